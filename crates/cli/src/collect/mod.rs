@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Collectors: each reads one source of the host and emits records.
+//!
+//! The session beats ten times a second. On each beat every collector may emit; on [`Beat::Start`] it takes
+//! its baseline and says what it can see ([`deburr_core::recording::Coverage`]), on [`Beat::End`] it emits what
+//! is left. A collector that cannot see anything is not an error: it is coverage.
+
+mod cgroups;
+mod processes;
+
+pub(crate) use cgroups::Cgroups;
+pub(crate) use processes::{Processes, Sighting};
+
+use deburr_core::recording::{Record, TargetSpec};
+use std::path::PathBuf;
+
+/// Which beat this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beat {
+    /// The start of the window: `t_ns` is 0.
+    Start,
+    /// 100 ms went by.
+    Bin,
+    /// A second went by (it is a bin's end too).
+    Second,
+    /// The end of the window, wherever it falls (it is a bin's and a second's end too).
+    End,
+}
+
+impl Beat {
+    /// Whether per-second records are due.
+    pub(crate) fn is_second(self) -> bool {
+        matches!(self, Self::Second | Self::End)
+    }
+}
+
+/// The moment of a beat.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    /// Nanoseconds since the start of the window.
+    pub(crate) t_ns: u64,
+    /// Which beat.
+    pub(crate) beat: Beat,
+}
+
+/// Takes a record.
+pub(crate) type Emit<'a> = &'a mut dyn FnMut(Record);
+
+/// Where the kernel's trees are; other places in tests.
+#[derive(Clone, Debug)]
+pub(crate) struct Roots {
+    /// `/proc`
+    pub(crate) proc: PathBuf,
+    /// `/sys`
+    pub(crate) sys: PathBuf,
+}
+
+impl Default for Roots {
+    fn default() -> Self {
+        Self { proc: "/proc".into(), sys: "/sys".into() }
+    }
+}
+
+/// What the collectors of a session share.
+#[derive(Debug)]
+pub(crate) struct Context {
+    /// Where the kernel's trees are.
+    pub(crate) roots: Roots,
+    /// `CLOCK_MONOTONIC` at the start of the window, nanoseconds.
+    pub(crate) start_mono_ns: u64,
+    /// What is looked at.
+    pub(crate) target: TargetSpec,
+    /// Who was seen so far.
+    pub(crate) processes: Processes,
+    /// The cgroup tree of the cpu controller.
+    pub(crate) cgroups: Cgroups,
+}
+
+/// One source of records.
+pub(crate) trait Collector {
+    /// Takes part in one beat. An error ends this collector, not the session: the session emits
+    /// `Coverage::Partial` for its sources from then on.
+    fn beat(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) -> anyhow::Result<()>;
+}

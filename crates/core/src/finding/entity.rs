@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who or what a finding is about.
+
+use crate::recording::Container;
+use serde::{Deserialize, Serialize};
+
+/// What kind of thing an [`Entity`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EntityKind {
+    /// A process.
+    Process,
+    /// A cgroup, container or unit.
+    Cgroup,
+    /// One thread.
+    Thread,
+    /// A block device.
+    Device,
+    /// A file.
+    File,
+    /// The kernel itself.
+    Kernel,
+    /// A CPU.
+    Cpu,
+    /// The host.
+    Host,
+    /// A setting.
+    Setting,
+    /// An interrupt.
+    Irq,
+    /// The observer.
+    Observer,
+    /// Not known, with the reason in `note`.
+    Unknown,
+}
+
+/// A victim or a cause. Only the fields that its kind has are there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entity {
+    /// What it is.
+    pub kind: EntityKind,
+    /// Pid of a process or thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// How many processes of that comm and cgroup are meant, when they are reported together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u32>,
+    /// Thread id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tid: Option<u32>,
+    /// Comm of a process or thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comm: Option<String>,
+    /// cgroup path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
+    /// Container or unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<Container>,
+    /// Device name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// File path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// CPU number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
+    /// Name of a setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Value of a setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    /// A remark: why unknown, what it means.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl Entity {
+    /// An entity of that kind with no field set.
+    #[must_use]
+    pub fn new(kind: EntityKind) -> Self {
+        Self {
+            kind,
+            pid: None,
+            processes: None,
+            tid: None,
+            comm: None,
+            cgroup: None,
+            container: None,
+            device: None,
+            path: None,
+            cpu: None,
+            key: None,
+            value: None,
+            note: None,
+        }
+    }
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Numbers that a finding rests on: each with unit, source and time range.
+
+use serde::{Deserialize, Serialize};
+
+/// Unit of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Nanoseconds.
+    Ns,
+    /// Nanoseconds per second of wall time.
+    NsPerS,
+    /// Microseconds (of settings that are given in them).
+    Us,
+    /// A share, 0..1.
+    Ratio,
+    /// A count.
+    Count,
+    /// Per second of wall time.
+    PerS,
+    /// Bytes.
+    Bytes,
+    /// CPUs' worth of time.
+    Cpus,
+    /// A CPU list or another text: the number is in `note`.
+    Text,
+}
+
+/// One number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// What it is: `run-queue wait`.
+    pub name: String,
+    /// The number, in `unit`.
+    pub value: f64,
+    /// Unit.
+    pub unit: Unit,
+    /// Where it comes from: a [`crate::recording::Source::label`], or a file's path.
+    pub source: String,
+    /// Start of the time it covers, seconds into the window.
+    pub from_s: f64,
+    /// End of the time it covers.
+    pub to_s: f64,
+    /// A remark: what it is a share of, what it is compared with, how it was derived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// What the victim loses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Nanoseconds of the victim's thread time lost in each second of wall time. Threads add up, so this can
+    /// exceed 1e9.
+    pub lost_ns_per_s: u64,
+    /// Share of the time in which the victim wanted to run: lost / (on CPU + queued + throttled), 0..1. Sleep
+    /// is left out, so that a process of many idle threads does not look healthy.
+    pub share: f64,
+    /// Median of the waits, upper bound of its bucket; absent with fewer than 2 waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50_ns: Option<u64>,
+    /// 99th percentile likewise; absent with fewer than 100 waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_ns: Option<u64>,
+    /// Longest wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_ns: Option<u64>,
+}
+
+/// One row of the table of wait sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SizeClass {
+    /// Waits from this long...
+    pub from_ns: u64,
+    /// ... to less than this; absent = no upper bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_ns: Option<u64>,
+    /// How many.
+    pub count: u64,
+    /// Their time.
+    pub ns: u64,
+}

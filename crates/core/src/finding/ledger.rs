@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Where a victim's wall time went. Time is conserved: the parts sum to the wall time.
+
+use super::Entity;
+use serde::{Deserialize, Serialize};
+
+/// A place for time to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LedgerState {
+    /// Running.
+    OnCpu,
+    /// Waiting on a run queue.
+    Queued,
+    /// Out of CPU quota.
+    Throttled,
+    /// Queued or throttled: the fallback source cannot tell them apart.
+    QueuedOrThrottled,
+    /// Waiting for block IO.
+    BlockIo,
+    /// Waiting for memory.
+    MemStall,
+    /// Other uninterruptible sleep.
+    Uninterruptible,
+    /// Interruptible sleep.
+    Sleep,
+    /// Stopped or traced.
+    Stopped,
+    /// Not known.
+    Unattributed,
+}
+
+/// One part of the wall time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerPart {
+    /// Where.
+    pub state: LedgerState,
+    /// How much.
+    pub ns: u64,
+}
+
+/// The wall time of one process's threads, in parts that sum to `wall_ns`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ledger {
+    /// Whose.
+    pub victim: Entity,
+    /// Sum over its threads of the time each existed in the window.
+    pub wall_ns: u64,
+    /// Most threads seen at once (in one second).
+    pub threads: u32,
+    /// The parts, in the order of [`LedgerState`]; parts that the source cannot see are absent.
+    pub parts: Vec<LedgerPart>,
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What deburr knows and what it concludes, without touching the host.
+//!
+//! Data flows one way:
+//!
+//! ```text
+//! kernel text --procfs--> recording::Record --view::View--> rules --> finding::Report --render--> text, JSON
+//! ```
+//!
+//! - [`recording`]: what was seen: raw amounts and counters with their time range, never rates or opinions.
+//! - [`procfs`]: parsers of the kernel's text files, `&str` in, typed values out.
+//! - [`view`]: what it means arithmetically: totals, histograms, joins, shares.
+//! - [`rules`]: what is wrong: one detector a file; each answers `Fired`, `Quiet` or `NoData`.
+//! - [`finding`]: what we say: data only.
+//! - [`render`]: how it looks: [`finding::Report`] in, bytes out.
+//!
+//! Nothing here reads files, the environment or a clock (`clippy.toml` of this crate enforces it), so
+//! every judgement can be replayed from a recording on any machine.
+#![forbid(unsafe_code)]
+
+pub mod finding;
+pub mod procfs;
+pub mod recording;
+pub mod render;
+pub mod rules;
+pub mod view;

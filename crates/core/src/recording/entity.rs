@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who there is: processes, cgroups, containers, and the target of the session.
+
+use serde::{Deserialize, Serialize};
+
+/// Identity of a process within one recording. A pid alone is none: pids are reused. The recorder gives
+/// every (pid, start time) pair a number of its own, from 1; 0 is never given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ProcId(pub u32);
+
+impl ProcId {
+    /// Stands for the many small processes that a bounded tick folded into one.
+    pub const OTHERS: Self = Self(u32::MAX);
+}
+
+/// A cgroup's kernfs id: the inode number of its directory. Unique among the trees of one boot except that
+/// trees number independently; a recording holds ids of the tree that has the cpu controller (v2 if none has).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CgroupId(pub u64);
+
+/// A process (thread group), or a kernel thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its identity in this recording.
+    pub id: ProcId,
+    /// Thread-group id, as the observer's pid namespace shows it.
+    pub pid: u32,
+    /// Start time, nanoseconds of the boot clock (`/proc/PID/stat` field 22, or `task->start_boottime`);
+    /// 0 where it could not be read.
+    pub start_ns: u64,
+    /// The main thread's comm, decoded.
+    pub comm: String,
+    /// Command line with NULs as spaces, decoded, cut to 256 bytes; empty for kernel threads and the dead.
+    pub cmdline: String,
+    /// Whether it is a kernel thread; `None` if it was gone before that could be read.
+    pub kernel_thread: Option<bool>,
+    /// Its cgroup in the tree of the cpu controller.
+    pub cgroup: Option<CgroupId>,
+    /// CPUs the main thread may use, as a list (`0-3,8`).
+    pub cpus_allowed: Option<String>,
+    /// Effective CPUs of its cpuset, as a list; `None` without a cpuset controller.
+    pub cpuset_cpus: Option<String>,
+    /// Nice value of the main thread.
+    pub nice: Option<i32>,
+    /// Whether it belongs to the target (always true when the target is the host).
+    pub in_target: bool,
+    /// Whether it is the observer itself.
+    pub observer: bool,
+}
+
+/// Which cgroup interface a directory speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CgroupVersion {
+    /// `cpu.cfs_quota_us`, `cpu.cfs_period_us`, `throttled_time` in ns.
+    V1,
+    /// `cpu.max`, `throttled_usec`.
+    V2,
+}
+
+/// One directory of the cgroup tree and its CPU limits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cgroup {
+    /// Identity.
+    pub id: CgroupId,
+    /// The directory above; `None` at the root of the mount.
+    pub parent: Option<CgroupId>,
+    /// Path below the root of the tree, `/` for the root itself, decoded.
+    pub path: String,
+    /// Interface.
+    pub version: CgroupVersion,
+    /// CPU time allowed in each period, in microseconds; `None` = no limit at this level.
+    pub quota_us: Option<u64>,
+    /// Length of a period in microseconds; `None` where the file does not exist.
+    pub period_us: Option<u64>,
+    /// Unused quota that may be saved up, in microseconds.
+    pub burst_us: Option<u64>,
+    /// Relative weight: v2 `cpu.weight` (1..10000, default 100) or v1 `cpu.shares` (default 1024).
+    pub weight: Option<u64>,
+    /// The container or unit that this directory belongs to, if a known runtime made it.
+    pub container: Option<Container>,
+}
+
+/// What a container runtime's or systemd's naming and files tell about a cgroup.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Container {
+    /// `docker`, `containerd`, `cri-o`, `podman`, `systemd`, `kubernetes`, `lxc`, ...
+    pub runtime: String,
+    /// The runtime's id (64 hex digits for most), or the unit's name for systemd.
+    pub id: String,
+    /// The name people gave it, where the runtime's files tell.
+    pub name: Option<String>,
+    /// Kubernetes pod name, or its uid where the name is unknown.
+    pub pod: Option<String>,
+    /// Kubernetes namespace.
+    pub namespace: Option<String>,
+}
+
+/// What the user asked to look at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum TargetSpec {
+    /// Everything.
+    #[default]
+    Host,
+    /// One process and its threads.
+    Process {
+        /// Its pid.
+        pid: u32,
+        /// Its comm at the start.
+        comm: String,
+    },
+    /// All processes of that comm.
+    Comm {
+        /// The comm.
+        comm: String,
+    },
+    /// All processes in a cgroup and below it.
+    Cgroup {
+        /// Path in the tree.
+        path: String,
+    },
+    /// All processes of a container.
+    Container {
+        /// Id or name as resolved.
+        container: Container,
+        /// Its cgroup.
+        path: String,
+    },
+    /// A command that deburr started, and its descendants.
+    Command {
+        /// The command line.
+        command: String,
+        /// Its pid.
+        pid: u32,
+    },
+}
