@@ -1,1 +1,5 @@
-//! tests
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Tests that need root and BPF: they run one at a time (`scripts/test`), for they load the CPUs they measure.
+
+#[path = "../common/mod.rs"]
+mod common;

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# The front door. Recipes are one call each; what they do lives in scripts/, bench/ and cargo.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+DESTDIR ?=
+SECONDS_TO_RUN ?= 10
+
+BINARY := target/release/deburr
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+.PHONY: setup
+setup: ## install what building needs and this machine lacks
+	@scripts/setup
+
+.PHONY: build
+build: ## compile target/release/deburr
+	$(CARGO) build --release --locked
+
+.PHONY: run
+run: setup build ## set up, build, then diagnose this host for 10 s (as root if it can)
+	@scripts/run $(BINARY) -d $(SECONDS_TO_RUN)
+
+.PHONY: test
+test: setup ## set up, then run every test, the ones that need root included
+	@scripts/test
+
+.PHONY: lint
+lint: ## check formatting, clippy and the format of the BPF sources
+	@scripts/setup --dev
+	$(CARGO) fmt --all --check
+	clang-format --dry-run --Werror $$(git ls-files '*.bpf.c' 'crates/bpf/*.h')
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+.PHONY: bench
+bench: build ## measure what observing costs, beside other tools (root); writes docs/overhead.md
+	@scripts/setup --bench
+	bench/overhead --binary $(BINARY)
+
+.PHONY: docs
+docs: ## write the generated documents and golden files anew; read the diff before you commit it
+	UPDATE=1 $(CARGO) test -q --workspace --locked
+
+.PHONY: hooks
+hooks: ## let git check formatting before each commit
+	git config core.hooksPath hooks
+
+.PHONY: install
+install: build ## copy the binary, man pages and shell completions below PREFIX
+	@scripts/install $(BINARY) "$(DESTDIR)$(PREFIX)"

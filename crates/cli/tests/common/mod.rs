@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How a test says that it could not run here.
+//!
+//! `scripts/test` names a file in `DEBURR_SKIPPED`; what is noted there is counted and shown with its reason.
+//! It lists in `DEBURR_REQUIRE` the tiers that must run on this machine.
+
+#![allow(dead_code, reason = "each test program uses a part of this")]
+
+use std::io::Write as _;
+
+/// Notes that `test` of `tier` (`program`, `kernel`, `lab`, `replay`) did not run, and why.
+///
+/// To be followed by `return`.
+pub(crate) fn skip(tier: &str, test: &str, reason: &str) {
+    eprintln!("skipped {test}: {reason}");
+    let Some(path) = std::env::var_os("DEBURR_SKIPPED") else { return };
+    let mut file = std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(&path)
+        .expect("DEBURR_SKIPPED is a file");
+    // One write, so that lines of tests that run at the same time do not mix.
+    let line = format!("{tier}\t{test}\t{}\n", reason.replace(['\n', '\t'], " "));
+    file.write_all(line.as_bytes()).expect("DEBURR_SKIPPED is writable");
+}
+
+/// Whether this process is root. If not, the test is noted as skipped; where its tier had to run, it fails.
+#[must_use]
+pub(crate) fn root_or_skip(tier: &str, test: &str) -> bool {
+    if rustix::process::geteuid().is_root() {
+        return true;
+    }
+    let required = std::env::var("DEBURR_REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|r| r == tier), "{test} had to run here and is not root");
+    skip(tier, test, "not root");
+    false
+}

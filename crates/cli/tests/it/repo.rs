@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Tests about the repository: what a reviewer would otherwise have to look for.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const MAX_RUST_LINES: usize = 600;
+const MAX_BPF_LINES: usize = 350;
+
+/// Files that may be longer than the caps, each with the reason.
+const LONG_FILES: &[(&str, &str)] = &[];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
+}
+
+/// Every tracked or addable text file: path relative to the workspace, and its content.
+fn files() -> Vec<(String, String)> {
+    let listed = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .expect("git runs");
+    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+    String::from_utf8(listed.stdout)
+        .expect("file names are UTF-8")
+        .split_terminator('\0')
+        .filter_map(|name| {
+            // A file that is deleted but not yet staged is listed; a binary file is not text.
+            let content = std::fs::read_to_string(root().join(name)).ok()?;
+            Some((name.to_owned(), content))
+        })
+        .collect()
+}
+
+fn has_extension(name: &str, extensions: &[&str]) -> bool {
+    Path::new(name).extension().is_some_and(|e| extensions.iter().any(|x| e == *x))
+}
+
+fn assert_none(problems: &[String]) {
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+#[test]
+fn source_files_stay_within_their_caps() {
+    let mut problems = Vec::new();
+    for (name, content) in files() {
+        let cap = match () {
+            () if name.ends_with(".rs") => MAX_RUST_LINES,
+            () if name.starts_with("crates/bpf/src/bpf/") => MAX_BPF_LINES,
+            () => continue,
+        };
+        let lines = content.lines().count();
+        let excepted = LONG_FILES.iter().any(|(file, _)| *file == name);
+        if lines > cap && !excepted {
+            problems.push(format!("{name}: {lines} lines, cap {cap}"));
+        } else if lines <= cap && excepted {
+            problems.push(format!("{name}: {lines} lines, needs no exception any more"));
+        }
+    }
+    assert_none(&problems);
+}
+
+#[test]
+fn source_files_name_their_licence_first() {
+    let mut problems = Vec::new();
+    for (name, content) in files() {
+        let bpf = name.starts_with("crates/bpf/src/bpf/");
+        let licence = if bpf { "GPL-2.0 OR BSD-2-Clause" } else { "Apache-2.0 OR MIT" };
+        let script = content.starts_with("#!");
+        if !has_extension(&name, &["rs", "c", "h"]) && !script {
+            continue;
+        }
+        let line = content.lines().nth(usize::from(script)).unwrap_or_default();
+        let tag = format!("SPDX-License-Identifier: {licence}");
+        if !line.contains(&tag) {
+            problems.push(format!("{name}: `{tag}` is not its first line"));
+        }
+    }
+    assert_none(&problems);
+}
+
+#[test]
+fn no_merge_markers_and_no_trailing_blanks() {
+    // Put together here, so that this file does not hold them itself.
+    let markers = ["<".repeat(7), ">".repeat(7), "|".repeat(7)].map(|m| m + " ");
+    let mut problems = Vec::new();
+    for (name, content) in files() {
+        let free = name.starts_with("fixtures/") || name.contains("/golden/");
+        for (number, line) in content.lines().enumerate() {
+            if markers.iter().any(|m| line.starts_with(m.as_str())) {
+                problems.push(format!("{name}:{}: merge marker", number + 1));
+            }
+            if !free && line.ends_with([' ', '\t']) {
+                problems.push(format!("{name}:{}: ends in a blank", number + 1));
+            }
+        }
+    }
+    assert_none(&problems);
+}
+
+#[test]
+fn nothing_names_the_place_where_it_was_written() {
+    let foreign = [concat!("/", "work/"), concat!("../", "shared"), concat!("/", "root/")];
+    let mut problems = Vec::new();
+    for (name, content) in files() {
+        for (number, line) in content.lines().enumerate() {
+            if let Some(place) = foreign.iter().find(|f| line.contains(**f)) {
+                problems.push(format!("{name}:{}: names `{place}`", number + 1));
+            }
+        }
+    }
+    assert_none(&problems);
+}
