@@ -7,10 +7,12 @@
 mod entity;
 mod evidence;
 mod ledger;
+mod shell;
 
 pub use entity::{Entity, EntityKind};
 pub use evidence::{Cost, Evidence, SizeClass, Unit};
 pub use ledger::{Ledger, LedgerPart, LedgerState};
+pub use shell::shell_quote;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

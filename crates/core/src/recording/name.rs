@@ -22,9 +22,48 @@ pub fn decode(bytes: &[u8]) -> String {
     text
 }
 
+/// Whether a character must not be shown as it is: it steers the terminal (control characters, line and
+/// paragraph separators), reorders the text around it (bidirectional controls), or cannot be seen at all
+/// (zero-width and other default-ignorable characters, no-break spaces that pass for plain ones).
+#[must_use]
+pub fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{a0}'
+                | '\u{ad}'
+                | '\u{34f}'
+                | '\u{61c}'
+                | '\u{115f}'..='\u{1160}'
+                | '\u{17b4}'..='\u{17b5}'
+                | '\u{180b}'..='\u{180f}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202f}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{3164}'
+                | '\u{fe00}'..='\u{fe0f}'
+                | '\u{feff}'
+                | '\u{ffa0}'
+                | '\u{fff0}'..='\u{fffb}'
+                | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}'
+                | '\u{e0000}'..='\u{e0fff}'
+        )
+}
+
 #[cfg(test)]
 mod tests {
-    use super::decode;
+    use super::{decode, is_hidden};
+
+    #[test]
+    fn letters_of_any_script_are_shown_and_what_steers_or_hides_is_not() {
+        for c in "az09 ~é毛ضक🦀".chars() {
+            assert!(!is_hidden(c), "{c:?}");
+        }
+        for c in "\0\t\n\r\x1b\x7f\u{9b}\u{a0}\u{200b}\u{202e}\u{2066}\u{feff}\u{e0041}".chars() {
+            assert!(is_hidden(c), "{c:?}");
+        }
+    }
 
     #[test]
     fn stops_at_nul_and_keeps_every_byte() {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How a report looks: `finding::Report` in, bytes out. Pure.
 
+pub mod units;
+
 use crate::finding::Report;
 
 /// How the terminal text should look.
