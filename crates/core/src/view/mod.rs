@@ -2,11 +2,40 @@
 //! What was seen, arithmetically: totals, histograms, joins. Built by folding records one by one, so that its
 //! size depends on the number of processes and not on the length of the recording.
 
-use crate::recording::Record;
+mod cgroup;
+mod host;
+mod process;
+mod series;
+pub mod waits;
+
+pub use cgroup::{CgroupView, Counter};
+pub use host::{CpuTotals, CpuView, Load, ObserverView, PsiView};
+pub use process::{Behind, Delay, Group, Groups, Idle, ProcessView, Usage};
+pub use series::Series;
+
+use crate::recording::{CgroupId, Event, Meta, ProcId, PsiResource, Record, Source, State};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Events beyond this many are counted, not kept.
+const MAX_EVENTS: usize = 100;
 
 /// Read-only answers for the rules.
-#[derive(Clone, Debug, Default)]
-pub struct View {}
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct View {
+    meta: Option<Meta>,
+    last_ns: u64,
+    end_ns: Option<u64>,
+    coverage: BTreeMap<Source, State>,
+    processes: BTreeMap<ProcId, ProcessView>,
+    cgroups: BTreeMap<CgroupId, CgroupView>,
+    cpus: BTreeMap<u32, CpuView>,
+    host: Load,
+    target: Load,
+    psi: BTreeMap<(Option<CgroupId>, PsiResource), PsiView>,
+    observer: ObserverView,
+    events: Vec<Event>,
+    events_dropped: u64,
+}
 
 /// Folds records into a [`View`].
 #[derive(Clone, Debug, Default)]
@@ -17,12 +46,215 @@ pub struct Fold {
 impl Fold {
     /// Takes one record in. Records come in the order in which they were made.
     pub fn push(&mut self, record: &Record) {
-        let _ = record;
+        let view = &mut self.view;
+        match record {
+            Record::Meta(meta) => view.meta = Some((**meta).clone()),
+            Record::Coverage(coverage) => {
+                view.seen(coverage.t_ns);
+                view.coverage.insert(coverage.source, coverage.state.clone());
+            }
+            Record::Process(process) => {
+                view.processes.entry(process.id).or_default().facts = Some((**process).clone());
+            }
+            Record::Cgroup(cgroup) => view.cgroups.entry(cgroup.id).or_default().facts(cgroup),
+            Record::ProcessTick(tick) => {
+                view.seen(tick.t1_ns);
+                view.processes.entry(tick.proc).or_default().tick(tick);
+            }
+            Record::Blame(tick) => {
+                view.seen(tick.t1_ns);
+                let blame = &mut view.processes.entry(tick.victim).or_default().blame;
+                *blame.entry(tick.culprit).or_default() += tick.ns;
+            }
+            Record::Idle(tick) => {
+                view.seen(tick.t1_ns);
+                view.processes.entry(tick.victim).or_default().idle(tick);
+            }
+            Record::Schedstat(tick) => {
+                view.seen(tick.t1_ns);
+                view.processes.entry(tick.proc).or_default().schedstat(tick);
+            }
+            Record::HostBin(bin) => {
+                view.seen(bin.t1_ns);
+                view.host.push(bin);
+            }
+            Record::TargetBin(bin) => {
+                view.seen(bin.t1_ns);
+                view.target.push(bin);
+            }
+            Record::Cpu(reading) => {
+                view.seen(reading.t_ns);
+                view.cpus.entry(reading.cpu).or_default().push(reading);
+            }
+            Record::CgroupCpu(reading) => {
+                view.seen(reading.t_ns);
+                view.cgroups.entry(reading.cgroup).or_default().reading(reading);
+            }
+            Record::Psi(reading) => {
+                view.seen(reading.t_ns);
+                view.psi.entry((reading.cgroup, reading.resource)).or_default().push(reading);
+            }
+            Record::Observer(tick) => {
+                view.seen(tick.t1_ns);
+                view.observer.push(tick);
+            }
+            Record::Event(event) => {
+                view.seen(event.t_ns);
+                view.event(event);
+            }
+            Record::End { window_ns } => view.end_ns = Some(*window_ns),
+        }
     }
 
     /// The view of all that was pushed so far; the fold can go on.
     #[must_use]
     pub fn view(&self) -> &View {
         &self.view
+    }
+}
+
+impl View {
+    fn seen(&mut self, t_ns: u64) {
+        self.last_ns = self.last_ns.max(t_ns);
+    }
+
+    fn event(&mut self, event: &Event) {
+        if self.events.len() < MAX_EVENTS {
+            self.events.push(event.clone());
+        } else {
+            self.events_dropped += 1;
+        }
+    }
+
+    /// The circumstances; `None` before the first record.
+    #[must_use]
+    pub fn meta(&self) -> Option<&Meta> {
+        self.meta.as_ref()
+    }
+
+    /// Number of online CPUs; 0 if not known.
+    #[must_use]
+    pub fn cpu_count(&self) -> u32 {
+        self.meta.as_ref().map_or(0, |meta| meta.cpus_online.len() as u32)
+    }
+
+    /// Length of the window: as the recording's end says, else up to the last record.
+    #[must_use]
+    pub fn window_ns(&self) -> u64 {
+        self.end_ns.unwrap_or(self.last_ns)
+    }
+
+    /// Whether the recording ended in an orderly way.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.end_ns.is_some()
+    }
+
+    /// An amount of the whole window, per second of wall time; 0 for an empty window.
+    #[must_use]
+    pub fn per_second(&self, amount: u64) -> u64 {
+        match self.window_ns() {
+            0 => 0,
+            // A rate above u64::MAX is none that a host can have.
+            ns => u64::try_from(u128::from(amount) * 1_000_000_000 / u128::from(ns))
+                .unwrap_or(u64::MAX),
+        }
+    }
+
+    /// What a source could see; `None` if nothing was said about it.
+    #[must_use]
+    pub fn coverage(&self, source: Source) -> Option<&State> {
+        self.coverage.get(&source)
+    }
+
+    /// Whether a source saw anything.
+    #[must_use]
+    pub fn covers(&self, source: Source) -> bool {
+        matches!(self.coverage(source), Some(State::Active | State::Partial { .. }))
+    }
+
+    /// Everybody who was seen.
+    #[must_use]
+    pub fn processes(&self) -> &BTreeMap<ProcId, ProcessView> {
+        &self.processes
+    }
+
+    /// The processes in groups of the same comm and cgroup.
+    #[must_use]
+    pub fn groups(&self) -> Groups<'_> {
+        Groups::new(self)
+    }
+
+    /// The cgroup tree.
+    #[must_use]
+    pub fn cgroups(&self) -> &BTreeMap<CgroupId, CgroupView> {
+        &self.cgroups
+    }
+
+    /// That cgroup and the ones above it, up to the root; a tree that runs in circles is cut.
+    #[must_use]
+    pub fn cgroup_path(&self, id: CgroupId) -> Vec<(CgroupId, &CgroupView)> {
+        let mut path = Vec::new();
+        let mut visited = BTreeSet::new();
+        let mut next = Some(id);
+        while let Some(id) = next.filter(|&id| visited.insert(id)) {
+            let Some(cgroup) = self.cgroups.get(&id) else { break };
+            path.push((id, cgroup));
+            next = cgroup.facts.as_ref().and_then(|facts| facts.parent);
+        }
+        path
+    }
+
+    /// Where the CPUs' time went; `None` without `/proc/stat`.
+    #[must_use]
+    pub fn cpu_totals(&self) -> Option<CpuTotals> {
+        let mut totals = CpuTotals::default();
+        let mut any = false;
+        for cpu in self.cpus.values() {
+            let (Some(busy_ns), Some(idle_ns)) = (cpu.busy_ns.delta(), cpu.idle_ns.delta()) else {
+                continue;
+            };
+            any = true;
+            totals.busy_ns += busy_ns;
+            totals.idle_ns += idle_ns;
+            totals.steal_ns += cpu.steal_ns.delta().unwrap_or(0);
+        }
+        any.then_some(totals)
+    }
+
+    /// Load of the host over time.
+    #[must_use]
+    pub fn host_load(&self) -> &Load {
+        &self.host
+    }
+
+    /// Load of the target over time; empty when the target is the host.
+    #[must_use]
+    pub fn target_load(&self) -> &Load {
+        &self.target
+    }
+
+    /// A pressure-stall file; `None` for the host.
+    #[must_use]
+    pub fn psi(&self, cgroup: Option<CgroupId>, resource: PsiResource) -> Option<&PsiView> {
+        self.psi.get(&(cgroup, resource))
+    }
+
+    /// What the observer cost and lost.
+    #[must_use]
+    pub fn observer(&self) -> &ObserverView {
+        &self.observer
+    }
+
+    /// What happened to the session, the first hundred.
+    #[must_use]
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// How many more events there were.
+    #[must_use]
+    pub fn events_dropped(&self) -> u64 {
+        self.events_dropped
     }
 }

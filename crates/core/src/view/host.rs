@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The host as a whole: CPUs, pressure, and load in bins of 100 ms; and the session's own story.
+
+use super::{Counter, Series};
+use crate::recording::{CpuReading, LoadBin, ObserverTick, PsiReading};
+use std::collections::BTreeMap;
+
+/// Bins of 100 ms before they are merged in pairs: two minutes.
+const LOAD_SERIES_BINS: usize = 1200;
+
+/// One CPU's line of `/proc/stat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuView {
+    /// user + nice + system + irq + softirq.
+    pub busy_ns: Counter,
+    /// idle + iowait.
+    pub idle_ns: Counter,
+    /// steal.
+    pub steal_ns: Counter,
+}
+
+impl CpuView {
+    pub(super) fn push(&mut self, reading: &CpuReading) {
+        let busy_ns = reading.user_ns + reading.system_ns + reading.irq_ns;
+        self.busy_ns.push(Some(busy_ns));
+        // iowait of one CPU may go backwards: the kernel counts it on whichever CPU waits first.
+        self.idle_ns.push(Some(reading.idle_ns + reading.iowait_ns));
+        self.steal_ns.push(Some(reading.steal_ns));
+    }
+}
+
+/// Where all CPUs' time went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTotals {
+    /// Running something.
+    pub busy_ns: u64,
+    /// Idle.
+    pub idle_ns: u64,
+    /// Taken by the hypervisor.
+    pub steal_ns: u64,
+}
+
+impl CpuTotals {
+    /// Busy share of the time that the hypervisor left.
+    #[must_use]
+    pub fn busy_share(&self) -> Option<f64> {
+        let all_ns = self.busy_ns + self.idle_ns;
+        (all_ns > 0).then(|| self.busy_ns as f64 / all_ns as f64)
+    }
+}
+
+/// Load over time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Time on CPUs.
+    pub on_cpu: Series,
+    /// Run-queue waiting.
+    pub queued: Series,
+    /// Throttled time.
+    pub throttled: Series,
+    /// Block IO waiting.
+    pub block_io: Series,
+    /// Waits.
+    pub waits: u64,
+    /// Context switches.
+    pub switches: u64,
+}
+
+impl Default for Load {
+    fn default() -> Self {
+        let series = || Series::new(100_000_000, LOAD_SERIES_BINS);
+        Self {
+            on_cpu: series(),
+            queued: series(),
+            throttled: series(),
+            block_io: series(),
+            waits: 0,
+            switches: 0,
+        }
+    }
+}
+
+impl Load {
+    pub(super) fn push(&mut self, bin: &LoadBin) {
+        self.on_cpu.add(bin.t0_ns, bin.t1_ns, bin.on_cpu_ns);
+        self.queued.add(bin.t0_ns, bin.t1_ns, bin.queued_ns);
+        self.throttled.add(bin.t0_ns, bin.t1_ns, bin.throttled_ns);
+        self.block_io.add(bin.t0_ns, bin.t1_ns, bin.block_io_ns);
+        self.waits += bin.waits;
+        self.switches += bin.switches;
+    }
+}
+
+/// A pressure-stall file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PsiView {
+    /// When it was first read.
+    pub from_ns: Option<u64>,
+    /// When it was last read.
+    pub to_ns: u64,
+    /// Wall time with some task stalled.
+    pub some_ns: Counter,
+    /// Wall time with all tasks stalled.
+    pub full_ns: Counter,
+}
+
+impl PsiView {
+    pub(super) fn push(&mut self, reading: &PsiReading) {
+        self.from_ns.get_or_insert(reading.t_ns);
+        self.to_ns = reading.t_ns;
+        self.some_ns.push(Some(reading.some_ns));
+        self.full_ns.push(reading.full_ns);
+    }
+
+    /// Share of the wall time in which some task was stalled.
+    #[must_use]
+    pub fn some_share(&self) -> Option<f64> {
+        match self.to_ns.saturating_sub(self.from_ns?) {
+            0 => None,
+            wall_ns => Some(self.some_ns.delta()? as f64 / wall_ns as f64),
+        }
+    }
+}
+
+/// What the observer cost and lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObserverView {
+    /// Wall time that its ticks cover.
+    pub covered_ns: u64,
+    /// CPU time of its process.
+    pub cpu_ns: u64,
+    /// Runs of its BPF programs.
+    pub bpf_runs: u64,
+    /// Time in them, of the ticks that tell.
+    pub bpf_run_ns: Option<u64>,
+    /// Largest resident memory.
+    pub rss_max_bytes: u64,
+    /// Largest kernel memory of its maps.
+    pub bpf_map_max_bytes: u64,
+    /// What was lost, by name.
+    pub lost: BTreeMap<String, u64>,
+}
+
+impl ObserverView {
+    pub(super) fn push(&mut self, tick: &ObserverTick) {
+        self.covered_ns += tick.t1_ns.saturating_sub(tick.t0_ns);
+        self.cpu_ns += tick.cpu_ns;
+        self.bpf_runs += tick.bpf_runs;
+        if let Some(ns) = tick.bpf_run_ns {
+            *self.bpf_run_ns.get_or_insert(0) += ns;
+        }
+        self.rss_max_bytes = self.rss_max_bytes.max(tick.rss_bytes);
+        self.bpf_map_max_bytes = self.bpf_map_max_bytes.max(tick.bpf_map_bytes);
+        for (name, amount) in &tick.lost {
+            *self.lost.entry(name.clone()).or_default() += amount;
+        }
+    }
+}

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Totals of a process, and of processes that count as one: same comm, same cgroup.
+
+use super::{Series, View};
+use crate::recording::{
+    CgroupId, Culprit, IdleTick, ProcId, Process, ProcessTick, SchedstatTick, ThreadStates,
+    WaitHist,
+};
+use std::collections::BTreeMap;
+
+/// Seconds of a process's series before they are merged in pairs.
+const PROCESS_SERIES_BINS: usize = 128;
+
+/// What a process's threads did, from the scheduler probe.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Usage {
+    /// Most threads within one tick.
+    pub threads_max: u32,
+    /// Sum over threads of the time each existed.
+    pub wall_ns: u64,
+    /// Where it went.
+    pub states: ThreadStates,
+    /// Waits on run queues, wake-up latency included.
+    pub waits: WaitHist,
+    /// Longest of them.
+    pub wait_max_ns: u64,
+    /// Context switches to its threads.
+    pub switches: u64,
+    /// Part of `states.queued_ns` that no other thread caused.
+    pub wakeup_latency_ns: u64,
+    /// `queued_ns` without wake-up latency, over time.
+    pub contended: Series,
+}
+
+impl Default for Usage {
+    fn default() -> Self {
+        Self {
+            threads_max: 0,
+            wall_ns: 0,
+            states: ThreadStates::default(),
+            waits: WaitHist::default(),
+            wait_max_ns: 0,
+            switches: 0,
+            wakeup_latency_ns: 0,
+            contended: Series::new(1_000_000_000, PROCESS_SERIES_BINS),
+        }
+    }
+}
+
+impl Usage {
+    fn push(&mut self, tick: &ProcessTick) {
+        let wakeup_ns = tick.wakeup_latency_ns.min(tick.states.queued_ns);
+        self.threads_max = self.threads_max.max(tick.threads);
+        self.wall_ns += tick.wall_ns;
+        add_states(&mut self.states, &tick.states);
+        self.waits.merge(&tick.waits);
+        self.wait_max_ns = self.wait_max_ns.max(tick.wait_max_ns);
+        self.switches += tick.switches;
+        self.wakeup_latency_ns += wakeup_ns;
+        self.contended.add(tick.t0_ns, tick.t1_ns, tick.states.queued_ns - wakeup_ns);
+    }
+
+    /// Adds another process. Their most threads may have been at different times: the sum is an upper bound.
+    fn merge(&mut self, other: &Self) {
+        self.threads_max += other.threads_max;
+        self.wall_ns += other.wall_ns;
+        add_states(&mut self.states, &other.states);
+        self.waits.merge(&other.waits);
+        self.wait_max_ns = self.wait_max_ns.max(other.wait_max_ns);
+        self.switches += other.switches;
+        self.wakeup_latency_ns += other.wakeup_latency_ns;
+        self.contended.merge(&other.contended);
+    }
+
+    /// Time it wanted to run: on CPU, queued or throttled.
+    #[must_use]
+    pub fn wanted_ns(&self) -> u64 {
+        self.states.on_cpu_ns + self.states.queued_ns + self.states.throttled_ns
+    }
+
+    /// Time queued behind other threads: `queued_ns` without wake-up latency.
+    #[must_use]
+    pub fn contended_ns(&self) -> u64 {
+        self.states.queued_ns - self.wakeup_latency_ns
+    }
+}
+
+fn add_states(sum: &mut ThreadStates, more: &ThreadStates) {
+    sum.on_cpu_ns += more.on_cpu_ns;
+    sum.queued_ns += more.queued_ns;
+    sum.throttled_ns += more.throttled_ns;
+    sum.block_io_ns += more.block_io_ns;
+    sum.mem_stall_ns += more.mem_stall_ns;
+    sum.uninterruptible_ns += more.uninterruptible_ns;
+    sum.sleep_ns += more.sleep_ns;
+    sum.stopped_ns += more.stopped_ns;
+}
+
+/// What `/proc/PID/task/*/schedstat` tells: the fallback.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delay {
+    /// Most threads within one tick.
+    pub threads_max: u32,
+    /// Sum over threads of the time between readings.
+    pub wall_ns: u64,
+    /// Running.
+    pub on_cpu_ns: u64,
+    /// Queued or throttled.
+    pub delay_ns: u64,
+    /// Times it got a CPU.
+    pub slices: u64,
+}
+
+impl Delay {
+    fn push(&mut self, tick: &SchedstatTick) {
+        self.threads_max = self.threads_max.max(tick.threads);
+        self.wall_ns += tick.wall_ns;
+        self.on_cpu_ns += tick.on_cpu_ns;
+        self.delay_ns += tick.delay_ns;
+        self.slices += tick.slices;
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.threads_max += other.threads_max;
+        self.wall_ns += other.wall_ns;
+        self.on_cpu_ns += other.on_cpu_ns;
+        self.delay_ns += other.delay_ns;
+        self.slices += other.slices;
+    }
+
+    /// Time it wanted to run.
+    #[must_use]
+    pub fn wanted_ns(&self) -> u64 {
+        self.on_cpu_ns + self.delay_ns
+    }
+}
+
+/// Other CPUs' idleness during the longer waits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Idle {
+    /// Shorter waits were not looked at (the largest of the ticks' bounds).
+    pub min_wait_ns: u64,
+    /// Waits that were looked at.
+    pub waits: u64,
+    /// Their time.
+    pub waits_ns: u64,
+    /// Of that: while a CPU that the thread was allowed on was idle.
+    pub allowed_ns: u64,
+    /// Of that: while only CPUs outside its affinity were idle.
+    pub forbidden_ns: u64,
+    /// By CPU and whether the thread was allowed on it: the waiting during which it idled.
+    pub cpus: BTreeMap<(u32, bool), u64>,
+}
+
+impl Idle {
+    fn push(&mut self, tick: &IdleTick) {
+        self.min_wait_ns = self.min_wait_ns.max(tick.min_wait_ns);
+        self.waits += tick.waits;
+        self.waits_ns += tick.waits_ns;
+        self.allowed_ns += tick.idle_allowed_ns;
+        self.forbidden_ns += tick.idle_forbidden_ns;
+        for cpu in &tick.cpus {
+            *self.cpus.entry((cpu.cpu, cpu.allowed)).or_default() += cpu.idle_ns;
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.min_wait_ns = self.min_wait_ns.max(other.min_wait_ns);
+        self.waits += other.waits;
+        self.waits_ns += other.waits_ns;
+        self.allowed_ns += other.allowed_ns;
+        self.forbidden_ns += other.forbidden_ns;
+        for (cpu, ns) in &other.cpus {
+            *self.cpus.entry(*cpu).or_default() += ns;
+        }
+    }
+}
+
+/// All that is known of one process.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProcessView {
+    /// Its facts as they were last; `None` if it was only seen in ticks.
+    pub facts: Option<Process>,
+    /// From the scheduler probe.
+    pub usage: Option<Usage>,
+    /// From the fallback.
+    pub delay: Option<Delay>,
+    /// From the timeline.
+    pub idle: Option<Idle>,
+    /// Behind whom it waited.
+    pub blame: BTreeMap<Culprit, u64>,
+}
+
+impl ProcessView {
+    pub(super) fn tick(&mut self, tick: &ProcessTick) {
+        self.usage.get_or_insert_default().push(tick);
+    }
+
+    pub(super) fn schedstat(&mut self, tick: &SchedstatTick) {
+        self.delay.get_or_insert_default().push(tick);
+    }
+
+    pub(super) fn idle(&mut self, tick: &IdleTick) {
+        self.idle.get_or_insert_default().push(tick);
+    }
+}
+
+/// Processes of the same comm and cgroup, all of the target or none: one cause, one victim.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group<'v> {
+    /// Their comm.
+    pub comm: &'v str,
+    /// Their cgroup.
+    pub cgroup: Option<CgroupId>,
+    /// Whether they belong to the target.
+    pub in_target: bool,
+    /// Who they are; at least one.
+    pub members: Vec<(ProcId, &'v Process)>,
+    /// Sum of their usage; `None` if the probe saw none of them.
+    pub usage: Option<Usage>,
+    /// Sum of their delay.
+    pub delay: Option<Delay>,
+    /// Sum of their idle-while-waiting.
+    pub idle: Option<Idle>,
+}
+
+/// What a group waited behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Behind {
+    /// The group of that index: possibly the victim itself.
+    Group(usize),
+    /// Processes too small or too short-lived to be told apart.
+    Others,
+    /// Another run queue, unknown whose.
+    Migrated,
+    /// Not looked up.
+    NotSampled,
+}
+
+/// All groups of a view.
+#[derive(Clone, Debug)]
+pub struct Groups<'v> {
+    view: &'v View,
+    list: Vec<Group<'v>>,
+    of: BTreeMap<ProcId, usize>,
+}
+
+impl<'v> Groups<'v> {
+    pub(super) fn new(view: &'v View) -> Self {
+        let mut index = BTreeMap::new();
+        let mut groups = Self { view, list: vec![], of: BTreeMap::new() };
+        for (&id, process) in &view.processes {
+            let Some(facts) = &process.facts else { continue };
+            let key = (facts.comm.as_str(), facts.cgroup, facts.in_target, facts.observer);
+            let at = *index.entry(key).or_insert_with(|| {
+                groups.list.push(Group {
+                    comm: &facts.comm,
+                    cgroup: facts.cgroup,
+                    in_target: facts.in_target,
+                    members: vec![],
+                    usage: None,
+                    delay: None,
+                    idle: None,
+                });
+                groups.list.len() - 1
+            });
+            groups.of.insert(id, at);
+            groups.list[at].add(id, facts, process);
+        }
+        groups
+    }
+
+    /// The groups, in the order in which their first process was seen.
+    #[must_use]
+    pub fn list(&self) -> &[Group<'v>] {
+        &self.list
+    }
+
+    /// Behind whom the members of that group waited, and for how long.
+    #[must_use]
+    pub fn blame(&self, group: usize) -> BTreeMap<Behind, u64> {
+        let mut sum = BTreeMap::new();
+        let members = self.list.get(group).map(|group| group.members.as_slice());
+        for (id, _) in members.unwrap_or_default() {
+            let Some(victim) = self.view.processes.get(id) else { continue };
+            for (culprit, ns) in &victim.blame {
+                let behind = match culprit {
+                    Culprit::Process(id) => {
+                        self.of.get(id).map_or(Behind::Others, |&at| Behind::Group(at))
+                    }
+                    Culprit::Migrated => Behind::Migrated,
+                    Culprit::NotSampled => Behind::NotSampled,
+                };
+                *sum.entry(behind).or_default() += ns;
+            }
+        }
+        sum
+    }
+}
+
+impl<'v> Group<'v> {
+    fn add(&mut self, id: ProcId, facts: &'v Process, process: &ProcessView) {
+        self.members.push((id, facts));
+        if let Some(usage) = &process.usage {
+            self.usage.get_or_insert_default().merge(usage);
+        }
+        if let Some(delay) = &process.delay {
+            self.delay.get_or_insert_default().merge(delay);
+        }
+        if let Some(idle) = &process.idle {
+            self.idle.get_or_insert_default().merge(idle);
+        }
+    }
+
+    /// The facts of its first process.
+    #[must_use]
+    pub fn first(&self) -> &'v Process {
+        self.members[0].1
+    }
+
+    /// Whether it consists of kernel threads.
+    #[must_use]
+    pub fn is_kernel(&self) -> bool {
+        self.first().kernel_thread == Some(true)
+    }
+
+    /// Whether it is the observer itself.
+    #[must_use]
+    pub fn is_observer(&self) -> bool {
+        self.first().observer
+    }
+}
