@@ -51,5 +51,5 @@ hooks: ## let git check formatting before each commit
 	git config core.hooksPath hooks
 
 .PHONY: install
-install: build ## copy the binary, man pages and shell completions below PREFIX
+install: build ## copy the binary, manual page and shell completions below PREFIX
 	@scripts/install $(BINARY) "$(DESTDIR)$(PREFIX)"
