@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One finding on the page: the claim, who suffers and behind whom, the numbers, what to do.
+
+use super::bars::bar;
+use super::escape::{command, label, sentence};
+use super::names;
+use super::page::{Ink, Page};
+use super::table::{Column, Table};
+use super::units::{count, duration, share, value};
+use crate::finding::{
+    Cause, Cost, Entity, EntityKind, Evidence, Finding, Severity, SizeClass, Unit,
+};
+
+/// How much of a finding is shown.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Detail {
+    /// The claim and what to do about it.
+    Claim,
+    /// With the sizes of the waits and the evidence.
+    Evidence,
+    /// With every cause and both names of every place.
+    All,
+}
+
+/// Width of the labels `victim`, `behind`, `confidence`.
+const LABEL_COLUMNS: usize = 10;
+/// Causes shown before the rest is summed up.
+const CAUSES_SHOWN: usize = 5;
+/// Below this share of the loss, a remainder is not worth a line.
+const REMAINDER_MIN: f64 = 0.005;
+
+/// The word for a severity.
+pub(super) fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::High => "high",
+        Severity::Medium => "medium",
+        Severity::Low => "low",
+        Severity::Info => "info",
+    }
+}
+
+/// Writes a finding.
+pub(super) fn write(page: &mut Page, finding: &Finding, detail: Detail) {
+    let tag = format!("{}[{}]: ", severity(finding.severity), label(&finding.code, 12));
+    let ink = Ink::Severity(finding.severity);
+    page.labelled(0, (ink, &tag), 2, Ink::Heading, &sentence(&finding.title));
+    facts(page, finding, detail);
+    if detail >= Detail::Evidence {
+        sizes(page, &finding.sizes);
+        evidence(page, &finding.evidence);
+    }
+    for fix in &finding.fix {
+        page.labelled(2, (Ink::Advice, "fix: "), 5, Ink::Plain, &sentence(&fix.action));
+        if let Some(text) = &fix.command {
+            page.line(7, Ink::Plain, &command(text));
+        }
+        if let Some(risk) = &fix.risk {
+            page.labelled(7, (Ink::Plain, "risk: "), 6, Ink::Plain, &sentence(risk));
+        }
+    }
+    if let Some(confirm) = &finding.confirm {
+        page.line(2, Ink::Advice, "confirm:");
+        page.line(7, Ink::Plain, &command(&confirm.command));
+        if let Some(expect) = &confirm.expect {
+            page.labelled(7, (Ink::Plain, "expect: "), 8, Ink::Plain, &sentence(expect));
+        }
+    }
+}
+
+fn facts(page: &mut Page, finding: &Finding, detail: Detail) {
+    let fact = |page: &mut Page, name: &str, text: String| {
+        let mut table = Table::new(&[Column::Label(LABEL_COLUMNS), Column::Left(usize::MAX)]);
+        table.row([name.into(), text]);
+        table.write(page, 2);
+    };
+    if !matches!(finding.victim.kind, EntityKind::Host | EntityKind::Observer | EntityKind::Unknown)
+    {
+        fact(page, "victim", described(&finding.victim, detail));
+    }
+    if finding.cost.lost_ns_per_s > 0 {
+        fact(page, "loses", loss(&finding.cost));
+    }
+    if let Some(waits) = waits(&finding.cost) {
+        fact(page, "waits", waits);
+    }
+    causes(page, finding, detail);
+    fact(page, "confidence", share(finding.confidence));
+}
+
+/// An entity with its place and its remark.
+fn described(entity: &Entity, detail: Detail) -> String {
+    let mut text = names::entity(entity);
+    if entity.kind != EntityKind::Cgroup || detail == Detail::All {
+        if let Some(place) = names::place(entity, detail == Detail::All).filter(|p| *p != text) {
+            text = format!("{text} in {place}");
+        }
+    }
+    match &entity.note {
+        Some(note) => format!("{text}: {}", sentence(note)),
+        None => text,
+    }
+}
+
+fn loss(cost: &Cost) -> String {
+    let lost = duration(cost.lost_ns_per_s as f64);
+    let every = if cost.lost_ns_per_s > 1_000_000_000 {
+        format!("{lost} in every second, over all its threads")
+    } else {
+        format!("{lost} of every second")
+    };
+    format!("{every}: {} of the time in which it wanted to run", share(cost.share))
+}
+
+fn waits(cost: &Cost) -> Option<String> {
+    let parts = [
+        cost.p50_ns.map(|ns| format!("half of them under {}", duration(ns as f64))),
+        cost.p99_ns.map(|ns| format!("99 % under {}", duration(ns as f64))),
+        cost.max_ns.map(|ns| format!("the longest {}", duration(ns as f64))),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+fn causes(page: &mut Page, finding: &Finding, detail: Detail) {
+    let bar_columns = if page.columns() >= 80 { 10 } else { 5 };
+    let shown = if detail == Detail::All { usize::MAX } else { CAUSES_SHOWN };
+    let mut rows: Vec<(f64, String)> = Vec::new();
+    for cause in finding.causes.iter().take(shown) {
+        let own = same_process(&cause.entity, &finding.victim);
+        let who = if own { "its own threads".into() } else { described(&cause.entity, detail) };
+        rows.push((cause.share, who));
+    }
+    let more = finding.causes.get(shown..).unwrap_or_default();
+    if !more.is_empty() {
+        rows.push((more.iter().map(|cause| cause.share).sum(), format!("{} others", more.len())));
+    }
+    let rest = 1.0 - finding.causes.iter().map(|cause| cause.share).sum::<f64>();
+    if !rows.is_empty() && rest >= REMAINDER_MIN {
+        rows.push((rest, "not attributed".into()));
+    }
+    let runs = |cause: &Cause| {
+        use EntityKind::{Irq, Kernel, Process, Thread, Unknown};
+        matches!(cause.entity.kind, Process | Thread | Kernel | Irq | Unknown)
+    };
+    let mut name = if finding.causes.iter().all(runs) { "behind" } else { "because of" };
+    let columns = [
+        Column::Label(LABEL_COLUMNS),
+        Column::Right,
+        Column::Left(bar_columns),
+        Column::Left(usize::MAX),
+    ];
+    let mut table = Table::new(&columns);
+    for (part, who) in rows {
+        table.row([name.into(), share(part), bar(part, bar_columns), who]);
+        name = "";
+    }
+    table.write(page, 2);
+}
+
+fn same_process(a: &Entity, b: &Entity) -> bool {
+    a.kind == EntityKind::Process && b.kind == a.kind && a.pid.is_some() && a.pid == b.pid
+}
+
+/// The table of wait sizes: how many there were of each and how much time they took.
+fn sizes(page: &mut Page, sizes: &[SizeClass]) {
+    let used = |class: &SizeClass| class.count > 0;
+    let Some(first) = sizes.iter().position(used) else { return };
+    let last = sizes.iter().rposition(used).unwrap_or(first);
+    let all: u64 = sizes.iter().map(|class| class.count).fold(0, u64::saturating_add);
+    let all_ns: u64 = sizes.iter().map(|class| class.ns).fold(0, u64::saturating_add);
+    let of = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+    // Range, counts, times and gutters take about 54 columns; the two bars share the rest.
+    let bar_columns = (page.columns().saturating_sub(54) / 2).min(16);
+    let header = |text: &str| text.to_owned();
+    use Column::{Left, Right};
+    let mut table =
+        Table::new(&[Right, Right, Right, Left(bar_columns), Right, Right, Left(bar_columns)]);
+    table.row(["wait of", "waits", "", "", "time", "", ""].map(header));
+    for class in &sizes[first..=last] {
+        let (n, time) = (of(class.count, all), of(class.ns, all_ns));
+        table.row([
+            range(class),
+            count(class.count as f64),
+            share(n),
+            bar(n, bar_columns),
+            duration(class.ns as f64),
+            share(time),
+            bar(time, bar_columns),
+        ]);
+    }
+    table.write(page, 4);
+}
+
+/// Bounds of a class: `under 16 us`, `16 - 64 us`, `512 us - 1.0 ms`, `4.2 s or more`.
+fn range(class: &SizeClass) -> String {
+    let from = duration(class.from_ns as f64);
+    match class.to_ns.map(|ns| duration(ns as f64)) {
+        None => format!("{from} or more"),
+        Some(to) if class.from_ns == 0 => format!("under {to}"),
+        Some(to) => match (from.split_once(' '), to.split_once(' ')) {
+            (Some((number, a)), Some((_, b))) if a == b => format!("{number} - {to}"),
+            _ => format!("{from} - {to}"),
+        },
+    }
+}
+
+/// The numbers behind the claim, each with its source and its part of the window.
+fn evidence(page: &mut Page, evidence: &[Evidence]) {
+    let name_columns = page.columns() / 3;
+    let mut table =
+        Table::new(&[Column::Left(name_columns), Column::Right, Column::Left(usize::MAX)]);
+    for item in evidence {
+        let origin = format!("({}, {})", label(&item.source, 40), seconds(item.from_s, item.to_s));
+        let note = item.note.as_deref().map(sentence);
+        let (shown, note) = match (item.unit, note) {
+            (Unit::Text, Some(text)) => (String::new(), Some(text)),
+            (unit, note) => (value(item.value, unit), note),
+        };
+        let about = note.map_or(origin.clone(), |note| format!("{note} {origin}"));
+        table.row([label(&item.name, 2 * name_columns), shown, about]);
+    }
+    if !evidence.is_empty() {
+        page.line(2, Ink::Aside, "evidence");
+    }
+    table.write(page, 4);
+}
+
+/// A part of the window: `0-30 s`.
+fn seconds(from: f64, to: f64) -> String {
+    let short = |s: f64| format!("{}", (s * 10.0).round() / 10.0);
+    format!("{}-{} s", short(from), short(to))
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How victims, causes and targets are called.
+
+use super::escape::{identifier, sentence};
+use super::units::counted;
+use crate::finding::{Entity, EntityKind, Target};
+use crate::recording::Container;
+
+/// Room for a comm: 15 bytes, unless most of them are escaped.
+const COMM_COLUMNS: usize = 32;
+/// Room for a path or an id.
+const PATH_COLUMNS: usize = 56;
+/// Hex digits of a container id that people know it by.
+const ID_DIGITS: usize = 12;
+
+/// What it is called: `` `ruby` (pid 15919) ``.
+pub(super) fn entity(entity: &Entity) -> String {
+    let comm = entity.comm.as_deref().map(|comm| identifier(comm, COMM_COLUMNS));
+    let path = |path: &Option<String>| path.as_deref().map(|path| identifier(path, PATH_COLUMNS));
+    let named = |what: &str, name: Option<String>| match name {
+        Some(name) => format!("{what} {name}"),
+        None => format!("a {what}"),
+    };
+    match entity.kind {
+        EntityKind::Process => process(entity, comm),
+        EntityKind::Thread => thread(entity, comm),
+        EntityKind::Cgroup => {
+            place(entity, false).unwrap_or_else(|| named("cgroup", path(&entity.cgroup)))
+        }
+        EntityKind::Device => named("device", path(&entity.device)),
+        EntityKind::File => named("file", path(&entity.path)),
+        EntityKind::Kernel => {
+            comm.map_or("the kernel".into(), |comm| format!("the kernel's {comm}"))
+        }
+        EntityKind::Cpu => entity.cpu.map_or("a CPU".into(), |cpu| format!("CPU {cpu}")),
+        EntityKind::Host => "the host".into(),
+        EntityKind::Setting => {
+            let key = named("setting", path(&entity.key));
+            entity
+                .value
+                .as_deref()
+                .map_or(key.clone(), |value| format!("{key} = {}", identifier(value, PATH_COLUMNS)))
+        }
+        EntityKind::Irq => named("interrupt", comm.or_else(|| path(&entity.path))),
+        EntityKind::Observer => "`deburr` itself".into(),
+        EntityKind::Unknown => "not known".into(),
+    }
+}
+
+fn process(entity: &Entity, comm: Option<String>) -> String {
+    let others = entity.processes.unwrap_or(1).max(1) - 1;
+    let which = match (entity.pid, others) {
+        (Some(pid), 0) => format!(" (pid {pid})"),
+        (Some(pid), n) => format!(" (pid {pid} and {n} more)"),
+        (None, 0) => String::new(),
+        (None, n) => format!(" ({})", counted(u64::from(n) + 1, "process", "processes")),
+    };
+    comm.unwrap_or_else(|| "a process".into()) + &which
+}
+
+fn thread(entity: &Entity, comm: Option<String>) -> String {
+    let name = comm.map_or("a thread".into(), |comm| format!("thread {comm}"));
+    match (entity.tid, entity.pid) {
+        (Some(tid), Some(pid)) => format!("{name} (tid {tid} of pid {pid})"),
+        (Some(tid), None) => format!("{name} (tid {tid})"),
+        (None, Some(pid)) => format!("{name} (of pid {pid})"),
+        (None, None) => name,
+    }
+}
+
+/// Where it lives: its container or unit, else its cgroup; with `path`, both. `None` in the root cgroup.
+pub(super) fn place(entity: &Entity, path: bool) -> Option<String> {
+    let cgroup = entity
+        .cgroup
+        .as_deref()
+        .filter(|path| *path != "/")
+        .map(|path| format!("cgroup {}", identifier(path, PATH_COLUMNS)));
+    match (&entity.container, cgroup) {
+        (Some(container), Some(cgroup)) if path => {
+            Some(format!("{}, {cgroup}", self::container(container)))
+        }
+        (Some(container), _) => Some(self::container(container)),
+        (None, cgroup) => cgroup,
+    }
+}
+
+/// A container, pod or unit.
+pub(super) fn container(container: &Container) -> String {
+    let id = short_id(&container.id);
+    if container.runtime == "systemd" {
+        return format!("unit {}", identifier(id, PATH_COLUMNS));
+    }
+    let runtime = sentence(&container.runtime);
+    let own = match &container.name {
+        Some(name) => format!(
+            "container {} ({runtime} {})",
+            identifier(name, PATH_COLUMNS),
+            identifier(id, PATH_COLUMNS)
+        ),
+        None => format!("container {} ({runtime})", identifier(id, PATH_COLUMNS)),
+    };
+    match (&container.namespace, &container.pod) {
+        (Some(namespace), Some(pod)) => {
+            format!("pod {}, {own}", identifier(&format!("{namespace}/{pod}"), PATH_COLUMNS))
+        }
+        (None, Some(pod)) => format!("pod {}, {own}", identifier(pod, PATH_COLUMNS)),
+        _ => own,
+    }
+}
+
+/// The part of a long hexadecimal id that runtimes show; any other id whole.
+fn short_id(id: &str) -> &str {
+    let long_hex = id.len() >= 32 && id.bytes().all(|b| b.is_ascii_hexdigit());
+    if long_hex { &id[..ID_DIGITS] } else { id }
+}
+
+/// What was looked at.
+pub(super) fn target(target: &Target, host: &str) -> String {
+    let host = identifier(host, PATH_COLUMNS);
+    let name = identifier(target.name.as_deref().unwrap_or("?"), PATH_COLUMNS);
+    let processes = counted(u64::from(target.processes), "process", "processes");
+    let pid = target.pid.map_or(String::new(), |pid| format!("pid {pid}"));
+    match target.kind.as_str() {
+        "host" => format!("host {host}"),
+        "process" => format!("{name} ({pid}) on {host}"),
+        "comm" => format!("{processes} named {name} on {host}"),
+        "command" => format!("command {name} ({pid}, {processes}) on {host}"),
+        kind => format!("{} {name} ({processes}) on {host}", sentence(kind)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn container_of(runtime: &str, id: &str) -> Container {
+        Container { runtime: runtime.into(), id: id.into(), ..Container::default() }
+    }
+
+    #[test]
+    fn entities_are_called_by_what_they_have() {
+        let mut it = Entity::new(EntityKind::Process);
+        assert_eq!(entity(&it), "a process");
+        it.comm = Some("stress".into());
+        it.processes = Some(16);
+        assert_eq!(entity(&it), "`stress` (16 processes)");
+        it.pid = Some(137);
+        assert_eq!(entity(&it), "`stress` (pid 137 and 15 more)");
+        it.processes = Some(1);
+        assert_eq!(entity(&it), "`stress` (pid 137)");
+        it.kind = EntityKind::Thread;
+        it.tid = Some(140);
+        assert_eq!(entity(&it), "thread `stress` (tid 140 of pid 137)");
+        it.kind = EntityKind::Cgroup;
+        it.cgroup = Some("/batch".into());
+        assert_eq!(entity(&it), "cgroup `/batch`");
+        it.kind = EntityKind::Setting;
+        it.key = Some("cpuset.cpus".into());
+        it.value = Some("0".into());
+        assert_eq!(entity(&it), "setting `cpuset.cpus` = `0`");
+    }
+
+    #[test]
+    fn places_are_called_by_their_runtime() {
+        let id = "bbda0b6e9d3f0123456789abcdef0123456789abcdef0123456789abcdef0123";
+        let mut docker = container_of("docker", id);
+        assert_eq!(container(&docker), "container `bbda0b6e9d3f` (docker)");
+        docker.name = Some("shop".into());
+        assert_eq!(container(&docker), "container `shop` (docker `bbda0b6e9d3f`)");
+        docker.pod = Some("shop-1".into());
+        docker.namespace = Some("prod".into());
+        assert_eq!(
+            container(&docker),
+            "pod `prod/shop-1`, container `shop` (docker `bbda0b6e9d3f`)"
+        );
+        assert_eq!(container(&container_of("systemd", "nginx.service")), "unit `nginx.service`");
+        let mut it = Entity::new(EntityKind::Process);
+        it.cgroup = Some("/".into());
+        assert_eq!(place(&it, true), None);
+        it.cgroup = Some("/docker/bb".into());
+        assert_eq!(place(&it, false).as_deref(), Some("cgroup `/docker/bb`"));
+    }
+}
