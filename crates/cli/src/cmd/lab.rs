@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `deburr lab`: reproduce an incident, observe it, and compare.
+
+use crate::lab::{self, Interrupted, Outcome, Scenario, Settings, Stop};
+use anyhow::{Context as _, Result, ensure};
+use serde::Serialize;
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Arguments of `deburr lab`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum LabCommand {
+    /// List the scenarios, what they expect and whether they run here
+    List,
+    /// Run a scenario twice, without and with its fault, and check what deburr says of it
+    Run(RunArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    /// A scenario's name, or what several names begin with: `quota`, `neighbour-8`, `neighbour`
+    name: String,
+    /// Length of each of the two observations, in seconds [default: the scenario's]
+    #[arg(short = 'd', long, alias = "duration", value_parser = clap::value_parser!(u32).range(1..=600))]
+    seconds: Option<u32>,
+    /// Keep the recording of the run with the fault
+    #[arg(long, value_name = "FILE")]
+    keep: Option<PathBuf>,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    json: bool,
+    /// CPU weight of the lab's cgroup, in multiples of the default; more than 1 shields the lab from other
+    /// load on the host, at the expense of that load
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    weight: u32,
+}
+
+/// The document of `lab run --json`; field names are stable, additions only.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    passed: bool,
+    runs: &'a [Outcome],
+}
+
+const PASSED: u8 = 0;
+const FAILED: u8 = 1;
+const NEEDS_NOT_MET: u8 = 3;
+/// 128 + SIGINT, as shells have it.
+const INTERRUPTED: u8 = 130;
+
+/// Runs `deburr lab`.
+pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
+    match &args.command {
+        LabCommand::List => {
+            anstream::print!("{}", lab::list(&lab::scenarios()?));
+            Ok(ExitCode::from(PASSED))
+        }
+        LabCommand::Run(args) => match run_selected(args) {
+            Err(error) if error.is::<Interrupted>() => {
+                anstream::eprintln!("deburr: {Interrupted}");
+                Ok(ExitCode::from(INTERRUPTED))
+            }
+            result => result,
+        },
+    }
+}
+
+fn run_selected(args: &RunArgs) -> Result<ExitCode> {
+    let scenarios = lab::select(&args.name)?;
+    ensure!(
+        args.keep.is_none() || scenarios.len() == 1,
+        "`--keep` takes one recording, but `{}` means {} scenarios",
+        args.name,
+        scenarios.len()
+    );
+    if let Some(keep) = &args.keep {
+        check_writable(keep)?;
+    }
+    let mut runnable = true;
+    for scenario in &scenarios {
+        for reason in scenario.needs.iter().filter_map(|need| need.unmet()) {
+            anstream::eprintln!("deburr: `{}` cannot run here: {reason}", scenario.name);
+            runnable = false;
+        }
+    }
+    if !runnable {
+        return Ok(ExitCode::from(NEEDS_NOT_MET));
+    }
+    let stop = Stop::on_signals()?;
+    let mut outcomes = Vec::new();
+    for scenario in &scenarios {
+        outcomes.push(run_one(scenario, args, &stop)?);
+    }
+    let passed = outcomes.iter().all(|outcome| outcome.passed);
+    if args.json {
+        let document = Document { schema: "deburr.lab/1", passed, runs: &outcomes };
+        anstream::println!("{}", serde_json::to_string_pretty(&document)?);
+    }
+    Ok(ExitCode::from(if passed { PASSED } else { FAILED }))
+}
+
+fn run_one(scenario: &Scenario, args: &RunArgs, stop: &Stop) -> Result<Outcome> {
+    let settings = Settings {
+        seconds: args.seconds.unwrap_or(scenario.seconds),
+        weight: args.weight,
+        keep: args.keep.as_deref(),
+    };
+    if !args.json {
+        anstream::println!("{}", lab::plan(scenario, &settings, lab::usable_cpus().len()));
+    }
+    let mut progress = |what: &str| anstream::eprintln!("{what}");
+    let outcome = lab::run(scenario, &settings, stop, &mut progress)?;
+    if !args.json {
+        anstream::println!("{}", lab::outcome(scenario, &outcome));
+    }
+    Ok(outcome)
+}
+
+/// Says before the run, not after it, that its recording cannot be kept.
+fn check_writable(file: &Path) -> Result<()> {
+    let existed = file.exists();
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(file)
+        .with_context(|| format!("cannot write `{}`", file.display()))?;
+    if !existed {
+        std::fs::remove_file(file)?;
+    }
+    Ok(())
+}

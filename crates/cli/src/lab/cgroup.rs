@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The lab's own cgroup: one directory in the tree of the cpu controller, v1 or v2, with everything below it.
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use deburr_core::recording::CgroupVersion;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+/// A mounted tree of cgroups with the cpu controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tree {
+    /// Where it is mounted.
+    pub(crate) mount: PathBuf,
+    /// Which interface its files speak.
+    pub(crate) version: CgroupVersion,
+}
+
+impl Tree {
+    /// The tree of this host; an error says what is missing.
+    pub(crate) fn find() -> Result<Self> {
+        let mountinfo = fs::read_to_string("/proc/self/mountinfo")
+            .context("cannot read `/proc/self/mountinfo`")?;
+        let tree = Self::in_mountinfo(&mountinfo)
+            .ok_or_else(|| anyhow!("no cgroup tree with the cpu controller is mounted"))?;
+        if tree.version == CgroupVersion::V2 {
+            let file = tree.mount.join("cgroup.subtree_control");
+            let enabled = fs::read_to_string(&file).unwrap_or_default();
+            if !enabled.split_whitespace().any(|controller| controller == "cpu") {
+                bail!("`cpu` is not enabled in `{}`", file.display());
+            }
+        }
+        Ok(tree)
+    }
+
+    /// The v1 mount with the cpu controller if there is one, else the v2 mount.
+    fn in_mountinfo(text: &str) -> Option<Self> {
+        let mounts = || {
+            text.lines().filter_map(|line| {
+                let (left, right) = line.split_once(" - ")?;
+                let mount = left.split(' ').nth(4)?;
+                let mut right = right.split(' ');
+                Some((mount, right.next()?, right.nth(1).unwrap_or_default()))
+            })
+        };
+        let v1 = mounts().find(|(_, kind, options)| {
+            *kind == "cgroup" && options.split(',').any(|option| option == "cpu")
+        });
+        let v2 = || mounts().find(|(_, kind, _)| *kind == "cgroup2");
+        let ((mount, ..), version) = match v1 {
+            Some(found) => (found, CgroupVersion::V1),
+            None => (v2()?, CgroupVersion::V2),
+        };
+        Some(Self { mount: mount.into(), version })
+    }
+
+    /// Makes the directory `path` below `base`, so that CPU time can be divided among it and its siblings.
+    pub(crate) fn make(&self, base: &Path, path: &str) -> Result<PathBuf> {
+        let mut dir = base.to_owned();
+        for part in Path::new(path) {
+            if self.version == CgroupVersion::V2 {
+                write(&dir.join("cgroup.subtree_control"), "+cpu")?;
+            }
+            dir.push(part);
+            make_dir(&dir)?;
+        }
+        Ok(dir)
+    }
+
+    /// Gives a cgroup so many times the default weight.
+    pub(crate) fn set_weight(&self, dir: &Path, times: u32) -> Result<()> {
+        match self.version {
+            CgroupVersion::V1 => write(&dir.join("cpu.shares"), &(1024 * times).to_string()),
+            CgroupVersion::V2 => write(&dir.join("cpu.weight"), &(100 * times).to_string()),
+        }
+    }
+
+    /// Limits a cgroup to `quota_us` of CPU time in every `period_us`.
+    pub(crate) fn set_quota(&self, dir: &Path, quota_us: u64, period_us: u64) -> Result<()> {
+        match self.version {
+            CgroupVersion::V1 => {
+                write(&dir.join("cpu.cfs_period_us"), &period_us.to_string())?;
+                write(&dir.join("cpu.cfs_quota_us"), &quota_us.to_string())
+            }
+            CgroupVersion::V2 => write(&dir.join("cpu.max"), &format!("{quota_us} {period_us}")),
+        }
+    }
+}
+
+/// Makes one directory; one that exists is fine.
+pub(crate) fn make_dir(dir: &Path) -> Result<()> {
+    match fs::create_dir(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(error).with_context(|| format!("cannot make the cgroup `{}`", dir.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Moves the calling process into a cgroup.
+pub(crate) fn join(dir: &Path) -> Result<()> {
+    write(&dir.join("cgroup.procs"), "0")
+}
+
+fn write(file: &Path, value: &str) -> Result<()> {
+    fs::write(file, value)
+        .with_context(|| format!("cannot write `{value}` to `{}`", file.display()))
+}
+
+/// Kills every process in a cgroup and below it and removes the directories. One that is not there is fine.
+pub(crate) fn destroy(dir: &Path, timeout: Duration) -> Result<()> {
+    let deadline = Instant::now() + timeout;
+    while dir.exists() {
+        kill_all(dir);
+        let Err(error) = remove_tree(dir) else { continue };
+        if Instant::now() > deadline {
+            return Err(error)
+                .with_context(|| format!("cannot remove the cgroup `{}`", dir.display()));
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+fn subdirs(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+/// `rmdir` from the leaves up: the files of a cgroup go with it.
+fn remove_tree(dir: &Path) -> std::io::Result<()> {
+    for child in subdirs(dir) {
+        remove_tree(&child)?;
+    }
+    fs::remove_dir(dir)
+}
+
+fn kill_all(dir: &Path) {
+    for child in subdirs(dir) {
+        kill_all(&child);
+    }
+    for pid in members(dir) {
+        // The pid may be another process by now: only a handle that was open while the cgroup still named
+        // the pid is known to mean the member.
+        let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
+        if members(dir).contains(&pid) {
+            let _ = pidfd_send_signal(handle, Signal::KILL);
+        }
+    }
+}
+
+fn members(dir: &Path) -> Vec<Pid> {
+    let text = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    text.lines().filter_map(|line| Pid::from_raw(line.parse().ok()?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_v1_mount_of_the_cpu_controller_wins() {
+        let text = "\
+25 20 0:22 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n\
+26 20 0:23 / /sys/fs/cgroup/cpu,cpuacct rw shared:5 - cgroup cgroup rw,cpu,cpuacct\n\
+27 20 0:24 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        let tree = Tree::in_mountinfo(text).unwrap();
+        assert_eq!(tree.version, CgroupVersion::V1);
+        assert_eq!(tree.mount, Path::new("/sys/fs/cgroup/cpu,cpuacct"));
+    }
+
+    #[test]
+    fn without_it_the_v2_mount_is_taken() {
+        let text = "\
+25 20 0:22 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n\
+27 20 0:24 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+        let tree = Tree::in_mountinfo(text).unwrap();
+        assert_eq!(tree.version, CgroupVersion::V2);
+        assert_eq!(tree.mount, Path::new("/sys/fs/cgroup"));
+        assert_eq!(Tree::in_mountinfo("1 2 0:1 / / rw - ext4 /dev/sda rw\nnonsense\n"), None);
+    }
+}

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Whether `deburr` said of a scenario what it has to say. Pure: two observations in, checks out.
+
+use super::scenario::{CauseBound, Scenario};
+use super::victim::Summary;
+use deburr_core::finding::{Cause, Finding, LedgerState, Report, Severity};
+use serde::Serialize;
+
+/// One run as both channels saw it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Observed {
+    /// Pid of the victim.
+    pub(crate) victim_pid: u32,
+    /// The lab's cgroup in that run.
+    pub(crate) lab_cgroup: String,
+    /// What the victim measured of itself.
+    pub(crate) victim: Summary,
+    /// What `deburr` reported about it.
+    pub(crate) report: Report,
+}
+
+impl Observed {
+    /// Time in which the victim wanted a CPU and had none, per second of wall time, by the report's ledger;
+    /// `None` without one.
+    pub(crate) fn reported_ns_per_s(&self) -> Option<f64> {
+        let ledger =
+            self.report.ledger.iter().find(|ledger| ledger.victim.pid == Some(self.victim_pid))?;
+        let waited_ns: u64 = ledger
+            .parts
+            .iter()
+            .filter(|part| {
+                matches!(
+                    part.state,
+                    LedgerState::Queued | LedgerState::Throttled | LedgerState::QueuedOrThrottled
+                )
+            })
+            .map(|part| part.ns)
+            .sum();
+        Some(waited_ns as f64 / self.report.window.seconds)
+    }
+
+    /// Findings above `info` that are about the host's work and not about the observation.
+    fn complaints(&self) -> impl Iterator<Item = &Finding> {
+        self.report
+            .findings
+            .iter()
+            .filter(|finding| finding.severity > Severity::Info && !finding.code.starts_with("OBS"))
+    }
+}
+
+/// One expectation and whether it was met.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Check {
+    /// What was expected and what was seen, in one line.
+    pub(crate) what: String,
+    /// Whether they agree.
+    pub(crate) pass: bool,
+}
+
+impl Check {
+    fn new(pass: bool, what: impl Into<String>) -> Self {
+        Self { what: what.into(), pass }
+    }
+}
+
+/// The report's and the victim's own account of the waiting may differ by this factor: they cover slightly
+/// different seconds, and the victim also feels timer interrupts that come late.
+const AGREEMENT: f64 = 1.5;
+/// Below this both are called small, and their ratio means nothing.
+const SMALL_NS_PER_S: f64 = 20e6;
+
+/// All expectations of a scenario.
+pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -> Vec<Check> {
+    let mut checks = vec![silence("the control run", control)];
+    if scenario.silent {
+        checks.push(silence("the loaded run", fault));
+    }
+    if let Some(code) = &scenario.expect_first {
+        let first = fault.report.findings.first().map_or("nothing", |found| &found.code);
+        checks.push(Check::new(first == code, format!("`{code}` comes first: found {first}")));
+    }
+    for code in &scenario.expect {
+        let found = fault.report.findings.iter().any(|finding| finding.code == *code);
+        checks.push(Check::new(found, format!("`{code}` is found")));
+    }
+    for code in &scenario.forbid {
+        let found = fault.complaints().find(|finding| finding.code == *code);
+        let seen = found.map_or("quiet".to_owned(), |finding| format!("\"{}\"", finding.title));
+        checks.push(Check::new(found.is_none(), format!("`{code}` is quiet: {seen}")));
+    }
+    checks.extend(scenario.causes.iter().map(|bound| blame(bound, fault)));
+    for (name, run) in [("control", control), ("fault", fault)] {
+        checks.push(agreement(name, run));
+    }
+    checks.push(conservation(fault));
+    checks
+}
+
+fn silence(name: &str, run: &Observed) -> Check {
+    let said: Vec<_> = run.complaints().map(|found| format!("\"{}\"", found.title)).collect();
+    let seen = if said.is_empty() { "nothing".into() } else { said.join(", ") };
+    Check::new(said.is_empty(), format!("{name} yields nothing above `info`: found {seen}"))
+}
+
+fn blame(bound: &CauseBound, run: &Observed) -> Check {
+    let cgroup = bound.cgroup.as_ref().map(|path| format!("{}/{path}", run.lab_cgroup));
+    let matches = |cause: &&Cause| {
+        (bound.comm.is_none() || cause.entity.comm == bound.comm)
+            && (cgroup.is_none() || cause.entity.cgroup == cgroup)
+    };
+    let finding = run.report.findings.iter().find(|finding| finding.code == bound.code);
+    let share: f64 =
+        finding.iter().flat_map(|f| &f.causes).filter(matches).map(|cause| cause.share).sum();
+    let who = [bound.comm.as_ref(), bound.cgroup.as_ref()];
+    let who: Vec<_> = who.into_iter().flatten().map(|name| format!("`{name}`")).collect();
+    let seen = match finding {
+        Some(_) => format!("{:.1} %", share * 100.0),
+        None => format!("no {}", bound.code),
+    };
+    Check::new(
+        share >= bound.min_share,
+        format!(
+            "{} is to blame for at least {:.0} % of `{}`: {seen}",
+            who.join(" in "),
+            bound.min_share * 100.0,
+            bound.code
+        ),
+    )
+}
+
+fn agreement(name: &str, run: &Observed) -> Check {
+    let own = run.victim.waited_ns_per_s();
+    let Some(reported) = run.reported_ns_per_s() else {
+        return Check::new(false, format!("the {name} run's report has a ledger of the victim"));
+    };
+    let small = own < SMALL_NS_PER_S && reported < SMALL_NS_PER_S;
+    let near = reported <= own * AGREEMENT && own <= reported * AGREEMENT;
+    Check::new(
+        small || near,
+        format!(
+            "report and victim agree on its waiting in the {name} run: {} and {} ms/s",
+            tenths(reported),
+            tenths(own)
+        ),
+    )
+}
+
+fn conservation(run: &Observed) -> Check {
+    let worst = run
+        .report
+        .ledger
+        .iter()
+        .map(|ledger| {
+            let sum: u64 = ledger.parts.iter().map(|part| part.ns).sum();
+            (sum as f64 / ledger.wall_ns.max(1) as f64 - 1.0).abs()
+        })
+        .fold(0.0, f64::max);
+    Check::new(
+        worst <= 0.001,
+        format!(
+            "every ledger sums to 100 +- 0.1 % of its wall time: off by {:.3} %",
+            worst * 100.0
+        ),
+    )
+}
+
+/// Milliseconds with one decimal.
+pub(crate) fn tenths(ns: f64) -> String {
+    format!("{:.1}", ns / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deburr_core::finding::{
+        Cost, Entity, EntityKind, Host, Ledger, LedgerPart, Observer, Target, Tool, Window,
+    };
+
+    const SCENARIO: &str = r#"
+name = "example"
+summary = "s"
+explains = "e"
+needs = []
+seconds = 5
+expect_first = "SCH001"
+forbid = ["SCH002"]
+[victim]
+cgroup = "victim"
+threads = 1
+work_us = 1000
+period_us = 10000
+[[cause]]
+code = "SCH001"
+comm = "spinner"
+cgroup = "neighbour"
+min_share = 0.8
+"#;
+
+    fn observed(waited_ms_per_s: u64, findings: Vec<Finding>) -> Observed {
+        let victim = Entity { pid: Some(7), ..Entity::new(EntityKind::Process) };
+        let waited_ns = waited_ms_per_s * 10_000_000;
+        Observed {
+            victim_pid: 7,
+            lab_cgroup: "/lab".into(),
+            victim: Summary {
+                wall_ns: 10_000_000_000,
+                preempted_ns: waited_ns,
+                ..Summary::default()
+            },
+            report: Report {
+                schema: String::new(),
+                tool: Tool { version: String::new() },
+                host: Host {
+                    name: String::new(),
+                    kernel: String::new(),
+                    cpus: 2,
+                    cgroup: String::new(),
+                },
+                window: Window {
+                    start: String::new(),
+                    seconds: 10.0,
+                    source: String::new(),
+                    events: vec![],
+                },
+                target: Target { kind: "process".into(), name: None, pid: Some(7), processes: 1 },
+                findings,
+                ruled_out: vec![],
+                not_checked: vec![],
+                ledger: vec![Ledger {
+                    victim,
+                    wall_ns: 10_000_000_000,
+                    threads: 1,
+                    parts: vec![
+                        LedgerPart { state: LedgerState::Queued, ns: waited_ns },
+                        LedgerPart { state: LedgerState::Sleep, ns: 10_000_000_000 - waited_ns },
+                    ],
+                }],
+                observer: Observer::default(),
+            },
+        }
+    }
+
+    fn finding(code: &str, severity: Severity, causes: &[(&str, &str, f64)]) -> Finding {
+        Finding {
+            code: code.into(),
+            name: String::new(),
+            severity,
+            confidence: 1.0,
+            title: format!("title of {code}"),
+            victim: Entity::new(EntityKind::Process),
+            cost: Cost::default(),
+            causes: causes
+                .iter()
+                .map(|&(comm, cgroup, share)| Cause {
+                    entity: Entity {
+                        comm: Some(comm.into()),
+                        cgroup: Some(cgroup.into()),
+                        ..Entity::new(EntityKind::Process)
+                    },
+                    share,
+                })
+                .collect(),
+            evidence: vec![],
+            sizes: vec![],
+            fix: vec![],
+            confirm: None,
+        }
+    }
+
+    fn failures(control: &Observed, fault: &Observed) -> Vec<String> {
+        let scenario = Scenario::parse(SCENARIO).unwrap();
+        let checks = check(&scenario, control, fault);
+        checks.into_iter().filter(|check| !check.pass).map(|check| check.what).collect()
+    }
+
+    fn right() -> Observed {
+        let causes = [
+            ("spinner", "/lab/neighbour", 0.5),
+            ("spinner", "/lab/neighbour", 0.4),
+            ("other", "/", 0.1),
+        ];
+        observed(300, vec![finding("SCH001", Severity::High, &causes)])
+    }
+
+    #[test]
+    fn a_right_report_passes_and_shares_of_one_comm_add_up() {
+        let info = finding("SCH001", Severity::Info, &[]);
+        let obs = finding("OBS002", Severity::Medium, &[]);
+        assert_eq!(failures(&observed(1, vec![info, obs]), &right()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_wrong_statement_fails_its_own_check() {
+        let quiet = observed(1, vec![]);
+        let noisy = observed(1, vec![finding("SCH003", Severity::Low, &[])]);
+        assert_eq!(failures(&noisy, &right()).len(), 1);
+
+        let both = [("SCH001", Severity::High), ("SCH002", Severity::Low)];
+        let mut forbidden = right();
+        forbidden.report.findings.push(finding(both[1].0, both[1].1, &[]));
+        assert!(failures(&quiet, &forbidden)[0].contains("`SCH002` is quiet"));
+
+        let mut second = right();
+        second.report.findings.insert(0, finding("SCH003", Severity::High, &[]));
+        assert!(failures(&quiet, &second)[0].contains("found SCH003"));
+
+        let mut elsewhere = right();
+        elsewhere.report.findings[0].causes[0].entity.cgroup = Some("/neighbour".into());
+        assert!(failures(&quiet, &elsewhere)[0].contains("40.0 %"));
+
+        let mut deaf = right();
+        deaf.victim.preempted_ns *= 2;
+        assert!(failures(&quiet, &deaf)[0].contains("agree"));
+
+        let mut leaky = right();
+        leaky.report.ledger[0].parts.pop();
+        assert!(failures(&quiet, &leaky)[0].contains("100 +- 0.1 %"));
+
+        // Nothing found: no first code, nobody to blame.
+        assert_eq!(failures(&quiet, &observed(300, vec![])).len(), 2);
+    }
+}

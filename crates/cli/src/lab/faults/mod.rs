@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What can be done to a host, one fault a file. A fault works only inside of the lab's own cgroup, so that
+//! removing that undoes it.
+
+mod load;
+mod quota;
+mod spinners;
+
+use super::stage::Stage;
+use anyhow::Result;
+use serde::Deserialize;
+
+/// A fault with its parameters, as scenario files write it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub(crate) enum FaultSpec {
+    /// Processes that never sleep.
+    Spinners(spinners::Spinners),
+    /// A limit on the CPU time of a cgroup.
+    Quota(quota::Quota),
+    /// Processes that serve a moderate load.
+    Load(load::Load),
+}
+
+impl FaultSpec {
+    /// What it does.
+    pub(crate) fn as_fault(&self) -> &dyn Fault {
+        match self {
+            Self::Spinners(fault) => fault,
+            Self::Quota(fault) => fault,
+            Self::Load(fault) => fault,
+        }
+    }
+}
+
+/// One way to disturb.
+pub(crate) trait Fault {
+    /// Refuses parameters that cannot work.
+    fn validate(&self) -> Result<()>;
+
+    /// What is done, in words, on a machine with so many usable CPUs.
+    fn describe(&self, cpus: usize) -> String;
+
+    /// Does it.
+    fn inject(&self, stage: &mut Stage) -> Result<()>;
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Undoing what the lab made, whatever happens to the process that runs it.
+//!
+//! The undoing is done in one place only: by the janitor, a child process that is started before anything is
+//! made and told what to remove. It waits for the end of its standard input, which the kernel brings about
+//! when the runner ends in any way, SIGKILL included.
+
+use super::cgroup;
+use anyhow::{Context as _, Result, bail, ensure};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Longest time that processes may take to die.
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Sees to it that a cgroup and a directory are gone when it is dropped, or when its process is killed.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    janitor: Child,
+    finished: bool,
+}
+
+impl Guard {
+    /// Starts the janitor. Neither path needs to exist yet.
+    pub(crate) fn new(program: &Path, cgroup: &Path, scratch: &Path) -> Result<Self> {
+        let janitor = Command::new(program)
+            .args(["lab-worker", "janitor"])
+            .args([cgroup, scratch])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start `{}`", program.display()))?;
+        let mut guard = Self { janitor, finished: false };
+        // It is ready when it no longer dies of the signals that reach the runner's process group.
+        let stdout = guard.janitor.stdout.as_mut().context("the janitor's output is not a pipe")?;
+        let mut byte = [0];
+        stdout.read_exact(&mut byte).context("the lab's janitor did not start")?;
+        Ok(guard)
+    }
+
+    /// Undoes everything now and says what could not be undone.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.undo()
+    }
+
+    fn undo(&mut self) -> Result<()> {
+        self.finished = true;
+        drop(self.janitor.stdin.take());
+        let status = self.janitor.wait().context("the lab's janitor is lost")?;
+        ensure!(status.success(), "the lab could not undo everything, see above");
+        Ok(())
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.finished
+            && let Err(error) = self.undo()
+        {
+            eprintln!("deburr: {error:#}");
+        }
+    }
+}
+
+/// The janitor's whole life: `paths` are the cgroup and the scratch directory.
+pub(crate) fn janitor(paths: &[PathBuf]) -> Result<()> {
+    let [cgroup, scratch] = paths else { bail!("the janitor needs two paths") };
+    // A session of its own: neither Ctrl-C nor a kill of the process group may reach it.
+    rustix::process::setsid().context("cannot make a session")?;
+    println!(".");
+    // Whatever ends the reading, the runner is done.
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    let killed = cgroup::destroy(cgroup, REMOVE_TIMEOUT);
+    let removed = match std::fs::remove_dir_all(scratch) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove `{}`", scratch.display()))
+        }
+        _ => Ok(()),
+    };
+    killed.and(removed)
+}

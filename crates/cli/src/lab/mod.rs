@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The lab makes incidents happen for real, on this machine and safely, and checks what `deburr` says of them.
+//!
+//! A scenario is a file of data (`lab/scenarios/NAME.toml`). It is run twice, without and with its faults. In
+//! both runs a victim measures its own latency, while `deburr`, executed as users execute it, observes the
+//! victim. The two accounts must agree, the control run must be silent, and the fault run must yield what the
+//! scenario expects. Everything happens in a cgroup of the lab's own, which a [`guard`] removes.
+
+mod cgroup;
+mod expect;
+mod faults;
+mod guard;
+mod needs;
+mod runner;
+mod scenario;
+mod show;
+mod stage;
+mod victim;
+mod worker;
+
+pub(crate) use needs::usable_cpus;
+pub(crate) use runner::{Outcome, Settings, run};
+pub(crate) use scenario::Scenario;
+pub(crate) use show::{list, outcome, plan};
+pub(crate) use stage::{Interrupted, Stop};
+pub(crate) use worker::{WorkerArgs, run as work};
+
+use anyhow::{Context as _, Result, bail};
+
+/// The files of `lab/scenarios`, by stem and in the order of the table.
+const FILES: [(&str, &str); 9] = [
+    ("healthy", include_str!("../../../../lab/scenarios/healthy.toml")),
+    ("neighbour-2", include_str!("../../../../lab/scenarios/neighbour-2.toml")),
+    ("neighbour-4", include_str!("../../../../lab/scenarios/neighbour-4.toml")),
+    ("neighbour-8", include_str!("../../../../lab/scenarios/neighbour-8.toml")),
+    ("neighbour-nice", include_str!("../../../../lab/scenarios/neighbour-nice.toml")),
+    ("pinned", include_str!("../../../../lab/scenarios/pinned.toml")),
+    ("quota", include_str!("../../../../lab/scenarios/quota.toml")),
+    ("quota-nested", include_str!("../../../../lab/scenarios/quota-nested.toml")),
+    ("quota-threads", include_str!("../../../../lab/scenarios/quota-threads.toml")),
+];
+
+/// All scenarios.
+pub(crate) fn scenarios() -> Result<Vec<Scenario>> {
+    FILES
+        .iter()
+        .map(|(stem, text)| {
+            Scenario::parse(text).with_context(|| format!("in `lab/scenarios/{stem}.toml`"))
+        })
+        .collect()
+}
+
+/// The scenario of that name, or, if there is none, all whose names begin with it and a `-`.
+pub(crate) fn select(name: &str) -> Result<Vec<Scenario>> {
+    let all = scenarios()?;
+    if let Some(exact) = all.iter().find(|scenario| scenario.name == name) {
+        return Ok(vec![exact.clone()]);
+    }
+    let names: Vec<_> = all.iter().map(|scenario| format!("`{}`", scenario.name)).collect();
+    let family: Vec<_> = all
+        .into_iter()
+        .filter(|s| s.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('-')))
+        .collect();
+    if family.is_empty() {
+        bail!("there is no scenario `{}`; there are {}", name.escape_debug(), names.join(", "));
+    }
+    Ok(family)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    #[test]
+    fn every_file_is_listed_and_valid_and_named_as_its_scenario() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/scenarios");
+        let files: BTreeSet<_> = std::fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        let listed: BTreeSet<_> = FILES.iter().map(|(stem, _)| format!("{stem}.toml")).collect();
+        assert_eq!(files, listed);
+        for ((stem, _), scenario) in FILES.iter().zip(scenarios().unwrap()) {
+            assert_eq!(scenario.name, *stem);
+            assert!(scenario.explains.lines().all(|line| line.chars().count() <= 96), "{stem}");
+            assert!(scenario.summary.chars().count() <= 66, "{stem}");
+        }
+    }
+
+    #[test]
+    fn a_name_selects_one_scenario_or_its_family() {
+        let names = |name: &str| -> Vec<_> {
+            select(name).unwrap().into_iter().map(|scenario| scenario.name).collect()
+        };
+        assert_eq!(names("quota"), ["quota"]);
+        assert_eq!(
+            names("neighbour"),
+            ["neighbour-2", "neighbour-4", "neighbour-8", "neighbour-nice"]
+        );
+        let error = select("neigh").unwrap_err().to_string();
+        assert!(error.contains("`neigh`") && error.contains("`pinned`"), "{error}");
+        assert!(select("").is_err());
+    }
+}

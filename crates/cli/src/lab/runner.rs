@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Runs a scenario: once without its faults, once with them, both times observed by `deburr` from outside and
+//! by the victim from inside.
+
+use super::expect::{self, Check, Observed};
+use super::scenario::Scenario;
+use super::stage::{Job, Stage, Stop};
+use anyhow::{Context as _, Result, bail};
+use deburr_core::finding::Report;
+use serde::Serialize;
+use std::path::Path;
+use std::time::Duration;
+
+/// From the start of the load to the start of the observation: longer than a few of the scheduler's and the
+/// quota's periods, so that what is observed is a steady state.
+const SETTLE: Duration = Duration::from_millis(500);
+/// Longest time that attaching, reading and reporting may take besides the observation.
+const OBSERVER_EXTRA: Duration = Duration::from_secs(60);
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings<'a> {
+    /// Length of each observation.
+    pub(crate) seconds: u32,
+    /// Weight of the lab's cgroup against the rest of the host, in multiples of the default.
+    pub(crate) weight: u32,
+    /// Where to keep the recording of the fault run.
+    pub(crate) keep: Option<&'a Path>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Outcome {
+    /// Name of the scenario.
+    pub(crate) scenario: String,
+    /// Whether all checks passed.
+    pub(crate) passed: bool,
+    /// The run without faults.
+    pub(crate) control: Observed,
+    /// The run with them.
+    pub(crate) fault: Observed,
+    /// What was expected and whether it came.
+    pub(crate) checks: Vec<Check>,
+}
+
+/// Runs both. `progress` is told what goes on.
+pub(crate) fn run(
+    scenario: &Scenario,
+    settings: &Settings<'_>,
+    stop: &Stop,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Outcome> {
+    let seconds = settings.seconds;
+    progress(&format!("`{}`: {seconds} s without the fault", scenario.name));
+    let control = observe(scenario, settings, stop, false).context("in the control run")?;
+    progress(&format!("`{}`: {seconds} s with it", scenario.name));
+    let fault = observe(scenario, settings, stop, true).context("in the fault run")?;
+    let checks = expect::check(scenario, &control, &fault);
+    Ok(Outcome {
+        scenario: scenario.name.clone(),
+        passed: checks.iter().all(|check| check.pass),
+        control,
+        fault,
+        checks,
+    })
+}
+
+fn observe(
+    scenario: &Scenario,
+    settings: &Settings<'_>,
+    stop: &Stop,
+    with_faults: bool,
+) -> Result<Observed> {
+    let mut stage = Stage::new(stop.clone(), settings.weight)?;
+    let demand = scenario.victim.demand();
+    let job = Job {
+        comm: "victim",
+        cgroup: &scenario.victim.cgroup,
+        cpus: scenario.victim.cpus.as_deref(),
+        nice: None,
+        what: &[
+            "serve".into(),
+            format!("--threads={}", demand.threads),
+            format!("--work-us={}", demand.work_us),
+            format!("--period-us={}", demand.period_us),
+        ],
+    };
+    let mut victim = stage.start_one(&job)?;
+    if with_faults {
+        for fault in &scenario.faults {
+            fault.as_fault().inject(&mut stage)?;
+        }
+    }
+    stage.settle(SETTLE)?;
+    victim.tell("start")?;
+    let recording = stage.scratch("run.deburr");
+    let arguments = [
+        "-q".into(),
+        "--json".into(),
+        format!("-d{}", settings.seconds),
+        format!("-p{}", victim.pid()),
+        format!("-o{}", recording.display()),
+    ];
+    let timeout = Duration::from_secs(settings.seconds.into()) + OBSERVER_EXTRA;
+    let (status, json, complaint) = stage.run_self(&arguments, timeout)?;
+    let summary = stage.answer(&mut victim)?;
+    if !status.success() {
+        bail!("the observing `deburr` failed ({status}): {}", complaint.trim());
+    }
+    let report: Report =
+        serde_json::from_str(&json).context("the observing `deburr` wrote no report")?;
+    let summary = serde_json::from_str(&summary).context("the victim wrote no summary")?;
+    if let (Some(keep), true) = (settings.keep, with_faults) {
+        std::fs::copy(&recording, keep)
+            .with_context(|| format!("cannot keep the recording as `{}`", keep.display()))?;
+    }
+    let observed = Observed {
+        victim_pid: victim.pid(),
+        lab_cgroup: stage.cgroup_path(),
+        victim: summary,
+        report,
+    };
+    drop(victim);
+    stage.clear()?;
+    Ok(observed)
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a scenario file says: an incident as data. Parsing refuses unknown keys by name and values that
+//! cannot work, so that a scenario that parses can be run.
+
+use super::faults::FaultSpec;
+use super::needs::Need;
+use super::victim::Demand;
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+use std::path::{Component, Path};
+
+/// An incident: what to do to a host, and what `deburr` has to say about it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Scenario {
+    /// What it is called on the command line; the file's stem.
+    pub(crate) name: String,
+    /// One line: what is done.
+    pub(crate) summary: String,
+    /// A few lines: which trouble of real hosts this is, and what is hard to see about it.
+    pub(crate) explains: String,
+    /// What the machine must offer.
+    pub(crate) needs: Vec<Need>,
+    /// Length of each of the two observations.
+    pub(crate) seconds: u32,
+    /// Whether the fault run, too, must yield nothing above `info`.
+    #[serde(default)]
+    pub(crate) silent: bool,
+    /// Code of the worst finding of the fault run. Absent only when `silent`.
+    pub(crate) expect_first: Option<String>,
+    /// Codes that the fault run must yield, in any place.
+    #[serde(default)]
+    pub(crate) expect: Vec<String>,
+    /// Codes that the fault run must not yield above `info`.
+    #[serde(default)]
+    pub(crate) forbid: Vec<String>,
+    /// Who suffers.
+    pub(crate) victim: Victim,
+    /// What is done to it, in this order; absent from the control run.
+    #[serde(default, rename = "fault")]
+    pub(crate) faults: Vec<FaultSpec>,
+    /// Who must be blamed, and how much at least.
+    #[serde(default, rename = "cause")]
+    pub(crate) causes: Vec<CauseBound>,
+}
+
+/// The process that is observed: it serves requests to itself and measures how long they take.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Victim {
+    /// Its cgroup, below the lab's own.
+    pub(crate) cgroup: String,
+    /// CPUs it may use, counted among those that the lab may use, from 0. Absent = all.
+    pub(crate) cpus: Option<Vec<usize>>,
+    /// Threads that serve.
+    pub(crate) threads: u32,
+    /// CPU time of a request, in microseconds.
+    pub(crate) work_us: u64,
+    /// Time from one request to the next of the same thread, in microseconds; 0 = back to back.
+    pub(crate) period_us: u64,
+}
+
+impl Victim {
+    /// The load it is under.
+    pub(crate) fn demand(&self) -> Demand {
+        Demand { threads: self.threads, work_us: self.work_us, period_us: self.period_us }
+    }
+}
+
+/// A lower bound on the blame of a finding's cause.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CauseBound {
+    /// In which finding.
+    pub(crate) code: String,
+    /// Processes of that comm.
+    pub(crate) comm: Option<String>,
+    /// That cgroup, below the lab's own.
+    pub(crate) cgroup: Option<String>,
+    /// Their share of the victim's loss, 0..1.
+    pub(crate) min_share: f64,
+}
+
+impl Scenario {
+    /// Reads a scenario file's text.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let scenario: Self = toml::from_str(text)?;
+        scenario.validate().with_context(|| format!("scenario `{}`", scenario.name))?;
+        Ok(scenario)
+    }
+
+    fn validate(&self) -> Result<()> {
+        ensure!(is_label(&self.name), "`name` must be of a-z, 0-9 and `-`");
+        ensure!((1..=600).contains(&self.seconds), "`seconds` must be 1 to 600");
+        ensure!(
+            self.silent == self.expect_first.is_none(),
+            "either `silent = true` or `expect_first = \"CODE\"` is needed"
+        );
+        for code in self.codes() {
+            ensure!(is_code(code), "`{code}` is no finding code, which look like `SCH001`");
+        }
+        ensure!((1..=256).contains(&self.victim.threads), "`victim.threads` must be 1 to 256");
+        ensure!(self.victim.work_us > 0, "`victim.work_us` must be positive");
+        ensure!(
+            self.victim.period_us == 0 || self.victim.work_us < self.victim.period_us,
+            "`victim.work_us` must be less than `victim.period_us`, or that be 0"
+        );
+        check_cgroup("victim.cgroup", &self.victim.cgroup)?;
+        check_cpus("victim.cpus", self.victim.cpus.as_deref())?;
+        for fault in &self.faults {
+            fault.as_fault().validate()?;
+        }
+        for cause in &self.causes {
+            ensure!(
+                (0.0..=1.0).contains(&cause.min_share),
+                "`cause.min_share` must be 0 to 1, not {}",
+                cause.min_share
+            );
+            ensure!(
+                cause.comm.is_some() || cause.cgroup.is_some(),
+                "`cause` needs `comm` or `cgroup`"
+            );
+        }
+        Ok(())
+    }
+
+    /// All codes that it names.
+    pub(crate) fn codes(&self) -> impl Iterator<Item = &str> {
+        self.expect_first
+            .iter()
+            .chain(&self.expect)
+            .chain(&self.forbid)
+            .chain(self.causes.iter().map(|cause| &cause.code))
+            .map(String::as_str)
+    }
+}
+
+/// Refuses what is no path strictly below the lab's cgroup.
+pub(crate) fn check_cgroup(key: &str, path: &str) -> Result<()> {
+    let below = Path::new(path).components().all(|part| match part {
+        Component::Normal(name) => name.to_str().is_some_and(is_label),
+        _ => false,
+    });
+    ensure!(below && !path.is_empty(), "`{key}` must be a path of a-z, 0-9, `-` and `/`");
+    Ok(())
+}
+
+/// Refuses an empty list of CPUs.
+pub(crate) fn check_cpus(key: &str, cpus: Option<&[usize]>) -> Result<()> {
+    ensure!(cpus.is_none_or(|cpus| !cpus.is_empty()), "`{key}` must not be empty");
+    Ok(())
+}
+
+/// Refuses what does not fit into a comm.
+pub(crate) fn check_comm(key: &str, comm: &str) -> Result<()> {
+    ensure!(
+        is_label(comm) && comm.len() <= 15,
+        "`{key}` must be 1 to 15 characters of a-z, 0-9, `-`"
+    );
+    Ok(())
+}
+
+fn is_label(text: &str) -> bool {
+    !text.is_empty()
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+}
+
+fn is_code(text: &str) -> bool {
+    let (area, number) = text.split_at_checked(3).unwrap_or_default();
+    area.bytes().all(|b| b.is_ascii_uppercase())
+        && number.len() == 3
+        && number.bytes().all(|b| b.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const GOOD: &str = r#"
+name = "example"
+summary = "s"
+explains = "e"
+needs = ["root", "cpus>=2"]
+seconds = 5
+expect_first = "SCH001"
+
+[victim]
+cgroup = "victim"
+threads = 1
+work_us = 1000
+period_us = 10000
+
+[[fault]]
+kind = "spinners"
+comm = "spinner"
+cgroup = "neighbour"
+per_cpu = 2
+
+[[cause]]
+code = "SCH001"
+comm = "spinner"
+min_share = 0.8
+"#;
+
+    #[test]
+    fn a_good_file_parses() {
+        let scenario = Scenario::parse(GOOD).unwrap();
+        assert_eq!(scenario.expect_first.as_deref(), Some("SCH001"));
+        assert_eq!(scenario.faults.len(), 1);
+        assert_eq!(scenario.causes[0].min_share, 0.8);
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_the_name_of_the_key() {
+        for (from, to, named) in [
+            ("seconds = 5", "seconds = 5\nsurprise = 1", "surprise"),
+            ("threads = 1", "threads = 1\nspeed = 1", "speed"),
+            ("per_cpu = 2", "per_cpu = 2\nper_core = 2", "per_core"),
+            ("min_share = 0.8", "min_share = 0.8\nmax_share = 1", "max_share"),
+            ("min_share = 0.8", "min_share = 1.5", "min_share"),
+            ("comm = \"spinner\"\nmin_share", "min_share", "cause"),
+            ("kind = \"spinners\"", "kind = \"gremlins\"", "gremlins"),
+            ("comm = \"spinner\"\ncgroup", "comm = \"spin\\nner\"\ncgroup", "comm"),
+            ("per_cpu = 2", "per_cpu = 0", "per_cpu"),
+            ("seconds = 5", "seconds = 0", "seconds"),
+            ("seconds = 5", "seconds = -1", "seconds"),
+            ("\"SCH001\"\n\n", "\"sch1\"\n\n", "sch1"),
+            ("expect_first = \"SCH001\"", "", "expect_first"),
+            ("expect_first = \"SCH001\"", "expect_first = \"SCH001\"\nsilent = true", "silent"),
+            ("cgroup = \"victim\"", "cgroup = \"../victim\"", "victim.cgroup"),
+            ("cgroup = \"victim\"", "cgroup = \"/victim\"", "victim.cgroup"),
+            ("cgroup = \"victim\"", "cgroup = \"\"", "victim.cgroup"),
+            ("cgroup = \"victim\"", "cgroup = \"victim\"\ncpus = []", "victim.cpus"),
+            ("work_us = 1000", "work_us = 10000", "victim.work_us"),
+            ("work_us = 1000", "work_us = 0", "victim.work_us"),
+            ("threads = 1", "threads = 0", "victim.threads"),
+            ("\"cpus>=2\"", "\"cpus>=two\"", "cpus>=two"),
+        ] {
+            let text = GOOD.replacen(from, to, 1);
+            assert_ne!(text, GOOD, "`{from}` is not in the example");
+            let error = format!("{:#}", Scenario::parse(&text).unwrap_err());
+            assert!(error.contains(named), "`{to}`: `{named}` is not in: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_an_answer_and_no_panic(text in ".{0,200}", at in 0..GOOD.len()) {
+            let _ = Scenario::parse(&text);
+            let mut spliced = GOOD.to_owned();
+            spliced.insert_str(at, &text);
+            let _ = Scenario::parse(&spliced);
+        }
+    }
+}

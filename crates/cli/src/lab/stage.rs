@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Where one run takes place: the lab's cgroup, the processes in it, and the end of both.
+
+use super::cgroup::{self, Tree};
+use super::guard::Guard;
+use super::needs::usable_cpus;
+use anyhow::{Context as _, Result, anyhow, bail};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Within this a worker must have begun or answered, even on a host that has much else to do.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often signals are looked for.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Set when SIGINT, SIGTERM or SIGHUP came.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Takes the signals over, for the rest of the process's life.
+    pub(crate) fn on_signals() -> Result<Self> {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+        let stop = Self::default();
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, stop.0.clone())?;
+        }
+        Ok(stop)
+    }
+
+    /// An error if a signal came.
+    fn check(&self) -> Result<()> {
+        if self.0.load(Ordering::Relaxed) {
+            bail!(Interrupted);
+        }
+        Ok(())
+    }
+}
+
+/// The run was ended by a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("interrupted; everything that the lab made is undone")]
+pub(crate) struct Interrupted;
+
+/// What a worker process is to be and do.
+#[derive(Clone, Debug)]
+pub(crate) struct Job<'a> {
+    /// Its comm.
+    pub(crate) comm: &'a str,
+    /// Its cgroup, below the lab's own.
+    pub(crate) cgroup: &'a str,
+    /// CPUs it may use, counted among those that the lab may use. `None` = all.
+    pub(crate) cpus: Option<&'a [usize]>,
+    /// Its nice value.
+    pub(crate) nice: Option<i32>,
+    /// The rest of its command line: what `deburr lab-worker` is to do.
+    pub(crate) what: &'a [String],
+}
+
+/// The cgroup and the processes of one run. Dropping it ends and removes them.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    // Dropped in this order: what still runs is ended before the janitor looks for it.
+    workers: Vec<Worker>,
+    guard: Option<Guard>,
+    tree: Tree,
+    base: PathBuf,
+    scratch: PathBuf,
+    cpus: Vec<usize>,
+    program: PathBuf,
+    stop: Stop,
+}
+
+impl Stage {
+    /// Makes the lab's cgroup, with `weight` times the default weight against the rest of the host.
+    pub(crate) fn new(stop: Stop, weight: u32) -> Result<Self> {
+        let tree = Tree::find()?;
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        let name = format!("deburr-lab-{}", std::process::id());
+        let (base, scratch) = (tree.mount.join(&name), std::env::temp_dir().join(&name));
+        let guard = Guard::new(&program, &base, &scratch)?;
+        std::fs::create_dir(&scratch)
+            .with_context(|| format!("cannot make `{}`", scratch.display()))?;
+        cgroup::make_dir(&base)?;
+        tree.set_weight(&base, weight)?;
+        Ok(Self {
+            workers: Vec::new(),
+            guard: Some(guard),
+            tree,
+            base,
+            scratch,
+            cpus: usable_cpus(),
+            program,
+            stop,
+        })
+    }
+
+    /// The tree that holds the lab's cgroup.
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// Path of the lab's cgroup in that tree.
+    pub(crate) fn cgroup_path(&self) -> String {
+        format!("/{}", self.base.file_name().unwrap_or_default().to_string_lossy())
+    }
+
+    /// Makes a cgroup below the lab's own.
+    pub(crate) fn cgroup(&self, path: &str) -> Result<PathBuf> {
+        self.tree.make(&self.base, path)
+    }
+
+    /// A file that goes when the run ends.
+    pub(crate) fn scratch(&self, name: &str) -> PathBuf {
+        self.scratch.join(name)
+    }
+
+    /// How many CPUs a selection has.
+    pub(crate) fn count_cpus(&self, selection: Option<&[usize]>) -> usize {
+        selection.map_or(self.cpus.len(), <[usize]>::len)
+    }
+
+    /// Starts workers and waits until all of them are at it.
+    pub(crate) fn start(&mut self, jobs: &[Job<'_>]) -> Result<()> {
+        let mut begun = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            begun.push(self.spawn(job)?);
+        }
+        for worker in &mut begun {
+            worker.expect_ready(&self.stop)?;
+        }
+        self.workers.append(&mut begun);
+        Ok(())
+    }
+
+    /// Starts one worker that is talked to.
+    pub(crate) fn start_one(&self, job: &Job<'_>) -> Result<Worker> {
+        let mut worker = self.spawn(job)?;
+        worker.expect_ready(&self.stop)?;
+        Ok(worker)
+    }
+
+    fn spawn(&self, job: &Job<'_>) -> Result<Worker> {
+        let dir = self.cgroup(job.cgroup)?;
+        let mut command = self.worker_command(&dir);
+        command.arg(format!("--comm={}", job.comm));
+        if let Some(nice) = job.nice {
+            command.arg(format!("--nice={nice}"));
+        }
+        for index in job.cpus.into_iter().flatten() {
+            let cpu = self.cpus.get(*index).ok_or_else(|| {
+                anyhow!("CPU number {index} of {} usable ones is asked for", self.cpus.len())
+            })?;
+            command.arg(format!("--cpu={cpu}"));
+        }
+        command.args(job.what).stdin(Stdio::piped()).stdout(Stdio::piped());
+        Worker::spawn(command)
+    }
+
+    fn worker_command(&self, cgroup: &Path) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("lab-worker").arg("--cgroup").arg(cgroup);
+        command
+    }
+
+    /// Runs this program itself with its output in files, in a cgroup of its own so that the load does not
+    /// starve it. Returns its exit status and what it wrote to standard output and error.
+    pub(crate) fn run_self(
+        &self,
+        arguments: &[String],
+        timeout: Duration,
+    ) -> Result<(ExitStatus, String, String)> {
+        let (out, err) = (self.scratch("stdout"), self.scratch("stderr"));
+        let mut command = self.worker_command(&self.cgroup("observer")?);
+        command.arg("exec").args(arguments);
+        command.stdin(Stdio::null());
+        command.stdout(File::create(&out)?).stderr(File::create(&err)?);
+        let mut worker = Worker::spawn(command)?;
+        let deadline = Instant::now() + timeout;
+        let status = loop {
+            if let Some(status) = worker.child.try_wait()? {
+                break status;
+            }
+            self.stop.check()?;
+            if Instant::now() > deadline {
+                bail!("the observing `deburr` did not end in {} s", timeout.as_secs());
+            }
+            thread::sleep(LOOK);
+        };
+        Ok((status, read_text(&out)?, read_text(&err)?))
+    }
+
+    /// Sleeps, unless a signal comes.
+    pub(crate) fn settle(&self, time: Duration) -> Result<()> {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            self.stop.check()?;
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// The last line of a worker that is told to end by the end of its input.
+    pub(crate) fn answer(&self, worker: &mut Worker) -> Result<String> {
+        drop(worker.stdin.take());
+        worker.read_line(&self.stop)
+    }
+
+    /// Ends and removes everything, and says so if that did not work.
+    pub(crate) fn clear(mut self) -> Result<()> {
+        self.workers.clear();
+        self.guard.take().map_or(Ok(()), Guard::finish)
+    }
+}
+
+fn read_text(path: &Path) -> Result<String> {
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A child process; dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: Option<BufReader<ChildStdout>>,
+}
+
+impl Worker {
+    fn spawn(mut command: Command) -> Result<Self> {
+        let mut child = command.spawn().context("cannot start a process of the lab")?;
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        Ok(Self { child, stdin, stdout: stdout.map(BufReader::new) })
+    }
+
+    /// Its pid.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a line.
+    pub(crate) fn tell(&mut self, line: &str) -> Result<()> {
+        use std::io::Write as _;
+        let stdin = self.stdin.as_mut().context("the worker's input is closed")?;
+        writeln!(stdin, "{line}").context("a process of the lab has ended early")
+    }
+
+    fn expect_ready(&mut self, stop: &Stop) -> Result<()> {
+        match self.read_line(stop)?.as_str() {
+            "ready\n" => Ok(()),
+            "" => bail!("a process of the lab could not be set up, see above"),
+            other => bail!("a process of the lab says `{}`", other.escape_default()),
+        }
+    }
+
+    /// Its next line; empty at the end. Workers write whole lines, shorter than a pipe's atomic size.
+    fn read_line(&mut self, stop: &Stop) -> Result<String> {
+        let stdout = self.stdout.as_mut().context("the worker's output is not read")?;
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
+        let step = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+        while stdout.buffer().is_empty() {
+            stop.check()?;
+            if Instant::now() > deadline {
+                bail!("a process of the lab did not answer in {} s", ANSWER_TIMEOUT.as_secs());
+            }
+            let readable = PollFlags::IN;
+            match poll(&mut [PollFd::new(stdout.get_ref(), readable)], Some(&step)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => break,
+                Err(error) => return Err(error).context("cannot wait for a process of the lab"),
+            }
+        }
+        let mut line = String::new();
+        stdout.read_line(&mut line).context("cannot read what a process of the lab says")?;
+        Ok(line)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The lab's processes: this program executed again as a hidden subcommand, so that the lab needs nothing
+//! that is not installed.
+
+use super::victim::{self, Demand};
+use super::{cgroup, guard};
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Signal, set_parent_process_death_signal, setpriority_process};
+use rustix::thread::{CpuSet, sched_setaffinity, set_name};
+use std::ffi::{CString, OsString};
+use std::hint::black_box;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Arguments of the hidden subcommand.
+#[derive(Debug, clap::Args)]
+pub(crate) struct WorkerArgs {
+    /// cgroup directory to move into first
+    #[arg(long)]
+    cgroup: Option<PathBuf>,
+    /// Name to take
+    #[arg(long)]
+    comm: Option<String>,
+    /// Nice value to take
+    #[arg(long, allow_negative_numbers = true)]
+    nice: Option<i32>,
+    /// CPU to stay on; may be given several times
+    #[arg(long)]
+    cpu: Vec<usize>,
+    #[command(subcommand)]
+    work: Work,
+}
+
+/// What to do then.
+#[derive(Debug, clap::Subcommand)]
+enum Work {
+    /// Compute for ever
+    Spin,
+    /// Serve requests from the first line of standard input to its end, then print a summary
+    Serve(DemandArgs),
+    /// Serve requests for ever
+    Load(DemandArgs),
+    /// Become this program with other arguments
+    Exec {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Remove a cgroup and a directory at the end of standard input
+    Janitor { paths: Vec<PathBuf> },
+}
+
+#[derive(Debug, clap::Args)]
+struct DemandArgs {
+    #[arg(long, default_value_t = 1)]
+    threads: u32,
+    #[arg(long)]
+    work_us: u64,
+    #[arg(long)]
+    period_us: u64,
+}
+
+impl DemandArgs {
+    fn demand(&self) -> Demand {
+        Demand { threads: self.threads, work_us: self.work_us, period_us: self.period_us }
+    }
+}
+
+/// Sets the process up as told, says `ready`, and works.
+pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
+    if let Work::Janitor { paths } = &args.work {
+        return guard::janitor(paths);
+    }
+    // Besides the janitor, who needs a cgroup to find them: nothing outlives the runner.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    if let Some(dir) = &args.cgroup {
+        cgroup::join(dir)?;
+    }
+    if !args.cpu.is_empty() {
+        let mut set = CpuSet::new();
+        for &cpu in &args.cpu {
+            if cpu >= CpuSet::MAX_CPU {
+                bail!("there is no CPU {cpu}");
+            }
+            set.set(cpu);
+        }
+        sched_setaffinity(None, &set).context("cannot choose CPUs")?;
+    }
+    if let Some(nice) = args.nice {
+        setpriority_process(None, nice).context("cannot set the nice value")?;
+    }
+    if let Work::Exec { arguments } = &args.work {
+        let program = std::env::current_exe()?;
+        let error = Command::new(&program).args(arguments).exec();
+        return Err(error).with_context(|| format!("cannot execute `{}`", program.display()));
+    }
+    if let Some(comm) = &args.comm {
+        set_name(&CString::new(comm.as_bytes())?).context("cannot set the name")?;
+    }
+    println!("ready");
+    match &args.work {
+        Work::Serve(demand) => victim::serve_until_told(demand.demand()),
+        Work::Load(demand) => victim::serve_for_ever(demand.demand()),
+        _ => spin(),
+    }
+}
+
+fn spin() -> ! {
+    let mut number: u64 = 1;
+    loop {
+        number = black_box(number.wrapping_mul(3));
+    }
+}
