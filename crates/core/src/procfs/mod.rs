@@ -1,2 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Parsers of the kernel's text files: `&str` in, typed values out, errors with file, line and item.
+//! Parsers of the kernel's text files: bytes in, typed values out, one file per kernel file family.
+//!
+//! Input is bytes because names in it may be any bytes. Lines and fields that are not known are skipped
+//! (newer kernels add them); an item that an older kernel may lack is an `Option`; an item without which the
+//! rest means nothing is a [`ParseError`] that names it. No input makes a parser panic.
+
+pub mod cgroup_cpu;
+pub mod container;
+pub mod cpu_list;
+pub mod mountinfo;
+pub mod pid;
+pub mod pid_cgroup;
+pub mod pressure;
+pub mod schedstat;
+pub mod stat;
+
+/// What a kernel file lacks or holds in a form that is not understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}, line {line}: `{item}` should be {expected}")]
+pub struct ParseError {
+    /// The kind of file: `/proc/PID/stat`.
+    pub file: &'static str,
+    /// Line, from 1.
+    pub line: usize,
+    /// The field, as the kernel's documentation calls it.
+    pub item: &'static str,
+    /// What should have been there.
+    pub expected: &'static str,
+}
+
+/// A place in a file, for errors.
+#[derive(Clone, Copy)]
+struct At {
+    file: &'static str,
+    line: usize,
+}
+
+impl At {
+    fn error(self, item: &'static str, expected: &'static str) -> ParseError {
+        ParseError { file: self.file, line: self.line, item, expected }
+    }
+
+    fn number<N: std::str::FromStr>(
+        self,
+        item: &'static str,
+        field: Option<&[u8]>,
+    ) -> Result<N, ParseError> {
+        field.and_then(number).ok_or_else(|| self.error(item, "a decimal number"))
+    }
+}
+
+/// A decimal number that fills the whole field.
+fn number<N: std::str::FromStr>(field: &[u8]) -> Option<N> {
+    std::str::from_utf8(field).ok()?.parse().ok()
+}
+
+/// Fields between spaces and tabs.
+fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|b| matches!(b, b' ' | b'\t')).filter(|field| !field.is_empty())
+}
+
+/// Lines with their number, from 1; no empty one after the last newline.
+fn lines(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let text = text.strip_suffix(b"\n").unwrap_or(text);
+    text.split(|&b| b == b'\n').enumerate().map(|(index, line)| (index + 1, line))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `/proc/PID/stat` and `/proc/PID/status`: one process or thread.
+
+use super::{At, ParseError, cpu_list, fields, lines, number};
+use crate::recording::name;
+
+/// `PF_KTHREAD` of the kernel's `task->flags`.
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// What is used of `/proc/PID/stat`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PidStat {
+    /// Thread-group id (thread id under `task/`).
+    pub pid: u32,
+    /// The comm, decoded. Longer than 15 bytes for kernel threads on newer kernels.
+    pub comm: String,
+    /// `R`, `S`, `D`, `Z`, ...
+    pub state: char,
+    /// Parent.
+    pub ppid: u32,
+    /// Process group.
+    pub pgrp: u32,
+    /// Whether it is a kernel thread.
+    pub kernel_thread: bool,
+    /// User and system time in ticks of 1/`USER_HZ` s.
+    pub cpu_ticks: u64,
+    /// Nice value.
+    pub nice: i32,
+    /// Threads of the process.
+    pub threads: u32,
+    /// Start, in ticks of 1/`USER_HZ` s of the boot clock.
+    pub start_ticks: u64,
+}
+
+/// Parses `/proc/PID/stat`.
+///
+/// # Errors
+/// If one of the fields up to `starttime` is missing.
+pub fn stat(text: &[u8]) -> Result<PidStat, ParseError> {
+    let at = At { file: "/proc/PID/stat", line: 1 };
+    // The comm is not escaped: it may hold `)`, spaces and newlines. No later field can hold a `)`.
+    let open = text.iter().position(|&b| b == b'(');
+    let close = text.iter().rposition(|&b| b == b')');
+    let (Some(open), Some(close)) = (open, close) else {
+        return Err(at.error("comm", "in parentheses"));
+    };
+    let comm = text.get(open + 1..close).ok_or_else(|| at.error("comm", "in parentheses"))?;
+    let rest: Vec<&[u8]> = fields(text[close + 1..].trim_ascii()).collect();
+    // proc_pid_stat(5) counts from 1 and starts this part with field 3.
+    let field = |number: usize| rest.get(number - 3).copied();
+    let user: u64 = at.number("utime", field(14))?;
+    let system: u64 = at.number("stime", field(15))?;
+    let flags: u64 = at.number("flags", field(9))?;
+    Ok(PidStat {
+        pid: at.number("pid", Some(text[..open].trim_ascii()))?,
+        comm: name::decode(comm),
+        state: field(3)
+            .and_then(|state| state.first().copied())
+            .map(char::from)
+            .ok_or_else(|| at.error("state", "a letter"))?,
+        ppid: at.number("ppid", field(4))?,
+        // -1 (no group) exists only for tasks that are being torn down.
+        pgrp: at.number::<i32>("pgrp", field(5))?.try_into().unwrap_or(0),
+        kernel_thread: flags & KERNEL_THREAD != 0,
+        cpu_ticks: user.saturating_add(system),
+        nice: at.number("nice", field(19))?,
+        threads: at.number("num_threads", field(20))?,
+        start_ticks: at.number("starttime", field(22))?,
+    })
+}
+
+/// What is used of `/proc/PID/status`. The kernel leaves items out for some tasks (kernel threads have no
+/// memory), hence the options.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PidStatus {
+    /// Thread group, that is, the process that the thread belongs to.
+    pub tgid: Option<u32>,
+    /// Effective capabilities, a bit each.
+    pub cap_eff: Option<u64>,
+    /// Effective user id.
+    pub euid: Option<u32>,
+    /// CPUs that the affinity mask allows, ascending.
+    pub cpus_allowed: Option<Vec<u32>>,
+    /// Resident memory.
+    pub rss_bytes: Option<u64>,
+}
+
+/// Parses `/proc/PID/status`. Items that are missing or damaged are `None`.
+#[must_use]
+pub fn status(text: &[u8]) -> PidStatus {
+    let mut status = PidStatus::default();
+    for (_, line) in lines(text) {
+        let Some(colon) = line.iter().position(|&b| b == b':') else { continue };
+        let value = line[colon + 1..].trim_ascii();
+        match &line[..colon] {
+            b"Tgid" => status.tgid = number(value),
+            b"Uid" => status.euid = fields(value).nth(1).and_then(number),
+            b"CapEff" => {
+                status.cap_eff = std::str::from_utf8(value)
+                    .ok()
+                    .and_then(|digits| u64::from_str_radix(digits, 16).ok());
+            }
+            b"Cpus_allowed_list" => status.cpus_allowed = cpu_list::parse(value).ok(),
+            b"VmRSS" => {
+                status.rss_bytes = fields(value)
+                    .next()
+                    .and_then(number::<u64>)
+                    .map(|kib| kib.saturating_mul(1024));
+            }
+            _ => {}
+        }
+    }
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{stat, status};
+
+    const REST: &str =
+        "S 1 77 77 0 -1 4194304 101 0 0 0 7 5 0 0 20 -5 3 0 147746 3133440 414 1844 1";
+
+    #[test]
+    fn a_comm_may_hold_anything() {
+        for comm in ["java", "a) R 1 (b", "new\nline", ") ) )", "", "(", "\u{1b}[31m"] {
+            let parsed = stat(format!("42 ({comm}) {REST}\n").as_bytes()).unwrap();
+            assert_eq!(parsed.comm, comm);
+            assert_eq!((parsed.pid, parsed.ppid, parsed.pgrp), (42, 1, 77));
+            assert_eq!((parsed.state, parsed.nice, parsed.threads), ('S', -5, 3));
+            assert_eq!((parsed.cpu_ticks, parsed.start_ticks), (12, 147_746));
+            assert!(!parsed.kernel_thread);
+        }
+    }
+
+    #[test]
+    fn a_kernel_thread_is_told_by_its_flag() {
+        let line = format!("2 (kthreadd) {}", REST.replace("4194304", "2129984"));
+        assert!(stat(line.as_bytes()).unwrap().kernel_thread);
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let item = |text: &str| stat(text.as_bytes()).unwrap_err().item;
+        assert_eq!(item(""), "comm");
+        assert_eq!(item("1 )("), "comm");
+        assert_eq!(item("x (a) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5"), "pid");
+        assert_eq!(item("1 (a) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0"), "starttime");
+        let error = stat(b"1 (a) S").unwrap_err();
+        assert_eq!(error.to_string(), "/proc/PID/stat, line 1: `utime` should be a decimal number");
+    }
+
+    #[test]
+    fn status_takes_what_is_there() {
+        let text = b"Name:\tx\nTgid:\t7\nUid:\t1000\t0\t0\t0\nVmRSS:\t    2048 kB\nCapEff:\t000001ffffffffff\n\
+            Cpus_allowed_list:\t0-1\nNewItem:\t1\n";
+        let parsed = status(text);
+        assert_eq!(parsed.tgid, Some(7));
+        assert_eq!(parsed.euid, Some(0));
+        assert_eq!(parsed.cap_eff, Some(0x1ff_ffff_ffff));
+        assert_eq!(parsed.cpus_allowed, Some(vec![0, 1]));
+        assert_eq!(parsed.rss_bytes, Some(2 << 20));
+        assert_eq!(status(b"Tgid:\tx\n"), super::PidStatus::default());
+    }
+}

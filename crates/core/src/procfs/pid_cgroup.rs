@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `/proc/PID/cgroup`: which cgroup of each hierarchy a process is in.
+
+use super::{At, ParseError, lines, number};
+use crate::recording::CgroupVersion;
+
+/// The place of a process in one hierarchy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// Hierarchy number; 0 is cgroup v2.
+    pub hierarchy: u32,
+    /// v1 controllers of the hierarchy (`cpu`, `cpuacct`, `name=systemd`); empty for v2.
+    pub controllers: Vec<String>,
+    /// Path from the root of the *reader's* cgroup namespace; `/..` where it lies outside of it.
+    pub path: Vec<u8>,
+    /// Whether the directory is gone.
+    pub deleted: bool,
+}
+
+impl Membership {
+    /// The interface of this hierarchy.
+    #[must_use]
+    pub fn version(&self) -> CgroupVersion {
+        if self.hierarchy == 0 { CgroupVersion::V2 } else { CgroupVersion::V1 }
+    }
+}
+
+/// Parses the file.
+///
+/// # Errors
+/// If a line is not `number:controllers:/path`.
+pub fn parse(text: &[u8]) -> Result<Vec<Membership>, ParseError> {
+    let mut memberships = Vec::new();
+    for (line, bytes) in lines(text).filter(|(_, bytes)| !bytes.is_empty()) {
+        let at = At { file: "/proc/PID/cgroup", line };
+        let mut parts = bytes.splitn(3, |&b| b == b':');
+        let hierarchy = at.number("hierarchy", parts.next())?;
+        let controllers = parts.next().ok_or_else(|| at.error("controllers", "a list"))?;
+        let path = parts.next().filter(|path| path.starts_with(b"/"));
+        let path = path.ok_or_else(|| at.error("path", "a path from `/`"))?;
+        let alive = path.strip_suffix(b" (deleted)");
+        memberships.push(Membership {
+            hierarchy,
+            controllers: String::from_utf8_lossy(controllers)
+                .split(',')
+                .filter(|controller| !controller.is_empty())
+                .map(str::to_owned)
+                .collect(),
+            path: alive.unwrap_or(path).to_vec(),
+            deleted: alive.is_some(),
+        });
+    }
+    Ok(memberships)
+}
+
+/// The membership that decides for a v1 controller if it has a hierarchy, else the one of v2.
+#[must_use]
+pub fn of_controller<'a>(
+    memberships: &'a [Membership],
+    controller: &str,
+) -> Option<&'a Membership> {
+    let v1 = memberships.iter().find(|m| m.controllers.iter().any(|name| name == controller));
+    v1.or_else(|| memberships.iter().find(|m| m.version() == CgroupVersion::V2))
+}
+
+/// Pid of a line of `cgroup.procs`.
+#[must_use]
+pub fn procs(text: &[u8]) -> Vec<u32> {
+    lines(text).filter_map(|(_, line)| number(line)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{of_controller, parse, procs};
+    use crate::recording::CgroupVersion;
+
+    const MIXED: &[u8] =
+        b"4:memory:/a\n3:cpuset:/set\n2:cpu,cpuacct:/docker/x:y (deleted)\n1:name=systemd:/\n0::/u\n";
+
+    #[test]
+    fn a_v1_controller_wins_over_v2() {
+        let all = parse(MIXED).unwrap();
+        let cpu = of_controller(&all, "cpu").unwrap();
+        assert_eq!(cpu.version(), CgroupVersion::V1);
+        assert_eq!((cpu.path.as_slice(), cpu.deleted), (b"/docker/x:y".as_slice(), true));
+        assert_eq!(of_controller(&all, "cpuset").unwrap().path, b"/set");
+        assert_eq!(of_controller(&all, "io").unwrap().path, b"/u");
+        assert!(of_controller(&[], "cpu").is_none());
+    }
+
+    #[test]
+    fn a_damaged_line_is_named() {
+        assert_eq!(parse(b"0::/\nx::/\n").unwrap_err().line, 2);
+        assert_eq!(parse(b"1:cpu\n").unwrap_err().item, "path");
+    }
+
+    #[test]
+    fn procs_are_numbers() {
+        assert_eq!(procs(b"1\n22\nx\n"), [1, 22]);
+    }
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! No parser panics, whatever it is given: arbitrary bytes, and damaged versions of real text.
+
+use super::{
+    cgroup_cpu, container, cpu_list, mountinfo, pid, pid_cgroup, pressure, schedstat, stat,
+};
+use proptest::prelude::*;
+
+/// One line of each kind, to be cut and overwritten.
+const REAL: &[u8] = b"42 (a) b) S 1 77 77 0 -1 4194304 101 0 0 0 7 5 0 0 20 -5 3 0 147746 3133440\n\
+    cpu0 10 1 2 3 4 5 6 7 0 0\nsome avg10=0.21 avg60=0.53 avg300=0.89 total=20509863\n\
+    32 31 0:29 /a\\040b /sys/fs/cgroup/cpu rw shared:1 - cgroup cgroup rw,cpu\n\
+    2:cpu,cpuacct:/docker/0123456789abcdef (deleted)\nthrottled_usec 18446744073709551615\n\
+    Cpus_allowed_list:\t0-3,8\nCapEff:\tffffffffffffffff\nVmRSS:\t18446744073709551615 kB\n50000 100000\n";
+
+fn parse_as_everything(bytes: &[u8]) {
+    let _ = pid::stat(bytes);
+    let _ = pid::status(bytes);
+    let _ = schedstat::parse(bytes);
+    let _ = stat::parse(bytes, 100);
+    let _ = stat::parse(bytes, 0);
+    let _ = pressure::parse(bytes);
+    let _ = pid_cgroup::parse(bytes);
+    let _ = pid_cgroup::procs(bytes);
+    let _ = mountinfo::parse(bytes);
+    let _ = cgroup_cpu::cpu_max(bytes);
+    let _ = cgroup_cpu::cfs_quota_us(bytes);
+    let _ = cgroup_cpu::cpu_stat(bytes);
+    let _ = cgroup_cpu::single("cpu.weight", bytes);
+    let _ = cpu_list::parse(bytes);
+    let _ = container::of_path(&String::from_utf8_lossy(bytes));
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..512)) {
+        parse_as_everything(&bytes);
+    }
+
+    #[test]
+    fn damaged_text_never_panics(
+        from in 0..REAL.len(),
+        len in 0..REAL.len(),
+        at in 0..REAL.len(),
+        byte: u8,
+    ) {
+        let mut text = REAL.to_vec();
+        text[at] = byte;
+        parse_as_everything(&text[from..(from + len).min(text.len())]);
+    }
+
+    #[test]
+    fn damaged_lines_never_panic(at in 0..120usize, byte: u8) {
+        for line in REAL.split(|&b| b == b'\n') {
+            let mut line = line.to_vec();
+            if let Some(place) = line.get_mut(at) {
+                *place = byte;
+            }
+            parse_as_everything(&line);
+        }
+    }
+}
