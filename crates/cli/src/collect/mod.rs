@@ -8,7 +8,7 @@
 mod cgroups;
 mod processes;
 
-pub(crate) use cgroups::Cgroups;
+pub(crate) use cgroups::{CgroupCollector, Cgroups};
 pub(crate) use processes::{Processes, Sighting};
 
 use deburr_core::recording::{Record, TargetSpec};
@@ -53,11 +53,13 @@ pub(crate) struct Roots {
     pub(crate) proc: PathBuf,
     /// `/sys`
     pub(crate) sys: PathBuf,
+    /// `/`: where container runtimes keep their files.
+    pub(crate) root: PathBuf,
 }
 
 impl Default for Roots {
     fn default() -> Self {
-        Self { proc: "/proc".into(), sys: "/sys".into() }
+        Self { proc: "/proc".into(), sys: "/sys".into(), root: "/".into() }
     }
 }
 

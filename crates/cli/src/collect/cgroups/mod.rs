@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The cgroup tree of the cpu controller: which directory a process is in, limits, containers.
+//!
+//! A cgroup's id is the inode number of its directory, which is the id that BPF reads from `kernfs_node`.
+//! Records go out for a cgroup when somebody meets it, ancestors first.
+
+mod limits;
+mod mounts;
+mod names;
+mod readings;
+
+pub(crate) use readings::CgroupCollector;
+
+use super::{Emit, Roots};
+use deburr_core::procfs::{container, cpu_list, pid_cgroup};
+use deburr_core::recording::{Cgroup, CgroupId, CgroupVersion, Container, Record, name};
+use limits::Limits;
+use mounts::{Mounts, Tree};
+use names::RuntimeFiles;
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A walk of the tree ends after so many directories.
+const MAX_WALK_DIRS: usize = 20_000;
+/// Directories that are remembered (some 300 bytes each).
+const MAX_NODES: usize = 2 * MAX_WALK_DIRS;
+/// Ids that are remembered as not there.
+const MAX_ABSENT: usize = 1 << 16;
+/// Cgroups whose limits are read again in a second: at 5 us a file, 1 ms.
+const REFRESH_PER_SECOND: usize = 64;
+/// Searching the tree for unknown ids takes at most this part of the time.
+const SEARCH_REST: u32 = 200;
+
+/// One directory.
+#[derive(Debug)]
+struct Node {
+    dir: PathBuf,
+    record: Cgroup,
+    /// Whether its record went out.
+    announced: bool,
+}
+
+/// What a walk of the tree came across.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Walk {
+    /// Directories seen.
+    pub(crate) dirs: usize,
+    /// Whether there were more than a walk may see.
+    pub(crate) cut: bool,
+}
+
+/// The tree.
+#[derive(Debug, Default)]
+pub(crate) struct Cgroups {
+    proc: PathBuf,
+    mounts: Mounts,
+    files: Option<RuntimeFiles>,
+    nodes: BTreeMap<CgroupId, Node>,
+    /// Ids that a walk did not find.
+    absent: HashSet<CgroupId>,
+    /// Ids that wait for the next walk.
+    wanted: HashSet<CgroupId>,
+    next_search: Option<Instant>,
+    /// Effective CPUs by path of the cpuset hierarchy, for a second.
+    cpusets: BTreeMap<Vec<u8>, Option<String>>,
+    last_refreshed: Option<CgroupId>,
+}
+
+/// Where a process is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Its cgroup in the tree of the cpu controller.
+    pub(crate) cgroup: Option<CgroupId>,
+    /// Effective CPUs of its cpuset, as a list.
+    pub(crate) cpuset_cpus: Option<String>,
+}
+
+impl Cgroups {
+    /// Finds the mounted trees; reads no directory of them yet.
+    pub(crate) fn open(roots: &Roots) -> Self {
+        Self {
+            proc: roots.proc.clone(),
+            mounts: Mounts::read(roots),
+            files: Some(RuntimeFiles::below(&roots.root)),
+            ..Self::default()
+        }
+    }
+
+    /// `v1`, `v2`, `mixed` or `none`: how the trees are mounted.
+    pub(crate) fn layout(&self) -> &'static str {
+        self.mounts.layout()
+    }
+
+    /// Which interface the cpu controller has, if it is on any tree.
+    pub(crate) fn cpu_controller(&self) -> Option<CgroupVersion> {
+        self.mounts.cpu_controller
+    }
+
+    /// Where the tree is mounted.
+    pub(crate) fn mount_point(&self) -> Option<&Path> {
+        self.tree().map(|tree| tree.mount_point.as_path())
+    }
+
+    /// Whether the root of the whole hierarchy is in sight. Inside a container it is not, nor are the limits
+    /// above.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.tree().is_some_and(Tree::is_whole)
+    }
+
+    fn tree(&self) -> Option<&Tree> {
+        self.mounts.tree.as_ref()
+    }
+
+    /// Makes sure that `Record::Cgroup` was emitted for that id and all its ancestors. The id is the inode
+    /// number of a directory of the tree (as BPF reads it from `kernfs_node`); unknown ids are looked up by a
+    /// walk of the tree, at most once for an id that is not there.
+    pub(crate) fn sight(&mut self, id: CgroupId, emit: Emit<'_>) {
+        if self.nodes.contains_key(&id) {
+            self.announce(id, emit);
+        } else if !self.absent.contains(&id) && self.wanted.len() < MAX_ABSENT {
+            self.wanted.insert(id);
+            self.search(emit);
+        }
+    }
+
+    /// As [`Self::sight`], for a process that is known to be in it: its entry in `/proc` tells the path, which
+    /// saves the walk.
+    pub(crate) fn sight_of(&mut self, id: CgroupId, pid: u32, emit: Emit<'_>) {
+        if !self.nodes.contains_key(&id) && !self.absent.contains(&id) {
+            self.of_pid(pid);
+        }
+        self.sight(id, emit);
+    }
+
+    /// Looks for the wanted ids, if the last search was long enough ago for its cost.
+    fn search(&mut self, emit: Emit<'_>) {
+        let begin = Instant::now();
+        if self.wanted.is_empty() || self.next_search.is_some_and(|next| begin < next) {
+            return;
+        }
+        self.walk();
+        let cost = begin.elapsed().max(Duration::from_micros(100));
+        self.next_search = Some(begin + cost * SEARCH_REST);
+        if self.absent.len() > MAX_ABSENT {
+            self.absent.clear();
+        }
+        let mut wanted: Vec<CgroupId> = self.wanted.drain().collect();
+        wanted.sort_unstable();
+        for id in wanted {
+            if self.nodes.contains_key(&id) {
+                self.announce(id, &mut *emit);
+            } else {
+                self.absent.insert(id);
+            }
+        }
+    }
+
+    /// Registers every directory of the tree, in breadth-first order.
+    pub(crate) fn walk(&mut self) -> Walk {
+        let mut walk = Walk::default();
+        let Some(tree) = self.tree().cloned() else { return walk };
+        let Some(root) = self.register(&tree, &tree.mount_point, None) else { return walk };
+        let mut level = vec![(tree.mount_point.clone(), root)];
+        while !level.is_empty() {
+            let mut below = Vec::new();
+            for (dir, id) in level {
+                walk.dirs += 1;
+                if walk.dirs >= MAX_WALK_DIRS {
+                    walk.cut = true;
+                    return walk;
+                }
+                // A directory with two links has no directories in it.
+                if dir.metadata().is_ok_and(|meta| meta.nlink() == 2) {
+                    continue;
+                }
+                for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+                    if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                        let child = entry.path();
+                        let child_id = CgroupId(entry.ino());
+                        if self.insert(&tree, &child, child_id, Some(id)) {
+                            below.push((child, child_id));
+                        }
+                    }
+                }
+            }
+            level = below;
+        }
+        walk
+    }
+
+    /// Registers one directory by its path; `None` if it is gone.
+    fn register(&mut self, tree: &Tree, dir: &Path, parent: Option<CgroupId>) -> Option<CgroupId> {
+        let meta = dir.metadata().ok().filter(fs::Metadata::is_dir)?;
+        let id = CgroupId(meta.ino());
+        self.insert(tree, dir, id, parent).then_some(id)
+    }
+
+    fn insert(&mut self, tree: &Tree, dir: &Path, id: CgroupId, parent: Option<CgroupId>) -> bool {
+        if self.nodes.contains_key(&id) {
+            return true;
+        }
+        let Some(path) = tree.path(dir).filter(|_| self.nodes.len() < MAX_NODES) else {
+            return false;
+        };
+        let record = Cgroup {
+            id,
+            parent,
+            path: name::decode(&path),
+            version: tree.version,
+            quota_us: limits::quota_us(tree.version, dir),
+            period_us: None,
+            burst_us: None,
+            weight: None,
+            container: None,
+        };
+        self.nodes.insert(id, Node { dir: dir.to_owned(), record, announced: false });
+        self.absent.remove(&id);
+        true
+    }
+
+    /// Emits the record of a registered cgroup, after those of its ancestors.
+    fn announce(&mut self, id: CgroupId, emit: Emit<'_>) {
+        let mut silent = Vec::new();
+        let mut next = Some(id);
+        while let Some(node) =
+            next.and_then(|id| self.nodes.get(&id)).filter(|node| !node.announced)
+        {
+            silent.push(node.record.id);
+            next = node.record.parent;
+        }
+        for id in silent.into_iter().rev() {
+            let Some(node) = self.nodes.get_mut(&id) else { continue };
+            Limits::read(node.record.version, &node.dir).write_to(&mut node.record);
+            node.record.container = container::of_path(&node.record.path);
+            if let (Some(files), Some(container)) = (&self.files, &mut node.record.container) {
+                files.complete(container);
+            }
+            node.announced = true;
+            emit(Record::Cgroup(Box::new(node.record.clone())));
+        }
+    }
+
+    /// Reads limits of the announced cgroups again and emits what changed; so many a second that it costs
+    /// nothing, in turn. Also looks for ids that wait. Once a second.
+    pub(crate) fn refresh(&mut self, emit: Emit<'_>) {
+        self.cpusets.clear();
+        self.search(&mut *emit);
+        let ids: Vec<CgroupId> =
+            self.nodes.iter().filter(|(_, node)| node.announced).map(|(id, _)| *id).collect();
+        let from = self.last_refreshed.map_or(0, |last| ids.partition_point(|id| *id <= last));
+        for id in ids.iter().cycle().skip(from).take(REFRESH_PER_SECOND.min(ids.len())) {
+            self.last_refreshed = Some(*id);
+            let Some(node) = self.nodes.get_mut(id) else { continue };
+            let limits = Limits::read(node.record.version, &node.dir);
+            // The files of a removed cgroup are gone: that is no change of its limits.
+            if limits != Limits::of(&node.record) && node.dir.exists() {
+                limits.write_to(&mut node.record);
+                emit(Record::Cgroup(Box::new(node.record.clone())));
+            }
+        }
+    }
+
+    /// The cgroup of a process that lives, registered with its ancestors.
+    pub(crate) fn of_pid(&mut self, pid: u32) -> Option<CgroupId> {
+        self.place_of(pid).cgroup
+    }
+
+    /// Where a process that lives is: one read of `/proc/PID/cgroup`.
+    pub(crate) fn place_of(&mut self, pid: u32) -> Place {
+        let text = fs::read(self.proc.join(pid.to_string()).join("cgroup")).unwrap_or_default();
+        let memberships = pid_cgroup::parse(&text).unwrap_or_default();
+        let path_in = |tree: Option<&Tree>| {
+            let tree = tree?;
+            memberships.iter().find(|m| tree.holds(m) && !m.deleted).map(|m| m.path.clone())
+        };
+        let path = path_in(self.tree());
+        let cpuset_path = path_in(self.mounts.cpuset.as_ref());
+        Place {
+            cgroup: path.and_then(|path| self.by_path(&path)),
+            cpuset_cpus: cpuset_path.and_then(|path| self.cpuset_cpus(path)),
+        }
+    }
+
+    /// The cgroup of a path of the hierarchy, registered with its ancestors; `None` if there is no such
+    /// directory in sight.
+    pub(crate) fn by_path(&mut self, path: &[u8]) -> Option<CgroupId> {
+        let tree = self.tree()?.clone();
+        let dir = tree.dir(path)?;
+        let below = dir.strip_prefix(&tree.mount_point).ok()?.to_owned();
+        let mut at = tree.mount_point.clone();
+        let mut id = self.register(&tree, &at, None)?;
+        for name in below.components() {
+            at.push(name);
+            id = self.register(&tree, &at, Some(id))?;
+        }
+        Some(id)
+    }
+
+    /// Path in the hierarchy, decoded.
+    pub(crate) fn path_of(&self, id: CgroupId) -> Option<&str> {
+        self.nodes.get(&id).map(|node| node.record.path.as_str())
+    }
+
+    /// Whether that cgroup is the one at `path` or below it.
+    pub(crate) fn is_within(&self, id: CgroupId, path: &str) -> bool {
+        let path = path.trim_end_matches('/');
+        let rest = self.path_of(id).and_then(|own| own.strip_prefix(path));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    /// What is known of a cgroup.
+    pub(crate) fn get(&self, id: CgroupId) -> Option<&Cgroup> {
+        self.nodes.get(&id).map(|node| &node.record)
+    }
+
+    /// Its directory.
+    pub(crate) fn dir_of(&self, id: CgroupId) -> Option<&Path> {
+        self.nodes.get(&id).map(|node| node.dir.as_path())
+    }
+
+    /// The cgroups that have a quota, as far as they are known.
+    pub(crate) fn with_quota(&self) -> impl Iterator<Item = CgroupId> {
+        self.nodes.values().filter(|node| node.record.quota_us.is_some()).map(|node| node.record.id)
+    }
+
+    /// The paths of all known cgroups.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.nodes.values().map(|node| node.record.path.as_str())
+    }
+
+    /// The containers below the walked tree, each with the path of its topmost cgroup.
+    pub(crate) fn containers(&self) -> Vec<(Container, String)> {
+        let mut by_id: BTreeMap<String, (Container, String)> = BTreeMap::new();
+        let mut paths: Vec<&str> = self.paths().collect();
+        paths.sort_unstable();
+        for path in paths {
+            let Some(found) = container::of_path(path) else { continue };
+            // Units are no containers; a pod's own directory holds containers and is none.
+            if found.runtime == "systemd" || found.pod.as_ref() == Some(&found.id) {
+                continue;
+            }
+            by_id.entry(found.id.clone()).or_insert_with(|| {
+                let mut container = found;
+                if let Some(files) = &self.files {
+                    files.complete(&mut container);
+                }
+                (container, path.to_owned())
+            });
+        }
+        by_id.into_values().collect()
+    }
+
+    /// The path of the hierarchy that a user means: `/docker/x`, or a directory such as
+    /// `/sys/fs/cgroup/cpu/docker/x`.
+    pub(crate) fn path_from_user(&self, given: &Path) -> Option<Vec<u8>> {
+        let tree = self.tree()?;
+        let bytes = given.as_os_str().as_bytes();
+        let mut path = tree.path(given).unwrap_or_else(|| bytes.to_vec());
+        if !path.starts_with(b"/") {
+            path.insert(0, b'/');
+        }
+        while path.len() > 1 && path.ends_with(b"/") {
+            path.pop();
+        }
+        Some(path)
+    }
+
+    fn cpuset_cpus(&mut self, path: Vec<u8>) -> Option<String> {
+        if let Some(known) = self.cpusets.get(&path) {
+            return known.clone();
+        }
+        let cpus = self.mounts.cpuset.as_ref().and_then(|tree| {
+            let file = match tree.version {
+                CgroupVersion::V1 => "cpuset.effective_cpus",
+                CgroupVersion::V2 => "cpuset.cpus.effective",
+            };
+            // On v2 the directory may lack the controller: the nearest one above that has it decides.
+            let dir = tree.dir(&path)?;
+            let dirs = dir.ancestors().take_while(|dir| dir.starts_with(&tree.mount_point));
+            let text = dirs.filter_map(|dir| fs::read(dir.join(file)).ok()).next()?;
+            let cpus = cpu_list::parse(&text).ok()?;
+            (!cpus.is_empty()).then(|| cpu_list::format(&cpus))
+        });
+        self.cpusets.insert(path, cpus.clone());
+        cpus
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Names of containers and pods from the files that runtimes keep; no daemon is asked.
+
+use deburr_core::recording::Container;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+/// Larger files are not a container's configuration.
+const MAX_FILE_BYTES: u64 = 4 << 20;
+
+/// Docker's `config.v2.json`.
+#[derive(Deserialize)]
+struct DockerConfig {
+    #[serde(rename = "Name")]
+    name: Option<String>,
+    #[serde(rename = "Config")]
+    config: Option<DockerLabels>,
+}
+
+#[derive(Deserialize)]
+struct DockerLabels {
+    #[serde(rename = "Labels")]
+    labels: Option<BTreeMap<String, String>>,
+}
+
+/// The OCI runtime's `config.json`, as containerd, CRI-O and Podman leave it in a container's bundle.
+#[derive(Deserialize)]
+struct OciConfig {
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+/// An entry of `containers.json` of the storage library of CRI-O and Podman.
+#[derive(Deserialize)]
+struct StoredContainer {
+    id: String,
+    names: Option<Vec<String>>,
+}
+
+/// The files of the runtimes below a root directory.
+#[derive(Clone, Debug)]
+pub(crate) struct RuntimeFiles {
+    root: PathBuf,
+}
+
+impl RuntimeFiles {
+    pub(crate) fn below(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    /// Adds what the files say to what the path said. A runtime that the path did not name (the cgroupfs
+    /// driver of Kubernetes) is known by whose file there is.
+    pub(crate) fn complete(&self, container: &mut Container) {
+        // The id becomes part of a path. Ids come from directory names, so there is no slash in them.
+        match container.runtime.as_str() {
+            "docker" => self.docker(container),
+            "containerd" => self.containerd(container),
+            "cri-o" | "podman" => self.storage(container),
+            "kubernetes" if container.pod.as_ref() != Some(&container.id) => {
+                for (runtime, ask) in [
+                    ("containerd", Self::containerd as fn(&Self, &mut Container)),
+                    ("docker", Self::docker),
+                    ("cri-o", Self::storage),
+                ] {
+                    ask(self, container);
+                    if container.name.is_some() {
+                        container.runtime = runtime.into();
+                        break;
+                    }
+                }
+            }
+            _ => {}
+        }
+        if container.namespace.is_none() {
+            self.pod_logs(container);
+        }
+    }
+
+    fn docker(&self, container: &mut Container) {
+        let file = format!("var/lib/docker/containers/{}/config.v2.json", container.id);
+        let Some(config) = self.json::<DockerConfig>(&file) else { return };
+        container.name = config.name.map(|name| name.trim_start_matches('/').to_owned());
+        let labels = config.config.and_then(|config| config.labels).unwrap_or_default();
+        pod_labels(container, &labels);
+    }
+
+    fn containerd(&self, container: &mut Container) {
+        let tasks = "run/containerd/io.containerd.runtime.v2.task";
+        for namespace in self.list(tasks) {
+            let file = format!("{tasks}/{namespace}/{}/config.json", container.id);
+            let Some(config) = self.json::<OciConfig>(&file) else { continue };
+            let annotations = config.annotations.unwrap_or_default();
+            let cri = |key: &str| annotations.get(&format!("io.kubernetes.cri.{key}")).cloned();
+            container.name =
+                cri("container-name").or_else(|| annotations.get("nerdctl/name").cloned());
+            if cri("container-type").as_deref() == Some("sandbox") {
+                container.name = Some("pause".into());
+            }
+            container.pod = cri("sandbox-name").or(container.pod.take());
+            container.namespace = cri("sandbox-namespace");
+            return;
+        }
+    }
+
+    fn storage(&self, container: &mut Container) {
+        let bundle = "run/containers/storage/overlay-containers";
+        let file = format!("{bundle}/{}/userdata/config.json", container.id);
+        let annotations = self.json::<OciConfig>(&file).and_then(|config| config.annotations);
+        pod_labels(container, &annotations.unwrap_or_default());
+        if container.name.is_none() {
+            let stored = "var/lib/containers/storage/overlay-containers/containers.json";
+            let all: Vec<StoredContainer> = self.json(stored).unwrap_or_default();
+            let own = all.into_iter().find(|stored| stored.id == container.id);
+            container.name = own.and_then(|own| own.names?.into_iter().next());
+        }
+    }
+
+    /// The kubelet names the directory of a pod's logs `NAMESPACE_POD_UID`.
+    fn pod_logs(&self, container: &mut Container) {
+        let Some(uid) = container.pod.clone() else { return };
+        for entry in self.list("var/log/pods") {
+            let mut parts = entry.splitn(3, '_');
+            if let (Some(namespace), Some(pod), Some(of)) =
+                (parts.next(), parts.next(), parts.next())
+                && of == uid
+            {
+                container.namespace = Some(namespace.into());
+                container.pod = Some(pod.into());
+                return;
+            }
+        }
+    }
+
+    fn json<T: for<'a> Deserialize<'a>>(&self, file: &str) -> Option<T> {
+        let mut text = Vec::new();
+        let file = File::open(self.root.join(file)).ok()?;
+        file.take(MAX_FILE_BYTES).read_to_end(&mut text).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    fn list(&self, dir: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.root.join(dir)).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+/// The labels that the kubelet gives to containers of Docker, CRI-O and Podman.
+fn pod_labels(container: &mut Container, labels: &BTreeMap<String, String>) {
+    let label = |key: &str| labels.get(&format!("io.kubernetes.{key}")).cloned();
+    container.name = label("container.name").or(container.name.take());
+    container.pod = label("pod.name").or(container.pod.take());
+    container.namespace = label("pod.namespace").or(container.namespace.take());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RuntimeFiles;
+    use deburr_core::recording::Container;
+
+    fn complete(runtime: &str, id: &str, pod: Option<&str>) -> Container {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/runtimes");
+        let mut container = Container {
+            runtime: runtime.into(),
+            id: id.repeat(64 / id.len()),
+            pod: pod.map(str::to_owned),
+            ..Container::default()
+        };
+        RuntimeFiles::below(root.as_ref()).complete(&mut container);
+        container
+    }
+
+    #[test]
+    fn each_runtime_tells_the_name_it_was_given() {
+        assert_eq!(complete("docker", "d", None).name.as_deref(), Some("web"));
+        assert_eq!(complete("podman", "b", None).name.as_deref(), Some("db"));
+        let cri = complete("containerd", "c", Some("uid"));
+        assert_eq!(cri.name.as_deref(), Some("app"));
+        assert_eq!((cri.pod.as_deref(), cri.namespace.as_deref()), (Some("app-0"), Some("prod")));
+        let crio = complete("cri-o", "a", Some("uid"));
+        assert_eq!(crio.name.as_deref(), Some("sidecar"));
+        assert_eq!((crio.pod.as_deref(), crio.namespace.as_deref()), (Some("api-1"), Some("prod")));
+    }
+
+    #[test]
+    fn a_runtime_that_the_path_does_not_name_is_found_by_its_file() {
+        let found = complete("kubernetes", "c", Some("uid"));
+        assert_eq!((found.runtime.as_str(), found.name.as_deref()), ("containerd", Some("app")));
+    }
+
+    #[test]
+    fn a_pod_is_named_by_its_logs() {
+        let uid = "5bb7d18f-1440-4104-bf00-bf4998acc6ff";
+        let found = complete("kubernetes", "f", Some(uid));
+        assert_eq!(
+            (found.pod.as_deref(), found.namespace.as_deref()),
+            (Some("cache-2"), Some("prod"))
+        );
+        assert_eq!((found.runtime.as_str(), found.name), ("kubernetes", None));
+    }
+
+    #[test]
+    fn what_is_not_there_or_damaged_leaves_the_id() {
+        for id in ["0", "e"] {
+            assert_eq!(complete("docker", id, None).name, None);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Reads `cpu.stat` of the cgroups that matter every second: those that have a quota, those that hold the
+//! target, and all above them.
+
+use super::{Cgroups, Walk};
+use crate::collect::{Beat, Collector, Context, Emit, Now};
+use deburr_core::procfs::cgroup_cpu;
+use deburr_core::recording::{CgroupId, CgroupReading, Coverage, Record, Source, State};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+/// Cgroups that are read in a second, at some 2 us each with a kept file.
+const MAX_WATCHED: usize = 1024;
+/// Files that are kept open; the others are opened each time.
+const MAX_KEPT_FILES: usize = 192;
+
+/// The collector.
+#[derive(Debug, Default)]
+pub(crate) struct CgroupCollector {
+    watched: BTreeMap<CgroupId, Files>,
+    kept: usize,
+    walk: Walk,
+    /// Whether it was said that not all can be read.
+    cut_said: bool,
+}
+
+/// A cgroup's files, if they are kept open.
+#[derive(Debug, Default)]
+struct Files {
+    stat: Option<File>,
+    /// v1 counts CPU time in a controller of its own, which is often mounted together with cpu.
+    usage: Option<File>,
+}
+
+impl Collector for CgroupCollector {
+    fn beat(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) -> anyhow::Result<()> {
+        if now.beat == Beat::Start {
+            self.walk = cx.cgroups.walk();
+            let state = self.state(&cx.cgroups);
+            emit(Record::Coverage(Coverage { t_ns: 0, source: Source::CgroupCpu, state }));
+        } else if !now.beat.is_second() {
+            return Ok(());
+        } else {
+            cx.cgroups.refresh(&mut *emit);
+        }
+        if cx.cgroups.cpu_controller().is_none() {
+            return Ok(());
+        }
+        let (chosen, cut) = choose(&cx.cgroups, cx.processes.target_cgroups());
+        if cut && !self.cut_said {
+            self.cut_said = true;
+            let reason = format!("counters of only {MAX_WATCHED} of the cgroups are read");
+            let state = State::Partial { reason };
+            emit(Record::Coverage(Coverage { t_ns: now.t_ns, source: Source::CgroupCpu, state }));
+        }
+        self.watch(&cx.cgroups, &chosen);
+        for id in chosen {
+            cx.cgroups.sight(id, &mut *emit);
+            if let Some(reading) = self.read(&cx.cgroups, id, now.t_ns) {
+                emit(Record::CgroupCpu(reading));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl CgroupCollector {
+    fn state(&self, cgroups: &Cgroups) -> State {
+        if cgroups.cpu_controller().is_none() {
+            let (reason, gain) = match cgroups.layout() {
+                "none" => ("no cgroup tree is mounted", "mount one"),
+                _ => ("no mounted cgroup tree has the cpu controller", "enable it"),
+            };
+            return State::Missing {
+                reason: reason.into(),
+                gain: format!("{gain} to tell waiting from throttling by a quota"),
+            };
+        }
+        if self.walk.cut {
+            let reason = format!(
+                "the tree has more than {} directories: a quota in the others is seen only if the target \
+                 is in it",
+                self.walk.dirs
+            );
+            return State::Partial { reason };
+        }
+        if !cgroups.is_whole() {
+            let reason = "only a part of the cgroup tree is in sight (a container): limits above it and \
+                          counters of other cgroups are unknown";
+            return State::Partial { reason: reason.into() };
+        }
+        State::Active
+    }
+
+    /// Keeps files of those that are read, as many as allowed.
+    fn watch(&mut self, cgroups: &Cgroups, chosen: &BTreeSet<CgroupId>) {
+        self.watched.retain(|id, _| chosen.contains(id));
+        self.kept = self.watched.values().map(Files::count).sum();
+        for id in chosen {
+            if self.kept < MAX_KEPT_FILES
+                && !self.watched.contains_key(id)
+                && let Some(dir) = cgroups.dir_of(*id)
+            {
+                let files = Files::open(dir);
+                self.kept += files.count();
+                self.watched.insert(*id, files);
+            }
+        }
+    }
+
+    /// One reading; `None` if the cgroup is gone or has no counters.
+    fn read(&self, cgroups: &Cgroups, id: CgroupId, t_ns: u64) -> Option<CgroupReading> {
+        let fresh;
+        let files = match self.watched.get(&id) {
+            Some(kept) => kept,
+            None => {
+                fresh = Files::open(cgroups.dir_of(id)?);
+                &fresh
+            }
+        };
+        let stat = cgroup_cpu::cpu_stat(&text(files.stat.as_ref())?);
+        let usage = text(files.usage.as_ref());
+        let usage_ns = usage
+            .and_then(|usage| cgroup_cpu::single("cpuacct.usage", &usage).ok())
+            .or(stat.usage_ns);
+        Some(CgroupReading {
+            t_ns,
+            cgroup: id,
+            usage_ns,
+            nr_periods: stat.nr_periods,
+            nr_throttled: stat.nr_throttled,
+            throttled_ns: stat.throttled_ns,
+            nr_bursts: stat.nr_bursts,
+            burst_ns: stat.burst_ns,
+        })
+    }
+}
+
+impl Files {
+    fn open(dir: &Path) -> Self {
+        Self {
+            stat: File::open(dir.join("cpu.stat")).ok(),
+            usage: File::open(dir.join("cpuacct.usage")).ok(),
+        }
+    }
+
+    fn count(&self) -> usize {
+        usize::from(self.stat.is_some()) + usize::from(self.usage.is_some())
+    }
+}
+
+/// The text of a kept file as it is now. `cpu.stat` is far below a page.
+fn text(file: Option<&File>) -> Option<Vec<u8>> {
+    let mut buffer = [0; 4096];
+    let len = file?.read_at(&mut buffer, 0).ok()?;
+    Some(buffer[..len].to_vec())
+}
+
+/// Which cgroups are read: what holds the target first, then what has a quota, each with all above it.
+fn choose(cgroups: &Cgroups, target: BTreeSet<CgroupId>) -> (BTreeSet<CgroupId>, bool) {
+    let mut chosen = BTreeSet::new();
+    let mut cut = false;
+    for id in target.into_iter().chain(cgroups.with_quota()) {
+        let lineage: Vec<CgroupId> =
+            std::iter::successors(Some(id), |id| cgroups.get(*id)?.parent).collect();
+        let new = lineage.iter().filter(|id| !chosen.contains(*id)).count();
+        if chosen.len() + new > MAX_WATCHED {
+            cut = true;
+        } else {
+            chosen.extend(lineage);
+        }
+    }
+    (chosen, cut)
+}

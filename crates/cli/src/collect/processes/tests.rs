@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+
+use super::{DEAD_KEPT, FACTS_BURST, Processes, Sighting};
+use crate::collect::{Cgroups, Roots};
+use deburr_core::recording::{ProcId, Process, Record, TargetSpec};
+use std::fs;
+use std::path::Path;
+
+/// A `/proc` of one's own.
+struct Host {
+    dir: tempfile::TempDir,
+    roots: Roots,
+    cgroups: Cgroups,
+    target: TargetSpec,
+    processes: Processes,
+    emitted: Vec<Process>,
+}
+
+impl Host {
+    fn new(target: TargetSpec) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots {
+            proc: dir.path().join("proc"),
+            sys: dir.path().join("sys"),
+            root: dir.path().into(),
+        };
+        let cgroups = Cgroups::open(&roots);
+        let processes = Processes::default();
+        Self { dir, roots, cgroups, target, processes, emitted: vec![] }
+    }
+
+    fn spawn(&self, pid: u32, ppid: u32, pgrp: u32, comm: &str, start_ticks: u64) {
+        let dir = self.dir.path().join(format!("proc/{pid}"));
+        fs::create_dir_all(&dir).unwrap();
+        let stat = format!(
+            "{pid} ({comm}) S {ppid} {pgrp} 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 5 1 0 {start_ticks} 0\n"
+        );
+        fs::write(dir.join("stat"), stat).unwrap();
+        fs::write(dir.join("status"), "Tgid:\t1\nCpus_allowed_list:\t0-1\n").unwrap();
+        fs::write(dir.join("cmdline"), format!("/bin/{comm}\0--flag\0")).unwrap();
+    }
+
+    fn see(&mut self, sighting: Sighting<'_>) -> ProcId {
+        let emitted = &mut self.emitted;
+        let mut emit = |record| {
+            if let Record::Process(process) = record {
+                emitted.push(*process);
+            }
+        };
+        let Self { roots, cgroups, target, processes, .. } = self;
+        processes.intern(roots, cgroups, target, sighting, &mut emit)
+    }
+
+    fn see_pid(&mut self, pid: u32) -> ProcId {
+        self.see(Sighting { pid, ..Sighting::default() })
+    }
+}
+
+#[test]
+fn facts_come_from_proc_and_once() {
+    let mut host = Host::new(TargetSpec::Host);
+    host.spawn(7, 1, 7, "a) b", 500);
+    let id = host.see_pid(7);
+    assert_eq!(host.see_pid(7), id);
+    let [process] = &host.emitted[..] else { panic!("{:?}", host.emitted) };
+    assert_eq!((process.comm.as_str(), process.cmdline.as_str()), ("a) b", "/bin/a) b --flag"));
+    assert_eq!((process.start_ns, process.nice), (5_000_000_000, Some(5)));
+    assert_eq!(process.cpus_allowed.as_deref(), Some("0-1"));
+    assert_eq!((process.kernel_thread, process.in_target), (Some(false), true));
+    assert!(host.processes.in_target(id));
+}
+
+#[test]
+fn a_reused_pid_is_another_process() {
+    let mut host = Host::new(TargetSpec::Process { pid: 7, comm: "old".into() });
+    host.spawn(7, 1, 7, "old", 500);
+    let old = host.see_pid(7);
+    // BPF's start time is exact, `/proc` counts in ticks of 10 ms.
+    let at = |start_ns| Sighting { pid: 7, start_ns: Some(start_ns), ..Sighting::default() };
+    assert_eq!(host.see(at(5_003_000_000)), old);
+    let new = host.see(at(9_001_000_001));
+    assert_ne!(old, new);
+    assert!(host.processes.in_target(old) && !host.processes.in_target(new));
+    // `/proc` shows the old one still: its facts are not the new one's.
+    assert_eq!(host.emitted.last().unwrap().cmdline, "");
+}
+
+#[test]
+fn a_new_comm_is_news_and_keeps_what_is_known() {
+    let mut host = Host::new(TargetSpec::Comm { comm: "java".into() });
+    host.spawn(7, 1, 7, "sh", 500);
+    let id = host.see_pid(7);
+    assert!(!host.processes.in_target(id));
+    fs::remove_dir_all(host.dir.path().join("proc/7")).unwrap();
+    let comm = b"java\0\0\0\0".as_slice();
+    assert_eq!(host.see(Sighting { pid: 7, comm: Some(comm), ..Sighting::default() }), id);
+    assert_eq!(host.see(Sighting { pid: 7, comm: Some(comm), ..Sighting::default() }), id);
+    assert!(host.processes.in_target(id));
+    assert_eq!(host.emitted.len(), 2);
+    assert_eq!((host.emitted[1].comm.as_str(), host.emitted[1].nice), ("java", Some(5)));
+}
+
+#[test]
+fn a_command_has_its_descendants() {
+    let mut host = Host::new(TargetSpec::Command { command: "make".into(), pid: 10 });
+    host.spawn(1, 0, 1, "init", 1);
+    host.spawn(10, 5, 10, "make", 500);
+    host.spawn(11, 10, 10, "sh", 501);
+    host.spawn(12, 11, 12, "cc", 502);
+    host.spawn(13, 1, 10, "orphan", 503);
+    host.spawn(20, 1, 20, "other", 504);
+    // The parents of 12 were not met before it.
+    let by_pid = [12, 10, 13, 20].map(|pid| host.see_pid(pid));
+    let in_target = by_pid.map(|id| host.processes.in_target(id));
+    assert_eq!(in_target, [true, true, true, false]);
+}
+
+#[test]
+fn too_many_new_processes_go_without_facts() {
+    let mut host = Host::new(TargetSpec::Host);
+    let burst = FACTS_BURST as u32;
+    for pid in 1..=burst + 500 {
+        host.see(Sighting { pid, comm: Some(b"fork"), ..Sighting::default() });
+    }
+    assert_eq!(host.emitted.len() as u32, burst + 500);
+    let skipped = host.processes.take_facts_skipped();
+    assert!(skipped > 0 && skipped <= 500, "{skipped}");
+    assert_eq!(host.processes.take_facts_skipped(), 0);
+    assert_eq!(host.emitted.last().unwrap().comm, "fork");
+}
+
+#[test]
+fn memory_does_not_grow_with_the_dead() {
+    let mut host = Host::new(TargetSpec::Host);
+    host.spawn(1, 0, 1, "init", 1);
+    let init = host.see_pid(1);
+    for pid in 2..60_000 {
+        host.see(Sighting { pid, ..Sighting::default() });
+    }
+    assert!(host.processes.by_pid.len() <= 3 * DEAD_KEPT);
+    assert_eq!(host.see_pid(1), init);
+}
+
+#[test]
+fn this_process_is_the_observer() {
+    let mut host = Host::new(TargetSpec::Host);
+    host.roots.proc = Path::new("/proc").into();
+    host.see_pid(std::process::id());
+    host.see_pid(1);
+    assert_eq!(
+        host.emitted.iter().map(|process| process.observer).collect::<Vec<_>>(),
+        [true, false]
+    );
+}
