@@ -10,12 +10,12 @@ const MAX_BPF_LINES: usize = 350;
 /// Files that may be longer than the caps, each with the reason.
 const LONG_FILES: &[(&str, &str)] = &[];
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
 }
 
 /// Every tracked or addable text file: path relative to the workspace, and its content.
-fn files() -> Vec<(String, String)> {
+pub(crate) fn files() -> Vec<(String, String)> {
     let listed = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .current_dir(root())
@@ -37,7 +37,7 @@ fn has_extension(name: &str, extensions: &[&str]) -> bool {
     Path::new(name).extension().is_some_and(|e| extensions.iter().any(|x| e == *x))
 }
 
-fn assert_none(problems: &[String]) {
+pub(crate) fn assert_none(problems: &[String]) {
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
 }
 

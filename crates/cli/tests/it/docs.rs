@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Tests of the documents: what they name exists, and what they show is so.
+//!
+//! `UPDATE=1` writes the generated parts anew.
+
+use crate::repo::{assert_none, files, root};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::Path;
+
+fn documents() -> Vec<(String, String)> {
+    files().into_iter().filter(|(name, _)| name.ends_with(".md")).collect()
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+/// Compares a generated file with what it should hold, or writes it.
+fn assert_generated(path: &str, wanted: &str) {
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(root().join(path), wanted).expect("the repository is writable");
+    }
+    let found = std::fs::read_to_string(root().join(path)).unwrap_or_default();
+    assert!(found == wanted, "{path} is not up to date: `make docs` writes it");
+}
+
+/// The targets of the Makefile, and whether each has its line in `make help`.
+fn make_targets() -> Vec<(String, bool)> {
+    read("Makefile")
+        .lines()
+        .filter_map(|line| {
+            let (target, rest) = line.split_once(':')?;
+            let name = !target.is_empty() && target.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
+            (name && !rest.starts_with('=')).then(|| (target.to_owned(), rest.contains("## ")))
+        })
+        .collect()
+}
+
+/// `$`-lines of a document's console blocks, without comment.
+pub(crate) fn console_lines(document: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut inside = false;
+    for line in document.lines() {
+        if line.starts_with("```") {
+            inside = line == "```console";
+        } else if let (true, Some(command)) = (inside, line.strip_prefix("$ ")) {
+            lines.push(command.split(" #").next().unwrap_or_default().trim().to_owned());
+        }
+    }
+    lines
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut problems = Vec::new();
+    for (name, content) in documents() {
+        let folder = root().join(&name).parent().expect("a file has a folder").to_owned();
+        for link in content.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = link.split('#').next().unwrap_or_default();
+            if !link.contains("://") && !file.is_empty() && !folder.join(file).exists() {
+                problems.push(format!("{name}: `{link}` does not exist"));
+            }
+        }
+    }
+    assert_none(&problems);
+}
+
+#[test]
+fn paths_in_backticks_exist() {
+    const FOLDERS: [&str; 8] =
+        ["crates/", "docs/", "lab/", "scripts/", "bench/", "hooks/", "fixtures/", "LICENSES/"];
+    let mut problems = Vec::new();
+    for (name, content) in documents() {
+        for word in content.split('`').skip(1).step_by(2) {
+            // AREA, NAME: to be filled in by the reader.
+            let pattern = ["AREA", "NAME", "*", " ", "<"].iter().any(|p| word.contains(p));
+            let path = FOLDERS.iter().any(|folder| word.starts_with(folder));
+            if path && !pattern && !root().join(word).exists() {
+                problems.push(format!("{name}: `{word}` does not exist"));
+            }
+        }
+    }
+    assert_none(&problems);
+}
+
+#[test]
+fn make_targets_exist_and_say_what_they_do() {
+    let targets = make_targets();
+    assert!(targets.len() > 5, "{targets:?}");
+    let mut problems: Vec<_> = targets
+        .iter()
+        .filter(|(_, helps)| !helps)
+        .map(|(target, _)| format!("Makefile: `{target}` says nothing in `make help`"))
+        .collect();
+    for (name, content) in documents() {
+        let quoted = content.split('`').skip(1).step_by(2).map(str::to_owned);
+        for command in quoted.chain(console_lines(&content)) {
+            let Some(target) = command.strip_prefix("make ") else { continue };
+            let target = target.split_whitespace().next().unwrap_or_default();
+            if !targets.iter().any(|(t, _)| t == target) {
+                problems.push(format!("{name}: `{command}`: there is no such target"));
+            }
+        }
+    }
+    assert_none(&problems);
+}
+
+#[test]
+fn the_map_is_short() {
+    let lines = read("ARCHITECTURE.md").lines().count();
+    assert!(lines <= 200, "ARCHITECTURE.md has {lines} lines");
+}
+
+#[test]
+fn the_readme_shows_the_example_report() {
+    let (open, close) = ("<!-- docs/example-report.txt -->\n```text\n", "```\n<!-- end -->");
+    let readme = read("README.md");
+    let (before, rest) = readme.split_once(open).expect("README.md has the place for the report");
+    let (_, after) = rest.split_once(close).expect("README.md has the end of the report");
+    let report = read("docs/example-report.txt");
+    assert!(report.lines().count() > 10, "docs/example-report.txt is a whole report");
+    assert_generated("README.md", &format!("{before}{open}{report}{close}{after}"));
+}
+
+#[test]
+fn scenarios_are_listed() {
+    let mut text = String::from(
+        "# Scenarios of the lab\n\n\
+         Written by `make docs` from `lab/scenarios`; not by hand. `deburr lab run NAME` runs one, with a control run \
+         without\nits fault; everything that it makes is undone. `deburr lab list` says which can run here.\n\n\
+         | scenario | what happens | first finding | needs |\n|---|---|---|---|\n",
+    );
+    let mut names = BTreeSet::new();
+    for (path, content) in files() {
+        if !path.starts_with("lab/scenarios/") {
+            continue;
+        }
+        let stem = Path::new(&path).file_stem().expect("a file has a name").to_string_lossy();
+        let scenario: toml::Table = content.parse().unwrap_or_else(|e| panic!("{path}: {e}"));
+        let field = |name: &str| scenario.get(name).and_then(toml::Value::as_str).unwrap_or("none");
+        let needs: Vec<_> = scenario
+            .get("needs")
+            .and_then(toml::Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(toml::Value::as_str)
+            .collect();
+        assert_eq!(field("name"), stem, "{path}: its name is not its file's");
+        let row = (field("summary"), field("expect_first"), needs.join(", "));
+        writeln!(text, "| {stem} | {} | {} | {} |", row.0, row.1, row.2).expect("a String takes all");
+        names.insert(stem.into_owned());
+    }
+    assert!(!names.is_empty(), "there are scenarios");
+    assert_generated("docs/scenarios.md", &text);
+}
