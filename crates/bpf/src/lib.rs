@@ -1,1 +1,25 @@
-//! bpf
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! deburr's BPF programs, their loaders, and the kernel facts that decide what is loaded.
+//!
+//! - [`facts`]: what this kernel offers and these privileges allow, found by looking, never by version numbers.
+//! - [`plan`]: from facts to which programs are loaded, or why none can be; pure.
+//! - [`sched`]: the scheduler probe: open, then read threads, blame, CPUs and runs as safe types.
+//! - [`empty`]: a program that does nothing, to measure the others against.
+//!
+//! C programs are in `src/bpf`, one object a question; types shared with them are generated from their headers.
+//! Nearly all `unsafe` of deburr is here: memory that the kernel writes while we read.
+
+pub mod empty;
+pub mod facts;
+mod mapped;
+pub mod plan;
+pub mod sched;
+mod skel;
+mod stats;
+
+pub use stats::RunStats;
+
+/// Sends libbpf's messages to `sink` instead of stderr. Only the first line of each is of use to people.
+pub fn silence_libbpf() {
+    libbpf_rs::set_print(None);
+}

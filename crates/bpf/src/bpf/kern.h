@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The kernel fields that deburr's programs read: nothing else of the kernel is depended on. Offsets are
+ * relocated against the running kernel's BTF when a program is loaded (CO-RE), so order and padding here
+ * mean nothing. A suffix after three underscores marks another shape of the same struct.
+ */
+#ifndef DEBURR_KERN_H
+#define DEBURR_KERN_H
+
+#include "base.h"
+
+#define TASK_COMM_LEN 16
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+};
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+};
+
+struct task_group {
+	struct cgroup_subsys_state css;
+};
+
+struct rq {
+	__u64 clock;
+	__u64 clock_task;
+	int cpu;
+};
+
+/* 5.18 "sched/fair: Consider CPU utilization in clock_pelt": throttling is accounted on clock_pelt. */
+struct rq___pelt {
+	__u64 clock_pelt;
+	unsigned long lost_idle_time;
+};
+
+struct cfs_rq {
+	struct rq *rq;
+};
+
+struct cfs_rq___bandwidth {
+	int throttle_count;
+};
+
+/* up to 5.17 */
+struct cfs_rq___task_clock {
+	__u64 throttled_clock_task;
+	__u64 throttled_clock_task_time;
+};
+
+/* 5.18 to 6.5 (still there later, but second choice) */
+struct cfs_rq___pelt_clock {
+	__u64 throttled_clock_pelt;
+	__u64 throttled_clock_pelt_time;
+};
+
+/* from 6.6: "sched: add throttled time stat for throttled children" */
+struct cfs_rq___self_clock {
+	__u64 throttled_clock_self;
+	__u64 throttled_clock_self_time;
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+};
+
+struct sched_info {
+	unsigned long pcount;
+	unsigned long long run_delay;
+	unsigned long long last_arrival;
+	unsigned long long last_queued;
+};
+
+struct task_struct {
+	int pid;
+	int tgid;
+	int on_cpu;
+	unsigned int flags;
+	char comm[TASK_COMM_LEN];
+	__u64 start_boottime;
+	struct task_struct *group_leader;
+	struct sched_entity se;
+	struct sched_info sched_info;
+	struct css_set *cgroups;
+	struct task_group *sched_task_group;
+	unsigned int in_iowait : 1;
+};
+
+/* with CONFIG_PSI */
+struct task_struct___psi {
+	unsigned int in_memstall : 1;
+};
+
+/* from 5.14: "sched: Change task_struct::state" */
+struct task_struct___new_state {
+	unsigned int __state;
+};
+
+struct task_struct___old_state {
+	volatile long state;
+};
+
+/* from 6.18: "sched/fair: Switch to task based throttle model" */
+struct task_struct___task_throttle {
+	bool throttled;
+};
+
+struct bpf_iter_meta;
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
+#pragma clang attribute pop
+
+/* include/linux/sched.h; the values are the same from 4.14 to 7.x */
+#define TASK_INTERRUPTIBLE 0x0001
+#define TASK_UNINTERRUPTIBLE 0x0002
+#define TASK_STOPPED_OR_TRACED 0x000c
+#define TASK_DEAD 0x0080
+#define TASK_NOLOAD 0x0400
+#define TASK_RTLOCK_WAIT 0x1000
+
+#endif

@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Who waits for a CPU, for how long, and behind whom: everything from one hook, sched_switch.
+ *
+ * The kernel keeps what a wake-up hook would measure: sched_info.last_queued is when the thread was put on this
+ * run queue, sched_info.run_delay grows by the waiting on queues that it was moved away from. rq->clock was
+ * brought up to date by __schedule() just before, so it serves as the time. No helper is called on the way of
+ * an ordinary switch except array look-ups, which are inlined.
+ *
+ * Serialisation: a thread's slot and its CPU's area are written under that CPU's run-queue lock only.
+ */
+#include "kern.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include "sched.h"
+
+#define NO_SLOT (~0U)
+#define PROBES 4
+#define EXACT_RUNS 8
+#define POINTS 4
+/* One long look-up each 50 us: at 400 ns it stays below 1 % of a CPU, whatever the load. */
+#define LONG_BLAME_NS 50000
+#define CLOCK_REFRESH 64
+
+#define barrier() asm volatile("" ::: "memory")
+
+/* Decided by the loader from facts about this kernel and host. */
+const volatile __u32 thread_mask = 16384 - 1;
+const volatile bool cgroup_v2;	 /* take cgroup ids from the v2 tree */
+const volatile bool wakeup_hook; /* on_wakeup is attached */
+
+/* Seconds of the reader; it reads what belongs to an epoch after it ended. */
+__u32 epoch = 1;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct sched_thread);
+} threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct sched_waits);
+} waits SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sched_area);
+} areas SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2048);
+	__type(key, __u32);
+	__type(value, struct sched_overflow);
+} overflow SEC(".maps");
+
+/* Blame beyond the CULPRITS of a thread: (victim, culprit) -> ns. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct sched_spill_key);
+	__type(value, __u64);
+} spill SEC(".maps");
+
+/* Zeroes to start an overflow entry with: too large for the stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sched_overflow);
+} blank SEC(".maps");
+
+/* --- the kernel's data, in its several shapes --- */
+
+static __always_inline bool has_bandwidth(void)
+{
+	return bpf_core_field_exists(((struct cfs_rq___bandwidth *)0)->throttle_count);
+}
+
+static __always_inline bool has_task_throttle(void)
+{
+	return bpf_core_field_exists(((struct task_struct___task_throttle *)0)->throttled);
+}
+
+static __always_inline unsigned int state_of(struct task_struct *task)
+{
+	struct task_struct___new_state *now = (void *)task;
+	struct task_struct___old_state *old = (void *)task;
+
+	if (bpf_core_field_exists(now->__state))
+		return now->__state;
+	return old->state;
+}
+
+/* The time for which this queue, or a queue above it, has been throttled so far. */
+static __always_inline __u64 throttle_clock(struct cfs_rq *queue, struct rq *rq, __u64 now)
+{
+	struct cfs_rq___self_clock *self = (void *)queue;
+	struct cfs_rq___pelt_clock *pelt = (void *)queue;
+	struct cfs_rq___task_clock *task = (void *)queue;
+	struct cfs_rq___bandwidth *bandwidth = (void *)queue;
+
+	if (!has_bandwidth())
+		return 0;
+	if (bpf_core_field_exists(self->throttled_clock_self_time)) {
+		__u64 since = self->throttled_clock_self;
+
+		return self->throttled_clock_self_time + (since ? now - since : 0);
+	}
+	if (bpf_core_field_exists(pelt->throttled_clock_pelt_time)) {
+		struct rq___pelt *clock = (void *)rq;
+
+		if (!bandwidth->throttle_count)
+			return pelt->throttled_clock_pelt_time;
+		return pelt->throttled_clock_pelt_time + clock->clock_pelt - clock->lost_idle_time -
+		       pelt->throttled_clock_pelt;
+	}
+	if (bpf_core_field_exists(task->throttled_clock_task_time)) {
+		if (!bandwidth->throttle_count)
+			return task->throttled_clock_task_time;
+		return task->throttled_clock_task_time + rq->clock_task - task->throttled_clock_task;
+	}
+	return 0;
+}
+
+static __always_inline bool throttled_now(struct task_struct *task)
+{
+	struct task_struct___task_throttle *each = (void *)task;
+	struct cfs_rq___bandwidth *bandwidth = (void *)task->se.cfs_rq;
+
+	if (has_task_throttle())
+		return each->throttled;
+	return has_bandwidth() && bandwidth->throttle_count > 0;
+}
+
+static __always_inline __u64 cgroup_id_of(struct task_struct *task)
+{
+	if (cgroup_v2)
+		return task->cgroups->dfl_cgrp->kn->id;
+	return task->sched_task_group->css.cgroup->kn->id;
+}
+
+/* The state of a thread that has left the CPU. */
+static __always_inline __u8 off_cpu_state(struct task_struct *task, bool preempt, unsigned int state)
+{
+	struct task_struct___psi *psi = (void *)task;
+
+	/* A preempted thread is runnable whatever it was about to become. */
+	if (preempt || !state)
+		return throttled_now(task) ? ST_THROTTLED : ST_QUEUED;
+	if (state & TASK_DEAD)
+		return ST_DEAD;
+	if (state & (TASK_UNINTERRUPTIBLE | TASK_RTLOCK_WAIT)) {
+		/* TASK_IDLE: a kernel thread that has nothing to do. */
+		if (state & TASK_NOLOAD)
+			return ST_SLEEP;
+		if (BPF_CORE_READ_BITFIELD(task, in_iowait))
+			return ST_BLOCK_IO;
+		if (bpf_core_field_exists(((struct task_struct___psi *)0)->in_memstall) &&
+		    BPF_CORE_READ_BITFIELD(psi, in_memstall))
+			return ST_MEM_STALL;
+		return ST_UNINTERRUPTIBLE;
+	}
+	if (state & TASK_STOPPED_OR_TRACED)
+		return ST_STOPPED;
+	return ST_SLEEP;
+}
+
+#include "sched_table.bpf.h"
+#include "sched_blame.bpf.h"
+
+/* --- leaving the CPU --- */
+
+static __always_inline void switch_out(struct sched_thread *t, struct task_struct *prev, bool preempt,
+				       unsigned int state, __u64 now)
+{
+	struct cfs_rq *queue = prev->se.cfs_rq;
+	__u64 since = t->since_ns;
+
+	t->seq++;
+	barrier();
+	if (now < since)
+		since = now;
+	if (t->state == ST_ON_CPU) {
+		t->in_state_ns[ST_ON_CPU] += now - since;
+	} else {
+		/* Its arrival was missed: the kernel remembers it. */
+		__u64 arrival = prev->sched_info.last_arrival;
+
+		if (arrival < since || arrival > now)
+			arrival = since;
+		if (t->state < ST_MAX)
+			t->in_state_ns[t->state & (ST_MAX - 1)] += arrival - since;
+		t->in_state_ns[ST_ON_CPU] += now - arrival;
+	}
+	t->state = off_cpu_state(prev, preempt, state);
+	t->since_ns = now;
+	t->run_delay_ns = prev->sched_info.run_delay;
+	t->throttle_clock_ns = throttle_clock(queue, queue->rq, now);
+	t->throttle_queue = (__u64)queue;
+	if (t->cgroup_set != (__u64)prev->cgroups) {
+		t->cgroup_set = (__u64)prev->cgroups;
+		t->cgroup_id = cgroup_id_of(prev);
+	}
+	if (t->tid == t->tgid && *(__u64 *)t->comm != *(__u64 *)prev->comm)
+		copy_comm(t, prev);
+	if (t->state == ST_DEAD)
+		t->dead_epoch = epoch;
+	barrier();
+	t->seq++;
+}
+
+/* --- getting the CPU --- */
+
+struct wait {
+	__u64 runnable_ns;
+	__u64 throttled_ns;
+	__u64 here_ns; /* on this CPU's queue, up to now */
+};
+
+/* How long it was runnable, and how much of that it was throttled. */
+static __always_inline struct wait wait_of(struct sched_thread *t, struct task_struct *next,
+					   struct cfs_rq *queue, __u64 now, __u64 off_cpu_ns)
+{
+	__u64 last_queued = next->sched_info.last_queued;
+	bool was_runnable = t->state == ST_QUEUED || t->state == ST_THROTTLED;
+	struct wait w = {};
+	__u64 throttled = 0;
+
+	if (last_queued && last_queued < now)
+		w.here_ns = now - last_queued;
+	if (was_runnable)
+		w.runnable_ns = off_cpu_ns;
+	else
+		/* A migration resets last_queued and moves what was waited into run_delay. */
+		w.runnable_ns = w.here_ns + (next->sched_info.run_delay - t->run_delay_ns);
+	if (w.runnable_ns > off_cpu_ns)
+		w.runnable_ns = off_cpu_ns;
+
+	if (!has_bandwidth())
+		return w;
+	if (t->throttle_queue == (__u64)queue) {
+		/*
+		 * With throttling by task a woken thread is only throttled after it ran. Before, it could wake
+		 * into a throttled group; then the clock must have been read at the wake-up. Without that hook
+		 * this is an upper bound.
+		 */
+		if (was_runnable || !has_task_throttle())
+			throttled = throttle_clock(queue, queue->rq, now) - t->throttle_clock_ns;
+	} else if (t->state == ST_THROTTLED && w.runnable_ns > w.here_ns) {
+		/* Moved to another CPU since: it was queued there when the throttling ended. */
+		throttled = w.runnable_ns - w.here_ns;
+	}
+	w.throttled_ns = throttled < w.runnable_ns ? throttled : w.runnable_ns;
+	return w;
+}
+
+static __always_inline void switch_in(struct sched_area *area, struct sched_thread *t, __u32 slot,
+				      struct task_struct *next, struct cfs_rq *queue, __u32 cpu_id, __u64 now)
+{
+	__u64 off_cpu = now - t->since_ns;
+	struct blamed b = {};
+	struct wait w;
+	__u64 queued;
+
+	if (now < t->since_ns)
+		off_cpu = 0;
+	w = wait_of(t, next, queue, now, off_cpu);
+	queued = w.runnable_ns - w.throttled_ns;
+
+	t->seq++;
+	barrier();
+	if (t->state < ST_MAX)
+		t->in_state_ns[t->state & (ST_MAX - 1)] += off_cpu - w.runnable_ns;
+	if (t->state == ST_BLOCK_IO)
+		area->cpu.block_io_ns += off_cpu - w.runnable_ns;
+	t->in_state_ns[ST_QUEUED] += queued;
+	t->in_state_ns[ST_THROTTLED] += w.throttled_ns;
+	if (queued) {
+		b.local_ns = queued < w.here_ns ? queued : w.here_ns;
+		b.elsewhere_ns = queued - b.local_ns;
+		b.elsewhere_from_ns = t->since_ns;
+		b.elsewhere_cpu = t->state == ST_QUEUED && t->cpu != cpu_id ? t->cpu : NO_SLOT;
+		count_wait(area, t, slot, queued, &b, now);
+	}
+	if (queued > t->wait_max_ns)
+		t->wait_max_ns = queued;
+	t->state = ST_ON_CPU;
+	t->since_ns = now;
+	t->cpu = cpu_id;
+	t->switches++;
+	barrier();
+	t->seq++;
+
+	area->cpu.waited_ns += queued;
+	area->cpu.throttled_ns += w.throttled_ns;
+	area->cpu.waits++;
+	area->cpu.queued_ns = queued;
+}
+
+static __always_inline int on_switch(bool preempt, struct task_struct *prev, struct task_struct *next,
+				     unsigned int prev_state, bool atomic)
+{
+	struct cfs_rq *queue = next->se.cfs_rq;
+	__u64 now = queue->rq->clock;
+	__u32 cpu_id = queue->rq->cpu;
+	struct sched_area *area = bpf_map_lookup_elem(&areas, &cpu_id);
+	struct sched_thread *t;
+	struct sched_run *run;
+	__u32 slot = NO_SLOT;
+
+	if (!area)
+		return 0;
+	area->cpu.seq++;
+	barrier();
+	if (now < area->cpu.since_ns) {
+		area->cpu.lost.clock_backward++;
+		now = area->cpu.since_ns;
+	}
+	run = &area->run[area->cpu.head & (RUNS - 1)];
+	run->end_ns = now;
+	run->queued_ns = area->cpu.queued_ns;
+	run->tid = prev->pid;
+	run->tgid = prev->tgid;
+	area->cpu.head++;
+
+	if (!prev->pid) {
+		if (area->cpu.since_ns)
+			area->cpu.idle_ns += now - area->cpu.since_ns;
+	} else {
+		if (area->cpu.since_ns)
+			area->cpu.busy_ns += now - area->cpu.since_ns;
+		slot = area->cpu.slot;
+		t = bpf_map_lookup_elem(&threads, &slot);
+		if (!t || t->tid != prev->pid || t->state == ST_DEAD)
+			t = find_leaving(area, t, prev, now, atomic);
+		if (t)
+			switch_out(t, prev, preempt, prev_state, now);
+	}
+
+	area->cpu.since_ns = now;
+	area->cpu.tid = next->pid;
+	area->cpu.tgid = next->tgid;
+	area->cpu.queued_ns = 0;
+	slot = NO_SLOT;
+	if (next->pid) {
+		slot = next->pid & thread_mask;
+		t = bpf_map_lookup_elem(&threads, &slot);
+		if (!t || t->tid != next->pid || t->state == ST_DEAD)
+			t = find_arriving(area, next, now, atomic, &slot);
+		if (t)
+			switch_in(area, t, slot, next, queue, cpu_id, now);
+		else
+			area->cpu.lost.thread_table_full++;
+	}
+	area->cpu.slot = slot;
+	/* The clocks drift apart by parts per million: a look now and then is enough. */
+	if (!(area->cpu.switches++ % CLOCK_REFRESH))
+		area->cpu.monotonic_minus_clock_ns = bpf_ktime_get_ns() - queue->rq->clock;
+	barrier();
+	area->cpu.seq++;
+	return 0;
+}
+
+/* From 5.18 ("sched/tracing: Append prev_state to tp args instead"); these kernels have atomics in BPF. */
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch_4, bool preempt, struct task_struct *prev, struct task_struct *next,
+	     unsigned int prev_state)
+{
+	return on_switch(preempt, prev, next, prev_state, true);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch_3, bool preempt, struct task_struct *prev, struct task_struct *next)
+{
+	return on_switch(preempt, prev, next, state_of(prev), false);
+}
+
+/*
+ * Only attached where threads can wake into a throttled group (no throttling by task) and some cgroup has a
+ * quota: remembers the group's throttle clock at the wake-up.
+ */
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(on_wakeup, struct task_struct *task)
+{
+	struct cfs_rq *queue = task->se.cfs_rq;
+	__u32 slot = task->pid & thread_mask;
+	struct sched_thread *t = bpf_map_lookup_elem(&threads, &slot);
+
+	if (!t || t->tid != task->pid)
+		t = find_only(task->pid, &slot);
+	if (!t || t->state == ST_ON_CPU || t->state == ST_QUEUED || t->state == ST_THROTTLED)
+		return 0;
+	t->throttle_clock_ns = throttle_clock(queue, queue->rq, queue->rq->clock);
+	t->throttle_queue = (__u64)queue;
+	return 0;
+}
+
+/* Run once over all threads before the hook is attached, so that the state of those that sleep is known. */
+SEC("iter/task")
+int on_task(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct cfs_rq *queue;
+	struct sched_thread *t;
+	unsigned int state;
+	__u32 slot;
+	__u64 now;
+
+	if (!task || !task->pid)
+		return 0;
+	queue = task->se.cfs_rq;
+	if (!queue)
+		return 0;
+	now = queue->rq->clock;
+	t = claim(task, now, ST_UNKNOWN, false, &slot);
+	if (!t)
+		return 0;
+	state = state_of(task);
+	t->state = !state && task->on_cpu ? ST_ON_CPU : off_cpu_state(task, false, state);
+	t->run_delay_ns = task->sched_info.run_delay;
+	t->throttle_clock_ns = throttle_clock(queue, queue->rq, now);
+	t->throttle_queue = (__u64)queue;
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What the scheduler probe and its reader share. Fixed-width fields, padding written out; the Rust types are
+ * generated from here. All times are nanoseconds of the run queue's clock (rq->clock, sched_clock based)
+ * unless they are amounts. All amounts only grow, except where it says otherwise.
+ */
+#ifndef DEBURR_SCHED_H
+#define DEBURR_SCHED_H
+
+/* States of the wall-time ledger: indices of sched_thread.in_state_ns. */
+enum sched_state {
+	ST_ON_CPU = 0,
+	ST_QUEUED = 1,
+	ST_THROTTLED = 2,
+	ST_SLEEP = 3,
+	ST_BLOCK_IO = 4,
+	ST_MEM_STALL = 5,
+	ST_UNINTERRUPTIBLE = 6,
+	ST_STOPPED = 7,
+	ST_MAX = 8,
+	/* values of sched_thread.state only */
+	ST_DEAD = 8,
+	ST_UNKNOWN = 9,
+};
+
+/* Must be deburr_core::recording::WAIT_BUCKETS. */
+#define WAIT_BUCKETS 24
+#define CULPRITS 8
+#define RUNS 1024
+
+/*
+ * A thread. Written only by the CPU that holds the run-queue lock of the thread, inside a window in which
+ * `seq` is odd. A slot is free when `tid` is 0, and may be taken when the thread is dead.
+ */
+struct sched_thread {
+	/* first cache line: all that a switch needs */
+	__u32 tid;
+	__u32 tgid;
+	__u32 seq;
+	__u16 cpu;		  /* it was switched out on */
+	__u8 state;
+	__u8 pad;
+	__u64 since_ns;		  /* in `state` */
+	__u64 run_delay_ns;	  /* sched_info.run_delay at switch-out */
+	__u64 throttle_clock_ns;  /* of throttle_queue at switch-out (or at wake-up) */
+	__u64 throttle_queue;	  /* identity of its cfs_rq at that time */
+	__u64 cgroup_set;	  /* identity of its css_set: changes when it is moved */
+	__u64 first_ns;		  /* seen from here on */
+	/* second */
+	__u64 in_state_ns[ST_MAX];
+	/* third: identity and rare things */
+	__u64 start_boot_ns;	  /* CLOCK_BOOTTIME */
+	__u64 leader_boot_ns;	  /* of the thread group's leader */
+	__u64 cgroup_id;
+	__u64 wait_max_ns;	  /* the reader takes it by exchanging it with 0 */
+	__u64 wakeup_latency_ns;  /* of queued: while the CPU idled or woke up */
+	__u32 switches;
+	__u32 dead_epoch;	  /* in which it died */
+	__u8 comm[16];
+};
+
+struct sched_culprit {
+	__u32 tgid;
+	__u32 pad;
+	__u64 ns;
+};
+
+/* Culprits of one epoch. Its content belongs to `epoch` only; the reader looks after the epoch ended. */
+struct sched_blame {
+	__u32 epoch;
+	__u32 pad;
+	__u64 migrated_ns;
+	__u64 unsampled_ns; /* carried until a look-up is affordable; may shrink */
+	__u64 pad2;
+	struct sched_culprit culprit[CULPRITS];
+};
+
+/* The waits of the thread in the slot of the same index. */
+struct sched_waits {
+	__u64 ns[WAIT_BUCKETS];
+	__u32 count[WAIT_BUCKETS];
+	struct sched_blame blame[2]; /* by the parity of the epoch */
+};
+
+/* A thread's stay on a CPU. It began where the entry before it ended. */
+struct sched_run {
+	__u64 end_ns;
+	__u64 queued_ns; /* it waited in the run queue right before */
+	__u32 tid;
+	__u32 tgid;
+};
+
+/* What was lost or cut short, counted on each CPU. */
+struct sched_lost {
+	__u64 thread_table_full; /* switches to threads that no slot was found for */
+	__u64 exit_unread;	 /* dead threads whose slot was taken before the reader saw their end */
+	__u64 slot_raced;	 /* slots found to hold another thread than expected */
+	__u64 blame_table_full_ns;
+	__u64 clock_backward;
+};
+
+struct sched_cpu {
+	__u64 head;	    /* runs ever written to the ring */
+	__u64 since_ns;	    /* the current thread runs since */
+	__u64 queued_ns;    /* it waited before */
+	__u32 tid;
+	__u32 tgid;
+	__u32 slot;	    /* of the current thread; ~0 = none */
+	__u32 seq;
+	__u64 monotonic_minus_clock_ns; /* refreshed every 64 switches; may shrink */
+	__u64 long_blame_after_ns;	/* the next long look-up is affordable then */
+	__u64 switches;
+	__u64 busy_ns;
+	__u64 idle_ns;
+	__u64 waited_ns; /* queued time that ended here */
+	__u64 waits;
+	__u64 throttled_ns;
+	__u64 block_io_ns;
+	__u64 spills;
+	__u64 overflows;
+	struct sched_lost lost;
+	__u64 pad[3];
+};
+
+/* All that a switch needs of its CPU: one look-up. */
+struct sched_area {
+	struct sched_cpu cpu;
+	struct sched_run run[RUNS];
+};
+
+/* A thread that found no slot in the table. */
+struct sched_overflow {
+	struct sched_thread thread;
+	struct sched_waits waits;
+};
+
+struct sched_spill_key {
+	__u32 victim;
+	__u32 culprit;
+};
+
+_Static_assert(sizeof(struct sched_thread) == 192, "three cache lines");
+_Static_assert(sizeof(struct sched_blame) == 32 + 16 * CULPRITS, "no hidden padding");
+_Static_assert(sizeof(struct sched_waits) == 288 + 2 * 160, "no hidden padding");
+_Static_assert(sizeof(struct sched_run) == 24, "no hidden padding");
+_Static_assert(sizeof(struct sched_cpu) % 64 == 0, "CPUs do not share cache lines");
+
+#endif

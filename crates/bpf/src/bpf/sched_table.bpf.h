@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The table of threads: a slot is looked for at the thread's id modulo the table, then at three places that its
+ * hash tells, then in the overflow map. Included by sched.bpf.c only.
+ *
+ * Two CPUs may want the same free slot. Where BPF has compare-and-swap, `seq` is taken from even to odd with it;
+ * on older kernels the later one wins and the other's thread is found missing at its next switch (slot_raced).
+ */
+
+static __always_inline __u32 probe(__u32 tid, int i)
+{
+	return (i ? ((tid * 0x9e3779b1U) >> 7) + i : tid) & thread_mask;
+}
+
+static __always_inline void copy_comm(struct sched_thread *t, struct task_struct *task)
+{
+	__builtin_memcpy(t->comm, task->comm, TASK_COMM_LEN);
+}
+
+static __always_inline bool is_free(struct sched_thread *t)
+{
+	/* The reader has seen the end of a dead thread once a whole epoch went by after its last one. */
+	return !t->tid || (t->state == ST_DEAD && epoch - t->dead_epoch >= 2);
+}
+
+/* Writes a new thread over whatever the slot held. `t->seq` is odd meanwhile. */
+static __always_inline void begin(struct sched_thread *t, struct task_struct *task, __u64 now, __u8 state)
+{
+	t->tgid = task->tgid;
+	t->cpu = 0;
+	t->state = state;
+	t->since_ns = now;
+	t->first_ns = now;
+	t->run_delay_ns = 0;
+	t->throttle_clock_ns = 0;
+	t->throttle_queue = 0;
+	t->cgroup_set = (__u64)task->cgroups;
+	__builtin_memset(t->in_state_ns, 0, sizeof(t->in_state_ns));
+	t->start_boot_ns = task->start_boottime;
+	t->leader_boot_ns = task->group_leader->start_boottime;
+	t->cgroup_id = cgroup_id_of(task);
+	t->wait_max_ns = 0;
+	t->wakeup_latency_ns = 0;
+	t->switches = 0;
+	t->dead_epoch = 0;
+	copy_comm(t, task);
+	t->tid = task->pid;
+}
+
+static __noinline struct sched_thread *find_only(__u32 tid, __u32 *found)
+{
+	struct sched_thread *t;
+
+	for (int i = 0; i < PROBES; i++) {
+		__u32 slot = probe(tid, i);
+
+		t = bpf_map_lookup_elem(&threads, &slot);
+		if (t && t->tid == tid && t->state != ST_DEAD) {
+			*found = slot;
+			return t;
+		}
+	}
+	*found = NO_SLOT;
+	t = bpf_map_lookup_elem(&overflow, &tid);
+	return t && t->state != ST_DEAD ? t : 0;
+}
+
+static __always_inline struct sched_thread *take(struct task_struct *task, __u64 now, __u8 state, bool atomic,
+						 __u32 slot, bool unread)
+{
+	struct sched_thread *t = bpf_map_lookup_elem(&threads, &slot);
+	struct sched_waits *w = bpf_map_lookup_elem(&waits, &slot);
+	__u32 seq;
+
+	if (!t || !w)
+		return 0;
+	seq = t->seq;
+	if ((seq & 1) || !(is_free(t) || (unread && t->state == ST_DEAD)))
+		return 0;
+	if (atomic) {
+		if (__sync_val_compare_and_swap(&t->seq, seq, seq + 1) != seq)
+			return 0;
+	} else {
+		t->seq = seq + 1;
+	}
+	barrier();
+	__builtin_memset(w, 0, sizeof(*w));
+	begin(t, task, now, state);
+	barrier();
+	t->seq = seq + 2;
+	return t;
+}
+
+/* A slot for a thread that has none. */
+static __always_inline struct sched_thread *claim(struct task_struct *task, __u64 now, __u8 state, bool atomic,
+						  __u32 *found)
+{
+	struct sched_overflow *blank_entry;
+	struct sched_thread *t;
+	__u32 zero = 0, tid = task->pid;
+
+	for (int i = 0; i < PROBES; i++) {
+		__u32 slot = probe(tid, i);
+
+		t = take(task, now, state, atomic, slot, false);
+		if (t) {
+			*found = slot;
+			return t;
+		}
+	}
+	*found = NO_SLOT;
+	blank_entry = bpf_map_lookup_elem(&blank, &zero);
+	if (blank_entry && !bpf_map_update_elem(&overflow, &tid, blank_entry, BPF_ANY)) {
+		t = bpf_map_lookup_elem(&overflow, &tid);
+		if (t) {
+			begin(t, task, now, state);
+			return t;
+		}
+	}
+	return 0;
+}
+
+/* As a last resort, the slot of a dead thread whose end the reader has not seen. */
+static __always_inline struct sched_thread *evict(struct sched_area *area, struct task_struct *task, __u64 now,
+						  __u8 state, bool atomic, __u32 *found)
+{
+	for (int i = 0; i < PROBES; i++) {
+		__u32 slot = probe(task->pid, i);
+		struct sched_thread *t = take(task, now, state, atomic, slot, true);
+
+		if (t) {
+			area->cpu.lost.exit_unread++;
+			*found = slot;
+			return t;
+		}
+	}
+	return 0;
+}
+
+/* The slot of a thread that gets the CPU, when it is not at its first place. */
+static __noinline struct sched_thread *find_arriving(struct sched_area *area, struct task_struct *next,
+						     __u64 now, bool atomic, __u32 *slot)
+{
+	__u64 last_queued = next->sched_info.last_queued;
+	__u64 since = last_queued && last_queued < now ? last_queued : now;
+	struct sched_thread *t = find_only(next->pid, slot);
+
+	if (t)
+		return t;
+	/* It has never run: it exists since it was first queued. Otherwise it is known from its wake-up on. */
+	if (!next->sched_info.pcount)
+		since -= next->sched_info.run_delay;
+	t = claim(next, since, ST_QUEUED, atomic, slot);
+	if (!t)
+		t = evict(area, next, since, ST_QUEUED, atomic, slot);
+	if (t && *slot == NO_SLOT)
+		area->cpu.overflows++;
+	return t;
+}
+
+/* The slot of a thread that leaves the CPU, when it is not the one that was noted at its arrival. */
+static __noinline struct sched_thread *find_leaving(struct sched_area *area, struct sched_thread *noted,
+						    struct task_struct *prev, __u64 now, bool atomic)
+{
+	__u64 since = prev->sched_info.last_arrival;
+	struct sched_thread *t;
+	__u32 slot;
+
+	if (noted && noted->tid == area->cpu.tid && noted->tgid == prev->tgid && noted->state == ST_ON_CPU) {
+		/* exec by a thread that was not the leader: it goes on under the leader's id. */
+		noted->seq++;
+		barrier();
+		noted->in_state_ns[ST_ON_CPU] += now - noted->since_ns;
+		noted->since_ns = now;
+		noted->state = ST_DEAD;
+		noted->dead_epoch = epoch;
+		barrier();
+		noted->seq++;
+		since = now;
+	}
+	t = find_only(prev->pid, &slot);
+	if (t)
+		return t;
+	if (area->cpu.slot != NO_SLOT && area->cpu.tid == (__u32)prev->pid)
+		area->cpu.lost.slot_raced++;
+	if (since > now || !since)
+		since = now;
+	t = claim(prev, since, ST_ON_CPU, atomic, &slot);
+	return t ? t : evict(area, prev, since, ST_ON_CPU, atomic, &slot);
+}

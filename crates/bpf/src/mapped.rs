@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Memory of a BPF array, mapped: read while the kernel's CPUs write it.
+
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// A type that may be read from mapped memory.
+///
+/// # Safety
+/// Any bit pattern must be a valid value: integers and arrays and structs of them.
+pub(crate) unsafe trait Plain: Copy {}
+
+/// The elements of a BPF array map with `BPF_F_MMAPABLE`.
+pub(crate) struct Mapped<T: Plain> {
+    base: NonNull<u8>,
+    bytes: usize,
+    stride: usize,
+    len: usize,
+    element: PhantomData<T>,
+}
+
+// SAFETY: the mapping is shared memory that belongs to nobody; all access goes through volatile reads and
+// atomics.
+unsafe impl<T: Plain> Send for Mapped<T> {}
+
+/// Why an element could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Torn;
+
+/// Times to try again when an element changes under the reader's eyes. A writer holds it for some 100 ns; only
+/// a writer whose virtual CPU was taken away lets all tries fail.
+const TRIES: usize = 64;
+
+impl<T: Plain> Mapped<T> {
+    /// Maps `len` elements of the map behind `fd`.
+    pub(crate) fn new(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+        // The kernel lays elements out at multiples of 8 bytes.
+        let stride = size_of::<T>().next_multiple_of(8);
+        // SAFETY: sysconf has no preconditions.
+        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+        let bytes = (stride * len).next_multiple_of(page);
+        // SAFETY: a new shared mapping at an address of the kernel's choice.
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
+        Ok(Self { base, bytes, stride, len, element: PhantomData })
+    }
+
+    /// Number of elements.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    fn at<F>(&self, index: usize, offset: usize) -> *mut F {
+        assert!(index < self.len && offset + size_of::<F>() <= size_of::<T>());
+        // SAFETY: within the mapping, by the assertion.
+        unsafe { self.base.as_ptr().add(index * self.stride + offset).cast() }
+    }
+
+    /// A 32-bit field, as it is at this moment.
+    pub(crate) fn u32(&self, index: usize, offset: usize) -> u32 {
+        // SAFETY: in bounds and aligned (fields are laid out by the C compiler); never written non-atomically
+        // in parts, for the kernel's CPUs store it with one instruction.
+        unsafe { AtomicU32::from_ptr(self.at(index, offset)) }.load(Ordering::Acquire)
+    }
+
+    /// A 64-bit field, as it is at this moment.
+    pub(crate) fn u64(&self, index: usize, offset: usize) -> u64 {
+        // SAFETY: as above.
+        unsafe { AtomicU64::from_ptr(self.at(index, offset)) }.load(Ordering::Acquire)
+    }
+
+    /// Takes a 64-bit field and leaves 0.
+    pub(crate) fn take_u64(&self, index: usize, offset: usize) -> u64 {
+        // SAFETY: as above.
+        unsafe { AtomicU64::from_ptr(self.at(index, offset)) }.swap(0, Ordering::AcqRel)
+    }
+
+    /// Part of an element as it is at this moment, possibly half-written.
+    pub(crate) fn peek<F: Plain>(&self, index: usize, offset: usize) -> F {
+        // SAFETY: in bounds; any bit pattern is a valid F; volatile, since others write it.
+        unsafe { ptr::read_volatile(self.at(index, offset)) }
+    }
+
+    /// Runs `read` until no writer was at element `index` of `self` meanwhile, by its sequence number at
+    /// `seq_offset`: odd while it is written.
+    pub(crate) fn consistent<R>(
+        &self,
+        index: usize,
+        seq_offset: usize,
+        mut read: impl FnMut() -> R,
+    ) -> Result<R, Torn> {
+        for attempt in 0..TRIES {
+            let before = self.u32(index, seq_offset);
+            if before & 1 == 0 {
+                let value = read();
+                fence(Ordering::Acquire);
+                if self.u32(index, seq_offset) == before {
+                    return Ok(value);
+                }
+            }
+            if attempt > TRIES / 2 {
+                std::thread::yield_now();
+            }
+            std::hint::spin_loop();
+        }
+        Err(Torn)
+    }
+}
+
+impl<T: Plain> Drop for Mapped<T> {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping; nothing refers to it any more.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From facts to a decision: which programs are loaded and how, or why none can be. Pure.
+
+use crate::facts::{Facts, ThrottleClock};
+
+/// Which shape of the `sched_switch` tracepoint is attached to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwitchHook {
+    /// With `prev_state`.
+    Four,
+    /// Without: the state is read from the task.
+    Three,
+}
+
+/// What the host needs beyond what the kernel offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// Threads on the host now.
+    pub threads: usize,
+    /// The cpu controller is on the v2 tree (or nowhere): take cgroup ids from there.
+    pub cgroup_v2: bool,
+    /// Some cgroup has a CPU quota.
+    pub quota_in_use: bool,
+}
+
+/// What to load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Attach to this.
+    pub switch_hook: SwitchHook,
+    /// Attach to `sched_wakeup` as well: threads can wake into a throttled group, and some group has a quota.
+    pub wakeup_hook: bool,
+    /// Look at all threads once before attaching.
+    pub task_iterator: bool,
+    /// Take cgroup ids from the v2 tree.
+    pub cgroup_v2: bool,
+    /// Slots of the thread table: a power of two.
+    pub slots: u32,
+}
+
+/// Fewest and most slots. At 768 bytes each that is 12.6 MB to 201 MB of kernel memory.
+const SLOTS: (usize, usize) = (1 << 14, 1 << 18);
+
+/// Decides. `Err` = why the scheduler probe cannot be used, as a sentence part.
+///
+/// # Errors
+/// If the kernel or the privileges do not suffice.
+pub fn plan(facts: &Facts, needs: Needs) -> Result<Plan, String> {
+    if !facts.privileged {
+        return Err("BPF programs need root, or CAP_BPF and CAP_PERFMON".into());
+    }
+    if let Some(error) = &facts.btf_error {
+        return Err(format!("no kernel type information (CONFIG_DEBUG_INFO_BTF): {error}"));
+    }
+    let switch_hook = match facts.switch_args {
+        Some(4) => SwitchHook::Four,
+        Some(3) => SwitchHook::Three,
+        Some(n) => return Err(format!("`sched_switch` has {n} arguments: not a known kernel")),
+        None => return Err("this kernel's type information lacks `sched_switch`".into()),
+    };
+    if !facts.missing_fields.is_empty() {
+        return Err(format!("this kernel lacks {}", facts.missing_fields.join(", ")));
+    }
+    Ok(Plan {
+        switch_hook,
+        wakeup_hook: needs.quota_in_use
+            && !facts.task_throttle
+            && facts.throttle_clock != ThrottleClock::None,
+        task_iterator: facts.task_iterator,
+        cgroup_v2: needs.cgroup_v2,
+        // Twice as many slots as threads leave 1 % of them without a slot among their four places.
+        slots: (needs.threads * 2).next_power_of_two().clamp(SLOTS.0, SLOTS.1) as u32,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> Facts {
+        Facts {
+            btf_error: None,
+            switch_args: Some(4),
+            missing_fields: vec![],
+            throttle_clock: ThrottleClock::Own,
+            task_throttle: true,
+            task_iterator: true,
+            privileged: true,
+            initial_pid_namespace: true,
+        }
+    }
+
+    const NEEDS: Needs = Needs { threads: 300, cgroup_v2: false, quota_in_use: true };
+
+    #[test]
+    fn a_current_kernel_needs_one_hook() {
+        let plan = plan(&facts(), NEEDS).unwrap();
+        assert_eq!(plan.switch_hook, SwitchHook::Four);
+        assert!(!plan.wakeup_hook);
+        assert_eq!(plan.slots, 16384);
+    }
+
+    #[test]
+    fn group_throttling_needs_the_wakeup_hook_only_where_there_is_a_quota() {
+        let old = Facts {
+            switch_args: Some(3),
+            task_throttle: false,
+            throttle_clock: ThrottleClock::Task,
+            ..facts()
+        };
+        let with = plan(&old, NEEDS).unwrap();
+        assert_eq!((with.switch_hook, with.wakeup_hook), (SwitchHook::Three, true));
+        assert!(!plan(&old, Needs { quota_in_use: false, ..NEEDS }).unwrap().wakeup_hook);
+        let without = Facts { throttle_clock: ThrottleClock::None, ..old };
+        assert!(!plan(&without, NEEDS).unwrap().wakeup_hook);
+    }
+
+    #[test]
+    fn the_table_follows_the_number_of_threads() {
+        let slots = |threads| plan(&facts(), Needs { threads, ..NEEDS }).unwrap().slots;
+        assert_eq!(slots(10_000), 32768);
+        assert_eq!(slots(1_000_000), 1 << 18);
+    }
+
+    #[test]
+    fn every_obstacle_is_named() {
+        let why = |facts: Facts| plan(&facts, NEEDS).unwrap_err();
+        assert!(why(Facts { privileged: false, ..facts() }).contains("CAP_BPF"));
+        assert!(why(Facts { btf_error: Some("gone".into()), ..facts() }).contains("gone"));
+        assert!(why(Facts { switch_args: Some(7), ..facts() }).contains('7'));
+        assert!(why(Facts { switch_args: None, ..facts() }).contains("sched_switch"));
+        let lacking = Facts { missing_fields: vec!["rq.clock"], ..facts() };
+        assert!(why(lacking).contains("rq.clock"));
+    }
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Behind whom the threads of each process waited, epoch by epoch.
+
+use super::SchedProbe;
+use crate::mapped::Plain;
+use crate::skel::sched::types::{sched_area, sched_blame, sched_thread, sched_waits};
+use libbpf_rs::{MapCore as _, MapFlags};
+use std::collections::BTreeMap;
+use std::mem::offset_of;
+
+// SAFETY: generated from a C struct of integers.
+unsafe impl Plain for sched_blame {}
+// SAFETY: an array of such.
+unsafe impl Plain for [sched_blame; 2] {}
+
+/// Behind what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Behind {
+    /// The process of that thread-group id, which ran meanwhile.
+    Process(u32),
+    /// On another run queue, it is not known behind whom.
+    Migrated,
+    /// Not looked up yet, or for lack of memory.
+    NotSampled,
+}
+
+/// Sums over the threads of each process: (victim's thread-group id, behind what) -> nanoseconds.
+pub type Sums = BTreeMap<(u32, Behind), u64>;
+
+/// The reader's memory of what was spilled.
+#[derive(Debug, Default)]
+pub struct Blame {
+    spilled: BTreeMap<(u32, u32), u64>,
+    spills: u64,
+}
+
+/// The spill map is emptied when this many pairs are in it; it holds 16 384.
+const SPILL_LIMIT: usize = 12_000;
+
+impl Blame {
+    /// Sums of the epoch that [`SchedProbe::end_epoch`] just ended.
+    pub fn of_epoch(&mut self, probe: &SchedProbe, epoch: u32) -> Sums {
+        let mut sums = Sums::new();
+        let index = (epoch & 1) as usize;
+        let at = offset_of!(sched_waits, blame) + index * size_of::<sched_blame>();
+        for slot in 0..probe.threads.len() {
+            let victim = probe.threads.u32(slot, offset_of!(sched_thread, tgid));
+            if victim == 0 || probe.waits.u32(slot, at + offset_of!(sched_blame, epoch)) != epoch {
+                continue;
+            }
+            add(&mut sums, victim, &probe.waits.peek(slot, at));
+        }
+        for entry in probe.overflow_entries() {
+            let blame = &entry.waits.blame[index];
+            if blame.epoch == epoch {
+                add(&mut sums, entry.thread.tgid, blame);
+            }
+        }
+        self.add_spilled(probe, &mut sums);
+        sums
+    }
+
+    fn add_spilled(&mut self, probe: &SchedProbe, sums: &mut Sums) {
+        let spills = probe.sum_of(offset_of!(sched_area, cpu.spills));
+        if spills == self.spills && self.spilled.is_empty() {
+            return;
+        }
+        self.spills = spills;
+        let map = &probe.skel.maps.spill;
+        let keys: Vec<Vec<u8>> = map.keys().collect();
+        let full = keys.len() > SPILL_LIMIT;
+        for key in keys {
+            let Ok(Some(value)) = map.lookup(&key, MapFlags::ANY) else { continue };
+            let word = |at: usize| {
+                key.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_ne_bytes)
+            };
+            let total = value.try_into().map(u64::from_ne_bytes);
+            let (Ok(total), Some(victim), Some(culprit)) = (total, word(0), word(4)) else {
+                continue;
+            };
+            let pair = (victim, culprit);
+            let before = self.spilled.insert(pair, total).unwrap_or(0);
+            if let Some(new) = total.checked_sub(before).filter(|&ns| ns > 0) {
+                *sums.entry((pair.0, Behind::Process(pair.1))).or_insert(0) += new;
+            }
+            if full {
+                // What is added between the look-up and this is lost: well under a microsecond a pair.
+                let _ = map.delete(&key);
+                self.spilled.remove(&pair);
+            }
+        }
+    }
+}
+
+fn add(sums: &mut Sums, victim: u32, blame: &sched_blame) {
+    let mut put = |behind, ns| {
+        if ns > 0 {
+            *sums.entry((victim, behind)).or_insert(0) += ns;
+        }
+    };
+    for culprit in blame.culprit {
+        put(Behind::Process(culprit.tgid), culprit.ns);
+    }
+    put(Behind::Migrated, blame.migrated_ns);
+    put(Behind::NotSampled, blame.unsampled_ns);
+}

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The scheduler probe: what every thread does with its wall time, behind whom it waits, who ran when.
+//!
+//! One program on `sched_switch` writes amounts that only grow into arrays that are mapped here; reading them
+//! needs no system call. All clock values are those of the run queues' clock; [`Clock`] relates it to
+//! `CLOCK_MONOTONIC`.
+
+mod blame;
+mod threads;
+mod timeline;
+
+pub use blame::{Behind, Blame, Sums};
+pub use threads::{ThreadDelta, ThreadScan};
+pub use timeline::{Run, Timeline};
+
+use crate::mapped::{Mapped, Plain};
+use crate::plan::{Plan, SwitchHook};
+use crate::skel::sched::types::{
+    sched_area, sched_cpu, sched_culprit, sched_lost, sched_overflow, sched_run, sched_thread,
+    sched_waits,
+};
+use crate::skel::sched::{OpenSchedSkel, SchedSkel, SchedSkelBuilder};
+use crate::stats;
+use deburr_core::recording::WAIT_BUCKETS;
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+use libbpf_rs::{Iter, Link, MapCore as _, MapFlags};
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::mem::{MaybeUninit, offset_of};
+use std::os::fd::AsFd as _;
+
+/// Number of states of the ledger; indices are [`State`].
+pub const STATES: usize = 8;
+
+/// States of a thread's wall time: `enum sched_state` of `sched.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum State {
+    OnCpu = 0,
+    Queued = 1,
+    Throttled = 2,
+    Sleep = 3,
+    BlockIo = 4,
+    MemStall = 5,
+    Uninterruptible = 6,
+    Stopped = 7,
+}
+
+/// `ST_DEAD` of `sched.h`.
+const DEAD: u8 = 8;
+
+// SAFETY: generated from C structs of integers and arrays of them; every bit pattern is a value.
+unsafe impl Plain for sched_thread {}
+// SAFETY: as above.
+unsafe impl Plain for sched_waits {}
+// SAFETY: as above.
+unsafe impl Plain for sched_area {}
+// SAFETY: as above.
+unsafe impl Plain for sched_cpu {}
+// SAFETY: as above.
+unsafe impl Plain for sched_run {}
+// SAFETY: as above.
+unsafe impl Plain for sched_culprit {}
+// SAFETY: as above.
+unsafe impl Plain for sched_lost {}
+// SAFETY: as above.
+unsafe impl Plain for sched_overflow {}
+// SAFETY: an array of integers.
+unsafe impl Plain for [u64; WAIT_BUCKETS] {}
+// SAFETY: an array of integers.
+unsafe impl Plain for [u32; WAIT_BUCKETS] {}
+
+const _: () = assert!(size_of::<sched_thread>() == 192);
+const _: () = assert!(size_of::<sched_waits>() == 288 + 2 * 160);
+
+/// The probe, loaded and attached. Dropping it detaches it.
+pub struct SchedProbe {
+    skel: SchedSkel<'static>,
+    _links: Vec<Link>,
+    switch_hook: SwitchHook,
+    threads: Mapped<sched_thread>,
+    waits: Mapped<sched_waits>,
+    areas: Mapped<sched_area>,
+    map_bytes: u64,
+}
+
+/// Amounts of the whole host so far, summed over CPUs, with what is in progress at `clock_ns`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostTotals {
+    /// CPUs ran threads for this long.
+    pub busy_ns: u64,
+    /// CPUs idled for this long.
+    pub idle_ns: u64,
+    /// Run-queue waiting that ended.
+    pub queued_ns: u64,
+    /// Throttling that ended.
+    pub throttled_ns: u64,
+    /// Block IO waiting that ended.
+    pub block_io_ns: u64,
+    /// Times a thread got a CPU.
+    pub waits: u64,
+    /// Context switches, those to idle included.
+    pub switches: u64,
+}
+
+/// The run queues' clock: `CLOCK_MONOTONIC` minus an offset that the probe measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    /// To subtract from `CLOCK_MONOTONIC`; the clock may run ahead of it, hence the sign.
+    pub monotonic_minus_clock_ns: i64,
+}
+
+impl Clock {
+    /// The run-queue clock at that moment of `CLOCK_MONOTONIC`.
+    #[must_use]
+    pub fn at(self, monotonic_ns: u64) -> u64 {
+        monotonic_ns.wrapping_sub_signed(self.monotonic_minus_clock_ns)
+    }
+
+    /// `CLOCK_MONOTONIC` at that moment of the run-queue clock.
+    #[must_use]
+    pub fn monotonic(self, clock_ns: u64) -> u64 {
+        clock_ns.wrapping_add_signed(self.monotonic_minus_clock_ns)
+    }
+}
+
+impl SchedProbe {
+    /// Loads the programs, looks at all threads once, attaches, and sees to it that every CPU switches once.
+    ///
+    /// # Errors
+    /// What libbpf or the kernel says, with the operation that failed.
+    pub fn open(plan: &Plan, cpus: u32) -> Result<Self, String> {
+        // One small allocation for the life of the process: the skeleton borrows it.
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = SchedSkelBuilder::default()
+            .open(storage)
+            .map_err(|error| format!("open BPF object: {error}"))?;
+        configure(&mut open, plan, cpus).map_err(|error| format!("configure BPF: {error}"))?;
+        let skel = open.load().map_err(|error| format!("load BPF programs: {error}"))?;
+
+        let mapped = |error| format!("map BPF arrays: {error}");
+        let threads =
+            Mapped::new(skel.maps.threads.as_fd(), plan.slots as usize).map_err(mapped)?;
+        let waits = Mapped::new(skel.maps.waits.as_fd(), plan.slots as usize).map_err(mapped)?;
+        let areas = Mapped::new(skel.maps.areas.as_fd(), cpus as usize).map_err(mapped)?;
+
+        let attach = |error| format!("attach BPF program: {error}");
+        if plan.task_iterator {
+            let link = skel.progs.on_task.attach().map_err(attach)?;
+            let mut iterator = Iter::new(&link).map_err(attach)?;
+            let mut nothing = Vec::new();
+            iterator
+                .read_to_end(&mut nothing)
+                .map_err(|error| format!("look at all threads: {error}"))?;
+        }
+        let mut links = Vec::new();
+        if plan.wakeup_hook {
+            links.push(skel.progs.on_wakeup.attach().map_err(attach)?);
+        }
+        links.push(match plan.switch_hook {
+            SwitchHook::Four => skel.progs.on_switch_4.attach().map_err(attach)?,
+            SwitchHook::Three => skel.progs.on_switch_3.attach().map_err(attach)?,
+        });
+        let map_bytes = map_bytes(&skel);
+        let probe = Self {
+            skel,
+            _links: links,
+            switch_hook: plan.switch_hook,
+            threads,
+            waits,
+            areas,
+            map_bytes,
+        };
+        probe.switch_every_cpu(cpus);
+        Ok(probe)
+    }
+
+    /// Visits every CPU once, so that each has switched and its clock and current thread are known. A CPU that
+    /// this process may not run on stays unknown until it switches by itself.
+    fn switch_every_cpu(&self, cpus: u32) {
+        // SAFETY: cpu_set_t is a plain bit mask.
+        let mut before: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        let size = size_of::<libc::cpu_set_t>();
+        // SAFETY: the mask is valid for `size` bytes; pid 0 is this thread.
+        if unsafe { libc::sched_getaffinity(0, size, &raw mut before) } != 0 {
+            return;
+        }
+        for cpu in 0..cpus.min(libc::CPU_SETSIZE.unsigned_abs()) {
+            // SAFETY: cpu is below CPU_SETSIZE.
+            if !unsafe { libc::CPU_ISSET(cpu as usize, &before) } || self.seen(cpu as usize) {
+                continue;
+            }
+            // SAFETY: as above.
+            let mut one: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+            // SAFETY: as above.
+            unsafe {
+                libc::CPU_SET(cpu as usize, &mut one);
+                libc::sched_setaffinity(0, size, &raw const one);
+            }
+        }
+        // SAFETY: the mask that the kernel gave us.
+        unsafe { libc::sched_setaffinity(0, size, &raw const before) };
+    }
+
+    fn seen(&self, cpu: usize) -> bool {
+        self.areas.u64(cpu, offset_of!(sched_area, cpu.since_ns)) != 0
+    }
+
+    /// Relation of the run queues' clock to `CLOCK_MONOTONIC`, as the CPU that switched last measured it;
+    /// `None` before any CPU has switched.
+    #[must_use]
+    pub fn clock(&self) -> Option<Clock> {
+        let newest = (0..self.areas.len())
+            .filter(|&cpu| self.seen(cpu))
+            .max_by_key(|&cpu| self.areas.u64(cpu, offset_of!(sched_area, cpu.since_ns)))?;
+        let offset = self.areas.u64(newest, offset_of!(sched_area, cpu.monotonic_minus_clock_ns));
+        Some(Clock { monotonic_minus_clock_ns: offset.cast_signed() })
+    }
+
+    /// Ends the current epoch and returns its number: its blame can be read from now on.
+    pub fn end_epoch(&mut self) -> u32 {
+        let data = self.skel.maps.data_data.as_deref_mut().expect("the object has a data section");
+        let ended = data.epoch;
+        // SAFETY: a valid, aligned field of the mapped data section; programs read it at any time.
+        unsafe { std::ptr::write_volatile(&raw mut data.epoch, ended.wrapping_add(1)) };
+        ended
+    }
+
+    fn cpu(&self, cpu: usize) -> Option<sched_cpu> {
+        let seq = offset_of!(sched_area, cpu.seq);
+        self.areas.consistent(cpu, seq, || self.areas.peek::<sched_cpu>(cpu, 0)).ok()
+    }
+
+    /// Amounts of the whole host at that moment of the run queues' clock.
+    #[must_use]
+    pub fn host_totals(&self, clock_ns: u64) -> HostTotals {
+        let mut sum = HostTotals::default();
+        for cpu in (0..self.areas.len()).filter_map(|cpu| self.cpu(cpu)) {
+            let current = if cpu.since_ns == 0 { 0 } else { clock_ns.saturating_sub(cpu.since_ns) };
+            if cpu.tid == 0 {
+                sum.idle_ns += current;
+            } else {
+                sum.busy_ns += current;
+            }
+            sum.busy_ns += cpu.busy_ns;
+            sum.idle_ns += cpu.idle_ns;
+            sum.queued_ns += cpu.waited_ns;
+            sum.throttled_ns += cpu.throttled_ns;
+            sum.block_io_ns += cpu.block_io_ns;
+            sum.waits += cpu.waits;
+            sum.switches += cpu.switches;
+        }
+        sum
+    }
+
+    /// What was lost so far, by name; only what is not 0.
+    #[must_use]
+    pub fn lost(&self) -> BTreeMap<&'static str, u64> {
+        let mut sum = BTreeMap::new();
+        for cpu in 0..self.areas.len() {
+            let lost: sched_lost = self.areas.peek(cpu, offset_of!(sched_area, cpu.lost));
+            for (name, value) in [
+                ("thread_table_full", lost.thread_table_full),
+                ("exit_unread", lost.exit_unread),
+                ("slot_raced", lost.slot_raced),
+                ("blame_table_full_ns", lost.blame_table_full_ns),
+                ("clock_backward", lost.clock_backward),
+            ] {
+                if value > 0 {
+                    *sum.entry(name).or_insert(0) += value;
+                }
+            }
+        }
+        sum
+    }
+
+    /// Threads that found no slot in the table; usually none.
+    fn overflow_entries(&self) -> Vec<sched_overflow> {
+        if self.sum_of(offset_of!(sched_area, cpu.overflows)) == 0 {
+            return Vec::new();
+        }
+        let map = &self.skel.maps.overflow;
+        map.keys()
+            .filter_map(|key| map.lookup(&key, MapFlags::ANY).ok().flatten())
+            .filter(|bytes| bytes.len() >= size_of::<sched_overflow>())
+            // SAFETY: long enough, any bit pattern is a value, alignment is not assumed.
+            .map(|bytes| unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
+            .collect()
+    }
+
+    fn forget_overflow(&self, tid: u32) {
+        // If that fails it is found dead again and adds nothing.
+        let _ = self.skel.maps.overflow.delete(&tid.to_ne_bytes());
+    }
+
+    fn sum_of(&self, offset: usize) -> u64 {
+        (0..self.areas.len()).map(|cpu| self.areas.u64(cpu, offset)).sum()
+    }
+
+    /// Kernel memory of the maps, in bytes.
+    #[must_use]
+    pub fn map_bytes(&self) -> u64 {
+        self.map_bytes
+    }
+
+    /// Nanoseconds and runs of the switch program counted while [`crate::RunStats`] lived.
+    #[must_use]
+    pub fn run_time(&self) -> Option<(u64, u64)> {
+        match self.switch_hook {
+            SwitchHook::Four => stats::run_time(self.skel.progs.on_switch_4.as_fd()),
+            SwitchHook::Three => stats::run_time(self.skel.progs.on_switch_3.as_fd()),
+        }
+    }
+}
+
+fn configure(
+    open: &mut OpenSchedSkel<'static>,
+    plan: &Plan,
+    cpus: u32,
+) -> Result<(), libbpf_rs::Error> {
+    let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
+    rodata.thread_mask = plan.slots - 1;
+    rodata.cgroup_v2 = plan.cgroup_v2;
+    rodata.wakeup_hook = plan.wakeup_hook;
+    open.maps.threads.set_max_entries(plan.slots)?;
+    open.maps.waits.set_max_entries(plan.slots)?;
+    open.maps.areas.set_max_entries(cpus)?;
+    open.progs.on_switch_4.set_autoload(plan.switch_hook == SwitchHook::Four);
+    open.progs.on_switch_3.set_autoload(plan.switch_hook == SwitchHook::Three);
+    open.progs.on_wakeup.set_autoload(plan.wakeup_hook);
+    open.progs.on_task.set_autoload(plan.task_iterator);
+    Ok(())
+}
+
+fn map_bytes(skel: &SchedSkel<'_>) -> u64 {
+    let maps = &skel.maps;
+    [&maps.threads, &maps.waits, &maps.areas, &maps.overflow, &maps.spill]
+        .iter()
+        .map(|map| {
+            let element = u64::from(map.key_size()) + u64::from(map.value_size());
+            element * u64::from(map.max_entries())
+        })
+        .sum()
+}

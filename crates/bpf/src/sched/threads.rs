@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What each thread did since the last look: differences of the amounts that the probe keeps for ever.
+
+use super::{DEAD, STATES, SchedProbe};
+use crate::skel::sched::types::{sched_thread, sched_waits};
+use deburr_core::recording::{WAIT_BUCKETS, WaitHist};
+use std::collections::BTreeMap;
+use std::mem::offset_of;
+
+/// What one thread did between two looks.
+#[derive(Clone, Debug)]
+pub struct ThreadDelta {
+    /// Thread id.
+    pub tid: u32,
+    /// Thread-group id.
+    pub tgid: u32,
+    /// Start time of the group's leader, nanoseconds of `CLOCK_BOOTTIME`: tells a reused tgid apart.
+    pub leader_boot_ns: u64,
+    /// Comm of the thread.
+    pub comm: [u8; 16],
+    /// kernfs id of its cgroup.
+    pub cgroup_id: u64,
+    /// Whether it is dead now.
+    pub dead: bool,
+    /// Time between the looks in which it existed.
+    pub wall_ns: u64,
+    /// Where that time went, what is in progress included; indices are [`super::State`].
+    pub states_ns: [u64; STATES],
+    /// Run-queue waits that ended.
+    pub waits: WaitHist,
+    /// Longest of them.
+    pub wait_max_ns: u64,
+    /// Of the queued time: while the CPU idled or woke up.
+    pub wakeup_latency_ns: u64,
+    /// Times it got a CPU.
+    pub switches: u64,
+    /// Index of its slot, if it has one.
+    pub slot: Option<usize>,
+}
+
+/// What was read of a thread at the last look.
+#[derive(Clone, Debug)]
+struct Seen {
+    tid: u32,
+    start_boot_ns: u64,
+    seq: u32,
+    dead: bool,
+    at_ns: u64,
+    states_ns: [u64; STATES],
+    wakeup_latency_ns: u64,
+    switches: u32,
+    wait_ns: [u64; WAIT_BUCKETS],
+    wait_count: [u32; WAIT_BUCKETS],
+}
+
+/// The reader's memory: one entry per thread that exists, or did at the last look.
+#[derive(Debug, Default)]
+pub struct ThreadScan {
+    slots: Vec<Option<Box<Seen>>>,
+    overflow: BTreeMap<u32, Box<Seen>>,
+    /// Start of the window on the run queues' clock.
+    start_ns: u64,
+    /// Elements that changed at every try to read them.
+    pub torn: u64,
+}
+
+impl ThreadScan {
+    /// Begins at that moment of the run queues' clock: what happened before does not count.
+    #[must_use]
+    pub fn begin(probe: &SchedProbe, clock_ns: u64) -> Self {
+        let mut scan = Self { start_ns: clock_ns, ..Self::default() };
+        scan.slots.resize_with(probe.threads.len(), || None);
+        scan.look(probe, clock_ns, |_| {});
+        scan
+    }
+
+    /// Calls `each` for every thread that existed since the last look. `clock_ns` is now on the run queues'
+    /// clock.
+    pub fn look(&mut self, probe: &SchedProbe, clock_ns: u64, mut each: impl FnMut(&ThreadDelta)) {
+        for slot in 0..probe.threads.len() {
+            let tid = probe.threads.u32(slot, offset_of!(sched_thread, tid));
+            if tid == 0 {
+                continue;
+            }
+            self.look_at_slot(probe, slot, clock_ns, &mut each);
+        }
+        self.look_at_overflow(probe, clock_ns, &mut each);
+    }
+
+    /// Calls `each` for the threads in these slots only.
+    pub fn look_at_slots(
+        &mut self,
+        probe: &SchedProbe,
+        slots: &[usize],
+        clock_ns: u64,
+        mut each: impl FnMut(&ThreadDelta),
+    ) {
+        for &slot in slots {
+            self.look_at_slot(probe, slot, clock_ns, &mut each);
+        }
+    }
+
+    fn look_at_slot(
+        &mut self,
+        probe: &SchedProbe,
+        slot: usize,
+        clock_ns: u64,
+        each: &mut dyn FnMut(&ThreadDelta),
+    ) {
+        let threads = &probe.threads;
+        let seq = offset_of!(sched_thread, seq);
+        let seen = &mut self.slots[slot];
+        if let Some(seen) = seen.as_deref()
+            && seen.dead
+            && seen.seq == threads.u32(slot, seq)
+        {
+            return;
+        }
+        let unchanged = seen.as_ref().is_some_and(|seen| seen.seq == threads.u32(slot, seq));
+        let read = threads.consistent(slot, seq, || {
+            let thread: sched_thread = threads.peek(slot, 0);
+            // The histogram of a thread that did not switch is as it was.
+            let waits = (!unchanged).then(|| {
+                let ns: [u64; WAIT_BUCKETS] = probe.waits.peek(slot, offset_of!(sched_waits, ns));
+                let count: [u32; WAIT_BUCKETS] =
+                    probe.waits.peek(slot, offset_of!(sched_waits, count));
+                (ns, count)
+            });
+            (thread, waits)
+        });
+        let Ok((thread, waits)) = read else {
+            self.torn += 1;
+            return;
+        };
+        let wait_max = if waits.is_some() {
+            threads.take_u64(slot, offset_of!(sched_thread, wait_max_ns))
+        } else {
+            0
+        };
+        if let Some(delta) =
+            difference(seen, &thread, waits, wait_max, clock_ns, self.start_ns, Some(slot))
+        {
+            each(&delta);
+        }
+    }
+
+    fn look_at_overflow(
+        &mut self,
+        probe: &SchedProbe,
+        clock_ns: u64,
+        each: &mut dyn FnMut(&ThreadDelta),
+    ) {
+        for entry in probe.overflow_entries() {
+            let thread = entry.thread;
+            let mut seen = self.overflow.remove(&thread.tid);
+            let waits = Some((entry.waits.ns, entry.waits.count));
+            let max = thread.wait_max_ns;
+            let delta = difference(&mut seen, &thread, waits, max, clock_ns, self.start_ns, None);
+            if let Some(delta) = delta {
+                each(&delta);
+            }
+            if thread.state == DEAD {
+                probe.forget_overflow(thread.tid);
+            } else if let Some(seen) = seen {
+                self.overflow.insert(thread.tid, seen);
+            }
+        }
+    }
+}
+
+/// The amounts of a thread at that moment, what is in progress included.
+fn states_at(thread: &sched_thread, clock_ns: u64) -> [u64; STATES] {
+    let mut states = thread.in_state_ns;
+    if let Some(current) = states.get_mut(usize::from(thread.state)) {
+        *current += clock_ns.saturating_sub(thread.since_ns);
+    }
+    states
+}
+
+/// Updates what was seen and returns what is new; `None` for a thread that was dead before the window.
+fn difference(
+    seen: &mut Option<Box<Seen>>,
+    thread: &sched_thread,
+    waits: Option<([u64; WAIT_BUCKETS], [u32; WAIT_BUCKETS])>,
+    wait_max_ns: u64,
+    clock_ns: u64,
+    start_ns: u64,
+    slot: Option<usize>,
+) -> Option<ThreadDelta> {
+    let dead = thread.state == DEAD;
+    let states_now = states_at(thread, clock_ns);
+    let end_ns = if dead { thread.since_ns } else { clock_ns };
+    let same = seen.as_deref().filter(|seen| {
+        seen.tid == thread.tid && seen.start_boot_ns == thread.start_boot_ns && !seen.dead
+    });
+    let mut delta = ThreadDelta {
+        tid: thread.tid,
+        tgid: thread.tgid,
+        leader_boot_ns: thread.leader_boot_ns,
+        comm: thread.comm,
+        cgroup_id: thread.cgroup_id,
+        dead,
+        wall_ns: 0,
+        states_ns: states_now,
+        waits: WaitHist::default(),
+        wait_max_ns,
+        wakeup_latency_ns: thread.wakeup_latency_ns,
+        switches: u64::from(thread.switches),
+        slot,
+    };
+    let (mut wait_ns, mut wait_count) = waits.unwrap_or_default();
+    if let Some(before) = same {
+        if waits.is_none() {
+            (wait_ns, wait_count) = (before.wait_ns, before.wait_count);
+        }
+        delta.wall_ns = end_ns.saturating_sub(before.at_ns);
+        // Throttling is told from queueing when the wait ends: what was in progress as one may turn out to be
+        // the other. The sum stays, so a part that shrank is taken from its sibling.
+        delta.states_ns = conserved_difference(&states_now, &before.states_ns);
+        delta.wakeup_latency_ns -= before.wakeup_latency_ns.min(delta.wakeup_latency_ns);
+        delta.switches = u64::from(thread.switches.wrapping_sub(before.switches));
+        for bucket in 0..WAIT_BUCKETS {
+            delta.waits.ns[bucket] = wait_ns[bucket].saturating_sub(before.wait_ns[bucket]);
+            delta.waits.count[bucket] =
+                u64::from(wait_count[bucket].wrapping_sub(before.wait_count[bucket]));
+        }
+    } else {
+        let first_ns = thread.first_ns.max(start_ns);
+        delta.wall_ns = end_ns.saturating_sub(first_ns);
+        // A thread that is met late is known from its last wake-up on, which may lie before the window.
+        let excess = first_ns - thread.first_ns;
+        take_away(&mut delta.states_ns, excess);
+        delta.waits.ns = wait_ns;
+        delta.waits.count = wait_count.map(u64::from);
+    }
+    *seen = Some(Box::new(Seen {
+        tid: thread.tid,
+        start_boot_ns: thread.start_boot_ns,
+        seq: thread.seq,
+        dead,
+        at_ns: clock_ns,
+        states_ns: states_now,
+        wakeup_latency_ns: thread.wakeup_latency_ns,
+        switches: thread.switches,
+        wait_ns,
+        wait_count,
+    }));
+    (delta.wall_ns > 0 || delta.switches > 0).then_some(delta)
+}
+
+/// `now - before` for each state; where that is negative the missing amount is taken from the other states,
+/// largest first, so that the sum is the difference of the sums.
+fn conserved_difference(now: &[u64; STATES], before: &[u64; STATES]) -> [u64; STATES] {
+    let mut difference = [0; STATES];
+    let mut owed = 0;
+    for state in 0..STATES {
+        if now[state] >= before[state] {
+            difference[state] = now[state] - before[state];
+        } else {
+            owed += before[state] - now[state];
+        }
+    }
+    take_away(&mut difference, owed);
+    difference
+}
+
+/// Takes an amount from the states, largest first.
+fn take_away(states: &mut [u64; STATES], mut amount: u64) {
+    while amount > 0 {
+        let Some(largest) = states.iter_mut().max() else { return };
+        let part = amount.min(*largest);
+        if part == 0 {
+            return;
+        }
+        *largest -= part;
+        amount -= part;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_difference_keeps_the_sum() {
+        let before = [10, 40, 0, 0, 0, 0, 0, 0];
+        let now = [10, 30, 25, 0, 0, 0, 0, 0];
+        let difference = conserved_difference(&now, &before);
+        assert_eq!(difference, [0, 0, 15, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn what_is_in_progress_counts_once() {
+        let thread = sched_thread { state: 3, since_ns: 100, ..sched_thread::default() };
+        assert_eq!(states_at(&thread, 150)[3], 50);
+        assert_eq!(states_at(&thread, 90)[3], 0);
+        let dead = sched_thread { state: DEAD, since_ns: 100, ..sched_thread::default() };
+        assert_eq!(states_at(&dead, 150), [0; STATES]);
+    }
+
+    #[test]
+    fn a_thread_that_is_met_late_has_only_the_time_of_the_window() {
+        let thread = sched_thread {
+            tid: 7,
+            state: 0,
+            first_ns: 1000,
+            since_ns: 1000,
+            ..sched_thread::default()
+        };
+        let mut seen = None;
+        let delta = difference(&mut seen, &thread, None, 0, 5000, 4000, Some(0)).unwrap();
+        assert_eq!((delta.wall_ns, delta.states_ns[0]), (1000, 1000));
+        let delta = difference(&mut seen, &thread, None, 0, 6000, 4000, Some(0)).unwrap();
+        assert_eq!((delta.wall_ns, delta.states_ns[0]), (1000, 1000));
+    }
+
+    #[test]
+    fn a_reused_slot_is_a_new_thread() {
+        let mut seen = None;
+        let first = sched_thread {
+            tid: 7,
+            start_boot_ns: 1,
+            state: DEAD,
+            since_ns: 50,
+            in_state_ns: [50, 0, 0, 0, 0, 0, 0, 0],
+            ..sched_thread::default()
+        };
+        assert_eq!(difference(&mut seen, &first, None, 0, 100, 0, None).unwrap().wall_ns, 50);
+        let second =
+            sched_thread { start_boot_ns: 2, state: 0, since_ns: 120, first_ns: 120, ..first };
+        let second = sched_thread { in_state_ns: [0; 8], ..second };
+        let delta = difference(&mut seen, &second, None, 0, 200, 0, None).unwrap();
+        assert_eq!((delta.wall_ns, delta.states_ns[0]), (80, 80));
+    }
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who ran on each CPU, stay by stay, from the rings that the probe keeps.
+
+use super::SchedProbe;
+use crate::skel::sched::types::{sched_area, sched_run};
+use std::mem::offset_of;
+
+/// A stay of a thread on a CPU. Thread 0 is idleness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Which thread.
+    pub tid: u32,
+    /// Of which process.
+    pub tgid: u32,
+    /// From, on the run queues' clock.
+    pub start_ns: u64,
+    /// To.
+    pub end_ns: u64,
+    /// It waited in the run queue for this long right before.
+    pub queued_ns: u64,
+}
+
+/// The reader's place in each ring.
+#[derive(Debug, Default)]
+pub struct Timeline {
+    heads: Vec<u64>,
+    /// Stays that were overwritten before they were read.
+    pub overrun: u64,
+}
+
+/// Stays in a ring: `RUNS` of `sched.h`. The newest and the oldest may be half-written while they are read.
+const RUNS: u64 = 1024;
+const MARGIN: u64 = 8;
+
+impl Timeline {
+    /// Begins now: older stays do not count.
+    #[must_use]
+    pub fn begin(probe: &SchedProbe) -> Self {
+        let heads = (0..probe.areas.len()).map(|cpu| head(probe, cpu)).collect();
+        Self { heads, overrun: 0 }
+    }
+
+    /// Calls `each` for every stay on that CPU that ended since the last call, in order. Returns whether none
+    /// was lost in between.
+    pub fn read(&mut self, probe: &SchedProbe, cpu: usize, mut each: impl FnMut(Run)) -> bool {
+        let end = head(probe, cpu);
+        let wanted = self.heads[cpu];
+        let oldest = end.saturating_sub(RUNS - MARGIN);
+        let mut from = wanted.max(oldest);
+        let mut runs: Vec<sched_run> = (from.saturating_sub(1)..end)
+            .map(|at| {
+                let index = (at % RUNS) as usize;
+                let offset = offset_of!(sched_area, run) + index * size_of::<sched_run>();
+                probe.areas.peek(cpu, offset)
+            })
+            .collect();
+        // What the kernel may have overwritten meanwhile is dropped.
+        let safe = head(probe, cpu).saturating_sub(RUNS - MARGIN);
+        if safe > from {
+            let drop = usize::try_from(safe - from).unwrap_or(usize::MAX).min(runs.len());
+            runs.drain(..drop);
+            from = safe;
+        }
+        self.overrun += from.min(end) - wanted.min(from.min(end));
+        self.heads[cpu] = end;
+        // The first one read only tells where the second began.
+        for pair in runs.windows(2) {
+            each(run(pair[0].end_ns, &pair[1]));
+        }
+        from == wanted
+    }
+
+    /// The thread that is on that CPU now (0 = it idles), and since when.
+    #[must_use]
+    pub fn current(probe: &SchedProbe, cpu: usize) -> Option<(u32, u64)> {
+        let cpu = probe.cpu(cpu).filter(|cpu| cpu.since_ns != 0)?;
+        Some((cpu.tid, cpu.since_ns))
+    }
+}
+
+fn head(probe: &SchedProbe, cpu: usize) -> u64 {
+    probe.areas.u64(cpu, offset_of!(sched_area, cpu.head))
+}
+
+fn run(start_ns: u64, entry: &sched_run) -> Run {
+    Run {
+        tid: entry.tid,
+        tgid: entry.tgid,
+        start_ns: start_ns.min(entry.end_ns),
+        end_ns: entry.end_ns,
+        queued_ns: entry.queued_ns,
+    }
+}
