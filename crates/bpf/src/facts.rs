@@ -118,7 +118,7 @@ fn read_btf(btf: &Btf<'_>, facts: &mut Facts) {
         ThrottleClock::None
     };
     facts.task_throttle = fields_of(btf, "task_struct").contains("throttled");
-    facts.task_iterator = !fields_of(btf, "bpf_iter__task").is_empty();
+    facts.task_iterator = btf.type_by_name::<Struct<'_>>("bpf_iter__task").is_some();
 }
 
 fn qualified(name: &'static str, field: &'static str) -> &'static str {

@@ -280,7 +280,10 @@ static __always_inline void switch_in(struct sched_area *area, struct sched_thre
 
 	t->seq++;
 	barrier();
-	if (t->state < ST_MAX)
+	if (t->state == ST_ON_CPU)
+		/* It left without our knowing: what it did since, waiting apart, stays unattributed. */
+		area->cpu.lost.switches_missed++;
+	else if (t->state < ST_MAX)
 		t->in_state_ns[t->state & (ST_MAX - 1)] += off_cpu - w.runnable_ns;
 	if (t->state == ST_BLOCK_IO)
 		area->cpu.block_io_ns += off_cpu - w.runnable_ns;
@@ -297,6 +300,7 @@ static __always_inline void switch_in(struct sched_area *area, struct sched_thre
 		t->wait_max_ns = queued;
 	t->state = ST_ON_CPU;
 	t->since_ns = now;
+	t->run_delay_ns = next->sched_info.run_delay + w.here_ns; /* what the kernel is about to make it */
 	t->cpu = cpu_id;
 	t->switches++;
 	barrier();
@@ -308,6 +312,32 @@ static __always_inline void switch_in(struct sched_area *area, struct sched_thre
 	area->cpu.queued_ns = queued;
 }
 
+/* Notes that the thread that had the CPU leaves it. */
+static __always_inline void end_run(struct sched_area *area, struct task_struct *prev, __u64 now)
+{
+	struct sched_run *run = &area->run[area->cpu.head & (RUNS - 1)];
+
+	if (area->cpu.tid != (__u32)prev->pid && area->cpu.since_ns) {
+		/* A switch in between was not told of. The kernel knows when this thread arrived. */
+		__u64 arrival = prev->pid ? prev->sched_info.last_arrival : now;
+
+		if (arrival > area->cpu.since_ns && arrival <= now) {
+			run->end_ns = arrival;
+			run->queued_ns = area->cpu.queued_ns;
+			run->tid = area->cpu.tid;
+			run->tgid = area->cpu.tgid;
+			run = &area->run[++area->cpu.head & (RUNS - 1)];
+		}
+		area->cpu.queued_ns = 0;
+		area->cpu.lost.switches_missed++;
+	}
+	run->end_ns = now;
+	run->queued_ns = area->cpu.queued_ns;
+	run->tid = prev->pid;
+	run->tgid = prev->tgid;
+	area->cpu.head++;
+}
+
 static __always_inline int on_switch(bool preempt, struct task_struct *prev, struct task_struct *next,
 				     unsigned int prev_state, bool atomic)
 {
@@ -316,7 +346,6 @@ static __always_inline int on_switch(bool preempt, struct task_struct *prev, str
 	__u32 cpu_id = queue->rq->cpu;
 	struct sched_area *area = bpf_map_lookup_elem(&areas, &cpu_id);
 	struct sched_thread *t;
-	struct sched_run *run;
 	__u32 slot = NO_SLOT;
 
 	if (!area)
@@ -327,12 +356,7 @@ static __always_inline int on_switch(bool preempt, struct task_struct *prev, str
 		area->cpu.lost.clock_backward++;
 		now = area->cpu.since_ns;
 	}
-	run = &area->run[area->cpu.head & (RUNS - 1)];
-	run->end_ns = now;
-	run->queued_ns = area->cpu.queued_ns;
-	run->tid = prev->pid;
-	run->tgid = prev->tgid;
-	area->cpu.head++;
+	end_run(area, prev, now);
 
 	if (!prev->pid) {
 		if (area->cpu.since_ns)
@@ -423,7 +447,7 @@ int on_task(struct bpf_iter__task *ctx)
 	if (!queue)
 		return 0;
 	now = queue->rq->clock;
-	t = claim(task, now, ST_UNKNOWN, false, &slot);
+	t = claim(0, task, now, ST_UNKNOWN, false, &slot);
 	if (!t)
 		return 0;
 	state = state_of(task);

@@ -53,7 +53,7 @@ struct sched_thread {
 	__u64 leader_boot_ns;	  /* of the thread group's leader */
 	__u64 cgroup_id;
 	__u64 wait_max_ns;	  /* the reader takes it by exchanging it with 0 */
-	__u64 wakeup_latency_ns;  /* of queued: while the CPU idled or woke up */
+	__u64 pad2;
 	__u32 switches;
 	__u32 dead_epoch;	  /* in which it died */
 	__u8 comm[16];
@@ -71,7 +71,7 @@ struct sched_blame {
 	__u32 pad;
 	__u64 migrated_ns;
 	__u64 unsampled_ns; /* carried until a look-up is affordable; may shrink */
-	__u64 pad2;
+	__u64 wakeup_ns;    /* behind nobody: the CPU idled or woke up */
 	struct sched_culprit culprit[CULPRITS];
 };
 
@@ -97,6 +97,18 @@ struct sched_lost {
 	__u64 slot_raced;	 /* slots found to hold another thread than expected */
 	__u64 blame_table_full_ns;
 	__u64 clock_backward;
+	__u64 switches_missed;	 /* threads found running, or gone, that no switch told of */
+};
+
+/*
+ * Variables of the long look-up. They are here and not in registers so that the verifier knows nothing of their
+ * values: what it learns from comparing them would make every way through a loop a case of its own.
+ */
+struct sched_scratch {
+	__u64 from_ns;
+	__u64 to_ns;
+	__u64 weight_ns;
+	__u64 pad;
 };
 
 struct sched_cpu {
@@ -119,7 +131,8 @@ struct sched_cpu {
 	__u64 spills;
 	__u64 overflows;
 	struct sched_lost lost;
-	__u64 pad[3];
+	struct sched_scratch scratch;
+	__u64 pad[6];
 };
 
 /* All that a switch needs of its CPU: one look-up. */

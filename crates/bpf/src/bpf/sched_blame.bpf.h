@@ -13,7 +13,6 @@ struct blamed {
 	__u64 elsewhere_from_ns; /* and since when, if known */
 	__u32 elsewhere_cpu;	 /* NO_SLOT = not known which */
 	__u32 victim;
-	__u64 idle_ns; /* out: while that CPU idled or woke up */
 };
 
 static __always_inline __u32 wait_bucket(__u64 ns)
@@ -53,26 +52,24 @@ static __noinline int spill_over(struct sched_area *area, __u32 victim, __u32 cu
 	return 0;
 }
 
-static __always_inline void add_culprit(struct sched_area *area, struct sched_blame *blame, struct blamed *b,
-					__u32 tgid, __u64 ns)
+static __noinline int add_culprit(struct sched_area *area, struct sched_blame *blame, __u32 victim, __u32 tgid,
+				  __u64 ns)
 {
-	__u32 k = (tgid ^ (tgid >> 3)) & (CULPRITS - 1);
-	struct sched_culprit *c = &blame->culprit[k], *d = &blame->culprit[k ^ (CULPRITS / 2)];
+	__u32 first = (tgid ^ (tgid >> 3)) & (CULPRITS - 1), second = first ^ (CULPRITS / 2);
+	struct sched_culprit *c = &blame->culprit[first], *d = &blame->culprit[second];
 
 	if (!tgid) {
-		b->idle_ns += ns;
-		return;
+		blame->wakeup_ns += ns;
+	} else if (c->tgid == tgid || (!c->tgid && d->tgid != tgid)) {
+		c->tgid = tgid;
+		c->ns += ns;
+	} else if (d->tgid == tgid || !d->tgid) {
+		d->tgid = tgid;
+		d->ns += ns;
+	} else {
+		spill_over(area, victim, tgid, ns);
 	}
-	if (c->tgid != tgid && d->tgid == tgid)
-		c = d;
-	else if (c->tgid && c->tgid != tgid)
-		c = d;
-	if (c->tgid && c->tgid != tgid) {
-		spill_over(area, b->victim, tgid, ns);
-		return;
-	}
-	c->tgid = tgid;
-	c->ns += ns;
+	return 0;
 }
 
 /* Who ran on that CPU at that moment: the oldest stay that ends after it, by a search without branches. */
@@ -82,59 +79,61 @@ static __always_inline __u32 ran_at(struct sched_area *area, __u64 head, __u64 m
 
 #pragma unroll
 	for (__u32 step = RUNS / 2; step; step >>= 1) {
-		__u64 end = area->run[(head - age - step) & (RUNS - 1)].end_ns;
+		__s64 later = moment - area->run[(head - age - step) & (RUNS - 1)].end_ns;
 
-		age += step & -(__u32)(end > moment);
+		/* The sign as a mask; a comparison would be a branch, and 2^10 ways to verify. */
+		asm volatile("" : "+r"(later));
+		age += step & (__u32)(later >> 63);
 	}
 	return area->run[(head - age) & (RUNS - 1)].tgid;
 }
 
-/* Samples [from, from + ns) of `where`, if a long look-up is affordable; else carries it. */
+/* Samples the scratch's [from, to) of that CPU, if a long look-up is affordable; else carries it. */
 static __noinline int blame_sampled(struct sched_area *area, struct sched_area *where,
-				    struct sched_blame *blame, struct blamed *b, __u64 from)
+				    struct sched_blame *blame, __u32 victim)
 {
-	__u64 ns = b->elsewhere_ns, now = area->cpu.since_ns, weight, part;
+	volatile struct sched_scratch *scratch = &area->cpu.scratch;
+	__u64 now = area->cpu.since_ns, all = scratch->to_ns - scratch->from_ns + blame->unsampled_ns;
 
 	if (now < area->cpu.long_blame_after_ns) {
-		blame->unsampled_ns += ns;
+		blame->unsampled_ns = all;
 		return 0;
 	}
 	area->cpu.long_blame_after_ns = now + LONG_BLAME_NS;
-	weight = (ns + blame->unsampled_ns) / POINTS;
-	part = ns / POINTS;
+	scratch->weight_ns = all / POINTS;
 	/* What the division leaves over stays for the next time. */
-	blame->unsampled_ns = (ns + blame->unsampled_ns) - weight * POINTS;
+	blame->unsampled_ns = all % POINTS;
 	for (int i = 0; i < POINTS; i++) {
-		__u64 moment = from + part * i + ((part * (bpf_get_prandom_u32() >> 16)) >> 16);
+		__u64 part = (scratch->to_ns - scratch->from_ns) / POINTS;
+		__u64 moment = scratch->from_ns + part * i +
+			       ((part * (bpf_get_prandom_u32() >> 16)) >> 16);
 
-		add_culprit(area, blame, b, ran_at(where, where->cpu.head, moment), weight);
+		add_culprit(area, blame, victim, ran_at(where, where->cpu.head, moment),
+			    scratch->weight_ns);
 	}
 	return 0;
 }
 
-/* A wait on this CPU that several stays share. */
-static __noinline int blame_walk(struct sched_area *area, struct sched_blame *blame, struct blamed *b)
+/* A wait on this CPU that several stays share. Leaves the part that was not walked in the scratch. */
+static __noinline int blame_walk(struct sched_area *area, struct sched_blame *blame, __u32 victim)
 {
-	__u64 now = area->cpu.since_ns, from = now - b->local_ns, end = now;
+	volatile struct sched_scratch *scratch = &area->cpu.scratch;
 	__u64 head = area->cpu.head;
-	struct blamed rest = *b;
 
 	for (int i = 1; i <= EXACT_RUNS; i++) {
 		__u64 start = area->run[(head - i - 1) & (RUNS - 1)].end_ns;
 		__u32 tgid = area->run[(head - i) & (RUNS - 1)].tgid;
+		__u64 end = scratch->to_ns, from = scratch->from_ns;
 
 		if (start < from)
 			start = from;
-		if (start < end)
-			add_culprit(area, blame, b, tgid, end - start);
-		end = start;
-		if (end <= from)
-			return 0;
+		if (start >= end)
+			continue;
+		scratch->to_ns = start;
+		add_culprit(area, blame, victim, tgid, end - start);
+		if (scratch->to_ns <= scratch->from_ns)
+			break;
 	}
-	rest.elsewhere_ns = end - from;
-	rest.idle_ns = 0;
-	blame_sampled(area, area, blame, &rest, from);
-	b->idle_ns += rest.idle_ns;
 	return 0;
 }
 
@@ -142,22 +141,38 @@ static __always_inline void find_culprits(struct sched_area *area, struct sched_
 {
 	struct sched_run *last = &area->run[(area->cpu.head - 1) & (RUNS - 1)];
 	struct sched_run *before = &area->run[(area->cpu.head - 2) & (RUNS - 1)];
+	volatile struct sched_scratch *scratch = &area->cpu.scratch;
+	struct sched_area *where = 0;
 
 	if (b->local_ns) {
-		if (before->end_ns <= area->cpu.since_ns - b->local_ns)
-			add_culprit(area, blame, b, last->tgid, b->local_ns);
-		else
-			blame_walk(area, blame, b);
+		__u64 now = area->cpu.since_ns;
+
+		if (before->end_ns <= now - b->local_ns) {
+			add_culprit(area, blame, b->victim, last->tgid, b->local_ns);
+		} else {
+			scratch->from_ns = now - b->local_ns;
+			scratch->to_ns = now;
+			blame_walk(area, blame, b->victim);
+			if (scratch->to_ns > scratch->from_ns)
+				where = area;
+		}
 	}
 	if (b->elsewhere_ns) {
 		__u32 cpu_id = b->elsewhere_cpu;
-		struct sched_area *where = bpf_map_lookup_elem(&areas, &cpu_id);
 
-		if (where)
-			blame_sampled(area, where, blame, b, b->elsewhere_from_ns);
-		else
-			blame->migrated_ns += b->elsewhere_ns;
+		if (where) {
+			/* One long look-up is enough: this part is carried to the next one. */
+			blame->unsampled_ns += b->elsewhere_ns;
+		} else {
+			where = bpf_map_lookup_elem(&areas, &cpu_id);
+			scratch->from_ns = b->elsewhere_from_ns;
+			scratch->to_ns = b->elsewhere_from_ns + b->elsewhere_ns;
+			if (!where)
+				blame->migrated_ns += b->elsewhere_ns;
+		}
 	}
+	if (where)
+		blame_sampled(area, where, blame, b->victim);
 }
 
 static __always_inline void count_wait(struct sched_area *area, struct sched_thread *t, __u32 slot, __u64 queued,
@@ -189,5 +204,4 @@ static __always_inline void count_wait(struct sched_area *area, struct sched_thr
 	}
 	b->victim = t->tgid;
 	find_culprits(area, blame, b);
-	t->wakeup_latency_ns += b->idle_ns;
 }

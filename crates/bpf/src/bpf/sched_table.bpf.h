@@ -40,7 +40,6 @@ static __always_inline void begin(struct sched_thread *t, struct task_struct *ta
 	t->leader_boot_ns = task->group_leader->start_boottime;
 	t->cgroup_id = cgroup_id_of(task);
 	t->wait_max_ns = 0;
-	t->wakeup_latency_ns = 0;
 	t->switches = 0;
 	t->dead_epoch = 0;
 	copy_comm(t, task);
@@ -65,76 +64,65 @@ static __noinline struct sched_thread *find_only(__u32 tid, __u32 *found)
 	return t && t->state != ST_DEAD ? t : 0;
 }
 
-static __always_inline struct sched_thread *take(struct task_struct *task, __u64 now, __u8 state, bool atomic,
-						 __u32 slot, bool unread)
+/* Makes `t->seq` odd, if the slot may be taken. */
+static __always_inline bool lock_slot(struct sched_thread *t, bool unread, bool atomic)
 {
-	struct sched_thread *t = bpf_map_lookup_elem(&threads, &slot);
-	struct sched_waits *w = bpf_map_lookup_elem(&waits, &slot);
-	__u32 seq;
+	__u32 seq = t->seq;
 
-	if (!t || !w)
-		return 0;
-	seq = t->seq;
 	if ((seq & 1) || !(is_free(t) || (unread && t->state == ST_DEAD)))
-		return 0;
-	if (atomic) {
-		if (__sync_val_compare_and_swap(&t->seq, seq, seq + 1) != seq)
-			return 0;
-	} else {
-		t->seq = seq + 1;
-	}
-	barrier();
-	__builtin_memset(w, 0, sizeof(*w));
-	begin(t, task, now, state);
-	barrier();
-	t->seq = seq + 2;
-	return t;
+		return false;
+	if (atomic)
+		return __sync_val_compare_and_swap(&t->seq, seq, seq + 1) == seq;
+	t->seq = seq + 1;
+	return true;
 }
 
-/* A slot for a thread that has none. */
-static __always_inline struct sched_thread *claim(struct task_struct *task, __u64 now, __u8 state, bool atomic,
-						  __u32 *found)
+/* The first of its places that is free; else, the first of a dead thread whose end the reader has not seen. */
+static __always_inline __u32 lock_place(struct sched_area *area, __u32 tid, bool atomic)
 {
-	struct sched_overflow *blank_entry;
-	struct sched_thread *t;
-	__u32 zero = 0, tid = task->pid;
+	for (int i = 0; i < 2 * PROBES; i++) {
+		bool unread = i >= PROBES;
+		__u32 slot = probe(tid, i % PROBES);
+		struct sched_thread *t = bpf_map_lookup_elem(&threads, &slot);
 
-	for (int i = 0; i < PROBES; i++) {
-		__u32 slot = probe(tid, i);
-
-		t = take(task, now, state, atomic, slot, false);
-		if (t) {
-			*found = slot;
-			return t;
+		if (t && lock_slot(t, unread, atomic)) {
+			if (unread && area)
+				area->cpu.lost.exit_unread++;
+			return slot;
 		}
 	}
-	*found = NO_SLOT;
-	blank_entry = bpf_map_lookup_elem(&blank, &zero);
-	if (blank_entry && !bpf_map_update_elem(&overflow, &tid, blank_entry, BPF_ANY)) {
-		t = bpf_map_lookup_elem(&overflow, &tid);
-		if (t) {
-			begin(t, task, now, state);
-			return t;
-		}
-	}
-	return 0;
+	return NO_SLOT;
 }
 
-/* As a last resort, the slot of a dead thread whose end the reader has not seen. */
-static __always_inline struct sched_thread *evict(struct sched_area *area, struct task_struct *task, __u64 now,
+/* A slot for a thread that has none; NO_SLOT in `found` = in the overflow map. */
+static __always_inline struct sched_thread *claim(struct sched_area *area, struct task_struct *task, __u64 now,
 						  __u8 state, bool atomic, __u32 *found)
 {
-	for (int i = 0; i < PROBES; i++) {
-		__u32 slot = probe(task->pid, i);
-		struct sched_thread *t = take(task, now, state, atomic, slot, true);
+	__u32 zero = 0, tid = task->pid, slot = lock_place(area, tid, atomic);
+	struct sched_overflow *blank_entry;
+	struct sched_thread *t;
+	struct sched_waits *w;
 
-		if (t) {
-			area->cpu.lost.exit_unread++;
-			*found = slot;
-			return t;
-		}
+	*found = slot;
+	if (slot != NO_SLOT) {
+		t = bpf_map_lookup_elem(&threads, &slot);
+		w = bpf_map_lookup_elem(&waits, &slot);
+		if (!t || !w)
+			return 0;
+		barrier();
+		__builtin_memset(w, 0, sizeof(*w));
+		begin(t, task, now, state);
+		barrier();
+		t->seq++;
+		return t;
 	}
-	return 0;
+	blank_entry = bpf_map_lookup_elem(&blank, &zero);
+	if (!blank_entry || bpf_map_update_elem(&overflow, &tid, blank_entry, BPF_ANY))
+		return 0;
+	t = bpf_map_lookup_elem(&overflow, &tid);
+	if (t)
+		begin(t, task, now, state);
+	return t;
 }
 
 /* The slot of a thread that gets the CPU, when it is not at its first place. */
@@ -150,9 +138,7 @@ static __noinline struct sched_thread *find_arriving(struct sched_area *area, st
 	/* It has never run: it exists since it was first queued. Otherwise it is known from its wake-up on. */
 	if (!next->sched_info.pcount)
 		since -= next->sched_info.run_delay;
-	t = claim(next, since, ST_QUEUED, atomic, slot);
-	if (!t)
-		t = evict(area, next, since, ST_QUEUED, atomic, slot);
+	t = claim(area, next, since, ST_QUEUED, atomic, slot);
 	if (t && *slot == NO_SLOT)
 		area->cpu.overflows++;
 	return t;
@@ -185,6 +171,5 @@ static __noinline struct sched_thread *find_leaving(struct sched_area *area, str
 		area->cpu.lost.slot_raced++;
 	if (since > now || !since)
 		since = now;
-	t = claim(prev, since, ST_ON_CPU, atomic, &slot);
-	return t ? t : evict(area, prev, since, ST_ON_CPU, atomic, &slot);
+	return claim(area, prev, since, ST_ON_CPU, atomic, &slot);
 }

@@ -18,6 +18,8 @@ unsafe impl Plain for [sched_blame; 2] {}
 pub enum Behind {
     /// The process of that thread-group id, which ran meanwhile.
     Process(u32),
+    /// Nobody: the CPU idled, or was waking up.
+    Idle,
     /// On another run queue, it is not known behind whom.
     Migrated,
     /// Not looked up yet, or for lack of memory.
@@ -101,6 +103,7 @@ fn add(sums: &mut Sums, victim: u32, blame: &sched_blame) {
     for culprit in blame.culprit {
         put(Behind::Process(culprit.tgid), culprit.ns);
     }
+    put(Behind::Idle, blame.wakeup_ns);
     put(Behind::Migrated, blame.migrated_ns);
     put(Behind::NotSampled, blame.unsampled_ns);
 }

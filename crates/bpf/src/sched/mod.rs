@@ -266,6 +266,7 @@ impl SchedProbe {
                 ("slot_raced", lost.slot_raced),
                 ("blame_table_full_ns", lost.blame_table_full_ns),
                 ("clock_backward", lost.clock_backward),
+                ("switches_missed", lost.switches_missed),
             ] {
                 if value > 0 {
                     *sum.entry(name).or_insert(0) += value;

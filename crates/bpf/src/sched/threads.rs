@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What each thread did since the last look: differences of the amounts that the probe keeps for ever.
 
-use super::{DEAD, STATES, SchedProbe};
-use crate::skel::sched::types::{sched_thread, sched_waits};
+use super::{DEAD, STATES, SchedProbe, State};
+use crate::skel::sched::types::{sched_area, sched_thread, sched_waits};
 use deburr_core::recording::{WAIT_BUCKETS, WaitHist};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
@@ -30,8 +30,6 @@ pub struct ThreadDelta {
     pub waits: WaitHist,
     /// Longest of them.
     pub wait_max_ns: u64,
-    /// Of the queued time: while the CPU idled or woke up.
-    pub wakeup_latency_ns: u64,
     /// Times it got a CPU.
     pub switches: u64,
     /// Index of its slot, if it has one.
@@ -47,7 +45,6 @@ struct Seen {
     dead: bool,
     at_ns: u64,
     states_ns: [u64; STATES],
-    wakeup_latency_ns: u64,
     switches: u32,
     wait_ns: [u64; WAIT_BUCKETS],
     wait_count: [u32; WAIT_BUCKETS],
@@ -137,9 +134,14 @@ impl ThreadScan {
         } else {
             0
         };
-        if let Some(delta) =
-            difference(seen, &thread, waits, wait_max, clock_ns, self.start_ns, Some(slot))
-        {
+        let look = Look {
+            states_ns: states_at(&thread, probe.is_on_cpu(&thread), clock_ns),
+            thread,
+            waits,
+            wait_max_ns: wait_max,
+            slot: Some(slot),
+        };
+        if let Some(delta) = look.difference(seen, clock_ns, self.start_ns) {
             each(&delta);
         }
     }
@@ -153,10 +155,14 @@ impl ThreadScan {
         for entry in probe.overflow_entries() {
             let thread = entry.thread;
             let mut seen = self.overflow.remove(&thread.tid);
-            let waits = Some((entry.waits.ns, entry.waits.count));
-            let max = thread.wait_max_ns;
-            let delta = difference(&mut seen, &thread, waits, max, clock_ns, self.start_ns, None);
-            if let Some(delta) = delta {
+            let look = Look {
+                states_ns: states_at(&thread, probe.is_on_cpu(&thread), clock_ns),
+                thread,
+                waits: Some((entry.waits.ns, entry.waits.count)),
+                wait_max_ns: thread.wait_max_ns,
+                slot: None,
+            };
+            if let Some(delta) = look.difference(&mut seen, clock_ns, self.start_ns) {
                 each(&delta);
             }
             if thread.state == DEAD {
@@ -168,84 +174,105 @@ impl ThreadScan {
     }
 }
 
-/// The amounts of a thread at that moment, what is in progress included.
-fn states_at(thread: &sched_thread, clock_ns: u64) -> [u64; STATES] {
+/// The amounts of a thread at that moment, what is in progress included. `on_cpu` tells whether its CPU agrees
+/// that it runs: if not, a switch was missed and what it does now is not known.
+fn states_at(thread: &sched_thread, on_cpu: bool, clock_ns: u64) -> [u64; STATES] {
     let mut states = thread.in_state_ns;
-    if let Some(current) = states.get_mut(usize::from(thread.state)) {
+    let known = thread.state != State::OnCpu as u8 || on_cpu;
+    if let Some(current) = states.get_mut(usize::from(thread.state))
+        && known
+    {
         *current += clock_ns.saturating_sub(thread.since_ns);
     }
     states
 }
 
-/// Updates what was seen and returns what is new; `None` for a thread that was dead before the window.
-fn difference(
-    seen: &mut Option<Box<Seen>>,
-    thread: &sched_thread,
+impl SchedProbe {
+    /// Whether the CPU that the thread was last seen to arrive at has it still.
+    fn is_on_cpu(&self, thread: &sched_thread) -> bool {
+        let cpu = usize::from(thread.cpu);
+        cpu < self.areas.len() && self.areas.u32(cpu, offset_of!(sched_area, cpu.tid)) == thread.tid
+    }
+}
+
+/// What was read of a thread just now.
+struct Look {
+    thread: sched_thread,
+    states_ns: [u64; STATES],
+    /// Sums and counts of its waits; `None` = as they were.
     waits: Option<([u64; WAIT_BUCKETS], [u32; WAIT_BUCKETS])>,
     wait_max_ns: u64,
-    clock_ns: u64,
-    start_ns: u64,
     slot: Option<usize>,
-) -> Option<ThreadDelta> {
-    let dead = thread.state == DEAD;
-    let states_now = states_at(thread, clock_ns);
-    let end_ns = if dead { thread.since_ns } else { clock_ns };
-    let same = seen.as_deref().filter(|seen| {
-        seen.tid == thread.tid && seen.start_boot_ns == thread.start_boot_ns && !seen.dead
-    });
-    let mut delta = ThreadDelta {
-        tid: thread.tid,
-        tgid: thread.tgid,
-        leader_boot_ns: thread.leader_boot_ns,
-        comm: thread.comm,
-        cgroup_id: thread.cgroup_id,
-        dead,
-        wall_ns: 0,
-        states_ns: states_now,
-        waits: WaitHist::default(),
-        wait_max_ns,
-        wakeup_latency_ns: thread.wakeup_latency_ns,
-        switches: u64::from(thread.switches),
-        slot,
-    };
-    let (mut wait_ns, mut wait_count) = waits.unwrap_or_default();
-    if let Some(before) = same {
-        if waits.is_none() {
-            (wait_ns, wait_count) = (before.wait_ns, before.wait_count);
+}
+
+impl Look {
+    /// Updates what was seen and returns what is new; `None` for a thread that was dead before the window.
+    fn difference(
+        self,
+        seen: &mut Option<Box<Seen>>,
+        clock_ns: u64,
+        start_ns: u64,
+    ) -> Option<ThreadDelta> {
+        let thread = &self.thread;
+        let dead = thread.state == DEAD;
+        let end_ns = if dead { thread.since_ns } else { clock_ns };
+        let same = seen.as_deref().filter(|seen| {
+            seen.tid == thread.tid && seen.start_boot_ns == thread.start_boot_ns && !seen.dead
+        });
+        let (mut wait_ns, mut wait_count) = self.waits.unwrap_or_default();
+        let (wall_ns, states_ns, waits, switches);
+        if let Some(before) = same {
+            if self.waits.is_none() {
+                (wait_ns, wait_count) = (before.wait_ns, before.wait_count);
+            }
+            wall_ns = end_ns.saturating_sub(before.at_ns);
+            // Throttling is told from queueing when the wait ends: what was in progress as one may turn out
+            // to be the other. The sum stays, so a part that shrank is taken from its sibling.
+            states_ns = conserved_difference(&self.states_ns, &before.states_ns);
+            switches = u64::from(thread.switches.wrapping_sub(before.switches));
+            waits = WaitHist {
+                ns: std::array::from_fn(|i| wait_ns[i].saturating_sub(before.wait_ns[i])),
+                count: std::array::from_fn(|i| {
+                    u64::from(wait_count[i].wrapping_sub(before.wait_count[i]))
+                }),
+            };
+        } else {
+            let first_ns = thread.first_ns.max(start_ns);
+            wall_ns = end_ns.saturating_sub(first_ns);
+            // A thread that is met late is known from its last wake-up on, maybe from before the window.
+            let mut states = self.states_ns;
+            take_away(&mut states, first_ns - thread.first_ns);
+            states_ns = states;
+            switches = u64::from(thread.switches);
+            waits = WaitHist { ns: wait_ns, count: wait_count.map(u64::from) };
         }
-        delta.wall_ns = end_ns.saturating_sub(before.at_ns);
-        // Throttling is told from queueing when the wait ends: what was in progress as one may turn out to be
-        // the other. The sum stays, so a part that shrank is taken from its sibling.
-        delta.states_ns = conserved_difference(&states_now, &before.states_ns);
-        delta.wakeup_latency_ns -= before.wakeup_latency_ns.min(delta.wakeup_latency_ns);
-        delta.switches = u64::from(thread.switches.wrapping_sub(before.switches));
-        for bucket in 0..WAIT_BUCKETS {
-            delta.waits.ns[bucket] = wait_ns[bucket].saturating_sub(before.wait_ns[bucket]);
-            delta.waits.count[bucket] =
-                u64::from(wait_count[bucket].wrapping_sub(before.wait_count[bucket]));
-        }
-    } else {
-        let first_ns = thread.first_ns.max(start_ns);
-        delta.wall_ns = end_ns.saturating_sub(first_ns);
-        // A thread that is met late is known from its last wake-up on, which may lie before the window.
-        let excess = first_ns - thread.first_ns;
-        take_away(&mut delta.states_ns, excess);
-        delta.waits.ns = wait_ns;
-        delta.waits.count = wait_count.map(u64::from);
+        let delta = ThreadDelta {
+            tid: thread.tid,
+            tgid: thread.tgid,
+            leader_boot_ns: thread.leader_boot_ns,
+            comm: thread.comm,
+            cgroup_id: thread.cgroup_id,
+            dead,
+            wall_ns,
+            states_ns,
+            waits,
+            wait_max_ns: self.wait_max_ns,
+            switches,
+            slot: self.slot,
+        };
+        *seen = Some(Box::new(Seen {
+            tid: thread.tid,
+            start_boot_ns: thread.start_boot_ns,
+            seq: thread.seq,
+            dead,
+            at_ns: clock_ns,
+            states_ns: self.states_ns,
+            switches: thread.switches,
+            wait_ns,
+            wait_count,
+        }));
+        (wall_ns > 0 || switches > 0).then_some(delta)
     }
-    *seen = Some(Box::new(Seen {
-        tid: thread.tid,
-        start_boot_ns: thread.start_boot_ns,
-        seq: thread.seq,
-        dead,
-        at_ns: clock_ns,
-        states_ns: states_now,
-        wakeup_latency_ns: thread.wakeup_latency_ns,
-        switches: thread.switches,
-        wait_ns,
-        wait_count,
-    }));
-    (delta.wall_ns > 0 || delta.switches > 0).then_some(delta)
 }
 
 /// `now - before` for each state; where that is negative the missing amount is taken from the other states,
@@ -281,36 +308,42 @@ fn take_away(states: &mut [u64; STATES], mut amount: u64) {
 mod tests {
     use super::*;
 
+    fn look(thread: sched_thread, clock_ns: u64) -> Look {
+        let states_ns = states_at(&thread, true, clock_ns);
+        Look { thread, states_ns, waits: None, wait_max_ns: 0, slot: None }
+    }
+
     #[test]
     fn the_difference_keeps_the_sum() {
         let before = [10, 40, 0, 0, 0, 0, 0, 0];
         let now = [10, 30, 25, 0, 0, 0, 0, 0];
-        let difference = conserved_difference(&now, &before);
-        assert_eq!(difference, [0, 0, 15, 0, 0, 0, 0, 0]);
+        assert_eq!(conserved_difference(&now, &before), [0, 0, 15, 0, 0, 0, 0, 0]);
     }
 
     #[test]
     fn what_is_in_progress_counts_once() {
         let thread = sched_thread { state: 3, since_ns: 100, ..sched_thread::default() };
-        assert_eq!(states_at(&thread, 150)[3], 50);
-        assert_eq!(states_at(&thread, 90)[3], 0);
+        assert_eq!(states_at(&thread, false, 150)[3], 50);
+        assert_eq!(states_at(&thread, false, 90)[3], 0);
         let dead = sched_thread { state: DEAD, since_ns: 100, ..sched_thread::default() };
-        assert_eq!(states_at(&dead, 150), [0; STATES]);
+        assert_eq!(states_at(&dead, false, 150), [0; STATES]);
+    }
+
+    #[test]
+    fn a_thread_that_its_cpu_does_not_have_is_unattributed() {
+        let thread = sched_thread { state: 0, since_ns: 100, ..sched_thread::default() };
+        assert_eq!(states_at(&thread, true, 150)[0], 50);
+        assert_eq!(states_at(&thread, false, 150), [0; STATES]);
     }
 
     #[test]
     fn a_thread_that_is_met_late_has_only_the_time_of_the_window() {
-        let thread = sched_thread {
-            tid: 7,
-            state: 0,
-            first_ns: 1000,
-            since_ns: 1000,
-            ..sched_thread::default()
-        };
+        let thread =
+            sched_thread { tid: 7, first_ns: 1000, since_ns: 1000, ..sched_thread::default() };
         let mut seen = None;
-        let delta = difference(&mut seen, &thread, None, 0, 5000, 4000, Some(0)).unwrap();
+        let delta = look(thread, 5000).difference(&mut seen, 5000, 4000).unwrap();
         assert_eq!((delta.wall_ns, delta.states_ns[0]), (1000, 1000));
-        let delta = difference(&mut seen, &thread, None, 0, 6000, 4000, Some(0)).unwrap();
+        let delta = look(thread, 6000).difference(&mut seen, 6000, 4000).unwrap();
         assert_eq!((delta.wall_ns, delta.states_ns[0]), (1000, 1000));
     }
 
@@ -325,11 +358,15 @@ mod tests {
             in_state_ns: [50, 0, 0, 0, 0, 0, 0, 0],
             ..sched_thread::default()
         };
-        assert_eq!(difference(&mut seen, &first, None, 0, 100, 0, None).unwrap().wall_ns, 50);
-        let second =
-            sched_thread { start_boot_ns: 2, state: 0, since_ns: 120, first_ns: 120, ..first };
-        let second = sched_thread { in_state_ns: [0; 8], ..second };
-        let delta = difference(&mut seen, &second, None, 0, 200, 0, None).unwrap();
+        assert_eq!(look(first, 100).difference(&mut seen, 100, 0).unwrap().wall_ns, 50);
+        let second = sched_thread {
+            tid: 7,
+            start_boot_ns: 2,
+            since_ns: 120,
+            first_ns: 120,
+            ..sched_thread::default()
+        };
+        let delta = look(second, 200).difference(&mut seen, 200, 0).unwrap();
         assert_eq!((delta.wall_ns, delta.states_ns[0]), (80, 80));
     }
 }
