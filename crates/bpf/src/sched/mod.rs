@@ -118,10 +118,14 @@ impl Clock {
         monotonic_ns.wrapping_sub_signed(self.monotonic_minus_clock_ns)
     }
 
-    /// `CLOCK_MONOTONIC` at that moment of the run-queue clock.
+    /// The run-queue clock now.
     #[must_use]
-    pub fn monotonic(self, clock_ns: u64) -> u64 {
-        clock_ns.wrapping_add_signed(self.monotonic_minus_clock_ns)
+    pub fn now(self) -> u64 {
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: a valid timespec; CLOCK_MONOTONIC exists everywhere.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+        let (seconds, nanos) = (now.tv_sec.cast_unsigned(), now.tv_nsec.cast_unsigned());
+        self.at(seconds * 1_000_000_000 + nanos)
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What each thread did since the last look: differences of the amounts that the probe keeps for ever.
 
-use super::{DEAD, STATES, SchedProbe, State};
+use super::{Clock, DEAD, STATES, SchedProbe, State};
 use crate::skel::sched::types::{sched_area, sched_thread, sched_waits};
 use deburr_core::recording::{WAIT_BUCKETS, WaitHist};
 use std::collections::BTreeMap;
@@ -62,38 +62,41 @@ pub struct ThreadScan {
 }
 
 impl ThreadScan {
-    /// Begins at that moment of the run queues' clock: what happened before does not count.
+    /// Begins now: what happened before does not count. Calls `each` for every thread that exists, with
+    /// amounts that mean nothing yet.
     #[must_use]
-    pub fn begin(probe: &SchedProbe, clock_ns: u64) -> Self {
-        let mut scan = Self { start_ns: clock_ns, ..Self::default() };
+    pub fn begin(probe: &SchedProbe, clock: Clock, mut each: impl FnMut(&ThreadDelta)) -> Self {
+        let mut scan = Self { start_ns: clock.now(), ..Self::default() };
         scan.slots.resize_with(probe.threads.len(), || None);
-        scan.look(probe, clock_ns, |_| {});
+        scan.look(probe, clock, |thread| {
+            if !thread.dead {
+                each(thread);
+            }
+        });
         scan
     }
 
-    /// Calls `each` for every thread that existed since the last look. `clock_ns` is now on the run queues'
-    /// clock.
-    pub fn look(&mut self, probe: &SchedProbe, clock_ns: u64, mut each: impl FnMut(&ThreadDelta)) {
+    /// Calls `each` for every thread that existed since it was last looked at.
+    pub fn look(&mut self, probe: &SchedProbe, clock: Clock, mut each: impl FnMut(&ThreadDelta)) {
         for slot in 0..probe.threads.len() {
             let tid = probe.threads.u32(slot, offset_of!(sched_thread, tid));
-            if tid == 0 {
-                continue;
+            if tid != 0 {
+                self.look_at_slot(probe, slot, clock, &mut each);
             }
-            self.look_at_slot(probe, slot, clock_ns, &mut each);
         }
-        self.look_at_overflow(probe, clock_ns, &mut each);
+        self.look_at_overflow(probe, clock, &mut each);
     }
 
-    /// Calls `each` for the threads in these slots only.
+    /// The same for the threads in these slots only.
     pub fn look_at_slots(
         &mut self,
         probe: &SchedProbe,
         slots: &[usize],
-        clock_ns: u64,
+        clock: Clock,
         mut each: impl FnMut(&ThreadDelta),
     ) {
         for &slot in slots {
-            self.look_at_slot(probe, slot, clock_ns, &mut each);
+            self.look_at_slot(probe, slot, clock, &mut each);
         }
     }
 
@@ -101,7 +104,7 @@ impl ThreadScan {
         &mut self,
         probe: &SchedProbe,
         slot: usize,
-        clock_ns: u64,
+        clock: Clock,
         each: &mut dyn FnMut(&ThreadDelta),
     ) {
         let threads = &probe.threads;
@@ -123,9 +126,9 @@ impl ThreadScan {
                     probe.waits.peek(slot, offset_of!(sched_waits, count));
                 (ns, count)
             });
-            (thread, waits)
+            (thread, waits, clock.now())
         });
-        let Ok((thread, waits)) = read else {
+        let Ok((thread, waits, clock_ns)) = read else {
             self.torn += 1;
             return;
         };
@@ -149,11 +152,12 @@ impl ThreadScan {
     fn look_at_overflow(
         &mut self,
         probe: &SchedProbe,
-        clock_ns: u64,
+        clock: Clock,
         each: &mut dyn FnMut(&ThreadDelta),
     ) {
         for entry in probe.overflow_entries() {
             let thread = entry.thread;
+            let clock_ns = clock.now();
             let mut seen = self.overflow.remove(&thread.tid);
             let look = Look {
                 states_ns: states_at(&thread, probe.is_on_cpu(&thread), clock_ns),
@@ -271,7 +275,7 @@ impl Look {
             wait_ns,
             wait_count,
         }));
-        (wall_ns > 0 || switches > 0).then_some(delta)
+        (!dead || wall_ns > 0 || switches > 0).then_some(delta)
     }
 }
 
