@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Reads a recording: its records in order, one at a time.
+
+use super::companion;
+use super::decode;
+use super::schema::{self, Kind};
+use deburr_core::recording::Record;
+use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// What every SQLite file begins with.
+const MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// Why a file cannot be read as a recording. The text names the file and, where there is one, the way out.
+#[derive(Debug)]
+pub(crate) struct OpenError(String);
+
+impl std::fmt::Display for OpenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// A recording that is open for reading. Nothing is ever written to it.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    connection: Connection,
+    shown: String,
+    /// Where the copy lies that is read instead of the file itself, if there is one.
+    _copy: Option<TempDir>,
+}
+
+impl Reader {
+    /// Opens a recording, whole or cut short.
+    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
+        let shown = path.display().to_string();
+        check_head(path).map_err(|what| OpenError(format!("`{shown}` {what}")))?;
+        let has_log = companion(path, "-wal").metadata().is_ok_and(|log| log.len() > 0);
+        let reader = if has_log {
+            Self::open_with_log(path, &shown)
+        } else {
+            // Without a log nobody writes to it: it is read as it lies there, from any medium.
+            connect(path, true)
+                .map(|connection| Self { connection, shown: shown.clone(), _copy: None })
+                .map_err(Into::into)
+        };
+        let reader =
+            reader.map_err(|error| OpenError(format!("cannot read `{shown}`: {error}")))?;
+        reader.check_version()?;
+        Ok(reader)
+    }
+
+    /// A recording that is still written to, or whose session was killed: its last part is in the log.
+    /// Reading a log needs its index beside it, which cannot be made on a read-only or full medium: then a
+    /// private copy is read.
+    fn open_with_log(path: &Path, shown: &str) -> Result<Self, Box<dyn std::error::Error>> {
+        if let Ok(connection) = connect(path, false)
+            && connection.query_row("SELECT count(*) FROM meta", [], |_| Ok(())).is_ok()
+        {
+            return Ok(Self { connection, shown: shown.into(), _copy: None });
+        }
+        let directory = tempfile::tempdir()?;
+        let copy = directory.path().join("recording");
+        std::fs::copy(path, &copy)?;
+        std::fs::copy(companion(path, "-wal"), companion(&copy, "-wal"))?;
+        let connection = connect(&copy, false)?;
+        Ok(Self { connection, shown: shown.into(), _copy: Some(directory) })
+    }
+
+    fn check_version(&self) -> Result<(), OpenError> {
+        let shown = &self.shown;
+        let pragma =
+            |name| self.connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+        let application = pragma("application_id").map_err(|error| self.unreadable(&error))?;
+        if application != schema::APPLICATION_ID {
+            return Err(OpenError(format!(
+                "`{shown}` is a SQLite file, but not a recording of deburr"
+            )));
+        }
+        let version = pragma("user_version").map_err(|error| self.unreadable(&error))?;
+        if version > schema::VERSION {
+            return Err(OpenError(format!(
+                "`{shown}` has format version {version}, this deburr reads up to {}; use a newer deburr",
+                schema::VERSION
+            )));
+        }
+        if version < 1 {
+            return Err(OpenError(format!(
+                "`{shown}` has format version {version}, which never was"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Hands over every record in the order in which it was written.
+    pub(crate) fn for_each(&self, mut take: impl FnMut(&Record)) -> Result<(), OpenError> {
+        // One transaction: a session may be writing to the file meanwhile.
+        self.connection.execute_batch("BEGIN").map_err(|error| self.unreadable(&error))?;
+        let result = self.merge(&mut take);
+        // Nothing was changed, so the end of the transaction has nothing to fail at.
+        let _ = self.connection.execute_batch("ROLLBACK");
+        result
+    }
+
+    /// Merges the tables by `seq`.
+    fn merge(&self, take: &mut dyn FnMut(&Record)) -> Result<(), OpenError> {
+        let fail = |error: rusqlite::Error| self.unreadable(&error);
+        let mut statements = Vec::with_capacity(Kind::ALL.len());
+        for kind in Kind::ALL {
+            statements.push((kind, self.connection.prepare(&kind.table().select()).map_err(fail)?));
+        }
+        let mut tables = Vec::with_capacity(statements.len());
+        for (kind, statement) in &mut statements {
+            let mut rows = statement.query([]).map_err(fail)?;
+            let head = next_seq(&mut rows).map_err(fail)?;
+            tables.push((head, *kind, rows));
+        }
+        loop {
+            let next = tables.iter_mut().filter(|(head, ..)| head.is_some());
+            let Some((head, kind, rows)) = next.min_by_key(|(head, ..)| *head) else {
+                return Ok(());
+            };
+            if let Some(row) = rows.get() {
+                take(&decode::record(*kind, row).map_err(|damage| {
+                    OpenError(format!("`{}` is damaged: {}", self.shown, damage.message))
+                })?);
+            }
+            *head = next_seq(rows).map_err(fail)?;
+        }
+    }
+
+    fn unreadable(&self, error: &rusqlite::Error) -> OpenError {
+        let shown = &self.shown;
+        OpenError(match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                format!("`{shown}` is damaged or cut off: {error}")
+            }
+            _ => format!("cannot read `{shown}`: {error}"),
+        })
+    }
+}
+
+/// Steps to the next row and says its `seq`.
+fn next_seq(rows: &mut rusqlite::Rows<'_>) -> rusqlite::Result<Option<i64>> {
+    rows.advance()?;
+    rows.get().map(|row| row.get(0)).transpose()
+}
+
+/// Opens the file read-only. `immutable` promises that nobody writes to it: no locks and no index of a log
+/// are needed then, so neither the file nor its directory has to be writable.
+fn connect(path: &Path, immutable: bool) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_URI
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut uri = String::from("file:");
+    if path.is_relative() {
+        uri += "./";
+    }
+    for &byte in path.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/._-".contains(&byte) {
+            uri.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(uri, "%{byte:02x}");
+        }
+    }
+    uri += if immutable { "?immutable=1" } else { "?mode=ro" };
+    let connection = Connection::open_with_flags(uri, flags)?;
+    connection.busy_timeout(std::time::Duration::from_secs(1))?;
+    Ok(connection)
+}
+
+/// Looks at the first bytes, so that everything that is no recording at all is called by its name.
+fn check_head(path: &Path) -> Result<(), String> {
+    let mut file = File::open(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => "does not exist".to_owned(),
+        _ => format!("cannot be opened: {error}"),
+    })?;
+    let meta = file.metadata().map_err(|error| format!("cannot be read: {error}"))?;
+    if meta.is_dir() {
+        return Err("is a directory, not a recording".into());
+    }
+    if !meta.is_file() {
+        return Err("is not a regular file".into());
+    }
+    if meta.len() == 0 {
+        return Err("is empty: no recording".into());
+    }
+    let mut head = [0; MAGIC.len()];
+    match file.read_exact(&mut head) {
+        Ok(()) if head == MAGIC => Ok(()),
+        Err(error) if error.kind() != ErrorKind::UnexpectedEof => {
+            Err(format!("cannot be read: {error}"))
+        }
+        _ => Err("is not a recording of deburr".into()),
+    }
+}

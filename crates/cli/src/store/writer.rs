@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Writes a recording while it is made.
+
+use super::companion;
+use super::encode::{self, Cell};
+use super::schema::{self, Kind};
+use deburr_core::recording::Record;
+use rusqlite::{Connection, OpenFlags, params_from_iter};
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Why a recording cannot be made at that place. Each variant's text names the file and the way out.
+#[derive(Debug)]
+pub(crate) struct CreateError(String);
+
+impl std::fmt::Display for CreateError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for CreateError {}
+
+/// A recording that is being written. Dropped without [`Self::finish`], it stays as the last
+/// [`Self::commit`] left it, like after a SIGKILL.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    connection: Connection,
+    path: PathBuf,
+    /// Statements that add a row, by [`Kind`].
+    inserts: Vec<String>,
+    /// `seq` of the last row.
+    seq: i64,
+    /// Number of the last row of `tick`, and its range.
+    tick: i64,
+    tick_range: Option<(u64, u64)>,
+    in_transaction: bool,
+}
+
+impl Writer {
+    /// Makes an empty recording. An existing file is only replaced with `force`.
+    pub(crate) fn create(path: &Path, force: bool) -> Result<Self, CreateError> {
+        claim(path, force)?;
+        Self::set_up(path).map_err(|error| {
+            remove(path);
+            CreateError(format!("cannot write a recording to `{}`: {error}", path.display()))
+        })
+    }
+
+    fn set_up(path: &Path) -> rusqlite::Result<Self> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.set_prepared_statement_cache_capacity(Kind::ALL.len() + 4);
+        // The schema goes straight into the file, so that the file is a recording from its first moment
+        // even if it is parted from its log.
+        connection.pragma_update(None, "synchronous", "OFF")?;
+        connection.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
+        connection.pragma_update(None, "user_version", schema::VERSION)?;
+        connection.execute_batch(&format!("BEGIN; {} COMMIT;", schema::create()))?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.busy_timeout(std::time::Duration::from_secs(1))?;
+        let inserts = Kind::ALL.iter().map(|kind| kind.table().insert()).collect();
+        Ok(Self {
+            connection,
+            path: path.to_owned(),
+            inserts,
+            seq: 0,
+            tick: 0,
+            tick_range: None,
+            in_transaction: false,
+        })
+    }
+
+    /// Where it lies.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds a record. It is on disk after the next [`Self::commit`].
+    pub(crate) fn push(&mut self, record: &Record) -> rusqlite::Result<()> {
+        if !self.in_transaction {
+            self.connection.prepare_cached("BEGIN")?.execute([])?;
+            self.in_transaction = true;
+        }
+        let row = encode::row(record);
+        let tick = row.tick.map(|range| self.tick_of(range)).transpose()?;
+        self.seq += 1;
+        let head = [Some(self.seq), tick].into_iter().flatten().map(Cell::Integer);
+        self.connection
+            .prepare_cached(&self.inserts[row.kind as usize])?
+            .execute(params_from_iter(head.chain(row.cells)))?;
+        Ok(())
+    }
+
+    /// Number of that range of time in the table `tick`. Ticks come in groups of the same range, so only
+    /// the last one is remembered.
+    fn tick_of(&mut self, range: (u64, u64)) -> rusqlite::Result<i64> {
+        if self.tick_range != Some(range) {
+            self.connection.prepare_cached("INSERT INTO tick VALUES (?, ?, ?)")?.execute((
+                self.tick + 1,
+                range.0.cast_signed(),
+                range.1.cast_signed(),
+            ))?;
+            self.tick += 1;
+            self.tick_range = Some(range);
+        }
+        Ok(self.tick)
+    }
+
+    /// Makes what was pushed so far survive a SIGKILL.
+    pub(crate) fn commit(&mut self) -> rusqlite::Result<()> {
+        if self.in_transaction {
+            self.connection.prepare_cached("COMMIT")?.execute([])?;
+            self.in_transaction = false;
+        }
+        Ok(())
+    }
+
+    /// Ends the recording after a failed write: drops what was not committed, and keeps the rest together
+    /// with `last`, if there is room for it.
+    pub(crate) fn abandon(mut self, last: &Record) {
+        // SQLite rolls some failures back by itself; what fails here has nothing left to lose.
+        let _ = self.connection.execute_batch("ROLLBACK");
+        self.in_transaction = false;
+        self.tick_range = None;
+        let _ = self.push(last).and_then(|()| self.commit());
+    }
+
+    /// Ends the recording: one file without companions is left.
+    pub(crate) fn finish(mut self) -> rusqlite::Result<()> {
+        self.commit()?;
+        self.connection.flush_prepared_statement_cache();
+        // Fails while somebody reads along; then the log stays, and the recording is complete all the same.
+        let mode = "PRAGMA journal_mode=DELETE";
+        match self.connection.query_row(mode, [], |row| row.get::<_, String>(0)) {
+            Err(error) if error.sqlite_error_code() != Some(rusqlite::ErrorCode::DatabaseBusy) => {
+                Err(error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the disk seem full once the file has that many pages.
+    #[cfg(test)]
+    pub(super) fn limit_to_pages(&self, pages: u32) {
+        self.connection.pragma_update(None, "max_page_count", pages).unwrap();
+    }
+
+    /// Removes a recording that was never begun.
+    pub(crate) fn discard(self) {
+        let path = self.path.clone();
+        drop(self);
+        remove(&path);
+    }
+}
+
+/// Makes sure that `path` is an empty file of our own.
+fn claim(path: &Path, force: bool) -> Result<(), CreateError> {
+    let shown = path.display();
+    let refuse = |why: String| Err(CreateError(why));
+    match path.symlink_metadata() {
+        Ok(meta) if meta.is_dir() => {
+            return refuse(format!("`{shown}` is a directory; name a file in it"));
+        }
+        Ok(meta) if !meta.is_file() => {
+            return refuse(format!("`{shown}` is not a regular file; name another one"));
+        }
+        Ok(_) if !force => {
+            return refuse(format!(
+                "`{shown}` exists; name another file, or replace it with --force"
+            ));
+        }
+        Ok(_) => remove(path),
+        Err(_) => {
+            // A log without its file would be taken for the new file's.
+            let _ = std::fs::remove_file(companion(path, "-wal"));
+            let _ = std::fs::remove_file(companion(path, "-shm"));
+        }
+    }
+    match OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let directory = path.parent().unwrap_or(Path::new("")).display();
+            refuse(format!("cannot create `{shown}`: there is no directory `{directory}`"))
+        }
+        Err(error) => refuse(format!("cannot create `{shown}`: {error}")),
+    }
+}
+
+fn remove(path: &Path) {
+    for file in [path.to_owned(), companion(path, "-wal"), companion(path, "-shm")] {
+        // What is not there need not be removed; what cannot be removed fails again, loudly, on creation.
+        let _ = std::fs::remove_file(file);
+    }
+}
