@@ -1,22 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The `deburr` binary: everything that touches the host.
 
+mod cli;
+mod clock;
 mod cmd;
 mod collect;
+mod command;
+mod failure;
 mod lab;
+mod observer;
+mod output;
+mod progress;
+mod session;
+mod signals;
+mod sinks;
+mod sources;
+mod store;
+mod watch;
 
 use clap::Parser;
+use cli::{Cli, Command};
+use failure::{Exit, Failure};
+use std::process::ExitCode;
 
-#[derive(Parser)]
-enum Cli {
-    Lab(cmd::lab::LabArgs),
-    #[command(hide = true)]
-    LabWorker(lab::WorkerArgs),
+fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(status) => status,
+        Err(error) => {
+            output::say(format!("{error:#}"));
+            error.downcast_ref::<Failure>().map_or(Exit::BadInput, |failure| failure.exit).into()
+        }
+    }
 }
 
-fn main() -> anyhow::Result<std::process::ExitCode> {
-    match Cli::parse() {
-        Cli::Lab(args) => cmd::lab::run(&args),
-        Cli::LabWorker(args) => lab::work(&args).map(|()| std::process::ExitCode::SUCCESS),
-    }
+fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
+    let exit = match &cli.command {
+        None => cmd::diagnose::run(&cli.diagnose)?,
+        Some(Command::Diagnose(args)) => cmd::diagnose::run(args)?,
+        Some(Command::Record(args)) => cmd::record::run(args)?,
+        Some(Command::Report(args)) => cmd::report::run(args)?,
+        Some(Command::Explain { code }) => cmd::explain::run(code)?,
+        Some(Command::Lab(args)) => return cmd::lab::run(args),
+        Some(Command::Check { file }) => cmd::check::run(file)?,
+        Some(Command::Completions { shell }) => cmd::generate::completions(*shell)?,
+        Some(Command::Man) => cmd::generate::man()?,
+        Some(Command::LabWorker(args)) => {
+            lab::work(args)?;
+            Exit::Done
+        }
+    };
+    Ok(exit.into())
 }

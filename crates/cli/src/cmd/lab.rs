@@ -2,6 +2,7 @@
 //! `deburr lab`: reproduce an incident, observe it, and compare.
 
 use crate::lab::{self, Interrupted, Outcome, Scenario, Settings, Stop};
+use crate::output;
 use anyhow::{Context as _, Result, ensure};
 use serde::Serialize;
 use std::fs::OpenOptions;
@@ -60,12 +61,12 @@ const INTERRUPTED: u8 = 130;
 pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
     match &args.command {
         LabCommand::List => {
-            anstream::print!("{}", lab::list(&lab::scenarios()?));
+            output::print(lab::list(&lab::scenarios()?).as_bytes())?;
             Ok(ExitCode::from(PASSED))
         }
         LabCommand::Run(args) => match run_selected(args) {
             Err(error) if error.is::<Interrupted>() => {
-                anstream::eprintln!("deburr: {Interrupted}");
+                output::say(Interrupted);
                 Ok(ExitCode::from(INTERRUPTED))
             }
             result => result,
@@ -87,7 +88,7 @@ fn run_selected(args: &RunArgs) -> Result<ExitCode> {
     let mut runnable = true;
     for scenario in &scenarios {
         for reason in scenario.needs.iter().filter_map(|need| need.unmet()) {
-            anstream::eprintln!("deburr: `{}` cannot run here: {reason}", scenario.name);
+            output::say(format!("`{}` cannot run here: {reason}", scenario.name));
             runnable = false;
         }
     }
@@ -102,7 +103,7 @@ fn run_selected(args: &RunArgs) -> Result<ExitCode> {
     let passed = outcomes.iter().all(|outcome| outcome.passed);
     if args.json {
         let document = Document { schema: "deburr.lab/1", passed, runs: &outcomes };
-        anstream::println!("{}", serde_json::to_string_pretty(&document)?);
+        output::print(format!("{}\n", serde_json::to_string_pretty(&document)?).as_bytes())?;
     }
     Ok(ExitCode::from(if passed { PASSED } else { FAILED }))
 }
@@ -114,12 +115,13 @@ fn run_one(scenario: &Scenario, args: &RunArgs, stop: &Stop) -> Result<Outcome> 
         keep: args.keep.as_deref(),
     };
     if !args.json {
-        anstream::println!("{}", lab::plan(scenario, &settings, lab::usable_cpus().len()));
+        let plan = lab::plan(scenario, &settings, lab::usable_cpus().len());
+        output::print(format!("{plan}\n").as_bytes())?;
     }
-    let mut progress = |what: &str| anstream::eprintln!("{what}");
+    let mut progress = |what: &str| output::say(what);
     let outcome = lab::run(scenario, &settings, stop, &mut progress)?;
     if !args.json {
-        anstream::println!("{}", lab::outcome(scenario, &outcome));
+        output::print(format!("{}\n", lab::outcome(scenario, &outcome)).as_bytes())?;
     }
     Ok(outcome)
 }

@@ -1,4 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One subcommand a file.
+//! The commands, one a file.
 
+pub(crate) mod check;
+pub(crate) mod diagnose;
+pub(crate) mod explain;
+pub(crate) mod generate;
 pub(crate) mod lab;
+pub(crate) mod record;
+pub(crate) mod report;
+
+mod show;

@@ -23,6 +23,12 @@ mod golden;
 pub use json::json;
 pub use text::text;
 
+/// A message on one line: hidden characters are escaped, nothing is cut.
+#[must_use]
+pub fn message(text: &str) -> String {
+    escape::command(text)
+}
+
 /// How the terminal text should look.
 #[derive(Clone, Copy, Debug)]
 pub struct TextStyle {

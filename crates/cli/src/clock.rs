@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The session's time: when to beat, and whether a clock did something that it should not.
+
+use deburr_core::recording::EventKind;
+use rustix::thread::clock_nanosleep_absolute;
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+/// Length of a bin: the time between two beats.
+pub(crate) const BIN_NS: u64 = 100_000_000;
+
+/// Nanoseconds in a second.
+pub(crate) const SECOND_NS: u64 = 1_000_000_000;
+
+/// A beat that is later than this is an event.
+const LATE_NS: u64 = SECOND_NS;
+
+/// Clocks that drift apart by less than this did not jump: NTP slews all of them alike, and steps only
+/// what is further off than this.
+const JUMP_NS: u64 = 100_000_000;
+
+/// Nanoseconds of `CLOCK_MONOTONIC`.
+pub(crate) fn monotonic_ns() -> u64 {
+    read(ClockId::Monotonic).cast_unsigned()
+}
+
+/// CPU time of this process.
+pub(crate) fn cpu_time_ns() -> u64 {
+    read(ClockId::ProcessCPUTime).cast_unsigned()
+}
+
+fn read(clock: ClockId) -> i64 {
+    let time = clock_gettime(clock);
+    // Nanoseconds in an `i64` last until the year 2262.
+    time.tv_sec.saturating_mul(SECOND_NS.cast_signed()).saturating_add(time.tv_nsec)
+}
+
+/// Sleeps until that moment of `CLOCK_MONOTONIC`, or until a signal arrives.
+pub(crate) fn sleep_until(mono_ns: u64) {
+    let request = Timespec {
+        tv_sec: (mono_ns / SECOND_NS).cast_signed(),
+        tv_nsec: (mono_ns % SECOND_NS).cast_signed(),
+    };
+    // Interrupted or done: either way the caller looks at the clock and at its signals again.
+    let _ = clock_nanosleep_absolute(ClockId::Monotonic, &request);
+}
+
+/// The three clocks at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clocks {
+    /// `CLOCK_MONOTONIC`: stands still during suspend, is never set.
+    pub(crate) mono_ns: u64,
+    /// `CLOCK_BOOTTIME`: runs on during suspend, is never set.
+    pub(crate) boot_ns: u64,
+    /// `CLOCK_REALTIME`: runs on during suspend, can be set.
+    pub(crate) real_ns: i64,
+    /// Time that the three readings took: so far apart they may seem without having jumped.
+    pub(crate) spread_ns: u64,
+}
+
+impl Clocks {
+    /// Reads them.
+    pub(crate) fn now() -> Self {
+        let mono_ns = monotonic_ns();
+        let boot_ns = read(ClockId::Boottime).cast_unsigned();
+        let real_ns = read(ClockId::Realtime);
+        Self { mono_ns, boot_ns, real_ns, spread_ns: monotonic_ns().saturating_sub(mono_ns) }
+    }
+}
+
+/// Notices that the machine slept or that the wall clock was set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JumpDetector {
+    last: Clocks,
+}
+
+impl JumpDetector {
+    /// Starts from these readings.
+    pub(crate) fn new(start: Clocks) -> Self {
+        Self { last: start }
+    }
+
+    /// What happened between the last readings and these.
+    pub(crate) fn observe(&mut self, now: Clocks) -> Vec<EventKind> {
+        let mut events = Vec::new();
+        let tolerance_ns = JUMP_NS + now.spread_ns + self.last.spread_ns;
+        let mono_ns = now.mono_ns.saturating_sub(self.last.mono_ns);
+        let boot_ns = now.boot_ns.saturating_sub(self.last.boot_ns);
+        let real_ns = now.real_ns.saturating_sub(self.last.real_ns);
+        let asleep_ns = boot_ns.saturating_sub(mono_ns);
+        if asleep_ns > tolerance_ns {
+            events.push(EventKind::Suspend { for_ns: asleep_ns });
+        }
+        let by_ns = real_ns.saturating_sub_unsigned(boot_ns);
+        if by_ns.unsigned_abs() > tolerance_ns {
+            events.push(EventKind::ClockJump { by_ns });
+        }
+        self.last = now;
+        events
+    }
+}
+
+/// When to beat: every [`BIN_NS`] on a fixed grid. Beats that were slept through are left out, so that
+/// a busy host sees no burst of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Schedule {
+    /// Grid line of the last beat.
+    bin: u64,
+}
+
+/// What a beat is due for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Due {
+    /// Whether it is the first beat in its second.
+    pub(crate) second: bool,
+    /// How late it is, if that is worth an event.
+    pub(crate) late_ns: Option<u64>,
+}
+
+impl Schedule {
+    /// When the next beat is due, nanoseconds since the start of the window.
+    pub(crate) fn next_ns(&self) -> u64 {
+        (self.bin + 1) * BIN_NS
+    }
+
+    /// Says what is due at `t_ns`; `None` if it is too early for a beat.
+    pub(crate) fn wake(&mut self, t_ns: u64) -> Option<Due> {
+        let bin = t_ns / BIN_NS;
+        if bin <= self.bin {
+            return None;
+        }
+        let bins_per_second = SECOND_NS / BIN_NS;
+        let late_ns = t_ns - self.next_ns();
+        let second = bin / bins_per_second > self.bin / bins_per_second;
+        self.bin = bin;
+        Some(Due { second, late_ns: (late_ns > LATE_NS).then_some(late_ns) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const START: Clocks =
+        Clocks { mono_ns: 5_000, boot_ns: 9_000, real_ns: 1_700_000_000_000_000_000, spread_ns: 0 };
+
+    fn after(mono_ns: u64, slept_ns: u64, set_by_ns: i64) -> Clocks {
+        Clocks {
+            mono_ns: START.mono_ns + mono_ns,
+            boot_ns: START.boot_ns + mono_ns + slept_ns,
+            real_ns: START.real_ns + (mono_ns + slept_ns).cast_signed() + set_by_ns,
+            spread_ns: 0,
+        }
+    }
+
+    #[test]
+    fn clocks_in_step_are_no_event() {
+        let mut detector = JumpDetector::new(START);
+        assert_eq!(detector.observe(after(SECOND_NS, 0, 0)), []);
+        assert_eq!(detector.observe(after(2 * SECOND_NS, 0, 90_000_000)), [], "below the limit");
+    }
+
+    #[test]
+    fn sleep_and_a_set_clock_are_told_apart() {
+        let mut detector = JumpDetector::new(START);
+        let hour_ns = 3600 * SECOND_NS;
+        assert_eq!(
+            detector.observe(after(SECOND_NS, hour_ns, 0)),
+            [EventKind::Suspend { for_ns: hour_ns }]
+        );
+        let back_ns = -5 * SECOND_NS.cast_signed();
+        assert_eq!(
+            detector.observe(after(2 * SECOND_NS, hour_ns, back_ns)),
+            [EventKind::ClockJump { by_ns: back_ns }]
+        );
+        assert_eq!(detector.observe(after(3 * SECOND_NS, hour_ns, back_ns)), [], "told once");
+    }
+
+    #[test]
+    fn readings_that_took_long_are_no_jump() {
+        let mut detector = JumpDetector::new(START);
+        let torn = Clocks { spread_ns: SECOND_NS, ..after(SECOND_NS, 0, 800_000_000) };
+        assert_eq!(detector.observe(torn), []);
+    }
+
+    #[test]
+    fn a_late_beat_is_one_beat() {
+        let mut schedule = Schedule::default();
+        assert_eq!(schedule.wake(99_999_999), None);
+        assert_eq!(schedule.wake(BIN_NS), Some(Due { second: false, late_ns: None }));
+        assert_eq!(
+            schedule.wake(3_250_000_000),
+            Some(Due { second: true, late_ns: Some(3_050_000_000) })
+        );
+        assert_eq!(schedule.next_ns(), 3_300_000_000, "back on the grid");
+        assert_eq!(schedule.wake(3_299_999_999), None);
+    }
+
+    proptest! {
+        #[test]
+        fn one_beat_a_bin_and_one_second_a_second(mut steps in prop::collection::vec(0u64..3_000_000_000, 1..60)) {
+            let mut schedule = Schedule::default();
+            let mut t_ns = 0;
+            let mut seconds = 0;
+            steps.push(SECOND_NS);
+            for step in steps {
+                let before = t_ns;
+                t_ns += step;
+                let due = schedule.wake(t_ns);
+                prop_assert_eq!(due.is_some(), t_ns / BIN_NS > before / BIN_NS);
+                let crossed = t_ns / SECOND_NS > before / SECOND_NS;
+                prop_assert_eq!(due.is_some_and(|due| due.second), crossed);
+                seconds += u64::from(crossed);
+                prop_assert!(schedule.next_ns() > t_ns);
+            }
+            prop_assert!(seconds >= 1);
+        }
+
+        #[test]
+        fn the_detector_never_panics(clocks in prop::collection::vec(any::<(u64, u64, i64, u32)>(), 0..20)) {
+            let mut detector = JumpDetector::new(START);
+            for (mono_ns, boot_ns, real_ns, spread) in clocks {
+                detector.observe(Clocks { mono_ns, boot_ns, real_ns, spread_ns: spread.into() });
+            }
+        }
+    }
+}

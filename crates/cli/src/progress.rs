@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How far the observation is: a bar on stderr where that is a terminal, nothing elsewhere.
+
+use crate::clock::SECOND_NS;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+
+/// The bar.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    /// Shows a bar for a window of `asked_ns`, or a count of seconds where the end is open.
+    pub(crate) fn start(asked_ns: Option<u64>, quiet: bool) -> Self {
+        let shown = !quiet && std::io::stderr().is_terminal();
+        let target = if shown {
+            ProgressDrawTarget::stderr_with_hz(2)
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let length_s = asked_ns.map(|ns| ns.div_ceil(SECOND_NS));
+        let template = match length_s {
+            Some(_) => "observing {wide_bar} {pos}/{len} s",
+            None => "observing, {pos} s so far; ctrl-c ends it and reports",
+        };
+        let style = ProgressStyle::with_template(template).expect("a constant template");
+        let bar = ProgressBar::with_draw_target(length_s, target).with_style(style);
+        Self { bar }
+    }
+
+    /// So much of the window went by.
+    pub(crate) fn at(&self, t_ns: u64) {
+        self.bar.set_position(t_ns / SECOND_NS);
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
