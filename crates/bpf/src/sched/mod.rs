@@ -303,6 +303,12 @@ impl SchedProbe {
         (0..self.areas.len()).map(|cpu| self.areas.u64(cpu, offset)).sum()
     }
 
+    /// Runs of the switch program so far: context switches of all CPUs.
+    #[must_use]
+    pub fn runs(&self) -> u64 {
+        self.sum_of(offset_of!(sched_area, cpu.switches))
+    }
+
     /// Kernel memory of the maps, in bytes.
     #[must_use]
     pub fn map_bytes(&self) -> u64 {

@@ -7,8 +7,10 @@
 
 mod cgroups;
 mod processes;
+mod sched;
 
 pub(crate) use cgroups::{CgroupCollector, Cgroups};
+pub(crate) use sched::SchedCollector;
 pub(crate) use processes::{Processes, Sighting};
 
 use deburr_core::recording::{Record, TargetSpec};

@@ -135,7 +135,7 @@ pub struct SchedstatTick {
 }
 
 /// A bin of 100 ms of the host's or the target's time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadBin {
     /// Start of the bin.
     pub t0_ns: u64,

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the probe costs the host, and what it lost, second by second.
+
+use deburr_bpf::RunStats;
+use deburr_bpf::sched::SchedProbe;
+use deburr_core::recording::ObserverTick;
+use std::collections::BTreeMap;
+
+/// The kernel is asked to time BPF runs for one bin of 100 ms in so many seconds: timing itself costs some 50 ns
+/// a run and patches the kernel's code when it is turned on.
+const SAMPLE_EVERY_S: u32 = 10;
+
+/// The account.
+#[derive(Debug, Default)]
+pub(super) struct Cost {
+    t0_ns: u64,
+    seconds: u32,
+    runs: u64,
+    lost: BTreeMap<String, u64>,
+    sampling: Option<(RunStats, (u64, u64))>,
+    /// Total time and runs of all samples.
+    sampled: (u64, u64),
+}
+
+impl Cost {
+    /// Starts the account: what was before the window does not count.
+    pub(super) fn begin(&mut self, probe: &SchedProbe) {
+        self.runs = probe.runs();
+        self.lost = named(probe.lost());
+        self.sample(probe);
+    }
+
+    fn sample(&mut self, probe: &SchedProbe) {
+        // Where it is not allowed the cost of a run stays unknown, and is reported as such.
+        if let (Ok(stats), Some(before)) = (RunStats::start(), probe.run_time()) {
+            self.sampling = Some((stats, before));
+        }
+    }
+
+    /// Ends a sample that is under way.
+    pub(super) fn bin(&mut self, probe: &SchedProbe) {
+        let Some((stats, before)) = self.sampling.take() else { return };
+        drop(stats);
+        if let Some(after) = probe.run_time() {
+            self.sampled.0 += after.0 - before.0;
+            self.sampled.1 += after.1 - before.1;
+        }
+    }
+
+    /// The second that ends at `t_ns`. `extra` are losses of the reader, cumulative.
+    pub(super) fn second(
+        &mut self,
+        probe: &SchedProbe,
+        t_ns: u64,
+        extra: &[(&str, u64)],
+    ) -> ObserverTick {
+        let runs = probe.runs();
+        let mut lost = named(probe.lost());
+        for &(name, count) in extra.iter().filter(|(_, count)| *count > 0) {
+            lost.insert(name.into(), count);
+        }
+        let tick = ObserverTick {
+            t0_ns: self.t0_ns,
+            t1_ns: t_ns,
+            bpf_runs: runs - self.runs,
+            bpf_run_ns: (self.sampled.1 > 0).then(|| {
+                let per_run = self.sampled.0 as f64 / self.sampled.1 as f64;
+                ((runs - self.runs) as f64 * per_run) as u64
+            }),
+            bpf_map_bytes: probe.map_bytes(),
+            lost: since(&lost, &self.lost),
+            ..ObserverTick::default()
+        };
+        (self.t0_ns, self.runs, self.lost) = (t_ns, runs, lost);
+        self.seconds += 1;
+        if self.seconds.is_multiple_of(SAMPLE_EVERY_S) {
+            self.sample(probe);
+        }
+        tick
+    }
+}
+
+fn named(lost: BTreeMap<&'static str, u64>) -> BTreeMap<String, u64> {
+    lost.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+}
+
+fn since(now: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    now.iter()
+        .map(|(name, count)| (name.clone(), count - before.get(name).unwrap_or(&0)))
+        .filter(|(_, count)| *count > 0)
+        .collect()
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Were other CPUs idle while a thread waited? Lays long waits over the idle stretches of every CPU.
+
+use deburr_bpf::sched::{Clock, Run, SchedProbe, Timeline};
+use deburr_core::recording::IdleCpu;
+use rustix::process::{CpuSet, Pid, sched_getaffinity};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Shorter waits are not looked at: a wake-up alone takes tens of microseconds.
+pub(super) const MIN_WAIT_NS: u64 = 100_000;
+/// At most so many waits are looked at in a bin of 100 ms. On 128 CPUs that bounds the work to some 1 % of a CPU.
+const WAITS_PER_BIN: usize = 500;
+/// Idle stretches are remembered for this long; a wait that began before is looked at from there on.
+const MEMORY_NS: u64 = 5_000_000_000;
+/// And at most so many of them on each CPU.
+const STRETCHES: usize = 4096;
+
+/// What was found out about one process's waits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct IdleSum {
+    /// Waits that were looked at.
+    pub(super) waits: u64,
+    /// Their time.
+    pub(super) waits_ns: u64,
+    /// Of it: some CPU that the thread may use was idle.
+    pub(super) allowed_ns: u64,
+    /// Of it: none of those, but another one.
+    pub(super) forbidden_ns: u64,
+    /// Each CPU's part: (CPU, allowed) -> time.
+    pub(super) cpus: BTreeMap<(u32, bool), u64>,
+}
+
+impl IdleSum {
+    /// Adds another sum.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.waits += other.waits;
+        self.waits_ns += other.waits_ns;
+        self.allowed_ns += other.allowed_ns;
+        self.forbidden_ns += other.forbidden_ns;
+        for (key, ns) in &other.cpus {
+            *self.cpus.entry(*key).or_insert(0) += ns;
+        }
+    }
+
+    /// Each CPU's part as records have it.
+    pub(super) fn idle_cpus(&self) -> Vec<IdleCpu> {
+        self.cpus
+            .iter()
+            .map(|(&(cpu, allowed), &idle_ns)| IdleCpu { cpu, allowed, idle_ns })
+            .collect()
+    }
+}
+
+/// Idle stretches, `(start, end)`, in order.
+type Stretches = VecDeque<(u64, u64)>;
+
+/// The finder.
+pub(super) struct IdleFinder {
+    timeline: Timeline,
+    idle: Vec<Stretches>,
+    sums: BTreeMap<u32, IdleSum>,
+}
+
+impl IdleFinder {
+    /// Begins now.
+    pub(super) fn begin(probe: &SchedProbe, cpus: usize) -> Self {
+        Self {
+            timeline: Timeline::begin(probe),
+            idle: vec![Stretches::new(); cpus],
+            sums: BTreeMap::new(),
+        }
+    }
+
+    /// Stays that were overwritten before they were read, so far.
+    pub(super) fn overrun(&self) -> u64 {
+        self.timeline.overrun
+    }
+
+    /// Reads what happened on every CPU since the last look.
+    pub(super) fn look(&mut self, probe: &SchedProbe, clock: Clock) {
+        let mut waits: Vec<(usize, Run)> = Vec::new();
+        for (cpu, idle) in self.idle.iter_mut().enumerate() {
+            self.timeline.read(probe, cpu, |run| {
+                if run.tid == 0 {
+                    push(idle, run.start_ns, run.end_ns);
+                } else if run.queued_ns >= MIN_WAIT_NS && waits.len() < WAITS_PER_BIN {
+                    waits.push((cpu, run));
+                }
+            });
+        }
+        let now = clock.now();
+        for (cpu, idle) in self.idle.iter_mut().enumerate() {
+            if let Some((0, since)) = Timeline::current(probe, cpu) {
+                push(idle, since, now);
+            }
+            while idle.len() > STRETCHES
+                || idle.front().is_some_and(|stretch| stretch.1 + MEMORY_NS < now)
+            {
+                idle.pop_front();
+            }
+        }
+        for (cpu, run) in waits {
+            let sum = self.sums.entry(run.tgid).or_default();
+            let from = run.start_ns.saturating_sub(run.queued_ns);
+            lay_over(sum, &self.idle, cpu, (from, run.start_ns), &mut || affinity(run.tid));
+        }
+    }
+
+    /// What was found out since the last call, by thread-group id.
+    pub(super) fn take(&mut self) -> BTreeMap<u32, IdleSum> {
+        std::mem::take(&mut self.sums)
+    }
+}
+
+/// Appends a stretch, or prolongs the last one: a stretch that was in progress comes again when it has ended.
+fn push(idle: &mut Stretches, start: u64, end: u64) {
+    if let Some(last) = idle.back_mut()
+        && last.1 >= start
+    {
+        last.1 = last.1.max(end);
+        return;
+    }
+    if end > start {
+        idle.push_back((start, end));
+    }
+}
+
+/// CPUs that the thread may use; `None` if it is gone.
+fn affinity(tid: u32) -> Option<CpuSet> {
+    sched_getaffinity(Pid::from_raw(tid.cast_signed())).ok()
+}
+
+/// Adds one wait on the queue of CPU `own`: which other CPUs idled meanwhile. The thread's affinity is only asked
+/// for when one did.
+fn lay_over(
+    sum: &mut IdleSum,
+    idle: &[Stretches],
+    own: usize,
+    wait: (u64, u64),
+    affinity: &mut dyn FnMut() -> Option<CpuSet>,
+) {
+    sum.waits += 1;
+    sum.waits_ns += wait.1 - wait.0;
+    let mut allowed_cpus: Option<CpuSet> = None;
+    let (mut allowed, mut any) = (Vec::new(), Vec::new());
+    for (cpu, stretches) in idle.iter().enumerate().filter(|(cpu, _)| *cpu != own) {
+        let parts = overlaps(stretches, wait);
+        let ns: u64 = parts.iter().map(|part| part.1 - part.0).sum();
+        if ns == 0 {
+            continue;
+        }
+        if allowed_cpus.is_none() {
+            allowed_cpus = affinity();
+        }
+        // Of a thread that is gone it is not known where it might have run.
+        let Some(set) = &allowed_cpus else { return };
+        let may = cpu < CpuSet::MAX_CPU && set.is_set(cpu);
+        let number = u32::try_from(cpu).unwrap_or(u32::MAX);
+        *sum.cpus.entry((number, may)).or_insert(0) += ns;
+        if may {
+            allowed.extend_from_slice(&parts);
+        }
+        any.extend(parts);
+    }
+    let allowed_ns = union(&mut allowed);
+    sum.allowed_ns += allowed_ns;
+    sum.forbidden_ns += union(&mut any) - allowed_ns;
+}
+
+/// The parts of a wait in which that CPU idled.
+fn overlaps(stretches: &Stretches, wait: (u64, u64)) -> Vec<(u64, u64)> {
+    let first = stretches.partition_point(|stretch| stretch.1 <= wait.0);
+    stretches
+        .range(first..)
+        .take_while(|stretch| stretch.0 < wait.1)
+        .map(|stretch| (stretch.0.max(wait.0), stretch.1.min(wait.1)))
+        .collect()
+}
+
+/// Time covered by at least one of the parts.
+fn union(parts: &mut [(u64, u64)]) -> u64 {
+    parts.sort_unstable();
+    let (mut covered, mut end) = (0, 0);
+    for &(from, to) in parts.iter() {
+        let from = from.max(end);
+        if to > from {
+            covered += to - from;
+            end = to;
+        }
+    }
+    covered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn only(cpus: &[usize]) -> CpuSet {
+        let mut set = CpuSet::new();
+        for &cpu in cpus {
+            set.set(cpu);
+        }
+        set
+    }
+
+    #[test]
+    fn a_pinned_thread_waits_while_a_forbidden_cpu_idles() {
+        let idle = vec![Stretches::new(), Stretches::from([(0, 50), (80, 200)])];
+        let mut sum = IdleSum::default();
+        lay_over(&mut sum, &idle, 0, (10, 110), &mut || Some(only(&[0])));
+        assert_eq!((sum.waits, sum.waits_ns, sum.allowed_ns, sum.forbidden_ns), (1, 100, 0, 70));
+        assert_eq!(sum.cpus, BTreeMap::from([((1, false), 70)]));
+    }
+
+    #[test]
+    fn an_allowed_idle_cpu_hides_a_forbidden_one() {
+        let idle =
+            vec![Stretches::new(), Stretches::from([(0, 60)]), Stretches::from([(40, 100)])];
+        let mut sum = IdleSum::default();
+        lay_over(&mut sum, &idle, 0, (0, 100), &mut || Some(only(&[0, 1])));
+        assert_eq!((sum.allowed_ns, sum.forbidden_ns), (60, 40));
+    }
+
+    #[test]
+    fn nobody_is_asked_when_no_cpu_idled() {
+        let idle = vec![Stretches::from([(0, 100)]), Stretches::new()];
+        let mut sum = IdleSum::default();
+        lay_over(&mut sum, &idle, 0, (0, 100), &mut || panic!("asked"));
+        assert_eq!((sum.allowed_ns, sum.forbidden_ns), (0, 0));
+    }
+
+    #[test]
+    fn a_stretch_in_progress_is_counted_once() {
+        let mut idle = Stretches::new();
+        push(&mut idle, 10, 20);
+        push(&mut idle, 10, 30);
+        push(&mut idle, 40, 50);
+        assert_eq!(idle, [(10, 30), (40, 50)]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_union_is_what_a_bitmap_says(parts in prop::collection::vec((0u64..100, 0u64..100), 0..20)) {
+            let mut parts: Vec<_> = parts.into_iter().filter(|part| part.0 < part.1).collect();
+            let expected =
+                (0..100).filter(|t| parts.iter().any(|part| part.0 <= *t && *t < part.1)).count();
+            prop_assert_eq!(union(&mut parts), expected as u64);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The BPF scheduler probe as a collector: ledger, waits and blame of every process, load in bins of 100 ms,
+//! idleness while somebody waited, and what all that cost and lost.
+//!
+//! The target's threads are looked at in every bin, all threads once a second.
+
+mod cost;
+mod idle;
+mod tally;
+
+use super::{Beat, Collector, Context, Emit, Now};
+use cost::Cost;
+use deburr_bpf::facts::{Facts, ThrottleClock, facts};
+use deburr_bpf::plan::{Needs, plan};
+use deburr_bpf::sched::{Blame, Clock, HostTotals, SchedProbe, State as Ledger, ThreadDelta, ThreadScan};
+use deburr_core::recording::{
+    CgroupVersion, Coverage, LoadBin, Record, Source, State, TargetSpec,
+};
+use idle::IdleFinder;
+use std::fs;
+use tally::Tally;
+
+/// The collector.
+pub(crate) struct SchedCollector {
+    probe: SchedProbe,
+    clock: Clock,
+    partial: Option<String>,
+    scan: Option<ThreadScan>,
+    blame: Blame,
+    tally: Tally,
+    idle: IdleFinder,
+    cost: Cost,
+    host: HostTotals,
+    /// Slots of the target's threads; empty when the target is the host.
+    target_slots: Vec<usize>,
+    bin_start_ns: u64,
+}
+
+/// What is lost without the probe.
+const GAIN: &str = "behind whom processes wait, queueing told from throttling, and the full ledger of \
+                    their time";
+
+impl SchedCollector {
+    /// Loads and attaches the probe; `Err` = the coverage of [`Source::Sched`] without it.
+    pub(crate) fn open(cx: &Context) -> Result<Self, State> {
+        let missing = |reason| State::Missing { reason, gain: GAIN.into() };
+        let facts = facts();
+        let needs = Needs {
+            threads: threads_on_host(cx),
+            cgroup_v2: cx.cgroups.cpu_controller() != Some(CgroupVersion::V1),
+            quota_in_use: cx.cgroups.with_quota().next().is_some(),
+        };
+        let plan = plan(&facts, needs).map_err(missing)?;
+        let cpus = possible_cpus(cx);
+        let probe = SchedProbe::open(&plan, cpus).map_err(missing)?;
+        let clock = probe.clock().ok_or_else(|| missing("no CPU has switched".into()))?;
+        Ok(Self {
+            idle: IdleFinder::begin(&probe, cpus as usize),
+            probe,
+            clock,
+            partial: limits_of(&facts),
+            scan: None,
+            blame: Blame::default(),
+            tally: Tally::default(),
+            cost: Cost::default(),
+            host: HostTotals::default(),
+            target_slots: Vec::new(),
+            bin_start_ns: 0,
+        })
+    }
+
+    fn start(&mut self, cx: &mut Context, emit: Emit<'_>) {
+        for source in [Source::Sched, Source::Timeline] {
+            let state = match (&self.partial, source) {
+                (Some(reason), Source::Sched) => State::Partial { reason: reason.clone() },
+                _ => State::Active,
+            };
+            emit(Record::Coverage(Coverage { t_ns: 0, source, state }));
+        }
+        let tally = &mut self.tally;
+        let scan = ThreadScan::begin(&self.probe, self.clock, |thread| tally.meet(thread));
+        self.scan = Some(scan);
+        self.host = self.probe.host_totals(self.clock.now());
+        // Who belongs to the target must be known before its first bin; the host needs nobody's name yet.
+        if cx.target != TargetSpec::Host {
+            self.tally.meet_all(cx, emit);
+            self.target_slots = self.tally.take_target_slots(cx);
+        }
+        self.cost.begin(&self.probe);
+    }
+
+    fn end_bin(&mut self, cx: &Context, t_ns: u64, emit: Emit<'_>) {
+        let totals = self.probe.host_totals(self.clock.now());
+        let before = std::mem::replace(&mut self.host, totals);
+        let mut bin = LoadBin {
+            t0_ns: self.bin_start_ns,
+            t1_ns: t_ns,
+            on_cpu_ns: totals.busy_ns.saturating_sub(before.busy_ns),
+            queued_ns: totals.queued_ns - before.queued_ns,
+            throttled_ns: totals.throttled_ns - before.throttled_ns,
+            block_io_ns: totals.block_io_ns - before.block_io_ns,
+            waits: totals.waits - before.waits,
+            switches: totals.switches - before.switches,
+        };
+        emit(Record::HostBin(bin));
+        if cx.target != TargetSpec::Host
+            && let Some(scan) = &mut self.scan
+        {
+            bin = LoadBin { t0_ns: bin.t0_ns, t1_ns: bin.t1_ns, ..LoadBin::default() };
+            let tally = &mut self.tally;
+            scan.look_at_slots(&self.probe, &self.target_slots, self.clock, |thread| {
+                add_to_bin(&mut bin, thread);
+                tally.add_between(thread);
+            });
+            emit(Record::TargetBin(bin));
+        }
+        self.bin_start_ns = t_ns;
+        self.idle.look(&self.probe, self.clock);
+    }
+
+    fn end_second(&mut self, cx: &mut Context, t_ns: u64, last: bool, emit: Emit<'_>) {
+        let Some(scan) = &mut self.scan else { return };
+        let epoch = self.probe.end_epoch();
+        let tally = &mut self.tally;
+        scan.look(&self.probe, self.clock, |thread| tally.add(thread));
+        let torn = scan.torn;
+        self.tally.blame(self.blame.of_epoch(&self.probe, epoch));
+        self.tally.idle(self.idle.take());
+        self.tally.emit(cx, t_ns, last, emit);
+        if cx.target != TargetSpec::Host {
+            self.target_slots = self.tally.take_target_slots(cx);
+        }
+        let extra = [("torn_read", torn), ("timeline_overrun", self.idle.overrun())];
+        emit(Record::Observer(self.cost.second(&self.probe, t_ns, &extra)));
+    }
+}
+
+impl Collector for SchedCollector {
+    fn beat(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) -> anyhow::Result<()> {
+        if let Some(clock) = self.probe.clock() {
+            self.clock = clock;
+        }
+        if now.beat == Beat::Start {
+            self.start(cx, emit);
+            return Ok(());
+        }
+        self.cost.bin(&self.probe);
+        self.end_bin(cx, now.t_ns, emit);
+        if now.beat.is_second() {
+            self.end_second(cx, now.t_ns, now.beat == Beat::End, emit);
+        }
+        Ok(())
+    }
+}
+
+fn add_to_bin(bin: &mut LoadBin, thread: &ThreadDelta) {
+    let of = |state: Ledger| thread.states_ns[state as usize];
+    bin.on_cpu_ns += of(Ledger::OnCpu);
+    bin.queued_ns += of(Ledger::Queued);
+    bin.throttled_ns += of(Ledger::Throttled);
+    bin.block_io_ns += of(Ledger::BlockIo);
+    bin.waits += thread.waits.total_count();
+    bin.switches += thread.switches;
+}
+
+/// What the probe cannot see here, as one sentence part.
+fn limits_of(facts: &Facts) -> Option<String> {
+    if !facts.initial_pid_namespace {
+        return Some(
+            "deburr runs in a pid namespace of its own: the kernel's pids are not those of /proc here, \
+             so names and facts of processes may be missing or wrong; run it in the host's pid namespace"
+                .into(),
+        );
+    }
+    if !facts.task_iterator {
+        return Some(
+            "threads that never ran in the window are unknown: no BPF task iterator".into(),
+        );
+    }
+    (facts.throttle_clock == ThrottleClock::None)
+        .then(|| "throttling is not told from queueing: no CFS bandwidth control".into())
+}
+
+/// Threads that exist now, from the fourth field of `/proc/loadavg` (running/all).
+fn threads_on_host(cx: &Context) -> usize {
+    fs::read_to_string(cx.roots.proc.join("loadavg"))
+        .ok()
+        .and_then(|text| text.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok())
+        .unwrap_or(1000)
+}
+
+/// One more than the highest CPU number that this machine can ever have online.
+fn possible_cpus(cx: &Context) -> u32 {
+    fs::read_to_string(cx.roots.sys.join("devices/system/cpu/possible"))
+        .ok()
+        .and_then(|text| text.trim().rsplit(['-', ',']).next()?.parse::<u32>().ok())
+        .map_or(1, |last| last + 1)
+}

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Amounts of threads, gathered by process until there is enough to be worth a record.
+//!
+//! A host has many processes that do next to nothing. Their amounts are kept back and emitted together, so that
+//! a recording grows with what happens and not with what exists; nothing is left out, and the records say from
+//! when to when they reach.
+
+use super::super::{Context, Emit, Sighting};
+use super::idle::{IdleSum, MIN_WAIT_NS};
+use deburr_bpf::sched::{Behind, State, Sums, ThreadDelta};
+use deburr_core::recording::{
+    BlameTick, CgroupId, Culprit, IdleTick, ProcId, ProcessTick, Record, ThreadStates, WaitHist,
+};
+use std::collections::{BTreeMap, HashMap};
+
+/// A process is emitted once it has done this much since it was last ...
+const WORTH_NS: u64 = 1_000_000;
+/// ... or after this long.
+const PATIENCE_NS: u64 = 10_000_000_000;
+/// Of the processes that died having done less than [`WORTH_NS`], so many a second get a record of their own;
+/// the others are added up in [`ProcId::OTHERS`].
+const SMALL_DEATHS: usize = 50;
+/// A victim's largest culprits; the others are added up in [`ProcId::OTHERS`].
+const CULPRITS: usize = 32;
+
+/// A process: its pid and the start time of its first thread, which tells a reused pid apart.
+type Key = (u32, u64);
+
+/// What a process did since it was last emitted.
+#[derive(Debug, Default)]
+struct Account {
+    t0_ns: u64,
+    comm: Option<[u8; 16]>,
+    cgroup_id: u64,
+    /// Threads alive at the last full look, and those that died since the account was last emitted.
+    alive: u32,
+    died: u32,
+    wall_ns: u64,
+    states_ns: [u64; 8],
+    waits: WaitHist,
+    wait_max_ns: u64,
+    switches: u64,
+    blame: BTreeMap<Behind, u64>,
+    idle: IdleSum,
+    slots: Vec<usize>,
+}
+
+impl Account {
+    fn busy_ns(&self) -> u64 {
+        self.states_ns.iter().sum::<u64>() - self.states_ns[State::Sleep as usize]
+    }
+
+    fn add(&mut self, thread: &ThreadDelta) {
+        self.cgroup_id = thread.cgroup_id;
+        if thread.tid == thread.tgid {
+            self.comm = Some(thread.comm);
+        }
+        self.died += u32::from(thread.dead);
+        self.wall_ns += thread.wall_ns;
+        for (sum, ns) in self.states_ns.iter_mut().zip(thread.states_ns) {
+            *sum += ns;
+        }
+        self.waits.merge(&thread.waits);
+        self.wait_max_ns = self.wait_max_ns.max(thread.wait_max_ns);
+        self.switches += thread.switches;
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.alive += other.alive;
+        self.died += other.died;
+        self.wall_ns += other.wall_ns;
+        for (sum, ns) in self.states_ns.iter_mut().zip(other.states_ns) {
+            *sum += ns;
+        }
+        self.waits.merge(&other.waits);
+        self.wait_max_ns = self.wait_max_ns.max(other.wait_max_ns);
+        self.switches += other.switches;
+        for (behind, ns) in other.blame {
+            *self.blame.entry(behind).or_insert(0) += ns;
+        }
+        self.idle.merge(&other.idle);
+    }
+
+    fn tick(&self, proc: ProcId, t1_ns: u64) -> ProcessTick {
+        let of = |state: State| self.states_ns[state as usize];
+        ProcessTick {
+            t0_ns: self.t0_ns,
+            t1_ns,
+            proc,
+            threads: self.alive + self.died,
+            wall_ns: self.wall_ns,
+            states: ThreadStates {
+                on_cpu_ns: of(State::OnCpu),
+                queued_ns: of(State::Queued),
+                throttled_ns: of(State::Throttled),
+                block_io_ns: of(State::BlockIo),
+                mem_stall_ns: of(State::MemStall),
+                uninterruptible_ns: of(State::Uninterruptible),
+                sleep_ns: of(State::Sleep),
+                stopped_ns: of(State::Stopped),
+            },
+            waits: self.waits.clone(),
+            wait_max_ns: self.wait_max_ns,
+            switches: self.switches,
+            wakeup_latency_ns: self
+                .blame
+                .get(&Behind::Idle)
+                .copied()
+                .unwrap_or(0)
+                .min(of(State::Queued)),
+        }
+    }
+}
+
+/// The accounts of all processes.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    accounts: HashMap<Key, Account>,
+    /// Which process has a pid now: blame and idleness know pids only.
+    leaders: HashMap<u32, u64>,
+    t1_ns: u64,
+}
+
+impl Tally {
+    /// A thread that exists at the start of the window.
+    pub(super) fn meet(&mut self, thread: &ThreadDelta) {
+        let account = self.account(thread);
+        account.cgroup_id = thread.cgroup_id;
+        account.slots.extend(thread.slot);
+        if thread.tid == thread.tgid {
+            account.comm = Some(thread.comm);
+        }
+    }
+
+    /// What a thread did, at a look at all threads.
+    pub(super) fn add(&mut self, thread: &ThreadDelta) {
+        let account = self.account(thread);
+        account.add(thread);
+        if !thread.dead {
+            account.alive += 1;
+            account.slots.extend(thread.slot);
+        }
+    }
+
+    /// What a thread did, at a look at some threads in between.
+    pub(super) fn add_between(&mut self, thread: &ThreadDelta) {
+        self.account(thread).add(thread);
+    }
+
+    fn account(&mut self, thread: &ThreadDelta) -> &mut Account {
+        let t0_ns = self.t1_ns;
+        self.leaders.insert(thread.tgid, thread.leader_boot_ns);
+        self.accounts
+            .entry((thread.tgid, thread.leader_boot_ns))
+            .or_insert_with(|| Account { t0_ns, ..Account::default() })
+    }
+
+    fn account_of(&mut self, pid: u32) -> Option<&mut Account> {
+        let leader = *self.leaders.get(&pid)?;
+        self.accounts.get_mut(&(pid, leader))
+    }
+
+    /// Adds an epoch's blame.
+    pub(super) fn blame(&mut self, sums: Sums) {
+        for ((victim, behind), ns) in sums {
+            if let Some(account) = self.account_of(victim) {
+                *account.blame.entry(behind).or_insert(0) += ns;
+            }
+        }
+    }
+
+    /// Adds what was found out about idle CPUs.
+    pub(super) fn idle(&mut self, sums: BTreeMap<u32, IdleSum>) {
+        for (victim, sum) in sums {
+            if let Some(account) = self.account_of(victim) {
+                account.idle.merge(&sum);
+            }
+        }
+    }
+
+    /// Gives every process its identity now.
+    pub(super) fn meet_all(&mut self, cx: &mut Context, emit: Emit<'_>) {
+        for key in self.keys() {
+            self.identity(cx, key, emit);
+        }
+    }
+
+    /// Slots of the threads of the target's processes, as of the last look at all threads.
+    pub(super) fn take_target_slots(&mut self, cx: &mut Context) -> Vec<usize> {
+        let mut slots = Vec::new();
+        for key in self.keys() {
+            let id = self.identity(cx, key, &mut |_| {});
+            let Some(account) = self.accounts.get_mut(&key) else { continue };
+            let own = std::mem::take(&mut account.slots);
+            if cx.processes.in_target(id) {
+                slots.extend(own);
+            }
+        }
+        slots
+    }
+
+    /// In a fixed order, so that identities are.
+    fn keys(&self) -> Vec<Key> {
+        let mut keys: Vec<Key> = self.accounts.keys().copied().collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    fn identity(&self, cx: &mut Context, key: Key, emit: Emit<'_>) -> ProcId {
+        let account = self.accounts.get(&key);
+        let sighting = Sighting {
+            pid: key.0,
+            start_ns: Some(key.1),
+            comm: account.and_then(|account| account.comm.as_ref()).map(<[u8; 16]>::as_slice),
+            cgroup: account.map(|account| CgroupId(account.cgroup_id)),
+        };
+        let Context { roots, processes, cgroups, target, .. } = cx;
+        if let Some(id) = sighting.cgroup {
+            cgroups.sight(id, emit);
+        }
+        processes.intern(roots, cgroups, target, sighting, emit)
+    }
+
+    /// Emits the accounts that are worth it, or all of them at the end of the window.
+    pub(super) fn emit(&mut self, cx: &mut Context, t_ns: u64, last: bool, emit: Emit<'_>) {
+        self.t1_ns = t_ns;
+        let mut others = Account { t0_ns: t_ns, ..Account::default() };
+        let mut small_deaths = 0;
+        let mut gone = Vec::new();
+        for key in self.keys() {
+            let Some(account) = self.accounts.get(&key) else { continue };
+            let (dead, busy_ns) = (account.alive == 0 && account.died > 0, account.busy_ns());
+            if dead {
+                gone.push(key);
+                small_deaths += usize::from(busy_ns < WORTH_NS);
+                if busy_ns < WORTH_NS
+                    && small_deaths > SMALL_DEATHS
+                    && let Some(account) = self.accounts.remove(&key)
+                {
+                    others.t0_ns = others.t0_ns.min(account.t0_ns);
+                    others.merge(account);
+                    continue;
+                }
+            }
+            let due = dead || last || busy_ns >= WORTH_NS || t_ns - account.t0_ns >= PATIENCE_NS;
+            if due && account.wall_ns > 0 {
+                self.emit_one(cx, key, t_ns, emit);
+            }
+            if let Some(account) = self.accounts.get_mut(&key) {
+                account.alive = 0;
+            }
+        }
+        if others.wall_ns > 0 {
+            emit(Record::ProcessTick(Box::new(others.tick(ProcId::OTHERS, t_ns))));
+        }
+        for key in gone {
+            self.accounts.remove(&key);
+            if self.leaders.get(&key.0) == Some(&key.1) {
+                self.leaders.remove(&key.0);
+            }
+        }
+    }
+
+    fn emit_one(&mut self, cx: &mut Context, key: Key, t1_ns: u64, emit: Emit<'_>) {
+        let victim = self.identity(cx, key, emit);
+        let Some(account) = self.accounts.get_mut(&key) else { return };
+        let fresh = Account {
+            t0_ns: t1_ns,
+            comm: account.comm,
+            cgroup_id: account.cgroup_id,
+            slots: std::mem::take(&mut account.slots),
+            ..Account::default()
+        };
+        let done = std::mem::replace(account, fresh);
+        let t0_ns = done.t0_ns;
+        emit(Record::ProcessTick(Box::new(done.tick(victim, t1_ns))));
+        for (culprit, ns) in self.culprits(cx, &done.blame, emit) {
+            emit(Record::Blame(BlameTick { t0_ns, t1_ns, victim, culprit, ns }));
+        }
+        if done.idle.waits > 0 {
+            emit(Record::Idle(Box::new(IdleTick {
+                t0_ns,
+                t1_ns,
+                victim,
+                min_wait_ns: MIN_WAIT_NS,
+                waits: done.idle.waits,
+                waits_ns: done.idle.waits_ns,
+                idle_allowed_ns: done.idle.allowed_ns,
+                idle_forbidden_ns: done.idle.forbidden_ns,
+                cpus: done.idle.idle_cpus(),
+            })));
+        }
+    }
+
+    /// The largest culprits by identity, the rest added up.
+    fn culprits(
+        &self,
+        cx: &mut Context,
+        blame: &BTreeMap<Behind, u64>,
+        emit: Emit<'_>,
+    ) -> BTreeMap<Culprit, u64> {
+        let mut largest: Vec<(Behind, u64)> = blame.iter().map(|(&b, &ns)| (b, ns)).collect();
+        largest.sort_unstable_by_key(|&(behind, ns)| (std::cmp::Reverse(ns), behind));
+        let mut sums = BTreeMap::new();
+        for (rank, (behind, ns)) in largest.into_iter().enumerate() {
+            let culprit = match behind {
+                Behind::Idle => continue,
+                Behind::Migrated => Culprit::Migrated,
+                Behind::NotSampled => Culprit::NotSampled,
+                Behind::Process(pid) => Culprit::Process(match self.leaders.get(&pid) {
+                    Some(&leader) if rank < CULPRITS => self.identity(cx, (pid, leader), emit),
+                    _ => ProcId::OTHERS,
+                }),
+            };
+            *sums.entry(culprit).or_insert(0) += ns;
+        }
+        sums
+    }
+}
