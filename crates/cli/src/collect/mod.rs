@@ -10,8 +10,8 @@ mod processes;
 mod sched;
 
 pub(crate) use cgroups::{CgroupCollector, Cgroups};
-pub(crate) use sched::SchedCollector;
 pub(crate) use processes::{Processes, Sighting};
+pub(crate) use sched::SchedCollector;
 
 use deburr_core::recording::{Record, TargetSpec};
 use std::path::PathBuf;

@@ -3,7 +3,8 @@
 
 use deburr_bpf::sched::{Clock, Run, SchedProbe, Timeline};
 use deburr_core::recording::IdleCpu;
-use rustix::process::{CpuSet, Pid, sched_getaffinity};
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Shorter waits are not looked at: a wake-up alone takes tens of microseconds.
@@ -215,8 +216,7 @@ mod tests {
 
     #[test]
     fn an_allowed_idle_cpu_hides_a_forbidden_one() {
-        let idle =
-            vec![Stretches::new(), Stretches::from([(0, 60)]), Stretches::from([(40, 100)])];
+        let idle = vec![Stretches::new(), Stretches::from([(0, 60)]), Stretches::from([(40, 100)])];
         let mut sum = IdleSum::default();
         lay_over(&mut sum, &idle, 0, (0, 100), &mut || Some(only(&[0, 1])));
         assert_eq!((sum.allowed_ns, sum.forbidden_ns), (60, 40));

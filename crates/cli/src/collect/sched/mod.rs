@@ -12,10 +12,10 @@ use super::{Beat, Collector, Context, Emit, Now};
 use cost::Cost;
 use deburr_bpf::facts::{Facts, ThrottleClock, facts};
 use deburr_bpf::plan::{Needs, plan};
-use deburr_bpf::sched::{Blame, Clock, HostTotals, SchedProbe, State as Ledger, ThreadDelta, ThreadScan};
-use deburr_core::recording::{
-    CgroupVersion, Coverage, LoadBin, Record, Source, State, TargetSpec,
+use deburr_bpf::sched::{
+    Blame, Clock, HostTotals, SchedProbe, State as Ledger, ThreadDelta, ThreadScan,
 };
+use deburr_core::recording::{CgroupVersion, Coverage, LoadBin, Record, Source, State, TargetSpec};
 use idle::IdleFinder;
 use std::fs;
 use tally::Tally;

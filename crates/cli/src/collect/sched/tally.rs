@@ -230,6 +230,7 @@ impl Tally {
         for key in self.keys() {
             let Some(account) = self.accounts.get(&key) else { continue };
             let (dead, busy_ns) = (account.alive == 0 && account.died > 0, account.busy_ns());
+            let (t0_ns, wall_ns) = (account.t0_ns, account.wall_ns);
             if dead {
                 gone.push(key);
                 small_deaths += usize::from(busy_ns < WORTH_NS);
@@ -242,8 +243,8 @@ impl Tally {
                     continue;
                 }
             }
-            let due = dead || last || busy_ns >= WORTH_NS || t_ns - account.t0_ns >= PATIENCE_NS;
-            if due && account.wall_ns > 0 {
+            let due = dead || last || busy_ns >= WORTH_NS || t_ns - t0_ns >= PATIENCE_NS;
+            if due && wall_ns > 0 {
                 self.emit_one(cx, key, t_ns, emit);
             }
             if let Some(account) = self.accounts.get_mut(&key) {
