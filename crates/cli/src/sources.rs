@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which collectors a session has, and which stands in for which.
 
-use crate::collect::{CgroupCollector, Cgroups, Collector, Context, Processes, Roots};
+use crate::collect::{
+    CgroupCollector, Cgroups, Collector, Context, Processes, Roots, SchedCollector,
+};
 use deburr_core::procfs::cpu_list;
 use deburr_core::recording::{Source, State, TargetSpec};
 
@@ -20,9 +22,17 @@ impl Running {
 }
 
 /// Opens every collector. What cannot be opened is coverage.
-pub(crate) fn open(_cx: &Context) -> (Vec<Running>, Vec<(Source, State)>) {
-    let running = vec![Running::new(&[Source::CgroupCpu], CgroupCollector::default())];
-    (running, Vec::new())
+pub(crate) fn open(cx: &Context) -> (Vec<Running>, Vec<(Source, State)>) {
+    let mut running = vec![Running::new(&[Source::CgroupCpu], CgroupCollector::default())];
+    let mut missing = Vec::new();
+    match SchedCollector::open(cx) {
+        Ok(sched) => running.push(Running::new(&[Source::Sched, Source::Timeline], sched)),
+        Err(state) => {
+            missing.push((Source::Sched, state.clone()));
+            missing.push((Source::Timeline, state));
+        }
+    }
+    (running, missing)
 }
 
 /// What the collectors share. `start_mono_ns` and the pid of a command are set when they are known.
