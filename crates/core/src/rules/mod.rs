@@ -1,33 +1,142 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is wrong: one detector a file; each answers `Fired`, `Quiet` or `NoData`.
+//!
+//! A rule is a static [`Rule`] in `AREA/NAME.rs` with its prose in `AREA/NAME.md`, and a line in [`RULES`].
+//! The engine asks for its sources before it calls `check`, so a rule need not say what it lacks.
 
-use crate::finding::Report;
+mod confidence;
+mod explain;
+mod ledger;
+mod observer;
+mod remedy;
+mod report;
+mod sched;
+mod severity;
+#[cfg(test)]
+mod tests;
+mod words;
+
+pub use explain::explain;
+pub use report::report;
+
+use crate::finding::{Entity, Finding};
+use crate::recording::{Source, State};
 use crate::view::View;
+use std::cmp::Ordering;
 
-/// Runs every rule over a view and writes the report. `live` tells the report's `window.source`.
+/// A number that a rule decides by.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value, in `unit`.
+    pub value: f64,
+    /// Unit, as a sentence part that follows the number.
+    pub unit: &'static str,
+    /// Why this value.
+    pub why: &'static str,
+}
+
+/// How settled a rule is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// New in that version: its limits may still move.
+    Preview(&'static str),
+    /// Settled since that version.
+    Stable(&'static str),
+}
+
+/// One detector.
+#[derive(Debug)]
+pub struct Rule {
+    /// Area prefix and number, never used again for another rule.
+    pub code: &'static str,
+    /// The pathology, in words joined by `-`.
+    pub name: &'static str,
+    /// One sentence.
+    pub summary: &'static str,
+    /// Sources of which one is needed; the first one that is there is the best.
+    pub needs: &'static [Source],
+    /// Sources that make it surer or say more.
+    pub helps: &'static [Source],
+    /// The numbers that it decides by.
+    pub limits: &'static [Limit],
+    /// How settled it is.
+    pub status: Status,
+    /// Its page.
+    pub doc: &'static str,
+    /// Its source file.
+    pub file: &'static str,
+    /// The detector.
+    pub check: fn(&View) -> Verdict,
+}
+
+/// What a rule says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// It is so.
+    Fired(Vec<Finding>),
+    /// It was looked for and is not so.
+    Quiet {
+        /// How near it came, with numbers.
+        closest: String,
+    },
+    /// It could not be looked for.
+    NoData {
+        /// What was missing and why.
+        missing: Vec<String>,
+    },
+}
+
+/// All rules, by code.
+pub const RULES: &[&Rule] = &[
+    &observer::events_lost::RULE,
+    &observer::window_too_short::RULE,
+    &observer::observer_overhead::RULE,
+    &sched::run_queue_contention::RULE,
+    &sched::quota_throttle::RULE,
+    &sched::idle_while_waiting::RULE,
+];
+
+/// The rule of that code, in any case.
 #[must_use]
-pub fn report(view: &View, tool_version: &str, live: bool) -> Report {
-    let _ = (view, live);
-    Report {
-        schema: crate::finding::REPORT_SCHEMA.into(),
-        tool: crate::finding::Tool { version: tool_version.into() },
-        host: crate::finding::Host {
-            name: String::new(),
-            kernel: String::new(),
-            cpus: 0,
-            cgroup: String::new(),
-        },
-        window: crate::finding::Window {
-            start: String::new(),
-            seconds: 0.0,
-            source: String::new(),
-            events: vec![],
-        },
-        target: crate::finding::Target { kind: "host".into(), name: None, pid: None, processes: 0 },
-        findings: vec![],
-        ruled_out: vec![],
-        not_checked: vec![],
-        ledger: vec![],
-        observer: crate::finding::Observer::default(),
+pub fn find(code: &str) -> Option<&'static Rule> {
+    RULES.iter().copied().find(|rule| rule.code.eq_ignore_ascii_case(code))
+}
+
+impl Rule {
+    /// Looks: answers `NoData` itself if none of the sources that the rule needs was there.
+    #[must_use]
+    pub fn judge(&self, view: &View) -> Verdict {
+        if self.needs.is_empty() || self.needs.iter().any(|&source| view.covers(source)) {
+            return (self.check)(view);
+        }
+        let missing = self.needs.iter().map(|&source| missing(view, source)).collect();
+        Verdict::NoData { missing }
     }
+}
+
+/// Why a source saw nothing, and what one would gain by it.
+fn missing(view: &View, source: Source) -> String {
+    let label = source.label();
+    match view.coverage(source) {
+        Some(State::Missing { reason, gain }) if gain.is_empty() => format!("{label}: {reason}"),
+        Some(State::Missing { reason, gain }) => format!("{label}: {reason}; {gain}"),
+        Some(State::Active | State::Partial { .. }) => format!("{label}: saw nothing"),
+        None => format!("{label}: not observed"),
+    }
+}
+
+/// The order of findings: worst first. By severity, then the victim's time lost, then confidence; ties by code
+/// and victim, so that the order never depends on chance.
+fn worse_first(a: &Finding, b: &Finding) -> Ordering {
+    let key = |entity: &Entity| {
+        (entity.kind, entity.pid, entity.comm.clone(), entity.cgroup.clone(), entity.key.clone())
+    };
+    b.severity
+        .cmp(&a.severity)
+        .then_with(|| b.cost.lost_ns_per_s.cmp(&a.cost.lost_ns_per_s))
+        .then_with(|| b.confidence.total_cmp(&a.confidence))
+        .then_with(|| a.code.cmp(&b.code))
+        .then_with(|| key(&a.victim).cmp(&key(&b.victim)))
 }

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! OBS001: the observer lost some of what it should have seen.
+
+use super::losses;
+use crate::finding::{Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Unit};
+use crate::recording::{EventKind, Source};
+use crate::render::units;
+use crate::rules::words::evidence;
+use crate::rules::{Limit, Rule, Status, Verdict};
+use crate::view::View;
+
+const MIN_SHARE: Limit = Limit {
+    name: "min_share",
+    value: 0.001,
+    unit: "of what there was to see",
+    why: "a thousandth changes no conclusion",
+};
+const DANGER_SHARE: Limit = Limit {
+    name: "danger_share",
+    value: 0.05,
+    unit: "of what there was to see",
+    why: "shares of causes may be wrong by as much",
+};
+const LATE_SHARE: Limit = Limit {
+    name: "late_share",
+    value: 0.10,
+    unit: "of the window in which the observer itself was late",
+    why: "per-second figures are then spread over the wrong seconds",
+};
+
+pub(in crate::rules) static RULE: Rule = Rule {
+    code: "OBS001",
+    name: "events-lost",
+    summary: "the observer lost some of what it should have seen",
+    needs: &[Source::Observer],
+    helps: &[Source::Sched],
+    limits: &[MIN_SHARE, DANGER_SHARE, LATE_SHARE],
+    status: Status::Preview("0.1"),
+    doc: include_str!("events_lost.md"),
+    file: file!(),
+    check,
+};
+
+fn check(view: &View) -> Verdict {
+    let lost: Vec<(&str, u64, Option<f64>)> = view
+        .observer()
+        .lost
+        .iter()
+        .filter(|(_, amount)| **amount > 0)
+        .map(|(name, &amount)| (name.as_str(), amount, losses::share(view, name, amount)))
+        .collect();
+    let late_ns: u64 = view
+        .events()
+        .iter()
+        .map(|event| match event.kind {
+            EventKind::LateTick { by_ns } => by_ns,
+            _ => 0,
+        })
+        .sum();
+    let late_share = late_ns as f64 / (view.window_ns().max(1)) as f64;
+    // A loss that cannot be compared with anything counts.
+    let worst = lost.iter().max_by(|a, b| a.2.unwrap_or(1.0).total_cmp(&b.2.unwrap_or(1.0)));
+    let worst_share = worst.map_or(0.0, |worst| worst.2.unwrap_or(MIN_SHARE.value));
+    if worst_share < MIN_SHARE.value && late_share < LATE_SHARE.value {
+        let closest = match worst {
+            Some((name, amount, _)) => {
+                format!(
+                    "the most was {}: {}",
+                    amount_text(name, *amount),
+                    part(Some(worst_share), name)
+                )
+            }
+            None => "nothing was lost".into(),
+        };
+        return Verdict::Quiet { closest };
+    }
+    let severity = if worst_share >= DANGER_SHARE.value { Severity::Low } else { Severity::Info };
+    let title = match worst {
+        Some((name, amount, share)) if worst_share >= MIN_SHARE.value => {
+            format!("the observer lost {}, {}", amount_text(name, *amount), part(*share, name))
+        }
+        _ => format!(
+            "the observer was late by {} in all, {} of the window",
+            units::duration(late_ns as f64),
+            units::share(late_share)
+        ),
+    };
+    let mut lines: Vec<Evidence> =
+        lost.iter().map(|(name, amount, share)| line(view, name, *amount, *share)).collect();
+    if late_ns > 0 {
+        let note = "the observer waited for a CPU itself".to_owned();
+        lines.push(evidence(view, "observer late", late_ns as f64, Unit::Ns, "observer", note));
+    }
+    Verdict::Fired(vec![Finding {
+        code: RULE.code.into(),
+        name: RULE.name.into(),
+        severity,
+        confidence: 1.0,
+        title,
+        victim: Entity::new(EntityKind::Observer),
+        cost: Cost { share: worst_share.max(late_share).min(1.0), ..Cost::default() },
+        causes: vec![],
+        evidence: lines,
+        sizes: vec![],
+        fix: vec![Fix {
+            action: "look at one process, cgroup or container instead of the whole host".into(),
+            command: None,
+            risk: None,
+        }],
+        confirm: None,
+    }])
+}
+
+fn amount_text(name: &str, amount: u64) -> String {
+    if name.ends_with("_ns") {
+        format!("{} (`{name}`)", units::duration(amount as f64))
+    } else {
+        format!("{} of `{name}`", units::count(amount as f64))
+    }
+}
+
+fn part(share: Option<f64>, name: &str) -> String {
+    let whole = if name.ends_with("_ns") { "all waiting" } else { "the context switches" };
+    match share {
+        Some(share) => format!("{} of {whole}", units::share(share)),
+        None => "of an unknown number".into(),
+    }
+}
+
+fn line(view: &View, name: &str, amount: u64, share: Option<f64>) -> Evidence {
+    let unit = if name.ends_with("_ns") { Unit::Ns } else { Unit::Count };
+    let meaning = losses::meaning(name).unwrap_or("not known to this version of deburr");
+    let note = format!("{}; {meaning}", part(share, name));
+    evidence(view, name, amount as f64, unit, Source::Observer.label(), note)
+}

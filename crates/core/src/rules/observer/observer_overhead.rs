@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! OBS003: the observer costs more than it promises.
+
+use crate::finding::{Cost, Entity, EntityKind, Finding, Fix, Severity, Unit};
+use crate::recording::Source;
+use crate::render::units;
+use crate::rules::words::evidence;
+use crate::rules::{Limit, Rule, Status, Verdict};
+use crate::view::View;
+
+const REST_CPU: Limit = Limit {
+    name: "rest_cpu",
+    value: 0.005,
+    unit: "of one CPU while the host's CPUs are less than a tenth busy",
+    why: "the promise for a host at rest",
+};
+const LOAD_CPU: Limit = Limit {
+    name: "load_cpu",
+    value: 0.01,
+    unit: "of one CPU otherwise",
+    why: "the promise under load",
+};
+const MAX_RSS: Limit = Limit {
+    name: "max_rss",
+    value: 40.0,
+    unit: "MB of resident memory",
+    why: "the promise with a thousand threads",
+};
+const DANGER_CPU: Limit = Limit {
+    name: "danger_cpu",
+    value: 0.05,
+    unit: "of one CPU",
+    why: "the observer itself makes others wait",
+};
+const AT_REST_BUSY: f64 = 0.1;
+
+pub(in crate::rules) static RULE: Rule = Rule {
+    code: "OBS003",
+    name: "observer-overhead",
+    summary: "the observer costs more than it promises",
+    needs: &[Source::Observer],
+    helps: &[Source::ProcStat],
+    limits: &[REST_CPU, LOAD_CPU, MAX_RSS, DANGER_CPU],
+    status: Status::Preview("0.1"),
+    doc: include_str!("observer_overhead.md"),
+    file: file!(),
+    check,
+};
+
+fn check(view: &View) -> Verdict {
+    let seen = view.observer();
+    if seen.covered_ns == 0 {
+        return Verdict::NoData { missing: vec!["observer: no reading of its own cost".into()] };
+    }
+    let cpu_ns = seen.cpu_ns + seen.bpf_run_ns.unwrap_or(0);
+    let cpu = cpu_ns as f64 / seen.covered_ns as f64;
+    let busy = view.cpu_totals().and_then(|totals| totals.busy_share());
+    let at_rest = busy.is_some_and(|busy| busy < AT_REST_BUSY);
+    let budget = if at_rest { REST_CPU.value } else { LOAD_CPU.value };
+    let rss_mb = seen.rss_max_bytes as f64 / 1e6;
+    let cost = format!(
+        "{} of one CPU and {} of memory",
+        units::share(cpu),
+        units::bytes(seen.rss_max_bytes as f64)
+    );
+    if cpu <= budget && rss_mb <= MAX_RSS.value {
+        return Verdict::Quiet { closest: format!("the observer took {cost}") };
+    }
+    let label = Source::Observer.label();
+    let mut lines = vec![
+        evidence(view, "own CPU time", seen.cpu_ns as f64, Unit::Ns, label, None),
+        evidence(view, "BPF program runs", seen.bpf_runs as f64, Unit::Count, label, None),
+    ];
+    lines.push(match seen.bpf_run_ns {
+        Some(ns) => evidence(
+            view,
+            "BPF run time",
+            ns as f64,
+            Unit::Ns,
+            label,
+            "estimated: runs times the sampled cost of a run".to_owned(),
+        ),
+        None => evidence(
+            view,
+            "BPF run time",
+            0.0,
+            Unit::Text,
+            label,
+            "not measured: the sum lacks it".to_owned(),
+        ),
+    });
+    lines.push(evidence(
+        view,
+        "CPU budget",
+        budget,
+        Unit::Ratio,
+        "deburr",
+        format!(
+            "of one CPU, {}",
+            if at_rest { "for a host at rest" } else { "for a host under load" }
+        ),
+    ));
+    lines.push(evidence(
+        view,
+        "resident memory",
+        seen.rss_max_bytes as f64,
+        Unit::Bytes,
+        label,
+        None,
+    ));
+    lines.push(evidence(view, "BPF maps", seen.bpf_map_max_bytes as f64, Unit::Bytes, label, None));
+    Verdict::Fired(vec![Finding {
+        code: RULE.code.into(),
+        name: RULE.name.into(),
+        severity: if cpu >= DANGER_CPU.value { Severity::Low } else { Severity::Info },
+        confidence: if seen.bpf_run_ns.is_some() { 0.95 } else { 0.8 },
+        title: format!("the observer took {cost}, more than its budget"),
+        victim: Entity::new(EntityKind::Host),
+        cost: Cost::default(),
+        causes: vec![],
+        evidence: lines,
+        sizes: vec![],
+        fix: vec![Fix {
+            action: "look at one process, cgroup or container instead of the whole host".into(),
+            command: None,
+            risk: None,
+        }],
+        confirm: None,
+    }])
+}

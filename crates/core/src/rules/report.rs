@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Every rule over one view, and the report that comes of it.
+
+use super::{RULES, Verdict, ledger, words, worse_first};
+use crate::finding::{
+    Entity, Finding, Host, Ledger, NotChecked, Observer, REPORT_SCHEMA, Report, RuledOut, Target,
+    Tool, Window,
+};
+use crate::recording::{Event, EventKind, Source, State, TargetSpec};
+use crate::render::units;
+use crate::rules::observer::losses;
+use crate::view::View;
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+
+/// Ledgers beyond these say little that the first ones do not.
+const MAX_LEDGERS: usize = 10;
+
+/// Runs every rule over a view and writes the report. `live` tells the report's `window.source`.
+#[must_use]
+pub fn report(view: &View, tool_version: &str, live: bool) -> Report {
+    let (mut findings, mut ruled_out, mut not_checked) = (vec![], vec![], vec![]);
+    for rule in RULES {
+        let (code, name) = (rule.code.to_owned(), rule.name.to_owned());
+        match rule.judge(view) {
+            Verdict::Fired(fired) => findings.extend(fired),
+            Verdict::Quiet { closest } => ruled_out.push(RuledOut { code, name, closest }),
+            Verdict::NoData { missing } => not_checked.push(NotChecked { code, name, missing }),
+        }
+    }
+    findings.sort_by(worse_first);
+    Report {
+        schema: REPORT_SCHEMA.into(),
+        tool: Tool { version: tool_version.into() },
+        host: host(view),
+        window: window(view, live),
+        target: target(view),
+        ledger: ledgers(view, &findings),
+        observer: observer(view),
+        findings,
+        ruled_out,
+        not_checked,
+    }
+}
+
+fn host(view: &View) -> Host {
+    let meta = view.meta().cloned().unwrap_or_default();
+    Host {
+        name: meta.host_name,
+        kernel: meta.kernel,
+        cpus: view.cpu_count(),
+        cgroup: meta.cgroup_layout,
+    }
+}
+
+fn window(view: &View, live: bool) -> Window {
+    let start_ns = view.meta().map_or(0, |meta| meta.start_unix_ns);
+    let start = Timestamp::from_second(start_ns.div_euclid(1_000_000_000)).unwrap_or_default();
+    let mut events: Vec<String> = view.events().iter().map(sentence).collect();
+    if view.events_dropped() > 0 {
+        events.push(format!("{} more events", view.events_dropped()));
+    }
+    if !view.ended() && !live {
+        events.push("the recording was cut short: it has no end".into());
+    }
+    Window {
+        start: start.to_string(),
+        seconds: view.window_ns() as f64 / 1e9,
+        source: if live { "live" } else { "recording" }.into(),
+        events,
+    }
+}
+
+fn sentence(event: &Event) -> String {
+    let at = format!("{:.1} s", event.t_ns as f64 / 1e9);
+    match &event.kind {
+        EventKind::ClockJump { by_ns } => {
+            let size = units::duration(by_ns.unsigned_abs() as f64);
+            let way = if *by_ns < 0 { "back" } else { "forward" };
+            format!("at {at} the wall clock was set {way} by {size}")
+        }
+        EventKind::Suspend { for_ns } => {
+            format!("at {at} the machine had slept for {}", units::duration(*for_ns as f64))
+        }
+        EventKind::LateTick { by_ns } => {
+            format!("at {at} the observer was late by {}", units::duration(*by_ns as f64))
+        }
+        EventKind::TargetGone => format!("at {at} the last process of the target was gone"),
+        EventKind::Interrupted { signal } => format!("{signal} ended the window at {at}"),
+        EventKind::StoreFailed { reason } => {
+            format!("from {at} on nothing could be recorded: {reason}")
+        }
+    }
+}
+
+fn target(view: &View) -> Target {
+    let spec = view.meta().map(|meta| &meta.target).cloned().unwrap_or_default();
+    let (kind, name, pid) = match spec {
+        TargetSpec::Host => ("host", None, None),
+        TargetSpec::Process { pid, comm } => ("process", Some(comm), Some(pid)),
+        TargetSpec::Comm { comm } => ("comm", Some(comm), None),
+        TargetSpec::Cgroup { path } => ("cgroup", Some(path), None),
+        TargetSpec::Container { container, .. } => {
+            ("container", Some(container.name.unwrap_or(container.id)), None)
+        }
+        TargetSpec::Command { command, pid } => ("command", Some(command), Some(pid)),
+    };
+    let in_target = |process: &&crate::view::ProcessView| {
+        process.facts.as_ref().is_some_and(|facts| facts.in_target)
+    };
+    Target {
+        kind: kind.into(),
+        name,
+        pid,
+        processes: view.processes().values().filter(in_target).count() as u32,
+    }
+}
+
+/// Ledgers of the findings' victims in the findings' order, then of the rest of the target, biggest first.
+fn ledgers(view: &View, findings: &[Finding]) -> Vec<Ledger> {
+    let groups = view.groups();
+    let mut rest: Vec<_> = groups.list().iter().filter(|group| group.in_target).collect();
+    rest.sort_by_key(|group| std::cmp::Reverse(ledger::weight(group)));
+    let mut chosen = Vec::new();
+    for finding in findings {
+        let is_victim = |entity: &Entity| *entity == finding.victim;
+        if let Some(at) = rest.iter().position(|group| is_victim(&words::group_entity(view, group)))
+        {
+            chosen.push(rest.remove(at));
+        }
+    }
+    chosen.extend(rest.into_iter().filter(|group| ledger::weight(group) != (0, 0)));
+    chosen.into_iter().filter_map(|group| ledger::of(view, group)).take(MAX_LEDGERS).collect()
+}
+
+fn observer(view: &View) -> Observer {
+    let seen = view.observer();
+    let mut lost = BTreeMap::from([("sched".to_owned(), 0)]);
+    for (name, &amount) in &seen.lost {
+        if !name.ends_with("_ns") {
+            *lost.entry(losses::area(name).to_owned()).or_default() += amount;
+        }
+    }
+    let coverage = Source::ALL.into_iter().filter_map(|source| {
+        let text = match view.coverage(source)? {
+            State::Active => "active".to_owned(),
+            State::Partial { reason } => format!("partial: {reason}"),
+            State::Missing { reason, gain } if gain.is_empty() => format!("missing: {reason}"),
+            State::Missing { reason, gain } => format!("missing: {reason}; {gain}"),
+        };
+        Some((source.label().to_owned(), text))
+    });
+    Observer {
+        cpu_seconds: seen.cpu_ns as f64 / 1e9,
+        bpf_run_ns: seen.bpf_run_ns,
+        bpf_runs: seen.bpf_runs,
+        rss_bytes: seen.rss_max_bytes,
+        bpf_map_bytes: seen.bpf_map_max_bytes,
+        lost,
+        lost_detail: seen
+            .lost
+            .iter()
+            .filter(|(_, n)| **n > 0)
+            .map(|(k, n)| (k.clone(), *n))
+            .collect(),
+        coverage: coverage.collect(),
+    }
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Behind whom a group waited, as shares that can be said.
+
+use crate::finding::{Cause, Entity, EntityKind};
+use crate::rules::words::{group_entity, group_name};
+use crate::view::{Behind, Group, Groups, View};
+
+/// Causes below this share are summed up.
+const MIN_SHARE: f64 = 0.01;
+const MAX_CAUSES: usize = 5;
+
+/// The blame for one victim's waiting.
+#[derive(Clone, Debug)]
+pub(super) struct Blame<'g> {
+    /// On the victim itself: its own threads and its sibling processes.
+    pub(super) own_ns: u64,
+    /// On other groups, most first.
+    others: Vec<(&'g Group<'g>, u64)>,
+    own: &'g Group<'g>,
+    folded_ns: u64,
+    migrated_ns: u64,
+    not_sampled_ns: u64,
+}
+
+impl<'g> Blame<'g> {
+    /// The blame for the waiting of that group.
+    pub(super) fn of(groups: &'g Groups<'g>, victim: usize) -> Self {
+        let mut blame = Self {
+            own_ns: 0,
+            others: vec![],
+            own: &groups.list()[victim],
+            folded_ns: 0,
+            migrated_ns: 0,
+            not_sampled_ns: 0,
+        };
+        for (behind, ns) in groups.blame(victim) {
+            match behind {
+                Behind::Group(at) if at == victim => blame.own_ns += ns,
+                Behind::Group(at) => blame.others.push((&groups.list()[at], ns)),
+                Behind::Others => blame.folded_ns += ns,
+                Behind::Migrated => blame.migrated_ns += ns,
+                Behind::NotSampled => blame.not_sampled_ns += ns,
+            }
+        }
+        // Stable: of equals, who was seen first stays first.
+        blame.others.sort_by_key(|&(_, ns)| std::cmp::Reverse(ns));
+        blame
+    }
+
+    fn named_ns(&self) -> u64 {
+        self.own_ns + self.folded_ns + self.others.iter().map(|&(_, ns)| ns).sum::<u64>()
+    }
+
+    /// Share of the blame that has a name which falls on the victim itself.
+    pub(super) fn own_share(&self) -> f64 {
+        self.own_ns as f64 / self.named_ns().max(1) as f64
+    }
+
+    /// Share of a loss for which nobody was named.
+    pub(super) fn unexplained_share(&self, loss_ns: u64) -> f64 {
+        1.0 - (self.named_ns() as f64 / loss_ns.max(1) as f64).min(1.0)
+    }
+
+    /// Who else is to blame most.
+    pub(super) fn worst_other_group(&self) -> Option<&'g Group<'g>> {
+        self.others.first().map(|&(group, _)| group)
+    }
+
+    /// Name and time of who else is to blame most.
+    pub(super) fn worst_other(&self) -> Option<(String, u64)> {
+        let &(group, ns) = self.others.first()?;
+        Some((group_name(group), ns))
+    }
+
+    /// The causes, biggest first, as shares of a loss. Where more was blamed than lost (amounts are sampled,
+    /// and ticks of two records need not end together) the shares are scaled to sum to 1.
+    pub(super) fn causes(&self, view: &View, loss_ns: u64) -> Vec<Cause> {
+        let blamed_ns = self.named_ns() + self.migrated_ns + self.not_sampled_ns;
+        let whole = loss_ns.max(blamed_ns).max(1) as f64;
+        let share = |ns: u64| ns as f64 / whole;
+        let mut named: Vec<(&Group<'_>, u64, bool)> =
+            self.others.iter().map(|&(group, ns)| (group, ns, false)).collect();
+        if self.own_ns > 0 {
+            named.push((self.own, self.own_ns, true));
+        }
+        named.sort_by_key(|&(_, ns, _)| std::cmp::Reverse(ns));
+        let shown =
+            named.iter().take_while(|&&(_, ns, _)| share(ns) >= MIN_SHARE).count().min(MAX_CAUSES);
+        let rest_ns = named[shown..].iter().map(|&(_, ns, _)| ns).sum::<u64>() + self.folded_ns;
+        let mut causes: Vec<Cause> = named[..shown]
+            .iter()
+            .map(|&(group, ns, own)| {
+                let mut entity = group_entity(view, group);
+                if own {
+                    let note = if group.members.len() > 1 {
+                        "each other"
+                    } else {
+                        "its own other threads"
+                    };
+                    entity.note = Some(note.into());
+                }
+                Cause { entity, share: share(ns) }
+            })
+            .collect();
+        for (ns, note) in [
+            (rest_ns, "many others, each with little"),
+            (
+                self.migrated_ns,
+                "it was moved to another run queue, and it is not known behind whom it waited before",
+            ),
+            (self.not_sampled_ns, "not looked up, to bound the cost of the probe"),
+        ] {
+            if share(ns) >= MIN_SHARE {
+                let entity = Entity { note: Some(note.into()), ..Entity::new(EntityKind::Unknown) };
+                causes.push(Cause { entity, share: share(ns) });
+            }
+        }
+        causes
+    }
+}

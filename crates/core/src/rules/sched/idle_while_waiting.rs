@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! SCH003: work queues on one CPU while others idle.
+
+use super::evidence::{self as lines, Loss};
+use crate::finding::{Cause, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Unit};
+use crate::recording::Source;
+use crate::render::units;
+use crate::rules::confidence::Confidence;
+use crate::rules::words::{self, evidence, group_name, ticked};
+use crate::rules::{Limit, Rule, Status, Verdict, remedy, severity};
+use crate::view::{Group, Idle, Usage, View};
+use std::collections::BTreeSet;
+
+const MAX_VICTIMS: usize = 5;
+/// CPUs with a line of their own.
+const MAX_CPUS: usize = 8;
+/// A CPU that idled for less than this share of the waiting is not said to have idled.
+const IDLE_CPU_SHARE: f64 = 0.05;
+
+pub(in crate::rules) static RULE: Rule = Rule {
+    code: "SCH003",
+    name: "idle-while-waiting",
+    summary: "threads wait on a run queue while other CPUs are idle",
+    needs: &[Source::Timeline],
+    helps: &[Source::Sched, Source::CgroupCpu],
+    limits: &severity::LOSS_LIMITS as &[Limit],
+    status: Status::Preview("0.1"),
+    doc: include_str!("idle_while_waiting.md"),
+    file: file!(),
+    check,
+};
+
+fn check(view: &View) -> Verdict {
+    let groups = view.groups();
+    let mut victims: Vec<(Severity, Loss, &Group<'_>, &Idle)> = Vec::new();
+    let mut nearest: Option<(Loss, &Group<'_>)> = None;
+    for group in groups.list().iter().filter(|group| lines::may_suffer(view, group)) {
+        let Some(idle) = group.idle.as_ref().filter(|idle| idle.waits_ns > 0) else { continue };
+        let loss = loss(view, group, idle);
+        match severity::of_loss(loss.ns_per_s, loss.share) {
+            Some(severity) => victims.push((severity, loss, group, idle)),
+            None if nearest.is_none_or(|(nearest, _)| loss.ns > nearest.ns) => {
+                nearest = Some((loss, group));
+            }
+            None => {}
+        }
+    }
+    if victims.is_empty() {
+        return Verdict::Quiet {
+            closest: match nearest {
+                Some((loss, group)) => format!(
+                    "{} came nearest: it queued while a CPU was idle for {}",
+                    group_name(group),
+                    words::of_every_second(loss.ns_per_s)
+                ),
+                None => "no wait was long enough to be looked at".into(),
+            },
+        };
+    }
+    // Stable: of equals, who was seen first stays first.
+    victims.sort_by_key(|&(severity, loss, ..)| std::cmp::Reverse((severity, loss.ns)));
+    let findings = victims.into_iter().take(MAX_VICTIMS);
+    Verdict::Fired(
+        findings
+            .map(|(severity, loss, group, idle)| finding(view, group, idle, &loss, severity))
+            .collect(),
+    )
+}
+
+/// Waiting while some CPU idled: no more than what the probe calls waiting, which excludes throttled time.
+fn loss(view: &View, group: &Group<'_>, idle: &Idle) -> Loss {
+    let idle_ns = idle.allowed_ns + idle.forbidden_ns;
+    match &group.usage {
+        Some(usage) => {
+            Loss::new(view, idle_ns.min(usage.contended_ns()), usage.wanted_ns(), usage.wall_ns)
+        }
+        None => Loss::new(view, idle_ns, idle.waits_ns, idle.waits_ns),
+    }
+}
+
+/// Why a thread may not run on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bound {
+    /// Its affinity mask (`sched_setaffinity`, `taskset`, `CPUAffinity=`).
+    Affinity,
+    /// The cpuset of its cgroup.
+    Cpuset,
+    /// The main thread may run everywhere: others of its threads have masks of their own.
+    Threads,
+}
+
+fn bound(view: &View, group: &Group<'_>) -> Bound {
+    let facts = group.first();
+    let online = view.meta().map(|meta| remedy::cpu_list(&meta.cpus_online)).unwrap_or_default();
+    let allowed = facts.cpus_allowed.as_deref().map(cpus);
+    let set = facts.cpuset_cpus.as_deref().map(cpus);
+    match (allowed, set) {
+        (Some(allowed), _) if cpus(&online).is_subset(&allowed) => Bound::Threads,
+        (Some(allowed), Some(set)) if set.is_subset(&allowed) => Bound::Cpuset,
+        _ => Bound::Affinity,
+    }
+}
+
+/// The numbers of a CPU list (`0-3,8`); what is none is left out.
+fn cpus(list: &str) -> BTreeSet<u32> {
+    let range = |part: &str| {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to) = (from.trim().parse::<u32>().ok()?, to.trim().parse::<u32>().ok()?);
+        // No kernel has more CPUs than this; a list that says so is none.
+        (to < 1 << 16).then_some(from..=to)
+    };
+    list.split(',').filter_map(range).flatten().collect()
+}
+
+/// CPUs that idled for a good part of the waiting, allowed or not.
+fn idle_cpus(idle: &Idle, allowed: bool) -> Vec<u32> {
+    let enough = |ns: u64| ns as f64 >= IDLE_CPU_SHARE * idle.waits_ns as f64;
+    let all = idle.cpus.iter().filter(|&(&(_, may), &ns)| may == allowed && enough(ns));
+    all.map(|(&(cpu, _), _)| cpu).collect()
+}
+
+fn named(cpus: &[u32]) -> String {
+    match cpus {
+        [] => "others".into(),
+        [cpu] => format!("CPU {cpu}"),
+        cpus => format!("CPUs {}", remedy::cpu_list(cpus)),
+    }
+}
+
+fn finding(
+    view: &View,
+    group: &Group<'_>,
+    idle: &Idle,
+    loss: &Loss,
+    severity: Severity,
+) -> Finding {
+    let forbidden = idle.forbidden_ns >= idle.allowed_ns;
+    let others = idle_cpus(idle, !forbidden);
+    let are = if others.len() == 1 { "is" } else { "are" };
+    let many = group.members.len() > 1;
+    let (wait, it) = if many { ("wait", "they") } else { ("waits", "it") };
+    let may = if forbidden { "may not" } else { "may" };
+    // Waits that were too short to be looked at are no part of the claim, but of the picture.
+    let queued_ns = group.usage.as_ref().map_or(idle.waits_ns, Usage::contended_ns).max(1);
+    let looked_at = (idle.waits_ns as f64 / queued_ns as f64).min(1.0);
+    let confidence = Confidence::of(view)
+        .with_samples(idle.waits)
+        .with("waits looked at", 0.5 + 0.5 * looked_at);
+    let mut all = lines_of(view, group, idle);
+    all.push(confidence.evidence(view));
+    Finding {
+        code: RULE.code.into(),
+        name: RULE.name.into(),
+        severity,
+        confidence: confidence.value(),
+        title: format!(
+            "{} {wait} {} for a CPU while {}, where {it} {may} run, {are} idle",
+            group_name(group),
+            words::of_every_second(loss.ns_per_s),
+            named(&others)
+        ),
+        victim: words::group_entity(view, group),
+        cost: Cost { lost_ns_per_s: loss.ns_per_s, share: loss.share, ..Cost::default() },
+        causes: causes(view, group, idle),
+        evidence: all,
+        sizes: vec![],
+        fix: fixes(view, group, forbidden),
+        confirm: Some(words::look_again(
+            group,
+            "after the change: next to no waiting while a CPU idles".into(),
+        )),
+    }
+}
+
+/// What kept it off the idle CPUs, as shares of the waiting while some CPU idled.
+fn causes(view: &View, group: &Group<'_>, idle: &Idle) -> Vec<Cause> {
+    let whole = (idle.allowed_ns + idle.forbidden_ns).max(1) as f64;
+    let facts = group.first();
+    let mut setting = Entity::new(EntityKind::Setting);
+    let (key, value) = match bound(view, group) {
+        Bound::Affinity => ("CPU affinity", facts.cpus_allowed.clone()),
+        Bound::Cpuset => ("cpuset.cpus", facts.cpuset_cpus.clone()),
+        Bound::Threads => {
+            setting.note = Some("the main thread may run everywhere, other threads may not".into());
+            ("CPU affinity of single threads", None)
+        }
+    };
+    (setting.key, setting.value) = (Some(key.into()), value);
+    let mut kernel = Entity::new(EntityKind::Kernel);
+    kernel.note =
+        Some("load balancing left work queued beside an idle CPU that was allowed".into());
+    let mut causes = vec![
+        Cause { entity: setting, share: idle.forbidden_ns as f64 / whole },
+        Cause { entity: kernel, share: idle.allowed_ns as f64 / whole },
+    ];
+    causes.retain(|cause| cause.share > 0.0);
+    causes.sort_by(|a, b| b.share.total_cmp(&a.share));
+    causes
+}
+
+fn lines_of(view: &View, group: &Group<'_>, idle: &Idle) -> Vec<Evidence> {
+    let label = Source::Timeline.label();
+    let share = |ns: u64| ns as f64 / idle.waits_ns as f64;
+    let whole = format!(
+        "of {} in {} of {} and more",
+        units::duration(idle.waits_ns as f64),
+        units::counted(idle.waits, "wait", "waits"),
+        units::duration(idle.min_wait_ns as f64)
+    );
+    let mut all = vec![
+        evidence(
+            view,
+            "a CPU that it may not use idled",
+            share(idle.forbidden_ns),
+            Unit::Ratio,
+            label,
+            whole.clone(),
+        ),
+        evidence(
+            view,
+            "a CPU that it may use idled",
+            share(idle.allowed_ns),
+            Unit::Ratio,
+            label,
+            whole,
+        ),
+    ];
+    let mut cpus: Vec<_> =
+        idle.cpus.iter().map(|(&(cpu, allowed), &ns)| (ns, cpu, allowed)).collect();
+    cpus.sort_by_key(|&(ns, cpu, _)| (std::cmp::Reverse(ns), cpu));
+    for &(ns, cpu, allowed) in cpus.iter().take(MAX_CPUS) {
+        let may = if allowed { "allowed" } else { "not allowed" };
+        let note = format!("{} of that waiting; {may}", units::share(share(ns)));
+        all.push(evidence(
+            view,
+            &format!("CPU {cpu} idle meanwhile"),
+            ns as f64,
+            Unit::Ns,
+            label,
+            note,
+        ));
+    }
+    let facts = group.first();
+    let pid = facts.pid;
+    let mut setting = |name: &str, source: String, list: &Option<String>| {
+        if let Some(list) = list {
+            all.push(evidence(view, name, 0.0, Unit::Text, &source, list.clone()));
+        }
+    };
+    setting("CPUs allowed", format!("/proc/{pid}/status"), &facts.cpus_allowed);
+    setting("CPUs of its cpuset", "cpuset.cpus".into(), &facts.cpuset_cpus);
+    all
+}
+
+fn fixes(view: &View, group: &Group<'_>, forbidden: bool) -> Vec<Fix> {
+    if !forbidden {
+        return vec![Fix {
+            action: "find out what keeps the load balancer away: isolated CPUs, `nohz_full`, cpuset partitions".into(),
+            command: Some("cat /sys/devices/system/cpu/isolated /sys/devices/system/cpu/nohz_full".into()),
+            risk: None,
+        }];
+    }
+    match bound(view, group) {
+        Bound::Affinity => remedy::widen(view, group).into_iter().collect(),
+        Bound::Cpuset => remedy::widen_cpuset(view, group).into_iter().collect(),
+        Bound::Threads => vec![Fix {
+            action: format!(
+                "see which threads of {} are bound, and ask who binds them",
+                ticked(group.comm)
+            ),
+            command: Some(format!("taskset -acp {}", group.first().pid)),
+            risk: None,
+        }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cpus;
+    use proptest::prelude::*;
+
+    #[test]
+    fn cpu_lists_are_read() {
+        assert_eq!(cpus("0-2,8").into_iter().collect::<Vec<_>>(), [0, 1, 2, 8]);
+        assert!(cpus("").is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn no_list_is_too_strange(list in "[0-9,\\- a-z]{0,40}") {
+            prop_assert!(cpus(&list).iter().all(|&cpu| cpu < 1 << 16));
+        }
+    }
+}

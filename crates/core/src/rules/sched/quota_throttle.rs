@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! SCH002: threads that could run are stopped because a cgroup's CPU quota ran out.
+
+use super::binding::{self, Binding};
+use super::evidence::{self as lines, Loss};
+use crate::finding::{Confirm, Cost, Evidence, Finding, Fix, Severity, Unit, shell_quote};
+use crate::recording::{Cgroup, CgroupId, Source, State};
+use crate::render::units;
+use crate::rules::confidence::Confidence;
+use crate::rules::words::{self, evidence, group_name, ticked};
+use crate::rules::{Limit, Rule, Status, Verdict, remedy, severity};
+use crate::view::{CgroupView, Group, View};
+use std::collections::BTreeMap;
+
+const THROTTLED_PERIODS: Limit = Limit {
+    name: "throttled_periods",
+    value: 0.10,
+    unit: "of the periods with work",
+    why: "where only `/proc/PID/schedstat` was seen, waiting from here on is this rule's, not SCH001's",
+};
+const PEAKS: Limit = Limit {
+    name: "peaks",
+    value: 0.5,
+    unit: "of the periods with work",
+    why: "a quota that runs out less often meets peaks, and saving it up (burst) may be enough",
+};
+/// Others that the same quota stopped are named up to this many.
+const MAX_OTHERS: usize = 3;
+
+pub(in crate::rules) static RULE: Rule = Rule {
+    code: "SCH002",
+    name: "quota-throttle",
+    summary: "threads that could run are stopped because a cgroup's CPU quota ran out",
+    needs: &[Source::Sched, Source::CgroupCpu],
+    helps: &[Source::ProcStat],
+    limits: &{
+        let [a, b, c, d, e, f, g] = severity::LOSS_LIMITS;
+        [a, b, c, d, e, f, g, THROTTLED_PERIODS, PEAKS]
+    },
+    status: Status::Preview("0.1"),
+    doc: include_str!("quota_throttle.md"),
+    file: file!(),
+    check,
+};
+
+/// Whether the counters of a cgroup above a group say that its quota ran out so often that delay from
+/// `/proc/PID/schedstat` may be throttling.
+pub(super) fn throttles(view: &View, group: &Group<'_>) -> bool {
+    let levels = group.cgroup.map(|id| view.cgroup_path(id)).unwrap_or_default();
+    levels
+        .iter()
+        .filter_map(|(_, level)| level.throttled_share())
+        .any(|share| share >= THROTTLED_PERIODS.value)
+}
+
+fn check(view: &View) -> Verdict {
+    let groups = view.groups();
+    let (mut found, nearest) = by_ledger(view, groups.list());
+    // Without the probe, or where it cannot split waiting, the kernel's own counters are what there is.
+    if found.is_empty() && !matches!(view.coverage(Source::Sched), Some(State::Active)) {
+        found = by_counters(view);
+    }
+    if !found.is_empty() {
+        return Verdict::Fired(found);
+    }
+    let quotas = view.cgroups().values().filter(|cgroup| cgroup.limit_cpus().is_some()).count();
+    let have = if quotas == 1 { "has" } else { "have" };
+    let quotas = format!("{} {have} a quota", units::counted(quotas as u64, "cgroup", "cgroups"));
+    Verdict::Quiet {
+        closest: match nearest {
+            Some((name, loss)) => format!(
+                "{name} came nearest: stopped for {}, {} of the time in which it wanted to run; {quotas}",
+                words::of_every_second(loss.ns_per_s),
+                units::share(loss.share)
+            ),
+            None if view.covers(Source::CgroupCpu) => format!("nobody was stopped; {quotas}"),
+            None => "nobody was stopped".into(),
+        },
+    }
+}
+
+/// A group that was stopped, and for how long.
+type Victim<'g> = (Loss, &'g Group<'g>);
+
+/// One finding for each quota that stopped somebody above the limits, about whom it stopped longest. And who
+/// came nearest to the limits.
+fn by_ledger<'g>(view: &View, groups: &'g [Group<'g>]) -> (Vec<Finding>, Option<(String, Loss)>) {
+    let mut quotas: BTreeMap<Option<CgroupId>, (Binding, Vec<Victim<'g>>)> = BTreeMap::new();
+    for group in groups.iter().filter(|group| lines::may_suffer(view, group)) {
+        let Some(usage) = group.usage.as_ref().filter(|usage| usage.states.throttled_ns > 0) else {
+            continue;
+        };
+        let loss = Loss::new(view, usage.states.throttled_ns, usage.wanted_ns(), usage.wall_ns);
+        let binding = binding::of(view, group.cgroup);
+        let quota = quotas.entry(binding.level()).or_insert_with(|| (binding, vec![]));
+        quota.1.push((loss, group));
+    }
+    let mut found = Vec::new();
+    let mut nearest: Option<(String, Loss)> = None;
+    for (binding, mut victims) in quotas.into_values() {
+        // Stable: of equals, who was seen first stays first.
+        victims.sort_by_key(|(loss, _)| std::cmp::Reverse(loss.ns));
+        let severe = |(loss, _): &Victim<'_>| severity::of_loss(loss.ns_per_s, loss.share);
+        match victims.iter().position(|victim| severe(victim).is_some()) {
+            Some(at) => {
+                let victim = victims.remove(at);
+                let severity = severe(&victim).unwrap_or(Severity::Info);
+                found.push(of_victim(view, &binding, victim, &victims, severity));
+            }
+            None => {
+                nearest = nearest
+                    .or_else(|| victims.first().map(|&(loss, group)| (group_name(group), loss)));
+            }
+        }
+    }
+    (found, nearest)
+}
+
+fn of_victim(
+    view: &View,
+    binding: &Binding,
+    (loss, group): Victim<'_>,
+    others: &[Victim<'_>],
+    severity: Severity,
+) -> Finding {
+    let quota = binding.level().and_then(|id| view.cgroups().get(&id));
+    let facts = quota.and_then(|quota| quota.facts.as_ref());
+    let is = if group.members.len() > 1 { "are" } else { "is" };
+    let mut title =
+        format!("{} {is} stopped for {}", group_name(group), words::of_every_second(loss.ns_per_s));
+    title += &match facts {
+        Some(facts) => format!(" by the CPU quota of {}", ticked(&facts.path)),
+        None => " by a CPU quota".into(),
+    };
+    let usage = group.usage.clone().unwrap_or_default();
+    let note = format!(
+        "{} of the wall time of its threads, {} of the time in which they wanted to run",
+        units::share(loss.ns as f64 / usage.wall_ns.max(1) as f64),
+        units::share(loss.share)
+    );
+    let label = Source::Sched.label();
+    let mut all = vec![evidence(view, "throttled", loss.ns as f64, Unit::Ns, label, note)];
+    all.extend(quota.map(|quota| counters(view, quota)).unwrap_or_default());
+    let note = "counted apart: waiting behind others is no throttling, see SCH001".to_owned();
+    all.push(evidence(view, "run-queue wait", usage.contended_ns() as f64, Unit::Ns, label, note));
+    if !others.is_empty() {
+        let names: Vec<_> =
+            others.iter().take(MAX_OTHERS).map(|(_, group)| group_name(group)).collect();
+        let more = if others.len() > MAX_OTHERS { ", ..." } else { "" };
+        let note = format!("processes or groups: {}{more}", names.join(", "));
+        all.push(evidence(
+            view,
+            "also stopped by it",
+            others.len() as f64,
+            Unit::Count,
+            label,
+            note,
+        ));
+    }
+    let periods = quota.and_then(|quota| quota.nr_periods.delta());
+    let confidence = Confidence::of(view)
+        .with_samples(periods.unwrap_or(usage.waits.total_count()))
+        .with("level known", if binding.counted() { 1.0 } else { 0.8 });
+    all.push(confidence.evidence(view));
+    let wanted_cpus = (usage.states.on_cpu_ns + usage.states.throttled_ns) as f64
+        / view.window_ns().max(1) as f64;
+    Finding {
+        code: RULE.code.into(),
+        name: RULE.name.into(),
+        severity,
+        confidence: confidence.value(),
+        title,
+        victim: words::group_entity(view, group),
+        cost: Cost { lost_ns_per_s: loss.ns_per_s, share: loss.share, ..Cost::default() },
+        causes: binding.causes(view),
+        evidence: all,
+        sizes: vec![],
+        fix: quota
+            .map(|quota| fixes(view, quota, wanted_cpus, usage.threads_max))
+            .unwrap_or_default(),
+        confirm: Some(words::look_again(
+            group,
+            "after the change: no throttled time in the ledger".into(),
+        )),
+    }
+}
+
+/// One finding for each quota that the kernel's counters say ran out, without knowing whom it stopped.
+fn by_counters(view: &View) -> Vec<Finding> {
+    let looked_at = |id: &CgroupId| {
+        lines::target_is_host(view)
+            || view.groups().list().iter().filter(|group| group.in_target).any(|group| {
+                group
+                    .cgroup
+                    .is_some_and(|at| view.cgroup_path(at).iter().any(|(level, _)| level == id))
+            })
+    };
+    let stopped =
+        view.cgroups().iter().filter(|(id, _)| looked_at(id)).filter_map(|(id, quota)| {
+            let facts = quota.facts.as_ref().filter(|_| quota.limit_cpus().is_some())?;
+            let (queues_ns, used_ns) = (quota.throttled_ns.delta()?, quota.usage_ns.delta()?);
+            let loss = Loss::new(view, queues_ns, queues_ns + used_ns, queues_ns + used_ns);
+            let severity = severity::of_loss(loss.ns_per_s, loss.share)?;
+            Some(of_counters(view, *id, quota, facts, &loss, severity))
+        });
+    stopped.collect()
+}
+
+fn of_counters(
+    view: &View,
+    id: CgroupId,
+    quota: &CgroupView,
+    facts: &Cgroup,
+    loss: &Loss,
+    severity: Severity,
+) -> Finding {
+    let periods = quota.nr_periods.delta().unwrap_or(0);
+    // What the counter lacks: how many threads each of the queues held.
+    let confidence = Confidence::of(view).with_samples(periods).with("threads not seen", 0.7);
+    let mut all = counters(view, quota);
+    all.push(confidence.evidence(view));
+    let wanted_cpus = view.per_second(loss.ns + quota.usage_ns.delta().unwrap_or(0)) as f64 / 1e9;
+    let ran_out = quota.throttled_share().map_or("again and again".into(), |share| {
+        format!("in {} of the periods with work", units::share(share))
+    });
+    Finding {
+        code: RULE.code.into(),
+        name: RULE.name.into(),
+        severity,
+        confidence: confidence.value(),
+        title: format!("{} runs out of its CPU quota {ran_out}", ticked(&facts.path)),
+        victim: words::cgroup_entity(view, id),
+        cost: Cost { lost_ns_per_s: loss.ns_per_s, share: loss.share, ..Cost::default() },
+        causes: binding::of_level(id).causes(view),
+        evidence: all,
+        sizes: vec![],
+        fix: fixes(view, quota, wanted_cpus, 0),
+        confirm: Some(Confirm {
+            command: format!("sudo deburr --cgroup={} -d 30", shell_quote(&facts.path)),
+            expect: Some(
+                "as root, the ledger says how much of the threads' wall time is throttled".into(),
+            ),
+        }),
+    }
+}
+
+/// The quota and what the kernel counted about it.
+fn counters(view: &View, quota: &CgroupView) -> Vec<Evidence> {
+    let label = Source::CgroupCpu.label();
+    let line = |name, value, unit, note: String| evidence(view, name, value, unit, label, note);
+    let mut all = Vec::new();
+    if let (Some(facts), Some(cpus)) = (quota.facts.as_ref(), quota.limit_cpus()) {
+        let us = |value: Option<u64>| units::value(value.unwrap_or(0) as f64, Unit::Us);
+        let mut note = format!("{} in each period of {}", us(facts.quota_us), us(facts.period_us));
+        if facts.burst_us.is_some_and(|burst_us| burst_us > 0) {
+            note += &format!(", up to {} saved up for peaks", us(facts.burst_us));
+        }
+        if quota.limits_changed {
+            note += "; it was changed within the window";
+        }
+        all.push(line("quota", cpus, Unit::Cpus, note));
+    }
+    if let Some(used_ns) = quota.usage_ns.delta() {
+        let note = "on average, by everything in that cgroup".to_owned();
+        all.push(line("CPU time used", view.per_second(used_ns) as f64 / 1e9, Unit::Cpus, note));
+    }
+    if let (Some(share), Some(periods), Some(throttled)) =
+        (quota.throttled_share(), quota.nr_periods.delta(), quota.nr_throttled.delta())
+    {
+        let note = format!(
+            "{} of {} with work",
+            units::count(throttled as f64),
+            units::count(periods as f64)
+        );
+        all.push(line("periods that ran out", share, Unit::Ratio, note));
+    }
+    if let Some(queues_ns) = quota.throttled_ns.delta() {
+        let note = "a sum over its per-CPU queues, however many threads each held: not wall time, and equal to \
+                    the threads' time only where one thread runs"
+            .to_owned();
+        all.push(line("throttled queues", queues_ns as f64, Unit::Ns, note));
+    }
+    all
+}
+
+/// What can be done about a quota: more of it, saved-up quota for peaks, fewer threads.
+fn fixes(view: &View, quota: &CgroupView, wanted_cpus: f64, threads: u32) -> Vec<Fix> {
+    let (Some(facts), Some(limit_cpus)) = (quota.facts.as_ref(), quota.limit_cpus()) else {
+        return vec![];
+    };
+    let most_cpus = f64::from(view.cpu_count().max(1));
+    // Halves of a CPU; at least a quarter more than now. Throttled time is not all demand: an upper bound.
+    let enough_cpus = (wanted_cpus.max(limit_cpus * 1.25) * 2.0).ceil() / 2.0;
+    let mut fixes = Vec::new();
+    if limit_cpus < most_cpus {
+        fixes.push(remedy::raise_quota(facts, enough_cpus.min(most_cpus)));
+    }
+    if quota.throttled_share().is_some_and(|share| share < PEAKS.value) {
+        fixes.extend(remedy::burst(facts));
+    }
+    if f64::from(threads) > limit_cpus.ceil() {
+        fixes.push(Fix {
+            action: format!(
+                "run at most {} at a time (`GOMAXPROCS`, `-XX:ActiveProcessorCount`, worker count)",
+                units::counted(limit_cpus.ceil() as u64, "busy thread", "busy threads")
+            ),
+            command: None,
+            risk: Some("more threads than the quota has CPUs use it up early in each period, then all stand still; \
+                        but threads that block on IO need company".into()),
+        });
+    }
+    fixes
+}

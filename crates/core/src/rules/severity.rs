@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How bad a loss of time is. Both must be reached: enough time that somebody feels it, and enough of the
+//! time in which the victim wanted to run that it is not noise of a busy process.
+
+use super::Limit;
+use crate::finding::Severity;
+
+pub(super) const LOW_LOST: Limit = Limit {
+    name: "low_lost",
+    value: 10.0,
+    unit: "ms of each second",
+    why: "less is what a healthy host does to anybody who wakes up often",
+};
+pub(super) const LOW_SHARE: Limit = Limit {
+    name: "low_share",
+    value: 0.10,
+    unit: "of the time in which the victim wanted to run",
+    why: "less makes nothing more than a tenth slower",
+};
+pub(super) const MEDIUM_LOST: Limit = Limit {
+    name: "medium_lost",
+    value: 30.0,
+    unit: "ms of each second",
+    why: "with 10 requests a second, each loses 3 ms on average",
+};
+pub(super) const MEDIUM_SHARE: Limit = Limit {
+    name: "medium_share",
+    value: 0.15,
+    unit: "of the time in which the victim wanted to run",
+    why: "above what random arrivals on a half-loaded host cost",
+};
+pub(super) const HIGH_LOST: Limit = Limit {
+    name: "high_lost",
+    value: 100.0,
+    unit: "ms of each second",
+    why: "a tenth of a CPU's time goes into waiting",
+};
+pub(super) const HIGH_SHARE: Limit = Limit {
+    name: "high_share",
+    value: 0.20,
+    unit: "of the time in which the victim wanted to run",
+    why: "everything takes a quarter longer on average, and the tail much more",
+};
+pub(super) const DOMINANT_SHARE: Limit = Limit {
+    name: "dominant_share",
+    value: 0.5,
+    unit: "of the time in which the victim wanted to run",
+    why: "what takes twice as long is one level worse, however little the victim runs",
+};
+
+/// The limits of a loss, for the lists of the rules that use [`of_loss`].
+pub(super) const LOSS_LIMITS: [Limit; 7] =
+    [LOW_LOST, LOW_SHARE, MEDIUM_LOST, MEDIUM_SHARE, HIGH_LOST, HIGH_SHARE, DOMINANT_SHARE];
+
+/// Severity of a loss; `None` below the limits.
+pub(super) fn of_loss(lost_ns_per_s: u64, share: f64) -> Option<Severity> {
+    let lost_ms = lost_ns_per_s as f64 / 1e6;
+    let reaches = |lost: &Limit, wanted: &Limit| lost_ms >= lost.value && share >= wanted.value;
+    let severity = if reaches(&HIGH_LOST, &HIGH_SHARE) {
+        Severity::High
+    } else if reaches(&MEDIUM_LOST, &MEDIUM_SHARE) {
+        Severity::Medium
+    } else if reaches(&LOW_LOST, &LOW_SHARE) {
+        Severity::Low
+    } else {
+        return None;
+    };
+    Some(if share >= DOMINANT_SHARE.value { raised(severity) } else { severity })
+}
+
+/// How near a loss came to the lowest limits: 1 is at them.
+pub(super) fn nearness(lost_ns_per_s: u64, share: f64) -> f64 {
+    (lost_ns_per_s as f64 / 1e6 / LOW_LOST.value).min(share / LOW_SHARE.value)
+}
+
+/// One level up.
+fn raised(severity: Severity) -> Severity {
+    match severity {
+        Severity::Info => Severity::Low,
+        Severity::Low => Severity::Medium,
+        Severity::Medium | Severity::High => Severity::High,
+    }
+}
+
+/// One level down.
+pub(super) fn lowered(severity: Severity) -> Severity {
+    match severity {
+        Severity::High => Severity::Medium,
+        Severity::Medium => Severity::Low,
+        Severity::Low | Severity::Info => Severity::Info,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn both_time_and_share_must_be_lost() {
+        assert_eq!(of_loss(900_000_000, 0.02), None, "a busy host-wide service loses a little");
+        assert_eq!(of_loss(1_000_000, 0.9), None, "somebody who hardly ever runs");
+        assert_eq!(of_loss(212_000_000, 0.21), Some(Severity::High));
+        assert_eq!(of_loss(35_000_000, 0.6), Some(Severity::High), "a small victim, badly hit");
+        assert_eq!(of_loss(12_000_000, 0.12), Some(Severity::Low));
+    }
+
+    proptest! {
+        #[test]
+        fn losing_more_is_never_less_severe(
+            lost in 0..2_000_000_000u64, more in 0..2_000_000_000u64, share in 0.0..1.0f64, up in 0.0..1.0f64,
+        ) {
+            prop_assert!(of_loss(lost, share) <= of_loss(lost + more, (share + up).min(1.0)));
+            prop_assert_eq!(of_loss(lost, share).is_some(), nearness(lost, share) >= 1.0);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How rules name things: entities for the data, names in backticks for the sentences.
+
+use crate::finding::{Confirm, Entity, EntityKind, Evidence, Unit, shell_quote};
+use crate::recording::{CgroupId, Container};
+use crate::render::units;
+use crate::view::{Group, View};
+
+/// A name from the host as an identifier in a sentence. A backtick in it becomes an apostrophe, so that the
+/// identifier ends where it ends; the exact name is in the entity.
+pub(super) fn ticked(name: &str) -> String {
+    format!("`{}`", name.replace('`', "'"))
+}
+
+/// `` `ruby` (pid 15919) `` or `` `stress-ng` (16 processes) ``.
+pub(super) fn group_name(group: &Group<'_>) -> String {
+    match group.members.as_slice() {
+        [(_, process)] => format!("{} (pid {})", ticked(group.comm), process.pid),
+        members => format!("{} ({} processes)", ticked(group.comm), members.len()),
+    }
+}
+
+/// A group as a victim or cause.
+pub(super) fn group_entity(view: &View, group: &Group<'_>) -> Entity {
+    let mut entity = Entity::new(EntityKind::Process);
+    match group.members.as_slice() {
+        [(_, process)] => entity.pid = Some(process.pid),
+        members => entity.processes = Some(members.len() as u32),
+    }
+    entity.comm = Some(group.comm.to_owned());
+    entity.cgroup = group.cgroup.and_then(|id| cgroup_path(view, id));
+    entity.container = group.cgroup.and_then(|id| container(view, id)).cloned();
+    entity
+}
+
+/// A cgroup as a victim or cause.
+pub(super) fn cgroup_entity(view: &View, id: CgroupId) -> Entity {
+    let mut entity = Entity::new(EntityKind::Cgroup);
+    entity.cgroup = cgroup_path(view, id);
+    entity.container = container(view, id).cloned();
+    entity
+}
+
+/// The container that a cgroup is or is part of.
+pub(super) fn container(view: &View, id: CgroupId) -> Option<&Container> {
+    view.cgroup_path(id)
+        .into_iter()
+        .find_map(|(_, cgroup)| cgroup.facts.as_ref()?.container.as_ref())
+}
+
+/// Path of a cgroup, if its facts were seen.
+pub(super) fn cgroup_path(view: &View, id: CgroupId) -> Option<String> {
+    Some(view.cgroups().get(&id)?.facts.as_ref()?.path.clone())
+}
+
+/// An amount per second as people say it: `212 ms of every second`; more than a second of a second needs the
+/// remark that threads add up.
+pub(super) fn of_every_second(ns_per_s: u64) -> String {
+    let text = units::duration(ns_per_s as f64);
+    if ns_per_s > 1_000_000_000 {
+        format!("{text} of thread time in every second")
+    } else {
+        format!("{text} of every second")
+    }
+}
+
+/// A line of evidence about the whole window.
+pub(super) fn evidence(
+    view: &View,
+    name: &str,
+    value: f64,
+    unit: Unit,
+    source: &str,
+    note: impl Into<Option<String>>,
+) -> Evidence {
+    Evidence {
+        name: name.into(),
+        value,
+        unit,
+        source: source.into(),
+        from_s: 0.0,
+        to_s: view.window_ns() as f64 / 1e9,
+        note: note.into(),
+    }
+}
+
+/// The command that looks at a group again.
+pub(super) fn look_again(group: &Group<'_>, expect: String) -> Confirm {
+    let command = match group.members.as_slice() {
+        [(_, process)] => format!("deburr -p {} -d 30", process.pid),
+        _ => format!("deburr --comm={} -d 30", shell_quote(group.comm)),
+    };
+    Confirm { command, expect: Some(expect) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_end_its_identifier() {
+        assert_eq!(ticked("a` is fine, `b"), "`a' is fine, 'b`");
+    }
+
+    #[test]
+    fn more_than_a_second_of_a_second_is_thread_time() {
+        assert_eq!(of_every_second(212_000_000), "212 ms of every second");
+        assert_eq!(of_every_second(14_000_000_000), "14 s of thread time in every second");
+    }
+}
