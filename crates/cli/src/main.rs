@@ -6,6 +6,7 @@ mod clock;
 mod cmd;
 mod collect;
 mod command;
+mod facts;
 mod failure;
 mod lab;
 mod observer;

@@ -2,7 +2,8 @@
 //! Which collectors a session has, and which stands in for which.
 
 use crate::collect::{
-    CgroupCollector, Cgroups, Collector, Context, Processes, Roots, SchedCollector,
+    CgroupCollector, Cgroups, Collector, Context, ProcStatCollector, Processes, PsiCollector,
+    Roots, SchedCollector, SchedstatCollector,
 };
 use deburr_core::procfs::cpu_list;
 use deburr_core::recording::{Source, State, TargetSpec};
@@ -30,7 +31,19 @@ pub(crate) fn open(cx: &Context) -> (Vec<Running>, Vec<(Source, State)>) {
         Err(state) => {
             missing.push((Source::Sched, state.clone()));
             missing.push((Source::Timeline, state));
+            match SchedstatCollector::open(cx) {
+                Ok(delays) => running.push(Running::new(&[Source::Schedstat], delays)),
+                Err(state) => missing.push((Source::Schedstat, state)),
+            }
         }
+    }
+    match ProcStatCollector::open(cx) {
+        Ok(cpus) => running.push(Running::new(&[Source::ProcStat], cpus)),
+        Err(state) => missing.push((Source::ProcStat, state)),
+    }
+    match PsiCollector::open(cx) {
+        Ok(pressure) => running.push(Running::new(&[Source::Psi], pressure)),
+        Err(state) => missing.push((Source::Psi, state)),
     }
     (running, missing)
 }

@@ -6,12 +6,21 @@
 //! is left. A collector that cannot see anything is not an error: it is coverage.
 
 mod cgroups;
+#[cfg(test)]
+pub(crate) mod fixture;
+mod kept;
+mod proc_stat;
 mod processes;
+mod psi;
 mod sched;
+mod schedstat;
 
 pub(crate) use cgroups::{CgroupCollector, Cgroups};
-pub(crate) use processes::{Processes, Sighting};
+pub(crate) use proc_stat::ProcStatCollector;
+pub(crate) use processes::{Processes, Sighting, read_stat};
+pub(crate) use psi::PsiCollector;
 pub(crate) use sched::SchedCollector;
+pub(crate) use schedstat::SchedstatCollector;
 
 use deburr_core::recording::{Record, TargetSpec};
 use std::path::PathBuf;

@@ -296,7 +296,7 @@ impl Known {
 /// Whether two start times are one: `/proc` rounds down to ticks, of at most 10 ms; BPF does not.
 fn is_same_start(a_ns: u64, b_ns: u64) -> bool {
     const TICK_NS: u64 = 10_000_000;
-    let rounded = a_ns % TICK_NS == 0 || b_ns % TICK_NS == 0;
+    let rounded = a_ns.is_multiple_of(TICK_NS) || b_ns.is_multiple_of(TICK_NS);
     a_ns == b_ns || rounded && a_ns / TICK_NS == b_ns / TICK_NS
 }
 

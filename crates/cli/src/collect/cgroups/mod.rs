@@ -327,6 +327,13 @@ impl Cgroups {
         self.nodes.values().filter(|node| node.record.quota_us.is_some()).map(|node| node.record.id)
     }
 
+    /// Whether any cgroup has a quota: a walk of the tree of its own, some ms. Yes also if it is too large for a
+    /// walk to tell.
+    pub(crate) fn quota_in_use(&self) -> bool {
+        let mut tree = Self { mounts: self.mounts.clone(), ..Self::default() };
+        tree.walk().cut || tree.with_quota().next().is_some()
+    }
+
     /// The paths of all known cgroups.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         self.nodes.values().map(|node| node.record.path.as_str())

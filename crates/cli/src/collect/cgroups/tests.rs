@@ -1,60 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 
 use super::{CgroupCollector, Cgroups};
-use crate::collect::{Beat, Collector as _, Context, Now, Processes, Roots, Sighting};
+use crate::collect::fixture::{Host, beat};
+use crate::collect::{Beat, Context, Roots, Sighting};
 use deburr_core::recording::{
     Cgroup, CgroupId, CgroupReading, CgroupVersion, Record, Source, State, TargetSpec,
 };
-use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 /// A copy of a fixture tree, which the test may change.
-struct Host {
-    dir: tempfile::TempDir,
-    roots: Roots,
+fn host(fixture: &str) -> Host {
+    Host::like(&format!("cgroup/{fixture}"))
 }
 
-impl Host {
-    fn new(fixture: &str) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let from =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/cgroup").join(fixture);
-        copy(&from, dir.path());
-        let root = dir.path();
-        let roots = Roots { proc: root.join("proc"), sys: root.join("sys"), root: root.into() };
-        Self { dir, roots }
-    }
-
-    fn id(&self, dir: &str) -> CgroupId {
-        CgroupId(self.dir.path().join("sys/fs/cgroup").join(dir).metadata().unwrap().ino())
-    }
-
-    fn write(&self, file: &str, text: &str) {
-        fs::write(self.dir.path().join("sys/fs/cgroup").join(file), text).unwrap();
-    }
-
-    fn context(&self, target: TargetSpec) -> Context {
-        Context {
-            roots: self.roots.clone(),
-            start_mono_ns: 0,
-            target,
-            processes: Processes::default(),
-            cgroups: Cgroups::open(&self.roots),
-        }
-    }
+fn id(host: &Host, dir: &str) -> CgroupId {
+    CgroupId(host.path("sys/fs/cgroup").join(dir).metadata().unwrap().ino())
 }
 
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
+fn write(host: &Host, file: &str, text: &str) {
+    host.write(&format!("sys/fs/cgroup/{file}"), text);
 }
 
 fn sight(cgroups: &mut Cgroups, id: CgroupId) -> Vec<Cgroup> {
@@ -65,13 +30,6 @@ fn sight(cgroups: &mut Cgroups, id: CgroupId) -> Vec<Cgroup> {
         }
     });
     seen
-}
-
-fn beat(collector: &mut CgroupCollector, cx: &mut Context, beat: Beat) -> Vec<Record> {
-    let mut records = vec![];
-    let now = Now { t_ns: 1_000_000_000, beat };
-    collector.beat(cx, now, &mut |record| records.push(record)).unwrap();
-    records
 }
 
 fn readings(records: &[Record]) -> Vec<CgroupReading> {
@@ -86,7 +44,7 @@ fn readings(records: &[Record]) -> Vec<CgroupReading> {
 
 #[test]
 fn layouts_are_told_apart() {
-    let open = |fixture| Cgroups::open(&Host::new(fixture).roots);
+    let open = |fixture| Cgroups::open(&host(fixture).roots);
     let mixed = open("mixed");
     assert_eq!((mixed.layout(), mixed.cpu_controller()), ("mixed", Some(CgroupVersion::V1)));
     let v2 = open("v2");
@@ -97,9 +55,9 @@ fn layouts_are_told_apart() {
 
 #[test]
 fn a_cgroup_comes_after_its_ancestors_and_once() {
-    let host = Host::new("mixed");
+    let host = host("mixed");
     let mut cgroups = Cgroups::open(&host.roots);
-    let seen = sight(&mut cgroups, host.id("cpu/jobs/batch"));
+    let seen = sight(&mut cgroups, id(&host, "cpu/jobs/batch"));
     let paths: Vec<&str> = seen.iter().map(|cgroup| cgroup.path.as_str()).collect();
     assert_eq!(paths, ["/", "/jobs", "/jobs/batch"]);
     assert_eq!(seen[0].parent, None);
@@ -107,18 +65,18 @@ fn a_cgroup_comes_after_its_ancestors_and_once() {
     assert_eq!((seen[1].quota_us, seen[1].period_us), (Some(50_000), Some(100_000)));
     assert_eq!((seen[1].burst_us, seen[1].weight), (Some(0), Some(1024)));
     assert_eq!((seen[2].quota_us, seen[2].version), (None, CgroupVersion::V1));
-    assert_eq!(sight(&mut cgroups, host.id("cpu/jobs/batch")), []);
+    assert_eq!(sight(&mut cgroups, id(&host, "cpu/jobs/batch")), []);
 }
 
 #[test]
 fn v2_limits_are_read_and_a_level_without_the_controller_has_none() {
-    let host = Host::new("v2");
+    let host = host("v2");
     let mut cgroups = Cgroups::open(&host.roots);
-    let seen = sight(&mut cgroups, host.id("kubepods.slice"));
+    let seen = sight(&mut cgroups, id(&host, "kubepods.slice"));
     let pod = seen.last().unwrap();
     assert_eq!((pod.quota_us, pod.period_us), (Some(150_000), Some(100_000)));
     assert_eq!((pod.burst_us, pod.weight), (Some(20_000), Some(79)));
-    let leaf = sight(&mut cgroups, host.id("system.slice/nginx.service"));
+    let leaf = sight(&mut cgroups, id(&host, "system.slice/nginx.service"));
     let leaf = leaf.last().unwrap();
     assert_eq!((leaf.quota_us, leaf.period_us), (None, None));
     assert_eq!(leaf.container.as_ref().map(|unit| unit.id.as_str()), Some("nginx.service"));
@@ -126,7 +84,7 @@ fn v2_limits_are_read_and_a_level_without_the_controller_has_none() {
 
 #[test]
 fn an_unknown_id_is_looked_for_once() {
-    let host = Host::new("mixed");
+    let host = host("mixed");
     let mut cgroups = Cgroups::open(&host.roots);
     assert_eq!(sight(&mut cgroups, CgroupId(u64::MAX)), []);
     assert!(cgroups.absent.contains(&CgroupId(u64::MAX)));
@@ -135,21 +93,21 @@ fn an_unknown_id_is_looked_for_once() {
 
 #[test]
 fn a_process_is_found_in_the_tree_of_the_cpu_controller() {
-    let host = Host::new("mixed");
+    let host = host("mixed");
     let mut cgroups = Cgroups::open(&host.roots);
     let place = cgroups.place_of(42);
-    assert_eq!(place.cgroup, Some(host.id("cpu/jobs/batch")));
+    assert_eq!(place.cgroup, Some(id(&host, "cpu/jobs/batch")));
     assert_eq!(place.cpuset_cpus.as_deref(), Some("1"));
     assert_eq!(cgroups.of_pid(43), None, "outside of the observer's namespace");
     assert_eq!(cgroups.of_pid(44), None, "no such process");
-    let id = host.id("cpu/jobs/batch");
+    let id = id(&host, "cpu/jobs/batch");
     assert!(cgroups.is_within(id, "/jobs") && cgroups.is_within(id, "/jobs/batch"));
     assert!(cgroups.is_within(id, "/") && !cgroups.is_within(id, "/job"));
 }
 
 #[test]
 fn users_may_name_a_path_or_a_directory() {
-    let host = Host::new("mixed");
+    let host = host("mixed");
     let cgroups = Cgroups::open(&host.roots);
     let from_user = |given: &Path| cgroups.path_from_user(given).unwrap();
     assert_eq!(from_user(Path::new("/jobs/batch/")), b"/jobs/batch");
@@ -160,7 +118,7 @@ fn users_may_name_a_path_or_a_directory() {
 
 #[test]
 fn containers_are_listed_with_their_topmost_cgroup() {
-    let host = Host::new("mixed");
+    let host = host("mixed");
     let mut cgroups = Cgroups::open(&host.roots);
     cgroups.walk();
     let all = cgroups.containers();
@@ -171,45 +129,61 @@ fn containers_are_listed_with_their_topmost_cgroup() {
 
 #[test]
 fn quotas_are_read_at_every_level_without_anybody_in_them() {
-    let host = Host::new("mixed");
-    let mut cx = host.context(TargetSpec::Process { pid: 1, comm: "init".into() });
+    let host = host("mixed");
+    let mut cx = host.context_of(TargetSpec::Process { pid: 1, comm: "init".into() });
     let mut collector = CgroupCollector::default();
     let start = beat(&mut collector, &mut cx, Beat::Start);
     let Some(Record::Coverage(coverage)) = start.first() else { panic!("{start:?}") };
     assert_eq!((coverage.source, &coverage.state), (Source::CgroupCpu, &State::Active));
     let read = readings(&start);
     assert_eq!(read.len(), 2, "`/jobs` has a quota, `/` is above it");
-    let jobs = read.iter().find(|reading| reading.cgroup == host.id("cpu/jobs")).unwrap();
+    let jobs = read.iter().find(|reading| reading.cgroup == id(&host, "cpu/jobs")).unwrap();
     assert_eq!((jobs.nr_periods, jobs.nr_throttled), (Some(120), Some(60)));
     assert_eq!((jobs.throttled_ns, jobs.usage_ns), (Some(3_000_000_000), None));
     assert_eq!(readings(&beat(&mut collector, &mut cx, Beat::Bin)), []);
 
-    host.write("cpu/jobs/cpu.stat", "nr_periods 130\nnr_throttled 70\nthrottled_time 3500000000\n");
+    write(
+        &host,
+        "cpu/jobs/cpu.stat",
+        "nr_periods 130\nnr_throttled 70\nthrottled_time 3500000000\n",
+    );
     let end = readings(&beat(&mut collector, &mut cx, Beat::End));
-    assert_eq!(end.iter().find(|r| r.cgroup == host.id("cpu/jobs")).unwrap().nr_periods, Some(130));
+    assert_eq!(
+        end.iter().find(|r| r.cgroup == id(&host, "cpu/jobs")).unwrap().nr_periods,
+        Some(130)
+    );
+}
+
+#[test]
+fn whether_a_quota_is_in_use_is_known_before_anything_is_read() {
+    let host = host("mixed");
+    let cgroups = Cgroups::open(&host.roots);
+    assert!(cgroups.quota_in_use());
+    write(&host, "cpu/jobs/cpu.cfs_quota_us", "-1\n");
+    assert!(!cgroups.quota_in_use());
 }
 
 #[test]
 fn the_targets_cgroup_is_read_without_a_quota_anywhere() {
-    let host = Host::new("v2");
-    let mut cx = host.context(TargetSpec::Host);
+    let host = host("v2");
+    let mut cx = host.context_of(TargetSpec::Host);
     let mut collector = CgroupCollector::default();
     beat(&mut collector, &mut cx, Beat::Start);
     let Context { roots, cgroups, target, processes, .. } = &mut cx;
     let sighting = Sighting { pid: 42, ..Sighting::default() };
     processes.intern(roots, cgroups, target, sighting, &mut |_| {});
     let second = readings(&beat(&mut collector, &mut cx, Beat::Second));
-    let own = second.iter().find(|r| r.cgroup == host.id("system.slice/nginx.service")).unwrap();
+    let own = second.iter().find(|r| r.cgroup == id(&host, "system.slice/nginx.service")).unwrap();
     assert_eq!(own.usage_ns, Some(7_000_000));
 }
 
 #[test]
 fn a_changed_quota_goes_out_again() {
-    let host = Host::new("mixed");
-    let mut cx = host.context(TargetSpec::Host);
+    let host = host("mixed");
+    let mut cx = host.context_of(TargetSpec::Host);
     let mut collector = CgroupCollector::default();
     beat(&mut collector, &mut cx, Beat::Start);
-    host.write("cpu/jobs/cpu.cfs_quota_us", "-1\n");
+    write(&host, "cpu/jobs/cpu.cfs_quota_us", "-1\n");
     let second = beat(&mut collector, &mut cx, Beat::Second);
     let changed: Vec<&Cgroup> = second
         .iter()
@@ -224,14 +198,14 @@ fn a_changed_quota_goes_out_again() {
 
 #[test]
 fn no_controller_is_said_with_what_one_would_gain() {
-    let host = Host::new("v2");
-    host.write("cgroup.controllers", "hugetlb\n");
-    let mut cx = host.context(TargetSpec::Host);
+    let host = host("v2");
+    write(&host, "cgroup.controllers", "hugetlb\n");
+    let mut cx = host.context_of(TargetSpec::Host);
     let start = beat(&mut CgroupCollector::default(), &mut cx, Beat::Start);
     let [Record::Coverage(coverage)] = &start[..] else { panic!("{start:?}") };
     let State::Missing { reason, gain } = &coverage.state else { panic!("{coverage:?}") };
     assert_eq!(reason, "no mounted cgroup tree has the cpu controller");
     assert!(gain.contains("quota"));
     // Processes are still placed in the v2 tree.
-    assert_eq!(cx.cgroups.of_pid(42), Some(host.id("system.slice/nginx.service")));
+    assert_eq!(cx.cgroups.of_pid(42), Some(id(&host, "system.slice/nginx.service")));
 }
