@@ -4,13 +4,26 @@
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::store::Reader;
+use deburr_core::recording::check::Checker;
+use deburr_core::render;
+use deburr_core::render::units;
+use std::fmt::Write as _;
 use std::path::Path;
 
 /// Runs it.
 pub(crate) fn run(file: &Path) -> anyhow::Result<Exit> {
     let reader = Reader::open(file).map_err(Failure::bad_input)?;
-    let mut records = 0u64;
-    reader.for_each(|_| records += 1).map_err(Failure::bad_input)?;
-    output::print(format!("`{}`: {records} records\n", file.display()).as_bytes())?;
-    Ok(Exit::Done)
+    let mut checker = Checker::default();
+    reader.for_each(|record| checker.push(record)).map_err(Failure::bad_input)?;
+    let checked = checker.finish();
+    let shown = render::message(&file.display().to_string());
+    let length = checked.window_ns.map_or("cut short".into(), |ns| units::duration(ns as f64));
+    let verdict = if checked.violations.is_empty() { "consistent" } else { "not consistent" };
+    let mut text = format!("`{shown}`: {} records, {length}: {verdict}\n", checked.records);
+    for violation in &checked.violations {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {}", render::message(&violation.to_string()));
+    }
+    output::print(text.as_bytes())?;
+    Ok(if checked.violations.is_empty() { Exit::Done } else { Exit::Found })
 }

@@ -12,6 +12,7 @@
 //! - Names that come from the host (comm, command line, paths) went through [`name::decode`]: they may hold
 //!   control characters and are escaped where they are shown, not here.
 
+pub mod check;
 mod coverage;
 mod entity;
 mod hist;

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Amounts: time is conserved, histograms are what they say, counters do not run backwards.
+
+use super::{Faults, Invariant};
+use crate::recording::{
+    CgroupId, CgroupReading, IdleTick, LoadBin, ProcId, ProcessTick, PsiReading, PsiResource,
+    Record, SchedstatTick, WaitHist, bucket_range_ns,
+};
+use std::collections::BTreeMap;
+
+const LEDGER: Invariant = "the states of a process's threads do not exceed their wall time";
+const WALL: Invariant =
+    "wall time does not exceed the number of threads times the length of the tick";
+const DELAY: Invariant = "time on a CPU and waiting for one do not exceed wall time";
+const BLAME: Invariant =
+    "blame and wake-up latency do not exceed the time queued, nor the waits that ended";
+const BUCKETS: Invariant = "the time in each bucket of waits fits their number";
+const LONGEST: Invariant = "the longest wait is one of the waits";
+const IDLE: Invariant = "CPUs idle during a wait for no longer than the wait";
+const ONCE: Invariant = "the ticks of a process do not overlap";
+const BINS: Invariant = "bins do not overlap";
+const COUNTERS: Invariant = "cumulative counters do not run backwards";
+const LOST: Invariant = "what is listed as lost is not 0";
+
+/// `part` does not exceed `whole`, but for the rounding of clocks that are read one after the other.
+fn fits(part_ns: u64, whole_ns: u64) -> bool {
+    const CLOCKS_NS: u64 = 1_000_000;
+    part_ns <= whole_ns.saturating_add(whole_ns / 1000).saturating_add(CLOCKS_NS)
+}
+
+/// What is remembered between records.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Amounts {
+    processes: BTreeMap<ProcId, Totals>,
+    bins_end_ns: [u64; 2],
+    cgroups: BTreeMap<CgroupId, CgroupReading>,
+    psi: BTreeMap<(Option<CgroupId>, PsiResource), PsiReading>,
+}
+
+/// A process's sums.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    ledger_end_ns: u64,
+    schedstat_end_ns: u64,
+    queued_ns: u64,
+    waits_ns: u64,
+    explained_ns: u64,
+}
+
+impl Amounts {
+    pub(super) fn push(&mut self, record: &Record, faults: &mut Faults) {
+        match record {
+            Record::ProcessTick(tick) => self.process_tick(tick, faults),
+            Record::Blame(tick) => {
+                let totals = self.processes.entry(tick.victim).or_default();
+                totals.explained_ns = totals.explained_ns.saturating_add(tick.ns);
+            }
+            Record::Idle(tick) => idle(tick, faults),
+            Record::Schedstat(tick) => self.schedstat(tick, faults),
+            Record::HostBin(bin) => bin_follows(&mut self.bins_end_ns[0], bin, faults),
+            Record::TargetBin(bin) => bin_follows(&mut self.bins_end_ns[1], bin, faults),
+            Record::CgroupCpu(reading) => self.cgroup(reading, faults),
+            Record::Psi(reading) => self.psi(reading, faults),
+            Record::Observer(tick) => {
+                for (name, _) in tick.lost.iter().filter(|(_, amount)| **amount == 0) {
+                    faults.add(LOST, || format!("`{name}`"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn finish(&self, faults: &mut Faults) {
+        for (id, totals) in &self.processes {
+            let Totals { queued_ns, waits_ns, explained_ns, .. } = *totals;
+            // A wait that began before the window is blamed as a whole, but queued only in part.
+            faults.unless(fits(explained_ns, queued_ns.max(waits_ns)), BLAME, || {
+                format!("process {}: {explained_ns} ns of {queued_ns} ns, {waits_ns} ns", id.0)
+            });
+        }
+    }
+
+    fn process_tick(&mut self, tick: &ProcessTick, faults: &mut Faults) {
+        let id = tick.proc.0;
+        let totals = self.processes.entry(tick.proc).or_default();
+        faults.unless(tick.t0_ns >= totals.ledger_end_ns, ONCE, || format!("process {id}"));
+        totals.ledger_end_ns = tick.t1_ns;
+        totals.queued_ns = totals.queued_ns.saturating_add(tick.states.queued_ns);
+        totals.waits_ns = totals.waits_ns.saturating_add(sum(&tick.waits.ns));
+        totals.explained_ns = totals.explained_ns.saturating_add(tick.wakeup_latency_ns);
+        let wall_ns = tick.wall_ns;
+        let states_ns = sum(&[
+            tick.states.on_cpu_ns,
+            tick.states.queued_ns,
+            tick.states.throttled_ns,
+            tick.states.block_io_ns,
+            tick.states.mem_stall_ns,
+            tick.states.uninterruptible_ns,
+            tick.states.sleep_ns,
+            tick.states.stopped_ns,
+        ]);
+        faults.unless(fits(states_ns, wall_ns), LEDGER, || {
+            format!("process {id}: {states_ns} ns of {wall_ns} ns")
+        });
+        wall(id, tick.threads, tick.t0_ns..tick.t1_ns, wall_ns, faults);
+        buckets(id, &tick.waits, faults);
+        let longest_ns = tick.wait_max_ns;
+        let bounds = longest_bounds(&tick.waits);
+        faults.unless((bounds.0..=bounds.1).contains(&longest_ns), LONGEST, || {
+            format!("process {id}: {longest_ns} ns, not in {} to {} ns", bounds.0, bounds.1)
+        });
+    }
+
+    fn schedstat(&mut self, tick: &SchedstatTick, faults: &mut Faults) {
+        let id = tick.proc.0;
+        let totals = self.processes.entry(tick.proc).or_default();
+        faults.unless(tick.t0_ns >= totals.schedstat_end_ns, ONCE, || format!("process {id}"));
+        totals.schedstat_end_ns = tick.t1_ns;
+        let (spent_ns, wall_ns) = (tick.on_cpu_ns.saturating_add(tick.delay_ns), tick.wall_ns);
+        faults.unless(fits(spent_ns, wall_ns), DELAY, || {
+            format!("process {id}: {spent_ns} ns of {wall_ns} ns")
+        });
+        wall(id, tick.threads, tick.t0_ns..tick.t1_ns, wall_ns, faults);
+    }
+
+    fn cgroup(&mut self, now: &CgroupReading, faults: &mut Faults) {
+        let Some(before) = self.cgroups.insert(now.cgroup, *now) else { return };
+        let counters = |r: &CgroupReading| {
+            [r.usage_ns, r.nr_periods, r.nr_throttled, r.throttled_ns, r.nr_bursts, r.burst_ns]
+        };
+        let forward = counters(&before)
+            .into_iter()
+            .zip(counters(now))
+            .all(|pair| !matches!(pair, (Some(before), Some(now)) if now < before));
+        faults.unless(forward && now.t_ns >= before.t_ns, COUNTERS, || {
+            format!("cgroup {}", now.cgroup.0)
+        });
+    }
+
+    fn psi(&mut self, now: &PsiReading, faults: &mut Faults) {
+        let Some(before) = self.psi.insert((now.cgroup, now.resource), *now) else { return };
+        let full = before.full_ns.is_none_or(|b| now.full_ns.is_none_or(|n| n >= b));
+        let forward = full && now.some_ns >= before.some_ns && now.t_ns >= before.t_ns;
+        faults.unless(forward, COUNTERS, || format!("pressure, {:?}", now.resource));
+    }
+}
+
+fn sum(parts_ns: &[u64]) -> u64 {
+    parts_ns.iter().fold(0, |sum, part| sum.saturating_add(*part))
+}
+
+fn wall(id: u32, threads: u32, time: std::ops::Range<u64>, wall_ns: u64, faults: &mut Faults) {
+    let length_ns = time.end.saturating_sub(time.start);
+    faults.unless(fits(wall_ns, length_ns.saturating_mul(threads.into())), WALL, || {
+        format!("process {id}: {wall_ns} ns of {threads} threads in {length_ns} ns")
+    });
+}
+
+fn buckets(id: u32, waits: &WaitHist, faults: &mut Faults) {
+    for (bucket, (&count, &ns)) in waits.count.iter().zip(&waits.ns).enumerate() {
+        let (from_ns, to_ns) = bucket_range_ns(bucket);
+        let least_ns = from_ns.saturating_mul(count);
+        let most_ns = to_ns.saturating_mul(count);
+        faults.unless((least_ns..=most_ns).contains(&ns), BUCKETS, || {
+            format!("process {id}, bucket {bucket}: {ns} ns in {count} waits")
+        });
+    }
+}
+
+/// Between what the longest of these waits must be.
+fn longest_bounds(waits: &WaitHist) -> (u64, u64) {
+    match waits.count.iter().rposition(|&count| count > 0) {
+        Some(bucket) => bucket_range_ns(bucket),
+        None => (0, 0),
+    }
+}
+
+fn idle(tick: &IdleTick, faults: &mut Faults) {
+    let waits_ns = tick.waits_ns;
+    let either_ns = tick.idle_allowed_ns.saturating_add(tick.idle_forbidden_ns);
+    let most_ns = tick.cpus.iter().map(|cpu| cpu.idle_ns).chain([either_ns]).max().unwrap_or(0);
+    faults.unless(fits(most_ns, waits_ns), IDLE, || {
+        format!("process {}: {most_ns} ns of {waits_ns} ns", tick.victim.0)
+    });
+}
+
+fn bin_follows(end_ns: &mut u64, bin: &LoadBin, faults: &mut Faults) {
+    faults.unless(bin.t0_ns >= *end_ns, BINS, || format!("at {} ns", bin.t0_ns));
+    *end_ns = bin.t1_ns;
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What must hold for every recording, whoever made it: the order of the stream, ledgers that do not exceed
+//! wall time, references that lead somewhere, counters that do not run backwards, nothing from a source that
+//! says it saw nothing.
+
+mod amounts;
+mod references;
+#[cfg(test)]
+mod tests;
+
+use super::Record;
+use amounts::Amounts;
+use references::References;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Something that must hold, as a sentence.
+type Invariant = &'static str;
+
+const META_FIRST: Invariant = "the circumstances come first, once";
+const END_LAST: Invariant = "nothing comes after the end";
+const FORWARD: Invariant = "a range of time does not end before it begins";
+const WITHIN_WINDOW: Invariant = "nothing lies after the end of the window";
+/// A collector reads a moment after the beat that its window ends with.
+const END_TOLERANCE_NS: u64 = 1_000_000_000;
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Records that were looked at.
+    pub records: u64,
+    /// Length of the window; `None` if the recording was cut short, which is no violation.
+    pub window_ns: Option<u64>,
+    /// What does not hold, in alphabetical order.
+    pub violations: Vec<Violation>,
+}
+
+/// An invariant that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// What should hold, as a sentence.
+    pub invariant: &'static str,
+    /// How often it does not.
+    pub count: u64,
+    /// The first case: the record's number in the stream, from 1, and what is wrong with it.
+    pub first: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let times = if self.count == 1 { "once" } else { "times" };
+        write!(f, "not so: {} (", self.invariant)?;
+        if self.count > 1 {
+            write!(f, "{} ", self.count)?;
+        }
+        write!(f, "{times}; {})", self.first)
+    }
+}
+
+/// Checks a stream of records, one by one. Its size depends on the number of processes and cgroups, not on
+/// the length of the recording.
+#[derive(Clone, Debug, Default)]
+pub struct Checker {
+    faults: Faults,
+    begun: bool,
+    window_ns: Option<u64>,
+    last_ns: u64,
+    amounts: Amounts,
+    references: References,
+}
+
+impl Checker {
+    /// Takes the next record in.
+    pub fn push(&mut self, record: &Record) {
+        self.faults.records += 1;
+        if matches!(record, Record::Meta(_)) == self.begun {
+            self.faults.add(META_FIRST, || "out of place".into());
+        }
+        self.begun = true;
+        if self.window_ns.is_some() {
+            self.faults.add(END_LAST, || "out of place".into());
+        }
+        if let Record::End { window_ns } = record {
+            self.window_ns = Some(*window_ns);
+        }
+        let (t0_ns, t1_ns) = span(record);
+        if t0_ns > t1_ns {
+            self.faults.add(FORWARD, || format!("from {t0_ns} ns to {t1_ns} ns"));
+        }
+        self.last_ns = self.last_ns.max(t1_ns);
+        self.amounts.push(record, &mut self.faults);
+        self.references.push(record, &mut self.faults);
+    }
+
+    /// What was found.
+    #[must_use]
+    pub fn finish(mut self) -> Checked {
+        if !self.begun {
+            self.faults.add(META_FIRST, || "there are none".into());
+        }
+        if let Some(window_ns) = self.window_ns
+            && self.last_ns > window_ns.saturating_add(END_TOLERANCE_NS)
+        {
+            let last_ns = self.last_ns;
+            self.faults
+                .add(WITHIN_WINDOW, || format!("{last_ns} ns in a window of {window_ns} ns"));
+        }
+        self.amounts.finish(&mut self.faults);
+        self.references.finish(self.window_ns.is_some(), &mut self.faults);
+        let violations = self.faults.found.into_iter();
+        Checked {
+            records: self.faults.records,
+            window_ns: self.window_ns,
+            violations: violations
+                .map(|(invariant, (count, first))| Violation { invariant, count, first })
+                .collect(),
+        }
+    }
+}
+
+/// The violations so far.
+#[derive(Clone, Debug, Default)]
+struct Faults {
+    records: u64,
+    found: BTreeMap<Invariant, (u64, String)>,
+}
+
+impl Faults {
+    fn add(&mut self, invariant: Invariant, what: impl FnOnce() -> String) {
+        let records = self.records;
+        let first = || format!("record {records}: {}", what());
+        self.found.entry(invariant).or_insert_with(|| (0, first())).0 += 1;
+    }
+
+    fn unless(&mut self, holds: bool, invariant: Invariant, what: impl FnOnce() -> String) {
+        if !holds {
+            self.add(invariant, what);
+        }
+    }
+}
+
+/// The time that a record belongs to.
+fn span(record: &Record) -> (u64, u64) {
+    match record {
+        Record::ProcessTick(tick) => (tick.t0_ns, tick.t1_ns),
+        Record::Blame(tick) => (tick.t0_ns, tick.t1_ns),
+        Record::Idle(tick) => (tick.t0_ns, tick.t1_ns),
+        Record::Schedstat(tick) => (tick.t0_ns, tick.t1_ns),
+        Record::HostBin(bin) | Record::TargetBin(bin) => (bin.t0_ns, bin.t1_ns),
+        Record::Observer(tick) => (tick.t0_ns, tick.t1_ns),
+        Record::Coverage(coverage) => (coverage.t_ns, coverage.t_ns),
+        Record::Cpu(reading) => (reading.t_ns, reading.t_ns),
+        Record::CgroupCpu(reading) => (reading.t_ns, reading.t_ns),
+        Record::Psi(reading) => (reading.t_ns, reading.t_ns),
+        Record::Event(event) => (event.t_ns, event.t_ns),
+        Record::Meta(_) | Record::Process(_) | Record::Cgroup(_) | Record::End { .. } => (0, 0),
+    }
+}
