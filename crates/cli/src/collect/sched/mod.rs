@@ -48,7 +48,7 @@ impl SchedCollector {
         let needs = Needs {
             threads: threads_on_host(cx),
             cgroup_v2: cx.cgroups.cpu_controller() != Some(CgroupVersion::V1),
-            quota_in_use: cx.cgroups.quota_in_use(),
+            quota_in_use: cx.cgroups.with_quota().next().is_some(),
         };
         let plan = plan(&facts, needs).map_err(missing)?;
         let cpus = possible_cpus(cx);
@@ -80,6 +80,8 @@ impl SchedCollector {
         let tally = &mut self.tally;
         let scan = ThreadScan::begin(&self.probe, self.clock, |thread| tally.meet(thread));
         self.scan = Some(scan);
+        // Blame of before the window is not of it.
+        self.probe.end_epoch();
         self.host = self.probe.host_totals(self.clock.now());
         // Who belongs to the target must be known before its first bin; the host needs nobody's name yet.
         if cx.target != TargetSpec::Host {
