@@ -60,6 +60,13 @@ pub(crate) enum Command {
     /// Print the manual page
     #[command(hide = true)]
     Man,
+    /// Attach a BPF program that does nothing
+    #[command(hide = true)]
+    BenchEmpty {
+        /// For how long
+        #[arg(short, long, value_name = "TIME", value_parser = window, default_value = "10s")]
+        duration: Duration,
+    },
     /// Be one of the processes of a lab scenario
     #[command(hide = true)]
     LabWorker(WorkerArgs),

@@ -17,7 +17,6 @@ mod signals;
 mod sinks;
 mod sources;
 mod store;
-mod target;
 mod watch;
 
 use clap::Parser;
@@ -46,6 +45,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Check { file }) => cmd::check::run(file)?,
         Some(Command::Completions { shell }) => cmd::generate::completions(*shell)?,
         Some(Command::Man) => cmd::generate::man()?,
+        Some(Command::BenchEmpty { duration }) => cmd::bench_empty::run(*duration)?,
         Some(Command::LabWorker(args)) => {
             lab::work(args)?;
             Exit::Done

@@ -35,6 +35,7 @@ pub(crate) struct Plan {
 pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::Result<()> {
     let mut cx = sources::context(Roots::default(), plan.target.clone().unwrap_or_default());
     let (running, not_open) = sources::open(&cx);
+    sources::require_delays(&not_open)?;
     // The command starts when everything that will look at it is in place.
     let command = Command::start(&plan.command)?;
     if let (None, Some(command)) = (&plan.target, &command) {

@@ -13,14 +13,16 @@ pub(crate) struct Sinks {
     pub(crate) fold: Option<Fold>,
     /// For a recording.
     pub(crate) writer: Option<Writer>,
-    /// Why the recording ended before the session did.
-    store_failure: Option<String>,
+    /// Up to where the recording survives whatever happens.
+    committed_ns: u64,
+    /// Whether the recording ended before the session did.
+    store_failed: bool,
 }
 
 impl Sinks {
     /// Takes records for these.
     pub(crate) fn new(fold: Option<Fold>, writer: Option<Writer>) -> Self {
-        Self { fold, writer, store_failure: None }
+        Self { fold, writer, committed_ns: 0, store_failed: false }
     }
 
     /// Removes a recording that was never begun.
@@ -38,35 +40,34 @@ impl Sinks {
         if let Some(writer) = &mut self.writer
             && let Err(error) = writer.push(record)
         {
-            self.store_failed(&error, 0);
+            self.end_recording(&error);
         }
     }
 
     /// Makes the recording survive a SIGKILL up to here.
     pub(crate) fn commit(&mut self, t_ns: u64) {
-        if let Some(writer) = &mut self.writer
-            && let Err(error) = writer.commit()
-        {
-            self.store_failed(&error, t_ns);
+        let Some(writer) = &mut self.writer else { return };
+        match writer.commit() {
+            Ok(()) => self.committed_ns = t_ns,
+            Err(error) => self.end_recording(&error),
         }
     }
 
     /// Ends the recording with what it has; the session goes on for the others.
-    fn store_failed(&mut self, error: &rusqlite::Error, t_ns: u64) {
+    fn end_recording(&mut self, error: &rusqlite::Error) {
         let Some(writer) = self.writer.take() else { return };
         let reason = error.to_string();
         let kind = EventKind::StoreFailed { reason: reason.clone() };
-        let event = Record::Event(Event { t_ns, kind });
+        let event = Record::Event(Event { t_ns: self.committed_ns, kind });
         let shown = writer.path().display().to_string();
         writer.abandon(&event);
         if let Some(fold) = &mut self.fold {
             fold.push(&event);
         }
-        let message = format!(
+        output::say(format!(
             "the recording `{shown}` ends here: {reason}; what was written before is kept and can be read"
-        );
-        output::say(&message);
-        self.store_failure = Some(message);
+        ));
+        self.store_failed = true;
     }
 
     /// Whether nobody takes records any more.
@@ -84,6 +85,6 @@ impl Sinks {
                 ));
             }
         }
-        self.store_failure.is_none()
+        !self.store_failed
     }
 }

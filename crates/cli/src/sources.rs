@@ -5,6 +5,7 @@ use crate::collect::{
     CgroupCollector, Cgroups, Collector, Context, ProcStatCollector, Processes, PsiCollector,
     Roots, SchedCollector, SchedstatCollector,
 };
+use crate::failure::{Exit, Failure};
 use deburr_core::procfs::cpu_list;
 use deburr_core::recording::{Source, State, TargetSpec};
 
@@ -27,7 +28,11 @@ pub(crate) fn open(cx: &Context) -> (Vec<Running>, Vec<(Source, State)>) {
     let mut running = vec![Running::new(&[Source::CgroupCpu], CgroupCollector::default())];
     let mut missing = Vec::new();
     match SchedCollector::open(cx) {
-        Ok(sched) => running.push(Running::new(&[Source::Sched, Source::Timeline], sched)),
+        Ok(sched) => {
+            running.push(Running::new(&[Source::Sched, Source::Timeline], sched));
+            let reason = "not read: the BPF scheduler probe tells more".into();
+            missing.push((Source::Schedstat, State::Missing { reason, gain: String::new() }));
+        }
         Err(state) => {
             missing.push((Source::Sched, state.clone()));
             missing.push((Source::Timeline, state));
@@ -48,6 +53,24 @@ pub(crate) fn open(cx: &Context) -> (Vec<Running>, Vec<(Source, State)>) {
     (running, missing)
 }
 
+/// Without both the probe and its stand-in there is nothing to say about anybody's waiting.
+pub(crate) fn require_delays(not_open: &[(Source, State)]) -> anyhow::Result<()> {
+    let reason_of = |wanted| {
+        let (_, state) = not_open.iter().find(|(source, _)| *source == wanted)?;
+        match state {
+            State::Missing { reason, .. } => Some(format!("{}: {reason}", wanted.label())),
+            _ => None,
+        }
+    };
+    match (reason_of(Source::Sched), reason_of(Source::Schedstat)) {
+        (Some(probe), Some(file)) => Err(Failure::new(
+            Exit::Missing,
+            format!("nothing here tells how long processes wait for a CPU; {probe}; {file}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// What the collectors share. `start_mono_ns` and the pid of a command are set when they are known.
 pub(crate) fn context(roots: Roots, target: TargetSpec) -> Context {
     let cgroups = Cgroups::open(&roots);
@@ -58,4 +81,26 @@ pub(crate) fn context(roots: Roots, target: TargetSpec) -> Context {
 pub(crate) fn cpus_online(roots: &Roots) -> Vec<u32> {
     let text = std::fs::read(roots.sys.join("devices/system/cpu/online")).unwrap_or_default();
     cpu_list::parse(&text).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missing(source: Source) -> (Source, State) {
+        let reason = format!("no {}", source.label());
+        (source, State::Missing { reason, gain: String::new() })
+    }
+
+    #[test]
+    fn one_way_to_see_waiting_is_enough_and_none_says_why() {
+        assert!(require_delays(&[]).is_ok());
+        assert!(require_delays(&[missing(Source::Sched), missing(Source::Timeline)]).is_ok());
+        assert!(require_delays(&[missing(Source::Schedstat), missing(Source::Psi)]).is_ok());
+        let both = [missing(Source::Sched), missing(Source::Schedstat)];
+        let error = require_delays(&both).unwrap_err();
+        assert_eq!(error.downcast_ref::<Failure>().unwrap().exit, Exit::Missing);
+        let text = error.to_string();
+        assert!(text.contains("no bpf:sched") && text.contains("no /proc/PID/schedstat"), "{text}");
+    }
 }

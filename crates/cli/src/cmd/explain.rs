@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr explain`: what a finding means.
+//! `deburr explain`: what a finding means, how it is computed, when it is wrong.
 
 use crate::failure::{Exit, Failure};
+use crate::output;
+use deburr_core::rules::{self, RULES};
 
 /// Runs it.
 pub(crate) fn run(code: &str) -> anyhow::Result<Exit> {
-    Err(Failure::bad_input(format!("there is no finding `{code}`")))
+    let page = rules::explain(code).ok_or_else(|| {
+        let known: Vec<&str> = RULES.iter().map(|rule| rule.code).collect();
+        let known = known.join(", ");
+        Failure::bad_input(format!("there is no finding `{code}`; there are {known}"))
+    })?;
+    output::print(page.as_bytes())?;
+    Ok(Exit::Done)
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The commands, one a file.
 
+pub(crate) mod bench_empty;
 pub(crate) mod check;
 pub(crate) mod diagnose;
 pub(crate) mod explain;

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `deburr bench-empty`: a BPF program that does nothing, attached for a while. What it costs is the floor
+//! that a benchmark subtracts.
+
+use crate::clock;
+use crate::failure::{Exit, Failure};
+use crate::signals::Signals;
+use deburr_bpf::empty::Empty;
+use std::time::Duration;
+
+/// Runs it.
+pub(crate) fn run(duration: Duration) -> anyhow::Result<Exit> {
+    deburr_bpf::silence_libbpf();
+    let signals = Signals::install()?;
+    let _attached = Empty::attach().map_err(|error| {
+        Failure::new(Exit::Missing, format!("cannot attach an empty BPF program: {error}"))
+    })?;
+    let length_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    let end_ns = clock::monotonic_ns().saturating_add(length_ns);
+    while clock::monotonic_ns() < end_ns && signals.pending().is_none() {
+        clock::sleep_until(end_ns);
+    }
+    Ok(Exit::Done)
+}
