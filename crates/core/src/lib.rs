@@ -23,4 +23,6 @@ pub mod procfs;
 pub mod recording;
 pub mod render;
 pub mod rules;
+#[cfg(any(test, feature = "testkit"))]
+pub mod testkit;
 pub mod view;

@@ -60,33 +60,17 @@ pub fn size_classes(hist: &WaitHist) -> Vec<SizeClass> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testkit::runqlat;
     use proptest::prelude::*;
-
-    /// `runqlat -p` of bcc prints `from -> to : count`, buckets of powers of two of a microsecond.
-    fn runqlat(text: &str) -> WaitHist {
-        let mut hist = WaitHist::default();
-        for line in text.lines() {
-            let Some((range, rest)) = line.split_once(':') else { continue };
-            let Some((from, to)) = range.split_once("->") else { continue };
-            let (Ok(from), Ok(to)) = (from.trim().parse::<u64>(), to.trim().parse::<u64>()) else {
-                continue;
-            };
-            let count: u64 =
-                rest.split('|').next().and_then(|n| n.trim().parse().ok()).expect("a count");
-            // The tool keeps no times: the middle of the bucket stands for its waits.
-            let middle_ns = (from + to + 1) * 500;
-            let bucket = bucket_of(middle_ns);
-            hist.count[bucket] += count;
-            hist.ns[bucket] += count * middle_ns;
-        }
-        hist
-    }
 
     #[test]
     fn few_long_waits_carry_most_of_the_waiting_beside_a_noisy_neighbour() {
         let text = include_str!("../../../../fixtures/rules/SCH001/neighbour-runqlat.txt");
         let first_interval = text.split("usecs").nth(1).expect("a histogram");
-        let hist = runqlat(first_interval);
+        let mut hist = WaitHist::default();
+        for (number, ns) in runqlat(first_interval) {
+            (0..number).for_each(|_| hist.add(ns));
+        }
         let (count, ns) = at_least(&hist, LONG_WAIT_NS);
         let by_count = count as f64 / hist.total_count() as f64;
         let by_time = ns as f64 / hist.total_ns() as f64;

@@ -4,11 +4,27 @@
 use crate::finding::{Cost, Evidence, Unit};
 use crate::recording::{PsiResource, Source, TargetSpec};
 use crate::render::units;
+use crate::rules::Limit;
 use crate::rules::words::evidence;
 use crate::view::{Group, View, waits};
 
-/// A group that nearly never sleeps is batch work: it wants all the CPU time there is.
-pub(super) const BATCH_SHARE: f64 = 0.9;
+/// From here on a group counts as batch work, if it also runs long.
+pub(super) const BATCH_SHARE: Limit = Limit {
+    name: "batch_share",
+    value: 0.75,
+    unit: "of its wall time in which a process wants to run",
+    why: "on a whole host, such a process that also runs long takes what it gets: at most `low`, and `info` if it \
+          queues behind itself",
+};
+/// Short runs are answers to somebody, however many there are of them.
+pub(super) const BATCH_RUN: Limit = Limit {
+    name: "batch_run",
+    value: 1.0,
+    unit: "ms from getting a CPU to losing it, on average",
+    why: "who computes is stopped at the end of a slice of some milliseconds; who serves requests stops earlier",
+};
+/// A second that holds this many times the average is worth a line.
+const UNEVEN: f64 = 1.5;
 
 /// What a group lost to waiting for a CPU.
 #[derive(Clone, Copy, Debug)]
@@ -36,10 +52,17 @@ impl Loss {
             wanted_of_wall: ratio(wanted_ns, wall_ns),
         }
     }
+}
 
-    pub(super) fn is_batch(&self) -> bool {
-        self.wanted_of_wall >= BATCH_SHARE
-    }
+/// Whether a group computes without end instead of answering somebody.
+pub(super) fn is_batch(group: &Group<'_>, loss: &Loss) -> bool {
+    let (on_cpu_ns, runs) = match (&group.usage, &group.delay) {
+        (Some(usage), _) => (usage.states.on_cpu_ns, usage.switches),
+        (None, Some(delay)) => (delay.on_cpu_ns, delay.slices),
+        (None, None) => return false,
+    };
+    let run_ms = on_cpu_ns as f64 / runs.max(1) as f64 / 1e6;
+    loss.wanted_of_wall >= BATCH_SHARE.value && run_ms >= BATCH_RUN.value
 }
 
 /// Whether the whole host is looked at, so that victims have to be told from those who merely share.
@@ -107,4 +130,108 @@ pub(super) fn host_lines(view: &View) -> Vec<Evidence> {
         lines.push(evidence(view, "CPU pressure", some, Unit::Ratio, Source::Psi.label(), note));
     }
     lines
+}
+
+/// What the probe, or else the fallback, measured of the victim.
+pub(super) fn victim_lines(view: &View, group: &Group<'_>, loss: &Loss) -> Vec<Evidence> {
+    let Some(usage) = &group.usage else { return delay_lines(view, group) };
+    let label = Source::Sched.label();
+    let line =
+        |name: &str, value: f64, unit, note: String| evidence(view, name, value, unit, label, note);
+    let of_wall = units::share(loss.ns as f64 / usage.wall_ns.max(1) as f64);
+    let mut all = vec![line(
+        "run-queue wait",
+        loss.ns as f64,
+        Unit::Ns,
+        format!(
+            "{of_wall} of the wall time of its threads, {} of the time in which they wanted to run",
+            units::share(loss.share)
+        ),
+    )];
+    let (count, ns) = waits::at_least(&usage.waits, waits::LONG_WAIT_NS);
+    let (all_count, all_ns) = (usage.waits.total_count(), usage.waits.total_ns());
+    if all_count > 0 && all_ns > 0 {
+        let by_time = ns as f64 / all_ns as f64;
+        let by_count = units::share(count as f64 / all_count as f64);
+        let note = format!(
+            "of the waiting is in waits of 1 ms and more; they are {by_count} of the {}",
+            units::counted(all_count, "wait", "waits")
+        );
+        all.push(line("long waits", by_time, Unit::Ratio, note));
+    }
+    if let Some((t0_ns, t1_ns, ns)) = usage.contended.fullest().filter(|&(t0_ns, t1_ns, ns)| {
+        let rate = ns as f64 * 1e9 / t1_ns.saturating_sub(t0_ns).max(1) as f64;
+        rate >= UNEVEN * loss.ns_per_s as f64
+    }) {
+        let mut worst = line(
+            "worst second",
+            ns as f64 * 1e9 / (t1_ns - t0_ns).max(1) as f64,
+            Unit::NsPerS,
+            format!("on average {}", units::value(loss.ns_per_s as f64, Unit::NsPerS)),
+        );
+        (worst.from_s, worst.to_s) = (t0_ns as f64 / 1e9, t1_ns as f64 / 1e9);
+        all.push(worst);
+    }
+    if usage.wakeup_latency_ns > 0 {
+        let note = "not counted as contention: the CPU was idle and had to wake up".to_owned();
+        all.push(line("wake-up latency", usage.wakeup_latency_ns as f64, Unit::Ns, note));
+    }
+    all.push(idle_line(view, group));
+    all.push(quota_line(view, group, usage.states.throttled_ns));
+    all
+}
+
+fn delay_lines(view: &View, group: &Group<'_>) -> Vec<Evidence> {
+    let Some(delay) = &group.delay else { return vec![] };
+    let note = format!(
+        "runnable but not running, {} of the wall time of its threads; queueing and throttling in one, and \
+         nobody to blame: that takes the BPF probe",
+        units::share(delay.delay_ns as f64 / delay.wall_ns.max(1) as f64)
+    );
+    let label = Source::Schedstat.label();
+    vec![
+        evidence(view, "run-queue delay", delay.delay_ns as f64, Unit::Ns, label, note),
+        idle_line(view, group),
+    ]
+}
+
+/// Whether other CPUs idled meanwhile, or that this could not be seen.
+fn idle_line(view: &View, group: &Group<'_>) -> Evidence {
+    let label = Source::Timeline.label();
+    let Some(idle) = group.idle.as_ref().filter(|idle| idle.waits_ns > 0) else {
+        let note = if view.covers(Source::Timeline) {
+            "none of its waits was long enough to be looked at"
+        } else {
+            "not seen: whether other CPUs idled while it waited takes the BPF timeline"
+        };
+        return evidence(view, "idle CPUs meanwhile", 0.0, Unit::Text, label, note.to_owned());
+    };
+    let share = |ns: u64| units::share(ns as f64 / idle.waits_ns as f64);
+    let note = format!(
+        "of the waiting in waits of {} and more passed while a CPU that it may use was idle; {} while only \
+         CPUs were idle that it may not use",
+        units::duration(idle.min_wait_ns as f64),
+        share(idle.forbidden_ns)
+    );
+    let value = idle.allowed_ns as f64 / idle.waits_ns as f64;
+    evidence(view, "idle CPUs meanwhile", value, Unit::Ratio, label, note)
+}
+
+/// Whether a quota was involved.
+fn quota_line(view: &View, group: &Group<'_>, throttled_ns: u64) -> Evidence {
+    let limit = group.cgroup.and_then(|id| {
+        let path = view.cgroup_path(id);
+        path.into_iter().filter_map(|(_, cgroup)| cgroup.limit_cpus()).min_by(f64::total_cmp)
+    });
+    let note = match (throttled_ns, limit) {
+        (0, None) => "no quota stopped it; no cgroup above it was seen to have one".to_owned(),
+        (0, Some(cpus)) => {
+            format!(
+                "no quota stopped it; the tightest above it allows {}",
+                units::value(cpus, Unit::Cpus)
+            )
+        }
+        (_, _) => "counted apart from the run-queue wait: see SCH002".to_owned(),
+    };
+    evidence(view, "throttled", throttled_ns as f64, Unit::Ns, Source::Sched.label(), note)
 }

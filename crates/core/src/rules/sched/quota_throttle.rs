@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! SCH002: threads that could run are stopped because a cgroup's CPU quota ran out.
 
-use super::binding::{self, Binding};
 use super::evidence::{self as lines, Loss};
-use crate::finding::{Confirm, Cost, Evidence, Finding, Fix, Severity, Unit, shell_quote};
+use super::quota::{self, Binding, counters};
+use crate::finding::{Confirm, Cost, Finding, Fix, Severity, Unit, shell_quote};
 use crate::recording::{Cgroup, CgroupId, Source, State};
 use crate::render::units;
 use crate::rules::confidence::Confidence;
@@ -91,7 +91,7 @@ fn by_ledger<'g>(view: &View, groups: &'g [Group<'g>]) -> (Vec<Finding>, Option<
             continue;
         };
         let loss = Loss::new(view, usage.states.throttled_ns, usage.wanted_ns(), usage.wall_ns);
-        let binding = binding::of(view, group.cgroup);
+        let binding = quota::of(view, group.cgroup);
         let quota = quotas.entry(binding.level()).or_insert_with(|| (binding, vec![]));
         quota.1.push((loss, group));
     }
@@ -231,7 +231,7 @@ fn of_counters(
         title: format!("{} runs out of its CPU quota {ran_out}", ticked(&facts.path)),
         victim: words::cgroup_entity(view, id),
         cost: Cost { lost_ns_per_s: loss.ns_per_s, share: loss.share, ..Cost::default() },
-        causes: binding::of_level(id).causes(view),
+        causes: quota::of_level(id).causes(view),
         evidence: all,
         sizes: vec![],
         fix: fixes(view, quota, wanted_cpus, 0),
@@ -242,45 +242,6 @@ fn of_counters(
             ),
         }),
     }
-}
-
-/// The quota and what the kernel counted about it.
-fn counters(view: &View, quota: &CgroupView) -> Vec<Evidence> {
-    let label = Source::CgroupCpu.label();
-    let line = |name, value, unit, note: String| evidence(view, name, value, unit, label, note);
-    let mut all = Vec::new();
-    if let (Some(facts), Some(cpus)) = (quota.facts.as_ref(), quota.limit_cpus()) {
-        let us = |value: Option<u64>| units::value(value.unwrap_or(0) as f64, Unit::Us);
-        let mut note = format!("{} in each period of {}", us(facts.quota_us), us(facts.period_us));
-        if facts.burst_us.is_some_and(|burst_us| burst_us > 0) {
-            note += &format!(", up to {} saved up for peaks", us(facts.burst_us));
-        }
-        if quota.limits_changed {
-            note += "; it was changed within the window";
-        }
-        all.push(line("quota", cpus, Unit::Cpus, note));
-    }
-    if let Some(used_ns) = quota.usage_ns.delta() {
-        let note = "on average, by everything in that cgroup".to_owned();
-        all.push(line("CPU time used", view.per_second(used_ns) as f64 / 1e9, Unit::Cpus, note));
-    }
-    if let (Some(share), Some(periods), Some(throttled)) =
-        (quota.throttled_share(), quota.nr_periods.delta(), quota.nr_throttled.delta())
-    {
-        let note = format!(
-            "{} of {} with work",
-            units::count(throttled as f64),
-            units::count(periods as f64)
-        );
-        all.push(line("periods that ran out", share, Unit::Ratio, note));
-    }
-    if let Some(queues_ns) = quota.throttled_ns.delta() {
-        let note = "a sum over its per-CPU queues, however many threads each held: not wall time, and equal to \
-                    the threads' time only where one thread runs"
-            .to_owned();
-        all.push(line("throttled queues", queues_ns as f64, Unit::Ns, note));
-    }
-    all
 }
 
 /// What can be done about a quota: more of it, saved-up quota for peaks, fewer threads.

@@ -3,7 +3,7 @@
 
 use super::blame::Blame;
 use super::evidence::{self as lines, Loss};
-use crate::finding::{Evidence, Finding, Fix, Severity, Unit};
+use crate::finding::{Finding, Fix, Severity, Unit};
 use crate::recording::Source;
 use crate::render::units;
 use crate::rules::confidence::Confidence;
@@ -24,13 +24,6 @@ const OWN_SHARE: Limit = Limit {
     unit: "of the blame on the victim's own threads",
     why: "then it competes with itself: one level down",
 };
-const BATCH: Limit = Limit {
-    name: "batch_share",
-    value: lines::BATCH_SHARE,
-    unit: "of its wall time in which a process wants to run",
-    why: "on a whole host such a process takes what it gets: at most `low`, `info` if it queues behind itself",
-};
-
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "SCH001",
     name: "run-queue-contention",
@@ -39,7 +32,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     helps: &[Source::Timeline, Source::CgroupCpu, Source::ProcStat, Source::Psi],
     limits: &{
         let [a, b, c, d, e, f, g] = severity::LOSS_LIMITS;
-        [a, b, c, d, e, f, g, OWN_SHARE, BATCH, PLACEMENT_SHARE]
+        [a, b, c, d, e, f, g, OWN_SHARE, PLACEMENT_SHARE, lines::BATCH_SHARE, lines::BATCH_RUN]
     },
     status: Status::Preview("0.1"),
     doc: include_str!("run_queue_contention.md"),
@@ -118,10 +111,14 @@ fn adjusted(
 ) -> Severity {
     let own = blame.own_share() >= OWN_SHARE.value;
     let mut severity = step;
+    if own && group.usage.as_ref().is_some_and(|usage| usage.states.throttled_ns >= loss.ns) {
+        // Threads that a quota stopped together start again together: that is the quota's doing.
+        return Severity::Info;
+    }
     if own || placement_share(group).is_some_and(|share| share >= PLACEMENT_SHARE.value) {
         severity = severity::lowered(severity);
     }
-    if lines::target_is_host(view) && loss.is_batch() {
+    if lines::target_is_host(view) && lines::is_batch(group, loss) {
         severity = severity.min(if own { Severity::Info } else { Severity::Low });
     }
     severity
@@ -171,7 +168,7 @@ fn finding(
             .with_samples(group.delay.map_or(0, |delay| delay.slices))
             .with("queued or throttled", if view.covers(Source::CgroupCpu) { 0.7 } else { 0.5 }),
     };
-    let mut evidence = victim_lines(view, group, loss);
+    let mut evidence = lines::victim_lines(view, group, loss);
     evidence.extend(lines::host_lines(view));
     evidence.push(confidence.evidence(view));
     Finding {
@@ -188,7 +185,7 @@ fn finding(
         fix: fixes(view, group, blame),
         confirm: Some(words::look_again(
             group,
-            "after the change: fewer waits of 1 ms and more, and another share of the ledger queued".into(),
+            "after the change: a smaller part of the ledger queued, and fewer waits of 1 ms and more".into(),
         )),
     }
 }
@@ -213,108 +210,6 @@ fn title(group: &Group<'_>, loss: &Loss, blame: &Blame<'_>) -> String {
         }
         (_, None) => format!("{name} {wait} {time} for a CPU"),
     }
-}
-
-fn victim_lines(view: &View, group: &Group<'_>, loss: &Loss) -> Vec<Evidence> {
-    let Some(usage) = &group.usage else { return delay_lines(view, group) };
-    let label = Source::Sched.label();
-    let line =
-        |name: &str, value: f64, unit, note: String| evidence(view, name, value, unit, label, note);
-    let of_wall = units::share(loss.ns as f64 / usage.wall_ns.max(1) as f64);
-    let mut all = vec![line(
-        "run-queue wait",
-        loss.ns as f64,
-        Unit::Ns,
-        format!(
-            "{of_wall} of the wall time of its threads, {} of the time in which they wanted to run",
-            units::share(loss.share)
-        ),
-    )];
-    let (count, ns) = waits::at_least(&usage.waits, waits::LONG_WAIT_NS);
-    let (all_count, all_ns) = (usage.waits.total_count(), usage.waits.total_ns());
-    if all_count > 0 && all_ns > 0 {
-        let by_time = ns as f64 / all_ns as f64;
-        let by_count = units::share(count as f64 / all_count as f64);
-        let note = format!(
-            "of the waiting is in waits of 1 ms and more; they are {by_count} of the {}",
-            units::counted(all_count, "wait", "waits")
-        );
-        all.push(line("long waits", by_time, Unit::Ratio, note));
-    }
-    if let Some((t0_ns, t1_ns, ns)) =
-        usage.contended.fullest().filter(|_| usage.contended.bins().len() > 2)
-    {
-        let mut worst = line(
-            "worst second",
-            ns as f64 * 1e9 / (t1_ns - t0_ns).max(1) as f64,
-            Unit::NsPerS,
-            format!("on average {}", units::value(loss.ns_per_s as f64, Unit::NsPerS)),
-        );
-        (worst.from_s, worst.to_s) = (t0_ns as f64 / 1e9, t1_ns as f64 / 1e9);
-        all.push(worst);
-    }
-    if usage.wakeup_latency_ns > 0 {
-        let note = "not counted as contention: the CPU was idle and had to wake up".to_owned();
-        all.push(line("wake-up latency", usage.wakeup_latency_ns as f64, Unit::Ns, note));
-    }
-    all.push(idle_line(view, group));
-    all.push(quota_line(view, group, usage.states.throttled_ns));
-    all
-}
-
-fn delay_lines(view: &View, group: &Group<'_>) -> Vec<Evidence> {
-    let Some(delay) = &group.delay else { return vec![] };
-    let note = format!(
-        "runnable but not running, {} of the wall time of its threads; queueing and throttling in one, and \
-         nobody to blame: that takes the BPF probe",
-        units::share(delay.delay_ns as f64 / delay.wall_ns.max(1) as f64)
-    );
-    let label = Source::Schedstat.label();
-    vec![
-        evidence(view, "run-queue delay", delay.delay_ns as f64, Unit::Ns, label, note),
-        idle_line(view, group),
-    ]
-}
-
-/// Whether other CPUs idled meanwhile, or that this could not be seen.
-fn idle_line(view: &View, group: &Group<'_>) -> Evidence {
-    let label = Source::Timeline.label();
-    let Some(idle) = group.idle.as_ref().filter(|idle| idle.waits_ns > 0) else {
-        let note = if view.covers(Source::Timeline) {
-            "none of its waits was long enough to be looked at"
-        } else {
-            "not seen: whether other CPUs idled while it waited takes the BPF timeline"
-        };
-        return evidence(view, "idle CPUs meanwhile", 0.0, Unit::Text, label, note.to_owned());
-    };
-    let share = |ns: u64| units::share(ns as f64 / idle.waits_ns as f64);
-    let note = format!(
-        "of the waiting in waits of {} and more passed while a CPU that it may use was idle; {} while only \
-         CPUs were idle that it may not use",
-        units::duration(idle.min_wait_ns as f64),
-        share(idle.forbidden_ns)
-    );
-    let value = idle.allowed_ns as f64 / idle.waits_ns as f64;
-    evidence(view, "idle CPUs meanwhile", value, Unit::Ratio, label, note)
-}
-
-/// Whether a quota was involved.
-fn quota_line(view: &View, group: &Group<'_>, throttled_ns: u64) -> Evidence {
-    let limit = group.cgroup.and_then(|id| {
-        let path = view.cgroup_path(id);
-        path.into_iter().filter_map(|(_, cgroup)| cgroup.limit_cpus()).min_by(f64::total_cmp)
-    });
-    let note = match (throttled_ns, limit) {
-        (0, None) => "no quota stopped it; no cgroup above it was seen to have one".to_owned(),
-        (0, Some(cpus)) => {
-            format!(
-                "no quota stopped it; the tightest above it allows {}",
-                units::value(cpus, Unit::Cpus)
-            )
-        }
-        (_, _) => "counted apart from the run-queue wait: see SCH002".to_owned(),
-    };
-    evidence(view, "throttled", throttled_ns as f64, Unit::Ns, Source::Sched.label(), note)
 }
 
 fn fixes(view: &View, group: &Group<'_>, blame: &Blame<'_>) -> Vec<Fix> {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which level of the cgroup tree stopped a group: its own cgroup may have no quota, and one above it has.
+//! Which level of the cgroup tree stopped a group, and what the kernel counted there. A group's own cgroup may
+//! have no quota, and one above it has.
 
-use crate::finding::{Cause, Entity, EntityKind};
-use crate::recording::CgroupId;
-use crate::rules::words::cgroup_entity;
+use crate::finding::{Cause, Entity, EntityKind, Evidence, Unit};
+use crate::recording::{CgroupId, Source};
+use crate::render::units;
+use crate::rules::words::{cgroup_entity, evidence};
 use crate::view::{CgroupView, View};
 
 /// The levels whose quota stopped a group, the one that did it most first.
@@ -19,8 +21,7 @@ pub(super) struct Binding {
 pub(super) fn of(view: &View, cgroup: Option<CgroupId>) -> Binding {
     let path = cgroup.map(|id| view.cgroup_path(id)).unwrap_or_default();
     let weight = |level: &CgroupView| {
-        let throttled = level.nr_throttled.delta().filter(|&periods| periods > 0)?;
-        Some(level.throttled_ns.delta().filter(|&ns| ns > 0).unwrap_or(throttled) as f64)
+        level.nr_throttled.delta().filter(|&periods| periods > 0).map(|periods| periods as f64)
     };
     let mut counted: Vec<(CgroupId, f64)> =
         path.iter().filter_map(|(id, level)| Some((*id, weight(level)?))).collect();
@@ -73,4 +74,43 @@ impl Binding {
         };
         self.levels.iter().map(cause).collect()
     }
+}
+
+/// The quota and what the kernel counted about it.
+pub(super) fn counters(view: &View, quota: &CgroupView) -> Vec<Evidence> {
+    let label = Source::CgroupCpu.label();
+    let line = |name, value, unit, note: String| evidence(view, name, value, unit, label, note);
+    let mut all = Vec::new();
+    if let (Some(facts), Some(cpus)) = (quota.facts.as_ref(), quota.limit_cpus()) {
+        let us = |value: Option<u64>| units::value(value.unwrap_or(0) as f64, Unit::Us);
+        let mut note = format!("{} in each period of {}", us(facts.quota_us), us(facts.period_us));
+        if facts.burst_us.is_some_and(|burst_us| burst_us > 0) {
+            note += &format!(", up to {} saved up for peaks", us(facts.burst_us));
+        }
+        if quota.limits_changed {
+            note += "; it was changed within the window";
+        }
+        all.push(line("quota", cpus, Unit::Cpus, note));
+    }
+    if let Some(used_ns) = quota.usage_ns.delta() {
+        let note = "on average, by everything in that cgroup".to_owned();
+        all.push(line("CPU time used", view.per_second(used_ns) as f64 / 1e9, Unit::Cpus, note));
+    }
+    if let (Some(share), Some(periods), Some(throttled)) =
+        (quota.throttled_share(), quota.nr_periods.delta(), quota.nr_throttled.delta())
+    {
+        let note = format!(
+            "{} of {} with work",
+            units::count(throttled as f64),
+            units::count(periods as f64)
+        );
+        all.push(line("periods that ran out", share, Unit::Ratio, note));
+    }
+    if let Some(queues_ns) = quota.throttled_ns.delta() {
+        let note = "a sum over its per-CPU queues, however many threads each held: not wall time, and equal to \
+                    the threads' time only where one thread runs"
+            .to_owned();
+        all.push(line("throttled queues", queues_ns as f64, Unit::Ns, note));
+    }
+    all
 }

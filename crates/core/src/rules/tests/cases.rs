@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Cases that decide between rules, or between a finding and silence.
+
+use super::{codes, judged, scenes};
+use crate::finding::{EntityKind, Finding, LedgerState, Report, Severity};
+use crate::recording::{Culprit, EventKind, ObserverTick, ProcId, Source};
+use crate::rules::report;
+use crate::testkit::{Did, MS, S, Scene, US, view};
+
+fn finding<'r>(report: &'r Report, code: &str) -> &'r Finding {
+    let found = report.findings.iter().find(|finding| finding.code == code);
+    found.unwrap_or_else(|| panic!("no {code} in {:?}", report.findings))
+}
+
+fn worst(report: &Report) -> Option<Severity> {
+    report.findings.iter().map(|finding| finding.severity).max()
+}
+
+fn note<'f>(finding: &'f Finding, name: &str) -> &'f str {
+    let line = finding.evidence.iter().find(|line| line.name == name);
+    let line = line.unwrap_or_else(|| panic!("no evidence `{name}` in {:?}", finding.evidence));
+    line.note.as_deref().unwrap_or_default()
+}
+
+/// Spinners that keep 2 CPUs busy, a share each, and queue behind each other.
+fn spinners(scene: &mut Scene, number: u32) -> Vec<ProcId> {
+    let cgroup = scene.cgroup("/batch", None, None);
+    let all: Vec<ProcId> = (0..number).map(|_| scene.process("stress-ng", Some(cgroup))).collect();
+    let on_cpu_ns = 20 * S / u64::from(number);
+    for &id in &all {
+        let waits = vec![((10 * S - on_cpu_ns) / (28 * MS), 28 * MS)];
+        scene.did(id, &Did { on_cpu_ns, waits, ..Did::default() });
+        for &other in &all {
+            scene.blame(
+                id,
+                Culprit::Process(other),
+                (10 * S - on_cpu_ns) / u64::from(number) * 9 / 10,
+            );
+        }
+    }
+    all
+}
+
+#[test]
+fn a_noisy_neighbour_is_named_with_its_part() {
+    let report = judged(&scenes::neighbour());
+    assert_eq!(codes(&report), ["SCH001"]);
+    let found = finding(&report, "SCH001");
+    assert_eq!(found.severity, Severity::High);
+    let stress = &found.causes[0];
+    assert_eq!(
+        (stress.entity.comm.as_deref(), stress.entity.processes),
+        (Some("stress"), Some(16))
+    );
+    assert!((stress.share - 0.71).abs() < 0.01, "{}", stress.share);
+    assert!(found.title.contains("71 % of it behind `stress` (16 processes)"), "{}", found.title);
+    let own = found.causes.iter().find(|cause| cause.entity.comm.as_deref() == Some("ruby"));
+    assert!(own.is_some_and(|own| own.entity.note.as_deref() == Some("its own other threads")));
+    let moved = found.causes.iter().find(|cause| cause.entity.kind == EntityKind::Unknown);
+    assert!(moved.is_some_and(|moved| (moved.share - 0.03).abs() < 0.001));
+    assert!(note(found, "wake-up latency").contains("not counted as contention"));
+    assert!(found.sizes.len() > 3);
+    let commands: Vec<_> = found.fix.iter().filter_map(|fix| fix.command.as_deref()).collect();
+    assert_eq!(commands[0], "docker update --cpu-shares 10240 shop-web");
+    assert!(found.fix.iter().all(|fix| fix.risk.is_some()));
+    assert_eq!(
+        found.confirm.as_ref().map(|confirm| confirm.command.as_str()),
+        Some("deburr -p 1001 -d 30")
+    );
+}
+
+#[test]
+fn the_small_server_comes_before_the_spinners_that_queue_behind_each_other() {
+    let mut scene = Scene::new(2, 10 * S);
+    scene.cgroup("/", None, None);
+    let web = scene.cgroup("/web", None, None);
+    let server = scene.process("server", Some(web));
+    let stress = spinners(&mut scene, 16);
+    scene.did(
+        server,
+        &Did { threads: 2, on_cpu_ns: 300 * MS, waits: vec![(1_000, 600 * US)], ..Did::default() },
+    );
+    for &id in &stress {
+        scene.blame(server, Culprit::Process(id), 35 * MS);
+    }
+    scene.busy(1.0);
+    let report = judged(&scene);
+    assert_eq!(codes(&report), ["SCH001", "SCH001"]);
+    let (first, second) = (&report.findings[0], &report.findings[1]);
+    assert_eq!(first.victim.comm.as_deref(), Some("server"));
+    assert!(first.severity >= Severity::Medium);
+    assert_eq!((second.victim.processes, second.severity), (Some(16), Severity::Info));
+    assert!(second.title.contains("behind each other"), "{}", second.title);
+    assert!(second.cost.lost_ns_per_s > 100 * first.cost.lost_ns_per_s, "in spite of its loss");
+}
+
+#[test]
+fn a_healthy_host_yields_nothing() {
+    let report = judged(&scenes::healthy());
+    assert_eq!(codes(&report), [""; 0]);
+    assert_eq!(report.ruled_out.len(), super::RULES.len());
+}
+
+#[test]
+fn a_moderately_loaded_host_yields_nothing_above_info() {
+    let mut scene = Scene::new(2, 10 * S);
+    for name in ["gcc", "web", "db"] {
+        let process = scene.process(name, None);
+        let waits = vec![(5_000, 10 * US), (200, MS)];
+        scene.did(process, &Did { threads: 4, on_cpu_ns: 4 * S, waits, ..Did::default() });
+    }
+    scene.busy(0.6);
+    assert!(worst(&judged(&scene)) <= Some(Severity::Info));
+}
+
+#[test]
+fn a_spinner_under_a_quota_is_throttled_and_not_waiting() {
+    let mut scene = Scene::new(2, 10 * S);
+    scene.cgroup("/", None, None);
+    let limited = scene.cgroup("/limited", Some(50_000), None);
+    let spinner = scene.process("spinner", Some(limited));
+    let waits = vec![(100, 3 * MS)];
+    scene
+        .did(spinner, &Did { on_cpu_ns: 5 * S, throttled_ns: 4_700 * MS, waits, ..Did::default() });
+    scene.cpu_stat(limited, 5 * S, 100, 99, 4_700 * MS);
+    for target in [None, Some(spinner)] {
+        let mut scene = scene.clone();
+        target.map(|id| scene.target(id).clone());
+        let report = judged(&scene);
+        assert_eq!(codes(&report), ["SCH002"]);
+        let found = finding(&report, "SCH002");
+        assert_eq!(found.severity, Severity::High);
+        assert_eq!(found.cost.lost_ns_per_s, 470 * MS);
+        assert_eq!(found.causes[0].entity.cgroup.as_deref(), Some("/limited"));
+        assert!(note(found, "throttled queues").contains("not wall time"));
+        assert_eq!(
+            found.fix[0].command.as_deref(),
+            Some("echo '100000 100000' > /sys/fs/cgroup/limited/cpu.max")
+        );
+    }
+}
+
+#[test]
+fn the_level_that_binds_is_named_and_not_the_cgroup_below_it() {
+    let report = judged(&scenes::nested_quota());
+    assert_eq!(codes(&report), ["SCH002"], "one quota is one finding, however many it stops");
+    let found = finding(&report, "SCH002");
+    assert_eq!(found.victim.comm.as_deref(), Some("java"));
+    assert_eq!(found.causes[0].entity.cgroup.as_deref(), Some("/kubepods.slice/pod1f"));
+    assert!(note(found, "also stopped by it").contains("`envoy`"));
+    assert!(found.fix[0].risk.as_deref().is_some_and(|risk| risk.contains("kubelet")));
+}
+
+#[test]
+fn without_bpf_waiting_has_a_size_but_nobody_to_blame() {
+    let mut scene = scenes::no_bpf();
+    let victim = scene.process("ruby", None);
+    scene.schedstat(victim, 2 * S, 3 * S, 9_000).target(victim);
+    let report = judged(&scene);
+    let found = finding(&report, "SCH001");
+    assert!(found.title.ends_with("queued or throttled"), "{}", found.title);
+    assert!(found.causes.is_empty() && found.confidence < 0.8, "{}", found.confidence);
+    assert!(
+        found.fix.iter().any(|fix| fix.command.as_deref() == Some("sudo deburr -p 1002 -d 30"))
+    );
+    assert!(report.ledger[0].parts.iter().any(|part| part.state == LedgerState::QueuedOrThrottled));
+    assert!(report.not_checked.iter().any(|item| item.code == "SCH003"));
+}
+
+#[test]
+fn without_bpf_counters_say_that_delay_was_throttling() {
+    let mut scene = scenes::no_bpf();
+    scene.cgroup("/", None, None);
+    let limited = scene.cgroup("/limited", Some(50_000), None);
+    let spinner = scene.process("spinner", Some(limited));
+    scene
+        .schedstat(spinner, 5 * S, 5 * S, 100)
+        .cpu_stat(limited, 5 * S, 100, 98, 5 * S)
+        .target(spinner);
+    let report = judged(&scene);
+    assert_eq!(codes(&report), ["SCH002"]);
+    let found = finding(&report, "SCH002");
+    assert_eq!(found.victim.kind, EntityKind::Cgroup);
+    assert!(found.confidence < 0.8);
+    assert!(found.title.contains("98 % of the periods"), "{}", found.title);
+}
+
+#[test]
+fn a_pinned_process_waits_because_of_its_mask() {
+    let report = judged(&scenes::pinned());
+    assert_eq!(codes(&report), ["SCH003", "SCH001"]);
+    let found = finding(&report, "SCH003");
+    assert!(
+        found.title.ends_with("while CPUs 1-3, where it may not run, are idle"),
+        "{}",
+        found.title
+    );
+    assert_eq!(found.causes[0].entity.value.as_deref(), Some("0"));
+    assert_eq!(found.fix[0].command.as_deref(), Some("taskset -acp 0-3 1001"));
+    assert!(report.findings[1].severity < found.severity);
+}
+
+#[test]
+fn a_cpuset_and_an_affinity_are_told_apart() {
+    let mut scene = scenes::pinned();
+    scene.facts(ProcId(1), |process| process.cpuset_cpus = Some("0".into()));
+    let report = judged(&scene);
+    let found = finding(&report, "SCH003");
+    assert_eq!(found.causes[0].entity.key.as_deref(), Some("cpuset.cpus"));
+    assert_eq!(
+        found.fix[0].command.as_deref(),
+        Some("systemctl set-property --runtime redis-server.service AllowedCPUs=0-3")
+    );
+}
+
+#[test]
+fn threads_that_queue_behind_each_other_are_told_so() {
+    let mut scene = Scene::new(2, 10 * S);
+    let busy = scene.process("busy", None);
+    let waits = vec![(1_000, 4 * MS)];
+    scene.did(busy, &Did { threads: 8, on_cpu_ns: 6 * S, waits, ..Did::default() }).target(busy);
+    scene.blame(busy, Culprit::Process(busy), 3_900 * MS);
+    let report = judged(&scene);
+    let found = finding(&report, "SCH001");
+    assert!(found.title.contains("98 % of it behind its own other threads"), "{}", found.title);
+    assert_eq!(
+        found.severity,
+        Severity::Medium,
+        "a level below that of the same loss behind others"
+    );
+}
+
+#[test]
+fn losses_lower_the_confidence_of_other_findings() {
+    let sure = |lost: u64| {
+        let mut scene = scenes::neighbour();
+        let lost = [("thread_table_full".to_owned(), lost)].into();
+        scene.observer(ObserverTick { lost, ..ObserverTick::default() });
+        finding(&judged(&scene), "SCH001").confidence
+    };
+    assert!(sure(20_000) < sure(0));
+}
+
+#[test]
+fn names_from_the_host_stay_data() {
+    let mut scene = scenes::neighbour();
+    let name = "a`; $(reboot)\n'\u{1b}[2J";
+    for id in 1..=17 {
+        scene.facts(ProcId(id), |process| process.comm = name.into());
+    }
+    let report = judged(&scene);
+    let found = finding(&report, "SCH001");
+    assert_eq!(found.title.matches('`').count() % 2, 0, "{}", found.title);
+    assert_eq!(found.causes[0].entity.comm.as_deref(), Some(name), "the data keeps the name");
+    for command in found.fix.iter().filter_map(|fix| fix.command.as_deref()) {
+        assert!(!command.contains("$(reboot)") && !command.contains('\u{1b}'), "{command}");
+    }
+}
+
+#[test]
+fn what_happened_to_the_session_is_told_in_sentences() {
+    let mut scene = Scene::new(2, 10 * S);
+    scene
+        .event(EventKind::ClockJump { by_ns: -(3 * S as i64) })
+        .event(EventKind::Interrupted { signal: "SIGINT".into() });
+    let mut records = scene.records();
+    records.pop();
+    let said = report(&view(&records), "0.1.0", false);
+    assert_eq!(
+        said.window.events,
+        [
+            "at 5.0 s the wall clock was set back by 3.0 s",
+            "SIGINT ended the window at 5.0 s",
+            "the recording was cut short: it has no end",
+        ]
+    );
+    assert_eq!(said.window.start, "2026-01-02T03:04:05Z");
+    assert_eq!(said.window.source, "recording");
+}
+
+#[test]
+fn what_could_not_be_checked_says_why_and_what_one_would_gain() {
+    let mut scene = Scene::new(2, 10 * S);
+    scene.without_bpf().without(Source::Schedstat, "not in this kernel", "");
+    let report = judged(&scene);
+    let item = report.not_checked.iter().find(|item| item.code == "SCH001").expect("not checked");
+    assert_eq!(item.missing.len(), 2);
+    assert!(item.missing[0].starts_with("bpf:sched: BPF programs need root"));
+    assert!(item.missing[0].ends_with("run as root to see behind whom processes wait"));
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Tests of all rules: the registry, the kept inputs and what they must yield, cases that decide between rules,
+//! and what holds for any input.
+
+mod cases;
+mod fixtures;
+mod pages;
+mod properties;
+mod registry;
+mod scenes;
+
+use super::{RULES, report};
+use crate::finding::Report;
+use crate::render::{TextStyle, text};
+use crate::testkit::Scene;
+use std::fmt::Write as _;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+fn judged(scene: &Scene) -> Report {
+    report(&scene.view(), "0.1.0", true)
+}
+
+/// Codes of the findings, in their order.
+fn codes(report: &Report) -> Vec<&str> {
+    report.findings.iter().map(|finding| finding.code.as_str()).collect()
+}
+
+/// What a report says about one code, and whose time went where if that was found.
+fn about(report: &Report, code: &str) -> Report {
+    let mut report = report.clone();
+    report.findings.retain(|finding| finding.code == code);
+    report.ruled_out.retain(|item| item.code == code);
+    report.not_checked.retain(|item| item.code == code);
+    if report.findings.is_empty() {
+        report.ledger.clear();
+    }
+    report
+}
+
+fn shown(report: &Report) -> String {
+    text(report, TextStyle { columns: 100, color: false, verbosity: 1 })
+}
+
+/// A kept file, which `UPDATE=1 cargo test` writes anew. Empty if there is none.
+#[allow(clippy::disallowed_methods, reason = "golden files are read and written")]
+fn kept(path: &str, now: &str) -> String {
+    let path = format!("{ROOT}/{path}");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::create_dir_all(path.rsplit_once('/').expect("a folder").0).unwrap();
+        std::fs::write(&path, now).unwrap();
+    }
+    std::fs::read_to_string(&path).unwrap_or_default()
+}
+
+/// The lines in which a kept file and what it should be differ.
+fn diff(path: &str, kept: &str, now: &str) -> String {
+    let mut out = String::new();
+    let (mut kept, mut now) = (kept.lines(), now.lines());
+    for line in 1.. {
+        match (kept.next(), now.next()) {
+            (None, None) => break,
+            (a, b) if a == b => {}
+            (a, b) => {
+                for (sign, side) in [('-', a), ('+', b)] {
+                    if let Some(side) = side {
+                        let _ = writeln!(out, "{path}:{line}: {sign} {side}");
+                    }
+                }
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What every rule must have.
+
+use super::{ROOT, RULES, pages, scenes};
+use crate::rules::find;
+use std::path::Path;
+
+/// Codes that belonged to rules which are no more: never given again.
+const RETIRED: [&str; 0] = [];
+
+#[test]
+fn codes_are_unique_and_never_given_again() {
+    for (at, rule) in RULES.iter().enumerate() {
+        assert!(!RETIRED.contains(&rule.code), "{}", rule.code);
+        let first =
+            RULES.iter().position(|other| other.code == rule.code || other.name == rule.name);
+        assert_eq!(first, Some(at), "{}", rule.code);
+        assert!(std::ptr::eq(find(&rule.code.to_lowercase()).expect("found by its code"), *rule));
+    }
+    assert!(find("SCH000").is_none());
+}
+
+#[test]
+fn rules_are_ordered_by_code() {
+    assert!(RULES.is_sorted_by_key(|rule| rule.code));
+}
+
+#[test]
+fn code_name_and_file_agree() {
+    for rule in RULES {
+        let (area, number) = rule.code.split_at(3);
+        assert!(number.len() == 3 && number.bytes().all(|b| b.is_ascii_digit()), "{}", rule.code);
+        let folder = match area {
+            "SCH" => "sched",
+            "OBS" => "observer",
+            area => panic!("{area} has no folder"),
+        };
+        let file = Path::new(rule.file);
+        let stem = file.file_stem().expect("a name").to_string_lossy().replace('_', "-");
+        assert_eq!(stem, rule.name);
+        assert_eq!(file.parent().and_then(Path::file_name).expect("a folder"), folder);
+    }
+}
+
+#[test]
+fn summaries_and_limits_are_sentence_parts_with_units() {
+    for rule in RULES {
+        assert!(
+            rule.summary.starts_with(char::is_lowercase) && !rule.summary.ends_with('.'),
+            "{}",
+            rule.code
+        );
+        assert!(!rule.limits.is_empty(), "{} decides by numbers", rule.code);
+        for (at, limit) in rule.limits.iter().enumerate() {
+            assert!(
+                limit.value.is_finite() && !limit.unit.is_empty() && !limit.why.is_empty(),
+                "{}",
+                limit.name
+            );
+            assert!(!limit.why.ends_with('.'), "{}", limit.name);
+            let first = rule.limits.iter().position(|other| other.name == limit.name);
+            assert_eq!(first, Some(at), "{} of {}", limit.name, rule.code);
+        }
+    }
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the list of uncovered codes is read")]
+fn every_code_is_reproduced_or_says_why_not() {
+    let uncovered = std::fs::read_to_string(format!("{ROOT}/lab/UNCOVERED.md")).expect("the list");
+    for rule in RULES {
+        let excused = uncovered
+            .lines()
+            .any(|line| line.split('|').nth(1).is_some_and(|code| code.trim() == rule.code));
+        let scenarios = pages::scenarios(rule.code);
+        assert_eq!(scenarios.is_empty(), excused, "{}: {scenarios:?}", rule.code);
+    }
+}
+
+#[test]
+fn every_rule_has_its_three_inputs() {
+    for rule in RULES {
+        for kind in scenes::KINDS {
+            assert!(scenes::scene(rule.code, kind).is_some(), "{} {kind}", rule.code);
+        }
+    }
+}

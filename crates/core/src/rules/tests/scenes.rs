@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The smallest streams that decide each rule: kept as `fixtures/rules/CODE/KIND.jsonl`.
+
+use crate::recording::{Container, Culprit, IdleCpu, IdleTick, ObserverTick, ProcId, Source};
+use crate::testkit::{Did, MS, S, Scene, US, runqlat};
+
+/// The three answers that each rule must be able to give.
+pub(super) const KINDS: [&str; 3] = ["fires", "quiet", "nodata"];
+
+/// The stream that makes the rule of that code give that answer.
+pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
+    Some(match (code, kind) {
+        ("SCH001", "fires") => neighbour(),
+        ("SCH001" | "OBS001" | "OBS003", "quiet") | ("SCH002" | "SCH003", "quiet") => healthy(),
+        ("SCH001", "nodata") => {
+            let mut scene = no_bpf();
+            scene.without(Source::Schedstat, "the kernel has no scheduler statistics", "");
+            scene
+        }
+        ("SCH002", "fires") => nested_quota(),
+        ("SCH002", "nodata") => {
+            let mut scene = no_bpf();
+            scene.without(Source::CgroupCpu, "no cgroup file system is mounted", "");
+            scene
+        }
+        ("SCH003", "fires") => pinned(),
+        ("SCH003", "nodata") => no_bpf(),
+        ("OBS001", "fires") => losses(),
+        ("OBS002", "fires") => Scene::new(4, 2 * S),
+        ("OBS002", "quiet") => Scene::new(4, 10 * S),
+        ("OBS002", "nodata") => Scene::new(4, 0),
+        ("OBS003", "fires") => expensive(),
+        ("OBS001" | "OBS003", "nodata") => {
+            let mut scene = Scene::new(4, 10 * S);
+            scene.without(Source::Observer, "no reading of `/proc/self/stat`", "");
+            scene
+        }
+        _ => return None,
+    })
+}
+
+fn container(runtime: &str, id: &str, name: &str) -> Option<Container> {
+    let (runtime, id) = (runtime.to_owned(), id.to_owned());
+    Some(Container { runtime, id, name: Some(name.into()), ..Container::default() })
+}
+
+/// What `runqlat -p` showed of a service beside a noisy neighbour in 15 s on 4 CPUs: three intervals.
+pub(super) const NEIGHBOUR: &str =
+    include_str!("../../../../../fixtures/rules/SCH001/neighbour-runqlat.txt");
+
+/// A service in one container, 16 spinners in another, 4 CPUs. The service's waits are measured ones; who was
+/// there and to what part each is to blame is made up to fit.
+pub(super) fn neighbour() -> Scene {
+    let mut scene = Scene::new(4, 15 * S);
+    scene.cgroup("/", None, None);
+    scene.cgroup("/docker", None, None);
+    let shop =
+        scene.cgroup("/docker/bbda0b6e9d3f", None, container("docker", "bbda0b6e9d3f", "shop-web"));
+    let batch =
+        scene.cgroup("/docker/f9ab12c0ffee", None, container("docker", "f9ab12c0ffee", "batch"));
+    let ruby = scene.process("ruby", Some(shop));
+    let stress: Vec<ProcId> = (0..16).map(|_| scene.process("stress", Some(batch))).collect();
+    let kworker = scene.process("kworker/1:2", None);
+    scene.facts(kworker, |process| process.kernel_thread = Some(true));
+    scene.target(ruby);
+    let did = Did {
+        threads: 30,
+        on_cpu_ns: 4 * S,
+        waits: runqlat(NEIGHBOUR),
+        wakeup_latency_ns: 20 * MS,
+        ..Did::default()
+    };
+    let lost_ns =
+        did.waits.iter().map(|(count, ns)| count * ns).sum::<u64>() - did.wakeup_latency_ns;
+    scene.did(ruby, &did);
+    for &id in &stress {
+        scene.blame(ruby, Culprit::Process(id), lost_ns * 71 / 100 / 16);
+    }
+    scene.blame(ruby, Culprit::Process(ruby), lost_ns * 12 / 100);
+    scene.blame(ruby, Culprit::Process(kworker), lost_ns * 6 / 100);
+    scene.blame(ruby, Culprit::Migrated, lost_ns * 3 / 100);
+    scene.idle(IdleTick {
+        t0_ns: 0,
+        t1_ns: 0,
+        victim: ruby,
+        min_wait_ns: 100 * US,
+        waits: 5_600,
+        waits_ns: lost_ns * 9 / 10,
+        idle_allowed_ns: lost_ns / 250,
+        idle_forbidden_ns: 0,
+        cpus: vec![IdleCpu { cpu: 3, allowed: true, idle_ns: lost_ns / 250 }],
+    });
+    scene.busy(0.97).cpu_pressure(0.62);
+    scene
+}
+
+/// Two services that rarely meet, one with a quota that it never uses up.
+pub(super) fn healthy() -> Scene {
+    let mut scene = Scene::new(4, 10 * S);
+    scene.cgroup("/", None, None);
+    let web = scene.cgroup("/web", Some(200_000), None);
+    let web_process = scene.process("nginx", Some(web));
+    let other = scene.process("postgres", None);
+    let some = |on_cpu_ns| Did {
+        threads: 4,
+        on_cpu_ns,
+        waits: vec![(20_000, 8 * US), (400, 300 * US), (10, 2 * MS)],
+        wakeup_latency_ns: 100 * MS,
+        ..Did::default()
+    };
+    scene.did(web_process, &some(6 * S)).did(other, &some(4 * S));
+    scene.blame(web_process, Culprit::Process(other), 100 * MS);
+    scene.idle(IdleTick {
+        t0_ns: 0,
+        t1_ns: 0,
+        victim: web_process,
+        min_wait_ns: 100 * US,
+        waits: 410,
+        waits_ns: 140 * MS,
+        idle_allowed_ns: 20 * MS,
+        idle_forbidden_ns: 0,
+        cpus: vec![IdleCpu { cpu: 2, allowed: true, idle_ns: 20 * MS }],
+    });
+    scene.cpu_stat(web, 6 * S, 100, 0, 0);
+    scene.observer(ObserverTick {
+        cpu_ns: 20 * MS,
+        bpf_runs: 200_000,
+        bpf_run_ns: Some(10 * MS),
+        rss_bytes: 18 << 20,
+        bpf_map_bytes: 9 << 20,
+        ..ObserverTick::default()
+    });
+    scene.busy(0.25);
+    scene
+}
+
+/// Four busy threads in a container without a quota, in a pod with one.
+pub(super) fn nested_quota() -> Scene {
+    let mut scene = Scene::new(4, 10 * S);
+    scene.cgroup("/", None, None);
+    let pod = Some(Container {
+        runtime: "kubernetes".into(),
+        id: "1f".into(),
+        pod: Some("api-7f9c".into()),
+        namespace: Some("prod".into()),
+        ..Container::default()
+    });
+    scene.cgroup("/kubepods.slice", None, None);
+    let pod = scene.cgroup("/kubepods.slice/pod1f", Some(100_000), pod);
+    let api =
+        scene.cgroup("/kubepods.slice/pod1f/5d2e", None, container("containerd", "5d2e", "api"));
+    let java = scene.process("java", Some(api));
+    let sidecar = scene.process("envoy", Some(api));
+    scene.did(
+        java,
+        &Did {
+            threads: 8,
+            on_cpu_ns: 9_600 * MS,
+            throttled_ns: 14 * S,
+            waits: vec![(4_000, 20 * US), (300, MS)],
+            ..Did::default()
+        },
+    );
+    scene.did(sidecar, &Did { on_cpu_ns: 400 * MS, throttled_ns: 600 * MS, ..Did::default() });
+    scene.cpu_stat(pod, 10 * S, 100, 93, 21 * S).cpu_stat(api, 10 * S, 0, 0, 0);
+    scene.busy(0.3);
+    scene
+}
+
+/// A server and a spinner bound to CPU 0 of four.
+pub(super) fn pinned() -> Scene {
+    let mut scene = Scene::new(4, 10 * S);
+    scene.cgroup("/", None, None);
+    let unit = container("systemd", "redis-server.service", "redis-server.service");
+    let unit = scene.cgroup("/redis-server.service", None, unit);
+    let redis = scene.process("redis-server", Some(unit));
+    let spinner = scene.process("spinner", None);
+    scene.facts(redis, |process| process.cpus_allowed = Some("0".into()));
+    scene.target(redis);
+    let waits = vec![(2_000, 20 * US), (500, 3 * MS)];
+    scene.did(redis, &Did { on_cpu_ns: 2 * S, waits, ..Did::default() });
+    scene.blame(redis, Culprit::Process(spinner), 1_530 * MS);
+    let idle_cpu = |cpu, idle_ns| IdleCpu { cpu, allowed: false, idle_ns };
+    scene.idle(IdleTick {
+        t0_ns: 0,
+        t1_ns: 0,
+        victim: redis,
+        min_wait_ns: 100 * US,
+        waits: 500,
+        waits_ns: 1_500 * MS,
+        idle_allowed_ns: 0,
+        idle_forbidden_ns: 1_480 * MS,
+        cpus: vec![idle_cpu(1, 1_400 * MS), idle_cpu(2, 1_300 * MS), idle_cpu(3, 1_350 * MS)],
+    });
+    scene.busy(0.3);
+    scene
+}
+
+/// A process, and no BPF to look at it.
+pub(super) fn no_bpf() -> Scene {
+    let mut scene = Scene::new(4, 10 * S);
+    scene.without_bpf();
+    let process = scene.process("ruby", None);
+    scene.schedstat(process, 2 * S, 10 * MS, 5_000);
+    scene
+}
+
+fn losses() -> Scene {
+    let mut scene = healthy();
+    scene.observer(ObserverTick {
+        lost: [("thread_table_full".into(), 4_000), ("blame_skipped_ns".into(), 9 * MS)].into(),
+        ..ObserverTick::default()
+    });
+    scene
+}
+
+fn expensive() -> Scene {
+    let mut scene = Scene::new(4, 10 * S);
+    scene.observer(ObserverTick {
+        cpu_ns: 180 * MS,
+        bpf_runs: 4_000_000,
+        bpf_run_ns: Some(220 * MS),
+        rss_bytes: 31 << 20,
+        bpf_map_bytes: 13 << 20,
+        ..ObserverTick::default()
+    });
+    scene.busy(0.6);
+    scene
+}

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Small record streams for tests: a host in a few lines, and streams as lines of JSON.
+//!
+//! A [`Scene`] covers its whole window with one tick a process and a reading at each end. Amounts are given for
+//! the window. What is not told is healthy: sources see everything, threads sleep.
+
+use crate::recording::{
+    BlameTick, Cgroup, CgroupId, CgroupReading, CgroupVersion, Container, Coverage, CpuReading,
+    Culprit, Event, EventKind, IdleTick, Meta, ObserverTick, ProcId, Process, ProcessTick,
+    PsiReading, PsiResource, Record, SchedstatTick, Source, State, TargetSpec, ThreadStates,
+    WaitHist,
+};
+use crate::view::{Fold, View};
+
+/// One second.
+pub const S: u64 = 1_000_000_000;
+/// One millisecond.
+pub const MS: u64 = 1_000_000;
+/// One microsecond.
+pub const US: u64 = 1_000;
+
+/// A window of a host's life, told process by process.
+#[derive(Clone, Debug)]
+pub struct Scene {
+    window_ns: u64,
+    cpus: u32,
+    records: Vec<Record>,
+}
+
+/// What a process did in the window of a scene.
+#[derive(Clone, Debug, Default)]
+pub struct Did {
+    /// Its threads; 1 if 0.
+    pub threads: u32,
+    /// Time on CPUs.
+    pub on_cpu_ns: u64,
+    /// Time throttled.
+    pub throttled_ns: u64,
+    /// Time waiting for block IO.
+    pub block_io_ns: u64,
+    /// Waits, as number and length; their sum is the queued time.
+    pub waits: Vec<(u64, u64)>,
+    /// Of the queued time: wake-up latency.
+    pub wakeup_latency_ns: u64,
+}
+
+impl Scene {
+    /// A host of that many CPUs that is observed for that long by all sources, with nobody on it yet.
+    #[must_use]
+    pub fn new(cpus: u32, window_ns: u64) -> Self {
+        let meta = Meta {
+            tool_version: "0.1.0".into(),
+            host_name: "web-17".into(),
+            kernel: "6.1.0-18-amd64".into(),
+            cpus_online: (0..cpus).collect(),
+            cgroup_layout: "v2".into(),
+            cpu_controller: Some(CgroupVersion::V2),
+            // 2026-01-02 03:04:05 UTC
+            start_unix_ns: 1_767_323_045_000_000_000,
+            start_mono_ns: 0,
+            asked_ns: Some(window_ns),
+            target: TargetSpec::Host,
+            root: true,
+        };
+        let mut scene = Self { window_ns, cpus, records: vec![Record::Meta(Box::new(meta))] };
+        for source in Source::ALL {
+            scene.push(Record::Coverage(Coverage { t_ns: 0, source, state: State::Active }));
+        }
+        scene
+    }
+
+    /// Adds any record.
+    pub fn push(&mut self, record: Record) -> &mut Self {
+        self.records.push(record);
+        self
+    }
+
+    /// Changes the circumstances.
+    pub fn meta(&mut self, change: impl FnOnce(&mut Meta)) -> &mut Self {
+        if let Some(Record::Meta(meta)) = self.records.first_mut() {
+            change(meta);
+        }
+        self
+    }
+
+    /// Looks at one process only: that one and no other is in the target.
+    pub fn target(&mut self, target: ProcId) -> &mut Self {
+        let mut spec = TargetSpec::Host;
+        for record in &mut self.records {
+            if let Record::Process(process) = record {
+                process.in_target = process.id == target;
+                if process.in_target {
+                    spec = TargetSpec::Process { pid: process.pid, comm: process.comm.clone() };
+                }
+            }
+        }
+        self.meta(|meta| meta.target = spec)
+    }
+
+    /// Takes a source away.
+    pub fn without(&mut self, source: Source, reason: &str, gain: &str) -> &mut Self {
+        let state = State::Missing { reason: reason.into(), gain: gain.into() };
+        self.push(Record::Coverage(Coverage { t_ns: 0, source, state }))
+    }
+
+    /// Takes everything away that only BPF sees.
+    pub fn without_bpf(&mut self) -> &mut Self {
+        let reason = "BPF programs need root or CAP_BPF and CAP_PERFMON";
+        self.without(Source::Sched, reason, "run as root to see behind whom processes wait");
+        self.without(Source::Timeline, reason, "run as root to see which CPUs idle meanwhile")
+    }
+
+    /// A cgroup; the ones above it must have been told before. The root has the path `/`.
+    pub fn cgroup(
+        &mut self,
+        path: &str,
+        quota_us: Option<u64>,
+        container: Option<Container>,
+    ) -> CgroupId {
+        let known = |path: &str| {
+            self.records.iter().find_map(|record| match record {
+                Record::Cgroup(cgroup) if cgroup.path == path => Some(cgroup.id),
+                _ => None,
+            })
+        };
+        let above = match path.rsplit_once('/') {
+            Some(("", "")) | None => None,
+            Some(("", _)) => known("/"),
+            Some((above, _)) => known(above),
+        };
+        let id = CgroupId(1 + self.count(|record| matches!(record, Record::Cgroup(_))));
+        self.push(Record::Cgroup(Box::new(Cgroup {
+            id,
+            parent: above,
+            path: path.into(),
+            version: CgroupVersion::V2,
+            quota_us,
+            period_us: Some(100_000),
+            burst_us: Some(0),
+            weight: Some(100),
+            container,
+        })));
+        id
+    }
+
+    /// A process that may run everywhere; its pid follows from its number.
+    pub fn process(&mut self, comm: &str, cgroup: Option<CgroupId>) -> ProcId {
+        let id = ProcId(1 + self.count(|record| matches!(record, Record::Process(_))) as u32);
+        let all = match self.cpus {
+            1 => "0".to_owned(),
+            cpus => format!("0-{}", cpus.saturating_sub(1)),
+        };
+        self.push(Record::Process(Box::new(Process {
+            id,
+            pid: 1000 + id.0,
+            start_ns: S,
+            comm: comm.into(),
+            cmdline: comm.into(),
+            kernel_thread: Some(false),
+            cgroup,
+            cpus_allowed: Some(all.clone()),
+            cpuset_cpus: Some(all),
+            nice: Some(0),
+            in_target: true,
+            observer: false,
+        })));
+        id
+    }
+
+    /// Changes the facts of a process.
+    pub fn facts(&mut self, id: ProcId, change: impl FnOnce(&mut Process)) -> &mut Self {
+        let process = self.records.iter_mut().find_map(|record| match record {
+            Record::Process(process) if process.id == id => Some(process),
+            _ => None,
+        });
+        if let Some(process) = process {
+            change(process);
+        }
+        self
+    }
+
+    /// What a process did, as the probe sees it; for the rest of the window its threads slept.
+    pub fn did(&mut self, proc: ProcId, did: &Did) -> &mut Self {
+        let threads = did.threads.max(1);
+        let mut waits = WaitHist::default();
+        for &(number, ns) in &did.waits {
+            let mut one = WaitHist::default();
+            one.add(ns);
+            for bucket in 0..one.count.len() {
+                waits.count[bucket] += one.count[bucket] * number;
+                waits.ns[bucket] += one.ns[bucket] * number;
+            }
+        }
+        let states = ThreadStates {
+            on_cpu_ns: did.on_cpu_ns,
+            queued_ns: waits.total_ns(),
+            throttled_ns: did.throttled_ns,
+            block_io_ns: did.block_io_ns,
+            ..ThreadStates::default()
+        };
+        let awake_ns =
+            states.on_cpu_ns + states.queued_ns + states.throttled_ns + states.block_io_ns;
+        let wall_ns = (u64::from(threads) * self.window_ns).max(awake_ns);
+        let tick = ProcessTick {
+            t0_ns: 0,
+            t1_ns: self.window_ns,
+            proc,
+            threads,
+            wall_ns,
+            states: ThreadStates { sleep_ns: wall_ns - awake_ns, ..states },
+            wait_max_ns: did.waits.iter().map(|&(_, ns)| ns).max().unwrap_or(0),
+            switches: waits.total_count(),
+            waits,
+            wakeup_latency_ns: did.wakeup_latency_ns,
+        };
+        self.push(Record::ProcessTick(Box::new(tick)))
+    }
+
+    /// What a process did, as `/proc/PID/schedstat` tells it.
+    pub fn schedstat(
+        &mut self,
+        proc: ProcId,
+        on_cpu_ns: u64,
+        delay_ns: u64,
+        slices: u64,
+    ) -> &mut Self {
+        let (t0_ns, t1_ns) = (0, self.window_ns);
+        let wall_ns = t1_ns.max(on_cpu_ns + delay_ns);
+        self.push(Record::Schedstat(SchedstatTick {
+            t0_ns,
+            t1_ns,
+            proc,
+            threads: 1,
+            wall_ns,
+            on_cpu_ns,
+            delay_ns,
+            slices,
+        }))
+    }
+
+    /// Behind whom a process waited.
+    pub fn blame(&mut self, victim: ProcId, culprit: Culprit, ns: u64) -> &mut Self {
+        let (t0_ns, t1_ns) = (0, self.window_ns);
+        self.push(Record::Blame(BlameTick { t0_ns, t1_ns, victim, culprit, ns }))
+    }
+
+    /// Idle CPUs during a process's waits. Times are filled in.
+    pub fn idle(&mut self, tick: IdleTick) -> &mut Self {
+        self.push(Record::Idle(Box::new(IdleTick { t0_ns: 0, t1_ns: self.window_ns, ..tick })))
+    }
+
+    /// How busy the CPUs were, all alike.
+    pub fn busy(&mut self, share: f64) -> &mut Self {
+        for t_ns in [0, self.window_ns] {
+            for cpu in 0..self.cpus {
+                let user_ns = (share * t_ns as f64) as u64;
+                self.push(Record::Cpu(CpuReading {
+                    t_ns,
+                    cpu,
+                    user_ns,
+                    system_ns: 0,
+                    idle_ns: t_ns - user_ns,
+                    iowait_ns: 0,
+                    irq_ns: 0,
+                    steal_ns: 0,
+                }));
+            }
+        }
+        self
+    }
+
+    /// Pressure on the CPUs of the host: share of the time in which somebody waited.
+    pub fn cpu_pressure(&mut self, share: f64) -> &mut Self {
+        for t_ns in [0, self.window_ns] {
+            let some_ns = (share * t_ns as f64) as u64;
+            let resource = PsiResource::Cpu;
+            self.push(Record::Psi(PsiReading {
+                t_ns,
+                cgroup: None,
+                resource,
+                some_ns,
+                full_ns: None,
+            }));
+        }
+        self
+    }
+
+    /// How far a cgroup's counters moved: CPU time, periods, throttled periods, throttled queues.
+    pub fn cpu_stat(
+        &mut self,
+        cgroup: CgroupId,
+        used_ns: u64,
+        periods: u64,
+        throttled: u64,
+        queues_ns: u64,
+    ) -> &mut Self {
+        for (t_ns, n) in [(0, 0), (self.window_ns, 1)] {
+            self.push(Record::CgroupCpu(CgroupReading {
+                t_ns,
+                cgroup,
+                usage_ns: Some(n * used_ns),
+                nr_periods: Some(n * periods),
+                nr_throttled: Some(n * throttled),
+                throttled_ns: Some(n * queues_ns),
+                nr_bursts: Some(0),
+                burst_ns: Some(0),
+            }));
+        }
+        self
+    }
+
+    /// What the observer cost and lost. Times are filled in.
+    pub fn observer(&mut self, tick: ObserverTick) -> &mut Self {
+        self.push(Record::Observer(ObserverTick { t0_ns: 0, t1_ns: self.window_ns, ..tick }))
+    }
+
+    /// Something that happened in the middle of the window.
+    pub fn event(&mut self, kind: EventKind) -> &mut Self {
+        self.push(Record::Event(Event { t_ns: self.window_ns / 2, kind }))
+    }
+
+    /// The stream, with its end.
+    #[must_use]
+    pub fn records(&self) -> Vec<Record> {
+        let mut records = self.records.clone();
+        records.push(Record::End { window_ns: self.window_ns });
+        records
+    }
+
+    /// The view of the stream.
+    #[must_use]
+    pub fn view(&self) -> View {
+        view(&self.records())
+    }
+
+    fn count(&self, kind: impl Fn(&Record) -> bool) -> u64 {
+        self.records.iter().filter(|record| kind(record)).count() as u64
+    }
+}
+
+/// Waits, as number and length, of the lines `from -> to : count` that `runqlat` of bcc prints. Each counts as the
+/// middle of its bucket: the tool keeps no times.
+#[must_use]
+pub fn runqlat(text: &str) -> Vec<(u64, u64)> {
+    let bucket = |line: &str| {
+        let (range, rest) = line.split_once(':')?;
+        let (from, to) = range.split_once("->")?;
+        let (from, to): (u64, u64) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
+        let count = rest.split('|').next()?.trim().parse().ok()?;
+        Some((count, (from + to + 1) * US / 2))
+    };
+    text.lines().filter_map(bucket).collect()
+}
+
+/// The view of some records.
+#[must_use]
+pub fn view(records: &[Record]) -> View {
+    let mut fold = Fold::default();
+    records.iter().for_each(|record| fold.push(record));
+    fold.view().clone()
+}
+
+/// Records as JSON, one a line.
+///
+/// # Panics
+/// If a record cannot be written as JSON, which none does.
+#[must_use]
+pub fn to_jsonl(records: &[Record]) -> String {
+    let line =
+        |record| serde_json::to_string(record).expect("records have string keys only") + "\n";
+    records.iter().map(line).collect()
+}
+
+/// Reads what [`to_jsonl`] wrote.
+///
+/// # Errors
+/// With the number of the line that is no record.
+pub fn from_jsonl(text: &str) -> Result<Vec<Record>, (usize, serde_json::Error)> {
+    let record = |(at, line)| serde_json::from_str(line).map_err(|error| (at + 1, error));
+    text.lines().enumerate().map(record).collect()
+}
