@@ -45,6 +45,8 @@ pub(crate) enum Command {
         /// Code of a finding, like SCH001
         code: String,
     },
+    /// Say what this kernel and these privileges allow to be found
+    Doctor(DoctorArgs),
     /// Reproduce an incident on this machine, safely
     Lab(LabArgs),
     /// Check a recording's inner consistency
@@ -135,6 +137,16 @@ pub(crate) struct Target {
     /// Look at this container
     #[arg(long, value_name = "ID|NAME")]
     pub(crate) container: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Print one JSON document (schema deburr.doctor/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Use colour [default: auto]
+    #[arg(long, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
+    pub(crate) color: Color,
 }
 
 /// How a report is shown.

@@ -1,9 +1,141 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Facts about this host that decide what can be seen.
+//! Facts about this host that decide what can be seen. Nothing is decided here.
 
-use crate::collect::Roots;
+use crate::collect::{Cgroups, Context, Roots};
+use crate::sources;
+use deburr_bpf::facts::ThrottleClock;
+use deburr_bpf::plan::{Needs, plan};
+use deburr_core::procfs::cpu_list;
 use deburr_core::procfs::mountinfo::{self, Mount};
+use deburr_core::recording::{CgroupVersion, name};
+use serde::Serialize;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+
+/// What this kernel, these privileges and the way that the host is set up offer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Facts {
+    /// `uname -n`.
+    pub(crate) host: String,
+    /// `uname -r`.
+    pub(crate) kernel: String,
+    /// As a list.
+    pub(crate) cpus_online: String,
+    pub(crate) effective_uid: u32,
+    /// `/proc` does not show the processes of other users.
+    pub(crate) others_hidden: bool,
+    pub(crate) bpf: BpfFacts,
+    pub(crate) cgroups: CgroupFacts,
+}
+
+/// What BPF programs can do here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct BpfFacts {
+    /// Capabilities suffice.
+    pub(crate) privileged: bool,
+    /// Why the kernel's type information cannot be read, if so.
+    pub(crate) btf_error: Option<String>,
+    /// The observer is in the host's pid namespace.
+    pub(crate) initial_pid_namespace: bool,
+    pub(crate) sched_switch_arguments: Option<u32>,
+    /// Kernel fields that the probe needs and that are not there.
+    pub(crate) missing_fields: Vec<&'static str>,
+    pub(crate) throttling: Throttling,
+    /// Threads that do not run can be listed.
+    pub(crate) task_iterator: bool,
+    /// Tracepoints that the scheduler probe attaches to; none if it cannot be used.
+    pub(crate) hooks: Vec<&'static str>,
+    /// Why it cannot, as a sentence part.
+    pub(crate) refusal: Option<String>,
+}
+
+/// What leaves a run queue when a quota is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Throttling {
+    /// The kernel has no quota, or does not tell when one is used up.
+    Unknown,
+    /// The whole group.
+    ByGroup,
+    /// Each thread when it returns to user space.
+    ByThread,
+}
+
+/// How the cgroup trees are laid out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct CgroupFacts {
+    /// `v1`, `v2`, `mixed` or `none`.
+    pub(crate) layout: &'static str,
+    pub(crate) cpu_controller: Option<CgroupVersion>,
+    /// Where its tree is mounted; where the v2 tree is, without the controller.
+    pub(crate) mount_point: Option<String>,
+    /// Its root is the host's.
+    pub(crate) whole: bool,
+    pub(crate) quota_in_use: bool,
+    /// Containers that run or are kept.
+    pub(crate) containers: usize,
+}
+
+/// Looks at this host.
+pub(crate) fn look(cx: &mut Context) -> Facts {
+    let host = rustix::system::uname();
+    let cgroups = cgroup_facts(&mut cx.cgroups);
+    Facts {
+        host: name::decode(host.nodename().to_bytes()),
+        kernel: name::decode(host.release().to_bytes()),
+        cpus_online: cpu_list::format(&sources::cpus_online(&cx.roots)),
+        effective_uid: rustix::process::geteuid().as_raw(),
+        others_hidden: others_are_hidden(&cx.roots),
+        bpf: bpf_facts(&cgroups),
+        cgroups,
+    }
+}
+
+fn cgroup_facts(cgroups: &mut Cgroups) -> CgroupFacts {
+    cgroups.walk();
+    let mount_point = cgroups.mount_point();
+    CgroupFacts {
+        layout: cgroups.layout(),
+        cpu_controller: cgroups.cpu_controller(),
+        mount_point: mount_point.map(|dir| name::decode(dir.as_os_str().as_bytes())),
+        whole: cgroups.is_whole(),
+        quota_in_use: cgroups.quota_in_use(),
+        containers: cgroups.containers().len(),
+    }
+}
+
+fn bpf_facts(cgroups: &CgroupFacts) -> BpfFacts {
+    let facts = deburr_bpf::facts::facts();
+    let needs = Needs {
+        // The size of a table is no fact of interest.
+        threads: 0,
+        cgroup_v2: cgroups.cpu_controller != Some(CgroupVersion::V1),
+        quota_in_use: cgroups.quota_in_use,
+    };
+    let planned = plan(&facts, needs);
+    let hooks = planned.as_ref().map_or_else(
+        |_| vec![],
+        |plan| match plan.wakeup_hook {
+            true => vec!["sched_switch", "sched_wakeup"],
+            false => vec!["sched_switch"],
+        },
+    );
+    BpfFacts {
+        privileged: facts.privileged,
+        initial_pid_namespace: facts.initial_pid_namespace,
+        sched_switch_arguments: facts.switch_args,
+        throttling: match (facts.throttle_clock, facts.task_throttle) {
+            (ThrottleClock::None, _) => Throttling::Unknown,
+            (_, true) => Throttling::ByThread,
+            (_, false) => Throttling::ByGroup,
+        },
+        task_iterator: facts.task_iterator,
+        missing_fields: facts.missing_fields,
+        btf_error: facts.btf_error,
+        hooks,
+        refusal: planned.err(),
+    }
+}
 
 /// Whether `/proc` does not show this user the processes of others.
 pub(crate) fn others_are_hidden(roots: &Roots) -> bool {

@@ -41,6 +41,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Record(args)) => cmd::record::run(args)?,
         Some(Command::Report(args)) => cmd::report::run(args)?,
         Some(Command::Explain { code }) => cmd::explain::run(code)?,
+        Some(Command::Doctor(args)) => cmd::doctor::run(args)?,
         Some(Command::Lab(args)) => return cmd::lab::run(args),
         Some(Command::Check { file }) => cmd::check::run(file)?,
         Some(Command::Completions { shell }) => cmd::generate::completions(*shell)?,

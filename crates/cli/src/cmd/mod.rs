@@ -4,6 +4,7 @@
 pub(crate) mod bench_empty;
 pub(crate) mod check;
 pub(crate) mod diagnose;
+pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod generate;
 pub(crate) mod lab;

@@ -30,8 +30,14 @@ pub(super) fn report(report: &Report, show: &Show) -> anyhow::Result<Exit> {
 }
 
 fn style(show: &Show) -> TextStyle {
+    let verbosity = if show.messages.quiet { 0 } else { 1 + u8::from(show.verbose) };
+    TextStyle { verbosity, ..page(show.color) }
+}
+
+/// Width and colour that suit stdout.
+pub(super) fn page(color: Color) -> TextStyle {
     let stdout = io::stdout();
-    let choice = match show.color {
+    let choice = match color {
         // Honours NO_COLOR, CLICOLOR, TERM and whether stdout is a terminal.
         Color::Auto => AutoStream::choice(&stdout),
         Color::Always => ColorChoice::Always,
@@ -41,6 +47,6 @@ fn style(show: &Show) -> TextStyle {
     TextStyle {
         columns: if columns == 0 { MAX_COLUMNS } else { columns.min(MAX_COLUMNS) },
         color: choice != ColorChoice::Never,
-        verbosity: if show.messages.quiet { 0 } else { 1 + u8::from(show.verbose) },
+        verbosity: 1,
     }
 }

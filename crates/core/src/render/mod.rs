@@ -12,6 +12,7 @@ mod names;
 mod page;
 #[cfg(any(test, feature = "testkit"))]
 pub mod samples;
+mod sheet;
 mod table;
 mod text;
 pub mod units;
@@ -21,6 +22,7 @@ mod wrap;
 mod golden;
 
 pub use json::json;
+pub use sheet::{Section, sheet};
 pub use text::text;
 
 /// A message on one line: hidden characters are escaped, nothing is cut.

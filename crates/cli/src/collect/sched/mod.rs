@@ -37,8 +37,8 @@ pub(crate) struct SchedCollector {
 }
 
 /// What is lost without the probe.
-const GAIN: &str = "behind whom processes wait, queueing told from throttling, and the full ledger of \
-                    their time";
+const GAIN: &str = "the probe shows behind whom processes wait, tells queueing from throttling, and gives \
+                    the full ledger of their time";
 
 impl SchedCollector {
     /// Loads and attaches the probe; `Err` = the coverage of [`Source::Sched`] without it.

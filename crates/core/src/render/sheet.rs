@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A sheet of facts: a headline, and tables under headings.
+
+use super::TextStyle;
+use super::escape::sentence;
+use super::page::{Ink, Page};
+use super::table::{Column, Table};
+
+/// Room for each cell but the last.
+const CELL_COLUMNS: usize = 28;
+
+/// Rows of the same kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// What they are.
+    pub heading: String,
+    /// Their cells, as many in each row.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// The sheet for a terminal.
+#[must_use]
+pub fn sheet(headline: &str, sections: &[Section], style: TextStyle) -> String {
+    let mut page = Page::new(style);
+    page.paragraph(0, 2, Ink::Heading, &sentence(headline));
+    for section in sections {
+        page.gap();
+        page.line(0, Ink::Heading, &sentence(&section.heading));
+        let cells = section.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let mut table = Table::new(&vec![Column::Left(CELL_COLUMNS); cells]);
+        for row in &section.rows {
+            table.row(row.iter().map(|cell| sentence(cell)));
+        }
+        table.write(&mut page, 2);
+    }
+    page.into_text()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_align_wrap_and_are_safe() {
+        let rows = vec![
+            vec!["BTF".into(), "there".into()],
+            vec!["cgroups".into(), format!("at `/\x1b[2J`, {}", "and on ".repeat(12))],
+        ];
+        let sections = [Section { heading: "facts".into(), rows }];
+        let style = TextStyle { columns: 60, color: false, verbosity: 1 };
+        let text = sheet("deburr on `host`", &sections, style);
+        assert!(
+            text.starts_with(
+                "deburr on `host`\n\nfacts\n  BTF      there\n  cgroups  at `/\\x1b[2J`"
+            )
+        );
+        assert!(text.lines().all(|line| line.len() <= 60) && !text.contains('\x1b'), "{text}");
+    }
+}
