@@ -17,6 +17,7 @@ mod signals;
 mod sinks;
 mod sources;
 mod store;
+mod target;
 mod watch;
 
 use clap::Parser;

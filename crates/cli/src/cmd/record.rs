@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `deburr record`: observe only, into a file.
 
-use crate::cli::{Observe, RecordArgs, Target};
+use crate::cli::{Observe, RecordArgs};
+use crate::collect::Roots;
 use crate::failure::{Exit, Failure};
 use crate::session::{self, Plan};
 use crate::signals::Signals;
 use crate::sinks::Sinks;
 use crate::store::Writer;
+use crate::target;
 use deburr_core::recording::TargetSpec;
 use std::path::Path;
 use std::time::Duration;
@@ -29,7 +31,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
 
 /// What the arguments ask for.
 pub(super) fn plan(observe: &Observe, quiet: bool) -> anyhow::Result<Plan> {
-    let target = target(&observe.target)?;
+    let target = target::resolve(&observe.target, &Roots::default()).map_err(Failure::bad_input)?;
     let command = observe.command.clone();
     let asked = match observe.duration {
         None if command.is_empty() => Some(DEFAULT_WINDOW),
@@ -37,11 +39,6 @@ pub(super) fn plan(observe: &Observe, quiet: bool) -> anyhow::Result<Plan> {
     };
     let target = target.or_else(|| command.is_empty().then_some(TargetSpec::Host));
     Ok(Plan { target, asked, command, quiet })
-}
-
-/// Finds the target that was named; `None` if none was.
-fn target(_named: &Target) -> anyhow::Result<Option<TargetSpec>> {
-    Ok(None)
 }
 
 /// Makes the file, before anything is observed.

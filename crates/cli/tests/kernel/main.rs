@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tests that need root and BPF: they run one at a time (`scripts/test`), for they load the CPUs they measure.
 
+mod cgroups;
 #[path = "../common/mod.rs"]
 mod common;
 mod lab;

@@ -366,14 +366,12 @@ impl Cgroups {
     pub(crate) fn path_from_user(&self, given: &Path) -> Option<Vec<u8>> {
         let tree = self.tree()?;
         let bytes = given.as_os_str().as_bytes();
-        let mut path = tree.path(given).unwrap_or_else(|| bytes.to_vec());
-        if !path.starts_with(b"/") {
-            path.insert(0, b'/');
-        }
-        while path.len() > 1 && path.ends_with(b"/") {
-            path.pop();
-        }
-        Some(path)
+        // Where two controllers share a tree, links lead to it.
+        let linked = || tree.path(&given.canonicalize().ok()?);
+        let given = tree.path(given).or_else(linked).unwrap_or_else(|| bytes.to_vec());
+        let names = given.split(|&b| b == b'/').filter(|name| !name.is_empty() && *name != b".");
+        let path: Vec<u8> = names.flat_map(|name| [b"/", name].concat()).collect();
+        Some(if path.is_empty() { b"/".to_vec() } else { path })
     }
 
     fn cpuset_cpus(&mut self, path: Vec<u8>) -> Option<String> {

@@ -22,8 +22,11 @@ pub(crate) struct CgroupCollector {
     watched: BTreeMap<CgroupId, Files>,
     kept: usize,
     walk: Walk,
-    /// Whether it was said that not all can be read.
+    /// What is missing, as it was said.
+    lacks: Vec<String>,
+    /// Whether it was said that not all counters, and that not all processes' cgroups are read.
     cut_said: bool,
+    unread_said: bool,
 }
 
 /// A cgroup's files, if they are kept open.
@@ -39,6 +42,9 @@ impl Collector for CgroupCollector {
         if now.beat == Beat::Start {
             self.walk = cx.cgroups.walk();
             let state = self.state(&cx.cgroups);
+            if let State::Partial { reason } = &state {
+                self.lacks.push(reason.clone());
+            }
             emit(Record::Coverage(Coverage { t_ns: 0, source: Source::CgroupCpu, state }));
         } else if !now.beat.is_second() {
             return Ok(());
@@ -52,8 +58,13 @@ impl Collector for CgroupCollector {
         if cut && !self.cut_said {
             self.cut_said = true;
             let reason = format!("counters of only {MAX_WATCHED} of the cgroups are read");
-            let state = State::Partial { reason };
-            emit(Record::Coverage(Coverage { t_ns: now.t_ns, source: Source::CgroupCpu, state }));
+            self.say(now.t_ns, reason, &mut *emit);
+        }
+        if cx.processes.take_facts_skipped() > 0 && !self.unread_said {
+            self.unread_said = true;
+            let reason = "processes come and go faster than facts of each are read: some are known without \
+                          their command line or cgroup";
+            self.say(now.t_ns, reason.into(), &mut *emit);
         }
         self.watch(&cx.cgroups, &chosen);
         for id in chosen {
@@ -92,6 +103,13 @@ impl CgroupCollector {
             return State::Partial { reason: reason.into() };
         }
         State::Active
+    }
+
+    /// Says what else is missing.
+    fn say(&mut self, t_ns: u64, lack: String, emit: Emit<'_>) {
+        self.lacks.push(lack);
+        let state = State::Partial { reason: self.lacks.join("; ") };
+        emit(Record::Coverage(Coverage { t_ns, source: Source::CgroupCpu, state }));
     }
 
     /// Keeps files of those that are read, as many as allowed.

@@ -6,6 +6,7 @@ use crate::collect::{Beat, Context, Roots, Sighting};
 use deburr_core::recording::{
     Cgroup, CgroupId, CgroupReading, CgroupVersion, Record, Source, State, TargetSpec,
 };
+use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -194,6 +195,48 @@ fn a_changed_quota_goes_out_again() {
         .collect();
     let [jobs] = changed[..] else { panic!("{changed:?}") };
     assert_eq!((jobs.path.as_str(), jobs.quota_us), ("/jobs", None));
+}
+
+#[test]
+fn processes_without_a_known_cgroup_are_said_once() {
+    let host = host("mixed");
+    let mut cx = host.context_of(TargetSpec::Host);
+    let mut collector = CgroupCollector::default();
+    beat(&mut collector, &mut cx, Beat::Start);
+    let mut churn = |cx: &mut Context, pids: std::ops::Range<u32>| {
+        let Context { roots, cgroups, target, processes, .. } = cx;
+        for pid in pids {
+            let sighting = Sighting { pid, ..Sighting::default() };
+            processes.intern(roots, cgroups, target, sighting, &mut |_| {});
+        }
+        let second = beat(&mut collector, cx, Beat::Second);
+        second.into_iter().find(|record| matches!(record, Record::Coverage(_)))
+    };
+    assert_eq!(churn(&mut cx, 1000..1100), None);
+    let Some(Record::Coverage(coverage)) = churn(&mut cx, 2000..5000) else { panic!() };
+    let State::Partial { reason } = &coverage.state else { panic!("{coverage:?}") };
+    assert!(reason.contains("come and go"), "{reason}");
+    assert_eq!(churn(&mut cx, 5000..9000), None);
+}
+
+#[test]
+fn hostile_names_are_data() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let host = host("mixed");
+    let name = std::ffi::OsStr::from_bytes(b"\x1b[2J \xff (deleted)`$(x)`");
+    let dir = host.path("sys/fs/cgroup/cpu").join(name);
+    fs::create_dir(&dir).unwrap();
+    fs::write(dir.join("cpu.cfs_quota_us"), "not a number\n").unwrap();
+    fs::write(dir.join("cpu.stat"), b"nr_periods \xff\nnr_throttled 99999999999999999999\n")
+        .unwrap();
+    let mut cx = host.context_of(TargetSpec::Host);
+    let mut collector = CgroupCollector::default();
+    beat(&mut collector, &mut cx, Beat::Start);
+    let seen = sight(&mut cx.cgroups, CgroupId(dir.metadata().unwrap().ino()));
+    let hostile = seen.last().unwrap();
+    assert_eq!(hostile.path, "/\x1b[2J \\xff (deleted)`$(x)`");
+    assert_eq!((hostile.quota_us, &hostile.container), (None, &None));
+    assert_eq!(cx.cgroups.by_path(b"/\x1b[2J \xff (deleted)`$(x)`"), Some(hostile.id));
 }
 
 #[test]

@@ -48,7 +48,7 @@ impl SchedCollector {
         let needs = Needs {
             threads: threads_on_host(cx),
             cgroup_v2: cx.cgroups.cpu_controller() != Some(CgroupVersion::V1),
-            quota_in_use: cx.cgroups.with_quota().next().is_some(),
+            quota_in_use: cx.cgroups.quota_in_use(),
         };
         let plan = plan(&facts, needs).map_err(missing)?;
         let cpus = possible_cpus(cx);

@@ -31,6 +31,8 @@ const CHURN_TOLD: usize = 50;
 #[derive(Debug)]
 pub(crate) struct SchedstatCollector {
     processes: BTreeMap<u32, Watched>,
+    /// The end of the last tick.
+    read_to_ns: u64,
     /// The pid that was looked at last; looks go round.
     last_looked: u32,
     max_kept: usize,
@@ -83,6 +85,7 @@ impl SchedstatCollector {
         let allowed = open_files.map_or(usize::MAX, |limit| limit as usize / 2);
         Ok(Self {
             processes: BTreeMap::new(),
+            read_to_ns: 0,
             last_looked: 0,
             max_kept: MAX_KEPT_FILES.min(allowed),
             user_hz: rustix::param::clock_ticks_per_second(),
@@ -131,7 +134,7 @@ impl SchedstatCollector {
     }
 
     /// Reads the threads of the target and emits what they did since they were read before.
-    fn read(&mut self, cx: &Context, emit: Emit<'_>) -> BTreeSet<Lack> {
+    fn read(&mut self, cx: &Context, t_ns: u64, emit: Emit<'_>) -> BTreeSet<Lack> {
         let mut turn: Vec<(u32, &mut Watched)> = self
             .processes
             .iter_mut()
@@ -151,23 +154,23 @@ impl SchedstatCollector {
                 continue;
             }
             let dir = cx.roots.proc.join(pid.to_string()).join("task");
-            let now_ns = clock::monotonic_ns().saturating_sub(cx.start_mono_ns);
-            let gained = watched.threads.read(&dir, now_ns, room, &mut files_left);
+            let gained = watched.threads.read(&dir, clock::monotonic_ns(), room, &mut files_left);
             room -= watched.threads.len().min(room);
             churn += gained.churn;
             if gained.threads > 0 {
                 emit(Record::Schedstat(SchedstatTick {
-                    t0_ns: gained.t0_ns,
-                    t1_ns: now_ns,
+                    t0_ns: self.read_to_ns,
+                    t1_ns: t_ns,
                     proc: watched.proc,
                     threads: gained.threads,
-                    wall_ns: u64::from(gained.threads) * (now_ns - gained.t0_ns),
+                    wall_ns: gained.wall_ns,
                     on_cpu_ns: gained.on_cpu_ns,
                     delay_ns: gained.delay_ns,
                     slices: gained.slices,
                 }));
             }
         }
+        self.read_to_ns = t_ns;
         let mut lacks = BTreeSet::new();
         if of > MAX_THREADS {
             lacks.insert(Lack::TooMany { read: MAX_THREADS - room, of });
@@ -203,7 +206,7 @@ impl Collector for SchedstatCollector {
         let start = now.beat == Beat::Start;
         let looks = if start { LOOKS_AT_START } else { LOOKS_PER_SECOND };
         self.look_around(cx, looks, &mut *emit);
-        let mut lacks = self.read(cx, &mut *emit);
+        let mut lacks = self.read(cx, now.t_ns, &mut *emit);
         if start && facts::others_are_hidden(&cx.roots) {
             lacks.insert(Lack::Hidden);
         }

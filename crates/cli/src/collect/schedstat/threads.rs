@@ -24,8 +24,9 @@ struct Thread {
 /// What the threads that were there at both ends did between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gained {
-    pub(super) t0_ns: u64,
     pub(super) threads: u32,
+    /// Sum over them of the time between the readings.
+    pub(super) wall_ns: u64,
     pub(super) on_cpu_ns: u64,
     pub(super) delay_ns: u64,
     pub(super) slices: u64,
@@ -50,7 +51,8 @@ impl Threads {
         kept
     }
 
-    /// Reads at most `room` threads of the directory `/proc/PID/task`. `files_left` more files may be kept open.
+    /// Reads at most `room` threads of the directory `/proc/PID/task`. `now_ns` is a moment of any steady clock,
+    /// `files_left` more files may be kept open.
     pub(super) fn read(
         &mut self,
         dir: &Path,
@@ -58,7 +60,8 @@ impl Threads {
         room: usize,
         files_left: &mut usize,
     ) -> Gained {
-        let mut gained = Gained { t0_ns: self.read_ns, ..Gained::default() };
+        let mut gained = Gained::default();
+        let wall_ns = now_ns.saturating_sub(self.read_ns);
         self.read_ns = now_ns;
         let first = self.by_tid.is_empty();
         let mut read = 0;
@@ -74,7 +77,7 @@ impl Threads {
                 return false;
             };
             read += 1;
-            gained.add(thread.last, now);
+            gained.add(wall_ns, thread.last, now);
             thread.last = now;
             true
         });
@@ -103,8 +106,9 @@ impl Threads {
 }
 
 impl Gained {
-    fn add(&mut self, last: Schedstat, now: Schedstat) {
+    fn add(&mut self, wall_ns: u64, last: Schedstat, now: Schedstat) {
         self.threads += 1;
+        self.wall_ns += wall_ns;
         self.on_cpu_ns += now.on_cpu_ns.saturating_sub(last.on_cpu_ns);
         self.delay_ns += now.delay_ns.saturating_sub(last.delay_ns);
         self.slices += now.slices.saturating_sub(last.slices);
