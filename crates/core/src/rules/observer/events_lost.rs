@@ -7,7 +7,7 @@ use crate::recording::{EventKind, Source};
 use crate::render::units;
 use crate::rules::words::evidence;
 use crate::rules::{Limit, Rule, Status, Verdict};
-use crate::view::View;
+use crate::view::{Usage, View};
 
 const MIN_SHARE: Limit = Limit {
     name: "min_share",
@@ -74,7 +74,11 @@ fn check(view: &View) -> Verdict {
         };
         return Verdict::Quiet { closest };
     }
-    let severity = if worst_share >= DANGER_SHARE.value { Severity::Low } else { Severity::Info };
+    // Where nobody loses time, no conclusion is in danger.
+    let lost_ns = |usage: &Usage| usage.contended_ns() + usage.states.throttled_ns;
+    let danger =
+        worst_share >= DANGER_SHARE.value && !super::waits_of_losers(view, lost_ns).is_empty();
+    let severity = if danger { Severity::Low } else { Severity::Info };
     let title = match worst {
         Some((name, amount, share)) if worst_share >= MIN_SHARE.value => {
             format!("the observer lost {}, {}", amount_text(name, *amount), part(*share, name))

@@ -29,9 +29,24 @@ const KNOWN: &[Loss] = &[
                   later",
     },
     Loss {
-        name: "blame_skipped_ns",
+        name: "slot_raced",
         area: "sched",
-        meaning: "waiting whose culprits were not looked up: shares of the causes are less sure",
+        meaning: "threads whose entry another one had taken meanwhile: their time before that is missing",
+    },
+    Loss {
+        name: "switches_missed",
+        area: "sched",
+        meaning: "switches that the kernel did not tell the probe of: time in between is unattributed",
+    },
+    Loss {
+        name: "clock_backward",
+        area: "sched",
+        meaning: "switches at which a CPU's clock was behind the one before: they took no time",
+    },
+    Loss {
+        name: "blame_table_full_ns",
+        area: "sched",
+        meaning: "waiting behind somebody whom the table of culprits had no place for: they are not named",
     },
     Loss {
         name: "timeline_overrun",
@@ -67,4 +82,17 @@ pub(super) fn share(view: &View, name: &str, amount: u64) -> Option<f64> {
 pub(in crate::rules) fn worst_share(view: &View) -> f64 {
     let lost = &view.observer().lost;
     lost.iter().filter_map(|(name, &amount)| share(view, name, amount)).fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::KNOWN;
+
+    #[test]
+    fn the_page_says_what_every_name_means() {
+        let page = include_str!("events_lost.md");
+        for loss in KNOWN {
+            assert!(page.contains(&format!("- `{}`:", loss.name)), "{}", loss.name);
+        }
+    }
 }

@@ -5,8 +5,8 @@ use crate::finding::{Confirm, Cost, Entity, EntityKind, Finding, Severity, Unit}
 use crate::recording::TargetSpec;
 use crate::render::units;
 use crate::rules::words::evidence;
-use crate::rules::{Limit, Rule, Status, Verdict, severity};
-use crate::view::View;
+use crate::rules::{Limit, Rule, Status, Verdict};
+use crate::view::{Usage, View};
 
 const MIN_WINDOW: Limit = Limit {
     name: "min_window",
@@ -42,7 +42,7 @@ fn check(view: &View) -> Verdict {
         };
     }
     // Few waits matter only where they cost something: an idle target has few and that is fine.
-    let waits = waits_of_losers(view);
+    let waits = super::waits_of_losers(view, Usage::contended_ns).into_iter().min();
     let few = waits.filter(|&waits| (waits as f64) < MIN_WAITS.value);
     if window_s >= MIN_WINDOW.value && few.is_none() {
         let waits = match waits {
@@ -85,20 +85,6 @@ fn check(view: &View) -> Verdict {
             expect: Some("the same findings with a higher confidence".into()),
         }),
     }])
-}
-
-/// The fewest waits of any group of the target whose loss counts; `None` if there is none.
-fn waits_of_losers(view: &View) -> Option<u64> {
-    let groups = view.groups();
-    let losers = groups.list().iter().filter(|group| group.in_target && !group.is_observer());
-    losers
-        .filter_map(|group| group.usage.as_ref())
-        .filter(|usage| {
-            let share = usage.contended_ns() as f64 / usage.wanted_ns().max(1) as f64;
-            severity::of_loss(view.per_second(usage.contended_ns()), share).is_some()
-        })
-        .map(|usage| usage.waits.total_count())
-        .min()
 }
 
 /// The same look at the same target, longer.

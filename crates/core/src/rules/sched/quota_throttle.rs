@@ -64,8 +64,11 @@ fn check(view: &View) -> Verdict {
         return Verdict::Fired(found);
     }
     let quotas = view.cgroups().values().filter(|cgroup| cgroup.limit_cpus().is_some()).count();
-    let have = if quotas == 1 { "has" } else { "have" };
-    let quotas = format!("{} {have} a quota", units::counted(quotas as u64, "cgroup", "cgroups"));
+    let quotas = match quotas {
+        0 => "no cgroup has a quota".to_owned(),
+        1 => "1 cgroup has a quota".to_owned(),
+        many => format!("{many} cgroups have a quota"),
+    };
     Verdict::Quiet {
         closest: match nearest {
             Some((name, loss)) => format!(

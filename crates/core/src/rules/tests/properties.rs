@@ -74,7 +74,7 @@ fn scene(lives: &[Life], quota_us: Option<u64>, lost: u64, host: bool) -> Scene 
         }
     }
     scene.observer(ObserverTick {
-        lost: [("blame_skipped_ns".to_owned(), lost)].into(),
+        lost: [("blame_table_full_ns".to_owned(), lost)].into(),
         ..ObserverTick::default()
     });
     if !host && !lives.is_empty() {

@@ -208,7 +208,7 @@ pub(super) fn no_bpf() -> Scene {
 fn losses() -> Scene {
     let mut scene = healthy();
     scene.observer(ObserverTick {
-        lost: [("thread_table_full".into(), 4_000), ("blame_skipped_ns".into(), 9 * MS)].into(),
+        lost: [("thread_table_full".into(), 4_000), ("blame_table_full_ns".into(), 9 * MS)].into(),
         ..ObserverTick::default()
     });
     scene
