@@ -7,7 +7,7 @@ use crate::finding::Severity;
 
 pub(super) const LOW_LOST: Limit = Limit {
     name: "low_lost",
-    value: 10.0,
+    value: 20.0,
     unit: "ms of each second",
     why: "less is what a healthy host does to anybody who wakes up often",
 };
@@ -45,7 +45,7 @@ pub(super) const DOMINANT_SHARE: Limit = Limit {
     name: "dominant_share",
     value: 0.5,
     unit: "of the time in which the victim wanted to run",
-    why: "what takes twice as long is one level worse, however little the victim runs",
+    why: "what takes twice as long is `high` from `medium_lost` on, however little the victim runs",
 };
 
 /// The limits of a loss, for the lists of the rules that use [`of_loss`].
@@ -56,30 +56,21 @@ pub(super) const LOSS_LIMITS: [Limit; 7] =
 pub(super) fn of_loss(lost_ns_per_s: u64, share: f64) -> Option<Severity> {
     let lost_ms = lost_ns_per_s as f64 / 1e6;
     let reaches = |lost: &Limit, wanted: &Limit| lost_ms >= lost.value && share >= wanted.value;
-    let severity = if reaches(&HIGH_LOST, &HIGH_SHARE) {
-        Severity::High
+    let twice_as_long = share >= DOMINANT_SHARE.value;
+    if reaches(&HIGH_LOST, &HIGH_SHARE) || (twice_as_long && reaches(&MEDIUM_LOST, &MEDIUM_SHARE)) {
+        Some(Severity::High)
     } else if reaches(&MEDIUM_LOST, &MEDIUM_SHARE) {
-        Severity::Medium
+        Some(Severity::Medium)
     } else if reaches(&LOW_LOST, &LOW_SHARE) {
-        Severity::Low
+        Some(Severity::Low)
     } else {
-        return None;
-    };
-    Some(if share >= DOMINANT_SHARE.value { raised(severity) } else { severity })
+        None
+    }
 }
 
 /// How near a loss came to the lowest limits: 1 is at them.
 pub(super) fn nearness(lost_ns_per_s: u64, share: f64) -> f64 {
     (lost_ns_per_s as f64 / 1e6 / LOW_LOST.value).min(share / LOW_SHARE.value)
-}
-
-/// One level up.
-fn raised(severity: Severity) -> Severity {
-    match severity {
-        Severity::Info => Severity::Low,
-        Severity::Low => Severity::Medium,
-        Severity::Medium | Severity::High => Severity::High,
-    }
 }
 
 /// One level down.
@@ -102,7 +93,8 @@ mod tests {
         assert_eq!(of_loss(1_000_000, 0.9), None, "somebody who hardly ever runs");
         assert_eq!(of_loss(212_000_000, 0.21), Some(Severity::High));
         assert_eq!(of_loss(35_000_000, 0.6), Some(Severity::High), "a small victim, badly hit");
-        assert_eq!(of_loss(12_000_000, 0.12), Some(Severity::Low));
+        assert_eq!(of_loss(22_000_000, 0.12), Some(Severity::Low));
+        assert_eq!(of_loss(22_000_000, 0.9), Some(Severity::Low), "little is little");
     }
 
     proptest! {

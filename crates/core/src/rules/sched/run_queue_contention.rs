@@ -22,8 +22,10 @@ const OWN_SHARE: Limit = Limit {
     name: "own_share",
     value: 0.5,
     unit: "of the blame on the victim's own threads",
-    why: "then it competes with itself: one level down",
+    why: "then it competes with itself: one level down, and `info` below `dominant_share`, since threads that wake \
+          up together queue behind each other on any host",
 };
+
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "SCH001",
     name: "run-queue-contention",
@@ -111,11 +113,14 @@ fn adjusted(
 ) -> Severity {
     let own = blame.own_share() >= OWN_SHARE.value;
     let mut severity = step;
-    if own && group.usage.as_ref().is_some_and(|usage| usage.states.throttled_ns >= loss.ns) {
+    if own {
         // Threads that a quota stopped together start again together: that is the quota's doing.
-        return Severity::Info;
-    }
-    if own || placement_share(group).is_some_and(|share| share >= PLACEMENT_SHARE.value) {
+        let quota = group.usage.as_ref().is_some_and(|usage| usage.states.throttled_ns >= loss.ns);
+        if quota || loss.share < severity::DOMINANT_SHARE.value {
+            return Severity::Info;
+        }
+        severity = severity::lowered(severity);
+    } else if placement_share(group).is_some_and(|share| share >= PLACEMENT_SHARE.value) {
         severity = severity::lowered(severity);
     }
     if lines::target_is_host(view) && lines::is_batch(group, loss) {

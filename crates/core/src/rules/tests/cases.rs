@@ -217,9 +217,9 @@ fn a_cpuset_and_an_affinity_are_told_apart() {
 fn threads_that_queue_behind_each_other_are_told_so() {
     let mut scene = Scene::new(2, 10 * S);
     let busy = scene.process("busy", None);
-    let waits = vec![(1_000, 4 * MS)];
+    let waits = vec![(2_000, 4 * MS)];
     scene.did(busy, &Did { threads: 8, on_cpu_ns: 6 * S, waits, ..Did::default() }).target(busy);
-    scene.blame(busy, Culprit::Process(busy), 3_900 * MS);
+    scene.blame(busy, Culprit::Process(busy), 7_800 * MS);
     let report = judged(&scene);
     let found = finding(&report, "SCH001");
     assert!(found.title.contains("98 % of it behind its own other threads"), "{}", found.title);
