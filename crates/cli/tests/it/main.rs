@@ -5,3 +5,4 @@
 mod common;
 mod doctor;
 mod repo;
+mod targets;
