@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! No parser panics, whatever it is given: arbitrary bytes, and damaged versions of real text.
+//! What a kernel wrote is read as it was meant, and no parser panics whatever it is given: arbitrary bytes, and
+//! damaged versions of real text.
 
 use super::{
     cgroup_cpu, container, cpu_list, mountinfo, pid, pid_cgroup, pressure, schedstat, stat,
@@ -59,4 +60,40 @@ proptest! {
             parse_as_everything(&line);
         }
     }
+}
+
+macro_rules! captured {
+    ($file:literal) => {
+        include_bytes!(concat!("../../../../fixtures/proc/linux-6.18/", $file)).as_slice()
+    };
+}
+
+#[test]
+fn captured_files_are_read() {
+    let cpus = stat::parse(captured!("stat"), 100).unwrap();
+    assert_eq!((cpus.len(), cpus[1].cpu), (2, 1));
+    assert_eq!(cpus[0].user_ns, (134_403 + 58_703) * 10_000_000);
+    assert_eq!((cpus[1].iowait_ns, cpus[1].steal_ns), (20_460_000_000, 620_000_000));
+
+    let cpu = pressure::parse(captured!("pressure/cpu")).unwrap();
+    assert_eq!((cpu.some_ns, cpu.full_ns), (929_256_028_000, Some(0)));
+    for file in [captured!("pressure/io"), captured!("pressure/memory")] {
+        assert!(pressure::parse(file).unwrap().full_ns.is_some());
+    }
+
+    let sleep = pid::stat(captured!("sleep/stat")).unwrap();
+    assert_eq!((sleep.comm.as_str(), sleep.state, sleep.kernel_thread), ("sleep", 'S', false));
+    assert_eq!((sleep.pid, sleep.start_ticks), (17_362, 563_309));
+    let status = pid::status(captured!("sleep/status"));
+    assert_eq!((status.tgid, status.euid), (Some(17_362), Some(0)));
+    assert_eq!((status.cpus_allowed, status.rss_bytes), (Some(vec![0, 1]), Some(1796 << 10)));
+    let own = schedstat::parse(captured!("sleep/schedstat")).unwrap();
+    assert_eq!((own.on_cpu_ns, own.delay_ns, own.slices), (1_054_686, 0, 1));
+    let memberships = pid_cgroup::parse(captured!("sleep/cgroup")).unwrap();
+    assert_eq!(memberships.len(), 10);
+    assert_eq!(pid_cgroup::of_controller(&memberships, "cpu").unwrap().hierarchy, 1);
+
+    let kernel = pid::stat(captured!("kthreadd/stat")).unwrap();
+    assert!(kernel.kernel_thread && kernel.comm == "kthreadd");
+    assert_eq!(pid::status(captured!("kthreadd/status")).rss_bytes, None);
 }

@@ -107,6 +107,29 @@ fn a_process_is_found_in_the_tree_of_the_cpu_controller() {
 }
 
 #[test]
+fn inside_a_pod_its_own_limit_is_seen_and_those_above_are_said_to_be_unknown() {
+    let host = host("pod");
+    let mut cx = host.context_of(TargetSpec::Host);
+    let own = cx.cgroups.of_pid(7).unwrap();
+    assert_eq!(own, id(&host, "cpu,cpuacct"));
+    assert_eq!(cx.cgroups.place_of(7).cpuset_cpus.as_deref(), Some("0-95"));
+    let start = beat(&mut CgroupCollector::default(), &mut cx, Beat::Start);
+    let Some(Record::Coverage(coverage)) = start.first() else { panic!("{start:?}") };
+    let State::Partial { reason } = &coverage.state else { panic!("{coverage:?}") };
+    assert!(reason.contains("limits above it"), "{reason}");
+    let [reading] = readings(&start)[..] else { panic!("{start:?}") };
+    assert_eq!((reading.nr_throttled, reading.usage_ns), (Some(420), Some(240_000_000_000)));
+    let cgroup = cx.cgroups.get(own).unwrap();
+    assert_eq!(
+        (cgroup.parent, cgroup.quota_us, cgroup.period_us),
+        (None, Some(400_000), Some(100_000))
+    );
+    let container = cgroup.container.as_ref().unwrap();
+    assert!(container.id.starts_with("c2ccf53dabe5"));
+    assert_eq!(container.pod.as_deref(), Some("5bb7d18f-1440-4104-bf00-bf4998acc6ff"));
+}
+
+#[test]
 fn users_may_name_a_path_or_a_directory() {
     let host = host("mixed");
     let cgroups = Cgroups::open(&host.roots);
