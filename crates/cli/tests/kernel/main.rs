@@ -5,3 +5,4 @@ mod cgroups;
 #[path = "../common/mod.rs"]
 mod common;
 mod lab;
+mod unprivileged;
