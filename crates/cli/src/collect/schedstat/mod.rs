@@ -16,8 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use threads::Threads;
 
-/// Threads that are read in a second: with a third of them kept open, 6 ms.
-const MAX_THREADS: usize = 2000;
+/// Threads that are read in a second: with half of them kept open, some 4 ms.
+const MAX_THREADS: usize = 1200;
 /// Files that are kept open, if the limit of open files allows; the others are opened at each reading.
 const MAX_KEPT_FILES: usize = 640;
 /// Looks at processes (their comm, start and CPU time) before the window, and in each second of it: at some
