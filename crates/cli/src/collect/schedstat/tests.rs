@@ -118,7 +118,10 @@ fn of_too_many_threads_the_busiest_are_read_and_that_is_said_once() {
     let mut collector = open(&cx);
     let start = beat(&mut collector, &mut cx, Beat::Start);
     let [State::Partial { reason }] = &states(&start)[..] else { panic!("{:?}", states(&start)) };
-    assert!(reason.starts_with(&format!("{MAX_THREADS} of {} threads are read", 3 * half)), "{reason}");
+    assert!(
+        reason.starts_with(&format!("{MAX_THREADS} of {} threads are read", 3 * half)),
+        "{reason}"
+    );
     let second = beat(&mut collector, &mut cx, Beat::Second);
     assert_eq!(states(&second), []);
     let read: Vec<u32> = ticks(&second).iter().map(|tick| tick.threads).collect();
