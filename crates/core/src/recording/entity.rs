@@ -91,10 +91,13 @@ pub struct Container {
     /// The runtime's id (64 hex digits for most), or the unit's name for systemd.
     pub id: String,
     /// The name people gave it, where the runtime's files tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Kubernetes pod name, or its uid where the name is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
     /// Kubernetes namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 

@@ -7,9 +7,7 @@ use super::names;
 use super::page::{Ink, Page};
 use super::table::{Column, Table};
 use super::units::{count, duration, share, value};
-use crate::finding::{
-    Cause, Cost, Entity, EntityKind, Evidence, Finding, Severity, SizeClass, Unit,
-};
+use crate::finding::{Cause, Cost, Entity, EntityKind, Evidence, Finding, Severity, SizeClass};
 
 /// How much of a finding is shown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +22,8 @@ pub(super) enum Detail {
 
 /// Width of the labels `victim`, `behind`, `confidence`.
 const LABEL_COLUMNS: usize = 10;
+/// Room for a source, which can be the path of a file.
+const SOURCE_COLUMNS: usize = 40;
 /// Causes shown before the rest is summed up.
 const CAUSES_SHOWN: usize = 5;
 /// Below this share of the loss, a remainder is not worth a line.
@@ -48,6 +48,7 @@ pub(super) fn write(page: &mut Page, finding: &Finding, detail: Detail) {
     if detail >= Detail::Evidence {
         sizes(page, &finding.sizes);
         evidence(page, &finding.evidence);
+        page.gap();
     }
     for fix in &finding.fix {
         page.labelled(2, (Ink::Advice, "fix: "), 5, Ink::Plain, &sentence(&fix.action));
@@ -90,10 +91,11 @@ fn facts(page: &mut Page, finding: &Finding, detail: Detail) {
 /// An entity with its place and its remark.
 fn described(entity: &Entity, detail: Detail) -> String {
     let mut text = names::entity(entity);
-    if entity.kind != EntityKind::Cgroup || detail == Detail::All {
-        if let Some(place) = names::place(entity, detail == Detail::All).filter(|p| *p != text) {
-            text = format!("{text} in {place}");
-        }
+    let place = names::place(entity, detail == Detail::All).filter(|place| {
+        *place != text && (entity.kind != EntityKind::Cgroup || detail == Detail::All)
+    });
+    if let Some(place) = place {
+        text = format!("{text} in {place}");
     }
     match &entity.note {
         Some(note) => format!("{text}: {}", sentence(note)),
@@ -171,11 +173,11 @@ fn sizes(page: &mut Page, sizes: &[SizeClass]) {
     let of = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
     // Range, counts, times and gutters take about 54 columns; the two bars share the rest.
     let bar_columns = (page.columns().saturating_sub(54) / 2).min(16);
-    let header = |text: &str| text.to_owned();
+    page.gap();
     use Column::{Left, Right};
     let mut table =
         Table::new(&[Right, Right, Right, Left(bar_columns), Right, Right, Left(bar_columns)]);
-    table.row(["wait of", "waits", "", "", "time", "", ""].map(header));
+    table.heading(["length", "waits", "", "", "time", "", ""]);
     for class in &sizes[first..=last] {
         let (n, time) = (of(class.count, all), of(class.ns, all_ns));
         table.row([
@@ -188,7 +190,7 @@ fn sizes(page: &mut Page, sizes: &[SizeClass]) {
             bar(time, bar_columns),
         ]);
     }
-    table.write(page, 4);
+    table.write(page, 2);
 }
 
 /// Bounds of a class: `under 16 us`, `16 - 64 us`, `512 us - 1.0 ms`, `4.2 s or more`.
@@ -204,23 +206,31 @@ fn range(class: &SizeClass) -> String {
     }
 }
 
-/// The numbers behind the claim, each with its source and its part of the window.
+/// The numbers behind the claim, those of one source and part of the window together.
 fn evidence(page: &mut Page, evidence: &[Evidence]) {
-    let name_columns = page.columns() / 3;
+    let origin = |item: &Evidence| {
+        format!("from {}, {}", label(&item.source, SOURCE_COLUMNS), seconds(item.from_s, item.to_s))
+    };
+    let mut origins: Vec<String> = Vec::new();
+    for item in evidence {
+        let origin = origin(item);
+        if !origins.contains(&origin) {
+            origins.push(origin);
+        }
+    }
+    let name_columns = page.columns() * 2 / 5;
     let mut table =
         Table::new(&[Column::Left(name_columns), Column::Right, Column::Left(usize::MAX)]);
-    for item in evidence {
-        let origin = format!("({}, {})", label(&item.source, 40), seconds(item.from_s, item.to_s));
-        let note = item.note.as_deref().map(sentence);
-        let (shown, note) = match (item.unit, note) {
-            (Unit::Text, Some(text)) => (String::new(), Some(text)),
-            (unit, note) => (value(item.value, unit), note),
-        };
-        let about = note.map_or(origin.clone(), |note| format!("{note} {origin}"));
-        table.row([label(&item.name, 2 * name_columns), shown, about]);
+    for group in &origins {
+        table.caption(group);
+        for item in evidence.iter().filter(|item| origin(item) == *group) {
+            let note = item.note.as_deref().map(sentence).unwrap_or_default();
+            let name = label(&item.name, 2 * name_columns);
+            table.row([name, value(item.value, item.unit), note]);
+        }
     }
     if !evidence.is_empty() {
-        page.line(2, Ink::Aside, "evidence");
+        page.gap();
     }
     table.write(page, 4);
 }

@@ -1,31 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What people see, kept in `fixtures/render/`: `UPDATE=1 cargo test` writes the files anew.
+//! What people see: reports made by hand (`fixtures/render/*.json`) and the texts that must come of them
+//! (`*.txt` beside them). `UPDATE=1 cargo test` writes the texts anew.
 
-use super::escape::width;
-use super::{TextStyle, samples, text};
+use super::escape::{command, width};
+use super::{TextStyle, json, text};
+use crate::finding::{Finding, Report};
+use crate::recording::name::is_hidden;
+use proptest::prelude::*;
+use serde_json::Value;
 use std::fmt::Write as _;
 
-/// Name of a golden file and the text that belongs into it.
-fn goldens() -> Vec<(String, String)> {
-    let style = TextStyle { columns: 100, color: false, verbosity: 1 };
-    let mut files: Vec<(String, String)> = samples::all()
-        .into_iter()
-        .map(|(name, report)| (name.to_owned(), text(&report, style)))
-        .collect();
-    for (suffix, style) in [
-        ("narrow", TextStyle { columns: 60, ..style }),
-        ("80", TextStyle { columns: 80, ..style }),
-        ("quiet", TextStyle { verbosity: 0, ..style }),
-        ("verbose", TextStyle { verbosity: 2, ..style }),
-        ("color", TextStyle { color: true, ..style }),
-    ] {
-        files.push((format!("neighbour-{suffix}"), text(&samples::neighbour(), style)));
-    }
-    files.push(("many-80".into(), text(&samples::many(), TextStyle { columns: 80, ..style })));
-    files
-}
+/// Each source of reports, by file name. The texts must not change with the rules, so no rule made them.
+const SAMPLES: &[(&str, &str)] = &[
+    ("healthy", include_str!("../../../../fixtures/render/healthy.json")),
+    ("neighbour", include_str!("../../../../fixtures/render/neighbour.json")),
+    ("quota", include_str!("../../../../fixtures/render/quota.json")),
+    ("pinned", include_str!("../../../../fixtures/render/pinned.json")),
+    ("unprivileged", include_str!("../../../../fixtures/render/unprivileged.json")),
+    ("interrupted", include_str!("../../../../fixtures/render/interrupted.json")),
+    ("hostile", include_str!("../../../../fixtures/render/hostile.json")),
+];
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/render");
+
+fn sample(name: &str) -> Report {
+    let (_, document) = SAMPLES.iter().find(|(it, _)| *it == name).unwrap();
+    serde_json::from_str(document).unwrap()
+}
+
+/// A report with a dozen findings and half a dozen ledgers, made of the others.
+fn many() -> Report {
+    let mut report = sample("neighbour");
+    for (i, name) in ["quota", "pinned", "unprivileged", "neighbour", "pinned", "interrupted"]
+        .into_iter()
+        .cycle()
+        .take(11)
+        .enumerate()
+    {
+        let other = sample(name);
+        let named = |finding: Finding| Finding {
+            title: finding.title.replace("`ruby`", "`后台任务`"),
+            victim: crate::finding::Entity {
+                pid: Some(20_000 + i as u32),
+                comm: Some("后台任务".into()),
+                ..finding.victim
+            },
+            ..finding
+        };
+        report.findings.extend(other.findings.into_iter().map(named));
+        report.ledger.extend(other.ledger.into_iter().filter(|_| i < 5));
+    }
+    report.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    report.ruled_out.retain(|it| it.code == "OBS002" || it.code == "OBS003");
+    report
+}
+
+const STYLE: TextStyle = TextStyle { columns: 100, color: false, verbosity: 1 };
+
+/// Name of a golden file and the text that belongs into it.
+fn texts() -> Vec<(String, String)> {
+    let mut texts: Vec<(String, String)> =
+        SAMPLES.iter().map(|(name, _)| ((*name).to_owned(), text(&sample(name), STYLE))).collect();
+    for (suffix, style) in [
+        ("60-columns", TextStyle { columns: 60, ..STYLE }),
+        ("80-columns", TextStyle { columns: 80, ..STYLE }),
+        ("quiet", TextStyle { verbosity: 0, ..STYLE }),
+        ("verbose", TextStyle { verbosity: 2, ..STYLE }),
+        ("color", TextStyle { color: true, ..STYLE }),
+    ] {
+        texts.push((format!("neighbour-{suffix}"), text(&sample("neighbour"), style)));
+    }
+    texts.push(("many".into(), text(&many(), STYLE)));
+    texts.push(("many-quiet".into(), text(&many(), TextStyle { verbosity: 0, ..STYLE })));
+    texts
+}
 
 /// The lines in which two texts differ.
 fn diff(name: &str, kept: &str, now: &str) -> String {
@@ -38,7 +86,7 @@ fn diff(name: &str, kept: &str, now: &str) -> String {
             (a, b) => {
                 for (sign, side) in [('-', a), ('+', b)] {
                     if let Some(side) = side {
-                        let _ = writeln!(text, "{name}.txt:{line}: {sign} {side}");
+                        let _ = writeln!(text, "{name}:{line}: {sign} {side}");
                     }
                 }
             }
@@ -48,42 +96,185 @@ fn diff(name: &str, kept: &str, now: &str) -> String {
 }
 
 #[test]
-#[allow(clippy::disallowed_methods, reason = "golden files are read and written")]
+#[expect(clippy::disallowed_methods, reason = "golden files are read, and written on demand")]
 fn reports_look_as_they_are_kept() {
     let update = std::env::var_os("UPDATE").is_some();
     let mut differences = String::new();
-    for (name, now) in goldens() {
+    for (name, now) in texts() {
         let path = format!("{FOLDER}/{name}.txt");
         if update {
-            std::fs::create_dir_all(FOLDER).unwrap();
             std::fs::write(&path, &now).unwrap();
         }
         let kept = std::fs::read_to_string(&path).unwrap_or_default();
-        differences += &diff(&name, &kept, &now);
+        differences += &diff(&format!("{name}.txt"), &kept, &now);
     }
-    assert!(differences.is_empty(), "UPDATE=1 cargo test accepts these:\n{differences}");
+    assert!(differences.is_empty(), "`UPDATE=1 cargo test` accepts these:\n{differences}");
+}
+
+#[test]
+fn json_keeps_every_field_and_their_order() {
+    for (name, document) in SAMPLES {
+        let now = json(&sample(name)).unwrap();
+        let differences = diff(&format!("{name}.json"), document, &now);
+        assert!(differences.is_empty(), "{differences}");
+    }
+}
+
+#[test]
+fn json_refuses_what_it_cannot_hold() {
+    let mut report = sample("neighbour");
+    report.findings[0].evidence[0].value = f64::NAN;
+    let refusal = json(&report).unwrap_err().to_string();
+    assert!(refusal.contains("run-queue wait"), "{refusal}");
+}
+
+/// Every command of a report, as it is shown.
+fn commands(report: &Report) -> Vec<String> {
+    let of = |finding: &Finding| {
+        let fixes = finding.fix.iter().filter_map(|fix| fix.command.clone());
+        fixes.chain(finding.confirm.iter().map(|it| it.command.clone())).collect::<Vec<_>>()
+    };
+    report.findings.iter().flat_map(of).map(|text| command(&text)).collect()
+}
+
+/// Fails on a line that is too wide or holds a character that must not reach a terminal.
+fn check_lines(report: &Report, columns: usize, verbosity: u8) {
+    let commands = commands(report);
+    let shown = text(report, TextStyle { columns, color: false, verbosity });
+    for line in shown.lines() {
+        assert!(!line.contains(is_hidden), "{line:?}");
+        let is_command = commands.iter().any(|command| command.trim() == line.trim());
+        assert!(width(line) <= columns.clamp(60, 100) || is_command, "{columns} columns: {line}");
+        assert!(line == line.trim_end() || is_command, "trailing space: {line:?}");
+    }
+    let without = |text: String| {
+        ["1", "2", "1;31", "1;33", "1;36", "0"]
+            .iter()
+            .fold(text, |text, code| text.replace(&format!("\x1b[{code}m"), ""))
+    };
+    let colored = text(report, TextStyle { columns, color: true, verbosity });
+    assert_eq!(without(colored), shown, "colour adds nothing but colour");
 }
 
 #[test]
 fn no_line_is_wider_than_the_page_except_commands() {
-    for (name, report) in samples::all() {
-        let commands: Vec<String> = report
-            .findings
-            .iter()
-            .flat_map(|it| {
-                let fixes = it.fix.iter().filter_map(|fix| fix.command.as_deref());
-                fixes.chain(it.confirm.iter().map(|confirm| confirm.command.as_str()))
-            })
-            .map(super::escape::command)
-            .collect();
-        for columns in [60, 72, 80, 100, 300] {
+    let samples = SAMPLES.iter().map(|(name, _)| sample(name));
+    for report in samples.chain([many()]) {
+        for columns in [20, 60, 72, 80, 100, 300] {
             for verbosity in 0..=2 {
-                let shown = text(&report, TextStyle { columns, color: false, verbosity });
-                for line in shown.lines() {
-                    let command = commands.iter().any(|command| command == line.trim());
-                    assert!(width(line) <= columns.min(100) || command, "{name}: {line}");
-                }
+                check_lines(&report, columns, verbosity);
             }
         }
+    }
+}
+
+#[test]
+fn messages_follow_the_conventions() {
+    for (name, shown) in texts().iter().filter(|(name, _)| !name.starts_with("hostile")) {
+        for line in shown.lines().filter(|line| !line.contains('\x1b')) {
+            let words = line.trim_start();
+            let said = |label: &str| words.strip_prefix(label).map(str::to_owned);
+            let title = words
+                .split_once("]: ")
+                .filter(|(tag, _)| !tag.contains(' ') && tag.contains('['))
+                .map(|(_, title)| title.to_owned());
+            let message = title.or_else(|| said("fix: ")).or_else(|| said("risk: "));
+            if let Some(message) = message {
+                let first = message.chars().next().unwrap();
+                assert!(!first.is_uppercase(), "{name}: begins with a capital: {line}");
+                assert!(!message.ends_with('.'), "{name}: ends with a period: {line}");
+            }
+            assert!(
+                !line.contains(['"', '\u{201c}']),
+                "{name}: identifiers go in backticks: {line}"
+            );
+            // A number that has a unit has a space before it.
+            let stuck = line.split(' ').any(|word| {
+                let number = word.trim_end_matches(['%', 'm', 'u', 'n', 's']);
+                number != word && number.parse::<f64>().is_ok()
+            });
+            assert!(!stuck, "{name}: unit without a space: {line}");
+        }
+    }
+}
+
+/// Puts drawn texts and numbers into every field of a document that is free to hold any.
+fn scramble(value: &mut Value, key: &str, texts: &mut impl Iterator<Item = String>) {
+    match value {
+        Value::Object(map) => map.iter_mut().for_each(|(key, value)| scramble(value, key, texts)),
+        Value::Array(items) => items.iter_mut().for_each(|item| scramble(item, key, texts)),
+        Value::String(text) => {
+            // Enumerations of the contract, which the host does not choose.
+            if !["kind", "severity", "unit", "state"].contains(&key) {
+                *text = texts.next().unwrap_or_default();
+            }
+        }
+        _ => {}
+    }
+}
+
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof![any::<String>(), r"(?s)(\\|`|\x1b|\x{202e}|\n| |毛|.){0,200}", "[a-z/`]{0,300}"]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn no_text_of_a_host_reaches_the_terminal_or_breaks_the_layout(
+        texts in prop::collection::vec(any_text(), 1..20),
+        which in 0..SAMPLES.len(),
+        columns in 0usize..120,
+        verbosity in 0u8..4,
+    ) {
+        let mut document: Value = serde_json::from_str(SAMPLES[which].1).unwrap();
+        scramble(&mut document, "", &mut texts.into_iter().cycle());
+        check_lines(&serde_json::from_value(document).unwrap(), columns, verbosity);
+    }
+
+    #[test]
+    fn json_reads_back_as_the_same_report(
+        texts in prop::collection::vec(any_text(), 1..20),
+        which in 0..SAMPLES.len(),
+        numbers in prop::collection::vec(any::<f64>().prop_filter("JSON has no others", |x| x.is_finite()), 3),
+        big in any::<u64>(),
+    ) {
+        let mut document: Value = serde_json::from_str(SAMPLES[which].1).unwrap();
+        scramble(&mut document, "", &mut texts.into_iter().cycle());
+        let mut report: Report = serde_json::from_value(document).unwrap();
+        report.window.seconds = numbers[0];
+        report.observer.bpf_run_ns = Some(big);
+        for finding in &mut report.findings {
+            finding.confidence = numbers[1];
+            finding.cost.lost_ns_per_s = big;
+            finding.causes.iter_mut().for_each(|cause| cause.share = numbers[2]);
+        }
+        let document = json(&report).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Report>(&document).unwrap(), report);
+        let ending = "}\n";
+        prop_assert!(document.ends_with(ending));
+    }
+
+    #[test]
+    fn no_number_breaks_the_page(
+        numbers in prop::collection::vec(any::<f64>(), 4),
+        counts in prop::collection::vec(any::<u64>(), 4),
+    ) {
+        let mut report = sample("neighbour");
+        report.window.seconds = numbers[0];
+        report.observer.cpu_seconds = numbers[1];
+        report.observer.lost = [("x_ns".into(), counts[0]), ("y".into(), counts[1])].into();
+        report.ledger[0].wall_ns = counts[2];
+        let finding = &mut report.findings[0];
+        finding.confidence = numbers[2];
+        finding.cost.lost_ns_per_s = counts[3];
+        finding.causes[0].share = numbers[3];
+        finding.evidence[0].from_s = numbers[0];
+        finding.evidence[1].value = numbers[1];
+        for (class, count) in finding.sizes.iter_mut().zip(&counts) {
+            class.count = *count;
+            class.ns = *count;
+        }
+        check_lines(&report, 100, 2);
     }
 }

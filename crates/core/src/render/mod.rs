@@ -10,8 +10,6 @@ mod finding;
 mod json;
 mod names;
 mod page;
-#[cfg(any(test, feature = "testkit"))]
-pub mod samples;
 mod sheet;
 mod table;
 mod text;

@@ -87,6 +87,7 @@ impl Page {
         let rest = self.columns.saturating_sub(indent + hang);
         for (i, line) in wrap_hanging(text, first, rest).iter().enumerate() {
             if i == 0 {
+                let label = if line.is_empty() { label.trim_end() } else { label };
                 let line = self.painted(label_ink, label) + &self.painted(ink, line);
                 self.line(indent, Ink::Plain, &line);
             } else {

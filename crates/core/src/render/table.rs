@@ -21,10 +21,28 @@ pub(super) enum Column {
     Label(usize),
 }
 
-/// Rows of escaped text, one cell for each column; missing cells at the end are empty.
+/// Rows of escaped text.
 pub(super) struct Table {
     columns: Vec<Column>,
-    rows: Vec<Vec<String>>,
+    rows: Vec<Row>,
+}
+
+enum Row {
+    /// One cell for each column; missing cells at the end are empty.
+    Cells(Vec<String>),
+    /// Names of columns.
+    Heading(Vec<String>),
+    /// A line across all columns, a little to the left, about the rows below it.
+    Caption(String),
+}
+
+impl Row {
+    fn cells(&self) -> &[String] {
+        match self {
+            Self::Cells(cells) | Self::Heading(cells) => cells,
+            Self::Caption(_) => &[],
+        }
+    }
 }
 
 impl Table {
@@ -33,7 +51,17 @@ impl Table {
     }
 
     pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+        self.rows.push(Row::Cells(cells.into_iter().collect()));
+    }
+
+    /// Names for the columns below.
+    pub(super) fn heading<'a>(&mut self, cells: impl IntoIterator<Item = &'a str>) {
+        self.rows.push(Row::Heading(cells.into_iter().map(str::to_owned).collect()));
+    }
+
+    /// A line across all columns, about the rows below it.
+    pub(super) fn caption(&mut self, text: &str) {
+        self.rows.push(Row::Caption(text.to_owned()));
     }
 
     /// Writes the rows, indented.
@@ -44,24 +72,39 @@ impl Table {
         let room = page.columns().saturating_sub(before);
         let below = room < LAST_MIN && self.column_width(last) > room;
         for row in &self.rows {
-            let cell = |i: usize| row.get(i).map_or("", String::as_str);
+            if let Row::Caption(text) = row {
+                page.paragraph(indent.saturating_sub(GUTTER), GUTTER, Ink::Aside, text);
+                continue;
+            }
+            let ink = |i: usize| match row {
+                Row::Heading(_) => Ink::Aside,
+                _ => self.ink(i),
+            };
+            let cell = |i: usize| row.cells().get(i).map_or("", String::as_str);
             let mut cells: Vec<Vec<String>> =
                 (0..last).map(|i| wrap(cell(i), widths[i].max(1))).collect();
             if below {
-                self.write_lines(page, indent, &widths, &cells);
+                self.write_lines(page, indent, &widths, &cells, ink);
                 if !cell(last).is_empty() {
-                    page.paragraph(indent + GUTTER, 0, self.ink(last), cell(last));
+                    page.paragraph(indent + GUTTER, 0, ink(last), cell(last));
                 }
             } else {
                 let mut widths = widths.clone();
                 widths.push(room);
                 cells.push(wrap(cell(last), room.max(1)));
-                self.write_lines(page, indent, &widths, &cells);
+                self.write_lines(page, indent, &widths, &cells, ink);
             }
         }
     }
 
-    fn write_lines(&self, page: &mut Page, indent: usize, widths: &[usize], cells: &[Vec<String>]) {
+    fn write_lines(
+        &self,
+        page: &mut Page,
+        indent: usize,
+        widths: &[usize],
+        cells: &[Vec<String>],
+        ink: impl Fn(usize) -> Ink,
+    ) {
         let height = cells.iter().map(Vec::len).max().unwrap_or(0);
         for y in 0..height {
             let mut line = String::new();
@@ -73,7 +116,7 @@ impl Table {
                     if matches!(self.columns[x], Column::Right) { (slack, 0) } else { (0, slack) };
                 if !text.is_empty() {
                     line.push_str(&" ".repeat(pending + left));
-                    line.push_str(&page.painted(self.ink(x), text));
+                    line.push_str(&page.painted(ink(x), text));
                     pending = 0;
                 } else {
                     pending += left;
@@ -89,7 +132,7 @@ impl Table {
     }
 
     fn column_width(&self, column: usize) -> usize {
-        let cells = self.rows.iter().filter_map(|row| row.get(column));
+        let cells = self.rows.iter().filter_map(|row| row.cells().get(column));
         let widest = cells.map(|cell| width(cell)).max().unwrap_or(0);
         match self.columns[column] {
             Column::Left(limit) => widest.min(limit),

@@ -103,31 +103,17 @@ fn ledgers(page: &mut Page, ledgers: &[Ledger], verbosity: u8) {
     };
     for ledger in ledgers.iter().take(shown) {
         let whose = names::entity(&ledger.victim);
-        let title = format!("where the time of {whose} went ");
-        let total = format!(
-            "({} of {})",
-            duration(ledger.wall_ns as f64),
-            counted(u64::from(ledger.threads), "thread", "threads")
-        );
+        let all = duration(ledger.wall_ns as f64);
+        let threads = counted(u64::from(ledger.threads), "thread", "threads");
+        let title = format!("where the time of {whose} went ({all} of {threads})");
         page.gap();
+        page.paragraph(0, 2, Ink::Heading, &title);
         if verbosity == 0 {
-            let parts: Vec<String> = ledger
-                .parts
-                .iter()
-                .filter(|part| part.ns > 0)
-                .map(|part| {
-                    format!("{} {}", state(part.state), share(portion(part.ns, ledger.wall_ns)))
-                })
-                .collect();
-            page.labelled(
-                0,
-                (Ink::Heading, &title),
-                2,
-                Ink::Plain,
-                &format!("{total}: {}", parts.join(", ")),
-            );
+            let shown = ledger.parts.iter().filter(|part| part.ns > 0).map(|part| {
+                format!("{} {}", state(part.state), share(portion(part.ns, ledger.wall_ns)))
+            });
+            page.paragraph(2, 0, Ink::Plain, &shown.collect::<Vec<_>>().join(", "));
         } else {
-            page.labelled(0, (Ink::Heading, &title), 2, Ink::Plain, &total);
             parts(page, ledger);
         }
     }

@@ -102,6 +102,8 @@ fn scaled(value: f64, steps: &[Step]) -> String {
             continue;
         }
         let text = match (whole, rounded > 0.0) {
+            // Nothing measured is so large; a broken input must not break the page.
+            (true, _) if rounded >= 1e15 => format!("{rounded:.1e}"),
             (true, _) => grouped(&format!("{rounded:.0}")),
             (false, true) => format!("{rounded:.1}"),
             (false, false) => "<0.1".into(),
