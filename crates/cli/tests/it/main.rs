@@ -5,4 +5,5 @@
 mod common;
 mod doctor;
 mod repo;
+mod schema;
 mod targets;

@@ -24,14 +24,14 @@ pub fn decode(bytes: &[u8]) -> String {
 
 /// Whether a character must not be shown as it is: it steers the terminal (control characters, line and
 /// paragraph separators), reorders the text around it (bidirectional controls), or cannot be seen at all
-/// (zero-width and other default-ignorable characters, no-break spaces that pass for plain ones).
+/// (zero-width and other default-ignorable characters, blanks that pass for spaces).
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
+        || (c.is_whitespace() && c != ' ')
         || matches!(
             c,
-            '\u{a0}'
-                | '\u{ad}'
+            '\u{ad}'
                 | '\u{34f}'
                 | '\u{61c}'
                 | '\u{115f}'..='\u{1160}'
@@ -40,6 +40,7 @@ pub fn is_hidden(c: char) -> bool {
                 | '\u{200b}'..='\u{200f}'
                 | '\u{2028}'..='\u{202f}'
                 | '\u{2060}'..='\u{206f}'
+                | '\u{2800}'
                 | '\u{3164}'
                 | '\u{fe00}'..='\u{fe0f}'
                 | '\u{feff}'
@@ -60,7 +61,10 @@ mod tests {
         for c in "az09 ~é毛ضक🦀".chars() {
             assert!(!is_hidden(c), "{c:?}");
         }
-        for c in "\0\t\n\r\x1b\x7f\u{9b}\u{a0}\u{200b}\u{202e}\u{2066}\u{feff}\u{e0041}".chars() {
+        for c in
+            "\0\t\n\r\x1b\x7f\u{9b}\u{a0}\u{2000}\u{3000}\u{200b}\u{202e}\u{2066}\u{feff}\u{e0041}"
+                .chars()
+        {
             assert!(is_hidden(c), "{c:?}");
         }
     }

@@ -213,7 +213,12 @@ fn observer(page: &mut Page, observer: &Observer, seconds: f64, verbosity: u8) {
         let timed = if observer.bpf_run_ns.is_none() { ", not timed" } else { "" };
         cost += &format!(" in {}{timed}", counted(observer.bpf_runs, "run", "runs"));
     }
-    cost += &format!(", {} resident", bytes(observer.rss_bytes as f64));
+    // No process runs in no memory: that number is there whenever the observer read its own cost.
+    if observer.rss_bytes == 0 {
+        cost = "not measured".into();
+    } else {
+        cost += &format!(", {} resident", bytes(observer.rss_bytes as f64));
+    }
     if observer.bpf_map_bytes > 0 {
         cost += &format!(", {} of BPF maps", bytes(observer.bpf_map_bytes as f64));
     }
