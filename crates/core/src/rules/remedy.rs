@@ -22,15 +22,19 @@ pub(super) fn parting(view: &View, a: CgroupId, b: CgroupId) -> (Option<&Cgroup>
     let (a, b) = (downwards(a), downwards(b));
     let shared = a.iter().zip(&b).take_while(|(a, b)| a.0 == b.0).count();
     let child = |path: &[(CgroupId, &crate::view::CgroupView)]| path.get(shared).map(|at| at.0);
-    let facts = |id: Option<CgroupId>| id.and_then(|id| view.cgroups().get(&id)?.facts.as_ref());
+    let facts = |id: Option<CgroupId>| {
+        let facts = id.and_then(|id| view.cgroups().get(&id)?.facts.as_ref());
+        // The root has neither weight nor quota: who is in it is beside the children of the root.
+        facts.filter(|facts| facts.path != "/")
+    };
     (facts(child(&a)), facts(child(&b)))
 }
 
 /// One thing to set on a cgroup.
 #[derive(Clone, Copy, Debug)]
 enum Setting {
-    /// This many times the default weight.
-    WeightTimes(u64),
+    /// Percent of the default weight.
+    WeightPercent(u64),
     /// CPUs' worth of quota.
     Cpus(f64),
     /// Quota that may be saved up.
@@ -44,7 +48,7 @@ fn set(cgroup: &Cgroup, setting: Setting) -> Option<String> {
     let runtime = container.map_or("", |container| container.runtime.as_str());
     if let (Some(container), "systemd") = (container, runtime) {
         let property = match setting {
-            Setting::WeightTimes(times) => Some(format!("CPUWeight={}", 100 * times)),
+            Setting::WeightPercent(percent) => Some(format!("CPUWeight={percent}")),
             Setting::Cpus(cpus) => Some(format!("CPUQuota={:.0}%", cpus * 100.0)),
             Setting::BurstUs(_) => None,
         };
@@ -57,7 +61,7 @@ fn set(cgroup: &Cgroup, setting: Setting) -> Option<String> {
     }
     if let (Some(container), "docker" | "podman") = (container, runtime) {
         let option = match setting {
-            Setting::WeightTimes(times) => Some(format!("--cpu-shares {}", 1024 * times)),
+            Setting::WeightPercent(percent) => Some(format!("--cpu-shares {}", shares(percent))),
             Setting::Cpus(cpus) => Some(format!("--cpus {}", decimal(cpus))),
             Setting::BurstUs(_) => None,
         };
@@ -72,8 +76,8 @@ fn set(cgroup: &Cgroup, setting: Setting) -> Option<String> {
     let period_us = cgroup.period_us.filter(|&us| us > 0).unwrap_or(100_000);
     let quota_us = |cpus: f64| (cpus * period_us as f64).round() as u64;
     let (mount, file, value) = match (cgroup.version, setting) {
-        (CgroupVersion::V2, Setting::WeightTimes(times)) => {
-            ("/sys/fs/cgroup", "cpu.weight", (100 * times).to_string())
+        (CgroupVersion::V2, Setting::WeightPercent(percent)) => {
+            ("/sys/fs/cgroup", "cpu.weight", percent.to_string())
         }
         (CgroupVersion::V2, Setting::Cpus(cpus)) => {
             ("/sys/fs/cgroup", "cpu.max", format!("'{} {period_us}'", quota_us(cpus)))
@@ -81,8 +85,8 @@ fn set(cgroup: &Cgroup, setting: Setting) -> Option<String> {
         (CgroupVersion::V2, Setting::BurstUs(us)) => {
             ("/sys/fs/cgroup", "cpu.max.burst", us.to_string())
         }
-        (CgroupVersion::V1, Setting::WeightTimes(times)) => {
-            ("/sys/fs/cgroup/cpu", "cpu.shares", (1024 * times).to_string())
+        (CgroupVersion::V1, Setting::WeightPercent(percent)) => {
+            ("/sys/fs/cgroup/cpu", "cpu.shares", shares(percent).to_string())
         }
         (CgroupVersion::V1, Setting::Cpus(cpus)) => {
             ("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", quota_us(cpus).to_string())
@@ -93,6 +97,11 @@ fn set(cgroup: &Cgroup, setting: Setting) -> Option<String> {
     };
     let path = format!("{mount}{}/{file}", cgroup.path);
     Some(format!("echo {value} > {}", shell_quote(&path)))
+}
+
+/// The same weight in v1's unit.
+fn shares(percent: u64) -> u64 {
+    percent * 1024 / 100
 }
 
 /// A quoted name that is no option: systemd's root slice is called `-.slice`.
@@ -122,29 +131,13 @@ fn owner_note(cgroup: &Cgroup) -> &'static str {
 /// Gives the victim more weight than the culprit.
 pub(super) fn weight(view: &View, victim: &Group<'_>, culprit: &Group<'_>) -> Option<Fix> {
     let (of_victim, of_culprit) = parting(view, victim.cgroup?, culprit.cgroup?);
-    let (raise, lower) = match (of_victim, of_culprit) {
-        (Some(cgroup), _) => (Some(cgroup), None),
-        (None, Some(cgroup)) => (None, Some(cgroup)),
+    let (cgroup, percent, what) = match (of_victim, of_culprit) {
+        (Some(cgroup), _) => (cgroup, 1000, "ten times the default weight"),
+        // The victim is in the parent itself: only the culprit's side has a weight.
+        (None, Some(cgroup)) => (cgroup, 10, "a tenth of the default weight"),
         (None, None) => return renice(culprit),
     };
-    let (what, cgroup, command) = match (raise, lower) {
-        (Some(cgroup), _) => {
-            ("ten times the default weight", cgroup, set(cgroup, Setting::WeightTimes(10)))
-        }
-        (_, Some(cgroup)) => {
-            // The victim is in the parent itself: only the culprit's side has a weight.
-            let command = match cgroup.version {
-                CgroupVersion::V2 => {
-                    format!("echo 10 > {}", file(cgroup, "/sys/fs/cgroup", "cpu.weight"))
-                }
-                CgroupVersion::V1 => {
-                    format!("echo 100 > {}", file(cgroup, "/sys/fs/cgroup/cpu", "cpu.shares"))
-                }
-            };
-            ("a tenth of the default weight", cgroup, Some(command))
-        }
-        (None, None) => return None,
-    };
+    let command = set(cgroup, Setting::WeightPercent(percent));
     Some(Fix {
         action: format!(
             "give {} {what}: it costs nothing while there is idle CPU time",
@@ -183,7 +176,12 @@ pub(super) fn limit(view: &View, victim: &Group<'_>, culprit: &Group<'_>) -> Opt
     let cpus = (f64::from(view.cpu_count()) / 2.0).max(0.5);
     let command = set(cgroup, Setting::Cpus(cpus))?;
     Some(Fix {
-        action: format!("limit {} to {} CPUs of time", ticked(&cgroup.path), decimal(cpus)),
+        action: format!(
+            "limit {} to {} {} of time",
+            ticked(&cgroup.path),
+            decimal(cpus),
+            if cpus > 1.0 { "CPUs" } else { "CPU" }
+        ),
         command: Some(command),
         risk: Some(format!(
             "it is stopped for the rest of each period, and idle CPUs do not help it any more{}",
@@ -244,7 +242,7 @@ pub(super) fn widen(view: &View, victim: &Group<'_>) -> Option<Fix> {
         _ => format!("for p in {}; do taskset -acp {all} $p; done", pids(victim)?),
     };
     Some(Fix {
-        action: format!("let {} run on CPUs {all}", ticked(victim.comm)),
+        action: format!("let {} run on all CPUs", ticked(victim.comm)),
         command: Some(command),
         risk: Some(
             "the pinning may be deliberate (cache, NUMA, isolation from somebody else): ask who set it; what \
@@ -277,7 +275,7 @@ pub(super) fn widen_cpuset(view: &View, victim: &Group<'_>) -> Option<Fix> {
         _ => None,
     };
     Some(Fix {
-        action: format!("let the cpuset of {} have CPUs {all}", ticked(victim.comm)),
+        action: format!("let the cpuset of {} have all CPUs", ticked(victim.comm)),
         command,
         risk: Some("the cpuset may be deliberate (isolation from somebody else), and one above it may still bind".into()),
     })
@@ -289,6 +287,15 @@ fn pids(group: &Group<'_>) -> Option<String> {
     }
     let pids: Vec<_> = group.members.iter().map(|(_, process)| process.pid.to_string()).collect();
     Some(pids.join(" "))
+}
+
+/// CPUs in a sentence.
+pub(super) fn named(cpus: &[u32]) -> String {
+    match cpus {
+        [] => "others".into(),
+        [cpu] => format!("CPU {cpu}"),
+        cpus => format!("CPUs {}", cpu_list(cpus)),
+    }
 }
 
 /// Ascending CPU numbers as a list: `0-3,8`.
@@ -311,6 +318,7 @@ pub(super) fn cpu_list(cpus: &[u32]) -> String {
 mod tests {
     use super::*;
     use crate::recording::Container;
+    use crate::testkit::{S, Scene};
 
     fn cgroup(path: &str, version: CgroupVersion, container: Option<Container>) -> Cgroup {
         Cgroup {
@@ -366,7 +374,7 @@ mod tests {
                 "echo '200000 100000' > '/sys/fs/cgroup/a; reboot/cpu.max'",
             ),
             (
-                command("/a", CgroupVersion::V1, None, Setting::WeightTimes(10)),
+                command("/a", CgroupVersion::V1, None, Setting::WeightPercent(1000)),
                 "echo 10240 > /sys/fs/cgroup/cpu/a/cpu.shares",
             ),
         ];
@@ -374,6 +382,31 @@ mod tests {
             assert_eq!(is.as_deref(), Some(should));
         }
         assert_eq!(command("/", CgroupVersion::V2, None, Setting::Cpus(2.0)), None);
+    }
+
+    #[test]
+    fn weights_are_set_where_two_cgroups_part_and_never_on_the_root() {
+        let fix = |victim: Option<&str>, culprit: Option<&str>| {
+            let mut scene = Scene::new(2, S);
+            let root = scene.cgroup("/", None, None);
+            let mut at =
+                |path: Option<&str>| path.map_or(root, |path| scene.cgroup(path, None, None));
+            let (victim, culprit) = (at(victim), at(culprit));
+            scene.process("victim", Some(victim));
+            scene.process("culprit", Some(culprit));
+            let view = scene.view();
+            let groups = view.groups();
+            weight(&view, &groups.list()[0], &groups.list()[1]).and_then(|fix| fix.command)
+        };
+        let cases = [
+            (Some("/a"), Some("/b"), "echo 1000 > /sys/fs/cgroup/a/cpu.weight"),
+            (Some("/a"), None, "echo 1000 > /sys/fs/cgroup/a/cpu.weight"),
+            (None, Some("/b"), "echo 10 > /sys/fs/cgroup/b/cpu.weight"),
+            (None, None, "renice -n 10 -p 1002"),
+        ];
+        for (victim, culprit, command) in cases {
+            assert_eq!(fix(victim, culprit).as_deref(), Some(command));
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! OBS001: the observer lost some of what it should have seen.
 
 use super::losses;
-use crate::finding::{Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Unit};
+use crate::finding::{Cost, Entity, EntityKind, Evidence, Finding, Severity, Unit};
 use crate::recording::{EventKind, Source};
 use crate::render::units;
 use crate::rules::words::evidence;
@@ -106,11 +106,7 @@ fn check(view: &View) -> Verdict {
         causes: vec![],
         evidence: lines,
         sizes: vec![],
-        fix: vec![Fix {
-            action: "look at one process, cgroup or container instead of the whole host".into(),
-            command: None,
-            risk: None,
-        }],
+        fix: super::narrower(view),
         confirm: None,
     }])
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! OBS003: the observer costs more than it promises.
 
-use crate::finding::{Cost, Entity, EntityKind, Finding, Fix, Severity, Unit};
+use crate::finding::{Cost, Entity, EntityKind, Finding, Severity, Unit};
 use crate::recording::Source;
 use crate::render::units;
 use crate::rules::words::evidence;
@@ -120,11 +120,7 @@ fn check(view: &View) -> Verdict {
         causes: vec![],
         evidence: lines,
         sizes: vec![],
-        fix: vec![Fix {
-            action: "look at one process, cgroup or container instead of the whole host".into(),
-            command: None,
-            risk: None,
-        }],
+        fix: super::narrower(view),
         confirm: None,
     }])
 }

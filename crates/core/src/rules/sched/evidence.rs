@@ -66,7 +66,7 @@ pub(super) fn is_batch(group: &Group<'_>, loss: &Loss) -> bool {
 }
 
 /// Whether the whole host is looked at, so that victims have to be told from those who merely share.
-pub(super) fn target_is_host(view: &View) -> bool {
+pub(in crate::rules) fn target_is_host(view: &View) -> bool {
     view.meta().is_none_or(|meta| meta.target == TargetSpec::Host)
 }
 

@@ -48,8 +48,9 @@ fn check(view: &View) -> Verdict {
     if victims.is_empty() {
         return Verdict::Quiet {
             closest: match nearest {
+                Some((loss, _)) if loss.ns == 0 => "nobody waited long while a CPU was idle".into(),
                 Some((loss, group)) => format!(
-                    "{} came nearest: it queued while a CPU was idle for {}",
+                    "{} came nearest: queued while a CPU was idle for {}",
                     group_name(group),
                     words::of_every_second(loss.ns_per_s)
                 ),
@@ -119,14 +120,6 @@ fn idle_cpus(idle: &Idle, allowed: bool) -> Vec<u32> {
     all.map(|(&(cpu, _), _)| cpu).collect()
 }
 
-fn named(cpus: &[u32]) -> String {
-    match cpus {
-        [] => "others".into(),
-        [cpu] => format!("CPU {cpu}"),
-        cpus => format!("CPUs {}", remedy::cpu_list(cpus)),
-    }
-}
-
 fn finding(
     view: &View,
     group: &Group<'_>,
@@ -157,7 +150,7 @@ fn finding(
             "{} {wait} {} for a CPU while {}, where {it} {may} run, {are} idle",
             group_name(group),
             words::of_every_second(loss.ns_per_s),
-            named(&others)
+            remedy::named(&others)
         ),
         victim: words::group_entity(view, group),
         cost: Cost { lost_ns_per_s: loss.ns_per_s, share: loss.share, ..Cost::default() },

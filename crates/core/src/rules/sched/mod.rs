@@ -7,3 +7,5 @@ pub(super) mod idle_while_waiting;
 mod quota;
 pub(super) mod quota_throttle;
 pub(super) mod run_queue_contention;
+
+pub(super) use evidence::target_is_host;

@@ -143,7 +143,7 @@ fn quiet(nearest: Option<(&Group<'_>, Loss)>, explained_by_quota: Option<String>
             )
         }
         (Some((group, loss)), None) => format!(
-            "{} came nearest: it queued for {}, {} of the time in which it wanted to run",
+            "{} came nearest: queued for {}, {} of the time in which it wanted to run",
             group_name(group),
             words::of_every_second(loss.ns_per_s),
             units::share(loss.share)
