@@ -76,8 +76,8 @@ fn check(view: &View) -> Verdict {
     }
     // Where nobody loses time, no conclusion is in danger.
     let lost_ns = |usage: &Usage| usage.contended_ns() + usage.states.throttled_ns;
-    let danger =
-        worst_share >= DANGER_SHARE.value && !super::waits_of_losers(view, lost_ns).is_empty();
+    let danger = worst_share >= DANGER_SHARE.value
+        && !super::losers(view, &view.groups(), lost_ns).is_empty();
     let severity = if danger { Severity::Low } else { Severity::Info };
     let title = match worst {
         Some((name, amount, share)) if worst_share >= MIN_SHARE.value => {

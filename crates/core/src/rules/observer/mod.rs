@@ -8,18 +8,24 @@ pub(super) mod window_too_short;
 
 use super::{sched, severity};
 use crate::finding::Fix;
-use crate::view::{Usage, View};
+use crate::view::{Group, Groups, Usage, View};
 
-/// Number of waits of each group of the target whose loss, as `lost_ns` counts it, is above the limits.
-fn waits_of_losers(view: &View, lost_ns: impl Fn(&Usage) -> u64) -> Vec<u64> {
-    let groups = view.groups();
+/// The groups of the target whose loss, as `lost_ns` counts it, is above the limits; the biggest loss first.
+fn losers<'g>(
+    view: &View,
+    groups: &'g Groups<'g>,
+    lost_ns: impl Fn(&Usage) -> u64,
+) -> Vec<(&'g Group<'g>, &'g Usage)> {
     let targets = groups.list().iter().filter(|group| group.in_target && !group.is_observer());
-    let losers = targets.filter_map(|group| group.usage.as_ref()).filter(|usage| {
-        let lost_ns = lost_ns(usage);
-        let share = lost_ns as f64 / usage.wanted_ns().max(1) as f64;
-        severity::of_loss(view.per_second(lost_ns), share).is_some()
-    });
-    losers.map(|usage| usage.waits.total_count()).collect()
+    let seen = targets.filter_map(|group| Some((group, group.usage.as_ref()?)));
+    let mut losers: Vec<_> = seen
+        .filter(|(_, usage)| {
+            let share = lost_ns(usage) as f64 / usage.wanted_ns().max(1) as f64;
+            severity::of_loss(view.per_second(lost_ns(usage)), share).is_some()
+        })
+        .collect();
+    losers.sort_by_key(|(_, usage)| std::cmp::Reverse(lost_ns(usage)));
+    losers
 }
 
 /// What makes observing cheaper and more complete, if it was not done already.

@@ -2,9 +2,9 @@
 //! OBS002: the window is too short for what one would like to conclude from it.
 
 use crate::finding::{Confirm, Cost, Entity, EntityKind, Finding, Severity, Unit};
-use crate::recording::TargetSpec;
+use crate::recording::{Source, TargetSpec};
 use crate::render::units;
-use crate::rules::words::evidence;
+use crate::rules::words::{evidence, group_name};
 use crate::rules::{Limit, Rule, Status, Verdict};
 use crate::view::{Usage, View};
 
@@ -42,31 +42,31 @@ fn check(view: &View) -> Verdict {
         };
     }
     // Few waits matter only where they cost something: an idle target has few and that is fine.
-    let waits = super::waits_of_losers(view, Usage::contended_ns).into_iter().min();
-    let few = waits.filter(|&waits| (waits as f64) < MIN_WAITS.value);
+    let groups = view.groups();
+    let loser = super::losers(view, &groups, Usage::contended_ns).into_iter().next();
+    let waits = loser.map(|(group, usage)| (group_name(group), usage.waits.total_count()));
+    let few = waits.as_ref().filter(|(_, waits)| (*waits as f64) < MIN_WAITS.value);
+    let window = units::duration(window_s * 1e9);
     if window_s >= MIN_WINDOW.value && few.is_none() {
-        let waits = match waits {
-            Some(waits) => format!(", {}", units::counted(waits, "wait", "waits")),
-            None => String::new(),
+        let closest = match &waits {
+            Some((name, waits)) => {
+                format!("{window} observed, {} of {name}", units::counted(*waits, "wait", "waits"))
+            }
+            None => format!("{window} observed"),
         };
-        return Verdict::Quiet {
-            closest: format!("{} observed{waits}", units::duration(window_s * 1e9)),
-        };
+        return Verdict::Quiet { closest };
     }
     let title = match few {
-        Some(waits) if window_s >= MIN_WINDOW.value => format!(
-            "only {} of the target that loses time: no percentiles",
-            units::counted(waits, "wait", "waits")
+        Some((name, waits)) if window_s >= MIN_WINDOW.value => format!(
+            "{name} loses time in only {}: too few for percentiles",
+            units::counted(*waits, "wait", "waits")
         ),
-        _ => format!(
-            "the window of {} is too short to tell a state from a moment",
-            units::duration(window_s * 1e9)
-        ),
+        _ => format!("the window of {window} is too short to tell a state from a moment"),
     };
     let mut lines = vec![evidence(view, "window", window_s * 1e9, Unit::Ns, "deburr", None)];
-    if let Some(waits) = waits {
-        let note = "of the processes whose loss is above the limits".to_owned();
-        lines.push(evidence(view, "waits", waits as f64, Unit::Count, "bpf:sched", note));
+    if let Some((name, waits)) = waits {
+        let note = format!("of {name}, whose loss is the biggest above the limits");
+        lines.push(evidence(view, "waits", waits as f64, Unit::Count, Source::Sched.label(), note));
     }
     Verdict::Fired(vec![Finding {
         code: RULE.code.into(),
