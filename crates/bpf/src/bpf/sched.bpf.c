@@ -33,6 +33,12 @@ const volatile bool wakeup_hook; /* on_wakeup is attached */
 /* Seconds of the reader; it reads what belongs to an epoch after it ended. */
 __u32 epoch = 1;
 
+/*
+ * Whether any cgroup of the host has a CPU quota, as the reader saw it last. Without one the throttle clocks
+ * stand still and are not read.
+ */
+__u32 quota_in_use = 1;
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -206,8 +212,12 @@ static __always_inline void switch_out(struct sched_thread *t, struct task_struc
 	t->state = off_cpu_state(prev, preempt, state);
 	t->since_ns = now;
 	t->run_delay_ns = prev->sched_info.run_delay;
-	t->throttle_clock_ns = throttle_clock(queue, queue->rq, now);
-	t->throttle_queue = (__u64)queue;
+	if (quota_in_use) {
+		t->throttle_clock_ns = throttle_clock(queue, queue->rq, now);
+		t->throttle_queue = (__u64)queue;
+	} else {
+		t->throttle_queue = 0;
+	}
 	if (t->cgroup_set != (__u64)prev->cgroups) {
 		t->cgroup_set = (__u64)prev->cgroups;
 		t->cgroup_id = cgroup_id_of(prev);
@@ -269,7 +279,6 @@ static __always_inline void switch_in(struct sched_area *area, struct sched_thre
 				      struct task_struct *next, struct cfs_rq *queue, __u32 cpu_id, __u64 now)
 {
 	__u64 off_cpu = now - t->since_ns;
-	struct blamed b = {};
 	struct wait w;
 	__u64 queued;
 
@@ -289,13 +298,8 @@ static __always_inline void switch_in(struct sched_area *area, struct sched_thre
 		area->cpu.block_io_ns += off_cpu - w.runnable_ns;
 	t->in_state_ns[ST_QUEUED] += queued;
 	t->in_state_ns[ST_THROTTLED] += w.throttled_ns;
-	if (queued) {
-		b.local_ns = queued < w.here_ns ? queued : w.here_ns;
-		b.elsewhere_ns = queued - b.local_ns;
-		b.elsewhere_from_ns = t->since_ns;
-		b.elsewhere_cpu = t->state == ST_QUEUED && t->cpu != cpu_id ? t->cpu : NO_SLOT;
-		count_wait(area, t, slot, queued, &b, now);
-	}
+	if (queued)
+		count_wait(area, t, slot, queued, queued < w.here_ns ? queued : w.here_ns, cpu_id, now);
 	if (queued > t->wait_max_ns)
 		t->wait_max_ns = queued;
 	t->state = ST_ON_CPU;
@@ -313,40 +317,43 @@ static __always_inline void switch_in(struct sched_area *area, struct sched_thre
 }
 
 /* Notes that the thread that had the CPU leaves it. */
-static __always_inline void end_run(struct sched_area *area, struct task_struct *prev, __u64 now)
+static __always_inline void end_run(struct sched_area *area, struct task_struct *prev, __u32 pid, __u64 now)
 {
 	struct sched_run *run = &area->run[area->cpu.head & (RUNS - 1)];
+	__u64 since = area->cpu.since_ns, queued = area->cpu.queued_ns;
 
-	if (area->cpu.tid != (__u32)prev->pid && area->cpu.since_ns) {
+	if (area->cpu.tid != pid && since) {
 		/* A switch in between was not told of. The kernel knows when this thread arrived. */
-		__u64 arrival = prev->pid ? prev->sched_info.last_arrival : now;
+		__u64 arrival = pid ? prev->sched_info.last_arrival : now;
 
-		if (arrival > area->cpu.since_ns && arrival <= now) {
+		if (arrival > since && arrival <= now) {
 			run->end_ns = arrival;
-			run->queued_ns = area->cpu.queued_ns;
+			run->queued_ns = queued;
 			run->tid = area->cpu.tid;
 			run->tgid = area->cpu.tgid;
 			run = &area->run[++area->cpu.head & (RUNS - 1)];
 		}
-		area->cpu.queued_ns = 0;
+		queued = 0;
 		area->cpu.lost.switches_missed++;
 	}
 	run->end_ns = now;
-	run->queued_ns = area->cpu.queued_ns;
-	run->tid = prev->pid;
+	run->queued_ns = queued;
+	run->tid = pid;
 	run->tgid = prev->tgid;
 	area->cpu.head++;
+	if (since)
+		*(pid ? &area->cpu.busy_ns : &area->cpu.idle_ns) += now - since;
 }
 
 static __always_inline int on_switch(bool preempt, struct task_struct *prev, struct task_struct *next,
 				     unsigned int prev_state, bool atomic)
 {
 	struct cfs_rq *queue = next->se.cfs_rq;
-	__u64 now = queue->rq->clock;
-	__u32 cpu_id = queue->rq->cpu;
+	struct rq *rq = queue->rq;
+	__u64 clock = rq->clock, now = clock;
+	__u32 cpu_id = rq->cpu, pid = prev->pid, next_pid = next->pid, slot;
 	struct sched_area *area = bpf_map_lookup_elem(&areas, &cpu_id);
 	struct sched_thread *t;
-	__u32 slot = NO_SLOT;
 
 	if (!area)
 		return 0;
@@ -356,31 +363,26 @@ static __always_inline int on_switch(bool preempt, struct task_struct *prev, str
 		area->cpu.lost.clock_backward++;
 		now = area->cpu.since_ns;
 	}
-	end_run(area, prev, now);
+	end_run(area, prev, pid, now);
+	area->cpu.since_ns = now;
 
-	if (!prev->pid) {
-		if (area->cpu.since_ns)
-			area->cpu.idle_ns += now - area->cpu.since_ns;
-	} else {
-		if (area->cpu.since_ns)
-			area->cpu.busy_ns += now - area->cpu.since_ns;
+	if (pid) {
 		slot = area->cpu.slot;
 		t = bpf_map_lookup_elem(&threads, &slot);
-		if (!t || t->tid != prev->pid || t->state == ST_DEAD)
+		if (!t || t->tid != pid || t->state == ST_DEAD)
 			t = find_leaving(area, t, prev, now, atomic);
 		if (t)
 			switch_out(t, prev, preempt, prev_state, now);
 	}
 
-	area->cpu.since_ns = now;
-	area->cpu.tid = next->pid;
+	area->cpu.tid = next_pid;
 	area->cpu.tgid = next->tgid;
 	area->cpu.queued_ns = 0;
 	slot = NO_SLOT;
-	if (next->pid) {
-		slot = next->pid & thread_mask;
+	if (next_pid) {
+		slot = next_pid & thread_mask;
 		t = bpf_map_lookup_elem(&threads, &slot);
-		if (!t || t->tid != next->pid || t->state == ST_DEAD)
+		if (!t || t->tid != next_pid || t->state == ST_DEAD)
 			t = find_arriving(area, next, now, atomic, &slot);
 		if (t)
 			switch_in(area, t, slot, next, queue, cpu_id, now);
@@ -390,7 +392,7 @@ static __always_inline int on_switch(bool preempt, struct task_struct *prev, str
 	area->cpu.slot = slot;
 	/* The clocks drift apart by parts per million: a look now and then is enough. */
 	if (!(area->cpu.switches++ % CLOCK_REFRESH))
-		area->cpu.monotonic_minus_clock_ns = bpf_ktime_get_ns() - queue->rq->clock;
+		area->cpu.monotonic_minus_clock_ns = bpf_ktime_get_ns() - clock;
 	barrier();
 	area->cpu.seq++;
 	return 0;

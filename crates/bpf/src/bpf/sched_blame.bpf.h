@@ -19,15 +19,15 @@ static __always_inline __u32 wait_bucket(__u64 ns)
 {
 	/* ns / 1000 for what fits into 32 bits, by multiplication: off by at most 1 in 10^6 at the edges */
 	__u64 us = ns >> 32 ? ns / 1000 : (ns * 4294968) >> 32;
-	__u32 bucket = 0, shift;
+	__u32 bucket = 0;
 
-	if (us >> WAIT_BUCKETS)
-		return WAIT_BUCKETS - 1;
-	shift = (us > 0xffff) << 4, us >>= shift, bucket |= shift;
-	shift = (us > 0xff) << 3, us >>= shift, bucket |= shift;
-	shift = (us > 0xf) << 2, us >>= shift, bucket |= shift;
-	shift = (us > 0x3) << 1, us >>= shift, bucket |= shift;
-	bucket += (us > 1) + (us > 0);
+	/* Four powers of two at a time: a short wait takes one comparison. */
+	while (us >= 16 && bucket < WAIT_BUCKETS) {
+		us >>= 4;
+		bucket += 4;
+	}
+	/* 0 -> 0, 1 -> 1, 2..3 -> 2, 4..7 -> 3, 8..15 -> 4 */
+	bucket += (0x4444444433332210ULL >> ((us & 15) * 4)) & 15;
 	return bucket < WAIT_BUCKETS ? bucket : WAIT_BUCKETS - 1;
 }
 
@@ -52,10 +52,15 @@ static __noinline int spill_over(struct sched_area *area, __u32 victim, __u32 cu
 	return 0;
 }
 
+static __always_inline __u32 first_place(__u32 tgid)
+{
+	return (tgid ^ (tgid >> 3)) & (CULPRITS - 1);
+}
+
 static __noinline int add_culprit(struct sched_area *area, struct sched_blame *blame, __u32 victim, __u32 tgid,
 				  __u64 ns)
 {
-	__u32 first = (tgid ^ (tgid >> 3)) & (CULPRITS - 1), second = first ^ (CULPRITS / 2);
+	__u32 first = first_place(tgid), second = first ^ (CULPRITS / 2);
 	struct sched_culprit *c = &blame->culprit[first], *d = &blame->culprit[second];
 
 	if (!tgid) {
@@ -137,25 +142,18 @@ static __noinline int blame_walk(struct sched_area *area, struct sched_blame *bl
 	return 0;
 }
 
-static __always_inline void find_culprits(struct sched_area *area, struct sched_blame *blame, struct blamed *b)
+/* The waits that are not within one stay on this CPU. */
+static __noinline int blame_long(struct sched_area *area, struct sched_blame *blame, struct blamed *b)
 {
-	struct sched_run *last = &area->run[(area->cpu.head - 1) & (RUNS - 1)];
-	struct sched_run *before = &area->run[(area->cpu.head - 2) & (RUNS - 1)];
 	volatile struct sched_scratch *scratch = &area->cpu.scratch;
 	struct sched_area *where = 0;
 
 	if (b->local_ns) {
-		__u64 now = area->cpu.since_ns;
-
-		if (before->end_ns <= now - b->local_ns) {
-			add_culprit(area, blame, b->victim, last->tgid, b->local_ns);
-		} else {
-			scratch->from_ns = now - b->local_ns;
-			scratch->to_ns = now;
-			blame_walk(area, blame, b->victim);
-			if (scratch->to_ns > scratch->from_ns)
-				where = area;
-		}
+		scratch->to_ns = area->cpu.since_ns;
+		scratch->from_ns = scratch->to_ns - b->local_ns;
+		blame_walk(area, blame, b->victim);
+		if (scratch->to_ns > scratch->from_ns)
+			where = area;
 	}
 	if (b->elsewhere_ns) {
 		__u32 cpu_id = b->elsewhere_cpu;
@@ -173,12 +171,20 @@ static __always_inline void find_culprits(struct sched_area *area, struct sched_
 	}
 	if (where)
 		blame_sampled(area, where, blame, b->victim);
+	return 0;
 }
 
+/*
+ * Counts a wait of `queued` nanoseconds, of which `local` were on this CPU up to now. Returns from a function are
+ * dear where they are protected against speculation: the ordinary case has none.
+ */
 static __always_inline void count_wait(struct sched_area *area, struct sched_thread *t, __u32 slot, __u64 queued,
-				       struct blamed *b, __u64 now)
+				       __u64 local, __u32 cpu_id, __u64 now)
 {
+	struct sched_run *last = &area->run[(area->cpu.head - 1) & (RUNS - 1)];
+	struct sched_run *before = &area->run[(area->cpu.head - 2) & (RUNS - 1)];
 	struct sched_waits *w = bpf_map_lookup_elem(&waits, &slot);
+	struct sched_culprit *culprit;
 	struct sched_blame *blame;
 	__u32 bucket;
 
@@ -202,6 +208,23 @@ static __always_inline void count_wait(struct sched_area *area, struct sched_thr
 		__builtin_memset(blame, 0, sizeof(*blame));
 		blame->epoch = epoch;
 	}
-	b->victim = t->tgid;
-	find_culprits(area, blame, b);
+	if (local == queued && before->end_ns <= now - local) {
+		culprit = &blame->culprit[first_place(last->tgid)];
+		if (!last->tgid)
+			blame->wakeup_ns += local;
+		else if (culprit->tgid == last->tgid)
+			culprit->ns += local;
+		else
+			add_culprit(area, blame, t->tgid, last->tgid, local);
+	} else {
+		struct blamed b = {
+			.local_ns = local,
+			.elsewhere_ns = queued - local,
+			.elsewhere_from_ns = t->since_ns,
+			.elsewhere_cpu = t->state == ST_QUEUED && t->cpu != cpu_id ? t->cpu : NO_SLOT,
+			.victim = t->tgid,
+		};
+
+		blame_long(area, blame, &b);
+	}
 }

@@ -231,6 +231,13 @@ impl SchedProbe {
         ended
     }
 
+    /// Tells the probe whether any cgroup of the host has a CPU quota: only then it reads throttle clocks.
+    pub fn set_quota_in_use(&mut self, in_use: bool) {
+        let data = self.skel.maps.data_data.as_deref_mut().expect("the object has a data section");
+        // SAFETY: a valid, aligned field of the mapped data section; programs read it at any time.
+        unsafe { std::ptr::write_volatile(&raw mut data.quota_in_use, u32::from(in_use)) };
+    }
+
     fn cpu(&self, cpu: usize) -> Option<sched_cpu> {
         let seq = offset_of!(sched_area, cpu.seq);
         self.areas.consistent(cpu, seq, || self.areas.peek::<sched_cpu>(cpu, 0)).ok()

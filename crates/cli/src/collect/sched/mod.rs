@@ -52,7 +52,8 @@ impl SchedCollector {
         };
         let plan = plan(&facts, needs).map_err(missing)?;
         let cpus = possible_cpus(cx);
-        let probe = SchedProbe::open(&plan, cpus).map_err(missing)?;
+        let mut probe = SchedProbe::open(&plan, cpus).map_err(missing)?;
+        probe.set_quota_in_use(needs.quota_in_use);
         let clock = probe.clock().ok_or_else(|| missing("no CPU has switched".into()))?;
         Ok(Self {
             idle: IdleFinder::begin(&probe, cpus as usize),
@@ -122,6 +123,7 @@ impl SchedCollector {
 
     fn end_second(&mut self, cx: &mut Context, t_ns: u64, last: bool, emit: Emit<'_>) {
         let Some(scan) = &mut self.scan else { return };
+        self.probe.set_quota_in_use(cx.cgroups.with_quota().next().is_some());
         let epoch = self.probe.end_epoch();
         let tally = &mut self.tally;
         scan.look(&self.probe, self.clock, |thread| tally.add(thread));
