@@ -34,7 +34,7 @@ pub(crate) struct Plan {
 /// Observes as planned. The records end up in `sinks`; an error means that nothing was observed.
 pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::Result<()> {
     let mut cx = sources::context(Roots::default(), plan.target.clone().unwrap_or_default());
-    let (running, not_open) = sources::open(&cx);
+    let (running, not_open) = sources::open(&mut cx);
     sources::require_delays(&not_open)?;
     // The command starts when everything that will look at it is in place.
     let command = Command::start(&plan.command)?;

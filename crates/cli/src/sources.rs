@@ -24,8 +24,8 @@ impl Running {
 }
 
 /// Opens every collector. What cannot be opened is coverage.
-pub(crate) fn open(cx: &Context) -> (Vec<Running>, Vec<(Source, State)>) {
-    let mut running = vec![Running::new(&[Source::CgroupCpu], CgroupCollector::default())];
+pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
+    let mut running = vec![Running::new(&[Source::CgroupCpu], CgroupCollector::open(cx))];
     let mut missing = Vec::new();
     match SchedCollector::open(cx) {
         Ok(sched) => {

@@ -40,7 +40,6 @@ struct Files {
 impl Collector for CgroupCollector {
     fn beat(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) -> anyhow::Result<()> {
         if now.beat == Beat::Start {
-            self.walk = cx.cgroups.walk();
             let state = self.state(&cx.cgroups);
             if let State::Partial { reason } = &state {
                 self.lacks.push(reason.clone());
@@ -78,6 +77,11 @@ impl Collector for CgroupCollector {
 }
 
 impl CgroupCollector {
+    /// Walks the tree, so that every quota is known before anything else is opened.
+    pub(crate) fn open(cx: &mut Context) -> Self {
+        Self { walk: cx.cgroups.walk(), ..Self::default() }
+    }
+
     fn state(&self, cgroups: &Cgroups) -> State {
         if cgroups.cpu_controller().is_none() {
             let (reason, gain) = match cgroups.layout() {

@@ -155,7 +155,7 @@ fn containers_are_listed_with_their_topmost_cgroup() {
 fn quotas_are_read_at_every_level_without_anybody_in_them() {
     let host = host("mixed");
     let mut cx = host.context_of(TargetSpec::Process { pid: 1, comm: "init".into() });
-    let mut collector = CgroupCollector::default();
+    let mut collector = CgroupCollector::open(&mut cx);
     let start = beat(&mut collector, &mut cx, Beat::Start);
     let Some(Record::Coverage(coverage)) = start.first() else { panic!("{start:?}") };
     assert_eq!((coverage.source, &coverage.state), (Source::CgroupCpu, &State::Active));
@@ -191,7 +191,7 @@ fn whether_a_quota_is_in_use_is_known_before_anything_is_read() {
 fn the_targets_cgroup_is_read_without_a_quota_anywhere() {
     let host = host("v2");
     let mut cx = host.context_of(TargetSpec::Host);
-    let mut collector = CgroupCollector::default();
+    let mut collector = CgroupCollector::open(&mut cx);
     beat(&mut collector, &mut cx, Beat::Start);
     let Context { roots, cgroups, target, processes, .. } = &mut cx;
     let sighting = Sighting { pid: 42, ..Sighting::default() };
@@ -205,7 +205,7 @@ fn the_targets_cgroup_is_read_without_a_quota_anywhere() {
 fn a_changed_quota_goes_out_again() {
     let host = host("mixed");
     let mut cx = host.context_of(TargetSpec::Host);
-    let mut collector = CgroupCollector::default();
+    let mut collector = CgroupCollector::open(&mut cx);
     beat(&mut collector, &mut cx, Beat::Start);
     write(&host, "cpu/jobs/cpu.cfs_quota_us", "-1\n");
     let second = beat(&mut collector, &mut cx, Beat::Second);
@@ -224,7 +224,7 @@ fn a_changed_quota_goes_out_again() {
 fn processes_without_a_known_cgroup_are_said_once() {
     let host = host("mixed");
     let mut cx = host.context_of(TargetSpec::Host);
-    let mut collector = CgroupCollector::default();
+    let mut collector = CgroupCollector::open(&mut cx);
     beat(&mut collector, &mut cx, Beat::Start);
     let mut churn = |cx: &mut Context, pids: std::ops::Range<u32>| {
         let Context { roots, cgroups, target, processes, .. } = cx;
@@ -253,7 +253,7 @@ fn hostile_names_are_data() {
     fs::write(dir.join("cpu.stat"), b"nr_periods \xff\nnr_throttled 99999999999999999999\n")
         .unwrap();
     let mut cx = host.context_of(TargetSpec::Host);
-    let mut collector = CgroupCollector::default();
+    let mut collector = CgroupCollector::open(&mut cx);
     beat(&mut collector, &mut cx, Beat::Start);
     let seen = sight(&mut cx.cgroups, CgroupId(dir.metadata().unwrap().ino()));
     let hostile = seen.last().unwrap();
@@ -267,7 +267,7 @@ fn no_controller_is_said_with_what_one_would_gain() {
     let host = host("v2");
     write(&host, "cgroup.controllers", "hugetlb\n");
     let mut cx = host.context_of(TargetSpec::Host);
-    let start = beat(&mut CgroupCollector::default(), &mut cx, Beat::Start);
+    let start = beat(&mut CgroupCollector::open(&mut cx), &mut cx, Beat::Start);
     let [Record::Coverage(coverage)] = &start[..] else { panic!("{start:?}") };
     let State::Missing { reason, gain } = &coverage.state else { panic!("{coverage:?}") };
     assert_eq!(reason, "no mounted cgroup tree has the cpu controller");
