@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Targets that are not there: status 2, before anything is observed, with a message that names them.
 
+#![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
+
 use assert_cmd::cargo::cargo_bin_cmd;
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Limits and throttle counters of a live cgroup and of all above it, beside what the kernel's files say.
 
+#![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
+
 use crate::common;
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};

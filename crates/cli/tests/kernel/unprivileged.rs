@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Without privileges the same commands work from `/proc`, and say what they could not see.
 
+#![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
+
 use crate::common;
 use rusqlite::{Connection, OpenFlags};
 use std::fs;
