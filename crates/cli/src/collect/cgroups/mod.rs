@@ -60,6 +60,8 @@ pub(crate) struct Cgroups {
     mounts: Mounts,
     files: Option<RuntimeFiles>,
     nodes: BTreeMap<CgroupId, Node>,
+    /// Whether a walk left out directories.
+    cut: bool,
     /// Ids that a walk did not find.
     absent: HashSet<CgroupId>,
     /// Ids that wait for the next walk.
@@ -171,6 +173,7 @@ impl Cgroups {
                 walk.dirs += 1;
                 if walk.dirs >= MAX_WALK_DIRS {
                     walk.cut = true;
+                    self.cut = true;
                     return walk;
                 }
                 // A directory with two links has no directories in it.
@@ -327,11 +330,9 @@ impl Cgroups {
         self.nodes.values().filter(|node| node.record.quota_us.is_some()).map(|node| node.record.id)
     }
 
-    /// Whether any cgroup has a quota: a walk of the tree of its own, some ms. Yes also if it is too large for a
-    /// walk to tell.
+    /// Whether any known cgroup has a quota. Yes also if the tree is too large for a walk to tell.
     pub(crate) fn quota_in_use(&self) -> bool {
-        let mut tree = Self { mounts: self.mounts.clone(), ..Self::default() };
-        tree.walk().cut || tree.with_quota().next().is_some()
+        self.cut || self.with_quota().next().is_some()
     }
 
     /// The paths of all known cgroups.

@@ -179,12 +179,16 @@ fn quotas_are_read_at_every_level_without_anybody_in_them() {
 }
 
 #[test]
-fn whether_a_quota_is_in_use_is_known_before_anything_is_read() {
+fn whether_a_quota_is_in_use_is_known_after_a_walk() {
     let host = host("mixed");
-    let cgroups = Cgroups::open(&host.roots);
-    assert!(cgroups.quota_in_use());
+    let quota_in_use = || {
+        let mut cgroups = Cgroups::open(&host.roots);
+        cgroups.walk();
+        cgroups.quota_in_use()
+    };
+    assert!(quota_in_use());
     write(&host, "cpu/jobs/cpu.cfs_quota_us", "-1\n");
-    assert!(!cgroups.quota_in_use());
+    assert!(!quota_in_use());
 }
 
 #[test]

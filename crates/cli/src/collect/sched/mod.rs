@@ -123,7 +123,7 @@ impl SchedCollector {
 
     fn end_second(&mut self, cx: &mut Context, t_ns: u64, last: bool, emit: Emit<'_>) {
         let Some(scan) = &mut self.scan else { return };
-        self.probe.set_quota_in_use(cx.cgroups.with_quota().next().is_some());
+        self.probe.set_quota_in_use(cx.cgroups.quota_in_use());
         let epoch = self.probe.end_epoch();
         let tally = &mut self.tally;
         scan.look(&self.probe, self.clock, |thread| tally.add(thread));
