@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `deburr explain`: what a finding means, how it is computed, when it is wrong.
 
+use crate::cli::Color;
 use crate::failure::{Exit, Failure};
 use crate::output;
+use deburr_core::render;
 use deburr_core::rules::{self, RULES};
 
 /// Runs it.
@@ -12,6 +14,6 @@ pub(crate) fn run(code: &str) -> anyhow::Result<Exit> {
         let known = known.join(", ");
         Failure::bad_input(format!("there is no finding `{code}`; there are {known}"))
     })?;
-    output::print(page.as_bytes())?;
+    output::print(render::manual(&page, super::show::page(Color::Auto)).as_bytes())?;
     Ok(Exit::Done)
 }

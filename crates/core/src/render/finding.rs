@@ -7,7 +7,9 @@ use super::names;
 use super::page::{Ink, Page};
 use super::table::{Column, Table};
 use super::units::{count, duration, share, value};
-use crate::finding::{Cause, Cost, Entity, EntityKind, Evidence, Finding, Severity, SizeClass};
+use crate::finding::{
+    Cause, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, SizeClass,
+};
 
 /// How much of a finding is shown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,8 +41,13 @@ pub(super) fn severity(severity: Severity) -> &'static str {
     }
 }
 
-/// Writes a finding.
-pub(super) fn write(page: &mut Page, finding: &Finding, detail: Detail) {
+/// Writes a finding. `advised` are the remedies that the page holds already.
+pub(super) fn write<'a>(
+    page: &mut Page,
+    finding: &'a Finding,
+    detail: Detail,
+    advised: &mut Vec<&'a Fix>,
+) {
     let tag = format!("{}[{}]: ", severity(finding.severity), label(&finding.code, 12));
     let ink = Ink::Severity(finding.severity);
     page.labelled(0, (ink, &tag), 2, Ink::Heading, &sentence(&finding.title));
@@ -51,6 +58,12 @@ pub(super) fn write(page: &mut Page, finding: &Finding, detail: Detail) {
         page.gap();
     }
     for fix in &finding.fix {
+        if fix.command.is_some() && advised.contains(&fix) {
+            let action = format!("{} (as above)", sentence(&fix.action));
+            page.labelled(2, (Ink::Advice, "fix: "), 5, Ink::Plain, &action);
+            continue;
+        }
+        advised.push(fix);
         page.labelled(2, (Ink::Advice, "fix: "), 5, Ink::Plain, &sentence(&fix.action));
         if let Some(text) = &fix.command {
             page.line(7, Ink::Plain, &command(text));
@@ -125,17 +138,25 @@ fn waits(cost: &Cost) -> Option<String> {
 
 fn causes(page: &mut Page, finding: &Finding, detail: Detail) {
     let bar_columns = if page.columns() >= 80 { 10 } else { 5 };
-    let shown = if detail == Detail::All { usize::MAX } else { CAUSES_SHOWN };
+    let known = |cause: &&Cause| cause.entity.kind != EntityKind::Unknown;
+    let mut limit = if detail == Detail::All { usize::MAX } else { CAUSES_SHOWN };
+    // A line that sums up one cause could name it as well.
+    if finding.causes.iter().filter(known).count() == limit.saturating_add(1) {
+        limit += 1;
+    }
+    let others: Vec<&Cause> = finding.causes.iter().filter(known).skip(limit).collect();
+    let unknown = finding.causes.iter().filter(|cause| !known(cause));
     let mut rows: Vec<(f64, String)> = Vec::new();
-    for cause in finding.causes.iter().take(shown) {
+    for cause in finding.causes.iter().filter(known).take(limit) {
         let own = same_process(&cause.entity, &finding.victim);
         let who = if own { "its own threads".into() } else { described(&cause.entity, detail) };
         rows.push((cause.share, who));
     }
-    let more = finding.causes.get(shown..).unwrap_or_default();
-    if !more.is_empty() {
-        rows.push((more.iter().map(|cause| cause.share).sum(), format!("{} others", more.len())));
+    if !others.is_empty() {
+        let part = others.iter().map(|cause| cause.share).sum();
+        rows.push((part, format!("{} others", others.len())));
     }
+    rows.extend(unknown.map(|cause| (cause.share, described(&cause.entity, detail))));
     let rest = 1.0 - finding.causes.iter().map(|cause| cause.share).sum::<f64>();
     if !rows.is_empty() && rest >= REMAINDER_MIN {
         rows.push((rest, "not attributed".into()));

@@ -8,6 +8,7 @@ mod bars;
 mod escape;
 mod finding;
 mod json;
+mod manual;
 mod names;
 mod page;
 mod sheet;
@@ -20,6 +21,7 @@ mod wrap;
 mod golden;
 
 pub use json::json;
+pub use manual::manual;
 pub use sheet::{Section, sheet};
 pub use text::text;
 

@@ -10,11 +10,12 @@ use super::names;
 use super::page::{Ink, Page};
 use super::table::{Column, Table};
 use super::units::{bytes, count, counted, duration, share};
-use crate::finding::{Ledger, LedgerState, Observer, Report, Severity};
+use crate::finding::{Finding, Ledger, LedgerState, Observer, Report, Severity};
+use crate::recording::Source;
 use std::collections::BTreeMap;
 
 /// Findings that are shown with their evidence; the others with their claim alone.
-const DETAILED: usize = 4;
+const DETAILED: usize = 2;
 /// Ledgers that are shown.
 const LEDGERS: usize = 3;
 
@@ -26,16 +27,7 @@ const LEDGERS: usize = 3;
 pub fn text(report: &Report, style: TextStyle) -> String {
     let mut page = Page::new(style);
     headline(&mut page, report);
-    for (i, item) in report.findings.iter().enumerate() {
-        let detail = match style.verbosity {
-            0 => Detail::Claim,
-            1 if i >= DETAILED || item.severity == Severity::Info => Detail::Claim,
-            1 => Detail::Evidence,
-            _ => Detail::All,
-        };
-        page.gap();
-        finding::write(&mut page, item, detail);
-    }
+    findings(&mut page, &report.findings, style.verbosity);
     ledgers(&mut page, &report.ledger, style.verbosity);
     if style.verbosity == 0 {
         page.gap();
@@ -43,6 +35,28 @@ pub fn text(report: &Report, style: TextStyle) -> String {
     checks(&mut page, report, style.verbosity);
     observer(&mut page, &report.observer, report.window.seconds, style.verbosity);
     page.into_text()
+}
+
+fn findings(page: &mut Page, findings: &[Finding], verbosity: u8) {
+    let mut advised = Vec::new();
+    let mut without_evidence = 0;
+    for (i, item) in findings.iter().enumerate() {
+        let detail = match verbosity {
+            0 => Detail::Claim,
+            1 if i >= DETAILED || item.severity == Severity::Info => Detail::Claim,
+            1 => Detail::Evidence,
+            _ => Detail::All,
+        };
+        if detail == Detail::Claim && !item.evidence.is_empty() {
+            without_evidence += 1;
+        }
+        page.gap();
+        finding::write(page, item, detail, &mut advised);
+    }
+    if verbosity == 1 && without_evidence > 0 {
+        let of = counted(without_evidence, "more finding", "more findings");
+        page.paragraph(0, 2, Ink::Aside, &format!("(evidence for {of} with -v)"));
+    }
 }
 
 /// What was watched, for how long, and the verdict.
@@ -239,8 +253,13 @@ fn observer(page: &mut Page, observer: &Observer, seconds: f64, verbosity: u8) {
     table.row(["cost".into(), cost]);
     table.row(["lost".into(), lost]);
     let mut name = if verbosity >= 2 { "saw" } else { "gaps" };
+    let active = |source: Source| {
+        observer.coverage.get(source.label()).is_some_and(|state| state == "active")
+    };
     for (source, state) in &observer.coverage {
-        if verbosity >= 2 || state != "active" {
+        // A substitute that was not needed is no gap.
+        let unneeded = source == Source::Schedstat.label() && active(Source::Sched);
+        if verbosity >= 2 || (state != "active" && !unneeded) {
             table.row([name.into(), format!("{}: {}", label(source, 40), sentence(state))]);
             name = "";
         }
