@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+
+mod arbitrary;
+mod size;
+
+use super::schema::{self, Kind};
+use super::*;
+use arbitrary::record;
+use deburr_core::recording::{
+    BlameTick, Culprit, Event, EventKind, ProcId, Process, ProcessTick, Record, ThreadStates,
+    WaitHist,
+};
+use proptest::prelude::*;
+use rusqlite::Connection;
+
+fn read(path: &Path) -> Result<Vec<Record>, String> {
+    let mut records = Vec::new();
+    let reader = Reader::open(path).map_err(|error| error.to_string())?;
+    reader.for_each(|record| records.push(record.clone())).map_err(|error| error.to_string())?;
+    Ok(records)
+}
+
+fn write(path: &Path, records: &[Record]) {
+    let mut writer = Writer::create(path, true).unwrap();
+    for record in records {
+        writer.push(record).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_is_written_is_read_back_in_order(records in prop::collection::vec(record(), 0..40)) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.deburr");
+        write(&path, &records);
+        prop_assert_eq!(read(&path).unwrap(), records);
+        prop_assert!(!companion(&path, "-wal").exists());
+        prop_assert!(!companion(&path, "-shm").exists());
+    }
+
+    #[test]
+    fn what_was_committed_survives_its_writer(
+        records in prop::collection::vec(record(), 1..40),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.deburr");
+        let committed = cut.index(records.len());
+        let mut writer = Writer::create(&path, false).unwrap();
+        for record in &records[..committed] {
+            writer.push(record).unwrap();
+        }
+        writer.commit().unwrap();
+        for record in &records[committed..] {
+            writer.push(record).unwrap();
+        }
+        prop_assert_eq!(&read(&path).unwrap()[..], &records[..committed], "read along");
+        drop(writer);
+        prop_assert_eq!(&read(&path).unwrap()[..], &records[..committed], "afterwards");
+    }
+
+    #[test]
+    fn no_damage_makes_the_reader_panic(
+        records in prop::collection::vec(record(), 1..20),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.deburr");
+        write(&path, &records);
+        let mut bytes = std::fs::read(&path).unwrap();
+        for (place, byte) in damage {
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        std::fs::write(&path, bytes).unwrap();
+        let _ = read(&path);
+    }
+}
+
+#[test]
+fn a_full_disk_keeps_what_was_written_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.deburr");
+    let mut writer = Writer::create(&path, false).unwrap();
+    let filler = |t_ns| {
+        Record::Event(Event { t_ns, kind: EventKind::Interrupted { signal: "x".repeat(1000) } })
+    };
+    writer.limit_to_pages(60);
+    let mut committed = Vec::new();
+    let error = 'full: loop {
+        let second = committed.len() as u64;
+        for t_ns in second..second + 10 {
+            if let Err(error) = writer.push(&filler(t_ns)) {
+                break 'full error;
+            }
+        }
+        writer.commit().unwrap();
+        committed.extend((second..second + 10).map(filler));
+    };
+    assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::DiskFull), "{error}");
+    let last = Record::Event(Event {
+        t_ns: 1,
+        kind: EventKind::StoreFailed { reason: error.to_string() },
+    });
+    writer.abandon(&last);
+    let records = read(&path).unwrap();
+    assert!(!committed.is_empty());
+    assert_eq!(&records[..committed.len()], &committed[..]);
+    assert_eq!(records.last(), Some(&last));
+}
+
+#[test]
+fn files_that_are_no_recording_are_called_by_their_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    };
+    let whole = directory.path().join("whole");
+    write(&whole, &[Record::End { window_ns: 1 }]);
+    let bytes = std::fs::read(&whole).unwrap();
+    let foreign = directory.path().join("foreign");
+    Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE t(x)").unwrap();
+    let newer = directory.path().join("newer");
+    std::fs::copy(&whole, &newer).unwrap();
+    let version = schema::VERSION + 1;
+    Connection::open(&newer).unwrap().pragma_update(None, "user_version", version).unwrap();
+    for (path, expected) in [
+        (directory.path().join("nothing"), "does not exist"),
+        (directory.path().to_owned(), "is a directory"),
+        ("/dev/null".into(), "not a regular file"),
+        (file("empty", b""), "is empty"),
+        (file("text", b"hello\n"), "is not a recording"),
+        (file("cut", &bytes[..bytes.len() / 2]), "damaged or cut off"),
+        (file("head", &bytes[..20]), "damaged or cut off"),
+        (foreign, "not a recording of deburr"),
+        (newer, "use a newer deburr"),
+    ] {
+        let error = read(&path).expect_err(expected);
+        assert!(error.contains(expected), "{}: {error}", path.display());
+        assert!(error.contains(&format!("`{}`", path.display())), "{error}");
+    }
+}
+
+#[test]
+fn reading_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a b%41?#.deburr");
+    write(&path, &[Record::End { window_ns: 1 }]);
+    let before = (std::fs::read(&path).unwrap(), path.metadata().unwrap().modified().unwrap());
+    assert_eq!(read(&path).unwrap().len(), 1);
+    let after = (std::fs::read(&path).unwrap(), path.metadata().unwrap().modified().unwrap());
+    assert!(before == after);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_file_is_only_replaced_on_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x");
+    std::fs::write(&path, "precious").unwrap();
+    let refuse = |path: &Path, force| Writer::create(path, force).expect_err("refused").to_string();
+    assert!(refuse(&path, false).contains("--force"));
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    assert!(refuse(directory.path(), true).contains("directory"));
+    assert!(refuse(Path::new("/dev/null"), true).contains("regular file"));
+    assert!(refuse(&directory.path().join("no/x"), false).contains("there is no directory"));
+    let writer = Writer::create(&path, true).unwrap();
+    writer.discard();
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_views_answer() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x");
+    let proc = |id, pid, comm: &str| {
+        Record::Process(Box::new(Process {
+            id: ProcId(id),
+            pid,
+            start_ns: 0,
+            comm: comm.into(),
+            cmdline: String::new(),
+            kernel_thread: Some(false),
+            cgroup: None,
+            cpus_allowed: None,
+            cpuset_cpus: None,
+            nice: None,
+            in_target: true,
+            observer: false,
+        }))
+    };
+    let mut waits = WaitHist::default();
+    waits.add(5_000);
+    let tick = |t0_ns| {
+        Record::ProcessTick(Box::new(ProcessTick {
+            t0_ns,
+            t1_ns: t0_ns + 10,
+            proc: ProcId(1),
+            threads: 1,
+            wall_ns: 10,
+            states: ThreadStates { queued_ns: 5_000, ..ThreadStates::default() },
+            waits: waits.clone(),
+            wait_max_ns: 5_000,
+            switches: 1,
+            wakeup_latency_ns: 0,
+        }))
+    };
+    let blame = |culprit, ns| {
+        Record::Blame(BlameTick { t0_ns: 0, t1_ns: 10, victim: ProcId(1), culprit, ns })
+    };
+    write(
+        &path,
+        &[
+            proc(1, 11, "old"),
+            proc(2, 22, "hog"),
+            proc(1, 11, "new"),
+            tick(0),
+            tick(10),
+            blame(Culprit::Process(ProcId(2)), 4_000),
+            blame(Culprit::Migrated, 1_000),
+        ],
+    );
+    let connection = Connection::open(&path).unwrap();
+    let one = |sql: &str| -> String {
+        connection.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap()
+    };
+    assert_eq!(one("SELECT comm || ' ' || queued_ns FROM process_totals"), "new 10000");
+    assert_eq!(
+        one("SELECT group_concat(culprit_comm || ns) FROM blame_totals"),
+        "hog4000,(migrated)1000"
+    );
+    assert_eq!(one("SELECT bucket || ' ' || waits || ' ' || ns FROM wait_sizes"), "3 2 10000");
+    assert_eq!(one("SELECT count(*) || '' FROM process_seconds"), "2");
+    for kind in Kind::ALL {
+        connection.prepare(&format!("SELECT * FROM {}", kind.table().name)).unwrap();
+    }
+}
