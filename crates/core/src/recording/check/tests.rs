@@ -198,7 +198,7 @@ fn amounts_that_cannot_be() {
 }
 
 #[test]
-fn delay_beyond_wall_time_and_pressure_that_falls() {
+fn schedstat_beyond_wall_time_and_pressure_that_falls() {
     let schedstat = SchedstatTick {
         t0_ns: 0,
         t1_ns: 1_000_000_000,
@@ -206,12 +206,16 @@ fn delay_beyond_wall_time_and_pressure_that_falls() {
         threads: 1,
         wall_ns: 1_000_000_000,
         on_cpu_ns: 600_000_000,
-        delay_ns: 390_000_000,
+        delay_ns: 900_000_000,
         slices: 1,
     };
     assert_eq!(violated_by(Record::Schedstat(schedstat)), [] as [&str; 0]);
-    let too_much = SchedstatTick { delay_ns: 500_000_000, ..schedstat };
-    assert_eq!(violated_by(Record::Schedstat(too_much)).len(), 1);
+    for too_much in [
+        SchedstatTick { on_cpu_ns: 1_400_000_000, ..schedstat },
+        SchedstatTick { wall_ns: 1_400_000_000, ..schedstat },
+    ] {
+        assert_eq!(violated_by(Record::Schedstat(too_much)).len(), 1);
+    }
 
     let pressure = |t_ns, some_ns, full_ns| {
         Record::Psi(PsiReading { t_ns, cgroup: None, resource: PsiResource::Cpu, some_ns, full_ns })
