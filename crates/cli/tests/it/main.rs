@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tests of the program without root, and of the repository.
 
+mod commands;
 #[path = "../common/mod.rs"]
 mod common;
 mod doctor;
+mod program;
+mod recordings;
 mod repo;
 mod schema;
+mod sessions;
 mod targets;

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The binary as users run it, without root.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// `nobody` on Debian and on Fedora.
+const NOBODY: u32 = 65534;
+
+/// The binary where everybody can execute it: the build directory may be root's alone.
+fn binary() -> &'static PathBuf {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        let built = PathBuf::from(env!("CARGO_BIN_EXE_deburr"));
+        if !rustix::process::geteuid().is_root() {
+            return built;
+        }
+        let place = std::env::temp_dir().join(format!("deburr-it-{}", std::process::id()));
+        std::fs::create_dir_all(&place).expect("the temporary directory is writable");
+        std::fs::set_permissions(&place, PermissionsExt::from_mode(0o755)).expect("it is ours");
+        let copy = place.join("deburr");
+        std::fs::copy(built, &copy).expect("there is room");
+        copy
+    })
+}
+
+/// `deburr` with these arguments, never as root.
+pub(crate) fn deburr(arguments: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    unprivileged(&mut command).args(arguments).stdin(Stdio::null()).env_remove("NO_COLOR");
+    command
+}
+
+/// A shell that sets something up with `set_up` and then becomes `deburr` with these arguments.
+pub(crate) fn deburr_after(set_up: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    let script = format!("{set_up} && exec \"$0\" \"$@\"");
+    unprivileged(&mut command).args(["-c", &script]).arg(binary()).args(arguments);
+    command
+}
+
+fn unprivileged(command: &mut Command) -> &mut Command {
+    if rustix::process::geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command
+}
+
+/// A directory that `deburr` can write to.
+pub(crate) fn scratch() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("the temporary directory is writable");
+    let everybody = PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(directory.path(), everybody).expect("it is ours");
+    directory
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("output is UTF-8")
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("messages are UTF-8")
+}
+
+/// Runs it and expects that exit status.
+pub(crate) fn run(arguments: &[&str], status: i32) -> Output {
+    expect(&mut deburr(arguments), status)
+}
+
+/// As [`run`], for a command that is already put together.
+pub(crate) fn expect(command: &mut Command, status: i32) -> Output {
+    let output = command.output().expect("it can be executed");
+    let (out, err) = (stdout(&output), stderr(&output));
+    assert_eq!(output.status.code(), Some(status), "{command:?}\n{out}\n{err}");
+    output
+}
+
+/// Runs `record` or `diagnose` so that it would go on for an hour, and expects that it refuses to begin.
+pub(crate) fn refuse(arguments: &[&str]) -> String {
+    let begin = Instant::now();
+    let output = run(arguments, 2);
+    assert!(begin.elapsed() < Duration::from_secs(600), "{arguments:?} was observing");
+    assert_eq!(stdout(&output), "", "{arguments:?}");
+    stderr(&output)
+}
+
+/// Waits until that is so, a minute at most.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}: not so after a minute");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A process that is ended with the test.
+#[derive(Debug)]
+pub(crate) struct Running(pub(crate) Child);
+
+impl Running {
+    /// Starts it.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        Self(command.spawn().expect("it can be executed"))
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, signal).expect("it is there");
+    }
+
+    /// Its exit status and output.
+    pub(crate) fn wait(mut self) -> Output {
+        let placeholder = Command::new("true").spawn().expect("`true` is there");
+        std::mem::replace(&mut self.0, placeholder)
+            .wait_with_output()
+            .expect("it can be waited for")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Recordings: made, read, damaged, cut short.
+
+use crate::program::{
+    Running, deburr, deburr_after, expect, refuse, run, scratch, stderr, stdout, until,
+};
+use rusqlite::{Connection, OpenFlags};
+use rustix::process::Signal;
+use std::path::Path;
+use std::time::Duration;
+
+/// Records this host for a moment.
+fn record(path: &Path) {
+    let output = run(&["record", "-d", "1.3", "-o", path.to_str().unwrap()], 0);
+    assert_eq!(stdout(&output) + &stderr(&output), "");
+}
+
+/// Seconds that are in a recording so far; `None` if it cannot be read just now.
+fn seconds_in(path: &Path) -> Option<i64> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
+    let connection = Connection::open_with_flags(path, flags).ok()?;
+    connection.query_row("SELECT count(*) FROM observer_tick", [], |row| row.get(0)).ok()
+}
+
+#[test]
+fn what_was_recorded_is_reported_and_consistent() {
+    let directory = scratch();
+    let path = directory.path().join("a b.deburr");
+    let shown = path.to_str().unwrap();
+    record(&path);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "one file is left");
+    let report = run(&["report", shown, "--json"], 0);
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    assert_eq!(report["window"]["source"], "recording");
+    assert!(report["window"]["seconds"].as_f64().unwrap() >= 1.3);
+    assert!(stdout(&run(&["check", shown], 0)).contains("consistent"));
+
+    let before = std::fs::read(&path).unwrap();
+    run(&["report", shown], 0);
+    assert!(std::fs::read(&path).unwrap() == before, "reading changes nothing");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_report_and_its_recording_say_the_same() {
+    let directory = scratch();
+    let path = directory.path().join("x.deburr");
+    let shown = path.to_str().unwrap();
+    let live = run(&["-d", "1.3", "-o", shown, "--json"], 0);
+    let replayed = run(&["report", shown, "--json"], 0);
+    let parse = |bytes: &[u8]| -> serde_json::Value { serde_json::from_slice(bytes).unwrap() };
+    let (mut live, mut replayed) = (parse(&live.stdout), parse(&replayed.stdout));
+    assert_eq!(live["window"]["source"].take(), "live");
+    assert_eq!(replayed["window"]["source"].take(), "recording");
+    assert_eq!(live, replayed);
+}
+
+#[test]
+fn a_recording_is_replaced_only_by_force() {
+    let directory = scratch();
+    let path = directory.path().join("x.deburr");
+    let shown = path.to_str().unwrap();
+    record(&path);
+    refuse(&["record", "-d", "1h", "-o", shown]);
+    run(&["record", "-d", "0.2", "--force", "-o", shown], 0);
+    run(&["check", shown], 0);
+    assert_eq!(seconds_in(&path), Some(1));
+}
+
+#[test]
+fn what_is_no_recording_is_called_by_its_name() {
+    let directory = scratch();
+    let place = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let write = |name: &str, bytes: &[u8]| std::fs::write(place(name), bytes).unwrap();
+    let good = directory.path().join("good");
+    record(&good);
+    let bytes = std::fs::read(&good).unwrap();
+    write("empty", b"");
+    write("text", b"Linux 6.1.0 (host)\n");
+    write("truncated", &bytes[..bytes.len() / 2]);
+    write("newer", &bytes);
+    write("beheaded", &bytes);
+    Connection::open(place("foreign")).unwrap().execute_batch("CREATE TABLE t(x)").unwrap();
+    Connection::open(place("newer")).unwrap().pragma_update(None, "user_version", 1000).unwrap();
+    Connection::open(place("beheaded")).unwrap().execute_batch("DROP TABLE psi_reading").unwrap();
+    for (name, expected) in [
+        ("nothing", "does not exist"),
+        ("", "is a directory"),
+        ("empty", "is empty"),
+        ("text", "not a recording"),
+        ("truncated", "damaged or cut off"),
+        ("foreign", "not a recording"),
+        ("newer", "version 1000"),
+        ("beheaded", "psi_reading"),
+    ] {
+        for command in ["report", "check"] {
+            let message = refuse(&[command, &place(name)]);
+            assert!(message.contains(expected), "{name}: {message}");
+            assert!(message.contains(&place(name)), "{message}");
+            assert_eq!(message.lines().count(), 1, "{message}");
+        }
+    }
+}
+
+#[test]
+fn an_inconsistent_recording_is_found_out() {
+    let directory = scratch();
+    let path = directory.path().join("x.deburr");
+    record(&path);
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch("UPDATE tick SET t1_ns = 0 WHERE t0_ns > 0; DELETE FROM coverage")
+        .unwrap();
+    let text = stdout(&run(&["check", path.to_str().unwrap()], 1));
+    assert!(text.contains("not consistent"), "{text}");
+    assert!(text.contains("every source says what it saw"), "{text}");
+    assert!(text.contains("does not end before it begins"), "{text}");
+}
+
+#[test]
+fn a_killed_session_keeps_all_but_its_last_second() {
+    // Different moments within a second, so that some kills hit a write.
+    for (seconds, extra_ms) in [(1, 0), (1, 630), (2, 310), (2, 970)] {
+        let directory = scratch();
+        let path = directory.path().join("x.deburr");
+        let shown = path.to_str().unwrap();
+        let session = Running::start(&mut deburr(&["record", "-d", "1h", "-o", shown]));
+        until("a few seconds are recorded", || seconds_in(&path).is_some_and(|n| n >= seconds));
+        std::thread::sleep(Duration::from_millis(extra_ms));
+        let committed = seconds_in(&path).unwrap();
+        session.signal(Signal::KILL);
+        drop(session);
+
+        let output = run(&["report", shown, "--json"], 0);
+        assert!(stderr(&output).contains("cut short"), "{}", stderr(&output));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(report["window"]["seconds"].as_f64().unwrap() >= committed as f64);
+        assert!(stdout(&run(&["check", shown], 0)).contains("cut short"));
+        assert!(seconds_in(&path).unwrap() >= committed);
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_ends_the_recording_and_keeps_what_is_in_it() {
+    let directory = scratch();
+    let path = directory.path().join("x.deburr");
+    let shown = path.to_str().unwrap();
+    // Blocks of 512 B: room for the tables and a few seconds.
+    let output =
+        expect(&mut deburr_after("ulimit -f 260", &["record", "-d", "10m", "-o", shown]), 4);
+    let message = stderr(&output);
+    assert!(message.contains("ends here") && message.contains(shown), "{message}");
+    let report = run(&["report", shown], 0);
+    assert!(stderr(&report).contains("cut short"), "{}", stderr(&report));
+    run(&["check", shown], 0);
+}
+
+#[test]
+fn a_report_is_given_even_if_its_recording_failed() {
+    let directory = scratch();
+    let path = directory.path().join("x.deburr");
+    let shown = path.to_str().unwrap();
+    let mut command = deburr_after("ulimit -f 200", &["-d", "4", "-o", shown]);
+    let output = expect(&mut command, 4);
+    assert!(stdout(&output).starts_with("watched host"), "{}", stdout(&output));
+    assert!(stderr(&output).contains("ends here"), "{}", stderr(&output));
+}

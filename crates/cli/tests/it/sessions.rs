@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Sessions: what ends them, commands that are observed, names from hostile processes.
+
+use crate::program::{
+    Running, deburr, deburr_after, expect, refuse, run, scratch, stderr, stdout, until,
+};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::{Command, Output, Stdio};
+
+/// Starts a session of a minute and waits until it is under way: until its recording holds something.
+fn begin(arguments: &[&str]) -> (Running, tempfile::TempDir) {
+    let directory = scratch();
+    let path = directory.path().join("x.deburr");
+    let mut command = deburr(&["-d", "1m", "-o", path.to_str().unwrap()]);
+    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let session = Running::start(&mut command);
+    let log = directory.path().join("x.deburr-wal");
+    until("the session is under way", || log.metadata().is_ok_and(|log| log.len() > 0));
+    (session, directory)
+}
+
+fn report(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).expect("a report")
+}
+
+fn has_event(report: &Value, words: &[&str]) -> bool {
+    let events = report["window"]["events"].to_string();
+    words.iter().all(|word| events.contains(word))
+}
+
+#[test]
+fn a_signal_ends_the_window_and_the_report_says_so() {
+    for (signal, name) in [(Signal::INT, "SIGINT"), (Signal::TERM, "SIGTERM")] {
+        let (session, directory) = begin(&["--json"]);
+        session.signal(signal);
+        let output = session.wait();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let report = report(&output);
+        assert!(has_event(&report, &[name]), "{}", report["window"]);
+        assert!(report["window"]["seconds"].as_f64().unwrap() < 60.0);
+        // The recording ended in good order, too.
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn a_second_signal_ends_the_program_at_once() {
+    let (session, _directory) = begin(&[]);
+    // Both are delivered before the session can act on the first.
+    session.signal(Signal::STOP);
+    session.signal(Signal::INT);
+    session.signal(Signal::TERM);
+    session.signal(Signal::CONT);
+    let output = session.wait();
+    assert!(matches!(output.status.code(), Some(130 | 143)), "{:?}", output.status);
+    assert_eq!(stdout(&output), "");
+}
+
+#[test]
+fn a_target_that_ends_ends_the_window() {
+    let target = Running::start(Command::new("sleep").arg("1h"));
+    let (session, _directory) = begin(&["--json", "-p", &target.0.id().to_string()]);
+    target.signal(Signal::KILL);
+    let output = session.wait();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(has_event(&report(&output), &["gone"]), "{}", report(&output)["window"]);
+}
+
+#[test]
+fn a_command_is_observed_until_it_ends_and_keeps_its_status_to_itself() {
+    let output =
+        run(&["--json", "--", "sh", "-c", "echo from the command >&2; sleep 0.3; exit 7"], 0);
+    assert_eq!(stderr(&output), "from the command\n");
+    let report = report(&output);
+    assert_eq!(report["target"]["kind"], "command");
+    assert!(report["window"]["seconds"].as_f64().unwrap() >= 0.3);
+}
+
+#[test]
+fn a_command_that_outlives_the_window_goes_on() {
+    let output =
+        run(&["-d", "0.3", "--", "sh", "-c", "echo $$ >&2; exec sleep 1h >/dev/null 2>&1"], 0);
+    let messages = stderr(&output);
+    let pid = messages.lines().next().unwrap();
+    assert!(messages.contains(&format!("still runs as pid {pid}")), "{messages}");
+    let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::KILL).expect("it still runs");
+}
+
+#[test]
+fn a_command_that_cannot_be_started_is_told_and_leaves_no_recording() {
+    let directory = scratch();
+    let place = directory.path().join("x.deburr");
+    let message = refuse(&["-o", place.to_str().unwrap(), "--", "/nonexistent/\x1b[31mcommand"]);
+    assert!(message.contains("/nonexistent/\\x1b[31mcommand"), "{message}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn hostile_names_are_shown_safely() {
+    for name in [&b"\x1b[31mred\n\r"[..], b"</script>", b"\xff\xfe`$(x)`", b"a\"b'c\\", b") R 1 1"]
+    {
+        // A shell names itself and waits for input that never comes.
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", "printf %s \"$0\" >/proc/$$/comm; read -r never"])
+            .arg(OsStr::from_bytes(name));
+        let target = Running::start(shell.stdin(Stdio::piped()));
+        let pid = target.0.id().to_string();
+        let comm = format!("/proc/{pid}/comm");
+        until("it has its name", || {
+            std::fs::read(&comm).is_ok_and(|comm| comm.strip_suffix(b"\n") == Some(name))
+        });
+        let text = stdout(&run(&["-d", "1.2", "-p", &pid, "-v"], 0));
+        let steering = |c: char| c.is_control() && c != '\n';
+        assert!(!text.contains(steering), "{text:?}");
+        assert!(text.contains(&format!("pid {pid}")), "{text}");
+        let document = stdout(&run(&["-d", "1.2", "-p", &pid, "--json"], 0));
+        assert!(!document.contains(steering), "{document:?}");
+        let report: Value = serde_json::from_str(&document).unwrap();
+        assert_eq!(report["target"]["pid"].to_string(), pid);
+    }
+}
+
+#[test]
+fn a_limit_on_locked_memory_is_not_fatal() {
+    expect(&mut deburr_after("ulimit -l 64", &["-d", "0.3"]), 0);
+}
+
+#[test]
+fn two_sessions_at_once_do_not_disturb_each_other() {
+    let start = || {
+        let mut command = deburr(&["-d", "1.2", "--json"]);
+        Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
+    };
+    for session in [start(), start()] {
+        let output = session.wait();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(report(&output)["window"]["seconds"].as_f64().unwrap() >= 1.2);
+    }
+}
