@@ -285,20 +285,21 @@ impl Scene {
         self
     }
 
-    /// How far a cgroup's counters moved: CPU time, periods, throttled periods, throttled queues.
+    /// How far a cgroup's counters moved: CPU time if it is counted, periods, throttled periods, throttled queues.
     pub fn cpu_stat(
         &mut self,
         cgroup: CgroupId,
-        used_ns: u64,
+        used_ns: impl Into<Option<u64>>,
         periods: u64,
         throttled: u64,
         queues_ns: u64,
     ) -> &mut Self {
+        let used_ns = used_ns.into();
         for (t_ns, n) in [(0, 0), (self.window_ns, 1)] {
             self.push(Record::CgroupCpu(CgroupReading {
                 t_ns,
                 cgroup,
-                usage_ns: Some(n * used_ns),
+                usage_ns: used_ns.map(|ns| n * ns),
                 nr_periods: Some(n * periods),
                 nr_throttled: Some(n * throttled),
                 throttled_ns: Some(n * queues_ns),

@@ -4,7 +4,7 @@
 use super::evidence::{self as lines, Loss};
 use super::quota::{self, Binding, counters};
 use crate::finding::{Confirm, Cost, Finding, Fix, Severity, Unit, shell_quote};
-use crate::recording::{Cgroup, CgroupId, Source, State};
+use crate::recording::{CgroupId, Source, State};
 use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
@@ -12,12 +12,6 @@ use crate::rules::{Limit, Rule, Status, Verdict, remedy, severity};
 use crate::view::{CgroupView, Group, View};
 use std::collections::BTreeMap;
 
-const THROTTLED_PERIODS: Limit = Limit {
-    name: "throttled_periods",
-    value: 0.10,
-    unit: "of the periods with work",
-    why: "where only `/proc/PID/schedstat` was seen, waiting from here on is this rule's, not SCH001's",
-};
 const PEAKS: Limit = Limit {
     name: "peaks",
     value: 0.5,
@@ -35,7 +29,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     helps: &[Source::ProcStat],
     limits: &{
         let [a, b, c, d, e, f, g] = severity::LOSS_LIMITS;
-        [a, b, c, d, e, f, g, THROTTLED_PERIODS, PEAKS]
+        [a, b, c, d, e, f, g, PEAKS]
     },
     status: Status::Preview("0.1"),
     doc: include_str!("quota_throttle.md"),
@@ -43,14 +37,23 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check,
 };
 
-/// Whether the counters of a cgroup above a group say that its quota ran out so often that delay from
-/// `/proc/PID/schedstat` may be throttling.
+/// Whether delay of a group from `/proc/PID/schedstat` is this rule's, as the counters of its cgroup or of one
+/// above say.
 pub(super) fn throttles(view: &View, group: &Group<'_>) -> bool {
     let levels = group.cgroup.map(|id| view.cgroup_path(id)).unwrap_or_default();
-    levels
-        .iter()
-        .filter_map(|(_, level)| level.throttled_share())
-        .any(|share| share >= THROTTLED_PERIODS.value)
+    levels.iter().any(|(_, level)| counted(view, level).is_some())
+}
+
+/// What the counters of a level say was lost, if that is above the limits: time of its throttled queues, each of
+/// which held a thread at least.
+fn counted(view: &View, quota: &CgroupView) -> Option<(Loss, Severity)> {
+    let limit_cpus = quota.limit_cpus()?;
+    let queues_ns = quota.throttled_ns.delta()?;
+    // What runs out of quota has used it: at most that much where usage is not counted.
+    let most_ns = (limit_cpus * view.window_ns() as f64) as u64;
+    let wanted_ns = queues_ns + quota.usage_ns.delta().unwrap_or(most_ns);
+    let loss = Loss::new(view, queues_ns, wanted_ns, wanted_ns);
+    Some((loss, severity::of_loss(loss.ns_per_s, loss.share)?))
 }
 
 fn check(view: &View) -> Verdict {
@@ -76,9 +79,25 @@ fn check(view: &View) -> Verdict {
                 words::of_every_second(loss.ns_per_s),
                 units::share(loss.share)
             ),
-            None if view.covers(Source::CgroupCpu) => format!("nobody was stopped; {quotas}"),
+            None if view.covers(Source::CgroupCpu) => format!("{}; {quotas}", most_throttled(view)),
             None => "nobody was stopped".into(),
         },
+    }
+}
+
+/// The quota that ran out most often, by the kernel's counters.
+fn most_throttled(view: &View) -> String {
+    let shares = view.cgroups().values().filter_map(|quota| {
+        let share = quota.throttled_share().filter(|&share| share > 0.0)?;
+        Some((share, quota.facts.as_ref()?))
+    });
+    match shares.max_by(|a, b| a.0.total_cmp(&b.0)) {
+        Some((share, facts)) => format!(
+            "{} came nearest: its quota ran out in {} of the periods with work",
+            ticked(&facts.path),
+            units::share(share)
+        ),
+        None => "nobody was stopped".into(),
     }
 }
 
@@ -198,35 +217,24 @@ fn by_counters(view: &View) -> Vec<Finding> {
                     .is_some_and(|at| view.cgroup_path(at).iter().any(|(level, _)| level == id))
             })
     };
-    let stopped =
-        view.cgroups().iter().filter(|(id, _)| looked_at(id)).filter_map(|(id, quota)| {
-            let facts = quota.facts.as_ref().filter(|_| quota.limit_cpus().is_some())?;
-            let (queues_ns, used_ns) = (quota.throttled_ns.delta()?, quota.usage_ns.delta()?);
-            let loss = Loss::new(view, queues_ns, queues_ns + used_ns, queues_ns + used_ns);
-            let severity = severity::of_loss(loss.ns_per_s, loss.share)?;
-            Some(of_counters(view, *id, quota, facts, &loss, severity))
-        });
-    stopped.collect()
+    let levels = view.cgroups().iter().filter(|(id, _)| looked_at(id));
+    levels.filter_map(|(&id, quota)| of_counters(view, id, quota)).collect()
 }
 
-fn of_counters(
-    view: &View,
-    id: CgroupId,
-    quota: &CgroupView,
-    facts: &Cgroup,
-    loss: &Loss,
-    severity: Severity,
-) -> Finding {
+fn of_counters(view: &View, id: CgroupId, quota: &CgroupView) -> Option<Finding> {
+    let facts = quota.facts.as_ref()?;
+    let (loss, severity) = counted(view, quota)?;
     let periods = quota.nr_periods.delta().unwrap_or(0);
     // What the counter lacks: how many threads each of the queues held.
     let confidence = Confidence::of(view).with_samples(periods).with("threads not seen", 0.7);
     let mut all = counters(view, quota);
     all.push(confidence.evidence(view));
-    let wanted_cpus = view.per_second(loss.ns + quota.usage_ns.delta().unwrap_or(0)) as f64 / 1e9;
+    let used_ns = quota.usage_ns.delta().unwrap_or(0);
+    let wanted_cpus = view.per_second(loss.ns + used_ns) as f64 / 1e9;
     let ran_out = quota.throttled_share().map_or("again and again".into(), |share| {
         format!("in {} of the periods with work", units::share(share))
     });
-    Finding {
+    Some(Finding {
         code: RULE.code.into(),
         name: RULE.name.into(),
         severity,
@@ -244,7 +252,7 @@ fn of_counters(
                 "as root, the ledger says how much of the threads' wall time is throttled".into(),
             ),
         }),
-    }
+    })
 }
 
 /// What can be done about a quota: more of it, saved-up quota for peaks, fewer threads.

@@ -186,11 +186,21 @@ fn finding(
         cost: lines::cost(loss, group),
         causes: blame.causes(view, loss.ns),
         evidence,
-        sizes: group.usage.as_ref().map(|usage| waits::size_classes(&usage.waits)).unwrap_or_default(),
+        sizes: group
+            .usage
+            .as_ref()
+            .map(|usage| waits::size_classes(&usage.waits))
+            .unwrap_or_default(),
         fix: fixes(view, group, blame),
         confirm: Some(words::look_again(
             group,
-            "after the change: a smaller part of the ledger queued, and fewer waits of 1 ms and more".into(),
+            match &group.usage {
+                Some(_) => {
+                    "after the change: less of the ledger queued, and fewer waits of 1 ms and more"
+                        .into()
+                }
+                None => "after the change: less of the ledger queued or throttled".into(),
+            },
         )),
     }
 }
