@@ -5,4 +5,5 @@ mod cgroups;
 #[path = "../common/mod.rs"]
 mod common;
 mod lab;
+mod probe;
 mod unprivileged;

@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The scheduler probe on this kernel: it loads, its numbers agree with the kernel's own, and whatever threads do
+//! to it (churn, reuse of pids, exec, too many of them) their time is conserved or the loss is counted.
+
+use crate::common::{root_or_skip, skip};
+use deburr_bpf::plan::{Needs, Plan, plan};
+use deburr_bpf::sched::{Behind, Blame, Clock, SchedProbe, State, ThreadDelta, ThreadScan};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+const CPUS: u32 = 1024;
+
+fn make_plan() -> Plan {
+    let needs = Needs { threads: 1000, cgroup_v2: false, quota_in_use: true };
+    plan(&deburr_bpf::facts::facts(), needs).unwrap()
+}
+
+fn cpus() -> u32 {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
+    text.trim().rsplit(['-', ',']).next().unwrap().parse::<u32>().unwrap().min(CPUS) + 1
+}
+
+/// A probe and its reader, from one moment to another.
+struct Watch {
+    probe: SchedProbe,
+    scan: ThreadScan,
+    blame: Blame,
+}
+
+impl Watch {
+    fn begin(plan: &Plan) -> Self {
+        let probe = SchedProbe::open(plan, cpus()).unwrap();
+        let scan = ThreadScan::begin(&probe, clock(&probe), |_| {});
+        Self { probe, scan, blame: Blame::default() }
+    }
+
+    fn look(&mut self) -> Vec<ThreadDelta> {
+        let mut threads = Vec::new();
+        self.scan.look(&self.probe, clock(&self.probe), |thread| threads.push(thread.clone()));
+        threads
+    }
+
+    /// Of this process, since the last look.
+    fn look_at(&mut self, tgid: u32) -> Vec<ThreadDelta> {
+        self.look().into_iter().filter(|thread| thread.tgid == tgid).collect()
+    }
+}
+
+fn clock(probe: &SchedProbe) -> Clock {
+    probe.clock().unwrap()
+}
+
+fn of(thread: &ThreadDelta, state: State) -> u64 {
+    thread.states_ns[state as usize]
+}
+
+/// The parts of each thread's time sum to it, within a thousandth.
+fn assert_conserved(threads: &[ThreadDelta]) {
+    let (wall, parts) = threads.iter().fold((0, 0), |(wall, parts), thread| {
+        (wall + thread.wall_ns, parts + thread.states_ns.iter().sum::<u64>())
+    });
+    assert!(wall > 0, "no thread was seen");
+    let ratio = parts as f64 / wall as f64;
+    assert!(
+        (ratio - 1.0).abs() < 0.001,
+        "the parts of {} threads are {ratio} of their time",
+        threads.len()
+    );
+}
+
+/// A thread that works until it is dropped.
+struct Spinner {
+    stop: Arc<AtomicBool>,
+    handle: Option<JoinHandle<()>>,
+    tid: u32,
+}
+
+impl Spinner {
+    fn start() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (send, receive) = std::sync::mpsc::channel();
+        let flag = Arc::clone(&stop);
+        let handle = thread::spawn(move || {
+            send.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()).unwrap();
+            while !flag.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        Self { stop, handle: Some(handle), tid: receive.recv().unwrap() }
+    }
+
+    fn pin(&self, cpu: usize) {
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(cpu);
+        let pid = rustix::process::Pid::from_raw(self.tid.cast_signed());
+        rustix::thread::sched_setaffinity(pid, &set).unwrap();
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.handle.take().unwrap().join();
+    }
+}
+
+/// `(on CPU, delay)` of `/proc/self/task/TID/schedstat`, nanoseconds.
+fn schedstat(tid: u32) -> (u64, u64) {
+    let text = std::fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")).unwrap();
+    let mut numbers = text.split_whitespace().map(|number| number.parse::<u64>().unwrap());
+    (numbers.next().unwrap(), numbers.next().unwrap())
+}
+
+#[test]
+fn every_program_loads_within_its_budget_of_instructions() {
+    if !root_or_skip("kernel", "every_program_loads_within_its_budget_of_instructions") {
+        return;
+    }
+    let forced = Plan { wakeup_hook: true, task_iterator: true, ..make_plan() };
+    let _probe = SchedProbe::open(&forced, cpus()).unwrap();
+    let mut seen = 0;
+    for entry in std::fs::read_dir("/proc/self/fdinfo").unwrap() {
+        let Ok(text) = std::fs::read_to_string(entry.unwrap().path()) else { continue };
+        let verified = text.lines().find_map(|line| line.strip_prefix("verified_insns:"));
+        if let Some(count) = verified {
+            seen += 1;
+            // The verifier gives up at a million; older ones prune less well. Loading takes time with it.
+            let count: u32 = count.trim().parse().unwrap();
+            assert!(count < 250_000, "{count} instructions were verified");
+        }
+    }
+    assert!(seen >= 3, "only {seen} programs are loaded");
+}
+
+#[test]
+fn on_cpu_and_queued_time_agree_with_schedstat() {
+    if !root_or_skip("kernel", "on_cpu_and_queued_time_agree_with_schedstat") {
+        return;
+    }
+    let spinners: Vec<_> = (0..3).map(|_| Spinner::start()).collect();
+    for spinner in &spinners {
+        spinner.pin(0);
+    }
+    let me = std::process::id();
+    let mut watch = Watch::begin(&make_plan());
+    let before: Vec<_> = spinners.iter().map(|spinner| schedstat(spinner.tid)).collect();
+    watch.look();
+    thread::sleep(Duration::from_secs(2));
+    let threads = watch.look_at(me);
+    let after: Vec<_> = spinners.iter().map(|spinner| schedstat(spinner.tid)).collect();
+    assert_conserved(&threads);
+    for (spinner, (before, after)) in spinners.iter().zip(before.into_iter().zip(after)) {
+        let thread = threads.iter().find(|thread| thread.tid == spinner.tid).unwrap();
+        let wall = thread.wall_ns as f64;
+        let share = |ns: u64| ns as f64 / wall;
+        let (ours, theirs) = (share(of(thread, State::OnCpu)), share(after.0 - before.0));
+        assert!((ours - theirs).abs() < 0.03, "on CPU: {ours} here, {theirs} there");
+        // The file's delay grows when a wait ends, so it may lack or exceed one wait at either end: three
+        // spinners in one queue wait for some tens of milliseconds of these two seconds.
+        let ours = share(of(thread, State::Queued) + of(thread, State::Throttled));
+        let theirs = share(after.1 - before.1);
+        assert!((ours - theirs).abs() < 0.1, "queued: {ours} here, {theirs} there");
+    }
+}
+
+#[test]
+fn who_waits_behind_whom_is_told_and_sums_to_the_waiting() {
+    if !root_or_skip("kernel", "who_waits_behind_whom_is_told_and_sums_to_the_waiting") {
+        return;
+    }
+    let spinners: Vec<_> = (0..4).map(|_| Spinner::start()).collect();
+    for spinner in &spinners {
+        spinner.pin(0);
+    }
+    let me = std::process::id();
+    let mut watch = Watch::begin(&make_plan());
+    watch.probe.end_epoch();
+    watch.look();
+    thread::sleep(Duration::from_secs(2));
+    let epoch = watch.probe.end_epoch();
+    let threads = watch.look_at(me);
+    let sums = watch.blame.of_epoch(&watch.probe, epoch);
+    let total: u64 = sums.iter().filter(|((victim, _), _)| *victim == me).map(|(_, ns)| ns).sum();
+    let queued: u64 = threads.iter().map(|thread| of(thread, State::Queued)).sum();
+    let ratio = total as f64 / queued as f64;
+    // A wait that is under way at an end has no blame yet: one of four spinners' waits, some ten milliseconds
+    // each, of two seconds.
+    assert!((0.9..1.1).contains(&ratio), "blame is {ratio} of the waiting");
+    let own = sums.get(&(me, Behind::Process(me))).copied().unwrap_or(0);
+    assert!(own as f64 > 0.5 * total as f64, "own threads: {own} of {total} ns");
+    assert!(!sums.contains_key(&(me, Behind::Process(0))), "idleness is never a culprit");
+}
+
+#[test]
+fn two_probes_side_by_side_see_the_same() {
+    if !root_or_skip("kernel", "two_probes_side_by_side_see_the_same") {
+        return;
+    }
+    let spinner = Spinner::start();
+    let (mut one, mut other) = (Watch::begin(&make_plan()), Watch::begin(&make_plan()));
+    let _empty = deburr_bpf::empty::Empty::attach().unwrap();
+    one.look();
+    other.look();
+    thread::sleep(Duration::from_secs(1));
+    let (one, other) = (one.look(), other.look());
+    let share = |threads: &[ThreadDelta]| {
+        let thread = threads.iter().find(|thread| thread.tid == spinner.tid).unwrap();
+        of(thread, State::OnCpu) as f64 / thread.wall_ns as f64
+    };
+    assert!((share(&one) - share(&other)).abs() < 0.02, "{} and {}", share(&one), share(&other));
+}
+
+/// Threads that sleep until they are told to end.
+struct Sleepers(Arc<AtomicBool>, Vec<JoinHandle<()>>);
+
+impl Sleepers {
+    fn start(count: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads = (0..count)
+            .map(|_| {
+                let stop = Arc::clone(&stop);
+                thread::Builder::new()
+                    .stack_size(64 << 10)
+                    .spawn(move || {
+                        while !stop.load(Ordering::Relaxed) {
+                            thread::sleep(Duration::from_millis(300));
+                        }
+                    })
+                    .unwrap()
+            })
+            .collect();
+        Self(stop, threads)
+    }
+}
+
+impl Drop for Sleepers {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        for thread in self.1.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[test]
+fn threads_beyond_the_table_are_kept_in_the_overflow_map() {
+    if !root_or_skip("kernel", "threads_beyond_the_table_are_kept_in_the_overflow_map") {
+        return;
+    }
+    let sleepers = Sleepers::start(300);
+    let me = std::process::id();
+    let mut watch = Watch::begin(&Plan { slots: 64, ..make_plan() });
+    thread::sleep(Duration::from_millis(800));
+    watch.look();
+    thread::sleep(Duration::from_secs(1));
+    let threads = watch.look_at(me);
+    assert!(threads.len() > sleepers.1.len(), "only {} threads are seen", threads.len());
+    assert!(threads.iter().any(|thread| thread.slot.is_none()), "none is in the overflow map");
+    assert_conserved(&threads);
+    assert!(!watch.probe.lost().contains_key("thread_table_full"), "{:?}", watch.probe.lost());
+}
+
+#[test]
+fn threads_beyond_all_memory_are_counted_as_lost() {
+    if !root_or_skip("kernel", "threads_beyond_all_memory_are_counted_as_lost") {
+        return;
+    }
+    let _sleepers = Sleepers::start(2500);
+    let watch = Watch::begin(&Plan { slots: 16, ..make_plan() });
+    thread::sleep(Duration::from_millis(800));
+    let lost = watch.probe.lost();
+    assert!(lost.get("thread_table_full").is_some_and(|&count| count > 0), "{lost:?}");
+}
+
+#[test]
+fn ten_thousand_threads_are_seen() {
+    if !root_or_skip("kernel", "ten_thousand_threads_are_seen") {
+        return;
+    }
+    let sleepers = Sleepers::start(10_000);
+    let me = std::process::id();
+    let plan = plan(
+        &deburr_bpf::facts::facts(),
+        Needs { threads: 10_500, cgroup_v2: false, quota_in_use: false },
+    );
+    let mut watch = Watch::begin(&plan.unwrap());
+    watch.look();
+    thread::sleep(Duration::from_secs(1));
+    let threads = watch.look_at(me);
+    assert!(threads.len() > sleepers.1.len(), "only {} threads are seen", threads.len());
+    assert_conserved(&threads);
+}
+
+#[test]
+fn short_lived_threads_are_seen_to_their_end() {
+    if !root_or_skip("kernel", "short_lived_threads_are_seen_to_their_end") {
+        return;
+    }
+    let me = std::process::id();
+    let mut watch = Watch::begin(&make_plan());
+    watch.look_at(me);
+    let (mut made, mut seen, mut threads) = (0u64, BTreeSet::new(), Vec::new());
+    let start = Instant::now();
+    let mut epoch = Instant::now();
+    while start.elapsed() < Duration::from_secs(3) {
+        for _ in 0..50 {
+            thread::spawn(|| {}).join().unwrap();
+            made += 1;
+        }
+        if epoch.elapsed() > Duration::from_millis(500) {
+            epoch = Instant::now();
+            watch.probe.end_epoch();
+            threads.extend(watch.look_at(me));
+        }
+    }
+    watch.probe.end_epoch();
+    threads.extend(watch.look_at(me));
+    for thread in threads.iter().filter(|thread| thread.dead) {
+        // A pid may come again within three seconds: the slot tells the second thread from the first.
+        seen.insert((thread.tid, thread.wall_ns, thread.switches));
+    }
+    let lost = watch.probe.lost().get("exit_unread").copied().unwrap_or(0);
+    let accounted = seen.len() as u64 + lost;
+    assert!(
+        accounted * 100 >= made * 99,
+        "of {made} threads {} were seen, {lost} lost",
+        seen.len()
+    );
+    assert_conserved(&threads);
+}
+
+#[test]
+fn a_reused_pid_is_another_process() {
+    if !root_or_skip("kernel", "a_reused_pid_is_another_process") {
+        return;
+    }
+    let mut watch = Watch::begin(&make_plan());
+    watch.look();
+    let mut starts: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
+    // Asking for a pid may fail when another process takes it first; one success is enough.
+    for _ in 0..20 {
+        let mut first = Command::new("true").spawn().unwrap();
+        first.wait().unwrap();
+        for thread in watch.look() {
+            starts.entry(thread.tgid).or_default().insert(thread.leader_boot_ns);
+        }
+        if std::fs::write("/proc/sys/kernel/ns_last_pid", (first.id() - 1).to_string()).is_err() {
+            skip("kernel", "a_reused_pid_is_another_process", "cannot choose the next pid");
+            return;
+        }
+        let mut second = Command::new("true").spawn().unwrap();
+        second.wait().unwrap();
+        for thread in watch.look() {
+            starts.entry(thread.tgid).or_default().insert(thread.leader_boot_ns);
+        }
+        if second.id() == first.id() {
+            let seen = starts.get(&first.id()).map_or(0, BTreeSet::len);
+            assert_eq!(seen, 2, "processes seen with pid {}", first.id());
+            return;
+        }
+    }
+    panic!("in 20 attempts no pid could be had again");
+}
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What the child process of the next test does.
+fn exec_from_a_thread() {
+    thread::spawn(|| {
+        thread::sleep(Duration::from_millis(700));
+        panic!("{}", Command::new("sleep").arg("60").exec());
+    });
+    thread::sleep(Duration::from_secs(60));
+}
+
+#[test]
+fn exec_by_a_thread_ends_the_thread_and_not_the_process() {
+    const CHILD: &str = "DEBURR_TEST_EXEC_FROM_A_THREAD";
+    if std::env::var_os(CHILD).is_some() {
+        exec_from_a_thread();
+    }
+    if !root_or_skip("kernel", "exec_by_a_thread_ends_the_thread_and_not_the_process") {
+        return;
+    }
+    let mut watch = Watch::begin(&make_plan());
+    let child = Killed(
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "probe::exec_by_a_thread_ends_the_thread_and_not_the_process"])
+            .env(CHILD, "1")
+            .spawn()
+            .unwrap(),
+    );
+    let pid = child.0.id();
+    thread::sleep(Duration::from_millis(400));
+    let before = watch.look_at(pid);
+    assert!(before.len() >= 2, "{} threads before exec", before.len());
+    thread::sleep(Duration::from_millis(900));
+    watch.look_at(pid);
+    thread::sleep(Duration::from_secs(1));
+    let after = watch.look_at(pid);
+    assert_eq!(
+        after.len(),
+        1,
+        "threads after exec: {:?}",
+        after.iter().map(|t| t.tid).collect::<Vec<_>>()
+    );
+    assert_eq!((after[0].tid, after[0].tgid), (pid, pid));
+    assert_eq!(deburr_core::recording::name::decode(&after[0].comm), "sleep");
+    let asleep = of(&after[0], State::Sleep) as f64 / after[0].wall_ns as f64;
+    assert!(asleep > 0.99, "asleep for {asleep} of its time");
+    assert_conserved(&after);
+}
+
+#[test]
+fn a_stopped_thread_is_not_asleep() {
+    if !root_or_skip("kernel", "a_stopped_thread_is_not_asleep") {
+        return;
+    }
+    let child = Killed(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap());
+    let pid = child.0.id();
+    let mut watch = Watch::begin(&make_plan());
+    let handle = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+    rustix::process::kill_process(handle, rustix::process::Signal::STOP).unwrap();
+    thread::sleep(Duration::from_millis(300));
+    watch.look();
+    thread::sleep(Duration::from_secs(1));
+    let stopped = watch.look_at(pid);
+    assert_eq!(stopped.len(), 1);
+    let share = of(&stopped[0], State::Stopped) as f64 / stopped[0].wall_ns as f64;
+    assert!(share > 0.99, "stopped for {share} of its time");
+}
