@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The few types and constants of the kernel's user-space headers that a BPF program needs. They are ABI and
- * never change; with them here a build needs no kernel headers, on no distribution.
+ * The few types and constants of the kernel's user-space headers that a BPF program needs. They are
+ * ABI and never change; with them here a build needs no kernel headers, on no distribution.
  */
 #ifndef DEBURR_BASE_H
 #define DEBURR_BASE_H
@@ -21,10 +21,10 @@ typedef __u32 __be32;
 typedef __u32 __wsum;
 
 /* enum bpf_map_type, BPF_MAP_CREATE flags, BPF_MAP_UPDATE_ELEM flags */
-#define BPF_MAP_TYPE_HASH 1
+#define BPF_MAP_TYPE_HASH  1
 #define BPF_MAP_TYPE_ARRAY 2
-#define BPF_F_MMAPABLE (1U << 10)
-#define BPF_ANY 0
-#define BPF_NOEXIST 1
+#define BPF_F_MMAPABLE     (1U << 10)
+#define BPF_ANY            0
+#define BPF_NOEXIST        1
 
 #endif

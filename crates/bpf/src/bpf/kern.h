@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The kernel fields that deburr's programs read: nothing else of the kernel is depended on. Offsets are
- * relocated against the running kernel's BTF when a program is loaded (CO-RE), so order and padding here
- * mean nothing. A suffix after three underscores marks another shape of the same struct.
+ * The kernel fields that deburr's programs read: nothing else of the kernel is depended on. Offsets
+ * are relocated against the running kernel's BTF when a program is loaded (CO-RE), so order and
+ * padding here mean nothing. A suffix after three underscores marks another shape of the same
+ * struct.
  */
 #ifndef DEBURR_KERN_H
 #define DEBURR_KERN_H
@@ -39,7 +40,8 @@ struct rq {
 	int cpu;
 };
 
-/* 5.18 "sched/fair: Consider CPU utilization in clock_pelt": throttling is accounted on clock_pelt. */
+/* 5.18 "sched/fair: Consider CPU utilization in clock_pelt": throttling is accounted on clock_pelt.
+ */
 struct rq___pelt {
 	__u64 clock_pelt;
 	unsigned long lost_idle_time;
@@ -126,11 +128,11 @@ struct bpf_iter__task {
 #pragma clang attribute pop
 
 /* include/linux/sched.h; the values are the same from 4.14 to 7.x */
-#define TASK_INTERRUPTIBLE 0x0001
-#define TASK_UNINTERRUPTIBLE 0x0002
+#define TASK_INTERRUPTIBLE     0x0001
+#define TASK_UNINTERRUPTIBLE   0x0002
 #define TASK_STOPPED_OR_TRACED 0x000c
-#define TASK_DEAD 0x0080
-#define TASK_NOLOAD 0x0400
-#define TASK_RTLOCK_WAIT 0x1000
+#define TASK_DEAD              0x0080
+#define TASK_NOLOAD            0x0400
+#define TASK_RTLOCK_WAIT       0x1000
 
 #endif

@@ -2,12 +2,13 @@
 /*
  * Who waits for a CPU, for how long, and behind whom: everything from one hook, sched_switch.
  *
- * The kernel keeps what a wake-up hook would measure: sched_info.last_queued is when the thread was put on this
- * run queue, sched_info.run_delay grows by the waiting on queues that it was moved away from. rq->clock was
- * brought up to date by __schedule() just before, so it serves as the time. No helper is called on the way of
- * an ordinary switch except array look-ups, which are inlined.
+ * The kernel keeps what a wake-up hook would measure: sched_info.last_queued is when the thread was
+ * put on this run queue, sched_info.run_delay grows by the waiting on queues that it was moved away
+ * from. rq->clock was brought up to date by __schedule() just before, so it serves as the time. No
+ * helper is called on the way of an ordinary switch except array look-ups, which are inlined.
  *
- * Serialisation: a thread's slot and its CPU's area are written under that CPU's run-queue lock only.
+ * Serialisation: a thread's slot and its CPU's area are written under that CPU's run-queue lock
+ * only.
  */
 #include "kern.h"
 #include <bpf/bpf_helpers.h>
@@ -15,10 +16,10 @@
 #include <bpf/bpf_core_read.h>
 #include "sched.h"
 
-#define NO_SLOT (~0U)
-#define PROBES 4
+#define NO_SLOT    (~0U)
+#define PROBES     4
 #define EXACT_RUNS 8
-#define POINTS 4
+#define POINTS     4
 /* One long look-up each 50 us: at 400 ns it stays below 1 % of a CPU, whatever the load. */
 #define LONG_BLAME_NS 50000
 #define CLOCK_REFRESH 64
@@ -27,15 +28,15 @@
 
 /* Decided by the loader from facts about this kernel and host. */
 const volatile __u32 thread_mask = 16384 - 1;
-const volatile bool cgroup_v2;	 /* take cgroup ids from the v2 tree */
+const volatile bool cgroup_v2;   /* take cgroup ids from the v2 tree */
 const volatile bool wakeup_hook; /* on_wakeup is attached */
 
 /* Seconds of the reader; it reads what belongs to an epoch after it ended. */
 __u32 epoch = 1;
 
 /*
- * Whether any cgroup of the host has a CPU quota, as the reader saw it last. Without one the throttle clocks
- * stand still and are not read.
+ * Whether any cgroup of the host has a CPU quota, as the reader saw it last. Without one the
+ * throttle clocks stand still and are not read.
  */
 __u32 quota_in_use = 1;
 
@@ -86,109 +87,15 @@ struct {
 	__type(value, struct sched_overflow);
 } blank SEC(".maps");
 
-/* --- the kernel's data, in its several shapes --- */
-
-static __always_inline bool has_bandwidth(void)
-{
-	return bpf_core_field_exists(((struct cfs_rq___bandwidth *)0)->throttle_count);
-}
-
-static __always_inline bool has_task_throttle(void)
-{
-	return bpf_core_field_exists(((struct task_struct___task_throttle *)0)->throttled);
-}
-
-static __always_inline unsigned int state_of(struct task_struct *task)
-{
-	struct task_struct___new_state *now = (void *)task;
-	struct task_struct___old_state *old = (void *)task;
-
-	if (bpf_core_field_exists(now->__state))
-		return now->__state;
-	return old->state;
-}
-
-/* The time for which this queue, or a queue above it, has been throttled so far. */
-static __always_inline __u64 throttle_clock(struct cfs_rq *queue, struct rq *rq, __u64 now)
-{
-	struct cfs_rq___self_clock *self = (void *)queue;
-	struct cfs_rq___pelt_clock *pelt = (void *)queue;
-	struct cfs_rq___task_clock *task = (void *)queue;
-	struct cfs_rq___bandwidth *bandwidth = (void *)queue;
-
-	if (!has_bandwidth())
-		return 0;
-	if (bpf_core_field_exists(self->throttled_clock_self_time)) {
-		__u64 since = self->throttled_clock_self;
-
-		return self->throttled_clock_self_time + (since ? now - since : 0);
-	}
-	if (bpf_core_field_exists(pelt->throttled_clock_pelt_time)) {
-		struct rq___pelt *clock = (void *)rq;
-
-		if (!bandwidth->throttle_count)
-			return pelt->throttled_clock_pelt_time;
-		return pelt->throttled_clock_pelt_time + clock->clock_pelt - clock->lost_idle_time -
-		       pelt->throttled_clock_pelt;
-	}
-	if (bpf_core_field_exists(task->throttled_clock_task_time)) {
-		if (!bandwidth->throttle_count)
-			return task->throttled_clock_task_time;
-		return task->throttled_clock_task_time + rq->clock_task - task->throttled_clock_task;
-	}
-	return 0;
-}
-
-static __always_inline bool throttled_now(struct task_struct *task)
-{
-	struct task_struct___task_throttle *each = (void *)task;
-	struct cfs_rq___bandwidth *bandwidth = (void *)task->se.cfs_rq;
-
-	if (has_task_throttle())
-		return each->throttled;
-	return has_bandwidth() && bandwidth->throttle_count > 0;
-}
-
-static __always_inline __u64 cgroup_id_of(struct task_struct *task)
-{
-	if (cgroup_v2)
-		return task->cgroups->dfl_cgrp->kn->id;
-	return task->sched_task_group->css.cgroup->kn->id;
-}
-
-/* The state of a thread that has left the CPU. */
-static __always_inline __u8 off_cpu_state(struct task_struct *task, bool preempt, unsigned int state)
-{
-	struct task_struct___psi *psi = (void *)task;
-
-	/* A preempted thread is runnable whatever it was about to become. */
-	if (preempt || !state)
-		return throttled_now(task) ? ST_THROTTLED : ST_QUEUED;
-	if (state & TASK_DEAD)
-		return ST_DEAD;
-	if (state & (TASK_UNINTERRUPTIBLE | TASK_RTLOCK_WAIT)) {
-		/* TASK_IDLE: a kernel thread that has nothing to do. */
-		if (state & TASK_NOLOAD)
-			return ST_SLEEP;
-		if (BPF_CORE_READ_BITFIELD(task, in_iowait))
-			return ST_BLOCK_IO;
-		if (bpf_core_field_exists(((struct task_struct___psi *)0)->in_memstall) &&
-		    BPF_CORE_READ_BITFIELD(psi, in_memstall))
-			return ST_MEM_STALL;
-		return ST_UNINTERRUPTIBLE;
-	}
-	if (state & TASK_STOPPED_OR_TRACED)
-		return ST_STOPPED;
-	return ST_SLEEP;
-}
-
+#include "sched_kernel.bpf.h"
 #include "sched_table.bpf.h"
 #include "sched_blame.bpf.h"
+#include "sched_wait.bpf.h"
 
 /* --- leaving the CPU --- */
 
-static __always_inline void switch_out(struct sched_thread *t, struct task_struct *prev, bool preempt,
-				       unsigned int state, __u64 now)
+static __always_inline void switch_out(struct sched_thread *t, struct task_struct *prev,
+				       bool preempt, unsigned int state, __u64 now)
 {
 	struct cfs_rq *queue = prev->se.cfs_rq;
 	__u64 since = t->since_ns;
@@ -232,51 +139,9 @@ static __always_inline void switch_out(struct sched_thread *t, struct task_struc
 
 /* --- getting the CPU --- */
 
-struct wait {
-	__u64 runnable_ns;
-	__u64 throttled_ns;
-	__u64 here_ns; /* on this CPU's queue, up to now */
-};
-
-/* How long it was runnable, and how much of that it was throttled. */
-static __always_inline struct wait wait_of(struct sched_thread *t, struct task_struct *next,
-					   struct cfs_rq *queue, __u64 now, __u64 off_cpu_ns)
-{
-	__u64 last_queued = next->sched_info.last_queued;
-	bool was_runnable = t->state == ST_QUEUED || t->state == ST_THROTTLED;
-	struct wait w = {};
-	__u64 throttled = 0;
-
-	if (last_queued && last_queued < now)
-		w.here_ns = now - last_queued;
-	if (was_runnable)
-		w.runnable_ns = off_cpu_ns;
-	else
-		/* A migration resets last_queued and moves what was waited into run_delay. */
-		w.runnable_ns = w.here_ns + (next->sched_info.run_delay - t->run_delay_ns);
-	if (w.runnable_ns > off_cpu_ns)
-		w.runnable_ns = off_cpu_ns;
-
-	if (!has_bandwidth())
-		return w;
-	if (t->throttle_queue == (__u64)queue) {
-		/*
-		 * With throttling by task a woken thread is only throttled after it ran. Before, it could wake
-		 * into a throttled group; then the clock must have been read at the wake-up. Without that hook
-		 * this is an upper bound.
-		 */
-		if (was_runnable || !has_task_throttle())
-			throttled = throttle_clock(queue, queue->rq, now) - t->throttle_clock_ns;
-	} else if (t->state == ST_THROTTLED && w.runnable_ns > w.here_ns) {
-		/* Moved to another CPU since: it was queued there when the throttling ended. */
-		throttled = w.runnable_ns - w.here_ns;
-	}
-	w.throttled_ns = throttled < w.runnable_ns ? throttled : w.runnable_ns;
-	return w;
-}
-
 static __always_inline void switch_in(struct sched_area *area, struct sched_thread *t, __u32 slot,
-				      struct task_struct *next, struct cfs_rq *queue, __u32 cpu_id, __u64 now)
+				      struct task_struct *next, struct cfs_rq *queue, __u32 cpu_id,
+				      __u64 now)
 {
 	__u64 off_cpu = now - t->since_ns;
 	struct wait w;
@@ -290,7 +155,8 @@ static __always_inline void switch_in(struct sched_area *area, struct sched_thre
 	t->seq++;
 	barrier();
 	if (t->state == ST_ON_CPU)
-		/* It left without our knowing: what it did since, waiting apart, stays unattributed. */
+		/* It left without our knowing: what it did since, waiting apart, stays
+		 * unattributed. */
 		area->cpu.lost.switches_missed++;
 	else if (t->state < ST_MAX)
 		t->in_state_ns[t->state & (ST_MAX - 1)] += off_cpu - w.runnable_ns;
@@ -299,12 +165,14 @@ static __always_inline void switch_in(struct sched_area *area, struct sched_thre
 	t->in_state_ns[ST_QUEUED] += queued;
 	t->in_state_ns[ST_THROTTLED] += w.throttled_ns;
 	if (queued)
-		count_wait(area, t, slot, queued, queued < w.here_ns ? queued : w.here_ns, cpu_id, now);
+		count_wait(area, t, slot, queued, queued < w.here_ns ? queued : w.here_ns, cpu_id,
+			   now);
 	if (queued > t->wait_max_ns)
 		t->wait_max_ns = queued;
 	t->state = ST_ON_CPU;
 	t->since_ns = now;
-	t->run_delay_ns = next->sched_info.run_delay + w.here_ns; /* what the kernel is about to make it */
+	t->run_delay_ns =
+		next->sched_info.run_delay + w.here_ns; /* what the kernel is about to make it */
 	t->cpu = cpu_id;
 	t->switches++;
 	barrier();
@@ -317,13 +185,15 @@ static __always_inline void switch_in(struct sched_area *area, struct sched_thre
 }
 
 /* Notes that the thread that had the CPU leaves it. */
-static __always_inline void end_run(struct sched_area *area, struct task_struct *prev, __u32 pid, __u64 now)
+static __always_inline void end_run(struct sched_area *area, struct task_struct *prev, __u32 pid,
+				    __u64 now)
 {
 	struct sched_run *run = &area->run[area->cpu.head & (RUNS - 1)];
 	__u64 since = area->cpu.since_ns, queued = area->cpu.queued_ns;
 
 	if (area->cpu.tid != pid && since) {
-		/* A switch in between was not told of. The kernel knows when this thread arrived. */
+		/* A switch in between was not told of. The kernel knows when this thread arrived.
+		 */
 		__u64 arrival = pid ? prev->sched_info.last_arrival : now;
 
 		if (arrival > since && arrival <= now) {
@@ -345,8 +215,8 @@ static __always_inline void end_run(struct sched_area *area, struct task_struct 
 		*(pid ? &area->cpu.busy_ns : &area->cpu.idle_ns) += now - since;
 }
 
-static __always_inline int on_switch(bool preempt, struct task_struct *prev, struct task_struct *next,
-				     unsigned int prev_state, bool atomic)
+static __always_inline int on_switch(bool preempt, struct task_struct *prev,
+				     struct task_struct *next, unsigned int prev_state, bool atomic)
 {
 	struct cfs_rq *queue = next->se.cfs_rq;
 	struct rq *rq = queue->rq;
@@ -398,7 +268,8 @@ static __always_inline int on_switch(bool preempt, struct task_struct *prev, str
 	return 0;
 }
 
-/* From 5.18 ("sched/tracing: Append prev_state to tp args instead"); these kernels have atomics in BPF. */
+/* From 5.18 ("sched/tracing: Append prev_state to tp args instead"); these kernels have atomics in
+ * BPF. */
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch_4, bool preempt, struct task_struct *prev, struct task_struct *next,
 	     unsigned int prev_state)
@@ -413,8 +284,8 @@ int BPF_PROG(on_switch_3, bool preempt, struct task_struct *prev, struct task_st
 }
 
 /*
- * Only attached where threads can wake into a throttled group (no throttling by task) and some cgroup has a
- * quota: remembers the group's throttle clock at the wake-up.
+ * Only attached where threads can wake into a throttled group (no throttling by task) and some
+ * cgroup has a quota: remembers the group's throttle clock at the wake-up.
  */
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(on_wakeup, struct task_struct *task)
@@ -432,7 +303,8 @@ int BPF_PROG(on_wakeup, struct task_struct *task)
 	return 0;
 }
 
-/* Run once over all threads before the hook is attached, so that the state of those that sleep is known. */
+/* Run once over all threads before the hook is attached, so that the state of those that sleep is
+ * known. */
 SEC("iter/task")
 int on_task(struct bpf_iter__task *ctx)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What the scheduler probe and its reader share. Fixed-width fields, padding written out; the Rust types are
- * generated from here. All times are nanoseconds of the run queue's clock (rq->clock, sched_clock based)
- * unless they are amounts. All amounts only grow, except where it says otherwise.
+ * What the scheduler probe and its reader share. Fixed-width fields, padding written out; the Rust
+ * types are generated from here. All times are nanoseconds of the run queue's clock (rq->clock,
+ * sched_clock based) unless they are amounts. All amounts only grow, except where it says
+ * otherwise.
  */
 #ifndef DEBURR_SCHED_H
 #define DEBURR_SCHED_H
@@ -25,37 +26,37 @@ enum sched_state {
 
 /* Must be deburr_core::recording::WAIT_BUCKETS. */
 #define WAIT_BUCKETS 24
-#define CULPRITS 8
-#define RUNS 1024
+#define CULPRITS     8
+#define RUNS         1024
 
 /*
- * A thread. Written only by the CPU that holds the run-queue lock of the thread, inside a window in which
- * `seq` is odd. A slot is free when `tid` is 0, and may be taken when the thread is dead.
+ * A thread. Written only by the CPU that holds the run-queue lock of the thread, inside a window in
+ * which `seq` is odd. A slot is free when `tid` is 0, and may be taken when the thread is dead.
  */
 struct sched_thread {
 	/* first cache line: all that a switch needs */
 	__u32 tid;
 	__u32 tgid;
 	__u32 seq;
-	__u16 cpu;		  /* it was switched out on */
+	__u16 cpu; /* it was switched out on */
 	__u8 state;
 	__u8 pad;
-	__u64 since_ns;		  /* in `state` */
-	__u64 run_delay_ns;	  /* sched_info.run_delay at switch-out */
-	__u64 throttle_clock_ns;  /* of throttle_queue at switch-out (or at wake-up) */
-	__u64 throttle_queue;	  /* identity of its cfs_rq at that time */
-	__u64 cgroup_set;	  /* identity of its css_set: changes when it is moved */
-	__u64 first_ns;		  /* seen from here on */
+	__u64 since_ns;          /* in `state` */
+	__u64 run_delay_ns;      /* sched_info.run_delay at switch-out */
+	__u64 throttle_clock_ns; /* of throttle_queue at switch-out (or at wake-up) */
+	__u64 throttle_queue;    /* identity of its cfs_rq at that time */
+	__u64 cgroup_set;        /* identity of its css_set: changes when it is moved */
+	__u64 first_ns;          /* seen from here on */
 	/* second */
 	__u64 in_state_ns[ST_MAX];
 	/* third: identity and rare things */
-	__u64 start_boot_ns;	  /* CLOCK_BOOTTIME */
-	__u64 leader_boot_ns;	  /* of the thread group's leader */
+	__u64 start_boot_ns;  /* CLOCK_BOOTTIME */
+	__u64 leader_boot_ns; /* of the thread group's leader */
 	__u64 cgroup_id;
-	__u64 wait_max_ns;	  /* the reader takes it by exchanging it with 0 */
+	__u64 wait_max_ns; /* the reader takes it by exchanging it with 0 */
 	__u64 pad2;
 	__u32 switches;
-	__u32 dead_epoch;	  /* in which it died */
+	__u32 dead_epoch; /* in which it died */
 	__u8 comm[16];
 };
 
@@ -65,7 +66,8 @@ struct sched_culprit {
 	__u64 ns;
 };
 
-/* Culprits of one epoch. Its content belongs to `epoch` only; the reader looks after the epoch ended. */
+/* Culprits of one epoch. Its content belongs to `epoch` only; the reader looks after the epoch
+ * ended. */
 struct sched_blame {
 	__u32 epoch;
 	__u32 pad;
@@ -93,16 +95,17 @@ struct sched_run {
 /* What was lost or cut short, counted on each CPU. */
 struct sched_lost {
 	__u64 thread_table_full; /* switches to threads that no slot was found for */
-	__u64 exit_unread;	 /* dead threads whose slot was taken before the reader saw their end */
-	__u64 slot_raced;	 /* slots found to hold another thread than expected */
+	__u64 exit_unread; /* dead threads whose slot was taken before the reader saw their end */
+	__u64 slot_raced;  /* slots found to hold another thread than expected */
 	__u64 blame_table_full_ns;
 	__u64 clock_backward;
-	__u64 switches_missed;	 /* threads found running, or gone, that no switch told of */
+	__u64 switches_missed; /* threads found running, or gone, that no switch told of */
 };
 
 /*
- * Variables of the long look-up. They are here and not in registers so that the verifier knows nothing of their
- * values: what it learns from comparing them would make every way through a loop a case of its own.
+ * Variables of the long look-up. They are here and not in registers so that the verifier knows
+ * nothing of their values: what it learns from comparing them would make every way through a loop a
+ * case of its own.
  */
 struct sched_scratch {
 	__u64 from_ns;
@@ -112,15 +115,15 @@ struct sched_scratch {
 };
 
 struct sched_cpu {
-	__u64 head;	    /* runs ever written to the ring */
-	__u64 since_ns;	    /* the current thread runs since */
-	__u64 queued_ns;    /* it waited before */
+	__u64 head;      /* runs ever written to the ring */
+	__u64 since_ns;  /* the current thread runs since */
+	__u64 queued_ns; /* it waited before */
 	__u32 tid;
 	__u32 tgid;
-	__u32 slot;	    /* of the current thread; ~0 = none */
+	__u32 slot; /* of the current thread; ~0 = none */
 	__u32 seq;
 	__u64 monotonic_minus_clock_ns; /* refreshed every 64 switches; may shrink */
-	__u64 long_blame_after_ns;	/* the next long look-up is affordable then */
+	__u64 long_blame_after_ns;      /* the next long look-up is affordable then */
 	__u64 switches;
 	__u64 busy_ns;
 	__u64 idle_ns;

@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Behind whom a thread waited: each CPU keeps the last RUNS stays of threads on it, and a wait is laid over them.
- * Included by sched.bpf.c only.
+ * Behind whom a thread waited: each CPU keeps the last RUNS stays of threads on it, and a wait is
+ * laid over them. Included by sched.bpf.c only.
  *
- * Most waits lie within one stay; a few more are walked exactly. The rest of a longer wait is sampled at POINTS
- * random moments, one in each equal part, so that the blame is unbiased and its sum exact.
+ * Most waits lie within one stay; a few more are walked exactly. The rest of a longer wait is
+ * sampled at POINTS random moments, one in each equal part, so that the blame is unbiased and its
+ * sum exact.
  */
 
 struct blamed {
-	__u64 local_ns;		 /* on this CPU, up to now */
-	__u64 elsewhere_ns;	 /* on another one, before */
+	__u64 local_ns;          /* on this CPU, up to now */
+	__u64 elsewhere_ns;      /* on another one, before */
 	__u64 elsewhere_from_ns; /* and since when, if known */
-	__u32 elsewhere_cpu;	 /* NO_SLOT = not known which */
+	__u32 elsewhere_cpu;     /* NO_SLOT = not known which */
 	__u32 victim;
 };
 
 static __always_inline __u32 wait_bucket(__u64 ns)
 {
-	/* ns / 1000 for what fits into 32 bits, by multiplication: off by at most 1 in 10^6 at the edges */
+	/* ns / 1000 for what fits into 32 bits, by multiplication: off by at most 1 in 10^6 at the
+	 * edges */
 	__u64 us = ns >> 32 ? ns / 1000 : (ns * 4294968) >> 32;
 	__u32 bucket = 0;
 
@@ -57,8 +59,8 @@ static __always_inline __u32 first_place(__u32 tgid)
 	return (tgid ^ (tgid >> 3)) & (CULPRITS - 1);
 }
 
-static __noinline int add_culprit(struct sched_area *area, struct sched_blame *blame, __u32 victim, __u32 tgid,
-				  __u64 ns)
+static __noinline int add_culprit(struct sched_area *area, struct sched_blame *blame, __u32 victim,
+				  __u32 tgid, __u64 ns)
 {
 	__u32 first = first_place(tgid), second = first ^ (CULPRITS / 2);
 	struct sched_culprit *c = &blame->culprit[first], *d = &blame->culprit[second];
@@ -77,7 +79,8 @@ static __noinline int add_culprit(struct sched_area *area, struct sched_blame *b
 	return 0;
 }
 
-/* Who ran on that CPU at that moment: the oldest stay that ends after it, by a search without branches. */
+/* Who ran on that CPU at that moment: the oldest stay that ends after it, by a search without
+ * branches. */
 static __always_inline __u32 ran_at(struct sched_area *area, __u64 head, __u64 moment)
 {
 	__u32 age = 1;
@@ -93,12 +96,14 @@ static __always_inline __u32 ran_at(struct sched_area *area, __u64 head, __u64 m
 	return area->run[(head - age) & (RUNS - 1)].tgid;
 }
 
-/* Samples the scratch's [from, to) of that CPU, if a long look-up is affordable; else carries it. */
+/* Samples the scratch's [from, to) of that CPU, if a long look-up is affordable; else carries it.
+ */
 static __noinline int blame_sampled(struct sched_area *area, struct sched_area *where,
 				    struct sched_blame *blame, __u32 victim)
 {
 	volatile struct sched_scratch *scratch = &area->cpu.scratch;
-	__u64 now = area->cpu.since_ns, all = scratch->to_ns - scratch->from_ns + blame->unsampled_ns;
+	__u64 now = area->cpu.since_ns,
+	      all = scratch->to_ns - scratch->from_ns + blame->unsampled_ns;
 
 	if (now < area->cpu.long_blame_after_ns) {
 		blame->unsampled_ns = all;
@@ -119,7 +124,8 @@ static __noinline int blame_sampled(struct sched_area *area, struct sched_area *
 	return 0;
 }
 
-/* A wait on this CPU that several stays share. Leaves the part that was not walked in the scratch. */
+/* A wait on this CPU that several stays share. Leaves the part that was not walked in the scratch.
+ */
 static __noinline int blame_walk(struct sched_area *area, struct sched_blame *blame, __u32 victim)
 {
 	volatile struct sched_scratch *scratch = &area->cpu.scratch;
@@ -143,7 +149,8 @@ static __noinline int blame_walk(struct sched_area *area, struct sched_blame *bl
 }
 
 /* The waits that are not within one stay on this CPU. */
-static __noinline int blame_long(struct sched_area *area, struct sched_blame *blame, struct blamed *b)
+static __noinline int blame_long(struct sched_area *area, struct sched_blame *blame,
+				 struct blamed *b)
 {
 	volatile struct sched_scratch *scratch = &area->cpu.scratch;
 	struct sched_area *where = 0;
@@ -175,11 +182,11 @@ static __noinline int blame_long(struct sched_area *area, struct sched_blame *bl
 }
 
 /*
- * Counts a wait of `queued` nanoseconds, of which `local` were on this CPU up to now. Returns from a function are
- * dear where they are protected against speculation: the ordinary case has none.
+ * Counts a wait of `queued` nanoseconds, of which `local` were on this CPU up to now. Returns from
+ * a function are dear where they are protected against speculation: the ordinary case has none.
  */
-static __always_inline void count_wait(struct sched_area *area, struct sched_thread *t, __u32 slot, __u64 queued,
-				       __u64 local, __u32 cpu_id, __u64 now)
+static __always_inline void count_wait(struct sched_area *area, struct sched_thread *t, __u32 slot,
+				       __u64 queued, __u64 local, __u32 cpu_id, __u64 now)
 {
 	struct sched_run *last = &area->run[(area->cpu.head - 1) & (RUNS - 1)];
 	struct sched_run *before = &area->run[(area->cpu.head - 2) & (RUNS - 1)];
@@ -221,7 +228,8 @@ static __always_inline void count_wait(struct sched_area *area, struct sched_thr
 			.local_ns = local,
 			.elsewhere_ns = queued - local,
 			.elsewhere_from_ns = t->since_ns,
-			.elsewhere_cpu = t->state == ST_QUEUED && t->cpu != cpu_id ? t->cpu : NO_SLOT,
+			.elsewhere_cpu =
+				t->state == ST_QUEUED && t->cpu != cpu_id ? t->cpu : NO_SLOT,
 			.victim = t->tgid,
 		};
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The table of threads: a slot is looked for at the thread's id modulo the table, then at three places that its
- * hash tells, then in the overflow map. Included by sched.bpf.c only.
+ * The table of threads: a slot is looked for at the thread's id modulo the table, then at three
+ * places that its hash tells, then in the overflow map. Included by sched.bpf.c only.
  *
- * Two CPUs may want the same free slot. Where BPF has compare-and-swap, `seq` is taken from even to odd with it;
- * on older kernels the later one wins and the other's thread is found missing at its next switch (slot_raced).
+ * Two CPUs may want the same free slot. Where BPF has compare-and-swap, `seq` is taken from even to
+ * odd with it; on older kernels the later one wins and the other's thread is found missing at its
+ * next switch (slot_raced).
  */
 
 static __always_inline __u32 probe(__u32 tid, int i)
@@ -19,12 +20,14 @@ static __always_inline void copy_comm(struct sched_thread *t, struct task_struct
 
 static __always_inline bool is_free(struct sched_thread *t)
 {
-	/* The reader has seen the end of a dead thread once a whole epoch went by after its last one. */
+	/* The reader has seen the end of a dead thread once a whole epoch went by after its last
+	 * one. */
 	return !t->tid || (t->state == ST_DEAD && epoch - t->dead_epoch >= 2);
 }
 
 /* Writes a new thread over whatever the slot held. `t->seq` is odd meanwhile. */
-static __always_inline void begin(struct sched_thread *t, struct task_struct *task, __u64 now, __u8 state)
+static __always_inline void begin(struct sched_thread *t, struct task_struct *task, __u64 now,
+				  __u8 state)
 {
 	t->tgid = task->tgid;
 	t->cpu = 0;
@@ -77,7 +80,8 @@ static __always_inline bool lock_slot(struct sched_thread *t, bool unread, bool 
 	return true;
 }
 
-/* The first of its places that is free; else, the first of a dead thread whose end the reader has not seen. */
+/* The first of its places that is free; else, the first of a dead thread whose end the reader has
+ * not seen. */
 static __always_inline __u32 lock_place(struct sched_area *area, __u32 tid, bool atomic)
 {
 	for (int i = 0; i < 2 * PROBES; i++) {
@@ -95,8 +99,8 @@ static __always_inline __u32 lock_place(struct sched_area *area, __u32 tid, bool
 }
 
 /* A slot for a thread that has none; NO_SLOT in `found` = in the overflow map. */
-static __always_inline struct sched_thread *claim(struct sched_area *area, struct task_struct *task, __u64 now,
-						  __u8 state, bool atomic, __u32 *found)
+static __always_inline struct sched_thread *claim(struct sched_area *area, struct task_struct *task,
+						  __u64 now, __u8 state, bool atomic, __u32 *found)
 {
 	__u32 zero = 0, tid = task->pid, slot = lock_place(area, tid, atomic);
 	struct sched_overflow *blank_entry;
@@ -126,8 +130,9 @@ static __always_inline struct sched_thread *claim(struct sched_area *area, struc
 }
 
 /* The slot of a thread that gets the CPU, when it is not at its first place. */
-static __noinline struct sched_thread *find_arriving(struct sched_area *area, struct task_struct *next,
-						     __u64 now, bool atomic, __u32 *slot)
+static __noinline struct sched_thread *find_arriving(struct sched_area *area,
+						     struct task_struct *next, __u64 now,
+						     bool atomic, __u32 *slot)
 {
 	__u64 last_queued = next->sched_info.last_queued;
 	__u64 since = last_queued && last_queued < now ? last_queued : now;
@@ -135,7 +140,8 @@ static __noinline struct sched_thread *find_arriving(struct sched_area *area, st
 
 	if (t)
 		return t;
-	/* It has never run: it exists since it was first queued. Otherwise it is known from its wake-up on. */
+	/* It has never run: it exists since it was first queued. Otherwise it is known from its
+	 * wake-up on. */
 	if (!next->sched_info.pcount)
 		since -= next->sched_info.run_delay;
 	t = claim(area, next, since, ST_QUEUED, atomic, slot);
@@ -144,15 +150,19 @@ static __noinline struct sched_thread *find_arriving(struct sched_area *area, st
 	return t;
 }
 
-/* The slot of a thread that leaves the CPU, when it is not the one that was noted at its arrival. */
-static __noinline struct sched_thread *find_leaving(struct sched_area *area, struct sched_thread *noted,
-						    struct task_struct *prev, __u64 now, bool atomic)
+/* The slot of a thread that leaves the CPU, when it is not the one that was noted at its arrival.
+ */
+static __noinline struct sched_thread *find_leaving(struct sched_area *area,
+						    struct sched_thread *noted,
+						    struct task_struct *prev, __u64 now,
+						    bool atomic)
 {
 	__u64 since = prev->sched_info.last_arrival;
 	struct sched_thread *t;
 	__u32 slot;
 
-	if (noted && noted->tid == area->cpu.tid && noted->tgid == prev->tgid && noted->state == ST_ON_CPU) {
+	if (noted && noted->tid == area->cpu.tid && noted->tgid == prev->tgid &&
+	    noted->state == ST_ON_CPU) {
 		/* exec by a thread that was not the leader: it goes on under the leader's id. */
 		noted->seq++;
 		barrier();

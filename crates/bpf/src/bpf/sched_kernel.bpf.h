@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What the scheduler probe asks the kernel's data, in the several shapes that they have had. Which
+ * shape is there is decided when the program is loaded. Included by sched.bpf.c only.
+ */
+
+static __always_inline bool has_bandwidth(void)
+{
+	return bpf_core_field_exists(((struct cfs_rq___bandwidth *)0)->throttle_count);
+}
+
+static __always_inline bool has_task_throttle(void)
+{
+	return bpf_core_field_exists(((struct task_struct___task_throttle *)0)->throttled);
+}
+
+static __always_inline unsigned int state_of(struct task_struct *task)
+{
+	struct task_struct___new_state *now = (void *)task;
+	struct task_struct___old_state *old = (void *)task;
+
+	if (bpf_core_field_exists(now->__state))
+		return now->__state;
+	return old->state;
+}
+
+/* The time for which this queue, or a queue above it, has been throttled so far. */
+static __always_inline __u64 throttle_clock(struct cfs_rq *queue, struct rq *rq, __u64 now)
+{
+	struct cfs_rq___self_clock *self = (void *)queue;
+	struct cfs_rq___pelt_clock *pelt = (void *)queue;
+	struct cfs_rq___task_clock *task = (void *)queue;
+	struct cfs_rq___bandwidth *bandwidth = (void *)queue;
+
+	if (!has_bandwidth())
+		return 0;
+	if (bpf_core_field_exists(self->throttled_clock_self_time)) {
+		__u64 since = self->throttled_clock_self;
+
+		return self->throttled_clock_self_time + (since ? now - since : 0);
+	}
+	if (bpf_core_field_exists(pelt->throttled_clock_pelt_time)) {
+		struct rq___pelt *clock = (void *)rq;
+
+		if (!bandwidth->throttle_count)
+			return pelt->throttled_clock_pelt_time;
+		return pelt->throttled_clock_pelt_time + clock->clock_pelt - clock->lost_idle_time -
+		       pelt->throttled_clock_pelt;
+	}
+	if (bpf_core_field_exists(task->throttled_clock_task_time)) {
+		if (!bandwidth->throttle_count)
+			return task->throttled_clock_task_time;
+		return task->throttled_clock_task_time + rq->clock_task -
+		       task->throttled_clock_task;
+	}
+	return 0;
+}
+
+static __always_inline bool throttled_now(struct task_struct *task)
+{
+	struct task_struct___task_throttle *each = (void *)task;
+	struct cfs_rq___bandwidth *bandwidth = (void *)task->se.cfs_rq;
+
+	if (has_task_throttle())
+		return each->throttled;
+	return has_bandwidth() && bandwidth->throttle_count > 0;
+}
+
+static __always_inline __u64 cgroup_id_of(struct task_struct *task)
+{
+	if (cgroup_v2)
+		return task->cgroups->dfl_cgrp->kn->id;
+	return task->sched_task_group->css.cgroup->kn->id;
+}
+
+/* The state of a thread that has left the CPU. */
+static __always_inline __u8 off_cpu_state(struct task_struct *task, bool preempt,
+					  unsigned int state)
+{
+	struct task_struct___psi *psi = (void *)task;
+
+	/* A preempted thread is runnable whatever it was about to become. */
+	if (preempt || !state)
+		return throttled_now(task) ? ST_THROTTLED : ST_QUEUED;
+	if (state & TASK_DEAD)
+		return ST_DEAD;
+	if (state & (TASK_UNINTERRUPTIBLE | TASK_RTLOCK_WAIT)) {
+		/* TASK_IDLE: a kernel thread that has nothing to do. */
+		if (state & TASK_NOLOAD)
+			return ST_SLEEP;
+		if (BPF_CORE_READ_BITFIELD(task, in_iowait))
+			return ST_BLOCK_IO;
+		if (bpf_core_field_exists(((struct task_struct___psi *)0)->in_memstall) &&
+		    BPF_CORE_READ_BITFIELD(psi, in_memstall))
+			return ST_MEM_STALL;
+		return ST_UNINTERRUPTIBLE;
+	}
+	if (state & TASK_STOPPED_OR_TRACED)
+		return ST_STOPPED;
+	return ST_SLEEP;
+}
