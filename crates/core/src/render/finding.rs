@@ -87,9 +87,14 @@ fn facts(page: &mut Page, finding: &Finding, detail: Detail) {
         table.row([name.into(), text]);
         table.write(page, 2);
     };
-    if !matches!(finding.victim.kind, EntityKind::Host | EntityKind::Observer | EntityKind::Unknown)
-    {
-        fact(page, "victim", described(&finding.victim, detail));
+    let nobody = matches!(
+        finding.victim.kind,
+        EntityKind::Host | EntityKind::Observer | EntityKind::Unknown
+    );
+    let victim = described(&finding.victim, detail);
+    // The title names the victim; the line is for what it does not say, such as its container.
+    if !nobody && !sentence(&finding.title).contains(&victim) {
+        fact(page, "victim", victim);
     }
     if finding.cost.lost_ns_per_s > 0 {
         fact(page, "loses", loss(&finding.cost));
