@@ -26,7 +26,7 @@ pub fn manual(markdown: &str, style: TextStyle) -> String {
             page.paragraph(0, 2, Ink::Heading, &plain(title));
         } else if line.starts_with("```") {
             for line in lines.iter().filter(|line| !line.starts_with("```")) {
-                page.line(if line.is_empty() { 0 } else { 4 }, Ink::Plain, line.trim_end());
+                page.line(4, Ink::Plain, line.trim_end());
             }
         } else if line.starts_with('|') {
             table(&mut page, lines);

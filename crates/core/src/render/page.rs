@@ -64,8 +64,10 @@ impl Page {
 
     /// A line as it is, however long.
     pub(super) fn line(&mut self, indent: usize, ink: Ink, text: &str) {
-        self.text.push_str(&" ".repeat(indent));
-        self.text.push_str(&self.painted(ink, text));
+        if !text.is_empty() {
+            self.text.push_str(&" ".repeat(indent));
+            self.text.push_str(&self.painted(ink, text));
+        }
         self.text.push('\n');
     }
 

@@ -123,7 +123,7 @@ impl Table {
                 }
                 pending += right + GUTTER;
             }
-            page.line(if line.is_empty() { 0 } else { indent }, Ink::Plain, &line);
+            page.line(indent, Ink::Plain, &line);
         }
     }
 
