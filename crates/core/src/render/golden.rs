@@ -203,11 +203,9 @@ fn scramble(value: &mut Value, key: &str, texts: &mut impl Iterator<Item = Strin
     match value {
         Value::Object(map) => map.iter_mut().for_each(|(key, value)| scramble(value, key, texts)),
         Value::Array(items) => items.iter_mut().for_each(|item| scramble(item, key, texts)),
-        Value::String(text) => {
-            // Enumerations of the contract, which the host does not choose.
-            if !["kind", "severity", "unit", "state"].contains(&key) {
-                *text = texts.next().unwrap_or_default();
-            }
+        // Enumerations of the contract are not the host's to choose.
+        Value::String(text) if !["kind", "severity", "unit", "state"].contains(&key) => {
+            *text = texts.next().unwrap_or_default();
         }
         _ => {}
     }
