@@ -8,11 +8,12 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 fn read(path: &str) -> Value {
-    serde_json::from_str(&std::fs::read_to_string(root().join(path)).unwrap()).unwrap()
+    let text = std::fs::read_to_string(root().join(path)).expect("the file is there");
+    serde_json::from_str(&text).expect("the file holds JSON")
 }
 
 fn schema() -> Validator {
-    jsonschema::draft202012::new(&read("docs/report.schema.json")).unwrap()
+    jsonschema::draft202012::new(&read("docs/report.schema.json")).expect("it is a schema")
 }
 
 fn assert_valid(name: &str, report: &Value) {
