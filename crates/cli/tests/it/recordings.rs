@@ -4,8 +4,10 @@
 use crate::program::{
     Running, deburr, deburr_after, expect, refuse, run, scratch, stderr, stdout, until,
 };
+use crate::repo::root;
 use rusqlite::{Connection, OpenFlags};
 use rustix::process::Signal;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -100,6 +102,46 @@ fn what_is_no_recording_is_called_by_its_name() {
             assert_eq!(message.lines().count(), 1, "{message}");
         }
     }
+}
+
+#[test]
+fn recordings_of_every_version_are_read_from_places_that_cannot_be_written() {
+    let versions = root().join("fixtures/recordings");
+    for version in std::fs::read_dir(versions).unwrap() {
+        let directory = scratch();
+        for file in std::fs::read_dir(version.unwrap().path()).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), directory.path().join(file.file_name())).unwrap();
+        }
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o555)).unwrap();
+        let files: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
+        assert!(!files.is_empty());
+        for file in files {
+            let path = file.unwrap().path();
+            let before = std::fs::read(&path).unwrap();
+            run(&["check", path.to_str().unwrap()], 0);
+            run(&["report", path.to_str().unwrap()], 0);
+            assert!(std::fs::read(&path).unwrap() == before, "{} was changed", path.display());
+        }
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+}
+
+#[test]
+fn the_kept_recording_tells_who_made_the_victim_wait() {
+    let directory = scratch();
+    let path = directory.path().join("small.deburr");
+    std::fs::copy(root().join("fixtures/recordings/v1/small.deburr"), &path).unwrap();
+    let shown = path.to_str().unwrap();
+    let report = run(&["report", shown, "--json", "--fail-on", "high"], 1);
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let finding = &report["findings"][0];
+    assert_eq!(finding["code"], "SCH001");
+    assert_eq!(finding["victim"]["comm"], "victim");
+    assert_eq!(finding["causes"][0]["comm"], "spinner");
+    let share = finding["causes"][0]["share"].as_f64().unwrap();
+    assert!((0.5..0.7).contains(&share), "{share}");
+    assert!(stdout(&run(&["report", shown, "-q"], 0)).contains("`spinner`"));
 }
 
 #[test]

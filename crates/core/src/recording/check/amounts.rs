@@ -27,6 +27,11 @@ fn fits(part_ns: u64, whole_ns: u64) -> bool {
     part_ns <= whole_ns.saturating_add(whole_ns / 1000).saturating_add(CLOCKS_NS)
 }
 
+/// The same for sums over threads that come and go: what the last moments of some held is lost.
+fn about_fits(part_ns: u64, whole_ns: u64) -> bool {
+    fits(part_ns, whole_ns.saturating_add(whole_ns / 100))
+}
+
 /// The same for amounts from many files: the last of them is read a while after the first.
 fn roughly_fits(part_ns: u64, whole_ns: u64) -> bool {
     const FILES_NS: u64 = 100_000_000;
@@ -79,7 +84,7 @@ impl Amounts {
         for (id, totals) in &self.processes {
             let Totals { queued_ns, waits_ns, explained_ns, .. } = *totals;
             // A wait that began before the window is blamed as a whole, but queued only in part.
-            faults.unless(fits(explained_ns, queued_ns.max(waits_ns)), BLAME, || {
+            faults.unless(about_fits(explained_ns, queued_ns.max(waits_ns)), BLAME, || {
                 format!("process {}: {explained_ns} ns of {queued_ns} ns, {waits_ns} ns", id.0)
             });
         }
