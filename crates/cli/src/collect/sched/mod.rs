@@ -82,12 +82,13 @@ impl SchedCollector {
         let scan = ThreadScan::begin(&self.probe, self.clock, |thread| tally.meet(thread));
         self.scan = Some(scan);
         // Blame of before the window is not of it.
-        self.probe.end_epoch();
+        let before = self.probe.end_epoch();
+        self.blame.of_epoch(&self.probe, before);
         self.host = self.probe.host_totals(self.clock.now());
         // Who belongs to the target must be known before its first bin; the host needs nobody's name yet.
         if cx.target != TargetSpec::Host {
-            self.tally.meet_all(cx, emit);
-            self.target_slots = self.tally.take_target_slots(cx);
+            self.tally.meet_all(cx, &mut *emit);
+            self.target_slots = self.tally.take_target_slots(cx, &mut *emit);
         }
         self.cost.begin(&self.probe);
     }
@@ -130,9 +131,9 @@ impl SchedCollector {
         let torn = scan.torn;
         self.tally.blame(self.blame.of_epoch(&self.probe, epoch));
         self.tally.idle(self.idle.take());
-        self.tally.emit(cx, t_ns, last, emit);
+        self.tally.emit(cx, t_ns, last, &mut *emit);
         if cx.target != TargetSpec::Host {
-            self.target_slots = self.tally.take_target_slots(cx);
+            self.target_slots = self.tally.take_target_slots(cx, &mut *emit);
         }
         let extra = [("torn_read", torn), ("timeline_overrun", self.idle.overrun())];
         emit(Record::Observer(self.cost.second(&self.probe, t_ns, &extra)));

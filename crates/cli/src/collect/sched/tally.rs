@@ -186,10 +186,10 @@ impl Tally {
     }
 
     /// Slots of the threads of the target's processes, as of the last look at all threads.
-    pub(super) fn take_target_slots(&mut self, cx: &mut Context) -> Vec<usize> {
+    pub(super) fn take_target_slots(&mut self, cx: &mut Context, emit: Emit<'_>) -> Vec<usize> {
         let mut slots = Vec::new();
         for key in self.keys() {
-            let id = self.identity(cx, key, &mut |_| {});
+            let id = self.identity(cx, key, &mut *emit);
             let Some(account) = self.accounts.get_mut(&key) else { continue };
             let own = std::mem::take(&mut account.slots);
             if cx.processes.in_target(id) {
