@@ -34,14 +34,14 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Ends the program that way.
-    pub(crate) fn new(exit: Exit, message: impl fmt::Display) -> anyhow::Error {
+    /// An error that ends the program that way.
+    pub(crate) fn error(exit: Exit, message: impl fmt::Display) -> anyhow::Error {
         Self { exit, message: message.to_string() }.into()
     }
 
     /// The user asked for something that is not there or makes no sense.
     pub(crate) fn bad_input(message: impl fmt::Display) -> anyhow::Error {
-        Self::new(Exit::BadInput, message)
+        Self::error(Exit::BadInput, message)
     }
 }
 

@@ -11,7 +11,7 @@ pub(crate) fn print(result: &[u8]) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(result).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::new(Exit::Output, format!("cannot write to standard output: {error}")))
+            Err(Failure::error(Exit::Output, format!("cannot write to standard output: {error}")))
         }
         _ => Ok(()),
     }

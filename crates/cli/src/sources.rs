@@ -63,7 +63,7 @@ pub(crate) fn require_delays(not_open: &[(Source, State)]) -> anyhow::Result<()>
         }
     };
     match (reason_of(Source::Sched), reason_of(Source::Schedstat)) {
-        (Some(probe), Some(file)) => Err(Failure::new(
+        (Some(probe), Some(file)) => Err(Failure::error(
             Exit::Missing,
             format!("nothing here tells how long processes wait for a CPU; {probe}; {file}"),
         )),

@@ -13,7 +13,7 @@ pub(crate) fn run(duration: Duration) -> anyhow::Result<Exit> {
     deburr_bpf::silence_libbpf();
     let signals = Signals::install()?;
     let _attached = Empty::attach().map_err(|error| {
-        Failure::new(Exit::Missing, format!("cannot attach an empty BPF program: {error}"))
+        Failure::error(Exit::Missing, format!("cannot attach an empty BPF program: {error}"))
     })?;
     let length_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
     let end_ns = clock::monotonic_ns().saturating_add(length_ns);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Every command: what it prints, where, and how it exits.
 
+#![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
+
 use crate::program::{deburr, expect, refuse, run, scratch, stderr, stdout};
 use std::io::Write as _;
 

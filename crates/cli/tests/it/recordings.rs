@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Recordings: made, read, damaged, cut short.
 
+#![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
+
 use crate::program::{
     Running, deburr, deburr_after, expect, refuse, run, scratch, stderr, stdout, until,
 };

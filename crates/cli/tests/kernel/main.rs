@@ -6,4 +6,5 @@ mod cgroups;
 mod common;
 mod lab;
 mod probe;
+mod recording;
 mod unprivileged;
