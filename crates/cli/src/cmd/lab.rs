@@ -31,7 +31,7 @@ struct RunArgs {
     /// Length of each of the two observations, in seconds [default: the scenario's]
     #[arg(short = 'd', long, alias = "duration", value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: Option<u32>,
-    /// Keep the recording of the run with the fault
+    /// Keep the recording of the run with the fault; what is not the lab's own goes in without its names
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
     /// Print one JSON document instead of text
@@ -121,7 +121,13 @@ fn run_one(scenario: &Scenario, args: &RunArgs, stop: &Stop) -> Result<Outcome> 
     let mut progress = |what: &str| output::say(what);
     let outcome = lab::run(scenario, &settings, stop, &mut progress)?;
     if !args.json {
-        output::print(format!("{}\n", lab::outcome(scenario, &outcome)).as_bytes())?;
+        output::print(lab::outcome(scenario, &outcome).as_bytes())?;
+    }
+    if let Some(keep) = settings.keep {
+        output::say(format!(
+            "the recording with the fault is kept: `deburr report {}`",
+            keep.display()
+        ));
     }
     Ok(outcome)
 }

@@ -10,6 +10,7 @@ mod cgroup;
 mod expect;
 mod faults;
 mod guard;
+mod keep;
 mod needs;
 mod runner;
 mod scenario;

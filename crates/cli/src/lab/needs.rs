@@ -2,11 +2,14 @@
 //! What a scenario needs of the machine, and whether it is there.
 
 use super::cgroup::Tree;
+use rustix::param::clock_ticks_per_second;
 use rustix::process::geteuid;
 use rustix::thread::sched_getaffinity;
 use serde::Deserialize;
 use std::fmt;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Something that a scenario cannot do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -20,7 +23,14 @@ pub(crate) enum Need {
     CgroupCpu,
     /// That many CPUs that this process may use.
     Cpus(usize),
+    /// At this moment, time of about one of them that nobody uses.
+    IdleCpu,
 }
+
+/// For how long CPUs are watched to see whether they idle.
+const WATCH: Duration = Duration::from_millis(500);
+/// Share of its time that an idle CPU idles at least: there is always a little to do.
+const IDLE_SHARE: f64 = 0.7;
 
 impl TryFrom<String> for Need {
     type Error = String;
@@ -30,8 +40,11 @@ impl TryFrom<String> for Need {
             "root" => Ok(Self::Root),
             "bpf" => Ok(Self::Bpf),
             "cgroup-cpu" => Ok(Self::CgroupCpu),
+            "idle-cpu" => Ok(Self::IdleCpu),
             _ => text.strip_prefix("cpus>=").and_then(|n| n.parse().ok()).map(Self::Cpus).ok_or(
-                format!("unknown need `{text}`: `root`, `bpf`, `cgroup-cpu` and `cpus>=N` exist"),
+                format!(
+                    "unknown need `{text}`: `root`, `bpf`, `cgroup-cpu`, `idle-cpu` and `cpus>=N` exist"
+                ),
             ),
         }
     }
@@ -44,6 +57,7 @@ impl fmt::Display for Need {
             Self::Bpf => f.write_str("bpf"),
             Self::CgroupCpu => f.write_str("cgroup-cpu"),
             Self::Cpus(n) => write!(f, "cpus>={n}"),
+            Self::IdleCpu => f.write_str("idle-cpu"),
         }
     }
 }
@@ -60,6 +74,15 @@ impl Need {
                 let usable = usable_cpus().len();
                 (usable < wanted).then(|| format!("it needs {wanted} CPUs, usable are {usable}"))
             }
+            Self::IdleCpu => {
+                let idle = idle_cpus()?;
+                (idle < IDLE_SHARE).then(|| {
+                    format!(
+                        "it needs an idle CPU, and the host is busy: {:.0} % of one CPU idles",
+                        idle * 100.0
+                    )
+                })
+            }
         }
     }
 }
@@ -70,13 +93,26 @@ pub(crate) fn usable_cpus() -> Vec<usize> {
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
 }
 
+/// How many CPUs' time idled of late; `None` if the kernel does not tell.
+fn idle_cpus() -> Option<f64> {
+    let read = || -> Option<u64> {
+        let text = std::fs::read_to_string("/proc/stat").ok()?;
+        // user nice system idle
+        text.lines().next()?.split_whitespace().nth(4)?.parse().ok()
+    };
+    let (before, start) = (read()?, Instant::now());
+    thread::sleep(WATCH);
+    let idle_s = read()?.saturating_sub(before) as f64 / clock_ticks_per_second() as f64;
+    Some(idle_s / start.elapsed().as_secs_f64())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn names_read_back_as_they_are_shown() {
-        for name in ["root", "bpf", "cgroup-cpu", "cpus>=2"] {
+        for name in ["root", "bpf", "cgroup-cpu", "cpus>=2", "idle-cpu"] {
             assert_eq!(Need::try_from(name.to_owned()).unwrap().to_string(), name);
         }
         assert!(Need::try_from("cpus>=".to_owned()).is_err());

@@ -5,8 +5,11 @@
 use super::expect::{self, Check, Observed};
 use super::scenario::Scenario;
 use super::stage::{Job, Stage, Stop};
+use super::victim::Window;
+use crate::store::Reader;
 use anyhow::{Context as _, Result, bail};
 use deburr_core::finding::Report;
+use deburr_core::recording::Record;
 use serde::Serialize;
 use std::path::Path;
 use std::time::Duration;
@@ -51,9 +54,10 @@ pub(crate) fn run(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Outcome> {
     let seconds = settings.seconds;
-    progress(&format!("`{}`: {seconds} s without the fault", scenario.name));
+    let (without, with) = scenario.run_names();
+    progress(&format!("`{}`: {seconds} s {without}", scenario.name));
     let control = observe(scenario, settings, stop, false).context("in the control run")?;
-    progress(&format!("`{}`: {seconds} s with it", scenario.name));
+    progress(&format!("`{}`: {seconds} s {with}", scenario.name));
     let fault = observe(scenario, settings, stop, true).context("in the fault run")?;
     let checks = expect::check(scenario, &control, &fault);
     Ok(Outcome {
@@ -103,16 +107,17 @@ fn observe(
     ];
     let timeout = Duration::from_secs(settings.seconds.into()) + OBSERVER_EXTRA;
     let (status, json, complaint) = stage.run_self(&arguments, timeout)?;
-    let summary = stage.answer(&mut victim)?;
     if !status.success() {
         bail!("the observing `deburr` failed ({status}): {}", complaint.trim());
     }
     let report: Report =
         serde_json::from_str(&json).context("the observing `deburr` wrote no report")?;
-    let summary = serde_json::from_str(&summary).context("the victim wrote no summary")?;
+    // Both accounts are of the same time, to the nanosecond.
+    victim.tell(&window_of(&recording)?.to_string())?;
+    let summary =
+        serde_json::from_str(&stage.answer(&mut victim)?).context("the victim wrote no summary")?;
     if let (Some(keep), true) = (settings.keep, with_faults) {
-        std::fs::copy(&recording, keep)
-            .with_context(|| format!("cannot keep the recording as `{}`", keep.display()))?;
+        super::keep::copy(&recording, keep, &stage.cgroup_path())?;
     }
     let observed = Observed {
         victim_pid: victim.pid(),
@@ -123,4 +128,18 @@ fn observe(
     drop(victim);
     stage.clear()?;
     Ok(observed)
+}
+
+/// The time that a recording covers.
+fn window_of(recording: &Path) -> Result<Window> {
+    let (mut from_ns, mut length_ns) = (None, None);
+    Reader::open(recording)?.for_each(|record| match record {
+        Record::Meta(meta) => from_ns = Some(meta.start_mono_ns),
+        Record::End { window_ns } => length_ns = Some(*window_ns),
+        _ => {}
+    })?;
+    let (Some(from_ns), Some(length_ns)) = (from_ns, length_ns) else {
+        bail!("the observing `deburr` did not finish its recording");
+    };
+    Ok(Window { from_ns, to_ns: from_ns + length_ns })
 }

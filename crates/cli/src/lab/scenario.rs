@@ -124,6 +124,11 @@ impl Scenario {
         Ok(())
     }
 
+    /// What its two runs are called.
+    pub(crate) fn run_names(&self) -> (&'static str, &'static str) {
+        if self.silent { ("without load", "with load") } else { ("without fault", "with fault") }
+    }
+
     /// All codes that it names.
     pub(crate) fn codes(&self) -> impl Iterator<Item = &str> {
         self.expect_first
@@ -149,6 +154,13 @@ pub(crate) fn check_cgroup(key: &str, path: &str) -> Result<()> {
 pub(crate) fn check_cpus(key: &str, cpus: Option<&[usize]>) -> Result<()> {
     ensure!(cpus.is_none_or(|cpus| !cpus.is_empty()), "`{key}` must not be empty");
     Ok(())
+}
+
+/// A choice of CPUs in words: ` on usable CPU 0, 1`; nothing if there is none.
+pub(crate) fn on_cpus(cpus: Option<&[usize]>) -> String {
+    let Some(cpus) = cpus else { return String::new() };
+    let numbers: Vec<_> = cpus.iter().map(ToString::to_string).collect();
+    format!(" on usable CPU {}", numbers.join(", "))
 }
 
 /// Refuses what does not fit into a comm.

@@ -3,7 +3,7 @@
 
 use super::expect::{Observed, tenths};
 use super::runner::{Outcome, Settings};
-use super::scenario::Scenario;
+use super::scenario::{Scenario, on_cpus};
 use std::fmt::Write as _;
 
 /// What will be done, before it is done.
@@ -22,22 +22,23 @@ pub(crate) fn plan(scenario: &Scenario, settings: &Settings<'_>, cpus: usize) ->
             victim.period_us as f64 / 1000.0
         )
     };
-    let threads =
-        if victim.threads == 1 { "1 thread".into() } else { format!("{} threads", victim.threads) };
-    let pinned = victim.cpus.as_ref().map_or(String::new(), |cpus| format!(" on CPU {cpus:?}"));
-    let _ = writeln!(
-        text,
-        "\nvictim  `victim` in cgroup `{}`{pinned}, {threads}, each with {load}",
-        victim.cgroup
-    );
+    let threads = match victim.threads {
+        1 => "1 thread with".into(),
+        threads => format!("{threads} threads, each with"),
+    };
+    let pinned = on_cpus(victim.cpus.as_deref());
+    let _ = writeln!(text, "\n  victim  `victim` in cgroup `{}`{pinned}", victim.cgroup);
+    let _ = writeln!(text, "          {threads} {load}");
+    let what = if scenario.silent { "load" } else { "fault" };
     for fault in &scenario.faults {
-        let _ = writeln!(text, "fault   {}", fault.as_fault().describe(cpus));
+        let _ = writeln!(text, "  {what:<7} {}", fault.as_fault().describe(cpus));
     }
     let seconds = settings.seconds;
+    let (without, with) = scenario.run_names();
     let _ = writeln!(
         text,
-        "runs    {seconds} s without the fault, then {seconds} s with it; all of it in a cgroup of its own,\n        \
-         which is removed afterwards, whatever happens"
+        "  runs    {seconds} s {without}, then {seconds} s {with}\n  \
+         undo    all of it is in one cgroup, which is removed afterwards, whatever happens\n"
     );
     text
 }
@@ -45,45 +46,51 @@ pub(crate) fn plan(scenario: &Scenario, settings: &Settings<'_>, cpus: usize) ->
 /// What came of it.
 pub(crate) fn outcome(scenario: &Scenario, outcome: &Outcome) -> String {
     let (control, fault) = (&outcome.control, &outcome.fault);
-    let second_name = if scenario.silent { "with load" } else { "with fault" };
-    let mut text = format!("\n{:<44}{:>14}{second_name:>14}\n", "", "control");
+    let (without, with) = scenario.run_names();
+    let mut text = clocks((without, control), (with, fault));
+    for (name, run) in [(without, control), (with, fault)] {
+        let _ = writeln!(text, "\n  findings {name}");
+        if run.report.findings.is_empty() {
+            text.push_str("    none\n");
+        }
+        for finding in &run.report.findings {
+            let severity = format!("{:?}", finding.severity).to_lowercase();
+            let _ =
+                writeln!(text, "    {} {severity:<6} {}", finding.code, printable(&finding.title));
+            if run.is_of_the_rest_of_the_host(finding) {
+                text.push_str("                  (the rest of this host did that: set aside)\n");
+            }
+        }
+    }
+    text.push('\n');
+    for check in &outcome.checks {
+        let mark = if check.pass { "pass" } else { "FAIL" };
+        let _ = writeln!(text, "  {mark}  {}", printable(&check.what));
+    }
+    let verdict = if outcome.passed { "as expected" } else { "NOT as expected" };
+    let _ = writeln!(text, "\n{}: {verdict}\n", scenario.name);
+    text
+}
+
+/// Both channels side by side.
+fn clocks(control: (&str, &Observed), fault: (&str, &Observed)) -> String {
+    let mut text = format!("  {:<44}{:>15}{:>15}\n", "the victim's own clocks", control.0, fault.0);
     let mut row = |name: &str, value: &dyn Fn(&Observed) -> String| {
-        let _ = writeln!(text, "{name:<44}{:>14}{:>14}", value(control), value(fault));
+        let _ = writeln!(text, "  {name:<44}{:>15}{:>15}", value(control.1), value(fault.1));
     };
-    row("the victim's own clocks: requests", &|run| {
-        format!("{:.1} /s", run.victim.requests_per_s())
-    });
+    row("  requests served", &|run| format!("{:.1} /s", run.victim.requests_per_s()));
     row("  latency, median", &|run| format!("{} ms", tenths(run.victim.p50_ns as f64)));
     row("  latency, 99th percentile", &|run| match run.victim.requests {
         ..100 => "-".into(),
         _ => format!("{} ms", tenths(run.victim.p99_ns as f64)),
     });
     row("  latency, longest", &|run| format!("{} ms", tenths(run.victim.max_ns as f64)));
-    row("  wanted a CPU and had none", &|run| {
+    row("  ready to run and not running", &|run| {
         format!("{} ms/s", tenths(run.victim.waited_ns_per_s()))
     });
-    row("the report: wanted a CPU and had none", &|run| {
+    row("the same in the report's ledger", &|run| {
         run.reported_ns_per_s().map_or("-".into(), |ns| format!("{} ms/s", tenths(ns)))
     });
-    text.push('\n');
-    for (name, run) in [("control", control), (second_name, fault)] {
-        let _ = writeln!(text, "findings, {name}:");
-        if run.report.findings.is_empty() {
-            text.push_str("  none\n");
-        }
-        for finding in &run.report.findings {
-            let severity = format!("{:?}", finding.severity).to_lowercase();
-            let _ =
-                writeln!(text, "  {} {severity:<6} {}", finding.code, printable(&finding.title));
-        }
-    }
-    text.push('\n');
-    for check in &outcome.checks {
-        let mark = if check.pass { "pass" } else { "FAIL" };
-        let _ = writeln!(text, "{mark}  {}", printable(&check.what));
-    }
-    let verdict = if outcome.passed { "as expected" } else { "not as expected" };
-    let _ = writeln!(text, "\n{}: {verdict}", scenario.name);
     text
 }
 

@@ -207,9 +207,8 @@ impl Stage {
         Ok(())
     }
 
-    /// The last line of a worker that is told to end by the end of its input.
+    /// The next line of a worker.
     pub(crate) fn answer(&self, worker: &mut Worker) -> Result<String> {
-        drop(worker.stdin.take());
         worker.read_line(&self.stop)
     }
 

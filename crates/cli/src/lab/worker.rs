@@ -37,7 +37,7 @@ pub(crate) struct WorkerArgs {
 enum Work {
     /// Compute for ever
     Spin,
-    /// Serve requests from the first line of standard input to its end, then print a summary
+    /// Serve requests from the first line of standard input to the second, a window, then print its summary
     Serve(DemandArgs),
     /// Serve requests for ever
     Load(DemandArgs),

@@ -30,8 +30,15 @@ pub(crate) fn root_or_skip(tier: &str, test: &str) -> bool {
     if rustix::process::geteuid().is_root() {
         return true;
     }
-    let required = std::env::var("DEBURR_REQUIRE").unwrap_or_default();
-    assert!(!required.split(',').any(|r| r == tier), "{test} had to run here and is not root");
-    skip(tier, test, "not root");
+    skip_or_fail(tier, test, "not root");
     false
+}
+
+/// Notes that `test` of `tier` could not run; where that tier had to run, it fails.
+///
+/// To be followed by `return`.
+pub(crate) fn skip_or_fail(tier: &str, test: &str, reason: &str) {
+    let required = std::env::var("DEBURR_REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|r| r == tier), "{test} had to run here: {reason}");
+    skip(tier, test, reason);
 }

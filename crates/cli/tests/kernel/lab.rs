@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The lab: every scenario on this kernel, and that nothing of one is left, however it ends.
 
+#![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
+
 use crate::common;
-use std::path::PathBuf;
+use rusqlite::{Connection, OpenFlags};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -33,13 +38,211 @@ fn cgroup_roots() -> Vec<PathBuf> {
         .collect()
 }
 
+/// Runs a scenario, which must find what it expects, and keeps its recording. `None` = it could not run here.
+fn run(name: &str, keep: &Path) -> Option<()> {
+    let _one = alone();
+    if !common::root_or_skip("lab", name) {
+        return None;
+    }
+    let mut command = Command::new(DEBURR);
+    // The weight shields from what else the host does; it cannot make another CPU idle, which is waited for.
+    command.args(["lab", "run", name, "--json", "--weight=10", "--keep"]).arg(keep);
+    let deadline = Instant::now() + Duration::from_secs(120);
+    let (output, said) = loop {
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.code() != Some(3) {
+            break (output, said);
+        }
+        if !said.contains("the host is busy") || Instant::now() > deadline {
+            common::skip_or_fail("lab", name, said.trim());
+            return None;
+        }
+    };
+    let document: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error} in the answer; {}: {said}", output.status));
+    let outcome = &document["runs"][0];
+    let failed: Vec<_> = outcome["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|check| check["pass"] != true)
+        .map(|check| check["what"].as_str().unwrap())
+        .collect();
+    assert!(failed.is_empty(), "{name}: {failed:#?}\n{outcome:#}");
+    assert_eq!((output.status.code(), &document["passed"]), (Some(0), &Value::Bool(true)));
+    Some(())
+}
+
+fn passes(name: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("run.deburr");
+    if run(name, &file).is_some() {
+        keep_if_updating(&file, name);
+    }
+}
+
+/// With `UPDATE` set, the recording becomes what is replayed without root.
+fn keep_if_updating(file: &Path, name: &str) {
+    if std::env::var_os("UPDATE").is_some() {
+        let kept = root().join("fixtures/lab").join(name);
+        std::fs::create_dir_all(&kept).unwrap();
+        std::fs::copy(file, kept.join("recording.deburr")).unwrap();
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn healthy() {
+    passes("healthy");
+}
+
+#[test]
+fn neighbour_2() {
+    passes("neighbour-2");
+}
+
+#[test]
+fn neighbour_4() {
+    passes("neighbour-4");
+}
+
+#[test]
+fn neighbour_8() {
+    passes("neighbour-8");
+}
+
+#[test]
+fn neighbour_nice() {
+    passes("neighbour-nice");
+}
+
+#[test]
+fn pinned() {
+    passes("pinned");
+}
+
+#[test]
+fn quota_nested() {
+    passes("quota-nested");
+}
+
+#[test]
+fn quota_threads() {
+    passes("quota-threads");
+}
+
+#[test]
+fn quota() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("quota.deburr");
+    if run("quota", &file).is_none() {
+        return;
+    }
+    // The kernel counts a stop when it ends, so that a second may seem to have one more or less than it had;
+    // over all seconds, one at most.
+    let mut apart = throttled_apart(&file);
+    assert!(apart.len() >= 4, "{apart:?}");
+    let whole = apart.iter().sum::<f64>().abs() / apart.len() as f64;
+    apart.iter_mut().for_each(|share| *share = share.abs());
+    apart.sort_by(f64::total_cmp);
+    let median = apart[apart.len() / 2];
+    assert!(median.min(whole) < 0.005, "probe and cpu.stat differ, by seconds: {apart:?}");
+    keep_if_updating(&file, "quota");
+}
+
+/// For each second, how far the probe's share of throttled time is from the one in `cpu.stat`.
+fn throttled_apart(file: &Path) -> Vec<f64> {
+    let recording = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let mut probe = recording
+        .prepare(
+            "SELECT t0_ns, t1_ns, throttled_ns FROM process_tick JOIN tick USING (tick) WHERE proc IN
+             (SELECT proc FROM process WHERE in_target) ORDER BY t0_ns",
+        )
+        .unwrap();
+    let mut counter = recording
+        .prepare(
+            "SELECT throttled_ns FROM cgroup_reading WHERE cgroup IN
+             (SELECT cgroup FROM cgroup WHERE quota_us IS NOT NULL) ORDER BY abs(t_ns - ?) LIMIT 1",
+        )
+        .unwrap();
+    let mut at = |t_ns: i64| counter.query_one([t_ns], |row| row.get::<_, i64>(0)).unwrap();
+    let ticks = probe.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+    ticks
+        .map(Result::unwrap)
+        .map(|(t0_ns, t1_ns, throttled_ns): (i64, i64, i64)| {
+            let counted_ns = at(t1_ns) - at(t0_ns);
+            (throttled_ns - counted_ns) as f64 / (t1_ns - t0_ns) as f64
+        })
+        .collect()
+}
+
+#[test]
+fn every_scenario_is_run_by_a_test() {
+    let tests = include_str!("lab.rs");
+    let files = std::fs::read_dir(root().join("lab/scenarios")).unwrap();
+    for file in files {
+        let path = file.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        assert!(tests.contains(&format!("fn {}()", name.replace('-', "_"))), "{name}");
+    }
+}
+
+#[test]
+fn a_signal_in_the_middle_leaves_nothing() {
+    let _one = alone();
+    if !common::root_or_skip("lab", "a_signal_in_the_middle_leaves_nothing") {
+        return;
+    }
+    let Some(roots) = Some(cgroup_roots()).filter(|roots| !roots.is_empty()) else {
+        return common::skip_or_fail("lab", "a_signal_in_the_middle_leaves_nothing", "no cgroups");
+    };
+    for (signal, status) in [
+        (Signal::INT, Some(130)),
+        (Signal::TERM, Some(130)),
+        (Signal::HUP, Some(130)),
+        (Signal::KILL, None),
+    ] {
+        let mut lab = Command::new(DEBURR)
+            .args(["lab", "run", "neighbour-2", "-d2", "--json"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let name = format!("deburr-lab-{}", lab.id());
+        let dirs: Vec<_> = roots.iter().map(|root| root.join(&name)).collect();
+        let workers = || -> Vec<u32> {
+            let spinners = dirs.iter().map(|dir| dir.join("neighbour/cgroup.procs"));
+            let text: String =
+                spinners.filter_map(|file| std::fs::read_to_string(file).ok()).collect();
+            text.lines().map(|line| line.parse().unwrap()).collect()
+        };
+        until("the fault is there", || !workers().is_empty());
+        let spinners = workers();
+        kill_process(Pid::from_child(&lab), signal).unwrap();
+        let ended = lab.wait().unwrap();
+        assert_eq!(ended.code(), status, "{signal:?}");
+        until("the cgroup is gone", || !dirs.iter().any(|dir| dir.exists()));
+        until("the directory is gone", || !std::env::temp_dir().join(&name).exists());
+        for pid in spinners {
+            // A zombie, which is there until somebody asks for its status, has no program any more.
+            let program = || std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+            until("the processes are gone", || program() != Some(PathBuf::from(DEBURR)));
+        }
+    }
+}
+
 #[test]
 fn the_janitor_ends_and_removes_what_it_was_told_of() {
     if !common::root_or_skip("lab", "the_janitor_ends_and_removes_what_it_was_told_of") {
         return;
     }
     let Some(root) = cgroup_roots().into_iter().next() else {
-        return common::skip(
+        return common::skip_or_fail(
             "lab",
             "the_janitor_ends_and_removes_what_it_was_told_of",
             "no cgroups",

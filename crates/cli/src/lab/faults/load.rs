@@ -37,7 +37,7 @@ impl Fault for Load {
 
     fn describe(&self, _cpus: usize) -> String {
         format!(
-            "{} processes `{}` in cgroup `{}` that need {} ms of CPU time every {} ms",
+            "{} processes `{}` in cgroup `{}`, each needing {} ms of CPU time every {} ms",
             self.processes,
             self.comm,
             self.cgroup,

@@ -2,7 +2,7 @@
 //! CPU-bound processes: a batch job, a runaway loop, a build.
 
 use super::Fault;
-use crate::lab::scenario::{check_cgroup, check_comm, check_cpus};
+use crate::lab::scenario::{check_cgroup, check_comm, check_cpus, on_cpus};
 use crate::lab::stage::{Job, Stage};
 use anyhow::{Result, ensure};
 use serde::Deserialize;
@@ -39,7 +39,7 @@ impl Fault for Spinners {
     fn describe(&self, cpus: usize) -> String {
         let count = self.per_cpu * self.cpus.as_ref().map_or(cpus, Vec::len);
         let nice = self.nice.map_or(String::new(), |nice| format!(" at nice {nice}"));
-        let where_to = self.cpus.as_ref().map_or(String::new(), |cpus| format!(" on CPU {cpus:?}"));
+        let where_to = on_cpus(self.cpus.as_deref());
         format!(
             "{count} CPU-bound processes `{}`{nice}{where_to} in cgroup `{}`",
             self.comm, self.cgroup
