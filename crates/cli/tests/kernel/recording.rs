@@ -70,7 +70,8 @@ fn a_recording_of_a_command_holds_its_children() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.deburr");
     let shown = path.to_str().unwrap();
-    let script = "sh -c 'sleep 1; exit 3' & wait; sleep 0.5";
+    // The child is there when a second is over, which is when processes are met.
+    let script = "sh -c 'sleep 2.5; exit 3' & wait";
     let recorded = deburr(&["record", "-o", shown, "--", "sh", "-c", script]);
     assert!(recorded.status.success(), "{recorded:?}");
     let checked = deburr(&["check", shown]);
