@@ -135,10 +135,13 @@ fn waits() -> impl Strategy<Value = WaitHist> {
     })
 }
 
-fn ticks() -> impl Strategy<Value = Record> {
-    // Few ranges, so that some rows share one.
-    let range = || (0u64..3, 3u64..5);
-    let process = (range(), proc_id(), any::<[u64; 12]>(), waits()).prop_map(
+/// Few ranges, so that some rows share one.
+fn range() -> impl Strategy<Value = (u64, u64)> {
+    (0u64..3, 3u64..5)
+}
+
+fn process_tick() -> impl Strategy<Value = Record> {
+    (range(), proc_id(), any::<[u64; 12]>(), waits()).prop_map(
         |((t0_ns, t1_ns), proc, n, waits)| {
             Record::ProcessTick(Box::new(ProcessTick {
                 t0_ns,
@@ -162,7 +165,10 @@ fn ticks() -> impl Strategy<Value = Record> {
                 wakeup_latency_ns: n[11],
             }))
         },
-    );
+    )
+}
+
+fn ticks() -> impl Strategy<Value = Record> {
     let culprit = prop_oneof![
         proc_id().prop_map(Culprit::Process),
         Just(Culprit::Migrated),
@@ -225,7 +231,7 @@ fn ticks() -> impl Strategy<Value = Record> {
             })
         },
     );
-    prop_oneof![process, blame, idle, schedstat, observer]
+    prop_oneof![process_tick(), blame, idle, schedstat, observer]
 }
 
 fn readings() -> impl Strategy<Value = Record> {
