@@ -240,7 +240,8 @@ static __always_inline int on_switch(bool preempt, struct task_struct *prev,
 		slot = area->cpu.slot;
 		t = bpf_map_lookup_elem(&threads, &slot);
 		if (!t || t->tid != pid || t->state == ST_DEAD)
-			t = find_leaving(area, t, prev, now, atomic);
+			t = atomic ? find_leaving_atomic(area, t, prev, now)
+				   : find_leaving_plain(area, t, prev, now);
 		if (t)
 			switch_out(t, prev, preempt, prev_state, now);
 	}
@@ -253,7 +254,8 @@ static __always_inline int on_switch(bool preempt, struct task_struct *prev,
 		slot = next_pid & thread_mask;
 		t = bpf_map_lookup_elem(&threads, &slot);
 		if (!t || t->tid != next_pid || t->state == ST_DEAD)
-			t = find_arriving(area, next, now, atomic, &slot);
+			t = atomic ? find_arriving_atomic(area, next, now, &slot)
+				   : find_arriving_plain(area, next, now, &slot);
 		if (t)
 			switch_in(area, t, slot, next, queue, cpu_id, now);
 		else

@@ -131,6 +131,8 @@ static __noinline int blame_walk(struct sched_area *area, struct sched_blame *bl
 	volatile struct sched_scratch *scratch = &area->cpu.scratch;
 	__u64 head = area->cpu.head;
 
+	/* Unrolled: some compilers fall from a loop's end into its head, which 5.10 refuses. */
+#pragma unroll
 	for (int i = 1; i <= EXACT_RUNS; i++) {
 		__u64 start = area->run[(head - i - 1) & (RUNS - 1)].end_ns;
 		__u32 tgid = area->run[(head - i) & (RUNS - 1)].tgid;
@@ -138,12 +140,11 @@ static __noinline int blame_walk(struct sched_area *area, struct sched_blame *bl
 
 		if (start < from)
 			start = from;
-		if (start >= end)
-			continue;
-		scratch->to_ns = start;
-		add_culprit(area, blame, victim, tgid, end - start);
-		if (scratch->to_ns <= scratch->from_ns)
-			break;
+		/* Nothing is left once `to_ns` came down to `from_ns`. */
+		if (start < end) {
+			scratch->to_ns = start;
+			add_culprit(area, blame, victim, tgid, end - start);
+		}
 	}
 	return 0;
 }

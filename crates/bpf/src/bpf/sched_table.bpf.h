@@ -130,9 +130,9 @@ static __always_inline struct sched_thread *claim(struct sched_area *area, struc
 }
 
 /* The slot of a thread that gets the CPU, when it is not at its first place. */
-static __noinline struct sched_thread *find_arriving(struct sched_area *area,
-						     struct task_struct *next, __u64 now,
-						     bool atomic, __u32 *slot)
+static __always_inline struct sched_thread *find_arriving(struct sched_area *area,
+							  struct task_struct *next, __u64 now,
+							  bool atomic, __u32 *slot)
 {
 	__u64 last_queued = next->sched_info.last_queued;
 	__u64 since = last_queued && last_queued < now ? last_queued : now;
@@ -152,10 +152,10 @@ static __noinline struct sched_thread *find_arriving(struct sched_area *area,
 
 /* The slot of a thread that leaves the CPU, when it is not the one that was noted at its arrival.
  */
-static __noinline struct sched_thread *find_leaving(struct sched_area *area,
-						    struct sched_thread *noted,
-						    struct task_struct *prev, __u64 now,
-						    bool atomic)
+static __always_inline struct sched_thread *find_leaving(struct sched_area *area,
+							 struct sched_thread *noted,
+							 struct task_struct *prev, __u64 now,
+							 bool atomic)
 {
 	__u64 since = prev->sched_info.last_arrival;
 	struct sched_thread *t;
@@ -183,3 +183,23 @@ static __noinline struct sched_thread *find_leaving(struct sched_area *area,
 		since = now;
 	return claim(area, prev, since, ST_ON_CPU, atomic, &slot);
 }
+
+/*
+ * Seldom run, hence out of line; and twice, because a verifier that does not know compare-and-swap
+ * refuses it even where it cannot be reached.
+ */
+#define FIND_OUT_OF_LINE(suffix, atomic)                                                       \
+	static __noinline struct sched_thread *find_arriving_##suffix(                         \
+		struct sched_area *area, struct task_struct *next, __u64 now, __u32 *slot)     \
+	{                                                                                      \
+		return find_arriving(area, next, now, atomic, slot);                           \
+	}                                                                                      \
+	static __noinline struct sched_thread *find_leaving_##suffix(                          \
+		struct sched_area *area, struct sched_thread *noted, struct task_struct *prev, \
+		__u64 now)                                                                     \
+	{                                                                                      \
+		return find_leaving(area, noted, prev, now, atomic);                           \
+	}
+
+FIND_OUT_OF_LINE(atomic, true)
+FIND_OUT_OF_LINE(plain, false)
