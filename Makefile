@@ -30,6 +30,11 @@ run: setup build ## set up, build, then diagnose this host for 10 s (as root if 
 test: setup ## set up, then run every test, the ones that need root included
 	@scripts/test
 
+.PHONY: vm-matrix
+vm-matrix: build ## let deburr find two faults in Debian's kernels from 5.10 on, in virtual machines (minutes)
+	@scripts/setup --vm
+	@tests/vm/matrix
+
 .PHONY: lint
 lint: ## check formatting, clippy and the format of the BPF sources
 	@scripts/setup --dev

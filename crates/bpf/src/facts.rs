@@ -21,6 +21,19 @@ pub enum ThrottleClock {
     None,
 }
 
+impl ThrottleClock {
+    /// The field of `cfs_rq` that it is read from.
+    #[must_use]
+    pub fn field(self) -> Option<&'static str> {
+        match self {
+            Self::Own => Some("throttled_clock_self"),
+            Self::Pelt => Some("throttled_clock_pelt"),
+            Self::Task => Some("throttled_clock_task"),
+            Self::None => None,
+        }
+    }
+}
+
 /// Facts that decide what can be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {

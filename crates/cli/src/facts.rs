@@ -41,6 +41,8 @@ pub(crate) struct BpfFacts {
     /// Kernel fields that the probe needs and that are not there.
     pub(crate) missing_fields: Vec<&'static str>,
     pub(crate) throttling: Throttling,
+    /// Field of the kernel's `cfs_rq` that tells how long a run queue has been throttled.
+    pub(crate) throttle_clock: Option<&'static str>,
     /// Threads that do not run can be listed.
     pub(crate) task_iterator: bool,
     /// Tracepoints that the scheduler probe attaches to; none if it cannot be used.
@@ -129,6 +131,7 @@ fn bpf_facts(cgroups: &CgroupFacts) -> BpfFacts {
             (_, true) => Throttling::ByThread,
             (_, false) => Throttling::ByGroup,
         },
+        throttle_clock: facts.throttle_clock.field(),
         task_iterator: facts.task_iterator,
         missing_fields: facts.missing_fields,
         btf_error: facts.btf_error,

@@ -323,6 +323,7 @@ mod tests {
                 sched_switch_arguments: None,
                 missing_fields: vec!["rq.clock", "rq.cpu"],
                 throttling: Throttling::Unknown,
+                throttle_clock: None,
                 task_iterator: false,
                 hooks: vec![],
                 refusal: Some("BPF programs need root".into()),

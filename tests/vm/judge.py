@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Whether what deburr said in a virtual machine is what was made to happen there."""
+
+import json
+import re
+
+# A second is long in a translated machine: shares of 5 s move by a point or two between two looks.
+THROTTLED_TOLERANCE = 0.03
+LEDGER_TOLERANCE = 0.001
+CULPRIT_SHARE = 0.8
+
+TITLES = [
+    "`sched_switch`, hooks",
+    "throttle clock",
+    "neighbour: victim queued, neighbour's blame",
+    "quota: throttled, by `cpu.stat`",
+]
+
+
+def parts(text):
+    """{name: text} of what the machine wrote: each part follows a line `=== NAME`."""
+    pieces = re.split(r"^=== (\w+)\n", text.replace("\r", ""), flags=re.M)
+    return dict(zip(pieces[1::2], pieces[2::2]))
+
+
+def document(text):
+    """The JSON document in there; complaints of the program around it are left out."""
+    start = text.find("{\n")
+    return json.JSONDecoder().raw_decode(text[start:])[0] if start >= 0 else None
+
+
+def shares(report, comm):
+    """{state: share of wall time} of that process, and how far the parts are from the whole."""
+    ledger = next(entry for entry in report["ledger"] if entry["victim"].get("comm") == comm)
+    wall = ledger["wall_ns"]
+    states = {part["state"]: part["ns"] / wall for part in ledger["parts"]}
+    return states, abs(sum(states.values()) - 1)
+
+
+def throttled_truth(before, after):
+    """Share of the time between two looks at cpu.stat that the group's only thread was throttled."""
+
+    def read(text):
+        uptime, *lines = text.split("\n")
+        counters = dict(line.split() for line in lines if len(line.split()) == 2)
+        return float(uptime), int(counters["throttled_usec"]) / 1e6
+
+    (from_s, from_throttled_s), (to_s, to_throttled_s) = read(before), read(after)
+    return (to_throttled_s - from_throttled_s) / (to_s - from_s)
+
+
+def judge(text):
+    """Cells under TITLES, and what is wrong."""
+    said = parts(text)
+    reports = {name: document(said.get(name, "")) for name in ("doctor", "neighbour", "quota")}
+    failed = [f"{name}: no JSON: {said.get(name, '').strip()[:300]}" for name in reports if not reports[name]]
+    if failed:
+        return ["-"] * len(TITLES), failed
+    doctor, neighbour, quota = reports.values()
+
+    def hold(condition, complaint):
+        if not condition:
+            failed.append(complaint)
+
+    bpf = doctor["facts"]["bpf"]
+    sched = next(source for source in doctor["sources"] if source["source"] == "sched")
+    hold(sched["state"] == "active", f"doctor: the probe is not active: {sched}")
+
+    waiting, error = shares(neighbour, "victim")
+    hold(error <= LEDGER_TOLERANCE, f"neighbour: ledger is {error:.2%} off")
+    first = next(iter(neighbour["findings"]), {"code": "nothing", "causes": []})
+    hold(first["code"] == "SCH001", f"neighbour: {first['code']} comes first")
+    blamed = sum(c["share"] for c in first["causes"] if c.get("comm") == "neighbour")
+    hold(blamed >= CULPRIT_SHARE, f"neighbour: the neighbour got {blamed:.0%} of the blame")
+    hold("SCH002" not in codes(neighbour), "neighbour: SCH002 without a quota")
+
+    limited, error = shares(quota, "limited")
+    hold(error <= LEDGER_TOLERANCE, f"quota: ledger is {error:.2%} off")
+    throttled = limited.get("throttled", 0)
+    truth = throttled_truth(said["quota_before"], said["quota_after"])
+    hold(abs(throttled - truth) <= THROTTLED_TOLERANCE, f"quota: {throttled:.1%} throttled, cpu.stat {truth:.1%}")
+    hold(codes(quota)[:1] == ["SCH002"], f"quota: {codes(quota)} instead of SCH002 first")
+    hold("SCH001" not in codes(quota), "quota: SCH001 fired")
+
+    cells = [
+        f"{bpf['sched_switch_arguments']} arguments, " + " + ".join(bpf["hooks"]),
+        f"`{bpf['throttle_clock']}`",
+        f"{waiting.get('queued', 0):.1%}, {blamed:.1%}",
+        f"{throttled:.1%}, {truth:.1%}",
+    ]
+    return cells, failed
+
+
+def codes(report):
+    return [finding["code"] for finding in report["findings"]]
