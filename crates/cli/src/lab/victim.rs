@@ -147,8 +147,13 @@ fn serve(
     let start_ns = now_ns(ClockId::Monotonic);
     thread::scope(|scope| {
         let serve_thread = move |number| {
-            let go_on = |_: &Request| !stop.load(Ordering::Relaxed);
-            requests(demand, number, start_ns).take_while(go_on).collect::<Vec<_>>()
+            let mut requests = requests(demand, number, start_ns);
+            let mut served = Vec::new();
+            // Also the one that is under way when the end is told: much of its time may be in the window.
+            while !stop.load(Ordering::Relaxed) {
+                served.extend(requests.next());
+            }
+            served
         };
         let servers: Vec<_> =
             (0..demand.threads).map(|number| scope.spawn(move || serve_thread(number))).collect();
