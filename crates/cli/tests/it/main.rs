@@ -7,6 +7,7 @@ mod common;
 mod doctor;
 mod program;
 mod recordings;
+mod replay;
 mod repo;
 mod schema;
 mod sessions;
