@@ -21,6 +21,8 @@ enum LabCommand {
     /// List the scenarios, what they expect and whether they run here
     List,
     /// Run a scenario twice, without and with its fault, and check what deburr says of it
+    #[command(after_help = "Exit status: 0 as expected, 1 not as expected, 2 usage or bad input, \
+                            3 what it needs is not here, 130 interrupted.")]
     Run(RunArgs),
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn outcome(scenario: &Scenario, outcome: &Outcome) -> String {
             let _ =
                 writeln!(text, "    {} {severity:<6} {}", finding.code, printable(&finding.title));
             if run.is_of_the_rest_of_the_host(finding) {
-                text.push_str("                  (the rest of this host did that: set aside)\n");
+                text.push_str("                  (mostly due to the rest of this host)\n");
             }
         }
     }

@@ -40,8 +40,9 @@ impl Fault for Spinners {
         let count = self.per_cpu * self.cpus.as_ref().map_or(cpus, Vec::len);
         let nice = self.nice.map_or(String::new(), |nice| format!(" at nice {nice}"));
         let where_to = on_cpus(self.cpus.as_deref());
+        let processes = if count == 1 { "process" } else { "processes" };
         format!(
-            "{count} CPU-bound processes `{}`{nice}{where_to} in cgroup `{}`",
+            "{count} CPU-bound {processes} `{}`{nice}{where_to} in cgroup `{}`",
             self.comm, self.cgroup
         )
     }
