@@ -87,7 +87,7 @@ struct sched_info {
 struct task_struct {
 	int pid;
 	int tgid;
-	int on_cpu;
+	unsigned int on_cpu; /* a byte in 7.x: only loads of unsigned fields adapt their size */
 	unsigned int flags;
 	char comm[TASK_COMM_LEN];
 	__u64 start_boottime;
