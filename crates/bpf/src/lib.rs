@@ -16,10 +16,11 @@ pub mod plan;
 pub mod sched;
 mod skel;
 mod stats;
+mod verdict;
 
 pub use stats::RunStats;
 
-/// Sends libbpf's messages to `sink` instead of stderr. Only the first line of each is of use to people.
+/// Keeps libbpf from printing to stderr. What of its messages is of use is part of the errors returned here.
 pub fn silence_libbpf() {
-    libbpf_rs::set_print(None);
+    verdict::listen();
 }

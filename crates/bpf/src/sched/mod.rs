@@ -20,7 +20,7 @@ use crate::skel::sched::types::{
     sched_waits,
 };
 use crate::skel::sched::{OpenSchedSkel, SchedSkel, SchedSkelBuilder};
-use crate::stats;
+use crate::{stats, verdict};
 use deburr_core::recording::WAIT_BUCKETS;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{Iter, Link, MapCore as _, MapFlags};
@@ -135,13 +135,16 @@ impl SchedProbe {
     /// # Errors
     /// What libbpf or the kernel says, with the operation that failed.
     pub fn open(plan: &Plan, cpus: u32) -> Result<Self, String> {
+        verdict::listen();
         // One small allocation for the life of the process: the skeleton borrows it.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = SchedSkelBuilder::default()
             .open(storage)
             .map_err(|error| format!("open BPF object: {error}"))?;
         configure(&mut open, plan, cpus).map_err(|error| format!("configure BPF: {error}"))?;
-        let skel = open.load().map_err(|error| format!("load BPF programs: {error}"))?;
+        let skel = open
+            .load()
+            .map_err(|error| format!("load BPF programs: {error}{}", verdict::suffix()))?;
 
         let mapped = |error| format!("map BPF arrays: {error}");
         let threads =
