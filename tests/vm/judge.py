@@ -85,11 +85,15 @@ def judge(text):
     cells = [
         f"{bpf['sched_switch_arguments']} arguments, " + " + ".join(bpf["hooks"]),
         f"`{bpf['throttle_clock']}`",
-        f"{waiting.get('queued', 0):.1%}, {blamed:.1%}",
-        f"{throttled:.1%}, {truth:.1%}",
+        f"{percent(waiting.get('queued', 0))}, {percent(blamed)}",
+        f"{percent(throttled)}, {percent(truth)}",
     ]
     return cells, failed
 
 
 def codes(report):
     return [finding["code"] for finding in report["findings"]]
+
+
+def percent(share):
+    return f"{share * 100:.1f} %"
