@@ -123,7 +123,7 @@ fn run_one(scenario: &Scenario, args: &RunArgs, stop: &Stop) -> Result<Outcome> 
     let mut progress = |what: &str| output::say(what);
     let outcome = lab::run(scenario, &settings, stop, &mut progress)?;
     if !args.json {
-        output::print(lab::outcome(scenario, &outcome).as_bytes())?;
+        output::print(format!("{}\n", lab::outcome(scenario, &outcome)).as_bytes())?;
     }
     if let Some(keep) = settings.keep {
         output::say(format!(

@@ -4,7 +4,11 @@
 use super::expect::{Observed, tenths};
 use super::runner::{Outcome, Settings};
 use super::scenario::{Scenario, on_cpus};
+use deburr_core::render::{Section, TextStyle, sheet};
 use std::fmt::Write as _;
+
+/// Width of the text.
+const COLUMNS: usize = 100;
 
 /// What will be done, before it is done.
 pub(crate) fn plan(scenario: &Scenario, settings: &Settings<'_>, cpus: usize) -> String {
@@ -45,60 +49,56 @@ pub(crate) fn plan(scenario: &Scenario, settings: &Settings<'_>, cpus: usize) ->
 
 /// What came of it.
 pub(crate) fn outcome(scenario: &Scenario, outcome: &Outcome) -> String {
-    let (control, fault) = (&outcome.control, &outcome.fault);
+    let verdict = if outcome.passed { "as expected" } else { "not as expected" };
+    let headline = format!("{}: {verdict}", scenario.name);
     let (without, with) = scenario.run_names();
-    let mut text = clocks((without, control), (with, fault));
-    for (name, run) in [(without, control), (with, fault)] {
-        let _ = writeln!(text, "\n  findings {name}");
-        if run.report.findings.is_empty() {
-            text.push_str("    none\n");
-        }
-        for finding in &run.report.findings {
-            let severity = format!("{:?}", finding.severity).to_lowercase();
-            let _ =
-                writeln!(text, "    {} {severity:<6} {}", finding.code, printable(&finding.title));
-            if run.is_of_the_rest_of_the_host(finding) {
-                text.push_str("                  (mostly due to the rest of this host)\n");
-            }
-        }
+    let mut sections = vec![clocks((without, &outcome.control), (with, &outcome.fault))];
+    for (name, run) in [(without, &outcome.control), (with, &outcome.fault)] {
+        sections.push(findings(name, run));
     }
-    text.push('\n');
-    for check in &outcome.checks {
-        let mark = if check.pass { "pass" } else { "FAIL" };
-        let _ = writeln!(text, "  {mark}  {}", printable(&check.what));
-    }
-    let verdict = if outcome.passed { "as expected" } else { "NOT as expected" };
-    let _ = writeln!(text, "\n{}: {verdict}\n", scenario.name);
-    text
+    let mark = |pass| if pass { "pass" } else { "FAIL" };
+    let checks = outcome.checks.iter();
+    sections.push(Section {
+        heading: "expectations".into(),
+        rows: checks.map(|check| vec![mark(check.pass).into(), check.what.clone()]).collect(),
+    });
+    sheet(&headline, &sections, TextStyle { columns: COLUMNS, color: false, verbosity: 1 })
 }
 
-/// Both channels side by side.
-fn clocks(control: (&str, &Observed), fault: (&str, &Observed)) -> String {
-    let mut text = format!("  {:<44}{:>15}{:>15}\n", "the victim's own clocks", control.0, fault.0);
+/// Both accounts of both runs.
+fn clocks(control: (&str, &Observed), fault: (&str, &Observed)) -> Section {
+    let mut rows = vec![vec![String::new(), control.0.into(), fault.0.into()]];
     let mut row = |name: &str, value: &dyn Fn(&Observed) -> String| {
-        let _ = writeln!(text, "  {name:<44}{:>15}{:>15}", value(control.1), value(fault.1));
+        rows.push(vec![name.into(), value(control.1), value(fault.1)]);
     };
-    row("  requests served", &|run| format!("{:.1} /s", run.victim.requests_per_s()));
-    row("  latency, median", &|run| format!("{} ms", tenths(run.victim.p50_ns as f64)));
-    row("  latency, 99th percentile", &|run| match run.victim.requests {
+    row("requests served", &|run| format!("{:.1} /s", run.victim.requests_per_s()));
+    row("latency, median", &|run| format!("{} ms", tenths(run.victim.p50_ns as f64)));
+    row("latency, 99th percentile", &|run| match run.victim.requests {
         ..100 => "-".into(),
         _ => format!("{} ms", tenths(run.victim.p99_ns as f64)),
     });
-    row("  latency, longest", &|run| format!("{} ms", tenths(run.victim.max_ns as f64)));
-    row("  ready to run and not running", &|run| {
-        format!("{} ms/s", tenths(run.victim.waited_ns_per_s()))
-    });
-    row("the same in the report's ledger", &|run| {
+    row("latency, longest", &|run| format!("{} ms", tenths(run.victim.max_ns as f64)));
+    row("ready and not running", &|run| format!("{} ms/s", tenths(run.victim.waited_ns_per_s())));
+    row("the same by the report", &|run| {
         run.reported_ns_per_s().map_or("-".into(), |ns| format!("{} ms/s", tenths(ns)))
     });
-    text
+    Section { heading: "what the victim measured of itself".into(), rows }
 }
 
-/// Names of processes may hold anything; on a terminal, control characters are shown and not obeyed.
-fn printable(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
-        .collect()
+fn findings(name: &str, run: &Observed) -> Section {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for finding in &run.report.findings {
+        let severity = format!("{:?}", finding.severity).to_lowercase();
+        let mut title = finding.title.clone();
+        if run.is_of_the_rest_of_the_host(finding) {
+            title.push_str(" (mostly due to the rest of this host)");
+        }
+        rows.push(vec![finding.code.clone(), severity, title]);
+    }
+    if rows.is_empty() {
+        rows.push(vec!["none".into()]);
+    }
+    Section { heading: format!("findings {name}"), rows }
 }
 
 /// The table of `deburr lab list`.
@@ -119,4 +119,23 @@ pub(crate) fn list(scenarios: &[Scenario]) -> String {
         let _ = write!(text, "\n{reasons}");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scenarios;
+    use super::*;
+
+    #[test]
+    fn plans_fit_the_width_and_name_victim_and_faults() {
+        let settings = Settings { seconds: 600, weight: 1, keep: None };
+        for scenario in scenarios().unwrap() {
+            let text = plan(&scenario, &settings, 1024);
+            assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
+            assert!(text.contains(&format!("cgroup `{}`", scenario.victim.cgroup)), "{text}");
+            for fault in &scenario.faults {
+                assert!(text.contains(&fault.as_fault().describe(1024)), "{text}");
+            }
+        }
+    }
 }
