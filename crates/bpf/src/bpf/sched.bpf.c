@@ -293,12 +293,16 @@ SEC("tp_btf/sched_wakeup")
 int BPF_PROG(on_wakeup, struct task_struct *task)
 {
 	struct cfs_rq *queue = task->se.cfs_rq;
-	__u32 slot = task->pid & thread_mask;
+	__u32 slot = task->pid & thread_mask, cpu_id = queue->rq->cpu;
 	struct sched_thread *t = bpf_map_lookup_elem(&threads, &slot);
+	struct sched_area *area = bpf_map_lookup_elem(&areas, &cpu_id);
 
-	if (!t || t->tid != task->pid)
-		t = find_only(task->pid, &slot);
-	if (!t || t->state == ST_ON_CPU || t->state == ST_QUEUED || t->state == ST_THROTTLED)
+	if (area && (!t || t->tid != task->pid))
+		t = find_only(area, task->pid, &slot);
+	/* A thread that wakes itself holds no run-queue lock: its look-up may have been disturbed.
+	 */
+	if (!t || t->tid != task->pid || t->state == ST_ON_CPU || t->state == ST_QUEUED ||
+	    t->state == ST_THROTTLED)
 		return 0;
 	t->throttle_clock_ns = throttle_clock(queue, queue->rq, queue->rq->clock);
 	t->throttle_queue = (__u64)queue;
@@ -313,17 +317,18 @@ int on_task(struct bpf_iter__task *ctx)
 	struct task_struct *task = ctx->task;
 	struct cfs_rq *queue;
 	struct sched_thread *t;
+	__u32 slot, cpu_id = 0;
+	struct sched_area *area = bpf_map_lookup_elem(&areas, &cpu_id);
 	unsigned int state;
-	__u32 slot;
 	__u64 now;
 
-	if (!task || !task->pid)
+	if (!area || !task || !task->pid)
 		return 0;
 	queue = task->se.cfs_rq;
 	if (!queue)
 		return 0;
 	now = queue->rq->clock;
-	t = claim(0, task, now, ST_UNKNOWN, false, &slot);
+	t = claim(area, task, now, ST_UNKNOWN, false, &slot);
 	if (!t)
 		return 0;
 	state = state_of(task);

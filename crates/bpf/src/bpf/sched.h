@@ -111,7 +111,8 @@ struct sched_scratch {
 	__u64 from_ns;
 	__u64 to_ns;
 	__u64 weight_ns;
-	__u64 pad;
+	__u32 slot;
+	__u32 pad;
 };
 
 struct sched_cpu {

@@ -49,20 +49,26 @@ static __always_inline void begin(struct sched_thread *t, struct task_struct *ta
 	t->tid = task->pid;
 }
 
-static __noinline struct sched_thread *find_only(__u32 tid, __u32 *found)
+/* The slot of a thread that has one. The scratch is used as in lock_place. */
+static __always_inline struct sched_thread *find_only(struct sched_area *area, __u32 tid,
+						      __u32 *found)
 {
+	volatile struct sched_scratch *scratch = &area->cpu.scratch;
 	struct sched_thread *t;
 
+	scratch->slot = NO_SLOT;
 	for (int i = 0; i < PROBES; i++) {
 		__u32 slot = probe(tid, i);
 
 		t = bpf_map_lookup_elem(&threads, &slot);
 		if (t && t->tid == tid && t->state != ST_DEAD) {
-			*found = slot;
-			return t;
+			scratch->slot = slot;
+			break;
 		}
 	}
-	*found = NO_SLOT;
+	*found = scratch->slot;
+	if (*found != NO_SLOT)
+		return bpf_map_lookup_elem(&threads, found);
 	t = bpf_map_lookup_elem(&overflow, &tid);
 	return t && t->state != ST_DEAD ? t : 0;
 }
@@ -80,22 +86,28 @@ static __always_inline bool lock_slot(struct sched_thread *t, bool unread, bool 
 	return true;
 }
 
-/* The first of its places that is free; else, the first of a dead thread whose end the reader has
- * not seen. */
+/*
+ * The first of its places that is free; else, the first of a dead thread whose end the reader has
+ * not seen. The answer goes through the scratch, so that the verifier sees one way on and not one
+ * per place.
+ */
 static __always_inline __u32 lock_place(struct sched_area *area, __u32 tid, bool atomic)
 {
+	volatile struct sched_scratch *scratch = &area->cpu.scratch;
+
+	scratch->slot = NO_SLOT;
 	for (int i = 0; i < 2 * PROBES; i++) {
 		bool unread = i >= PROBES;
 		__u32 slot = probe(tid, i % PROBES);
 		struct sched_thread *t = bpf_map_lookup_elem(&threads, &slot);
 
 		if (t && lock_slot(t, unread, atomic)) {
-			if (unread && area)
-				area->cpu.lost.exit_unread++;
-			return slot;
+			area->cpu.lost.exit_unread += unread;
+			scratch->slot = slot;
+			break;
 		}
 	}
-	return NO_SLOT;
+	return scratch->slot;
 }
 
 /* A slot for a thread that has none; NO_SLOT in `found` = in the overflow map. */
@@ -124,8 +136,10 @@ static __always_inline struct sched_thread *claim(struct sched_area *area, struc
 	if (!blank_entry || bpf_map_update_elem(&overflow, &tid, blank_entry, BPF_ANY))
 		return 0;
 	t = bpf_map_lookup_elem(&overflow, &tid);
-	if (t)
-		begin(t, task, now, state);
+	if (!t)
+		return 0;
+	begin(t, task, now, state);
+	area->cpu.overflows++;
 	return t;
 }
 
@@ -136,7 +150,7 @@ static __always_inline struct sched_thread *find_arriving(struct sched_area *are
 {
 	__u64 last_queued = next->sched_info.last_queued;
 	__u64 since = last_queued && last_queued < now ? last_queued : now;
-	struct sched_thread *t = find_only(next->pid, slot);
+	struct sched_thread *t = find_only(area, next->pid, slot);
 
 	if (t)
 		return t;
@@ -144,10 +158,7 @@ static __always_inline struct sched_thread *find_arriving(struct sched_area *are
 	 * wake-up on. */
 	if (!next->sched_info.pcount)
 		since -= next->sched_info.run_delay;
-	t = claim(area, next, since, ST_QUEUED, atomic, slot);
-	if (t && *slot == NO_SLOT)
-		area->cpu.overflows++;
-	return t;
+	return claim(area, next, since, ST_QUEUED, atomic, slot);
 }
 
 /* The slot of a thread that leaves the CPU, when it is not the one that was noted at its arrival.
@@ -174,7 +185,7 @@ static __always_inline struct sched_thread *find_leaving(struct sched_area *area
 		noted->seq++;
 		since = now;
 	}
-	t = find_only(prev->pid, &slot);
+	t = find_only(area, prev->pid, &slot);
 	if (t)
 		return t;
 	if (area->cpu.slot != NO_SLOT && area->cpu.tid == (__u32)prev->pid)
