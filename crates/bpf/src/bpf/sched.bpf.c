@@ -139,7 +139,7 @@ static __always_inline void switch_out(struct sched_thread *t, struct task_struc
 
 /* --- getting the CPU --- */
 
-static __always_inline void switch_in(struct sched_area *area, struct sched_thread *t, __u32 slot,
+static __always_inline void switch_in(struct sched_area *area, struct sched_thread *t,
 				      struct task_struct *next, struct cfs_rq *queue, __u32 cpu_id,
 				      __u64 now)
 {
@@ -164,9 +164,9 @@ static __always_inline void switch_in(struct sched_area *area, struct sched_thre
 		area->cpu.block_io_ns += off_cpu - w.runnable_ns;
 	t->in_state_ns[ST_QUEUED] += queued;
 	t->in_state_ns[ST_THROTTLED] += w.throttled_ns;
-	if (queued)
-		count_wait(area, t, slot, queued, queued < w.here_ns ? queued : w.here_ns, cpu_id,
-			   now);
+	area->cpu.scratch.local_ns = queued < w.here_ns ? queued : w.here_ns;
+	area->cpu.scratch.was_off_ns = t->since_ns;
+	area->cpu.scratch.was_cpu = t->state == ST_QUEUED && t->cpu != cpu_id ? t->cpu : NO_SLOT;
 	if (queued > t->wait_max_ns)
 		t->wait_max_ns = queued;
 	t->state = ST_ON_CPU;
@@ -257,11 +257,14 @@ static __always_inline int on_switch(bool preempt, struct task_struct *prev,
 			t = atomic ? find_arriving_atomic(area, next, now, &slot)
 				   : find_arriving_plain(area, next, now, &slot);
 		if (t)
-			switch_in(area, t, slot, next, queue, cpu_id, now);
+			switch_in(area, t, next, queue, cpu_id, now);
 		else
 			area->cpu.lost.thread_table_full++;
 	}
 	area->cpu.slot = slot;
+	barrier();
+	if (area->cpu.queued_ns)
+		count_wait(area);
 	/* The clocks drift apart by parts per million: a look now and then is enough. */
 	if (!(area->cpu.switches++ % CLOCK_REFRESH))
 		area->cpu.monotonic_minus_clock_ns = bpf_ktime_get_ns() - clock;

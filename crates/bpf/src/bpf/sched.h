@@ -103,16 +103,20 @@ struct sched_lost {
 };
 
 /*
- * Variables of the long look-up. They are here and not in registers so that the verifier knows
- * nothing of their values: what it learns from comparing them would make every way through a loop a
- * case of its own.
+ * Variables that are here and not in registers so that the verifier knows nothing of their values:
+ * what it learns from comparing them, or from where a thread's slot was found, would make every way
+ * through the code that follows a case of its own. They mean nothing between two switches.
  */
 struct sched_scratch {
+	/* the wait that just ended */
+	__u64 local_ns;   /* on this CPU's queue, up to now */
+	__u64 was_off_ns; /* off the CPU since */
+	__u32 was_cpu;    /* preempted on another CPU then; ~0 = no, or not known */
+	__u32 slot;
+	/* a long look-up */
 	__u64 from_ns;
 	__u64 to_ns;
 	__u64 weight_ns;
-	__u32 slot;
-	__u32 pad;
 };
 
 struct sched_cpu {
@@ -136,7 +140,7 @@ struct sched_cpu {
 	__u64 overflows;
 	struct sched_lost lost;
 	struct sched_scratch scratch;
-	__u64 pad[6];
+	__u64 pad[4];
 };
 
 /* All that a switch needs of its CPU: one look-up. */

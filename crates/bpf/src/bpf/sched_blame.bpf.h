@@ -8,14 +8,6 @@
  * sum exact.
  */
 
-struct blamed {
-	__u64 local_ns;          /* on this CPU, up to now */
-	__u64 elsewhere_ns;      /* on another one, before */
-	__u64 elsewhere_from_ns; /* and since when, if known */
-	__u32 elsewhere_cpu;     /* NO_SLOT = not known which */
-	__u32 victim;
-};
-
 static __always_inline __u32 wait_bucket(__u64 ns)
 {
 	/* ns / 1000 for what fits into 32 bits, by multiplication: off by at most 1 in 10^6 at the
@@ -150,54 +142,53 @@ static __noinline int blame_walk(struct sched_area *area, struct sched_blame *bl
 }
 
 /* The waits that are not within one stay on this CPU. */
-static __noinline int blame_long(struct sched_area *area, struct sched_blame *blame,
-				 struct blamed *b)
+static __noinline int blame_long(struct sched_area *area, struct sched_blame *blame)
 {
 	volatile struct sched_scratch *scratch = &area->cpu.scratch;
+	__u64 elsewhere = area->cpu.queued_ns - scratch->local_ns;
+	__u32 cpu_id = scratch->was_cpu;
 	struct sched_area *where = 0;
 
-	if (b->local_ns) {
+	if (scratch->local_ns) {
 		scratch->to_ns = area->cpu.since_ns;
-		scratch->from_ns = scratch->to_ns - b->local_ns;
-		blame_walk(area, blame, b->victim);
+		scratch->from_ns = scratch->to_ns - scratch->local_ns;
+		blame_walk(area, blame, area->cpu.tgid);
 		if (scratch->to_ns > scratch->from_ns)
 			where = area;
 	}
-	if (b->elsewhere_ns) {
-		__u32 cpu_id = b->elsewhere_cpu;
-
+	if (elsewhere) {
 		if (where) {
 			/* One long look-up is enough: this part is carried to the next one. */
-			blame->unsampled_ns += b->elsewhere_ns;
+			blame->unsampled_ns += elsewhere;
 		} else {
 			where = bpf_map_lookup_elem(&areas, &cpu_id);
-			scratch->from_ns = b->elsewhere_from_ns;
-			scratch->to_ns = b->elsewhere_from_ns + b->elsewhere_ns;
+			scratch->from_ns = scratch->was_off_ns;
+			scratch->to_ns = scratch->was_off_ns + elsewhere;
 			if (!where)
-				blame->migrated_ns += b->elsewhere_ns;
+				blame->migrated_ns += elsewhere;
 		}
 	}
 	if (where)
-		blame_sampled(area, where, blame, b->victim);
+		blame_sampled(area, where, blame, area->cpu.tgid);
 	return 0;
 }
 
 /*
- * Counts a wait of `queued` nanoseconds, of which `local` were on this CPU up to now. Returns from
- * a function are dear where they are protected against speculation: the ordinary case has none.
+ * Counts the wait of the thread that this CPU just got, as its area tells it. Returns from a
+ * function are dear where they are protected against speculation: the ordinary case has none.
  */
-static __always_inline void count_wait(struct sched_area *area, struct sched_thread *t, __u32 slot,
-				       __u64 queued, __u64 local, __u32 cpu_id, __u64 now)
+static __always_inline void count_wait(struct sched_area *area)
 {
 	struct sched_run *last = &area->run[(area->cpu.head - 1) & (RUNS - 1)];
 	struct sched_run *before = &area->run[(area->cpu.head - 2) & (RUNS - 1)];
+	__u64 queued = area->cpu.queued_ns, local = area->cpu.scratch.local_ns;
+	__u32 slot = area->cpu.slot, bucket;
 	struct sched_waits *w = bpf_map_lookup_elem(&waits, &slot);
 	struct sched_culprit *culprit;
 	struct sched_blame *blame;
-	__u32 bucket;
 
 	if (!w) {
-		__u32 tid = t->tid;
+		__u32 tid = area->cpu.tid;
 		struct sched_overflow *entry = bpf_map_lookup_elem(&overflow, &tid);
 
 		if (!entry)
@@ -216,24 +207,15 @@ static __always_inline void count_wait(struct sched_area *area, struct sched_thr
 		__builtin_memset(blame, 0, sizeof(*blame));
 		blame->epoch = epoch;
 	}
-	if (local == queued && before->end_ns <= now - local) {
+	if (local == queued && before->end_ns <= area->cpu.since_ns - local) {
 		culprit = &blame->culprit[first_place(last->tgid)];
 		if (!last->tgid)
 			blame->wakeup_ns += local;
 		else if (culprit->tgid == last->tgid)
 			culprit->ns += local;
 		else
-			add_culprit(area, blame, t->tgid, last->tgid, local);
+			add_culprit(area, blame, area->cpu.tgid, last->tgid, local);
 	} else {
-		struct blamed b = {
-			.local_ns = local,
-			.elsewhere_ns = queued - local,
-			.elsewhere_from_ns = t->since_ns,
-			.elsewhere_cpu =
-				t->state == ST_QUEUED && t->cpu != cpu_id ? t->cpu : NO_SLOT,
-			.victim = t->tgid,
-		};
-
-		blame_long(area, blame, &b);
+		blame_long(area, blame);
 	}
 }
