@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tests of the program without root, and of the repository.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 mod commands;
 #[path = "../common/mod.rs"]
 mod common;

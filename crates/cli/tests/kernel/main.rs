@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tests that need root and BPF: they run one at a time (`scripts/test`), for they load the CPUs they measure.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 mod cgroups;
 #[path = "../common/mod.rs"]
 mod common;
