@@ -66,6 +66,7 @@ const NEEDED: [(&str, &[&str]); 5] = [
             "comm",
             "start_boottime",
             "group_leader",
+            "real_parent",
             "se",
             "sched_info",
             "cgroups",

@@ -92,6 +92,7 @@ struct task_struct {
 	char comm[TASK_COMM_LEN];
 	__u64 start_boottime;
 	struct task_struct *group_leader;
+	struct task_struct *real_parent;
 	struct sched_entity se;
 	struct sched_info sched_info;
 	struct css_set *cgroups;

@@ -54,7 +54,8 @@ struct sched_thread {
 	__u64 leader_boot_ns; /* of the thread group's leader */
 	__u64 cgroup_id;
 	__u64 wait_max_ns; /* the reader takes it by exchanging it with 0 */
-	__u64 pad2;
+	__u32 parent;      /* process that started it, as of its first sight */
+	__u32 pad2;
 	__u32 switches;
 	__u32 dead_epoch; /* in which it died */
 	__u8 comm[16];

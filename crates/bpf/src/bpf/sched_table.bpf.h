@@ -44,6 +44,7 @@ static __always_inline void begin(struct sched_thread *t, struct task_struct *ta
 	t->cgroup_id = cgroup_id_of(task);
 	t->wait_max_ns = 0;
 	t->switches = 0;
+	t->parent = task->real_parent->tgid;
 	t->dead_epoch = 0;
 	copy_comm(t, task);
 	t->tid = task->pid;

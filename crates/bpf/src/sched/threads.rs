@@ -16,6 +16,8 @@ pub struct ThreadDelta {
     pub tgid: u32,
     /// Start time of the group's leader, nanoseconds of `CLOCK_BOOTTIME`: tells a reused tgid apart.
     pub leader_boot_ns: u64,
+    /// Thread-group id of the process that started its process, as of its first sight; 0 = the kernel.
+    pub parent: u32,
     /// Comm of the thread.
     pub comm: [u8; 16],
     /// kernfs id of its cgroup.
@@ -254,6 +256,7 @@ impl Look {
             tid: thread.tid,
             tgid: thread.tgid,
             leader_boot_ns: thread.leader_boot_ns,
+            parent: thread.parent,
             comm: thread.comm,
             cgroup_id: thread.cgroup_id,
             dead,

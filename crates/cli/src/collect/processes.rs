@@ -36,6 +36,8 @@ pub(crate) struct Sighting<'a> {
     pub(crate) comm: Option<&'a [u8]>,
     /// Its cgroup in the tree of the cpu controller, if known.
     pub(crate) cgroup: Option<CgroupId>,
+    /// Pid of the process that started it, if known. Of a process that is gone it cannot be read any more.
+    pub(crate) parent: Option<u32>,
 }
 
 /// The processes of the session.
@@ -160,7 +162,8 @@ impl Processes {
             cgroups.sight_of(cgroup, sighting.pid, &mut *emit);
         }
         self.host_is_target = *target == TargetSpec::Host;
-        process.in_target = self.belongs(roots, cgroups, target, process, stat);
+        process.in_target = self.belongs(roots, cgroups, target, process, stat)
+            || self.is_child_of_command(target, sighting.parent);
         if process.in_target {
             self.target_cgroups.extend(process.cgroup);
         }
@@ -196,6 +199,18 @@ impl Processes {
                     || self.descends(roots, *root, process.pid, stat)
             }
         }
+    }
+
+    /// Whether a process with that parent belongs to a command that is the target.
+    fn is_child_of_command(&self, target: &TargetSpec, parent: Option<u32>) -> bool {
+        let (TargetSpec::Command { pid, .. }, Some(parent)) = (target, parent) else {
+            return false;
+        };
+        parent == *pid
+            || self
+                .by_pid
+                .get(&parent)
+                .is_some_and(|parent| self.target.contains(&parent.process.id))
     }
 
     /// Whether the command `root` started that process, directly or not. The chain of parents breaks where one

@@ -9,7 +9,8 @@ use super::super::{Context, Emit, Sighting};
 use super::idle::{IdleSum, MIN_WAIT_NS};
 use deburr_bpf::sched::{Behind, State, Sums, ThreadDelta};
 use deburr_core::recording::{
-    BlameTick, CgroupId, Culprit, IdleTick, ProcId, ProcessTick, Record, ThreadStates, WaitHist,
+    BlameTick, CgroupId, Culprit, IdleTick, ProcId, ProcessTick, Record, TargetSpec, ThreadStates,
+    WaitHist,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,8 +19,10 @@ const WORTH_NS: u64 = 1_000_000;
 /// ... or after this long.
 const PATIENCE_NS: u64 = 10_000_000_000;
 /// Of the processes that died having done less than [`WORTH_NS`], so many a second get a record of their own;
-/// the others are added up in [`ProcId::OTHERS`].
+/// the others are added up in [`ProcId::OTHERS`]. A command's children are often of that kind, and they are what
+/// is asked for.
 const SMALL_DEATHS: usize = 50;
+const SMALL_DEATHS_OF_COMMAND: usize = 1000;
 /// A victim's largest culprits; the others are added up in [`ProcId::OTHERS`].
 const CULPRITS: usize = 32;
 
@@ -32,6 +35,7 @@ struct Account {
     t0_ns: u64,
     comm: Option<[u8; 16]>,
     cgroup_id: u64,
+    parent: u32,
     /// Threads alive at the last full look, and those that died since the account was last emitted.
     alive: u32,
     died: u32,
@@ -52,6 +56,7 @@ impl Account {
 
     fn add(&mut self, thread: &ThreadDelta) {
         self.cgroup_id = thread.cgroup_id;
+        self.parent = thread.parent;
         if thread.tid == thread.tgid {
             self.comm = Some(thread.comm);
         }
@@ -213,6 +218,7 @@ impl Tally {
             start_ns: Some(key.1),
             comm: account.and_then(|account| account.comm.as_ref()).map(<[u8; 16]>::as_slice),
             cgroup: account.map(|account| CgroupId(account.cgroup_id)),
+            parent: account.map(|account| account.parent),
         };
         let Context { roots, processes, cgroups, target, .. } = cx;
         if let Some(id) = sighting.cgroup {
@@ -226,6 +232,10 @@ impl Tally {
         self.t1_ns = t_ns;
         let mut others = Account { t0_ns: t_ns, ..Account::default() };
         let mut small_deaths = 0;
+        let most_small_deaths = match cx.target {
+            TargetSpec::Command { .. } => SMALL_DEATHS_OF_COMMAND,
+            _ => SMALL_DEATHS,
+        };
         let mut gone = Vec::new();
         for key in self.keys() {
             let Some(account) = self.accounts.get(&key) else { continue };
@@ -235,7 +245,7 @@ impl Tally {
                 gone.push(key);
                 small_deaths += usize::from(busy_ns < WORTH_NS);
                 if busy_ns < WORTH_NS
-                    && small_deaths > SMALL_DEATHS
+                    && small_deaths > most_small_deaths
                     && let Some(account) = self.accounts.remove(&key)
                 {
                     others.t0_ns = others.t0_ns.min(account.t0_ns);
@@ -269,6 +279,7 @@ impl Tally {
             t0_ns: t1_ns,
             comm: account.comm,
             cgroup_id: account.cgroup_id,
+            parent: account.parent,
             slots: std::mem::take(&mut account.slots),
             ..Account::default()
         };
