@@ -115,7 +115,7 @@ fn amount_text(name: &str, amount: u64) -> String {
     if name.ends_with("_ns") {
         format!("{} (`{name}`)", units::duration(amount as f64))
     } else {
-        format!("{} of `{name}`", units::count(amount as f64))
+        format!("{} events (`{name}`)", units::count(amount as f64))
     }
 }
 
