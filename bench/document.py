@@ -62,8 +62,12 @@ def budget_rows(comparison, rows):
     for rival, times in (("bcc runqlat", 4), ("perf sched record", 12)):
         theirs = middle.get((rival, "pipe"))
         if ours is not None and theirs is not None:
-            ratio = theirs / ours if ours > 0 else float("inf")
-            yield f"times less than `{rival}` (pipe)", f"{times}", f"{ratio:.1f}", ratio >= times
+            what = f"times less than `{rival}` (pipe)"
+            if ours > 0:
+                yield what, f"{times}", f"{theirs / ours:.1f}", theirs >= times * ours
+            else:
+                got = f"{theirs:.1f} % against a slowdown too small to measure"
+                yield what, f"{times}", got, theirs > 0
     measured = {name: row for name, row in rows.items() if "error" not in row}
     names = list(rows)
     for name, limit in ((names[0], 0.5), (names[1], 1.0), (names[2], 1.0)):
@@ -88,7 +92,7 @@ def document(comparison, rows, arguments):
         "",
         "Written by `make bench`; not by hand. It says what was measured on one machine on one day: measure on yours.",
         "",
-        f"- Date: {today}; {arguments.rounds} rounds, {arguments.seconds} s per load.",
+        f"- Date: {today}; {arguments.rounds} round{'s' * (arguments.rounds > 1)}, {arguments.seconds} s per load.",
         f"- Machine: {machine()}.",
         f"- deburr: `{version([arguments.binary, '--version'])}`; perf: `{version(['perf', '--version'])}`; "
         f"bpftrace: `{version(['bpftrace', '--version'])}`.",

@@ -7,7 +7,7 @@
 //! - [`empty`]: a program that does nothing, to measure the others against.
 //!
 //! C programs are in `src/bpf`, one object a question; types shared with them are generated from their headers.
-//! Nearly all `unsafe` of deburr is here: memory that the kernel writes while we read.
+//! All `unsafe` of deburr is here: memory that the kernel writes while we read.
 
 pub mod empty;
 pub mod facts;

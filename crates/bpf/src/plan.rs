@@ -38,7 +38,7 @@ pub struct Plan {
     pub slots: u32,
 }
 
-/// Fewest and most slots. At 768 bytes each that is 12.6 MB to 201 MB of kernel memory.
+/// Fewest and most slots. At 800 bytes each that is 13.1 MB to 210 MB of kernel memory.
 const SLOTS: (usize, usize) = (1 << 14, 1 << 18);
 
 /// Decides. `Err` = why the scheduler probe cannot be used, as a sentence part.

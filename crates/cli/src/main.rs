@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The `deburr` binary: everything that touches the host.
 
+#![forbid(unsafe_code)]
+
 mod cli;
 mod clock;
 mod cmd;

@@ -31,7 +31,8 @@ fn make_targets() -> Vec<(String, bool)> {
         .lines()
         .filter_map(|line| {
             let (target, rest) = line.split_once(':')?;
-            let name = !target.is_empty() && target.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
+            let name =
+                !target.is_empty() && target.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
             (name && !rest.starts_with('=')).then(|| (target.to_owned(), rest.contains("## ")))
         })
         .collect()
@@ -148,7 +149,8 @@ fn scenarios_are_listed() {
             .collect();
         assert_eq!(field("name"), stem, "{path}: its name is not its file's");
         let row = (field("summary"), field("expect_first"), needs.join(", "));
-        writeln!(text, "| {stem} | {} | {} | {} |", row.0, row.1, row.2).expect("a String takes all");
+        writeln!(text, "| {stem} | {} | {} | {} |", row.0, row.1, row.2)
+            .expect("a String takes all");
         names.insert(stem.into_owned());
     }
     assert!(!names.is_empty(), "there are scenarios");

@@ -6,8 +6,10 @@
 mod commands;
 #[path = "../common/mod.rs"]
 mod common;
+mod docs;
 mod doctor;
 mod program;
+mod readme;
 mod recordings;
 mod replay;
 mod repo;
