@@ -81,7 +81,7 @@ static __always_inline __u32 ran_at(struct sched_area *area, __u64 head, __u64 m
 	for (__u32 step = RUNS / 2; step; step >>= 1) {
 		__s64 later = moment - area->run[(head - age - step) & (RUNS - 1)].end_ns;
 
-		/* The sign as a mask; a comparison would be a branch, and 2^10 ways to verify. */
+		/* The sign as a mask; a comparison would be a branch, and 2^12 ways to verify. */
 		asm volatile("" : "+r"(later));
 		age += step & (__u32)(later >> 63);
 	}

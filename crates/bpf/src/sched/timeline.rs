@@ -28,8 +28,9 @@ pub struct Timeline {
     pub overrun: u64,
 }
 
-/// Stays in a ring: `RUNS` of `sched.h`. The newest and the oldest may be half-written while they are read.
-const RUNS: u64 = 1024;
+/// Stays in a ring. The newest and the oldest may be half-written while they are read.
+const RUNS: u64 =
+    ((size_of::<sched_area>() - offset_of!(sched_area, run)) / size_of::<sched_run>()) as u64;
 const MARGIN: u64 = 8;
 
 impl Timeline {
