@@ -49,7 +49,7 @@ bench: build ## measure what observing costs, beside other tools (root); writes 
 
 .PHONY: docs
 docs: ## write the generated documents and golden files anew; read the diff before you commit it
-	UPDATE=1 $(CARGO) test -q --workspace --locked
+	UPDATE=1 $(CARGO) test -q --workspace --locked --lib --bins --test it
 
 .PHONY: hooks
 hooks: ## let git check formatting before each commit
