@@ -222,6 +222,14 @@ fn two_probes_side_by_side_see_the_same() {
     assert!((share(&one) - share(&other)).abs() < 0.02, "{} and {}", share(&one), share(&other));
 }
 
+/// What the overflow map has room for.
+const OVERFLOW_THREADS: usize = 2048;
+
+fn threads_on_host() -> usize {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap();
+    text.split_whitespace().nth(3).unwrap().split_once('/').unwrap().1.parse().unwrap()
+}
+
 /// Threads that sleep until they are told to end.
 struct Sleepers(Arc<AtomicBool>, Vec<JoinHandle<()>>);
 
@@ -260,6 +268,7 @@ fn threads_beyond_the_table_are_kept_in_the_overflow_map() {
         return;
     }
     let sleepers = Sleepers::start(300);
+    let threads_before = threads_on_host();
     let me = std::process::id();
     let mut watch = Watch::begin(&Plan { slots: 64, ..make_plan() });
     thread::sleep(Duration::from_millis(800));
@@ -269,7 +278,11 @@ fn threads_beyond_the_table_are_kept_in_the_overflow_map() {
     assert!(threads.len() > sleepers.1.len(), "only {} threads are seen", threads.len());
     assert!(threads.iter().any(|thread| thread.slot.is_none()), "none is in the overflow map");
     assert_conserved(&threads);
-    assert!(!watch.probe.lost().contains_key("thread_table_full"), "{:?}", watch.probe.lost());
+    // Others' threads count too: with more on the host than the map has room for, losing some is right.
+    let most_threads = threads_before.max(threads_on_host());
+    if most_threads < OVERFLOW_THREADS {
+        assert!(!watch.probe.lost().contains_key("thread_table_full"), "{:?}", watch.probe.lost());
+    }
 }
 
 #[test]
