@@ -27,7 +27,7 @@ enum sched_state {
 /* Must be deburr_core::recording::WAIT_BUCKETS. */
 #define WAIT_BUCKETS 24
 #define CULPRITS     8
-#define RUNS         1024
+#define RUNS         4096
 
 /*
  * A thread. Written only by the CPU that holds the run-queue lock of the thread, inside a window in
