@@ -2,7 +2,7 @@
 //! Who takes the records of a session: the view for the report, the recording's file, or both.
 
 use crate::output;
-use crate::store::Writer;
+use crate::store::{self, Writer};
 use deburr_core::recording::{Event, EventKind, Record};
 use deburr_core::view::Fold;
 
@@ -56,7 +56,7 @@ impl Sinks {
     /// Ends the recording with what it has; the session goes on for the others.
     fn end_recording(&mut self, error: &rusqlite::Error) {
         let Some(writer) = self.writer.take() else { return };
-        let reason = error.to_string();
+        let reason = store::reason(error);
         let kind = EventKind::StoreFailed { reason: reason.clone() };
         let event = Record::Event(Event { t_ns: self.committed_ns, kind });
         let shown = writer.path().display().to_string();
@@ -81,7 +81,8 @@ impl Sinks {
             let shown = writer.path().display().to_string();
             if let Err(error) = writer.finish() {
                 output::say(format!(
-                    "`{shown}` is complete, but could not be made one file: {error}; keep `{shown}-wal` with it"
+                    "`{shown}` is complete, but could not be made one file: {}; keep `{shown}-wal` with it",
+                    store::reason(&error)
                 ));
             }
         }

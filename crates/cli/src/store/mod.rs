@@ -19,6 +19,8 @@ pub(crate) use reader::Reader;
 pub(crate) use writer::Writer;
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// SQLite's companion of a file: its write-ahead log (`-wal`) or that log's index (`-shm`).
@@ -26,6 +28,30 @@ fn companion(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);
     name.into()
+}
+
+/// A path as SQLite takes it, so that no name is read as anything but a name: `file:x?mode=memory` is a file
+/// too. `query` holds SQLite's own parameters.
+fn uri(path: &Path, query: &str) -> String {
+    // With the empty authority, an absolute path may begin with two slashes.
+    let mut uri = String::from(if path.is_absolute() { "file://" } else { "file:./" });
+    for &byte in path.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/._-".contains(&byte) {
+            uri.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(uri, "%{byte:02x}");
+        }
+    }
+    uri + "?" + query
+}
+
+/// What SQLite has to say, without the statement that it says it about.
+pub(crate) fn reason(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+        error => error.to_string(),
+    }
 }
 
 #[cfg(test)]

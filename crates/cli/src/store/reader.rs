@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reads a recording: its records in order, one at a time.
 
-use super::companion;
 use super::decode;
 use super::schema::{self, Kind};
+use super::{companion, reason, uri};
 use deburr_core::recording::Record;
 use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use tempfile::TempDir;
 
@@ -138,12 +136,12 @@ impl Reader {
     }
 
     fn unreadable(&self, error: &rusqlite::Error) -> OpenError {
-        let shown = &self.shown;
+        let (shown, reason) = (&self.shown, reason(error));
         OpenError(match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                format!("`{shown}` is damaged or cut off: {error}")
+                format!("`{shown}` is damaged or cut off: {reason}")
             }
-            _ => format!("cannot read `{shown}`: {error}"),
+            _ => format!("cannot read `{shown}`: {reason}"),
         })
     }
 }
@@ -160,31 +158,20 @@ fn connect(path: &Path, immutable: bool) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_URI
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut uri = String::from("file:");
-    if path.is_relative() {
-        uri += "./";
-    }
-    for &byte in path.as_os_str().as_bytes() {
-        if byte.is_ascii_alphanumeric() || b"/._-".contains(&byte) {
-            uri.push(char::from(byte));
-        } else {
-            // Writing to a String cannot fail.
-            let _ = write!(uri, "%{byte:02x}");
-        }
-    }
-    uri += if immutable { "?immutable=1" } else { "?mode=ro" };
-    let connection = Connection::open_with_flags(uri, flags)?;
+    let query = if immutable { "immutable=1" } else { "mode=ro" };
+    let connection = Connection::open_with_flags(uri(path, query), flags)?;
     connection.busy_timeout(std::time::Duration::from_secs(1))?;
     Ok(connection)
 }
 
 /// Looks at the first bytes, so that everything that is no recording at all is called by its name.
 fn check_head(path: &Path) -> Result<(), String> {
-    let mut file = File::open(path).map_err(|error| match error.kind() {
+    let fail = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound => "does not exist".to_owned(),
         _ => format!("cannot be opened: {error}"),
-    })?;
-    let meta = file.metadata().map_err(|error| format!("cannot be read: {error}"))?;
+    };
+    // Before it is opened: that would wait for the other end of a FIFO, and may set a device going.
+    let meta = path.metadata().map_err(fail)?;
     if meta.is_dir() {
         return Err("is a directory, not a recording".into());
     }
@@ -195,7 +182,7 @@ fn check_head(path: &Path) -> Result<(), String> {
         return Err("is empty: no recording".into());
     }
     let mut head = [0; MAGIC.len()];
-    match file.read_exact(&mut head) {
+    match File::open(path).map_err(fail)?.read_exact(&mut head) {
         Ok(()) if head == MAGIC => Ok(()),
         Err(error) if error.kind() != ErrorKind::UnexpectedEof => {
             Err(format!("cannot be read: {error}"))

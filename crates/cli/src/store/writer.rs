@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Writes a recording while it is made.
 
-use super::companion;
 use super::encode::{self, Cell};
 use super::schema::{self, Kind};
+use super::{companion, reason, uri};
 use deburr_core::recording::Record;
 use rusqlite::{Connection, OpenFlags, params_from_iter};
 use std::fs::OpenOptions;
@@ -44,13 +44,16 @@ impl Writer {
         claim(path, force)?;
         Self::set_up(path).map_err(|error| {
             remove(path);
-            CreateError(format!("cannot write a recording to `{}`: {error}", path.display()))
+            let (shown, reason) = (path.display(), reason(&error));
+            CreateError(format!("cannot write a recording to `{shown}`: {reason}"))
         })
     }
 
     fn set_up(path: &Path) -> rusqlite::Result<Self> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_URI
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(uri(path, "mode=rw"), flags)?;
         connection.set_prepared_statement_cache_capacity(Kind::ALL.len() + 4);
         // The schema goes straight into the file, so that the file is a recording from its first moment
         // even if it is parted from its log.

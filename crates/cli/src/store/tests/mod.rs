@@ -151,6 +151,44 @@ fn files_that_are_no_recording_are_called_by_their_name() {
 }
 
 #[test]
+fn a_name_is_never_read_as_sqlites_syntax() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("file:")).unwrap();
+    for name in ["file:y?mode=memory", "file:/x", ":memory:", "a%41#?&b", "-x"] {
+        let path = directory.path().join(name);
+        write(&path, &[Record::End { window_ns: 1 }]);
+        assert!(path.metadata().unwrap().len() > 0, "{name}");
+        assert_eq!(read(&path).unwrap().len(), 1, "{name}");
+    }
+    for (path, expected) in [
+        ("file:y?mode=memory", "file:./file%3ay%3fmode%3dmemory?mode=rw"),
+        (":memory:", "file:./%3amemory%3a?mode=rw"),
+        ("/a/b c", "file:///a/b%20c?mode=rw"),
+        ("//a/b", "file:////a/b?mode=rw"),
+    ] {
+        assert_eq!(uri(Path::new(path), "mode=rw"), expected);
+    }
+}
+
+#[test]
+fn errors_do_not_quote_statements() {
+    let connection = Connection::open_in_memory().unwrap();
+    let error = connection.execute_batch("CREATE TABLE a (b); CREATE TABLE a (b)").unwrap_err();
+    assert_eq!(reason(&error), "table a already exists");
+}
+
+#[test]
+fn a_fifo_is_not_waited_for() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("fifo");
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    for path in [&path, Path::new("/dev/null")] {
+        assert!(read(path).expect_err("refused").contains("is not a regular file"));
+    }
+}
+
+#[test]
 fn reading_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a b%41?#.deburr");
