@@ -119,7 +119,8 @@ static __always_inline void switch_out(struct sched_thread *t, struct task_struc
 	t->state = off_cpu_state(prev, preempt, state);
 	t->since_ns = now;
 	t->run_delay_ns = prev->sched_info.run_delay;
-	if (quota_in_use) {
+	/* A throttled thread shows a quota that the reader has not seen yet. */
+	if (quota_in_use || t->state == ST_THROTTLED) {
 		t->throttle_clock_ns = throttle_clock(queue, queue->rq, now);
 		t->throttle_queue = (__u64)queue;
 	} else {
@@ -129,7 +130,7 @@ static __always_inline void switch_out(struct sched_thread *t, struct task_struc
 		t->cgroup_set = (__u64)prev->cgroups;
 		t->cgroup_id = cgroup_id_of(prev);
 	}
-	if (t->tid == t->tgid && *(__u64 *)t->comm != *(__u64 *)prev->comm)
+	if (t->tid == t->tgid && comm_differs(t, prev))
 		copy_comm(t, prev);
 	if (t->state == ST_DEAD)
 		t->dead_epoch = epoch;
@@ -146,6 +147,7 @@ static __always_inline void switch_in(struct sched_area *area, struct sched_thre
 	__u64 off_cpu = now - t->since_ns;
 	struct wait w;
 	__u64 queued;
+	bool missed;
 
 	if (now < t->since_ns)
 		off_cpu = 0;
@@ -154,7 +156,8 @@ static __always_inline void switch_in(struct sched_area *area, struct sched_thre
 
 	t->seq++;
 	barrier();
-	if (t->state == ST_ON_CPU)
+	missed = t->state == ST_ON_CPU;
+	if (missed)
 		/* It left without our knowing: what it did since, waiting apart, stays
 		 * unattributed. */
 		area->cpu.lost.switches_missed++;
@@ -167,7 +170,7 @@ static __always_inline void switch_in(struct sched_area *area, struct sched_thre
 	area->cpu.scratch.local_ns = queued < w.here_ns ? queued : w.here_ns;
 	area->cpu.scratch.was_off_ns = t->since_ns;
 	area->cpu.scratch.was_cpu = t->state == ST_QUEUED && t->cpu != cpu_id ? t->cpu : NO_SLOT;
-	if (queued > t->wait_max_ns)
+	if (queued > t->wait_max_ns && !missed)
 		t->wait_max_ns = queued;
 	t->state = ST_ON_CPU;
 	t->since_ns = now;
@@ -181,7 +184,8 @@ static __always_inline void switch_in(struct sched_area *area, struct sched_thre
 	area->cpu.waited_ns += queued;
 	area->cpu.throttled_ns += w.throttled_ns;
 	area->cpu.waits++;
-	area->cpu.queued_ns = queued;
+	/* After a missed switch only the last wait is known as one. */
+	area->cpu.queued_ns = missed ? area->cpu.scratch.local_ns : queued;
 }
 
 /* Notes that the thread that had the CPU leaves it. */

@@ -158,8 +158,8 @@ static __noinline int blame_long(struct sched_area *area, struct sched_blame *bl
 	}
 	if (elsewhere) {
 		if (where) {
-			/* One long look-up is enough: this part is carried to the next one. */
-			blame->unsampled_ns += elsewhere;
+			/* One long look-up at a time, and this part has other culprits. */
+			blame->migrated_ns += elsewhere;
 		} else {
 			where = bpf_map_lookup_elem(&areas, &cpu_id);
 			scratch->from_ns = scratch->was_off_ns;
@@ -182,7 +182,7 @@ static __always_inline void count_wait(struct sched_area *area)
 	struct sched_run *last = &area->run[(area->cpu.head - 1) & (RUNS - 1)];
 	struct sched_run *before = &area->run[(area->cpu.head - 2) & (RUNS - 1)];
 	__u64 queued = area->cpu.queued_ns, local = area->cpu.scratch.local_ns;
-	__u32 slot = area->cpu.slot, bucket;
+	__u32 slot = area->cpu.slot, bucket, current;
 	struct sched_waits *w = bpf_map_lookup_elem(&waits, &slot);
 	struct sched_culprit *culprit;
 	struct sched_blame *blame;
@@ -202,10 +202,12 @@ static __always_inline void count_wait(struct sched_area *area)
 		w->count[bucket]++;
 		w->ns[bucket] += queued;
 	}
-	blame = &w->blame[epoch & 1];
-	if (blame->epoch != epoch) {
+	/* Read once: the reader may end the epoch at any time. */
+	current = *(volatile __u32 *)&epoch;
+	blame = &w->blame[current & 1];
+	if (blame->epoch != current) {
 		__builtin_memset(blame, 0, sizeof(*blame));
-		blame->epoch = epoch;
+		blame->epoch = current;
 	}
 	if (local == queued && before->end_ns <= area->cpu.since_ns - local) {
 		culprit = &blame->culprit[first_place(last->tgid)];

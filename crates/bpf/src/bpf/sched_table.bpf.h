@@ -18,6 +18,12 @@ static __always_inline void copy_comm(struct sched_thread *t, struct task_struct
 	__builtin_memcpy(t->comm, task->comm, TASK_COMM_LEN);
 }
 
+static __always_inline bool comm_differs(struct sched_thread *t, struct task_struct *task)
+{
+	return *(__u64 *)t->comm != *(__u64 *)task->comm ||
+	       *(__u64 *)(t->comm + 8) != *(__u64 *)(task->comm + 8);
+}
+
 static __always_inline bool is_free(struct sched_thread *t)
 {
 	/* The reader has seen the end of a dead thread once a whole epoch went by after its last

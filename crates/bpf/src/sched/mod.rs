@@ -82,6 +82,8 @@ pub struct SchedProbe {
     threads: Mapped<sched_thread>,
     waits: Mapped<sched_waits>,
     areas: Mapped<sched_area>,
+    /// Each CPU's amounts as they were last read.
+    last_read: Vec<sched_cpu>,
     map_bytes: u64,
 }
 
@@ -176,6 +178,7 @@ impl SchedProbe {
             switch_hook: plan.switch_hook,
             threads,
             waits,
+            last_read: vec![sched_cpu::default(); areas.len()],
             areas,
             map_bytes,
         };
@@ -248,9 +251,15 @@ impl SchedProbe {
 
     /// Amounts of the whole host at that moment of the run queues' clock.
     #[must_use]
-    pub fn host_totals(&self, clock_ns: u64) -> HostTotals {
+    pub fn host_totals(&mut self, clock_ns: u64) -> HostTotals {
+        for number in 0..self.areas.len() {
+            // A CPU that could not be read is as it was: it must not drop out of a sum that only grows.
+            if let Some(cpu) = self.cpu(number) {
+                self.last_read[number] = cpu;
+            }
+        }
         let mut sum = HostTotals::default();
-        for cpu in (0..self.areas.len()).filter_map(|cpu| self.cpu(cpu)) {
+        for cpu in &self.last_read {
             let current = if cpu.since_ns == 0 { 0 } else { clock_ns.saturating_sub(cpu.since_ns) };
             if cpu.tid == 0 {
                 sum.idle_ns += current;
