@@ -25,6 +25,21 @@ pub struct ThreadStates {
     pub stopped_ns: u64,
 }
 
+impl ThreadStates {
+    /// The time in all states.
+    #[must_use]
+    pub fn total_ns(&self) -> u64 {
+        self.on_cpu_ns
+            + self.queued_ns
+            + self.throttled_ns
+            + self.block_io_ns
+            + self.mem_stall_ns
+            + self.uninterruptible_ns
+            + self.sleep_ns
+            + self.stopped_ns
+    }
+}
+
 /// What the threads of a process did in one second (BPF scheduler probe).
 /// `wall_ns` minus the sum of `states` is *unattributed*.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

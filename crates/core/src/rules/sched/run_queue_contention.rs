@@ -26,6 +26,13 @@ const OWN_SHARE: Limit = Limit {
           up together queue behind each other on any host",
 };
 
+const MAX_UNKNOWN: Limit = Limit {
+    name: "max_unknown",
+    value: 0.5,
+    unit: "of the target's time unattributed",
+    why: "with more of it unknown, a quiet rule would rule out what was not seen",
+};
+
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "SCH001",
     name: "run-queue-contention",
@@ -34,7 +41,8 @@ pub(in crate::rules) static RULE: Rule = Rule {
     helps: &[Source::Timeline, Source::CgroupCpu, Source::ProcStat, Source::Psi],
     limits: &{
         let [a, b, c, d, e, f, g] = severity::LOSS_LIMITS;
-        [a, b, c, d, e, f, g, OWN_SHARE, PLACEMENT_SHARE, lines::BATCH_SHARE, lines::BATCH_RUN]
+        let batch = (lines::BATCH_SHARE, lines::BATCH_RUN);
+        [a, b, c, d, e, f, g, OWN_SHARE, PLACEMENT_SHARE, batch.0, batch.1, MAX_UNKNOWN]
     },
     status: Status::Preview("0.1"),
     doc: include_str!("run_queue_contention.md"),
@@ -67,6 +75,9 @@ fn check(view: &View) -> Verdict {
     }
     victims.sort_by(|a, b| (b.0, b.1.ns, a.2).cmp(&(a.0, a.1.ns, b.2)));
     if victims.is_empty() {
+        if let Some(missing) = unseen(view, groups.list()) {
+            return Verdict::NoData { missing: vec![missing] };
+        }
         return quiet(nearest.map(|(_, group, loss)| (group, loss)), explained_by_quota);
     }
     let found = victims.len();
@@ -88,6 +99,22 @@ fn check(view: &View) -> Verdict {
         ));
     }
     Verdict::Fired(findings)
+}
+
+/// Whether most of the target's time could not be attributed: then nothing can be said of its waiting.
+fn unseen(view: &View, groups: &[Group<'_>]) -> Option<String> {
+    let of_target = groups.iter().filter(|group| lines::may_suffer(view, group));
+    let (wall_ns, known_ns) =
+        of_target.filter_map(|group| group.usage.as_ref()).fold((0, 0), |(wall, known), usage| {
+            (wall + usage.wall_ns, known + usage.states.total_ns())
+        });
+    let unknown = 1.0 - known_ns as f64 / wall_ns.max(1) as f64;
+    (wall_ns > 0 && unknown > MAX_UNKNOWN.value).then(|| {
+        format!(
+            "the ledger: {} of the target's time could not be attributed",
+            units::share(unknown)
+        )
+    })
 }
 
 /// What a group lost to contention: with the probe, queued time without wake-up latency; without it, all delay.
