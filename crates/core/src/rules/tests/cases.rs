@@ -3,7 +3,9 @@
 
 use super::{codes, judged, scenes};
 use crate::finding::{EntityKind, Finding, LedgerState, Report, Severity};
-use crate::recording::{Culprit, EventKind, ObserverTick, ProcId, Source};
+use crate::recording::{
+    Culprit, EventKind, ObserverTick, ProcId, ProcessTick, Record, Source, ThreadStates, WaitHist,
+};
 use crate::rules::report;
 use crate::testkit::{Did, MS, S, Scene, US, view};
 
@@ -304,4 +306,27 @@ fn what_could_not_be_checked_says_why_and_what_one_would_gain() {
     assert_eq!(item.missing.len(), 2);
     assert!(item.missing[0].starts_with("bpf:sched: BPF programs need root"));
     assert!(item.missing[0].ends_with("run as root to see behind whom processes wait"));
+}
+
+#[test]
+fn what_was_not_seen_is_not_ruled_out() {
+    let mut scene = Scene::new(2, 10 * S);
+    let hidden = scene.process("hidden", None);
+    scene.target(hidden);
+    scene.push(Record::ProcessTick(Box::new(ProcessTick {
+        t0_ns: 0,
+        t1_ns: 10 * S,
+        proc: hidden,
+        threads: 1,
+        wall_ns: 10 * S,
+        states: ThreadStates { sleep_ns: S, ..ThreadStates::default() },
+        waits: WaitHist::default(),
+        wait_max_ns: 0,
+        switches: 1,
+        wakeup_latency_ns: 0,
+    })));
+    let report = judged(&scene);
+    assert!(report.ruled_out.iter().all(|rule| rule.code != "SCH001"), "{:?}", report.ruled_out);
+    let missing = report.not_checked.iter().find(|rule| rule.code == "SCH001").unwrap();
+    assert!(missing.missing[0].contains("90 %"), "{missing:?}");
 }
