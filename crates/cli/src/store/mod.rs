@@ -11,6 +11,7 @@
 
 mod decode;
 mod encode;
+mod place;
 mod reader;
 mod schema;
 mod writer;

@@ -13,7 +13,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 /// What every SQLite file begins with.
-const MAGIC: &[u8] = b"SQLite format 3\0";
+pub(super) const MAGIC: &[u8] = b"SQLite format 3\0";
 
 /// Why a file cannot be read as a recording. The text names the file and, where there is one, the way out.
 #[derive(Debug)]

@@ -2,25 +2,13 @@
 //! Writes a recording while it is made.
 
 use super::encode::{self, Cell};
+use super::place::{self, CreateError};
 use super::schema::{self, Kind};
-use super::{companion, reason, uri};
+use super::{reason, uri};
 use deburr_core::recording::Record;
 use rusqlite::{Connection, OpenFlags, params_from_iter};
-use std::fs::OpenOptions;
-use std::io::ErrorKind;
+use std::fs::File;
 use std::path::{Path, PathBuf};
-
-/// Why a recording cannot be made at that place. Each variant's text names the file and the way out.
-#[derive(Debug)]
-pub(crate) struct CreateError(String);
-
-impl std::fmt::Display for CreateError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for CreateError {}
 
 /// A recording that is being written. Dropped without [`Self::finish`], it stays as the last
 /// [`Self::commit`] left it, like after a SIGKILL.
@@ -36,20 +24,38 @@ pub(crate) struct Writer {
     tick: i64,
     tick_range: Option<(u64, u64)>,
     in_transaction: bool,
+    /// The file itself. Goes last: closing it takes the locks away that SQLite holds on it.
+    _file: File,
 }
 
 impl Writer {
     /// Makes an empty recording. An existing file is only replaced with `force`.
     pub(crate) fn create(path: &Path, force: bool) -> Result<Self, CreateError> {
-        claim(path, force)?;
-        Self::set_up(path).map_err(|error| {
-            remove(path);
+        let file = place::claim(path, force)?;
+        let connection = Self::set_up(path);
+        // From here on SQLite holds a lock that a claim of others respects. Before, they may have taken the
+        // place: then what is there is theirs.
+        if !place::is_at(&file, path) {
+            return Err(place::in_use(path));
+        }
+        let connection = connection.map_err(|error| {
+            place::remove(path);
             let (shown, reason) = (path.display(), reason(&error));
             CreateError(format!("cannot write a recording to `{shown}`: {reason}"))
+        })?;
+        Ok(Self {
+            connection,
+            path: path.to_owned(),
+            inserts: Kind::ALL.iter().map(|kind| kind.table().insert()).collect(),
+            seq: 0,
+            tick: 0,
+            tick_range: None,
+            in_transaction: false,
+            _file: file,
         })
     }
 
-    fn set_up(path: &Path) -> rusqlite::Result<Self> {
+    fn set_up(path: &Path) -> rusqlite::Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_URI
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -62,17 +68,10 @@ impl Writer {
         connection.pragma_update(None, "user_version", schema::VERSION)?;
         connection.execute_batch(&format!("BEGIN; {} COMMIT;", schema::create()))?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
+        // The first transaction in this mode takes the lock that is held until the end.
+        connection.query_row("SELECT count(*) FROM meta", [], |_| Ok(()))?;
         connection.busy_timeout(std::time::Duration::from_secs(1))?;
-        let inserts = Kind::ALL.iter().map(|kind| kind.table().insert()).collect();
-        Ok(Self {
-            connection,
-            path: path.to_owned(),
-            inserts,
-            seq: 0,
-            tick: 0,
-            tick_range: None,
-            in_transaction: false,
-        })
+        Ok(connection)
     }
 
     /// Where it lies.
@@ -154,46 +153,6 @@ impl Writer {
     pub(crate) fn discard(self) {
         let path = self.path.clone();
         drop(self);
-        remove(&path);
-    }
-}
-
-/// Makes sure that `path` is an empty file of our own.
-fn claim(path: &Path, force: bool) -> Result<(), CreateError> {
-    let shown = path.display();
-    let refuse = |why: String| Err(CreateError(why));
-    match path.symlink_metadata() {
-        Ok(meta) if meta.is_dir() => {
-            return refuse(format!("`{shown}` is a directory; name a file in it"));
-        }
-        Ok(meta) if !meta.is_file() => {
-            return refuse(format!("`{shown}` is not a regular file; name another one"));
-        }
-        Ok(_) if !force => {
-            return refuse(format!(
-                "`{shown}` exists; name another file, or replace it with --force"
-            ));
-        }
-        Ok(_) => remove(path),
-        Err(_) => {
-            // A log without its file would be taken for the new file's.
-            let _ = std::fs::remove_file(companion(path, "-wal"));
-            let _ = std::fs::remove_file(companion(path, "-shm"));
-        }
-    }
-    match OpenOptions::new().write(true).create_new(true).open(path) {
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let directory = path.parent().unwrap_or(Path::new("")).display();
-            refuse(format!("cannot create `{shown}`: there is no directory `{directory}`"))
-        }
-        Err(error) => refuse(format!("cannot create `{shown}`: {error}")),
-    }
-}
-
-fn remove(path: &Path) {
-    for file in [path.to_owned(), companion(path, "-wal"), companion(path, "-shm")] {
-        // What is not there need not be removed; what cannot be removed fails again, loudly, on creation.
-        let _ = std::fs::remove_file(file);
+        place::remove(&path);
     }
 }

@@ -49,6 +49,17 @@ fn a_signal_ends_the_window_and_the_report_says_so() {
 }
 
 #[test]
+fn a_recording_under_way_cannot_be_replaced() {
+    let (session, directory) = begin(&["--json"]);
+    let path = directory.path().join("x.deburr");
+    let message = refuse(&["-d", "1h", "--force", "-o", path.to_str().unwrap()]);
+    assert!(message.contains("is in use"), "{message}");
+    session.signal(Signal::INT);
+    assert_eq!(session.wait().status.code(), Some(0));
+    assert!(stdout(&run(&["report", path.to_str().unwrap()], 0)).contains("SIGINT"));
+}
+
+#[test]
 fn a_second_signal_ends_the_program_at_once() {
     let (session, _directory) = begin(&[]);
     // Both are delivered before the session can act on the first.

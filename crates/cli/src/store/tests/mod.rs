@@ -217,6 +217,58 @@ fn a_file_is_only_replaced_on_request() {
 }
 
 #[test]
+fn only_a_recordings_own_log_is_replaced_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x");
+    for suffix in ["-wal", "-shm", "-journal"] {
+        let log = companion(&path, suffix);
+        std::fs::write(&log, "precious").unwrap();
+        for has_file in [false, true] {
+            if has_file {
+                std::fs::write(&path, "no recording").unwrap();
+            }
+            let error = Writer::create(&path, true).expect_err("refused").to_string();
+            assert!(error.contains(&format!("`{}` exists", log.display())), "{error}");
+            assert_eq!(std::fs::read(&log).unwrap(), b"precious");
+            assert_eq!(path.exists(), has_file);
+        }
+        std::fs::remove_file(&path).unwrap();
+        std::fs::remove_file(&log).unwrap();
+        write(&path, &[Record::End { window_ns: 1 }]);
+        std::fs::write(&log, "left over").unwrap();
+        write(&path, &[Record::End { window_ns: 2 }]);
+        assert_eq!(read(&path).unwrap(), [Record::End { window_ns: 2 }]);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn a_recording_is_locked_before_anything_is_written_to_it() {
+    use std::os::unix::fs::MetadataExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x");
+    let writer = Writer::create(&path, false).unwrap();
+    let inode = format!(":{} ", path.metadata().unwrap().ino());
+    let own = format!(" {} ", std::process::id());
+    let locks = std::fs::read_to_string("/proc/locks").unwrap();
+    let is_locked = locks.lines().any(|line| line.contains(&inode) && line.contains(&own));
+    assert!(is_locked, "{locks}");
+    writer.discard();
+}
+
+#[test]
+fn why_a_file_cannot_be_made_is_said() {
+    for (path, expected) in [
+        ("/proc/x", "no file can be made in `/proc`"),
+        ("/nonexistent/x", "there is no directory `/nonexistent`"),
+        ("/proc/self/comm", "cannot replace `/proc/self/comm`"),
+    ] {
+        let error = Writer::create(Path::new(path), true).expect_err("refused").to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn the_views_answer() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x");

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The place of a new recording: an empty file of our own, and nobody else's file lost for it.
+
+use super::reader::MAGIC;
+use super::{companion, schema};
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// What SQLite may have put beside a file, and would read as a part of it.
+const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
+
+/// Where SQLite files say whose they are.
+const APPLICATION_ID_AT: u64 = 68;
+
+/// Why a recording cannot be made at that place. The text names the file and the way out.
+#[derive(Debug)]
+pub(crate) struct CreateError(pub(super) String);
+
+impl std::fmt::Display for CreateError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for CreateError {}
+
+/// Makes an empty file. One that is there is only replaced with `force`, and never while somebody uses it.
+pub(super) fn claim(path: &Path, force: bool) -> Result<File, CreateError> {
+    let shown = path.display();
+    let refuse = |why: String| Err(CreateError(why));
+    let old = match path.symlink_metadata() {
+        Ok(meta) if meta.is_dir() => {
+            return refuse(format!("`{shown}` is a directory; name a file in it"));
+        }
+        Ok(meta) if !meta.is_file() => {
+            return refuse(format!("`{shown}` is not a regular file; name another one"));
+        }
+        Ok(_) if !force => {
+            return refuse(format!(
+                "`{shown}` exists; name another file, or replace it with --force"
+            ));
+        }
+        // Its lock is held until the new file is there.
+        Ok(_) => Some(lock(path)?),
+        Err(_) => None,
+    };
+    let was_recording = old.as_ref().is_some_and(is_recording);
+    for file in companions(path).filter(|file| file.symlink_metadata().is_ok()) {
+        if !was_recording {
+            return refuse(format!(
+                "`{}` exists and would be taken for a part of `{shown}`; move it away, or name another file",
+                file.display()
+            ));
+        }
+        replace(&file)?;
+    }
+    if old.is_some() {
+        replace(path)?;
+    }
+    let create = OpenOptions::new().read(true).write(true).create_new(true).open(path);
+    create.map_err(|error| cannot_create(path, &error))
+}
+
+/// Locks a file as SQLite does, which fails while a session writes to it or somebody reads along.
+fn lock(path: &Path) -> Result<File, CreateError> {
+    let open = OpenOptions::new().read(true).write(true).open(path);
+    let file = open.map_err(|error| cannot_replace(path, &error))?;
+    match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::AGAIN | Errno::ACCESS) => Err(in_use(path)),
+        // Where the filesystem has no locks, nobody holds one.
+        _ if is_at(&file, path) => Ok(file),
+        _ => Err(in_use(path)),
+    }
+}
+
+/// Whether this file is what the path leads to.
+pub(super) fn is_at(file: &File, path: &Path) -> bool {
+    let id = |meta: &std::fs::Metadata| (meta.dev(), meta.ino());
+    matches!((file.metadata(), path.symlink_metadata()), (Ok(a), Ok(b)) if id(&a) == id(&b))
+}
+
+/// Removes a recording that was never begun.
+pub(super) fn remove(path: &Path) {
+    for file in companions(path).chain([path.to_owned()]) {
+        // What is not there need not be removed, and what stays is empty.
+        let _ = std::fs::remove_file(file);
+    }
+}
+
+fn companions(path: &Path) -> impl Iterator<Item = PathBuf> {
+    COMPANIONS.iter().map(|suffix| companion(path, suffix))
+}
+
+fn is_recording(file: &File) -> bool {
+    let (mut magic, mut id) = ([0; MAGIC.len()], [0; 4]);
+    file.read_exact_at(&mut magic, 0).is_ok()
+        && file.read_exact_at(&mut id, APPLICATION_ID_AT).is_ok()
+        && magic == MAGIC
+        && i32::from_be_bytes(id) == schema::APPLICATION_ID
+}
+
+fn replace(file: &Path) -> Result<(), CreateError> {
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(cannot_replace(file, &error)),
+        _ => Ok(()),
+    }
+}
+
+fn cannot_replace(file: &Path, error: &io::Error) -> CreateError {
+    CreateError(format!("cannot replace `{}`: {error}; name another file", file.display()))
+}
+
+/// Another session writes to that file, or somebody reads it right now.
+pub(super) fn in_use(path: &Path) -> CreateError {
+    CreateError(format!("`{}` is in use by another process; name another file", path.display()))
+}
+
+fn cannot_create(path: &Path, error: &io::Error) -> CreateError {
+    let shown = path.display();
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    CreateError(match (error.kind(), directory.is_dir()) {
+        (ErrorKind::NotFound, false) => {
+            format!("cannot create `{shown}`: there is no directory `{}`", directory.display())
+        }
+        (ErrorKind::NotFound, true) => {
+            format!("cannot create `{shown}`: no file can be made in `{}`", directory.display())
+        }
+        _ => format!("cannot create `{shown}`: {error}"),
+    })
+}
