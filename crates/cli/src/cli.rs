@@ -115,8 +115,8 @@ pub(crate) struct Observe {
     /// Replace the output file if it exists
     #[arg(long, requires = "output")]
     pub(crate) force: bool,
-    /// Command to start and to look at until it ends; it runs as the same user, and its exit status is not
-    /// passed on
+    /// Command to start and to look at until it ends; it runs as the same user, its exit status is not
+    /// passed on, and with --json its stdout goes to stderr
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A command that is started to be observed. It keeps its own input and output, runs as the same user, and
-//! is never ended by the observer: it may outlive the window.
+//! A command that is started to be observed. It keeps its own input and output (but see
+//! [`Command::start`]), runs as the same user, and is never ended by the observer: it may outlive the window.
 
 use crate::failure::Failure;
 use deburr_core::recording::TargetSpec;
@@ -18,13 +18,18 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    /// Starts it. No words, no command.
-    pub(crate) fn start(words: &[OsString]) -> anyhow::Result<Option<Self>> {
+    /// Starts it. No words, no command. With `stdout_is_taken`, what it writes there goes to stderr: a
+    /// document for programs must not be mixed with anything.
+    pub(crate) fn start(words: &[OsString], stdout_is_taken: bool) -> anyhow::Result<Option<Self>> {
         let Some((program, arguments)) = words.split_first() else { return Ok(None) };
-        let child =
-            std::process::Command::new(program).args(arguments).spawn().map_err(|error| {
-                Failure::bad_input(format!("cannot start `{}`: {error}", program.display()))
-            })?;
+        let mut command = std::process::Command::new(program);
+        command.args(arguments);
+        if stdout_is_taken {
+            command.stdout(std::io::stderr());
+        }
+        let child = command.spawn().map_err(|error| {
+            Failure::bad_input(format!("cannot start `{}`: {error}", program.display()))
+        })?;
         let line = name::decode(words.join(OsString::from(" ").as_os_str()).as_bytes());
         Ok(Some(Self { line, child, ended: false }))
     }

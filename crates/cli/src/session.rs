@@ -27,6 +27,8 @@ pub(crate) struct Plan {
     pub(crate) asked: Option<Duration>,
     /// A command to start, with its arguments; may be empty.
     pub(crate) command: Vec<OsString>,
+    /// Stdout is for the report alone, not for the command too.
+    pub(crate) stdout_is_taken: bool,
     /// No progress on stderr.
     pub(crate) quiet: bool,
 }
@@ -37,7 +39,7 @@ pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::
     let (running, not_open) = sources::open(&mut cx);
     sources::require_delays(&not_open)?;
     // The command starts when everything that will look at it is in place.
-    let command = Command::start(&plan.command)?;
+    let command = Command::start(&plan.command, plan.stdout_is_taken)?;
     if let (None, Some(command)) = (&plan.target, &command) {
         cx.target = command.target();
     }

@@ -12,7 +12,8 @@ use deburr_core::view::Fold;
 
 /// Runs it.
 pub(crate) fn run(args: &Diagnose) -> anyhow::Result<Exit> {
-    let plan = record::plan(&args.observe, args.show.messages.quiet)?;
+    let mut plan = record::plan(&args.observe, args.show.messages.quiet)?;
+    plan.stdout_is_taken = args.show.json;
     let writer = record::create(args.output.as_deref(), args.observe.force)?;
     let signals = Signals::install()?;
     let mut sinks = Sinks::new(Some(Fold::default()), writer);

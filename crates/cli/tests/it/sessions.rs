@@ -84,12 +84,13 @@ fn a_target_that_ends_ends_the_window() {
 
 #[test]
 fn a_command_is_observed_until_it_ends_and_keeps_its_status_to_itself() {
-    let output =
-        run(&["--json", "--", "sh", "-c", "echo from the command >&2; sleep 0.3; exit 7"], 0);
+    let output = run(&["--json", "--", "sh", "-c", "echo from the command; sleep 0.3; exit 7"], 0);
     assert_eq!(stderr(&output), "from the command\n");
     let report = report(&output);
     assert_eq!(report["target"]["kind"], "command");
     assert!(report["window"]["seconds"].as_f64().unwrap() >= 0.3);
+    // Beside a report for people, it keeps its stdout.
+    assert!(stdout(&run(&["--", "echo", "from the command"], 0)).starts_with("from the command\n"));
 }
 
 #[test]
