@@ -129,7 +129,9 @@ fn ledgers(view: &View, findings: &[Finding]) -> Vec<Ledger> {
             chosen.push(rest.remove(at));
         }
     }
-    chosen.extend(rest.into_iter().filter(|group| ledger::weight(group) != (0, 0)));
+    // Of a host, what slept all the time says nothing; of what was asked about, it is the answer.
+    let is_asked_for = view.meta().is_some_and(|meta| meta.target != TargetSpec::Host);
+    chosen.extend(rest.into_iter().filter(|group| is_asked_for || ledger::weight(group) != (0, 0)));
     chosen.into_iter().filter_map(|group| ledger::of(view, group)).take(MAX_LEDGERS).collect()
 }
 

@@ -46,6 +46,21 @@ fn spinners(scene: &mut Scene, number: u32) -> Vec<ProcId> {
 }
 
 #[test]
+fn a_target_that_only_sleeps_is_shown_asleep() {
+    let mut scene = Scene::new(2, 10 * S);
+    let idle = scene.process("sleep", None);
+    scene.did(idle, &Did::default());
+    assert_eq!(judged(&scene).ledger, []);
+    scene.target(idle);
+    let report = judged(&scene);
+    let [ledger] = report.ledger.as_slice() else { panic!("{:?}", report.ledger) };
+    assert_eq!(ledger.victim.comm.as_deref(), Some("sleep"));
+    for part in &ledger.parts {
+        assert_eq!(part.ns, if part.state == LedgerState::Sleep { 10 * S } else { 0 }, "{part:?}");
+    }
+}
+
+#[test]
 fn a_noisy_neighbour_is_named_with_its_part() {
     let report = judged(&scenes::neighbour());
     assert_eq!(codes(&report), ["SCH001"]);
