@@ -79,7 +79,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
         findings: RULES.iter().map(|rule| finding_line(rule, &states)).collect(),
     };
     let text = if args.json {
-        serde_json::to_string_pretty(&checkup)? + "\n"
+        render::json_document(&checkup)?
     } else {
         text(&checkup, show::page(args.color))
     };

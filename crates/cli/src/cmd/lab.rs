@@ -4,6 +4,7 @@
 use crate::lab::{self, Interrupted, Outcome, Scenario, Settings, Stop};
 use crate::output;
 use anyhow::{Context as _, Result, ensure};
+use deburr_core::render;
 use serde::Serialize;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -105,7 +106,7 @@ fn run_selected(args: &RunArgs) -> Result<ExitCode> {
     let passed = outcomes.iter().all(|outcome| outcome.passed);
     if args.json {
         let document = Document { schema: "deburr.lab/1", passed, runs: &outcomes };
-        output::print(format!("{}\n", serde_json::to_string_pretty(&document)?).as_bytes())?;
+        output::print(render::json_document(&document)?.as_bytes())?;
     }
     Ok(ExitCode::from(if passed { PASSED } else { FAILED }))
 }

@@ -2,7 +2,10 @@
 //! The report as one JSON document, `deburr.report/1`: the fields of [`Report`] in the order of its types.
 
 use crate::finding::Report;
+use crate::recording::name::is_hidden;
+use serde::Serialize;
 use serde::ser::Error as _;
+use std::fmt::Write as _;
 
 /// The report as one JSON document with a final newline.
 ///
@@ -13,7 +16,29 @@ pub fn json(report: &Report) -> Result<String, serde_json::Error> {
     if let Some(place) = not_finite(report) {
         return Err(serde_json::Error::custom(format!("{place} is not a finite number")));
     }
-    Ok(serde_json::to_string_pretty(report)? + "\n")
+    json_document(report)
+}
+
+/// Any value as one JSON document with a final newline. Hidden characters ([`is_hidden`]) are escaped: a
+/// document is also looked at, and a name must not turn the text around it.
+///
+/// # Errors
+/// If the value has no form in JSON.
+pub fn json_document(value: &impl Serialize) -> Result<String, serde_json::Error> {
+    let plain = serde_json::to_string_pretty(value)? + "\n";
+    let mut document = String::with_capacity(plain.len());
+    for c in plain.chars() {
+        // Apart from the ends of lines, hidden characters can only be in strings.
+        if c == '\n' || !is_hidden(c) {
+            document.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing to a String cannot fail.
+            let _ = write!(document, "\\u{unit:04x}");
+        }
+    }
+    Ok(document)
 }
 
 /// Where the report holds a number that JSON cannot hold.
@@ -37,4 +62,38 @@ fn not_finite(report: &Report) -> Option<String> {
         }
     }
     numbers.into_iter().find(|(_, number)| !number.is_finite()).map(|(place, _)| place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_turns_or_hides_text_is_escaped() {
+        let names =
+            ["gpj.\u{202e}exe", "\u{200e}\u{2066}\u{2069}", "\u{e0041}\u{7f}\n\"\\", "毛刺 é"];
+        assert_eq!(
+            json_document(&names).unwrap(),
+            r#"[
+  "gpj.\u202eexe",
+  "\u200e\u2066\u2069",
+  "\udb40\udc41\u007f\n\"\\",
+  "毛刺 é"
+]
+"#
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn escaped_text_reads_back_the_same(
+            texts in prop::collection::btree_map(any::<String>(), r"(?s)([\u{2028}-\u{206f}]|\u{e0041}|\\|.){0,12}", 0..5),
+        ) {
+            let document = json_document(&texts).unwrap();
+            prop_assert!(!document.contains(|c| c != '\n' && is_hidden(c)));
+            let back: std::collections::BTreeMap<String, String> = serde_json::from_str(&document).unwrap();
+            prop_assert_eq!(back, texts);
+        }
+    }
 }

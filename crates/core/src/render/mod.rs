@@ -20,7 +20,7 @@ mod wrap;
 #[cfg(test)]
 mod golden;
 
-pub use json::json;
+pub use json::{json, json_document};
 pub use manual::manual;
 pub use sheet::{Section, sheet};
 pub use text::text;
