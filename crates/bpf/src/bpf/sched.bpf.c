@@ -146,7 +146,7 @@ static __always_inline void switch_in(struct sched_area *area, struct sched_thre
 {
 	__u64 off_cpu = now - t->since_ns;
 	struct wait w;
-	__u64 queued;
+	__u64 queued, counted;
 	bool missed;
 
 	if (now < t->since_ns)
@@ -170,8 +170,10 @@ static __always_inline void switch_in(struct sched_area *area, struct sched_thre
 	area->cpu.scratch.local_ns = queued < w.here_ns ? queued : w.here_ns;
 	area->cpu.scratch.was_off_ns = t->since_ns;
 	area->cpu.scratch.was_cpu = t->state == ST_QUEUED && t->cpu != cpu_id ? t->cpu : NO_SLOT;
-	if (queued > t->wait_max_ns && !missed)
-		t->wait_max_ns = queued;
+	/* After a missed switch only the last wait is known as one. */
+	counted = missed ? area->cpu.scratch.local_ns : queued;
+	if (counted > t->wait_max_ns)
+		t->wait_max_ns = counted;
 	t->state = ST_ON_CPU;
 	t->since_ns = now;
 	t->run_delay_ns =
@@ -184,8 +186,7 @@ static __always_inline void switch_in(struct sched_area *area, struct sched_thre
 	area->cpu.waited_ns += queued;
 	area->cpu.throttled_ns += w.throttled_ns;
 	area->cpu.waits++;
-	/* After a missed switch only the last wait is known as one. */
-	area->cpu.queued_ns = missed ? area->cpu.scratch.local_ns : queued;
+	area->cpu.queued_ns = counted;
 }
 
 /* Notes that the thread that had the CPU leaves it. */
