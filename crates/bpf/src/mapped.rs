@@ -102,24 +102,44 @@ impl<T: Plain> Mapped<T> {
         &self,
         index: usize,
         seq_offset: usize,
-        mut read: impl FnMut() -> R,
+        read: impl FnMut() -> R,
     ) -> Result<R, Torn> {
-        for attempt in 0..TRIES {
-            let before = self.u32(index, seq_offset);
-            if before & 1 == 0 {
-                let value = read();
-                fence(Ordering::Acquire);
-                if self.u32(index, seq_offset) == before {
-                    return Ok(value);
-                }
-            }
-            if attempt > TRIES / 2 {
-                std::thread::yield_now();
-            }
-            std::hint::spin_loop();
-        }
-        Err(Torn)
+        let seq = || self.u32(index, seq_offset);
+        undisturbed(|| Some(seq()).filter(|seq| seq & 1 == 0), seq, read)
     }
+
+    /// The same for an element whose changes are counted twice: at `begun_offset` before, at `done_offset` after
+    /// a change.
+    pub(crate) fn settled<R>(
+        &self,
+        index: usize,
+        (begun_offset, done_offset): (usize, usize),
+        read: impl FnMut() -> R,
+    ) -> Result<R, Torn> {
+        undisturbed(|| Some(self.u64(index, done_offset)), || self.u64(index, begun_offset), read)
+    }
+}
+
+/// What `read` tells once the version before it (`None` = being written) and the one after it are the same.
+fn undisturbed<V: PartialEq, R>(
+    before: impl Fn() -> Option<V>,
+    after: impl Fn() -> V,
+    mut read: impl FnMut() -> R,
+) -> Result<R, Torn> {
+    for attempt in 0..TRIES {
+        if let Some(version) = before() {
+            let value = read();
+            fence(Ordering::Acquire);
+            if after() == version {
+                return Ok(value);
+            }
+        }
+        if attempt > TRIES / 2 {
+            std::thread::yield_now();
+        }
+        std::hint::spin_loop();
+    }
+    Err(Torn)
 }
 
 impl<T: Plain> Drop for Mapped<T> {

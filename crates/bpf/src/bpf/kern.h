@@ -84,7 +84,12 @@ struct sched_info {
 	unsigned long long last_queued;
 };
 
+struct thread_info {
+	__u32 cpu;
+};
+
 struct task_struct {
+	struct thread_info thread_info;
 	int pid;
 	int tgid;
 	unsigned int on_cpu; /* a byte in 7.x: only loads of unsigned fields adapt their size */
@@ -98,6 +103,11 @@ struct task_struct {
 	struct css_set *cgroups;
 	struct task_group *sched_task_group;
 	unsigned int in_iowait : 1;
+};
+
+/* up to 5.15: "sched: move CPU field back into thread_info if THREAD_INFO_IN_TASK=y" */
+struct task_struct___old_cpu {
+	unsigned int cpu;
 };
 
 /* with CONFIG_PSI */

@@ -90,207 +90,135 @@ struct {
 #include "sched_kernel.bpf.h"
 #include "sched_table.bpf.h"
 #include "sched_blame.bpf.h"
-#include "sched_wait.bpf.h"
+#include "sched_leave.bpf.h"
+#include "sched_arrive.bpf.h"
 
-/* --- leaving the CPU --- */
+/* --- the CPU's own account --- */
 
-static __always_inline void switch_out(struct sched_thread *t, struct task_struct *prev,
-				       bool preempt, unsigned int state, __u64 now)
-{
-	struct cfs_rq *queue = prev->se.cfs_rq;
-	__u64 since = t->since_ns;
-
-	t->seq++;
-	barrier();
-	if (now < since)
-		since = now;
-	if (t->state == ST_ON_CPU) {
-		t->in_state_ns[ST_ON_CPU] += now - since;
-	} else {
-		/* Its arrival was missed: the kernel remembers it. */
-		__u64 arrival = prev->sched_info.last_arrival;
-
-		if (arrival < since || arrival > now)
-			arrival = since;
-		if (t->state < ST_MAX)
-			t->in_state_ns[t->state & (ST_MAX - 1)] += arrival - since;
-		t->in_state_ns[ST_ON_CPU] += now - arrival;
-	}
-	t->state = off_cpu_state(prev, preempt, state);
-	t->since_ns = now;
-	t->run_delay_ns = prev->sched_info.run_delay;
-	/* A throttled thread shows a quota that the reader has not seen yet. */
-	if (quota_in_use || t->state == ST_THROTTLED) {
-		t->throttle_clock_ns = throttle_clock(queue, queue->rq, now);
-		t->throttle_queue = (__u64)queue;
-	} else {
-		t->throttle_queue = 0;
-	}
-	if (t->cgroup_set != (__u64)prev->cgroups) {
-		t->cgroup_set = (__u64)prev->cgroups;
-		t->cgroup_id = cgroup_id_of(prev);
-	}
-	if (t->tid == t->tgid && comm_differs(t, prev))
-		copy_comm(t, prev);
-	if (t->state == ST_DEAD)
-		t->dead_epoch = epoch;
-	barrier();
-	t->seq++;
-}
-
-/* --- getting the CPU --- */
-
-static __always_inline void switch_in(struct sched_area *area, struct sched_thread *t,
-				      struct task_struct *next, struct cfs_rq *queue, __u32 cpu_id,
-				      __u64 now)
-{
-	__u64 off_cpu = now - t->since_ns;
-	struct wait w;
-	__u64 queued, counted;
-	bool missed;
-
-	if (now < t->since_ns)
-		off_cpu = 0;
-	w = wait_of(t, next, queue, now, off_cpu);
-	queued = w.runnable_ns - w.throttled_ns;
-
-	t->seq++;
-	barrier();
-	missed = t->state == ST_ON_CPU;
-	if (missed)
-		/* It left without our knowing: what it did since, waiting apart, stays
-		 * unattributed. */
-		area->cpu.lost.switches_missed++;
-	else if (t->state < ST_MAX)
-		t->in_state_ns[t->state & (ST_MAX - 1)] += off_cpu - w.runnable_ns;
-	if (t->state == ST_BLOCK_IO)
-		area->cpu.block_io_ns += off_cpu - w.runnable_ns;
-	t->in_state_ns[ST_QUEUED] += queued;
-	t->in_state_ns[ST_THROTTLED] += w.throttled_ns;
-	area->cpu.scratch.local_ns = queued < w.here_ns ? queued : w.here_ns;
-	area->cpu.scratch.was_off_ns = t->since_ns;
-	area->cpu.scratch.was_cpu = t->state == ST_QUEUED && t->cpu != cpu_id ? t->cpu : NO_SLOT;
-	/* After a missed switch only the last wait is known as one. */
-	counted = missed ? area->cpu.scratch.local_ns : queued;
-	if (counted > t->wait_max_ns)
-		t->wait_max_ns = counted;
-	t->state = ST_ON_CPU;
-	t->since_ns = now;
-	t->run_delay_ns =
-		next->sched_info.run_delay + w.here_ns; /* what the kernel is about to make it */
-	t->cpu = cpu_id;
-	t->switches++;
-	barrier();
-	t->seq++;
-
-	area->cpu.waited_ns += queued;
-	area->cpu.throttled_ns += w.throttled_ns;
-	area->cpu.waits++;
-	area->cpu.queued_ns = counted;
-}
-
-/* Notes that the thread that had the CPU leaves it. */
-static __always_inline void end_run(struct sched_area *area, struct task_struct *prev, __u32 pid,
-				    __u64 now)
+/*
+ * The last stay on this CPU began without our knowing: notes the one before. Returns when it began,
+ * which the kernel knows.
+ */
+static __noinline __u64 began_unseen(struct sched_area *area, struct task_struct *prev, __u64 now)
 {
 	struct sched_run *run = &area->run[area->cpu.head & (RUNS - 1)];
-	__u64 since = area->cpu.since_ns, queued = area->cpu.queued_ns;
+	__u64 since = area->cpu.since_ns, arrival = prev->pid ? prev->sched_info.last_arrival : now;
 
-	if (area->cpu.tid != pid && since) {
-		/* A switch in between was not told of. The kernel knows when this thread arrived.
-		 */
-		__u64 arrival = pid ? prev->sched_info.last_arrival : now;
-
-		if (arrival > since && arrival <= now) {
-			run->end_ns = arrival;
-			run->queued_ns = queued;
-			run->tid = area->cpu.tid;
-			run->tgid = area->cpu.tgid;
-			run = &area->run[++area->cpu.head & (RUNS - 1)];
-		}
-		queued = 0;
-		area->cpu.lost.switches_missed++;
+	if (!since)
+		return 0;
+	area->cpu.lost.switches_missed++;
+	if (arrival > since && arrival <= now) {
+		run->end_ns = arrival;
+		run->queued_ns = area->cpu.queued_ns;
+		run->tid = area->cpu.tid;
+		run->tgid = area->cpu.tgid;
+		barrier();
+		area->cpu.head++;
+		since = arrival;
 	}
-	run->end_ns = now;
-	run->queued_ns = queued;
-	run->tid = pid;
-	run->tgid = prev->tgid;
-	area->cpu.head++;
-	if (since)
-		*(pid ? &area->cpu.busy_ns : &area->cpu.idle_ns) += now - since;
+	area->cpu.queued_ns = 0;
+	return since;
 }
 
-static __always_inline int on_switch(bool preempt, struct task_struct *prev,
-				     struct task_struct *next, unsigned int prev_state, bool atomic)
+/*
+ * Notes that the thread that had the CPU leaves it, which begins a change of the CPU's amounts.
+ * Returns since when it had it.
+ */
+static __always_inline __u64 end_run(struct sched_area *area, struct task_struct *prev, __u64 now)
 {
-	struct cfs_rq *queue = next->se.cfs_rq;
-	struct rq *rq = queue->rq;
-	__u64 clock = rq->clock, now = clock;
-	__u32 cpu_id = rq->cpu, pid = prev->pid, next_pid = next->pid, slot;
-	struct sched_area *area = bpf_map_lookup_elem(&areas, &cpu_id);
+	__u64 since = area->cpu.since_ns, began = since;
+	struct sched_run *run;
+
+	if (unlikely(area->cpu.tid != (__u32)prev->pid))
+		began = began_unseen(area, prev, now);
+	run = &area->run[area->cpu.head & (RUNS - 1)];
+	run->end_ns = now;
+	run->queued_ns = area->cpu.queued_ns;
+	run->tid = prev->pid;
+	run->tgid = prev->tgid;
+	barrier();
+	area->cpu.head++;
+	barrier();
+	if (likely(since))
+		*(prev->pid ? &area->cpu.busy_ns : &area->cpu.idle_ns) += now - since;
+	return began;
+}
+
+static __always_inline int on_switch(unsigned long long *ctx, bool state_told, bool atomic)
+{
+	struct task_struct *prev = task_arg(ctx, PREV), *next = task_arg(ctx, NEXT);
+	__u32 slot = cpu_of(prev), tid = prev->pid;
+	struct sched_area *area = bpf_map_lookup_elem(&areas, &slot);
+	__u64 clock = next->se.cfs_rq->rq->clock, now = clock, began, waited = 0, local = 0;
+	/* Loaded here and not where it is needed: for each way by which the verifier comes to the
+	 * load of a pointer from a task, it searches all types of the kernel by name. */
+	__u64 cgroup_set = (__u64)prev->cgroups;
 	struct sched_thread *t;
 
-	if (!area)
+	if (unlikely(!area))
 		return 0;
-	area->cpu.seq++;
-	barrier();
-	if (now < area->cpu.since_ns) {
+	area->cpu.id = slot;
+	if (unlikely(now < area->cpu.since_ns)) {
 		area->cpu.lost.clock_backward++;
 		now = area->cpu.since_ns;
 	}
-	end_run(area, prev, pid, now);
+	began = end_run(area, prev, now);
 	area->cpu.since_ns = now;
 
-	if (pid) {
+	if (tid) {
 		slot = area->cpu.slot;
 		t = bpf_map_lookup_elem(&threads, &slot);
-		if (!t || t->tid != pid || t->state == ST_DEAD)
-			t = atomic ? find_leaving_atomic(area, t, prev, now)
-				   : find_leaving_plain(area, t, prev, now);
-		if (t)
-			switch_out(t, prev, preempt, prev_state, now);
+		if (unlikely(!t || t->tid != tid || t->state == ST_DEAD))
+			t = atomic ? find_leaving_atomic(area, t, task_arg(ctx, PREV), now)
+				   : find_leaving_plain(area, t, task_arg(ctx, PREV), now);
+		if (likely(t))
+			switch_out(t, ctx,
+				   state_told ? arg(ctx, PREV_STATE)
+					      : state_of(task_arg(ctx, PREV)),
+				   cgroup_set, now);
 	}
 
-	area->cpu.tid = next_pid;
-	area->cpu.tgid = next->tgid;
-	area->cpu.queued_ns = 0;
 	slot = NO_SLOT;
-	if (next_pid) {
-		slot = next_pid & thread_mask;
+	next = task_arg(ctx, NEXT);
+	tid = next->pid;
+	area->cpu.tid = tid;
+	area->cpu.tgid = next->tgid;
+	if (tid) {
+		slot = tid & thread_mask;
 		t = bpf_map_lookup_elem(&threads, &slot);
-		if (!t || t->tid != next_pid || t->state == ST_DEAD)
+		if (unlikely(!t || t->tid != tid || t->state == ST_DEAD))
 			t = atomic ? find_arriving_atomic(area, next, now, &slot)
 				   : find_arriving_plain(area, next, now, &slot);
-		if (t)
-			switch_in(area, t, next, queue, cpu_id, now);
+		if (likely(t))
+			waited = switch_in(area, t, ctx, now, &local);
 		else
 			area->cpu.lost.thread_table_full++;
 	}
 	area->cpu.slot = slot;
-	barrier();
-	if (area->cpu.queued_ns)
-		count_wait(area);
+	area->cpu.queued_ns = waited;
+	if (waited)
+		count_wait(area, slot, waited, local, now - local >= began,
+			   task_arg(ctx, PREV)->tgid);
 	/* The clocks drift apart by parts per million: a look now and then is enough. */
-	if (!(area->cpu.switches++ % CLOCK_REFRESH))
+	if (unlikely(!(area->cpu.done % CLOCK_REFRESH)))
 		area->cpu.monotonic_minus_clock_ns = bpf_ktime_get_ns() - clock;
 	barrier();
-	area->cpu.seq++;
+	area->cpu.done = area->cpu.head;
 	return 0;
 }
 
 /* From 5.18 ("sched/tracing: Append prev_state to tp args instead"); these kernels have atomics in
  * BPF. */
 SEC("tp_btf/sched_switch")
-int BPF_PROG(on_switch_4, bool preempt, struct task_struct *prev, struct task_struct *next,
-	     unsigned int prev_state)
+int on_switch_4(unsigned long long *ctx)
 {
-	return on_switch(preempt, prev, next, prev_state, true);
+	return on_switch(ctx, true, true);
 }
 
 SEC("tp_btf/sched_switch")
-int BPF_PROG(on_switch_3, bool preempt, struct task_struct *prev, struct task_struct *next)
+int on_switch_3(unsigned long long *ctx)
 {
-	return on_switch(preempt, prev, next, state_of(prev), false);
+	return on_switch(ctx, false, false);
 }
 
 /*

@@ -34,31 +34,32 @@ enum sched_state {
  * which `seq` is odd. A slot is free when `tid` is 0, and may be taken when the thread is dead.
  */
 struct sched_thread {
-	/* first cache line: all that a switch needs */
+	/* first cache line: all that a switch needs, but for the amounts */
 	__u32 tid;
 	__u32 tgid;
 	__u32 seq;
 	__u16 cpu; /* it was switched out on */
 	__u8 state;
 	__u8 pad;
-	__u64 since_ns;          /* in `state` */
-	__u64 run_delay_ns;      /* sched_info.run_delay at switch-out */
-	__u64 throttle_clock_ns; /* of throttle_queue at switch-out (or at wake-up) */
-	__u64 throttle_queue;    /* identity of its cfs_rq at that time */
-	__u64 cgroup_set;        /* identity of its css_set: changes when it is moved */
-	__u64 first_ns;          /* seen from here on */
+	__u64 since_ns;       /* in `state` */
+	__u64 run_delay_ns;   /* sched_info.run_delay at switch-out */
+	__u64 throttle_queue; /* identity of its cfs_rq when throttle_clock_ns was read; 0 = not
+				 read */
+	__u64 cgroup_set;     /* identity of its css_set: changes when it is moved */
+	__u64 wait_max_ns;    /* the reader takes it by exchanging it with 0 */
+	__u32 switches;
+	__u32 dead_epoch; /* in which it died */
 	/* second */
 	__u64 in_state_ns[ST_MAX];
 	/* third: identity and rare things */
-	__u64 start_boot_ns;  /* CLOCK_BOOTTIME */
-	__u64 leader_boot_ns; /* of the thread group's leader */
+	__u64 first_ns;          /* seen from here on */
+	__u64 throttle_clock_ns; /* of throttle_queue at switch-out (or at wake-up) */
+	__u64 start_boot_ns;     /* CLOCK_BOOTTIME */
+	__u64 leader_boot_ns;    /* of the thread group's leader */
 	__u64 cgroup_id;
-	__u64 wait_max_ns; /* the reader takes it by exchanging it with 0 */
-	__u32 parent;      /* process that started it, as of its first sight */
+	__u32 parent; /* process that started it, as of its first sight */
 	__u32 pad2;
-	__u32 switches;
-	__u32 dead_epoch; /* in which it died */
-	__u8 comm[16];
+	__u8 comm[16]; /* of a leader; of another thread, as of its first sight */
 };
 
 struct sched_culprit {
@@ -78,10 +79,15 @@ struct sched_blame {
 	struct sched_culprit culprit[CULPRITS];
 };
 
+/* Waits of about one size. */
+struct sched_bucket {
+	__u64 ns;
+	__u64 count;
+};
+
 /* The waits of the thread in the slot of the same index. */
 struct sched_waits {
-	__u64 ns[WAIT_BUCKETS];
-	__u32 count[WAIT_BUCKETS];
+	struct sched_bucket bucket[WAIT_BUCKETS];
 	struct sched_blame blame[2]; /* by the parity of the epoch */
 };
 
@@ -121,20 +127,22 @@ struct sched_scratch {
 };
 
 struct sched_cpu {
-	__u64 head;      /* runs ever written to the ring */
-	__u64 since_ns;  /* the current thread runs since */
+	/* first cache line: all that an ordinary switch needs */
+	__u64 head;     /* runs ever written to the ring; a change of what follows begins with it */
+	__u64 done;     /* `head` when the last change was complete */
+	__u64 since_ns; /* the current thread runs since */
 	__u64 queued_ns; /* it waited before */
 	__u32 tid;
 	__u32 tgid;
 	__u32 slot; /* of the current thread; ~0 = none */
-	__u32 seq;
+	__u32 id;   /* of the CPU */
+	__u64 busy_ns;
+	__u64 waited_ns; /* queued time that ended here */
+	/* second */
+	__u64 idle_ns;
+	__u64 waits;                    /* that ended here */
 	__u64 monotonic_minus_clock_ns; /* refreshed every 64 switches; may shrink */
 	__u64 long_blame_after_ns;      /* the next long look-up is affordable then */
-	__u64 switches;
-	__u64 busy_ns;
-	__u64 idle_ns;
-	__u64 waited_ns; /* queued time that ended here */
-	__u64 waits;
 	__u64 throttled_ns;
 	__u64 block_io_ns;
 	__u64 spills;
@@ -163,7 +171,7 @@ struct sched_spill_key {
 
 _Static_assert(sizeof(struct sched_thread) == 192, "three cache lines");
 _Static_assert(sizeof(struct sched_blame) == 32 + 16 * CULPRITS, "no hidden padding");
-_Static_assert(sizeof(struct sched_waits) == 288 + 2 * 160, "no hidden padding");
+_Static_assert(sizeof(struct sched_waits) == 704, "eleven cache lines");
 _Static_assert(sizeof(struct sched_run) == 24, "no hidden padding");
 _Static_assert(sizeof(struct sched_cpu) % 64 == 0, "CPUs do not share cache lines");
 

@@ -12,7 +12,7 @@ static __always_inline __u32 wait_bucket(__u64 ns)
 {
 	/* ns / 1000 for what fits into 32 bits, by multiplication: off by at most 1 in 10^6 at the
 	 * edges */
-	__u64 us = ns >> 32 ? ns / 1000 : (ns * 4294968) >> 32;
+	__u64 us = unlikely(ns >> 32) ? ns / 1000 : (ns * 4294968) >> 32;
 	__u32 bucket = 0;
 
 	/* Four powers of two at a time: a short wait takes one comparison. */
@@ -173,21 +173,27 @@ static __noinline int blame_long(struct sched_area *area, struct sched_blame *bl
 	return 0;
 }
 
-/*
- * Counts the wait of the thread that this CPU just got, as its area tells it. Returns from a
- * function are dear where they are protected against speculation: the ordinary case has none.
- */
-static __always_inline void count_wait(struct sched_area *area)
+static __noinline int begin_epoch(struct sched_blame *blame, __u32 current)
 {
-	struct sched_run *last = &area->run[(area->cpu.head - 1) & (RUNS - 1)];
-	struct sched_run *before = &area->run[(area->cpu.head - 2) & (RUNS - 1)];
-	__u64 queued = area->cpu.queued_ns, local = area->cpu.scratch.local_ns;
-	__u32 slot = area->cpu.slot, bucket, current;
-	struct sched_waits *w = bpf_map_lookup_elem(&waits, &slot);
-	struct sched_culprit *culprit;
-	struct sched_blame *blame;
+	__builtin_memset(blame, 0, sizeof(*blame));
+	blame->epoch = current;
+	return 0;
+}
 
-	if (!w) {
+/*
+ * Counts a wait of the thread that this CPU just got. `local` of it was on this CPU's queue, up to
+ * now; `alone`: that lies within the last stay there, of process `culprit`. Returns from a function
+ * are dear where they are protected against speculation: the ordinary case has none.
+ */
+static __always_inline void count_wait(struct sched_area *area, __u32 slot, __u64 queued,
+				       __u64 local, bool alone, __u32 culprit)
+{
+	struct sched_waits *w = bpf_map_lookup_elem(&waits, &slot);
+	struct sched_culprit *place;
+	struct sched_blame *blame;
+	__u32 bucket, current;
+
+	if (unlikely(!w)) {
 		__u32 tid = area->cpu.tid;
 		struct sched_overflow *entry = bpf_map_lookup_elem(&overflow, &tid);
 
@@ -197,27 +203,27 @@ static __always_inline void count_wait(struct sched_area *area)
 		asm volatile("" : "+r"(entry));
 		w = &entry->waits;
 	}
+	area->cpu.waits++;
 	bucket = wait_bucket(queued);
 	if (bucket < WAIT_BUCKETS) {
-		w->count[bucket]++;
-		w->ns[bucket] += queued;
+		w->bucket[bucket].count++;
+		w->bucket[bucket].ns += queued;
 	}
 	/* Read once: the reader may end the epoch at any time. */
 	current = *(volatile __u32 *)&epoch;
 	blame = &w->blame[current & 1];
-	if (blame->epoch != current) {
-		__builtin_memset(blame, 0, sizeof(*blame));
-		blame->epoch = current;
-	}
-	if (local == queued && before->end_ns <= area->cpu.since_ns - local) {
-		culprit = &blame->culprit[first_place(last->tgid)];
-		if (!last->tgid)
-			blame->wakeup_ns += local;
-		else if (culprit->tgid == last->tgid)
-			culprit->ns += local;
+	if (unlikely(blame->epoch != current))
+		begin_epoch(blame, current);
+	if (likely(alone && local == queued)) {
+		place = &blame->culprit[first_place(culprit)];
+		if (!culprit)
+			blame->wakeup_ns += queued;
+		else if (likely(place->tgid == culprit))
+			place->ns += queued;
 		else
-			add_culprit(area, blame, area->cpu.tgid, last->tgid, local);
+			add_culprit(area, blame, area->cpu.tgid, culprit, queued);
 	} else {
+		area->cpu.scratch.local_ns = local;
 		blame_long(area, blame);
 	}
 }

@@ -4,6 +4,20 @@
  * shape is there is decided when the program is loaded. Included by sched.bpf.c only.
  */
 
+/* Arguments of sched_switch. */
+enum { PREEMPT, PREV, NEXT, PREV_STATE };
+
+/* Read anew at each use: keeping it would cost a place on the stack, and more time. */
+static __always_inline unsigned long long arg(unsigned long long *ctx, int number)
+{
+	return ((volatile unsigned long long *)ctx)[number];
+}
+
+static __always_inline struct task_struct *task_arg(unsigned long long *ctx, int number)
+{
+	return (struct task_struct *)arg(ctx, number);
+}
+
 static __always_inline bool has_bandwidth(void)
 {
 	return bpf_core_field_exists(((struct cfs_rq___bandwidth *)0)->throttle_count);
@@ -22,6 +36,15 @@ static __always_inline unsigned int state_of(struct task_struct *task)
 	if (bpf_core_field_exists(now->__state))
 		return now->__state;
 	return old->state;
+}
+
+static __always_inline __u32 cpu_of(struct task_struct *task)
+{
+	struct task_struct___old_cpu *old = (void *)task;
+
+	if (bpf_core_field_exists(task->thread_info.cpu))
+		return task->thread_info.cpu;
+	return old->cpu;
 }
 
 /* The time for which this queue, or a queue above it, has been throttled so far. */
@@ -59,11 +82,12 @@ static __always_inline __u64 throttle_clock(struct cfs_rq *queue, struct rq *rq,
 static __always_inline bool throttled_now(struct task_struct *task)
 {
 	struct task_struct___task_throttle *each = (void *)task;
-	struct cfs_rq___bandwidth *bandwidth = (void *)task->se.cfs_rq;
+	struct cfs_rq___bandwidth *queue;
 
 	if (has_task_throttle())
 		return each->throttled;
-	return has_bandwidth() && bandwidth->throttle_count > 0;
+	queue = (void *)task->se.cfs_rq;
+	return has_bandwidth() && queue->throttle_count > 0;
 }
 
 static __always_inline __u64 cgroup_id_of(struct task_struct *task)

@@ -13,15 +13,20 @@ static __always_inline __u32 probe(__u32 tid, int i)
 	return (i ? ((tid * 0x9e3779b1U) >> 7) + i : tid) & thread_mask;
 }
 
-static __always_inline void copy_comm(struct sched_thread *t, struct task_struct *task)
+static __noinline int copy_comm(struct sched_thread *t, struct task_struct *task)
 {
 	__builtin_memcpy(t->comm, task->comm, TASK_COMM_LEN);
+	return 0;
 }
 
-static __always_inline bool comm_differs(struct sched_thread *t, struct task_struct *task)
+/*
+ * Whether to look at the name of a process again. Looking at each switch would touch two more cache
+ * lines. An exec comes early in the life of a process; later a new name is known 16 switches of its
+ * leader after it was given.
+ */
+static __always_inline bool comm_is_due(__u32 switches)
 {
-	return *(__u64 *)t->comm != *(__u64 *)task->comm ||
-	       *(__u64 *)(t->comm + 8) != *(__u64 *)(task->comm + 8);
+	return switches < 64 || !(switches % 16);
 }
 
 static __always_inline bool is_free(struct sched_thread *t)

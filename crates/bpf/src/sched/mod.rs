@@ -16,8 +16,8 @@ pub use timeline::{Run, Timeline};
 use crate::mapped::{Mapped, Plain};
 use crate::plan::{Plan, SwitchHook};
 use crate::skel::sched::types::{
-    sched_area, sched_cpu, sched_culprit, sched_lost, sched_overflow, sched_run, sched_thread,
-    sched_waits,
+    sched_area, sched_bucket, sched_cpu, sched_culprit, sched_lost, sched_overflow, sched_run,
+    sched_thread, sched_waits,
 };
 use crate::skel::sched::{OpenSchedSkel, SchedSkel, SchedSkelBuilder};
 use crate::{stats, verdict};
@@ -66,13 +66,11 @@ unsafe impl Plain for sched_culprit {}
 unsafe impl Plain for sched_lost {}
 // SAFETY: as above.
 unsafe impl Plain for sched_overflow {}
-// SAFETY: an array of integers.
-unsafe impl Plain for [u64; WAIT_BUCKETS] {}
-// SAFETY: an array of integers.
-unsafe impl Plain for [u32; WAIT_BUCKETS] {}
+// SAFETY: as above.
+unsafe impl Plain for [sched_bucket; WAIT_BUCKETS] {}
 
 const _: () = assert!(size_of::<sched_thread>() == 192);
-const _: () = assert!(size_of::<sched_waits>() == 288 + 2 * 160);
+const _: () = assert!(size_of::<sched_waits>() == 16 * WAIT_BUCKETS + 2 * 160);
 
 /// The probe, loaded and attached. Dropping it detaches it.
 pub struct SchedProbe {
@@ -245,8 +243,8 @@ impl SchedProbe {
     }
 
     fn cpu(&self, cpu: usize) -> Option<sched_cpu> {
-        let seq = offset_of!(sched_area, cpu.seq);
-        self.areas.consistent(cpu, seq, || self.areas.peek::<sched_cpu>(cpu, 0)).ok()
+        let versions = (offset_of!(sched_area, cpu.head), offset_of!(sched_area, cpu.done));
+        self.areas.settled(cpu, versions, || self.areas.peek::<sched_cpu>(cpu, 0)).ok()
     }
 
     /// Amounts of the whole host at that moment of the run queues' clock.
@@ -272,7 +270,7 @@ impl SchedProbe {
             sum.throttled_ns += cpu.throttled_ns;
             sum.block_io_ns += cpu.block_io_ns;
             sum.waits += cpu.waits;
-            sum.switches += cpu.switches;
+            sum.switches += cpu.done;
         }
         sum
     }
@@ -322,10 +320,11 @@ impl SchedProbe {
         (0..self.areas.len()).map(|cpu| self.areas.u64(cpu, offset)).sum()
     }
 
-    /// Runs of the switch program so far: context switches of all CPUs.
+    /// Runs of the switch program so far, and the switches it found that it had missed: context switches of all
+    /// CPUs.
     #[must_use]
     pub fn runs(&self) -> u64 {
-        self.sum_of(offset_of!(sched_area, cpu.switches))
+        self.sum_of(offset_of!(sched_area, cpu.done))
     }
 
     /// Kernel memory of the maps, in bytes.

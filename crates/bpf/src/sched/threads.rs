@@ -2,7 +2,7 @@
 //! What each thread did since the last look: differences of the amounts that the probe keeps for ever.
 
 use super::{Clock, DEAD, STATES, SchedProbe, State};
-use crate::skel::sched::types::{sched_area, sched_thread, sched_waits};
+use crate::skel::sched::types::{sched_area, sched_bucket, sched_thread, sched_waits};
 use deburr_core::recording::{WAIT_BUCKETS, WaitHist};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
@@ -48,8 +48,7 @@ struct Seen {
     at_ns: u64,
     states_ns: [u64; STATES],
     switches: u32,
-    wait_ns: [u64; WAIT_BUCKETS],
-    wait_count: [u32; WAIT_BUCKETS],
+    waits: WaitHist,
 }
 
 /// The reader's memory: one entry per thread that exists, or did at the last look.
@@ -122,12 +121,8 @@ impl ThreadScan {
         let read = threads.consistent(slot, seq, || {
             let thread: sched_thread = threads.peek(slot, 0);
             // The histogram of a thread that did not switch is as it was.
-            let waits = (!unchanged).then(|| {
-                let ns: [u64; WAIT_BUCKETS] = probe.waits.peek(slot, offset_of!(sched_waits, ns));
-                let count: [u32; WAIT_BUCKETS] =
-                    probe.waits.peek(slot, offset_of!(sched_waits, count));
-                (ns, count)
-            });
+            let waits: Option<[sched_bucket; WAIT_BUCKETS]> =
+                (!unchanged).then(|| probe.waits.peek(slot, offset_of!(sched_waits, bucket)));
             (thread, waits, clock.now())
         });
         let Ok((thread, waits, clock_ns)) = read else {
@@ -164,7 +159,7 @@ impl ThreadScan {
             let look = Look {
                 states_ns: states_at(&thread, probe.is_on_cpu(&thread), clock_ns),
                 thread,
-                waits: Some((entry.waits.ns, entry.waits.count)),
+                waits: Some(entry.waits.bucket),
                 wait_max_ns: thread.wait_max_ns,
                 slot: None,
             };
@@ -201,12 +196,20 @@ impl SchedProbe {
     }
 }
 
+fn hist(buckets: [sched_bucket; WAIT_BUCKETS]) -> WaitHist {
+    WaitHist { ns: buckets.map(|bucket| bucket.ns), count: buckets.map(|bucket| bucket.count) }
+}
+
+fn difference<const N: usize>(now: &[u64; N], before: &[u64; N]) -> [u64; N] {
+    std::array::from_fn(|i| now[i].saturating_sub(before[i]))
+}
+
 /// What was read of a thread just now.
 struct Look {
     thread: sched_thread,
     states_ns: [u64; STATES],
     /// Sums and counts of its waits; `None` = as they were.
-    waits: Option<([u64; WAIT_BUCKETS], [u32; WAIT_BUCKETS])>,
+    waits: Option<[sched_bucket; WAIT_BUCKETS]>,
     wait_max_ns: u64,
     slot: Option<usize>,
 }
@@ -225,11 +228,11 @@ impl Look {
         let same = seen.as_deref().filter(|seen| {
             seen.tid == thread.tid && seen.start_boot_ns == thread.start_boot_ns && !seen.dead
         });
-        let (mut wait_ns, mut wait_count) = self.waits.unwrap_or_default();
+        let mut waits_so_far = self.waits.map(hist).unwrap_or_default();
         let (wall_ns, states_ns, waits, switches);
         if let Some(before) = same {
             if self.waits.is_none() {
-                (wait_ns, wait_count) = (before.wait_ns, before.wait_count);
+                waits_so_far = before.waits.clone();
             }
             wall_ns = end_ns.saturating_sub(before.at_ns);
             // Throttling is told from queueing when the wait ends: what was in progress as one may turn out
@@ -237,10 +240,8 @@ impl Look {
             states_ns = conserved_difference(&self.states_ns, &before.states_ns);
             switches = u64::from(thread.switches.wrapping_sub(before.switches));
             waits = WaitHist {
-                ns: std::array::from_fn(|i| wait_ns[i].saturating_sub(before.wait_ns[i])),
-                count: std::array::from_fn(|i| {
-                    u64::from(wait_count[i].wrapping_sub(before.wait_count[i]))
-                }),
+                ns: difference(&waits_so_far.ns, &before.waits.ns),
+                count: difference(&waits_so_far.count, &before.waits.count),
             };
         } else {
             let first_ns = thread.first_ns.max(start_ns);
@@ -250,7 +251,7 @@ impl Look {
             take_away(&mut states, first_ns - thread.first_ns);
             states_ns = states;
             switches = u64::from(thread.switches);
-            waits = WaitHist { ns: wait_ns, count: wait_count.map(u64::from) };
+            waits = waits_so_far.clone();
         }
         let delta = ThreadDelta {
             tid: thread.tid,
@@ -275,8 +276,7 @@ impl Look {
             at_ns: clock_ns,
             states_ns: self.states_ns,
             switches: thread.switches,
-            wait_ns,
-            wait_count,
+            waits: waits_so_far,
         }));
         (!dead || wall_ns > 0 || switches > 0).then_some(delta)
     }

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What a switch notes of the thread that gets the CPU: how long it was runnable before, and how
+ * much of that it was throttled. Included by sched.bpf.c only.
+ */
+
+struct wait {
+	__u64 runnable_ns;
+	__u64 throttled_ns;
+	__u64 here_ns; /* on this CPU's queue, up to now */
+};
+
+/* How much of that it was throttled. */
+static __noinline __u64 throttled_of(struct sched_thread *t, struct task_struct *next, __u64 now,
+				     __u64 runnable_ns, __u64 here_ns)
+{
+	struct cfs_rq *queue = next->se.cfs_rq;
+	bool was_runnable = t->state == ST_QUEUED || t->state == ST_THROTTLED;
+	__u64 throttled = 0;
+
+	if (t->throttle_queue == (__u64)queue) {
+		/*
+		 * With throttling by task a woken thread is only throttled after it ran. Before, it
+		 * could wake into a throttled group; then the clock must have been read at the
+		 * wake-up. Without that hook this is an upper bound.
+		 */
+		if (was_runnable || !has_task_throttle())
+			throttled = throttle_clock(queue, queue->rq, now) - t->throttle_clock_ns;
+	} else if (t->state == ST_THROTTLED && runnable_ns > here_ns) {
+		/* Moved to another CPU since: it was queued there when the throttling ended. */
+		throttled = runnable_ns - here_ns;
+	}
+	return throttled < runnable_ns ? throttled : runnable_ns;
+}
+
+static __always_inline struct wait wait_of(struct sched_thread *t, struct task_struct *next,
+					   __u64 now, __u64 off_cpu_ns)
+{
+	__u64 last_queued = next->sched_info.last_queued;
+	struct wait w = { .runnable_ns = off_cpu_ns };
+
+	/* 0 = not queued; the clock of another CPU may be ahead. One comparison for both. */
+	if (last_queued - 1 < now)
+		w.here_ns = now - last_queued;
+	if (t->state != ST_QUEUED && t->state != ST_THROTTLED) {
+		/* A migration resets last_queued and moves what was waited into run_delay. */
+		__u64 known = w.here_ns + (next->sched_info.run_delay - t->run_delay_ns);
+
+		if (known < off_cpu_ns)
+			w.runnable_ns = known;
+	}
+	if (has_bandwidth() && unlikely(t->throttle_queue || t->state == ST_THROTTLED))
+		w.throttled_ns = throttled_of(t, next, now, w.runnable_ns, w.here_ns);
+	return w;
+}
+
+/* Returns the wait that ended, as far as it is known as one; `local` of it was on this CPU. */
+static __always_inline __u64 switch_in(struct sched_area *area, struct sched_thread *t,
+				       unsigned long long *ctx, __u64 now, __u64 *local)
+{
+	struct task_struct *next = task_arg(ctx, NEXT);
+	__u64 since = t->since_ns < now ? t->since_ns : now;
+	struct wait w = wait_of(t, next, now, now - since);
+	__u64 queued = w.runnable_ns - w.throttled_ns, counted = queued;
+	__u32 seq = t->seq, state = t->state;
+
+	*local = queued < w.here_ns ? queued : w.here_ns;
+	t->seq = seq + 1;
+	barrier();
+	if (unlikely(state == ST_ON_CPU)) {
+		/* It left without our knowing: what it did since, waiting apart, stays
+		 * unattributed, and only its last wait is known as one. */
+		area->cpu.lost.switches_missed++;
+		counted = *local;
+	} else if (likely(state < ST_MAX)) {
+		t->in_state_ns[state & (ST_MAX - 1)] += now - since - w.runnable_ns;
+		if (unlikely(state == ST_BLOCK_IO))
+			area->cpu.block_io_ns += now - since - w.runnable_ns;
+	}
+	if (unlikely(w.throttled_ns)) {
+		t->in_state_ns[ST_THROTTLED] += w.throttled_ns;
+		area->cpu.throttled_ns += w.throttled_ns;
+	}
+	if (unlikely(*local != counted)) {
+		area->cpu.scratch.was_off_ns = since;
+		area->cpu.scratch.was_cpu =
+			state == ST_QUEUED && t->cpu != area->cpu.id ? t->cpu : NO_SLOT;
+	}
+	t->in_state_ns[ST_QUEUED] += queued;
+	area->cpu.waited_ns += queued;
+	if (unlikely(counted > t->wait_max_ns))
+		t->wait_max_ns = counted;
+	t->state = ST_ON_CPU;
+	t->since_ns = now;
+	/* what the kernel is about to make it */
+	t->run_delay_ns = next->sched_info.run_delay + w.here_ns;
+	t->cpu = area->cpu.id;
+	t->switches++;
+	barrier();
+	t->seq = seq + 2;
+	return counted;
+}

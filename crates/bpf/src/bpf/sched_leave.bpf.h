@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What a switch notes of the thread that leaves the CPU. What seldom happens is out of line: the
+ * way of an ordinary switch is short, and keeps its values in registers. Included by sched.bpf.c
+ * only.
+ */
+
+static __noinline int moved(struct sched_thread *t, struct task_struct *task, __u64 cgroup_set)
+{
+	t->cgroup_set = cgroup_set;
+	t->cgroup_id = cgroup_id_of(task);
+	return 0;
+}
+
+/* A thread whose arrival was missed: the kernel remembers it. Returns since when it ran. */
+static __noinline __u64 arrived_unseen(struct sched_thread *t, struct task_struct *prev,
+				       __u64 since, __u64 now)
+{
+	__u64 arrival = prev->sched_info.last_arrival;
+
+	if (arrival < since || arrival > now)
+		arrival = since;
+	if (t->state < ST_MAX)
+		t->in_state_ns[t->state & (ST_MAX - 1)] += arrival - since;
+	return arrival;
+}
+
+static __noinline int note_throttle_clock(struct sched_thread *t, struct task_struct *prev,
+					  __u64 now)
+{
+	struct cfs_rq *queue = prev->se.cfs_rq;
+
+	t->throttle_clock_ns = throttle_clock(queue, queue->rq, now);
+	t->throttle_queue = (__u64)queue;
+	return 0;
+}
+
+static __noinline int note_end(struct sched_thread *t, struct task_struct *prev)
+{
+	t->dead_epoch = epoch;
+	if (t->tid == t->tgid)
+		copy_comm(t, prev);
+	return 0;
+}
+
+static __always_inline void switch_out(struct sched_thread *t, unsigned long long *ctx,
+				       unsigned int prev_state, __u64 cgroup_set, __u64 now)
+{
+	struct task_struct *prev = task_arg(ctx, PREV);
+	__u64 since = t->since_ns;
+	__u32 seq = t->seq;
+	__u8 state;
+
+	t->seq = seq + 1;
+	barrier();
+	if (since > now)
+		since = now;
+	if (unlikely(t->state != ST_ON_CPU))
+		since = arrived_unseen(t, prev, since, now);
+	t->in_state_ns[ST_ON_CPU] += now - since;
+	t->state = off_cpu_state(prev, arg(ctx, PREEMPT), prev_state);
+	/* Read back, so that the verifier goes on with any state, once, and not with each. */
+	state = *(volatile __u8 *)&t->state;
+	t->since_ns = now;
+	t->run_delay_ns = prev->sched_info.run_delay;
+	t->throttle_queue = 0;
+	/* A throttled thread shows a quota that the reader has not seen yet. */
+	if (unlikely(quota_in_use || state == ST_THROTTLED))
+		note_throttle_clock(t, prev, now);
+	if (unlikely(t->cgroup_set != cgroup_set))
+		moved(t, prev, cgroup_set);
+	if (unlikely(comm_is_due(t->switches) && t->tid == t->tgid))
+		copy_comm(t, prev);
+	if (unlikely(state == ST_DEAD))
+		note_end(t, prev);
+	barrier();
+	t->seq = seq + 2;
+}
