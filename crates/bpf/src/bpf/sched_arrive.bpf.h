@@ -14,7 +14,7 @@ struct wait {
 static __noinline __u64 throttled_of(struct sched_thread *t, struct task_struct *next, __u64 now,
 				     __u64 runnable_ns, __u64 here_ns)
 {
-	struct cfs_rq *queue = next->se.cfs_rq;
+	struct cfs_rq *queue = unvouched(next)->se.cfs_rq;
 	bool was_runnable = t->state == ST_QUEUED || t->state == ST_THROTTLED;
 	__u64 throttled = 0;
 

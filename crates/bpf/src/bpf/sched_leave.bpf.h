@@ -8,7 +8,7 @@
 static __noinline int moved(struct sched_thread *t, struct task_struct *task, __u64 cgroup_set)
 {
 	t->cgroup_set = cgroup_set;
-	t->cgroup_id = cgroup_id_of(task);
+	t->cgroup_id = cgroup_id_of(unvouched(task));
 	return 0;
 }
 
@@ -28,7 +28,7 @@ static __noinline __u64 arrived_unseen(struct sched_thread *t, struct task_struc
 static __noinline int note_throttle_clock(struct sched_thread *t, struct task_struct *prev,
 					  __u64 now)
 {
-	struct cfs_rq *queue = prev->se.cfs_rq;
+	struct cfs_rq *queue = unvouched(prev)->se.cfs_rq;
 
 	t->throttle_clock_ns = throttle_clock(queue, queue->rq, now);
 	t->throttle_queue = (__u64)queue;

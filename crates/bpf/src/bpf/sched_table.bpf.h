@@ -37,9 +37,11 @@ static __always_inline bool is_free(struct sched_thread *t)
 }
 
 /* Writes a new thread over whatever the slot held. `t->seq` is odd meanwhile. */
-static __always_inline void begin(struct sched_thread *t, struct task_struct *task, __u64 now,
+static __always_inline void begin(struct sched_thread *t, struct task_struct *vouched, __u64 now,
 				  __u8 state)
 {
+	struct task_struct *task = unvouched(vouched);
+
 	t->tgid = task->tgid;
 	t->cpu = 0;
 	t->state = state;
