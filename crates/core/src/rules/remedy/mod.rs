@@ -97,13 +97,15 @@ pub(super) fn separate(view: &View, culprit: &Group<'_>) -> Option<Fix> {
     if cpus.len() < 2 {
         return None;
     }
-    let half = cpu_list(&cpus[cpus.len() / 2..]);
+    let half = &cpus[cpus.len() / 2..];
+    let noun = if half.len() == 1 { "CPU" } else { "CPUs" };
+    let half = cpu_list(half);
     let command = match culprit.members.as_slice() {
         [(_, process)] => format!("taskset -acp {half} {}", process.pid),
         _ => format!("for p in {}; do taskset -acp {half} $p; done", pids(culprit)?),
     };
     Some(Fix {
-        action: format!("keep {} on CPUs {half}, so that the others stay free", ticked(culprit.comm)),
+        action: format!("keep {} on {noun} {half}, so that the others stay free", ticked(culprit.comm)),
         command: Some(command),
         risk: Some(
             "it cannot use idle CPUs elsewhere; threads that it starts inherit the mask, other processes do not"
