@@ -124,6 +124,7 @@ pub(super) fn row(record: &Record) -> Row<'_> {
         Record::Cpu(r) => plain(Kind::Cpu, cpu_reading(r)),
         Record::CgroupCpu(r) => plain(Kind::CgroupCpu, cgroup_reading(r)),
         Record::Psi(r) => plain(Kind::Psi, psi_reading(r)),
+        Record::Block(_) => unreachable!("no collector makes these yet"),
         Record::Observer(t) => over(Kind::Observer, t.t0_ns, t.t1_ns, observer_tick(t)),
         Record::Event(e) => plain(Kind::Event, event(e)),
         Record::End { window_ns } => plain(Kind::Ending, cells![*window_ns]),
@@ -335,6 +336,10 @@ pub(super) fn source_name(source: Source) -> &'static str {
         Source::CgroupCpu => "cgroup_cpu",
         Source::ProcStat => "proc_stat",
         Source::Psi => "psi",
+        Source::Block => "block",
+        Source::Writeback => "writeback",
+        Source::Diskstats => "diskstats",
+        Source::Settings => "settings",
         Source::Observer => "observer",
     }
 }

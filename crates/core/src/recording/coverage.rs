@@ -20,21 +20,42 @@ pub enum Source {
     ProcStat,
     /// Pressure-stall information.
     Psi,
+    /// BPF block probe: requests, their times, files and submitters.
+    Block,
+    /// BPF writeback probe: the flusher's passes, dirtied inodes, journal commits, syncs, pauses of writers.
+    Writeback,
+    /// `/proc/diskstats`.
+    Diskstats,
+    /// The kernel's settings for block IO and writeback, and the mounts.
+    Settings,
     /// The observer's own cost.
     Observer,
 }
 
 impl Source {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::Sched,
         Self::Timeline,
         Self::Schedstat,
         Self::CgroupCpu,
         Self::ProcStat,
         Self::Psi,
+        Self::Block,
+        Self::Writeback,
+        Self::Diskstats,
+        Self::Settings,
         Self::Observer,
     ];
+
+    /// Version of the recording's schema from which on every recording says something of it.
+    #[must_use]
+    pub fn since_version(self) -> u32 {
+        match self {
+            Self::Block | Self::Writeback | Self::Diskstats | Self::Settings => 2,
+            _ => 1,
+        }
+    }
 
     /// The name in evidence lines: `bpf:sched`, `/proc/stat`, ...
     #[must_use]
@@ -46,6 +67,10 @@ impl Source {
             Self::CgroupCpu => "cgroup cpu.stat",
             Self::ProcStat => "/proc/stat",
             Self::Psi => "/proc/pressure",
+            Self::Block => "bpf:block",
+            Self::Writeback => "bpf:writeback",
+            Self::Diskstats => "/proc/diskstats",
+            Self::Settings => "/proc/sys/vm and /sys/block",
             Self::Observer => "observer",
         }
     }

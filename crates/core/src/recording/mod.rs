@@ -12,6 +12,7 @@
 //! - Names that come from the host (comm, command line, paths) went through [`name::decode`]: they may hold
 //!   control characters and are escaped where they are shown, not here.
 
+mod block;
 pub mod check;
 mod coverage;
 mod entity;
@@ -19,6 +20,11 @@ mod hist;
 pub mod name;
 mod tick;
 
+pub use block::{
+    BlockRecord, DevId, Device, DeviceBin, DeviceBins, DeviceTick, DiskCounters, DiskReading, File,
+    FileId, FileState, IoBlameTick, IoCulprit, IoOp, IoTick, IoWaitTick, IoWhat, JournalCommit,
+    Mount, NotADevice, Setting, Stall, StallKind, WritebackPass,
+};
 pub use coverage::{Coverage, Event, EventKind, ObserverTick, Source, State};
 pub use entity::{Cgroup, CgroupId, CgroupVersion, Container, ProcId, Process, TargetSpec};
 pub use hist::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
@@ -59,6 +65,8 @@ pub enum Record {
     CgroupCpu(CgroupReading),
     /// A pressure-stall file, cumulative, each second.
     Psi(PsiReading),
+    /// Block IO: devices, files, transfers, writeback, hold-ups.
+    Block(Box<BlockRecord>),
     /// What the observer cost and lost, each second.
     Observer(ObserverTick),
     /// Something that happened to the session itself.

@@ -94,6 +94,11 @@ impl Fold {
                 view.seen(reading.t_ns);
                 view.psi.entry((reading.cgroup, reading.resource)).or_default().push(reading);
             }
+            Record::Block(record) => {
+                if let Some((_, t1_ns)) = record.span() {
+                    view.seen(t1_ns);
+                }
+            }
             Record::Observer(tick) => {
                 view.seen(tick.t1_ns);
                 view.observer.push(tick);

@@ -78,6 +78,7 @@ impl References {
                 }
                 self.source(Source::Psi, faults);
             }
+            Record::Block(_) => {}
             Record::Observer(_) => self.source(Source::Observer, faults),
             Record::Event(_) | Record::End { .. } => {}
         }
@@ -85,7 +86,8 @@ impl References {
 
     /// `ended`: whether the recording is whole. One that was cut short may lack what comes with the first beat.
     pub(super) fn finish(&self, ended: bool, faults: &mut Faults) {
-        for source in Source::ALL {
+        // Recordings of the first version know nothing of the sources that came later.
+        for source in Source::ALL.into_iter().filter(|&source| source.since_version() == 1) {
             faults.unless(!ended || self.sources.contains_key(&source), ALL_COVERED, || {
                 format!("not {}", source.label())
             });
