@@ -10,6 +10,7 @@
 //! - [`recording`]: what was seen: raw amounts and counters with their time range, never rates or opinions.
 //! - [`procfs`]: parsers of the kernel's text files, `&str` in, typed values out.
 //! - [`view`]: what it means arithmetically: totals, histograms, joins, shares.
+//! - [`stats`]: what is no chance: bursts, periods, coincidences.
 //! - [`rules`]: what is wrong: one detector a file; each answers `Fired`, `Quiet` or `NoData`.
 //! - [`finding`]: what we say: data only.
 //! - [`render`]: how it looks: [`finding::Report`] in, bytes out.
@@ -23,6 +24,7 @@ pub mod procfs;
 pub mod recording;
 pub mod render;
 pub mod rules;
+pub mod stats;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
 pub mod view;

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Do events fall inside certain spans of time more often than by chance?
+
+use super::{merge, tail};
+
+/// Fewer events carry no claim, whatever their chance.
+pub const MIN_EPISODES: u64 = 3;
+/// Events nearer to each other than this count as one: many threads that wait for one disk are one event.
+const EPISODE_GAP_NS: u64 = 500_000_000;
+
+/// How events and spans coincide.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Coincidence {
+    /// Events, those close together counted once.
+    pub episodes: u64,
+    /// Of those: touch a span.
+    pub inside: u64,
+    /// Share of the window that the spans cover.
+    pub cover: f64,
+    /// Chance of so many or more inside, if events came at any time alike.
+    pub p: f64,
+}
+
+impl Coincidence {
+    /// Whether it carries the claim that the spans are the reason.
+    #[must_use]
+    pub fn is_sure(&self) -> bool {
+        self.inside >= MIN_EPISODES && self.p < super::SIGNIFICANT
+    }
+
+    /// How much longer to look before a claim is possible, at the rate at which events came; `None` if there are
+    /// enough of them, or none at all.
+    #[must_use]
+    pub fn needs_ns(&self, window_ns: u64) -> Option<u64> {
+        if self.episodes == 0 || self.episodes >= MIN_EPISODES {
+            return None;
+        }
+        // One more than needed: the next one may fall outside.
+        Some(window_ns.saturating_mul(MIN_EPISODES + 1 - self.episodes) / self.episodes)
+    }
+}
+
+/// Compares events (start and end) with spans in a window.
+///
+/// An event of length `l` that comes at any time alike touches a span with the chance that its start lies in a span
+/// or less than `l` before one. These chances differ by event; of independent events with different chances, as
+/// many hits or more are at most as likely as with the mean chance for all (Hoeffding 1956, *On the distribution
+/// of the number of successes in independent trials*), so the binomial tail is on the safe side.
+#[must_use]
+pub fn coincidence(events: &[(u64, u64)], spans: &[(u64, u64)], window_ns: u64) -> Coincidence {
+    let episodes = merge(events.to_vec(), EPISODE_GAP_NS);
+    let spans = merge(spans.to_vec(), 0);
+    let window = window_ns.max(1) as f64;
+    let (mut inside, mut chances) = (0, 0.0);
+    for episode in &episodes {
+        let length_ns = episode.1 - episode.0;
+        let reached =
+            spans.iter().map(|&(t0, t1)| (t0.saturating_sub(length_ns), t1.min(window_ns)));
+        chances += (covered_ns(&reached.collect::<Vec<_>>()) as f64 / window).min(1.0);
+        inside += u64::from(overlaps(&spans, *episode));
+    }
+    let number = episodes.len() as u64;
+    let p = tail::binomial(inside, number, chances / number.max(1) as f64);
+    let cover = (covered_ns(&spans) as f64 / window).min(1.0);
+    Coincidence { episodes: number, inside, cover, p }
+}
+
+/// Time that is in at least one of the spans.
+#[must_use]
+pub fn covered_ns(spans: &[(u64, u64)]) -> u64 {
+    merge(spans.to_vec(), 0).iter().map(|&(t0, t1)| t1 - t0).fold(0, u64::saturating_add)
+}
+
+/// Whether an event touches one of the spans.
+#[must_use]
+pub fn overlaps(spans: &[(u64, u64)], event: (u64, u64)) -> bool {
+    spans.iter().any(|&(t0, t1)| event.0 <= t1 && t0 <= event.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const S: u64 = 1_000_000_000;
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn stalls_that_are_always_inside_passes_are_no_chance() {
+        let passes: Vec<_> = (0..18).map(|i| (i * 2 * S, i * 2 * S + 500 * MS)).collect();
+        let stalls: Vec<_> =
+            passes.iter().take(14).map(|&(t0, _)| (t0 + 100 * MS, t0 + 200 * MS)).collect();
+        let found = coincidence(&stalls, &passes, 36 * S);
+        assert_eq!((found.episodes, found.inside), (14, 14));
+        assert!(
+            (found.cover - 0.25).abs() < 0.01 && found.p < 1e-6 && found.is_sure(),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn many_threads_that_wait_at_once_are_one_event() {
+        let stalls: Vec<_> = (0..50).map(|i| (S + i * MS, S + 30 * MS)).collect();
+        let found = coincidence(&stalls, &[(S, 2 * S)], 10 * S);
+        assert_eq!((found.episodes, found.is_sure()), (1, false));
+        assert_eq!(found.needs_ns(10 * S), Some(30 * S));
+    }
+
+    #[test]
+    fn a_pass_that_never_ends_proves_nothing() {
+        let stalls: Vec<_> = (0..9).map(|i| (i * S, i * S + 50 * MS)).collect();
+        let found = coincidence(&stalls, &[(0, 10 * S)], 10 * S);
+        assert_eq!((found.inside, found.p), (9, 1.0));
+        assert_eq!(coincidence(&[], &[], 0).needs_ns(0), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_events_get_a_chance(
+            events in prop::collection::vec((any::<u64>(), any::<u64>()), 0..20),
+            spans in prop::collection::vec((any::<u64>(), any::<u64>()), 0..20),
+            window in any::<u64>(),
+        ) {
+            let found = coincidence(&events, &spans, window);
+            prop_assert!((0.0..=1.0).contains(&found.p) && (0.0..=1.0).contains(&found.cover));
+            prop_assert!(found.inside <= found.episodes);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How often the tests of this module are wrong, and how often they see what is there: many made-up windows with a
+//! fixed seed.
+
+use super::{Clock, Rhythm, coincidence, grid, rhythm};
+
+const S: f64 = 1e9;
+const RUNS: u32 = 2000;
+
+/// SplitMix64 (Steele et al. 2014): small, and the same everywhere.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        // 53 bits, never 0.
+        (((z ^ (z >> 31)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    }
+
+    fn exponential(&mut self, mean: f64) -> f64 {
+        -mean * self.next().ln()
+    }
+
+    /// Intervals that vary half as much as those of independent events.
+    fn gamma4(&mut self, mean: f64) -> f64 {
+        (0..4).map(|_| self.exponential(mean / 4.0)).sum()
+    }
+
+    /// Times of events with such intervals, seconds, merged as bursts are: 1 s apart at least.
+    fn events(&mut self, window_s: f64, interval: impl Fn(&mut Self) -> f64) -> Vec<f64> {
+        let mut at = Vec::new();
+        let mut t = interval(self) * self.next();
+        while t < window_s {
+            if at.last().is_none_or(|last| t - last >= 1.0) {
+                at.push(t);
+            }
+            t += interval(self);
+        }
+        at
+    }
+
+    /// Passes of a flusher: interval, then work; one in twelve is too small to be seen, and now and then something
+    /// else looks like one.
+    fn flusher(&mut self, window_s: f64, interval_s: f64) -> Vec<f64> {
+        let mut at = Vec::new();
+        let mut t = interval_s * self.next();
+        while t < window_s {
+            if self.next() >= 0.08 {
+                at.push(t);
+            }
+            t += interval_s + (0.05 + 0.03 * self.next()) * interval_s.min(5.0);
+        }
+        at.extend(self.events(window_s, |chance| chance.exponential(20.0)));
+        at.sort_by(f64::total_cmp);
+        at.dedup_by(|b, a| *b - *a < 1.0);
+        at
+    }
+}
+
+fn ns(at: &[f64]) -> Vec<u64> {
+    at.iter().map(|s| (s * S) as u64).collect()
+}
+
+/// Share of runs in which `say` says yes.
+fn share(seed: u64, say: impl Fn(&mut Chance) -> bool) -> f64 {
+    let mut chance = Chance(seed);
+    let yes = (0..RUNS).filter(|_| say(&mut chance)).count();
+    yes as f64 / f64::from(RUNS)
+}
+
+fn found(at: &[f64], window_s: f64, clocks: &[Clock]) -> bool {
+    matches!(rhythm(&ns(at), (window_s * S) as u64, clocks), Rhythm::Found { .. })
+}
+
+/// Loads without a clock: independent events, evener ones, and hardly any; each with its mean interval.
+const APERIODIC: [(&str, f64, bool); 7] = [
+    ("Poisson, 2 s", 2.0, false),
+    ("Poisson, 5 s", 5.0, false),
+    ("Gamma(4), 2 s", 2.0, true),
+    ("Gamma(4), 4 s", 4.0, true),
+    ("Gamma(4), 5 s", 5.0, true),
+    ("Gamma(4), 6 s", 6.0, true),
+    ("quiet", 40.0, false),
+];
+
+fn aperiodic(chance: &mut Chance, window_s: f64, mean_s: f64, even: bool) -> Vec<f64> {
+    chance.events(
+        window_s,
+        |chance| if even { chance.gamma4(mean_s) } else { chance.exponential(mean_s) },
+    )
+}
+
+#[test]
+fn a_clock_is_seen_in_at_most_two_of_a_hundred_aperiodic_loads() {
+    for (name, mean_s, even) in APERIODIC {
+        for window_s in [20.0, 40.0, 60.0, 120.0] {
+            for period_s in [2.0, 5.0] {
+                let clock = [Clock::every((period_s * S) as u64)];
+                let wrong = share(1, |chance| {
+                    found(&aperiodic(chance, window_s, mean_s, even), window_s, &clock)
+                });
+                assert!(wrong <= 0.02, "{name}, {window_s} s, known {period_s} s: {wrong}");
+            }
+            let clocks = grid((window_s * S) as u64);
+            let wrong = share(2, |chance| {
+                found(&aperiodic(chance, window_s, mean_s, even), window_s, &clocks)
+            });
+            assert!(wrong <= 0.02, "{name}, {window_s} s, unknown: {wrong}");
+        }
+    }
+}
+
+#[test]
+fn the_flushers_clocks_are_seen() {
+    let power = |period_s: f64, window_s: f64| {
+        let clock = [Clock::every((period_s * S) as u64)];
+        share(3, |chance| found(&chance.flusher(window_s, period_s), window_s, &clock))
+    };
+    for (period_s, window_s, least) in
+        [(5.0, 30.0, 0.55), (5.0, 45.0, 0.82), (5.0, 60.0, 0.93), (2.0, 40.0, 0.9)]
+    {
+        let seen = power(period_s, window_s);
+        assert!(seen >= least, "{period_s} s in {window_s} s: {seen}");
+    }
+    let blind =
+        share(4, |chance| found(&chance.flusher(90.0, 5.0), 90.0, &grid((90.0 * S) as u64)));
+    assert!(blind >= 0.8, "unknown period: {blind}");
+}
+
+/// Passes of a tenth of the time, and stalls that either know nothing of them or follow them.
+fn coincides(
+    chance: &mut Chance,
+    window_s: f64,
+    period_s: f64,
+    stalls: impl Fn(&mut Chance, &[f64]) -> Vec<f64>,
+) -> bool {
+    let passes = chance.flusher(window_s, period_s);
+    let stalls = stalls(chance, &passes);
+    let span = |t: f64, length: f64| ((t * S) as u64, ((t + length) * S) as u64);
+    let passes: Vec<_> = passes.iter().map(|&t| span(t, period_s / 10.0)).collect();
+    let stalls: Vec<_> = stalls.iter().map(|&t| span(t, 0.08)).collect();
+    coincidence(&stalls, &passes, (window_s * S) as u64).is_sure()
+}
+
+#[test]
+fn stalls_that_know_nothing_of_the_passes_rarely_look_as_if_they_did() {
+    for (name, mean_s, even) in APERIODIC {
+        for (window_s, period_s) in [(30.0, 5.0), (60.0, 5.0), (40.0, 2.0)] {
+            let wrong = share(5, |chance| {
+                coincides(chance, window_s, period_s, |chance, _| {
+                    aperiodic(chance, window_s, mean_s, even)
+                })
+            });
+            assert!(wrong <= 0.02, "{name}, {window_s} s, passes every {period_s} s: {wrong}");
+        }
+    }
+}
+
+#[test]
+fn stalls_that_follow_the_passes_are_seen() {
+    for (window_s, period_s) in [(30.0, 5.0), (40.0, 2.0)] {
+        let seen = share(6, |chance| {
+            coincides(chance, window_s, period_s, |chance, passes| {
+                let mut stalls: Vec<f64> = Vec::new();
+                for &pass in passes {
+                    // Three of four passes hold somebody up.
+                    if chance.next() < 0.75 {
+                        stalls.push(pass + 0.5 * chance.next() * period_s / 10.0);
+                    }
+                }
+                stalls
+            })
+        });
+        assert!(seen >= 0.9, "passes every {period_s} s in {window_s} s: {seen}");
+    }
+}
