@@ -4,6 +4,7 @@
 //! A file can be damaged or made by somebody else: whatever does not fit is an error that names the table,
 //! the row and the column, never a panic and never a silent 0.
 
+use super::block;
 use super::encode::{MIGRATED, NOT_SAMPLED, resource_name, source_name, version_name};
 use super::schema::Kind;
 use deburr_core::recording::{
@@ -21,17 +22,17 @@ pub(super) struct Damage {
     pub(super) message: String,
 }
 
-type Result<T> = std::result::Result<T, Damage>;
+pub(super) type Result<T> = std::result::Result<T, Damage>;
 
 /// Reads the cells of a row from left to right.
-struct Cells<'a> {
+pub(super) struct Cells<'a> {
     kind: Kind,
     row: &'a rusqlite::Row<'a>,
     column: usize,
 }
 
 impl Cells<'_> {
-    fn damage(&self, what: &str) -> Damage {
+    pub(super) fn damage(&self, what: &str) -> Damage {
         let seq = match self.row.get_ref(0) {
             Ok(ValueRef::Integer(seq)) => seq.to_string(),
             _ => "?".into(),
@@ -45,7 +46,7 @@ impl Cells<'_> {
         self.row.get_ref(self.column).map_err(|_| self.damage("the column is missing"))
     }
 
-    fn maybe_i64(&mut self) -> Result<Option<i64>> {
+    pub(super) fn maybe_i64(&mut self) -> Result<Option<i64>> {
         match self.next()? {
             ValueRef::Null => Ok(None),
             ValueRef::Integer(value) => Ok(Some(value)),
@@ -53,21 +54,26 @@ impl Cells<'_> {
         }
     }
 
-    fn i64(&mut self) -> Result<i64> {
+    pub(super) fn i64(&mut self) -> Result<i64> {
         self.maybe_i64()?.ok_or_else(|| self.damage("expected an integer, found NULL"))
     }
 
-    fn maybe_u64(&mut self) -> Result<Option<u64>> {
+    pub(super) fn maybe_u64(&mut self) -> Result<Option<u64>> {
         Ok(self.maybe_i64()?.map(i64::cast_unsigned))
     }
 
-    fn u64(&mut self) -> Result<u64> {
+    pub(super) fn u64(&mut self) -> Result<u64> {
         Ok(self.i64()?.cast_unsigned())
     }
 
-    fn u32(&mut self) -> Result<u32> {
+    pub(super) fn u32(&mut self) -> Result<u32> {
         let value = self.i64()?;
         value.try_into().map_err(|_| self.damage("expected a 32-bit number"))
+    }
+
+    pub(super) fn maybe_u32(&mut self) -> Result<Option<u32>> {
+        let value = self.maybe_i64()?;
+        value.map(u32::try_from).transpose().map_err(|_| self.damage("expected a 32-bit number"))
     }
 
     fn maybe_i32(&mut self) -> Result<Option<i32>> {
@@ -84,11 +90,11 @@ impl Cells<'_> {
         }
     }
 
-    fn bool(&mut self) -> Result<bool> {
+    pub(super) fn bool(&mut self) -> Result<bool> {
         self.maybe_bool()?.ok_or_else(|| self.damage("expected 0 or 1, found NULL"))
     }
 
-    fn maybe_text(&mut self) -> Result<Option<String>> {
+    pub(super) fn maybe_text(&mut self) -> Result<Option<String>> {
         let text = match self.next()? {
             ValueRef::Null => return Ok(None),
             ValueRef::Text(bytes) => String::from_utf8(bytes.to_vec()).ok(),
@@ -97,20 +103,20 @@ impl Cells<'_> {
         text.map(Some).ok_or_else(|| self.damage("expected UTF-8 text"))
     }
 
-    fn text(&mut self) -> Result<String> {
+    pub(super) fn text(&mut self) -> Result<String> {
         self.maybe_text()?.ok_or_else(|| self.damage("expected text, found NULL"))
     }
 
-    fn maybe_json<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
+    pub(super) fn maybe_json<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
         let Some(text) = self.maybe_text()? else { return Ok(None) };
         serde_json::from_str(&text).map(Some).map_err(|error| self.damage(&error.to_string()))
     }
 
-    fn json<T: DeserializeOwned>(&mut self) -> Result<T> {
+    pub(super) fn json<T: DeserializeOwned>(&mut self) -> Result<T> {
         self.maybe_json()?.ok_or_else(|| self.damage("expected JSON, found NULL"))
     }
 
-    fn one_of<T: Copy>(&mut self, all: &[T], name: fn(T) -> &'static str) -> Result<T> {
+    pub(super) fn one_of<T: Copy>(&mut self, all: &[T], name: fn(T) -> &'static str) -> Result<T> {
         let text = self.text()?;
         all.iter()
             .copied()
@@ -118,11 +124,11 @@ impl Cells<'_> {
             .ok_or_else(|| self.damage("a word that this version does not know"))
     }
 
-    fn proc_id(&mut self) -> Result<ProcId> {
+    pub(super) fn proc_id(&mut self) -> Result<ProcId> {
         self.u32().map(ProcId)
     }
 
-    fn maybe_cgroup_id(&mut self) -> Result<Option<CgroupId>> {
+    pub(super) fn maybe_cgroup_id(&mut self) -> Result<Option<CgroupId>> {
         Ok(self.maybe_u64()?.map(CgroupId))
     }
 }
@@ -150,6 +156,7 @@ pub(super) fn record(kind: Kind, row: &rusqlite::Row<'_>) -> Result<Record> {
         Kind::Observer => Record::Observer(observer_tick(c)?),
         Kind::Event => Record::Event(event(c)?),
         Kind::Ending => Record::End { window_ns: c.u64()? },
+        kind => Record::Block(Box::new(block::record(kind, c)?)),
     })
 }
 
@@ -242,7 +249,7 @@ fn process_tick(c: &mut Cells<'_>) -> Result<ProcessTick> {
     })
 }
 
-fn waits(c: &mut Cells<'_>) -> Result<WaitHist> {
+pub(super) fn waits(c: &mut Cells<'_>) -> Result<WaitHist> {
     let mut hist = WaitHist::default();
     let filled: Vec<(usize, u64, u64)> = c.maybe_json()?.unwrap_or_default();
     for (bucket, count, ns) in filled {

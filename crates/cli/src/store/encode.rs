@@ -4,6 +4,7 @@
 //! SQLite's integers are signed: a `u64` of 2^63 and more would show as a negative number there and comes
 //! back as it was.
 
+use super::block;
 use super::schema::Kind;
 use deburr_core::recording::{
     BlameTick, Cgroup, CgroupReading, CgroupVersion, Coverage, CpuReading, Culprit, Event,
@@ -103,8 +104,9 @@ pub(super) struct Row<'a> {
 }
 
 macro_rules! cells {
-    ($($value:expr),* $(,)?) => { vec![$(Cell::from($value)),*] };
+    ($($value:expr),* $(,)?) => { vec![$($crate::store::encode::Cell::from($value)),*] };
 }
+pub(super) use cells;
 
 /// The row of a record.
 pub(super) fn row(record: &Record) -> Row<'_> {
@@ -124,7 +126,7 @@ pub(super) fn row(record: &Record) -> Row<'_> {
         Record::Cpu(r) => plain(Kind::Cpu, cpu_reading(r)),
         Record::CgroupCpu(r) => plain(Kind::CgroupCpu, cgroup_reading(r)),
         Record::Psi(r) => plain(Kind::Psi, psi_reading(r)),
-        Record::Block(_) => unreachable!("no collector makes these yet"),
+        Record::Block(record) => block::row(record),
         Record::Observer(t) => over(Kind::Observer, t.t0_ns, t.t1_ns, observer_tick(t)),
         Record::Event(e) => plain(Kind::Event, event(e)),
         Record::End { window_ns } => plain(Kind::Ending, cells![*window_ns]),
@@ -285,7 +287,7 @@ fn load_bin<'a>(scope: &'a str, b: &LoadBin) -> Vec<Cell<'a>> {
 }
 
 /// Serialises data that holds no map with keys that JSON cannot have, which is the only way to fail.
-fn json<T: serde::Serialize>(value: &T) -> String {
+pub(super) fn json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("plain data")
 }
 
@@ -293,7 +295,7 @@ fn json<T: serde::Serialize>(value: &T) -> String {
 ///
 /// JSON text and not a packed blob: every `sqlite3` can take it apart with `json_each`, and a busy host
 /// stays within 10 MB a minute with it.
-fn waits(hist: &WaitHist) -> Option<String> {
+pub(super) fn waits(hist: &WaitHist) -> Option<String> {
     let filled: Vec<(usize, u64, u64)> = (0..hist.count.len())
         .map(|bucket| (bucket, hist.count[bucket], hist.ns[bucket]))
         .filter(|&(_, count, ns)| count != 0 || ns != 0)

@@ -9,11 +9,13 @@
 //!
 //! `docs/recording-format.md` describes the tables.
 
+mod block;
 mod decode;
 mod encode;
 mod place;
 mod reader;
 mod schema;
+mod tables;
 mod writer;
 
 pub(crate) use reader::Reader;

@@ -73,17 +73,20 @@ impl Reader {
         Ok(Self { connection, shown: shown.into(), _copy: Some(directory) })
     }
 
+    fn pragma(&self, name: &str) -> Result<i32, OpenError> {
+        let value = self.connection.pragma_query_value(None, name, |row| row.get(0));
+        value.map_err(|error| self.unreadable(&error))
+    }
+
     fn check_version(&self) -> Result<(), OpenError> {
         let shown = &self.shown;
-        let pragma =
-            |name| self.connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
-        let application = pragma("application_id").map_err(|error| self.unreadable(&error))?;
+        let application = self.pragma("application_id")?;
         if application != schema::APPLICATION_ID {
             return Err(OpenError(format!(
                 "`{shown}` is a SQLite file, but not a recording of deburr"
             )));
         }
-        let version = pragma("user_version").map_err(|error| self.unreadable(&error))?;
+        let version = self.pragma("user_version")?;
         if version > schema::VERSION {
             return Err(OpenError(format!(
                 "`{shown}` has format version {version}, this deburr reads up to {}; use a newer deburr",
@@ -112,7 +115,8 @@ impl Reader {
     fn merge(&self, take: &mut dyn FnMut(&Record)) -> Result<(), OpenError> {
         let fail = |error: rusqlite::Error| self.unreadable(&error);
         let mut statements = Vec::with_capacity(Kind::ALL.len());
-        for kind in Kind::ALL {
+        let version = self.pragma("user_version")?;
+        for kind in Kind::ALL.into_iter().filter(|kind| kind.since_version() <= version) {
             statements.push((kind, self.connection.prepare(&kind.table().select()).map_err(fail)?));
         }
         let mut tables = Vec::with_capacity(statements.len());

@@ -6,11 +6,13 @@
 //! record stream again. It costs nothing to keep, as rows are appended in its order. Ticks refer to
 //! `tick` for their range of time instead of repeating it, as hundreds of rows a second share it.
 
+use super::{block, tables};
+
 /// `PRAGMA application_id` of a recording: "dbur".
 pub(super) const APPLICATION_ID: i32 = 0x6462_7572;
 
 /// `PRAGMA user_version`: raised when a table changes in a way that older readers would misread.
-pub(super) const VERSION: i32 = 1;
+pub(super) const VERSION: i32 = 2;
 
 /// One kind of record.
 #[derive(Debug)]
@@ -21,7 +23,7 @@ pub(super) struct Table {
     pub(super) columns: &'static [&'static str],
 }
 
-/// Where a record goes. The order is that of [`TABLES`].
+/// Where a record goes. The order is that of [`tables::TABLES`], then [`block::TABLES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Meta,
@@ -39,10 +41,23 @@ pub(super) enum Kind {
     Observer,
     Event,
     Ending,
+    Device,
+    Mount,
+    Setting,
+    File,
+    Io,
+    DeviceTick,
+    Bins,
+    Disk,
+    Pass,
+    Commit,
+    Wait,
+    Stall,
+    IoBlame,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 28] = [
         Self::Meta,
         Self::Coverage,
         Self::Process,
@@ -58,198 +73,36 @@ impl Kind {
         Self::Observer,
         Self::Event,
         Self::Ending,
+        Self::Device,
+        Self::Mount,
+        Self::Setting,
+        Self::File,
+        Self::Io,
+        Self::DeviceTick,
+        Self::Bins,
+        Self::Disk,
+        Self::Pass,
+        Self::Commit,
+        Self::Wait,
+        Self::Stall,
+        Self::IoBlame,
     ];
 
     /// Its table.
     pub(super) fn table(self) -> &'static Table {
-        &TABLES[self as usize]
+        let (position, first) = (self as usize, &tables::TABLES);
+        first.get(position).unwrap_or_else(|| &block::TABLES[position - first.len()])
+    }
+
+    /// Version of the format from which on a recording has its table. A table that an older recording lacks
+    /// is empty.
+    pub(super) fn since_version(self) -> i32 {
+        if (self as usize) < tables::TABLES.len() { 1 } else { 2 }
     }
 }
 
 /// The column that [`Table::has_tick`] looks for.
-const TICK: &str = "tick INTEGER NOT NULL";
-
-const TABLES: [Table; 15] = [
-    Table {
-        name: "meta",
-        columns: &[
-            "tool_version TEXT NOT NULL",
-            "host_name TEXT NOT NULL",
-            "kernel TEXT NOT NULL",
-            "cpus_online TEXT NOT NULL",
-            "cgroup_layout TEXT NOT NULL",
-            "cpu_controller TEXT",
-            "start_unix_ns INTEGER NOT NULL",
-            "start_mono_ns INTEGER NOT NULL",
-            "asked_ns INTEGER",
-            "target TEXT NOT NULL",
-            "root INTEGER NOT NULL",
-        ],
-    },
-    Table {
-        name: "coverage",
-        columns: &[
-            "t_ns INTEGER NOT NULL",
-            "source TEXT NOT NULL",
-            "state TEXT NOT NULL",
-            "reason TEXT",
-            "gain TEXT",
-        ],
-    },
-    Table {
-        name: "process",
-        columns: &[
-            "proc INTEGER NOT NULL",
-            "pid INTEGER NOT NULL",
-            "start_ns INTEGER NOT NULL",
-            "comm TEXT NOT NULL",
-            "cmdline TEXT NOT NULL",
-            "kernel_thread INTEGER",
-            "cgroup INTEGER",
-            "cpus_allowed TEXT",
-            "cpuset_cpus TEXT",
-            "nice INTEGER",
-            "in_target INTEGER NOT NULL",
-            "observer INTEGER NOT NULL",
-        ],
-    },
-    Table {
-        name: "cgroup",
-        columns: &[
-            "cgroup INTEGER NOT NULL",
-            "parent INTEGER",
-            "path TEXT NOT NULL",
-            "version TEXT NOT NULL",
-            "quota_us INTEGER",
-            "period_us INTEGER",
-            "burst_us INTEGER",
-            "weight INTEGER",
-            "container TEXT",
-        ],
-    },
-    Table {
-        name: "process_tick",
-        columns: &[
-            TICK,
-            "proc INTEGER NOT NULL",
-            "threads INTEGER NOT NULL",
-            "wall_ns INTEGER NOT NULL",
-            "on_cpu_ns INTEGER NOT NULL",
-            "queued_ns INTEGER NOT NULL",
-            "throttled_ns INTEGER NOT NULL",
-            "block_io_ns INTEGER NOT NULL",
-            "mem_stall_ns INTEGER NOT NULL",
-            "uninterruptible_ns INTEGER NOT NULL",
-            "sleep_ns INTEGER NOT NULL",
-            "stopped_ns INTEGER NOT NULL",
-            "waits TEXT",
-            "wait_max_ns INTEGER NOT NULL",
-            "switches INTEGER NOT NULL",
-            "wakeup_latency_ns INTEGER NOT NULL",
-        ],
-    },
-    Table {
-        name: "blame",
-        columns: &[
-            TICK,
-            "victim INTEGER NOT NULL",
-            "culprit INTEGER NOT NULL",
-            "ns INTEGER NOT NULL",
-        ],
-    },
-    Table {
-        name: "idle",
-        columns: &[
-            TICK,
-            "victim INTEGER NOT NULL",
-            "min_wait_ns INTEGER NOT NULL",
-            "waits INTEGER NOT NULL",
-            "waits_ns INTEGER NOT NULL",
-            "idle_allowed_ns INTEGER NOT NULL",
-            "idle_forbidden_ns INTEGER NOT NULL",
-            "cpus TEXT",
-        ],
-    },
-    Table {
-        name: "schedstat",
-        columns: &[
-            TICK,
-            "proc INTEGER NOT NULL",
-            "threads INTEGER NOT NULL",
-            "wall_ns INTEGER NOT NULL",
-            "on_cpu_ns INTEGER NOT NULL",
-            "delay_ns INTEGER NOT NULL",
-            "slices INTEGER NOT NULL",
-        ],
-    },
-    Table {
-        name: "load_bin",
-        columns: &[
-            "scope TEXT NOT NULL",
-            "t0_ns INTEGER NOT NULL",
-            "t1_ns INTEGER NOT NULL",
-            "on_cpu_ns INTEGER NOT NULL",
-            "queued_ns INTEGER NOT NULL",
-            "throttled_ns INTEGER NOT NULL",
-            "block_io_ns INTEGER NOT NULL",
-            "waits INTEGER NOT NULL",
-            "switches INTEGER NOT NULL",
-        ],
-    },
-    Table {
-        name: "cpu_reading",
-        columns: &[
-            "t_ns INTEGER NOT NULL",
-            "cpu INTEGER NOT NULL",
-            "user_ns INTEGER NOT NULL",
-            "system_ns INTEGER NOT NULL",
-            "idle_ns INTEGER NOT NULL",
-            "iowait_ns INTEGER NOT NULL",
-            "irq_ns INTEGER NOT NULL",
-            "steal_ns INTEGER NOT NULL",
-        ],
-    },
-    Table {
-        name: "cgroup_reading",
-        columns: &[
-            "t_ns INTEGER NOT NULL",
-            "cgroup INTEGER NOT NULL",
-            "usage_ns INTEGER",
-            "nr_periods INTEGER",
-            "nr_throttled INTEGER",
-            "throttled_ns INTEGER",
-            "nr_bursts INTEGER",
-            "burst_ns INTEGER",
-        ],
-    },
-    Table {
-        name: "psi_reading",
-        columns: &[
-            "t_ns INTEGER NOT NULL",
-            "cgroup INTEGER",
-            "resource TEXT NOT NULL",
-            "some_ns INTEGER NOT NULL",
-            "full_ns INTEGER",
-        ],
-    },
-    Table {
-        name: "observer_tick",
-        columns: &[
-            TICK,
-            "cpu_ns INTEGER NOT NULL",
-            "bpf_runs INTEGER NOT NULL",
-            "bpf_run_ns INTEGER",
-            "rss_bytes INTEGER NOT NULL",
-            "bpf_map_bytes INTEGER NOT NULL",
-            "lost TEXT",
-        ],
-    },
-    Table {
-        name: "event",
-        columns: &["t_ns INTEGER NOT NULL", "event TEXT NOT NULL", "ns INTEGER", "detail TEXT"],
-    },
-    Table { name: "ending", columns: &["window_ns INTEGER NOT NULL"] },
-];
+pub(super) const TICK: &str = "tick INTEGER NOT NULL";
 
 /// Ranges of time that rows of the tick tables share.
 const TICK_TABLE: &str =
@@ -297,7 +150,7 @@ pub(super) fn create() -> String {
     for kind in Kind::ALL {
         sql += &kind.table().create();
     }
-    sql + VIEWS
+    sql + VIEWS + block::VIEWS
 }
 
 #[cfg(test)]

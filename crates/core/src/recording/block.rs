@@ -402,6 +402,7 @@ pub struct IoBlameTick {
 
 /// A record of block IO.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "always in the box of `Record::Block`")]
 pub enum BlockRecord {
     /// A device, at first sight and when it goes.
     Device(Device),

@@ -9,11 +9,11 @@ use deburr_core::recording::{
 };
 use proptest::prelude::*;
 
-fn text() -> impl Strategy<Value = String> {
+pub(super) fn text() -> impl Strategy<Value = String> {
     prop_oneof!["\\PC{0,8}", Just("a\u{1b}[31m\n\t\"'\\</script>".to_owned()), any::<String>()]
 }
 
-fn maybe<T: std::fmt::Debug + Clone>(
+pub(super) fn maybe<T: std::fmt::Debug + Clone>(
     value: impl Strategy<Value = T>,
 ) -> impl Strategy<Value = Option<T>> {
     prop::option::of(value)
@@ -120,11 +120,11 @@ fn facts() -> impl Strategy<Value = Record> {
     prop_oneof![meta(), coverage, process, cgroup, event]
 }
 
-fn proc_id() -> impl Strategy<Value = ProcId> {
+pub(super) fn proc_id() -> impl Strategy<Value = ProcId> {
     prop_oneof![any::<u32>().prop_map(ProcId), Just(ProcId::OTHERS)]
 }
 
-fn waits() -> impl Strategy<Value = WaitHist> {
+pub(super) fn waits() -> impl Strategy<Value = WaitHist> {
     prop::collection::vec((0..WAIT_BUCKETS, any::<u64>(), any::<u64>()), 0..6).prop_map(|filled| {
         let mut hist = WaitHist::default();
         for (bucket, count, ns) in filled {
@@ -136,7 +136,7 @@ fn waits() -> impl Strategy<Value = WaitHist> {
 }
 
 /// Few ranges, so that some rows share one.
-fn range() -> impl Strategy<Value = (u64, u64)> {
+pub(super) fn range() -> impl Strategy<Value = (u64, u64)> {
     (0u64..3, 3u64..5)
 }
 
@@ -286,5 +286,10 @@ fn readings() -> impl Strategy<Value = Record> {
 
 /// Any record at all, made sense or not.
 pub(super) fn record() -> impl Strategy<Value = Record> {
-    prop_oneof![facts(), ticks(), readings()]
+    prop_oneof![
+        facts().boxed(),
+        ticks().boxed(),
+        readings().boxed(),
+        super::arbitrary_block::record().boxed()
+    ]
 }

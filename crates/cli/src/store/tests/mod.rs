@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 
 mod arbitrary;
+mod arbitrary_block;
+mod block;
 mod size;
+mod size_block;
 
 use super::schema::{self, Kind};
 use super::*;

@@ -7,10 +7,10 @@ use deburr_core::recording::{
     ObserverTick, ProcId, ProcessTick, PsiReading, PsiResource, Record, ThreadStates, WaitHist,
 };
 
-const SECOND_NS: u64 = 1_000_000_000;
+pub(super) const SECOND_NS: u64 = 1_000_000_000;
 const CPUS: u32 = 32;
 /// Processes that do something worth a row in every second.
-const PROCESSES: u32 = 300;
+pub(super) const PROCESSES: u32 = 300;
 /// Of those: processes that wait for a CPU, and behind how many others each.
 const WAITING: u32 = 60;
 const CULPRITS: u32 = 10;
@@ -18,10 +18,10 @@ const CULPRITS: u32 = 10;
 const CGROUPS: u64 = 100;
 
 /// A sequence of numbers that looks like measured amounts: no two alike, of all sizes up to `below`.
-struct Amounts(u64);
+pub(super) struct Amounts(u64);
 
 impl Amounts {
-    fn below(&mut self, below: u64) -> u64 {
+    pub(super) fn below(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (self.0 >> 11) % below
     }
@@ -133,6 +133,7 @@ fn busy_second(n: &mut Amounts, t0_ns: u64, mut take: impl FnMut(Record)) {
         waiting(n, t0_ns, id, &mut take);
     }
     readings(n, t0_ns + SECOND_NS, &mut take);
+    super::size_block::busy_second(n, t0_ns, &mut take);
     take(Record::Observer(ObserverTick {
         t0_ns,
         t1_ns: t0_ns + SECOND_NS,

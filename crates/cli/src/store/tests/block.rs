@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Block IO in recordings: older recordings without it, damage, and the views.
+
+use super::super::schema::{self, Kind};
+use super::*;
+use deburr_core::recording::{
+    BlockRecord, DevId, Device, DeviceBin, DeviceBins, File, FileId, FileState, IoOp, IoTick,
+    IoWhat,
+};
+
+const DISK: DevId = DevId { major: 8, minor: 0 };
+
+fn block(record: BlockRecord) -> Record {
+    Record::Block(Box::new(record))
+}
+
+fn bins() -> DeviceBins {
+    let busy = DeviceBin { busy_ns: 3, depth_ns: 4, ios: 1, bytes: 512 };
+    let mut bins = vec![DeviceBin::default(); 100];
+    (bins[7], bins[99]) = (busy, busy);
+    DeviceBins { t0_ns: 0, t1_ns: 1_000_000_000, device: DISK, bins }
+}
+
+fn file(path: &str, state: FileState) -> Record {
+    let file = File { id: FileId(1), fs: DISK, ino: 12, generation: 0, path: path.into(), state };
+    block(BlockRecord::File(file))
+}
+
+fn io(t0_ns: u64, what: IoWhat, bytes: u64) -> Record {
+    block(BlockRecord::Io(IoTick {
+        t0_ns,
+        t1_ns: t0_ns + 10,
+        device: DISK,
+        what,
+        op: IoOp::Write,
+        submitter: None,
+        owner: None,
+        reason: Some("periodic".into()),
+        ios: 1,
+        bytes,
+        total_ns: 5,
+        max_ns: 5,
+    }))
+}
+
+#[test]
+fn a_recording_of_the_first_version_has_no_block_io() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x");
+    let end = Record::End { window_ns: 1 };
+    write(&path, &[block(BlockRecord::Bins(bins())), end.clone()]);
+    let connection = Connection::open(&path).unwrap();
+    let set = |version: i32| connection.pragma_update(None, "user_version", version).unwrap();
+    let later: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| kind.since_version() > 1).collect();
+    assert_eq!(later.len(), 13);
+    for kind in later {
+        let name = kind.table().name;
+        connection.execute_batch(&format!("DROP TABLE {name}")).unwrap();
+    }
+    set(1);
+    assert_eq!(read(&path).unwrap(), [end]);
+    // In a file of this version, the same tables are missed.
+    set(schema::VERSION);
+    assert!(read(&path).unwrap_err().contains("no such table: device"));
+}
+
+#[test]
+fn bins_without_activity_take_no_room_and_come_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x");
+    write(&path, &[block(BlockRecord::Bins(bins()))]);
+    assert_eq!(read(&path).unwrap(), [block(BlockRecord::Bins(bins()))]);
+    let active: String = Connection::open(&path)
+        .unwrap()
+        .query_row("SELECT active FROM device_bins", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(active, "[[7,3,4,1,512],[99,3,4,1,512]]");
+}
+
+#[test]
+fn what_does_not_fit_is_damage_and_not_a_guess() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x");
+    for (change, expected) in [
+        ("UPDATE device_bins SET bins = 0.5", "expected an integer"),
+        ("UPDATE device_bins SET bins = 1000000000000", "more bins"),
+        ("UPDATE device_bins SET active = '[[100,1,1,1,1]]'", "a bin that does not exist"),
+        ("UPDATE device_bins SET device = 'sda'", "major:minor"),
+        ("UPDATE io_tick SET what = 'metadata'", "another known word"),
+        ("UPDATE io_tick SET file = NULL", "another known word"),
+        ("UPDATE io_tick SET op = 'trim'", "a word that this version does not know"),
+        ("UPDATE io_tick SET submitter = -1", "32-bit"),
+    ] {
+        write(&path, &[block(BlockRecord::Bins(bins())), io(0, IoWhat::File(FileId(1)), 1)]);
+        Connection::open(&path).unwrap().execute_batch(change).unwrap();
+        let error = read(&path).expect_err(change);
+        assert!(error.contains("damaged") && error.contains(expected), "{change}: {error}");
+    }
+}
+
+#[test]
+fn the_views_of_block_io_answer() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x");
+    let device = |dev, name: &str, disk| {
+        block(BlockRecord::Device(Device {
+            dev,
+            name: name.into(),
+            disk,
+            start_sector: None,
+            sectors: None,
+            backing: None,
+            gone: false,
+        }))
+    };
+    write(
+        &path,
+        &[
+            device(DISK, "sda", None),
+            device(DevId { minor: 1, ..DISK }, "sda1", Some(DISK)),
+            file("", FileState::Nameless),
+            file("/srv/index", FileState::Linked),
+            io(0, IoWhat::File(FileId(1)), 4096),
+            io(10, IoWhat::File(FileId(1)), 4096),
+            io(10, IoWhat::Journal, 512),
+            block(BlockRecord::Bins(bins())),
+        ],
+    );
+    let connection = Connection::open(&path).unwrap();
+    let all = |sql: &str| -> String {
+        let sql = format!("SELECT group_concat(x, ';') FROM ({sql})");
+        connection.query_row(&sql, [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(all("SELECT name || ' of ' || disk_name AS x FROM devices"), "sda1 of sda");
+    assert_eq!(
+        all(
+            "SELECT device_name || ' ' || what || ' ' || coalesce(path, '-') || ' ' || bytes AS x FROM io_by_file"
+        ),
+        "sda file /srv/index 8192;sda journal - 512"
+    );
+    assert_eq!(all("SELECT t0_ns || ' ' || bytes AS x FROM io_seconds"), "0 4096;10 4096;10 512");
+    assert_eq!(all("SELECT t0_ns AS x FROM device_activity"), "70000000;990000000");
+    for view in ["passes", "io_wait_totals", "io_blame_totals", "settings", "files"] {
+        let mut statement = connection.prepare(&format!("SELECT * FROM {view}")).unwrap();
+        assert!(statement.query([]).unwrap().next().is_ok());
+    }
+}
