@@ -4,13 +4,17 @@
 //! - [`facts`]: what this kernel offers and these privileges allow, found by looking, never by version numbers.
 //! - [`plan`]: from facts to which programs are loaded, or why none can be; pure.
 //! - [`sched`]: the scheduler probe: open, then read threads, blame, CPUs and runs as safe types.
+//! - [`handle`], [`fiemap`]: files by inode number, and where their bytes are on the device; no BPF, but kernel calls
+//!   without a safe wrapper.
 //! - [`empty`]: a program that does nothing, to measure the others against.
 //!
 //! C programs are in `src/bpf`, one object a question; types shared with them are generated from their headers.
-//! All `unsafe` of deburr is here: memory that the kernel writes while we read.
+//! All `unsafe` of deburr is here: memory that the kernel writes while we read, and such calls.
 
 pub mod empty;
 pub mod facts;
+pub mod fiemap;
+pub mod handle;
 mod mapped;
 pub mod plan;
 pub mod sched;

@@ -6,6 +6,8 @@
 mod cgroups;
 #[path = "../common/mod.rs"]
 mod common;
+mod disk;
+mod files;
 mod lab;
 mod probe;
 mod recording;

@@ -2,14 +2,25 @@
 //! `/proc/PID/mountinfo`: what is mounted where.
 
 use super::{At, ParseError, fields, lines};
+use crate::recording::DevId;
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
+    /// Its number in this mount namespace.
+    pub id: u64,
+    /// The mount that it is mounted on.
+    pub parent: u64,
+    /// The filesystem's device number (`s_dev`); a file's `st_dev` may be another (btrfs, overlay).
+    pub fs: DevId,
     /// The directory of the file system that forms the root of this mount.
     pub root: Vec<u8>,
     /// Where it is mounted.
     pub mount_point: Vec<u8>,
+    /// Options of this mount: `rw`, `relatime`, ...
+    pub options: Vec<String>,
+    /// What is mounted; may be empty.
+    pub source: Vec<u8>,
     /// `cgroup`, `cgroup2`, `proc`, ...
     pub fs_type: String,
     /// Options of the file system: the controllers of a v1 cgroup mount, `hidepid` of `/proc`.
@@ -27,28 +38,46 @@ impl Mount {
 /// Parses the file.
 ///
 /// # Errors
-/// If a line lacks the root, the mount point, the ` - ` or what follows it.
+/// If a line lacks one of the fixed fields, the ` - ` or what follows it.
 pub fn parse(text: &[u8]) -> Result<Vec<Mount>, ParseError> {
     let mut mounts = Vec::new();
     for (line, bytes) in lines(text).filter(|(_, bytes)| !bytes.is_empty()) {
         let at = At { file: "/proc/PID/mountinfo", line };
         let mut fields = fields(bytes);
-        let root = fields.nth(3).ok_or_else(|| at.error("root", "a path"))?;
+        let id = at.number("mount ID", fields.next())?;
+        let parent = at.number("parent ID", fields.next())?;
+        let fs = fields.next().and_then(|field| std::str::from_utf8(field).ok()?.parse().ok());
+        let fs = fs.ok_or_else(|| at.error("major:minor", "two decimal numbers"))?;
+        let root = fields.next().ok_or_else(|| at.error("root", "a path"))?;
         let mount_point = fields.next().ok_or_else(|| at.error("mount point", "a path"))?;
-        // Mount options, then any number of optional fields, then a lone hyphen.
-        let separator = fields.by_ref().skip(1).any(|field| field == b"-");
+        let options = fields.next().ok_or_else(|| at.error("mount options", "words"))?;
+        // Any number of optional fields, then a lone hyphen.
+        let separator = fields.by_ref().any(|field| field == b"-");
         let fs_type = fields.next().filter(|_| separator);
         let fs_type = fs_type.ok_or_else(|| at.error("filesystem type", "a name after ` - `"))?;
         // The source may be an empty string, which shows as nothing between two spaces.
-        let options = fields.last().unwrap_or_default();
+        let (source, super_options) = match (fields.next(), fields.next()) {
+            (Some(source), Some(options)) => (source, options),
+            (Some(options), None) => (&b""[..], options),
+            _ => Default::default(),
+        };
         mounts.push(Mount {
+            id,
+            parent,
+            fs,
             root: unescape(root),
             mount_point: unescape(mount_point),
+            options: words(options),
+            source: unescape(source),
             fs_type: String::from_utf8_lossy(fs_type).into_owned(),
-            super_options: String::from_utf8_lossy(options).split(',').map(str::to_owned).collect(),
+            super_options: words(super_options),
         });
     }
     Ok(mounts)
+}
+
+fn words(options: &[u8]) -> Vec<String> {
+    String::from_utf8_lossy(options).split(',').map(str::to_owned).collect()
 }
 
 /// Undoes the kernel's `\040` for space, `\011` for tab, `\012` for newline and `\134` for backslash.
@@ -70,7 +99,7 @@ fn unescape(text: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse, unescape};
+    use super::{DevId, parse, unescape};
     use proptest::prelude::*;
 
     #[test]
@@ -84,11 +113,20 @@ mod tests {
         assert_eq!(mounts[1].root, b"/a b");
         assert!(mounts[1].has_option("cpuacct") && !mounts[1].has_option("cpuset"));
         assert!(mounts[2].has_option("hidepid=invisible"));
+        assert_eq!(
+            (mounts[2].source.as_slice(), mounts[0].source.as_slice()),
+            (&b""[..], &b"cgroup"[..])
+        );
+        assert_eq!((mounts[1].id, mounts[1].parent), (7044, 7036));
+        assert_eq!(mounts[1].fs, DevId { major: 0, minor: 28 });
+        assert_eq!(mounts[0].options, ["rw", "relatime"]);
     }
 
     #[test]
     fn a_damaged_line_is_named() {
         assert_eq!(parse(b"1 2 0:3\n").unwrap_err().item, "root");
+        assert_eq!(parse(b"1 2 03 / /x rw - a b c\n").unwrap_err().item, "major:minor");
+        assert_eq!(parse(b"1 x 0:3 / /x rw - a b c\n").unwrap_err().item, "parent ID");
         assert_eq!(parse(b"1 2 0:3 / /x rw cgroup\n").unwrap_err().item, "filesystem type");
     }
 

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Where filesystems are mounted, by the number that the kernel's inodes have for them.
+
+use deburr_core::procfs::mountinfo::{self, Mount};
+use deburr_core::recording::{self, DevId, name};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+
+/// Other mount namespaces that are looked into, and processes that are asked for theirs.
+const MAX_NAMESPACES: usize = 64;
+const MAX_PIDS: usize = 8192;
+/// Seconds between two searches for a filesystem that was found nowhere.
+const SEARCH_EVERY: u32 = 10;
+
+/// One mount of a filesystem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The kernel's number of the mount.
+    pub(crate) id: u64,
+    /// The directory (or file) of the filesystem that is mounted.
+    pub(crate) root: Vec<u8>,
+    /// Where, in its mount namespace.
+    pub(crate) point: Vec<u8>,
+    /// Before the path: empty, or `/proc/PID/root` for another mount namespace.
+    pub(crate) outside: Vec<u8>,
+    /// Another mount lies over it.
+    pub(crate) covered: bool,
+    /// `ext4`, ...
+    pub(crate) fs_type: String,
+    source: Vec<u8>,
+    options: Vec<String>,
+}
+
+impl Place {
+    fn new(mount: &Mount, all: &[Mount], outside: &[u8]) -> Self {
+        let mut options = mount.options.clone();
+        options.extend(mount.super_options.iter().filter(|o| !mount.options.contains(o)).cloned());
+        Self {
+            id: mount.id,
+            root: mount.root.clone(),
+            point: mount.mount_point.clone(),
+            outside: outside.to_vec(),
+            covered: is_covered(mount, all, None, 0),
+            fs_type: mount.fs_type.clone(),
+            source: mount.source.clone(),
+            options,
+        }
+    }
+
+    /// The number of the btrfs subvolume that is mounted.
+    pub(crate) fn subvolume(&self) -> Option<u64> {
+        self.options.iter().find_map(|option| option.strip_prefix("subvolid=")?.parse().ok())
+    }
+
+    /// The path of something in the filesystem, given from the filesystem's own root; `None` if this mount does
+    /// not show it.
+    pub(crate) fn join(&self, in_fs: &[u8]) -> Option<Vec<u8>> {
+        let below = strip_directory(in_fs, &self.root)?;
+        Some(glue(&self.shown(&self.point), below))
+    }
+
+    /// A path of the mount's namespace as it can be used here.
+    pub(crate) fn shown(&self, path: &[u8]) -> Vec<u8> {
+        if self.outside.is_empty() { path.to_vec() } else { glue(&self.outside, path) }
+    }
+
+    /// The mount point as it can be opened here.
+    pub(crate) fn path(&self) -> PathBuf {
+        OsString::from_vec(self.shown(&self.point)).into()
+    }
+}
+
+/// What is left of a path below a directory; `None` if it is not below it.
+pub(super) fn strip_directory<'a>(path: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
+    let path = path.strip_prefix(b"/").unwrap_or(path);
+    let directory = directory.strip_prefix(b"/").unwrap_or(directory);
+    let below = path.strip_prefix(directory)?;
+    match below {
+        [] => Some(below),
+        [b'/', rest @ ..] => Some(rest),
+        _ if directory.is_empty() => Some(below),
+        _ => None,
+    }
+}
+
+/// A path below a directory, with one `/` between.
+fn glue(directory: &[u8], below: &[u8]) -> Vec<u8> {
+    let directory = directory.strip_suffix(b"/").unwrap_or(directory);
+    let below = below.strip_prefix(b"/").unwrap_or(below);
+    if below.is_empty() && !directory.is_empty() {
+        return directory.to_vec();
+    }
+    [directory, b"/", below].concat()
+}
+
+/// Whether another mount than `except` hides this one: mounted on its root, or on a directory above its mount
+/// point beside it, or above in the same way.
+fn is_covered(mount: &Mount, all: &[Mount], except: Option<u64>, depth: u32) -> bool {
+    let over = |other: &&Mount| {
+        let on_it = other.parent == mount.id && other.mount_point == mount.mount_point;
+        let above = other.parent == mount.parent
+            && other.mount_point.len() < mount.mount_point.len()
+            && strip_directory(&mount.mount_point, &other.mount_point).is_some();
+        other.id != mount.id && Some(other.id) != except && (on_it || above)
+    };
+    if all.iter().any(|other| over(&other)) {
+        return true;
+    }
+    // More levels than anybody makes; the text might be anything.
+    if depth > 64 || mount.parent == mount.id {
+        return false;
+    }
+    let parent = all.iter().find(|other| other.id == mount.parent);
+    parent.is_some_and(|parent| is_covered(parent, all, Some(mount.id), depth + 1))
+}
+
+/// All mounts that are known.
+#[derive(Debug)]
+pub(crate) struct Mounts {
+    proc: PathBuf,
+    places: BTreeMap<DevId, Vec<Place>>,
+    /// Seconds until the next search is allowed.
+    wait: u32,
+}
+
+impl Mounts {
+    /// Reads this process's mounts below `/proc`, or what stands for it.
+    pub(crate) fn read(proc: &Path) -> Self {
+        let mut mounts = Self { proc: proc.to_owned(), places: BTreeMap::new(), wait: 0 };
+        mounts.read_own();
+        mounts
+    }
+
+    /// The mounts of a filesystem, the best first: visible, of its own root or the directory nearest to it.
+    /// Empty if it is not mounted, in no mount namespace that could be looked into.
+    pub(crate) fn of(&mut self, fs: DevId) -> &[Place] {
+        if !self.places.contains_key(&fs) && self.wait == 0 {
+            self.wait = SEARCH_EVERY;
+            self.read_own();
+            if !self.places.contains_key(&fs) {
+                self.read_others();
+            }
+        }
+        self.places.get(&fs).map_or(&[], Vec::as_slice)
+    }
+
+    /// As a fact of a recording.
+    pub(crate) fn fact(&mut self, fs: DevId) -> Option<recording::Mount> {
+        let place = self.of(fs).first()?;
+        Some(recording::Mount {
+            fs,
+            fstype: place.fs_type.clone(),
+            source: name::decode(&place.source),
+            point: name::decode(&place.shown(&place.point)),
+            options: place.options.join(","),
+        })
+    }
+
+    /// The filesystem is not there any more where it was found: it is searched again when it is asked for.
+    pub(crate) fn forget(&mut self, fs: DevId) {
+        self.places.remove(&fs);
+    }
+
+    /// A second went by.
+    pub(crate) fn second(&mut self) {
+        self.wait = self.wait.saturating_sub(1);
+    }
+
+    fn read_own(&mut self) {
+        let text = fs::read(self.proc.join("self/mountinfo")).unwrap_or_default();
+        self.places.retain(|_, places| places.iter().any(|place| !place.outside.is_empty()));
+        self.add(&text, &[]);
+    }
+
+    /// Looks into the mount namespaces of other processes, one process of each.
+    fn read_others(&mut self) {
+        let own = fs::read_link(self.proc.join("self/ns/mnt")).ok();
+        let mut seen: BTreeSet<PathBuf> = own.into_iter().collect();
+        let Ok(entries) = fs::read_dir(&self.proc) else { return };
+        let pids = entries.flatten().filter_map(|entry| {
+            entry.file_name().to_str()?.parse::<u32>().is_ok().then(|| entry.path())
+        });
+        for process in pids.take(MAX_PIDS) {
+            // Without privileges the namespace of others is not told, nor could it be entered.
+            let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else { continue };
+            if seen.len() > MAX_NAMESPACES {
+                return;
+            }
+            if !seen.insert(namespace) {
+                continue;
+            }
+            let text = fs::read(process.join("mountinfo")).unwrap_or_default();
+            let outside = process.join("root").into_os_string().into_vec();
+            self.add(&text, &outside);
+        }
+    }
+
+    fn add(&mut self, text: &[u8], outside: &[u8]) {
+        let all = mountinfo::parse(text).unwrap_or_default();
+        let mut found: BTreeMap<DevId, Vec<Place>> = BTreeMap::new();
+        for mount in &all {
+            found.entry(mount.fs).or_default().push(Place::new(mount, &all, outside));
+        }
+        for (fs, mut places) in found {
+            // The sort is stable: of equals the first mounted is kept first.
+            places.sort_by_key(|place| (place.covered, place.root.len(), place.point.len()));
+            if outside.is_empty() {
+                self.places.insert(fs, places);
+            } else {
+                // What is mounted here, or was found before, is nearer.
+                self.places.entry(fs).or_insert(places);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Mounts as hosts have them, in the kernel's text.
+
+use super::{Mounts, glue, strip_directory};
+use deburr_core::recording::DevId;
+use proptest::prelude::*;
+use std::fs;
+use std::os::unix::fs::symlink;
+
+/// A host: root on ext4, a bind mount of a directory of it, a disk that is mounted only by directories, btrfs by
+/// subvolumes, an overlay above the root's filesystem, names with a space and a newline, a mount over another.
+const HOST: &str = "\
+21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,data=ordered
+22 21 0:21 / /proc rw,nosuid - proc proc rw
+30 21 8:1 /var/lib/data /data rw,relatime shared:1 - ext4 /dev/sda1 rw,data=ordered
+31 21 8:17 /a/deep /mnt/deep rw - xfs /dev/sdb1 rw,noquota
+32 21 8:17 /a /mnt/a ro shared:7 master:1 - xfs /dev/sdb1 rw,noquota
+33 21 0:39 /@ /srv rw,noatime - btrfs /dev/sdc rw,space_cache=v2,subvolid=256,subvol=/@
+34 21 0:39 /@home /home rw,noatime - btrfs /dev/sdc rw,space_cache=v2,subvolid=257,subvol=/@home
+35 21 0:52 / /var/lib/docker/overlay2/x/merged rw - overlay overlay rw,lowerdir=/l,upperdir=/u
+36 21 7:0 / /mnt/with\\040space\\012line rw - ext4 /dev/loop0 rw,commit=5
+37 21 8:33 / /covered rw - ext4 /dev/sdc1 rw
+38 37 8:34 / /covered rw - ext4 /dev/sdc2 rw
+39 21 8:33 / /mnt/again/longer rw - ext4 /dev/sdc1 rw
+40 21 8:49 / /hidden/below rw - ext4 /dev/sdd1 rw
+41 21 0:60 / /hidden rw - tmpfs none rw
+";
+
+fn dev(text: &str) -> DevId {
+    text.parse().unwrap()
+}
+
+fn host() -> (tempfile::TempDir, Mounts) {
+    let proc = tempfile::tempdir().unwrap();
+    fs::create_dir_all(proc.path().join("self/ns")).unwrap();
+    symlink("mnt:[1]", proc.path().join("self/ns/mnt")).unwrap();
+    fs::write(proc.path().join("self/mountinfo"), HOST).unwrap();
+    let mounts = Mounts::read(proc.path());
+    (proc, mounts)
+}
+
+fn joined(mounts: &mut Mounts, fs: &str, in_fs: &str) -> Option<String> {
+    let path = mounts.of(dev(fs)).iter().find_map(|place| place.join(in_fs.as_bytes()))?;
+    Some(String::from_utf8(path).unwrap())
+}
+
+#[test]
+fn a_path_of_the_filesystem_becomes_one_of_the_host() {
+    let (_proc, mut mounts) = host();
+    for (fs, in_fs, path) in [
+        ("8:1", "/var/lib/data/x", Some("/var/lib/data/x")),
+        ("8:1", "etc/passwd", Some("/etc/passwd")),
+        ("8:1", "/", Some("/")),
+        // The upper file of an overlay is a file of the filesystem below.
+        ("8:1", "/var/lib/docker/overlay2/x/diff/f", Some("/var/lib/docker/overlay2/x/diff/f")),
+        ("8:17", "/a/deep/f", Some("/mnt/a/deep/f")),
+        ("8:17", "/a/f", Some("/mnt/a/f")),
+        ("8:17", "/a", Some("/mnt/a")),
+        ("8:17", "/ab/f", None),
+        ("8:17", "/other/f", None),
+        ("0:39", "/@/var/log", Some("/srv/var/log")),
+        ("0:39", "/@home/u/f", Some("/home/u/f")),
+        ("0:39", "/@snapshots/f", None),
+        ("7:0", "/f", Some("/mnt/with space\nline/f")),
+        ("9:9", "/f", None),
+    ] {
+        assert_eq!(joined(&mut mounts, fs, in_fs).as_deref(), path, "{fs} {in_fs}");
+    }
+}
+
+#[test]
+fn the_mount_of_the_root_or_nearest_to_it_is_the_fact() {
+    let (_proc, mut mounts) = host();
+    let fact = mounts.fact(dev("8:1")).unwrap();
+    assert_eq!((fact.point.as_str(), fact.fstype.as_str()), ("/", "ext4"));
+    assert_eq!(
+        (fact.source.as_str(), fact.options.as_str()),
+        ("/dev/sda1", "rw,relatime,data=ordered")
+    );
+    assert_eq!(mounts.fact(dev("8:17")).unwrap().point, "/mnt/a");
+    assert_eq!(mounts.fact(dev("7:0")).unwrap().point, "/mnt/with space\nline");
+    assert_eq!(mounts.fact(dev("9:9")), None);
+    assert_eq!(mounts.of(dev("0:39"))[1].subvolume(), Some(257));
+}
+
+#[test]
+fn what_another_mount_covers_is_the_last_choice() {
+    let (_proc, mut mounts) = host();
+    assert_eq!(mounts.fact(dev("8:33")).unwrap().point, "/mnt/again/longer");
+    assert!(mounts.of(dev("8:33"))[1].covered);
+    assert!(!mounts.of(dev("8:34"))[0].covered, "it covers");
+    assert!(mounts.of(dev("8:49"))[0].covered, "a mount lies over the directory above");
+    assert!(!mounts.of(dev("0:60"))[0].covered);
+}
+
+#[test]
+fn a_filesystem_that_only_a_container_has_is_found_through_its_process() {
+    let (proc, mut mounts) = host();
+    for (pid, namespace) in [("10", "mnt:[1]"), ("77", "mnt:[2]"), ("78", "mnt:[2]")] {
+        let process = proc.path().join(pid);
+        fs::create_dir_all(process.join("ns")).unwrap();
+        symlink(namespace, process.join("ns/mnt")).unwrap();
+    }
+    let text =
+        "90 89 0:52 / / rw - overlay overlay rw\n91 90 253:3 / /data rw - xfs /dev/dm-3 rw\n";
+    fs::write(proc.path().join("77/mountinfo"), text).unwrap();
+    fs::write(proc.path().join("78/mountinfo"), text).unwrap();
+    let path = joined(&mut mounts, "253:3", "/db/wal").unwrap();
+    let process = path.strip_suffix(concat!("/root", "/data/db/wal")).unwrap();
+    assert!(process.ends_with("/77") || process.ends_with("/78"), "{path}");
+    // What is mounted here is not looked for elsewhere.
+    assert_eq!(joined(&mut mounts, "0:52", "/f").unwrap(), "/var/lib/docker/overlay2/x/merged/f");
+}
+
+#[test]
+fn a_filesystem_that_was_mounted_since_is_found_after_a_while() {
+    let (proc, mut mounts) = host();
+    assert!(mounts.of(dev("8:65")).is_empty());
+    let later = format!("{HOST}50 21 8:65 / /later rw - ext4 /dev/sde1 rw\n");
+    fs::write(proc.path().join("self/mountinfo"), later).unwrap();
+    assert!(mounts.of(dev("8:65")).is_empty(), "not at once: a search costs");
+    for _ in 0..super::SEARCH_EVERY {
+        mounts.second();
+    }
+    assert_eq!(mounts.of(dev("8:65"))[0].point, b"/later");
+}
+
+#[test]
+fn a_host_without_mounts_has_none() {
+    let nothing = tempfile::tempdir().unwrap();
+    assert!(Mounts::read(nothing.path()).of(dev("8:1")).is_empty());
+    fs::create_dir(nothing.path().join("self")).unwrap();
+    fs::write(nothing.path().join("self/mountinfo"), "nonsense\n\0\n").unwrap();
+    assert!(Mounts::read(nothing.path()).of(dev("8:1")).is_empty());
+}
+
+proptest! {
+    #[test]
+    fn mounts_that_refer_to_each_other_in_circles_end(
+        lines in prop::collection::vec((0u32..6, 0u32..6, "(/[ab]){0,3}"), 0..12)
+    ) {
+        let proc = tempfile::tempdir().unwrap();
+        fs::create_dir(proc.path().join("self")).unwrap();
+        let mut text = String::new();
+        for (id, parent, point) in lines {
+            text += &format!("{id} {parent} 8:1 / /{point} rw - ext4 x rw\n");
+        }
+        fs::write(proc.path().join("self/mountinfo"), text).unwrap();
+        let _ = Mounts::read(proc.path()).of(dev("8:1"));
+    }
+
+    #[test]
+    fn what_is_glued_to_a_directory_is_below_it(directory in "(/[a-c]{1,2}){0,3}", below in "([a-c]{1,2}/){0,3}[a-c]") {
+        let path = glue(directory.as_bytes(), below.as_bytes());
+        prop_assert_eq!(strip_directory(&path, directory.as_bytes()), Some(below.as_bytes()));
+    }
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The name of a file: what a probe saw of it, completed by its mount, and confirmed or corrected by the
+//! filesystem.
+
+use super::handles::{self, Asked};
+use super::mounts::{Mounts, Place, strip_directory};
+use deburr_core::recording::{self, DevId, File, FileId, FileState, name};
+use rustix::fs::{AtFlags, CWD, Stat};
+use std::fs;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::Path;
+
+/// Files that the kernel is asked for in a second; each costs some 20 us.
+const LOOKUPS_PER_SECOND: u32 = 256;
+/// Mounts of one filesystem that are tried.
+const MAX_PLACES: usize = 8;
+/// What the kernel appends to the name of a file that has lost it.
+const DELETED: &[u8] = b" (deleted)";
+
+/// A file as a probe saw it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sighting<'a> {
+    /// `s_dev` of its filesystem.
+    pub(crate) fs: DevId,
+    /// Inode number.
+    pub(crate) ino: u64,
+    /// Inode generation; 0 = not known.
+    pub(crate) generation: u32,
+    /// Its path from the root of the filesystem, with or without a leading `/`.
+    pub(crate) in_fs: Option<&'a [u8]>,
+    /// It had lost its name.
+    pub(crate) deleted: bool,
+}
+
+/// What a file is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Name {
+    /// As in [`File::path`].
+    pub(crate) path: String,
+    /// As in [`File::state`].
+    pub(crate) state: FileState,
+    /// The filesystem was asked and bears it out. If not, asking again later may.
+    pub(crate) confirmed: bool,
+}
+
+/// Finds names. Bounded: a number of files a second.
+#[derive(Debug)]
+pub(crate) struct Resolver {
+    mounts: Mounts,
+    left: u32,
+}
+
+/// A name before it is decoded.
+#[derive(Clone, Debug)]
+struct Raw {
+    path: Vec<u8>,
+    state: FileState,
+}
+
+impl Raw {
+    fn name(&self, confirmed: bool) -> Name {
+        Name { path: name::decode(&self.path), state: self.state, confirmed }
+    }
+
+    /// It can be looked up, for it has its mount.
+    fn has_place(&self) -> bool {
+        matches!(self.state, FileState::Linked | FileState::Deleted)
+    }
+
+    fn deleted(&self) -> Self {
+        let state = if self.has_place() { FileState::Deleted } else { self.state };
+        Self { path: self.path.clone(), state }
+    }
+}
+
+impl Resolver {
+    /// Looks at the mounts below `/proc`, or what stands for it.
+    pub(crate) fn new(proc: &Path) -> Self {
+        Self { mounts: Mounts::read(proc), left: LOOKUPS_PER_SECOND }
+    }
+
+    /// A second went by: so many files may be asked for again.
+    pub(crate) fn second(&mut self) {
+        self.left = LOOKUPS_PER_SECOND;
+        self.mounts.second();
+    }
+
+    /// Whether the next name will be confirmed, if it can be: the second's number of lookups is not used up.
+    pub(crate) fn can_look(&self) -> bool {
+        self.left > 0
+    }
+
+    /// Where the filesystem is mounted, as a fact of a recording.
+    pub(crate) fn mount(&mut self, fs: DevId) -> Option<recording::Mount> {
+        self.mounts.fact(fs)
+    }
+
+    /// The file as a fact of a recording.
+    pub(crate) fn file(&mut self, id: FileId, seen: &Sighting<'_>) -> File {
+        let Name { path, state, .. } = self.name(seen);
+        File { id, fs: seen.fs, ino: seen.ino, generation: seen.generation, path, state }
+    }
+
+    /// What the file is called.
+    pub(crate) fn name(&mut self, seen: &Sighting<'_>) -> Name {
+        let places = self.mounts.of(seen.fs);
+        let told = told(places, seen);
+        if self.left == 0 || places.is_empty() {
+            return told.name(false);
+        }
+        self.left -= 1;
+        let mut gone = false;
+        let mut moved = false;
+        for place in places.iter().filter(|place| !place.covered).take(MAX_PLACES) {
+            match handles::open(place, seen.ino, seen.generation) {
+                Asked::Opened(file) => return ask(places, place, &file, seen, &told),
+                Asked::Gone => gone = true,
+                Asked::Moved => moved = true,
+                Asked::Unable => continue,
+            }
+            break;
+        }
+        if gone {
+            return told.deleted().name(true);
+        }
+        if moved {
+            self.mounts.forget(seen.fs);
+        }
+        // The inode's number at that path is nearly as good.
+        let there = told.has_place() && stat(&told.path).is_some_and(|s| s.st_ino == seen.ino);
+        if there { Raw { state: FileState::Linked, ..told }.name(true) } else { told.name(false) }
+    }
+}
+
+/// What the probe saw, with the mount.
+fn told(places: &[Place], seen: &Sighting<'_>) -> Raw {
+    let Some(in_fs) = seen.in_fs.filter(|path| !path.is_empty()) else {
+        return Raw { path: Vec::new(), state: FileState::Nameless };
+    };
+    match places.iter().find_map(|place| place.join(in_fs)) {
+        Some(path) if seen.deleted => Raw { path, state: FileState::Deleted },
+        Some(path) => Raw { path, state: FileState::Linked },
+        None => Raw { path: in_fs.to_vec(), state: FileState::InFilesystem },
+    }
+}
+
+/// What the kernel says of an open file's name, beside what was told.
+fn ask(places: &[Place], place: &Place, file: &OwnedFd, seen: &Sighting<'_>, told: &Raw) -> Name {
+    let Ok(own) = rustix::fs::fstat(file.as_fd()) else { return told.name(false) };
+    let is_it = |path: &[u8]| {
+        stat(path).is_some_and(|there| (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino))
+    };
+    // Of several names (hard links) the one that was seen in use is kept.
+    if told.has_place() && is_it(&told.path) {
+        return Raw { path: told.path.clone(), state: FileState::Linked }.name(true);
+    }
+    let link = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let link = link.map(|link| link.into_os_string().into_vec()).unwrap_or_default();
+    match named(places, place, &link, is_it) {
+        // Deleted with links left: a name that it lost; it has others, which the kernel does not have at hand.
+        Some(known) => known.name(true),
+        None if own.st_nlink == 0 => told.deleted().name(true),
+        // The kernel has no name at hand, or the file was renamed since: what was seen is the best there is.
+        None if seen.deleted => told.name(true),
+        None => told.name(false),
+    }
+}
+
+/// The name that the kernel's link of an open file tells; `None` if it has none at hand.
+fn named(
+    places: &[Place],
+    place: &Place,
+    link: &[u8],
+    is_it: impl Fn(&[u8]) -> bool,
+) -> Option<Raw> {
+    let shown = place.shown(link);
+    if link == b"/" || link.is_empty() {
+        // The root itself, or a file whose directory the kernel does not have in memory.
+        return (is_it(&shown)).then_some(Raw { path: shown, state: FileState::Linked });
+    }
+    let (link, state) = match link.strip_suffix(DELETED) {
+        // A name may end so.
+        Some(bare) if !is_it(&shown) => (bare, FileState::Deleted),
+        _ => (link, FileState::Linked),
+    };
+    let inside = strip_directory(link, &place.point).is_some();
+    let whole = place.root == b"/" || (state == FileState::Linked && is_it(&shown));
+    if inside && (whole || state == FileState::Deleted) {
+        return Some(Raw { path: place.shown(link), state });
+    }
+    // Outside of what is mounted there: the kernel tells the path from the filesystem's root.
+    let elsewhere = places.iter().find_map(|other| other.join(link));
+    Some(elsewhere.map_or_else(
+        || Raw { path: link.to_vec(), state: FileState::InFilesystem },
+        |path| Raw { path, state },
+    ))
+}
+
+fn stat(path: &[u8]) -> Option<Stat> {
+    rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT).ok()
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Disks to test with: a file behind a loop device, formatted and mounted; taken down with the test.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A mounted filesystem of its own.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    dir: tempfile::TempDir,
+    /// `/dev/loopN`
+    pub(crate) device: String,
+    mounted: Vec<PathBuf>,
+    partitions: Vec<u32>,
+}
+
+impl Disk {
+    /// A loop device of so many MiB, without a filesystem; or why there can be none.
+    pub(crate) fn new(mib: u64) -> Result<Self, String> {
+        let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let image = dir.path().join("image");
+        let file = std::fs::File::create(&image).map_err(|error| error.to_string())?;
+        file.set_len(mib << 20).map_err(|error| error.to_string())?;
+        let out = run("losetup", &["--find", "--show", &image.to_string_lossy()])?;
+        let device = String::from_utf8_lossy(&out.stdout).trim().to_owned();
+        Ok(Self { dir, device, mounted: Vec::new(), partitions: Vec::new() })
+    }
+
+    #[allow(dead_code, reason = "for tests to come")]
+    /// Makes partition `number` of it, in sectors of 512 bytes; its device.
+    pub(crate) fn partition(
+        &mut self,
+        number: u32,
+        start: u64,
+        sectors: u64,
+    ) -> Result<String, String> {
+        let [n, start, sectors] = [u64::from(number), start, sectors].map(|n| n.to_string());
+        run("addpart", &[&self.device, &n, &start, &sectors])?;
+        self.partitions.push(number);
+        Ok(format!("{}p{number}", self.device))
+    }
+
+    /// Formats and mounts a device; the mount point.
+    pub(crate) fn mount(&mut self, device: &str, fs_type: &str) -> Result<PathBuf, String> {
+        let mkfs = format!("mkfs.{fs_type}");
+        let options: &[&str] = match fs_type {
+            "ext4" => &["-q", "-F", "-E", "lazy_itable_init=0"],
+            "xfs" => &["-q", "-f"],
+            _ => &["-q"],
+        };
+        run(&mkfs, &[options, &[device]].concat())?;
+        let point = self.dir.path().join(format!("mount {}\n", self.mounted.len()));
+        std::fs::create_dir(&point).map_err(|error| error.to_string())?;
+        run("mount", &["-t", fs_type, device, &point.to_string_lossy()])?;
+        self.mounted.push(point.clone());
+        Ok(point)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        for point in &self.mounted {
+            let _ = run("umount", &[&point.to_string_lossy()]);
+        }
+        for number in &self.partitions {
+            let _ = run("delpart", &[&self.device, &number.to_string()]);
+        }
+        let _ = run("losetup", &["-d", &self.device]);
+    }
+}
+
+/// A new disk with that filesystem on all of it, and its mount point; or why it cannot be.
+pub(crate) fn mounted(mib: u64, fs_type: &str) -> Result<(Disk, PathBuf), String> {
+    let mut disk = Disk::new(mib)?;
+    let device = disk.device.clone();
+    let point = disk.mount(&device, fs_type)?;
+    Ok((disk, point))
+}
+
+/// Runs a program that must succeed.
+pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<Output, String> {
+    let out = Command::new(program).args(arguments).output();
+    let out = out.map_err(|error| format!("cannot run `{program}`: {error}"))?;
+    if out.status.success() {
+        return Ok(out);
+    }
+    Err(format!("`{program} {arguments:?}`: {}", String::from_utf8_lossy(&out.stderr).trim()))
+}
+
+/// What of the mount table's line of a mount point tells its filesystem.
+pub(crate) fn fs_of(point: &Path) -> deburr_core::recording::DevId {
+    use std::os::unix::ffi::OsStrExt as _;
+    let text = std::fs::read("/proc/self/mountinfo").unwrap();
+    let mounts = deburr_core::procfs::mountinfo::parse(&text).unwrap();
+    let point = point.as_os_str().as_bytes();
+    mounts.iter().find(|mount| mount.mount_point == point).unwrap().fs
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Names of files by inode number, on the filesystems themselves.
+
+#![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
+
+use crate::{common, disk};
+use deburr_core::recording::{DevId, FileState, name};
+use files::{Name, Resolver, Sighting};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+// The program has no library: its module is taken as it is.
+#[allow(dead_code, clippy::module_inception, reason = "a part of it is tested here")]
+#[path = "../../src/files/mod.rs"]
+mod files;
+
+struct Scene {
+    point: std::path::PathBuf,
+    fs: DevId,
+    resolver: Resolver,
+}
+
+impl Scene {
+    fn name(&mut self, (ino, generation): (u64, u32), in_fs: Option<&[u8]>, deleted: bool) -> Name {
+        self.resolver.name(&Sighting { fs: self.fs, ino, generation, in_fs, deleted })
+    }
+
+    fn shown(&self, name: &[u8]) -> String {
+        name::decode(self.point.join(OsStr::from_bytes(name)).as_os_str().as_bytes())
+    }
+}
+
+fn ino(path: &Path) -> u64 {
+    fs::symlink_metadata(path).unwrap().ino()
+}
+
+/// Inode number and generation.
+fn identity(path: &Path) -> (u64, u32) {
+    let out = disk::run("lsattr", &["-v", "-d", "--", path.to_str().unwrap_or_default()]);
+    let out = String::from_utf8_lossy(&out.unwrap().stdout).into_owned();
+    (ino(path), out.split_whitespace().next().unwrap().parse().unwrap())
+}
+
+#[test]
+fn names_follow_what_happens_to_a_file() {
+    const TEST: &str = "names_follow_what_happens_to_a_file";
+    if !common::root_or_skip("kernel", TEST) {
+        return;
+    }
+    for (fs_type, mib) in [("ext4", 32), ("btrfs", 128), ("xfs", 320)] {
+        match disk::mounted(mib, fs_type) {
+            Ok((_disk, point)) => {
+                let fs = disk::fs_of(&point);
+                let resolver = Resolver::new(Path::new("/proc"));
+                let mut scene = Scene { point, fs, resolver };
+                follow(&mut scene);
+            }
+            Err(why) => common::skip("kernel", TEST, &format!("{fs_type}: {why}")),
+        }
+    }
+}
+
+fn follow(scene: &mut Scene) {
+    let strange: &[u8] = b"inv\xffalid \x1b[31m\n\\012 (deleted)";
+    for bytes in [b"plain".as_slice(), strange, b"directory/below"] {
+        let path = scene.point.join(OsStr::from_bytes(bytes));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let open = fs::File::create(&path).unwrap();
+        // `lsattr` takes no name that is not UTF-8; a file keeps its identity under another.
+        let plain = scene.point.join("for lsattr");
+        fs::rename(&path, &plain).unwrap();
+        let number = identity(&plain);
+        fs::rename(&plain, &path).unwrap();
+        let linked = |path| Name { path, state: FileState::Linked, confirmed: true };
+        // As seen, and without having been seen by name.
+        assert_eq!(scene.name(number, Some(bytes), false), linked(scene.shown(bytes)));
+        assert_eq!(scene.name(number, None, false), linked(scene.shown(bytes)));
+        // A second name: the one that was seen is kept, as long as it is one.
+        let other = scene.point.join("other");
+        fs::hard_link(&path, &other).unwrap();
+        assert_eq!(scene.name(number, Some(bytes), false), linked(scene.shown(bytes)));
+        assert_eq!(scene.name(number, Some(b"/other"), false), linked(scene.shown(b"other")));
+        fs::remove_file(&other).unwrap();
+        // Renamed after it was seen, and another file in its place.
+        let renamed = scene.point.join("renamed (deleted)");
+        fs::rename(&path, &renamed).unwrap();
+        fs::write(&path, "another").unwrap();
+        assert_eq!(
+            scene.name(number, Some(bytes), false),
+            linked(scene.shown(b"renamed (deleted)"))
+        );
+        // Deleted while open.
+        fs::remove_file(&renamed).unwrap();
+        let deleted = scene.name(number, None, false);
+        assert_eq!(deleted.state, FileState::Deleted, "{deleted:?}");
+        assert_eq!(deleted.path, scene.shown(b"renamed (deleted)"));
+        drop(open);
+        let gone = scene.name(number, Some(bytes), true);
+        assert_eq!((gone.path, gone.state), (scene.shown(bytes), FileState::Deleted));
+    }
+    let root = identity(&scene.point);
+    let shown = name::decode(scene.point.as_os_str().as_bytes());
+    assert_eq!(scene.name(root, None, false).path, shown);
+}
+
+#[test]
+fn a_name_that_the_kernel_forgot_is_found_where_it_was_seen() {
+    const TEST: &str = "a_name_that_the_kernel_forgot_is_found_where_it_was_seen";
+    if !common::root_or_skip("kernel", TEST) {
+        return;
+    }
+    let (disk, point) = match disk::mounted(32, "ext4") {
+        Ok(mounted) => mounted,
+        Err(why) => return common::skip("kernel", TEST, &why),
+    };
+    fs::write(point.join("file"), "x").unwrap();
+    let number = identity(&point.join("file"));
+    // A filesystem that was just mounted has no names in memory.
+    disk::run("umount", &[&point.to_string_lossy()]).unwrap();
+    disk::run("mount", &[&disk.device, &point.to_string_lossy()]).unwrap();
+    let fs = disk::fs_of(&point);
+    let mut scene = Scene { point, fs, resolver: Resolver::new(Path::new("/proc")) };
+    let forgotten = scene.name(number, None, false);
+    assert_eq!((forgotten.state, forgotten.path.as_str()), (FileState::Nameless, ""));
+    let seen = scene.name(number, Some(b"file"), false);
+    assert_eq!(seen.path, scene.shown(b"file"));
+    assert!(seen.confirmed && seen.state == FileState::Linked, "{seen:?}");
+}
+
+#[test]
+fn a_directory_that_is_mounted_elsewhere_shows_the_path_there() {
+    const TEST: &str = "a_directory_that_is_mounted_elsewhere_shows_the_path_there";
+    if !common::root_or_skip("kernel", TEST) {
+        return;
+    }
+    let (_disk, point) = match disk::mounted(32, "ext4") {
+        Ok(mounted) => mounted,
+        Err(why) => return common::skip("kernel", TEST, &why),
+    };
+    let fs = disk::fs_of(&point);
+    fs::create_dir_all(point.join("shown")).unwrap();
+    for path in ["shown/in", "out"] {
+        fs::write(point.join(path), "x").unwrap();
+    }
+    let (inside, outside) = (ino(&point.join("shown/in")), ino(&point.join("out")));
+    // A mount namespace in which only the directory is mounted: this process goes on without it.
+    let place = tempfile::tempdir().unwrap();
+    let bind = place.path().to_string_lossy().into_owned();
+    disk::run("mount", &["--bind", &point.join("shown").to_string_lossy(), &bind]).unwrap();
+    disk::run("umount", &["--lazy", &point.to_string_lossy()]).unwrap();
+    let mut resolver = Resolver::new(Path::new("/proc"));
+    let mut name = |ino, in_fs: Option<&[u8]>| {
+        resolver.name(&Sighting { fs, ino, generation: 0, in_fs, deleted: false })
+    };
+    let names = [
+        name(inside, Some(b"/shown/in")),
+        name(inside, None),
+        name(outside, Some(b"/out")),
+        name(outside, None),
+    ];
+    disk::run("umount", &[&bind]).unwrap();
+    for seen in &names[..2] {
+        assert_eq!(
+            (seen.path.as_str(), seen.state),
+            (format!("{bind}/in").as_str(), FileState::Linked)
+        );
+    }
+    assert_eq!((names[2].path.as_str(), names[2].state), ("/out", FileState::InFilesystem));
+    assert!(
+        matches!(names[3].state, FileState::InFilesystem | FileState::Nameless),
+        "{:?}",
+        names[3]
+    );
+    assert!(!names[3].path.starts_with(&bind));
+    let unmounted = resolver.name(&Sighting {
+        fs,
+        ino: inside,
+        generation: 0,
+        in_fs: Some(b"/shown/in"),
+        deleted: false,
+    });
+    assert!(!unmounted.confirmed, "{unmounted:?}");
+}
