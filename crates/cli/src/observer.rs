@@ -6,18 +6,38 @@ use crate::collect::Roots;
 use deburr_core::recording::ObserverTick;
 use std::path::PathBuf;
 
-/// Measures the cost from tick to tick. What its BPF programs cost is in the ticks of their collectors.
+/// Measures the cost from tick to tick: of the process, and of its BPF programs as their collectors tell it.
 #[derive(Debug)]
 pub(crate) struct SelfCost {
     statm: PathBuf,
     t_ns: u64,
     cpu_ns: u64,
+    /// What collectors told of their programs since the last tick.
+    programs: ObserverTick,
 }
 
 impl SelfCost {
     /// Counts from now on: what the start of the program cost is not in the window.
     pub(crate) fn start(roots: &Roots) -> Self {
-        Self { statm: roots.proc.join("self/statm"), t_ns: 0, cpu_ns: clock::cpu_time_ns() }
+        Self {
+            statm: roots.proc.join("self/statm"),
+            t_ns: 0,
+            cpu_ns: clock::cpu_time_ns(),
+            programs: ObserverTick::default(),
+        }
+    }
+
+    /// Adds what a collector's programs cost and lost.
+    pub(crate) fn add(&mut self, tick: ObserverTick) {
+        let sum = &mut self.programs;
+        sum.bpf_runs += tick.bpf_runs;
+        if let Some(ns) = tick.bpf_run_ns {
+            *sum.bpf_run_ns.get_or_insert(0) += ns;
+        }
+        sum.bpf_map_bytes += tick.bpf_map_bytes;
+        for (name, amount) in tick.lost {
+            *sum.lost.entry(name).or_default() += amount;
+        }
     }
 
     /// The cost since the last tick.
@@ -28,7 +48,7 @@ impl SelfCost {
             t1_ns: t_ns,
             cpu_ns: cpu_ns.saturating_sub(self.cpu_ns),
             rss_bytes: self.rss_bytes().unwrap_or(0),
-            ..ObserverTick::default()
+            ..std::mem::take(&mut self.programs)
         };
         self.t_ns = t_ns;
         self.cpu_ns = cpu_ns;

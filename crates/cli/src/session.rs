@@ -155,8 +155,13 @@ impl Session<'_> {
 
     /// Lets every collector take part. One that fails is closed, which is coverage and not an error.
     fn beat(&mut self, now: Now) {
-        let Self { cx, sinks, watch, .. } = self;
+        let Self { cx, sinks, watch, cost, .. } = self;
         let mut emit = |record: Record| {
+            // What the probes cost and lost goes into one account with the process.
+            if let Record::Observer(tick) = record {
+                cost.add(tick);
+                return;
+            }
             watch.see(&record);
             sinks.push(&record);
         };

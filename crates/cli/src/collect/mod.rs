@@ -6,6 +6,7 @@
 //! is left. A collector that cannot see anything is not an error: it is coverage.
 
 mod cgroups;
+mod cost;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod kept;

@@ -125,8 +125,10 @@ impl PsiView {
 /// What the observer cost and lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObserverView {
-    /// Wall time that its ticks cover.
+    /// Wall time that its ticks cover; several ticks of one second cover it once.
     pub covered_ns: u64,
+    /// End of the latest tick.
+    covered_to_ns: u64,
     /// CPU time of its process.
     pub cpu_ns: u64,
     /// Runs of its BPF programs.
@@ -143,7 +145,8 @@ pub struct ObserverView {
 
 impl ObserverView {
     pub(super) fn push(&mut self, tick: &ObserverTick) {
-        self.covered_ns += tick.t1_ns.saturating_sub(tick.t0_ns);
+        self.covered_ns += tick.t1_ns.saturating_sub(tick.t0_ns.max(self.covered_to_ns));
+        self.covered_to_ns = self.covered_to_ns.max(tick.t1_ns);
         self.cpu_ns += tick.cpu_ns;
         self.bpf_runs += tick.bpf_runs;
         if let Some(ns) = tick.bpf_run_ns {
@@ -154,5 +157,21 @@ impl ObserverView {
         for (name, amount) in &tick.lost {
             *self.lost.entry(name.clone()).or_default() += amount;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_ticks_of_one_second_cover_it_once() {
+        let mut view = ObserverView::default();
+        for second in 0..3 {
+            let (t0_ns, t1_ns) = (second * 1_000_000_000, (second + 1) * 1_000_000_000);
+            view.push(&ObserverTick { t0_ns, t1_ns, cpu_ns: 7, ..ObserverTick::default() });
+            view.push(&ObserverTick { t0_ns, t1_ns, bpf_runs: 5, ..ObserverTick::default() });
+        }
+        assert_eq!((view.covered_ns, view.cpu_ns, view.bpf_runs), (3_000_000_000, 21, 15));
     }
 }

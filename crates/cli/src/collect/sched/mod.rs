@@ -4,12 +4,11 @@
 //!
 //! The target's threads are looked at in every bin, all threads once a second.
 
-mod cost;
 mod idle;
 mod tally;
 
+use super::cost::{Cost, Costly};
 use super::{Beat, Collector, Context, Emit, Now};
-use cost::Cost;
 use deburr_bpf::facts::{Facts, ThrottleClock, facts};
 use deburr_bpf::plan::{Needs, plan};
 use deburr_bpf::sched::{
@@ -17,6 +16,7 @@ use deburr_bpf::sched::{
 };
 use deburr_core::recording::{CgroupVersion, Coverage, LoadBin, Record, Source, State, TargetSpec};
 use idle::IdleFinder;
+use std::collections::BTreeMap;
 use std::fs;
 use tally::Tally;
 
@@ -34,6 +34,24 @@ pub(crate) struct SchedCollector {
     /// Slots of the target's threads; empty when the target is the host.
     target_slots: Vec<usize>,
     bin_start_ns: u64,
+}
+
+impl Costly for SchedProbe {
+    fn runs(&self) -> u64 {
+        Self::runs(self)
+    }
+
+    fn run_time(&self) -> Option<(u64, u64)> {
+        Self::run_time(self)
+    }
+
+    fn map_bytes(&self) -> u64 {
+        Self::map_bytes(self)
+    }
+
+    fn lost(&self) -> BTreeMap<&'static str, u64> {
+        Self::lost(self)
+    }
 }
 
 /// What is lost without the probe.

@@ -1,14 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the probe costs the host, and what it lost, second by second.
+//! What a probe costs the host, and what it lost, second by second.
 
 use deburr_bpf::RunStats;
-use deburr_bpf::sched::SchedProbe;
 use deburr_core::recording::ObserverTick;
 use std::collections::BTreeMap;
 
 /// The kernel is asked to time BPF runs for one bin of 100 ms in so many seconds: timing itself costs some 50 ns
 /// a run and patches the kernel's code when it is turned on.
 const SAMPLE_EVERY_S: u32 = 10;
+
+/// A probe, as far as its cost goes. Amounts only grow.
+pub(super) trait Costly {
+    /// Runs of its programs.
+    fn runs(&self) -> u64;
+    /// Nanoseconds and runs that the kernel timed; `None` = it does not tell.
+    fn run_time(&self) -> Option<(u64, u64)>;
+    /// Kernel memory of its maps.
+    fn map_bytes(&self) -> u64;
+    /// What was lost, by name.
+    fn lost(&self) -> BTreeMap<&'static str, u64>;
+}
 
 /// The account.
 #[derive(Debug, Default)]
@@ -24,13 +35,13 @@ pub(super) struct Cost {
 
 impl Cost {
     /// Starts the account: what was before the window does not count.
-    pub(super) fn begin(&mut self, probe: &SchedProbe) {
+    pub(super) fn begin(&mut self, probe: &impl Costly) {
         self.runs = probe.runs();
         self.lost = named(probe.lost());
         self.sample(probe);
     }
 
-    fn sample(&mut self, probe: &SchedProbe) {
+    fn sample(&mut self, probe: &impl Costly) {
         // Where it is not allowed the cost of a run stays unknown, and is reported as such.
         if let (Ok(stats), Some(before)) = (RunStats::start(), probe.run_time()) {
             self.sampling = Some((stats, before));
@@ -38,7 +49,7 @@ impl Cost {
     }
 
     /// Ends a sample that is under way.
-    pub(super) fn bin(&mut self, probe: &SchedProbe) {
+    pub(super) fn bin(&mut self, probe: &impl Costly) {
         let Some((stats, before)) = self.sampling.take() else { return };
         drop(stats);
         if let Some(after) = probe.run_time() {
@@ -50,7 +61,7 @@ impl Cost {
     /// The second that ends at `t_ns`. `extra` are losses of the reader, cumulative.
     pub(super) fn second(
         &mut self,
-        probe: &SchedProbe,
+        probe: &impl Costly,
         t_ns: u64,
         extra: &[(&str, u64)],
     ) -> ObserverTick {
