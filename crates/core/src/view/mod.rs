@@ -2,12 +2,14 @@
 //! What was seen, arithmetically: totals, histograms, joins. Built by folding records one by one, so that its
 //! size depends on the number of processes and not on the length of the recording.
 
+pub mod block;
 mod cgroup;
 mod host;
 mod process;
 mod series;
 pub mod waits;
 
+pub use block::BlockView;
 pub use cgroup::{CgroupView, Counter};
 pub use host::{CpuTotals, CpuView, Load, ObserverView, PsiView};
 pub use process::{Behind, Delay, Group, Groups, Idle, ProcessView, Usage};
@@ -32,6 +34,7 @@ pub struct View {
     host: Load,
     target: Load,
     psi: BTreeMap<(Option<CgroupId>, PsiResource), PsiView>,
+    block: BlockView,
     observer: ObserverView,
     events: Vec<Event>,
     events_dropped: u64,
@@ -98,6 +101,7 @@ impl Fold {
                 if let Some((_, t1_ns)) = record.span() {
                     view.seen(t1_ns);
                 }
+                view.block.push(record);
             }
             Record::Observer(tick) => {
                 view.seen(tick.t1_ns);
@@ -243,6 +247,12 @@ impl View {
     #[must_use]
     pub fn psi(&self, cgroup: Option<CgroupId>, resource: PsiResource) -> Option<&PsiView> {
         self.psi.get(&(cgroup, resource))
+    }
+
+    /// Block IO.
+    #[must_use]
+    pub fn block(&self) -> &BlockView {
+        &self.block
     }
 
     /// What the observer cost and lost.

@@ -276,6 +276,12 @@ impl<'v> Groups<'v> {
         &self.list
     }
 
+    /// The group that a process belongs to; `None` for processes that were never described.
+    #[must_use]
+    pub fn index_of(&self, id: ProcId) -> Option<usize> {
+        self.of.get(&id).copied()
+    }
+
     /// Behind whom the members of that group waited, and for how long.
     #[must_use]
     pub fn blame(&self, group: usize) -> BTreeMap<Behind, u64> {

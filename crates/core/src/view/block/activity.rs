@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How busy a device was, over time and in its worst moments.
+
+use super::Kept;
+use crate::recording::{DeviceBins, DeviceTick, DiskCounters, DiskReading, WaitHist};
+use crate::view::Series;
+
+/// Bins of 100 ms before they are merged in pairs: two minutes.
+const SERIES_BINS: usize = 1200;
+const SERIES_WIDTH_NS: u64 = 100_000_000;
+/// A bin that is busy for this part is busy.
+const BUSY_PERCENT: u64 = 90;
+/// Shorter stretches without a pause are what any request is.
+pub const MIN_SPELL_NS: u64 = 50_000_000;
+
+/// A stretch of [`MIN_SPELL_NS`] and more in which a device was never idle, seen in bins of 10 ms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spell {
+    /// Start of its first bin.
+    pub t0_ns: u64,
+    /// End of its last bin.
+    pub t1_ns: u64,
+    /// Integral of the requests in the queue or the device.
+    pub depth_ns: u64,
+    /// Requests that ended.
+    pub ios: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Busy share of the whole second in which it began: what an average shows.
+    pub second_busy: f64,
+}
+
+impl Spell {
+    /// Requests in the queue or the device on average.
+    #[must_use]
+    pub fn depth(&self) -> f64 {
+        self.depth_ns as f64 / (self.t1_ns - self.t0_ns).max(1) as f64
+    }
+}
+
+/// A device's activity.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Activity {
+    /// Time that the bins cover.
+    pub seen_ns: u64,
+    /// Time with a request in the queue or the device.
+    pub busy_ns: u64,
+    /// The same over time.
+    pub busy: Series,
+    /// Integral of the requests in the queue or the device.
+    pub depth: Series,
+    /// Requests that ended.
+    pub ios: Series,
+    /// Their bytes.
+    pub bytes: Series,
+    spells: Kept<Spell>,
+    open: Option<Spell>,
+}
+
+fn series() -> Series {
+    Series::new(SERIES_WIDTH_NS, SERIES_BINS)
+}
+
+impl Default for Activity {
+    fn default() -> Self {
+        Self {
+            seen_ns: 0,
+            busy_ns: 0,
+            busy: series(),
+            depth: series(),
+            ios: series(),
+            bytes: series(),
+            spells: Kept::default(),
+            open: None,
+        }
+    }
+}
+
+impl Activity {
+    pub(super) fn push(&mut self, bins: &DeviceBins) {
+        let span_ns = bins.t1_ns.saturating_sub(bins.t0_ns);
+        let width_ns = span_ns / (bins.bins.len() as u64).max(1);
+        if width_ns == 0 {
+            return;
+        }
+        let busy_ns: u64 = bins.bins.iter().map(|bin| bin.busy_ns.min(width_ns)).sum();
+        self.seen_ns += span_ns;
+        self.busy_ns += busy_ns;
+        let second_busy = busy_ns as f64 / span_ns as f64;
+        for (at, bin) in bins.bins.iter().enumerate() {
+            let t0_ns = bins.t0_ns + at as u64 * width_ns;
+            let t1_ns = t0_ns + width_ns;
+            self.busy.add(t0_ns, t1_ns, bin.busy_ns.min(width_ns));
+            self.depth.add(t0_ns, t1_ns, bin.depth_ns);
+            self.ios.add(t0_ns, t1_ns, bin.ios.into());
+            self.bytes.add(t0_ns, t1_ns, bin.bytes);
+            if bin.busy_ns < width_ns / 100 * BUSY_PERCENT {
+                self.close();
+                continue;
+            }
+            // Ticks do not end on a nanosecond: less than a bin between them is no pause.
+            if self.open.is_some_and(|open| t0_ns > open.t1_ns.saturating_add(width_ns)) {
+                self.close();
+            }
+            let open = self.open.get_or_insert(Spell {
+                t0_ns,
+                t1_ns,
+                depth_ns: 0,
+                ios: 0,
+                bytes: 0,
+                second_busy,
+            });
+            open.t1_ns = t1_ns.max(open.t1_ns);
+            open.depth_ns = open.depth_ns.saturating_add(bin.depth_ns);
+            open.ios += u64::from(bin.ios);
+            open.bytes = open.bytes.saturating_add(bin.bytes);
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some(spell) = self.open.take().filter(is_long) {
+            self.spells.push(spell);
+        }
+    }
+
+    /// The stretches without a pause, in order.
+    pub fn spells(&self) -> impl Iterator<Item = &Spell> {
+        self.spells.list().iter().chain(self.open.as_ref().filter(|spell| is_long(spell)))
+    }
+
+    /// How many more there were.
+    #[must_use]
+    pub fn spells_dropped(&self) -> u64 {
+        self.spells.dropped()
+    }
+
+    /// Share of the seen time in which the device was busy.
+    #[must_use]
+    pub fn busy_share(&self) -> f64 {
+        self.busy_ns as f64 / self.seen_ns.max(1) as f64
+    }
+}
+
+fn is_long(spell: &Spell) -> bool {
+    spell.t1_ns - spell.t0_ns >= MIN_SPELL_NS
+}
+
+/// How long requests of one direction took.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Latency {
+    /// From creation to completion.
+    pub total: WaitHist,
+    /// The part before the device.
+    pub queue: WaitHist,
+    /// The part in the device.
+    pub device_time: WaitHist,
+    /// Longest.
+    pub max_ns: u64,
+    /// At worst, one in so many was looked at.
+    pub sampled_one_in: u32,
+}
+
+impl Latency {
+    pub(super) fn push(&mut self, tick: &DeviceTick) {
+        self.total.merge(&tick.total);
+        self.queue.merge(&tick.queue);
+        self.device_time.merge(&tick.device_time);
+        self.max_ns = self.max_ns.max(tick.max_ns);
+        self.sampled_one_in = self.sampled_one_in.max(tick.sampled_one_in);
+    }
+}
+
+/// A device as `/proc/diskstats` shows it: the fallback.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DiskView {
+    last: Option<(u64, DiskCounters)>,
+    /// Time between the first and the last reading.
+    pub seen_ns: u64,
+    /// Requests completed.
+    pub ios: Series,
+    /// Their bytes.
+    pub bytes: Series,
+    /// Time with a request in flight, by the kernel's coarse account.
+    pub busy: Series,
+    /// Integral of the requests in flight.
+    pub depth: Series,
+    /// Time of the requests that completed, summed over them.
+    pub time: Series,
+}
+
+impl Default for DiskView {
+    fn default() -> Self {
+        Self {
+            last: None,
+            seen_ns: 0,
+            ios: series(),
+            bytes: series(),
+            busy: series(),
+            depth: series(),
+            time: series(),
+        }
+    }
+}
+
+impl DiskView {
+    pub(super) fn push(&mut self, reading: &DiskReading) {
+        let now = &reading.counters;
+        if let Some((t0_ns, before)) = self.last
+            && reading.t_ns > t0_ns
+        {
+            let t1_ns = reading.t_ns;
+            self.seen_ns += t1_ns - t0_ns;
+            // A counter that goes backwards was reset: nothing is known of that stretch.
+            let since = |get: fn(&DiskCounters) -> u64| get(now).saturating_sub(get(&before));
+            self.ios.add(t0_ns, t1_ns, since(|c| c.reads) + since(|c| c.writes));
+            self.bytes.add(t0_ns, t1_ns, since(|c| c.read_bytes) + since(|c| c.write_bytes));
+            self.busy.add(t0_ns, t1_ns, since(|c| c.busy_ns).min(t1_ns - t0_ns));
+            self.depth.add(t0_ns, t1_ns, since(|c| c.depth_ns));
+            self.time.add(t0_ns, t1_ns, since(|c| c.read_ns) + since(|c| c.write_ns));
+        }
+        self.last = Some((reading.t_ns, *now));
+    }
+
+    /// Share of the seen time in which the device was busy.
+    #[must_use]
+    pub fn busy_share(&self) -> f64 {
+        self.busy.total() as f64 / self.seen_ns.max(1) as f64
+    }
+}

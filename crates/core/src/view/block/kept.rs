@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A list of bounded length.
+
+/// The first ones of what came; the rest is counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept<T> {
+    list: Vec<T>,
+    dropped: u64,
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self { list: Vec::new(), dropped: 0 }
+    }
+}
+
+impl<T> Kept<T> {
+    /// What is kept at most.
+    pub const MAX: usize = 10_000;
+
+    /// Keeps one more, or counts it. Says where it is.
+    pub(super) fn push(&mut self, item: T) -> Option<usize> {
+        if self.list.len() >= Self::MAX {
+            self.dropped += 1;
+            return None;
+        }
+        self.list.push(item);
+        Some(self.list.len() - 1)
+    }
+
+    pub(super) fn get_mut(&mut self, at: usize) -> Option<&mut T> {
+        self.list.get_mut(at)
+    }
+
+    /// What was kept, in the order in which it came.
+    #[must_use]
+    pub fn list(&self) -> &[T] {
+        &self.list
+    }
+
+    /// How many more there were.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Block IO: who transferred what, how busy the devices were, what the kernel wrote back and when, and who waited.
+//!
+//! Its size depends on the number of devices, files and processes: lists are bounded and count what they drop,
+//! series merge their bins.
+
+mod activity;
+mod kept;
+mod passes;
+mod pattern;
+mod tally;
+#[cfg(test)]
+mod tests;
+
+pub use activity::{Activity, DiskView, Latency, MIN_SPELL_NS, Spell};
+pub use kept::Kept;
+pub use tally::{By, IoKey, IoSum, Row, RowName};
+
+use crate::recording::{
+    BlockRecord, DevId, Device, File, FileId, IoCulprit, IoOp, IoWaitTick, JournalCommit, Mount,
+    ProcId, Stall, StallKind, WaitHist, WritebackPass,
+};
+use passes::Passes;
+use std::collections::BTreeMap;
+
+/// Facts of one kind beyond this many are not kept.
+const MAX_FACTS: usize = 100_000;
+
+/// Hold-ups of one kind.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct IoWaits {
+    /// Sizes.
+    pub waits: WaitHist,
+    /// Longest.
+    pub max_ns: u64,
+}
+
+/// Whose hold-ups, by what, on which device.
+pub type WaitKey = (ProcId, StallKind, Option<DevId>);
+
+/// All that is known of block IO.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BlockView {
+    devices: BTreeMap<DevId, Device>,
+    mounts: BTreeMap<DevId, Mount>,
+    settings: BTreeMap<String, Option<String>>,
+    files: BTreeMap<FileId, File>,
+    sums: BTreeMap<IoKey, IoSum>,
+    latency: BTreeMap<(DevId, IoOp), Latency>,
+    activity: BTreeMap<DevId, Activity>,
+    disks: BTreeMap<DevId, DiskView>,
+    passes: Passes,
+    commits: Kept<JournalCommit>,
+    waits: BTreeMap<WaitKey, IoWaits>,
+    stalls: Kept<Stall>,
+    blame: BTreeMap<(ProcId, DevId, IoCulprit), u64>,
+}
+
+/// Keeps a fact if there is room, or if it is known already.
+fn keep<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: V) {
+    if map.len() < MAX_FACTS || map.contains_key(&key) {
+        map.insert(key, value);
+    }
+}
+
+impl BlockView {
+    pub(super) fn push(&mut self, record: &BlockRecord) {
+        match record {
+            BlockRecord::Device(device) => keep(&mut self.devices, device.dev, device.clone()),
+            BlockRecord::Mount(mount) => keep(&mut self.mounts, mount.fs, mount.clone()),
+            BlockRecord::Setting(setting) => {
+                keep(&mut self.settings, setting.path.clone(), setting.value.clone());
+            }
+            BlockRecord::File(file) => keep(&mut self.files, file.id, file.clone()),
+            BlockRecord::Io(tick) => tally::add(&mut self.sums, tick),
+            BlockRecord::DeviceTick(tick) => {
+                self.latency.entry((tick.device, tick.op)).or_default().push(tick);
+            }
+            BlockRecord::Bins(bins) => self.activity.entry(bins.device).or_default().push(bins),
+            BlockRecord::Disk(reading) => {
+                self.disks.entry(reading.device).or_default().push(reading);
+            }
+            BlockRecord::Pass(pass) => self.passes.push(pass),
+            BlockRecord::Commit(commit) => {
+                self.commits.push(commit.clone());
+            }
+            BlockRecord::Wait(tick) => self.wait(tick),
+            BlockRecord::Stall(stall) => {
+                self.stalls.push(stall.clone());
+            }
+            BlockRecord::Blame(tick) => {
+                let sum = self.blame.entry((tick.victim, tick.device, tick.culprit)).or_default();
+                *sum = sum.saturating_add(tick.ns);
+            }
+        }
+    }
+
+    fn wait(&mut self, tick: &IoWaitTick) {
+        let waits = self.waits.entry((tick.proc, tick.kind, tick.device)).or_default();
+        waits.waits.merge(&tick.waits);
+        waits.max_ns = waits.max_ns.max(tick.max_ns);
+    }
+
+    /// The devices, as they were last.
+    #[must_use]
+    pub fn devices(&self) -> &BTreeMap<DevId, Device> {
+        &self.devices
+    }
+
+    /// The mounts, by the filesystem's number.
+    #[must_use]
+    pub fn mounts(&self) -> &BTreeMap<DevId, Mount> {
+        &self.mounts
+    }
+
+    /// The latest content of the kernel's setting files, by path; `None` = not there, or not readable.
+    #[must_use]
+    pub fn settings(&self) -> &BTreeMap<String, Option<String>> {
+        &self.settings
+    }
+
+    /// One setting's latest content.
+    #[must_use]
+    pub fn setting(&self, path: &str) -> Option<&str> {
+        self.settings.get(path)?.as_deref()
+    }
+
+    /// The files.
+    #[must_use]
+    pub fn files(&self) -> &BTreeMap<FileId, File> {
+        &self.files
+    }
+
+    /// How long requests took, by device and direction.
+    #[must_use]
+    pub fn latency(&self) -> &BTreeMap<(DevId, IoOp), Latency> {
+        &self.latency
+    }
+
+    /// How busy the devices were, from the probe.
+    #[must_use]
+    pub fn activity(&self) -> &BTreeMap<DevId, Activity> {
+        &self.activity
+    }
+
+    /// The same from `/proc/diskstats`; partitions too.
+    #[must_use]
+    pub fn disks(&self) -> &BTreeMap<DevId, DiskView> {
+        &self.disks
+    }
+
+    /// The flusher's passes, those of a device and reason with less than a second between them as one; in the order
+    /// in which they ended first.
+    #[must_use]
+    pub fn passes(&self) -> &[WritebackPass] {
+        self.passes.kept.list()
+    }
+
+    /// The journals' commits.
+    #[must_use]
+    pub fn commits(&self) -> &[JournalCommit] {
+        self.commits.list()
+    }
+
+    /// Hold-ups of any length.
+    #[must_use]
+    pub fn waits(&self) -> &BTreeMap<WaitKey, IoWaits> {
+        &self.waits
+    }
+
+    /// The long hold-ups.
+    #[must_use]
+    pub fn stalls(&self) -> &[Stall] {
+        self.stalls.list()
+    }
+
+    /// How many more passes, commits and stalls there were than are kept.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.passes.kept.dropped() + self.commits.dropped() + self.stalls.dropped()
+    }
+
+    /// Beside whose requests requests waited: by victim, device and culprit.
+    #[must_use]
+    pub fn blame(&self) -> &BTreeMap<(ProcId, DevId, IoCulprit), u64> {
+        &self.blame
+    }
+
+    /// The whole disk of a partition; a disk, and what is not known, is its own.
+    #[must_use]
+    pub fn disk_of(&self, dev: DevId) -> DevId {
+        self.devices.get(&dev).and_then(|device| device.disk).unwrap_or(dev)
+    }
+
+    /// Name of a device; its number where none is known.
+    #[must_use]
+    pub fn device_name(&self, dev: DevId) -> String {
+        self.devices.get(&dev).map_or_else(|| dev.to_string(), |device| device.name.clone())
+    }
+}

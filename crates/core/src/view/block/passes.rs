@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The flusher's passes, pieces joined.
+
+use super::Kept;
+use crate::recording::{DevId, ProcId, WritebackPass};
+use std::collections::BTreeMap;
+
+/// The flusher works in pieces of some 100 ms: less than this between them is no pause.
+const GAP_NS: u64 = 1_000_000_000;
+/// Seconds of a histogram that are told apart.
+const MAX_SECONDS: usize = 512;
+const MAX_DIRTIERS: usize = 16;
+
+/// The passes of all devices.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Passes {
+    pub(super) kept: Kept<WritebackPass>,
+    /// Where the last one of a device and reason is.
+    last: BTreeMap<(DevId, String), usize>,
+}
+
+impl Passes {
+    pub(super) fn push(&mut self, pass: &WritebackPass) {
+        let key = (pass.device, pass.reason.clone());
+        if let Some(&at) = self.last.get(&key)
+            && let Some(last) = self.kept.get_mut(at)
+            && pass.t0_ns < last.t1_ns.saturating_add(GAP_NS)
+            && last.t0_ns <= pass.t1_ns
+        {
+            return join(last, pass);
+        }
+        if let Some(at) = self.kept.push(pass.clone()) {
+            self.last.insert(key, at);
+        } else {
+            self.last.remove(&key);
+        }
+    }
+}
+
+fn join(pass: &mut WritebackPass, more: &WritebackPass) {
+    pass.t0_ns = pass.t0_ns.min(more.t0_ns);
+    pass.t1_ns = pass.t1_ns.max(more.t1_ns);
+    pass.inodes += more.inodes;
+    pass.bytes += more.bytes;
+    pass.ios += more.ios;
+    pass.ages = histogram(&pass.ages, &more.ages);
+    pass.since_last = histogram(&pass.since_last, &more.since_last);
+    let mut dirtiers: BTreeMap<ProcId, u32> = BTreeMap::new();
+    for &(proc, inodes) in pass.dirtied_by.iter().chain(&more.dirtied_by) {
+        let sum = dirtiers.entry(proc).or_default();
+        *sum = sum.saturating_add(inodes);
+    }
+    pass.dirtied_by = dirtiers.into_iter().collect();
+    pass.dirtied_by.sort_by_key(|&(_, inodes)| std::cmp::Reverse(inodes));
+    pass.dirtied_by.truncate(MAX_DIRTIERS);
+}
+
+fn histogram(a: &[(u32, u32)], b: &[(u32, u32)]) -> Vec<(u32, u32)> {
+    let mut sum: BTreeMap<u32, u32> = BTreeMap::new();
+    for &(seconds, inodes) in a.iter().chain(b) {
+        let at = sum.entry(seconds).or_default();
+        *at = at.saturating_add(inodes);
+    }
+    let mut list: Vec<(u32, u32)> = sum.into_iter().collect();
+    // The longest ones share an entry.
+    while list.len() > MAX_SECONDS {
+        let (_, inodes) = list.pop().unwrap_or_default();
+        if let Some(last) = list.last_mut() {
+            last.1 = last.1.saturating_add(inodes);
+        }
+    }
+    list
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Transfers summed by what they were for.
+
+use super::BlockView;
+use super::pattern::patterns;
+use crate::recording::{CgroupId, DevId, FileId, FileState, IoOp, IoTick, IoWhat, ProcId};
+use std::collections::BTreeMap;
+
+/// Kinds of transfers that are told apart; more are summed up as [`FileId::OTHERS`] of nobody.
+const MAX_SUMS: usize = 50_000;
+
+/// What transfers are summed by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct IoKey {
+    /// The whole disk.
+    pub device: DevId,
+    /// For what.
+    pub what: IoWhat,
+    /// Direction.
+    pub op: IoOp,
+    /// Who submitted them.
+    pub submitter: Option<ProcId>,
+    /// The cgroup that owns the pages.
+    pub owner: Option<CgroupId>,
+    /// Why the kernel wrote back; `None` = no writeback.
+    pub reason: Option<String>,
+}
+
+/// A sum of transfers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoSum {
+    /// Transfers.
+    pub ios: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Sum of their times.
+    pub total_ns: u64,
+    /// Longest.
+    pub max_ns: u64,
+}
+
+impl IoSum {
+    /// Adds another sum.
+    pub fn merge(&mut self, other: &Self) {
+        self.ios = self.ios.saturating_add(other.ios);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.total_ns = self.total_ns.saturating_add(other.total_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+}
+
+/// By what a table is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Each file.
+    File,
+    /// Each directory, without those below it.
+    Directory,
+    /// Files whose paths differ in a component that varies.
+    Pattern,
+    /// Each device.
+    Device,
+    /// Each submitting process.
+    Process,
+    /// Each cgroup that owns the pages.
+    Cgroup,
+}
+
+/// What a row is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RowName {
+    /// A path, directory or pattern.
+    Path(String),
+    /// What has no path: `journal`, `metadata`, ...
+    Class(&'static str),
+    /// A device.
+    Device(DevId),
+    /// A process.
+    Process(Option<ProcId>),
+    /// A cgroup.
+    Cgroup(Option<CgroupId>),
+}
+
+/// A row of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// What it is about.
+    pub name: RowName,
+    /// What was transferred.
+    pub sum: IoSum,
+    /// How many files that is; 0 where files are not counted.
+    pub files: u64,
+}
+
+pub(super) fn add(sums: &mut BTreeMap<IoKey, IoSum>, tick: &IoTick) {
+    let mut key = IoKey {
+        device: tick.device,
+        what: tick.what,
+        op: tick.op,
+        submitter: tick.submitter,
+        owner: tick.owner,
+        reason: tick.reason.clone(),
+    };
+    let sum =
+        IoSum { ios: tick.ios, bytes: tick.bytes, total_ns: tick.total_ns, max_ns: tick.max_ns };
+    if sums.len() >= MAX_SUMS && !sums.contains_key(&key) {
+        let what = match key.what {
+            IoWhat::File(_) => IoWhat::File(FileId::OTHERS),
+            other => other,
+        };
+        key = IoKey { what, submitter: None, owner: None, ..key };
+    }
+    sums.entry(key).or_default().merge(&sum);
+}
+
+impl BlockView {
+    /// The transfers that `only` wants, as a table: most transfers first.
+    #[must_use]
+    pub fn tally(&self, by: By, only: impl Fn(&IoKey) -> bool) -> Vec<Row> {
+        let wanted: Vec<(&IoKey, &IoSum)> = self.sums.iter().filter(|(key, _)| only(key)).collect();
+        let mut rows: BTreeMap<RowName, (IoSum, u64)> = BTreeMap::new();
+        let mut add = |name: RowName, sum: &IoSum, files: u64| {
+            let row = rows.entry(name).or_default();
+            row.0.merge(sum);
+            row.1 += files;
+        };
+        match by {
+            By::Device => {
+                wanted.iter().for_each(|(key, sum)| add(RowName::Device(key.device), sum, 0));
+            }
+            By::Process => {
+                wanted.iter().for_each(|(key, sum)| add(RowName::Process(key.submitter), sum, 0));
+            }
+            By::Cgroup => {
+                wanted.iter().for_each(|(key, sum)| add(RowName::Cgroup(key.owner), sum, 0));
+            }
+            By::File | By::Directory | By::Pattern => {
+                let mut files: BTreeMap<IoWhat, IoSum> = BTreeMap::new();
+                for (key, sum) in wanted {
+                    files.entry(key.what).or_default().merge(sum);
+                }
+                for (name, sum, number) in self.named(by, &files) {
+                    add(name, &sum, number);
+                }
+            }
+        }
+        let mut rows: Vec<Row> =
+            rows.into_iter().map(|(name, (sum, files))| Row { name, sum, files }).collect();
+        // Stable: of equals, the order of the names stays.
+        rows.sort_by_key(|row| std::cmp::Reverse((row.sum.ios, row.sum.bytes)));
+        rows
+    }
+
+    fn named(&self, by: By, files: &BTreeMap<IoWhat, IoSum>) -> Vec<(RowName, IoSum, u64)> {
+        let mut named = Vec::new();
+        let (mut paths, mut sums) = (Vec::new(), Vec::new());
+        for (&what, sum) in files {
+            match (what, self.path(what)) {
+                (_, Some(path)) => {
+                    paths.push(path);
+                    sums.push(*sum);
+                }
+                (what, None) => {
+                    let file = u64::from(matches!(what, IoWhat::File(id) if id != FileId::OTHERS));
+                    named.push((RowName::Class(class(what)), *sum, file));
+                }
+            }
+        }
+        let shown: Vec<String> = match by {
+            By::Pattern => patterns(&paths.iter().map(String::as_str).collect::<Vec<_>>()),
+            By::Directory => paths
+                .iter()
+                .map(|path| match path.rsplit_once('/') {
+                    Some(("", _)) => "/".to_owned(),
+                    Some((directory, _)) => directory.to_owned(),
+                    None => path.clone(),
+                })
+                .collect(),
+            _ => paths,
+        };
+        named.extend(shown.into_iter().zip(sums).map(|(path, sum)| (RowName::Path(path), sum, 1)));
+        named
+    }
+
+    /// The path of a file as it is known; `None` of what is none and of files without a name.
+    #[must_use]
+    pub fn path(&self, what: IoWhat) -> Option<String> {
+        let IoWhat::File(id) = what else { return None };
+        let file = self.files.get(&id)?;
+        if file.path.is_empty() || file.state == FileState::Nameless {
+            return None;
+        }
+        if file.state != FileState::InFilesystem {
+            return Some(file.path.clone());
+        }
+        let inside = file.path.trim_start_matches('/');
+        Some(match self.mounts.get(&file.fs) {
+            Some(mount) => format!("{}/{inside}", mount.point.trim_end_matches('/')),
+            None => inside.to_owned(),
+        })
+    }
+}
+
+/// What transfers without a path are called.
+fn class(what: IoWhat) -> &'static str {
+    match what {
+        IoWhat::File(FileId::OTHERS) => "many more files, summed up",
+        IoWhat::File(_) => "files without a known name",
+        IoWhat::Metadata => "metadata of filesystems",
+        IoWhat::Journal => "journals of filesystems",
+        IoWhat::Flush => "cache flushes",
+        IoWhat::Discard => "discards",
+        IoWhat::Swap => "swapping",
+        IoWhat::RawDevice => "the device itself, without a filesystem",
+        IoWhat::Unknown => "not known",
+    }
+}
