@@ -4,11 +4,15 @@
 //! A [`Scene`] covers its whole window with one tick a process and a reading at each end. Amounts are given for
 //! the window. What is not told is healthy: sources see everything, threads sleep.
 
+mod block;
+
+pub use block::{pass, transfers};
+
 use crate::recording::{
     BlameTick, Cgroup, CgroupId, CgroupReading, CgroupVersion, Container, Coverage, CpuReading,
     Culprit, Event, EventKind, IdleTick, Meta, ObserverTick, ProcId, Process, ProcessTick,
     PsiReading, PsiResource, Record, SchedstatTick, Source, State, TargetSpec, ThreadStates,
-    WaitHist,
+    WaitHist, bucket_of,
 };
 use crate::view::{Fold, View};
 
@@ -182,15 +186,7 @@ impl Scene {
     /// What a process did, as the probe sees it; for the rest of the window its threads slept.
     pub fn did(&mut self, proc: ProcId, did: &Did) -> &mut Self {
         let threads = did.threads.max(1);
-        let mut waits = WaitHist::default();
-        for &(number, ns) in &did.waits {
-            let mut one = WaitHist::default();
-            one.add(ns);
-            for bucket in 0..one.count.len() {
-                waits.count[bucket] += one.count[bucket] * number;
-                waits.ns[bucket] += one.ns[bucket] * number;
-            }
-        }
+        let waits = hist(&did.waits);
         let states = ThreadStates {
             on_cpu_ns: did.on_cpu_ns,
             queued_ns: waits.total_ns(),
@@ -351,6 +347,18 @@ pub fn runqlat(text: &str) -> Vec<(u64, u64)> {
         Some((count, (from + to + 1) * US / 2))
     };
     text.lines().filter_map(bucket).collect()
+}
+
+/// Waits, given as number and length.
+#[must_use]
+pub fn hist(waits: &[(u64, u64)]) -> WaitHist {
+    let mut hist = WaitHist::default();
+    for &(number, ns) in waits {
+        let bucket = bucket_of(ns);
+        hist.count[bucket] += number;
+        hist.ns[bucket] += ns * number;
+    }
+    hist
 }
 
 /// The view of some records.

@@ -14,21 +14,21 @@ const WALL: Invariant =
 const BLAME: Invariant =
     "blame and wake-up latency do not exceed the time queued, nor the waits that ended";
 const BUCKETS: Invariant = "the time in each bucket of waits fits their number";
-const LONGEST: Invariant = "the longest wait is one of the waits";
+pub(super) const LONGEST: Invariant = "the longest wait is one of the waits";
 const IDLE: Invariant = "CPUs idle during a wait for no longer than the wait";
 const ONCE: Invariant = "the ticks of a process do not overlap";
-const BINS: Invariant = "bins do not overlap";
-const COUNTERS: Invariant = "cumulative counters do not run backwards";
+pub(super) const BINS: Invariant = "bins do not overlap";
+pub(super) const COUNTERS: Invariant = "cumulative counters do not run backwards";
 const LOST: Invariant = "what is listed as lost is not 0";
 
 /// `part` does not exceed `whole`, but for the rounding of clocks that are read one after the other.
-fn fits(part_ns: u64, whole_ns: u64) -> bool {
+pub(super) fn fits(part_ns: u64, whole_ns: u64) -> bool {
     const CLOCKS_NS: u64 = 1_000_000;
     part_ns <= whole_ns.saturating_add(whole_ns / 1000).saturating_add(CLOCKS_NS)
 }
 
 /// The same for sums over threads that come and go: what the last moments of some held is lost.
-fn about_fits(part_ns: u64, whole_ns: u64) -> bool {
+pub(super) fn about_fits(part_ns: u64, whole_ns: u64) -> bool {
     fits(part_ns, whole_ns.saturating_add(whole_ns / 20))
 }
 
@@ -119,7 +119,7 @@ impl Amounts {
         faults.unless(roughly_fits(wall_ns, most_ns), WALL, || {
             format!("process {id}: {wall_ns} ns of {most_ns} ns")
         });
-        buckets(id, &tick.waits, faults);
+        buckets(&tick.waits, faults, || format!("process {id}"));
         let longest_ns = tick.wait_max_ns;
         let bounds = longest_bounds(&tick.waits);
         faults.unless((bounds.0..=bounds.1).contains(&longest_ns), LONGEST, || {
@@ -166,23 +166,23 @@ impl Amounts {
     }
 }
 
-fn sum(parts_ns: &[u64]) -> u64 {
+pub(super) fn sum(parts_ns: &[u64]) -> u64 {
     parts_ns.iter().fold(0, |sum, part| sum.saturating_add(*part))
 }
 
-fn buckets(id: u32, waits: &WaitHist, faults: &mut Faults) {
+pub(super) fn buckets(waits: &WaitHist, faults: &mut Faults, whose: impl Fn() -> String) {
     for (bucket, (&count, &ns)) in waits.count.iter().zip(&waits.ns).enumerate() {
         let (from_ns, to_ns) = bucket_range_ns(bucket);
         let least_ns = from_ns.saturating_mul(count);
         let most_ns = to_ns.saturating_mul(count);
         faults.unless((least_ns..=most_ns).contains(&ns), BUCKETS, || {
-            format!("process {id}, bucket {bucket}: {ns} ns in {count} waits")
+            format!("{}, bucket {bucket}: {ns} ns in {count} waits", whose())
         });
     }
 }
 
 /// Between what the longest of these waits must be.
-fn longest_bounds(waits: &WaitHist) -> (u64, u64) {
+pub(super) fn longest_bounds(waits: &WaitHist) -> (u64, u64) {
     match waits.count.iter().rposition(|&count| count > 0) {
         Some(bucket) => bucket_range_ns(bucket),
         None => (0, 0),

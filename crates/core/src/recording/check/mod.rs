@@ -4,12 +4,16 @@
 //! says it saw nothing.
 
 mod amounts;
+mod block;
 mod references;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_block;
 
 use super::Record;
 use amounts::Amounts;
+use block::Block;
 use references::References;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -57,8 +61,8 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks a stream of records, one by one. Its size depends on the number of processes and cgroups, not on
-/// the length of the recording.
+/// Checks a stream of records, one by one. Its size depends on the number of processes, cgroups, files and
+/// devices, not on the length of the recording.
 #[derive(Clone, Debug, Default)]
 pub struct Checker {
     faults: Faults,
@@ -66,6 +70,7 @@ pub struct Checker {
     window_ns: Option<u64>,
     last_ns: u64,
     amounts: Amounts,
+    block: Block,
     references: References,
 }
 
@@ -89,6 +94,9 @@ impl Checker {
         }
         self.last_ns = self.last_ns.max(t1_ns);
         self.amounts.push(record, &mut self.faults);
+        if let Record::Block(record) = record {
+            self.block.push(record, &mut self.faults);
+        }
         self.references.push(record, &mut self.faults);
     }
 
@@ -106,6 +114,9 @@ impl Checker {
                 .add(WITHIN_WINDOW, || format!("{last_ns} ns in a window of {window_ns} ns"));
         }
         self.amounts.finish(&mut self.faults);
+        if self.window_ns.is_some() {
+            self.block.finish(&mut self.faults);
+        }
         self.references.finish(self.window_ns.is_some(), &mut self.faults);
         let violations = self.faults.found.into_iter();
         Checked {

@@ -2,12 +2,18 @@
 //! References: who is named is described, and nothing comes from a source that saw nothing.
 
 use super::{Faults, Invariant};
-use crate::recording::{CgroupId, Culprit, ProcId, Record, Source, State, TargetSpec};
+use crate::recording::{
+    BlockRecord, CgroupId, Culprit, DevId, FileId, IoCulprit, IoTick, IoWhat, ProcId, Record,
+    Source, StallKind, State, TargetSpec, WritebackPass,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 const PROCESSES: Invariant = "a process is described before it is referred to";
 const CGROUPS: Invariant = "a cgroup is described before it is referred to";
 const NO_ID: Invariant = "no process has the identity 0 or that of the many small ones";
+const DEVICES: Invariant = "a device is described before it is referred to";
+const FILES: Invariant = "a file is described before it is referred to";
+const NO_FILE_ID: Invariant = "no file has the identity 0 or that of the many others";
 const COVERED: Invariant = "nothing comes from a source that saw nothing";
 const ALL_COVERED: Invariant = "every source says what it saw";
 const TARGET_BINS: Invariant = "bins of the target are there only if the target is not the host";
@@ -17,6 +23,10 @@ const TARGET_BINS: Invariant = "bins of the target are there only if the target 
 pub(super) struct References {
     processes: BTreeSet<ProcId>,
     cgroups: BTreeSet<CgroupId>,
+    devices: BTreeSet<DevId>,
+    /// Filesystems: a pass of the flusher may be over one that has no device.
+    filesystems: BTreeSet<DevId>,
+    files: BTreeSet<FileId>,
     /// Whether each source saw anything, ever.
     sources: BTreeMap<Source, bool>,
     target_is_host: bool,
@@ -78,7 +88,7 @@ impl References {
                 }
                 self.source(Source::Psi, faults);
             }
-            Record::Block(_) => {}
+            Record::Block(record) => self.block(record, faults),
             Record::Observer(_) => self.source(Source::Observer, faults),
             Record::Event(_) | Record::End { .. } => {}
         }
@@ -86,12 +96,107 @@ impl References {
 
     /// `ended`: whether the recording is whole. One that was cut short may lack what comes with the first beat.
     pub(super) fn finish(&self, ended: bool, faults: &mut Faults) {
-        // Recordings of the first version know nothing of the sources that came later.
-        for source in Source::ALL.into_iter().filter(|&source| source.since_version() == 1) {
+        // A recording is of a version that knows a source if any of that version says something.
+        let version = self.sources.keys().map(|source| source.since_version()).max().unwrap_or(1);
+        for source in Source::ALL.into_iter().filter(|s| s.since_version() <= version) {
             faults.unless(!ended || self.sources.contains_key(&source), ALL_COVERED, || {
                 format!("not {}", source.label())
             });
         }
+    }
+
+    fn block(&mut self, record: &BlockRecord, faults: &mut Faults) {
+        match record {
+            BlockRecord::Device(device) => {
+                if let Some(disk) = device.disk {
+                    self.device(disk, faults);
+                }
+                self.devices.insert(device.dev);
+            }
+            BlockRecord::Mount(mount) => {
+                self.filesystems.insert(mount.fs);
+                self.source(Source::Settings, faults);
+            }
+            BlockRecord::Setting(_) => self.source(Source::Settings, faults),
+            BlockRecord::File(file) => {
+                let id = file.id;
+                faults.unless(id.0 != 0 && id != FileId::OTHERS, NO_FILE_ID, || {
+                    format!("inode {}", file.ino)
+                });
+                self.files.insert(id);
+            }
+            BlockRecord::Io(tick) => self.io(tick, faults),
+            BlockRecord::DeviceTick(tick) => self.of_probe(tick.device, Source::Block, faults),
+            BlockRecord::Bins(bins) => self.of_probe(bins.device, Source::Block, faults),
+            BlockRecord::Disk(reading) => self.of_probe(reading.device, Source::Diskstats, faults),
+            BlockRecord::Pass(pass) => self.pass(pass, faults),
+            BlockRecord::Commit(commit) => self.of_probe(commit.device, Source::Writeback, faults),
+            BlockRecord::Wait(tick) => self.held_up(tick.proc, tick.kind, tick.device, faults),
+            BlockRecord::Stall(stall) => {
+                self.held_up(stall.proc, stall.kind, stall.device, faults);
+                if let Some(file) = stall.file {
+                    self.file(file, faults);
+                }
+            }
+            BlockRecord::Blame(tick) => {
+                self.process(tick.victim, faults);
+                match tick.culprit {
+                    IoCulprit::Process(culprit) => self.process(culprit, faults),
+                    IoCulprit::Writeback(Some(owner)) => self.cgroup(owner, faults),
+                    IoCulprit::Writeback(None) | IoCulprit::Filesystem | IoCulprit::Device => {}
+                }
+                self.of_probe(tick.device, Source::Block, faults);
+            }
+        }
+    }
+
+    fn io(&self, tick: &IoTick, faults: &mut Faults) {
+        if let IoWhat::File(file) = tick.what {
+            self.file(file, faults);
+        }
+        if let Some(submitter) = tick.submitter {
+            self.process(submitter, faults);
+        }
+        if let Some(owner) = tick.owner {
+            self.cgroup(owner, faults);
+        }
+        self.of_probe(tick.device, Source::Block, faults);
+    }
+
+    fn pass(&self, pass: &WritebackPass, faults: &mut Faults) {
+        for (proc, _) in &pass.dirtied_by {
+            self.process(*proc, faults);
+        }
+        if !self.filesystems.contains(&pass.device) {
+            self.device(pass.device, faults);
+        }
+        self.source(Source::Writeback, faults);
+    }
+
+    fn held_up(&self, id: ProcId, kind: StallKind, device: Option<DevId>, faults: &mut Faults) {
+        self.process(id, faults);
+        if let Some(device) = device {
+            self.device(device, faults);
+        }
+        let source = match kind {
+            StallKind::Sync | StallKind::DirtyThrottle => Source::Writeback,
+            StallKind::Request => Source::Block,
+        };
+        self.source(source, faults);
+    }
+
+    fn of_probe(&self, device: DevId, source: Source, faults: &mut Faults) {
+        self.device(device, faults);
+        self.source(source, faults);
+    }
+
+    fn device(&self, device: DevId, faults: &mut Faults) {
+        faults.unless(self.devices.contains(&device), DEVICES, || format!("device {device}"));
+    }
+
+    fn file(&self, id: FileId, faults: &mut Faults) {
+        let known = id == FileId::OTHERS || self.files.contains(&id);
+        faults.unless(known, FILES, || format!("file {}", id.0));
     }
 
     fn process(&self, id: ProcId, faults: &mut Faults) {

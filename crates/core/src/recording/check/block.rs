@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Block IO: counters that do not run backwards, bins that fit their time, waiting that is blamed on somebody.
+
+use super::amounts::{BINS, COUNTERS, LONGEST, about_fits, buckets, fits, longest_bounds, sum};
+use super::{Faults, Invariant};
+use crate::recording::{
+    BlockRecord, DevId, DeviceBins, DeviceTick, DiskCounters, DiskReading, IoBlameTick, IoTick,
+    IoWaitTick, ProcId, StallKind, WaitHist, WritebackPass,
+};
+use std::collections::BTreeMap;
+
+const EQUAL_BINS: Invariant = "bins of a device are of equal length and fill their range";
+const BUSY: Invariant =
+    "a device is busy in a bin for no longer than the bin, nor than its requests take";
+const PARTS: Invariant = "the time in the queue and in the device do not exceed the whole";
+const SAMPLED: Invariant = "at least every request is looked at, or one in some";
+const TRANSFERS: Invariant = "the longest transfer takes no longer than all of them";
+const AGES: Invariant = "ages are in ascending order, each once";
+const DIRTIERS: Invariant = "at most 16 are named who dirtied";
+const BLAME: Invariant = "what a process waited for requests is blamed, no more and no less";
+
+/// What is remembered between records.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Block {
+    disks: BTreeMap<DevId, DiskReading>,
+    bins_end_ns: BTreeMap<DevId, u64>,
+    blamed: BTreeMap<ProcId, Blamed>,
+}
+
+/// A process's waiting for requests in one tick, twice: as it was measured, and as it was blamed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Blamed {
+    range_ns: (u64, u64),
+    waits_ns: u64,
+    blame_ns: u64,
+}
+
+impl Block {
+    pub(super) fn push(&mut self, record: &BlockRecord, faults: &mut Faults) {
+        match record {
+            // Another device may get its number, and counts from 0.
+            BlockRecord::Device(device) if device.gone => {
+                self.disks.remove(&device.dev);
+            }
+            BlockRecord::Io(tick) => transfers(tick, faults),
+            BlockRecord::DeviceTick(tick) => device_tick(tick, faults),
+            BlockRecord::Bins(bins) => self.bins(bins, faults),
+            BlockRecord::Disk(reading) => self.disk(reading, faults),
+            BlockRecord::Pass(pass) => writeback(pass, faults),
+            BlockRecord::Wait(tick) => self.wait(tick, faults),
+            BlockRecord::Blame(tick) => self.blame(tick, faults),
+            _ => {}
+        }
+    }
+
+    /// Only for a recording that is whole: one that was cut short may lack the blame of its last tick.
+    pub(super) fn finish(&self, faults: &mut Faults) {
+        for (id, blamed) in &self.blamed {
+            blamed.check(*id, faults);
+        }
+    }
+
+    fn bins(&mut self, bins: &DeviceBins, faults: &mut Faults) {
+        let (device, length_ns) = (bins.device, bins.t1_ns.saturating_sub(bins.t0_ns));
+        let end_ns = self.bins_end_ns.entry(device).or_default();
+        faults.unless(bins.t0_ns >= *end_ns, BINS, || format!("{device} at {} ns", bins.t0_ns));
+        *end_ns = bins.t1_ns;
+        let count = bins.bins.len() as u64;
+        let equal = length_ns.checked_rem(count) == Some(0);
+        faults.unless(equal, EQUAL_BINS, || format!("{device}: {count} in {length_ns} ns"));
+        let bin_ns = length_ns.checked_div(count).unwrap_or(0);
+        for (i, bin) in bins.bins.iter().enumerate() {
+            let (busy_ns, depth_ns) = (bin.busy_ns, bin.depth_ns);
+            let holds = fits(busy_ns, bin_ns) && fits(busy_ns, depth_ns);
+            faults.unless(holds, BUSY, || {
+                format!("{device}, bin {i}: {busy_ns} ns of {bin_ns} ns, depth {depth_ns} ns")
+            });
+        }
+    }
+
+    fn disk(&mut self, now: &DiskReading, faults: &mut Faults) {
+        let Some(before) = self.disks.insert(now.device, *now) else { return };
+        let pairs = cumulative(&before.counters).into_iter().zip(cumulative(&now.counters));
+        let forward = pairs.into_iter().all(|(before, now)| now >= before);
+        faults.unless(forward && now.t_ns >= before.t_ns, COUNTERS, || {
+            format!("device {}", now.device)
+        });
+    }
+
+    fn wait(&mut self, tick: &IoWaitTick, faults: &mut Faults) {
+        let id = tick.proc;
+        sizes(&tick.waits, tick.max_ns, faults, || format!("process {}", id.0));
+        if tick.kind == StallKind::Request {
+            let blamed = self.blamed_in(id, (tick.t0_ns, tick.t1_ns), faults);
+            blamed.waits_ns = blamed.waits_ns.saturating_add(sum(&tick.waits.ns));
+        }
+    }
+
+    fn blame(&mut self, tick: &IoBlameTick, faults: &mut Faults) {
+        let blamed = self.blamed_in(tick.victim, (tick.t0_ns, tick.t1_ns), faults);
+        blamed.blame_ns = blamed.blame_ns.saturating_add(tick.ns);
+    }
+
+    /// The sums of a process's tick. Those of the tick before are complete then, and are compared.
+    fn blamed_in(&mut self, id: ProcId, range_ns: (u64, u64), faults: &mut Faults) -> &mut Blamed {
+        let blamed = self.blamed.entry(id).or_insert(Blamed { range_ns, ..Blamed::default() });
+        // What was folded may be of several ranges of time.
+        if blamed.range_ns != range_ns && id != ProcId::OTHERS {
+            blamed.check(id, faults);
+            *blamed = Blamed { range_ns, ..Blamed::default() };
+        }
+        blamed
+    }
+}
+
+impl Blamed {
+    fn check(&self, id: ProcId, faults: &mut Faults) {
+        let Self { waits_ns, blame_ns, .. } = *self;
+        // Without any blame, the probe could not tell.
+        let holds =
+            blame_ns == 0 || (about_fits(blame_ns, waits_ns) && about_fits(waits_ns, blame_ns));
+        faults.unless(holds, BLAME, || {
+            let at_ns = self.range_ns.0;
+            format!("process {} at {at_ns} ns: {blame_ns} ns of {waits_ns} ns", id.0)
+        });
+    }
+}
+
+/// All but the requests in flight.
+fn cumulative(c: &DiskCounters) -> [u64; 10] {
+    [
+        c.reads,
+        c.read_bytes,
+        c.read_ns,
+        c.writes,
+        c.write_bytes,
+        c.write_ns,
+        c.discard_bytes,
+        c.flushes,
+        c.busy_ns,
+        c.depth_ns,
+    ]
+}
+
+fn transfers(tick: &IoTick, faults: &mut Faults) {
+    let IoTick { ios, bytes, total_ns, max_ns, .. } = *tick;
+    let holds = fits(max_ns, total_ns) && (ios > 0 || (bytes, total_ns) == (0, 0));
+    faults.unless(holds, TRANSFERS, || {
+        format!("device {}: {ios} transfers, {total_ns} ns, longest {max_ns} ns", tick.device)
+    });
+}
+
+fn device_tick(tick: &DeviceTick, faults: &mut Faults) {
+    let whose = || format!("device {}", tick.device);
+    sizes(&tick.total, tick.max_ns, faults, whose);
+    buckets(&tick.queue, faults, whose);
+    buckets(&tick.device_time, faults, whose);
+    let parts_ns = sum(&tick.queue.ns).saturating_add(sum(&tick.device_time.ns));
+    let total_ns = sum(&tick.total.ns);
+    faults.unless(fits(parts_ns, total_ns), PARTS, || {
+        format!("{}: {parts_ns} ns of {total_ns} ns", whose())
+    });
+    faults.unless(tick.sampled_one_in > 0, SAMPLED, whose);
+}
+
+fn sizes(waits: &WaitHist, max_ns: u64, faults: &mut Faults, whose: impl Fn() -> String) {
+    buckets(waits, faults, &whose);
+    let (from_ns, to_ns) = longest_bounds(waits);
+    faults.unless((from_ns..=to_ns).contains(&max_ns), LONGEST, || {
+        format!("{}: {max_ns} ns, not in {from_ns} to {to_ns} ns", whose())
+    });
+}
+
+fn writeback(pass: &WritebackPass, faults: &mut Faults) {
+    for ages in [&pass.ages, &pass.since_last] {
+        let ascending = ages.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        faults.unless(ascending, AGES, || format!("device {}", pass.device));
+    }
+    let named = pass.dirtied_by.len();
+    faults.unless(named <= 16, DIRTIERS, || format!("device {}: {named}", pass.device));
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Block IO in a [`Scene`]: disks, files, what was transferred and who waited.
+//!
+//! Amounts belong to the range that they are given with, mostly `0..S`, `S..2 * S` and so on.
+
+use super::{MS, S, Scene, hist};
+use crate::recording::{
+    BlockRecord, DevId, Device, DeviceBin, DeviceBins, DeviceTick, DiskCounters, DiskReading, File,
+    FileId, FileState, IoBlameTick, IoCulprit, IoOp, IoTick, IoWaitTick, IoWhat, JournalCommit,
+    Mount, ProcId, Record, Setting, Stall, StallKind, WaitHist, WritebackPass,
+};
+use std::ops::Range;
+
+/// Transfers of one kind, for [`Scene::io`]: by nobody and for no reason that is known, each as long as the
+/// others. Times are filled in there.
+#[must_use]
+pub fn transfers(
+    device: DevId,
+    what: IoWhat,
+    op: IoOp,
+    ios: u64,
+    bytes: u64,
+    each_ns: u64,
+) -> IoTick {
+    IoTick {
+        t0_ns: 0,
+        t1_ns: 0,
+        device,
+        what,
+        op,
+        submitter: None,
+        owner: None,
+        reason: None,
+        ios,
+        bytes,
+        total_ns: ios * each_ns,
+        max_ns: if ios == 0 { 0 } else { each_ns },
+    }
+}
+
+/// A pass of the flusher, for [`Scene::pass`]: over nothing that is known. Times are filled in there.
+#[must_use]
+pub fn pass(device: DevId, reason: &str, inodes: u64, ios: u64, bytes: u64) -> WritebackPass {
+    WritebackPass {
+        t0_ns: 0,
+        t1_ns: 0,
+        device,
+        reason: reason.into(),
+        inodes,
+        bytes,
+        ios,
+        ages: vec![],
+        since_last: vec![],
+        dirtied_by: vec![],
+    }
+}
+
+impl Scene {
+    /// Adds a record of block IO.
+    pub fn block(&mut self, record: BlockRecord) -> &mut Self {
+        self.push(Record::Block(Box::new(record)))
+    }
+
+    /// A whole disk of 1 TB.
+    pub fn disk(&mut self, name: &str) -> DevId {
+        let disks = self.count_block(|r| matches!(r, BlockRecord::Device(d) if d.disk.is_none()));
+        let dev = DevId { major: 8, minor: 16 * disks as u32 };
+        self.block(BlockRecord::Device(Device {
+            dev,
+            name: name.into(),
+            disk: None,
+            start_sector: None,
+            sectors: Some(1 << 31),
+            backing: None,
+            gone: false,
+        }));
+        dev
+    }
+
+    /// A partition of a disk.
+    pub fn partition(&mut self, disk: DevId, name: &str, start_sector: u64) -> DevId {
+        let of_disk = |d: &Device| d.disk == Some(disk);
+        let others = self.count_block(|r| matches!(r, BlockRecord::Device(d) if of_disk(d)));
+        let dev = DevId { minor: disk.minor + 1 + others as u32, ..disk };
+        self.block(BlockRecord::Device(Device {
+            dev,
+            name: name.into(),
+            disk: Some(disk),
+            start_sector: Some(start_sector),
+            sectors: Some(1 << 20),
+            backing: None,
+            gone: false,
+        }));
+        dev
+    }
+
+    /// A filesystem on a device.
+    pub fn mount(&mut self, fs: DevId, fstype: &str, point: &str, options: &str) -> &mut Self {
+        self.block(BlockRecord::Mount(Mount {
+            fs,
+            fstype: fstype.into(),
+            source: format!("/dev/block/{fs}"),
+            point: point.into(),
+            options: options.into(),
+        }))
+    }
+
+    /// A setting as it was at the start.
+    pub fn setting(&mut self, path: &str, value: &str) -> &mut Self {
+        self.setting_at(0, path, value)
+    }
+
+    /// A setting as it was from some moment on.
+    pub fn setting_at(&mut self, t_ns: u64, path: &str, value: &str) -> &mut Self {
+        let value = Some(value.into());
+        self.block(BlockRecord::Setting(Setting { t_ns, path: path.into(), value }))
+    }
+
+    /// A file whose name is known.
+    pub fn file(&mut self, fs: DevId, path: &str) -> FileId {
+        let files = self.count_block(|r| matches!(r, BlockRecord::File(_)));
+        let id = FileId(1 + files as u32);
+        self.block(BlockRecord::File(File {
+            id,
+            fs,
+            ino: 100 + files,
+            generation: 1,
+            path: path.into(),
+            state: FileState::Linked,
+        }));
+        id
+    }
+
+    /// Transfers of one kind: [`transfers`].
+    pub fn io(&mut self, at: Range<u64>, tick: IoTick) -> &mut Self {
+        self.block(BlockRecord::Io(IoTick { t0_ns: at.start, t1_ns: at.end, ..tick }))
+    }
+
+    /// Requests of a device, as number, time in the queue and time in the device of each.
+    pub fn requests(
+        &mut self,
+        at: Range<u64>,
+        device: DevId,
+        op: IoOp,
+        requests: &[(u64, u64, u64)],
+    ) -> &mut Self {
+        let sizes = |of: fn(u64, u64) -> u64| -> WaitHist {
+            hist(
+                &requests
+                    .iter()
+                    .map(|&(n, queue, device)| (n, of(queue, device)))
+                    .collect::<Vec<_>>(),
+            )
+        };
+        let longest = requests.iter().map(|&(_, queue, device)| queue + device).max();
+        self.block(BlockRecord::DeviceTick(DeviceTick {
+            t0_ns: at.start,
+            t1_ns: at.end,
+            device,
+            op,
+            total: sizes(|queue, device| queue + device),
+            queue: sizes(|queue, _| queue),
+            device_time: sizes(|_, device| device),
+            max_ns: longest.unwrap_or(0),
+            sampled_one_in: 1,
+        }))
+    }
+
+    /// A device's activity in bins of 10 ms over the window, each from the moment that it begins. A second in
+    /// which nothing happens has no record.
+    pub fn bins(&mut self, device: DevId, bin: impl Fn(u64) -> DeviceBin) -> &mut Self {
+        for t0_ns in (0..self.window_ns).step_by(S as usize) {
+            let t1_ns = self.window_ns.min(t0_ns + S);
+            let count = (t1_ns - t0_ns) / (10 * MS);
+            let bins: Vec<DeviceBin> = (0..count).map(|i| bin(t0_ns + i * 10 * MS)).collect();
+            if bins.iter().any(|bin| *bin != DeviceBin::default()) {
+                let t1_ns = t0_ns + count * 10 * MS;
+                self.block(BlockRecord::Bins(DeviceBins { t0_ns, t1_ns, device, bins }));
+            }
+        }
+        self
+    }
+
+    /// A device's line of `/proc/diskstats`, ten times a second, each from the moment that it is read.
+    pub fn diskstats(
+        &mut self,
+        device: DevId,
+        counters: impl Fn(u64) -> DiskCounters,
+    ) -> &mut Self {
+        for t_ns in (0..=self.window_ns).step_by(100 * MS as usize) {
+            let counters = counters(t_ns);
+            self.block(BlockRecord::Disk(DiskReading { t_ns, device, counters }));
+        }
+        self
+    }
+
+    /// A pass of the flusher: [`pass`].
+    pub fn pass(&mut self, at: Range<u64>, pass: WritebackPass) -> &mut Self {
+        self.block(BlockRecord::Pass(WritebackPass { t0_ns: at.start, t1_ns: at.end, ..pass }))
+    }
+
+    /// A commit of a journal.
+    pub fn commit(&mut self, at: Range<u64>, device: DevId, kind: &str) -> &mut Self {
+        self.block(BlockRecord::Commit(JournalCommit {
+            t0_ns: at.start,
+            t1_ns: at.end,
+            device,
+            kind: kind.into(),
+            blocks: None,
+        }))
+    }
+
+    /// Hold-ups of a process, as number and length.
+    pub fn io_wait(
+        &mut self,
+        at: Range<u64>,
+        proc: ProcId,
+        kind: StallKind,
+        device: Option<DevId>,
+        waits: &[(u64, u64)],
+    ) -> &mut Self {
+        self.block(BlockRecord::Wait(IoWaitTick {
+            t0_ns: at.start,
+            t1_ns: at.end,
+            proc,
+            kind,
+            device,
+            waits: hist(waits),
+            max_ns: waits.iter().map(|&(_, ns)| ns).max().unwrap_or(0),
+        }))
+    }
+
+    /// One long hold-up.
+    pub fn stall(
+        &mut self,
+        at: Range<u64>,
+        proc: ProcId,
+        kind: StallKind,
+        device: Option<DevId>,
+        file: Option<FileId>,
+    ) -> &mut Self {
+        let (t0_ns, t1_ns) = (at.start, at.end);
+        self.block(BlockRecord::Stall(Stall { t0_ns, t1_ns, proc, kind, device, file }))
+    }
+
+    /// Beside whose requests a process waited for its own.
+    pub fn io_blame(
+        &mut self,
+        at: Range<u64>,
+        victim: ProcId,
+        device: DevId,
+        culprit: IoCulprit,
+        ns: u64,
+    ) -> &mut Self {
+        let (t0_ns, t1_ns) = (at.start, at.end);
+        self.block(BlockRecord::Blame(IoBlameTick { t0_ns, t1_ns, victim, device, culprit, ns }))
+    }
+
+    fn count_block(&self, kind: impl Fn(&BlockRecord) -> bool) -> u64 {
+        self.count(|record| matches!(record, Record::Block(block) if kind(block)))
+    }
+}
