@@ -159,7 +159,7 @@ fn fields_of(btf: &Btf<'_>, name: &str) -> BTreeSet<String> {
     fields
 }
 
-fn may_load_bpf() -> bool {
+pub(crate) fn may_load_bpf() -> bool {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return false };
     let effective = status
         .lines()

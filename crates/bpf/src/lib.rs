@@ -6,15 +6,20 @@
 //! - [`sched`]: the scheduler probe: open, then read threads, blame, CPUs and runs as safe types.
 //! - [`handle`], [`fiemap`]: files by inode number, and where their bytes are on the device; no BPF, but kernel calls
 //!   without a safe wrapper.
+//! - [`io_facts`]: the same look for the probes of block IO.
+//! - [`block`]: the block probe: every transfer, by whom, for which file, why, how long.
 //! - [`empty`]: a program that does nothing, to measure the others against.
 //!
 //! C programs are in `src/bpf`, one object a question; types shared with them are generated from their headers.
 //! All `unsafe` of deburr is here: memory that the kernel writes while we read, and such calls.
 
+pub mod block;
 pub mod empty;
 pub mod facts;
 pub mod fiemap;
 pub mod handle;
+pub mod io_facts;
+mod log;
 mod mapped;
 pub mod plan;
 pub mod sched;

@@ -11,3 +11,7 @@ pub(crate) mod sched {
 pub(crate) mod empty {
     include!(concat!(env!("OUT_DIR"), "/empty.skel.rs"));
 }
+
+pub(crate) mod block {
+    include!(concat!(env!("OUT_DIR"), "/block.skel.rs"));
+}

@@ -32,10 +32,24 @@ impl RunStats {
 
 /// Time in nanoseconds and number of counted runs of a program so far.
 pub(crate) fn run_time(program: BorrowedFd<'_>) -> Option<(u64, u64)> {
-    let path = format!("/proc/self/fdinfo/{}", program.as_raw_fd());
-    let text = std::fs::read_to_string(path).ok()?;
-    let item = |name: &str| {
-        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
-    };
-    Some((item("run_time_ns:")?, item("run_cnt:")?))
+    let text = information(program)?;
+    Some((item(&text, "run_time_ns:")?, item(&text, "run_cnt:")?))
+}
+
+/// Events that a program was not run for, because it was already running on that CPU. Counted from 5.12 on.
+pub(crate) fn missed(program: BorrowedFd<'_>) -> Option<u64> {
+    item(&information(program)?, "recursion_misses:")
+}
+
+/// Instructions that the verifier looked at when the program was loaded. Told from 5.16 on.
+pub(crate) fn verified_instructions(program: BorrowedFd<'_>) -> Option<u64> {
+    item(&information(program)?, "verified_insns:")
+}
+
+fn information(program: BorrowedFd<'_>) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/self/fdinfo/{}", program.as_raw_fd())).ok()
+}
+
+fn item(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
 }

@@ -129,6 +129,173 @@ struct task_struct___task_throttle {
 	bool throttled;
 };
 
+/* --- block IO --- */
+
+struct bio_vec {
+	struct page *bv_page;
+	unsigned int bv_len;
+	unsigned int bv_offset;
+};
+
+struct bvec_iter {
+	__u64 bi_sector;
+	unsigned int bi_size;
+	unsigned int bi_idx;
+};
+
+struct bio {
+	struct bio *bi_next;
+	struct bvec_iter bi_iter;
+	void *bi_end_io;
+	void *bi_private;
+	struct bio_vec *bi_io_vec;
+};
+
+/* from 5.12: "block: store a block_device pointer in struct bio" */
+struct bio___bdev {
+	struct block_device *bi_bdev;
+};
+
+struct gendisk {
+	int major;
+	int first_minor;
+};
+
+struct request_queue {
+	unsigned long queue_flags;
+};
+
+/* from 5.17: "block: remove the rq_disk field in struct request" */
+struct request_queue___disk {
+	struct gendisk *disk;
+};
+
+struct request {
+	struct request_queue *q;
+	unsigned int cmd_flags;
+	unsigned int __data_len;
+	__u64 __sector;
+	struct bio *bio;
+};
+
+struct request___rq_disk {
+	struct gendisk *rq_disk;
+};
+
+struct page {
+	unsigned long flags;
+};
+
+struct page___head {
+	unsigned long compound_head;
+};
+
+/* From 7.x: the address of the head, or where sizeof(struct page) is a power of two, a mask for it.
+ */
+struct page___info {
+	unsigned long compound_info;
+};
+
+struct page___mapped {
+	struct address_space *mapping;
+};
+
+struct page___memcg {
+	unsigned long memcg_data;
+};
+
+/* up to 5.10 */
+struct page___mem_cgroup {
+	struct mem_cgroup *mem_cgroup;
+};
+
+/* from 5.16; "page" before */
+struct folio {
+	struct address_space *mapping;
+};
+
+struct folio___memcg {
+	unsigned long memcg_data;
+};
+
+struct mem_cgroup {
+	struct cgroup_subsys_state css;
+};
+
+struct address_space {
+	struct inode *host;
+};
+
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
+struct super_block {
+	__u32 s_dev;
+	unsigned long s_magic;
+	struct block_device *s_bdev;
+	struct backing_dev_info *s_bdi;
+};
+
+struct inode {
+	struct super_block *i_sb;
+	struct address_space *i_mapping;
+	unsigned long i_ino;
+	unsigned int i_nlink;
+	__u32 i_generation;
+	unsigned long dirtied_when;
+	struct hlist_head i_dentry;
+};
+
+struct qstr {
+	__u32 len;
+	const unsigned char *name;
+};
+
+struct dentry {
+	struct dentry *d_parent;
+	struct qstr d_name;
+	union {
+		struct hlist_node d_alias;
+	} d_u;
+};
+
+struct file {
+	struct inode *f_inode;
+	struct address_space *f_mapping;
+};
+
+struct kiocb {
+	struct file *ki_filp;
+};
+
+struct iomap_dio {
+	struct kiocb *iocb;
+};
+
+/* --- writeback --- */
+
+struct backing_dev_info {
+	char dev_name[64];
+};
+
+struct bdi_writeback {
+	struct backing_dev_info *bdi;
+};
+
+/* its values differ between kernels */
+enum wb_reason {
+	WB_REASON_ANY,
+};
+
+struct wb_writeback_work {
+	enum wb_reason reason;
+};
+
 struct bpf_iter_meta;
 
 struct bpf_iter__task {

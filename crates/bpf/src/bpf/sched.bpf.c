@@ -15,6 +15,7 @@
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
 #include "sched.h"
+#include "read.bpf.h"
 
 #define NO_SLOT    (~0U)
 #define PROBES     4

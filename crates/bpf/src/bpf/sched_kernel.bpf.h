@@ -7,23 +7,13 @@
 /* Arguments of sched_switch. */
 enum { PREEMPT, PREV, NEXT, PREV_STATE };
 
-/* Read anew at each use: keeping it would cost a place on the stack, and more time. */
-static __always_inline unsigned long long arg(unsigned long long *ctx, int number)
-{
-	return ((volatile unsigned long long *)ctx)[number];
-}
-
 static __always_inline struct task_struct *task_arg(unsigned long long *ctx, int number)
 {
 	return (struct task_struct *)arg(ctx, number);
 }
 
-extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
-
 /*
- * The same task, as a pointer of which the kernel promises nothing. A load of a pointer from a task
- * that it does vouch for costs the verifier a search of all the kernel's types by name, more than a
- * millisecond, by each way on which it comes there. From 6.2 on; before, no task is vouched for.
+ * The same task, as a pointer of which the kernel promises nothing: see read.bpf.h.
  */
 static __always_inline struct task_struct *unvouched(struct task_struct *task)
 {

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The block probe: every transfer to and from block devices, by whom it was submitted, for which file, why, and
+//! how long it took.
+//!
+//! At the completion of a request one [`Transfer`] is told for each file whose pages it carried. Names of files
+//! are told apart from that, once for each file, as the kernel knew them at that moment.
+
+mod name;
+mod plan;
+mod transfer;
+
+pub use name::Named;
+pub use plan::{BlockPlan, RequestHook};
+pub use transfer::{Op, Requester, Target, Transfer};
+
+use crate::log::Log;
+use crate::mapped::{Mapped, Plain};
+use crate::skel::block::types::{block_cpu, block_entry, block_lost};
+use crate::skel::block::{BlockSkel, BlockSkelBuilder, OpenBlockSkel};
+use crate::{stats, verdict};
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+use libbpf_rs::{Link, MapCore as _, ProgramMut, RingBuffer, RingBufferBuilder};
+use std::collections::BTreeMap;
+use std::mem::{MaybeUninit, offset_of};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+// SAFETY: generated from C structs of integers and arrays of them; every bit pattern is a value.
+unsafe impl Plain for block_cpu {}
+// SAFETY: as above.
+unsafe impl Plain for block_entry {}
+// SAFETY: as above.
+unsafe impl Plain for block_lost {}
+
+/// Entries of each CPU's part of the log, and of all together.
+const ENTRIES: u32 = 4096;
+const ALL_ENTRIES: u32 = 1 << 19;
+
+/// The probe, loaded and attached. Dropping it detaches it.
+pub struct BlockProbe {
+    plan: BlockPlan,
+    _links: Vec<Link>,
+    names: RingBuffer<'static>,
+    told: Arc<Mutex<Vec<Named>>>,
+    skel: BlockSkel<'static>,
+    cpus: Mapped<block_cpu>,
+    log: Log<block_entry>,
+    map_bytes: u64,
+}
+
+impl BlockProbe {
+    /// Loads the programs and attaches them. `cpus` = possible CPUs of the host.
+    ///
+    /// # Errors
+    /// What libbpf or the kernel says, with the operation that failed.
+    pub fn open(plan: &BlockPlan, cpus: u32) -> Result<Self, String> {
+        verdict::listen();
+        // One small allocation for the life of the process: the skeleton borrows it.
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = BlockSkelBuilder::default()
+            .open(storage)
+            .map_err(|error| format!("open BPF object: {error}"))?;
+        let entries =
+            configure(&mut open, plan, cpus).map_err(|error| format!("configure BPF: {error}"))?;
+        let mut skel = open
+            .load()
+            .map_err(|error| format!("load BPF programs: {error}{}", verdict::suffix()))?;
+        let mapped = |error| format!("map BPF arrays: {error}");
+        let areas = Mapped::new(skel.maps.cpus.as_fd(), cpus as usize).map_err(mapped)?;
+        let log = Mapped::new(skel.maps.entries.as_fd(), entries as usize).map_err(mapped)?;
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let names = names(&skel, &told).map_err(|error| format!("map BPF ring: {error}"))?;
+        let mut links = Vec::new();
+        for program in wanted(&mut skel, plan) {
+            let link = program.attach().map_err(|error| {
+                format!("attach BPF program {}: {error}", program.name().to_string_lossy())
+            })?;
+            links.push(link);
+        }
+        let map_bytes = map_bytes(&skel);
+        Ok(Self {
+            plan: plan.clone(),
+            _links: links,
+            names,
+            told,
+            skel,
+            cpus: areas,
+            log: Log::new(log, cpus),
+            map_bytes,
+        })
+    }
+
+    /// Tells all transfers that completed since the last call (CPU by CPU, in order of completion on each), and
+    /// the names of files that were not seen before. A file's name may be told after its first transfers, and
+    /// again.
+    pub fn read(&mut self, transfer: &mut dyn FnMut(&Transfer), named: &mut dyn FnMut(Named)) {
+        let cpus = &self.cpus;
+        let bits = self.plan.bits;
+        self.log.read(
+            |cpu| cpus.u64(cpu, offset_of!(block_cpu, head)),
+            |entry| transfer(&transfer::decode(entry, bits)),
+        );
+        self.names.consume_raw();
+        let told = std::mem::take(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner));
+        told.into_iter().for_each(named);
+    }
+
+    /// From now on only one in so many requests is followed, rounded up to a power of two.
+    pub fn set_one_in(&mut self, one_in: u32) {
+        let data = self.skel.maps.data_data.as_deref_mut().expect("the object has a data section");
+        let one_in = one_in.clamp(1, 1 << 16).next_power_of_two();
+        // SAFETY: a valid, aligned field of the mapped data section; programs read it at any time.
+        unsafe { std::ptr::write_volatile(&raw mut data.one_in, one_in) };
+    }
+
+    /// The kernel's own word for a reason of writeback, as [`Transfer::reason`] has it: `periodic`, `background`,
+    /// `sync`, ...
+    #[must_use]
+    pub fn reason_name(&self, reason: u8) -> &str {
+        let number = i64::from(reason) - 1;
+        self.plan.reason_names.get(&number).map_or("unknown", String::as_str)
+    }
+
+    /// What was lost so far, by name; only what is not 0.
+    #[must_use]
+    pub fn lost(&self) -> BTreeMap<&'static str, u64> {
+        let mut sum = BTreeMap::new();
+        let mut add = |name, value| {
+            if value > 0 {
+                *sum.entry(name).or_insert(0) += value;
+            }
+        };
+        for cpu in 0..self.cpus.len() {
+            let lost: block_lost = self.cpus.peek(cpu, offset_of!(block_cpu, lost));
+            add("starts_full", lost.starts_full);
+            add("start_unseen", lost.start_unseen);
+            add("bios_beyond", lost.bios_beyond);
+            add("names_deferred", lost.names_deferred);
+            add("workers_collide", lost.workers_collide);
+        }
+        add("log_overrun", self.log.overrun);
+        for (_, program) in self.programs() {
+            add("nested", stats::missed(program).unwrap_or(0));
+        }
+        sum
+    }
+
+    /// Runs of all programs so far.
+    #[must_use]
+    pub fn runs(&self) -> u64 {
+        [
+            offset_of!(block_cpu, begun),
+            offset_of!(block_cpu, issued),
+            offset_of!(block_cpu, completed),
+            offset_of!(block_cpu, runs),
+        ]
+        .into_iter()
+        .map(|offset| self.sum_of(offset))
+        .sum()
+    }
+
+    /// Requests that were created so far, followed or not: what tells whether to follow fewer of them. Where the
+    /// kernel does not tell of their creation: insertions, and 0 with devices without a scheduler.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.sum_of(offset_of!(block_cpu, begun))
+    }
+
+    fn sum_of(&self, offset: usize) -> u64 {
+        (0..self.cpus.len()).map(|cpu| self.cpus.u64(cpu, offset)).sum()
+    }
+
+    /// Kernel memory of the maps, in bytes.
+    #[must_use]
+    pub fn map_bytes(&self) -> u64 {
+        self.map_bytes
+    }
+
+    /// Nanoseconds and runs of all programs counted while [`crate::RunStats`] lived.
+    #[must_use]
+    pub fn run_time(&self) -> Option<(u64, u64)> {
+        let times = self.run_times();
+        (!times.is_empty())
+            .then(|| times.values().fold((0, 0), |sum, time| (sum.0 + time.0, sum.1 + time.1)))
+    }
+
+    /// The same for each program.
+    #[must_use]
+    pub fn run_times(&self) -> BTreeMap<&'static str, (u64, u64)> {
+        let programs = self.programs().into_iter();
+        programs.filter_map(|(name, program)| Some((name, stats::run_time(program)?))).collect()
+    }
+
+    /// Instructions that the kernel's verifier looked at to admit each program.
+    #[must_use]
+    pub fn verified_instructions(&self) -> BTreeMap<&'static str, u64> {
+        let programs = self.programs().into_iter();
+        programs
+            .filter_map(|(name, program)| Some((name, stats::verified_instructions(program)?)))
+            .collect()
+    }
+
+    /// Those that are loaded.
+    fn programs(&self) -> Vec<(&'static str, BorrowedFd<'_>)> {
+        let progs = &self.skel.progs;
+        let all = [
+            ("start", &progs.on_start),
+            ("insert", &progs.on_insert_1),
+            ("insert", &progs.on_insert_2),
+            ("issue", &progs.on_issue_1),
+            ("issue", &progs.on_issue_2),
+            ("merge", &progs.on_merge_1),
+            ("merge", &progs.on_merge_2),
+            ("complete", &progs.on_complete),
+            ("writeback_start", &progs.on_writeback_start),
+            ("writeback_written", &progs.on_writeback_written),
+        ];
+        let loads = loads(&self.plan);
+        all.into_iter()
+            .zip(loads)
+            .filter(|(_, loaded)| *loaded)
+            .map(|((name, program), _)| (name, program.as_fd()))
+            .collect()
+    }
+}
+
+/// Which programs are loaded, in the order in which they are listed everywhere here.
+fn loads(plan: &BlockPlan) -> [bool; 10] {
+    let insert = |hook| !plan.io_start && plan.insert == hook;
+    [
+        plan.io_start,
+        insert(RequestHook::Alone),
+        insert(RequestHook::AfterQueue),
+        plan.issue == RequestHook::Alone,
+        plan.issue == RequestHook::AfterQueue,
+        plan.merge == RequestHook::Alone,
+        plan.merge == RequestHook::AfterQueue,
+        true,
+        plan.reasons,
+        plan.reasons,
+    ]
+}
+
+fn wanted<'a>(
+    skel: &'a mut BlockSkel<'static>,
+    plan: &BlockPlan,
+) -> Vec<&'a mut ProgramMut<'static>> {
+    let progs = &mut skel.progs;
+    let all = [
+        &mut progs.on_start,
+        &mut progs.on_insert_1,
+        &mut progs.on_insert_2,
+        &mut progs.on_issue_1,
+        &mut progs.on_issue_2,
+        &mut progs.on_merge_1,
+        &mut progs.on_merge_2,
+        &mut progs.on_complete,
+        &mut progs.on_writeback_start,
+        &mut progs.on_writeback_written,
+    ];
+    all.into_iter()
+        .zip(loads(plan))
+        .filter(|(_, wanted)| *wanted)
+        .map(|(program, _)| program)
+        .collect()
+}
+
+/// Returns the number of the log's entries.
+fn configure(
+    open: &mut OpenBlockSkel<'static>,
+    plan: &BlockPlan,
+    cpus: u32,
+) -> Result<u32, libbpf_rs::Error> {
+    // A power of two for each CPU, so that many CPUs do not take memory without bound.
+    let each = (ALL_ENTRIES / cpus.next_power_of_two()).clamp(256, ENTRIES);
+    let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
+    rodata.log_entries = each;
+    rodata.io_start = plan.io_start;
+    open.maps.cpus.set_max_entries(cpus)?;
+    open.maps.name_space.set_max_entries(cpus)?;
+    open.maps.entries.set_max_entries(cpus * each)?;
+    let progs = &mut open.progs;
+    let all = [
+        &mut progs.on_start,
+        &mut progs.on_insert_1,
+        &mut progs.on_insert_2,
+        &mut progs.on_issue_1,
+        &mut progs.on_issue_2,
+        &mut progs.on_merge_1,
+        &mut progs.on_merge_2,
+        &mut progs.on_complete,
+        &mut progs.on_writeback_start,
+        &mut progs.on_writeback_written,
+    ];
+    for (program, load) in all.into_iter().zip(loads(plan)) {
+        program.set_autoload(load);
+    }
+    Ok(cpus * each)
+}
+
+fn names(
+    skel: &BlockSkel<'static>,
+    told: &Arc<Mutex<Vec<Named>>>,
+) -> Result<RingBuffer<'static>, libbpf_rs::Error> {
+    let told = Arc::clone(told);
+    let mut builder = RingBufferBuilder::new();
+    builder.add(&skel.maps.names, move |bytes| {
+        if let Some(named) = name::decode(bytes) {
+            told.lock().unwrap_or_else(PoisonError::into_inner).push(named);
+        }
+        0
+    })?;
+    builder.build()
+}
+
+fn map_bytes(skel: &BlockSkel<'_>) -> u64 {
+    let maps = &skel.maps;
+    [&maps.starts, &maps.entries, &maps.cpus, &maps.workers, &maps.seen, &maps.name_space]
+        .iter()
+        .map(|map| u64::from(map.value_size()) * u64::from(map.max_entries()))
+        .sum::<u64>()
+        + u64::from(maps.names.max_entries())
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Names of files, as the kernel's dentries told them.
+
+use crate::skel::block::types::block_name;
+use std::mem::offset_of;
+
+/// A file, at the first sight of a transfer for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Its filesystem (`s_dev`, the kernel's `dev_t`).
+    pub fs: u32,
+    /// Inode number.
+    pub ino: u64,
+    /// Inode generation.
+    pub generation: u32,
+    /// Relative to the filesystem's root, without a leading slash; empty = the kernel had no name in memory. Of
+    /// a file with several names, one of them.
+    pub path: Vec<u8>,
+    /// All components are there; else it is the end of a longer path.
+    pub complete: bool,
+    /// It had no name any more; `path` is the one that it had.
+    pub deleted: bool,
+}
+
+/// `None` = not what the probe sends.
+pub(super) fn decode(bytes: &[u8]) -> Option<Named> {
+    let head = offset_of!(block_name, path);
+    if bytes.len() < head {
+        return None;
+    }
+    let number = |at: usize, size: usize| {
+        let mut number = [0; 8];
+        number[..size].copy_from_slice(&bytes[at..at + size]);
+        // The kernel's byte order is ours: where the least significant byte is the last one, the bytes that
+        // were copied are the first ones.
+        if cfg!(target_endian = "big") {
+            number.rotate_right(8 - size);
+        }
+        u64::from_ne_bytes(number)
+    };
+    let length = number(offset_of!(block_name, length), 2) as usize;
+    let text = bytes.get(head..head + length)?;
+    let complete = bytes[offset_of!(block_name, complete)] != 0;
+    Some(Named {
+        ino: number(offset_of!(block_name, ino), 8),
+        fs: number(offset_of!(block_name, fs), 4) as u32,
+        generation: number(offset_of!(block_name, generation), 4) as u32,
+        path: path(text),
+        complete,
+        deleted: bytes[offset_of!(block_name, deleted)] != 0,
+    })
+}
+
+/// Components from the last to the first, each ended by a 0, into a path.
+fn path(text: &[u8]) -> Vec<u8> {
+    let Some(text) = text.strip_suffix(&[0]) else { return Vec::new() };
+    let parts: Vec<_> = text.split(|byte| *byte == 0).rev().collect();
+    parts.join(&b'/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn components_are_told_from_the_last_to_the_first() {
+        assert_eq!(path(b"file\0dir\0top\0"), b"top/dir/file");
+        assert_eq!(path(b"file\0"), b"file");
+        assert_eq!(path(b""), b"");
+    }
+
+    #[test]
+    fn what_is_too_short_is_no_name() {
+        assert_eq!(decode(&[]), None);
+        let mut bytes = vec![0; offset_of!(block_name, path)];
+        assert!(decode(&bytes).is_some());
+        bytes[offset_of!(block_name, length)] = 1;
+        bytes[offset_of!(block_name, length) + 1] = 1;
+        assert_eq!(decode(&bytes), None);
+    }
+}

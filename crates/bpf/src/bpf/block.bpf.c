@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * What is read from and written to block devices: by whom, for which file, why, and how long it
+ * took.
+ *
+ * Who submitted a request is known when it is created only, whose pages it carries when it is
+ * completed only: requests are merged in between. A request in flight has a slot in an array, found
+ * by its address; at completion one entry for each file goes to the CPU's part of a log that the
+ * reader maps.
+ */
+#include "kern.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include "block.h"
+#include "read.bpf.h"
+
+#define barrier() asm volatile("" ::: "memory")
+
+/* A request that was not completed within that time was forgotten by us, not by the kernel. */
+#define STALE_NS 120000000000ULL
+
+/* enum req_op (req_opf): its low values never changed */
+#define REQ_OP_MASK  0xff
+#define REQ_OP_FLUSH 2
+/* include/linux/sched.h */
+#define PF_WQ_WORKER 0x00000020
+#define PF_KTHREAD   0x00200000
+/* include/uapi/linux/magic.h */
+#define BDEVFS_MAGIC 0x62646576
+#define BTRFS_MAGIC  0x9123683e
+
+/* Decided by the loader from facts about this kernel. */
+const volatile __u32 log_entries = 4096; /* of each CPU, a power of two */
+const volatile bool io_start = true;     /* on_start is attached */
+
+/* One in so many requests is followed: a power of two. */
+volatile __u32 one_in = 1;
+
+/* What identifies O_DIRECT by iomap, once it was seen. */
+__u64 direct_end_io = 0;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, BLOCK_STARTS);
+	__type(key, __u32);
+	__type(value, struct block_start);
+} starts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct block_entry);
+} entries SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct block_cpu);
+} cpus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, BLOCK_WORKERS);
+	__type(key, __u32);
+	__type(value, struct block_worker);
+} workers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, BLOCK_SEEN);
+	__type(key, __u32);
+	__type(value, struct block_seen);
+} seen SEC(".maps");
+
+/* One for each CPU: too large for the stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct block_name);
+} name_space SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} names SEC(".maps");
+
+struct block_name exported_name = {};
+
+#include "block_start.bpf.h"
+#include "block_name.bpf.h"
+#include "block_target.bpf.h"
+
+/* --- creation --- */
+
+SEC("tp_btf/block_io_start")
+int on_start(unsigned long long *ctx)
+{
+	return begin(arg(ctx, 0), false);
+}
+
+/* Where there is no block_io_start. It is not told of requests that bypass the IO scheduler. */
+SEC("tp_btf/block_rq_insert")
+int on_insert_1(unsigned long long *ctx)
+{
+	return begin(arg(ctx, 0), true);
+}
+
+/* Up to 5.10: the request queue was the first argument of these three. */
+SEC("tp_btf/block_rq_insert")
+int on_insert_2(unsigned long long *ctx)
+{
+	return begin(arg(ctx, 1), true);
+}
+
+SEC("tp_btf/block_rq_issue")
+int on_issue_1(unsigned long long *ctx)
+{
+	return issue(arg(ctx, 0));
+}
+
+SEC("tp_btf/block_rq_issue")
+int on_issue_2(unsigned long long *ctx)
+{
+	return issue(arg(ctx, 1));
+}
+
+/* It became part of another request. */
+SEC("tp_btf/block_rq_merge")
+int on_merge_1(unsigned long long *ctx)
+{
+	return forget(arg(ctx, 0));
+}
+
+SEC("tp_btf/block_rq_merge")
+int on_merge_2(unsigned long long *ctx)
+{
+	return forget(arg(ctx, 1));
+}
+
+/* --- completion --- */
+
+/* May be told several times of one request, of a part of it each. */
+SEC("tp_btf/block_rq_complete")
+int on_complete(unsigned long long *ctx)
+{
+	__u32 cpu = bpf_get_smp_processor_id(), bytes = arg(ctx, 2), slot = 0, i;
+	struct block_cpu *area = bpf_map_lookup_elem(&cpus, &cpu);
+	struct block_start *start;
+	__u64 rq, bio;
+	bool last;
+
+	if (!area)
+		return 0;
+	area->completed++;
+	rq = address_of(&area->scratch.cell, (void *)arg(ctx, 0));
+	start = find(rq, &slot);
+	if (!start) {
+		/* A request with a flush is completed once more, without bytes. */
+		if (bytes && one_in == 1)
+			area->lost.start_unseen++;
+		return 0;
+	}
+	area->scratch.now_ns = bpf_ktime_get_ns();
+	area->scratch.left = bytes;
+	area->scratch.open = 0;
+	area->scratch.cmd_flags = NUMBER_AT(struct request, rq, cmd_flags);
+	area->scratch.disk = disk_of(&area->scratch.cell, rq);
+	last = bytes >= NUMBER_AT(struct request, rq, __data_len);
+	bio = ADDRESS_AT(&area->scratch.cell, struct request, rq, bio);
+	if (!bio)
+		tell_rest(rq, cpu, slot);
+	for (i = 0; i < BLOCK_BIOS && bio; i++)
+		bio = tell_bio(bio, cpu, slot);
+	if (i == BLOCK_BIOS && bio && area->scratch.left) {
+		area->lost.bios_beyond++;
+		tell_rest(rq, cpu, slot);
+	}
+	if (area->scratch.open) {
+		barrier();
+		area->head++;
+	}
+	if (last)
+		start->rq = 0;
+	return 0;
+}
+
+/* --- why the kernel's workers write --- */
+
+SEC("tp_btf/writeback_start")
+int on_writeback_start(unsigned long long *ctx)
+{
+	struct wb_writeback_work *work = (void *)arg(ctx, 1);
+	__u32 tid = bpf_get_current_pid_tgid(), cpu = bpf_get_smp_processor_id();
+	__u32 slot = tid & (BLOCK_WORKERS - 1);
+	struct block_worker *worker = bpf_map_lookup_elem(&workers, &slot);
+	struct block_cpu *area = bpf_map_lookup_elem(&cpus, &cpu);
+
+	if (!worker || !area)
+		return 0;
+	area->runs++;
+	if (worker->tid && worker->tid != tid)
+		area->lost.workers_collide++;
+	worker->reason = work->reason + 1;
+	worker->tid = tid;
+	return 0;
+}
+
+SEC("tp_btf/writeback_written")
+int on_writeback_written(unsigned long long *ctx)
+{
+	__u32 tid = bpf_get_current_pid_tgid(), cpu = bpf_get_smp_processor_id();
+	__u32 slot = tid & (BLOCK_WORKERS - 1);
+	struct block_worker *worker = bpf_map_lookup_elem(&workers, &slot);
+	struct block_cpu *area = bpf_map_lookup_elem(&cpus, &cpu);
+
+	if (!worker || !area)
+		return 0;
+	area->runs++;
+	if (worker->tid == tid)
+		worker->tid = 0;
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

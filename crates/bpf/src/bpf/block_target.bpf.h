@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Whose pages a request carries, and the entries of the log. Included by block.bpf.c only.
+ */
+
+/* Low bits of page->mapping, include/linux/page-flags.h; of memcg_data, include/linux/memcontrol.h.
+ */
+#define MAPPING_ANON    1
+#define MAPPING_MOVABLE 2
+#define MAPPING_FLAGS   3
+#define MEMCG_OBJECTS   3
+#define MEMCG_FLAGS     7
+
+static __always_inline __u32 disk_of(__u64 *cell, __u64 rq)
+{
+	__u64 disk, queue;
+
+	if (bpf_core_field_exists(((struct request_queue___disk *)0)->disk)) {
+		queue = ADDRESS_AT(cell, struct request, rq, q);
+		disk = ADDRESS_AT(cell, struct request_queue___disk, queue, disk);
+	} else {
+		disk = ADDRESS_AT(cell, struct request___rq_disk, rq, rq_disk);
+	}
+	return (__u32)NUMBER_AT(struct gendisk, disk, major) << 20 |
+	       NUMBER_AT(struct gendisk, disk, first_minor);
+}
+
+/* The first page of the folio that this page is part of. */
+static __always_inline __u64 head_of(__u64 *cell, __u64 page)
+{
+	__u64 head;
+
+	if (bpf_core_field_exists(((struct page___head *)0)->compound_head)) {
+		head = ADDRESS_AT(cell, struct page___head, page, compound_head);
+	} else {
+		head = ADDRESS_AT(cell, struct page___info, page, compound_info);
+		if (head & 1 && (__s64)head > -(1LL << 36))
+			return page & (head | 1);
+	}
+	return head & 1 ? head - 1 : page;
+}
+
+static __always_inline __u64 mapping_of(__u64 *cell, __u64 page)
+{
+	if (bpf_core_field_exists(((struct folio *)0)->mapping))
+		return ADDRESS_AT(cell, struct folio, page, mapping);
+	return ADDRESS_AT(cell, struct page___mapped, page, mapping);
+}
+
+/* The cgroup that is charged for the page. */
+static __always_inline __u64 owner_of(__u64 *cell, __u64 page)
+{
+	__u64 data = 0, cgroup;
+
+	if (bpf_core_field_exists(((struct folio___memcg *)0)->memcg_data))
+		data = ADDRESS_AT(cell, struct folio___memcg, page, memcg_data);
+	else if (bpf_core_field_exists(((struct page___memcg *)0)->memcg_data))
+		data = ADDRESS_AT(cell, struct page___memcg, page, memcg_data);
+	else if (bpf_core_field_exists(((struct page___mem_cgroup *)0)->mem_cgroup))
+		data = ADDRESS_AT(cell, struct page___mem_cgroup, page, mem_cgroup);
+	if (!data || data & MEMCG_OBJECTS)
+		return 0;
+	cgroup = ADDRESS_AT(cell, struct mem_cgroup, data & ~(__u64)MEMCG_FLAGS, css.cgroup);
+	cgroup = ADDRESS_AT(cell, struct cgroup, cgroup, kn);
+	return NUMBER_AT(struct kernfs_node, cgroup, id);
+}
+
+/* Notes the inode in the scratch, with what is known of it. */
+static __always_inline void note_inode(struct block_cpu *area, __u64 inode)
+{
+	__u64 sb = ADDRESS_AT(&area->scratch.cell, struct inode, inode, i_sb);
+	__u64 magic = NUMBER_AT(struct super_block, sb, s_magic);
+
+	area->scratch.inode = inode;
+	area->scratch.ino = NUMBER_AT(struct inode, inode, i_ino);
+	area->scratch.generation = NUMBER_AT(struct inode, inode, i_generation);
+	area->scratch.fs = NUMBER_AT(struct super_block, sb, s_dev);
+	/* btrfs keeps its trees in inode 1. */
+	if (magic == BDEVFS_MAGIC || (magic == BTRFS_MAGIC && area->scratch.ino == 1))
+		area->scratch.kind = BLOCK_DEVICE;
+	else
+		area->scratch.kind = BLOCK_FILE;
+}
+
+/*
+ * The inode that a direct transfer belongs to, if `bi_private` is what iomap keeps of one: a file
+ * on the filesystem on this device, and all that should lead back to it does. Nothing else passes
+ * for that.
+ */
+static __always_inline __u64 direct_inode(__u64 *cell, __u64 bio, bool sure)
+{
+	__u64 at = ADDRESS_AT(cell, struct bio, bio, bi_private), file, inode, mapping;
+
+	if (!bpf_core_field_exists(((struct iomap_dio *)0)->iocb) || !at)
+		return 0;
+	at = ADDRESS_AT(cell, struct iomap_dio, at, iocb);
+	file = ADDRESS_AT(cell, struct kiocb, at, ki_filp);
+	inode = ADDRESS_AT(cell, struct file, file, f_inode);
+	if (sure || !inode)
+		return inode;
+	mapping = ADDRESS_AT(cell, struct file, file, f_mapping);
+	if (!mapping || ADDRESS_AT(cell, struct inode, inode, i_mapping) != mapping ||
+	    ADDRESS_AT(cell, struct address_space, mapping, host) != inode)
+		return 0;
+	at = ADDRESS_AT(cell, struct inode, inode, i_sb);
+	if (bpf_core_field_exists(((struct bio___bdev *)0)->bi_bdev) &&
+	    ADDRESS_AT(cell, struct super_block, at, s_bdev) !=
+		    ADDRESS_AT(cell, struct bio___bdev, bio, bi_bdev))
+		return 0;
+	return NUMBER_AT(struct super_block, at, s_magic) == BDEVFS_MAGIC ? 0 : inode;
+}
+
+static __always_inline bool note_direct(struct block_cpu *area, __u64 bio, bool sure)
+{
+	__u64 inode = direct_inode(&area->scratch.cell, bio, sure);
+
+	if (!inode)
+		return false;
+	note_inode(area, inode);
+	return true;
+}
+
+/* Notes in the scratch what the pages of this part of a request belong to. */
+static __always_inline void note_target(struct block_cpu *area, __u64 bio)
+{
+	__u64 *cell = &area->scratch.cell;
+	__u64 end_io = ADDRESS_AT(cell, struct bio, bio, bi_end_io);
+	__u64 vec = ADDRESS_AT(cell, struct bio, bio, bi_io_vec), page, mapping;
+
+	area->scratch.ino = 0;
+	area->scratch.generation = 0;
+	area->scratch.fs = 0;
+	area->scratch.cgroup = 0;
+	area->scratch.kind = BLOCK_NO_PAGES;
+	if (!vec || !NUMBER_AT(struct bio, bio, bi_iter.bi_size))
+		return;
+	/* Before the pages are looked at: a process may write from memory that maps a file. */
+	if (direct_end_io && end_io == direct_end_io && note_direct(area, bio, true))
+		return;
+	vec += NUMBER_AT(struct bio, bio, bi_iter.bi_idx) *
+	       (__u64)bpf_core_type_size(struct bio_vec);
+	page = ADDRESS_AT(cell, struct bio_vec, vec, bv_page);
+	if (!page)
+		return;
+	page = head_of(cell, page);
+	mapping = mapping_of(cell, page);
+	if (mapping && !(mapping & MAPPING_FLAGS)) {
+		note_inode(area, ADDRESS_AT(cell, struct address_space, mapping, host));
+		area->scratch.cgroup = owner_of(cell, page);
+		return;
+	}
+	if (!direct_end_io && note_direct(area, bio, false)) {
+		direct_end_io = end_io;
+		return;
+	}
+	area->scratch.kind = mapping & MAPPING_ANON ? BLOCK_ANON : BLOCK_PRIVATE;
+	area->scratch.cgroup = owner_of(cell, page);
+}
+
+static __always_inline struct block_entry *entry_at(struct block_cpu *area, __u32 cpu)
+{
+	__u32 index = cpu * log_entries + (area->head & (log_entries - 1));
+
+	return bpf_map_lookup_elem(&entries, &index);
+}
+
+/* Adds bytes to the entry that is open if they belong to the same, or opens the next one. */
+static __always_inline void tell(struct block_cpu *area, struct block_start *start, __u32 cpu,
+				 __u32 slot, __u64 sector, __u32 bytes)
+{
+	struct block_entry *entry = entry_at(area, cpu);
+
+	if (!entry)
+		return;
+	if (area->scratch.open) {
+		if (entry->ino == area->scratch.ino && entry->kind == area->scratch.kind &&
+		    entry->fs == area->scratch.fs &&
+		    entry->generation == area->scratch.generation &&
+		    entry->owner_cgroup == area->scratch.cgroup) {
+			entry->bytes += bytes;
+			entry->bios++;
+			return;
+		}
+		barrier();
+		area->head++;
+		barrier();
+		entry = entry_at(area, cpu);
+		if (!entry)
+			return;
+	}
+	area->scratch.open = 1;
+	entry->start_ns = start->start_ns;
+	entry->issue_ns = start->issue_ns;
+	entry->done_ns = area->scratch.now_ns;
+	entry->request = start->start_ns << 16 | slot;
+	entry->sector = sector;
+	entry->ino = area->scratch.ino;
+	entry->owner_cgroup = area->scratch.cgroup;
+	entry->leader_boot_ns = start->leader_boot_ns;
+	entry->bytes = bytes;
+	entry->disk = area->scratch.disk;
+	entry->fs = area->scratch.fs;
+	entry->generation = area->scratch.generation;
+	entry->tid = start->tid;
+	entry->tgid = start->tgid;
+	entry->cmd_flags = area->scratch.cmd_flags;
+	entry->weight = start->weight;
+	__builtin_memcpy(entry->comm, start->comm, sizeof(entry->comm));
+	entry->kind = area->scratch.kind;
+	entry->reason = start->reason;
+	entry->first = !start->told;
+	entry->kernel_thread = start->kernel_thread;
+	entry->bios = 1;
+	start->told = 1;
+}
+
+/* One part of a request. Returns the next one. Not inlined and not static: the verifier looks at it
+ * once. */
+__noinline __u64 tell_bio(__u64 bio, __u32 cpu, __u32 slot)
+{
+	struct block_cpu *area = bpf_map_lookup_elem(&cpus, &cpu);
+	struct block_start *start = bpf_map_lookup_elem(&starts, &slot);
+	__u64 bytes, sector;
+
+	if (!area || !start)
+		return 0;
+	bytes = NUMBER_AT(struct bio, bio, bi_iter.bi_size);
+	sector = NUMBER_AT(struct bio, bio, bi_iter.bi_sector);
+	if (bytes > area->scratch.left)
+		bytes = area->scratch.left;
+	area->scratch.left -= bytes;
+	note_target(area, bio);
+	if (area->scratch.kind == BLOCK_FILE)
+		see(area, cpu);
+	tell(area, start, cpu, slot, sector, bytes);
+	if (!area->scratch.left)
+		return 0;
+	return ADDRESS_AT(&area->scratch.cell, struct bio, bio, bi_next);
+}
+
+/* What is left of a request: it has no pages, or too many parts. */
+__noinline int tell_rest(__u64 rq, __u32 cpu, __u32 slot)
+{
+	struct block_cpu *area = bpf_map_lookup_elem(&cpus, &cpu);
+	struct block_start *start = bpf_map_lookup_elem(&starts, &slot);
+
+	if (!area || !start)
+		return 0;
+	area->scratch.ino = 0;
+	area->scratch.generation = 0;
+	area->scratch.fs = 0;
+	area->scratch.cgroup = 0;
+	area->scratch.kind = area->scratch.open ? BLOCK_UNKNOWN : BLOCK_NO_PAGES;
+	tell(area, start, cpu, slot, NUMBER_AT(struct request, rq, __sector), area->scratch.left);
+	return 0;
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What this kernel offers to the probes of block IO.
+//!
+//! Everything is found in one pass over the kernel's type information: a hook is there with so many arguments or
+//! it is not, and the meaning of numbers that differ between kernels is told by their enumerations.
+
+use crate::facts::may_load_bpf;
+use libbpf_rs::btf::types::{Enum, FuncProto, Struct};
+use libbpf_rs::btf::{Btf, BtfKind, BtfType, TypeId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Tracepoints of use.
+pub(crate) const HOOKS: [&str; 15] = [
+    "block_io_start",
+    "block_rq_insert",
+    "block_rq_issue",
+    "block_rq_merge",
+    "block_rq_complete",
+    "writeback_start",
+    "writeback_written",
+    "writeback_single_inode_start",
+    "writeback_single_inode",
+    "writeback_dirty_inode_enqueue",
+    "balance_dirty_pages",
+    "jbd2_start_commit",
+    "jbd2_end_commit",
+    "ext4_sync_file_enter",
+    "ext4_sync_file_exit",
+];
+
+/// Fields without which a probe cannot work.
+const NEEDED: [(&str, &[&str]); 9] = [
+    ("request", &["q", "cmd_flags", "__data_len", "__sector", "bio"]),
+    ("bio", &["bi_next", "bi_iter", "bi_end_io", "bi_private", "bi_io_vec"]),
+    ("gendisk", &["major", "first_minor"]),
+    ("inode", &["i_sb", "i_mapping", "i_ino", "i_generation"]),
+    ("super_block", &["s_dev", "s_magic", "s_bdev"]),
+    ("address_space", &["host"]),
+    ("dentry", &["d_parent"]),
+    ("file", &["f_inode", "f_mapping"]),
+    ("task_struct", &["pid", "tgid", "flags", "group_leader", "start_boottime"]),
+];
+
+/// Enumerations whose values differ between kernels.
+const ENUMS: [&str; 5] = ["wb_reason", "req_flag_bits", "req_op", "req_opf", "bpf_func_id"];
+
+/// Facts that decide which of the probes' programs are loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IoFacts {
+    /// Why the kernel's type information could not be read, if so.
+    pub btf_error: Option<String>,
+    /// Effective capabilities allow BPF tracing programs.
+    pub privileged: bool,
+    /// Tracepoints that are there, and how many arguments each has.
+    pub hooks: BTreeMap<&'static str, u32>,
+    /// Kernel fields without which the block probe cannot work, as `struct.field`; those not there.
+    pub missing_fields: Vec<String>,
+    /// Values of the enumerations that are decoded, by the enumeration's name: name to value.
+    pub enums: BTreeMap<&'static str, BTreeMap<String, i64>>,
+}
+
+impl IoFacts {
+    /// A value of an enumeration of the kernel.
+    #[must_use]
+    pub fn value(&self, enumeration: &str, name: &str) -> Option<i64> {
+        self.enums.get(enumeration)?.get(name).copied()
+    }
+
+    /// The reasons of writeback by their numbers: lower case, without `WB_REASON_`.
+    #[must_use]
+    pub fn reasons(&self) -> BTreeMap<i64, String> {
+        let Some(values) = self.enums.get("wb_reason") else { return BTreeMap::new() };
+        values
+            .iter()
+            .filter_map(|(name, value)| {
+                let word = name.strip_prefix("WB_REASON_")?;
+                (word != "MAX").then(|| (*value, word.to_ascii_lowercase()))
+            })
+            .collect()
+    }
+
+    /// What stands in the way of every probe.
+    pub(crate) fn obstacle(&self) -> Option<String> {
+        if !self.privileged {
+            return Some("BPF programs need root, or CAP_BPF and CAP_PERFMON".into());
+        }
+        let error = self.btf_error.as_ref()?;
+        Some(format!("no kernel type information (CONFIG_DEBUG_INFO_BTF): {error}"))
+    }
+}
+
+/// Looks at the running kernel and this process.
+#[must_use]
+pub fn io_facts() -> IoFacts {
+    let mut facts = IoFacts { privileged: may_load_bpf(), ..IoFacts::default() };
+    match Btf::from_vmlinux() {
+        Ok(btf) => read_btf(&btf, &mut facts),
+        Err(error) => facts.btf_error = Some(format!("/sys/kernel/btf/vmlinux: {error}")),
+    }
+    facts
+}
+
+fn read_btf(btf: &Btf<'_>, facts: &mut IoFacts) {
+    let mut fields: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for id in 1..u32::try_from(btf.len()).unwrap_or(u32::MAX) {
+        let Some(found) = btf.type_by_id::<BtfType<'_>>(TypeId::from(id)) else { continue };
+        let Some(name) = found.name().and_then(|name| name.to_str()) else { continue };
+        match found.kind() {
+            BtfKind::Typedef => {
+                let Some(hook) = name.strip_prefix("btf_trace_") else { continue };
+                let Some(hook) = HOOKS.iter().find(|known| **known == hook) else { continue };
+                if let Some(count) = arguments(found) {
+                    facts.hooks.insert(hook, count);
+                }
+            }
+            BtfKind::Enum => {
+                let Some(wanted) = ENUMS.iter().find(|known| **known == name) else { continue };
+                let Ok(found) = Enum::try_from(found) else { continue };
+                let values = facts.enums.entry(wanted).or_default();
+                for member in found.iter() {
+                    if let Some(name) = member.name {
+                        values.insert(name.to_string_lossy().into_owned(), member.value);
+                    }
+                }
+            }
+            BtfKind::Struct => {
+                let Some((wanted, _)) = NEEDED.iter().find(|known| known.0 == name) else {
+                    continue;
+                };
+                let Ok(found) = Struct::try_from(found) else { continue };
+                let there = fields.entry(wanted).or_default();
+                there.extend(
+                    found
+                        .iter()
+                        .filter_map(|member| Some(member.name?.to_string_lossy().into_owned())),
+                );
+            }
+            _ => {}
+        }
+    }
+    for (name, wanted) in NEEDED {
+        let there = fields.get(name);
+        for field in wanted {
+            if !there.is_some_and(|there| there.contains(*field)) {
+                facts.missing_fields.push(format!("{name}.{field}"));
+            }
+        }
+    }
+}
+
+/// Of `typedef void (*btf_trace_NAME)(void *, ...)`: all but the first.
+fn arguments(hook: BtfType<'_>) -> Option<u32> {
+    let pointer: BtfType<'_> = hook.skip_mods_and_typedefs();
+    let function = FuncProto::try_from(pointer.next_type()?).ok()?;
+    u32::try_from(function.len()).ok()?.checked_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_kernel_tells_of_block_io() {
+        let facts = io_facts();
+        if facts.btf_error.is_none() {
+            assert_eq!(facts.hooks.get("block_rq_complete"), Some(&3), "{facts:?}");
+            assert!(facts.missing_fields.is_empty(), "{:?}", facts.missing_fields);
+            assert!(facts.reasons().values().any(|reason| reason == "periodic"));
+            assert!(facts.value("req_flag_bits", "__REQ_META").is_some());
+        }
+    }
+}

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The block probe on this kernel: it loads within a budget, and what is written to a filesystem on a loop device is
+//! attributed to the right files, whichever way it was written.
+
+use crate::common::{root_or_skip, skip};
+use deburr_bpf::block::{BlockPlan, BlockProbe, Named, Op, Target, Transfer};
+use deburr_bpf::io_facts::io_facts;
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+fn cpus() -> u32 {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
+    text.trim().rsplit(['-', ',']).next().unwrap().parse::<u32>().unwrap() + 1
+}
+
+/// A filesystem on a loop device over a file in memory, unmounted and forgotten when this is dropped.
+struct Disk {
+    dir: tempfile::TempDir,
+    device: Option<PathBuf>,
+    mounted: bool,
+}
+
+impl Disk {
+    /// `None` = it cannot be made here; the test is noted as skipped.
+    fn make(test: &str, mkfs: &[&str]) -> Option<Self> {
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let mut disk = Self { dir, device: None, mounted: false };
+        match disk.set_up(mkfs) {
+            Ok(()) => Some(disk),
+            Err(why) => {
+                skip("kernel", test, &why);
+                None
+            }
+        }
+    }
+
+    fn set_up(&mut self, mkfs: &[&str]) -> Result<(), String> {
+        let image = self.dir.path().join("image");
+        File::create(&image).unwrap().set_len(400 << 20).unwrap();
+        let device = run("losetup", &["--find", "--show", image.to_str().unwrap()])?;
+        let device = PathBuf::from(device.trim());
+        self.device = Some(device.clone());
+        let mut args = mkfs[1..].to_vec();
+        args.push(device.to_str().unwrap());
+        run(mkfs[0], &args)?;
+        let point = self.point();
+        std::fs::create_dir(&point).unwrap();
+        run("mount", &[device.to_str().unwrap(), point.to_str().unwrap()])?;
+        self.mounted = true;
+        Ok(())
+    }
+
+    fn point(&self) -> PathBuf {
+        self.dir.path().join("mnt")
+    }
+
+    /// Its number as the probe tells it.
+    fn number(&self) -> u32 {
+        let rdev = std::fs::metadata(self.device.as_ref().unwrap()).unwrap().rdev();
+        let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
+        major << 20 | minor
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if self.mounted {
+            let _ = run("umount", &[self.point().to_str().unwrap()]);
+        }
+        if let Some(device) = &self.device {
+            let _ = run("losetup", &["--detach", device.to_str().unwrap()]);
+        }
+    }
+}
+
+/// What it printed, or why it failed.
+fn run(program: &str, args: &[&str]) -> Result<String, String> {
+    let output =
+        Command::new(program).args(args).output().map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+/// All that a probe told of one disk.
+struct Seen {
+    probe: BlockProbe,
+    disk: u32,
+    transfers: Vec<Transfer>,
+    names: BTreeMap<u64, Named>,
+}
+
+impl Seen {
+    fn begin(disk: u32) -> Self {
+        let plan = BlockPlan::new(&io_facts()).unwrap();
+        let probe = BlockProbe::open(&plan, cpus()).unwrap();
+        Self { probe, disk, transfers: Vec::new(), names: BTreeMap::new() }
+    }
+
+    fn look(&mut self) {
+        let disk = self.disk;
+        let (transfers, names) = (&mut self.transfers, &mut self.names);
+        self.probe.read(
+            &mut |transfer| {
+                if transfer.disk == disk {
+                    transfers.push(transfer.clone());
+                }
+            },
+            &mut |named| {
+                names.insert(named.ino, named);
+            },
+        );
+    }
+
+    /// Reads until the disk is quiet.
+    fn settle(&mut self) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let before = self.transfers.len();
+            std::thread::sleep(Duration::from_millis(200));
+            self.look();
+            if self.transfers.len() == before || Instant::now() > deadline {
+                return;
+            }
+        }
+    }
+
+    /// Bytes written for each inode.
+    fn written(&self) -> BTreeMap<u64, u64> {
+        let mut sum = BTreeMap::new();
+        for transfer in self.transfers.iter().filter(|transfer| transfer.op == Op::Write) {
+            if let Target::File { ino, .. } = transfer.target {
+                *sum.entry(ino).or_insert(0) += u64::from(transfer.bytes);
+            }
+        }
+        sum
+    }
+}
+
+/// What was written to a file, and the name that it should have got.
+struct Expected {
+    path: String,
+    ino: u64,
+    bytes: u64,
+    deleted: bool,
+}
+
+struct Writer {
+    root: PathBuf,
+    expected: Vec<Expected>,
+    open: Vec<File>,
+}
+
+impl Writer {
+    fn expect(&mut self, path: &str, file: &File, bytes: u64, deleted: bool) {
+        let ino = file.metadata().unwrap().ino();
+        self.expected.push(Expected { path: path.to_owned(), ino, bytes, deleted });
+    }
+
+    fn create(&self, path: &str) -> File {
+        let path = self.root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        File::create(path).unwrap()
+    }
+
+    fn buffered(&mut self, path: &str, blocks: usize) {
+        let mut file = self.create(path);
+        file.write_all(&vec![7; blocks * 4096]).unwrap();
+        self.expect(path, &file, blocks as u64 * 4096, false);
+    }
+
+    /// Appended and synced block by block.
+    fn appended(&mut self, path: &str, blocks: u64) {
+        let mut file = self.create(path);
+        for _ in 0..blocks {
+            file.seek(SeekFrom::End(0)).unwrap();
+            file.write_all(&[8; 4096]).unwrap();
+            file.sync_data().unwrap();
+        }
+        self.expect(path, &file, blocks * 4096, false);
+    }
+
+    fn direct(&mut self, path: &str, blocks: u64) {
+        drop(self.create(path));
+        let file = OpenOptions::new()
+            .write(true)
+            .custom_flags(rustix::fs::OFlags::DIRECT.bits().cast_signed())
+            .open(self.root.join(path))
+            .unwrap();
+        let memory = vec![9_u8; 3 * 4096];
+        let skip = memory.as_ptr().align_offset(4096);
+        for block in 0..blocks {
+            file.write_all_at(&memory[skip..skip + 4096], block * 4096).unwrap();
+        }
+        self.expect(path, &file, blocks * 4096, false);
+    }
+
+    fn all(root: &Path) -> Self {
+        let mut writer = Self { root: root.to_owned(), expected: Vec::new(), open: Vec::new() };
+        // Small files side by side: their blocks are merged into the same requests.
+        for number in 0..100 {
+            writer.buffered(&format!("many/{number}"), 1 + number % 8);
+        }
+        writer.buffered("a/b/c/large", 2000);
+        writer.appended("a/appended", 30);
+        writer.direct("a/b/direct", 50);
+
+        let mut renamed = writer.create("a/before");
+        renamed.write_all(&[1; 20 * 4096]).unwrap();
+        std::fs::rename(root.join("a/before"), root.join("a/after")).unwrap();
+        writer.expect("a/after", &renamed, 20 * 4096, false);
+
+        let mut linked = writer.create("a/first");
+        linked.write_all(&[2; 30 * 4096]).unwrap();
+        std::fs::hard_link(root.join("a/first"), root.join("a/second")).unwrap();
+        writer.expect("a/first|a/second", &linked, 30 * 4096, false);
+
+        let mut deleted = writer.create("a/deleted");
+        deleted.write_all(&[3; 40 * 4096]).unwrap();
+        std::fs::remove_file(root.join("a/deleted")).unwrap();
+        writer.expect("a/deleted", &deleted, 40 * 4096, true);
+        deleted.sync_all().unwrap();
+        writer.open.push(deleted);
+
+        rustix::fs::syncfs(File::open(root).unwrap()).unwrap();
+        writer
+    }
+}
+
+fn files_are_found(test: &str, mkfs: &[&str]) {
+    if !root_or_skip("kernel", test) {
+        return;
+    }
+    let Some(disk) = Disk::make(test, mkfs) else { return };
+    let mut seen = Seen::begin(disk.number());
+    let writer = Writer::all(&disk.point());
+    seen.settle();
+
+    let written = seen.written();
+    let (mut wanted, mut right) = (0, 0);
+    for file in &writer.expected {
+        let got = written.get(&file.ino).copied().unwrap_or(0);
+        wanted += file.bytes;
+        right += got.min(file.bytes);
+        // A filesystem may write a block once more, never twice as much.
+        assert!(got <= file.bytes * 2, "{}: {got} bytes for {}", file.path, file.bytes);
+        let named = seen.names.get(&file.ino);
+        let name = named.map(|named| String::from_utf8_lossy(&named.path).into_owned());
+        let name = name.unwrap_or_else(|| panic!("{} was not named", file.path));
+        assert!(file.path.split('|').any(|path| path == name), "{}: {name}", file.path);
+        assert_eq!(named.map(|named| (named.complete, named.deleted)), Some((true, file.deleted)));
+    }
+    eprintln!("{right} of {wanted} bytes attributed");
+    assert!(right * 100 >= wanted * 99, "{right} of {wanted} bytes; lost: {:?}", seen.probe.lost());
+    for name in ["log_overrun", "starts_full", "bios_beyond", "names_deferred", "nested"] {
+        assert_eq!(seen.probe.lost().get(name), None, "{:?}", seen.probe.lost());
+    }
+    assert_submitters_and_times(&seen, &writer);
+}
+
+fn assert_submitters_and_times(seen: &Seen, writer: &Writer) {
+    let appended = writer.expected.iter().find(|file| file.path == "a/appended").unwrap().ino;
+    let mut requests: BTreeMap<u64, u32> = BTreeMap::new();
+    for transfer in &seen.transfers {
+        *requests.entry(transfer.request).or_insert(0) += u32::from(transfer.first);
+        assert!(transfer.start_ns <= transfer.done_ns, "{transfer:?}");
+        assert!(transfer.issue_ns <= transfer.done_ns, "{transfer:?}");
+        assert_eq!(transfer.weight, 1);
+        if matches!(transfer.target, Target::File { ino, .. } if ino == appended) {
+            assert_eq!(transfer.submitter.tgid, std::process::id(), "{transfer:?}");
+        }
+    }
+    assert!(requests.values().all(|firsts| *firsts == 1), "each request has one first part");
+}
+
+#[test]
+fn files_on_ext4_are_found() {
+    files_are_found(
+        "files_on_ext4_are_found",
+        &["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0"],
+    );
+}
+
+#[test]
+fn files_on_xfs_are_found() {
+    files_are_found("files_on_xfs_are_found", &["mkfs.xfs", "-q", "-f"]);
+}
+
+#[test]
+fn the_block_probe_loads_within_a_budget_of_instructions() {
+    if !root_or_skip("kernel", "the_block_probe_loads_within_a_budget_of_instructions") {
+        return;
+    }
+    let began = Instant::now();
+    let facts = io_facts();
+    let looked = began.elapsed();
+    let plan = BlockPlan::new(&facts).unwrap();
+    let began = Instant::now();
+    let probe = BlockProbe::open(&plan, cpus()).unwrap();
+    eprintln!("facts {looked:?}, open {:?}, {} bytes", began.elapsed(), probe.map_bytes());
+    let verified = probe.verified_instructions();
+    eprintln!("{verified:?}");
+    let sum: u64 = verified.values().sum();
+    assert!(sum < 20_000, "the verifier looked at {sum} instructions: {verified:?}");
+    let began = Instant::now();
+    drop(probe);
+    eprintln!("drop {:?}", began.elapsed());
+}
