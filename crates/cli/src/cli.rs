@@ -3,6 +3,7 @@
 
 use crate::cmd::lab::LabArgs;
 use crate::lab::WorkerArgs;
+use crate::sector::Method;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use deburr_core::finding::Severity;
 use std::ffi::OsString;
@@ -54,6 +55,8 @@ pub(crate) enum Command {
         /// The recording
         file: PathBuf,
     },
+    /// Say which files a disk's sectors belong to
+    Sector(SectorArgs),
     /// Print a completion script
     Completions {
         /// The shell it is for
@@ -147,6 +150,30 @@ pub(crate) struct DoctorArgs {
     /// Use colour [default: auto]
     #[arg(long, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
     pub(crate) color: Color,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SectorArgs {
+    /// The disk, or a partition of it: /dev/sda, sda, 8:0
+    #[arg(value_name = "DEV")]
+    pub(crate) device: String,
+    /// Sectors from the start of the disk, in units of 512 bytes; - reads them from standard input
+    #[arg(value_name = "SECTOR", required = true)]
+    pub(crate) sectors: Vec<String>,
+    /// The sectors count from the start of the partition DEV
+    #[arg(long)]
+    pub(crate) partition_relative: bool,
+    /// Ask only the files below this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) under: Option<PathBuf>,
+    /// Use this method only [default: debugfs, then the files for what it does not find]
+    #[arg(long, value_name = "METHOD")]
+    pub(crate) method: Option<Method>,
+    /// Print one JSON document (schema deburr.sector/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) messages: Messages,
 }
 
 /// How a report is shown.

@@ -16,6 +16,7 @@ mod lab;
 mod observer;
 mod output;
 mod progress;
+mod sector;
 mod session;
 mod signals;
 mod sinks;
@@ -49,6 +50,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Doctor(args)) => cmd::doctor::run(args)?,
         Some(Command::Lab(args)) => return cmd::lab::run(args),
         Some(Command::Check { file }) => cmd::check::run(file)?,
+        Some(Command::Sector(args)) => cmd::sector::run(args)?,
         Some(Command::Completions { shell }) => cmd::generate::completions(*shell)?,
         Some(Command::Man) => cmd::generate::man()?,
         Some(Command::BenchEmpty { duration }) => cmd::bench_empty::run(*duration)?,

@@ -40,3 +40,36 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 }
+
+/// A count of things whose number is not known beforehand.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    bar: ProgressBar,
+}
+
+impl Counted {
+    /// Shows nothing before there is something to tell.
+    pub(crate) fn start(quiet: bool) -> Self {
+        let shown = !quiet && std::io::stderr().is_terminal();
+        let target = if shown {
+            ProgressDrawTarget::stderr_with_hz(2)
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let style = ProgressStyle::with_template("asked {human_pos} files, {msg}");
+        let style = style.expect("a constant template");
+        let bar = ProgressBar::with_draw_target(None, target).with_style(style);
+        Self { bar }
+    }
+
+    /// So many files were asked.
+    pub(crate) fn at(&self, files: u64, found: String) {
+        self.bar.set_message(found);
+        self.bar.set_position(files);
+    }
+
+    /// Takes the line away.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

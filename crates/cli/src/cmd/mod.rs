@@ -10,5 +10,6 @@ pub(crate) mod generate;
 pub(crate) mod lab;
 pub(crate) mod record;
 pub(crate) mod report;
+pub(crate) mod sector;
 
 mod show;

@@ -147,6 +147,11 @@ impl Mounts {
         self.places.get(&fs).map_or(&[], Vec::as_slice)
     }
 
+    /// A mount of what is called so in the mount table: for filesystems whose number is not their device's.
+    pub(crate) fn of_source(&self, source: &[u8]) -> Option<&Place> {
+        self.places.values().flatten().find(|place| place.source == source && !place.covered)
+    }
+
     /// As a fact of a recording.
     pub(crate) fn fact(&mut self, fs: DevId) -> Option<recording::Mount> {
         let place = self.of(fs).first()?;

@@ -14,5 +14,6 @@ mod recordings;
 mod replay;
 mod repo;
 mod schema;
+mod sector;
 mod sessions;
 mod targets;

@@ -26,7 +26,6 @@ impl Disk {
         Ok(Self { dir, device, mounted: Vec::new(), partitions: Vec::new() })
     }
 
-    #[allow(dead_code, reason = "for tests to come")]
     /// Makes partition `number` of it, in sectors of 512 bytes; its device.
     pub(crate) fn partition(
         &mut self,
@@ -54,6 +53,13 @@ impl Disk {
         run("mount", &["-t", fs_type, device, &point.to_string_lossy()])?;
         self.mounted.push(point.clone());
         Ok(point)
+    }
+
+    /// Takes its filesystems out of the tree.
+    pub(crate) fn unmount(&mut self) {
+        for point in self.mounted.drain(..) {
+            run("umount", &[&point.to_string_lossy()]).unwrap();
+        }
     }
 }
 

@@ -12,4 +12,5 @@ mod files;
 mod lab;
 mod probe;
 mod recording;
+mod sector;
 mod unprivileged;

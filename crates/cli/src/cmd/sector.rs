@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `deburr sector`: which files a disk's sectors belong to.
+
+use crate::cli::SectorArgs;
+use crate::collect::Roots;
+use crate::failure::{Exit, Failure};
+use crate::output;
+use crate::progress::Counted;
+use crate::sector::{self, Question};
+use deburr_core::render;
+use std::io::Read as _;
+
+/// Sectors that are taken from stdin at most.
+const MAX_SECTORS: usize = 1_000_000;
+/// Bytes that so many take at most, with room for blanks.
+const MAX_INPUT_BYTES: u64 = 24 << 20;
+
+/// Runs it.
+pub(crate) fn run(args: &SectorArgs) -> anyhow::Result<Exit> {
+    let sectors = sectors(&args.sectors)?;
+    let question = Question {
+        device: &args.device,
+        sectors: &sectors,
+        partition_relative: args.partition_relative,
+        method: args.method,
+        under: args.under.as_deref(),
+    };
+    let bar = Counted::start(args.messages.quiet);
+    let document = sector::look(&question, &Roots::default(), &mut |files, found| {
+        bar.at(files, format!("{found} of {} found", sectors.len()));
+    });
+    bar.finish();
+    let document = document.map_err(Failure::bad_input)?;
+    let text = if args.json { render::json_document(&document)? } else { sector::text(&document) };
+    output::print(text.as_bytes())?;
+    Ok(if document.looked { Exit::Done } else { Exit::Missing })
+}
+
+/// The numbers given, and those on stdin where `-` stands.
+fn sectors(words: &[String]) -> anyhow::Result<Vec<u64>> {
+    let mut sectors = Vec::new();
+    for word in words {
+        if word != "-" {
+            sectors.push(sector(word)?);
+            continue;
+        }
+        let mut text = String::new();
+        let stdin = std::io::stdin().lock();
+        stdin.take(MAX_INPUT_BYTES + 1).read_to_string(&mut text).map_err(|error| {
+            Failure::bad_input(format!("cannot read sectors from standard input: {error}"))
+        })?;
+        if text.len() as u64 > MAX_INPUT_BYTES {
+            return Err(Failure::bad_input("too many sectors on standard input"));
+        }
+        for word in text.split_whitespace() {
+            sectors.push(sector(word)?);
+        }
+    }
+    if sectors.is_empty() || sectors.len() > MAX_SECTORS {
+        let n = sectors.len();
+        return Err(Failure::bad_input(format!("{n} sectors: give 1 to {MAX_SECTORS}")));
+    }
+    Ok(sectors)
+}
+
+fn sector(word: &str) -> anyhow::Result<u64> {
+    let digits = word.bytes().all(|byte| byte.is_ascii_digit());
+    let number = word.parse().ok().filter(|_| digits);
+    number.ok_or_else(|| {
+        Failure::bad_input(format!(
+            "`{word}` is not a sector: give a decimal number of units of 512 bytes, or - to read \
+             them from standard input"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sector;
+
+    #[test]
+    fn a_sector_is_a_decimal_number() {
+        assert_eq!(sector("254486424").unwrap(), 254_486_424);
+        for word in ["", "-1", "+1", "0x10", "1.5", "99999999999999999999", "٣"] {
+            assert!(sector(word).is_err(), "{word}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which file a disk's sector belongs to: sector -> partition -> filesystem -> block -> inode -> path, each step
+//! with the method by which it was made.
+//!
+//! - [`device`]: disks and partitions. [`format`]: what is on them.
+//! - [`debugfs`], [`walk`]: the two methods. [`volume`]: which of them, and what their answers mean.
+//! - [`text`]: as it is shown.
+
+mod debugfs;
+mod device;
+mod format;
+mod text;
+mod volume;
+mod walk;
+
+pub(crate) use text::text;
+
+use crate::collect::Roots;
+use deburr_core::finding::Tool;
+use device::{Block, Devices};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const SCHEMA: &str = "deburr.sector/1";
+
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question<'a> {
+    /// `/dev/sda`, `sda` or `8:0`.
+    pub(crate) device: &'a str,
+    /// Sectors of 512 bytes.
+    pub(crate) sectors: &'a [u64],
+    /// They count from the start of the partition, not of the disk.
+    pub(crate) partition_relative: bool,
+    /// Only this method.
+    pub(crate) method: Option<Method>,
+    /// Only files below this directory are walked.
+    pub(crate) under: Option<&'a Path>,
+}
+
+/// How an inode was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Method {
+    /// `debugfs` of e2fsprogs: ext2, ext3, ext4; the device must be readable
+    Debugfs,
+    /// All files of the mounted filesystem are asked where they are
+    Fiemap,
+}
+
+/// What a sector holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum What {
+    /// Data of a file.
+    File,
+    /// Entries of a directory.
+    Directory,
+    /// The filesystem's journal.
+    Journal,
+    /// The filesystem's own structures.
+    Metadata,
+    /// Nothing at this time.
+    Free,
+    /// Swapped-out memory.
+    Swap,
+    /// It is outside of all partitions: the partition table, a boot loader, a gap.
+    Unpartitioned,
+    /// This could not be told.
+    Unknown,
+}
+
+/// All answers.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document {
+    schema: &'static str,
+    tool: Tool,
+    disk: DiskFact,
+    sectors: Vec<Answer>,
+    /// What the user should know of how they were found.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+    /// A method could be used, for some of them at least.
+    #[serde(skip)]
+    pub(crate) looked: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct DiskFact {
+    name: String,
+    dev: String,
+    sectors: u64,
+}
+
+/// What is at one sector.
+#[derive(Debug, Serialize)]
+struct Answer {
+    /// As asked.
+    sector: u64,
+    /// From the start of the disk.
+    disk_sector: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    partition: Option<PartitionFact>,
+    #[serde(flatten)]
+    found: Found,
+}
+
+#[derive(Debug, Serialize)]
+struct PartitionFact {
+    name: String,
+    dev: String,
+    start_sector: u64,
+    /// The sector from the start of the partition.
+    sector: u64,
+}
+
+/// What is at a place of a filesystem's device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Found {
+    what: What,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filesystem: Option<FilesystemFact>,
+    /// Of the filesystem, where its places are told in blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    block: Option<u64>,
+    /// More than one name: hard links, or files that share the place.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    files: Vec<FileFact>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<Method>,
+    /// Why it is not more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct FilesystemFact {
+    kind: String,
+    /// `None` = it is not mounted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mounted_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    block_bytes: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct FileFact {
+    ino: u64,
+    /// From the root of the filesystem if that is not mounted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset_bytes: Option<u64>,
+}
+
+/// Takes the number of files walked, and of places found.
+pub(crate) type Progress<'a> = &'a mut dyn FnMut(u64, usize);
+
+/// Looks. An error is the user's: no such device, no such sector.
+pub(crate) fn look(
+    question: &Question<'_>,
+    roots: &Roots,
+    progress: Progress<'_>,
+) -> Result<Document, String> {
+    let devices = Devices::read(&roots.sys);
+    let asked = devices.find(question.device)?;
+    let disk = match asked.part {
+        Some(part) => devices.get(part.disk).ok_or("its disk is not listed by the kernel")?,
+        None => asked,
+    };
+    let places = place(&devices, disk, asked, question)?;
+    let mut by_volume: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for (index, place) in places.iter().enumerate() {
+        by_volume.entry(place.volume.dev).or_default().push(index);
+    }
+    let mut found = vec![None; places.len()];
+    let mut notes = Vec::new();
+    let mut looked = false;
+    let mut search = volume::Search::new(question, roots)?;
+    for indexes in by_volume.values() {
+        let volume = places[indexes[0]].volume;
+        if volume.part.is_none() && devices.is_divided(volume.dev) {
+            indexes.iter().for_each(|&index| found[index] = Some(Found::unpartitioned()));
+            looked = true;
+            continue;
+        }
+        let sectors: Vec<_> = indexes.iter().map(|&index| places[index].sector).collect();
+        let answers = search.look(volume, &sectors, &mut notes, progress);
+        indexes.iter().zip(answers).for_each(|(&index, answer)| found[index] = Some(answer));
+    }
+    search.check_under()?;
+    let answers =
+        places.iter().zip(found).zip(question.sectors).map(|((place, found), &sector)| {
+            let partition = place.volume.part.map(|part| PartitionFact {
+                name: place.volume.name.clone(),
+                dev: place.volume.dev.to_string(),
+                start_sector: part.start_sector,
+                sector: place.sector,
+            });
+            let found = found.unwrap_or_else(|| Found::unknown("it was not looked for"));
+            Answer { sector, disk_sector: place.disk_sector, partition, found }
+        });
+    Ok(Document {
+        schema: SCHEMA,
+        tool: Tool { version: env!("CARGO_PKG_VERSION").into() },
+        disk: DiskFact {
+            name: disk.name.clone(),
+            dev: disk.dev.to_string(),
+            sectors: disk.sectors,
+        },
+        sectors: answers.collect(),
+        notes,
+        looked: looked || search.looked,
+    })
+}
+
+/// Where a sector is.
+#[derive(Clone, Copy, Debug)]
+struct Place<'a> {
+    disk_sector: u64,
+    /// The partition, or the disk where none holds it.
+    volume: &'a Block,
+    /// From the start of that.
+    sector: u64,
+}
+
+/// Finds the partition of each sector.
+fn place<'a>(
+    devices: &'a Devices,
+    disk: &'a Block,
+    asked: &'a Block,
+    question: &Question<'_>,
+) -> Result<Vec<Place<'a>>, String> {
+    let name = &asked.name;
+    let part = asked.part;
+    if question.partition_relative && part.is_none() {
+        return Err(format!("`{name}` is a whole disk: --partition-relative needs a partition"));
+    }
+    let one = |&sector: &u64| {
+        let limit = if question.partition_relative { asked.sectors } else { disk.sectors };
+        if sector >= limit {
+            let whole = if question.partition_relative { name } else { &disk.name };
+            return Err(format!("there is no sector {sector} on `{whole}`: it has {limit}"));
+        }
+        if let (true, Some(part)) = (question.partition_relative, part) {
+            let disk_sector = part.start_sector.saturating_add(sector);
+            return Ok(Place { disk_sector, volume: asked, sector });
+        }
+        let found = devices.partition(disk.dev, sector);
+        let (volume, inside) = found.unwrap_or((disk, sector));
+        if part.is_some() && volume.dev != asked.dev {
+            return Err(format!(
+                "sector {sector} of the disk `{}` is not in `{name}`; if it counts from the start of \
+                 `{name}`, say --partition-relative",
+                disk.name
+            ));
+        }
+        Ok(Place { disk_sector: sector, volume, sector: inside })
+    };
+    question.sectors.iter().map(one).collect()
+}
+
+impl Found {
+    fn unknown(why: impl Into<String>) -> Self {
+        Self {
+            what: What::Unknown,
+            filesystem: None,
+            block: None,
+            files: Vec::new(),
+            method: None,
+            why: Some(why.into()),
+        }
+    }
+
+    fn unpartitioned() -> Self {
+        Self { what: What::Unpartitioned, why: None, ..Self::unknown("") }
+    }
+}
+
+#[cfg(test)]
+mod tests;

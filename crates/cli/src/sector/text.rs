@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Answers as text.
+
+use super::{Answer, Document, FileFact, Found, Method, What};
+use deburr_core::render;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// Names of one place that are shown.
+const MAX_NAMES: usize = 8;
+
+/// As text for people.
+pub(crate) fn text(document: &Document) -> String {
+    let disk = &document.disk;
+    let mut text = format!(
+        "`{}` ({}), {} sectors of 512 bytes\n",
+        render::message(&disk.name),
+        disk.dev,
+        disk.sectors
+    );
+    for answer in &document.sectors {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "\nsector {}: {}", answer.sector, headline(&answer.found));
+        for line in [place(answer), how(&answer.found)].into_iter().flatten() {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
+    let mut counts: BTreeMap<What, usize> = BTreeMap::new();
+    for answer in &document.sectors {
+        *counts.entry(answer.found.what).or_default() += 1;
+    }
+    if document.sectors.len() > 1 {
+        let counts: Vec<_> =
+            counts.iter().map(|(what, n)| format!("{n} {}", word(*what))).collect();
+        let _ = writeln!(text, "\n{} sectors: {}", document.sectors.len(), counts.join(", "));
+    }
+    if !document.notes.is_empty() {
+        text.push('\n');
+    }
+    for note in &document.notes {
+        let _ = writeln!(text, "note: {}", render::message(note));
+    }
+    text
+}
+
+fn word(what: What) -> &'static str {
+    match what {
+        What::File => "of files",
+        What::Directory => "of directories",
+        What::Journal => "journal",
+        What::Metadata => "metadata",
+        What::Free => "free",
+        What::Swap => "swap",
+        What::Unpartitioned => "outside of all partitions",
+        What::Unknown => "unknown",
+    }
+}
+
+fn headline(found: &Found) -> String {
+    let names: Vec<_> = found.files.iter().take(MAX_NAMES).map(name).collect();
+    let more = found.files.len().saturating_sub(MAX_NAMES);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    match found.what {
+        What::File => format!("{}{more}", names.join(" and ")),
+        What::Directory => format!("directory {}{more}", names.join(" and ")),
+        What::Journal => "the filesystem's journal".into(),
+        What::Metadata => "the filesystem's metadata".into(),
+        What::Free => "free".into(),
+        What::Swap => "swap".into(),
+        What::Unpartitioned => "outside of all partitions".into(),
+        What::Unknown => "unknown".into(),
+    }
+}
+
+fn name(file: &FileFact) -> String {
+    match &file.path {
+        Some(path) => format!("`{}`", render::message(path)),
+        None => format!("inode {} without a name", file.ino),
+    }
+}
+
+/// The way there.
+fn place(answer: &Answer) -> Option<String> {
+    let mut steps = Vec::new();
+    if let Some(part) = &answer.partition {
+        let name = render::message(&part.name);
+        steps.push(format!("`{name}` (from sector {}) sector {}", part.start_sector, part.sector));
+        if answer.sector != answer.disk_sector {
+            steps.push(format!("sector {} of the disk", answer.disk_sector));
+        }
+    }
+    if let Some(filesystem) = &answer.found.filesystem {
+        let kind = render::message(&filesystem.kind);
+        steps.push(match &filesystem.mounted_at {
+            Some(point) => format!("{kind} on `{}`", render::message(point)),
+            None => format!("{kind}, not mounted"),
+        });
+    }
+    if let Some(block) = answer.found.block {
+        steps.push(format!("block {block}"));
+    }
+    if let Some(file) = answer.found.files.first() {
+        steps.push(format!("inode {}", file.ino));
+        steps.extend(file.offset_bytes.map(|offset| format!("byte {offset} of the file")));
+    }
+    (!steps.is_empty()).then(|| steps.join(", "))
+}
+
+fn how(found: &Found) -> Option<String> {
+    let method = found.method.map(|method| match method {
+        Method::Debugfs => "by debugfs (icheck, ncheck, testb)",
+        Method::Fiemap => "by asking the files (FIEMAP)",
+    });
+    let why = found.why.as_deref().map(render::message).filter(|why| !why.is_empty());
+    match (method, why) {
+        (Some(method), Some(why)) => Some(format!("{method}: {why}")),
+        (Some(method), None) => Some(method.into()),
+        (None, why) => why,
+    }
+}

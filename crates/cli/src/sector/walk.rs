@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Any filesystem that tells where its files are (FIEMAP): all files below a directory are asked, once for all
+//! places that are looked for. Nothing is written, not even what is dirty in memory.
+
+use deburr_bpf::fiemap;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// Files after which a walk is given up.
+const MAX_FILES: u64 = 20_000_000;
+/// Files between two signs of life.
+const PROGRESS_EVERY: u64 = 1000;
+
+/// A file that is at one of the places.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hit {
+    pub(super) ino: u64,
+    pub(super) path: Vec<u8>,
+    /// Where in the file.
+    pub(super) offset_bytes: u64,
+    pub(super) directory: bool,
+}
+
+/// What a walk found.
+#[derive(Debug, Default)]
+pub(super) struct Walked {
+    /// For each place.
+    pub(super) hits: Vec<Vec<Hit>>,
+    /// Files and directories that were asked.
+    pub(super) files: u64,
+    /// Those that could not be.
+    pub(super) unopened: u64,
+    /// It ended before its end.
+    pub(super) cut: bool,
+}
+
+/// Looks for the places (bytes from the start of the filesystem's device, ascending) in the files below `start`
+/// that are on the same filesystem. Ends early when all are found with all of their names, unless
+/// files may share their places.
+pub(super) fn walk(
+    start: &Path,
+    places: &[u64],
+    shared: bool,
+    progress: &mut dyn FnMut(u64, usize),
+) -> Result<Walked, String> {
+    let mut walked = Walked { hits: vec![Vec::new(); places.len()], ..Walked::default() };
+    let cannot = |error| format!("cannot walk `{}`: {error}", start.display());
+    let dev = fs::metadata(start).map_err(cannot)?.dev();
+    let mut found = 0;
+    // Of files that were found: how many names they have beside those that were seen.
+    let mut other_names: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut waiting = vec![start.to_owned()];
+    while let Some(path) = waiting.pop() {
+        if walked.files.is_multiple_of(PROGRESS_EVERY) {
+            progress(walked.files, found);
+        }
+        let complete = found == places.len() && other_names.is_empty();
+        if (complete && !shared) || walked.files >= MAX_FILES {
+            walked.cut = walked.files >= MAX_FILES;
+            break;
+        }
+        let file = match open(&path) {
+            Ok(file) => file,
+            // It went away meanwhile.
+            Err(Errno::NOENT) => continue,
+            Err(_) => {
+                walked.unopened += 1;
+                continue;
+            }
+        };
+        let Ok(metadata) = file.metadata() else { continue };
+        // Another filesystem, or something else by now.
+        if metadata.dev() != dev || !(metadata.is_dir() || metadata.is_file()) {
+            continue;
+        }
+        walked.files += 1;
+        let (ino, directory) = (metadata.ino(), metadata.is_dir());
+        let mut is_there = false;
+        // Who does not tell is not found.
+        let _ = each_place(&file, places, |index, offset_bytes| {
+            is_there = true;
+            let path = path.clone().into_os_string().into_vec();
+            found += usize::from(walked.hits[index].is_empty());
+            walked.hits[index].push(Hit { ino, path, offset_bytes, directory });
+        });
+        if is_there && !directory && metadata.nlink() > 1 {
+            let left = other_names.entry(ino).or_insert(metadata.nlink());
+            *left -= 1;
+            if *left == 0 {
+                other_names.remove(&ino);
+            }
+        }
+        if directory {
+            below(&path, &mut waiting);
+        }
+    }
+    progress(walked.files, found);
+    Ok(walked)
+}
+
+/// Where in a file a place is, if it is in it.
+pub(super) fn offset_in(path: &[u8], place: u64) -> Option<u64> {
+    let file = open(Path::new(&OsString::from_vec(path.to_vec()))).ok()?;
+    let mut offset = None;
+    each_place(&file, &[place], |_, offset_bytes| offset = Some(offset_bytes)).ok()?;
+    offset
+}
+
+/// Calls `at` with the index of each place (ascending) that is in the file, and with where it is there.
+fn each_place(file: &File, places: &[u64], mut at: impl FnMut(usize, u64)) -> std::io::Result<()> {
+    fiemap::extents(file.as_fd(), |extent| {
+        if let Some(begin) = extent.physical_bytes {
+            let end = begin.saturating_add(extent.length_bytes);
+            let from = places.partition_point(|&place| place < begin);
+            let to = places.partition_point(|&place| place < end);
+            for (index, place) in places.iter().enumerate().take(to).skip(from) {
+                at(index, extent.logical_bytes.saturating_add(place - begin));
+            }
+        }
+        true
+    })
+}
+
+/// Files and directories in a directory; nothing else can be asked.
+fn below(directory: &Path, waiting: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir() || kind.is_file()) {
+            waiting.push(entry.path());
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<File, Errno> {
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    // Looking must not change when a file was last read. Who does not own it may not ask for that.
+    let quiet = rustix::fs::open(path, flags | OFlags::NOATIME, Mode::empty());
+    match quiet {
+        Err(Errno::PERM) => rustix::fs::open(path, flags, Mode::empty()),
+        other => other,
+    }
+    .map(File::from)
+}
