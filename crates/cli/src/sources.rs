@@ -2,8 +2,8 @@
 //! Which collectors a session has, and which stands in for which.
 
 use crate::collect::{
-    CgroupCollector, Cgroups, Collector, Context, ProcStatCollector, Processes, PsiCollector,
-    Roots, SchedCollector, SchedstatCollector,
+    CgroupCollector, Cgroups, Collector, Context, Devices, DiskstatsCollector, ProcStatCollector,
+    Processes, PsiCollector, Roots, SchedCollector, SchedstatCollector, SettingsCollector,
 };
 use crate::failure::{Exit, Failure};
 use deburr_core::procfs::cpu_list;
@@ -50,6 +50,16 @@ pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
         Ok(pressure) => running.push(Running::new(&[Source::Psi], pressure)),
         Err(state) => missing.push((Source::Psi, state)),
     }
+    // Before what refers to devices: it finds those that are mounted.
+    running.push(Running::new(&[Source::Settings], SettingsCollector::open(cx)));
+    match DiskstatsCollector::open(cx) {
+        Ok(disks) => running.push(Running::new(&[Source::Diskstats], disks)),
+        Err(state) => missing.push((Source::Diskstats, state)),
+    }
+    for source in [Source::Block, Source::Writeback] {
+        let reason = "this version of deburr has no BPF probe for block IO".into();
+        missing.push((source, State::Missing { reason, gain: String::new() }));
+    }
     (running, missing)
 }
 
@@ -74,7 +84,8 @@ pub(crate) fn require_delays(not_open: &[(Source, State)]) -> anyhow::Result<()>
 /// What the collectors share. `start_mono_ns` and the pid of a command are set when they are known.
 pub(crate) fn context(roots: Roots, target: TargetSpec) -> Context {
     let cgroups = Cgroups::open(&roots);
-    Context { roots, start_mono_ns: 0, target, processes: Processes::default(), cgroups }
+    let devices = Devices::open(&roots);
+    Context { roots, start_mono_ns: 0, target, processes: Processes::default(), cgroups, devices }
 }
 
 /// The CPUs that are online, in ascending order; empty if the kernel does not tell.

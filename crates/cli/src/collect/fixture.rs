@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A host of files for tests of collectors.
 
-use super::{Beat, Cgroups, Collector, Context, Now, Processes, Roots};
+use super::{Beat, Cgroups, Collector, Context, Devices, Now, Processes, Roots};
 use deburr_core::recording::{Record, TargetSpec};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,6 +52,16 @@ impl Host {
         self.write(&format!("proc/{pid}/task/{tid}/schedstat"), text);
     }
 
+    /// A block device in `/sys`: `place` is its directory below `/sys/devices`, that of a partition lies in its
+    /// disk's.
+    pub(crate) fn device(&self, dev: &str, place: &str, sectors: u64) {
+        self.write(&format!("sys/devices/{place}/dev"), format!("{dev}\n"));
+        self.write(&format!("sys/devices/{place}/size"), format!("{sectors}\n"));
+        let links = self.path("sys/dev/block");
+        fs::create_dir_all(&links).unwrap();
+        std::os::unix::fs::symlink(format!("../../devices/{place}"), links.join(dev)).unwrap();
+    }
+
     pub(crate) fn context(&self) -> Context {
         self.context_of(TargetSpec::Host)
     }
@@ -63,6 +73,7 @@ impl Host {
             target,
             processes: Processes::default(),
             cgroups: Cgroups::open(&self.roots),
+            devices: Devices::open(&self.roots),
         }
     }
 }

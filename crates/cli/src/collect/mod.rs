@@ -7,6 +7,8 @@
 
 mod cgroups;
 mod cost;
+mod devices;
+mod diskstats;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod kept;
@@ -15,13 +17,17 @@ mod processes;
 mod psi;
 mod sched;
 mod schedstat;
+mod settings;
 
 pub(crate) use cgroups::{CgroupCollector, Cgroups};
+pub(crate) use devices::Devices;
+pub(crate) use diskstats::DiskstatsCollector;
 pub(crate) use proc_stat::ProcStatCollector;
 pub(crate) use processes::{Processes, Sighting, read_stat};
 pub(crate) use psi::PsiCollector;
 pub(crate) use sched::SchedCollector;
 pub(crate) use schedstat::SchedstatCollector;
+pub(crate) use settings::SettingsCollector;
 
 use deburr_core::recording::{Record, TargetSpec};
 use std::path::PathBuf;
@@ -88,6 +94,8 @@ pub(crate) struct Context {
     pub(crate) processes: Processes,
     /// The cgroup tree of the cpu controller.
     pub(crate) cgroups: Cgroups,
+    /// The block devices that were seen so far.
+    pub(crate) devices: Devices,
 }
 
 /// One source of records.

@@ -152,6 +152,17 @@ impl Mounts {
         self.places.values().flatten().find(|place| place.source == source && !place.covered)
     }
 
+    /// The filesystems that are mounted here and lie on a block device, with what is mounted.
+    pub(crate) fn on_devices(&self) -> Vec<(DevId, PathBuf)> {
+        let own = |places: &'_ Vec<Place>| {
+            let place = places.iter().find(|place| place.outside.is_empty())?;
+            Some(PathBuf::from(OsString::from_vec(place.source.clone())))
+        };
+        let mounted = self.places.iter().filter_map(|(fs, places)| Some((*fs, own(places)?)));
+        // Some (btrfs) have a number of their own, and the device is known by its name only.
+        mounted.filter(|(fs, source)| fs.major != 0 || source.starts_with("/dev/")).collect()
+    }
+
     /// As a fact of a recording.
     pub(crate) fn fact(&mut self, fs: DevId) -> Option<recording::Mount> {
         let place = self.of(fs).first()?;

@@ -46,6 +46,27 @@ fn what_was_recorded_is_reported_and_consistent() {
 }
 
 #[test]
+fn disks_and_the_settings_of_writeback_are_recorded_without_bpf() {
+    let directory = scratch();
+    let path = directory.path().join("x.deburr");
+    record(&path);
+    let connection = Connection::open(&path).unwrap();
+    let one = |sql: &str| -> String { connection.query_row(sql, [], |row| row.get(0)).unwrap() };
+    let expected = std::fs::read_to_string("/proc/sys/vm/dirty_expire_centisecs").unwrap();
+    let sql = "SELECT value FROM settings WHERE path = '/proc/sys/vm/dirty_expire_centisecs'";
+    assert_eq!(one(sql), expected.trim_end());
+    // Every device that is read is one of the kernel's.
+    let text = std::fs::read_to_string("/proc/diskstats").unwrap();
+    let sql = "SELECT DISTINCT name FROM disk_reading JOIN devices USING (device)";
+    let mut statement = connection.prepare(sql).unwrap();
+    let names = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    for name in names.map(Result::unwrap) {
+        let fields = text.lines().filter_map(|line| line.split_whitespace().nth(2));
+        assert!(fields.map(|field| field.replace('/', "!")).any(|field| field == name), "{name}");
+    }
+}
+
+#[test]
 fn a_report_and_its_recording_say_the_same() {
     let directory = scratch();
     let path = directory.path().join("x.deburr");

@@ -3,7 +3,8 @@
 //! damaged versions of real text.
 
 use super::{
-    cgroup_cpu, container, cpu_list, mountinfo, pid, pid_cgroup, pressure, schedstat, stat,
+    cgroup_cpu, container, cpu_list, diskstats, mountinfo, pid, pid_cgroup, pressure, schedstat,
+    stat,
 };
 use proptest::prelude::*;
 
@@ -12,7 +13,8 @@ const REAL: &[u8] = b"42 (a) b) S 1 77 77 0 -1 4194304 101 0 0 0 7 5 0 0 20 -5 3
     cpu0 10 1 2 3 4 5 6 7 0 0\nsome avg10=0.21 avg60=0.53 avg300=0.89 total=20509863\n\
     32 31 0:29 /a\\040b /sys/fs/cgroup/cpu rw shared:1 - cgroup cgroup rw,cpu\n\
     2:cpu,cpuacct:/docker/0123456789abcdef (deleted)\nthrottled_usec 18446744073709551615\n\
-    Cpus_allowed_list:\t0-3,8\nCapEff:\tffffffffffffffff\nVmRSS:\t18446744073709551615 kB\n50000 100000\n";
+    Cpus_allowed_list:\t0-3,8\nCapEff:\tffffffffffffffff\nVmRSS:\t18446744073709551615 kB\n50000 100000\n\
+    254 0 vda 25 8 76 46 205 31 158 62 0 18 533 24 41 11 31 15 92\n";
 
 fn parse_as_everything(bytes: &[u8]) {
     let _ = pid::stat(bytes);
@@ -20,6 +22,7 @@ fn parse_as_everything(bytes: &[u8]) {
     let _ = schedstat::parse(bytes);
     let _ = stat::parse(bytes, 100);
     let _ = stat::parse(bytes, 0);
+    let _ = diskstats::parse(bytes);
     let _ = pressure::parse(bytes);
     let _ = pid_cgroup::parse(bytes);
     let _ = pid_cgroup::procs(bytes);

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The block devices of the host: what `/sys` tells of each, said once before it is referred to.
+
+use super::{Emit, Roots};
+use deburr_core::recording::{BlockRecord, DevId, Device, Record, name};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// The devices that were said, shared by all collectors that refer to them.
+#[derive(Debug, Default)]
+pub(crate) struct Devices {
+    sys: PathBuf,
+    said: BTreeMap<DevId, Device>,
+    /// Devices with a mounted filesystem.
+    mounted: BTreeSet<DevId>,
+}
+
+impl Devices {
+    /// Reads nothing yet.
+    pub(crate) fn open(roots: &Roots) -> Self {
+        Self { sys: roots.sys.clone(), ..Self::default() }
+    }
+
+    /// Makes sure that `Record::Block(Device)` was emitted for that device, and before it for the disk that it
+    /// is a partition of. Yields the whole disk: itself, if it is no partition or nothing is known of it.
+    pub(crate) fn sight(&mut self, dev: DevId, emit: Emit<'_>) -> DevId {
+        self.sight_as(dev, None, emit)
+    }
+
+    /// As [`Self::sight`], with the name by which another file of the kernel calls it, in case `/sys` does not
+    /// tell one.
+    pub(crate) fn sight_as(&mut self, dev: DevId, called: Option<&[u8]>, emit: Emit<'_>) -> DevId {
+        if let Some(device) = self.said.get(&dev) {
+            return device.disk.unwrap_or(dev);
+        }
+        let device = self.read(dev).unwrap_or_else(|| unknown(dev, called));
+        if let Some(disk) = device.disk {
+            self.sight_as(disk, None, emit);
+        }
+        say(&device, emit);
+        let disk = device.disk.unwrap_or(dev);
+        self.said.insert(dev, device);
+        disk
+    }
+
+    /// The whole disks that were said, with their names.
+    pub(crate) fn disks(&self) -> impl Iterator<Item = &Device> {
+        self.said.values().filter(|device| device.disk.is_none())
+    }
+
+    /// Says that a device vanished. If its number is seen again, it is another device.
+    pub(crate) fn gone(&mut self, dev: DevId, emit: Emit<'_>) {
+        if let Some(device) = self.said.remove(&dev) {
+            say(&Device { gone: true, ..device }, emit);
+        }
+    }
+
+    /// Looks again at what may change while a device stays: the backing of loop devices. Once a second.
+    pub(crate) fn refresh(&mut self, emit: Emit<'_>) {
+        for (dev, device) in &mut self.said {
+            if !device.name.starts_with("loop") {
+                continue;
+            }
+            let link = self.sys.join("dev/block").join(dev.to_string());
+            let Some(now) = read(&link, *dev).filter(|now| now != device) else { continue };
+            say(&now, emit);
+            *device = now;
+        }
+    }
+
+    /// Tells which devices have a mounted filesystem.
+    pub(crate) fn set_mounted(&mut self, mounted: BTreeSet<DevId>) {
+        self.mounted = mounted;
+    }
+
+    /// Whether a filesystem on it is mounted.
+    pub(crate) fn is_mounted(&self, dev: DevId) -> bool {
+        self.mounted.contains(&dev)
+    }
+
+    fn read(&self, dev: DevId) -> Option<Device> {
+        read(&self.sys.join("dev/block").join(dev.to_string()), dev)
+    }
+}
+
+fn say(device: &Device, emit: Emit<'_>) {
+    emit(Record::Block(Box::new(BlockRecord::Device(device.clone()))));
+}
+
+fn unknown(dev: DevId, called: Option<&[u8]>) -> Device {
+    let called = called.map(|called| name::decode(called).replace('/', "!"));
+    let (disk, start_sector, sectors, backing) = (None, None, None, None);
+    let name = called.unwrap_or_else(|| dev.to_string());
+    Device { dev, name, disk, start_sector, sectors, backing, gone: false }
+}
+
+/// The facts in the directory that a link of `/sys/dev/block` leads to.
+fn read(link: &Path, dev: DevId) -> Option<Device> {
+    let dir = link.canonicalize().ok()?;
+    let number = |file: &str| fs::read_to_string(dir.join(file)).ok()?.trim().parse().ok();
+    let start_sector = number("start");
+    // The directory of a partition lies in that of its disk, and only a partition has a start.
+    let disk = start_sector
+        .and_then(|_| fs::read_to_string(dir.parent()?.join("dev")).ok()?.parse::<DevId>().ok());
+    Some(Device {
+        dev,
+        name: name::decode(dir.file_name()?.as_bytes()),
+        disk,
+        start_sector,
+        sectors: number("size"),
+        backing: backing(&dir),
+        gone: false,
+    })
+}
+
+/// The file behind a loop device, or the devices that a stacked one lies on.
+fn backing(dir: &Path) -> Option<String> {
+    if let Ok(file) = fs::read(dir.join("loop/backing_file")) {
+        return Some(name::decode(file.strip_suffix(b"\n").unwrap_or(&file)));
+    }
+    let below = fs::read_dir(dir.join("slaves")).ok()?.flatten();
+    let mut names: Vec<String> =
+        below.map(|entry| name::decode(entry.file_name().as_bytes())).collect();
+    names.sort_unstable();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::collect::fixture::Host;
+    use deburr_core::recording::{BlockRecord, DevId, Device, Record};
+
+    fn dev(text: &str) -> DevId {
+        text.parse().unwrap()
+    }
+
+    /// What is said meanwhile.
+    fn said(act: impl FnOnce(&mut dyn FnMut(Record))) -> Vec<Device> {
+        let mut devices = Vec::new();
+        act(&mut |record| match record {
+            Record::Block(block) => match *block {
+                BlockRecord::Device(device) => devices.push(device),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        });
+        devices
+    }
+
+    #[test]
+    fn a_partition_is_said_once_and_after_its_disk() {
+        let host = Host::empty();
+        host.device("8:0", "pci0/block/sda", 1000);
+        host.device("8:1", "pci0/block/sda/sda1", 900);
+        host.write("sys/devices/pci0/block/sda/sda1/start", "100\n");
+        let mut devices = host.context().devices;
+        let first = said(|emit| assert_eq!(devices.sight(dev("8:1"), emit), dev("8:0")));
+        let names: Vec<&str> = first.iter().map(|device| device.name.as_str()).collect();
+        assert_eq!(names, ["sda", "sda1"]);
+        assert_eq!((first[0].disk, first[0].sectors), (None, Some(1000)));
+        assert_eq!((first[1].disk, first[1].start_sector), (Some(dev("8:0")), Some(100)));
+        let again = said(|emit| assert_eq!(devices.sight(dev("8:1"), emit), dev("8:0")));
+        assert_eq!(again, []);
+        let gone = said(|emit| devices.gone(dev("8:1"), emit));
+        assert!(gone[0].gone && gone[0].name == "sda1", "{gone:?}");
+        assert_eq!(said(|emit| devices.gone(dev("8:1"), emit)), []);
+        let back = said(|emit| assert_eq!(devices.sight(dev("8:1"), emit), dev("8:0")));
+        assert_eq!(back.len(), 1);
+    }
+
+    #[test]
+    fn what_lies_below_is_said_and_said_again_when_it_changes() {
+        let host = Host::empty();
+        host.device("7:0", "virtual/block/loop0", 8);
+        host.write("sys/devices/virtual/block/loop0/loop/backing_file", b"/srv/a\xffb\n");
+        host.device("9:0", "virtual/block/md0", 8);
+        for disk in ["sdb", "sda"] {
+            host.write(&format!("sys/devices/virtual/block/md0/slaves/{disk}/x"), "");
+        }
+        let mut devices = host.context().devices;
+        let backing = |devices: Vec<Device>| -> Vec<Option<String>> {
+            devices.into_iter().map(|device| device.backing).collect()
+        };
+        let first = said(|emit| {
+            devices.sight(dev("7:0"), emit);
+            devices.sight(dev("9:0"), emit);
+        });
+        assert_eq!(backing(first), [Some("/srv/a\\xffb".into()), Some("sda, sdb".into())]);
+        assert_eq!(said(|emit| devices.refresh(emit)), []);
+        host.write("sys/devices/virtual/block/loop0/loop/backing_file", "/srv/other\n");
+        assert_eq!(backing(said(|emit| devices.refresh(emit))), [Some("/srv/other".into())]);
+    }
+
+    #[test]
+    fn a_device_that_sys_does_not_tell_of_has_the_name_that_it_is_called_by() {
+        let mut devices = Host::empty().context().devices;
+        let called = said(|emit| {
+            devices.sight_as(dev("104:0"), Some(b"cciss/c0d0"), emit);
+            devices.sight(dev("8:0"), emit);
+        });
+        assert_eq!((called[0].name.as_str(), called[1].name.as_str()), ("cciss!c0d0", "8:0"));
+        assert_eq!(called[0].sectors, None);
+    }
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `/proc/diskstats`, ten times a second, of the devices that are mounted or do anything.
+
+use super::{Beat, Collector, Context, Emit, Now, kept};
+use deburr_core::procfs::diskstats::{self, Line, Step, Unwrap};
+use deburr_core::recording::{
+    BlockRecord, Coverage, DevId, DiskCounters, DiskReading, Record, Source, State,
+};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+
+/// The collector.
+#[derive(Debug)]
+pub(crate) struct DiskstatsCollector {
+    file: File,
+    devices: BTreeMap<DevId, Followed>,
+    last_ns: u64,
+}
+
+/// A device in the file.
+#[derive(Clone, Copy, Debug)]
+struct Followed {
+    unwrap: Unwrap,
+    counters: DiskCounters,
+    /// Whether its counters are recorded.
+    recorded: bool,
+    /// Whether the last look found it.
+    there: bool,
+}
+
+impl DiskstatsCollector {
+    /// Opens the file.
+    pub(crate) fn open(cx: &Context) -> Result<Self, State> {
+        let opened = File::open(cx.roots.proc.join("diskstats"))
+            .and_then(|file| kept::text(&file).map(|_| file));
+        let file = opened.map_err(|error| State::Missing {
+            reason: format!("`/proc/diskstats`: {error}"),
+            gain:
+                "with a whole `/proc` (not mounted with `subset=pid`) one sees bursts of block IO"
+                    .into(),
+        })?;
+        Ok(Self { file, devices: BTreeMap::new(), last_ns: 0 })
+    }
+
+    fn look(&mut self, cx: &mut Context, t_ns: u64, emit: Emit<'_>) -> anyhow::Result<()> {
+        for followed in self.devices.values_mut() {
+            followed.there = false;
+        }
+        for line in diskstats::parse(&kept::text(&self.file)?)? {
+            self.follow(&line, cx, t_ns, emit);
+        }
+        self.devices.retain(|dev, followed| {
+            if !followed.there && followed.recorded {
+                cx.devices.gone(*dev, emit);
+            }
+            followed.there
+        });
+        self.last_ns = t_ns;
+        Ok(())
+    }
+
+    fn follow(&mut self, line: &Line, cx: &mut Context, t_ns: u64, emit: Emit<'_>) {
+        let device = line.device;
+        let new = Followed {
+            unwrap: Unwrap::from(line.counters),
+            counters: line.counters,
+            recorded: false,
+            there: true,
+        };
+        let Some(known) = self.devices.get_mut(&device) else {
+            // One that appears within the window is watched from its first moment.
+            let appeared = t_ns > 0;
+            let recorded = appeared || cx.devices.is_mounted(device);
+            if recorded {
+                cx.devices.sight_as(device, Some(&line.name), emit);
+                say(device, t_ns, line.counters, emit);
+            }
+            self.devices.insert(device, Followed { recorded, ..new });
+            return;
+        };
+        known.there = true;
+        let before = known.counters;
+        match known.unwrap.next(line.counters) {
+            Step::On(counters) => known.counters = counters,
+            Step::Anew(counters) => {
+                // The counters of the device before do not go on.
+                if known.recorded {
+                    cx.devices.gone(device, emit);
+                    cx.devices.sight_as(device, Some(&line.name), emit);
+                }
+                *known = Followed { counters, recorded: known.recorded, ..new };
+            }
+        }
+        let acts = known.counters != before;
+        if !known.recorded && (acts || cx.devices.is_mounted(device)) {
+            known.recorded = true;
+            cx.devices.sight_as(device, Some(&line.name), emit);
+            // So that nothing of what it just did is missing.
+            say(device, self.last_ns, before, emit);
+        }
+        if known.recorded {
+            say(device, t_ns, known.counters, emit);
+        }
+    }
+}
+
+fn say(device: DevId, t_ns: u64, counters: DiskCounters, emit: Emit<'_>) {
+    let reading = DiskReading { t_ns, device, counters };
+    emit(Record::Block(Box::new(BlockRecord::Disk(reading))));
+}
+
+/// Mounted disks that count nothing because somebody switched it off.
+fn coverage(cx: &Context) -> State {
+    let iostats =
+        |disk: &str| fs::read(cx.roots.sys.join("block").join(disk).join("queue/iostats"));
+    let disks = cx.devices.disks().map(|disk| disk.name.as_str());
+    let silent: Vec<&str> =
+        disks.filter(|disk| iostats(disk).is_ok_and(|text| text.trim_ascii() == b"0")).collect();
+    if silent.is_empty() {
+        return State::Active;
+    }
+    State::Partial {
+        reason: format!("`iostats` of the queue is 0, nothing is counted: {}", silent.join(", ")),
+    }
+}
+
+impl Collector for DiskstatsCollector {
+    fn beat(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) -> anyhow::Result<()> {
+        if now.beat == Beat::Start {
+            let state = coverage(cx);
+            emit(Record::Coverage(Coverage { t_ns: 0, source: Source::Diskstats, state }));
+        } else if now.beat.is_second() {
+            cx.devices.refresh(emit);
+        }
+        self.look(cx, now.t_ns, emit)
+    }
+}
+
+#[cfg(test)]
+mod tests;
