@@ -4,13 +4,15 @@
 //! Everything is found in one pass over the kernel's type information: a hook is there with so many arguments or
 //! it is not, and the meaning of numbers that differ between kernels is told by their enumerations.
 
+mod modules;
+
 use crate::facts::may_load_bpf;
 use libbpf_rs::btf::types::{Enum, FuncProto, Struct};
 use libbpf_rs::btf::{Btf, BtfKind, BtfType, TypeId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Tracepoints of use.
-pub(crate) const HOOKS: [&str; 15] = [
+pub(crate) const HOOKS: [&str; 16] = [
     "block_io_start",
     "block_rq_insert",
     "block_rq_issue",
@@ -23,6 +25,7 @@ pub(crate) const HOOKS: [&str; 15] = [
     "writeback_dirty_inode_enqueue",
     "balance_dirty_pages",
     "jbd2_start_commit",
+    "jbd2_run_stats",
     "jbd2_end_commit",
     "ext4_sync_file_enter",
     "ext4_sync_file_exit",
@@ -96,6 +99,11 @@ pub fn io_facts() -> IoFacts {
     match Btf::from_vmlinux() {
         Ok(btf) => read_btf(&btf, &mut facts),
         Err(error) => facts.btf_error = Some(format!("/sys/kernel/btf/vmlinux: {error}")),
+    }
+    if facts.btf_error.is_none() {
+        for (hook, count) in modules::hooks() {
+            facts.hooks.entry(hook).or_insert(count);
+        }
     }
     facts
 }

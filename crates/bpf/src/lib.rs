@@ -8,6 +8,7 @@
 //!   without a safe wrapper.
 //! - [`io_facts`]: the same look for the probes of block IO.
 //! - [`block`]: the block probe: every transfer, by whom, for which file, why, how long.
+//! - [`writeback`]: the writeback probe: why there was something to write, and what was held up by it.
 //! - [`empty`]: a program that does nothing, to measure the others against.
 //!
 //! C programs are in `src/bpf`, one object a question; types shared with them are generated from their headers.
@@ -26,6 +27,7 @@ pub mod sched;
 mod skel;
 mod stats;
 mod verdict;
+pub mod writeback;
 
 pub use stats::RunStats;
 

@@ -8,6 +8,15 @@ use crate::mapped::{Mapped, Plain};
 /// The newest and the oldest entry may be half-written while they are read.
 const MARGIN: u64 = 8;
 
+/// Entries of each CPU's part of a log, and of all together.
+const ENTRIES: u32 = 4096;
+const ALL_ENTRIES: u32 = 1 << 19;
+
+/// For so many CPUs: a power of two, so many that a log does not take memory without bound.
+pub(crate) fn entries_of_each(cpus: u32) -> u32 {
+    (ALL_ENTRIES / cpus.max(1).next_power_of_two()).clamp(256, ENTRIES)
+}
+
 /// The log's entries and the reader's place in each CPU's part.
 pub(crate) struct Log<T: Plain> {
     entries: Mapped<T>,

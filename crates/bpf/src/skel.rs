@@ -15,3 +15,7 @@ pub(crate) mod empty {
 pub(crate) mod block {
     include!(concat!(env!("OUT_DIR"), "/block.skel.rs"));
 }
+
+pub(crate) mod writeback {
+    include!(concat!(env!("OUT_DIR"), "/writeback.skel.rs"));
+}

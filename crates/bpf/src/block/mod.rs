@@ -13,13 +13,13 @@ pub use name::Named;
 pub use plan::{BlockPlan, RequestHook};
 pub use transfer::{Op, Requester, Target, Transfer};
 
-use crate::log::Log;
+use crate::log::{self, Log};
 use crate::mapped::{Mapped, Plain};
 use crate::skel::block::types::{block_cpu, block_entry, block_lost};
 use crate::skel::block::{BlockSkel, BlockSkelBuilder, OpenBlockSkel};
 use crate::{stats, verdict};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{Link, MapCore as _, ProgramMut, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{Link, MapCore as _, RingBuffer, RingBufferBuilder};
 use std::collections::BTreeMap;
 use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -32,9 +32,37 @@ unsafe impl Plain for block_entry {}
 // SAFETY: as above.
 unsafe impl Plain for block_lost {}
 
-/// Entries of each CPU's part of the log, and of all together.
-const ENTRIES: u32 = 4096;
-const ALL_ENTRIES: u32 = 1 << 19;
+/// All programs of the object, in the order of [`BlockPlan::loads`].
+macro_rules! programs {
+    ($progs:expr, $($reference:tt)+) => {
+        [
+            $($reference)+ $progs.on_start,
+            $($reference)+ $progs.on_insert_1,
+            $($reference)+ $progs.on_insert_2,
+            $($reference)+ $progs.on_issue_1,
+            $($reference)+ $progs.on_issue_2,
+            $($reference)+ $progs.on_merge_1,
+            $($reference)+ $progs.on_merge_2,
+            $($reference)+ $progs.on_complete,
+            $($reference)+ $progs.on_writeback_start,
+            $($reference)+ $progs.on_writeback_written,
+        ]
+    };
+}
+
+/// Their names for people.
+const NAMES: [&str; 10] = [
+    "start",
+    "insert",
+    "insert",
+    "issue",
+    "issue",
+    "merge",
+    "merge",
+    "complete",
+    "writeback_start",
+    "writeback_written",
+];
 
 /// The probe, loaded and attached. Dropping it detaches it.
 pub struct BlockProbe {
@@ -71,11 +99,12 @@ impl BlockProbe {
         let told = Arc::new(Mutex::new(Vec::new()));
         let names = names(&skel, &told).map_err(|error| format!("map BPF ring: {error}"))?;
         let mut links = Vec::new();
-        for program in wanted(&mut skel, plan) {
-            let link = program.attach().map_err(|error| {
-                format!("attach BPF program {}: {error}", program.name().to_string_lossy())
-            })?;
-            links.push(link);
+        for (program, load) in programs!(skel.progs, &mut).into_iter().zip(plan.loads()) {
+            if load {
+                links.push(program.attach().map_err(|error| {
+                    format!("attach BPF program {}: {error}", program.name().to_string_lossy())
+                })?);
+            }
         }
         let map_bytes = map_bytes(&skel);
         Ok(Self {
@@ -202,67 +231,13 @@ impl BlockProbe {
 
     /// Those that are loaded.
     fn programs(&self) -> Vec<(&'static str, BorrowedFd<'_>)> {
-        let progs = &self.skel.progs;
-        let all = [
-            ("start", &progs.on_start),
-            ("insert", &progs.on_insert_1),
-            ("insert", &progs.on_insert_2),
-            ("issue", &progs.on_issue_1),
-            ("issue", &progs.on_issue_2),
-            ("merge", &progs.on_merge_1),
-            ("merge", &progs.on_merge_2),
-            ("complete", &progs.on_complete),
-            ("writeback_start", &progs.on_writeback_start),
-            ("writeback_written", &progs.on_writeback_written),
-        ];
-        let loads = loads(&self.plan);
-        all.into_iter()
-            .zip(loads)
-            .filter(|(_, loaded)| *loaded)
-            .map(|((name, program), _)| (name, program.as_fd()))
+        let programs = programs!(self.skel.progs, &).into_iter().zip(self.plan.loads());
+        let named = NAMES.into_iter().zip(programs);
+        named
+            .filter(|(_, (_, loaded))| *loaded)
+            .map(|(name, (program, _))| (name, program.as_fd()))
             .collect()
     }
-}
-
-/// Which programs are loaded, in the order in which they are listed everywhere here.
-fn loads(plan: &BlockPlan) -> [bool; 10] {
-    let insert = |hook| !plan.io_start && plan.insert == hook;
-    [
-        plan.io_start,
-        insert(RequestHook::Alone),
-        insert(RequestHook::AfterQueue),
-        plan.issue == RequestHook::Alone,
-        plan.issue == RequestHook::AfterQueue,
-        plan.merge == RequestHook::Alone,
-        plan.merge == RequestHook::AfterQueue,
-        true,
-        plan.reasons,
-        plan.reasons,
-    ]
-}
-
-fn wanted<'a>(
-    skel: &'a mut BlockSkel<'static>,
-    plan: &BlockPlan,
-) -> Vec<&'a mut ProgramMut<'static>> {
-    let progs = &mut skel.progs;
-    let all = [
-        &mut progs.on_start,
-        &mut progs.on_insert_1,
-        &mut progs.on_insert_2,
-        &mut progs.on_issue_1,
-        &mut progs.on_issue_2,
-        &mut progs.on_merge_1,
-        &mut progs.on_merge_2,
-        &mut progs.on_complete,
-        &mut progs.on_writeback_start,
-        &mut progs.on_writeback_written,
-    ];
-    all.into_iter()
-        .zip(loads(plan))
-        .filter(|(_, wanted)| *wanted)
-        .map(|(program, _)| program)
-        .collect()
 }
 
 /// Returns the number of the log's entries.
@@ -271,28 +246,14 @@ fn configure(
     plan: &BlockPlan,
     cpus: u32,
 ) -> Result<u32, libbpf_rs::Error> {
-    // A power of two for each CPU, so that many CPUs do not take memory without bound.
-    let each = (ALL_ENTRIES / cpus.next_power_of_two()).clamp(256, ENTRIES);
+    let each = log::entries_of_each(cpus);
     let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
     rodata.log_entries = each;
     rodata.io_start = plan.io_start;
     open.maps.cpus.set_max_entries(cpus)?;
     open.maps.name_space.set_max_entries(cpus)?;
     open.maps.entries.set_max_entries(cpus * each)?;
-    let progs = &mut open.progs;
-    let all = [
-        &mut progs.on_start,
-        &mut progs.on_insert_1,
-        &mut progs.on_insert_2,
-        &mut progs.on_issue_1,
-        &mut progs.on_issue_2,
-        &mut progs.on_merge_1,
-        &mut progs.on_merge_2,
-        &mut progs.on_complete,
-        &mut progs.on_writeback_start,
-        &mut progs.on_writeback_written,
-    ];
-    for (program, load) in all.into_iter().zip(loads(plan)) {
+    for (program, load) in programs!(open.progs, &mut).into_iter().zip(plan.loads()) {
         program.set_autoload(load);
     }
     Ok(cpus * each)

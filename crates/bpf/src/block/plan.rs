@@ -91,6 +91,23 @@ impl BlockPlan {
             },
         })
     }
+
+    /// Which programs are loaded, in the order in which the driver lists them.
+    pub(super) fn loads(&self) -> [bool; 10] {
+        let insert = |hook| !self.io_start && self.insert == hook;
+        [
+            self.io_start,
+            insert(RequestHook::Alone),
+            insert(RequestHook::AfterQueue),
+            self.issue == RequestHook::Alone,
+            self.issue == RequestHook::AfterQueue,
+            self.merge == RequestHook::Alone,
+            self.merge == RequestHook::AfterQueue,
+            true,
+            self.reasons,
+            self.reasons,
+        ]
+    }
 }
 
 #[cfg(test)]

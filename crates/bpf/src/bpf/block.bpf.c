@@ -14,6 +14,7 @@
 #include <bpf/bpf_core_read.h>
 #include "block.h"
 #include "read.bpf.h"
+#include "current.bpf.h"
 
 #define barrier() asm volatile("" ::: "memory")
 
@@ -23,9 +24,6 @@
 /* enum req_op (req_opf): its low values never changed */
 #define REQ_OP_MASK  0xff
 #define REQ_OP_FLUSH 2
-/* include/linux/sched.h */
-#define PF_WQ_WORKER 0x00000020
-#define PF_KTHREAD   0x00200000
 /* include/uapi/linux/magic.h */
 #define BDEVFS_MAGIC 0x62646576
 #define BTRFS_MAGIC  0x9123683e

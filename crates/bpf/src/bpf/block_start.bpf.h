@@ -68,7 +68,7 @@ static __always_inline struct block_start *place(struct block_cpu *area, __u64 r
 static __always_inline void take(struct block_cpu *area, __u64 *cell, __u64 rq,
 				 struct block_start *start, bool by_submitter)
 {
-	__u64 now = bpf_ktime_get_ns(), task, leader;
+	__u64 now = bpf_ktime_get_ns();
 	__u32 flags;
 
 	if (!start)
@@ -80,15 +80,9 @@ static __always_inline void take(struct block_cpu *area, __u64 *cell, __u64 rq,
 	start->told = 0;
 	start->weight = one_in;
 	if (by_submitter) {
-		task = bpf_get_current_task();
-		flags = NUMBER_AT(struct task_struct, task, flags);
-		leader = ADDRESS_AT(cell, struct task_struct, task, group_leader);
-		start->tid = NUMBER_AT(struct task_struct, task, pid);
-		start->tgid = NUMBER_AT(struct task_struct, task, tgid);
-		start->leader_boot_ns = NUMBER_AT(struct task_struct, leader, start_boottime);
+		flags = NOTE_CURRENT(cell, start);
 		start->kernel_thread = !!(flags & PF_KTHREAD);
 		start->reason = writeback_reason(start->tid, flags);
-		bpf_get_current_comm(start->comm, sizeof(start->comm));
 	} else {
 		start->tid = 0;
 		start->tgid = 0;

@@ -296,6 +296,18 @@ struct wb_writeback_work {
 	enum wb_reason reason;
 };
 
+struct block_device {
+	__u32 bd_dev;
+};
+
+struct journal_s {
+	struct block_device *j_fs_dev;
+};
+
+struct transaction_run_stats_s {
+	__u32 rs_blocks_logged;
+};
+
 struct bpf_iter_meta;
 
 struct bpf_iter__task {

@@ -3,6 +3,7 @@
 //! attributed to the right files, whichever way it was written.
 
 use crate::common::{root_or_skip, skip};
+use crate::disk;
 use deburr_bpf::block::{BlockPlan, BlockProbe, Named, Op, Target, Transfer};
 use deburr_bpf::io_facts::io_facts;
 use std::collections::BTreeMap;
@@ -10,82 +11,18 @@ use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-fn cpus() -> u32 {
+/// Possible CPUs of this host.
+pub(crate) fn cpus() -> u32 {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
     text.trim().rsplit(['-', ',']).next().unwrap().parse::<u32>().unwrap() + 1
 }
 
-/// A filesystem on a loop device over a file in memory, unmounted and forgotten when this is dropped.
-struct Disk {
-    dir: tempfile::TempDir,
-    device: Option<PathBuf>,
-    mounted: bool,
-}
-
-impl Disk {
-    /// `None` = it cannot be made here; the test is noted as skipped.
-    fn make(test: &str, mkfs: &[&str]) -> Option<Self> {
-        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let mut disk = Self { dir, device: None, mounted: false };
-        match disk.set_up(mkfs) {
-            Ok(()) => Some(disk),
-            Err(why) => {
-                skip("kernel", test, &why);
-                None
-            }
-        }
-    }
-
-    fn set_up(&mut self, mkfs: &[&str]) -> Result<(), String> {
-        let image = self.dir.path().join("image");
-        File::create(&image).unwrap().set_len(400 << 20).unwrap();
-        let device = run("losetup", &["--find", "--show", image.to_str().unwrap()])?;
-        let device = PathBuf::from(device.trim());
-        self.device = Some(device.clone());
-        let mut args = mkfs[1..].to_vec();
-        args.push(device.to_str().unwrap());
-        run(mkfs[0], &args)?;
-        let point = self.point();
-        std::fs::create_dir(&point).unwrap();
-        run("mount", &[device.to_str().unwrap(), point.to_str().unwrap()])?;
-        self.mounted = true;
-        Ok(())
-    }
-
-    fn point(&self) -> PathBuf {
-        self.dir.path().join("mnt")
-    }
-
-    /// Its number as the probe tells it.
-    fn number(&self) -> u32 {
-        let rdev = std::fs::metadata(self.device.as_ref().unwrap()).unwrap().rdev();
-        let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
-        major << 20 | minor
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        if self.mounted {
-            let _ = run("umount", &[self.point().to_str().unwrap()]);
-        }
-        if let Some(device) = &self.device {
-            let _ = run("losetup", &["--detach", device.to_str().unwrap()]);
-        }
-    }
-}
-
-/// What it printed, or why it failed.
-fn run(program: &str, args: &[&str]) -> Result<String, String> {
-    let output =
-        Command::new(program).args(args).output().map_err(|error| format!("{program}: {error}"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim()))
+/// The number of the filesystem mounted there, which has a whole disk, as the kernel has it.
+pub(crate) fn number(point: &Path) -> u32 {
+    let fs = disk::fs_of(point);
+    fs.major << 20 | fs.minor
 }
 
 /// All that a probe told of one disk.
@@ -233,13 +170,16 @@ impl Writer {
     }
 }
 
-fn files_are_found(test: &str, mkfs: &[&str]) {
+fn files_are_found(test: &str, fs_type: &str) {
     if !root_or_skip("kernel", test) {
         return;
     }
-    let Some(disk) = Disk::make(test, mkfs) else { return };
-    let mut seen = Seen::begin(disk.number());
-    let writer = Writer::all(&disk.point());
+    let (_disk, point) = match disk::mounted(400, fs_type) {
+        Ok(disk) => disk,
+        Err(why) => return skip("kernel", test, &why),
+    };
+    let mut seen = Seen::begin(number(&point));
+    let writer = Writer::all(&point);
     seen.settle();
 
     let written = seen.written();
@@ -281,15 +221,12 @@ fn assert_submitters_and_times(seen: &Seen, writer: &Writer) {
 
 #[test]
 fn files_on_ext4_are_found() {
-    files_are_found(
-        "files_on_ext4_are_found",
-        &["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0"],
-    );
+    files_are_found("files_on_ext4_are_found", "ext4");
 }
 
 #[test]
 fn files_on_xfs_are_found() {
-    files_are_found("files_on_xfs_are_found", &["mkfs.xfs", "-q", "-f"]);
+    files_are_found("files_on_xfs_are_found", "xfs");
 }
 
 #[test]

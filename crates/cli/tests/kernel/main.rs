@@ -14,3 +14,4 @@ mod probe;
 mod recording;
 mod sector;
 mod unprivileged;
+mod writeback;

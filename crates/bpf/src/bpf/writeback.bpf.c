@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Why there is something to write at a certain moment: passes of the flusher, the inodes that they
+ * write and how long those were dirty, who dirtied them, commits of journals, syncs, and the pauses
+ * of those who dirty too much.
+ *
+ * All hooks are in tasks, none in interrupts, and with preemption off: one writer at a time in each
+ * CPU's part of the log.
+ */
+#include "kern.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include "writeback.h"
+#include "read.bpf.h"
+#include "current.bpf.h"
+
+#define barrier() asm volatile("" ::: "memory")
+
+/* Decided by the loader. */
+const volatile __u32 log_entries = 4096; /* of each CPU, a power of two */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct writeback_event);
+} entries SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct writeback_cpu);
+} cpus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, WRITEBACK_INODES);
+	__type(key, __u32);
+	__type(value, struct writeback_inode);
+} inodes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, WRITEBACK_TASKS);
+	__type(key, __u32);
+	__type(value, struct writeback_task);
+} tasks SEC(".maps");
+
+/* --- the log --- */
+
+/* The next entry of this CPU's part, with its kind and time. */
+static __always_inline struct writeback_event *open_event(struct writeback_cpu **area, __u8 kind)
+{
+	__u32 cpu = bpf_get_smp_processor_id(), index;
+	struct writeback_event *event;
+
+	*area = bpf_map_lookup_elem(&cpus, &cpu);
+	if (!*area)
+		return 0;
+	(*area)->runs++;
+	index = cpu * log_entries + ((*area)->head & (log_entries - 1));
+	event = bpf_map_lookup_elem(&entries, &index);
+	if (!event)
+		return 0;
+	event->kind = kind;
+	event->t_ns = bpf_ktime_get_ns();
+	return event;
+}
+
+static __always_inline void close_event(struct writeback_cpu *area)
+{
+	barrier();
+	area->head++;
+}
+
+static __always_inline void note_inode(struct writeback_cpu *area, struct writeback_event *event,
+				       __u64 inode)
+{
+	__u64 sb = ADDRESS_AT(&area->cell, struct inode, inode, i_sb);
+
+	event->ino = NUMBER_AT(struct inode, inode, i_ino);
+	event->generation = NUMBER_AT(struct inode, inode, i_generation);
+	event->fs = NUMBER_AT(struct super_block, sb, s_dev);
+}
+
+static __always_inline void note_bdi(struct writeback_cpu *area, struct writeback_event *event,
+				     __u64 wb)
+{
+	__u64 bdi = ADDRESS_AT(&area->cell, struct bdi_writeback, wb, bdi);
+
+	bpf_probe_read_kernel_str(
+		event->bdi, sizeof(event->bdi),
+		(void *)(bdi + bpf_core_field_offset(struct backing_dev_info, dev_name)));
+}
+
+/* --- the flusher --- */
+
+static __always_inline int pass(unsigned long long *ctx, __u8 kind)
+{
+	struct wb_writeback_work *work = (void *)arg(ctx, 1);
+	__u32 reason = work->reason + 1;
+	struct writeback_cpu *area;
+	struct writeback_event *event = open_event(&area, kind);
+
+	if (!event)
+		return 0;
+	event->reason = reason;
+	event->tid = bpf_get_current_pid_tgid();
+	note_bdi(area, event, address_of(&area->cell, (void *)arg(ctx, 0)));
+	close_event(area);
+	return 0;
+}
+
+SEC("tp_btf/writeback_start")
+int on_start(unsigned long long *ctx)
+{
+	return pass(ctx, WRITEBACK_PASS_BEGAN);
+}
+
+SEC("tp_btf/writeback_written")
+int on_written(unsigned long long *ctx)
+{
+	return pass(ctx, WRITEBACK_PASS_ENDED);
+}
+
+/* When this inode was written last, 0 = not known; notes that it is being written now. */
+static __always_inline __u64 written_before(struct writeback_cpu *area,
+					    struct writeback_event *event)
+{
+	__u64 key = (event->ino ^ (__u64)event->fs << 32) + event->generation, last = 0;
+	__u32 slot = (key * 0x9e3779b97f4a7c15ULL) >> 32 & (WRITEBACK_INODES - 1);
+	struct writeback_inode *inode = bpf_map_lookup_elem(&inodes, &slot);
+
+	if (!inode)
+		return 0;
+	if (inode->ino == event->ino && inode->fs == event->fs &&
+	    inode->generation == event->generation) {
+		last = inode->written_ns;
+	} else {
+		if (inode->ino)
+			area->lost.inodes_evicted++;
+		inode->ino = event->ino;
+		inode->fs = event->fs;
+		inode->generation = event->generation;
+	}
+	inode->written_ns = event->t_ns;
+	return last;
+}
+
+/* The start and not the end: by then the inode may have been dirtied anew. */
+SEC("tp_btf/writeback_single_inode_start")
+int on_inode(unsigned long long *ctx)
+{
+	struct writeback_cpu *area;
+	struct writeback_event *event = open_event(&area, WRITEBACK_WRITTEN);
+	__u64 inode, dirtied;
+
+	if (!event)
+		return 0;
+	inode = address_of(&area->cell, (void *)arg(ctx, 0));
+	note_inode(area, event, inode);
+	event->tid = bpf_get_current_pid_tgid();
+	dirtied = NUMBER_AT(struct inode, inode, dirtied_when);
+	event->amount = dirtied ? bpf_jiffies64() - dirtied : ~0ULL;
+	event->begin_ns = written_before(area, event);
+	close_event(area);
+	return 0;
+}
+
+/* Told once for each time that a clean inode gets dirty. */
+SEC("tp_btf/writeback_dirty_inode_enqueue")
+int on_dirtied(unsigned long long *ctx)
+{
+	struct writeback_cpu *area;
+	struct writeback_event *event = open_event(&area, WRITEBACK_DIRTIED);
+
+	if (!event)
+		return 0;
+	note_inode(area, event, address_of(&area->cell, (void *)arg(ctx, 0)));
+	NOTE_CURRENT(&area->cell, event);
+	close_event(area);
+	return 0;
+}
+
+/* --- what has two ends --- */
+
+static __always_inline struct writeback_task *task_slot(void)
+{
+	__u32 slot = (__u32)bpf_get_current_pid_tgid() & (WRITEBACK_TASKS - 1);
+
+	return bpf_map_lookup_elem(&tasks, &slot);
+}
+
+static __always_inline int both_began(__u32 data_only)
+{
+	__u32 tid = bpf_get_current_pid_tgid(), cpu = bpf_get_smp_processor_id();
+	struct writeback_cpu *area = bpf_map_lookup_elem(&cpus, &cpu);
+	struct writeback_task *task = task_slot();
+
+	if (!area || !task)
+		return 0;
+	area->runs++;
+	if (task->tid && task->tid != tid)
+		area->lost.tasks_collide++;
+	task->tid = tid;
+	task->begin_ns = bpf_ktime_get_ns();
+	task->blocks = 0;
+	task->data_only = data_only;
+	return 0;
+}
+
+/* What the current task began, if that is known; it is no longer then. */
+static __always_inline struct writeback_task *both_ended(struct writeback_cpu *area)
+{
+	struct writeback_task *task = task_slot();
+
+	if (!task || task->tid != (__u32)bpf_get_current_pid_tgid()) {
+		area->lost.begin_unseen++;
+		return 0;
+	}
+	task->tid = 0;
+	return task;
+}
+
+SEC("tp_btf/ext4_sync_file_enter")
+int on_sync_began(unsigned long long *ctx)
+{
+	return both_began((__u32)arg(ctx, 1));
+}
+
+SEC("tp_btf/ext4_sync_file_exit")
+int on_sync_ended(unsigned long long *ctx)
+{
+	struct writeback_cpu *area;
+	struct writeback_event *event = open_event(&area, WRITEBACK_SYNC);
+	struct writeback_task *task;
+
+	if (!event)
+		return 0;
+	task = both_ended(area);
+	if (!task)
+		return 0;
+	event->begin_ns = task->begin_ns;
+	event->data_only = !!task->data_only;
+	note_inode(area, event, address_of(&area->cell, (void *)arg(ctx, 0)));
+	NOTE_CURRENT(&area->cell, event);
+	close_event(area);
+	return 0;
+}
+
+/* Types of a module: bpf_rdonly_cast() knows the kernel's own only. */
+SEC("tp_btf/jbd2_start_commit")
+int on_commit_began(unsigned long long *ctx)
+{
+	return both_began(0);
+}
+
+SEC("tp_btf/jbd2_run_stats")
+int on_commit_counted(unsigned long long *ctx)
+{
+	struct transaction_run_stats_s *stats = (void *)arg(ctx, 2);
+	__u32 blocks = 0, cpu = bpf_get_smp_processor_id();
+	struct writeback_cpu *area = bpf_map_lookup_elem(&cpus, &cpu);
+	struct writeback_task *task = task_slot();
+
+	if (area)
+		area->runs++;
+	bpf_core_read(&blocks, sizeof(blocks), &stats->rs_blocks_logged);
+	if (task && task->tid == (__u32)bpf_get_current_pid_tgid())
+		task->blocks = (__u64)blocks + 1;
+	return 0;
+}
+
+SEC("tp_btf/jbd2_end_commit")
+int on_commit_ended(unsigned long long *ctx)
+{
+	struct journal_s *journal = (void *)arg(ctx, 0);
+	struct block_device *device = 0;
+	struct writeback_cpu *area;
+	struct writeback_event *event = open_event(&area, WRITEBACK_COMMIT);
+	struct writeback_task *task;
+
+	if (!event)
+		return 0;
+	task = both_ended(area);
+	if (!task)
+		return 0;
+	event->begin_ns = task->begin_ns;
+	event->amount = task->blocks;
+	bpf_core_read(&device, sizeof(device), &journal->j_fs_dev);
+	event->fs = 0;
+	bpf_core_read(&event->fs, sizeof(event->fs), &device->bd_dev);
+	close_event(area);
+	return 0;
+}
+
+/* --- pauses --- */
+
+static __always_inline int paused(unsigned long long *ctx, __s64 jiffies)
+{
+	struct writeback_cpu *area;
+	struct writeback_event *event;
+
+	/* It is told too when the pause would be too short to be made. */
+	if (jiffies <= 0)
+		return 0;
+	event = open_event(&area, WRITEBACK_PAUSE);
+	if (!event)
+		return 0;
+	event->amount = jiffies;
+	note_bdi(area, event, address_of(&area->cell, (void *)arg(ctx, 0)));
+	NOTE_CURRENT(&area->cell, event);
+	close_event(area);
+	return 0;
+}
+
+/* The pause is the last argument but one, of as many as there are. */
+SEC("tp_btf/balance_dirty_pages")
+int on_paused_8(unsigned long long *ctx)
+{
+	return paused(ctx, arg(ctx, 6));
+}
+
+SEC("tp_btf/balance_dirty_pages")
+int on_paused_12(unsigned long long *ctx)
+{
+	return paused(ctx, arg(ctx, 10));
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the writeback probe tells, out of the entries of its log.
+
+use crate::block::Requester;
+use crate::skel::writeback::types::writeback_event;
+
+/// Kinds of journals whose commits are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Journal {
+    /// Of ext4 and ocfs2.
+    Jbd2,
+}
+
+/// Something that happened. All times are `CLOCK_MONOTONIC`; `fs` is `s_dev`, the kernel's `dev_t`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the same words mean the same throughout")]
+pub enum Event {
+    /// The flusher began a piece of its work on a device (`7:0`) for a reason (as in [`crate::block::Transfer`]).
+    PassBegan { t_ns: u64, tid: u32, bdi: String, reason: u8 },
+    /// It ended one.
+    PassEnded { t_ns: u64, tid: u32, bdi: String, reason: u8 },
+    /// A thread, mostly the flusher, begins to write an inode back.
+    InodeWritten {
+        t_ns: u64,
+        tid: u32,
+        fs: u32,
+        ino: u64,
+        generation: u32,
+        /// Since it got dirty, in whole ticks of the kernel's timer.
+        dirty_for_ns: Option<u64>,
+        /// Since the same inode was last written back; `None` = never seen, or forgotten since.
+        since_last_ns: Option<u64>,
+    },
+    /// A clean inode got dirty.
+    InodeDirtied { t_ns: u64, fs: u32, ino: u64, generation: u32, by: Requester },
+    /// A journal's commit.
+    Commit { begin_ns: u64, end_ns: u64, fs: u32, kind: Journal, blocks: Option<u64> },
+    /// `fsync` or `fdatasync` of a file.
+    Sync {
+        begin_ns: u64,
+        end_ns: u64,
+        by: Requester,
+        fs: u32,
+        ino: u64,
+        generation: u32,
+        data_only: bool,
+    },
+    /// The kernel makes a thread that dirties pages sleep, from `t_ns` on, for as long as it intends.
+    Pause { t_ns: u64, pause_ns: u64, by: Requester, bdi: String },
+}
+
+/// `enum writeback_kind` of `writeback.h`.
+const PASS_BEGAN: u8 = 1;
+const PASS_ENDED: u8 = 2;
+const WRITTEN: u8 = 3;
+const DIRTIED: u8 = 4;
+const COMMIT: u8 = 5;
+const SYNC: u8 = 6;
+const PAUSE: u8 = 7;
+
+/// `None` = an entry that was not written yet.
+pub(super) fn decode(event: &writeback_event, ns_per_jiffy: u64) -> Option<Event> {
+    let writeback_event { t_ns, begin_ns, amount, ino, fs, generation, tid, .. } = *event;
+    let reason = u8::try_from(event.reason).unwrap_or(u8::MAX);
+    let by =
+        Requester { tid, tgid: event.tgid, leader_boot_ns: event.leader_boot_ns, comm: event.comm };
+    Some(match event.kind {
+        PASS_BEGAN => Event::PassBegan { t_ns, tid, bdi: bdi(event), reason },
+        PASS_ENDED => Event::PassEnded { t_ns, tid, bdi: bdi(event), reason },
+        WRITTEN => Event::InodeWritten {
+            t_ns,
+            tid,
+            fs,
+            ino,
+            generation,
+            dirty_for_ns: (amount != u64::MAX).then(|| amount.saturating_mul(ns_per_jiffy)),
+            since_last_ns: (begin_ns != 0).then(|| t_ns.saturating_sub(begin_ns)),
+        },
+        DIRTIED => Event::InodeDirtied { t_ns, fs, ino, generation, by },
+        COMMIT => Event::Commit {
+            begin_ns,
+            end_ns: t_ns,
+            fs,
+            kind: Journal::Jbd2,
+            blocks: amount.checked_sub(1),
+        },
+        SYNC => Event::Sync {
+            begin_ns,
+            end_ns: t_ns,
+            by,
+            fs,
+            ino,
+            generation,
+            data_only: event.data_only != 0,
+        },
+        PAUSE => {
+            let pause_ns = amount.saturating_mul(ns_per_jiffy);
+            Event::Pause { t_ns, pause_ns, by, bdi: bdi(event) }
+        }
+        _ => return None,
+    })
+}
+
+fn bdi(event: &writeback_event) -> String {
+    let end = event.bdi.iter().position(|byte| *byte == 0).unwrap_or(event.bdi.len());
+    String::from_utf8_lossy(&event.bdi[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_none() {
+        let mut entry = writeback_event { kind: WRITTEN, t_ns: 100, ..writeback_event::default() };
+        entry.amount = u64::MAX;
+        let Some(Event::InodeWritten { dirty_for_ns, since_last_ns, .. }) = decode(&entry, 4)
+        else {
+            panic!("another event")
+        };
+        assert_eq!((dirty_for_ns, since_last_ns), (None, None));
+        entry.amount = 3;
+        entry.begin_ns = 90;
+        let Some(Event::InodeWritten { dirty_for_ns, since_last_ns, .. }) = decode(&entry, 4)
+        else {
+            panic!("another event")
+        };
+        assert_eq!((dirty_for_ns, since_last_ns), (Some(12), Some(10)));
+        assert_eq!(decode(&writeback_event::default(), 4), None);
+    }
+
+    #[test]
+    fn a_commit_without_a_count_has_no_blocks() {
+        let blocks = |amount| {
+            let entry = writeback_event { kind: COMMIT, amount, ..writeback_event::default() };
+            match decode(&entry, 1) {
+                Some(Event::Commit { blocks, .. }) => blocks,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!((blocks(0), blocks(1), blocks(8)), (None, Some(0), Some(7)));
+    }
+}

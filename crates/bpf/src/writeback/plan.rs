@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From facts to which programs of the writeback probe are loaded, or why none can be. Pure.
+
+use crate::io_facts::IoFacts;
+use std::collections::BTreeMap;
+
+/// What to load: each hook on its own, where the kernel has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WritebackPlan {
+    /// Passes of the flusher are told.
+    pub passes: bool,
+    /// Inodes that are written are told.
+    pub inodes: bool,
+    /// Who dirties inodes is told.
+    pub dirtied: bool,
+    /// Commits of jbd2 are told: ext4, ocfs2. Other filesystems do not tell when a commit ends.
+    pub commits: bool,
+    /// The blocks of a commit are told.
+    pub commit_blocks: bool,
+    /// Syncs of files on ext4 are told. Other filesystems do not tell when a sync ends.
+    pub syncs: bool,
+    /// Arguments of `balance_dirty_pages`, which tells of pauses; `None` = it is not there or not known.
+    pub pause_args: Option<u32>,
+    pub(crate) reason_names: BTreeMap<i64, String>,
+}
+
+impl WritebackPlan {
+    /// Decides. `Err` = why the probe cannot be used, as a sentence part.
+    ///
+    /// # Errors
+    /// If the kernel or the privileges do not suffice.
+    pub fn new(facts: &IoFacts) -> Result<Self, String> {
+        if let Some(obstacle) = facts.obstacle() {
+            return Err(obstacle);
+        }
+        if !facts.missing_fields.is_empty() {
+            return Err(format!("this kernel lacks {}", facts.missing_fields.join(", ")));
+        }
+        let has = |name, count| facts.hooks.get(name) == Some(&count);
+        let commits = has("jbd2_start_commit", 2) && has("jbd2_end_commit", 2);
+        let plan = Self {
+            passes: has("writeback_start", 2) && has("writeback_written", 2),
+            inodes: has("writeback_single_inode_start", 3),
+            dirtied: has("writeback_dirty_inode_enqueue", 1),
+            commits,
+            commit_blocks: commits && has("jbd2_run_stats", 3),
+            syncs: has("ext4_sync_file_enter", 2) && has("ext4_sync_file_exit", 2),
+            pause_args: facts
+                .hooks
+                .get("balance_dirty_pages")
+                .copied()
+                .filter(|count| [8, 12].contains(count)),
+            reason_names: facts.reasons(),
+        };
+        if plan.loads().contains(&true) {
+            Ok(plan)
+        } else {
+            Err("this kernel's type information lacks the tracepoints of writeback".into())
+        }
+    }
+
+    /// Which programs are loaded, in the order in which the driver lists them.
+    pub(super) fn loads(&self) -> [bool; 11] {
+        [
+            self.passes,
+            self.passes,
+            self.inodes,
+            self.dirtied,
+            self.syncs,
+            self.syncs,
+            self.commits,
+            self.commit_blocks,
+            self.commits,
+            self.pause_args == Some(8),
+            self.pause_args == Some(12),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(hooks: &[(&'static str, u32)]) -> IoFacts {
+        IoFacts { privileged: true, hooks: hooks.iter().copied().collect(), ..IoFacts::default() }
+    }
+
+    #[test]
+    fn each_hook_is_used_where_it_is_there() {
+        let plan = WritebackPlan::new(&facts(&[
+            ("writeback_start", 2),
+            ("writeback_written", 2),
+            ("balance_dirty_pages", 12),
+            ("jbd2_end_commit", 2),
+            ("ext4_sync_file_enter", 2),
+        ]))
+        .unwrap();
+        assert!(plan.passes && !plan.inodes && !plan.dirtied);
+        assert!(!plan.commits && !plan.syncs, "one end is not enough");
+        assert_eq!(plan.pause_args, Some(12));
+    }
+
+    #[test]
+    fn an_unknown_shape_is_not_used() {
+        let plan = WritebackPlan::new(&facts(&[
+            ("writeback_single_inode_start", 3),
+            ("balance_dirty_pages", 9),
+        ]))
+        .unwrap();
+        assert_eq!((plan.inodes, plan.pause_args), (true, None));
+    }
+
+    #[test]
+    fn every_obstacle_is_named() {
+        let why = |facts: IoFacts| WritebackPlan::new(&facts).unwrap_err();
+        let good = facts(&[("writeback_start", 2), ("writeback_written", 2)]);
+        assert!(why(IoFacts { privileged: false, ..good.clone() }).contains("CAP_BPF"));
+        assert!(why(facts(&[])).contains("tracepoints"));
+        let lacking = IoFacts { missing_fields: vec!["inode.i_sb".into()], ..good };
+        assert!(why(lacking).contains("inode.i_sb"));
+    }
+}
