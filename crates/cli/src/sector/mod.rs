@@ -150,6 +150,9 @@ struct FileFact {
     /// From the root of the filesystem if that is not mounted.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
+    /// It has no name any more, and a process has it open.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    deleted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     offset_bytes: Option<u64>,
 }

@@ -141,6 +141,7 @@ fn answers_say_where_and_how_and_names_cannot_steer() {
         files: vec![FileFact {
             ino: 33_292_549,
             path: Some("/data/a\x1b[31m\nb".into()),
+            deleted: false,
             offset_bytes: Some(4096),
         }],
         method: Some(Method::Debugfs),

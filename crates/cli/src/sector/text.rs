@@ -74,6 +74,9 @@ fn headline(found: &Found) -> String {
 
 fn name(file: &FileFact) -> String {
     match &file.path {
+        Some(path) if file.deleted => {
+            format!("`{}` (deleted, and still open)", render::message(path))
+        }
         Some(path) => format!("`{}`", render::message(path)),
         None => format!("inode {} without a name", file.ino),
     }

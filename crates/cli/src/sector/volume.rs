@@ -1,29 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is at places of one filesystem's device.
 
-use super::debugfs::Debugfs;
+mod ext;
+
 use super::device::{Block, SECTOR_BYTES, dev_of};
 use super::format::Format;
-use super::walk::{self, Walked};
+use super::walk::{self, Hit, Walked};
 use super::{FileFact, FilesystemFact, Found, Method, Progress, Question, What};
 use crate::collect::Roots;
-use crate::files::{Mounts, Place, Resolver, Sighting};
-use deburr_core::recording::{DevId, FileState, name};
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
+use crate::files::{Mounts, Place, Resolver};
+use deburr_core::recording::{DevId, name};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::PathBuf;
 
-/// Inodes below this one are the filesystem's own, on ext2, ext3 and ext4.
-const EXT_FIRST_INODE: u64 = 11;
-const EXT_ROOT_INODE: u64 = 2;
-
 /// Looks into one filesystem after the other.
 #[derive(Debug)]
 pub(super) struct Search<'a> {
     question: &'a Question<'a>,
+    proc: PathBuf,
     mounts: Mounts,
     resolver: Resolver,
     swaps: BTreeSet<DevId>,
@@ -66,6 +63,7 @@ impl<'a> Search<'a> {
         });
         Ok(Self {
             question,
+            proc: roots.proc.clone(),
             mounts: Mounts::read(&roots.proc),
             resolver: Resolver::new(&roots.proc),
             swaps: swaps.collect(),
@@ -122,6 +120,9 @@ impl<'a> Search<'a> {
                     .unwrap_or_else(|error| why.push(error));
             }
         }
+        if volume.mount.is_some() && self.question.method != Some(Method::Debugfs) {
+            self.by_open_files(&volume, &mut found);
+        }
         let block_of = |sector: u64| {
             let bytes = volume.fact.as_ref()?.block_bytes?;
             (sector * SECTOR_BYTES).checked_div(bytes)
@@ -161,97 +162,29 @@ impl<'a> Search<'a> {
         Volume { block, device, format, mount, fact, sectors }
     }
 
-    /// Method 1. An error says why it could not be used.
-    fn by_debugfs(
-        &mut self,
-        volume: &Volume<'_>,
-        found: &mut [Option<Found>],
-        notes: &mut Vec<String>,
-    ) -> Result<(), String> {
-        let (block_bytes, journal) = match volume.format.clone()? {
-            Format::Ext { block_bytes, journal_ino } => (block_bytes, journal_ino),
-            _ => return Err("debugfs is for ext2, ext3 and ext4".into()),
+    /// What no directory holds any more, and some process holds open.
+    fn by_open_files(&self, volume: &Volume<'_>, found: &mut [Option<Found>]) {
+        let is_open = |found: &Option<Found>| {
+            found.as_ref().is_none_or(|found| found.what == What::Metadata && found.why.is_some())
         };
-        let debugfs = Debugfs::find(&volume.device).ok_or("`debugfs` is not installed")?;
-        let of_sector = |sector: u64| sector * SECTOR_BYTES / block_bytes;
-        let blocks: BTreeSet<u64> = volume.sectors.iter().map(|&s| of_sector(s)).collect();
-        let inodes = debugfs.inodes(&blocks)?;
-        let without = inodes.iter().filter(|(_, ino)| ino.is_none()).map(|(&block, _)| block);
-        self.looked = true;
-        let used = debugfs.in_use(&without.collect())?;
-        let is_own = |ino: u64| ino < EXT_FIRST_INODE && ino != EXT_ROOT_INODE;
-        let mut names = BTreeMap::new();
-        let files: BTreeSet<u64> =
-            inodes.values().flatten().copied().filter(|ino| !is_own(*ino)).collect();
-        self.names(&debugfs, volume, &files, &mut names, notes);
-        for (slot, &sector) in found.iter_mut().zip(volume.sectors) {
-            let block = of_sector(sector);
-            let class = |what| Found {
-                what,
-                method: Some(Method::Debugfs),
-                why: None,
-                ..Found::unknown("")
-            };
-            *slot = match inodes.get(&block) {
-                Some(Some(ino)) if *ino == journal => Some(class(What::Journal)),
-                Some(Some(ino)) if is_own(*ino) => Some(class(What::Metadata)),
-                Some(Some(ino)) => {
-                    let named = names.get(ino).cloned().unwrap_or_default();
-                    Some(file_found(*ino, &named, sector * SECTOR_BYTES, volume))
-                }
-                Some(None) if used.get(&block) == Some(&true) => Some(Found {
-                    why: Some(
-                        "in use, and of no file with a name: the filesystem's own, or a \
-                               deleted file that is still open"
-                            .into(),
-                    ),
-                    ..class(What::Metadata)
-                }),
-                Some(None) if used.get(&block) == Some(&false) => Some(class(What::Free)),
-                _ => None,
-            };
-        }
-        Ok(())
-    }
-
-    /// Names of inodes: those that the kernel has in memory cost little, for the others all directories are read.
-    fn names(
-        &mut self,
-        debugfs: &Debugfs<'_>,
-        volume: &Volume<'_>,
-        inodes: &BTreeSet<u64>,
-        names: &mut BTreeMap<u64, Vec<Vec<u8>>>,
-        notes: &mut Vec<String>,
-    ) {
-        if inodes.is_empty() {
+        let places = places(found, volume.sectors, is_open);
+        if places.is_empty() {
             return;
         }
-        match debugfs.paths(inodes) {
-            Ok(found) => names.extend(found),
-            Err(error) => notes.push(format!("no names: {error}")),
-        }
-        let Some(mount) = &volume.mount else { return };
-        for (ino, paths) in names.iter_mut() {
-            paths.sort_unstable();
-            paths.dedup();
-            // What the mount does not show keeps its path in the filesystem. What it shows is looked at: a name
-            // with a line's end can pass for another file's.
-            paths.retain_mut(|path| match mount.join(path) {
-                None => true,
-                Some(joined) => {
-                    *path = joined;
-                    fs::symlink_metadata(OsStr::from_bytes(path)).is_ok_and(|m| m.ino() == *ino)
-                }
-            });
-        }
-        names.retain(|_, paths| !paths.is_empty());
-        // Renamed since its directory was last written to the device.
-        for &ino in inodes.iter().filter(|ino| !names.contains_key(ino)).collect::<Vec<_>>() {
-            let seen =
-                Sighting { fs: volume.block.dev, ino, generation: 0, in_fs: None, deleted: false };
-            let name = self.resolver.name(&seen);
-            if name.state == FileState::Linked {
-                names.insert(ino, vec![name.path.into_bytes()]);
+        let hits = walk::deleted(&self.proc, volume.block.dev, &places);
+        for (slot, sector) in found.iter_mut().zip(volume.sectors).filter(|(slot, _)| is_open(slot))
+        {
+            let Ok(index) = places.binary_search(&(sector * SECTOR_BYTES)) else { continue };
+            if let Some(hit) = hits[index].first() {
+                let files = vec![file_of(hit, true)];
+                let method = Some(Method::Fiemap);
+                *slot = Some(Found {
+                    what: What::File,
+                    files,
+                    method,
+                    why: None,
+                    ..Found::unknown("")
+                });
             }
         }
     }
@@ -275,31 +208,22 @@ impl<'a> Search<'a> {
             (None, Some(mount)) => mount.path(),
             (None, None) => return Err("no filesystem of it is mounted".into()),
         };
-        let open: BTreeSet<u64> = found
-            .iter()
-            .zip(volume.sectors)
-            .filter(|(found, _)| found.is_none())
-            .map(|(_, sector)| sector * SECTOR_BYTES)
-            .collect();
-        let places: Vec<u64> = open.into_iter().collect();
+        let places = places(found, volume.sectors, Option::is_none);
         let shared = volume.mount.as_ref().is_none_or(|mount| mount.fs_type == "xfs");
         let walked = walk::walk(&start, &places, shared, progress)?;
         self.looked = true;
         notes.push(walk_note(&walked, &start));
+        if let Some(mount) = volume.mount.as_ref().filter(|mount| mount.root != b"/") {
+            let root = name::decode(&mount.root);
+            notes.push(format!("of the filesystem only `{root}` is mounted, and was asked"));
+        }
         for (slot, &sector) in
             found.iter_mut().zip(volume.sectors).filter(|(slot, _)| slot.is_none())
         {
             let Ok(index) = places.binary_search(&(sector * SECTOR_BYTES)) else { continue };
             let hits = &walked.hits[index];
             let Some(first) = hits.first() else { continue };
-            let mut files: Vec<_> = hits
-                .iter()
-                .map(|hit| FileFact {
-                    ino: hit.ino,
-                    path: Some(name::decode(&hit.path)),
-                    offset_bytes: Some(hit.offset_bytes),
-                })
-                .collect();
+            let mut files: Vec<_> = hits.iter().map(|hit| file_of(hit, false)).collect();
             files.sort_by(|a, b| (a.ino, &a.path).cmp(&(b.ino, &b.path)));
             *slot = Some(Found {
                 what: if first.directory { What::Directory } else { What::File },
@@ -315,33 +239,20 @@ impl<'a> Search<'a> {
     }
 }
 
-fn file_found(ino: u64, paths: &[Vec<u8>], place: u64, volume: &Volume<'_>) -> Found {
-    let mounted = volume.mount.is_some();
-    let directory = ino == EXT_ROOT_INODE
-        || (mounted
-            && paths.iter().any(|path| {
-                fs::metadata(OsStr::from_bytes(path)).is_ok_and(|m| m.is_dir() && m.ino() == ino)
-            }));
-    let mut files: Vec<_> = paths
-        .iter()
-        .map(|path| FileFact {
-            ino,
-            path: Some(name::decode(path)),
-            offset_bytes: mounted.then(|| walk::offset_in(path, place)).flatten(),
-        })
-        .collect();
-    files.sort_by(|a, b| a.path.cmp(&b.path));
-    let why = files.is_empty().then(|| "the inode has no name in any directory".to_owned());
-    if files.is_empty() {
-        files.push(FileFact { ino, path: None, offset_bytes: None });
-    }
-    Found {
-        what: if directory { What::Directory } else { What::File },
-        files,
-        method: Some(Method::Debugfs),
-        why,
-        ..Found::unknown("")
-    }
+/// Bytes from the start of the device of those sectors that are still to be found, ascending.
+fn places(
+    found: &[Option<Found>],
+    sectors: &[u64],
+    is_open: impl Fn(&Option<Found>) -> bool,
+) -> Vec<u64> {
+    let open = found.iter().zip(sectors).filter(|(found, _)| is_open(found));
+    let places: BTreeSet<u64> = open.map(|(_, sector)| sector * SECTOR_BYTES).collect();
+    places.into_iter().collect()
+}
+
+fn file_of(hit: &Hit, deleted: bool) -> FileFact {
+    let path = Some(name::decode(&hit.path));
+    FileFact { ino: hit.ino, path, deleted, offset_bytes: Some(hit.offset_bytes) }
 }
 
 fn walk_note(walked: &Walked, start: &std::path::Path) -> String {

@@ -2,10 +2,12 @@
 //! Any filesystem that tells where its files are (FIEMAP): all files below a directory are asked, once for all
 //! places that are looked for. Nothing is written, not even what is dirty in memory.
 
+use super::device::dev_of;
 use deburr_bpf::fiemap;
+use deburr_core::recording::DevId;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::fd::AsFd as _;
@@ -103,6 +105,38 @@ pub(super) fn walk(
     }
     progress(walked.files, found);
     Ok(walked)
+}
+
+/// Looks for places in the files of a filesystem that have no name any more and are open in some process.
+pub(super) fn deleted(proc: &Path, dev: DevId, places: &[u64]) -> Vec<Vec<Hit>> {
+    let mut hits = vec![Vec::new(); places.len()];
+    let mut seen = BTreeSet::new();
+    let processes = fs::read_dir(proc).into_iter().flatten().flatten();
+    // Of others' processes the open files are not told without privileges.
+    let open = processes.filter_map(|process| fs::read_dir(process.path().join("fd")).ok());
+    for link in open.flatten().flatten().map(|entry| entry.path()) {
+        let is_it = fs::metadata(&link).is_ok_and(|found| {
+            found.nlink() == 0
+                && found.is_file()
+                && dev_of(found.dev()) == dev
+                && seen.insert(found.ino())
+        });
+        // What is behind the link is opened, not the link.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOATIME;
+        if !is_it {
+            continue;
+        }
+        let Ok(file) = rustix::fs::open(&link, flags, Mode::empty()).map(File::from) else {
+            continue;
+        };
+        let Ok(ino) = file.metadata().map(|metadata| metadata.ino()) else { continue };
+        let path = fs::read_link(&link).unwrap_or_default().into_os_string().into_vec();
+        let path = path.strip_suffix(b" (deleted)").map_or(path.clone(), <[u8]>::to_vec);
+        let _ = each_place(&file, places, |index, offset_bytes| {
+            hits[index].push(Hit { ino, path: path.clone(), offset_bytes, directory: false });
+        });
+    }
+    hits
 }
 
 /// Where in a file a place is, if it is in it.

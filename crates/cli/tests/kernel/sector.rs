@@ -184,6 +184,23 @@ fn what_is_no_file_is_told_apart() {
     assert_eq!(document["sectors"][1]["files"][0]["path"], point.to_str().unwrap());
     assert_eq!(document["sectors"][6]["partition"]["name"], format!("{}p1", &disk.device[5..]));
 
+    // Deleted, and open: in use, and in no directory.
+    let gone = point.join("gone");
+    let mut open = File::create(&gone).unwrap();
+    open.write_all(&[1; 50_000]).unwrap();
+    open.sync_all().unwrap();
+    let (sector, _) = extents(&gone)[1];
+    fs::remove_file(&gone).unwrap();
+    let sector = (START + sector).to_string();
+    let document = ask(&[&disk.device, &sector]);
+    let file = &document["sectors"][0]["files"][0];
+    assert_eq!((&file["path"], &file["deleted"]), (&gone.to_str().unwrap().into(), &true.into()));
+    let document = ask(&[&disk.device, &sector, "--method", "debugfs"]);
+    let answer = &document["sectors"][0];
+    assert_eq!(answer["what"], "metadata");
+    assert!(answer["why"].as_str().unwrap().contains("deleted"), "{answer}");
+    drop(open);
+
     // Not mounted: the path from the filesystem's root.
     let files = write_files(&point);
     let (sector, _) = extents(&files[1])[0];

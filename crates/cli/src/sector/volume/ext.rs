@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Places of ext2, ext3 and ext4, by debugfs.
+
+use super::{Search, Volume};
+use crate::files::Sighting;
+use crate::sector::debugfs::Debugfs;
+use crate::sector::device::SECTOR_BYTES;
+use crate::sector::format::Format;
+use crate::sector::walk;
+use crate::sector::{FileFact, Found, Method, What};
+use deburr_core::recording::{FileState, name};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+
+/// Inodes below this one are the filesystem's own.
+const FIRST_INODE: u64 = 11;
+const ROOT_INODE: u64 = 2;
+
+impl Search<'_> {
+    /// Method 1. An error says why it could not be used.
+    pub(super) fn by_debugfs(
+        &mut self,
+        volume: &Volume<'_>,
+        found: &mut [Option<Found>],
+        notes: &mut Vec<String>,
+    ) -> Result<(), String> {
+        let (block_bytes, journal) = match volume.format.clone()? {
+            Format::Ext { block_bytes, journal_ino } => (block_bytes, journal_ino),
+            _ => return Err("debugfs is for ext2, ext3 and ext4".into()),
+        };
+        let debugfs = Debugfs::find(&volume.device).ok_or("`debugfs` is not installed")?;
+        let of_sector = |sector: u64| sector * SECTOR_BYTES / block_bytes;
+        let blocks: BTreeSet<u64> = volume.sectors.iter().map(|&s| of_sector(s)).collect();
+        let inodes = debugfs.inodes(&blocks)?;
+        let without = inodes.iter().filter(|(_, ino)| ino.is_none()).map(|(&block, _)| block);
+        self.looked = true;
+        let used = debugfs.in_use(&without.collect())?;
+        let is_own = |ino: u64| ino < FIRST_INODE && ino != ROOT_INODE;
+        let mut names = BTreeMap::new();
+        let files: BTreeSet<u64> =
+            inodes.values().flatten().copied().filter(|ino| !is_own(*ino)).collect();
+        self.names(&debugfs, volume, &files, &mut names, notes);
+        for (slot, &sector) in found.iter_mut().zip(volume.sectors) {
+            let block = of_sector(sector);
+            let class = |what| Found {
+                what,
+                method: Some(Method::Debugfs),
+                why: None,
+                ..Found::unknown("")
+            };
+            *slot = match inodes.get(&block) {
+                Some(Some(ino)) if *ino == journal => Some(class(What::Journal)),
+                Some(Some(ino)) if is_own(*ino) => Some(class(What::Metadata)),
+                Some(Some(ino)) => {
+                    let named = names.get(ino).cloned().unwrap_or_default();
+                    Some(file_found(*ino, &named, sector * SECTOR_BYTES, volume))
+                }
+                Some(None) if used.get(&block) == Some(&true) => Some(Found {
+                    why: Some(
+                        "in use, and of no file with a name: the filesystem's own, or a \
+                               deleted file that is still open"
+                            .into(),
+                    ),
+                    ..class(What::Metadata)
+                }),
+                Some(None) if used.get(&block) == Some(&false) => Some(class(What::Free)),
+                _ => None,
+            };
+        }
+        Ok(())
+    }
+
+    /// Names of inodes: those that the kernel has in memory cost little, for the others all directories are read.
+    fn names(
+        &mut self,
+        debugfs: &Debugfs<'_>,
+        volume: &Volume<'_>,
+        inodes: &BTreeSet<u64>,
+        names: &mut BTreeMap<u64, Vec<Vec<u8>>>,
+        notes: &mut Vec<String>,
+    ) {
+        if inodes.is_empty() {
+            return;
+        }
+        match debugfs.paths(inodes) {
+            Ok(found) => names.extend(found),
+            Err(error) => notes.push(format!("no names: {error}")),
+        }
+        let Some(mount) = &volume.mount else { return };
+        for (ino, paths) in names.iter_mut() {
+            paths.sort_unstable();
+            paths.dedup();
+            // What the mount does not show keeps its path in the filesystem. What it shows is looked at: a name
+            // with a line's end can pass for another file's.
+            paths.retain_mut(|path| match mount.join(path) {
+                None => true,
+                Some(joined) => {
+                    *path = joined;
+                    fs::symlink_metadata(OsStr::from_bytes(path)).is_ok_and(|m| m.ino() == *ino)
+                }
+            });
+        }
+        names.retain(|_, paths| !paths.is_empty());
+        // Renamed since its directory was last written to the device.
+        for &ino in inodes.iter().filter(|ino| !names.contains_key(ino)).collect::<Vec<_>>() {
+            let seen =
+                Sighting { fs: volume.block.dev, ino, generation: 0, in_fs: None, deleted: false };
+            let name = self.resolver.name(&seen);
+            if name.state == FileState::Linked {
+                names.insert(ino, vec![name.path.into_bytes()]);
+            }
+        }
+    }
+}
+
+fn file_found(ino: u64, paths: &[Vec<u8>], place: u64, volume: &Volume<'_>) -> Found {
+    let mounted = volume.mount.is_some();
+    let directory = ino == ROOT_INODE
+        || (mounted
+            && paths.iter().any(|path| {
+                fs::metadata(OsStr::from_bytes(path)).is_ok_and(|m| m.is_dir() && m.ino() == ino)
+            }));
+    let mut files: Vec<_> = paths
+        .iter()
+        .map(|path| FileFact {
+            ino,
+            path: Some(name::decode(path)),
+            deleted: false,
+            offset_bytes: mounted.then(|| walk::offset_in(path, place)).flatten(),
+        })
+        .collect();
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    let why = files.is_empty().then(|| "the inode has no name in any directory".to_owned());
+    if files.is_empty() {
+        files.push(FileFact { ino, path: None, deleted: false, offset_bytes: None });
+    }
+    Found {
+        what: if directory { What::Directory } else { What::File },
+        files,
+        method: Some(Method::Debugfs),
+        why,
+        ..Found::unknown("")
+    }
+}
