@@ -63,6 +63,7 @@ pub(crate) struct SettingsCollector {
     limits: Limits,
     last_read: Option<PathBuf>,
     seconds: u32,
+    lack_said: bool,
 }
 
 impl SettingsCollector {
@@ -74,6 +75,7 @@ impl SettingsCollector {
             limits: Limits::open(&cx.roots),
             last_read: None,
             seconds: 0,
+            lack_said: false,
         }
     }
 
@@ -217,6 +219,11 @@ impl Collector for SettingsCollector {
         self.seconds += 1;
         self.read_again(cx, now.t_ns, emit);
         self.find(cx, now.t_ns, emit);
+        if let Some(reason) = self.limits.lack().filter(|_| !self.lack_said) {
+            self.lack_said = true;
+            let state = State::Partial { reason };
+            emit(Record::Coverage(Coverage { t_ns: now.t_ns, source: Source::Settings, state }));
+        }
         Ok(())
     }
 }

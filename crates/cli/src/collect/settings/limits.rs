@@ -4,9 +4,11 @@
 
 use crate::collect::Roots;
 use deburr_core::procfs::mountinfo::{self, Mount};
+use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -31,6 +33,8 @@ pub(super) struct Limits {
     trees: Vec<(PathBuf, &'static [&'static str])>,
     /// When to walk again.
     next_ns: u64,
+    /// Whether there were more directories than a walk sees.
+    cut: bool,
 }
 
 impl Limits {
@@ -52,7 +56,11 @@ impl Limits {
         let v1 = widest(&|mount| mount.fs_type == "cgroup" && mount.has_option("blkio"));
         let v2 = widest(&|mount| mount.fs_type == "cgroup2");
         let trees = v1.map(|tree| (tree, &V1[..])).into_iter();
-        Self { trees: trees.chain(v2.map(|tree| (tree, &V2[..]))).collect(), next_ns: 0 }
+        Self {
+            trees: trees.chain(v2.map(|tree| (tree, &V2[..]))).collect(),
+            next_ns: 0,
+            cut: false,
+        }
     }
 
     /// The files that hold a limit; none, if the last look was too short ago for what it costs.
@@ -63,30 +71,42 @@ impl Limits {
         let begin = Instant::now();
         let mut found = Vec::new();
         for (tree, files) in &self.trees {
-            walk(tree, files, &mut found);
+            self.cut |= !walk(tree, files, &mut found);
         }
         let cost_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.next_ns = t_ns.saturating_add(cost_ns.saturating_mul(REST));
         found
     }
+
+    /// What a look leaves out, if it ever left out anything.
+    pub(super) fn lack(&self) -> Option<String> {
+        let lack = || {
+            format!("limits of block IO are looked for in {MAX_DIRS} cgroups, and there are more")
+        };
+        self.cut.then(lack)
+    }
 }
 
-fn walk(tree: &Path, files: &[&str], found: &mut Vec<PathBuf>) {
-    let mut dirs = std::collections::VecDeque::from([tree.to_owned()]);
+/// Whether all directories were seen.
+fn walk(tree: &Path, files: &[&str], found: &mut Vec<PathBuf>) -> bool {
+    let mut dirs = VecDeque::from([tree.to_owned()]);
     let mut seen = 0;
     while let Some(dir) = dirs.pop_front() {
-        let limits = files.iter().map(|file| dir.join(file)).filter(|file| is_limit(file));
-        found.extend(limits);
-        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
-            seen += 1;
-            if seen < MAX_DIRS * 64
-                && dirs.len() < MAX_DIRS
-                && entry.file_type().is_ok_and(|kind| kind.is_dir())
-            {
-                dirs.push_back(entry.path());
-            }
+        if seen == MAX_DIRS {
+            return false;
         }
+        seen += 1;
+        found.extend(files.iter().map(|file| dir.join(file)).filter(|file| is_limit(file)));
+        // A directory with two links has no directories in it.
+        if dir.metadata().is_ok_and(|meta| meta.nlink() == 2) {
+            continue;
+        }
+        let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
+        let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        // Those that would not be seen anyway are not kept.
+        dirs.extend(below.take(MAX_DIRS + 1).map(|entry| entry.path()));
     }
+    true
 }
 
 fn is_limit(file: &Path) -> bool {

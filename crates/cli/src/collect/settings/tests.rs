@@ -133,6 +133,19 @@ fn limits_of_cgroups_are_found_where_there_are_any() {
 }
 
 #[test]
+fn a_tree_that_is_too_large_is_looked_at_in_part_and_that_is_said_once() {
+    let host = host();
+    for i in 0..1000 {
+        host.write(&format!("sys/fs/cgroup/blkio/{i}/blkio.throttle.read_bps_device"), "8:0 1\n");
+    }
+    let mut cx = host.context();
+    let (mut collector, found) = start(&mut cx);
+    assert_eq!(found.iter().filter(|text| text.ends_with("=8:0 1")).count(), 999);
+    assert!(found.last().unwrap().contains("in 1000 cgroups"), "{:?}", found.last());
+    assert_eq!(beat(&mut collector, &mut cx, Beat::Second), []);
+}
+
+#[test]
 fn a_long_value_is_cut_and_hostile_bytes_are_decoded() {
     let host = host();
     host.write("proc/sys/vm/dirty_bytes", [b"\xff".as_slice(), &[b'x'; 400]].concat());

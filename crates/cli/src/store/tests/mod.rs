@@ -3,6 +3,7 @@
 mod arbitrary;
 mod arbitrary_block;
 mod block;
+mod kept;
 mod size;
 mod size_block;
 
