@@ -27,7 +27,8 @@ run: setup build ## set up, build, then diagnose this host for 10 s (as root if 
 	@scripts/run $(BINARY) -d $(SECONDS_TO_RUN)
 
 .PHONY: test
-test: setup ## set up, then run every test, the ones that need root included
+test: ## set up, then run every test, the ones that need root included
+	@scripts/setup --lab
 	@scripts/test
 
 .PHONY: vm-matrix

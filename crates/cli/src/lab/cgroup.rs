@@ -112,7 +112,7 @@ fn write(file: &Path, value: &str) -> Result<()> {
 pub(crate) fn destroy(dir: &Path, timeout: Duration) -> Result<()> {
     let deadline = Instant::now() + timeout;
     while dir.exists() {
-        kill_all(dir);
+        kill(dir, None);
         let Err(error) = remove_tree(dir) else { continue };
         if Instant::now() > deadline {
             return Err(error)
@@ -139,9 +139,12 @@ fn remove_tree(dir: &Path) -> std::io::Result<()> {
     fs::remove_dir(dir)
 }
 
-fn kill_all(dir: &Path) {
+/// Kills every process in a cgroup and below it, but not those in and below its child `except`.
+pub(crate) fn kill(dir: &Path, except: Option<&str>) {
     for child in subdirs(dir) {
-        kill_all(&child);
+        if except.is_none_or(|name| !child.ends_with(name)) {
+            kill(&child, None);
+        }
     }
     for pid in members(dir) {
         // The pid may be another process by now: only a handle that was open while the cgroup still named

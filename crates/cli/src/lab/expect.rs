@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whether `deburr` said of a scenario what it has to say. Pure: two observations in, checks out.
 
+use super::disk::Marks;
 use super::scenario::{CauseBound, Scenario};
 use super::victim::Summary;
 use deburr_core::finding::{Cause, EntityKind, Finding, LedgerState, Report, Severity};
@@ -16,6 +17,9 @@ pub(crate) struct Observed {
     pub(crate) lab_cgroup: String,
     /// What the victim measured of itself.
     pub(crate) victim: Summary,
+    /// What the disk, if the run had one of its own, saw written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) written: Option<Marks>,
     /// What `deburr` reported about it.
     pub(crate) report: Report,
 }
@@ -94,9 +98,10 @@ const TOLERANCE_NS_PER_S: f64 = 20e6;
 /// All expectations of a scenario.
 pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -> Vec<Check> {
     let (without, with) = scenario.run_names();
-    let mut checks = vec![silence(without, control)];
+    let area = scenario.area.as_deref().unwrap_or_default();
+    let mut checks = vec![silence(area, without, control)];
     if scenario.silent {
-        checks.push(silence(with, fault));
+        checks.push(silence(area, with, fault));
     }
     if let Some(code) = &scenario.expect_first {
         // The finding that must come first may well be due to more than the lab.
@@ -104,6 +109,7 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
             .report
             .findings
             .iter()
+            .filter(|found| found.code.starts_with(area))
             .find(|found| found.code == *code || !fault.is_of_the_rest_of_the_host(found));
         let first = first.map_or("nothing", |found| &found.code);
         checks.push(Check::new(first == code, format!("`{code}` comes first: {first}")));
@@ -118,17 +124,25 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
         checks.push(Check::new(found.is_none(), format!("`{code}` is quiet: {seen}")));
     }
     checks.extend(scenario.causes.iter().map(|bound| blame(bound, fault)));
-    for (name, run) in [(without, control), (with, fault)] {
-        checks.push(agreement(name, run, scenario.victim.threads));
+    if let Some(bound_ms) = scenario.stall_ms {
+        checks.extend(stalls((without, control), (with, fault), bound_ms));
+    }
+    // A victim that waits for a disk does not measure how long it waits for a CPU.
+    if scenario.victim.broker.is_none() {
+        for (name, run) in [(without, control), (with, fault)] {
+            checks.push(agreement(name, run, scenario.victim.threads));
+        }
     }
     checks.push(conservation(fault));
     checks
 }
 
-fn silence(name: &str, run: &Observed) -> Check {
-    let said: Vec<_> = run.complaints().map(|found| format!("\"{}\"", found.title)).collect();
+fn silence(area: &str, name: &str, run: &Observed) -> Check {
+    let complaints = run.complaints().filter(|found| found.code.starts_with(area));
+    let said: Vec<_> = complaints.map(|found| format!("\"{}\"", found.title)).collect();
+    let of = if area.is_empty() { String::new() } else { format!(" of {area}") };
     let seen = if said.is_empty() { "nothing".into() } else { said.join(", ") };
-    Check::new(said.is_empty(), format!("nothing above `info` is found {name}: {seen}"))
+    Check::new(said.is_empty(), format!("nothing{of} above `info` is found {name}: {seen}"))
 }
 
 fn blame(bound: &CauseBound, run: &Observed) -> Check {
@@ -164,6 +178,36 @@ fn blame(bound: &CauseBound, run: &Observed) -> Check {
             bound.code
         ),
     )
+}
+
+/// Of the time that the victim stalls with the fault it may stall so much without it: nobody can make a host
+/// so quiet that nothing ever takes 10 ms.
+const STALLED_ANYWAY: f64 = 1.0 / 3.0;
+
+/// The incident happened, by the victim's own account, and was the fault's.
+fn stalls(control: (&str, &Observed), fault: (&str, &Observed), bound_ms: u64) -> [Check; 2] {
+    let longest_ns = fault.1.victim.max_ns;
+    let stalled_ns = |run: &Observed| run.victim.io.as_ref().map_or(0, |io| io.stalled_ns) as f64;
+    let (without_ns, with_ns) = (stalled_ns(control.1), stalled_ns(fault.1));
+    [
+        Check::new(
+            longest_ns >= bound_ms * 1_000_000,
+            format!(
+                "a commit takes {bound_ms} ms {}: the longest takes {} ms",
+                fault.0,
+                tenths(longest_ns as f64)
+            ),
+        ),
+        Check::new(
+            without_ns <= with_ns * STALLED_ANYWAY,
+            format!(
+                "commits stall because of that: for {} ms in all, {} ms {}",
+                tenths(with_ns),
+                tenths(without_ns),
+                control.0
+            ),
+        ),
+    ]
 }
 
 fn agreement(name: &str, run: &Observed, threads: u32) -> Check {
@@ -207,6 +251,7 @@ pub(crate) fn tenths(ns: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::victim::IoSummary;
     use deburr_core::finding::{
         Cost, Entity, Host, Ledger, LedgerPart, Observer, Target, Tool, Window,
     };
@@ -242,6 +287,7 @@ min_share = 0.8
                 preempted_ns: waited_ns,
                 ..Summary::default()
             },
+            written: None,
             report: Report {
                 schema: String::new(),
                 tool: Tool { version: String::new() },
@@ -322,6 +368,24 @@ min_share = 0.8
         let info = finding("SCH001", Severity::Info, &[]);
         let obs = finding("OBS002", Severity::Medium, &[]);
         assert_eq!(failures(&observed(1, vec![info, obs]), &right()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_stall_must_be_there_with_the_fault_and_not_without() {
+        let stalled = |stalled_ms: u64| {
+            let mut run = observed(1, vec![]);
+            let stalled_ns = stalled_ms * 1_000_000;
+            run.victim.io = Some(IoSummary { stalled_ns, ..IoSummary::default() });
+            run.victim.max_ns = stalled_ns;
+            run
+        };
+        let passed = |control_ms, fault_ms| {
+            let (control, fault) = (stalled(control_ms), stalled(fault_ms));
+            stalls(("without", &control), ("with", &fault), 20).map(|check| check.pass)
+        };
+        assert_eq!(passed(0, 19), [false, true]);
+        assert_eq!(passed(10, 30), [true, true]);
+        assert_eq!(passed(11, 30), [true, false]);
     }
 
     #[test]

@@ -2,20 +2,25 @@
 //! Undoing what the lab made, whatever happens to the process that runs it.
 //!
 //! The undoing is done in one place only: by the janitor, a child process that is started before anything is
-//! made and told what to remove. It waits for the end of its standard input, which the kernel brings about
+//! made and told what to remove: the cgroup and the directory as arguments, and whatever else is made, before
+//! it is made, by a line on its standard input. It waits for the end of that, which the kernel brings about
 //! when the runner ends in any way, SIGKILL included.
 
 use super::cgroup;
+use super::undo::{Undo, undo_all};
 use anyhow::{Context as _, Result, bail, ensure};
-use std::io::Read;
+use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Longest time that processes may take to die.
+/// Longest time that processes may take to die, and a filesystem to be free of users.
 const REMOVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The cgroup, below the lab's own, of what serves a disk: it must live until that is unmounted.
+pub(crate) const SERVERS: &str = "disk";
 
-/// Sees to it that a cgroup and a directory are gone when it is dropped, or when its process is killed.
+/// Sees to it that a cgroup, a directory and what else it was told of are gone when it is dropped, or when its
+/// process is killed.
 #[derive(Debug)]
 pub(crate) struct Guard {
     janitor: Child,
@@ -38,6 +43,14 @@ impl Guard {
         let mut byte = [0];
         stdout.read_exact(&mut byte).context("the lab's janitor did not start")?;
         Ok(guard)
+    }
+
+    /// Has something undone in the end. To be called before it is done.
+    pub(crate) fn will_undo(&mut self, undo: &Undo) -> Result<()> {
+        let stdin = self.janitor.stdin.as_mut().context("the lab's janitor is gone")?;
+        let mut line = serde_json::to_string(undo)?;
+        line.push('\n');
+        stdin.write_all(line.as_bytes()).context("the lab's janitor has ended early")
     }
 
     /// Undoes everything now and says what could not be undone.
@@ -70,14 +83,23 @@ pub(crate) fn janitor(paths: &[PathBuf]) -> Result<()> {
     // A session of its own: neither Ctrl-C nor a kill of the process group may reach it.
     rustix::process::setsid().context("cannot make a session")?;
     println!(".");
-    // Whatever ends the reading, the runner is done.
-    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    // Whatever ends the reading, the runner is done. Of a line that is cut off, nothing was done yet.
+    let mut told = Vec::new();
+    let _ = std::io::stdin().read_to_end(&mut told);
+    let made: Vec<Undo> = told
+        .split(|&byte| byte == b'\n')
+        .filter_map(|line| serde_json::from_slice(line).ok())
+        .collect();
+    cgroup::kill(cgroup, Some(SERVERS));
+    let undone = undo_all(&made, REMOVE_TIMEOUT);
     let killed = cgroup::destroy(cgroup, REMOVE_TIMEOUT);
+    // Whoever was killed last may have made something until then.
+    let undone = undone.and(undo_all(&made, REMOVE_TIMEOUT));
     let removed = match std::fs::remove_dir_all(scratch) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("cannot remove `{}`", scratch.display()))
         }
         _ => Ok(()),
     };
-    killed.and(removed)
+    undone.and(killed).and(removed)
 }

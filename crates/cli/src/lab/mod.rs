@@ -7,15 +7,18 @@
 //! scenario expects. Everything happens in a cgroup of the lab's own, which a [`guard`] removes.
 
 mod cgroup;
+mod disk;
 mod expect;
 mod faults;
 mod guard;
+mod io;
 mod keep;
 mod needs;
 mod runner;
 mod scenario;
 mod show;
 mod stage;
+mod undo;
 mod victim;
 mod worker;
 
@@ -29,8 +32,12 @@ pub(crate) use worker::{WorkerArgs, run as work};
 use anyhow::{Context as _, Result, bail};
 
 /// The files of `lab/scenarios`, by stem and in the order of the table.
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 16] = [
+    ("dirty-throttle", include_str!("../../../../lab/scenarios/dirty-throttle.toml")),
     ("healthy", include_str!("../../../../lab/scenarios/healthy.toml")),
+    ("io-healthy", include_str!("../../../../lab/scenarios/io-healthy.toml")),
+    ("io-neighbour", include_str!("../../../../lab/scenarios/io-neighbour.toml")),
+    ("journal", include_str!("../../../../lab/scenarios/journal.toml")),
     ("neighbour-2", include_str!("../../../../lab/scenarios/neighbour-2.toml")),
     ("neighbour-4", include_str!("../../../../lab/scenarios/neighbour-4.toml")),
     ("neighbour-8", include_str!("../../../../lab/scenarios/neighbour-8.toml")),
@@ -39,6 +46,9 @@ const FILES: [(&str, &str); 9] = [
     ("quota", include_str!("../../../../lab/scenarios/quota.toml")),
     ("quota-nested", include_str!("../../../../lab/scenarios/quota-nested.toml")),
     ("quota-threads", include_str!("../../../../lab/scenarios/quota-threads.toml")),
+    ("slow-device", include_str!("../../../../lab/scenarios/slow-device.toml")),
+    ("writeback", include_str!("../../../../lab/scenarios/writeback.toml")),
+    ("writeback-fast", include_str!("../../../../lab/scenarios/writeback-fast.toml")),
 ];
 
 /// All scenarios.

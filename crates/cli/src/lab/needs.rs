@@ -25,6 +25,14 @@ pub(crate) enum Need {
     Cpus(usize),
     /// At this moment, time of about one of them that nobody uses.
     IdleCpu,
+    /// Filesystems in user space.
+    Fuse,
+    /// Loop devices and what sets them up.
+    Loop,
+    /// ext4 and what makes it.
+    Ext4,
+    /// Limits on the dirty data of one disk, in bytes.
+    BdiLimit,
 }
 
 /// For how long CPUs are watched to see whether they idle.
@@ -41,9 +49,14 @@ impl TryFrom<String> for Need {
             "bpf" => Ok(Self::Bpf),
             "cgroup-cpu" => Ok(Self::CgroupCpu),
             "idle-cpu" => Ok(Self::IdleCpu),
+            "fuse" => Ok(Self::Fuse),
+            "loop" => Ok(Self::Loop),
+            "ext4" => Ok(Self::Ext4),
+            "bdi-limit" => Ok(Self::BdiLimit),
             _ => text.strip_prefix("cpus>=").and_then(|n| n.parse().ok()).map(Self::Cpus).ok_or(
                 format!(
-                    "unknown need `{text}`: `root`, `bpf`, `cgroup-cpu`, `idle-cpu` and `cpus>=N` exist"
+                    "unknown need `{text}`: `root`, `bpf`, `cgroup-cpu`, `idle-cpu`, `fuse`, `loop`, `ext4`, \
+                     `bdi-limit` and `cpus>=N` exist"
                 ),
             ),
         }
@@ -58,6 +71,10 @@ impl fmt::Display for Need {
             Self::CgroupCpu => f.write_str("cgroup-cpu"),
             Self::Cpus(n) => write!(f, "cpus>={n}"),
             Self::IdleCpu => f.write_str("idle-cpu"),
+            Self::Fuse => f.write_str("fuse"),
+            Self::Loop => f.write_str("loop"),
+            Self::Ext4 => f.write_str("ext4"),
+            Self::BdiLimit => f.write_str("bdi-limit"),
         }
     }
 }
@@ -74,6 +91,16 @@ impl Need {
                 let usable = usable_cpus().len();
                 (usable < wanted).then(|| format!("it needs {wanted} CPUs, usable are {usable}"))
             }
+            Self::Fuse => no_device("/dev/fuse"),
+            Self::Loop => no_device("/dev/loop-control").or_else(|| no_program("losetup")),
+            Self::Ext4 => no_filesystem("ext4").or_else(|| no_program("mkfs.ext4")),
+            Self::BdiLimit => {
+                let bdis = std::fs::read_dir("/sys/class/bdi").into_iter().flatten().flatten();
+                let has = bdis.map(|bdi| bdi.path().join("max_ratio_fine").exists()).next();
+                (has != Some(true)).then(|| {
+                    "the kernel cannot limit one disk's dirty data in bytes (Linux 6.2)".into()
+                })
+            }
             Self::IdleCpu => {
                 let idle = idle_cpus()?;
                 (idle < IDLE_SHARE).then(|| {
@@ -85,6 +112,26 @@ impl Need {
             }
         }
     }
+}
+
+fn no_device(path: &str) -> Option<String> {
+    let error = std::fs::File::options().read(true).write(true).open(path).err()?;
+    Some(format!("it needs `{path}`: {error}"))
+}
+
+/// A module that is not loaded yet is no filesystem yet, but is when it is mounted: only the kernel knows.
+fn no_filesystem(name: &str) -> Option<String> {
+    let known = std::fs::read_to_string("/proc/filesystems").ok()?;
+    let is_known = known.lines().any(|line| line.ends_with(&format!("\t{name}")));
+    let modules_off = std::fs::read_to_string("/proc/sys/kernel/modules_disabled");
+    let may_load = modules_off.is_ok_and(|text| text.trim() == "0");
+    (!is_known && !may_load).then(|| format!("the kernel has no {name}"))
+}
+
+fn no_program(name: &str) -> Option<String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
+    (!found).then(|| format!("it needs the program `{name}` (`scripts/setup --lab` installs it)"))
 }
 
 /// The CPUs that this process may use, in ascending order.
@@ -112,10 +159,27 @@ mod tests {
 
     #[test]
     fn names_read_back_as_they_are_shown() {
-        for name in ["root", "bpf", "cgroup-cpu", "cpus>=2", "idle-cpu"] {
+        for name in [
+            "root",
+            "bpf",
+            "cgroup-cpu",
+            "cpus>=2",
+            "idle-cpu",
+            "fuse",
+            "loop",
+            "ext4",
+            "bdi-limit",
+        ] {
             assert_eq!(Need::try_from(name.to_owned()).unwrap().to_string(), name);
         }
         assert!(Need::try_from("cpus>=".to_owned()).is_err());
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        assert!(no_device("/no/such/device").unwrap().contains("/no/such/device"));
+        assert!(no_program("no-such-program").unwrap().contains("no-such-program"));
+        assert_eq!(no_program("sh"), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! by the victim from inside.
 
 use super::expect::{self, Check, Observed};
+use super::io::IoArgs;
 use super::scenario::Scenario;
 use super::stage::{Job, Stage, Stop};
 use super::victim::Window;
@@ -76,23 +77,26 @@ fn observe(
     with_faults: bool,
 ) -> Result<Observed> {
     let mut stage = Stage::new(stop.clone(), settings.weight)?;
-    let demand = scenario.victim.demand();
+    if let Some(disk) = &scenario.disk {
+        stage.make_disk(disk)?;
+    }
+    let what = victim_work(scenario, &stage)?;
     let job = Job {
         comm: "victim",
         cgroup: &scenario.victim.cgroup,
         cpus: scenario.victim.cpus.as_deref(),
         nice: None,
-        what: &[
-            "serve".into(),
-            format!("--threads={}", demand.threads),
-            format!("--work-us={}", demand.work_us),
-            format!("--period-us={}", demand.period_us),
-        ],
+        what: &what,
     };
     let mut victim = stage.start_one(&job)?;
-    if with_faults {
-        for fault in &scenario.faults {
-            fault.as_fault().inject(&mut stage)?;
+    if let Some(disk) = &scenario.disk {
+        // All files of the victim are made.
+        stage.set_disk_base_us(disk.base_us)?;
+    }
+    for fault in &scenario.faults {
+        match with_faults {
+            true => fault.as_fault().inject(&mut stage)?,
+            false => fault.as_fault().leave_out(&mut stage)?,
         }
     }
     stage.settle(SETTLE)?;
@@ -113,7 +117,16 @@ fn observe(
     let report: Report =
         serde_json::from_str(&json).context("the observing `deburr` wrote no report")?;
     // Both accounts are of the same time, to the nanosecond.
-    victim.tell(&window_of(&recording)?.to_string())?;
+    let window = window_of(&recording)?.to_string();
+    let written = match &scenario.disk {
+        Some(_) => {
+            // The victim shall be at its end soon.
+            stage.set_disk_base_us(0)?;
+            Some(stage.disk_written(&window)?)
+        }
+        None => None,
+    };
+    victim.tell(&window)?;
     let summary =
         serde_json::from_str(&stage.answer(&mut victim)?).context("the victim wrote no summary")?;
     if let (Some(keep), true) = (settings.keep, with_faults) {
@@ -123,11 +136,26 @@ fn observe(
         victim_pid: victim.pid(),
         lab_cgroup: stage.cgroup_path(),
         victim: summary,
+        written,
         report,
     };
     drop(victim);
     stage.clear()?;
     Ok(observed)
+}
+
+/// What the victim is to do.
+fn victim_work(scenario: &Scenario, stage: &Stage) -> Result<Vec<String>> {
+    if let Some(broker) = &scenario.victim.broker {
+        return IoArgs::to_arguments("broker", stage.disk()?.mount(), broker);
+    }
+    let demand = scenario.victim.demand();
+    Ok(vec![
+        "serve".into(),
+        format!("--threads={}", demand.threads),
+        format!("--work-us={}", demand.work_us),
+        format!("--period-us={}", demand.period_us),
+    ])
 }
 
 /// The time that a recording covers.

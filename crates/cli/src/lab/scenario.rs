@@ -2,7 +2,9 @@
 //! What a scenario file says: an incident as data. Parsing refuses unknown keys by name and values that
 //! cannot work, so that a scenario that parses can be run.
 
+use super::disk::DiskSpec;
 use super::faults::FaultSpec;
+use super::io::BrokerSpec;
 use super::needs::Need;
 use super::victim::Demand;
 use anyhow::{Context as _, Result, ensure};
@@ -26,6 +28,9 @@ pub(crate) struct Scenario {
     /// Whether the fault run, too, must yield nothing above `info`.
     #[serde(default)]
     pub(crate) silent: bool,
+    /// Of which area findings count, by the letters of its codes: what else the host suffers from meanwhile is
+    /// not the scenario's matter. Absent = all.
+    pub(crate) area: Option<String>,
     /// Code of the worst finding of the fault run. Absent only when `silent`.
     pub(crate) expect_first: Option<String>,
     /// Codes that the fault run must yield, in any place.
@@ -34,6 +39,10 @@ pub(crate) struct Scenario {
     /// Codes that the fault run must not yield above `info`.
     #[serde(default)]
     pub(crate) forbid: Vec<String>,
+    /// The victim's longest request takes at least so long with the faults.
+    pub(crate) stall_ms: Option<u64>,
+    /// The disk that it happens on, if it is about one.
+    pub(crate) disk: Option<DiskSpec>,
     /// Who suffers.
     pub(crate) victim: Victim,
     /// What is done to it, in this order; absent from the control run.
@@ -53,14 +62,38 @@ pub(crate) struct Victim {
     /// CPUs it may use, counted among those that the lab may use, from 0. Absent = all.
     pub(crate) cpus: Option<Vec<usize>>,
     /// Threads that serve.
+    #[serde(default)]
     pub(crate) threads: u32,
     /// CPU time of a request, in microseconds.
+    #[serde(default)]
     pub(crate) work_us: u64,
     /// Time from one request to the next of the same thread, in microseconds; 0 = back to back.
+    #[serde(default)]
     pub(crate) period_us: u64,
+    /// Instead of those three: it is a broker, which writes to the disk.
+    pub(crate) broker: Option<BrokerSpec>,
 }
 
 impl Victim {
+    fn validate(&self) -> Result<()> {
+        check_cgroup("victim.cgroup", &self.cgroup)?;
+        check_cpus("victim.cpus", self.cpus.as_deref())?;
+        if let Some(broker) = &self.broker {
+            ensure!(
+                (self.threads, self.work_us, self.period_us) == (0, 0, 0),
+                "`victim.broker` has no `threads`, `work_us` and `period_us`"
+            );
+            return broker.validate();
+        }
+        ensure!((1..=256).contains(&self.threads), "`victim.threads` must be 1 to 256");
+        ensure!(self.work_us > 0, "`victim.work_us` must be positive");
+        ensure!(
+            self.period_us == 0 || self.work_us < self.period_us,
+            "`victim.work_us` must be less than `victim.period_us`, or that be 0"
+        );
+        Ok(())
+    }
+
     /// The load it is under.
     pub(crate) fn demand(&self) -> Demand {
         Demand { threads: self.threads, work_us: self.work_us, period_us: self.period_us }
@@ -99,14 +132,18 @@ impl Scenario {
         for code in self.codes() {
             ensure!(is_code(code), "`{code}` is no finding code, which look like `SCH001`");
         }
-        ensure!((1..=256).contains(&self.victim.threads), "`victim.threads` must be 1 to 256");
-        ensure!(self.victim.work_us > 0, "`victim.work_us` must be positive");
         ensure!(
-            self.victim.period_us == 0 || self.victim.work_us < self.victim.period_us,
-            "`victim.work_us` must be less than `victim.period_us`, or that be 0"
+            self.area.as_ref().is_none_or(|area| is_code(&format!("{area}000"))),
+            "`area` must be three letters, such as `BLK`"
         );
-        check_cgroup("victim.cgroup", &self.victim.cgroup)?;
-        check_cpus("victim.cpus", self.victim.cpus.as_deref())?;
+        self.victim.validate()?;
+        if let Some(disk) = &self.disk {
+            disk.validate()?;
+        }
+        ensure!(
+            self.disk.is_some() == self.victim.broker.is_some(),
+            "`disk` needs `victim.broker`, and that a `disk`"
+        );
         for fault in &self.faults {
             fault.as_fault().validate()?;
         }

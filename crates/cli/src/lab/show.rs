@@ -2,8 +2,9 @@
 //! How scenarios and their outcomes look on a terminal.
 
 use super::expect::{Observed, tenths};
+use super::io::GROUPS;
 use super::runner::{Outcome, Settings};
-use super::scenario::{Scenario, on_cpus};
+use super::scenario::{Scenario, Victim, on_cpus};
 use deburr_core::render::{Section, TextStyle, sheet};
 use std::fmt::Write as _;
 
@@ -16,23 +17,17 @@ pub(crate) fn plan(scenario: &Scenario, settings: &Settings<'_>, cpus: usize) ->
     for line in scenario.explains.trim().lines() {
         let _ = writeln!(text, "  {line}");
     }
-    let victim = &scenario.victim;
-    let load = if victim.period_us == 0 {
-        format!("requests of {} ms of CPU time back to back", victim.work_us as f64 / 1000.0)
+    if let Some(disk) = &scenario.disk {
+        let _ = writeln!(text, "\n  disk    {}", disk.describe());
     } else {
-        format!(
-            "a request of {} ms of CPU time every {} ms",
-            victim.work_us as f64 / 1000.0,
-            victim.period_us as f64 / 1000.0
-        )
-    };
-    let threads = match victim.threads {
-        1 => "1 thread with".into(),
-        threads => format!("{threads} threads, each with"),
-    };
+        text.push('\n');
+    }
+    let victim = &scenario.victim;
     let pinned = on_cpus(victim.cpus.as_deref());
-    let _ = writeln!(text, "\n  victim  `victim` in cgroup `{}`{pinned}", victim.cgroup);
-    let _ = writeln!(text, "          {threads} {load}");
+    let _ = writeln!(text, "  victim  `victim` in cgroup `{}`{pinned}", victim.cgroup);
+    for line in demands(victim) {
+        let _ = writeln!(text, "          {line}");
+    }
     let what = if scenario.silent { "load" } else { "fault" };
     for fault in &scenario.faults {
         let _ = writeln!(text, "  {what:<7} {}", fault.as_fault().describe(cpus));
@@ -42,9 +37,33 @@ pub(crate) fn plan(scenario: &Scenario, settings: &Settings<'_>, cpus: usize) ->
     let _ = writeln!(
         text,
         "  runs    {seconds} s {without}, then {seconds} s {with}\n  \
-         undo    all of it is in one cgroup, which is removed afterwards, whatever happens\n"
+         undo    {}\n",
+        if scenario.disk.is_some() {
+            "all processes, the disk and the settings are undone afterwards, whatever happens"
+        } else {
+            "all of it is in one cgroup, which is removed afterwards, whatever happens"
+        }
     );
     text
+}
+
+/// What the victim has to do: a line each.
+fn demands(victim: &Victim) -> Vec<String> {
+    if let Some(broker) = &victim.broker {
+        return broker.describe();
+    }
+    let work_ms = victim.work_us as f64 / 1000.0;
+    let load = match victim.period_us {
+        0 => format!("requests of {work_ms} ms of CPU time back to back"),
+        period_us => {
+            format!("a request of {work_ms} ms of CPU time every {} ms", period_us as f64 / 1000.0)
+        }
+    };
+    let threads = match victim.threads {
+        1 => "1 thread with".into(),
+        threads => format!("{threads} threads, each with"),
+    };
+    vec![format!("{threads} {load}")]
 }
 
 /// What came of it.
@@ -78,11 +97,33 @@ fn clocks(control: (&str, &Observed), fault: (&str, &Observed)) -> Section {
         _ => format!("{} ms", tenths(run.victim.p99_ns as f64)),
     });
     row("latency, longest", &|run| format!("{} ms", tenths(run.victim.max_ns as f64)));
-    row("ready and not running", &|run| format!("{} ms/s", tenths(run.victim.waited_ns_per_s())));
-    row("the same by the report", &|run| {
-        run.reported_ns_per_s().map_or("-".into(), |ns| format!("{} ms/s", tenths(ns)))
-    });
+    if fault.1.victim.io.is_some() {
+        row("stalls of 10 ms and more", &|run| {
+            run.victim.io.as_ref().map_or("-".into(), |io| {
+                format!("{}, {} ms", io.stall_count, tenths(io.stalled_ns as f64))
+            })
+        });
+        for (mark, path) in GROUPS.into_iter().chain([('w', "others"), ('-', "metadata")]) {
+            row(&format!("written to `{path}`"), &|run| written(run, mark));
+        }
+    } else {
+        row("ready and not running", &|run| {
+            format!("{} ms/s", tenths(run.victim.waited_ns_per_s()))
+        });
+        row("the same by the report", &|run| {
+            run.reported_ns_per_s().map_or("-".into(), |ns| format!("{} ms/s", tenths(ns)))
+        });
+    }
     Section { heading: "what the victim measured of itself".into(), rows }
+}
+
+/// What the disk saw of the files with a mark.
+fn written(run: &Observed, mark: char) -> String {
+    let Some(marks) = &run.written else { return "-".into() };
+    let sum: u64 = marks.values().map(|written| written.bytes).sum();
+    let bytes = marks.get(&mark).map_or(0, |written| written.bytes);
+    let share = bytes as f64 / sum.max(1) as f64 * 100.0;
+    format!("{:.1} MB, {share:.1} %", bytes as f64 / 1e6)
 }
 
 fn findings(name: &str, run: &Observed) -> Section {

@@ -2,8 +2,10 @@
 //! Where one run takes place: the lab's cgroup, the processes in it, and the end of both.
 
 use super::cgroup::{self, Tree};
+use super::disk::{Disk, DiskSpec, Marks};
 use super::guard::Guard;
 use super::needs::usable_cpus;
+use super::undo::Undo;
 use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
@@ -17,6 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Within this a worker must have begun or answered, even on a host that has much else to do.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time that a program of the system may take.
+const TOOL_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often signals are looked for.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -70,6 +74,8 @@ pub(crate) struct Stage {
     // Dropped in this order: what still runs is ended before the janitor looks for it.
     workers: Vec<Worker>,
     guard: Option<Guard>,
+    // Serves those who unmount it until they are done.
+    disk: Option<Disk>,
     tree: Tree,
     base: PathBuf,
     scratch: PathBuf,
@@ -93,6 +99,7 @@ impl Stage {
         Ok(Self {
             workers: Vec::new(),
             guard: Some(guard),
+            disk: None,
             tree,
             base,
             scratch,
@@ -120,6 +127,39 @@ impl Stage {
     /// A file that goes when the run ends.
     pub(crate) fn scratch(&self, name: &str) -> PathBuf {
         self.scratch.join(name)
+    }
+
+    /// Has something undone in the end. To be called before it is done.
+    pub(crate) fn will_undo(&mut self, undo: &Undo) -> Result<()> {
+        self.guard.as_mut().context("the lab's janitor is gone")?.will_undo(undo)
+    }
+
+    /// Makes the run's disk, which is as fast as memory until it is told otherwise.
+    pub(crate) fn make_disk(&mut self, spec: &DiskSpec) -> Result<()> {
+        let disk = Disk::make(self, spec).context("cannot make the lab's disk")?;
+        self.disk = Some(disk);
+        Ok(())
+    }
+
+    /// The run's disk.
+    pub(crate) fn disk(&self) -> Result<&Disk> {
+        self.disk.as_ref().context("the scenario has no `[disk]`")
+    }
+
+    /// Sets the time of each request to the disk besides its bytes; 0 = as fast as memory.
+    pub(crate) fn set_disk_base_us(&mut self, base_us: u64) -> Result<()> {
+        let mut disk = self.disk.take().context("the scenario has no `[disk]`")?;
+        let done = disk.set_base_us(self, base_us);
+        self.disk = Some(disk);
+        done
+    }
+
+    /// What was written to the disk in a window.
+    pub(crate) fn disk_written(&mut self, window: &str) -> Result<Marks> {
+        let mut disk = self.disk.take().context("the scenario has no `[disk]`")?;
+        let written = disk.written(self, window);
+        self.disk = Some(disk);
+        written
     }
 
     /// How many CPUs a selection has.
@@ -170,6 +210,34 @@ impl Stage {
         command
     }
 
+    /// Runs another program to its end and returns what it wrote to standard output.
+    pub(crate) fn tool(&self, program: &str, arguments: &[&Path]) -> Result<String> {
+        let (out, err) = (self.scratch("tool-stdout"), self.scratch("tool-stderr"));
+        let mut command = self.worker_command(&self.cgroup("tools")?);
+        command.args(["tool", program]).args(arguments).stdin(Stdio::null());
+        command.stdout(File::create(&out)?).stderr(File::create(&err)?);
+        let mut worker = Worker::spawn(command)?;
+        let status = self.wait(&mut worker, TOOL_TIMEOUT, program)?;
+        if !status.success() {
+            bail!("`{program}` failed ({status}): {}", read_text(&err)?.trim());
+        }
+        read_text(&out)
+    }
+
+    fn wait(&self, worker: &mut Worker, timeout: Duration, who: &str) -> Result<ExitStatus> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            if let Some(status) = worker.child.try_wait()? {
+                return Ok(status);
+            }
+            self.stop.check()?;
+            if Instant::now() > deadline {
+                bail!("{who} did not end in {} s", timeout.as_secs());
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
     /// Runs this program itself with its output in files, in a cgroup of its own so that the load does not
     /// starve it. Returns its exit status and what it wrote to standard output and error.
     pub(crate) fn run_self(
@@ -183,17 +251,7 @@ impl Stage {
         command.stdin(Stdio::null());
         command.stdout(File::create(&out)?).stderr(File::create(&err)?);
         let mut worker = Worker::spawn(command)?;
-        let deadline = Instant::now() + timeout;
-        let status = loop {
-            if let Some(status) = worker.child.try_wait()? {
-                break status;
-            }
-            self.stop.check()?;
-            if Instant::now() > deadline {
-                bail!("the observing `deburr` did not end in {} s", timeout.as_secs());
-            }
-            thread::sleep(LOOK);
-        };
+        let status = self.wait(&mut worker, timeout, "the observing `deburr`")?;
         Ok((status, read_text(&out)?, read_text(&err)?))
     }
 
@@ -214,8 +272,24 @@ impl Stage {
 
     /// Ends and removes everything, and says so if that did not work.
     pub(crate) fn clear(mut self) -> Result<()> {
-        self.workers.clear();
+        self.end_all();
         self.guard.take().map_or(Ok(()), Guard::finish)
+    }
+}
+
+impl Stage {
+    fn end_all(&mut self) {
+        // Whoever waits for it waits no longer than it must.
+        if let Some(disk) = &mut self.disk {
+            disk.close();
+        }
+        self.workers.clear();
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.end_all();
     }
 }
 
@@ -242,6 +316,11 @@ impl Worker {
     /// Its pid.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Ends its input.
+    pub(crate) fn close(&mut self) {
+        self.stdin = None;
     }
 
     /// Sends a line.

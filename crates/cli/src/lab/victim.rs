@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 use rustix::thread::{ClockId, clock_nanosleep_absolute, set_current_timer_slack};
 use rustix::time::{Timespec, clock_gettime};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::hint::black_box;
 use std::io::BufRead;
@@ -43,6 +44,31 @@ pub(crate) struct Summary {
     pub(crate) p99_ns: u64,
     /// Longest of the same.
     pub(crate) max_ns: u64,
+    /// Of a victim whose requests are writes: these took no CPU time to speak of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) io: Option<IoSummary>,
+}
+
+/// What a victim that waits for a disk measured of itself in a window of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct IoSummary {
+    /// Its long requests, in order; not all of them if they are too many.
+    pub(crate) stalls: Vec<Stall>,
+    /// How many there were.
+    pub(crate) stall_count: u64,
+    /// Sum of their lengths.
+    pub(crate) stalled_ns: u64,
+    /// Bytes that it wrote to files below each path.
+    pub(crate) written_bytes: BTreeMap<String, u64>,
+}
+
+/// One request that took long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stall {
+    /// When it began, by `CLOCK_MONOTONIC`.
+    pub(crate) at_ns: u64,
+    /// How long it took.
+    pub(crate) length_ns: u64,
 }
 
 impl Summary {
@@ -213,12 +239,13 @@ fn summary(served: &[Request], window: Window) -> Summary {
         p50_ns: percentile(&latencies, 50),
         p99_ns: percentile(&latencies, 99),
         max_ns: percentile(&latencies, 100),
+        io: None,
     }
 }
 
 /// The least of the values, which are in ascending order, that so many percent of them do not exceed; 0 if
 /// there are none.
-fn percentile(ascending: &[u64], percent: usize) -> u64 {
+pub(crate) fn percentile(ascending: &[u64], percent: usize) -> u64 {
     let rank = (ascending.len() * percent).div_ceil(100).max(1);
     ascending.get(rank - 1).copied().unwrap_or(0)
 }
@@ -249,12 +276,12 @@ impl Clocks {
     }
 }
 
-fn now_ns(clock: ClockId) -> u64 {
+pub(crate) fn now_ns(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
-fn sleep_until(wall_ns: u64) {
+pub(crate) fn sleep_until(wall_ns: u64) {
     let seconds = i64::try_from(wall_ns / 1_000_000_000).unwrap_or(i64::MAX);
     let nanoseconds = i64::try_from(wall_ns % 1_000_000_000).unwrap_or(0);
     let until = Timespec { tv_sec: seconds, tv_nsec: nanoseconds };

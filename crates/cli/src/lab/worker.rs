@@ -2,6 +2,8 @@
 //! The lab's processes: this program executed again as a hidden subcommand, so that the lab needs nothing
 //! that is not installed.
 
+use super::disk::{self, DiskArgs};
+use super::io::{self, IoArgs};
 use super::victim::{self, Demand};
 use super::{cgroup, guard};
 use anyhow::{Context as _, Result, bail};
@@ -46,6 +48,19 @@ enum Work {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Become another program
+    Tool {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<OsString>,
+    },
+    /// Be a slow disk until it is unmounted
+    Disk(DiskArgs),
+    /// Write as a broker does from the first line of standard input to the second
+    Broker(IoArgs),
+    /// Write to one file for ever
+    Writer(IoArgs),
+    /// Make and remove files for ever
+    Committer(IoArgs),
     /// Remove a cgroup and a directory at the end of standard input
     Janitor { paths: Vec<PathBuf> },
 }
@@ -71,8 +86,11 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
     if let Work::Janitor { paths } = &args.work {
         return guard::janitor(paths);
     }
-    // Besides the janitor, who needs a cgroup to find them: nothing outlives the runner.
-    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // Besides the janitor, who needs a cgroup to find them: nothing outlives the runner. But a disk must be
+    // there for those who unmount it.
+    if !matches!(args.work, Work::Disk(_)) {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+    }
     if let Some(dir) = &args.cgroup {
         cgroup::join(dir)?;
     }
@@ -94,10 +112,21 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
         let error = Command::new(&program).args(arguments).exec();
         return Err(error).with_context(|| format!("cannot execute `{}`", program.display()));
     }
+    if let Work::Tool { command } = &args.work {
+        let (program, arguments) = command.split_first().context("no program is named")?;
+        let error = Command::new(program).args(arguments).exec();
+        return Err(error).with_context(|| format!("cannot execute `{}`", program.display()));
+    }
     if let Some(comm) = &args.comm {
         set_name(&CString::new(comm.as_bytes())?).context("cannot set the name")?;
     }
-    println!("ready");
+    match &args.work {
+        Work::Disk(disk) => return disk::serve(disk),
+        Work::Broker(broker) => return io::serve_broker(broker),
+        Work::Writer(writer) => return io::write(writer),
+        Work::Committer(committer) => return io::commit(committer),
+        _ => println!("ready"),
+    }
     match &args.work {
         Work::Serve(demand) => victim::serve_until_told(demand.demand()),
         Work::Load(demand) => victim::serve_for_ever(demand.demand()),

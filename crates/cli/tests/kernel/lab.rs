@@ -12,16 +12,16 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-const DEBURR: &str = env!("CARGO_BIN_EXE_deburr");
+pub(crate) const DEBURR: &str = env!("CARGO_BIN_EXE_deburr");
 
 /// Scenarios load the CPUs that they measure: one at a time.
-fn alone() -> MutexGuard<'static, ()> {
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// Waits until that is so.
-fn until(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !is_so() {
         assert!(Instant::now() < deadline, "{what}: not so after a minute");
@@ -30,7 +30,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 /// Directories where this host's cgroups may be made, v1 and v2.
-fn cgroup_roots() -> Vec<PathBuf> {
+pub(crate) fn cgroup_roots() -> Vec<PathBuf> {
     ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup"]
         .into_iter()
         .map(PathBuf::from)
@@ -75,7 +75,7 @@ fn run(name: &str, keep: &Path) -> Option<()> {
     Some(())
 }
 
-fn passes(name: &str) {
+pub(crate) fn passes(name: &str) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("run.deburr");
     if run(name, &file).is_some() {
@@ -181,14 +181,19 @@ fn throttled_apart(file: &Path) -> Vec<f64> {
         .collect()
 }
 
+/// Run by hand: `writeback` for its length; the others find nothing until the rules of block IO are there.
+const BY_HAND: [&str; 6] =
+    ["dirty-throttle", "io-neighbour", "journal", "slow-device", "writeback", "writeback-fast"];
+
 #[test]
 fn every_scenario_is_run_by_a_test() {
-    let tests = include_str!("lab.rs");
+    let tests = [include_str!("lab.rs"), include_str!("lab_disk.rs")].concat();
     let files = std::fs::read_dir(root().join("lab/scenarios")).unwrap();
     for file in files {
         let path = file.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap();
-        assert!(tests.contains(&format!("fn {}()", name.replace('-', "_"))), "{name}");
+        let is_test = tests.contains(&format!("fn {}()", name.replace('-', "_")));
+        assert_ne!(is_test, BY_HAND.contains(&name), "{name}");
     }
 }
 

@@ -10,6 +10,7 @@ mod common;
 mod disk;
 mod files;
 mod lab;
+mod lab_disk;
 mod probe;
 mod recording;
 mod sector;

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What can be done to a host, one fault a file. A fault works only inside of the lab's own cgroup, so that
-//! removing that undoes it.
+//! removing that undoes it, or on what the janitor was told of.
 
+mod committer;
+mod disk_settings;
+mod disk_writer;
 mod load;
 mod quota;
 mod spinners;
@@ -20,6 +23,16 @@ pub(crate) enum FaultSpec {
     Quota(quota::Quota),
     /// Processes that serve a moderate load.
     Load(load::Load),
+    /// A process that writes to the disk.
+    DiskWriter(disk_writer::DiskWriter),
+    /// A process that makes the journal write.
+    Committer(committer::Committer),
+    /// The page cache's clocks.
+    WritebackKnobs(disk_settings::WritebackKnobs),
+    /// A limit on the page cache of the disk.
+    DirtyLimit(disk_settings::DirtyLimit),
+    /// A disk that became slow.
+    SlowDisk(disk_settings::SlowDisk),
 }
 
 impl FaultSpec {
@@ -29,6 +42,11 @@ impl FaultSpec {
             Self::Spinners(fault) => fault,
             Self::Quota(fault) => fault,
             Self::Load(fault) => fault,
+            Self::DiskWriter(fault) => fault,
+            Self::Committer(fault) => fault,
+            Self::WritebackKnobs(fault) => fault,
+            Self::DirtyLimit(fault) => fault,
+            Self::SlowDisk(fault) => fault,
         }
     }
 }
@@ -43,4 +61,9 @@ pub(crate) trait Fault {
 
     /// Does it.
     fn inject(&self, stage: &mut Stage) -> Result<()>;
+
+    /// What the run without it needs in its place.
+    fn leave_out(&self, _stage: &mut Stage) -> Result<()> {
+        Ok(())
+    }
 }

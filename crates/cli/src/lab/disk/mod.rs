@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A disk that is as slow as a scenario wants, whatever the host's own are: a file of a [`server`] under a loop
+//! device under a filesystem.
+
+mod server;
+mod tally;
+
+pub(crate) use server::{DiskArgs, serve};
+pub(crate) use tally::Marks;
+
+use super::guard::SERVERS;
+use super::stage::{Job, Stage, Worker};
+use super::undo::{Undo, write_setting};
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::mount::{MountFlags, mount};
+use serde::Deserialize;
+use std::ffi::CString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What a scenario says of its disk.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DiskSpec {
+    /// Its size.
+    size_mib: u64,
+    /// Time of every request besides its bytes.
+    pub(crate) base_us: u64,
+    /// Bytes a second, in millions.
+    megabytes_per_s: u64,
+    /// Its I/O scheduler.
+    #[serde(default = "default_scheduler")]
+    scheduler: String,
+}
+
+fn default_scheduler() -> String {
+    "mq-deadline".into()
+}
+
+impl DiskSpec {
+    /// Refuses parameters that cannot work.
+    pub(crate) fn validate(&self) -> Result<()> {
+        // The disk is in memory.
+        ensure!((64..=2048).contains(&self.size_mib), "`disk.size_mib` must be 64 to 2048");
+        check_base_us("disk.base_us", self.base_us)?;
+        ensure!(
+            (1..=10_000).contains(&self.megabytes_per_s),
+            "`disk.megabytes_per_s` must be 1 to 10000"
+        );
+        let is_name = |b: u8| b.is_ascii_lowercase() || b == b'-';
+        ensure!(
+            !self.scheduler.is_empty() && self.scheduler.bytes().all(is_name),
+            "`disk.scheduler` must be the name of one"
+        );
+        Ok(())
+    }
+
+    /// What it is, in words.
+    pub(crate) fn describe(&self) -> String {
+        format!(
+            "{} MiB in memory, ext4 on a loop device over FUSE; a request takes {} us and {} MB/s",
+            self.size_mib, self.base_us, self.megabytes_per_s
+        )
+    }
+}
+
+/// Refuses times that no disk has.
+pub(crate) fn check_base_us(key: &str, base_us: u64) -> Result<()> {
+    ensure!((1..=1_000_000).contains(&base_us), "`{key}` must be 1 to 1000000");
+    Ok(())
+}
+
+/// A mounted disk. What undoes it is the stage's janitor.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    server: Worker,
+    mount: PathBuf,
+    device: String,
+}
+
+impl Disk {
+    /// Makes it, as fast as memory: see [`Self::set_base_us`].
+    pub(crate) fn make(stage: &mut Stage, spec: &DiskSpec) -> Result<Self> {
+        let (fuse, at) = (stage.scratch("fuse"), stage.scratch("mnt"));
+        let backing = fuse.join(server::FILE);
+        for dir in [&fuse, &at] {
+            fs::create_dir(dir).with_context(|| format!("cannot make `{}`", dir.display()))?;
+        }
+        stage.will_undo(&Undo::Mount { at: fuse.clone() })?;
+        let what = [
+            "disk".into(),
+            format!("--at={}", fuse.display()),
+            format!("--size-mib={}", spec.size_mib),
+            format!("--bytes-per-us={}", spec.megabytes_per_s),
+        ];
+        let job = Job { comm: "lab-disk", cgroup: SERVERS, cpus: None, nice: None, what: &what };
+        let server = stage.start_one(&job)?;
+        stage.will_undo(&Undo::Loop { backing: backing.clone() })?;
+        let device = stage.tool("losetup", &["--find".as_ref(), "--show".as_ref(), &backing])?;
+        let device = device.trim();
+        let name = device.strip_prefix("/dev/").context("`losetup` names no device")?.to_owned();
+        let queue = Path::new("/sys/block").join(&name).join("queue");
+        change(stage, &queue.join("scheduler"), &spec.scheduler)?;
+        change(stage, &queue.join("wbt_lat_usec"), "0")?;
+        let options = "lazy_itable_init=0,lazy_journal_init=0,nodiscard,root_owner=0:0";
+        let arguments = ["-q", "-F", "-m0", "-N16384", "-E", options, device];
+        stage.tool("mkfs.ext4", &arguments.map(Path::new))?;
+        stage.will_undo(&Undo::Mount { at: at.clone() })?;
+        let data = CString::new("errors=continue")?;
+        let flags = MountFlags::NOATIME | MountFlags::NOSUID | MountFlags::NODEV;
+        mount(device, &at, "ext4", flags, Some(data.as_c_str()))
+            .with_context(|| format!("cannot mount `{device}`"))?;
+        Ok(Self { server, mount: at, device: name })
+    }
+
+    /// Where it is mounted.
+    pub(crate) fn mount(&self) -> &Path {
+        &self.mount
+    }
+
+    /// Where the kernel keeps the settings of its page cache.
+    pub(crate) fn bdi(&self) -> Result<PathBuf> {
+        let file = Path::new("/sys/block").join(&self.device).join("dev");
+        let number = fs::read_to_string(&file)
+            .with_context(|| format!("cannot read `{}`", file.display()))?;
+        Ok(Path::new("/sys/class/bdi").join(number.trim()))
+    }
+
+    /// Sets the time of every request besides its bytes; 0 = as fast as memory.
+    pub(crate) fn set_base_us(&mut self, stage: &Stage, base_us: u64) -> Result<()> {
+        match self.ask(stage, &format!("base_us {base_us}"))?.as_str() {
+            "ok\n" => Ok(()),
+            _ => bail!("the lab's disk has ended early"),
+        }
+    }
+
+    /// What was written to it in a window.
+    pub(crate) fn written(&mut self, stage: &Stage, window: &str) -> Result<Marks> {
+        let answer = self.ask(stage, &format!("written {window}"))?;
+        serde_json::from_str(&answer).context("the lab's disk has ended early")
+    }
+
+    /// Lets it be as fast as memory, for good.
+    pub(crate) fn close(&mut self) {
+        self.server.close();
+    }
+
+    fn ask(&mut self, stage: &Stage, line: &str) -> Result<String> {
+        self.server.tell(line)?;
+        stage.answer(&mut self.server)
+    }
+}
+
+/// Changes a setting until the end; one that this kernel does not have is left out.
+pub(crate) fn change(stage: &mut Stage, file: &Path, value: &str) -> Result<()> {
+    let Some(undo) = Undo::setting(file)? else { return Ok(()) };
+    stage.will_undo(&undo)?;
+    write_setting(file, value)
+}

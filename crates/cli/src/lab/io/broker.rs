@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A message broker's way with files: many small ones that are appended to together, many that are appended to
+//! now and then, an index that is written all over, and a log whose every record must be on the disk before the
+//! broker answers. It measures the latter, which is what its users feel.
+
+use super::{IoArgs, Pace, Random, filled_file, flush_filesystem};
+use crate::lab::victim::{IoSummary, Stall, Summary, Window, now_ns, percentile};
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{ClockId, set_current_timer_slack, set_name};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead as _, Write as _};
+use std::num::NonZeroU64;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+/// Its groups of files: what they are filled with, and where they are.
+pub(crate) const GROUPS: [(char, &str); 4] = [
+    ('h', "store/consumequeue"),
+    ('c', "store/retry"),
+    ('i', "store/index"),
+    ('l', "store/commitlog"),
+];
+
+const PAGE: u64 = 4096;
+/// Every small file begins with so much: blocks that follow each other in time are then not neighbours on disk.
+const FILLED: u64 = 64 << 10;
+/// Length of a record that is appended to a small file, and of one in the index.
+const RECORD: usize = 20;
+/// The shortest commit that is a stall.
+const STALL_NS: u64 = 10_000_000;
+/// So many stalls are told one by one.
+const TOLD: usize = 500;
+
+/// What it does.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct BrokerSpec {
+    /// Small files that are all appended to every `hot_period_ms`.
+    pub(crate) hot_files: u64,
+    /// See there.
+    pub(crate) hot_period_ms: u64,
+    /// Small files of which `cold_per_s` are appended to every second.
+    pub(crate) cold_files: u64,
+    /// See there.
+    pub(crate) cold_per_s: u64,
+    /// Size of the index.
+    pub(crate) index_mib: u64,
+    /// Pages of it that are written to every second.
+    pub(crate) index_per_s: u64,
+    /// Size of the log; records begin anew at its end. 0 = it grows.
+    pub(crate) log_mib: u64,
+    /// Time from one record of the log to the next.
+    pub(crate) log_period_us: u64,
+}
+
+impl BrokerSpec {
+    /// Refuses parameters that cannot work.
+    pub(crate) fn validate(&self) -> Result<()> {
+        ensure!(self.log_period_us > 0, "`victim.broker.log_period_us` must be positive");
+        for (key, files, rate) in [
+            ("hot_period_ms", self.hot_files, self.hot_period_ms),
+            ("cold_per_s", self.cold_files, self.cold_per_s),
+            ("index_per_s", self.index_mib, self.index_per_s),
+        ] {
+            ensure!((files == 0) == (rate == 0), "`victim.broker.{key}` needs files, and they it");
+            ensure!(files <= 6000 && rate <= 1_000_000, "`victim.broker.{key}`: too much");
+        }
+        ensure!(self.log_mib <= 1024, "`victim.broker.log_mib` must be at most 1024");
+        Ok(())
+    }
+
+    /// What it does, in words: a line each.
+    pub(crate) fn describe(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.hot_files > 0 {
+            lines.push(format!(
+                "{} files appended to every {} ms",
+                self.hot_files, self.hot_period_ms
+            ));
+        }
+        if self.cold_files > 0 {
+            lines.push(format!(
+                "{} files, {} of them appended to every second",
+                self.cold_files, self.cold_per_s
+            ));
+        }
+        if self.index_mib > 0 {
+            lines.push(format!(
+                "an index of {} MiB, {} pages of it written to every second",
+                self.index_mib, self.index_per_s
+            ));
+        }
+        let grows = if self.log_mib == 0 { " that grows" } else { "" };
+        lines.push(format!(
+            "a log{grows}: 4 KiB and fdatasync every {} ms, whose latency it measures",
+            self.log_period_us as f64 / 1000.0
+        ));
+        lines
+    }
+}
+
+/// Makes its files, says `ready`, works from the first line on standard input to the second, which gives a
+/// [`Window`], and prints the [`Summary`] of that as JSON.
+pub(crate) fn serve(args: &IoArgs) -> Result<()> {
+    let spec: BrokerSpec = args.spec()?;
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
+        .context("cannot have more open files")?;
+    let files = Files::make(&spec, &args.dir)?;
+    println!("ready");
+    let mut stdin = std::io::stdin().lock();
+    let mut line = String::new();
+    stdin.read_line(&mut line)?;
+    line.clear();
+    let stop = AtomicBool::new(false);
+    let (written, commits) = thread::scope(|scope| {
+        let hot = scope.spawn(|| named("rmq-hot", || append_hot(&files.hot, &spec, &stop)));
+        let cold = scope.spawn(|| named("rmq-cold", || append_cold(&files.cold, &spec, &stop)));
+        let index = scope.spawn(|| named("rmq-index", || write_index(&files.index, &spec, &stop)));
+        let log = scope.spawn(|| named("rmq-log", || commit(&files.log, &spec, &stop)));
+        let waited = stdin.read_line(&mut line);
+        stop.store(true, Ordering::Relaxed);
+        let join = "a thread of the broker does not panic";
+        let written =
+            [hot.join().expect(join)?, cold.join().expect(join)?, index.join().expect(join)?];
+        let commits = log.join().expect(join)?;
+        waited?;
+        anyhow::Ok((written, commits))
+    })?;
+    let window = line.parse()?;
+    println!("{}", serde_json::to_string(&summary(&written, &commits, window))?);
+    Ok(())
+}
+
+fn named<T>(name: &str, work: impl FnOnce() -> std::io::Result<T>) -> Result<T> {
+    set_name(&std::ffi::CString::new(name)?)?;
+    let _ = set_current_timer_slack(NonZeroU64::new(1));
+    work().with_context(|| format!("in the thread `{name}`"))
+}
+
+struct Files {
+    hot: Vec<File>,
+    cold: Vec<PathBuf>,
+    index: File,
+    log: File,
+}
+
+impl Files {
+    /// Makes and fills them, on the disk.
+    fn make(spec: &BrokerSpec, dir: &Path) -> Result<Self> {
+        let [hot, cold, index, log] = GROUPS.map(|(mark, path)| (mark as u8, dir.join(path)));
+        let small = |(mark, root): &(u8, PathBuf), name: &str, number| {
+            let path = root.join(format!("{name}-{number}/0000"));
+            filled_file(&path, *mark, FILLED).map(|file| (path, file))
+        };
+        let hot: Result<Vec<_>> =
+            (0..spec.hot_files).map(|n| small(&hot, "topic", n).map(|(_, file)| file)).collect();
+        let cold: Result<Vec<_>> =
+            (0..spec.cold_files).map(|n| small(&cold, "group", n).map(|(path, _)| path)).collect();
+        let one = |(mark, root): (u8, PathBuf), mib: u64| {
+            filled_file(&root.join("0000"), mark, (mib << 20).max(FILLED))
+        };
+        let files = Self {
+            hot: hot?,
+            cold: cold?,
+            index: one(index, spec.index_mib)?,
+            log: one(log, spec.log_mib)?,
+        };
+        flush_filesystem(dir)?;
+        Ok(files)
+    }
+}
+
+/// When how much was written.
+type Writes = Vec<(u64, u64)>;
+
+fn append_hot(files: &[File], spec: &BrokerSpec, stop: &AtomicBool) -> std::io::Result<Writes> {
+    let mut pace = Pace::new(spec.hot_period_ms * 1_000_000);
+    let (mut writes, mut end) = (Writes::new(), FILLED);
+    while !files.is_empty() && !stop.load(Ordering::Relaxed) {
+        let at_ns = pace.wait();
+        for file in files.iter().take_while(|_| !stop.load(Ordering::Relaxed)) {
+            file.write_all_at(&[b'h'; RECORD], end)?;
+        }
+        end += RECORD as u64;
+        writes.push((at_ns, (files.len() * RECORD) as u64));
+    }
+    Ok(writes)
+}
+
+fn append_cold(paths: &[PathBuf], spec: &BrokerSpec, stop: &AtomicBool) -> std::io::Result<Writes> {
+    let mut pace = Pace::new(1_000_000_000 / spec.cold_per_s.max(1));
+    let (mut writes, mut random) = (Writes::new(), Random(0x9e37_79b9_7f4a_7c15));
+    while !paths.is_empty() && !stop.load(Ordering::Relaxed) {
+        let at_ns = pace.wait();
+        let path = &paths[random.below(paths.len() as u64) as usize];
+        File::options().append(true).open(path)?.write_all(&[b'c'; RECORD])?;
+        writes.push((at_ns, RECORD as u64));
+    }
+    Ok(writes)
+}
+
+fn write_index(index: &File, spec: &BrokerSpec, stop: &AtomicBool) -> std::io::Result<Writes> {
+    let mut pace = Pace::new(1_000_000_000 / spec.index_per_s.max(1));
+    let (mut writes, mut random) = (Writes::new(), Random(0xd1b5_4a32_d192_ed03));
+    let pages = (spec.index_mib << 20) / PAGE;
+    while pages > 0 && !stop.load(Ordering::Relaxed) {
+        let at_ns = pace.wait();
+        index.write_all_at(&[b'i'; RECORD], random.below(pages) * PAGE)?;
+        writes.push((at_ns, RECORD as u64));
+    }
+    Ok(writes)
+}
+
+/// When each record was begun and on the disk.
+fn commit(log: &File, spec: &BrokerSpec, stop: &AtomicBool) -> std::io::Result<Vec<(u64, u64)>> {
+    let mut pace = Pace::new(spec.log_period_us * 1000);
+    let record = [b'l'; PAGE as usize];
+    let (mut commits, mut number) = (Vec::new(), 0u64);
+    while !stop.load(Ordering::Relaxed) {
+        let begun_ns = pace.wait();
+        let at = match spec.log_mib {
+            0 => FILLED + number * PAGE,
+            mib => number * PAGE % (mib << 20),
+        };
+        log.write_all_at(&record, at)?;
+        log.sync_data()?;
+        commits.push((begun_ns, now_ns(ClockId::Monotonic)));
+        number += 1;
+    }
+    Ok(commits)
+}
+
+/// What of it falls into a window.
+fn summary(written: &[Writes; 3], commits: &[(u64, u64)], window: Window) -> Summary {
+    let inside = |at_ns: u64| (window.from_ns..window.to_ns).contains(&at_ns);
+    let commits: Vec<_> = commits.iter().filter(|(_, done_ns)| inside(*done_ns)).collect();
+    let mut latencies: Vec<u64> = commits.iter().map(|(begun, done)| done - begun).collect();
+    latencies.sort_unstable();
+    let stalls: Vec<_> = commits
+        .iter()
+        .map(|&&(at_ns, done_ns)| Stall { at_ns, length_ns: done_ns - at_ns })
+        .filter(|stall| stall.length_ns >= STALL_NS)
+        .collect();
+    let logged = commits.len() as u64 * PAGE;
+    let sums = written
+        .iter()
+        .map(|writes| writes.iter().filter(|(at_ns, _)| inside(*at_ns)).map(|(_, n)| n).sum())
+        .chain([logged]);
+    let written_bytes: BTreeMap<String, u64> =
+        GROUPS.iter().zip(sums).map(|((_, path), bytes)| ((*path).to_owned(), bytes)).collect();
+    Summary {
+        wall_ns: window.to_ns.saturating_sub(window.from_ns),
+        requests: latencies.len() as u64,
+        p50_ns: percentile(&latencies, 50),
+        p99_ns: percentile(&latencies, 99),
+        max_ns: percentile(&latencies, 100),
+        io: Some(IoSummary {
+            stall_count: stalls.len() as u64,
+            stalled_ns: stalls.iter().map(|stall| stall.length_ns).sum(),
+            stalls: stalls.into_iter().take(TOLD).collect(),
+            written_bytes,
+        }),
+        ..Summary::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broker_counts_what_it_wrote_and_when_it_stalled() {
+        let commits = [(0, 5_000_000), (10_000_000, 30_000_000), (90_000_000, 200_000_000)];
+        let written = [vec![(1, 20), (150_000_000, 20)], vec![(2, 20)], vec![]];
+        let summary = summary(&written, &commits, Window { from_ns: 0, to_ns: 100_000_000 });
+        assert_eq!((summary.requests, summary.max_ns), (2, 20_000_000));
+        let io = summary.io.unwrap();
+        assert_eq!((io.stall_count, io.stalled_ns), (1, 20_000_000));
+        assert_eq!(io.stalls, [Stall { at_ns: 10_000_000, length_ns: 20_000_000 }]);
+        let bytes: Vec<_> = io.written_bytes.values().copied().collect();
+        // In the order of the paths: commitlog, consumequeue, index, retry.
+        assert_eq!(bytes, [2 * PAGE, 20, 0, 20]);
+    }
+
+    #[test]
+    fn it_fills_its_files_with_their_marks() {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = BrokerSpec {
+            hot_files: 2,
+            hot_period_ms: 1,
+            cold_files: 1,
+            cold_per_s: 1,
+            log_period_us: 1,
+            ..BrokerSpec::default()
+        };
+        let files = Files::make(&spec, dir.path()).unwrap();
+        assert_eq!((files.hot.len(), files.cold.len()), (2, 1));
+        for (mark, path) in
+            [('h', "store/consumequeue/topic-1/0000"), ('c', "store/retry/group-0/0000")]
+        {
+            let content = std::fs::read(dir.path().join(path)).unwrap();
+            assert_eq!(content.len() as u64, FILLED);
+            assert!(content.iter().all(|byte| *byte == mark as u8));
+        }
+        spec.validate().unwrap();
+        assert!(BrokerSpec { cold_files: 0, ..spec }.validate().is_err());
+    }
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A process that writes to one file: a backup, a batch job, a copy.
+
+use super::{IoArgs, Pace, Random, filled_file, flush_filesystem};
+use anyhow::{Context as _, Result, ensure};
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+use std::convert::Infallible;
+use std::fs::File;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+/// What it does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WriterSpec {
+    /// Whether past the page cache.
+    pub(crate) direct: bool,
+    /// Whether at random places; else from begin to end, again and again.
+    pub(crate) random: bool,
+    /// Writes at the same time.
+    pub(crate) depth: u64,
+    /// Length of each.
+    pub(crate) block_kib: u64,
+    /// Size of the file.
+    pub(crate) file_mib: u64,
+    /// Writes a second of each of those at the same time; absent = one after the other.
+    pub(crate) per_s: Option<u64>,
+}
+
+impl WriterSpec {
+    /// Refuses parameters that cannot work.
+    pub(crate) fn validate(&self) -> Result<()> {
+        ensure!((1..=64).contains(&self.depth), "`fault.write.depth` must be 1 to 64");
+        ensure!(
+            (4..=4096).contains(&self.block_kib) && self.block_kib.is_multiple_of(4),
+            "`fault.write.block_kib` must be 4 to 4096, in steps of 4"
+        );
+        ensure!(
+            (1..=1024).contains(&self.file_mib) && self.file_mib << 10 >= self.block_kib,
+            "`fault.write.file_mib` must be 1 to 1024 and hold a block"
+        );
+        ensure!(self.per_s != Some(0), "`fault.write.per_s` must be positive");
+        Ok(())
+    }
+
+    /// What it does, in words.
+    pub(crate) fn describe(&self) -> String {
+        let order = if self.random { "random" } else { "sequential" };
+        let way = if self.direct { "direct" } else { "buffered" };
+        let rate = self.per_s.map_or(String::new(), |n| format!(", {n} /s each"));
+        format!("{order} {way} writes of {} KiB, {} at once{rate}", self.block_kib, self.depth)
+    }
+}
+
+/// Makes its file, says `ready`, and writes for ever.
+pub(crate) fn write(args: &IoArgs) -> Result<()> {
+    let spec: WriterSpec = args.spec()?;
+    let path = args.dir.join("data");
+    let size = spec.file_mib << 20;
+    drop(filled_file(&path, b'w', size)?);
+    flush_filesystem(&args.dir)?;
+    let flags = if spec.direct { OFlags::DIRECT } else { OFlags::empty() };
+    let file = File::options()
+        .write(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(&path)
+        .with_context(|| format!("cannot open `{}`", path.display()))?;
+    println!("ready");
+    let position = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for number in 1..=spec.depth {
+            let (file, spec, position) = (&file, &spec, &position);
+            scope.spawn(move || {
+                let Err(error) = write_blocks(file, spec, position, number);
+                // One thread's trouble ends all: a writer at half its depth would be another scenario.
+                eprintln!("deburr: the lab's writer: {error}");
+                std::process::exit(1);
+            });
+        }
+    });
+    Ok(())
+}
+
+fn write_blocks(
+    file: &File,
+    spec: &WriterSpec,
+    position: &AtomicU64,
+    number: u64,
+) -> std::io::Result<Infallible> {
+    let length = (spec.block_kib << 10) as usize;
+    // Direct writes need memory at a block's boundary.
+    let memory = vec![b'w'; length + 4096];
+    let begin = memory.as_ptr().align_offset(4096);
+    let block = &memory[begin..begin + length];
+    let blocks = (spec.file_mib << 20) / length as u64;
+    let mut random = Random(0x2545_f491_4f6c_dd1d ^ number);
+    let mut pace = spec.per_s.map(|per_s| Pace::new(1_000_000_000 / per_s));
+    loop {
+        if let Some(pace) = &mut pace {
+            pace.wait();
+        }
+        let at = match spec.random {
+            true => random.below(blocks),
+            false => position.fetch_add(1, Ordering::Relaxed) % blocks,
+        };
+        file.write_all_at(block, at * length as u64)?;
+    }
+}
