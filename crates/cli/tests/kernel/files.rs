@@ -184,3 +184,53 @@ fn a_directory_that_is_mounted_elsewhere_shows_the_path_there() {
     });
     assert!(!unmounted.confirmed, "{unmounted:?}");
 }
+
+/// Ends with the test.
+struct Child(std::process::Child);
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_filesystem_of_another_mount_namespace_is_reached_through_its_process() {
+    const TEST: &str = "a_filesystem_of_another_mount_namespace_is_reached_through_its_process";
+    if !common::root_or_skip("kernel", TEST) {
+        return;
+    }
+    let (mut disk, point) = match disk::mounted(32, "ext4") {
+        Ok(mounted) => mounted,
+        Err(why) => return common::skip("kernel", TEST, &why),
+    };
+    let fs = disk::fs_of(&point);
+    fs::write(point.join("file"), "x").unwrap();
+    let number = identity(&point.join("file"));
+    // From here on it is mounted in the namespace of a process only.
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "sh", "-c", "echo there; exec sleep 600"]);
+    let Ok(child) = command.stdout(std::process::Stdio::piped()).spawn() else {
+        return common::skip("kernel", TEST, "`unshare` is not installed");
+    };
+    let mut child = Child(child);
+    let mut word = [0; 6];
+    std::io::Read::read_exact(child.0.stdout.as_mut().unwrap(), &mut word).unwrap();
+    disk.unmount();
+    let mut resolver = Resolver::new(Path::new("/proc"));
+    let mut name = |in_fs: Option<&[u8]>| {
+        let (ino, generation) = number;
+        resolver.name(&Sighting { fs, ino, generation, in_fs, deleted: false })
+    };
+    let shown = name::decode(point.join("file").as_os_str().as_bytes());
+    let expected = Name {
+        path: format!("/proc/{}/root{shown}", child.0.id()),
+        state: FileState::Linked,
+        confirmed: true,
+    };
+    assert_eq!(name(Some(b"/file")), expected);
+    assert_eq!(name(None), expected);
+    drop(child);
+    assert!(!name(None).confirmed, "it went with its process");
+}
