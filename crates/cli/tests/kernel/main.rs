@@ -8,6 +8,7 @@ mod cgroups;
 #[path = "../common/mod.rs"]
 mod common;
 mod disk;
+mod disks;
 mod files;
 mod lab;
 mod lab_disk;
