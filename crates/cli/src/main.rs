@@ -10,7 +10,6 @@ mod collect;
 mod command;
 mod facts;
 mod failure;
-#[allow(dead_code, reason = "for collectors to come")]
 mod files;
 mod lab;
 mod observer;

@@ -2,8 +2,9 @@
 //! Which collectors a session has, and which stands in for which.
 
 use crate::collect::{
-    CgroupCollector, Cgroups, Collector, Context, Devices, DiskstatsCollector, ProcStatCollector,
-    Processes, PsiCollector, Roots, SchedCollector, SchedstatCollector, SettingsCollector,
+    BlockCollector, CgroupCollector, Cgroups, Collector, Context, Devices, DiskstatsCollector,
+    ProcStatCollector, Processes, PsiCollector, Roots, SchedCollector, SchedstatCollector,
+    SettingsCollector,
 };
 use crate::failure::{Exit, Failure};
 use deburr_core::procfs::cpu_list;
@@ -56,9 +57,12 @@ pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
         Ok(disks) => running.push(Running::new(&[Source::Diskstats], disks)),
         Err(state) => missing.push((Source::Diskstats, state)),
     }
-    for source in [Source::Block, Source::Writeback] {
-        let reason = "this version of deburr has no BPF probe for block IO".into();
-        missing.push((source, State::Missing { reason, gain: String::new() }));
+    match BlockCollector::open(cx) {
+        Ok(block) => running.push(Running::new(&[Source::Block, Source::Writeback], block)),
+        Err(state) => {
+            missing.push((Source::Block, state.clone()));
+            missing.push((Source::Writeback, state));
+        }
     }
     (running, missing)
 }

@@ -5,6 +5,7 @@
 //! its baseline and says what it can see ([`deburr_core::recording::Coverage`]), on [`Beat::End`] it emits what
 //! is left. A collector that cannot see anything is not an error: it is coverage.
 
+mod block;
 mod cgroups;
 mod cost;
 mod devices;
@@ -19,6 +20,7 @@ mod sched;
 mod schedstat;
 mod settings;
 
+pub(crate) use block::BlockCollector;
 pub(crate) use cgroups::{CgroupCollector, Cgroups};
 pub(crate) use devices::Devices;
 pub(crate) use diskstats::DiskstatsCollector;
@@ -103,4 +105,12 @@ pub(crate) trait Collector {
     /// Takes part in one beat. An error ends this collector, not the session: the session emits
     /// `Coverage::Partial` for its sources from then on.
     fn beat(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) -> anyhow::Result<()>;
+}
+
+/// One more than the highest CPU number that this machine can ever have online.
+fn possible_cpus(cx: &Context) -> u32 {
+    std::fs::read_to_string(cx.roots.sys.join("devices/system/cpu/possible"))
+        .ok()
+        .and_then(|text| text.trim().rsplit(['-', ',']).next()?.parse::<u32>().ok())
+        .map_or(1, |last| last + 1)
 }

@@ -121,6 +121,11 @@ impl Processes {
         self.host_is_target || self.target.contains(&id)
     }
 
+    /// Whether that pid was met as a kernel thread.
+    pub(crate) fn is_kernel_thread(&self, pid: u32) -> bool {
+        self.by_pid.get(&pid).is_some_and(|known| known.process.kernel_thread == Some(true))
+    }
+
     /// The cgroups that processes of the target were met in.
     pub(crate) fn target_cgroups(&self) -> BTreeSet<CgroupId> {
         self.target_cgroups.clone()

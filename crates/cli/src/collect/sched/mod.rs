@@ -8,7 +8,7 @@ mod idle;
 mod tally;
 
 use super::cost::{Cost, Costly};
-use super::{Beat, Collector, Context, Emit, Now};
+use super::{Beat, Collector, Context, Emit, Now, possible_cpus};
 use deburr_bpf::facts::{Facts, ThrottleClock, facts};
 use deburr_bpf::plan::{Needs, plan};
 use deburr_bpf::sched::{
@@ -210,12 +210,4 @@ fn threads_on_host(cx: &Context) -> usize {
         .ok()
         .and_then(|text| text.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok())
         .unwrap_or(1000)
-}
-
-/// One more than the highest CPU number that this machine can ever have online.
-fn possible_cpus(cx: &Context) -> u32 {
-    fs::read_to_string(cx.roots.sys.join("devices/system/cpu/possible"))
-        .ok()
-        .and_then(|text| text.trim().rsplit(['-', ',']).next()?.parse::<u32>().ok())
-        .map_or(1, |last| last + 1)
 }

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The account of a session's block IO: takes transfers and events, yields records.
+
+use super::classify::{self, Kind, Place};
+use super::flight::{self, Flight, Request, Waiter, Waits};
+use super::mounted::Mounted;
+use super::names::{Hint, Names};
+use super::passes::{self, Passes};
+use super::tally::{Key, Tally, Took};
+use super::waits::HoldUps;
+use super::writeback::Told;
+use crate::collect::{Context, Emit, Sighting};
+use crate::files::{self, Resolver};
+use deburr_bpf::block::{Named, Requester, Target, Transfer};
+use deburr_core::recording::{
+    BlockRecord, CgroupId, CgroupVersion, DevId, DeviceBins, IoBlameTick, IoWaitTick, IoWhat,
+    ProcId, Record, StallKind,
+};
+use std::collections::BTreeMap;
+
+/// What is known so far.
+pub(super) struct Account {
+    names: Names,
+    pub(super) tally: Tally,
+    pub(super) hold_ups: HoldUps,
+    flights: BTreeMap<DevId, Flight>,
+    mounted: Mounted,
+    /// Ids of cgroups that own pages are ids of the tree that the recording tells of.
+    owners_known: bool,
+    resolver: Resolver,
+    request: Option<Carried>,
+}
+
+/// A request whose transfers are being read.
+#[derive(Clone, Copy, Debug)]
+struct Carried {
+    device: DevId,
+    request: Request,
+}
+
+/// What the passes need of a transfer.
+pub(super) fn flushed(transfer: &Transfer, start_mono_ns: u64) -> (passes::Kind, u64, u64, u64) {
+    let weight = u64::from(transfer.weight);
+    (
+        (DevId::from_kernel(transfer.disk), transfer.reason),
+        transfer.start_ns.saturating_sub(start_mono_ns),
+        weight,
+        u64::from(transfer.bytes) * weight,
+    )
+}
+
+impl Account {
+    /// Nothing so far.
+    pub(super) fn new(cx: &Context) -> Self {
+        Self {
+            names: Names::default(),
+            tally: Tally::default(),
+            hold_ups: HoldUps::default(),
+            flights: BTreeMap::new(),
+            mounted: Mounted::default(),
+            owners_known: cx.cgroups.cpu_controller() == Some(CgroupVersion::V2),
+            resolver: Resolver::new(&cx.roots.proc),
+            request: None,
+        }
+    }
+
+    /// Takes a transfer that was done.
+    pub(super) fn transfer(
+        &mut self,
+        cx: &mut Context,
+        t_ns: u64,
+        transfer: &Transfer,
+        emit: Emit<'_>,
+    ) {
+        let device = cx.devices.sight(DevId::from_kernel(transfer.disk), &mut *emit);
+        let what = self.what(device, transfer);
+        let submitter = identity(cx, &transfer.submitter, &mut *emit);
+        let owner = (self.owners_known && transfer.owner_cgroup != 0)
+            .then_some(CgroupId(transfer.owner_cgroup));
+        if let Some(owner) = owner {
+            cx.cgroups.sight(owner, &mut *emit);
+        }
+        let op = classify::direction(transfer.op);
+        let start_ns = transfer.start_ns.saturating_sub(cx.start_mono_ns);
+        let done_ns = transfer.done_ns.saturating_sub(cx.start_mono_ns).max(start_ns);
+        let total_ns = transfer.done_ns.saturating_sub(transfer.start_ns);
+        let bytes = u64::from(transfer.bytes);
+        let key = Key { device, what, op, submitter, owner, reason: transfer.reason };
+        self.tally.transfer(key, bytes, total_ns, transfer.weight);
+        if !transfer.first {
+            if let Some(carried) = &mut self.request {
+                carried.request.bytes += bytes;
+            }
+            return;
+        }
+        self.end_request(t_ns);
+        let queue_ns =
+            (transfer.issue_ns != 0).then(|| transfer.issue_ns.saturating_sub(transfer.start_ns));
+        self.tally.request(device, op, Took { total_ns, queue_ns });
+        // A kernel thread's wait is nobody's loss.
+        let waiter = submitter.filter(|_| {
+            classify::is_waited_for(transfer)
+                && !cx.processes.is_kernel_thread(transfer.submitter.tgid)
+        });
+        let waiter = waiter.map(|proc| Waiter { proc, tid: transfer.submitter.tid });
+        let file = match what {
+            IoWhat::File(file) => Some(file),
+            _ => None,
+        };
+        let account = classify::account(transfer, what, submitter, owner);
+        let weight = transfer.weight;
+        let request = Request { start_ns, done_ns, account, waiter, file, bytes, weight };
+        self.request = Some(Carried { device, request });
+    }
+
+    pub(super) fn look_at_mounts(&mut self, cx: &mut Context, emit: Emit<'_>) {
+        let Context { roots, devices, .. } = cx;
+        self.mounted.look(roots, |dev| devices.sight(dev, &mut *emit));
+    }
+
+    fn what(&mut self, device: DevId, transfer: &Transfer) -> IoWhat {
+        let btrfs = match transfer.target {
+            Target::File { fs, .. } => self.mounted.is_btrfs(DevId::from_kernel(fs)),
+            _ => false,
+        };
+        let place = Place { has_filesystem: self.mounted.is_on(device), btrfs };
+        match classify::kind(transfer, place) {
+            Kind::Data(inode) => IoWhat::File(self.names.id(inode)),
+            Kind::Other(what) => what,
+        }
+    }
+
+    /// The request whose transfers were read is complete.
+    pub(super) fn end_request(&mut self, t_ns: u64) {
+        let Some(Carried { device, request }) = self.request.take() else { return };
+        let begin = t_ns.saturating_sub(flight::LAG_NS) / flight::BIN_NS * flight::BIN_NS;
+        self.flights.entry(device).or_insert_with(|| Flight::begin(begin)).push(request);
+    }
+
+    pub(super) fn name(&mut self, name: Named) {
+        let inode = (DevId::from_kernel(name.fs), name.ino, name.generation);
+        self.names.hint(inode, Hint { path: name.path, deleted: name.deleted });
+    }
+
+    /// Takes an event of writeback.
+    pub(super) fn told(
+        &mut self,
+        cx: &mut Context,
+        passes: &mut Passes,
+        told: Told<'_>,
+        emit: Emit<'_>,
+    ) {
+        let start_mono_ns = cx.start_mono_ns;
+        let since_start = |t: u64| t.saturating_sub(start_mono_ns);
+        match told {
+            Told::Dirtied { inode, by } => {
+                if let Some(process) = identity(cx, by, emit) {
+                    passes.dirtied(inode, process);
+                }
+            }
+            Told::Synced { begin_ns, end_ns, by, inode } => {
+                let Some(process) = identity(cx, by, &mut *emit) else { return };
+                let device = disk_of(cx, inode.0, emit);
+                let file = self.names.id(inode);
+                let of = (process, StallKind::Sync);
+                self.hold_ups.add(of.0, of.1, device, end_ns.saturating_sub(begin_ns));
+                let span = (since_start(begin_ns), since_start(end_ns).max(since_start(begin_ns)));
+                self.hold_ups.long(span, of, device, Some(file));
+            }
+            Told::Paused { begin_ns, pause_ns, by, device } => {
+                let Some(process) = identity(cx, by, &mut *emit) else { return };
+                let device = device.and_then(|device| disk_of(cx, device, emit));
+                let of = (process, StallKind::DirtyThrottle);
+                self.hold_ups.add(of.0, of.1, device, pause_ns);
+                let t0_ns = since_start(begin_ns);
+                self.hold_ups.long((t0_ns, t0_ns.saturating_add(pause_ns)), of, device, None);
+            }
+            Told::Committed(mut commit) => {
+                commit.device = cx.devices.sight(commit.device, &mut *emit);
+                emit(Record::Block(Box::new(BlockRecord::Commit(commit))));
+            }
+        }
+    }
+
+    /// Tells the past up to that moment.
+    pub(super) fn past(&mut self, (t0_ns, t1_ns): (u64, u64), emit: Emit<'_>) {
+        for (&device, flight) in &mut self.flights {
+            let from_ns = flight.bins_from_ns();
+            let past = flight.past(t1_ns);
+            let bins_to_ns = flight.bins_from_ns();
+            for (proc, Waits { sizes: waits, max_ns }) in past.waits {
+                let (kind, device) = (StallKind::Request, Some(device));
+                let tick = IoWaitTick { t0_ns, t1_ns, proc, kind, device, waits, max_ns };
+                emit(Record::Block(Box::new(BlockRecord::Wait(tick))));
+            }
+            for long in past.long {
+                let of = (long.proc, StallKind::Request);
+                self.hold_ups.long((long.t0_ns, long.t1_ns), of, Some(device), long.file);
+            }
+            for ((victim, culprit), ns) in past.blame {
+                let tick = IoBlameTick { t0_ns, t1_ns, victim, device, culprit, ns };
+                emit(Record::Block(Box::new(BlockRecord::Blame(tick))));
+            }
+            if past.bins.iter().any(|bin| bin.busy_ns > 0) {
+                let (t0_ns, t1_ns, bins) = (from_ns, bins_to_ns, past.bins);
+                let bins = DeviceBins { t0_ns, t1_ns, device, bins };
+                emit(Record::Block(Box::new(BlockRecord::Bins(bins))));
+            }
+        }
+    }
+
+    /// The records of files that are due.
+    pub(super) fn names(&mut self, last: bool, emit: Emit<'_>) {
+        let Self { names, resolver, .. } = self;
+        resolver.second();
+        let records = names.take(last, |(fs, ino, generation), hint| {
+            // At the end all are worth it.
+            if last && !resolver.can_look() {
+                resolver.second();
+            }
+            resolver.name(&files::Sighting {
+                fs,
+                ino,
+                generation,
+                in_fs: hint.map(|hint| &*hint.path),
+                deleted: hint.is_some_and(|hint| hint.deleted),
+            })
+        });
+        for record in records {
+            emit(Record::Block(Box::new(record)));
+        }
+    }
+
+    pub(super) fn lost(&self) -> Vec<(&'static str, u64)> {
+        let late = self.flights.values().map(|flight| flight.late).sum();
+        vec![
+            ("late_request", late),
+            ("unnamed_file", self.names.untold),
+            ("folded_transfer", self.tally.folded),
+            ("stall", self.hold_ups.stalls_lost),
+        ]
+    }
+}
+
+/// The disk that a filesystem lies on; `None` for one without a device number of its own.
+fn disk_of(cx: &mut Context, fs: DevId, emit: Emit<'_>) -> Option<DevId> {
+    (fs.major != 0).then(|| cx.devices.sight(fs, emit))
+}
+
+/// Identity of who did it; `None` for the idle thread, in whose context interrupts run.
+fn identity(cx: &mut Context, by: &Requester, emit: Emit<'_>) -> Option<ProcId> {
+    if by.tgid == 0 {
+        return None;
+    }
+    let sighting = Sighting {
+        pid: by.tgid,
+        start_ns: Some(by.leader_boot_ns),
+        comm: (by.tid == by.tgid).then_some(&by.comm[..]),
+        ..Sighting::default()
+    };
+    let Context { roots, processes, cgroups, target, .. } = cx;
+    Some(processes.intern(roots, cgroups, target, sighting, emit))
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a transfer was for, and on whose account it is.
+
+use super::passes::Inode;
+use deburr_bpf::block::{Op, Target, Transfer};
+use deburr_core::recording::{CgroupId, DevId, IoCulprit, IoOp, IoWhat, ProcId};
+
+/// The inode that btrfs keeps its trees in: the page cache of its metadata.
+const BTRFS_METADATA: u64 = 1;
+
+/// What the host's mounts tell of the place that a transfer went to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    /// A filesystem lies on the device.
+    pub(super) has_filesystem: bool,
+    /// The filesystem of the file is btrfs.
+    pub(super) btrfs: bool,
+}
+
+/// Kind of a transfer, before its file has an identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Data of that file.
+    Data(Inode),
+    /// Anything else.
+    Other(IoWhat),
+}
+
+/// What a transfer was for.
+pub(super) fn kind(transfer: &Transfer, place: Place) -> Kind {
+    match (transfer.op, &transfer.target) {
+        (Op::Flush, _) => Kind::Other(IoWhat::Flush),
+        (Op::Discard, _) => Kind::Other(IoWhat::Discard),
+        (_, _) if transfer.swap => Kind::Other(IoWhat::Swap),
+        (_, Target::File { ino: BTRFS_METADATA, .. }) if place.btrfs => {
+            Kind::Other(IoWhat::Metadata)
+        }
+        (_, &Target::File { fs, ino, generation }) => {
+            Kind::Data((DevId::from_kernel(fs), ino, generation))
+        }
+        (_, Target::Journal) => Kind::Other(IoWhat::Journal),
+        // ext4's journal and its metadata both live in the page cache of the device; jbd2 writes the journal.
+        (_, Target::BlockDevice | Target::Unknown) if is_jbd2(transfer) => {
+            Kind::Other(IoWhat::Journal)
+        }
+        (_, Target::BlockDevice | Target::Unknown) if place.has_filesystem => {
+            Kind::Other(IoWhat::Metadata)
+        }
+        (_, Target::BlockDevice | Target::Anonymous) => Kind::Other(IoWhat::RawDevice),
+        (_, Target::NoPages) if transfer.bytes == 0 => Kind::Other(IoWhat::Flush),
+        (_, Target::NoPages | Target::Unknown) => Kind::Other(IoWhat::Unknown),
+    }
+}
+
+fn is_jbd2(transfer: &Transfer) -> bool {
+    transfer.submitter.comm.starts_with(b"jbd2/")
+}
+
+/// Direction.
+pub(super) fn direction(op: Op) -> IoOp {
+    match op {
+        Op::Read => IoOp::Read,
+        Op::Write => IoOp::Write,
+        Op::Flush | Op::Discard | Op::Other => IoOp::Other,
+    }
+}
+
+/// On whose account a request is, which `submitter` made for `what`.
+pub(super) fn account(
+    transfer: &Transfer,
+    what: IoWhat,
+    submitter: Option<ProcId>,
+    owner: Option<CgroupId>,
+) -> IoCulprit {
+    if transfer.reason != 0 {
+        return IoCulprit::Writeback(owner);
+    }
+    match (what, submitter) {
+        (IoWhat::Metadata | IoWhat::Journal | IoWhat::Flush, _) | (_, None) => {
+            IoCulprit::Filesystem
+        }
+        (_, Some(process)) => IoCulprit::Process(process),
+    }
+}
+
+/// Whether the one who submitted it waits for it.
+pub(super) fn is_waited_for(transfer: &Transfer) -> bool {
+    transfer.reason == 0 && (transfer.op == Op::Read || transfer.op == Op::Write && transfer.sync)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deburr_bpf::block::Requester;
+
+    fn transfer(op: Op, target: Target, comm: &[u8]) -> Transfer {
+        let mut name = [0; 16];
+        name[..comm.len()].copy_from_slice(comm);
+        Transfer {
+            start_ns: 1,
+            issue_ns: 2,
+            done_ns: 3,
+            request: 1,
+            first: true,
+            disk: 7 << 20,
+            sector: 0,
+            bytes: 4096,
+            op,
+            sync: false,
+            meta: false,
+            swap: false,
+            submitter: Requester { tid: 1, tgid: 1, leader_boot_ns: 1, comm: name },
+            owner_cgroup: 0,
+            target,
+            reason: 0,
+            weight: 1,
+        }
+    }
+
+    #[test]
+    fn every_target_has_a_class() {
+        let fs = Place { has_filesystem: true, btrfs: false };
+        let bare = Place::default();
+        let file = || Target::File { fs: 7 << 20, ino: 12, generation: 3 };
+        let of = |op, target, comm: &[u8], place| kind(&transfer(op, target, comm), place);
+        let inode = (DevId { major: 7, minor: 0 }, 12, 3);
+        assert_eq!(of(Op::Write, file(), b"java", fs), Kind::Data(inode));
+        for (op, target, comm, place, what) in [
+            (Op::Flush, Target::NoPages, &b"java"[..], fs, IoWhat::Flush),
+            (Op::Write, Target::NoPages, b"java", fs, IoWhat::Unknown),
+            (Op::Discard, Target::NoPages, b"fstrim", fs, IoWhat::Discard),
+            (Op::Write, Target::BlockDevice, b"jbd2/loop0-8", fs, IoWhat::Journal),
+            (Op::Write, Target::BlockDevice, b"kworker/u8:1", fs, IoWhat::Metadata),
+            (Op::Read, Target::BlockDevice, b"dd", bare, IoWhat::RawDevice),
+            (Op::Write, Target::Anonymous, b"fio", fs, IoWhat::RawDevice),
+            (Op::Write, Target::Unknown, b"xfsaild/loop0", fs, IoWhat::Metadata),
+            (Op::Write, Target::Unknown, b"x", bare, IoWhat::Unknown),
+        ] {
+            assert_eq!(of(op, target, comm, place), Kind::Other(what), "{what:?}");
+        }
+    }
+}

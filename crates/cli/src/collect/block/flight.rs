@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What was in flight on a device, moment by moment: its activity in bins of 10 ms, and beside whose requests
+//! a process waited for its own.
+//!
+//! A device that has `n` requests in its queue or in service gives each, on average, a part of `1/n` of its
+//! time. A request's waiting is therefore shared: at every moment, each other request in flight takes `1/n` of
+//! it, and its own part is the device's. So the shares of a wait sum to the wait, exactly.
+//!
+//! A thread waits once, however many of its requests are in flight (readahead, asynchronous IO): its waiting is
+//! the time in which at least one is. Each request that is done tells the part of it that was not told yet.
+//!
+//! A request is told of when it is done. So the past is gone through some time later ([`LAG_NS`]), when nearly
+//! all that was in flight then is known; a request that took longer counts from there on only.
+
+use super::waits::LONG_NS;
+use deburr_core::recording::{DeviceBin, FileId, IoCulprit, ProcId, WaitHist};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+
+/// How far the past must lie back.
+pub(super) const LAG_NS: u64 = 2_000_000_000;
+/// Length of a bin.
+pub(super) const BIN_NS: u64 = 10_000_000;
+/// Culprits that are told apart in a session; the others are one.
+const CULPRITS: usize = 64;
+/// Requests that may be waiting to be gone through: 8 MB.
+const PENDING: usize = 100_000;
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    /// Created.
+    pub(super) start_ns: u64,
+    /// Completed.
+    pub(super) done_ns: u64,
+    /// On whose account it is.
+    pub(super) account: IoCulprit,
+    /// The thread that waits for it.
+    pub(super) waiter: Option<Waiter>,
+    /// The file that it is of.
+    pub(super) file: Option<FileId>,
+    /// Its bytes.
+    pub(super) bytes: u64,
+    /// It stands for so many.
+    pub(super) weight: u32,
+}
+
+/// A thread that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Waiter {
+    /// Its process.
+    pub(super) proc: ProcId,
+    /// Its id.
+    pub(super) tid: u32,
+}
+
+/// A long wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LongWait {
+    /// It began.
+    pub(super) t0_ns: u64,
+    /// It ended.
+    pub(super) t1_ns: u64,
+    /// Whose.
+    pub(super) proc: ProcId,
+    /// For a request of that file.
+    pub(super) file: Option<FileId>,
+}
+
+/// What a stretch of the past holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Past {
+    /// Its bins, all of them; they begin where those of the last stretch ended.
+    pub(super) bins: Vec<DeviceBin>,
+    /// Waits for requests that were done in it.
+    pub(super) waits: BTreeMap<ProcId, Waits>,
+    /// The time of those waits by culprit: sums to it.
+    pub(super) blame: BTreeMap<(ProcId, IoCulprit), u64>,
+    /// Those of [`LONG_NS`] and more.
+    pub(super) long: Vec<LongWait>,
+}
+
+/// Waits of a process.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Waits {
+    /// Their sizes.
+    pub(super) sizes: WaitHist,
+    /// The longest.
+    pub(super) max_ns: u64,
+}
+
+/// Ends sort before starts of the same moment: one request after another is not two at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Edge {
+    Done,
+    Start,
+}
+
+/// A device's flight log.
+#[derive(Debug, Default)]
+pub(super) struct Flight {
+    edges: BinaryHeap<Reverse<(u64, Edge, u64)>>,
+    requests: HashMap<u64, Active>,
+    next: u64,
+    /// Everything before was gone through.
+    now_ns: u64,
+    culprits: Vec<IoCulprit>,
+    index: HashMap<IoCulprit, usize>,
+    /// Requests in flight, by culprit.
+    in_flight: Vec<u64>,
+    total: u64,
+    /// Integral over time of `in_flight / total`, by culprit: what one request's waiting owes to each.
+    owed_ns: Vec<f64>,
+    waiting: HashMap<Waiter, Waiting>,
+    past: Past,
+    /// Where the bins of `past` begin.
+    bins_from_ns: u64,
+    /// Requests that were told of too late, or were too many.
+    pub(super) late: u64,
+}
+
+#[derive(Debug)]
+struct Active {
+    request: Request,
+    culprit: usize,
+}
+
+/// A thread's waiting that was not told yet.
+#[derive(Debug)]
+struct Waiting {
+    requests: u32,
+    since_ns: u64,
+    /// `owed_ns` then.
+    before: Vec<f64>,
+}
+
+impl Flight {
+    /// Begins at that moment.
+    pub(super) fn begin(now_ns: u64) -> Self {
+        Self { now_ns, bins_from_ns: now_ns, ..Self::default() }
+    }
+
+    /// Takes a request that was done.
+    pub(super) fn push(&mut self, mut request: Request) {
+        if request.start_ns < self.now_ns {
+            self.late += u64::from(request.weight);
+            request.start_ns = self.now_ns;
+        }
+        if self.requests.len() >= PENDING {
+            self.late += u64::from(request.weight);
+            return;
+        }
+        // An end sorts before a start of the same moment, and each must find its request.
+        request.done_ns = request.done_ns.max(request.start_ns + 1);
+        let culprit = self.culprit(request.account);
+        self.next += 1;
+        self.edges.push(Reverse((request.start_ns, Edge::Start, self.next)));
+        self.edges.push(Reverse((request.done_ns, Edge::Done, self.next)));
+        self.requests.insert(self.next, Active { request, culprit });
+    }
+
+    fn culprit(&mut self, account: IoCulprit) -> usize {
+        let account = match self.culprits.len() {
+            known if known + 1 < CULPRITS || self.index.contains_key(&account) => account,
+            _ => IoCulprit::Process(ProcId::OTHERS),
+        };
+        if let Some(&index) = self.index.get(&account) {
+            return index;
+        }
+        self.index.insert(account, self.culprits.len());
+        self.culprits.push(account);
+        self.in_flight.push(0);
+        self.owed_ns.push(0.0);
+        self.culprits.len() - 1
+    }
+
+    /// Goes through the past up to that moment and returns it. Bins end at the last whole one.
+    pub(super) fn past(&mut self, to_ns: u64) -> Past {
+        while let Some(&Reverse((t_ns, edge, id))) = self.edges.peek() {
+            if t_ns > to_ns {
+                break;
+            }
+            self.edges.pop();
+            self.go_to(t_ns);
+            match edge {
+                Edge::Start => self.start(id),
+                Edge::Done => self.done(id),
+            }
+        }
+        self.go_to(to_ns);
+        let whole = (to_ns.saturating_sub(self.bins_from_ns) / BIN_NS) as usize;
+        self.past.bins.resize(whole.max(self.past.bins.len()), DeviceBin::default());
+        let rest = self.past.bins.split_off(whole);
+        self.bins_from_ns += whole as u64 * BIN_NS;
+        let past = std::mem::take(&mut self.past);
+        self.past.bins = rest;
+        past
+    }
+
+    /// Where the bins that the next call of [`Self::past`] returns will begin.
+    pub(super) fn bins_from_ns(&self) -> u64 {
+        self.bins_from_ns
+    }
+
+    fn start(&mut self, id: u64) {
+        let Some(Active { request, culprit }) = self.requests.get(&id) else { return };
+        self.in_flight[*culprit] += u64::from(request.weight);
+        self.total += u64::from(request.weight);
+        if let Some(waiter) = request.waiter {
+            let (since_ns, owed_ns) = (self.now_ns, &self.owed_ns);
+            let waiting = self.waiting.entry(waiter).or_insert_with(|| Waiting {
+                requests: 0,
+                since_ns,
+                before: owed_ns.clone(),
+            });
+            waiting.requests += 1;
+        }
+    }
+
+    fn done(&mut self, id: u64) {
+        let Some(Active { request, culprit }) = self.requests.remove(&id) else { return };
+        self.in_flight[culprit] -= u64::from(request.weight);
+        self.total -= u64::from(request.weight);
+        let bin = self.bin(request.done_ns.saturating_sub(1).max(self.bins_from_ns));
+        bin.ios = bin.ios.saturating_add(request.weight);
+        bin.bytes = bin.bytes.saturating_add(request.bytes * u64::from(request.weight));
+        if let Some(waiter) = request.waiter {
+            self.waited(waiter, request.file);
+        }
+    }
+
+    /// One of a thread's requests was done: tells what it waited since the last one.
+    fn waited(&mut self, waiter: Waiter, file: Option<FileId>) {
+        let Some(mut waiting) = self.waiting.remove(&waiter) else { return };
+        let (t0_ns, t1_ns) = (waiting.since_ns, self.now_ns);
+        if t1_ns > t0_ns {
+            self.share_out(waiter.proc, t1_ns - t0_ns, &waiting.before);
+            if t1_ns - t0_ns >= LONG_NS {
+                self.past.long.push(LongWait { t0_ns, t1_ns, proc: waiter.proc, file });
+            }
+        }
+        waiting.requests -= 1;
+        if waiting.requests > 0 {
+            waiting.since_ns = t1_ns;
+            waiting.before.clone_from(&self.owed_ns);
+            self.waiting.insert(waiter, waiting);
+        }
+    }
+
+    /// Shares a wait among the culprits; what rounding and its own requests leave is the device's.
+    fn share_out(&mut self, victim: ProcId, wait_ns: u64, before: &[f64]) {
+        let waits = self.past.waits.entry(victim).or_default();
+        waits.sizes.add(wait_ns);
+        waits.max_ns = waits.max_ns.max(wait_ns);
+        let mut left_ns = wait_ns;
+        for (index, &owed_ns) in self.owed_ns.iter().enumerate() {
+            let culprit = self.culprits[index];
+            // Its own requests, this one among them, are its own doing and the device's.
+            if culprit == IoCulprit::Process(victim) {
+                continue;
+            }
+            let ns = ((owed_ns - before.get(index).unwrap_or(&0.0)) as u64).min(left_ns);
+            if ns > 0 {
+                left_ns -= ns;
+                *self.past.blame.entry((victim, culprit)).or_default() += ns;
+            }
+        }
+        if left_ns > 0 {
+            *self.past.blame.entry((victim, IoCulprit::Device)).or_default() += left_ns;
+        }
+    }
+
+    /// Lets time pass.
+    fn go_to(&mut self, to_ns: u64) {
+        let from_ns = self.now_ns;
+        if to_ns <= from_ns {
+            return;
+        }
+        self.now_ns = to_ns;
+        if self.total == 0 {
+            return;
+        }
+        let (ns, total) = ((to_ns - from_ns) as f64, self.total as f64);
+        for (owed_ns, &count) in self.owed_ns.iter_mut().zip(&self.in_flight) {
+            if count > 0 {
+                *owed_ns += ns * count as f64 / total;
+            }
+        }
+        let mut at_ns = from_ns;
+        while at_ns < to_ns {
+            let end_ns = (at_ns - (at_ns - self.bins_from_ns) % BIN_NS + BIN_NS).min(to_ns);
+            let total = self.total;
+            let bin = self.bin(at_ns);
+            bin.busy_ns += end_ns - at_ns;
+            bin.depth_ns += (end_ns - at_ns) * total;
+            at_ns = end_ns;
+        }
+    }
+
+    fn bin(&mut self, at_ns: u64) -> &mut DeviceBin {
+        let index = (at_ns.saturating_sub(self.bins_from_ns) / BIN_NS) as usize;
+        if self.past.bins.len() <= index {
+            self.past.bins.resize(index + 1, DeviceBin::default());
+        }
+        &mut self.past.bins[index]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a flight log tells of requests that overlap.
+
+use super::*;
+use proptest::prelude::*;
+
+const MS: u64 = 1_000_000;
+
+fn request(process: u32, start_ms: u64, done_ms: u64) -> Request {
+    Request {
+        start_ns: start_ms * MS,
+        done_ns: done_ms * MS,
+        account: IoCulprit::Process(ProcId(process)),
+        waiter: Some(Waiter { proc: ProcId(process), tid: process }),
+        file: Some(FileId(7)),
+        bytes: 4096,
+        weight: 1,
+    }
+}
+
+fn blame_ms(past: &Past, victim: u32, culprit: IoCulprit) -> u64 {
+    past.blame.get(&(ProcId(victim), culprit)).copied().unwrap_or(0) / MS
+}
+
+#[test]
+fn a_request_alone_waits_for_the_device() {
+    let mut flight = Flight::begin(0);
+    flight.push(request(1, 5, 25));
+    let past = flight.past(100 * MS);
+    assert_eq!(past.bins.len(), 10);
+    let busy_ms: Vec<u64> = past.bins.iter().map(|bin| bin.busy_ns / MS).collect();
+    assert_eq!(busy_ms, [5, 10, 5, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(past.bins.iter().map(|bin| bin.ios).collect::<Vec<_>>()[..4], [0, 0, 1, 0]);
+    assert_eq!(past.waits[&ProcId(1)].max_ns, 20 * MS);
+    assert_eq!(past.blame, BTreeMap::from([((ProcId(1), IoCulprit::Device), 20 * MS)]));
+    let (t0_ns, t1_ns) = (5 * MS, 25 * MS);
+    let long = LongWait { t0_ns, t1_ns, proc: ProcId(1), file: Some(FileId(7)) };
+    assert_eq!(past.long, [long]);
+}
+
+#[test]
+fn a_thread_waits_once_for_all_that_it_has_in_flight() {
+    let mut flight = Flight::begin(0);
+    for readahead in 0..10 {
+        flight.push(request(1, 0, 10 + readahead));
+    }
+    flight.push(request(1, 30, 40));
+    let past = flight.past(100 * MS);
+    assert_eq!(past.waits[&ProcId(1)].sizes.total_ns(), (19 + 10) * MS);
+}
+
+#[test]
+fn two_in_flight_share_their_time() {
+    let mut flight = Flight::begin(0);
+    flight.push(request(1, 0, 20));
+    flight.push(request(2, 10, 30));
+    let past = flight.past(40 * MS);
+    assert_eq!(blame_ms(&past, 1, IoCulprit::Process(ProcId(2))), 5);
+    assert_eq!(blame_ms(&past, 1, IoCulprit::Device), 15);
+    assert_eq!(blame_ms(&past, 2, IoCulprit::Process(ProcId(1))), 5);
+    assert_eq!(past.bins.iter().map(|bin| bin.depth_ns / MS).collect::<Vec<_>>(), [10, 20, 10, 0]);
+}
+
+#[test]
+fn a_burst_of_writeback_takes_its_part_of_a_sync_write() {
+    let mut flight = Flight::begin(0);
+    let writeback = IoCulprit::Writeback(None);
+    for _ in 0..9 {
+        flight.push(Request { account: writeback, waiter: None, ..request(9, 0, 100) });
+    }
+    flight.push(request(1, 0, 100));
+    let past = flight.past(100 * MS);
+    assert_eq!(blame_ms(&past, 1, writeback), 90);
+    assert_eq!(past.waits.len(), 1);
+}
+
+#[test]
+fn what_is_told_of_too_late_is_counted() {
+    let mut flight = Flight::begin(0);
+    flight.past(50 * MS);
+    flight.push(request(1, 10, 60));
+    let past = flight.past(100 * MS);
+    assert_eq!((flight.late, past.waits[&ProcId(1)].max_ns), (1, 10 * MS));
+}
+
+#[test]
+fn beyond_the_number_of_culprits_they_are_others() {
+    let mut flight = Flight::begin(0);
+    for process in 1..200 {
+        flight.push(request(process, 0, 10));
+    }
+    let past = flight.past(10 * MS);
+    let culprits: std::collections::BTreeSet<_> = past.blame.keys().map(|(_, c)| *c).collect();
+    assert!(culprits.len() <= CULPRITS + 1, "{}", culprits.len());
+    assert!(culprits.contains(&IoCulprit::Process(ProcId::OTHERS)));
+}
+
+proptest! {
+    #[test]
+    fn blame_sums_to_the_waiting_and_bins_to_the_time_in_flight(
+        requests in prop::collection::vec((1u32..6, 0u64..500, 1u64..400, 1u32..4), 0..60),
+        cuts in prop::collection::vec(1u64..200, 0..8),
+    ) {
+        let mut flight = Flight::begin(0);
+        let mut in_flight_ns = 0;
+        // The milliseconds in which each process has something in flight.
+        let mut waiting = std::collections::BTreeSet::new();
+        for &(process, start, length, weight) in &requests {
+            flight.push(Request { weight, ..request(process, start, start + length) });
+            in_flight_ns += length * MS * u64::from(weight);
+            waiting.extend((start..start + length).map(|ms| (process, ms)));
+        }
+        let mut stretches = Vec::new();
+        let mut at_ms = 0;
+        for cut in cuts {
+            at_ms += cut;
+            stretches.push(flight.past(at_ms * MS));
+        }
+        stretches.push(flight.past((at_ms + 2000) / 10 * 10 * MS));
+        let waits = stretches.iter().flat_map(|p| p.waits.values());
+        let waited: u64 = waits.map(|w| w.sizes.total_ns()).sum();
+        let blamed: u64 = stretches.iter().flat_map(|p| p.blame.values()).sum();
+        prop_assert_eq!(waited, blamed);
+        prop_assert_eq!(waited, waiting.len() as u64 * MS);
+        let bins = || stretches.iter().flat_map(|p| &p.bins);
+        prop_assert_eq!(bins().map(|bin| bin.depth_ns).sum::<u64>(), in_flight_ns);
+        prop_assert!(bins().all(|bin| bin.busy_ns <= BIN_NS));
+    }
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The BPF probes of block IO and writeback as a collector: transfers by file, times and activity of devices,
+//! passes of the flusher, journal commits, and what held processes up.
+//!
+//! The probes' logs are read at each beat. Most records come with the second in which things ended; what needs to
+//! know all that was in flight (bins, waits for requests and whose requests were beside them) comes
+//! [`flight::LAG_NS`] later, and at the end of the window.
+
+mod account;
+mod classify;
+mod flight;
+mod mounted;
+mod names;
+mod passes;
+mod sampling;
+mod tally;
+mod waits;
+mod writeback;
+
+use super::cost::{Cost, Costly};
+use super::{Beat, Collector, Context, Emit, Now};
+use account::{Account, flushed};
+use deburr_bpf::block::{BlockPlan, BlockProbe};
+use deburr_bpf::io_facts::io_facts;
+use deburr_core::recording::{BlockRecord, Coverage, Record, Source, State};
+use sampling::Sampling;
+use std::collections::BTreeMap;
+use writeback::Writeback;
+
+/// What is lost without the probe.
+const GAIN: &str = "the probe names the files, directories and processes behind each device's transfers, and \
+                    shows bursts of 10 ms";
+
+/// The collector.
+pub(crate) struct BlockCollector {
+    probe: BlockProbe,
+    writeback: Result<Writeback, State>,
+    account: Account,
+    sampling: Sampling,
+    cost: Cost,
+    /// Since when records of the second are due.
+    t0_ns: u64,
+    /// The same for what comes later.
+    past_ns: u64,
+    /// The logs were last read.
+    read_ns: u64,
+}
+
+impl BlockCollector {
+    /// Loads and attaches the probes; `Err` = the coverage of [`Source::Block`] without them.
+    pub(crate) fn open(cx: &Context) -> Result<Self, State> {
+        let missing = |reason| State::Missing { reason, gain: GAIN.into() };
+        let facts = io_facts();
+        let cpus = super::possible_cpus(cx);
+        let plan = BlockPlan::new(&facts).map_err(missing)?;
+        let probe = BlockProbe::open(&plan, cpus).map_err(missing)?;
+        Ok(Self {
+            probe,
+            writeback: Writeback::open(&facts, cpus),
+            account: Account::new(cx),
+            sampling: Sampling::default(),
+            cost: Cost::default(),
+            t0_ns: 0,
+            past_ns: 0,
+            read_ns: 0,
+        })
+    }
+
+    fn start(&mut self, emit: Emit<'_>) {
+        // What is in the logs was before the window.
+        self.probe.read(&mut |_| {}, &mut |_| {});
+        emit(Record::Coverage(Coverage { t_ns: 0, source: Source::Block, state: State::Active }));
+        let state = match &mut self.writeback {
+            Ok(writeback) => writeback.start(),
+            Err(state) => state.clone(),
+        };
+        emit(Record::Coverage(Coverage { t_ns: 0, source: Source::Writeback, state }));
+        self.cost.begin(&Probes(&self.probe, self.writeback.as_ref().ok()));
+    }
+
+    /// Reads what the probes logged.
+    fn read(&mut self, cx: &mut Context, t_ns: u64, emit: Emit<'_>) {
+        let Self { probe, writeback, account, .. } = self;
+        let mut of_flusher = Vec::new();
+        let mut named = Vec::new();
+        let mut requests = 0;
+        probe.read(
+            &mut |transfer| {
+                requests += u64::from(transfer.first) * u64::from(transfer.weight);
+                account.transfer(cx, t_ns, transfer, &mut *emit);
+                if transfer.reason != 0 {
+                    of_flusher.push(flushed(transfer, cx.start_mono_ns));
+                }
+            },
+            &mut |name| named.push(name),
+        );
+        account.end_request(t_ns);
+        for name in named {
+            account.name(name);
+        }
+        if let Ok(writeback) = writeback {
+            let start_mono_ns = cx.start_mono_ns;
+            let since_start = move |t: u64| t.saturating_sub(start_mono_ns);
+            writeback.read(since_start, &mut |passes, told| {
+                account.told(cx, passes, told, &mut *emit);
+            });
+            for (kind, start_ns, ios, bytes) in of_flusher {
+                writeback.passes.transferred(kind, start_ns, ios, bytes);
+            }
+        }
+        let one_in = self.sampling.one_in();
+        let due = self.sampling.rate(requests, t_ns.saturating_sub(self.read_ns));
+        if due != one_in {
+            self.probe.set_one_in(due);
+        }
+        self.read_ns = t_ns;
+    }
+}
+
+impl BlockCollector {
+    fn second(&mut self, t_ns: u64, last: bool, emit: Emit<'_>) {
+        let Self { probe, writeback, account, cost, .. } = self;
+        account.names(last, &mut *emit);
+        let past_ns = if last { t_ns } else { t_ns.saturating_sub(flight::LAG_NS) };
+        account.past((self.past_ns, past_ns), &mut *emit);
+        self.past_ns = past_ns;
+        let span = (self.t0_ns, t_ns);
+        let reason = |number| probe.reason_name(number).to_owned();
+        let records = account.tally.take(span, self.sampling.one_in(), reason);
+        let records = records.into_iter().chain(account.hold_ups.take(span));
+        let passes = match writeback {
+            Ok(writeback) => writeback.passes.take(t_ns, last, reason),
+            Err(_) => Vec::new(),
+        };
+        let passes = passes.into_iter().map(BlockRecord::Pass);
+        for record in records.chain(passes) {
+            emit(Record::Block(Box::new(record)));
+        }
+        let mut lost = account.lost();
+        if let Ok(writeback) = writeback {
+            lost.push(("dirtier", writeback.passes.dirtiers_lost));
+        }
+        let probes = Probes(probe, writeback.as_ref().ok());
+        emit(Record::Observer(cost.second(&probes, t_ns, &lost)));
+        self.t0_ns = t_ns;
+    }
+}
+
+impl Collector for BlockCollector {
+    fn beat(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) -> anyhow::Result<()> {
+        if now.beat == Beat::Start {
+            self.account.look_at_mounts(cx, &mut *emit);
+            self.start(emit);
+            return Ok(());
+        }
+        self.cost.bin(&Probes(&self.probe, self.writeback.as_ref().ok()));
+        self.read(cx, now.t_ns, emit);
+        if now.beat.is_second() {
+            self.account.look_at_mounts(cx, &mut *emit);
+            self.second(now.t_ns, now.beat == Beat::End, emit);
+        }
+        Ok(())
+    }
+}
+
+/// Both probes' cost as one.
+struct Probes<'a>(&'a BlockProbe, Option<&'a Writeback>);
+
+impl Costly for Probes<'_> {
+    fn runs(&self) -> u64 {
+        self.0.runs() + self.1.map_or(0, |writeback| writeback.probe.runs())
+    }
+
+    fn run_time(&self) -> Option<(u64, u64)> {
+        let writeback = self.1.and_then(|writeback| writeback.probe.run_time());
+        let (more_ns, more) = writeback.unwrap_or_default();
+        self.0.run_time().map(|(ns, runs)| (ns + more_ns, runs + more))
+    }
+
+    fn map_bytes(&self) -> u64 {
+        self.0.map_bytes() + self.1.map_or(0, |writeback| writeback.probe.map_bytes())
+    }
+
+    fn lost(&self) -> BTreeMap<&'static str, u64> {
+        let mut lost = self.0.lost();
+        for (name, amount) in self.1.map(|writeback| writeback.probe.lost()).unwrap_or_default() {
+            *lost.entry(name).or_insert(0) += amount;
+        }
+        lost
+    }
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Files of the session: gives each its identity, and tells its name once and again when it is known better.
+
+use super::passes::Inode;
+use crate::files::Name;
+use deburr_core::recording::{BlockRecord, File, FileId, FileState};
+use std::collections::{HashMap, VecDeque};
+
+/// Files that are told apart in a session; the others are one.
+const FILES: usize = 20_000;
+/// Names that are looked at again at the end.
+const AT_THE_END: usize = 2000;
+/// As often a name is asked for that the filesystem does not bear out.
+const TRIES: u8 = 3;
+
+/// What the kernel's dentries told when the file was first seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hint {
+    /// Path from the filesystem's root, without a leading slash.
+    pub(super) path: Vec<u8>,
+    /// Whether it was unlinked.
+    pub(super) deleted: bool,
+}
+
+#[derive(Debug)]
+struct Known {
+    id: FileId,
+    hint: Option<Hint>,
+    told: Option<(String, FileState)>,
+    tries: u8,
+}
+
+/// The files.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    files: HashMap<Inode, Known>,
+    order: Vec<Inode>,
+    due: VecDeque<Inode>,
+    /// Transfers and the like of files beyond the number that is told apart.
+    pub(super) untold: u64,
+}
+
+impl Names {
+    /// Identity of a file.
+    pub(super) fn id(&mut self, inode: Inode) -> FileId {
+        if let Some(known) = self.files.get(&inode) {
+            return known.id;
+        }
+        if self.order.len() >= FILES {
+            self.untold += 1;
+            return FileId::OTHERS;
+        }
+        self.order.push(inode);
+        let id = FileId(u32::try_from(self.order.len()).unwrap_or(u32::MAX - 1));
+        self.files.insert(inode, Known { id, hint: None, told: None, tries: 0 });
+        self.due.push_back(inode);
+        id
+    }
+
+    /// Takes what the kernel's dentries tell of a file.
+    pub(super) fn hint(&mut self, inode: Inode, hint: Hint) {
+        self.id(inode);
+        let Some(known) = self.files.get_mut(&inode) else { return };
+        if known.hint.as_ref() != Some(&hint) {
+            known.hint = Some(hint);
+            self.due.push_back(inode);
+        }
+    }
+
+    /// The records that are due. Every file is told in the second in which it is first seen, with the name that is
+    /// known then; `look_up` itself keeps to what a second affords, and says whether the name is confirmed.
+    pub(super) fn take(
+        &mut self,
+        last: bool,
+        mut look_up: impl FnMut(Inode, Option<&Hint>) -> Name,
+    ) -> Vec<BlockRecord> {
+        let mut records = Vec::new();
+        for _ in 0..self.due.len() {
+            if let Some(inode) = self.due.pop_front() {
+                records.extend(self.tell(inode, &mut look_up));
+            }
+        }
+        if last {
+            // Renamed or deleted since?
+            for inode in self.order.iter().take(AT_THE_END).copied().collect::<Vec<_>>() {
+                records.extend(self.tell(inode, &mut look_up));
+            }
+        }
+        records
+    }
+
+    fn tell(
+        &mut self,
+        inode: Inode,
+        look_up: &mut impl FnMut(Inode, Option<&Hint>) -> Name,
+    ) -> Option<BlockRecord> {
+        let known = self.files.get_mut(&inode)?;
+        let Name { path, state, confirmed } = look_up(inode, known.hint.as_ref());
+        known.tries += 1;
+        if !confirmed && known.tries < TRIES {
+            self.due.push_back(inode);
+        }
+        if known.told.as_ref().is_some_and(|told| told.0 == path && told.1 == state) {
+            return None;
+        }
+        known.told = Some((path.clone(), state));
+        let (fs, ino, generation) = inode;
+        Some(BlockRecord::File(File { id: known.id, fs, ino, generation, path, state }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use deburr_core::recording::DevId;
+
+    const FS: DevId = DevId { major: 7, minor: 0 };
+
+    fn hint(path: &str) -> Hint {
+        Hint { path: path.as_bytes().to_vec(), deleted: false }
+    }
+
+    fn name(path: &str, state: FileState, confirmed: bool) -> Name {
+        Name { path: path.into(), state, confirmed }
+    }
+
+    fn look_up(_: Inode, hint: Option<&Hint>) -> Name {
+        match hint {
+            Some(hint) => name(&String::from_utf8_lossy(&hint.path), FileState::Linked, true),
+            None => name("", FileState::Nameless, true),
+        }
+    }
+
+    #[test]
+    fn a_file_is_told_once_and_again_when_its_name_changes() {
+        let mut names = Names::default();
+        let file = (FS, 12, 7);
+        assert_eq!(names.id(file), FileId(1));
+        assert_eq!(names.id((FS, 13, 7)), FileId(2));
+        assert_eq!(names.take(false, look_up).len(), 2);
+        assert_eq!(names.take(false, look_up).len(), 0);
+        names.hint(file, hint("store/a"));
+        let records = names.take(false, look_up);
+        let [BlockRecord::File(told)] = &*records else { panic!("{records:?}") };
+        assert_eq!((told.id, &*told.path, told.state), (FileId(1), "store/a", FileState::Linked));
+        names.hint(file, hint("store/a"));
+        assert_eq!(names.take(true, look_up).len(), 0);
+        let renamed = |_, _: Option<&Hint>| name("store/b", FileState::Linked, true);
+        assert_eq!(names.take(true, renamed).len(), 2);
+    }
+
+    #[test]
+    fn a_name_that_is_not_borne_out_is_asked_for_again_but_not_for_ever() {
+        let mut names = Names::default();
+        names.id((FS, 12, 7));
+        let mut asked = 0;
+        for _ in 0..10 {
+            names.take(false, |_, _| {
+                asked += 1;
+                name("store/a", FileState::Linked, false)
+            });
+        }
+        assert_eq!(asked, TRIES);
+    }
+
+    #[test]
+    fn beyond_the_number_they_are_others() {
+        let mut names = Names::default();
+        for ino in 0..=FILES as u64 {
+            names.id((FS, ino, 0));
+        }
+        assert_eq!((names.id((FS, 1 << 40, 0)), names.untold), (FileId::OTHERS, 2));
+        assert_eq!(names.take(false, look_up).len(), FILES);
+        assert_eq!(names.take(true, look_up).len(), 0);
+    }
+}

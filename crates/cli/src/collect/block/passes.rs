@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The flusher's work as passes: it comes in pieces of some 100 ms, which are one pass while the pauses between
+//! them are short.
+
+use deburr_core::recording::{DevId, ProcId, WritebackPass};
+use std::collections::{BTreeMap, HashMap};
+
+/// Pieces that lie no further apart are one pass.
+const PAUSE_NS: u64 = 1_000_000_000;
+/// Requests of a pass end this much after it.
+const LAG_NS: u64 = 2_000_000_000;
+/// Inodes whose dirtier is remembered.
+const DIRTIERS: usize = 65_536;
+/// Dirtiers that a pass names.
+const NAMED: usize = 16;
+
+/// An inode.
+pub(super) type Inode = (DevId, u64, u32);
+
+/// A device and a reason: the flusher's works of one kind.
+pub(super) type Kind = (DevId, u8);
+
+/// What is known of a pass so far.
+#[derive(Clone, Debug, Default)]
+struct Pass {
+    t0_ns: u64,
+    t1_ns: u64,
+    /// Pieces under way.
+    open: u32,
+    inodes: u64,
+    bytes: u64,
+    ios: u64,
+    ages: BTreeMap<u32, u32>,
+    since_last: BTreeMap<u32, u32>,
+    dirtied_by: BTreeMap<ProcId, u32>,
+}
+
+/// The passes under way, and who dirtied what.
+#[derive(Debug, Default)]
+pub(super) struct Passes {
+    passes: BTreeMap<Kind, Pass>,
+    /// What each worker is at.
+    workers: HashMap<u32, Kind>,
+    dirtiers: HashMap<Inode, ProcId>,
+    ended: Vec<(Kind, Pass)>,
+    /// Inodes whose dirtier was not remembered: there were too many.
+    pub(super) dirtiers_lost: u64,
+}
+
+impl Passes {
+    /// A worker begins a piece.
+    pub(super) fn began(&mut self, t_ns: u64, worker: u32, kind: Kind) {
+        // A worker whose end was not seen is at something else now.
+        if let Some(before) = self.workers.insert(worker, kind) {
+            self.close(t_ns, before);
+        }
+        if let Some(pass) = self.passes.get(&kind)
+            && pass.open == 0
+            && t_ns.saturating_sub(pass.t1_ns) > PAUSE_NS
+            && let Some(pass) = self.passes.remove(&kind)
+        {
+            self.ended.push((kind, pass));
+        }
+        let pass = self.passes.entry(kind).or_insert_with(|| Pass {
+            t0_ns: t_ns,
+            t1_ns: t_ns,
+            ..Pass::default()
+        });
+        pass.open += 1;
+    }
+
+    /// A worker ends its piece.
+    pub(super) fn ended(&mut self, t_ns: u64, worker: u32) {
+        if let Some(kind) = self.workers.remove(&worker) {
+            self.close(t_ns, kind);
+        }
+    }
+
+    fn close(&mut self, t_ns: u64, kind: Kind) {
+        if let Some(pass) = self.passes.get_mut(&kind) {
+            pass.open = pass.open.saturating_sub(1);
+            pass.t1_ns = pass.t1_ns.max(t_ns);
+        }
+    }
+
+    /// Somebody made a clean inode dirty.
+    pub(super) fn dirtied(&mut self, inode: Inode, by: ProcId) {
+        if self.dirtiers.len() < DIRTIERS || self.dirtiers.contains_key(&inode) {
+            self.dirtiers.insert(inode, by);
+        } else {
+            self.dirtiers_lost += 1;
+        }
+    }
+
+    /// A worker wrote an inode. Times are `None` where the kernel did not tell, or at its first time.
+    pub(super) fn wrote(
+        &mut self,
+        worker: u32,
+        inode: Inode,
+        dirty_for_ns: Option<u64>,
+        since_last_ns: Option<u64>,
+    ) {
+        let dirtier = self.dirtiers.remove(&inode);
+        let Some(pass) = self.workers.get(&worker).and_then(|kind| self.passes.get_mut(kind))
+        else {
+            return;
+        };
+        pass.inodes += 1;
+        if let Some(ns) = dirty_for_ns {
+            *pass.ages.entry(seconds(ns)).or_default() += 1;
+        }
+        if let Some(ns) = since_last_ns {
+            *pass.since_last.entry(seconds(ns)).or_default() += 1;
+        }
+        if let Some(process) = dirtier {
+            *pass.dirtied_by.entry(process).or_default() += 1;
+        }
+    }
+
+    /// A transfer for the flusher was done, which was created at that moment.
+    pub(super) fn transferred(&mut self, kind: Kind, start_ns: u64, ios: u64, bytes: u64) {
+        let of_ended = self
+            .ended
+            .iter_mut()
+            .rev()
+            .find(|(of, pass)| *of == kind && (pass.t0_ns..=pass.t1_ns).contains(&start_ns));
+        let pass = match of_ended {
+            Some((_, pass)) => Some(pass),
+            None => self.passes.get_mut(&kind).filter(|pass| pass.t0_ns <= start_ns),
+        };
+        if let Some(pass) = pass {
+            pass.ios += ios;
+            pass.bytes += bytes;
+        }
+    }
+
+    /// The passes that are over, and whose requests are; all of them at the end of the window.
+    pub(super) fn take(
+        &mut self,
+        now_ns: u64,
+        last: bool,
+        reason: impl Fn(u8) -> String,
+    ) -> Vec<WritebackPass> {
+        let over =
+            |pass: &Pass| last || (pass.open == 0 && now_ns.saturating_sub(pass.t1_ns) > LAG_NS);
+        let kinds: Vec<Kind> =
+            self.passes.iter().filter(|(_, pass)| over(pass)).map(|(kind, _)| *kind).collect();
+        for kind in kinds {
+            if let Some(mut pass) = self.passes.remove(&kind) {
+                if pass.open > 0 {
+                    pass.t1_ns = now_ns;
+                }
+                self.ended.push((kind, pass));
+            }
+        }
+        let (mut done, wait): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.ended).into_iter().partition(|(_, pass)| over(pass));
+        self.ended = wait;
+        done.sort_by_key(|(kind, pass)| (pass.t0_ns, *kind));
+        done.into_iter().map(|(kind, pass)| record(kind, pass, &reason)).collect()
+    }
+}
+
+fn seconds(ns: u64) -> u32 {
+    u32::try_from(ns / 1_000_000_000).unwrap_or(u32::MAX)
+}
+
+fn record((device, why): Kind, pass: Pass, reason: &impl Fn(u8) -> String) -> WritebackPass {
+    let mut dirtied_by: Vec<(ProcId, u32)> = pass.dirtied_by.into_iter().collect();
+    dirtied_by.sort_by_key(|&(process, inodes)| (std::cmp::Reverse(inodes), process));
+    dirtied_by.truncate(NAMED);
+    WritebackPass {
+        t0_ns: pass.t0_ns,
+        t1_ns: pass.t1_ns.max(pass.t0_ns),
+        device,
+        reason: reason(why),
+        inodes: pass.inodes,
+        bytes: pass.bytes,
+        ios: pass.ios,
+        ages: pass.ages.into_iter().collect(),
+        since_last: pass.since_last.into_iter().collect(),
+        dirtied_by,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const DISK: DevId = DevId { major: 7, minor: 0 };
+    const PERIODIC: Kind = (DISK, 4);
+
+    fn take(passes: &mut Passes, now_ms: u64, last: bool) -> Vec<WritebackPass> {
+        passes.take(now_ms * MS, last, |reason| format!("reason {reason}"))
+    }
+
+    #[test]
+    fn pieces_with_short_pauses_are_one_pass() {
+        let mut passes = Passes::default();
+        for piece in 0..3 {
+            passes.began((1000 + piece * 200) * MS, 50, PERIODIC);
+            passes.wrote(
+                50,
+                (DISK, piece, 0),
+                Some(30_500 * MS),
+                (piece > 0).then_some(31_000 * MS),
+            );
+            passes.ended((1100 + piece * 200) * MS, 50);
+            passes.transferred(PERIODIC, (1050 + piece * 200) * MS, 2, 8192);
+        }
+        passes.began(6000 * MS, 50, PERIODIC);
+        passes.ended(6010 * MS, 50);
+        let ended = take(&mut passes, 6020, false);
+        assert_eq!(ended.len(), 1);
+        let pass = &ended[0];
+        assert_eq!((pass.t0_ns, pass.t1_ns), (1000 * MS, 1500 * MS));
+        assert_eq!((pass.inodes, pass.ios, pass.bytes), (3, 6, 3 * 8192));
+        assert_eq!((&*pass.ages, &*pass.since_last), (&[(30, 3)][..], &[(31, 2)][..]));
+        assert_eq!(pass.reason, "reason 4");
+        assert_eq!(take(&mut passes, 6020, true).len(), 1);
+    }
+
+    #[test]
+    fn a_pass_waits_for_its_requests() {
+        let mut passes = Passes::default();
+        passes.began(0, 50, PERIODIC);
+        passes.ended(100 * MS, 50);
+        assert_eq!(take(&mut passes, 1500, false), []);
+        passes.transferred(PERIODIC, 50 * MS, 1, 4096);
+        let ended = take(&mut passes, 2200, false);
+        assert_eq!((ended.len(), ended[0].bytes), (1, 4096));
+    }
+
+    #[test]
+    fn who_dirtied_is_told_most_first() {
+        let mut passes = Passes::default();
+        for inode in 0..5 {
+            passes.dirtied((DISK, inode, 0), ProcId(if inode < 2 { 1 } else { 2 }));
+        }
+        passes.began(0, 50, PERIODIC);
+        for inode in 0..6 {
+            passes.wrote(50, (DISK, inode, 0), None, None);
+        }
+        passes.ended(MS, 50);
+        assert_eq!(take(&mut passes, 10, true)[0].dirtied_by, [(ProcId(2), 3), (ProcId(1), 2)]);
+    }
+
+    #[test]
+    fn a_worker_whose_end_was_not_seen_does_not_keep_a_pass_open() {
+        let mut passes = Passes::default();
+        passes.began(0, 50, PERIODIC);
+        passes.began(5000 * MS, 50, (DISK, 2));
+        passes.ended(5100 * MS, 50);
+        assert_eq!(take(&mut passes, 9000, false).len(), 2);
+    }
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Transfers of a second, by what they were for; and how long the requests of each device took.
+
+use deburr_core::recording::{
+    BlockRecord, CgroupId, DevId, DeviceTick, FileId, IoOp, IoTick, IoWhat, ProcId, WaitHist,
+};
+use std::collections::BTreeMap;
+
+/// Rows of a second: what is beyond is told without its file.
+const ROWS: usize = 1000;
+
+/// What transfers have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    /// The whole disk.
+    pub(super) device: DevId,
+    /// For what.
+    pub(super) what: IoWhat,
+    /// Direction.
+    pub(super) op: IoOp,
+    /// Who submitted.
+    pub(super) submitter: Option<ProcId>,
+    /// Whose pages.
+    pub(super) owner: Option<CgroupId>,
+    /// Reason of writeback as the probe numbers it; 0 = none.
+    pub(super) reason: u8,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    ios: u64,
+    bytes: u64,
+    total_ns: u64,
+    max_ns: u64,
+}
+
+#[derive(Debug, Default)]
+struct Times {
+    total: WaitHist,
+    queue: WaitHist,
+    device_time: WaitHist,
+    max_ns: u64,
+}
+
+/// Times of a request, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Took {
+    /// From creation to completion.
+    pub(super) total_ns: u64,
+    /// From creation to issue; `None` = its issue was not seen.
+    pub(super) queue_ns: Option<u64>,
+}
+
+/// The second so far.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    rows: BTreeMap<Key, Sum>,
+    times: BTreeMap<(DevId, IoOp), Times>,
+    /// Transfers that were told without their file, in all.
+    pub(super) folded: u64,
+}
+
+impl Tally {
+    /// Adds a transfer that stands for `weight`.
+    pub(super) fn transfer(&mut self, mut key: Key, bytes: u64, total_ns: u64, weight: u32) {
+        let weight = u64::from(weight);
+        if self.rows.len() >= ROWS && !self.rows.contains_key(&key) {
+            if matches!(key.what, IoWhat::File(_)) {
+                key.what = IoWhat::File(FileId::OTHERS);
+            }
+            self.folded += weight;
+        }
+        let sum = self.rows.entry(key).or_default();
+        sum.ios += weight;
+        sum.bytes += bytes * weight;
+        sum.total_ns += total_ns * weight;
+        sum.max_ns = sum.max_ns.max(total_ns);
+    }
+
+    /// Adds a request.
+    pub(super) fn request(&mut self, device: DevId, op: IoOp, took: Took) {
+        let times = self.times.entry((device, op)).or_default();
+        times.total.add(took.total_ns);
+        if let Some(queue_ns) = took.queue_ns {
+            times.queue.add(queue_ns);
+            times.device_time.add(took.total_ns - queue_ns.min(took.total_ns));
+        }
+        times.max_ns = times.max_ns.max(took.total_ns);
+    }
+
+    /// The records of the second, which was sampled one in `one_in`.
+    pub(super) fn take(
+        &mut self,
+        (t0_ns, t1_ns): (u64, u64),
+        one_in: u32,
+        reason: impl Fn(u8) -> String,
+    ) -> Vec<BlockRecord> {
+        let rows = std::mem::take(&mut self.rows).into_iter().map(|(key, sum)| {
+            BlockRecord::Io(IoTick {
+                t0_ns,
+                t1_ns,
+                device: key.device,
+                what: key.what,
+                op: key.op,
+                submitter: key.submitter,
+                owner: key.owner,
+                reason: (key.reason != 0).then(|| reason(key.reason)),
+                ios: sum.ios,
+                bytes: sum.bytes,
+                total_ns: sum.total_ns,
+                max_ns: sum.max_ns,
+            })
+        });
+        let times = std::mem::take(&mut self.times).into_iter().map(|((device, op), times)| {
+            BlockRecord::DeviceTick(DeviceTick {
+                t0_ns,
+                t1_ns,
+                device,
+                op,
+                total: times.total,
+                queue: times.queue,
+                device_time: times.device_time,
+                max_ns: times.max_ns,
+                sampled_one_in: one_in,
+            })
+        });
+        rows.chain(times).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DISK: DevId = DevId { major: 7, minor: 0 };
+
+    fn key(file: u32) -> Key {
+        Key {
+            device: DISK,
+            what: IoWhat::File(FileId(file)),
+            op: IoOp::Write,
+            submitter: Some(ProcId(1)),
+            owner: None,
+            reason: 0,
+        }
+    }
+
+    #[test]
+    fn transfers_of_one_kind_are_one_row_scaled_by_their_weight() {
+        let mut tally = Tally::default();
+        tally.transfer(key(1), 4096, 100, 8);
+        tally.transfer(key(1), 8192, 300, 1);
+        tally.request(DISK, IoOp::Write, Took { total_ns: 300, queue_ns: Some(100) });
+        let records = tally.take((0, 1), 8, |_| String::new());
+        let [BlockRecord::Io(io), BlockRecord::DeviceTick(times)] = &*records else {
+            panic!("{records:?}")
+        };
+        assert_eq!((io.ios, io.bytes, io.total_ns, io.max_ns), (9, 8 * 4096 + 8192, 1100, 300));
+        assert_eq!(io.reason, None);
+        let sums = [&times.total, &times.queue, &times.device_time].map(WaitHist::total_ns);
+        assert_eq!((sums, times.sampled_one_in), ([300, 100, 200], 8));
+        assert!(tally.take((1, 2), 1, |_| String::new()).is_empty());
+    }
+
+    #[test]
+    fn a_hundred_thousand_files_are_bounded_rows_and_no_byte_is_lost() {
+        let mut tally = Tally::default();
+        for file in 1..=100_000 {
+            tally.transfer(key(file), 4096, 100, 1);
+        }
+        let records = tally.take((0, 1), 1, |_| String::new());
+        assert!(records.len() <= ROWS + 1);
+        let bytes: u64 = records
+            .iter()
+            .map(|record| match record {
+                BlockRecord::Io(io) => io.bytes,
+                _ => 0,
+            })
+            .sum();
+        assert_eq!(bytes, 100_000 * 4096);
+        assert_eq!(tally.folded, 99_000);
+    }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The writeback probe's events as records.
+
+use super::passes::{Inode, Kind, Passes};
+use deburr_bpf::block::Requester;
+use deburr_bpf::io_facts::IoFacts;
+use deburr_bpf::writeback::{Event, Journal, WritebackPlan, WritebackProbe};
+use deburr_core::recording::{DevId, JournalCommit, State};
+
+/// What is lost without the probe.
+const GAIN: &str = "the probe ties stalls to passes of the flusher, to commits of a journal and to pauses of writers";
+
+/// Something that the collector turns into a record, because it needs an identity that only it gives.
+#[derive(Clone, Debug)]
+pub(super) enum Told<'a> {
+    /// Somebody made a clean inode dirty.
+    Dirtied {
+        /// Which.
+        inode: Inode,
+        /// Who.
+        by: &'a Requester,
+    },
+    /// Somebody synced a file.
+    Synced {
+        /// From, `CLOCK_MONOTONIC`.
+        begin_ns: u64,
+        /// To.
+        end_ns: u64,
+        /// Who.
+        by: &'a Requester,
+        /// Which.
+        inode: Inode,
+    },
+    /// A writer was made to pause.
+    Paused {
+        /// From, `CLOCK_MONOTONIC`.
+        begin_ns: u64,
+        /// For how long.
+        pause_ns: u64,
+        /// Who.
+        by: &'a Requester,
+        /// For which device.
+        device: Option<DevId>,
+    },
+    /// A journal was committed.
+    Committed(JournalCommit),
+}
+
+/// The probe and the passes made of its events.
+pub(super) struct Writeback {
+    /// The probe.
+    pub(super) probe: WritebackProbe,
+    /// The passes.
+    pub(super) passes: Passes,
+}
+
+impl Writeback {
+    /// Loads and attaches the probe; `Err` = the coverage of [`Source::Writeback`] without it.
+    pub(super) fn open(facts: &IoFacts, cpus: u32) -> Result<Self, State> {
+        let missing = |reason| State::Missing { reason, gain: GAIN.into() };
+        let plan = WritebackPlan::new(facts).map_err(missing)?;
+        let probe = WritebackProbe::open(&plan, cpus).map_err(missing)?;
+        Ok(Self { probe, passes: Passes::default() })
+    }
+
+    /// Forgets what is in the log: it was before the window. Returns what can be seen.
+    pub(super) fn start(&mut self) -> State {
+        self.probe.read(&mut |_| {});
+        State::Active
+    }
+
+    /// Reads the log. `since_start` makes times of the window out of `CLOCK_MONOTONIC`.
+    pub(super) fn read(
+        &mut self,
+        since_start: impl Fn(u64) -> u64,
+        told: &mut dyn FnMut(&mut Passes, Told<'_>),
+    ) {
+        let Self { probe, passes } = self;
+        probe.read(&mut |event| match &event {
+            Event::PassBegan { t_ns, tid, bdi, reason } => {
+                if let Some(kind) = kind(bdi, *reason) {
+                    passes.began(since_start(*t_ns), *tid, kind);
+                }
+            }
+            Event::PassEnded { t_ns, tid, .. } => passes.ended(since_start(*t_ns), *tid),
+            Event::InodeWritten {
+                tid, fs, ino, generation, dirty_for_ns, since_last_ns, ..
+            } => {
+                let inode = (DevId::from_kernel(*fs), *ino, *generation);
+                passes.wrote(*tid, inode, *dirty_for_ns, *since_last_ns);
+            }
+            Event::InodeDirtied { fs, ino, generation, by, .. } => {
+                let inode = (DevId::from_kernel(*fs), *ino, *generation);
+                told(passes, Told::Dirtied { inode, by });
+            }
+            Event::Sync { begin_ns, end_ns, by, fs, ino, generation, .. } => {
+                let inode = (DevId::from_kernel(*fs), *ino, *generation);
+                let (begin_ns, end_ns) = (*begin_ns, *end_ns);
+                told(passes, Told::Synced { begin_ns, end_ns, by, inode });
+            }
+            Event::Pause { t_ns, pause_ns, by, bdi } => {
+                let (begin_ns, pause_ns) = (*t_ns, *pause_ns);
+                told(passes, Told::Paused { begin_ns, pause_ns, by, device: bdi.parse().ok() });
+            }
+            Event::Commit { begin_ns, end_ns, fs, kind, blocks } => {
+                let t0_ns = since_start(*begin_ns);
+                told(
+                    passes,
+                    Told::Committed(JournalCommit {
+                        t0_ns,
+                        t1_ns: since_start(*end_ns).max(t0_ns),
+                        device: DevId::from_kernel(*fs),
+                        kind: journal_name(kind).into(),
+                        blocks: *blocks,
+                    }),
+                );
+            }
+        });
+    }
+}
+
+/// A pass's device and reason; `None` for one without a device number (network filesystems).
+fn kind(bdi: &str, reason: u8) -> Option<Kind> {
+    Some((bdi.parse().ok()?, reason))
+}
+
+fn journal_name(journal: &Journal) -> &'static str {
+    match journal {
+        Journal::Jbd2 => "jbd2",
+    }
+}
