@@ -4,11 +4,6 @@
  * block.bpf.c only.
  */
 
-/* Newer kernels may keep the alias list elsewhere in the dentry. */
-struct dentry___alias {
-	struct hlist_node d_alias;
-} __attribute__((preserve_access_index));
-
 static __always_inline __u64 dentry_of(__u64 *cell, __u64 inode)
 {
 	__u64 alias = ADDRESS_AT(cell, struct inode, inode, i_dentry.first);
@@ -17,7 +12,7 @@ static __always_inline __u64 dentry_of(__u64 *cell, __u64 inode)
 		return 0;
 	if (bpf_core_field_exists(((struct dentry *)0)->d_u.d_alias))
 		return alias - bpf_core_field_offset(struct dentry, d_u.d_alias);
-	return alias - bpf_core_field_offset(struct dentry___alias, d_alias);
+	return alias - bpf_core_field_offset(struct dentry, d_alias);
 }
 
 /*

@@ -15,11 +15,11 @@ static __always_inline __u32 disk_of(__u64 *cell, __u64 rq)
 {
 	__u64 disk, queue;
 
-	if (bpf_core_field_exists(((struct request_queue___disk *)0)->disk)) {
+	if (bpf_core_field_exists(((struct request_queue *)0)->disk)) {
 		queue = ADDRESS_AT(cell, struct request, rq, q);
-		disk = ADDRESS_AT(cell, struct request_queue___disk, queue, disk);
+		disk = ADDRESS_AT(cell, struct request_queue, queue, disk);
 	} else {
-		disk = ADDRESS_AT(cell, struct request___rq_disk, rq, rq_disk);
+		disk = ADDRESS_AT(cell, struct request, rq, rq_disk);
 	}
 	return (__u32)NUMBER_AT(struct gendisk, disk, major) << 20 |
 	       NUMBER_AT(struct gendisk, disk, first_minor);
@@ -30,10 +30,10 @@ static __always_inline __u64 head_of(__u64 *cell, __u64 page)
 {
 	__u64 head;
 
-	if (bpf_core_field_exists(((struct page___head *)0)->compound_head)) {
-		head = ADDRESS_AT(cell, struct page___head, page, compound_head);
+	if (bpf_core_field_exists(((struct page *)0)->compound_head)) {
+		head = ADDRESS_AT(cell, struct page, page, compound_head);
 	} else {
-		head = ADDRESS_AT(cell, struct page___info, page, compound_info);
+		head = ADDRESS_AT(cell, struct page, page, compound_info);
 		if (head & 1 && (__s64)head > -(1LL << 36))
 			return page & (head | 1);
 	}
@@ -44,7 +44,7 @@ static __always_inline __u64 mapping_of(__u64 *cell, __u64 page)
 {
 	if (bpf_core_field_exists(((struct folio *)0)->mapping))
 		return ADDRESS_AT(cell, struct folio, page, mapping);
-	return ADDRESS_AT(cell, struct page___mapped, page, mapping);
+	return ADDRESS_AT(cell, struct page, page, mapping);
 }
 
 /* The cgroup that is charged for the page. */
@@ -52,12 +52,12 @@ static __always_inline __u64 owner_of(__u64 *cell, __u64 page)
 {
 	__u64 data = 0, cgroup;
 
-	if (bpf_core_field_exists(((struct folio___memcg *)0)->memcg_data))
-		data = ADDRESS_AT(cell, struct folio___memcg, page, memcg_data);
-	else if (bpf_core_field_exists(((struct page___memcg *)0)->memcg_data))
-		data = ADDRESS_AT(cell, struct page___memcg, page, memcg_data);
-	else if (bpf_core_field_exists(((struct page___mem_cgroup *)0)->mem_cgroup))
-		data = ADDRESS_AT(cell, struct page___mem_cgroup, page, mem_cgroup);
+	if (bpf_core_field_exists(((struct folio *)0)->memcg_data))
+		data = ADDRESS_AT(cell, struct folio, page, memcg_data);
+	else if (bpf_core_field_exists(((struct page *)0)->memcg_data))
+		data = ADDRESS_AT(cell, struct page, page, memcg_data);
+	else if (bpf_core_field_exists(((struct page *)0)->mem_cgroup))
+		data = ADDRESS_AT(cell, struct page, page, mem_cgroup);
 	if (!data || data & MEMCG_OBJECTS)
 		return 0;
 	cgroup = ADDRESS_AT(cell, struct mem_cgroup, data & ~(__u64)MEMCG_FLAGS, css.cgroup);
@@ -103,9 +103,9 @@ static __always_inline __u64 direct_inode(__u64 *cell, __u64 bio, bool sure)
 	    ADDRESS_AT(cell, struct address_space, mapping, host) != inode)
 		return 0;
 	at = ADDRESS_AT(cell, struct inode, inode, i_sb);
-	if (bpf_core_field_exists(((struct bio___bdev *)0)->bi_bdev) &&
+	if (bpf_core_field_exists(((struct bio *)0)->bi_bdev) &&
 	    ADDRESS_AT(cell, struct super_block, at, s_bdev) !=
-		    ADDRESS_AT(cell, struct bio___bdev, bio, bi_bdev))
+		    ADDRESS_AT(cell, struct bio, bio, bi_bdev))
 		return 0;
 	return NUMBER_AT(struct super_block, at, s_magic) == BDEVFS_MAGIC ? 0 : inode;
 }

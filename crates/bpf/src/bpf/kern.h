@@ -129,7 +129,12 @@ struct task_struct___task_throttle {
 	bool throttled;
 };
 
-/* --- block IO --- */
+/*
+ * --- block IO ---
+ *
+ * Fields that not all kernels have stand beside the others: each different struct here costs libbpf
+ * a search of all the kernel's types, most of a millisecond.
+ */
 
 struct bio_vec {
 	struct page *bv_page;
@@ -149,10 +154,7 @@ struct bio {
 	void *bi_end_io;
 	void *bi_private;
 	struct bio_vec *bi_io_vec;
-};
-
-/* from 5.12: "block: store a block_device pointer in struct bio" */
-struct bio___bdev {
+	/* from 5.12: "block: store a block_device pointer in struct bio" */
 	struct block_device *bi_bdev;
 };
 
@@ -162,12 +164,7 @@ struct gendisk {
 };
 
 struct request_queue {
-	unsigned long queue_flags;
-};
-
-/* from 5.17: "block: remove the rq_disk field in struct request" */
-struct request_queue___disk {
-	struct gendisk *disk;
+	struct gendisk *disk; /* from 5.17: "block: remove the rq_disk field in struct request" */
 };
 
 struct request {
@@ -176,45 +173,22 @@ struct request {
 	unsigned int __data_len;
 	__u64 __sector;
 	struct bio *bio;
-};
-
-struct request___rq_disk {
-	struct gendisk *rq_disk;
+	struct gendisk *rq_disk; /* up to 5.16 */
 };
 
 struct page {
-	unsigned long flags;
-};
-
-struct page___head {
 	unsigned long compound_head;
-};
-
-/* From 7.x: the address of the head, or where sizeof(struct page) is a power of two, a mask for it.
- */
-struct page___info {
+	/* From 7.x: the address of the head, or where sizeof(struct page) is a power of two, a mask
+	 * for it. */
 	unsigned long compound_info;
-};
-
-struct page___mapped {
 	struct address_space *mapping;
-};
-
-struct page___memcg {
-	unsigned long memcg_data;
-};
-
-/* up to 5.10 */
-struct page___mem_cgroup {
-	struct mem_cgroup *mem_cgroup;
+	unsigned long memcg_data;      /* from 5.11 */
+	struct mem_cgroup *mem_cgroup; /* up to 5.10 */
 };
 
 /* from 5.16; "page" before */
 struct folio {
 	struct address_space *mapping;
-};
-
-struct folio___memcg {
 	unsigned long memcg_data;
 };
 
@@ -262,6 +236,7 @@ struct dentry {
 	union {
 		struct hlist_node d_alias;
 	} d_u;
+	struct hlist_node d_alias; /* newer kernels may have it here */
 };
 
 struct file {

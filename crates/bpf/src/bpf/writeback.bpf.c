@@ -4,8 +4,9 @@
  * write and how long those were dirty, who dirtied them, commits of journals, syncs, and the pauses
  * of those who dirty too much.
  *
- * All hooks are in tasks, none in interrupts, and with preemption off: one writer at a time in each
- * CPU's part of the log.
+ * All hooks are in tasks, none in interrupts, and tracepoints run with preemption off: one writer
+ * at a time in each CPU's part of the log. (Real-time kernels from 7.x on may preempt: there two
+ * events of the same microsecond can become one.)
  */
 #include "kern.h"
 #include <bpf/bpf_helpers.h>
@@ -127,21 +128,32 @@ int on_written(unsigned long long *ctx)
 	return pass(ctx, WRITEBACK_PASS_ENDED);
 }
 
-/* When this inode was written last, 0 = not known; notes that it is being written now. */
+static __always_inline bool is_same(struct writeback_inode *inode, struct writeback_event *event)
+{
+	return inode->ino == event->ino && inode->fs == event->fs &&
+	       inode->generation == event->generation;
+}
+
+/* When this inode was written last, 0 = not known; notes that it is being written now. It may be in
+ * either of two neighbouring slots; there the one that was written longer ago is forgotten. */
 static __always_inline __u64 written_before(struct writeback_cpu *area,
 					    struct writeback_event *event)
 {
 	__u64 key = (event->ino ^ (__u64)event->fs << 32) + event->generation, last = 0;
 	__u32 slot = (key * 0x9e3779b97f4a7c15ULL) >> 32 & (WRITEBACK_INODES - 1);
+	__u32 other = slot ^ 1;
 	struct writeback_inode *inode = bpf_map_lookup_elem(&inodes, &slot);
+	struct writeback_inode *beside = bpf_map_lookup_elem(&inodes, &other);
 
-	if (!inode)
+	if (!inode || !beside)
 		return 0;
-	if (inode->ino == event->ino && inode->fs == event->fs &&
-	    inode->generation == event->generation) {
+	if (!is_same(inode, event) &&
+	    (is_same(beside, event) || beside->written_ns < inode->written_ns))
+		inode = beside;
+	if (is_same(inode, event)) {
 		last = inode->written_ns;
 	} else {
-		if (inode->ino)
+		if (inode->written_ns)
 			area->lost.inodes_evicted++;
 		inode->ino = event->ino;
 		inode->fs = event->fs;

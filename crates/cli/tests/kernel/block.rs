@@ -174,11 +174,13 @@ fn files_are_found(test: &str, fs_type: &str) {
     if !root_or_skip("kernel", test) {
         return;
     }
-    let (_disk, point) = match disk::mounted(400, fs_type) {
+    let (disk, point) = match disk::mounted(400, fs_type) {
         Ok(disk) => disk,
         Err(why) => return skip("kernel", test, &why),
     };
+    quiet(&disk.device);
     let mut seen = Seen::begin(number(&point));
+    let before = disk_counters(&disk.device);
     let writer = Writer::all(&point);
     seen.settle();
 
@@ -196,12 +198,15 @@ fn files_are_found(test: &str, fs_type: &str) {
         assert!(file.path.split('|').any(|path| path == name), "{}: {name}", file.path);
         assert_eq!(named.map(|named| (named.complete, named.deleted)), Some((true, file.deleted)));
     }
-    eprintln!("{right} of {wanted} bytes attributed");
     assert!(right * 100 >= wanted * 99, "{right} of {wanted} bytes; lost: {:?}", seen.probe.lost());
     for name in ["log_overrun", "starts_full", "bios_beyond", "names_deferred", "nested"] {
         assert_eq!(seen.probe.lost().get(name), None, "{:?}", seen.probe.lost());
     }
     assert_submitters_and_times(&seen, &writer);
+    assert_counters_agree(&seen, before, disk_counters(&disk.device));
+    if fs_type == "ext4" {
+        assert_journal_and_reason(&seen);
+    }
 }
 
 fn assert_submitters_and_times(seen: &Seen, writer: &Writer) {
@@ -219,6 +224,59 @@ fn assert_submitters_and_times(seen: &Seen, writer: &Writer) {
     assert!(requests.values().all(|firsts| *firsts == 1), "each request has one first part");
 }
 
+/// Requests completed and bytes moved by a device, as the kernel counts them: reads, then writes.
+fn disk_counters(device: &str) -> [(u64, u64); 2] {
+    let name = device.rsplit('/').next().unwrap();
+    let text = std::fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap();
+    let numbers: Vec<u64> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    [(numbers[0], numbers[2] * 512), (numbers[4], numbers[6] * 512)]
+}
+
+/// Waits until the device has nothing more to do.
+fn quiet(device: &str) {
+    let mut last = disk_counters(device);
+    for _ in 0..100 {
+        std::thread::sleep(Duration::from_millis(200));
+        let now = disk_counters(device);
+        if now == last {
+            return;
+        }
+        last = now;
+    }
+    panic!("{device} is never quiet");
+}
+
+/// All that moved is told, once.
+fn assert_counters_agree(seen: &Seen, before: [(u64, u64); 2], after: [(u64, u64); 2]) {
+    for (op, before, after) in [(Op::Read, before[0], after[0]), (Op::Write, before[1], after[1])] {
+        let moved: Vec<_> = seen.transfers.iter().filter(|moved| moved.op == op).collect();
+        let bytes: u64 = moved.iter().map(|moved| u64::from(moved.bytes)).sum();
+        assert_eq!(bytes, after.1 - before.1, "bytes of {op:?}");
+        let requests = moved.iter().filter(|moved| moved.first).count() as u64;
+        // Empty writes, which are flushes, are counted as writes by some kernels.
+        let flushes =
+            seen.transfers.iter().filter(|moved| moved.op == Op::Flush && moved.first).count();
+        let counted = after.0 - before.0;
+        assert!(
+            (requests..=requests + flushes as u64).contains(&counted),
+            "{op:?}: {requests} requests told, {counted} counted, {flushes} flushes"
+        );
+    }
+}
+
+fn assert_journal_and_reason(seen: &Seen) {
+    let journal = |moved: &&Transfer| moved.target == Target::Journal && moved.bytes > 0;
+    let journal: Vec<_> = seen.transfers.iter().filter(journal).collect();
+    assert!(!journal.is_empty(), "the journal was written");
+    assert!(journal.iter().all(|moved| moved.submitter.comm.starts_with(b"jbd2/")));
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for moved in seen.transfers.iter().filter(|moved| moved.reason != 0) {
+        *reasons.entry(seen.probe.reason_name(moved.reason)).or_insert(0) += 1;
+        assert_ne!(moved.submitter.tgid, std::process::id());
+    }
+    assert!(reasons.contains_key("sync"), "syncfs makes the flusher write: {reasons:?}");
+}
+
 #[test]
 fn files_on_ext4_are_found() {
     files_are_found("files_on_ext4_are_found", "ext4");
@@ -230,22 +288,98 @@ fn files_on_xfs_are_found() {
 }
 
 #[test]
+fn a_sample_stands_for_all_requests() {
+    const TEST: &str = "a_sample_stands_for_all_requests";
+    if !root_or_skip("kernel", TEST) {
+        return;
+    }
+    let (_disk, point) = match disk::mounted(64, "ext4") {
+        Ok(disk) => disk,
+        Err(why) => return skip("kernel", TEST, &why),
+    };
+    let mut seen = Seen::begin(number(&point));
+    seen.probe.set_one_in(7);
+    let mut writer = Writer { root: point, expected: Vec::new(), open: Vec::new() };
+    // One at a time: the same request of the kernel is used again and again.
+    writer.direct("direct", 4000);
+    seen.settle();
+    let file = &writer.expected[0];
+    let sampled = seen
+        .transfers
+        .iter()
+        .filter(|moved| matches!(moved.target, Target::File { ino, .. } if ino == file.ino));
+    let (count, weight) = sampled.fold((0, 0), |sum, moved| (sum.0 + 1, sum.1 + moved.weight));
+    assert!((300..800).contains(&count), "{count} of 4000 requests are told");
+    assert!((3000..5000).contains(&weight), "which stand for {weight}");
+}
+
+#[test]
+fn what_is_not_read_in_time_is_counted() {
+    const TEST: &str = "what_is_not_read_in_time_is_counted";
+    if !root_or_skip("kernel", TEST) {
+        return;
+    }
+    let (_disk, point) = match disk::mounted(64, "ext4") {
+        Ok(disk) => disk,
+        Err(why) => return skip("kernel", TEST, &why),
+    };
+    let mut seen = Seen::begin(number(&point));
+    let mut writer = Writer { root: point, expected: Vec::new(), open: Vec::new() };
+    // More than the logs of all CPUs hold, whichever CPU it completes on.
+    let blocks = 5000 * u64::from(cpus().min(4));
+    for round in 0..blocks / 5000 {
+        writer.direct(&format!("direct{}", round % 2), 5000);
+    }
+    seen.look();
+    let told = seen.transfers.len() as u64;
+    let lost = seen.probe.lost().get("log_overrun").copied().unwrap_or(0);
+    assert!(lost > 0 && told + lost >= blocks, "{told} told, {lost} lost of {blocks}");
+}
+
+#[test]
+fn the_block_device_itself_is_no_file() {
+    const TEST: &str = "the_block_device_itself_is_no_file";
+    if !root_or_skip("kernel", TEST) {
+        return;
+    }
+    let disk = match disk::Disk::new(16) {
+        Ok(disk) => disk,
+        Err(why) => return skip("kernel", TEST, &why),
+    };
+    let rdev = std::fs::metadata(&disk.device).unwrap().rdev();
+    let mut seen = Seen::begin(rustix::fs::major(rdev) << 20 | rustix::fs::minor(rdev));
+    let direct = OpenOptions::new()
+        .write(true)
+        .custom_flags(rustix::fs::OFlags::DIRECT.bits().cast_signed())
+        .open(&disk.device)
+        .unwrap();
+    let memory = vec![9_u8; 3 * 4096];
+    let skip = memory.as_ptr().align_offset(4096);
+    direct.write_all_at(&memory[skip..skip + 4096], 0).unwrap();
+    let buffered = OpenOptions::new().write(true).open(&disk.device).unwrap();
+    buffered.write_all_at(&[7; 8192], 1 << 20).unwrap();
+    buffered.sync_all().unwrap();
+    seen.settle();
+    let bytes = |target: Target| -> u64 {
+        let of = |moved: &&Transfer| moved.target == target && moved.op == Op::Write;
+        seen.transfers.iter().filter(of).map(|moved| u64::from(moved.bytes)).sum()
+    };
+    assert_eq!(bytes(Target::Anonymous), 4096, "{:?}", seen.transfers);
+    assert_eq!(bytes(Target::BlockDevice), 8192, "{:?}", seen.transfers);
+    assert!(seen.written().is_empty(), "{:?}", seen.transfers);
+}
+
+#[test]
 fn the_block_probe_loads_within_a_budget_of_instructions() {
     if !root_or_skip("kernel", "the_block_probe_loads_within_a_budget_of_instructions") {
         return;
     }
-    let began = Instant::now();
-    let facts = io_facts();
-    let looked = began.elapsed();
-    let plan = BlockPlan::new(&facts).unwrap();
-    let began = Instant::now();
+    let plan = BlockPlan::new(&io_facts()).unwrap();
     let probe = BlockProbe::open(&plan, cpus()).unwrap();
-    eprintln!("facts {looked:?}, open {:?}, {} bytes", began.elapsed(), probe.map_bytes());
     let verified = probe.verified_instructions();
-    eprintln!("{verified:?}");
+    if verified.is_empty() {
+        return skip("kernel", "the_block_probe_loads_within_a_budget_of_instructions", "not told");
+    }
     let sum: u64 = verified.values().sum();
-    assert!(sum < 20_000, "the verifier looked at {sum} instructions: {verified:?}");
-    let began = Instant::now();
-    drop(probe);
-    eprintln!("drop {:?}", began.elapsed());
+    assert!(sum < 12_000, "the verifier looked at {sum} instructions: {verified:?}");
 }

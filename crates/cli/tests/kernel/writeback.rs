@@ -10,6 +10,7 @@ use deburr_bpf::writeback::{Event, WritebackPlan, WritebackProbe};
 use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Reads until something is told for which `found` gives a value.
@@ -114,6 +115,27 @@ fn the_life_of_a_dirty_file_is_told() {
     assert_eq!(probe.lost().get("log_overrun"), None);
 }
 
+/// A setting that becomes what it was when this is dropped.
+struct Changed {
+    path: PathBuf,
+    before: String,
+}
+
+impl Changed {
+    /// `None` = it cannot be set.
+    fn to(path: PathBuf, value: &str) -> Option<Self> {
+        let before = std::fs::read_to_string(&path).ok()?;
+        std::fs::write(&path, value).ok()?;
+        Some(Self { path, before })
+    }
+}
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        let _ = std::fs::write(&self.path, self.before.trim());
+    }
+}
+
 #[test]
 fn a_writer_that_is_paused_is_told() {
     const TEST: &str = "a_writer_that_is_paused_is_told";
@@ -129,14 +151,10 @@ fn a_writer_that_is_paused_is_told() {
         Err(why) => return skip("kernel", TEST, &why),
     };
     let bdi = disk::fs_of(&point).to_string();
-    // They go with the loop device's use: the next one that is set up there has a new queue of its own.
-    let limit = std::path::Path::new("/sys/class/bdi").join(&bdi);
-    let before: Vec<_> = ["strict_limit", "max_ratio"]
-        .into_iter()
-        .filter_map(|name| Some((name, std::fs::read_to_string(limit.join(name)).ok()?)))
-        .collect();
-    let set = |name: &str, value: &str| std::fs::write(limit.join(name), value);
-    if set("strict_limit", "1").and_then(|()| set("max_ratio", "0")).is_err() {
+    let dir = Path::new("/sys/class/bdi").join(&bdi);
+    let strict = Changed::to(dir.join("strict_limit"), "1");
+    let ratio = Changed::to(dir.join("max_ratio"), "0");
+    if strict.is_none() || ratio.is_none() {
         return skip("kernel", TEST, "no limit can be set");
     }
     let mut probe = WritebackProbe::open(&plan, cpus()).unwrap();
@@ -158,9 +176,6 @@ fn a_writer_that_is_paused_is_told() {
             _ => None,
         });
     }
-    for (name, value) in before {
-        set(name, value.trim()).unwrap();
-    }
     let pause_ns = found.expect("a pause");
     assert!((1..=1_000_000_000).contains(&pause_ns), "{pause_ns}");
 }
@@ -171,11 +186,12 @@ fn the_writeback_probe_loads_within_a_budget_of_instructions() {
         return;
     }
     let plan = WritebackPlan::new(&io_facts()).unwrap();
-    let began = Instant::now();
     let probe = WritebackProbe::open(&plan, cpus()).unwrap();
-    eprintln!("open {:?}, {} bytes", began.elapsed(), probe.map_bytes());
     let verified = probe.verified_instructions();
-    eprintln!("{verified:?}");
+    if verified.is_empty() {
+        let test = "the_writeback_probe_loads_within_a_budget_of_instructions";
+        return skip("kernel", test, "not told");
+    }
     let sum: u64 = verified.values().sum();
     assert!(sum < 5_000, "the verifier looked at {sum} instructions: {verified:?}");
 }
