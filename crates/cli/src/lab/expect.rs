@@ -342,6 +342,7 @@ min_share = 0.8
                 })
                 .collect(),
             evidence: vec![],
+            files: None,
             sizes: vec![],
             fix: vec![],
             confirm: None,

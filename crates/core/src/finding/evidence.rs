@@ -80,3 +80,35 @@ pub struct SizeClass {
     /// Their time.
     pub ns: u64,
 }
+
+/// What IO was for: files by pattern, and what is no file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FileTable {
+    /// Which IO: `written back`, `read and written`, ...
+    pub of: String,
+    /// All of it: transfers.
+    pub ios: u64,
+    /// All of it: bytes.
+    pub bytes: u64,
+    /// Most transfers first; the last one may sum up the rest.
+    pub rows: Vec<FileShare>,
+}
+
+/// One row: files whose paths differ in a component that varies, or a class such as the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FileShare {
+    /// The pattern of their paths, or what they are.
+    pub name: String,
+    /// Whether `name` is a pattern of paths.
+    pub is_path: bool,
+    /// How many files; 0 where they are not counted.
+    pub files: u64,
+    /// Transfers. A request for several files counts for each.
+    pub ios: u64,
+    /// Share of all transfers of the table, 0..1.
+    pub ios_share: f64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Share of all bytes of the table, 0..1.
+    pub bytes_share: f64,
+}

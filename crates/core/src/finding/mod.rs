@@ -10,7 +10,7 @@ mod ledger;
 mod shell;
 
 pub use entity::{Entity, EntityKind};
-pub use evidence::{Cost, Evidence, SizeClass, Unit};
+pub use evidence::{Cost, Evidence, FileShare, FileTable, SizeClass, Unit};
 pub use ledger::{Ledger, LedgerPart, LedgerState};
 pub use shell::shell_quote;
 
@@ -132,6 +132,9 @@ pub struct Finding {
     /// Sizes of the victim's waits, by count and by time; empty where it makes no sense.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sizes: Vec<SizeClass>,
+    /// What the disk's IO was for; absent where it makes no sense.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<FileTable>,
     /// What to do.
     pub fix: Vec<Fix>,
     /// How to confirm.

@@ -2,13 +2,13 @@
 //! One finding on the page: the claim, who suffers and behind whom, the numbers, what to do.
 
 use super::bars::bar;
-use super::escape::{command, label, sentence};
+use super::escape::{command, identifier, label, sentence};
 use super::names;
 use super::page::{Ink, Page};
 use super::table::{Column, Table};
-use super::units::{count, duration, share, value};
+use super::units::{bytes, count, counted, duration, share, value};
 use crate::finding::{
-    Cause, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, SizeClass,
+    Cause, Cost, Entity, EntityKind, Evidence, FileTable, Finding, Fix, Severity, SizeClass,
 };
 
 /// How much of a finding is shown.
@@ -28,6 +28,8 @@ const LABEL_COLUMNS: usize = 10;
 const SOURCE_COLUMNS: usize = 40;
 /// Causes shown before the rest is summed up.
 const CAUSES_SHOWN: usize = 5;
+/// Rows of the table of files where only the claim is shown.
+const FILES_SHOWN: usize = 3;
 /// Below this share of the loss, a remainder is not worth a line.
 const REMAINDER_MIN: f64 = 0.005;
 
@@ -52,6 +54,9 @@ pub(super) fn write<'a>(
     let ink = Ink::Severity(finding.severity);
     page.labelled(0, (ink, &tag), 2, Ink::Heading, &sentence(&finding.title));
     facts(page, finding, detail);
+    if let Some(table) = &finding.files {
+        files(page, table, detail);
+    }
     if detail >= Detail::Evidence {
         sizes(page, &finding.sizes);
         evidence(page, &finding.evidence);
@@ -217,6 +222,39 @@ fn sizes(page: &mut Page, sizes: &[SizeClass]) {
         ]);
     }
     table.write(page, 2);
+}
+
+/// The table of what the disk's IO was for: by transfers and by bytes, since neither tells of the other.
+fn files(page: &mut Page, files: &FileTable, detail: Detail) {
+    use Column::{Left, Right};
+    let shown = if detail == Detail::Claim { FILES_SHOWN } else { usize::MAX };
+    let name_columns = page.columns().saturating_sub(52).max(16);
+    let mut table = Table::new(&[Left(name_columns), Right, Right, Right, Right, Right, Left(0)]);
+    table.heading([sentence(&files.of).as_str(), "files", "IOs", "", "bytes", "", ""]);
+    for row in files.rows.iter().take(shown) {
+        let name = match row.is_path {
+            true => identifier(&row.name, 3 * name_columns),
+            false => sentence(&row.name),
+        };
+        table.row([
+            name,
+            if row.files > 0 { count(row.files as f64) } else { String::new() },
+            count(row.ios as f64),
+            share(row.ios_share),
+            bytes(row.bytes as f64),
+            share(row.bytes_share),
+        ]);
+    }
+    page.gap();
+    table.write(page, 2);
+    let more = files.rows.len().saturating_sub(shown);
+    if more > 0 {
+        let rows = counted(more as u64, "more row", "more rows");
+        page.paragraph(2, 2, Ink::Aside, &format!("({rows} with -v)"));
+    }
+    if detail == Detail::Claim {
+        page.gap();
+    }
 }
 
 /// Bounds of a class: `under 16 us`, `16 - 64 us`, `512 us - 1.0 ms`, `4.2 s or more`.

@@ -4,6 +4,7 @@
 //! A rule is a static [`Rule`] in `AREA/NAME.rs` with its prose in `AREA/NAME.md`, and a line in [`RULES`].
 //! The engine asks for its sources before it calls `check`, so a rule need not say what it lacks.
 
+mod block;
 mod confidence;
 mod explain;
 mod ledger;
@@ -90,6 +91,12 @@ pub enum Verdict {
 
 /// All rules, by code.
 pub const RULES: &[&Rule] = &[
+    &block::writeback_bursts::RULE,
+    &block::writeback_cohort::RULE,
+    &block::device_saturated::RULE,
+    &block::io_neighbour::RULE,
+    &block::journal_stall::RULE,
+    &block::dirty_throttled_writer::RULE,
     &observer::events_lost::RULE,
     &observer::window_too_short::RULE,
     &observer::observer_overhead::RULE,

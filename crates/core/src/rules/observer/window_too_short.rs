@@ -78,6 +78,7 @@ fn check(view: &View) -> Verdict {
         cost: Cost::default(),
         causes: vec![],
         evidence: lines,
+        files: None,
         sizes: vec![],
         fix: vec![],
         confirm: Some(Confirm {

@@ -71,7 +71,7 @@ pub(in crate::rules) fn target_is_host(view: &View) -> bool {
 }
 
 /// Whether a group may be a victim: the observer is none, and kernel threads only if they were asked for.
-pub(super) fn may_suffer(view: &View, group: &Group<'_>) -> bool {
+pub(in crate::rules) fn may_suffer(view: &View, group: &Group<'_>) -> bool {
     group.in_target && !group.is_observer() && !(group.is_kernel() && target_is_host(view))
 }
 

@@ -8,4 +8,4 @@ mod quota;
 pub(super) mod quota_throttle;
 pub(super) mod run_queue_contention;
 
-pub(super) use evidence::target_is_host;
+pub(super) use evidence::{may_suffer, target_is_host};

@@ -62,7 +62,7 @@ fn titles_are_lowercase_sentences_without_a_period() {
             assert!(!title.contains('\n'), "{title}");
             let shouted = prose.split(' ').find(|word| {
                 word.starts_with(|c: char| c.is_uppercase())
-                    && !["NAME", "CPU", "CPUs", "MB", "MiB", "BPF"]
+                    && !["NAME", "CPU", "CPUs", "MB", "MiB", "BPF", "IO", "IOs"]
                         .contains(&word.trim_matches(|c: char| !c.is_alphanumeric()))
             });
             assert_eq!(shouted, None, "{title}");

@@ -2,7 +2,9 @@
 //! Tests of all rules: the registry, the kept inputs and what they must yield, cases that decide between rules,
 //! and what holds for any input.
 
+mod block;
 mod cases;
+mod disks;
 mod fixtures;
 mod pages;
 mod properties;

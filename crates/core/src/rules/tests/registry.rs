@@ -31,6 +31,7 @@ fn code_name_and_file_agree() {
         let (area, number) = rule.code.split_at(3);
         assert!(number.len() == 3 && number.bytes().all(|b| b.is_ascii_digit()), "{}", rule.code);
         let folder = match area {
+            "BLK" => "block",
             "SCH" => "sched",
             "OBS" => "observer",
             area => panic!("{area} has no folder"),

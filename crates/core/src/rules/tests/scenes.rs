@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The smallest streams that decide each rule: kept as `fixtures/rules/CODE/KIND.jsonl`.
 
+use super::disks;
 use crate::recording::{Container, Culprit, IdleCpu, IdleTick, ObserverTick, ProcId, Source};
 use crate::testkit::{Did, MS, S, Scene, US, runqlat};
 
@@ -35,7 +36,7 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
             scene.without(Source::Observer, "no reading of `/proc/self/stat`", "");
             scene
         }
-        _ => return None,
+        _ => return disks::scene(code, kind),
     })
 }
 

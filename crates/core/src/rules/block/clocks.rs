@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which of the kernel's own clocks do stalls follow: the flusher's passes or the journal's commits?
+
+use super::victims::{longest_ns, spans, stall_ns};
+use crate::recording::{DevId, JournalCommit, Stall, WritebackPass};
+use crate::rules::Limit;
+use crate::stats::{Coincidence, coincidence, covered_ns, overlaps};
+use crate::view::View;
+
+pub(super) const LONG_COMMIT: Limit = Limit {
+    name: "long_commit",
+    value: 10.0,
+    unit: "ms that half of the commits take",
+    why: "a journal that is always committing leaves no chance to compare with: then their length decides",
+};
+pub(super) const COVER: Limit = Limit {
+    name: "cover",
+    value: 0.5,
+    unit: "of the window within commits, together with `long_commit`",
+    why: "below it, the comparison with chance decides",
+};
+
+/// The flusher's passes over a disk that nobody asked for: `sync` is an application's own.
+pub(super) fn passes(view: &View, device: DevId) -> Vec<&WritebackPass> {
+    let block = view.block();
+    let mut passes: Vec<_> = block
+        .passes()
+        .iter()
+        .filter(|pass| block.disk_of(pass.device) == device && pass.reason != "sync")
+        .filter(|pass| pass.ios > 0 || pass.inodes > 0)
+        .collect();
+    passes.sort_by_key(|pass| pass.t0_ns);
+    passes
+}
+
+/// The commits of the journals on a disk.
+pub(super) fn commits(view: &View, device: DevId) -> Vec<&JournalCommit> {
+    let block = view.block();
+    let mut commits: Vec<_> =
+        block.commits().iter().filter(|commit| block.disk_of(commit.device) == device).collect();
+    commits.sort_by_key(|commit| commit.t0_ns);
+    commits
+}
+
+/// Median length of spans.
+pub(super) fn median_ns(spans: &[(u64, u64)]) -> u64 {
+    let mut lengths: Vec<u64> =
+        spans.iter().map(|&(t0_ns, t1_ns)| t1_ns.saturating_sub(t0_ns)).collect();
+    lengths.sort_unstable();
+    lengths.get(lengths.len() / 2).copied().unwrap_or(0)
+}
+
+/// Stalls compared with passes and with commits.
+#[derive(Clone, Debug)]
+pub(super) struct Compared<'v> {
+    /// With the flusher's passes.
+    pub(super) passes: Coincidence,
+    /// With the journal's commits.
+    pub(super) commits: Coincidence,
+    /// The stalls that touch a pass.
+    pub(super) in_passes: Vec<&'v Stall>,
+    /// The stalls that touch a commit.
+    pub(super) in_commits: Vec<&'v Stall>,
+    passes_alone: Coincidence,
+    commits_alone: Coincidence,
+    always_committing: bool,
+}
+
+impl<'v> Compared<'v> {
+    pub(super) fn new(view: &View, device: DevId, stalls: &[&'v Stall]) -> Self {
+        let window_ns = view.window_ns();
+        let passes: Vec<_> =
+            passes(view, device).iter().map(|pass| (pass.t0_ns, pass.t1_ns)).collect();
+        let commits: Vec<_> = commits(view, device).iter().map(|it| (it.t0_ns, it.t1_ns)).collect();
+        let touching = |of: &[(u64, u64)], inside: bool| -> Vec<&'v Stall> {
+            let touches = |stall: &Stall| overlaps(of, (stall.t0_ns, stall.t1_ns));
+            stalls.iter().filter(|stall| touches(stall) == inside).copied().collect()
+        };
+        let compare =
+            |stalls: &[&Stall], of: &[(u64, u64)]| coincidence(&spans(stalls), of, window_ns);
+        let cover = covered_ns(&commits) as f64 / window_ns.max(1) as f64;
+        let long = median_ns(&commits) as f64 >= LONG_COMMIT.value * 1e6;
+        Self {
+            always_committing: long && cover >= COVER.value,
+            passes: compare(stalls, &passes),
+            commits: compare(stalls, &commits),
+            in_passes: touching(&passes, true),
+            in_commits: touching(&commits, true),
+            passes_alone: compare(&touching(&commits, false), &passes),
+            commits_alone: compare(&touching(&passes, false), &commits),
+        }
+    }
+
+    /// Whether the passes are the reason: more than chance, and no mere companions of commits.
+    pub(super) fn blames_passes(&self) -> bool {
+        self.passes.is_sure()
+            && (self.passes_alone.is_sure() || self.passes.inside >= self.commits.inside)
+    }
+
+    /// Whether the commits are the reason. Those that fall into passes take long because of the passes.
+    pub(super) fn blames_commits(&self) -> bool {
+        let more_than_chance = self.commits.is_sure()
+            && (self.commits_alone.is_sure() || self.commits.inside > self.passes.inside);
+        more_than_chance || self.always_in_commits()
+    }
+
+    /// Whether the journal commits for so much of the time that there is no chance to compare with, and every
+    /// stall is inside.
+    pub(super) fn always_in_commits(&self) -> bool {
+        self.always_committing
+            && !self.in_commits.is_empty()
+            && self.commits.inside == self.commits.episodes
+            && !self.blames_passes()
+    }
+
+    /// Time lost inside passes.
+    pub(super) fn lost_in_passes_ns(&self) -> u64 {
+        stall_ns(&self.in_passes)
+    }
+
+    /// Longest stall inside a pass.
+    pub(super) fn longest_in_passes_ns(&self) -> u64 {
+        longest_ns(&self.in_passes)
+    }
+}
+
+/// A chance as people write it: `4e-9`, `0.3`.
+pub(super) fn chance(p: f64) -> String {
+    if p >= 0.01 {
+        format!("{:.0} %", p * 100.0)
+    } else if p > 0.0 {
+        format!("{p:.0e}")
+    } else {
+        "below 1e-300".into()
+    }
+}

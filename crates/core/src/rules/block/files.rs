@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which files a disk's IO was for, as a table, and who dirtied them.
+
+use crate::finding::{FileShare, FileTable};
+use crate::recording::WritebackPass;
+use crate::render::units;
+use crate::rules::words::group_name;
+use crate::view::block::{By, IoKey, IoSum, Row, RowName};
+use crate::view::{Groups, View};
+use std::collections::BTreeMap;
+
+/// Rows beyond these say little.
+const MAX_ROWS: usize = 8;
+/// Less of both IOs and bytes is not worth a row.
+const MIN_SHARE: f64 = 0.005;
+const MAX_DIRTIERS: usize = 3;
+
+/// The table of the transfers that `only` wants, by pattern; `None` without any.
+pub(super) fn table(view: &View, of: &str, only: impl Fn(&IoKey) -> bool) -> Option<FileTable> {
+    let rows = view.block().tally(By::Pattern, only);
+    let mut all = IoSum::default();
+    rows.iter().for_each(|row| all.merge(&row.sum));
+    if all.ios == 0 {
+        return None;
+    }
+    let part = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+    let share = |row: &Row| (part(row.sum.ios, all.ios), part(row.sum.bytes, all.bytes));
+    let is_shown = |row: &&Row| share(row).0.max(share(row).1) >= MIN_SHARE;
+    let (mut shown, mut rest) = (Vec::new(), (IoSum::default(), 0));
+    for row in &rows {
+        if shown.len() < MAX_ROWS && is_shown(&row) {
+            let (ios_share, bytes_share) = share(row);
+            shown.push(FileShare {
+                name: name(&row.name),
+                is_path: matches!(row.name, RowName::Path(_)),
+                files: row.files,
+                ios: row.sum.ios,
+                ios_share,
+                bytes: row.sum.bytes,
+                bytes_share,
+            });
+        } else {
+            rest.0.merge(&row.sum);
+            rest.1 += row.files;
+        }
+    }
+    if rest.0.ios > 0 {
+        shown.push(FileShare {
+            name: "others".into(),
+            is_path: false,
+            files: rest.1,
+            ios: rest.0.ios,
+            ios_share: part(rest.0.ios, all.ios),
+            bytes: rest.0.bytes,
+            bytes_share: part(rest.0.bytes, all.bytes),
+        });
+    }
+    Some(FileTable { of: of.into(), ios: all.ios, bytes: all.bytes, rows: shown })
+}
+
+fn name(name: &RowName) -> String {
+    match name {
+        RowName::Path(path) => path.clone(),
+        RowName::Class(class) => (*class).to_owned(),
+        // Not in a table by pattern.
+        RowName::Device(_) | RowName::Process(_) | RowName::Cgroup(_) => String::new(),
+    }
+}
+
+/// Who first dirtied the inodes that passes wrote: names with shares of those whose dirtier is known.
+pub(super) fn dirtiers(groups: &Groups<'_>, passes: &[&WritebackPass]) -> Option<(String, f64)> {
+    let mut by_group: BTreeMap<Option<usize>, u64> = BTreeMap::new();
+    for &(proc, inodes) in passes.iter().flat_map(|pass| &pass.dirtied_by) {
+        *by_group.entry(groups.index_of(proc)).or_default() += u64::from(inodes);
+    }
+    let known: u64 = by_group.values().sum();
+    let inodes: u64 = passes.iter().map(|pass| pass.inodes).sum();
+    let mut sorted: Vec<_> = by_group.into_iter().collect();
+    sorted.sort_by_key(|&(_, inodes)| std::cmp::Reverse(inodes));
+    let names: Vec<String> = sorted
+        .iter()
+        .take(MAX_DIRTIERS)
+        .map(|(at, inodes)| {
+            let name = at
+                .map_or("processes that are not known".into(), |at| group_name(&groups.list()[at]));
+            format!("{name} {}", units::share(*inodes as f64 / known.max(1) as f64))
+        })
+        .collect();
+    (known > 0).then(|| (names.join(", "), known as f64 / inodes.max(known).max(1) as f64))
+}

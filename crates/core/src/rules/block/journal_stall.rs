@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! BLK005: commits of a filesystem's journal hold somebody up.
+
+use super::clocks::{self, COVER, Compared, LONG_COMMIT, chance};
+use super::victims::{STALL_LIMITS, Victim, longest_ns, of_stalls, stall_ns};
+use super::{files, knobs, pass_lines, saturation};
+use crate::finding::{Cause, Confirm, Entity, EntityKind, Evidence, Finding, Fix, Severity, Unit};
+use crate::recording::{DevId, IoWhat, JournalCommit, Source, StallKind};
+use crate::render::units;
+use crate::rules::confidence::Confidence;
+use crate::rules::words::{self, evidence, group_name, ticked};
+use crate::rules::{Limit, Rule, Status, Verdict};
+use crate::stats;
+use crate::view::View;
+
+const KINDS: [StallKind; 2] = [StallKind::Sync, StallKind::Request];
+const MAX_VICTIMS: usize = 3;
+
+const CHANCE: Limit = Limit {
+    name: "chance",
+    value: stats::SIGNIFICANT,
+    unit: "at most, that as many stalls touch a commit by chance",
+    why: "on loads without a clock the tests are wrong in at most 2 of 100 windows",
+};
+pub(in crate::rules) static RULE: Rule = Rule {
+    code: "BLK005",
+    name: "journal-stall",
+    summary: "syncs and changes of files wait for commits of the filesystem's journal",
+    needs: &[Source::Writeback],
+    helps: &[Source::Block, Source::Settings],
+    limits: &{
+        let [a, b, c, d, e, f, g, h, i, j] = STALL_LIMITS;
+        [CHANCE, LONG_COMMIT, COVER, a, b, c, d, e, f, g, h, i, j]
+    },
+    status: Status::Preview("0.2"),
+    doc: include_str!("journal_stall.md"),
+    file: file!(),
+    check,
+};
+
+struct Hit<'g> {
+    victim: Victim<'g>,
+    device: DevId,
+    compared: Compared<'g>,
+    severity: Option<Severity>,
+    lost_ns: u64,
+}
+
+fn check(view: &View) -> Verdict {
+    if view.block().commits().is_empty() {
+        return Verdict::Quiet { closest: "no journal committed anything".into() };
+    }
+    let groups = view.groups();
+    let mut hits: Vec<Hit<'_>> = Vec::new();
+    for victim in Victim::all(view, &groups) {
+        hits.extend(
+            victim.devices(view).into_iter().map(|device| hit(view, victim.clone(), device)),
+        );
+    }
+    hits.sort_by_key(|hit| {
+        (std::cmp::Reverse((hit.severity, hit.lost_ns)), hit.victim.at, hit.device)
+    });
+    let is_so = |hit: &&Hit<'_>| hit.severity.is_some() && hit.compared.blames_commits();
+    let findings: Vec<Finding> =
+        hits.iter().filter(is_so).take(MAX_VICTIMS).map(|hit| finding(view, hit)).collect();
+    if findings.is_empty() { quiet(view, hits.first()) } else { Verdict::Fired(findings) }
+}
+
+fn hit<'g>(view: &'g View, victim: Victim<'g>, device: DevId) -> Hit<'g> {
+    let stalls = victim.on_device(view, device, &KINDS);
+    let compared = Compared::new(view, device, &stalls);
+    let lost_ns = stall_ns(&compared.in_commits);
+    let severity = of_stalls(
+        view.per_second(lost_ns),
+        victim.share(lost_ns),
+        longest_ns(&compared.in_commits),
+    );
+    Hit { victim, device, compared, severity, lost_ns }
+}
+
+fn longest_commit_ns(commits: &[&JournalCommit]) -> u64 {
+    commits.iter().map(|it| it.t1_ns.saturating_sub(it.t0_ns)).max().unwrap_or(0)
+}
+
+fn median_ns(commits: &[&JournalCommit]) -> u64 {
+    clocks::median_ns(&commits.iter().map(|it| (it.t0_ns, it.t1_ns)).collect::<Vec<_>>())
+}
+
+fn quiet(view: &View, nearest: Option<&Hit<'_>>) -> Verdict {
+    let commits = view.block().commits();
+    let longest = commits.iter().map(|it| it.t1_ns.saturating_sub(it.t0_ns)).max().unwrap_or(0);
+    let of = units::counted(commits.len() as u64, "commit", "commits");
+    let Some(hit) = nearest.filter(|hit| hit.compared.commits.episodes > 0) else {
+        let closest = format!(
+            "{of}, the longest {}; nobody stalled for 10 ms and more",
+            units::duration(longest as f64)
+        );
+        return Verdict::Quiet { closest };
+    };
+    let found = &hit.compared.commits;
+    let name = group_name(hit.victim.group);
+    if hit.severity.is_some()
+        && found.inside > 0
+        && !hit.compared.blames_passes()
+        && let Some(more_ns) = found.needs_ns(view.window_ns())
+    {
+        let missing = format!(
+            "{name} stalled {} in a commit of the journal, which may be chance: needs {} more",
+            units::counted(found.inside, "time", "times"),
+            units::duration(more_ns as f64)
+        );
+        return Verdict::NoData { missing: vec![missing] };
+    }
+    let closest = format!(
+        "{} of {} of {name} touch one of {of} (p {}), the longest {}",
+        found.inside,
+        units::counted(found.episodes, "stall", "stalls"),
+        chance(found.p),
+        units::duration(longest as f64)
+    );
+    Verdict::Quiet { closest }
+}
+
+fn finding(view: &View, hit: &Hit<'_>) -> Finding {
+    let Hit { victim, device, compared, lost_ns, .. } = hit;
+    let commits = clocks::commits(view, *device);
+    let longest = longest_ns(&compared.in_commits);
+    let found = &compared.commits;
+    let confidence = Confidence::of(view)
+        .with("no chance", if compared.always_in_commits() { 0.7 } else { 1.0 - found.p })
+        .with_samples(found.inside * 4);
+    let mut lines = commit_lines(view, *device, compared);
+    lines.push(confidence.evidence(view));
+    let mut kernel = Entity::new(EntityKind::Kernel);
+    let kind = commits.first().map_or("journal", |commit| commit.kind.as_str());
+    kernel.comm = Some(kind.to_owned());
+    kernel.device = Some(view.block().device_name(*device));
+    let main_kind = Victim::main_kind(&compared.in_commits);
+    Finding {
+        code: RULE.code.into(),
+        name: RULE.name.into(),
+        severity: hit.severity.unwrap_or(Severity::Info),
+        confidence: confidence.value(),
+        title: format!(
+            "{} {} {}, up to {} at once, while the journal of {} commits ({} of {} stalls)",
+            group_name(victim.group),
+            if victim.group.members.len() > 1 { "stall" } else { "stalls" },
+            words::of_every_second(view.per_second(*lost_ns)),
+            units::duration(longest as f64),
+            ticked(&view.block().device_name(*device)),
+            found.inside,
+            found.episodes
+        ),
+        victim: words::group_entity(view, victim.group),
+        cost: victim.cost(view, *lost_ns, main_kind, longest),
+        causes: vec![Cause { entity: kernel, share: 1.0 }],
+        evidence: lines,
+        sizes: crate::view::waits::size_classes(&victim.held(main_kind).waits),
+        files: files::table(view, "written", |key| {
+            view.block().disk_of(key.device) == *device && key.reason.is_none() && key.what != IoWhat::Flush
+        }),
+        fix: fixes(view, *device),
+        confirm: Some(Confirm {
+            command: format!("deburr -d {}", 60),
+            expect: Some(
+                "after a remount with another `commit=`, the rhythm of the stalls moves with it; if it does not, the journal \
+                 is not the reason"
+                    .into(),
+            ),
+        }),
+    }
+}
+
+fn commit_lines(view: &View, device: DevId, compared: &Compared<'_>) -> Vec<Evidence> {
+    let commits = clocks::commits(view, device);
+    let longest_commit = longest_commit_ns(&commits);
+    let found = &compared.commits;
+    let label = Source::Writeback.label();
+    let note = format!(
+        "of {} touch a commit; commits take {} of the time, so chance does that with p {}",
+        units::counted(found.episodes, "stall", "stalls"),
+        units::share(found.cover),
+        chance(found.p)
+    );
+    let mut lines = vec![evidence(
+        view,
+        "stalls inside commits",
+        found.inside as f64,
+        Unit::Count,
+        label,
+        note,
+    )];
+    let mut gaps: Vec<u64> =
+        commits.windows(2).map(|pair| pair[1].t0_ns.saturating_sub(pair[0].t0_ns)).collect();
+    gaps.sort_unstable();
+    let every = gaps
+        .get(gaps.len() / 2)
+        .map_or(String::new(), |&ns| format!("every {}, ", pass_lines::seconds(ns)));
+    let blocks: Vec<u64> = commits.iter().filter_map(|commit| commit.blocks).collect();
+    let blocks = blocks
+        .iter()
+        .max()
+        .map_or(String::new(), |&n| format!("; up to {}", units::counted(n, "block", "blocks")));
+    let note = format!(
+        "{every}half of them take less than {}, the longest {}{blocks}",
+        units::duration(median_ns(&commits) as f64),
+        units::duration(longest_commit as f64)
+    );
+    lines.push(evidence(view, "commits", commits.len() as f64, Unit::Count, label, note));
+    let other = &compared.passes;
+    let note = format!(
+        "{} of the stalls touch one, which chance does with p {}",
+        other.inside,
+        chance(other.p)
+    );
+    let passes = clocks::passes(view, device).len() as f64;
+    lines.push(evidence(view, "passes of the flusher", passes, Unit::Count, label, note));
+    let spans: Vec<_> = commits.iter().map(|it| (it.t0_ns, it.t1_ns)).collect();
+    lines.extend(saturation::line(view, device, &spans));
+    lines.extend(saturation::latency_lines(view, device));
+    lines.extend(knobs::lines(view, Some(device)));
+    lines
+}
+
+fn fixes(view: &View, device: DevId) -> Vec<Fix> {
+    let commit_s = knobs::commit_ns(view, device) / 1_000_000_000;
+    vec![
+        Fix {
+            action: "sync less often, or several files at once: each sync forces a commit, which everybody on that filesystem \
+                     waits for"
+                .into(),
+            command: None,
+            risk: Some("what is not synced is lost when the power fails".into()),
+        },
+        Fix {
+            action: "write into files that are allocated already (`fallocate`, reused logs): `fdatasync` then needs no commit".into(),
+            command: None,
+            risk: Some("blocks that were never written still cost a commit the first time".into()),
+        },
+        Fix {
+            action: "put the journal (`mke2fs -O journal_dev`), or those who make many small changes, on another device".into(),
+            command: None,
+            risk: Some("the filesystem does not mount without its journal's device".into()),
+        },
+        Fix {
+            action: format!("a longer `commit=` (now {commit_s} s) makes commits rarer and bigger"),
+            command: None,
+            risk: Some("up to as many seconds of changes are lost when the power fails; a bigger commit stalls for longer".into()),
+        },
+    ]
+}

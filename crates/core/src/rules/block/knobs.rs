@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The settings that decide when and how the kernel writes: as numbers for the rules, as lines for the reader.
+
+use crate::finding::{Cause, Entity, EntityKind, Evidence, Unit};
+use crate::recording::{DevId, Source};
+use crate::rules::words::{evidence, ticked};
+use crate::view::View;
+
+/// Where `vm.*` lives.
+const VM: &str = "/proc/sys/vm/";
+/// A journal commits every 5 s unless the mount says otherwise (ext4's default).
+const COMMIT_NS: u64 = 5_000_000_000;
+
+/// A number of `/proc/sys/vm`.
+pub(super) fn vm(view: &View, name: &str) -> Option<u64> {
+    view.block().setting(&format!("{VM}{name}"))?.trim().parse().ok()
+}
+
+/// How long the flusher sleeps between two passes; `None` where it is not known, or never wakes.
+pub(super) fn interval_ns(view: &View) -> Option<u64> {
+    vm(view, "dirty_writeback_centisecs")
+        .filter(|&cs| cs > 0)
+        .map(|cs| cs.saturating_mul(10_000_000))
+}
+
+/// How long an inode may stay dirty.
+pub(super) fn expire_ns(view: &View) -> Option<u64> {
+    vm(view, "dirty_expire_centisecs").map(|cs| cs.saturating_mul(10_000_000))
+}
+
+/// How often the journal of the filesystems on a disk commits.
+pub(super) fn commit_ns(view: &View, device: DevId) -> u64 {
+    let block = view.block();
+    let options =
+        block.mounts().values().filter(|mount| block.disk_of(mount.fs) == device).find_map(
+            |mount| mount.options.split(',').find_map(|option| option.strip_prefix("commit=")),
+        );
+    let seconds: Option<u64> = options.and_then(|seconds| seconds.parse().ok()).filter(|&s| s > 0);
+    seconds.map_or(COMMIT_NS, |s| s.saturating_mul(1_000_000_000))
+}
+
+/// A setting of a device's queue.
+pub(super) fn queue<'v>(view: &'v View, device: DevId, name: &str) -> Option<&'v str> {
+    let disk = view.block().device_name(device);
+    view.block().setting(&format!("/sys/block/{disk}/queue/{name}"))
+}
+
+/// The path of such a setting.
+pub(super) fn queue_path(view: &View, device: DevId, name: &str) -> String {
+    format!("/sys/block/{}/queue/{name}", view.block().device_name(device))
+}
+
+/// The chosen scheduler of a line like `none [mq-deadline] kyber`.
+fn chosen(schedulers: &str) -> &str {
+    schedulers
+        .split_once('[')
+        .and_then(|(_, rest)| rest.split_once(']'))
+        .map_or(schedulers.trim(), |(name, _)| name)
+}
+
+/// The settings that bear on a device, one line a group: the flusher's, the queue's, the mounts', the limits'.
+pub(super) fn lines(view: &View, device: Option<DevId>) -> Vec<Evidence> {
+    let label = Source::Settings.label();
+    let mut lines = Vec::new();
+    let mut add = |name: &str, parts: Vec<String>| {
+        if !parts.is_empty() {
+            lines.push(evidence(view, name, 0.0, Unit::Text, label, parts.join(", ")));
+        }
+    };
+    let of_vm = [
+        "dirty_writeback_centisecs",
+        "dirty_expire_centisecs",
+        "dirty_background_ratio",
+        "dirty_background_bytes",
+        "dirty_ratio",
+        "dirty_bytes",
+    ];
+    add(
+        "vm settings",
+        of_vm.iter().filter_map(|name| Some(format!("{name} {}", vm(view, name)?))).collect(),
+    );
+    if let Some(device) = device {
+        let of_queue = [
+            "scheduler",
+            "nr_requests",
+            "wbt_lat_usec",
+            "write_cache",
+            "rotational",
+            "read_ahead_kb",
+        ];
+        let part = |name: &&str| {
+            let value = queue(view, device, name)?;
+            Some(format!(
+                "{name} {}",
+                ticked(if *name == "scheduler" { chosen(value) } else { value.trim() })
+            ))
+        };
+        add("queue of the device", of_queue.iter().filter_map(part).collect());
+        let block = view.block();
+        let mounts = block.mounts().values().filter(|mount| block.disk_of(mount.fs) == device);
+        add(
+            "mounted from it",
+            mounts
+                .take(3)
+                .map(|mount| {
+                    format!(
+                        "{} at {} with {}",
+                        mount.fstype,
+                        ticked(&mount.point),
+                        ticked(&mount.options)
+                    )
+                })
+                .collect(),
+        );
+    }
+    add(
+        "limits of IO",
+        limits(view)
+            .into_iter()
+            .take(5)
+            .map(|(path, value)| format!("{} {}", ticked(path), ticked(value)))
+            .collect(),
+    );
+    lines
+}
+
+/// Limits of cgroups and devices on IO that are in force: path and content. They hold a thread back before any
+/// request exists, where no probe of requests sees it.
+pub(super) fn limits(view: &View) -> Vec<(&str, &str)> {
+    let is_limit = |path: &str| {
+        path.ends_with("/io.max") || path.contains("/blkio.throttle.") && path.ends_with("_device")
+    };
+    view.block()
+        .settings()
+        .iter()
+        .filter(|(path, _)| is_limit(path))
+        .filter_map(|(path, value)| Some((path.as_str(), value.as_deref()?.trim())))
+        .filter(|(_, value)| !value.is_empty())
+        .collect()
+}
+
+/// A setting as the reason of a share of a loss.
+pub(super) fn cause(view: &View, path: &str, share: f64, note: &str) -> Cause {
+    let mut entity = Entity::new(EntityKind::Setting);
+    entity.key = Some(match path.strip_prefix("/proc/sys/") {
+        Some(sysctl) => sysctl.replace('/', "."),
+        None => path.to_owned(),
+    });
+    entity.value = view.block().setting(path).map(|value| value.trim().to_owned());
+    entity.note = Some(note.to_owned());
+    Cause { entity, share }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::chosen;
+
+    #[test]
+    fn the_scheduler_in_brackets_is_the_one() {
+        assert_eq!(chosen("none [mq-deadline] kyber"), "mq-deadline");
+        assert_eq!(chosen("none\n"), "none");
+    }
+}

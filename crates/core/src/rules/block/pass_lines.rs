@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The numbers under a claim about the flusher's passes.
+
+use super::clocks::{self, Compared, chance};
+use super::{files, knobs};
+use crate::finding::{Evidence, Unit};
+use crate::recording::{DevId, Source, WritebackPass};
+use crate::render::units;
+use crate::rules::words::evidence;
+use crate::stats::{Clock, Rhythm, grid, rhythm};
+use crate::view::{Groups, View};
+
+/// Times of passes that are listed.
+const SHOWN: usize = 12;
+
+/// Whether the passes that a timer starts follow the flusher's clock: the interval, plus what a pass takes.
+pub(super) fn rhythm_of(view: &View, passes: &[&WritebackPass]) -> Rhythm {
+    let timed: Vec<&WritebackPass> =
+        passes.iter().filter(|pass| pass.reason == "periodic").copied().collect();
+    let at: Vec<u64> = timed.iter().map(|pass| pass.t0_ns).collect();
+    rhythm(&at, view.window_ns(), &clock(view, median_ns(&timed)))
+}
+
+/// The flusher's clock if its interval is known, else all that the window can hold.
+pub(super) fn clock(view: &View, pass_ns: u64) -> Vec<Clock> {
+    match knobs::interval_ns(view) {
+        Some(interval_ns) => {
+            let late = Clock::every(interval_ns.saturating_add(pass_ns));
+            vec![Clock { to_ns: late.to_ns, ..Clock::every(interval_ns) }]
+        }
+        None => grid(view.window_ns()),
+    }
+}
+
+/// Median length of passes.
+pub(super) fn median_ns(passes: &[&WritebackPass]) -> u64 {
+    let mut lengths: Vec<u64> =
+        passes.iter().map(|pass| pass.t1_ns.saturating_sub(pass.t0_ns)).collect();
+    lengths.sort_unstable();
+    lengths.get(lengths.len() / 2).copied().unwrap_or(0)
+}
+
+/// The period beside the setting that it comes from.
+pub(super) fn period(view: &View, rhythm: &Rhythm, passes: &[&WritebackPass]) -> Option<Evidence> {
+    let Rhythm::Found { period_ns, pairs, expected, p } = *rhythm else { return None };
+    let link = match knobs::interval_ns(view) {
+        Some(interval_ns) => format!(
+            "`vm.dirty_writeback_centisecs` is {}: it sleeps {} after each pass, and passes take {}",
+            interval_ns / 10_000_000,
+            units::duration(interval_ns as f64),
+            units::duration(median_ns(passes) as f64)
+        ),
+        None => "the setting of the flusher's interval could not be read".into(),
+    };
+    let note = format!(
+        "{link}; {pairs} passes are followed by another at that distance where chance gives {expected:.1} (p {})",
+        chance(p)
+    );
+    let label = Source::Writeback.label();
+    Some(evidence(view, "period of the passes", period_ns as f64, Unit::Ns, label, note))
+}
+
+/// What the passes were, and when.
+pub(super) fn passes(view: &View, passes: &[&WritebackPass]) -> Evidence {
+    let at: Vec<String> =
+        passes.iter().take(SHOWN).map(|pass| format!("{:.1}", pass.t0_ns as f64 / 1e9)).collect();
+    let more = if passes.len() > SHOWN { ", ..." } else { "" };
+    let longest_ns =
+        passes.iter().map(|pass| pass.t1_ns.saturating_sub(pass.t0_ns)).max().unwrap_or(0);
+    let inodes = passes.iter().map(|pass| pass.inodes).max().unwrap_or(0);
+    let note = format!(
+        "at {}{more} s; half of them take less than {}, the longest {}; up to {} in one",
+        at.join(", "),
+        units::duration(median_ns(passes) as f64),
+        units::duration(longest_ns as f64),
+        units::counted(inodes, "inode", "inodes")
+    );
+    evidence(
+        view,
+        "passes of the flusher",
+        passes.len() as f64,
+        Unit::Count,
+        Source::Writeback.label(),
+        note,
+    )
+}
+
+/// How the victim's stalls coincide with the passes.
+pub(super) fn coincidence(view: &View, compared: &Compared<'_>) -> Evidence {
+    let found = &compared.passes;
+    let note = format!(
+        "of {} (those within 500 ms counted once) touch a pass; passes take {} of the time, so chance does that with p {}",
+        units::counted(found.episodes, "stall", "stalls"),
+        units::share(found.cover),
+        chance(found.p)
+    );
+    let label = Source::Writeback.label();
+    evidence(view, "stalls inside passes", found.inside as f64, Unit::Count, label, note)
+}
+
+/// The journal's clock, which is often as long as the flusher's.
+pub(super) fn journal(view: &View, device: DevId, compared: &Compared<'_>) -> Evidence {
+    let commits = clocks::commits(view, device);
+    let label = Source::Writeback.label();
+    let found = &compared.commits;
+    let note = if commits.is_empty() {
+        "none was seen: a journal is not the reason".to_owned()
+    } else {
+        let mut gaps: Vec<u64> =
+            commits.windows(2).map(|pair| pair[1].t0_ns.saturating_sub(pair[0].t0_ns)).collect();
+        gaps.sort_unstable();
+        let every = gaps
+            .get(gaps.len() / 2)
+            .map_or(String::new(), |&ns| format!(", every {}", seconds(ns)));
+        let verdict = if compared.blames_commits() {
+            "they hold it up too, see BLK005"
+        } else {
+            "another clock, and not the reason"
+        };
+        let device_commit = units::duration(knobs::commit_ns(view, device) as f64);
+        format!(
+            "commits{every} (`commit=` is {device_commit}); {} of {} touch one, which chance does with p {}: {verdict}",
+            found.inside,
+            units::counted(found.episodes, "stall", "stalls"),
+            chance(found.p)
+        )
+    };
+    evidence(view, "the journal", commits.len() as f64, Unit::Count, label, note)
+}
+
+/// Who made the files dirty.
+pub(super) fn dirtied(
+    view: &View,
+    groups: &Groups<'_>,
+    passes: &[&WritebackPass],
+) -> Option<Evidence> {
+    let (names, known) = files::dirtiers(groups, passes)?;
+    let note = format!("{names}; known of {} of the inodes", units::share(known));
+    Some(evidence(view, "dirtied by", 0.0, Unit::Text, Source::Writeback.label(), note))
+}
+
+/// A period with the digits that clocks are told apart by.
+pub(super) fn seconds(ns: u64) -> String {
+    format!("{:.1} s", ns as f64 / 1e9)
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What can be done about passes of the flusher, with what each costs, and the experiment that would disprove them.
+
+use super::{knobs, pass_lines};
+use crate::finding::{Confirm, FileTable, Fix, shell_quote};
+use crate::recording::{DevId, WritebackPass};
+use crate::rules::words::ticked;
+use crate::view::View;
+
+/// What `wbt_lat_usec` is set to: on a slow disk, passes then cost a tenth of what they did.
+const WBT_US: u64 = 2_000;
+
+/// The remedies, those that reach the reason first.
+pub(super) fn of_passes(
+    view: &View,
+    device: DevId,
+    passes: &[&WritebackPass],
+    table: Option<&FileTable>,
+) -> Vec<Fix> {
+    let mut fixes = vec![by_the_application(table)];
+    fixes.extend(throttling(view, device));
+    fixes.extend(earlier(view, passes));
+    fixes.push(fewer_files(passes));
+    fixes.extend(interval(view));
+    fixes
+}
+
+fn by_the_application(table: Option<&FileTable>) -> Fix {
+    let first = table.and_then(|table| table.rows.iter().find(|row| row.is_path));
+    let what = first.map_or("its files".into(), |row| ticked(&row.name));
+    Fix {
+        action: format!(
+            "let the application write {what} back itself, a little at a time: `sync_file_range(SYNC_FILE_RANGE_WRITE)` or \
+             `fdatasync` after each batch, from a thread that nobody waits for"
+        ),
+        command: None,
+        risk: Some(
+            "more, smaller writes in all; `fdatasync` waits and flushes the disk's cache".into(),
+        ),
+    }
+}
+
+/// Throttles background writes where the kernel can and does not.
+fn throttling(view: &View, device: DevId) -> Option<Fix> {
+    let value: i64 = knobs::queue(view, device, "wbt_lat_usec")?.trim().parse().ok()?;
+    if (1..=WBT_US as i64).contains(&value) {
+        return None;
+    }
+    let path = knobs::queue_path(view, device, "wbt_lat_usec");
+    let bfq = knobs::queue(view, device, "scheduler").is_some_and(|line| line.contains("[bfq]"));
+    Some(Fix {
+        action: "let the kernel hold back background writes when reads and syncs get slow (writeback throttling)".into(),
+        command: Some(format!("echo {WBT_US} > {}", shell_quote(&path))),
+        risk: Some(format!(
+            "passes take longer and more stays dirty; it was {value}, and -1 brings the default back{}",
+            if bfq { "; the scheduler `bfq` turns it off: choose another one first" } else { "" }
+        )),
+    })
+}
+
+/// Starts background writing before a pass has gathered much.
+fn earlier(view: &View, passes: &[&WritebackPass]) -> Option<Fix> {
+    let mut bytes: Vec<u64> =
+        passes.iter().map(|pass| pass.bytes).filter(|&bytes| bytes > 0).collect();
+    bytes.sort_unstable();
+    let median = bytes.get(bytes.len() / 2).copied()?;
+    let target = (median / 4).next_power_of_two().clamp(1 << 20, 256 << 20);
+    let now = match (
+        knobs::vm(view, "dirty_background_bytes"),
+        knobs::vm(view, "dirty_background_ratio"),
+    ) {
+        (Some(bytes), _) if bytes > 0 => format!("`vm.dirty_background_bytes` is {bytes}"),
+        (_, Some(ratio)) => {
+            format!("`vm.dirty_background_ratio` is {ratio}, and setting the one clears the other")
+        }
+        _ => "note what it is before".into(),
+    };
+    Some(Fix {
+        action: "start writing in the background earlier, so that each pass has less to do".into(),
+        command: Some(format!("sysctl -w vm.dirty_background_bytes={target}")),
+        risk: Some(format!(
+            "it holds for the whole host: what is overwritten again soon is written more often, and a big writer then \
+             keeps the disk busy all the time; {now}"
+        )),
+    })
+}
+
+fn fewer_files(passes: &[&WritebackPass]) -> Fix {
+    let inodes = passes.iter().map(|pass| pass.inodes).max().unwrap_or(0);
+    Fix {
+        action: format!(
+            "spread the work: a pass writes every inode for itself (up to {inodes} here), so appending to fewer files, or \
+             putting these on another disk than what is synced, takes the requests out of its way"
+        ),
+        command: None,
+        risk: Some("a change of the application's layout; another disk has its own queue but the same flusher interval".into()),
+    }
+}
+
+/// The interval: the remedy that everybody tries first.
+fn interval(view: &View) -> Option<Fix> {
+    let interval_ns = knobs::interval_ns(view)?;
+    Some(Fix {
+        action: format!(
+            "leave the interval (`vm.dirty_writeback_centisecs`, now {}) for last: it moves the bursts, it does not end them",
+            interval_ns / 10_000_000
+        ),
+        command: None,
+        risk: Some(
+            "shorter makes more bursts, and each is smaller only as far as pages are not dirtied again: at 1 s there is one \
+             every second; longer makes fewer and bigger ones, and more is lost when the power fails"
+                .into(),
+        ),
+    })
+}
+
+/// The experiment: another interval, and the old one again.
+pub(super) fn experiment(view: &View) -> Option<Confirm> {
+    let centisecs = knobs::interval_ns(view)? / 10_000_000;
+    let other_ns = centisecs.saturating_mul(2).saturating_mul(10_000_000);
+    let key = "vm.dirty_writeback_centisecs";
+    Some(Confirm {
+        command: format!(
+            "sysctl -w {key}={}; deburr -d {}; sysctl -w {key}={centisecs}",
+            centisecs * 2,
+            (other_ns * 8).div_ceil(1_000_000_000).clamp(30, 600)
+        ),
+        expect: Some(format!(
+            "the period moves to {} plus the length of a pass; if the stalls keep their old rhythm, the flusher is not the \
+             reason",
+            pass_lines::seconds(other_ns)
+        )),
+    })
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Moments in which a device had no pause, which an average over a second hides.
+
+use crate::finding::{Evidence, Unit};
+use crate::recording::{DevId, IoOp, Source};
+use crate::render::units;
+use crate::rules::words::{evidence, ticked};
+use crate::stats::overlaps;
+use crate::view::block::{Activity, Spell};
+use crate::view::{View, waits};
+
+/// Requests in the queue or the device from which on a busy device makes somebody wait.
+pub(super) const MIN_DEPTH: f64 = 1.0;
+
+/// A second's average below this alarms nobody.
+const HARMLESS: f64 = 0.6;
+
+/// The spells in which a device was full: no pause, and more than one request on average.
+pub(super) fn full(view: &View, device: DevId) -> Vec<&Spell> {
+    let activity = view.block().activity().get(&device);
+    let spells = activity.into_iter().flat_map(Activity::spells);
+    spells.filter(|spell| spell.depth() > MIN_DEPTH).collect()
+}
+
+/// How full a device was within some spans: the longest spell there beside the average of its second.
+pub(super) fn line(view: &View, device: DevId, within: &[(u64, u64)]) -> Option<Evidence> {
+    let all = full(view, device);
+    let inside: Vec<&&Spell> =
+        all.iter().filter(|spell| overlaps(within, (spell.t0_ns, spell.t1_ns))).collect();
+    let longest = inside.iter().max_by_key(|spell| spell.t1_ns - spell.t0_ns)?;
+    let length_ns = longest.t1_ns - longest.t0_ns;
+    let name = ticked(&view.block().device_name(device));
+    // Spells that are much shorter than a second are what its average hides.
+    let hidden: Vec<_> = inside.iter().filter(|spell| spell.second_busy < HARMLESS).collect();
+    let most = hidden.iter().map(|spell| spell.second_busy).fold(0.0, f64::max);
+    let average = match hidden.len() {
+        0 => String::new(),
+        n => format!(
+            "; {n} of them hide in seconds that are at most {} busy on average",
+            units::share(most)
+        ),
+    };
+    let note = format!(
+        "longest of {} in which {name} had no pause, {:.0} requests deep{average}",
+        units::counted(inside.len() as u64, "stretch", "stretches"),
+        longest.depth()
+    );
+    let mut line = evidence(
+        view,
+        "device saturated for",
+        length_ns as f64,
+        Unit::Ns,
+        Source::Block.label(),
+        note,
+    );
+    (line.from_s, line.to_s) = (longest.t0_ns as f64 / 1e9, longest.t1_ns as f64 / 1e9);
+    Some(line)
+}
+
+/// How long requests took: in all, and the part in the device.
+pub(super) fn latency_lines(view: &View, device: DevId) -> Vec<Evidence> {
+    let mut lines = Vec::new();
+    for (op, what) in [(IoOp::Read, "reads"), (IoOp::Write, "writes")] {
+        let Some(latency) = view.block().latency().get(&(device, op)) else { continue };
+        let (count, total_ns) = (latency.total.total_count(), latency.total.total_ns());
+        if count == 0 {
+            continue;
+        }
+        let percentile = |p| waits::percentile_ns(&latency.total, p, latency.max_ns);
+        let mut parts = vec![format!("mean of {}", units::counted(count, "request", "requests"))];
+        if let Some(p99) = percentile(0.99) {
+            parts.push(format!("99 % under {}", units::duration(p99 as f64)));
+        }
+        parts.push(format!("the longest {}", units::duration(latency.max_ns as f64)));
+        let queued = latency.queue.total_ns() as f64 / total_ns.max(1) as f64;
+        parts.push(format!("{} of the time before the device", units::share(queued.min(1.0))));
+        if latency.sampled_one_in > 1 {
+            parts.push(format!("one in {} looked at", latency.sampled_one_in));
+        }
+        let mean = total_ns as f64 / count as f64;
+        lines.push(evidence(
+            view,
+            &format!("{what} took"),
+            mean,
+            Unit::Ns,
+            Source::Block.label(),
+            parts.join(", "),
+        ));
+    }
+    lines
+}

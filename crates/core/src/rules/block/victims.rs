@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who was held up by IO, for how long, and by what.
+
+use crate::finding::{Cost, Severity};
+use crate::recording::{DevId, Stall, StallKind, WaitHist};
+use crate::rules::sched::{may_suffer, target_is_host};
+use crate::rules::{Limit, severity};
+use crate::view::{Group, Groups, View, waits};
+use std::collections::BTreeSet;
+
+pub(super) const FELT_STALL: Limit = Limit {
+    name: "felt_stall",
+    value: 100.0,
+    unit: "ms in one hold-up",
+    why: "somebody who is answered meanwhile notices, however rare it is: at least `low`, from `min_lost` on",
+};
+pub(super) const LONG_STALL: Limit = Limit {
+    name: "long_stall",
+    value: 1000.0,
+    unit: "ms in one hold-up",
+    why: "that breaks timeouts: at least `medium`, from `min_lost` on",
+};
+pub(super) const MIN_LOST: Limit = Limit {
+    name: "min_lost",
+    value: 2.0,
+    unit: "ms of each second",
+    why: "less is a single hold-up in a minute",
+};
+
+/// The limits of a loss in hold-ups, for the lists of the rules that use [`of_stalls`].
+pub(super) const STALL_LIMITS: [Limit; 10] = {
+    let [a, b, c, d, e, f, g] = severity::LOSS_LIMITS;
+    [a, b, c, d, e, f, g, FELT_STALL, LONG_STALL, MIN_LOST]
+};
+
+/// Severity of a loss in hold-ups, the longest of which is known: rare long ones count for more than their time.
+pub(super) fn of_stalls(lost_ns_per_s: u64, share: f64, longest_ns: u64) -> Option<Severity> {
+    let by_time = severity::of_loss(lost_ns_per_s, share);
+    let longest_ms = longest_ns as f64 / 1e6;
+    let by_length =
+        if (lost_ns_per_s as f64) < MIN_LOST.value * 1e6 || longest_ms < FELT_STALL.value {
+            None
+        } else if longest_ms < LONG_STALL.value {
+            Some(Severity::Low)
+        } else {
+            Some(Severity::Medium)
+        };
+    by_time.max(by_length)
+}
+
+/// A group that was held up.
+#[derive(Clone, Debug)]
+pub(super) struct Victim<'g> {
+    /// Who.
+    pub(super) group: &'g Group<'g>,
+    /// Its place among the groups.
+    pub(super) at: usize,
+    /// Its long hold-ups, in the order in which they ended.
+    pub(super) stalls: Vec<&'g Stall>,
+    waits: [Held; 3],
+}
+
+/// Hold-ups of one kind.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Held {
+    pub(super) waits: WaitHist,
+    pub(super) max_ns: u64,
+}
+
+fn place(kind: StallKind) -> usize {
+    match kind {
+        StallKind::Sync => 0,
+        StallKind::DirtyThrottle => 1,
+        StallKind::Request => 2,
+    }
+}
+
+impl<'g> Victim<'g> {
+    /// Everybody who was held up and may be a victim.
+    pub(super) fn all(view: &'g View, groups: &'g Groups<'g>) -> Vec<Self> {
+        let mut all: Vec<Self> = groups
+            .list()
+            .iter()
+            .enumerate()
+            .map(|(at, group)| Self { group, at, stalls: vec![], waits: Default::default() })
+            .collect();
+        for ((proc, kind, _), held) in view.block().waits() {
+            if let Some(at) = groups.index_of(*proc) {
+                let sum = &mut all[at].waits[place(*kind)];
+                sum.waits.merge(&held.waits);
+                sum.max_ns = sum.max_ns.max(held.max_ns);
+            }
+        }
+        for stall in view.block().stalls() {
+            if let Some(at) = groups.index_of(stall.proc) {
+                all[at].stalls.push(stall);
+            }
+        }
+        all.retain(|victim| {
+            may_suffer(view, victim.group) && (victim.io_ns() > 0 || !victim.stalls.is_empty())
+        });
+        all
+    }
+
+    /// Hold-ups of one kind.
+    pub(super) fn held(&self, kind: StallKind) -> &Held {
+        &self.waits[place(kind)]
+    }
+
+    /// Time that it was held up by IO. A sync waits for requests that count themselves: the larger of the two.
+    fn io_ns(&self) -> u64 {
+        let ns = |kind| self.held(kind).waits.total_ns();
+        ns(StallKind::Sync).max(ns(StallKind::Request)) + ns(StallKind::DirtyThrottle)
+    }
+
+    /// Loss as a share of the time in which the victim wanted to go on: on CPU, queued, throttled, held up by IO.
+    pub(super) fn share(&self, lost_ns: u64) -> f64 {
+        let wanted_ns = self.group.usage.as_ref().map_or(0, crate::view::Usage::wanted_ns);
+        lost_ns as f64 / (wanted_ns + self.io_ns()).max(lost_ns).max(1) as f64
+    }
+
+    /// The stalls of two kinds on a device; those whose device is not known may be on any.
+    pub(super) fn on_device(
+        &self,
+        view: &View,
+        device: DevId,
+        kinds: &[StallKind],
+    ) -> Vec<&'g Stall> {
+        let here = |stall: &&&Stall| {
+            kinds.contains(&stall.kind)
+                && stall.device.is_none_or(|dev| view.block().disk_of(dev) == device)
+        };
+        self.stalls.iter().filter(here).copied().collect()
+    }
+
+    /// The disks that its stalls are on, and those that were written back where a stall's disk is not known.
+    pub(super) fn devices(&self, view: &View) -> BTreeSet<DevId> {
+        let block = view.block();
+        let mut devices: BTreeSet<DevId> = self
+            .stalls
+            .iter()
+            .filter_map(|stall| stall.device)
+            .map(|dev| block.disk_of(dev))
+            .collect();
+        if self.stalls.iter().any(|stall| stall.device.is_none()) {
+            devices.extend(block.passes().iter().map(|pass| block.disk_of(pass.device)));
+            devices.extend(block.commits().iter().map(|commit| block.disk_of(commit.device)));
+        }
+        devices
+    }
+
+    /// The cost of a loss, with the percentiles of the hold-ups of a kind.
+    pub(super) fn cost(&self, view: &View, lost_ns: u64, kind: StallKind, longest_ns: u64) -> Cost {
+        let held = self.held(kind);
+        let percentile = |p| waits::percentile_ns(&held.waits, p, held.max_ns);
+        Cost {
+            lost_ns_per_s: view.per_second(lost_ns),
+            share: self.share(lost_ns),
+            p50_ns: percentile(0.5),
+            p99_ns: percentile(0.99),
+            max_ns: Some(held.max_ns.max(longest_ns)).filter(|&ns| ns > 0),
+        }
+    }
+
+    /// The kind of hold-up that most of its stalls are.
+    pub(super) fn main_kind(stalls: &[&Stall]) -> StallKind {
+        let ns = |kind| time_of(stalls, kind);
+        if ns(StallKind::Sync) >= ns(StallKind::Request) {
+            StallKind::Sync
+        } else {
+            StallKind::Request
+        }
+    }
+}
+
+fn time_of(stalls: &[&Stall], kind: StallKind) -> u64 {
+    stalls
+        .iter()
+        .filter(|stall| stall.kind == kind)
+        .map(|stall| stall.t1_ns.saturating_sub(stall.t0_ns))
+        .sum()
+}
+
+/// Thread time lost in stalls: a sync waits for requests that are stalls themselves, so the larger of the two.
+pub(super) fn stall_ns(stalls: &[&Stall]) -> u64 {
+    time_of(stalls, StallKind::Sync).max(time_of(stalls, StallKind::Request))
+        + time_of(stalls, StallKind::DirtyThrottle)
+}
+
+/// The longest one.
+pub(super) fn longest_ns(stalls: &[&Stall]) -> u64 {
+    stalls.iter().map(|stall| stall.t1_ns.saturating_sub(stall.t0_ns)).max().unwrap_or(0)
+}
+
+/// As spans of time.
+pub(super) fn spans(stalls: &[&Stall]) -> Vec<(u64, u64)> {
+    stalls.iter().map(|stall| (stall.t0_ns, stall.t1_ns.max(stall.t0_ns))).collect()
+}
+
+/// The level of a victim that is its own culprit on a host where nobody asked for it.
+pub(super) fn own_doing(view: &View, severity: Severity) -> Severity {
+    if target_is_host(view) { Severity::Info } else { severity::lowered(severity) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rare_long_hold_ups_count_for_more_than_their_time() {
+        let (ms, s) = (1_000_000, 1_000_000_000);
+        assert_eq!(of_stalls(3 * ms, 0.02, 1_100 * ms), Some(Severity::Medium));
+        assert_eq!(of_stalls(3 * ms, 0.02, 150 * ms), Some(Severity::Low));
+        assert_eq!(of_stalls(3 * ms, 0.02, 40 * ms), None);
+        assert_eq!(of_stalls(ms, 0.9, 2 * s), None, "one in a minute");
+        assert_eq!(of_stalls(200 * ms, 0.3, 50 * ms), Some(Severity::High));
+    }
+}

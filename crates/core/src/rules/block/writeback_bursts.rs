@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! BLK001: the flusher's passes hold somebody up.
+
+use super::clocks::{self, Compared};
+use super::victims::{STALL_LIMITS, Victim, of_stalls};
+use super::{by_counters, files, knobs, pass_lines, pass_remedies, saturation};
+use crate::finding::{Cause, Entity, EntityKind, Finding, Severity};
+use crate::recording::{DevId, Source, StallKind};
+use crate::render::units;
+use crate::rules::confidence::Confidence;
+use crate::rules::words::{self, group_name, ticked};
+use crate::rules::{Limit, Rule, Status, Verdict};
+use crate::stats::{self, Rhythm};
+use crate::view::View;
+
+/// What bursts of the flusher hold up: syncs and requests. Pauses of writers are BLK006.
+const KINDS: [StallKind; 2] = [StallKind::Sync, StallKind::Request];
+const MAX_VICTIMS: usize = 3;
+
+const CHANCE: Limit = Limit {
+    name: "chance",
+    value: stats::SIGNIFICANT,
+    unit: "at most, that as many stalls touch a pass by chance",
+    why: "on loads without a clock the tests are wrong in at most 2 of 100 windows",
+};
+const STALLS: Limit = Limit {
+    name: "stalls",
+    value: stats::MIN_EPISODES as f64,
+    unit: "inside passes at least",
+    why: "two are a coincidence to anybody",
+};
+
+pub(in crate::rules) static RULE: Rule = Rule {
+    code: "BLK001",
+    name: "writeback-bursts",
+    summary: "the kernel writes dirty pages back in bursts, and whoever needs the disk meanwhile stalls",
+    needs: &[Source::Writeback, Source::Diskstats],
+    helps: &[Source::Block, Source::Settings],
+    limits: &{
+        let [a, b, c, d, e, f, g, h, i, j] = STALL_LIMITS;
+        [
+            CHANCE,
+            STALLS,
+            a,
+            b,
+            c,
+            d,
+            e,
+            f,
+            g,
+            h,
+            i,
+            j,
+            by_counters::MIN_AWAIT,
+            by_counters::MIN_TIMES,
+        ]
+    },
+    status: Status::Preview("0.2"),
+    doc: include_str!("writeback_bursts.md"),
+    file: file!(),
+    check,
+};
+
+/// A victim on a device, with the comparison.
+struct Hit<'g> {
+    victim: Victim<'g>,
+    device: DevId,
+    compared: Compared<'g>,
+    severity: Option<Severity>,
+}
+
+fn check(view: &View) -> Verdict {
+    if !view.covers(Source::Writeback) {
+        return by_counters::check(view);
+    }
+    let groups = view.groups();
+    let mut hits: Vec<Hit<'_>> = Vec::new();
+    for victim in Victim::all(view, &groups) {
+        hits.extend(
+            victim.devices(view).into_iter().map(|device| hit(view, victim.clone(), device)),
+        );
+    }
+    hits.sort_by_key(|hit| {
+        (
+            std::cmp::Reverse((hit.severity, hit.compared.lost_in_passes_ns())),
+            hit.victim.at,
+            hit.device,
+        )
+    });
+    let (mut sure, rest): (Vec<_>, Vec<_>) =
+        hits.into_iter().partition(|hit| hit.severity.is_some() && hit.compared.blames_passes());
+    if sure.is_empty() {
+        return unsure(view, &rest);
+    }
+    sure.truncate(MAX_VICTIMS);
+    Verdict::Fired(sure.iter().map(|hit| finding(view, &groups, hit)).collect())
+}
+
+fn hit<'g>(view: &'g View, victim: Victim<'g>, device: DevId) -> Hit<'g> {
+    let stalls = victim.on_device(view, device, &KINDS);
+    let compared = Compared::new(view, device, &stalls);
+    let lost_ns = compared.lost_in_passes_ns();
+    let severity =
+        of_stalls(view.per_second(lost_ns), victim.share(lost_ns), compared.longest_in_passes_ns());
+    Hit { victim, device, compared, severity }
+}
+
+/// Nothing is sure: either too little was seen, or it is not so.
+fn unsure(view: &View, hits: &[Hit<'_>]) -> Verdict {
+    let Some(hit) = hits.first().filter(|hit| hit.compared.passes.episodes > 0) else {
+        let number = view.block().passes().len() as u64;
+        let closest = format!(
+            "nobody stalled for 10 ms and more in {}",
+            units::counted(number, "pass", "passes")
+        );
+        return Verdict::Quiet { closest };
+    };
+    let found = &hit.compared.passes;
+    let name = group_name(hit.victim.group);
+    if hit.severity.is_some()
+        && found.inside > 0
+        && let Some(more_ns) = found.needs_ns(view.window_ns())
+    {
+        let missing = format!(
+            "{name} stalled {} in a pass of the flusher, which may be chance: needs {} more",
+            units::counted(found.inside, "time", "times"),
+            units::duration(more_ns as f64)
+        );
+        return Verdict::NoData { missing: vec![missing] };
+    }
+    let closest = format!(
+        "{} of {} of {name} touch a pass of the flusher (p {}), {} of every second in all",
+        found.inside,
+        units::counted(found.episodes, "stall", "stalls"),
+        clocks::chance(found.p),
+        units::duration(view.per_second(hit.compared.lost_in_passes_ns()) as f64)
+    );
+    Verdict::Quiet { closest }
+}
+
+fn finding(view: &View, groups: &crate::view::Groups<'_>, hit: &Hit<'_>) -> Finding {
+    let Hit { victim, device, compared, .. } = hit;
+    let passes = clocks::passes(view, *device);
+    let rhythm = pass_lines::rhythm_of(view, &passes);
+    let spans: Vec<_> = passes.iter().map(|pass| (pass.t0_ns, pass.t1_ns)).collect();
+    let block = view.block();
+    let table = files::table(view, "written back", |key| {
+        block.disk_of(key.device) == *device
+            && key.reason.as_deref().is_some_and(|reason| reason != "sync")
+    });
+    let confidence = Confidence::of(view)
+        .with("no chance", 1.0 - compared.passes.p)
+        .with_samples(compared.passes.inside * 4)
+        .with(
+            "follows the flusher's clock",
+            if matches!(rhythm, Rhythm::Found { .. }) { 1.0 } else { 0.8 },
+        );
+    let mut lines = vec![pass_lines::coincidence(view, compared)];
+    lines.extend(pass_lines::period(view, &rhythm, &passes));
+    lines.push(pass_lines::passes(view, &passes));
+    lines.push(pass_lines::journal(view, *device, compared));
+    lines.extend(pass_lines::dirtied(view, groups, &passes));
+    lines.extend(saturation::line(view, *device, &spans));
+    lines.extend(saturation::latency_lines(view, *device));
+    lines.extend(knobs::lines(view, Some(*device)));
+    lines.push(confidence.evidence(view));
+    let kind = Victim::main_kind(&compared.in_passes);
+    let lost_ns = compared.lost_in_passes_ns();
+    Finding {
+        code: RULE.code.into(),
+        name: RULE.name.into(),
+        severity: hit.severity.unwrap_or(Severity::Info),
+        confidence: confidence.value(),
+        title: title(view, hit, &rhythm),
+        victim: words::group_entity(view, victim.group),
+        cost: victim.cost(view, lost_ns, kind, compared.longest_in_passes_ns()),
+        causes: causes(view, *device),
+        evidence: lines,
+        sizes: crate::view::waits::size_classes(&victim.held(kind).waits),
+        fix: pass_remedies::of_passes(view, *device, &passes, table.as_ref()),
+        files: table,
+        confirm: pass_remedies::experiment(view),
+    }
+}
+
+fn title(view: &View, hit: &Hit<'_>, rhythm: &Rhythm) -> String {
+    let many = hit.victim.group.members.len() > 1;
+    let found = &hit.compared.passes;
+    let clock = match rhythm {
+        Rhythm::Found { period_ns, .. } => format!(", every {}", pass_lines::seconds(*period_ns)),
+        _ => String::new(),
+    };
+    let all = if found.inside == found.episodes {
+        format!("all {} stalls fall into its passes", found.episodes)
+    } else {
+        format!("{} of {} stalls fall into its passes", found.inside, found.episodes)
+    };
+    format!(
+        "{} {} {}, up to {} at once, while the kernel's flusher writes to {}{clock} ({all})",
+        group_name(hit.victim.group),
+        if many { "stall" } else { "stalls" },
+        words::of_every_second(view.per_second(hit.compared.lost_in_passes_ns())),
+        units::duration(hit.compared.longest_in_passes_ns() as f64),
+        ticked(&view.block().device_name(hit.device)),
+    )
+}
+
+/// The flusher is to blame for all that is lost in its passes.
+fn causes(view: &View, device: DevId) -> Vec<Cause> {
+    let mut kernel = Entity::new(EntityKind::Kernel);
+    kernel.comm = Some("flusher".into());
+    kernel.device = Some(view.block().device_name(device));
+    kernel.note = Some(match knobs::interval_ns(view) {
+        Some(_) => "it wakes by `vm.dirty_writeback_centisecs`".into(),
+        None => "writes back dirty pages".into(),
+    });
+    vec![Cause { entity: kernel, share: 1.0 }]
+}
