@@ -4,7 +4,7 @@
 
 use super::handles::{self, Asked};
 use super::mounts::{Mounts, Place, strip_directory};
-use deburr_core::recording::{self, DevId, File, FileId, FileState, name};
+use deburr_core::recording::{DevId, FileState, name};
 use rustix::fs::{AtFlags, CWD, Stat};
 use std::fs;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -36,9 +36,9 @@ pub(crate) struct Sighting<'a> {
 /// What a file is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
-    /// As in [`File::path`].
+    /// As in [`deburr_core::recording::File::path`].
     pub(crate) path: String,
-    /// As in [`File::state`].
+    /// As in [`deburr_core::recording::File::state`].
     pub(crate) state: FileState,
     /// The filesystem was asked and bears it out. If not, asking again later may.
     pub(crate) confirmed: bool,
@@ -89,17 +89,6 @@ impl Resolver {
     /// Whether the next name will be confirmed, if it can be: the second's number of lookups is not used up.
     pub(crate) fn can_look(&self) -> bool {
         self.left > 0
-    }
-
-    /// Where the filesystem is mounted, as a fact of a recording.
-    pub(crate) fn mount(&mut self, fs: DevId) -> Option<recording::Mount> {
-        self.mounts.fact(fs)
-    }
-
-    /// The file as a fact of a recording.
-    pub(crate) fn file(&mut self, id: FileId, seen: &Sighting<'_>) -> File {
-        let Name { path, state, .. } = self.name(seen);
-        File { id, fs: seen.fs, ino: seen.ino, generation: seen.generation, path, state }
     }
 
     /// What the file is called.
