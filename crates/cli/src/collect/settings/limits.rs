@@ -25,7 +25,7 @@ const NO_WEIGHT: &[u8] = b"default 100";
 /// Directories that a walk sees.
 const MAX_DIRS: usize = 1000;
 /// A walk may take this part of the time.
-const REST: u64 = 500;
+const REST: u64 = 5000;
 
 /// The trees of the io controller.
 #[derive(Debug)]
