@@ -228,7 +228,8 @@ fn sizes(page: &mut Page, sizes: &[SizeClass]) {
 fn files(page: &mut Page, files: &FileTable, detail: Detail) {
     use Column::{Left, Right};
     let shown = if detail == Detail::Claim { FILES_SHOWN } else { usize::MAX };
-    let name_columns = page.columns().saturating_sub(52).max(16);
+    // Counts and shares take about 44 columns.
+    let name_columns = page.columns().saturating_sub(44).max(16);
     let mut table = Table::new(&[Left(name_columns), Right, Right, Right, Right, Right, Left(0)]);
     table.heading([sentence(&files.of).as_str(), "files", "IOs", "", "bytes", "", ""]);
     for row in files.rows.iter().take(shown) {

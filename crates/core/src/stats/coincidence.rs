@@ -53,10 +53,7 @@ pub fn coincidence(events: &[(u64, u64)], spans: &[(u64, u64)], window_ns: u64) 
     let window = window_ns.max(1) as f64;
     let (mut inside, mut chances) = (0, 0.0);
     for episode in &episodes {
-        let length_ns = episode.1 - episode.0;
-        let reached =
-            spans.iter().map(|&(t0, t1)| (t0.saturating_sub(length_ns), t1.min(window_ns)));
-        chances += (covered_ns(&reached.collect::<Vec<_>>()) as f64 / window).min(1.0);
+        chances += (reached_ns(&spans, episode.1 - episode.0, window_ns) as f64 / window).min(1.0);
         inside += u64::from(overlaps(&spans, *episode));
     }
     let number = episodes.len() as u64;
@@ -71,10 +68,23 @@ pub fn covered_ns(spans: &[(u64, u64)]) -> u64 {
     merge(spans.to_vec(), 0).iter().map(|&(t0, t1)| t1 - t0).fold(0, u64::saturating_add)
 }
 
-/// Whether an event touches one of the spans.
+/// Time from which an event of that length reaches one of the spans, which are sorted and apart.
+fn reached_ns(spans: &[(u64, u64)], length_ns: u64, window_ns: u64) -> u64 {
+    let mut end_ns = 0;
+    let mut sum = 0u64;
+    for &(t0, t1) in spans {
+        let (from, to) = (t0.saturating_sub(length_ns).max(end_ns), t1.min(window_ns));
+        sum = sum.saturating_add(to.saturating_sub(from));
+        end_ns = end_ns.max(to);
+    }
+    sum
+}
+
+/// Whether an event touches one of the spans, which are sorted and apart, as [`merge`] leaves them.
 #[must_use]
 pub fn overlaps(spans: &[(u64, u64)], event: (u64, u64)) -> bool {
-    spans.iter().any(|&(t0, t1)| event.0 <= t1 && t0 <= event.1)
+    let first = spans.partition_point(|&(_, t1)| t1 < event.0);
+    spans.get(first).is_some_and(|&(t0, _)| t0 <= event.1)
 }
 
 #[cfg(test)]
@@ -115,6 +125,19 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn an_event_is_found_where_a_walk_finds_it(
+            spans in prop::collection::vec((0..1000u64, 0..50u64), 0..20), event in (0..1000u64, 0..50u64),
+        ) {
+            let spans = merge(spans.into_iter().map(|(t, length)| (t, t + length)).collect(), 0);
+            let event = (event.0, event.0 + event.1);
+            let walk = spans.iter().any(|&(t0, t1)| event.0 <= t1 && t0 <= event.1);
+            prop_assert_eq!(overlaps(&spans, event), walk);
+            let starts = (0..1100).filter(|&t| spans.iter().any(|&(t0, t1)| t < t1 && t + 7 >= t0)).count() as u64;
+            let edges = spans.iter().filter(|&&(t0, t1)| t0 == t1).count() as u64;
+            prop_assert!(reached_ns(&spans, 7, 1100).abs_diff(starts) <= edges);
+        }
+
         #[test]
         fn any_events_get_a_chance(
             events in prop::collection::vec((any::<u64>(), any::<u64>()), 0..20),

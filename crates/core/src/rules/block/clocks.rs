@@ -4,7 +4,7 @@
 use super::victims::{longest_ns, spans, stall_ns};
 use crate::recording::{DevId, JournalCommit, Stall, WritebackPass};
 use crate::rules::Limit;
-use crate::stats::{Coincidence, coincidence, covered_ns, overlaps};
+use crate::stats::{Coincidence, coincidence, covered_ns, merge, overlaps};
 use crate::view::View;
 
 pub(super) const LONG_COMMIT: Limit = Limit {
@@ -72,6 +72,8 @@ impl<'v> Compared<'v> {
         let passes: Vec<_> =
             passes(view, device).iter().map(|pass| (pass.t0_ns, pass.t1_ns)).collect();
         let commits: Vec<_> = commits(view, device).iter().map(|it| (it.t0_ns, it.t1_ns)).collect();
+        let long = median_ns(&commits) as f64 >= LONG_COMMIT.value * 1e6;
+        let (passes, commits) = (merge(passes, 0), merge(commits, 0));
         let touching = |of: &[(u64, u64)], inside: bool| -> Vec<&'v Stall> {
             let touches = |stall: &Stall| overlaps(of, (stall.t0_ns, stall.t1_ns));
             stalls.iter().filter(|stall| touches(stall) == inside).copied().collect()
@@ -79,7 +81,6 @@ impl<'v> Compared<'v> {
         let compare =
             |stalls: &[&Stall], of: &[(u64, u64)]| coincidence(&spans(stalls), of, window_ns);
         let cover = covered_ns(&commits) as f64 / window_ns.max(1) as f64;
-        let long = median_ns(&commits) as f64 >= LONG_COMMIT.value * 1e6;
         Self {
             always_committing: long && cover >= COVER.value,
             passes: compare(stalls, &passes),

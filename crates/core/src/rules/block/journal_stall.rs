@@ -130,6 +130,7 @@ fn finding(view: &View, hit: &Hit<'_>) -> Finding {
         .with("no chance", if compared.always_in_commits() { 0.7 } else { 1.0 - found.p })
         .with_samples(found.inside * 4);
     let mut lines = commit_lines(view, *device, compared);
+    lines.extend(pass_lines::held_files(view, &compared.in_commits));
     lines.push(confidence.evidence(view));
     let mut kernel = Entity::new(EntityKind::Kernel);
     let kind = commits.first().map_or("journal", |commit| commit.kind.as_str());

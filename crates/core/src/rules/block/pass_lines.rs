@@ -4,12 +4,15 @@
 use super::clocks::{self, Compared, chance};
 use super::{files, knobs};
 use crate::finding::{Evidence, Unit};
-use crate::recording::{DevId, Source, WritebackPass};
+use crate::recording::{DevId, FileId, IoWhat, Source, Stall, WritebackPass};
 use crate::render::units;
-use crate::rules::words::evidence;
+use crate::rules::words::{evidence, ticked};
 use crate::stats::{Clock, Rhythm, grid, rhythm};
 use crate::view::{Groups, View};
+use std::collections::BTreeMap;
 
+/// Files at which somebody stalled that are listed.
+const HELD_FILES: usize = 3;
 /// Times of passes that are listed.
 const SHOWN: usize = 12;
 
@@ -126,6 +129,35 @@ pub(super) fn journal(view: &View, device: DevId, compared: &Compared<'_>) -> Ev
         )
     };
     evidence(view, "the journal", commits.len() as f64, Unit::Count, label, note)
+}
+
+/// What the stalled threads synced, read or wrote, where that is known: by the time that they stalled.
+pub(super) fn held_files(view: &View, stalls: &[&Stall]) -> Option<Evidence> {
+    let mut by_file: BTreeMap<FileId, u64> = BTreeMap::new();
+    let mut known_ns = 0u64;
+    for stall in stalls {
+        let ns = stall.t1_ns.saturating_sub(stall.t0_ns);
+        if let Some(file) = stall.file {
+            *by_file.entry(file).or_default() += ns;
+            known_ns = known_ns.saturating_add(ns);
+        }
+    }
+    let mut files: Vec<(String, u64)> = by_file
+        .into_iter()
+        .filter_map(|(file, ns)| Some((view.block().path(IoWhat::File(file))?, ns)))
+        .collect();
+    files.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    let names: Vec<String> = files
+        .iter()
+        .take(HELD_FILES)
+        .map(|(path, ns)| {
+            format!("{} {}", ticked(path), units::share(*ns as f64 / known_ns.max(1) as f64))
+        })
+        .collect();
+    (!names.is_empty()).then(|| {
+        let note = format!("{} of the time of the stalls whose file is known", names.join(", "));
+        evidence(view, "stalled at", 0.0, Unit::Text, Source::Writeback.label(), note)
+    })
 }
 
 /// Who made the files dirty.

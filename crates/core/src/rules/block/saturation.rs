@@ -5,7 +5,7 @@ use crate::finding::{Evidence, Unit};
 use crate::recording::{DevId, IoOp, Source};
 use crate::render::units;
 use crate::rules::words::{evidence, ticked};
-use crate::stats::overlaps;
+use crate::stats::{merge, overlaps};
 use crate::view::block::{Activity, Spell};
 use crate::view::{View, waits};
 
@@ -25,8 +25,9 @@ pub(super) fn full(view: &View, device: DevId) -> Vec<&Spell> {
 /// How full a device was within some spans: the longest spell there beside the average of its second.
 pub(super) fn line(view: &View, device: DevId, within: &[(u64, u64)]) -> Option<Evidence> {
     let all = full(view, device);
+    let within = merge(within.to_vec(), 0);
     let inside: Vec<&&Spell> =
-        all.iter().filter(|spell| overlaps(within, (spell.t0_ns, spell.t1_ns))).collect();
+        all.iter().filter(|spell| overlaps(&within, (spell.t0_ns, spell.t1_ns))).collect();
     let longest = inside.iter().max_by_key(|spell| spell.t1_ns - spell.t0_ns)?;
     let length_ns = longest.t1_ns - longest.t0_ns;
     let name = ticked(&view.block().device_name(device));

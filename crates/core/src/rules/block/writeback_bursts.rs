@@ -156,6 +156,7 @@ fn finding(view: &View, groups: &crate::view::Groups<'_>, hit: &Hit<'_>) -> Find
             if matches!(rhythm, Rhythm::Found { .. }) { 1.0 } else { 0.8 },
         );
     let mut lines = vec![pass_lines::coincidence(view, compared)];
+    lines.extend(pass_lines::held_files(view, &compared.in_passes));
     lines.extend(pass_lines::period(view, &rhythm, &passes));
     lines.push(pass_lines::passes(view, &passes));
     lines.push(pass_lines::journal(view, *device, compared));

@@ -12,7 +12,7 @@ use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Limit, Rule, Status, Verdict};
-use crate::stats::overlaps;
+use crate::stats::{merge, overlaps};
 use crate::view::{Groups, View};
 use std::collections::BTreeSet;
 
@@ -155,7 +155,8 @@ fn sufferer<'g>(
     groups: &'g Groups<'g>,
     cohort: &Cohort<'_>,
 ) -> Option<(Victim<'g>, Vec<&'g Stall>)> {
-    let spans: Vec<_> = cohort.passes.iter().map(|pass| (pass.t0_ns, pass.t1_ns)).collect();
+    let spans = cohort.passes.iter().map(|pass| (pass.t0_ns, pass.t1_ns)).collect();
+    let spans = merge(spans, 0);
     let kinds = [StallKind::Sync, StallKind::Request];
     Victim::all(view, groups)
         .into_iter()

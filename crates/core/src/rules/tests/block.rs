@@ -3,8 +3,9 @@
 
 use super::{codes, disks, judged};
 use crate::finding::{EntityKind, Evidence, Finding, Report, Severity};
-use crate::recording::{DevId, IoCulprit, IoOp, IoWhat, ProcId, Source, StallKind};
-use crate::testkit::{MS, S, US, pass, transfers};
+use crate::recording::{DevId, IoCulprit, IoOp, IoWhat, ProcId, Source, StallKind, WritebackPass};
+use crate::testkit::{MS, S, Scene, US, pass, transfers, view};
+use proptest::prelude::*;
 
 const SDA: DevId = DevId { major: 8, minor: 0 };
 
@@ -289,7 +290,7 @@ fn names_of_files_and_devices_stay_data() {
     scene.io(0..S, crate::recording::IoTick { reason: Some("periodic".into()), ..io });
     for (at, pass) in disks::broker_passes(victim) {
         scene.stall(at.start..at.end, victim, StallKind::Sync, Some(disk), None);
-        scene.pass(at, crate::recording::WritebackPass { device: disk, ..pass });
+        scene.pass(at, WritebackPass { device: disk, ..pass });
     }
     let report = judged(&scene);
     let found = finding(&report, "BLK001");
@@ -310,4 +311,92 @@ fn a_source_that_is_missing_makes_no_claim() {
     let mut scene = disks::broker(75);
     scene.without(Source::Settings, "`/proc/sys` is not readable", "");
     assert!(codes(&judged(&scene)).contains(&"BLK001"));
+}
+
+#[test]
+fn a_report_fits_a_narrow_terminal() {
+    let report = judged(&disks::broker(75));
+    for columns in [60, 80, 100] {
+        for verbosity in 0..3 {
+            let style = crate::render::TextStyle { columns, color: false, verbosity };
+            for line in crate::render::text(&report, style).lines() {
+                // Commands stay in one piece.
+                let command = line.trim_start().starts_with("sysctl")
+                    || line.trim_start().starts_with("echo");
+                assert!(command || line.chars().count() <= columns, "{columns}: {line}");
+            }
+        }
+    }
+}
+
+/// Hold-ups, passes and blame of three processes on two disks, at any times.
+fn any_disk_life() -> impl Strategy<Value = Scene> {
+    let span = || (0..40 * S, 0..3 * S);
+    let stall = (0..3u32, 0..3u8, 0..3u8, span());
+    let one_pass = (0..2u8, 0..3u8, span(), 0..2000u32, 0..40u32);
+    let blame = (0..3u32, 0..7u8, 0..20 * S);
+    let stalls = prop::collection::vec(stall, 0..30);
+    (stalls, prop::collection::vec(one_pass, 0..20), prop::collection::vec(blame, 0..12)).prop_map(
+        |(stalls, passes, blame)| {
+            let (mut scene, sda) = disks::host(40);
+            let sdb = scene.disk("sdb");
+            let other = scene.cgroup("/other", None, None);
+            for comm in ["a", "b", "a"] {
+                scene.process(comm, None);
+            }
+            let device = |number: u8| [Some(sda), Some(sdb), None][usize::from(number) % 3];
+            for (proc, kind, dev, (t0, length)) in stalls {
+                let kind = [StallKind::Sync, StallKind::Request, StallKind::DirtyThrottle]
+                    [usize::from(kind)];
+                let proc = ProcId(proc + 1);
+                scene.stall(disks::span(t0, length), proc, kind, device(dev), None);
+                scene.io_wait(0..S, proc, kind, device(dev), &[(3, length)]);
+            }
+            for (dev, kind, (t0, length), inodes, age) in passes {
+                let at = disks::span(t0, length);
+                let dev = device(dev).unwrap_or(sda);
+                match kind {
+                    0 => scene.commit(at, dev, "jbd2"),
+                    kind => {
+                        let of = pass(
+                            dev,
+                            ["periodic", "background"][usize::from(kind) - 1],
+                            inodes.into(),
+                            5,
+                            4096,
+                        );
+                        let (ages, since_last) = (vec![(age, inodes)], vec![(age, inodes)]);
+                        scene.pass(at, WritebackPass { ages, since_last, ..of })
+                    }
+                };
+            }
+            for (victim, culprit, ns) in blame {
+                let culprit = match culprit {
+                    0 => IoCulprit::Device,
+                    1 => IoCulprit::Filesystem,
+                    2 => IoCulprit::Writeback(None),
+                    3 => IoCulprit::Writeback(Some(other)),
+                    id => IoCulprit::Process(ProcId(u32::from(id))),
+                };
+                scene.io_blame(0..S, ProcId(victim + 1), sda, culprit, ns);
+            }
+            scene
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn whatever_disks_do_blame_is_no_more_than_the_loss(scene in any_disk_life()) {
+        super::properties::check(&judged(&scene))?;
+    }
+
+    #[test]
+    fn a_recording_of_disks_that_is_cut_anywhere_is_judged(scene in any_disk_life(), at in any::<prop::sample::Index>()) {
+        let records = scene.records();
+        let cut = &records[..at.index(records.len() + 1)];
+        super::properties::check(&crate::rules::report(&view(cut), "0.1.0", false))?;
+    }
 }

@@ -152,6 +152,7 @@ pub(super) fn broker(seconds: u64) -> Scene {
         }
     }
     scene.io(0..S, written(IoWhat::Metadata, 100, 409_600));
+    let log = scene.file(disk, "/data/store/commitlog/00000000");
     let own = transfers(disk, IoWhat::Journal, IoOp::Write, 2_804, 11_485_184, 900 * US);
     scene.io(0..S, IoTick { submitter: None, ..own });
     let mut passes = broker_passes(java);
@@ -161,7 +162,7 @@ pub(super) fn broker(seconds: u64) -> Scene {
         // One in the middle of each, as long as most of it.
         let stall = at.start + length_ns / 10..at.end - length_ns / 5;
         scene.pass(at.clone(), pass.clone());
-        scene.stall(stall, java, StallKind::Sync, Some(disk), None);
+        scene.stall(stall, java, StallKind::Sync, Some(disk), Some(log));
     }
     for number in 0..seconds / 5 {
         scene.commit(span(number * 5 * S + 2 * S, 9 * MS), disk, "jbd2");

@@ -93,7 +93,7 @@ fn conserved(ledger: &Ledger) -> bool {
         && ledger.parts.is_sorted_by_key(|part| part.state)
 }
 
-fn check(report: &Report) -> Result<(), TestCaseError> {
+pub(super) fn check(report: &Report) -> Result<(), TestCaseError> {
     for ledger in &report.ledger {
         prop_assert!(conserved(ledger), "{ledger:?}");
     }
