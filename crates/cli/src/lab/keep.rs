@@ -4,7 +4,7 @@
 
 use crate::store::{Reader, Writer};
 use anyhow::{Context as _, Result};
-use deburr_core::recording::{CgroupId, Record};
+use deburr_core::recording::{BlockRecord, CgroupId, DevId, Record};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -31,8 +31,10 @@ fn without_foreign_names(mut records: Vec<Record>, lab: &str) -> Vec<Record> {
             _ => None,
         })
         .collect();
+    let disks = own_disks(&records, lab);
     for record in &mut records {
         match record {
+            Record::Block(block) => hide_files(block, &disks),
             Record::Meta(meta) => meta.host_name = "lab".into(),
             Record::Cgroup(cgroup) if cgroup.parent.is_some() && !own.contains(&cgroup.id) => {
                 cgroup.path = format!("/other-{}", cgroup.id.0);
@@ -50,6 +52,42 @@ fn without_foreign_names(mut records: Vec<Record>, lab: &str) -> Vec<Record> {
         }
     }
     records
+}
+
+/// The disks that the lab made: what is below them is in its directory, which has the name of its cgroup.
+fn own_disks(records: &[Record], lab: &str) -> BTreeSet<DevId> {
+    let name = Path::new(lab).file_name();
+    let is_own = |path: &str| Path::new(path).iter().any(|part| Some(part) == name);
+    records
+        .iter()
+        .filter_map(|record| match record {
+            Record::Block(block) => match &**block {
+                BlockRecord::Device(disk) if disk.backing.as_deref().is_some_and(is_own) => {
+                    Some(disk.dev)
+                }
+                _ => None,
+            },
+            _ => None,
+        })
+        .collect()
+}
+
+fn hide_files(block: &mut BlockRecord, own: &BTreeSet<DevId>) {
+    match block {
+        BlockRecord::Device(device) if !own.contains(&device.dev) => {
+            device.backing = device.backing.take().map(|_| "other".into());
+        }
+        BlockRecord::Mount(mount) if !own.contains(&mount.fs) => {
+            // One name each: two mounts at one place would be one on top of the other.
+            mount.point = format!("/other-{}", mount.fs);
+            mount.source = "other".into();
+            mount.options.clear();
+        }
+        BlockRecord::File(file) if !own.contains(&file.fs) && !file.path.is_empty() => {
+            file.path = format!("/other-{}/file-{}", file.fs, file.id.0);
+        }
+        _ => {}
+    }
 }
 
 #[cfg(test)]
@@ -86,6 +124,50 @@ mod tests {
             in_target: false,
             observer: false,
         }))
+    }
+
+    #[test]
+    fn files_and_mounts_of_others_lose_their_names() {
+        use deburr_core::recording::{Device, File, FileId, FileState, Mount};
+        let dev = |minor| DevId { major: 7, minor };
+        let records = [("/tmp/lab-9/fuse/disk", "shown"), ("/secret/lab-99/x", "secret")]
+            .into_iter()
+            .zip(0..)
+            .flat_map(|((backing, name), minor)| {
+                [
+                    BlockRecord::Device(Device {
+                        dev: dev(minor),
+                        name: format!("loop{minor}"),
+                        disk: None,
+                        start_sector: None,
+                        sectors: None,
+                        backing: Some(backing.into()),
+                        gone: false,
+                    }),
+                    BlockRecord::Mount(Mount {
+                        fs: dev(minor),
+                        fstype: "ext4".into(),
+                        source: name.into(),
+                        point: format!("/mount/{name}"),
+                        options: name.into(),
+                    }),
+                    BlockRecord::File(File {
+                        id: FileId(minor + 1),
+                        fs: dev(minor),
+                        ino: 1,
+                        generation: 0,
+                        path: format!("/file/{name}"),
+                        state: FileState::Linked,
+                    }),
+                ]
+            })
+            .map(|block| Record::Block(Box::new(block)))
+            .collect();
+        let text = format!("{:?}", without_foreign_names(records, "/lab-9"));
+        assert!(!text.contains("secret"), "{text}");
+        for name in ["/tmp/lab-9/fuse/disk", "/mount/shown", "/file/shown", "loop1"] {
+            assert!(text.contains(name), "{name} is not in {text}");
+        }
     }
 
     #[test]
