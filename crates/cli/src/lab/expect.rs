@@ -2,8 +2,9 @@
 //! Whether `deburr` said of a scenario what it has to say. Pure: two observations in, checks out.
 
 use super::disk::Marks;
+use super::measured;
 use super::scenario::{CauseBound, Scenario};
-use super::victim::Summary;
+use super::victim::{Stall, Summary};
 use deburr_core::finding::{Cause, EntityKind, Finding, LedgerState, Report, Severity};
 use serde::Serialize;
 use std::path::Path;
@@ -20,6 +21,9 @@ pub(crate) struct Observed {
     /// What the disk, if the run had one of its own, saw written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) written: Option<Marks>,
+    /// The stalls of the victim's syncs that `deburr` recorded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) recorded: Vec<Stall>,
     /// What `deburr` reported about it.
     pub(crate) report: Report,
 }
@@ -84,7 +88,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    fn new(pass: bool, what: impl Into<String>) -> Self {
+    pub(super) fn new(pass: bool, what: impl Into<String>) -> Self {
         Self { what: what.into(), pass }
     }
 }
@@ -126,6 +130,9 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
     checks.extend(scenario.causes.iter().map(|bound| blame(bound, fault)));
     if let Some(bound_ms) = scenario.stall_ms {
         checks.extend(stalls((without, control), (with, fault), bound_ms));
+    }
+    if let Some(code) = &scenario.measured {
+        checks.extend(measured::checks(code, fault));
     }
     // A victim that waits for a disk does not measure how long it waits for a CPU.
     if scenario.victim.broker.is_none() {
@@ -180,18 +187,22 @@ fn blame(bound: &CauseBound, run: &Observed) -> Check {
     )
 }
 
-/// Of the time that the victim stalls with the fault it may stall so much without it: nobody can make a host
-/// so quiet that nothing ever takes 10 ms.
+/// Of the time in such stalls with the fault, so much may be there without it: nobody can make a host so quiet
+/// that none ever happens.
 const STALLED_ANYWAY: f64 = 1.0 / 3.0;
 
 /// The incident happened, by the victim's own account, and was the fault's.
 fn stalls(control: (&str, &Observed), fault: (&str, &Observed), bound_ms: u64) -> [Check; 2] {
     let longest_ns = fault.1.victim.max_ns;
-    let stalled_ns = |run: &Observed| run.victim.io.as_ref().map_or(0, |io| io.stalled_ns) as f64;
-    let (without_ns, with_ns) = (stalled_ns(control.1), stalled_ns(fault.1));
+    let bound_ns = bound_ms * 1_000_000;
+    let stalled_ns = |run: &Observed| -> u64 {
+        let stalls = run.victim.io.iter().flat_map(|io| &io.stalls);
+        stalls.map(|stall| stall.length_ns).filter(|&ns| ns >= bound_ns).sum()
+    };
+    let (without_ns, with_ns) = (stalled_ns(control.1) as f64, stalled_ns(fault.1) as f64);
     [
         Check::new(
-            longest_ns >= bound_ms * 1_000_000,
+            longest_ns >= bound_ns,
             format!(
                 "a commit takes {bound_ms} ms {}: the longest takes {} ms",
                 fault.0,
@@ -201,7 +212,7 @@ fn stalls(control: (&str, &Observed), fault: (&str, &Observed), bound_ms: u64) -
         Check::new(
             without_ns <= with_ns * STALLED_ANYWAY,
             format!(
-                "commits stall because of that: for {} ms in all, {} ms {}",
+                "such commits are due to that: {} ms in all, {} ms {}",
                 tenths(with_ns),
                 tenths(without_ns),
                 control.0
@@ -288,6 +299,7 @@ min_share = 0.8
                 ..Summary::default()
             },
             written: None,
+            recorded: vec![],
             report: Report {
                 schema: String::new(),
                 tool: Tool { version: String::new() },
@@ -375,9 +387,10 @@ min_share = 0.8
     fn a_stall_must_be_there_with_the_fault_and_not_without() {
         let stalled = |stalled_ms: u64| {
             let mut run = observed(1, vec![]);
-            let stalled_ns = stalled_ms * 1_000_000;
-            run.victim.io = Some(IoSummary { stalled_ns, ..IoSummary::default() });
-            run.victim.max_ns = stalled_ns;
+            let length_ns = stalled_ms * 1_000_000;
+            let stalls = vec![Stall { at_ns: 0, length_ns }];
+            run.victim.io = Some(IoSummary { stalls, ..IoSummary::default() });
+            run.victim.max_ns = length_ns;
             run
         };
         let passed = |control_ms, fault_ms| {
@@ -385,8 +398,9 @@ min_share = 0.8
             stalls(("without", &control), ("with", &fault), 20).map(|check| check.pass)
         };
         assert_eq!(passed(0, 19), [false, true]);
-        assert_eq!(passed(10, 30), [true, true]);
-        assert_eq!(passed(11, 30), [true, false]);
+        assert_eq!(passed(19, 20), [true, true]);
+        assert_eq!(passed(20, 60), [true, true]);
+        assert_eq!(passed(21, 60), [true, false]);
     }
 
     #[test]

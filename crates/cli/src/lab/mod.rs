@@ -13,6 +13,7 @@ mod faults;
 mod guard;
 mod io;
 mod keep;
+mod measured;
 mod needs;
 mod runner;
 mod scenario;

@@ -6,12 +6,13 @@ use super::expect::{self, Check, Observed};
 use super::io::IoArgs;
 use super::scenario::Scenario;
 use super::stage::{Job, Stage, Stop};
-use super::victim::Window;
+use super::victim::{Stall, Window};
 use crate::store::Reader;
 use anyhow::{Context as _, Result, bail};
 use deburr_core::finding::Report;
-use deburr_core::recording::Record;
+use deburr_core::recording::{BlockRecord, Record, StallKind};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -137,6 +138,7 @@ fn observe(
         lab_cgroup: stage.cgroup_path(),
         victim: summary,
         written,
+        recorded: syncs_of(&recording, victim.pid())?,
         report,
     };
     drop(victim);
@@ -156,6 +158,27 @@ fn victim_work(scenario: &Scenario, stage: &Stage) -> Result<Vec<String>> {
         format!("--work-us={}", demand.work_us),
         format!("--period-us={}", demand.period_us),
     ])
+}
+
+/// The long syncs of a process, in order.
+fn syncs_of(recording: &Path, pid: u32) -> Result<Vec<Stall>> {
+    let (mut processes, mut stalls) = (BTreeSet::new(), Vec::new());
+    Reader::open(recording)?.for_each(|record| match record {
+        Record::Process(process) if process.pid == pid => {
+            processes.insert(process.id);
+        }
+        Record::Block(block) => {
+            if let BlockRecord::Stall(stall) = &**block
+                && stall.kind == StallKind::Sync
+            {
+                let length_ns = stall.t1_ns.saturating_sub(stall.t0_ns);
+                stalls.push((stall.proc, Stall { at_ns: stall.t0_ns, length_ns }));
+            }
+        }
+        _ => {}
+    })?;
+    stalls.retain(|(process, _)| processes.contains(process));
+    Ok(stalls.into_iter().map(|(_, stall)| stall).collect())
 }
 
 /// The time that a recording covers.

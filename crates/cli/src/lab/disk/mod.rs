@@ -7,6 +7,8 @@ mod tally;
 
 pub(crate) use server::{DiskArgs, serve};
 pub(crate) use tally::Marks;
+#[cfg(test)]
+pub(crate) use tally::Written;
 
 use super::guard::SERVERS;
 use super::stage::{Job, Stage, Worker};

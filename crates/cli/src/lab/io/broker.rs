@@ -34,7 +34,7 @@ const RECORD: usize = 20;
 /// The shortest commit that is a stall.
 const STALL_NS: u64 = 10_000_000;
 /// So many stalls are told one by one.
-const TOLD: usize = 500;
+const TOLD: usize = 4000;
 
 /// What it does.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
