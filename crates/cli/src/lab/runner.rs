@@ -162,8 +162,9 @@ fn victim_work(scenario: &Scenario, stage: &Stage) -> Result<Vec<String>> {
 
 /// The long syncs of a process, in order.
 fn syncs_of(recording: &Path, pid: u32) -> Result<Vec<Stall>> {
-    let (mut processes, mut stalls) = (BTreeSet::new(), Vec::new());
+    let (mut processes, mut stalls, mut start_ns) = (BTreeSet::new(), Vec::new(), 0);
     Reader::open(recording)?.for_each(|record| match record {
+        Record::Meta(meta) => start_ns = meta.start_mono_ns,
         Record::Process(process) if process.pid == pid => {
             processes.insert(process.id);
         }
@@ -171,14 +172,18 @@ fn syncs_of(recording: &Path, pid: u32) -> Result<Vec<Stall>> {
             if let BlockRecord::Stall(stall) = &**block
                 && stall.kind == StallKind::Sync
             {
-                let length_ns = stall.t1_ns.saturating_sub(stall.t0_ns);
-                stalls.push((stall.proc, Stall { at_ns: stall.t0_ns, length_ns }));
+                stalls.push((stall.proc, stall.t0_ns, stall.t1_ns));
             }
         }
         _ => {}
     })?;
-    stalls.retain(|(process, _)| processes.contains(process));
-    Ok(stalls.into_iter().map(|(_, stall)| stall).collect())
+    // Times of a recording count from its start.
+    let own = stalls.into_iter().filter(|(process, ..)| processes.contains(process));
+    let stall = |(_, t0_ns, t1_ns): (_, u64, u64)| Stall {
+        at_ns: start_ns + t0_ns,
+        length_ns: t1_ns.saturating_sub(t0_ns),
+    };
+    Ok(own.map(stall).collect())
 }
 
 /// The time that a recording covers.

@@ -56,6 +56,10 @@ pub(crate) struct BrokerSpec {
     pub(crate) log_mib: u64,
     /// Time from one record of the log to the next.
     pub(crate) log_period_us: u64,
+    /// Length of a record of the log; 0 = 4.
+    pub(crate) log_record_kib: u64,
+    /// Whether records are only written, and left to the kernel.
+    pub(crate) log_unsynced: bool,
 }
 
 impl BrokerSpec {
@@ -71,7 +75,12 @@ impl BrokerSpec {
             ensure!(files <= 6000 && rate <= 1_000_000, "`victim.broker.{key}`: too much");
         }
         ensure!(self.log_mib <= 1024, "`victim.broker.log_mib` must be at most 1024");
+        ensure!(self.log_record_kib <= 1024, "`victim.broker.log_record_kib` is at most 1024");
         Ok(())
+    }
+
+    fn record_bytes(&self) -> u64 {
+        if self.log_record_kib == 0 { PAGE } else { self.log_record_kib << 10 }
     }
 
     /// What it does, in words: a line each.
@@ -97,7 +106,9 @@ impl BrokerSpec {
         }
         let grows = if self.log_mib == 0 { " that grows" } else { "" };
         lines.push(format!(
-            "a log{grows}: 4 KiB and fdatasync every {} ms, whose latency it measures",
+            "a log{grows}: {} KiB{} every {} ms, whose latency it measures",
+            self.record_bytes() >> 10,
+            if self.log_unsynced { "" } else { " and fdatasync" },
             self.log_period_us as f64 / 1000.0
         ));
         lines
@@ -133,7 +144,8 @@ pub(crate) fn serve(args: &IoArgs) -> Result<()> {
         anyhow::Ok((written, commits))
     })?;
     let window = line.parse()?;
-    println!("{}", serde_json::to_string(&summary(&written, &commits, window))?);
+    let summary = summary(&written, &commits, spec.record_bytes(), window);
+    println!("{}", serde_json::to_string(&summary)?);
     Ok(())
 }
 
@@ -220,16 +232,19 @@ fn write_index(index: &File, spec: &BrokerSpec, stop: &AtomicBool) -> std::io::R
 /// When each record was begun and on the disk.
 fn commit(log: &File, spec: &BrokerSpec, stop: &AtomicBool) -> std::io::Result<Vec<(u64, u64)>> {
     let mut pace = Pace::new(spec.log_period_us * 1000);
-    let record = [b'l'; PAGE as usize];
+    let record = vec![b'l'; spec.record_bytes() as usize];
+    let length = record.len() as u64;
     let (mut commits, mut number) = (Vec::new(), 0u64);
     while !stop.load(Ordering::Relaxed) {
         let begun_ns = pace.wait();
         let at = match spec.log_mib {
-            0 => FILLED + number * PAGE,
-            mib => number * PAGE % (mib << 20),
+            0 => FILLED + number * length,
+            mib => number % ((mib << 20) / length) * length,
         };
         log.write_all_at(&record, at)?;
-        log.sync_data()?;
+        if !spec.log_unsynced {
+            log.sync_data()?;
+        }
         commits.push((begun_ns, now_ns(ClockId::Monotonic)));
         number += 1;
     }
@@ -237,7 +252,12 @@ fn commit(log: &File, spec: &BrokerSpec, stop: &AtomicBool) -> std::io::Result<V
 }
 
 /// What of it falls into a window.
-fn summary(written: &[Writes; 3], commits: &[(u64, u64)], window: Window) -> Summary {
+fn summary(
+    written: &[Writes; 3],
+    commits: &[(u64, u64)],
+    record_bytes: u64,
+    window: Window,
+) -> Summary {
     let inside = |at_ns: u64| (window.from_ns..window.to_ns).contains(&at_ns);
     let commits: Vec<_> = commits.iter().filter(|(_, done_ns)| inside(*done_ns)).collect();
     let mut latencies: Vec<u64> = commits.iter().map(|(begun, done)| done - begun).collect();
@@ -247,7 +267,7 @@ fn summary(written: &[Writes; 3], commits: &[(u64, u64)], window: Window) -> Sum
         .map(|&&(at_ns, done_ns)| Stall { at_ns, length_ns: done_ns - at_ns })
         .filter(|stall| stall.length_ns >= STALL_NS)
         .collect();
-    let logged = commits.len() as u64 * PAGE;
+    let logged = commits.len() as u64 * record_bytes;
     let sums = written
         .iter()
         .map(|writes| writes.iter().filter(|(at_ns, _)| inside(*at_ns)).map(|(_, n)| n).sum())
@@ -278,7 +298,7 @@ mod tests {
     fn a_broker_counts_what_it_wrote_and_when_it_stalled() {
         let commits = [(0, 5_000_000), (10_000_000, 30_000_000), (90_000_000, 200_000_000)];
         let written = [vec![(1, 20), (150_000_000, 20)], vec![(2, 20)], vec![]];
-        let summary = summary(&written, &commits, Window { from_ns: 0, to_ns: 100_000_000 });
+        let summary = summary(&written, &commits, PAGE, Window { from_ns: 0, to_ns: 100_000_000 });
         assert_eq!((summary.requests, summary.max_ns), (2, 20_000_000));
         let io = summary.io.unwrap();
         assert_eq!((io.stall_count, io.stalled_ns), (1, 20_000_000));
