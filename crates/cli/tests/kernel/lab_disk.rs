@@ -12,8 +12,33 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 #[test]
+fn dirty_throttle() {
+    passes("dirty-throttle");
+}
+
+#[test]
 fn io_healthy() {
     passes("io-healthy");
+}
+
+#[test]
+fn io_neighbour() {
+    passes("io-neighbour");
+}
+
+#[test]
+fn journal() {
+    passes("journal");
+}
+
+#[test]
+fn slow_device() {
+    passes("slow-device");
+}
+
+#[test]
+fn writeback_fast() {
+    passes("writeback-fast");
 }
 
 /// What scenarios with a disk change of this host, as it is now: settings and loop devices.
