@@ -17,28 +17,13 @@ fn dirty_throttle() {
 }
 
 #[test]
-fn io_healthy() {
-    passes("io-healthy");
-}
-
-#[test]
 fn io_neighbour() {
     passes("io-neighbour");
 }
 
 #[test]
-fn journal() {
-    passes("journal");
-}
-
-#[test]
 fn slow_device() {
     passes("slow-device");
-}
-
-#[test]
-fn writeback_fast() {
-    passes("writeback-fast");
 }
 
 /// What scenarios with a disk change of this host, as it is now: settings and loop devices.
