@@ -5,7 +5,7 @@ use super::clocks::{self, Compared};
 use super::victims::{STALL_LIMITS, Victim, of_stalls};
 use super::{by_counters, files, knobs, pass_lines, pass_remedies, saturation};
 use crate::finding::{Cause, Entity, EntityKind, Finding, Severity};
-use crate::recording::{DevId, Source, StallKind};
+use crate::recording::{DevId, Source, Stall, StallKind};
 use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, group_name, ticked};
@@ -186,18 +186,23 @@ fn finding(view: &View, groups: &crate::view::Groups<'_>, hit: &Hit<'_>) -> Find
 
 fn title(view: &View, hit: &Hit<'_>, rhythm: &Rhythm) -> String {
     let many = hit.victim.group.members.len() > 1;
-    let found = &hit.compared.passes;
+    // Of the kind that most of them are: a sync's own requests would count again.
+    let kind = Victim::main_kind(&hit.compared.in_passes);
+    let of_kind =
+        |stalls: &[&Stall]| stalls.iter().filter(|stall| stall.kind == kind).count() as u64;
+    let inside = of_kind(&hit.compared.in_passes);
+    let all = of_kind(&hit.victim.on_device(view, hit.device, &KINDS));
     let clock = match rhythm {
         Rhythm::Found { period_ns, .. } => format!(", every {}", pass_lines::seconds(*period_ns)),
         _ => String::new(),
     };
-    let all = if found.inside == found.episodes {
-        format!("all {} stalls fall into its passes", found.episodes)
+    let all = if inside == all {
+        format!("all {}", units::counted(all, "stall", "stalls"))
     } else {
-        format!("{} of {} stalls fall into its passes", found.inside, found.episodes)
+        format!("{inside} of {}", units::counted(all, "stall", "stalls"))
     };
     format!(
-        "{} {} {}, up to {} at once, while the kernel's flusher writes to {}{clock} ({all})",
+        "{} {} {}, up to {} at once, while the kernel's flusher writes to {}{clock} ({all} of 10 ms and more fall into its passes)",
         group_name(hit.victim.group),
         if many { "stall" } else { "stalls" },
         words::of_every_second(view.per_second(hit.compared.lost_in_passes_ns())),
