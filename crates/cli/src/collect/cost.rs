@@ -18,7 +18,7 @@ pub(super) trait Costly {
     /// Kernel memory of its maps.
     fn map_bytes(&self) -> u64;
     /// What was lost, by name.
-    fn lost(&self) -> BTreeMap<&'static str, u64>;
+    fn lost(&self) -> BTreeMap<String, u64>;
 }
 
 /// The account.
@@ -37,7 +37,7 @@ impl Cost {
     /// Starts the account: what was before the window does not count.
     pub(super) fn begin(&mut self, probe: &impl Costly) {
         self.runs = probe.runs();
-        self.lost = named(probe.lost());
+        self.lost = probe.lost();
         self.sample(probe);
     }
 
@@ -66,7 +66,7 @@ impl Cost {
         extra: &[(&str, u64)],
     ) -> ObserverTick {
         let runs = probe.runs();
-        let mut lost = named(probe.lost());
+        let mut lost = probe.lost();
         for &(name, count) in extra.iter().filter(|(_, count)| *count > 0) {
             lost.insert(name.into(), count);
         }
@@ -89,10 +89,6 @@ impl Cost {
         }
         tick
     }
-}
-
-fn named(lost: BTreeMap<&'static str, u64>) -> BTreeMap<String, u64> {
-    lost.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
 fn since(now: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {

@@ -234,10 +234,10 @@ impl Account {
     pub(super) fn lost(&self) -> Vec<(&'static str, u64)> {
         let late = self.flights.values().map(|flight| flight.late).sum();
         vec![
-            ("late_request", late),
-            ("unnamed_file", self.names.untold),
-            ("folded_transfer", self.tally.folded),
-            ("stall", self.hold_ups.stalls_lost),
+            ("block_late", late),
+            ("block_unnamed", self.names.untold),
+            ("block_folded", self.tally.folded),
+            ("block_stalls_untold", self.hold_ups.stalls_lost),
         ]
     }
 }

@@ -138,7 +138,7 @@ impl BlockCollector {
         }
         let mut lost = account.lost();
         if let Ok(writeback) = writeback {
-            lost.push(("dirtier", writeback.passes.dirtiers_lost));
+            lost.push(("writeback_dirtier_unknown", writeback.passes.dirtiers_lost));
         }
         let probes = Probes(probe, writeback.as_ref().ok());
         emit(Record::Observer(cost.second(&probes, t_ns, &lost)));
@@ -181,11 +181,13 @@ impl Costly for Probes<'_> {
         self.0.map_bytes() + self.1.map_or(0, |writeback| writeback.probe.map_bytes())
     }
 
-    fn lost(&self) -> BTreeMap<&'static str, u64> {
-        let mut lost = self.0.lost();
-        for (name, amount) in self.1.map(|writeback| writeback.probe.lost()).unwrap_or_default() {
-            *lost.entry(name).or_insert(0) += amount;
-        }
-        lost
+    fn lost(&self) -> BTreeMap<String, u64> {
+        let block =
+            self.0.lost().into_iter().map(|(name, amount)| (format!("block_{name}"), amount));
+        let writeback = self.1.map(|writeback| writeback.probe.lost()).unwrap_or_default();
+        let writeback =
+            writeback.into_iter().map(|(name, amount)| (format!("writeback_{name}"), amount));
+        // A name that could not be asked for in the interrupt is asked for at the next transfer.
+        block.chain(writeback).filter(|(name, _)| name != "block_names_deferred").collect()
     }
 }

@@ -49,8 +49,8 @@ impl Costly for SchedProbe {
         Self::map_bytes(self)
     }
 
-    fn lost(&self) -> BTreeMap<&'static str, u64> {
-        Self::lost(self)
+    fn lost(&self) -> BTreeMap<String, u64> {
+        Self::lost(self).into_iter().map(|(name, amount)| (name.to_owned(), amount)).collect()
     }
 }
 

@@ -121,7 +121,7 @@ fn amount_text(name: &str, amount: u64) -> String {
 }
 
 fn part(share: Option<f64>, name: &str) -> String {
-    let whole = if name.ends_with("_ns") { "all waiting" } else { "the context switches" };
+    let whole = losses::whole(name);
     match share {
         Some(share) => format!("{} of {whole}", units::share(share)),
         None => "of an unknown number".into(),

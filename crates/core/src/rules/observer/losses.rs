@@ -53,6 +53,86 @@ const KNOWN: &[Loss] = &[
         area: "timeline",
         meaning: "switches that were overwritten before they were read: idle CPUs may be overlooked",
     },
+    Loss {
+        name: "block_log_overrun",
+        area: "block",
+        meaning: "transfers that were overwritten before they were read: they are missing everywhere",
+    },
+    Loss {
+        name: "block_nested",
+        area: "block",
+        meaning: "events that came while the same program ran on that CPU: their requests are missing",
+    },
+    Loss {
+        name: "block_starts_full",
+        area: "block",
+        meaning: "requests that the table had no place for: they are missing",
+    },
+    Loss {
+        name: "block_start_unseen",
+        area: "block",
+        meaning: "requests whose start was not seen, or was before the probe: they are missing",
+    },
+    Loss {
+        name: "block_bios_beyond",
+        area: "block",
+        meaning: "parts of very long requests that were told without their files",
+    },
+    Loss {
+        name: "block_workers_collide",
+        area: "block",
+        meaning: "requests whose reason of writeback may be that of another worker",
+    },
+    Loss {
+        name: "block_late",
+        area: "block",
+        meaning: "requests that took longer than two seconds: what was in flight beside them counts from then on only",
+    },
+    Loss {
+        name: "block_folded",
+        area: "block",
+        meaning: "transfers of a second with very many files, told without their file",
+    },
+    Loss {
+        name: "block_unnamed",
+        area: "block",
+        meaning: "transfers of files beyond the number that a recording tells apart",
+    },
+    Loss {
+        name: "block_stalls_untold",
+        area: "block",
+        meaning: "long waits of a second with very many, which are in the sums only",
+    },
+    Loss {
+        name: "writeback_log_overrun",
+        area: "writeback",
+        meaning: "events of writeback that were overwritten before they were read",
+    },
+    Loss {
+        name: "writeback_nested",
+        area: "writeback",
+        meaning: "events of writeback that came while the same program ran on that CPU",
+    },
+    Loss {
+        name: "writeback_inodes_evicted",
+        area: "writeback",
+        meaning: "inodes whose last writeback was forgotten, for there were too many",
+    },
+    Loss {
+        name: "writeback_tasks_collide",
+        area: "writeback",
+        meaning: "syncs and passes whose begin was overwritten by another task",
+    },
+    Loss {
+        name: "writeback_begin_unseen",
+        area: "writeback",
+        meaning: "syncs and passes whose begin was not seen",
+    },
+    Loss {
+        name: "writeback_dirtier_unknown",
+        area: "writeback",
+        meaning: "inodes whose dirtier was forgotten, for there were too many",
+    },
 ];
 
 /// The area of a loss: the source that lost it.
@@ -65,17 +145,29 @@ pub(super) fn meaning(name: &str) -> Option<&'static str> {
     KNOWN.iter().find(|loss| loss.name == name).map(|loss| loss.meaning)
 }
 
-/// What a loss is a part of: all waiting for times, all context switches for counts. `None` where there is
-/// nothing to compare with.
+/// What a loss is a part of: all waiting for times, all transfers for counts of block IO, all context switches for
+/// other counts. `None` where there is nothing to compare with.
 pub(super) fn share(view: &View, name: &str, amount: u64) -> Option<f64> {
     let load = view.host_load();
     let usages = || view.processes().values().filter_map(|process| process.usage.as_ref());
-    let whole = if name.ends_with("_ns") {
-        load.queued.total().max(usages().map(|usage| usage.states.queued_ns).sum())
-    } else {
-        load.switches.max(usages().map(|usage| usage.switches).sum())
+    let whole = match whole(name) {
+        WAITING => load.queued.total().max(usages().map(|usage| usage.states.queued_ns).sum()),
+        TRANSFERS => view.block().transfers(),
+        _ => load.switches.max(usages().map(|usage| usage.switches).sum()),
     };
     (whole > 0).then(|| (amount as f64 / whole as f64).min(1.0))
+}
+
+const WAITING: &str = "all waiting";
+const TRANSFERS: &str = "the transfers";
+
+/// What a loss is compared with, as it is called in a sentence.
+pub(super) fn whole(name: &str) -> &'static str {
+    match area(name) {
+        "block" | "writeback" => TRANSFERS,
+        _ if name.ends_with("_ns") => WAITING,
+        _ => "the context switches",
+    }
 }
 
 /// The largest share that was lost of anything, 0..1.

@@ -114,6 +114,12 @@ pub(super) fn add(sums: &mut BTreeMap<IoKey, IoSum>, tick: &IoTick) {
 }
 
 impl BlockView {
+    /// All transfers.
+    #[must_use]
+    pub fn transfers(&self) -> u64 {
+        self.sums.values().map(|sum| sum.ios).fold(0, u64::saturating_add)
+    }
+
     /// The transfers that `only` wants, as a table: most transfers first.
     #[must_use]
     pub fn tally(&self, by: By, only: impl Fn(&IoKey) -> bool) -> Vec<Row> {
