@@ -19,6 +19,7 @@ mod writeback;
 
 use super::cost::{Cost, Costly};
 use super::{Beat, Collector, Context, Emit, Now};
+use crate::clock;
 use account::{Account, flushed};
 use deburr_bpf::block::{BlockPlan, BlockProbe};
 use deburr_bpf::io_facts::io_facts;
@@ -79,7 +80,8 @@ impl BlockCollector {
     }
 
     /// Reads what the probes logged.
-    fn read(&mut self, cx: &mut Context, t_ns: u64, emit: Emit<'_>) {
+    fn read(&mut self, cx: &mut Context, t_ns: u64, last: bool, emit: Emit<'_>) {
+        let until_ns = if last { u64::MAX } else { clock::monotonic_ns() };
         let Self { probe, writeback, account, .. } = self;
         let mut of_flusher = Vec::new();
         let mut named = Vec::new();
@@ -101,7 +103,7 @@ impl BlockCollector {
         if let Ok(writeback) = writeback {
             let start_mono_ns = cx.start_mono_ns;
             let since_start = move |t: u64| t.saturating_sub(start_mono_ns);
-            writeback.read(since_start, &mut |passes, told| {
+            writeback.read(until_ns, since_start, &mut |passes, told| {
                 account.told(cx, passes, told, &mut *emit);
             });
             for (kind, start_ns, ios, bytes) in of_flusher {
@@ -136,10 +138,7 @@ impl BlockCollector {
         for record in records.chain(passes) {
             emit(Record::Block(Box::new(record)));
         }
-        let mut lost = account.lost();
-        if let Ok(writeback) = writeback {
-            lost.push(("writeback_dirtier_unknown", writeback.passes.dirtiers_lost));
-        }
+        let lost = account.lost();
         let probes = Probes(probe, writeback.as_ref().ok());
         emit(Record::Observer(cost.second(&probes, t_ns, &lost)));
         self.t0_ns = t_ns;
@@ -154,7 +153,7 @@ impl Collector for BlockCollector {
             return Ok(());
         }
         self.cost.bin(&Probes(&self.probe, self.writeback.as_ref().ok()));
-        self.read(cx, now.t_ns, emit);
+        self.read(cx, now.t_ns, now.beat == Beat::End, emit);
         if now.beat.is_second() {
             self.account.look_at_mounts(cx, &mut *emit);
             self.second(now.t_ns, now.beat == Beat::End, emit);

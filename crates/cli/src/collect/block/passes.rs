@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 const PAUSE_NS: u64 = 1_000_000_000;
 /// Requests of a pass end this much after it.
 const LAG_NS: u64 = 2_000_000_000;
-/// Inodes whose dirtier is remembered.
+/// Inodes whose dirtier is remembered: between so many and twice as many of the latest.
 const DIRTIERS: usize = 65_536;
 /// Dirtiers that a pass names.
 const NAMED: usize = 16;
@@ -42,9 +42,9 @@ pub(super) struct Passes {
     /// What each worker is at.
     workers: HashMap<u32, Kind>,
     dirtiers: HashMap<Inode, ProcId>,
+    /// Those before.
+    dirtiers_before: HashMap<Inode, ProcId>,
     ended: Vec<(Kind, Pass)>,
-    /// Inodes whose dirtier was not remembered: there were too many.
-    pub(super) dirtiers_lost: u64,
 }
 
 impl Passes {
@@ -85,11 +85,11 @@ impl Passes {
 
     /// Somebody made a clean inode dirty.
     pub(super) fn dirtied(&mut self, inode: Inode, by: ProcId) {
-        if self.dirtiers.len() < DIRTIERS || self.dirtiers.contains_key(&inode) {
-            self.dirtiers.insert(inode, by);
-        } else {
-            self.dirtiers_lost += 1;
+        if self.dirtiers.len() >= DIRTIERS {
+            // Most of the older ones were deleted before they were written, or written long ago.
+            self.dirtiers_before = std::mem::take(&mut self.dirtiers);
         }
+        self.dirtiers.insert(inode, by);
     }
 
     /// A worker wrote an inode. Times are `None` where the kernel did not tell, or at its first time.
@@ -100,7 +100,8 @@ impl Passes {
         dirty_for_ns: Option<u64>,
         since_last_ns: Option<u64>,
     ) {
-        let dirtier = self.dirtiers.remove(&inode);
+        let before = self.dirtiers_before.remove(&inode);
+        let dirtier = self.dirtiers.remove(&inode).or(before);
         let Some(pass) = self.workers.get(&worker).and_then(|kind| self.passes.get_mut(kind))
         else {
             return;

@@ -52,6 +52,8 @@ pub(super) struct Writeback {
     pub(super) probe: WritebackProbe,
     /// The passes.
     pub(super) passes: Passes,
+    /// Events that are not taken yet.
+    pending: Vec<Event>,
 }
 
 impl Writeback {
@@ -60,7 +62,7 @@ impl Writeback {
         let missing = |reason| State::Missing { reason, gain: GAIN.into() };
         let plan = WritebackPlan::new(facts).map_err(missing)?;
         let probe = WritebackProbe::open(&plan, cpus).map_err(missing)?;
-        Ok(Self { probe, passes: Passes::default() })
+        Ok(Self { probe, passes: Passes::default(), pending: Vec::new() })
     }
 
     /// Forgets what is in the log: it was before the window. Returns what can be seen.
@@ -69,53 +71,78 @@ impl Writeback {
         State::Active
     }
 
-    /// Reads the log. `since_start` makes times of the window out of `CLOCK_MONOTONIC`.
+    /// Reads the log and takes what is in it in the order in which it happened, up to `until_ns`
+    /// (`CLOCK_MONOTONIC`): the log is read CPU by CPU, so what came later may not be all there yet. A flusher that
+    /// moved to another CPU would seem to end its work before it began.
     pub(super) fn read(
         &mut self,
+        until_ns: u64,
         since_start: impl Fn(u64) -> u64,
         told: &mut dyn FnMut(&mut Passes, Told<'_>),
     ) {
-        let Self { probe, passes } = self;
-        probe.read(&mut |event| match &event {
-            Event::PassBegan { t_ns, tid, bdi, reason } => {
-                if let Some(kind) = kind(bdi, *reason) {
-                    passes.began(since_start(*t_ns), *tid, kind);
-                }
+        let Self { probe, passes, pending } = self;
+        probe.read(&mut |event| pending.push(event));
+        pending.sort_by_key(time_ns);
+        let due = pending.partition_point(|event| time_ns(event) <= until_ns);
+        for event in pending.drain(..due) {
+            take(&event, passes, &since_start, told);
+        }
+    }
+}
+
+/// When it happened, or was over.
+fn time_ns(event: &Event) -> u64 {
+    match event {
+        Event::PassBegan { t_ns, .. }
+        | Event::PassEnded { t_ns, .. }
+        | Event::InodeWritten { t_ns, .. }
+        | Event::InodeDirtied { t_ns, .. }
+        | Event::Pause { t_ns, .. } => *t_ns,
+        Event::Commit { end_ns, .. } | Event::Sync { end_ns, .. } => *end_ns,
+    }
+}
+
+fn take(
+    event: &Event,
+    passes: &mut Passes,
+    since_start: &impl Fn(u64) -> u64,
+    told: &mut dyn FnMut(&mut Passes, Told<'_>),
+) {
+    match event {
+        Event::PassBegan { t_ns, tid, bdi, reason } => {
+            if let Some(kind) = kind(bdi, *reason) {
+                passes.began(since_start(*t_ns), *tid, kind);
             }
-            Event::PassEnded { t_ns, tid, .. } => passes.ended(since_start(*t_ns), *tid),
-            Event::InodeWritten {
-                tid, fs, ino, generation, dirty_for_ns, since_last_ns, ..
-            } => {
-                let inode = (DevId::from_kernel(*fs), *ino, *generation);
-                passes.wrote(*tid, inode, *dirty_for_ns, *since_last_ns);
-            }
-            Event::InodeDirtied { fs, ino, generation, by, .. } => {
-                let inode = (DevId::from_kernel(*fs), *ino, *generation);
-                told(passes, Told::Dirtied { inode, by });
-            }
-            Event::Sync { begin_ns, end_ns, by, fs, ino, generation, .. } => {
-                let inode = (DevId::from_kernel(*fs), *ino, *generation);
-                let (begin_ns, end_ns) = (*begin_ns, *end_ns);
-                told(passes, Told::Synced { begin_ns, end_ns, by, inode });
-            }
-            Event::Pause { t_ns, pause_ns, by, bdi } => {
-                let (begin_ns, pause_ns) = (*t_ns, *pause_ns);
-                told(passes, Told::Paused { begin_ns, pause_ns, by, device: bdi.parse().ok() });
-            }
-            Event::Commit { begin_ns, end_ns, fs, kind, blocks } => {
-                let t0_ns = since_start(*begin_ns);
-                told(
-                    passes,
-                    Told::Committed(JournalCommit {
-                        t0_ns,
-                        t1_ns: since_start(*end_ns).max(t0_ns),
-                        device: DevId::from_kernel(*fs),
-                        kind: journal_name(kind).into(),
-                        blocks: *blocks,
-                    }),
-                );
-            }
-        });
+        }
+        Event::PassEnded { t_ns, tid, .. } => passes.ended(since_start(*t_ns), *tid),
+        Event::InodeWritten { tid, fs, ino, generation, dirty_for_ns, since_last_ns, .. } => {
+            let inode = (DevId::from_kernel(*fs), *ino, *generation);
+            passes.wrote(*tid, inode, *dirty_for_ns, *since_last_ns);
+        }
+        Event::InodeDirtied { fs, ino, generation, by, .. } => {
+            let inode = (DevId::from_kernel(*fs), *ino, *generation);
+            told(passes, Told::Dirtied { inode, by });
+        }
+        Event::Sync { begin_ns, end_ns, by, fs, ino, generation, .. } => {
+            let inode = (DevId::from_kernel(*fs), *ino, *generation);
+            let (begin_ns, end_ns) = (*begin_ns, *end_ns);
+            told(passes, Told::Synced { begin_ns, end_ns, by, inode });
+        }
+        Event::Pause { t_ns, pause_ns, by, bdi } => {
+            let (begin_ns, pause_ns) = (*t_ns, *pause_ns);
+            told(passes, Told::Paused { begin_ns, pause_ns, by, device: bdi.parse().ok() });
+        }
+        Event::Commit { begin_ns, end_ns, fs, kind, blocks } => {
+            let t0_ns = since_start(*begin_ns);
+            let commit = JournalCommit {
+                t0_ns,
+                t1_ns: since_start(*end_ns).max(t0_ns),
+                device: DevId::from_kernel(*fs),
+                kind: journal_name(kind).into(),
+                blocks: *blocks,
+            };
+            told(passes, Told::Committed(commit));
+        }
     }
 }
 

@@ -128,11 +128,6 @@ const KNOWN: &[Loss] = &[
         area: "writeback",
         meaning: "syncs and passes whose begin was not seen",
     },
-    Loss {
-        name: "writeback_dirtier_unknown",
-        area: "writeback",
-        meaning: "inodes whose dirtier was forgotten, for there were too many",
-    },
 ];
 
 /// The area of a loss: the source that lost it.
