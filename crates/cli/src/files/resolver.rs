@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 
 /// Files that the kernel is asked for in a second; each costs some 20 us.
-const LOOKUPS_PER_SECOND: u32 = 256;
+const LOOKUPS_PER_SECOND: u32 = 100;
 /// Mounts of one filesystem that are tried.
 const MAX_PLACES: usize = 8;
 /// What the kernel appends to the name of a file that has lost it.

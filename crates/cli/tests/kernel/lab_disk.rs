@@ -22,6 +22,16 @@ fn io_neighbour() {
 }
 
 #[test]
+fn io_healthy() {
+    passes("io-healthy");
+}
+
+#[test]
+fn writeback_fast() {
+    passes("writeback-fast");
+}
+
+#[test]
 fn slow_device() {
     passes("slow-device");
 }

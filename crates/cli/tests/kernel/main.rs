@@ -10,6 +10,7 @@ mod common;
 mod disk;
 mod disks;
 mod files;
+mod io;
 mod lab;
 mod lab_disk;
 mod probe;

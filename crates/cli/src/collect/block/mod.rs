@@ -68,13 +68,8 @@ impl BlockCollector {
     }
 
     fn start(&mut self, emit: Emit<'_>) {
-        // What is in the logs was before the window.
-        self.probe.read(&mut |_| {}, &mut |_| {});
         emit(Record::Coverage(Coverage { t_ns: 0, source: Source::Block, state: State::Active }));
-        let state = match &mut self.writeback {
-            Ok(writeback) => writeback.start(),
-            Err(state) => state.clone(),
-        };
+        let state = self.writeback.as_ref().err().cloned().unwrap_or(State::Active);
         emit(Record::Coverage(Coverage { t_ns: 0, source: Source::Writeback, state }));
         self.cost.begin(&Probes(&self.probe, self.writeback.as_ref().ok()));
     }
@@ -88,6 +83,11 @@ impl BlockCollector {
         let mut requests = 0;
         probe.read(
             &mut |transfer| {
+                // The probe is older than the window. A command of the target's is not, and does not wait until the
+                // first beat.
+                if transfer.done_ns < cx.start_mono_ns {
+                    return;
+                }
                 requests += u64::from(transfer.first) * u64::from(transfer.weight);
                 account.transfer(cx, t_ns, transfer, &mut *emit);
                 if transfer.reason != 0 {
@@ -103,7 +103,7 @@ impl BlockCollector {
         if let Ok(writeback) = writeback {
             let start_mono_ns = cx.start_mono_ns;
             let since_start = move |t: u64| t.saturating_sub(start_mono_ns);
-            writeback.read(until_ns, since_start, &mut |passes, told| {
+            writeback.read(cx.start_mono_ns..until_ns, since_start, &mut |passes, told| {
                 account.told(cx, passes, told, &mut *emit);
             });
             for (kind, start_ns, ios, bytes) in of_flusher {

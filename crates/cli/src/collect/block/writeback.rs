@@ -6,6 +6,7 @@ use deburr_bpf::block::Requester;
 use deburr_bpf::io_facts::IoFacts;
 use deburr_bpf::writeback::{Event, Journal, WritebackPlan, WritebackProbe};
 use deburr_core::recording::{DevId, JournalCommit, State};
+use std::ops::Range;
 
 /// What is lost without the probe.
 const GAIN: &str = "the probe ties stalls to passes of the flusher, to commits of a journal and to pauses of writers";
@@ -65,25 +66,20 @@ impl Writeback {
         Ok(Self { probe, passes: Passes::default(), pending: Vec::new() })
     }
 
-    /// Forgets what is in the log: it was before the window. Returns what can be seen.
-    pub(super) fn start(&mut self) -> State {
-        self.probe.read(&mut |_| {});
-        State::Active
-    }
-
-    /// Reads the log and takes what is in it in the order in which it happened, up to `until_ns`
-    /// (`CLOCK_MONOTONIC`): the log is read CPU by CPU, so what came later may not be all there yet. A flusher that
-    /// moved to another CPU would seem to end its work before it began.
+    /// Reads the log and takes what is in it of that range of `CLOCK_MONOTONIC`, in the order in which it happened.
+    /// The log is read CPU by CPU, so what came later may not be all there yet: a flusher that moved to another CPU
+    /// would seem to end its work before it began. What is older is dropped.
     pub(super) fn read(
         &mut self,
-        until_ns: u64,
+        range_ns: Range<u64>,
         since_start: impl Fn(u64) -> u64,
         told: &mut dyn FnMut(&mut Passes, Told<'_>),
     ) {
         let Self { probe, passes, pending } = self;
         probe.read(&mut |event| pending.push(event));
+        pending.retain(|event| time_ns(event) >= range_ns.start);
         pending.sort_by_key(time_ns);
-        let due = pending.partition_point(|event| time_ns(event) <= until_ns);
+        let due = pending.partition_point(|event| time_ns(event) < range_ns.end);
         for event in pending.drain(..due) {
             take(&event, passes, &since_start, told);
         }
