@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a run of a BPF program costs, from the kernel's own count.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -30,6 +31,30 @@ impl RunStats {
     }
 }
 
+/// The loaded programs of an object, by name.
+pub(crate) type Programs<'a> = [(&'static str, BorrowedFd<'a>)];
+
+/// Time in nanoseconds and number of counted runs of each program so far.
+pub(crate) fn run_times(programs: &Programs<'_>) -> BTreeMap<&'static str, (u64, u64)> {
+    programs.iter().filter_map(|(name, program)| Some((*name, run_time(*program)?))).collect()
+}
+
+/// The same of all together; `None` where the kernel does not tell.
+pub(crate) fn run_time_of_all(programs: &Programs<'_>) -> Option<(u64, u64)> {
+    run_times(programs).into_values().reduce(|sum, time| (sum.0 + time.0, sum.1 + time.1))
+}
+
+/// Instructions that the verifier looked at to admit each program.
+pub(crate) fn verified(programs: &Programs<'_>) -> BTreeMap<&'static str, u64> {
+    let told = |(name, program): &(_, _)| Some((*name, verified_instructions(*program)?));
+    programs.iter().filter_map(told).collect()
+}
+
+/// Events that a program was not run for, because it was already running on that CPU; of all together.
+pub(crate) fn missed_by_all(programs: &Programs<'_>) -> u64 {
+    programs.iter().filter_map(|(_, program)| missed(*program)).sum()
+}
+
 /// Time in nanoseconds and number of counted runs of a program so far.
 pub(crate) fn run_time(program: BorrowedFd<'_>) -> Option<(u64, u64)> {
     let text = information(program)?;
@@ -37,7 +62,7 @@ pub(crate) fn run_time(program: BorrowedFd<'_>) -> Option<(u64, u64)> {
 }
 
 /// Events that a program was not run for, because it was already running on that CPU. Counted from 5.12 on.
-pub(crate) fn missed(program: BorrowedFd<'_>) -> Option<u64> {
+fn missed(program: BorrowedFd<'_>) -> Option<u64> {
     item(&information(program)?, "recursion_misses:")
 }
 

@@ -146,9 +146,7 @@ impl WritebackProbe {
             add("begin_unseen", lost.begin_unseen);
         }
         add("log_overrun", self.log.overrun);
-        for (_, program) in self.programs() {
-            add("nested", stats::missed(program).unwrap_or(0));
-        }
+        add("nested", stats::missed_by_all(&self.programs()));
         sum
     }
 
@@ -167,25 +165,19 @@ impl WritebackProbe {
     /// Nanoseconds and runs of all programs counted while [`crate::RunStats`] lived.
     #[must_use]
     pub fn run_time(&self) -> Option<(u64, u64)> {
-        let times = self.run_times();
-        (!times.is_empty())
-            .then(|| times.values().fold((0, 0), |sum, time| (sum.0 + time.0, sum.1 + time.1)))
+        stats::run_time_of_all(&self.programs())
     }
 
     /// The same for each program.
     #[must_use]
     pub fn run_times(&self) -> BTreeMap<&'static str, (u64, u64)> {
-        let programs = self.programs().into_iter();
-        programs.filter_map(|(name, program)| Some((name, stats::run_time(program)?))).collect()
+        stats::run_times(&self.programs())
     }
 
     /// Instructions that the kernel's verifier looked at to admit each program.
     #[must_use]
     pub fn verified_instructions(&self) -> BTreeMap<&'static str, u64> {
-        let programs = self.programs().into_iter();
-        programs
-            .filter_map(|(name, program)| Some((name, stats::verified_instructions(program)?)))
-            .collect()
+        stats::verified(&self.programs())
     }
 
     /// Those that are loaded.
