@@ -4,7 +4,7 @@
 use crate::collect::{
     BlockCollector, CgroupCollector, Cgroups, Collector, Context, Devices, DiskstatsCollector,
     ProcStatCollector, Processes, PsiCollector, Roots, SchedCollector, SchedstatCollector,
-    SettingsCollector,
+    SettingsCollector, without_writeback,
 };
 use crate::failure::{Exit, Failure};
 use deburr_core::procfs::cpu_list;
@@ -60,8 +60,8 @@ pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
     match BlockCollector::open(cx) {
         Ok(block) => running.push(Running::new(&[Source::Block, Source::Writeback], block)),
         Err(state) => {
-            missing.push((Source::Block, state.clone()));
-            missing.push((Source::Writeback, state));
+            missing.push((Source::Writeback, without_writeback(&state)));
+            missing.push((Source::Block, state));
         }
     }
     (running, missing)

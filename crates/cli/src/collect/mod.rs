@@ -20,7 +20,7 @@ mod sched;
 mod schedstat;
 mod settings;
 
-pub(crate) use block::BlockCollector;
+pub(crate) use block::{BlockCollector, without_writeback};
 pub(crate) use cgroups::{CgroupCollector, Cgroups};
 pub(crate) use devices::Devices;
 pub(crate) use diskstats::DiskstatsCollector;

@@ -7,7 +7,7 @@ use super::page::{Ink, Page};
 use super::table::{Column, Table};
 
 /// Room for each cell but the last.
-const CELL_COLUMNS: usize = 28;
+const CELL_COLUMNS: usize = 30;
 
 /// Rows of the same kind.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -27,6 +27,7 @@ use deburr_core::recording::{BlockRecord, Coverage, Record, Source, State};
 use sampling::Sampling;
 use std::collections::BTreeMap;
 use writeback::Writeback;
+pub(crate) use writeback::without_writeback;
 
 /// What is lost without the probe.
 const GAIN: &str = "the probe names the files, directories and processes behind each device's transfers, and \

@@ -11,6 +11,16 @@ use std::ops::Range;
 /// What is lost without the probe.
 const GAIN: &str = "the probe ties stalls to passes of the flusher, to commits of a journal and to pauses of writers";
 
+/// Coverage of [`deburr_core::recording::Source::Writeback`] where the block probe is missing for that reason.
+pub(crate) fn without_writeback(block: &State) -> State {
+    match block {
+        State::Missing { reason, .. } => {
+            State::Missing { reason: reason.clone(), gain: GAIN.into() }
+        }
+        other => other.clone(),
+    }
+}
+
 /// Something that the collector turns into a record, because it needs an identity that only it gives.
 #[derive(Clone, Debug)]
 pub(super) enum Told<'a> {
