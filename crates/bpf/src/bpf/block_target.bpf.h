@@ -120,6 +120,35 @@ static __always_inline bool note_direct(struct block_cpu *area, __u64 bio, bool 
 	return true;
 }
 
+/*
+ * The same for a transfer of which it is known what a direct one looks like. A large one is split:
+ * the parts but the last are bios of the block layer, and lead to the whole by `bi_private`.
+ */
+static __always_inline bool note_known_direct(struct block_cpu *area, __u64 bio, __u64 end_io)
+{
+	__u64 *cell = &area->scratch.cell;
+
+	if (end_io == direct_end_io)
+		return note_direct(area, bio, true);
+	bio = ADDRESS_AT(cell, struct bio, bio, bi_private);
+	return bio && ADDRESS_AT(cell, struct bio, bio, bi_end_io) == direct_end_io &&
+	       note_direct(area, bio, true);
+}
+
+/* The same, and learns what they look like. */
+static __always_inline bool note_first_direct(struct block_cpu *area, __u64 bio)
+{
+	__u64 *cell = &area->scratch.cell;
+
+	if (!note_direct(area, bio, false)) {
+		bio = ADDRESS_AT(cell, struct bio, bio, bi_private);
+		if (!bio || !note_direct(area, bio, false))
+			return false;
+	}
+	direct_end_io = ADDRESS_AT(cell, struct bio, bio, bi_end_io);
+	return true;
+}
+
 /* Notes in the scratch what the pages of this part of a request belong to. */
 static __always_inline void note_target(struct block_cpu *area, __u64 bio)
 {
@@ -135,7 +164,7 @@ static __always_inline void note_target(struct block_cpu *area, __u64 bio)
 	if (!vec || !NUMBER_AT(struct bio, bio, bi_iter.bi_size))
 		return;
 	/* Before the pages are looked at: a process may write from memory that maps a file. */
-	if (direct_end_io && end_io == direct_end_io && note_direct(area, bio, true))
+	if (direct_end_io && note_known_direct(area, bio, end_io))
 		return;
 	vec += NUMBER_AT(struct bio, bio, bi_iter.bi_idx) *
 	       (__u64)bpf_core_type_size(struct bio_vec);
@@ -149,10 +178,8 @@ static __always_inline void note_target(struct block_cpu *area, __u64 bio)
 		area->scratch.cgroup = owner_of(cell, page);
 		return;
 	}
-	if (!direct_end_io && note_direct(area, bio, false)) {
-		direct_end_io = end_io;
+	if (!direct_end_io && note_first_direct(area, bio))
 		return;
-	}
 	area->scratch.kind = mapping & MAPPING_ANON ? BLOCK_ANON : BLOCK_PRIVATE;
 	area->scratch.cgroup = owner_of(cell, page);
 }

@@ -17,7 +17,8 @@ set -e
 sleep 1
 for file in a b c; do dd if=/dev/zero of="$POINT/$file" bs=64k count=48; done
 dd if=/dev/zero of="$POINT/synced" bs=64k count=16 conv=fsync
-dd if=/dev/zero of="$POINT/direct" bs=64k count=32 oflag=direct
+# So large that the block layer splits them.
+dd if=/dev/zero of="$POINT/direct" bs=8M count=2 oflag=direct
 dd if=/dev/zero of="$POINT/gone" bs=64k count=32
 sync -f "$POINT"
 rm "$POINT/gone"
@@ -30,7 +31,7 @@ const WRITTEN: [(&str, i64); 6] = [
     ("b", 48 << 16),
     ("renamed", 48 << 16),
     ("synced", 16 << 16),
-    ("direct", 32 << 16),
+    ("direct", 16 << 20),
     ("gone", 32 << 16),
 ];
 
