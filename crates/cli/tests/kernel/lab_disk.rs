@@ -32,6 +32,11 @@ fn writeback_fast() {
 }
 
 #[test]
+fn journal() {
+    passes("journal");
+}
+
+#[test]
 fn slow_device() {
     passes("slow-device");
 }
