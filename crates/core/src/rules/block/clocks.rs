@@ -3,6 +3,7 @@
 
 use super::victims::{longest_ns, spans, stall_ns};
 use crate::recording::{DevId, JournalCommit, Stall, WritebackPass};
+use crate::render::units;
 use crate::rules::Limit;
 use crate::stats::{Coincidence, coincidence, covered_ns, merge, overlaps};
 use crate::view::View;
@@ -19,6 +20,22 @@ pub(super) const COVER: Limit = Limit {
     unit: "of the window within commits, together with `long_commit`",
     why: "below it, the comparison with chance decides",
 };
+
+/// That some stalls of `name` touch one of the clock's works (`"a pass of the flusher"`), too few to tell from chance,
+/// and for how long one would have to look; `None` where that would not help.
+pub(super) fn may_be_chance(
+    view: &View,
+    found: &Coincidence,
+    name: &str,
+    work: &str,
+) -> Option<String> {
+    let more_ns = found.needs_ns(view.window_ns()).filter(|_| found.inside > 0)?;
+    Some(format!(
+        "{name} stalled {} in {work}, which may be chance: needs {} more",
+        units::counted(found.inside, "time", "times"),
+        units::duration(more_ns as f64)
+    ))
+}
 
 /// The flusher's passes over a disk that nobody asked for: `sync` is an application's own.
 pub(super) fn passes(view: &View, device: DevId) -> Vec<&WritebackPass> {

@@ -3,7 +3,7 @@
 
 use super::clocks::Compared;
 use super::victims::{self, STALL_LIMITS, Victim, longest_ns, of_stalls, stall_ns};
-use super::{files, io_neighbour, knobs, saturation};
+use super::{files, io_neighbour, knobs, saturation, shares};
 use crate::finding::{
     Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Unit,
 };
@@ -218,10 +218,10 @@ fn hit<'g>(
     let in_stalls_ns = stall_ns(&stalls);
     let lost_ns = if how == How::Stretches { in_stalls_ns } else { in_stalls_ns.max(waits_ns) };
     let mut severity = of_stalls(view.per_second(lost_ns), victim.share(lost_ns), longest_ns)?;
-    let own = io_neighbour::own_share(view, groups, victim.at, Some(device));
+    let own = shares::own_share(view, groups, victim.at, Some(device));
     if !matches!(how, How::Slow(_)) && own.is_some_and(|own| own >= 0.5) {
         severity = victims::own_doing(view, severity);
-    } else if io_neighbour::others_share(view, groups, victim.at, device)
+    } else if shares::others_share(view, groups, victim.at, device)
         >= io_neighbour::OTHERS_SHARE.value
     {
         severity = crate::rules::severity::lowered(severity);
@@ -289,7 +289,7 @@ fn finding(
             hit.victim.cost(view, hit.lost_ns, StallKind::Request, hit.longest_ns)
         }),
         causes: hit
-            .map(|hit| io_neighbour::causes(view, groups, hit.victim.at, Some(device)))
+            .map(|hit| shares::causes(view, groups, hit.victim.at, Some(device)))
             .filter(|causes| !causes.is_empty())
             .unwrap_or_else(|| {
                 vec![Cause { entity, share: if hit.is_some() { 1.0 } else { 0.0 } }]

@@ -100,15 +100,9 @@ fn quiet(view: &View, nearest: Option<&Hit<'_>>) -> Verdict {
     let found = &hit.compared.commits;
     let name = group_name(hit.victim.group);
     if hit.severity.is_some()
-        && found.inside > 0
         && !hit.compared.blames_passes()
-        && let Some(more_ns) = found.needs_ns(view.window_ns())
+        && let Some(missing) = clocks::may_be_chance(view, found, &name, "a commit of the journal")
     {
-        let missing = format!(
-            "{name} stalled {} in a commit of the journal, which may be chance: needs {} more",
-            units::counted(found.inside, "time", "times"),
-            units::duration(more_ns as f64)
-        );
         return Verdict::NoData { missing: vec![missing] };
     }
     let closest = format!(

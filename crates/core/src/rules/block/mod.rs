@@ -12,6 +12,7 @@ mod knobs;
 mod pass_lines;
 mod pass_remedies;
 mod saturation;
+mod shares;
 mod victims;
 pub(super) mod writeback_bursts;
 pub(super) mod writeback_cohort;

@@ -118,14 +118,8 @@ fn unsure(view: &View, hits: &[Hit<'_>]) -> Verdict {
     let found = &hit.compared.passes;
     let name = group_name(hit.victim.group);
     if hit.severity.is_some()
-        && found.inside > 0
-        && let Some(more_ns) = found.needs_ns(view.window_ns())
+        && let Some(missing) = clocks::may_be_chance(view, found, &name, "a pass of the flusher")
     {
-        let missing = format!(
-            "{name} stalled {} in a pass of the flusher, which may be chance: needs {} more",
-            units::counted(found.inside, "time", "times"),
-            units::duration(more_ns as f64)
-        );
         return Verdict::NoData { missing: vec![missing] };
     }
     let closest = format!(

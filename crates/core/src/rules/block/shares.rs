@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Beside whose requests a group waited, in shares of its waiting.
+
+use crate::finding::{Cause, Entity, EntityKind};
+use crate::recording::{CgroupId, DevId, IoCulprit};
+use crate::rules::words::{self, cgroup_entity, group_entity, group_name, ticked};
+use crate::view::{Groups, View};
+use std::collections::BTreeMap;
+
+/// Causes below this share are summed up.
+const MIN_CAUSE: f64 = 0.01;
+const MAX_CAUSES: usize = 5;
+
+/// Beside whom, as groups and cgroups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Beside {
+    Group(usize),
+    Writeback(CgroupId),
+    Unowned,
+    Filesystem,
+    Device,
+    Unnamed,
+}
+
+/// The waiting of a group, by beside whom.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shares {
+    /// Beside its own other requests.
+    pub(super) own_ns: u64,
+    /// Beside others.
+    pub(super) beside: BTreeMap<Beside, u64>,
+}
+
+impl Shares {
+    pub(super) fn of(
+        view: &View,
+        groups: &Groups<'_>,
+        victim: usize,
+        device: Option<DevId>,
+    ) -> Self {
+        let own_cgroup = groups.list()[victim].cgroup;
+        let mut shares = Self::default();
+        for ((proc, dev, culprit), ns) in view.block().blame() {
+            let here = device.is_none_or(|device| view.block().disk_of(*dev) == device);
+            if !here || groups.index_of(*proc) != Some(victim) {
+                continue;
+            }
+            let beside = match culprit {
+                IoCulprit::Process(id) => {
+                    groups.index_of(*id).map_or(Beside::Unnamed, Beside::Group)
+                }
+                IoCulprit::Writeback(Some(id)) if is_own(view, own_cgroup, *id) => {
+                    Beside::Group(victim)
+                }
+                IoCulprit::Writeback(Some(id)) if words::cgroup_path(view, *id).is_some() => {
+                    Beside::Writeback(*id)
+                }
+                IoCulprit::Writeback(Some(_)) => Beside::Unowned,
+                IoCulprit::Writeback(None) => Beside::Unowned,
+                IoCulprit::Filesystem => Beside::Filesystem,
+                IoCulprit::Device => Beside::Device,
+            };
+            if beside == Beside::Group(victim) {
+                shares.own_ns += ns;
+            } else {
+                *shares.beside.entry(beside).or_default() += ns;
+            }
+        }
+        shares
+    }
+
+    pub(super) fn total_ns(&self) -> u64 {
+        self.own_ns + self.beside.values().sum::<u64>()
+    }
+
+    fn is_other(beside: Beside) -> bool {
+        matches!(beside, Beside::Group(_) | Beside::Writeback(_) | Beside::Unnamed)
+    }
+
+    pub(super) fn others_ns(&self) -> u64 {
+        self.beside.iter().filter(|(beside, _)| Self::is_other(**beside)).map(|(_, ns)| ns).sum()
+    }
+
+    /// Who else most.
+    pub(super) fn worst(&self) -> Option<(Beside, u64)> {
+        let others = self.beside.iter().filter(|(beside, _)| Self::is_other(**beside));
+        others
+            .max_by_key(|&(beside, ns)| (*ns, std::cmp::Reverse(*beside)))
+            .map(|(beside, ns)| (*beside, *ns))
+    }
+}
+
+/// Whether pages of a cgroup are the victim's. With cgroup v1 the owner is a directory of the memory controller's
+/// tree and the victim's of the CPU controller's: the same path is the same cgroup to people.
+fn is_own(view: &View, own: Option<CgroupId>, owner: CgroupId) -> bool {
+    let path = |id| words::cgroup_path(view, id);
+    own == Some(owner) || own.and_then(path).is_some_and(|own| path(owner) == Some(own))
+}
+
+/// Share of a group's waiting that is its own: beside its own requests, or in a device that served it alone.
+pub(super) fn own_share(
+    view: &View,
+    groups: &Groups<'_>,
+    victim: usize,
+    device: Option<DevId>,
+) -> Option<f64> {
+    let shares = Shares::of(view, groups, victim, device);
+    let alone = shares.beside.get(&Beside::Device).copied().unwrap_or(0);
+    (shares.total_ns() > 0).then(|| (shares.own_ns + alone) as f64 / shares.total_ns() as f64)
+}
+
+/// Share of a group's waiting that is beside others.
+pub(super) fn others_share(view: &View, groups: &Groups<'_>, victim: usize, device: DevId) -> f64 {
+    let shares = Shares::of(view, groups, victim, Some(device));
+    shares.others_ns() as f64 / shares.total_ns().max(1) as f64
+}
+
+/// Beside whom a group waited, as causes whose shares are of its waiting.
+pub(super) fn causes(
+    view: &View,
+    groups: &Groups<'_>,
+    victim: usize,
+    device: Option<DevId>,
+) -> Vec<Cause> {
+    let shares = Shares::of(view, groups, victim, device);
+    let mut all: Vec<(Beside, u64)> =
+        shares.beside.iter().map(|(beside, ns)| (*beside, *ns)).collect();
+    if shares.own_ns > 0 {
+        all.push((Beside::Group(victim), shares.own_ns));
+    }
+    all.sort_by_key(|&(beside, ns)| (std::cmp::Reverse(ns), beside));
+    let whole = shares.total_ns().max(1) as f64;
+    let is_shown = |ns: u64| ns as f64 / whole >= MIN_CAUSE;
+    let rest: u64 = all.iter().skip(MAX_CAUSES).map(|(_, ns)| ns).sum();
+    let mut causes: Vec<Cause> = all
+        .iter()
+        .take(MAX_CAUSES)
+        .filter(|(_, ns)| is_shown(*ns))
+        .map(|&(beside, ns)| Cause {
+            entity: entity(view, groups, victim, beside),
+            share: ns as f64 / whole,
+        })
+        .collect();
+    if is_shown(rest) {
+        let note = Some("many others, each with little".into());
+        causes.push(Cause {
+            entity: Entity { note, ..Entity::new(EntityKind::Unknown) },
+            share: rest as f64 / whole,
+        });
+    }
+    causes
+}
+
+fn entity(view: &View, groups: &Groups<'_>, victim: usize, beside: Beside) -> Entity {
+    let kernel = |note: &str| {
+        let note = Some(note.to_owned());
+        Entity { note, ..Entity::new(EntityKind::Kernel) }
+    };
+    match beside {
+        Beside::Group(at) => {
+            let mut entity = group_entity(view, &groups.list()[at]);
+            if at == victim {
+                entity.note = Some("its own other requests".into());
+            }
+            entity
+        }
+        Beside::Writeback(id) => {
+            let note = Some("writeback of its pages".to_owned());
+            Entity { note, ..cgroup_entity(view, id) }
+        }
+        Beside::Unowned => kernel("writeback of pages whose owner is not known"),
+        Beside::Filesystem => kernel("requests of journals and metadata"),
+        Beside::Device => {
+            let mut entity = Entity::new(EntityKind::Device);
+            entity.device =
+                main_device(view, groups, victim).map(|device| view.block().device_name(device));
+            entity.note = Some("alone, without anybody beside".into());
+            entity
+        }
+        Beside::Unnamed => Entity {
+            note: Some("processes that are not known".into()),
+            ..Entity::new(EntityKind::Unknown)
+        },
+    }
+}
+
+pub(super) fn name_of(view: &View, groups: &Groups<'_>, beside: Beside) -> String {
+    match beside {
+        Beside::Group(at) => format!("requests of {}", group_name(&groups.list()[at])),
+        Beside::Writeback(id) => match words::cgroup_path(view, id) {
+            Some(path) => format!("writeback for {}", ticked(&path)),
+            None => "writeback for another cgroup".into(),
+        },
+        _ => "requests of others".into(),
+    }
+}
+
+/// The device that a group waits for most.
+pub(super) fn main_device(view: &View, groups: &Groups<'_>, victim: usize) -> Option<DevId> {
+    let mut by_device: BTreeMap<DevId, u64> = BTreeMap::new();
+    for ((proc, device, _), ns) in view.block().blame() {
+        if groups.index_of(*proc) == Some(victim) {
+            *by_device.entry(view.block().disk_of(*device)).or_default() += ns;
+        }
+    }
+    by_device
+        .into_iter()
+        .max_by_key(|&(device, ns)| (ns, std::cmp::Reverse(device)))
+        .map(|(device, _)| device)
+}
