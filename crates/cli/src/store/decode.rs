@@ -107,6 +107,13 @@ impl Cells<'_> {
         self.maybe_text()?.ok_or_else(|| self.damage("expected text, found NULL"))
     }
 
+    pub(super) fn blob(&mut self) -> Result<Vec<u8>> {
+        match self.next()? {
+            ValueRef::Blob(bytes) => Ok(bytes.to_vec()),
+            _ => Err(self.damage("expected a BLOB")),
+        }
+    }
+
     pub(super) fn maybe_json<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
         let Some(text) = self.maybe_text()? else { return Ok(None) };
         serde_json::from_str(&text).map(Some).map_err(|error| self.damage(&error.to_string()))

@@ -25,6 +25,7 @@ pub(super) enum Cell<'a> {
     Integer(i64),
     Text(&'a str),
     Owned(String),
+    Blob(Vec<u8>),
 }
 
 impl rusqlite::ToSql for Cell<'_> {
@@ -34,6 +35,7 @@ impl rusqlite::ToSql for Cell<'_> {
             Self::Integer(integer) => ToSqlOutput::Owned(Value::Integer(*integer)),
             Self::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
             Self::Owned(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Self::Blob(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
         })
     }
 }
@@ -83,6 +85,12 @@ impl<'a> From<&'a String> for Cell<'a> {
 impl From<String> for Cell<'_> {
     fn from(value: String) -> Self {
         Self::Owned(value)
+    }
+}
+
+impl From<Vec<u8>> for Cell<'_> {
+    fn from(value: Vec<u8>) -> Self {
+        Self::Blob(value)
     }
 }
 

@@ -111,12 +111,20 @@ impl Reader {
         result
     }
 
+    fn has(&self, table: &str) -> rusqlite::Result<bool> {
+        let named = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?";
+        self.connection.query_row(named, [table], |row| row.get::<_, i64>(0)).map(|n| n > 0)
+    }
+
     /// Merges the tables by `seq`.
     fn merge(&self, take: &mut dyn FnMut(&Record)) -> Result<(), OpenError> {
         let fail = |error: rusqlite::Error| self.unreadable(&error);
         let mut statements = Vec::with_capacity(Kind::ALL.len());
         let version = self.pragma("user_version")?;
         for kind in Kind::ALL.into_iter().filter(|kind| kind.since_version() <= version) {
+            if kind.is_addition() && !self.has(kind.table().name).map_err(fail)? {
+                continue;
+            }
             statements.push((kind, self.connection.prepare(&kind.table().select()).map_err(fail)?));
         }
         let mut tables = Vec::with_capacity(statements.len());

@@ -54,10 +54,11 @@ pub(super) enum Kind {
     Wait,
     Stall,
     IoBlame,
+    Pace,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 28] = [
+    pub(super) const ALL: [Self; 29] = [
         Self::Meta,
         Self::Coverage,
         Self::Process,
@@ -86,6 +87,7 @@ impl Kind {
         Self::Wait,
         Self::Stall,
         Self::IoBlame,
+        Self::Pace,
     ];
 
     /// Its table.
@@ -98,6 +100,11 @@ impl Kind {
     /// is empty.
     pub(super) fn since_version(self) -> i32 {
         if (self as usize) < tables::TABLES.len() { 1 } else { 2 }
+    }
+
+    /// Whether its table came to the format after others of its version: a recording may lack it.
+    pub(super) fn is_addition(self) -> bool {
+        matches!(self, Self::Pace)
     }
 }
 

@@ -4,6 +4,7 @@
 
 use super::{CgroupId, ProcId, WaitHist};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -400,6 +401,27 @@ pub struct IoBlameTick {
     pub ns: u64,
 }
 
+/// When a device was asked for something, and by whom: requests by the moment at which they were created.
+///
+/// Of the busiest ones of each second; the others are told together, as [`ProcId::OTHERS`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IoPace {
+    /// Start of the first bin.
+    pub t0_ns: u64,
+    /// End of the last one.
+    pub t1_ns: u64,
+    /// The whole disk.
+    pub device: DevId,
+    /// On whose account the requests are, and their length in units of 512 bytes, each rounded up, in each bin of
+    /// [`IoPace::BIN_NS`] from `t0_ns` on. Where the window ends, the last one is shorter.
+    pub sectors: BTreeMap<IoCulprit, Vec<u64>>,
+}
+
+impl IoPace {
+    /// Length of a bin.
+    pub const BIN_NS: u64 = 100_000_000;
+}
+
 /// A record of block IO.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "always in the box of `Record::Block`")]
@@ -430,6 +452,8 @@ pub enum BlockRecord {
     Stall(Stall),
     /// Beside whom requests waited (BPF block probe), each second.
     Blame(IoBlameTick),
+    /// When the busiest ones asked a device for something (BPF block probe), each second.
+    Pace(IoPace),
 }
 
 impl BlockRecord {
@@ -448,6 +472,7 @@ impl BlockRecord {
             Self::Wait(tick) => Some((tick.t0_ns, tick.t1_ns)),
             Self::Stall(stall) => Some((stall.t0_ns, stall.t1_ns)),
             Self::Blame(tick) => Some((tick.t0_ns, tick.t1_ns)),
+            Self::Pace(pace) => Some((pace.t0_ns, pace.t1_ns)),
         }
     }
 }

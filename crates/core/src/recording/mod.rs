@@ -22,8 +22,8 @@ mod tick;
 
 pub use block::{
     BlockRecord, DevId, Device, DeviceBin, DeviceBins, DeviceTick, DiskCounters, DiskReading, File,
-    FileId, FileState, IoBlameTick, IoCulprit, IoOp, IoTick, IoWaitTick, IoWhat, JournalCommit,
-    Mount, NotADevice, Setting, Stall, StallKind, WritebackPass,
+    FileId, FileState, IoBlameTick, IoCulprit, IoOp, IoPace, IoTick, IoWaitTick, IoWhat,
+    JournalCommit, Mount, NotADevice, Setting, Stall, StallKind, WritebackPass,
 };
 pub use coverage::{Coverage, Event, EventKind, ObserverTick, Source, State};
 pub use entity::{Cgroup, CgroupId, CgroupVersion, Container, ProcId, Process, TargetSpec};

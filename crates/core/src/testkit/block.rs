@@ -6,9 +6,10 @@
 use super::{MS, S, Scene, hist};
 use crate::recording::{
     BlockRecord, DevId, Device, DeviceBin, DeviceBins, DeviceTick, DiskCounters, DiskReading, File,
-    FileId, FileState, IoBlameTick, IoCulprit, IoOp, IoTick, IoWaitTick, IoWhat, JournalCommit,
-    Mount, ProcId, Record, Setting, Stall, StallKind, WaitHist, WritebackPass,
+    FileId, FileState, IoBlameTick, IoCulprit, IoOp, IoPace, IoTick, IoWaitTick, IoWhat,
+    JournalCommit, Mount, ProcId, Record, Setting, Stall, StallKind, WaitHist, WritebackPass,
 };
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Transfers of one kind, for [`Scene::io`]: by nobody and for no reason that is known, each as long as the
@@ -254,6 +255,30 @@ impl Scene {
     ) -> &mut Self {
         let (t0_ns, t1_ns) = (at.start, at.end);
         self.block(BlockRecord::Blame(IoBlameTick { t0_ns, t1_ns, victim, device, culprit, ns }))
+    }
+
+    /// When a device was asked for something: by whom, and sectors in each bin of 100 ms of the window from the
+    /// moment that it begins. A second without any has no record.
+    pub fn pace(
+        &mut self,
+        device: DevId,
+        by: &[IoCulprit],
+        sectors: impl Fn(IoCulprit, u64) -> u64,
+    ) -> &mut Self {
+        for t0_ns in (0..self.window_ns).step_by(S as usize) {
+            let t1_ns = self.window_ns.min(t0_ns + S);
+            let bins = |by| {
+                let starts = (t0_ns..t1_ns).step_by(IoPace::BIN_NS as usize);
+                starts.map(|t_ns| sectors(by, t_ns)).collect::<Vec<u64>>()
+            };
+            let some = |(_, bins): &(_, Vec<u64>)| bins.iter().any(|&sectors| sectors > 0);
+            let sectors: BTreeMap<_, _> =
+                by.iter().map(|&by| (by, bins(by))).filter(some).collect();
+            if !sectors.is_empty() {
+                self.block(BlockRecord::Pace(IoPace { t0_ns, t1_ns, device, sectors }));
+            }
+        }
+        self
     }
 
     fn count_block(&self, kind: impl Fn(&BlockRecord) -> bool) -> u64 {

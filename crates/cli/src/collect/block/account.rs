@@ -5,6 +5,7 @@ use super::classify::{self, Kind, Place};
 use super::flight::{self, Flight, Request, Waiter, Waits};
 use super::mounted::Mounted;
 use super::names::{Hint, Names};
+use super::pace::Paced;
 use super::passes::{self, Passes};
 use super::tally::{Key, Tally, Took};
 use super::waits::HoldUps;
@@ -13,8 +14,8 @@ use crate::collect::{Context, Emit, Sighting};
 use crate::files::{self, Resolver};
 use deburr_bpf::block::{Named, Requester, Target, Transfer};
 use deburr_core::recording::{
-    BlockRecord, CgroupId, CgroupVersion, DevId, DeviceBins, IoBlameTick, IoWaitTick, IoWhat,
-    ProcId, Record, StallKind,
+    BlockRecord, CgroupId, CgroupVersion, DevId, DeviceBins, IoBlameTick, IoPace, IoWaitTick,
+    IoWhat, ProcId, Record, StallKind,
 };
 use std::collections::BTreeMap;
 
@@ -182,8 +183,8 @@ impl Account {
         }
     }
 
-    /// Tells the past up to that moment.
-    pub(super) fn past(&mut self, (t0_ns, t1_ns): (u64, u64), emit: Emit<'_>) {
+    /// Tells the past up to that moment, the last one of the window.
+    pub(super) fn past(&mut self, (t0_ns, t1_ns): (u64, u64), last: bool, emit: Emit<'_>) {
         for (&device, flight) in &mut self.flights {
             let from_ns = flight.bins_from_ns();
             let past = flight.past(t1_ns);
@@ -200,6 +201,10 @@ impl Account {
             for ((victim, culprit), ns) in past.blame {
                 let tick = IoBlameTick { t0_ns, t1_ns, victim, device, culprit, ns };
                 emit(Record::Block(Box::new(BlockRecord::Blame(tick))));
+            }
+            if let Some(Paced { t0_ns, t1_ns, sectors }) = flight.pace(t1_ns, last) {
+                let pace = IoPace { t0_ns, t1_ns, device, sectors };
+                emit(Record::Block(Box::new(BlockRecord::Pace(pace))));
             }
             if past.bins.iter().any(|bin| bin.busy_ns > 0) {
                 let (t0_ns, t1_ns, bins) = (from_ns, bins_to_ns, past.bins);

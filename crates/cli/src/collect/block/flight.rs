@@ -12,6 +12,7 @@
 //! A request is told of when it is done. So the past is gone through some time later ([`LAG_NS`]), when nearly
 //! all that was in flight then is known; a request that took longer counts from there on only.
 
+use super::pace::{Pace, Paced};
 use super::waits::LONG_NS;
 use deburr_core::recording::{DeviceBin, FileId, IoCulprit, ProcId, WaitHist};
 use std::cmp::Reverse;
@@ -113,6 +114,7 @@ pub(super) struct Flight {
     owed_ns: Vec<f64>,
     waiting: HashMap<Waiter, Waiting>,
     past: Past,
+    pace: Pace,
     /// Where the bins of `past` begin.
     bins_from_ns: u64,
     /// Requests that were told of too late, or were too many.
@@ -137,7 +139,7 @@ struct Waiting {
 impl Flight {
     /// Begins at that moment.
     pub(super) fn begin(now_ns: u64) -> Self {
-        Self { now_ns, bins_from_ns: now_ns, ..Self::default() }
+        Self { now_ns, bins_from_ns: now_ns, pace: Pace::begin(now_ns), ..Self::default() }
     }
 
     /// Takes a request that was done.
@@ -197,6 +199,11 @@ impl Flight {
         past
     }
 
+    /// Who asked for how much when, up to that moment, to which the past must have been gone through.
+    pub(super) fn pace(&mut self, to_ns: u64, last: bool) -> Option<Paced> {
+        self.pace.take(to_ns, last)
+    }
+
     /// Where the bins that the next call of [`Self::past`] returns will begin.
     pub(super) fn bins_from_ns(&self) -> u64 {
         self.bins_from_ns
@@ -206,6 +213,8 @@ impl Flight {
         let Some(Active { request, culprit }) = self.requests.get(&id) else { return };
         self.in_flight[*culprit] += u64::from(request.weight);
         self.total += u64::from(request.weight);
+        let sectors = request.bytes.div_ceil(512).saturating_mul(request.weight.into());
+        self.pace.add(self.now_ns, self.culprits[*culprit], sectors);
         if let Some(waiter) = request.waiter {
             let (since_ns, owed_ns) = (self.now_ns, &self.owed_ns);
             let waiting = self.waiting.entry(waiter).or_insert_with(|| Waiting {

@@ -11,6 +11,7 @@ mod classify;
 mod flight;
 mod mounted;
 mod names;
+mod pace;
 mod passes;
 mod sampling;
 mod tally;
@@ -125,7 +126,7 @@ impl BlockCollector {
         let Self { probe, writeback, account, cost, .. } = self;
         account.names(last, &mut *emit);
         let past_ns = if last { t_ns } else { t_ns.saturating_sub(flight::LAG_NS) };
-        account.past((self.past_ns, past_ns), &mut *emit);
+        account.past((self.past_ns, past_ns), last, &mut *emit);
         self.past_ns = past_ns;
         let span = (self.t0_ns, t_ns);
         let reason = |number| probe.reason_name(number).to_owned();

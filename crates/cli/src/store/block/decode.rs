@@ -2,12 +2,13 @@
 //! Rows as records of block IO: the inverse of `encode`.
 
 use super::encode::{op_name, stall_name, state_name, what_name};
+use super::pace;
 use crate::store::decode::{Cells, Result, waits};
 use crate::store::schema::Kind;
 use deburr_core::recording::{
     BlockRecord, DevId, Device, DeviceBin, DeviceBins, DeviceTick, DiskCounters, DiskReading, File,
-    FileId, FileState, IoBlameTick, IoCulprit, IoOp, IoTick, IoWaitTick, IoWhat, JournalCommit,
-    Mount, ProcId, Setting, Stall, StallKind, WritebackPass,
+    FileId, FileState, IoBlameTick, IoCulprit, IoOp, IoPace, IoTick, IoWaitTick, IoWhat,
+    JournalCommit, Mount, ProcId, Setting, Stall, StallKind, WritebackPass,
 };
 
 const STATES: [FileState; 4] =
@@ -63,6 +64,7 @@ pub(in crate::store) fn record(kind: Kind, c: &mut Cells<'_>) -> Result<BlockRec
         Kind::Wait => BlockRecord::Wait(wait(c)?),
         Kind::Stall => BlockRecord::Stall(stall(c)?),
         Kind::IoBlame => BlockRecord::Blame(blame(c)?),
+        Kind::Pace => BlockRecord::Pace(io_pace(c)?),
         kind => unreachable!("{kind:?} is no table of block IO"),
     })
 }
@@ -239,6 +241,18 @@ fn blame(c: &mut Cells<'_>) -> Result<IoBlameTick> {
         device: c.dev()?,
         culprit: culprit(c)?,
         ns: c.u64()?,
+    })
+}
+
+fn io_pace(c: &mut Cells<'_>) -> Result<IoPace> {
+    Ok(IoPace {
+        t0_ns: c.u64()?,
+        t1_ns: c.u64()?,
+        device: c.dev()?,
+        sectors: {
+            let blob = c.blob()?;
+            pace::read(&blob).ok_or_else(|| c.damage("expected the bins of an `io_pace`"))?
+        },
     })
 }
 

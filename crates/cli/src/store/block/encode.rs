@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Records of block IO as rows.
 
+use super::pace;
 use crate::store::encode::{Cell, Row, cells, json, waits};
 use crate::store::schema::Kind;
 use deburr_core::recording::{
     BlockRecord, DevId, Device, DeviceBin, DeviceBins, DeviceTick, DiskReading, File, FileState,
-    IoBlameTick, IoCulprit, IoOp, IoTick, IoWaitTick, IoWhat, JournalCommit, Mount, Setting, Stall,
-    StallKind, WritebackPass,
+    IoBlameTick, IoCulprit, IoOp, IoPace, IoTick, IoWaitTick, IoWhat, JournalCommit, Mount,
+    Setting, Stall, StallKind, WritebackPass,
 };
 
 /// The row of a record.
@@ -27,6 +28,7 @@ pub(in crate::store) fn row(record: &BlockRecord) -> Row<'_> {
         BlockRecord::Wait(t) => over(Kind::Wait, t.t0_ns, t.t1_ns, wait(t)),
         BlockRecord::Stall(s) => plain(Kind::Stall, stall(s)),
         BlockRecord::Blame(t) => over(Kind::IoBlame, t.t0_ns, t.t1_ns, blame(t)),
+        BlockRecord::Pace(p) => over(Kind::Pace, p.t0_ns, p.t1_ns, io_pace(p)),
     }
 }
 
@@ -158,6 +160,10 @@ fn blame(t: &IoBlameTick) -> Vec<Cell<'_>> {
         IoCulprit::Device => ("device", None, None),
     };
     cells![t.victim.0, dev(t.device), culprit, proc, cgroup, t.ns]
+}
+
+fn io_pace(p: &IoPace) -> Vec<Cell<'_>> {
+    cells![dev(p.device), pace::blob(&p.sectors)]
 }
 
 /// JSON of a list; `None` of an empty one.

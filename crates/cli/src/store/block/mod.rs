@@ -3,6 +3,7 @@
 
 mod decode;
 mod encode;
+mod pace;
 mod schema;
 
 pub(super) use decode::record;

@@ -6,7 +6,7 @@ use crate::store::schema::{TICK, Table};
 /// Answers to the questions that people ask first of block IO.
 pub(in crate::store) const VIEWS: &str = include_str!("views.sql");
 
-pub(in crate::store) static TABLES: [Table; 13] = [
+pub(in crate::store) static TABLES: [Table; 14] = [
     Table {
         name: "device",
         columns: &[
@@ -155,4 +155,5 @@ pub(in crate::store) static TABLES: [Table; 13] = [
             "ns INTEGER NOT NULL",
         ],
     },
+    Table { name: "io_pace", columns: &[TICK, "device TEXT NOT NULL", "sectors BLOB NOT NULL"] },
 ];

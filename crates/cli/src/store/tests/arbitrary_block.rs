@@ -4,8 +4,8 @@
 use super::arbitrary::{maybe, proc_id, range, text, waits};
 use deburr_core::recording::{
     BlockRecord, CgroupId, DevId, Device, DeviceBin, DeviceBins, DeviceTick, DiskCounters,
-    DiskReading, File, FileId, FileState, IoBlameTick, IoCulprit, IoOp, IoTick, IoWaitTick, IoWhat,
-    JournalCommit, Mount, ProcId, Record, Setting, Stall, StallKind, WritebackPass,
+    DiskReading, File, FileId, FileState, IoBlameTick, IoCulprit, IoOp, IoPace, IoTick, IoWaitTick,
+    IoWhat, JournalCommit, Mount, ProcId, Record, Setting, Stall, StallKind, WritebackPass,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -174,18 +174,28 @@ fn hold_ups() -> impl Strategy<Value = BlockRecord> {
         .prop_map(|((t0_ns, t1_ns), proc, kind, device, file)| {
             BlockRecord::Stall(Stall { t0_ns, t1_ns, proc, kind, device, file })
         });
-    let culprit = prop_oneof![
-        proc_id().prop_map(IoCulprit::Process),
-        any::<Option<u64>>().prop_map(|owner| IoCulprit::Writeback(owner.map(CgroupId))),
-        Just(IoCulprit::Filesystem),
-        Just(IoCulprit::Device),
-    ];
-    let blame = (range(), proc_id(), dev(), culprit, any::<u64>()).prop_map(
+    let culprit = || {
+        prop_oneof![
+            proc_id().prop_map(IoCulprit::Process),
+            any::<Option<u64>>().prop_map(|owner| IoCulprit::Writeback(owner.map(CgroupId))),
+            Just(IoCulprit::Filesystem),
+            Just(IoCulprit::Device),
+        ]
+    };
+    // As many bins for each.
+    let bins = prop::collection::vec(any::<u64>(), 12);
+    let series = (prop::collection::btree_map(culprit(), bins, 1..5), 0..12usize);
+    let pace =
+        (range(), dev(), series).prop_map(|((t0_ns, t1_ns), device, (mut sectors, count))| {
+            sectors.values_mut().for_each(|bins| bins.truncate(count));
+            BlockRecord::Pace(IoPace { t0_ns, t1_ns, device, sectors })
+        });
+    let blame = (range(), proc_id(), dev(), culprit(), any::<u64>()).prop_map(
         |((t0_ns, t1_ns), victim, device, culprit, ns)| {
             BlockRecord::Blame(IoBlameTick { t0_ns, t1_ns, victim, device, culprit, ns })
         },
     );
-    prop_oneof![wait, stall, blame]
+    prop_oneof![wait, stall, blame, pace]
 }
 
 /// Any record of block IO, made sense or not.

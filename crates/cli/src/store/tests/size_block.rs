@@ -4,8 +4,8 @@
 use super::size::{Amounts, PROCESSES, SECOND_NS};
 use deburr_core::recording::{
     BlockRecord, CgroupId, DevId, DeviceBin, DeviceBins, DeviceTick, DiskCounters, DiskReading,
-    FileId, IoBlameTick, IoCulprit, IoOp, IoTick, IoWaitTick, IoWhat, ProcId, Record, StallKind,
-    WaitHist,
+    FileId, IoBlameTick, IoCulprit, IoOp, IoPace, IoTick, IoWaitTick, IoWhat, ProcId, Record,
+    StallKind, WaitHist,
 };
 
 const DISKS: u32 = 4;
@@ -14,6 +14,8 @@ const FILES: u32 = 500;
 /// Processes that wait for requests or syncs, and beside how many others each.
 const WAITING: u32 = 20;
 const CULPRITS: u32 = 5;
+/// Those whose pace on a disk is told, the many with little among them.
+const PACES: u32 = 5;
 /// Of 100 bins, those in which a disk did anything.
 const ACTIVE: u64 = 60;
 
@@ -83,6 +85,10 @@ fn devices(n: &mut Amounts, t0_ns: u64, take: &mut impl FnMut(BlockRecord)) {
         };
         let bins = (0..100).map(|_| bin()).collect();
         take(BlockRecord::Bins(DeviceBins { t0_ns, t1_ns, device, bins }));
+        let mut series = || (0..10).map(|_| 8 * n.below(10_000)).collect();
+        let sectors = (0..PACES).map(|at| (IoCulprit::Process(ProcId(at * 50)), series()));
+        let sectors = sectors.collect();
+        take(BlockRecord::Pace(IoPace { t0_ns, t1_ns, device, sectors }));
         // The disk and a partition.
         for (tenth, minor) in (0..10).flat_map(|tenth| [(tenth, 0), (tenth, 1)]) {
             let t_ns = t0_ns + tenth * SECOND_NS / 10;

@@ -4,12 +4,13 @@
 use super::amounts::{BINS, COUNTERS, LONGEST, about_fits, buckets, fits, longest_bounds, sum};
 use super::{Faults, Invariant};
 use crate::recording::{
-    BlockRecord, DevId, DeviceBins, DeviceTick, DiskCounters, DiskReading, IoBlameTick, IoTick,
-    IoWaitTick, ProcId, StallKind, WaitHist, WritebackPass,
+    BlockRecord, DevId, DeviceBins, DeviceTick, DiskCounters, DiskReading, IoBlameTick, IoPace,
+    IoTick, IoWaitTick, ProcId, StallKind, WaitHist, WritebackPass,
 };
 use std::collections::BTreeMap;
 
 const EQUAL_BINS: Invariant = "bins of a device are of equal length and fill their range";
+const PACE_BINS: Invariant = "bins of a pace are 100 ms long, but for the last one";
 const BUSY: Invariant =
     "a device is busy in a bin for no longer than the bin, nor than its requests take";
 const PARTS: Invariant = "the time in the queue and in the device do not exceed the whole";
@@ -25,6 +26,7 @@ pub(super) struct Block {
     disks: BTreeMap<DevId, DiskReading>,
     bins_end_ns: BTreeMap<DevId, u64>,
     blamed: BTreeMap<ProcId, Blamed>,
+    paces_end_ns: BTreeMap<DevId, u64>,
 }
 
 /// A process's waiting for requests in one tick, twice: as it was measured, and as it was blamed.
@@ -49,6 +51,7 @@ impl Block {
             BlockRecord::Pass(pass) => writeback(pass, faults),
             BlockRecord::Wait(tick) => self.wait(tick, faults),
             BlockRecord::Blame(tick) => self.blame(tick, faults),
+            BlockRecord::Pace(pace) => self.pace(pace, faults),
             _ => {}
         }
     }
@@ -76,6 +79,17 @@ impl Block {
                 format!("{device}, bin {i}: {busy_ns} ns of {bin_ns} ns, depth {depth_ns} ns")
             });
         }
+    }
+
+    fn pace(&mut self, pace: &IoPace, faults: &mut Faults) {
+        let (device, t0_ns) = (pace.device, pace.t0_ns);
+        let end_ns = self.paces_end_ns.entry(device).or_default();
+        faults.unless(t0_ns >= *end_ns, BINS, || format!("{device} at {t0_ns} ns"));
+        *end_ns = pace.t1_ns;
+        let length_ns = pace.t1_ns.saturating_sub(t0_ns);
+        let due = length_ns.div_ceil(IoPace::BIN_NS);
+        let fills = due > 0 && pace.sectors.values().all(|bins| bins.len() as u64 == due);
+        faults.unless(fills, PACE_BINS, || format!("{device}: not {due} in {length_ns} ns"));
     }
 
     fn disk(&mut self, now: &DiskReading, faults: &mut Faults) {

@@ -140,13 +140,21 @@ impl References {
             }
             BlockRecord::Blame(tick) => {
                 self.process(tick.victim, faults);
-                match tick.culprit {
-                    IoCulprit::Process(culprit) => self.process(culprit, faults),
-                    IoCulprit::Writeback(Some(owner)) => self.cgroup(owner, faults),
-                    IoCulprit::Writeback(None) | IoCulprit::Filesystem | IoCulprit::Device => {}
-                }
+                self.culprit(tick.culprit, faults);
                 self.of_probe(tick.device, Source::Block, faults);
             }
+            BlockRecord::Pace(pace) => {
+                pace.sectors.keys().for_each(|&by| self.culprit(by, faults));
+                self.of_probe(pace.device, Source::Block, faults);
+            }
+        }
+    }
+
+    fn culprit(&self, culprit: IoCulprit, faults: &mut Faults) {
+        match culprit {
+            IoCulprit::Process(id) => self.process(id, faults),
+            IoCulprit::Writeback(Some(owner)) => self.cgroup(owner, faults),
+            IoCulprit::Writeback(None) | IoCulprit::Filesystem | IoCulprit::Device => {}
         }
     }
 

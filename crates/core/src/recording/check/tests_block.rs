@@ -4,9 +4,9 @@
 use super::*;
 use crate::recording::{
     BlockRecord, CgroupId, Coverage, DevId, Device, DeviceBin, DeviceBins, DeviceTick,
-    DiskCounters, DiskReading, File, FileId, FileState, IoBlameTick, IoCulprit, IoOp, IoTick,
-    IoWaitTick, IoWhat, JournalCommit, ProcId, Setting, Source, Stall, StallKind, State, WaitHist,
-    WritebackPass,
+    DiskCounters, DiskReading, File, FileId, FileState, IoBlameTick, IoCulprit, IoOp, IoPace,
+    IoTick, IoWaitTick, IoWhat, JournalCommit, ProcId, Setting, Source, Stall, StallKind, State,
+    WaitHist, WritebackPass,
 };
 use crate::testkit::{MS, S, Scene, hist, pass, transfers};
 use proptest::prelude::*;
@@ -52,6 +52,7 @@ fn scene() -> Scene {
         scene.io_blame(at.clone(), victim, disk, IoCulprit::Device, 5 * MS);
         scene.io_wait(at, victim, StallKind::Sync, None, &[(1, 40 * MS)]);
     }
+    scene.pace(disk, &[IoCulprit::Process(flusher), IoCulprit::Filesystem], |_, _| 1);
     scene.bins(disk, |t_ns| match t_ns / S {
         0 => DeviceBin::default(),
         _ => DeviceBin { busy_ns: 10 * MS, depth_ns: 25 * MS, ios: 3, bytes: 4096 },
@@ -115,6 +116,13 @@ fn wait(change: impl FnOnce(&mut IoWaitTick)) -> BlockRecord {
     BlockRecord::Wait(tick)
 }
 
+fn pace(change: impl FnOnce(&mut IoPace)) -> BlockRecord {
+    let sectors = [(IoCulprit::Process(VICTIM), vec![8; 10])].into();
+    let mut pace = IoPace { t0_ns: 2 * S, t1_ns: 3 * S, device: DISK, sectors };
+    change(&mut pace);
+    BlockRecord::Pace(pace)
+}
+
 fn blame(t0_ns: u64, culprit: IoCulprit, ns: u64) -> BlockRecord {
     let t1_ns = t0_ns + S;
     BlockRecord::Blame(IoBlameTick { t0_ns, t1_ns, victim: VICTIM, device: DISK, culprit, ns })
@@ -154,6 +162,8 @@ fn a_good_recording_has_no_violation_however_short() {
         requests(|_| ()),
         wait(|_| ()),
         flush(|_| ()),
+        pace(|_| ()),
+        pace(|p| p.t1_ns -= 10 * MS),
         reading(2 * S, counters(2 * S)),
     ] {
         assert_eq!(violated_by(record), [] as [&str; 0]);
@@ -168,6 +178,9 @@ fn amounts_that_cannot_be() {
         ("bins do not overlap", bins(|b| (b.t0_ns, b.t1_ns) = (S, 2 * S))),
         ("equal length", bins(|b| b.bins.truncate(99))),
         ("equal length", bins(|b| b.bins.clear())),
+        ("bins do not overlap", pace(|p| (p.t0_ns, p.t1_ns) = (S / 2, S + S / 2))),
+        ("bins of a pace", pace(|p| p.t1_ns += 10 * MS)),
+        ("bins of a pace", pace(|p| p.sectors.values_mut().for_each(Vec::clear))),
         ("busy in a bin", bins(|b| b.bins[5].busy_ns = 12 * MS)),
         ("busy in a bin", bins(|b| b.bins[5].depth_ns = 8 * MS)),
         ("bucket", requests(|t| t.queue.ns[3] = 1)),
@@ -245,6 +258,8 @@ fn references_that_lead_nowhere() {
         ("a cgroup", io(|t| t.owner = Some(cgroup))),
         ("a device", bins(|b| b.device = NO_DISK)),
         ("a device", requests(|t| t.device = NO_DISK)),
+        ("a device", pace(|p| p.device = NO_DISK)),
+        ("a process", pace(|p| p.sectors = [(IoCulprit::Process(proc), vec![0; 10])].into())),
         (
             "a device",
             BlockRecord::Disk(DiskReading { t_ns: 0, device: NO_DISK, counters: counters(0) }),
@@ -283,7 +298,7 @@ fn references_that_lead_nowhere() {
 fn a_source_of_block_io_that_saw_nothing_yields_nothing() {
     // Records of the scene from each.
     for (source, count) in [
-        (Source::Block, 2 * (2 + 1 + 1 + 3) + 1),
+        (Source::Block, 2 * (2 + 1 + 1 + 1 + 3) + 1),
         (Source::Writeback, 5),
         (Source::Diskstats, 42),
         (Source::Settings, 2),

@@ -6,6 +6,7 @@
 
 mod activity;
 mod kept;
+mod pace;
 mod passes;
 mod pattern;
 mod tally;
@@ -14,6 +15,7 @@ mod tests;
 
 pub use activity::{Activity, DiskView, Latency, MIN_SPELL_NS, Spell};
 pub use kept::Kept;
+pub use pace::Paces;
 pub use tally::{By, IoKey, IoSum, Row, RowName};
 
 use crate::recording::{
@@ -54,6 +56,7 @@ pub struct BlockView {
     waits: BTreeMap<WaitKey, IoWaits>,
     stalls: Kept<Stall>,
     blame: BTreeMap<(ProcId, DevId, IoCulprit), u64>,
+    paces: Paces,
 }
 
 /// Keeps a fact if there is room, or if it is known already.
@@ -92,6 +95,7 @@ impl BlockView {
                 let sum = self.blame.entry((tick.victim, tick.device, tick.culprit)).or_default();
                 *sum = sum.saturating_add(tick.ns);
             }
+            BlockRecord::Pace(pace) => self.paces.push(pace),
         }
     }
 
@@ -184,6 +188,12 @@ impl BlockView {
     #[must_use]
     pub fn blame(&self) -> &BTreeMap<(ProcId, DevId, IoCulprit), u64> {
         &self.blame
+    }
+
+    /// When devices were asked, and by whom.
+    #[must_use]
+    pub fn paces(&self) -> &Paces {
+        &self.paces
     }
 
     /// The whole disk of a partition; a disk, and what is not known, is its own.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::recording::{
-    DeviceBin, DeviceBins, DiskCounters, DiskReading, FileState, IoTick, IoWhat, Setting,
+    DeviceBin, DeviceBins, DiskCounters, DiskReading, FileState, IoPace, IoTick, IoWhat, Setting,
 };
 use proptest::prelude::*;
 
@@ -67,6 +67,26 @@ fn pieces_of_a_pass_are_one_and_reasons_are_kept_apart() {
     assert_eq!(spans, [(0, 900 * MS, 20), (300 * MS, 400 * MS, 10), (5 * S, 5 * S + MS, 10)]);
     assert_eq!(view.passes()[0].ages, [(30, 16), (31, 4)]);
     assert_eq!(view.passes()[0].dirtied_by, [(ProcId(1), 14), (ProcId(2), 6)]);
+}
+
+#[test]
+fn paces_are_series_and_their_number_is_bounded() {
+    let pace = |t0_ns: u64, process: u32| {
+        let sectors = [(IoCulprit::Process(ProcId(process)), vec![2; 10])].into();
+        BlockRecord::Pace(IoPace { t0_ns, t1_ns: t0_ns + S, device: DEV, sectors })
+    };
+    let view = folded((1..=100).flat_map(|process| [pace(0, process), pace(2 * S, process)]));
+    let series: Vec<_> = view.paces().of(DEV).collect();
+    assert_eq!(series.len(), 64);
+    assert_eq!(series[0].0, IoCulprit::Process(ProcId(1)));
+    assert_eq!(
+        series[0].1.bins()[..12],
+        [1024; 10].iter().chain(&[0, 0]).copied().collect::<Vec<_>>()
+    );
+    let last = series.last().expect("some");
+    assert_eq!(last.0, IoCulprit::Process(ProcId::OTHERS));
+    let sum: u64 = series.iter().map(|(_, series)| series.total()).sum();
+    assert_eq!(sum, 200 * 10 * 1024);
 }
 
 #[test]

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who asked for how much when, in few bytes.
+//!
+//! A sequence of numbers, each as LEB128 (seven bits a byte from the lowest on, the eighth says that more follow): how
+//! many bins there are, and for each series what it is (0: a process, with its identity; 1: writeback, with the cgroup;
+//! 2: writeback for an unknown one; 3: the filesystem; 4: the device) and its bins.
+
+use deburr_core::recording::{CgroupId, IoCulprit, ProcId};
+use std::collections::BTreeMap;
+
+/// A damaged number must not make the reader ask for all memory. A second has 10 bins.
+const MOST_BINS: u64 = 65_536;
+
+/// The series as bytes.
+pub(super) fn blob(series: &BTreeMap<IoCulprit, Vec<u64>>) -> Vec<u8> {
+    let count = series.values().map(Vec::len).max().unwrap_or(0);
+    let mut numbers = vec![count as u64];
+    for (by, bins) in series {
+        match by {
+            IoCulprit::Process(id) => numbers.extend([0, id.0.into()]),
+            IoCulprit::Writeback(Some(id)) => numbers.extend([1, id.0]),
+            IoCulprit::Writeback(None) => numbers.push(2),
+            IoCulprit::Filesystem => numbers.push(3),
+            IoCulprit::Device => numbers.push(4),
+        }
+        numbers.extend(bins.iter().chain(std::iter::repeat(&0)).take(count));
+    }
+    let mut bytes = Vec::with_capacity(numbers.len() * 3);
+    for mut rest in numbers {
+        while rest >= 0x80 {
+            // The lowest seven bits.
+            bytes.push((rest & 0x7f) as u8 | 0x80);
+            rest >>= 7;
+        }
+        bytes.push(rest as u8);
+    }
+    bytes
+}
+
+/// The series again; `None` if the bytes are anything else.
+pub(super) fn read(bytes: &[u8]) -> Option<BTreeMap<IoCulprit, Vec<u64>>> {
+    let mut numbers = numbers(bytes)?.into_iter();
+    let count = numbers.next().filter(|count| *count <= MOST_BINS)?;
+    let mut series = BTreeMap::new();
+    while let Some(word) = numbers.next() {
+        let by = match word {
+            0 => IoCulprit::Process(ProcId(numbers.next()?.try_into().ok()?)),
+            1 => IoCulprit::Writeback(Some(CgroupId(numbers.next()?))),
+            2 => IoCulprit::Writeback(None),
+            3 => IoCulprit::Filesystem,
+            4 => IoCulprit::Device,
+            _ => return None,
+        };
+        let bins: Vec<u64> = numbers.by_ref().take(count as usize).collect();
+        if bins.len() as u64 != count || series.insert(by, bins).is_some() {
+            return None;
+        }
+    }
+    Some(series)
+}
+
+/// The numbers; `None` if the last one has no end, or one has more than 64 bits.
+fn numbers(bytes: &[u8]) -> Option<Vec<u64>> {
+    let mut numbers = Vec::new();
+    let (mut number, mut shift) = (0u64, 0);
+    for &byte in bytes {
+        let bits = u64::from(byte & 0x7f);
+        let shifted = bits.checked_shl(shift)?;
+        if shifted >> shift != bits {
+            return None;
+        }
+        number |= shifted;
+        shift += 7;
+        if byte < 0x80 {
+            numbers.push(number);
+            (number, shift) = (0, 0);
+        }
+    }
+    (shift == 0).then_some(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_does_not_end_is_no_number() {
+        assert_eq!(numbers(&[0x80]), None);
+        assert_eq!(numbers(&[0xff; 11]), None);
+        assert_eq!(numbers(&[0x7f, 0x80, 0x01]), Some(vec![127, 128]));
+    }
+
+    #[test]
+    fn what_is_no_series_is_refused() {
+        let series = BTreeMap::from([(IoCulprit::Process(ProcId(7)), vec![0, 300])]);
+        let bytes = blob(&series);
+        assert_eq!(bytes, [2, 0, 7, 0, 0xac, 0x02]);
+        assert_eq!(read(&bytes), Some(series));
+        for wrong in [
+            &[][..],
+            &[2, 0, 7, 0],
+            &[2, 5],
+            &[2, 5, 0, 0],
+            &[1, 3, 0, 3, 0],
+            &[0xff, 0xff, 0xff, 0x7f],
+        ] {
+            assert_eq!(read(wrong), None, "{wrong:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_get_an_answer(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            let _ = read(&bytes);
+        }
+    }
+}
