@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The figures as a document, the budgets beside them."""
+"""What the parts of docs/overhead.md have in common, and how they become one.
+
+Each part says when and where it was measured; one that was not measured again is kept as it is.
+"""
 
 import datetime
 import os
@@ -43,125 +46,46 @@ def verdict(met):
     return "met" if met else "**missed**"
 
 
-def budget_rows(comparison, rows):
-    """(what, budget, measured, verdict) for every budget that was measured."""
-    middle = {key: statistics.median(values) for key, values in comparison.slowdown.items()}
-    runs = {
-        name: statistics.median(v[0] for v in values)
-        for name, values in comparison.programs.items()
-    }
-    ours = middle.get(("deburr", "pipe"))
-    empty = middle.get(("empty program", "pipe"))
-    if "deburr" in runs and "empty program" in runs:
-        net = runs["deburr"] - runs["empty program"]
-        yield "BPF time per switch, empty program subtracted", "35 ns", f"{net:.1f} ns", net <= 35
-    if ours is not None and empty is not None:
-        above = ours - empty
-        what = "`perf bench sched pipe`, above an empty program"
-        yield what, "3 points", f"{above:.1f} points", above <= 3
-    for rival, times in (("bcc runqlat", 4), ("perf sched record", 12)):
-        theirs = middle.get((rival, "pipe"))
-        if ours is not None and theirs is not None:
-            what = f"times less than `{rival}` (pipe)"
-            if ours > 0:
-                yield what, f"{times}", f"{theirs / ours:.1f}", theirs >= times * ours
-            else:
-                got = f"{theirs:.1f} % against a slowdown too small to measure"
-                yield what, f"{times}", got, theirs > 0
-    measured = {name: row for name, row in rows.items() if "error" not in row}
-    names = list(rows)
-    for name, limit in ((names[0], 0.5), (names[1], 1.0), (names[2], 1.0)):
-        if name in measured:
-            used = measured[name]["cpu_percent"]
-            yield f"deburr's CPU: {name}", f"{limit} % of one CPU", f"{used:.2f} %", used <= limit
-    if names[2] in measured:
-        used = measured[names[2]]["rss_bytes"] / 1e6
-        yield "deburr's memory with 1 000 threads (RSS)", "40 MB", f"{used:.1f} MB", used <= 40
-    if measured:
-        attach = statistics.median(row["attach_s"] for row in measured.values()) * 1000
-        yield "start to last program attached", "200 ms", f"{attach:.0f} ms", attach < 200
-        size = max(row["bytes_per_minute"] for row in measured.values()) / 1e6
-        what = "recording, busiest of the loads below"
-        yield what, "10 MB a minute", f"{size:.2f} MB a minute", size < 10
-
-
-def document(comparison, rows, arguments):
-    today = datetime.date.today().isoformat()
-    lines = [
-        "# What observing costs",
-        "",
-        "Written by `make bench`; not by hand. It says what was measured on one machine on one day: measure on yours.",
-        "",
-        f"- Date: {today}; {arguments.rounds} round{'s' * (arguments.rounds > 1)}, {arguments.seconds} s per load.",
-        f"- Machine: {machine()}.",
-        f"- deburr: `{version([arguments.binary, '--version'])}`; perf: `{version(['perf', '--version'])}`; "
-        f"bpftrace: `{version(['bpftrace', '--version'])}`.",
-        "",
-        "## Budgets",
-        "",
-        "| what | budget | measured | |",
-        "|---|---|---|---|",
-    ]
-    lines += [
-        f"| {what} | {budget} | {got} | {verdict(met)} |"
-        for what, budget, got, met in budget_rows(comparison, rows)
-    ]
-    lines += [
-        "",
-        "## Cost to the observed",
-        "",
-        "CPU time per operation beside the run without an observer just before it: median [quartiles]. One operation of",
-        "`perf bench sched pipe` is two context switches, one of `stress-ng --switch` is one or two.",
-        "",
-        "| observer | pipe | switch | BPF ns per switch | BPF ns per program run | |",
-        "|---|---|---|---|---|---|",
-    ]
-    base = {name: statistics.median(values) for name, values in comparison.base.items()}
-    lines.append(
-        f"| none | {base.get('pipe', 0) / 1000:.2f} us | {base.get('switch', 0) / 1000:.2f} us | | | |"
-    )
-    for name in comparison.working():
-        cells = [
-            (
-                spread(comparison.slowdown[name, work], "%")
-                if (name, work) in comparison.slowdown
-                else ""
-            )
-            for work in ("pipe", "switch")
-        ]
-        runs = comparison.programs.get(name)
-        cells.append(f"{statistics.median(r[0] for r in runs):.0f}" if runs else "")
-        cells.append(f"{statistics.median(r[1] for r in runs):.0f}" if runs else "")
-        lines.append(f"| {name} | {' | '.join(cells)} | {comparison.tools[name][2]} |")
-    lines += [
-        "",
-        "BPF times are the kernel's (`BPF_ENABLE_STATS`) under the pipe benchmark and contain the cost of taking them, which",
-        "the empty program shows. Per switch: all programs of the tool, divided by the runs of the one that runs most often.",
-    ]
-    if comparison.errors:
-        lines += ["", "Not measured here:", ""]
-        lines += [f"- {name}: {error}" for name, error in sorted(comparison.errors.items())]
-    lines += [
-        "",
-        "## What deburr uses itself",
-        "",
-        "| load | CPU, of one CPU | memory (RSS) | attached after | recording | threads and processes created |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name, row in rows.items():
-        if "error" in row:
-            lines.append(f"| {name} | not measured: {row['error']} | | | | |")
-        else:
-            lines.append(
-                f"| {name} | {row['cpu_percent']:.2f} % | {row['rss_bytes'] / 1e6:.1f} MB | {row['attach_s'] * 1000:.0f} ms "
-                f"| {row['bytes_per_minute'] / 1e6:.2f} MB a minute | {row['creations_per_s']:.0f}/s |"
-            )
-    return "\n".join(lines) + "\n"
-
-
 def version(command):
     try:
         output = subprocess.run(command, capture_output=True, text=True).stdout.strip()
     except OSError:
         return "not here"
     return output.splitlines()[0] if output else "unknown"
+
+
+def circumstances(arguments, lengths, others):
+    """When, where and with what a part was measured."""
+    today = datetime.date.today().isoformat()
+    versions = [f"deburr: `{version([arguments.binary, '--version'])}`"]
+    versions += [f"{name}: `{version([name, '--version'])}`" for name in others]
+    return [
+        f"- Date: {today}; {arguments.rounds} round{'s' * (arguments.rounds > 1)}, {lengths}.",
+        f"- Machine: {machine()}.",
+        f"- {'; '.join(versions)}.",
+    ]
+
+
+HEAD = """# What observing costs
+
+Written by `make bench`; not by hand. It says what was measured on one machine on one day: measure on yours.
+"""
+
+
+def kept(path):
+    """title -> text of the parts of a document that is there already."""
+    try:
+        with open(path) as file:
+            text = file.read()
+    except FileNotFoundError:
+        return {}
+    parts = re.split(r"^## (.*)\n", text, flags=re.M)[1:]
+    return {title: body.strip() for title, body in zip(parts[::2], parts[1::2])}
+
+
+def write(path, titles, measured):
+    """The document: of each title what was measured now, else what it says already."""
+    parts = kept(path) | measured
+    sections = [f"## {title}\n\n{parts[title]}\n" for title in titles if title in parts]
+    with open(path, "w") as file:
+        file.write("\n".join([HEAD, *sections]))

@@ -17,23 +17,33 @@ SETTLE_S = 1.5
 STOP_LIMIT_S = 30
 
 
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
 class Failed(Exception):
     """A tool could not be started, or ended by itself."""
 
 
+def end_with_parent():
+    """For a child before it runs its command: it is killed when this process ends, however that happens."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 class Bpf:
-    """The three bpf(2) commands that are needed here."""
+    """The few bpf(2) commands that are needed here."""
 
     SYSCALL = {"x86_64": 321, "aarch64": 280}
-    PROG_GET_FD_BY_ID, ENABLE_STATS = 13, 32
+    PROG_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD, ENABLE_STATS = 13, 15, 32
+    # struct bpf_prog_info, up to and with its name
+    INFO_BYTES, NAME_AT = 80, 64
 
     def __init__(self):
         self.number = self.SYSCALL[platform.machine()]
-        self.libc = ctypes.CDLL(None, use_errno=True)
 
     def call(self, command, attributes):
         buffer = ctypes.create_string_buffer(attributes, 64)
-        result = self.libc.syscall(self.number, command, buffer, 64)
+        result = LIBC.syscall(self.number, command, buffer, 64)
         if result < 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         return result
@@ -43,13 +53,24 @@ class Bpf:
         return self.call(self.ENABLE_STATS, struct.pack("I", 0))
 
     def runs(self, program):
-        """(name, runs, nanoseconds) of a program since the statistics were first switched on."""
+        """(runs, nanoseconds) of a program since the statistics were first switched on."""
         descriptor = self.call(self.PROG_GET_FD_BY_ID, struct.pack("I", program))
         try:
             info = fdinfo("self", descriptor)
         finally:
             os.close(descriptor)
         return int(info.get("run_cnt", 0)), int(info.get("run_time_ns", 0))
+
+    def name(self, program):
+        """Its first 15 bytes are all that the kernel keeps."""
+        descriptor = self.call(self.PROG_GET_FD_BY_ID, struct.pack("I", program))
+        info = ctypes.create_string_buffer(self.INFO_BYTES)
+        try:
+            request = struct.pack("IIQ", descriptor, self.INFO_BYTES, ctypes.addressof(info))
+            self.call(self.OBJ_GET_INFO_BY_FD, request)
+        finally:
+            os.close(descriptor)
+        return info.raw[self.NAME_AT :].split(b"\0")[0].decode(errors="replace")
 
 
 def fdinfo(pid, descriptor):
@@ -85,7 +106,11 @@ class Observer:
         self.log = tempfile.TemporaryFile()
         self.started = time.monotonic()
         self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.log
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self.log,
+            preexec_fn=end_with_parent,
         )
         self.attach_s = None
         try:

@@ -1,35 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A program that does nothing at every context switch: the floor that probes are measured against.
+//! Programs that do nothing, on the hooks of the probes: the floor that those are measured against.
 
+use crate::io_facts::io_facts;
 use crate::skel::empty::EmptySkelBuilder;
-use crate::stats;
 use libbpf_rs::Link;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd as _;
 
-/// The attached program.
+/// The attached programs.
 pub struct Empty {
-    skel: crate::skel::empty::EmptySkel<'static>,
-    _link: Link,
+    _skel: crate::skel::empty::EmptySkel<'static>,
+    _links: Vec<Link>,
 }
 
 impl Empty {
-    /// Loads and attaches it.
+    /// One program, at every context switch.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn attach() -> Result<Self, libbpf_rs::Error> {
-        // One small allocation for the life of the process: the skeleton borrows it.
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let skel = EmptySkelBuilder::default().open(storage)?.load()?;
-        let link = skel.progs.on_switch.attach()?;
-        Ok(Self { skel, _link: link })
+    pub fn on_switch() -> Result<Self, libbpf_rs::Error> {
+        Self::attach([true, false, false, false, false])
     }
 
-    /// Nanoseconds and runs counted while [`crate::RunStats`] lived.
-    #[must_use]
-    pub fn run_time(&self) -> Option<(u64, u64)> {
-        stats::run_time(self.skel.progs.on_switch.as_fd())
+    /// One at each step of a block request that the block probe looks at: creation (where there is no such hook,
+    /// insertion), issue and completion.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn on_block() -> Result<Self, libbpf_rs::Error> {
+        let created = io_facts().hooks.contains_key("block_io_start");
+        Self::attach([false, created, !created, true, true])
+    }
+
+    /// Those of the object's programs that are wanted, in its order.
+    fn attach(wanted: [bool; 5]) -> Result<Self, libbpf_rs::Error> {
+        // One small allocation for the life of the process: the skeleton borrows it.
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = EmptySkelBuilder::default().open(storage)?;
+        let progs = &mut open.progs;
+        for (program, wanted) in [
+            &mut progs.on_switch,
+            &mut progs.on_start,
+            &mut progs.on_insert,
+            &mut progs.on_issue,
+            &mut progs.on_complete,
+        ]
+        .into_iter()
+        .zip(wanted)
+        {
+            program.set_autoload(wanted);
+        }
+        let mut skel = open.load()?;
+        let progs = &mut skel.progs;
+        let programs = [
+            &mut progs.on_switch,
+            &mut progs.on_start,
+            &mut progs.on_insert,
+            &mut progs.on_issue,
+            &mut progs.on_complete,
+        ];
+        let links = programs
+            .into_iter()
+            .zip(wanted)
+            .filter(|(_, wanted)| *wanted)
+            .map(|(program, _)| program.attach())
+            .collect::<Result<_, _>>()?;
+        Ok(Self { _skel: skel, _links: links })
     }
 }

@@ -65,9 +65,12 @@ pub(crate) enum Command {
     /// Print the manual page
     #[command(hide = true)]
     Man,
-    /// Attach a BPF program that does nothing
+    /// Attach BPF programs that do nothing
     #[command(hide = true)]
     BenchEmpty {
+        /// To which hooks
+        #[arg(long, default_value = "sched")]
+        on: Floor,
         /// For how long
         #[arg(short, long, value_name = "TIME", value_parser = window, default_value = "10s")]
         duration: Duration,
@@ -107,6 +110,15 @@ pub(crate) struct ReportArgs {
     pub(crate) show: Show,
 }
 
+/// Whose floor is measured.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Floor {
+    /// The scheduler probe's.
+    Sched,
+    /// That of the probe of block IO.
+    Block,
+}
+
 /// What to look at, and for how long.
 #[derive(Debug, Args)]
 pub(crate) struct Observe {
@@ -115,6 +127,10 @@ pub(crate) struct Observe {
     pub(crate) duration: Option<Duration>,
     #[command(flatten)]
     pub(crate) target: Target,
+    /// Follow one in so many requests of block devices, whatever that costs [default: as many as 1 % of a CPU
+    /// is enough for]
+    #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    pub(crate) io_one_in: Option<u32>,
     /// Replace the output file if it exists
     #[arg(long, requires = "output")]
     pub(crate) force: bool,

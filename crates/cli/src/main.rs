@@ -52,7 +52,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Sector(args)) => cmd::sector::run(args)?,
         Some(Command::Completions { shell }) => cmd::generate::completions(*shell)?,
         Some(Command::Man) => cmd::generate::man()?,
-        Some(Command::BenchEmpty { duration }) => cmd::bench_empty::run(*duration)?,
+        Some(Command::BenchEmpty { on, duration }) => cmd::bench_empty::run(*on, *duration)?,
         Some(Command::LabWorker(args)) => {
             lab::work(args)?;
             Exit::Done

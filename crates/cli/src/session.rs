@@ -25,6 +25,8 @@ pub(crate) struct Plan {
     pub(crate) target: Option<TargetSpec>,
     /// For how long; `None` = until the command ends.
     pub(crate) asked: Option<Duration>,
+    /// Follow one in so many block requests; `None` = as many as the budget allows.
+    pub(crate) io_one_in: Option<u32>,
     /// A command to start, with its arguments; may be empty.
     pub(crate) command: Vec<OsString>,
     /// Stdout is for the report alone, not for the command too.
@@ -36,6 +38,7 @@ pub(crate) struct Plan {
 /// Observes as planned. The records end up in `sinks`; an error means that nothing was observed.
 pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::Result<()> {
     let mut cx = sources::context(Roots::default(), plan.target.clone().unwrap_or_default());
+    cx.io_one_in = plan.io_one_in;
     let (running, not_open) = sources::open(&mut cx);
     sources::require_delays(&not_open)?;
     // The command starts when everything that will look at it is in place.

@@ -89,7 +89,15 @@ pub(crate) fn require_delays(not_open: &[(Source, State)]) -> anyhow::Result<()>
 pub(crate) fn context(roots: Roots, target: TargetSpec) -> Context {
     let cgroups = Cgroups::open(&roots);
     let devices = Devices::open(&roots);
-    Context { roots, start_mono_ns: 0, target, processes: Processes::default(), cgroups, devices }
+    Context {
+        roots,
+        start_mono_ns: 0,
+        target,
+        io_one_in: None,
+        processes: Processes::default(),
+        cgroups,
+        devices,
+    }
 }
 
 /// The CPUs that are online, in ascending order; empty if the kernel does not tell.

@@ -1,12 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The least that a program on sched_switch can do: what a probe costs is measured against it.
+ * The least that programs on the hooks of the probes can do: what a probe costs is measured against
+ * it.
  */
 #include "base.h"
 #include <bpf/bpf_helpers.h>
 
 SEC("tp_btf/sched_switch")
 int on_switch(void *ctx)
+{
+	return 0;
+}
+
+SEC("tp_btf/block_io_start")
+int on_start(void *ctx)
+{
+	return 0;
+}
+
+SEC("tp_btf/block_rq_insert")
+int on_insert(void *ctx)
+{
+	return 0;
+}
+
+SEC("tp_btf/block_rq_issue")
+int on_issue(void *ctx)
+{
+	return 0;
+}
+
+SEC("tp_btf/block_rq_complete")
+int on_complete(void *ctx)
 {
 	return 0;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr bench-empty`: a BPF program that does nothing, attached for a while. What it costs is the floor
-//! that a benchmark subtracts.
+//! `deburr bench-empty`: BPF programs that do nothing, attached for a while. What they cost is the floor that a
+//! benchmark subtracts.
 
+use crate::cli::Floor;
 use crate::clock;
 use crate::failure::{Exit, Failure};
 use crate::signals::Signals;
@@ -9,10 +10,14 @@ use deburr_bpf::empty::Empty;
 use std::time::Duration;
 
 /// Runs it.
-pub(crate) fn run(duration: Duration) -> anyhow::Result<Exit> {
+pub(crate) fn run(on: Floor, duration: Duration) -> anyhow::Result<Exit> {
     deburr_bpf::silence_libbpf();
     let signals = Signals::install()?;
-    let _attached = Empty::attach().map_err(|error| {
+    let attached = match on {
+        Floor::Sched => Empty::on_switch(),
+        Floor::Block => Empty::on_block(),
+    };
+    let _attached = attached.map_err(|error| {
         Failure::error(Exit::Missing, format!("cannot attach an empty BPF program: {error}"))
     })?;
     let length_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);

@@ -68,6 +68,7 @@ impl Host {
 
     pub(crate) fn context_of(&self, target: TargetSpec) -> Context {
         Context {
+            io_one_in: None,
             roots: self.roots.clone(),
             start_mono_ns: 0,
             target,

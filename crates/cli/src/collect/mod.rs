@@ -92,6 +92,8 @@ pub(crate) struct Context {
     pub(crate) start_mono_ns: u64,
     /// What is looked at.
     pub(crate) target: TargetSpec,
+    /// Follow one in so many block requests; `None` = as many as the budget allows.
+    pub(crate) io_one_in: Option<u32>,
     /// Who was seen so far.
     pub(crate) processes: Processes,
     /// The cgroup tree of the cpu controller.

@@ -210,7 +210,7 @@ fn two_probes_side_by_side_see_the_same() {
     }
     let spinner = Spinner::start();
     let (mut one, mut other) = (Watch::begin(&make_plan()), Watch::begin(&make_plan()));
-    let _empty = deburr_bpf::empty::Empty::attach().unwrap();
+    let _empty = deburr_bpf::empty::Empty::on_switch().unwrap();
     one.look();
     other.look();
     thread::sleep(Duration::from_secs(1));

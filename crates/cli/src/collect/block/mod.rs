@@ -56,12 +56,14 @@ impl BlockCollector {
         let facts = io_facts();
         let cpus = super::possible_cpus(cx);
         let plan = BlockPlan::new(&facts).map_err(missing)?;
-        let probe = BlockProbe::open(&plan, cpus).map_err(missing)?;
+        let mut probe = BlockProbe::open(&plan, cpus).map_err(missing)?;
+        let sampling = Sampling::new(cx.io_one_in);
+        probe.set_one_in(sampling.one_in());
         Ok(Self {
             probe,
             writeback: Writeback::open(&facts, cpus),
             account: Account::new(cx),
-            sampling: Sampling::default(),
+            sampling,
             cost: Cost::default(),
             t0_ns: 0,
             past_ns: 0,

@@ -11,15 +11,15 @@ const RAREST: u32 = 64;
 #[derive(Debug)]
 pub(super) struct Sampling {
     one_in: u32,
-}
-
-impl Default for Sampling {
-    fn default() -> Self {
-        Self { one_in: 1 }
-    }
+    fixed: bool,
 }
 
 impl Sampling {
+    /// Begins with all of them, or keeps to what was asked for.
+    pub(super) fn new(asked: Option<u32>) -> Self {
+        Self { one_in: asked.unwrap_or(1).next_power_of_two(), fixed: asked.is_some() }
+    }
+
     /// One in so many requests is looked at.
     pub(super) fn one_in(&self) -> u32 {
         self.one_in
@@ -28,7 +28,7 @@ impl Sampling {
     /// Takes the requests (all, not only those looked at) that ended in `ns`. Sampling becomes rarer at once, and
     /// denser again only when there is room to spare, so that it does not swing.
     pub(super) fn rate(&mut self, requests: u64, ns: u64) -> u32 {
-        if ns == 0 {
+        if ns == 0 || self.fixed {
             return self.one_in;
         }
         let per_s = u64::try_from(u128::from(requests) * 1_000_000_000 / u128::from(ns))
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn it_becomes_rarer_at_once_and_denser_step_by_step() {
-        let mut sampling = Sampling::default();
+        let mut sampling = Sampling::new(None);
         assert_eq!(sampling.rate(16_000, S), 1);
         assert_eq!(sampling.rate(10_000, S / 10), 8);
         assert_eq!(sampling.rate(10_000_000, S), RAREST);
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn near_the_limit_it_stays() {
-        let mut sampling = Sampling::default();
+        let mut sampling = Sampling::new(None);
         for rate in [17_000, 15_000, 17_000, 15_000] {
             assert_eq!(sampling.rate(rate, S), 2);
         }
