@@ -13,6 +13,8 @@ pub struct Named {
     pub ino: u64,
     /// Inode generation.
     pub generation: u32,
+    /// The subvolume of btrfs, in which the number is unique; 0 = none.
+    pub subvolume: u64,
     /// Relative to the filesystem's root, without a leading slash; empty = the kernel had no name in memory. Of
     /// a file with several names, one of them.
     pub path: Vec<u8>,
@@ -44,6 +46,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Named> {
     Some(Named {
         ino: number(offset_of!(block_name, ino), 8),
         fs: number(offset_of!(block_name, fs), 4) as u32,
+        subvolume: number(offset_of!(block_name, subvolume), 8),
         generation: number(offset_of!(block_name, generation), 4) as u32,
         path: path(text),
         complete,

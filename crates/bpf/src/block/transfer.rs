@@ -28,6 +28,8 @@ pub enum Target {
         ino: u64,
         /// Inode generation.
         generation: u32,
+        /// The subvolume of btrfs, in which the number is unique; 0 = none.
+        subvolume: u64,
     },
     /// The page cache of the device, or a filesystem's own buffers: metadata, or a journal that is not told apart.
     BlockDevice,
@@ -103,6 +105,7 @@ const DEVICE: u8 = 2;
 const ANON: u8 = 3;
 const NO_PAGES: u8 = 4;
 const PRIVATE: u8 = 5;
+const SWAP: u8 = 6;
 
 pub(super) fn decode(entry: &block_entry, bits: Bits) -> Transfer {
     let flag = |bit: Option<u32>| bit.is_some_and(|bit| entry.cmd_flags >> bit & 1 == 1);
@@ -122,7 +125,8 @@ pub(super) fn decode(entry: &block_entry, bits: Bits) -> Transfer {
         op,
         sync: op == Op::Read || flag(bits.sync),
         meta,
-        swap: flag(bits.swap),
+        // Only swapping out is marked so.
+        swap: flag(bits.swap) || entry.kind == SWAP,
         submitter: Requester {
             tid: entry.tid,
             tgid: entry.tgid,
@@ -153,10 +157,15 @@ fn target(entry: &block_entry, meta: bool, log: bool) -> Target {
     // A kernel thread, for any process may take the name.
     let jbd2 = entry.kernel_thread != 0 && entry.comm.starts_with(b"jbd2/");
     match entry.kind {
-        FILE => Target::File { fs: entry.fs, ino: entry.ino, generation: entry.generation },
+        FILE => Target::File {
+            fs: entry.fs,
+            ino: entry.ino,
+            generation: entry.generation,
+            subvolume: entry.subvolume,
+        },
         DEVICE | PRIVATE if jbd2 => Target::Journal,
         DEVICE => Target::BlockDevice,
-        ANON => Target::Anonymous,
+        ANON | SWAP => Target::Anonymous,
         NO_PAGES => Target::NoPages,
         PRIVATE if log => Target::Journal,
         PRIVATE if meta => Target::BlockDevice,
@@ -208,6 +217,8 @@ mod tests {
         assert_eq!((read.op, read.sync), (Op::Read, true));
         let swap = decode(&entry(ANON, 1 | 1 << 24), BITS);
         assert!(swap.swap && !swap.sync && !swap.meta);
+        let swapped_in = decode(&entry(SWAP, 0), BITS);
+        assert!(swapped_in.swap && swapped_in.target == Target::Anonymous);
         assert_eq!(decode(&entry(FILE, 7), BITS).op, Op::Write);
     }
 }

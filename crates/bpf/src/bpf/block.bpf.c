@@ -15,6 +15,7 @@
 #include "block.h"
 #include "read.bpf.h"
 #include "current.bpf.h"
+#include "inode.bpf.h"
 
 #define barrier() asm volatile("" ::: "memory")
 
@@ -26,7 +27,6 @@
 #define REQ_OP_FLUSH 2
 /* include/uapi/linux/magic.h */
 #define BDEVFS_MAGIC 0x62646576
-#define BTRFS_MAGIC  0x9123683e
 
 /* Decided by the loader from facts about this kernel. */
 const volatile __u32 log_entries = 4096; /* of each CPU, a power of two */

@@ -24,6 +24,7 @@ enum block_kind {
 	BLOCK_ANON = 3,   /* memory of a process */
 	BLOCK_NO_PAGES = 4,
 	BLOCK_PRIVATE = 5, /* memory of the kernel: a filesystem's own buffers */
+	BLOCK_SWAP = 6,    /* memory of a process that it does not have yet */
 };
 
 /* A request in flight. Written by the CPU that handles it; free when `rq` is 0. */
@@ -66,12 +67,13 @@ struct block_entry {
 	__u8 first;
 	__u8 kernel_thread;
 	__u32 bios;
-	__u64 pad;
+	__u64 subvolume; /* of btrfs */
 };
 
 /* The name of a file. Sent without what is unused of `path`. */
 struct block_name {
 	__u64 ino;
+	__u64 subvolume;
 	__u32 fs;
 	__u32 generation;
 	__u8 complete;
@@ -85,6 +87,7 @@ struct block_name {
 
 struct block_seen {
 	__u64 ino;
+	__u64 subvolume;
 	__u32 fs;
 	__u32 generation;
 };
@@ -113,6 +116,7 @@ struct block_scratch {
 	__u64 now_ns;
 	__u64 left; /* bytes of the completion not yet told */
 	__u64 ino;
+	__u64 subvolume;
 	__u64 inode;
 	__u64 cgroup;
 	__u32 fs;
@@ -135,7 +139,7 @@ struct block_cpu {
 	__u64 runs; /* of the other programs */
 	struct block_scratch scratch;
 	struct block_lost lost;
-	__u64 pad[2];
+	__u64 pad[1];
 };
 
 _Static_assert(sizeof(struct block_start) == 64, "a cache line");

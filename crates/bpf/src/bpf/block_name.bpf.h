@@ -29,6 +29,7 @@ __noinline int send_name(__u64 inode, __u32 cpu)
 	if (!area || !name)
 		return 1;
 	name->ino = area->scratch.ino;
+	name->subvolume = area->scratch.subvolume;
 	name->fs = area->scratch.fs;
 	name->generation = area->scratch.generation;
 	name->deleted = !NUMBER_AT(struct inode, inode, i_nlink);
@@ -65,14 +66,15 @@ __noinline int send_name(__u64 inode, __u32 cpu)
 static __always_inline bool is_seen(struct block_seen *file, struct block_scratch *scratch)
 {
 	return file->ino == scratch->ino && file->fs == scratch->fs &&
-	       file->generation == scratch->generation;
+	       file->generation == scratch->generation && file->subvolume == scratch->subvolume;
 }
 
 /* Sends the name of a file that was not seen before, or whose place another one took since. */
 static __always_inline void see(struct block_cpu *area, __u32 cpu)
 {
 	struct block_scratch *scratch = &area->scratch;
-	__u64 key = (scratch->ino ^ (__u64)scratch->fs << 32) + scratch->generation;
+	__u64 key = (scratch->ino ^ (__u64)scratch->fs << 32) + scratch->generation +
+		    (scratch->subvolume << 40);
 	__u32 slot = (key * 0x9e3779b97f4a7c15ULL) >> 32 & (BLOCK_SEEN - 1), other = slot ^ 1;
 	struct block_seen *file = bpf_map_lookup_elem(&seen, &slot), *beside;
 
@@ -86,6 +88,7 @@ static __always_inline void see(struct block_cpu *area, __u32 cpu)
 	if (file->ino && (!beside->ino || area->head & 1))
 		file = beside;
 	file->ino = scratch->ino;
+	file->subvolume = scratch->subvolume;
 	file->fs = scratch->fs;
 	file->generation = scratch->generation;
 }

@@ -75,6 +75,7 @@ static __always_inline void note_inode(struct block_cpu *area, __u64 inode)
 	area->scratch.ino = NUMBER_AT(struct inode, inode, i_ino);
 	area->scratch.generation = NUMBER_AT(struct inode, inode, i_generation);
 	area->scratch.fs = NUMBER_AT(struct super_block, sb, s_dev);
+	area->scratch.subvolume = subvolume_of(inode, magic);
 	/* btrfs keeps its trees in inode 1. */
 	if (magic == BDEVFS_MAGIC || (magic == BTRFS_MAGIC && area->scratch.ino == 1))
 		area->scratch.kind = BLOCK_DEVICE;
@@ -149,6 +150,20 @@ static __always_inline bool note_first_direct(struct block_cpu *area, __u64 bio)
 	return true;
 }
 
+/* Whether a page that belongs to nothing is about to be swapped in: the request does not say so. */
+static __always_inline bool is_swap(__u64 page)
+{
+	unsigned long flags = 0;
+
+	if (!bpf_core_enum_value_exists(enum pageflags, PG_swapbacked))
+		return false;
+	if (bpf_core_field_exists(((struct page___memdesc *)0)->flags.f))
+		flags = NUMBER_AT(struct page___memdesc, page, flags.f);
+	else if (bpf_core_field_exists(((struct page *)0)->flags))
+		flags = NUMBER_AT(struct page, page, flags);
+	return flags >> bpf_core_enum_value(enum pageflags, PG_swapbacked) & 1;
+}
+
 /* Notes in the scratch what the pages of this part of a request belong to. */
 static __always_inline void note_target(struct block_cpu *area, __u64 bio)
 {
@@ -157,6 +172,7 @@ static __always_inline void note_target(struct block_cpu *area, __u64 bio)
 	__u64 vec = ADDRESS_AT(cell, struct bio, bio, bi_io_vec), page, mapping;
 
 	area->scratch.ino = 0;
+	area->scratch.subvolume = 0;
 	area->scratch.generation = 0;
 	area->scratch.fs = 0;
 	area->scratch.cgroup = 0;
@@ -180,7 +196,10 @@ static __always_inline void note_target(struct block_cpu *area, __u64 bio)
 	}
 	if (!direct_end_io && note_first_direct(area, bio))
 		return;
-	area->scratch.kind = mapping & MAPPING_ANON ? BLOCK_ANON : BLOCK_PRIVATE;
+	if (mapping & MAPPING_ANON)
+		area->scratch.kind = BLOCK_ANON;
+	else
+		area->scratch.kind = is_swap(page) ? BLOCK_SWAP : BLOCK_PRIVATE;
 	area->scratch.cgroup = owner_of(cell, page);
 }
 
@@ -203,6 +222,7 @@ static __always_inline void tell(struct block_cpu *area, struct block_start *sta
 		if (entry->ino == area->scratch.ino && entry->kind == area->scratch.kind &&
 		    entry->fs == area->scratch.fs &&
 		    entry->generation == area->scratch.generation &&
+		    entry->subvolume == area->scratch.subvolume &&
 		    entry->owner_cgroup == area->scratch.cgroup) {
 			entry->bytes += bytes;
 			entry->bios++;
@@ -228,6 +248,7 @@ static __always_inline void tell(struct block_cpu *area, struct block_start *sta
 	entry->disk = area->scratch.disk;
 	entry->fs = area->scratch.fs;
 	entry->generation = area->scratch.generation;
+	entry->subvolume = area->scratch.subvolume;
 	entry->tid = start->tid;
 	entry->tgid = start->tgid;
 	entry->cmd_flags = area->scratch.cmd_flags;
@@ -274,6 +295,7 @@ __noinline int tell_rest(__u64 rq, __u32 cpu, __u32 slot)
 	if (!area || !start)
 		return 0;
 	area->scratch.ino = 0;
+	area->scratch.subvolume = 0;
 	area->scratch.generation = 0;
 	area->scratch.fs = 0;
 	area->scratch.cgroup = 0;

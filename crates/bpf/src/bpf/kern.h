@@ -176,7 +176,20 @@ struct request {
 	struct gendisk *rq_disk; /* up to 5.16 */
 };
 
+/* include/linux/page-flags.h: its values differ between kernels */
+enum pageflags {
+	PG_swapbacked,
+};
+
+/* from 6.18; "flags" is a number before */
+struct page___memdesc {
+	struct {
+		unsigned long f;
+	} flags;
+};
+
 struct page {
+	unsigned long flags;
 	unsigned long compound_head;
 	/* From 7.x: the address of the head, or where sizeof(struct page) is a power of two, a mask
 	 * for it. */
@@ -223,6 +236,21 @@ struct inode {
 	__u32 i_generation;
 	unsigned long dirtied_when;
 	struct hlist_head i_dentry;
+};
+
+/* --- btrfs, where it is there --- */
+
+struct btrfs_key {
+	__u64 objectid;
+};
+
+struct btrfs_root {
+	struct btrfs_key root_key;
+};
+
+struct btrfs_inode {
+	struct btrfs_root *root;
+	struct inode vfs_inode;
 };
 
 struct qstr {

@@ -15,6 +15,7 @@
 #include "writeback.h"
 #include "read.bpf.h"
 #include "current.bpf.h"
+#include "inode.bpf.h"
 
 #define barrier() asm volatile("" ::: "memory")
 
@@ -86,6 +87,7 @@ static __always_inline void note_inode(struct writeback_cpu *area, struct writeb
 	event->ino = NUMBER_AT(struct inode, inode, i_ino);
 	event->generation = NUMBER_AT(struct inode, inode, i_generation);
 	event->fs = NUMBER_AT(struct super_block, sb, s_dev);
+	event->subvolume = subvolume_of(inode, NUMBER_AT(struct super_block, sb, s_magic));
 }
 
 static __always_inline void note_bdi(struct writeback_cpu *area, struct writeback_event *event,
@@ -131,7 +133,7 @@ int on_written(unsigned long long *ctx)
 static __always_inline bool is_same(struct writeback_inode *inode, struct writeback_event *event)
 {
 	return inode->ino == event->ino && inode->fs == event->fs &&
-	       inode->generation == event->generation;
+	       inode->generation == event->generation && inode->subvolume == event->subvolume;
 }
 
 /* When this inode was written last, 0 = not known; notes that it is being written now. It may be in
@@ -139,7 +141,9 @@ static __always_inline bool is_same(struct writeback_inode *inode, struct writeb
 static __always_inline __u64 written_before(struct writeback_cpu *area,
 					    struct writeback_event *event)
 {
-	__u64 key = (event->ino ^ (__u64)event->fs << 32) + event->generation, last = 0;
+	__u64 key = (event->ino ^ (__u64)event->fs << 32) + event->generation +
+		    (event->subvolume << 40),
+	      last = 0;
 	__u32 slot = (key * 0x9e3779b97f4a7c15ULL) >> 32 & (WRITEBACK_INODES - 1);
 	__u32 other = slot ^ 1;
 	struct writeback_inode *inode = bpf_map_lookup_elem(&inodes, &slot);
@@ -156,6 +160,7 @@ static __always_inline __u64 written_before(struct writeback_cpu *area,
 		if (inode->written_ns)
 			area->lost.inodes_evicted++;
 		inode->ino = event->ino;
+		inode->subvolume = event->subvolume;
 		inode->fs = event->fs;
 		inode->generation = event->generation;
 	}

@@ -28,6 +28,7 @@ struct writeback_event {
 	__u64 amount; /* WRITTEN: dirty for so many jiffies, ~0 = not known; PAUSE: jiffies; COMMIT:
 			 blocks + 1 */
 	__u64 ino;
+	__u64 subvolume; /* of btrfs */
 	__u64 leader_boot_ns;
 	__u32 fs;
 	__u32 generation;
@@ -43,6 +44,7 @@ struct writeback_event {
 
 struct writeback_inode {
 	__u64 ino;
+	__u64 subvolume;
 	__u32 fs;
 	__u32 generation;
 	__u64 written_ns;
@@ -71,7 +73,7 @@ struct writeback_cpu {
 	__u64 pad[2];
 };
 
-_Static_assert(sizeof(struct writeback_event) == 104, "no hidden padding");
+_Static_assert(sizeof(struct writeback_event) == 112, "no hidden padding");
 _Static_assert(sizeof(struct writeback_cpu) == 64, "CPUs do not share cache lines");
 
 #endif

@@ -26,13 +26,14 @@ pub enum Event {
         fs: u32,
         ino: u64,
         generation: u32,
+        subvolume: u64,
         /// Since it got dirty, in whole ticks of the kernel's timer.
         dirty_for_ns: Option<u64>,
         /// Since the same inode was last written back; `None` = never seen, or forgotten since.
         since_last_ns: Option<u64>,
     },
     /// A clean inode got dirty.
-    InodeDirtied { t_ns: u64, fs: u32, ino: u64, generation: u32, by: Requester },
+    InodeDirtied { t_ns: u64, fs: u32, ino: u64, generation: u32, subvolume: u64, by: Requester },
     /// A journal's commit.
     Commit { begin_ns: u64, end_ns: u64, fs: u32, kind: Journal, blocks: Option<u64> },
     /// `fsync` or `fdatasync` of a file.
@@ -43,6 +44,7 @@ pub enum Event {
         fs: u32,
         ino: u64,
         generation: u32,
+        subvolume: u64,
         data_only: bool,
     },
     /// The kernel makes a thread that dirties pages sleep, from `t_ns` on, for as long as it intends.
@@ -60,7 +62,8 @@ const PAUSE: u8 = 7;
 
 /// `None` = an entry that was not written yet.
 pub(super) fn decode(event: &writeback_event, ns_per_jiffy: u64) -> Option<Event> {
-    let writeback_event { t_ns, begin_ns, amount, ino, fs, generation, tid, .. } = *event;
+    let writeback_event { t_ns, begin_ns, amount, ino, subvolume, fs, generation, tid, .. } =
+        *event;
     let reason = u8::try_from(event.reason).unwrap_or(u8::MAX);
     let by =
         Requester { tid, tgid: event.tgid, leader_boot_ns: event.leader_boot_ns, comm: event.comm };
@@ -73,10 +76,11 @@ pub(super) fn decode(event: &writeback_event, ns_per_jiffy: u64) -> Option<Event
             fs,
             ino,
             generation,
+            subvolume,
             dirty_for_ns: (amount != u64::MAX).then(|| amount.saturating_mul(ns_per_jiffy)),
             since_last_ns: (begin_ns != 0).then(|| t_ns.saturating_sub(begin_ns)),
         },
-        DIRTIED => Event::InodeDirtied { t_ns, fs, ino, generation, by },
+        DIRTIED => Event::InodeDirtied { t_ns, fs, ino, generation, subvolume, by },
         COMMIT => Event::Commit {
             begin_ns,
             end_ns: t_ns,
@@ -91,6 +95,7 @@ pub(super) fn decode(event: &writeback_event, ns_per_jiffy: u64) -> Option<Event
             fs,
             ino,
             generation,
+            subvolume,
             data_only: event.data_only != 0,
         },
         PAUSE => {

@@ -33,7 +33,11 @@ impl Devices {
     /// tell one.
     pub(crate) fn sight_as(&mut self, dev: DevId, called: Option<&[u8]>, emit: Emit<'_>) -> DevId {
         if let Some(device) = self.said.get(&dev) {
-            return device.disk.unwrap_or(dev);
+            // What is told late of one that went is no sign that it is back.
+            let back = device.gone && (called.is_some() || self.link(dev).exists());
+            if !back {
+                return device.disk.unwrap_or(dev);
+            }
         }
         let device = self.read(dev).unwrap_or_else(|| unknown(dev, called));
         if let Some(disk) = device.disk {
@@ -47,20 +51,21 @@ impl Devices {
 
     /// The whole disks that were said, with their names.
     pub(crate) fn disks(&self) -> impl Iterator<Item = &Device> {
-        self.said.values().filter(|device| device.disk.is_none())
+        self.said.values().filter(|device| device.disk.is_none() && !device.gone)
     }
 
-    /// Says that a device vanished. If its number is seen again, it is another device.
+    /// Says that a device vanished. If its number is there again, it is another device.
     pub(crate) fn gone(&mut self, dev: DevId, emit: Emit<'_>) {
-        if let Some(device) = self.said.remove(&dev) {
-            say(&Device { gone: true, ..device }, emit);
+        if let Some(device) = self.said.get_mut(&dev).filter(|device| !device.gone) {
+            device.gone = true;
+            say(device, emit);
         }
     }
 
     /// Looks again at what may change while a device stays: the backing of loop devices. Once a second.
     pub(crate) fn refresh(&mut self, emit: Emit<'_>) {
         for (dev, device) in &mut self.said {
-            if !device.name.starts_with("loop") {
+            if device.gone || !device.name.starts_with("loop") {
                 continue;
             }
             let link = self.sys.join("dev/block").join(dev.to_string());
@@ -81,7 +86,11 @@ impl Devices {
     }
 
     fn read(&self, dev: DevId) -> Option<Device> {
-        read(&self.sys.join("dev/block").join(dev.to_string()), dev)
+        read(&self.link(dev), dev)
+    }
+
+    fn link(&self, dev: DevId) -> PathBuf {
+        self.sys.join("dev/block").join(dev.to_string())
     }
 }
 
@@ -168,6 +177,11 @@ mod tests {
         assert_eq!(said(|emit| devices.gone(dev("8:1"), emit)), []);
         let back = said(|emit| assert_eq!(devices.sight(dev("8:1"), emit), dev("8:0")));
         assert_eq!(back.len(), 1);
+        // What is told of it after it went is of the disk that it was on.
+        said(|emit| devices.gone(dev("8:1"), emit));
+        std::fs::remove_file(host.path("sys/dev/block/8:1")).unwrap();
+        let late = said(|emit| assert_eq!(devices.sight(dev("8:1"), emit), dev("8:0")));
+        assert_eq!(late, []);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 mod limits;
 
 use super::{Beat, Collector, Context, Emit, Now, Roots};
-use crate::files::Mounts;
+use crate::files::{Mounts, Watch};
 use deburr_core::recording::{
     BlockRecord, Coverage, DevId, Mount, Record, Setting, Source, State, name,
 };
@@ -19,13 +19,15 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+/// The interval of the flusher: of all of them the one that most is judged by.
+const INTERVAL: &str = "dirty_writeback_centisecs";
 const VM: [&str; 7] = [
     "dirty_background_bytes",
     "dirty_background_ratio",
     "dirty_bytes",
     "dirty_expire_centisecs",
     "dirty_ratio",
-    "dirty_writeback_centisecs",
+    INTERVAL,
     "dirtytime_expire_seconds",
 ];
 const QUEUE: [&str; 10] = [
@@ -51,7 +53,7 @@ const READ_PER_SECOND: usize = 128;
 const MAX_FILES: usize = 4096;
 /// Bytes of a setting that are kept.
 const MAX_VALUE: usize = 256;
-/// Seconds between two looks at the mounts.
+/// Seconds between two looks at the mounts where nothing tells that they changed.
 const MOUNTS_EVERY: u32 = 5;
 
 /// The collector.
@@ -60,6 +62,7 @@ pub(crate) struct SettingsCollector {
     /// What each file held when it was last read.
     values: BTreeMap<PathBuf, Option<String>>,
     mounts: BTreeMap<DevId, Mount>,
+    watch: Watch,
     limits: Limits,
     last_read: Option<PathBuf>,
     seconds: u32,
@@ -72,6 +75,7 @@ impl SettingsCollector {
         Self {
             values: BTreeMap::new(),
             mounts: BTreeMap::new(),
+            watch: Watch::new(&cx.roots.proc),
             limits: Limits::open(&cx.roots),
             last_read: None,
             seconds: 0,
@@ -189,10 +193,14 @@ fn device_of(node: &Path) -> Option<DevId> {
 
 /// What can be seen: without `/proc/sys/vm`, the settings of writeback are unknown.
 fn coverage(cx: &Context) -> State {
-    let proc_sys = cx.roots.proc.join("sys/vm").is_dir();
+    let vm = cx.roots.proc.join("sys/vm");
+    let proc_sys = vm.is_dir();
     let sys_block = cx.roots.sys.join("block").is_dir();
     match (proc_sys, sys_block) {
-        (true, true) => State::Active,
+        (true, true) => match fs::File::open(vm.join(INTERVAL)) {
+            Ok(_) => State::Active,
+            Err(error) => State::Partial { reason: format!("`/proc/sys/vm/{INTERVAL}`: {error}") },
+        },
         (false, true) => State::Partial { reason: "there is no `/proc/sys/vm`".into() },
         (true, false) => State::Partial { reason: "there is no `/sys/block`".into() },
         (false, false) => State::Missing {
@@ -213,7 +221,7 @@ impl Collector for SettingsCollector {
         if matches!(coverage(cx), State::Missing { .. }) {
             return Ok(());
         }
-        if self.seconds.is_multiple_of(MOUNTS_EVERY) {
+        if self.watch.changed() || self.seconds.is_multiple_of(MOUNTS_EVERY) {
             self.look_at_mounts(cx, emit);
         }
         self.seconds += 1;

@@ -2,6 +2,7 @@
 //! Opens a file by its inode number, with the filesystem's own kind of handle.
 
 use super::mounts::Place;
+use super::resolver::Sighting;
 use deburr_bpf::handle;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -24,9 +25,10 @@ pub(super) enum Asked {
     Moved,
 }
 
-/// Asks the filesystem of `place` for an inode.
-pub(super) fn open(place: &Place, ino: u64, generation: u32) -> Asked {
-    let Some((kind, bytes)) = encode(place, ino, generation) else { return Asked::Unable };
+/// Asks the filesystem of `place` for the inode that was seen.
+pub(super) fn open(place: &Place, seen: &Sighting<'_>) -> Asked {
+    let generation = seen.generation;
+    let Some((kind, bytes)) = encode(place, seen) else { return Asked::Unable };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     // Not kept: an open file would keep the filesystem from being unmounted.
     let Ok(mount) = rustix::fs::open(place.path(), flags, Mode::empty()) else {
@@ -40,7 +42,11 @@ pub(super) fn open(place: &Place, ino: u64, generation: u32) -> Asked {
         Ok(file) => Asked::Opened(file),
         Err(error) if error.raw_os_error() == Some(Errno::STALE.raw_os_error()) => {
             // btrfs has the number once for each subvolume, XFS takes no generation for any.
-            let sure = place.fs_type != "btrfs" && (generation != 0 || place.fs_type != "xfs");
+            let sure = match place.fs_type.as_str() {
+                "btrfs" => seen.subvolume != 0,
+                "xfs" => generation != 0,
+                _ => true,
+            };
             if sure { Asked::Gone } else { Asked::Unable }
         }
         Err(_) => Asked::Unable,
@@ -54,15 +60,18 @@ fn mount_of(file: &OwnedFd) -> Option<u64> {
 }
 
 /// Kind and bytes of a handle. Its numbers are in the machine's own order of bytes.
-fn encode(place: &Place, ino: u64, generation: u32) -> Option<(i32, Vec<u8>)> {
-    let generation = generation.to_ne_bytes();
+fn encode(place: &Place, seen: &Sighting<'_>) -> Option<(i32, Vec<u8>)> {
+    let (ino, generation) = (seen.ino, seen.generation.to_ne_bytes());
     Some(match place.fs_type.as_str() {
         "ext2" | "ext3" | "ext4" | "f2fs" => {
             (0x01, [u32::try_from(ino).ok()?.to_ne_bytes(), generation].concat())
         }
         "xfs" => (0x81, [&ino.to_ne_bytes()[..], &generation].concat()),
         "btrfs" => {
-            let tree = place.subvolume().unwrap_or(BTRFS_TOP_LEVEL);
+            let tree = match seen.subvolume {
+                0 => place.subvolume().unwrap_or(BTRFS_TOP_LEVEL),
+                subvolume => subvolume,
+            };
             (0x4d, [&ino.to_ne_bytes()[..], &tree.to_ne_bytes(), &generation].concat())
         }
         _ => return None,

@@ -4,6 +4,7 @@
 //!
 //! - [`mounts`]: filesystem -> mounts, also in other mount namespaces.
 //! - [`handles`]: inode number -> the open file, by the filesystem's own kind of handle.
+//! - [`watch`]: whether anything was mounted or unmounted.
 //! - [`resolver`]: both, and what a probe saw, joined to a name.
 //!
 //! Needs nothing else of the program, for the tests that run as root take it as it is.
@@ -11,8 +12,11 @@
 mod handles;
 mod mounts;
 mod resolver;
+mod watch;
 
 #[allow(unused_imports, reason = "for collectors to come")]
 pub(crate) use mounts::{Mounts, Place};
 #[allow(unused_imports, reason = "for collectors to come")]
 pub(crate) use resolver::{Name, Resolver, Sighting};
+#[allow(unused_imports, reason = "the tests that run as root take a part")]
+pub(crate) use watch::Watch;

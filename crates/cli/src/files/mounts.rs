@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where filesystems are mounted, by the number that the kernel's inodes have for them.
 
+use super::watch::Watch;
 use deburr_core::procfs::mountinfo::{self, Mount};
 use deburr_core::recording::{self, DevId, name};
 use std::collections::{BTreeMap, BTreeSet};
@@ -122,6 +123,9 @@ fn is_covered(mount: &Mount, all: &[Mount], except: Option<u64>, depth: u32) -> 
 pub(crate) struct Mounts {
     proc: PathBuf,
     places: BTreeMap<DevId, Vec<Place>>,
+    /// Where filesystems were mounted that are not any more.
+    former: BTreeMap<DevId, Vec<Place>>,
+    watch: Watch,
     /// Seconds until the next search is allowed.
     wait: u32,
 }
@@ -129,7 +133,13 @@ pub(crate) struct Mounts {
 impl Mounts {
     /// Reads this process's mounts below `/proc`, or what stands for it.
     pub(crate) fn read(proc: &Path) -> Self {
-        let mut mounts = Self { proc: proc.to_owned(), places: BTreeMap::new(), wait: 0 };
+        let mut mounts = Self {
+            proc: proc.to_owned(),
+            places: BTreeMap::new(),
+            former: BTreeMap::new(),
+            watch: Watch::new(proc),
+            wait: 0,
+        };
         mounts.read_own();
         mounts
     }
@@ -145,6 +155,14 @@ impl Mounts {
             }
         }
         self.places.get(&fs).map_or(&[], Vec::as_slice)
+    }
+
+    /// The mounts that a filesystem had before it was unmounted. Empty if it is mounted, or never was.
+    pub(crate) fn former(&self, fs: DevId) -> &[Place] {
+        if self.places.contains_key(&fs) {
+            return &[];
+        }
+        self.former.get(&fs).map_or(&[], Vec::as_slice)
     }
 
     /// A mount of what is called so in the mount table: for filesystems whose number is not their device's.
@@ -177,17 +195,26 @@ impl Mounts {
 
     /// The filesystem is not there any more where it was found: it is searched again when it is asked for.
     pub(crate) fn forget(&mut self, fs: DevId) {
-        self.places.remove(&fs);
+        if let Some(places) = self.places.remove(&fs) {
+            self.former.insert(fs, places);
+        }
     }
 
     /// A second went by.
     pub(crate) fn second(&mut self) {
         self.wait = self.wait.saturating_sub(1);
+        if self.watch.changed() {
+            self.read_own();
+        }
     }
 
     fn read_own(&mut self) {
         let text = fs::read(self.proc.join("self/mountinfo")).unwrap_or_default();
-        self.places.retain(|_, places| places.iter().any(|place| !place.outside.is_empty()));
+        let is_own = |places: &Vec<Place>| places.iter().all(|place| place.outside.is_empty());
+        let (own, others) =
+            std::mem::take(&mut self.places).into_iter().partition(|(_, p)| is_own(p));
+        self.places = others;
+        self.former.extend::<BTreeMap<_, _>>(own);
         self.add(&text, &[]);
     }
 

@@ -4,7 +4,7 @@
 
 use super::handles::{self, Asked};
 use super::mounts::{Mounts, Place, strip_directory};
-use deburr_core::recording::{DevId, FileState, name};
+use deburr_core::recording::{DevId, FileState, Mount, name};
 use rustix::fs::{AtFlags, CWD, Stat};
 use std::fs;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
@@ -27,10 +27,21 @@ pub(crate) struct Sighting<'a> {
     pub(crate) ino: u64,
     /// Inode generation; 0 = not known.
     pub(crate) generation: u32,
+    /// Subvolume of btrfs; 0 = not known.
+    pub(crate) subvolume: u64,
     /// Its path from the root of the filesystem, with or without a leading `/`.
     pub(crate) in_fs: Option<&'a [u8]>,
+    /// `in_fs` is all of it, and not the end of a longer path.
+    pub(crate) complete: bool,
     /// It had lost its name.
     pub(crate) deleted: bool,
+}
+
+impl Sighting<'_> {
+    /// An inode of which nothing else was seen.
+    pub(crate) fn new(fs: DevId, ino: u64, generation: u32) -> Self {
+        Self { fs, ino, generation, subvolume: 0, in_fs: None, complete: true, deleted: false }
+    }
 }
 
 /// What a file is called.
@@ -86,6 +97,11 @@ impl Resolver {
         self.mounts.second();
     }
 
+    /// The mount of a filesystem, as a fact of a recording.
+    pub(crate) fn mount(&mut self, fs: DevId) -> Option<Mount> {
+        self.mounts.fact(fs)
+    }
+
     /// Whether the next name will be confirmed, if it can be: the second's number of lookups is not used up.
     pub(crate) fn can_look(&self) -> bool {
         self.left > 0
@@ -93,16 +109,20 @@ impl Resolver {
 
     /// What the file is called.
     pub(crate) fn name(&mut self, seen: &Sighting<'_>) -> Name {
+        if self.mounts.of(seen.fs).is_empty() {
+            // Unmounted since: what it was called while it was mounted.
+            return told(self.mounts.former(seen.fs), seen).name(false);
+        }
         let places = self.mounts.of(seen.fs);
         let told = told(places, seen);
-        if self.left == 0 || places.is_empty() {
+        if self.left == 0 {
             return told.name(false);
         }
         self.left -= 1;
         let mut gone = false;
         let mut moved = false;
         for place in places.iter().filter(|place| !place.covered).take(MAX_PLACES) {
-            match handles::open(place, seen.ino, seen.generation) {
+            match handles::open(place, seen) {
                 Asked::Opened(file) => return ask(places, place, &file, seen, &told),
                 Asked::Gone => gone = true,
                 Asked::Moved => moved = true,
@@ -127,6 +147,10 @@ fn told(places: &[Place], seen: &Sighting<'_>) -> Raw {
     let Some(in_fs) = seen.in_fs.filter(|path| !path.is_empty()) else {
         return Raw { path: Vec::new(), state: FileState::Nameless };
     };
+    if !seen.complete {
+        let path = [b".../", in_fs.strip_prefix(b"/").unwrap_or(in_fs)].concat();
+        return Raw { path, state: FileState::InFilesystem };
+    }
     match places.iter().find_map(|place| place.join(in_fs)) {
         Some(path) if seen.deleted => Raw { path, state: FileState::Deleted },
         Some(path) => Raw { path, state: FileState::Linked },

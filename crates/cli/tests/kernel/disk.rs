@@ -19,7 +19,16 @@ impl Disk {
     pub(crate) fn new(mib: u64) -> Result<Self, String> {
         let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
         let image = dir.path().join("image");
-        let file = std::fs::File::create(&image).map_err(|error| error.to_string())?;
+        Self::on(dir, &image, mib)
+    }
+
+    /// The same with its bytes in a new file at `image`.
+    pub(crate) fn at(image: &Path, mib: u64) -> Result<Self, String> {
+        Self::on(tempfile::tempdir().map_err(|error| error.to_string())?, image, mib)
+    }
+
+    fn on(dir: tempfile::TempDir, image: &Path, mib: u64) -> Result<Self, String> {
+        let file = std::fs::File::create(image).map_err(|error| error.to_string())?;
         file.set_len(mib << 20).map_err(|error| error.to_string())?;
         let out = run("losetup", &["--find", "--show", &image.to_string_lossy()])?;
         let device = String::from_utf8_lossy(&out.stdout).trim().to_owned();

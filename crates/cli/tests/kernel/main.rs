@@ -16,5 +16,6 @@ mod lab_disk;
 mod probe;
 mod recording;
 mod sector;
+mod unlucky;
 mod unprivileged;
 mod writeback;

@@ -104,11 +104,12 @@ impl FileId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileState {
-    /// `path` was its name when it was last looked at.
+    /// `path` was its name when it was last looked at: after an unmount, that of before.
     Linked,
     /// It was deleted; `path` is the name it had.
     Deleted,
-    /// `path` is what the kernel's dentries told, relative to the filesystem's root: the mount is not known.
+    /// `path` is what the kernel's dentries told, relative to the filesystem's root: the mount is not known. With
+    /// `.../` before it, only the end of a long path is known.
     InFilesystem,
     /// No name was found.
     Nameless,
@@ -121,7 +122,7 @@ pub struct File {
     pub id: FileId,
     /// The filesystem that holds it (`s_dev`); an overlay's files are those of the layer below.
     pub fs: DevId,
-    /// Inode number.
+    /// Inode number. On btrfs it is unique within a subvolume only.
     pub ino: u64,
     /// Inode generation: inode numbers are used again.
     pub generation: u32,

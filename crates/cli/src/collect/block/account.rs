@@ -3,6 +3,7 @@
 
 use super::classify::{self, Kind, Place};
 use super::flight::{self, Flight, Request, Waiter, Waits};
+use super::inode::Inode;
 use super::mounted::Mounted;
 use super::names::{Hint, Names};
 use super::pace::Paced;
@@ -17,7 +18,7 @@ use deburr_core::recording::{
     BlockRecord, CgroupId, CgroupVersion, DevId, DeviceBins, IoBlameTick, IoPace, IoWaitTick,
     IoWhat, ProcId, Record, StallKind,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is known so far.
 pub(super) struct Account {
@@ -26,6 +27,8 @@ pub(super) struct Account {
     pub(super) hold_ups: HoldUps,
     flights: BTreeMap<DevId, Flight>,
     mounted: Mounted,
+    /// Filesystems without a device whose mount was told, or looked for.
+    told_mounts: BTreeSet<DevId>,
     /// Ids of cgroups that own pages are ids of the tree that the recording tells of.
     owners_known: bool,
     resolver: Resolver,
@@ -58,7 +61,8 @@ impl Account {
             tally: Tally::default(),
             hold_ups: HoldUps::default(),
             flights: BTreeMap::new(),
-            mounted: Mounted::default(),
+            mounted: Mounted::new(&cx.roots),
+            told_mounts: BTreeSet::new(),
             owners_known: cx.cgroups.cpu_controller() == Some(CgroupVersion::V2),
             resolver: Resolver::new(&cx.roots.proc),
             request: None,
@@ -139,8 +143,9 @@ impl Account {
     }
 
     pub(super) fn name(&mut self, name: Named) {
-        let inode = (DevId::from_kernel(name.fs), name.ino, name.generation);
-        self.names.hint(inode, Hint { path: name.path, deleted: name.deleted });
+        let inode = Inode::new(name.fs, name.ino, name.generation, name.subvolume);
+        let Named { path, complete, deleted, .. } = name;
+        self.names.hint(inode, Hint { path, complete, deleted });
     }
 
     /// Takes an event of writeback.
@@ -161,7 +166,7 @@ impl Account {
             }
             Told::Synced { begin_ns, end_ns, by, inode } => {
                 let Some(process) = identity(cx, by, &mut *emit) else { return };
-                let device = disk_of(cx, inode.0, emit);
+                let device = disk_of(cx, inode.fs, emit);
                 let file = self.names.id(inode);
                 let of = (process, StallKind::Sync);
                 self.hold_ups.add(of.0, of.1, device, end_ns.saturating_sub(begin_ns));
@@ -214,20 +219,36 @@ impl Account {
         }
     }
 
+    /// Makes sure that it was told what a pass of the flusher was over. It may be a filesystem without a device of
+    /// its own, and a device on which nothing else happened.
+    pub(super) fn sight_flushed(&mut self, cx: &mut Context, device: DevId, emit: Emit<'_>) {
+        if device.major == 0 {
+            if !self.told_mounts.insert(device) {
+                return;
+            }
+            if let Some(mount) = self.resolver.mount(device) {
+                return emit(Record::Block(Box::new(BlockRecord::Mount(mount))));
+            }
+        }
+        cx.devices.sight(device, emit);
+    }
+
     /// The records of files that are due.
     pub(super) fn names(&mut self, last: bool, emit: Emit<'_>) {
         let Self { names, resolver, .. } = self;
         resolver.second();
-        let records = names.take(last, |(fs, ino, generation), hint| {
+        let records = names.take(last, |inode, hint| {
             // At the end all are worth it.
             if last && !resolver.can_look() {
                 resolver.second();
             }
             resolver.name(&files::Sighting {
-                fs,
-                ino,
-                generation,
+                fs: inode.fs,
+                ino: inode.ino,
+                generation: inode.generation,
+                subvolume: inode.subvolume,
                 in_fs: hint.map(|hint| &*hint.path),
+                complete: hint.is_some_and(|hint| hint.complete),
                 deleted: hint.is_some_and(|hint| hint.deleted),
             })
         });

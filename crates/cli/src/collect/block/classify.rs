@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a transfer was for, and on whose account it is.
 
-use super::passes::Inode;
+use super::inode::Inode;
 use deburr_bpf::block::{Op, Target, Transfer};
-use deburr_core::recording::{CgroupId, DevId, IoCulprit, IoOp, IoWhat, ProcId};
+use deburr_core::recording::{CgroupId, IoCulprit, IoOp, IoWhat, ProcId};
 
 /// The inode that btrfs keeps its trees in: the page cache of its metadata.
 const BTRFS_METADATA: u64 = 1;
@@ -35,8 +35,8 @@ pub(super) fn kind(transfer: &Transfer, place: Place) -> Kind {
         (_, Target::File { ino: BTRFS_METADATA, .. }) if place.btrfs => {
             Kind::Other(IoWhat::Metadata)
         }
-        (_, &Target::File { fs, ino, generation }) => {
-            Kind::Data((DevId::from_kernel(fs), ino, generation))
+        (_, &Target::File { fs, ino, generation, subvolume }) => {
+            Kind::Data(Inode::new(fs, ino, generation, subvolume))
         }
         (_, Target::Journal) => Kind::Other(IoWhat::Journal),
         // ext4's journal and its metadata both live in the page cache of the device; jbd2 writes the journal.
@@ -92,6 +92,7 @@ pub(super) fn is_waited_for(transfer: &Transfer) -> bool {
 mod tests {
     use super::*;
     use deburr_bpf::block::Requester;
+    use deburr_core::recording::DevId;
 
     fn transfer(op: Op, target: Target, comm: &[u8]) -> Transfer {
         let mut name = [0; 16];
@@ -121,9 +122,10 @@ mod tests {
     fn every_target_has_a_class() {
         let fs = Place { has_filesystem: true, btrfs: false };
         let bare = Place::default();
-        let file = || Target::File { fs: 7 << 20, ino: 12, generation: 3 };
+        let file = || Target::File { fs: 7 << 20, ino: 12, generation: 3, subvolume: 5 };
         let of = |op, target, comm: &[u8], place| kind(&transfer(op, target, comm), place);
-        let inode = (DevId { major: 7, minor: 0 }, 12, 3);
+        let fs_dev = DevId { major: 7, minor: 0 };
+        let inode = Inode { fs: fs_dev, ino: 12, generation: 3, subvolume: 5 };
         assert_eq!(of(Op::Write, file(), b"java", fs), Kind::Data(inode));
         for (op, target, comm, place, what) in [
             (Op::Flush, Target::NoPages, &b"java"[..], fs, IoWhat::Flush),

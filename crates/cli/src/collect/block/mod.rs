@@ -9,6 +9,7 @@
 mod account;
 mod classify;
 mod flight;
+mod inode;
 mod mounted;
 mod names;
 mod pace;
@@ -124,7 +125,7 @@ impl BlockCollector {
 }
 
 impl BlockCollector {
-    fn second(&mut self, t_ns: u64, last: bool, emit: Emit<'_>) {
+    fn second(&mut self, cx: &mut Context, t_ns: u64, last: bool, emit: Emit<'_>) {
         let Self { probe, writeback, account, cost, .. } = self;
         account.names(last, &mut *emit);
         let past_ns = if last { t_ns } else { t_ns.saturating_sub(flight::LAG_NS) };
@@ -138,6 +139,9 @@ impl BlockCollector {
             Ok(writeback) => writeback.passes.take(t_ns, last, reason),
             Err(_) => Vec::new(),
         };
+        for pass in &passes {
+            account.sight_flushed(cx, pass.device, &mut *emit);
+        }
         let passes = passes.into_iter().map(BlockRecord::Pass);
         for record in records.chain(passes) {
             emit(Record::Block(Box::new(record)));
@@ -160,7 +164,7 @@ impl Collector for BlockCollector {
         self.read(cx, now.t_ns, now.beat == Beat::End, emit);
         if now.beat.is_second() {
             self.account.look_at_mounts(cx, &mut *emit);
-            self.second(now.t_ns, now.beat == Beat::End, emit);
+            self.second(cx, now.t_ns, now.beat == Beat::End, emit);
         }
         Ok(())
     }

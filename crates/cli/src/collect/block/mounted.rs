@@ -2,6 +2,7 @@
 //! What is mounted from which disk: whether a disk's blocks without a file are metadata of a filesystem.
 
 use crate::collect::Roots;
+use crate::files::Watch;
 use deburr_core::procfs::mountinfo;
 use deburr_core::recording::DevId;
 use std::collections::HashSet;
@@ -10,15 +11,27 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 
 /// The filesystems that were mounted at some time of the session: a filesystem's last transfers come after it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Mounted {
+    watch: Watch,
+    looked: bool,
     disks: HashSet<DevId>,
     btrfs: HashSet<DevId>,
 }
 
 impl Mounted {
-    /// Looks at what is mounted now. `disk_of` yields the disk that a device is or lies on.
+    /// Knows of nothing yet.
+    pub(super) fn new(roots: &Roots) -> Self {
+        let (disks, btrfs) = (HashSet::new(), HashSet::new());
+        Self { watch: Watch::new(&roots.proc), looked: false, disks, btrfs }
+    }
+
+    /// Looks at what is mounted now, if anything changed. `disk_of` yields the disk that a device is or lies on.
     pub(super) fn look(&mut self, roots: &Roots, mut disk_of: impl FnMut(DevId) -> DevId) {
+        if !self.watch.changed() && self.looked {
+            return;
+        }
+        self.looked = true;
         let text = std::fs::read(roots.proc.join("self/mountinfo")).unwrap_or_default();
         for mount in mountinfo::parse(&text).unwrap_or_default() {
             if mount.fs_type == "btrfs" {
@@ -69,9 +82,10 @@ mod tests {
         let text = "22 1 252:1 / / rw - ext4 /dev/vda1 rw\n23 22 0:39 / /b rw - btrfs /none rw\n";
         fs::write(dir.path().join("self/mountinfo"), text).unwrap();
         let at = || dir.path().to_owned();
-        let mut mounted = Mounted::default();
+        let roots = Roots { proc: at(), sys: at(), root: at() };
+        let mut mounted = Mounted::new(&roots);
         let disk = DevId { major: 252, minor: 0 };
-        mounted.look(&Roots { proc: at(), sys: at(), root: at() }, |_| disk);
+        mounted.look(&roots, |_| disk);
         let btrfs = DevId { major: 0, minor: 39 };
         assert!(mounted.is_on(disk) && !mounted.is_on(btrfs));
         assert!(mounted.is_btrfs(btrfs) && !mounted.is_btrfs(disk));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Files of the session: gives each its identity, and tells its name once and again when it is known better.
 
-use super::passes::Inode;
+use super::inode::Inode;
 use crate::files::Name;
 use deburr_core::recording::{BlockRecord, File, FileId, FileState};
 use std::collections::{HashMap, VecDeque};
@@ -18,6 +18,8 @@ const TRIES: u8 = 3;
 pub(super) struct Hint {
     /// Path from the filesystem's root, without a leading slash.
     pub(super) path: Vec<u8>,
+    /// `path` is all of it, and not the end of a longer one.
+    pub(super) complete: bool,
     /// Whether it was unlinked.
     pub(super) deleted: bool,
 }
@@ -59,7 +61,10 @@ impl Names {
 
     /// Takes what the kernel's dentries tell of a file.
     pub(super) fn hint(&mut self, inode: Inode, hint: Hint) {
-        self.id(inode);
+        // One beyond the number is counted when it is transferred.
+        if self.order.len() < FILES {
+            self.id(inode);
+        }
         let Some(known) = self.files.get_mut(&inode) else { return };
         if known.hint.as_ref() != Some(&hint) {
             known.hint = Some(hint);
@@ -104,7 +109,7 @@ impl Names {
             return None;
         }
         known.told = Some((path.clone(), state));
-        let (fs, ino, generation) = inode;
+        let Inode { fs, ino, generation, .. } = inode;
         Some(BlockRecord::File(File { id: known.id, fs, ino, generation, path, state }))
     }
 }
@@ -114,10 +119,12 @@ mod tests {
     use super::*;
     use deburr_core::recording::DevId;
 
-    const FS: DevId = DevId { major: 7, minor: 0 };
+    fn inode(ino: u64) -> Inode {
+        Inode { fs: DevId { major: 7, minor: 0 }, ino, generation: 7, subvolume: 0 }
+    }
 
     fn hint(path: &str) -> Hint {
-        Hint { path: path.as_bytes().to_vec(), deleted: false }
+        Hint { path: path.as_bytes().to_vec(), complete: true, deleted: false }
     }
 
     fn name(path: &str, state: FileState, confirmed: bool) -> Name {
@@ -134,9 +141,9 @@ mod tests {
     #[test]
     fn a_file_is_told_once_and_again_when_its_name_changes() {
         let mut names = Names::default();
-        let file = (FS, 12, 7);
+        let file = inode(12);
         assert_eq!(names.id(file), FileId(1));
-        assert_eq!(names.id((FS, 13, 7)), FileId(2));
+        assert_eq!(names.id(inode(13)), FileId(2));
         assert_eq!(names.take(false, look_up).len(), 2);
         assert_eq!(names.take(false, look_up).len(), 0);
         names.hint(file, hint("store/a"));
@@ -152,7 +159,7 @@ mod tests {
     #[test]
     fn a_name_that_is_not_borne_out_is_asked_for_again_but_not_for_ever() {
         let mut names = Names::default();
-        names.id((FS, 12, 7));
+        names.id(inode(12));
         let mut asked = 0;
         for _ in 0..10 {
             names.take(false, |_, _| {
@@ -167,9 +174,9 @@ mod tests {
     fn beyond_the_number_they_are_others() {
         let mut names = Names::default();
         for ino in 0..=FILES as u64 {
-            names.id((FS, ino, 0));
+            names.id(inode(ino));
         }
-        assert_eq!((names.id((FS, 1 << 40, 0)), names.untold), (FileId::OTHERS, 2));
+        assert_eq!((names.id(inode(1 << 40)), names.untold), (FileId::OTHERS, 2));
         assert_eq!(names.take(false, look_up).len(), FILES);
         assert_eq!(names.take(true, look_up).len(), 0);
     }

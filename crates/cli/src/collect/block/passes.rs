@@ -2,6 +2,7 @@
 //! The flusher's work as passes: it comes in pieces of some 100 ms, which are one pass while the pauses between
 //! them are short.
 
+use super::inode::Inode;
 use deburr_core::recording::{DevId, ProcId, WritebackPass};
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,9 +14,6 @@ const LAG_NS: u64 = 2_000_000_000;
 const DIRTIERS: usize = 65_536;
 /// Dirtiers that a pass names.
 const NAMED: usize = 16;
-
-/// An inode.
-pub(super) type Inode = (DevId, u64, u32);
 
 /// A device and a reason: the flusher's works of one kind.
 pub(super) type Kind = (DevId, u8);
@@ -203,7 +201,7 @@ mod tests {
             passes.began((1000 + piece * 200) * MS, 50, PERIODIC);
             passes.wrote(
                 50,
-                (DISK, piece, 0),
+                Inode { fs: DISK, ino: piece, generation: 0, subvolume: 0 },
                 Some(30_500 * MS),
                 (piece > 0).then_some(31_000 * MS),
             );
@@ -237,11 +235,19 @@ mod tests {
     fn who_dirtied_is_told_most_first() {
         let mut passes = Passes::default();
         for inode in 0..5 {
-            passes.dirtied((DISK, inode, 0), ProcId(if inode < 2 { 1 } else { 2 }));
+            passes.dirtied(
+                Inode { fs: DISK, ino: inode, generation: 0, subvolume: 0 },
+                ProcId(if inode < 2 { 1 } else { 2 }),
+            );
         }
         passes.began(0, 50, PERIODIC);
         for inode in 0..6 {
-            passes.wrote(50, (DISK, inode, 0), None, None);
+            passes.wrote(
+                50,
+                Inode { fs: DISK, ino: inode, generation: 0, subvolume: 0 },
+                None,
+                None,
+            );
         }
         passes.ended(MS, 50);
         assert_eq!(take(&mut passes, 10, true)[0].dirtied_by, [(ProcId(2), 3), (ProcId(1), 2)]);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The writeback probe's events as records.
 
-use super::passes::{Inode, Kind, Passes};
+use super::inode::Inode;
+use super::passes::{Kind, Passes};
 use deburr_bpf::block::Requester;
 use deburr_bpf::io_facts::IoFacts;
 use deburr_bpf::writeback::{Event, Journal, WritebackPlan, WritebackProbe};
@@ -121,16 +122,25 @@ fn take(
             }
         }
         Event::PassEnded { t_ns, tid, .. } => passes.ended(since_start(*t_ns), *tid),
-        Event::InodeWritten { tid, fs, ino, generation, dirty_for_ns, since_last_ns, .. } => {
-            let inode = (DevId::from_kernel(*fs), *ino, *generation);
+        Event::InodeWritten {
+            tid,
+            fs,
+            ino,
+            generation,
+            subvolume,
+            dirty_for_ns,
+            since_last_ns,
+            ..
+        } => {
+            let inode = Inode::new(*fs, *ino, *generation, *subvolume);
             passes.wrote(*tid, inode, *dirty_for_ns, *since_last_ns);
         }
-        Event::InodeDirtied { fs, ino, generation, by, .. } => {
-            let inode = (DevId::from_kernel(*fs), *ino, *generation);
+        Event::InodeDirtied { fs, ino, generation, subvolume, by, .. } => {
+            let inode = Inode::new(*fs, *ino, *generation, *subvolume);
             told(passes, Told::Dirtied { inode, by });
         }
-        Event::Sync { begin_ns, end_ns, by, fs, ino, generation, .. } => {
-            let inode = (DevId::from_kernel(*fs), *ino, *generation);
+        Event::Sync { begin_ns, end_ns, by, fs, ino, generation, subvolume, .. } => {
+            let inode = Inode::new(*fs, *ino, *generation, *subvolume);
             let (begin_ns, end_ns) = (*begin_ns, *end_ns);
             told(passes, Told::Synced { begin_ns, end_ns, by, inode });
         }

@@ -106,8 +106,7 @@ impl Search<'_> {
         names.retain(|_, paths| !paths.is_empty());
         // Renamed since its directory was last written to the device.
         for &ino in inodes.iter().filter(|ino| !names.contains_key(ino)).collect::<Vec<_>>() {
-            let seen =
-                Sighting { fs: volume.block.dev, ino, generation: 0, in_fs: None, deleted: false };
+            let seen = Sighting::new(volume.block.dev, ino, 0);
             let name = self.resolver.name(&seen);
             if name.state == FileState::Linked {
                 names.insert(ino, vec![name.path.into_bytes()]);

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Whether the mount table changed, without reading it.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::fs::File;
+use std::path::Path;
+
+/// Watches this process's mount table.
+#[derive(Debug)]
+pub(crate) struct Watch(Option<File>);
+
+impl Watch {
+    /// Of the table below `/proc`, or what stands for it.
+    pub(crate) fn new(proc: &Path) -> Self {
+        Self(File::open(proc.join("self/mountinfo")).ok())
+    }
+
+    /// Whether something was mounted, unmounted or mounted with other options since the last call: the kernel
+    /// tells it as an exceptional condition of the open file. `true` if it cannot be known.
+    pub(crate) fn changed(&self) -> bool {
+        let Some(file) = &self.0 else { return true };
+        let mut asked = [PollFd::new(file, PollFlags::PRI)];
+        match poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Ok(_) => asked[0].revents().intersects(PollFlags::PRI | PollFlags::ERR),
+            Err(_) => true,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What may happen to disks, filesystems and files while they are observed: the recording stays consistent, every
+//! byte that a disk counts has a class, and files keep their names.
+
+mod devices;
+mod files;
+mod host;
+mod layers;
+mod many;
+
+use crate::common;
+use crate::disk;
+use rusqlite::Connection;
+use rusqlite::types::FromSql;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+pub(crate) const DEBURR: &str = env!("CARGO_BIN_EXE_deburr");
+
+/// What was recorded of a script's run.
+struct Recording {
+    _directory: tempfile::TempDir,
+    path: std::path::PathBuf,
+    connection: Connection,
+}
+
+impl Recording {
+    /// Records a shell's script, which finds `vars` in its environment; the recording is consistent.
+    fn of(script: &str, vars: &[(&str, &OsStr)]) -> Self {
+        Self::by(Command::new(DEBURR), script, vars)
+    }
+
+    /// The same with a command that runs the program with the arguments that are added to it.
+    fn by(mut command: Command, script: &str, vars: &[(&str, &OsStr)]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.deburr");
+        // The kernel's counters are first read when the command has begun already.
+        let done = directory.path().join("done");
+        let script = format!("set -e; sleep 1; {script}\nsleep 1.2; : >\"$DONE\"");
+        command.args(["record", "-q", "-o"]).arg(&path).args(["--", "sh", "-c", &script]);
+        let output = command
+            .envs(vars.iter().copied())
+            .env("DONE", &done)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert!(done.exists(), "the script failed: {said}");
+        let checked = Command::new(DEBURR).arg("check").arg(&path).output().unwrap();
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+        let connection = Connection::open(&path).unwrap();
+        Self { _directory: directory, path, connection }
+    }
+
+    /// The one value that a query yields; `None` = it yields none, or NULL.
+    fn value<T: FromSql>(&self, sql: &str, of: &[&str]) -> Option<T> {
+        let values = rusqlite::params_from_iter(of);
+        let found = self.connection.query_row(sql, values, |row| row.get::<_, Option<T>>(0));
+        match found {
+            Ok(value) => value,
+            Err(rusqlite::Error::QueryReturnedNoRows) => None,
+            Err(error) => panic!("{sql}: {error}"),
+        }
+    }
+
+    fn number(&self, sql: &str, of: &[&str]) -> i64 {
+        self.value(sql, of).unwrap_or(0)
+    }
+
+    /// Bytes of a file's data that went to or from a device, under whichever name the file is or was known.
+    fn bytes(&self, device: &str, op: &str, path: &Path) -> i64 {
+        let sql = "SELECT sum(bytes) FROM io_tick WHERE device = ?1 AND op = ?2 AND what = 'file' AND file IN \
+                   (SELECT file FROM file WHERE path = ?3)";
+        self.number(sql, &[device, op, &shown(path)])
+    }
+
+    /// Bytes of a class that went to or from a device.
+    fn class(&self, device: &str, op: &str, what: &str) -> i64 {
+        let sql = "SELECT sum(bytes) FROM io_tick WHERE device = ?1 AND op = ?2 AND what = ?3";
+        self.number(sql, &[device, op, what])
+    }
+
+    /// What is known of a file in the end, by its name.
+    fn state(&self, path: &Path) -> Option<String> {
+        self.value("SELECT state FROM files WHERE path = ?1", &[&shown(path)])
+    }
+
+    /// All classes together are what the kernel counted, within 1 %, and nothing of weight has none.
+    fn assert_classes_sum(&self, device: &str) {
+        for op in ["read", "write"] {
+            let sql = "SELECT sum(bytes) FROM io_tick WHERE device = ?1 AND op = ?2";
+            let told = self.number(sql, &[device, op]);
+            // A device that went and came counts from 0 again.
+            let sql = format!(
+                "SELECT sum(max(0, now - coalesce(before, now))) FROM (SELECT {op}_bytes AS now, \
+                 lag({op}_bytes) OVER (ORDER BY seq) AS before FROM disk_reading WHERE device = ?1)"
+            );
+            let counted = self.number(&sql, &[device]);
+            let all = self.classes(device, op);
+            assert!(
+                (told - counted).abs() * 100 <= counted,
+                "{device} {op}: {told} of {counted} bytes: {all}"
+            );
+            let unknown = self.class(device, op, "unknown");
+            assert!(unknown * 100 <= counted, "{device} {op}: {unknown} of {counted} bytes: {all}");
+        }
+    }
+
+    /// Bytes of each class, for a message.
+    fn classes(&self, device: &str, op: &str) -> String {
+        let sql = "SELECT group_concat(what || ' ' || bytes, ', ') FROM (SELECT what, sum(bytes) AS bytes \
+                   FROM io_tick WHERE device = ?1 AND op = ?2 GROUP BY what)";
+        self.value(sql, &[device, op]).unwrap_or_default()
+    }
+
+    /// What `deburr report` says, as text or as JSON.
+    fn report(&self, arguments: &[&str]) -> String {
+        let path = self.path.to_string_lossy();
+        let out = disk::run(DEBURR, &[&["report", &path], arguments].concat()).unwrap();
+        String::from_utf8(out.stdout).expect("a report is UTF-8")
+    }
+}
+
+/// A path as a recording has it.
+fn shown(path: &Path) -> String {
+    deburr_core::recording::name::decode(path.as_os_str().as_encoded_bytes())
+}
+
+/// The number of a device, as the kernel has it.
+fn number(device: &str) -> String {
+    use std::os::unix::fs::MetadataExt as _;
+    let number = std::fs::metadata(device).unwrap().rdev();
+    format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number))
+}
+
+/// Whether bytes are as many as expected, within 1 %.
+fn near(bytes: i64, expected: i64) -> bool {
+    (bytes - expected).abs() * 100 <= expected
+}
+
+/// Runs a test with a fresh disk, or says why it cannot.
+fn with_disk(test: &str, mib: u64, fs_type: &str, body: impl FnOnce(disk::Disk, &Path)) {
+    if !common::root_or_skip("kernel", test) {
+        return;
+    }
+    match disk::mounted(mib, fs_type) {
+        Ok((disk, point)) => body(disk, &point),
+        Err(reason) => common::skip_or_fail("kernel", test, &format!("{fs_type}: {reason}")),
+    }
+}
