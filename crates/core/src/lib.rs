@@ -7,6 +7,7 @@
 //! kernel text --procfs--> recording::Record --view::View--> rules --> finding::Report --render--> text, JSON
 //! ```
 //!
+//! - [`limits`]: what a process may use of the CPUs, and what its runtime believes.
 //! - [`recording`]: what was seen: raw amounts and counters with their time range, never rates or opinions.
 //! - [`procfs`]: parsers of the kernel's text files, `&str` in, typed values out.
 //! - [`view`]: what it means arithmetically: totals, histograms, joins, shares.
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod finding;
+pub mod limits;
 pub mod procfs;
 pub mod recording;
 pub mod render;

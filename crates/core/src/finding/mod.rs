@@ -13,6 +13,7 @@ pub use entity::{Entity, EntityKind};
 pub use evidence::{Cost, Evidence, FileShare, FileTable, SizeClass, Unit};
 pub use ledger::{Ledger, LedgerPart, LedgerState};
 pub use shell::shell_quote;
+pub(crate) use shell::ticked;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -39,6 +39,12 @@ pub fn shell_quote(name: &str) -> Cow<'_, str> {
     Cow::Owned(word)
 }
 
+/// A name from the host as an identifier in a sentence. A backtick in it becomes an apostrophe, so that the
+/// identifier ends where it ends; the exact name is in the entity.
+pub(crate) fn ticked(name: &str) -> String {
+    format!("`{}`", name.replace('`', "'"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,6 +18,7 @@ mod coverage;
 mod entity;
 mod hist;
 pub mod name;
+mod runtime;
 mod tick;
 
 pub use block::{
@@ -28,6 +29,7 @@ pub use block::{
 pub use coverage::{Coverage, Event, EventKind, ObserverTick, Source, State};
 pub use entity::{Cgroup, CgroupId, CgroupVersion, Container, ProcId, Process, TargetSpec};
 pub use hist::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
+pub use runtime::{Confidence, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
 pub use tick::{
     BlameTick, CgroupReading, CpuReading, Culprit, IdleCpu, IdleTick, LoadBin, ProcessTick,
     PsiReading, PsiResource, SchedstatTick, ThreadStates,

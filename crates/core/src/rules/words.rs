@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How rules name things: entities for the data, names in backticks for the sentences.
 
+pub(super) use crate::finding::ticked;
 use crate::finding::{Confirm, Entity, EntityKind, Evidence, Unit, shell_quote};
 use crate::recording::{CgroupId, Container};
 use crate::render::units;
 use crate::view::{Group, View};
-
-/// A name from the host as an identifier in a sentence. A backtick in it becomes an apostrophe, so that the
-/// identifier ends where it ends; the exact name is in the entity.
-pub(super) fn ticked(name: &str) -> String {
-    format!("`{}`", name.replace('`', "'"))
-}
 
 /// `` `ruby` (pid 15919) `` or `` `stress-ng` (16 processes) ``.
 pub(super) fn group_name(group: &Group<'_>) -> String {

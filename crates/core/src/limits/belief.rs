@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Whether a runtime lets more threads run than its process's limit has CPUs for, why it does, and what fits it.
+//!
+//! The rules by which each runtime chooses: Go's `runtime/proc.go` and `internal/runtime/cgroup` (1.25 and later),
+//! `go.uber.org/automaxprocs`, HotSpot's `CgroupSubsystem`. Go and automaxprocs look at the process's own cgroup only.
+
+use super::effective::{Bound, Effective, Level, fitting_threads};
+use super::go::GoBuild;
+use crate::finding::{Fix, ticked};
+use crate::recording::{Confidence, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
+use crate::render::units;
+
+/// What is known of a process beside its runtime.
+#[derive(Clone, Copy, Debug)]
+pub struct Circumstances<'a> {
+    /// Its limit.
+    pub effective: Effective,
+    /// The level whose quota is the tightest, if one has any.
+    pub level: Option<&'a Level>,
+    /// Whether that level is the process's own cgroup.
+    pub own_level: bool,
+}
+
+/// How many threads and CPUs fit together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// No more threads than fit.
+    Fits,
+    /// More.
+    Above,
+    /// It may be more; the number is only a bound.
+    MayBeAbove,
+}
+
+/// Why a runtime lets that many threads run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It knows the limit.
+    KnowsLimit,
+    /// A variable or flag says so.
+    Set,
+    /// Its version knows no quotas.
+    OldVersion,
+    /// Its version knows quotas, but the program was built as for an older one.
+    OldLanguage,
+    /// A setting turned the knowledge of quotas off.
+    TurnedOff,
+    /// The quota is above its own cgroup, where it does not look.
+    LevelAbove,
+    /// It looks at the wrong place, by a fault of its version.
+    MountRoot,
+    /// It sees no cgroup files.
+    NoMount,
+    /// The program changed it, or a library did.
+    Program,
+    /// Not known.
+    Unknown,
+}
+
+impl Why {
+    /// As JSON has it.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::KnowsLimit => "knows_limit",
+            Self::Set => "set",
+            Self::OldVersion => "old_version",
+            Self::OldLanguage => "old_language",
+            Self::TurnedOff => "turned_off",
+            Self::LevelAbove => "level_above",
+            Self::MountRoot => "mount_root",
+            Self::NoMount => "no_mount",
+            Self::Program => "program",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What is to be said of a runtime's number of threads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Belief {
+    /// The number that counts.
+    pub threads: Parallelism,
+    /// As many fit.
+    pub fitting: u32,
+    /// Whether they do.
+    pub fit: Fit,
+    /// Why it is that number.
+    pub why: Why,
+    /// The same as a sentence part: `Go 1.24 counts CPUs and does not look at quotas`.
+    pub because: String,
+    /// What to change so that it fits; empty where it does.
+    pub fixes: Vec<Fix>,
+}
+
+/// Judges a runtime's number of threads; `None` if there is none.
+#[must_use]
+pub fn belief(reading: &RuntimeReading, given: Circumstances<'_>) -> Option<Belief> {
+    let threads = reading.parallelism.first()?.clone();
+    let fitting = fitting_threads(given.effective.cpus);
+    let fit = match (threads.value > fitting, threads.confidence) {
+        (false, _) => Fit::Fits,
+        (true, Confidence::Bound) => Fit::MayBeAbove,
+        (true, _) => Fit::Above,
+    };
+    let (why, because) = match reading.kind {
+        RuntimeKind::Go => go(reading, &threads, given),
+        RuntimeKind::Jvm => jvm(reading, given),
+        _ => other(reading, &threads),
+    };
+    let fixes = match fit {
+        Fit::Fits => vec![],
+        _ => fixes(reading, why, given),
+    };
+    Some(Belief { threads, fitting, fit, why, because, fixes })
+}
+
+fn go(reading: &RuntimeReading, threads: &Parallelism, given: Circumstances<'_>) -> (Why, String) {
+    let build = build_of(reading);
+    let value = threads.value;
+    let set = reading.settings.get("GOMAXPROCS");
+    if set.and_then(|text| text.parse::<u32>().ok()) == Some(value) {
+        return (Why::Set, format!("`GOMAXPROCS={value}` is in its environment"));
+    }
+    let version = short_version(&build);
+    let (aware, why, because) = awareness(reading, &build);
+    let leaf = leaf_cpus(reading);
+    if let Some(library) = reading.settings.get("automaxprocs")
+        && leaf.is_some_and(|cpus| cpus.floor().max(1.0) as u32 == value)
+    {
+        return (Why::KnowsLimit, format!("automaxprocs {library} took it from its cgroup"));
+    }
+    let counted = value == given.effective.allowed;
+    if !aware {
+        return match counted {
+            true => (why, because),
+            false => changed(reading, given),
+        };
+    }
+    match reading.seen {
+        SeenQuota::Leaf { part: true, .. } if build.release() == Some((1, 25)) && counted => {
+            let because = format!(
+                "{version} does not find its cgroup's files where only a part of the tree is mounted \
+                 (golang/go#76390, mended in 1.26)"
+            );
+            (Why::MountRoot, because)
+        }
+        SeenQuota::NoMount if counted => {
+            (Why::NoMount, format!("{version} finds no cgroup files where the process lives"))
+        }
+        _ if leaf.is_some_and(|cpus| fitting_threads(cpus).min(given.effective.allowed) == value) => {
+            match (given.own_level, given.level) {
+                (false, Some(level)) => above(&version, level),
+                _ => (Why::KnowsLimit, format!("{version} took it from its cgroup's quota")),
+            }
+        }
+        SeenQuota::Leaf { quota_us: None, .. } if counted => match (given.own_level, given.level) {
+            (false, Some(level)) => above(&version, level),
+            _ => (Why::KnowsLimit, format!("{version} counts the CPUs that it may run on")),
+        },
+        _ => changed(reading, given),
+    }
+}
+
+fn above(version: &str, level: &Level) -> (Why, String) {
+    let because = format!(
+        "{version} looks at its own cgroup only, and the quota is that of {} above it (golang/go#81180)",
+        ticked(&level.path)
+    );
+    (Why::LevelAbove, because)
+}
+
+/// Whether that Go program looks at quotas, and why not.
+fn awareness(reading: &RuntimeReading, build: &GoBuild) -> (bool, Why, String) {
+    let version = short_version(build);
+    match build.release() {
+        Some(release) if release < (1, 25) => {
+            let because = format!("{version} counts the CPUs that it may run on and does not look at quotas");
+            return (false, Why::OldVersion, because);
+        }
+        // A development version is newer than any that does not know quotas.
+        _ => {}
+    }
+    let setting = |name: &str| godebug(reading.settings.get(name)?, "containermaxprocs");
+    match setting("GODEBUG") {
+        Some("0") => {
+            let because = "`GODEBUG=containermaxprocs=0` in its environment turns looking at quotas off";
+            (false, Why::TurnedOff, because.into())
+        }
+        None if setting("DefaultGODEBUG") == Some("0") => {
+            let because = format!(
+                "{version} built it, but its `go.mod` names a Go before 1.25: such programs do not look at quotas \
+                 (`DefaultGODEBUG=containermaxprocs=0`)"
+            );
+            (false, Why::OldLanguage, because)
+        }
+        _ => (true, Why::Unknown, String::new()),
+    }
+}
+
+/// The last value of a key in `key=value,key=value`.
+fn godebug<'t>(text: &'t str, key: &str) -> Option<&'t str> {
+    text.split(',').rev().find_map(|part| part.strip_prefix(key)?.strip_prefix('='))
+}
+
+fn changed(reading: &RuntimeReading, given: Circumstances<'_>) -> (Why, String) {
+    match reading.settings.get("automaxprocs") {
+        Some(version) if !given.own_level && given.level.is_some() => {
+            let because = format!("automaxprocs {version} looks at its own cgroup only, and the quota is above it");
+            (Why::LevelAbove, because)
+        }
+        Some(version) => (Why::Program, format!("the program set it, perhaps by automaxprocs {version}")),
+        None => {
+            let because = "the program set it (`runtime.GOMAXPROCS`), or its CPUs or its quota changed since it started";
+            (Why::Program, because.into())
+        }
+    }
+}
+
+fn jvm(reading: &RuntimeReading, given: Circumstances<'_>) -> (Why, String) {
+    let flag = |name: &str| reading.settings.get(name).map(String::as_str);
+    if let Some(processors) = flag("ActiveProcessorCount").filter(|text| *text != "-1") {
+        return (Why::Set, format!("`-XX:ActiveProcessorCount={processors}` is among its flags"));
+    }
+    if flag("UseContainerSupport") == Some("false") {
+        return (Why::TurnedOff, "`-XX:-UseContainerSupport` turns looking at quotas off".into());
+    }
+    let leaf = leaf_cpus(reading).map(|cpus| cpus.ceil().max(1.0) as u32);
+    let first = reading.parallelism.first().map(|threads| threads.value);
+    match (given.own_level, given.level) {
+        (false, Some(level)) if first.is_some_and(|n| n == given.effective.allowed || Some(n) == leaf) => {
+            let because = format!(
+                "the quota is that of {} above its own cgroup, where this Java does not look (JDK-8322420)",
+                ticked(&level.path)
+            );
+            (Why::LevelAbove, because)
+        }
+        _ if leaf.is_some() && first <= leaf => (Why::KnowsLimit, "Java took it from its cgroup's quota".into()),
+        (_, None) => (Why::KnowsLimit, "Java counts the CPUs that it may run on".into()),
+        _ => (Why::Unknown, "the quota was set after it started, or this Java does not know it".into()),
+    }
+}
+
+fn other(reading: &RuntimeReading, threads: &Parallelism) -> (Why, String) {
+    if reading.settings.contains_key(&threads.name) {
+        return (Why::Set, format!("`{}={}` is in its environment", threads.name, threads.value));
+    }
+    let because = match reading.kind {
+        RuntimeKind::Nginx => "`worker_processes`; `auto` is the number of CPUs, whatever its quota",
+        RuntimeKind::Node => "the default of its thread pool, whatever the CPUs",
+        _ => "counted threads",
+    };
+    (Why::Unknown, because.into())
+}
+
+/// What would make it fit, the quickest first.
+fn fixes(reading: &RuntimeReading, why: Why, given: Circumstances<'_>) -> Vec<Fix> {
+    // A limit is no larger than some thousand CPUs.
+    let wanted = (given.effective.cpus - 1e-9).ceil().max(1.0) as u32;
+    let fix = |action: String, risk: &str| Fix { action, command: None, risk: Some(risk.into()) };
+    let mut all = Vec::new();
+    match reading.kind {
+        RuntimeKind::Go => {
+            all.push(fix(
+                format!("start it with `GOMAXPROCS={wanted}`"),
+                "it has to be changed with the limit, and Go does not follow a change of the limit any more; a \
+                 program that blocks in cgo or system calls is not held back, these have threads of their own",
+            ));
+            all.extend(go_upgrade(reading, why).map(|action| {
+                fix(action, "from then on GOMAXPROCS follows the quota of the program's own cgroup, not of those above")
+            }));
+        }
+        RuntimeKind::Jvm => all.push(fix(
+            format!("start it with `-XX:ActiveProcessorCount={wanted}`"),
+            "pools for garbage collection, compilation and `ForkJoinPool` get that size; it has to be changed with \
+             the limit",
+        )),
+        RuntimeKind::Nginx => all.push(fix(
+            format!("set `worker_processes {wanted};`"),
+            "it has to be changed with the limit",
+        )),
+        kind => {
+            let name = match kind {
+                RuntimeKind::OpenMp => "OMP_NUM_THREADS",
+                RuntimeKind::Tokio => "TOKIO_WORKER_THREADS",
+                RuntimeKind::Rayon => "RAYON_NUM_THREADS",
+                RuntimeKind::DotNet => "DOTNET_PROCESSOR_COUNT",
+                _ => return all,
+            };
+            let risk = "it has to be changed with the limit; a number that the program sets itself wins";
+            all.push(fix(format!("start it with `{name}={wanted}`"), risk));
+        }
+    }
+    if let (Why::LevelAbove, Some(level)) = (why, given.level) {
+        all.push(fix(
+            format!(
+                "give its own cgroup the quota too ({}), where its runtime looks",
+                units::value(level.cpus(), crate::finding::Unit::Cpus)
+            ),
+            "in Kubernetes: a CPU limit for the container, not only for the pod",
+        ));
+    }
+    all
+}
+
+/// What lets Go find the limit itself.
+fn go_upgrade(reading: &RuntimeReading, why: Why) -> Option<String> {
+    let wanted = match reading.seen {
+        SeenQuota::Leaf { part: true, .. } => "1.26",
+        _ => "1.25",
+    };
+    Some(match why {
+        Why::OldVersion => format!(
+            "build it with Go {wanted} or later, and have `go.mod` say `go {wanted}` or later: the language version \
+             there turns it on"
+        ),
+        Why::OldLanguage => "have `go.mod` say `go 1.25` or later (`go mod edit -go=1.25`) and build it again, or start \
+                             it with `GODEBUG=containermaxprocs=1`"
+            .into(),
+        Why::TurnedOff => "take `containermaxprocs=0` out of `GODEBUG`".into(),
+        Why::MountRoot => "build it with Go 1.26 or later".into(),
+        _ => return None,
+    })
+}
+
+/// CPUs' worth of the quota that its own cgroup's files tell.
+fn leaf_cpus(reading: &RuntimeReading) -> Option<f64> {
+    match reading.seen {
+        SeenQuota::Leaf { quota_us: Some(quota_us), period_us: Some(period_us), .. } if period_us > 0 => {
+            Some(quota_us as f64 / period_us as f64)
+        }
+        _ => None,
+    }
+}
+
+fn build_of(reading: &RuntimeReading) -> GoBuild {
+    GoBuild { version: reading.version.clone().unwrap_or_default(), ..GoBuild::default() }
+}
+
+/// `Go 1.24`; `this Go` if it has no number.
+fn short_version(build: &GoBuild) -> String {
+    match build.release() {
+        Some((major, minor)) => format!("Go {major}.{minor}"),
+        None => "this Go".into(),
+    }
+}
+
+/// `2.5 CPUs (quota of /pod)`: where a limit comes from, as a sentence part.
+#[must_use]
+pub fn origin(given: Circumstances<'_>) -> String {
+    match (given.effective.bound, given.level) {
+        (Bound::Quota, Some(level)) if given.own_level => format!("quota of its cgroup {}", ticked(&level.path)),
+        (Bound::Quota, Some(level)) => format!("quota of {} above it", ticked(&level.path)),
+        (Bound::Quota, None) => "quota".into(),
+        (Bound::Cpuset, _) => "CPUs of its cpuset".into(),
+        (Bound::Affinity, _) => "its affinity mask".into(),
+        (Bound::Online, _) => "all CPUs of the host".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What each version of Go makes of its limit: the table that was measured on 8 CPUs.
+
+use super::*;
+use crate::limits::effective::{Given, effective};
+use crate::recording::ProcId;
+use std::collections::BTreeMap;
+
+const ONLINE: [u32; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
+
+struct Case {
+    version: &'static str,
+    value: u32,
+    settings: &'static [(&'static str, &'static str)],
+    /// Quotas in CPUs, that of its own cgroup first; 0 = none.
+    quotas: &'static [f64],
+    part: bool,
+}
+
+const PLAIN: Case = Case { version: "go1.24.3", value: 8, settings: &[], quotas: &[4.0], part: false };
+
+fn judged(case: &Case) -> Belief {
+    let levels: Vec<Level> = case
+        .quotas
+        .iter()
+        .enumerate()
+        .filter(|(_, cpus)| **cpus > 0.0)
+        .map(|(depth, cpus)| Level {
+            path: format!("/level{depth}"),
+            quota_us: (cpus * 1e5) as u64,
+            period_us: 100_000,
+            burst_us: None,
+        })
+        .collect();
+    let effective =
+        effective(Given { levels: &levels, online: Some(&ONLINE), ..Given::default() }).unwrap();
+    let level = effective.level.and_then(|at| levels.get(at));
+    let own = case.quotas.first().copied().filter(|cpus| *cpus > 0.0);
+    let reading = RuntimeReading {
+        t_ns: 0,
+        proc: ProcId(1),
+        kind: RuntimeKind::Go,
+        version: Some(case.version.into()),
+        threads: 12,
+        parallelism: vec![Parallelism {
+            name: "GOMAXPROCS".into(),
+            value: case.value,
+            confidence: Confidence::Exact,
+            source: "memory".into(),
+        }],
+        unread: None,
+        settings: case.settings.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect::<BTreeMap<_, _>>(),
+        seen: SeenQuota::Leaf {
+            quota_us: own.map(|cpus| (cpus * 1e5) as u64),
+            period_us: own.map(|_| 100_000),
+            part: case.part,
+        },
+    };
+    let own_level = level.is_some_and(|level| level.path == "/level0");
+    belief(&reading, Circumstances { effective, level, own_level }).unwrap()
+}
+
+fn fixes_of(belief: &Belief) -> String {
+    belief.fixes.iter().map(|fix| fix.action.as_str()).collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn an_old_go_counts_cpus_and_is_told_a_number_or_a_newer_go() {
+    let found = judged(&PLAIN);
+    assert_eq!((found.fit, found.fitting, found.why), (Fit::Above, 4, Why::OldVersion));
+    assert!(found.because.starts_with("Go 1.24 counts"), "{}", found.because);
+    let fixes = fixes_of(&found);
+    assert!(fixes.contains("GOMAXPROCS=4") && fixes.contains("go 1.25"), "{fixes}");
+    let in_part = judged(&Case { part: true, ..PLAIN });
+    assert!(fixes_of(&in_part).contains("go 1.26"), "1.25 would look at the wrong place");
+}
+
+#[test]
+fn a_number_that_fits_needs_no_fix() {
+    let set = judged(&Case { value: 4, settings: &[("GOMAXPROCS", "4")], ..PLAIN });
+    assert_eq!((set.fit, set.why, set.fixes.len()), (Fit::Fits, Why::Set, 0));
+    let new = judged(&Case { version: "go1.26.8", value: 4, ..PLAIN });
+    assert_eq!((new.fit, new.why), (Fit::Fits, Why::KnowsLimit));
+    let half = judged(&Case { version: "go1.25.14", value: 2, quotas: &[0.5], ..PLAIN });
+    assert_eq!((half.fit, half.why), (Fit::Fits, Why::KnowsLimit));
+    let free = judged(&Case { quotas: &[0.0], ..PLAIN });
+    assert_eq!((free.fit, free.fitting), (Fit::Fits, 8));
+}
+
+#[test]
+fn a_new_go_that_is_above_its_limit_says_why() {
+    let whys = [
+        (Case { settings: &[("GOMAXPROCS", "96")], value: 96, ..PLAIN }, Why::Set, "environment"),
+        (Case { settings: &[("DefaultGODEBUG", "containermaxprocs=0,updatemaxprocs=0")], ..PLAIN }, Why::OldLanguage, "go.mod"),
+        (Case { settings: &[("GODEBUG", "containermaxprocs=0")], ..PLAIN }, Why::TurnedOff, "GODEBUG"),
+        (Case { quotas: &[0.0, 3.0], ..PLAIN }, Why::LevelAbove, "`/level1` above it"),
+        (Case { quotas: &[5.0, 3.0], value: 5, ..PLAIN }, Why::LevelAbove, "`/level1` above it"),
+        (Case { quotas: &[3.0], value: 6, ..PLAIN }, Why::Program, "runtime.GOMAXPROCS"),
+    ];
+    for (case, why, says) in whys {
+        let found = judged(&Case { version: "go1.26.8", ..case });
+        assert_eq!((found.fit, found.why), (Fit::Above, why));
+        assert!(found.because.contains(says), "{}", found.because);
+        assert!(!found.fixes.is_empty() && found.fixes.iter().all(|fix| fix.risk.is_some()));
+    }
+    // The environment turns on what the language version turned off.
+    let on = judged(&Case {
+        version: "go1.26.8",
+        value: 4,
+        settings: &[("DefaultGODEBUG", "containermaxprocs=0"), ("GODEBUG", "x=1,containermaxprocs=1")],
+        ..PLAIN
+    });
+    assert_eq!((on.fit, on.why), (Fit::Fits, Why::KnowsLimit));
+}
+
+#[test]
+fn a_bind_mounted_part_of_the_tree_misleads_only_1_25() {
+    let bound = |version, value| judged(&Case { version, value, part: true, quotas: &[3.0], ..PLAIN }).why;
+    assert_eq!(bound("go1.25.14", 8), Why::MountRoot);
+    assert_eq!(bound("go1.26.8", 3), Why::KnowsLimit);
+    assert_eq!(bound("go1.24.3", 8), Why::OldVersion);
+}
+
+#[test]
+fn automaxprocs_rounds_down_and_looks_at_its_own_cgroup() {
+    let library = &[("automaxprocs", "v1.6.0")];
+    let own = judged(&Case { settings: library, value: 2, quotas: &[2.9], ..PLAIN });
+    assert_eq!((own.fit, own.why), (Fit::Fits, Why::KnowsLimit));
+    let above = judged(&Case { settings: library, quotas: &[0.0, 2.0], value: 7, ..PLAIN });
+    assert_eq!((above.fit, above.why), (Fit::Above, Why::LevelAbove));
+}

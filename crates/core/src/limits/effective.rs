@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The CPU limit that holds for a process: the tightest of the quotas of its cgroup and of all above it, and of the
+//! CPUs that it may run on.
+
+use serde::Serialize;
+
+/// A level of the cgroup tree that has a quota.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Level {
+    /// Path in the tree.
+    pub path: String,
+    /// CPU time in each period, in microseconds.
+    pub quota_us: u64,
+    /// Length of a period.
+    pub period_us: u64,
+    /// Unused quota that may be saved up, in microseconds; `None` where the kernel does not offer that.
+    pub burst_us: Option<u64>,
+}
+
+impl Level {
+    /// CPUs' worth of time.
+    #[must_use]
+    pub fn cpus(&self) -> f64 {
+        self.quota_us as f64 / self.period_us.max(1) as f64
+    }
+}
+
+/// How much of the levels above a process is in sight.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "sight", content = "reason")]
+pub enum Sight {
+    /// All, up to the root of the tree.
+    Whole,
+    /// Only the lower ones: one above may be tighter.
+    Part(String),
+    /// None, for this reason.
+    None(String),
+}
+
+/// What limits a process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Given<'a> {
+    /// Levels that have a quota, the process's own first.
+    pub levels: &'a [Level],
+    /// CPUs that are online; `None` if not known. So for the others.
+    pub online: Option<&'a [u32]>,
+    /// CPUs that its affinity allows.
+    pub affinity: Option<&'a [u32]>,
+    /// CPUs of its cpuset.
+    pub cpuset: Option<&'a [u32]>,
+}
+
+/// What the limit comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// The quota of a cgroup.
+    Quota,
+    /// The cpuset of a cgroup.
+    Cpuset,
+    /// The affinity mask.
+    Affinity,
+    /// Nothing but the number of CPUs.
+    Online,
+}
+
+/// The limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Effective {
+    /// CPUs' worth of time.
+    pub cpus: f64,
+    /// What it comes from.
+    pub bound: Bound,
+    /// Which of the levels has the tightest quota. It binds only if `bound` is the quota.
+    pub level: Option<usize>,
+    /// CPUs that it may run on.
+    pub allowed: u32,
+}
+
+/// The limit; `None` if not even the CPUs are known.
+#[must_use]
+pub fn effective(given: Given<'_>) -> Option<Effective> {
+    let sets = [
+        (Bound::Online, given.online),
+        (Bound::Cpuset, given.cpuset.filter(|cpus| !cpus.is_empty())),
+        (Bound::Affinity, given.affinity.filter(|cpus| !cpus.is_empty())),
+    ];
+    let mut allowed: Option<Vec<u32>> = None;
+    let mut bound = Bound::Online;
+    for (kind, cpus) in sets {
+        let Some(cpus) = cpus else { continue };
+        let left: Vec<u32> = match &allowed {
+            Some(before) => before.iter().copied().filter(|cpu| cpus.contains(cpu)).collect(),
+            None => cpus.to_vec(),
+        };
+        // A mask may name only CPUs that are gone by now; the kernel then uses others, and it binds nothing.
+        let tighter = allowed.as_ref().is_none_or(|before| left.len() < before.len());
+        if tighter && !left.is_empty() {
+            (allowed, bound) = (Some(left), kind);
+        }
+    }
+    let allowed = allowed?.len() as u32;
+    let tightest = |(a, _): &(f64, usize), (b, _): &(f64, usize)| a.total_cmp(b);
+    let quotas = given.levels.iter().enumerate().map(|(index, level)| (level.cpus(), index));
+    let quota = quotas.min_by(tightest);
+    let effective = Effective { cpus: f64::from(allowed), bound, level: quota.map(|(_, index)| index), allowed };
+    Some(match quota {
+        Some((cpus, _)) if cpus < effective.cpus => Effective { cpus, bound: Bound::Quota, ..effective },
+        _ => effective,
+    })
+}
+
+/// Threads that may run at a time without being too many for a limit: as many as CPUs, rounded up, and two where it
+/// is less, so that a thread can be woken up while another one runs.
+#[must_use]
+pub fn fitting_threads(cpus: f64) -> u32 {
+    // Saturates; a limit is no larger than some thousand CPUs.
+    (cpus - 1e-9).ceil().max(2.0) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn level(path: &str, quota_us: u64) -> Level {
+        Level { path: path.into(), quota_us, period_us: 100_000, burst_us: Some(0) }
+    }
+
+    #[test]
+    fn the_tightest_of_all_levels_binds() {
+        let levels = [level("/pod/app", 500_000), level("/pod", 250_000), level("/", 900_000)];
+        let online: Vec<u32> = (0..8).collect();
+        let given = Given { levels: &levels, online: Some(&online), ..Given::default() };
+        let found = effective(given).unwrap();
+        assert_eq!((found.cpus, found.bound, found.level), (2.5, Bound::Quota, Some(1)));
+        let pinned = effective(Given { affinity: Some(&[2, 3]), ..given }).unwrap();
+        assert_eq!((pinned.cpus, pinned.bound, pinned.level), (2.0, Bound::Affinity, Some(1)));
+        let set = effective(Given { cpuset: Some(&[2, 3]), affinity: Some(&[0, 1, 2, 3]), ..given });
+        assert_eq!(set.map(|set| (set.bound, set.allowed)), Some((Bound::Cpuset, 2)));
+    }
+
+    #[test]
+    fn what_is_not_there_binds_nothing() {
+        assert_eq!(effective(Given::default()), None);
+        let online = [0, 1];
+        let gone = Given { online: Some(&online), affinity: Some(&[7]), cpuset: Some(&[]), ..Given::default() };
+        let found = effective(gone).unwrap();
+        assert_eq!((found.cpus, found.bound, found.level), (2.0, Bound::Online, None));
+    }
+
+    #[test]
+    fn two_threads_always_fit() {
+        for (cpus, threads) in [(0.25, 2), (1.0, 2), (2.0, 2), (2.1, 3), (4.0, 4)] {
+            assert_eq!(fitting_threads(cpus), threads, "{cpus}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn one_more_limit_never_allows_more(
+            quotas in prop::collection::vec((1_000..10_000_000u64, 1_000..1_000_000u64), 0..6),
+            online in prop::collection::btree_set(0..64u32, 1..64),
+            mask in prop::collection::btree_set(0..64u32, 0..64),
+        ) {
+            let levels: Vec<Level> = quotas.iter().map(|&(quota_us, period_us)| {
+                Level { path: "/".into(), quota_us, period_us, burst_us: None }
+            }).collect();
+            let online: Vec<u32> = online.into_iter().collect();
+            let mask: Vec<u32> = mask.into_iter().collect();
+            let all = Given { levels: &levels, online: Some(&online), ..Given::default() };
+            let cpus = |given| effective(given).map(|found| found.cpus);
+            let free = Given { levels: &[], ..all };
+            let masked = Given { affinity: Some(&mask), ..all };
+            prop_assert!(cpus(all) <= cpus(free));
+            prop_assert!(cpus(masked) <= cpus(all));
+            for level in &levels {
+                prop_assert!(cpus(all).unwrap() <= level.cpus());
+            }
+        }
+    }
+}

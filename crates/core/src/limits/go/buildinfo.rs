@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What Go's linker writes into every program since 1.13: which version built it, with which modules and settings.
+//! It survives stripping.
+
+use crate::limits::elf::Elf;
+use crate::limits::image::{Biased, Image};
+use crate::recording::name;
+
+const SECTION: &str = ".go.buildinfo";
+const MAGIC: &[u8] = b"\xff Go buildinf:";
+/// Bytes before what follows the header.
+const HEADER_BYTES: usize = 32;
+/// Longest text that is read: a module list of some thousand lines.
+const MAX_TEXT_BYTES: u64 = 1 << 20;
+/// The list of modules stands between two marks of this length.
+const MARK_BYTES: usize = 16;
+
+/// How a Go program was built.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GoBuild {
+    /// `go1.24.3`.
+    pub version: String,
+    /// Version of `go.uber.org/automaxprocs`, if it is linked in.
+    pub automaxprocs: Option<String>,
+    /// `DefaultGODEBUG`: what differs from the toolchain's defaults because `go.mod` names an older Go.
+    pub default_godebug: Option<String>,
+    /// Path of the main package.
+    pub path: Option<String>,
+}
+
+impl GoBuild {
+    /// 1 and 24 of `go1.24.3`; `None` for development versions.
+    #[must_use]
+    pub fn release(&self) -> Option<(u32, u32)> {
+        let version = self.version.strip_prefix("go")?;
+        let mut numbers = version.split(|c: char| !c.is_ascii_digit());
+        Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+    }
+
+    /// The patch number: 3 of `go1.24.3`; 0 of `go1.24` and of what comes before it.
+    #[must_use]
+    pub fn patch(&self) -> u32 {
+        let mut numbers = self.version.split('.').skip(2);
+        let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
+        numbers.next().and_then(|text| digits(text).parse().ok()).unwrap_or(0)
+    }
+
+    fn take_modules(&mut self, text: &str) {
+        for line in text.lines() {
+            let mut fields = line.split('\t');
+            match (fields.next(), fields.next(), fields.next()) {
+                (Some("path"), Some(path), _) => self.path = Some(path.into()),
+                // A replaced module is followed by its replacement; the library is linked in either way.
+                (Some("dep"), Some("go.uber.org/automaxprocs"), version) => {
+                    self.automaxprocs = Some(version.unwrap_or_default().into());
+                }
+                (Some("build"), Some(setting), _) => {
+                    if let Some(value) = setting.strip_prefix("DefaultGODEBUG=") {
+                        self.default_godebug = Some(value.into());
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// How that program was built; `None` if it is no Go program (or older than 1.13). `memory` is the program's at the
+/// addresses of the file: up to 1.17 the texts are only there.
+pub fn build(file: &dyn Image, elf: &Elf, memory: &Biased<'_>) -> Option<GoBuild> {
+    let section = elf.section(SECTION)?;
+    let header = file.bytes(section.offset, HEADER_BYTES).filter(|head| head.starts_with(MAGIC))?;
+    let inline = header.get(15).is_some_and(|flags| flags & 2 != 0);
+    let (version, modules) = if inline {
+        let at = section.offset.checked_add(HEADER_BYTES as u64)?;
+        let (version, next) = counted(file, at)?;
+        (version, counted(file, next).map(|(modules, _)| modules))
+    } else {
+        // Addresses of two Go strings, each an address and a length.
+        let version = memory.pointer_at(section.address.checked_add(16)?)?;
+        let modules = memory.pointer_at(section.address.checked_add(24)?)?;
+        (string(memory, version)?, string(memory, modules))
+    };
+    let mut build = GoBuild { version: name::decode(&version), ..GoBuild::default() };
+    let modules = modules.unwrap_or_default();
+    let framed = modules.len().checked_sub(MARK_BYTES).and_then(|end| modules.get(MARK_BYTES..end));
+    build.take_modules(&String::from_utf8_lossy(framed.unwrap_or_default()));
+    Some(build)
+}
+
+/// A text after its length, which is a varint; and where the next thing begins.
+fn counted(file: &dyn Image, at: u64) -> Option<(Vec<u8>, u64)> {
+    let mut length = 0_u64;
+    for position in 0..10_u32 {
+        let mut byte = [0];
+        let next = at.checked_add(u64::from(position))?;
+        if !file.read(next, &mut byte) {
+            return None;
+        }
+        length |= u64::from(byte[0] & 0x7f).checked_shl(7 * position)?;
+        if byte[0] & 0x80 == 0 {
+            let text = text(file, next + 1, length)?;
+            return Some((text, next + 1 + length));
+        }
+    }
+    None
+}
+
+/// A Go string in memory.
+fn string(memory: &Biased<'_>, at: u64) -> Option<Vec<u8>> {
+    text(memory, memory.pointer_at(at)?, memory.u64_at(at.checked_add(8)?)?)
+}
+
+fn text(image: &dyn Image, at: u64, bytes: u64) -> Option<Vec<u8>> {
+    if bytes > MAX_TEXT_BYTES {
+        return None;
+    }
+    image.bytes(at, usize::try_from(bytes).ok()?)
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Go's table of functions: from a name to the addresses of its code. Formats of 1.16, 1.18 and 1.20 (the same to
+//! this day but for where the code begins), which `runtime/symtab.go` of those versions describes.
+
+use super::Unlocated;
+use crate::limits::elf::{Elf, Section};
+use crate::limits::image::{Biased, Image, Window};
+use memchr::memmem;
+use std::collections::BTreeMap;
+
+/// Sections that are the table. Position-independent programs had it among their relocated data until 1.25.
+const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
+/// Sections in which an external linker may have put it.
+const AROUND: [&str; 2] = [".data.rel.ro", ".rodata"];
+/// As much of such a section is searched.
+const MAX_SEARCH_BYTES: u64 = 256 << 20;
+/// More functions than this are a damaged table.
+const MAX_FUNCTIONS: u64 = 1 << 23;
+/// `moduledata.text` is this word of the section `.go.module`, which there is from 1.26 on.
+const TEXT_WORD: u64 = 22;
+/// Longest name that is looked for, with the NULs around it.
+const NAME_BYTES: usize = 48;
+
+/// Where a function's code is, at the addresses of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Function {
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+/// The two shapes of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// 1.16, 1.17: entries are addresses.
+    Addresses,
+    /// From 1.18 on: entries are distances from where the code begins.
+    Distances,
+}
+
+/// The table's header. All offsets are of the file.
+#[derive(Clone, Copy, Debug)]
+struct Table {
+    shape: Shape,
+    functions: u64,
+    text: u64,
+    names: (u64, u64),
+    entries: u64,
+    end: u64,
+}
+
+/// The functions of those names that the program has.
+pub(super) fn functions(
+    file: &dyn Image,
+    elf: &Elf,
+    memory: &Biased<'_>,
+    wanted: &[&'static str],
+) -> Result<BTreeMap<&'static str, Function>, Unlocated> {
+    let (offset, end) = find(file, elf).ok_or(Unlocated::NoTable)?;
+    let table = header(file, elf, memory, offset, end)?;
+    let names = names(file, table.names, wanted);
+    entries(file, &table, &names)
+}
+
+/// Where the table begins and ends in the file.
+fn find(file: &dyn Image, elf: &Elf) -> Option<(u64, u64)> {
+    let span = |section: &Section| Some((section.offset, section.offset.checked_add(section.bytes)?));
+    for section in SECTIONS.iter().filter_map(|name| elf.section(name)) {
+        let (from, to) = span(section)?;
+        if magic(&file.bytes(from, 8)?).is_some() {
+            return Some((from, to));
+        }
+    }
+    let mut around: Vec<(u64, u64)> =
+        AROUND.iter().filter_map(|name| span(elf.section(name)?)).collect();
+    if elf.sections.is_empty() {
+        // Even the headers of the sections were removed.
+        let spans = elf.segments.iter().map(|s| (s.offset, s.offset.saturating_add(s.file_bytes)));
+        around.extend(spans);
+    }
+    around.into_iter().find_map(|(from, to)| Some((search(file, from, to)?, to)))
+}
+
+/// Looks for the first 8 bytes of a table, which is aligned.
+fn search(file: &dyn Image, from: u64, to: u64) -> Option<u64> {
+    let to = to.min(from.saturating_add(MAX_SEARCH_BYTES));
+    let mut window = Window::new(file, from, to);
+    let mut at = from;
+    while at + 8 <= to {
+        let piece = window.get(at, 8)?;
+        let words = piece.chunks_exact(8);
+        let steps = words.len() as u64;
+        if let Some(word) = words.into_iter().position(|word| magic(word).is_some()) {
+            return Some(at + 8 * word as u64);
+        }
+        at += 8 * steps;
+    }
+    None
+}
+
+fn magic(head: &[u8]) -> Option<Shape> {
+    // Unit of code is 1 byte on x86-64 and 4 on arm64; addresses have 8 bytes.
+    let [magic @ .., 0, 0, 1 | 4, 8] = head else { return None };
+    match magic {
+        [0xfa, 0xff, 0xff, 0xff] => Some(Shape::Addresses),
+        [0xf0 | 0xf1, 0xff, 0xff, 0xff] => Some(Shape::Distances),
+        _ => None,
+    }
+}
+
+fn header(
+    file: &dyn Image,
+    elf: &Elf,
+    memory: &Biased<'_>,
+    offset: u64,
+    end: u64,
+) -> Result<Table, Unlocated> {
+    let damaged = Unlocated::Table("header");
+    let head = file.bytes(offset, 80).ok_or(damaged)?;
+    let shape = magic(&head[..8]).ok_or(damaged)?;
+    let word = |index: usize| {
+        let bytes = head.get(8 + 8 * index..16 + 8 * index)?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    };
+    // After the numbers of functions and files: from 1.18 on the beginning of the code, then the parts' offsets.
+    let first = if shape == Shape::Addresses { 2 } else { 3 };
+    let part = |index: usize| offset.checked_add(word(first + index)?).filter(|&at| at <= end);
+    let functions = word(0).filter(|&n| n <= MAX_FUNCTIONS).ok_or(damaged)?;
+    let (Some(names), Some(names_end), Some(entries)) = (part(0), part(1), part(4)) else {
+        return Err(damaged);
+    };
+    let text = match shape {
+        Shape::Addresses => 0,
+        Shape::Distances => match word(2).filter(|&text| text != 0) {
+            Some(text) => text,
+            None => text_of_module(elf, memory, offset)?,
+        },
+    };
+    Ok(Table { shape, functions, text, names: (names, names_end), entries, end })
+}
+
+/// Where the code begins, from what the runtime keeps of the program's module.
+fn text_of_module(elf: &Elf, memory: &Biased<'_>, table: u64) -> Result<u64, Unlocated> {
+    let missing = Unlocated::Table("no beginning of the code");
+    let module = elf.section(".go.module").ok_or(missing)?;
+    let word = |index: u64| memory.pointer_at(module.address.checked_add(8 * index)?);
+    // The first word is the address of the table that was found in the file.
+    let is_table = word(0).and_then(|at| elf.offset_of(at)).is_some_and(|(offset, _)| offset == table);
+    let text = word(TEXT_WORD).filter(|&text| is_table && !elf.is_variable(text));
+    text.ok_or(missing)
+}
+
+/// Names of functions by their offset in the table of names.
+fn names(
+    file: &dyn Image,
+    (from, to): (u64, u64),
+    wanted: &[&'static str],
+) -> BTreeMap<u32, &'static str> {
+    let mut found = BTreeMap::new();
+    let mut window = Window::new(file, from, to);
+    let finder = memmem::Finder::new(b"\0runtime.");
+    let mut at = from;
+    while at < to && found.len() < wanted.len() {
+        let least = NAME_BYTES.min(usize::try_from(to - at).unwrap_or(NAME_BYTES));
+        let Some(piece) = window.get(at, least) else { break };
+        for hit in finder.find_iter(piece) {
+            let name = &piece[hit + 1..];
+            let is = |wanted: &str| {
+                name.strip_prefix(wanted.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
+            };
+            if let Some(wanted) = wanted.iter().find(|wanted| is(wanted))
+                && let Ok(offset) = u32::try_from(at - from + hit as u64 + 1)
+            {
+                found.insert(offset, *wanted);
+            }
+        }
+        // The last bytes may hold the beginning of a name: the next piece begins with them.
+        let step = piece.len().saturating_sub(NAME_BYTES);
+        if step == 0 {
+            break;
+        }
+        at += step as u64;
+    }
+    found
+}
+
+/// Walks over all functions until each name is found.
+fn entries(
+    file: &dyn Image,
+    table: &Table,
+    names: &BTreeMap<u32, &'static str>,
+) -> Result<BTreeMap<&'static str, Function>, Unlocated> {
+    let damaged = Unlocated::Table("entries");
+    let half = if table.shape == Shape::Addresses { 8_usize } else { 4 };
+    let number = |bytes: &[u8]| match half {
+        8 => u64::from_le_bytes(bytes.try_into().unwrap_or_default()),
+        _ => u64::from(u32::from_le_bytes(bytes.try_into().unwrap_or_default())),
+    };
+    let mut index = Window::new(file, table.entries, table.end);
+    let mut bodies = Window::new(file, table.entries, table.end);
+    let mut found = BTreeMap::new();
+    for entry in 0..table.functions {
+        if found.len() == names.len() {
+            break;
+        }
+        let at = table.entries + entry * 2 * half as u64;
+        // An entry and the beginning of the next one, which is this one's end; after the last there is one more.
+        let bytes = index.get(at, 3 * half).ok_or(damaged)?;
+        let (start, body) = (number(&bytes[..half]), number(&bytes[half..2 * half]));
+        let end = number(&bytes[2 * half..3 * half]);
+        let body = table.entries.checked_add(body).ok_or(damaged)?;
+        // The function's own beginning, then the offset of its name.
+        let bytes = bodies.get(body, half + 4).ok_or(damaged)?;
+        let name = u32::from_le_bytes(bytes[half..half + 4].try_into().unwrap_or_default());
+        if let Some(name) = names.get(&name) {
+            let (start, end) = (table.text.wrapping_add(start), table.text.wrapping_add(end));
+            found.insert(*name, Function { start, end });
+        }
+    }
+    Ok(found)
+}

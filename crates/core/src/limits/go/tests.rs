@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Decoding a program made by hand, and any bytes. Real programs of many versions are looked at by the tests of the
+//! binary, which can build them.
+
+use super::*;
+use crate::limits::elf::Linked;
+use proptest::prelude::*;
+
+/// Where the parts of [`program`] are in the file; addresses are 0x40_0000 higher.
+const BASE: u64 = 0x40_0000;
+const CODE: usize = 0x400;
+const TABLE: usize = 0x600;
+const INFO: usize = 0x900;
+const DATA: usize = 0xa00;
+const SECTIONS: usize = 0xb00;
+const SIZE: usize = 0xe00;
+
+/// The value of `gomaxprocs` in the file's data.
+const PROCS: u32 = 7;
+
+fn put(file: &mut [u8], at: usize, bytes: &[u8]) {
+    file[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+/// `nop`s with a load of `gomaxprocs` at byte 8, by the given instruction.
+fn function(file: &mut [u8], at: usize, opcode: &[u8], machine: u16) {
+    if machine == 183 {
+        for word in 0..16 {
+            put(file, at + 4 * word, &0xd503_201f_u32.to_le_bytes());
+        }
+        // adrp x27, the page of the data (the same page as the code: 0 pages away); ldrsw x0, [x27, #0xa00]
+        put(file, at + 8, &(0x9000_0000_u32 | 27).to_le_bytes());
+        put(file, at + 12, &(0xb980_0000_u32 | (DATA as u32 / 4) << 10 | 27 << 5).to_le_bytes());
+        return;
+    }
+    file[at..at + 64].fill(0x90);
+    put(file, at + 8, opcode);
+    let next = at + 8 + opcode.len() + 4;
+    put(file, at + 8 + opcode.len(), &((DATA as i64 - next as i64) as i32).to_le_bytes());
+}
+
+/// A small ELF file with what is looked at in a Go program of 1.18 to 1.25.
+fn program(machine: u16) -> Vec<u8> {
+    let mut file = vec![0; SIZE];
+    put(&mut file, 0, b"\x7fELF\x02\x01\x01");
+    put(&mut file, 16, &2_u16.to_le_bytes());
+    put(&mut file, 18, &machine.to_le_bytes());
+    put(&mut file, 32, &64_u64.to_le_bytes());
+    put(&mut file, 40, &(SECTIONS as u64).to_le_bytes());
+    put(&mut file, 54, &56_u16.to_le_bytes());
+    put(&mut file, 56, &2_u16.to_le_bytes());
+    put(&mut file, 58, &64_u16.to_le_bytes());
+    put(&mut file, 60, &4_u16.to_le_bytes());
+    put(&mut file, 62, &3_u16.to_le_bytes());
+    for (index, (flags, from, to)) in [(5_u32, 0, DATA), (6, DATA, SECTIONS)].into_iter().enumerate() {
+        let at = 64 + 56 * index;
+        put(&mut file, at, &1_u32.to_le_bytes());
+        put(&mut file, at + 4, &flags.to_le_bytes());
+        for (field, value) in
+            [(8, from as u64), (16, BASE + from as u64), (32, (to - from) as u64), (40, (to - from) as u64)]
+        {
+            put(&mut file, at + field, &value.to_le_bytes());
+        }
+    }
+    function(&mut file, CODE, &[0x8b, 0x05], machine);
+    function(&mut file, CODE + 64, &[0x48, 0x63, 0x0d], machine);
+    // The table: header, names at 0x100, entries and functions at 0x180.
+    let quantum = if machine == 183 { 4 } else { 1 };
+    put(&mut file, TABLE, &[0xf1, 0xff, 0xff, 0xff, 0, 0, quantum, 8]);
+    for (index, word) in [2, 0, BASE + CODE as u64, 0x100, 0x160, 0, 0, 0x180].into_iter().enumerate() {
+        put(&mut file, TABLE + 8 + 8 * index, &word.to_le_bytes());
+    }
+    put(&mut file, TABLE + 0x100, b"\0runtime.procresize\0runtime.GOMAXPROCS\0");
+    for (index, word) in [0_u32, 0x40, 64, 0x60, 128, 0].into_iter().enumerate() {
+        put(&mut file, TABLE + 0x180 + 4 * index, &word.to_le_bytes());
+    }
+    for (body, start, name) in [(0x40, 0_u32, 1_u32), (0x60, 64, 20)] {
+        put(&mut file, TABLE + 0x180 + body, &start.to_le_bytes());
+        put(&mut file, TABLE + 0x180 + body + 4, &name.to_le_bytes());
+    }
+    put(&mut file, INFO, b"\xff Go buildinf:\x08\x02");
+    put(&mut file, INFO + 32, b"\x08go1.24.3");
+    let modules = "path\texample\ndep\tgo.uber.org/automaxprocs\tv1.6.0\th1:x=\nbuild\tDefaultGODEBUG=a=1,b=0\n";
+    put(&mut file, INFO + 41, &[modules.len() as u8 + 32]);
+    put(&mut file, INFO + 58, modules.as_bytes());
+    put(&mut file, DATA, &PROCS.to_le_bytes());
+    put(&mut file, SECTIONS + 0x200, b"\0.gopclntab\0.go.buildinfo\0");
+    let sections =
+        [(0_u32, 0, 0), (1, TABLE, INFO - TABLE), (12, INFO, DATA - INFO), (0, SECTIONS + 0x200, 0x40)];
+    for (index, (name, at, bytes)) in sections.into_iter().enumerate() {
+        let header = SECTIONS + 64 * index;
+        put(&mut file, header, &name.to_le_bytes());
+        put(&mut file, header + 4, &1_u32.to_le_bytes());
+        for (field, value) in [(16, BASE + at as u64), (24, at as u64), (32, bytes as u64)] {
+            put(&mut file, header + field, &value.to_le_bytes());
+        }
+    }
+    file
+}
+
+fn looked_at(file: &Vec<u8>) -> (Option<GoBuild>, Result<Option<u32>, Unlocated>) {
+    let Ok(elf) = Elf::read(file) else { return (None, Err(Unlocated::NoTable)) };
+    let linked = Linked { file, elf: &elf };
+    let memory = Biased { image: &linked, bias: 0 };
+    let found = locate(file, &elf, &memory).map(|address| value(&memory, address));
+    (build(file, &elf, &memory), found)
+}
+
+#[test]
+fn the_number_is_found_by_the_names_and_the_code_of_functions() {
+    for machine in [62, 183] {
+        let (build, found) = looked_at(&program(machine));
+        let build = build.unwrap();
+        assert_eq!(found, Ok(Some(PROCS)), "machine {machine}");
+        assert_eq!((build.version.as_str(), build.release(), build.patch()), ("go1.24.3", Some((1, 24)), 3));
+        assert_eq!(build.automaxprocs.as_deref(), Some("v1.6.0"));
+        assert_eq!(build.default_godebug.as_deref(), Some("a=1,b=0"));
+    }
+}
+
+#[test]
+fn without_agreement_nothing_is_claimed() {
+    let mut file = program(62);
+    // The second function loads another variable.
+    file[CODE + 64 + 8 + 3] ^= 4;
+    assert_eq!(looked_at(&file).1, Err(Unlocated::Code("no second function agrees")));
+    let mut file = program(62);
+    put(&mut file, TABLE + 0x101, b"runtime.procresizE");
+    assert_eq!(looked_at(&file).1, Err(Unlocated::Code("no procresize")));
+    let mut file = program(62);
+    put(&mut file, DATA, &0_u32.to_le_bytes());
+    assert_eq!(looked_at(&file).1, Ok(None), "no program has 0");
+    assert_eq!(looked_at(&program(8)).1, Err(Unlocated::Machine));
+}
+
+#[test]
+fn a_table_that_ends_early_is_named() {
+    let mut file = program(62);
+    put(&mut file, TABLE + 8, &u64::MAX.to_le_bytes());
+    assert_eq!(looked_at(&file).1, Err(Unlocated::Table("header")));
+    put(&mut file, TABLE + 8, &0x10_0000_u64.to_le_bytes());
+    // The function's entry names another one, so that all are gone through.
+    put(&mut file, TABLE + 0x180 + 0x44, &999_u32.to_le_bytes());
+    assert!(matches!(looked_at(&file).1, Err(Unlocated::Table("entries"))));
+}
+
+#[test]
+fn versions_are_numbers() {
+    let release = |version: &str| GoBuild { version: version.into(), ..GoBuild::default() }.release();
+    assert_eq!(release("go1.27rc1"), Some((1, 27)));
+    assert_eq!(release("go1.25"), Some((1, 25)));
+    assert_eq!(release("devel go1.28-abcdef"), None);
+    assert_eq!(release(""), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn no_damage_makes_it_panic(
+        machine in prop::sample::select(vec![62_u16, 183]),
+        damage in prop::collection::vec((0..SIZE, any::<u8>()), 1..24),
+        cut in 0..=SIZE,
+    ) {
+        let mut file = program(machine);
+        for (at, byte) in damage {
+            file[at] = byte;
+        }
+        file.truncate(cut.max(SIZE / 4));
+        let _ = looked_at(&file);
+    }
+
+    #[test]
+    fn any_code_is_looked_at(code in prop::collection::vec(any::<u8>(), 0..256), start: u64) {
+        prop_assert!(code::x86_64(&code, start).len() <= code.len());
+        prop_assert!(code::aarch64(&code, start).len() <= code.len());
+    }
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Bytes by position: a program's file by offset, a process's memory by address. What reads them lives outside of
+//! this crate; what is found in them may be anything, so nothing here trusts a position or a length.
+
+/// Something with bytes at positions.
+pub trait Image {
+    /// Fills `buf` with the bytes from `at` on. `false` if not all of them are there; `buf` then holds anything.
+    fn read(&self, at: u64, buf: &mut [u8]) -> bool;
+
+    /// Some bytes; `None` if not all are there.
+    fn bytes(&self, at: u64, len: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        self.read(at, &mut bytes).then_some(bytes)
+    }
+
+    /// A little-endian number of 32 bits.
+    fn u32_at(&self, at: u64) -> Option<u32> {
+        let mut bytes = [0; 4];
+        self.read(at, &mut bytes).then(|| u32::from_le_bytes(bytes))
+    }
+
+    /// A little-endian number of 64 bits.
+    fn u64_at(&self, at: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        self.read(at, &mut bytes).then(|| u64::from_le_bytes(bytes))
+    }
+
+    /// Text up to the first NUL, which must come within `max` bytes. Read in small pieces: what follows may not be
+    /// there.
+    fn c_string(&self, at: u64, max: usize) -> Option<Vec<u8>> {
+        let mut text = Vec::new();
+        while text.len() < max {
+            let piece = self.bytes(at.checked_add(text.len() as u64)?, 8)?;
+            if let Some(end) = piece.iter().position(|&byte| byte == 0) {
+                text.extend(&piece[..end]);
+                return (text.len() <= max).then_some(text);
+            }
+            text.extend(piece);
+        }
+        None
+    }
+}
+
+impl Image for [u8] {
+    fn read(&self, at: u64, buf: &mut [u8]) -> bool {
+        let Ok(from) = usize::try_from(at) else { return false };
+        let there = from.checked_add(buf.len()).and_then(|to| self.get(from..to));
+        if let Some(there) = there {
+            buf.copy_from_slice(there);
+        }
+        there.is_some()
+    }
+}
+
+impl Image for Vec<u8> {
+    fn read(&self, at: u64, buf: &mut [u8]) -> bool {
+        self.as_slice().read(at, buf)
+    }
+}
+
+/// Another image, `bias` bytes further on: the memory of a program at the addresses that its file gives.
+pub struct Biased<'i> {
+    /// The image.
+    pub image: &'i dyn Image,
+    /// What has to be added to a position.
+    pub bias: u64,
+}
+
+impl Biased<'_> {
+    /// An address that the program keeps at `at`, as its file gives it.
+    #[must_use]
+    pub fn pointer_at(&self, at: u64) -> Option<u64> {
+        self.u64_at(at).map(|address| address.wrapping_sub(self.bias))
+    }
+}
+
+impl Image for Biased<'_> {
+    fn read(&self, at: u64, buf: &mut [u8]) -> bool {
+        // Wraps where the program was loaded below the address that it was linked for.
+        self.image.read(at.wrapping_add(self.bias), buf)
+    }
+}
+
+/// Bytes that a [`Window`] reads at once.
+const WINDOW_BYTES: usize = 64 << 10;
+
+/// Reads a part of an image from front to back, a piece at a time. Going back costs a read; so many reads are
+/// allowed as going forward once takes, and a few more.
+pub(super) struct Window<'i> {
+    image: &'i dyn Image,
+    end: u64,
+    start: u64,
+    piece: Vec<u8>,
+    reads_left: u64,
+}
+
+impl<'i> Window<'i> {
+    pub(super) fn new(image: &'i dyn Image, from: u64, end: u64) -> Self {
+        let reads_left = 16 + 2 * (end.saturating_sub(from) / WINDOW_BYTES as u64);
+        Self { image, end, start: from, piece: Vec::new(), reads_left }
+    }
+
+    /// The bytes from `at` on, at least `least` of them; `None` beyond the end, or if reading went to and fro.
+    pub(super) fn get(&mut self, at: u64, least: usize) -> Option<&[u8]> {
+        let held = |window: &Self| {
+            let skip = usize::try_from(at.checked_sub(window.start)?).ok()?;
+            (window.piece.len().checked_sub(skip)? >= least).then_some(skip)
+        };
+        if held(self).is_none() {
+            self.reads_left = self.reads_left.checked_sub(1)?;
+            let there = usize::try_from(self.end.checked_sub(at)?).ok()?.min(WINDOW_BYTES);
+            self.piece.clear();
+            self.piece = self.image.bytes(at, there)?;
+            self.start = at;
+        }
+        let skip = held(self)?;
+        Some(&self.piece[skip..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Biased, Image as _, WINDOW_BYTES, Window};
+
+    #[test]
+    fn what_is_not_there_is_none() {
+        let image = b"\x01\0\0\0\x02\0\0\0text\0___".to_vec();
+        assert_eq!(image.u32_at(4), Some(2));
+        assert_eq!(image.u64_at(0), Some(0x2_0000_0001));
+        assert_eq!(image.u32_at(13), None);
+        assert_eq!(image.u32_at(u64::MAX), None);
+        assert_eq!(image.c_string(8, 8), Some(b"text".to_vec()));
+        assert_eq!(image.c_string(8, 3), None);
+        let biased = Biased { image: &image, bias: 4_u64.wrapping_sub(100) };
+        assert_eq!(biased.u32_at(100), Some(2));
+    }
+
+    #[test]
+    fn a_window_moves_forward_and_tires_of_moving_to_and_fro() {
+        let image: Vec<u8> = (0..3 * WINDOW_BYTES).map(|at| (at >> 8) as u8).collect();
+        let end = image.len() as u64;
+        let mut window = Window::new(&image, 0, end);
+        for at in (0..end).step_by(512) {
+            assert_eq!(window.get(at, 8).map(|bytes| bytes[0]), Some((at >> 8) as u8));
+        }
+        assert_eq!(window.get(end - 4, 8), None);
+        let swings = (0..1000).take_while(|i| window.get((i % 2) * 2 * WINDOW_BYTES as u64, 8).is_some());
+        assert!((1..40).contains(&swings.count()));
+    }
+}
