@@ -4,9 +4,9 @@
 //! A file can be damaged or made by somebody else: whatever does not fit is an error that names the table,
 //! the row and the column, never a panic and never a silent 0.
 
-use super::block;
 use super::encode::{MIGRATED, NOT_SAMPLED, resource_name, source_name, version_name};
 use super::schema::Kind;
+use super::{block, runtime};
 use deburr_core::recording::{
     BlameTick, Cgroup, CgroupId, CgroupReading, CgroupVersion, Coverage, CpuReading, Culprit,
     Event, EventKind, IdleCpu, IdleTick, LoadBin, Meta, ObserverTick, ProcId, Process, ProcessTick,
@@ -163,6 +163,7 @@ pub(super) fn record(kind: Kind, row: &rusqlite::Row<'_>) -> Result<Record> {
         Kind::Observer => Record::Observer(observer_tick(c)?),
         Kind::Event => Record::Event(event(c)?),
         Kind::Ending => Record::End { window_ns: c.u64()? },
+        Kind::Runtime => Record::Runtime(Box::new(runtime::read(c)?)),
         kind => Record::Block(Box::new(block::record(kind, c)?)),
     })
 }

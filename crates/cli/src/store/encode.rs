@@ -4,8 +4,8 @@
 //! SQLite's integers are signed: a `u64` of 2^63 and more would show as a negative number there and comes
 //! back as it was.
 
-use super::block;
 use super::schema::Kind;
+use super::{block, runtime};
 use deburr_core::recording::{
     BlameTick, Cgroup, CgroupReading, CgroupVersion, Coverage, CpuReading, Culprit, Event,
     EventKind, IdleCpu, IdleTick, LoadBin, Meta, ObserverTick, Process, ProcessTick, PsiReading,
@@ -136,6 +136,7 @@ pub(super) fn row(record: &Record) -> Row<'_> {
         Record::Psi(r) => plain(Kind::Psi, psi_reading(r)),
         Record::Block(record) => block::row(record),
         Record::Observer(t) => over(Kind::Observer, t.t0_ns, t.t1_ns, observer_tick(t)),
+        Record::Runtime(r) => plain(Kind::Runtime, runtime::cells(r)),
         Record::Event(e) => plain(Kind::Event, event(e)),
         Record::End { window_ns } => plain(Kind::Ending, cells![*window_ns]),
     }
@@ -350,6 +351,7 @@ pub(super) fn source_name(source: Source) -> &'static str {
         Source::Writeback => "writeback",
         Source::Diskstats => "diskstats",
         Source::Settings => "settings",
+        Source::Runtime => "runtime",
         Source::Observer => "observer",
     }
 }

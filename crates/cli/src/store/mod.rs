@@ -14,6 +14,7 @@ mod decode;
 mod encode;
 mod place;
 mod reader;
+mod runtime;
 mod schema;
 mod tables;
 mod writer;

@@ -6,7 +6,7 @@
 //! record stream again. It costs nothing to keep, as rows are appended in its order. Ticks refer to
 //! `tick` for their range of time instead of repeating it, as hundreds of rows a second share it.
 
-use super::{block, tables};
+use super::{block, runtime, tables};
 
 /// `PRAGMA application_id` of a recording: "dbur".
 pub(super) const APPLICATION_ID: i32 = 0x6462_7572;
@@ -23,7 +23,8 @@ pub(super) struct Table {
     pub(super) columns: &'static [&'static str],
 }
 
-/// Where a record goes. The order is that of [`tables::TABLES`], then [`block::TABLES`].
+/// Where a record goes. The order is that of [`tables::TABLES`], then [`block::TABLES`], then
+/// tables that stand alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Meta,
@@ -55,10 +56,11 @@ pub(super) enum Kind {
     Stall,
     IoBlame,
     Pace,
+    Runtime,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 29] = [
+    pub(super) const ALL: [Self; 30] = [
         Self::Meta,
         Self::Coverage,
         Self::Process,
@@ -88,10 +90,14 @@ impl Kind {
         Self::Stall,
         Self::IoBlame,
         Self::Pace,
+        Self::Runtime,
     ];
 
     /// Its table.
     pub(super) fn table(self) -> &'static Table {
+        if self == Self::Runtime {
+            return &runtime::TABLE;
+        }
         let (position, first) = (self as usize, &tables::TABLES);
         first.get(position).unwrap_or_else(|| &block::TABLES[position - first.len()])
     }
@@ -104,7 +110,7 @@ impl Kind {
 
     /// Whether its table came to the format after others of its version: a recording may lack it.
     pub(super) fn is_addition(self) -> bool {
-        matches!(self, Self::Pace)
+        matches!(self, Self::Pace | Self::Runtime)
     }
 }
 

@@ -148,7 +148,9 @@ fn go(reading: &RuntimeReading, threads: &Parallelism, given: Circumstances<'_>)
         SeenQuota::NoMount if counted => {
             (Why::NoMount, format!("{version} finds no cgroup files where the process lives"))
         }
-        _ if leaf.is_some_and(|cpus| fitting_threads(cpus).min(given.effective.allowed) == value) => {
+        _ if leaf
+            .is_some_and(|cpus| fitting_threads(cpus).min(given.effective.allowed) == value) =>
+        {
             match (given.own_level, given.level) {
                 (false, Some(level)) => above(&version, level),
                 _ => (Why::KnowsLimit, format!("{version} took it from its cgroup's quota")),
@@ -175,7 +177,8 @@ fn awareness(reading: &RuntimeReading, build: &GoBuild) -> (bool, Why, String) {
     let version = short_version(build);
     match build.release() {
         Some(release) if release < (1, 25) => {
-            let because = format!("{version} counts the CPUs that it may run on and does not look at quotas");
+            let because =
+                format!("{version} counts the CPUs that it may run on and does not look at quotas");
             return (false, Why::OldVersion, because);
         }
         // A development version is newer than any that does not know quotas.
@@ -184,7 +187,8 @@ fn awareness(reading: &RuntimeReading, build: &GoBuild) -> (bool, Why, String) {
     let setting = |name: &str| godebug(reading.settings.get(name)?, "containermaxprocs");
     match setting("GODEBUG") {
         Some("0") => {
-            let because = "`GODEBUG=containermaxprocs=0` in its environment turns looking at quotas off";
+            let because =
+                "`GODEBUG=containermaxprocs=0` in its environment turns looking at quotas off";
             (false, Why::TurnedOff, because.into())
         }
         None if setting("DefaultGODEBUG") == Some("0") => {
@@ -206,10 +210,14 @@ fn godebug<'t>(text: &'t str, key: &str) -> Option<&'t str> {
 fn changed(reading: &RuntimeReading, given: Circumstances<'_>) -> (Why, String) {
     match reading.settings.get("automaxprocs") {
         Some(version) if !given.own_level && given.level.is_some() => {
-            let because = format!("automaxprocs {version} looks at its own cgroup only, and the quota is above it");
+            let because = format!(
+                "automaxprocs {version} looks at its own cgroup only, and the quota is above it"
+            );
             (Why::LevelAbove, because)
         }
-        Some(version) => (Why::Program, format!("the program set it, perhaps by automaxprocs {version}")),
+        Some(version) => {
+            (Why::Program, format!("the program set it, perhaps by automaxprocs {version}"))
+        }
         None => {
             let because = "the program set it (`runtime.GOMAXPROCS`), or its CPUs or its quota changed since it started";
             (Why::Program, because.into())
@@ -228,16 +236,23 @@ fn jvm(reading: &RuntimeReading, given: Circumstances<'_>) -> (Why, String) {
     let leaf = leaf_cpus(reading).map(|cpus| cpus.ceil().max(1.0) as u32);
     let first = reading.parallelism.first().map(|threads| threads.value);
     match (given.own_level, given.level) {
-        (false, Some(level)) if first.is_some_and(|n| n == given.effective.allowed || Some(n) == leaf) => {
+        (false, Some(level))
+            if first.is_some_and(|n| n == given.effective.allowed || Some(n) == leaf) =>
+        {
             let because = format!(
                 "the quota is that of {} above its own cgroup, where this Java does not look (JDK-8322420)",
                 ticked(&level.path)
             );
             (Why::LevelAbove, because)
         }
-        _ if leaf.is_some() && first <= leaf => (Why::KnowsLimit, "Java took it from its cgroup's quota".into()),
+        _ if leaf.is_some() && first <= leaf => {
+            (Why::KnowsLimit, "Java took it from its cgroup's quota".into())
+        }
         (_, None) => (Why::KnowsLimit, "Java counts the CPUs that it may run on".into()),
-        _ => (Why::Unknown, "the quota was set after it started, or this Java does not know it".into()),
+        _ => (
+            Why::Unknown,
+            "the quota was set after it started, or this Java does not know it".into(),
+        ),
     }
 }
 
@@ -246,7 +261,9 @@ fn other(reading: &RuntimeReading, threads: &Parallelism) -> (Why, String) {
         return (Why::Set, format!("`{}={}` is in its environment", threads.name, threads.value));
     }
     let because = match reading.kind {
-        RuntimeKind::Nginx => "`worker_processes`; `auto` is the number of CPUs, whatever its quota",
+        RuntimeKind::Nginx => {
+            "`worker_processes`; `auto` is the number of CPUs, whatever its quota"
+        }
         RuntimeKind::Node => "the default of its thread pool, whatever the CPUs",
         _ => "counted threads",
     };
@@ -326,7 +343,9 @@ fn go_upgrade(reading: &RuntimeReading, why: Why) -> Option<String> {
 /// CPUs' worth of the quota that its own cgroup's files tell.
 fn leaf_cpus(reading: &RuntimeReading) -> Option<f64> {
     match reading.seen {
-        SeenQuota::Leaf { quota_us: Some(quota_us), period_us: Some(period_us), .. } if period_us > 0 => {
+        SeenQuota::Leaf { quota_us: Some(quota_us), period_us: Some(period_us), .. }
+            if period_us > 0 =>
+        {
             Some(quota_us as f64 / period_us as f64)
         }
         _ => None,
@@ -349,7 +368,9 @@ fn short_version(build: &GoBuild) -> String {
 #[must_use]
 pub fn origin(given: Circumstances<'_>) -> String {
     match (given.effective.bound, given.level) {
-        (Bound::Quota, Some(level)) if given.own_level => format!("quota of its cgroup {}", ticked(&level.path)),
+        (Bound::Quota, Some(level)) if given.own_level => {
+            format!("quota of its cgroup {}", ticked(&level.path))
+        }
         (Bound::Quota, Some(level)) => format!("quota of {} above it", ticked(&level.path)),
         (Bound::Quota, None) => "quota".into(),
         (Bound::Cpuset, _) => "CPUs of its cpuset".into(),

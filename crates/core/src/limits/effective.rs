@@ -103,9 +103,16 @@ pub fn effective(given: Given<'_>) -> Option<Effective> {
     let tightest = |(a, _): &(f64, usize), (b, _): &(f64, usize)| a.total_cmp(b);
     let quotas = given.levels.iter().enumerate().map(|(index, level)| (level.cpus(), index));
     let quota = quotas.min_by(tightest);
-    let effective = Effective { cpus: f64::from(allowed), bound, level: quota.map(|(_, index)| index), allowed };
+    let effective = Effective {
+        cpus: f64::from(allowed),
+        bound,
+        level: quota.map(|(_, index)| index),
+        allowed,
+    };
     Some(match quota {
-        Some((cpus, _)) if cpus < effective.cpus => Effective { cpus, bound: Bound::Quota, ..effective },
+        Some((cpus, _)) if cpus < effective.cpus => {
+            Effective { cpus, bound: Bound::Quota, ..effective }
+        }
         _ => effective,
     })
 }
@@ -136,7 +143,8 @@ mod tests {
         assert_eq!((found.cpus, found.bound, found.level), (2.5, Bound::Quota, Some(1)));
         let pinned = effective(Given { affinity: Some(&[2, 3]), ..given }).unwrap();
         assert_eq!((pinned.cpus, pinned.bound, pinned.level), (2.0, Bound::Affinity, Some(1)));
-        let set = effective(Given { cpuset: Some(&[2, 3]), affinity: Some(&[0, 1, 2, 3]), ..given });
+        let set =
+            effective(Given { cpuset: Some(&[2, 3]), affinity: Some(&[0, 1, 2, 3]), ..given });
         assert_eq!(set.map(|set| (set.bound, set.allowed)), Some((Bound::Cpuset, 2)));
     }
 
@@ -144,7 +152,12 @@ mod tests {
     fn what_is_not_there_binds_nothing() {
         assert_eq!(effective(Given::default()), None);
         let online = [0, 1];
-        let gone = Given { online: Some(&online), affinity: Some(&[7]), cpuset: Some(&[]), ..Given::default() };
+        let gone = Given {
+            online: Some(&online),
+            affinity: Some(&[7]),
+            cpuset: Some(&[]),
+            ..Given::default()
+        };
         let found = effective(gone).unwrap();
         assert_eq!((found.cpus, found.bound, found.level), (2.0, Bound::Online, None));
     }

@@ -5,8 +5,8 @@
 use super::image::Image;
 use object::LittleEndian;
 use object::elf::{
-    EM_AARCH64, EM_X86_64, ET_DYN, FileHeader64, PF_W, PT_LOAD, ProgramHeader64, SHT_DYNSYM, SHT_NOBITS,
-    SectionHeader64, Sym64,
+    EM_AARCH64, EM_X86_64, ET_DYN, FileHeader64, PF_W, PT_LOAD, ProgramHeader64, SHT_DYNSYM,
+    SHT_NOBITS, SectionHeader64, Sym64,
 };
 use object::pod::{from_bytes, slice_from_all_bytes};
 use std::collections::BTreeMap;
@@ -95,7 +95,8 @@ impl Elf {
     /// # Errors
     /// If it is no program that is decoded here.
     pub fn read(file: &dyn Image) -> Result<Self, ElfError> {
-        let head = file.bytes(0, size_of::<FileHeader64<LittleEndian>>()).ok_or(ElfError::NotElf)?;
+        let head =
+            file.bytes(0, size_of::<FileHeader64<LittleEndian>>()).ok_or(ElfError::NotElf)?;
         if !head.starts_with(b"\x7fELF") {
             return Err(ElfError::NotElf);
         }
@@ -156,11 +157,19 @@ impl Elf {
 
     /// Addresses of dynamic symbols, of those names that there are.
     #[must_use]
-    pub fn dynamic_symbols(&self, file: &dyn Image, names: &[&'static str]) -> BTreeMap<&'static str, u64> {
+    pub fn dynamic_symbols(
+        &self,
+        file: &dyn Image,
+        names: &[&'static str],
+    ) -> BTreeMap<&'static str, u64> {
         self.symbols(file, names).unwrap_or_default()
     }
 
-    fn symbols(&self, file: &dyn Image, names: &[&'static str]) -> Option<BTreeMap<&'static str, u64>> {
+    fn symbols(
+        &self,
+        file: &dyn Image,
+        names: &[&'static str],
+    ) -> Option<BTreeMap<&'static str, u64>> {
         let table = self.sections.iter().find(|section| section.dynamic_symbols)?;
         let strings = self.sections.get(table.link as usize)?;
         let size = size_of::<Sym64<LittleEndian>>() as u64;
@@ -174,7 +183,9 @@ impl Elf {
         let mut found = BTreeMap::new();
         for symbol in symbols {
             let name = strings.get(symbol.st_name.get(LittleEndian) as usize..).unwrap_or_default();
-            let is = |wanted: &str| name.strip_prefix(wanted.as_bytes()).is_some_and(|rest| rest.first() == Some(&0));
+            let is = |wanted: &str| {
+                name.strip_prefix(wanted.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
+            };
             if let Some(wanted) = names.iter().find(|wanted| is(wanted)) {
                 found.insert(*wanted, symbol.st_value.get(LittleEndian));
             }
@@ -190,7 +201,10 @@ fn headers(file: &dyn Image, offset: u64, count: u16, each: usize) -> Result<Vec
     file.bytes(offset, usize::from(count) * each).ok_or(ElfError::Damaged("headers beyond its end"))
 }
 
-fn segments(file: &dyn Image, header: &FileHeader64<LittleEndian>) -> Result<Vec<Segment>, ElfError> {
+fn segments(
+    file: &dyn Image,
+    header: &FileHeader64<LittleEndian>,
+) -> Result<Vec<Segment>, ElfError> {
     type Raw = ProgramHeader64<LittleEndian>;
     let le = LittleEndian;
     let bytes = headers(file, header.e_phoff.get(le), header.e_phnum.get(le), size_of::<Raw>())?;
@@ -209,7 +223,10 @@ fn segments(file: &dyn Image, header: &FileHeader64<LittleEndian>) -> Result<Vec
     Ok(segments)
 }
 
-fn sections(file: &dyn Image, header: &FileHeader64<LittleEndian>) -> Result<Vec<Section>, ElfError> {
+fn sections(
+    file: &dyn Image,
+    header: &FileHeader64<LittleEndian>,
+) -> Result<Vec<Section>, ElfError> {
     type Raw = SectionHeader64<LittleEndian>;
     let le = LittleEndian;
     let count = header.e_shnum.get(le);

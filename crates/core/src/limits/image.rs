@@ -144,7 +144,8 @@ mod tests {
             assert_eq!(window.get(at, 8).map(|bytes| bytes[0]), Some((at >> 8) as u8));
         }
         assert_eq!(window.get(end - 4, 8), None);
-        let swings = (0..1000).take_while(|i| window.get((i % 2) * 2 * WINDOW_BYTES as u64, 8).is_some());
+        let swings =
+            (0..1000).take_while(|i| window.get((i % 2) * 2 * WINDOW_BYTES as u64, 8).is_some());
         assert!((1..40).contains(&swings.count()));
     }
 }

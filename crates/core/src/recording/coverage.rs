@@ -28,13 +28,15 @@ pub enum Source {
     Diskstats,
     /// The kernel's settings for block IO and writeback, and the mounts.
     Settings,
+    /// Programs, memory and environment of processes: how many threads their runtimes let run.
+    Runtime,
     /// The observer's own cost.
     Observer,
 }
 
 impl Source {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Sched,
         Self::Timeline,
         Self::Schedstat,
@@ -45,14 +47,17 @@ impl Source {
         Self::Writeback,
         Self::Diskstats,
         Self::Settings,
+        Self::Runtime,
         Self::Observer,
     ];
 
-    /// Version of the recording's schema from which on every recording says something of it.
+    /// Version of the recording's schema from which on every recording says something of it; one more than that
+    /// version for what was added to it later.
     #[must_use]
     pub fn since_version(self) -> u32 {
         match self {
             Self::Block | Self::Writeback | Self::Diskstats | Self::Settings => 2,
+            Self::Runtime => 3,
             _ => 1,
         }
     }
@@ -71,6 +76,7 @@ impl Source {
             Self::Writeback => "bpf:writeback",
             Self::Diskstats => "/proc/diskstats",
             Self::Settings => "/proc/sys/vm and /sys/block",
+            Self::Runtime => "/proc/PID/exe and mem",
             Self::Observer => "observer",
         }
     }

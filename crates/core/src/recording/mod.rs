@@ -69,6 +69,8 @@ pub enum Record {
     Psi(PsiReading),
     /// Block IO: devices, files, transfers, writeback, hold-ups.
     Block(Box<BlockRecord>),
+    /// How many threads a runtime lets run at a time, when it was found out and again when it changed.
+    Runtime(Box<RuntimeReading>),
     /// What the observer cost and lost, each second.
     Observer(ObserverTick),
     /// Something that happened to the session itself.

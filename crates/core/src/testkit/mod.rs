@@ -11,8 +11,8 @@ pub use block::{pass, transfers};
 use crate::recording::{
     BlameTick, Cgroup, CgroupId, CgroupReading, CgroupVersion, Container, Coverage, CpuReading,
     Culprit, Event, EventKind, IdleTick, Meta, ObserverTick, ProcId, Process, ProcessTick,
-    PsiReading, PsiResource, Record, SchedstatTick, Source, State, TargetSpec, ThreadStates,
-    WaitHist, bucket_of,
+    PsiReading, PsiResource, Record, RuntimeReading, SchedstatTick, Source, State, TargetSpec,
+    ThreadStates, WaitHist, bucket_of,
 };
 use crate::view::{Fold, View};
 
@@ -67,7 +67,8 @@ impl Scene {
             root: true,
         };
         let mut scene = Self { window_ns, cpus, records: vec![Record::Meta(Box::new(meta))] };
-        for source in Source::ALL {
+        // What was added to the format later is told of by who needs it: kept streams stay as they are.
+        for source in Source::ALL.into_iter().filter(|source| source.since_version() <= 2) {
             scene.push(Record::Coverage(Coverage { t_ns: 0, source, state: State::Active }));
         }
         scene
@@ -99,6 +100,13 @@ impl Scene {
             }
         }
         self.meta(|meta| meta.target = spec)
+    }
+
+    /// What was found out of a runtime.
+    pub fn runtime(&mut self, reading: RuntimeReading) -> &mut Self {
+        let state = State::Active;
+        self.push(Record::Coverage(Coverage { t_ns: 0, source: Source::Runtime, state }));
+        self.push(Record::Runtime(Box::new(reading)))
     }
 
     /// Takes a source away.

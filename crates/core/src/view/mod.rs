@@ -103,6 +103,11 @@ impl Fold {
                 }
                 view.block.push(record);
             }
+            Record::Runtime(reading) => {
+                view.seen(reading.t_ns);
+                let process = view.processes.entry(reading.proc).or_default();
+                process.runtime = Some((**reading).clone());
+            }
             Record::Observer(tick) => {
                 view.seen(tick.t1_ns);
                 view.observer.push(tick);

@@ -3,8 +3,8 @@
 
 use super::{Series, View};
 use crate::recording::{
-    CgroupId, Culprit, IdleTick, ProcId, Process, ProcessTick, SchedstatTick, ThreadStates,
-    WaitHist,
+    CgroupId, Culprit, IdleTick, ProcId, Process, ProcessTick, RuntimeReading, SchedstatTick,
+    ThreadStates, WaitHist,
 };
 use std::collections::BTreeMap;
 
@@ -187,6 +187,8 @@ pub struct ProcessView {
     pub delay: Option<Delay>,
     /// From the timeline.
     pub idle: Option<Idle>,
+    /// How many threads its runtime lets run, as it was last.
+    pub runtime: Option<RuntimeReading>,
     /// Behind whom it waited.
     pub blame: BTreeMap<Culprit, u64>,
 }

@@ -290,6 +290,7 @@ pub(super) fn record() -> impl Strategy<Value = Record> {
         facts().boxed(),
         ticks().boxed(),
         readings().boxed(),
-        super::arbitrary_block::record().boxed()
+        super::arbitrary_block::record().boxed(),
+        super::arbitrary_runtime::record().boxed()
     ]
 }

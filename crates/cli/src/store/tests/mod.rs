@@ -2,6 +2,7 @@
 
 mod arbitrary;
 mod arbitrary_block;
+mod arbitrary_runtime;
 mod block;
 mod kept;
 mod size;

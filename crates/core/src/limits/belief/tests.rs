@@ -17,7 +17,8 @@ struct Case {
     part: bool,
 }
 
-const PLAIN: Case = Case { version: "go1.24.3", value: 8, settings: &[], quotas: &[4.0], part: false };
+const PLAIN: Case =
+    Case { version: "go1.24.3", value: 8, settings: &[], quotas: &[4.0], part: false };
 
 fn judged(case: &Case) -> Belief {
     let levels: Vec<Level> = case
@@ -49,7 +50,11 @@ fn judged(case: &Case) -> Belief {
             source: "memory".into(),
         }],
         unread: None,
-        settings: case.settings.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect::<BTreeMap<_, _>>(),
+        settings: case
+            .settings
+            .iter()
+            .map(|&(k, v)| (k.to_owned(), v.to_owned()))
+            .collect::<BTreeMap<_, _>>(),
         seen: SeenQuota::Leaf {
             quota_us: own.map(|cpus| (cpus * 1e5) as u64),
             period_us: own.map(|_| 100_000),
@@ -91,8 +96,19 @@ fn a_number_that_fits_needs_no_fix() {
 fn a_new_go_that_is_above_its_limit_says_why() {
     let whys = [
         (Case { settings: &[("GOMAXPROCS", "96")], value: 96, ..PLAIN }, Why::Set, "environment"),
-        (Case { settings: &[("DefaultGODEBUG", "containermaxprocs=0,updatemaxprocs=0")], ..PLAIN }, Why::OldLanguage, "go.mod"),
-        (Case { settings: &[("GODEBUG", "containermaxprocs=0")], ..PLAIN }, Why::TurnedOff, "GODEBUG"),
+        (
+            Case {
+                settings: &[("DefaultGODEBUG", "containermaxprocs=0,updatemaxprocs=0")],
+                ..PLAIN
+            },
+            Why::OldLanguage,
+            "go.mod",
+        ),
+        (
+            Case { settings: &[("GODEBUG", "containermaxprocs=0")], ..PLAIN },
+            Why::TurnedOff,
+            "GODEBUG",
+        ),
         (Case { quotas: &[0.0, 3.0], ..PLAIN }, Why::LevelAbove, "`/level1` above it"),
         (Case { quotas: &[5.0, 3.0], value: 5, ..PLAIN }, Why::LevelAbove, "`/level1` above it"),
         (Case { quotas: &[3.0], value: 6, ..PLAIN }, Why::Program, "runtime.GOMAXPROCS"),
@@ -107,7 +123,10 @@ fn a_new_go_that_is_above_its_limit_says_why() {
     let on = judged(&Case {
         version: "go1.26.8",
         value: 4,
-        settings: &[("DefaultGODEBUG", "containermaxprocs=0"), ("GODEBUG", "x=1,containermaxprocs=1")],
+        settings: &[
+            ("DefaultGODEBUG", "containermaxprocs=0"),
+            ("GODEBUG", "x=1,containermaxprocs=1"),
+        ],
         ..PLAIN
     });
     assert_eq!((on.fit, on.why), (Fit::Fits, Why::KnowsLimit));
@@ -115,7 +134,8 @@ fn a_new_go_that_is_above_its_limit_says_why() {
 
 #[test]
 fn a_bind_mounted_part_of_the_tree_misleads_only_1_25() {
-    let bound = |version, value| judged(&Case { version, value, part: true, quotas: &[3.0], ..PLAIN }).why;
+    let bound =
+        |version, value| judged(&Case { version, value, part: true, quotas: &[3.0], ..PLAIN }).why;
     assert_eq!(bound("go1.25.14", 8), Why::MountRoot);
     assert_eq!(bound("go1.26.8", 3), Why::KnowsLimit);
     assert_eq!(bound("go1.24.3", 8), Why::OldVersion);

@@ -14,7 +14,8 @@ pub(super) fn x86_64(code: &[u8], start: u64) -> Vec<u64> {
             [0x48 | 0x4c, 0x63, modrm, a, b, c, d] if relative(modrm) => (7, [a, b, c, d]),
             [first, modrm, a, b, c, d, _] if first == 0x8b && relative(modrm) => {
                 // With REX.W before it, it loads 64 bits.
-                let wide = at.checked_sub(1).is_some_and(|before| matches!(code[before], 0x48 | 0x4c));
+                let wide =
+                    at.checked_sub(1).is_some_and(|before| matches!(code[before], 0x48 | 0x4c));
                 if wide {
                     continue;
                 }

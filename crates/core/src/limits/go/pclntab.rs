@@ -63,7 +63,8 @@ pub(super) fn functions(
 
 /// Where the table begins and ends in the file.
 fn find(file: &dyn Image, elf: &Elf) -> Option<(u64, u64)> {
-    let span = |section: &Section| Some((section.offset, section.offset.checked_add(section.bytes)?));
+    let span =
+        |section: &Section| Some((section.offset, section.offset.checked_add(section.bytes)?));
     for section in SECTIONS.iter().filter_map(|name| elf.section(name)) {
         let (from, to) = span(section)?;
         if magic(&file.bytes(from, 8)?).is_some() {
@@ -144,7 +145,8 @@ fn text_of_module(elf: &Elf, memory: &Biased<'_>, table: u64) -> Result<u64, Unl
     let module = elf.section(".go.module").ok_or(missing)?;
     let word = |index: u64| memory.pointer_at(module.address.checked_add(8 * index)?);
     // The first word is the address of the table that was found in the file.
-    let is_table = word(0).and_then(|at| elf.offset_of(at)).is_some_and(|(offset, _)| offset == table);
+    let is_table =
+        word(0).and_then(|at| elf.offset_of(at)).is_some_and(|(offset, _)| offset == table);
     let text = word(TEXT_WORD).filter(|&text| is_table && !elf.is_variable(text));
     text.ok_or(missing)
 }

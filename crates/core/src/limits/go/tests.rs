@@ -52,13 +52,18 @@ fn program(machine: u16) -> Vec<u8> {
     put(&mut file, 58, &64_u16.to_le_bytes());
     put(&mut file, 60, &4_u16.to_le_bytes());
     put(&mut file, 62, &3_u16.to_le_bytes());
-    for (index, (flags, from, to)) in [(5_u32, 0, DATA), (6, DATA, SECTIONS)].into_iter().enumerate() {
+    for (index, (flags, from, to)) in
+        [(5_u32, 0, DATA), (6, DATA, SECTIONS)].into_iter().enumerate()
+    {
         let at = 64 + 56 * index;
         put(&mut file, at, &1_u32.to_le_bytes());
         put(&mut file, at + 4, &flags.to_le_bytes());
-        for (field, value) in
-            [(8, from as u64), (16, BASE + from as u64), (32, (to - from) as u64), (40, (to - from) as u64)]
-        {
+        for (field, value) in [
+            (8, from as u64),
+            (16, BASE + from as u64),
+            (32, (to - from) as u64),
+            (40, (to - from) as u64),
+        ] {
             put(&mut file, at + field, &value.to_le_bytes());
         }
     }
@@ -67,7 +72,9 @@ fn program(machine: u16) -> Vec<u8> {
     // The table: header, names at 0x100, entries and functions at 0x180.
     let quantum = if machine == 183 { 4 } else { 1 };
     put(&mut file, TABLE, &[0xf1, 0xff, 0xff, 0xff, 0, 0, quantum, 8]);
-    for (index, word) in [2, 0, BASE + CODE as u64, 0x100, 0x160, 0, 0, 0x180].into_iter().enumerate() {
+    for (index, word) in
+        [2, 0, BASE + CODE as u64, 0x100, 0x160, 0, 0, 0x180].into_iter().enumerate()
+    {
         put(&mut file, TABLE + 8 + 8 * index, &word.to_le_bytes());
     }
     put(&mut file, TABLE + 0x100, b"\0runtime.procresize\0runtime.GOMAXPROCS\0");
@@ -85,8 +92,12 @@ fn program(machine: u16) -> Vec<u8> {
     put(&mut file, INFO + 58, modules.as_bytes());
     put(&mut file, DATA, &PROCS.to_le_bytes());
     put(&mut file, SECTIONS + 0x200, b"\0.gopclntab\0.go.buildinfo\0");
-    let sections =
-        [(0_u32, 0, 0), (1, TABLE, INFO - TABLE), (12, INFO, DATA - INFO), (0, SECTIONS + 0x200, 0x40)];
+    let sections = [
+        (0_u32, 0, 0),
+        (1, TABLE, INFO - TABLE),
+        (12, INFO, DATA - INFO),
+        (0, SECTIONS + 0x200, 0x40),
+    ];
     for (index, (name, at, bytes)) in sections.into_iter().enumerate() {
         let header = SECTIONS + 64 * index;
         put(&mut file, header, &name.to_le_bytes());
@@ -112,7 +123,10 @@ fn the_number_is_found_by_the_names_and_the_code_of_functions() {
         let (build, found) = looked_at(&program(machine));
         let build = build.unwrap();
         assert_eq!(found, Ok(Some(PROCS)), "machine {machine}");
-        assert_eq!((build.version.as_str(), build.release(), build.patch()), ("go1.24.3", Some((1, 24)), 3));
+        assert_eq!(
+            (build.version.as_str(), build.release(), build.patch()),
+            ("go1.24.3", Some((1, 24)), 3)
+        );
         assert_eq!(build.automaxprocs.as_deref(), Some("v1.6.0"));
         assert_eq!(build.default_godebug.as_deref(), Some("a=1,b=0"));
     }
@@ -146,7 +160,8 @@ fn a_table_that_ends_early_is_named() {
 
 #[test]
 fn versions_are_numbers() {
-    let release = |version: &str| GoBuild { version: version.into(), ..GoBuild::default() }.release();
+    let release =
+        |version: &str| GoBuild { version: version.into(), ..GoBuild::default() }.release();
     assert_eq!(release("go1.27rc1"), Some((1, 27)));
     assert_eq!(release("go1.25"), Some((1, 25)));
     assert_eq!(release("devel go1.28-abcdef"), None);

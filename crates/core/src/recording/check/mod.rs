@@ -164,6 +164,7 @@ fn span(record: &Record) -> (u64, u64) {
         Record::CgroupCpu(reading) => (reading.t_ns, reading.t_ns),
         Record::Psi(reading) => (reading.t_ns, reading.t_ns),
         Record::Block(record) => record.span().unwrap_or((0, 0)),
+        Record::Runtime(reading) => (reading.t_ns, reading.t_ns),
         Record::Event(event) => (event.t_ns, event.t_ns),
         Record::Meta(_) | Record::Process(_) | Record::Cgroup(_) | Record::End { .. } => (0, 0),
     }

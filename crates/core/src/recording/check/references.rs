@@ -89,6 +89,10 @@ impl References {
                 self.source(Source::Psi, faults);
             }
             Record::Block(record) => self.block(record, faults),
+            Record::Runtime(reading) => {
+                self.process(reading.proc, faults);
+                self.source(Source::Runtime, faults);
+            }
             Record::Observer(_) => self.source(Source::Observer, faults),
             Record::Event(_) | Record::End { .. } => {}
         }
