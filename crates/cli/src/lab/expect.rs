@@ -354,6 +354,7 @@ min_share = 0.8
                 })
                 .collect(),
             evidence: vec![],
+            chart: None,
             files: None,
             sizes: vec![],
             fix: vec![],

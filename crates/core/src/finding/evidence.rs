@@ -81,6 +81,40 @@ pub struct SizeClass {
     pub ns: u64,
 }
 
+/// What happened when, in equal steps of time: rows of as many values each, on one axis.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Chart {
+    /// Start of the first step, seconds into the window.
+    pub from_s: f64,
+    /// Length of a step, seconds.
+    pub step_s: f64,
+    /// Of a share, the largest within a step is given, over parts of this length in seconds.
+    pub resolution_s: f64,
+    /// The rows.
+    pub rows: Vec<ChartRow>,
+}
+
+/// A row of a chart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChartRow {
+    /// What it is about.
+    pub name: String,
+    /// What its values are.
+    pub kind: ChartKind,
+    /// One for each step.
+    pub values: Vec<f64>,
+}
+
+/// What the values of a row are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChartKind {
+    /// Shares of the time, 0..1.
+    Share,
+    /// 1 where something happened, else 0.
+    Marks,
+}
+
 /// What IO was for: files by pattern, and what is no file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FileTable {

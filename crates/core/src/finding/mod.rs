@@ -10,7 +10,9 @@ mod ledger;
 mod shell;
 
 pub use entity::{Entity, EntityKind};
-pub use evidence::{Cost, Evidence, FileShare, FileTable, SizeClass, Unit};
+pub use evidence::{
+    Chart, ChartKind, ChartRow, Cost, Evidence, FileShare, FileTable, SizeClass, Unit,
+};
 pub use ledger::{Ledger, LedgerPart, LedgerState};
 pub use shell::shell_quote;
 pub(crate) use shell::ticked;
@@ -136,6 +138,9 @@ pub struct Finding {
     /// What the disk's IO was for; absent where it makes no sense.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<FileTable>,
+    /// When it happened; absent where it makes no sense.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chart: Option<Chart>,
     /// What to do.
     pub fix: Vec<Fix>,
     /// How to confirm.

@@ -2,6 +2,7 @@
 //! One finding on the page: the claim, who suffers and behind whom, the numbers, what to do.
 
 use super::bars::bar;
+use super::chart;
 use super::escape::{command, identifier, label, sentence};
 use super::names;
 use super::page::{Ink, Page};
@@ -56,6 +57,9 @@ pub(super) fn write<'a>(
     facts(page, finding, detail);
     if let Some(table) = &finding.files {
         files(page, table, detail);
+    }
+    if let Some(of) = finding.chart.as_ref().filter(|_| detail >= Detail::Evidence) {
+        chart::write(page, of);
     }
     if detail >= Detail::Evidence {
         sizes(page, &finding.sizes);

@@ -38,6 +38,21 @@ pub struct Limit {
     pub why: &'static str,
 }
 
+/// A rule's own limits, and those that it shares with others.
+const fn joined<const OWN: usize, const SHARED: usize, const ALL: usize>(
+    own: [Limit; OWN],
+    shared: [Limit; SHARED],
+) -> [Limit; ALL] {
+    assert!(OWN + SHARED == ALL && OWN > 0, "as many as there are");
+    let mut all = [own[0]; ALL];
+    let mut at = 0;
+    while at < ALL {
+        all[at] = if at < OWN { own[at] } else { shared[at - OWN] };
+        at += 1;
+    }
+    all
+}
+
 /// How settled a rule is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {

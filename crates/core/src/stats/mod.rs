@@ -7,6 +7,7 @@
 
 mod bursts;
 mod coincidence;
+mod pace;
 mod period;
 mod tail;
 
@@ -15,6 +16,7 @@ mod monte_carlo;
 
 pub use bursts::{Burst, bursts, merge};
 pub use coincidence::{Coincidence, MIN_EPISODES, coincidence, covered_ns, overlaps};
+pub use pace::{Pace, pace};
 pub use period::{Clock, Rhythm, grid, rhythm};
 
 /// Claims are made below this chance of being wrong.

@@ -2,7 +2,7 @@
 //! How often the tests of this module are wrong, and how often they see what is there: many made-up windows with a
 //! fixed seed.
 
-use super::{Clock, Rhythm, coincidence, grid, rhythm};
+use super::{Clock, Rhythm, SIGNIFICANT, coincidence, grid, pace, rhythm};
 
 const S: f64 = 1e9;
 const RUNS: u32 = 2000;
@@ -66,9 +66,13 @@ fn ns(at: &[f64]) -> Vec<u64> {
 
 /// Share of runs in which `say` says yes.
 fn share(seed: u64, say: impl Fn(&mut Chance) -> bool) -> f64 {
+    share_of(RUNS, seed, say)
+}
+
+fn share_of(runs: u32, seed: u64, say: impl Fn(&mut Chance) -> bool) -> f64 {
     let mut chance = Chance(seed);
-    let yes = (0..RUNS).filter(|_| say(&mut chance)).count();
-    yes as f64 / f64::from(RUNS)
+    let yes = (0..runs).filter(|_| say(&mut chance)).count();
+    yes as f64 / f64::from(runs)
 }
 
 fn found(at: &[f64], window_s: f64, clocks: &[Clock]) -> bool {
@@ -128,6 +132,99 @@ fn the_flushers_clocks_are_seen() {
     let blind =
         share(4, |chance| found(&chance.flusher(90.0, 5.0), 90.0, &grid((90.0 * S) as u64)));
     assert!(blind >= 0.8, "unknown period: {blind}");
+}
+
+/// Somebody's bytes in bins of 100 ms: bursts of 0.1 to 0.7 s at such times, no two alike, above a trickle.
+fn bytes(chance: &mut Chance, starts_s: &[f64], window_s: f64) -> Vec<u64> {
+    let mut bins: Vec<u64> =
+        (0..(window_s * 10.0) as usize).map(|_| (chance.next() * 20.0) as u64).collect();
+    for start_s in starts_s {
+        let amount = (500.0 + 1_000.0 * chance.next()) as u64;
+        let first = (start_s * 10.0) as usize;
+        for bin in bins.iter_mut().skip(first).take(1 + (chance.next() * 6.0) as usize) {
+            *bin += amount;
+        }
+    }
+    bins
+}
+
+const BIN_NS: u64 = 100_000_000;
+/// Processes that are tested at once, as the rules do: the best of them is believed.
+const AMONG: usize = 4;
+/// Of runs that make and look at so many series each.
+const FEWER_RUNS: u32 = 500;
+
+/// Times of bursts without any rule but a mean distance, however close to each other.
+fn any_times(chance: &mut Chance, window_s: f64, mean_s: f64, even: bool) -> Vec<f64> {
+    let mut at = Vec::new();
+    let next = |chance: &mut Chance| {
+        if even { chance.gamma4(mean_s) } else { chance.exponential(mean_s) }
+    };
+    let mut t = next(chance) * chance.next();
+    while t < window_s {
+        at.push(t);
+        t += next(chance);
+    }
+    at
+}
+
+#[test]
+fn bursts_of_somebody_without_a_timer_have_no_rhythm() {
+    for (name, mean_s, even) in APERIODIC {
+        for window_s in [20.0, 40.0, 120.0] {
+            let wrong = share_of(FEWER_RUNS, 7, |chance| {
+                (0..AMONG).any(|_| {
+                    let at = any_times(chance, window_s, mean_s, even);
+                    let bins = bytes(chance, &at, window_s);
+                    let found = pace(&bins, BIN_NS, (window_s * S) as u64, AMONG);
+                    matches!(found.rhythm, Rhythm::Found { .. })
+                })
+            });
+            assert!(wrong <= 0.02, "{name}, {window_s} s: {wrong}");
+        }
+    }
+}
+
+#[test]
+fn bursts_of_a_timer_have_one() {
+    for (period_s, window_s, least) in [(3.0, 40.0, 0.9), (3.0, 60.0, 0.95), (10.0, 120.0, 0.9)] {
+        let seen = share_of(FEWER_RUNS, 8, |chance| {
+            let mut at = vec![period_s * chance.next()];
+            while let Some(next) = at.last().map(|t| t + period_s + 0.1 * chance.next())
+                && next < window_s
+            {
+                at.push(next);
+            }
+            let bins = bytes(chance, &at, window_s);
+            let found = pace(&bins, BIN_NS, (window_s * S) as u64, AMONG);
+            matches!(found.rhythm, Rhythm::Found { .. })
+        });
+        assert!(seen >= least, "{period_s} s in {window_s} s: {seen}");
+    }
+}
+
+#[test]
+fn stalls_that_know_nothing_of_a_timer_rarely_look_as_if_they_did() {
+    for (name, mean_s, even) in APERIODIC {
+        for (window_s, period_s) in [(40.0, 3.0), (60.0, 5.0)] {
+            let wrong = share_of(FEWER_RUNS, 9, |chance| {
+                (0..AMONG).any(|_| {
+                    let starts: Vec<f64> = (0..(window_s / period_s) as u32)
+                        .map(|n| (f64::from(n) + 0.1 * chance.next()) * period_s)
+                        .collect();
+                    let bins = bytes(chance, &starts, window_s);
+                    let window_ns = (window_s * S) as u64;
+                    let found = pace(&bins, BIN_NS, window_ns, AMONG);
+                    let stalls = aperiodic(chance, window_s, mean_s, even);
+                    let span = |t: &f64| ((t * S) as u64, ((t + 0.08) * S) as u64);
+                    let stalls: Vec<_> = stalls.iter().map(span).collect();
+                    let together = coincidence(&stalls, &found.bursts, window_ns);
+                    together.is_sure() && together.p * (AMONG as f64) < SIGNIFICANT
+                })
+            });
+            assert!(wrong <= 0.02, "{name}, {window_s} s, bursts every {period_s} s: {wrong}");
+        }
+    }
 }
 
 /// Passes of a tenth of the time, and stalls that either know nothing of them or follow them.

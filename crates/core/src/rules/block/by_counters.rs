@@ -171,6 +171,7 @@ fn finding(view: &View, it: &Bursty<'_>) -> Finding {
         causes: vec![],
         evidence: lines,
         sizes: vec![],
+        chart: None,
         files: None,
         fix: vec![Fix {
             action: "see whom the bursts hold up, and which files are written: run as root".into(),

@@ -83,9 +83,9 @@ fn limits(view: &View, device: Option<DevId>) -> Vec<(String, String)> {
     bdi.chain(host).collect()
 }
 
-fn finding(view: &View, victim: &Victim<'_>, lost_ns: u64, severity: Severity) -> Finding {
-    let held = victim.held(StallKind::DirtyThrottle);
-    let device = victim
+/// The disk whose dirty pages it waits for, where that is told.
+fn paused_for(view: &View, victim: &Victim<'_>) -> Option<DevId> {
+    victim
         .stalls
         .iter()
         .filter(|stall| stall.kind == StallKind::DirtyThrottle)
@@ -96,7 +96,12 @@ fn finding(view: &View, victim: &Victim<'_>, lost_ns: u64, severity: Severity) -
             keys.find(|(proc, kind, _)| *kind == StallKind::DirtyThrottle && mine(*proc))
                 .and_then(|key| key.2)
         })
-        .map(|device| view.block().disk_of(device));
+        .map(|device| view.block().disk_of(device))
+}
+
+fn finding(view: &View, victim: &Victim<'_>, lost_ns: u64, severity: Severity) -> Finding {
+    let held = victim.held(StallKind::DirtyThrottle);
+    let device = paused_for(view, victim);
     let limits = limits(view, device);
     let confidence = Confidence::of(view)
         .with_samples(held.waits.total_count())
@@ -155,6 +160,7 @@ fn finding(view: &View, victim: &Victim<'_>, lost_ns: u64, severity: Severity) -
         causes,
         evidence: lines,
         sizes: waits::size_classes(&held.waits),
+        chart: None,
         files: device.and_then(|device| {
             files::table(view, "written back", |key| view.block().disk_of(key.device) == device && key.reason.is_some())
         }),

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK004: requests wait beside those of others.
 
+use super::clocks::Compared;
+use super::rhythms::{RHYTHM, Timed};
 use super::shares::{Beside, Shares, causes, main_device, name_of};
-use super::victims::{STALL_LIMITS, Victim, of_stalls};
+use super::victims::{STALL_LIMITS, Victim, of_stalls, spans};
 use super::{files, knobs, saturation};
 use crate::finding::{Confirm, Evidence, Finding, Fix, Severity, Unit};
 use crate::recording::{DevId, Source, StallKind};
 use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_entity, group_name, ticked};
-use crate::rules::{Limit, Rule, Status, Verdict};
+use crate::rules::{Limit, Rule, Status, Verdict, joined};
 use crate::view::{Group, Groups, View, waits};
 
 const MAX_VICTIMS: usize = 5;
@@ -39,10 +41,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     summary: "requests wait while the device works for other processes or cgroups",
     needs: &[Source::Block],
     helps: &[Source::Writeback, Source::Settings],
-    limits: &{
-        let [a, b, c, d, e, f, g, h, i, j] = STALL_LIMITS;
-        [OTHERS_SHARE, LONG_PART, HIDDEN_TIMES, a, b, c, d, e, f, g, h, i, j]
-    },
+    limits: &joined::<4, 10, 14>([OTHERS_SHARE, LONG_PART, HIDDEN_TIMES, RHYTHM], STALL_LIMITS),
     status: Status::Preview("0.2"),
     doc: include_str!("io_neighbour.md"),
     file: file!(),
@@ -135,6 +134,12 @@ fn finding(
     let total_ns = shares.total_ns();
     let confidence = Confidence::of(view).with_samples(held.waits.total_count());
     let device = main_device(view, groups, victim.at);
+    let timed = device.map(|device| {
+        let stalls = victim.on_device(view, device, &[StallKind::Request, StallKind::Sync]);
+        let compared = Compared::new(view, device, &stalls);
+        let what = ("stalls", spans(&stalls));
+        Timed::of(view, groups, device, Some(victim.at), what, Some(&compared))
+    });
     let share = |ns: u64| units::share(ns as f64 / total_ns.max(1) as f64);
     let note = format!(
         "of the waiting for requests; {} beside its own, {} alone in the device",
@@ -148,6 +153,7 @@ fn finding(
         lines.extend(saturation::line(view, device, &[(0, u64::MAX)]));
         lines.extend(saturation::latency_lines(view, device));
     }
+    lines.extend(timed.iter().flat_map(|timed| timed.lines.clone()));
     lines.extend(knobs::lines(view, device));
     lines.push(confidence.evidence(view));
     let many = victim.group.members.len() > 1;
@@ -157,19 +163,21 @@ fn finding(
         severity,
         confidence: confidence.value(),
         title: format!(
-            "{} {} {} for {}, {} of it beside {}",
+            "{} {} {} for {}, {} of it beside {}{}",
             group_name(victim.group),
             if many { "wait" } else { "waits" },
             words::of_every_second(view.per_second(total_ns)),
             device.map_or("block devices".into(), |device| ticked(&view.block().device_name(device))),
             share(worst_ns),
-            name_of(view, groups, worst)
+            name_of(view, groups, worst),
+            timed.as_ref().map_or(String::new(), |timed| timed.words.clone())
         ),
         victim: group_entity(view, victim.group),
         cost: victim.cost(view, total_ns, StallKind::Request, held.max_ns),
         causes: causes(view, groups, victim.at, None),
         evidence: lines,
         sizes: waits::size_classes(&held.waits),
+        chart: timed.filter(|timed| !timed.words.is_empty()).and_then(|timed| timed.chart),
         files: device.and_then(|device| {
             files::table(view, "read and written", |key| view.block().disk_of(key.device) == device)
         }),

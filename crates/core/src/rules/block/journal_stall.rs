@@ -9,7 +9,7 @@ use crate::recording::{DevId, IoWhat, JournalCommit, Source, StallKind};
 use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
-use crate::rules::{Limit, Rule, Status, Verdict};
+use crate::rules::{Limit, Rule, Status, Verdict, joined};
 use crate::stats;
 use crate::view::View;
 
@@ -28,10 +28,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     summary: "syncs and changes of files wait for commits of the filesystem's journal",
     needs: &[Source::Writeback],
     helps: &[Source::Block, Source::Settings],
-    limits: &{
-        let [a, b, c, d, e, f, g, h, i, j] = STALL_LIMITS;
-        [CHANCE, LONG_COMMIT, COVER, a, b, c, d, e, f, g, h, i, j]
-    },
+    limits: &joined::<3, 10, 13>([CHANCE, LONG_COMMIT, COVER], STALL_LIMITS),
     status: Status::Preview("0.2"),
     doc: include_str!("journal_stall.md"),
     file: file!(),
@@ -151,6 +148,7 @@ fn finding(view: &View, hit: &Hit<'_>) -> Finding {
         causes: vec![Cause { entity: kernel, share: 1.0 }],
         evidence: lines,
         sizes: crate::view::waits::size_classes(&victim.held(main_kind).waits),
+        chart: None,
         files: files::table(view, "written", |key| {
             view.block().disk_of(key.device) == *device && key.reason.is_none() && key.what != IoWhat::Flush
         }),

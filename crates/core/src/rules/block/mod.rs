@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK: held up by block IO.
 
+mod busy_counters;
 mod by_counters;
+mod chart;
 mod clocks;
+mod device_remedies;
 pub(super) mod device_saturated;
 pub(super) mod dirty_throttled_writer;
 mod files;
+mod fullness;
 pub(super) mod io_neighbour;
 pub(super) mod journal_stall;
 mod knobs;
 mod pass_lines;
 mod pass_remedies;
+mod rhythms;
 mod saturation;
 mod shares;
 mod victims;

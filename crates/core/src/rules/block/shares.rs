@@ -22,6 +22,20 @@ pub(super) enum Beside {
     Unnamed,
 }
 
+impl Beside {
+    pub(super) fn of(view: &View, groups: &Groups<'_>, culprit: IoCulprit) -> Self {
+        match culprit {
+            IoCulprit::Process(id) => groups.index_of(id).map_or(Self::Unnamed, Self::Group),
+            IoCulprit::Writeback(Some(id)) if words::cgroup_path(view, id).is_some() => {
+                Self::Writeback(id)
+            }
+            IoCulprit::Writeback(_) => Self::Unowned,
+            IoCulprit::Filesystem => Self::Filesystem,
+            IoCulprit::Device => Self::Device,
+        }
+    }
+}
+
 /// The waiting of a group, by beside whom.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shares {
@@ -45,20 +59,11 @@ impl Shares {
             if !here || groups.index_of(*proc) != Some(victim) {
                 continue;
             }
-            let beside = match culprit {
-                IoCulprit::Process(id) => {
-                    groups.index_of(*id).map_or(Beside::Unnamed, Beside::Group)
-                }
-                IoCulprit::Writeback(Some(id)) if is_own(view, own_cgroup, *id) => {
+            let beside = match (Beside::of(view, groups, *culprit), culprit) {
+                (_, IoCulprit::Writeback(Some(id))) if is_own(view, own_cgroup, *id) => {
                     Beside::Group(victim)
                 }
-                IoCulprit::Writeback(Some(id)) if words::cgroup_path(view, *id).is_some() => {
-                    Beside::Writeback(*id)
-                }
-                IoCulprit::Writeback(Some(_)) => Beside::Unowned,
-                IoCulprit::Writeback(None) => Beside::Unowned,
-                IoCulprit::Filesystem => Beside::Filesystem,
-                IoCulprit::Device => Beside::Device,
+                (beside, _) => beside,
             };
             if beside == Beside::Group(victim) {
                 shares.own_ns += ns;

@@ -4,7 +4,7 @@
 use crate::finding::{Cost, Severity};
 use crate::recording::{DevId, Stall, StallKind, WaitHist};
 use crate::rules::sched::{may_suffer, target_is_host};
-use crate::rules::{Limit, severity};
+use crate::rules::{Limit, joined, severity};
 use crate::view::{Group, Groups, View, waits};
 use std::collections::BTreeSet;
 
@@ -28,10 +28,8 @@ pub(super) const MIN_LOST: Limit = Limit {
 };
 
 /// The limits of a loss in hold-ups, for the lists of the rules that use [`of_stalls`].
-pub(super) const STALL_LIMITS: [Limit; 10] = {
-    let [a, b, c, d, e, f, g] = severity::LOSS_LIMITS;
-    [a, b, c, d, e, f, g, FELT_STALL, LONG_STALL, MIN_LOST]
-};
+pub(super) const STALL_LIMITS: [Limit; 10] =
+    joined(severity::LOSS_LIMITS, [FELT_STALL, LONG_STALL, MIN_LOST]);
 
 /// Severity of a loss in hold-ups, the longest of which is known: rare long ones count for more than their time.
 pub(super) fn of_stalls(lost_ns_per_s: u64, share: f64, longest_ns: u64) -> Option<Severity> {

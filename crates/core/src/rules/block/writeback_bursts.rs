@@ -2,14 +2,14 @@
 //! BLK001: the flusher's passes hold somebody up.
 
 use super::clocks::{self, Compared};
-use super::victims::{STALL_LIMITS, Victim, of_stalls};
-use super::{by_counters, files, knobs, pass_lines, pass_remedies, saturation};
+use super::victims::{STALL_LIMITS, Victim, of_stalls, spans};
+use super::{by_counters, chart, files, knobs, pass_lines, pass_remedies, saturation};
 use crate::finding::{Cause, Entity, EntityKind, Finding, Severity};
 use crate::recording::{DevId, Source, Stall, StallKind};
 use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, group_name, ticked};
-use crate::rules::{Limit, Rule, Status, Verdict};
+use crate::rules::{Limit, Rule, Status, Verdict, joined};
 use crate::stats::{self, Rhythm};
 use crate::view::View;
 
@@ -36,25 +36,10 @@ pub(in crate::rules) static RULE: Rule = Rule {
     summary: "the kernel writes dirty pages back in bursts, and whoever needs the disk meanwhile stalls",
     needs: &[Source::Writeback, Source::Diskstats],
     helps: &[Source::Block, Source::Settings],
-    limits: &{
-        let [a, b, c, d, e, f, g, h, i, j] = STALL_LIMITS;
-        [
-            CHANCE,
-            STALLS,
-            a,
-            b,
-            c,
-            d,
-            e,
-            f,
-            g,
-            h,
-            i,
-            j,
-            by_counters::MIN_AWAIT,
-            by_counters::MIN_TIMES,
-        ]
-    },
+    limits: &joined::<4, 10, 14>(
+        [CHANCE, STALLS, by_counters::MIN_AWAIT, by_counters::MIN_TIMES],
+        STALL_LIMITS,
+    ),
     status: Status::Preview("0.2"),
     doc: include_str!("writeback_bursts.md"),
     file: file!(),
@@ -136,7 +121,7 @@ fn finding(view: &View, groups: &crate::view::Groups<'_>, hit: &Hit<'_>) -> Find
     let Hit { victim, device, compared, .. } = hit;
     let passes = clocks::passes(view, *device);
     let rhythm = pass_lines::rhythm_of(view, &passes);
-    let spans: Vec<_> = passes.iter().map(|pass| (pass.t0_ns, pass.t1_ns)).collect();
+    let pass_spans: Vec<_> = passes.iter().map(|pass| (pass.t0_ns, pass.t1_ns)).collect();
     let block = view.block();
     let table = files::table(view, "written back", |key| {
         block.disk_of(key.device) == *device
@@ -155,7 +140,7 @@ fn finding(view: &View, groups: &crate::view::Groups<'_>, hit: &Hit<'_>) -> Find
     lines.push(pass_lines::passes(view, &passes));
     lines.push(pass_lines::journal(view, *device, compared));
     lines.extend(pass_lines::dirtied(view, groups, &passes));
-    lines.extend(saturation::line(view, *device, &spans));
+    lines.extend(saturation::line(view, *device, &pass_spans));
     lines.extend(saturation::latency_lines(view, *device));
     lines.extend(knobs::lines(view, Some(*device)));
     lines.push(confidence.evidence(view));
@@ -173,9 +158,23 @@ fn finding(view: &View, groups: &crate::view::Groups<'_>, hit: &Hit<'_>) -> Find
         evidence: lines,
         sizes: crate::view::waits::size_classes(&victim.held(kind).waits),
         fix: pass_remedies::of_passes(view, *device, &passes, table.as_ref()),
+        chart: chart::of(view, *device, marks(view, hit, &pass_spans)),
         files: table,
         confirm: pass_remedies::experiment(view),
     }
+}
+
+/// The rows of the chart: passes, the stalls, and the journal's commits where they are something of their own.
+fn marks<'a>(view: &View, hit: &Hit<'_>, passes: &[(u64, u64)]) -> Vec<chart::Marks<'a>> {
+    let stalls = spans(&hit.victim.on_device(view, hit.device, &KINDS));
+    let mut marks = vec![("passes", passes.to_vec()), ("stalls", stalls)];
+    let commits: Vec<_> =
+        clocks::commits(view, hit.device).iter().map(|it| (it.t0_ns, it.t1_ns)).collect();
+    let cover = stats::covered_ns(&commits) as f64 / view.window_ns().max(1) as f64;
+    if !commits.is_empty() && cover < clocks::COVER.value {
+        marks.push(("commits", commits));
+    }
+    marks
 }
 
 fn title(view: &View, hit: &Hit<'_>, rhythm: &Rhythm) -> String {

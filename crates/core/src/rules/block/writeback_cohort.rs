@@ -11,7 +11,7 @@ use crate::recording::{DevId, Source, Stall, StallKind, WritebackPass};
 use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
-use crate::rules::{Limit, Rule, Status, Verdict};
+use crate::rules::{Limit, Rule, Status, Verdict, joined};
 use crate::stats::{merge, overlaps};
 use crate::view::{Groups, View};
 use std::collections::BTreeSet;
@@ -35,10 +35,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     summary: "inodes that were first dirtied together expire together and are written in one big burst each time",
     needs: &[Source::Writeback],
     helps: &[Source::Block, Source::Settings],
-    limits: &{
-        let [a, b, c, d, e, f, g, h, i, j] = STALL_LIMITS;
-        [MIN_INODES, MIN_PART, a, b, c, d, e, f, g, h, i, j]
-    },
+    limits: &joined::<2, 10, 12>([MIN_INODES, MIN_PART], STALL_LIMITS),
     status: Status::Preview("0.2"),
     doc: include_str!("writeback_cohort.md"),
     file: file!(),
@@ -223,6 +220,7 @@ fn finding(view: &View, groups: &Groups<'_>, cohort: &Cohort<'_>, expire_ns: u64
         causes: causes(view),
         evidence: lines,
         sizes: vec![],
+        chart: None,
         files: files::table(view, "written back", |key| {
             block.disk_of(key.device) == cohort.device
                 && key.reason.as_deref().is_some_and(|reason| reason != "sync")

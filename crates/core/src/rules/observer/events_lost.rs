@@ -105,6 +105,7 @@ fn check(view: &View) -> Verdict {
         cost: Cost { share: worst_share.max(late_share).min(1.0), ..Cost::default() },
         causes: vec![],
         evidence: lines,
+        chart: None,
         files: None,
         sizes: vec![],
         fix: super::narrower(view),

@@ -119,6 +119,7 @@ fn check(view: &View) -> Verdict {
         cost: Cost::default(),
         causes: vec![],
         evidence: lines,
+        chart: None,
         files: None,
         sizes: vec![],
         fix: super::narrower(view),

@@ -78,6 +78,7 @@ fn check(view: &View) -> Verdict {
         cost: Cost::default(),
         causes: vec![],
         evidence: lines,
+        chart: None,
         files: None,
         sizes: vec![],
         fix: vec![],

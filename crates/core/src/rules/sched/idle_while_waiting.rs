@@ -156,6 +156,7 @@ fn finding(
         cost: Cost { lost_ns_per_s: loss.ns_per_s, share: loss.share, ..Cost::default() },
         causes: causes(view, group, idle),
         evidence: all,
+        chart: None,
         files: None,
         sizes: vec![],
         fix: fixes(view, group, forbidden),

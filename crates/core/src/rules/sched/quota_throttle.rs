@@ -196,6 +196,7 @@ fn of_victim(
         cost: Cost { lost_ns_per_s: loss.ns_per_s, share: loss.share, ..Cost::default() },
         causes: binding.causes(view),
         evidence: all,
+        chart: None,
         files: None,
         sizes: vec![],
         fix: quota
@@ -245,6 +246,7 @@ fn of_counters(view: &View, id: CgroupId, quota: &CgroupView) -> Option<Finding>
         cost: Cost { lost_ns_per_s: loss.ns_per_s, share: loss.share, ..Cost::default() },
         causes: quota::of_level(id).causes(view),
         evidence: all,
+        chart: None,
         files: None,
         sizes: vec![],
         fix: fixes(view, quota, wanted_cpus, 0),

@@ -213,6 +213,7 @@ fn finding(
         cost: lines::cost(loss, group),
         causes: blame.causes(view, loss.ns),
         evidence,
+        chart: None,
         files: None,
         sizes: group
             .usage

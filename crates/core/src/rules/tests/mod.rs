@@ -9,6 +9,7 @@ mod fixtures;
 mod pages;
 mod properties;
 mod registry;
+mod rhythms;
 mod scenes;
 
 use super::{RULES, report};

@@ -15,7 +15,7 @@ mod tests;
 
 pub use activity::{Activity, DiskView, Latency, MIN_SPELL_NS, Spell};
 pub use kept::Kept;
-pub use pace::Paces;
+pub use pace::{Paces, pace_series};
 pub use tally::{By, IoKey, IoSum, Row, RowName};
 
 use crate::recording::{
@@ -188,6 +188,12 @@ impl BlockView {
     #[must_use]
     pub fn blame(&self) -> &BTreeMap<(ProcId, DevId, IoCulprit), u64> {
         &self.blame
+    }
+
+    /// What was transferred, by everything that is told apart.
+    #[must_use]
+    pub fn sums(&self) -> &BTreeMap<IoKey, IoSum> {
+        &self.sums
     }
 
     /// When devices were asked, and by whom.

@@ -14,6 +14,12 @@ const MAX_SERIES: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Paces(BTreeMap<DevId, BTreeMap<IoCulprit, Series>>);
 
+/// An empty series as those of [`Paces`].
+#[must_use]
+pub fn pace_series() -> Series {
+    Series::new(IoPace::BIN_NS, SERIES_BINS)
+}
+
 impl Paces {
     pub(super) fn push(&mut self, pace: &IoPace) {
         let device = self.0.entry(pace.device).or_default();
@@ -22,8 +28,7 @@ impl Paces {
                 known if known + 1 < MAX_SERIES || device.contains_key(&by) => by,
                 _ => IoCulprit::Process(ProcId::OTHERS),
             };
-            let series =
-                device.entry(by).or_insert_with(|| Series::new(IoPace::BIN_NS, SERIES_BINS));
+            let series = device.entry(by).or_insert_with(pace_series);
             for (bin, &sectors) in sectors.iter().enumerate() {
                 let t0_ns = pace.t0_ns.saturating_add(bin as u64 * IoPace::BIN_NS);
                 let t1_ns = t0_ns.saturating_add(IoPace::BIN_NS).min(pace.t1_ns);

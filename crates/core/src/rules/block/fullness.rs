@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! In what way a device cannot keep up, and what somebody loses by it.
+
+use super::clocks::Compared;
+use super::victims::{self, Victim, longest_ns, of_stalls, stall_ns};
+use super::{io_neighbour, knobs, saturation, shares};
+use crate::finding::Severity;
+use crate::recording::{DevId, IoOp, Stall, StallKind};
+use crate::rules::Limit;
+use crate::stats::overlaps;
+use crate::view::block::Activity;
+use crate::view::{Groups, View};
+
+pub(super) const BUSY: Limit = Limit {
+    name: "busy",
+    value: 0.9,
+    unit: "of the window with a request in the queue or the device, more than `depth` of them on average",
+    why: "what comes then waits for what is there",
+};
+pub(super) const DEPTH: Limit = Limit {
+    name: "depth",
+    value: saturation::MIN_DEPTH,
+    unit: "requests at once on average, to be exceeded",
+    why: "one at a time waits for nobody",
+};
+
+pub(super) const SLOW: Limit = Limit {
+    name: "slow",
+    value: 5.0,
+    unit: "ms that a request takes on average, at no more than `calm` at once",
+    why: "no queue explains it: the device itself is slow",
+};
+pub(super) const SLOW_ROTATING: Limit = Limit {
+    name: "slow_rotating",
+    value: 20.0,
+    unit: "ms likewise, on a device that says it rotates",
+    why: "8 to 12 ms are a seek and half a turn",
+};
+pub(super) const CALM: Limit = Limit {
+    name: "calm",
+    value: 2.0,
+    unit: "requests at once on average while the device is busy",
+    why: "with more of them, waiting for each other is the reason",
+};
+
+/// In what way a device cannot keep up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum How {
+    /// Busy nearly all the time, several requests deep.
+    Always,
+    /// Slow by itself: a request takes that long on average, though hardly any other is there.
+    Slow(f64),
+    /// In stretches.
+    Stretches,
+}
+
+impl How {
+    pub(super) fn of(view: &View, device: DevId, activity: &Activity) -> Self {
+        let depth = depth(activity);
+        let mean_ns = mean_ns(view, device).unwrap_or(0.0);
+        let rotates = knobs::queue(view, device, "rotational").is_some_and(|it| it.trim() == "1");
+        let slow = if rotates { SLOW_ROTATING } else { SLOW };
+        if mean_ns >= slow.value * 1e6 && depth <= CALM.value {
+            Self::Slow(mean_ns)
+        } else if activity.busy_share() >= BUSY.value && depth > DEPTH.value {
+            Self::Always
+        } else {
+            Self::Stretches
+        }
+    }
+}
+
+pub(super) fn depth(activity: &Activity) -> f64 {
+    activity.depth.total() as f64 / activity.busy_ns.max(1) as f64
+}
+
+/// How long a request of a device takes on average, reads and writes together.
+fn mean_ns(view: &View, device: DevId) -> Option<f64> {
+    let latencies = [IoOp::Read, IoOp::Write];
+    let seen = latencies.iter().filter_map(|&op| view.block().latency().get(&(device, op)));
+    let (count, ns) = seen.fold((0, 0), |(count, ns), latency| {
+        (count + latency.total.total_count(), ns + latency.total.total_ns())
+    });
+    (count > 0).then(|| ns as f64 / count as f64)
+}
+
+/// Somebody's loss on a device that was full.
+pub(super) struct Hit<'g> {
+    pub(super) victim: Victim<'g>,
+    pub(super) stalls: Vec<&'g Stall>,
+    pub(super) lost_ns: u64,
+    pub(super) longest_ns: u64,
+    pub(super) severity: Severity,
+}
+
+/// What a victim lost while the device was full, or to its slowness.
+pub(super) fn hit<'g>(
+    view: &'g View,
+    groups: &Groups<'g>,
+    victim: &Victim<'g>,
+    device: DevId,
+    how: How,
+) -> Option<Hit<'g>> {
+    let mut stalls: Vec<&Stall> =
+        victim.on_device(view, device, &[StallKind::Request, StallKind::Sync]);
+    if how == How::Stretches {
+        // What the flusher's and the journal's rules say is not said again.
+        let compared = Compared::new(view, device, &stalls);
+        if compared.blames_passes() {
+            stalls.retain(|stall| !compared.in_passes.contains(stall));
+        }
+        if compared.blames_commits() {
+            stalls.retain(|stall| !compared.in_commits.contains(stall));
+        }
+    }
+    if !matches!(how, How::Slow(_)) {
+        let spells: Vec<_> =
+            saturation::full(view, device).iter().map(|spell| (spell.t0_ns, spell.t1_ns)).collect();
+        stalls.retain(|stall| overlaps(&spells, (stall.t0_ns, stall.t1_ns)));
+    }
+    let longest_ns = longest_ns(&stalls);
+    let waits = view.block().waits().iter().filter(|((proc, kind, dev), _)| {
+        *kind == StallKind::Request
+            && groups.index_of(*proc) == Some(victim.at)
+            && dev.is_some_and(|dev| view.block().disk_of(dev) == device)
+    });
+    let waits_ns: u64 = waits.map(|(_, waits)| waits.waits.total_ns()).sum();
+    let in_stalls_ns = stall_ns(&stalls);
+    let lost_ns = if how == How::Stretches { in_stalls_ns } else { in_stalls_ns.max(waits_ns) };
+    let mut severity = of_stalls(view.per_second(lost_ns), victim.share(lost_ns), longest_ns)?;
+    let own = shares::own_share(view, groups, victim.at, Some(device));
+    if !matches!(how, How::Slow(_)) && own.is_some_and(|own| own >= 0.5) {
+        severity = victims::own_doing(view, severity);
+    } else if shares::others_share(view, groups, victim.at, device)
+        >= io_neighbour::OTHERS_SHARE.value
+    {
+        severity = crate::rules::severity::lowered(severity);
+    }
+    Some(Hit { victim: victim.clone(), stalls, lost_ns, longest_ns, severity })
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Does somebody's timer set the pace: a process that comes back to the device at intervals, and stalls with it?
+
+use super::clocks::{self, Compared, chance};
+use super::shares::Beside;
+use super::{chart, knobs, pass_lines};
+use crate::finding::{Chart, Evidence, Unit};
+use crate::recording::{DevId, IoOp, Source};
+use crate::render::units;
+use crate::rules::Limit;
+use crate::rules::words::{evidence, group_name, ticked};
+use crate::stats::{self, Clock, Coincidence, Pace, Rhythm, coincidence, pace, rhythm};
+use crate::view::{Groups, Series, View};
+use std::collections::BTreeMap;
+
+pub(super) const RHYTHM: Limit = Limit {
+    name: "rhythm",
+    value: stats::SIGNIFICANT,
+    unit: "at most, that somebody's bursts look like a clock's by chance, and likewise that as many stalls touch them; times \
+           the number of clocks and processes that were tried",
+    why: "on loads without a timer the tests are wrong in at most 2 of 100 windows",
+};
+
+/// Processes that are asked, busiest first: with each the chance of an error grows.
+const ASKED: usize = 4;
+/// Who asks for less of the device's bytes does not set its pace.
+const MIN_PART: u64 = 20;
+
+/// What a finding says of time: somebody's timer, and the chart.
+pub(super) struct Timed {
+    /// For the title: ``, every 3.0 s, when `backup` writes``; nothing if it is not sure.
+    pub(super) words: String,
+    pub(super) lines: Vec<Evidence>,
+    /// The device, who sets its pace, and what may follow.
+    pub(super) chart: Option<Chart>,
+}
+
+impl Timed {
+    /// `what` may follow somebody's timer: its name (`stalls`) and when it was. `victim` is whose cannot be meant.
+    pub(super) fn of(
+        view: &View,
+        groups: &Groups<'_>,
+        device: DevId,
+        victim: Option<usize>,
+        (name, events): (&str, Vec<(u64, u64)>),
+        compared: Option<&Compared<'_>>,
+    ) -> Self {
+        let pacer = pacer(view, groups, device, victim, &events);
+        let words = pacer.as_ref().and_then(Pacer::words);
+        let lines = pacer.as_ref().map_or(vec![], |it| lines(view, device, it, name, compared));
+        let mut marks = vec![(name, events)];
+        if let Some(pacer) = pacer.as_ref().filter(|_| words.is_some()) {
+            marks.insert(0, (&pacer.name, pacer.pace.bursts.clone()));
+        }
+        let chart = chart::of(view, device, marks);
+        Self { words: words.map_or(String::new(), |words| format!(", {words}")), lines, chart }
+    }
+}
+
+/// Somebody who comes back to a device, and what comes with him.
+struct Pacer {
+    /// `` `backup` (pid 7) ``.
+    name: String,
+    /// `` `backup` ``.
+    comm: String,
+    verb: &'static str,
+    /// His bursts and their clock.
+    pace: Pace,
+    /// How the others' stalls, or the device's full stretches, coincide with his bursts.
+    together: Coincidence,
+    asked: usize,
+}
+
+impl Pacer {
+    /// The clock, if there is one and the others follow it.
+    fn period_ns(&self) -> Option<u64> {
+        match self.pace.rhythm {
+            Rhythm::Found { period_ns, .. } if self.is_together() => Some(period_ns),
+            _ => None,
+        }
+    }
+
+    fn is_together(&self) -> bool {
+        self.together.is_sure() && self.together.p * (self.asked as f64) < RHYTHM.value
+    }
+
+    /// For a title: `every 3.0 s, when `backup` writes`.
+    fn words(&self) -> Option<String> {
+        let period = pass_lines::seconds(self.period_ns()?);
+        Some(format!("every {period}, when {} {}", self.comm, self.verb))
+    }
+}
+
+/// Who else sets a device's pace: `events` are what may follow, `victim` is who cannot be it.
+fn pacer(
+    view: &View,
+    groups: &Groups<'_>,
+    device: DevId,
+    victim: Option<usize>,
+    events: &[(u64, u64)],
+) -> Option<Pacer> {
+    let asked = busiest(view, groups, device, victim);
+    let number = asked.len();
+    let window_ns = view.window_ns();
+    let mut all: Vec<(usize, Pace, Coincidence)> = asked
+        .into_iter()
+        .map(|(at, series)| {
+            let pace = pace(series.bins(), series.width_ns(), window_ns, number);
+            let together = coincidence(events, &pace.bursts, window_ns);
+            (at, pace, together)
+        })
+        .collect();
+    // A clock before none, then the one with whom more comes together; of equals, the busier one.
+    let clock = |pace: &Pace| matches!(pace.rhythm, Rhythm::Found { .. });
+    all.sort_by(|a, b| clock(&b.1).cmp(&clock(&a.1)).then(a.2.p.total_cmp(&b.2.p)));
+    let (at, pace, together) = all.into_iter().next()?;
+    let group = &groups.list()[at];
+    Some(Pacer {
+        name: group_name(group),
+        comm: ticked(group.comm),
+        verb: verb(view, groups, device, at),
+        pace,
+        together,
+        asked: number,
+    })
+}
+
+/// The series of those who ask for most of a device's bytes, their processes together.
+fn busiest(
+    view: &View,
+    groups: &Groups<'_>,
+    device: DevId,
+    victim: Option<usize>,
+) -> Vec<(usize, Series)> {
+    let mut all_bytes = 0u64;
+    let mut by_group: BTreeMap<usize, Series> = BTreeMap::new();
+    for (by, series) in view.block().paces().of(device) {
+        all_bytes = all_bytes.saturating_add(series.total());
+        // Writeback, the journal and the many with little have clocks of their own, or none.
+        let Beside::Group(at) = Beside::of(view, groups, by) else { continue };
+        if Some(at) != victim {
+            let sum = by_group.entry(at).or_insert_with(crate::view::block::pace_series);
+            sum.merge(series);
+        }
+    }
+    let mut busiest: Vec<(usize, Series)> = by_group.into_iter().collect();
+    busiest.retain(|(_, series)| series.total() >= all_bytes / MIN_PART);
+    busiest.sort_by_key(|(at, series)| (std::cmp::Reverse(series.total()), *at));
+    busiest.truncate(ASKED);
+    busiest
+}
+
+/// What a group does to a device.
+fn verb(view: &View, groups: &Groups<'_>, device: DevId, at: usize) -> &'static str {
+    let bytes = |op: IoOp| -> u64 {
+        let of = view.block().sums().iter().filter(|(key, _)| {
+            key.op == op
+                && view.block().disk_of(key.device) == device
+                && key.submitter.is_some_and(|id| groups.index_of(id) == Some(at))
+        });
+        of.map(|(_, sum)| sum.bytes).sum()
+    };
+    let (read, written) = (bytes(IoOp::Read), bytes(IoOp::Write));
+    match (read, written) {
+        (0, 0) => "uses it",
+        _ if written >= read.saturating_mul(10) => "writes",
+        _ if read >= written.saturating_mul(10) => "reads",
+        _ => "reads and writes",
+    }
+}
+
+/// What is known of somebody's rhythm, and of the journal's beside it. `events` says what may follow: `stalls`, ...
+fn lines(
+    view: &View,
+    device: DevId,
+    pacer: &Pacer,
+    events: &str,
+    compared: Option<&Compared<'_>>,
+) -> Vec<Evidence> {
+    let label = Source::Block.label();
+    let Pacer { name, pace, together, asked, .. } = pacer;
+    let bursts = units::counted(pace.bursts.len() as u64, "burst", "bursts");
+    let inside = format!(
+        "{} of {} {events} touch one, which chance does with p {}",
+        together.inside,
+        together.episodes,
+        chance((together.p * *asked as f64).min(1.0))
+    );
+    let line = match pace.rhythm {
+        Rhythm::Found { period_ns, pairs, expected, p } if pacer.is_together() => {
+            let note = format!(
+                "of the requests of {name}: {pairs} of {bursts} are followed by another at that distance where chance gives \
+                 {expected:.1} (p {}); {inside}",
+                chance(p)
+            );
+            evidence(view, "rhythm", period_ns as f64, Unit::Ns, label, note)
+        }
+        Rhythm::NeedsMore { for_ns } if together.inside > 0 => {
+            let note = format!(
+                "{bursts} of requests of {name}, too few to tell a clock from chance: needs {} more; {inside}",
+                units::duration(for_ns as f64)
+            );
+            evidence(view, "rhythm", 0.0, Unit::Text, label, note)
+        }
+        _ => return vec![],
+    };
+    let mut lines = vec![line];
+    if pacer.period_ns().is_some() {
+        lines.push(journal(view, device, compared));
+    }
+    lines
+}
+
+/// The journal's timer, which is another clock that people think of.
+fn journal(view: &View, device: DevId, compared: Option<&Compared<'_>>) -> Evidence {
+    let commits = clocks::commits(view, device);
+    let at: Vec<u64> = commits.iter().map(|commit| commit.t0_ns).collect();
+    let due_ns = knobs::commit_ns(view, device);
+    match (rhythm(&at, view.window_ns(), &[Clock::every(due_ns)]), compared) {
+        (Rhythm::Found { .. }, Some(compared)) => pass_lines::journal(view, device, compared),
+        _ => {
+            let note = if commits.is_empty() {
+                "no commit was seen: its timer is not the clock".to_owned()
+            } else {
+                format!(
+                    "commits, which do not follow its timer (`commit=` is {}): another clock, and not the reason",
+                    units::duration(due_ns as f64)
+                )
+            };
+            let label = Source::Writeback.label();
+            evidence(view, "the journal", commits.len() as f64, Unit::Count, label, note)
+        }
+    }
+}
