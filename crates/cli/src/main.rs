@@ -11,6 +11,7 @@ mod command;
 mod facts;
 mod failure;
 mod files;
+mod host;
 mod lab;
 mod observer;
 mod output;

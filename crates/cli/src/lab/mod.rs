@@ -4,13 +4,11 @@
 //! A scenario is a file of data (`lab/scenarios/NAME.toml`). It is run twice, without and with its faults. In
 //! both runs a victim measures its own latency, while `deburr`, executed as users execute it, observes the
 //! victim. The two accounts must agree, the control run must be silent, and the fault run must yield what the
-//! scenario expects. Everything happens in a cgroup of the lab's own, which a [`guard`] removes.
+//! scenario expects. Everything happens in a cgroup of the lab's own, which a guard removes.
 
-mod cgroup;
 mod disk;
 mod expect;
 mod faults;
-mod guard;
 mod io;
 mod keep;
 mod measured;
@@ -19,7 +17,6 @@ mod runner;
 mod scenario;
 mod show;
 mod stage;
-mod undo;
 mod victim;
 mod worker;
 

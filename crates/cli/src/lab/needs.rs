@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a scenario needs of the machine, and whether it is there.
 
-use super::cgroup::Tree;
+use crate::host::cgroup::Tree;
 use rustix::param::clock_ticks_per_second;
 use rustix::process::geteuid;
 use rustix::thread::sched_getaffinity;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where one run takes place: the lab's cgroup, the processes in it, and the end of both.
 
-use super::cgroup::{self, Tree};
 use super::disk::{Disk, DiskSpec, Marks};
-use super::guard::Guard;
 use super::needs::usable_cpus;
-use super::undo::Undo;
+use crate::host::cgroup::{self, Tree};
+use crate::host::guard::Guard;
+use crate::host::undo::Undo;
 use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;

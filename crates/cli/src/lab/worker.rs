@@ -5,7 +5,7 @@
 use super::disk::{self, DiskArgs};
 use super::io::{self, IoArgs};
 use super::victim::{self, Demand};
-use super::{cgroup, guard};
+use crate::host::{cgroup, guard};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Signal, set_parent_process_death_signal, setpriority_process};
 use rustix::thread::{CpuSet, sched_setaffinity, set_name};

@@ -10,9 +10,9 @@ pub(crate) use tally::Marks;
 #[cfg(test)]
 pub(crate) use tally::Written;
 
-use super::guard::SERVERS;
 use super::stage::{Job, Stage, Worker};
-use super::undo::{Undo, write_setting};
+use crate::host::guard::SERVERS;
+use crate::host::undo::{Undo, write_setting};
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::mount::{MountFlags, mount};
 use serde::Deserialize;

@@ -3,9 +3,9 @@
 //! values before are with the janitor.
 
 use super::Fault;
+use crate::host::undo::{Undo, write_setting};
 use crate::lab::disk::{change, check_base_us};
 use crate::lab::stage::Stage;
-use crate::lab::undo::{Undo, write_setting};
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 use std::path::Path;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What of a scenario outlives its processes and its cgroup, and how each of it is undone. All of it may be
+//! What of an experiment outlives its processes and its cgroup, and how each of it is undone. All of it may be
 //! undone twice, and before it was done.
 
+use super::cgroup;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
@@ -21,6 +22,8 @@ pub(crate) enum Undo {
     Loop { backing: PathBuf },
     /// A file of /proc/sys or /sys, and what it held before.
     Setting { file: PathBuf, before: String },
+    /// A cgroup in another tree than the experiment's own, with all that is in it.
+    Cgroup { dir: PathBuf },
 }
 
 impl Undo {
@@ -38,6 +41,7 @@ impl Undo {
             Self::Mount { at } => unmount_all(at, timeout),
             Self::Loop { backing } => detach(backing, timeout),
             Self::Setting { file, before } => write_setting(file, before),
+            Self::Cgroup { dir } => cgroup::destroy(dir, timeout),
         }
     }
 }
@@ -159,8 +163,11 @@ mod tests {
     #[test]
     fn what_was_never_made_is_undone() {
         let dir = tempfile::tempdir().unwrap();
-        let done =
-            [Undo::Mount { at: dir.path().join("m") }, Undo::Loop { backing: dir.path().into() }];
+        let done = [
+            Undo::Mount { at: dir.path().join("m") },
+            Undo::Loop { backing: dir.path().into() },
+            Undo::Cgroup { dir: dir.path().join("c") },
+        ];
         undo_all(&done, Duration::ZERO).unwrap();
     }
 
@@ -170,6 +177,7 @@ mod tests {
             Undo::Mount { at: "/a b".into() },
             Undo::Loop { backing: "/d\"\n".into() },
             Undo::Setting { file: "/f".into(), before: "1 2\n".into() },
+            Undo::Cgroup { dir: "/c".into() },
         ] {
             let line = serde_json::to_string(&undo).unwrap();
             assert!(!line.contains('\n'));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The lab's own cgroup: one directory in the tree of the cpu controller, v1 or v2, with everything below it.
+//! An experiment's own cgroup: one directory in the tree of the cpu controller, v1 or v2, with everything below it.
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use deburr_core::recording::CgroupVersion;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Undoing what the lab made, whatever happens to the process that runs it.
+//! Undoing what an experiment made, whatever happens to the process that runs it.
 //!
 //! The undoing is done in one place only: by the janitor, a child process that is started before anything is
 //! made and told what to remove: the cgroup and the directory as arguments, and whatever else is made, before
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Longest time that processes may take to die, and a filesystem to be free of users.
 const REMOVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The cgroup, below the lab's own, of what serves a disk: it must live until that is unmounted.
+/// The cgroup, below the experiment's own, of what serves a disk: it must live until that is unmounted.
 pub(crate) const SERVERS: &str = "disk";
 
 /// Sees to it that a cgroup, a directory and what else it was told of are gone when it is dropped, or when its
@@ -41,16 +41,16 @@ impl Guard {
         // It is ready when it no longer dies of the signals that reach the runner's process group.
         let stdout = guard.janitor.stdout.as_mut().context("the janitor's output is not a pipe")?;
         let mut byte = [0];
-        stdout.read_exact(&mut byte).context("the lab's janitor did not start")?;
+        stdout.read_exact(&mut byte).context("the janitor did not start")?;
         Ok(guard)
     }
 
     /// Has something undone in the end. To be called before it is done.
     pub(crate) fn will_undo(&mut self, undo: &Undo) -> Result<()> {
-        let stdin = self.janitor.stdin.as_mut().context("the lab's janitor is gone")?;
+        let stdin = self.janitor.stdin.as_mut().context("the janitor is gone")?;
         let mut line = serde_json::to_string(undo)?;
         line.push('\n');
-        stdin.write_all(line.as_bytes()).context("the lab's janitor has ended early")
+        stdin.write_all(line.as_bytes()).context("the janitor has ended early")
     }
 
     /// Undoes everything now and says what could not be undone.
@@ -61,8 +61,8 @@ impl Guard {
     fn undo(&mut self) -> Result<()> {
         self.finished = true;
         drop(self.janitor.stdin.take());
-        let status = self.janitor.wait().context("the lab's janitor is lost")?;
-        ensure!(status.success(), "the lab could not undo everything, see above");
+        let status = self.janitor.wait().context("the janitor is lost")?;
+        ensure!(status.success(), "deburr could not undo everything, see above");
         Ok(())
     }
 }
