@@ -12,7 +12,7 @@ use libbpf_rs::btf::{Btf, BtfKind, BtfType, TypeId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Tracepoints of use.
-pub(crate) const HOOKS: [&str; 16] = [
+pub(crate) const HOOKS: [&str; 21] = [
     "block_io_start",
     "block_rq_insert",
     "block_rq_issue",
@@ -29,6 +29,11 @@ pub(crate) const HOOKS: [&str; 16] = [
     "jbd2_end_commit",
     "ext4_sync_file_enter",
     "ext4_sync_file_exit",
+    "xfs_file_fsync",
+    "xlog_iclog_sync",
+    "xlog_iclog_sync_done",
+    "btrfs_sync_file",
+    "btrfs_transaction_commit",
 ];
 
 /// Fields without which a probe cannot work.
@@ -44,6 +49,10 @@ const NEEDED: [(&str, &[&str]); 9] = [
     ("task_struct", &["pid", "tgid", "flags", "group_leader", "start_boottime"]),
 ];
 
+/// What programs ask to be called by when a task returns to user space; its name depends on the kernel.
+const RETURN_CALLS: [&str; 2] =
+    ["bpf_task_work_schedule_resume", "bpf_task_work_schedule_resume_impl"];
+
 /// Enumerations whose values differ between kernels.
 const ENUMS: [&str; 5] = ["wb_reason", "req_flag_bits", "req_op", "req_opf", "bpf_func_id"];
 
@@ -56,6 +65,8 @@ pub struct IoFacts {
     pub privileged: bool,
     /// Tracepoints that are there, and how many arguments each has.
     pub hooks: BTreeMap<&'static str, u32>,
+    /// Programs can ask to be called when a task returns to user space, and keep the CPU for themselves meanwhile.
+    pub calls_on_return: bool,
     /// Kernel fields without which the block probe cannot work, as `struct.field`; those not there.
     pub missing_fields: Vec<String>,
     /// Values of the enumerations that are decoded, by the enumeration's name: name to value.
@@ -109,6 +120,7 @@ pub fn io_facts() -> IoFacts {
 }
 
 fn read_btf(btf: &Btf<'_>, facts: &mut IoFacts) {
+    let (mut asks, mut keeps) = (false, false);
     let mut fields: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for id in 1..u32::try_from(btf.len()).unwrap_or(u32::MAX) {
         let Some(found) = btf.type_by_id::<BtfType<'_>>(TypeId::from(id)) else { continue };
@@ -120,6 +132,10 @@ fn read_btf(btf: &Btf<'_>, facts: &mut IoFacts) {
                 if let Some(count) = arguments(found) {
                     facts.hooks.insert(hook, count);
                 }
+            }
+            BtfKind::Func => {
+                asks |= RETURN_CALLS.contains(&name);
+                keeps |= name == "bpf_preempt_disable";
             }
             BtfKind::Enum => {
                 let Some(wanted) = ENUMS.iter().find(|known| **known == name) else { continue };
@@ -146,6 +162,7 @@ fn read_btf(btf: &Btf<'_>, facts: &mut IoFacts) {
             _ => {}
         }
     }
+    facts.calls_on_return = asks && keeps;
     for (name, wanted) in NEEDED {
         let there = fields.get(name);
         for field in wanted {

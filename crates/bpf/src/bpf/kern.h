@@ -226,6 +226,7 @@ struct super_block {
 	unsigned long s_magic;
 	struct block_device *s_bdev;
 	struct backing_dev_info *s_bdi;
+	void *s_fs_info;
 };
 
 struct inode {
@@ -309,6 +310,31 @@ struct journal_s {
 
 struct transaction_run_stats_s {
 	__u32 rs_blocks_logged;
+};
+
+struct xfs_inode {
+	struct inode i_vnode;
+};
+
+struct xfs_mount {
+	struct super_block *m_super;
+};
+
+struct xlog {
+	struct xfs_mount *l_mp;
+};
+
+struct xlog_in_core {
+	struct xlog *ic_log;
+};
+
+struct btrfs_commit_stats {
+	__u64 critical_section_start_time; /* CLOCK_MONOTONIC */
+};
+
+struct btrfs_fs_info {
+	struct super_block *sb;
+	struct btrfs_commit_stats commit_stats;
 };
 
 struct bpf_iter_meta;

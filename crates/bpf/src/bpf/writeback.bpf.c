@@ -269,51 +269,8 @@ int on_sync_ended(unsigned long long *ctx)
 	return 0;
 }
 
-/* Types of a module: bpf_rdonly_cast() knows the kernel's own only. */
-SEC("tp_btf/jbd2_start_commit")
-int on_commit_began(unsigned long long *ctx)
-{
-	return both_began(0);
-}
-
-SEC("tp_btf/jbd2_run_stats")
-int on_commit_counted(unsigned long long *ctx)
-{
-	struct transaction_run_stats_s *stats = (void *)arg(ctx, 2);
-	__u32 blocks = 0, cpu = bpf_get_smp_processor_id();
-	struct writeback_cpu *area = bpf_map_lookup_elem(&cpus, &cpu);
-	struct writeback_task *task = task_slot();
-
-	if (area)
-		area->runs++;
-	bpf_core_read(&blocks, sizeof(blocks), &stats->rs_blocks_logged);
-	if (task && task->tid == (__u32)bpf_get_current_pid_tgid())
-		task->blocks = (__u64)blocks + 1;
-	return 0;
-}
-
-SEC("tp_btf/jbd2_end_commit")
-int on_commit_ended(unsigned long long *ctx)
-{
-	struct journal_s *journal = (void *)arg(ctx, 0);
-	struct block_device *device = 0;
-	struct writeback_cpu *area;
-	struct writeback_event *event = open_event(&area, WRITEBACK_COMMIT);
-	struct writeback_task *task;
-
-	if (!event)
-		return 0;
-	task = both_ended(area);
-	if (!task)
-		return 0;
-	event->begin_ns = task->begin_ns;
-	event->amount = task->blocks;
-	bpf_core_read(&device, sizeof(device), &journal->j_fs_dev);
-	event->fs = 0;
-	bpf_core_read(&event->fs, sizeof(event->fs), &device->bd_dev);
-	close_event(area);
-	return 0;
-}
+#include "writeback_log.bpf.h"
+#include "writeback_return.bpf.h"
 
 /* --- pauses --- */
 

@@ -9,6 +9,8 @@
 /* Inodes of which it is known when they were written back last; tasks in a sync or a commit. */
 #define WRITEBACK_INODES 65536
 #define WRITEBACK_TASKS  4096
+/* Buffers of the logs of xfs that are being written: each filesystem has up to 8. */
+#define WRITEBACK_BUFFERS 256
 
 enum writeback_kind {
 	WRITEBACK_NOTHING = 0,
@@ -19,6 +21,13 @@ enum writeback_kind {
 	WRITEBACK_COMMIT = 5,
 	WRITEBACK_SYNC = 6,
 	WRITEBACK_PAUSE = 7,
+	WRITEBACK_SYNC_BEGAN = 8, /* and nobody will tell of its end */
+};
+
+enum writeback_journal {
+	WRITEBACK_JBD2 = 0,
+	WRITEBACK_XFS = 1,
+	WRITEBACK_BTRFS = 2,
 };
 
 /* Which fields mean what depends on `kind`; those that mean nothing hold what was there before. */
@@ -38,7 +47,8 @@ struct writeback_event {
 	__u8 bdi[24];
 	__u8 kind;
 	__u8 data_only;
-	__u16 pad;
+	__u8 journal;
+	__u8 pad;
 	__u32 reason; /* + 1 */
 };
 
@@ -56,6 +66,12 @@ struct writeback_task {
 	__u64 blocks; /* + 1 */
 	__u32 tid;
 	__u32 data_only;
+};
+
+/* A buffer of a log on its way to the device. */
+struct writeback_buffer {
+	__u64 buffer; /* its address; 0 = none */
+	__u64 begin_ns;
 };
 
 /* What was lost or cut short, counted on each CPU. */

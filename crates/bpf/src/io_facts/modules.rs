@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::ptr;
 
 /// Modules that have tracepoints of use.
-const MODULES: [&str; 2] = ["jbd2", "ext4"];
+const MODULES: [&str; 4] = ["jbd2", "ext4", "xfs", "btrfs"];
 
 /// Those that are there, with the number of their arguments.
 pub(super) fn hooks() -> Vec<(&'static str, u32)> {

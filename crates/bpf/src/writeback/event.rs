@@ -9,6 +9,10 @@ use crate::skel::writeback::types::writeback_event;
 pub enum Journal {
     /// Of ext4 and ocfs2.
     Jbd2,
+    /// The log of xfs: of one of its buffers.
+    Xfs,
+    /// A transaction of btrfs.
+    Btrfs,
 }
 
 /// Something that happened. All times are `CLOCK_MONOTONIC`; `fs` is `s_dev`, the kernel's `dev_t`.
@@ -35,8 +39,17 @@ pub enum Event {
     /// A clean inode got dirty.
     InodeDirtied { t_ns: u64, fs: u32, ino: u64, generation: u32, subvolume: u64, by: Requester },
     /// A journal's commit.
-    Commit { begin_ns: u64, end_ns: u64, fs: u32, kind: Journal, blocks: Option<u64> },
-    /// `fsync` or `fdatasync` of a file.
+    Commit {
+        /// `None` = the kernel does not tell.
+        begin_ns: Option<u64>,
+        end_ns: u64,
+        fs: u32,
+        kind: Journal,
+        blocks: Option<u64>,
+    },
+    /// `fsync` or `fdatasync` of a file began, and nothing will tell of its end.
+    SyncBegan { t_ns: u64, by: Requester, fs: u32, ino: u64, generation: u32, subvolume: u64 },
+    /// `fsync`, `fdatasync` or another call that makes a file durable.
     Sync {
         begin_ns: u64,
         end_ns: u64,
@@ -59,6 +72,11 @@ const DIRTIED: u8 = 4;
 const COMMIT: u8 = 5;
 const SYNC: u8 = 6;
 const PAUSE: u8 = 7;
+const SYNC_BEGAN: u8 = 8;
+
+/// `enum writeback_journal` of `writeback.h`.
+const XFS: u8 = 1;
+const BTRFS: u8 = 2;
 
 /// `None` = an entry that was not written yet.
 pub(super) fn decode(event: &writeback_event, ns_per_jiffy: u64) -> Option<Event> {
@@ -82,12 +100,17 @@ pub(super) fn decode(event: &writeback_event, ns_per_jiffy: u64) -> Option<Event
         },
         DIRTIED => Event::InodeDirtied { t_ns, fs, ino, generation, subvolume, by },
         COMMIT => Event::Commit {
-            begin_ns,
+            begin_ns: (begin_ns != 0).then_some(begin_ns),
             end_ns: t_ns,
             fs,
-            kind: Journal::Jbd2,
+            kind: match event.journal {
+                XFS => Journal::Xfs,
+                BTRFS => Journal::Btrfs,
+                _ => Journal::Jbd2,
+            },
             blocks: amount.checked_sub(1),
         },
+        SYNC_BEGAN => Event::SyncBegan { t_ns, by, fs, ino, generation, subvolume },
         SYNC => Event::Sync {
             begin_ns,
             end_ns: t_ns,

@@ -3,6 +3,7 @@
 
 mod event;
 mod plan;
+pub mod syncs;
 
 pub use event::{Event, Journal};
 pub use plan::WritebackPlan;
@@ -38,6 +39,13 @@ macro_rules! programs {
             $($reference)+ $progs.on_commit_began,
             $($reference)+ $progs.on_commit_counted,
             $($reference)+ $progs.on_commit_ended,
+            $($reference)+ $progs.on_buffer_began,
+            $($reference)+ $progs.on_buffer_ended,
+            $($reference)+ $progs.on_transaction_ended,
+            $($reference)+ $progs.on_xfs_sync,
+            $($reference)+ $progs.on_xfs_sync_both,
+            $($reference)+ $progs.on_btrfs_sync,
+            $($reference)+ $progs.on_btrfs_sync_both,
             $($reference)+ $progs.on_paused_8,
             $($reference)+ $progs.on_paused_12,
         ]
@@ -45,7 +53,7 @@ macro_rules! programs {
 }
 
 /// Their names for people.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 18] = [
     "pass_began",
     "pass_ended",
     "inode_written",
@@ -55,6 +63,13 @@ const NAMES: [&str; 11] = [
     "commit_began",
     "commit_counted",
     "commit_ended",
+    "xfs_buffer_began",
+    "xfs_buffer_ended",
+    "btrfs_transaction_ended",
+    "xfs_sync",
+    "xfs_sync",
+    "btrfs_sync",
+    "btrfs_sync",
     "pause",
     "pause",
 ];
@@ -218,7 +233,7 @@ fn ns_per_jiffy() -> u64 {
 
 fn map_bytes(skel: &WritebackSkel<'_>) -> u64 {
     let maps = &skel.maps;
-    [&maps.entries, &maps.cpus, &maps.inodes, &maps.tasks]
+    [&maps.entries, &maps.cpus, &maps.inodes, &maps.tasks, &maps.buffers, &maps.returns]
         .iter()
         .map(|map| u64::from(map.value_size()) * u64::from(map.max_entries()))
         .sum()

@@ -13,12 +13,22 @@ pub struct WritebackPlan {
     pub inodes: bool,
     /// Who dirties inodes is told.
     pub dirtied: bool,
-    /// Commits of jbd2 are told: ext4, ocfs2. Other filesystems do not tell when a commit ends.
+    /// Commits of jbd2 are told: ext4, ocfs2.
     pub commits: bool,
     /// The blocks of a commit are told.
     pub commit_blocks: bool,
-    /// Syncs of files on ext4 are told. Other filesystems do not tell when a sync ends.
+    /// Writes of the log of xfs are told.
+    pub xfs_commits: bool,
+    /// Commits of btrfs are told.
+    pub btrfs_commits: bool,
+    /// Syncs of files on ext4 are told.
     pub syncs: bool,
+    /// Syncs of files on xfs are told: their begin.
+    pub xfs_syncs: bool,
+    /// The same on btrfs.
+    pub btrfs_syncs: bool,
+    /// Of those two, the end is told as well, if the thread returns to user space.
+    pub returns: bool,
     /// Arguments of `balance_dirty_pages`, which tells of pauses; `None` = it is not there or not known.
     pub pause_args: Option<u32>,
     pub(crate) reason_names: BTreeMap<i64, String>,
@@ -44,7 +54,12 @@ impl WritebackPlan {
             dirtied: has("writeback_dirty_inode_enqueue", 1),
             commits,
             commit_blocks: commits && has("jbd2_run_stats", 3),
+            xfs_commits: has("xlog_iclog_sync", 2) && has("xlog_iclog_sync_done", 2),
+            btrfs_commits: has("btrfs_transaction_commit", 1),
             syncs: has("ext4_sync_file_enter", 2) && has("ext4_sync_file_exit", 2),
+            xfs_syncs: has("xfs_file_fsync", 1),
+            btrfs_syncs: has("btrfs_sync_file", 2),
+            returns: facts.calls_on_return,
             pause_args: facts
                 .hooks
                 .get("balance_dirty_pages")
@@ -60,7 +75,7 @@ impl WritebackPlan {
     }
 
     /// Which programs are loaded, in the order in which the driver lists them.
-    pub(super) fn loads(&self) -> [bool; 11] {
+    pub(super) fn loads(&self) -> [bool; 18] {
         [
             self.passes,
             self.passes,
@@ -71,6 +86,13 @@ impl WritebackPlan {
             self.commits,
             self.commit_blocks,
             self.commits,
+            self.xfs_commits,
+            self.xfs_commits,
+            self.btrfs_commits,
+            self.xfs_syncs && !self.returns,
+            self.xfs_syncs && self.returns,
+            self.btrfs_syncs && !self.returns,
+            self.btrfs_syncs && self.returns,
             self.pause_args == Some(8),
             self.pause_args == Some(12),
         ]

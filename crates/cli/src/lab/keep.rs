@@ -158,6 +158,7 @@ mod tests {
                         generation: 0,
                         path: format!("/file/{name}"),
                         state: FileState::Linked,
+                        dirtied_by: None,
                     }),
                 ]
             })

@@ -111,21 +111,18 @@ impl Reader {
         result
     }
 
-    fn has(&self, table: &str) -> rusqlite::Result<bool> {
-        let named = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?";
-        self.connection.query_row(named, [table], |row| row.get::<_, i64>(0)).map(|n| n > 0)
-    }
-
     /// Merges the tables by `seq`.
     fn merge(&self, take: &mut dyn FnMut(&Record)) -> Result<(), OpenError> {
         let fail = |error: rusqlite::Error| self.unreadable(&error);
         let mut statements = Vec::with_capacity(Kind::ALL.len());
         let version = self.pragma("user_version")?;
         for kind in Kind::ALL.into_iter().filter(|kind| kind.since_version() <= version) {
-            if kind.is_addition() && !self.has(kind.table().name).map_err(fail)? {
+            let there = self.columns(kind.table().name).map_err(fail)?;
+            if kind.is_addition() && there.is_empty() {
                 continue;
             }
-            statements.push((kind, self.connection.prepare(&kind.table().select()).map_err(fail)?));
+            let select = kind.table().select(&there);
+            statements.push((kind, self.connection.prepare(&select).map_err(fail)?));
         }
         let mut tables = Vec::with_capacity(statements.len());
         for (kind, statement) in &mut statements {
@@ -145,6 +142,12 @@ impl Reader {
             }
             *head = next_seq(rows).map_err(fail)?;
         }
+    }
+
+    /// Names of a table's columns.
+    fn columns(&self, table: &str) -> rusqlite::Result<Vec<String>> {
+        let mut names = self.connection.prepare("SELECT name FROM pragma_table_info(?1)")?;
+        names.query_map([table], |row| row.get(0))?.collect()
     }
 
     fn unreadable(&self, error: &rusqlite::Error) -> OpenError {

@@ -141,14 +141,18 @@ impl Table {
         format!("INSERT INTO {} VALUES ({marks})", self.name)
     }
 
-    /// Statement that yields the rows in order: `seq`, then the columns; in place of `tick`, its bounds.
-    pub(super) fn select(&self) -> String {
-        let names: Vec<&str> =
-            self.columns.iter().filter_map(|column| column.split(' ').next()).collect();
+    /// Statement that yields the rows in order: `seq`, then the columns; in place of `tick`, its bounds. Of a column
+    /// that is not `there`, because it was added later, NULL.
+    pub(super) fn select(&self, there: &[String]) -> String {
+        let name = |column: &&'static str| column.split(' ').next();
+        let known = |name: &'static str| {
+            if there.iter().any(|column| column == name) { name } else { "NULL" }
+        };
+        let names: Vec<&str> = self.columns.iter().filter_map(name).map(known).collect();
         if self.has_tick() {
             format!(
-                "SELECT r.seq, k.t0_ns, k.t1_ns, r.{} FROM {} r LEFT JOIN tick k USING (tick) ORDER BY r.seq",
-                names[1..].join(", r."),
+                "SELECT seq, k.t0_ns, k.t1_ns, {} FROM {} r LEFT JOIN tick k USING (tick) ORDER BY seq",
+                names[1..].join(", "),
                 self.name
             )
         } else {

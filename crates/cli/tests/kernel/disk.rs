@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Disks to test with: a file behind a loop device, formatted and mounted; taken down with the test.
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 /// A mounted filesystem of its own.
 #[derive(Debug)]
@@ -12,6 +13,14 @@ pub(crate) struct Disk {
     pub(crate) device: String,
     mounted: Vec<PathBuf>,
     partitions: Vec<u32>,
+    server: Option<Server>,
+}
+
+/// The lab's disk, which takes its time: a file of a filesystem that a process of its own serves.
+#[derive(Debug)]
+struct Server {
+    process: Child,
+    at: PathBuf,
 }
 
 impl Disk {
@@ -32,7 +41,43 @@ impl Disk {
         file.set_len(mib << 20).map_err(|error| error.to_string())?;
         let out = run("losetup", &["--find", "--show", &image.to_string_lossy()])?;
         let device = String::from_utf8_lossy(&out.stdout).trim().to_owned();
-        Ok(Self { dir, device, mounted: Vec::new(), partitions: Vec::new() })
+        Ok(Self { dir, device, mounted: Vec::new(), partitions: Vec::new(), server: None })
+    }
+
+    /// One of so many MiB in memory that takes its time for each request, as soon as [`Self::take_us`] says so.
+    pub(crate) fn slow(mib: u64) -> Result<Self, String> {
+        let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let at = dir.path().join("fuse");
+        std::fs::create_dir(&at).map_err(|error| error.to_string())?;
+        let mut process = Command::new(env!("CARGO_BIN_EXE_deburr"))
+            .args(["lab-worker", "disk", "--bytes-per-us=400", &format!("--size-mib={mib}")])
+            .arg(format!("--at={}", at.display()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| error.to_string())?;
+        let mut ready = String::new();
+        if let Some(stdout) = &mut process.stdout {
+            let _ = BufReader::new(stdout).read_line(&mut ready);
+        }
+        let server = Server { process, at };
+        if ready.trim() != "ready" {
+            return Err("the lab's disk does not run here".into());
+        }
+        let image = server.at.join("disk");
+        let out = run("losetup", &["--find", "--show", &image.to_string_lossy()])?;
+        let device = String::from_utf8_lossy(&out.stdout).trim().to_owned();
+        let server = Some(server);
+        Ok(Self { dir, device, mounted: Vec::new(), partitions: Vec::new(), server })
+    }
+
+    /// From now on, each request takes so long; 0 = as fast as memory.
+    pub(crate) fn take_us(&mut self, us: u64) {
+        if let Some(server) = &mut self.server
+            && let Some(stdin) = &mut server.process.stdin
+        {
+            writeln!(stdin, "base_us {us}").unwrap();
+        }
     }
 
     /// Makes partition `number` of it, in sectors of 512 bytes; its device.
@@ -74,6 +119,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
+        self.take_us(0);
         for point in &self.mounted {
             let _ = run("umount", &[&point.to_string_lossy()]);
         }
@@ -81,6 +127,14 @@ impl Drop for Disk {
             let _ = run("delpart", &[&self.device, &number.to_string()]);
         }
         let _ = run("losetup", &["-d", &self.device]);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = run("umount", &["-l", &self.at.to_string_lossy()]);
+        drop(self.process.stdin.take());
+        let _ = self.process.wait();
     }
 }
 

@@ -16,6 +16,7 @@ mod lab_disk;
 mod probe;
 mod recording;
 mod sector;
+mod syncs;
 mod unlucky;
 mod unprivileged;
 mod writeback;

@@ -78,7 +78,8 @@ fn the_life_of_a_dirty_file_is_told() {
     until(&mut probe, &mut told, "fsync", |event| sync(event, false));
     until(&mut probe, &mut told, "a commit", |event| match event {
         Event::Commit { begin_ns, end_ns, fs, blocks, .. } if *fs == number => {
-            assert!(began_ns < *begin_ns && begin_ns < end_ns);
+            let begin_ns = begin_ns.unwrap();
+            assert!(began_ns < begin_ns && begin_ns < *end_ns);
             assert!(blocks.is_some_and(|blocks| blocks > 0), "{event:?}");
             Some(())
         }

@@ -115,7 +115,7 @@ pub enum FileState {
     Nameless,
 }
 
-/// A file, at first sight and again when its name is known better.
+/// A file, at first sight and again when its name is known better, or who dirtied it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct File {
     /// Its identity in this recording.
@@ -130,6 +130,9 @@ pub struct File {
     pub path: String,
     /// What is known of it.
     pub state: FileState,
+    /// Who was the first that was seen to dirty it while it was clean; `None` = nobody was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dirtied_by: Option<ProcId>,
 }
 
 /// What a transfer was for.
@@ -347,10 +350,18 @@ pub struct IoWaitTick {
     pub kind: StallKind,
     /// The device; `None` where it is not told.
     pub device: Option<DevId>,
-    /// Sizes.
+    /// Sizes. Of those whose end is not known, the time that they lasted at least ([`Stall::latest_ns`]).
     pub waits: WaitHist,
     /// Longest.
     pub max_ns: u64,
+    /// How many more there were, of which only is known that they began, and were over when it was looked next.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unmeasured: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(amount: &u64) -> bool {
+    *amount == 0
 }
 
 /// One long hold-up (10 ms and more): for coincidences.
@@ -358,7 +369,7 @@ pub struct IoWaitTick {
 pub struct Stall {
     /// It began.
     pub t0_ns: u64,
-    /// It ended.
+    /// It ended; where `latest_ns` is known, it was under way still.
     pub t1_ns: u64,
     /// Whose.
     pub proc: ProcId,
@@ -366,6 +377,10 @@ pub struct Stall {
     pub kind: StallKind,
     /// The device; `None` where it is not told.
     pub device: Option<DevId>,
+    /// Where the kernel does not tell of ends, and it was looked now and then: it was over then at the latest.
+    /// `None` = `t1_ns` is the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latest_ns: Option<u64>,
     /// The file that was synced, read or written, if one is known.
     pub file: Option<FileId>,
 }

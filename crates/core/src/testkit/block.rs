@@ -128,6 +128,7 @@ impl Scene {
             generation: 1,
             path: path.into(),
             state: FileState::Linked,
+            dirtied_by: None,
         }));
         id
     }
@@ -228,6 +229,7 @@ impl Scene {
             device,
             waits: hist(waits),
             max_ns: waits.iter().map(|&(_, ns)| ns).max().unwrap_or(0),
+            unmeasured: 0,
         }))
     }
 
@@ -241,7 +243,15 @@ impl Scene {
         file: Option<FileId>,
     ) -> &mut Self {
         let (t0_ns, t1_ns) = (at.start, at.end);
-        self.block(BlockRecord::Stall(Stall { t0_ns, t1_ns, proc, kind, device, file }))
+        self.block(BlockRecord::Stall(Stall {
+            t0_ns,
+            t1_ns,
+            proc,
+            kind,
+            device,
+            file,
+            latest_ns: None,
+        }))
     }
 
     /// Beside whose requests a process waited for its own.

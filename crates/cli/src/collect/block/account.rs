@@ -11,12 +11,14 @@ use super::passes::{self, Passes};
 use super::tally::{Key, Tally, Took};
 use super::waits::HoldUps;
 use super::writeback::Told;
+use crate::clock;
 use crate::collect::{Context, Emit, Sighting};
 use crate::files::{self, Resolver};
 use deburr_bpf::block::{Named, Requester, Target, Transfer};
+use deburr_bpf::writeback::syncs::{self, Over, Syncs};
 use deburr_core::recording::{
     BlockRecord, CgroupId, CgroupVersion, DevId, DeviceBins, IoBlameTick, IoPace, IoWaitTick,
-    IoWhat, ProcId, Record, StallKind,
+    IoWhat, JournalCommit, ProcId, Record, StallKind,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,12 +28,17 @@ pub(super) struct Account {
     pub(super) tally: Tally,
     pub(super) hold_ups: HoldUps,
     flights: BTreeMap<DevId, Flight>,
-    mounted: Mounted,
+    pub(super) mounted: Mounted,
     /// Filesystems without a device whose mount was told, or looked for.
     told_mounts: BTreeSet<DevId>,
     /// Ids of cgroups that own pages are ids of the tree that the recording tells of.
     owners_known: bool,
     resolver: Resolver,
+    syncs: Syncs<Inode>,
+    /// Commits of each btrfs, as the kernel counts them.
+    commits: BTreeMap<DevId, u64>,
+    /// Commits that were not told, for it is not known when they began.
+    pub(super) commits_unmeasured: u64,
     request: Option<Carried>,
 }
 
@@ -65,6 +72,9 @@ impl Account {
             told_mounts: BTreeSet::new(),
             owners_known: cx.cgroups.cpu_controller() == Some(CgroupVersion::V2),
             resolver: Resolver::new(&cx.roots.proc),
+            syncs: Syncs::default(),
+            commits: BTreeMap::new(),
+            commits_unmeasured: 0,
             request: None,
         }
     }
@@ -78,6 +88,7 @@ impl Account {
         emit: Emit<'_>,
     ) {
         let device = cx.devices.sight(DevId::from_kernel(transfer.disk), &mut *emit);
+        self.syncs.request_done(transfer.submitter.tid, transfer.start_ns, transfer.done_ns);
         let what = self.what(device, transfer);
         let submitter = identity(cx, &transfer.submitter, &mut *emit);
         let owner = (self.owners_known && transfer.owner_cgroup != 0)
@@ -121,6 +132,11 @@ impl Account {
     pub(super) fn look_at_mounts(&mut self, cx: &mut Context, emit: Emit<'_>) {
         let Context { roots, devices, .. } = cx;
         self.mounted.look(roots, |dev| devices.sight(dev, &mut *emit));
+        for fs in self.mounted.all_btrfs() {
+            if let Some(now) = self.mounted.commits_of(fs) {
+                self.commits.entry(fs).or_insert(now.count);
+            }
+        }
     }
 
     fn what(&mut self, device: DevId, transfer: &Transfer) -> IoWhat {
@@ -162,29 +178,82 @@ impl Account {
             Told::Dirtied { inode, by } => {
                 if let Some(process) = identity(cx, by, emit) {
                     passes.dirtied(inode, process);
+                    self.names.dirtied(inode, process);
+                }
+            }
+            Told::SyncBegan { t_ns, by, inode } => {
+                if let Some(over) = self.syncs.began(t_ns, by, inode) {
+                    self.sync_is_over(cx, &over, emit);
                 }
             }
             Told::Synced { begin_ns, end_ns, by, inode } => {
-                let Some(process) = identity(cx, by, &mut *emit) else { return };
-                let device = disk_of(cx, inode.fs, emit);
-                let file = self.names.id(inode);
-                let of = (process, StallKind::Sync);
-                self.hold_ups.add(of.0, of.1, device, end_ns.saturating_sub(begin_ns));
-                let span = (since_start(begin_ns), since_start(end_ns).max(since_start(begin_ns)));
-                self.hold_ups.long(span, of, device, Some(file));
+                self.synced(cx, (by, inode), (begin_ns, end_ns), None, emit);
             }
             Told::Paused { begin_ns, pause_ns, by, device } => {
                 let Some(process) = identity(cx, by, &mut *emit) else { return };
-                let device = device.and_then(|device| disk_of(cx, device, emit));
+                let device = device.and_then(|device| self.disk_of(cx, device, emit));
                 let of = (process, StallKind::DirtyThrottle);
                 self.hold_ups.add(of.0, of.1, device, pause_ns);
                 let t0_ns = since_start(begin_ns);
-                self.hold_ups.long((t0_ns, t0_ns.saturating_add(pause_ns)), of, device, None);
+                self.hold_ups.long((t0_ns, t0_ns.saturating_add(pause_ns)), of, device, None, None);
             }
-            Told::Committed(mut commit) => {
-                commit.device = cx.devices.sight(commit.device, &mut *emit);
+            Told::Committed(mut commit, begin_known) => {
+                if !begin_known && !self.measure(&mut commit) {
+                    self.commits_unmeasured += 1;
+                    return;
+                }
+                let Some(device) = self.disk_of(cx, commit.device, &mut *emit) else { return };
+                commit.device = device;
                 emit(Record::Block(Box::new(BlockRecord::Commit(commit))));
             }
+        }
+    }
+
+    /// Sets when a commit of btrfs began, by the length of the last one that the kernel counted, if no other one came in
+    /// between. Returns whether it could.
+    fn measure(&mut self, commit: &mut JournalCommit) -> bool {
+        let Some(now) = self.mounted.commits_of(commit.device) else { return false };
+        let before = self.commits.insert(commit.device, now.count);
+        commit.t0_ns = commit.t1_ns.saturating_sub(now.last_ns);
+        before.is_some_and(|before| before + 1 == now.count)
+    }
+
+    /// Somebody synced a file; `latest_ns` as in `Stall`.
+    fn synced(
+        &mut self,
+        cx: &mut Context,
+        (by, inode): (&Requester, Inode),
+        (begin_ns, end_ns): (u64, u64),
+        latest_ns: Option<u64>,
+        emit: Emit<'_>,
+    ) {
+        let start_mono_ns = cx.start_mono_ns;
+        let since_start = |t: u64| t.saturating_sub(start_mono_ns);
+        let Some(process) = identity(cx, by, &mut *emit) else { return };
+        let device = self.disk_of(cx, inode.fs, emit);
+        let file = self.names.id(inode);
+        let of = (process, StallKind::Sync);
+        if latest_ns.is_some() && end_ns == begin_ns {
+            return self.hold_ups.add_unmeasured(of.0, of.1, device);
+        }
+        self.hold_ups.add(of.0, of.1, device, end_ns.saturating_sub(begin_ns));
+        let t0_ns = since_start(begin_ns);
+        let span = (t0_ns, since_start(end_ns).max(t0_ns));
+        self.hold_ups.long(span, of, device, Some(file), latest_ns.map(since_start));
+    }
+
+    fn sync_is_over(&mut self, cx: &mut Context, over: &Over<Inode>, emit: Emit<'_>) {
+        let range = (over.begin_ns, over.seen_ns);
+        self.synced(cx, (&over.by, over.file), range, Some(over.latest_ns), emit);
+    }
+
+    /// Looks at the threads whose syncs are not known to be over; what happened until `told_ns` (`CLOCK_MONOTONIC`)
+    /// was told.
+    pub(super) fn look_at_syncs(&mut self, cx: &mut Context, told_ns: u64, emit: Emit<'_>) {
+        let proc = &cx.roots.proc;
+        let found = |tid| syncs::find(proc, tid);
+        for over in self.syncs.look(told_ns, clock::monotonic_ns, found) {
+            self.sync_is_over(cx, &over, &mut *emit);
         }
     }
 
@@ -196,12 +265,13 @@ impl Account {
             let bins_to_ns = flight.bins_from_ns();
             for (proc, Waits { sizes: waits, max_ns }) in past.waits {
                 let (kind, device) = (StallKind::Request, Some(device));
-                let tick = IoWaitTick { t0_ns, t1_ns, proc, kind, device, waits, max_ns };
+                let tick =
+                    IoWaitTick { t0_ns, t1_ns, proc, kind, device, waits, max_ns, unmeasured: 0 };
                 emit(Record::Block(Box::new(BlockRecord::Wait(tick))));
             }
             for long in past.long {
                 let of = (long.proc, StallKind::Request);
-                self.hold_ups.long((long.t0_ns, long.t1_ns), of, Some(device), long.file);
+                self.hold_ups.long((long.t0_ns, long.t1_ns), of, Some(device), long.file, None);
             }
             for ((victim, culprit), ns) in past.blame {
                 let tick = IoBlameTick { t0_ns, t1_ns, victim, device, culprit, ns };
@@ -233,11 +303,16 @@ impl Account {
         cx.devices.sight(device, emit);
     }
 
-    /// The records of files that are due.
-    pub(super) fn names(&mut self, last: bool, emit: Emit<'_>) {
+    /// The records of files that are due. `dirtier` tells who was last seen to dirty a file.
+    pub(super) fn names(
+        &mut self,
+        last: bool,
+        dirtier: impl Fn(Inode) -> Option<ProcId>,
+        emit: Emit<'_>,
+    ) {
         let Self { names, resolver, .. } = self;
         resolver.second();
-        let records = names.take(last, |inode, hint| {
+        let records = names.take(last, dirtier, |inode, hint| {
             // At the end all are worth it.
             if last && !resolver.can_look() {
                 resolver.second();
@@ -257,6 +332,12 @@ impl Account {
         }
     }
 
+    /// The disk that a filesystem lies on; `None` for one that lies on several, or on none.
+    fn disk_of(&self, cx: &mut Context, fs: DevId, emit: Emit<'_>) -> Option<DevId> {
+        let device = if fs.major == 0 { self.mounted.only_disk_of(fs)? } else { fs };
+        Some(cx.devices.sight(device, emit))
+    }
+
     pub(super) fn lost(&self) -> Vec<(&'static str, u64)> {
         let late = self.flights.values().map(|flight| flight.late).sum();
         vec![
@@ -264,13 +345,10 @@ impl Account {
             ("block_unnamed", self.names.untold),
             ("block_folded", self.tally.folded),
             ("block_stalls_untold", self.hold_ups.stalls_lost),
+            ("writeback_syncs_not_followed", self.syncs.lost),
+            ("writeback_commits_unmeasured", self.commits_unmeasured),
         ]
     }
-}
-
-/// The disk that a filesystem lies on; `None` for one without a device number of its own.
-fn disk_of(cx: &mut Context, fs: DevId, emit: Emit<'_>) -> Option<DevId> {
-    (fs.major != 0).then(|| cx.devices.sight(fs, emit))
 }
 
 /// Identity of who did it; `None` for the idle thread, in whose context interrupts run.

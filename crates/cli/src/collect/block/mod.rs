@@ -42,6 +42,8 @@ pub(crate) struct BlockCollector {
     account: Account,
     sampling: Sampling,
     cost: Cost,
+    /// What was last said of the writeback probe.
+    covered: Option<State>,
     /// Since when records of the second are due.
     t0_ns: u64,
     /// The same for what comes later.
@@ -66,6 +68,7 @@ impl BlockCollector {
             account: Account::new(cx),
             sampling,
             cost: Cost::default(),
+            covered: None,
             t0_ns: 0,
             past_ns: 0,
             read_ns: 0,
@@ -74,9 +77,22 @@ impl BlockCollector {
 
     fn start(&mut self, emit: Emit<'_>) {
         emit(Record::Coverage(Coverage { t_ns: 0, source: Source::Block, state: State::Active }));
-        let state = self.writeback.as_ref().err().cloned().unwrap_or(State::Active);
-        emit(Record::Coverage(Coverage { t_ns: 0, source: Source::Writeback, state }));
+        self.cover_writeback(0, &mut *emit);
         self.cost.begin(&Probes(&self.probe, self.writeback.as_ref().ok()));
+    }
+
+    /// Says what the writeback probe sees, at the start and when another filesystem needs more than it does.
+    fn cover_writeback(&mut self, t_ns: u64, emit: Emit<'_>) {
+        let Account { mounted, commits_unmeasured, .. } = &self.account;
+        let has_btrfs = mounted.all_btrfs().next().is_some();
+        let state = match &self.writeback {
+            Ok(writeback) => writeback.state(mounted.has_xfs(), has_btrfs, *commits_unmeasured > 0),
+            Err(state) => state.clone(),
+        };
+        if self.covered.as_ref() != Some(&state) {
+            self.covered = Some(state.clone());
+            emit(Record::Coverage(Coverage { t_ns, source: Source::Writeback, state }));
+        }
     }
 
     /// Reads what the probes logged.
@@ -111,6 +127,7 @@ impl BlockCollector {
             writeback.read(cx.start_mono_ns..until_ns, since_start, &mut |passes, told| {
                 account.told(cx, passes, told, &mut *emit);
             });
+            account.look_at_syncs(cx, until_ns.min(clock::monotonic_ns()), &mut *emit);
             for (kind, start_ns, ios, bytes) in of_flusher {
                 writeback.passes.transferred(kind, start_ns, ios, bytes);
             }
@@ -127,7 +144,8 @@ impl BlockCollector {
 impl BlockCollector {
     fn second(&mut self, cx: &mut Context, t_ns: u64, last: bool, emit: Emit<'_>) {
         let Self { probe, writeback, account, cost, .. } = self;
-        account.names(last, &mut *emit);
+        let passes = writeback.as_ref().map(|writeback| &writeback.passes);
+        account.names(last, |inode| passes.ok()?.dirtier(inode), &mut *emit);
         let past_ns = if last { t_ns } else { t_ns.saturating_sub(flight::LAG_NS) };
         account.past((self.past_ns, past_ns), last, &mut *emit);
         self.past_ns = past_ns;
@@ -164,6 +182,7 @@ impl Collector for BlockCollector {
         self.read(cx, now.t_ns, now.beat == Beat::End, emit);
         if now.beat.is_second() {
             self.account.look_at_mounts(cx, &mut *emit);
+            self.cover_writeback(now.t_ns, &mut *emit);
             self.second(cx, now.t_ns, now.beat == Beat::End, emit);
         }
         Ok(())

@@ -5,10 +5,11 @@ use crate::collect::Roots;
 use crate::files::Watch;
 use deburr_core::procfs::mountinfo;
 use deburr_core::recording::DevId;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
+use std::fs;
 use std::os::unix::ffi::OsStringExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The filesystems that were mounted at some time of the session: a filesystem's last transfers come after it.
 #[derive(Debug)]
@@ -17,13 +18,22 @@ pub(super) struct Mounted {
     looked: bool,
     disks: HashSet<DevId>,
     btrfs: HashSet<DevId>,
+    /// The disk of each, if it is one only, and where the kernel tells of it.
+    btrfs_disks: HashMap<DevId, (Option<DevId>, Option<Btrfs>)>,
+    xfs: bool,
 }
 
 impl Mounted {
     /// Knows of nothing yet.
     pub(super) fn new(roots: &Roots) -> Self {
-        let (disks, btrfs) = (HashSet::new(), HashSet::new());
-        Self { watch: Watch::new(&roots.proc), looked: false, disks, btrfs }
+        Self {
+            watch: Watch::new(&roots.proc),
+            looked: false,
+            disks: HashSet::new(),
+            btrfs: HashSet::new(),
+            btrfs_disks: HashMap::new(),
+            xfs: false,
+        }
     }
 
     /// Looks at what is mounted now, if anything changed. `disk_of` yields the disk that a device is or lies on.
@@ -32,11 +42,10 @@ impl Mounted {
             return;
         }
         self.looked = true;
-        let text = std::fs::read(roots.proc.join("self/mountinfo")).unwrap_or_default();
+        let text = fs::read(roots.proc.join("self/mountinfo")).unwrap_or_default();
         for mount in mountinfo::parse(&text).unwrap_or_default() {
-            if mount.fs_type == "btrfs" {
-                self.btrfs.insert(mount.fs);
-            }
+            let is_new = mount.fs_type == "btrfs" && self.btrfs.insert(mount.fs);
+            self.xfs |= mount.fs_type == "xfs";
             // A filesystem of several devices has a number that is none of theirs.
             let dev = match mount.fs.major {
                 0 if mount.source.starts_with(b"/") => {
@@ -45,7 +54,13 @@ impl Mounted {
                 0 => None,
                 _ => Some(mount.fs),
             };
-            self.disks.extend(dev.map(&mut disk_of));
+            let disk = dev.map(&mut disk_of);
+            if is_new && let (Some(dev), Some(disk)) = (dev, disk) {
+                let btrfs = Btrfs::of_device(&roots.sys, dev);
+                let disk = btrfs.as_ref().is_none_or(|btrfs| btrfs.devices == 1).then_some(disk);
+                self.btrfs_disks.insert(mount.fs, (disk, btrfs));
+            }
+            self.disks.extend(disk);
         }
     }
 
@@ -54,9 +69,72 @@ impl Mounted {
         self.disks.contains(&disk)
     }
 
+    /// The disk that a filesystem lies on whose number is no device's, if it is one only.
+    pub(super) fn only_disk_of(&self, fs: DevId) -> Option<DevId> {
+        self.btrfs_disks.get(&fs)?.0
+    }
+
+    /// The btrfs that were mounted.
+    pub(super) fn all_btrfs(&self) -> impl Iterator<Item = DevId> {
+        self.btrfs.iter().copied()
+    }
+
+    /// What the kernel counts of the commits of a btrfs.
+    pub(super) fn commits_of(&self, fs: DevId) -> Option<Commits> {
+        self.btrfs_disks.get(&fs)?.1.as_ref()?.commits()
+    }
+
+    /// Whether an xfs was mounted.
+    pub(super) fn has_xfs(&self) -> bool {
+        self.xfs
+    }
+
     /// Whether that filesystem is btrfs.
     pub(super) fn is_btrfs(&self, fs: DevId) -> bool {
         self.btrfs.contains(&fs)
+    }
+}
+
+/// Where the kernel tells of a btrfs: `/sys/fs/btrfs/UUID`.
+#[derive(Debug)]
+struct Btrfs {
+    dir: PathBuf,
+    devices: usize,
+}
+
+/// Commits of a btrfs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Commits {
+    /// Since it was mounted.
+    pub(super) count: u64,
+    /// Length of the last one, in whole milliseconds.
+    pub(super) last_ns: u64,
+}
+
+impl Btrfs {
+    /// The one that has that device.
+    fn of_device(sys: &Path, dev: DevId) -> Option<Self> {
+        let dirs = fs::read_dir(sys.join("fs/btrfs")).ok()?.flatten().map(|entry| entry.path());
+        dirs.filter_map(|dir| {
+            let devices: Vec<_> = fs::read_dir(dir.join("devices")).ok()?.flatten().collect();
+            let number = |device: &fs::DirEntry| {
+                fs::read_to_string(device.path().join("dev")).ok()?.parse::<DevId>().ok()
+            };
+            let has = devices.iter().any(|device| number(device) == Some(dev));
+            has.then_some(Self { dir, devices: devices.len() })
+        })
+        .next()
+    }
+
+    /// Not all kernels count them.
+    fn commits(&self) -> Option<Commits> {
+        let text = fs::read_to_string(self.dir.join("commit_stats")).ok()?;
+        let number = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+            line.trim().parse::<u64>().ok()
+        };
+        let last_ns = number("last_commit_ms")?.saturating_mul(1_000_000);
+        Some(Commits { count: number("commits")?, last_ns })
     }
 }
 
@@ -73,7 +151,6 @@ fn device_number(path: &Path) -> Option<DevId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     #[test]
     fn a_filesystem_on_a_partition_lies_on_its_disk() {

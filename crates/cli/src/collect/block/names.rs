@@ -3,7 +3,7 @@
 
 use super::inode::Inode;
 use crate::files::Name;
-use deburr_core::recording::{BlockRecord, File, FileId, FileState};
+use deburr_core::recording::{BlockRecord, File, FileId, FileState, ProcId};
 use std::collections::{HashMap, VecDeque};
 
 /// Files that are told apart in a session; the others are one.
@@ -28,7 +28,8 @@ pub(super) struct Hint {
 struct Known {
     id: FileId,
     hint: Option<Hint>,
-    told: Option<(String, FileState)>,
+    dirtied_by: Option<ProcId>,
+    told: Option<(String, FileState, Option<ProcId>)>,
     tries: u8,
 }
 
@@ -54,7 +55,8 @@ impl Names {
         }
         self.order.push(inode);
         let id = FileId(u32::try_from(self.order.len()).unwrap_or(u32::MAX - 1));
-        self.files.insert(inode, Known { id, hint: None, told: None, tries: 0 });
+        let known = Known { id, hint: None, dirtied_by: None, told: None, tries: 0 };
+        self.files.insert(inode, known);
         self.due.push_back(inode);
         id
     }
@@ -72,23 +74,33 @@ impl Names {
         }
     }
 
+    /// Somebody made a file dirty that was clean. Who was seen first stays: two who take turns would make a record
+    /// each time.
+    pub(super) fn dirtied(&mut self, inode: Inode, by: ProcId) {
+        if let Some(known) = self.files.get_mut(&inode).filter(|known| known.dirtied_by.is_none()) {
+            known.dirtied_by = Some(by);
+            self.due.push_back(inode);
+        }
+    }
+
     /// The records that are due. Every file is told in the second in which it is first seen, with the name that is
     /// known then; `look_up` itself keeps to what a second affords, and says whether the name is confirmed.
     pub(super) fn take(
         &mut self,
         last: bool,
+        dirtier: impl Fn(Inode) -> Option<ProcId>,
         mut look_up: impl FnMut(Inode, Option<&Hint>) -> Name,
     ) -> Vec<BlockRecord> {
         let mut records = Vec::new();
         for _ in 0..self.due.len() {
             if let Some(inode) = self.due.pop_front() {
-                records.extend(self.tell(inode, &mut look_up));
+                records.extend(self.tell(inode, &dirtier, &mut look_up));
             }
         }
         if last {
             // Renamed or deleted since?
             for inode in self.order.iter().take(AT_THE_END).copied().collect::<Vec<_>>() {
-                records.extend(self.tell(inode, &mut look_up));
+                records.extend(self.tell(inode, &dirtier, &mut look_up));
             }
         }
         records
@@ -97,20 +109,25 @@ impl Names {
     fn tell(
         &mut self,
         inode: Inode,
+        dirtier: &impl Fn(Inode) -> Option<ProcId>,
         look_up: &mut impl FnMut(Inode, Option<&Hint>) -> Name,
     ) -> Option<BlockRecord> {
         let known = self.files.get_mut(&inode)?;
+        // It may have been dirtied before it had an identity.
+        known.dirtied_by = known.dirtied_by.or_else(|| dirtier(inode));
+        let dirtied_by = known.dirtied_by;
         let Name { path, state, confirmed } = look_up(inode, known.hint.as_ref());
         known.tries += 1;
         if !confirmed && known.tries < TRIES {
             self.due.push_back(inode);
         }
-        if known.told.as_ref().is_some_and(|told| told.0 == path && told.1 == state) {
+        let now = (path, state, dirtied_by);
+        if known.told.as_ref() == Some(&now) {
             return None;
         }
-        known.told = Some((path.clone(), state));
+        let path = known.told.insert(now).0.clone();
         let Inode { fs, ino, generation, .. } = inode;
-        Some(BlockRecord::File(File { id: known.id, fs, ino, generation, path, state }))
+        Some(BlockRecord::File(File { id: known.id, fs, ino, generation, path, state, dirtied_by }))
     }
 }
 
@@ -121,6 +138,10 @@ mod tests {
 
     fn inode(ino: u64) -> Inode {
         Inode { fs: DevId { major: 7, minor: 0 }, ino, generation: 7, subvolume: 0 }
+    }
+
+    fn nobody(_: Inode) -> Option<ProcId> {
+        None
     }
 
     fn hint(path: &str) -> Hint {
@@ -144,16 +165,38 @@ mod tests {
         let file = inode(12);
         assert_eq!(names.id(file), FileId(1));
         assert_eq!(names.id(inode(13)), FileId(2));
-        assert_eq!(names.take(false, look_up).len(), 2);
-        assert_eq!(names.take(false, look_up).len(), 0);
+        assert_eq!(names.take(false, nobody, look_up).len(), 2);
+        assert_eq!(names.take(false, nobody, look_up).len(), 0);
         names.hint(file, hint("store/a"));
-        let records = names.take(false, look_up);
+        let records = names.take(false, nobody, look_up);
         let [BlockRecord::File(told)] = &*records else { panic!("{records:?}") };
         assert_eq!((told.id, &*told.path, told.state), (FileId(1), "store/a", FileState::Linked));
         names.hint(file, hint("store/a"));
-        assert_eq!(names.take(true, look_up).len(), 0);
+        assert_eq!(names.take(true, nobody, look_up).len(), 0);
         let renamed = |_, _: Option<&Hint>| name("store/b", FileState::Linked, true);
-        assert_eq!(names.take(true, renamed).len(), 2);
+        assert_eq!(names.take(true, nobody, renamed).len(), 2);
+    }
+
+    #[test]
+    fn who_dirtied_a_file_is_told_when_it_is_known_whichever_comes_first() {
+        let mut names = Names::default();
+        let (before, after) = (inode(12), inode(13));
+        names.dirtied(before, ProcId(1));
+        names.id(before);
+        names.id(after);
+        let dirtier = |inode: Inode| (inode == before).then_some(ProcId(1));
+        let by = |records: Vec<BlockRecord>| -> Vec<Option<ProcId>> {
+            let file = |record| match record {
+                BlockRecord::File(file) => file.dirtied_by,
+                other => panic!("{other:?}"),
+            };
+            records.into_iter().map(file).collect()
+        };
+        assert_eq!(by(names.take(false, dirtier, look_up)), [Some(ProcId(1)), None]);
+        names.dirtied(after, ProcId(2));
+        assert_eq!(by(names.take(false, dirtier, look_up)), [Some(ProcId(2))]);
+        names.dirtied(after, ProcId(3));
+        assert_eq!(by(names.take(false, dirtier, look_up)), []);
     }
 
     #[test]
@@ -162,7 +205,7 @@ mod tests {
         names.id(inode(12));
         let mut asked = 0;
         for _ in 0..10 {
-            names.take(false, |_, _| {
+            names.take(false, nobody, |_, _| {
                 asked += 1;
                 name("store/a", FileState::Linked, false)
             });
@@ -177,7 +220,7 @@ mod tests {
             names.id(inode(ino));
         }
         assert_eq!((names.id(inode(1 << 40)), names.untold), (FileId::OTHERS, 2));
-        assert_eq!(names.take(false, look_up).len(), FILES);
-        assert_eq!(names.take(true, look_up).len(), 0);
+        assert_eq!(names.take(false, nobody, look_up).len(), FILES);
+        assert_eq!(names.take(true, nobody, look_up).len(), 0);
     }
 }

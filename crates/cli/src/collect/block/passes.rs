@@ -84,10 +84,15 @@ impl Passes {
     /// Somebody made a clean inode dirty.
     pub(super) fn dirtied(&mut self, inode: Inode, by: ProcId) {
         if self.dirtiers.len() >= DIRTIERS {
-            // Most of the older ones were deleted before they were written, or written long ago.
+            // Most of the older ones were written or deleted since.
             self.dirtiers_before = std::mem::take(&mut self.dirtiers);
         }
         self.dirtiers.insert(inode, by);
+    }
+
+    /// Who was last seen to dirty an inode, if that is remembered.
+    pub(super) fn dirtier(&self, inode: Inode) -> Option<ProcId> {
+        self.dirtiers.get(&inode).or_else(|| self.dirtiers_before.get(&inode)).copied()
     }
 
     /// A worker wrote an inode. Times are `None` where the kernel did not tell, or at its first time.
@@ -98,8 +103,7 @@ impl Passes {
         dirty_for_ns: Option<u64>,
         since_last_ns: Option<u64>,
     ) {
-        let before = self.dirtiers_before.remove(&inode);
-        let dirtier = self.dirtiers.remove(&inode).or(before);
+        let dirtier = self.dirtier(inode);
         let Some(pass) = self.workers.get(&worker).and_then(|kind| self.passes.get_mut(kind))
         else {
             return;

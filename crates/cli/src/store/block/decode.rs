@@ -103,6 +103,7 @@ fn file(c: &mut Cells<'_>) -> Result<File> {
         generation: c.u32()?,
         path: c.text()?,
         state: c.one_of(&STATES, state_name)?,
+        dirtied_by: c.maybe_u32()?.map(ProcId),
     })
 }
 
@@ -219,6 +220,8 @@ fn wait(c: &mut Cells<'_>) -> Result<IoWaitTick> {
         device: c.maybe_dev()?,
         waits: waits(c)?,
         max_ns: c.u64()?,
+        // A recorder that did not know of such had none.
+        unmeasured: c.maybe_u64()?.unwrap_or(0),
     })
 }
 
@@ -230,6 +233,7 @@ fn stall(c: &mut Cells<'_>) -> Result<Stall> {
         kind: c.one_of(&STALLS, stall_name)?,
         device: c.maybe_dev()?,
         file: c.maybe_file_id()?,
+        latest_ns: c.maybe_u64()?,
     })
 }
 

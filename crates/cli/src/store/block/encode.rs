@@ -57,7 +57,15 @@ fn setting(s: &Setting) -> Vec<Cell<'_>> {
 }
 
 fn file(f: &File) -> Vec<Cell<'_>> {
-    cells![f.id.0, dev(f.fs), f.ino, f.generation, &f.path, state_name(f.state)]
+    cells![
+        f.id.0,
+        dev(f.fs),
+        f.ino,
+        f.generation,
+        &f.path,
+        state_name(f.state),
+        f.dirtied_by.map(|id| id.0)
+    ]
 }
 
 fn io(t: &IoTick) -> Vec<Cell<'_>> {
@@ -144,12 +152,12 @@ fn commit(c: &JournalCommit) -> Vec<Cell<'_>> {
 }
 
 fn wait(t: &IoWaitTick) -> Vec<Cell<'_>> {
-    cells![t.proc.0, stall_name(t.kind), t.device.map(dev), waits(&t.waits), t.max_ns]
+    cells![t.proc.0, stall_name(t.kind), t.device.map(dev), waits(&t.waits), t.max_ns, t.unmeasured]
 }
 
 fn stall(s: &Stall) -> Vec<Cell<'_>> {
     let file = s.file.map(|id| id.0);
-    cells![s.t0_ns, s.t1_ns, s.proc.0, stall_name(s.kind), s.device.map(dev), file]
+    cells![s.t0_ns, s.t1_ns, s.proc.0, stall_name(s.kind), s.device.map(dev), file, s.latest_ns]
 }
 
 fn blame(t: &IoBlameTick) -> Vec<Cell<'_>> {

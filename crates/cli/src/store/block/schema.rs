@@ -42,6 +42,7 @@ pub(in crate::store) static TABLES: [Table; 14] = [
             "generation INTEGER NOT NULL",
             "path TEXT NOT NULL",
             "state TEXT NOT NULL",
+            "dirtied_by INTEGER",
         ],
     },
     Table {
@@ -130,6 +131,7 @@ pub(in crate::store) static TABLES: [Table; 14] = [
             "device TEXT",
             "waits TEXT",
             "max_ns INTEGER NOT NULL",
+            "unmeasured INTEGER",
         ],
     },
     Table {
@@ -141,6 +143,7 @@ pub(in crate::store) static TABLES: [Table; 14] = [
             "kind TEXT NOT NULL",
             "device TEXT",
             "file INTEGER",
+            "latest_ns INTEGER",
         ],
     },
     Table {

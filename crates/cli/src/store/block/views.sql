@@ -7,9 +7,10 @@ LEFT JOIN device w ON w.device = d.disk AND w.seq = (SELECT max(seq) FROM device
 
 -- The best name of every file.
 CREATE VIEW files AS
-SELECT f.file, f.path, f.state, f.fs, f.ino, f.generation
+SELECT f.file, f.path, f.state, f.fs, f.ino, f.generation, p.comm AS dirtied_by_comm, p.pid AS dirtied_by_pid
 FROM file f
-JOIN (SELECT file, max(seq) AS seq FROM file GROUP BY file) last ON last.seq = f.seq;
+JOIN (SELECT file, max(seq) AS seq FROM file GROUP BY file) last ON last.seq = f.seq
+LEFT JOIN processes p ON p.proc = f.dirtied_by;
 
 -- Every setting as it was last.
 CREATE VIEW settings AS

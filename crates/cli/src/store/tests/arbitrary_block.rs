@@ -45,9 +45,9 @@ fn facts() -> impl Strategy<Value = BlockRecord> {
         FileState::InFilesystem,
         FileState::Nameless,
     ]);
-    let file = (file_id(), dev(), any::<(u64, u32)>(), text(), state).prop_map(
-        |(id, fs, (ino, generation), path, state)| {
-            BlockRecord::File(File { id, fs, ino, generation, path, state })
+    let file = (file_id(), dev(), any::<(u64, u32)>(), text(), state, maybe(proc_id())).prop_map(
+        |(id, fs, (ino, generation), path, state, dirtied_by)| {
+            BlockRecord::File(File { id, fs, ino, generation, path, state, dirtied_by })
         },
     );
     prop_oneof![device, mount, setting, file]
@@ -165,15 +165,24 @@ fn writeback() -> impl Strategy<Value = BlockRecord> {
 }
 
 fn hold_ups() -> impl Strategy<Value = BlockRecord> {
-    let wait = (range(), proc_id(), stall_kind(), maybe(dev()), waits(), any::<u64>()).prop_map(
-        |((t0_ns, t1_ns), proc, kind, device, waits, max_ns)| {
-            BlockRecord::Wait(IoWaitTick { t0_ns, t1_ns, proc, kind, device, waits, max_ns })
-        },
-    );
-    let stall = (any::<(u64, u64)>(), proc_id(), stall_kind(), maybe(dev()), maybe(file_id()))
-        .prop_map(|((t0_ns, t1_ns), proc, kind, device, file)| {
-            BlockRecord::Stall(Stall { t0_ns, t1_ns, proc, kind, device, file })
+    let wait = (range(), proc_id(), stall_kind(), maybe(dev()), waits(), any::<[u64; 2]>())
+        .prop_map(|((t0_ns, t1_ns), proc, kind, device, waits, [max_ns, unmeasured])| {
+            BlockRecord::Wait(IoWaitTick {
+                t0_ns,
+                t1_ns,
+                proc,
+                kind,
+                device,
+                waits,
+                max_ns,
+                unmeasured,
+            })
         });
+    let stall =
+        (any::<(u64, u64, Option<u64>)>(), proc_id(), stall_kind(), maybe(dev()), maybe(file_id()))
+            .prop_map(|((t0_ns, t1_ns, latest_ns), proc, kind, device, file)| {
+                BlockRecord::Stall(Stall { t0_ns, t1_ns, proc, kind, device, file, latest_ns })
+            });
     let culprit = || {
         prop_oneof![
             proc_id().prop_map(IoCulprit::Process),

@@ -22,7 +22,15 @@ fn bins() -> DeviceBins {
 }
 
 fn file(path: &str, state: FileState) -> Record {
-    let file = File { id: FileId(1), fs: DISK, ino: 12, generation: 0, path: path.into(), state };
+    let file = File {
+        id: FileId(1),
+        fs: DISK,
+        ino: 12,
+        generation: 0,
+        path: path.into(),
+        state,
+        dirtied_by: None,
+    };
     block(BlockRecord::File(file))
 }
 
@@ -62,6 +70,29 @@ fn a_recording_of_the_first_version_has_no_block_io() {
     // In a file of this version, the same tables are missed.
     set(schema::VERSION);
     assert!(read(&path).unwrap_err().contains("no such table: device"));
+}
+
+#[test]
+fn a_recording_that_lacks_a_column_that_was_added_later_opens() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x");
+    write(&path, &[file("/srv/index", FileState::Linked)]);
+    let connection = Connection::open(&path).unwrap();
+    connection.execute_batch("UPDATE file SET dirtied_by = 7").unwrap();
+    assert_ne!(read(&path).unwrap(), [file("/srv/index", FileState::Linked)]);
+    // They name columns.
+    let views =
+        "SELECT group_concat('DROP VIEW ' || name, ';') FROM sqlite_master WHERE type = 'view'";
+    let drop: String = connection.query_row(views, [], |row| row.get(0)).unwrap();
+    connection.execute_batch(&drop).unwrap();
+    for (table, column) in
+        [("file", "dirtied_by"), ("stall", "latest_ns"), ("io_wait", "unmeasured")]
+    {
+        connection.execute_batch(&format!("ALTER TABLE {table} DROP COLUMN {column}")).unwrap();
+    }
+    assert_eq!(read(&path).unwrap(), [file("/srv/index", FileState::Linked)]);
+    connection.execute_batch("ALTER TABLE file DROP COLUMN path").unwrap();
+    assert!(read(&path).unwrap_err().contains("expected text, found NULL"));
 }
 
 #[test]

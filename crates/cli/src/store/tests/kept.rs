@@ -46,6 +46,7 @@ fn made_up() -> Vec<Record> {
             generation: u32::MAX,
             path,
             state,
+            dirtied_by: None,
         }));
     }
     for second in 0..5 {

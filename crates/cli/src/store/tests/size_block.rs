@@ -123,6 +123,7 @@ fn hold_ups(n: &mut Amounts, t0_ns: u64, at: u32, take: &mut impl FnMut(BlockRec
             device: Some(device),
             waits: waits(n, &[300, 2_000, 9_000]),
             max_ns: n.below(30_000_000),
+            unmeasured: 0,
         }));
     }
     for _ in 0..CULPRITS {

@@ -17,6 +17,7 @@ const PARTS: Invariant = "the time in the queue and in the device do not exceed 
 const SAMPLED: Invariant = "at least every request is looked at, or one in some";
 const TRANSFERS: Invariant = "the longest transfer takes no longer than all of them";
 const AGES: Invariant = "ages are in ascending order, each once";
+const LATEST: Invariant = "a hold-up whose end is not known was not over before it was last seen";
 const DIRTIERS: Invariant = "at most 16 are named who dirtied";
 const BLAME: Invariant = "what a process waited for requests is blamed, no more and no less";
 
@@ -52,6 +53,10 @@ impl Block {
             BlockRecord::Wait(tick) => self.wait(tick, faults),
             BlockRecord::Blame(tick) => self.blame(tick, faults),
             BlockRecord::Pace(pace) => self.pace(pace, faults),
+            BlockRecord::Stall(stall) => {
+                let holds = stall.latest_ns.is_none_or(|latest_ns| latest_ns >= stall.t1_ns);
+                faults.unless(holds, LATEST, || format!("process {}", stall.proc.0));
+            }
             _ => {}
         }
     }

@@ -128,6 +128,9 @@ impl References {
                     format!("inode {}", file.ino)
                 });
                 self.files.insert(id);
+                if let Some(process) = file.dirtied_by {
+                    self.process(process, faults);
+                }
             }
             BlockRecord::Io(tick) => self.io(tick, faults),
             BlockRecord::DeviceTick(tick) => self.of_probe(tick.device, Source::Block, faults),

@@ -111,6 +111,7 @@ fn wait(change: impl FnOnce(&mut IoWaitTick)) -> BlockRecord {
         device: Some(DISK),
         waits: hist(&[(4, 20 * MS)]),
         max_ns: 20 * MS,
+        unmeasured: 0,
     };
     change(&mut tick);
     BlockRecord::Wait(tick)
@@ -242,11 +243,19 @@ fn references_that_lead_nowhere() {
     let (proc, file, cgroup) = (ProcId(77), FileId(77), CgroupId(77));
     let file_record = |id| {
         let (path, state) = (String::new(), FileState::Nameless);
-        BlockRecord::File(File { id: FileId(id), fs: DISK, ino: 1, generation: 0, path, state })
+        BlockRecord::File(File {
+            id: FileId(id),
+            fs: DISK,
+            ino: 1,
+            generation: 0,
+            path,
+            state,
+            dirtied_by: None,
+        })
     };
     let stall = |proc, device, file| {
         let kind = StallKind::Sync;
-        BlockRecord::Stall(Stall { t0_ns: 0, t1_ns: S, proc, kind, device, file })
+        BlockRecord::Stall(Stall { t0_ns: 0, t1_ns: S, proc, kind, device, file, latest_ns: None })
     };
     let commit =
         JournalCommit { t0_ns: 0, t1_ns: 1, device: NO_DISK, kind: "jbd2".into(), blocks: None };

@@ -35,6 +35,8 @@ pub struct IoWaits {
     pub waits: WaitHist,
     /// Longest.
     pub max_ns: u64,
+    /// How many more there were, the length of which is not known: too short to be seen when it was looked.
+    pub unmeasured: u64,
 }
 
 /// Whose hold-ups, by what, on which device.
@@ -103,6 +105,7 @@ impl BlockView {
         let waits = self.waits.entry((tick.proc, tick.kind, tick.device)).or_default();
         waits.waits.merge(&tick.waits);
         waits.max_ns = waits.max_ns.max(tick.max_ns);
+        waits.unmeasured = waits.unmeasured.saturating_add(tick.unmeasured);
     }
 
     /// The devices, as they were last.

@@ -50,7 +50,15 @@ fn io(what: IoWhat, reason: Option<&str>, ios: u64) -> BlockRecord {
 
 fn file(id: u32, path: &str, state: FileState) -> BlockRecord {
     let path = path.into();
-    BlockRecord::File(File { id: FileId(id), fs: DEV, ino: id.into(), generation: 0, path, state })
+    BlockRecord::File(File {
+        id: FileId(id),
+        fs: DEV,
+        ino: id.into(),
+        generation: 0,
+        path,
+        state,
+        dirtied_by: None,
+    })
 }
 
 #[test]
@@ -184,6 +192,7 @@ fn lists_are_bounded_and_say_what_they_dropped() {
             kind: StallKind::Sync,
             device: None,
             file: None,
+            latest_ns: None,
         })
     };
     let passes = (0..20_000).map(|i| BlockRecord::Pass(pass(i * 2 * S, i * 2 * S + 1, "periodic")));
