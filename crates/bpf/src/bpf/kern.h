@@ -328,13 +328,8 @@ struct xlog_in_core {
 	struct xlog *ic_log;
 };
 
-struct btrfs_commit_stats {
-	__u64 critical_section_start_time; /* CLOCK_MONOTONIC */
-};
-
 struct btrfs_fs_info {
 	struct super_block *sb;
-	struct btrfs_commit_stats commit_stats;
 };
 
 struct bpf_iter_meta;

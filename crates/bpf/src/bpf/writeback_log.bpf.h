@@ -134,8 +134,7 @@ int on_buffer_ended(unsigned long long *ctx)
 
 /* --- btrfs --- */
 
-/* Told at the end. When it began is kept for a while by newer kernels: the moment from which on
- * nobody could change anything any more. */
+/* Told at the end. How long it took, the reader finds in what the kernel counts. */
 SEC("tp_btf/btrfs_transaction_commit")
 int on_transaction_ended(unsigned long long *ctx)
 {
@@ -156,9 +155,6 @@ int on_transaction_ended(unsigned long long *ctx)
 	if (back != info)
 		return 0;
 	event->begin_ns = 0;
-	if (bpf_core_field_exists(((struct btrfs_commit_stats *)0)->critical_section_start_time))
-		bpf_core_read(&event->begin_ns, sizeof(event->begin_ns),
-			      &info->commit_stats.critical_section_start_time);
 	event->amount = 0;
 	event->journal = WRITEBACK_BTRFS;
 	event->fs = device_of_sb(sb);

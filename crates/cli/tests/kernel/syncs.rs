@@ -9,11 +9,13 @@ use crate::common::{root_or_skip, skip, skip_or_fail};
 use crate::disk::Disk;
 use deburr_bpf::io_facts::io_facts;
 use deburr_bpf::writeback::syncs::{Over, Syncs, find};
-use deburr_bpf::writeback::{Event, Journal, WritebackPlan, WritebackProbe};
+use deburr_bpf::writeback::{Event, WritebackPlan, WritebackProbe};
+use rusqlite::Connection;
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -202,68 +204,106 @@ fn a_long_sync_is_known_to_a_look_on_btrfs() {
     a_long_sync_is_known_to_a_look("btrfs");
 }
 
-fn a_commit_is_told(fs_type: &str, kind: Journal) {
-    let test = format!("a_commit_is_told_of_{fs_type}");
-    let Some((_disk, point)) = slow(&test, fs_type) else { return };
-    let plan = WritebackPlan::new(&io_facts()).unwrap();
-    if !(if fs_type == "xfs" { plan.xfs_commits } else { plan.btrfs_commits }) {
-        return skip("kernel", &test, "this kernel does not tell of them");
+/// What is recorded of a command on a slow disk, and how long it says that its steps took together.
+fn recorded(test: &str, fs_type: &str, step: &str) -> Option<(Connection, String, f64)> {
+    let (disk, point) = slow(test, fs_type)?;
+    let directory = tempfile::tempdir().unwrap();
+    let (recording, log) = (directory.path().join("x.deburr"), directory.path().join("log"));
+    // What is there at the first beat is no change. A commit of btrfs is known if it is alone in its beat.
+    let script = format!(
+        "set -e; cd \"$POINT\"; sleep 0.5; for n in 1 2 3 4 5 6; do a=$(date +%s%N); {step}; b=$(date +%s%N); \
+         echo $((b - a)) >> \"$LOG\"; sleep 0.3; done"
+    );
+    let output = Command::new(env!("CARGO_BIN_EXE_deburr"))
+        .args(["record", "-q", "-o"])
+        .arg(&recording)
+        .args(["--", "sh", "-c", &script])
+        .envs([("POINT", &point), ("LOG", &log)])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let check = Command::new(env!("CARGO_BIN_EXE_deburr")).arg("check").arg(&recording).output();
+    let check = check.unwrap();
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stdout));
+    let steps: Vec<u64> =
+        std::fs::read_to_string(&log).unwrap().lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(steps.len(), 6);
+    let rdev = std::fs::metadata(&disk.device).unwrap().rdev();
+    let device = format!("{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
+    // It is read as a whole before its directory goes.
+    let connection = Connection::open_in_memory().unwrap();
+    connection.execute("ATTACH ?1 AS of", [recording.to_str().unwrap()]).unwrap();
+    for table in ["stall", "journal_commit", "coverage", "file", "process"] {
+        let copy = format!("CREATE TABLE main.{table} AS SELECT * FROM of.{table}");
+        connection.execute_batch(&copy).unwrap();
     }
-    let mut probe = WritebackProbe::open(&plan, cpus()).unwrap();
-    let fs = number(&point);
-    let directory = File::open(&point).unwrap();
-    // Each makes something that has to be in the log, and waits until it is.
-    let measured: Vec<(u64, u64)> = (0..SYNCS)
-        .map(|at| {
-            std::fs::create_dir(point.join(at.to_string())).unwrap();
-            let begin_ns = monotonic_ns();
-            rustix::fs::syncfs(&directory).unwrap();
-            (begin_ns, monotonic_ns())
-        })
-        .collect();
-    let commits = |told: &[Event]| -> Vec<(Option<u64>, u64)> {
-        told.iter()
-            .filter_map(|event| match *event {
-                Event::Commit { begin_ns, end_ns, fs: on, kind: of, .. } => {
-                    ((on, of) == (fs, kind)).then_some((begin_ns, end_ns))
-                }
-                _ => None,
-            })
-            .collect()
-    };
-    let mut told = Vec::new();
-    let within = |told: &[Event], (begin_ns, end_ns): (u64, u64)| -> Vec<(Option<u64>, u64)> {
-        let ended = |commit: &(Option<u64>, u64)| (begin_ns..=end_ns).contains(&commit.1);
-        commits(told).into_iter().filter(ended).collect()
-    };
-    events(&mut probe, &mut told, |told| !within(told, measured[SYNCS as usize - 1]).is_empty());
-    let found = commits(&told);
-    if kind == Journal::Btrfs && found.iter().all(|commit| commit.0.is_none()) {
-        return skip("kernel", &test, "this kernel does not tell when a commit of btrfs began");
+    connection.execute_batch("DETACH of").unwrap();
+    Some((connection, device, steps.iter().sum::<u64>() as f64))
+}
+
+fn number_of(connection: &Connection, sql: &str, device: &str) -> f64 {
+    let value = connection.query_row(sql, [device], |row| row.get::<_, Option<f64>>(0));
+    value.unwrap().unwrap_or(0.0)
+}
+
+fn commits_are_recorded(fs_type: &str) {
+    let test = format!("commits_are_recorded_of_{fs_type}");
+    let step = "mkdir d$n; sync -f .";
+    let Some((connection, device, ns)) = recorded(&test, fs_type, step) else { return };
+    let lacks = number_of(
+        &connection,
+        &format!("SELECT count(*) FROM coverage WHERE reason LIKE '%of {fs_type}%' AND ?1 != ''"),
+        &device,
+    );
+    if lacks > 0.0 {
+        return skip("kernel", &test, "this kernel does not tell of both ends");
     }
-    let (mut in_commits, mut in_syncs) = (0, 0);
-    for measured in measured {
-        let within = within(&told, measured);
-        assert!(!within.is_empty(), "{measured:?} committed nothing: {found:?}");
-        for (begin_ns, end_ns) in within {
-            let begin_ns = begin_ns.unwrap();
-            // A commit that a timer began may have been under way.
-            assert!(begin_ns < end_ns && end_ns <= measured.1, "{begin_ns} {end_ns} {measured:?}");
-            in_commits += end_ns - begin_ns.max(measured.0);
-        }
-        in_syncs += measured.1 - measured.0;
-    }
-    // It waits for little else. One after another: of several buffers at once the sum would be longer.
-    let ratio = in_commits as f64 / in_syncs as f64;
-    assert!((0.2..1.1).contains(&ratio), "{ratio} of the syncs are in commits");
+    let of = format!("FROM journal_commit WHERE kind = '{fs_type}' AND device = ?1");
+    let count = number_of(&connection, &format!("SELECT 1.0 * count(*) {of}"), &device);
+    assert!(count >= 6.0, "{count} commits");
+    let sum = number_of(&connection, &format!("SELECT sum(t1_ns - t0_ns) * 1.0 {of}"), &device);
+    // A sync waits for little else; of several buffers of the log at once, each counts.
+    assert!((0.2..1.5).contains(&(sum / ns)), "{} of the syncs is in commits", sum / ns);
 }
 
 #[test]
-fn a_commit_is_told_of_xfs() {
-    a_commit_is_told("xfs", Journal::Xfs);
+fn commits_are_recorded_of_xfs() {
+    commits_are_recorded("xfs");
 }
 
 #[test]
-fn a_commit_is_told_of_btrfs() {
-    a_commit_is_told("btrfs", Journal::Btrfs);
+fn commits_are_recorded_of_btrfs() {
+    commits_are_recorded("btrfs");
+}
+
+fn stalls_in_syncs_are_recorded(fs_type: &str) {
+    let test = format!("stalls_in_syncs_are_recorded_on_{fs_type}");
+    let step = "dd if=/dev/zero of=f$n bs=64k count=4 conv=fsync 2>/dev/null";
+    let Some((connection, device, ns)) = recorded(&test, fs_type, step) else { return };
+    let of = "FROM stall JOIN file USING (file) WHERE kind = 'sync' AND device = ?1 AND file.seq IN \
+              (SELECT max(seq) FROM file GROUP BY file) AND path LIKE '%/f_'";
+    let count = number_of(&connection, &format!("SELECT 1.0 * count(*) {of}"), &device);
+    assert!(count == 6.0, "{count} syncs stalled");
+    let sum = number_of(&connection, &format!("SELECT sum(t1_ns - t0_ns) * 1.0 {of}"), &device);
+    // Where it is looked ten times a second, a sync of some 100 ms may be known for the first part of it only.
+    let exact = number_of(
+        &connection,
+        &format!("SELECT count(*) = count(t1_ns) - count(latest_ns) {of}"),
+        &device,
+    );
+    let least = if exact == 1.0 { 0.6 } else { 0.05 };
+    assert!((least..=1.0).contains(&(sum / ns)), "{} of the time of the commands", sum / ns);
+    let dirtied = format!("SELECT 1.0 * count(*) {of} AND dirtied_by = stall.proc");
+    assert_eq!(number_of(&connection, &dirtied, &device), 6.0, "who synced them dirtied them");
+}
+
+#[test]
+fn stalls_in_syncs_are_recorded_on_xfs() {
+    stalls_in_syncs_are_recorded("xfs");
+}
+
+#[test]
+fn stalls_in_syncs_are_recorded_on_btrfs() {
+    stalls_in_syncs_are_recorded("btrfs");
 }
