@@ -50,7 +50,7 @@ static __always_inline __u64 mapping_of(__u64 *cell, __u64 page)
 /* The cgroup that is charged for the page. */
 static __always_inline __u64 owner_of(__u64 *cell, __u64 page)
 {
-	__u64 data = 0, cgroup;
+	__u64 data = 0, cgroup, node;
 
 	if (bpf_core_field_exists(((struct folio *)0)->memcg_data))
 		data = ADDRESS_AT(cell, struct folio, page, memcg_data);
@@ -60,9 +60,21 @@ static __always_inline __u64 owner_of(__u64 *cell, __u64 page)
 		data = ADDRESS_AT(cell, struct page, page, mem_cgroup);
 	if (!data || data & MEMCG_OBJECTS)
 		return 0;
-	cgroup = ADDRESS_AT(cell, struct mem_cgroup, data & ~(__u64)MEMCG_FLAGS, css.cgroup);
-	cgroup = ADDRESS_AT(cell, struct cgroup, cgroup, kn);
-	return NUMBER_AT(struct kernfs_node, cgroup, id);
+	data &= ~(__u64)MEMCG_FLAGS;
+	cgroup = ADDRESS_AT(cell, struct mem_cgroup, data, css.cgroup);
+	node = ADDRESS_AT(cell, struct cgroup, cgroup, kn);
+	/* Where it does not lead back, it is an obj_cgroup. Those are charged for pages of files by
+	 * kernels only that have the cast as well, and with it the look costs nothing. */
+	if (bpf_ksym_exists(bpf_rdonly_cast) &&
+	    bpf_core_field_exists(((struct obj_cgroup *)0)->memcg) &&
+	    ADDRESS_AT(cell, struct kernfs_node, node, priv) != cgroup) {
+		data = ADDRESS_AT(cell, struct obj_cgroup, data, memcg);
+		cgroup = ADDRESS_AT(cell, struct mem_cgroup, data, css.cgroup);
+		node = ADDRESS_AT(cell, struct cgroup, cgroup, kn);
+		if (ADDRESS_AT(cell, struct kernfs_node, node, priv) != cgroup)
+			return 0;
+	}
+	return NUMBER_AT(struct kernfs_node, node, id);
 }
 
 /* Notes the inode in the scratch, with what is known of it. */

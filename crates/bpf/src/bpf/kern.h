@@ -16,6 +16,7 @@
 
 struct kernfs_node {
 	__u64 id;
+	void *priv;
 };
 
 struct cgroup {
@@ -207,6 +208,11 @@ struct folio {
 
 struct mem_cgroup {
 	struct cgroup_subsys_state css;
+};
+
+/* Stands for a mem_cgroup that may go; newer kernels charge the pages of files to it. */
+struct obj_cgroup {
+	struct mem_cgroup *memcg;
 };
 
 struct address_space {

@@ -13,6 +13,7 @@ mod files;
 mod io;
 mod lab;
 mod lab_disk;
+mod owners;
 mod probe;
 mod recording;
 mod sector;

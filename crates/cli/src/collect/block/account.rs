@@ -17,8 +17,8 @@ use crate::files::{self, Resolver};
 use deburr_bpf::block::{Named, Requester, Target, Transfer};
 use deburr_bpf::writeback::syncs::{self, Over, Syncs};
 use deburr_core::recording::{
-    BlockRecord, CgroupId, CgroupVersion, DevId, DeviceBins, IoBlameTick, IoPace, IoWaitTick,
-    IoWhat, JournalCommit, ProcId, Record, StallKind,
+    BlockRecord, DevId, DeviceBins, IoBlameTick, IoPace, IoWaitTick, IoWhat, JournalCommit, ProcId,
+    Record, StallKind,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,8 +31,6 @@ pub(super) struct Account {
     pub(super) mounted: Mounted,
     /// Filesystems without a device whose mount was told, or looked for.
     told_mounts: BTreeSet<DevId>,
-    /// Ids of cgroups that own pages are ids of the tree that the recording tells of.
-    owners_known: bool,
     resolver: Resolver,
     syncs: Syncs<Inode>,
     /// Commits of each btrfs, as the kernel counts them.
@@ -70,7 +68,6 @@ impl Account {
             flights: BTreeMap::new(),
             mounted: Mounted::new(&cx.roots),
             told_mounts: BTreeSet::new(),
-            owners_known: cx.cgroups.cpu_controller() == Some(CgroupVersion::V2),
             resolver: Resolver::new(&cx.roots.proc),
             syncs: Syncs::default(),
             commits: BTreeMap::new(),
@@ -91,11 +88,7 @@ impl Account {
         self.syncs.request_done(transfer.submitter.tid, transfer.start_ns, transfer.done_ns);
         let what = self.what(device, transfer);
         let submitter = identity(cx, &transfer.submitter, &mut *emit);
-        let owner = (self.owners_known && transfer.owner_cgroup != 0)
-            .then_some(CgroupId(transfer.owner_cgroup));
-        if let Some(owner) = owner {
-            cx.cgroups.sight(owner, &mut *emit);
-        }
+        let owner = cx.cgroups.owner(transfer.owner_cgroup, &mut *emit);
         let op = classify::direction(transfer.op);
         let start_ns = transfer.start_ns.saturating_sub(cx.start_mono_ns);
         let done_ns = transfer.done_ns.saturating_sub(cx.start_mono_ns).max(start_ns);

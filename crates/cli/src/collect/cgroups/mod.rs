@@ -7,6 +7,7 @@
 mod limits;
 mod mounts;
 mod names;
+mod owners;
 mod readings;
 
 pub(crate) use readings::CgroupCollector;
@@ -17,6 +18,7 @@ use deburr_core::recording::{Cgroup, CgroupId, CgroupVersion, Container, Record,
 use limits::Limits;
 use mounts::{Mounts, Tree};
 use names::RuntimeFiles;
+use owners::Owners;
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -70,6 +72,7 @@ pub(crate) struct Cgroups {
     /// Effective CPUs by path of the cpuset hierarchy, for a second.
     cpusets: BTreeMap<Vec<u8>, Option<String>>,
     last_refreshed: Option<CgroupId>,
+    owners: Owners,
 }
 
 /// Where a process is.

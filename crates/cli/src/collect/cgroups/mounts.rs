@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which cgroup trees are mounted where, and which of them has the cpu and the cpuset controller.
+//! Which cgroup trees are mounted where, and which of them has the cpu, the memory and the cpuset controller.
 
 use crate::collect::Roots;
 use deburr_core::procfs::mountinfo::{self, Mount};
@@ -76,6 +76,8 @@ pub(crate) struct Mounts {
     pub(crate) tree: Option<Tree>,
     /// Which interface the cpu controller has, if it is on any tree.
     pub(crate) cpu_controller: Option<CgroupVersion>,
+    /// The tree of the memory controller.
+    pub(crate) memory: Option<Tree>,
     /// The tree of the cpuset controller.
     pub(crate) cpuset: Option<Tree>,
     v1: bool,
@@ -101,6 +103,7 @@ impl Mounts {
         let cpu = v1("cpu").or_else(|| v2_with("cpu"));
         Self {
             cpu_controller: cpu.as_ref().map(|tree| tree.version),
+            memory: v1("memory").or_else(|| v2_with("memory")),
             cpuset: v1("cpuset").or_else(|| v2_with("cpuset")),
             v1: mounts.iter().any(|mount| mount.fs_type == "cgroup"),
             v2: v2.is_some(),

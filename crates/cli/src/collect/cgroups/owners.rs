@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Cgroups that own pages. They are told by ids of the memory controller's tree, which may be another one than that
+//! of the recording (v1). There a cgroup is the one that has the same path.
+
+use super::mounts::Tree;
+use super::{Cgroups, MAX_ABSENT, MAX_WALK_DIRS, SEARCH_REST};
+use crate::collect::Emit;
+use deburr_core::procfs::container;
+use deburr_core::recording::{Cgroup, CgroupId, Record, name};
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Identities of cgroups that the recording's tree does not have: ids of kernfs stay far below.
+const OF_OTHER_TREE: u64 = 1 << 62;
+
+/// What is known of the memory controller's tree.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    /// Directories by their inode numbers, as the last walk found them.
+    dirs: HashMap<u64, PathBuf>,
+    /// What each is in the recording.
+    known: HashMap<u64, CgroupId>,
+    absent: HashSet<u64>,
+    next_walk: Option<Instant>,
+}
+
+impl Owners {
+    /// The directory of an id; walks the tree if it is not known and a walk is due.
+    fn dir(&mut self, tree: &Tree, id: u64) -> Option<PathBuf> {
+        if let Some(dir) = self.dirs.get(&id) {
+            return Some(dir.clone());
+        }
+        let begin = Instant::now();
+        if self.absent.contains(&id) || self.next_walk.is_some_and(|next| begin < next) {
+            return None;
+        }
+        self.dirs = walk(tree);
+        let cost = begin.elapsed().max(Duration::from_micros(100));
+        self.next_walk = Some(begin + cost * SEARCH_REST);
+        let found = self.dirs.get(&id).cloned();
+        if found.is_none() && self.absent.len() < MAX_ABSENT {
+            self.absent.insert(id);
+        }
+        found
+    }
+}
+
+/// All directories of a tree, as many as a walk may see.
+fn walk(tree: &Tree) -> HashMap<u64, PathBuf> {
+    let mut dirs = HashMap::new();
+    let mut left = Vec::new();
+    if let Ok(meta) = tree.mount_point.metadata() {
+        left.push((meta.ino(), tree.mount_point.clone()));
+    }
+    while let Some((id, dir)) = left.pop() {
+        if dirs.len() >= MAX_WALK_DIRS {
+            break;
+        }
+        // A directory with two links has no directories in it.
+        if dir.metadata().is_ok_and(|meta| meta.nlink() != 2) {
+            for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    left.push((entry.ino(), entry.path()));
+                }
+            }
+        }
+        dirs.insert(id, dir);
+    }
+    dirs
+}
+
+impl Cgroups {
+    /// The cgroup that owns a page, by its id in the memory controller's tree (0 = none), and its record if it did not
+    /// go out yet. `None` also for one that was not found: it was made or removed a moment ago.
+    pub(crate) fn owner(&mut self, id: u64, emit: Emit<'_>) -> Option<CgroupId> {
+        if id == 0 {
+            return None;
+        }
+        let memory = self.mounts.memory.as_ref()?;
+        if self.tree().is_some_and(|tree| tree.mount_point == memory.mount_point) {
+            self.sight(CgroupId(id), emit);
+            return Some(CgroupId(id));
+        }
+        if let Some(&known) = self.owners.known.get(&id) {
+            return Some(known);
+        }
+        let memory = memory.clone();
+        let path = memory.path(&self.owners.dir(&memory, id)?)?;
+        let owner = match self.by_path(&path) {
+            Some(own) => {
+                self.sight(own, emit);
+                own
+            }
+            None => {
+                let own = CgroupId(OF_OTHER_TREE | id);
+                let path = name::decode(&path);
+                let mut container = container::of_path(&path);
+                if let (Some(files), Some(container)) = (&self.files, &mut container) {
+                    files.complete(container);
+                }
+                emit(Record::Cgroup(Box::new(Cgroup {
+                    id: own,
+                    parent: None,
+                    path,
+                    version: memory.version,
+                    quota_us: None,
+                    period_us: None,
+                    burst_us: None,
+                    weight: None,
+                    container,
+                })));
+                own
+            }
+        };
+        self.owners.known.insert(id, owner);
+        Some(owner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collect::Roots;
+    use std::path::Path;
+
+    fn inode(dir: &Path) -> u64 {
+        dir.metadata().unwrap().ino()
+    }
+
+    #[test]
+    fn owners_of_another_tree_are_those_of_the_same_path_or_of_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let sys = dir.path().join("sys");
+        for path in ["cpu/jobs/batch", "memory/jobs/batch", "memory/alone"] {
+            fs::create_dir_all(sys.join("fs/cgroup").join(path)).unwrap();
+        }
+        fs::create_dir_all(dir.path().join("self")).unwrap();
+        let mount = |name: &str, id: u32| {
+            format!("{id} 1 0:{id} / /sys/fs/cgroup/{name} rw - cgroup cgroup rw,{name}\n")
+        };
+        let text = mount("cpu", 20) + &mount("memory", 21);
+        fs::write(dir.path().join("self/mountinfo"), text).unwrap();
+        let roots = Roots { proc: dir.path().into(), sys: sys.clone(), root: dir.path().into() };
+        let mut cgroups = Cgroups::open(&roots);
+        let at = |path: &str| inode(&sys.join("fs/cgroup").join(path));
+        let mut seen = Vec::new();
+        let mut emit = |record| {
+            if let Record::Cgroup(cgroup) = record {
+                seen.push(cgroup);
+            }
+        };
+        let batch = cgroups.owner(at("memory/jobs/batch"), &mut emit).unwrap();
+        assert_eq!(batch.0, at("cpu/jobs/batch"));
+        let alone = cgroups.owner(at("memory/alone"), &mut emit).unwrap();
+        assert_eq!(alone.0, OF_OTHER_TREE | at("memory/alone"));
+        assert_eq!(cgroups.owner(at("memory/alone"), &mut emit), Some(alone));
+        assert_eq!(cgroups.owner(0, &mut emit), None);
+        assert_eq!(cgroups.owner(1 << 40, &mut emit), None);
+        let paths: Vec<&str> = seen.iter().map(|cgroup| &*cgroup.path).collect();
+        assert_eq!(paths, ["/", "/jobs", "/jobs/batch", "/alone"]);
+    }
+}
