@@ -2,18 +2,28 @@
 """Whether what deburr said in a virtual machine is what was made to happen there."""
 
 import json
+import os
 import re
+import sqlite3
 
 # A second is long in a translated machine: shares of 5 s move by a point or two between two looks.
 THROTTLED_TOLERANCE = 0.03
 LEDGER_TOLERANCE = 0.001
 CULPRIT_SHARE = 0.8
+# Bytes are counted, not measured: what differs is what a filesystem adds.
+BYTES_TOLERANCE = 0.01
+DISK_SHARE = 0.6
+
+# What `write-files` writes, in bytes.
+FILES = {"a": 2 << 20, "b": 2 << 20, "renamed": 2 << 20, "synced": 1 << 20, "direct": 4 << 20, "gone": 1 << 20}
 
 TITLES = [
     "`sched_switch`, hooks",
     "throttle clock",
     "neighbour: victim queued, neighbour's blame",
     "quota: throttled, by `cpu.stat`",
+    "files: their bytes, all bytes by `diskstats`",
+    "slow disk: neighbour's share",
 ]
 
 
@@ -49,14 +59,31 @@ def throttled_truth(before, after):
     return (to_throttled_s - from_throttled_s) / (to_s - from_s)
 
 
-def judge(text):
+def files(recording):
+    """{file: bytes written / bytes expected}, and the bytes of all classes / those of /proc/diskstats."""
+    connection = sqlite3.connect(recording)
+
+    def number(sql, *of):
+        return connection.execute(sql, of).fetchone()[0] or 0
+
+    written = "SELECT sum(bytes) FROM io_tick WHERE op = 'write' AND device = ?"
+    device = number("SELECT device FROM devices WHERE name = 'vda'")
+    by_file = {
+        name: number(f"{written} AND file IN (SELECT file FROM file WHERE path = ?)", device, f"/fast/{name}") / bytes
+        for name, bytes in FILES.items()
+    }
+    counted = number("SELECT max(write_bytes) - min(write_bytes) FROM disk_reading WHERE device = ?", device)
+    return by_file, number(written, device) / counted if counted else 0
+
+
+def judge(text, recording):
     """Cells under TITLES, and what is wrong."""
     said = parts(text)
-    reports = {name: document(said.get(name, "")) for name in ("doctor", "neighbour", "quota")}
+    reports = {name: document(said.get(name, "")) for name in ("doctor", "neighbour", "quota", "disk")}
     failed = [f"{name}: no JSON: {said.get(name, '').strip()[:300]}" for name in reports if not reports[name]]
     if failed:
         return ["-"] * len(TITLES), failed
-    doctor, neighbour, quota = reports.values()
+    doctor, neighbour, quota, disk = reports.values()
 
     def hold(condition, complaint):
         if not condition:
@@ -82,11 +109,29 @@ def judge(text):
     hold(codes(quota)[:1] == ["SCH002"], f"quota: {codes(quota)} instead of SCH002 first")
     hold("SCH001" not in codes(quota), "quota: SCH001 fired")
 
+    hold("yes" in said.get("disks", ""), f"disks: {said.get('disks', '').strip()[:300]}")
+    by_file, all_bytes = {}, 0
+    if os.path.exists(recording):
+        by_file, all_bytes = files(recording)
+    else:
+        hold(False, f"files: no recording: {said.get('files', '').strip()[:300]}")
+    for name, share in by_file.items():
+        hold(abs(share - 1) <= BYTES_TOLERANCE, f"files: {share:.1%} of the bytes of {name}")
+    hold(abs(all_bytes - 1) <= BYTES_TOLERANCE, f"files: {all_bytes:.1%} of the bytes of diskstats")
+    states = {source["source"]: source["state"] for source in doctor["sources"]}
+    for name in ("block", "writeback"):
+        hold(states.get(name) == "active", f"doctor: {name} is {states.get(name)}")
+    beside = next((finding for finding in disk["findings"] if finding["code"] == "BLK004"), {"causes": []})
+    held_up = sum(c["share"] for c in beside["causes"] if c.get("comm") == "neighbour")
+    hold(held_up >= DISK_SHARE, f"slow disk: {codes(disk)}, the neighbour got {held_up:.0%} of the blame")
+
     cells = [
         f"{bpf['sched_switch_arguments']} arguments, " + " + ".join(bpf["hooks"]),
         f"`{bpf['throttle_clock']}`",
         f"{percent(waiting.get('queued', 0))}, {percent(blamed)}",
         f"{percent(throttled)}, {percent(truth)}",
+        f"{percent(min(by_file.values(), default=0))} to {percent(max(by_file.values(), default=0))}, {percent(all_bytes)}",
+        percent(held_up),
     ]
     return cells, failed
 

@@ -2,6 +2,7 @@
 //! What tells one inode from all others.
 
 use deburr_core::recording::DevId;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// An inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,5 +21,13 @@ impl Inode {
     /// As the probes tell it, with the filesystem's `dev_t`.
     pub(super) fn new(fs: u32, ino: u64, generation: u32, subvolume: u64) -> Self {
         Self { fs: DevId::from_kernel(fs), ino, generation, subvolume }
+    }
+
+    /// Stands for it where very many are remembered, in a quarter of the memory. Two of a million inodes have the
+    /// same one in one of 40 million sessions.
+    pub(super) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
     }
 }

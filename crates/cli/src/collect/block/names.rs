@@ -31,13 +31,16 @@ struct Known {
     dirtied_by: Option<ProcId>,
     told: Option<(String, FileState, Option<ProcId>)>,
     tries: u8,
+    /// Its name is as good as it gets, and is kept no longer.
+    done: bool,
 }
 
 /// The files.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     files: HashMap<Inode, Known>,
-    order: Vec<Inode>,
+    /// Those that are looked at again at the end.
+    first: Vec<Inode>,
     due: VecDeque<Inode>,
     /// Transfers and the like of files beyond the number that is told apart.
     pub(super) untold: u64,
@@ -49,13 +52,15 @@ impl Names {
         if let Some(known) = self.files.get(&inode) {
             return known.id;
         }
-        if self.order.len() >= FILES {
+        if self.files.len() >= FILES {
             self.untold += 1;
             return FileId::OTHERS;
         }
-        self.order.push(inode);
-        let id = FileId(u32::try_from(self.order.len()).unwrap_or(u32::MAX - 1));
-        let known = Known { id, hint: None, dirtied_by: None, told: None, tries: 0 };
+        if self.first.len() < AT_THE_END {
+            self.first.push(inode);
+        }
+        let id = FileId(self.files.len() as u32 + 1);
+        let known = Known { id, hint: None, dirtied_by: None, told: None, tries: 0, done: false };
         self.files.insert(inode, known);
         self.due.push_back(inode);
         id
@@ -64,11 +69,11 @@ impl Names {
     /// Takes what the kernel's dentries tell of a file.
     pub(super) fn hint(&mut self, inode: Inode, hint: Hint) {
         // One beyond the number is counted when it is transferred.
-        if self.order.len() < FILES {
+        if self.files.len() < FILES {
             self.id(inode);
         }
         let Some(known) = self.files.get_mut(&inode) else { return };
-        if known.hint.as_ref() != Some(&hint) {
+        if !known.done && known.hint.as_ref() != Some(&hint) {
             known.hint = Some(hint);
             self.due.push_back(inode);
         }
@@ -99,7 +104,7 @@ impl Names {
         }
         if last {
             // Renamed or deleted since?
-            for inode in self.order.iter().take(AT_THE_END).copied().collect::<Vec<_>>() {
+            for inode in self.first.clone() {
                 records.extend(self.tell(inode, &dirtier, &mut look_up));
             }
         }
@@ -112,22 +117,36 @@ impl Names {
         dirtier: &impl Fn(Inode) -> Option<ProcId>,
         look_up: &mut impl FnMut(Inode, Option<&Hint>) -> Name,
     ) -> Option<BlockRecord> {
-        let known = self.files.get_mut(&inode)?;
+        let known = self.files.get_mut(&inode).filter(|known| !known.done)?;
         // It may have been dirtied before it had an identity.
         known.dirtied_by = known.dirtied_by.or_else(|| dirtier(inode));
         let dirtied_by = known.dirtied_by;
         let Name { path, state, confirmed } = look_up(inode, known.hint.as_ref());
         known.tries += 1;
-        if !confirmed && known.tries < TRIES {
+        let again = !confirmed && known.tries < TRIES;
+        if again {
             self.due.push_back(inode);
         }
         let now = (path, state, dirtied_by);
-        if known.told.as_ref() == Some(&now) {
-            return None;
-        }
+        let is_new = known.told.as_ref() != Some(&now);
+        let id = known.id;
         let path = known.told.insert(now).0.clone();
+        known.done =
+            !again && known.hint.is_some() && dirtied_by.is_some() && id.0 as usize > AT_THE_END;
+        if known.done {
+            // Names are most of what files take.
+            (known.hint, known.told) = (None, None);
+        }
         let Inode { fs, ino, generation, .. } = inode;
-        Some(BlockRecord::File(File { id: known.id, fs, ino, generation, path, state, dirtied_by }))
+        is_new.then_some(BlockRecord::File(File {
+            id,
+            fs,
+            ino,
+            generation,
+            path,
+            state,
+            dirtied_by,
+        }))
     }
 }
 
@@ -211,6 +230,26 @@ mod tests {
             });
         }
         assert_eq!(asked, TRIES);
+    }
+
+    #[test]
+    fn of_many_files_the_name_is_told_once_and_is_the_one_that_was_seen() {
+        let mut names = Names::default();
+        let (mut told, mut last) = (0, None);
+        for ino in 0..=AT_THE_END as u64 {
+            names.id(inode(ino));
+            names.hint(inode(ino), hint("store/a"));
+        }
+        for end in [false, false, true] {
+            for record in names.take(end, |_| Some(ProcId(1)), look_up) {
+                let BlockRecord::File(file) = record else { panic!("{record:?}") };
+                told += 1;
+                last = Some(file.path);
+            }
+            // The kernel may tell a name again.
+            names.hint(inode(AT_THE_END as u64), hint("store/a"));
+        }
+        assert_eq!((told, last.as_deref()), (AT_THE_END + 1, Some("store/a")));
     }
 
     #[test]

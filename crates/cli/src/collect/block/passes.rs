@@ -39,9 +39,10 @@ pub(super) struct Passes {
     passes: BTreeMap<Kind, Pass>,
     /// What each worker is at.
     workers: HashMap<u32, Kind>,
-    dirtiers: HashMap<Inode, ProcId>,
+    /// By the inode's fingerprint.
+    dirtiers: HashMap<u64, ProcId>,
     /// Those before.
-    dirtiers_before: HashMap<Inode, ProcId>,
+    dirtiers_before: HashMap<u64, ProcId>,
     ended: Vec<(Kind, Pass)>,
 }
 
@@ -87,11 +88,12 @@ impl Passes {
             // Most of the older ones were written or deleted since.
             self.dirtiers_before = std::mem::take(&mut self.dirtiers);
         }
-        self.dirtiers.insert(inode, by);
+        self.dirtiers.insert(inode.fingerprint(), by);
     }
 
     /// Who was last seen to dirty an inode, if that is remembered.
     pub(super) fn dirtier(&self, inode: Inode) -> Option<ProcId> {
+        let inode = inode.fingerprint();
         self.dirtiers.get(&inode).or_else(|| self.dirtiers_before.get(&inode)).copied()
     }
 

@@ -27,8 +27,11 @@ pub(crate) const GROUPS: [(char, &str); 4] = [
 ];
 
 const PAGE: u64 = 4096;
-/// Every small file begins with so much: blocks that follow each other in time are then not neighbours on disk.
+/// Every file begins with so much: blocks that follow each other in time are then not neighbours on disk.
 const FILLED: u64 = 64 << 10;
+/// Every small file with so much: its last block has room, so that the first records need no new block. Those
+/// would be given to all files of a pass side by side, and a pass would be a few large requests.
+const SMALL: u64 = 61 << 10;
 /// Length of a record that is appended to a small file, and of one in the index.
 const RECORD: usize = 20;
 /// The shortest commit that is a stall.
@@ -168,7 +171,7 @@ impl Files {
         let [hot, cold, index, log] = GROUPS.map(|(mark, path)| (mark as u8, dir.join(path)));
         let small = |(mark, root): &(u8, PathBuf), name: &str, number| {
             let path = root.join(format!("{name}-{number}/0000"));
-            filled_file(&path, *mark, FILLED).map(|file| (path, file))
+            filled_file(&path, *mark, SMALL).map(|file| (path, file))
         };
         let hot: Result<Vec<_>> =
             (0..spec.hot_files).map(|n| small(&hot, "topic", n).map(|(_, file)| file)).collect();
@@ -193,7 +196,7 @@ type Writes = Vec<(u64, u64)>;
 
 fn append_hot(files: &[File], spec: &BrokerSpec, stop: &AtomicBool) -> std::io::Result<Writes> {
     let mut pace = Pace::new(spec.hot_period_ms * 1_000_000);
-    let (mut writes, mut end) = (Writes::new(), FILLED);
+    let (mut writes, mut end) = (Writes::new(), SMALL);
     while !files.is_empty() && !stop.load(Ordering::Relaxed) {
         let at_ns = pace.wait();
         for file in files.iter().take_while(|_| !stop.load(Ordering::Relaxed)) {
@@ -325,7 +328,7 @@ mod tests {
             [('h', "store/consumequeue/topic-1/0000"), ('c', "store/retry/group-0/0000")]
         {
             let content = std::fs::read(dir.path().join(path)).unwrap();
-            assert_eq!(content.len() as u64, FILLED);
+            assert_eq!(content.len() as u64, SMALL);
             assert!(content.iter().all(|byte| *byte == mark as u8));
         }
         spec.validate().unwrap();
