@@ -30,11 +30,12 @@ pub(crate) use worker::{WorkerArgs, run as work};
 use anyhow::{Context as _, Result, bail};
 
 /// The files of `lab/scenarios`, by stem and in the order of the table.
-const FILES: [(&str, &str); 16] = [
+const FILES: [(&str, &str); 17] = [
     ("dirty-throttle", include_str!("../../../../lab/scenarios/dirty-throttle.toml")),
     ("healthy", include_str!("../../../../lab/scenarios/healthy.toml")),
     ("io-healthy", include_str!("../../../../lab/scenarios/io-healthy.toml")),
     ("io-neighbour", include_str!("../../../../lab/scenarios/io-neighbour.toml")),
+    ("io-rhythm", include_str!("../../../../lab/scenarios/io-rhythm.toml")),
     ("journal", include_str!("../../../../lab/scenarios/journal.toml")),
     ("neighbour-2", include_str!("../../../../lab/scenarios/neighbour-2.toml")),
     ("neighbour-4", include_str!("../../../../lab/scenarios/neighbour-4.toml")),

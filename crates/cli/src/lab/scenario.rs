@@ -41,6 +41,8 @@ pub(crate) struct Scenario {
     pub(crate) forbid: Vec<String>,
     /// The victim's longest request takes at least so long with the faults.
     pub(crate) stall_ms: Option<u64>,
+    /// The finding that comes first says that it comes at intervals of so long.
+    pub(crate) rhythm_ms: Option<u64>,
     /// Code of the finding whose stalls and files must agree with what victim and disk measured.
     pub(crate) measured: Option<String>,
     /// The disk that it happens on, if it is about one.

@@ -25,10 +25,11 @@ fn names_in(dir: &str) -> BTreeSet<String> {
 }
 
 /// Scenarios without a kept recording: those with a disk, until recordings of one say what is to be found.
-const NOT_KEPT: [&str; 7] = [
+const NOT_KEPT: [&str; 8] = [
     "dirty-throttle",
     "io-healthy",
     "io-neighbour",
+    "io-rhythm",
     "journal",
     "slow-device",
     "writeback",

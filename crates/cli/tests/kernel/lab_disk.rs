@@ -22,6 +22,11 @@ fn io_neighbour() {
 }
 
 #[test]
+fn io_rhythm() {
+    passes("io-rhythm");
+}
+
+#[test]
 fn io_healthy() {
     passes("io-healthy");
 }

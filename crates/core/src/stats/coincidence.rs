@@ -62,6 +62,25 @@ pub fn coincidence(events: &[(u64, u64)], spans: &[(u64, u64)], window_ns: u64) 
     Coincidence { episodes: number, inside, cover, p }
 }
 
+/// Events as moments: those close together once, as the moment at which the longest of them began.
+///
+/// What waits for somebody's burst waits longest of what is about it, whatever else happens near. A moment has no
+/// length, so [`coincidence`] counts it as inside with the chance of the spans' share of the window.
+#[must_use]
+pub fn worst_moments(events: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut events = events.to_vec();
+    events.sort_unstable();
+    let episodes = merge(events.clone(), EPISODE_GAP_NS);
+    let mut rest = events.as_slice();
+    let worst = episodes.into_iter().filter_map(|(_, end_ns)| {
+        let (inside, after) = rest.split_at(rest.partition_point(|&(t0_ns, _)| t0_ns <= end_ns));
+        rest = after;
+        // The earliest of equals.
+        inside.iter().rev().max_by_key(|(t0_ns, t1_ns)| t1_ns.saturating_sub(*t0_ns))
+    });
+    worst.map(|&(t0_ns, _)| (t0_ns, t0_ns)).collect()
+}
+
 /// Time that is in at least one of the spans.
 #[must_use]
 pub fn covered_ns(spans: &[(u64, u64)]) -> u64 {
@@ -117,6 +136,15 @@ mod tests {
     }
 
     #[test]
+    fn of_stalls_about_a_burst_the_longest_tells_when() {
+        let events = [(S, S + 10 * MS), (S + 300 * MS, S + 370 * MS), (S + 350 * MS, S + 360 * MS)];
+        let more = [(3 * S, 3 * S + 20 * MS), (3 * S + 5 * MS, 3 * S + 25 * MS)];
+        let moments = worst_moments(&[&more[..], &events[..]].concat());
+        assert_eq!(moments, [(S + 300 * MS, S + 300 * MS), (3 * S, 3 * S)]);
+        assert_eq!(worst_moments(&[]), []);
+    }
+
+    #[test]
     fn a_pass_that_never_ends_proves_nothing() {
         let stalls: Vec<_> = (0..9).map(|i| (i * S, i * S + 50 * MS)).collect();
         let found = coincidence(&stalls, &[(0, 10 * S)], 10 * S);
@@ -145,6 +173,7 @@ mod tests {
             window in any::<u64>(),
         ) {
             let found = coincidence(&events, &spans, window);
+            prop_assert_eq!(worst_moments(&events).len() as u64, found.episodes);
             prop_assert!((0.0..=1.0).contains(&found.p) && (0.0..=1.0).contains(&found.cover));
             prop_assert!(found.inside <= found.episodes);
         }

@@ -15,7 +15,9 @@ mod tail;
 mod monte_carlo;
 
 pub use bursts::{Burst, bursts, merge};
-pub use coincidence::{Coincidence, MIN_EPISODES, coincidence, covered_ns, overlaps};
+pub use coincidence::{
+    Coincidence, MIN_EPISODES, coincidence, covered_ns, overlaps, worst_moments,
+};
 pub use pace::{Pace, pace};
 pub use period::{Clock, Rhythm, grid, rhythm};
 

@@ -2,7 +2,7 @@
 //! How often the tests of this module are wrong, and how often they see what is there: many made-up windows with a
 //! fixed seed.
 
-use super::{Clock, Rhythm, SIGNIFICANT, coincidence, grid, pace, rhythm};
+use super::{Clock, Rhythm, SIGNIFICANT, coincidence, grid, pace, rhythm, worst_moments};
 
 const S: f64 = 1e9;
 const RUNS: u32 = 2000;
@@ -218,7 +218,8 @@ fn stalls_that_know_nothing_of_a_timer_rarely_look_as_if_they_did() {
                     let stalls = aperiodic(chance, window_s, mean_s, even);
                     let span = |t: &f64| ((t * S) as u64, ((t + 0.08) * S) as u64);
                     let stalls: Vec<_> = stalls.iter().map(span).collect();
-                    let together = coincidence(&stalls, &found.bursts, window_ns);
+                    let moments = worst_moments(&stalls);
+                    let together = coincidence(&moments, &found.bursts, window_ns);
                     together.is_sure() && together.p * (AMONG as f64) < SIGNIFICANT
                 })
             });

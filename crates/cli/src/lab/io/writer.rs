@@ -27,6 +27,18 @@ pub(crate) struct WriterSpec {
     pub(crate) file_mib: u64,
     /// Writes a second of each of those at the same time; absent = one after the other.
     pub(crate) per_s: Option<u64>,
+    /// Instead of that: some writes one after the other at intervals, and none between.
+    pub(crate) burst: Option<BurstSpec>,
+}
+
+/// Work that a timer starts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BurstSpec {
+    /// From the begin of one burst to that of the next.
+    pub(crate) every_ms: u64,
+    /// Writes in a burst of each of those at the same time.
+    pub(crate) writes: u64,
 }
 
 impl WriterSpec {
@@ -42,6 +54,13 @@ impl WriterSpec {
             "`fault.write.file_mib` must be 1 to 1024 and hold a block"
         );
         ensure!(self.per_s != Some(0), "`fault.write.per_s` must be positive");
+        if let Some(burst) = self.burst {
+            ensure!(self.per_s.is_none(), "either `fault.write.per_s` or `fault.write.burst`");
+            ensure!(
+                burst.every_ms > 0 && burst.writes > 0,
+                "`every_ms` and `writes` of `fault.write.burst` must be positive"
+            );
+        }
         Ok(())
     }
 
@@ -49,7 +68,13 @@ impl WriterSpec {
     pub(crate) fn describe(&self) -> String {
         let order = if self.random { "random" } else { "sequential" };
         let way = if self.direct { "direct" } else { "buffered" };
-        let rate = self.per_s.map_or(String::new(), |n| format!(", {n} /s each"));
+        let rate = match (self.per_s, self.burst) {
+            (Some(n), _) => format!(", {n} /s each"),
+            (None, Some(burst)) => {
+                format!(", {} of each every {} ms", burst.writes, burst.every_ms)
+            }
+            (None, None) => String::new(),
+        };
         format!("{order} {way} writes of {} KiB, {} at once{rate}", self.block_kib, self.depth)
     }
 }
@@ -96,15 +121,22 @@ fn write_blocks(
     let block = &memory[begin..begin + length];
     let blocks = (spec.file_mib << 20) / length as u64;
     let mut random = Random(0x2545_f491_4f6c_dd1d ^ number);
-    let mut pace = spec.per_s.map(|per_s| Pace::new(1_000_000_000 / per_s));
+    let (period_ns, writes) = match (spec.per_s, spec.burst) {
+        (Some(per_s), _) => (Some(1_000_000_000 / per_s), 1),
+        (None, Some(burst)) => (Some(burst.every_ms * 1_000_000), burst.writes),
+        (None, None) => (None, 1),
+    };
+    let mut pace = period_ns.map(Pace::new);
     loop {
         if let Some(pace) = &mut pace {
             pace.wait();
         }
-        let at = match spec.random {
-            true => random.below(blocks),
-            false => position.fetch_add(1, Ordering::Relaxed) % blocks,
-        };
-        file.write_all_at(block, at * length as u64)?;
+        for _ in 0..writes {
+            let at = match spec.random {
+                true => random.below(blocks),
+                false => position.fetch_add(1, Ordering::Relaxed) % blocks,
+            };
+            file.write_all_at(block, at * length as u64)?;
+        }
     }
 }

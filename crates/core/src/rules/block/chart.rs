@@ -6,8 +6,8 @@ use crate::recording::DevId;
 use crate::stats::{merge, overlaps};
 use crate::view::View;
 
-/// Columns at most.
-const COLUMNS: u64 = 80;
+/// Columns at most: with the names of the rows a line of text.
+const COLUMNS: u64 = 76;
 const MS: u64 = 1_000_000;
 
 /// What a row of marks shows: its name, and when.
@@ -63,14 +63,14 @@ fn step_ns(window_ns: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::step_ns;
+    use super::{COLUMNS, step_ns};
 
     const S: u64 = 1_000_000_000;
 
     #[test]
     fn steps_are_round_and_fit() {
         let steps = [1, 8, 30, 40, 60, 75, 120, 600, 86_400].map(|s| step_ns(s * S) as f64 / 1e9);
-        assert_eq!(steps, [0.1, 0.1, 0.5, 0.5, 1.0, 1.0, 2.0, 10.0, 2000.0]);
-        assert!(u64::MAX.div_ceil(step_ns(u64::MAX)) <= 80);
+        assert_eq!(steps, [0.1, 0.2, 0.5, 1.0, 1.0, 1.0, 2.0, 10.0, 2000.0]);
+        assert!(u64::MAX.div_ceil(step_ns(u64::MAX)) <= COLUMNS);
     }
 }

@@ -9,7 +9,9 @@ use crate::recording::{DevId, IoOp, Source};
 use crate::render::units;
 use crate::rules::Limit;
 use crate::rules::words::{evidence, group_name, ticked};
-use crate::stats::{self, Clock, Coincidence, Pace, Rhythm, coincidence, pace, rhythm};
+use crate::stats::{
+    self, Clock, Coincidence, Pace, Rhythm, coincidence, pace, rhythm, worst_moments,
+};
 use crate::view::{Groups, Series, View};
 use std::collections::BTreeMap;
 
@@ -50,7 +52,7 @@ impl Timed {
         let lines = pacer.as_ref().map_or(vec![], |it| lines(view, device, it, name, compared));
         let mut marks = vec![(name, events)];
         if let Some(pacer) = pacer.as_ref().filter(|_| words.is_some()) {
-            marks.insert(0, (&pacer.name, pacer.pace.bursts.clone()));
+            marks.insert(0, (&pacer.comm, pacer.pace.bursts.clone()));
         }
         let chart = chart::of(view, device, marks);
         Self { words: words.map_or(String::new(), |words| format!(", {words}")), lines, chart }
@@ -101,12 +103,13 @@ fn pacer(
 ) -> Option<Pacer> {
     let asked = busiest(view, groups, device, victim);
     let number = asked.len();
+    let moments = worst_moments(events);
     let window_ns = view.window_ns();
     let mut all: Vec<(usize, Pace, Coincidence)> = asked
         .into_iter()
         .map(|(at, series)| {
             let pace = pace(series.bins(), series.width_ns(), window_ns, number);
-            let together = coincidence(events, &pace.bursts, window_ns);
+            let together = coincidence(&moments, &pace.bursts, window_ns);
             (at, pace, together)
         })
         .collect();
@@ -181,7 +184,7 @@ fn lines(
     let Pacer { name, pace, together, asked, .. } = pacer;
     let bursts = units::counted(pace.bursts.len() as u64, "burst", "bursts");
     let inside = format!(
-        "{} of {} {events} touch one, which chance does with p {}",
+        "{} of {} {events} begin in one (of those within 500 ms the longest), which chance does with p {}",
         together.inside,
         together.episodes,
         chance((together.p * *asked as f64).min(1.0))
