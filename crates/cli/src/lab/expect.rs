@@ -131,6 +131,10 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
     if let Some(bound_ms) = scenario.stall_ms {
         checks.extend(stalls((without, control), (with, fault), bound_ms));
     }
+    if let Some(period_ms) = scenario.rhythm_ms {
+        let code = scenario.expect_first.as_deref().unwrap_or_default();
+        checks.push(rhythm(code, period_ms, fault));
+    }
     if let Some(code) = &scenario.measured {
         checks.extend(measured::checks(code, fault));
     }
@@ -185,6 +189,21 @@ fn blame(bound: &CauseBound, run: &Observed) -> Check {
             bound.code
         ),
     )
+}
+
+/// Timers are late, and the probe looks in bins of 100 ms.
+const RHYTHM_TOLERANCE: f64 = 0.05;
+
+/// A finding names the interval at which the fault comes.
+fn rhythm(code: &str, period_ms: u64, run: &Observed) -> Check {
+    let findings = run.report.findings.iter().filter(|finding| finding.code == code);
+    let line =
+        findings.flat_map(|f| &f.evidence).find(|line| line.name == "rhythm" && line.value > 0.0);
+    let period_ns = period_ms as f64 * 1e6;
+    let seen = line.map_or("none".into(), |line| format!("{} ms", tenths(line.value)));
+    let near =
+        line.is_some_and(|line| (line.value - period_ns).abs() <= period_ns * RHYTHM_TOLERANCE);
+    Check::new(near, format!("`{code}` has a rhythm of {period_ms} ms: {seen}"))
 }
 
 /// Of the time in such stalls with the fault, so much may be there without it: nobody can make a host so quiet
@@ -328,6 +347,7 @@ min_share = 0.8
                         LedgerPart { state: LedgerState::Sleep, ns: 10_000_000_000 - waited_ns },
                     ],
                 }],
+                block_io: None,
                 observer: Observer::default(),
             },
         }

@@ -129,7 +129,8 @@ fn each_field_is_in_the_schema_and_on_the_page() {
     let mut known = BTreeSet::new();
     fields(&read("docs/report.schema.json"), &mut known);
     let mut found = BTreeSet::new();
-    for name in ["healthy", "neighbour", "quota", "pinned", "unprivileged", "interrupted"] {
+    for name in ["healthy", "neighbour", "quota", "pinned", "unprivileged", "interrupted", "rhythm"]
+    {
         used(&read(&format!("fixtures/render/{name}.json")), "", &mut found);
     }
     let unknown: Vec<_> = found.difference(&known).collect();

@@ -4,11 +4,15 @@
 //! The types serialise to the document `deburr.report/1` (`docs/report.schema.json`). Field names are stable;
 //! additions only. Nothing is computed here and nothing is formatted here.
 
+mod block_io;
 mod entity;
 mod evidence;
 mod ledger;
 mod shell;
 
+pub use block_io::{
+    BlockIo, DeviceIo, IoBy, IoLatency, IoRow, IoTable, MoreDevices, RowKind, Writeback,
+};
 pub use entity::{Entity, EntityKind};
 pub use evidence::{
     Chart, ChartKind, ChartRow, Cost, Evidence, FileShare, FileTable, SizeClass, Unit,
@@ -44,6 +48,9 @@ pub struct Report {
     pub not_checked: Vec<NotChecked>,
     /// Where the victims' and the target's wall time went.
     pub ledger: Vec<Ledger>,
+    /// What the block devices did; absent if it was not seen, or nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_io: Option<BlockIo>,
     /// What observing cost and lost.
     pub observer: Observer,
 }

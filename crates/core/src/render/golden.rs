@@ -18,6 +18,7 @@ const SAMPLES: &[(&str, &str)] = &[
     ("pinned", include_str!("../../../../fixtures/render/pinned.json")),
     ("unprivileged", include_str!("../../../../fixtures/render/unprivileged.json")),
     ("interrupted", include_str!("../../../../fixtures/render/interrupted.json")),
+    ("rhythm", include_str!("../../../../fixtures/render/rhythm.json")),
     ("hostile", include_str!("../../../../fixtures/render/hostile.json")),
 ];
 
@@ -69,6 +70,10 @@ fn texts() -> Vec<(String, String)> {
         ("color", TextStyle { color: true, ..STYLE }),
     ] {
         texts.push((format!("neighbour-{suffix}"), text(&sample("neighbour"), style)));
+    }
+    for (name, columns) in [("rhythm", 100), ("hostile", 60)] {
+        let style = TextStyle { columns, verbosity: 2, ..STYLE };
+        texts.push((format!("{name}-verbose"), text(&sample(name), style)));
     }
     texts.push(("many".into(), text(&many(), STYLE)));
     texts.push(("many-quiet".into(), text(&many(), TextStyle { verbosity: 0, ..STYLE })));
@@ -204,7 +209,9 @@ fn scramble(value: &mut Value, key: &str, texts: &mut impl Iterator<Item = Strin
         Value::Object(map) => map.iter_mut().for_each(|(key, value)| scramble(value, key, texts)),
         Value::Array(items) => items.iter_mut().for_each(|item| scramble(item, key, texts)),
         // Enumerations of the contract are not the host's to choose.
-        Value::String(text) if !["kind", "severity", "unit", "state"].contains(&key) => {
+        Value::String(text)
+            if !["kind", "severity", "unit", "state", "by", "explained_by"].contains(&key) =>
+        {
             *text = texts.next().unwrap_or_default();
         }
         _ => {}

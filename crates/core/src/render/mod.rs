@@ -5,6 +5,7 @@
 //! laid out, and colours are added last, so no name can steer the terminal or the layout.
 
 mod bars;
+mod block_io;
 mod chart;
 mod escape;
 mod finding;

@@ -4,6 +4,7 @@
 
 use super::TextStyle;
 use super::bars::bar;
+use super::block_io;
 use super::escape::{label, sentence};
 use super::finding::{self, Detail, severity};
 use super::names;
@@ -28,6 +29,9 @@ pub fn text(report: &Report, style: TextStyle) -> String {
     let mut page = Page::new(style);
     headline(&mut page, report);
     findings(&mut page, &report.findings, style.verbosity);
+    if let Some(io) = &report.block_io {
+        block_io::write(&mut page, io, style.verbosity);
+    }
     ledgers(&mut page, &report.ledger, style.verbosity);
     if style.verbosity == 0 {
         page.gap();

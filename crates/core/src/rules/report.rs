@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Every rule over one view, and the report that comes of it.
 
-use super::{RULES, Verdict, ledger, words, worse_first};
+use super::{RULES, Verdict, block, ledger, words, worse_first};
 use crate::finding::{
     Entity, Finding, Host, Ledger, NotChecked, Observer, REPORT_SCHEMA, Report, RuledOut, Target,
     Tool, Window,
@@ -36,6 +36,7 @@ pub fn report(view: &View, tool_version: &str, live: bool) -> Report {
         window: window(view, live),
         target: target(view),
         ledger: ledgers(view, &findings),
+        block_io: block::tables::of(view, &findings),
         observer: observer(view),
         findings,
         ruled_out,

@@ -67,16 +67,25 @@ fn name(name: &RowName) -> String {
     }
 }
 
-/// Who first dirtied the inodes that passes wrote: names with shares of those whose dirtier is known.
-pub(super) fn dirtiers(groups: &Groups<'_>, passes: &[&WritebackPass]) -> Option<(String, f64)> {
+/// Inodes that passes wrote by the group that first dirtied them, most first; and how many that are in all.
+pub(super) fn dirtied_inodes(
+    groups: &Groups<'_>,
+    passes: &[&WritebackPass],
+) -> (Vec<(Option<usize>, u64)>, u64) {
     let mut by_group: BTreeMap<Option<usize>, u64> = BTreeMap::new();
     for &(proc, inodes) in passes.iter().flat_map(|pass| &pass.dirtied_by) {
         *by_group.entry(groups.index_of(proc)).or_default() += u64::from(inodes);
     }
     let known: u64 = by_group.values().sum();
-    let inodes: u64 = passes.iter().map(|pass| pass.inodes).sum();
     let mut sorted: Vec<_> = by_group.into_iter().collect();
     sorted.sort_by_key(|&(_, inodes)| std::cmp::Reverse(inodes));
+    (sorted, known)
+}
+
+/// Who first dirtied the inodes that passes wrote: names with shares of those whose dirtier is known.
+pub(super) fn dirtiers(groups: &Groups<'_>, passes: &[&WritebackPass]) -> Option<(String, f64)> {
+    let (sorted, known) = dirtied_inodes(groups, passes);
+    let inodes: u64 = passes.iter().map(|pass| pass.inodes).sum();
     let names: Vec<String> = sorted
         .iter()
         .take(MAX_DIRTIERS)

@@ -18,6 +18,7 @@ mod pass_remedies;
 mod rhythms;
 mod saturation;
 mod shares;
+pub(super) mod tables;
 mod victims;
 pub(super) mod writeback_bursts;
 pub(super) mod writeback_cohort;

@@ -11,6 +11,7 @@ mod properties;
 mod registry;
 mod rhythms;
 mod scenes;
+mod tables;
 
 use super::{RULES, report};
 use crate::finding::Report;

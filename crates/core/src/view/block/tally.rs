@@ -4,7 +4,7 @@
 use super::BlockView;
 use super::pattern::patterns;
 use crate::recording::{CgroupId, DevId, FileId, FileState, IoOp, IoTick, IoWhat, ProcId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Kinds of transfers that are told apart; more are summed up as [`FileId::OTHERS`] of nobody.
 const MAX_SUMS: usize = 50_000;
@@ -90,6 +90,61 @@ pub struct Row {
     pub sum: IoSum,
     /// How many files that is; 0 where files are not counted.
     pub files: u64,
+    /// Of the bytes: read.
+    pub read_bytes: u64,
+    /// Of the bytes: written.
+    pub write_bytes: u64,
+    /// Transfers by who submitted them.
+    pub submitters: BTreeMap<Option<ProcId>, u64>,
+    /// Transfers that are writeback, by the reason.
+    pub reasons: BTreeMap<String, u64>,
+}
+
+impl Row {
+    /// A row without any transfer.
+    #[must_use]
+    pub fn new(name: RowName) -> Self {
+        Self {
+            name,
+            sum: IoSum::default(),
+            files: 0,
+            read_bytes: 0,
+            write_bytes: 0,
+            submitters: BTreeMap::new(),
+            reasons: BTreeMap::new(),
+        }
+    }
+
+    fn add(&mut self, key: &IoKey, sum: &IoSum) {
+        self.sum.merge(sum);
+        match key.op {
+            IoOp::Read => self.read_bytes = self.read_bytes.saturating_add(sum.bytes),
+            IoOp::Write => self.write_bytes = self.write_bytes.saturating_add(sum.bytes),
+            IoOp::Other => {}
+        }
+        let by = self.submitters.entry(key.submitter).or_default();
+        *by = by.saturating_add(sum.ios);
+        if let Some(reason) = &key.reason {
+            let why = self.reasons.entry(reason.clone()).or_default();
+            *why = why.saturating_add(sum.ios);
+        }
+    }
+
+    /// Adds what another row holds.
+    pub fn merge(&mut self, other: Self) {
+        self.sum.merge(&other.sum);
+        self.files += other.files;
+        self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
+        self.write_bytes = self.write_bytes.saturating_add(other.write_bytes);
+        for (by, ios) in other.submitters {
+            let sum = self.submitters.entry(by).or_default();
+            *sum = sum.saturating_add(ios);
+        }
+        for (reason, ios) in other.reasons {
+            let sum = self.reasons.entry(reason).or_default();
+            *sum = sum.saturating_add(ios);
+        }
+    }
 }
 
 pub(super) fn add(sums: &mut BTreeMap<IoKey, IoSum>, tick: &IoTick) {
@@ -124,51 +179,44 @@ impl BlockView {
     #[must_use]
     pub fn tally(&self, by: By, only: impl Fn(&IoKey) -> bool) -> Vec<Row> {
         let wanted: Vec<(&IoKey, &IoSum)> = self.sums.iter().filter(|(key, _)| only(key)).collect();
-        let mut rows: BTreeMap<RowName, (IoSum, u64)> = BTreeMap::new();
-        let mut add = |name: RowName, sum: &IoSum, files: u64| {
-            let row = rows.entry(name).or_default();
-            row.0.merge(sum);
-            row.1 += files;
-        };
-        match by {
-            By::Device => {
-                wanted.iter().for_each(|(key, sum)| add(RowName::Device(key.device), sum, 0));
-            }
-            By::Process => {
-                wanted.iter().for_each(|(key, sum)| add(RowName::Process(key.submitter), sum, 0));
-            }
-            By::Cgroup => {
-                wanted.iter().for_each(|(key, sum)| add(RowName::Cgroup(key.owner), sum, 0));
-            }
+        let named = match by {
             By::File | By::Directory | By::Pattern => {
-                let mut files: BTreeMap<IoWhat, IoSum> = BTreeMap::new();
-                for (key, sum) in wanted {
-                    files.entry(key.what).or_default().merge(sum);
-                }
-                for (name, sum, number) in self.named(by, &files) {
-                    add(name, &sum, number);
-                }
+                self.named(by, wanted.iter().map(|(key, _)| key.what).collect())
             }
+            By::Device | By::Process | By::Cgroup => BTreeMap::new(),
+        };
+        let mut rows: BTreeMap<RowName, Row> = BTreeMap::new();
+        for (what, name) in &named {
+            let file = matches!(what, IoWhat::File(id) if *id != FileId::OTHERS);
+            let row = rows.entry(name.clone()).or_insert_with(|| Row::new(name.clone()));
+            row.files += u64::from(file);
         }
-        let mut rows: Vec<Row> =
-            rows.into_iter().map(|(name, (sum, files))| Row { name, sum, files }).collect();
+        for (key, sum) in wanted {
+            let name = match by {
+                By::Device => RowName::Device(key.device),
+                By::Process => RowName::Process(key.submitter),
+                By::Cgroup => RowName::Cgroup(key.owner),
+                By::File | By::Directory | By::Pattern => named[&key.what].clone(),
+            };
+            rows.entry(name.clone()).or_insert_with(|| Row::new(name)).add(key, sum);
+        }
+        let mut rows: Vec<Row> = rows.into_values().collect();
         // Stable: of equals, the order of the names stays.
         rows.sort_by_key(|row| std::cmp::Reverse((row.sum.ios, row.sum.bytes)));
         rows
     }
 
-    fn named(&self, by: By, files: &BTreeMap<IoWhat, IoSum>) -> Vec<(RowName, IoSum, u64)> {
-        let mut named = Vec::new();
-        let (mut paths, mut sums) = (Vec::new(), Vec::new());
-        for (&what, sum) in files {
-            match (what, self.path(what)) {
-                (_, Some(path)) => {
+    /// What the row of each is called.
+    fn named(&self, by: By, whats: BTreeSet<IoWhat>) -> BTreeMap<IoWhat, RowName> {
+        let (mut of, mut paths, mut named) = (Vec::new(), Vec::new(), BTreeMap::new());
+        for what in whats {
+            match self.path(what) {
+                Some(path) => {
+                    of.push(what);
                     paths.push(path);
-                    sums.push(*sum);
                 }
-                (what, None) => {
-                    let file = u64::from(matches!(what, IoWhat::File(id) if id != FileId::OTHERS));
-                    named.push((RowName::Class(class(what)), *sum, file));
+                None => {
+                    named.insert(what, RowName::Class(class(what)));
                 }
             }
         }
@@ -184,7 +232,7 @@ impl BlockView {
                 .collect(),
             _ => paths,
         };
-        named.extend(shown.into_iter().zip(sums).map(|(path, sum)| (RowName::Path(path), sum, 1)));
+        named.extend(of.into_iter().zip(shown.into_iter().map(RowName::Path)));
         named
     }
 

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the devices did, whatever was found: how busy and slow each was, and its transfers by process, cgroup,
+//! pattern, directory and file.
+
+use super::files;
+use crate::finding::{
+    BlockIo, Cause, DeviceIo, Entity, EntityKind, Finding, IoBy, IoLatency, IoRow, IoTable,
+    MoreDevices, RowKind, Writeback,
+};
+use crate::recording::{DevId, IoOp, ProcId};
+use crate::rules::words::{cgroup_entity, cgroup_path, group_entity, ticked};
+use crate::view::block::{By, Latency, Row, RowName};
+use crate::view::{Groups, View, waits};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+const MAX_DEVICES: usize = 8;
+/// Rows of a table: those with most bytes, ...
+const BY_BYTES: usize = 16;
+/// ... and those with most transfers that are not among them.
+const BY_IOS: usize = 8;
+const MAX_SUBMITTERS: usize = 2;
+const MAX_DIRTIERS: usize = 4;
+/// A cgroup explains something from this share of the bytes on.
+const MIN_EXPLAINS: f64 = 0.05;
+
+const TABLES: [(IoBy, By); 5] = [
+    (IoBy::Process, By::Process),
+    (IoBy::Cgroup, By::Cgroup),
+    (IoBy::Pattern, By::Pattern),
+    (IoBy::Directory, By::Directory),
+    (IoBy::File, By::File),
+];
+
+/// The section of the report; `None` if no transfer and no activity was seen.
+pub(in crate::rules) fn of(view: &View, findings: &[Finding]) -> Option<BlockIo> {
+    let block = view.block();
+    let groups = view.groups();
+    let mut sums: BTreeMap<DevId, (u64, u64)> =
+        block.activity().keys().map(|device| (*device, (0, 0))).collect();
+    for (key, sum) in block.sums() {
+        let (ios, bytes) = sums.entry(key.device).or_default();
+        *ios = ios.saturating_add(sum.ios);
+        *bytes = bytes.saturating_add(sum.bytes);
+    }
+    let mut sorted: Vec<(DevId, (u64, u64))> = sums.into_iter().collect();
+    sorted.sort_by_key(|&(device, (ios, bytes))| (Reverse((bytes, ios)), device));
+    let rest = sorted.split_off(sorted.len().min(MAX_DEVICES));
+    let more = (!rest.is_empty()).then(|| MoreDevices {
+        devices: rest.len() as u64,
+        ios: rest.iter().map(|it| it.1.0).fold(0, u64::saturating_add),
+        bytes: rest.iter().map(|it| it.1.1).fold(0, u64::saturating_add),
+    });
+    let mut devices: Vec<DeviceIo> =
+        sorted.into_iter().map(|(device, _)| device_io(view, &groups, device)).collect();
+    explain(&mut devices, findings);
+    (!devices.is_empty()).then_some(BlockIo { devices, more })
+}
+
+fn device_io(view: &View, groups: &Groups<'_>, device: DevId) -> DeviceIo {
+    let block = view.block();
+    let mut all = Row::new(RowName::Device(device));
+    let rows = block.tally(By::Device, |key| key.device == device);
+    rows.into_iter().for_each(|row| all.merge(row));
+    let activity = block.activity().get(&device).filter(|activity| activity.seen_ns > 0);
+    let ops = [(IoOp::Read, "read"), (IoOp::Write, "write"), (IoOp::Other, "other")];
+    let latency = ops.into_iter().filter_map(|(op, name)| {
+        let latency = block.latency().get(&(device, op))?;
+        (latency.total.total_count() > 0).then(|| took(name, latency))
+    });
+    let tables = TABLES.into_iter().map(|(by, tally)| {
+        let rows = block.tally(tally, |key| key.device == device);
+        IoTable { by, rows: table(view, groups, rows, &all) }
+    });
+    DeviceIo {
+        device: block.device_name(device),
+        number: device.to_string(),
+        ios: all.sum.ios,
+        bytes: all.sum.bytes,
+        read_bytes: all.read_bytes,
+        write_bytes: all.write_bytes,
+        busy_share: activity.map(|activity| activity.busy_share().min(1.0)),
+        depth: activity
+            .filter(|activity| activity.busy_ns > 0)
+            .map(|activity| activity.depth.total() as f64 / activity.busy_ns as f64),
+        latency: latency.collect(),
+        dirtied_by: dirtied_by(view, groups, device),
+        tables: if all.sum.ios > 0 { tables.collect() } else { vec![] },
+        explained_by: None,
+    }
+}
+
+fn took(op: &str, latency: &Latency) -> IoLatency {
+    let (requests, total_ns) = (latency.total.total_count(), latency.total.total_ns());
+    let percentile = |hist, p| waits::percentile_ns(hist, p, latency.max_ns);
+    IoLatency {
+        op: op.to_owned(),
+        requests,
+        sampled_one_in: latency.sampled_one_in,
+        mean_ns: total_ns / requests.max(1),
+        queue_share: (latency.queue.total_ns() as f64 / total_ns.max(1) as f64).min(1.0),
+        p50_ns: percentile(&latency.total, 0.5),
+        p99_ns: percentile(&latency.total, 0.99),
+        queue_p99_ns: percentile(&latency.queue, 0.99),
+        device_p99_ns: percentile(&latency.device_time, 0.99),
+        max_ns: latency.max_ns,
+    }
+}
+
+/// Who first dirtied the inodes that the flusher wrote to a disk.
+fn dirtied_by(view: &View, groups: &Groups<'_>, device: DevId) -> Vec<Cause> {
+    let passes: Vec<_> = view
+        .block()
+        .passes()
+        .iter()
+        .filter(|pass| view.block().disk_of(pass.device) == device)
+        .collect();
+    let (by_group, known) = files::dirtied_inodes(groups, &passes);
+    let share = |inodes: u64| inodes as f64 / known.max(1) as f64;
+    let causes = by_group.into_iter().take(MAX_DIRTIERS);
+    causes
+        .map(|(at, inodes)| Cause { entity: who(view, groups, at), share: share(inodes) })
+        .collect()
+}
+
+/// A group as an entity; `None` is one that is not known.
+fn who(view: &View, groups: &Groups<'_>, at: Option<usize>) -> Entity {
+    match at {
+        Some(at) => group_entity(view, &groups.list()[at]),
+        None => Entity {
+            note: Some("processes that are not known".into()),
+            ..Entity::new(EntityKind::Unknown)
+        },
+    }
+}
+
+/// The rows that are shown, and the rest as one.
+fn table(view: &View, groups: &Groups<'_>, rows: Vec<Row>, all: &Row) -> Vec<IoRow> {
+    let mut rows = together(groups, rows);
+    rows.sort_by_key(|row| Reverse((row.sum.bytes, row.sum.ios)));
+    let mut by_ios: Vec<usize> = (BY_BYTES.min(rows.len())..rows.len()).collect();
+    by_ios.sort_by_key(|&at| Reverse((rows[at].sum.ios, rows[at].sum.bytes)));
+    by_ios.truncate(BY_IOS);
+    let kept: BTreeSet<usize> = (0..BY_BYTES.min(rows.len())).chain(by_ios).collect();
+    let mut shown = Vec::new();
+    let (mut rest, mut left) = (Row::new(RowName::Class("others")), 0);
+    for (at, row) in rows.into_iter().enumerate() {
+        if kept.contains(&at) {
+            shown.push(io_row(view, groups, &row, all));
+        } else {
+            left += 1;
+            rest.merge(row);
+        }
+    }
+    if left > 0 {
+        let rest = io_row(view, groups, &rest, all);
+        shown.push(IoRow { kind: RowKind::Rest, count: left, ..rest });
+    }
+    shown
+}
+
+/// Processes of a group as one row, as everywhere in a report.
+fn together(groups: &Groups<'_>, rows: Vec<Row>) -> Vec<Row> {
+    let mut first: BTreeMap<Option<usize>, usize> = BTreeMap::new();
+    let mut merged: Vec<Row> = Vec::new();
+    for row in rows {
+        let RowName::Process(id) = row.name else {
+            merged.push(row);
+            continue;
+        };
+        let group = id.and_then(|id| groups.index_of(id));
+        match first.get(&group) {
+            Some(&at) => merged[at].merge(row),
+            None => {
+                first.insert(group, merged.len());
+                merged.push(row);
+            }
+        }
+    }
+    merged
+}
+
+fn io_row(view: &View, groups: &Groups<'_>, row: &Row, all: &Row) -> IoRow {
+    let class = |name: &str| (RowKind::Class, Some(name.to_owned()), None);
+    let group = |id: Option<ProcId>| id.and_then(|id| groups.index_of(id));
+    let (kind, name, entity) = match &row.name {
+        RowName::Path(path) => (RowKind::Path, Some(path.clone()), None),
+        RowName::Class(name) => class(name),
+        RowName::Process(id) => match group(*id) {
+            Some(at) => (RowKind::Process, None, Some(who(view, groups, Some(at)))),
+            None => class("processes that are not known"),
+        },
+        RowName::Cgroup(Some(id)) if cgroup_path(view, *id).is_some() => {
+            (RowKind::Cgroup, None, Some(cgroup_entity(view, *id)))
+        }
+        RowName::Cgroup(_) => class("no cgroup that is known"),
+        RowName::Device(device) => class(&device.to_string()),
+    };
+    let part = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+    let ios = row.sum.ios;
+    let mut writeback: Vec<Writeback> = row
+        .reasons
+        .iter()
+        .map(|(reason, n)| Writeback { reason: reason.clone(), share: part(*n, ios) })
+        .collect();
+    writeback.sort_by(|a, b| b.share.total_cmp(&a.share));
+    let mut submitters: BTreeMap<Option<usize>, u64> = BTreeMap::new();
+    for (id, n) in &row.submitters {
+        *submitters.entry(group(*id)).or_default() += n;
+    }
+    let mut submitters: Vec<(Option<usize>, u64)> = submitters.into_iter().collect();
+    submitters.sort_by_key(|&(at, n)| (Reverse(n), at));
+    let submitted_by = submitters
+        .into_iter()
+        .filter(|_| kind != RowKind::Process)
+        .filter_map(|(at, n)| Some((at?, n)))
+        .take(MAX_SUBMITTERS)
+        .map(|(at, n)| Cause { entity: who(view, groups, Some(at)), share: part(n, ios) });
+    IoRow {
+        kind,
+        name,
+        entity,
+        count: row.files,
+        ios,
+        ios_share: part(ios, all.sum.ios),
+        bytes: row.sum.bytes,
+        bytes_share: part(row.sum.bytes, all.sum.bytes),
+        read_bytes: row.read_bytes,
+        write_bytes: row.write_bytes,
+        submitted_by: submitted_by.collect(),
+        writeback,
+    }
+}
+
+/// Marks the devices that findings are about with the table that explains them.
+fn explain(devices: &mut [DeviceIo], findings: &[Finding]) {
+    for finding in findings.iter().filter(|finding| finding.code.starts_with("BLK")) {
+        let entities = finding.causes.iter().map(|cause| &cause.entity).chain([&finding.victim]);
+        let named: BTreeSet<&str> = entities.filter_map(|it| it.device.as_deref()).collect();
+        let is_about = |device: &DeviceIo| {
+            named.contains(&*device.device) || finding.title.contains(&ticked(&device.device))
+        };
+        // One that names no device is about what the disks do together: the busiest one says most.
+        let at = devices.iter().position(is_about).unwrap_or(0);
+        if let Some(device) = devices.get_mut(at).filter(|device| device.explained_by.is_none()) {
+            device.explained_by = best(device, &finding.code);
+        }
+    }
+}
+
+fn best(device: &DeviceIo, code: &str) -> Option<IoBy> {
+    let owned = device.tables.iter().filter(|table| table.by == IoBy::Cgroup).any(|table| {
+        let known = |row: &IoRow| row.kind == RowKind::Cgroup && row.bytes_share >= MIN_EXPLAINS;
+        table.rows.iter().any(known)
+    });
+    match code {
+        _ if device.tables.is_empty() => None,
+        // The flusher submits; whose pages they are says more. The files are in the finding.
+        "BLK001" | "BLK002" | "BLK006" if owned => Some(IoBy::Cgroup),
+        _ => Some(IoBy::Process),
+    }
+}
