@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The binary as users run it, without root.
 
+use std::os::fd::IntoRawFd as _;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -11,20 +12,14 @@ use std::time::{Duration, Instant};
 /// `nobody` on Debian and on Fedora.
 const NOBODY: u32 = 65534;
 
-/// The binary where everybody can execute it: the build directory may be root's alone.
+/// The binary as an open file that children inherit: the build directory may be root's alone, and a copy of it
+/// would have to be taken away again by a test program that has no end of its own.
 fn binary() -> &'static PathBuf {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
-        let built = PathBuf::from(env!("CARGO_BIN_EXE_deburr"));
-        if !rustix::process::geteuid().is_root() {
-            return built;
-        }
-        let place = std::env::temp_dir().join(format!("deburr-it-{}", std::process::id()));
-        std::fs::create_dir_all(&place).expect("the temporary directory is writable");
-        std::fs::set_permissions(&place, PermissionsExt::from_mode(0o755)).expect("it is ours");
-        let copy = place.join("deburr");
-        std::fs::copy(built, &copy).expect("there is room");
-        copy
+        let file = std::fs::File::open(env!("CARGO_BIN_EXE_deburr")).expect("it was built");
+        rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).expect("the file is open");
+        PathBuf::from(format!("/proc/self/fd/{}", file.into_raw_fd()))
     })
 }
 
