@@ -12,7 +12,10 @@ use libbpf_rs::btf::{Btf, BtfKind, BtfType, TypeId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Tracepoints of use.
-pub(crate) const HOOKS: [&str; 21] = [
+pub(crate) const HOOKS: [&str; 24] = [
+    "block_bio_queue",
+    "block_split",
+    "block_getrq",
     "block_io_start",
     "block_rq_insert",
     "block_rq_issue",
@@ -53,8 +56,21 @@ const NEEDED: [(&str, &[&str]); 9] = [
 const RETURN_CALLS: [&str; 2] =
     ["bpf_task_work_schedule_resume", "bpf_task_work_schedule_resume_impl"];
 
+/// Fields without which transfers that a limit held back are not told apart.
+const OF_LIMITS: [(&str, &[&str]); 7] = [
+    ("bio", &["bi_blkg", "bi_opf", "bi_flags"]),
+    ("blkcg_gq", &["blkcg"]),
+    ("blkcg", &["css"]),
+    ("kthread", &["data"]),
+    ("worker", &["current_pwq"]),
+    ("pool_workqueue", &["wq"]),
+    ("workqueue_struct", &["name"]),
+];
+
 /// Enumerations whose values differ between kernels.
 const ENUMS: [&str; 5] = ["wb_reason", "req_flag_bits", "req_op", "req_opf", "bpf_func_id"];
+/// One without a name, by what the names of its values begin with.
+const NAMELESS: &str = "BIO_";
 
 /// Facts that decide which of the probes' programs are loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,6 +85,8 @@ pub struct IoFacts {
     pub calls_on_return: bool,
     /// Kernel fields without which the block probe cannot work, as `struct.field`; those not there.
     pub missing_fields: Vec<String>,
+    /// The same for telling apart what a limit of block IO held back.
+    pub missing_for_limits: Vec<String>,
     /// Values of the enumerations that are decoded, by the enumeration's name: name to value.
     pub enums: BTreeMap<&'static str, BTreeMap<String, i64>>,
 }
@@ -78,6 +96,14 @@ impl IoFacts {
     #[must_use]
     pub fn value(&self, enumeration: &str, name: &str) -> Option<i64> {
         self.enums.get(enumeration)?.get(name).copied()
+    }
+
+    /// Flags of a bio of which every one that a limit of IO held back bears one.
+    pub(crate) fn limit_flags(&self) -> u32 {
+        let names = ["BIO_THROTTLED", "BIO_BPS_THROTTLED"];
+        names.iter().filter_map(|name| self.value(NAMELESS, name)).fold(0, |flags, bit| {
+            flags | u32::try_from(bit).ok().and_then(|bit| 1_u32.checked_shl(bit)).unwrap_or(0)
+        })
     }
 
     /// The reasons of writeback by their numbers: lower case, without `WB_REASON_`.
@@ -124,7 +150,7 @@ fn read_btf(btf: &Btf<'_>, facts: &mut IoFacts) {
     let mut fields: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for id in 1..u32::try_from(btf.len()).unwrap_or(u32::MAX) {
         let Some(found) = btf.type_by_id::<BtfType<'_>>(TypeId::from(id)) else { continue };
-        let Some(name) = found.name().and_then(|name| name.to_str()) else { continue };
+        let name = found.name().and_then(|name| name.to_str()).unwrap_or_default();
         match found.kind() {
             BtfKind::Typedef => {
                 let Some(hook) = name.strip_prefix("btf_trace_") else { continue };
@@ -138,19 +164,13 @@ fn read_btf(btf: &Btf<'_>, facts: &mut IoFacts) {
                 keeps |= name == "bpf_preempt_disable";
             }
             BtfKind::Enum => {
-                let Some(wanted) = ENUMS.iter().find(|known| **known == name) else { continue };
-                let Ok(found) = Enum::try_from(found) else { continue };
-                let values = facts.enums.entry(wanted).or_default();
-                for member in found.iter() {
-                    if let Some(name) = member.name {
-                        values.insert(name.to_string_lossy().into_owned(), member.value);
-                    }
+                if name.is_empty() || ENUMS.contains(&name) {
+                    read_enum(found, name, facts);
                 }
             }
             BtfKind::Struct => {
-                let Some((wanted, _)) = NEEDED.iter().find(|known| known.0 == name) else {
-                    continue;
-                };
+                let mut known = NEEDED.iter().chain(&OF_LIMITS);
+                let Some((wanted, _)) = known.find(|known| known.0 == name) else { continue };
                 let Ok(found) = Struct::try_from(found) else { continue };
                 let there = fields.entry(wanted).or_default();
                 there.extend(
@@ -163,14 +183,31 @@ fn read_btf(btf: &Btf<'_>, facts: &mut IoFacts) {
         }
     }
     facts.calls_on_return = asks && keeps;
-    for (name, wanted) in NEEDED {
-        let there = fields.get(name);
-        for field in wanted {
-            if !there.is_some_and(|there| there.contains(*field)) {
-                facts.missing_fields.push(format!("{name}.{field}"));
-            }
+    facts.missing_fields = missing(&fields, &NEEDED);
+    facts.missing_for_limits = missing(&fields, &OF_LIMITS);
+}
+
+/// Takes the values of an enumeration that is decoded.
+fn read_enum(found: BtfType<'_>, name: &str, facts: &mut IoFacts) {
+    let Ok(found) = Enum::try_from(found) else { return };
+    let first = found.get(0).and_then(|first| first.name?.to_str()).unwrap_or_default();
+    let nameless = (name.is_empty() && first.starts_with(NAMELESS)).then_some(&NAMELESS);
+    let Some(wanted) = ENUMS.iter().find(|known| **known == name).or(nameless) else { return };
+    let values = facts.enums.entry(wanted).or_default();
+    for member in found.iter() {
+        if let Some(name) = member.name {
+            values.insert(name.to_string_lossy().into_owned(), member.value);
         }
     }
+}
+
+/// What is not there of what is wanted, as `struct.field`.
+fn missing(there: &BTreeMap<&str, BTreeSet<String>>, wanted: &[(&str, &[&str])]) -> Vec<String> {
+    let fields = wanted.iter().flat_map(|(name, all)| all.iter().map(move |field| (name, field)));
+    fields
+        .filter(|(name, field)| !there.get(*name).is_some_and(|there| there.contains(**field)))
+        .map(|(name, field)| format!("{name}.{field}"))
+        .collect()
 }
 
 /// Of `typedef void (*btf_trace_NAME)(void *, ...)`: all but the first.

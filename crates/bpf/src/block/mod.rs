@@ -5,10 +5,12 @@
 //! At the completion of a request one [`Transfer`] is told for each file whose pages it carried. Names of files
 //! are told apart from that, once for each file, as the kernel knew them at that moment.
 
+mod held;
 mod name;
 mod plan;
 mod transfer;
 
+pub use held::{Direction, Held};
 pub use name::Named;
 pub use plan::{BlockPlan, RequestHook};
 pub use transfer::{Op, Requester, Target, Transfer};
@@ -36,6 +38,12 @@ unsafe impl Plain for block_lost {}
 macro_rules! programs {
     ($progs:expr, $($reference:tt)+) => {
         [
+            $($reference)+ $progs.on_queue_1,
+            $($reference)+ $progs.on_queue_2,
+            $($reference)+ $progs.on_split_1,
+            $($reference)+ $progs.on_split_2,
+            $($reference)+ $progs.on_create_1,
+            $($reference)+ $progs.on_create_2,
             $($reference)+ $progs.on_start,
             $($reference)+ $progs.on_insert_1,
             $($reference)+ $progs.on_insert_2,
@@ -51,7 +59,13 @@ macro_rules! programs {
 }
 
 /// Their names for people.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 16] = [
+    "queue",
+    "queue",
+    "split",
+    "split",
+    "create",
+    "create",
     "start",
     "insert",
     "insert",
@@ -136,10 +150,10 @@ impl BlockProbe {
 
     /// From now on only one in so many requests is followed, rounded up to a power of two.
     pub fn set_one_in(&mut self, one_in: u32) {
-        let data = self.skel.maps.data_data.as_deref_mut().expect("the object has a data section");
-        let one_in = one_in.clamp(1, 1 << 16).next_power_of_two();
+        let data = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
+        let shift = one_in.clamp(1, 1 << 16).next_power_of_two().trailing_zeros();
         // SAFETY: a valid, aligned field of the mapped data section; programs read it at any time.
-        unsafe { std::ptr::write_volatile(&raw mut data.one_in, one_in) };
+        unsafe { std::ptr::write_volatile(&raw mut data.sample_shift, shift) };
     }
 
     /// The kernel's own word for a reason of writeback, as [`Transfer::reason`] has it: `periodic`, `background`,
@@ -166,6 +180,7 @@ impl BlockProbe {
             add("bios_beyond", lost.bios_beyond);
             add("names_deferred", lost.names_deferred);
             add("workers_collide", lost.workers_collide);
+            add("held_full", lost.held_full);
         }
         add("log_overrun", self.log.overrun);
         add("nested", stats::missed_by_all(&self.programs()));
@@ -191,6 +206,18 @@ impl BlockProbe {
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.sum_of(offset_of!(block_cpu, begun))
+    }
+
+    /// What limits of IO held back since the probe was loaded: in order of device, cgroup and direction. Nothing
+    /// where that is not told apart ([`BlockPlan::limits`]).
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn held(&self) -> Result<Vec<Held>, String> {
+        if self.sum_of(offset_of!(block_cpu, held)) == 0 {
+            return Ok(Vec::new());
+        }
+        held::read(&self.skel.maps.held).map_err(|error| format!("read a BPF table: {error}"))
     }
 
     fn sum_of(&self, offset: usize) -> u64 {
@@ -242,6 +269,8 @@ fn configure(
     let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
     rodata.log_entries = each;
     rodata.io_start = plan.io_start;
+    rodata.limits = plan.limits.is_some();
+    rodata.limit_flags = plan.limits.unwrap_or(0);
     open.maps.cpus.set_max_entries(cpus)?;
     open.maps.name_space.set_max_entries(cpus)?;
     open.maps.entries.set_max_entries(cpus * each)?;
@@ -268,9 +297,16 @@ fn names(
 
 fn map_bytes(skel: &BlockSkel<'_>) -> u64 {
     let maps = &skel.maps;
-    [&maps.starts, &maps.entries, &maps.cpus, &maps.workers, &maps.seen, &maps.name_space]
-        .iter()
-        .map(|map| u64::from(map.value_size()) * u64::from(map.max_entries()))
-        .sum::<u64>()
+    let all = [
+        &maps.starts,
+        &maps.queued,
+        &maps.held,
+        &maps.entries,
+        &maps.cpus,
+        &maps.workers,
+        &maps.seen,
+        &maps.name_space,
+    ];
+    all.iter().map(|map| u64::from(map.value_size()) * u64::from(map.max_entries())).sum::<u64>()
         + u64::from(maps.names.max_entries())
 }

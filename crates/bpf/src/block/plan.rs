@@ -4,12 +4,12 @@
 use crate::io_facts::IoFacts;
 use std::collections::BTreeMap;
 
-/// Which arguments a hook has that was told the request queue first, up to 5.10.
+/// Where a hook has its request or bio: up to 5.10 it was told the request queue first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestHook {
-    /// The request only.
+    /// It is the first argument.
     Alone,
-    /// The request queue, then the request.
+    /// The request queue comes before it.
     AfterQueue,
     /// There is no such hook.
     Absent,
@@ -37,6 +37,14 @@ pub struct BlockPlan {
     pub issue: RequestHook,
     /// `block_rq_merge`; without it requests that were merged are forgotten after two minutes.
     pub merge: RequestHook,
+    /// `block_bio_queue`: what a bio waited before it had a request is known.
+    pub queue: RequestHook,
+    /// `block_split`; without it that is not known of the first parts of bios that were split.
+    pub split: RequestHook,
+    /// `block_getrq`, used without `block_io_start`.
+    pub create: RequestHook,
+    /// Flags of what a limit of a cgroup held back, which is told apart; `None` = it is not.
+    pub limits: Option<u32>,
     /// The reason of writeback is known.
     pub reasons: bool,
     pub(crate) reason_names: BTreeMap<i64, String>,
@@ -62,11 +70,13 @@ impl BlockPlan {
         if !facts.missing_fields.is_empty() {
             return Err(format!("this kernel lacks {}", facts.missing_fields.join(", ")));
         }
-        let hook = |name| match facts.hooks.get(name) {
-            Some(1) => RequestHook::Alone,
-            Some(2) => RequestHook::AfterQueue,
+        let is = |count: Option<&u32>, alone, after| match count {
+            Some(&count) if count == alone => RequestHook::Alone,
+            Some(&count) if count == after => RequestHook::AfterQueue,
             _ => RequestHook::Absent,
         };
+        let hook = |name| is(facts.hooks.get(name), 1, 2);
+        let queue = hook("block_bio_queue");
         let issue = hook("block_rq_issue");
         if issue == RequestHook::Absent {
             return Err("this kernel's type information lacks `block_rq_issue`".into());
@@ -78,6 +88,14 @@ impl BlockPlan {
             insert: hook("block_rq_insert"),
             issue,
             merge: hook("block_rq_merge"),
+            queue,
+            // Where it was split comes last.
+            split: is(facts.hooks.get("block_split"), 2, 3),
+            // With the request queue it was told the direction, too.
+            create: is(facts.hooks.get("block_getrq"), 1, 3),
+            limits: Some(facts.limit_flags()).filter(|&flags| {
+                flags != 0 && queue != RequestHook::Absent && facts.missing_for_limits.is_empty()
+            }),
             reasons: ["writeback_start", "writeback_written"]
                 .iter()
                 .all(|hook| facts.hooks.get(hook) == Some(&2)),
@@ -93,9 +111,19 @@ impl BlockPlan {
     }
 
     /// Which programs are loaded, in the order in which the driver lists them.
-    pub(super) fn loads(&self) -> [bool; 10] {
+    pub(super) fn loads(&self) -> [bool; 16] {
         let insert = |hook| !self.io_start && self.insert == hook;
+        let queue = |hook| self.queue == hook;
+        let split = |hook| self.queue != RequestHook::Absent && self.split == hook;
+        let create =
+            |hook| self.queue != RequestHook::Absent && !self.io_start && self.create == hook;
         [
+            queue(RequestHook::Alone),
+            queue(RequestHook::AfterQueue),
+            split(RequestHook::Alone),
+            split(RequestHook::AfterQueue),
+            create(RequestHook::Alone),
+            create(RequestHook::AfterQueue),
             self.io_start,
             insert(RequestHook::Alone),
             insert(RequestHook::AfterQueue),
@@ -120,22 +148,37 @@ mod tests {
 
     #[test]
     fn a_current_kernel_tells_of_the_creation_of_requests() {
-        let plan = BlockPlan::new(&facts(&[
+        let all = facts(&[
+            ("block_bio_queue", 1),
+            ("block_split", 2),
+            ("block_getrq", 1),
             ("block_io_start", 1),
             ("block_rq_complete", 3),
             ("block_rq_issue", 1),
             ("block_rq_merge", 1),
             ("writeback_start", 2),
             ("writeback_written", 2),
-        ]))
-        .unwrap();
+        ]);
+        let plan = BlockPlan::new(&all).unwrap();
         assert!(plan.io_start && plan.reasons);
         assert_eq!((plan.issue, plan.insert), (RequestHook::Alone, RequestHook::Absent));
+        assert_eq!((plan.queue, plan.split), (RequestHook::Alone, RequestHook::Alone));
+        let loads = plan.loads();
+        assert_eq!(loads[..7], [true, false, true, false, false, false, true], "no `block_getrq`");
+        assert_eq!(plan.limits, None, "no such flag");
+        let flags = [("BIO_CLONED".into(), 1), ("BIO_BPS_THROTTLED".into(), 7)];
+        let all = IoFacts { enums: [("BIO_", flags.into())].into(), ..all };
+        assert_eq!(BlockPlan::new(&all).unwrap().limits, Some(1 << 7));
+        let lacking = IoFacts { missing_for_limits: vec!["bio.bi_blkg".into()], ..all };
+        assert_eq!(BlockPlan::new(&lacking).unwrap().limits, None);
     }
 
     #[test]
     fn an_old_kernel_names_the_queue_first() {
         let plan = BlockPlan::new(&facts(&[
+            ("block_bio_queue", 2),
+            ("block_split", 3),
+            ("block_getrq", 3),
             ("block_rq_complete", 3),
             ("block_rq_insert", 2),
             ("block_rq_issue", 2),
@@ -143,6 +186,20 @@ mod tests {
         .unwrap();
         assert!(!plan.io_start && !plan.reasons);
         assert_eq!((plan.issue, plan.insert), (RequestHook::AfterQueue, RequestHook::AfterQueue));
+        assert_eq!(plan.loads()[..7], [false, true, false, true, false, true, false]);
+    }
+
+    #[test]
+    fn what_comes_before_a_request_is_looked_at_whole_or_not_at_all() {
+        let plan = BlockPlan::new(&facts(&[
+            ("block_split", 2),
+            ("block_getrq", 1),
+            ("block_rq_complete", 3),
+            ("block_rq_issue", 1),
+        ]))
+        .unwrap();
+        assert_eq!(plan.queue, RequestHook::Absent);
+        assert!(plan.limits.is_none() && plan.loads()[..6].iter().all(|load| !load));
     }
 
     #[test]

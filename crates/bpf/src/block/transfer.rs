@@ -63,6 +63,9 @@ pub enum Op {
 /// A request, or that part of it that belongs to one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transfer {
+    /// Its bio was queued, `CLOCK_MONOTONIC`: from then on it waited for its request. Of a request that others were
+    /// merged into, the first one's. `None` = not seen.
+    pub queued_ns: Option<u64>,
     /// The request was created, `CLOCK_MONOTONIC`.
     pub start_ns: u64,
     /// It was issued to the driver, last; 0 = not seen.
@@ -95,9 +98,19 @@ pub struct Transfer {
     pub target: Target,
     /// Why the kernel wrote back: 0 = it did not, else the number of the reason + 1.
     pub reason: u8,
+    /// A limit of IO held it back, and one of the kernel's workers submitted it when it let it go: `submitter` is
+    /// that worker. How long it was held back is not known.
+    pub held: bool,
     /// It stands for so many.
     pub weight: u32,
 }
+
+/// `BLOCK_BEFORE_SHIFT` of `block.h`.
+const BEFORE_SHIFT: u32 = 5;
+
+/// `enum block_by` of `block.h`.
+const BY_KERNEL: u8 = 1;
+const BY_LIMIT: u8 = 2;
 
 /// `enum block_kind` of `block.h`.
 const FILE: u8 = 1;
@@ -114,6 +127,7 @@ pub(super) fn decode(entry: &block_entry, bits: Bits) -> Transfer {
     // Marked so by XFS of its log, and not of its other buffers.
     let log = op == Op::Write && meta && flag(bits.sync) && flag(bits.idle);
     Transfer {
+        queued_ns: queued_ns(entry),
         start_ns: entry.start_ns,
         issue_ns: entry.issue_ns,
         done_ns: entry.done_ns,
@@ -136,8 +150,15 @@ pub(super) fn decode(entry: &block_entry, bits: Bits) -> Transfer {
         owner_cgroup: entry.owner_cgroup,
         target: target(entry, meta, log),
         reason: entry.reason,
+        held: entry.by == BY_LIMIT,
         weight: entry.weight,
     }
+}
+
+/// The time before the request is told in units of 32 ns, + 1.
+fn queued_ns(entry: &block_entry) -> Option<u64> {
+    let units = entry.before.checked_sub(1)?;
+    Some(entry.start_ns.saturating_sub(u64::from(units) << BEFORE_SHIFT))
 }
 
 /// The low values of `enum req_op` never changed.
@@ -155,7 +176,7 @@ fn op(entry: &block_entry, bits: Bits) -> Op {
 
 fn target(entry: &block_entry, meta: bool, log: bool) -> Target {
     // A kernel thread, for any process may take the name.
-    let jbd2 = entry.kernel_thread != 0 && entry.comm.starts_with(b"jbd2/");
+    let jbd2 = entry.by == BY_KERNEL && entry.comm.starts_with(b"jbd2/");
     match entry.kind {
         FILE => Target::File {
             fs: entry.fs,
@@ -194,10 +215,18 @@ mod tests {
         let mut journal = entry(DEVICE, 1);
         journal.comm[..5].copy_from_slice(b"jbd2/");
         assert_eq!(decode(&journal, BITS).target, Target::BlockDevice);
-        journal.kernel_thread = 1;
+        journal.by = BY_KERNEL;
         assert_eq!(decode(&journal, BITS).target, Target::Journal);
         journal.kind = FILE;
         assert!(matches!(decode(&journal, BITS).target, Target::File { .. }));
+    }
+
+    #[test]
+    fn a_bio_that_was_not_seen_did_not_wait_for_nothing() {
+        let queued = |before| {
+            decode(&block_entry { start_ns: 1000, before, ..entry(FILE, 0) }, BITS).queued_ns
+        };
+        assert_eq!([queued(0), queued(1), queued(11)], [None, Some(1000), Some(1000 - 320)]);
     }
 
     #[test]

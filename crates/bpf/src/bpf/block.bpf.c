@@ -8,7 +8,7 @@
  * by its address; at completion one entry for each file goes to the CPU's part of a log that the
  * reader maps.
  */
-#include "kern.h"
+#include "kern_io.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
@@ -31,9 +31,11 @@
 /* Decided by the loader from facts about this kernel. */
 const volatile __u32 log_entries = 4096; /* of each CPU, a power of two */
 const volatile bool io_start = true;     /* on_start is attached */
+const volatile bool limits = false;      /* what a limit held back can be told */
+const volatile __u32 limit_flags = 0;    /* of a bio: a limit counted it */
 
-/* One in so many requests is followed: a power of two. */
-volatile __u32 one_in = 1;
+/* One in 1 << so many requests is followed. */
+volatile __u32 sample_shift = 0;
 
 /* What identifies O_DIRECT by iomap, once it was seen. */
 __u64 direct_end_io = 0;
@@ -44,6 +46,20 @@ struct {
 	__type(key, __u32);
 	__type(value, struct block_start);
 } starts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, BLOCK_QUEUED);
+	__type(key, __u32);
+	__type(value, struct block_queued_pair);
+} queued SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, BLOCK_HELD);
+	__type(key, struct block_held_key);
+	__type(value, struct block_held);
+} held SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -90,9 +106,51 @@ struct {
 
 struct block_name exported_name = {};
 
+#include "block_held.bpf.h"
+#include "block_queue.bpf.h"
 #include "block_start.bpf.h"
 #include "block_name.bpf.h"
 #include "block_target.bpf.h"
+
+/* --- before a request --- */
+
+SEC("tp_btf/block_bio_queue")
+int on_queue_1(unsigned long long *ctx)
+{
+	return queue(arg(ctx, 0));
+}
+
+/* Up to 5.10: the request queue was the first argument of these, too. */
+SEC("tp_btf/block_bio_queue")
+int on_queue_2(unsigned long long *ctx)
+{
+	return queue(arg(ctx, 1));
+}
+
+SEC("tp_btf/block_split")
+int on_split_1(unsigned long long *ctx)
+{
+	return split(arg(ctx, 0));
+}
+
+SEC("tp_btf/block_split")
+int on_split_2(unsigned long long *ctx)
+{
+	return split(arg(ctx, 1));
+}
+
+/* Where there is no block_io_start. */
+SEC("tp_btf/block_getrq")
+int on_create_1(unsigned long long *ctx)
+{
+	return create(arg(ctx, 0));
+}
+
+SEC("tp_btf/block_getrq")
+int on_create_2(unsigned long long *ctx)
+{
+	return create(arg(ctx, 1));
+}
 
 /* --- creation --- */
 
@@ -160,7 +218,7 @@ int on_complete(unsigned long long *ctx)
 	start = find(rq, &slot);
 	if (!start) {
 		/* A request with a flush is completed once more, without bytes. */
-		if (bytes && one_in == 1)
+		if (bytes && !sample_shift)
 			area->lost.start_unseen++;
 		return 0;
 	}

@@ -11,6 +11,11 @@
 #define BLOCK_STARTS  16384
 #define BLOCK_SEEN    65536
 #define BLOCK_WORKERS 1024
+/* Pairs of bios that wait for their request, and kinds of those that a limit held back. */
+#define BLOCK_QUEUED 4096
+#define BLOCK_HELD   1024
+/* Unit of the time before a request: 32 bits of it are more than two minutes. */
+#define BLOCK_BEFORE_SHIFT 5
 /* Parts of a request that are looked at one by one. */
 #define BLOCK_BIOS  256
 #define BLOCK_NAME  512
@@ -27,6 +32,39 @@ enum block_kind {
 	BLOCK_SWAP = 6,    /* memory of a process that it does not have yet */
 };
 
+/* On whose behalf a request was submitted. */
+enum block_by {
+	BLOCK_BY_PROCESS = 0,
+	BLOCK_BY_KERNEL = 1,
+	BLOCK_BY_LIMIT = 2, /* a kernel worker, when a limit of IO let it go */
+};
+
+/* A bio that was queued and has no request yet; free when `bio` is 0. */
+struct block_queued {
+	__u64 bio;
+	__u64 end_io; /* what is done when it ends: by whom it was made */
+	__u64 t_ns;
+	/* Until it was created, + 1, where that is not told with the request; 0 = not yet. */
+	__u32 before;
+	__u32 held;
+};
+
+struct block_queued_pair {
+	struct block_queued either[2];
+};
+
+/* Transfers that a limit of IO held back before they were queued. */
+struct block_held_key {
+	__u64 cgroup;
+	__u32 disk;
+	__u32 op; /* 0 read, 1 write, 2 other */
+};
+
+struct block_held {
+	__u64 ios;
+	__u64 bytes;
+};
+
 /* A request in flight. Written by the CPU that handles it; free when `rq` is 0. */
 struct block_start {
 	__u64 rq;
@@ -37,10 +75,10 @@ struct block_start {
 	__u32 tgid;
 	__u8 comm[16];
 	__u8 reason; /* of writeback, + 1; 0 = none */
-	__u8 kernel_thread;
-	__u8 told; /* part of it was completed */
-	__u8 pad;
-	__u32 weight;
+	__u8 by;
+	__u8 told;    /* part of it was completed */
+	__u8 shift;   /* it stands for 1 << shift */
+	__u32 before; /* from the queueing of its bio to `start_ns`, + 1; 0 = not known */
 };
 
 /* Bytes of one request that belong to one file. Written once; then `head` moves on. */
@@ -65,8 +103,8 @@ struct block_entry {
 	__u8 kind;
 	__u8 reason;
 	__u8 first;
-	__u8 kernel_thread;
-	__u32 bios;
+	__u8 by;
+	__u32 before;    /* as in `block_start` */
 	__u64 subvolume; /* of btrfs */
 };
 
@@ -105,6 +143,7 @@ struct block_lost {
 	__u64 bios_beyond;     /* requests with more parts than are looked at */
 	__u64 names_deferred;  /* not sent for want of room; tried again with the next transfer */
 	__u64 workers_collide; /* reasons of writeback forgotten */
+	__u64 held_full;       /* transfers that were held back and are of no kind with room */
 };
 
 /*
@@ -137,11 +176,14 @@ struct block_cpu {
 	__u64 issue_cell;
 	__u64 merge_cell;
 	__u64 runs; /* of the other programs */
+	__u64 queue_cell;
+	__u64 held; /* transfers that were held back */
 	struct block_scratch scratch;
 	struct block_lost lost;
-	__u64 pad[1];
+	__u64 pad[6];
 };
 
+_Static_assert(sizeof(struct block_queued_pair) == 64, "a cache line");
 _Static_assert(sizeof(struct block_start) == 64, "a cache line");
 _Static_assert(sizeof(struct block_entry) == 128, "two cache lines");
 _Static_assert(sizeof(struct block_cpu) % 64 == 0, "CPUs do not share cache lines");

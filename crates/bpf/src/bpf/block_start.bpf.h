@@ -29,13 +29,13 @@ static __always_inline struct block_start *find(__u64 rq, __u32 *slot)
  * is asked for twice, the answer must be the same, and the counter cannot serve. */
 static __always_inline bool is_sampled(struct block_cpu *area, __u64 rq, bool twice)
 {
-	__u32 number = area->begun;
+	__u32 number = area->begun, every = (1U << (sample_shift & 31)) - 1;
 
-	if (one_in == 1)
+	if (!every)
 		return true;
 	if (twice)
 		number = rq >> 6 ^ NUMBER_AT(struct request, rq, __sector);
-	return !((number * 0x9e3779b1U) >> 12 & (one_in - 1));
+	return !((number * 0x9e3779b1U) >> 12 & every);
 }
 
 /* Why the current task writes back, + 1; 0 = it does not, or for itself. */
@@ -78,16 +78,18 @@ static __always_inline void take(struct block_cpu *area, __u64 *cell, __u64 rq,
 	start->start_ns = now;
 	start->issue_ns = 0;
 	start->told = 0;
-	start->weight = one_in;
+	start->shift = sample_shift;
+	start->before = 0;
 	if (by_submitter) {
 		flags = NOTE_CURRENT(cell, start);
-		start->kernel_thread = !!(flags & PF_KTHREAD);
+		start->by = flags & PF_KTHREAD ? BLOCK_BY_KERNEL : BLOCK_BY_PROCESS;
 		start->reason = writeback_reason(start->tid, flags);
+		note_before(cell, start, ADDRESS_AT(cell, struct request, rq, bio));
 	} else {
 		start->tid = 0;
 		start->tgid = 0;
 		start->leader_boot_ns = 0;
-		start->kernel_thread = 0;
+		start->by = BLOCK_BY_PROCESS;
 		start->reason = 0;
 		__builtin_memset(start->comm, 0, sizeof(start->comm));
 	}

@@ -237,7 +237,6 @@ static __always_inline void tell(struct block_cpu *area, struct block_start *sta
 		    entry->subvolume == area->scratch.subvolume &&
 		    entry->owner_cgroup == area->scratch.cgroup) {
 			entry->bytes += bytes;
-			entry->bios++;
 			return;
 		}
 		barrier();
@@ -264,13 +263,13 @@ static __always_inline void tell(struct block_cpu *area, struct block_start *sta
 	entry->tid = start->tid;
 	entry->tgid = start->tgid;
 	entry->cmd_flags = area->scratch.cmd_flags;
-	entry->weight = start->weight;
+	entry->weight = 1U << start->shift;
 	__builtin_memcpy(entry->comm, start->comm, sizeof(entry->comm));
 	entry->kind = area->scratch.kind;
 	entry->reason = start->reason;
 	entry->first = !start->told;
-	entry->kernel_thread = start->kernel_thread;
-	entry->bios = 1;
+	entry->by = start->by;
+	entry->before = start->before;
 	start->told = 1;
 }
 

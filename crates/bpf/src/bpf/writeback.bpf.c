@@ -8,7 +8,7 @@
  * at a time in each CPU's part of the log. (Real-time kernels from 7.x on may preempt: there two
  * events of the same microsecond can become one.)
  */
-#include "kern.h"
+#include "kern_io.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>

@@ -12,6 +12,7 @@ use deburr_core::recording::{
     BlockRecord, Coverage, DevId, Mount, Record, Setting, Source, State, name,
 };
 use limits::Limits;
+pub(in crate::collect) use limits::io_trees;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read as _;

@@ -258,8 +258,14 @@ fn process_tick(c: &mut Cells<'_>) -> Result<ProcessTick> {
 }
 
 pub(super) fn waits(c: &mut Cells<'_>) -> Result<WaitHist> {
+    Ok(maybe_waits(c)?.unwrap_or_default())
+}
+
+/// The same; `None` of NULL.
+pub(super) fn maybe_waits(c: &mut Cells<'_>) -> Result<Option<WaitHist>> {
     let mut hist = WaitHist::default();
-    let filled: Vec<(usize, u64, u64)> = c.maybe_json()?.unwrap_or_default();
+    let filled: Option<Vec<(usize, u64, u64)>> = c.maybe_json()?;
+    let Some(filled) = filled else { return Ok(None) };
     for (bucket, count, ns) in filled {
         if bucket >= hist.count.len() {
             return Err(c.damage("a bucket that does not exist"));
@@ -267,7 +273,7 @@ pub(super) fn waits(c: &mut Cells<'_>) -> Result<WaitHist> {
         hist.count[bucket] = count;
         hist.ns[bucket] = ns;
     }
-    Ok(hist)
+    Ok(Some(hist))
 }
 
 fn blame(c: &mut Cells<'_>) -> Result<BlameTick> {

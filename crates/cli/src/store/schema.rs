@@ -56,11 +56,12 @@ pub(super) enum Kind {
     Stall,
     IoBlame,
     Pace,
+    Held,
     Runtime,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 30] = [
+    pub(super) const ALL: [Self; 31] = [
         Self::Meta,
         Self::Coverage,
         Self::Process,
@@ -90,6 +91,7 @@ impl Kind {
         Self::Stall,
         Self::IoBlame,
         Self::Pace,
+        Self::Held,
         Self::Runtime,
     ];
 
@@ -110,7 +112,7 @@ impl Kind {
 
     /// Whether its table came to the format after others of its version: a recording may lack it.
     pub(super) fn is_addition(self) -> bool {
-        matches!(self, Self::Pace | Self::Runtime)
+        matches!(self, Self::Pace | Self::Held | Self::Runtime)
     }
 }
 

@@ -2,7 +2,7 @@
 //! Block IO: devices, filesystems and files, what was asked of the devices, for whom and why, and what waited
 //! for it.
 
-use super::{CgroupId, ProcId, WaitHist};
+use super::{CgroupId, HeldTick, ProcId, WaitHist};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -211,14 +211,23 @@ pub struct DeviceTick {
     pub op: IoOp,
     /// Requests that ended, from creation to completion.
     pub total: WaitHist,
-    /// The part from creation to issue: in the scheduler, or waiting for a tag.
+    /// The part from creation to issue: in the scheduler, or in the queue of a driver.
     pub queue: WaitHist,
     /// The part from issue to completion: in the driver and the device.
     pub device_time: WaitHist,
     /// Longest from creation to completion.
     pub max_ns: u64,
+    /// The time before creation, for a tag or because of writeback throttling, of those of the requests above that
+    /// waited [`DeviceTick::BEFORE_NS`] and more. `None` = it was not looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<WaitHist>,
     /// One in so many requests was looked at; 1 = all. The histograms hold those that were looked at.
     pub sampled_one_in: u32,
+}
+
+impl DeviceTick {
+    /// A transfer that has its request sooner than that did not wait for it: the way there takes as long.
+    pub const BEFORE_NS: u64 = 4096;
 }
 
 /// A short piece of a device's time.
@@ -333,7 +342,8 @@ pub enum StallKind {
     Sync,
     /// A pause that the kernel made a writer take, because too much was dirty.
     DirtyThrottle,
-    /// A request that somebody waits for: a read, or a synchronous write.
+    /// A request that somebody waits for: a read, or a synchronous write. From when it was asked for on, where that
+    /// is known ([`DeviceTick::before`]).
     Request,
 }
 
@@ -470,6 +480,8 @@ pub enum BlockRecord {
     Blame(IoBlameTick),
     /// When the busiest ones asked a device for something (BPF block probe), each second.
     Pace(IoPace),
+    /// What a limit held back (BPF block probe), each second.
+    Held(HeldTick),
 }
 
 impl BlockRecord {
@@ -489,6 +501,7 @@ impl BlockRecord {
             Self::Stall(stall) => Some((stall.t0_ns, stall.t1_ns)),
             Self::Blame(tick) => Some((tick.t0_ns, tick.t1_ns)),
             Self::Pace(pace) => Some((pace.t0_ns, pace.t1_ns)),
+            Self::Held(tick) => Some((tick.t0_ns, tick.t1_ns)),
         }
     }
 }

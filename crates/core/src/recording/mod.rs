@@ -16,6 +16,7 @@ mod block;
 pub mod check;
 mod coverage;
 mod entity;
+mod held;
 mod hist;
 pub mod name;
 mod runtime;
@@ -28,6 +29,7 @@ pub use block::{
 };
 pub use coverage::{Coverage, Event, EventKind, ObserverTick, Source, State};
 pub use entity::{Cgroup, CgroupId, CgroupVersion, Container, ProcId, Process, TargetSpec};
+pub use held::HeldTick;
 pub use hist::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
 pub use runtime::{Confidence, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
 pub use tick::{

@@ -164,6 +164,7 @@ impl Scene {
             queue: sizes(|queue, _| queue),
             device_time: sizes(|_, device| device),
             max_ns: longest.unwrap_or(0),
+            before: None,
             sampled_one_in: 1,
         }))
     }

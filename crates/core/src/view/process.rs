@@ -30,6 +30,8 @@ pub struct Usage {
     pub wakeup_latency_ns: u64,
     /// `queued_ns` without wake-up latency, over time.
     pub contended: Series,
+    /// `states.block_io_ns`, over time.
+    pub block_io: Series,
 }
 
 impl Default for Usage {
@@ -43,6 +45,7 @@ impl Default for Usage {
             switches: 0,
             wakeup_latency_ns: 0,
             contended: Series::new(1_000_000_000, PROCESS_SERIES_BINS),
+            block_io: Series::new(1_000_000_000, PROCESS_SERIES_BINS),
         }
     }
 }
@@ -58,6 +61,7 @@ impl Usage {
         self.switches += tick.switches;
         self.wakeup_latency_ns += wakeup_ns;
         self.contended.add(tick.t0_ns, tick.t1_ns, tick.states.queued_ns - wakeup_ns);
+        self.block_io.add(tick.t0_ns, tick.t1_ns, tick.states.block_io_ns);
     }
 
     /// Adds another process. Their most threads may have been at different times: the sum is an upper bound.
@@ -70,6 +74,7 @@ impl Usage {
         self.switches += other.switches;
         self.wakeup_latency_ns += other.wakeup_latency_ns;
         self.contended.merge(&other.contended);
+        self.block_io.merge(&other.block_io);
     }
 
     /// Time it wanted to run: on CPU, queued or throttled.

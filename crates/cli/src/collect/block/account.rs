@@ -3,6 +3,7 @@
 
 use super::classify::{self, Kind, Place};
 use super::flight::{self, Flight, Request, Waiter, Waits};
+use super::held::HeldBack;
 use super::inode::Inode;
 use super::mounted::Mounted;
 use super::names::{Hint, Names};
@@ -26,6 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Account {
     names: Names,
     pub(super) tally: Tally,
+    pub(super) held: HeldBack,
     pub(super) hold_ups: HoldUps,
     flights: BTreeMap<DevId, Flight>,
     pub(super) mounted: Mounted,
@@ -59,11 +61,12 @@ pub(super) fn flushed(transfer: &Transfer, start_mono_ns: u64) -> (passes::Kind,
 }
 
 impl Account {
-    /// Nothing so far.
-    pub(super) fn new(cx: &Context) -> Self {
+    /// Nothing so far. `before` = the time before requests is looked at.
+    pub(super) fn new(cx: &Context, before: bool) -> Self {
         Self {
             names: Names::default(),
-            tally: Tally::default(),
+            tally: Tally::new(before),
+            held: HeldBack::new(&cx.roots),
             hold_ups: HoldUps::default(),
             flights: BTreeMap::new(),
             mounted: Mounted::new(&cx.roots),
@@ -91,6 +94,7 @@ impl Account {
         let owner = cx.cgroups.owner(transfer.owner_cgroup, &mut *emit);
         let op = classify::direction(transfer.op);
         let start_ns = transfer.start_ns.saturating_sub(cx.start_mono_ns);
+        let before_ns = transfer.queued_ns.map(|t| transfer.start_ns.saturating_sub(t));
         let done_ns = transfer.done_ns.saturating_sub(cx.start_mono_ns).max(start_ns);
         let total_ns = transfer.done_ns.saturating_sub(transfer.start_ns);
         let bytes = u64::from(transfer.bytes);
@@ -105,7 +109,10 @@ impl Account {
         self.end_request(t_ns);
         let queue_ns =
             (transfer.issue_ns != 0).then(|| transfer.issue_ns.saturating_sub(transfer.start_ns));
-        self.tally.request(device, op, Took { total_ns, queue_ns });
+        self.tally.request(device, op, Took { total_ns, before_ns, queue_ns });
+        if transfer.held {
+            self.held.served(device, op, total_ns + before_ns.unwrap_or(0));
+        }
         // A kernel thread's wait is nobody's loss.
         let waiter = submitter.filter(|_| {
             classify::is_waited_for(transfer)
@@ -118,7 +125,9 @@ impl Account {
         };
         let account = classify::account(transfer, what, submitter, owner);
         let weight = transfer.weight;
-        let request = Request { start_ns, done_ns, account, waiter, file, bytes, weight };
+        let queued_ns = start_ns.saturating_sub(before_ns.unwrap_or(0));
+        let request =
+            Request { queued_ns, start_ns, done_ns, account, waiter, file, bytes, weight };
         self.request = Some(Carried { device, request });
     }
 

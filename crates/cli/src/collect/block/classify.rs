@@ -98,6 +98,8 @@ mod tests {
         let mut name = [0; 16];
         name[..comm.len()].copy_from_slice(comm);
         Transfer {
+            queued_ns: None,
+            held: false,
             start_ns: 1,
             issue_ns: 2,
             done_ns: 3,

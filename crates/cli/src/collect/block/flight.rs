@@ -9,6 +9,9 @@
 //! A thread waits once, however many of its requests are in flight (readahead, asynchronous IO): its waiting is
 //! the time in which at least one is. Each request that is done tells the part of it that was not told yet.
 //!
+//! Before its request exists, a thread may wait for a tag, or because writeback is throttled. Its waiting begins
+//! then; the requests in flight at that time take all of it.
+//!
 //! A request is told of when it is done. So the past is gone through some time later ([`LAG_NS`]), when nearly
 //! all that was in flight then is known; a request that took longer counts from there on only.
 
@@ -30,6 +33,8 @@ const PENDING: usize = 100_000;
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request {
+    /// Asked for: whoever waits for it waits from then on. Not after its creation.
+    pub(super) queued_ns: u64,
     /// Created.
     pub(super) start_ns: u64,
     /// Completed.
@@ -94,6 +99,8 @@ pub(super) struct Waits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Edge {
     Done,
+    /// Somebody begins to wait for a request that does not exist yet.
+    Queue,
     Start,
 }
 
@@ -144,9 +151,10 @@ impl Flight {
 
     /// Takes a request that was done.
     pub(super) fn push(&mut self, mut request: Request) {
-        if request.start_ns < self.now_ns {
+        if request.queued_ns < self.now_ns {
             self.late += u64::from(request.weight);
-            request.start_ns = self.now_ns;
+            request.queued_ns = self.now_ns;
+            request.start_ns = request.start_ns.max(self.now_ns);
         }
         if self.requests.len() >= PENDING {
             self.late += u64::from(request.weight);
@@ -156,6 +164,9 @@ impl Flight {
         request.done_ns = request.done_ns.max(request.start_ns + 1);
         let culprit = self.culprit(request.account);
         self.next += 1;
+        if request.waiter.is_some() {
+            self.edges.push(Reverse((request.queued_ns, Edge::Queue, self.next)));
+        }
         self.edges.push(Reverse((request.start_ns, Edge::Start, self.next)));
         self.edges.push(Reverse((request.done_ns, Edge::Done, self.next)));
         self.requests.insert(self.next, Active { request, culprit });
@@ -185,6 +196,7 @@ impl Flight {
             self.edges.pop();
             self.go_to(t_ns);
             match edge {
+                Edge::Queue => self.queue(id),
                 Edge::Start => self.start(id),
                 Edge::Done => self.done(id),
             }
@@ -215,15 +227,20 @@ impl Flight {
         self.total += u64::from(request.weight);
         let sectors = request.bytes.div_ceil(512).saturating_mul(request.weight.into());
         self.pace.add(self.now_ns, self.culprits[*culprit], sectors);
-        if let Some(waiter) = request.waiter {
-            let (since_ns, owed_ns) = (self.now_ns, &self.owed_ns);
-            let waiting = self.waiting.entry(waiter).or_insert_with(|| Waiting {
-                requests: 0,
-                since_ns,
-                before: owed_ns.clone(),
-            });
-            waiting.requests += 1;
-        }
+    }
+
+    /// Whoever waits for it begins to. It is not in flight, so all that is takes part in this waiting.
+    fn queue(&mut self, id: u64) {
+        let Some(waiter) = self.requests.get(&id).and_then(|active| active.request.waiter) else {
+            return;
+        };
+        let (since_ns, owed_ns) = (self.now_ns, &self.owed_ns);
+        let waiting = self.waiting.entry(waiter).or_insert_with(|| Waiting {
+            requests: 0,
+            since_ns,
+            before: owed_ns.clone(),
+        });
+        waiting.requests += 1;
     }
 
     fn done(&mut self, id: u64) {

@@ -9,6 +9,7 @@
 mod account;
 mod classify;
 mod flight;
+mod held;
 mod inode;
 mod mounted;
 mod names;
@@ -23,7 +24,7 @@ use super::cost::{Cost, Costly};
 use super::{Beat, Collector, Context, Emit, Now};
 use crate::clock;
 use account::{Account, flushed};
-use deburr_bpf::block::{BlockPlan, BlockProbe};
+use deburr_bpf::block::{BlockPlan, BlockProbe, RequestHook};
 use deburr_bpf::io_facts::io_facts;
 use deburr_core::recording::{BlockRecord, Coverage, Record, Source, State};
 use sampling::Sampling;
@@ -65,7 +66,7 @@ impl BlockCollector {
         Ok(Self {
             probe,
             writeback: Writeback::open(&facts, cpus),
-            account: Account::new(cx),
+            account: Account::new(cx, plan.queue != RequestHook::Absent),
             sampling,
             cost: Cost::default(),
             covered: None,
@@ -150,6 +151,9 @@ impl BlockCollector {
         account.past((self.past_ns, past_ns), last, &mut *emit);
         self.past_ns = past_ns;
         let span = (self.t0_ns, t_ns);
+        // What cannot be read is read the next second: the amounts only grow.
+        let held = probe.held().unwrap_or_default();
+        account.held.second(cx, span, &held, &mut *emit);
         let reason = |number| probe.reason_name(number).to_owned();
         let records = account.tally.take(span, self.sampling.one_in(), reason);
         let records = records.into_iter().chain(account.hold_ups.take(span));

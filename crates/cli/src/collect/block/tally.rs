@@ -36,6 +36,7 @@ struct Sum {
 
 #[derive(Debug, Default)]
 struct Times {
+    before: WaitHist,
     total: WaitHist,
     queue: WaitHist,
     device_time: WaitHist,
@@ -47,6 +48,8 @@ struct Times {
 pub(super) struct Took {
     /// From creation to completion.
     pub(super) total_ns: u64,
+    /// From when it was asked for to creation; `None` = not seen.
+    pub(super) before_ns: Option<u64>,
     /// From creation to issue; `None` = its issue was not seen.
     pub(super) queue_ns: Option<u64>,
 }
@@ -56,11 +59,18 @@ pub(super) struct Took {
 pub(super) struct Tally {
     rows: BTreeMap<Key, Sum>,
     times: BTreeMap<(DevId, IoOp), Times>,
+    /// The time before requests is looked at.
+    before: bool,
     /// Transfers that were told without their file, in all.
     pub(super) folded: u64,
 }
 
 impl Tally {
+    /// Nothing so far. `before` = the time before requests is looked at.
+    pub(super) fn new(before: bool) -> Self {
+        Self { before, ..Self::default() }
+    }
+
     /// Adds a transfer that stands for `weight`.
     pub(super) fn transfer(&mut self, mut key: Key, bytes: u64, total_ns: u64, weight: u32) {
         let weight = u64::from(weight);
@@ -81,6 +91,9 @@ impl Tally {
     pub(super) fn request(&mut self, device: DevId, op: IoOp, took: Took) {
         let times = self.times.entry((device, op)).or_default();
         times.total.add(took.total_ns);
+        if let Some(before_ns) = took.before_ns.filter(|&ns| ns >= DeviceTick::BEFORE_NS) {
+            times.before.add(before_ns);
+        }
         if let Some(queue_ns) = took.queue_ns {
             times.queue.add(queue_ns);
             times.device_time.add(took.total_ns - queue_ns.min(took.total_ns));
@@ -111,6 +124,7 @@ impl Tally {
                 max_ns: sum.max_ns,
             })
         });
+        let looked_before = self.before;
         let times = std::mem::take(&mut self.times).into_iter().map(|((device, op), times)| {
             BlockRecord::DeviceTick(DeviceTick {
                 t0_ns,
@@ -121,6 +135,7 @@ impl Tally {
                 queue: times.queue,
                 device_time: times.device_time,
                 max_ns: times.max_ns,
+                before: looked_before.then_some(times.before),
                 sampled_one_in: one_in,
             })
         });
@@ -147,10 +162,11 @@ mod tests {
 
     #[test]
     fn transfers_of_one_kind_are_one_row_scaled_by_their_weight() {
-        let mut tally = Tally::default();
+        let mut tally = Tally::new(true);
         tally.transfer(key(1), 4096, 100, 8);
         tally.transfer(key(1), 8192, 300, 1);
-        tally.request(DISK, IoOp::Write, Took { total_ns: 300, queue_ns: Some(100) });
+        let took = Took { total_ns: 300, before_ns: Some(5000), queue_ns: Some(100) };
+        tally.request(DISK, IoOp::Write, took);
         let records = tally.take((0, 1), 8, |_| String::new());
         let [BlockRecord::Io(io), BlockRecord::DeviceTick(times)] = &*records else {
             panic!("{records:?}")
@@ -159,6 +175,11 @@ mod tests {
         assert_eq!(io.reason, None);
         let sums = [&times.total, &times.queue, &times.device_time].map(WaitHist::total_ns);
         assert_eq!((sums, times.sampled_one_in), ([300, 100, 200], 8));
+        assert_eq!(
+            times.before.as_ref().map(WaitHist::total_ns),
+            Some(5000),
+            "not part of the whole"
+        );
         assert!(tally.take((1, 2), 1, |_| String::new()).is_empty());
     }
 

@@ -40,21 +40,7 @@ pub(super) struct Limits {
 impl Limits {
     /// Finds the trees.
     pub(super) fn open(roots: &Roots) -> Self {
-        let text = fs::read(roots.proc.join("self/mountinfo")).unwrap_or_default();
-        let mounts = mountinfo::parse(&text).unwrap_or_default();
-        let place = |mount: &Mount| {
-            let point = Path::new(OsStr::from_bytes(&mount.mount_point));
-            match point.strip_prefix("/sys") {
-                Ok(rest) => roots.sys.join(rest),
-                Err(_) => point.to_owned(),
-            }
-        };
-        // Of several mounts of one tree the one that shows most of it.
-        let widest = |of: &dyn Fn(&Mount) -> bool| {
-            mounts.iter().filter(|mount| of(mount)).min_by_key(|mount| mount.root.len()).map(place)
-        };
-        let v1 = widest(&|mount| mount.fs_type == "cgroup" && mount.has_option("blkio"));
-        let v2 = widest(&|mount| mount.fs_type == "cgroup2");
+        let (v1, v2) = io_trees(roots);
         let trees = v1.map(|tree| (tree, &V1[..])).into_iter();
         Self {
             trees: trees.chain(v2.map(|tree| (tree, &V2[..]))).collect(),
@@ -62,7 +48,6 @@ impl Limits {
             cut: false,
         }
     }
-
     /// The files that hold a limit; none, if the last look was too short ago for what it costs.
     pub(super) fn look(&mut self, t_ns: u64) -> Vec<PathBuf> {
         if t_ns < self.next_ns {
@@ -85,6 +70,26 @@ impl Limits {
         };
         self.cut.then(lack)
     }
+}
+
+/// The trees of cgroups whose limits of IO count: of v1's `blkio` controller, and of v2.
+pub(in crate::collect) fn io_trees(roots: &Roots) -> (Option<PathBuf>, Option<PathBuf>) {
+    let text = fs::read(roots.proc.join("self/mountinfo")).unwrap_or_default();
+    let mounts = mountinfo::parse(&text).unwrap_or_default();
+    let place = |mount: &Mount| {
+        let point = Path::new(OsStr::from_bytes(&mount.mount_point));
+        match point.strip_prefix("/sys") {
+            Ok(rest) => roots.sys.join(rest),
+            Err(_) => point.to_owned(),
+        }
+    };
+    // Of several mounts of one tree the one that shows most of it.
+    let widest = |of: &dyn Fn(&Mount) -> bool| {
+        mounts.iter().filter(|mount| of(mount)).min_by_key(|mount| mount.root.len()).map(place)
+    };
+    let v1 = widest(&|mount| mount.fs_type == "cgroup" && mount.has_option("blkio"));
+    let v2 = widest(&|mount| mount.fs_type == "cgroup2");
+    (v1, v2)
 }
 
 /// Whether all directories were seen.

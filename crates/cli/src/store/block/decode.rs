@@ -3,11 +3,11 @@
 
 use super::encode::{op_name, stall_name, state_name, what_name};
 use super::pace;
-use crate::store::decode::{Cells, Result, waits};
+use crate::store::decode::{Cells, Result, maybe_waits, waits};
 use crate::store::schema::Kind;
 use deburr_core::recording::{
     BlockRecord, DevId, Device, DeviceBin, DeviceBins, DeviceTick, DiskCounters, DiskReading, File,
-    FileId, FileState, IoBlameTick, IoCulprit, IoOp, IoPace, IoTick, IoWaitTick, IoWhat,
+    FileId, FileState, HeldTick, IoBlameTick, IoCulprit, IoOp, IoPace, IoTick, IoWaitTick, IoWhat,
     JournalCommit, Mount, ProcId, Setting, Stall, StallKind, WritebackPass,
 };
 
@@ -64,6 +64,7 @@ pub(in crate::store) fn record(kind: Kind, c: &mut Cells<'_>) -> Result<BlockRec
         Kind::Wait => BlockRecord::Wait(wait(c)?),
         Kind::Stall => BlockRecord::Stall(stall(c)?),
         Kind::IoBlame => BlockRecord::Blame(blame(c)?),
+        Kind::Held => BlockRecord::Held(held(c)?),
         Kind::Pace => BlockRecord::Pace(io_pace(c)?),
         kind => unreachable!("{kind:?} is no table of block IO"),
     })
@@ -146,6 +147,21 @@ fn device_tick(c: &mut Cells<'_>) -> Result<DeviceTick> {
         device_time: waits(c)?,
         max_ns: c.u64()?,
         sampled_one_in: c.u32()?,
+        before: maybe_waits(c)?,
+    })
+}
+
+fn held(c: &mut Cells<'_>) -> Result<HeldTick> {
+    Ok(HeldTick {
+        t0_ns: c.u64()?,
+        t1_ns: c.u64()?,
+        device: c.dev()?,
+        op: c.one_of(&OPS, op_name)?,
+        cgroup: c.maybe_text()?,
+        ios: c.u64()?,
+        bytes: c.u64()?,
+        service_ns: c.maybe_u64()?,
+        members: c.maybe_json()?.unwrap_or_default(),
     })
 }
 

@@ -6,8 +6,8 @@ use crate::store::encode::{Cell, Row, cells, json, waits};
 use crate::store::schema::Kind;
 use deburr_core::recording::{
     BlockRecord, DevId, Device, DeviceBin, DeviceBins, DeviceTick, DiskReading, File, FileState,
-    IoBlameTick, IoCulprit, IoOp, IoPace, IoTick, IoWaitTick, IoWhat, JournalCommit, Mount,
-    Setting, Stall, StallKind, WritebackPass,
+    HeldTick, IoBlameTick, IoCulprit, IoOp, IoPace, IoTick, IoWaitTick, IoWhat, JournalCommit,
+    Mount, Setting, Stall, StallKind, WritebackPass,
 };
 
 /// The row of a record.
@@ -28,6 +28,7 @@ pub(in crate::store) fn row(record: &BlockRecord) -> Row<'_> {
         BlockRecord::Wait(t) => over(Kind::Wait, t.t0_ns, t.t1_ns, wait(t)),
         BlockRecord::Stall(s) => plain(Kind::Stall, stall(s)),
         BlockRecord::Blame(t) => over(Kind::IoBlame, t.t0_ns, t.t1_ns, blame(t)),
+        BlockRecord::Held(t) => over(Kind::Held, t.t0_ns, t.t1_ns, held(t)),
         BlockRecord::Pace(p) => over(Kind::Pace, p.t0_ns, p.t1_ns, io_pace(p)),
     }
 }
@@ -97,6 +98,20 @@ fn device_tick(t: &DeviceTick) -> Vec<Cell<'_>> {
         waits(&t.device_time),
         t.max_ns,
         t.sampled_one_in,
+        // An empty list says that it was looked for.
+        t.before.as_ref().map(|before| waits(before).unwrap_or_else(|| "[]".into())),
+    ]
+}
+
+fn held(t: &HeldTick) -> Vec<Cell<'_>> {
+    cells![
+        dev(t.device),
+        op_name(t.op),
+        t.cgroup.as_ref(),
+        t.ios,
+        t.bytes,
+        t.service_ns,
+        list(&t.members),
     ]
 }
 

@@ -6,7 +6,7 @@ use crate::store::schema::{TICK, Table};
 /// Answers to the questions that people ask first of block IO.
 pub(in crate::store) const VIEWS: &str = include_str!("views.sql");
 
-pub(in crate::store) static TABLES: [Table; 14] = [
+pub(in crate::store) static TABLES: [Table; 15] = [
     Table {
         name: "device",
         columns: &[
@@ -73,6 +73,7 @@ pub(in crate::store) static TABLES: [Table; 14] = [
             "device_time TEXT",
             "max_ns INTEGER NOT NULL",
             "sampled_one_in INTEGER NOT NULL",
+            "before TEXT",
         ],
     },
     Table {
@@ -159,4 +160,17 @@ pub(in crate::store) static TABLES: [Table; 14] = [
         ],
     },
     Table { name: "io_pace", columns: &[TICK, "device TEXT NOT NULL", "sectors BLOB NOT NULL"] },
+    Table {
+        name: "io_held",
+        columns: &[
+            TICK,
+            "device TEXT NOT NULL",
+            "op TEXT NOT NULL",
+            "cgroup TEXT",
+            "ios INTEGER NOT NULL",
+            "bytes INTEGER NOT NULL",
+            "service_ns INTEGER",
+            "members TEXT",
+        ],
+    },
 ];

@@ -4,8 +4,9 @@
 use super::arbitrary::{maybe, proc_id, range, text, waits};
 use deburr_core::recording::{
     BlockRecord, CgroupId, DevId, Device, DeviceBin, DeviceBins, DeviceTick, DiskCounters,
-    DiskReading, File, FileId, FileState, IoBlameTick, IoCulprit, IoOp, IoPace, IoTick, IoWaitTick,
-    IoWhat, JournalCommit, Mount, ProcId, Record, Setting, Stall, StallKind, WritebackPass,
+    DiskReading, File, FileId, FileState, HeldTick, IoBlameTick, IoCulprit, IoOp, IoPace, IoTick,
+    IoWaitTick, IoWhat, JournalCommit, Mount, ProcId, Record, Setting, Stall, StallKind,
+    WritebackPass,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -89,8 +90,9 @@ fn io() -> impl Strategy<Value = BlockRecord> {
 
 fn devices() -> impl Strategy<Value = BlockRecord> {
     let hists = [waits(), waits(), waits()];
-    let tick = (range(), dev(), op(), hists, any::<(u64, u32)>()).prop_map(
-        |((t0_ns, t1_ns), device, op, hists, (max_ns, sampled_one_in))| {
+    let numbers = any::<(u64, u32)>();
+    let tick = (range(), dev(), op(), hists, numbers, maybe(waits())).prop_map(
+        |((t0_ns, t1_ns), device, op, hists, (max_ns, sampled_one_in), before)| {
             let [total, queue, device_time] = hists;
             BlockRecord::DeviceTick(DeviceTick {
                 t0_ns,
@@ -101,7 +103,25 @@ fn devices() -> impl Strategy<Value = BlockRecord> {
                 queue,
                 device_time,
                 max_ns,
+                before,
                 sampled_one_in,
+            })
+        },
+    );
+    let members = prop::collection::vec(proc_id(), 0..4);
+    let numbers = any::<(u64, u64, Option<u64>)>();
+    let held = (range(), dev(), op(), maybe(text()), numbers, members).prop_map(
+        |((t0_ns, t1_ns), device, op, cgroup, (ios, bytes, service_ns), members)| {
+            BlockRecord::Held(HeldTick {
+                t0_ns,
+                t1_ns,
+                device,
+                op,
+                cgroup,
+                ios,
+                bytes,
+                service_ns,
+                members,
             })
         },
     );
@@ -135,7 +155,7 @@ fn devices() -> impl Strategy<Value = BlockRecord> {
         };
         BlockRecord::Disk(DiskReading { t_ns: n[0], device, counters })
     });
-    prop_oneof![tick, bins, disk]
+    prop_oneof![held, tick, bins, disk]
 }
 
 fn writeback() -> impl Strategy<Value = BlockRecord> {

@@ -68,6 +68,8 @@ fn devices(n: &mut Amounts, t0_ns: u64, take: &mut impl FnMut(BlockRecord)) {
                 queue: waits(n, &[1, 10, 300, 2_000, 9_000]),
                 device_time: waits(n, &[60, 300, 2_000, 5_000]),
                 max_ns: n.below(30_000_000),
+                // Nobody waits for a tag.
+                before: Some(WaitHist::default()),
                 sampled_one_in: 1,
             }));
         }

@@ -4,8 +4,8 @@
 use super::amounts::{BINS, COUNTERS, LONGEST, about_fits, buckets, fits, longest_bounds, sum};
 use super::{Faults, Invariant};
 use crate::recording::{
-    BlockRecord, DevId, DeviceBins, DeviceTick, DiskCounters, DiskReading, IoBlameTick, IoPace,
-    IoTick, IoWaitTick, ProcId, StallKind, WaitHist, WritebackPass,
+    BlockRecord, DevId, DeviceBins, DeviceTick, DiskCounters, DiskReading, HeldTick, IoBlameTick,
+    IoPace, IoTick, IoWaitTick, ProcId, StallKind, WaitHist, WritebackPass,
 };
 use std::collections::BTreeMap;
 
@@ -16,6 +16,9 @@ const BUSY: Invariant =
 const PARTS: Invariant = "the time in the queue and in the device do not exceed the whole";
 const SAMPLED: Invariant = "at least every request is looked at, or one in some";
 const TRANSFERS: Invariant = "the longest transfer takes no longer than all of them";
+const BEFORE: Invariant = "the time before a request is that of requests that ended";
+const HELD: Invariant =
+    "what a limit held back is transfers, of a cgroup with at most 64 processes named";
 const AGES: Invariant = "ages are in ascending order, each once";
 const LATEST: Invariant = "a hold-up whose end is not known was not over before it was last seen";
 const DIRTIERS: Invariant = "at most 16 are named who dirtied";
@@ -57,6 +60,7 @@ impl Block {
                 let holds = stall.latest_ns.is_none_or(|latest_ns| latest_ns >= stall.t1_ns);
                 faults.unless(holds, LATEST, || format!("process {}", stall.proc.0));
             }
+            BlockRecord::Held(tick) => held(tick, faults),
             _ => {}
         }
     }
@@ -179,7 +183,19 @@ fn device_tick(tick: &DeviceTick, faults: &mut Faults) {
     faults.unless(fits(parts_ns, total_ns), PARTS, || {
         format!("{}: {parts_ns} ns of {total_ns} ns", whose())
     });
+    if let Some(before) = &tick.before {
+        buckets(before, faults, whose);
+        let (known, all) = (sum(&before.count), sum(&tick.total.count));
+        faults.unless(known <= all, BEFORE, || format!("{}: {known} of {all}", whose()));
+    }
     faults.unless(tick.sampled_one_in > 0, SAMPLED, whose);
+}
+
+fn held(tick: &HeldTick, faults: &mut Faults) {
+    let holds = tick.ios > 0 && tick.members.len() <= HeldTick::MEMBERS;
+    faults.unless(holds, HELD, || {
+        format!("device {}: {} of {}", tick.device, tick.ios, tick.members.len())
+    });
 }
 
 fn sizes(waits: &WaitHist, max_ns: u64, faults: &mut Faults, whose: impl Fn() -> String) {

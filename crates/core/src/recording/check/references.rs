@@ -154,6 +154,10 @@ impl References {
                 pace.sectors.keys().for_each(|&by| self.culprit(by, faults));
                 self.of_probe(pace.device, Source::Block, faults);
             }
+            BlockRecord::Held(tick) => {
+                tick.members.iter().for_each(|&member| self.process(member, faults));
+                self.of_probe(tick.device, Source::Block, faults);
+            }
         }
     }
 

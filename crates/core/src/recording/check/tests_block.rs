@@ -4,9 +4,9 @@
 use super::*;
 use crate::recording::{
     BlockRecord, CgroupId, Coverage, DevId, Device, DeviceBin, DeviceBins, DeviceTick,
-    DiskCounters, DiskReading, File, FileId, FileState, IoBlameTick, IoCulprit, IoOp, IoPace,
-    IoTick, IoWaitTick, IoWhat, JournalCommit, ProcId, Setting, Source, Stall, StallKind, State,
-    WaitHist, WritebackPass,
+    DiskCounters, DiskReading, File, FileId, FileState, HeldTick, IoBlameTick, IoCulprit, IoOp,
+    IoPace, IoTick, IoWaitTick, IoWhat, JournalCommit, ProcId, Setting, Source, Stall, StallKind,
+    State, WaitHist, WritebackPass,
 };
 use crate::testkit::{MS, S, Scene, hist, pass, transfers};
 use proptest::prelude::*;
@@ -96,10 +96,27 @@ fn requests(change: impl FnOnce(&mut DeviceTick)) -> BlockRecord {
         queue: hist(&[(4, 5 * MS)]),
         device_time: hist(&[(4, 15 * MS)]),
         max_ns: 20 * MS,
+        before: Some(hist(&[(4, MS)])),
         sampled_one_in: 1,
     };
     change(&mut tick);
     BlockRecord::DeviceTick(tick)
+}
+
+fn held(change: impl FnOnce(&mut HeldTick)) -> BlockRecord {
+    let mut tick = HeldTick {
+        t0_ns: 2 * S,
+        t1_ns: 3 * S,
+        device: DISK,
+        op: IoOp::Read,
+        cgroup: None,
+        ios: 4,
+        bytes: 16384,
+        service_ns: Some(MS),
+        members: vec![VICTIM],
+    };
+    change(&mut tick);
+    BlockRecord::Held(tick)
 }
 
 fn wait(change: impl FnOnce(&mut IoWaitTick)) -> BlockRecord {
@@ -164,6 +181,8 @@ fn a_good_recording_has_no_violation_however_short() {
         wait(|_| ()),
         flush(|_| ()),
         pace(|_| ()),
+        held(|_| ()),
+        requests(|t| t.before = None),
         pace(|p| p.t1_ns -= 10 * MS),
         reading(2 * S, counters(2 * S)),
     ] {
@@ -181,6 +200,9 @@ fn amounts_that_cannot_be() {
         ("equal length", bins(|b| b.bins.clear())),
         ("bins do not overlap", pace(|p| (p.t0_ns, p.t1_ns) = (S / 2, S + S / 2))),
         ("bins of a pace", pace(|p| p.t1_ns += 10 * MS)),
+        ("the time before a request", requests(|t| t.before = Some(hist(&[(5, MS)])))),
+        ("what a limit held back", held(|t| t.ios = 0)),
+        ("what a limit held back", held(|t| t.members = vec![VICTIM; 65])),
         ("bins of a pace", pace(|p| p.sectors.values_mut().for_each(Vec::clear))),
         ("busy in a bin", bins(|b| b.bins[5].busy_ns = 12 * MS)),
         ("busy in a bin", bins(|b| b.bins[5].depth_ns = 8 * MS)),
@@ -268,6 +290,8 @@ fn references_that_lead_nowhere() {
         ("a device", bins(|b| b.device = NO_DISK)),
         ("a device", requests(|t| t.device = NO_DISK)),
         ("a device", pace(|p| p.device = NO_DISK)),
+        ("a device", held(|t| t.device = NO_DISK)),
+        ("a process", held(|t| t.members = vec![proc])),
         ("a process", pace(|p| p.sectors = [(IoCulprit::Process(proc), vec![0; 10])].into())),
         (
             "a device",

@@ -148,6 +148,8 @@ fn is_long(spell: &Spell) -> bool {
 /// How long requests of one direction took.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latency {
+    /// The time before creation of those that waited; not part of `total`. `None` = not looked at.
+    pub before: Option<WaitHist>,
     /// From creation to completion.
     pub total: WaitHist,
     /// The part before the device.
@@ -162,6 +164,9 @@ pub struct Latency {
 
 impl Latency {
     pub(super) fn push(&mut self, tick: &DeviceTick) {
+        if let Some(before) = &tick.before {
+            self.before.get_or_insert_default().merge(before);
+        }
         self.total.merge(&tick.total);
         self.queue.merge(&tick.queue);
         self.device_time.merge(&tick.device_time);

@@ -5,6 +5,7 @@
 //! series merge their bins.
 
 mod activity;
+mod held;
 mod kept;
 mod pace;
 mod passes;
@@ -14,6 +15,7 @@ mod tally;
 mod tests;
 
 pub use activity::{Activity, DiskView, Latency, MIN_SPELL_NS, Spell};
+pub use held::{AllHeld, HeldBack, HeldKey};
 pub use kept::Kept;
 pub use pace::{Paces, pace_series};
 pub use tally::{By, IoKey, IoSum, Row, RowName};
@@ -22,6 +24,7 @@ use crate::recording::{
     BlockRecord, DevId, Device, File, FileId, IoCulprit, IoOp, IoWaitTick, JournalCommit, Mount,
     ProcId, Stall, StallKind, WaitHist, WritebackPass,
 };
+use crate::view::Series;
 use passes::Passes;
 use std::collections::BTreeMap;
 
@@ -59,6 +62,8 @@ pub struct BlockView {
     stalls: Kept<Stall>,
     blame: BTreeMap<(ProcId, DevId, IoCulprit), u64>,
     paces: Paces,
+    held: AllHeld,
+    held_up: BTreeMap<ProcId, Series>,
 }
 
 /// Keeps a fact if there is room, or if it is known already.
@@ -98,6 +103,7 @@ impl BlockView {
                 *sum = sum.saturating_add(tick.ns);
             }
             BlockRecord::Pace(pace) => self.paces.push(pace),
+            BlockRecord::Held(tick) => self.held.push(tick),
         }
     }
 
@@ -106,6 +112,24 @@ impl BlockView {
         waits.waits.merge(&tick.waits);
         waits.max_ns = waits.max_ns.max(tick.max_ns);
         waits.unmeasured = waits.unmeasured.saturating_add(tick.unmeasured);
+        // A sync waits for requests that count themselves.
+        if tick.kind != StallKind::Sync {
+            let series = || Series::new(1_000_000_000, held::SECONDS);
+            let held_up = self.held_up.entry(tick.proc).or_insert_with(series);
+            held_up.add(tick.t0_ns, tick.t1_ns, tick.waits.total_ns());
+        }
+    }
+
+    /// What limits of IO held back.
+    #[must_use]
+    pub fn held(&self) -> &AllHeld {
+        &self.held
+    }
+
+    /// How long a process waited for its requests, and in pauses, over time.
+    #[must_use]
+    pub fn held_up(&self, id: ProcId) -> Option<&Series> {
+        self.held_up.get(&id)
     }
 
     /// The devices, as they were last.

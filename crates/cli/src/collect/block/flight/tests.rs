@@ -8,6 +8,7 @@ const MS: u64 = 1_000_000;
 
 fn request(process: u32, start_ms: u64, done_ms: u64) -> Request {
     Request {
+        queued_ns: start_ms * MS,
         start_ns: start_ms * MS,
         done_ns: done_ms * MS,
         account: IoCulprit::Process(ProcId(process)),
@@ -59,6 +60,24 @@ fn two_in_flight_share_their_time() {
     assert_eq!(blame_ms(&past, 1, IoCulprit::Device), 15);
     assert_eq!(blame_ms(&past, 2, IoCulprit::Process(ProcId(1))), 5);
     assert_eq!(past.bins.iter().map(|bin| bin.depth_ns / MS).collect::<Vec<_>>(), [10, 20, 10, 0]);
+}
+
+#[test]
+fn waiting_begins_before_the_request_and_is_shared_among_those_in_flight() {
+    let mut flight = Flight::begin(0);
+    let (writer, reader) = (IoCulprit::Process(ProcId(2)), ProcId(1));
+    flight.push(Request { waiter: None, ..request(2, 0, 30) });
+    flight.push(Request { queued_ns: 10 * MS, ..request(1, 30, 40) });
+    let past = flight.past(100 * MS);
+    assert_eq!(past.waits[&reader].sizes.total_ns(), 30 * MS);
+    assert_eq!(blame_ms(&past, 1, writer), 20, "it alone is in flight");
+    assert_eq!(blame_ms(&past, 1, IoCulprit::Device), 10);
+    let spans: Vec<(u64, u64)> = past.long.iter().map(|long| (long.t0_ns, long.t1_ns)).collect();
+    assert_eq!(spans, [(10 * MS, 40 * MS)]);
+    let busy_ms: Vec<u64> = past.bins[..5].iter().map(|bin| bin.busy_ns / MS).collect();
+    assert_eq!(busy_ms, [10, 10, 10, 10, 0]);
+    let depth: u64 = past.bins.iter().map(|bin| bin.depth_ns).sum();
+    assert_eq!(depth, 40 * MS, "what waits for a tag is not in the device");
 }
 
 #[test]
