@@ -234,7 +234,7 @@ fn recorded(test: &str, fs_type: &str, step: &str) -> Option<(Connection, String
     // It is read as a whole before its directory goes.
     let connection = Connection::open_in_memory().unwrap();
     connection.execute("ATTACH ?1 AS of", [recording.to_str().unwrap()]).unwrap();
-    for table in ["stall", "journal_commit", "coverage", "file", "process"] {
+    for table in ["stall", "journal_commit", "coverage", "file", "process", "io_wait", "io_blame"] {
         let copy = format!("CREATE TABLE main.{table} AS SELECT * FROM of.{table}");
         connection.execute_batch(&copy).unwrap();
     }
@@ -306,4 +306,33 @@ fn stalls_in_syncs_are_recorded_on_xfs() {
 #[test]
 fn stalls_in_syncs_are_recorded_on_btrfs() {
     stalls_in_syncs_are_recorded("btrfs");
+}
+
+#[test]
+fn a_sync_waits_beside_whom_the_disk_works_for() {
+    const TEST: &str = "a_sync_waits_beside_whom_the_disk_works_for";
+    // The first one writes and syncs block by block into a file that grows, which needs the journal.
+    let step = "dd if=/dev/zero of=other bs=256k count=10000 oflag=direct 2>/dev/null & other=$!; \
+                dd if=/dev/zero of=log bs=4k count=6 oflag=dsync 2>/dev/null; kill $other; wait || true";
+    let Some((connection, device, _)) = recorded(TEST, "ext4", step) else { return };
+    let of = |kind: &str| {
+        let sql = format!(
+            "SELECT 1.0 * sum(json_extract(s.value, '$[2]')) FROM io_wait w JOIN json_each(w.waits) s \
+             JOIN process p USING (proc) WHERE w.kind = '{kind}' AND w.device = ?1 AND cmdline LIKE '%oflag=dsync%'"
+        );
+        number_of(&connection, &sql, &device)
+    };
+    let (synced, waited) = (of("sync"), of("request"));
+    // What a sync waits for is requests: its own, and the journal's.
+    let ratio = waited / synced;
+    assert!((0.7..1.2).contains(&ratio), "{waited} ns of {synced} ns");
+    let blamed = "SELECT 1.0 * sum(b.ns) FROM io_blame b JOIN process v ON v.proc = b.victim \
+                  JOIN process c ON c.proc = b.proc WHERE b.device = ?1 AND v.cmdline LIKE '%oflag=dsync%' \
+                  AND c.cmdline LIKE '%oflag=direct%'";
+    let blamed = number_of(&connection, blamed, &device);
+    // Two take turns at the disk.
+    assert!(
+        (0.25..0.75).contains(&(blamed / waited)),
+        "{blamed} ns of {waited} ns are beside the other"
+    );
 }

@@ -342,8 +342,8 @@ pub enum StallKind {
     Sync,
     /// A pause that the kernel made a writer take, because too much was dirty.
     DirtyThrottle,
-    /// A request that somebody waits for: a read, or a synchronous write. From when it was asked for on, where that
-    /// is known ([`DeviceTick::before`]).
+    /// A request that somebody waits for: a read, a synchronous write, a flush of the device's cache, or those of a
+    /// commit of the journal. From when it was asked for on, where that is known ([`DeviceTick::before`]).
     Request,
 }
 

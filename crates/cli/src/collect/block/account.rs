@@ -2,6 +2,7 @@
 //! The account of a session's block IO: takes transfers and events, yields records.
 
 use super::classify::{self, Kind, Place};
+use super::commits::Committed;
 use super::flight::{self, Flight, Request, Waiter, Waits};
 use super::held::HeldBack;
 use super::inode::Inode;
@@ -35,6 +36,7 @@ pub(super) struct Account {
     told_mounts: BTreeSet<DevId>,
     resolver: Resolver,
     syncs: Syncs<Inode>,
+    committed: Committed,
     /// Commits of each btrfs, as the kernel counts them.
     commits: BTreeMap<DevId, u64>,
     /// Commits that were not told, for it is not known when they began.
@@ -73,6 +75,7 @@ impl Account {
             told_mounts: BTreeSet::new(),
             resolver: Resolver::new(&cx.roots.proc),
             syncs: Syncs::default(),
+            committed: Committed::default(),
             commits: BTreeMap::new(),
             commits_unmeasured: 0,
             request: None,
@@ -114,16 +117,14 @@ impl Account {
             self.held.served(device, op, total_ns + before_ns.unwrap_or(0));
         }
         // A kernel thread's wait is nobody's loss.
-        let waiter = submitter.filter(|_| {
-            classify::is_waited_for(transfer)
-                && !cx.processes.is_kernel_thread(transfer.submitter.tgid)
-        });
+        let by_kernel = cx.processes.is_kernel_thread(transfer.submitter.tgid);
+        let waiter = submitter.filter(|_| classify::is_waited_for(transfer) && !by_kernel);
         let waiter = waiter.map(|proc| Waiter { proc, tid: transfer.submitter.tid });
         let file = match what {
             IoWhat::File(file) => Some(file),
             _ => None,
         };
-        let account = classify::account(transfer, what, submitter, owner);
+        let account = classify::account(transfer, what, submitter, by_kernel, owner);
         let weight = transfer.weight;
         let queued_ns = start_ns.saturating_sub(before_ns.unwrap_or(0));
         let request =
@@ -206,6 +207,7 @@ impl Account {
                 }
                 let Some(device) = self.disk_of(cx, commit.device, &mut *emit) else { return };
                 commit.device = device;
+                self.committed.push(device, (commit.t0_ns, commit.t1_ns));
                 emit(Record::Block(Box::new(BlockRecord::Commit(commit))));
             }
         }
@@ -242,6 +244,13 @@ impl Account {
         let t0_ns = since_start(begin_ns);
         let span = (t0_ns, since_start(end_ns).max(t0_ns));
         self.hold_ups.long(span, of, device, Some(file), latest_ns.map(since_start));
+        let Some(device) = device.filter(|_| latest_ns.is_none()) else { return };
+        if let Some(flight) = self.flights.get_mut(&device) {
+            for commit in self.committed.waited_for(device, span) {
+                let waiter = Waiter { proc: process, tid: by.tid };
+                flight.push(Request::of_others(commit, waiter, file));
+            }
+        }
     }
 
     fn sync_is_over(&mut self, cx: &mut Context, over: &Over<Inode>, emit: Emit<'_>) {

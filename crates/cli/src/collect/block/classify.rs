@@ -65,17 +65,21 @@ pub(super) fn direction(op: Op) -> IoOp {
     }
 }
 
-/// On whose account a request is, which `submitter` made for `what`.
+/// On whose account a request is, which `submitter` made for `what`. A process that asks for a flush has a request of
+/// its own in flight until that is over; the block layer's own, which nobody submits, is the device at work for it.
 pub(super) fn account(
     transfer: &Transfer,
     what: IoWhat,
     submitter: Option<ProcId>,
+    by_kernel: bool,
     owner: Option<CgroupId>,
 ) -> IoCulprit {
     if transfer.reason != 0 {
         return IoCulprit::Writeback(owner);
     }
     match (what, submitter) {
+        (IoWhat::Flush, None) => IoCulprit::Device,
+        (IoWhat::Flush, Some(process)) if !by_kernel => IoCulprit::Process(process),
         (IoWhat::Metadata | IoWhat::Journal | IoWhat::Flush, _) | (_, None) => {
             IoCulprit::Filesystem
         }
@@ -85,7 +89,13 @@ pub(super) fn account(
 
 /// Whether the one who submitted it waits for it.
 pub(super) fn is_waited_for(transfer: &Transfer) -> bool {
-    transfer.reason == 0 && (transfer.op == Op::Read || transfer.op == Op::Write && transfer.sync)
+    transfer.reason == 0
+        && match transfer.op {
+            Op::Read => true,
+            Op::Write => transfer.sync,
+            Op::Flush => transfer.submitter.tid != 0,
+            Op::Discard | Op::Other => false,
+        }
 }
 
 #[cfg(test)]
@@ -118,6 +128,18 @@ mod tests {
             reason: 0,
             weight: 1,
         }
+    }
+
+    #[test]
+    fn a_flush_is_waited_for_by_who_asked_for_it_and_the_block_layers_own_is_the_devices() {
+        let asked = transfer(Op::Flush, Target::NoPages, b"java");
+        let of = |by, by_kernel| account(&asked, IoWhat::Flush, by, by_kernel, None);
+        assert!(is_waited_for(&asked));
+        assert_eq!(of(Some(ProcId(1)), false), IoCulprit::Process(ProcId(1)));
+        assert_eq!(of(Some(ProcId(1)), true), IoCulprit::Filesystem);
+        assert_eq!(of(None, false), IoCulprit::Device);
+        let own = Transfer { submitter: Requester::default(), ..asked };
+        assert!(!is_waited_for(&own));
     }
 
     #[test]

@@ -12,6 +12,9 @@
 //! Before its request exists, a thread may wait for a tag, or because writeback is throttled. Its waiting begins
 //! then; the requests in flight at that time take all of it.
 //!
+//! A sync may wait for a commit, whose requests the journal submits: that time is shared the same way, among all that is
+//! in flight then.
+//!
 //! A request is told of when it is done. So the past is gone through some time later ([`LAG_NS`]), when nearly
 //! all that was in flight then is known; a request that took longer counts from there on only.
 
@@ -49,6 +52,17 @@ pub(super) struct Request {
     pub(super) bytes: u64,
     /// It stands for so many.
     pub(super) weight: u32,
+}
+
+impl Request {
+    /// What a thread waits for that others submit, as a journal's commit: takes no place of its own, for their requests
+    /// do.
+    pub(super) fn of_others((start_ns, done_ns): (u64, u64), waiter: Waiter, file: FileId) -> Self {
+        let (waiter, file) = (Some(waiter), Some(file));
+        let account = IoCulprit::Filesystem;
+        let queued_ns = start_ns;
+        Self { queued_ns, start_ns, done_ns, account, waiter, file, bytes: 0, weight: 0 }
+    }
 }
 
 /// A thread that waits.

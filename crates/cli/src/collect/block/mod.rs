@@ -8,6 +8,7 @@
 
 mod account;
 mod classify;
+mod commits;
 mod flight;
 mod held;
 mod inode;

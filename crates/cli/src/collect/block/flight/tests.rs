@@ -146,3 +146,21 @@ proptest! {
         prop_assert!(bins().all(|bin| bin.busy_ns <= BIN_NS));
     }
 }
+
+#[test]
+fn who_waits_for_a_commit_waits_beside_all_that_is_in_flight() {
+    let mut flight = Flight::begin(0);
+    let journal = IoCulprit::Filesystem;
+    flight.push(Request { account: journal, waiter: None, ..request(9, 10, 50) });
+    flight.push(Request { waiter: None, ..request(2, 10, 30) });
+    let waiter = Waiter { proc: ProcId(1), tid: 1 };
+    flight.push(Request::of_others((10 * MS, 60 * MS), waiter, FileId(7)));
+    let past = flight.past(100 * MS);
+    assert_eq!(past.waits[&ProcId(1)].sizes.total_ns(), 50 * MS);
+    assert_eq!(blame_ms(&past, 1, IoCulprit::Process(ProcId(2))), 10);
+    assert_eq!(blame_ms(&past, 1, journal), 30);
+    // Nothing was in flight any more.
+    assert_eq!(blame_ms(&past, 1, IoCulprit::Device), 10);
+    assert_eq!(past.long.len(), 1);
+    assert_eq!(past.bins.iter().map(|bin| bin.ios).sum::<u32>(), 2);
+}
