@@ -5,7 +5,7 @@ use super::SchedProbe;
 use crate::mapped::Plain;
 use crate::skel::sched::types::{sched_area, sched_blame, sched_thread, sched_waits};
 use libbpf_rs::{MapCore as _, MapFlags};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::mem::offset_of;
 
 // SAFETY: generated from a C struct of integers.
@@ -32,12 +32,12 @@ pub type Sums = BTreeMap<(u32, Behind), u64>;
 /// The reader's memory of what was spilled.
 #[derive(Debug, Default)]
 pub struct Blame {
-    spilled: BTreeMap<(u32, u32), u64>,
+    spilled: HashMap<(u32, u32), u64>,
     spills: u64,
 }
 
-/// The spill map is emptied when this many pairs are in it; it holds 16 384.
-const SPILL_LIMIT: usize = 12_000;
+/// The spill map is emptied a second after this many pairs are in it; it holds 16 384.
+const SPILL_LIMIT: usize = 8_000;
 
 impl Blame {
     /// Sums of the epoch that [`SchedProbe::end_epoch`] just ended.
@@ -69,10 +69,15 @@ impl Blame {
         }
         self.spills = spills;
         let map = &probe.skel.maps.spill;
-        let keys: Vec<Vec<u8>> = map.keys().collect();
-        let full = keys.len() > SPILL_LIMIT;
-        for key in keys {
-            let Ok(Some(value)) = map.lookup(&key, MapFlags::ANY) else { continue };
+        // With room for all of them one call reads them, where one by one took two calls each.
+        let room = map.max_entries();
+        let full = self.spilled.len() > SPILL_LIMIT;
+        let read = if full {
+            map.lookup_and_delete_batch(room, MapFlags::ANY, MapFlags::ANY)
+        } else {
+            map.lookup_batch(room, MapFlags::ANY, MapFlags::ANY)
+        };
+        for (key, value) in read.into_iter().flatten() {
             let word = |at: usize| {
                 key.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_ne_bytes)
             };
@@ -85,11 +90,9 @@ impl Blame {
             if let Some(new) = total.checked_sub(before).filter(|&ns| ns > 0) {
                 *sums.entry((pair.0, Behind::Process(pair.1))).or_insert(0) += new;
             }
-            if full {
-                // What is added between the look-up and this is lost: well under a microsecond a pair.
-                let _ = map.delete(&key);
-                self.spilled.remove(&pair);
-            }
+        }
+        if full {
+            self.spilled.clear();
         }
     }
 }

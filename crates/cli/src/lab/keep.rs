@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A recording to pass on or to test with: the lab's own processes as they were, everything else without its
-//! names. Amounts stay as they are.
+//! names. Amounts stay as they are; what was transferred for files of other disks than the lab's is one file's.
 
 use crate::store::{Reader, Writer};
 use anyhow::{Context as _, Result};
-use deburr_core::recording::{BlockRecord, CgroupId, DevId, Record};
-use std::collections::BTreeSet;
+use deburr_core::recording::{BlockRecord, CgroupId, DevId, FileId, IoTick, IoWhat, Record};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Copies a recording; what is not in the cgroup `lab` loses its names.
@@ -51,7 +51,57 @@ fn without_foreign_names(mut records: Vec<Record>, lab: &str) -> Vec<Record> {
             _ => {}
         }
     }
-    records
+    without_foreign_files(records, &disks)
+}
+
+/// Files that are not on these disks become the one that stands for many: a host's other work has thousands, and
+/// their names are gone anyway.
+fn without_foreign_files(records: Vec<Record>, own: &BTreeSet<DevId>) -> Vec<Record> {
+    let mut foreign = BTreeSet::new();
+    let mut kept: Vec<Record> = Vec::with_capacity(records.len());
+    // Where in `kept` the transfers of a kind are.
+    let mut sums = BTreeMap::new();
+    for mut record in records {
+        if let Record::Block(block) = &mut record {
+            match &mut **block {
+                BlockRecord::File(file) if !own.contains(&file.fs) => {
+                    foreign.insert(file.id);
+                    continue;
+                }
+                BlockRecord::Stall(stall) => {
+                    stall.file = stall.file.map(|file| one_of_many(file, &foreign));
+                }
+                BlockRecord::Io(tick) => {
+                    if let IoWhat::File(file) = tick.what {
+                        tick.what = IoWhat::File(one_of_many(file, &foreign));
+                    }
+                    let IoTick { t0_ns, device, what, op, submitter, owner, .. } = *tick;
+                    let key = (t0_ns, device, what, op, submitter, owner, tick.reason.clone());
+                    if let Some(&at) = sums.get(&key) {
+                        add(&mut kept[at], tick);
+                        continue;
+                    }
+                    sums.insert(key, kept.len());
+                }
+                _ => {}
+            }
+        }
+        kept.push(record);
+    }
+    kept
+}
+
+fn one_of_many(file: FileId, foreign: &BTreeSet<FileId>) -> FileId {
+    if foreign.contains(&file) { FileId::OTHERS } else { file }
+}
+
+fn add(to: &mut Record, tick: &IoTick) {
+    let Record::Block(block) = to else { return };
+    let BlockRecord::Io(sum) = &mut **block else { return };
+    sum.ios += tick.ios;
+    sum.bytes += tick.bytes;
+    sum.total_ns += tick.total_ns;
+    sum.max_ns = sum.max_ns.max(tick.max_ns);
 }
 
 /// The disks that the lab made: what is below them is in its directory, which has the name of its cgroup.
@@ -82,9 +132,6 @@ fn hide_files(block: &mut BlockRecord, own: &BTreeSet<DevId>) {
             mount.point = format!("/other-{}", mount.fs);
             mount.source = "other".into();
             mount.options.clear();
-        }
-        BlockRecord::File(file) if !own.contains(&file.fs) && !file.path.is_empty() => {
-            file.path = format!("/other-{}/file-{}", file.fs, file.id.0);
         }
         _ => {}
     }
@@ -169,6 +216,48 @@ mod tests {
         for name in ["/tmp/lab-9/fuse/disk", "/mount/shown", "/file/shown", "loop1"] {
             assert!(text.contains(name), "{name} is not in {text}");
         }
+    }
+
+    #[test]
+    fn transfers_of_files_of_others_are_summed() {
+        use deburr_core::recording::{File, FileState, IoOp};
+        let (own, other) = (DevId { major: 7, minor: 0 }, DevId { major: 8, minor: 0 });
+        let file = |id, fs| {
+            BlockRecord::File(File {
+                id: FileId(id),
+                fs,
+                ino: id.into(),
+                generation: 0,
+                path: format!("/{id}"),
+                state: FileState::Linked,
+                dirtied_by: None,
+            })
+        };
+        let io = |id, device| {
+            BlockRecord::Io(IoTick {
+                t0_ns: 0,
+                t1_ns: 1,
+                device,
+                what: IoWhat::File(FileId(id)),
+                op: IoOp::Write,
+                submitter: None,
+                owner: None,
+                reason: None,
+                ios: 1,
+                bytes: 10 * u64::from(id),
+                total_ns: 1,
+                max_ns: id.into(),
+            })
+        };
+        let records =
+            [file(1, own), file(2, other), file(3, other), io(1, own), io(2, other), io(3, other)];
+        let records = records.into_iter().map(|block| Record::Block(Box::new(block))).collect();
+        let kept = without_foreign_files(records, &BTreeSet::from([own]));
+        assert_eq!(kept.len(), 3, "{kept:?}");
+        let Record::Block(sum) = &kept[2] else { panic!("{kept:?}") };
+        let BlockRecord::Io(sum) = &**sum else { panic!("{kept:?}") };
+        assert_eq!(sum.what, IoWhat::File(FileId::OTHERS));
+        assert_eq!((sum.ios, sum.bytes, sum.max_ns), (2, 50, 3));
     }
 
     #[test]
