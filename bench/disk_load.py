@@ -38,7 +38,7 @@ class Fio:
         self.command += [f"--filename={path}", f"--rw={operation}", f"--size={megabytes}m"]
         self.command += ["--bs=4k", "--direct=1", "--ioengine=libaio", f"--iodepth={DEPTH}"]
         self.command += [f"--runtime={seconds}", "--time_based", f"--randseed={SEED}"]
-        self.command += ["--norandommap", "--output-format=json"]
+        self.command += ["--norandommap", "--thread", "--output-format=json"]
         if iops:
             self.command.append(f"--rate_iops={iops}")
 

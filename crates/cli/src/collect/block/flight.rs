@@ -21,8 +21,7 @@
 use super::pace::{Pace, Paced};
 use super::waits::LONG_NS;
 use deburr_core::recording::{DeviceBin, FileId, IoCulprit, ProcId, WaitHist};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, VecDeque};
 
 /// How far the past must lie back.
 pub(super) const LAG_NS: u64 = 2_000_000_000;
@@ -30,7 +29,7 @@ pub(super) const LAG_NS: u64 = 2_000_000_000;
 pub(super) const BIN_NS: u64 = 10_000_000;
 /// Culprits that are told apart in a session; the others are one.
 const CULPRITS: usize = 64;
-/// Requests that may be waiting to be gone through: 8 MB.
+/// Requests that may be waiting to be gone through: 14 MB.
 const PENDING: usize = 100_000;
 
 /// A request.
@@ -66,7 +65,7 @@ impl Request {
 }
 
 /// A thread that waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Waiter {
     /// Its process.
     pub(super) proc: ProcId,
@@ -118,22 +117,32 @@ enum Edge {
     Start,
 }
 
+/// A start or an end, sorted by time, ends first, and then by the requests' numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct At {
+    t_ns: u64,
+    edge: Edge,
+    number: u64,
+}
+
 /// A device's flight log.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
-    edges: BinaryHeap<Reverse<(u64, Edge, u64)>>,
-    requests: HashMap<u64, Active>,
-    next: u64,
+    /// What was not gone through yet, in no order.
+    edges: Vec<At>,
+    /// Those requests by number, from `first` on; those that are done are gone.
+    requests: VecDeque<Option<Active>>,
+    first: u64,
     /// Everything before was gone through.
     now_ns: u64,
     culprits: Vec<IoCulprit>,
-    index: HashMap<IoCulprit, usize>,
+    index: BTreeMap<IoCulprit, usize>,
     /// Requests in flight, by culprit.
     in_flight: Vec<u64>,
     total: u64,
     /// Integral over time of `in_flight / total`, by culprit: what one request's waiting owes to each.
     owed_ns: Vec<f64>,
-    waiting: HashMap<Waiter, Waiting>,
+    waiting: BTreeMap<Waiter, Waiting>,
     past: Past,
     pace: Pace,
     /// Where the bins of `past` begin.
@@ -170,20 +179,20 @@ impl Flight {
             request.queued_ns = self.now_ns;
             request.start_ns = request.start_ns.max(self.now_ns);
         }
-        if self.requests.len() >= PENDING {
+        if self.edges.len() >= 3 * PENDING || self.requests.len() >= 2 * PENDING {
             self.late += u64::from(request.weight);
             return;
         }
         // An end sorts before a start of the same moment, and each must find its request.
         request.done_ns = request.done_ns.max(request.start_ns + 1);
         let culprit = self.culprit(request.account);
-        self.next += 1;
+        let number = self.first + self.requests.len() as u64;
         if request.waiter.is_some() {
-            self.edges.push(Reverse((request.queued_ns, Edge::Queue, self.next)));
+            self.edges.push(At { t_ns: request.queued_ns, edge: Edge::Queue, number });
         }
-        self.edges.push(Reverse((request.start_ns, Edge::Start, self.next)));
-        self.edges.push(Reverse((request.done_ns, Edge::Done, self.next)));
-        self.requests.insert(self.next, Active { request, culprit });
+        self.edges.push(At { t_ns: request.start_ns, edge: Edge::Start, number });
+        self.edges.push(At { t_ns: request.done_ns, edge: Edge::Done, number });
+        self.requests.push_back(Some(Active { request, culprit }));
     }
 
     fn culprit(&mut self, account: IoCulprit) -> usize {
@@ -203,16 +212,17 @@ impl Flight {
 
     /// Goes through the past up to that moment and returns it. Bins end at the last whole one.
     pub(super) fn past(&mut self, to_ns: u64) -> Past {
-        while let Some(&Reverse((t_ns, edge, id))) = self.edges.peek() {
-            if t_ns > to_ns {
-                break;
-            }
-            self.edges.pop();
+        let (mut due, later): (Vec<At>, Vec<At>) =
+            std::mem::take(&mut self.edges).into_iter().partition(|at| at.t_ns <= to_ns);
+        self.edges = later;
+        // Requests come CPU by CPU, in order of their ends: a stable sort makes use of such runs.
+        due.sort();
+        for At { t_ns, edge, number } in due {
             self.go_to(t_ns);
             match edge {
-                Edge::Queue => self.queue(id),
-                Edge::Start => self.start(id),
-                Edge::Done => self.done(id),
+                Edge::Queue => self.queue(number),
+                Edge::Start => self.start(number),
+                Edge::Done => self.done(number),
             }
         }
         self.go_to(to_ns);
@@ -235,8 +245,9 @@ impl Flight {
         self.bins_from_ns
     }
 
-    fn start(&mut self, id: u64) {
-        let Some(Active { request, culprit }) = self.requests.get(&id) else { return };
+    fn start(&mut self, number: u64) {
+        let at = (number - self.first) as usize;
+        let Some(Some(Active { request, culprit })) = self.requests.get(at) else { return };
         self.in_flight[*culprit] += u64::from(request.weight);
         self.total += u64::from(request.weight);
         let sectors = request.bytes.div_ceil(512).saturating_mul(request.weight.into());
@@ -244,10 +255,10 @@ impl Flight {
     }
 
     /// Whoever waits for it begins to. It is not in flight, so all that is takes part in this waiting.
-    fn queue(&mut self, id: u64) {
-        let Some(waiter) = self.requests.get(&id).and_then(|active| active.request.waiter) else {
-            return;
-        };
+    fn queue(&mut self, number: u64) {
+        let at = (number - self.first) as usize;
+        let Some(Some(Active { request, .. })) = self.requests.get(at) else { return };
+        let Some(waiter) = request.waiter else { return };
         let (since_ns, owed_ns) = (self.now_ns, &self.owed_ns);
         let waiting = self.waiting.entry(waiter).or_insert_with(|| Waiting {
             requests: 0,
@@ -257,8 +268,16 @@ impl Flight {
         waiting.requests += 1;
     }
 
-    fn done(&mut self, id: u64) {
-        let Some(Active { request, culprit }) = self.requests.remove(&id) else { return };
+    fn done(&mut self, number: u64) {
+        let at = (number - self.first) as usize;
+        let Some(Active { request, culprit }) = self.requests.get_mut(at).and_then(Option::take)
+        else {
+            return;
+        };
+        while self.requests.front().is_some_and(Option::is_none) {
+            self.requests.pop_front();
+            self.first += 1;
+        }
         self.in_flight[culprit] -= u64::from(request.weight);
         self.total -= u64::from(request.weight);
         let bin = self.bin(request.done_ns.saturating_sub(1).max(self.bins_from_ns));
@@ -271,19 +290,23 @@ impl Flight {
 
     /// One of a thread's requests was done: tells what it waited since the last one.
     fn waited(&mut self, waiter: Waiter, file: Option<FileId>) {
-        let Some(mut waiting) = self.waiting.remove(&waiter) else { return };
+        let Some(waiting) = self.waiting.get_mut(&waiter) else { return };
         let (t0_ns, t1_ns) = (waiting.since_ns, self.now_ns);
+        waiting.requests -= 1;
+        waiting.since_ns = t1_ns;
+        let mut before = std::mem::take(&mut waiting.before);
+        let last = waiting.requests == 0;
         if t1_ns > t0_ns {
-            self.share_out(waiter.proc, t1_ns - t0_ns, &waiting.before);
+            self.share_out(waiter.proc, t1_ns - t0_ns, &before);
             if t1_ns - t0_ns >= LONG_NS {
                 self.past.long.push(LongWait { t0_ns, t1_ns, proc: waiter.proc, file });
             }
         }
-        waiting.requests -= 1;
-        if waiting.requests > 0 {
-            waiting.since_ns = t1_ns;
-            waiting.before.clone_from(&self.owed_ns);
-            self.waiting.insert(waiter, waiting);
+        if last {
+            self.waiting.remove(&waiter);
+        } else if let Some(waiting) = self.waiting.get_mut(&waiter) {
+            before.clone_from(&self.owed_ns);
+            waiting.before = before;
         }
     }
 
