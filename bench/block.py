@@ -36,7 +36,7 @@ def tools(binary, scratch):
     bpftrace, biolatency = shutil.which("bpftrace"), shutil.which("biolatency")
     biosnoop = shutil.which("biosnoop")
     return {
-        "empty programs": (empty, "on `block_io_start`, `block_rq_issue`, `block_rq_complete`"),
+        "empty programs": (empty, "on `block_bio_queue`, `block_io_start`, `block_rq_issue`, `block_rq_complete`"),
         "deburr, every request": (record + ["--io-one-in", "1"], "all probes, with its reader"),
         "deburr": (record, "the same; follows as many requests as it pays for"),
         "biolatency-like": (

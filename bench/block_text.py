@@ -8,7 +8,7 @@ from document import circumstances, spread, verdict
 
 TITLE = "The probes of block IO"
 FULL, EMPTY, RIVAL = "deburr, every request", "empty programs", "biosnoop-like"
-HOOKS = ("start", "issue", "complete")
+HOOKS = ("queue", "start", "issue", "complete")
 
 
 def per_request(spent, hooks=None):
@@ -119,8 +119,8 @@ def program_lines(comparison):
         "writeback probe, which run for inodes, commits and syncs. Where many small files lie side by side a request",
         "carries many of them, and each costs; the name of a new file is read once.",
         "",
-        "| load | bytes a request | empty | start | issue | complete | other | sum | net |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| load | bytes a request | empty | queue | start | issue | complete | other | sum | net |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for load, runs in comparison.programs.items():
         net = net_ns(comparison, load)

@@ -19,27 +19,28 @@ impl Empty {
     /// # Errors
     /// What the kernel says.
     pub fn on_switch() -> Result<Self, libbpf_rs::Error> {
-        Self::attach([true, false, false, false, false])
+        Self::attach([true, false, false, false, false, false])
     }
 
-    /// One at each step of a block request that the block probe looks at: creation (where there is no such hook,
+    /// One at each step of a block request that the block probe looks at: queueing, creation (where there is no such hook,
     /// insertion), issue and completion.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn on_block() -> Result<Self, libbpf_rs::Error> {
         let created = io_facts().hooks.contains_key("block_io_start");
-        Self::attach([false, created, !created, true, true])
+        Self::attach([false, true, created, !created, true, true])
     }
 
     /// Those of the object's programs that are wanted, in its order.
-    fn attach(wanted: [bool; 5]) -> Result<Self, libbpf_rs::Error> {
+    fn attach(wanted: [bool; 6]) -> Result<Self, libbpf_rs::Error> {
         // One small allocation for the life of the process: the skeleton borrows it.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = EmptySkelBuilder::default().open(storage)?;
         let progs = &mut open.progs;
         for (program, wanted) in [
             &mut progs.on_switch,
+            &mut progs.on_queue,
             &mut progs.on_start,
             &mut progs.on_insert,
             &mut progs.on_issue,
@@ -54,6 +55,7 @@ impl Empty {
         let progs = &mut skel.progs;
         let programs = [
             &mut progs.on_switch,
+            &mut progs.on_queue,
             &mut progs.on_start,
             &mut progs.on_insert,
             &mut progs.on_issue,

@@ -34,6 +34,16 @@ impl<T: Plain> Log<T> {
         Self { entries, places: vec![0; cpus as usize], length, overrun: 0 }
     }
 
+    /// Entries of each CPU.
+    pub(crate) fn of_each(&self) -> u64 {
+        self.length
+    }
+
+    /// So many entries of a CPU were read or found to be overwritten.
+    pub(crate) fn place(&self, cpu: usize) -> u64 {
+        self.places[cpu]
+    }
+
     /// Calls `each` for all that was written since the last call: CPU by CPU, in order of time on each. `head`
     /// tells how many entries a CPU has written by now.
     pub(crate) fn read(&mut self, head: impl Fn(usize) -> u64, mut each: impl FnMut(&T)) {

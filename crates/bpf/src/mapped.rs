@@ -84,6 +84,12 @@ impl<T: Plain> Mapped<T> {
         unsafe { AtomicU64::from_ptr(self.at(index, offset)) }.load(Ordering::Acquire)
     }
 
+    /// Sets a 64-bit field that the kernel only reads.
+    pub(crate) fn set_u64(&self, index: usize, offset: usize, value: u64) {
+        // SAFETY: as above.
+        unsafe { AtomicU64::from_ptr(self.at(index, offset)) }.store(value, Ordering::Release);
+    }
+
     /// Takes a 64-bit field and leaves 0.
     pub(crate) fn take_u64(&self, index: usize, offset: usize) -> u64 {
         // SAFETY: as above.

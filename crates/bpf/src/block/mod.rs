@@ -25,6 +25,7 @@ use libbpf_rs::{Link, MapCore as _, RingBuffer, RingBufferBuilder};
 use std::collections::BTreeMap;
 use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 // SAFETY: generated from C structs of integers and arrays of them; every bit pattern is a value.
@@ -88,7 +89,14 @@ pub struct BlockProbe {
     cpus: Mapped<block_cpu>,
     log: Log<block_entry>,
     map_bytes: u64,
+    /// One in `1 << shift` requests is followed.
+    shift: u32,
+    /// For so many reads all requests were followed.
+    steady: u32,
 }
+
+/// After so many reads with all requests followed, hardly one can be in flight that is not: seconds, at ten a second.
+const STEADY_READS: u32 = 30;
 
 impl BlockProbe {
     /// Loads the programs and attaches them. `cpus` = possible CPUs of the host.
@@ -121,7 +129,7 @@ impl BlockProbe {
             }
         }
         let map_bytes = map_bytes(&skel);
-        Ok(Self {
+        let mut probe = Self {
             plan: plan.clone(),
             _links: links,
             names,
@@ -130,7 +138,11 @@ impl BlockProbe {
             cpus: areas,
             log: Log::new(log, cpus),
             map_bytes,
-        })
+            shift: 0,
+            steady: STEADY_READS,
+        };
+        probe.follow(1, true);
+        Ok(probe)
     }
 
     /// Tells all transfers that completed since the last call (CPU by CPU, in order of completion on each), and
@@ -143,17 +155,43 @@ impl BlockProbe {
             |cpu| cpus.u64(cpu, offset_of!(block_cpu, head)),
             |entry| transfer(&transfer::decode(entry, bits)),
         );
+        for cpu in 0..cpus.len() {
+            cpus.set_u64(cpu, offset_of!(block_cpu, read), self.log.place(cpu));
+        }
+        self.renew();
         self.names.consume_raw();
         let told = std::mem::take(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner));
         told.into_iter().for_each(named);
     }
 
-    /// From now on only one in so many requests is followed, rounded up to a power of two.
-    pub fn set_one_in(&mut self, one_in: u32) {
-        let data = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
-        let shift = one_in.clamp(1, 1 << 16).next_power_of_two().trailing_zeros();
+    /// From now on only one in so many requests is followed, rounded up to a power of two; `in_haste`: and fewer
+    /// still for as long as they come faster than they are read.
+    pub fn follow(&mut self, one_in: u32, in_haste: bool) {
+        self.shift = one_in.clamp(1, 1 << 16).next_power_of_two().trailing_zeros();
+        let room = if in_haste { self.log.of_each() / 2 } else { u64::MAX };
+        let data = self.skel.maps.data_data.as_deref_mut().expect("the object has a data section");
         // SAFETY: a valid, aligned field of the mapped data section; programs read it at any time.
-        unsafe { std::ptr::write_volatile(&raw mut data.sample_shift, shift) };
+        unsafe {
+            ptr::write_volatile(&raw mut data.log_room, u32::try_from(room).unwrap_or(u32::MAX));
+        }
+        self.renew();
+    }
+
+    /// Lets as many requests be followed as are wanted, and says whether none can be in flight that is not.
+    fn renew(&mut self) {
+        let shift = self.shift;
+        let data = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
+        // SAFETY: valid, aligned fields of the mapped data section; programs read and write them at any time.
+        unsafe {
+            if shift != 0 || ptr::read_volatile(&raw const data.sample_shift) != 0 {
+                self.steady = 0;
+            }
+            let all = u32::from(shift == 0 && self.steady >= STEADY_READS);
+            ptr::write_volatile(&raw mut data.all_followed, all);
+            ptr::write_volatile(&raw mut data.wanted_shift, shift);
+            ptr::write_volatile(&raw mut data.sample_shift, shift);
+        }
+        self.steady = self.steady.saturating_add(1);
     }
 
     /// The kernel's own word for a reason of writeback, as [`Transfer::reason`] has it: `periodic`, `background`,
@@ -187,10 +225,11 @@ impl BlockProbe {
         sum
     }
 
-    /// Runs of all programs so far.
+    /// Runs of all programs so far; where requests are sampled, of some programs an estimate.
     #[must_use]
     pub fn runs(&self) -> u64 {
         [
+            offset_of!(block_cpu, queued),
             offset_of!(block_cpu, begun),
             offset_of!(block_cpu, issued),
             offset_of!(block_cpu, completed),

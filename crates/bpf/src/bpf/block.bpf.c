@@ -34,9 +34,6 @@ const volatile bool io_start = true;     /* on_start is attached */
 const volatile bool limits = false;      /* what a limit held back can be told */
 const volatile __u32 limit_flags = 0;    /* of a bio: a limit counted it */
 
-/* One in 1 << so many requests is followed. */
-volatile __u32 sample_shift = 0;
-
 /* What identifies O_DIRECT by iomap, once it was seen. */
 __u64 direct_end_io = 0;
 
@@ -106,6 +103,8 @@ struct {
 
 struct block_name exported_name = {};
 
+#include "block_key.bpf.h"
+#include "block_sample.bpf.h"
 #include "block_held.bpf.h"
 #include "block_queue.bpf.h"
 #include "block_start.bpf.h"
@@ -157,46 +156,46 @@ int on_create_2(unsigned long long *ctx)
 SEC("tp_btf/block_io_start")
 int on_start(unsigned long long *ctx)
 {
-	return begin(arg(ctx, 0), false);
+	return begin((void *)arg(ctx, 0), false);
 }
 
 /* Where there is no block_io_start. It is not told of requests that bypass the IO scheduler. */
 SEC("tp_btf/block_rq_insert")
 int on_insert_1(unsigned long long *ctx)
 {
-	return begin(arg(ctx, 0), true);
+	return begin((void *)arg(ctx, 0), true);
 }
 
 /* Up to 5.10: the request queue was the first argument of these three. */
 SEC("tp_btf/block_rq_insert")
 int on_insert_2(unsigned long long *ctx)
 {
-	return begin(arg(ctx, 1), true);
+	return begin((void *)arg(ctx, 1), true);
 }
 
 SEC("tp_btf/block_rq_issue")
 int on_issue_1(unsigned long long *ctx)
 {
-	return issue(arg(ctx, 0));
+	return issue((void *)arg(ctx, 0));
 }
 
 SEC("tp_btf/block_rq_issue")
 int on_issue_2(unsigned long long *ctx)
 {
-	return issue(arg(ctx, 1));
+	return issue((void *)arg(ctx, 1));
 }
 
 /* It became part of another request. */
 SEC("tp_btf/block_rq_merge")
 int on_merge_1(unsigned long long *ctx)
 {
-	return forget(arg(ctx, 0));
+	return forget((void *)arg(ctx, 0));
 }
 
 SEC("tp_btf/block_rq_merge")
 int on_merge_2(unsigned long long *ctx)
 {
-	return forget(arg(ctx, 1));
+	return forget((void *)arg(ctx, 1));
 }
 
 /* --- completion --- */
@@ -205,23 +204,29 @@ int on_merge_2(unsigned long long *ctx)
 SEC("tp_btf/block_rq_complete")
 int on_complete(unsigned long long *ctx)
 {
-	__u32 cpu = bpf_get_smp_processor_id(), bytes = arg(ctx, 2), slot = 0, i;
-	struct block_cpu *area = bpf_map_lookup_elem(&cpus, &cpu);
-	struct block_start *start;
-	__u64 rq, bio;
+	__u32 cpu, bytes = arg(ctx, 2), slot = 0, i;
+	struct block_cpu *area;
+	struct block_start *start = 0;
+	__u64 key = key_of((void *)arg(ctx, 0)), rq, bio;
 	bool last;
 
+	if (may_be_followed(key))
+		start = find(key, &slot);
+	if (!start && !all_followed)
+		return 0;
+	cpu = bpf_get_smp_processor_id();
+	area = bpf_map_lookup_elem(&cpus, &cpu);
 	if (!area)
 		return 0;
-	area->completed++;
-	rq = address_of(&area->scratch.cell, (void *)arg(ctx, 0));
-	start = find(rq, &slot);
 	if (!start) {
+		area->completed++;
 		/* A request with a flush is completed once more, without bytes. */
-		if (bytes && !sample_shift)
+		if (bytes)
 			area->lost.start_unseen++;
 		return 0;
 	}
+	area->completed += 1ULL << (start->shift & SHIFT_MASK);
+	rq = address_of(&area->scratch.cell, (void *)arg(ctx, 0));
 	area->scratch.now_ns = bpf_ktime_get_ns();
 	area->scratch.left = bytes;
 	area->scratch.open = 0;
@@ -241,8 +246,9 @@ int on_complete(unsigned long long *ctx)
 		barrier();
 		area->head++;
 	}
+	mind_the_log(area);
 	if (last)
-		start->rq = 0;
+		release(start, slot);
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 
 /* Requests in flight that are known, and files whose names were told. */
 #define BLOCK_STARTS  16384
+#define BLOCK_DECIDED 16384
 #define BLOCK_SEEN    65536
 #define BLOCK_WORKERS 1024
 /* Pairs of bios that wait for their request, and kinds of those that a limit held back. */
@@ -65,9 +66,9 @@ struct block_held {
 	__u64 bytes;
 };
 
-/* A request in flight. Written by the CPU that handles it; free when `rq` is 0. */
+/* A request in flight. Written by the CPU that handles it; free when `key` is 0. */
 struct block_start {
-	__u64 rq;
+	__u64 key;
 	__u64 start_ns;
 	__u64 issue_ns; /* last time; 0 = not yet */
 	__u64 leader_boot_ns;
@@ -169,18 +170,20 @@ struct block_scratch {
 struct block_cpu {
 	/* first cache line */
 	__u64 head; /* entries ever written to this CPU's part of the log */
+	__u64 read; /* so many of them the reader has seen */
+	__u64 queued;
 	__u64 begun;
+	/* those that are followed for as many as they stand for */
 	__u64 issued;
 	__u64 completed;
 	__u64 start_cell;
 	__u64 issue_cell;
-	__u64 merge_cell;
 	__u64 runs; /* of the other programs */
 	__u64 queue_cell;
 	__u64 held; /* transfers that were held back */
 	struct block_scratch scratch;
 	struct block_lost lost;
-	__u64 pad[6];
+	__u64 pad[5];
 };
 
 _Static_assert(sizeof(struct block_queued_pair) == 64, "a cache line");

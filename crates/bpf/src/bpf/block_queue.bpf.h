@@ -5,18 +5,8 @@
  *
  * A bio is found again by its address. That is used anew by others, without our being told where a
  * bio was merged into a request that existed; so it must still be of the same kind, and all that
- * are of a kind are queued. Requests whose bio is not found have no such time. All bios are noted,
- * for which requests are followed is decided later.
- */
-/*
- * What a bio waits for before it has a request: a tag, or writeback throttling. Included by
- * block.bpf.c only.
- *
- * The thread that queues a bio is the one that waits for its request, so both together find the
- * moment again: a bio's address alone is used anew by others, without our being told where a bio
- * was merged into a request that existed. Requests of which neither is found (merged, or handed to
- * another thread) have no such time. All bios are noted, for which requests are followed is decided
- * later.
+ * are of a kind are queued. Requests whose bio is not found have no such time. Noted are bios whose
+ * requests will be followed.
  */
 
 static __always_inline struct block_queued_pair *pair_of(__u64 bio)
@@ -63,26 +53,29 @@ static __always_inline int queue(__u64 argument)
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct block_cpu *area = bpf_map_lookup_elem(&cpus, &cpu);
 	struct block_queued *it;
+	bool wanted, let_go;
 	__u64 bio;
 
 	if (!area)
 		return 0;
-	area->runs++;
+	area->queued++;
 	bio = address_of(&area->queue_cell, (void *)argument);
+	wanted = decide(area, bio);
+	/* Other bios may bear these flags, too, but none of these lacks them. */
+	let_go = limits && NUMBER_AT(struct bio, bio, bi_flags) & limit_flags &&
+		 is_let_go(&area->queue_cell);
+	if (let_go)
+		note_held(area, bio);
+	if (!wanted)
+		return 0;
 	it = room_for(bio);
 	if (!it)
 		return 0;
 	it->t_ns = bpf_ktime_get_ns();
 	it->end_io = ADDRESS_AT(&area->queue_cell, struct bio, bio, bi_end_io);
 	it->before = 0;
-	it->held = 0;
+	it->held = let_go;
 	it->bio = bio;
-	/* Other bios may bear these flags, too, but none of these lacks them. */
-	if (limits && NUMBER_AT(struct bio, bio, bi_flags) & limit_flags &&
-	    is_let_go(&area->queue_cell)) {
-		it->held = 1;
-		note_held(area, bio);
-	}
 	return 0;
 }
 
@@ -92,14 +85,20 @@ static __always_inline int split(__u64 argument)
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct block_cpu *area = bpf_map_lookup_elem(&cpus, &cpu);
 	struct block_queued *whole, *it;
-	__u64 bio, *cell;
+	__u64 bio, rest, *cell;
+	__u8 decision;
 
 	if (!area)
 		return 0;
 	area->runs++;
 	cell = &area->queue_cell;
 	bio = address_of(cell, (void *)argument);
-	whole = find_queued(cell, ADDRESS_AT(cell, struct bio, bio, bi_private));
+	rest = ADDRESS_AT(cell, struct bio, bio, bi_private);
+	decision = *decision_of(rest);
+	*decision_of(bio) = decision;
+	if (decision & DECIDED_NO)
+		return 0;
+	whole = find_queued(cell, rest);
 	it = room_for(bio);
 	if (!whole || !it || it == whole)
 		return 0;

@@ -2,40 +2,47 @@
 /*
  * Requests in flight: who submitted each, and when. Included by block.bpf.c only.
  *
+ * Where one in many is followed the others must cost next to nothing: whether a request may be one
+ * that is followed is told by a byte, before anything else is looked at.
+ *
  * A request may be in either of two neighbouring slots. Two CPUs that take the same slot within the
  * same nanoseconds leave the second request in it; the first is then completed unseen, and counted.
  */
 
-static __always_inline __u32 slot_of(__u64 rq)
+/* For each pair of slots: one of them is taken. */
+__u8 followed[BLOCK_STARTS / 2] = {};
+
+static __always_inline __u32 slot_of(__u64 key)
 {
-	return (rq * 0x9e3779b97f4a7c15ULL) >> 32 & (BLOCK_STARTS - 1);
+	return (key * 0x9e3779b97f4a7c15ULL) >> 32 & (BLOCK_STARTS - 1);
 }
 
-static __always_inline struct block_start *find(__u64 rq, __u32 *slot)
+static __always_inline bool may_be_followed(__u64 key)
+{
+	return followed[slot_of(key) >> 1];
+}
+
+static __always_inline struct block_start *find(__u64 key, __u32 *slot)
 {
 	struct block_start *start;
 
-	*slot = slot_of(rq);
+	*slot = slot_of(key);
 	start = bpf_map_lookup_elem(&starts, slot);
-	if (start && start->rq == rq)
+	if (start && start->key == key)
 		return start;
 	*slot ^= 1;
 	start = bpf_map_lookup_elem(&starts, slot);
-	return start && start->rq == rq ? start : 0;
+	return start && start->key == key ? start : 0;
 }
 
-/* Whether this one is followed. Counting serves better than the request's address does: a
- * submitter that waits for each of its requests gets the same one again and again. Where a request
- * is asked for twice, the answer must be the same, and the counter cannot serve. */
-static __always_inline bool is_sampled(struct block_cpu *area, __u64 rq, bool twice)
+/* The request in this slot is followed no longer. */
+static __always_inline void release(struct block_start *start, __u32 slot)
 {
-	__u32 number = area->begun, every = (1U << (sample_shift & 31)) - 1;
+	__u32 other = slot ^ 1;
+	struct block_start *beside = bpf_map_lookup_elem(&starts, &other);
 
-	if (!every)
-		return true;
-	if (twice)
-		number = rq >> 6 ^ NUMBER_AT(struct request, rq, __sector);
-	return !((number * 0x9e3779b1U) >> 12 & every);
+	start->key = 0;
+	followed[(slot & (BLOCK_STARTS - 1)) >> 1] = beside && beside->key;
 }
 
 /* Why the current task writes back, + 1; 0 = it does not, or for itself. */
@@ -50,41 +57,42 @@ static __always_inline __u8 writeback_reason(__u32 tid, __u32 flags)
 	return worker && worker->tid == tid ? worker->reason : 0;
 }
 
-static __always_inline struct block_start *place(struct block_cpu *area, __u64 rq, __u64 now)
+static __always_inline struct block_start *place(struct block_cpu *area, __u64 key, __u64 now)
 {
-	__u32 slot = slot_of(rq), i;
+	__u32 slot = slot_of(key), i;
 	struct block_start *start;
 
 #pragma unroll
 	for (i = 0; i < 2; i++, slot ^= 1) {
 		start = bpf_map_lookup_elem(&starts, &slot);
-		if (start && (!start->rq || now - start->start_ns > STALE_NS))
+		if (start && (!start->key || now - start->start_ns > STALE_NS))
 			return start;
 	}
 	area->lost.starts_full++;
 	return 0;
 }
 
-static __always_inline void take(struct block_cpu *area, __u64 *cell, __u64 rq,
-				 struct block_start *start, bool by_submitter)
+/* `bio` = its first one, where the one who does this submitted it. */
+static __always_inline void take(struct block_cpu *area, __u64 *cell, __u64 key, __u64 bio,
+				 struct block_start *start, __u32 shift, bool by_submitter)
 {
 	__u64 now = bpf_ktime_get_ns();
 	__u32 flags;
 
 	if (!start)
-		start = place(area, rq, now);
+		start = place(area, key, now);
 	if (!start)
 		return;
 	start->start_ns = now;
 	start->issue_ns = 0;
 	start->told = 0;
-	start->shift = sample_shift;
+	start->shift = shift;
 	start->before = 0;
 	if (by_submitter) {
 		flags = NOTE_CURRENT(cell, start);
 		start->by = flags & PF_KTHREAD ? BLOCK_BY_KERNEL : BLOCK_BY_PROCESS;
 		start->reason = writeback_reason(start->tid, flags);
-		note_before(cell, start, ADDRESS_AT(cell, struct request, rq, bio));
+		note_before(cell, start, bio);
 	} else {
 		start->tid = 0;
 		start->tgid = 0;
@@ -93,74 +101,98 @@ static __always_inline void take(struct block_cpu *area, __u64 *cell, __u64 rq,
 		start->reason = 0;
 		__builtin_memset(start->comm, 0, sizeof(start->comm));
 	}
+	followed[slot_of(key) >> 1] = 1;
 	barrier();
-	start->rq = rq;
+	start->key = key;
 }
 
 /* `again` = it may be a request that is known already. */
-static __always_inline int begin(__u64 argument, bool again)
+static __always_inline int begin(struct request *rq, bool again)
 {
-	__u32 cpu = bpf_get_smp_processor_id(), slot;
+	__u32 cpu = bpf_get_smp_processor_id(), slot, shift;
 	struct block_cpu *area = bpf_map_lookup_elem(&cpus, &cpu);
 	struct block_start *start;
-	__u64 rq;
+	__u64 key = key_of(rq), bio;
+	bool wanted;
 
 	if (!area)
 		return 0;
 	area->begun++;
-	rq = address_of(&area->start_cell, (void *)argument);
-	start = find(rq, &slot);
+	bio = ADDRESS_AT(&area->start_cell, struct request, rq, bio);
+	wanted = again ? is_always_followed(rq, &shift) : is_followed(area, bio, &shift);
+	if (!wanted && !may_be_followed(key))
+		return 0;
+	start = find(key, &slot);
 	if (again && start)
 		return 0;
-	if (is_sampled(area, rq, again))
-		take(area, &area->start_cell, rq, start, true);
+	if (wanted)
+		take(area, &area->start_cell, key, bio, start, shift, true);
 	else if (start)
-		start->rq = 0;
+		release(start, slot);
 	return 0;
 }
 
-static __always_inline int issue(__u64 argument)
+/* A request is issued that is not known. */
+static __always_inline struct block_start *begin_late(struct block_cpu *area, struct request *rq,
+						      bool flush)
 {
-	__u32 cpu = bpf_get_smp_processor_id(), slot;
-	struct block_cpu *area = bpf_map_lookup_elem(&cpus, &cpu);
-	struct block_start *start;
-	__u64 rq;
+	__u64 *cell = &area->issue_cell, key = key_of(rq);
+	__u32 slot, shift;
 
-	if (!area)
+	if (flush) {
+		shift = sample_shift;
+		if (!is_its_turn(bpf_get_prandom_u32(), shift))
+			return 0;
+	} else if (!is_always_followed(rq, &shift)) {
 		return 0;
-	area->issued++;
-	rq = address_of(&area->issue_cell, (void *)argument);
-	start = find(rq, &slot);
-	if (!start) {
-		bool flush =
-			(NUMBER_AT(struct request, rq, cmd_flags) & REQ_OP_MASK) == REQ_OP_FLUSH;
+	}
+	take(area, cell, key, ADDRESS_AT(cell, struct request, rq, bio), 0, shift, !flush);
+	return find(key, &slot);
+}
 
+static __always_inline int issue(struct request *rq)
+{
+	struct block_start *start = 0;
+	struct block_cpu *area;
+	__u64 key = key_of(rq);
+	__u32 cpu, slot;
+	bool flush = false;
+
+	if (may_be_followed(key))
+		start = find(key, &slot);
+	if (!start) {
 		/* The block layer's own flushes are not created. Whoever issues one did so for
 		 * others. */
-		if (io_start ? !flush : false)
-			return 0;
-		if (!is_sampled(area, rq, true))
-			return 0;
-		take(area, &area->issue_cell, rq, 0, !flush);
-		start = find(rq, &slot);
-		if (!start)
+		flush = (rq->cmd_flags & REQ_OP_MASK) == REQ_OP_FLUSH;
+		if (io_start && !flush)
 			return 0;
 	}
+	cpu = bpf_get_smp_processor_id();
+	area = bpf_map_lookup_elem(&cpus, &cpu);
+	if (!area)
+		return 0;
+	if (!start)
+		start = begin_late(area, rq, flush);
+	if (!start)
+		return 0;
+	area->issued += 1ULL << (start->shift & SHIFT_MASK);
 	start->issue_ns = bpf_ktime_get_ns();
 	return 0;
 }
 
-static __always_inline int forget(__u64 argument)
+static __always_inline int forget(struct request *rq)
 {
 	__u32 cpu = bpf_get_smp_processor_id(), slot;
 	struct block_cpu *area = bpf_map_lookup_elem(&cpus, &cpu);
 	struct block_start *start;
+	__u64 key = key_of(rq);
 
-	if (!area)
+	if (area)
+		area->runs++;
+	if (!may_be_followed(key))
 		return 0;
-	area->runs++;
-	start = find(address_of(&area->merge_cell, (void *)argument), &slot);
+	start = find(key, &slot);
 	if (start)
-		start->rq = 0;
+		release(start, slot);
 	return 0;
 }

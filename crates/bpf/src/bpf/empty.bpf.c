@@ -12,6 +12,12 @@ int on_switch(void *ctx)
 	return 0;
 }
 
+SEC("tp_btf/block_bio_queue")
+int on_queue(void *ctx)
+{
+	return 0;
+}
+
 SEC("tp_btf/block_io_start")
 int on_start(void *ctx)
 {

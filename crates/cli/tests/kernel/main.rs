@@ -17,6 +17,7 @@ mod lab_disk;
 mod owners;
 mod probe;
 mod recording;
+mod sampling;
 mod sector;
 mod syncs;
 mod unlucky;

@@ -112,7 +112,11 @@ impl Account {
         self.end_request(t_ns);
         let queue_ns =
             (transfer.issue_ns != 0).then(|| transfer.issue_ns.saturating_sub(transfer.start_ns));
-        self.tally.request(device, op, Took { total_ns, before_ns, queue_ns });
+        self.tally.request(
+            device,
+            op,
+            Took { total_ns, before_ns, queue_ns, weight: transfer.weight },
+        );
         if transfer.held {
             self.held.served(device, op, total_ns + before_ns.unwrap_or(0));
         }

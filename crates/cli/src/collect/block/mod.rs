@@ -63,7 +63,7 @@ impl BlockCollector {
         let plan = BlockPlan::new(&facts).map_err(missing)?;
         let mut probe = BlockProbe::open(&plan, cpus).map_err(missing)?;
         let sampling = Sampling::new(cx.io_one_in);
-        probe.set_one_in(sampling.one_in());
+        probe.follow(sampling.one_in(), sampling.may_change());
         Ok(Self {
             probe,
             writeback: Writeback::open(&facts, cpus),
@@ -137,7 +137,7 @@ impl BlockCollector {
         let one_in = self.sampling.one_in();
         let due = self.sampling.rate(requests, t_ns.saturating_sub(self.read_ns));
         if due != one_in {
-            self.probe.set_one_in(due);
+            self.probe.follow(due, true);
         }
         self.read_ns = t_ns;
     }
@@ -156,7 +156,7 @@ impl BlockCollector {
         let held = probe.held().unwrap_or_default();
         account.held.second(cx, span, &held, &mut *emit);
         let reason = |number| probe.reason_name(number).to_owned();
-        let records = account.tally.take(span, self.sampling.one_in(), reason);
+        let records = account.tally.take(span, reason);
         let records = records.into_iter().chain(account.hold_ups.take(span));
         let passes = match writeback {
             Ok(writeback) => writeback.passes.take(t_ns, last, reason),

@@ -41,6 +41,8 @@ struct Times {
     queue: WaitHist,
     device_time: WaitHist,
     max_ns: u64,
+    /// The rarest sample of the second.
+    one_in: u32,
 }
 
 /// Times of a request, in nanoseconds.
@@ -52,6 +54,8 @@ pub(super) struct Took {
     pub(super) before_ns: Option<u64>,
     /// From creation to issue; `None` = its issue was not seen.
     pub(super) queue_ns: Option<u64>,
+    /// It stands for so many.
+    pub(super) weight: u32,
 }
 
 /// The second so far.
@@ -99,13 +103,13 @@ impl Tally {
             times.device_time.add(took.total_ns - queue_ns.min(took.total_ns));
         }
         times.max_ns = times.max_ns.max(took.total_ns);
+        times.one_in = times.one_in.max(took.weight);
     }
 
-    /// The records of the second, which was sampled one in `one_in`.
+    /// The records of the second.
     pub(super) fn take(
         &mut self,
         (t0_ns, t1_ns): (u64, u64),
-        one_in: u32,
         reason: impl Fn(u8) -> String,
     ) -> Vec<BlockRecord> {
         let rows = std::mem::take(&mut self.rows).into_iter().map(|(key, sum)| {
@@ -136,7 +140,7 @@ impl Tally {
                 device_time: times.device_time,
                 max_ns: times.max_ns,
                 before: looked_before.then_some(times.before),
-                sampled_one_in: one_in,
+                sampled_one_in: times.one_in,
             })
         });
         rows.chain(times).collect()
@@ -165,9 +169,9 @@ mod tests {
         let mut tally = Tally::new(true);
         tally.transfer(key(1), 4096, 100, 8);
         tally.transfer(key(1), 8192, 300, 1);
-        let took = Took { total_ns: 300, before_ns: Some(5000), queue_ns: Some(100) };
+        let took = Took { total_ns: 300, before_ns: Some(5000), queue_ns: Some(100), weight: 8 };
         tally.request(DISK, IoOp::Write, took);
-        let records = tally.take((0, 1), 8, |_| String::new());
+        let records = tally.take((0, 1), |_| String::new());
         let [BlockRecord::Io(io), BlockRecord::DeviceTick(times)] = &*records else {
             panic!("{records:?}")
         };
@@ -180,7 +184,7 @@ mod tests {
             Some(5000),
             "not part of the whole"
         );
-        assert!(tally.take((1, 2), 1, |_| String::new()).is_empty());
+        assert!(tally.take((1, 2), |_| String::new()).is_empty());
     }
 
     #[test]
@@ -189,7 +193,7 @@ mod tests {
         for file in 1..=100_000 {
             tally.transfer(key(file), 4096, 100, 1);
         }
-        let records = tally.take((0, 1), 1, |_| String::new());
+        let records = tally.take((0, 1), |_| String::new());
         assert!(records.len() <= ROWS + 1);
         let bytes: u64 = records
             .iter()

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Numbers of a sample of requests agree with the kernel's own counters of the disk.
+
+use crate::block::{Seen, disk_counters, quiet};
+use crate::common::{root_or_skip, skip};
+use crate::disk;
+use deburr_bpf::block::Op;
+use std::fs::OpenOptions;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 64;
+const BLOCK: usize = 4096;
+/// Transfers past the page cache.
+const DIRECT: u64 = 16_000;
+/// Blocks through it, written back by the kernel with whatever neighbours them.
+const BUFFERED: u64 = 4_000;
+
+/// Some number for each `n`, the same in every run.
+fn scattered(n: u64) -> u64 {
+    n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+}
+
+/// Writes of 1, 2, 4 and 8 blocks at places all over the disk, one at a time and by four at a time, and every eighth
+/// a read.
+fn direct(device: &str) {
+    let work = |from: u64, to: u64| {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(rustix::fs::OFlags::DIRECT.bits().cast_signed())
+            .open(device)
+            .unwrap();
+        let mut memory = vec![9_u8; 9 * BLOCK];
+        let skip = memory.as_ptr().align_offset(BLOCK);
+        for n in from..to {
+            let blocks = 1 << (scattered(n) % 4);
+            let place = scattered(n ^ 0x5555) % (MIB * 256 - 8) * BLOCK as u64;
+            let memory = &mut memory[skip..skip + blocks * BLOCK];
+            if n % 8 == 0 {
+                file.read_exact_at(memory, place).unwrap();
+            } else {
+                file.write_all_at(memory, place).unwrap();
+            }
+        }
+    };
+    work(0, DIRECT / 2);
+    std::thread::scope(|scope| {
+        for part in 4..8 {
+            scope.spawn(move || work(part * DIRECT / 8, (part + 1) * DIRECT / 8));
+        }
+    });
+}
+
+fn buffered(device: &str) {
+    let file = OpenOptions::new().write(true).open(device).unwrap();
+    for n in 0..BUFFERED {
+        let place = scattered(n) % (MIB * 256) * BLOCK as u64;
+        file.write_all_at(&[7; BLOCK], place).unwrap();
+    }
+    file.sync_all().unwrap();
+}
+
+#[test]
+fn what_a_sample_stands_for_agrees_with_the_counters_of_the_disk() {
+    const TEST: &str = "what_a_sample_stands_for_agrees_with_the_counters_of_the_disk";
+    if !root_or_skip("kernel", TEST) {
+        return;
+    }
+    let disk = match disk::Disk::new(MIB) {
+        Ok(disk) => disk,
+        Err(why) => return skip("kernel", TEST, &why),
+    };
+    let rdev = std::fs::metadata(&disk.device).unwrap().rdev();
+    // Sixty-four stand for some 20 000 requests with 300. Transfers of which the largest is 8 times the smallest
+    // scatter by less than their mean, so those 300 do by 1.3/sqrt(300) = 8 % at most; three times that is allowed.
+    for (one_in, tolerance) in [(1, 0.0), (8, 0.08), (64, 0.24)] {
+        let mut seen = Seen::begin(rustix::fs::major(rdev) << 20 | rustix::fs::minor(rdev));
+        seen.probe.follow(one_in, false);
+        quiet(&disk.device);
+        let before = disk_counters(&disk.device);
+        std::thread::scope(|scope| {
+            let work = scope.spawn(|| {
+                direct(&disk.device);
+                buffered(&disk.device);
+            });
+            let deadline = Instant::now() + Duration::from_secs(120);
+            while !work.is_finished() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(20));
+                seen.look();
+            }
+        });
+        quiet(&disk.device);
+        seen.settle();
+        let after = disk_counters(&disk.device);
+        for (op, place) in [(Op::Read, 0), (Op::Write, 1)] {
+            let moved = seen.transfers.iter().filter(|moved| moved.op == op);
+            let (ios, bytes) = moved.fold((0, 0), |(ios, bytes), moved| {
+                let weight = u64::from(moved.weight);
+                (ios + weight * u64::from(moved.first), bytes + weight * u64::from(moved.bytes))
+            });
+            let done = (after[place].0 - before[place].0, after[place].1 - before[place].1);
+            // Reads are an eighth of them, and scatter more.
+            let allowed = if op == Op::Read { tolerance * 8_f64.sqrt() } else { tolerance };
+            // Some kernels count an empty write, which is a flush, as a write: `sync_all` makes one.
+            let empty = u64::from(op == Op::Write);
+            for (what, told, done) in [("requests", ios, done.0), ("bytes", bytes, done.1)] {
+                let off = told.abs_diff(done).saturating_sub(empty) as f64 / done as f64;
+                assert!(off <= allowed, "one in {one_in}, {op:?}: {told} of {done} {what}");
+            }
+        }
+        let lost = seen.probe.lost();
+        assert!(!lost.contains_key("starts_full"), "{lost:?}");
+    }
+}
