@@ -119,6 +119,11 @@ impl Scene {
 
     /// A file whose name is known.
     pub fn file(&mut self, fs: DevId, path: &str) -> FileId {
+        self.file_dirtied_by(fs, path, None)
+    }
+
+    /// A file that somebody was seen to dirty.
+    pub fn file_dirtied_by(&mut self, fs: DevId, path: &str, dirtied_by: Option<ProcId>) -> FileId {
         let files = self.count_block(|r| matches!(r, BlockRecord::File(_)));
         let id = FileId(1 + files as u32);
         self.block(BlockRecord::File(File {
@@ -128,7 +133,7 @@ impl Scene {
             generation: 1,
             path: path.into(),
             state: FileState::Linked,
-            dirtied_by: None,
+            dirtied_by,
         }));
         id
     }

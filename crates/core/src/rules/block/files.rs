@@ -4,7 +4,7 @@
 use crate::finding::{FileShare, FileTable};
 use crate::recording::WritebackPass;
 use crate::render::units;
-use crate::rules::words::group_name;
+use crate::rules::words::{group_name, ticked};
 use crate::view::block::{By, IoKey, IoSum, Row, RowName};
 use crate::view::{Groups, View};
 use std::collections::BTreeMap;
@@ -14,6 +14,7 @@ const MAX_ROWS: usize = 8;
 /// Less of both IOs and bytes is not worth a row.
 const MIN_SHARE: f64 = 0.005;
 const MAX_DIRTIERS: usize = 3;
+const MAX_PATTERNS: usize = 3;
 
 /// The table of the transfers that `only` wants, by pattern; `None` without any.
 pub(super) fn table(view: &View, of: &str, only: impl Fn(&IoKey) -> bool) -> Option<FileTable> {
@@ -80,6 +81,29 @@ pub(super) fn dirtied_inodes(
     let mut sorted: Vec<_> = by_group.into_iter().collect();
     sorted.sort_by_key(|&(_, inodes)| std::cmp::Reverse(inodes));
     (sorted, known)
+}
+
+/// Who was seen first to dirty the files of each pattern among the transfers that `only` wants, those with most
+/// transfers first: `` `/data/queue/*` by `java` ``. Empty if nobody was seen.
+pub(super) fn dirtied_patterns(
+    view: &View,
+    groups: &Groups<'_>,
+    only: impl Fn(&IoKey) -> bool,
+) -> Vec<String> {
+    let line = |row: &Row| {
+        let RowName::Path(path) = &row.name else { return None };
+        let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
+        for (proc, files) in &row.dirtied_by {
+            let name = groups.index_of(*proc).map(|at| ticked(groups.list()[at].comm));
+            *by_name.entry(name.unwrap_or("others".into())).or_default() += files;
+        }
+        let mut names: Vec<(String, u64)> = by_name.into_iter().collect();
+        names.sort_by_key(|(_, files)| std::cmp::Reverse(*files));
+        names.truncate(MAX_DIRTIERS);
+        let names: Vec<String> = names.into_iter().map(|(name, _)| name).collect();
+        (!names.is_empty()).then(|| format!("{} by {}", ticked(path), names.join(", ")))
+    };
+    view.block().tally(By::Pattern, only).iter().filter_map(line).take(MAX_PATTERNS).collect()
 }
 
 /// Who first dirtied the inodes that passes wrote: names with shares of those whose dirtier is known.

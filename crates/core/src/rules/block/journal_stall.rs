@@ -2,13 +2,14 @@
 //! BLK005: commits of a filesystem's journal hold somebody up.
 
 use super::clocks::{self, COVER, Compared, LONG_COMMIT, chance};
+use super::journals::Journal;
 use super::victims::{STALL_LIMITS, Victim, longest_ns, of_stalls, stall_ns};
 use super::{files, knobs, pass_lines, saturation};
-use crate::finding::{Cause, Confirm, Entity, EntityKind, Evidence, Finding, Fix, Severity, Unit};
+use crate::finding::{Cause, Confirm, Entity, EntityKind, Evidence, Finding, Severity, Unit};
 use crate::recording::{DevId, IoWhat, JournalCommit, Source, StallKind};
 use crate::render::units;
 use crate::rules::confidence::Confidence;
-use crate::rules::words::{self, evidence, group_name, ticked};
+use crate::rules::words::{self, evidence, group_name};
 use crate::rules::{Limit, Rule, Status, Verdict, joined};
 use crate::stats;
 use crate::view::View;
@@ -115,6 +116,7 @@ fn quiet(view: &View, nearest: Option<&Hit<'_>>) -> Verdict {
 fn finding(view: &View, hit: &Hit<'_>) -> Finding {
     let Hit { victim, device, compared, lost_ns, .. } = hit;
     let commits = clocks::commits(view, *device);
+    let journal = Journal::of(view, *device);
     let longest = longest_ns(&compared.in_commits);
     let found = &compared.commits;
     let confidence = Confidence::of(view)
@@ -134,12 +136,12 @@ fn finding(view: &View, hit: &Hit<'_>) -> Finding {
         severity: hit.severity.unwrap_or(Severity::Info),
         confidence: confidence.value(),
         title: format!(
-            "{} {} {}, up to {} at once, while the journal of {} commits ({} of {} stalls)",
+            "{} {} {}, up to {} at once, while {} ({} of {} stalls)",
             group_name(victim.group),
             if victim.group.members.len() > 1 { "stall" } else { "stalls" },
             words::of_every_second(view.per_second(*lost_ns)),
             units::duration(longest as f64),
-            ticked(&view.block().device_name(*device)),
+            journal.works(&view.block().device_name(*device)),
             found.inside,
             found.episodes
         ),
@@ -150,16 +152,14 @@ fn finding(view: &View, hit: &Hit<'_>) -> Finding {
         sizes: crate::view::waits::size_classes(&victim.held(main_kind).waits),
         chart: None,
         files: files::table(view, "written", |key| {
-            view.block().disk_of(key.device) == *device && key.reason.is_none() && key.what != IoWhat::Flush
+            view.block().disk_of(key.device) == *device
+                && key.reason.is_none()
+                && key.what != IoWhat::Flush
         }),
-        fix: fixes(view, *device),
+        fix: journal.fixes(view, *device),
         confirm: Some(Confirm {
             command: format!("deburr -d {}", 60),
-            expect: Some(
-                "after a remount with another `commit=`, the rhythm of the stalls moves with it; if it does not, the journal \
-                 is not the reason"
-                    .into(),
-            ),
+            expect: Some(journal.expect()),
         }),
     }
 }
@@ -213,32 +213,4 @@ fn commit_lines(view: &View, device: DevId, compared: &Compared<'_>) -> Vec<Evid
     lines.extend(saturation::latency_lines(view, device));
     lines.extend(knobs::lines(view, Some(device)));
     lines
-}
-
-fn fixes(view: &View, device: DevId) -> Vec<Fix> {
-    let commit_s = knobs::commit_ns(view, device) / 1_000_000_000;
-    vec![
-        Fix {
-            action: "sync less often, or several files at once: each sync forces a commit, which everybody on that filesystem \
-                     waits for"
-                .into(),
-            command: None,
-            risk: Some("what is not synced is lost when the power fails".into()),
-        },
-        Fix {
-            action: "write into files that are allocated already (`fallocate`, reused logs): `fdatasync` then needs no commit".into(),
-            command: None,
-            risk: Some("blocks that were never written still cost a commit the first time".into()),
-        },
-        Fix {
-            action: "put the journal (`mke2fs -O journal_dev`), or those who make many small changes, on another device".into(),
-            command: None,
-            risk: Some("the filesystem does not mount without its journal's device".into()),
-        },
-        Fix {
-            action: format!("a longer `commit=` (now {commit_s} s) makes commits rarer and bigger"),
-            command: None,
-            risk: Some("up to as many seconds of changes are lost when the power fails; a bigger commit stalls for longer".into()),
-        },
-    ]
 }

@@ -8,8 +8,6 @@ use crate::view::View;
 
 /// Where `vm.*` lives.
 const VM: &str = "/proc/sys/vm/";
-/// A journal commits every 5 s unless the mount says otherwise (ext4's default).
-const COMMIT_NS: u64 = 5_000_000_000;
 
 /// A number of `/proc/sys/vm`.
 pub(super) fn vm(view: &View, name: &str) -> Option<u64> {
@@ -26,17 +24,6 @@ pub(super) fn interval_ns(view: &View) -> Option<u64> {
 /// How long an inode may stay dirty.
 pub(super) fn expire_ns(view: &View) -> Option<u64> {
     vm(view, "dirty_expire_centisecs").map(|cs| cs.saturating_mul(10_000_000))
-}
-
-/// How often the journal of the filesystems on a disk commits.
-pub(super) fn commit_ns(view: &View, device: DevId) -> u64 {
-    let block = view.block();
-    let options =
-        block.mounts().values().filter(|mount| block.disk_of(mount.fs) == device).find_map(
-            |mount| mount.options.split(',').find_map(|option| option.strip_prefix("commit=")),
-        );
-    let seconds: Option<u64> = options.and_then(|seconds| seconds.parse().ok()).filter(|&s| s > 0);
-    seconds.map_or(COMMIT_NS, |s| s.saturating_mul(1_000_000_000))
 }
 
 /// A setting of a device's queue.

@@ -12,6 +12,7 @@ mod files;
 mod fullness;
 pub(super) mod io_neighbour;
 pub(super) mod journal_stall;
+mod journals;
 mod knobs;
 mod pass_lines;
 mod pass_remedies;

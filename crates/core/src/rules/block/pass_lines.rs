@@ -2,12 +2,14 @@
 //! The numbers under a claim about the flusher's passes.
 
 use super::clocks::{self, Compared, chance};
+use super::journals::Journal;
 use super::{files, knobs};
 use crate::finding::{Evidence, Unit};
 use crate::recording::{DevId, FileId, IoWhat, Source, Stall, WritebackPass};
 use crate::render::units;
 use crate::rules::words::{evidence, ticked};
 use crate::stats::{Clock, Rhythm, grid, rhythm};
+use crate::view::block::IoKey;
 use crate::view::{Groups, View};
 use std::collections::BTreeMap;
 
@@ -120,9 +122,11 @@ pub(super) fn journal(view: &View, device: DevId, compared: &Compared<'_>) -> Ev
         } else {
             "another clock, and not the reason"
         };
-        let device_commit = units::duration(knobs::commit_ns(view, device) as f64);
+        let own = Journal::of(view, device)
+            .interval_ns(view, device)
+            .map_or(String::new(), |ns| format!(" (`commit=` is {})", units::duration(ns as f64)));
         format!(
-            "commits{every} (`commit=` is {device_commit}); {} of {} touch one, which chance does with p {}: {verdict}",
+            "commits{every}{own}; {} of {} touch one, which chance does with p {}: {verdict}",
             found.inside,
             units::counted(found.episodes, "stall", "stalls"),
             chance(found.p)
@@ -160,14 +164,20 @@ pub(super) fn held_files(view: &View, stalls: &[&Stall]) -> Option<Evidence> {
     })
 }
 
-/// Who made the files dirty.
+/// Who made the files dirty, in all and by pattern.
 pub(super) fn dirtied(
     view: &View,
     groups: &Groups<'_>,
+    device: DevId,
     passes: &[&WritebackPass],
 ) -> Option<Evidence> {
     let (names, known) = files::dirtiers(groups, passes)?;
-    let note = format!("{names}; known of {} of the inodes", units::share(known));
+    let written = |key: &IoKey| view.block().disk_of(key.device) == device && key.reason.is_some();
+    let patterns = files::dirtied_patterns(view, groups, written);
+    let mut note = format!("{names}; known of {} of the inodes", units::share(known));
+    if !patterns.is_empty() {
+        note += &format!("; {}", patterns.join("; "));
+    }
     Some(evidence(view, "dirtied by", 0.0, Unit::Text, Source::Writeback.label(), note))
 }
 

@@ -2,8 +2,9 @@
 //! Does somebody's timer set the pace: a process that comes back to the device at intervals, and stalls with it?
 
 use super::clocks::{self, Compared, chance};
+use super::journals::Journal;
 use super::shares::Beside;
-use super::{chart, knobs, pass_lines};
+use super::{chart, pass_lines};
 use crate::finding::{Chart, Evidence, Unit};
 use crate::recording::{DevId, IoOp, Source};
 use crate::render::units;
@@ -218,17 +219,19 @@ fn lines(
 fn journal(view: &View, device: DevId, compared: Option<&Compared<'_>>) -> Evidence {
     let commits = clocks::commits(view, device);
     let at: Vec<u64> = commits.iter().map(|commit| commit.t0_ns).collect();
-    let due_ns = knobs::commit_ns(view, device);
-    match (rhythm(&at, view.window_ns(), &[Clock::every(due_ns)]), compared) {
+    // The log of xfs has no timer that is set per mount.
+    let due_ns = Journal::of(view, device).interval_ns(view, device);
+    let clock: Vec<Clock> = due_ns.into_iter().map(Clock::every).collect();
+    match (rhythm(&at, view.window_ns(), &clock), compared) {
         (Rhythm::Found { .. }, Some(compared)) => pass_lines::journal(view, device, compared),
         _ => {
             let note = if commits.is_empty() {
                 "no commit was seen: its timer is not the clock".to_owned()
             } else {
-                format!(
-                    "commits, which do not follow its timer (`commit=` is {}): another clock, and not the reason",
-                    units::duration(due_ns as f64)
-                )
+                let timer = due_ns.map_or("a timer".into(), |ns| {
+                    format!("its timer (`commit=` is {})", units::duration(ns as f64))
+                });
+                format!("commits, which do not follow {timer}: another clock, and not the reason")
             };
             let label = Source::Writeback.label();
             evidence(view, "the journal", commits.len() as f64, Unit::Count, label, note)

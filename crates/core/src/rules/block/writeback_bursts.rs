@@ -139,7 +139,7 @@ fn finding(view: &View, groups: &crate::view::Groups<'_>, hit: &Hit<'_>) -> Find
     lines.extend(pass_lines::period(view, &rhythm, &passes));
     lines.push(pass_lines::passes(view, &passes));
     lines.push(pass_lines::journal(view, *device, compared));
-    lines.extend(pass_lines::dirtied(view, groups, &passes));
+    lines.extend(pass_lines::dirtied(view, groups, *device, &passes));
     lines.extend(saturation::line(view, *device, &pass_spans));
     lines.extend(saturation::latency_lines(view, *device));
     lines.extend(knobs::lines(view, Some(*device)));

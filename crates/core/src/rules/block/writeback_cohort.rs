@@ -178,7 +178,7 @@ fn finding(view: &View, groups: &Groups<'_>, cohort: &Cohort<'_>, expire_ns: u64
     let spans: Vec<_> = cohort.passes.iter().map(|pass| (pass.t0_ns, pass.t1_ns)).collect();
     let device = view.block().device_name(cohort.device);
     let mut lines = cohort_lines(view, cohort, expire_ns);
-    lines.extend(pass_lines::dirtied(view, groups, &cohort.passes));
+    lines.extend(pass_lines::dirtied(view, groups, cohort.device, &cohort.passes));
     if let Some((victim, stalls)) = &sufferer {
         let note = format!(
             "of {} touch these passes, the longest {}",

@@ -48,7 +48,9 @@ fn the_brokers_stalls_are_the_flushers_doing() {
     assert_eq!(line(found, "stalls inside passes").value, 13.0);
     assert!(note(found, "the journal").contains("every 5.0 s"));
     assert!(note(found, "the journal").ends_with("another clock, and not the reason"));
-    assert!(note(found, "dirtied by").starts_with("`java`"));
+    let dirtied = note(found, "dirtied by");
+    assert!(dirtied.starts_with("`java`"), "{dirtied}");
+    assert!(dirtied.contains("`/data/store/consumequeue/*/00000000` by `java`"), "{dirtied}");
     assert!(note(found, "device saturated for").contains("hide in seconds that are at most"));
     let table = found.files.as_ref().expect("a table of files");
     let first = &table.rows[0];
@@ -144,6 +146,23 @@ fn stalls_in_commits_are_the_journals_and_not_the_flushers() {
     assert_eq!(found.causes[0].entity.comm.as_deref(), Some("jbd2"));
     assert!(note(found, "commits").starts_with("every 5.0 s"));
     assert!(note(found, "passes of the flusher").starts_with("0 of the stalls"));
+}
+
+#[test]
+fn each_filesystem_has_a_journal_of_its_own_kind() {
+    for (kind, title, fix) in [
+        ("jbd2", "while the journal of `sda` commits", "a longer `commit=` (now 5 s)"),
+        ("xfs", "while the log of xfs on `sda` is written", "`mkfs.xfs -l logdev=DEVICE`"),
+        ("btrfs", "while btrfs on `sda` commits a transaction", "a longer `commit=` (now 30 s)"),
+    ] {
+        let report = judged(&disks::journal_of(kind));
+        let found = finding(&report, "BLK005");
+        assert!(found.title.contains(title), "{}", found.title);
+        assert!(found.fix.iter().any(|it| it.action.contains(fix)), "{kind}: {:?}", found.fix);
+        assert_eq!(found.causes[0].entity.comm.as_deref(), Some(kind));
+        let says_commit = found.fix.iter().any(|it| it.action.contains("`commit=`"));
+        assert_eq!(says_commit, kind != "xfs", "xfs has no such option");
+    }
 }
 
 #[test]

@@ -147,7 +147,8 @@ pub(super) fn broker(seconds: u64) -> Scene {
         ("index", 1, 1_700, 9_000_000),
     ] {
         for number in 0..files {
-            let file = scene.file(disk, &format!("/data/store/{directory}/{number:04}/00000000"));
+            let path = format!("/data/store/{directory}/{number:04}/00000000");
+            let file = scene.file_dirtied_by(disk, &path, Some(java));
             scene.io(0..S, written(IoWhat::File(file), ios, bytes));
         }
     }
@@ -324,11 +325,16 @@ pub(super) fn neighbour() -> Scene {
 
 /// A mail server whose syncs wait for long commits every 5 s; the flusher does little, at other times.
 pub(super) fn journal() -> Scene {
+    journal_of("jbd2")
+}
+
+/// The same with commits of that kind.
+pub(super) fn journal_of(kind: &str) -> Scene {
     let (mut scene, disk) = host(40);
     let mail = service(&mut scene, "dovecot", "/dovecot.service", 40);
     for number in 0..8 {
         let at = span(number * 5 * S + 800 * MS, 420 * MS);
-        scene.commit(at.clone(), disk, "jbd2");
+        scene.commit(at.clone(), disk, kind);
         scene.stall(at.start + 20 * MS..at.end, mail, StallKind::Sync, Some(disk), None);
         scene.pass(
             span(number * 5 * S + 3_100 * MS, 15 * MS),

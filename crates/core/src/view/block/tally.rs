@@ -98,6 +98,8 @@ pub struct Row {
     pub submitters: BTreeMap<Option<ProcId>, u64>,
     /// Transfers that are writeback, by the reason.
     pub reasons: BTreeMap<String, u64>,
+    /// Files by who was seen first to dirty them; those of which nobody was seen are left out.
+    pub dirtied_by: BTreeMap<ProcId, u64>,
 }
 
 impl Row {
@@ -112,6 +114,7 @@ impl Row {
             write_bytes: 0,
             submitters: BTreeMap::new(),
             reasons: BTreeMap::new(),
+            dirtied_by: BTreeMap::new(),
         }
     }
 
@@ -143,6 +146,9 @@ impl Row {
         for (reason, ios) in other.reasons {
             let sum = self.reasons.entry(reason).or_default();
             *sum = sum.saturating_add(ios);
+        }
+        for (by, files) in other.dirtied_by {
+            *self.dirtied_by.entry(by).or_default() += files;
         }
     }
 }
@@ -190,6 +196,9 @@ impl BlockView {
             let file = matches!(what, IoWhat::File(id) if *id != FileId::OTHERS);
             let row = rows.entry(name.clone()).or_insert_with(|| Row::new(name.clone()));
             row.files += u64::from(file);
+            if let Some(by) = self.dirtier(*what) {
+                *row.dirtied_by.entry(by).or_default() += 1;
+            }
         }
         for (key, sum) in wanted {
             let name = match by {
@@ -234,6 +243,12 @@ impl BlockView {
         };
         named.extend(of.into_iter().zip(shown.into_iter().map(RowName::Path)));
         named
+    }
+
+    /// Who was seen first to dirty a file.
+    fn dirtier(&self, what: IoWhat) -> Option<ProcId> {
+        let IoWhat::File(id) = what else { return None };
+        self.files.get(&id)?.dirtied_by
     }
 
     /// The path of a file as it is known; `None` of what is none and of files without a name.

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the filesystems call that which commits, when it does so by itself, and what can be done about it.
+
+use super::clocks;
+use crate::finding::Fix;
+use crate::recording::{DevId, Mount};
+use crate::rules::words::ticked;
+use crate::view::View;
+
+/// Whose commits they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Journal {
+    /// jbd2: ext4, ocfs2. Also what is not known.
+    Jbd2,
+    /// The log of xfs.
+    Xfs,
+    /// Transactions of btrfs.
+    Btrfs,
+}
+
+impl Journal {
+    /// Whose most of a disk's commits are.
+    pub(super) fn of(view: &View, device: DevId) -> Self {
+        let mut counts = [0u32; 3];
+        for commit in clocks::commits(view, device) {
+            counts[Self::from_kind(&commit.kind) as usize] += 1;
+        }
+        let all = [Self::Jbd2, Self::Xfs, Self::Btrfs];
+        // Of equals the last one is taken; nothing is equal to something.
+        all.into_iter().rev().max_by_key(|it| counts[*it as usize]).unwrap_or(Self::Jbd2)
+    }
+
+    fn from_kind(kind: &str) -> Self {
+        match kind {
+            "xfs" => Self::Xfs,
+            "btrfs" => Self::Btrfs,
+            _ => Self::Jbd2,
+        }
+    }
+
+    /// While it does what: after `stalls`.
+    pub(super) fn works(self, device: &str) -> String {
+        let device = ticked(device);
+        match self {
+            Self::Jbd2 => format!("the journal of {device} commits"),
+            Self::Xfs => format!("the log of xfs on {device} is written"),
+            Self::Btrfs => format!("btrfs on {device} commits a transaction"),
+        }
+    }
+
+    /// How often it commits without being asked, by the mount's option; `None` of xfs, which has no such option.
+    pub(super) fn interval_ns(self, view: &View, device: DevId) -> Option<u64> {
+        // The filesystems' own defaults.
+        let default_s = match self {
+            Self::Jbd2 => 5,
+            Self::Btrfs => 30,
+            Self::Xfs => return None,
+        };
+        let block = view.block();
+        let name = format!("/dev/{}", block.device_name(device));
+        // The number of a btrfs is no device's.
+        let here = |mount: &&Mount| {
+            let btrfs = mount.fstype == "btrfs";
+            let there =
+                block.disk_of(mount.fs) == device || btrfs && mount.source.starts_with(&name);
+            there && btrfs == (self == Self::Btrfs)
+        };
+        let option = |mount: &Mount| {
+            mount.options.split(',').find_map(|option| option.strip_prefix("commit=")?.parse().ok())
+        };
+        let seconds: Option<u64> = block.mounts().values().filter(here).find_map(option);
+        Some(seconds.filter(|&s| s > 0).unwrap_or(default_s).saturating_mul(1_000_000_000))
+    }
+
+    /// What to change.
+    pub(super) fn fixes(self, view: &View, device: DevId) -> Vec<Fix> {
+        let fix =
+            |action: String, risk: &str| Fix { action, command: None, risk: Some(risk.into()) };
+        let mut fixes = vec![
+            fix(
+                "sync less often, or several files at once: each sync forces a commit, which everybody on that filesystem \
+                 waits for"
+                    .into(),
+                "what is not synced is lost when the power fails",
+            ),
+            fix(
+                "write into files that are allocated already (`fallocate`, reused logs): `fdatasync` then needs no commit".into(),
+                "blocks that were never written still cost a commit the first time",
+            ),
+        ];
+        match self {
+            Self::Jbd2 => fixes.push(fix(
+                "put the journal (`mke2fs -O journal_dev`), or those who make many small changes, on another device".into(),
+                "the filesystem does not mount without its journal's device",
+            )),
+            Self::Xfs => fixes.push(fix(
+                "put the log (`mkfs.xfs -l logdev=DEVICE`), or those who make many small changes, on another device".into(),
+                "the log's place is chosen when the filesystem is made, and it does not mount without it",
+            )),
+            Self::Btrfs => fixes.push(fix(
+                "put those who make many small changes on another filesystem, and files that are overwritten into a directory \
+                 without copy on write (`chattr +C`)"
+                    .into(),
+                "without copy on write there are no checksums of the data, and the flag holds for new files only",
+            )),
+        }
+        if let Some(ns) = self.interval_ns(view, device) {
+            fixes.push(fix(
+                format!("a longer `commit=` (now {} s) makes commits rarer and bigger", ns / 1_000_000_000),
+                "up to as many seconds of changes are lost when the power fails; a bigger commit stalls for longer",
+            ));
+        }
+        fixes
+    }
+
+    /// What would show that it is the reason.
+    pub(super) fn expect(self) -> String {
+        match self {
+            Self::Jbd2 | Self::Btrfs => {
+                "after a remount with another `commit=`, the rhythm of the stalls moves with it; if it does not, the journal \
+                 is not the reason"
+            }
+            Self::Xfs => {
+                "while those who sync, create and remove files on that xfs are stopped, the stalls are gone; if they are not, \
+                 its log is not the reason"
+            }
+        }
+        .into()
+    }
+}
