@@ -57,6 +57,8 @@ pub(crate) enum Command {
     },
     /// Say which files a disk's sectors belong to
     Sector(SectorArgs),
+    /// Say what processes may use of the CPUs, and what their runtimes believe
+    Limits(LimitsArgs),
     /// Print a completion script
     Completions {
         /// The shell it is for
@@ -190,6 +192,19 @@ pub(crate) struct SectorArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) messages: Messages,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LimitsArgs {
+    /// Processes to look at in depth [default: all that have a limit or a known runtime, as a table]
+    #[arg(value_name = "PID")]
+    pub(crate) pids: Vec<u32>,
+    /// Print one JSON document (schema deburr.limits/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Use colour [default: auto]
+    #[arg(long, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
+    pub(crate) color: Color,
 }
 
 /// How a report is shown.

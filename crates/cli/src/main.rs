@@ -13,6 +13,7 @@ mod failure;
 mod files;
 mod host;
 mod lab;
+mod limits;
 mod observer;
 mod output;
 mod progress;
@@ -51,6 +52,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Lab(args)) => return cmd::lab::run(args),
         Some(Command::Check { file }) => cmd::check::run(file)?,
         Some(Command::Sector(args)) => cmd::sector::run(args)?,
+        Some(Command::Limits(args)) => cmd::limits::run(args)?,
         Some(Command::Completions { shell }) => cmd::generate::completions(*shell)?,
         Some(Command::Man) => cmd::generate::man()?,
         Some(Command::BenchEmpty { on, duration }) => cmd::bench_empty::run(*on, *duration)?,

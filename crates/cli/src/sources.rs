@@ -3,8 +3,8 @@
 
 use crate::collect::{
     BlockCollector, CgroupCollector, Cgroups, Collector, Context, Devices, DiskstatsCollector,
-    ProcStatCollector, Processes, PsiCollector, Roots, SchedCollector, SchedstatCollector,
-    SettingsCollector, without_writeback,
+    ProcStatCollector, Processes, PsiCollector, Roots, RuntimeCollector, SchedCollector,
+    SchedstatCollector, SettingsCollector, without_writeback,
 };
 use crate::failure::{Exit, Failure};
 use deburr_core::procfs::cpu_list;
@@ -51,6 +51,8 @@ pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
         Ok(pressure) => running.push(Running::new(&[Source::Psi], pressure)),
         Err(state) => missing.push((Source::Psi, state)),
     }
+    // After those who meet processes.
+    running.push(Running::new(&[Source::Runtime], RuntimeCollector::open(cx)));
     // Before what refers to devices: it finds those that are mounted.
     running.push(Running::new(&[Source::Settings], SettingsCollector::open(cx)));
     match DiskstatsCollector::open(cx) {

@@ -8,6 +8,7 @@ pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod generate;
 pub(crate) mod lab;
+pub(crate) mod limits;
 pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod sector;

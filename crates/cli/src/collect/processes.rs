@@ -121,6 +121,11 @@ impl Processes {
         self.host_is_target || self.target.contains(&id)
     }
 
+    /// The processes of the target, as they were emitted last.
+    pub(crate) fn of_target(&self) -> impl Iterator<Item = &Process> {
+        self.by_pid.values().map(|known| &known.process).filter(|process| process.in_target)
+    }
+
     /// Whether that pid was met as a kernel thread.
     pub(crate) fn is_kernel_thread(&self, pid: u32) -> bool {
         self.by_pid.get(&pid).is_some_and(|known| known.process.kernel_thread == Some(true))

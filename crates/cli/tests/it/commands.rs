@@ -9,9 +9,17 @@ use std::io::Write as _;
 #[test]
 fn every_command_explains_itself() {
     let help = stdout(&run(&["--help"], 0));
-    for command in
-        ["diagnose", "record", "report", "explain", "lab", "check", "sector", "completions"]
-    {
+    for command in [
+        "diagnose",
+        "record",
+        "report",
+        "explain",
+        "lab",
+        "limits",
+        "check",
+        "sector",
+        "completions",
+    ] {
         assert!(help.lines().any(|line| line.trim_start().starts_with(command)), "{command}");
         assert!(stdout(&run(&[command, "--help"], 0)).contains("Usage:"), "{command}");
     }

@@ -8,6 +8,7 @@ mod commands;
 mod common;
 mod docs;
 mod doctor;
+mod limits;
 mod program;
 mod readme;
 mod recordings;

@@ -93,10 +93,12 @@ pub struct Belief {
     pub fixes: Vec<Fix>,
 }
 
-/// Judges a runtime's number of threads; `None` if there is none.
+/// Judges a runtime's number of threads; `None` if there is none that is a matter of CPUs.
 #[must_use]
 pub fn belief(reading: &RuntimeReading, given: Circumstances<'_>) -> Option<Belief> {
-    let threads = reading.parallelism.first()?.clone();
+    // Node's pool is for work that blocks: it is no measure of how many threads compute.
+    let threads =
+        reading.parallelism.first().filter(|_| reading.kind != RuntimeKind::Node)?.clone();
     let fitting = fitting_threads(given.effective.cpus);
     let fit = match (threads.value > fitting, threads.confidence) {
         (false, _) => Fit::Fits,
@@ -264,7 +266,6 @@ fn other(reading: &RuntimeReading, threads: &Parallelism) -> (Why, String) {
         RuntimeKind::Nginx => {
             "`worker_processes`; `auto` is the number of CPUs, whatever its quota"
         }
-        RuntimeKind::Node => "the default of its thread pool, whatever the CPUs",
         _ => "counted threads",
     };
     (Why::Unknown, because.into())
@@ -280,8 +281,8 @@ fn fixes(reading: &RuntimeReading, why: Why, given: Circumstances<'_>) -> Vec<Fi
         RuntimeKind::Go => {
             all.push(fix(
                 format!("start it with `GOMAXPROCS={wanted}`"),
-                "it has to be changed with the limit, and Go does not follow a change of the limit any more; a \
-                 program that blocks in cgo or system calls is not held back, these have threads of their own",
+                "it has to be changed with the limit; threads that block in C code or system calls are not counted by \
+                 it, Go has further ones for them",
             ));
             all.extend(go_upgrade(reading, why).map(|action| {
                 fix(action, "from then on GOMAXPROCS follows the quota of the program's own cgroup, not of those above")
@@ -312,7 +313,7 @@ fn fixes(reading: &RuntimeReading, why: Why, given: Circumstances<'_>) -> Vec<Fi
         all.push(fix(
             format!(
                 "give its own cgroup the quota too ({}), where its runtime looks",
-                units::value(level.cpus(), crate::finding::Unit::Cpus)
+                units::cpus(level.cpus())
             ),
             "in Kubernetes: a CPU limit for the container, not only for the pod",
         ));
@@ -336,6 +337,9 @@ fn go_upgrade(reading: &RuntimeReading, why: Why) -> Option<String> {
             .into(),
         Why::TurnedOff => "take `containermaxprocs=0` out of `GODEBUG`".into(),
         Why::MountRoot => "build it with Go 1.26 or later".into(),
+        Why::Set if awareness(reading, &build_of(reading)).0 && leaf_cpus(reading).is_some() => {
+            "take `GOMAXPROCS` out of its environment: this Go takes the quota of its cgroup by itself".into()
+        }
         _ => return None,
     })
 }

@@ -10,5 +10,7 @@ pub mod effective;
 pub mod elf;
 pub mod go;
 mod image;
+pub mod jvm;
+pub mod outside;
 
 pub use image::{Biased, Image};

@@ -24,7 +24,7 @@ mod golden;
 
 pub use json::{json, json_document};
 pub use manual::manual;
-pub use sheet::{Section, sheet};
+pub use sheet::{Cell, Grid, Section, grid, sheet};
 pub use text::text;
 
 /// A message on one line: hidden characters are escaped, nothing is cut.

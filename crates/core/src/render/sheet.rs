@@ -36,6 +36,61 @@ pub fn sheet(headline: &str, sections: &[Section], style: TextStyle) -> String {
     page.into_text()
 }
 
+/// A cell of a [`Grid`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Cell {
+    /// Aligned at its beginning, wrapped where it is long.
+    Text(String),
+    /// Aligned at its end.
+    Number(String),
+}
+
+/// Rows below names of columns. What the first row's cells are decides how columns are aligned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grid {
+    columns: Vec<(&'static str, usize)>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Grid {
+    /// A grid without rows: names of columns, and how wide texts in them may be.
+    #[must_use]
+    pub fn new(columns: &[(&'static str, usize)]) -> Self {
+        Self { columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    /// One more row, with as many cells as there are names of columns.
+    pub fn row(&mut self, cells: Vec<Cell>) {
+        self.rows.push(cells);
+    }
+}
+
+/// A headline, a grid, and what is to be said below it, for a terminal.
+#[must_use]
+pub fn grid(headline: &str, grid: &Grid, notes: &[String], style: TextStyle) -> String {
+    let mut page = Page::new(style);
+    page.paragraph(0, 2, Ink::Heading, &sentence(headline));
+    if let Some(first) = grid.rows.first() {
+        let column = |(cell, (_, width)): (&Cell, &(&str, usize))| match cell {
+            Cell::Text(_) => Column::Left(*width),
+            Cell::Number(_) => Column::Right,
+        };
+        let columns: Vec<Column> = first.iter().zip(&grid.columns).map(column).collect();
+        let mut table = Table::new(&columns);
+        table.heading(grid.columns.iter().map(|(name, _)| *name));
+        for row in &grid.rows {
+            table.row(row.iter().map(|(Cell::Text(text) | Cell::Number(text))| sentence(text)));
+        }
+        page.gap();
+        table.write(&mut page, 0);
+    }
+    for note in notes {
+        page.gap();
+        page.paragraph(0, 2, Ink::Plain, &sentence(note));
+    }
+    page.into_text()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

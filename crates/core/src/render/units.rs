@@ -68,6 +68,18 @@ pub fn counted(n: u64, singular: &str, plural: &str) -> String {
     format!("{} {}", count(n as f64), if n == 1 { singular } else { plural })
 }
 
+/// A CPU limit, as it is set: `4 CPUs`, `0.25 CPUs`, `1 CPU`.
+#[must_use]
+pub fn cpus(cpus: f64) -> String {
+    if !cpus.is_finite() {
+        return "? CPUs".into();
+    }
+    let text = format!("{cpus:.2}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    let text = if text == "0" && cpus > 0.0 { "<0.01" } else { text };
+    format!("{text} {}", if text == "1" { "CPU" } else { "CPUs" })
+}
+
 /// A number in its unit; empty for [`Unit::Text`], whose content is in the note beside it.
 #[must_use]
 pub fn value(value: f64, unit: Unit) -> String {
@@ -175,6 +187,15 @@ mod tests {
         assert_eq!(value(212e6, Unit::NsPerS), "212 ms/s");
         assert_eq!(value(3.94, Unit::Cpus), "3.9 CPUs");
         assert_eq!(value(0.0, Unit::Text), "");
+        for (limit, text) in [
+            (4.0, "4 CPUs"),
+            (0.25, "0.25 CPUs"),
+            (1.0, "1 CPU"),
+            (0.001, "<0.01 CPUs"),
+            (10.0, "10 CPUs"),
+        ] {
+            assert_eq!(cpus(limit), text);
+        }
     }
 
     /// The number that a text says, in the smallest unit of `steps`.

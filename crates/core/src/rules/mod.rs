@@ -118,6 +118,7 @@ pub const RULES: &[&Rule] = &[
     &sched::run_queue_contention::RULE,
     &sched::quota_throttle::RULE,
     &sched::idle_while_waiting::RULE,
+    &sched::runtime_oversubscribed::RULE,
 ];
 
 /// The rule of that code, in any case.

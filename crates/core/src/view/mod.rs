@@ -5,6 +5,7 @@
 pub mod block;
 mod cgroup;
 mod host;
+mod limits;
 mod process;
 mod series;
 pub mod waits;
@@ -12,6 +13,7 @@ pub mod waits;
 pub use block::BlockView;
 pub use cgroup::{CgroupView, Counter};
 pub use host::{CpuTotals, CpuView, Load, ObserverView, PsiView};
+pub use limits::ProcessLimit;
 pub use process::{Behind, Delay, Group, Groups, Idle, ProcessView, Usage};
 pub use series::Series;
 

@@ -223,6 +223,8 @@ pub struct Group<'v> {
     pub in_target: bool,
     /// Who they are; at least one.
     pub members: Vec<(ProcId, &'v Process)>,
+    /// What is known of the runtime of each, in the same order.
+    pub runtimes: Vec<Option<&'v RuntimeReading>>,
     /// Sum of their usage; `None` if the probe saw none of them.
     pub usage: Option<Usage>,
     /// Sum of their delay.
@@ -265,6 +267,7 @@ impl<'v> Groups<'v> {
                     cgroup: facts.cgroup,
                     in_target: facts.in_target,
                     members: vec![],
+                    runtimes: vec![],
                     usage: None,
                     delay: None,
                     idle: None,
@@ -312,8 +315,9 @@ impl<'v> Groups<'v> {
 }
 
 impl<'v> Group<'v> {
-    fn add(&mut self, id: ProcId, facts: &'v Process, process: &ProcessView) {
+    fn add(&mut self, id: ProcId, facts: &'v Process, process: &'v ProcessView) {
         self.members.push((id, facts));
+        self.runtimes.push(process.runtime.as_ref());
         if let Some(usage) = &process.usage {
             self.usage.get_or_insert_default().merge(usage);
         }

@@ -4,12 +4,14 @@
 //! A cgroup's id is the inode number of its directory, which is the id that BPF reads from `kernfs_node`.
 //! Records go out for a cgroup when somebody meets it, ancestors first.
 
+mod levels;
 mod limits;
 mod mounts;
 mod names;
 mod owners;
 mod readings;
 
+pub(crate) use levels::shown;
 pub(crate) use readings::CgroupCollector;
 
 use super::{Emit, Roots};

@@ -82,6 +82,17 @@ fn code_of(file: &dyn Image, elf: &Elf, function: &Function) -> Option<Vec<u8>> 
     file.bytes(offset, usize::try_from(bytes).ok()?)
 }
 
+/// The settings of a `GODEBUG` that have a bearing on GOMAXPROCS; `None` if there are none.
+#[must_use]
+pub fn debug_settings(text: &str) -> Option<String> {
+    const KEYS: [&str; 2] = ["containermaxprocs", "updatemaxprocs"];
+    let parts: Vec<&str> = text
+        .split(',')
+        .filter(|part| part.split_once('=').is_some_and(|(key, _)| KEYS.contains(&key)))
+        .collect();
+    (!parts.is_empty()).then(|| parts.join(","))
+}
+
 /// The value at an address that [`locate`] found. `None` if it cannot be read or cannot be.
 #[must_use]
 pub fn value(memory: &dyn Image, address: u64) -> Option<u32> {

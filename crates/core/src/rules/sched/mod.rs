@@ -7,5 +7,6 @@ pub(super) mod idle_while_waiting;
 mod quota;
 pub(super) mod quota_throttle;
 pub(super) mod run_queue_contention;
+pub(super) mod runtime_oversubscribed;
 
 pub(super) use evidence::{may_suffer, target_is_host};

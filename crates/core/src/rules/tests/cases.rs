@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Cases that decide between rules, or between a finding and silence.
 
-use super::{codes, judged, scenes};
+use super::{codes, judged, runtimes, scenes};
 use crate::finding::{EntityKind, Finding, LedgerState, Report, Severity};
 use crate::recording::{
     Culprit, EventKind, ObserverTick, ProcId, ProcessTick, Record, Source, ThreadStates, WaitHist,
@@ -115,7 +115,9 @@ fn the_small_server_comes_before_the_spinners_that_queue_behind_each_other() {
 
 #[test]
 fn a_healthy_host_yields_nothing() {
-    let report = judged(&scenes::healthy());
+    let mut scene = scenes::healthy();
+    scene.runtime(runtimes::go(ProcId(1), "go1.24.3", 2));
+    let report = judged(&scene);
     assert_eq!(codes(&report), [""; 0]);
     assert_eq!(report.ruled_out.len(), super::RULES.len());
 }

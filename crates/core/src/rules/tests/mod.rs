@@ -10,6 +10,7 @@ mod pages;
 mod properties;
 mod registry;
 mod rhythms;
+mod runtimes;
 mod scenes;
 mod tables;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The smallest streams that decide each rule: kept as `fixtures/rules/CODE/KIND.jsonl`.
 
-use super::disks;
+use super::{disks, runtimes};
 use crate::recording::{Container, Culprit, IdleCpu, IdleTick, ObserverTick, ProcId, Source};
 use crate::testkit::{Did, MS, S, Scene, US, runqlat};
 
@@ -36,6 +36,7 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
             scene.without(Source::Observer, "no reading of `/proc/self/stat`", "");
             scene
         }
+        ("SCH004", kind) => runtimes::scene(kind)?,
         _ => return disks::scene(code, kind),
     })
 }

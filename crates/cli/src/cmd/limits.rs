@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `deburr limits`: what processes may use of the CPUs, and what their runtimes believe.
+
+use super::show;
+use crate::cli::{LimitsArgs, Target};
+use crate::collect::Roots;
+use crate::failure::{Exit, Failure};
+use crate::limits::{self, Question};
+use crate::{output, target};
+use deburr_core::render;
+
+/// Runs it.
+pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<Exit> {
+    let roots = Roots::default();
+    let mut pids = Vec::new();
+    let mut missing = None;
+    for &pid in &args.pids {
+        let named = Target { pid: Some(pid), comm: None, cgroup: None, container: None };
+        match target::resolve(&named, &roots) {
+            Ok(_) if pids.contains(&pid) => {}
+            Ok(_) => pids.push(pid),
+            Err(error) => {
+                missing =
+                    Some(missing.map_or(error.to_string(), |before| format!("{before}\n{error}")))
+            }
+        }
+    }
+    if let (Some(missing), true) = (&missing, pids.is_empty()) {
+        return Err(Failure::bad_input(missing));
+    }
+    let document = limits::look(&Question { pids: &pids }, &roots);
+    if let Some(pid) = pids.iter().find(|pid| document.processes.iter().all(|row| row.pid != **pid))
+    {
+        missing.get_or_insert_with(|| format!("process {pid} ended while it was looked at"));
+    }
+    let text = match args.json {
+        true => render::json_document(&document)?,
+        false => limits::text(&document, show::page(args.color)),
+    };
+    output::print(text.as_bytes())?;
+    match missing {
+        Some(missing) => Err(Failure::bad_input(missing)),
+        None => Ok(Exit::Done),
+    }
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How many threads the runtimes of processes let run, looked at once for each process and again at the end.
+//!
+//! A look costs some 0.1 ms, and the first at a program up to some milliseconds more, so looks have a budget. Those
+//! with a limit come first: they are the ones that may have too many threads for it.
+
+use super::{Beat, Collector, Context, Emit, Now, read_stat};
+use crate::limits::{Hidden, Prober};
+use crate::sources;
+use deburr_core::procfs::cpu_list;
+use deburr_core::recording::{Coverage, ProcId, Process, Record, RuntimeReading, Source, State};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// What may be spent on looking in the first second, and in each one after it: 0.1 % of a CPU.
+const FIRST_SECOND: Duration = Duration::from_millis(20);
+const EACH_SECOND: Duration = Duration::from_millis(1);
+/// Budget that is not used may be saved up for so many seconds.
+const SAVED_SECONDS: u32 = 20;
+/// Runtimes that are looked at again at the end.
+const MAX_AGAIN: usize = 256;
+
+/// The collector.
+#[derive(Debug)]
+pub(crate) struct RuntimeCollector {
+    prober: Prober,
+    online: usize,
+    /// Everybody who was met by the last beat: who is new now may not have begun to run its program.
+    met: BTreeSet<ProcId>,
+    looked_at: BTreeSet<ProcId>,
+    /// What was emitted last.
+    found: BTreeMap<ProcId, (u32, RuntimeReading)>,
+    budget: Duration,
+    forbidden: u32,
+}
+
+impl RuntimeCollector {
+    /// Nothing is looked at yet.
+    pub(crate) fn open(cx: &Context) -> Self {
+        Self {
+            prober: Prober::default(),
+            online: sources::cpus_online(&cx.roots).len(),
+            met: BTreeSet::new(),
+            looked_at: BTreeSet::new(),
+            found: BTreeMap::new(),
+            budget: FIRST_SECOND,
+            forbidden: 0,
+        }
+    }
+
+    /// Those who are to be looked at, the limited ones first.
+    fn candidates(&self, cx: &Context, all: bool) -> Vec<(ProcId, u32)> {
+        let wanted = |process: &&Process| {
+            let known = all || self.met.contains(&process.id);
+            known && !self.looked_at.contains(&process.id)
+        };
+        let mut candidates: Vec<(bool, ProcId, u32)> = cx
+            .processes
+            .of_target()
+            .filter(|process| process.kernel_thread == Some(false) && !process.observer)
+            .filter(wanted)
+            .map(|process| (!self.is_limited(cx, process), process.id, process.pid))
+            .collect();
+        candidates.sort_unstable();
+        candidates.into_iter().map(|(_, id, pid)| (id, pid)).collect()
+    }
+
+    fn is_limited(&self, cx: &Context, process: &Process) -> bool {
+        let fewer = |list: &Option<String>| {
+            let cpus = list.as_ref().and_then(|list| cpu_list::parse(list.as_bytes()).ok());
+            cpus.is_some_and(|cpus| !cpus.is_empty() && cpus.len() < self.online)
+        };
+        process.cgroup.is_some_and(|id| cx.cgroups.has_quota_above(id))
+            || fewer(&process.cpus_allowed)
+            || fewer(&process.cpuset_cpus)
+    }
+
+    /// Looks at one process. Says what is new.
+    fn look(&mut self, cx: &mut Context, (id, pid): (ProcId, u32), now: Now, emit: Emit<'_>) {
+        // The threads at this moment; a process that is gone has none.
+        let Some(stat) = read_stat(&cx.roots, pid).filter(|stat| !"ZX".contains(stat.state)) else {
+            return;
+        };
+        let reading = match self.prober.look(&cx.roots, &mut cx.cgroups, pid, stat.threads) {
+            Ok(Some(reading)) => RuntimeReading { t_ns: now.t_ns, proc: id, ..reading },
+            Ok(None) | Err(Hidden::Gone) => return,
+            Err(Hidden::Forbidden) => {
+                self.forbidden += 1;
+                return;
+            }
+        };
+        let same = |before: &RuntimeReading| {
+            // Threads come and go, and say little.
+            let undated = |reading: &RuntimeReading| RuntimeReading {
+                t_ns: 0,
+                threads: 0,
+                ..reading.clone()
+            };
+            undated(before) == undated(&reading)
+        };
+        if self.found.get(&id).is_none_or(|(_, before)| !same(before)) {
+            self.found.insert(id, (pid, reading.clone()));
+            emit(Record::Runtime(Box::new(reading)));
+        }
+    }
+
+    fn second(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) {
+        let is_end = now.beat == Beat::End;
+        let begin = Instant::now();
+        let candidates = self.candidates(cx, is_end);
+        let mut left = candidates.len();
+        for (id, pid) in candidates {
+            if begin.elapsed() >= self.budget {
+                break;
+            }
+            left -= 1;
+            self.looked_at.insert(id);
+            self.look(cx, (id, pid), now, &mut *emit);
+        }
+        if is_end {
+            self.again(cx, now, &mut *emit);
+            self.say_what_is_missing(left, now, emit);
+        }
+        self.met.extend(cx.processes.of_target().map(|process| process.id));
+        self.budget = (self.budget.saturating_sub(begin.elapsed()) + EACH_SECOND)
+            .min(EACH_SECOND * SAVED_SECONDS);
+    }
+
+    /// Looks again at those that have a runtime: newer ones follow their limit.
+    fn again(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) {
+        let known: Vec<(ProcId, u32)> =
+            self.found.iter().map(|(id, (pid, _))| (*id, *pid)).take(MAX_AGAIN).collect();
+        // A pid may be another process's by now: only those that are still known by it.
+        let alive: BTreeSet<(ProcId, u32)> =
+            cx.processes.of_target().map(|process| (process.id, process.pid)).collect();
+        for one in known.into_iter().filter(|one| alive.contains(one)) {
+            self.look(cx, one, now, &mut *emit);
+        }
+    }
+
+    fn say_what_is_missing(&self, left: usize, now: Now, emit: Emit<'_>) {
+        let mut lacks = Vec::new();
+        if left > 0 {
+            lacks.push(format!("{left} processes were not looked at, to save CPU time"));
+        }
+        if self.forbidden > 0 {
+            lacks.push(format!("{} processes may not be looked at by this user", self.forbidden));
+        }
+        if !lacks.is_empty() {
+            let state = State::Partial { reason: lacks.join("; ") };
+            emit(Record::Coverage(Coverage { t_ns: now.t_ns, source: Source::Runtime, state }));
+        }
+    }
+}
+
+impl Collector for RuntimeCollector {
+    fn beat(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) -> anyhow::Result<()> {
+        if now.beat == Beat::Start {
+            let state = match rustix::process::geteuid().is_root() {
+                true => State::Active,
+                false => State::Partial {
+                    reason: "only runtimes of this user's own processes can be looked at; run as root for all".into(),
+                },
+            };
+            emit(Record::Coverage(Coverage { t_ns: 0, source: Source::Runtime, state }));
+        } else if now.beat.is_second() {
+            self.second(cx, now, emit);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The answer as data: the document `deburr.limits/1`, which `docs/limits.md` describes.
+
+use deburr_core::finding::{Fix, Tool};
+use deburr_core::limits::effective::{Bound, Level, Sight};
+use deburr_core::recording::{Container, Parallelism, RuntimeKind, SeenQuota};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+pub(crate) const SCHEMA: &str = "deburr.limits/1";
+
+/// All that is said.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document {
+    pub(crate) schema: &'static str,
+    pub(crate) tool: Tool,
+    pub(crate) host: Host,
+    /// Those asked for; else those that have a limit or a runtime that is known.
+    pub(crate) processes: Vec<Row>,
+    /// Everybody else; absent where processes were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) others: Option<Others>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Host {
+    pub(crate) name: String,
+    /// As a list: `0-3,8`.
+    pub(crate) cpus_online: String,
+    pub(crate) cpus: u32,
+    /// `v1`, `v2`, `mixed` or `none`.
+    pub(crate) cgroup: &'static str,
+}
+
+/// How many processes are not listed, and why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Others {
+    /// No limit but the host's CPUs, and no runtime that is known.
+    pub(crate) unlimited: u32,
+    pub(crate) kernel_threads: u32,
+    /// Ended before they could be looked at, or have ended and wait for their parent.
+    pub(crate) ended: u32,
+    /// Their runtimes may not be looked at by this user. They are listed if they have a limit.
+    pub(crate) forbidden: u32,
+}
+
+/// One process.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) pid: u32,
+    pub(crate) comm: String,
+    pub(crate) threads: u32,
+    pub(crate) kernel_thread: bool,
+    /// Path in the tree of the cpu controller, as deburr's cgroup namespace has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cgroup: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) container: Option<Container>,
+    /// Absent if not even its CPUs are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) limit: Option<LimitRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) runtime: Option<RuntimeRow>,
+    /// `fits`, `above`, `may_be_above`, or `unknown` where there is no number to compare.
+    pub(crate) verdict: &'static str,
+    /// Why something is missing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
+}
+
+/// What it may use.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct LimitRow {
+    /// CPUs' worth of time.
+    pub(crate) cpus: f64,
+    pub(crate) bound_by: Bound,
+    /// In words.
+    pub(crate) origin: String,
+    /// How much of the levels above it was in sight. If not all, `cpus` is an upper bound.
+    #[serde(flatten)]
+    pub(crate) sight: Sight,
+    /// Levels that have a quota, its own cgroup first.
+    pub(crate) quotas: Vec<QuotaRow>,
+    /// CPUs that it may run on: how many, and what allows which.
+    pub(crate) allowed: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) affinity: Option<String>,
+    /// Affinities of its threads, where they are not all alike (only if it was asked for).
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) affinity_of_threads: BTreeMap<String, u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cpuset: Option<String>,
+}
+
+/// A level with a quota.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct QuotaRow {
+    pub(crate) cpus: f64,
+    /// Whether it is the process's own cgroup.
+    pub(crate) own: bool,
+    /// Whether it is the one that binds.
+    pub(crate) binds: bool,
+    #[serde(flatten)]
+    pub(crate) level: Level,
+    /// Periods with work and periods that ran out since the cgroup was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) nr_periods: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) nr_throttled: Option<u64>,
+}
+
+/// What its runtime believes.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct RuntimeRow {
+    pub(crate) kind: RuntimeKind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) version: Option<String>,
+    /// The one that counts first.
+    pub(crate) parallelism: Vec<Parallelism>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) unread: Option<String>,
+    pub(crate) settings: BTreeMap<String, String>,
+    /// What its cgroup files tell it.
+    pub(crate) seen: SeenQuota,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) belief: Option<BeliefRow>,
+}
+
+/// What is to be said of its number of threads.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct BeliefRow {
+    /// As many threads at a time fit the limit.
+    pub(crate) fitting: u32,
+    pub(crate) why: &'static str,
+    /// The same in words.
+    pub(crate) because: String,
+    pub(crate) fix: Vec<Fix>,
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Program files and the memory of processes as bytes by position.
+
+use crate::collect::Roots;
+use deburr_core::limits::Image;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+/// Mappings of a process that are looked at: some have hundreds of thousands.
+const MAX_MAPPINGS: usize = 20_000;
+
+/// A file, by offset; or `/proc/PID/mem`, by address.
+#[derive(Debug)]
+pub(super) struct FileImage(File);
+
+impl FileImage {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        File::open(path).map(Self)
+    }
+
+    /// A process's memory. Needs the privileges of a debugger.
+    pub(super) fn memory(roots: &Roots, pid: u32) -> io::Result<Self> {
+        Self::open(&roots.proc.join(pid.to_string()).join("mem"))
+    }
+}
+
+impl Image for FileImage {
+    fn read(&self, at: u64, buf: &mut [u8]) -> bool {
+        self.0.read_exact_at(buf, at).is_ok()
+    }
+}
+
+/// Where a file is mapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mapping {
+    /// First address of the beginning of the file.
+    pub(super) start: u64,
+    /// Path in the process's mount namespace, as the kernel prints it.
+    pub(super) path: Vec<u8>,
+}
+
+/// The first mapping of the beginning of a file that is `wanted` by its path.
+pub(super) fn mapping(roots: &Roots, pid: u32, wanted: impl Fn(&[u8]) -> bool) -> Option<Mapping> {
+    let file = File::open(roots.proc.join(pid.to_string()).join("maps")).ok()?;
+    let lines = BufReader::new(file).split(b'\n').map_while(Result::ok);
+    lines.take(MAX_MAPPINGS).find_map(|line| parse(&line).filter(|mapping| wanted(&mapping.path)))
+}
+
+/// A line of `/proc/PID/maps`, if it maps the beginning of a file.
+fn parse(line: &[u8]) -> Option<Mapping> {
+    // start-end perms offset device inode, and after blanks the path.
+    let mut fields = line.splitn(6, |&byte| byte == b' ');
+    let range = std::str::from_utf8(fields.next()?).ok()?;
+    let start = u64::from_str_radix(range.split('-').next()?, 16).ok()?;
+    let offset = fields.nth(1)?;
+    let path = fields.nth(2)?.trim_ascii_start();
+    let begins = offset.iter().all(|&digit| digit == b'0') && path.starts_with(b"/");
+    begins.then(|| Mapping { start, path: path.to_vec() })
+}
+
+/// Where the program of a process is mapped.
+pub(super) fn program_start(roots: &Roots, pid: u32) -> Option<u64> {
+    let exe = std::fs::read_link(roots.proc.join(pid.to_string()).join("exe")).ok()?;
+    // The kernel writes newlines in paths as `\012` there, and nothing else.
+    let path = exe.as_os_str().as_bytes();
+    let mut escaped = Vec::with_capacity(path.len());
+    for &byte in path {
+        match byte {
+            b'\n' => escaped.extend(b"\\012"),
+            byte => escaped.push(byte),
+        }
+    }
+    Some(mapping(roots, pid, |path| path == escaped)?.start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Mapping, parse};
+
+    #[test]
+    fn only_the_beginning_of_a_file_is_where_it_was_loaded() {
+        let line =
+            b"55d0c0400000-55d0c0428000 r--p 00000000 fe:00 1309   /opt/a b/server (deleted)";
+        let expected =
+            Mapping { start: 0x55d0_c040_0000, path: b"/opt/a b/server (deleted)".to_vec() };
+        assert_eq!(parse(line), Some(expected));
+        for line in [
+            "55d0c0428000-55d0c0500000 r-xp 00028000 fe:00 1309   /opt/server",
+            "7ffd1c9e0000-7ffd1ca01000 rw-p 00000000 00:00 0      [stack]",
+            "7ffd1c9e0000-7ffd1ca01000 rw-p 00000000 00:00 0 ",
+            "",
+            "x-y r--p 00000000 fe:00 1 /x",
+        ] {
+            assert_eq!(parse(line.as_bytes()), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a program file is, looked at once however many processes run it.
+
+use super::image::{FileImage, mapping, program_start};
+use crate::collect::Roots;
+use deburr_core::limits::elf::{Elf, ElfError};
+use deburr_core::limits::go::{self, GoBuild, Unlocated};
+use deburr_core::limits::{Biased, jvm};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::rc::Rc;
+
+/// Files that are remembered; then all are forgotten.
+const MAX_FILES: usize = 4096;
+/// A file that could not be decoded is tried for so many processes: the first may just have started.
+const MAX_TRIES: u32 = 3;
+
+/// A file as long as it stays the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Identity {
+    dev: u64,
+    ino: u64,
+    size: u64,
+    changed_ns: (i64, i64),
+}
+
+impl Identity {
+    fn of(path: &Path) -> io::Result<Self> {
+        let meta = fs::metadata(path)?;
+        let changed_ns = (meta.ctime(), meta.ctime_nsec());
+        Ok(Self { dev: meta.dev(), ino: meta.ino(), size: meta.size(), changed_ns })
+    }
+}
+
+/// What a program is.
+#[derive(Debug)]
+pub(super) enum Program {
+    /// Built by Go.
+    Go {
+        elf: Elf,
+        build: GoBuild,
+        /// Where GOMAXPROCS is, at the addresses of the file.
+        place: Result<u64, Unlocated>,
+    },
+    /// Something else.
+    Other,
+}
+
+/// A program's flags and where `libjvm.so` has them.
+#[derive(Debug)]
+struct Library {
+    elf: Elf,
+    flags: Vec<jvm::Flag>,
+}
+
+/// The files that were looked at.
+#[derive(Debug, Default)]
+pub(super) struct Programs {
+    programs: HashMap<Identity, (u32, Rc<Program>)>,
+    libraries: HashMap<Identity, Rc<Library>>,
+}
+
+impl Programs {
+    /// The program of a process, and its memory at the addresses of the file.
+    pub(super) fn of(&mut self, roots: &Roots, pid: u32) -> io::Result<Rc<Program>> {
+        let path = roots.proc.join(pid.to_string()).join("exe");
+        let identity = Identity::of(&path)?;
+        let known = self.programs.get(&identity);
+        if let Some((tries, program)) = known {
+            let failed = matches!(**program, Program::Go { place: Err(_), .. });
+            if !failed || *tries >= MAX_TRIES {
+                return Ok(Rc::clone(program));
+            }
+        }
+        let tries = known.map_or(0, |(tries, _)| *tries);
+        let program = Rc::new(inspect(roots, pid, &path)?);
+        if self.programs.len() >= MAX_FILES {
+            self.programs.clear();
+        }
+        self.programs.insert(identity, (tries + 1, Rc::clone(&program)));
+        Ok(program)
+    }
+
+    /// What the flags of a Java virtual machine say; `None` if none is loaded, or it is not understood.
+    pub(super) fn java(&mut self, roots: &Roots, pid: u32) -> Option<JavaFlags> {
+        let found = mapping(roots, pid, |path| path.ends_with(b"/libjvm.so"))?;
+        // In a container the path leads there from its own root.
+        let inside = OsStr::from_bytes(found.path.strip_prefix(b"/")?);
+        let path = roots.proc.join(pid.to_string()).join("root").join(inside);
+        let identity = Identity::of(&path).ok()?;
+        let memory = FileImage::memory(roots, pid).ok()?;
+        let library = match self.libraries.get(&identity) {
+            Some(library) => Rc::clone(library),
+            None => {
+                let file = FileImage::open(&path).ok()?;
+                let elf = Elf::read(&file).ok()?;
+                let memory = Biased { image: &memory, bias: elf.bias(found.start) };
+                let flags = jvm::locate(&file, &elf, &memory)?;
+                let library = Rc::new(Library { elf, flags });
+                if self.libraries.len() >= MAX_FILES {
+                    self.libraries.clear();
+                }
+                self.libraries.insert(identity, Rc::clone(&library));
+                library
+            }
+        };
+        let memory = Biased { image: &memory, bias: library.elf.bias(found.start) };
+        Some(jvm::read(&memory, &library.flags))
+    }
+}
+
+/// Numbers of threads, and settings.
+pub(super) type JavaFlags =
+    (Vec<deburr_core::recording::Parallelism>, std::collections::BTreeMap<String, String>);
+
+fn inspect(roots: &Roots, pid: u32, path: &Path) -> io::Result<Program> {
+    let file = FileImage::open(path)?;
+    let elf = match Elf::read(&file) {
+        Ok(elf) => elf,
+        // A damaged program would not run: what runs was read wrongly, or is packed.
+        Err(ElfError::NotElf | ElfError::Unsupported | ElfError::Damaged(_)) => {
+            return Ok(Program::Other);
+        }
+    };
+    if elf.section(".go.buildinfo").is_none() {
+        return Ok(Program::Other);
+    }
+    let memory = FileImage::memory(roots, pid)?;
+    let memory = Biased { image: &memory, bias: bias(roots, pid, &elf) };
+    let Some(build) = go::build(&file, &elf, &memory) else { return Ok(Program::Other) };
+    let place = go::locate(&file, &elf, &memory);
+    Ok(Program::Go { elf, build, place })
+}
+
+/// How far from the addresses of its file a process's program is loaded.
+fn bias(roots: &Roots, pid: u32, elf: &Elf) -> u64 {
+    match elf.relocatable {
+        true => program_start(roots, pid).map_or(0, |start| elf.bias(start)),
+        false => 0,
+    }
+}
+
+/// The value of GOMAXPROCS in a process.
+pub(super) fn gomaxprocs(
+    roots: &Roots,
+    pid: u32,
+    elf: &Elf,
+    place: u64,
+) -> io::Result<Option<u32>> {
+    let memory = FileImage::memory(roots, pid)?;
+    let memory = Biased { image: &memory, bias: bias(roots, pid, elf) };
+    Ok(go::value(&memory, place))
+}

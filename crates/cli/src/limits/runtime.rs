@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which runtime a process has and how many threads that lets run at a time.
+
+use super::image::mapping;
+use super::program::{Program, Programs, gomaxprocs};
+use super::seen::Seen;
+use crate::collect::{Cgroups, Roots};
+use deburr_core::limits::go::{self, GoBuild};
+use deburr_core::limits::outside::{self, OPENMP, Outside};
+use deburr_core::recording::{
+    Confidence, Parallelism, ProcId, RuntimeKind, RuntimeReading, SeenQuota, name,
+};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+/// The part of an environment that is read.
+const MAX_ENVIRONMENT_BYTES: u64 = 1 << 20;
+/// The part of a command line that is read.
+const MAX_TITLE_BYTES: u64 = 4096;
+/// Threads of a process whose names are looked at.
+const MAX_THREADS: usize = 1024;
+/// Libraries that start as many threads as they are told by OpenMP's variables.
+const OPENMP_LIBRARIES: [&[u8]; 5] =
+    [b"libgomp", b"libomp", b"libiomp", b"libopenblas", b"libmkl_"];
+
+/// Looks into processes.
+#[derive(Debug, Default)]
+pub(crate) struct Prober {
+    programs: Programs,
+    seen: Seen,
+}
+
+/// Why nothing is known of a process's runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hidden {
+    /// It is gone.
+    Gone,
+    /// This user may not look into it.
+    Forbidden,
+}
+
+impl From<io::Error> for Hidden {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => Self::Forbidden,
+            _ => Self::Gone,
+        }
+    }
+}
+
+/// What a look found.
+type Found = Result<Option<RuntimeReading>, Hidden>;
+
+impl Prober {
+    /// Looks at a process that is no kernel thread. `threads` is how many it has. `None`: no runtime that is known.
+    pub(crate) fn look(
+        &mut self,
+        roots: &Roots,
+        cgroups: &mut Cgroups,
+        pid: u32,
+        threads: u32,
+    ) -> Found {
+        let dir = roots.proc.join(pid.to_string());
+        let program = self.programs.of(roots, pid)?;
+        let mut reading = RuntimeReading {
+            t_ns: 0,
+            proc: ProcId(0),
+            kind: RuntimeKind::Go,
+            version: None,
+            threads,
+            parallelism: vec![],
+            unread: None,
+            settings: BTreeMap::new(),
+            seen: SeenQuota::Unknown,
+        };
+        if let Program::Go { elf, build, place } = &*program {
+            reading.version = Some(build.version.clone());
+            reading.settings = go_settings(environment(&dir)?, build);
+            match place {
+                Err(error) => reading.unread = Some(error.to_string()),
+                Ok(place) => match gomaxprocs(roots, pid, elf, *place)? {
+                    Some(value) => reading.parallelism.push(Parallelism {
+                        name: "GOMAXPROCS".into(),
+                        value,
+                        confidence: Confidence::Exact,
+                        source: "memory".into(),
+                    }),
+                    None => {
+                        let reason = "its memory does not hold a number there: it has not started yet, or is ending";
+                        reading.unread = Some(reason.into());
+                    }
+                },
+            }
+        } else if !self.others(roots, &dir, pid, &mut reading)? {
+            return Ok(None);
+        }
+        reading.seen = self.seen.by(roots, cgroups, pid);
+        Ok(Some(reading))
+    }
+
+    /// Everything but Go. `false` if there is no runtime that is known.
+    fn others(
+        &mut self,
+        roots: &Roots,
+        dir: &Path,
+        pid: u32,
+        reading: &mut RuntimeReading,
+    ) -> Result<bool, Hidden> {
+        let exe = fs::read_link(dir.join("exe"))?;
+        let program = exe.file_name().unwrap_or_default().to_string_lossy();
+        let program = program.trim_end_matches(" (deleted)");
+        let environment = environment(dir)?;
+        if program.starts_with("java") || program == "jsvc" {
+            reading.kind = RuntimeKind::Jvm;
+            match self.programs.java(roots, pid) {
+                Some((parallelism, settings)) => {
+                    (reading.parallelism, reading.settings) = (parallelism, settings)
+                }
+                None => {
+                    reading.unread =
+                        Some("the flags of its virtual machine were not found in its memory".into())
+                }
+            }
+            reading
+                .settings
+                .extend(environment.into_iter().filter(|(name, _)| name == "JAVA_TOOL_OPTIONS"));
+            return Ok(true);
+        }
+        let title = title(dir);
+        let may_use_openmp = program.starts_with("python")
+            || OPENMP.iter().any(|name| environment.contains_key(*name));
+        let outside = Outside {
+            program,
+            title: &title,
+            threads: if reading.threads > 1 { threads(dir) } else { BTreeMap::new() },
+            workers: title.starts_with("nginx: master").then(|| workers(roots, dir, pid)),
+            openmp: may_use_openmp && reading.threads > 1 && has_openmp(roots, pid),
+            environment,
+        };
+        let Some(told) = outside::told(&outside) else { return Ok(false) };
+        reading.kind = told.kind;
+        reading.parallelism = told.parallelism;
+        // What was set for a number that is shown.
+        let shown = |name: &String| reading.parallelism.iter().any(|number| number.name == *name);
+        reading.settings =
+            outside.environment.into_iter().filter(|(name, _)| shown(name)).collect();
+        Ok(true)
+    }
+}
+
+/// What has a bearing on GOMAXPROCS.
+fn go_settings(environment: BTreeMap<String, String>, build: &GoBuild) -> BTreeMap<String, String> {
+    let of = |name: &str| environment.get(name).cloned();
+    let debug = |text: Option<String>| go::debug_settings(&text?);
+    let all = [
+        ("GOMAXPROCS", of("GOMAXPROCS")),
+        ("GODEBUG", debug(of("GODEBUG"))),
+        ("DefaultGODEBUG", debug(build.default_godebug.clone())),
+        ("automaxprocs", build.automaxprocs.clone()),
+    ];
+    all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+fn start_of(path: PathBuf, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    File::open(path)?.take(max_bytes).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+fn environment(dir: &Path) -> io::Result<BTreeMap<String, String>> {
+    start_of(dir.join("environ"), MAX_ENVIRONMENT_BYTES).map(|text| outside::environment(&text))
+}
+
+/// The first argument, which servers write over.
+fn title(dir: &Path) -> String {
+    let text = start_of(dir.join("cmdline"), MAX_TITLE_BYTES).unwrap_or_default();
+    name::decode(text.split(|&byte| byte == 0).next().unwrap_or_default())
+}
+
+/// Names of a process's threads, and how many have each.
+fn threads(dir: &Path) -> BTreeMap<String, u32> {
+    let mut names = BTreeMap::new();
+    let entries = fs::read_dir(dir.join("task")).into_iter().flatten().flatten();
+    for entry in entries.take(MAX_THREADS) {
+        let Ok(comm) = fs::read(entry.path().join("comm")) else { continue };
+        *names.entry(name::decode(comm.trim_ascii_end())).or_default() += 1;
+    }
+    names
+}
+
+/// Children that say that they are nginx's workers.
+fn workers(roots: &Roots, dir: &Path, pid: u32) -> u32 {
+    let list = fs::read_to_string(dir.join("task").join(pid.to_string()).join("children"))
+        .unwrap_or_default();
+    let children = list.split_whitespace().filter_map(|child| child.parse::<u32>().ok());
+    let works =
+        |child: &u32| title(&roots.proc.join(child.to_string())).starts_with("nginx: worker");
+    children.filter(works).count() as u32
+}
+
+fn has_openmp(roots: &Roots, pid: u32) -> bool {
+    let is_one = |path: &[u8]| {
+        let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        OPENMP_LIBRARIES.iter().any(|library| file.starts_with(library))
+    };
+    mapping(roots, pid, is_one).is_some()
+}

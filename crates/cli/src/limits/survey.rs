@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Looks at processes, all or some.
+
+use super::document::{
+    BeliefRow, Document, Host, LimitRow, Others, QuotaRow, Row, RuntimeRow, SCHEMA,
+};
+use super::runtime::{Hidden, Prober};
+use super::text::FORBIDDEN;
+use crate::collect::{Cgroups, Roots, read_stat, shown_path};
+use crate::sources;
+use deburr_core::finding::Tool;
+use deburr_core::limits::belief::{Belief, Circumstances, Fit, belief, origin};
+use deburr_core::limits::effective::{Effective, Given, Level, Sight, effective};
+use deburr_core::procfs::pid::{self, PidStat};
+use deburr_core::procfs::{cgroup_cpu, container, cpu_list};
+use deburr_core::recording::{CgroupId, RuntimeReading, name};
+use std::collections::BTreeMap;
+use std::fs;
+
+/// Threads whose affinities are looked at.
+const MAX_THREADS: usize = 4096;
+
+/// What is asked.
+#[derive(Debug)]
+pub(crate) struct Question<'a> {
+    /// Processes, in depth; empty = all, those that are worth a look.
+    pub(crate) pids: &'a [u32],
+}
+
+/// Looks.
+pub(crate) fn look(question: &Question<'_>, roots: &Roots) -> Document {
+    let online = sources::cpus_online(roots);
+    let mut survey = Survey {
+        roots,
+        cgroups: Cgroups::open(roots),
+        prober: Prober::default(),
+        levels: BTreeMap::new(),
+        online,
+        in_depth: !question.pids.is_empty(),
+    };
+    let mut others = Others::default();
+    let mut processes = Vec::new();
+    if question.pids.is_empty() {
+        for pid in pids(roots) {
+            processes.extend(survey.worth_a_look(pid, &mut others));
+        }
+    } else {
+        processes.extend(question.pids.iter().filter_map(|&pid| {
+            let stat = read_stat(roots, pid)?;
+            Some(survey.row(pid, &stat, &mut Others::default()))
+        }));
+    }
+    processes.sort_by_cached_key(|row| (rank(row), row.pid));
+    Document {
+        schema: SCHEMA,
+        tool: Tool { version: env!("CARGO_PKG_VERSION").into() },
+        host: Host {
+            name: name::decode(rustix::system::uname().nodename().to_bytes()),
+            cpus_online: cpu_list::format(&survey.online),
+            cpus: survey.online.len() as u32,
+            cgroup: survey.cgroups.layout(),
+        },
+        processes,
+        others: question.pids.is_empty().then_some(others),
+    }
+}
+
+/// The worse the earlier.
+fn rank(row: &Row) -> u8 {
+    match (row.verdict, &row.runtime) {
+        ("above", _) => 0,
+        ("may_be_above", _) => 1,
+        (_, Some(_)) => 2,
+        _ => 3,
+    }
+}
+
+/// All processes, ascending.
+fn pids(roots: &Roots) -> Vec<u32> {
+    let entries = fs::read_dir(&roots.proc).into_iter().flatten().flatten();
+    let mut pids: Vec<u32> =
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    pids.sort_unstable();
+    pids
+}
+
+struct Survey<'r> {
+    roots: &'r Roots,
+    cgroups: Cgroups,
+    prober: Prober,
+    /// Levels above each cgroup that was met.
+    levels: BTreeMap<CgroupId, Vec<(CgroupId, Level)>>,
+    online: Vec<u32>,
+    in_depth: bool,
+}
+
+impl Survey<'_> {
+    fn worth_a_look(&mut self, pid: u32, others: &mut Others) -> Option<Row> {
+        let stat = read_stat(self.roots, pid).filter(|stat| !"ZX".contains(stat.state));
+        let Some(stat) = stat else {
+            others.ended += 1;
+            return None;
+        };
+        if stat.kernel_thread {
+            others.kernel_threads += 1;
+            return None;
+        }
+        let row = self.row(pid, &stat, others);
+        let limited =
+            row.limit.as_ref().is_none_or(|limit| limit.cpus < f64::from(self.online.len() as u32));
+        if !limited && row.runtime.is_none() {
+            others.unlimited += 1;
+            return None;
+        }
+        Some(row)
+    }
+
+    fn row(&mut self, pid: u32, stat: &PidStat, others: &mut Others) -> Row {
+        let status =
+            fs::read(self.roots.proc.join(pid.to_string()).join("status")).unwrap_or_default();
+        let affinity = pid::status(&status).cpus_allowed;
+        let place = self.cgroups.place_of(pid);
+        let located = self.cgroups.locate(pid);
+        let own = located.as_ref().and_then(|located| located.cgroup);
+        let levels = own.map(|id| self.levels_of(id)).unwrap_or_default();
+        let all: Vec<Level> = levels.iter().map(|(_, level)| level.clone()).collect();
+        let cpuset =
+            place.cpuset_cpus.as_ref().and_then(|text| cpu_list::parse(text.as_bytes()).ok());
+        let given = Given {
+            levels: &all,
+            online: Some(self.online.as_slice()).filter(|online| !online.is_empty()),
+            affinity: affinity.as_deref(),
+            cpuset: cpuset.as_deref(),
+        };
+        let effective = effective(given);
+        let mut notes = Vec::new();
+        let reading = match stat.kernel_thread {
+            true => {
+                notes.push(
+                    "a kernel thread: quotas do not hold for it, and it has no runtime".into(),
+                );
+                None
+            }
+            false => self
+                .prober
+                .look(self.roots, &mut self.cgroups, pid, stat.threads)
+                .unwrap_or_else(|hidden| {
+                    notes.push(match hidden {
+                        Hidden::Gone => {
+                            others.ended += 1;
+                            "it ended while it was looked at".into()
+                        }
+                        Hidden::Forbidden => {
+                            others.forbidden += 1;
+                            format!("its runtime may not be looked at: {FORBIDDEN}")
+                        }
+                    });
+                    None
+                }),
+        };
+        let sight = located.as_ref().map_or_else(
+            || Sight::None("its cgroup could not be read".into()),
+            |located| located.sight.clone(),
+        );
+        let level = effective.and_then(|effective| levels.get(effective.level?));
+        let given = effective.map(|effective| Circumstances {
+            effective,
+            level: level.map(|(_, level)| level),
+            own_level: level.is_some_and(|(id, _)| Some(*id) == own),
+        });
+        let belief =
+            reading.as_ref().zip(given).and_then(|(reading, given)| belief(reading, given));
+        let path = located.and_then(|located| located.path).map(|path| shown_path(&path));
+        Row {
+            pid,
+            comm: stat.comm.clone(),
+            threads: stat.threads,
+            kernel_thread: stat.kernel_thread,
+            container: path.as_deref().and_then(container::of_path),
+            cgroup: path,
+            limit: given.map(|given| {
+                let affinity_of_threads =
+                    if self.in_depth { affinities(self.roots, pid) } else { BTreeMap::new() };
+                LimitRow {
+                    affinity: affinity.as_deref().map(cpu_list::format),
+                    affinity_of_threads,
+                    cpuset: place.cpuset_cpus,
+                    ..self.limit(given, own, &levels, sight)
+                }
+            }),
+            verdict: verdict(belief.as_ref()),
+            runtime: reading.map(|reading| runtime(reading, belief)),
+            notes,
+        }
+    }
+
+    fn levels_of(&mut self, id: CgroupId) -> Vec<(CgroupId, Level)> {
+        self.levels.entry(id).or_insert_with(|| self.cgroups.levels(id)).clone()
+    }
+
+    fn limit(
+        &self,
+        given: Circumstances<'_>,
+        own: Option<CgroupId>,
+        levels: &[(CgroupId, Level)],
+        sight: Sight,
+    ) -> LimitRow {
+        let Effective { cpus, bound, level, allowed } = given.effective;
+        let quotas = levels.iter().enumerate().map(|(index, (id, of))| {
+            let text = self.cgroups.dir_of(*id).filter(|_| self.in_depth);
+            let text = text.and_then(|dir| fs::read(dir.join("cpu.stat")).ok()).unwrap_or_default();
+            let stat = cgroup_cpu::cpu_stat(&text);
+            QuotaRow {
+                cpus: of.cpus(),
+                own: Some(*id) == own,
+                binds: level == Some(index),
+                level: of.clone(),
+                nr_periods: stat.nr_periods,
+                nr_throttled: stat.nr_throttled,
+            }
+        });
+        LimitRow {
+            cpus,
+            bound_by: bound,
+            origin: origin(given),
+            sight,
+            quotas: quotas.collect(),
+            allowed,
+            affinity: None,
+            affinity_of_threads: BTreeMap::new(),
+            cpuset: None,
+        }
+    }
+}
+
+/// Affinities of a process's threads and how many have each; empty if all are alike.
+fn affinities(roots: &Roots, pid: u32) -> BTreeMap<String, u32> {
+    let mut found = BTreeMap::new();
+    let dir = roots.proc.join(pid.to_string()).join("task");
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten().take(MAX_THREADS) {
+        let status = fs::read(entry.path().join("status")).unwrap_or_default();
+        if let Some(cpus) = pid::status(&status).cpus_allowed {
+            *found.entry(cpu_list::format(&cpus)).or_default() += 1;
+        }
+    }
+    if found.len() == 1 {
+        found.clear();
+    }
+    found
+}
+
+fn verdict(belief: Option<&Belief>) -> &'static str {
+    match belief.map(|belief| belief.fit) {
+        Some(Fit::Fits) => "fits",
+        Some(Fit::Above) => "above",
+        Some(Fit::MayBeAbove) => "may_be_above",
+        None => "unknown",
+    }
+}
+
+fn runtime(reading: RuntimeReading, belief: Option<Belief>) -> RuntimeRow {
+    let RuntimeReading { kind, version, parallelism, unread, settings, seen, .. } = reading;
+    let belief = belief.map(|belief| BeliefRow {
+        fitting: belief.fitting,
+        why: belief.why.code(),
+        because: belief.because,
+        fix: belief.fixes,
+    });
+    RuntimeRow { kind, version, parallelism, unread, settings, seen, belief }
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What can be told of a runtime's number of threads by names and settings alone: weaker than its memory, but there
+//! for every runtime.
+
+use crate::recording::{Confidence, Parallelism, RuntimeKind};
+use std::collections::BTreeMap;
+
+/// Variables of the environment that have a bearing on how many threads run.
+pub const VARIABLES: [&str; 11] = [
+    "GOMAXPROCS",
+    "GODEBUG",
+    "UV_THREADPOOL_SIZE",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "TOKIO_WORKER_THREADS",
+    "RAYON_NUM_THREADS",
+    "DOTNET_PROCESSOR_COUNT",
+    "COMPlus_PROCESSOR_COUNT",
+    "JAVA_TOOL_OPTIONS",
+];
+/// Those of OpenMP and of the libraries that follow it, in the order in which they win.
+pub const OPENMP: [&str; 3] = ["OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"];
+/// Node's thread pool has this many threads unless it is told otherwise (libuv).
+const NODE_POOL: u32 = 4;
+/// More is no number that somebody meant.
+const MAX_THREADS: u32 = 1 << 16;
+
+/// What is seen of a process from outside.
+#[derive(Clone, Debug, Default)]
+pub struct Outside<'a> {
+    /// File name of its program.
+    pub program: &'a str,
+    /// First argument: servers write there what each of their processes is.
+    pub title: &'a str,
+    /// Those of [`VARIABLES`] that it was started with.
+    pub environment: BTreeMap<String, String>,
+    /// Its threads, by comm.
+    pub threads: BTreeMap<String, u32>,
+    /// Children whose title says that they are workers; `None` if not looked for.
+    pub workers: Option<u32>,
+    /// Whether a library of OpenMP or one that follows it is loaded.
+    pub openmp: bool,
+}
+
+/// What it says of a runtime.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Which runtime.
+    pub kind: RuntimeKind,
+    /// Numbers of threads, the one that counts first.
+    pub parallelism: Vec<Parallelism>,
+}
+
+/// Looks for each runtime that shows.
+#[must_use]
+pub fn told(outside: &Outside<'_>) -> Option<Told> {
+    let some = |kind, parallelism: Vec<Parallelism>| Some(Told { kind, parallelism });
+    if let (Some(workers), true) = (outside.workers, outside.title.starts_with("nginx: master")) {
+        return some(
+            RuntimeKind::Nginx,
+            vec![number("worker_processes", workers, Confidence::Exact, "children")],
+        );
+    }
+    if matches!(outside.program, "node" | "nodejs") {
+        let pool = outside.set("UV_THREADPOOL_SIZE").unwrap_or_else(|| {
+            number("UV_THREADPOOL_SIZE", NODE_POOL, Confidence::Start, "default")
+        });
+        return some(RuntimeKind::Node, vec![pool]);
+    }
+    let counted = |names: &[&str]| -> u32 {
+        let has = |comm: &str| names.iter().any(|name| comm.starts_with(name));
+        outside.threads.iter().filter(|(comm, _)| has(comm)).map(|(_, n)| n).sum()
+    };
+    let bound = |name: &str, n: u32| (n > 0).then(|| number(name, n, Confidence::Bound, "threads"));
+    if counted(&[".NET "]) > 0 {
+        let set = ["DOTNET_PROCESSOR_COUNT", "COMPlus_PROCESSOR_COUNT"]
+            .iter()
+            .find_map(|name| outside.set(name));
+        // Server garbage collection has a thread for each processor.
+        let heaps = bound("Server GC threads", counted(&[".NET Server GC"]));
+        let pool = bound("pool threads", counted(&[".NET TP Worker", ".NET ThreadPool"]));
+        return some(RuntimeKind::DotNet, [set, heaps, pool].into_iter().flatten().collect());
+    }
+    // comm has room for 15 bytes; the second is what older versions call them. Blocking threads are called so too.
+    let workers = bound("worker threads", counted(&["tokio-rt-worker", "tokio-runtime-w"]));
+    if workers.is_some() {
+        let set = outside.set("TOKIO_WORKER_THREADS");
+        return some(RuntimeKind::Tokio, [set, workers].into_iter().flatten().collect());
+    }
+    let threads: u32 = outside.threads.values().sum();
+    if outside.openmp {
+        let set = OPENMP.iter().find_map(|name| outside.set(name));
+        let all = [set, bound("threads", threads).filter(|_| threads > 1)];
+        return some(RuntimeKind::OpenMp, all.into_iter().flatten().collect());
+    }
+    // Its threads have no names of their own, and children of a program inherit its environment: believed only of
+    // who has that many threads.
+    let rayon = outside.set("RAYON_NUM_THREADS").filter(|set| threads >= set.value);
+    rayon.and_then(|set| some(RuntimeKind::Rayon, vec![set]))
+}
+
+impl Outside<'_> {
+    /// The number that a variable holds; the first of a list.
+    fn set(&self, name: &str) -> Option<Parallelism> {
+        let text = self.environment.get(name)?.split(',').next()?.trim();
+        let value = text.parse().ok().filter(|value| (1..=MAX_THREADS).contains(value))?;
+        Some(number(name, value, Confidence::Start, "environment"))
+    }
+}
+
+fn number(name: &str, value: u32, confidence: Confidence, source: &str) -> Parallelism {
+    Parallelism { name: name.into(), value, confidence, source: source.into() }
+}
+
+/// Those of [`VARIABLES`] in a `/proc/PID/environ`. Of several of a name the first counts, as for `getenv`.
+#[must_use]
+pub fn environment(text: &[u8]) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for entry in text.split(|&byte| byte == 0) {
+        let Some(equals) = entry.iter().position(|&byte| byte == b'=') else { continue };
+        let name = VARIABLES.into_iter().find(|name| name.as_bytes() == &entry[..equals]);
+        if let Some(name) = name {
+            let value = crate::recording::name::decode(&entry[equals + 1..]);
+            found.entry(name.to_owned()).or_insert(value);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn outside<'a>(program: &'a str, environ: &[u8], threads: &[(&str, u32)]) -> Outside<'a> {
+        Outside {
+            program,
+            environment: environment(environ),
+            threads: threads.iter().map(|&(comm, n)| (comm.to_owned(), n)).collect(),
+            ..Outside::default()
+        }
+    }
+
+    fn shown(outside: &Outside<'_>) -> String {
+        let Some(told) = told(outside) else { return "nothing".into() };
+        let numbers = told
+            .parallelism
+            .iter()
+            .map(|n| format!("{} {} {} ({})", n.name, n.value, n.confidence.code(), n.source));
+        format!("{}: {}", told.kind.code(), numbers.collect::<Vec<_>>().join(", "))
+    }
+
+    #[test]
+    fn each_runtime_is_known_by_its_signs() {
+        let tokio = [("server", 1), ("tokio-rt-worker", 5)];
+        let net = [("app", 3), (".NET Server GC", 4), (".NET TP Worker", 9)];
+        let blas = Outside {
+            openmp: true,
+            ..outside("python3", b"A=1\0OMP_NUM_THREADS=8,2\0", &[("python3", 8)])
+        };
+        let master = Outside {
+            title: "nginx: master process nginx",
+            workers: Some(2),
+            ..Outside::default()
+        };
+        for (outside, expected) in [
+            (outside("node", b"", &[]), "node: UV_THREADPOOL_SIZE 4 start (default)"),
+            (
+                outside("node", b"UV_THREADPOOL_SIZE=16\0", &[]),
+                "node: UV_THREADPOOL_SIZE 16 start (environment)",
+            ),
+            (outside("server", b"", &tokio), "tokio: worker threads 5 bound (threads)"),
+            (
+                outside("server", b"TOKIO_WORKER_THREADS=2\0", &tokio),
+                "tokio: TOKIO_WORKER_THREADS 2 start (environment), worker threads 5 bound (threads)",
+            ),
+            (
+                outside("app", b"", &net),
+                "dotnet: Server GC threads 4 bound (threads), pool threads 9 bound (threads)",
+            ),
+            (blas, "openmp: OMP_NUM_THREADS 8 start (environment), threads 8 bound (threads)"),
+            (master, "nginx: worker_processes 2 exact (children)"),
+            (
+                outside("solver", b"RAYON_NUM_THREADS=4\0", &[("solver", 5)]),
+                "rayon: RAYON_NUM_THREADS 4 start (environment)",
+            ),
+            (outside("sh", b"RAYON_NUM_THREADS=4\0OMP_NUM_THREADS=8\0", &[("sh", 1)]), "nothing"),
+            (
+                outside("node", b"UV_THREADPOOL_SIZE=0\0", &[]),
+                "node: UV_THREADPOOL_SIZE 4 start (default)",
+            ),
+        ] {
+            assert_eq!(shown(&outside), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_environment_is_read(text in prop::collection::vec(any::<u8>(), 0..400)) {
+            let found = environment(&text);
+            prop_assert!(found.keys().all(|name| VARIABLES.contains(&name.as_str())));
+        }
+    }
+}

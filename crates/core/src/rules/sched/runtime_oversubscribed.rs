@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! SCH004: a runtime lets more threads run at a time than its process's CPU limit has room for.
+
+use super::evidence::{self as lines, Loss};
+use super::quota::counters;
+use crate::finding::{Cause, Cost, Entity, EntityKind, Evidence, Finding, Severity, Unit};
+use crate::limits::belief::{Belief, Fit, origin};
+use crate::limits::effective::Bound;
+use crate::recording::{Confidence as Worth, RuntimeReading, Source};
+use crate::render::units;
+use crate::rules::confidence::Confidence;
+use crate::rules::words::{self, evidence, group_name};
+use crate::rules::{Limit, Rule, Status, Verdict, severity};
+use crate::view::{Behind, Group, Groups, ProcessLimit, View};
+
+const TOO_MANY: Limit = Limit {
+    name: "too_many",
+    value: 1.5,
+    unit: "times as many threads as fit: the limit in CPUs rounded up, at least two",
+    why: "a few more are used by none: measured, two threads on a quarter of a CPU cost a tenth, eight cost 40 %",
+};
+const NEAR_LIMIT: Limit = Limit {
+    name: "near_limit",
+    value: 0.7,
+    unit: "of the limit used on average",
+    why: "below, the quota runs out in peaks only; measured, too many threads were not felt below three quarters of it",
+};
+
+pub(in crate::rules) static RULE: Rule = Rule {
+    code: "SCH004",
+    name: "runtime-oversubscribed",
+    summary: "a runtime lets more threads run at a time than its process's CPU limit has room for",
+    needs: &[Source::Runtime],
+    helps: &[Source::Sched, Source::CgroupCpu],
+    limits: &{
+        let [a, b, c, d, e, f, g] = severity::LOSS_LIMITS;
+        [TOO_MANY, NEAR_LIMIT, a, b, c, d, e, f, g]
+    },
+    status: Status::Preview("0.1"),
+    doc: include_str!("runtime_oversubscribed.md"),
+    file: file!(),
+    check,
+};
+
+/// A group's process whose runtime has most threads for its limit.
+struct Case<'v> {
+    at: usize,
+    group: &'v Group<'v>,
+    reading: &'v RuntimeReading,
+    limit: ProcessLimit,
+    belief: Belief,
+}
+
+impl Case<'_> {
+    /// Threads for each that fits.
+    fn ratio(&self) -> f64 {
+        f64::from(self.belief.threads.value) / f64::from(self.belief.fitting.max(1))
+    }
+
+    fn counts(&self) -> bool {
+        self.belief.fit == Fit::Above && self.ratio() >= TOO_MANY.value
+    }
+
+    /// `GOMAXPROCS is 96 on 4.0 CPUs`.
+    fn numbers(&self) -> String {
+        let threads = &self.belief.threads;
+        let cpus = units::cpus(self.limit.effective.cpus);
+        let (name, value) = (&threads.name, u64::from(threads.value));
+        match name.as_str() {
+            "processors" => {
+                format!(
+                    "counts on {} and may use {cpus}",
+                    units::counted(value, "processor", "processors")
+                )
+            }
+            _ => format!(
+                "lets {} run at a time and may use {cpus}",
+                units::counted(value, "thread", "threads")
+            ),
+        }
+    }
+}
+
+fn check(view: &View) -> Verdict {
+    let groups = view.groups();
+    let mut cases = Vec::new();
+    let mut unread = Vec::new();
+    for (at, group) in
+        groups.list().iter().enumerate().filter(|(_, group)| lines::may_suffer(view, group))
+    {
+        match case(view, at, group) {
+            Some(case) => cases.push(case),
+            None => unread.extend(unread_of(view, group)),
+        }
+    }
+    let found: Vec<Finding> = cases
+        .iter()
+        .filter(|case| case.counts())
+        .map(|case| finding(view, &groups, case))
+        .collect();
+    if !found.is_empty() {
+        return Verdict::Fired(found);
+    }
+    if cases.is_empty() && !unread.is_empty() && !lines::target_is_host(view) {
+        return Verdict::NoData { missing: unread };
+    }
+    let nearest = cases.iter().max_by(|a, b| a.ratio().total_cmp(&b.ratio()));
+    let mut closest = match nearest {
+        Some(case) => format!("{} came nearest: it {}", group_name(case.group), case.numbers()),
+        None => "no process has a runtime that is known".into(),
+    };
+    if !unread.is_empty() {
+        closest += &format!("; not read: {}", unread.join(", "));
+    }
+    Verdict::Quiet { closest }
+}
+
+/// The process of a group with most threads for its limit; `None` if no number is known.
+fn case<'v>(view: &View, at: usize, group: &'v Group<'v>) -> Option<Case<'v>> {
+    let cases = group.members.iter().zip(&group.runtimes).filter_map(|((_, process), reading)| {
+        let reading = (*reading)?;
+        let limit = view.limit_of(process)?;
+        let belief = limit.belief(reading)?;
+        Some(Case { at, group, reading, limit, belief })
+    });
+    cases.max_by(|a, b| a.ratio().total_cmp(&b.ratio()))
+}
+
+fn unread_of(view: &View, group: &Group<'_>) -> Option<String> {
+    let why = group
+        .members
+        .iter()
+        .find_map(|(id, _)| view.processes().get(id)?.runtime.as_ref()?.unread.clone())?;
+    Some(format!("{}: {why}", group_name(group)))
+}
+
+/// What a group loses by its threads being too many, as far as that shows.
+#[derive(Clone, Copy)]
+struct Loses {
+    throttled_ns: u64,
+    behind_itself_ns: u64,
+    loss: Loss,
+}
+
+fn loses(view: &View, groups: &Groups<'_>, case: &Case<'_>) -> Option<Loses> {
+    if let Some(usage) = &case.group.usage {
+        let throttled_ns = usage.states.throttled_ns;
+        let behind = groups.blame(case.at);
+        let behind_itself_ns =
+            behind.get(&Behind::Group(case.at)).copied().unwrap_or(0).min(usage.contended_ns());
+        let loss =
+            Loss::new(view, throttled_ns + behind_itself_ns, usage.wanted_ns(), usage.wall_ns);
+        return Some(Loses { throttled_ns, behind_itself_ns, loss });
+    }
+    // Without the probe: what the kernel counted at the level that binds.
+    let (id, _) = case.limit.level.as_ref()?;
+    let level = view.cgroups().get(id)?;
+    let queues_ns = level.throttled_ns.delta()?;
+    let wanted_ns = queues_ns.saturating_add(level.usage_ns.delta()?);
+    let loss = Loss::new(view, queues_ns, wanted_ns, wanted_ns);
+    Some(Loses { throttled_ns: queues_ns, behind_itself_ns: 0, loss })
+}
+
+/// Part of the limit that was used on average.
+fn used(view: &View, case: &Case<'_>) -> Option<f64> {
+    let cpus = case.limit.effective.cpus;
+    let by_level = match (&case.limit.level, case.limit.effective.bound) {
+        (Some((id, _)), Bound::Quota) => view.cgroups().get(id)?.usage_ns.delta(),
+        _ => None,
+    };
+    // Of a level whose use is not counted, at least what the group itself used.
+    let own = || Some(case.group.usage.as_ref()?.states.on_cpu_ns);
+    let ns = by_level.or_else(own)?;
+    Some(ns as f64 / view.window_ns().max(1) as f64 / cpus.max(0.01))
+}
+
+/// How bad it is; `None` if it is no more than a risk.
+fn severity_of(view: &View, case: &Case<'_>, loses: Loses) -> Option<Severity> {
+    let severity = severity::of_loss(loses.loss.ns_per_s, loses.loss.share)?;
+    let near = used(view, case).is_none_or(|used| used >= NEAR_LIMIT.value);
+    let by_quota = case.limit.effective.bound == Bound::Quota;
+    // Under a quota, being stopped is what shows; queueing behind itself on its own CPUs is what batch work does.
+    let shows =
+        if by_quota { loses.throttled_ns > 0 } else { !lines::is_batch(case.group, &loses.loss) };
+    (near && shows).then_some(severity)
+}
+
+fn finding(view: &View, groups: &Groups<'_>, case: &Case<'_>) -> Finding {
+    let loses = loses(view, groups, case);
+    let felt = loses.and_then(|loses| Some((loses, severity_of(view, case, loses)?)));
+    let name = group_name(case.group);
+    let numbers = case.numbers();
+    let title = match felt {
+        Some((loses, _)) => format!(
+            "{name} {numbers}: its threads are stopped or wait for each other for {}",
+            words::of_every_second(loses.loss.ns_per_s)
+        ),
+        None => format!("{name} {numbers}; nothing was lost to that in this window"),
+    };
+    let worth = match case.belief.threads.confidence {
+        Worth::Exact => 1.0,
+        Worth::Start => 0.8,
+        Worth::Bound => 0.5,
+    };
+    // That fewer threads would do is known from measurements, not from this window; demand may be too much anyway.
+    let mut confidence =
+        Confidence::of(view).with("number of threads", worth).with("demand not known", 0.9);
+    if felt.is_some() && used(view, case).is_none() {
+        confidence = confidence.with("use of the limit not seen", 0.7);
+    }
+    let mut all = evidence_of(view, case, loses);
+    if felt.is_none() {
+        let (label, because) = (Source::Runtime.label(), case.belief.because.clone());
+        all.insert(1, evidence(view, "reason", 0.0, Unit::Text, label, because));
+    }
+    all.push(confidence.evidence(view));
+    let cost = felt.map_or_else(Cost::default, |(loses, _)| Cost {
+        lost_ns_per_s: loses.loss.ns_per_s,
+        share: loses.loss.share,
+        ..Cost::default()
+    });
+    Finding {
+        code: RULE.code.into(),
+        name: RULE.name.into(),
+        severity: felt.map_or(Severity::Info, |(_, severity)| severity),
+        confidence: confidence.value(),
+        title,
+        victim: words::group_entity(view, case.group),
+        cost,
+        causes: felt.map(|_| cause(case)).into_iter().collect(),
+        evidence: all,
+        sizes: vec![],
+        files: None,
+        chart: None,
+        fix: case.belief.fixes.clone(),
+        confirm: Some(words::look_again(
+            case.group,
+            "after the change: no throttled time in the ledger, and this finding is gone".into(),
+        )),
+    }
+}
+
+fn cause(case: &Case<'_>) -> Cause {
+    let threads = &case.belief.threads;
+    let entity = Entity {
+        key: Some(threads.name.clone()),
+        value: Some(threads.value.to_string()),
+        note: Some(case.belief.because.clone()),
+        ..Entity::new(EntityKind::Setting)
+    };
+    Cause { entity, share: 1.0 }
+}
+
+fn evidence_of(view: &View, case: &Case<'_>, loses: Option<Loses>) -> Vec<Evidence> {
+    let threads = &case.belief.threads;
+    let version = case
+        .reading
+        .version
+        .as_ref()
+        .map(|version| format!(" {}", version.trim_start_matches("go")));
+    let runtime = format!("{}{}", case.reading.kind.name(), version.unwrap_or_default());
+    let worth = match threads.confidence {
+        Worth::Exact => "read from the runtime itself",
+        Worth::Start => "as it was started; the program may have changed it",
+        Worth::Bound => "counted",
+    };
+    let fit = units::counted(case.belief.fitting.into(), "fits", "fit");
+    let label = Source::Runtime.label();
+    let mut all = vec![
+        evidence(
+            view,
+            &threads.name,
+            threads.value.into(),
+            Unit::Count,
+            label,
+            format!("{runtime}, {worth} ({}); {fit}", threads.source),
+        ),
+        evidence(
+            view,
+            "CPU limit",
+            case.limit.effective.cpus,
+            Unit::Cpus,
+            match case.limit.effective.bound {
+                Bound::Quota | Bound::Cpuset => Source::CgroupCpu.label(),
+                Bound::Affinity => "/proc/PID/status",
+                Bound::Online => "/sys/devices/system/cpu",
+            },
+            origin(case.limit.circumstances()),
+        ),
+    ];
+    if let Some(used) = used(view, case) {
+        let note = "of the limit was used on average".to_owned();
+        all.push(evidence(view, "use", used, Unit::Ratio, Source::CgroupCpu.label(), note));
+    }
+    if let Some(loses) = loses.filter(|_| case.group.usage.is_some()) {
+        let label = Source::Sched.label();
+        let ns = |name, ns: u64, note: &str| {
+            evidence(view, name, ns as f64, Unit::Ns, label, note.to_owned())
+        };
+        all.push(ns(
+            "throttled",
+            loses.throttled_ns,
+            "threads that could run and were stopped by the quota",
+        ));
+        all.push(ns(
+            "waited behind itself",
+            loses.behind_itself_ns,
+            "queued while other threads of its own ran",
+        ));
+    }
+    if let Some(usage) = &case.group.usage {
+        let label = Source::Sched.label();
+        let note = "threads take turns more often the more of them are allowed to run".to_owned();
+        let switches = view.per_second(usage.switches) as f64;
+        all.push(evidence(view, "context switches", switches, Unit::PerS, label, note));
+        let note = "of the process; by itself it says nothing".to_owned();
+        all.push(evidence(view, "threads", usage.threads_max.into(), Unit::Count, label, note));
+    }
+    if let Some(level) = case.limit.level.as_ref().and_then(|(id, _)| view.cgroups().get(id)) {
+        all.extend(
+            counters(view, level).into_iter().filter(|line| line.name != "throttled queues"),
+        );
+    }
+    all
+}

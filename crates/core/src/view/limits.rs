@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What limited each process, from what a recording holds of cgroups, cpusets and affinities.
+
+use super::View;
+use crate::limits::belief::{Belief, Circumstances, belief};
+use crate::limits::effective::{Effective, Given, Level, effective};
+use crate::procfs::cpu_list;
+use crate::recording::{CgroupId, Process, RuntimeReading};
+
+/// The CPU limit of a process, as it was last.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProcessLimit {
+    /// The limit.
+    pub effective: Effective,
+    /// The level with the tightest quota.
+    pub level: Option<(CgroupId, Level)>,
+    /// Whether that is the process's own cgroup.
+    pub own_level: bool,
+}
+
+impl ProcessLimit {
+    /// As it is judged beside a runtime.
+    #[must_use]
+    pub fn circumstances(&self) -> Circumstances<'_> {
+        Circumstances {
+            effective: self.effective,
+            level: self.level.as_ref().map(|(_, level)| level),
+            own_level: self.own_level,
+        }
+    }
+
+    /// What is to be said of a runtime's number of threads under this limit.
+    #[must_use]
+    pub fn belief(&self, reading: &RuntimeReading) -> Option<Belief> {
+        belief(reading, self.circumstances())
+    }
+}
+
+impl View {
+    /// What limited that process; `None` if not even its CPUs are known.
+    #[must_use]
+    pub fn limit_of(&self, process: &Process) -> Option<ProcessLimit> {
+        let levels: Vec<(CgroupId, Level)> = process
+            .cgroup
+            .map(|id| self.cgroup_path(id))
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|(id, cgroup)| {
+                let facts = cgroup.facts.as_ref()?;
+                let level = Level {
+                    path: facts.path.clone(),
+                    quota_us: facts.quota_us?,
+                    period_us: facts.period_us.filter(|&period_us| period_us > 0)?,
+                    burst_us: facts.burst_us,
+                };
+                Some((id, level))
+            })
+            .collect();
+        let list = |text: &Option<String>| cpu_list::parse(text.as_ref()?.as_bytes()).ok();
+        let (affinity, cpuset) = (list(&process.cpus_allowed), list(&process.cpuset_cpus));
+        let quotas: Vec<Level> = levels.iter().map(|(_, level)| level.clone()).collect();
+        let online = self.meta().map(|meta| meta.cpus_online.as_slice());
+        let effective = effective(Given {
+            levels: &quotas,
+            online: online.filter(|cpus| !cpus.is_empty()),
+            affinity: affinity.as_deref(),
+            cpuset: cpuset.as_deref(),
+        })?;
+        let level = effective.level.and_then(|at| levels.into_iter().nth(at));
+        let own_level = level.as_ref().is_some_and(|(id, _)| Some(*id) == process.cgroup);
+        Some(ProcessLimit { effective, level, own_level })
+    }
+}
