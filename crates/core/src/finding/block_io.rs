@@ -156,6 +156,10 @@ pub struct IoRow {
     /// Who submitted most of it, at most 2, with shares of the row's transfers; for processes absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub submitted_by: Vec<Cause>,
+    /// Who first dirtied the files of what was written back, as far as that was seen; at most 2, with shares of the
+    /// row's transfers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dirtied_by: Vec<Cause>,
     /// Why the kernel wrote it back, by its own words, most first; empty if it was no writeback.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writeback: Vec<Writeback>,

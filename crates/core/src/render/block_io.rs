@@ -218,18 +218,28 @@ fn sum(device: &DeviceIo, rows: &[IoRow]) -> (IoRow, u64) {
         read_bytes: all(|row| row.read_bytes),
         write_bytes: all(|row| row.write_bytes),
         submitted_by: vec![],
+        dirtied_by: vec![],
         writeback: vec![],
     };
     (rest, all(|row| if row.kind == RowKind::Rest { row.count } else { 1 }))
 }
 
-/// Why the kernel wrote it back, and who submitted it.
+/// Why the kernel wrote it back, and who dirtied or else submitted it.
 fn purpose(row: &IoRow) -> String {
     let reasons = row.writeback.iter().filter(|it| it.share >= MIN_SHARE);
     let mut parts: Vec<String> = reasons
         .map(|it| format!("{} {}", label(&it.reason, REASON_COLUMNS), share(it.share)))
         .collect();
-    parts.extend(row.submitted_by.iter().filter(|it| it.share >= MIN_SHARE).map(who));
+    let most = |by: &[Cause]| -> Vec<String> {
+        by.iter().filter(|it| it.share >= MIN_SHARE).map(who).collect()
+    };
+    let dirtied = most(&row.dirtied_by);
+    if dirtied.is_empty() {
+        parts.extend(most(&row.submitted_by));
+    } else {
+        // The flusher's thread, which submits it, says less.
+        parts.push(format!("dirtied by {}", dirtied.join(", ")));
+    }
     parts.join(", ")
 }
 

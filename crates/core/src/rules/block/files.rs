@@ -25,8 +25,8 @@ pub(super) fn table(view: &View, of: &str, only: impl Fn(&IoKey) -> bool) -> Opt
         return None;
     }
     let part = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
-    let share = |row: &Row| (part(row.sum.ios, all.ios), part(row.sum.bytes, all.bytes));
-    let is_shown = |row: &&Row| share(row).0.max(share(row).1) >= MIN_SHARE;
+    let share = |row: &Row<'_>| (part(row.sum.ios, all.ios), part(row.sum.bytes, all.bytes));
+    let is_shown = |row: &&Row<'_>| share(row).0.max(share(row).1) >= MIN_SHARE;
     let (mut shown, mut rest) = (Vec::new(), (IoSum::default(), 0));
     for row in &rows {
         if shown.len() < MAX_ROWS && is_shown(&row) {
@@ -90,11 +90,11 @@ pub(super) fn dirtied_patterns(
     groups: &Groups<'_>,
     only: impl Fn(&IoKey) -> bool,
 ) -> Vec<String> {
-    let line = |row: &Row| {
+    let line = |row: &Row<'_>| {
         let RowName::Path(path) = &row.name else { return None };
         let mut by_name: BTreeMap<String, u64> = BTreeMap::new();
-        for (proc, files) in &row.dirtied_by {
-            let name = groups.index_of(*proc).map(|at| ticked(groups.list()[at].comm));
+        for (proc, files) in view.block().dirtiers(row) {
+            let name = groups.index_of(proc).map(|at| ticked(groups.list()[at].comm));
             *by_name.entry(name.unwrap_or("others".into())).or_default() += files;
         }
         let mut names: Vec<(String, u64)> = by_name.into_iter().collect();

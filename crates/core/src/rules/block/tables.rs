@@ -77,8 +77,8 @@ fn device_io(view: &View, groups: &Groups<'_>, device: DevId) -> DeviceIo {
         number: device.to_string(),
         ios: all.sum.ios,
         bytes: all.sum.bytes,
-        read_bytes: all.read_bytes,
-        write_bytes: all.write_bytes,
+        read_bytes: all.bytes(IoOp::Read),
+        write_bytes: all.bytes(IoOp::Write),
         busy_share: activity.map(|activity| activity.busy_share().min(1.0)),
         depth: activity
             .filter(|activity| activity.busy_ns > 0)
@@ -116,10 +116,9 @@ fn dirtied_by(view: &View, groups: &Groups<'_>, device: DevId) -> Vec<Cause> {
         .filter(|pass| view.block().disk_of(pass.device) == device)
         .collect();
     let (by_group, known) = files::dirtied_inodes(groups, &passes);
-    let share = |inodes: u64| inodes as f64 / known.max(1) as f64;
     let causes = by_group.into_iter().take(MAX_DIRTIERS);
     causes
-        .map(|(at, inodes)| Cause { entity: who(view, groups, at), share: share(inodes) })
+        .map(|(at, inodes)| Cause { entity: who(view, groups, at), share: part(inodes, known) })
         .collect()
 }
 
@@ -135,7 +134,7 @@ fn who(view: &View, groups: &Groups<'_>, at: Option<usize>) -> Entity {
 }
 
 /// The rows that are shown, and the rest as one.
-fn table(view: &View, groups: &Groups<'_>, rows: Vec<Row>, all: &Row) -> Vec<IoRow> {
+fn table(view: &View, groups: &Groups<'_>, rows: Vec<Row<'_>>, all: &Row<'_>) -> Vec<IoRow> {
     let mut rows = together(groups, rows);
     rows.sort_by_key(|row| Reverse((row.sum.bytes, row.sum.ios)));
     let mut by_ios: Vec<usize> = (BY_BYTES.min(rows.len())..rows.len()).collect();
@@ -160,9 +159,9 @@ fn table(view: &View, groups: &Groups<'_>, rows: Vec<Row>, all: &Row) -> Vec<IoR
 }
 
 /// Processes of a group as one row, as everywhere in a report.
-fn together(groups: &Groups<'_>, rows: Vec<Row>) -> Vec<Row> {
+fn together<'v>(groups: &Groups<'_>, rows: Vec<Row<'v>>) -> Vec<Row<'v>> {
     let mut first: BTreeMap<Option<usize>, usize> = BTreeMap::new();
-    let mut merged: Vec<Row> = Vec::new();
+    let mut merged: Vec<Row<'v>> = Vec::new();
     for row in rows {
         let RowName::Process(id) = row.name else {
             merged.push(row);
@@ -180,7 +179,7 @@ fn together(groups: &Groups<'_>, rows: Vec<Row>) -> Vec<Row> {
     merged
 }
 
-fn io_row(view: &View, groups: &Groups<'_>, row: &Row, all: &Row) -> IoRow {
+fn io_row(view: &View, groups: &Groups<'_>, row: &Row<'_>, all: &Row<'_>) -> IoRow {
     let class = |name: &str| (RowKind::Class, Some(name.to_owned()), None);
     let group = |id: Option<ProcId>| id.and_then(|id| groups.index_of(id));
     let (kind, name, entity) = match &row.name {
@@ -196,40 +195,48 @@ fn io_row(view: &View, groups: &Groups<'_>, row: &Row, all: &Row) -> IoRow {
         RowName::Cgroup(_) => class("no cgroup that is known"),
         RowName::Device(device) => class(&device.to_string()),
     };
-    let part = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
-    let ios = row.sum.ios;
-    let mut writeback: Vec<Writeback> = row
-        .reasons
-        .iter()
-        .map(|(reason, n)| Writeback { reason: reason.clone(), share: part(*n, ios) })
+    let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut submitters: BTreeMap<Option<usize>, u64> = BTreeMap::new();
+    let mut dirtiers: BTreeMap<Option<usize>, u64> = BTreeMap::new();
+    for (key, sum) in &row.parts {
+        *submitters.entry(group(key.submitter)).or_default() += sum.ios;
+        let Some(reason) = &key.reason else { continue };
+        *reasons.entry(reason).or_default() += sum.ios;
+        *dirtiers.entry(group(view.block().dirtier(key.what))).or_default() += sum.ios;
+    }
+    let mut writeback: Vec<Writeback> = reasons
+        .into_iter()
+        .map(|(reason, n)| Writeback { reason: reason.to_owned(), share: part(n, row.sum.ios) })
         .collect();
     writeback.sort_by(|a, b| b.share.total_cmp(&a.share));
-    let mut submitters: BTreeMap<Option<usize>, u64> = BTreeMap::new();
-    for (id, n) in &row.submitters {
-        *submitters.entry(group(*id)).or_default() += n;
-    }
-    let mut submitters: Vec<(Option<usize>, u64)> = submitters.into_iter().collect();
-    submitters.sort_by_key(|&(at, n)| (Reverse(n), at));
-    let submitted_by = submitters
-        .into_iter()
-        .filter(|_| kind != RowKind::Process)
-        .filter_map(|(at, n)| Some((at?, n)))
-        .take(MAX_SUBMITTERS)
-        .map(|(at, n)| Cause { entity: who(view, groups, Some(at)), share: part(n, ios) });
+    let most = |by: BTreeMap<Option<usize>, u64>| -> Vec<Cause> {
+        let mut by: Vec<(usize, u64)> =
+            by.into_iter().filter_map(|(at, n)| Some((at?, n))).collect();
+        by.sort_by_key(|&(at, n)| (Reverse(n), at));
+        by.truncate(MAX_SUBMITTERS);
+        let cause =
+            |(at, n)| Cause { entity: who(view, groups, Some(at)), share: part(n, row.sum.ios) };
+        by.into_iter().map(cause).collect()
+    };
     IoRow {
         kind,
         name,
         entity,
         count: row.files,
-        ios,
-        ios_share: part(ios, all.sum.ios),
+        ios: row.sum.ios,
+        ios_share: part(row.sum.ios, all.sum.ios),
         bytes: row.sum.bytes,
         bytes_share: part(row.sum.bytes, all.sum.bytes),
-        read_bytes: row.read_bytes,
-        write_bytes: row.write_bytes,
-        submitted_by: submitted_by.collect(),
+        read_bytes: row.bytes(IoOp::Read),
+        write_bytes: row.bytes(IoOp::Write),
+        submitted_by: if kind == RowKind::Process { vec![] } else { most(submitters) },
+        dirtied_by: most(dirtiers),
         writeback,
     }
+}
+
+fn part(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
 }
 
 /// Marks the devices that findings are about with the table that explains them.

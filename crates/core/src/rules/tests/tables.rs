@@ -3,7 +3,7 @@
 
 use super::{disks, judged};
 use crate::finding::{BlockIo, DeviceIo, IoBy, IoTable, RowKind};
-use crate::recording::{IoOp, IoTick, IoWhat};
+use crate::recording::{BlockRecord, DevId, File, FileId, FileState, IoOp, IoTick, IoWhat, ProcId};
 use crate::render::{TextStyle, text};
 use crate::testkit::{MS, S, Scene, transfers};
 use proptest::prelude::*;
@@ -63,6 +63,24 @@ fn every_table_is_of_all_that_the_disk_did() {
     assert_eq!((writes.op.as_str(), writes.requests), ("write", 39_000));
     assert!(writes.queue_p99_ns > writes.device_p99_ns && writes.queue_share > 0.5, "{writes:?}");
     assert!(device.busy_share.is_some_and(|busy| busy > 0.0 && busy < 1.0));
+}
+
+#[test]
+fn who_dirtied_a_file_is_said_where_it_was_seen() {
+    let path = "/data/store/index/0000/00000000";
+    let report = judged(&disks::broker(75));
+    let io = report.block_io.as_ref().expect("block IO was seen");
+    let rows = &table(&io.devices[0], IoBy::File).rows;
+    let row = rows.iter().find(|row| row.name.as_deref() == Some(path)).expect("it is there");
+    assert_eq!(row.dirtied_by[0].entity.comm.as_deref(), Some("java"));
+    assert_eq!(row.submitted_by[0].entity.comm.as_deref(), Some("kworker/u8:3"));
+    let text = text(&report, TextStyle { columns: 100, color: false, verbosity: 2 });
+    // Lines are wrapped.
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = format!("`{path}`: periodic 100 %, dirtied by `java`");
+    assert!(text.contains(&line), "{text}");
+    let classes = rows.iter().filter(|row| row.kind == RowKind::Class);
+    assert!(classes.clone().count() > 0 && classes.clone().all(|row| row.dirtied_by.is_empty()));
 }
 
 #[test]
@@ -142,7 +160,7 @@ proptest! {
                 0 => IoWhat::Metadata,
                 1 => IoWhat::Journal,
                 2 => IoWhat::Unknown,
-                3 => IoWhat::File(crate::recording::FileId::OTHERS),
+                3 => IoWhat::File(FileId::OTHERS),
                 _ => IoWhat::File(files[file as usize]),
             };
             let op = [IoOp::Read, IoOp::Write, IoOp::Other][usize::from(op)];

@@ -83,73 +83,41 @@ pub enum RowName {
 
 /// A row of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct Row<'v> {
     /// What it is about.
     pub name: RowName,
     /// What was transferred.
     pub sum: IoSum,
     /// How many files that is; 0 where files are not counted.
     pub files: u64,
-    /// Of the bytes: read.
-    pub read_bytes: u64,
-    /// Of the bytes: written.
-    pub write_bytes: u64,
-    /// Transfers by who submitted them.
-    pub submitters: BTreeMap<Option<ProcId>, u64>,
-    /// Transfers that are writeback, by the reason.
-    pub reasons: BTreeMap<String, u64>,
-    /// Files by who was seen first to dirty them; those of which nobody was seen are left out.
-    pub dirtied_by: BTreeMap<ProcId, u64>,
+    /// The kinds of transfers that it sums up.
+    pub parts: Vec<(&'v IoKey, &'v IoSum)>,
 }
 
-impl Row {
+impl<'v> Row<'v> {
     /// A row without any transfer.
     #[must_use]
     pub fn new(name: RowName) -> Self {
-        Self {
-            name,
-            sum: IoSum::default(),
-            files: 0,
-            read_bytes: 0,
-            write_bytes: 0,
-            submitters: BTreeMap::new(),
-            reasons: BTreeMap::new(),
-            dirtied_by: BTreeMap::new(),
-        }
+        Self { name, sum: IoSum::default(), files: 0, parts: Vec::new() }
     }
 
-    fn add(&mut self, key: &IoKey, sum: &IoSum) {
+    fn add(&mut self, key: &'v IoKey, sum: &'v IoSum) {
         self.sum.merge(sum);
-        match key.op {
-            IoOp::Read => self.read_bytes = self.read_bytes.saturating_add(sum.bytes),
-            IoOp::Write => self.write_bytes = self.write_bytes.saturating_add(sum.bytes),
-            IoOp::Other => {}
-        }
-        let by = self.submitters.entry(key.submitter).or_default();
-        *by = by.saturating_add(sum.ios);
-        if let Some(reason) = &key.reason {
-            let why = self.reasons.entry(reason.clone()).or_default();
-            *why = why.saturating_add(sum.ios);
-        }
+        self.parts.push((key, sum));
     }
 
     /// Adds what another row holds.
     pub fn merge(&mut self, other: Self) {
         self.sum.merge(&other.sum);
         self.files += other.files;
-        self.read_bytes = self.read_bytes.saturating_add(other.read_bytes);
-        self.write_bytes = self.write_bytes.saturating_add(other.write_bytes);
-        for (by, ios) in other.submitters {
-            let sum = self.submitters.entry(by).or_default();
-            *sum = sum.saturating_add(ios);
-        }
-        for (reason, ios) in other.reasons {
-            let sum = self.reasons.entry(reason).or_default();
-            *sum = sum.saturating_add(ios);
-        }
-        for (by, files) in other.dirtied_by {
-            *self.dirtied_by.entry(by).or_default() += files;
-        }
+        self.parts.extend(other.parts);
+    }
+
+    /// Bytes in one direction.
+    #[must_use]
+    pub fn bytes(&self, op: IoOp) -> u64 {
+        let of = self.parts.iter().filter(|(key, _)| key.op == op);
+        of.map(|(_, sum)| sum.bytes).fold(0, u64::saturating_add)
     }
 }
 
@@ -183,41 +151,48 @@ impl BlockView {
 
     /// The transfers that `only` wants, as a table: most transfers first.
     #[must_use]
-    pub fn tally(&self, by: By, only: impl Fn(&IoKey) -> bool) -> Vec<Row> {
+    pub fn tally(&self, by: By, only: impl Fn(&IoKey) -> bool) -> Vec<Row<'_>> {
         let wanted: Vec<(&IoKey, &IoSum)> = self.sums.iter().filter(|(key, _)| only(key)).collect();
-        let named = match by {
-            By::File | By::Directory | By::Pattern => {
-                self.named(by, wanted.iter().map(|(key, _)| key.what).collect())
+        let mut rows: Vec<Row<'_>> = Vec::new();
+        let mut places: BTreeMap<RowName, usize> = BTreeMap::new();
+        let mut place = |rows: &mut Vec<Row<'_>>, name: RowName| match places.get(&name) {
+            Some(&at) => at,
+            None => {
+                places.insert(name.clone(), rows.len());
+                rows.push(Row::new(name));
+                rows.len() - 1
             }
-            By::Device | By::Process | By::Cgroup => BTreeMap::new(),
         };
-        let mut rows: BTreeMap<RowName, Row> = BTreeMap::new();
-        for (what, name) in &named {
-            let file = matches!(what, IoWhat::File(id) if *id != FileId::OTHERS);
-            let row = rows.entry(name.clone()).or_insert_with(|| Row::new(name.clone()));
-            row.files += u64::from(file);
-            if let Some(by) = self.dirtier(*what) {
-                *row.dirtied_by.entry(by).or_default() += 1;
+        let mut of: BTreeMap<IoWhat, usize> = BTreeMap::new();
+        if matches!(by, By::File | By::Directory | By::Pattern) {
+            for (what, name) in self.named(by, wanted.iter().map(|(key, _)| key.what).collect()) {
+                let at = place(&mut rows, name);
+                let file = matches!(what, IoWhat::File(id) if id != FileId::OTHERS);
+                rows[at].files += u64::from(file);
+                of.insert(what, at);
             }
         }
         for (key, sum) in wanted {
-            let name = match by {
-                By::Device => RowName::Device(key.device),
-                By::Process => RowName::Process(key.submitter),
-                By::Cgroup => RowName::Cgroup(key.owner),
-                By::File | By::Directory | By::Pattern => named[&key.what].clone(),
+            let at = match by {
+                By::Device => place(&mut rows, RowName::Device(key.device)),
+                By::Process => place(&mut rows, RowName::Process(key.submitter)),
+                By::Cgroup => place(&mut rows, RowName::Cgroup(key.owner)),
+                By::File | By::Directory | By::Pattern => of[&key.what],
             };
-            rows.entry(name.clone()).or_insert_with(|| Row::new(name)).add(key, sum);
+            rows[at].add(key, sum);
         }
-        let mut rows: Vec<Row> = rows.into_values().collect();
-        // Stable: of equals, the order of the names stays.
-        rows.sort_by_key(|row| std::cmp::Reverse((row.sum.ios, row.sum.bytes)));
+        // Of equals, by name.
+        rows.sort_by(|a, b| {
+            (b.sum.ios, b.sum.bytes)
+                .cmp(&(a.sum.ios, a.sum.bytes))
+                .then_with(|| a.name.cmp(&b.name))
+        });
         rows
     }
 
     /// What the row of each is called.
-    fn named(&self, by: By, whats: BTreeSet<IoWhat>) -> BTreeMap<IoWhat, RowName> {
-        let (mut of, mut paths, mut named) = (Vec::new(), Vec::new(), BTreeMap::new());
+    fn named(&self, by: By, whats: BTreeSet<IoWhat>) -> Vec<(IoWhat, RowName)> {
+        let (mut of, mut paths, mut named) = (Vec::new(), Vec::new(), Vec::new());
         for what in whats {
             match self.path(what) {
                 Some(path) => {
@@ -225,7 +200,7 @@ impl BlockView {
                     paths.push(path);
                 }
                 None => {
-                    named.insert(what, RowName::Class(class(what)));
+                    named.push((what, RowName::Class(class(what))));
                 }
             }
         }
@@ -246,9 +221,21 @@ impl BlockView {
     }
 
     /// Who was seen first to dirty a file.
-    fn dirtier(&self, what: IoWhat) -> Option<ProcId> {
+    #[must_use]
+    pub fn dirtier(&self, what: IoWhat) -> Option<ProcId> {
         let IoWhat::File(id) = what else { return None };
         self.files.get(&id)?.dirtied_by
+    }
+
+    /// The files of a row by who was seen first to dirty them; those of which nobody was seen are left out.
+    #[must_use]
+    pub fn dirtiers(&self, row: &Row<'_>) -> BTreeMap<ProcId, u64> {
+        let files: BTreeSet<IoWhat> = row.parts.iter().map(|(key, _)| key.what).collect();
+        let mut dirtiers: BTreeMap<ProcId, u64> = BTreeMap::new();
+        for by in files.into_iter().filter_map(|what| self.dirtier(what)) {
+            *dirtiers.entry(by).or_default() += 1;
+        }
+        dirtiers
     }
 
     /// The path of a file as it is known; `None` of what is none and of files without a name.
