@@ -32,7 +32,7 @@ test: ## set up, then run every test, the ones that need root included
 	@scripts/test
 
 .PHONY: vm-matrix
-vm-matrix: build ## let deburr find two faults in Debian's kernels from 5.10 on, in virtual machines (minutes)
+vm-matrix: build ## let deburr find four faults in Debian's kernels from 5.10 on, in virtual machines (minutes)
 	@scripts/setup --vm
 	@tests/vm/matrix
 

@@ -163,10 +163,8 @@ fn read_btf(btf: &Btf<'_>, facts: &mut IoFacts) {
                 asks |= RETURN_CALLS.contains(&name);
                 keeps |= name == "bpf_preempt_disable";
             }
-            BtfKind::Enum => {
-                if name.is_empty() || ENUMS.contains(&name) {
-                    read_enum(found, name, facts);
-                }
+            BtfKind::Enum if name.is_empty() || ENUMS.contains(&name) => {
+                read_enum(found, name, facts);
             }
             BtfKind::Struct => {
                 let mut known = NEEDED.iter().chain(&OF_LIMITS);
