@@ -216,7 +216,7 @@ pub(crate) struct Show {
     /// Exit with status 1 if there is a finding of this level or worse
     #[arg(long, value_name = "LEVEL")]
     pub(crate) fail_on: Option<Level>,
-    /// Show all evidence
+    /// Show all evidence, and every table of block IO
     #[arg(short, long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
     /// Use colour [default: auto]

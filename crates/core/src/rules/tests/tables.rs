@@ -3,7 +3,7 @@
 
 use super::{disks, judged};
 use crate::finding::{BlockIo, DeviceIo, IoBy, IoTable, RowKind};
-use crate::recording::{BlockRecord, DevId, File, FileId, FileState, IoOp, IoTick, IoWhat, ProcId};
+use crate::recording::{FileId, IoOp, IoTick, IoWhat};
 use crate::render::{TextStyle, text};
 use crate::testkit::{MS, S, Scene, transfers};
 use proptest::prelude::*;
