@@ -100,20 +100,26 @@ fn diff(name: &str, kept: &str, now: &str) -> String {
     text
 }
 
-#[test]
+/// Compares texts with the files of a folder. `UPDATE=1` writes these instead.
 #[expect(clippy::disallowed_methods, reason = "golden files are read, and written on demand")]
-fn reports_look_as_they_are_kept() {
+pub(crate) fn assert_kept(folder: &str, texts: &[(String, String)]) {
     let update = std::env::var_os("UPDATE").is_some();
     let mut differences = String::new();
-    for (name, now) in texts() {
-        let path = format!("{FOLDER}/{name}.txt");
+    for (name, now) in texts {
+        let path = format!("{folder}/{name}");
         if update {
-            std::fs::write(&path, &now).unwrap();
+            std::fs::write(&path, now).unwrap();
         }
         let kept = std::fs::read_to_string(&path).unwrap_or_default();
-        differences += &diff(&format!("{name}.txt"), &kept, &now);
+        differences += &diff(name, &kept, now);
     }
     assert!(differences.is_empty(), "`UPDATE=1 cargo test` accepts these:\n{differences}");
+}
+
+#[test]
+fn reports_look_as_they_are_kept() {
+    let named = |(name, text): (String, String)| (format!("{name}.txt"), text);
+    assert_kept(FOLDER, &texts().into_iter().map(named).collect::<Vec<_>>());
 }
 
 #[test]

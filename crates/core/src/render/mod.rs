@@ -13,18 +13,21 @@ mod json;
 mod manual;
 mod names;
 mod page;
+mod plot;
 mod sheet;
+mod sweep;
 mod table;
 mod text;
 pub mod units;
 mod wrap;
 
 #[cfg(test)]
-mod golden;
+pub(crate) mod golden;
 
 pub use json::{json, json_document};
 pub use manual::manual;
 pub use sheet::{Cell, Grid, Section, grid, sheet};
+pub use sweep::sweep_text;
 pub use text::text;
 
 /// A message on one line: hidden characters are escaped, nothing is cut.

@@ -7,6 +7,7 @@
 
 mod bursts;
 mod coincidence;
+mod interval;
 mod pace;
 mod period;
 mod tail;
@@ -18,6 +19,7 @@ pub use bursts::{Burst, bursts, merge};
 pub use coincidence::{
     Coincidence, MIN_EPISODES, coincidence, covered_ns, overlaps, worst_moments,
 };
+pub use interval::{Interval, Scatter, interval, ratio};
 pub use pace::{Pace, pace};
 pub use period::{Clock, Rhythm, grid, rhythm};
 

@@ -5,6 +5,7 @@
 //! the window. What is not told is healthy: sources see everything, threads sleep.
 
 mod block;
+pub mod sweep;
 
 pub use block::{pass, transfers};
 

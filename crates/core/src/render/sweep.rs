@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A load sweep as text: the verdict, what was measured, and the picture of it.
+
+use super::TextStyle;
+use super::escape::sentence;
+use super::page::{Ink, Page};
+use super::plot::{MAX_SERIES, letter, plot};
+use super::table::{Column, Table};
+use super::units::{bytes, count, duration, share};
+use crate::stats::Interval;
+use crate::sweep::{Driven, Point, Setup, Sweep, rate_text};
+
+/// What stands where nothing was measured.
+const NONE: &str = "-";
+/// The rest of the line: nothing.
+const END: Column = Column::Left(0);
+/// Room for a variant's name.
+const NAME: usize = 22;
+
+/// The sweep for a terminal.
+#[must_use]
+pub fn sweep_text(sweep: &Sweep, style: TextStyle) -> String {
+    let mut page = Page::new(style);
+    let setup = &sweep.setup;
+    page.paragraph(0, 2, Ink::Heading, &sentence(&format!("sweep of {}", command(setup))));
+    page.paragraph(2, 2, Ink::Aside, &sentence(&conditions(setup)));
+    page.gap();
+    for said in &sweep.verdict {
+        page.paragraph(2, 2, Ink::Plain, &sentence(said));
+    }
+    if setup.is_of_command() {
+        wall(sweep, &mut page);
+    } else {
+        latency(sweep, &mut page);
+    }
+    cost(sweep, &mut page);
+    charts(sweep, &mut page);
+    if !sweep.notes.is_empty() {
+        page.gap();
+        for note in &sweep.notes {
+            page.labelled(0, (Ink::Aside, "note: "), 6, Ink::Aside, &sentence(note));
+        }
+    }
+    page.into_text()
+}
+
+fn command(setup: &Setup) -> String {
+    let words: Vec<_> =
+        setup.command.iter().map(|word| crate::finding::shell_quote(word)).collect();
+    format!("`{}`", words.join(" "))
+}
+
+/// Under which conditions it was measured.
+fn conditions(setup: &Setup) -> String {
+    let what = match &setup.driven {
+        Driven::Http { url } => format!("GET `{url}`"),
+        Driven::Tcp { address } => format!("lines echoed by `{address}`"),
+        Driven::Command => "from its start to its end".into(),
+    };
+    let limit =
+        setup.limit_cpus.map_or("no CPU limit".to_owned(), |cpus| format!("CPU limit {cpus}"));
+    let how = if setup.is_of_command() {
+        format!("{} repetitions", setup.repetitions)
+    } else {
+        format!(
+            "{} x {} s each, after {} s of warm-up, open loop",
+            setup.repetitions, setup.seconds, setup.warmup_s
+        )
+    };
+    format!("{what}; {limit}; {how}; on `{}`, {} CPUs", setup.host.name, setup.host.cpus)
+}
+
+/// What the rows of a table begin with.
+fn start(sweep: &Sweep, point: &Point) -> [String; 2] {
+    let name = &sweep.setup.variants[point.variant].name;
+    let mark = match sweep.setup.variants.len() {
+        0..=1 => String::new(),
+        2..=MAX_SERIES => format!("{} ", letter(point.variant)),
+        _ => String::new(),
+    };
+    [point.rate_per_s.map_or(NONE.into(), rate_text), sentence(&format!("{mark}{name}"))]
+}
+
+fn heading(page: &mut Page, text: &str) {
+    page.gap();
+    page.line(0, Ink::Heading, text);
+}
+
+fn latency(sweep: &Sweep, page: &mut Page) {
+    heading(page, "latency, from when each request was due");
+    let mut columns = vec![Column::Right, Column::Left(NAME)];
+    columns.extend([Column::Right; 7]);
+    columns.push(END);
+    let mut table = Table::new(&columns);
+    table.heading([
+        "rate/s",
+        "variant",
+        "answered",
+        "mean",
+        "p50",
+        "p99",
+        "95 % interval",
+        "max",
+        "failed",
+    ]);
+    for point in &sweep.points {
+        let more = if point.at_least { ">" } else { "" };
+        let late = if point.generator_late { "~" } else { "" };
+        let ns =
+            |it: Option<f64>| it.map_or(NONE.into(), |ns| format!("{late}{more}{}", duration(ns)));
+        let answered = point.answered_per_s.zip(point.rate_per_s).map(|(it, rate)| it.value / rate);
+        let value = |it: Option<Interval>| ns(it.map(|it| it.value));
+        table.row(start(sweep, point).into_iter().chain([
+            answered.map_or(NONE.into(), |it| share(it.min(1.0))),
+            value(point.mean_ns),
+            value(point.p50_ns),
+            value(point.p99_ns),
+            range(point.p99_ns, duration),
+            ns(point.max_ns.map(|ns| ns as f64)),
+            share(point.failed_share),
+        ]));
+    }
+    table.write(page, 2);
+}
+
+fn wall(sweep: &Sweep, page: &mut Page) {
+    heading(page, "wall time");
+    let mut table =
+        Table::new(&[Column::Left(NAME), Column::Right, Column::Right, Column::Right, END]);
+    table.heading(["variant", "runs", "mean", "95 % interval"]);
+    for point in &sweep.points {
+        let [_, name] = start(sweep, point);
+        table.row([
+            name,
+            count(point.repetitions as f64),
+            point.wall_ns.map_or(NONE.into(), |it| duration(it.value)),
+            range(point.wall_ns, duration),
+        ]);
+    }
+    table.write(page, 2);
+}
+
+fn cost(sweep: &Sweep, page: &mut Page) {
+    heading(page, "what it took");
+    let of_command = sweep.setup.is_of_command();
+    let mut columns = vec![Column::Right, Column::Left(NAME)];
+    columns.extend([Column::Right; 7]);
+    columns.push(END);
+    let mut table = Table::new(&columns);
+    let per = if of_command { "CPU time" } else { "CPU/request" };
+    table.heading([
+        if of_command { "" } else { "rate/s" },
+        "variant",
+        "CPUs",
+        per,
+        "95 % interval",
+        "memory",
+        "threads",
+        "throttled",
+        "switches/s",
+    ]);
+    for point in &sweep.points {
+        let [rate, name] = start(sweep, point);
+        let per = if of_command {
+            let wall = point.wall_ns.map_or(f64::NAN, |it| it.value);
+            Some(Interval { value: wall * point.cpus.value, low: None, high: None })
+        } else {
+            point.cpu_per_request_ns
+        };
+        let value = |it: Option<Interval>, unit: fn(f64) -> String| {
+            it.map_or(NONE.into(), |it| unit(it.value))
+        };
+        table.row([
+            if of_command { String::new() } else { rate },
+            name,
+            format!("{:.2}", point.cpus.value),
+            value(per, duration),
+            range(per, duration),
+            value(point.memory_bytes, bytes),
+            point.threads.map_or(NONE.into(), |threads| count(threads as f64)),
+            value(point.throttled_share, share),
+            value(point.switches_per_s, |it| count(it.round())),
+        ]);
+    }
+    table.write(page, 2);
+}
+
+/// `12 to 15 ms`.
+fn range(it: Option<Interval>, unit: fn(f64) -> String) -> String {
+    let Some((low, high)) = it.and_then(|it| it.low.zip(it.high)) else { return NONE.into() };
+    let (low, high) = (unit(low), unit(high));
+    match (low.rsplit_once(' '), high.rsplit_once(' ')) {
+        (Some((number, one)), Some((_, other))) if one == other => format!("{number} to {high}"),
+        _ => format!("{low} to {high}"),
+    }
+}
+
+fn charts(sweep: &Sweep, page: &mut Page) {
+    let setup = &sweep.setup;
+    if setup.rates_per_s.len() < 2 {
+        return;
+    }
+    let slots: Vec<String> = setup.rates_per_s.iter().map(|rate| rate_text(*rate)).collect();
+    let series = |of: fn(&Point) -> Option<Interval>| -> Vec<Vec<Option<Interval>>> {
+        let value = |variant: usize, rate: f64| {
+            let mut points = sweep.points.iter();
+            points.find(|it| it.variant == variant && it.rate_per_s == Some(rate)).and_then(of)
+        };
+        let rates = || setup.rates_per_s.iter();
+        (0..setup.variants.len())
+            .map(|variant| rates().map(|rate| value(variant, *rate)).collect())
+            .collect()
+    };
+    let columns = page.columns() - 2;
+    let charts = [
+        ("p99 latency by rate", plot(&series(|it| it.p99_ns), &slots, columns, duration)),
+        (
+            "CPU time for each request by rate",
+            plot(&series(|it| it.cpu_per_request_ns), &slots, columns, duration),
+        ),
+    ];
+    let legend: Vec<String> = (0..setup.variants.len())
+        .map(|i| sentence(&format!("{} {}", letter(i), setup.variants[i].name)))
+        .collect();
+    for (name, lines) in charts {
+        if lines.is_empty() {
+            continue;
+        }
+        heading(page, name);
+        for line in lines {
+            page.line(2, Ink::Plain, &line);
+        }
+        page.paragraph(12, 0, Ink::Aside, &format!("{}   : 95 % interval", legend.join("   ")));
+    }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The repetitions of one combination of rate and variant, taken together.
+
+use super::{Latency, Requests, Run, Setup};
+use crate::stats::{Interval, Scatter, interval};
+use serde::{Deserialize, Serialize};
+
+/// One combination. Intervals are of the repetitions, with 95 % confidence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Index of the variant.
+    pub variant: usize,
+    /// Rate asked for; absent for a command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_per_s: Option<f64>,
+    /// Runs in it.
+    pub repetitions: u64,
+    /// Requests answered per second of the window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_per_s: Option<Interval>,
+    /// Wall time of a command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall_ns: Option<Interval>,
+    /// Mean latency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_ns: Option<Interval>,
+    /// Median latency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50_ns: Option<Interval>,
+    /// 99th percentile of the latency, if all repetitions have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_ns: Option<Interval>,
+    /// Longest latency of all repetitions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_ns: Option<u64>,
+    /// Whether requests without an answer are in these: the truth is more.
+    pub at_least: bool,
+    /// CPUs used.
+    pub cpus: Interval,
+    /// CPU time for each answered request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_per_request_ns: Option<Interval>,
+    /// Memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<Interval>,
+    /// Threads, at most in any repetition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u64>,
+    /// Share of the limit's periods in which it stopped something; absent without a limit or a period.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled_share: Option<Interval>,
+    /// Context switches per second, of both kinds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switches_per_s: Option<Interval>,
+    /// Share of the requests due that were refused, broken off or answered with an error.
+    pub failed_share: f64,
+    /// Whether the generator did not keep up with this rate in at least half of the repetitions: the latency is
+    /// then partly its own.
+    pub generator_late: bool,
+}
+
+/// The generator is late if it turns to requests later than this, ...
+const LATE_NS: u64 = 1_000_000;
+/// ... and that is more than this part of the 99th percentile of the latency that it measures.
+const LATE_SHARE: f64 = 0.1;
+
+/// All combinations that were run at least once, by rate and variant.
+pub(super) fn points(setup: &Setup, runs: &[Run]) -> Vec<Point> {
+    let rates: Vec<Option<f64>> = if setup.is_of_command() {
+        vec![None]
+    } else {
+        setup.rates_per_s.iter().copied().map(Some).collect()
+    };
+    let mut points = Vec::new();
+    for rate in rates {
+        for variant in 0..setup.variants.len() {
+            let of = |run: &&Run| run.variant == variant && run.rate_per_s == rate;
+            let together: Vec<&Run> = runs.iter().filter(of).collect();
+            points.extend(point(variant, rate, &together));
+        }
+    }
+    points
+}
+
+fn point(variant: usize, rate_per_s: Option<f64>, runs: &[&Run]) -> Option<Point> {
+    // Of all repetitions or of none: a mean over those that happen to have a value would favour them.
+    let each = |scatter: Scatter, of: &dyn Fn(&Run) -> Option<f64>| {
+        let values: Option<Vec<f64>> = runs.iter().map(|run| of(run)).collect();
+        interval(&values?, scatter)
+    };
+    let latency = |of: &dyn Fn(&Latency) -> Option<f64>| {
+        each(Scatter::Factor, &|run| run.latency.as_ref().and_then(of))
+    };
+    let requests = || runs.iter().filter_map(|run| run.requests.as_ref());
+    let late = runs.iter().filter(|run| generator_is_late(run)).count();
+    let due: u64 = requests().map(|it| it.due).sum();
+    let failed: u64 = requests().map(|it| it.failed).sum();
+    Some(Point {
+        variant,
+        rate_per_s,
+        repetitions: runs.len() as u64,
+        answered_per_s: each(Scatter::Amount, &|run| {
+            let answered = run.requests.as_ref()?.answered_in_window;
+            Some(answered as f64 / run.window_s())
+        }),
+        wall_ns: each(Scatter::Factor, &|run| {
+            run.rate_per_s.is_none().then_some(run.window_ns as f64)
+        }),
+        mean_ns: latency(&|it| Some(it.mean_ns)),
+        p50_ns: latency(&|it| Some(it.p50_ns as f64)),
+        p99_ns: latency(&|it| it.p99_ns.map(|ns| ns as f64)),
+        max_ns: runs.iter().filter_map(|run| run.latency.map(|it| it.max_ns)).max(),
+        at_least: runs.iter().any(|run| run.latency.is_some_and(|it| it.at_least)),
+        cpus: each(Scatter::Factor, &|run| Some(run.cpu_ns as f64 / run.window_ns.max(1) as f64))?,
+        cpu_per_request_ns: each(Scatter::Factor, &cpu_per_request_ns),
+        memory_bytes: each(Scatter::Factor, &|run| run.memory_bytes.map(|bytes| bytes as f64)),
+        threads: runs.iter().filter_map(|run| run.threads).max(),
+        throttled_share: each(Scatter::Amount, &throttled_share)
+            .map(|it| Interval { high: it.high.map(|high| high.min(1.0)), ..it }),
+        switches_per_s: each(Scatter::Factor, &|run| {
+            let switches = run.switches?;
+            Some((switches.voluntary + switches.involuntary) as f64 / run.window_s())
+        }),
+        failed_share: if due > 0 { failed as f64 / due as f64 } else { 0.0 },
+        generator_late: late > 0 && late * 2 >= runs.len(),
+    })
+}
+
+/// CPU time of the window for each request that was answered in it.
+pub(super) fn cpu_per_request_ns(run: &Run) -> Option<f64> {
+    let answered = run.requests.as_ref()?.answered_in_window;
+    (answered > 0).then(|| run.cpu_ns as f64 / answered as f64)
+}
+
+fn throttled_share(run: &Run) -> Option<f64> {
+    let throttling = run.throttling?;
+    (throttling.periods > 0).then(|| throttling.throttled as f64 / throttling.periods as f64)
+}
+
+fn generator_is_late(run: &Run) -> bool {
+    let late = |requests: &Requests| {
+        let late_ns = requests.generator_late_p99_ns;
+        let p99_ns = run.latency.and_then(|it| it.p99_ns);
+        late_ns > LATE_NS && p99_ns.is_none_or(|ns| late_ns as f64 > ns as f64 * LATE_SHARE)
+    };
+    run.requests.as_ref().is_some_and(late)
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a sweep says, in words, and what limits it.
+
+use super::knee::{P99_FACTOR, P99_FLOOR_NS, accepted_ns};
+use super::points::cpu_per_request_ns;
+use super::{Knee, KneeReason, Point, Run, Setup};
+use crate::finding::ticked;
+use crate::render::units::{duration, share};
+use crate::stats::{Interval, ratio};
+
+/// The sentences.
+pub(super) fn verdict(
+    setup: &Setup,
+    runs: &[Run],
+    points: &[Point],
+    knees: &[Knee],
+) -> Vec<String> {
+    let mut said: Vec<String> = knees.iter().map(|knee| keeps_up(setup, points, knee)).collect();
+    if setup.variants.len() < 2 {
+        return said;
+    }
+    if setup.is_of_command() {
+        said.extend(against_best(setup, runs, points, None, best_of_command(points)));
+        return said;
+    }
+    let (Some(rate), Some(best)) = (telling_rate(points, knees), best(knees)) else { return said };
+    said.extend(against_best(setup, runs, points, Some(rate), Some(best)));
+    said
+}
+
+/// One variant's knee.
+fn keeps_up(setup: &Setup, points: &[Point], knee: &Knee) -> String {
+    let name = ticked(&setup.variants[knee.variant].name);
+    let up_to = match (knee.good_per_s, knee.bad_per_s.or(knee.unknown_per_s)) {
+        (Some(good), Some(_)) => format!("{name} keeps up with {}/s", rate_text(good)),
+        (Some(good), None) => {
+            return format!(
+                "{name} keeps up with every rate asked for, up to {}/s",
+                rate_text(good)
+            );
+        }
+        (None, _) => format!("{name} keeps up with no rate asked for"),
+    };
+    let Some(bad) = knee.bad_per_s else {
+        let unknown = knee.unknown_per_s.map_or(String::new(), rate_text);
+        return format!("{up_to}; {unknown}/s cannot be judged: the generator did not reach it");
+    };
+    let at_bad = |point: &&Point| point.variant == knee.variant && point.rate_per_s == Some(bad);
+    let Some(point) = points.iter().find(at_bad) else { return up_to };
+    let why = match knee.reason {
+        Some(KneeReason::Behind) => {
+            let answered = point.answered_per_s.map_or(0.0, |it| it.value);
+            format!("it answers {}", share((answered / bad).min(1.0)))
+        }
+        Some(KneeReason::Failures) => format!("it fails {}", share(point.failed_share)),
+        _ => {
+            let p99 = point.p99_ns.or(point.mean_ns).map_or(f64::NAN, |it| it.value);
+            let more = if point.at_least { "more than " } else { "" };
+            format!("its p99 is {more}{}", duration(p99))
+        }
+    };
+    let throttled = point.throttled_share.filter(|it| it.value > 0.0).map_or(String::new(), |it| {
+        format!(", throttled in {} of the periods", share(it.value.min(1.0)))
+    });
+    format!("{up_to}; at {}/s {why}{throttled}", rate_text(bad))
+}
+
+/// The variant whose knee is at the highest rate; of several, the first.
+fn best(knees: &[Knee]) -> Option<usize> {
+    let mut best: Option<&Knee> = None;
+    for knee in knees {
+        if best.is_none_or(|it| knee.good_per_s > it.good_per_s) {
+            best = Some(knee);
+        }
+    }
+    best.map(|knee| knee.variant)
+}
+
+fn best_of_command(points: &[Point]) -> Option<usize> {
+    let wall = |point: &Point| point.wall_ns.map_or(f64::INFINITY, |it| it.value);
+    points.iter().min_by(|a, b| wall(a).total_cmp(&wall(b))).map(|point| point.variant)
+}
+
+/// The lowest rate with which one variant keeps up and another does not; else the highest rate.
+fn telling_rate(points: &[Point], knees: &[Knee]) -> Option<f64> {
+    let highest_good = knees.iter().filter_map(|knee| knee.good_per_s).max_by(f64::total_cmp);
+    let lowest_bad = knees.iter().filter_map(|knee| knee.bad_per_s).min_by(f64::total_cmp);
+    match (highest_good, lowest_bad) {
+        (Some(good), Some(bad)) if bad <= good => Some(bad),
+        _ => points.iter().filter_map(|point| point.rate_per_s).max_by(f64::total_cmp),
+    }
+}
+
+/// A quantity that variants are compared by: its name, and its value of a run.
+type Quantity<'a> = (&'a str, &'a dyn Fn(&Run) -> Option<f64>);
+
+/// Every other variant beside the best, at one rate.
+fn against_best(
+    setup: &Setup,
+    runs: &[Run],
+    points: &[Point],
+    rate: Option<f64>,
+    best: Option<usize>,
+) -> Vec<String> {
+    let Some(best) = best else { return Vec::new() };
+    let p99 = |run: &Run| run.latency?.p99_ns.map(|ns| ns as f64);
+    let mean = |run: &Run| run.latency.map(|it| it.mean_ns);
+    let wall = |run: &Run| Some(run.window_ns as f64);
+    let cpu = |run: &Run| Some(run.cpu_ns as f64);
+    let of_requests: [Quantity<'_>; 3] = [
+        ("p99", &p99),
+        ("mean latency", &mean),
+        ("CPU time for each request", &cpu_per_request_ns),
+    ];
+    let of_command: [Quantity<'_>; 2] = [("wall time", &wall), ("CPU time", &cpu)];
+    let quantities: &[Quantity<'_>] = if rate.is_some() { &of_requests } else { &of_command };
+    let name = |variant: usize| ticked(&setup.variants[variant].name);
+    let at = rate.map_or(String::new(), |rate| format!("at {}/s ", rate_text(rate)));
+    let mut said = Vec::new();
+    for point in points.iter().filter(|point| point.rate_per_s == rate && point.variant != best) {
+        let mut parts = Vec::new();
+        for (what, of) in quantities {
+            let pairs = pairs(runs, rate, (best, point.variant), of);
+            if let Some(factor) = ratio(&pairs).filter(Interval::differs_from_one) {
+                parts.push(format!("{what} {}", times(&factor)));
+            }
+        }
+        let against = format!("{at}{} against {}", name(point.variant), name(best));
+        said.push(if parts.is_empty() {
+            format!("{against}: no difference that chance does not make as well")
+        } else {
+            format!("{against}: {}", parts.join(", "))
+        });
+    }
+    said
+}
+
+/// What was measured of two variants in the same repetition.
+fn pairs(
+    runs: &[Run],
+    rate: Option<f64>,
+    (first, second): (usize, usize),
+    of: &dyn Fn(&Run) -> Option<f64>,
+) -> Vec<(f64, f64)> {
+    let of_variant = |variant: usize| {
+        runs.iter().filter(move |run| run.variant == variant && run.rate_per_s == rate)
+    };
+    of_variant(first)
+        .filter_map(|run| {
+            let other = of_variant(second).find(|other| other.repetition == run.repetition)?;
+            Some((of(run)?, of(other)?))
+        })
+        .collect()
+}
+
+/// `x 1.4 (1.3 to 1.5)`.
+fn times(factor: &Interval) -> String {
+    let (Some(low), Some(high)) = (factor.low, factor.high) else {
+        return format!("x {}", factor_text(factor.value));
+    };
+    format!("x {} ({} to {})", factor_text(factor.value), factor_text(low), factor_text(high))
+}
+
+fn factor_text(factor: f64) -> String {
+    match factor {
+        ..0.95 => format!("{factor:.2}"),
+        0.95..9.95 => format!("{factor:.1}"),
+        _ => format!("{factor:.0}"),
+    }
+}
+
+/// What a reader must know to judge the verdict.
+pub(super) fn notes(setup: &Setup, points: &[Point], interrupted: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    if interrupted {
+        notes.push("it was interrupted: not all runs were made".to_owned());
+    }
+    if !setup.is_of_command()
+        && let Some(accepted_ns) = accepted_ns(setup, points)
+    {
+        let whence = match setup.accepted_p99_ns {
+            Some(_) => "as asked for".to_owned(),
+            None => format!(
+                "{P99_FACTOR} times the lowest one of all, but not below {}; --accept sets another",
+                duration(P99_FLOOR_NS)
+            ),
+        };
+        notes.push(format!(
+            "keeps up = at least 95 % of the requests answered in time, at most 1 % failed, p99 up to {} \
+             ({whence})",
+            duration(accepted_ns)
+        ));
+    }
+    let late: Vec<String> = points
+        .iter()
+        .filter(|point| point.generator_late)
+        .map(|point| {
+            let name = ticked(&setup.variants[point.variant].name);
+            format!("{} {}/s", name, point.rate_per_s.map_or(String::new(), rate_text))
+        })
+        .collect();
+    if !late.is_empty() {
+        notes.push(format!(
+            "the load generator itself did not keep up, so latencies are partly its own (marked ~): {}",
+            late.join(", ")
+        ));
+    }
+    if points.iter().any(|point| point.at_least) {
+        notes.push(
+            "> = requests had no answer yet when waiting for them ended: the truth is more".into(),
+        );
+    }
+    if setup.repetitions < 2 {
+        notes.push("one repetition has no confidence interval: --reps 3 or more gives one".into());
+    }
+    notes
+}
+
+/// A rate as it was asked for: up to three decimals.
+pub(crate) fn rate_text(rate: f64) -> String {
+    let text = format!("{rate:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
