@@ -2,6 +2,7 @@
 //! The command line: what can be asked, and how it is spelled.
 
 use crate::cmd::lab::LabArgs;
+use crate::cmd::sweep::SweepArgs;
 use crate::lab::WorkerArgs;
 use crate::sector::Method;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -59,6 +60,8 @@ pub(crate) enum Command {
     Sector(SectorArgs),
     /// Say what processes may use of the CPUs, and what their runtimes believe
     Limits(LimitsArgs),
+    /// Measure a service under rising load, with and without a setting
+    Sweep(SweepArgs),
     /// Print a completion script
     Completions {
         /// The shell it is for
@@ -260,7 +263,7 @@ impl From<Level> for Severity {
 }
 
 /// Parses the length of a window.
-fn window(text: &str) -> Result<Duration, String> {
+pub(crate) fn window(text: &str) -> Result<Duration, String> {
     let accepted = "give more than 0 and at most 24h, like 30, 30s, 5m, 1h or 0.5s";
     let (number, unit_s) = match text.as_bytes().last() {
         Some(b's') => (&text[..text.len() - 1], 1.0),

@@ -23,6 +23,7 @@ mod signals;
 mod sinks;
 mod sources;
 mod store;
+mod sweep;
 mod target;
 mod watch;
 
@@ -53,6 +54,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Check { file }) => cmd::check::run(file)?,
         Some(Command::Sector(args)) => cmd::sector::run(args)?,
         Some(Command::Limits(args)) => cmd::limits::run(args)?,
+        Some(Command::Sweep(args)) => cmd::sweep::run(args)?,
         Some(Command::Completions { shell }) => cmd::generate::completions(*shell)?,
         Some(Command::Man) => cmd::generate::man()?,
         Some(Command::BenchEmpty { on, duration }) => cmd::bench_empty::run(*on, *duration)?,

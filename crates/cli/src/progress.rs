@@ -73,3 +73,35 @@ impl Counted {
         self.bar.finish_and_clear();
     }
 }
+
+/// Steps of an experiment, whose number is known.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    bar: ProgressBar,
+}
+
+impl Steps {
+    /// Shows a bar of so many steps.
+    pub(crate) fn start(steps: u64, quiet: bool) -> Self {
+        let shown = !quiet && std::io::stderr().is_terminal();
+        let target = if shown {
+            ProgressDrawTarget::stderr_with_hz(2)
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let style = ProgressStyle::with_template("run {pos}/{len} {wide_bar} {msg}");
+        let style = style.expect("a constant template");
+        Self { bar: ProgressBar::with_draw_target(Some(steps), target).with_style(style) }
+    }
+
+    /// Begins a step, counted from 0.
+    pub(crate) fn at(&self, step: u64, what: &str) {
+        self.bar.set_message(deburr_core::render::message(what));
+        self.bar.set_position(step + 1);
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

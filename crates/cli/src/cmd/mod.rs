@@ -12,5 +12,6 @@ pub(crate) mod limits;
 pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod sector;
+pub(crate) mod sweep;
 
 mod show;

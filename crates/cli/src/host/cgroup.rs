@@ -36,20 +36,14 @@ impl Tree {
 
     /// The v1 mount with the cpu controller if there is one, else the v2 mount.
     fn in_mountinfo(text: &str) -> Option<Self> {
-        let mounts = || {
-            text.lines().filter_map(|line| {
+        let v2 = || {
+            text.lines().find_map(|line| {
                 let (left, right) = line.split_once(" - ")?;
-                let mount = left.split(' ').nth(4)?;
-                let mut right = right.split(' ');
-                Some((mount, right.next()?, right.nth(1).unwrap_or_default()))
+                left.split(' ').nth(4).filter(|_| right.starts_with("cgroup2 "))
             })
         };
-        let v1 = mounts().find(|(_, kind, options)| {
-            *kind == "cgroup" && options.split(',').any(|option| option == "cpu")
-        });
-        let v2 = || mounts().find(|(_, kind, _)| *kind == "cgroup2");
-        let ((mount, ..), version) = match v1 {
-            Some(found) => (found, CgroupVersion::V1),
+        let (mount, version) = match v1_mounts(text, "cpu").next() {
+            Some(mount) => (mount, CgroupVersion::V1),
             None => (v2()?, CgroupVersion::V2),
         };
         Some(Self { mount: mount.into(), version })
@@ -86,6 +80,25 @@ impl Tree {
             CgroupVersion::V2 => write(&dir.join("cpu.max"), &format!("{quota_us} {period_us}")),
         }
     }
+}
+
+/// Where the v1 tree with that controller is mounted.
+pub(crate) fn v1_mount(controller: &str) -> Result<PathBuf> {
+    let mountinfo =
+        fs::read_to_string("/proc/self/mountinfo").context("cannot read `/proc/self/mountinfo`")?;
+    let found = v1_mounts(&mountinfo, controller).next().map(PathBuf::from);
+    found.ok_or_else(|| anyhow!("no cgroup tree with the controller `{controller}` is mounted"))
+}
+
+/// Mount points of v1 trees with that controller.
+fn v1_mounts<'a>(mountinfo: &'a str, controller: &'a str) -> impl Iterator<Item = &'a str> {
+    mountinfo.lines().filter_map(move |line| {
+        let (left, right) = line.split_once(" - ")?;
+        let mut right = right.split(' ');
+        let is_v1 = right.next()? == "cgroup";
+        let has = right.nth(1)?.split(',').any(|option| option == controller);
+        left.split(' ').nth(4).filter(|_| is_v1 && has)
+    })
 }
 
 /// Makes one directory; one that exists is fine.

@@ -18,9 +18,9 @@ use std::process::Command;
 /// Arguments of the hidden subcommand.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WorkerArgs {
-    /// cgroup directory to move into first
+    /// cgroup directory to move into first; several are of several trees
     #[arg(long)]
-    cgroup: Option<PathBuf>,
+    cgroup: Vec<PathBuf>,
     /// Name to take
     #[arg(long)]
     comm: Option<String>,
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
     if !matches!(args.work, Work::Disk(_)) {
         set_parent_process_death_signal(Some(Signal::KILL))?;
     }
-    if let Some(dir) = &args.cgroup {
+    for dir in &args.cgroup {
         cgroup::join(dir)?;
     }
     if !args.cpu.is_empty() {

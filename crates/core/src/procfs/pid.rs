@@ -83,6 +83,12 @@ pub struct PidStatus {
     pub cpus_allowed: Option<Vec<u32>>,
     /// Resident memory.
     pub rss_bytes: Option<u64>,
+    /// Threads of its process.
+    pub threads: Option<u64>,
+    /// Times that this thread gave up its CPU.
+    pub voluntary_switches: Option<u64>,
+    /// Times that its CPU was taken from it.
+    pub involuntary_switches: Option<u64>,
 }
 
 /// Parses `/proc/PID/status`. Items that are missing or damaged are `None`.
@@ -101,6 +107,9 @@ pub fn status(text: &[u8]) -> PidStatus {
                     .and_then(|digits| u64::from_str_radix(digits, 16).ok());
             }
             b"Cpus_allowed_list" => status.cpus_allowed = cpu_list::parse(value).ok(),
+            b"Threads" => status.threads = number(value),
+            b"voluntary_ctxt_switches" => status.voluntary_switches = number(value),
+            b"nonvoluntary_ctxt_switches" => status.involuntary_switches = number(value),
             b"VmRSS" => {
                 status.rss_bytes = fields(value)
                     .next()

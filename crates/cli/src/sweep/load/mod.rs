@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The load generator: an open loop. Each request is due at a moment that is fixed beforehand, whatever became
+//! of those before it, and its latency counts from that moment: a service that stalls makes all requests late
+//! that come meanwhile, and all of them are counted.
+
+mod client;
+mod pool;
+mod timer;
+
+pub(crate) use client::Target;
+
+use crate::clock::{SECOND_NS, monotonic_ns};
+use anyhow::{Context as _, Result};
+use deburr_core::sweep::{Latency, Requests, Sample};
+use pool::Pool;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+use timer::Timer;
+use tokio::task::LocalSet;
+
+/// How often it is looked whether to stop.
+const LOOK_NS: u64 = 100_000_000;
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    /// To whom.
+    pub(crate) target: Target,
+    /// Requests per second.
+    pub(crate) rate_per_s: f64,
+    /// When it begins, by `CLOCK_MONOTONIC`.
+    pub(crate) start_ns: u64,
+    /// When the window of which is told begins.
+    pub(crate) from_ns: u64,
+    /// When that ends, and no more requests are due.
+    pub(crate) to_ns: u64,
+    /// How long answers are waited for then.
+    pub(crate) drain_ns: u64,
+    /// Requests that are under way at a time, at most.
+    pub(crate) max_connections: u32,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outcome {
+    /// The window's requests.
+    pub(crate) requests: Requests,
+    /// How long they took.
+    pub(crate) latency: Option<Latency>,
+    /// The same before the window, as far as it was over when that began.
+    pub(crate) warmup: Warmup,
+    /// Whether it was told to stop before its end.
+    pub(crate) stopped: bool,
+}
+
+/// What became of the requests before the window.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Warmup {
+    /// Answered.
+    pub(crate) answered: u64,
+    /// Why others were not, with their numbers.
+    pub(crate) failures: BTreeMap<String, u64>,
+}
+
+/// What is known so far. Requests are told apart by their number.
+#[derive(Default)]
+struct Ledger {
+    /// What became of each request in the window.
+    window: Vec<State>,
+    failed: u64,
+    failures: BTreeMap<String, u64>,
+    answered_in_window: u64,
+    late_ns: Vec<u64>,
+    warmup: Warmup,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    Failed,
+    /// After so long.
+    Answered(u64),
+}
+
+/// Drives a service until the end of the window and of the wait for answers. `stop` is asked ten times a second.
+pub(crate) fn drive(load: &Load, stop: &dyn Fn() -> bool) -> Result<Outcome> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the load generator")?;
+    LocalSet::new().block_on(&runtime, run(load, stop))
+}
+
+async fn run(load: &Load, stop: &dyn Fn() -> bool) -> Result<Outcome> {
+    let ledger = Rc::new(RefCell::new(Ledger::default()));
+    let pool = Rc::new(Pool::new(load.target.clone(), load.max_connections));
+    let timer = Timer::new().context("cannot make a timer")?;
+    let due = |number: u64| load.start_ns + (number as f64 * 1e9 / load.rate_per_s) as u64;
+    let mut number: u64 = 0;
+    // Number of the first request in the window.
+    let mut first = None;
+    let mut stopped = false;
+    while !stopped && due(number) < load.to_ns {
+        let now_ns = monotonic_ns();
+        let due_ns = due(number);
+        if now_ns < due_ns {
+            timer.sleep_until(due_ns.min(now_ns + LOOK_NS)).await.context("cannot wait")?;
+            stopped = stop();
+            continue;
+        }
+        let in_window = due_ns >= load.from_ns;
+        if in_window {
+            first.get_or_insert(number);
+            ledger.borrow_mut().window.push(State::Open);
+        }
+        let slot = first.filter(|_| in_window).map(|first| (number - first) as usize);
+        let (pool, ledger) = (pool.clone(), ledger.clone());
+        let window = (load.from_ns, load.to_ns);
+        tokio::task::spawn_local(async move {
+            if in_window {
+                ledger.borrow_mut().late_ns.push(monotonic_ns().saturating_sub(due_ns));
+            }
+            let result = pool.request().await;
+            ledger.borrow_mut().over(slot, due_ns, monotonic_ns(), window, result);
+        });
+        number += 1;
+        // A rate that it cannot reach must not keep it from hearing answers, or a signal.
+        if number.is_multiple_of(64) {
+            tokio::task::yield_now().await;
+            stopped = stop();
+        }
+    }
+    let deadline_ns = load.to_ns + load.drain_ns;
+    while !stopped && ledger.borrow().open() > 0 && monotonic_ns() < deadline_ns {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        stopped = stop();
+    }
+    let ledger = std::mem::take(&mut *ledger.borrow_mut());
+    let dues = (0..).map(|i| due(first.unwrap_or(0) + i));
+    Ok(ledger.outcome(dues, monotonic_ns(), &pool, stopped))
+}
+
+impl Ledger {
+    /// A request is over.
+    fn over(
+        &mut self,
+        slot: Option<usize>,
+        due_ns: u64,
+        now_ns: u64,
+        (from_ns, to_ns): (u64, u64),
+        result: Result<(), String>,
+    ) {
+        if result.is_ok() && (from_ns..to_ns).contains(&now_ns) {
+            self.answered_in_window += 1;
+        }
+        let state = match (slot, result) {
+            (Some(_), Ok(())) => State::Answered(now_ns - due_ns),
+            (Some(_), Err(why)) => {
+                self.failed += 1;
+                *self.failures.entry(why).or_default() += 1;
+                State::Failed
+            }
+            (None, result) if now_ns < from_ns => {
+                match result {
+                    Ok(()) => self.warmup.answered += 1,
+                    Err(why) => *self.warmup.failures.entry(why).or_default() += 1,
+                }
+                return;
+            }
+            (None, _) => return,
+        };
+        // The ledger was closed if there is no such slot any more.
+        if let Some(slot) = slot.and_then(|slot| self.window.get_mut(slot)) {
+            *slot = state;
+        }
+    }
+
+    /// Requests of the window that are not over.
+    fn open(&self) -> u64 {
+        self.window.iter().filter(|state| **state == State::Open).count() as u64
+    }
+
+    fn outcome(
+        mut self,
+        dues: impl Iterator<Item = u64>,
+        now_ns: u64,
+        pool: &Pool,
+        stopped: bool,
+    ) -> Outcome {
+        let due = self.window.len() as u64;
+        let unanswered = self.open();
+        let sample = |(state, due_ns): (&State, u64)| match *state {
+            State::Open => Some(Sample { ns: now_ns.saturating_sub(due_ns), answered: false }),
+            State::Failed => None,
+            State::Answered(ns) => Some(Sample { ns, answered: true }),
+        };
+        let samples = self.window.iter().zip(dues).filter_map(sample).collect();
+        self.late_ns.sort_unstable();
+        let rank = (self.late_ns.len() * 99).div_ceil(100).max(1) - 1;
+        Outcome {
+            requests: Requests {
+                due,
+                answered_in_window: self.answered_in_window,
+                answered: due - unanswered - self.failed,
+                failed: self.failed,
+                unanswered,
+                failures: self.failures,
+                generator_late_p99_ns: self.late_ns.get(rank).copied().unwrap_or(0),
+                connections: pool.most_open(),
+                connections_exhausted: pool.was_exhausted(),
+            },
+            latency: Latency::of(samples),
+            warmup: self.warmup,
+            stopped,
+        }
+    }
+}
+
+/// How long answers are waited for after a window of that length.
+pub(crate) fn drain_ns(window_ns: u64) -> u64 {
+    window_ns.clamp(SECOND_NS, 5 * SECOND_NS)
+}

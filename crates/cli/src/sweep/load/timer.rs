@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Waking up on time: the runtime's own timers count in milliseconds, which at a thousand requests a second is
+//! the time from one to the next.
+
+use crate::clock::SECOND_NS;
+use rustix::fd::OwnedFd;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use std::io;
+use tokio::io::unix::AsyncFd;
+
+/// A timer of the kernel's.
+pub(super) struct Timer(AsyncFd<OwnedFd>);
+
+impl Timer {
+    #[expect(
+        deprecated,
+        reason = "unsound for types that may give another descriptor each time, which `OwnedFd` does not; its \
+                  successor is an `unsafe fn`, which this crate may not call"
+    )]
+    pub(super) fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        Ok(Self(AsyncFd::new(timer)?))
+    }
+
+    /// Sleeps until that moment of `CLOCK_MONOTONIC`.
+    pub(super) async fn sleep_until(&self, mono_ns: u64) -> io::Result<()> {
+        let once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let at = Timespec {
+            tv_sec: (mono_ns / SECOND_NS).cast_signed(),
+            tv_nsec: (mono_ns % SECOND_NS).cast_signed(),
+        };
+        let spec = Itimerspec { it_interval: once, it_value: at };
+        timerfd_settime(self.0.get_ref(), TimerfdTimerFlags::ABSTIME, &spec)?;
+        loop {
+            let mut ready = self.0.readable().await?;
+            let mut expirations = [0; 8];
+            let read =
+                ready.try_io(|timer| Ok(rustix::io::read(timer.get_ref(), &mut expirations)?));
+            match read {
+                Ok(result) => return result.map(drop),
+                Err(_not_yet) => {}
+            }
+        }
+    }
+}
