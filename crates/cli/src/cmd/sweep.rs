@@ -222,8 +222,10 @@ fn cpus(text: &str) -> Result<f64, String> {
 
 /// Parses a latency: like a window, but also in milliseconds.
 fn latency(text: &str) -> Result<Duration, String> {
-    let Some(ms) = text.strip_suffix("ms") else { return window(text) };
     let expected = "give a length of time, like 50ms or 0.2s";
+    let Some(ms) = text.strip_suffix("ms") else {
+        return window(text).map_err(|_| expected.into());
+    };
     let plain = !ms.is_empty() && ms.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let ms: f64 = ms.parse().ok().filter(|_| plain).ok_or(expected)?;
     match Duration::try_from_secs_f64(ms / 1000.0) {

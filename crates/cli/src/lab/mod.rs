@@ -8,6 +8,7 @@
 
 mod disk;
 mod expect;
+mod fanout;
 mod faults;
 mod io;
 mod keep;

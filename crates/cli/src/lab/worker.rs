@@ -3,6 +3,7 @@
 //! that is not installed.
 
 use super::disk::{self, DiskArgs};
+use super::fanout::{self, FanoutArgs};
 use super::io::{self, IoArgs};
 use super::victim::{self, Demand};
 use crate::host::{cgroup, guard};
@@ -53,6 +54,8 @@ enum Work {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<OsString>,
     },
+    /// Serve lines over TCP, with many tasks each
+    Fanout(FanoutArgs),
     /// Be a slow disk until it is unmounted
     Disk(DiskArgs),
     /// Write as a broker does from the first line of standard input to the second
@@ -122,6 +125,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
     }
     match &args.work {
         Work::Disk(disk) => return disk::serve(disk),
+        Work::Fanout(service) => return fanout::serve(service),
         Work::Broker(broker) => return io::serve_broker(broker),
         Work::Writer(writer) => return io::write(writer),
         Work::Committer(committer) => return io::commit(committer),

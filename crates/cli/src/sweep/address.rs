@@ -42,6 +42,9 @@ pub(crate) fn parse(text: &str, allow_remote: bool) -> Result<Address, String> {
     let port = match uri.port_u16() {
         Some(0) => return Err(format!("`{text}`: there is no port 0; {EXPECTED}")),
         Some(port) => port,
+        None if authority.as_str() != authority.host() => {
+            return Err(format!("`{text}`: ports are 1 to 65535; {EXPECTED}"));
+        }
         None if is_http => 80,
         None => return Err(format!("`{text}` has no port; {EXPECTED}")),
     };
@@ -52,14 +55,15 @@ pub(crate) fn parse(text: &str, allow_remote: bool) -> Result<Address, String> {
         .map_err(|error| format!("cannot resolve `{bare}`: {error}"))?
         .collect();
     let Some(&address) = all.first() else { return Err(format!("`{bare}` has no address")) };
-    if let Some(remote) = all.iter().find(|it| !it.ip().to_canonical().is_loopback()) {
-        if !allow_remote {
-            return Err(format!(
-                "`{text}` is {}, not this machine's loopback: load on other machines needs --allow-remote, and \
-                 the consent of whom they belong to",
-                remote.ip()
-            ));
-        }
+    let is_remote = |it: &&SocketAddr| !it.ip().to_canonical().is_loopback();
+    if let Some(remote) = all.iter().find(is_remote)
+        && !allow_remote
+    {
+        return Err(format!(
+            "`{text}` is {}, not this machine's loopback: load on other machines needs --allow-remote, and \
+             the consent of whom they belong to",
+            remote.ip()
+        ));
     }
     if is_http {
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
@@ -110,7 +114,9 @@ mod tests {
             ("tcp://127.0.0.1:0", "port 0"),
             ("tcp://127.0.0.1:7/x", "path"),
             ("http://u@127.0.0.1/", "user"),
-            ("http://127.0.0.1:99999/", "address"),
+            ("http://127.0.0.1:99999/", "65535"),
+            ("http://127.0.0.1:/", "65535"),
+            ("http://127.0.0.1:x/", "65535"),
         ] {
             let error = parse(text, false).expect_err(text);
             assert!(error.contains(word), "{text}: {error}");

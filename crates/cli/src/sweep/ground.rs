@@ -10,10 +10,13 @@ use anyhow::{Context as _, Result};
 use deburr_core::procfs::cgroup_cpu;
 use deburr_core::recording::CgroupVersion;
 use deburr_core::sweep::Throttling;
+use rustix::process::{getpriority_process, setpriority_process};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Nice value of the generator.
+const GENERATOR_NICE: i32 = -10;
 /// Length of the limit's periods: the kernel's default, which container managers use.
 const PERIOD_US: u64 = 100_000;
 /// Least limit that the kernel takes for such periods.
@@ -32,6 +35,8 @@ pub(crate) struct Ground {
     account: Option<PathBuf>,
     scratch: PathBuf,
     program: PathBuf,
+    /// What the command shall have.
+    nice: i32,
     made: u32,
 }
 
@@ -65,12 +70,18 @@ impl Ground {
             }
             _ => None,
         };
-        Ok(Self { guard, tree, base, account, scratch, program, made: 0 })
+        let nice = be_punctual();
+        Ok(Self { guard, tree, base, account, scratch, program, nice, made: 0 })
     }
 
     /// This program's own file.
     pub(crate) fn program(&self) -> &Path {
         &self.program
+    }
+
+    /// The nice value that this program was started with.
+    pub(crate) fn nice(&self) -> i32 {
+        self.nice
     }
 
     /// A file that goes with the sweep.
@@ -98,6 +109,14 @@ impl Ground {
     pub(crate) fn clear(self) -> Result<()> {
         self.guard.finish()
     }
+}
+
+/// A generator that waits for a CPU makes its own waiting look like the service's. Returns the nice value before.
+fn be_punctual() -> i32 {
+    let nice = getpriority_process(None).unwrap_or(0);
+    // Where that is not allowed it goes on as it is: how late it was is measured anyway.
+    let _ = setpriority_process(None, GENERATOR_NICE);
+    nice
 }
 
 /// The cgroup of one run.

@@ -49,7 +49,7 @@ impl Service {
         for dir in group.dirs() {
             command.arg("--cgroup").arg(dir);
         }
-        command.args(["tool", "--"]).args(words);
+        command.arg(format!("--nice={}", ground.nice())).args(["tool", "--"]).args(words);
         for (name, value) in settings {
             match value {
                 Some(value) => command.env(name, value),

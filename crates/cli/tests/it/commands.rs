@@ -18,6 +18,7 @@ fn every_command_explains_itself() {
         "limits",
         "check",
         "sector",
+        "sweep",
         "completions",
     ] {
         assert!(help.lines().any(|line| line.trim_start().starts_with(command)), "{command}");

@@ -17,4 +17,5 @@ mod repo;
 mod schema;
 mod sector;
 mod sessions;
+mod sweep;
 mod targets;

@@ -19,6 +19,7 @@ mod probe;
 mod recording;
 mod sampling;
 mod sector;
+mod sweep;
 mod syncs;
 mod unlucky;
 mod unprivileged;

@@ -14,6 +14,8 @@ use crate::sweep::{Driven, Point, Setup, Sweep, rate_text};
 const NONE: &str = "-";
 /// The rest of the line: nothing.
 const END: Column = Column::Left(0);
+/// Ends of an interval that are further apart by this factor say nothing.
+const WIDE: f64 = 100.0;
 /// Room for a variant's name.
 const NAME: usize = 22;
 
@@ -188,6 +190,9 @@ fn cost(sweep: &Sweep, page: &mut Page) {
 /// `12 to 15 ms`.
 fn range(it: Option<Interval>, unit: fn(f64) -> String) -> String {
     let Some((low, high)) = it.and_then(|it| it.low.zip(it.high)) else { return NONE.into() };
+    if high > low * WIDE {
+        return "wide".into();
+    }
     let (low, high) = (unit(low), unit(high));
     match (low.rsplit_once(' '), high.rsplit_once(' ')) {
         (Some((number, one)), Some((_, other))) if one == other => format!("{number} to {high}"),

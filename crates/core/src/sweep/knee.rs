@@ -63,7 +63,7 @@ pub(super) fn knees(setup: &Setup, points: &[Point]) -> Vec<Knee> {
             Knee { variant, good_per_s: None, bad_per_s: None, reason: None, unknown_per_s: None };
         let mut any = false;
         for point in points.iter().filter(|point| point.variant == variant) {
-            let Some(rate) = point.rate_per_s else { return None };
+            let rate = point.rate_per_s?;
             any = true;
             match fault(point, rate, accepted_ns) {
                 None => knee.good_per_s = Some(rate),

@@ -7,6 +7,9 @@ mod client;
 mod pool;
 mod timer;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use client::Target;
 
 use crate::clock::{SECOND_NS, monotonic_ns};

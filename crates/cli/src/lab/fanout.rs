@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A service that spreads each request over several tasks, as those do that ask several backends or shards. How
+//! many of its tasks run at a time is its runtime's choice: tokio's workers, by `TOKIO_WORKER_THREADS`.
+
+use anyhow::{Context as _, Result};
+use std::hint::black_box;
+use std::net::Ipv4Addr;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+/// What it is to do.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct FanoutArgs {
+    /// Port of 127.0.0.1 to listen at
+    #[arg(long)]
+    port: u16,
+    /// Tasks of a request
+    #[arg(long, default_value_t = 16)]
+    parts: u32,
+    /// Steps of a task, of about a nanosecond each
+    #[arg(long, default_value_t = 8000)]
+    steps: u64,
+}
+
+/// Sends back every line once its work is done, for ever.
+pub(crate) fn serve(args: &FanoutArgs) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_io()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(async {
+        let address = (Ipv4Addr::LOCALHOST, args.port);
+        let listener = TcpListener::bind(address)
+            .await
+            .with_context(|| format!("cannot listen at port {}", args.port))?;
+        println!("ready");
+        loop {
+            let (stream, _) = listener.accept().await.context("cannot accept")?;
+            tokio::spawn(answer(stream, args.parts, args.steps));
+        }
+    })
+}
+
+/// Serves one connection until it ends; that the other side went away is no error.
+async fn answer(stream: TcpStream, parts: u32, steps: u64) {
+    // What is sent back must not wait for more of it.
+    let _ = stream.set_nodelay(true);
+    let mut stream = BufReader::new(stream);
+    let mut line = Vec::new();
+    while matches!(stream.read_until(b'\n', &mut line).await, Ok(read) if read > 0) {
+        let tasks: Vec<_> =
+            (0..parts).map(|part| tokio::spawn(async move { work(part.into(), steps) })).collect();
+        for task in tasks {
+            let _ = task.await;
+        }
+        if stream.write_all(&line).await.is_err() {
+            return;
+        }
+        line.clear();
+    }
+}
+
+fn work(seed: u64, steps: u64) -> u64 {
+    let mut number = seed;
+    for _ in 0..steps {
+        number = black_box(number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+    }
+    number
+}

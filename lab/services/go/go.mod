@@ -1,0 +1,3 @@
+module deburr.invalid/lab/fanout
+
+go 1.20

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+
+// A service that spreads each request over several goroutines, as those do that ask several backends or shards.
+// It listens at 127.0.0.1 at the port of its first argument; GET /work does one request's work. How many of its
+// goroutines run at a time is the runtime's choice: GOMAXPROCS.
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+)
+
+const (
+	// Goroutines of a request.
+	parts = 16
+	// Rounds of sha256 of each, some 6 microseconds of CPU time.
+	rounds = 94
+)
+
+func part(number int) string {
+	sum := sha256.Sum256([]byte(strconv.Itoa(number)))
+	for i := 0; i < rounds; i++ {
+		sum = sha256.Sum256(sum[:])
+	}
+	return hex.EncodeToString(sum[:])
+}
+
+func work(w http.ResponseWriter, _ *http.Request) {
+	sums := make([]string, parts)
+	var done sync.WaitGroup
+	for i := range sums {
+		done.Add(1)
+		go func(i int) {
+			defer done.Done()
+			sums[i] = part(i)
+		}(i)
+	}
+	done.Wait()
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(sums)
+}
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: fanout PORT")
+		os.Exit(2)
+	}
+	http.HandleFunc("/work", work)
+	err := http.ListenAndServe("127.0.0.1:"+os.Args[1], nil)
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
