@@ -11,6 +11,7 @@ mod common;
 mod disk;
 mod disks;
 mod files;
+mod held;
 mod io;
 mod lab;
 mod lab_disk;

@@ -112,6 +112,7 @@ pub const RULES: &[&Rule] = &[
     &block::io_neighbour::RULE,
     &block::journal_stall::RULE,
     &block::dirty_throttled_writer::RULE,
+    &block::io_limit::RULE,
     &observer::events_lost::RULE,
     &observer::window_too_short::RULE,
     &observer::observer_overhead::RULE,

@@ -6,7 +6,7 @@
 use super::{MS, S, Scene, hist};
 use crate::recording::{
     BlockRecord, DevId, Device, DeviceBin, DeviceBins, DeviceTick, DiskCounters, DiskReading, File,
-    FileId, FileState, IoBlameTick, IoCulprit, IoOp, IoPace, IoTick, IoWaitTick, IoWhat,
+    FileId, FileState, HeldTick, IoBlameTick, IoCulprit, IoOp, IoPace, IoTick, IoWaitTick, IoWhat,
     JournalCommit, Mount, ProcId, Record, Setting, Stall, StallKind, WaitHist, WritebackPass,
 };
 use std::collections::BTreeMap;
@@ -171,6 +171,47 @@ impl Scene {
             max_ns: longest.unwrap_or(0),
             before: None,
             sampled_one_in: 1,
+        }))
+    }
+
+    /// The same, with the waits before them, as number and length.
+    pub fn waited_before(
+        &mut self,
+        at: Range<u64>,
+        device: DevId,
+        op: IoOp,
+        requests: &[(u64, u64, u64)],
+        before: &[(u64, u64)],
+    ) -> &mut Self {
+        self.requests(at, device, op, requests);
+        if let Some(Record::Block(record)) = self.records.last_mut()
+            && let BlockRecord::DeviceTick(tick) = record.as_mut()
+        {
+            tick.before = Some(hist(before));
+        }
+        self
+    }
+
+    /// Transfers of 4 kB that a limit held back; then each took a millisecond.
+    pub fn held(
+        &mut self,
+        at: Range<u64>,
+        device: DevId,
+        op: IoOp,
+        cgroup: &str,
+        ios: u64,
+        members: &[ProcId],
+    ) -> &mut Self {
+        self.block(BlockRecord::Held(HeldTick {
+            t0_ns: at.start,
+            t1_ns: at.end,
+            device,
+            op,
+            cgroup: Some(cgroup.into()),
+            ios,
+            bytes: ios * 4096,
+            service_ns: Some(MS),
+            members: members.to_vec(),
         }))
     }
 

@@ -30,7 +30,8 @@ pub(super) fn fixes(view: &View, device: DevId, how: How) -> Vec<Fix> {
     if let How::Slow(_) = how {
         return slow_fixes(view, device);
     }
-    let mut fixes = vec![
+    let mut fixes: Vec<Fix> = super::before::fix(view, device).into_iter().collect();
+    fixes.extend([
         Fix {
             action: "take away what need not be: see the table for what the requests are for".into(),
             command: None,
@@ -45,7 +46,7 @@ pub(super) fn fixes(view: &View, device: DevId, how: How) -> Vec<Fix> {
                         is idle too"
                 .into()),
         },
-    ];
+    ]);
     if knobs::queue(view, device, "scheduler").is_some_and(|line| line.contains("[none]")) {
         let path = knobs::queue_path(view, device, "scheduler");
         fixes.push(Fix {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK003: a device that cannot keep up, all the time or in stretches.
 
+use super::before::BEFORE;
 use super::clocks::Compared;
 use super::fullness::{BUSY, CALM, DEPTH, Hit, How, SLOW, SLOW_ROTATING, depth, hit};
 use super::rhythms::{RHYTHM, Timed};
@@ -27,8 +28,8 @@ pub(in crate::rules) static RULE: Rule = Rule {
     summary: "a block device has more to do than it can, for long or in short stretches that averages hide",
     needs: &[Source::Block, Source::Diskstats],
     helps: &[Source::Writeback, Source::Settings],
-    limits: &joined::<8, 10, 18>(
-        [BUSY, SPELL, DEPTH, SLOW, SLOW_ROTATING, CALM, io_neighbour::OTHERS_SHARE, RHYTHM],
+    limits: &joined::<9, 10, 19>(
+        [BUSY, SPELL, DEPTH, SLOW, SLOW_ROTATING, CALM, io_neighbour::OTHERS_SHARE, RHYTHM, BEFORE],
         STALL_LIMITS,
     ),
     status: Status::Preview("0.2"),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK004: requests wait beside those of others.
 
+use super::before::{self, BEFORE};
 use super::clocks::Compared;
 use super::rhythms::{RHYTHM, Timed};
 use super::shares::{Beside, Shares, causes, main_device, name_of};
@@ -41,7 +42,10 @@ pub(in crate::rules) static RULE: Rule = Rule {
     summary: "requests wait while the device works for other processes or cgroups",
     needs: &[Source::Block],
     helps: &[Source::Writeback, Source::Settings],
-    limits: &joined::<4, 10, 14>([OTHERS_SHARE, LONG_PART, HIDDEN_TIMES, RHYTHM], STALL_LIMITS),
+    limits: &joined::<5, 10, 15>(
+        [OTHERS_SHARE, LONG_PART, HIDDEN_TIMES, RHYTHM, BEFORE],
+        STALL_LIMITS,
+    ),
     status: Status::Preview("0.2"),
     doc: include_str!("io_neighbour.md"),
     file: file!(),
@@ -101,7 +105,7 @@ fn check(view: &View) -> Verdict {
 }
 
 /// Whether somebody is held up far longer than its requests take while a limit on IO is in force.
-fn hidden(view: &View, groups: &Groups<'_>) -> Option<String> {
+pub(super) fn hidden(view: &View, groups: &Groups<'_>) -> Option<String> {
     let (path, value) = knobs::limits(view).into_iter().next()?;
     Victim::all(view, groups).iter().find_map(|victim| {
         let held = victim.held(StallKind::Sync).waits.total_ns();
@@ -201,7 +205,8 @@ fn fixes(view: &View, groups: &Groups<'_>, worst: Beside, device: Option<DevId>)
         }
         (None, _) => "the others".into(),
     };
-    let mut fixes = Vec::new();
+    let mut fixes: Vec<Fix> =
+        device.and_then(|device| before::fix(view, device)).into_iter().collect();
     if let Some((_, process)) = culprit
         .and_then(|group| group.members.first())
         .filter(|_| culprit.is_some_and(|g| g.members.len() == 1))

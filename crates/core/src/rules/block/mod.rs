@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK: held up by block IO.
 
+mod before;
 mod busy_counters;
 mod by_counters;
 mod chart;
@@ -10,6 +11,8 @@ pub(super) mod device_saturated;
 pub(super) mod dirty_throttled_writer;
 mod files;
 mod fullness;
+mod held_back;
+pub(super) mod io_limit;
 pub(super) mod io_neighbour;
 pub(super) mod journal_stall;
 mod journals;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Moments in which a device had no pause, which an average over a second hides.
 
+use super::before;
 use crate::finding::{Evidence, Unit};
 use crate::recording::{DevId, IoOp, Source};
 use crate::render::units;
@@ -74,7 +75,9 @@ pub(super) fn latency_lines(view: &View, device: DevId) -> Vec<Evidence> {
         }
         parts.push(format!("the longest {}", units::duration(latency.max_ns as f64)));
         let queued = latency.queue.total_ns() as f64 / total_ns.max(1) as f64;
-        parts.push(format!("{} of the time before the device", units::share(queued.min(1.0))));
+        parts.push(before::parts(latency).unwrap_or_else(|| {
+            format!("{} of the time before the device", units::share(queued.min(1.0)))
+        }));
         if latency.sampled_one_in > 1 {
             parts.push(format!("one in {} looked at", latency.sampled_one_in));
         }
@@ -88,5 +91,6 @@ pub(super) fn latency_lines(view: &View, device: DevId) -> Vec<Evidence> {
             parts.join(", "),
         ));
     }
+    lines.extend(before::line(view, device));
     lines
 }

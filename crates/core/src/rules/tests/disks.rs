@@ -16,6 +16,7 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
         ("BLK004", "fires") => neighbour(),
         ("BLK005", "fires") => journal(),
         ("BLK006", "fires") => throttled(),
+        ("BLK007", "fires") => limited(20),
         (code, "quiet") if code.starts_with("BLK") => healthy(),
         (code, "nodata") if code.starts_with("BLK") => {
             let mut scene = healthy();
@@ -71,6 +72,25 @@ pub(super) fn service(scene: &mut Scene, comm: &str, cgroup: &str, seconds: u64)
 /// A span from a moment on.
 pub(super) fn span(t0_ns: u64, length_ns: u64) -> Range<u64> {
     t0_ns..t0_ns + length_ns
+}
+
+/// A database whose cgroup may write so often in a second: it syncs and waits, and the disk idles.
+pub(super) fn limited(per_s: u64) -> Scene {
+    let (mut scene, disk) = host(30);
+    let dir = "/sys/fs/cgroup/blkio/mongod";
+    scene.setting(&format!("{dir}/blkio.throttle.write_iops_device"), &format!("8:0 {per_s}"));
+    scene.setting(&format!("{dir}/blkio.throttle.read_bps_device"), "8:0 1048576");
+    let cgroup = scene.cgroup("/mongod", None, None);
+    let mongod = scene.process("mongod", Some(cgroup));
+    let waits = vec![(3_000, 10 * US)];
+    let did = Did { on_cpu_ns: S, block_io_ns: 24 * S, waits, ..Did::default() };
+    scene.did(mongod, &did);
+    for second in 0..30 {
+        let at = span(second * S, S);
+        scene.io_wait(at.clone(), mongod, StallKind::Sync, Some(disk), &[(8, 100 * MS)]);
+        scene.held(at, disk, IoOp::Write, dir, per_s, &[mongod]);
+    }
+    scene
 }
 
 /// Full within spans, that many requests deep; idle otherwise.

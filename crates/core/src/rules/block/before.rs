@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The time before a request exists: what part of the waiting it is, and which setting of the queue it is due to.
+
+use super::knobs;
+use crate::finding::{Evidence, Fix, Unit, shell_quote};
+use crate::recording::{DevId, IoOp, Source};
+use crate::render::units;
+use crate::rules::Limit;
+use crate::rules::words::evidence;
+use crate::view::View;
+use crate::view::block::Latency;
+
+pub(super) const BEFORE: Limit = Limit {
+    name: "before",
+    value: 0.3,
+    unit: "of the time from when transfers are asked for until they are done, before their requests exist",
+    why: "less is not what they wait for most",
+};
+/// Of the tags, so many are in use on average when all are taken at times.
+const NEAR_ALL: f64 = 0.5;
+
+/// Parts of the time of a direction, summed over requests.
+#[derive(Clone, Copy, Debug)]
+struct Parts {
+    before_ns: f64,
+    queue_ns: f64,
+    device_ns: f64,
+}
+
+impl Parts {
+    fn of(latency: &Latency) -> Option<Self> {
+        let before_ns = latency.before.as_ref()?.total_ns() as f64;
+        let queue_ns = latency.queue.total_ns() as f64;
+        let device_ns = (latency.total.total_ns() as f64 - queue_ns).max(0.0);
+        (before_ns + queue_ns + device_ns > 0.0).then_some(Self { before_ns, queue_ns, device_ns })
+    }
+
+    fn share(&self, ns: f64) -> f64 {
+        ns / (self.before_ns + self.queue_ns + self.device_ns)
+    }
+}
+
+/// Where the time of a direction goes; `None` where the part before the request is not known.
+pub(super) fn parts(latency: &Latency) -> Option<String> {
+    let parts = Parts::of(latency)?;
+    let share = |ns| units::share(parts.share(ns));
+    Some(format!(
+        "{} of the time before the request, {} in the queue, {} in the device",
+        share(parts.before_ns),
+        share(parts.queue_ns),
+        share(parts.device_ns)
+    ))
+}
+
+/// Which setting makes transfers wait for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Knob {
+    /// All tags are taken.
+    Tags,
+    /// Writeback is throttled, which is for writes alone.
+    Throttling,
+}
+
+fn knob(view: &View, device: DevId) -> Option<Knob> {
+    let waits = |op| {
+        let parts = Parts::of(view.block().latency().get(&(device, op))?)?;
+        Some(parts.share(parts.before_ns) >= BEFORE.value)
+    };
+    let [reads, writes] = [IoOp::Read, IoOp::Write].map(|op| waits(op).unwrap_or(false));
+    if !reads && !writes {
+        return None;
+    }
+    let number = |name| knobs::queue(view, device, name).and_then(|v| v.trim().parse::<i64>().ok());
+    let activity = view.block().activity().get(&device);
+    let depth = activity.map_or(0.0, |it| it.depth.total() as f64 / it.busy_ns.max(1) as f64);
+    let full = number("nr_requests").is_some_and(|tags| depth >= NEAR_ALL * tags as f64);
+    let throttled = number("wbt_lat_usec").is_some_and(|us| us > 0);
+    Some(if reads || full || !throttled { Knob::Tags } else { Knob::Throttling })
+}
+
+/// Says which setting it is, if that is where most of the waiting is.
+pub(super) fn line(view: &View, device: DevId) -> Option<Evidence> {
+    let value = |name| knobs::queue(view, device, name).map_or("not known", str::trim);
+    let note = match knob(view, device)? {
+        Knob::Tags => format!(
+            "for a tag: `nr_requests` is {}, and as many may be in the queue and the device at once",
+            value("nr_requests")
+        ),
+        Knob::Throttling => format!(
+            "writes alone, and not for a tag: `wbt_lat_usec` is {}, and the kernel holds writes back when reads take longer",
+            value("wbt_lat_usec")
+        ),
+    };
+    let label = Source::Settings.label();
+    Some(evidence(view, "waits for a request", 0.0, Unit::Text, label, note))
+}
+
+/// What can be done about it.
+pub(super) fn fix(view: &View, device: DevId) -> Option<Fix> {
+    let path = |name| shell_quote(&knobs::queue_path(view, device, name)).into_owned();
+    let was =
+        |name| knobs::queue(view, device, name).map_or("not known".into(), |v| v.trim().to_owned());
+    Some(match knob(view, device)? {
+        Knob::Tags => {
+            let more = was("nr_requests").parse::<u64>().map_or(256, |tags| (tags * 2).max(64));
+            Fix {
+                action: "let more requests be in the queue at once, so that a read need not wait for a tag behind writes".into(),
+                command: Some(format!("echo {more} > {}", path("nr_requests"))),
+                risk: Some(format!(
+                    "the device is no faster: what does not wait for a tag waits in the queue, where a scheduler can put it \
+                     first; a driver may refuse more than it has; it was {}",
+                    was("nr_requests")
+                )),
+            }
+        }
+        Knob::Throttling => Fix {
+            action: "let the kernel hold writes back less".into(),
+            command: Some(format!("echo 0 > {}", path("wbt_lat_usec"))),
+            risk: Some(format!(
+                "reads then wait behind writeback; it was {}, and -1 brings the default back",
+                was("wbt_lat_usec")
+            )),
+        },
+    })
+}
