@@ -198,6 +198,8 @@ class IoComparison:
     def at_rates(self, disk):
         empty_ns = self.empty_run_ns()
         rest = self.own_cpu_at_rest()
+        if rest is None:
+            return
         for rate in RATES:
             self.progress(f"deburr at {rate or 'as many as it gets'} IOs a second")
             load = Fio("randwrite", disk.path, 10, DISK_MB, rate)
@@ -222,8 +224,9 @@ class IoComparison:
         def watch(observer):
             time.sleep(2)
             before = observer.cpu_ns()
-            time.sleep(5)
-            return 100 * (observer.cpu_ns() - before) / 5e9
+            start = time.monotonic_ns()
+            time.sleep(10)
+            return 100 * (observer.cpu_ns() - before) / (time.monotonic_ns() - start)
 
         return self.attempt("deburr", watch)
 

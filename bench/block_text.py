@@ -58,9 +58,10 @@ def budget_rows(comparison):
         what = f"CPU for block IO at any rate (most at {worst['iops']:,.0f}/s)"
         yield what, "1 % of one CPU", f"{percent:.2f} %", percent < 1
         shares = [share for row in comparison.sampling for share in row["told"] if share]
-        far = max(shares, key=lambda share: abs(share - 1))
-        what = "IOs and bytes told, of those done, at any rate (farthest)"
-        yield what, "100 +- 2 %", f"{100 * far:.1f} %", abs(far - 1) <= 0.02
+        if shares:
+            far = max(shares, key=lambda share: abs(share - 1))
+            what = "IOs and bytes told, of those done, at any rate (farthest)"
+            yield what, "100 +- 2 %", f"{100 * far:.1f} %", abs(far - 1) <= 0.02
 
 
 def part(comparison, arguments, seconds):

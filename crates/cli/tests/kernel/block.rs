@@ -337,11 +337,12 @@ fn what_comes_faster_than_it_is_read_is_sampled_and_what_is_lost_is_counted() {
         seen.transfers.iter().fold((0, 0), |sum, moved| (sum.0 + 1, sum.1 + moved.weight));
     let lost = seen.probe.lost();
     assert!(!lost.contains_key("log_overrun"), "{lost:?}");
-    assert!(told < 9000, "{told}");
+    // Where they complete on many CPUs no log is half full.
+    assert!(told < 9000 || cpus() > 4, "{told}");
     assert!((8500..10_000).contains(&weight), "{told} told stand for {weight} of some 9000");
-    // More than that on each CPU.
+    // More than that, on however many CPUs they complete: an eighth of them fills the logs of sixteen.
     seen.transfers.clear();
-    write(25 * u64::from(cpus().min(4)));
+    write(40 * u64::from(cpus().min(8)));
     seen.look();
     assert!(seen.probe.lost()["log_overrun"] > 0);
     assert!(seen.transfers.len() > 1000, "the latest are told");
