@@ -71,11 +71,12 @@ impl WriterSpec {
         let rate = match (self.per_s, self.burst) {
             (Some(n), _) => format!(", {n} /s each"),
             (None, Some(burst)) => {
-                format!(", {} of each every {} ms", burst.writes, burst.every_ms)
+                let every_s = burst.every_ms as f64 / 1000.0;
+                format!(", {} per {every_s} s", self.depth * burst.writes)
             }
             (None, None) => String::new(),
         };
-        format!("{order} {way} writes of {} KiB, {} at once{rate}", self.block_kib, self.depth)
+        format!("{order} {way} {} KiB writes, {} at once{rate}", self.block_kib, self.depth)
     }
 }
 
