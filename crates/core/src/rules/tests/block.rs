@@ -340,7 +340,7 @@ fn waits_before_requests_name_the_tags_or_the_throttling() {
         let (mut scene, disk) = disks::host(30);
         scene.setting("/sys/block/sda/queue/nr_requests", tags);
         let victim = disks::service(&mut scene, "db", "/db.service", 30);
-        disks::full_within(&mut scene, disk, &[0..30 * S], 4);
+        disks::full_within(&mut scene, disk, &[disks::span(0, 30 * S)], 4);
         scene.waited_before(0..S, disk, op, &[(1000, MS, MS)], &[(1000, 6 * MS)]);
         disks::requests(&mut scene, victim, disk, &[(1000, 8 * MS)], &[(IoCulprit::Device, 100)]);
         let report = judged(&scene);
