@@ -12,7 +12,7 @@ use libbpf_rs::btf::{Btf, BtfKind, BtfType, TypeId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Tracepoints of use.
-pub(crate) const HOOKS: [&str; 24] = [
+pub(crate) const HOOKS: [&str; 26] = [
     "block_bio_queue",
     "block_split",
     "block_getrq",
@@ -36,6 +36,8 @@ pub(crate) const HOOKS: [&str; 24] = [
     "xlog_iclog_sync",
     "xlog_iclog_sync_done",
     "btrfs_sync_file",
+    "btrfs_sync_file_enter",
+    "btrfs_sync_file_exit",
     "btrfs_transaction_commit",
 ];
 

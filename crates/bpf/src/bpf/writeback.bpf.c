@@ -249,8 +249,7 @@ int on_sync_began(unsigned long long *ctx)
 	return both_began((__u32)arg(ctx, 1));
 }
 
-SEC("tp_btf/ext4_sync_file_exit")
-int on_sync_ended(unsigned long long *ctx)
+static __always_inline int sync_ended(__u64 inode)
 {
 	struct writeback_cpu *area;
 	struct writeback_event *event = open_event(&area, WRITEBACK_SYNC);
@@ -263,10 +262,16 @@ int on_sync_ended(unsigned long long *ctx)
 		return 0;
 	event->begin_ns = task->begin_ns;
 	event->data_only = !!task->data_only;
-	note_inode(area, event, address_of(&area->cell, (void *)arg(ctx, 0)));
+	note_inode(area, event, address_of(&area->cell, (void *)inode));
 	NOTE_CURRENT(&area->cell, event);
 	close_event(area);
 	return 0;
+}
+
+SEC("tp_btf/ext4_sync_file_exit")
+int on_sync_ended(unsigned long long *ctx)
+{
+	return sync_ended(arg(ctx, 0));
 }
 
 #include "writeback_log.bpf.h"

@@ -19,6 +19,16 @@ static __always_inline struct writeback_buffer *buffer_slot(__u64 buffer)
 	return bpf_map_lookup_elem(&buffers, &slot);
 }
 
+/* The argument as a number. Of a hook of a module, some kernels take it for a pointer that may be
+ * 0, and let nobody compute with it. */
+static __always_inline __u64 argument(unsigned long long *ctx, int number)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct writeback_cpu *area = bpf_map_lookup_elem(&cpus, &cpu);
+
+	return area ? address_of(&area->cell, (void *)arg(ctx, number)) : 0;
+}
+
 static __always_inline __u32 device_of_sb(struct super_block *sb)
 {
 	__u32 device = 0;
@@ -38,7 +48,7 @@ int on_commit_began(unsigned long long *ctx)
 SEC("tp_btf/jbd2_run_stats")
 int on_commit_counted(unsigned long long *ctx)
 {
-	struct transaction_run_stats_s *stats = (void *)arg(ctx, 2);
+	struct transaction_run_stats_s *stats = (void *)argument(ctx, 2);
 	__u32 blocks = 0, cpu = bpf_get_smp_processor_id();
 	struct writeback_cpu *area = bpf_map_lookup_elem(&cpus, &cpu);
 	struct writeback_task *task = task_slot();
@@ -54,7 +64,7 @@ int on_commit_counted(unsigned long long *ctx)
 SEC("tp_btf/jbd2_end_commit")
 int on_commit_ended(unsigned long long *ctx)
 {
-	struct journal_s *journal = (void *)arg(ctx, 0);
+	struct journal_s *journal = (void *)argument(ctx, 0);
 	struct block_device *device = 0;
 	struct writeback_cpu *area;
 	struct writeback_event *event = open_event(&area, WRITEBACK_COMMIT);
@@ -151,13 +161,12 @@ int on_transaction_ended(unsigned long long *ctx)
 	info = (struct btrfs_fs_info *)address;
 	bpf_core_read(&sb, sizeof(sb), &info->sb);
 	bpf_core_read(&back, sizeof(back), &sb->s_fs_info);
-	/* Older kernels tell of a root and not of the filesystem. */
-	if (back != info)
-		return 0;
 	event->begin_ns = 0;
 	event->amount = 0;
 	event->journal = WRITEBACK_BTRFS;
-	event->fs = device_of_sb(sb);
+	/* Other kernels tell of a root, or of who commits: of which filesystem is not known then.
+	 */
+	event->fs = back == info ? device_of_sb(sb) : 0;
 	close_event(area);
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Syncs on filesystems that tell when one begins and not when it ends. Included by writeback.bpf.c
- * only.
+ * Syncs on filesystems that tell when one begins and, but for newer ones, not when it ends.
+ * Included by writeback.bpf.c only.
  *
  * Where the kernel lets a program ask for a call when a task returns to user space, that is the
  * end. Elsewhere, and for threads that never return, only the beginning is told, and the reader
@@ -135,12 +135,12 @@ static __always_inline int tell_both(__u64 inode, __u32 data_only)
 
 static __always_inline __u64 xfs_inode_of(unsigned long long *ctx)
 {
-	return arg(ctx, 0) + bpf_core_field_offset(struct xfs_inode, i_vnode);
+	return argument(ctx, 0) + bpf_core_field_offset(struct xfs_inode, i_vnode);
 }
 
 static __always_inline __u64 file_inode_of(unsigned long long *ctx)
 {
-	struct file *file = (void *)arg(ctx, 0);
+	struct file *file = (struct file *)argument(ctx, 0);
 	struct inode *inode = 0;
 
 	bpf_core_read(&inode, sizeof(inode), &file->f_inode);
@@ -158,6 +158,19 @@ SEC("tp_btf/xfs_file_fsync")
 int on_xfs_sync_both(unsigned long long *ctx)
 {
 	return tell_both(xfs_inode_of(ctx), 0);
+}
+
+/* Newer kernels tell of both ends in place of that. */
+SEC("tp_btf/btrfs_sync_file_enter")
+int on_btrfs_sync_began(unsigned long long *ctx)
+{
+	return both_began((__u32)arg(ctx, 1));
+}
+
+SEC("tp_btf/btrfs_sync_file_exit")
+int on_btrfs_sync_ended(unsigned long long *ctx)
+{
+	return sync_ended(file_inode_of(ctx));
 }
 
 SEC("tp_btf/btrfs_sync_file")

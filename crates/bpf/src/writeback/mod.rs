@@ -46,6 +46,8 @@ macro_rules! programs {
             $($reference)+ $progs.on_xfs_sync_both,
             $($reference)+ $progs.on_btrfs_sync,
             $($reference)+ $progs.on_btrfs_sync_both,
+            $($reference)+ $progs.on_btrfs_sync_began,
+            $($reference)+ $progs.on_btrfs_sync_ended,
             $($reference)+ $progs.on_paused_8,
             $($reference)+ $progs.on_paused_12,
         ]
@@ -53,7 +55,7 @@ macro_rules! programs {
 }
 
 /// Their names for people.
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 20] = [
     "pass_began",
     "pass_ended",
     "inode_written",
@@ -70,6 +72,8 @@ const NAMES: [&str; 18] = [
     "xfs_sync",
     "btrfs_sync",
     "btrfs_sync",
+    "btrfs_sync_began",
+    "btrfs_sync_ended",
     "pause",
     "pause",
 ];

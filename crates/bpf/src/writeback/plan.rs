@@ -27,7 +27,9 @@ pub struct WritebackPlan {
     pub xfs_syncs: bool,
     /// The same on btrfs.
     pub btrfs_syncs: bool,
-    /// Of those two, the end is told as well, if the thread returns to user space.
+    /// Both ends of those on btrfs are told by the kernel.
+    pub btrfs_both: bool,
+    /// Of those two, the end is known as well, if the thread returns to user space.
     pub returns: bool,
     /// Arguments of `balance_dirty_pages`, which tells of pauses; `None` = it is not there or not known.
     pub pause_args: Option<u32>,
@@ -59,6 +61,7 @@ impl WritebackPlan {
             syncs: has("ext4_sync_file_enter", 2) && has("ext4_sync_file_exit", 2),
             xfs_syncs: has("xfs_file_fsync", 1),
             btrfs_syncs: has("btrfs_sync_file", 2),
+            btrfs_both: has("btrfs_sync_file_enter", 2) && has("btrfs_sync_file_exit", 2),
             returns: facts.calls_on_return,
             pause_args: facts
                 .hooks
@@ -75,7 +78,7 @@ impl WritebackPlan {
     }
 
     /// Which programs are loaded, in the order in which the driver lists them.
-    pub(super) fn loads(&self) -> [bool; 18] {
+    pub(super) fn loads(&self) -> [bool; 20] {
         [
             self.passes,
             self.passes,
@@ -93,6 +96,8 @@ impl WritebackPlan {
             self.xfs_syncs && self.returns,
             self.btrfs_syncs && !self.returns,
             self.btrfs_syncs && self.returns,
+            self.btrfs_both,
+            self.btrfs_both,
             self.pause_args == Some(8),
             self.pause_args == Some(12),
         ]

@@ -36,6 +36,8 @@ pub(super) struct Account {
     told_mounts: BTreeSet<DevId>,
     resolver: Resolver,
     syncs: Syncs<Inode>,
+    /// A process's sync began of which the kernel will not tell the end.
+    pub(super) syncs_open: bool,
     committed: Committed,
     /// Commits of each btrfs, as the kernel counts them.
     commits: BTreeMap<DevId, u64>,
@@ -75,6 +77,7 @@ impl Account {
             told_mounts: BTreeSet::new(),
             resolver: Resolver::new(&cx.roots.proc),
             syncs: Syncs::default(),
+            syncs_open: false,
             committed: Committed::default(),
             commits: BTreeMap::new(),
             commits_unmeasured: 0,
@@ -189,6 +192,7 @@ impl Account {
                 }
             }
             Told::SyncBegan { t_ns, by, inode } => {
+                self.syncs_open |= !cx.processes.is_kernel_thread(by.tgid);
                 if let Some(over) = self.syncs.began(t_ns, by, inode) {
                     self.sync_is_over(cx, &over, emit);
                 }

@@ -85,10 +85,13 @@ impl BlockCollector {
 
     /// Says what the writeback probe sees, at the start and when another filesystem needs more than it does.
     fn cover_writeback(&mut self, t_ns: u64, emit: Emit<'_>) {
-        let Account { mounted, commits_unmeasured, .. } = &self.account;
+        let Account { mounted, commits_unmeasured, syncs_open, .. } = &self.account;
         let has_btrfs = mounted.all_btrfs().next().is_some();
         let state = match &self.writeback {
-            Ok(writeback) => writeback.state(mounted.has_xfs(), has_btrfs, *commits_unmeasured > 0),
+            Ok(writeback) => {
+                let has = (mounted.has_xfs(), has_btrfs);
+                writeback.state(has, *commits_unmeasured > 0, *syncs_open)
+            }
             Err(state) => state.clone(),
         };
         if self.covered.as_ref() != Some(&state) {

@@ -87,13 +87,21 @@ impl Writeback {
         Ok(Self { probe, passes: Passes::default(), pending: Vec::new(), plan })
     }
 
-    /// What of it there is on a host with those filesystems.
-    pub(super) fn state(&self, has_xfs: bool, has_btrfs: bool, unmeasured: bool) -> State {
+    /// What of it there is on a host with xfs, with btrfs. `unmeasured`: commits came without their beginning; `looked`:
+    /// syncs of processes came without their end.
+    pub(super) fn state(
+        &self,
+        (has_xfs, has_btrfs): (bool, bool),
+        unmeasured: bool,
+        looked: bool,
+    ) -> State {
         let plan = &self.plan;
         let mut lacks = Vec::new();
-        if has_xfs && !plan.xfs_syncs || has_btrfs && !plan.btrfs_syncs {
+        if has_xfs && !plan.xfs_syncs || has_btrfs && !(plan.btrfs_syncs || plan.btrfs_both) {
             lacks.push("this kernel does not tell of all syncs on xfs and btrfs");
-        } else if (has_xfs || has_btrfs) && !plan.returns {
+        }
+        let begins = has_xfs && plan.xfs_syncs || has_btrfs && plan.btrfs_syncs;
+        if looked || begins && !plan.returns {
             lacks.push(
                 "this kernel does not tell when a sync on xfs or btrfs ends: those that ten looks a second miss are \
                  counted only, of the others it is known to 100 ms",
