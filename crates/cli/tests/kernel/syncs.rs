@@ -263,8 +263,10 @@ fn commits_are_recorded(fs_type: &str) {
     let count = number_of(&connection, &format!("SELECT 1.0 * count(*) {of}"), &device);
     assert!(count >= 6.0, "{count} commits");
     let sum = number_of(&connection, &format!("SELECT sum(t1_ns - t0_ns) * 1.0 {of}"), &device);
-    // A sync waits for little else; of several buffers of the log at once, each counts.
-    assert!((0.2..1.5).contains(&(sum / ns)), "{} of the syncs is in commits", sum / ns);
+    // Each takes a request at least, for which the disk takes its time; of several buffers of the log at once, each
+    // counts. The kernel counts in whole milliseconds.
+    assert!(sum >= count * REQUEST_NS as f64 * 0.9, "{count} commits in {sum} ns");
+    assert!(sum < 1.5 * ns, "{} of the syncs is in commits", sum / ns);
 }
 
 #[test]
