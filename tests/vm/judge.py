@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Whether what deburr said in a virtual machine is what was made to happen there."""
 
-import json
 import os
-import re
 import sqlite3
+
+from vm import document
 
 # A second is long in a translated machine: shares of 5 s move by a point or two between two looks.
 THROTTLED_TOLERANCE = 0.03
@@ -25,18 +25,6 @@ TITLES = [
     "files: their bytes, all bytes by `diskstats`",
     "slow disk: neighbour's share",
 ]
-
-
-def parts(text):
-    """{name: text} of what the machine wrote: each part follows a line `=== NAME`."""
-    pieces = re.split(r"^=== (\w+)\n", text.replace("\r", ""), flags=re.M)
-    return dict(zip(pieces[1::2], pieces[2::2]))
-
-
-def document(text):
-    """The JSON document in there; complaints of the program around it are left out."""
-    start = text.find("{\n")
-    return json.JSONDecoder().raw_decode(text[start:])[0] if start >= 0 else None
 
 
 def shares(report, comm):
@@ -76,9 +64,8 @@ def files(recording):
     return by_file, number(written, device) / counted if counted else 0
 
 
-def judge(text, recording):
-    """Cells under TITLES, and what is wrong."""
-    said = parts(text)
+def judge(said, recording):
+    """Cells under TITLES, and what is wrong, of what the machine said by part."""
     reports = {name: document(said.get(name, "")) for name in ("doctor", "neighbour", "quota", "disk")}
     failed = [f"{name}: no JSON: {said.get(name, '').strip()[:300]}" for name in reports if not reports[name]]
     if failed:

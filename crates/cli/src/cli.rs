@@ -56,6 +56,8 @@ pub(crate) enum Command {
         /// The recording
         file: PathBuf,
     },
+    /// Check whether the same work takes the same time on all CPUs: hidden shared cores, time-sliced vCPUs
+    CpuCheck(CpuCheckArgs),
     /// Say which files a disk's sectors belong to
     Sector(SectorArgs),
     /// Say what processes may use of the CPUs, and what their runtimes believe
@@ -171,6 +173,21 @@ pub(crate) struct DoctorArgs {
     /// Use colour [default: auto]
     #[arg(long, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
     pub(crate) color: Color,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CpuCheckArgs {
+    /// Take 15 s at most [default: one to two minutes, at half of the CPUs' time]
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Also keep what was measured in this file, for `deburr report`
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Replace the output file if it exists
+    #[arg(long, requires = "output")]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) show: Show,
 }
 
 #[derive(Debug, Args)]

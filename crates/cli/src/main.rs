@@ -8,6 +8,7 @@ mod clock;
 mod cmd;
 mod collect;
 mod command;
+mod cpu_check;
 mod facts;
 mod failure;
 mod files;
@@ -52,6 +53,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Doctor(args)) => cmd::doctor::run(args)?,
         Some(Command::Lab(args)) => return cmd::lab::run(args),
         Some(Command::Check { file }) => cmd::check::run(file)?,
+        Some(Command::CpuCheck(args)) => cmd::cpu_check::run(args)?,
         Some(Command::Sector(args)) => cmd::sector::run(args)?,
         Some(Command::Limits(args)) => cmd::limits::run(args)?,
         Some(Command::Sweep(args)) => cmd::sweep::run(args)?,

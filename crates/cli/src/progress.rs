@@ -41,6 +41,45 @@ impl Progress {
     }
 }
 
+/// Stages of a longer work, each with a bar of its own.
+#[derive(Debug)]
+pub(crate) struct Stages {
+    bar: ProgressBar,
+}
+
+impl Stages {
+    /// Shows nothing before the first stage.
+    pub(crate) fn start(quiet: bool) -> Self {
+        let shown = !quiet && std::io::stderr().is_terminal();
+        let target = if shown {
+            ProgressDrawTarget::stderr_with_hz(4)
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let style = ProgressStyle::with_template("{prefix:9} {wide_bar} {percent:>3} % {msg:20}");
+        let style = style.expect("a constant template");
+        Self { bar: ProgressBar::with_draw_target(Some(1), target).with_style(style) }
+    }
+
+    /// Begins a stage.
+    pub(crate) fn stage(&self, name: &'static str, length: u64) {
+        self.bar.set_prefix(name);
+        self.bar.set_length(length.max(1));
+        self.bar.set_position(0);
+    }
+
+    /// So much of it is done, and this comes now.
+    pub(crate) fn at(&self, done: u64, now: &str) {
+        self.bar.set_message(now.to_owned());
+        self.bar.set_position(done);
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
 /// A count of things whose number is not known beforehand.
 #[derive(Debug)]
 pub(crate) struct Counted {

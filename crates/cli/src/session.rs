@@ -68,7 +68,7 @@ pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::
 }
 
 /// The circumstances, for the head of the recording.
-fn meta(cx: &Context, clocks: Clocks, asked_ns: Option<u64>) -> Meta {
+pub(crate) fn meta(cx: &Context, clocks: Clocks, asked_ns: Option<u64>) -> Meta {
     let host = rustix::system::uname();
     Meta {
         tool_version: env!("CARGO_PKG_VERSION").into(),

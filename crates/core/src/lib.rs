@@ -14,6 +14,7 @@
 //! - [`view`]: what it means arithmetically: totals, histograms, joins, shares.
 //! - [`stats`]: what is no chance: bursts, periods, coincidences.
 //! - [`rules`]: what is wrong: one detector a file; each answers `Fired`, `Quiet` or `NoData`.
+//! - [`cpu_check`]: what a check of this machine's CPUs does, and what comes of it.
 //! - [`finding`]: what we say: data only.
 //! - [`render`]: how it looks: [`finding::Report`] in, bytes out.
 //!
@@ -21,6 +22,7 @@
 //! every judgement can be replayed from a recording on any machine.
 #![forbid(unsafe_code)]
 
+pub mod cpu_check;
 pub mod finding;
 pub mod limits;
 pub mod procfs;

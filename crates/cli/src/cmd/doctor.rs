@@ -116,6 +116,10 @@ fn source_lines(states: &BTreeMap<Source, State>) -> Vec<SourceLine> {
         label: source.label(),
         state: match states.get(&source) {
             Some(state) => SourceState::Opened(state.clone()),
+            None if source == Source::CpuCheck => SourceState::Spared {
+                state: "asked for",
+                reason: "it loads the CPUs: `deburr cpu-check` measures it".into(),
+            },
             None => SourceState::Spared {
                 state: "spared",
                 reason: format!("stands in where there is no {}", Source::Sched.label()),
@@ -126,8 +130,11 @@ fn source_lines(states: &BTreeMap<Source, State>) -> Vec<SourceLine> {
 }
 
 fn finding_line(rule: &Rule, states: &BTreeMap<Source, State>) -> FindingLine {
-    let sees =
-        |source: &Source| matches!(states.get(source), Some(State::Active | State::Partial { .. }));
+    let sees = |source: &Source| {
+        // Everybody may compute.
+        *source == Source::CpuCheck
+            || matches!(states.get(source), Some(State::Active | State::Partial { .. }))
+    };
     let lacks = |source: &&Source| !matches!(states.get(*source), Some(State::Active) | None);
     // The first source that is there is what the rule goes by; those before it would be better.
     let best = rule.needs.iter().position(sees);

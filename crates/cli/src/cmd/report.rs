@@ -6,6 +6,7 @@ use crate::cli::ReportArgs;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::store::Reader;
+use deburr_core::cpu_check::{Document, judge};
 use deburr_core::recording::Record;
 use deburr_core::rules;
 use deburr_core::view::Fold;
@@ -36,5 +37,9 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
         ));
     }
     let report = rules::report(fold.view(), env!("CARGO_PKG_VERSION"), false);
+    if let (Some(check), false) = (judge(fold.view()), args.show.json) {
+        show::cpu_check(&Document::new(check, &report), &args.show)?;
+        output::print(b"\n")?;
+    }
     show::report(&report, &args.show)
 }

@@ -6,6 +6,7 @@ use crate::failure::Exit;
 use crate::output;
 use anstream::{AutoStream, ColorChoice};
 use anyhow::Context as _;
+use deburr_core::cpu_check::Document;
 use deburr_core::finding::{Report, Severity};
 use deburr_core::render::{self, TextStyle};
 use std::io;
@@ -21,12 +22,27 @@ pub(super) fn report(report: &Report, show: &Show) -> anyhow::Result<Exit> {
         render::text(report, style(show))
     };
     output::print(text.as_bytes())?;
+    Ok(exit(report, show))
+}
+
+/// Prints a check of CPUs as asked.
+pub(super) fn cpu_check(document: &Document, show: &Show) -> anyhow::Result<()> {
+    let text = if show.json {
+        render::json_document(document)?
+    } else {
+        render::cpu_check(document, style(show))
+    };
+    output::print(text.as_bytes())
+}
+
+/// How the program ends, by what was found.
+pub(super) fn exit(report: &Report, show: &Show) -> Exit {
     let worst = report.findings.iter().map(|finding| finding.severity).max();
     let limit = show.fail_on.map(<Level as Into<Severity>>::into);
-    Ok(match (worst, limit) {
+    match (worst, limit) {
         (Some(worst), Some(limit)) if worst >= limit => Exit::Found,
         _ => Exit::Done,
-    })
+    }
 }
 
 fn style(show: &Show) -> TextStyle {

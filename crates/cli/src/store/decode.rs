@@ -6,7 +6,7 @@
 
 use super::encode::{MIGRATED, NOT_SAMPLED, resource_name, source_name, version_name};
 use super::schema::Kind;
-use super::{block, runtime};
+use super::{block, cpu_check, runtime};
 use deburr_core::recording::{
     BlameTick, Cgroup, CgroupId, CgroupReading, CgroupVersion, Coverage, CpuReading, Culprit,
     Event, EventKind, IdleCpu, IdleTick, LoadBin, Meta, ObserverTick, ProcId, Process, ProcessTick,
@@ -81,7 +81,7 @@ impl Cells<'_> {
         value.map(i32::try_from).transpose().map_err(|_| self.damage("expected a 32-bit number"))
     }
 
-    fn maybe_bool(&mut self) -> Result<Option<bool>> {
+    pub(super) fn maybe_bool(&mut self) -> Result<Option<bool>> {
         match self.maybe_i64()? {
             None => Ok(None),
             Some(0) => Ok(Some(false)),
@@ -164,6 +164,9 @@ pub(super) fn record(kind: Kind, row: &rusqlite::Row<'_>) -> Result<Record> {
         Kind::Event => Record::Event(event(c)?),
         Kind::Ending => Record::End { window_ns: c.u64()? },
         Kind::Runtime => Record::Runtime(Box::new(runtime::read(c)?)),
+        Kind::CpuCheck | Kind::CpuWorker | Kind::CpuRound | Kind::CpuDistance => {
+            Record::CpuCheck(Box::new(cpu_check::record(kind, c)?))
+        }
         kind => Record::Block(Box::new(block::record(kind, c)?)),
     })
 }

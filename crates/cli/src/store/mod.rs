@@ -10,6 +10,7 @@
 //! `docs/recording-format.md` describes the tables.
 
 mod block;
+mod cpu_check;
 mod decode;
 mod encode;
 mod place;

@@ -6,7 +6,7 @@
 //! record stream again. It costs nothing to keep, as rows are appended in its order. Ticks refer to
 //! `tick` for their range of time instead of repeating it, as hundreds of rows a second share it.
 
-use super::{block, runtime, tables};
+use super::{block, cpu_check, runtime, tables};
 
 /// `PRAGMA application_id` of a recording: "dbur".
 pub(super) const APPLICATION_ID: i32 = 0x6462_7572;
@@ -24,7 +24,7 @@ pub(super) struct Table {
 }
 
 /// Where a record goes. The order is that of [`tables::TABLES`], then [`block::TABLES`], then
-/// tables that stand alone.
+/// [`runtime::TABLE`], then [`cpu_check::TABLES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Meta,
@@ -58,10 +58,14 @@ pub(super) enum Kind {
     Pace,
     Held,
     Runtime,
+    CpuCheck,
+    CpuWorker,
+    CpuRound,
+    CpuDistance,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 31] = [
+    pub(super) const ALL: [Self; 35] = [
         Self::Meta,
         Self::Coverage,
         Self::Process,
@@ -93,15 +97,17 @@ impl Kind {
         Self::Pace,
         Self::Held,
         Self::Runtime,
+        Self::CpuCheck,
+        Self::CpuWorker,
+        Self::CpuRound,
+        Self::CpuDistance,
     ];
 
     /// Its table.
     pub(super) fn table(self) -> &'static Table {
-        if self == Self::Runtime {
-            return &runtime::TABLE;
-        }
-        let (position, first) = (self as usize, &tables::TABLES);
-        first.get(position).unwrap_or_else(|| &block::TABLES[position - first.len()])
+        let alone = std::iter::once(&runtime::TABLE).chain(&cpu_check::TABLES);
+        let mut tables = tables::TABLES.iter().chain(&block::TABLES).chain(alone);
+        tables.nth(self as usize).expect("each kind has a table")
     }
 
     /// Version of the format from which on a recording has its table. A table that an older recording lacks
@@ -110,9 +116,14 @@ impl Kind {
         if (self as usize) < tables::TABLES.len() { 1 } else { 2 }
     }
 
+    /// Whether its table is there only where a check of CPUs was recorded.
+    pub(super) fn is_of_check(self) -> bool {
+        matches!(self, Self::CpuCheck | Self::CpuWorker | Self::CpuRound | Self::CpuDistance)
+    }
+
     /// Whether its table came to the format after others of its version: a recording may lack it.
     pub(super) fn is_addition(self) -> bool {
-        matches!(self, Self::Pace | Self::Held | Self::Runtime)
+        matches!(self, Self::Pace | Self::Held | Self::Runtime) || self.is_of_check()
     }
 }
 
@@ -163,10 +174,16 @@ impl Table {
     }
 }
 
+/// Statements that add the tables of a check of CPUs, which a recording that observes has no use for.
+pub(super) fn create_check() -> String {
+    let kinds = Kind::ALL.into_iter().filter(|kind| kind.is_of_check());
+    kinds.map(|kind| kind.table().create()).collect::<String>() + cpu_check::VIEWS
+}
+
 /// Statements that make an empty recording of this version.
 pub(super) fn create() -> String {
     let mut sql = String::from(TICK_TABLE);
-    for kind in Kind::ALL {
+    for kind in Kind::ALL.into_iter().filter(|kind| !kind.is_of_check()) {
         sql += &kind.table().create();
     }
     sql + VIEWS + block::VIEWS

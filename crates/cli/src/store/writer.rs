@@ -24,6 +24,8 @@ pub(crate) struct Writer {
     tick: i64,
     tick_range: Option<(u64, u64)>,
     in_transaction: bool,
+    /// Whether the tables of a check of CPUs were added.
+    has_check: bool,
     /// The file itself. Goes last: closing it takes the locks away that SQLite holds on it.
     _file: File,
 }
@@ -51,6 +53,7 @@ impl Writer {
             tick: 0,
             tick_range: None,
             in_transaction: false,
+            has_check: false,
             _file: file,
         })
     }
@@ -86,6 +89,10 @@ impl Writer {
             self.in_transaction = true;
         }
         let row = encode::row(record);
+        if row.kind.is_of_check() && !self.has_check {
+            self.connection.execute_batch(&schema::create_check())?;
+            self.has_check = true;
+        }
         let tick = row.tick.map(|range| self.tick_of(range)).transpose()?;
         self.seq += 1;
         let head = [Some(self.seq), tick].into_iter().flatten().map(Cell::Integer);

@@ -6,6 +6,7 @@
 mod commands;
 #[path = "../common/mod.rs"]
 mod common;
+mod cpu_check;
 mod docs;
 mod doctor;
 mod limits;

@@ -30,13 +30,15 @@ pub enum Source {
     Settings,
     /// Programs, memory and environment of processes: how many threads their runtimes let run.
     Runtime,
+    /// `deburr cpu-check`: workers that only compute.
+    CpuCheck,
     /// The observer's own cost.
     Observer,
 }
 
 impl Source {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Sched,
         Self::Timeline,
         Self::Schedstat,
@@ -48,6 +50,7 @@ impl Source {
         Self::Diskstats,
         Self::Settings,
         Self::Runtime,
+        Self::CpuCheck,
         Self::Observer,
     ];
 
@@ -58,6 +61,8 @@ impl Source {
         match self {
             Self::Block | Self::Writeback | Self::Diskstats | Self::Settings => 2,
             Self::Runtime => 3,
+            // Observing says nothing of it.
+            Self::CpuCheck => 4,
             _ => 1,
         }
     }
@@ -77,6 +82,7 @@ impl Source {
             Self::Diskstats => "/proc/diskstats",
             Self::Settings => "/proc/sys/vm and /sys/block",
             Self::Runtime => "/proc/PID/exe and mem",
+            Self::CpuCheck => "deburr cpu-check",
             Self::Observer => "observer",
         }
     }

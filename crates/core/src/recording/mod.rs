@@ -15,6 +15,7 @@
 mod block;
 pub mod check;
 mod coverage;
+mod cpu_check;
 mod entity;
 mod held;
 mod hist;
@@ -28,6 +29,7 @@ pub use block::{
     JournalCommit, Mount, NotADevice, Setting, Stall, StallKind, WritebackPass,
 };
 pub use coverage::{Coverage, Event, EventKind, ObserverTick, Source, State};
+pub use cpu_check::{CheckSetup, CpuCheckRecord, CpuDistance, Mix, PairRound, Run, SweepWorker};
 pub use entity::{Cgroup, CgroupId, CgroupVersion, Container, ProcId, Process, TargetSpec};
 pub use held::HeldTick;
 pub use hist::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
@@ -73,6 +75,8 @@ pub enum Record {
     Block(Box<BlockRecord>),
     /// How many threads a runtime lets run at a time, when it was found out and again when it changed.
     Runtime(Box<RuntimeReading>),
+    /// What `deburr cpu-check` measured.
+    CpuCheck(Box<CpuCheckRecord>),
     /// What the observer cost and lost, each second.
     Observer(ObserverTick),
     /// Something that happened to the session itself.

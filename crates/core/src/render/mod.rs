@@ -7,6 +7,7 @@
 mod bars;
 mod block_io;
 mod chart;
+mod cpu_check;
 mod escape;
 mod finding;
 mod json;
@@ -24,6 +25,7 @@ mod wrap;
 #[cfg(test)]
 pub(crate) mod golden;
 
+pub use cpu_check::cpu_check;
 pub use json::{json, json_document};
 pub use manual::manual;
 pub use sheet::{Cell, Grid, Section, grid, sheet};

@@ -6,6 +6,7 @@
 
 mod block;
 mod confidence;
+mod cpu;
 mod explain;
 mod ledger;
 mod observer;
@@ -113,6 +114,8 @@ pub const RULES: &[&Rule] = &[
     &block::journal_stall::RULE,
     &block::dirty_throttled_writer::RULE,
     &block::io_limit::RULE,
+    &cpu::hypervisor_steal::RULE,
+    &cpu::shared_core::RULE,
     &observer::events_lost::RULE,
     &observer::window_too_short::RULE,
     &observer::observer_overhead::RULE,
@@ -147,6 +150,9 @@ fn missing(view: &View, source: Source) -> String {
         Some(State::Missing { reason, gain }) if gain.is_empty() => format!("{label}: {reason}"),
         Some(State::Missing { reason, gain }) => format!("{label}: {reason}; {gain}"),
         Some(State::Active | State::Partial { .. }) => format!("{label}: saw nothing"),
+        None if source == Source::CpuCheck => format!(
+            "{label}: not run here; it loads the CPUs, and then knows whether they share cores"
+        ),
         None => format!("{label}: not observed"),
     }
 }

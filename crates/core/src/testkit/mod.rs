@@ -5,9 +5,11 @@
 //! the window. What is not told is healthy: sources see everything, threads sleep.
 
 mod block;
+mod cpu_check;
 pub mod sweep;
 
 pub use block::{pass, transfers};
+pub use cpu_check::{CHUNK_NS, Machine};
 
 use crate::recording::{
     BlameTick, Cgroup, CgroupId, CgroupReading, CgroupVersion, Container, Coverage, CpuReading,
@@ -256,18 +258,24 @@ impl Scene {
 
     /// How busy the CPUs were, all alike.
     pub fn busy(&mut self, share: f64) -> &mut Self {
+        self.stolen(share, 0.0)
+    }
+
+    /// The same, and the share of the time that the hypervisor takes from all CPUs.
+    pub fn stolen(&mut self, share: f64, steal: f64) -> &mut Self {
         for t_ns in [0, self.window_ns] {
             for cpu in 0..self.cpus {
                 let user_ns = (share * t_ns as f64) as u64;
+                let steal_ns = (steal * t_ns as f64) as u64;
                 self.push(Record::Cpu(CpuReading {
                     t_ns,
                     cpu,
                     user_ns,
                     system_ns: 0,
-                    idle_ns: t_ns - user_ns,
+                    idle_ns: t_ns.saturating_sub(user_ns + steal_ns),
                     iowait_ns: 0,
                     irq_ns: 0,
-                    steal_ns: 0,
+                    steal_ns,
                 }));
             }
         }

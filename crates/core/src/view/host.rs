@@ -8,8 +8,11 @@ use std::collections::BTreeMap;
 /// Bins of 100 ms before they are merged in pairs: two minutes.
 const LOAD_SERIES_BINS: usize = 1200;
 
+/// Readings closer to each other say nothing of a share: the counter moves in hundredths of a second.
+const MIN_SPAN_NS: u64 = 500_000_000;
+
 /// One CPU's line of `/proc/stat`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuView {
     /// user + nice + system + irq + softirq.
     pub busy_ns: Counter,
@@ -17,6 +20,10 @@ pub struct CpuView {
     pub idle_ns: Counter,
     /// steal.
     pub steal_ns: Counter,
+    /// Time and steal of the last reading.
+    last: Option<(u64, u64)>,
+    /// Largest stolen share of the time between two readings.
+    most_stolen: Option<f64>,
 }
 
 impl CpuView {
@@ -26,6 +33,20 @@ impl CpuView {
         // iowait of one CPU may go backwards: the kernel counts it on whichever CPU waits first.
         self.idle_ns.push(Some(reading.idle_ns + reading.iowait_ns));
         self.steal_ns.push(Some(reading.steal_ns));
+        if let Some((t_ns, steal_ns)) = self.last
+            && reading.t_ns >= t_ns + MIN_SPAN_NS
+            && reading.steal_ns >= steal_ns
+        {
+            let share = (reading.steal_ns - steal_ns) as f64 / (reading.t_ns - t_ns) as f64;
+            self.most_stolen = Some(self.most_stolen.unwrap_or_default().max(share));
+        }
+        self.last = Some((reading.t_ns, reading.steal_ns));
+    }
+
+    /// Largest stolen share of the wall time between two readings; `None` with fewer than two.
+    #[must_use]
+    pub fn most_stolen(&self) -> Option<f64> {
+        self.most_stolen
     }
 }
 
@@ -41,6 +62,13 @@ pub struct CpuTotals {
 }
 
 impl CpuTotals {
+    /// Stolen share of the time in which CPUs had something to run; `None` if they had nothing.
+    #[must_use]
+    pub fn stolen_share(&self) -> Option<f64> {
+        let wanted_ns = self.busy_ns + self.steal_ns;
+        (wanted_ns > 0).then(|| self.steal_ns as f64 / wanted_ns as f64)
+    }
+
     /// Busy share of the time that the hypervisor left.
     #[must_use]
     pub fn busy_share(&self) -> Option<f64> {

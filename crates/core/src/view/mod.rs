@@ -4,6 +4,7 @@
 
 pub mod block;
 mod cgroup;
+mod cpu_check;
 mod host;
 mod limits;
 mod process;
@@ -12,6 +13,7 @@ pub mod waits;
 
 pub use block::BlockView;
 pub use cgroup::{CgroupView, Counter};
+pub use cpu_check::CpuCheckView;
 pub use host::{CpuTotals, CpuView, Load, ObserverView, PsiView};
 pub use limits::ProcessLimit;
 pub use process::{Behind, Delay, Group, Groups, Idle, ProcessView, Usage};
@@ -37,6 +39,7 @@ pub struct View {
     target: Load,
     psi: BTreeMap<(Option<CgroupId>, PsiResource), PsiView>,
     block: BlockView,
+    cpu_check: CpuCheckView,
     observer: ObserverView,
     events: Vec<Event>,
     events_dropped: u64,
@@ -109,6 +112,12 @@ impl Fold {
                 view.seen(reading.t_ns);
                 let process = view.processes.entry(reading.proc).or_default();
                 process.runtime = Some((**reading).clone());
+            }
+            Record::CpuCheck(record) => {
+                if let Some((_, t1_ns)) = record.span() {
+                    view.seen(t1_ns);
+                }
+                view.cpu_check.push(record);
             }
             Record::Observer(tick) => {
                 view.seen(tick.t1_ns);
@@ -221,6 +230,12 @@ impl View {
         path
     }
 
+    /// Each CPU's time, by its number; empty without `/proc/stat`.
+    #[must_use]
+    pub fn cpus(&self) -> &BTreeMap<u32, CpuView> {
+        &self.cpus
+    }
+
     /// Where the CPUs' time went; `None` without `/proc/stat`.
     #[must_use]
     pub fn cpu_totals(&self) -> Option<CpuTotals> {
@@ -260,6 +275,12 @@ impl View {
     #[must_use]
     pub fn block(&self) -> &BlockView {
         &self.block
+    }
+
+    /// What `deburr cpu-check` measured.
+    #[must_use]
+    pub fn cpu_check(&self) -> &CpuCheckView {
+        &self.cpu_check
     }
 
     /// What the observer cost and lost.

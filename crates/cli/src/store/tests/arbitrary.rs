@@ -291,6 +291,7 @@ pub(super) fn record() -> impl Strategy<Value = Record> {
         ticks().boxed(),
         readings().boxed(),
         super::arbitrary_block::record().boxed(),
-        super::arbitrary_runtime::record().boxed()
+        super::arbitrary_runtime::record().boxed(),
+        super::arbitrary_cpu_check::record().boxed()
     ]
 }

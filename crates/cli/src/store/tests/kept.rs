@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A kept recording of version 2 is read as it was written.
+//! Kept recordings of version 2 are read as they were written.
 
 use super::{read, write};
 use deburr_core::recording::{
-    BlockRecord, DevId, Device, DeviceBin, DiskCounters, File, FileId, FileState, IoCulprit, IoOp,
-    IoTick, IoWhat, ProcId, Record, Source, StallKind,
+    BlockRecord, CpuCheckRecord, CpuDistance, DevId, Device, DeviceBin, DiskCounters, File, FileId,
+    FileState, IoCulprit, IoOp, IoTick, IoWhat, ProcId, Record, Source, StallKind,
 };
-use deburr_core::testkit::{MS, S, Scene, pass, transfers};
+use deburr_core::testkit::{MS, Machine, S, Scene, pass, transfers};
 use std::path::Path;
 
 /// Five seconds of a database that syncs its log to the disk that the flusher writes to: every kind of record of
@@ -119,14 +119,27 @@ fn seconds(
     scene.io_wait(at(), db, StallKind::Sync, None, &[(1, 40 * MS), (3, MS)]);
 }
 
+/// A check of four CPUs that are two, as the tables that were added to version 2 for it hold it.
+fn checked() -> Vec<Record> {
+    let mut scene = Machine { sliced: true, ..Machine::siblings(4) }.checked();
+    let distance = CpuDistance { t_ns: 7, a: 0, b: 3, one_way_ns: 195 };
+    scene.check(CpuCheckRecord::Distance(distance));
+    scene.records()
+}
+
 #[test]
-fn the_kept_recording_of_version_2_is_read_as_it_was_written() {
+fn kept_recordings_of_version_2_are_read_as_they_were_written() {
+    is_kept("made-up", &made_up());
+    is_kept("cpu-check", &checked());
+}
+
+fn is_kept(name: &str, made_up: &[Record]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/recordings/v2");
-    let path = folder.join("made-up.deburr");
+    let path = folder.join(format!("{name}.deburr"));
     // Only one that is not there is written: recordings of older versions stay what they are.
     if std::env::var_os("UPDATE").is_some() && !path.exists() {
         std::fs::create_dir_all(folder).unwrap();
-        write(&path, &made_up());
+        write(&path, made_up);
     }
-    assert_eq!(read(&path).unwrap(), made_up());
+    assert_eq!(read(&path).unwrap(), made_up);
 }

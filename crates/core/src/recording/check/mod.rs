@@ -5,15 +5,19 @@
 
 mod amounts;
 mod block;
+mod cpu_check;
 mod references;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tests_block;
+#[cfg(test)]
+mod tests_cpu_check;
 
 use super::Record;
 use amounts::Amounts;
 use block::Block;
+use cpu_check::CpuCheck;
 use references::References;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -71,6 +75,7 @@ pub struct Checker {
     last_ns: u64,
     amounts: Amounts,
     block: Block,
+    cpu_check: CpuCheck,
     references: References,
 }
 
@@ -96,6 +101,9 @@ impl Checker {
         self.amounts.push(record, &mut self.faults);
         if let Record::Block(record) = record {
             self.block.push(record, &mut self.faults);
+        }
+        if let Record::CpuCheck(record) = record {
+            self.cpu_check.push(record, &mut self.faults);
         }
         self.references.push(record, &mut self.faults);
     }
@@ -165,6 +173,7 @@ fn span(record: &Record) -> (u64, u64) {
         Record::Psi(reading) => (reading.t_ns, reading.t_ns),
         Record::Block(record) => record.span().unwrap_or((0, 0)),
         Record::Runtime(reading) => (reading.t_ns, reading.t_ns),
+        Record::CpuCheck(record) => record.span().unwrap_or((0, 0)),
         Record::Event(event) => (event.t_ns, event.t_ns),
         Record::Meta(_) | Record::Process(_) | Record::Cgroup(_) | Record::End { .. } => (0, 0),
     }

@@ -93,6 +93,7 @@ impl References {
                 self.process(reading.proc, faults);
                 self.source(Source::Runtime, faults);
             }
+            Record::CpuCheck(_) => self.source(Source::CpuCheck, faults),
             Record::Observer(_) => self.source(Source::Observer, faults),
             Record::Event(_) | Record::End { .. } => {}
         }

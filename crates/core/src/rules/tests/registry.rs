@@ -32,6 +32,7 @@ fn code_name_and_file_agree() {
         assert!(number.len() == 3 && number.bytes().all(|b| b.is_ascii_digit()), "{}", rule.code);
         let folder = match area {
             "BLK" => "block",
+            "CPU" => "cpu",
             "SCH" => "sched",
             "OBS" => "observer",
             area => panic!("{area} has no folder"),

@@ -3,7 +3,7 @@
 
 use super::{disks, runtimes};
 use crate::recording::{Container, Culprit, IdleCpu, IdleTick, ObserverTick, ProcId, Source};
-use crate::testkit::{Did, MS, S, Scene, US, runqlat};
+use crate::testkit::{Did, MS, Machine, S, Scene, US, runqlat};
 
 /// The three answers that each rule must be able to give.
 pub(super) const KINDS: [&str; 3] = ["fires", "quiet", "nodata"];
@@ -26,6 +26,20 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
         }
         ("SCH003", "fires") => pinned(),
         ("SCH003", "nodata") => no_bpf(),
+        ("CPU001", "fires") => {
+            let mut scene = Scene::new(4, 10 * S);
+            scene.stolen(0.5, 0.2);
+            scene
+        }
+        ("CPU001", "quiet") => healthy(),
+        ("CPU001", "nodata") => {
+            let mut scene = Scene::new(4, 10 * S);
+            scene.without(Source::ProcStat, "`/proc/stat`: not there", "");
+            scene
+        }
+        ("CPU002", "fires") => Machine { sliced: true, ..Machine::siblings(4) }.checked(),
+        ("CPU002", "quiet") => Machine::even(4).checked(),
+        ("CPU002", "nodata") => healthy(),
         ("OBS001", "fires") => losses(),
         ("OBS002", "fires") => Scene::new(4, 2 * S),
         ("OBS002", "quiet") => Scene::new(4, 10 * S),

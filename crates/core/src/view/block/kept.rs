@@ -19,7 +19,7 @@ impl<T> Kept<T> {
     pub const MAX: usize = 10_000;
 
     /// Keeps one more, or counts it. Says where it is.
-    pub(super) fn push(&mut self, item: T) -> Option<usize> {
+    pub(in crate::view) fn push(&mut self, item: T) -> Option<usize> {
         if self.list.len() >= Self::MAX {
             self.dropped += 1;
             return None;

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Work that keeps one unit of a core busy and touches no memory: what `deburr cpu-check` measures with. No BPF,
+//! but instructions that must be exactly these, in a debug build too: whether two CPUs share a core shows only in
+//! work that a core cannot do faster, and a compiler would replace such work by its result.
+
+/// Additions in one round of [`adds`].
+#[cfg(test)]
+const ADDS: u64 = 16;
+
+/// Adds to eight registers in turn: as many additions in a cycle as the core has units for.
+#[cfg(target_arch = "x86_64")]
+pub fn adds(rounds: u64) -> u64 {
+    let mut r = [0u64; 8];
+    // SAFETY: only registers that are declared here are read and written; the loop ends after `rounds` rounds.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "add {a}, 1", "add {b}, 1", "add {c}, 1", "add {d}, 1",
+            "add {e}, 1", "add {f}, 1", "add {g}, 1", "add {h}, 1",
+            "add {a}, 1", "add {b}, 1", "add {c}, 1", "add {d}, 1",
+            "add {e}, 1", "add {f}, 1", "add {g}, 1", "add {h}, 1",
+            "dec {n}",
+            "jnz 2b",
+            a = inout(reg) r[0], b = inout(reg) r[1], c = inout(reg) r[2], d = inout(reg) r[3],
+            e = inout(reg) r[4], f = inout(reg) r[5], g = inout(reg) r[6], h = inout(reg) r[7],
+            n = inout(reg) rounds.max(1) => _,
+            options(nomem, nostack),
+        );
+    }
+    r.iter().sum()
+}
+
+/// Divides, none of which needs the result of another: as many as the core's divider can do.
+#[cfg(target_arch = "x86_64")]
+pub fn divs(rounds: u64) -> u64 {
+    let last: u32;
+    // SAFETY: only registers that are declared here are read and written; the divisor is not 0, the quotient fits,
+    // and the loop ends after `rounds` rounds.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "mov eax, 1000003", "xor edx, edx", "div {d:e}",
+            "mov eax, 1000003", "xor edx, edx", "div {d:e}",
+            "mov eax, 1000003", "xor edx, edx", "div {d:e}",
+            "mov eax, 1000003", "xor edx, edx", "div {d:e}",
+            "dec {n}",
+            "jnz 2b",
+            d = in(reg) 17u32,
+            n = inout(reg) rounds.max(1) => _,
+            out("eax") last,
+            out("edx") _,
+            options(nomem, nostack),
+        );
+    }
+    last.into()
+}
+
+/// Adds to eight registers in turn: as many additions in a cycle as the core has units for.
+#[cfg(target_arch = "aarch64")]
+pub fn adds(rounds: u64) -> u64 {
+    let mut r = [0u64; 8];
+    // SAFETY: only registers that are declared here are read and written; the loop ends after `rounds` rounds.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "add {a}, {a}, #1", "add {b}, {b}, #1", "add {c}, {c}, #1", "add {d}, {d}, #1",
+            "add {e}, {e}, #1", "add {f}, {f}, #1", "add {g}, {g}, #1", "add {h}, {h}, #1",
+            "add {a}, {a}, #1", "add {b}, {b}, #1", "add {c}, {c}, #1", "add {d}, {d}, #1",
+            "add {e}, {e}, #1", "add {f}, {f}, #1", "add {g}, {g}, #1", "add {h}, {h}, #1",
+            "subs {n}, {n}, #1",
+            "b.ne 2b",
+            a = inout(reg) r[0], b = inout(reg) r[1], c = inout(reg) r[2], d = inout(reg) r[3],
+            e = inout(reg) r[4], f = inout(reg) r[5], g = inout(reg) r[6], h = inout(reg) r[7],
+            n = inout(reg) rounds.max(1) => _,
+            options(nomem, nostack),
+        );
+    }
+    r.iter().sum()
+}
+
+/// Divides, none of which needs the result of another: as many as the core's divider can do.
+#[cfg(target_arch = "aarch64")]
+pub fn divs(rounds: u64) -> u64 {
+    let last: u32;
+    // SAFETY: only registers that are declared here are read and written; the loop ends after `rounds` rounds.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "udiv {q:w}, {x:w}, {d:w}", "udiv {q:w}, {x:w}, {d:w}",
+            "udiv {q:w}, {x:w}, {d:w}", "udiv {q:w}, {x:w}, {d:w}",
+            "subs {n}, {n}, #1",
+            "b.ne 2b",
+            d = in(reg) 17u32,
+            x = in(reg) 1_000_003u32,
+            q = out(reg) last,
+            n = inout(reg) rounds.max(1) => _,
+            options(nomem, nostack),
+        );
+    }
+    last.into()
+}
+
+/// Adds as the compiler lets it: on other processors nobody has looked yet which instructions it takes.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub fn adds(rounds: u64) -> u64 {
+    let mut r = [0u64; 8];
+    for _ in 0..2 * rounds.max(1) {
+        for place in &mut r {
+            *place = std::hint::black_box(*place + 1);
+        }
+    }
+    r.iter().sum()
+}
+
+/// Divides as the compiler lets it.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub fn divs(rounds: u64) -> u64 {
+    let mut last = 0;
+    for _ in 0..4 * rounds.max(1) {
+        last = std::hint::black_box(1_000_003u32) / std::hint::black_box(17);
+    }
+    last.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_of_the_work_is_done() {
+        for rounds in [1, 2, 1000] {
+            assert_eq!(adds(rounds), ADDS * rounds);
+            assert_eq!(divs(rounds), 1_000_003 / 17);
+        }
+        assert_eq!(adds(0), ADDS, "no work is one round, not for ever");
+    }
+}

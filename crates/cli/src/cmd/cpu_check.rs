@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `deburr cpu-check`: does the same work take the same time on all CPUs of this machine?
+
+use super::{record, show};
+use crate::cli::CpuCheckArgs;
+use crate::cpu_check;
+use crate::failure::Exit;
+use crate::signals::Signals;
+use crate::sinks::Sinks;
+use deburr_core::cpu_check::{Document, judge, plan};
+use deburr_core::rules;
+use deburr_core::view::Fold;
+
+/// Runs it.
+pub(crate) fn run(args: &CpuCheckArgs) -> anyhow::Result<Exit> {
+    let budget = if args.quick { plan::QUICK } else { plan::FULL };
+    let writer = record::create(args.output.as_deref(), args.force)?;
+    let signals = Signals::install()?;
+    let mut sinks = Sinks::new(Some(Fold::default()), writer);
+    if let Err(error) = cpu_check::run(budget, args.show.messages.quiet, &mut sinks, &signals) {
+        sinks.discard();
+        return Err(error);
+    }
+    let stored = sinks.close();
+    let fold = sinks.fold.take().unwrap_or_default();
+    let report = rules::report(fold.view(), env!("CARGO_PKG_VERSION"), true);
+    // There is one: its setup is the first that was recorded.
+    if let Some(check) = judge(fold.view()) {
+        show::cpu_check(&Document::new(check, &report), &args.show)?;
+    }
+    let exit = show::exit(&report, &args.show);
+    Ok(if stored { exit } else { Exit::Output })
+}

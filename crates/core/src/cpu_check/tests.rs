@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Machines of which it is known what they are, and figures that were recorded on real ones.
+
+use super::document::{Class, CpuCheck};
+use super::pairs::{self, PairClass};
+use super::sweep::{self, Regime};
+use super::{judge, plan};
+use crate::recording::{
+    CheckSetup, CpuCheckRecord, EventKind, Mix, PairRound, Record, Run, SweepWorker,
+};
+use crate::render::{TextStyle, json_document};
+use crate::testkit::{CHUNK_NS, Machine, S, Scene, view};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+fn checked(machine: &Machine) -> CpuCheck {
+    judge(&machine.checked().view()).expect("there is a check")
+}
+
+fn cpus(check: &CpuCheck) -> Vec<Vec<u32>> {
+    check.groups.iter().map(|group| group.cpus.clone()).collect()
+}
+
+#[test]
+fn a_machine_with_nothing_wrong_is_even() {
+    for n in [2, 4, 7, 16] {
+        let check = checked(&Machine::even(n));
+        let verdict = &check.verdict;
+        assert_eq!((verdict.class, verdict.usable_cores), (Class::Even, Some(n)), "{verdict:?}");
+        assert_eq!(verdict.even_workers, Some(n));
+        assert!(verdict.confidence > 0.8 && check.groups.is_empty(), "{verdict:?}");
+        let over = check.sweep.last().unwrap();
+        assert_eq!((over.workers, over.regime), (2 * n, Regime::Even), "each has half of a CPU");
+        assert!((over.share - 0.5).abs() < 0.01 && (over.work - f64::from(n)).abs() < 0.1);
+    }
+}
+
+#[test]
+fn hidden_siblings_are_found_with_their_groups() {
+    let check = checked(&Machine::siblings(16));
+    let verdict = &check.verdict;
+    assert_eq!((verdict.class, verdict.usable_cores), (Class::SharedCore, Some(8)), "{verdict:?}");
+    assert_eq!(cpus(&check)[..2], [vec![0, 8], vec![1, 9]]);
+    assert_eq!(check.groups.len(), 8);
+    // The scheduler fills the first of each core first here, as it did on the machine of old.
+    assert_eq!(verdict.even_workers, Some(8));
+    let step = |n: u32| check.sweep.iter().find(|step| step.workers == n).unwrap();
+    assert_eq!(step(9).regime, Regime::Slower);
+    assert_eq!(step(16).regime, Regime::AllSlower);
+    assert!((step(16).work - 8.0).abs() < 0.1);
+    assert!(verdict.summary.contains("16 CPUs are 8 cores"), "{}", verdict.summary);
+    assert!(verdict.advice.iter().any(|line| line.contains("taskset -c 0-7")), "{verdict:?}");
+}
+
+#[test]
+fn time_sliced_cpus_are_told_from_siblings() {
+    let check = checked(&Machine { sliced: true, ..Machine::siblings(4) });
+    assert_eq!(check.verdict.class, Class::TimeSliced);
+    assert_eq!(check.verdict.usable_cores, Some(2));
+    assert!(check.groups.iter().all(|group| group.time_sliced && !group.told));
+    assert_eq!(cpus(&check), [[0, 2], [1, 3]]);
+    let step = check.sweep.iter().find(|step| step.workers == 3).unwrap();
+    assert_eq!((step.regime, step.migrations), (Regime::Stopped, 0));
+    assert!((step.slowest_gaps - 0.5).abs() < 0.02 && step.share > 0.99);
+}
+
+#[test]
+fn three_and_more_on_one_core_are_one_group() {
+    let machine = Machine { cores: vec![vec![0, 1, 2], vec![3, 4, 5]], ..Machine::even(6) };
+    let check = checked(&machine);
+    assert_eq!(cpus(&check), [[0, 1, 2], [3, 4, 5]]);
+    assert_eq!(check.verdict.usable_cores, Some(2));
+}
+
+#[test]
+fn what_the_kernel_knows_is_no_surprise() {
+    let cores = Machine::siblings(8).cores;
+    let check = checked(&Machine { told: Some(cores), ..Machine::siblings(8) });
+    assert_eq!(check.verdict.class, Class::SharedAsTold);
+    assert_eq!((check.verdict.usable_cores, check.cpus.cores_told), (Some(4), Some(4)));
+    let lying = Machine { told: Some(vec![vec![0, 1]]), ..Machine::siblings(4) };
+    assert_eq!(checked(&lying).verdict.class, Class::SharedCore, "told of others than share");
+}
+
+#[test]
+fn cpus_that_float_share_now_and_then() {
+    let machine = Machine { every: 12, rounds: 120, ..Machine::siblings(2) };
+    let check = checked(&machine);
+    assert_eq!(check.pairs[0].class, PairClass::Sometimes);
+    assert_eq!((check.pairs[0].shared, check.pairs[0].valid), (10, 120));
+    assert_eq!((check.verdict.class, check.verdict.usable_cores), (Class::Even, Some(2)));
+    assert!(check.verdict.summary.contains("8.3 % of the looks"), "{}", check.verdict.summary);
+    let once = checked(&Machine { every: 1000, rounds: 375, ..machine });
+    assert_eq!(once.pairs[0].class, PairClass::Independent, "once is chance");
+}
+
+#[test]
+fn a_neighbour_outside_is_one_sided() {
+    let check = checked(&Machine { foreign: Some((1, 3, 0.6)), rounds: 30, ..Machine::even(2) });
+    assert_eq!(check.verdict.class, Class::Foreign);
+    assert_eq!((check.pairs[0].one_sided, check.pairs[0].shared), (10, 0));
+    assert_eq!(check.verdict.usable_cores, Some(2));
+    let held_up = check.verdict.held_up_speed.unwrap();
+    assert!((held_up - 0.8).abs() < 0.02, "the mean of both: {held_up}");
+}
+
+#[test]
+fn cpus_of_different_speed_are_neither_shared_nor_held_up() {
+    let check =
+        checked(&Machine { clock: |cpu| if cpu == 3 { 0.7 } else { 1.0 }, ..Machine::even(4) });
+    assert_eq!(check.verdict.class, Class::Clock);
+    assert!(check.verdict.summary.contains("70 %"), "{}", check.verdict.summary);
+    assert!(check.groups.is_empty());
+}
+
+#[test]
+fn a_busy_machine_is_inconclusive_and_says_why() {
+    let busy = Machine { share: 0.4, realtime: false, ..Machine::siblings(4) };
+    let check = checked(&busy);
+    let verdict = &check.verdict;
+    assert_eq!((verdict.class, verdict.usable_cores), (Class::Inconclusive, None), "{verdict:?}");
+    assert!(verdict.summary.contains("other tasks"), "{}", verdict.summary);
+    assert!(check.pairs.iter().all(|pair| pair.missed == pair.rounds));
+    // With precedence the pairs are known all the same, and the sweep by its speeds.
+    let check = checked(&Machine { realtime: true, ..busy });
+    assert_eq!((check.verdict.class, check.verdict.usable_cores), (Class::SharedCore, Some(2)));
+}
+
+#[test]
+fn one_cpu_has_no_pairs() {
+    let check = checked(&Machine::even(1));
+    assert_eq!((check.verdict.class, check.verdict.usable_cores), (Class::Even, Some(1)));
+    assert_eq!((check.pairs.len(), check.pairs_in_all), (0, 0));
+    assert_eq!(check.sweep.iter().map(|step| step.workers).collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
+fn some_of_the_cpus_are_looked_at_where_only_they_may_be_used() {
+    let machine = Machine { cpus: vec![2, 5, 7, 11], cores: vec![vec![5, 11]], ..Machine::even(0) };
+    let mut scene = machine.checked();
+    scene.meta(|meta| meta.cpus_online = (0..12).filter(|cpu| *cpu != 3).collect());
+    let check = judge(&scene.view()).unwrap();
+    assert_eq!(cpus(&check), [[5, 11]]);
+    assert_eq!(check.verdict.usable_cores, Some(3));
+    let doubts = check.verdict.doubts.join("; ");
+    assert!(doubts.contains("of 11 online CPUs this process may use 4 (2,5,7,11)"), "{doubts}");
+    assert!(check.verdict.advice[1].contains("taskset -c 2,5,7 "), "{:?}", check.verdict.advice);
+}
+
+#[test]
+fn two_hundred_and_fifty_six_cpus_with_the_pairs_that_there_was_time_for() {
+    let mut machine = Machine::siblings(256);
+    machine.rounds = 0;
+    let mut scene = machine.checked();
+    let run = |slots: u64, speed: f64| Run {
+        wall_ns: slots * plan::SLOT_NS,
+        cpu_ns: slots * plan::SLOT_NS,
+        chunks: (slots as f64 * 2000.0 * speed) as u64,
+        chunk_ns: (CHUNK_NS as f64 / speed) as u64,
+        ..Run::default()
+    };
+    for at in 0..8 {
+        for (a, b) in (0..128).map(|cpu| (cpu, cpu + 128)).chain((0..127).map(|cpu| (cpu, cpu + 1)))
+        {
+            let together = if b - a == 128 { 0.52 } else { 1.0 };
+            scene.check(CpuCheckRecord::Round(PairRound {
+                t0_ns: at,
+                t1_ns: at,
+                mix: Mix::Adds,
+                slot_ns: plan::SLOT_NS,
+                a,
+                b,
+                a_alone: run(1, 1.0),
+                b_alone: run(1, 1.0),
+                a_together: run(2, together),
+                b_together: run(2, together),
+            }));
+        }
+    }
+    let check = judge(&scene.view()).unwrap();
+    assert_eq!((check.verdict.class, check.verdict.usable_cores), (Class::SharedCore, Some(128)));
+    assert_eq!(check.pairs_in_all, 32_640);
+    assert!(check.verdict.doubts[0].contains("255 of 32 640 pairs"), "{:?}", check.verdict.doubts);
+    assert!(check.sweep.len() <= plan::QUICK.steps && check.sweep.last().unwrap().workers == 512);
+}
+
+#[test]
+fn what_was_interrupted_is_judged_as_far_as_it_came() {
+    let mut scene = Machine { rounds: 0, ..Machine::even(4) }.checked();
+    scene.event(EventKind::Interrupted { signal: "SIGINT".into() });
+    let check = judge(&scene.view()).unwrap();
+    // The sweep alone says that nothing is shared: four workers did the work of four.
+    assert_eq!((check.verdict.class, check.verdict.usable_cores), (Class::Even, Some(4)));
+    let check = judge(&Machine { rounds: 0, ..Machine::siblings(4) }.checked().view()).unwrap();
+    assert_eq!(check.verdict.class, Class::Inconclusive);
+    assert!(check.verdict.summary.contains("before the pairs"), "{}", check.verdict.summary);
+}
+
+/// A worker that had a CPU for 30 s and did that many chunks, of that length.
+fn worker(workers: u32, worker: u32, chunks: u64, chunk_ns: u64) -> SweepWorker {
+    let (wall_ns, cpu_ns) = (30 * S, 30 * S);
+    let run = Run { wall_ns, cpu_ns, chunks, chunk_ns, ..Run::default() };
+    SweepWorker { t0_ns: 0, t1_ns: wall_ns, workers, worker, run, migrations: 0, cpu: worker }
+}
+
+/// Nine shell loops that counted for 30 s on 16 CPUs that are eight cores: a machine of a provider, 2017.
+#[test]
+fn nine_loops_on_eight_hidden_cores_are_uneven() {
+    let counts = [
+        9_900_143, 5_245_844, 11_243_929, 11_228_044, 11_160_811, 11_253_889, 11_238_050,
+        5_247_578, 9_922_461,
+    ];
+    let chunk_ns = |count: u64| 30 * S / count;
+    let mut workers = vec![worker(1, 0, 11_253_889, chunk_ns(11_253_889))];
+    workers.extend((0..).zip(counts).map(|(i, count)| worker(9, i, count, chunk_ns(count))));
+    let steps = sweep::steps(16, &workers);
+    assert_eq!((steps[1].regime, steps[1].migrations), (Regime::Slower, 0));
+    assert!((steps[1].evenness - 0.466).abs() < 0.001, "{}", steps[1].evenness);
+    assert_eq!(sweep::even_up_to(16, &steps), 1);
+}
+
+/// Speeds together, of the first and the second CPU, and of a chunk; and what they are. Two virtual CPUs of a provider
+/// while they were on one core; while somebody else was on the core of one; translated CPUs run in turns on one
+/// of the host's; and CPUs of their own.
+#[test]
+fn recorded_pairs_are_told_apart() {
+    for (a, b, chunk, class) in [
+        (0.50, 0.50, 0.50, PairClass::SharedCore),
+        (0.53, 0.51, 0.53, PairClass::SharedCore),
+        (0.53, 0.63, 1.00, PairClass::TimeSliced),
+        (0.69, 0.41, 0.98, PairClass::TimeSliced),
+        (0.60, 1.00, 0.80, PairClass::Independent),
+        (1.00, 0.75, 0.88, PairClass::Independent),
+        (0.992, 1.004, 1.00, PairClass::Independent),
+        (0.94, 0.93, 0.94, PairClass::Independent),
+    ] {
+        let run = |slots: u64, speed: f64, chunk: f64| Run {
+            wall_ns: slots * plan::SLOT_NS,
+            cpu_ns: slots * plan::SLOT_NS,
+            chunks: (speed * (slots * plan::SLOT_NS) as f64 / 50.0) as u64,
+            chunk_ns: (5000.0 / chunk) as u64,
+            ..Run::default()
+        };
+        let round = PairRound {
+            t0_ns: 0,
+            t1_ns: 1,
+            mix: Mix::Adds,
+            slot_ns: plan::SLOT_NS,
+            a: 0,
+            b: 1,
+            a_alone: run(1, 1.0, 1.0),
+            b_alone: run(1, 1.0, 1.0),
+            a_together: run(2, a, chunk),
+            b_together: run(2, b, chunk),
+        };
+        let setup = CheckSetup { cpus: vec![0, 1], ..CheckSetup::default() };
+        let found = pairs::pairs(&setup, &[round; 8], &BTreeMap::new());
+        assert_eq!(found[0].class, class, "{a} {b} {chunk}");
+        let held_up = a.min(b) < 0.8 && class == PairClass::Independent;
+        assert_eq!(found[0].one_sided, if held_up { 8 } else { 0 });
+        let few = pairs::pairs(&setup, &[round; 3], &BTreeMap::new());
+        assert_eq!(few[0].class, PairClass::Unclear);
+    }
+}
+
+#[test]
+fn rounds_that_do_not_count_are_counted() {
+    let mut scene = Machine { rounds: 8, ..Machine::siblings(2) }.checked();
+    let mut late = None;
+    for record in scene.records() {
+        if let Record::CpuCheck(record) = record
+            && let CpuCheckRecord::Round(round) = *record
+        {
+            late.get_or_insert(round);
+        }
+    }
+    let mut round = late.unwrap();
+    round.b_together.wall_ns /= 2;
+    scene.check(CpuCheckRecord::Round(round));
+    round.b_together.wall_ns *= 2;
+    round.a_alone.chunks /= 2;
+    scene.check(CpuCheckRecord::Round(round));
+    let pair = &judge(&scene.view()).unwrap().pairs[0];
+    assert_eq!((pair.rounds, pair.valid, pair.missed, pair.disturbed), (10, 8, 1, 1));
+    assert_eq!(pair.class, PairClass::SharedCore);
+}
+
+#[test]
+fn plans_fit_their_time() {
+    for budget in [plan::QUICK, plan::FULL] {
+        for cpus in [1, 2, 3, 4, 16, 63, 256, 4096] {
+            let sweep = plan::sweep(cpus, &budget);
+            let n = cpus as u32;
+            assert!(sweep.workers.is_sorted() && sweep.workers.len() <= budget.steps.max(7));
+            for wanted in [1, n, 2 * n] {
+                assert!(sweep.workers.contains(&wanted), "{wanted} of {:?}", sweep.workers);
+            }
+            assert!(sweep.workers.contains(&(n / 2 + 1)), "one more than the cores of siblings");
+            assert!(2 * sweep.step_ns * sweep.workers.len() as u64 <= budget.sweep_ns);
+        }
+    }
+    let quick = plan::QUICK;
+    assert!(quick.sweep_ns + quick.distances_ns + quick.pairs_ns < 14 * S);
+    assert!(!plan::needs_screening(6, &quick) && plan::needs_screening(120, &quick));
+}
+
+#[test]
+fn pairs_are_tested_in_the_order_of_their_worth() {
+    let distances = BTreeMap::from([((0, 1), 30), ((0, 2), 900_000), ((1, 2), 170), ((0, 3), 28)]);
+    let order = plan::by_worth(plan::all_pairs(&[0, 1, 2, 3]), &[vec![2, 3]], &distances);
+    assert_eq!(order, [(2, 3), (0, 2), (0, 3), (0, 1), (1, 2), (1, 3)]);
+}
+
+#[test]
+fn the_chart_has_a_column_for_each_step() {
+    let scene = Machine { sliced: true, ..Machine::siblings(4) }.checked();
+    let report = crate::rules::report(&scene.view(), "0.1.0", true);
+    let document = super::Document::new(judge(&scene.view()).unwrap(), &report);
+    let style = TextStyle { columns: 100, color: false, verbosity: 1 };
+    let text = crate::render::cpu_check(&document, style);
+    let workers = text.lines().find(|line| line.trim_start().starts_with("workers")).unwrap();
+    let columns: Vec<_> = workers.split_whitespace().collect();
+    assert_eq!(columns, ["workers", "1", "2", "3", "4", "5", "6", "7", "8"]);
+    assert!(text.contains(" 0.5 |"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+}
+
+fn any_run() -> impl Strategy<Value = Run> {
+    any::<[u32; 6]>().prop_map(|n| {
+        let [wall_ns, cpu_ns, chunks, chunk_ns, gaps, gap_ns] = n.map(u64::from);
+        Run { wall_ns, cpu_ns, chunks, chunk_ns, gaps, gap_ns }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_measurement_is_judged(
+        used in prop::collection::btree_set(0u32..6, 0..5),
+        workers in prop::collection::vec((1u32..9, any_run(), any::<u32>()), 0..20),
+        rounds in prop::collection::vec((0u32..6, 0u32..6, [any_run(), any_run(), any_run(), any_run()]), 0..20),
+    ) {
+        let mut scene = Scene::new(4, S);
+        scene.check(CpuCheckRecord::Setup(CheckSetup {
+            cpus: used.into_iter().collect(),
+            ..CheckSetup::default()
+        }));
+        for (workers, run, migrations) in workers {
+            scene.check(CpuCheckRecord::Worker(SweepWorker {
+                t0_ns: 0, t1_ns: 1, workers, worker: 0, run, migrations, cpu: 0,
+            }));
+        }
+        for (a, b, runs) in rounds {
+            scene.check(CpuCheckRecord::Round(PairRound {
+                t0_ns: 0, t1_ns: 1, mix: Mix::Adds, slot_ns: 1_000_000, a, b,
+                a_alone: runs[0], b_alone: runs[1], a_together: runs[2], b_together: runs[3],
+            }));
+        }
+        let view = view(&scene.records());
+        let check = judge(&view).unwrap();
+        prop_assert!((0.0..=1.0).contains(&check.verdict.confidence), "{:?}", check.verdict);
+        prop_assert!((0.0..=1.0).contains(&check.verdict.held_up_share), "{:?}", check.verdict);
+        let report = crate::rules::report(&view, "0.1.0", true);
+        let document = super::Document::new(check, &report);
+        let text = json_document(&document).unwrap();
+        prop_assert!(!text.contains("null"), "{text}");
+        let read: super::Document = serde_json::from_str(&text).unwrap();
+        prop_assert_eq!(read.check.verdict.class, document.check.verdict.class);
+        let style = TextStyle { columns: 100, color: false, verbosity: 2 };
+        let shown = crate::render::cpu_check(&document, style);
+        prop_assert!(!shown.contains("NaN") && !shown.contains("inf "), "{shown}");
+    }
+}

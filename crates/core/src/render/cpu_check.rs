@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A check of CPUs for a terminal: the verdict, a chart of the workers' speeds, and the pairs that matter.
+
+use super::TextStyle;
+use super::escape::sentence;
+use super::page::{Ink, Page};
+use super::table::{Column, Table};
+use super::units;
+use crate::cpu_check::document::{Document, Verdict};
+use crate::cpu_check::pairs::{Pair, PairClass};
+use crate::cpu_check::sweep::{Regime, Step};
+use crate::procfs::cpu_list;
+
+/// Lines of the chart: tenths of the full speed, from 1.0 down to 0.1; slower ones share the last line.
+const LINES: usize = 10;
+/// Columns left of the chart.
+const MARGIN: usize = 12;
+/// Pairs that are shown.
+const MAX_PAIRS: usize = 12;
+
+/// The check for a terminal.
+#[must_use]
+pub fn cpu_check(document: &Document, style: TextStyle) -> String {
+    let mut page = Page::new(style);
+    let check = &document.check;
+    page.paragraph(0, 2, Ink::Heading, &sentence(&check.verdict.summary));
+    page.paragraph(0, 2, Ink::Aside, &circumstances(document));
+    if style.verbosity > 0 {
+        page.gap();
+        chart(&mut page, check.cpus.used.len(), &check.sweep);
+        pairs(&mut page, &check.pairs, check.pairs_in_all, style.verbosity > 1);
+    }
+    page.gap();
+    verdict(&mut page, document, &check.verdict);
+    page.into_text()
+}
+
+fn circumstances(document: &Document) -> String {
+    let (host, cpus, window) = (&document.host, &document.check.cpus, &document.window);
+    let mut parts = vec![
+        format!("`{}`", sentence(&host.name)),
+        sentence(&window.start.replace('T', " ").replace('Z', " UTC")),
+        units::duration(window.seconds * 1e9),
+        format!("kernel {}", sentence(&host.kernel)),
+        format!(
+            "{} ({})",
+            units::counted(cpus.used.len() as u64, "CPU", "CPUs"),
+            cpu_list::format(&cpus.used)
+        ),
+    ];
+    if let Some(cores) = cpus.cores_told {
+        parts.push(format!(
+            "{} by the kernel's account",
+            units::counted(cores.into(), "core", "cores")
+        ));
+    }
+    parts.extend(cpus.hypervisor.map(|is| if is { "virtual" } else { "not virtual" }.to_owned()));
+    parts.extend(cpus.steal.map(|steal| format!("steal {}", units::share(steal))));
+    parts.push(format!("deburr {}", sentence(&document.tool.version)));
+    parts.join(", ")
+}
+
+/// Workers across, speed up; in each place the number of workers that had that speed.
+fn chart(page: &mut Page, cpus: usize, steps: &[Step]) {
+    if steps.is_empty() {
+        return;
+    }
+    page.paragraph(
+        0,
+        2,
+        Ink::Plain,
+        "speed of each worker: work in a second of its CPU time, 1.0 = the fastest; a number counts workers",
+    );
+    let room = page.columns().saturating_sub(MARGIN + 2);
+    let cell = (room / steps.len()).clamp(4, 7);
+    for line in 0..LINES {
+        let label = match line {
+            9 => "<0.2".into(),
+            _ => format!(" {:.1}", 1.0 - line as f64 / 10.0),
+        };
+        let mut text = format!("{label:>width$} |", width = MARGIN - 2);
+        for step in steps {
+            let here = step.speeds.iter().filter(|speed| line_of(**speed) == line).count();
+            let mark = if here == 0 { String::new() } else { here.to_string() };
+            text += &format!("{mark:>cell$}");
+        }
+        page.line(0, Ink::Plain, text.trim_end());
+    }
+    page.line(0, Ink::Plain, &format!("{:>MARGIN$}{}", "+", "-".repeat(cell * steps.len() + 1)));
+    let mut row = |name: &str, of: &dyn Fn(&Step) -> String| {
+        let cells: String = steps.iter().map(|step| format!("{:>cell$}", of(step))).collect();
+        page.line(0, Ink::Plain, &format!("{name:>width$}  {cells}", width = MARGIN - 2));
+    };
+    row("workers", &|step| step.workers.to_string());
+    row("evenness", &|step| format!("{:.2}", step.evenness));
+    row("CPUs' work", &|step| match step.work {
+        work if work >= 99.95 => format!("{work:.0}"),
+        work => format!("{work:.1}"),
+    });
+    row("CPU share", &|step| format!("{:.2}", step.share));
+    row("moves", &|step| step.migrations.to_string());
+    page.gap();
+    for line in regimes(cpus, steps) {
+        page.paragraph(2, 2, Ink::Plain, &line);
+    }
+}
+
+fn line_of(speed: f64) -> usize {
+    // 0.95 and more is the first line, below 0.15 the last one.
+    ((1.0 - speed) * 10.0).round().clamp(0.0, (LINES - 1) as f64) as usize
+}
+
+/// Steps of the same regime next to each other, in words.
+fn regimes(cpus: usize, steps: &[Step]) -> Vec<String> {
+    let is_over = |step: &Step| step.workers as usize > cpus;
+    let same = |a: &Step, b: &Step| a.regime == b.regime && is_over(a) == is_over(b);
+    let sentence = |run: &[Step]| {
+        let (first, last) = (run.first()?, run.last()?);
+        let who = match (first.workers, last.workers) {
+            (1, 1) => "1 worker".into(),
+            (n, m) if n == m => format!("{n} workers"),
+            (n, m) => format!("{n} to {m} workers"),
+        };
+        let slowest = run.iter().min_by(|a, b| a.evenness.total_cmp(&b.evenness))?;
+        let level = run.iter().filter_map(|step| step.speeds.first()).copied().fold(1.0, f64::min);
+        let gaps = units::share(slowest.slowest_gaps);
+        let what = match first.regime {
+            Regime::Even => "all at the same full speed".into(),
+            Regime::Slower => format!(
+                "the slowest has {:.2} of the fastest, in every piece of its work",
+                slowest.evenness
+            ),
+            Regime::Stopped => format!(
+                "the slowest has {:.2} of the fastest: it stands still for {gaps} of its time, which this kernel \
+                 counts as running",
+                slowest.evenness
+            ),
+            Regime::AllSlower => {
+                format!("all slow alike, down to {level:.2}, in every piece of work")
+            }
+            Regime::AllStopped => {
+                format!("all slow alike, down to {level:.2}: they stand still at times")
+            }
+            Regime::Competition => {
+                "at full speed when they run; other tasks take their time".into()
+            }
+        };
+        let over = if is_over(first) { ", more than CPUs" } else { "" };
+        Some(format!("{who}{over}: {what}"))
+    };
+    steps.chunk_by(same).filter_map(sentence).collect()
+}
+
+fn pairs(page: &mut Page, pairs: &[Pair], in_all: u64, all: bool) {
+    if pairs.is_empty() {
+        return;
+    }
+    page.gap();
+    let mut by_ratio: Vec<&Pair> = pairs.iter().collect();
+    by_ratio.sort_by(|a, b| {
+        let key = |pair: &Pair| pair.ratio.map_or(2.0, |ratio| ratio[1]);
+        key(a).total_cmp(&key(b)).then((a.a, a.b).cmp(&(b.a, b.b)))
+    });
+    let most = if all { usize::MAX } else { MAX_PAIRS };
+    page.paragraph(
+        0,
+        2,
+        Ink::Plain,
+        &format!(
+            "speed that two CPUs keep when both compute ({} of {} pairs tested)",
+            units::count(pairs.len() as f64),
+            units::count(in_all as f64)
+        ),
+    );
+    let mut table = Table::new(&[
+        Column::Right,
+        Column::Right,
+        Column::Right,
+        Column::Right,
+        Column::Right,
+        Column::Left(60),
+    ]);
+    table.heading(["CPUs", "median", "10-90 %", "rounds", "cache line", ""]);
+    for pair in by_ratio.iter().take(most) {
+        let [low, mid, high] = pair.ratio.unwrap_or([f64::NAN; 3]);
+        let number = |ratio: f64| if ratio.is_nan() { "?".into() } else { format!("{ratio:.2}") };
+        table.row([
+            format!("{} {}", pair.a, pair.b),
+            number(mid),
+            format!("{}-{}", number(low), number(high)),
+            format!("{}/{}", pair.valid, pair.rounds),
+            pair.one_way_ns.map_or_else(String::new, |ns| units::duration(ns as f64)),
+            what(pair),
+        ]);
+    }
+    table.write(page, 2);
+    if by_ratio.len() > most {
+        let more = by_ratio.len() - most;
+        page.line(2, Ink::Aside, &format!("and {more} more, none of them slower"));
+    }
+}
+
+fn what(pair: &Pair) -> String {
+    let mut text = match pair.class {
+        PairClass::Independent => "independent".to_owned(),
+        PairClass::SharedCore => "share a core".into(),
+        PairClass::TimeSliced => "run in turns on one CPU of the host".into(),
+        PairClass::Sometimes => format!("shared one in {} rounds", pair.shared),
+        PairClass::Unclear => "cannot be told".into(),
+    };
+    if pair.class.is_shared() {
+        text += if pair.told { ", as the kernel knows" } else { "" };
+    }
+    let held_up = pair.one_sided + pair.disturbed;
+    if held_up > 0 {
+        text += &format!("; held up by others in {held_up}");
+    }
+    text
+}
+
+fn verdict(page: &mut Page, document: &Document, verdict: &Verdict) {
+    let number = |n: Option<u32>| n.map_or_else(|| "cannot be told".to_owned(), |n| n.to_string());
+    let cpus = document.check.cpus.used.len();
+    let mut table = Table::new(&[Column::Label(14), Column::Left(200)]);
+    table.row(["usable cores".into(), format!("{} of {cpus} CPUs", number(verdict.usable_cores))]);
+    if let Some(even) = verdict.even_workers {
+        let most = if even as usize >= cpus { " (all CPUs)" } else { "" };
+        table.row([
+            "even up to".into(),
+            format!("{}{most}", units::counted(even.into(), "worker", "workers")),
+        ]);
+    }
+    table.row(["confidence".into(), units::share(verdict.confidence)]);
+    for (label, lines) in [("advice", &verdict.advice), ("but", &verdict.doubts)] {
+        for (i, line) in lines.iter().enumerate() {
+            let label = if i == 0 { label } else { "" };
+            table.row([label.into(), sentence(line)]);
+        }
+    }
+    for event in &document.window.events {
+        table.row(["happened".into(), sentence(event)]);
+    }
+    table.write(page, 0);
+}

@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! CPU: threads run, but the CPU is not all theirs.
+
+pub(super) mod hypervisor_steal;
+pub(super) mod shared_core;

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# Read by `init`: makes some situations and lets deburr look at them.
+
+echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
+for group in victim neighbour limited; do mkdir /sys/fs/cgroup/$group; done
+# From the start: some hooks are only needed where there is a quota.
+echo "50000 100000" >/sys/fs/cgroup/limited/cpu.max
+
+# spin NAME CPU: a process that computes for ever, in the cgroup of its name.
+spin() { deburr lab-worker --cgroup "/sys/fs/cgroup/$1" --comm "$1" --cpu "$2" spin >/dev/null & }
+
+counters() {
+    cut -d ' ' -f 1 /proc/uptime
+    cat /sys/fs/cgroup/limited/cpu.stat
+}
+
+part doctor deburr doctor --json
+
+# One against two of another cgroup on the same CPU; on the other CPU there is no room either.
+spin victim 1
+victim=$!
+for cpu in 0 0 1 1; do
+    spin neighbour "$cpu"
+    neighbours="$neighbours $!"
+done
+sleep 1
+part neighbour deburr -p "$victim" -d 5 --json
+kill -9 "$victim" $neighbours
+wait
+
+# The kernel's own count of the throttled time goes beside the report.
+spin limited 1
+limited=$!
+sleep 1
+part quota_before counters
+part quota deburr -p "$limited" -d 5 --json
+part quota_after counters
+kill -9 "$limited"
+
+# Two disks with a filesystem each; the second one does a few transfers a second only.
+mkdir /fast /slow
+mounted() {
+    for _ in 1 2 3 4 5 6 7 8 9 10; do [ -b /dev/vdb ] && break; sleep 0.5; done
+    mount -t ext4 /dev/vda /fast && mount -t ext4 /dev/vdb /slow && echo yes
+}
+part disks mounted
+
+# Files of known lengths, written in all the ways that there are; the recording leaves on the disk.
+part files deburr record -q -o /tmp/files.deburr -- sh /write-files
+cp /tmp/files.deburr /fast/
+umount /fast
+
+# A commit log beside a copy, on the slow disk.
+writer() {
+    deburr lab-worker --cgroup "/sys/fs/cgroup/$1" --comm "$1" writer --dir "/slow/$1" --spec "$2" >/dev/null &
+}
+mkdir /slow/victim /slow/neighbour
+writer victim '{"direct": true, "random": false, "depth": 1, "block_kib": 4, "file_mib": 1, "per_s": null}'
+victim=$!
+writer neighbour '{"direct": true, "random": false, "depth": 8, "block_kib": 16, "file_mib": 1, "per_s": null}'
+neighbour=$!
+sleep 3
+part disk deburr -p "$victim" -d 8 --json
+kill -9 "$victim" "$neighbour"
+wait

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Virtual machines for tests: Debian's kernels, an initramfs of a few files, and what was said in there.
+
+Kernels come from Debian's archive through apt, with its own lists and cache below target/vm: nothing is
+installed and this host's apt settings stay as they are. The machine's only files are deburr, the libraries it
+is linked with, busybox, `init` beside this file and the test. No root and no KVM is needed: qemu translates, so
+times in there are slow and uneven.
+"""
+
+import json
+import lzma
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(os.path.dirname(HERE))
+WORK = os.path.join(TOP, "target", "vm")
+RELEASES = ["bullseye", "bookworm", "trixie", "sid"]
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+# What a disk needs, in the order in which it can be loaded; most kernels have some of them built in.
+MODULES = ["virtio", "virtio_ring", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk"]
+RESULT_BYTES = 16 << 20
+
+
+class Missing(Exception):
+    """Something that is needed is not here."""
+
+
+def progress(text):
+    print(f"vm: {text}", file=sys.stderr, flush=True)
+
+
+def output(*command, **how):
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, **how).stdout
+
+
+def need(program, package):
+    path = shutil.which(program)
+    if not path:
+        raise Missing(f"`{program}` is not here (Debian's package {package}; `scripts/setup --vm` installs it)")
+    return path
+
+
+def need_all():
+    """What every machine takes."""
+    if platform.machine() != "x86_64":
+        raise Missing("an x86-64 machine is needed: the virtual ones run this one's binary")
+    need("qemu-system-x86_64", "qemu-system-x86")
+    need("strip", "binutils")
+    need("busybox", "busybox-static")
+
+
+class Kernel:
+    """A kernel, and the modules without which it has no disks: the files of `IMAGE.modules`, in their order."""
+
+    def __init__(self, image):
+        folder = image + ".modules"
+        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+        self.image = image
+        self.modules = [os.path.join(folder, name) for name in names]
+        self.name = os.path.basename(image).removeprefix("vmlinuz-")
+
+
+class Archive:
+    """Debian's archive, seen through an apt of our own."""
+
+    def __init__(self, update=False):
+        need("apt-get", "apt")
+        self.directory = directory = os.path.join(WORK, "archive")
+        for part in ("lists/partial", "cache/archives/partial"):
+            os.makedirs(os.path.join(directory, part), exist_ok=True)
+        sources = os.path.join(directory, "sources.list")
+        with open(sources, "w") as file:
+            for release in RELEASES:
+                print(f"deb [signed-by={KEYRING}] http://deb.debian.org/debian {release} main", file=file)
+        self.options = [
+            f"-oDir::Etc::sourcelist={sources}",
+            "-oDir::Etc::sourceparts=/dev/null",
+            f"-oDir::State::lists={directory}/lists",
+            f"-oDir::Cache={directory}/cache",
+            "-oAPT::Sandbox::User=",
+            "-oAcquire::Languages=none",
+            "-oAcquire::Retries=1",
+            "-oAcquire::http::Timeout=20",
+            "-oAcquire::IndexTargets::deb::DEP-11::DefaultEnabled=false",
+        ]
+        if update or len(os.listdir(os.path.join(directory, "lists"))) < 3:
+            progress("asking Debian's archive")
+            self.apt("apt-get", "-q", "update")
+
+    def apt(self, tool, *arguments):
+        try:
+            return output(tool, *self.options, *arguments, cwd=self.directory, stderr=subprocess.PIPE)
+        except subprocess.CalledProcessError as error:
+            said = (error.stderr or "").strip().splitlines() or ["no reason given"]
+            raise Missing(f"Debian's archive: `{tool} {' '.join(arguments)}`: {said[-1]}") from error
+
+    def kernel(self, release):
+        """The kernel of that release's cloud image."""
+        described = self.apt("apt-cache", "show", f"linux-image-cloud-amd64/{release}")
+        found = re.search(r"^Depends:.*\blinux-image-(\d\S*-cloud-amd64)", described, re.M)
+        if not found:
+            raise Missing(f"{release} has no linux-image-cloud-amd64")
+        version = found[1]
+        image = os.path.join(self.directory, f"vmlinuz-{version}")
+        if not os.path.exists(image) or not os.path.exists(image + ".modules"):
+            # From 7.x on linux-image depends on packages that hold the kernel and its modules.
+            names = self.apt("apt-cache", "pkgnames", "linux-").split()
+            split = [f"linux-{part}-{version}" for part in ("binary", "modules")]
+            for package in [name for name in split if name in names] or [f"linux-image-{version}"]:
+                self.extract(self.fetch(release, package), image)
+        if not os.path.exists(image):
+            raise Missing(f"{release}: no kernel in the packages of {version}")
+        return Kernel(image)
+
+    def fetch(self, release, package):
+        """Path of a package."""
+
+        def here():
+            return [name for name in os.listdir(self.directory) if name.startswith(package + "_")]
+
+        if not here():
+            progress(f"{release}: fetching {package}")
+            self.apt("apt-get", "-q", "download", package)
+        return os.path.join(self.directory, here()[0])
+
+    def extract(self, deb, image):
+        """Takes the kernel and the modules that a disk needs out of a package."""
+        tree = image + ".tree"
+        os.makedirs(image + ".modules", exist_ok=True)
+        output("dpkg-deb", "-x", deb, tree)
+        for where, _, names in os.walk(tree):
+            for name in names:
+                path = os.path.join(where, name)
+                if name.startswith("vmlinuz"):
+                    os.rename(path, image)
+                stem, _, kind = name.partition(".ko")
+                if stem in MODULES and kind in ("", ".xz"):
+                    place = os.path.join(image + ".modules", f"{MODULES.index(stem)}-{stem}.ko")
+                    with (lzma.open if kind else open)(path, "rb") as packed, open(place, "wb") as file:
+                        shutil.copyfileobj(packed, file)
+        shutil.rmtree(tree)
+
+
+def libraries(binary):
+    """What the binary is linked with, the loader included; a static one has none."""
+    said = subprocess.run(["ldd", binary], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+    return re.findall(r"(/\S+) \(0x", said)
+
+
+def initramfs(binary, kernel, test, *files):
+    """Path of an archive of all that the machine needs; `files` lie in its root."""
+    busybox = need("busybox", "busybox-static")
+    name = f"{kernel.name}-{os.path.basename(test)}"
+    root = os.path.join(WORK, f"{name}.root")
+    shutil.rmtree(root, ignore_errors=True)
+    for folder in ("bin", "proc", "sys", "dev", "tmp", "modules"):
+        os.makedirs(os.path.join(root, folder))
+    for source in libraries(binary):
+        target = root + source
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        shutil.copy(source, target)
+    for module in kernel.modules:
+        shutil.copy(module, os.path.join(root, "modules"))
+    shutil.copy(busybox, os.path.join(root, "bin", "busybox"))
+    os.symlink("busybox", os.path.join(root, "bin", "sh"))
+    shutil.copy(os.path.join(HERE, "init"), os.path.join(root, "init"))
+    shutil.copy(test, os.path.join(root, "test"))
+    for file in files:
+        shutil.copy(file, root)
+    subprocess.run(["strip", "--strip-debug", "-o", os.path.join(root, "bin", "deburr"), binary], check=True)
+    names = output("find", ".", cwd=root)
+    path = os.path.join(WORK, f"{name}.initramfs")
+    with open(path, "wb") as file:
+        subprocess.run(
+            [busybox, "cpio", "-o", "-H", "newc"],
+            cwd=root, input=names.encode(), stdout=file, stderr=subprocess.DEVNULL, check=True,
+        )
+    shutil.rmtree(root)
+    return path
+
+
+def pin(process, cpus):
+    """Binds each virtual CPU's thread to a CPU of this host; waits until they are there."""
+    deadline = time.monotonic() + 20
+    tasks = f"/proc/{process.pid}/task"
+    while time.monotonic() < deadline and process.poll() is None:
+        threads = {}
+        for tid in os.listdir(tasks):
+            try:
+                with open(f"{tasks}/{tid}/comm") as file:
+                    found = re.match(r"CPU (\d+)/TCG", file.read())
+            except FileNotFoundError:
+                continue
+            if found:
+                threads[int(found[1])] = int(tid)
+        if len(threads) == len(cpus):
+            for virtual, cpu in enumerate(cpus):
+                os.sched_setaffinity(threads[virtual], {cpu})
+            return
+        time.sleep(0.05)
+    raise Missing("qemu did not start its virtual CPUs")
+
+
+def weigh_session(process, nice):
+    """Gives the session of a process the weight of its nice value, where sessions have one."""
+    try:
+        with open(f"/proc/{process.pid}/autogroup", "w") as file:
+            file.write(str(nice))
+    except OSError:
+        # Without such weights, or without the right to change them, the nice value has to do.
+        pass
+
+
+def boot(kernel, archive, name, limit_s, cpus=2, pinned=None, nice=19, drives=()):
+    """What the test said in there, by part; None if the machine did not come to its end in time.
+
+    `pinned` names a CPU of this host for each virtual CPU. `nice` below 0 is for root. `drives` are qemu's words for
+    disks, of which the first one is vda; one more is for results.
+    """
+    said, console, results = (os.path.join(WORK, f"{name}.{kind}") for kind in ("said", "console", "results"))
+    words = "console=ttyS0 loglevel=4 panic=-1"
+    command = [
+        # Without cmpxchg16b: qemu 7.2 now and then leaves garbage in the flags after it, and the kernel panics.
+        "nice", "-n", str(nice), "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max,-cx16",
+        "-smp", str(cpus), "-m", "1G", "-nodefaults", "-display", "none", "-no-reboot",
+        "-name", f"{name},debug-threads=on", "-kernel", kernel.image, "-initrd", archive,
+        "-serial", f"file:{console}", "-serial", f"file:{said}",
+    ]
+    for drive in drives:
+        command += ["-drive", drive]
+    if kernel.modules:
+        with open(results, "wb") as file:
+            file.truncate(RESULT_BYTES)
+        words += " results=disk"
+        command += ["-drive", f"file={results},format=raw,if=none,id=results,cache=unsafe"]
+        command += ["-device", "virtio-blk-pci,drive=results,serial=results"]
+    command += ["-append", words]
+    # In a session of its own: the scheduler may weigh sessions before processes.
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        if nice < 0:
+            weigh_session(process, nice)
+        if pinned:
+            pin(process, pinned)
+        process.wait(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    text = ""
+    for path in (said, results):
+        if os.path.exists(path):
+            with open(path, errors="replace") as file:
+                text += file.read().rstrip("\0")
+            os.remove(path)
+    with open(said, "w") as file:
+        file.write(text)
+    found = parts(text)
+    return found if "end" in found else None
+
+
+def parts(text):
+    """{name: text} of what the machine wrote: each part follows a line `=== NAME`."""
+    pieces = re.split(r"^=== (\w+)\n", text.replace("\r", ""), flags=re.M)
+    return dict(zip(pieces[1::2], pieces[2::2]))
+
+
+def document(text):
+    """The JSON document in there; complaints of the program around it are left out."""
+    start = text.find("{\n")
+    return json.JSONDecoder().raw_decode(text[start:])[0] if start >= 0 else None
