@@ -20,8 +20,8 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<Exit> {
             Ok(_) if pids.contains(&pid) => {}
             Ok(_) => pids.push(pid),
             Err(error) => {
-                missing =
-                    Some(missing.map_or(error.to_string(), |before| format!("{before}\n{error}")))
+                let before = missing.map_or(String::new(), |before| before + "; ");
+                missing = Some(before + &error.to_string());
             }
         }
     }

@@ -5,12 +5,14 @@
 //! with a limit come first: they are the ones that may have too many threads for it.
 
 use super::{Beat, Collector, Context, Emit, Now, read_stat};
+use crate::clock;
 use crate::limits::{Hidden, Prober};
 use crate::sources;
 use deburr_core::procfs::cpu_list;
 use deburr_core::recording::{Coverage, ProcId, Process, Record, RuntimeReading, Source, State};
+use deburr_core::render::units;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What may be spent on looking in the first second, and in each one after it: 0.1 % of a CPU.
 const FIRST_SECOND: Duration = Duration::from_millis(20);
@@ -28,6 +30,8 @@ pub(crate) struct RuntimeCollector {
     /// Everybody who was met by the last beat: who is new now may not have begun to run its program.
     met: BTreeSet<ProcId>,
     looked_at: BTreeSet<ProcId>,
+    /// Of those: who had one thread, and may have more by the end.
+    alone: BTreeSet<ProcId>,
     /// What was emitted last.
     found: BTreeMap<ProcId, (u32, RuntimeReading)>,
     budget: Duration,
@@ -42,27 +46,29 @@ impl RuntimeCollector {
             online: sources::cpus_online(&cx.roots).len(),
             met: BTreeSet::new(),
             looked_at: BTreeSet::new(),
+            alone: BTreeSet::new(),
             found: BTreeMap::new(),
             budget: FIRST_SECOND,
             forbidden: 0,
         }
     }
 
-    /// Those who are to be looked at, the limited ones first.
-    fn candidates(&self, cx: &Context, all: bool) -> Vec<(ProcId, u32)> {
-        let wanted = |process: &&Process| {
-            let known = all || self.met.contains(&process.id);
-            known && !self.looked_at.contains(&process.id)
-        };
-        let mut candidates: Vec<(bool, ProcId, u32)> = cx
-            .processes
-            .of_target()
-            .filter(|process| process.kernel_thread == Some(false) && !process.observer)
-            .filter(wanted)
-            .map(|process| (!self.is_limited(cx, process), process.id, process.pid))
-            .collect();
+    /// Those who are to be looked at: who was not yet, the limited ones first, then at the end who had one thread.
+    fn candidates(&self, cx: &Context, is_end: bool) -> Vec<(ProcId, u32)> {
+        let mut candidates: Vec<(bool, bool, ProcId, u32)> = Vec::new();
+        for process in cx.processes.of_target() {
+            let again = self.looked_at.contains(&process.id);
+            let wanted = match again {
+                true => is_end && self.alone.contains(&process.id),
+                false => is_end || self.met.contains(&process.id),
+            };
+            if wanted && process.kernel_thread == Some(false) && !process.observer {
+                let unlimited = !again && !self.is_limited(cx, process);
+                candidates.push((again, unlimited, process.id, process.pid));
+            }
+        }
         candidates.sort_unstable();
-        candidates.into_iter().map(|(_, id, pid)| (id, pid)).collect()
+        candidates.into_iter().map(|(.., id, pid)| (id, pid)).collect()
     }
 
     fn is_limited(&self, cx: &Context, process: &Process) -> bool {
@@ -81,6 +87,11 @@ impl RuntimeCollector {
         let Some(stat) = read_stat(&cx.roots, pid).filter(|stat| !"ZX".contains(stat.state)) else {
             return;
         };
+        // Who has one thread lets no more run, whatever its runtime; nginx has its threads in processes.
+        if stat.threads == 1 && stat.comm != "nginx" {
+            self.alone.insert(id);
+            return;
+        }
         let reading = match self.prober.look(&cx.roots, &mut cx.cgroups, pid, stat.threads) {
             Ok(Some(reading)) => RuntimeReading { t_ns: now.t_ns, proc: id, ..reading },
             Ok(None) | Err(Hidden::Gone) => return,
@@ -106,14 +117,14 @@ impl RuntimeCollector {
 
     fn second(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) {
         let is_end = now.beat == Beat::End;
-        let begin = Instant::now();
-        let candidates = self.candidates(cx, is_end);
-        let mut left = candidates.len();
-        for (id, pid) in candidates {
-            if begin.elapsed() >= self.budget {
-                break;
+        let begin_ns = clock::cpu_time_ns();
+        let spent = || Duration::from_nanos(clock::cpu_time_ns().saturating_sub(begin_ns));
+        let mut left = 0_u64;
+        for (id, pid) in self.candidates(cx, is_end) {
+            if spent() >= self.budget {
+                left += u64::from(!self.looked_at.contains(&id));
+                continue;
             }
-            left -= 1;
             self.looked_at.insert(id);
             self.look(cx, (id, pid), now, &mut *emit);
         }
@@ -122,8 +133,8 @@ impl RuntimeCollector {
             self.say_what_is_missing(left, now, emit);
         }
         self.met.extend(cx.processes.of_target().map(|process| process.id));
-        self.budget = (self.budget.saturating_sub(begin.elapsed()) + EACH_SECOND)
-            .min(EACH_SECOND * SAVED_SECONDS);
+        self.budget =
+            (self.budget.saturating_sub(spent()) + EACH_SECOND).min(EACH_SECOND * SAVED_SECONDS);
     }
 
     /// Looks again at those that have a runtime: newer ones follow their limit.
@@ -138,13 +149,19 @@ impl RuntimeCollector {
         }
     }
 
-    fn say_what_is_missing(&self, left: usize, now: Now, emit: Emit<'_>) {
+    fn say_what_is_missing(&self, left: u64, now: Now, emit: Emit<'_>) {
         let mut lacks = Vec::new();
         if left > 0 {
-            lacks.push(format!("{left} processes were not looked at, to save CPU time"));
+            lacks.push(format!(
+                "{} not looked at, to save CPU time: those without a limit of their own come last",
+                units::counted(left, "process was", "processes were")
+            ));
         }
         if self.forbidden > 0 {
-            lacks.push(format!("{} processes may not be looked at by this user", self.forbidden));
+            lacks.push(format!(
+                "{} not be looked at by this user",
+                units::counted(self.forbidden.into(), "process may", "processes may")
+            ));
         }
         if !lacks.is_empty() {
             let state = State::Partial { reason: lacks.join("; ") };

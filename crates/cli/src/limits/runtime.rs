@@ -116,11 +116,12 @@ impl Prober {
             reading.kind = RuntimeKind::Jvm;
             match self.programs.java(roots, pid) {
                 Some((parallelism, settings)) => {
-                    (reading.parallelism, reading.settings) = (parallelism, settings)
+                    (reading.parallelism, reading.settings) = (parallelism, settings);
                 }
                 None => {
-                    reading.unread =
-                        Some("the flags of its virtual machine were not found in its memory".into())
+                    reading.unread = Some(
+                        "the flags of its virtual machine were not found in its memory".into(),
+                    );
                 }
             }
             reading

@@ -14,7 +14,7 @@ const DEBURR: &str = env!("CARGO_BIN_EXE_deburr");
 const PERIOD_US: u64 = 100_000;
 
 /// Three cgroups, one in the other; the outermost gets the quota, a spinner runs in the innermost.
-struct Nested {
+pub(crate) struct Nested {
     v2: bool,
     top: PathBuf,
     spinner: Option<Child>,
@@ -22,7 +22,7 @@ struct Nested {
 
 impl Nested {
     /// `Err` = why this host has no place for it.
-    fn make() -> Result<Self, String> {
+    pub(crate) fn make() -> Result<Self, String> {
         let v1 = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"].map(Path::new);
         let v1 = v1.into_iter().find(|dir| dir.join("cpu.cfs_quota_us").exists());
         let v2 = Path::new("/sys/fs/cgroup");
@@ -43,13 +43,13 @@ impl Nested {
         Ok(nested)
     }
 
-    fn dirs(&self) -> [PathBuf; 3] {
+    pub(crate) fn dirs(&self) -> [PathBuf; 3] {
         let middle = self.top.join("middle");
         let leaf = middle.join("leaf");
         [self.top.clone(), middle, leaf]
     }
 
-    fn set_quota(&self, quota_us: u64) {
+    pub(crate) fn set_quota(&self, quota_us: u64) {
         let set = match self.v2 {
             true => write(&self.top.join("cpu.max"), &format!("{quota_us} {PERIOD_US}")),
             false => write(&self.top.join("cpu.cfs_quota_us"), &quota_us.to_string()),
