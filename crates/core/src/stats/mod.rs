@@ -17,7 +17,8 @@ mod monte_carlo;
 
 pub use bursts::{Burst, bursts, merge};
 pub use coincidence::{
-    Coincidence, MIN_EPISODES, coincidence, covered_ns, overlaps, worst_moments,
+    Coincidence, MIN_EPISODES, coincidence, coincidence_by_length, covered_ns, overlaps,
+    worst_moments,
 };
 pub use interval::{Interval, Scatter, interval, ratio};
 pub use pace::{Pace, pace};

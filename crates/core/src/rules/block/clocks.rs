@@ -5,7 +5,7 @@ use super::victims::{longest_ns, spans, stall_ns};
 use crate::recording::{DevId, JournalCommit, Stall, WritebackPass};
 use crate::render::units;
 use crate::rules::Limit;
-use crate::stats::{Coincidence, coincidence, covered_ns, merge, overlaps};
+use crate::stats::{Coincidence, coincidence_by_length, covered_ns, merge, overlaps};
 use crate::view::View;
 
 pub(super) const LONG_COMMIT: Limit = Limit {
@@ -95,8 +95,9 @@ impl<'v> Compared<'v> {
             let touches = |stall: &Stall| overlaps(of, (stall.t0_ns, stall.t1_ns));
             stalls.iter().filter(|stall| touches(stall) == inside).copied().collect()
         };
-        let compare =
-            |stalls: &[&Stall], of: &[(u64, u64)]| coincidence(&spans(stalls), of, window_ns);
+        let compare = |stalls: &[&Stall], of: &[(u64, u64)]| {
+            coincidence_by_length(&spans(stalls), of, window_ns)
+        };
         let cover = covered_ns(&commits) as f64 / window_ns.max(1) as f64;
         Self {
             always_committing: long && cover >= COVER.value,
@@ -139,6 +140,16 @@ impl<'v> Compared<'v> {
     /// Longest stall inside a pass.
     pub(super) fn longest_in_passes_ns(&self) -> u64 {
         longest_ns(&self.in_passes)
+    }
+}
+
+/// What was counted: `13 stalls (those within 500 ms counted once)`.
+pub(super) fn counted(found: &Coincidence) -> String {
+    let stalls = units::counted(found.episodes, "stall", "stalls");
+    if found.longest_only {
+        format!("the {stalls} that hold most of the time")
+    } else {
+        format!("{stalls} (those within 500 ms counted once)")
     }
 }
 

@@ -171,7 +171,7 @@ fn commit_lines(view: &View, device: DevId, compared: &Compared<'_>) -> Vec<Evid
     let label = Source::Writeback.label();
     let note = format!(
         "of {} touch a commit; commits take {} of the time, so chance does that with p {}",
-        units::counted(found.episodes, "stall", "stalls"),
+        clocks::counted(found),
         units::share(found.cover),
         chance(found.p)
     );

@@ -94,8 +94,8 @@ pub(super) fn passes(view: &View, passes: &[&WritebackPass]) -> Evidence {
 pub(super) fn coincidence(view: &View, compared: &Compared<'_>) -> Evidence {
     let found = &compared.passes;
     let note = format!(
-        "of {} (those within 500 ms counted once) touch a pass; passes take {} of the time, so chance does that with p {}",
-        units::counted(found.episodes, "stall", "stalls"),
+        "of {} touch a pass; passes take {} of the time, so chance does that with p {}",
+        clocks::counted(found),
         units::share(found.cover),
         chance(found.p)
     );
@@ -128,7 +128,7 @@ pub(super) fn journal(view: &View, device: DevId, compared: &Compared<'_>) -> Ev
         format!(
             "commits{every}{own}; {} of {} touch one, which chance does with p {}: {verdict}",
             found.inside,
-            units::counted(found.episodes, "stall", "stalls"),
+            clocks::counted(found),
             chance(found.p)
         )
     };
