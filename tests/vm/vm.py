@@ -221,7 +221,7 @@ def boot(kernel, archive, name, limit_s, cpus=2, pinned=None, nice=19, drives=()
     """What the test said in there, by part; None if the machine did not come to its end in time.
 
     `pinned` names a CPU of this host for each virtual CPU. `nice` below 0 is for root. `drives` are qemu's words for
-    disks, of which the first one is vda; one more is for results.
+    raw disks, of which the first one is vda; one more is for results.
     """
     said, console, results = (os.path.join(WORK, f"{name}.{kind}") for kind in ("said", "console", "results"))
     words = "console=ttyS0 loglevel=4 panic=-1"
@@ -232,8 +232,9 @@ def boot(kernel, archive, name, limit_s, cpus=2, pinned=None, nice=19, drives=()
         "-name", f"{name},debug-threads=on", "-kernel", kernel.image, "-initrd", archive,
         "-serial", f"file:{console}", "-serial", f"file:{said}",
     ]
-    for drive in drives:
-        command += ["-drive", drive]
+    for number, drive in enumerate(drives):
+        command += ["-drive", f"{drive},format=raw,if=none,id=drive{number},cache=unsafe"]
+        command += ["-device", f"virtio-blk-pci,drive=drive{number}"]
     if kernel.modules:
         with open(results, "wb") as file:
             file.truncate(RESULT_BYTES)

@@ -57,6 +57,10 @@ pub(crate) enum Command {
         file: PathBuf,
     },
     /// Check whether the same work takes the same time on all CPUs: hidden shared cores, time-sliced vCPUs
+    #[command(
+        mut_arg("json", |arg| arg.help("Print one JSON document (schema deburr.cpu-check/1)")),
+        mut_arg("verbose", |arg| arg.help("Show every pair that was tested"))
+    )]
     CpuCheck(CpuCheckArgs),
     /// Say which files a disk's sectors belong to
     Sector(SectorArgs),
