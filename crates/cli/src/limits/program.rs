@@ -72,7 +72,8 @@ impl Programs {
         let identity = Identity::of(&path)?;
         let known = self.programs.get(&identity);
         if let Some((tries, program)) = known {
-            let failed = matches!(**program, Program::Go { place: Err(_), .. });
+            // What the process says of itself may come later; what its file lacks does not.
+            let failed = matches!(**program, Program::Go { place: Err(Unlocated::Table(_)), .. });
             if !failed || *tries >= MAX_TRIES {
                 return Ok(Rc::clone(program));
             }

@@ -77,7 +77,45 @@ fn covers(root: &[u8], path: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::covers;
+    use super::*;
+    use crate::collect::fixture::Host;
+    use std::os::unix::fs::symlink;
+
+    const CPU: &str = "/sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu";
+
+    /// A process in `/jobs/batch`, which sees those mounts, in the observer's cgroup namespace or in another one.
+    fn seen(mounts: &str, own_namespace: bool) -> SeenQuota {
+        let host = Host::like("cgroup/mixed");
+        host.write("sys/fs/cgroup/cpu/jobs/batch/cpu.cfs_quota_us", "20000\n");
+        host.write("proc/42/mountinfo", mounts);
+        for (pid, cgroup) in [("42", if own_namespace { "2" } else { "1" }), ("self", "1")] {
+            let dir = host.path(&format!("proc/{pid}/ns"));
+            fs::create_dir_all(&dir).unwrap();
+            symlink(format!("cgroup:[{cgroup}]"), dir.join("cgroup")).unwrap();
+            symlink("mnt:[1]", dir.join("mnt")).unwrap();
+            symlink("/", host.path(&format!("proc/{pid}/root"))).unwrap();
+        }
+        Seen::default().by(&host.roots, &mut Cgroups::open(&host.roots), 42)
+    }
+
+    #[test]
+    fn what_a_process_sees_depends_on_what_is_mounted_where_it_lives() {
+        let leaf =
+            |part| SeenQuota::Leaf { quota_us: Some(20_000), period_us: Some(100_000), part };
+        let mount = |root: &str| format!("30 1 0:26 {root} {CPU}\n");
+        assert_eq!(seen(&mount("/"), false), leaf(false));
+        assert_eq!(
+            seen(&mount("/jobs/batch"), false),
+            leaf(true),
+            "bind-mounted, host's namespace"
+        );
+        assert_eq!(seen(&mount("/jobs/batch"), true), leaf(false), "as containers have it");
+        assert_eq!(seen(&mount("/other"), false), SeenQuota::NoMount);
+        assert_eq!(seen("", false), SeenQuota::NoMount);
+        let v2_only = "31 1 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        assert_eq!(seen(v2_only, false), SeenQuota::NoMount, "the quota is on v1");
+        assert_eq!(seen("damaged\n", false), SeenQuota::Unknown);
+    }
 
     #[test]
     fn a_mount_covers_what_is_below_its_root() {

@@ -95,3 +95,62 @@ impl Cgroups {
 pub(crate) fn shown(path: &[u8]) -> String {
     name::decode(path)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collect::fixture::Host;
+
+    fn quotas(host: &Host, pid: u32) -> (Vec<(String, f64)>, Sight) {
+        let mut cgroups = Cgroups::open(&host.roots);
+        let located = cgroups.locate(pid).unwrap();
+        let levels = located.cgroup.map(|id| cgroups.levels(id)).unwrap_or_default();
+        let quotas = levels.into_iter().map(|(_, level)| (level.path.clone(), level.cpus()));
+        (quotas.collect(), located.sight)
+    }
+
+    fn in_tree(host: &Host, file: &str, text: &str) {
+        host.write(&format!("sys/fs/cgroup/{file}"), text);
+    }
+
+    #[test]
+    fn quotas_of_all_levels_are_found_in_each_layout() {
+        let mixed = Host::like("cgroup/mixed");
+        let (levels, sight) = quotas(&mixed, 42);
+        assert_eq!((levels, sight), (vec![("/jobs".into(), 0.5)], Sight::Whole), "v1 wins");
+        in_tree(&mixed, "cpu/jobs/batch/cpu.cfs_quota_us", "20000\n");
+        assert_eq!(quotas(&mixed, 42).0, [("/jobs/batch".into(), 0.2), ("/jobs".into(), 0.5)]);
+
+        // On v2 a level below may have more than one above it, and one between may lack the controller.
+        let v2 = Host::like("cgroup/v2");
+        v2.write("proc/50/cgroup", "0::/kubepods.slice/pod/app\n");
+        in_tree(&v2, "kubepods.slice/pod/cgroup.type", "domain\n");
+        in_tree(&v2, "kubepods.slice/pod/app/cpu.max", "400000 100000\n");
+        let (levels, sight) = quotas(&v2, 50);
+        let expected =
+            vec![("/kubepods.slice/pod/app".into(), 4.0), ("/kubepods.slice".into(), 1.5)];
+        assert_eq!((levels, sight), (expected, Sight::Whole));
+    }
+
+    #[test]
+    fn what_is_not_in_sight_is_said_to_be_so() {
+        let pod = Host::like("cgroup/pod");
+        let (levels, sight) = quotas(&pod, 7);
+        assert_eq!(levels.iter().map(|(_, cpus)| *cpus).collect::<Vec<_>>(), [4.0]);
+        assert!(matches!(&sight, Sight::Part(why) if why.contains("may be tighter")), "{sight:?}");
+        let reason = |host: &Host, pid| match quotas(host, pid) {
+            (levels, Sight::None(reason)) if levels.is_empty() => reason,
+            other => panic!("{other:?}"),
+        };
+        let mixed = Host::like("cgroup/mixed");
+        assert!(reason(&mixed, 43).contains("outside of the part"));
+        mixed.write("proc/44/cgroup", "4:cpu:/jobs/gone (deleted)\n0::/\n");
+        assert!(reason(&mixed, 44).contains("removed"));
+        mixed.write("proc/45/cgroup", "9:freezer:/\n");
+        assert!(reason(&mixed, 45).contains("no cgroup of the tree"));
+        let nothing = Host::empty();
+        nothing.write("proc/46/cgroup", "0::/\n");
+        assert!(reason(&nothing, 46).contains("no cgroup tree is mounted"));
+        assert_eq!(Cgroups::open(&nothing.roots).locate(47), None);
+    }
+}

@@ -111,6 +111,8 @@ fn program(machine: u16) -> Vec<u8> {
 
 fn looked_at(file: &Vec<u8>) -> (Option<GoBuild>, Result<Option<u32>, Unlocated>) {
     let Ok(elf) = Elf::read(file) else { return (None, Err(Unlocated::NoTable)) };
+    // There are none in this file, unless damage makes some.
+    assert!(elf.dynamic_symbols(file, &["no_such_symbol"]).len() <= 1);
     let linked = Linked { file, elf: &elf };
     let memory = Biased { image: &linked, bias: 0 };
     let found = locate(file, &elf, &memory).map(|address| value(&memory, address));
