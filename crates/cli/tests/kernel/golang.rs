@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 /// Versions beside the one that is installed: the function table changed between them.
 const OTHERS: [&str; 2] = ["go1.24.13", "go1.27.3"];
 
-/// Sleeps; sets GOMAXPROCS to its argument, if it has one.
+/// Sleeps; sets GOMAXPROCS to its argument, if it has one, or keeps as many threads busy as may run.
 const SOURCE: &str = "package main
 
 import (
@@ -18,7 +18,14 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 1 {
+	if len(os.Args) > 1 && os.Args[1] == \"spin\" {
+		for i := 0; i < runtime.GOMAXPROCS(0); i++ {
+			go func() {
+				for {
+				}
+			}()
+		}
+	} else if len(os.Args) > 1 {
 		runtime.GOMAXPROCS(int(os.Args[1][0] - '0'))
 	}
 	time.Sleep(time.Hour)

@@ -203,6 +203,82 @@ fn what_a_runtime_can_see_of_its_quota_is_told_with_the_reason() {
     }
 }
 
+/// The report on a process, and what of it was recorded consistently.
+fn report_on(process: &Running) -> Value {
+    let scratch = tempfile::tempdir().unwrap();
+    let file = scratch.path().join("limits.deburr");
+    let pid = process.0.id().to_string();
+    let mut observe = Command::new(DEBURR);
+    observe.args(["-q", "--json", "-d", "3", "-p", &pid, "-o"]).arg(&file);
+    let output = observe.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(Command::new(DEBURR).arg("check").arg(&file).status().unwrap().success());
+    let again = Command::new(DEBURR).args(["report", "--json"]).arg(&file).output().unwrap();
+    let (live, kept): (Value, Value) = (
+        serde_json::from_slice(&output.stdout).unwrap(),
+        serde_json::from_slice(&again.stdout).unwrap(),
+    );
+    assert_eq!(live["findings"], kept["findings"]);
+    live
+}
+
+/// Codes of the findings, in their order.
+fn codes(report: &Value) -> Vec<&str> {
+    let findings = report["findings"].as_array().unwrap();
+    findings.iter().map(|finding| finding["code"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn too_many_threads_under_a_quota_are_named_and_a_number_that_fits_is_not() {
+    const TEST: &str = "too_many_threads_under_a_quota_are_named_and_a_number_that_fits_is_not";
+    if !common::root_or_skip("kernel", TEST) {
+        return;
+    }
+    let toolchains = match golang::toolchains() {
+        Ok(toolchains) => toolchains,
+        Err(reason) => return common::skip("kernel", TEST, &reason),
+    };
+    let nested = match Nested::make() {
+        Ok(nested) => nested,
+        Err(reason) => return common::skip("kernel", TEST, &reason),
+    };
+    // So little that it runs out on a host that is busy with other things too.
+    nested.set_quota(10_000);
+    let leaf = nested.dirs()[2].clone();
+    let program = toolchains[0].build("spins", "1.18", &[], &[]);
+    let run = |procs: u64, mode: &str| {
+        let script = format!("exec env GOMAXPROCS={procs} {} {mode}", program.file.display());
+        let running = start(&mut within(&leaf, &script));
+        row_when(&running, |row| number(row).0 > 0);
+        running
+    };
+    let many = run(16, "spin");
+    let report = report_on(&many);
+    // A neighbour on a busy host may come first; the quota that is used up comes after who uses it up.
+    let found = codes(&report);
+    let place = |code: &str| found.iter().position(|one| *one == code);
+    assert!(place("SCH004").is_some() && place("SCH004") < place("SCH002"), "{found:?}");
+    let found = &report["findings"][place("SCH004").unwrap()];
+    let cause = &found["causes"][0];
+    assert_eq!((&cause["key"], &cause["value"]), (&"GOMAXPROCS".into(), &"16".into()));
+    assert_eq!(found["severity"], "high", "{found}");
+    assert!(found["fix"][0]["action"].as_str().unwrap().contains("GOMAXPROCS=1"), "{found}");
+    drop(many);
+
+    // Threads that have nothing to do lose nothing.
+    let idle = run(16, "");
+    let report = report_on(&idle);
+    let risk =
+        report["findings"].as_array().unwrap().iter().find(|finding| finding["code"] == "SCH004");
+    assert_eq!(risk.unwrap()["severity"], "info", "{report}");
+    drop(idle);
+
+    // One that is stopped as often, for it wants more than it may have, is the quota's victim only.
+    let one = run(1, "spin");
+    let report = report_on(&one);
+    assert!(!codes(&report).contains(&"SCH004") && codes(&report).contains(&"SCH002"), "{report}");
+}
+
 #[test]
 fn flags_of_java_are_read_without_attaching() {
     const TEST: &str = "flags_of_java_are_read_without_attaching";
