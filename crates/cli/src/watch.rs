@@ -91,6 +91,7 @@ mod tests {
             cgroup: None,
             cpus_allowed: None,
             cpuset_cpus: None,
+            memory_cgroup: None,
             nice: None,
             in_target,
             observer: false,

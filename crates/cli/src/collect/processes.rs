@@ -267,6 +267,7 @@ impl Known {
             cgroup: None,
             cpus_allowed: None,
             cpuset_cpus: None,
+            memory_cgroup: None,
             nice: None,
             in_target: false,
             observer: pid == observer_pid,
@@ -292,6 +293,7 @@ impl Known {
         process.kernel_thread = Some(stat.kernel_thread);
         process.cpus_allowed = status.cpus_allowed.map(|cpus| cpu_list::format(&cpus));
         process.cpuset_cpus = place.cpuset_cpus;
+        process.memory_cgroup = place.memory;
         process.nice = Some(stat.nice);
         process.cgroup = place.cgroup.or(process.cgroup);
         self.comm = stat.comm.as_bytes().into();

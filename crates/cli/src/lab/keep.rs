@@ -167,6 +167,7 @@ mod tests {
             cgroup: cgroup.map(CgroupId),
             cpus_allowed: None,
             cpuset_cpus: None,
+            memory_cgroup: None,
             nice: None,
             in_target: false,
             observer: false,

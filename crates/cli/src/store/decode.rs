@@ -219,6 +219,7 @@ fn process(c: &mut Cells<'_>) -> Result<Process> {
         nice: c.maybe_i32()?,
         in_target: c.bool()?,
         observer: c.bool()?,
+        memory_cgroup: c.maybe_text()?,
     })
 }
 

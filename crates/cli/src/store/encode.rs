@@ -182,6 +182,7 @@ fn process(p: &Process) -> Vec<Cell<'_>> {
         p.nice,
         p.in_target,
         p.observer,
+        p.memory_cgroup.as_ref(),
     ]
 }
 

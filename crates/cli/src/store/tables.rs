@@ -45,6 +45,7 @@ pub(super) static TABLES: [Table; 15] = [
             "nice INTEGER",
             "in_target INTEGER NOT NULL",
             "observer INTEGER NOT NULL",
+            "memory_cgroup TEXT",
         ],
     },
     Table {

@@ -38,6 +38,8 @@ pub struct Process {
     pub kernel_thread: Option<bool>,
     /// Its cgroup in the tree of the cpu controller.
     pub cgroup: Option<CgroupId>,
+    /// Path of its cgroup in the memory controller's tree, decoded, where that is another tree (v1); else `None`.
+    pub memory_cgroup: Option<String>,
     /// CPUs the main thread may use, as a list (`0-3,8`).
     pub cpus_allowed: Option<String>,
     /// Effective CPUs of its cpuset, as a list; `None` without a cpuset controller.

@@ -175,6 +175,7 @@ impl Scene {
             cgroup,
             cpus_allowed: Some(all.clone()),
             cpuset_cpus: Some(all),
+            memory_cgroup: None,
             nice: Some(0),
             in_target: true,
             observer: false,

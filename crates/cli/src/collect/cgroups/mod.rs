@@ -84,6 +84,8 @@ pub(crate) struct Place {
     pub(crate) cgroup: Option<CgroupId>,
     /// Effective CPUs of its cpuset, as a list.
     pub(crate) cpuset_cpus: Option<String>,
+    /// Path of its cgroup in the memory controller's tree, decoded, where that is another tree.
+    pub(crate) memory: Option<String>,
 }
 
 impl Cgroups {
@@ -287,9 +289,13 @@ impl Cgroups {
         };
         let path = path_in(self.tree());
         let cpuset_path = path_in(self.mounts.cpuset.as_ref());
+        let point = self.tree().map(|tree| &tree.mount_point);
+        let other = self.mounts.memory.as_ref().filter(|memory| Some(&memory.mount_point) != point);
+        let memory = path_in(other).map(|path| name::decode(&path));
         Place {
             cgroup: path.and_then(|path| self.by_path(&path)),
             cpuset_cpus: cpuset_path.and_then(|path| self.cpuset_cpus(path)),
+            memory,
         }
     }
 

@@ -74,7 +74,7 @@ fn facts() -> impl Strategy<Value = Record> {
         .prop_map(|(t_ns, source, state)| Record::Coverage(Coverage { t_ns, source, state }));
     let numbers = any::<(u32, u32, u64, Option<u64>, Option<i32>)>();
     let flags = any::<(Option<bool>, bool, bool)>();
-    let names = (text(), text(), maybe(text()), maybe(text()));
+    let names = (text(), text(), maybe(text()), maybe(text()), maybe(text()));
     let process = (numbers, flags, names).prop_map(|(n, flags, names)| {
         Record::Process(Box::new(Process {
             id: ProcId(n.0),
@@ -89,6 +89,7 @@ fn facts() -> impl Strategy<Value = Record> {
             nice: n.4,
             in_target: flags.1,
             observer: flags.2,
+            memory_cgroup: names.4,
         }))
     });
     let limits = any::<[Option<u64>; 4]>();

@@ -289,6 +289,7 @@ fn the_views_answer() {
             cgroup: None,
             cpus_allowed: None,
             cpuset_cpus: None,
+            memory_cgroup: None,
             nice: None,
             in_target: true,
             observer: false,

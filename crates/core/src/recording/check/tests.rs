@@ -25,6 +25,7 @@ fn process(id: u32) -> Record {
         cgroup: None,
         cpus_allowed: None,
         cpuset_cpus: None,
+        memory_cgroup: None,
         nice: None,
         in_target: true,
         observer: false,

@@ -4,7 +4,7 @@
 use crate::finding::{Cause, Entity, EntityKind};
 use crate::recording::{CgroupId, DevId, IoCulprit};
 use crate::rules::words::{self, cgroup_entity, group_entity, group_name, ticked};
-use crate::view::{Groups, View};
+use crate::view::{Group, Groups, View};
 use std::collections::BTreeMap;
 
 /// Causes below this share are summed up.
@@ -52,7 +52,7 @@ impl Shares {
         victim: usize,
         device: Option<DevId>,
     ) -> Self {
-        let own_cgroup = groups.list()[victim].cgroup;
+        let own = &groups.list()[victim];
         let mut shares = Self::default();
         for ((proc, dev, culprit), ns) in view.block().blame() {
             let here = device.is_none_or(|device| view.block().disk_of(*dev) == device);
@@ -60,7 +60,7 @@ impl Shares {
                 continue;
             }
             let beside = match (Beside::of(view, groups, *culprit), culprit) {
-                (_, IoCulprit::Writeback(Some(id))) if is_own(view, own_cgroup, *id) => {
+                (_, IoCulprit::Writeback(Some(id))) if is_own(view, own, *id) => {
                     Beside::Group(victim)
                 }
                 (beside, _) => beside,
@@ -95,11 +95,22 @@ impl Shares {
     }
 }
 
-/// Whether pages of a cgroup are the victim's. With cgroup v1 the owner is a directory of the memory controller's
-/// tree and the victim's of the CPU controller's: the same path is the same cgroup to people.
-fn is_own(view: &View, own: Option<CgroupId>, owner: CgroupId) -> bool {
+/// Whether the pages of a cgroup are accounted to where the victim's are. With cgroup v1 the owner is a directory of the
+/// memory controller's tree, and a process may be elsewhere in it than in the CPU controller's.
+fn is_own(view: &View, own: &Group<'_>, owner: CgroupId) -> bool {
     let path = |id| words::cgroup_path(view, id);
-    own == Some(owner) || own.and_then(path).is_some_and(|own| path(owner) == Some(own))
+    let owner_path = path(owner);
+    let mut elsewhere =
+        own.members.iter().filter_map(|(_, process)| process.memory_cgroup.as_deref());
+    match elsewhere.next() {
+        Some(first) => owner_path
+            .as_deref()
+            .is_some_and(|owner| first == owner || elsewhere.any(|it| it == owner)),
+        None => {
+            let own = own.cgroup;
+            own == Some(owner) || own.and_then(path).is_some_and(|own| Some(own) == owner_path)
+        }
+    }
 }
 
 /// Share of a group's waiting that is its own: beside its own requests, or in a device that served it alone.
@@ -165,7 +176,8 @@ fn entity(view: &View, groups: &Groups<'_>, victim: usize, beside: Beside) -> En
         Beside::Group(at) => {
             let mut entity = group_entity(view, &groups.list()[at]);
             if at == victim {
-                entity.note = Some("its own other requests".into());
+                entity.note =
+                    Some("its own other requests, and writeback of its cgroup's pages".into());
             }
             entity
         }

@@ -223,6 +223,23 @@ fn a_neighbour_on_the_disk_is_named_with_its_share() {
 }
 
 #[test]
+fn pages_are_the_victims_own_where_its_memory_is_accounted() {
+    let mut scene = disks::neighbour();
+    // With cgroup v1 its memory may be elsewhere than its CPU time: beside the pages of another unit, says the path.
+    scene.facts(ProcId(1), |postgres| postgres.memory_cgroup = Some("/logger.service".into()));
+    let report = judged(&scene);
+    let found = finding(&report, "BLK004");
+    assert!(found.causes.iter().all(|cause| cause.entity.kind != EntityKind::Cgroup));
+    let own: f64 = found
+        .causes
+        .iter()
+        .filter(|cause| cause.entity.comm.as_deref() == Some("postgres"))
+        .map(|cause| cause.share)
+        .sum();
+    assert!((0.225..0.235).contains(&own), "9 % of its requests and 14 % of writeback: {own}");
+}
+
+#[test]
 fn who_fills_a_disk_alone_is_no_victim() {
     let (mut scene, disk) = disks::host(30);
     let fio = disks::service(&mut scene, "fio", "/fio.service", 30);
