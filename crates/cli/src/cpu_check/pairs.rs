@@ -38,18 +38,19 @@ impl Check<'_> {
         let end_ns = start_ns + self.budget.pairs_ns;
         let mut rounds = Rounds { all: vec![], start_ns, end_ns, read_ns: start_ns };
         self.progress.stage("pairs", self.budget.pairs_ns);
-        let mut chosen = all.clone();
+        let (mut chosen, mut slot_ns) = (all.clone(), plan::SLOT_NS);
         if plan::needs_screening(all.len(), &self.budget) {
             // A third of the time is for those that are suspect then.
             rounds.end_ns = start_ns + self.budget.pairs_ns / 3 * 2;
-            let slot_ns = plan::SCREEN_SLOT_NS;
             for &pair in &all {
-                self.rounds(&[pair], plan::SCREEN_ROUNDS, slot_ns, self.adds, &mut rounds)?;
+                let (number, short_ns) = (plan::SCREEN_ROUNDS, plan::SCREEN_SLOT_NS);
+                self.rounds(&[pair], number, short_ns, self.adds, &mut rounds)?;
             }
             chosen = plan::by_worth(pairs::suspects(&rounds.all), &self.cores_told, distances);
             rounds.end_ns = end_ns;
+            slot_ns = plan::slot_ns(chosen.len(), end_ns.saturating_sub(clock::monotonic_ns()));
         }
-        self.rounds(&chosen, plan::ROUNDS, plan::SLOT_NS, self.adds, &mut rounds)?;
+        self.rounds(&chosen, plan::ROUNDS, slot_ns, self.adds, &mut rounds)?;
         self.confirm(&mut rounds)?;
         while self.goes_on(&rounds) {
             let more = if self.budget.fill { chosen.clone() } else { unclear(&chosen, &rounds) };

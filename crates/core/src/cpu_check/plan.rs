@@ -45,11 +45,11 @@ pub struct Budget {
 
 /// Within 15 s.
 pub const QUICK: Budget = Budget {
-    sweep_ns: 6_400 * MS,
+    sweep_ns: 5_000 * MS,
     steps: 12,
     step_ns: 400 * MS,
-    distances_ns: 1_000 * MS,
-    pairs_ns: 6_000 * MS,
+    distances_ns: 900 * MS,
+    pairs_ns: 8_000 * MS,
     fill: false,
 };
 
@@ -126,6 +126,13 @@ pub fn by_worth(
 #[must_use]
 pub fn round_ns(slot_ns: u64) -> u64 {
     2 * SLOTS * slot_ns
+}
+
+/// Longest slot with which there is time for [`ROUNDS`] of that many pairs, no shorter than that of a first look.
+#[must_use]
+pub fn slot_ns(pairs: usize, left_ns: u64) -> u64 {
+    let slots = 2 * SLOTS * u64::from(ROUNDS) * pairs.max(1) as u64;
+    (left_ns / slots).clamp(SCREEN_SLOT_NS, SLOT_NS)
 }
 
 /// Whether there is time for [`ROUNDS`] full rounds of that many pairs. If not, they get a first look with shorter

@@ -65,6 +65,60 @@ fn time_sliced_cpus_are_told_from_siblings() {
 }
 
 #[test]
+fn where_some_pairs_could_not_be_told_the_sweep_says_how_many_cores_there_are() {
+    let mut scene = Machine { sliced: true, rounds: 3, ..Machine::siblings(6) }.checked();
+    let rounds: Vec<_> = scene
+        .records()
+        .into_iter()
+        .filter_map(|record| match record {
+            Record::CpuCheck(record) => Some(*record),
+            _ => None,
+        })
+        .filter(|record| matches!(record, CpuCheckRecord::Round(r) if (r.a, r.b) == (0, 3)))
+        .collect();
+    for round in rounds {
+        scene.check(round);
+    }
+    let check = judge(&scene.view()).unwrap();
+    assert_eq!((cpus(&check), check.verdict.class), (vec![vec![0, 3]], Class::TimeSliced));
+    assert_eq!(check.verdict.usable_cores, Some(3), "by the sweep: five by the known pairs");
+    assert!(check.verdict.doubts.join("; ").contains("14 pairs could not be told"));
+    // Without a sweep either, the number is not known.
+    let mut records = scene.records();
+    let is_worker = |record: &Record| matches!(record, Record::CpuCheck(r) if matches!(**r, CpuCheckRecord::Worker(_)));
+    records.retain(|record| !is_worker(record));
+    let verdict = judge(&view(&records)).unwrap().verdict;
+    assert_eq!(verdict.usable_cores, None);
+    assert!(verdict.summary.contains("less than as many cores"), "{}", verdict.summary);
+    assert!(verdict.advice[0].contains("without `--quick`"), "{:?}", verdict.advice);
+}
+
+#[test]
+fn where_no_pair_could_be_told_workers_that_stand_still_say_enough() {
+    let of = |machine: Machine| {
+        let check = checked(&Machine { rounds: 3, ..machine });
+        assert!(check.groups.is_empty());
+        (check.verdict.class, check.verdict.usable_cores, check.verdict)
+    };
+    let (class, cores, verdict) = of(Machine { sliced: true, ..Machine::siblings(8) });
+    assert_eq!((class, cores, verdict.held_up_share), (Class::TimeSliced, Some(4), 1.0));
+    assert!(verdict.summary.contains("which with which could not be told"), "{}", verdict.summary);
+    assert!(!verdict.advice.join("; ").contains("taskset"), "{:?}", verdict.advice);
+    assert!((verdict.held_up_speed.unwrap() - 0.5).abs() < 0.02 && verdict.confidence < 0.5);
+    assert_eq!(of(Machine::siblings(8)).0, Class::SharedCore);
+    assert_eq!(of(Machine::even(8)).0, Class::Even);
+    // Other tasks: then the workers' work says nothing.
+    assert_eq!(of(Machine { share: 0.5, ..Machine::siblings(8) }).0, Class::Inconclusive);
+}
+
+#[test]
+fn slots_are_as_long_as_time_allows() {
+    assert_eq!(plan::slot_ns(8, 3 * S), 5_859_375);
+    assert_eq!(plan::slot_ns(1, 3 * S), plan::SLOT_NS);
+    assert_eq!(plan::slot_ns(1000, S), plan::SCREEN_SLOT_NS);
+}
+
+#[test]
 fn three_and_more_on_one_core_are_one_group() {
     let machine = Machine { cores: vec![vec![0, 1, 2], vec![3, 4, 5]], ..Machine::even(6) };
     let check = checked(&machine);
@@ -301,7 +355,7 @@ fn plans_fit_their_time() {
     }
     let quick = plan::QUICK;
     assert!(quick.sweep_ns + quick.distances_ns + quick.pairs_ns < 14 * S);
-    assert!(!plan::needs_screening(6, &quick) && plan::needs_screening(120, &quick));
+    assert!(!plan::needs_screening(10, &quick) && plan::needs_screening(120, &quick));
 }
 
 #[test]

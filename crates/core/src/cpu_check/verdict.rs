@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 
 /// The whole machine does at least this part of what its CPUs would do: nothing is shared for good.
 const WHOLE: f64 = 0.85;
+/// It does less than this: it is not the clock that falls when all compute.
+const LESS: f64 = 0.7;
 /// Held up from outside in this part of the rounds, it is worth saying.
 const FOREIGN_SHARE: f64 = 0.1;
 /// CPUs of which the slowest has less than this of the fastest one's speed differ.
@@ -182,10 +184,9 @@ fn verdict(facts: &Facts) -> Verdict {
     let groups = facts.groups.len() as u32;
     let usable_cores = match class {
         Class::Inconclusive => None,
-        _ if facts.hidden().next().is_some() => (facts.unclear() == 0).then_some(groups),
+        // Pairs that could not be told may share too: then only the sweep tells.
         _ if !facts.pairs_are_known() => {
-            // Only the sweep can tell.
-            wholeness.map(|part| ((part * facts.used() as f64).round() as u32).max(1))
+            wholeness.map(|part| ((part * facts.used() as f64).round() as u32).clamp(1, groups))
         }
         _ => Some(groups),
     };
@@ -215,7 +216,7 @@ fn class(facts: &Facts) -> Class {
     let whole = facts.wholeness().map(|part| part >= WHOLE);
     let told = facts.groups.iter().any(|group| group.cpus.len() > 1);
     if !facts.pairs_are_known() && whole != Some(true) {
-        return Class::Inconclusive;
+        return by_sweep(facts);
     }
     if facts.foreign_share() >= FOREIGN_SHARE {
         return Class::Foreign;
@@ -234,6 +235,20 @@ fn class(facts: &Facts) -> Class {
     Class::Even
 }
 
+/// Where the pairs could not be told, workers that had all the CPU time they could have and did much less with it say
+/// enough. With clocks alone it would be more.
+fn by_sweep(facts: &Facts) -> Class {
+    let full = facts.steps.iter().find(|step| step.workers as usize == facts.used());
+    let part = facts.wholeness().filter(|_| !facts.pairs.is_empty());
+    match (full.map(|step| step.regime), part) {
+        (Some(Regime::Stopped | Regime::AllStopped), Some(part)) if part < LESS => {
+            Class::TimeSliced
+        }
+        (Some(Regime::Slower | Regime::AllSlower), Some(part)) if part < LESS => Class::SharedCore,
+        _ => Class::Inconclusive,
+    }
+}
+
 /// Speed that is left to who is held up, and in which share of the time somebody is.
 fn held_up(facts: &Facts, class: Class) -> (Option<f64>, f64) {
     match class {
@@ -241,7 +256,7 @@ fn held_up(facts: &Facts, class: Class) -> (Option<f64>, f64) {
             let ratios = sorted(
                 facts.groups.iter().filter(|group| group.cpus.len() > 1).map(|group| group.ratio),
             );
-            (quantile(&ratios, 0.5), 1.0)
+            (quantile(&ratios, 0.5).or_else(|| facts.wholeness()), 1.0)
         }
         Class::Foreign | Class::Even if facts.used() > 1 => {
             let lowest = facts.pairs.iter().filter_map(|pair| pair.ratio.map(|ratio| ratio[0]));

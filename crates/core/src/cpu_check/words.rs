@@ -74,8 +74,19 @@ fn cores(n: u32) -> String {
 
 pub(super) fn summary(facts: &Facts, class: Class, usable: Option<u32>) -> String {
     let used = facts.used();
-    let as_cores = || format!("{} are {}", cpus(used), cores(usable.unwrap_or_default()));
+    let as_cores = || match usable {
+        Some(n) => format!("{} are {}", cpus(used), cores(n)),
+        None => format!("{} are less than as many cores", cpus(used)),
+    };
+    let groups_known = facts.hidden().next().is_some();
     match class {
+        Class::TimeSliced if !groups_known => format!(
+            "{} for work: the hypervisor runs them in turns; which with which could not be told",
+            as_cores()
+        ),
+        Class::SharedCore if !groups_known => {
+            format!("{}: which of them share one could not be told", as_cores())
+        }
         Class::TimeSliced => format!(
             "{} for work: the hypervisor runs {} in turns on one CPU each",
             as_cores(),
@@ -157,7 +168,8 @@ pub(super) fn advice(facts: &Facts, class: Class, usable: Option<u32>) -> Vec<St
                 "size for {}: where more compute at the same time, take {per_core} CPUs for each",
                 units::counted(u64::from(cores), "busy process", "busy processes")
             )];
-            if class != Class::SharedAsTold {
+            // Only if who shares with whom is known of all.
+            if class != Class::SharedAsTold && one_each.len() == cores as usize {
                 advice.push(format!(
                     "keep what must be even on one CPU of each core: `taskset -c {} CMD`",
                     cpu_list::format(&one_each)
@@ -176,6 +188,9 @@ pub(super) fn advice(facts: &Facts, class: Class, usable: Option<u32>) -> Vec<St
         ],
         (Class::Inconclusive, _) => {
             vec!["repeat it when the machine is idle, as root, without `--quick`".into()]
+        }
+        (Class::TimeSliced | Class::SharedCore | Class::SharedAsTold, _) => {
+            vec!["repeat it without `--quick`: how many cores there are was not found out".into()]
         }
         _ => vec![format!(
             "size for {} that compute at the same time",

@@ -206,6 +206,9 @@ fn what(pair: &Pair) -> String {
         PairClass::SharedCore => "share a core".into(),
         PairClass::TimeSliced => "run in turns on one CPU of the host".into(),
         PairClass::Sometimes => format!("shared one in {} rounds", pair.shared),
+        PairClass::Unclear if pair.missed > 0 => {
+            format!("cannot be told; a worker was late or had to wait in {}", pair.missed)
+        }
         PairClass::Unclear => "cannot be told".into(),
     };
     if pair.class.is_shared() {

@@ -203,27 +203,34 @@ fn shared_fixes(check: &CpuCheck) -> Vec<Fix> {
     let grouped = |cpu: &u32| check.groups.iter().find(|group| group.cpus.contains(cpu));
     let first = |cpu: &&u32| grouped(cpu).is_none_or(|group| group.cpus.first() == Some(cpu));
     let one_each: Vec<u32> = check.cpus.used.iter().filter(first).copied().collect();
-    let cores = check.verdict.usable_cores.unwrap_or(one_each.len() as u32);
-    vec![
-        Fix {
+    let mut fixes = Vec::new();
+    if let Some(cores) = check.verdict.usable_cores {
+        fixes.push(Fix {
             action: format!(
                 "size for {}: choose a machine of which the busy processes fill no more than the real cores",
                 units::counted(cores.into(), "busy process", "busy processes")
             ),
             command: None,
             risk: Some("more CPUs cost more; half of them are for latency, not for throughput".into()),
-        },
-        Fix {
-            action: "keep what must be even on one CPU of each core".into(),
-            command: Some(format!("taskset -acp {} PID", cpu_list::format(&one_each))),
-            risk: Some("the other CPUs must stay idle, or the core is shared again".into()),
-        },
-        Fix {
-            action: "ask for whole cores: an instance type with one thread for each core, or with pinned CPUs, or a \
-                     topology that tells the kernel who shares"
-                .into(),
+        });
+    }
+    // Only if who shares with whom is known of all.
+    if check.verdict.usable_cores == Some(one_each.len() as u32) {
+        fixes.push(Fix {
+            action: format!(
+                "keep what must be even on one CPU of each core: `taskset -c {} CMD`",
+                cpu_list::format(&one_each)
+            ),
             command: None,
-            risk: None,
-        },
-    ]
+            risk: Some("the other CPUs must stay idle, or the core is shared again".into()),
+        });
+    }
+    fixes.push(Fix {
+        action: "ask for whole cores: an instance type with one thread for each core, or with pinned CPUs, or a \
+                 topology that tells the kernel who shares"
+            .into(),
+        command: None,
+        risk: None,
+    });
+    fixes
 }
