@@ -66,11 +66,11 @@ def files(recording):
 
 def judge(said, recording):
     """Cells under TITLES, and what is wrong, of what the machine said by part."""
-    reports = {name: document(said.get(name, "")) for name in ("doctor", "neighbour", "quota", "disk")}
+    reports = {name: document(said.get(name, "")) for name in ("doctor", "neighbour", "quota", "limits", "disk")}
     failed = [f"{name}: no JSON: {said.get(name, '').strip()[:300]}" for name in reports if not reports[name]]
     if failed:
         return ["-"] * len(TITLES), failed
-    doctor, neighbour, quota, disk = reports.values()
+    doctor, neighbour, quota, limits, disk = reports.values()
 
     def hold(condition, complaint):
         if not condition:
@@ -95,6 +95,11 @@ def judge(said, recording):
     hold(abs(throttled - truth) <= THROTTLED_TOLERANCE, f"quota: {throttled:.1%} throttled, cpu.stat {truth:.1%}")
     hold(codes(quota)[:1] == ["SCH002"], f"quota: {codes(quota)} instead of SCH002 first")
     hold("SCH001" not in codes(quota), "quota: SCH001 fired")
+
+    limit = limits["processes"][0]["limit"]
+    levels = [(quota["path"], quota["cpus"], quota["own"], quota["binds"]) for quota in limit["quotas"]]
+    expected = [("/above/own", 1.5, True, False), ("/above", 0.5, False, True)]
+    hold(levels == expected and limit["cpus"] == 0.5 and limit["sight"] == "whole", f"limits: {limit}")
 
     hold("yes" in said.get("disks", ""), f"disks: {said.get('disks', '').strip()[:300]}")
     by_file, all_bytes = {}, 0

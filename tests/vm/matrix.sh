@@ -37,6 +37,19 @@ part quota deburr -p "$limited" -d 5 --json
 part quota_after counters
 kill -9 "$limited"
 
+# Of two levels with a quota the one above is the tighter.
+mkdir /sys/fs/cgroup/above
+echo +cpu >/sys/fs/cgroup/above/cgroup.subtree_control
+mkdir /sys/fs/cgroup/above/own
+echo "50000 100000" >/sys/fs/cgroup/above/cpu.max
+echo "150000 100000" >/sys/fs/cgroup/above/own/cpu.max
+spin above/own 1
+inner=$!
+sleep 1
+part limits deburr limits --json "$inner"
+kill -9 "$inner"
+wait
+
 # Two disks with a filesystem each; the second one does a few transfers a second only.
 mkdir /fast /slow
 mounted() {

@@ -124,9 +124,13 @@ impl Prober {
                     );
                 }
             }
-            reading
-                .settings
-                .extend(environment.into_iter().filter(|(name, _)| name == "JAVA_TOOL_OPTIONS"));
+            // Of its options only those that can matter: others may hold secrets.
+            let options = environment.get("JAVA_TOOL_OPTIONS").into_iter();
+            let options = options.flat_map(|text| text.split_whitespace());
+            let options: Vec<&str> = options.filter(|word| word.starts_with("-XX:")).collect();
+            if !options.is_empty() {
+                reading.settings.insert("JAVA_TOOL_OPTIONS".into(), options.join(" "));
+            }
             return Ok(true);
         }
         let title = title(dir);

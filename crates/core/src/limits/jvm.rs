@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Flags of a running Java virtual machine (HotSpot 8 to today's), without attaching to it.
+//! Flags of a running Java virtual machine (HotSpot), without attaching to it. Tried with 17; the description that it
+//! goes by has been there since 8 and names its own layout.
 //!
 //! `libjvm.so` exports a description of its own data for debuggers, `gHotSpotVMStructs`: where the table of flags is
 //! and how its entries are laid out. Each entry names a flag and the variable that holds it.
