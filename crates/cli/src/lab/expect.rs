@@ -103,9 +103,9 @@ const TOLERANCE_NS_PER_S: f64 = 20e6;
 pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -> Vec<Check> {
     let (without, with) = scenario.run_names();
     let area = scenario.area.as_deref().unwrap_or_default();
-    let mut checks = vec![silence(area, without, control)];
+    let mut checks = vec![silence(area, scenario.control_forbid.as_deref(), without, control)];
     if scenario.silent {
-        checks.push(silence(area, with, fault));
+        checks.push(silence(area, None, with, fault));
     }
     if let Some(code) = &scenario.expect_first {
         // The finding that must come first may well be due to more than the lab.
@@ -138,8 +138,14 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
     if let Some(code) = &scenario.measured {
         checks.extend(measured::checks(code, fault));
     }
-    // A victim that waits for a disk does not measure how long it waits for a CPU.
-    if scenario.victim.broker.is_none() {
+    if let Some(factor) = scenario.p99_factor {
+        checks.push(slower(factor, control, fault));
+    }
+    if let Some(word) = &scenario.fix {
+        checks.push(remedy(scenario.expect_first.as_deref().unwrap_or_default(), word, fault));
+    }
+    // A victim that waits for a disk, or is measured from outside, does not know how long it waits for a CPU.
+    if scenario.victim.broker.is_none() && scenario.victim.service.is_none() {
         for (name, run) in [(without, control), (with, fault)] {
             checks.push(agreement(name, run, scenario.victim.threads));
         }
@@ -148,10 +154,17 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
     checks
 }
 
-fn silence(area: &str, name: &str, run: &Observed) -> Check {
-    let complaints = run.complaints().filter(|found| found.code.starts_with(area));
+fn silence(area: &str, codes: Option<&[String]>, name: &str, run: &Observed) -> Check {
+    let counts = |found: &&Finding| {
+        found.code.starts_with(area) && codes.is_none_or(|codes| codes.contains(&found.code))
+    };
+    let complaints = run.complaints().filter(counts);
     let said: Vec<_> = complaints.map(|found| format!("\"{}\"", found.title)).collect();
-    let of = if area.is_empty() { String::new() } else { format!(" of {area}") };
+    let of = match codes {
+        Some(codes) => format!(" of {}", codes.join(", ")),
+        None if area.is_empty() => String::new(),
+        None => format!(" of {area}"),
+    };
     let seen = if said.is_empty() { "nothing".into() } else { said.join(", ") };
     Check::new(said.is_empty(), format!("nothing{of} above `info` is found {name}: {seen}"))
 }
@@ -240,10 +253,36 @@ fn stalls(control: (&str, &Observed), fault: (&str, &Observed), bound_ms: u64) -
     ]
 }
 
+/// The incident happened, by the latency that was measured from outside.
+fn slower(factor: f64, control: &Observed, fault: &Observed) -> Check {
+    let (without_ns, with_ns) = (control.victim.p99_ns as f64, fault.victim.p99_ns as f64);
+    let enough = control.victim.requests >= 100 && fault.victim.requests >= 100;
+    Check::new(
+        enough && with_ns >= factor * without_ns,
+        format!(
+            "the 99th percentile is at least {factor} times as long: {} ms, without {} ms",
+            tenths(with_ns),
+            tenths(without_ns)
+        ),
+    )
+}
+
+/// What is advised says what must be changed.
+fn remedy(code: &str, word: &str, run: &Observed) -> Check {
+    let finding = run.report.findings.iter().find(|finding| finding.code == code);
+    let fixes = finding.iter().flat_map(|finding| &finding.fix);
+    let named = fixes
+        .filter(|fix| {
+            fix.action.contains(word) || fix.command.as_ref().is_some_and(|it| it.contains(word))
+        })
+        .count();
+    Check::new(named > 0, format!("`{code}` advises a change of `{word}`: {named} times"))
+}
+
 fn agreement(name: &str, run: &Observed, threads: u32) -> Check {
-    let own = run.victim.waited_ns_per_s();
-    let Some(reported) = run.reported_ns_per_s() else {
-        return Check::new(false, format!("the report {name} has a ledger of the victim"));
+    let both = run.victim.waited_ns_per_s().zip(run.reported_ns_per_s());
+    let Some((own, reported)) = both else {
+        return Check::new(false, format!("victim and report {name} have a ledger of the victim"));
     };
     let tolerance = own.max(reported) * TOLERANCE + TOLERANCE_NS_PER_S * f64::from(threads);
     Check::new(
@@ -283,7 +322,7 @@ mod tests {
     use super::*;
     use crate::lab::victim::IoSummary;
     use deburr_core::finding::{
-        Cost, Entity, Host, Ledger, LedgerPart, Observer, Target, Tool, Window,
+        Cost, Entity, Fix, Host, Ledger, LedgerPart, Observer, Target, Tool, Window,
     };
 
     const SCENARIO: &str = r#"
@@ -314,7 +353,8 @@ min_share = 0.8
             lab_cgroup: "/lab".into(),
             victim: Summary {
                 wall_ns: 10_000_000_000,
-                preempted_ns: waited_ns,
+                woke_late_ns: Some(0),
+                preempted_ns: Some(waited_ns),
                 ..Summary::default()
             },
             written: None,
@@ -405,6 +445,31 @@ min_share = 0.8
     }
 
     #[test]
+    fn latency_from_outside_and_advice_are_checked() {
+        let text = SCENARIO.replace(
+            "seconds = 5",
+            "seconds = 5\np99_factor = 5.0\nfix = \"THREADS\"\ncontrol_forbid = [\"SCH002\"]",
+        );
+        let scenario = Scenario::parse(&text).unwrap();
+        let passed = |with_ms: u64, action: &str| -> Vec<bool> {
+            // What the control run suffers from besides is set aside.
+            let mut control = observed(1, vec![finding("SCH003", Severity::High, &[])]);
+            let mut fault = right();
+            for (run, p99_ms) in [(&mut control, 10), (&mut fault, with_ms)] {
+                (run.victim.requests, run.victim.p99_ns) = (1000, p99_ms * 1_000_000);
+            }
+            let fix = Fix { action: action.into(), command: None, risk: None };
+            fault.report.findings[0].fix = vec![fix];
+            let checks = check(&scenario, &control, &fault);
+            let of =
+                |word: &str| checks.iter().find(|check| check.what.contains(word)).unwrap().pass;
+            vec![of("SCH002 above"), of("percentile"), of("advises")]
+        };
+        assert_eq!(passed(50, "set THREADS to 1"), [true, true, true]);
+        assert_eq!(passed(49, "sleep"), [true, false, false]);
+    }
+
+    #[test]
     fn a_stall_must_be_there_with_the_fault_and_not_without() {
         let stalled = |stalled_ms: u64| {
             let mut run = observed(1, vec![]);
@@ -458,7 +523,7 @@ min_share = 0.8
         assert!(failures(&quiet, &elsewhere)[0].contains("44.4 %"));
 
         let mut deaf = right();
-        deaf.victim.preempted_ns += deaf.victim.preempted_ns / 3;
+        deaf.victim.preempted_ns = deaf.victim.preempted_ns.map(|ns| ns + ns / 3);
         assert!(failures(&quiet, &deaf)[0].contains("agree"));
 
         let mut busy_host = right();

@@ -14,12 +14,15 @@ pub(crate) struct FanoutArgs {
     /// Port of 127.0.0.1 to listen at
     #[arg(long)]
     port: u16,
-    /// Tasks of a request
+    /// Steps of a request, one after the other
+    #[arg(long, default_value_t = 4)]
+    steps: u32,
+    /// Tasks of a step
     #[arg(long, default_value_t = 16)]
     parts: u32,
-    /// Steps of a task, of about a nanosecond each
-    #[arg(long, default_value_t = 8000)]
-    steps: u64,
+    /// Multiplications of a task, of about a nanosecond each
+    #[arg(long, default_value_t = 100)]
+    work: u64,
 }
 
 /// Sends back every line once its work is done, for ever.
@@ -36,22 +39,25 @@ pub(crate) fn serve(args: &FanoutArgs) -> Result<()> {
         println!("ready");
         loop {
             let (stream, _) = listener.accept().await.context("cannot accept")?;
-            tokio::spawn(answer(stream, args.parts, args.steps));
+            tokio::spawn(answer(stream, args.clone()));
         }
     })
 }
 
 /// Serves one connection until it ends; that the other side went away is no error.
-async fn answer(stream: TcpStream, parts: u32, steps: u64) {
+async fn answer(stream: TcpStream, args: FanoutArgs) {
     // What is sent back must not wait for more of it.
     let _ = stream.set_nodelay(true);
     let mut stream = BufReader::new(stream);
     let mut line = Vec::new();
     while matches!(stream.read_until(b'\n', &mut line).await, Ok(read) if read > 0) {
-        let tasks: Vec<_> =
-            (0..parts).map(|part| tokio::spawn(async move { work(part.into(), steps) })).collect();
-        for task in tasks {
-            let _ = task.await;
+        for _ in 0..args.steps {
+            let work = args.work;
+            let task = |part: u32| tokio::spawn(async move { compute(part.into(), work) });
+            let tasks: Vec<_> = (0..args.parts).map(task).collect();
+            for task in tasks {
+                let _ = task.await;
+            }
         }
         if stream.write_all(&line).await.is_err() {
             return;
@@ -60,9 +66,9 @@ async fn answer(stream: TcpStream, parts: u32, steps: u64) {
     }
 }
 
-fn work(seed: u64, steps: u64) -> u64 {
+fn compute(seed: u64, work: u64) -> u64 {
     let mut number = seed;
-    for _ in 0..steps {
+    for _ in 0..work {
         number = black_box(number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
     }
     number

@@ -7,6 +7,7 @@
 //! scenario expects. Everything happens in a cgroup of the lab's own, which a guard removes.
 
 mod disk;
+mod drive;
 mod expect;
 mod fanout;
 mod faults;
@@ -16,6 +17,7 @@ mod measured;
 mod needs;
 mod runner;
 mod scenario;
+mod service;
 mod show;
 mod stage;
 mod victim;
@@ -31,8 +33,9 @@ pub(crate) use worker::{WorkerArgs, run as work};
 use anyhow::{Context as _, Result, bail};
 
 /// The files of `lab/scenarios`, by stem and in the order of the table.
-const FILES: [(&str, &str); 17] = [
+const FILES: [(&str, &str); 19] = [
     ("dirty-throttle", include_str!("../../../../lab/scenarios/dirty-throttle.toml")),
+    ("go-quota", include_str!("../../../../lab/scenarios/go-quota.toml")),
     ("healthy", include_str!("../../../../lab/scenarios/healthy.toml")),
     ("io-healthy", include_str!("../../../../lab/scenarios/io-healthy.toml")),
     ("io-neighbour", include_str!("../../../../lab/scenarios/io-neighbour.toml")),
@@ -47,6 +50,7 @@ const FILES: [(&str, &str); 17] = [
     ("quota-nested", include_str!("../../../../lab/scenarios/quota-nested.toml")),
     ("quota-threads", include_str!("../../../../lab/scenarios/quota-threads.toml")),
     ("slow-device", include_str!("../../../../lab/scenarios/slow-device.toml")),
+    ("tokio-quota", include_str!("../../../../lab/scenarios/tokio-quota.toml")),
     ("writeback", include_str!("../../../../lab/scenarios/writeback.toml")),
     ("writeback-fast", include_str!("../../../../lab/scenarios/writeback-fast.toml")),
 ];

@@ -31,6 +31,8 @@ pub(crate) enum Need {
     Loop,
     /// ext4 and what makes it.
     Ext4,
+    /// What builds Go programs.
+    Go,
     /// Limits on the dirty data of one disk, in bytes.
     BdiLimit,
 }
@@ -52,11 +54,12 @@ impl TryFrom<String> for Need {
             "fuse" => Ok(Self::Fuse),
             "loop" => Ok(Self::Loop),
             "ext4" => Ok(Self::Ext4),
+            "go" => Ok(Self::Go),
             "bdi-limit" => Ok(Self::BdiLimit),
             _ => text.strip_prefix("cpus>=").and_then(|n| n.parse().ok()).map(Self::Cpus).ok_or(
                 format!(
                     "unknown need `{text}`: `root`, `bpf`, `cgroup-cpu`, `idle-cpu`, `fuse`, `loop`, `ext4`, \
-                     `bdi-limit` and `cpus>=N` exist"
+                     `go`, `bdi-limit` and `cpus>=N` exist"
                 ),
             ),
         }
@@ -74,6 +77,7 @@ impl fmt::Display for Need {
             Self::Fuse => f.write_str("fuse"),
             Self::Loop => f.write_str("loop"),
             Self::Ext4 => f.write_str("ext4"),
+            Self::Go => f.write_str("go"),
             Self::BdiLimit => f.write_str("bdi-limit"),
         }
     }
@@ -94,6 +98,7 @@ impl Need {
             Self::Fuse => no_device("/dev/fuse"),
             Self::Loop => no_device("/dev/loop-control").or_else(|| no_program("losetup")),
             Self::Ext4 => no_filesystem("ext4").or_else(|| no_program("mkfs.ext4")),
+            Self::Go => no_program("go"),
             Self::BdiLimit => {
                 let bdis = std::fs::read_dir("/sys/class/bdi").into_iter().flatten().flatten();
                 let has = bdis.map(|bdi| bdi.path().join("max_ratio_fine").exists()).next();
@@ -168,6 +173,7 @@ mod tests {
             "fuse",
             "loop",
             "ext4",
+            "go",
             "bdi-limit",
         ] {
             assert_eq!(Need::try_from(name.to_owned()).unwrap().to_string(), name);

@@ -5,7 +5,7 @@
 use super::expect::{self, Check, Observed};
 use super::io::IoArgs;
 use super::scenario::Scenario;
-use super::stage::{Job, Stage, Stop};
+use super::stage::{Job, Stage, Stop, Worker};
 use super::victim::{Stall, Window};
 use crate::store::Reader;
 use anyhow::{Context as _, Result, bail};
@@ -58,9 +58,12 @@ pub(crate) fn run(
     let seconds = settings.seconds;
     let (without, with) = scenario.run_names();
     progress(&format!("`{}`: {seconds} s {without}", scenario.name));
-    let control = observe(scenario, settings, stop, false).context("in the control run")?;
+    let mut quota_us = None;
+    let control =
+        observe(scenario, settings, stop, (false, &mut quota_us)).context("in the control run")?;
     progress(&format!("`{}`: {seconds} s {with}", scenario.name));
-    let fault = observe(scenario, settings, stop, true).context("in the fault run")?;
+    let fault =
+        observe(scenario, settings, stop, (true, &mut quota_us)).context("in the fault run")?;
     let checks = expect::check(scenario, &control, &fault);
     Ok(Outcome {
         scenario: scenario.name.clone(),
@@ -75,21 +78,14 @@ fn observe(
     scenario: &Scenario,
     settings: &Settings<'_>,
     stop: &Stop,
-    with_faults: bool,
+    (with_faults, quota_us): (bool, &mut Option<u64>),
 ) -> Result<Observed> {
     let mut stage = Stage::new(stop.clone(), settings.weight)?;
     if let Some(disk) = &scenario.disk {
         stage.make_disk(disk)?;
     }
-    let what = victim_work(scenario, &stage)?;
-    let job = Job {
-        comm: "victim",
-        cgroup: &scenario.victim.cgroup,
-        cpus: scenario.victim.cpus.as_deref(),
-        nice: None,
-        what: &what,
-    };
-    let mut victim = stage.start_one(&job)?;
+    let Suffering { pid, measures: mut victim, service } =
+        start_victim(scenario, &stage, with_faults, quota_us)?;
     if let Some(disk) = &scenario.disk {
         // All files of the victim are made.
         stage.set_disk_base_us(disk.base_us)?;
@@ -107,7 +103,7 @@ fn observe(
         "-q".into(),
         "--json".into(),
         format!("-d{}", settings.seconds),
-        format!("-p{}", victim.pid()),
+        format!("-p{pid}"),
         format!("-o{}", recording.display()),
     ];
     let timeout = Duration::from_secs(settings.seconds.into()) + OBSERVER_EXTRA;
@@ -134,16 +130,48 @@ fn observe(
         super::keep::copy(&recording, keep, &stage.cgroup_path())?;
     }
     let observed = Observed {
-        victim_pid: victim.pid(),
+        victim_pid: pid,
         lab_cgroup: stage.cgroup_path(),
         victim: summary,
         written,
-        recorded: syncs_of(&recording, victim.pid())?,
+        recorded: syncs_of(&recording, pid)?,
         report,
     };
-    drop(victim);
+    drop((victim, service));
     stage.clear()?;
     Ok(observed)
+}
+
+/// The victim of a run.
+struct Suffering {
+    /// Of the process that is observed.
+    pid: u32,
+    /// Who measures its latency: itself, or who drives it.
+    measures: Worker,
+    /// It, if that is another process.
+    service: Option<Worker>,
+}
+
+fn start_victim(
+    scenario: &Scenario,
+    stage: &Stage,
+    with_faults: bool,
+    quota_us: &mut Option<u64>,
+) -> Result<Suffering> {
+    let cgroup = &scenario.victim.cgroup;
+    if let Some(service) = &scenario.victim.service {
+        let running = service.start(stage, cgroup, with_faults, quota_us)?;
+        return Ok(Suffering {
+            pid: running.service.pid(),
+            measures: running.driver,
+            service: Some(running.service),
+        });
+    }
+    let what = victim_work(scenario, stage)?;
+    let cpus = scenario.victim.cpus.as_deref();
+    let measures =
+        stage.start_one(&Job { comm: "victim", cgroup, cpus, nice: None, what: &what })?;
+    Ok(Suffering { pid: measures.pid(), measures, service: None })
 }
 
 /// What the victim is to do.

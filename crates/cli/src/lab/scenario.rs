@@ -6,8 +6,9 @@ use super::disk::DiskSpec;
 use super::faults::FaultSpec;
 use super::io::BrokerSpec;
 use super::needs::Need;
+use super::service::ServiceSpec;
 use super::victim::Demand;
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 use std::path::{Component, Path};
 
@@ -39,12 +40,18 @@ pub(crate) struct Scenario {
     /// Codes that the fault run must not yield above `info`.
     #[serde(default)]
     pub(crate) forbid: Vec<String>,
+    /// Codes that the control run must not yield above `info`, where that is about less than all. Absent = all.
+    pub(crate) control_forbid: Option<Vec<String>>,
     /// The victim's longest request takes at least so long with the faults.
     pub(crate) stall_ms: Option<u64>,
     /// The finding that comes first says that it comes at intervals of so long.
     pub(crate) rhythm_ms: Option<u64>,
     /// Code of the finding whose stalls and files must agree with what victim and disk measured.
     pub(crate) measured: Option<String>,
+    /// The victim's 99th percentile with the faults, in multiples of that without.
+    pub(crate) p99_factor: Option<f64>,
+    /// What the first finding must advise to change: a word of its fixes.
+    pub(crate) fix: Option<String>,
     /// The disk that it happens on, if it is about one.
     pub(crate) disk: Option<DiskSpec>,
     /// Who suffers.
@@ -76,18 +83,28 @@ pub(crate) struct Victim {
     pub(crate) period_us: u64,
     /// Instead of those three: it is a broker, which writes to the disk.
     pub(crate) broker: Option<BrokerSpec>,
+    /// Or a service in a runtime of its own. Its fault is how many of its threads run at a time.
+    pub(crate) service: Option<ServiceSpec>,
 }
 
 impl Victim {
     fn validate(&self) -> Result<()> {
         check_cgroup("victim.cgroup", &self.cgroup)?;
         check_cpus("victim.cpus", self.cpus.as_deref())?;
-        if let Some(broker) = &self.broker {
+        let own_work = (self.threads, self.work_us, self.period_us) != (0, 0, 0);
+        for (key, is_there) in
+            [("broker", self.broker.is_some()), ("service", self.service.is_some())]
+        {
             ensure!(
-                (self.threads, self.work_us, self.period_us) == (0, 0, 0),
-                "`victim.broker` has no `threads`, `work_us` and `period_us`"
+                !(is_there && own_work),
+                "`victim.{key}` has no `threads`, `work_us` and `period_us`"
             );
-            return broker.validate();
+        }
+        match (&self.broker, &self.service) {
+            (Some(_), Some(_)) => bail!("`victim` is a `broker` or a `service`"),
+            (Some(broker), None) => return broker.validate(),
+            (None, Some(service)) => return service.validate(),
+            (None, None) => {}
         }
         ensure!((1..=256).contains(&self.threads), "`victim.threads` must be 1 to 256");
         ensure!(self.work_us > 0, "`victim.work_us` must be positive");
@@ -176,6 +193,7 @@ impl Scenario {
             .iter()
             .chain(&self.expect)
             .chain(&self.forbid)
+            .chain(self.control_forbid.iter().flatten())
             .chain(&self.measured)
             .chain(self.causes.iter().map(|cause| &cause.code))
             .map(String::as_str)
@@ -294,6 +312,26 @@ min_share = 0.8
             let text = GOOD.replacen(from, to, 1);
             assert_ne!(text, GOOD, "`{from}` is not in the example");
             let error = format!("{:#}", Scenario::parse(&text).unwrap_err());
+            assert!(error.contains(named), "`{to}`: `{named}` is not in: {error}");
+        }
+    }
+
+    #[test]
+    fn a_service_is_a_victim_of_its_own_kind() {
+        let service = "[victim.service]\nprogram = \"tokio\"\nrate_per_s = 600\nthreads = 96\n\
+                       control_threads = 1\nheadroom = 1.3\n";
+        let own = "threads = 1\nwork_us = 1000\nperiod_us = 10000\n";
+        let good = GOOD.replacen(own, service, 1);
+        assert_ne!(good, GOOD);
+        assert!(Scenario::parse(&good).unwrap().victim.service.is_some());
+        for (from, to, named) in [
+            ("\"tokio\"", "\"cobol\"", "cobol"),
+            ("headroom = 1.3", "headroom = 0.5", "victim.service.headroom"),
+            ("rate_per_s = 600", "rate_per_s = 0", "victim.service.rate_per_s"),
+            ("[victim.service]", "work_us = 5\n[victim.service]", "victim.service"),
+        ] {
+            let error = Scenario::parse(&good.replacen(from, to, 1)).unwrap_err();
+            let error = format!("{error:#}");
             assert!(error.contains(named), "`{to}`: `{named}` is not in: {error}");
         }
     }

@@ -52,6 +52,9 @@ fn demands(victim: &Victim) -> Vec<String> {
     if let Some(broker) = &victim.broker {
         return broker.describe();
     }
+    if let Some(service) = &victim.service {
+        return service.describe();
+    }
     let work_ms = victim.work_us as f64 / 1000.0;
     let load = match victim.period_us {
         0 => format!("requests of {work_ms} ms of CPU time back to back"),
@@ -108,7 +111,7 @@ fn clocks(control: (&str, &Observed), fault: (&str, &Observed)) -> Section {
         }
     } else {
         row("ready and not running", &|run| {
-            format!("{} ms/s", tenths(run.victim.waited_ns_per_s()))
+            run.victim.waited_ns_per_s().map_or("-".into(), |ns| format!("{} ms/s", tenths(ns)))
         });
         row("the same by the report", &|run| {
             run.reported_ns_per_s().map_or("-".into(), |ns| format!("{} ms/s", tenths(ns)))

@@ -204,6 +204,25 @@ impl Stage {
         Worker::spawn(command)
     }
 
+    /// Starts a program of its own in a cgroup.
+    pub(crate) fn start_program(
+        &self,
+        cgroup: &Path,
+        words: &[String],
+        environment: &[(&str, String)],
+    ) -> Result<Worker> {
+        let mut command = self.worker_command(cgroup);
+        command.args(["tool", "--"]).args(words).envs(environment.iter().cloned());
+        // What it says is on stderr.
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        Worker::spawn(command)
+    }
+
+    /// Whether a signal came.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.check().is_err()
+    }
+
     fn worker_command(&self, cgroup: &Path) -> Command {
         let mut command = Command::new(&self.program);
         command.arg("lab-worker").arg("--cgroup").arg(cgroup);
@@ -212,12 +231,22 @@ impl Stage {
 
     /// Runs another program to its end and returns what it wrote to standard output.
     pub(crate) fn tool(&self, program: &str, arguments: &[&Path]) -> Result<String> {
+        self.tool_within(program, arguments, TOOL_TIMEOUT)
+    }
+
+    /// The same for one that may take longer.
+    pub(crate) fn tool_within(
+        &self,
+        program: &str,
+        arguments: &[&Path],
+        timeout: Duration,
+    ) -> Result<String> {
         let (out, err) = (self.scratch("tool-stdout"), self.scratch("tool-stderr"));
         let mut command = self.worker_command(&self.cgroup("tools")?);
         command.args(["tool", program]).args(arguments).stdin(Stdio::null());
         command.stdout(File::create(&out)?).stderr(File::create(&err)?);
         let mut worker = Worker::spawn(command)?;
-        let status = self.wait(&mut worker, TOOL_TIMEOUT, program)?;
+        let status = self.wait(&mut worker, timeout, program)?;
         if !status.success() {
             bail!("`{program}` failed ({status}): {}", read_text(&err)?.trim());
         }
@@ -316,6 +345,11 @@ impl Worker {
     /// Its pid.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Whether it has not ended.
+    pub(crate) fn still_runs(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_none())
     }
 
     /// Ends its input.

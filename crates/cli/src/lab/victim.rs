@@ -34,10 +34,13 @@ pub(crate) struct Summary {
     pub(crate) wall_ns: u64,
     /// Requests that were done in it, all threads.
     pub(crate) requests: u64,
-    /// Time from when a sleeping thread should have woken to when it ran.
-    pub(crate) woke_late_ns: u64,
+    /// Time from when a sleeping thread should have woken to when it ran. Absent if a request was measured from
+    /// outside only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) woke_late_ns: Option<u64>,
     /// Time within requests during which the thread did not run, although it never gave up its CPU.
-    pub(crate) preempted_ns: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) preempted_ns: Option<u64>,
     /// Median time from when a request was due to when it was done.
     pub(crate) p50_ns: u64,
     /// 99th percentile of the same.
@@ -73,8 +76,9 @@ pub(crate) struct Stall {
 
 impl Summary {
     /// Time in which it wanted a CPU and had none, per second of wall time, all threads.
-    pub(crate) fn waited_ns_per_s(&self) -> f64 {
-        (self.woke_late_ns + self.preempted_ns) as f64 / self.wall_ns.max(1) as f64 * 1e9
+    pub(crate) fn waited_ns_per_s(&self) -> Option<f64> {
+        let waited_ns = self.woke_late_ns? + self.preempted_ns?;
+        Some(waited_ns as f64 / self.wall_ns.max(1) as f64 * 1e9)
     }
 
     /// Requests per second of wall time.
@@ -234,8 +238,8 @@ fn summary(served: &[Request], window: Window) -> Summary {
     Summary {
         wall_ns: window.to_ns.saturating_sub(window.from_ns),
         requests: latencies.len() as u64,
-        woke_late_ns: served.iter().map(|r| window.overlap_ns(r.ready_ns, r.begun_ns)).sum(),
-        preempted_ns: served.iter().map(|request| request.preempted_ns(window)).sum(),
+        woke_late_ns: Some(served.iter().map(|r| window.overlap_ns(r.ready_ns, r.begun_ns)).sum()),
+        preempted_ns: Some(served.iter().map(|request| request.preempted_ns(window)).sum()),
         p50_ns: percentile(&latencies, 50),
         p99_ns: percentile(&latencies, 99),
         max_ns: percentile(&latencies, 100),
@@ -327,11 +331,13 @@ mod tests {
             let of = |from_ns, to_ns| summary(&served, Window { from_ns, to_ns });
             let (left, right, whole) = (of(0, cut_ns), of(cut_ns, u64::MAX), of(0, u64::MAX));
             prop_assert_eq!(left.requests + right.requests, whole.requests);
-            prop_assert_eq!(left.woke_late_ns + right.woke_late_ns, whole.woke_late_ns);
+            let late = |it: &Summary| it.woke_late_ns.unwrap();
+            let preempted = |it: &Summary| it.preempted_ns.unwrap();
+            prop_assert_eq!(late(&left) + late(&right), late(&whole));
             // One request is cut, and both halves round.
-            prop_assert!((left.preempted_ns + right.preempted_ns).abs_diff(whole.preempted_ns) <= 2);
-            prop_assert_eq!(whole.preempted_ns, parts.iter().map(|part| part.2).sum::<u64>());
-            prop_assert_eq!(whole.woke_late_ns, parts.iter().map(|part| part.0).sum::<u64>());
+            prop_assert!((preempted(&left) + preempted(&right)).abs_diff(preempted(&whole)) <= 2);
+            prop_assert_eq!(preempted(&whole), parts.iter().map(|part| part.2).sum::<u64>());
+            prop_assert_eq!(late(&whole), parts.iter().map(|part| part.0).sum::<u64>());
             prop_assert!(whole.p50_ns <= whole.p99_ns && whole.p99_ns <= whole.max_ns);
         }
 
@@ -358,8 +364,14 @@ mod tests {
     #[test]
     fn nothing_served_is_a_summary_of_zeroes() {
         let nothing = summary(&[], Window { from_ns: 1, to_ns: 6 });
-        assert_eq!(nothing, Summary { wall_ns: 5, ..Summary::default() });
-        assert_eq!(Summary::default().waited_ns_per_s(), 0.0);
+        let zero = Summary {
+            wall_ns: 5,
+            woke_late_ns: Some(0),
+            preempted_ns: Some(0),
+            ..Summary::default()
+        };
+        assert_eq!(nothing, zero);
+        assert_eq!(zero.waited_ns_per_s(), Some(0.0));
     }
 
     #[test]
@@ -371,7 +383,7 @@ mod tests {
         // Back to back, the thread is on a CPU or kept from it from the first request to the last.
         let cpu_ns: u64 = served.iter().map(|request| request.cpu_ns).sum();
         let summary = summary(&served, window);
-        assert!(cpu_ns + summary.preempted_ns <= summary.wall_ns, "{summary:?}");
+        assert!(cpu_ns + summary.preempted_ns.unwrap() <= summary.wall_ns, "{summary:?}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! that is not installed.
 
 use super::disk::{self, DiskArgs};
+use super::drive::{self, DriveArgs};
 use super::fanout::{self, FanoutArgs};
 use super::io::{self, IoArgs};
 use super::victim::{self, Demand};
@@ -56,6 +57,8 @@ enum Work {
     },
     /// Serve lines over TCP, with many tasks each
     Fanout(FanoutArgs),
+    /// Drive a service until the second line of standard input, a window, then print its summary
+    Drive(DriveArgs),
     /// Be a slow disk until it is unmounted
     Disk(DiskArgs),
     /// Write as a broker does from the first line of standard input to the second
@@ -132,6 +135,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
         _ => println!("ready"),
     }
     match &args.work {
+        Work::Drive(load) => drive::drive(load),
         Work::Serve(demand) => victim::serve_until_told(demand.demand()),
         Work::Load(demand) => victim::serve_for_ever(demand.demand()),
         _ => spin(),

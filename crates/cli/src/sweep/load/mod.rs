@@ -54,6 +54,8 @@ pub(crate) struct Outcome {
     pub(crate) latency: Option<Latency>,
     /// The same before the window, as far as it was over when that began.
     pub(crate) warmup: Warmup,
+    /// Of each answered one of the window: when it was due, and when its answer came.
+    pub(crate) answers: Vec<(u64, u64)>,
     /// Whether it was told to stop before its end.
     pub(crate) stopped: bool,
 }
@@ -200,7 +202,13 @@ impl Ledger {
             State::Failed => None,
             State::Answered(ns) => Some(Sample { ns, answered: true }),
         };
-        let samples = self.window.iter().zip(dues).filter_map(sample).collect();
+        let dues: Vec<u64> = dues.take(self.window.len()).collect();
+        let samples = self.window.iter().zip(dues.iter().copied()).filter_map(sample).collect();
+        let answer = |(state, due_ns): (&State, &u64)| match *state {
+            State::Answered(ns) => Some((*due_ns, due_ns + ns)),
+            State::Open | State::Failed => None,
+        };
+        let answers = self.window.iter().zip(&dues).filter_map(answer).collect();
         self.late_ns.sort_unstable();
         let rank = (self.late_ns.len() * 99).div_ceil(100).max(1) - 1;
         Outcome {
@@ -217,6 +225,7 @@ impl Ledger {
             },
             latency: Latency::of(samples),
             warmup: self.warmup,
+            answers,
             stopped,
         }
     }

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A victim that is a real service in a runtime of its own, driven from outside at a fixed rate. Its CPU limit is
+//! cut to what it needs when few of its threads run at a time: then, and only then, too many are felt. Latency
+//! is measured by who drives it.
+
+use super::stage::{Job, Stage, Worker};
+use crate::clock::{SECOND_NS, monotonic_ns};
+use crate::sweep::load::{self, Load};
+use anyhow::{Context as _, Result, bail, ensure};
+use deburr_core::procfs::schedstat;
+use serde::Deserialize;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The Go service.
+const GO_SOURCE: &str = include_str!("../../../../lab/services/fanout.go");
+/// Longest time that building it may take: the first time, all of Go's library is built too.
+const BUILD_TIMEOUT: Duration = Duration::from_secs(300);
+/// Longest time until a service listens.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Length of a period of the limit.
+const PERIOD_US: u64 = 100_000;
+/// Least limit that the kernel takes for that.
+const MIN_QUOTA_US: u64 = 1000;
+/// Load before its need is measured, and for how long that is.
+const WARMUP_NS: u64 = SECOND_NS;
+const CALIBRATION_NS: u64 = 2 * SECOND_NS;
+/// Load before it is observed: queues must have become as long as they will.
+const SETTLE: Duration = Duration::from_secs(2);
+/// Requests under way at a time, at most.
+pub(super) const CONNECTIONS: u32 = 512;
+
+/// Its parameters.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServiceSpec {
+    /// Which service.
+    program: Program,
+    /// Requests per second.
+    rate_per_s: u32,
+    /// Threads that its runtime lets run at a time, with the fault.
+    threads: u32,
+    /// The same without it.
+    control_threads: u32,
+    /// Its CPU limit, in multiples of what it needs with so few threads.
+    headroom: f64,
+}
+
+/// A service that spreads each request over 16 tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Program {
+    /// `lab/services/fanout.go`, over HTTP.
+    Go,
+    /// This program's own, over TCP.
+    Tokio,
+}
+
+/// It runs, is limited, and is driven.
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// The service.
+    pub(crate) service: Worker,
+    /// Who drives it, and measures.
+    pub(crate) driver: Worker,
+}
+
+impl ServiceSpec {
+    pub(super) fn validate(&self) -> Result<()> {
+        for (key, value, most) in [
+            ("rate_per_s", self.rate_per_s, 10_000),
+            ("threads", self.threads, 1024),
+            ("control_threads", self.control_threads, 1024),
+        ] {
+            ensure!((1..=most).contains(&value), "`victim.service.{key}` must be 1 to {most}");
+        }
+        ensure!((1.0..=10.0).contains(&self.headroom), "`victim.service.headroom` must be 1 to 10");
+        Ok(())
+    }
+
+    /// What it is, in lines.
+    pub(super) fn describe(&self) -> Vec<String> {
+        let (what, variable) = match self.program {
+            Program::Go => ("a Go service", self.variable()),
+            Program::Tokio => ("a service on tokio", self.variable()),
+        };
+        vec![
+            format!("{what}, 16 tasks a request, driven at {} requests/s", self.rate_per_s),
+            format!(
+                "{variable} is {} with the fault, {} without; CPU limit {} times what it needs with {}",
+                self.threads, self.control_threads, self.headroom, self.control_threads
+            ),
+        ]
+    }
+
+    /// The environment variable that says how many threads run at a time.
+    fn variable(&self) -> &'static str {
+        match self.program {
+            Program::Go => "GOMAXPROCS",
+            Program::Tokio => "TOKIO_WORKER_THREADS",
+        }
+    }
+
+    /// Starts it in that cgroup, and drives it. The limit is measured in the first run and kept for the second.
+    pub(super) fn start(
+        &self,
+        stage: &Stage,
+        cgroup: &str,
+        with_faults: bool,
+        quota_us: &mut Option<u64>,
+    ) -> Result<Running> {
+        if self.program == Program::Go {
+            build(stage)?;
+        }
+        let quota_us = match *quota_us {
+            Some(quota_us) => quota_us,
+            None => *quota_us.insert(self.measure_quota_us(stage)?),
+        };
+        let threads = if with_faults { self.threads } else { self.control_threads };
+        let (service, address) = self.start_service(stage, cgroup, quota_us, threads)?;
+        let what = ["drive".into(), self.url(address), self.rate_per_s.to_string()];
+        let driver = stage.start_one(&Job {
+            comm: "driver",
+            cgroup: "driver",
+            cpus: None,
+            nice: None,
+            what: &what,
+        })?;
+        stage.settle(SETTLE)?;
+        Ok(Running { service, driver })
+    }
+
+    /// The limit: of what it uses at this rate with few threads and as much CPU time as it likes.
+    fn measure_quota_us(&self, stage: &Stage) -> Result<u64> {
+        let (service, address) =
+            self.start_service(stage, "calibration", PERIOD_US, self.control_threads)?;
+        let start_ns = monotonic_ns();
+        let from_ns = start_ns + WARMUP_NS;
+        let to_ns = from_ns + CALIBRATION_NS;
+        let target = crate::sweep::address::parse(&self.url(address), false);
+        let load = Load {
+            target: target.map_err(anyhow::Error::msg)?.target,
+            rate_per_s: self.rate_per_s.into(),
+            start_ns,
+            from_ns,
+            to_ns,
+            drain_ns: load::drain_ns(CALIBRATION_NS),
+            max_connections: CONNECTIONS,
+        };
+        // What it uses is counted until the last answer has come, so that it is for all of the load.
+        let before_ns = cpu_ns(service.pid());
+        let outcome = load::drive(&load, &|| stage.is_stopped())?;
+        let used_ns = cpu_ns(service.pid()).saturating_sub(before_ns);
+        stage.settle(Duration::ZERO)?;
+        let requests = &outcome.requests;
+        if requests.answered * 10 < requests.due * 9 {
+            bail!(
+                "the service answers {} of {} requests even with a whole CPU: this host is too slow or too busy",
+                requests.answered,
+                requests.due
+            );
+        }
+        let cpus = used_ns as f64 / (WARMUP_NS + CALIBRATION_NS) as f64;
+        Ok(((cpus * self.headroom * PERIOD_US as f64) as u64).max(MIN_QUOTA_US))
+    }
+
+    fn start_service(
+        &self,
+        stage: &Stage,
+        cgroup: &str,
+        quota_us: u64,
+        threads: u32,
+    ) -> Result<(Worker, SocketAddr)> {
+        let dir = stage.cgroup(cgroup)?;
+        stage.tree().set_quota(&dir, quota_us, PERIOD_US)?;
+        // Free a moment ago: nobody else is expected to take it.
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?;
+        let address = free.local_addr()?;
+        drop(free);
+        let port = address.port().to_string();
+        let words = match self.program {
+            Program::Go => vec![stage.scratch("victim").display().to_string(), port],
+            Program::Tokio => {
+                let program = std::env::current_exe()?.display().to_string();
+                let words = ["lab-worker", "--comm=victim", "fanout", "--port", &port];
+                std::iter::once(program).chain(words.map(str::to_owned)).collect()
+            }
+        };
+        let environment = [(self.variable(), threads.to_string())];
+        let mut service = stage.start_program(&dir, &words, &environment)?;
+        let deadline = Instant::now() + START_TIMEOUT;
+        while TcpStream::connect(address).is_err() {
+            ensure!(service.still_runs()?, "the service ended before it listened, see above");
+            ensure!(Instant::now() < deadline, "the service does not listen at {address}");
+            stage.settle(Duration::from_millis(20))?;
+        }
+        Ok((service, address))
+    }
+
+    fn url(&self, address: SocketAddr) -> String {
+        match self.program {
+            Program::Go => format!("http://{address}/work"),
+            Program::Tokio => format!("tcp://{address}"),
+        }
+    }
+}
+
+fn build(stage: &Stage) -> Result<()> {
+    let (source, program) = (stage.scratch("fanout.go"), stage.scratch("victim"));
+    std::fs::write(&source, GO_SOURCE)
+        .with_context(|| format!("cannot write `{}`", source.display()))?;
+    let arguments = ["build".as_ref(), "-o".as_ref(), program.as_path(), source.as_path()];
+    stage.tool_within("go", &arguments, BUILD_TIMEOUT)?;
+    Ok(())
+}
+
+/// CPU time of a process's threads. Those of these services do not end.
+fn cpu_ns(pid: u32) -> u64 {
+    let of = |task: &Path| {
+        let text = std::fs::read(task.join("schedstat")).ok()?;
+        Some(schedstat::parse(&text).ok()?.on_cpu_ns)
+    };
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks.filter_map(|task| of(&task.path())).sum()
+}

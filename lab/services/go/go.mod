@@ -1,3 +1,0 @@
-module deburr.invalid/lab/fanout
-
-go 1.20
