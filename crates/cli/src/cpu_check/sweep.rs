@@ -20,7 +20,7 @@ impl Check<'_> {
         let steps = plan.workers.len() as u64;
         self.progress.stage("sweep", 2 * steps * plan.step_ns);
         for (at, &workers) in plan.workers.iter().enumerate() {
-            self.progress.at(2 * at as u64 * plan.step_ns, &format!("{workers} workers"));
+            self.progress.at(2 * at as u64 * plan.step_ns, &format!("{workers} at once"));
             let slot = self.step(workers, plan.step_ns)?;
             self.read_stat(Beat::Second);
             self.rest_until(slot.to_ns + plan.step_ns);
