@@ -193,7 +193,7 @@ impl Sweep {
         let points = points::points(&setup, &runs);
         let knees = knee::knees(&setup, &points);
         let verdict = verdict::verdict(&setup, &runs, &points, &knees);
-        let notes = verdict::notes(&setup, &points, interrupted);
+        let notes = verdict::notes(&setup, &runs, &points, interrupted);
         let schema = SCHEMA.to_owned();
         Self { schema, setup, interrupted, runs, points, knees, verdict, notes }
     }

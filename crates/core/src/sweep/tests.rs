@@ -25,6 +25,7 @@ fn the_knee_is_between_the_last_good_and_the_first_bad_rate() {
         "{verdict}"
     );
     assert!(verdict.contains("at 200/s `P=96` against `P=1`: p99 x 73 ("), "{verdict}");
+    assert!(verdict.contains("at 400/s `P=96` against `P=1`: p99 x 73 ("), "{verdict}");
 }
 
 #[test]
@@ -69,6 +70,18 @@ fn a_rate_that_the_generator_did_not_reach_is_no_knee() {
         run
     });
     assert_eq!(slow.knees[0].bad_per_s, Some(200.0));
+}
+
+#[test]
+fn requests_that_waited_for_a_connection_are_told_of() {
+    let sweep = sweep(&["a"], &[100.0], |_, rate, repetition| {
+        let mut run = answer(rate, 5.0);
+        run.requests.as_mut().unwrap().connections_exhausted = repetition == 1;
+        run
+    });
+    assert!(
+        sweep.notes.iter().any(|it| it.contains("in 1 of 3 runs") && it.contains("--connections"))
+    );
 }
 
 #[test]

@@ -23,8 +23,9 @@ pub(super) fn verdict(
         said.extend(against_best(setup, runs, points, None, best_of_command(points)));
         return said;
     }
-    let (Some(rate), Some(best)) = (telling_rate(points, knees), best(knees)) else { return said };
-    said.extend(against_best(setup, runs, points, Some(rate), Some(best)));
+    for rate in telling_rates(points, knees) {
+        said.extend(against_best(setup, runs, points, Some(rate), best(knees)));
+    }
     said
 }
 
@@ -81,13 +82,18 @@ fn best_of_command(points: &[Point]) -> Option<usize> {
     points.iter().min_by(|a, b| wall(a).total_cmp(&wall(b))).map(|point| point.variant)
 }
 
-/// The lowest rate with which one variant keeps up and another does not; else the highest rate.
-fn telling_rate(points: &[Point], knees: &[Knee]) -> Option<f64> {
+/// Where one variant keeps up and another does not: the lowest such rate and the highest. If there is none, the
+/// highest rate.
+fn telling_rates(points: &[Point], knees: &[Knee]) -> Vec<f64> {
     let highest_good = knees.iter().filter_map(|knee| knee.good_per_s).max_by(f64::total_cmp);
     let lowest_bad = knees.iter().filter_map(|knee| knee.bad_per_s).min_by(f64::total_cmp);
     match (highest_good, lowest_bad) {
-        (Some(good), Some(bad)) if bad <= good => Some(bad),
-        _ => points.iter().filter_map(|point| point.rate_per_s).max_by(f64::total_cmp),
+        (Some(good), Some(bad)) if bad < good => vec![bad, good],
+        (Some(good), Some(bad)) if bad == good => vec![bad],
+        _ => {
+            let rates = points.iter().filter_map(|point| point.rate_per_s);
+            rates.max_by(f64::total_cmp).into_iter().collect()
+        }
     }
 }
 
@@ -170,7 +176,12 @@ fn factor_text(factor: f64) -> String {
 }
 
 /// What a reader must know to judge the verdict.
-pub(super) fn notes(setup: &Setup, points: &[Point], interrupted: bool) -> Vec<String> {
+pub(super) fn notes(
+    setup: &Setup,
+    runs: &[Run],
+    points: &[Point],
+    interrupted: bool,
+) -> Vec<String> {
     let mut notes = Vec::new();
     if interrupted {
         notes.push("it was interrupted: not all runs were made".to_owned());
@@ -209,6 +220,16 @@ pub(super) fn notes(setup: &Setup, points: &[Point], interrupted: bool) -> Vec<S
         notes.push(
             "> = requests had no answer yet when waiting for them ended: the truth is more".into(),
         );
+    }
+    let exhausted = |run: &&Run| run.requests.as_ref().is_some_and(|it| it.connections_exhausted);
+    let exhausted = runs.iter().filter(exhausted).count();
+    if exhausted > 0 {
+        notes.push(format!(
+            "in {exhausted} of {} runs requests waited for one of {} connections, which is in their latency: \
+             --connections allows more",
+            runs.len(),
+            setup.max_connections.unwrap_or_default()
+        ));
     }
     if setup.repetitions < 2 {
         notes.push("one repetition has no confidence interval: --reps 3 or more gives one".into());
