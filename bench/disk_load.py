@@ -19,7 +19,7 @@ def kernel_threads_ns():
     total = 0
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            with open(f"/proc/{pid}/stat") as file:
+            with open(f"/proc/{pid}/stat", errors="replace") as file:
                 parent = int(file.read().rpartition(")")[2].split()[1])
             if parent == 2:
                 with open(f"/proc/{pid}/schedstat") as file:

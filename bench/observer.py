@@ -159,7 +159,7 @@ class Observer:
         return total
 
     def memory_bytes(self):
-        with open(f"/proc/{self.pid}/status") as file:
+        with open(f"/proc/{self.pid}/status", errors="replace") as file:
             return int(re.search(r"VmRSS:\s*(\d+) kB", file.read()).group(1)) * 1024
 
     def stop(self):
