@@ -23,7 +23,7 @@ from disk_load import Files, Fio
 from observer import Bpf, Failed, Observer, attached
 
 FOREVER_S = 3600
-DISK_MB, FILE_MB = 256, 64
+DISK_MB, FILE_MB = 384, 64
 # What fio is asked for at a time, IOs a second; None = all that it can.
 RATES = (1_000, 10_000, 50_000, 100_000, 200_000, None)
 HERE = os.path.dirname(os.path.abspath(__file__))
