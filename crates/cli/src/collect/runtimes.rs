@@ -186,3 +186,71 @@ impl Collector for RuntimeCollector {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collect::Sighting;
+    use crate::collect::fixture::{Host, beat, stat};
+    use std::os::unix::fs::symlink;
+
+    /// A process that runs Node with a pool of that size.
+    fn node(host: &Host, pid: u32, threads: u32, pool: &str) {
+        host.process(pid, "node");
+        host.write(&format!("proc/{pid}/stat"), stat(pid, "node", threads, 0));
+        host.write(&format!("proc/{pid}/environ"), format!("UV_THREADPOOL_SIZE={pool}\0"));
+        host.write("bin/node", "no program at all");
+        let _ = symlink(host.path("bin/node"), host.path(&format!("proc/{pid}/exe")));
+    }
+
+    fn meet(cx: &mut Context, pid: u32) -> ProcId {
+        let Context { roots, cgroups, target, processes, .. } = cx;
+        let sighting = Sighting { pid, ..Sighting::default() };
+        processes.intern(roots, cgroups, target, sighting, &mut |_| {})
+    }
+
+    /// Whose runtime was told, with the number.
+    fn told(records: &[Record]) -> Vec<(ProcId, u32)> {
+        let reading = |record: &Record| match record {
+            Record::Runtime(reading) => Some((reading.proc, reading.parallelism[0].value)),
+            _ => None,
+        };
+        records.iter().filter_map(reading).collect()
+    }
+
+    #[test]
+    fn a_runtime_is_told_once_and_again_when_it_changed() {
+        let host = Host::empty();
+        node(&host, 50, 7, "9");
+        node(&host, 51, 1, "5");
+        let mut cx = host.context();
+        let mut collector = RuntimeCollector::open(&cx);
+        let start = beat(&mut collector, &mut cx, Beat::Start);
+        assert!(matches!(start[..], [Record::Coverage(_)]), "{start:?}");
+        let (many, alone) = (meet(&mut cx, 50), meet(&mut cx, 51));
+        // Who was met just now may not run its program yet.
+        assert_eq!(told(&beat(&mut collector, &mut cx, Beat::Second)), []);
+        assert_eq!(told(&beat(&mut collector, &mut cx, Beat::Bin)), []);
+        assert_eq!(told(&beat(&mut collector, &mut cx, Beat::Second)), [(many, 9)]);
+        assert_eq!(told(&beat(&mut collector, &mut cx, Beat::Second)), []);
+        // By the end one has another number, one has more than a thread, and one has come.
+        node(&host, 50, 8, "12");
+        node(&host, 51, 6, "5");
+        node(&host, 52, 6, "3");
+        let late = meet(&mut cx, 52);
+        let mut end = told(&beat(&mut collector, &mut cx, Beat::End));
+        end.sort_unstable();
+        assert_eq!(end, [(many, 12), (alone, 5), (late, 3)]);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_no_loss() {
+        let host = Host::empty();
+        node(&host, 50, 7, "9");
+        let mut cx = host.context();
+        let mut collector = RuntimeCollector::open(&cx);
+        meet(&mut cx, 50);
+        std::fs::remove_dir_all(host.path("proc/50")).unwrap();
+        assert_eq!(beat(&mut collector, &mut cx, Beat::End), []);
+    }
+}
