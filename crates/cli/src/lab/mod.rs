@@ -33,11 +33,12 @@ pub(crate) use worker::{WorkerArgs, run as work};
 use anyhow::{Context as _, Result, bail};
 
 /// The files of `lab/scenarios`, by stem and in the order of the table.
-const FILES: [(&str, &str); 19] = [
+const FILES: [(&str, &str); 20] = [
     ("dirty-throttle", include_str!("../../../../lab/scenarios/dirty-throttle.toml")),
     ("go-quota", include_str!("../../../../lab/scenarios/go-quota.toml")),
     ("healthy", include_str!("../../../../lab/scenarios/healthy.toml")),
     ("io-healthy", include_str!("../../../../lab/scenarios/io-healthy.toml")),
+    ("io-limit", include_str!("../../../../lab/scenarios/io-limit.toml")),
     ("io-neighbour", include_str!("../../../../lab/scenarios/io-neighbour.toml")),
     ("io-rhythm", include_str!("../../../../lab/scenarios/io-rhythm.toml")),
     ("journal", include_str!("../../../../lab/scenarios/journal.toml")),

@@ -6,8 +6,10 @@ use rustix::param::clock_ticks_per_second;
 use rustix::process::geteuid;
 use rustix::thread::sched_getaffinity;
 use serde::Deserialize;
+use std::ffi::OsStr;
 use std::fmt;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,6 +37,8 @@ pub(crate) enum Need {
     Go,
     /// Limits on the dirty data of one disk, in bytes.
     BdiLimit,
+    /// A tree of cgroups (v1) whose block IO can be limited.
+    BlkioThrottle,
 }
 
 /// For how long CPUs are watched to see whether they idle.
@@ -56,10 +60,11 @@ impl TryFrom<String> for Need {
             "ext4" => Ok(Self::Ext4),
             "go" => Ok(Self::Go),
             "bdi-limit" => Ok(Self::BdiLimit),
+            "blkio-throttle" => Ok(Self::BlkioThrottle),
             _ => text.strip_prefix("cpus>=").and_then(|n| n.parse().ok()).map(Self::Cpus).ok_or(
                 format!(
                     "unknown need `{text}`: `root`, `bpf`, `cgroup-cpu`, `idle-cpu`, `fuse`, `loop`, `ext4`, \
-                     `go`, `bdi-limit` and `cpus>=N` exist"
+                     `go`, `bdi-limit`, `blkio-throttle` and `cpus>=N` exist"
                 ),
             ),
         }
@@ -79,6 +84,7 @@ impl fmt::Display for Need {
             Self::Ext4 => f.write_str("ext4"),
             Self::Go => f.write_str("go"),
             Self::BdiLimit => f.write_str("bdi-limit"),
+            Self::BlkioThrottle => f.write_str("blkio-throttle"),
         }
     }
 }
@@ -106,6 +112,9 @@ impl Need {
                     "the kernel cannot limit one disk's dirty data in bytes (Linux 6.2)".into()
                 })
             }
+            Self::BlkioThrottle => throttle_tree().is_none().then(|| {
+                "it needs the `blkio` controller of cgroup v1, and a kernel that can limit by it".into()
+            }),
             Self::IdleCpu => {
                 let idle = idle_cpus()?;
                 (idle < IDLE_SHARE).then(|| {
@@ -117,6 +126,16 @@ impl Need {
             }
         }
     }
+}
+
+/// The tree of cgroup v1 in which block IO can be limited.
+pub(crate) fn throttle_tree() -> Option<PathBuf> {
+    let text = std::fs::read("/proc/self/mountinfo").ok()?;
+    let mounts = deburr_core::procfs::mountinfo::parse(&text).ok()?;
+    let mut v1 = mounts.iter().filter(|it| it.fs_type == "cgroup" && it.has_option("blkio"));
+    let tree = v1.find(|mount| mount.root == b"/")?;
+    let tree = PathBuf::from(OsStr::from_bytes(&tree.mount_point));
+    tree.join("blkio.throttle.write_iops_device").exists().then_some(tree)
 }
 
 fn no_device(path: &str) -> Option<String> {

@@ -12,6 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 #[test]
+fn io_limit() {
+    passes("io-limit");
+}
+
+#[test]
 fn dirty_throttle() {
     passes("dirty-throttle");
 }

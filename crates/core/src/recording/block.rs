@@ -393,6 +393,33 @@ pub struct Stall {
     pub latest_ns: Option<u64>,
     /// The file that was synced, read or written, if one is known.
     pub file: Option<FileId>,
+    /// How many more of the same process, kind and device ended in the same second, lay within the time of this one
+    /// and of others that are told (to 10 ms), were no longer, and are not told each, because there were too many.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub within: u64,
+    /// Sum of their lengths: as time of threads, it may be longer than this one is.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub within_ns: u64,
+}
+
+impl Stall {
+    /// How long it was.
+    #[must_use]
+    pub fn length_ns(&self) -> u64 {
+        self.t1_ns.saturating_sub(self.t0_ns)
+    }
+
+    /// The time of it and of those that are told with it.
+    #[must_use]
+    pub fn of_all_ns(&self) -> u64 {
+        self.length_ns().saturating_add(self.within_ns)
+    }
+
+    /// It and those that are told with it.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.within.saturating_add(1)
+    }
 }
 
 /// Whose requests a process's own requests waited beside.

@@ -298,6 +298,8 @@ impl Scene {
             device,
             file,
             latest_ns: None,
+            within: 0,
+            within_ns: 0,
         }))
     }
 

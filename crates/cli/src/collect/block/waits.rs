@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Hold-ups of a second: sums by process, and the long ones each.
+//! Hold-ups of a second: sums by process, and the long ones each. A queue of requests holds up thousands at once, so
+//! where there are many, those that are under way together are told as the longest of them, with the number and the
+//! time of the others: when somebody was held up, for how long and at what expense is known all the same.
 
 use deburr_core::recording::{
     BlockRecord, DevId, FileId, IoWaitTick, ProcId, Stall, StallKind, WaitHist,
 };
+use deburr_core::stats::merge;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Hold-ups from this long on are told each.
 pub(super) const LONG_NS: u64 = 10_000_000;
-/// As many of them in a second; the longest stay.
+/// As many of them in a second are told each.
 const STALLS: usize = 200;
+/// As many are kept until then.
+const KEPT: usize = 10 * STALLS;
 
 /// Hold-ups of one kind.
 #[derive(Debug, Default)]
@@ -24,7 +30,7 @@ struct Sum {
 pub(super) struct HoldUps {
     sums: BTreeMap<(ProcId, StallKind, Option<DevId>), Sum>,
     stalls: Vec<Stall>,
-    /// Long ones that were not told each, in all.
+    /// Long ones of which only the sums tell, in all.
     pub(super) stalls_lost: u64,
 }
 
@@ -53,18 +59,39 @@ impl HoldUps {
         if t1_ns - t0_ns < LONG_NS {
             return;
         }
-        self.stalls.push(Stall { t0_ns, t1_ns, proc, kind, device, file, latest_ns });
-        if self.stalls.len() >= 2 * STALLS {
+        self.stalls.push(Stall {
+            t0_ns,
+            t1_ns,
+            proc,
+            kind,
+            device,
+            file,
+            latest_ns,
+            within: 0,
+            within_ns: 0,
+        });
+        if self.stalls.len() >= KEPT {
             self.shorten();
         }
     }
 
     fn shorten(&mut self) {
-        if self.stalls.len() > STALLS {
-            self.stalls.sort_by_key(|stall| std::cmp::Reverse(stall.t1_ns - stall.t0_ns));
-            self.stalls_lost += (self.stalls.len() - STALLS) as u64;
-            self.stalls.truncate(STALLS);
+        if self.stalls.len() <= STALLS {
+            return;
         }
+        let mut told: BTreeMap<_, Told> = BTreeMap::new();
+        let mut stalls = std::mem::take(&mut self.stalls);
+        stalls.sort_by_key(|stall| (Reverse(stall.length_ns()), stall.t0_ns));
+        for stall in stalls {
+            told.entry((stall.proc, stall.kind, stall.device)).or_default().add(stall);
+        }
+        // Of each process the longest first: whoever waits now and then is not lost behind one that always does.
+        let mut stalls: Vec<(usize, Stall)> =
+            told.into_values().flat_map(|told| told.stalls.into_iter().enumerate()).collect();
+        stalls.sort_by_key(|(rank, stall)| (*rank, Reverse(stall.length_ns())));
+        let untold = stalls.iter().skip(STALLS).map(|(_, stall)| stall.number());
+        self.stalls_lost = self.stalls_lost.saturating_add(untold.sum());
+        self.stalls.extend(stalls.into_iter().take(STALLS).map(|(_, stall)| stall));
     }
 
     /// The records of the second.
@@ -91,24 +118,133 @@ impl HoldUps {
     }
 }
 
+/// Those of one process, kind and device that are told each, the longest first.
+#[derive(Debug, Default)]
+struct Told {
+    stalls: Vec<Stall>,
+    /// The time in which at least one of them was under way: sorted, and apart.
+    under_way: Vec<(u64, u64)>,
+}
+
+impl Told {
+    /// Adds one that is no longer than those before. Where it tells of hardly a moment in which none of them was under
+    /// way, it is told with the one that it shares most time with.
+    fn add(&mut self, stall: Stall) {
+        let span = (stall.t0_ns, stall.t1_ns);
+        let known_ns: u64 = self.under_way.iter().map(|&known| shared_ns(known, span)).sum();
+        let shared_with = |told: &&mut Stall| shared_ns((told.t0_ns, told.t1_ns), span);
+        if stall.length_ns() - known_ns < LONG_NS
+            && let Some(longer) = self.stalls.iter_mut().max_by_key(shared_with)
+        {
+            longer.within += stall.number();
+            longer.within_ns = longer.within_ns.saturating_add(stall.of_all_ns());
+            return;
+        }
+        self.under_way.push(span);
+        self.under_way = merge(std::mem::take(&mut self.under_way), 0);
+        self.stalls.push(stall);
+    }
+}
+
+fn shared_ns(a: (u64, u64), b: (u64, u64)) -> u64 {
+    a.1.min(b.1).saturating_sub(a.0.max(b.0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
 
+    fn long(hold_ups: &mut HoldUps, ms: (u64, u64), proc: u32) {
+        hold_ups.add(ProcId(proc), StallKind::Sync, None, (ms.1 - ms.0) * MS);
+        let of = (ProcId(proc), StallKind::Sync);
+        hold_ups.long((ms.0 * MS, ms.1 * MS), of, None, None, None);
+    }
+
+    fn stalls(hold_ups: &mut HoldUps) -> Vec<Stall> {
+        let stall = |record| match record {
+            BlockRecord::Stall(stall) => Some(stall),
+            _ => None,
+        };
+        hold_ups.take((0, 1)).into_iter().filter_map(stall).collect()
+    }
+
     #[test]
-    fn the_longest_stalls_stay_and_the_others_are_counted() {
+    fn few_stalls_are_told_each() {
+        let mut hold_ups = HoldUps::default();
+        for at in 0..STALLS as u64 {
+            long(&mut hold_ups, (at, at + 100), 1);
+        }
+        long(&mut hold_ups, (0, 9), 2);
+        let told = stalls(&mut hold_ups);
+        assert_eq!((told.len(), hold_ups.stalls_lost), (STALLS, 0));
+        assert!(told.iter().all(|stall| stall.within == 0));
+    }
+
+    #[test]
+    fn stalls_at_once_are_told_together_and_nothing_of_them_is_lost() {
+        let mut hold_ups = HoldUps::default();
+        // Ever more in a queue; then a pause, and one alone. Another process waits once, for less than any of them.
+        let mut spans: Vec<(u64, u64)> =
+            (0..7000).map(|at| (at / 8, at / 8 + 20 + at / 200)).collect();
+        spans.push((980, 995));
+        for &span in &spans {
+            long(&mut hold_ups, span, 1);
+        }
+        long(&mut hold_ups, (100, 111), 2);
+        let told = stalls(&mut hold_ups);
+        assert!(told.len() <= STALLS, "{}", told.len());
+        assert_eq!(hold_ups.stalls_lost, 0);
+        assert!(told.iter().any(|stall| stall.proc == ProcId(2) && stall.within == 0));
+        let of_first: Vec<&Stall> = told.iter().filter(|it| it.proc == ProcId(1)).collect();
+        let number: u64 = of_first.iter().map(|stall| stall.number()).sum();
+        let time: u64 = of_first.iter().map(|stall| stall.of_all_ns()).sum();
+        let longest = of_first.iter().map(|stall| stall.length_ns()).max();
+        assert_eq!(number, spans.len() as u64);
+        assert_eq!(time, spans.iter().map(|span| (span.1 - span.0) * MS).sum::<u64>());
+        assert_eq!(longest, spans.iter().map(|span| (span.1 - span.0) * MS).max());
+        // The time in which one was under way is the same but for its ends, and for gaps that two
+        // others reach less than 10 ms into.
+        let whole = merge(spans.iter().map(|span| (span.0 * MS, span.1 * MS)).collect(), 0);
+        let kept =
+            merge(of_first.iter().map(|stall| (stall.t0_ns, stall.t1_ns)).collect(), 2 * LONG_NS);
+        assert_eq!(kept.len(), whole.len());
+        for (kept, whole) in kept.iter().zip(&whole) {
+            assert!(kept.0 - whole.0 < LONG_NS && whole.1 - kept.1 < LONG_NS, "{kept:?} {whole:?}");
+        }
+        for stall in of_first {
+            assert!(stall.within_ns <= stall.within * stall.length_ns(), "{stall:?}");
+        }
+    }
+
+    #[test]
+    fn of_very_many_processes_the_longest_stalls_stay_and_the_others_are_counted() {
+        let mut hold_ups = HoldUps::default();
+        for proc in 0..1000 {
+            long(&mut hold_ups, (0, 10 + u64::from(proc)), proc);
+            // And one process has a second one.
+            if proc == 999 {
+                long(&mut hold_ups, (2000, 5000), proc);
+            }
+        }
+        let told = stalls(&mut hold_ups);
+        assert_eq!((told.len(), hold_ups.stalls_lost), (STALLS, 1001 - STALLS as u64));
+        let mut of_each: Vec<u32> = told.iter().map(|stall| stall.proc.0).collect();
+        of_each.sort_unstable();
+        assert_eq!(of_each, (800..1000).collect::<Vec<u32>>());
+    }
+
+    #[test]
+    fn the_sums_hold_all() {
         let mut hold_ups = HoldUps::default();
         for ms in 0..1000 {
-            hold_ups.add(ProcId(1), StallKind::Sync, None, ms * MS);
-            hold_ups.long((0, ms * MS), (ProcId(1), StallKind::Sync), None, None, None);
+            long(&mut hold_ups, (0, ms), 1);
         }
         let records = hold_ups.take((0, 1));
-        assert_eq!((records.len(), hold_ups.stalls_lost), (1 + STALLS, 990 - STALLS as u64));
         let BlockRecord::Wait(sum) = &records[0] else { panic!("{:?}", records[0]) };
         assert_eq!((sum.waits.total_count(), sum.max_ns, sum.unmeasured), (1000, 999 * MS, 0));
-        let BlockRecord::Stall(last) = &records[STALLS] else { panic!("{:?}", records[STALLS]) };
-        assert_eq!(last.t1_ns, 999 * MS);
+        let BlockRecord::Stall(only) = &records[1] else { panic!("{:?}", records[1]) };
+        assert_eq!((records.len(), only.length_ns(), only.within), (2, 999 * MS, 989));
     }
 }

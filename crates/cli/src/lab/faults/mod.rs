@@ -5,6 +5,7 @@
 mod committer;
 mod disk_settings;
 mod disk_writer;
+mod io_limit;
 mod load;
 mod quota;
 mod spinners;
@@ -31,6 +32,8 @@ pub(crate) enum FaultSpec {
     WritebackKnobs(disk_settings::WritebackKnobs),
     /// A limit on the page cache of the disk.
     DirtyLimit(disk_settings::DirtyLimit),
+    /// A limit on the block IO of a cgroup.
+    IoLimit(io_limit::IoLimit),
     /// A disk that became slow.
     SlowDisk(disk_settings::SlowDisk),
 }
@@ -46,6 +49,7 @@ impl FaultSpec {
             Self::Committer(fault) => fault,
             Self::WritebackKnobs(fault) => fault,
             Self::DirtyLimit(fault) => fault,
+            Self::IoLimit(fault) => fault,
             Self::SlowDisk(fault) => fault,
         }
     }

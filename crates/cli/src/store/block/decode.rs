@@ -250,6 +250,9 @@ fn stall(c: &mut Cells<'_>) -> Result<Stall> {
         device: c.maybe_dev()?,
         file: c.maybe_file_id()?,
         latest_ns: c.maybe_u64()?,
+        // A recorder that did not know of such told each, or none.
+        within: c.maybe_u64()?.unwrap_or(0),
+        within_ns: c.maybe_u64()?.unwrap_or(0),
     })
 }
 

@@ -172,7 +172,17 @@ fn wait(t: &IoWaitTick) -> Vec<Cell<'_>> {
 
 fn stall(s: &Stall) -> Vec<Cell<'_>> {
     let file = s.file.map(|id| id.0);
-    cells![s.t0_ns, s.t1_ns, s.proc.0, stall_name(s.kind), s.device.map(dev), file, s.latest_ns]
+    cells![
+        s.t0_ns,
+        s.t1_ns,
+        s.proc.0,
+        stall_name(s.kind),
+        s.device.map(dev),
+        file,
+        s.latest_ns,
+        s.within,
+        s.within_ns,
+    ]
 }
 
 fn blame(t: &IoBlameTick) -> Vec<Cell<'_>> {

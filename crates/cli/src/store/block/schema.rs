@@ -145,6 +145,8 @@ pub(in crate::store) static TABLES: [Table; 15] = [
             "device TEXT",
             "file INTEGER",
             "latest_ns INTEGER",
+            "within INTEGER",
+            "within_ns INTEGER",
         ],
     },
     Table {

@@ -198,11 +198,22 @@ fn hold_ups() -> impl Strategy<Value = BlockRecord> {
                 unmeasured,
             })
         });
-    let stall =
-        (any::<(u64, u64, Option<u64>)>(), proc_id(), stall_kind(), maybe(dev()), maybe(file_id()))
-            .prop_map(|((t0_ns, t1_ns, latest_ns), proc, kind, device, file)| {
-                BlockRecord::Stall(Stall { t0_ns, t1_ns, proc, kind, device, file, latest_ns })
-            });
+    let times = any::<([u64; 2], Option<u64>, [u64; 2])>();
+    let stall = (times, proc_id(), stall_kind(), maybe(dev()), maybe(file_id())).prop_map(
+        |(([t0_ns, t1_ns], latest_ns, [within, within_ns]), proc, kind, device, file)| {
+            BlockRecord::Stall(Stall {
+                t0_ns,
+                t1_ns,
+                proc,
+                kind,
+                device,
+                file,
+                latest_ns,
+                within,
+                within_ns,
+            })
+        },
+    );
     let culprit = || {
         prop_oneof![
             proc_id().prop_map(IoCulprit::Process),

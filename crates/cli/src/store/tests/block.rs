@@ -88,9 +88,13 @@ fn a_recording_that_lacks_a_column_that_was_added_later_opens() {
         "SELECT group_concat('DROP VIEW ' || name, ';') FROM sqlite_master WHERE type = 'view'";
     let drop: String = connection.query_row(views, [], |row| row.get(0)).unwrap();
     connection.execute_batch(&drop).unwrap();
-    for (table, column) in
-        [("file", "dirtied_by"), ("stall", "latest_ns"), ("io_wait", "unmeasured")]
-    {
+    for (table, column) in [
+        ("file", "dirtied_by"),
+        ("stall", "latest_ns"),
+        ("stall", "within"),
+        ("stall", "within_ns"),
+        ("io_wait", "unmeasured"),
+    ] {
         connection.execute_batch(&format!("ALTER TABLE {table} DROP COLUMN {column}")).unwrap();
     }
     assert_eq!(read(&path).unwrap(), [file("/srv/index", FileState::Linked)]);

@@ -20,6 +20,7 @@ const BEFORE: Invariant = "the time before a request is that of requests that en
 const HELD: Invariant =
     "what a limit held back is transfers, of a cgroup with at most 64 processes named";
 const AGES: Invariant = "ages are in ascending order, each once";
+const WITHIN: Invariant = "hold-ups that are told with another one are not longer than it";
 const LATEST: Invariant = "a hold-up whose end is not known was not over before it was last seen";
 const DIRTIERS: Invariant = "at most 16 are named who dirtied";
 const BLAME: Invariant = "what a process waited for requests is blamed, no more and no less";
@@ -59,6 +60,10 @@ impl Block {
             BlockRecord::Stall(stall) => {
                 let holds = stall.latest_ns.is_none_or(|latest_ns| latest_ns >= stall.t1_ns);
                 faults.unless(holds, LATEST, || format!("process {}", stall.proc.0));
+                // The shorter ones of a number are no longer than this one as often.
+                let most_ns = stall.length_ns().saturating_mul(stall.within);
+                let holds = stall.within_ns <= most_ns;
+                faults.unless(holds, WITHIN, || format!("process {}", stall.proc.0));
             }
             BlockRecord::Held(tick) => held(tick, faults),
             _ => {}

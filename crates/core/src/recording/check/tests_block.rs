@@ -277,7 +277,19 @@ fn references_that_lead_nowhere() {
     };
     let stall = |proc, device, file| {
         let kind = StallKind::Sync;
-        BlockRecord::Stall(Stall { t0_ns: 0, t1_ns: S, proc, kind, device, file, latest_ns: None })
+        let (t0_ns, t1_ns) = (0, S);
+        let (latest_ns, within, within_ns) = (None, 0, 0);
+        BlockRecord::Stall(Stall {
+            t0_ns,
+            t1_ns,
+            proc,
+            kind,
+            device,
+            file,
+            latest_ns,
+            within,
+            within_ns,
+        })
     };
     let commit =
         JournalCommit { t0_ns: 0, t1_ns: 1, device: NO_DISK, kind: "jbd2".into(), blocks: None };

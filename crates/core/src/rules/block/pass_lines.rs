@@ -140,9 +140,10 @@ pub(super) fn held_files(view: &View, stalls: &[&Stall]) -> Option<Evidence> {
     let mut by_file: BTreeMap<FileId, u64> = BTreeMap::new();
     let mut known_ns = 0u64;
     for stall in stalls {
-        let ns = stall.t1_ns.saturating_sub(stall.t0_ns);
+        let ns = stall.of_all_ns();
         if let Some(file) = stall.file {
-            *by_file.entry(file).or_default() += ns;
+            let sum = by_file.entry(file).or_default();
+            *sum = sum.saturating_add(ns);
             known_ns = known_ns.saturating_add(ns);
         }
     }

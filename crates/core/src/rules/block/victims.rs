@@ -175,8 +175,8 @@ fn time_of(stalls: &[&Stall], kind: StallKind) -> u64 {
     stalls
         .iter()
         .filter(|stall| stall.kind == kind)
-        .map(|stall| stall.t1_ns.saturating_sub(stall.t0_ns))
-        .sum()
+        .map(|stall| stall.of_all_ns())
+        .fold(0, u64::saturating_add)
 }
 
 /// Thread time lost in stalls: a sync waits for requests that are stalls themselves, so the larger of the two.
@@ -185,9 +185,14 @@ pub(super) fn stall_ns(stalls: &[&Stall]) -> u64 {
         + time_of(stalls, StallKind::DirtyThrottle)
 }
 
+/// How many they are.
+pub(super) fn number(stalls: &[&Stall]) -> u64 {
+    stalls.iter().map(|stall| stall.number()).fold(0, u64::saturating_add)
+}
+
 /// The longest one.
 pub(super) fn longest_ns(stalls: &[&Stall]) -> u64 {
-    stalls.iter().map(|stall| stall.t1_ns.saturating_sub(stall.t0_ns)).max().unwrap_or(0)
+    stalls.iter().map(|stall| stall.length_ns()).max().unwrap_or(0)
 }
 
 /// As spans of time.

@@ -2,7 +2,7 @@
 //! BLK001: the flusher's passes hold somebody up.
 
 use super::clocks::{self, Compared};
-use super::victims::{STALL_LIMITS, Victim, of_stalls, spans};
+use super::victims::{STALL_LIMITS, Victim, number, of_stalls, spans};
 use super::{by_counters, chart, files, knobs, pass_lines, pass_remedies, saturation};
 use crate::finding::{Cause, Entity, EntityKind, Finding, Severity};
 use crate::recording::{DevId, Source, Stall, StallKind};
@@ -181,8 +181,10 @@ fn title(view: &View, hit: &Hit<'_>, rhythm: &Rhythm) -> String {
     let many = hit.victim.group.members.len() > 1;
     // Of the kind that most of them are: a sync's own requests would count again.
     let kind = Victim::main_kind(&hit.compared.in_passes);
-    let of_kind =
-        |stalls: &[&Stall]| stalls.iter().filter(|stall| stall.kind == kind).count() as u64;
+    let of_kind = |stalls: &[&Stall]| {
+        let stalls: Vec<_> = stalls.iter().filter(|stall| stall.kind == kind).copied().collect();
+        number(&stalls)
+    };
     let inside = of_kind(&hit.compared.in_passes);
     let all = of_kind(&hit.victim.on_device(view, hit.device, &KINDS));
     let clock = match rhythm {

@@ -2,7 +2,7 @@
 //! BLK002: inodes that became dirty together are written together, for ever.
 
 use super::clocks;
-use super::victims::{STALL_LIMITS, Victim, longest_ns, of_stalls, stall_ns};
+use super::victims::{STALL_LIMITS, Victim, longest_ns, number, of_stalls, stall_ns};
 use super::{files, knobs, pass_lines, saturation};
 use crate::finding::{
     Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Unit,
@@ -188,7 +188,7 @@ fn finding(view: &View, groups: &Groups<'_>, cohort: &Cohort<'_>, expire_ns: u64
         lines.push(evidence(
             view,
             "stalls",
-            stalls.len() as f64,
+            number(stalls) as f64,
             Unit::Count,
             Source::Writeback.label(),
             note,

@@ -101,7 +101,7 @@ const KNOWN: &[Loss] = &[
     Loss {
         name: "block_stalls_untold",
         area: "block",
-        meaning: "long waits of a second with very many, which are in the sums only",
+        meaning: "long waits that are in the sums only, for too many processes had some in that second",
     },
     Loss {
         name: "writeback_log_overrun",
@@ -140,12 +140,16 @@ pub(super) fn meaning(name: &str) -> Option<&'static str> {
     KNOWN.iter().find(|loss| loss.name == name).map(|loss| loss.meaning)
 }
 
-/// What a loss is a part of: all waiting for times, all transfers for counts of block IO, all context switches for
-/// other counts. `None` where there is nothing to compare with.
+/// What a loss is a part of: all waiting for times, all hold-ups for hold-ups, all transfers for other counts of block
+/// IO, all context switches for the rest. `None` where there is nothing to compare with.
 pub(super) fn share(view: &View, name: &str, amount: u64) -> Option<f64> {
     let load = view.host_load();
     let usages = || view.processes().values().filter_map(|process| process.usage.as_ref());
     let whole = match whole(name) {
+        HOLD_UPS => {
+            let waits = view.block().waits().values();
+            waits.map(|held| held.waits.total_count()).fold(0, u64::saturating_add)
+        }
         WAITING => load.queued.total().max(usages().map(|usage| usage.states.queued_ns).sum()),
         TRANSFERS => view.block().transfers(),
         _ => load.switches.max(usages().map(|usage| usage.switches).sum()),
@@ -155,10 +159,12 @@ pub(super) fn share(view: &View, name: &str, amount: u64) -> Option<f64> {
 
 const WAITING: &str = "all waiting";
 const TRANSFERS: &str = "the transfers";
+const HOLD_UPS: &str = "the hold-ups";
 
 /// What a loss is compared with, as it is called in a sentence.
 pub(super) fn whole(name: &str) -> &'static str {
     match area(name) {
+        _ if name == "block_stalls_untold" => HOLD_UPS,
         "block" | "writeback" => TRANSFERS,
         _ if name.ends_with("_ns") => WAITING,
         _ => "the context switches",

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Cases that decide between rules, or between a finding and silence.
 
-use super::{codes, judged, runtimes, scenes};
+use super::{codes, disks, judged, runtimes, scenes};
 use crate::finding::{EntityKind, Finding, LedgerState, Report, Severity};
 use crate::recording::{
-    Culprit, EventKind, ObserverTick, ProcId, ProcessTick, Record, Source, ThreadStates, WaitHist,
+    Culprit, EventKind, ObserverTick, ProcId, ProcessTick, Record, Source, StallKind, ThreadStates,
+    WaitHist,
 };
 use crate::rules::report;
 use crate::testkit::{Did, MS, S, Scene, US, view};
@@ -278,6 +279,21 @@ fn losses_lower_the_confidence_of_other_findings() {
         finding(&judged(&scene), "SCH001").confidence
     };
     assert!(sure(20_000) < sure(0));
+}
+
+#[test]
+fn hold_ups_that_are_in_the_sums_only_are_compared_with_hold_ups() {
+    let mut scene = disks::neighbour();
+    scene.io_wait(0..S, ProcId(1), StallKind::Sync, None, &[(30_000, 20 * MS)]);
+    let seen = view(&scene.records());
+    let all: u64 = seen.block().waits().values().map(|held| held.waits.total_count()).sum();
+    assert_ne!(all, seen.block().transfers());
+    let lost = [("block_stalls_untold".to_owned(), all / 4)].into();
+    scene.observer(ObserverTick { lost, ..ObserverTick::default() });
+    let report = judged(&scene);
+    let found = finding(&report, "OBS001");
+    assert!((found.cost.share - 0.25).abs() < 0.01, "{} of {all}", found.cost.share);
+    assert!(found.title.contains("25 % of the hold-ups"), "{}", found.title);
 }
 
 #[test]

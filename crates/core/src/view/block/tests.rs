@@ -193,6 +193,8 @@ fn lists_are_bounded_and_say_what_they_dropped() {
             device: None,
             file: None,
             latest_ns: None,
+            within: 0,
+            within_ns: 0,
         })
     };
     let passes = (0..20_000).map(|i| BlockRecord::Pass(pass(i * 2 * S, i * 2 * S + 1, "periodic")));

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A limit on the block IO of a cgroup: what `docker run --device-write-iops` and cloud agents set.
+
+use super::Fault;
+use crate::host::cgroup::make_dir;
+use crate::host::undo::{Undo, write_setting};
+use crate::lab::needs::throttle_tree;
+use crate::lab::scenario::check_cgroup;
+use crate::lab::stage::Stage;
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+
+/// Parameters.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct IoLimit {
+    /// Whose processes are limited: a cgroup below the lab's own. Those that it has by then.
+    cgroup: String,
+    /// Writes to the run's disk in a second.
+    write_iops: u64,
+}
+
+impl Fault for IoLimit {
+    fn validate(&self) -> Result<()> {
+        check_cgroup("fault.cgroup", &self.cgroup)?;
+        ensure!((1..=100_000).contains(&self.write_iops), "`fault.write_iops` must be 1 to 100000");
+        Ok(())
+    }
+
+    fn describe(&self, _cpus: usize) -> String {
+        format!(
+            "at most {} writes a second to the disk for cgroup `{}`",
+            self.write_iops, self.cgroup
+        )
+    }
+
+    fn inject(&self, stage: &mut Stage) -> Result<()> {
+        let tree = throttle_tree().context("no cgroup v1 tree can limit block IO here")?;
+        let name = format!("{}-{}", stage.cgroup_path().trim_start_matches('/'), self.cgroup);
+        let dir = tree.join(name);
+        stage.will_undo(&Undo::Cgroup { dir: dir.clone() })?;
+        make_dir(&dir)?;
+        let bdi = stage.disk()?.bdi()?;
+        let number = bdi.file_name().unwrap_or_default().to_string_lossy();
+        let limit = format!("{number} {}", self.write_iops);
+        write_setting(&dir.join("blkio.throttle.write_iops_device"), &limit)?;
+        let members = stage.cgroup(&self.cgroup)?.join("cgroup.procs");
+        let pids = std::fs::read_to_string(&members)
+            .with_context(|| format!("cannot read `{}`", members.display()))?;
+        ensure!(!pids.trim().is_empty(), "cgroup `{}` has no processes", self.cgroup);
+        for pid in pids.lines() {
+            write_setting(&dir.join("cgroup.procs"), pid)?;
+        }
+        Ok(())
+    }
+}
