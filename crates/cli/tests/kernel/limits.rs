@@ -212,7 +212,7 @@ fn report_on(process: &Running) -> Value {
     observe.args(["-q", "--json", "-d", "3", "-p", &pid, "-o"]).arg(&file);
     let output = observe.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(Command::new(DEBURR).arg("check").arg(&file).status().unwrap().success());
+    assert!(Command::new(DEBURR).arg("check").arg(&file).output().unwrap().status.success());
     let again = Command::new(DEBURR).args(["report", "--json"]).arg(&file).output().unwrap();
     let (live, kept): (Value, Value) = (
         serde_json::from_slice(&output.stdout).unwrap(),
