@@ -88,7 +88,7 @@ impl ServiceSpec {
         vec![
             format!("{what}, 16 tasks a request, driven at {} requests/s", self.rate_per_s),
             format!(
-                "{variable} is {} with the fault, {} without; CPU limit {} times what it needs with {}",
+                "{variable} is {} with the fault, {} without; limit: {} times the need with {}",
                 self.threads, self.control_threads, self.headroom, self.control_threads
             ),
         ]
