@@ -25,8 +25,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// How often a command is looked after.
+/// How often a command is looked after, and how soon for the first time.
 const LOOK: Duration = Duration::from_millis(100);
+const FIRST_LOOK: Duration = Duration::from_millis(5);
 /// From the start of the load to the window, at least: connections are made, and counters found.
 const LEAD_NS: u64 = 20_000_000;
 
@@ -202,14 +203,17 @@ fn work(
     let mut meter = Meter::start(group)?;
     let from_ns = monotonic_ns();
     let mut command = start(plan, ground, group, step)?;
+    let mut look = FIRST_LOOK;
     let status = loop {
-        if let Some(status) = command.wait(LOOK)? {
+        if let Some(status) = command.wait(look)? {
             break status;
         }
         if stop() {
             return Ok(None);
         }
         meter.look(false);
+        // Short commands are seen too, and long ones not looked at all the time.
+        look = (look * 2).min(LOOK);
     };
     let window_ns = monotonic_ns() - from_ns;
     if !status.success() {

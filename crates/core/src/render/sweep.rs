@@ -184,7 +184,8 @@ fn cost(sweep: &Sweep, page: &mut Page) {
             value(point.switches_per_s, |it| count(it.round())),
         ]);
     }
-    table.write(page, 2);
+    // The first column is empty then, but for what is between columns.
+    table.write(page, if of_command { 0 } else { 2 });
 }
 
 /// `12 to 15 ms`.
