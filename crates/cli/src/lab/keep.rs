@@ -32,17 +32,32 @@ fn without_foreign_names(mut records: Vec<Record>, lab: &str) -> Vec<Record> {
         })
         .collect();
     let disks = own_disks(&records, lab);
+    let mut names: BTreeMap<String, String> = BTreeMap::new();
+    for record in &records {
+        if let Record::Cgroup(cgroup) = record
+            && !own.contains(&cgroup.id)
+        {
+            let name = || format!("/other-{}", cgroup.id.0);
+            names.entry(cgroup.path.clone()).or_insert_with(name);
+        }
+    }
+    let renamed = |path: &str| match path {
+        "/" => path.to_owned(),
+        _ if Path::new(path).starts_with(lab) => path.to_owned(),
+        _ => names.get(path).map_or("/other", String::as_str).to_owned(),
+    };
     for record in &mut records {
         match record {
             Record::Block(block) => hide_files(block, &disks),
             Record::Meta(meta) => meta.host_name = "lab".into(),
-            Record::Cgroup(cgroup) if cgroup.parent.is_some() && !own.contains(&cgroup.id) => {
-                cgroup.path = format!("/other-{}", cgroup.id.0);
+            Record::Cgroup(cgroup) if !own.contains(&cgroup.id) => {
+                cgroup.path = renamed(&cgroup.path);
                 cgroup.container = None;
             }
             Record::Process(process) => {
                 // How the lab starts its processes is of no interest, and tells where it is installed.
                 process.cmdline.clear();
+                process.memory_cgroup = process.memory_cgroup.as_deref().map(renamed);
                 let is_own = process.cgroup.is_some_and(|cgroup| own.contains(&cgroup));
                 if !is_own && process.kernel_thread != Some(true) {
                     process.comm = "other".into();
@@ -174,6 +189,14 @@ mod tests {
         }))
     }
 
+    fn accounted_to(path: &str) -> Record {
+        let Record::Process(mut process) = process("victim", Some(3), Some(false)) else {
+            unreachable!();
+        };
+        process.memory_cgroup = Some(path.into());
+        Record::Process(process)
+    }
+
     #[test]
     fn files_and_mounts_of_others_lose_their_names() {
         use deburr_core::recording::{Device, File, FileId, FileState, Mount};
@@ -274,6 +297,11 @@ mod tests {
             cgroup(2, Some(1), "/lab"),
             cgroup(3, Some(2), "/lab/victim"),
             cgroup(4, Some(1), "/labs-secret"),
+            // Of the memory controller's tree, where that is another one.
+            cgroup(5, None, "/secret"),
+            accounted_to("/secret"),
+            accounted_to("/secret/unseen"),
+            accounted_to("/lab/victim"),
         ];
         let kept = without_foreign_names(records, "/lab");
         let text = format!("{kept:?}");
@@ -281,5 +309,13 @@ mod tests {
         for name in ["\"victim\"", "kswapd0", "/lab/victim", "\"/\"", "/other-4"] {
             assert!(text.contains(name), "{name} is not in {text}");
         }
+        let accounted: Vec<&str> = kept
+            .iter()
+            .filter_map(|record| match record {
+                Record::Process(process) => process.memory_cgroup.as_deref(),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(accounted, ["/other-5", "/other", "/lab/victim"]);
     }
 }

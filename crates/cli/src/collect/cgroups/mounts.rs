@@ -48,7 +48,9 @@ impl Tree {
 
     /// Whether that line of `/proc/PID/cgroup` is about this tree.
     pub(crate) fn holds(&self, membership: &Membership) -> bool {
+        // A tree whose controllers are not known holds nobody, not everybody.
         membership.version() == self.version
+            && (self.version == CgroupVersion::V2 || !self.controllers.is_empty())
             && self.controllers.iter().all(|name| membership.controllers.contains(name))
     }
 
@@ -146,7 +148,7 @@ fn tree<'a>(
 
 /// The options of a v1 mount that name controllers in `/proc/PID/cgroup` too.
 fn controllers(options: &[String]) -> Vec<String> {
-    const KNOWN: [&str; 3] = ["cpu", "cpuacct", "cpuset"];
+    const KNOWN: [&str; 4] = ["cpu", "cpuacct", "cpuset", "memory"];
     options.iter().filter(|option| KNOWN.contains(&option.as_str())).cloned().collect()
 }
 

@@ -99,6 +99,7 @@ fn a_process_is_found_in_the_tree_of_the_cpu_controller() {
     let place = cgroups.place_of(42);
     assert_eq!(place.cgroup, Some(id(&host, "cpu/jobs/batch")));
     assert_eq!(place.cpuset_cpus.as_deref(), Some("1"));
+    assert_eq!(place.memory.as_deref(), Some("/jobs/accounted"));
     assert_eq!(cgroups.of_pid(43), None, "outside of the observer's namespace");
     assert_eq!(cgroups.of_pid(44), None, "no such process");
     let id = id(&host, "cpu/jobs/batch");
