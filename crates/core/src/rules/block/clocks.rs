@@ -113,13 +113,13 @@ impl<'v> Compared<'v> {
     /// Whether the passes are the reason: more than chance, and no mere companions of commits.
     pub(super) fn blames_passes(&self) -> bool {
         self.passes.is_sure()
-            && (self.passes_alone.is_sure() || self.passes.inside >= self.commits.inside)
+            && (self.passes_alone.is_sure() || self.passes.all_inside >= self.commits.all_inside)
     }
 
     /// Whether the commits are the reason. Those that fall into passes take long because of the passes.
     pub(super) fn blames_commits(&self) -> bool {
         let more_than_chance = self.commits.is_sure()
-            && (self.commits_alone.is_sure() || self.commits.inside > self.passes.inside);
+            && (self.commits_alone.is_sure() || self.commits.all_inside > self.passes.all_inside);
         more_than_chance || self.always_in_commits()
     }
 
