@@ -31,6 +31,10 @@ class Missing(Exception):
     """Something that is needed is not here."""
 
 
+class Broken(Exception):
+    """Something that is here does not do what it should."""
+
+
 def progress(text):
     print(f"vm: {text}", file=sys.stderr, flush=True)
 
@@ -204,7 +208,7 @@ def pin(process, cpus):
                 os.sched_setaffinity(threads[virtual], {cpu})
             return
         time.sleep(0.05)
-    raise Missing("qemu did not start its virtual CPUs")
+    raise Broken("qemu did not start its virtual CPUs")
 
 
 def weigh_session(process, nice):
