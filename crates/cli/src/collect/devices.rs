@@ -2,7 +2,7 @@
 //! The block devices of the host: what `/sys` tells of each, said once before it is referred to.
 
 use super::{Emit, Roots};
-use deburr_core::recording::{BlockRecord, DevId, Device, Record, name};
+use deburr_core::recording::{BlockRecord, DevId, Device, DiskCounters, Record, name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -15,6 +15,8 @@ pub(crate) struct Devices {
     said: BTreeMap<DevId, Device>,
     /// Devices with a mounted filesystem.
     mounted: BTreeSet<DevId>,
+    /// What the kernel counted of each device, as it was last read.
+    counted: BTreeMap<DevId, DiskCounters>,
 }
 
 impl Devices {
@@ -83,6 +85,24 @@ impl Devices {
     /// Whether a filesystem on it is mounted.
     pub(crate) fn is_mounted(&self, dev: DevId) -> bool {
         self.mounted.contains(&dev)
+    }
+
+    /// Tells what the kernel counted of a device; `None` = it is not there any more.
+    pub(crate) fn set_counters(&mut self, dev: DevId, counters: Option<DiskCounters>) {
+        match counters {
+            Some(counters) => self.counted.insert(dev, counters),
+            None => self.counted.remove(&dev),
+        };
+    }
+
+    /// What the kernel counted of a device by the last beat.
+    pub(crate) fn counters(&self, dev: DevId) -> Option<&DiskCounters> {
+        self.counted.get(&dev)
+    }
+
+    /// The same of all devices.
+    pub(crate) fn all_counters(&self) -> impl Iterator<Item = (DevId, &DiskCounters)> {
+        self.counted.iter().map(|(dev, counters)| (*dev, counters))
     }
 
     fn read(&self, dev: DevId) -> Option<Device> {

@@ -53,6 +53,7 @@ impl DiskstatsCollector {
             if !followed.there && followed.recorded {
                 cx.devices.gone(*dev, emit);
             }
+            cx.devices.set_counters(*dev, followed.there.then_some(followed.counters));
             followed.there
         });
         self.last_ns = t_ns;

@@ -190,7 +190,7 @@ pub struct IoTick {
     pub reason: Option<String>,
     /// Transfers that ended in the tick. Where the probe sampled, scaled up to all.
     pub ios: u64,
-    /// Their bytes, likewise.
+    /// Their bytes, likewise, so that they sum to what the disk counted.
     pub bytes: u64,
     /// Sum of the time from creation to completion of their requests, likewise.
     pub total_ns: u64,

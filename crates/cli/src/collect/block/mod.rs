@@ -17,6 +17,7 @@ mod names;
 mod pace;
 mod passes;
 mod sampling;
+mod scale;
 mod tally;
 mod waits;
 mod writeback;
@@ -159,7 +160,7 @@ impl BlockCollector {
         let held = probe.held().unwrap_or_default();
         account.held.second(cx, span, &held, &mut *emit);
         let reason = |number| probe.reason_name(number).to_owned();
-        let records = account.tally.take(span, reason);
+        let records = account.tally.take(span, |device| cx.devices.counters(device), reason);
         let records = records.into_iter().chain(account.hold_ups.take(span));
         let passes = match writeback {
             Ok(writeback) => writeback.passes.take(t_ns, last, reason),
@@ -183,6 +184,7 @@ impl Collector for BlockCollector {
     fn beat(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) -> anyhow::Result<()> {
         if now.beat == Beat::Start {
             self.account.look_at_mounts(cx, &mut *emit);
+            self.account.tally.scale.begin(cx.devices.all_counters());
             self.start(emit);
             return Ok(());
         }

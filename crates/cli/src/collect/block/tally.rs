@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Transfers of a second, by what they were for; and how long the requests of each device took.
 
+use super::scale::{Bytes, Scale};
 use deburr_core::recording::{
-    BlockRecord, CgroupId, DevId, DeviceTick, FileId, IoOp, IoTick, IoWhat, ProcId, WaitHist,
+    BlockRecord, CgroupId, DevId, DeviceTick, DiskCounters, FileId, IoOp, IoTick, IoWhat, ProcId,
+    WaitHist,
 };
 use std::collections::BTreeMap;
 
@@ -29,7 +31,7 @@ pub(super) struct Key {
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     ios: u64,
-    bytes: u64,
+    bytes: Bytes,
     total_ns: u64,
     max_ns: u64,
 }
@@ -63,6 +65,8 @@ pub(super) struct Took {
 pub(super) struct Tally {
     rows: BTreeMap<Key, Sum>,
     times: BTreeMap<(DevId, IoOp), Times>,
+    /// What a sample stands for.
+    pub(super) scale: Scale,
     /// The time before requests is looked at.
     before: bool,
     /// Transfers that were told without their file, in all.
@@ -86,7 +90,11 @@ impl Tally {
         }
         let sum = self.rows.entry(key).or_default();
         sum.ios += weight;
-        sum.bytes += bytes * weight;
+        if weight == 1 {
+            sum.bytes.exact += bytes;
+        } else {
+            sum.bytes.sampled += bytes * weight;
+        }
         sum.total_ns += total_ns * weight;
         sum.max_ns = sum.max_ns.max(total_ns);
     }
@@ -106,12 +114,23 @@ impl Tally {
         times.one_in = times.one_in.max(took.weight);
     }
 
-    /// The records of the second.
-    pub(super) fn take(
+    /// The records of the second; `counters` = what a disk has counted by now.
+    pub(super) fn take<'a>(
         &mut self,
         (t0_ns, t1_ns): (u64, u64),
+        counters: impl Fn(DevId) -> Option<&'a DiskCounters>,
         reason: impl Fn(u8) -> String,
     ) -> Vec<BlockRecord> {
+        let mut seen: BTreeMap<(DevId, IoOp), Bytes> = BTreeMap::new();
+        for (key, sum) in &self.rows {
+            let seen = seen.entry((key.device, key.op)).or_default();
+            seen.exact += sum.bytes.exact;
+            seen.sampled += sum.bytes.sampled;
+        }
+        let mut factor_of = |((device, op), seen): ((DevId, IoOp), Bytes)| {
+            ((device, op), self.scale.factor(device, op, counters(device), seen))
+        };
+        let factors: BTreeMap<(DevId, IoOp), f64> = seen.into_iter().map(&mut factor_of).collect();
         let rows = std::mem::take(&mut self.rows).into_iter().map(|(key, sum)| {
             BlockRecord::Io(IoTick {
                 t0_ns,
@@ -123,7 +142,8 @@ impl Tally {
                 owner: key.owner,
                 reason: (key.reason != 0).then(|| reason(key.reason)),
                 ios: sum.ios,
-                bytes: sum.bytes,
+                bytes: sum.bytes.exact
+                    + (factors[&(key.device, key.op)] * sum.bytes.sampled as f64).round() as u64,
                 total_ns: sum.total_ns,
                 max_ns: sum.max_ns,
             })
@@ -171,7 +191,7 @@ mod tests {
         tally.transfer(key(1), 8192, 300, 1);
         let took = Took { total_ns: 300, before_ns: Some(5000), queue_ns: Some(100), weight: 8 };
         tally.request(DISK, IoOp::Write, took);
-        let records = tally.take((0, 1), |_| String::new());
+        let records = tally.take((0, 1), |_| None, |_| String::new());
         let [BlockRecord::Io(io), BlockRecord::DeviceTick(times)] = &*records else {
             panic!("{records:?}")
         };
@@ -184,7 +204,7 @@ mod tests {
             Some(5000),
             "not part of the whole"
         );
-        assert!(tally.take((1, 2), |_| String::new()).is_empty());
+        assert!(tally.take((1, 2), |_| None, |_| String::new()).is_empty());
     }
 
     #[test]
@@ -193,7 +213,7 @@ mod tests {
         for file in 1..=100_000 {
             tally.transfer(key(file), 4096, 100, 1);
         }
-        let records = tally.take((0, 1), |_| String::new());
+        let records = tally.take((0, 1), |_| None, |_| String::new());
         assert!(records.len() <= ROWS + 1);
         let bytes: u64 = records
             .iter()

@@ -38,9 +38,7 @@ impl Recording {
         // The kernel's counters are first read when the command has begun already.
         let done = directory.path().join("done");
         let script = format!("set -e; sleep 1; {script}\nsleep 1.2; : >\"$DONE\"");
-        // These tests are of what each request was for; what a sample stands for has a test of its own.
-        command.args(["record", "-q", "--io-one-in", "1", "-o"]).arg(&path);
-        command.args(["--", "sh", "-c", &script]);
+        command.args(["record", "-q", "-o"]).arg(&path).args(["--", "sh", "-c", &script]);
         let output = command
             .envs(vars.iter().copied())
             .env("DONE", &done)
@@ -90,12 +88,7 @@ impl Recording {
     }
 
     /// All classes together are what the kernel counted, within 1 %, and nothing of weight has none.
-    ///
-    /// The programs follow one request in eight while more come than the reader is fast enough for; then the
-    /// classes are estimates from thousands of requests of unlike sizes.
     fn assert_classes_sum(&self, device: &str) {
-        let sql = "SELECT max(sampled_one_in) FROM device_tick WHERE device = ?1";
-        let percent = if self.number(sql, &[device]) > 1 { 8 } else { 1 };
         for op in ["read", "write"] {
             let sql = "SELECT sum(bytes) FROM io_tick WHERE device = ?1 AND op = ?2";
             let told = self.number(sql, &[device, op]);
@@ -107,7 +100,7 @@ impl Recording {
             let counted = self.number(&sql, &[device]);
             let all = self.classes(device, op);
             assert!(
-                (told - counted).abs() * 100 <= counted * percent,
+                (told - counted).abs() * 100 <= counted,
                 "{device} {op}: {told} of {counted} bytes: {all}"
             );
             let unknown = self.class(device, op, "unknown");

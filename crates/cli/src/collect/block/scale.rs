@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the bytes of a sample stand for. Requests differ in size, so the bytes of one in eight of them, times eight, are
+//! some percent off; the disk itself counts all of them, and the sample is scaled to that.
+
+use deburr_core::recording::{DevId, DiskCounters, IoOp};
+use std::collections::BTreeMap;
+
+/// Farther off a sample is not; then the counters are of something else.
+const MOST: f64 = 2.0;
+
+/// Bytes of a disk in one direction in a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bytes {
+    /// Of requests that stand for themselves.
+    pub(super) exact: u64,
+    /// Of a sample, times what each stands for.
+    pub(super) sampled: u64,
+}
+
+/// Up to which count of each disk everything was told.
+#[derive(Debug, Default)]
+pub(super) struct Scale {
+    told: BTreeMap<(DevId, IoOp), u64>,
+}
+
+impl Scale {
+    /// The counters at the start.
+    pub(super) fn begin<'a>(&mut self, disks: impl Iterator<Item = (DevId, &'a DiskCounters)>) {
+        for (device, counters) in disks {
+            for op in [IoOp::Read, IoOp::Write] {
+                self.told.extend(count(counters, op).map(|bytes| ((device, op), bytes)));
+            }
+        }
+    }
+
+    /// By what the sampled bytes of a second are to be multiplied, by the counters at its end. What one second's counters
+    /// had not counted yet is made up for in the next.
+    pub(super) fn factor(
+        &mut self,
+        device: DevId,
+        op: IoOp,
+        counters: Option<&DiskCounters>,
+        seen: Bytes,
+    ) -> f64 {
+        let Some(counted) = counters.and_then(|counters| count(counters, op)) else { return 1.0 };
+        let told = self.told.insert((device, op), counted);
+        let Some(told) = told.filter(|_| seen.sampled > 0) else { return 1.0 };
+        let due = counted.saturating_sub(told).saturating_sub(seen.exact);
+        let factor = (due as f64 / seen.sampled as f64).clamp(1.0 / MOST, MOST);
+        let now_told = told.saturating_add(seen.exact) as f64 + factor * seen.sampled as f64;
+        self.told.insert((device, op), now_told as u64);
+        factor
+    }
+}
+
+fn count(counters: &DiskCounters, op: IoOp) -> Option<u64> {
+    match op {
+        IoOp::Read => Some(counters.read_bytes),
+        IoOp::Write => Some(counters.write_bytes),
+        IoOp::Other => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DISK: DevId = DevId { major: 7, minor: 0 };
+
+    fn written(bytes: u64) -> DiskCounters {
+        DiskCounters { write_bytes: bytes, ..DiskCounters::default() }
+    }
+
+    fn next(scale: &mut Scale, counted: u64, exact: u64, sampled: u64) -> f64 {
+        scale.factor(DISK, IoOp::Write, Some(&written(counted)), Bytes { exact, sampled })
+    }
+
+    #[test]
+    fn seconds_of_a_sample_sum_to_what_the_disk_counted() {
+        let mut scale = Scale::default();
+        scale.begin([(DISK, &written(1_000))].into_iter());
+        let mut told = 0.0;
+        // The counters lag behind in the second one.
+        for (counted, exact, sampled) in [(2_000, 500, 480), (2_900, 0, 1_000), (4_000, 0, 960)] {
+            let factor = next(&mut scale, counted, exact, sampled);
+            told += exact as f64 + factor * sampled as f64;
+        }
+        assert!((told - 3_000.0).abs() < 2.0, "{told}");
+    }
+
+    #[test]
+    fn what_is_no_sample_or_not_counted_stays() {
+        let mut scale = Scale::default();
+        assert!((next(&mut scale, 5_000, 0, 900) - 1.0).abs() < 1e-9, "a disk that appeared");
+        assert!((next(&mut scale, 6_000, 2_000, 0) - 1.0).abs() < 1e-9, "all followed");
+        let seen = Bytes { exact: 0, sampled: 7 };
+        assert!((scale.factor(DISK, IoOp::Write, None, seen) - 1.0).abs() < 1e-9);
+        let other = scale.factor(DISK, IoOp::Other, Some(&written(9)), seen);
+        assert!((other - 1.0).abs() < 1e-9);
+        // Counters that have nothing to do with it do not turn it upside down.
+        assert!((next(&mut scale, 900_000_000, 0, 10) - MOST).abs() < 1e-9);
+    }
+}
