@@ -15,6 +15,32 @@ pub(super) struct Bytes {
     pub(super) exact: u64,
     /// Of a sample, times what each stands for.
     pub(super) sampled: u64,
+    /// Of the same sample, once: the disk did at least that.
+    pub(super) followed: u64,
+}
+
+impl Bytes {
+    /// Adds those of transfers that stand for `weight` each.
+    pub(super) fn add(&mut self, bytes: u64, weight: u64) {
+        if weight == 1 {
+            self.exact += bytes;
+        } else {
+            self.sampled += bytes * weight;
+            self.followed += bytes;
+        }
+    }
+
+    /// Adds those of another kind.
+    pub(super) fn merge(&mut self, other: Bytes) {
+        self.exact += other.exact;
+        self.sampled += other.sampled;
+        self.followed += other.followed;
+    }
+
+    /// How many they stand for, with the sample scaled.
+    pub(super) fn told(&self, factor: f64) -> u64 {
+        self.exact + (factor * self.sampled as f64).round() as u64
+    }
 }
 
 /// Up to which count of each disk everything was told.
@@ -46,9 +72,8 @@ impl Scale {
         let told = self.told.insert((device, op), counted);
         let Some(told) = told.filter(|_| seen.sampled > 0) else { return 1.0 };
         let due = counted.saturating_sub(told).saturating_sub(seen.exact);
-        let factor = (due as f64 / seen.sampled as f64).clamp(1.0 / MOST, MOST);
-        let now_told = told.saturating_add(seen.exact) as f64 + factor * seen.sampled as f64;
-        self.told.insert((device, op), now_told as u64);
+        let factor = (due.max(seen.followed) as f64 / seen.sampled as f64).min(MOST);
+        self.told.insert((device, op), told.saturating_add(seen.told(factor)));
         factor
     }
 }
@@ -72,7 +97,8 @@ mod tests {
     }
 
     fn next(scale: &mut Scale, counted: u64, exact: u64, sampled: u64) -> f64 {
-        scale.factor(DISK, IoOp::Write, Some(&written(counted)), Bytes { exact, sampled })
+        let seen = Bytes { exact, sampled, followed: sampled / 8 };
+        scale.factor(DISK, IoOp::Write, Some(&written(counted)), seen)
     }
 
     #[test]
@@ -89,11 +115,20 @@ mod tests {
     }
 
     #[test]
+    fn what_was_followed_is_told_whatever_the_counters_say() {
+        let mut scale = Scale::default();
+        scale.begin([(DISK, &written(0))].into_iter());
+        // One of eight happened to be the only one.
+        assert!((next(&mut scale, 100, 0, 800) - 1.0 / 8.0).abs() < 1e-9);
+        assert!((next(&mut scale, 100, 0, 80) - 1.0 / 8.0).abs() < 1e-9);
+    }
+
+    #[test]
     fn what_is_no_sample_or_not_counted_stays() {
         let mut scale = Scale::default();
         assert!((next(&mut scale, 5_000, 0, 900) - 1.0).abs() < 1e-9, "a disk that appeared");
         assert!((next(&mut scale, 6_000, 2_000, 0) - 1.0).abs() < 1e-9, "all followed");
-        let seen = Bytes { exact: 0, sampled: 7 };
+        let seen = Bytes { exact: 0, sampled: 7, followed: 1 };
         assert!((scale.factor(DISK, IoOp::Write, None, seen) - 1.0).abs() < 1e-9);
         let other = scale.factor(DISK, IoOp::Other, Some(&written(9)), seen);
         assert!((other - 1.0).abs() < 1e-9);

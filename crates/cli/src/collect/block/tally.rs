@@ -90,11 +90,7 @@ impl Tally {
         }
         let sum = self.rows.entry(key).or_default();
         sum.ios += weight;
-        if weight == 1 {
-            sum.bytes.exact += bytes;
-        } else {
-            sum.bytes.sampled += bytes * weight;
-        }
+        sum.bytes.add(bytes, weight);
         sum.total_ns += total_ns * weight;
         sum.max_ns = sum.max_ns.max(total_ns);
     }
@@ -123,9 +119,7 @@ impl Tally {
     ) -> Vec<BlockRecord> {
         let mut seen: BTreeMap<(DevId, IoOp), Bytes> = BTreeMap::new();
         for (key, sum) in &self.rows {
-            let seen = seen.entry((key.device, key.op)).or_default();
-            seen.exact += sum.bytes.exact;
-            seen.sampled += sum.bytes.sampled;
+            seen.entry((key.device, key.op)).or_default().merge(sum.bytes);
         }
         let mut factor_of = |((device, op), seen): ((DevId, IoOp), Bytes)| {
             ((device, op), self.scale.factor(device, op, counters(device), seen))
@@ -142,8 +136,7 @@ impl Tally {
                 owner: key.owner,
                 reason: (key.reason != 0).then(|| reason(key.reason)),
                 ios: sum.ios,
-                bytes: sum.bytes.exact
-                    + (factors[&(key.device, key.op)] * sum.bytes.sampled as f64).round() as u64,
+                bytes: sum.bytes.told(factors[&(key.device, key.op)]),
                 total_ns: sum.total_ns,
                 max_ns: sum.max_ns,
             })

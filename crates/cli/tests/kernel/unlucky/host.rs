@@ -17,7 +17,7 @@ fn settings_that_may_not_be_read_are_not_known() {
         let hide = r#"mount -t tmpfs none /proc/sys/vm && exec "$0" "$@""#;
         hidden.args(["--mount", "sh", "-c", hide, DEBURR]);
         let script = r#"dd if=/dev/zero of="$POINT/a" bs=1M count=8 conv=fsync 2>&1"#;
-        let recording = Recording::by(hidden, script, &[("POINT", point.as_os_str())]);
+        let recording = Recording::by(hidden, script, &[("POINT", point.as_os_str())], Some(1));
         recording.assert_classes_sum(&number(&disk.device));
         let bytes = recording.bytes(&number(&disk.device), "write", &point.join("a"));
         assert!(near(bytes, 8 * MIB), "{bytes} bytes");
