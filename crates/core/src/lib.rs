@@ -10,6 +10,7 @@
 //! - [`limits`]: what a process may use of the CPUs, and what its runtime believes.
 //! - [`recording`]: what was seen: raw amounts and counters with their time range, never rates or opinions.
 //! - [`procfs`]: parsers of the kernel's text files, `&str` in, typed values out.
+//! - [`snapshot`]: what a host is and how it is set up, as typed facts.
 //! - [`sweep`]: what an experiment with a service under load says: runs in, points, knees and verdict out.
 //! - [`view`]: what it means arithmetically: totals, histograms, joins, shares.
 //! - [`stats`]: what is no chance: bursts, periods, coincidences.
@@ -29,6 +30,7 @@ pub mod procfs;
 pub mod recording;
 pub mod render;
 pub mod rules;
+pub mod snapshot;
 pub mod stats;
 pub mod sweep;
 #[cfg(any(test, feature = "testkit"))]
