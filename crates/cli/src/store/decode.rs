@@ -6,7 +6,7 @@
 
 use super::encode::{MIGRATED, NOT_SAMPLED, resource_name, source_name, version_name};
 use super::schema::Kind;
-use super::{block, cpu_check, runtime};
+use super::{block, cpu_check, packed, runtime};
 use deburr_core::recording::{
     BlameTick, Cgroup, CgroupId, CgroupReading, CgroupVersion, Coverage, CpuReading, Culprit,
     Event, EventKind, IdleCpu, IdleTick, LoadBin, Meta, ObserverTick, ProcId, Process, ProcessTick,
@@ -121,6 +121,22 @@ impl Cells<'_> {
 
     pub(super) fn json<T: DeserializeOwned>(&mut self) -> Result<T> {
         self.maybe_json()?.ok_or_else(|| self.damage("expected JSON, found NULL"))
+    }
+
+    /// A list of lists of `OF` numbers each: packed, or JSON as recordings had it before.
+    pub(super) fn maybe_list<const OF: usize>(&mut self) -> Result<Option<Vec<[u64; OF]>>> {
+        let rows = match self.next()? {
+            ValueRef::Null => return Ok(None),
+            ValueRef::Blob(bytes) => packed::numbers(bytes).and_then(|numbers| {
+                let (rows, rest) = numbers.as_chunks();
+                rest.is_empty().then(|| rows.to_vec())
+            }),
+            ValueRef::Text(text) => serde_json::from_slice::<Vec<Vec<u64>>>(text)
+                .ok()
+                .and_then(|rows| rows.into_iter().map(|row| row.try_into().ok()).collect()),
+            _ => None,
+        };
+        rows.map(Some).ok_or_else(|| self.damage(&format!("expected a list of {OF} numbers each")))
     }
 
     pub(super) fn one_of<T: Copy>(&mut self, all: &[T], name: fn(T) -> &'static str) -> Result<T> {
@@ -268,12 +284,11 @@ pub(super) fn waits(c: &mut Cells<'_>) -> Result<WaitHist> {
 /// The same; `None` of NULL.
 pub(super) fn maybe_waits(c: &mut Cells<'_>) -> Result<Option<WaitHist>> {
     let mut hist = WaitHist::default();
-    let filled: Option<Vec<(usize, u64, u64)>> = c.maybe_json()?;
-    let Some(filled) = filled else { return Ok(None) };
-    for (bucket, count, ns) in filled {
-        if bucket >= hist.count.len() {
+    let Some(filled) = c.maybe_list()? else { return Ok(None) };
+    for [bucket, count, ns] in filled {
+        let Some(bucket) = usize::try_from(bucket).ok().filter(|&at| at < hist.count.len()) else {
             return Err(c.damage("a bucket that does not exist"));
-        }
+        };
         hist.count[bucket] = count;
         hist.ns[bucket] = ns;
     }
@@ -306,13 +321,17 @@ fn idle(c: &mut Cells<'_>) -> Result<IdleTick> {
         waits_ns: c.u64()?,
         idle_allowed_ns: c.u64()?,
         idle_forbidden_ns: c.u64()?,
-        cpus: c
-            .maybe_json::<Vec<(u32, u8, u64)>>()?
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(cpu, allowed, idle_ns)| IdleCpu { cpu, allowed: allowed != 0, idle_ns })
-            .collect(),
+        cpus: idle_cpus(c)?,
     })
+}
+
+fn idle_cpus(c: &mut Cells<'_>) -> Result<Vec<IdleCpu>> {
+    let cpus = c.maybe_list()?.unwrap_or_default().into_iter();
+    let cpus = cpus.map(|[cpu, allowed, idle_ns]| {
+        let cpu = cpu.try_into().map_err(|_| c.damage("a CPU that does not exist"))?;
+        Ok(IdleCpu { cpu, allowed: allowed != 0, idle_ns })
+    });
+    cpus.collect()
 }
 
 fn schedstat(c: &mut Cells<'_>) -> Result<SchedstatTick> {

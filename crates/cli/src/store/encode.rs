@@ -5,7 +5,7 @@
 //! back as it was.
 
 use super::schema::Kind;
-use super::{block, cpu_check, runtime};
+use super::{block, cpu_check, packed, runtime};
 use deburr_core::recording::{
     BlameTick, Cgroup, CgroupReading, CgroupVersion, Coverage, CpuReading, Culprit, Event,
     EventKind, IdleCpu, IdleTick, LoadBin, Meta, ObserverTick, Process, ProcessTick, PsiReading,
@@ -302,23 +302,21 @@ pub(super) fn json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("plain data")
 }
 
+/// A packed list; `None` of an empty one.
+pub(super) fn list<const OF: usize>(rows: impl Iterator<Item = [u64; OF]>) -> Option<Vec<u8>> {
+    Some(packed::bytes(rows.flatten())).filter(|bytes| !bytes.is_empty())
+}
+
 /// `[[bucket, waits, ns], ...]` of the buckets that hold anything; `None` if none does.
-///
-/// JSON text and not a packed blob: every `sqlite3` can take it apart with `json_each`, and a busy host
-/// stays within 10 MB a minute with it.
-pub(super) fn waits(hist: &WaitHist) -> Option<String> {
-    let filled: Vec<(usize, u64, u64)> = (0..hist.count.len())
-        .map(|bucket| (bucket, hist.count[bucket], hist.ns[bucket]))
-        .filter(|&(_, count, ns)| count != 0 || ns != 0)
-        .collect();
-    (!filled.is_empty()).then(|| json(&filled))
+pub(super) fn waits(hist: &WaitHist) -> Option<Vec<u8>> {
+    let buckets =
+        (0..hist.count.len()).map(|bucket| [bucket as u64, hist.count[bucket], hist.ns[bucket]]);
+    list(buckets.filter(|&[_, count, ns]| count != 0 || ns != 0))
 }
 
 /// `[[cpu, allowed, idle_ns], ...]`.
-fn idle_cpus(cpus: &[IdleCpu]) -> Option<String> {
-    let rows: Vec<(u32, u8, u64)> =
-        cpus.iter().map(|c| (c.cpu, u8::from(c.allowed), c.idle_ns)).collect();
-    (!rows.is_empty()).then(|| json(&rows))
+fn idle_cpus(cpus: &[IdleCpu]) -> Option<Vec<u8>> {
+    list(cpus.iter().map(|c| [c.cpu.into(), c.allowed.into(), c.idle_ns]))
 }
 
 /// `{"name": amount, ...}`.

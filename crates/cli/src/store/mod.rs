@@ -13,6 +13,7 @@ mod block;
 mod cpu_check;
 mod decode;
 mod encode;
+mod packed;
 mod place;
 mod reader;
 mod runtime;

@@ -117,11 +117,18 @@ impl Reader {
         let mut statements = Vec::with_capacity(Kind::ALL.len());
         let version = self.pragma("user_version")?;
         for kind in Kind::ALL.into_iter().filter(|kind| kind.since_version() <= version) {
-            let there = self.columns(kind.table().name).map_err(fail)?;
+            let table = kind.table();
+            let mut from = table.stored();
+            let mut there = self.columns(&from).map_err(fail)?;
+            if there.is_empty() {
+                // It was made before lists were packed.
+                from = table.name.into();
+                there = self.columns(&from).map_err(fail)?;
+            }
             if kind.is_addition() && there.is_empty() {
                 continue;
             }
-            let select = kind.table().select(&there);
+            let select = table.select(&from, &there);
             statements.push((kind, self.connection.prepare(&select).map_err(fail)?));
         }
         let mut tables = Vec::with_capacity(statements.len());

@@ -6,7 +6,8 @@
 //! record stream again. It costs nothing to keep, as rows are appended in its order. Ticks refer to
 //! `tick` for their range of time instead of repeating it, as hundreds of rows a second share it.
 
-use super::{block, cpu_check, runtime, tables};
+use super::{block, cpu_check, packed, runtime, tables};
+use std::borrow::Cow;
 
 /// `PRAGMA application_id` of a recording: "dbur".
 pub(super) const APPLICATION_ID: i32 = 0x6462_7572;
@@ -19,7 +20,8 @@ pub(super) const VERSION: i32 = 2;
 pub(super) struct Table {
     /// Its name.
     pub(super) name: &'static str,
-    /// Columns after `seq`, with their types, in the order in which they are written and read.
+    /// Columns after `seq`, with their types, in the order in which they are written and read. `BLOB_OF_3` is a list of
+    /// lists of three numbers each, packed ([`packed`]).
     pub(super) columns: &'static [&'static str],
 }
 
@@ -144,34 +146,62 @@ impl Table {
         self.columns.first() == Some(&TICK)
     }
 
+    /// The table that holds its rows. Where lists are packed, that is not what goes by its name: there is a view, in
+    /// which they are JSON, as they are in recordings that were made before lists were packed.
+    pub(super) fn stored(&self) -> Cow<'static, str> {
+        let has_lists = self.columns.iter().any(|column| packed_of(column).is_some());
+        if has_lists { format!("{}_packed", self.name).into() } else { self.name.into() }
+    }
+
     fn create(&self) -> String {
-        format!("CREATE TABLE {}(seq INTEGER PRIMARY KEY, {});", self.name, self.columns.join(", "))
+        let (name, stored) = (self.name, self.stored());
+        let table =
+            format!("CREATE TABLE {stored}(seq INTEGER PRIMARY KEY, {});", self.columns.join(", "));
+        if stored == name {
+            return table;
+        }
+        let columns: Vec<_> = self.columns.iter().map(|column| shown(column)).collect();
+        format!("{table} CREATE VIEW {name} AS SELECT seq, {} FROM {stored};", columns.join(", "))
     }
 
     /// Statement that adds a row.
     pub(super) fn insert(&self) -> String {
         let marks = vec!["?"; self.columns.len() + 1].join(", ");
-        format!("INSERT INTO {} VALUES ({marks})", self.name)
+        format!("INSERT INTO {} VALUES ({marks})", self.stored())
     }
 
-    /// Statement that yields the rows in order: `seq`, then the columns; in place of `tick`, its bounds. Of a column
-    /// that is not `there`, because it was added later, NULL.
-    pub(super) fn select(&self, there: &[String]) -> String {
-        let name = |column: &&'static str| column.split(' ').next();
+    /// Statement that yields the rows of the table `from` in order: `seq`, then the columns; in place of `tick`, its
+    /// bounds. Of a column that is not `there`, because it was added later, NULL.
+    pub(super) fn select(&self, from: &str, there: &[String]) -> String {
         let known = |name: &'static str| {
             if there.iter().any(|column| column == name) { name } else { "NULL" }
         };
-        let names: Vec<&str> = self.columns.iter().filter_map(name).map(known).collect();
+        let names: Vec<&str> = self.columns.iter().map(|column| known(split(column).0)).collect();
         if self.has_tick() {
             format!(
-                "SELECT seq, k.t0_ns, k.t1_ns, {} FROM {} r LEFT JOIN tick k USING (tick) ORDER BY seq",
-                names[1..].join(", "),
-                self.name
+                "SELECT seq, k.t0_ns, k.t1_ns, {} FROM {from} r LEFT JOIN tick k USING (tick) ORDER BY seq",
+                names[1..].join(", ")
             )
         } else {
-            format!("SELECT seq, {} FROM {} ORDER BY seq", names.join(", "), self.name)
+            format!("SELECT seq, {} FROM {from} ORDER BY seq", names.join(", "))
         }
     }
+}
+
+/// A column's name and its type.
+fn split(column: &'static str) -> (&'static str, &'static str) {
+    column.split_once(' ').expect("a column has a type")
+}
+
+/// How many numbers belong together in a column that holds packed lists.
+fn packed_of(column: &'static str) -> Option<usize> {
+    split(column).1.strip_prefix("BLOB_OF_")?.parse().ok()
+}
+
+/// A column as everybody reads it.
+fn shown(column: &'static str) -> Cow<'static, str> {
+    let name = split(column).0;
+    packed_of(column).map_or(name.into(), |of| packed::sql(name, of).into())
 }
 
 /// Statements that add the tables of a check of CPUs, which a recording that observes has no use for.

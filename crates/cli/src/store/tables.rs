@@ -77,7 +77,7 @@ pub(super) static TABLES: [Table; 15] = [
             "uninterruptible_ns INTEGER NOT NULL",
             "sleep_ns INTEGER NOT NULL",
             "stopped_ns INTEGER NOT NULL",
-            "waits TEXT",
+            "waits BLOB_OF_3",
             "wait_max_ns INTEGER NOT NULL",
             "switches INTEGER NOT NULL",
             "wakeup_latency_ns INTEGER NOT NULL",
@@ -102,7 +102,7 @@ pub(super) static TABLES: [Table; 15] = [
             "waits_ns INTEGER NOT NULL",
             "idle_allowed_ns INTEGER NOT NULL",
             "idle_forbidden_ns INTEGER NOT NULL",
-            "cpus TEXT",
+            "cpus BLOB_OF_3",
         ],
     },
     Table {

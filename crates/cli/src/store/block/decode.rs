@@ -172,11 +172,10 @@ fn bins(c: &mut Cells<'_>) -> Result<DeviceBins> {
         return Err(c.damage("more bins than there can be"));
     }
     let mut bins = vec![DeviceBin::default(); count as usize];
-    let active: Vec<(usize, u64, u64, u32, u64)> = c.maybe_json()?.unwrap_or_default();
-    for (i, busy_ns, depth_ns, ios, bytes) in active {
-        let Some(bin) = bins.get_mut(i) else {
-            return Err(c.damage("a bin that does not exist"));
-        };
+    for [at, busy_ns, depth_ns, ios, bytes] in c.maybe_list()?.unwrap_or_default() {
+        let bin = usize::try_from(at).ok().and_then(|at| bins.get_mut(at));
+        let Some(bin) = bin else { return Err(c.damage("a bin that does not exist")) };
+        let Ok(ios) = ios.try_into() else { return Err(c.damage("expected a 32-bit number")) };
         *bin = DeviceBin { busy_ns, depth_ns, ios, bytes };
     }
     Ok(DeviceBins { t0_ns, t1_ns, device, bins })

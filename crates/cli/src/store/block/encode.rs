@@ -2,7 +2,7 @@
 //! Records of block IO as rows.
 
 use super::pace;
-use crate::store::encode::{Cell, Row, cells, json, waits};
+use crate::store::encode::{Cell, Row, cells, json, list, waits};
 use crate::store::schema::Kind;
 use deburr_core::recording::{
     BlockRecord, DevId, Device, DeviceBin, DeviceBins, DeviceTick, DiskReading, File, FileState,
@@ -99,7 +99,7 @@ fn device_tick(t: &DeviceTick) -> Vec<Cell<'_>> {
         t.max_ns,
         t.sampled_one_in,
         // An empty list says that it was looked for.
-        t.before.as_ref().map(|before| waits(before).unwrap_or_else(|| "[]".into())),
+        t.before.as_ref().map(|before| waits(before).unwrap_or_default()),
     ]
 }
 
@@ -111,21 +111,17 @@ fn held(t: &HeldTick) -> Vec<Cell<'_>> {
         t.ios,
         t.bytes,
         t.service_ns,
-        list(&t.members),
+        json_list(&t.members),
     ]
 }
 
 /// `[[bin, busy_ns, depth_ns, ios, bytes], ...]` of the bins with any activity: most devices rest most of
 /// the time.
 fn bins(b: &DeviceBins) -> Vec<Cell<'_>> {
-    let active: Vec<(usize, u64, u64, u32, u64)> = b
-        .bins
-        .iter()
-        .enumerate()
-        .filter(|(_, bin)| **bin != DeviceBin::default())
-        .map(|(i, bin)| (i, bin.busy_ns, bin.depth_ns, bin.ios, bin.bytes))
-        .collect();
-    cells![dev(b.device), b.bins.len() as u64, list(&active)]
+    let active = b.bins.iter().enumerate().filter(|(_, bin)| **bin != DeviceBin::default());
+    let active =
+        active.map(|(i, bin)| [i as u64, bin.busy_ns, bin.depth_ns, bin.ios.into(), bin.bytes]);
+    cells![dev(b.device), b.bins.len() as u64, list(active)]
 }
 
 fn disk(r: &DiskReading) -> Vec<Cell<'_>> {
@@ -156,9 +152,9 @@ fn pass(p: &WritebackPass) -> Vec<Cell<'_>> {
         p.inodes,
         p.bytes,
         p.ios,
-        list(&p.ages),
-        list(&p.since_last),
-        list(&p.dirtied_by),
+        json_list(&p.ages),
+        json_list(&p.since_last),
+        json_list(&p.dirtied_by),
     ]
 }
 
@@ -200,7 +196,7 @@ fn io_pace(p: &IoPace) -> Vec<Cell<'_>> {
 }
 
 /// JSON of a list; `None` of an empty one.
-fn list<T: serde::Serialize>(items: &[T]) -> Option<String> {
+fn json_list<T: serde::Serialize>(items: &[T]) -> Option<String> {
     (!items.is_empty()).then(|| json(&items))
 }
 

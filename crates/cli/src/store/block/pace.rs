@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who asked for how much when, in few bytes.
 //!
-//! A sequence of numbers, each as LEB128 (seven bits a byte from the lowest on, the eighth says that more follow): how
-//! many bins there are, and for each series what it is (0: a process, with its identity; 1: writeback, with the cgroup;
-//! 2: writeback for an unknown one; 3: the filesystem; 4: the device) and its bins.
+//! Packed numbers: how many bins there are, and for each series what it is (0: a process, with its identity;
+//! 1: writeback, with the cgroup; 2: writeback for an unknown one; 3: the filesystem; 4: the device) and its bins.
 
+use crate::store::packed;
 use deburr_core::recording::{CgroupId, IoCulprit, ProcId};
 use std::collections::BTreeMap;
 
@@ -25,21 +25,12 @@ pub(super) fn blob(series: &BTreeMap<IoCulprit, Vec<u64>>) -> Vec<u8> {
         }
         numbers.extend(bins.iter().chain(std::iter::repeat(&0)).take(count));
     }
-    let mut bytes = Vec::with_capacity(numbers.len() * 3);
-    for mut rest in numbers {
-        while rest >= 0x80 {
-            // The lowest seven bits.
-            bytes.push((rest & 0x7f) as u8 | 0x80);
-            rest >>= 7;
-        }
-        bytes.push(rest as u8);
-    }
-    bytes
+    packed::bytes(numbers)
 }
 
 /// The series again; `None` if the bytes are anything else.
 pub(super) fn read(bytes: &[u8]) -> Option<BTreeMap<IoCulprit, Vec<u64>>> {
-    let mut numbers = numbers(bytes)?.into_iter();
+    let mut numbers = packed::numbers(bytes)?.into_iter();
     let count = numbers.next().filter(|count| *count <= MOST_BINS)?;
     let mut series = BTreeMap::new();
     while let Some(word) = numbers.next() {
@@ -59,37 +50,10 @@ pub(super) fn read(bytes: &[u8]) -> Option<BTreeMap<IoCulprit, Vec<u64>>> {
     Some(series)
 }
 
-/// The numbers; `None` if the last one has no end, or one has more than 64 bits.
-fn numbers(bytes: &[u8]) -> Option<Vec<u64>> {
-    let mut numbers = Vec::new();
-    let (mut number, mut shift) = (0u64, 0);
-    for &byte in bytes {
-        let bits = u64::from(byte & 0x7f);
-        let shifted = bits.checked_shl(shift)?;
-        if shifted >> shift != bits {
-            return None;
-        }
-        number |= shifted;
-        shift += 7;
-        if byte < 0x80 {
-            numbers.push(number);
-            (number, shift) = (0, 0);
-        }
-    }
-    (shift == 0).then_some(numbers)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    #[test]
-    fn what_does_not_end_is_no_number() {
-        assert_eq!(numbers(&[0x80]), None);
-        assert_eq!(numbers(&[0xff; 11]), None);
-        assert_eq!(numbers(&[0x7f, 0x80, 0x01]), Some(vec![127, 128]));
-    }
 
     #[test]
     fn what_is_no_series_is_refused() {

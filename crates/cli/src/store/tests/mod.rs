@@ -47,6 +47,31 @@ proptest! {
         prop_assert!(!companion(&path, "-shm").exists());
     }
 
+    /// As recordings had them before lists were packed, and as older versions read them from those of today: by the views.
+    #[test]
+    fn lists_as_json_are_read_as_well(records in prop::collection::vec(record(), 0..40)) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.deburr");
+        write(&path, &records);
+        let connection = Connection::open(&path).unwrap();
+        // Those of people name the tables.
+        connection.execute_batch("DROP VIEW process_seconds; DROP VIEW process_totals").unwrap();
+        connection.execute_batch("DROP VIEW wait_sizes; DROP VIEW io_wait_totals").unwrap();
+        connection.execute_batch("DROP VIEW device_activity").unwrap();
+        for table in Kind::ALL.map(Kind::table) {
+            let (name, stored) = (table.name, table.stored());
+            if stored != name {
+                connection
+                    .execute_batch(&format!(
+                        "CREATE TABLE copy AS SELECT * FROM {name}; DROP VIEW {name};
+                         DROP TABLE {stored}; ALTER TABLE copy RENAME TO {name}"
+                    ))
+                    .unwrap();
+            }
+        }
+        prop_assert_eq!(read(&path).unwrap(), records);
+    }
+
     #[test]
     fn what_was_committed_survives_its_writer(
         records in prop::collection::vec(record(), 1..40),

@@ -5,7 +5,7 @@ use super::size::{Amounts, PROCESSES, SECOND_NS};
 use deburr_core::recording::{
     BlockRecord, CgroupId, DevId, DeviceBin, DeviceBins, DeviceTick, DiskCounters, DiskReading,
     FileId, IoBlameTick, IoCulprit, IoOp, IoPace, IoTick, IoWaitTick, IoWhat, ProcId, Record,
-    StallKind, WaitHist,
+    Stall, StallKind, WaitHist,
 };
 
 const DISKS: u32 = 4;
@@ -16,6 +16,8 @@ const WAITING: u32 = 20;
 const CULPRITS: u32 = 5;
 /// Those whose pace on a disk is told, the many with little among them.
 const PACES: u32 = 5;
+/// Hold-ups of 10 ms and more: as many as are told in a second.
+const STALLS: u32 = 200;
 /// Of 100 bins, those in which a disk did anything.
 const ACTIVE: u64 = 60;
 
@@ -138,6 +140,26 @@ fn hold_ups(n: &mut Amounts, t0_ns: u64, at: u32, take: &mut impl FnMut(BlockRec
     }
 }
 
+fn stall(n: &mut Amounts, t0_ns: u64, at: u32) -> BlockRecord {
+    let (t0_ns, kind) = (t0_ns + n.below(SECOND_NS), n.below(3));
+    // Of the syncs, one in two on a filesystem that does not tell when they end.
+    let is_looked_at = kind == 1 && n.below(2) == 0;
+    let t1_ns = t0_ns + 10_000_000 + n.below(300_000_000);
+    // Most are told together with others.
+    let within = n.below(8);
+    BlockRecord::Stall(Stall {
+        t0_ns,
+        t1_ns,
+        proc: proc(n),
+        kind: if kind == 0 { StallKind::Request } else { StallKind::Sync },
+        device: Some(disk(at)),
+        file: Some(FileId(n.below(20_000) as u32)),
+        latest_ns: is_looked_at.then(|| t1_ns + n.below(100_000_000)),
+        within,
+        within_ns: within * (10_000_000 + n.below(100_000_000)),
+    })
+}
+
 pub(super) fn busy_second(n: &mut Amounts, t0_ns: u64, take: &mut impl FnMut(Record)) {
     let mut take = |record| take(Record::Block(Box::new(record)));
     devices(n, t0_ns, &mut take);
@@ -146,5 +168,8 @@ pub(super) fn busy_second(n: &mut Amounts, t0_ns: u64, take: &mut impl FnMut(Rec
     }
     for at in 0..WAITING {
         hold_ups(n, t0_ns, at, &mut take);
+    }
+    for at in 0..STALLS {
+        take(stall(n, t0_ns, at));
     }
 }
