@@ -4,7 +4,7 @@
 import statistics
 
 from block import of_hook
-from document import circumstances, spread, verdict
+from document import budget_lines, circumstances, spread
 
 TITLE = "The probes of block IO"
 FULL, EMPTY, RIVAL = "deburr, every request", "empty programs", "biosnoop-like"
@@ -67,15 +67,7 @@ def budget_rows(comparison):
 def part(comparison, arguments, seconds):
     lines = [
         *circumstances(arguments, f"{seconds} s per run of fio", ["fio", "bpftrace"]),
-        "",
-        "### Budgets",
-        "",
-        "| what | budget | measured | |",
-        "|---|---|---|---|",
-    ]
-    lines += [
-        f"| {what} | {budget} | {got} | {verdict(met)} |"
-        for what, budget, got, met in budget_rows(comparison)
+        *budget_lines(budget_rows(comparison)),
     ]
     return lines + cost_lines(comparison) + program_lines(comparison) + rate_lines(comparison)
 

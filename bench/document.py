@@ -42,8 +42,12 @@ def machine():
     )
 
 
-def verdict(met):
-    return "met" if met else "**missed**"
+def budget_lines(rows):
+    """A table of (what, budget, measured, whether it is met)."""
+    lines = ["", "### Budgets", "", "| what | budget | measured | |", "|---|---|---|---|"]
+    for what, budget, got, met in rows:
+        lines.append(f"| {what} | {budget} | {got} | {'met' if met else '**missed**'} |")
+    return lines
 
 
 def version(command):

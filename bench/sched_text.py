@@ -3,7 +3,7 @@
 
 import statistics
 
-from document import circumstances, spread, verdict
+from document import budget_lines, circumstances, spread
 
 TITLE = "The scheduler probe"
 
@@ -53,15 +53,7 @@ def budget_rows(comparison, rows):
 def part(comparison, rows, arguments):
     lines = [
         *circumstances(arguments, f"{arguments.seconds} s per load", ["perf", "bpftrace"]),
-        "",
-        "### Budgets",
-        "",
-        "| what | budget | measured | |",
-        "|---|---|---|---|",
-    ]
-    lines += [
-        f"| {what} | {budget} | {got} | {verdict(met)} |"
-        for what, budget, got, met in budget_rows(comparison, rows)
+        *budget_lines(budget_rows(comparison, rows)),
     ]
     lines += [
         "",

@@ -111,45 +111,32 @@ struct block_name exported_name = {};
 #include "block_name.bpf.h"
 #include "block_target.bpf.h"
 
+/*
+ * Two hooks, of which the loader takes one: what is told of is the first argument, or the second
+ * one, where the request queue comes first (up to 5.10).
+ */
+#define EITHER_HOOK(point, name, note)                 \
+	SEC("tp_btf/" #point)                          \
+	int name##_1(unsigned long long *ctx)          \
+	{                                              \
+		unsigned long long told = arg(ctx, 0); \
+                                                       \
+		return note;                           \
+	}                                              \
+	SEC("tp_btf/" #point)                          \
+	int name##_2(unsigned long long *ctx)          \
+	{                                              \
+		unsigned long long told = arg(ctx, 1); \
+                                                       \
+		return note;                           \
+	}
+
 /* --- before a request --- */
 
-SEC("tp_btf/block_bio_queue")
-int on_queue_1(unsigned long long *ctx)
-{
-	return queue(arg(ctx, 0));
-}
-
-/* Up to 5.10: the request queue was the first argument of these, too. */
-SEC("tp_btf/block_bio_queue")
-int on_queue_2(unsigned long long *ctx)
-{
-	return queue(arg(ctx, 1));
-}
-
-SEC("tp_btf/block_split")
-int on_split_1(unsigned long long *ctx)
-{
-	return split(arg(ctx, 0));
-}
-
-SEC("tp_btf/block_split")
-int on_split_2(unsigned long long *ctx)
-{
-	return split(arg(ctx, 1));
-}
-
+EITHER_HOOK(block_bio_queue, on_queue, queue(told))
+EITHER_HOOK(block_split, on_split, split(told))
 /* Where there is no block_io_start. */
-SEC("tp_btf/block_getrq")
-int on_create_1(unsigned long long *ctx)
-{
-	return create(arg(ctx, 0));
-}
-
-SEC("tp_btf/block_getrq")
-int on_create_2(unsigned long long *ctx)
-{
-	return create(arg(ctx, 1));
-}
+EITHER_HOOK(block_getrq, on_create, create(told))
 
 /* --- creation --- */
 
@@ -160,43 +147,10 @@ int on_start(unsigned long long *ctx)
 }
 
 /* Where there is no block_io_start. It is not told of requests that bypass the IO scheduler. */
-SEC("tp_btf/block_rq_insert")
-int on_insert_1(unsigned long long *ctx)
-{
-	return begin((void *)arg(ctx, 0), true);
-}
-
-/* Up to 5.10: the request queue was the first argument of these three. */
-SEC("tp_btf/block_rq_insert")
-int on_insert_2(unsigned long long *ctx)
-{
-	return begin((void *)arg(ctx, 1), true);
-}
-
-SEC("tp_btf/block_rq_issue")
-int on_issue_1(unsigned long long *ctx)
-{
-	return issue((void *)arg(ctx, 0));
-}
-
-SEC("tp_btf/block_rq_issue")
-int on_issue_2(unsigned long long *ctx)
-{
-	return issue((void *)arg(ctx, 1));
-}
-
+EITHER_HOOK(block_rq_insert, on_insert, begin((void *)told, true))
+EITHER_HOOK(block_rq_issue, on_issue, issue((void *)told))
 /* It became part of another request. */
-SEC("tp_btf/block_rq_merge")
-int on_merge_1(unsigned long long *ctx)
-{
-	return forget((void *)arg(ctx, 0));
-}
-
-SEC("tp_btf/block_rq_merge")
-int on_merge_2(unsigned long long *ctx)
-{
-	return forget((void *)arg(ctx, 1));
-}
+EITHER_HOOK(block_rq_merge, on_merge, forget((void *)told))
 
 /* --- completion --- */
 
