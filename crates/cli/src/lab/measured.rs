@@ -2,8 +2,9 @@
 //! Whether a report's stalls and files are those that the victim and the disk measured themselves.
 
 use super::disk::Marks;
-use super::expect::{Check, Observed, tenths};
+use super::expect::{Check, tenths};
 use super::io::GROUPS;
+use super::observed::Observed;
 use super::victim::Stall;
 use deburr_core::finding::FileTable;
 

@@ -15,6 +15,7 @@ mod io;
 mod keep;
 mod measured;
 mod needs;
+mod observed;
 mod runner;
 mod scenario;
 mod service;

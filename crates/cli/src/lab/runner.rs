@@ -2,8 +2,9 @@
 //! Runs a scenario: once without its faults, once with them, both times observed by `deburr` from outside and
 //! by the victim from inside.
 
-use super::expect::{self, Check, Observed};
+use super::expect::{self, Check};
 use super::io::IoArgs;
+use super::observed::Observed;
 use super::scenario::Scenario;
 use super::stage::{Job, Stage, Stop, Worker};
 use super::victim::{Stall, Window};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How scenarios and their outcomes look on a terminal.
 
-use super::expect::{Observed, tenths};
+use super::expect::tenths;
 use super::io::GROUPS;
+use super::observed::Observed;
 use super::runner::{Outcome, Settings};
 use super::scenario::{Scenario, Victim, on_cpus};
 use deburr_core::render::{Section, TextStyle, sheet};

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Reports that are right, and each way of being wrong.
+
+use super::*;
+use crate::lab::victim::{IoSummary, Stall, Summary};
+use deburr_core::finding::{
+    Cost, Entity, EntityKind, Finding, Fix, Host, Ledger, LedgerPart, LedgerState, Observer,
+    Report, Severity, Target, Tool, Window,
+};
+
+const SCENARIO: &str = r#"
+name = "example"
+summary = "s"
+explains = "e"
+needs = []
+seconds = 5
+expect_first = "SCH001"
+forbid = ["SCH002"]
+[victim]
+cgroup = "victim"
+threads = 1
+work_us = 1000
+period_us = 10000
+[[cause]]
+code = "SCH001"
+comm = "spinner"
+cgroup = "neighbour"
+min_share = 0.8
+"#;
+
+fn observed(waited_ms_per_s: u64, findings: Vec<Finding>) -> Observed {
+    let victim = Entity { pid: Some(7), ..Entity::new(EntityKind::Process) };
+    let waited_ns = waited_ms_per_s * 10_000_000;
+    Observed {
+        victim_pid: 7,
+        lab_cgroup: "/lab".into(),
+        victim: Summary {
+            wall_ns: 10_000_000_000,
+            woke_late_ns: Some(0),
+            preempted_ns: Some(waited_ns),
+            ..Summary::default()
+        },
+        written: None,
+        recorded: vec![],
+        report: Report {
+            schema: String::new(),
+            tool: Tool { version: String::new() },
+            host: Host {
+                name: String::new(),
+                kernel: String::new(),
+                cpus: 2,
+                cgroup: String::new(),
+            },
+            window: Window {
+                start: String::new(),
+                seconds: 10.0,
+                source: String::new(),
+                events: vec![],
+            },
+            target: Target { kind: "process".into(), name: None, pid: Some(7), processes: 1 },
+            findings,
+            ruled_out: vec![],
+            not_checked: vec![],
+            ledger: vec![Ledger {
+                victim,
+                wall_ns: 10_000_000_000,
+                threads: 1,
+                parts: vec![
+                    LedgerPart { state: LedgerState::Queued, ns: waited_ns },
+                    LedgerPart { state: LedgerState::Sleep, ns: 10_000_000_000 - waited_ns },
+                ],
+            }],
+            block_io: None,
+            observer: Observer::default(),
+        },
+    }
+}
+
+fn finding(code: &str, severity: Severity, causes: &[(&str, &str, f64)]) -> Finding {
+    Finding {
+        code: code.into(),
+        name: String::new(),
+        severity,
+        confidence: 1.0,
+        title: format!("title of {code}"),
+        victim: Entity::new(EntityKind::Process),
+        cost: Cost::default(),
+        causes: causes
+            .iter()
+            .map(|&(comm, cgroup, share)| Cause {
+                entity: Entity {
+                    comm: Some(comm.into()),
+                    cgroup: Some(cgroup.into()),
+                    ..Entity::new(EntityKind::Process)
+                },
+                share,
+            })
+            .collect(),
+        evidence: vec![],
+        chart: None,
+        files: None,
+        sizes: vec![],
+        fix: vec![],
+        confirm: None,
+    }
+}
+
+fn failures(control: &Observed, fault: &Observed) -> Vec<String> {
+    let scenario = Scenario::parse(SCENARIO).unwrap();
+    let checks = check(&scenario, control, fault);
+    checks.into_iter().filter(|check| !check.pass).map(|check| check.what).collect()
+}
+
+fn right() -> Observed {
+    let causes = [
+        ("spinner", "/lab/neighbour", 0.5),
+        ("spinner", "/lab/neighbour", 0.4),
+        ("other", "/", 0.1),
+    ];
+    observed(300, vec![finding("SCH001", Severity::High, &causes)])
+}
+
+#[test]
+fn a_right_report_passes_and_shares_of_one_comm_add_up() {
+    let info = finding("SCH001", Severity::Info, &[]);
+    let obs = finding("OBS002", Severity::Medium, &[]);
+    assert_eq!(failures(&observed(1, vec![info, obs]), &right()), Vec::<String>::new());
+}
+
+#[test]
+fn latency_from_outside_and_advice_are_checked() {
+    let text = SCENARIO.replace(
+        "seconds = 5",
+        "seconds = 5\np99_factor = 5.0\nfix = \"THREADS\"\ncontrol_forbid = [\"SCH002\"]",
+    );
+    let scenario = Scenario::parse(&text).unwrap();
+    let passed = |with_ms: u64, action: &str| -> Vec<bool> {
+        // What the control run suffers from besides is set aside.
+        let mut control = observed(1, vec![finding("SCH003", Severity::High, &[])]);
+        let mut fault = right();
+        for (run, p99_ms) in [(&mut control, 10), (&mut fault, with_ms)] {
+            (run.victim.requests, run.victim.p99_ns) = (1000, p99_ms * 1_000_000);
+        }
+        let fix = Fix { action: action.into(), command: None, risk: None };
+        fault.report.findings[0].fix = vec![fix];
+        let checks = check(&scenario, &control, &fault);
+        let of = |word: &str| checks.iter().find(|check| check.what.contains(word)).unwrap().pass;
+        vec![of("SCH002 above"), of("percentile"), of("advises")]
+    };
+    assert_eq!(passed(50, "set THREADS to 1"), [true, true, true]);
+    assert_eq!(passed(49, "sleep"), [true, false, false]);
+}
+
+#[test]
+fn a_stall_must_be_there_with_the_fault_and_not_without() {
+    let stalled = |stalled_ms: u64| {
+        let mut run = observed(1, vec![]);
+        let length_ns = stalled_ms * 1_000_000;
+        let stalls = vec![Stall { at_ns: 0, length_ns }];
+        run.victim.io = Some(IoSummary { stalls, ..IoSummary::default() });
+        run.victim.max_ns = length_ns;
+        run
+    };
+    let passed = |control_ms, fault_ms| {
+        let (control, fault) = (stalled(control_ms), stalled(fault_ms));
+        stalls(("without", &control), ("with", &fault), 20).map(|check| check.pass)
+    };
+    assert_eq!(passed(0, 19), [false, true]);
+    assert_eq!(passed(19, 20), [true, true]);
+    assert_eq!(passed(20, 60), [true, true]);
+    assert_eq!(passed(21, 60), [true, false]);
+}
+
+#[test]
+fn what_the_rest_of_the_host_did_is_set_aside() {
+    let rest = finding("SCH001", Severity::High, &[("rustc", "/", 0.5), ("deburr", "/lab/o", 0.1)]);
+    let busy = observed(200, vec![rest.clone()]);
+    let mut both = right();
+    let shares = [("rustc", "/labs", 0.4), ("spinner", "/lab/neighbour", 0.5)];
+    both.report.findings = vec![finding("SCH001", Severity::High, &shares)];
+    // Of the 60 % that are left, the spinners have 50.
+    assert_eq!(failures(&busy, &both), Vec::<String>::new());
+    assert!(busy.is_of_the_rest_of_the_host(&rest));
+    assert!(!both.is_of_the_rest_of_the_host(&both.report.findings[0]));
+}
+
+#[test]
+fn each_wrong_statement_fails_its_own_check() {
+    let quiet = observed(1, vec![]);
+    let noisy = observed(1, vec![finding("SCH003", Severity::Low, &[])]);
+    assert_eq!(failures(&noisy, &right()).len(), 1);
+
+    let both = [("SCH001", Severity::High), ("SCH002", Severity::Low)];
+    let mut forbidden = right();
+    forbidden.report.findings.push(finding(both[1].0, both[1].1, &[]));
+    assert!(failures(&quiet, &forbidden)[0].contains("`SCH002` is quiet"));
+
+    let mut second = right();
+    second.report.findings.insert(0, finding("SCH003", Severity::High, &[]));
+    assert!(failures(&quiet, &second)[0].contains("first: SCH003"));
+
+    let mut elsewhere = right();
+    elsewhere.report.findings[0].causes[0].entity.cgroup = Some("/lab/victim".into());
+    assert!(failures(&quiet, &elsewhere)[0].contains("44.4 %"));
+
+    let mut deaf = right();
+    deaf.victim.preempted_ns = deaf.victim.preempted_ns.map(|ns| ns + ns / 3);
+    assert!(failures(&quiet, &deaf)[0].contains("agree"));
+
+    let mut busy_host = right();
+    let rest =
+        finding("SCH003", Severity::High, &[("rustc", "/", 0.6), ("spinner", "/lab/n", 0.3)]);
+    busy_host.report.findings.insert(0, rest);
+    assert_eq!(failures(&quiet, &busy_host), Vec::<String>::new());
+
+    let mut leaky = right();
+    leaky.report.ledger[0].parts.pop();
+    assert!(failures(&quiet, &leaky)[0].contains("100 +- 0.1 %"));
+
+    // Nothing found: no first code, nobody to blame.
+    assert_eq!(failures(&quiet, &observed(300, vec![])).len(), 2);
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One run of a scenario, by the report and by the victim's own account, and what of it is the lab's doing.
+
+use super::disk::Marks;
+use super::victim::{Stall, Summary};
+use deburr_core::finding::{Cause, EntityKind, Finding, LedgerState, Report, Severity};
+use serde::Serialize;
+use std::path::Path;
+
+/// One run as both channels saw it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Observed {
+    /// Pid of the victim.
+    pub(crate) victim_pid: u32,
+    /// The lab's cgroup in that run.
+    pub(crate) lab_cgroup: String,
+    /// What the victim measured of itself.
+    pub(crate) victim: Summary,
+    /// What the disk, if the run had one of its own, saw written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) written: Option<Marks>,
+    /// The stalls of the victim's syncs that `deburr` recorded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) recorded: Vec<Stall>,
+    /// What `deburr` reported about it.
+    pub(crate) report: Report,
+}
+
+impl Observed {
+    /// Time in which the victim wanted a CPU and had none, per second of wall time, by the report's ledger;
+    /// `None` without one.
+    pub(crate) fn reported_ns_per_s(&self) -> Option<f64> {
+        let ledger =
+            self.report.ledger.iter().find(|ledger| ledger.victim.pid == Some(self.victim_pid))?;
+        let waited_ns: u64 = ledger
+            .parts
+            .iter()
+            .filter(|part| {
+                matches!(
+                    part.state,
+                    LedgerState::Queued | LedgerState::Throttled | LedgerState::QueuedOrThrottled
+                )
+            })
+            .map(|part| part.ns)
+            .sum();
+        Some(waited_ns as f64 / self.report.window.seconds)
+    }
+
+    /// Findings above `info` about what the lab did: not about the observation, and not about what the rest of
+    /// the host did to the victim meanwhile, which is true as well but says nothing of the scenario.
+    pub(super) fn complaints(&self) -> impl Iterator<Item = &Finding> {
+        self.report
+            .findings
+            .iter()
+            .filter(|finding| finding.severity > Severity::Info && !finding.code.starts_with("OBS"))
+            .filter(|finding| !self.is_of_the_rest_of_the_host(finding))
+    }
+
+    /// Whether more of a finding is due to processes outside of the lab than to those in it.
+    pub(crate) fn is_of_the_rest_of_the_host(&self, finding: &Finding) -> bool {
+        let inside: f64 =
+            finding.causes.iter().filter(|cause| !self.is_outside(cause)).map(|c| c.share).sum();
+        self.outside_share(finding) > inside
+    }
+
+    /// Share of a finding's loss that is due to processes outside of the lab.
+    pub(super) fn outside_share(&self, finding: &Finding) -> f64 {
+        finding.causes.iter().filter(|cause| self.is_outside(cause)).map(|cause| cause.share).sum()
+    }
+
+    fn is_outside(&self, cause: &Cause) -> bool {
+        // Reports leave out the root of the tree; none of the lab's processes is there.
+        let path = cause.entity.cgroup.as_deref().unwrap_or("/");
+        let process = matches!(cause.entity.kind, EntityKind::Process | EntityKind::Thread);
+        process && !Path::new(path).starts_with(&self.lab_cgroup)
+    }
+}
