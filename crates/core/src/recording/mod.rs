@@ -17,7 +17,6 @@ pub mod check;
 mod coverage;
 mod cpu_check;
 mod entity;
-mod held;
 mod hist;
 pub mod name;
 mod runtime;
@@ -25,13 +24,12 @@ mod tick;
 
 pub use block::{
     BlockRecord, DevId, Device, DeviceBin, DeviceBins, DeviceTick, DiskCounters, DiskReading, File,
-    FileId, FileState, IoBlameTick, IoCulprit, IoOp, IoPace, IoTick, IoWaitTick, IoWhat,
+    FileId, FileState, HeldTick, IoBlameTick, IoCulprit, IoOp, IoPace, IoTick, IoWaitTick, IoWhat,
     JournalCommit, Mount, NotADevice, Setting, Stall, StallKind, WritebackPass,
 };
 pub use coverage::{Coverage, Event, EventKind, ObserverTick, Source, State};
 pub use cpu_check::{CheckSetup, CpuCheckRecord, CpuDistance, Mix, PairRound, Run, SweepWorker};
 pub use entity::{Cgroup, CgroupId, CgroupVersion, Container, ProcId, Process, TargetSpec};
-pub use held::HeldTick;
 pub use hist::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
 pub use runtime::{Confidence, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
 pub use tick::{

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Whose doing it is that requests wait: a neighbour's, one's own, or the device's.
+
+use super::*;
+
+#[test]
+fn a_neighbour_on_the_disk_is_named_with_its_share() {
+    let report = judged(&disks::neighbour());
+    assert_eq!(codes(&report)[0], "BLK004");
+    let found = finding(&report, "BLK004");
+    assert_eq!(found.victim.comm.as_deref(), Some("postgres"));
+    assert!(found.title.contains("58 % of it beside requests of `rsync`"), "{}", found.title);
+    let shares: Vec<_> = found
+        .causes
+        .iter()
+        .map(|cause| (cause.entity.kind, (cause.share * 100.0).round()))
+        .collect();
+    assert_eq!(
+        shares,
+        [
+            (EntityKind::Process, 58.0),
+            (EntityKind::Device, 16.0),
+            (EntityKind::Cgroup, 14.0),
+            (EntityKind::Process, 9.0),
+            (EntityKind::Kernel, 3.0),
+        ]
+    );
+    assert_eq!(found.causes[2].entity.cgroup.as_deref(), Some("/logger.service"));
+    assert!(report.findings.iter().all(|finding| finding.victim.comm.as_deref() != Some("rsync")));
+}
+
+#[test]
+fn pages_are_the_victims_own_where_its_memory_is_accounted() {
+    let mut scene = disks::neighbour();
+    // With cgroup v1 its memory may be elsewhere than its CPU time: beside the pages of another unit, says the path.
+    scene.facts(ProcId(1), |postgres| postgres.memory_cgroup = Some("/logger.service".into()));
+    let report = judged(&scene);
+    let found = finding(&report, "BLK004");
+    assert!(found.causes.iter().all(|cause| cause.entity.kind != EntityKind::Cgroup));
+    let own: f64 = found
+        .causes
+        .iter()
+        .filter(|cause| cause.entity.comm.as_deref() == Some("postgres"))
+        .map(|cause| cause.share)
+        .sum();
+    assert!((0.225..0.235).contains(&own), "9 % of its requests and 14 % of writeback: {own}");
+}
+
+#[test]
+fn who_fills_a_disk_alone_is_no_victim() {
+    let (mut scene, disk) = disks::host(30);
+    let fio = disks::service(&mut scene, "fio", "/fio.service", 30);
+    let beside = [(IoCulprit::Process(fio), 95), (IoCulprit::Device, 5)];
+    disks::requests(&mut scene, fio, disk, &[(50_000, 9 * MS), (2_000, 30 * MS)], &beside);
+    disks::full_within(&mut scene, disk, std::slice::from_ref(&(0..30 * S)), 32);
+    scene.io(0..S, transfers(disk, IoWhat::RawDevice, IoOp::Read, 52_000, 212_992_000, 9 * MS));
+    let report = judged(&scene);
+    assert!(
+        report.findings.iter().all(|finding| finding.severity == Severity::Info),
+        "{:?}",
+        codes(&report)
+    );
+    assert_eq!(codes(&report), ["BLK003"], "that it is full is worth a line");
+}
+
+#[test]
+fn a_device_that_is_slow_by_itself_is_nobodys_fault() {
+    let (mut scene, disk) = disks::host(8);
+    scene.setting("/sys/block/sda/queue/rotational", "0");
+    let log = disks::service(&mut scene, "broker", "/broker.service", 8);
+    let (service_ns, number) = (10 * MS, 760);
+    disks::requests(&mut scene, log, disk, &[(number, service_ns)], &[(IoCulprit::Device, 100)]);
+    scene.io_wait(0..S, log, StallKind::Sync, Some(disk), &[(number, service_ns + 100 * US)]);
+    for at in 0..number {
+        let at = disks::span(at * 10_400 * US, service_ns + 100 * US);
+        scene.stall(at, log, StallKind::Sync, Some(disk), None);
+    }
+    scene.requests(0..S, disk, IoOp::Write, &[(number, 5 * US, service_ns)]);
+    disks::full_within(&mut scene, disk, std::slice::from_ref(&(0..8 * S)), 1);
+    let report = judged(&scene);
+    assert_eq!(codes(&report), ["BLK003"]);
+    let found = finding(&report, "BLK003");
+    assert_eq!((found.severity, found.victim.comm.as_deref()), (Severity::High, Some("broker")));
+    assert!(found.title.starts_with("`sda` takes 10 ms for a request"), "{}", found.title);
+}
