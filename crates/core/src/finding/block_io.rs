@@ -69,7 +69,7 @@ pub struct IoLatency {
     pub sampled_one_in: u32,
     /// Mean from creation to completion.
     pub mean_ns: u64,
-    /// Share of the time that lies before the device: in the scheduler, or waiting for a tag.
+    /// Share of the time from creation on that lies before the device: in the scheduler, or in the driver's queue.
     pub queue_share: f64,
     /// Median, upper bound of its bucket; absent with fewer than 2 requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -32,7 +32,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
         [BUSY, SPELL, DEPTH, SLOW, SLOW_ROTATING, CALM, io_neighbour::OTHERS_SHARE, RHYTHM, BEFORE],
         STALL_LIMITS,
     ),
-    status: Status::Preview("0.2"),
+    status: Status::Preview("0.1"),
     doc: include_str!("device_saturated.md"),
     file: file!(),
     check,

@@ -20,7 +20,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     needs: &[Source::Writeback],
     helps: &[Source::Block, Source::Settings],
     limits: &STALL_LIMITS,
-    status: Status::Preview("0.2"),
+    status: Status::Preview("0.1"),
     doc: include_str!("dirty_throttled_writer.md"),
     file: file!(),
     check,

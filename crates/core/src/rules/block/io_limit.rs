@@ -29,7 +29,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     needs: &[Source::Block],
     helps: &[Source::Sched, Source::Settings, Source::Writeback],
     limits: &joined::<1, 10, 11>([HELD], STALL_LIMITS),
-    status: Status::Preview("0.2"),
+    status: Status::Preview("0.1"),
     doc: include_str!("io_limit.md"),
     file: file!(),
     check,

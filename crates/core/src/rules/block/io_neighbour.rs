@@ -46,7 +46,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
         [OTHERS_SHARE, LONG_PART, HIDDEN_TIMES, RHYTHM, BEFORE],
         STALL_LIMITS,
     ),
-    status: Status::Preview("0.2"),
+    status: Status::Preview("0.1"),
     doc: include_str!("io_neighbour.md"),
     file: file!(),
     check,

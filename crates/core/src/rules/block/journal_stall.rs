@@ -30,7 +30,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     needs: &[Source::Writeback],
     helps: &[Source::Block, Source::Settings],
     limits: &joined::<3, 10, 13>([CHANCE, LONG_COMMIT, COVER], STALL_LIMITS),
-    status: Status::Preview("0.2"),
+    status: Status::Preview("0.1"),
     doc: include_str!("journal_stall.md"),
     file: file!(),
     check,

@@ -40,7 +40,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
         [CHANCE, STALLS, by_counters::MIN_AWAIT, by_counters::MIN_TIMES],
         STALL_LIMITS,
     ),
-    status: Status::Preview("0.2"),
+    status: Status::Preview("0.1"),
     doc: include_str!("writeback_bursts.md"),
     file: file!(),
     check,

@@ -36,7 +36,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     needs: &[Source::Writeback],
     helps: &[Source::Block, Source::Settings],
     limits: &joined::<2, 10, 12>([MIN_INODES, MIN_PART], STALL_LIMITS),
-    status: Status::Preview("0.2"),
+    status: Status::Preview("0.1"),
     doc: include_str!("writeback_cohort.md"),
     file: file!(),
     check,

@@ -2,7 +2,7 @@
 //! What every rule must have.
 
 use super::{ROOT, RULES, pages, scenes};
-use crate::rules::find;
+use crate::rules::{Status, find};
 use std::path::Path;
 
 /// Codes that belonged to rules which are no more: never given again.
@@ -23,6 +23,17 @@ fn codes_are_unique_and_never_given_again() {
 #[test]
 fn rules_are_ordered_by_code() {
     assert!(RULES.is_sorted_by_key(|rule| rule.code));
+}
+
+#[test]
+fn no_rule_is_from_a_version_to_come() {
+    let number = |version: &str| -> Vec<u32> {
+        version.split('.').take(2).map(|part| part.parse().expect("a number")).collect()
+    };
+    for rule in RULES {
+        let (Status::Preview(since) | Status::Stable(since)) = rule.status;
+        assert!(number(since) <= number(env!("CARGO_PKG_VERSION")), "{}: {since}", rule.code);
+    }
 }
 
 #[test]
