@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The command line: what can be asked, and how it is spelled.
 
+use crate::cmd::diff::DiffArgs;
 use crate::cmd::lab::LabArgs;
 use crate::cmd::sweep::SweepArgs;
 use crate::lab::WorkerArgs;
@@ -66,6 +67,8 @@ pub(crate) enum Command {
     Sector(SectorArgs),
     /// Say what processes may use of the CPUs, and what their runtimes believe
     Limits(LimitsArgs),
+    /// Say what differs between hosts, and what of it matters for latency
+    Diff(DiffArgs),
     /// Measure a service under rising load, with and without a setting
     Sweep(SweepArgs),
     /// Print a completion script

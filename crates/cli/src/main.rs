@@ -56,6 +56,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Some(Command::CpuCheck(args)) => cmd::cpu_check::run(args)?,
         Some(Command::Sector(args)) => cmd::sector::run(args)?,
         Some(Command::Limits(args)) => cmd::limits::run(args)?,
+        Some(Command::Diff(args)) => cmd::diff::run(args)?,
         Some(Command::Sweep(args)) => cmd::sweep::run(args)?,
         Some(Command::Completions { shell }) => cmd::generate::completions(*shell)?,
         Some(Command::Man) => cmd::generate::man()?,

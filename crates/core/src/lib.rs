@@ -10,6 +10,7 @@
 //! - [`limits`]: what a process may use of the CPUs, and what its runtime believes.
 //! - [`recording`]: what was seen: raw amounts and counters with their time range, never rates or opinions.
 //! - [`procfs`]: parsers of the kernel's text files, `&str` in, typed values out.
+//! - [`host_diff`]: what differs between hosts, and what of it matters.
 //! - [`snapshot`]: what a host is and how it is set up, as typed facts.
 //! - [`sweep`]: what an experiment with a service under load says: runs in, points, knees and verdict out.
 //! - [`view`]: what it means arithmetically: totals, histograms, joins, shares.
@@ -25,6 +26,7 @@
 
 pub mod cpu_check;
 pub mod finding;
+pub mod host_diff;
 pub mod limits;
 pub mod procfs;
 pub mod recording;

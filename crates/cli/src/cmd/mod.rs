@@ -5,6 +5,7 @@ pub(crate) mod bench_empty;
 pub(crate) mod check;
 pub(crate) mod cpu_check;
 pub(crate) mod diagnose;
+pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod generate;

@@ -45,7 +45,8 @@ pub(super) fn exit(report: &Report, show: &Show) -> Exit {
     }
 }
 
-fn style(show: &Show) -> TextStyle {
+/// How the terminal text should look, as asked.
+pub(super) fn style(show: &Show) -> TextStyle {
     let verbosity = if show.messages.quiet { 0 } else { 1 + u8::from(show.verbose) };
     TextStyle { verbosity, ..page(show.color) }
 }

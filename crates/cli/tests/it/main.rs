@@ -7,6 +7,7 @@ mod commands;
 #[path = "../common/mod.rs"]
 mod common;
 mod cpu_check;
+mod diff;
 mod docs;
 mod doctor;
 mod limits;

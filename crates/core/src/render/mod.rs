@@ -10,6 +10,7 @@ mod chart;
 mod cpu_check;
 mod escape;
 mod finding;
+mod host_diff;
 mod json;
 mod manual;
 mod names;
@@ -26,6 +27,7 @@ mod wrap;
 pub(crate) mod golden;
 
 pub use cpu_check::cpu_check;
+pub use host_diff::host_diff;
 pub use json::{json, json_document};
 pub use manual::manual;
 pub use sheet::{Cell, Grid, Section, grid, sheet};

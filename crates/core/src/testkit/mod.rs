@@ -6,6 +6,7 @@
 
 mod block;
 mod cpu_check;
+pub mod snapshot;
 pub mod sweep;
 
 pub use block::{pass, transfers};

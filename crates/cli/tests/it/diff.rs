@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `deburr diff`: what is refused, exit codes, and the document.
+
+use crate::program::{refuse, run, scratch, stdout};
+use crate::repo::root;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use tempfile::TempDir;
+
+/// A copy: the test's user may not be allowed to read the repository.
+fn fixture(folder: &TempDir, name: &str) -> String {
+    let text = std::fs::read_to_string(root().join("fixtures/snapshots").join(name)).unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let folder = scratch();
+    let healthy = fixture(&folder, "drift-healthy.json");
+    let file = |name: &str, content: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let cut = std::fs::read_to_string(&healthy).unwrap();
+    for (arguments, expected) in [
+        (vec![&*healthy], "two or more"),
+        (vec![&healthy, "/nonexistent/b.json"], "/nonexistent/b.json"),
+        (vec![&healthy, &file("empty", "")], "is empty"),
+        (vec![&healthy, &file("text", "hello")], "not a snapshot"),
+        (vec![&healthy, &file("cut", &cut[..cut.len() / 2])], "cut off"),
+        (vec![&healthy, &file("later", &cut.replace("snapshot/1", "snapshot/9"))], "snapshot/9"),
+        (vec![&healthy, &healthy, "--slow", "nobody"], "nobody"),
+        (vec![&healthy, &healthy, "--slow", "db-old-1"], "letter"),
+        (vec![&healthy, &healthy, "--slow", "A", "--slow", "B"], "fast"),
+        (vec![&healthy, folder.path().to_str().unwrap()], "cannot read"),
+    ] {
+        let message = refuse(&[&["diff"][..], &arguments].concat());
+        assert!(message.contains(expected), "{arguments:?}: {message}");
+    }
+}
+
+#[test]
+fn fail_on_tells_drift_from_none() {
+    let folder = scratch();
+    let [healthy, slow] = ["drift-healthy.json", "drift-slow.json"].map(|it| fixture(&folder, it));
+    run(&["diff", &healthy, &slow], 0);
+    run(&["diff", &healthy, &slow, "--fail-on", "high"], 1);
+    let none = stdout(&run(&["diff", &healthy, &healthy, "--fail-on", "info"], 0));
+    assert!(none.starts_with("no difference; "), "{none}");
+}
+
+/// The page describes every field of a document.
+#[test]
+fn every_field_has_a_line() {
+    let page = std::fs::read_to_string(root().join("docs/diff.md")).unwrap();
+    let folder = scratch();
+    let [healthy, slow] = ["drift-healthy.json", "drift-slow.json"].map(|it| fixture(&folder, it));
+    let document = stdout(&run(&["diff", "--json", &healthy, &slow, "--slow", "B"], 0));
+    let document: Value = serde_json::from_str(&document).unwrap();
+    assert_eq!(document["schema"], "deburr.diff/1");
+    let mut names = BTreeSet::new();
+    collect(&document, &mut names);
+    let marked: BTreeSet<&str> = page
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .flat_map(|text| text.split(|c: char| !c.is_alphanumeric() && c != '_'))
+        .collect();
+    names.retain(|name| !marked.contains(name.as_str()) && name != "version");
+    assert!(names.is_empty(), "docs/diff.md does not say what these are: {names:?}");
+}
+
+fn collect(value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                // What is in a value, and findings, are described elsewhere.
+                if name != "value" && name != "findings" {
+                    collect(value, names);
+                }
+                names.insert(name.clone());
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| collect(value, names)),
+        _ => {}
+    }
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which hosts have which value: hosts that agree form a camp.
+//!
+//! Hosts agree if their values are equal; of a fact with a value for each CPU, disk or card, if as many of these have
+//! each value; where the hosts have different numbers of them, if they have the same values at all. So a host with
+//! 64 CPUs agrees with one of 8 if all CPUs of both are set alike, and disks that swapped their names do no harm.
+
+use super::knowledge;
+use crate::procfs::cpu_list;
+use crate::snapshot::{Area, Class, FILTERED, Fact, Snapshot, Value};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Amounts that scale with memory agree within this part of the larger one.
+const MEMORY_TOLERANCE: f64 = 0.02;
+
+/// A key that at least two hosts are known of.
+#[derive(Debug)]
+pub(super) struct Row<'a> {
+    pub(super) key: &'a str,
+    pub(super) area: Area,
+    pub(super) class: Class,
+    /// Hosts that agree, and what the first of them has; camps with most hosts first, then in the order of hosts.
+    pub(super) camps: Vec<Camp>,
+    /// Hosts of which it is not known, and why.
+    pub(super) unknown: Vec<(usize, String)>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Camp {
+    pub(super) hosts: Vec<usize>,
+    pub(super) value: Value,
+}
+
+/// Every key of every host, in order.
+pub(super) fn rows<'a>(snapshots: &[&'a Snapshot]) -> Vec<Row<'a>> {
+    let mut keys: BTreeMap<&str, Vec<Option<&Fact>>> = BTreeMap::new();
+    for (host, snapshot) in snapshots.iter().enumerate() {
+        for fact in &snapshot.facts {
+            keys.entry(&fact.key).or_insert_with(|| vec![None; snapshots.len()])[host] = Some(fact);
+        }
+    }
+    let families: Vec<BTreeSet<&str>> = snapshots.iter().map(|it| families(it)).collect();
+    keys.into_iter().map(|(key, facts)| row(key, &facts, snapshots, &families)).collect()
+}
+
+fn row<'a>(
+    key: &'a str,
+    facts: &[Option<&Fact>],
+    snapshots: &[&Snapshot],
+    families: &[BTreeSet<&str>],
+) -> Row<'a> {
+    // Who knows best what it means is the youngest deburr; it is put aside if anybody would.
+    let of = facts.iter().flatten();
+    let class = of
+        .clone()
+        .map(|fact| fact.class)
+        .max_by_key(|class| (!class.is_compared(), *class))
+        .unwrap_or(Class::Counter);
+    let area = of.map(|fact| fact.area).min().unwrap_or(Area::Other);
+    let (mut known, mut unknown) = (Vec::new(), Vec::new());
+    for (host, fact) in facts.iter().enumerate() {
+        match fact.map(|fact| &fact.value) {
+            Some(value) => match reason(value) {
+                Some(why) => unknown.push((host, why)),
+                None => known.push((host, value.clone())),
+            },
+            None if looked(key, host, facts, snapshots, families) => {
+                known.push((host, Value::Absent));
+            }
+            None => {
+                let version = &snapshots[host].tool.version;
+                unknown.push((host, format!("deburr {version} did not look")));
+            }
+        }
+    }
+    Row { key, area, class, camps: camps(key, known), unknown }
+}
+
+/// Whether a host that lacks the key is known not to have the thing: the same deburr looked on another host, or
+/// others of the family (parameters, modules, states) were found here.
+fn looked(
+    key: &str,
+    host: usize,
+    facts: &[Option<&Fact>],
+    snapshots: &[&Snapshot],
+    families: &[BTreeSet<&str>],
+) -> bool {
+    let version = &snapshots[host].tool.version;
+    let same = |(other, fact): (usize, &Option<&Fact>)| {
+        fact.is_some() && snapshots[other].tool.version == *version
+    };
+    facts.iter().enumerate().any(same) || family(key).is_some_and(|it| families[host].contains(it))
+}
+
+/// What is looked through as a whole, so that what is not found there is not there.
+fn family(key: &str) -> Option<&str> {
+    if let Some((file, _)) = key.split_once('#') {
+        return Some(file);
+    }
+    let (folder, _) = key.split_once("/state")?;
+    folder.ends_with("cpuidle").then_some(folder)
+}
+
+fn families(snapshot: &Snapshot) -> BTreeSet<&str> {
+    snapshot.facts.iter().filter_map(|fact| family(&fact.key)).collect()
+}
+
+/// Why a value is not known.
+fn reason(value: &Value) -> Option<String> {
+    match value {
+        Value::Unreadable(why) => Some(why.clone()),
+        Value::TimedOut { after_ms } => {
+            Some(format!("reading it did not end within {after_ms} ms"))
+        }
+        Value::Text(text) if text == FILTERED => Some("its value is kept out of snapshots".into()),
+        Value::Each(parts) => parts.iter().find_map(|part| {
+            reason(&part.value).map(|why| format!("{}: {why}", part.of.join(",")))
+        }),
+        _ => None,
+    }
+}
+
+fn camps(key: &str, known: Vec<(usize, Value)>) -> Vec<Camp> {
+    let presence_only = knowledge::fits("/proc/modules#*", key);
+    let sizes: BTreeSet<u64> = known.iter().map(|(_, value)| instances(value)).collect();
+    let alike = sizes.len() == 1;
+    let mut by_content: BTreeMap<Content, Camp> = BTreeMap::new();
+    for (host, value) in known {
+        let content = if presence_only {
+            Content::One(Value::Boolean(value != Value::Absent))
+        } else {
+            content(&value, alike)
+        };
+        let camp = by_content.entry(content).or_insert_with(|| Camp { hosts: Vec::new(), value });
+        camp.hosts.push(host);
+    }
+    let mut camps: Vec<Camp> = by_content.into_values().collect();
+    if knowledge::find(key).is_some_and(|known| known.scales) {
+        camps = merged(camps);
+    }
+    camps.sort_by(|a, b| b.hosts.len().cmp(&a.hosts.len()).then_with(|| a.hosts.cmp(&b.hosts)));
+    camps
+}
+
+/// What counts when values are compared.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Content {
+    One(Value),
+    Amounts(Vec<(Value, u64)>),
+    Values(Vec<Value>),
+}
+
+fn content(value: &Value, alike: bool) -> Content {
+    let Value::Each(parts) = value else { return Content::One(value.clone()) };
+    if let Some(uniform) = value.uniform() {
+        return Content::One(uniform.clone());
+    }
+    let mut amounts: BTreeMap<Value, u64> = BTreeMap::new();
+    for part in parts {
+        *amounts.entry(part.value.clone()).or_default() += members(&part.of);
+    }
+    match alike {
+        true => Content::Amounts(amounts.into_iter().collect()),
+        false => Content::Values(amounts.into_keys().collect()),
+    }
+}
+
+fn instances(value: &Value) -> u64 {
+    match value {
+        Value::Each(parts) => parts.iter().map(|part| members(&part.of)).sum(),
+        _ => 1,
+    }
+}
+
+/// How many there are of `0-3`, `8`, `sda`. A damaged range counts as one.
+fn members(of: &[String]) -> u64 {
+    let count = |range: &String| match range.starts_with(|c: char| c.is_ascii_digit()) {
+        true => cpu_list::parse(range.as_bytes()).map_or(1, |cpus| cpus.len() as u64),
+        false => 1,
+    };
+    of.iter().map(count).sum()
+}
+
+/// Camps whose amounts are near each other become one; in the order of the amounts, each near the next.
+fn merged(camps: Vec<Camp>) -> Vec<Camp> {
+    let amount = |camp: &Camp| match camp.value.uniform() {
+        Some(Value::Integer(integer)) => Some(integer.amount),
+        _ => None,
+    };
+    let (mut numbers, mut others): (Vec<Camp>, Vec<Camp>) =
+        camps.into_iter().partition(|camp| amount(camp).is_some());
+    numbers.sort_by_key(|camp| amount(camp));
+    let mut last: Option<i128> = None;
+    for camp in numbers {
+        let now = amount(&camp).unwrap_or_default();
+        let near = |last: i128| {
+            now.saturating_sub(last) as f64
+                <= MEMORY_TOLERANCE * now.unsigned_abs().max(last.unsigned_abs()) as f64
+        };
+        match (last.is_some_and(near), others.last_mut()) {
+            (true, Some(before)) => {
+                // The value shown is that of the first host.
+                if camp.hosts < before.hosts {
+                    before.value = camp.value;
+                }
+                before.hosts.extend(camp.hosts);
+                before.hosts.sort_unstable();
+            }
+            _ => others.push(camp),
+        }
+        last = Some(now);
+    }
+    others
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Why is this host slower than that one: what differs between snapshots, ordered by what is known to matter.
+//!
+//! - [`compare`](self): which hosts agree on a fact, by content.
+//! - [`knowledge`]: what is known to matter, why, and which side is slower: a table, one file for each area.
+//! - [`rank`](self): what a difference matters here, given who is in charge and what it follows from.
+//! - [`document`]: what is said, as data.
+//!
+//! What is not known (unreadable, given up, kept out) is neither alike nor different: it is *not compared*.
+
+mod change;
+mod charge;
+mod compare;
+pub mod document;
+pub mod knowledge;
+mod rank;
+mod shown;
+#[cfg(test)]
+mod tests;
+
+pub use charge::Drivers;
+
+use crate::snapshot::{Snapshot, Tool};
+use compare::{Row, rows};
+use document::{Aside, Counts, Host, HostDiff, NotCompared, SCHEMA};
+use rank::Ranking;
+use std::collections::BTreeSet;
+
+/// Hosts at most: more are not told apart by letters.
+pub const MAX_HOSTS: usize = 676;
+
+/// A host to compare.
+#[derive(Clone, Debug)]
+pub struct Given<'a> {
+    /// What it is.
+    pub snapshot: &'a Snapshot,
+    /// What to call it if its name was left out: its file.
+    pub label: &'a str,
+    /// Whether it is slow, if that is said.
+    pub slow: Option<bool>,
+}
+
+/// Compares hosts: two or more.
+#[must_use]
+pub fn diff(given: &[Given<'_>], tool_version: &str) -> HostDiff {
+    let snapshots: Vec<&Snapshot> = given.iter().map(|host| host.snapshot).collect();
+    let ids: Vec<String> = (0..given.len()).map(id).collect();
+    let drivers: Vec<Drivers> = snapshots.iter().map(|it| Drivers::of(it)).collect();
+    let slow: Vec<Option<bool>> = given.iter().map(|host| host.slow).collect();
+    let (mut counts, mut differing) = (Counts::default(), Vec::new());
+    let (mut not_compared, mut aside) = (Vec::new(), Vec::new());
+    for row in rows(&snapshots) {
+        if !row.class.is_compared() {
+            if row.camps.len() > 1 {
+                let values = rank::held(&row.camps, &ids);
+                aside.push(Aside { key: row.key.to_owned(), class: row.class, values });
+            }
+            continue;
+        }
+        let known: usize = row.camps.iter().map(|camp| camp.hosts.len()).sum();
+        if !row.unknown.is_empty() {
+            not_compared.push(unknown(&row, &ids));
+        }
+        if known < 2 {
+            continue;
+        }
+        counts.compared += 1;
+        match row.camps.len() {
+            1 => counts.same += 1,
+            _ => differing.push(row),
+        }
+    }
+    let ranking = Ranking { ids: &ids, drivers: &drivers, slow: &slow, rows: &differing };
+    let mut differences: Vec<_> = differing.iter().map(|row| ranking.difference(row)).collect();
+    differences.sort_by(rank::order);
+    counts.different = differences.len() as u64;
+    counts.not_compared = not_compared.len() as u64;
+    counts.aside = aside.len() as u64;
+    let hosts = given
+        .iter()
+        .enumerate()
+        .map(|(at, host)| described(host, &ids[at], &drivers[at], outlier_in(&differing, at)))
+        .collect();
+    HostDiff {
+        schema: SCHEMA.into(),
+        tool: Tool { version: tool_version.into() },
+        hosts,
+        facts: counts,
+        differences,
+        not_compared,
+        aside,
+        findings: vec![],
+        notes: notes(given, &ids),
+    }
+}
+
+/// What a host is called, by its place: `A` to `Z`, then `AA` to `ZZ`.
+#[must_use]
+pub fn id(at: usize) -> String {
+    let letter = |n: usize| char::from(b'A' + (n % 26) as u8);
+    match at / 26 {
+        0 => letter(at).to_string(),
+        more => format!("{}{}", letter(more - 1), letter(at)),
+    }
+}
+
+fn described(given: &Given<'_>, id: &str, drivers: &Drivers, outlier_in: u64) -> Host {
+    let snapshot = given.snapshot;
+    Host {
+        id: id.to_owned(),
+        name: snapshot.host.name.clone().unwrap_or_else(|| given.label.to_owned()),
+        kernel: snapshot.host.kernel.clone(),
+        arch: snapshot.host.arch.clone(),
+        taken: snapshot.taken.clone(),
+        tool: snapshot.tool.clone(),
+        slow: given.slow,
+        idle_driver: drivers.idle.clone(),
+        frequency_driver: drivers.frequency.clone(),
+        outlier_in,
+    }
+}
+
+/// Rows in which more than half of the hosts agree, without this one.
+fn outlier_in(rows: &[Row<'_>], host: usize) -> u64 {
+    let stands_out = |row: &&Row<'_>| {
+        let known: usize = row.camps.iter().map(|camp| camp.hosts.len()).sum();
+        row.camps.first().is_some_and(|most| {
+            2 * most.hosts.len() > known
+                && !most.hosts.contains(&host)
+                && row.camps.iter().any(|camp| camp.hosts.contains(&host))
+        })
+    };
+    rows.iter().filter(stands_out).count() as u64
+}
+
+fn unknown(row: &Row<'_>, ids: &[String]) -> NotCompared {
+    let reasons: BTreeSet<&str> = row.unknown.iter().map(|(_, why)| why.as_str()).collect();
+    NotCompared {
+        key: row.key.to_owned(),
+        area: row.area,
+        hosts: row.unknown.iter().map(|(host, _)| ids[*host].clone()).collect(),
+        why: reasons.into_iter().collect::<Vec<_>>().join("; "),
+    }
+}
+
+fn notes(given: &[Given<'_>], ids: &[String]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut differ = |of: &dyn Fn(&Snapshot) -> &str, sentence: &str| {
+        let values: BTreeSet<&str> = given.iter().map(|host| of(host.snapshot)).collect();
+        if values.len() > 1 && !values.contains("") {
+            let values: Vec<&str> = values.into_iter().collect();
+            notes.push(format!("{sentence}: {}", values.join(", ")));
+        }
+    };
+    differ(&|it| &it.host.arch, "these hosts have different architectures, and little in common");
+    differ(
+        &|it| &it.tool.version,
+        "the snapshots were taken by different versions of deburr, which do not look at the same files",
+    );
+    for (host, id) in given.iter().zip(ids) {
+        let reading = &host.snapshot.reading;
+        if !reading.as_root {
+            notes.push(format!("{id} was not taken as root: some of its files could not be read"));
+        }
+        for slow in reading.slow.iter().take(3) {
+            let ms = slow.wall_ns as f64 / 1e6;
+            notes.push(format!(
+                "on {id}, reading `{}` took {ms:.1} ms",
+                slow.path.replace('`', "'")
+            ));
+        }
+    }
+    notes
+}

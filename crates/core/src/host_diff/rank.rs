@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a difference matters: what is known of it, who is in charge of it, what it follows from.
+
+use super::charge::Drivers;
+use super::compare::{Camp, Row};
+use super::document::{Difference, Held};
+use super::knowledge::{self, HIGH, InCharge, Known, LOW, MEDIUM, Slower};
+use super::shown::shown;
+use super::{change, charge, shown};
+use crate::finding::Severity;
+use crate::snapshot::{Area, Value};
+use std::cmp::Ordering;
+
+/// Weight of what says nothing where it is, and of what follows from another difference.
+const SAYS_NOTHING: u8 = 10;
+/// Weight that what follows from another difference has at most.
+const FOLLOWS: u8 = 20;
+
+/// What is compared: names, drivers, and who is said to be slow.
+pub(super) struct Ranking<'a> {
+    pub(super) ids: &'a [String],
+    pub(super) drivers: &'a [Drivers],
+    pub(super) slow: &'a [Option<bool>],
+    /// All rows that differ and should not.
+    pub(super) rows: &'a [Row<'a>],
+}
+
+/// How bad a weight is.
+#[must_use]
+pub(super) fn severity(weight: u8) -> Severity {
+    match weight {
+        HIGH.. => Severity::High,
+        MEDIUM.. => Severity::Medium,
+        LOW.. => Severity::Low,
+        _ => Severity::Info,
+    }
+}
+
+/// Most important first; ties in the order of keys.
+pub(super) fn order(a: &Difference, b: &Difference) -> Ordering {
+    b.weight.cmp(&a.weight).then_with(|| a.key.cmp(&b.key))
+}
+
+/// Who has which value, in words.
+pub(super) fn held(camps: &[Camp], ids: &[String]) -> Vec<Held> {
+    let of = |at: usize| {
+        let others: Vec<&Value> = camps
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != at)
+            .map(|(_, camp)| &camp.value)
+            .collect();
+        Held {
+            hosts: named(&camps[at].hosts, ids),
+            value: camps[at].value.clone(),
+            shown: shown(&camps[at].value, &others),
+        }
+    };
+    (0..camps.len()).map(of).collect()
+}
+
+fn named(hosts: &[usize], ids: &[String]) -> Vec<String> {
+    hosts.iter().map(|&host| ids[host].clone()).collect()
+}
+
+impl Ranking<'_> {
+    /// A row with what is known of it.
+    pub(super) fn difference(&self, row: &Row<'_>) -> Difference {
+        let known = knowledge::find(row.key);
+        let mut weight =
+            known.map_or_else(|| knowledge::unknown_weight(row.class, row.area), |it| it.weight);
+        let mut cautions = Vec::new();
+        if let Some(who) = known.and_then(|known| known.only_with) {
+            weight = self.in_charge(row, who, weight, &mut cautions);
+        }
+        let follows = self.parent(row, known);
+        if follows.is_some() {
+            weight = weight.min(FOLLOWS);
+        }
+        let slower = known.map_or_else(Vec::new, |known| self.slower(row, known));
+        let change = self.pair(row, &slower).and_then(|(from, to)| {
+            let hosts = named(&from.hosts, self.ids);
+            change::change(row.key, row.class, known, hosts, (&from.value, &to.value))
+        });
+        Difference {
+            key: row.key.to_owned(),
+            area: row.area,
+            class: row.class,
+            severity: severity(weight),
+            weight,
+            what: known.map(|known| known.what.to_owned()),
+            values: held(&row.camps, self.ids),
+            unknown_on: row.unknown.iter().map(|(host, _)| self.ids[*host].clone()).collect(),
+            slows: named(&slower, self.ids),
+            effects: known.map_or_else(Vec::new, |known| known.slows.to_vec()),
+            why: known.map(|known| known.why.to_owned()),
+            cautions,
+            follows,
+            group: match known.map(|known| known.group) {
+                None | Some("") => default_group(row.area, row.key),
+                Some(group) => group.to_owned(),
+            },
+            look: change::look(row.key, known),
+            change,
+        }
+    }
+
+    /// A parameter says nothing where its driver is not in charge, and no difference matters on hosts of which that
+    /// holds for all.
+    fn in_charge(
+        &self,
+        row: &Row<'_>,
+        who: InCharge,
+        weight: u8,
+        cautions: &mut Vec<String>,
+    ) -> u8 {
+        let name = row.key.rsplit(['#', '/']).next().unwrap_or(row.key);
+        let (mut somewhere, mut unknown) = (false, Vec::new());
+        for &host in row.camps.iter().flat_map(|camp| &camp.hosts) {
+            match self.drivers[host].answers(who) {
+                Some((_, _, true)) => somewhere = true,
+                Some((kind, driver, false)) => cautions.push(format!(
+                    "`{name}` says nothing on {}: its {kind} driver is `{driver}`",
+                    self.ids[host]
+                )),
+                None => unknown.push(self.ids[host].clone()),
+            }
+        }
+        if !unknown.is_empty() {
+            let which = if matches!(who, InCharge::Idle(_)) { "idle" } else { "frequency" };
+            cautions.push(format!(
+                "whether `{name}` says anything on {} is not known: nor is the {which} driver there",
+                unknown.join(", ")
+            ));
+            somewhere = true;
+        }
+        cautions.sort();
+        if somewhere { weight } else { SAYS_NOTHING }
+    }
+
+    /// The difference that this one follows from: hosts that agree on that one agree on this one too. A parameter of
+    /// a module follows from the module.
+    fn parent(&self, row: &Row<'_>, known: Option<&Known>) -> Option<String> {
+        let module = row.key.strip_prefix("/sys/module/").and_then(|rest| rest.split('/').next());
+        let module = module.map(|module| format!("/proc/modules#{module}"));
+        let mut patterns: Vec<&str> = known.map_or(&[][..], |known| known.follows).to_vec();
+        patterns.extend(module.as_deref());
+        // What only a driver brings is not there where the driver is not.
+        let partly = row.camps.iter().any(|camp| camp.value == Value::Absent);
+        if partly && known.is_none_or(|known| !known.alone) {
+            patterns.extend(match row.area {
+                Area::Frequency => Some(charge::FREQUENCY_DRIVER),
+                Area::Idle => Some(charge::IDLE_DRIVER),
+                _ => None,
+            });
+        }
+        let coarser = |parent: &&Row<'_>| {
+            parent.key != row.key
+                && patterns.iter().any(|pattern| knowledge::fits(pattern, parent.key))
+                && parent.camps.iter().all(|camp| {
+                    row.camps
+                        .iter()
+                        .any(|own| camp.hosts.iter().all(|host| own.hosts.contains(host)))
+                })
+        };
+        self.rows.iter().find(coarser).map(|parent| parent.key.to_owned())
+    }
+
+    /// Hosts that have the value that is known to be the slowest, if not all values are as slow.
+    fn slower(&self, row: &Row<'_>, known: &Known) -> Vec<usize> {
+        let ranks: Vec<Option<i128>> =
+            row.camps.iter().map(|camp| slowness(&camp.value, known.slower)).collect();
+        let Some(ranks) = ranks.into_iter().collect::<Option<Vec<i128>>>() else { return vec![] };
+        let (Some(most), Some(least)) = (ranks.iter().max(), ranks.iter().min()) else {
+            return vec![];
+        };
+        if most == least {
+            return vec![];
+        }
+        let mut hosts: Vec<usize> = row
+            .camps
+            .iter()
+            .zip(&ranks)
+            .filter(|(_, rank)| *rank == most)
+            .flat_map(|(camp, _)| camp.hosts.clone())
+            .collect();
+        if let Some(who) = known.only_with {
+            hosts.retain(|&host| self.drivers[host].answers(who).is_none_or(|(_, _, is)| is));
+        }
+        hosts.sort_unstable();
+        hosts
+    }
+
+    /// Whose value to change, and into whose: of the slow hosts if some are said to be; of those that it is known to
+    /// slow down; else of the fewest, and of the last of a pair. Into what most of the others have.
+    fn pair(&self, row: &Row<'_>, slower: &[usize]) -> Option<(Camp, Camp)> {
+        let share = |camp: &Camp, of: &dyn Fn(usize) -> bool| {
+            camp.hosts.iter().filter(|&&host| of(host)).count()
+        };
+        let is_slow = |host: usize| self.slow[host] == Some(true);
+        let is_slower = |host: usize| slower.contains(&host);
+        let score = |camp: &Camp| (share(camp, &is_slow), share(camp, &is_slower));
+        let from = row.camps.iter().enumerate().rev().max_by(|(i, a), (j, b)| {
+            let fewest = b.hosts.len().cmp(&a.hosts.len()).then(i.cmp(j));
+            score(a).cmp(&score(b)).then(fewest)
+        })?;
+        let others = row.camps.iter().enumerate().filter(|(at, _)| *at != from.0);
+        let fast = |camp: &Camp| {
+            let healthy = share(camp, &|host| self.slow[host] == Some(false));
+            (healthy, std::cmp::Reverse(share(camp, &is_slower)), camp.hosts.len())
+        };
+        let to = others.rev().max_by(|(_, a), (_, b)| fast(a).cmp(&fast(b)))?;
+        Some((from.1.clone(), to.1.clone()))
+    }
+}
+
+/// What is changed together where nothing else is known: a setting is a matter of its own, frequencies and idle states
+/// hang together.
+fn default_group(area: Area, key: &str) -> String {
+    match area {
+        Area::Frequency | Area::Idle => area.name().to_owned(),
+        _ => key.to_owned(),
+    }
+}
+
+/// How slow a value makes a host: larger is slower; `None` if that cannot be said.
+fn slowness(value: &Value, slower: Slower) -> Option<i128> {
+    let number = || -> Option<i128> {
+        match value {
+            // The CPU that is worst off decides.
+            Value::Each(parts) => {
+                let numbers: Option<Vec<i128>> =
+                    parts.iter().map(|part| amount(&part.value)).collect();
+                let numbers = numbers?;
+                if slower == Slower::Lower {
+                    numbers.into_iter().min()
+                } else {
+                    numbers.into_iter().max()
+                }
+            }
+            value => amount(value),
+        }
+    };
+    match slower {
+        Slower::Unknown => None,
+        Slower::Higher => number(),
+        Slower::Lower => number().map(i128::saturating_neg),
+        Slower::Present => Some(i128::from(*value != Value::Absent)),
+        Slower::Text(texts) => {
+            let text = shown::plain(value)?;
+            let is = |pattern: &&str| knowledge::fits(pattern, &text);
+            Some(i128::from(texts.iter().any(is)))
+        }
+    }
+}
+
+fn amount(value: &Value) -> Option<i128> {
+    match value {
+        Value::Integer(integer) => Some(integer.amount),
+        Value::Boolean(on) => Some((*on).into()),
+        Value::Text(text) => text.trim().parse().ok(),
+        _ => None,
+    }
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A difference between hosts for a terminal: who they are, what differs, most important first, what to do about it.
+
+use super::TextStyle;
+use super::escape::{command, identifier, label, sentence};
+use super::finding::severity;
+use super::page::{Ink, Page};
+use super::table::{Column, Table};
+use super::units::{count, counted};
+use crate::finding::Severity;
+use crate::host_diff::document::{Change, Difference, Held, HostDiff, Reach};
+
+/// Differences that are shown with all that is known of them.
+const DETAILED: usize = 10;
+/// Rows of a table of differences that matter little.
+const ROWS: usize = 20;
+/// Hosts that are named before the rest is counted.
+const HOSTS: usize = 6;
+/// Columns for the letters of hosts.
+const HOST_COLUMNS: usize = 14;
+
+/// The difference for a terminal.
+#[must_use]
+pub fn host_diff(diff: &HostDiff, style: TextStyle) -> String {
+    let mut page = Page::new(style);
+    headline(&mut page, diff);
+    hosts(&mut page, diff, style.verbosity);
+    let (matter, rest): (Vec<&Difference>, Vec<&Difference>) =
+        diff.differences.iter().partition(|it| it.severity >= Severity::Medium);
+    let detailed = match style.verbosity {
+        0 => 0,
+        1 => DETAILED,
+        _ => usize::MAX,
+    };
+    let blocks: Vec<&[&Difference]> =
+        matter[..matter.len().min(detailed)].chunk_by(|a, b| is_same_matter(a, b)).collect();
+    for block in blocks {
+        page.gap();
+        differences(&mut page, block);
+    }
+    let more: Vec<&Difference> = matter.into_iter().skip(detailed).chain(rest).collect();
+    let (low, info): (Vec<&Difference>, Vec<&Difference>) =
+        more.into_iter().partition(|it| it.severity > Severity::Info);
+    let rows = if style.verbosity > 1 { usize::MAX } else { ROWS };
+    table(&mut page, "less important, or less is known of them", &low, rows);
+    match style.verbosity {
+        0 | 1 if !info.is_empty() => {
+            let n = counted(info.len() as u64, "difference that is", "differences that are");
+            page.gap();
+            page.paragraph(
+                0,
+                2,
+                Ink::Aside,
+                &format!("{n} not known to matter, or follow from those above (-v shows them)"),
+            );
+        }
+        0 | 1 => {}
+        _ => table(&mut page, "not known to matter, or following from those above", &info, rows),
+    }
+    not_compared(&mut page, diff, style.verbosity);
+    aside(&mut page, diff, style.verbosity);
+    for note in &diff.notes {
+        page.gap();
+        page.labelled(0, (Ink::Heading, "note: "), 6, Ink::Plain, &sentence(note));
+    }
+    page.into_text()
+}
+
+fn headline(page: &mut Page, diff: &HostDiff) {
+    let of = |level: Severity| diff.differences.iter().filter(|it| it.severity == level).count();
+    let levels = [Severity::High, Severity::Medium, Severity::Low];
+    let parts: Vec<String> = levels
+        .into_iter()
+        .filter(|&level| of(level) > 0)
+        .map(|level| format!("{} {}", of(level), severity(level)))
+        .collect();
+    let found = match (parts.is_empty(), diff.differences.len()) {
+        (true, 0) => "no difference".to_owned(),
+        (true, _) => "no difference that is known to matter".to_owned(),
+        (false, 1) => format!("1 difference, {}", parts[0]),
+        (false, n) => format!("{n} differences, {}", parts.join(", ")),
+    };
+    let facts = count(diff.facts.compared as f64);
+    let of = if diff.hosts.len() > 2 {
+        format!(" of {} hosts", diff.hosts.len())
+    } else {
+        String::new()
+    };
+    page.paragraph(0, 2, Ink::Heading, &format!("{found}; {facts} facts{of} compared"));
+}
+
+fn hosts(page: &mut Page, diff: &HostDiff, verbosity: u8) {
+    use Column::Left;
+    let mut table =
+        Table::new(&[Left(3), Left(24), Left(26), Left(14), Left(14), Left(usize::MAX)]);
+    table.heading(["", "host", "kernel", "idle driver", "freq. driver", ""]);
+    let shown = if verbosity > 1 { usize::MAX } else { 2 * ROWS };
+    for host in diff.hosts.iter().take(shown) {
+        let slow = match host.slow {
+            Some(true) => "slow, ",
+            Some(false) => "fast, ",
+            None => "",
+        };
+        let taken = host.taken.replace('T', " ").replace('Z', " UTC");
+        let outlier = match host.outlier_in {
+            0 => String::new(),
+            n => format!(", stands alone in {n}"),
+        };
+        table.row([
+            host.id.clone(),
+            label(&host.name, 24),
+            label(&format!("{} {}", host.kernel, host.arch), 26),
+            label(host.idle_driver.as_deref().unwrap_or("?"), 14),
+            label(host.frequency_driver.as_deref().unwrap_or("?"), 14),
+            sentence(&format!("{slow}{taken}{outlier}")),
+        ]);
+    }
+    table.write(page, 0);
+    if diff.hosts.len() > shown {
+        page.line(0, Ink::Aside, &format!("and {} more hosts (-v)", diff.hosts.len() - shown));
+    }
+}
+
+/// Whether two differences are of the same thing, so that what is known of it is said once.
+fn is_same_matter(a: &Difference, b: &Difference) -> bool {
+    a.what.is_some() && a.what == b.what && a.area == b.area && a.severity == b.severity
+}
+
+/// Differences of the same thing.
+fn differences(page: &mut Page, block: &[&Difference]) {
+    let Some(first) = block.first() else { return };
+    let tag = format!("{}: ", severity(first.severity));
+    let what = first.what.as_deref().unwrap_or("not known what it does");
+    let title = format!("{} ({})", sentence(what), first.area.name());
+    page.labelled(0, (Ink::Severity(first.severity), &tag), 2, Ink::Heading, &title);
+    for it in block {
+        page.paragraph(2, 2, Ink::Plain, &identifier(&it.key, 2 * page.columns()));
+        let mut table = Table::new(&[Column::Left(HOST_COLUMNS), Column::Left(usize::MAX)]);
+        for held in &it.values {
+            table.row([hosts_of(&held.hosts), value(held, 300)]);
+        }
+        if !it.unknown_on.is_empty() {
+            table.row([hosts_of(&it.unknown_on), "not known".into()]);
+        }
+        table.write(page, 4);
+        let mut line = |name: &str, text: &str| {
+            page.labelled(4, (Ink::Aside, name), name.len(), Ink::Plain, &sentence(text));
+        };
+        if !it.slows.is_empty() {
+            let effects: Vec<&str> = it.effects.iter().map(|effect| effect.words()).collect();
+            line("slows ", &format!("{}: {}", hosts_of(&it.slows), effects.join(", ")));
+        }
+        for caution in &it.cautions {
+            line("but ", caution);
+        }
+        if let Some(follows) = &it.follows {
+            line("follows from ", follows);
+        }
+    }
+    if let Some(why) = &first.why {
+        page.labelled(2, (Ink::Aside, "why: "), 5, Ink::Plain, &sentence(why));
+    }
+    page.line(2, Ink::Plain, &format!("look: {}", command(&first.look)));
+    let mut said: Vec<&Change> = Vec::new();
+    for it in block.iter().filter_map(|it| it.change.as_ref()) {
+        if !said.iter().any(|before| before.text == it.text) {
+            change(page, it);
+            said.push(it);
+        }
+    }
+}
+
+fn change(page: &mut Page, it: &Change) {
+    let reach = match it.reach {
+        Reach::Now => "",
+        Reach::Boot => " (boot)",
+        Reach::Firmware => " (firmware)",
+    };
+    let name = format!("change on {}{reach}:", hosts_of(&it.hosts));
+    if it.is_command {
+        page.line(2, Ink::Advice, &name);
+        page.line(7, Ink::Plain, &command(&it.text));
+        page.line(7, Ink::Plain, &format!("undo: {}", command(&it.undo)));
+    } else {
+        page.labelled(2, (Ink::Advice, &format!("{name} ")), 5, Ink::Plain, &sentence(&it.text));
+        page.labelled(7, (Ink::Plain, "undo: "), 6, Ink::Plain, &sentence(&it.undo));
+    }
+    if let Some(risk) = &it.risk {
+        page.labelled(7, (Ink::Plain, "risk: "), 6, Ink::Plain, &sentence(risk));
+    }
+}
+
+/// A value on one line.
+fn value(held: &Held, columns: usize) -> String {
+    label(&held.shown, columns)
+}
+
+fn hosts_of(ids: &[String]) -> String {
+    let mut text = ids.iter().take(HOSTS).map(String::as_str).collect::<Vec<_>>().join(" ");
+    if ids.len() > HOSTS {
+        text += &format!(" +{}", ids.len() - HOSTS);
+    }
+    text
+}
+
+/// Differences in a line or two each.
+fn table(page: &mut Page, title: &str, rows: &[&Difference], most: usize) {
+    if rows.is_empty() {
+        return;
+    }
+    page.gap();
+    page.line(0, Ink::Heading, title);
+    let half = page.columns().saturating_sub(8) / 2;
+    let mut table = Table::new(&[Column::Left(4), Column::Left(half), Column::Left(usize::MAX)]);
+    for it in rows.iter().take(most) {
+        table.row([
+            severity(it.severity).into(),
+            label(&it.key, 2 * half),
+            values(&it.values, half),
+        ]);
+    }
+    table.write(page, 2);
+    if rows.len() > most {
+        page.line(2, Ink::Aside, &format!("and {} more (-v)", rows.len() - most));
+    }
+}
+
+fn values(values: &[Held], columns: usize) -> String {
+    let texts: Vec<String> = values
+        .iter()
+        .map(|held| format!("{}: {}", hosts_of(&held.hosts), value(held, columns)))
+        .collect();
+    texts.join("; ")
+}
+
+fn not_compared(page: &mut Page, diff: &HostDiff, verbosity: u8) {
+    let all = &diff.not_compared;
+    if all.is_empty() {
+        return;
+    }
+    page.gap();
+    if verbosity < 2 {
+        let mut text =
+            format!("{} could not be compared: ", counted(all.len() as u64, "fact", "facts"));
+        let some: Vec<String> =
+            all.iter().take(3).map(|it| format!("{} ({})", it.key, it.why)).collect();
+        text += &some.join(", ");
+        if all.len() > 3 {
+            text += " and more (-v)";
+        }
+        page.paragraph(0, 2, Ink::Aside, &sentence(&text));
+        return;
+    }
+    page.line(0, Ink::Heading, "could not be compared");
+    let half = page.columns() / 2;
+    let mut table = Table::new(&[Column::Left(half), Column::Left(8), Column::Left(usize::MAX)]);
+    for it in all {
+        table.row([label(&it.key, 2 * half), hosts_of(&it.hosts), sentence(&it.why)]);
+    }
+    table.write(page, 2);
+}
+
+fn aside(page: &mut Page, diff: &HostDiff, verbosity: u8) {
+    let all = &diff.aside;
+    if all.is_empty() || verbosity == 0 {
+        return;
+    }
+    page.gap();
+    if verbosity < 2 {
+        let n = counted(all.len() as u64, "fact differs", "facts differ");
+        let text = format!("{n} as they must or may: names, counters, addresses (-v shows them)");
+        page.paragraph(0, 2, Ink::Aside, &text);
+        return;
+    }
+    page.line(0, Ink::Heading, "differ as they must or may");
+    let half = page.columns().saturating_sub(18) / 2;
+    let mut table = Table::new(&[Column::Left(13), Column::Left(half), Column::Left(usize::MAX)]);
+    for it in all {
+        table.row([it.class.name().into(), label(&it.key, 2 * half), values(&it.values, half)]);
+    }
+    table.write(page, 2);
+}
