@@ -25,7 +25,7 @@ fn names_in(dir: &str) -> BTreeSet<String> {
 }
 
 /// Scenarios without a kept recording.
-const NOT_KEPT: [&str; 4] = ["io-healthy", "io-rhythm", "writeback", "writeback-fast"];
+const NOT_KEPT: [&str; 3] = ["io-healthy", "io-rhythm", "writeback-fast"];
 
 /// Scenarios whose recordings are kept.
 fn kept_scenarios() -> BTreeSet<String> {
@@ -117,7 +117,9 @@ fn every_scenario_is_kept_and_says_where_it_is_from() {
             assert!(dir.join(file).is_file(), "fixtures/lab/{name}/{file} is not there");
         }
         let bytes = std::fs::metadata(dir.join("recording.deburr")).unwrap().len();
-        assert!(bytes < 1_000_000, "{name}: {bytes} bytes are much to carry along");
+        // The writeback of thousands of files takes as long as they take to expire twice.
+        let most = if name == "writeback" { 2_500_000 } else { 1_000_000 };
+        assert!(bytes < most, "{name}: {bytes} bytes are much to carry along");
     }
     let kept = names_in("fixtures/lab");
     let of_nothing: Vec<_> = kept.difference(&scenarios).collect();
