@@ -110,12 +110,10 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<Exit> {
         }
     }
     bar.finish();
-    ground.clear()?;
+    let cleared = ground.clear();
     let all = runs.len() == steps.len();
-    if runs.is_empty() {
-        return Err(
-            failure.unwrap_or_else(|| Failure::bad_input("interrupted before a run was made"))
-        );
+    if let (true, Some(error)) = (runs.is_empty(), failure.take()) {
+        return Err(error);
     }
     let sweep = Sweep::new(plan.setup, runs, !all);
     if args.json {
@@ -123,10 +121,10 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<Exit> {
     } else {
         output::print(render::sweep_text(&sweep, show::page(args.color)).as_bytes())?;
     }
+    // What was measured before is not lost, whatever went wrong then.
     match failure {
-        // What was measured before is not lost.
         Some(error) => Err(error),
-        None => Ok(Exit::Done),
+        None => cleared.map(|()| Exit::Done),
     }
 }
 

@@ -28,7 +28,8 @@ impl Tree {
             let file = tree.mount.join("cgroup.subtree_control");
             let enabled = fs::read_to_string(&file).unwrap_or_default();
             if !enabled.split_whitespace().any(|controller| controller == "cpu") {
-                bail!("`cpu` is not enabled in `{}`", file.display());
+                let file = file.display();
+                bail!("`cpu` is not enabled in `{file}`: `echo +cpu > {file}` enables it");
             }
         }
         Ok(tree)

@@ -28,11 +28,12 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Starts the janitor. Neither path needs to exist yet.
-    pub(crate) fn new(program: &Path, cgroup: &Path, scratch: &Path) -> Result<Self> {
+    /// Starts the janitor. Neither path needs to exist yet, and there may be no directory to remove.
+    pub(crate) fn new(program: &Path, cgroup: &Path, scratch: Option<&Path>) -> Result<Self> {
         let janitor = Command::new(program)
             .args(["lab-worker", "janitor"])
-            .args([cgroup, scratch])
+            .arg(cgroup)
+            .args(scratch)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -77,9 +78,13 @@ impl Drop for Guard {
     }
 }
 
-/// The janitor's whole life: `paths` are the cgroup and the scratch directory.
+/// The janitor's whole life: `paths` are the cgroup and, if there is one, the scratch directory.
 pub(crate) fn janitor(paths: &[PathBuf]) -> Result<()> {
-    let [cgroup, scratch] = paths else { bail!("the janitor needs two paths") };
+    let (cgroup, scratch) = match paths {
+        [cgroup] => (cgroup, None),
+        [cgroup, scratch] => (cgroup, Some(scratch)),
+        _ => bail!("the janitor needs one path or two"),
+    };
     // A session of its own: neither Ctrl-C nor a kill of the process group may reach it.
     rustix::process::setsid().context("cannot make a session")?;
     println!(".");
@@ -95,11 +100,11 @@ pub(crate) fn janitor(paths: &[PathBuf]) -> Result<()> {
     let killed = cgroup::destroy(cgroup, REMOVE_TIMEOUT);
     // Whoever was killed last may have made something until then.
     let undone = undone.and(undo_all(&made, REMOVE_TIMEOUT));
-    let removed = match std::fs::remove_dir_all(scratch) {
+    let removed = scratch.map_or(Ok(()), |scratch| match std::fs::remove_dir_all(scratch) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("cannot remove `{}`", scratch.display()))
         }
         _ => Ok(()),
-    };
+    });
     undone.and(killed).and(removed)
 }

@@ -91,7 +91,7 @@ impl Stage {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let name = format!("deburr-lab-{}", std::process::id());
         let (base, scratch) = (tree.mount.join(&name), std::env::temp_dir().join(&name));
-        let guard = Guard::new(&program, &base, &scratch)?;
+        let guard = Guard::new(&program, &base, Some(&scratch))?;
         std::fs::create_dir(&scratch)
             .with_context(|| format!("cannot make `{}`", scratch.display()))?;
         cgroup::make_dir(&base)?;

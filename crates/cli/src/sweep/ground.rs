@@ -33,7 +33,6 @@ pub(crate) struct Ground {
     base: PathBuf,
     /// The same in the tree that accounts for CPU time, where that is another.
     account: Option<PathBuf>,
-    scratch: PathBuf,
     program: PathBuf,
     /// What the command shall have.
     nice: i32,
@@ -47,7 +46,8 @@ impl Ground {
             Failure::error(
                 Exit::Missing,
                 format!(
-                    "{error:#}; a sweep runs the command in cgroups of its own, which takes root"
+                    "{error:#}; a sweep runs the command in cgroups of its own, which takes root and a tree that \
+                     may be written to"
                 ),
             )
         })
@@ -57,9 +57,8 @@ impl Ground {
         let tree = Tree::find()?;
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let name = format!("deburr-sweep-{}", std::process::id());
-        let (base, scratch) = (tree.mount.join(&name), std::env::temp_dir().join(&name));
-        let mut guard = Guard::new(&program, &base, &scratch)?;
-        fs::create_dir(&scratch).with_context(|| format!("cannot make `{}`", scratch.display()))?;
+        let base = tree.mount.join(&name);
+        let mut guard = Guard::new(&program, &base, None)?;
         cgroup::make_dir(&base)?;
         let account = match tree.version {
             CgroupVersion::V1 if !base.join("cpuacct.usage").exists() => {
@@ -71,7 +70,7 @@ impl Ground {
             _ => None,
         };
         let nice = be_punctual();
-        Ok(Self { guard, tree, base, account, scratch, program, nice, made: 0 })
+        Ok(Self { guard, tree, base, account, program, nice, made: 0 })
     }
 
     /// This program's own file.
@@ -82,11 +81,6 @@ impl Ground {
     /// The nice value that this program was started with.
     pub(crate) fn nice(&self) -> i32 {
         self.nice
-    }
-
-    /// A file that goes with the sweep.
-    pub(crate) fn scratch(&self, name: &str) -> PathBuf {
-        self.scratch.join(name)
     }
 
     /// A fresh cgroup with a limit in CPUs.

@@ -10,12 +10,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::ffi::OsString;
-use std::fs::File;
+use std::io::{PipeReader, Read as _, pipe};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How often it is looked whether it is there.
@@ -24,13 +24,22 @@ const LOOK: Duration = Duration::from_millis(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Of its output, so many bytes at the end are shown when it fails.
 const TAIL_BYTES: usize = 600;
+/// Longest wait for the rest of it.
+const OUTPUT_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A running command. Dropping it kills it; what it started goes with its cgroup.
 #[derive(Debug)]
 pub(crate) struct Service {
     child: Child,
     name: String,
-    log: PathBuf,
+    output: Output,
+}
+
+/// The end of what a command wrote: however much it is, neither a disk nor memory fills.
+#[derive(Debug)]
+struct Output {
+    tail: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
 }
 
 impl Service {
@@ -41,8 +50,7 @@ impl Service {
         words: &[OsString],
         settings: &Settings,
     ) -> Result<Self> {
-        let log = ground.scratch("output");
-        let output = File::create(&log).context("cannot keep the command's output")?;
+        let (output, writer) = pipe().context("cannot keep the command's output")?;
         // It becomes the command once it is in the cgroup, so that nothing of that runs outside.
         let mut command = Command::new(ground.program());
         command.arg("lab-worker");
@@ -56,12 +64,12 @@ impl Service {
                 None => command.env_remove(name),
             };
         }
-        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
         // Ctrl-C ends the sweep, and that the command.
         command.process_group(0);
         let child = command.spawn().context("cannot start a process")?;
         let name = words.first().map_or(String::new(), |word| word.display().to_string());
-        Ok(Self { child, name, log })
+        Ok(Self { child, name, output: Output::read(output)? })
     }
 
     /// Waits until something listens at one of the addresses; returns that. `stop` is asked meanwhile.
@@ -72,7 +80,8 @@ impl Service {
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<SocketAddr>> {
         let deadline = Instant::now() + timeout;
-        let shown = addresses[0];
+        let shown: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
+        let shown = shown.join(" or ");
         let mut last = String::new();
         loop {
             for address in addresses {
@@ -123,19 +132,51 @@ impl Service {
 
     /// That it has ended, as an error.
     pub(crate) fn ended(&self, status: ExitStatus, when: &str) -> anyhow::Error {
-        Failure::bad_input(format!("`{}` ended ({status}) {when}{}", self.name, self.last_output()))
+        let stay = if status.success() { ", but must stay in the foreground" } else { "" };
+        Failure::bad_input(format!(
+            "`{}` ended ({status}) {when}{stay}{}",
+            self.name,
+            self.last_output()
+        ))
     }
 
     /// The end of what it wrote, to be put behind a sentence.
     pub(crate) fn last_output(&self) -> String {
-        let bytes = std::fs::read(&self.log).unwrap_or_default();
-        let tail = &bytes[bytes.len().saturating_sub(TAIL_BYTES)..];
-        let text = String::from_utf8_lossy(tail);
+        let bytes = self.output.end();
+        let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         match lines.as_slice() {
             [] => "; it wrote nothing".into(),
             lines => format!("; it wrote: {}", lines.join(" / ")),
         }
+    }
+}
+
+impl Output {
+    /// Reads until all that write to it are gone.
+    fn read(mut from: PipeReader) -> Result<Self> {
+        let tail = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&tail);
+        let read = move || {
+            let mut bytes = [0; 1 << 16];
+            while let Ok(read @ 1..) = from.read(&mut bytes) {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.extend_from_slice(&bytes[..read]);
+                let surplus = kept.len().saturating_sub(TAIL_BYTES);
+                kept.drain(..surplus);
+            }
+        };
+        let reader = thread::Builder::new().name("output".into()).spawn(read);
+        Ok(Self { tail, reader: reader.context("cannot read the command's output")? })
+    }
+
+    /// What came last. Of a command that has ended that is all of it; one that runs may go on.
+    fn end(&self) -> Vec<u8> {
+        let deadline = Instant::now() + OUTPUT_TIMEOUT;
+        while !self.reader.is_finished() && Instant::now() < deadline {
+            thread::sleep(LOOK);
+        }
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

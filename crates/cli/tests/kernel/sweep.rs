@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,17 +20,17 @@ const SERVE: &str = "DEBURR_TEST_SERVE";
 const MOOD: &str = "DEBURR_TEST_MOOD";
 
 /// A port that was free a moment ago.
-fn port() -> u16 {
+pub(crate) fn port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn sweep(arguments: &[&str], command: &[&str]) -> Command {
+pub(crate) fn sweep(arguments: &[&str], command: &[&str]) -> Command {
     let mut sweep = Command::new(DEBURR);
     sweep.args(["sweep", "--json", "-q"]).args(arguments).arg("--").args(command);
     sweep
 }
 
-fn document(output: &Output) -> Value {
+pub(crate) fn document(output: &Output) -> Value {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{error}");
     serde_json::from_slice(&output.stdout).unwrap()
@@ -68,8 +68,11 @@ fn be_a_service_if_told() {
         thread::spawn(move || {
             let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
             while let Some(Ok(line)) = lines.next() {
-                if !line.is_empty() {
+                if !line.is_empty() || mood == "silent" {
                     continue;
+                }
+                if mood == "chatty" {
+                    println!("{}", "talk ".repeat(1 << 14));
                 }
                 // A quarter of a millisecond of CPU time, or ten times as much.
                 let rounds = if mood == "heavy" { 10 } else { 1 };
@@ -202,6 +205,63 @@ fn a_commands_own_time_is_measured() {
     assert!(failed.contains("exit status: 7") && failed.contains("no such table"), "{failed}");
 }
 
+/// Whatever it writes, it is not kept from working, and what came last is what is told.
+#[test]
+fn a_command_may_write_as_much_as_it_likes() {
+    if !common::root_or_skip("kernel", "a_command_may_write_as_much_as_it_likes") {
+        return;
+    }
+    let script = "yes 'so much to say' | head -c 50000000; echo the last words >&2; exit 7";
+    let failed =
+        message(&sweep(&["--cmd", "--reps", "1"], &["sh", "-c", script]).output().unwrap());
+    assert!(failed.contains("exit status: 7") && failed.contains("the last words"), "{failed}");
+    assert!(failed.len() < 2000, "{} bytes", failed.len());
+    let arguments = ["--rate", "40", "--seconds", "1", "--reps", "1"];
+    let mut talker = serve(port(), &arguments);
+    let sweep = document(&talker.env(MOOD, "chatty").output().unwrap());
+    let requests = &sweep["runs"][0]["requests"];
+    assert_eq!((&requests["failed"], &requests["unanswered"]), (&0.into(), &0.into()), "{sweep}");
+}
+
+/// A service that takes every request and answers none is told from one that the generator did not reach.
+#[test]
+fn silence_is_an_answer_of_0_percent() {
+    if !common::root_or_skip("kernel", "silence_is_an_answer_of_0_percent") {
+        return;
+    }
+    let mut silent = serve(port(), &["--rate", "30", "--seconds", "2", "--reps", "1"]);
+    let sweep = document(&silent.env(MOOD, "silent").output().unwrap());
+    assert_eq!(sweep["runs"][0]["requests"]["unanswered"], 60, "{sweep}");
+    assert_eq!(
+        (&sweep["knees"][0]["bad_per_s"], &sweep["knees"][0]["reason"]),
+        (&30.0.into(), &"behind".into())
+    );
+    assert!(sweep["verdict"][0].as_str().unwrap().contains("it answers 0 %"), "{sweep}");
+    assert!(sweep["notes"].to_string().contains("not one request was answered"), "{sweep}");
+}
+
+/// Signals that a service does not heed, and what it started in sessions of their own, keep it from nothing.
+#[test]
+fn a_stubborn_service_is_ended_with_all_that_it_started() {
+    if !common::root_or_skip("kernel", "a_stubborn_service_is_ended_with_all_that_it_started") {
+        return;
+    }
+    let script = "trap '' TERM INT HUP; setsid sleep 3600 & exec \"$@\"";
+    let words = service();
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    let port = port();
+    let url = format!("http://127.0.0.1:{port}/work");
+    let arguments = ["--rate", "20", "--seconds", "0.5", "--reps", "2", "--url", &url];
+    let mut command = sweep(&arguments, &[&["sh", "-c", script, "sh"][..], &words].concat());
+    command.env(SERVE, port.to_string()).env_remove(MOOD);
+    let child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let pid = child.id();
+    let sweep = document(&child.wait_with_output().unwrap());
+    assert_eq!(sweep["runs"].as_array().unwrap().len(), 2, "the port was free again: {sweep}");
+    assert!(sweep["points"][0]["threads"].as_u64().unwrap() >= 2, "the other process is counted");
+    assert!(!left(pid));
+}
+
 fn sweep_of_failure() -> String {
     let script = "echo no such table >&2; exit 7";
     message(&sweep(&["--cmd"], &["sh", "-c", script]).output().unwrap())
@@ -223,6 +283,9 @@ fn services_that_do_not_serve_are_named_with_what_they_said() {
         dead.contains("before it listened") && dead.contains("cannot find my configuration"),
         "{dead}"
     );
+    let background = ["--rate", "5", "--url", &format!("http://127.0.0.1:{}", port())];
+    let background = message(&sweep(&background, &["sh", "-c", "sleep 3600 &"]).output().unwrap());
+    assert!(background.contains("must stay in the foreground"), "{background}");
     let late = with("late", port());
     assert!(
         late.contains("does not listen at 127.0.0.1:") && late.contains("--start-timeout"),
@@ -251,9 +314,9 @@ fn nothing_is_left_whatever_ends_it() {
     }
     for signal in [rustix::process::Signal::INT, rustix::process::Signal::KILL] {
         let port = port();
-        let mut child = serve(port, &["--rate", "50", "--seconds", "600"])
-            .stdout(std::process::Stdio::null())
-            .stderr(std::process::Stdio::null())
+        let child = serve(port, &["--rate", "50", "--seconds", "600"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         // From then on there are a cgroup and a service.
@@ -265,9 +328,18 @@ fn nothing_is_left_whatever_ends_it() {
         assert!(left(child.id()));
         let pid = rustix::process::Pid::from_child(&child);
         rustix::process::kill_process(pid, signal).unwrap();
-        child.wait().unwrap();
+        let pid = child.id();
+        let output = child.wait_with_output().unwrap();
+        if signal == rustix::process::Signal::INT {
+            let sweep = document(&output);
+            assert_eq!(
+                (&sweep["interrupted"], &sweep["runs"]),
+                (&true.into(), &Value::Array(vec![]))
+            );
+            assert!(sweep["notes"].to_string().contains("nothing was measured"), "{sweep}");
+        }
         let ended = Instant::now();
-        while left(child.id()) || TcpListener::bind(("127.0.0.1", port)).is_err() {
+        while left(pid) || TcpListener::bind(("127.0.0.1", port)).is_err() {
             assert!(ended.elapsed() < Duration::from_secs(60), "{signal:?} leaves something");
             thread::sleep(Duration::from_millis(20));
         }

@@ -30,13 +30,15 @@ pub fn sweep_text(sweep: &Sweep, style: TextStyle) -> String {
     for said in &sweep.verdict {
         page.paragraph(2, 2, Ink::Plain, &sentence(said));
     }
-    if setup.is_of_command() {
-        wall(sweep, &mut page);
-    } else {
-        latency(sweep, &mut page);
+    if !sweep.points.is_empty() {
+        if setup.is_of_command() {
+            wall(sweep, &mut page);
+        } else {
+            latency(sweep, &mut page);
+        }
+        cost(sweep, &mut page);
+        charts(sweep, &mut page);
     }
-    cost(sweep, &mut page);
-    charts(sweep, &mut page);
     if !sweep.notes.is_empty() {
         page.gap();
         for note in &sweep.notes {

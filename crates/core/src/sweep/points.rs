@@ -61,7 +61,8 @@ pub struct Point {
 
 /// The generator is late if it turns to requests later than this, ...
 const LATE_NS: u64 = 1_000_000;
-/// ... and that is more than this part of the 99th percentile of the latency that it measures.
+/// ... and that is more than this part of the 99th percentile of the latency that it measures: of the longest one
+/// where there are too few for that, and of the window where nothing was answered.
 const LATE_SHARE: f64 = 0.1;
 
 /// All combinations that were run at least once, by rate and variant.
@@ -140,8 +141,9 @@ fn throttled_share(run: &Run) -> Option<f64> {
 fn generator_is_late(run: &Run) -> bool {
     let late = |requests: &Requests| {
         let late_ns = requests.generator_late_p99_ns;
-        let p99_ns = run.latency.and_then(|it| it.p99_ns);
-        late_ns > LATE_NS && p99_ns.is_none_or(|ns| late_ns as f64 > ns as f64 * LATE_SHARE)
+        let latency_ns =
+            run.latency.map_or(run.window_ns, |latency| latency.p99_ns.unwrap_or(latency.max_ns));
+        late_ns > LATE_NS && late_ns as f64 > latency_ns as f64 * LATE_SHARE
     };
     run.requests.as_ref().is_some_and(late)
 }

@@ -145,6 +145,65 @@ fn one_repetition_claims_no_difference_and_says_why() {
     assert!(sweep.notes.iter().any(|note| note.contains("interrupted")), "{:?}", sweep.notes);
 }
 
+#[test]
+fn nothing_measured_is_a_document_that_says_so() {
+    let sweep = Sweep::new(setup(&["a", "b"], &[100.0, 200.0]), Vec::new(), true);
+    assert!(sweep.points.is_empty() && sweep.knees.is_empty() && sweep.verdict.is_empty());
+    let style = crate::render::TextStyle { columns: 100, color: false, verbosity: 1 };
+    let text = crate::render::sweep_text(&sweep, style);
+    assert!(text.contains("nothing was measured"), "{text}");
+    assert!(!text.contains("latency"), "no table without a row: {text}");
+    assert!(!text.contains("keeps up"), "{text}");
+}
+
+/// A service that takes requests and says nothing is not slow, and no fault of the generator's.
+#[test]
+fn silence_is_not_the_generators() {
+    let sweep = sweep(&["a"], &[20.0], |_, rate, _| {
+        let mut run = answer(rate, 5.0);
+        let requests = run.requests.as_mut().unwrap();
+        (requests.answered, requests.answered_in_window) = (0, 0);
+        requests.unanswered = requests.due;
+        requests.generator_late_p99_ns = 4_000_000;
+        run.latency = None;
+        run
+    });
+    assert!(!sweep.points[0].generator_late);
+    assert_eq!(sweep.knees[0].bad_per_s, Some(20.0), "{:?}", sweep.knees);
+    assert!(sweep.verdict[0].contains("at 20/s it answers 0 %"), "{:?}", sweep.verdict);
+    assert!(sweep.notes.iter().any(|note| note.contains("not one request")), "{:?}", sweep.notes);
+    // One that was late by a third of the window has nothing to say of the service.
+    let late = self::sweep(&["a"], &[20.0], |_, rate, _| {
+        let mut run = answer(rate, 5.0);
+        let requests = run.requests.as_mut().unwrap();
+        (requests.answered, requests.answered_in_window) = (0, 0);
+        requests.generator_late_p99_ns = run.window_ns / 3;
+        run.latency = None;
+        run
+    });
+    assert_eq!((late.knees[0].bad_per_s, late.knees[0].unknown_per_s), (None, Some(20.0)));
+    assert!(
+        late.verdict[0].contains("it is not known what `a` keeps up with"),
+        "{:?}",
+        late.verdict
+    );
+}
+
+/// With fewer than a hundred requests there is no 99th percentile; the longest stands for it.
+#[test]
+fn lateness_of_a_few_requests_is_beside_the_longest() {
+    let of = |late_ns: u64| {
+        let sweep = sweep(&["a"], &[20.0], |_, rate, _| {
+            let mut run = answer(rate, 50.0);
+            run.latency.as_mut().unwrap().p99_ns = None;
+            run.requests.as_mut().unwrap().generator_late_p99_ns = late_ns;
+            run
+        });
+        sweep.points[0].generator_late
+    };
+    assert!(!of(3_000_000) && of(30_000_000));
+}
+
 proptest! {
     #[test]
     fn any_runs_have_a_document(

@@ -40,6 +40,12 @@ fn keeps_up(setup: &Setup, points: &[Point], knee: &Knee) -> String {
                 rate_text(good)
             );
         }
+        (None, Some(unknown)) if knee.bad_per_s.is_none() => {
+            return format!(
+                "it is not known what {name} keeps up with: the generator did not reach even {}/s",
+                rate_text(unknown)
+            );
+        }
         (None, _) => format!("{name} keeps up with no rate asked for"),
     };
     let Some(bad) = knee.bad_per_s else {
@@ -184,7 +190,18 @@ pub(super) fn notes(
 ) -> Vec<String> {
     let mut notes = Vec::new();
     if interrupted {
-        notes.push("it was interrupted: not all runs were made".to_owned());
+        notes.push(match runs {
+            [] => "it ended before a run was complete: nothing was measured".to_owned(),
+            _ => "it was interrupted: not all runs were made".to_owned(),
+        });
+    }
+    let answered =
+        |run: &Run| run.requests.as_ref().is_some_and(|it| it.answered + it.answered_in_window > 0);
+    if !setup.is_of_command() && !runs.is_empty() && !runs.iter().any(answered) {
+        notes.push(
+            "not one request was answered: see whether the service speaks this protocol at all"
+                .into(),
+        );
     }
     if !setup.is_of_command()
         && let Some(accepted_ns) = accepted_ns(setup, points)
