@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the kernel says of the CPUs: who shares a core, whether they are virtual, which frequencies are allowed.
+//! What the kernel says of the CPUs: who shares a core, whether they are virtual, which frequencies are allowed, which
+//! CPUs are offline.
 
 use crate::collect::Roots;
 use deburr_core::procfs::cpu_list;
@@ -10,6 +11,9 @@ use std::path::Path;
 /// Files of a CPU's frequency that say what is possible and what is allowed.
 const FREQUENCIES: [&str; 2] = ["cpufreq/cpuinfo_max_freq", "cpufreq/scaling_max_freq"];
 
+/// Lists of CPUs: those that are plugged in, and those that are not online, of which some may never be.
+const LISTS: [&str; 2] = ["present", "offline"];
+
 /// What the kernel says.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Machine {
@@ -17,8 +21,8 @@ pub(super) struct Machine {
     pub(super) cores: Option<Vec<Vec<u32>>>,
     /// Whether the processor is a virtual one; `None` if not told.
     pub(super) hypervisor: Option<bool>,
-    /// Path and content of what is there of [`FREQUENCIES`].
-    pub(super) frequencies: Vec<(String, String)>,
+    /// Path and content of what is there of [`FREQUENCIES`] and [`LISTS`].
+    pub(super) settings: Vec<(String, String)>,
 }
 
 /// The CPUs that this process may run on, in ascending order.
@@ -35,7 +39,7 @@ pub(super) fn look(roots: &Roots, cpus: &[u32]) -> Machine {
     let folder = |cpu: u32| roots.sys.join(format!("devices/system/cpu/cpu{cpu}"));
     let mut cores = BTreeSet::new();
     let mut told = false;
-    let mut frequencies = Vec::new();
+    let mut settings = Vec::new();
     for &cpu in cpus {
         if let Some(siblings) = list(&folder(cpu).join("topology/thread_siblings_list")) {
             told = true;
@@ -48,15 +52,20 @@ pub(super) fn look(roots: &Roots, cpus: &[u32]) -> Machine {
         for name in FREQUENCIES {
             if let Ok(text) = std::fs::read_to_string(folder(cpu).join(name)) {
                 let path = format!("/sys/devices/system/cpu/cpu{cpu}/{name}");
-                frequencies.push((path, text.trim_end().to_owned()));
+                settings.push((path, text.trim_end().to_owned()));
             }
+        }
+    }
+    for name in LISTS {
+        if let Ok(text) = std::fs::read_to_string(roots.sys.join("devices/system/cpu").join(name)) {
+            settings.push((format!("/sys/devices/system/cpu/{name}"), text.trim_end().to_owned()));
         }
     }
     let cpuinfo = std::fs::read_to_string(roots.proc.join("cpuinfo")).ok();
     Machine {
         cores: told.then(|| cores.into_iter().collect()),
         hypervisor: cpuinfo.as_deref().and_then(hypervisor),
-        frequencies,
+        settings,
     }
 }
 
@@ -85,12 +94,14 @@ mod tests {
         }
         host.write("proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu hypervisor avx\n");
         host.write("sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq", "2000000\n");
+        host.write("sys/devices/system/cpu/offline", "5,8-63\n");
         let machine = look(&host.roots, &[0, 1, 4, 6]);
         // 5 is offline or not in the cpuset, and so is 2: who is left of a core is alone.
         assert_eq!(machine.cores, Some(vec![vec![0, 4]]));
         assert_eq!(machine.hypervisor, Some(true));
-        let path = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq".to_owned();
-        assert_eq!(machine.frequencies, [(path, "2000000".into())]);
+        let frequency = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq".to_owned();
+        let offline = "/sys/devices/system/cpu/offline".to_owned();
+        assert_eq!(machine.settings, [(frequency, "2000000".into()), (offline, "5,8-63".into())]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod sweep;
 mod worker;
 
 use crate::clock::{self, Clocks};
-use crate::collect::{Beat, Collector, Context, Now, ProcStatCollector, Roots};
+use crate::collect::{Beat, Collector, Context, Now, ProcStatCollector, Roots, Sighting};
 use crate::output;
 use crate::progress::Stages;
 use crate::session;
@@ -58,8 +58,9 @@ pub(crate) fn run(
     let clocks = Clocks::now();
     cx.start_mono_ns = clocks.mono_ns;
     sinks.push(&Record::Meta(Box::new(session::meta(&cx, clocks, None))));
-    coverage(sinks, proc_stat.as_ref().err(), !machine.frequencies.is_empty());
-    for (path, value) in machine.frequencies {
+    coverage(sinks, proc_stat.as_ref().err(), !machine.settings.is_empty());
+    own_limits(&mut cx, sinks);
+    for (path, value) in machine.settings {
         let setting = Setting { t_ns: 0, path, value: Some(value) };
         sinks.push(&Record::Block(Box::new(BlockRecord::Setting(setting))));
     }
@@ -93,7 +94,7 @@ pub(crate) fn run(
 }
 
 /// What each source will say: nothing, but for those that are used here.
-fn coverage(sinks: &mut Sinks, no_stat: Option<&State>, has_frequencies: bool) {
+fn coverage(sinks: &mut Sinks, no_stat: Option<&State>, has_settings: bool) {
     let missing = |reason: &str| State::Missing { reason: reason.into(), gain: String::new() };
     for source in Source::ALL {
         let state = match source {
@@ -101,13 +102,20 @@ fn coverage(sinks: &mut Sinks, no_stat: Option<&State>, has_frequencies: bool) {
             // It says so itself.
             Source::ProcStat if no_stat.is_none() => continue,
             Source::ProcStat => no_stat.cloned().unwrap_or(State::Active),
-            Source::Settings if has_frequencies => State::Partial {
-                reason: "only the frequencies of CPUs, by `deburr cpu-check`".into(),
-            },
+            Source::Settings if has_settings => {
+                State::Partial { reason: "only those of CPUs, by `deburr cpu-check`".into() }
+            }
             _ => missing("not looked at by `deburr cpu-check`"),
         };
         sinks.push(&Record::Coverage(Coverage { t_ns: 0, source, state }));
     }
+}
+
+/// Records what holds for this process itself: its cgroup's quota and those above, its cpuset, its affinity.
+fn own_limits(cx: &mut Context, sinks: &mut Sinks) {
+    let Context { roots, processes, cgroups, target, .. } = cx;
+    let own = Sighting { pid: std::process::id(), ..Sighting::default() };
+    processes.intern(roots, cgroups, target, own, &mut |record| sinks.push(&record));
 }
 
 impl Check<'_> {

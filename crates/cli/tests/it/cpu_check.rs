@@ -33,6 +33,11 @@ fn fields(document: &Value, names: &mut BTreeSet<String>) {
     }
 }
 
+/// Without the way in which it is laid out.
+fn in_words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn this_machine_is_measured_recorded_and_judged_again() {
     let directory = scratch();
@@ -65,13 +70,27 @@ fn this_machine_is_measured_recorded_and_judged_again() {
         .filter(|item| item["code"] == "CPU002")
         .collect();
     assert_eq!(said.len(), 1);
-    // The text of the report begins with the check.
+    // The text of the report begins with the check, and says the same as was said at once.
     let text = stdout(&run(&["report", shown], 0));
-    assert!(
-        text.starts_with(live["verdict"]["summary"].as_str().unwrap().split(' ').next().unwrap())
-    );
     assert!(text.contains("usable cores") && text.contains("workers"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    let words = in_words(&text);
+    let verdict = &live["verdict"];
+    assert!(words.starts_with(&in_words(verdict["summary"].as_str().unwrap())), "{text}");
+    for said in ["advice", "doubts"].iter().flat_map(|list| verdict[list].as_array().unwrap()) {
+        assert!(words.contains(&in_words(said.as_str().unwrap())), "{said}: {text}");
+    }
+    for pair in live["pairs"].as_array().unwrap().iter().take(10) {
+        let place = format!("{} {} ", pair["a"], pair["b"]);
+        let rounds = format!(" {}/{} ", pair["valid"], pair["rounds"]);
+        let row = text.lines().find(|line| line.trim_start().starts_with(&place));
+        assert!(row.is_some_and(|row| row.contains(&rounds)), "{pair}: {text}");
+    }
+    let of_steps = |field: &str| -> Vec<String> {
+        steps.iter().map(|step| format!("{:.2}", step[field].as_f64().unwrap())).collect()
+    };
+    assert!(words.contains(&format!("evenness {}", of_steps("evenness").join(" "))), "{text}");
+    assert!(words.contains(&format!("CPU share {}", of_steps("share").join(" "))), "{text}");
 
     let page = std::fs::read_to_string(root().join("docs/cpu-check.md")).unwrap();
     let mut names = BTreeSet::new();
@@ -112,6 +131,10 @@ fn one_cpu_is_a_machine_too() {
     let arguments = ["cpu-check", "--quick", "--json"];
     let said = document(&expect(&mut deburr_after(&bind, &arguments), 0).stdout);
     assert_eq!(said["cpus"]["used"].as_array().unwrap().len(), 1);
+    if usable_cpus().len() > 1 {
+        assert_eq!(said["cpus"]["kept_by"], "affinity", "{said}");
+        assert!(said["verdict"]["doubts"].to_string().contains("affinity mask"), "{said}");
+    }
     assert_eq!(said["pairs_in_all"], 0);
     let workers: Vec<_> =
         said["sweep"].as_array().unwrap().iter().map(|step| step["workers"].as_u64()).collect();

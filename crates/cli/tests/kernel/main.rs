@@ -8,6 +8,7 @@ mod block;
 mod cgroups;
 #[path = "../common/mod.rs"]
 mod common;
+mod cpu_check;
 mod disk;
 mod disks;
 mod files;

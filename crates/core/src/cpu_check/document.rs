@@ -64,6 +64,16 @@ pub struct Cpus {
     pub online: u32,
     /// Those that the check could use.
     pub used: Vec<u32>,
+    /// CPUs that are plugged in, but not online.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub offline: Vec<u32>,
+    /// What keeps the check from the other online CPUs; absent if it could use all, or if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_by: Option<KeptBy>,
+    /// The CPU limit of the check's own cgroup or of one above it, where that is less than the CPUs that it could use;
+    /// absent without one, or if it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<OwnLimit>,
     /// Cores that the kernel says these are; absent if it does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores_told: Option<u32>,
@@ -82,6 +92,25 @@ pub struct Cpus {
     /// least; absent if the kernel does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frequency_allowed: Option<f64>,
+}
+
+/// What keeps a process from CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeptBy {
+    /// The CPUs of its cpuset.
+    Cpuset,
+    /// Its affinity mask.
+    Affinity,
+}
+
+/// A CPU limit that holds for the check itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OwnLimit {
+    /// CPUs' worth of time.
+    pub cpus: f64,
+    /// Path of the cgroup that has it.
+    pub cgroup: String,
 }
 
 /// What kind of machine it is.

@@ -6,6 +6,7 @@
 //! was measured (`crate::view::CpuCheckView`) come [`pairs`] (which CPUs hold each other up), [`sweep`] (how many
 //! workers are served evenly), and [`judge`]: the [`document`] that is printed and that the rules read.
 
+mod circumstances;
 pub mod document;
 pub mod pairs;
 pub mod plan;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Machines of which it is known what they are, and figures that were recorded on real ones.
 
-use super::document::{Class, CpuCheck};
+use super::document::{Class, CpuCheck, KeptBy};
 use super::pairs::{self, PairClass};
 use super::sweep::{self, Regime};
 use super::{judge, plan};
 use crate::recording::{
-    CheckSetup, CpuCheckRecord, EventKind, Mix, PairRound, Record, Run, SweepWorker,
+    BlockRecord, CheckSetup, CpuCheckRecord, EventKind, Mix, PairRound, Record, Run, Setting,
+    SweepWorker,
 };
 use crate::render::{TextStyle, json_document};
 use crate::testkit::{CHUNK_NS, Machine, S, Scene, view};
@@ -158,6 +159,16 @@ fn a_neighbour_outside_is_one_sided() {
     assert!((held_up - 0.8).abs() < 0.02, "the mean of both: {held_up}");
 }
 
+/// In eight rounds, one is an eighth, and chance.
+#[test]
+fn one_slow_round_accuses_nobody() {
+    let once = Machine { foreign: Some((1, 8, 0.5)), rounds: 8, ..Machine::even(2) };
+    let check = checked(&once);
+    assert_eq!((check.pairs[0].one_sided, check.verdict.class), (1, Class::Even));
+    let twice = checked(&Machine { rounds: 16, ..once });
+    assert_eq!((twice.pairs[0].one_sided, twice.verdict.class), (2, Class::Foreign));
+}
+
 #[test]
 fn cpus_of_different_speed_are_neither_shared_nor_held_up() {
     let check =
@@ -180,11 +191,94 @@ fn a_busy_machine_is_inconclusive_and_says_why() {
     assert_eq!((check.verdict.class, check.verdict.usable_cores), (Class::SharedCore, Some(2)));
 }
 
+/// A check that runs under a limit of its own says so, and takes nobody else for it.
+#[test]
+fn a_limit_of_its_own_is_named() {
+    let under = |machine: &Machine, quota_us: Option<u64>| {
+        let mut scene = machine.checked();
+        scene.cgroup("/", None, None);
+        let pod = scene.cgroup("/pod", quota_us, None);
+        let own = scene.process("deburr", Some(pod));
+        scene.facts(own, |facts| facts.observer = true);
+        // Others have limits too.
+        let other = scene.cgroup("/other", Some(1_000), None);
+        scene.process("other", Some(other));
+        judge(&scene.view()).unwrap()
+    };
+    let slow = Machine { share: 0.25, realtime: false, ..Machine::even(2) };
+    let check = under(&slow, Some(50_000));
+    let limit = check.cpus.limit.unwrap();
+    assert_eq!((limit.cpus, limit.cgroup.as_str()), (0.5, "/pod"));
+    let verdict = check.verdict;
+    assert_eq!(verdict.class, Class::Inconclusive);
+    assert!(verdict.summary.contains("a CPU limit of its own"), "{}", verdict.summary);
+    assert_eq!(verdict.advice, ["run it outside of `/pod`, or lift its limit"]);
+    assert!(verdict.doubts[..2].join("; ").contains("0.5 CPUs' worth of time"), "{verdict:?}");
+    // The pairs are known where workers have precedence; what is left of the machine is said all the same.
+    let check = under(&Machine { realtime: true, ..slow.clone() }, Some(50_000));
+    assert_eq!((check.verdict.class, check.verdict.usable_cores), (Class::Even, Some(2)));
+    assert!(check.verdict.advice[1].contains("0.5 CPUs' worth of time in all"), "{check:?}");
+    // A limit that leaves all CPUs is none, and none is none.
+    for quota_us in [Some(200_000), None] {
+        let check = under(&slow, quota_us);
+        assert_eq!(check.cpus.limit, None, "{quota_us:?}");
+        assert!(check.verdict.summary.contains("other tasks"), "{}", check.verdict.summary);
+    }
+}
+
+#[test]
+fn cpus_that_are_offline_are_named() {
+    let with = |lists: &[(&str, &str)]| {
+        let mut scene = Machine::even(2).checked();
+        for (name, list) in lists {
+            let (path, value) = (format!("/sys/devices/system/cpu/{name}"), Some((*list).into()));
+            let setting = BlockRecord::Setting(Setting { t_ns: 0, path, value });
+            scene.push(Record::Block(Box::new(setting)));
+        }
+        let check = judge(&scene.view()).unwrap();
+        (check.cpus.offline, check.verdict.doubts.join("; "))
+    };
+    let (offline, doubts) = with(&[("offline", "2-3,8-63"), ("present", "0-3")]);
+    assert_eq!(offline, [2, 3]);
+    assert!(doubts.contains("offline, so not looked at: CPUs 2-3"), "{doubts}");
+    // Slots for CPUs that are not there are nobody's loss.
+    assert_eq!(with(&[("offline", "2-63"), ("present", "0-1")]).0, [0u32; 0]);
+    assert_eq!(with(&[("offline", ""), ("present", "0-1")]).0, [0u32; 0]);
+    assert_eq!(with(&[]).0, [0u32; 0]);
+}
+
+#[test]
+fn what_keeps_it_from_cpus_is_named() {
+    let kept_by = |cpuset: &str, affinity: &str| {
+        let machine = Machine { cpus: vec![2, 3], ..Machine::even(0) };
+        let mut scene = machine.checked();
+        scene.meta(|meta| meta.cpus_online = (0..8).collect());
+        let own = scene.process("deburr", None);
+        scene.facts(own, |facts| {
+            facts.observer = true;
+            facts.cpuset_cpus = Some(cpuset.into());
+            facts.cpus_allowed = Some(affinity.into());
+        });
+        let check = judge(&scene.view()).unwrap();
+        (check.cpus.kept_by, check.verdict.doubts.join("; "))
+    };
+    for (cpuset, affinity, by, word) in [
+        ("2-3", "2-3", KeptBy::Cpuset, "those of its cpuset"),
+        ("0-7", "2-3", KeptBy::Affinity, "those of its affinity mask"),
+        ("2-5", "2-3", KeptBy::Affinity, "those of its affinity mask"),
+    ] {
+        let (found, doubts) = kept_by(cpuset, affinity);
+        assert_eq!(found, Some(by));
+        assert!(doubts.contains("may use 2 (2-3)") && doubts.contains(word), "{doubts}");
+    }
+}
+
 #[test]
 fn one_cpu_has_no_pairs() {
     let check = checked(&Machine::even(1));
     assert_eq!((check.verdict.class, check.verdict.usable_cores), (Class::Even, Some(1)));
     assert_eq!((check.pairs.len(), check.pairs_in_all), (0, 0));
+    assert_eq!(check.verdict.advice, ["size for 1 process that computes at a time"]);
     assert_eq!(check.sweep.iter().map(|step| step.workers).collect::<Vec<_>>(), [1, 2]);
 }
 

@@ -7,8 +7,8 @@
 use super::document::{Class, CpuCheck, Cpus, Group, Verdict};
 use super::pairs::{self, MIN_ROUNDS, Pair, PairClass};
 use super::sweep::{self, Regime, Step};
-use super::{HELD_UP, quantile, share, sorted, speed, words};
-use crate::recording::{CheckSetup, Mix};
+use super::{HELD_UP, circumstances, quantile, share, sorted, speed, words};
+use crate::recording::Mix;
 use crate::view::{CpuCheckView, View};
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub fn judge(view: &View) -> Option<CpuCheck> {
     let steps = sweep::steps(setup.cpus.len(), check.workers.list());
     let n = setup.cpus.len() as u64;
     let mut facts = Facts {
-        cpus: cpus(view, setup),
+        cpus: circumstances::cpus(view, setup),
         groups: groups(&setup.cpus, &pairs),
         pairs_in_all: n * n.saturating_sub(1) / 2,
         alone: evenness_alone(check),
@@ -88,11 +88,11 @@ impl Facts {
         self.groups.iter().filter(|group| group.cpus.len() > 1 && !group.told)
     }
 
-    /// Part of the rounds in which somebody was held up by no one of the two.
+    /// Part of the rounds in which somebody was held up by no one of the two; once is chance.
     pub(super) fn foreign_share(&self) -> f64 {
         let sum = |of: fn(&Pair) -> u64| self.pairs.iter().map(of).sum::<u64>();
-        let held_up = sum(|pair| pair.one_sided + pair.disturbed);
-        held_up as f64 / sum(|pair| pair.valid + pair.disturbed).max(1) as f64
+        let held_up = Some(sum(|pair| pair.one_sided + pair.disturbed)).filter(|&times| times > 1);
+        held_up.unwrap_or(0) as f64 / sum(|pair| pair.valid + pair.disturbed).max(1) as f64
     }
 
     /// Part of the rounds in which both were held up, of the pairs that do not share for good.
@@ -106,47 +106,6 @@ impl Facts {
         let within = self.steps.iter().filter(|step| step.workers as usize <= self.used());
         within.into_iter().any(|step| regimes.contains(&step.regime))
     }
-}
-
-fn cpus(view: &View, setup: &CheckSetup) -> Cpus {
-    let siblings: usize =
-        setup.cores_told.iter().flatten().map(|core| core.len().saturating_sub(1)).sum();
-    let totals = view.cpu_totals();
-    let check = view.cpu_check();
-    let workers = check.workers.list().iter().map(|worker| worker.run.cpu_ns);
-    let rounds =
-        check.rounds.list().iter().map(|r| {
-            r.a_alone.cpu_ns + r.b_alone.cpu_ns + r.a_together.cpu_ns + r.b_together.cpu_ns
-        });
-    let own_ns: u64 = workers.chain(rounds).sum();
-    let window_ns = view.window_ns();
-    Cpus {
-        online: view.cpu_count(),
-        used: setup.cpus.clone(),
-        cores_told: setup
-            .cores_told
-            .as_ref()
-            .map(|_| setup.cpus.len().saturating_sub(siblings) as u32),
-        hypervisor: setup.hypervisor,
-        realtime: setup.realtime,
-        steal: totals.and_then(|totals| totals.stolen_share()),
-        others: totals
-            .filter(|_| window_ns > 0)
-            .map(|totals| totals.busy_ns.saturating_sub(own_ns) as f64 / window_ns as f64),
-        frequency_allowed: frequency_allowed(view),
-    }
-}
-
-/// Least ratio of `scaling_max_freq` to `cpuinfo_max_freq`.
-fn frequency_allowed(view: &View) -> Option<f64> {
-    let settings = view.block().settings();
-    let ratios = settings.iter().filter_map(|(path, value)| {
-        let folder = path.strip_suffix("scaling_max_freq")?;
-        let number = |text: &str| text.trim().parse::<f64>().ok().filter(|khz| *khz > 0.0);
-        let most = settings.get(&format!("{folder}cpuinfo_max_freq"))?.as_deref()?;
-        Some(number(value.as_deref()?)? / number(most)?)
-    });
-    ratios.min_by(f64::total_cmp)
 }
 
 fn groups(cpus: &[u32], pairs: &[Pair]) -> Vec<Group> {
@@ -295,6 +254,9 @@ fn doubts(facts: &Facts) -> Vec<String> {
     {
         doubts.push(words::others(others));
     }
+    if let Some(limit) = &facts.cpus.limit {
+        doubts.push(words::limit(limit));
+    }
     if facts.used() > 1 && !facts.cpus.realtime {
         doubts.push(words::NOT_REALTIME.into());
     }
@@ -307,6 +269,9 @@ fn doubts(facts: &Facts) -> Vec<String> {
     }
     if (facts.used() as u32) < facts.cpus.online {
         doubts.push(words::not_all(&facts.cpus));
+    }
+    if !facts.cpus.offline.is_empty() {
+        doubts.push(words::offline(&facts.cpus.offline));
     }
     if let Some(allowed) = facts.cpus.frequency_allowed.filter(|allowed| *allowed < 0.99) {
         doubts.push(words::frequency(allowed));

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The sentences of a verdict.
 
-use super::document::{Class, Cpus, Group};
+use super::document::{Class, Cpus, Group, KeptBy, OwnLimit};
 use super::sweep::{self, Regime};
 use super::verdict::Facts;
+use crate::finding::ticked;
 use crate::procfs::cpu_list;
 use crate::render::units;
 
 /// Groups that a sentence names.
 const NAMED: usize = 4;
 
-pub(super) const NOT_REALTIME: &str = "the workers of the pair test had no precedence over other tasks (`SCHED_FIFO` takes CAP_SYS_NICE)";
+pub(super) const NOT_REALTIME: &str = "the workers of the pair test had no precedence over other tasks (`SCHED_FIFO` takes CAP_SYS_NICE, and in a v1 \
+     cgroup with the cpu controller `cpu.rt_runtime_us`)";
 
 pub(super) fn others(cpus: f64) -> String {
     format!("other tasks used {cpus:.1} CPUs meanwhile: repeat it when the machine is idle")
@@ -32,11 +34,30 @@ pub(super) fn unclear(pairs: usize) -> String {
 }
 
 pub(super) fn not_all(cpus: &Cpus) -> String {
+    let by = match cpus.kept_by {
+        Some(KeptBy::Cpuset) => ", those of its cpuset",
+        Some(KeptBy::Affinity) => ", those of its affinity mask",
+        None => "",
+    };
     format!(
-        "of {} online CPUs this process may use {} ({}): only these were looked at",
+        "of {} online CPUs this process may use {} ({}){by}: only these were looked at",
         cpus.online,
         cpus.used.len(),
         cpu_list::format(&cpus.used)
+    )
+}
+
+pub(super) fn offline(cpus: &[u32]) -> String {
+    let are = if cpus.len() == 1 { "CPU" } else { "CPUs" };
+    format!("offline, so not looked at: {are} {}", cpu_list::format(cpus))
+}
+
+pub(super) fn limit(limit: &OwnLimit) -> String {
+    format!(
+        "this process itself is limited to {} CPUs' worth of time, by the quota of {}: shares and work of the sweep are \
+         what that leaves, speeds are the CPUs'",
+        limit.cpus,
+        ticked(&limit.cgroup)
     )
 }
 
@@ -148,6 +169,9 @@ fn inconclusive(facts: &Facts) -> String {
     let competed = facts.steps.iter().any(|step| step.regime == Regime::Competition);
     let why = match () {
         () if facts.pairs.is_empty() => "it ended before the pairs of CPUs were tested",
+        () if missed >= disturbed && (missed > 0 || competed) && facts.cpus.limit.is_some() => {
+            "a CPU limit of its own kept its workers from the CPUs"
+        }
         () if missed >= disturbed && (missed > 0 || competed) => {
             "other tasks kept its workers from the CPUs"
         }
@@ -158,6 +182,22 @@ fn inconclusive(facts: &Facts) -> String {
 }
 
 pub(super) fn advice(facts: &Facts, class: Class, usable: Option<u32>) -> Vec<String> {
+    let mut advice = of_class(facts, class, usable);
+    if let Some(limit) = &facts.cpus.limit {
+        let (cpus, cgroup) = (limit.cpus, ticked(&limit.cgroup));
+        match class {
+            Class::Inconclusive => {
+                advice = vec![format!("run it outside of {cgroup}, or lift its limit")];
+            }
+            _ => advice.push(format!(
+                "what runs in {cgroup} has {cpus} CPUs' worth of time in all: size it for that"
+            )),
+        }
+    }
+    advice
+}
+
+fn of_class(facts: &Facts, class: Class, usable: Option<u32>) -> Vec<String> {
     let used = facts.used();
     match (class, usable) {
         (Class::TimeSliced | Class::SharedCore | Class::SharedAsTold, Some(cores)) if cores > 0 => {
@@ -192,9 +232,7 @@ pub(super) fn advice(facts: &Facts, class: Class, usable: Option<u32>) -> Vec<St
         (Class::TimeSliced | Class::SharedCore | Class::SharedAsTold, _) => {
             vec!["repeat it without `--quick`: how many cores there are was not found out".into()]
         }
-        _ => vec![format!(
-            "size for {} that compute at the same time",
-            units::counted(used as u64, "process", "processes")
-        )],
+        _ if used == 1 => vec!["size for 1 process that computes at a time".into()],
+        _ => vec![format!("size for {used} processes that compute at the same time")],
     }
 }

@@ -142,7 +142,7 @@ fn regimes(cpus: usize, steps: &[Step]) -> Vec<String> {
                 format!("all slow alike, down to {level:.2}: they stand still at times")
             }
             Regime::Competition => {
-                "at full speed when they run; other tasks take their time".into()
+                "at full speed when they run; other tasks, or a limit, take their time".into()
             }
         };
         let over = if is_over(first) { ", more than CPUs" } else { "" };
@@ -167,9 +167,9 @@ fn pairs(page: &mut Page, pairs: &[Pair], in_all: u64, all: bool) {
         2,
         Ink::Plain,
         &format!(
-            "speed that two CPUs keep when both compute ({} of {} pairs tested)",
+            "speed that two CPUs keep when both compute ({} of {} tested)",
             units::count(pairs.len() as f64),
-            units::count(in_all as f64)
+            units::counted(in_all, "pair", "pairs")
         ),
     );
     let mut table = Table::new(&[
@@ -225,7 +225,14 @@ fn verdict(page: &mut Page, document: &Document, verdict: &Verdict) {
     let number = |n: Option<u32>| n.map_or_else(|| "cannot be told".to_owned(), |n| n.to_string());
     let cpus = document.check.cpus.used.len();
     let mut table = Table::new(&[Column::Label(14), Column::Left(200)]);
-    table.row(["usable cores".into(), format!("{} of {cpus} CPUs", number(verdict.usable_cores))]);
+    table.row([
+        "usable cores".into(),
+        format!(
+            "{} of {}",
+            number(verdict.usable_cores),
+            units::counted(cpus as u64, "CPU", "CPUs")
+        ),
+    ]);
     if let Some(even) = verdict.even_workers {
         let most = if even as usize >= cpus { " (all CPUs)" } else { "" };
         table.row([
