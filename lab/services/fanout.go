@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 
 // A service that spreads each request over several goroutines, as those do that ask several backends or shards.
-// It listens at 127.0.0.1 at the port of its first argument; GET /work does one request's work. How many of its
-// goroutines run at a time is the runtime's choice: GOMAXPROCS.
+// It listens at 127.0.0.1 at the port of its first argument; GET /work does one request's work, as much as the other
+// arguments say. How many of its goroutines run at a time is the runtime's choice: GOMAXPROCS.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"sync"
 )
 
-const (
+var (
 	// Steps of a request, one after the other: ask, merge, ask for the details, ...
 	steps = 4
 	// Goroutines of a step.
@@ -51,9 +51,17 @@ func work(w http.ResponseWriter, _ *http.Request) {
 }
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: fanout PORT")
+	if len(os.Args) != 2 && len(os.Args) != 5 {
+		fmt.Fprintln(os.Stderr, "usage: fanout PORT [STEPS PARTS ROUNDS]")
 		os.Exit(2)
+	}
+	for i, argument := range os.Args[2:] {
+		number, err := strconv.Atoi(argument)
+		if err != nil || number < 1 {
+			fmt.Fprintf(os.Stderr, "%q is no number of at least 1\n", argument)
+			os.Exit(2)
+		}
+		*[]*int{&steps, &parts, &rounds}[i] = number
 	}
 	http.HandleFunc("/work", work)
 	err := http.ListenAndServe("127.0.0.1:"+os.Args[1], nil)

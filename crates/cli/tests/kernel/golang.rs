@@ -77,6 +77,15 @@ impl Toolchain {
         Program { file, _dir: dir }
     }
 
+    /// Builds a program of one file.
+    pub(crate) fn build_file(&self, source: &Path) -> Program {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("program");
+        let output = self.command().args(["build", "-o"]).args([&file, source]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Program { file, _dir: dir }
+    }
+
     /// Address of a variable, by the symbols of a program.
     pub(crate) fn address_of(&self, program: &Path, variable: &str) -> u64 {
         let output = self.command().args(["tool", "nm"]).arg(program).output().unwrap();

@@ -15,6 +15,7 @@ mod files;
 mod golang;
 mod held;
 mod io;
+mod knee;
 mod lab;
 mod lab_disk;
 mod limits;

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The experiment of the incident that `deburr sweep` is for: a Go service that runs 96 threads under a fraction of a
+//! CPU stalls at a rate that is no trouble for it with one thread.
+
+#![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
+
+use crate::common;
+use crate::golang;
+use crate::sweep::{document, port, sweep};
+use serde_json::Value;
+use std::path::Path;
+
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/services/fanout.go");
+/// Requests a second.
+const RATE: f64 = 100.0;
+/// Steps of a request, goroutines of each, rounds of each: many hand-overs and little work. With threads for all of
+/// them a request takes 1.3 times the CPU time that it takes with one, however long requests queue: fewer goroutines at
+/// a time than threads would leave none idle to be woken only when 24 requests wait.
+const SHAPE: [&str; 3] = ["160", "4", "4"];
+/// The limit, in multiples of what the service needs with one thread. With 96 it needs 1.3 to 1.8 times as much.
+const HEADROOM: f64 = 1.25;
+/// How many times longer the 99th percentile is with 96 threads. Measured: 86 to 470 on a busy machine of two CPUs.
+const FACTOR: f64 = 20.0;
+/// What a request takes is measured first; where others make it dearer or cheaper before it is used, the limit is
+/// wrong, and a new one is measured.
+const ATTEMPTS: usize = 4;
+
+fn run(program: &Path, arguments: &[&str]) -> Value {
+    let port = port().to_string();
+    let url = format!("http://127.0.0.1:{port}/work");
+    let rate = RATE.to_string();
+    let arguments = [&["--url", &url, "--rate", &rate, "--reps", "3"], arguments].concat();
+    let command = [&[program.to_str().unwrap(), &port][..], &SHAPE].concat();
+    document(&sweep(&arguments, &command).output().unwrap())
+}
+
+/// CPU time of a request with one thread, in nanoseconds: the middle one of three.
+fn need_ns(program: &Path) -> f64 {
+    let arguments = ["--cpus", "1", "--seconds", "1.5", "--warmup", "0.5"];
+    let sweep = run(program, &[&arguments[..], &["--vary", "env:GOMAXPROCS=1"]].concat());
+    let cost = |run: &Value| {
+        run["cpu_ns"].as_f64().unwrap() / run["requests"]["answered_in_window"].as_f64().unwrap()
+    };
+    let mut costs: Vec<f64> = sweep["runs"].as_array().unwrap().iter().map(cost).collect();
+    costs.sort_by(f64::total_cmp);
+    costs[1]
+}
+
+/// What is not as it was in the incident; empty if all is.
+fn differences(sweep: &Value) -> Vec<String> {
+    let value = |variant: usize, field: &str| {
+        sweep["points"][variant][field]["value"].as_f64().unwrap_or(f64::NAN)
+    };
+    let factor = value(1, "p99_ns") / value(0, "p99_ns");
+    let [one, many] = [0, 1].map(|variant| &sweep["knees"][variant]);
+    // Without headroom to catch up, queues may grow for all of the window.
+    let bends = many["bad_per_s"] == RATE
+        && ["latency", "behind"].map(Value::from).contains(&many["reason"]);
+    let said = sweep["verdict"].as_array().unwrap().last().unwrap().as_str().unwrap();
+    let told = "at 100/s `GOMAXPROCS=96` against `GOMAXPROCS=1`: p99 x ";
+    [
+        (factor >= FACTOR, format!("p99 is {factor:.1} times as long")),
+        (one["good_per_s"] == RATE && one["bad_per_s"].is_null(), format!("one thread: {one}")),
+        (bends, format!("96 threads: {many}")),
+        (value(1, "throttled_share") > 0.8, "96 threads are not throttled".into()),
+        (value(0, "throttled_share") < 0.3, "one thread is throttled".into()),
+        (
+            value(1, "cpu_per_request_ns") > value(0, "cpu_per_request_ns"),
+            "a request takes no more CPU time".into(),
+        ),
+        (said.starts_with(told), said.to_owned()),
+    ]
+    .into_iter()
+    .filter_map(|(holds, otherwise)| (!holds).then_some(otherwise))
+    .collect()
+}
+
+#[test]
+fn many_threads_under_a_limit_are_worth_a_factor_of_twenty() {
+    const TEST: &str = "many_threads_under_a_limit_are_worth_a_factor_of_twenty";
+    if !common::root_or_skip("kernel", TEST) {
+        return;
+    }
+    let toolchains = match golang::toolchains() {
+        Ok(toolchains) => toolchains,
+        Err(reason) => return common::skip("kernel", TEST, &reason),
+    };
+    let service = toolchains[0].build_file(Path::new(SOURCE));
+    let mut seen = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let cpus = format!("{:.3}", need_ns(&service.file) * RATE * HEADROOM / 1e9);
+        let arguments = ["--cpus", &cpus, "--seconds", "4", "--vary", "env:GOMAXPROCS=1,96"];
+        let differences = differences(&run(&service.file, &arguments));
+        if differences.is_empty() {
+            return;
+        }
+        seen.push(format!("with {cpus} CPUs: {}", differences.join("; ")));
+    }
+    panic!("{seen:#?}");
+}
