@@ -7,20 +7,45 @@
 #[cfg(test)]
 const ADDS: u64 = 16;
 
-/// Adds to eight registers in turn: as many additions in a cycle as the core has units for.
+/// One addition of 1 to a register.
 #[cfg(target_arch = "x86_64")]
+macro_rules! add {
+    ($register:literal) => {
+        concat!("add {", $register, "}, 1")
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! add {
+    ($register:literal) => {
+        concat!("add {", $register, "}, {", $register, "}, #1")
+    };
+}
+
+/// Back to the label `2:`, as many times as `n` says.
+#[cfg(target_arch = "x86_64")]
+macro_rules! again {
+    () => {
+        "dec {n}\njnz 2b"
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! again {
+    () => {
+        "subs {n}, {n}, #1\nb.ne 2b"
+    };
+}
+
+/// Adds to eight registers in turn: as many additions in a cycle as the core has units for.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub fn adds(rounds: u64) -> u64 {
     let mut r = [0u64; 8];
     // SAFETY: only registers that are declared here are read and written; the loop ends after `rounds` rounds.
     unsafe {
         std::arch::asm!(
             "2:",
-            "add {a}, 1", "add {b}, 1", "add {c}, 1", "add {d}, 1",
-            "add {e}, 1", "add {f}, 1", "add {g}, 1", "add {h}, 1",
-            "add {a}, 1", "add {b}, 1", "add {c}, 1", "add {d}, 1",
-            "add {e}, 1", "add {f}, 1", "add {g}, 1", "add {h}, 1",
-            "dec {n}",
-            "jnz 2b",
+            add!("a"), add!("b"), add!("c"), add!("d"), add!("e"), add!("f"), add!("g"), add!("h"),
+            add!("a"), add!("b"), add!("c"), add!("d"), add!("e"), add!("f"), add!("g"), add!("h"),
+            again!(),
             a = inout(reg) r[0], b = inout(reg) r[1], c = inout(reg) r[2], d = inout(reg) r[3],
             e = inout(reg) r[4], f = inout(reg) r[5], g = inout(reg) r[6], h = inout(reg) r[7],
             n = inout(reg) rounds.max(1) => _,
@@ -30,7 +55,8 @@ pub fn adds(rounds: u64) -> u64 {
     r.iter().sum()
 }
 
-/// Divides, none of which needs the result of another: as many as the core's divider can do.
+/// Divides, none of which needs the result of another: as many as the core's divider can do. The instruction has
+/// its operands in fixed registers.
 #[cfg(target_arch = "x86_64")]
 pub fn divs(rounds: u64) -> u64 {
     let last: u32;
@@ -43,8 +69,7 @@ pub fn divs(rounds: u64) -> u64 {
             "mov eax, 1000003", "xor edx, edx", "div {d:e}",
             "mov eax, 1000003", "xor edx, edx", "div {d:e}",
             "mov eax, 1000003", "xor edx, edx", "div {d:e}",
-            "dec {n}",
-            "jnz 2b",
+            again!(),
             d = in(reg) 17u32,
             n = inout(reg) rounds.max(1) => _,
             out("eax") last,
@@ -55,41 +80,17 @@ pub fn divs(rounds: u64) -> u64 {
     last.into()
 }
 
-/// Adds to eight registers in turn: as many additions in a cycle as the core has units for.
-#[cfg(target_arch = "aarch64")]
-pub fn adds(rounds: u64) -> u64 {
-    let mut r = [0u64; 8];
-    // SAFETY: only registers that are declared here are read and written; the loop ends after `rounds` rounds.
-    unsafe {
-        std::arch::asm!(
-            "2:",
-            "add {a}, {a}, #1", "add {b}, {b}, #1", "add {c}, {c}, #1", "add {d}, {d}, #1",
-            "add {e}, {e}, #1", "add {f}, {f}, #1", "add {g}, {g}, #1", "add {h}, {h}, #1",
-            "add {a}, {a}, #1", "add {b}, {b}, #1", "add {c}, {c}, #1", "add {d}, {d}, #1",
-            "add {e}, {e}, #1", "add {f}, {f}, #1", "add {g}, {g}, #1", "add {h}, {h}, #1",
-            "subs {n}, {n}, #1",
-            "b.ne 2b",
-            a = inout(reg) r[0], b = inout(reg) r[1], c = inout(reg) r[2], d = inout(reg) r[3],
-            e = inout(reg) r[4], f = inout(reg) r[5], g = inout(reg) r[6], h = inout(reg) r[7],
-            n = inout(reg) rounds.max(1) => _,
-            options(nomem, nostack),
-        );
-    }
-    r.iter().sum()
-}
-
 /// Divides, none of which needs the result of another: as many as the core's divider can do.
 #[cfg(target_arch = "aarch64")]
 pub fn divs(rounds: u64) -> u64 {
     let last: u32;
-    // SAFETY: only registers that are declared here are read and written; the loop ends after `rounds` rounds.
+    // SAFETY: only registers that are declared here are read and written, and the loop ends after `rounds` rounds.
     unsafe {
         std::arch::asm!(
             "2:",
             "udiv {q:w}, {x:w}, {d:w}", "udiv {q:w}, {x:w}, {d:w}",
             "udiv {q:w}, {x:w}, {d:w}", "udiv {q:w}, {x:w}, {d:w}",
-            "subs {n}, {n}, #1",
-            "b.ne 2b",
+            again!(),
             d = in(reg) 17u32,
             x = in(reg) 1_000_003u32,
             q = out(reg) last,
