@@ -69,6 +69,8 @@ pub(crate) enum Command {
     Limits(LimitsArgs),
     /// Say what differs between hosts, and what of it matters for latency
     Diff(DiffArgs),
+    /// Keep what this host is and how it is set up in one small file, to compare it with others
+    Snapshot(SnapshotArgs),
     /// Measure a service under rising load, with and without a setting
     Sweep(SweepArgs),
     /// Print a completion script
@@ -232,6 +234,30 @@ pub(crate) struct LimitsArgs {
     /// Use colour [default: auto]
     #[arg(long, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
     pub(crate) color: Color,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotArgs {
+    /// Where to [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Replace the output file if it exists
+    #[arg(long, requires = "output")]
+    pub(crate) force: bool,
+    /// Leave the host's name out
+    #[arg(long)]
+    pub(crate) redact: bool,
+    /// Read a captured tree instead of this host: a directory with proc, sys, etc in it
+    #[arg(long, value_name = "DIR", default_value = "/", hide_default_value = true)]
+    pub(crate) root: PathBuf,
+    /// Give a file up after so many milliseconds
+    #[arg(long, value_name = "MS", hide = true, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub(crate) file_timeout_ms: u64,
+    /// Be the process that reads
+    #[arg(long, hide = true)]
+    pub(crate) reader: bool,
+    #[command(flatten)]
+    pub(crate) messages: Messages,
 }
 
 /// How a report is shown.

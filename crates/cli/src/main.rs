@@ -22,6 +22,7 @@ mod sector;
 mod session;
 mod signals;
 mod sinks;
+mod snapshot;
 mod sources;
 mod store;
 mod sweep;
@@ -57,6 +58,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Sector(args)) => cmd::sector::run(args)?,
         Some(Command::Limits(args)) => cmd::limits::run(args)?,
         Some(Command::Diff(args)) => cmd::diff::run(args)?,
+        Some(Command::Snapshot(args)) => cmd::snapshot::run(args)?,
         Some(Command::Sweep(args)) => cmd::sweep::run(args)?,
         Some(Command::Completions { shell }) => cmd::generate::completions(*shell)?,
         Some(Command::Man) => cmd::generate::man()?,

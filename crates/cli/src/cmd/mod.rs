@@ -14,6 +14,7 @@ pub(crate) mod limits;
 pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod sector;
+pub(crate) mod snapshot;
 pub(crate) mod sweep;
 
 mod show;

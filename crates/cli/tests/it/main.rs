@@ -19,5 +19,6 @@ mod repo;
 mod schema;
 mod sector;
 mod sessions;
+mod snapshot;
 mod sweep;
 mod targets;

@@ -24,6 +24,7 @@ mod probe;
 mod recording;
 mod sampling;
 mod sector;
+mod snapshot;
 mod sweep;
 mod syncs;
 mod unlucky;

@@ -25,7 +25,11 @@ pub fn json(report: &Report) -> Result<String, serde_json::Error> {
 /// # Errors
 /// If the value has no form in JSON.
 pub fn json_document(value: &impl Serialize) -> Result<String, serde_json::Error> {
-    let plain = serde_json::to_string_pretty(value)? + "\n";
+    Ok(escape_hidden(&(serde_json::to_string_pretty(value)? + "\n")))
+}
+
+/// A JSON document in which hidden characters ([`is_hidden`]) are escaped, besides the ends of its lines.
+pub(crate) fn escape_hidden(plain: &str) -> String {
     let mut document = String::with_capacity(plain.len());
     for c in plain.chars() {
         // Apart from the ends of lines, hidden characters can only be in strings.
@@ -38,7 +42,7 @@ pub fn json_document(value: &impl Serialize) -> Result<String, serde_json::Error
             let _ = write!(document, "\\u{unit:04x}");
         }
     }
-    Ok(document)
+    document
 }
 
 /// Where the report holds a number that JSON cannot hold.

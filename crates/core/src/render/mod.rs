@@ -28,6 +28,7 @@ pub(crate) mod golden;
 
 pub use cpu_check::cpu_check;
 pub use host_diff::host_diff;
+pub(crate) use json::escape_hidden;
 pub use json::{json, json_document};
 pub use manual::manual;
 pub use sheet::{Cell, Grid, Section, grid, sheet};

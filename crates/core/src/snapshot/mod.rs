@@ -22,10 +22,15 @@
 //! [`Snapshot::parse`] reads a document and says clearly what is wrong with one that cannot be read. A snapshot of
 //! another architecture is a snapshot like any other; who compares two says so where [`Host::arch`] differs.
 
+pub mod filter;
 mod fold;
+pub mod form;
+pub mod parts;
 mod read;
 #[cfg(test)]
 mod tests;
+pub mod whitelist;
+mod write;
 
 pub use fold::{Instance, fold};
 pub use read::{MAX_BYTES, SnapshotError};
@@ -394,6 +399,14 @@ impl Snapshot {
     /// If it is none, or one that cannot be understood whole: see [`SnapshotError`].
     pub fn parse(document: &[u8]) -> Result<Self, SnapshotError> {
         read::parse(document)
+    }
+
+    /// The document, one line for each fact.
+    ///
+    /// # Errors
+    /// Never for a snapshot that was made or read by this crate: all of it has a form in JSON.
+    pub fn document(&self) -> serde_json::Result<String> {
+        write::document(self)
     }
 
     /// Brings facts into the order of their keys. Of two that have the same key the first stays.

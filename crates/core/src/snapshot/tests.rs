@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
-use crate::render::json_document;
 use proptest::prelude::*;
 use serde_json::json;
 
-fn snapshot(facts: Vec<Fact>) -> Snapshot {
+pub(super) fn snapshot(facts: Vec<Fact>) -> Snapshot {
     Snapshot {
         schema: SCHEMA.into(),
         tool: Tool { version: "0.1.0".into() },
@@ -21,12 +20,12 @@ fn snapshot(facts: Vec<Fact>) -> Snapshot {
     }
 }
 
-fn fact(key: &str, value: Value) -> Fact {
+pub(super) fn fact(key: &str, value: Value) -> Fact {
     Fact { key: key.into(), class: Class::Configuration, area: Area::Memory, value, read_ns: None }
 }
 
 fn written(snapshot: &Snapshot) -> String {
-    json_document(snapshot).unwrap()
+    snapshot.document().unwrap()
 }
 
 fn refused(document: &str) -> SnapshotError {

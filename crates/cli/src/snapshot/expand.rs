@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A path of the whitelist in, the files that it stands for out.
+
+use super::files::Files;
+use deburr_core::snapshot::Instance;
+
+/// A file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Match {
+    /// Where it is.
+    pub(super) path: String,
+    /// What the `{}` stand for.
+    pub(super) names: Vec<String>,
+    /// What the `*` stands for.
+    pub(super) instance: Option<Instance>,
+}
+
+/// All files of a path. Without `*` and `{}` it is the path itself, whether there is such a file or not.
+pub(super) fn expand(files: &mut Files, path: &str, release: &str) -> Vec<Match> {
+    let mut matches = vec![Match::default()];
+    for component in path.split('/').skip(1) {
+        let wild = ["*", "{}"].into_iter().find(|wild| component.contains(wild));
+        let Some((wild, (before, after))) =
+            wild.and_then(|wild| Some((wild, component.split_once(wild)?)))
+        else {
+            let plain = component.replace("$release", release);
+            matches.iter_mut().for_each(|found| found.path = format!("{}/{plain}", found.path));
+            continue;
+        };
+        let mut longer = Vec::new();
+        for found in matches {
+            for (name, instance) in files.instances(&found.path).iter() {
+                let Some(between) =
+                    name.strip_prefix(before).and_then(|rest| rest.strip_suffix(after))
+                else {
+                    continue;
+                };
+                // Beside letters, only numbers: `cpu*` is not `cpufreq`.
+                let number = between.parse::<u32>().ok();
+                let alone = before.is_empty() && after.is_empty();
+                if between.is_empty() || (!alone && number.is_none()) {
+                    continue;
+                }
+                let mut next = found.clone();
+                next.path = format!("{}/{name}", found.path);
+                match (wild, number) {
+                    ("{}", _) => next.names.push(between.to_owned()),
+                    (_, Some(number)) if !alone => next.instance = Some(Instance::Number(number)),
+                    _ => next.instance = Some(instance.clone()),
+                }
+                longer.push(next);
+            }
+        }
+        matches = longer;
+    }
+    matches
+}

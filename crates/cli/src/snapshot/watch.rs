@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A thread that reads, and is given up and replaced where a read does not end.
+//!
+//! It works on one thing after the other. Where it hangs, another one takes the same thing up again and leaves the file out.
+
+use super::files::{Files, Shared};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// How often it is looked at whether the worker hangs.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// What a worker has done.
+#[derive(Debug)]
+struct Done<T> {
+    results: Vec<T>,
+    /// The worker came to the end, in whatever way.
+    ended: bool,
+}
+
+/// Says that the worker ended, also when it panics.
+struct Ended<T>(Arc<(Mutex<Done<T>>, Condvar)>);
+
+impl<T> Drop for Ended<T> {
+    fn drop(&mut self) {
+        let (done, changed) = &*self.0;
+        done.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
+        changed.notify_all();
+    }
+}
+
+/// Does `work` for 0..`count`, in order. `None` stands for one that ended in a panic.
+pub(super) fn each<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    count: usize,
+    work: impl Fn(usize, &mut Files) -> T + Send + Sync + 'static,
+) -> Vec<Option<T>> {
+    let work = Arc::new(work);
+    let mut results: Vec<Option<T>> = Vec::new();
+    while results.len() < count {
+        let done =
+            Arc::new((Mutex::new(Done { results: Vec::new(), ended: false }), Condvar::new()));
+        let (from, worker) = (results.len(), shared.new_worker());
+        let (its_work, its_shared, ended) =
+            (Arc::clone(&work), Arc::clone(shared), Ended(Arc::clone(&done)));
+        let spawned = thread::Builder::new().name("deburr-read".into()).spawn(move || {
+            let mut files = Files::new(its_shared, worker);
+            for index in from..count {
+                files.begin_entry();
+                let result = its_work(index, &mut files);
+                ended.0.0.lock().unwrap_or_else(PoisonError::into_inner).results.push(result);
+            }
+        });
+        let hung = spawned.is_ok() && wait(shared, &done);
+        let mut done = done.0.lock().unwrap_or_else(PoisonError::into_inner);
+        results.extend(std::mem::take(&mut done.results).into_iter().map(Some));
+        if !hung && results.len() < count {
+            results.push(None);
+        }
+    }
+    results
+}
+
+/// Waits until the worker ends or hangs, and says whether it hangs.
+fn wait<T>(shared: &Shared, done: &(Mutex<Done<T>>, Condvar)) -> bool {
+    let (done, changed) = done;
+    let mut state = done.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        if state.ended {
+            return false;
+        }
+        state = changed.wait_timeout(state, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
+        if !state.ended && shared.give_up() {
+            return true;
+        }
+    }
+}

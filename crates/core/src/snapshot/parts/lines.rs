@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Files of lines with a name and a value.
+
+use crate::recording::name::decode;
+use crate::snapshot::{Class, Value};
+use std::collections::BTreeMap;
+
+/// Lines of a file, without blanks at their ends.
+fn lines(content: &[u8]) -> impl Iterator<Item = &[u8]> {
+    content.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty())
+}
+
+/// What is before the first such byte and what is after it.
+fn divided(line: &[u8], by: u8) -> Option<(&[u8], &[u8])> {
+    let at = line.iter().position(|&byte| byte == by)?;
+    Some((line[..at].trim_ascii(), line[at + 1..].trim_ascii()))
+}
+
+/// `Key: value`; the first of equal keys counts.
+pub(super) fn colon(content: &[u8]) -> BTreeMap<String, Vec<u8>> {
+    let mut values = BTreeMap::new();
+    for (name, value) in lines(content).filter_map(|line| divided(line, b':')) {
+        values.entry(decode(name)).or_insert_with(|| value.to_vec());
+    }
+    values
+}
+
+/// `Node 0 Key: value`.
+pub(super) fn node(content: &[u8]) -> BTreeMap<String, Vec<u8>> {
+    let all = colon(content).into_iter();
+    all.map(|(name, value)| (name.rsplit(' ').next().unwrap_or_default().to_owned(), value))
+        .collect()
+}
+
+/// `KEY=value` and `KEY="value"`; the last of equal keys counts, as in a shell.
+pub(super) fn shell(content: &[u8]) -> BTreeMap<String, Vec<u8>> {
+    let mut values = BTreeMap::new();
+    for line in lines(content).filter(|line| !line.starts_with(b"#")) {
+        let Some((name, value)) = divided(line, b'=') else { continue };
+        let name = name.strip_prefix(b"export ").unwrap_or(name).trim_ascii();
+        let quoted = |quote: &[u8]| value.strip_prefix(quote)?.strip_suffix(quote);
+        values
+            .insert(decode(name), quoted(b"\"").or_else(|| quoted(b"'")).unwrap_or(value).to_vec());
+    }
+    values
+}
+
+/// What `/proc/cpuinfo` says of that name, for each CPU.
+pub(super) fn cpuinfo<'a>(content: &'a [u8], wanted: &str) -> Vec<(u32, &'a [u8])> {
+    let (mut cpu, mut values) = (None, Vec::new());
+    for (name, value) in lines(content).filter_map(|line| divided(line, b':')) {
+        if name == b"processor" {
+            cpu = std::str::from_utf8(value).ok().and_then(|number| number.parse().ok());
+        } else if let (true, Some(cpu)) = (name == wanted.as_bytes(), cpu) {
+            values.push((cpu, value));
+        }
+    }
+    values
+}
+
+/// First words of all lines: names of modules.
+pub(super) fn first_words(content: &[u8]) -> Value {
+    let first =
+        |line: &[u8]| decode(line.split(u8::is_ascii_whitespace).next().unwrap_or_default());
+    Value::Set(lines(content).map(first).collect())
+}
+
+/// `/proc/cgroups`: controllers, and whether they are enabled. The numbers of hierarchies and groups are not kept.
+pub(super) fn cgroups(content: &[u8]) -> Vec<(String, Class, Value)> {
+    let rows = lines(content).filter(|line| !line.starts_with(b"#"));
+    rows.filter_map(|line| {
+        let fields: Vec<&[u8]> =
+            line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).collect();
+        let enabled = *fields.get(3)?;
+        Some((decode(fields.first()?), Class::Configuration, Value::Boolean(enabled == b"1")))
+    })
+    .collect()
+}
+
+/// `/proc/swaps`: kind, size and priority of each, without what is used of it, in the file's order. What is swapped to
+/// is a name of this machine, and left out.
+pub(super) fn swaps(content: &[u8]) -> Value {
+    let row = |line: &[u8]| {
+        let line = decode(line);
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        // From the end: the name may hold blanks.
+        let [.., kind, size_kib, _used, priority] = fields.as_slice() else { return None };
+        let zram =
+            if fields.first().is_some_and(|name| name.contains("zram")) { " of zram" } else { "" };
+        Some(format!("{kind}{zram}, {size_kib} KiB, priority {priority}"))
+    };
+    Value::List(lines(content).skip(1).filter_map(row).collect())
+}

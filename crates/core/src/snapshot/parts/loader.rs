@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Entries of a boot loader (`/boot/loader/entries`): which parameters each kernel will be started with.
+
+use crate::recording::name::decode;
+use crate::snapshot::{Class, Value, filter, form};
+use std::collections::BTreeMap;
+
+/// Version of the kernel -> its parameters. An entry without a version goes by its title; names of the files are not
+/// used, for they hold the machine's number.
+#[must_use]
+pub fn entries(files: &[Vec<u8>]) -> Vec<(String, Class, Value)> {
+    let mut by_version = BTreeMap::new();
+    for file in files {
+        let text = decode(file);
+        let field = |name: &str| {
+            let fields = form::lines(&text).filter_map(|line| line.split_once(char::is_whitespace));
+            let values: Vec<&str> =
+                fields.filter(|(field, _)| *field == name).map(|(_, value)| value.trim()).collect();
+            (!values.is_empty()).then(|| values.join(" "))
+        };
+        let Some(version) = field("version").or_else(|| field("title")) else { continue };
+        let options = field("options").unwrap_or_default();
+        let options = filter::parameters(&options)
+            .filter(|option| filter::parameter_class(&option.name) == Class::Configuration);
+        by_version.insert(version, Value::List(options.map(|option| option.to_string()).collect()));
+    }
+    let entry = |(version, options)| (version, Class::Configuration, options);
+    by_version.into_iter().map(entry).collect()
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Content of one file in, the values of its facts out.
+
+mod lines;
+pub mod loader;
+pub mod modprobe;
+mod mounts;
+pub mod packages;
+pub mod rpm;
+
+use super::form::{self, Kind};
+use super::whitelist::{Entry, Source};
+use super::{Class, Value, filter};
+use crate::recording::name::decode;
+use std::collections::BTreeMap;
+
+/// A value that was found for an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The part of the file; `None` is the whole.
+    pub part: Option<String>,
+    /// What a difference of it means.
+    pub class: Class,
+    /// The value.
+    pub value: Value,
+}
+
+/// The values of the entries of one file. Each entry gets one, or, if it stands for all parts, one for each part.
+#[must_use]
+pub fn found(entries: &[&Entry], content: &[u8]) -> Vec<Found> {
+    let Some(first) = entries.first() else { return Vec::new() };
+    match first.source {
+        Source::Whole => whole(first, content),
+        Source::Colon => by_name(entries, &lines::colon(content)),
+        Source::Node => by_name(entries, &lines::node(content)),
+        Source::Shell => by_name(entries, &lines::shell(content)),
+        Source::Cpuinfo => entries.iter().map(|entry| cpuinfo(entry, content)).collect(),
+        Source::Params => params(content),
+        Source::Mounts => {
+            mounts::mounts(content).map_or_else(|value| missing(entries, &value), parts)
+        }
+        Source::CgroupMounts => {
+            let value = mounts::cgroups(content).unwrap_or_else(|unreadable| unreadable);
+            entries.iter().map(|entry| one(entry, value.clone())).collect()
+        }
+        Source::Cgroups => parts(lines::cgroups(content)),
+        Source::Modules => vec![one(first, lines::first_words(content))],
+        Source::Swaps => vec![one(first, lines::swaps(content))],
+        Source::Dpkg => parts(packages::dpkg(content)),
+        Source::Foreign => {
+            let reason = "deburr does not read this form of a list of packages";
+            vec![one(first, Value::Unreadable(reason.into()))]
+        }
+        // More than one file, or no text: whoever reads them puts their pieces together.
+        Source::Loader | Source::Modprobe | Source::Rpm => Vec::new(),
+    }
+}
+
+/// What entries get whose file could not be read: each of them this value.
+#[must_use]
+pub fn missing(entries: &[&Entry], value: &Value) -> Vec<Found> {
+    let exists = |entry: &Entry| entry.kind == Kind::Exists && *value == Value::Absent;
+    let value = |entry: &Entry| if exists(entry) { Value::Boolean(false) } else { value.clone() };
+    entries.iter().map(|entry| one(entry, value(entry))).collect()
+}
+
+/// Values of all parts of a file: name, class, value.
+#[must_use]
+pub fn parts(values: Vec<(String, Class, Value)>) -> Vec<Found> {
+    let found = |(part, class, value)| Found { part: Some(part), class, value };
+    values.into_iter().map(found).collect()
+}
+
+/// A value of the entry's own part, or of the whole.
+fn one(entry: &Entry, value: Value) -> Found {
+    let part = entry.part.filter(|part| *part != "{}").map(str::to_owned);
+    Found { part, class: entry.class, value }
+}
+
+fn whole(entry: &Entry, content: &[u8]) -> Vec<Found> {
+    let mut found = vec![one(entry, form::value(entry.kind, content))];
+    if entry.kind == Kind::Choice {
+        let available = form::choices(content);
+        found.push(Found {
+            part: Some("available".into()),
+            class: Class::Capability,
+            value: available,
+        });
+    }
+    found
+}
+
+fn by_name(entries: &[&Entry], values: &BTreeMap<String, Vec<u8>>) -> Vec<Found> {
+    let value = |entry: &Entry| {
+        let content = entry.part.and_then(|part| values.get(part));
+        content.map_or(Value::Absent, |content| form::value(entry.kind, content))
+    };
+    entries.iter().map(|entry| one(entry, value(entry))).collect()
+}
+
+/// The value that all CPUs have, or one for each.
+fn cpuinfo(entry: &Entry, content: &[u8]) -> Found {
+    let wanted = entry.part.unwrap_or_default();
+    let name = if entry.kind == Kind::Flag { "flags" } else { wanted };
+    let read = |text: &[u8]| match entry.kind {
+        Kind::Flag => Value::Boolean(
+            text.split(u8::is_ascii_whitespace).any(|flag| flag == wanted.as_bytes()),
+        ),
+        kind => form::value(kind, text),
+    };
+    // Hundreds of CPUs have the same flags: what is the same bytes is read once.
+    let mut known: BTreeMap<&[u8], Value> = BTreeMap::new();
+    let mut values = Vec::new();
+    for (cpu, text) in lines::cpuinfo(content, name) {
+        values.push((
+            super::Instance::Number(cpu),
+            known.entry(text).or_insert_with(|| read(text)).clone(),
+        ));
+    }
+    let folded = super::fold(values);
+    one(entry, folded.uniform().cloned().unwrap_or(folded))
+}
+
+fn params(content: &[u8]) -> Vec<Found> {
+    let mut given: BTreeMap<String, Vec<Option<String>>> = BTreeMap::new();
+    for parameter in filter::parameters(&decode(content)) {
+        given.entry(parameter.name).or_default().push(parameter.value);
+    }
+    let value = |mut values: Vec<Option<String>>| match values.len() {
+        1 => values.remove(0).map_or(Value::Boolean(true), Value::Text),
+        _ => Value::List(values.into_iter().map(Option::unwrap_or_default).collect()),
+    };
+    let found = |(name, values): (String, _)| {
+        let class = filter::parameter_class(&name);
+        (name, class, value(values))
+    };
+    parts(given.into_iter().map(found).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A snapshot as text: one line for each fact, so that version control shows what changed.
+
+use super::Snapshot;
+use crate::render::escape_hidden;
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// The document.
+///
+/// # Errors
+/// Never for a snapshot that was made or read here: all of it has a form in JSON.
+pub(super) fn document(snapshot: &Snapshot) -> serde_json::Result<String> {
+    let mut text = String::from("{\n");
+    field(&mut text, "schema", &snapshot.schema)?;
+    field(&mut text, "tool", &snapshot.tool)?;
+    field(&mut text, "taken", &snapshot.taken)?;
+    field(&mut text, "host", &snapshot.host)?;
+    field(&mut text, "reading", &snapshot.reading)?;
+    text.push_str("  \"facts\": [");
+    for (index, fact) in snapshot.facts.iter().enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{comma}\n    {}", serde_json::to_string(fact)?);
+    }
+    text.push_str("\n  ]\n}\n");
+    Ok(escape_hidden(&text))
+}
+
+fn field(text: &mut String, name: &str, value: &impl Serialize) -> serde_json::Result<()> {
+    // As above.
+    let _ = writeln!(text, "  \"{name}\": {},", serde_json::to_string(value)?);
+    Ok(())
+}
