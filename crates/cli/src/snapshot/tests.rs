@@ -66,7 +66,7 @@ fn what_is_in_a_tree_becomes_facts() {
     assert_eq!((taken.host.kernel.as_str(), taken.host.arch.as_str()), ("6.1.0-56", "x86_64"));
     assert_eq!(value(&taken, "/boot/config-$release#CONFIG_HZ"), Value::integer(250));
     assert_eq!(value(&taken, "/boot/config-$release#CONFIG_PREEMPT"), Value::Absent);
-    assert_eq!(value(&taken, "/proc/cmdline#processor.max_cstate"), Value::text("0"));
+    assert_eq!(value(&taken, "/proc/cmdline#processor.max_cstate"), Value::integer(0));
     let governors = parts(&taken, "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor");
     assert_eq!(governors[0], ("0-1 3".to_owned(), Value::text("performance")));
     assert_eq!(governors[1], ("2".to_owned(), Value::text("powersave")));

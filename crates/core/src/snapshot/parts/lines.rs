@@ -2,7 +2,7 @@
 //! Files of lines with a name and a value.
 
 use crate::recording::name::decode;
-use crate::snapshot::{Class, Value};
+use crate::snapshot::{Class, Integer, Unit, Value};
 use std::collections::BTreeMap;
 
 /// Lines of a file, without blanks at their ends.
@@ -58,11 +58,16 @@ pub(super) fn cpuinfo<'a>(content: &'a [u8], wanted: &str) -> Vec<(u32, &'a [u8]
     values
 }
 
-/// First words of all lines: names of modules.
-pub(super) fn first_words(content: &[u8]) -> Value {
-    let first =
-        |line: &[u8]| decode(line.split(u8::is_ascii_whitespace).next().unwrap_or_default());
-    Value::Set(lines(content).map(first).collect())
+/// `/proc/modules`: names and sizes. The rest of a line is who uses it, and an address.
+pub(super) fn modules(content: &[u8]) -> Vec<(String, Class, Value)> {
+    let module = |line: &[u8]| {
+        let line = decode(line);
+        let mut words = line.split_whitespace();
+        let (name, size) = (words.next()?.to_owned(), words.next()?.parse::<u64>().ok()?);
+        let size = Value::Integer(Integer { amount: size.into(), unit: Some(Unit::Bytes) });
+        Some((name, Class::Configuration, size))
+    };
+    lines(content).filter_map(module).collect()
 }
 
 /// `/proc/cgroups`: controllers, and whether they are enabled. The numbers of hierarchies and groups are not kept.

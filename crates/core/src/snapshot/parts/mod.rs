@@ -44,7 +44,7 @@ pub fn found(entries: &[&Entry], content: &[u8]) -> Vec<Found> {
             entries.iter().map(|entry| one(entry, value.clone())).collect()
         }
         Source::Cgroups => parts(lines::cgroups(content)),
-        Source::Modules => vec![one(first, lines::first_words(content))],
+        Source::Modules => parts(lines::modules(content)),
         Source::Swaps => vec![one(first, lines::swaps(content))],
         Source::Dpkg => parts(packages::dpkg(content)),
         Source::Foreign => {
@@ -127,7 +127,7 @@ fn params(content: &[u8]) -> Vec<Found> {
         given.entry(parameter.name).or_default().push(parameter.value);
     }
     let value = |mut values: Vec<Option<String>>| match values.len() {
-        1 => values.remove(0).map_or(Value::Boolean(true), Value::Text),
+        1 => values.remove(0).map_or(Value::Boolean(true), parameter),
         _ => Value::List(values.into_iter().map(Option::unwrap_or_default).collect()),
     };
     let found = |(name, values): (String, _)| {
@@ -135,6 +135,14 @@ fn params(content: &[u8]) -> Vec<Found> {
         (name, class, value(values))
     };
     parts(given.into_iter().map(found).collect())
+}
+
+/// A number, if it is written as numbers are; else it is a text.
+fn parameter(text: String) -> Value {
+    match text.parse::<i64>() {
+        Ok(number) if number.to_string() == text => Value::integer(number),
+        _ => Value::Text(text),
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
 use crate::snapshot::whitelist;
-use crate::snapshot::{FILTERED, Instance, fold};
+use crate::snapshot::{FILTERED, Instance, Integer, Unit, fold};
 use proptest::prelude::*;
 
 /// Entries of a file.
@@ -27,10 +27,11 @@ fn list(words: &[&str]) -> Value {
 
 #[test]
 fn parameters_are_facts_of_their_own() {
-    let line = "root=UUID=1-2 mitigations=off quiet console=tty0 console=ttyS0 ip=10.0.0.1\n";
+    let line = "root=UUID=1-2 mitigations=off quiet panic=1 dash=01 console=tty0 console=ttyS0 ip=10.0.0.1\n";
     let values = values("/proc/cmdline", line);
     assert_eq!(values["mitigations"], Value::text("off"));
     assert_eq!(values["quiet"], Value::Boolean(true));
+    assert_eq!((&values["panic"], &values["dash"]), (&Value::integer(1), &Value::text("01")));
     assert_eq!(values["console"], list(&["tty0", "ttyS0"]));
     assert_eq!(values["ip"], Value::text(FILTERED));
     let found = found(&entries("/proc/cmdline"), line.as_bytes());
@@ -63,10 +64,7 @@ fn what_all_cpus_have_is_one_value() {
 fn lines_are_found_by_name() {
     let memory =
         values("/proc/meminfo", "MemTotal:       24684104 kB\nHugePages_Total:       0\ntorn");
-    assert_eq!(
-        memory["MemTotal"],
-        form::value(Kind::Number(Some(crate::snapshot::Unit::Kib)), b"24684104")
-    );
+    assert_eq!(memory["MemTotal"], form::value(Kind::Number(Some(Unit::Kib)), b"24684104"));
     assert_eq!(memory["HugePages_Total"], Value::integer(0));
     assert_eq!(memory["SwapTotal"], Value::Absent);
     let node = values("/sys/devices/system/node/node*/meminfo", "Node 0 MemTotal:       1024 kB\n");
@@ -92,9 +90,13 @@ fn the_chosen_word_and_the_others_are_two_facts() {
 
 #[test]
 fn tables_of_modules_swaps_and_controllers() {
-    let modules =
-        values("/proc/modules", "kvm 1 2 - Live 0xffffffffc0a00000\nacpi_cpufreq 3 0 - Live 0x0\n");
-    assert_eq!(modules[""], set(&["acpi_cpufreq", "kvm"]));
+    let modules = values(
+        "/proc/modules",
+        "kvm 12 2 - Live 0xffffffffc0a00000\nacpi_cpufreq 3 0 - Live 0x0\ntorn",
+    );
+    let bytes = |amount| Value::Integer(Integer { amount, unit: Some(Unit::Bytes) });
+    assert_eq!(modules["acpi_cpufreq"], bytes(3));
+    assert_eq!((&modules["kvm"], modules.len()), (&bytes(12), 2));
     let head = "Filename\tType\tSize\tUsed\tPriority\n";
     let swaps = values(
         "/proc/swaps",

@@ -71,7 +71,7 @@ pub enum Source {
     Params,
     /// Entries of a boot loader (a directory), one part for each version of the kernel.
     Loader,
-    /// `/proc/modules`: names only.
+    /// `/proc/modules`: name and size, one part each.
     Modules,
     /// Settings of modprobe, from all of its directories.
     Modprobe,
