@@ -2,7 +2,7 @@
 //! Finds whom the user wants to look at, or says what there is instead.
 
 use crate::cli::Target;
-use crate::collect::{Cgroups, Roots, read_stat};
+use crate::collect::{Cgroups, Roots, has_ended, read_stat};
 use crate::facts;
 use deburr_core::procfs::pid;
 use deburr_core::recording::{CgroupId, Container, TargetSpec, name};
@@ -93,7 +93,7 @@ fn process(roots: &Roots, pid: u32) -> Result<TargetSpec, TargetError> {
             let comm = read_stat(roots, tgid).map_or(stat.comm, |stat| stat.comm);
             Err(TargetError::Thread { tid: pid, pid: tgid, comm })
         }
-        _ if "ZX".contains(stat.state) => Err(TargetError::Ended { pid, comm: stat.comm }),
+        _ if has_ended(&stat) => Err(TargetError::Ended { pid, comm: stat.comm }),
         _ => Ok(TargetSpec::Process { pid, comm: stat.comm }),
     }
 }

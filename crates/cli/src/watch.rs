@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Notices that the target's last process is gone.
 
-use crate::collect::{Roots, read_stat};
+use crate::collect::{Roots, has_ended, read_stat};
 use deburr_core::recording::{Record, TargetSpec};
 use std::collections::BTreeSet;
 
@@ -72,7 +72,7 @@ impl TargetWatch {
 
 /// Whether the process still runs or may: a zombie does not, unless only its first thread has ended.
 fn is_alive(roots: &Roots, pid: u32) -> bool {
-    read_stat(roots, pid).is_some_and(|stat| !matches!(stat.state, 'Z' | 'X') || stat.threads > 1)
+    read_stat(roots, pid).is_some_and(|stat| !has_ended(&stat))
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub(crate) use cgroups::{CgroupCollector, Cgroups, shown as shown_path};
 pub(crate) use devices::Devices;
 pub(crate) use diskstats::DiskstatsCollector;
 pub(crate) use proc_stat::ProcStatCollector;
-pub(crate) use processes::{Processes, Sighting, read_stat};
+pub(crate) use processes::{Processes, Sighting, has_ended, living_thread, read_stat};
 pub(crate) use psi::PsiCollector;
 pub(crate) use runtimes::RuntimeCollector;
 pub(crate) use sched::SchedCollector;

@@ -343,6 +343,23 @@ pub(crate) fn read_stat(roots: &Roots, pid: u32) -> Option<pid::PidStat> {
     pid::stat(&fs::read(roots.proc.join(pid.to_string()).join("stat")).ok()?).ok()
 }
 
+/// Whether nothing of a process runs any more. A first thread that has ended before the others is a zombie too.
+pub(crate) fn has_ended(stat: &pid::PidStat) -> bool {
+    matches!(stat.state, 'Z' | 'X') && stat.threads < 2
+}
+
+/// Whose entry in `/proc` tells of a process that has not ended: its own, or a thread's if its first one has ended:
+/// memory, program and cgroup are no longer to be had by way of that one.
+pub(crate) fn living_thread(roots: &Roots, stat: &pid::PidStat) -> u32 {
+    if !matches!(stat.state, 'Z' | 'X') {
+        return stat.pid;
+    }
+    let tasks = fs::read_dir(roots.proc.join(stat.pid.to_string()).join("task"));
+    let tids = tasks.into_iter().flatten().flatten();
+    let mut tids = tids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    tids.find(|&tid| tid != stat.pid).unwrap_or(stat.pid)
+}
+
 /// So much at once, then so much a second.
 #[derive(Debug)]
 struct Budget {

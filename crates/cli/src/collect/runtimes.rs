@@ -4,7 +4,7 @@
 //! A look costs some 0.1 ms, and the first at a program up to some milliseconds more, so looks have a budget. Those
 //! with a limit come first: they are the ones that may have too many threads for it.
 
-use super::{Beat, Collector, Context, Emit, Now, read_stat};
+use super::{Beat, Collector, Context, Emit, Now, has_ended, living_thread, read_stat};
 use crate::clock;
 use crate::limits::{Hidden, Prober};
 use crate::sources;
@@ -84,7 +84,7 @@ impl RuntimeCollector {
     /// Looks at one process. Says what is new.
     fn look(&mut self, cx: &mut Context, (id, pid): (ProcId, u32), now: Now, emit: Emit<'_>) {
         // The threads at this moment; a process that is gone has none.
-        let Some(stat) = read_stat(&cx.roots, pid).filter(|stat| !"ZX".contains(stat.state)) else {
+        let Some(stat) = read_stat(&cx.roots, pid).filter(|stat| !has_ended(stat)) else {
             return;
         };
         // Who has one thread lets no more run, whatever its runtime; nginx has its threads in processes.
@@ -92,7 +92,8 @@ impl RuntimeCollector {
             self.alone.insert(id);
             return;
         }
-        let reading = match self.prober.look(&cx.roots, &mut cx.cgroups, pid, stat.threads) {
+        let tid = living_thread(&cx.roots, &stat);
+        let reading = match self.prober.look(&cx.roots, &mut cx.cgroups, tid, stat.threads) {
             Ok(Some(reading)) => RuntimeReading { t_ns: now.t_ns, proc: id, ..reading },
             Ok(None) | Err(Hidden::Gone) => return,
             Err(Hidden::Forbidden) => {

@@ -3,11 +3,12 @@
 
 use crate::collect::Roots;
 use deburr_core::limits::Image;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Mappings of a process that are looked at: some have hundreds of thousands.
 const MAX_MAPPINGS: usize = 20_000;
@@ -38,8 +39,23 @@ impl Image for FileImage {
 pub(super) struct Mapping {
     /// First address of the beginning of the file.
     pub(super) start: u64,
+    /// Where that mapping ends.
+    end: u64,
     /// Path in the process's mount namespace, as the kernel prints it.
     pub(super) path: Vec<u8>,
+}
+
+impl Mapping {
+    /// Where the mapped file is to be had, also if it was replaced since, the surest place first: the kernel's own
+    /// link to it, for which it takes a privileged user, and its path as the process has it.
+    pub(super) fn places(&self, roots: &Roots, pid: u32) -> [PathBuf; 2] {
+        let dir = roots.proc.join(pid.to_string());
+        let path = self.path.strip_prefix(b"/").unwrap_or(&self.path);
+        [
+            dir.join(format!("map_files/{:x}-{:x}", self.start, self.end)),
+            dir.join("root").join(OsStr::from_bytes(path)),
+        ]
+    }
 }
 
 /// The first mapping of the beginning of a file that is `wanted` by its path.
@@ -54,11 +70,13 @@ fn parse(line: &[u8]) -> Option<Mapping> {
     // start-end perms offset device inode, and after blanks the path.
     let mut fields = line.splitn(6, |&byte| byte == b' ');
     let range = std::str::from_utf8(fields.next()?).ok()?;
-    let start = u64::from_str_radix(range.split('-').next()?, 16).ok()?;
+    let (start, end) = range.split_once('-')?;
+    let start = u64::from_str_radix(start, 16).ok()?;
+    let end = u64::from_str_radix(end, 16).ok()?;
     let offset = fields.nth(1)?;
     let path = fields.nth(2)?.trim_ascii_start();
     let begins = offset.iter().all(|&digit| digit == b'0') && path.starts_with(b"/");
-    begins.then(|| Mapping { start, path: path.to_vec() })
+    begins.then(|| Mapping { start, end, path: path.to_vec() })
 }
 
 /// Where the program of a process is mapped.
@@ -84,9 +102,17 @@ mod tests {
     fn only_the_beginning_of_a_file_is_where_it_was_loaded() {
         let line =
             b"55d0c0400000-55d0c0428000 r--p 00000000 fe:00 1309   /opt/a b/server (deleted)";
-        let expected =
-            Mapping { start: 0x55d0_c040_0000, path: b"/opt/a b/server (deleted)".to_vec() };
-        assert_eq!(parse(line), Some(expected));
+        let path = b"/opt/a b/server (deleted)".to_vec();
+        let expected = Mapping { start: 0x55d0_c040_0000, end: 0x55d0_c042_8000, path };
+        assert_eq!(parse(line), Some(expected.clone()));
+        let roots = Roots::default();
+        assert_eq!(
+            expected.places(&roots, 7).map(|place| place.display().to_string()),
+            [
+                "/proc/7/map_files/55d0c0400000-55d0c0428000",
+                "/proc/7/root/opt/a b/server (deleted)"
+            ]
+        );
         for line in [
             "55d0c0428000-55d0c0500000 r-xp 00028000 fe:00 1309   /opt/server",
             "7ffd1c9e0000-7ffd1ca01000 rw-p 00000000 00:00 0      [stack]",

@@ -6,11 +6,10 @@ use crate::collect::Roots;
 use deburr_core::limits::elf::{Elf, ElfError};
 use deburr_core::limits::go::{self, GoBuild, Unlocated};
 use deburr_core::limits::{Biased, jvm};
-use std::collections::HashMap;
-use std::ffi::OsStr;
+use deburr_core::recording::Parallelism;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::rc::Rc;
@@ -55,7 +54,7 @@ pub(super) enum Program {
 #[derive(Debug)]
 struct Library {
     elf: Elf,
-    flags: Vec<jvm::Flag>,
+    machine: jvm::Machine,
 }
 
 /// The files that were looked at.
@@ -88,21 +87,23 @@ impl Programs {
     }
 
     /// What the flags of a Java virtual machine say; `None` if none is loaded, or it is not understood.
-    pub(super) fn java(&mut self, roots: &Roots, pid: u32) -> Option<JavaFlags> {
-        let found = mapping(roots, pid, |path| path.ends_with(b"/libjvm.so"))?;
-        // In a container the path leads there from its own root.
-        let inside = OsStr::from_bytes(found.path.strip_prefix(b"/")?);
-        let path = roots.proc.join(pid.to_string()).join("root").join(inside);
-        let identity = Identity::of(&path).ok()?;
+    pub(super) fn java(&mut self, roots: &Roots, pid: u32) -> Option<Java> {
+        let is_library = |path: &[u8]| {
+            path.strip_suffix(b" (deleted)").unwrap_or(path).ends_with(b"/libjvm.so")
+        };
+        let found = mapping(roots, pid, is_library)?;
+        let places = found.places(roots, pid);
+        let (path, identity) =
+            places.iter().find_map(|place| Some((place, Identity::of(place).ok()?)))?;
         let memory = FileImage::memory(roots, pid).ok()?;
         let library = match self.libraries.get(&identity) {
             Some(library) => Rc::clone(library),
             None => {
-                let file = FileImage::open(&path).ok()?;
+                let file = FileImage::open(path).ok()?;
                 let elf = Elf::read(&file).ok()?;
                 let memory = Biased { image: &memory, bias: elf.bias(found.start) };
-                let flags = jvm::locate(&file, &elf, &memory)?;
-                let library = Rc::new(Library { elf, flags });
+                let machine = jvm::locate(&file, &elf, &memory)?;
+                let library = Rc::new(Library { elf, machine });
                 if self.libraries.len() >= MAX_FILES {
                     self.libraries.clear();
                 }
@@ -111,13 +112,18 @@ impl Programs {
             }
         };
         let memory = Biased { image: &memory, bias: library.elf.bias(found.start) };
-        Some(jvm::read(&memory, &library.flags))
+        let (parallelism, settings) = jvm::read(&memory, &library.machine.flags);
+        Some(Java { version: library.machine.version.clone(), parallelism, settings })
     }
 }
 
-/// Numbers of threads, and settings.
-pub(super) type JavaFlags =
-    (Vec<deburr_core::recording::Parallelism>, std::collections::BTreeMap<String, String>);
+/// What the memory of a Java virtual machine says.
+#[derive(Debug)]
+pub(super) struct Java {
+    pub(super) version: Option<String>,
+    pub(super) parallelism: Vec<Parallelism>,
+    pub(super) settings: BTreeMap<String, String>,
+}
 
 fn inspect(roots: &Roots, pid: u32, path: &Path) -> io::Result<Program> {
     let file = FileImage::open(path)?;

@@ -115,8 +115,9 @@ impl Prober {
         if program.starts_with("java") || program == "jsvc" {
             reading.kind = RuntimeKind::Jvm;
             match self.programs.java(roots, pid) {
-                Some((parallelism, settings)) => {
-                    (reading.parallelism, reading.settings) = (parallelism, settings);
+                Some(java) => {
+                    reading.version = java.version;
+                    (reading.parallelism, reading.settings) = (java.parallelism, java.settings);
                 }
                 None => {
                     reading.unread = Some(

@@ -6,7 +6,7 @@ use super::document::{
 };
 use super::runtime::{Hidden, Prober};
 use super::text::FORBIDDEN;
-use crate::collect::{Cgroups, Roots, read_stat, shown_path};
+use crate::collect::{Cgroups, Roots, has_ended, living_thread, read_stat, shown_path};
 use crate::sources;
 use deburr_core::finding::Tool;
 use deburr_core::limits::belief::{Belief, Circumstances, Fit, belief, origin};
@@ -96,7 +96,7 @@ struct Survey<'r> {
 
 impl Survey<'_> {
     fn worth_a_look(&mut self, pid: u32, others: &mut Others) -> Option<Row> {
-        let stat = read_stat(self.roots, pid).filter(|stat| !"ZX".contains(stat.state));
+        let stat = read_stat(self.roots, pid).filter(|stat| !has_ended(stat));
         let Some(stat) = stat else {
             others.ended += 1;
             return None;
@@ -116,11 +116,12 @@ impl Survey<'_> {
     }
 
     fn row(&mut self, pid: u32, stat: &PidStat, others: &mut Others) -> Row {
+        let tid = living_thread(self.roots, stat);
         let status =
-            fs::read(self.roots.proc.join(pid.to_string()).join("status")).unwrap_or_default();
+            fs::read(self.roots.proc.join(tid.to_string()).join("status")).unwrap_or_default();
         let affinity = pid::status(&status).cpus_allowed;
-        let place = self.cgroups.place_of(pid);
-        let located = self.cgroups.locate(pid);
+        let place = self.cgroups.place_of(tid);
+        let located = self.cgroups.locate(tid);
         let own = located.as_ref().and_then(|located| located.cgroup);
         let levels = own.map(|id| self.levels_of(id)).unwrap_or_default();
         let all: Vec<Level> = levels.iter().map(|(_, level)| level.clone()).collect();
@@ -134,6 +135,9 @@ impl Survey<'_> {
         };
         let effective = effective(given);
         let mut notes = Vec::new();
+        if tid != pid {
+            notes.push("its first thread has ended, others run".into());
+        }
         let reading = match stat.kernel_thread {
             true => {
                 notes.push(
@@ -143,7 +147,7 @@ impl Survey<'_> {
             }
             false => self
                 .prober
-                .look(self.roots, &mut self.cgroups, pid, stat.threads)
+                .look(self.roots, &mut self.cgroups, tid, stat.threads)
                 .unwrap_or_else(|hidden| {
                     notes.push(match hidden {
                         Hidden::Gone => {

@@ -10,6 +10,10 @@ use crate::finding::{Fix, ticked};
 use crate::recording::{Confidence, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
 use crate::render::units;
 
+/// Java's numbers: processors that it counts on, and threads for garbage collection.
+const PROCESSORS: &str = "processors";
+const COLLECTORS: &str = "ParallelGCThreads";
+
 /// What is known of a process beside its runtime.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances<'a> {
@@ -96,9 +100,14 @@ pub struct Belief {
 /// Judges a runtime's number of threads; `None` if there is none that is a matter of CPUs.
 #[must_use]
 pub fn belief(reading: &RuntimeReading, given: Circumstances<'_>) -> Option<Belief> {
-    // Node's pool is for work that blocks: it is no measure of how many threads compute.
-    let threads =
-        reading.parallelism.first().filter(|_| reading.kind != RuntimeKind::Node)?.clone();
+    let threads = reading.parallelism.first().filter(|first| match reading.kind {
+        // Node's pool is for work that blocks: it is no measure of how many threads compute.
+        RuntimeKind::Node => false,
+        // Nor are Java's compilers, if nothing else is known.
+        RuntimeKind::Jvm => matches!(first.name.as_str(), PROCESSORS | COLLECTORS),
+        _ => true,
+    });
+    let threads = threads?.clone();
     let fitting = fitting_threads(given.effective.cpus);
     let fit = match (threads.value > fitting, threads.confidence) {
         (false, _) => Fit::Fits,
@@ -107,7 +116,7 @@ pub fn belief(reading: &RuntimeReading, given: Circumstances<'_>) -> Option<Beli
     };
     let (why, because) = match reading.kind {
         RuntimeKind::Go => go(reading, &threads, given),
-        RuntimeKind::Jvm => jvm(reading, given),
+        RuntimeKind::Jvm => jvm(reading, &threads, given),
         _ => other(reading, &threads),
     };
     let fixes = match fit {
@@ -227,7 +236,7 @@ fn changed(reading: &RuntimeReading, given: Circumstances<'_>) -> (Why, String) 
     }
 }
 
-fn jvm(reading: &RuntimeReading, given: Circumstances<'_>) -> (Why, String) {
+fn jvm(reading: &RuntimeReading, threads: &Parallelism, given: Circumstances<'_>) -> (Why, String) {
     let flag = |name: &str| reading.settings.get(name).map(String::as_str);
     if let Some(processors) = flag("ActiveProcessorCount").filter(|text| *text != "-1") {
         return (Why::Set, format!("`-XX:ActiveProcessorCount={processors}` is among its flags"));
@@ -235,12 +244,19 @@ fn jvm(reading: &RuntimeReading, given: Circumstances<'_>) -> (Why, String) {
     if flag("UseContainerSupport") == Some("false") {
         return (Why::TurnedOff, "`-XX:-UseContainerSupport` turns looking at quotas off".into());
     }
-    let leaf = leaf_cpus(reading).map(|cpus| cpus.ceil().max(1.0) as u32);
-    let first = reading.parallelism.first().map(|threads| threads.value);
+    if threads.name == COLLECTORS {
+        return (Why::Set, format!("`-XX:{COLLECTORS}={}` is among its flags", threads.value));
+    }
+    let rounded = |cpus: f64| (cpus - 1e-9).ceil().max(1.0) as u32;
+    let leaf = leaf_cpus(reading).map(rounded);
+    let first = Some(threads.value);
     match (given.own_level, given.level) {
-        (false, Some(level))
-            if first.is_some_and(|n| n == given.effective.allowed || Some(n) == leaf) =>
-        {
+        (false, Some(level)) if threads.value <= rounded(level.cpus()) => {
+            let because =
+                format!("Java took it from the quota of {} above it", ticked(&level.path));
+            (Why::KnowsLimit, because)
+        }
+        (false, Some(level)) if threads.value == given.effective.allowed || first == leaf => {
             let because = format!(
                 "the quota is that of {} above its own cgroup, where this Java does not look (JDK-8322420)",
                 ticked(&level.path)
@@ -287,6 +303,12 @@ fn fixes(reading: &RuntimeReading, why: Why, given: Circumstances<'_>) -> Vec<Fi
             all.extend(go_upgrade(reading, why).map(|action| {
                 fix(action, "from then on GOMAXPROCS follows the quota of the program's own cgroup, not of those above")
             }));
+        }
+        RuntimeKind::Jvm if reading.parallelism.first().is_some_and(|n| n.name == COLLECTORS) => {
+            all.push(fix(
+                format!("start it with `-XX:{COLLECTORS}={wanted}`, or without that flag"),
+                "garbage collection of a large heap takes longer with fewer threads, if there is CPU time for more",
+            ));
         }
         RuntimeKind::Jvm => all.push(fix(
             format!("start it with `-XX:ActiveProcessorCount={wanted}`"),

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Flags of a running Java virtual machine (HotSpot), without attaching to it. Tried with 17; the description that it
-//! goes by has been there since 8 and names its own layout.
+//! Flags of a running Java virtual machine (HotSpot), without attaching to it. Tried with 8, 11, 17, 21, 25 and 28; the
+//! description that it goes by names its own layout.
 //!
 //! `libjvm.so` exports a description of its own data for debuggers, `gHotSpotVMStructs`: where the table of flags is
 //! and how its entries are laid out. Each entry names a flag and the variable that holds it.
 
 use super::elf::Elf;
 use super::image::{Biased, Image};
-use crate::recording::{Confidence, Parallelism};
+use crate::recording::{Confidence, Parallelism, name};
 use std::collections::BTreeMap;
 
 /// What the description consists of.
@@ -37,7 +37,7 @@ const SYMBOLS: [&str; 10] = [
 ];
 
 /// Flags that tell of processors and threads, and how they are read.
-const FLAGS: [(&str, Form); 8] = [
+const FLAGS: [(&str, Form); 9] = [
     ("ActiveProcessorCount", Form::Int),
     ("ParallelGCThreads", Form::Int),
     ("ConcGCThreads", Form::Int),
@@ -46,13 +46,24 @@ const FLAGS: [(&str, Form); 8] = [
     ("UseSerialGC", Form::Bool),
     ("UseG1GC", Form::Bool),
     ("UseZGC", Form::Bool),
+    ("UseShenandoahGC", Form::Bool),
 ];
+/// Collectors whose number of threads follows rules of their own.
+const OTHER_COLLECTORS: [&str; 2] = ["UseZGC", "UseShenandoahGC"];
+/// Compiler threads by the least number of processors for which there are as many: with `l` the logarithm of that to
+/// base 2 and `m` that of `l`, rounded down both, `3 l m / 2`, and 2 at least (`CompilationPolicy::initialize`).
+const COMPILERS: [(u32, u32); 8] =
+    [(2, 1), (3, 4), (4, 8), (12, 16), (15, 32), (18, 64), (21, 128), (36, 256)];
 
 /// Bytes of a name that are compared: no flag that is wanted has a longer one.
 const NAME_BYTES: usize = 24;
+/// Longest version that is read.
+const VERSION_BYTES: usize = 128;
 /// Bounds of what is read of the description.
 const MAX_ENTRIES: u64 = 20_000;
 const MAX_STRIDE: u64 = 256;
+/// More threads are no number that somebody meant.
+const MAX_THREADS: u32 = 1 << 16;
 /// Origins of flags: the virtual machine's default, and what it worked out for this machine.
 const DEFAULT: u32 = 0;
 const ERGONOMIC: u32 = 5;
@@ -72,9 +83,18 @@ pub struct Flag {
     origin_at: u64,
 }
 
+/// What a `libjvm.so` is and has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// `21.0.12.1`, `8u504`; `None` if it does not say.
+    pub version: Option<String>,
+    /// Those that are wanted.
+    pub flags: Vec<Flag>,
+}
+
 /// Finds the flags. `memory` is the process's at the addresses of `libjvm.so`; the virtual machine must be up.
 #[must_use]
-pub fn locate(file: &dyn Image, elf: &Elf, memory: &Biased<'_>) -> Option<Vec<Flag>> {
+pub fn locate(file: &dyn Image, elf: &Elf, memory: &Biased<'_>) -> Option<Machine> {
     let symbols = elf.dynamic_symbols(file, &SYMBOLS);
     let number = |name: &str| memory.u64_at(*symbols.get(name)?);
     let layout = Layout {
@@ -109,7 +129,22 @@ pub fn locate(file: &dyn Image, elf: &Elf, memory: &Biased<'_>) -> Option<Vec<Fl
             found.push(Flag { name, form, value_at, origin_at });
         }
     }
-    (!found.is_empty()).then_some(found)
+    let version = memory.pointer_at(fields.version).filter(|_| fields.version != 0);
+    let version = version.and_then(|at| memory.c_string(at, VERSION_BYTES));
+    (!found.is_empty()).then(|| Machine {
+        version: version.and_then(|text| version_of(&name::decode(&text))),
+        flags: found,
+    })
+}
+
+/// The version of Java from that of its virtual machine: `21.0.12.1+1-Debian` is 21.0.12.1, and up to Java 8, where they
+/// differ, `25.504-b01` is 8u504.
+fn version_of(text: &str) -> Option<String> {
+    let end = text.find(['+', '-']).unwrap_or(text.len());
+    let (version, rest) = text.split_at(end);
+    let old = rest.starts_with("-b").then(|| version.strip_prefix("25.")).flatten();
+    let version = old.map_or_else(|| version.to_owned(), |update| format!("8u{update}"));
+    version.starts_with(|first: char| first.is_ascii_digit()).then_some(version)
 }
 
 /// How the description is laid out.
@@ -131,12 +166,15 @@ struct Fields {
     name: u64,
     value: u64,
     origin: u64,
+    /// Where the address of the version's text is.
+    version: u64,
 }
 
 impl Layout {
     fn fields(&self, memory: &Biased<'_>) -> Option<Fields> {
-        // Types that hold flags: `Flag` until 8.
-        const OF: [&str; 2] = ["JVMFlag", "Flag"];
+        // Types that hold flags, `Flag` until 8, and the version.
+        const VERSION: &str = "Abstract_VM_Version";
+        const OF: [&str; 3] = ["JVMFlag", "Flag", VERSION];
         let mut fields = Fields::default();
         let mut known = BTreeMap::new();
         for index in 0..MAX_ENTRIES {
@@ -151,10 +189,16 @@ impl Layout {
                 OF.into_iter().find(|of| of.as_bytes() == text)
             });
             let Some(of) = of else { continue };
-            fields.of = of;
             let field = memory.c_string(memory.pointer_at(at(self.field_name))?, 256)?;
             let (offset, address) =
                 (memory.u64_at(at(self.offset))?, memory.pointer_at(at(self.address))?);
+            if of == VERSION {
+                if field == b"_s_vm_release" {
+                    fields.version = address;
+                }
+                continue;
+            }
+            fields.of = of;
             match field.as_slice() {
                 b"flags" => fields.flags = address,
                 b"numFlags" => fields.count = address,
@@ -240,30 +284,38 @@ fn numbers(values: &BTreeMap<&str, Value>) -> Vec<Parallelism> {
     };
     let get = |name: &str| values.get(name).copied();
     let mut all = Vec::new();
-    let threads = get("ParallelGCThreads").filter(|threads| threads.number > 0);
-    match (get("ActiveProcessorCount"), threads) {
-        (Some(count), _) if count.number.cast_signed() > 0 => {
-            all.push(number("processors", count.number, Confidence::Exact, "flag in memory"));
-        }
-        // As many garbage collection threads as processors, up to 8 (`WorkerPolicy::parallel_worker_threads`).
-        (_, Some(threads)) if !threads.set && threads.number <= 8 => {
-            all.push(number(
-                "processors",
-                threads.number,
-                Confidence::Start,
-                "ParallelGCThreads in memory",
-            ));
-        }
-        (_, None) if get("UseSerialGC").is_some_and(|serial| serial.number != 0 && !serial.set) => {
-            // The choice of a machine that is no server: one processor, or little memory.
-            all.push(number("processors", 1, Confidence::Bound, "UseSerialGC in memory"));
-        }
-        _ => {}
+    let is_on = |name: &&str| get(name).is_some_and(|value| value.number != 0);
+    let counted = |name| get(name).filter(|value| (1..=MAX_THREADS).contains(&value.number));
+    let threads = counted("ParallelGCThreads");
+    let by_collector = threads.filter(|threads| !threads.set && !OTHER_COLLECTORS.iter().any(is_on));
+    let by_compilers = counted("CICompilerCount").filter(|count| !count.set).map(|count| {
+        let least = COMPILERS.iter().rev().find(|(compilers, _)| *compilers <= count.number);
+        least.map_or(1, |(_, processors)| *processors)
+    });
+    let set_flag = counted("ActiveProcessorCount");
+    if let Some(count) = set_flag {
+        all.push(number("processors", count.number, Confidence::Exact, "flag in memory"));
+    } else if let Some(threads) = by_collector {
+        // As many as processors up to 8, then five for each eight more (`WorkerPolicy::parallel_worker_threads`): at
+        // least so many processors, and one more at most.
+        let more = threads.number.saturating_sub(8);
+        let processors = threads.number.min(8) + (more * 8).div_ceil(5);
+        let source = "ParallelGCThreads in memory";
+        all.push(number("processors", processors, Confidence::Start, source));
+    } else if let Some(processors) = by_compilers {
+        all.push(number("processors", processors, Confidence::Bound, "CICompilerCount in memory"));
     }
     for name in ["ParallelGCThreads", "ConcGCThreads", "CICompilerCount"] {
-        if let Some(value) = get(name).filter(|value| value.number > 0 && value.number <= 1 << 16) {
+        if let Some(value) = counted(name) {
             all.push(number(name, value.number, Confidence::Exact, "flag in memory"));
         }
+    }
+    // Somebody wants more threads for garbage collection than the processors seem to be: that counts.
+    let seem = all.first().filter(|first| first.confidence == Confidence::Bound);
+    if let (Some(threads), Some(seem)) = (threads.filter(|threads| threads.set), seem)
+        && threads.number >= seem.value
+    {
+        all.swap(0, 1);
     }
     all
 }
@@ -296,13 +348,69 @@ mod tests {
             first(&[("ActiveProcessorCount", 3, true), ("ParallelGCThreads", 9, true)]),
             expected("processors", 3, Confidence::Exact)
         );
-        for threads in [("ParallelGCThreads", 63, false), ("ParallelGCThreads", 6, true)] {
-            let found = first(&[auto, threads]);
-            assert_eq!(found, expected("ParallelGCThreads", threads.1 as u32, Confidence::Exact));
-        }
-        let serial = [auto, ("ParallelGCThreads", 0, false), ("UseSerialGC", 1, false)];
-        assert_eq!(first(&serial), expected("processors", 1, Confidence::Bound));
+        assert_eq!(
+            first(&[auto, ("ParallelGCThreads", 6, true)]),
+            expected("ParallelGCThreads", 6, Confidence::Exact)
+        );
         assert_eq!(first(&[]), None);
+    }
+
+    /// What Java 8 and 25 chose where they were told a number of processors.
+    #[test]
+    fn the_numbers_of_threads_are_those_that_java_works_out() {
+        let rows = [
+            (1, 0, 2, 1),
+            (2, 2, 2, 1),
+            (3, 3, 2, 1),
+            (4, 4, 3, 4),
+            (8, 8, 4, 8),
+            (9, 8, 4, 8),
+            (16, 13, 12, 16),
+            (17, 13, 12, 16),
+            (32, 23, 15, 32),
+            (64, 43, 18, 64),
+            (96, 63, 18, 64),
+            (128, 83, 21, 128),
+        ];
+        for (processors, collectors, compilers, at_least) in rows {
+            let flags = [
+                ("ParallelGCThreads", collectors, false),
+                ("CICompilerCount", compilers, false),
+            ];
+            let (name, found, confidence) = first(&flags).unwrap();
+            assert_eq!(name, "processors");
+            if collectors > 0 {
+                assert_eq!(confidence, Confidence::Start);
+                assert!((found..found + 2).contains(&processors), "{processors}: {found}");
+            }
+            // With a collector of another kind, or one thread for it, compilers tell the order of magnitude.
+            for other in ["UseZGC", "UseShenandoahGC"] {
+                let found = first(&[flags[0], flags[1], (other, 1, true)]);
+                let expected = ("processors".to_owned(), at_least, Confidence::Bound);
+                assert_eq!(found, Some(expected), "{processors}");
+            }
+            let serial = first(&[flags[1], ("UseSerialGC", 1, false)]);
+            assert_eq!(serial.unwrap().1, at_least);
+        }
+        // What was set by hand tells nothing of processors.
+        let set = [("ParallelGCThreads", 3, true), ("CICompilerCount", 12, false)];
+        assert_eq!(first(&set), Some(("processors".into(), 16, Confidence::Bound)));
+        let all_set = first(&[("CICompilerCount", 12, true)]).unwrap();
+        assert_eq!(all_set, ("CICompilerCount".into(), 12, Confidence::Exact));
+    }
+
+    #[test]
+    fn versions_of_the_virtual_machine_are_those_of_java() {
+        for (text, expected) in [
+            ("21.0.12.1+1-1-deb13u1-Debian", Some("21.0.12.1")),
+            ("25.504-b01", Some("8u504")),
+            ("25.0.3+9-Debian-2deb13u1", Some("25.0.3")),
+            ("25-ea+3", Some("25")),
+            ("", None),
+            ("nonsense", None),
+        ] {
+            assert_eq!(version_of(text).as_deref(), expected, "{text}");
+        }
     }
 
     #[test]

@@ -4,6 +4,9 @@
 use super::{At, ParseError, lines, number};
 use crate::recording::CgroupVersion;
 
+/// What the kernel appends to the path of a directory that is gone.
+pub const DELETED: &[u8] = b" (deleted)";
+
 /// The place of a process in one hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
@@ -13,7 +16,7 @@ pub struct Membership {
     pub controllers: Vec<String>,
     /// Path from the root of the *reader's* cgroup namespace; `/..` where it lies outside of it.
     pub path: Vec<u8>,
-    /// Whether the directory is gone.
+    /// Whether [`DELETED`] was taken off the path: the directory is gone, or its name ends like that.
     pub deleted: bool,
 }
 
@@ -38,7 +41,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<Membership>, ParseError> {
         let controllers = parts.next().ok_or_else(|| at.error("controllers", "a list"))?;
         let path = parts.next().filter(|path| path.starts_with(b"/"));
         let path = path.ok_or_else(|| at.error("path", "a path from `/`"))?;
-        let alive = path.strip_suffix(b" (deleted)");
+        let alive = path.strip_suffix(DELETED);
         memberships.push(Membership {
             hierarchy,
             controllers: String::from_utf8_lossy(controllers)

@@ -39,10 +39,9 @@ impl Cgroups {
         let Some(own) = memberships.iter().find(|membership| tree.holds(membership)) else {
             return nowhere(None, "it is in no cgroup of the tree that deburr sees");
         };
-        let path = own.path.clone();
-        if own.deleted {
-            return nowhere(Some(path), "its cgroup was removed");
-        }
+        let Some(path) = tree.living(own) else {
+            return nowhere(Some(own.path.clone()), "its cgroup was removed");
+        };
         match self.by_path(&path) {
             Some(id) => {
                 Located { cgroup: Some(id), path: Some(path), sight: self.sight_from(&tree) }
@@ -146,6 +145,9 @@ mod tests {
         assert!(reason(&mixed, 43).contains("outside of the part"));
         mixed.write("proc/44/cgroup", "4:cpu:/jobs/gone (deleted)\n0::/\n");
         assert!(reason(&mixed, 44).contains("removed"));
+        // A living one may be called so.
+        in_tree(&mixed, "cpu/jobs/gone (deleted)/cpu.cfs_quota_us", "70000\n");
+        assert_eq!(quotas(&mixed, 44).0[0], ("/jobs/gone (deleted)".into(), 0.7));
         mixed.write("proc/45/cgroup", "9:freezer:/\n");
         assert!(reason(&mixed, 45).contains("no cgroup of the tree"));
         let nothing = Host::empty();

@@ -285,7 +285,7 @@ impl Cgroups {
         let memberships = pid_cgroup::parse(&text).unwrap_or_default();
         let path_in = |tree: Option<&Tree>| {
             let tree = tree?;
-            memberships.iter().find(|m| tree.holds(m) && !m.deleted).map(|m| m.path.clone())
+            memberships.iter().find(|m| tree.holds(m)).and_then(|m| tree.living(m))
         };
         let path = path_in(self.tree());
         let cpuset_path = path_in(self.mounts.cpuset.as_ref());

@@ -3,7 +3,7 @@
 
 use crate::collect::Roots;
 use deburr_core::procfs::mountinfo::{self, Mount};
-use deburr_core::procfs::pid_cgroup::Membership;
+use deburr_core::procfs::pid_cgroup::{DELETED, Membership};
 use deburr_core::recording::CgroupVersion;
 use std::ffi::OsStr;
 use std::fs;
@@ -52,6 +52,16 @@ impl Tree {
         membership.version() == self.version
             && (self.version == CgroupVersion::V2 || !self.controllers.is_empty())
             && self.controllers.iter().all(|name| membership.controllers.contains(name))
+    }
+
+    /// The path of a membership; `None` if its directory was removed. The kernel says so by a suffix, which may be a
+    /// part of the name as well.
+    pub(crate) fn living(&self, membership: &Membership) -> Option<Vec<u8>> {
+        if !membership.deleted {
+            return Some(membership.path.clone());
+        }
+        let path = [&membership.path, DELETED].concat();
+        self.dir(&path).is_some_and(|dir| dir.is_dir()).then_some(path)
     }
 
     /// Whether the mount's root is the root of the whole hierarchy. It is not inside a container, where the
