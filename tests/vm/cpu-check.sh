@@ -5,3 +5,5 @@ part document deburr cpu-check --quick --json -o /tmp/check.deburr
 part check deburr check /tmp/check.deburr
 part report deburr report /tmp/check.deburr --json
 part shown deburr report /tmp/check.deburr
+
+. /limits.sh

@@ -4,10 +4,10 @@
 use crate::collect::Roots;
 use deburr_core::limits::Image;
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Mappings of a process that are looked at: some have hundreds of thousands.
@@ -19,7 +19,9 @@ pub(super) struct FileImage(File);
 
 impl FileImage {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        File::open(path).map(Self)
+        // Somebody may have put a pipe there, at which opening would wait.
+        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        OpenOptions::new().read(true).custom_flags(flags).open(path).map(Self)
     }
 
     /// A process's memory. Needs the privileges of a debugger.
@@ -97,6 +99,7 @@ pub(super) fn program_start(roots: &Roots, pid: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::{Mapping, parse};
+    use crate::collect::Roots;
 
     #[test]
     fn only_the_beginning_of_a_file_is_where_it_was_loaded() {

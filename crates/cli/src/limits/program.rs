@@ -31,6 +31,9 @@ struct Identity {
 impl Identity {
     fn of(path: &Path) -> io::Result<Self> {
         let meta = fs::metadata(path)?;
+        if !meta.is_file() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let changed_ns = (meta.ctime(), meta.ctime_nsec());
         Ok(Self { dev: meta.dev(), ino: meta.ino(), size: meta.size(), changed_ns })
     }
@@ -61,7 +64,8 @@ struct Library {
 #[derive(Debug, Default)]
 pub(super) struct Programs {
     programs: HashMap<Identity, (u32, Rc<Program>)>,
-    libraries: HashMap<Identity, Rc<Library>>,
+    /// `None`: not understood.
+    libraries: HashMap<Identity, (u32, Option<Rc<Library>>)>,
 }
 
 impl Programs {
@@ -88,33 +92,38 @@ impl Programs {
 
     /// What the flags of a Java virtual machine say; `None` if none is loaded, or it is not understood.
     pub(super) fn java(&mut self, roots: &Roots, pid: u32) -> Option<Java> {
-        let is_library = |path: &[u8]| {
-            path.strip_suffix(b" (deleted)").unwrap_or(path).ends_with(b"/libjvm.so")
-        };
+        let is_library =
+            |path: &[u8]| path.strip_suffix(b" (deleted)").unwrap_or(path).ends_with(b"/libjvm.so");
         let found = mapping(roots, pid, is_library)?;
         let places = found.places(roots, pid);
         let (path, identity) =
             places.iter().find_map(|place| Some((place, Identity::of(place).ok()?)))?;
         let memory = FileImage::memory(roots, pid).ok()?;
         let library = match self.libraries.get(&identity) {
-            Some(library) => Rc::clone(library),
-            None => {
-                let file = FileImage::open(path).ok()?;
-                let elf = Elf::read(&file).ok()?;
-                let memory = Biased { image: &memory, bias: elf.bias(found.start) };
-                let machine = jvm::locate(&file, &elf, &memory)?;
-                let library = Rc::new(Library { elf, machine });
+            Some((_, Some(library))) => Rc::clone(library),
+            Some((MAX_TRIES, None)) => return None,
+            known => {
+                let tries = known.map_or(0, |(tries, _)| *tries) + 1;
+                let library = inspect_library(path, &memory, found.start).map(Rc::new);
                 if self.libraries.len() >= MAX_FILES {
                     self.libraries.clear();
                 }
-                self.libraries.insert(identity, Rc::clone(&library));
-                library
+                self.libraries.insert(identity, (tries, library.clone()));
+                library?
             }
         };
         let memory = Biased { image: &memory, bias: library.elf.bias(found.start) };
         let (parallelism, settings) = jvm::read(&memory, &library.machine.flags);
         Some(Java { version: library.machine.version.clone(), parallelism, settings })
     }
+}
+
+fn inspect_library(path: &Path, memory: &FileImage, start: u64) -> Option<Library> {
+    let file = FileImage::open(path).ok()?;
+    let elf = Elf::read(&file).ok()?;
+    let memory = Biased { image: memory, bias: elf.bias(start) };
+    let machine = jvm::locate(&file, &elf, &memory)?;
+    Some(Library { elf, machine })
 }
 
 /// What the memory of a Java virtual machine says.

@@ -6,7 +6,7 @@ use super::program::{Program, Programs, gomaxprocs};
 use super::seen::Seen;
 use crate::collect::{Cgroups, Roots};
 use deburr_core::limits::go::{self, GoBuild};
-use deburr_core::limits::outside::{self, OPENMP, Outside};
+use deburr_core::limits::outside::{self, Outside};
 use deburr_core::recording::{
     Confidence, Parallelism, ProcId, RuntimeKind, RuntimeReading, SeenQuota, name,
 };
@@ -21,9 +21,8 @@ const MAX_ENVIRONMENT_BYTES: u64 = 1 << 20;
 const MAX_TITLE_BYTES: u64 = 4096;
 /// Threads of a process whose names are looked at.
 const MAX_THREADS: usize = 1024;
-/// Libraries that start as many threads as they are told by OpenMP's variables.
-const OPENMP_LIBRARIES: [&[u8]; 5] =
-    [b"libgomp", b"libomp", b"libiomp", b"libopenblas", b"libmkl_"];
+/// Libraries that start as many threads as they are told by OpenMP's variables. Packages put words before the name.
+const OPENMP_LIBRARIES: [&[u8]; 5] = [b"libgomp", b"libomp", b"libiomp", b"openblas", b"libmkl_"];
 
 /// Looks into processes.
 #[derive(Debug, Default)]
@@ -135,14 +134,17 @@ impl Prober {
             return Ok(true);
         }
         let title = title(dir);
-        let may_use_openmp = program.starts_with("python")
-            || OPENMP.iter().any(|name| environment.contains_key(*name));
+        let comm = name::decode(fs::read(dir.join("comm")).unwrap_or_default().trim_ascii_end());
+        let threads = if reading.threads > 1 { threads(dir) } else { BTreeMap::new() };
+        // Its threads are called as the program is.
+        let may_use_openmp = threads.get(&comm).is_some_and(|&unnamed| unnamed > 1);
         let outside = Outside {
             program,
             title: &title,
-            threads: if reading.threads > 1 { threads(dir) } else { BTreeMap::new() },
+            comm: &comm,
+            threads,
             workers: title.starts_with("nginx: master").then(|| workers(roots, dir, pid)),
-            openmp: may_use_openmp && reading.threads > 1 && has_openmp(roots, pid),
+            openmp: may_use_openmp && has_openmp(roots, pid),
             environment,
         };
         let Some(told) = outside::told(&outside) else { return Ok(false) };
@@ -201,15 +203,19 @@ fn workers(roots: &Roots, dir: &Path, pid: u32) -> u32 {
     let list = fs::read_to_string(dir.join("task").join(pid.to_string()).join("children"))
         .unwrap_or_default();
     let children = list.split_whitespace().filter_map(|child| child.parse::<u32>().ok());
-    let works =
-        |child: &u32| title(&roots.proc.join(child.to_string())).starts_with("nginx: worker");
+    let works = |child: &u32| {
+        let title = title(&roots.proc.join(child.to_string()));
+        // Those of a configuration before finish what they have.
+        title.starts_with("nginx: worker") && !title.ends_with("is shutting down")
+    };
     children.filter(works).count() as u32
 }
 
 fn has_openmp(roots: &Roots, pid: u32) -> bool {
     let is_one = |path: &[u8]| {
         let file = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-        OPENMP_LIBRARIES.iter().any(|library| file.starts_with(library))
+        let has = |word: &&[u8]| file.windows(word.len()).any(|part| part == *word);
+        file.starts_with(b"lib") && OPENMP_LIBRARIES.iter().any(has)
     };
     mapping(roots, pid, is_one).is_some()
 }

@@ -10,7 +10,7 @@ use crate::collect::{Cgroups, Roots, has_ended, living_thread, read_stat, shown_
 use crate::sources;
 use deburr_core::finding::Tool;
 use deburr_core::limits::belief::{Belief, Circumstances, Fit, belief, origin};
-use deburr_core::limits::effective::{Effective, Given, Level, Sight, effective};
+use deburr_core::limits::effective::{Bound, Effective, Given, Level, Sight, effective};
 use deburr_core::procfs::pid::{self, PidStat};
 use deburr_core::procfs::{cgroup_cpu, container, cpu_list};
 use deburr_core::recording::{CgroupId, RuntimeReading, name};
@@ -217,7 +217,7 @@ impl Survey<'_> {
             QuotaRow {
                 cpus: of.cpus(),
                 own: Some(*id) == own,
-                binds: level == Some(index),
+                binds: bound == Bound::Quota && level == Some(index),
                 level: of.clone(),
                 nr_periods: stat.nr_periods,
                 nr_throttled: stat.nr_throttled,

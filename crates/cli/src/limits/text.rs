@@ -323,14 +323,18 @@ fn runtime_section(row: &Row, runtime: &RuntimeRow) -> Section {
 
 /// What a number means, as a sentence part.
 fn counts_on(number: &Parallelism) -> String {
-    let value = u64::from(number.value);
+    let about = match number.confidence {
+        Confidence::Bound => "about ",
+        Confidence::Exact | Confidence::Start => "",
+    };
+    let of = |one, many| format!("{about}{}", units::counted(number.value.into(), one, many));
     match number.name.as_str() {
-        "processors" => format!("counts on {}", units::counted(value, "processor", "processors")),
-        "worker_processes" => format!("has {}", units::counted(value, "worker", "workers")),
-        "UV_THREADPOOL_SIZE" => {
-            format!("has {} for work that blocks", units::counted(value, "thread", "threads"))
-        }
-        _ => format!("lets {} run at a time", units::counted(value, "thread", "threads")),
+        "processors" => format!("counts on {}", of("processor", "processors")),
+        "worker_processes" => format!("has {}", of("worker", "workers")),
+        "UV_THREADPOOL_SIZE" => format!("has {} for work that blocks", of("thread", "threads")),
+        "pool threads" => format!("has {} in its pool", of("thread", "threads")),
+        "CICompilerCount" => format!("compiles with {}", of("thread", "threads")),
+        _ => format!("lets {} run at a time", of("thread", "threads")),
     }
 }
 

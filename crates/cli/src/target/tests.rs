@@ -76,6 +76,9 @@ fn a_thread_or_a_zombie_is_told() {
     assert_eq!(says(pid(&host, 41)), "41 is a thread of process 40 (`java`): use `-p 40`");
     host.write("proc/43/stat", stat(43, "done", 1, 0).replace(") S", ") Z"));
     assert!(says(pid(&host, 43)).starts_with("process 43 (`done`) has ended"));
+    // Only its first thread has.
+    host.write("proc/45/stat", stat(45, "server", 3, 0).replace(") S", ") Z"));
+    assert!(pid(&host, 45).is_ok());
 }
 
 #[test]

@@ -5,12 +5,12 @@
 
 use crate::cgroups::Nested;
 use crate::common;
-use crate::golang::{self, Running, start};
+use crate::golang::{self, Running, Toolchain, start};
 use deburr_core::limits::elf::{Elf, Linked};
 use deburr_core::limits::{Biased, go};
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const DEBURR: &str = env!("CARGO_BIN_EXE_deburr");
@@ -47,16 +47,28 @@ fn why(row: &Value) -> &str {
     row["runtime"]["belief"]["why"].as_str().unwrap_or_default()
 }
 
+/// What is there; else the test is noted as skipped.
+fn or_skip<T>(test: &str, found: Result<T, String>) -> Option<T> {
+    found.map_err(|reason| common::skip("kernel", test, &reason)).ok()
+}
+
+/// Go, and cgroups for its programs; `None` if the test cannot run here.
+fn go_in_nested(test: &str) -> Option<(Vec<Toolchain>, Nested)> {
+    let toolchains = go_for_root(test)?;
+    Some((toolchains, or_skip(test, Nested::make())?))
+}
+
+/// Go, where its programs can be looked into.
+fn go_for_root(test: &str) -> Option<Vec<Toolchain>> {
+    common::root_or_skip("kernel", test)
+        .then(golang::toolchains)
+        .and_then(|found| or_skip(test, found))
+}
+
 #[test]
 fn gomaxprocs_of_go_programs_is_the_true_one() {
     const TEST: &str = "gomaxprocs_of_go_programs_is_the_true_one";
-    if !common::root_or_skip("kernel", TEST) {
-        return;
-    }
-    let toolchains = match golang::toolchains() {
-        Ok(toolchains) => toolchains,
-        Err(reason) => return common::skip("kernel", TEST, &reason),
-    };
+    let Some(toolchains) = go_for_root(TEST) else { return };
     let stripped = "-ldflags=-s -w";
     for toolchain in &toolchains {
         for (name, args) in [
@@ -92,10 +104,7 @@ impl deburr_core::limits::Image for Bytes {
 #[test]
 fn programs_of_arm64_are_decoded_from_their_file() {
     const TEST: &str = "programs_of_arm64_are_decoded_from_their_file";
-    let toolchains = match golang::toolchains() {
-        Ok(toolchains) => toolchains,
-        Err(reason) => return common::skip("kernel", TEST, &reason),
-    };
+    let Some(toolchains) = or_skip(TEST, golang::toolchains()) else { return };
     for toolchain in &toolchains {
         let program = toolchain.build("arm64", "1.18", &[], &[("GOARCH", "arm64")]);
         let file = Bytes(fs::read(&program.file).unwrap());
@@ -122,10 +131,7 @@ fn the_quota_of_a_level_above_binds_whatever_the_namespaces() {
     if !common::root_or_skip("kernel", TEST) {
         return;
     }
-    let nested = match Nested::make() {
-        Ok(nested) => nested,
-        Err(reason) => return common::skip("kernel", TEST, &reason),
-    };
+    let Some(nested) = or_skip(TEST, Nested::make()) else { return };
     nested.set_quota(50_000);
     let [top, _, leaf] = nested.dirs();
     let path =
@@ -156,23 +162,20 @@ fn the_quota_of_a_level_above_binds_whatever_the_namespaces() {
             (&row["limit"]["cpus"], &row["limit"]["bound_by"]),
             (&1.0.into(), &"affinity".into())
         );
+        // A quota of more than that does not bind.
+        nested.set_quota(150_000);
+        let running = start(&mut within(&leaf, "exec taskset -c 0 sleep 60"));
+        let row = row_when(&running, |row| row["comm"] == "sleep");
+        let (limit, quota) = (&row["limit"], &row["limit"]["quotas"][0]);
+        assert_eq!((&limit["cpus"], &limit["bound_by"]), (&1.0.into(), &"affinity".into()));
+        assert_eq!((&quota["cpus"], &quota["binds"]), (&1.5.into(), &false.into()));
     }
 }
 
 #[test]
 fn what_a_runtime_can_see_of_its_quota_is_told_with_the_reason() {
     const TEST: &str = "what_a_runtime_can_see_of_its_quota_is_told_with_the_reason";
-    if !common::root_or_skip("kernel", TEST) {
-        return;
-    }
-    let toolchains = match golang::toolchains() {
-        Ok(toolchains) => toolchains,
-        Err(reason) => return common::skip("kernel", TEST, &reason),
-    };
-    let nested = match Nested::make() {
-        Ok(nested) => nested,
-        Err(reason) => return common::skip("kernel", TEST, &reason),
-    };
+    let Some((toolchains, nested)) = go_in_nested(TEST) else { return };
     // As many CPUs as there are, less a tenth: the runtime's own choice is above it, and not below two.
     nested.set_quota(190_000);
     let [top, _, leaf] = nested.dirs();
@@ -231,17 +234,7 @@ fn codes(report: &Value) -> Vec<&str> {
 #[test]
 fn too_many_threads_under_a_quota_are_named_and_a_number_that_fits_is_not() {
     const TEST: &str = "too_many_threads_under_a_quota_are_named_and_a_number_that_fits_is_not";
-    if !common::root_or_skip("kernel", TEST) {
-        return;
-    }
-    let toolchains = match golang::toolchains() {
-        Ok(toolchains) => toolchains,
-        Err(reason) => return common::skip("kernel", TEST, &reason),
-    };
-    let nested = match Nested::make() {
-        Ok(nested) => nested,
-        Err(reason) => return common::skip("kernel", TEST, &reason),
-    };
+    let Some((toolchains, nested)) = go_in_nested(TEST) else { return };
     // So little that it runs out on a host that is busy with other things too.
     nested.set_quota(10_000);
     let leaf = nested.dirs()[2].clone();
@@ -299,8 +292,122 @@ fn flags_of_java_are_read_without_attaching() {
     let row = row_when(&set, |row| number(row).0 > 0);
     assert_eq!((number(&row), why(&row)), ((6, "exact"), "set"));
     assert_eq!(row["runtime"]["settings"]["ActiveProcessorCount"], "6");
-    let threads = java(&["-XX:ParallelGCThreads=3", "-XX:+UseParallelGC"]);
+    let told = Command::new("java").arg("--version").output().unwrap().stdout;
+    let told = String::from_utf8(told).unwrap();
+    let version = row["runtime"]["version"].as_str().unwrap();
+    assert!(
+        told.contains(&format!(" {version} ")) || told.contains(&format!(" {version}+")),
+        "{told}"
+    );
+    let threads = java(&["-XX:ParallelGCThreads=30", "-XX:+UseParallelGC"]);
     let row = row_when(&threads, |row| number(row).0 > 0);
     let first = &row["runtime"]["parallelism"][0];
-    assert_eq!((&first["name"], &first["value"]), (&"ParallelGCThreads".into(), &3.into()));
+    assert_eq!((&first["name"], &first["value"]), (&"ParallelGCThreads".into(), &30.into()));
+    assert_eq!((why(&row), &row["verdict"]), ("set", &"above".into()), "{row}");
+
+    // In a root of its own, as in a container, its library has another path there than here.
+    let other_root = scratch.path().join("root");
+    fs::create_dir(&other_root).unwrap();
+    let script = format!(
+        "mount --rbind / {0} && exec chroot {0} \"$0\" -XX:ActiveProcessorCount=5 -Xmx64m -cp {1} S",
+        other_root.display(),
+        scratch.path().display()
+    );
+    let mut contained = Command::new("unshare");
+    let program = fs::canonicalize(which("java")).unwrap();
+    let contained = start(contained.args(["-m", "sh", "-c", &script]).arg(program));
+    let row = row_when(&contained, |row| number(row).0 > 0);
+    assert_eq!(number(&row), (5, "exact"), "{row}");
+}
+
+/// Where the shell finds a program.
+fn which(program: &str) -> PathBuf {
+    let output =
+        Command::new("sh").args(["-c", &format!("command -v {program}")]).output().unwrap();
+    PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+}
+
+/// Builds a C program or library with the compiler that builds BPF too.
+fn compile(file: &Path, args: &[&str], source: &str) {
+    let text = file.with_extension("c");
+    fs::write(&text, source).unwrap();
+    let mut clang = Command::new("clang");
+    clang.args(args).arg("-pthread").arg("-o").arg(file).arg(&text);
+    assert!(clang.status().unwrap().success());
+}
+
+/// Sleeps in three threads beside the first one, which ends if it is told to.
+const THREADS: &str = "#include <pthread.h>
+#include <unistd.h>
+static void *wait(void *arg) { sleep(600); return arg; }
+int main(int argc, char **argv)
+{
+    pthread_t thread;
+    for (int i = 0; i < 3; i++)
+        pthread_create(&thread, 0, wait, 0);
+    if (argc > 1)
+        pthread_exit(0);
+    wait(argv);
+}
+";
+
+#[test]
+fn a_process_whose_first_thread_has_ended_is_told_by_the_others() {
+    const TEST: &str = "a_process_whose_first_thread_has_ended_is_told_by_the_others";
+    if !common::root_or_skip("kernel", TEST) {
+        return;
+    }
+    let Some(nested) = or_skip(TEST, Nested::make()) else { return };
+    nested.set_quota(50_000);
+    let scratch = tempfile::tempdir().unwrap();
+    // What is loaded under that name, and how many threads there are, is all that shows of OpenMP.
+    let (program, library) =
+        (scratch.path().join("threads"), scratch.path().join("libx_openblas.so"));
+    compile(&program, &[], THREADS);
+    compile(&library, &["-shared", "-fPIC"], "int nothing;");
+    let script = format!(
+        "LD_PRELOAD={} OMP_NUM_THREADS=3 exec {} ended",
+        library.display(),
+        program.display()
+    );
+    let leaf = &nested.dirs()[2];
+    let running = start(&mut within(leaf, &script));
+    let stat = format!("/proc/{}/stat", running.0.id());
+    let row = row_when(&running, |row| {
+        row["threads"] == 4 && fs::read_to_string(&stat).unwrap().contains(") Z ")
+    });
+    assert_eq!(row["limit"]["cpus"], 0.5, "{row}");
+    assert!(row["cgroup"].as_str().unwrap().ends_with("/middle/leaf"), "{row}");
+    assert!(row["notes"][0].as_str().unwrap().contains("first thread has ended"), "{row}");
+    assert_eq!(row["runtime"]["kind"], "openmp", "{row}");
+    assert_eq!((number(&row), why(&row)), ((3, "start"), "set"), "{row}");
+}
+
+#[test]
+fn workers_of_nginx_are_those_that_are_not_leaving() {
+    let script = "(exec -a 'nginx: worker process' sleep 60) & \
+                  (exec -a 'nginx: worker process' sleep 60) & \
+                  (exec -a 'nginx: worker process is shutting down' sleep 60) & \
+                  (exec -a 'nginx: cache manager process' sleep 60) & \
+                  exec -a 'nginx: master process /usr/sbin/nginx' sleep 60";
+    let running = start(Command::new("bash").args(["-c", script]));
+    let children = || {
+        let pid = running.0.id();
+        let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let title = |pid: &String| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let row = row_when(&running, |row| {
+        let all = children();
+        all.len() == 4
+            && all.iter().all(|pid| title(pid).starts_with(b"nginx"))
+            && number(row).0 > 0
+    });
+    let leaving = children();
+    let told = (&row["runtime"]["kind"], number(&row));
+    assert_eq!(told, (&"nginx".into(), (2, "exact")), "{row}");
+    for pid in leaving {
+        let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
 }

@@ -6,6 +6,7 @@
 
 use super::effective::{Bound, Effective, Level, fitting_threads};
 use super::go::GoBuild;
+use super::outside::DOTNET_POOL;
 use crate::finding::{Fix, ticked};
 use crate::recording::{Confidence, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
 use crate::render::units;
@@ -103,11 +104,15 @@ pub fn belief(reading: &RuntimeReading, given: Circumstances<'_>) -> Option<Beli
     let threads = reading.parallelism.first().filter(|first| match reading.kind {
         // Node's pool is for work that blocks: it is no measure of how many threads compute.
         RuntimeKind::Node => false,
-        // Nor are Java's compilers, if nothing else is known.
+        // Nor are Java's compilers and .NET's pool, if nothing else is known.
         RuntimeKind::Jvm => matches!(first.name.as_str(), PROCESSORS | COLLECTORS),
+        RuntimeKind::DotNet => first.name != DOTNET_POOL,
         _ => true,
     });
     let threads = threads?.clone();
+    // A quota of more than the CPUs that it may run on explains nothing.
+    let binding = given.level.filter(|_| given.effective.bound == Bound::Quota);
+    let given = Circumstances { level: binding, ..given };
     let fitting = fitting_threads(given.effective.cpus);
     let fit = match (threads.value > fitting, threads.confidence) {
         (false, _) => Fit::Fits,
@@ -330,6 +335,12 @@ fn fixes(reading: &RuntimeReading, why: Why, given: Circumstances<'_>) -> Vec<Fi
             let risk = "it has to be changed with the limit; a number that the program sets itself wins";
             all.push(fix(format!("start it with `{name}={wanted}`"), risk));
         }
+    }
+    if (reading.kind, why) == (RuntimeKind::Jvm, Why::LevelAbove) {
+        all.push(fix(
+            "run it on Java 25 or later, which looks at the levels above too".into(),
+            "pools that were sized for all CPUs become smaller: look at the rate that it sustains",
+        ));
     }
     if let (Why::LevelAbove, Some(level)) = (why, given.level) {
         all.push(fix(

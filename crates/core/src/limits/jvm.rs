@@ -287,7 +287,8 @@ fn numbers(values: &BTreeMap<&str, Value>) -> Vec<Parallelism> {
     let is_on = |name: &&str| get(name).is_some_and(|value| value.number != 0);
     let counted = |name| get(name).filter(|value| (1..=MAX_THREADS).contains(&value.number));
     let threads = counted("ParallelGCThreads");
-    let by_collector = threads.filter(|threads| !threads.set && !OTHER_COLLECTORS.iter().any(is_on));
+    let by_collector =
+        threads.filter(|threads| !threads.set && !OTHER_COLLECTORS.iter().any(is_on));
     let by_compilers = counted("CICompilerCount").filter(|count| !count.set).map(|count| {
         let least = COMPILERS.iter().rev().find(|(compilers, _)| *compilers <= count.number);
         least.map_or(1, |(_, processors)| *processors)
@@ -373,10 +374,8 @@ mod tests {
             (128, 83, 21, 128),
         ];
         for (processors, collectors, compilers, at_least) in rows {
-            let flags = [
-                ("ParallelGCThreads", collectors, false),
-                ("CICompilerCount", compilers, false),
-            ];
+            let flags =
+                [("ParallelGCThreads", collectors, false), ("CICompilerCount", compilers, false)];
             let (name, found, confidence) = first(&flags).unwrap();
             assert_eq!(name, "processors");
             if collectors > 0 {

@@ -23,6 +23,8 @@ pub const VARIABLES: [&str; 11] = [
 pub const OPENMP: [&str; 3] = ["OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"];
 /// Node's thread pool has this many threads unless it is told otherwise (libuv).
 const NODE_POOL: u32 = 4;
+/// Threads of .NET's pool: as many as wait or run, so no measure of how many it lets run.
+pub(super) const DOTNET_POOL: &str = "pool threads";
 /// More is no number that somebody meant.
 const MAX_THREADS: u32 = 1 << 16;
 
@@ -33,6 +35,8 @@ pub struct Outside<'a> {
     pub program: &'a str,
     /// First argument: servers write there what each of their processes is.
     pub title: &'a str,
+    /// Name of its first thread, which threads without a name of their own have too.
+    pub comm: &'a str,
     /// Those of [`VARIABLES`] that it was started with.
     pub environment: BTreeMap<String, String>,
     /// Its threads, by comm.
@@ -79,7 +83,7 @@ pub fn told(outside: &Outside<'_>) -> Option<Told> {
             .find_map(|name| outside.set(name));
         // Server garbage collection has a thread for each processor.
         let heaps = bound("Server GC threads", counted(&[".NET Server GC"]));
-        let pool = bound("pool threads", counted(&[".NET TP Worker", ".NET ThreadPool"]));
+        let pool = bound(DOTNET_POOL, counted(&[".NET TP Worker", ".NET ThreadPool"]));
         return some(RuntimeKind::DotNet, [set, heaps, pool].into_iter().flatten().collect());
     }
     // comm has room for 15 bytes; the second is what older versions call them. Blocking threads are called so too.
@@ -88,15 +92,22 @@ pub fn told(outside: &Outside<'_>) -> Option<Told> {
         let set = outside.set("TOKIO_WORKER_THREADS");
         return some(RuntimeKind::Tokio, [set, workers].into_iter().flatten().collect());
     }
-    let threads: u32 = outside.threads.values().sum();
+    let unnamed = outside.threads.get(outside.comm).copied().unwrap_or(0);
     if outside.openmp {
         let set = OPENMP.iter().find_map(|name| outside.set(name));
-        let all = [set, bound("threads", threads).filter(|_| threads > 1)];
-        return some(RuntimeKind::OpenMp, all.into_iter().flatten().collect());
+        let running = bound("threads", unnamed).filter(|_| unnamed > 1);
+        let mut all: Vec<Parallelism> = [set, running].into_iter().flatten().collect();
+        // OpenBLAS starts no more than there are CPUs, others start none until there is work for them.
+        if let [set, running] = all.as_slice()
+            && running.value < set.value
+        {
+            all.swap(0, 1);
+        }
+        return some(RuntimeKind::OpenMp, all).filter(|told| !told.parallelism.is_empty());
     }
     // Its threads have no names of their own, and children of a program inherit its environment: believed only of
     // who has that many threads.
-    let rayon = outside.set("RAYON_NUM_THREADS").filter(|set| threads >= set.value);
+    let rayon = outside.set("RAYON_NUM_THREADS").filter(|set| unnamed >= set.value);
     rayon.and_then(|set| some(RuntimeKind::Rayon, vec![set]))
 }
 
@@ -136,6 +147,7 @@ mod tests {
     fn outside<'a>(program: &'a str, environ: &[u8], threads: &[(&str, u32)]) -> Outside<'a> {
         Outside {
             program,
+            comm: program,
             environment: environment(environ),
             threads: threads.iter().map(|&(comm, n)| (comm.to_owned(), n)).collect(),
             ..Outside::default()
@@ -157,8 +169,15 @@ mod tests {
         let net = [("app", 3), (".NET Server GC", 4), (".NET TP Worker", 9)];
         let blas = Outside {
             openmp: true,
-            ..outside("python3", b"A=1\0OMP_NUM_THREADS=8,2\0", &[("python3", 8)])
+            ..outside("python3", b"A=1\0OMP_NUM_THREADS=8,2\0", &[("python3", 8), ("io", 3)])
         };
+        let capped = Outside {
+            openmp: true,
+            ..outside("python3", b"OPENBLAS_NUM_THREADS=8\0", &[("python3", 2)])
+        };
+        let unset = Outside { openmp: true, ..outside("solver", b"", &[("solver", 2), ("io", 7)]) };
+        let unused =
+            Outside { openmp: true, ..outside("editor", b"", &[("editor", 1), ("io", 7)]) };
         let master = Outside {
             title: "nginx: master process nginx",
             workers: Some(2),
@@ -180,12 +199,19 @@ mod tests {
                 "dotnet: Server GC threads 4 bound (threads), pool threads 9 bound (threads)",
             ),
             (blas, "openmp: OMP_NUM_THREADS 8 start (environment), threads 8 bound (threads)"),
+            (
+                capped,
+                "openmp: threads 2 bound (threads), OPENBLAS_NUM_THREADS 8 start (environment)",
+            ),
+            (unset, "openmp: threads 2 bound (threads)"),
+            (unused, "nothing"),
             (master, "nginx: worker_processes 2 exact (children)"),
             (
                 outside("solver", b"RAYON_NUM_THREADS=4\0", &[("solver", 5)]),
                 "rayon: RAYON_NUM_THREADS 4 start (environment)",
             ),
             (outside("sh", b"RAYON_NUM_THREADS=4\0OMP_NUM_THREADS=8\0", &[("sh", 1)]), "nothing"),
+            (outside("db", b"RAYON_NUM_THREADS=4\0", &[("db", 1), ("writer", 9)]), "nothing"),
             (
                 outside("node", b"UV_THREADPOOL_SIZE=0\0", &[]),
                 "node: UV_THREADPOOL_SIZE 4 start (default)",

@@ -146,7 +146,9 @@ mod tests {
         mixed.write("proc/44/cgroup", "4:cpu:/jobs/gone (deleted)\n0::/\n");
         assert!(reason(&mixed, 44).contains("removed"));
         // A living one may be called so.
-        in_tree(&mixed, "cpu/jobs/gone (deleted)/cpu.cfs_quota_us", "70000\n");
+        for (file, value) in [("quota", "70000\n"), ("period", "100000\n")] {
+            in_tree(&mixed, &format!("cpu/jobs/gone (deleted)/cpu.cfs_{file}_us"), value);
+        }
         assert_eq!(quotas(&mixed, 44).0[0], ("/jobs/gone (deleted)".into(), 0.7));
         mixed.write("proc/45/cgroup", "9:freezer:/\n");
         assert!(reason(&mixed, 45).contains("no cgroup of the tree"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What each version of Go makes of its limit: the table that was measured on 8 CPUs.
+//! What each version of Go makes of its limit: the table that was measured on 8 CPUs. And what Java makes of it.
 
 use super::*;
 use crate::limits::effective::{Given, effective};
@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 const ONLINE: [u32; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
 
 struct Case {
+    kind: RuntimeKind,
+    number: &'static str,
     version: &'static str,
     value: u32,
     settings: &'static [(&'static str, &'static str)],
@@ -17,10 +19,23 @@ struct Case {
     part: bool,
 }
 
-const PLAIN: Case =
-    Case { version: "go1.24.3", value: 8, settings: &[], quotas: &[4.0], part: false };
+const PLAIN: Case = Case {
+    kind: RuntimeKind::Go,
+    number: "GOMAXPROCS",
+    version: "go1.24.3",
+    value: 8,
+    settings: &[],
+    quotas: &[4.0],
+    part: false,
+};
+const JAVA: Case =
+    Case { kind: RuntimeKind::Jvm, number: "processors", version: "17.0.15", ..PLAIN };
 
 fn judged(case: &Case) -> Belief {
+    judge(case).unwrap()
+}
+
+fn judge(case: &Case) -> Option<Belief> {
     let levels: Vec<Level> = case
         .quotas
         .iter()
@@ -40,11 +55,11 @@ fn judged(case: &Case) -> Belief {
     let reading = RuntimeReading {
         t_ns: 0,
         proc: ProcId(1),
-        kind: RuntimeKind::Go,
+        kind: case.kind,
         version: Some(case.version.into()),
         threads: 12,
         parallelism: vec![Parallelism {
-            name: "GOMAXPROCS".into(),
+            name: case.number.into(),
             value: case.value,
             confidence: Confidence::Exact,
             source: "memory".into(),
@@ -62,7 +77,7 @@ fn judged(case: &Case) -> Belief {
         },
     };
     let own_level = level.is_some_and(|level| level.path == "/level0");
-    belief(&reading, Circumstances { effective, level, own_level }).unwrap()
+    belief(&reading, Circumstances { effective, level, own_level })
 }
 
 fn fixes_of(belief: &Belief) -> String {
@@ -148,4 +163,54 @@ fn automaxprocs_rounds_down_and_looks_at_its_own_cgroup() {
     assert_eq!((own.fit, own.why), (Fit::Fits, Why::KnowsLimit));
     let above = judged(&Case { settings: library, quotas: &[0.0, 2.0], value: 7, ..PLAIN });
     assert_eq!((above.fit, above.why), (Fit::Above, Why::LevelAbove));
+}
+
+#[test]
+fn a_quota_of_more_than_the_cpus_explains_nothing() {
+    let found = judged(&Case { version: "go1.26.8", quotas: &[0.0, 12.0], ..PLAIN });
+    assert_eq!((found.fit, found.why), (Fit::Fits, Why::KnowsLimit));
+}
+
+#[test]
+fn java_looks_above_its_own_cgroup_from_some_version_on() {
+    let own = judged(&Case { value: 4, ..JAVA });
+    assert_eq!((own.fit, own.why), (Fit::Fits, Why::KnowsLimit));
+    // 17 counts all CPUs where 21.0.12 takes the quota.
+    let nested = Case { quotas: &[0.0, 3.0], ..JAVA };
+    let old = judged(&nested);
+    assert_eq!((old.fit, old.why), (Fit::Above, Why::LevelAbove));
+    let fixes = fixes_of(&old);
+    for fix in ["ActiveProcessorCount=3", "Java 25", "own cgroup"] {
+        assert!(fixes.contains(fix), "{fixes}");
+    }
+    let new = judged(&Case { value: 3, ..nested });
+    assert_eq!((new.fit, new.why), (Fit::Fits, Why::KnowsLimit));
+    assert!(new.because.contains("`/level1` above it"), "{}", new.because);
+    let later = judged(&Case { value: 6, ..nested });
+    assert_eq!((later.fit, later.why), (Fit::Above, Why::Unknown));
+}
+
+#[test]
+fn what_was_set_by_hand_is_to_be_set_otherwise() {
+    let count = &[("ActiveProcessorCount", "6")];
+    let processors = judged(&Case { value: 6, settings: count, ..JAVA });
+    assert_eq!((processors.fit, processors.why), (Fit::Above, Why::Set));
+    // Fewer processors do not change a number of threads that a flag gives.
+    let flag = &[("ParallelGCThreads", "9")];
+    let threads = judged(&Case { number: "ParallelGCThreads", value: 9, settings: flag, ..JAVA });
+    assert_eq!((threads.fit, threads.why), (Fit::Above, Why::Set));
+    assert!(fixes_of(&threads).contains("ParallelGCThreads=4"), "{}", fixes_of(&threads));
+}
+
+#[test]
+fn threads_that_do_not_compute_are_not_judged() {
+    for (kind, number) in [
+        (RuntimeKind::Jvm, "CICompilerCount"),
+        (RuntimeKind::DotNet, "pool threads"),
+        (RuntimeKind::Node, "UV_THREADPOOL_SIZE"),
+    ] {
+        assert_eq!(judge(&Case { kind, number, value: 96, ..PLAIN }), None, "{number}");
+    }
+    let heaps = Case { kind: RuntimeKind::DotNet, number: "Server GC threads", ..PLAIN };
+    assert_eq!(judged(&heaps).fit, Fit::Above);
 }
