@@ -125,6 +125,60 @@ fn the_readme_shows_the_example_report() {
 }
 
 #[test]
+fn the_files_of_a_snapshot_are_listed() {
+    use deburr_core::snapshot::{Class, filter, whitelist};
+    let mut text = String::from(
+        "# Files of a snapshot\n\n\
+         Written by `make docs` from `crates/core/src/snapshot/whitelist`; not by hand. `deburr snapshot` reads these \
+         files and no\nothers; [snapshot.md](snapshot.md) says what the classes mean. `*` stands for each CPU, disk, \
+         card, ..., `{}` for each of\nthe names that are there, `#` leads to a part of a file.\n",
+    );
+    let mut area = None;
+    for class_of in whitelist::entries().chunk_by(|a, b| a.area == b.area) {
+        if area != Some(class_of[0].area) {
+            area = Some(class_of[0].area);
+            writeln!(text, "\n## {}\n", class_of[0].area.name()).expect("a String takes all");
+        }
+        for class in Class::ALL {
+            let mut by_directory: Vec<(String, Vec<String>)> = Vec::new();
+            for entry in class_of.iter().filter(|entry| entry.class == class) {
+                let (directory, name) = entry.path.rsplit_once('/').expect("a path has a slash");
+                let name = entry.part.map_or(name.to_owned(), |part| format!("{name}#{part}"));
+                let name = format!("`{name}`");
+                match by_directory.iter_mut().find(|(known, _)| known == directory) {
+                    Some((_, names)) => names.push(name),
+                    None => by_directory.push((directory.to_owned(), vec![name])),
+                }
+            }
+            for (directory, names) in by_directory {
+                let names = names.join(", ");
+                writeln!(text, "- {}: `{directory}/`: {names}", class.name()).expect("as above");
+            }
+        }
+    }
+    text.push_str("\n## What stays out\n\n");
+    let list = |names: &[&str]| {
+        names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    };
+    for (what, names) in [
+        ("values of parameters of the kernel whose name holds", filter::SECRET_WORDS.as_slice()),
+        ("though not of those that hold", &filter::NOT_SECRET),
+        ("values of those whose name is, or begins with", &filter::SECRET_PREFIXES),
+        ("options of mounts that begin with", &filter::SECRET_OPTIONS),
+    ] {
+        writeln!(text, "- {what} {}", list(names)).expect("as above");
+    }
+    text.push_str(
+        "- values with an IPv4, IPv6 or MAC address or a URL in them, and all that follows `--`\n\
+         - the source of a mount over the network\n",
+    );
+    let identity = list(&filter::IDENTITY_PREFIXES);
+    writeln!(text, "\nOf class identity, not configuration, are the parameters {identity}.")
+        .expect("as above");
+    assert_generated("docs/snapshot-files.md", &text);
+}
+
+#[test]
 fn scenarios_are_listed() {
     let mut text = String::from(
         "# Scenarios of the lab\n\n\
