@@ -148,7 +148,7 @@ fn switch_args(btf: &Btf<'_>) -> Option<u32> {
     u32::try_from(function.len()).ok()?.checked_sub(1)
 }
 
-fn fields_of(btf: &Btf<'_>, name: &str) -> BTreeSet<String> {
+pub(crate) fn fields_of(btf: &Btf<'_>, name: &str) -> BTreeSet<String> {
     let Some(found) = btf.type_by_name::<Struct<'_>>(name) else { return BTreeSet::new() };
     let mut fields = BTreeSet::new();
     for member in found.iter() {

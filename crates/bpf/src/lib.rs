@@ -10,6 +10,8 @@
 //! - [`io_facts`]: the same look for the probes of block IO.
 //! - [`block`]: the block probe: every transfer, by whom, for which file, why, how long.
 //! - [`writeback`]: the writeback probe: why there was something to write, and what was held up by it.
+//! - [`syscalls`]: the system call probe: what the system calls of chosen threads cost, by call and by file.
+//! - [`child`]: what a child process used.
 //! - [`empty`]: a program that does nothing, to measure the others against.
 //!
 //! C programs are in `src/bpf`, one object a question; types shared with them are generated from their headers.
@@ -17,6 +19,7 @@
 //! and instructions.
 
 pub mod block;
+pub mod child;
 pub mod empty;
 pub mod facts;
 pub mod fiemap;
@@ -30,6 +33,7 @@ pub mod sched;
 mod skel;
 pub mod spin;
 mod stats;
+pub mod syscalls;
 mod verdict;
 pub mod writeback;
 

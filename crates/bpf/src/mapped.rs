@@ -13,6 +13,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 /// Any bit pattern must be a valid value: integers and arrays and structs of them.
 pub(crate) unsafe trait Plain: Copy {}
 
+/// A value out of a copy of its bytes; `None` = there are fewer.
+pub(crate) fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
+    // SAFETY: so many bytes are there, at any alignment, and any bit pattern is a value.
+    (bytes.len() >= size_of::<T>()).then(|| unsafe { ptr::read_unaligned(bytes.as_ptr().cast()) })
+}
+
 /// The elements of a BPF array map with `BPF_F_MMAPABLE`.
 pub(crate) struct Mapped<T: Plain> {
     base: NonNull<u8>,
@@ -88,6 +94,12 @@ impl<T: Plain> Mapped<T> {
     pub(crate) fn set_u64(&self, index: usize, offset: usize, value: u64) {
         // SAFETY: as above.
         unsafe { AtomicU64::from_ptr(self.at(index, offset)) }.store(value, Ordering::Release);
+    }
+
+    /// Sets a 32-bit field that the kernel may write too.
+    pub(crate) fn set_u32(&self, index: usize, offset: usize, value: u32) {
+        // SAFETY: as above.
+        unsafe { AtomicU32::from_ptr(self.at(index, offset)) }.store(value, Ordering::Release);
     }
 
     /// Takes a 64-bit field and leaves 0.

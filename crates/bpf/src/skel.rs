@@ -19,3 +19,7 @@ pub(crate) mod block {
 pub(crate) mod writeback {
     include!(concat!(env!("OUT_DIR"), "/writeback.skel.rs"));
 }
+
+pub(crate) mod syscalls {
+    include!(concat!(env!("OUT_DIR"), "/syscalls.skel.rs"));
+}

@@ -4,6 +4,7 @@
 use crate::cmd::diff::DiffArgs;
 use crate::cmd::lab::LabArgs;
 use crate::cmd::sweep::SweepArgs;
+use crate::cmd::syscalls::SyscallsArgs;
 use crate::lab::WorkerArgs;
 use crate::sector::Method;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -73,6 +74,16 @@ pub(crate) enum Command {
     Snapshot(SnapshotArgs),
     /// Measure a service under rising load, with and without a setting
     Sweep(SweepArgs),
+    /// Count what the system calls of a command or of processes cost, by call and by file
+    #[command(after_help = "Examples:\n  \
+        deburr syscalls -r 10 -o good.json -- lscpu\n  \
+        deburr syscalls -p 1234 -d 5\n  \
+        deburr syscalls --diff good.json bad.json\n\n\
+        While it counts, every system call of this host takes a little longer (docs/overhead.md).\n\n\
+        Exit status: that of the command, 127 if there is no such command, 128 and the signal if it was killed; \
+        without one 0 done, 2 usage or bad input, 3 a privilege or kernel feature is missing, 4 output could not be \
+        written.")]
+    Syscalls(SyscallsArgs),
     /// Print a completion script
     Completions {
         /// The shell it is for

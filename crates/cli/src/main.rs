@@ -26,6 +26,7 @@ mod snapshot;
 mod sources;
 mod store;
 mod sweep;
+mod syscalls;
 mod target;
 mod watch;
 
@@ -59,6 +60,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Limits(args)) => cmd::limits::run(args)?,
         Some(Command::Diff(args)) => cmd::diff::run(args)?,
         Some(Command::Snapshot(args)) => cmd::snapshot::run(args)?,
+        Some(Command::Syscalls(args)) => return cmd::syscalls::run(args),
         Some(Command::Sweep(args)) => cmd::sweep::run(args)?,
         Some(Command::Completions { shell }) => cmd::generate::completions(*shell)?,
         Some(Command::Man) => cmd::generate::man()?,

@@ -113,6 +113,13 @@ fn pids(roots: &Roots) -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
+/// The processes of that name, but for this one.
+pub(crate) fn pids_named(roots: &Roots, comm: &str) -> Vec<u32> {
+    let own = std::process::id();
+    let all = pids(roots).into_iter().filter(|pid| *pid != own);
+    all.filter(|pid| read_stat(roots, *pid).is_some_and(|stat| stat.comm == comm)).collect()
+}
+
 fn comm(roots: &Roots, wanted: &str) -> Result<TargetSpec, TargetError> {
     let own = std::process::id();
     let others = pids(roots).into_iter().filter(|pid| *pid != own);

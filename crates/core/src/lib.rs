@@ -17,6 +17,7 @@
 //! - [`stats`]: what is no chance: bursts, periods, coincidences.
 //! - [`rules`]: what is wrong: one detector a file; each answers `Fired`, `Quiet` or `NoData`.
 //! - [`cpu_check`]: what a check of this machine's CPUs does, and what comes of it.
+//! - [`syscalls`]: what system calls cost: rows by call and by file, and the difference of two measurements.
 //! - [`finding`]: what we say: data only.
 //! - [`render`]: how it looks: [`finding::Report`] in, bytes out.
 //!
@@ -35,6 +36,7 @@ pub mod rules;
 pub mod snapshot;
 pub mod stats;
 pub mod sweep;
+pub mod syscalls;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
 pub mod view;

@@ -106,6 +106,8 @@ struct task_struct {
 	unsigned int in_iowait : 1;
 	void *worker_private; /* from 5.17: of a kernel thread */
 	int *set_child_tid;   /* the same before */
+	struct files_struct *files;
+	struct fs_struct *fs;
 };
 
 /* up to 5.15: "sched: move CPU field back into thread_info if THREAD_INFO_IN_TASK=y" */

@@ -178,9 +178,15 @@ struct dentry {
 	struct hlist_node d_alias; /* newer kernels may have it here */
 };
 
+struct path {
+	struct vfsmount *mnt;
+	struct dentry *dentry;
+};
+
 struct file {
 	struct inode *f_inode;
 	struct address_space *f_mapping;
+	struct path f_path;
 };
 
 struct kiocb {

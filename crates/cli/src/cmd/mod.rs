@@ -16,5 +16,6 @@ pub(crate) mod report;
 pub(crate) mod sector;
 pub(crate) mod snapshot;
 pub(crate) mod sweep;
+pub(crate) mod syscalls;
 
 mod show;

@@ -112,8 +112,8 @@ pub(crate) trait Collector {
 }
 
 /// One more than the highest CPU number that this machine can ever have online.
-fn possible_cpus(cx: &Context) -> u32 {
-    std::fs::read_to_string(cx.roots.sys.join("devices/system/cpu/possible"))
+pub(crate) fn possible_cpus(roots: &Roots) -> u32 {
+    std::fs::read_to_string(roots.sys.join("devices/system/cpu/possible"))
         .ok()
         .and_then(|text| text.trim().rsplit(['-', ',']).next()?.parse::<u32>().ok())
         .map_or(1, |last| last + 1)

@@ -19,6 +19,7 @@ fn every_command_explains_itself() {
         "check",
         "sector",
         "sweep",
+        "syscalls",
         "completions",
     ] {
         assert!(help.lines().any(|line| line.trim_start().starts_with(command)), "{command}");

@@ -21,4 +21,5 @@ mod sector;
 mod sessions;
 mod snapshot;
 mod sweep;
+mod syscalls;
 mod targets;

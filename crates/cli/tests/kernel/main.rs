@@ -27,6 +27,7 @@ mod sector;
 mod snapshot;
 mod sweep;
 mod syncs;
+mod syscalls;
 mod unlucky;
 mod unprivileged;
 mod writeback;

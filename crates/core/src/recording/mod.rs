@@ -20,6 +20,7 @@ mod entity;
 mod hist;
 pub mod name;
 mod runtime;
+mod syscalls;
 mod tick;
 
 pub use block::{
@@ -32,6 +33,10 @@ pub use cpu_check::{CheckSetup, CpuCheckRecord, CpuDistance, Mix, PairRound, Run
 pub use entity::{Cgroup, CgroupId, CgroupVersion, Container, ProcId, Process, TargetSpec};
 pub use hist::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
 pub use runtime::{Confidence, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
+pub use syscalls::{
+    FILE_OP_NAMES, FILE_OPS, FileClass, SyscallFile, SyscallRecord, SyscallSpan, SyscallTotal,
+    call_bucket_from_ns,
+};
 pub use tick::{
     BlameTick, CgroupReading, CpuReading, Culprit, IdleCpu, IdleTick, LoadBin, ProcessTick,
     PsiReading, PsiResource, SchedstatTick, ThreadStates,

@@ -18,6 +18,8 @@ mod page;
 mod plot;
 mod sheet;
 mod sweep;
+mod syscalls;
+mod syscalls_diff;
 mod table;
 mod text;
 pub mod units;
@@ -33,6 +35,8 @@ pub use json::{json, json_document};
 pub use manual::manual;
 pub use sheet::{Cell, Grid, Section, grid, sheet};
 pub use sweep::sweep_text;
+pub use syscalls::syscalls_text;
+pub use syscalls_diff::syscalls_diff_text;
 pub use text::text;
 
 /// A message on one line: hidden characters are escaped, nothing is cut.

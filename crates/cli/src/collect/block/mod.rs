@@ -60,7 +60,7 @@ impl BlockCollector {
     pub(crate) fn open(cx: &Context) -> Result<Self, State> {
         let missing = |reason| State::Missing { reason, gain: GAIN.into() };
         let facts = io_facts();
-        let cpus = super::possible_cpus(cx);
+        let cpus = super::possible_cpus(&cx.roots);
         let plan = BlockPlan::new(&facts).map_err(missing)?;
         let mut probe = BlockProbe::open(&plan, cpus).map_err(missing)?;
         let sampling = Sampling::new(cx.io_one_in);

@@ -69,7 +69,7 @@ impl SchedCollector {
             quota_in_use: cx.cgroups.quota_in_use(),
         };
         let plan = plan(&facts, needs).map_err(missing)?;
-        let cpus = possible_cpus(cx);
+        let cpus = possible_cpus(&cx.roots);
         let mut probe = SchedProbe::open(&plan, cpus).map_err(missing)?;
         probe.set_quota_in_use(needs.quota_in_use);
         let clock = probe.clock().ok_or_else(|| missing("no CPU has switched".into()))?;

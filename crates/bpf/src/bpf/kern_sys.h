@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The kernel fields that the system call probe reads, besides those of kern.h and kern_io.h. */
+#ifndef DEBURR_KERN_SYS_H
+#define DEBURR_KERN_SYS_H
+
+#include "kern_io.h"
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct pt_regs___x86 {
+	unsigned long di;
+	unsigned long si;
+	unsigned short cs; /* beside it, newer kernels keep more */
+};
+
+struct pt_regs___arm64 {
+	__u64 regs[31];
+	__u64 orig_x0;
+	__u64 pstate;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct fs_struct {
+	struct path pwd;
+};
+
+struct vfsmount {
+	struct dentry *mnt_root;
+};
+
+struct mount {
+	struct mount *mnt_parent;
+	struct dentry *mnt_mountpoint;
+	struct vfsmount mnt;
+};
+
+#pragma clang attribute pop
+
+/* arch/x86/include/asm/segment.h: the code segment of 32-bit programs */
+#define USER32_CS 0x23
+/* arch/arm64/include/uapi/asm/ptrace.h */
+#define PSR_MODE32_BIT 0x10
+/* include/uapi/linux/fcntl.h */
+#define AT_FDCWD -100
+
+#endif

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The system call probe: what the system calls of chosen threads cost, by call and by file.
+//!
+//! While it is attached every system call of the host runs its programs; those of threads that are not looked at
+//! leave at once.
+
+mod plan;
+mod reading;
+mod table;
+
+pub use plan::SyscallPlan;
+pub use reading::{Call, FileUse, Reading};
+
+use crate::mapped::{Mapped, Plain};
+use crate::skel::syscalls::types::{sys_cpu, sys_file, sys_key, sys_stat, sys_thread};
+use crate::skel::syscalls::{OpenSyscallsSkel, SyscallsSkel, SyscallsSkelBuilder};
+use crate::{stats, verdict};
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+use libbpf_rs::{Link, MapCore as _, MapFlags};
+use std::collections::BTreeMap;
+use std::mem::{MaybeUninit, offset_of};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::ptr;
+use table::CALLS;
+
+// SAFETY: generated from C structs of integers and arrays of them; every bit pattern is a value.
+unsafe impl Plain for sys_cpu {}
+// SAFETY: as above.
+unsafe impl Plain for sys_stat {}
+// SAFETY: as above.
+unsafe impl Plain for sys_thread {}
+// SAFETY: as above.
+unsafe impl Plain for sys_key {}
+// SAFETY: as above.
+unsafe impl Plain for sys_file {}
+
+/// Fewest and most places of threads. At 64 bytes each that is 2 to 8 MB of kernel memory. With as many as there
+/// can be pids, none meets another.
+const PLACES: (u32, u32) = (1 << 15, 1 << 17);
+/// `SYS_NONE`: no call is under way.
+const NONE: u32 = u32::MAX;
+
+/// The probe, loaded and attached. Dropping it detaches it.
+pub struct SyscallProbe {
+    _links: Vec<Link>,
+    skel: SyscallsSkel<'static>,
+    threads: Mapped<sys_thread>,
+    stats: Mapped<sys_stat>,
+    cpus: Mapped<sys_cpu>,
+    groups: u32,
+    missed: u64,
+}
+
+impl SyscallProbe {
+    /// Loads the programs and attaches them. `cpus` = possible CPUs of the host, `pids` = number of pids there can be,
+    /// `groups` = of threads that are told apart.
+    ///
+    /// # Errors
+    /// What libbpf or the kernel says, with the operation that failed.
+    pub fn open(_plan: &SyscallPlan, cpus: u32, pids: u32, groups: u32) -> Result<Self, String> {
+        verdict::listen();
+        // One small allocation for the life of the process: the skeleton borrows it.
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = SyscallsSkelBuilder::default()
+            .open(storage)
+            .map_err(|error| format!("open BPF object: {error}"))?;
+        let groups = groups.max(1);
+        let places = pids.clamp(PLACES.0, PLACES.1).next_power_of_two();
+        configure(&mut open, cpus, places, groups)
+            .map_err(|error| format!("configure BPF: {error}"))?;
+        let mut skel = open
+            .load()
+            .map_err(|error| format!("load BPF programs: {error}{}", verdict::suffix()))?;
+        let mapped = |error| format!("map BPF arrays: {error}");
+        let accounts = (cpus * groups) as usize * CALLS;
+        let threads = Mapped::new(skel.maps.threads.as_fd(), places as usize).map_err(mapped)?;
+        let stats = Mapped::new(skel.maps.stats.as_fd(), accounts).map_err(mapped)?;
+        let areas = Mapped::new(skel.maps.cpus.as_fd(), cpus as usize).map_err(mapped)?;
+        let progs = &mut skel.progs;
+        // Who ends and who begins is known before anybody is counted.
+        let programs = [
+            &mut progs.on_end,
+            &mut progs.on_exec,
+            &mut progs.on_fork,
+            &mut progs.on_switch,
+            &mut progs.on_exit,
+            &mut progs.on_enter,
+        ];
+        let mut links = Vec::new();
+        for program in programs {
+            links.push(program.attach().map_err(|error| {
+                format!("attach BPF program {}: {error}", program.name().to_string_lossy())
+            })?);
+        }
+        Ok(Self { _links: links, skel, threads, stats, cpus: areas, groups, missed: 0 })
+    }
+
+    /// Looks at a thread from its next system call on, and at all that it starts. `false` = it is looked at already, or
+    /// another one has its place.
+    pub fn watch(&self, tid: u32, tgid: u32, group: u32) -> bool {
+        let place = tid as usize & (self.threads.len() - 1);
+        if self.threads.u32(place, offset_of!(sys_thread, pid)) != 0 {
+            return false;
+        }
+        let set = |offset, value| self.threads.set_u32(place, offset, value);
+        set(offset_of!(sys_thread, tgid), tgid);
+        set(offset_of!(sys_thread, group), group.min(self.groups - 1));
+        set(offset_of!(sys_thread, armed), 0);
+        set(offset_of!(sys_thread, nr), NONE);
+        set(offset_of!(sys_thread, off), 0);
+        set(offset_of!(sys_thread, pid), tid);
+        true
+    }
+
+    /// No longer looks at a thread.
+    pub fn forget(&self, tid: u32) {
+        let place = tid as usize & (self.threads.len() - 1);
+        if self.threads.u32(place, offset_of!(sys_thread, pid)) == tid {
+            self.threads.set_u32(place, offset_of!(sys_thread, pid), 0);
+        }
+    }
+
+    /// No longer looks at anybody.
+    pub fn forget_all(&self) {
+        for place in 0..self.threads.len() {
+            self.threads.set_u32(place, offset_of!(sys_thread, pid), 0);
+        }
+    }
+
+    /// Whether a thread is looked at that has not ended.
+    #[must_use]
+    pub fn watches_any(&self) -> bool {
+        let pid = offset_of!(sys_thread, pid);
+        (0..self.threads.len()).any(|place| self.threads.u32(place, pid) != 0)
+    }
+
+    /// Processes that this thread starts are looked at from their `exec` on: `Some(tid)`; `None` = no more of them.
+    pub fn starts_by(&mut self, tid: Option<u32>) {
+        let data = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
+        // SAFETY: a valid, aligned field of the mapped data section; programs read it at any time.
+        unsafe { ptr::write_volatile(&raw mut data.starter, tid.unwrap_or(0)) };
+    }
+
+    /// What was counted so far.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn read(&self) -> Result<Reading, String> {
+        let mut reading = Reading { calls: self.calls(), ..Reading::default() };
+        for key in self.skel.maps.files.keys() {
+            let value = self.skel.maps.files.lookup(&key, MapFlags::ANY);
+            let value = value.map_err(|error| format!("read a BPF table: {error}"))?;
+            reading.files.extend(value.and_then(|value| reading::file(&key, &value)));
+        }
+        for place in 0..self.threads.len() {
+            if self.threads.u32(place, offset_of!(sys_thread, pid)) == 0 {
+                continue;
+            }
+            let thread: sys_thread = self.threads.peek(place, 0);
+            if thread.armed == 0 && (thread.nr as usize) < CALLS {
+                let name = table::name_of(thread.nr);
+                reading.under_way.push((thread.group, name, thread.since_ns));
+            }
+        }
+        for cpu in 0..self.cpus.len() {
+            let area: sys_cpu = self.cpus.peek(cpu, 0);
+            reading.processes += area.processes;
+            reading.threads += area.threads;
+            reading.ended += area.ended;
+            reading.files_full += area.lost.files_full;
+            reading.files_full_ns += area.lost.files_full_ns;
+            reading.unread += area.lost.unread;
+            reading.unread_ns += area.lost.unread_ns;
+            reading.threads_collide += area.lost.threads_collide;
+        }
+        reading.missed = stats::missed_by_all(&self.programs()) + self.missed;
+        Ok(reading)
+    }
+
+    fn calls(&self) -> Vec<Call> {
+        let mut all: BTreeMap<(u32, u32), Call> = BTreeMap::new();
+        for place in 0..self.stats.len() {
+            let began = self.stats.u64(place, offset_of!(sys_stat, calls))
+                + self.stats.u64(place, offset_of!(sys_stat, unfinished));
+            if began == 0 {
+                continue;
+            }
+            let stat: sys_stat = self.stats.peek(place, 0);
+            let (number, area) = ((place % CALLS) as u32, (place / CALLS) as u32);
+            let group = area % self.groups;
+            all.entry((group, number))
+                .and_modify(|call| call.add(&stat))
+                .or_insert_with(|| reading::call(group, number, &stat));
+        }
+        all.into_values().collect()
+    }
+
+    /// Nanoseconds and runs of each program counted while [`crate::RunStats`] lived.
+    #[must_use]
+    pub fn run_times(&self) -> BTreeMap<&'static str, (u64, u64)> {
+        stats::run_times(&self.programs())
+    }
+
+    /// Instructions that the kernel's verifier looked at to admit each program.
+    #[must_use]
+    pub fn verified_instructions(&self) -> BTreeMap<&'static str, u64> {
+        stats::verified(&self.programs())
+    }
+
+    /// Kernel memory of the maps, in bytes.
+    #[must_use]
+    pub fn map_bytes(&self) -> u64 {
+        let maps = &self.skel.maps;
+        let all = [&maps.threads, &maps.stats, &maps.cpus, &maps.files, &maps.scratches];
+        all.iter().map(|map| u64::from(map.value_size()) * u64::from(map.max_entries())).sum()
+    }
+
+    fn programs(&self) -> Vec<(&'static str, BorrowedFd<'_>)> {
+        let progs = &self.skel.progs;
+        vec![
+            ("enter", progs.on_enter.as_fd()),
+            ("exit", progs.on_exit.as_fd()),
+            ("switch", progs.on_switch.as_fd()),
+            ("fork", progs.on_fork.as_fd()),
+            ("exec", progs.on_exec.as_fd()),
+            ("end", progs.on_end.as_fd()),
+        ]
+    }
+}
+
+fn configure(
+    open: &mut OpenSyscallsSkel<'static>,
+    cpus: u32,
+    places: u32,
+    groups: u32,
+) -> Result<(), libbpf_rs::Error> {
+    let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
+    rodata.thread_mask = places - 1;
+    rodata.groups = groups;
+    rodata.where_of = table::where_of();
+    open.maps.threads.set_max_entries(places)?;
+    open.maps.stats.set_max_entries(cpus * groups * CALLS as u32)?;
+    open.maps.cpus.set_max_entries(cpus)?;
+    open.maps.scratches.set_max_entries(cpus)?;
+    open.maps.cell_space.set_max_entries(cpus)
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Measurements of system calls: of a command that is started for it, or of processes that run already.
+
+mod command;
+mod counted;
+mod threads;
+
+pub(crate) use command::{Ran, RunError, run_command};
+pub(crate) use counted::{Counted, since};
+
+use crate::collect::{Roots, possible_cpus};
+use deburr_bpf::syscalls::{Reading, SyscallPlan, SyscallProbe};
+
+/// The most that a kernel can have, `PID_MAX_LIMIT` in `include/linux/threads.h`.
+const MAX_PIDS: u32 = 1 << 22;
+
+/// The probe at work.
+pub(crate) struct Meter {
+    probe: SyscallProbe,
+    roots: Roots,
+    /// Waiting for a CPU is told apart from being blocked.
+    pub(crate) waits_known: bool,
+}
+
+impl Meter {
+    /// Attaches the probe; nobody is looked at yet. `groups` are told apart. `Err` = why it cannot be used, as a
+    /// sentence part.
+    pub(crate) fn open(roots: &Roots, groups: u32) -> Result<Self, String> {
+        let plan = SyscallPlan::new()?;
+        let pids = std::fs::read_to_string(roots.proc.join("sys/kernel/pid_max"));
+        let pids = pids.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(MAX_PIDS);
+        let probe = SyscallProbe::open(&plan, possible_cpus(roots), pids, groups)?;
+        Ok(Self { probe, roots: roots.clone(), waits_known: plan.run_delay })
+    }
+
+    /// Looks at all threads of these processes from now on, and at all that they start. Returns how many threads
+    /// there were.
+    pub(crate) fn watch(&self, pids: &[u32], group: u32) -> usize {
+        threads::watch(&self.probe, &self.roots, pids, group)
+    }
+
+    /// Whether somebody is left to look at.
+    pub(crate) fn watches_any(&self) -> bool {
+        self.probe.watches_any()
+    }
+
+    /// Nobody is looked at any more.
+    pub(crate) fn forget_all(&self) {
+        self.probe.forget_all();
+    }
+
+    /// Processes that this thread starts are looked at, from their `exec` on, or no longer.
+    fn starts(&mut self, on: bool) {
+        let own = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
+        self.probe.starts_by(on.then_some(own));
+    }
+
+    /// What was counted so far.
+    pub(crate) fn read(&self) -> Result<Reading, String> {
+        self.probe.read()
+    }
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Two measurements side by side: what is called more often, what takes longer per call, and how many seconds each
+//! explains.
+
+use super::profile::{Profile, SCHEMA, Subject};
+use crate::finding::Tool;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Name of the document.
+pub const DIFF_SCHEMA: &str = "deburr.syscalls-diff/1";
+
+/// The difference of two measurements, B minus A, each as its mean run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Difference {
+    /// [`DIFF_SCHEMA`].
+    pub schema: String,
+    /// Who says it.
+    pub tool: Tool,
+    /// The first one.
+    pub a: Side,
+    /// The second one.
+    pub b: Side,
+    /// By call, those that explain most seconds first.
+    pub syscalls: Vec<Changed>,
+    /// By file, likewise. Seconds of a file are also those of calls.
+    pub files: Vec<Changed>,
+    /// What limits that.
+    pub notes: Vec<String>,
+}
+
+/// One of the two.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Side {
+    /// Host.
+    pub host: String,
+    /// Its kernel.
+    pub kernel: String,
+    /// When.
+    pub start: String,
+    /// Who was looked at.
+    pub subject: Subject,
+    /// Runs; 1 where no command was started.
+    pub runs: u64,
+    /// Wall time of a run.
+    pub wall_ns: u64,
+    /// CPU time in user space of a run; absent where no command was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_ns: Option<u64>,
+    /// CPU time in the kernel of a run; likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_ns: Option<u64>,
+    /// Calls of a run.
+    pub calls: f64,
+    /// Time in calls of a run.
+    pub calls_ns: u64,
+}
+
+/// What kind of change it mostly is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    /// In B only.
+    New,
+    /// In A only.
+    Gone,
+    /// Called more, or less, often.
+    Count,
+    /// Each call takes longer, or less long.
+    Cost,
+}
+
+/// A row of both.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Changed {
+    /// Name of the call, or path of the file.
+    pub name: String,
+    /// What explains most of it.
+    pub kind: ChangeKind,
+    /// Calls of a run of A.
+    pub calls_a: f64,
+    /// Calls of a run of B.
+    pub calls_b: f64,
+    /// Mean length in A; 0 = none.
+    pub mean_ns_a: u64,
+    /// Mean length in B; 0 = none.
+    pub mean_ns_b: u64,
+    /// Seconds of a run that B takes more in it.
+    pub seconds: f64,
+    /// Of these: because it is called more often, at A's cost (of what is new: all).
+    pub by_count_s: f64,
+    /// Of these: because each call takes longer.
+    pub by_cost_s: f64,
+}
+
+/// Calls and nanoseconds of both, in a mean run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Both {
+    a: (f64, f64),
+    b: (f64, f64),
+}
+
+impl Difference {
+    /// Compares.
+    #[must_use]
+    pub fn new(a: &Profile, b: &Profile, tool_version: &str) -> Self {
+        let mut calls: BTreeMap<&str, Both> = BTreeMap::new();
+        let mut files: BTreeMap<&str, Both> = BTreeMap::new();
+        let runs = |of: &Profile| of.setup.runs.len().max(1) as f64;
+        let each =
+            |of: &Profile, calls: u64, ns: u64| (calls as f64 / runs(of), ns as f64 / runs(of));
+        for row in &a.syscalls {
+            calls.entry(&row.name).or_default().a = each(a, row.calls, row.times.total_ns);
+        }
+        for row in &b.syscalls {
+            calls.entry(&row.name).or_default().b = each(b, row.calls, row.times.total_ns);
+        }
+        // The ends of two long paths may be the same: they are summed.
+        for row in &a.files {
+            add(&mut files.entry(&row.path).or_default().a, each(a, row.calls, row.times.total_ns));
+        }
+        for row in &b.files {
+            add(&mut files.entry(&row.path).or_default().b, each(b, row.calls, row.times.total_ns));
+        }
+        Self {
+            schema: DIFF_SCHEMA.into(),
+            tool: Tool { version: tool_version.into() },
+            a: side(a),
+            b: side(b),
+            syscalls: rows(&calls),
+            files: rows(&files),
+            notes: notes(a, b),
+        }
+    }
+}
+
+fn add(to: &mut (f64, f64), more: (f64, f64)) {
+    to.0 += more.0;
+    to.1 += more.1;
+}
+
+fn side(of: &Profile) -> Side {
+    let runs = of.setup.runs.len().max(1) as u64;
+    let started = !of.setup.runs.is_empty();
+    let mean = |ns: fn(&super::Run) -> u64| of.setup.runs.iter().map(ns).sum::<u64>() / runs;
+    Side {
+        host: of.setup.host.name.clone(),
+        kernel: of.setup.host.kernel.clone(),
+        start: of.setup.start.clone(),
+        subject: of.setup.subject.clone(),
+        runs,
+        wall_ns: if started { mean(|run| run.wall_ns) } else { of.setup.window_ns },
+        user_ns: started.then(|| mean(|run| run.user_ns)),
+        system_ns: started.then(|| mean(|run| run.system_ns)),
+        calls: of.calls as f64 / runs as f64,
+        calls_ns: of.times.total_ns / runs,
+    }
+}
+
+fn rows(of: &BTreeMap<&str, Both>) -> Vec<Changed> {
+    let mut all: Vec<Changed> = of.iter().filter_map(|(name, both)| row(name, both)).collect();
+    // Stable: equals stay in the order of their names.
+    all.sort_by_key(|row| Reverse((row.seconds.abs() * 1e9) as u64));
+    all
+}
+
+fn row(name: &str, Both { a, b }: &Both) -> Option<Changed> {
+    if a == b {
+        return None;
+    }
+    let mean = |(calls, ns): &(f64, f64)| if *calls > 0.0 { ns / calls } else { 0.0 };
+    let (mean_a, mean_b) = (mean(a), mean(b));
+    let ns = b.1 - a.1;
+    // (calls_b - calls_a) * mean_a + calls_b * (mean_b - mean_a) = total_b - total_a
+    let by_count = if a.0 > 0.0 { (b.0 - a.0) * mean_a } else { ns };
+    let by_cost = ns - by_count;
+    let kind = match () {
+        () if a.0 == 0.0 => ChangeKind::New,
+        () if b.0 == 0.0 => ChangeKind::Gone,
+        () if by_count.abs() >= by_cost.abs() => ChangeKind::Count,
+        () => ChangeKind::Cost,
+    };
+    Some(Changed {
+        name: name.into(),
+        kind,
+        calls_a: a.0,
+        calls_b: b.0,
+        mean_ns_a: mean_a as u64,
+        mean_ns_b: mean_b as u64,
+        seconds: ns / 1e9,
+        by_count_s: by_count / 1e9,
+        by_cost_s: by_cost / 1e9,
+    })
+}
+
+fn notes(a: &Profile, b: &Profile) -> Vec<String> {
+    let mut notes = Vec::new();
+    if a.setup.subject != b.setup.subject {
+        notes.push("the two are not of the same command or process".into());
+    }
+    for (name, of) in [("A", a), ("B", b)] {
+        if of.setup.runs.len() == 1 {
+            notes.push(format!("{name} is one run: how much runs differ is not known (-r 10)"));
+        }
+        if of.more_files.calls > 0 {
+            notes.push(format!("not all files of {name} have a row"));
+        }
+        if of.setup.interrupted {
+            notes.push(format!("{name} was ended early"));
+        }
+    }
+    if a.setup.runs.is_empty()
+        && a.setup.window_ns.abs_diff(b.setup.window_ns) > a.setup.window_ns / 10
+    {
+        notes.push("the two are not equally long".into());
+    }
+    notes
+}
+
+impl Profile {
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// What is wrong with it, as a sentence part: not JSON, another document, a newer version.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let value: serde_json::Value =
+            serde_json::from_str(text).map_err(|error| format!("not JSON, or cut off: {error}"))?;
+        match value.get("schema").and_then(serde_json::Value::as_str) {
+            Some(SCHEMA) => {}
+            Some(other) => {
+                return Err(format!("a document of the kind `{other}`, not `{SCHEMA}`"));
+            }
+            None => return Err(format!("no document of the kind `{SCHEMA}`")),
+        }
+        serde_json::from_value(value)
+            .map_err(|error| format!("says that it is `{SCHEMA}`, but: {error}"))
+    }
+}

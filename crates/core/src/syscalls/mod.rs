@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What system calls cost, as a document: `deburr.syscalls/1` (`docs/syscalls.md`), and the difference of two:
+//! `deburr.syscalls-diff/1`.
+
+mod diff;
+mod profile;
+#[cfg(test)]
+mod tests;
+
+pub use diff::{ChangeKind, Changed, DIFF_SCHEMA, Difference, Side};
+pub use profile::{
+    CallRow, FileRow, More, OpRow, Profile, Run, SCHEMA, Setup, Spread, Subject, Times, profile,
+};

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One measurement: totals, rows by call and by file, the slowest first.
+
+use crate::finding::{Finding, Host, NotChecked, Report, RuledOut, Tool};
+use crate::recording::{
+    FILE_OP_NAMES, FileClass, SyscallFile, SyscallSpan, SyscallTotal, call_bucket_from_ns,
+};
+use crate::render::units;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Name of the document.
+pub const SCHEMA: &str = "deburr.syscalls/1";
+/// Files with a row of their own; the others are summed.
+const MAX_FILES: usize = 1000;
+/// Fewer calls have no 99th percentile.
+const MIN_FOR_P99: u64 = 100;
+
+/// What system calls cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What was done.
+    #[serde(flatten)]
+    pub setup: Setup,
+    /// Processes that began meanwhile, the command's own one too.
+    pub processes: u64,
+    /// All calls.
+    pub calls: u64,
+    /// Of these: with an error.
+    pub errors: u64,
+    /// Time in all calls. Calls of several threads at once add up.
+    pub times: Times,
+    /// By call, the longest total first.
+    pub syscalls: Vec<CallRow>,
+    /// By file, the longest total first. A call about a file is also one of [`Self::syscalls`].
+    pub files: Vec<FileRow>,
+    /// Calls about files that have no row.
+    pub more_files: More,
+    /// What is wrong, worst first.
+    pub findings: Vec<Finding>,
+    /// What was looked for and not found.
+    pub ruled_out: Vec<RuledOut>,
+    /// What could not be looked for.
+    pub not_checked: Vec<NotChecked>,
+    /// What limits that.
+    pub notes: Vec<String>,
+}
+
+/// What was done, where and when.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Setup {
+    /// Who did it.
+    pub tool: Tool,
+    /// Where.
+    pub host: Host,
+    /// When it began, RFC 3339.
+    pub start: String,
+    /// Who was looked at.
+    pub subject: Subject,
+    /// Length of all measurements together, in nanoseconds.
+    pub window_ns: u64,
+    /// The runs of the command, in their order; empty where none was started.
+    pub runs: Vec<Run>,
+    /// Calls and their time in each run, by name; empty with one run.
+    #[serde(skip)]
+    pub run_calls: Vec<BTreeMap<String, (u64, u64)>>,
+    /// A signal or the end of the process ended it early.
+    pub interrupted: bool,
+}
+
+/// Who was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Subject {
+    /// A command and all that it starts.
+    Command {
+        /// Word by word.
+        command: Vec<String>,
+    },
+    /// A process and all that it starts.
+    Process {
+        /// Its pid.
+        pid: u32,
+        /// Its name.
+        comm: String,
+    },
+    /// The processes of that name that there were at the start, and all that they start.
+    Comm {
+        /// The name.
+        comm: String,
+    },
+}
+
+/// One run of the command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// From its start to its end.
+    pub wall_ns: u64,
+    /// CPU time in user space, of it and its children that it waited for.
+    pub user_ns: u64,
+    /// CPU time in the kernel, likewise.
+    pub system_ns: u64,
+    /// Its exit status; absent if it was killed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_status: Option<i32>,
+    /// The signal that killed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// System calls.
+    pub calls: u64,
+    /// Time in them.
+    pub calls_ns: u64,
+}
+
+/// Where time in calls went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Times {
+    /// All of it: wall time from entry to return.
+    pub total_ns: u64,
+    /// With a CPU: the kernel worked, and interrupts and a hypervisor took their part.
+    pub on_cpu_ns: u64,
+    /// Asleep until something happened.
+    pub blocked_ns: u64,
+    /// Ready to run, waiting for a CPU; absent where the kernel does not tell: then it is part of `blocked_ns`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_ns: Option<u64>,
+}
+
+impl Times {
+    pub(crate) fn new(ns: u64, off_ns: u64, wait_ns: u64, waits_known: bool) -> Self {
+        let wait_ns = if waits_known { wait_ns } else { 0 };
+        Self {
+            total_ns: ns,
+            on_cpu_ns: ns.saturating_sub(off_ns),
+            blocked_ns: off_ns.saturating_sub(wait_ns),
+            waiting_ns: waits_known.then_some(wait_ns),
+        }
+    }
+}
+
+/// Least and most of the runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Fewest calls.
+    pub calls_min: u64,
+    /// Most calls.
+    pub calls_max: u64,
+    /// Least time.
+    pub ns_min: u64,
+    /// Most time.
+    pub ns_max: u64,
+}
+
+/// Calls of one name, of all runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallRow {
+    /// The call.
+    pub name: String,
+    /// Calls that returned.
+    pub calls: u64,
+    /// With an error.
+    pub errors: u64,
+    /// In which the thread ended: `exit`, or it was killed.
+    pub unfinished: u64,
+    /// That had not returned at the end.
+    pub under_way: u64,
+    /// Time of those that returned.
+    #[serde(flatten)]
+    pub times: Times,
+    /// Mean; absent if none returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_ns: Option<u64>,
+    /// 99th percentile, within 25 %; absent with fewer than 100 calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_ns: Option<u64>,
+    /// Longest.
+    pub max_ns: u64,
+    /// Over the runs; absent with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<Spread>,
+}
+
+/// Calls of one kind about a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpRow {
+    /// `open`, `read`, `write`, `getdents`, `ioctl`, `stat`, `readlink`, `other`: alike calls count as one kind
+    /// (`read`, `pread64`, `readv`, `sendfile`, ...).
+    pub op: String,
+    /// How many.
+    pub calls: u64,
+    /// Their time.
+    pub ns: u64,
+}
+
+/// Calls about one file, of all runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FileRow {
+    /// Its path.
+    pub path: String,
+    /// That is all of the path; else its end.
+    pub complete: bool,
+    /// What it is.
+    pub class: FileClass,
+    /// Calls.
+    pub calls: u64,
+    /// With an error.
+    pub errors: u64,
+    /// Their time.
+    #[serde(flatten)]
+    pub times: Times,
+    /// Mean.
+    pub mean_ns: u64,
+    /// Longest.
+    pub max_ns: u64,
+    /// Read and written.
+    pub bytes: u64,
+    /// By kind, those that there were.
+    pub ops: Vec<OpRow>,
+}
+
+/// Calls about files without a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct More {
+    /// Files whose rows were left out.
+    pub files: u64,
+    /// Calls about these, about files for which the probe had no room, and about files that could not be found out.
+    pub calls: u64,
+    /// Their time.
+    pub ns: u64,
+}
+
+/// Makes the document of what was counted.
+#[must_use]
+pub fn profile(
+    setup: Setup,
+    span: &SyscallSpan,
+    totals: &[SyscallTotal],
+    files: &[SyscallFile],
+    report: Option<&Report>,
+) -> Profile {
+    let known = span.waits_known;
+    let sum = |of: fn(&SyscallTotal) -> u64| totals.iter().map(of).sum::<u64>();
+    let times = Times::new(sum(|it| it.ns), sum(|it| it.off_ns), sum(|it| it.wait_ns), known);
+    let mut syscalls: Vec<CallRow> =
+        totals.iter().map(|total| call_row(total, &setup, known)).collect();
+    syscalls.sort_by(|a, b| {
+        let key = |it: &CallRow| (Reverse(it.times.total_ns), Reverse(it.calls));
+        key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
+    });
+    let (files, more_files) = file_rows(span, files);
+    let of_rules = |code: &str| code.starts_with("SYS");
+    let findings = report.map(|it| it.findings.clone()).unwrap_or_default();
+    let ruled_out = report.map(|it| it.ruled_out.clone()).unwrap_or_default();
+    let not_checked = report.map(|it| it.not_checked.clone()).unwrap_or_default();
+    Profile {
+        schema: SCHEMA.into(),
+        processes: span.processes,
+        calls: sum(|it| it.calls),
+        errors: sum(|it| it.errors),
+        times,
+        notes: notes(&setup, span, totals, &more_files),
+        setup,
+        syscalls,
+        files,
+        more_files,
+        findings: findings.into_iter().filter(|it| of_rules(&it.code)).collect(),
+        ruled_out: ruled_out.into_iter().filter(|it| of_rules(&it.code)).collect(),
+        not_checked: not_checked.into_iter().filter(|it| of_rules(&it.code)).collect(),
+    }
+}
+
+fn call_row(total: &SyscallTotal, setup: &Setup, waits_known: bool) -> CallRow {
+    let of_runs =
+        || setup.run_calls.iter().map(|run| run.get(&total.name).copied().unwrap_or_default());
+    let several = setup.run_calls.len() > 1;
+    CallRow {
+        name: total.name.clone(),
+        calls: total.calls,
+        errors: total.errors,
+        unfinished: total.unfinished,
+        under_way: total.under_way,
+        times: Times::new(total.ns, total.off_ns, total.wait_ns, waits_known),
+        mean_ns: total.ns.checked_div(total.calls),
+        p99_ns: p99_ns(total),
+        max_ns: total.max_ns,
+        spread: several.then(|| Spread {
+            calls_min: of_runs().map(|it| it.0).min().unwrap_or(0),
+            calls_max: of_runs().map(|it| it.0).max().unwrap_or(0),
+            ns_min: of_runs().map(|it| it.1).min().unwrap_or(0),
+            ns_max: of_runs().map(|it| it.1).max().unwrap_or(0),
+        }),
+    }
+}
+
+/// Upper bound of the bucket in which the 99th percentile is.
+pub(crate) fn p99_ns(total: &SyscallTotal) -> Option<u64> {
+    let all: u64 = total.hist.iter().map(|count| u64::from(*count)).sum();
+    if all < MIN_FOR_P99 {
+        return None;
+    }
+    let rank = all - all / 100;
+    let mut below = 0;
+    for (bucket, count) in total.hist.iter().enumerate() {
+        below += u64::from(*count);
+        if below >= rank {
+            return Some(call_bucket_from_ns(bucket + 1).min(total.max_ns));
+        }
+    }
+    Some(total.max_ns)
+}
+
+/// Rows of files, those of the same path together, and what is beyond them.
+fn file_rows(span: &SyscallSpan, files: &[SyscallFile]) -> (Vec<FileRow>, More) {
+    let mut by_path: BTreeMap<(&str, bool), SyscallFile> = BTreeMap::new();
+    let mut more = More {
+        files: 0,
+        calls: span.beyond_calls + span.unread_calls,
+        ns: span.beyond_ns + span.unread_ns,
+    };
+    for file in files {
+        if file.path.is_empty() {
+            more.calls += file.all_calls();
+            more.ns += file.all_ns();
+            continue;
+        }
+        by_path
+            .entry((&file.path, file.complete))
+            .and_modify(|sum| sum.merge(file))
+            .or_insert_with(|| file.clone());
+    }
+    let mut all: Vec<SyscallFile> = by_path.into_values().collect();
+    // Stable: those that took as long stay in the order of their paths.
+    all.sort_by_key(|file| (Reverse(file.all_ns()), Reverse(file.all_calls())));
+    for file in all.iter().skip(MAX_FILES) {
+        more.files += 1;
+        more.calls += file.all_calls();
+        more.ns += file.all_ns();
+    }
+    let rows = all.iter().take(MAX_FILES).map(|file| file_row(file, span.waits_known)).collect();
+    (rows, more)
+}
+
+fn file_row(file: &SyscallFile, waits_known: bool) -> FileRow {
+    let calls = file.all_calls();
+    let ops = FILE_OP_NAMES.iter().zip(file.calls.iter().zip(file.ns));
+    FileRow {
+        path: file.path.clone(),
+        complete: file.complete,
+        class: file.class,
+        calls,
+        errors: file.errors,
+        times: Times::new(file.all_ns(), file.off_ns, file.wait_ns, waits_known),
+        mean_ns: file.all_ns() / calls.max(1),
+        max_ns: file.max_ns,
+        bytes: file.bytes,
+        ops: ops
+            .filter(|(_, (calls, _))| **calls > 0)
+            .map(|(op, (calls, ns))| OpRow { op: (*op).into(), calls: *calls, ns })
+            .collect(),
+    }
+}
+
+fn notes(setup: &Setup, span: &SyscallSpan, totals: &[SyscallTotal], more: &More) -> Vec<String> {
+    let mut notes = Vec::new();
+    if span.lost > 0 {
+        notes.push(format!(
+            "{} were lost: the counts are too low",
+            units::counted(span.lost, "thread or event", "threads or events")
+        ));
+    }
+    if span.beyond_calls > 0 {
+        notes.push(format!(
+            "{} were about files for which the table had no room; files whose calls take long find some longer than \
+             others",
+            units::counted(span.beyond_calls, "call", "calls")
+        ));
+    }
+    if span.unread_calls > 0 {
+        notes.push(format!(
+            "of {} the file could not be found out: it was closed meanwhile, or the name was not readable",
+            units::counted(span.unread_calls, "call", "calls")
+        ));
+    }
+    if more.files > 0 {
+        notes.push(format!("{} have no row", units::counted(more.files, "file", "files")));
+    }
+    let under_way: u64 = totals.iter().map(|it| it.under_way).sum();
+    if under_way > 0 {
+        notes.push(format!(
+            "{} had not returned at the end; their time is not counted",
+            units::counted(under_way, "call", "calls")
+        ));
+    }
+    if !span.waits_known {
+        notes.push(
+            "this kernel does not tell how long threads wait for a CPU: it counts as blocked"
+                .into(),
+        );
+    }
+    if setup.interrupted {
+        notes.push("it was ended early".into());
+    }
+    if let Subject::Command { .. } = setup.subject {
+        notes.push(
+            "counting makes system calls slower (docs/overhead.md): system time holds that, too"
+                .into(),
+        );
+    }
+    notes
+}
