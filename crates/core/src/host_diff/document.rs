@@ -26,6 +26,9 @@ pub struct HostDiff {
     pub not_compared: Vec<NotCompared>,
     /// What differs as it must or may: identity, counters, addresses.
     pub aside: Vec<Aside>,
+    /// What separates slow hosts from fast ones; absent unless it is said who is slow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub separation: Option<super::Separation>,
     /// What is wrong, in the form of `deburr.report/1`.
     pub findings: Vec<Finding>,
     /// Whatever else should be known, as sentences.
@@ -119,6 +122,9 @@ pub struct Difference {
     /// How to make it alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<Change>,
+    /// How it separates slow hosts from fast ones; absent unless it is said who is slow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test: Option<super::Test>,
 }
 
 /// A value and who has it.

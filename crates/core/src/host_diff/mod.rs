@@ -4,6 +4,7 @@
 //! - [`compare`](self): which hosts agree on a fact, by content.
 //! - [`knowledge`]: what is known to matter, why, and which side is slower: a table, one file for each area.
 //! - [`rank`](self): what a difference matters here, given who is in charge and what it follows from.
+//! - [`Separation`]: which facts separate slow hosts from fast ones, and whether that is chance.
 //! - [`document`]: what is said, as data.
 //!
 //! What is not known (unreadable, given up, kept out) is neither alike nor different: it is *not compared*.
@@ -14,15 +15,17 @@ mod compare;
 pub mod document;
 pub mod knowledge;
 mod rank;
+mod separate;
 mod shown;
 #[cfg(test)]
 mod tests;
 
 pub use charge::Drivers;
+pub use separate::{Separation, Test};
 
 use crate::snapshot::{Snapshot, Tool};
 use compare::{Row, rows};
-use document::{Aside, Counts, Host, HostDiff, NotCompared, SCHEMA};
+use document::{Aside, Counts, Difference, Host, HostDiff, NotCompared, SCHEMA};
 use rank::Ranking;
 use std::collections::BTreeSet;
 
@@ -72,7 +75,11 @@ pub fn diff(given: &[Given<'_>], tool_version: &str) -> HostDiff {
     }
     let ranking = Ranking { ids: &ids, drivers: &drivers, slow: &slow, rows: &differing };
     let mut differences: Vec<_> = differing.iter().map(|row| ranking.difference(row)).collect();
-    differences.sort_by(rank::order);
+    let separation = separate::separate(&differing, &slow, &mut differences);
+    differences.sort_by(|a, b| {
+        let chance = |it: &Difference| it.test.as_ref().map(separate::rank);
+        chance(a).cmp(&chance(b)).then_with(|| rank::order(a, b))
+    });
     counts.different = differences.len() as u64;
     counts.not_compared = not_compared.len() as u64;
     counts.aside = aside.len() as u64;
@@ -89,6 +96,7 @@ pub fn diff(given: &[Given<'_>], tool_version: &str) -> HostDiff {
         differences,
         not_compared,
         aside,
+        separation,
         findings: vec![],
         notes: notes(given, &ids),
     }

@@ -102,6 +102,7 @@ impl Ranking<'_> {
             },
             look: change::look(row.key, known),
             change,
+            test: None,
         }
     }
 

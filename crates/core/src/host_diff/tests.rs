@@ -231,6 +231,62 @@ fn letters() {
     }
 }
 
+/// 3 slow and 5 fast hosts, one fact that goes with being slow, and 40 that were drawn.
+fn fleet(planted: &str, noise: &[[u8; 8]]) -> HostDiff {
+    let hosts: Vec<Snapshot> = (0..8)
+        .map(|at| {
+            let slow = Value::text(if at < 3 { "x" } else { "y" });
+            noise.iter().enumerate().fold(host("h").with(planted, slow), |it, (n, values)| {
+                it.with(&format!("/proc/sys/vm/noise{n}"), Value::integer(values[at]))
+            })
+        })
+        .collect();
+    let given: Vec<Given<'_>> = hosts
+        .iter()
+        .enumerate()
+        .map(|(at, snapshot)| Given { snapshot, label: "", slow: Some(at < 3) })
+        .collect();
+    diff(&given, "0.1.0")
+}
+
+#[test]
+fn few_hosts_are_told_what_is_needed() {
+    let noise: Vec<[u8; 8]> = (0..40u8)
+        .map(|n| [0, 1, 2, 3, 4, 5, 6, 7].map(|at| (n >> (at % 6)) & 1 ^ (at == 7) as u8))
+        .collect();
+    let diff = fleet(GOVERNOR, &noise);
+    let separation = diff.separation.as_ref().unwrap();
+    assert_eq!((separation.slow, separation.fast, separation.significant), (3, 5, false));
+    assert_eq!(separation.best, [GOVERNOR]);
+    let needed = separation.needed_of_each.unwrap();
+    assert!((5..12).contains(&needed), "{needed}");
+    assert!(separation.summary.contains("may be chance"), "{}", separation.summary);
+    let test = diff.differences[0].test.as_ref().unwrap();
+    assert!(test.is_perfect() && (test.chance - 1.0 / 56.0).abs() < 1e-12);
+    assert!(test.corrected > 0.1);
+    // Nothing is said of hosts that are all alike in that.
+    assert!(of(&drift()).separation.is_none());
+}
+
+#[test]
+fn with_enough_hosts_it_is_no_chance() {
+    let hosts: Vec<Snapshot> = (0..16u8)
+        .map(|at| {
+            let it = host("h").with("/proc/sys/vm/odd", Value::integer(at % 2));
+            it.with("/proc/sys/vm/unknown", Value::integer(u8::from(at < 8)))
+        })
+        .collect();
+    let given: Vec<Given<'_>> = hosts
+        .iter()
+        .enumerate()
+        .map(|(at, snapshot)| Given { snapshot, label: "", slow: Some(at < 8) })
+        .collect();
+    let separation = diff(&given, "0.1.0").separation.unwrap();
+    assert!(separation.significant && separation.needed_of_each.is_none(), "{separation:?}");
+    assert_eq!(separation.best, ["/proc/sys/vm/unknown"]);
+    assert_eq!(separation.divisions, 2);
+}
+
 fn plain() -> impl Strategy<Value = Value> {
     prop_oneof![
         any::<i64>().prop_map(Value::integer),
@@ -316,6 +372,27 @@ proptest! {
             };
             prop_assert_eq!(camps(a, true), camps(b, false));
         }
+    }
+
+    /// A known fact is named first, whatever the others do: one of them may separate the hosts by chance, too.
+    #[test]
+    fn the_planted_difference_comes_first(
+        noise in prop::collection::vec(prop::array::uniform8(0u8..3), 40),
+        planted in prop_oneof![Just(GOVERNOR), Just(LIMIT), Just("/sys/kernel/mm/transparent_hugepage/enabled")],
+    ) {
+        let diff = fleet(planted, &noise);
+        prop_assert_eq!(&diff.differences[0].key, planted);
+        prop_assert_eq!(&diff.separation.unwrap().best[0], planted);
+    }
+
+    /// Of one that nothing is known of, no other separates the hosts better.
+    #[test]
+    fn a_planted_unknown_is_among_the_best(noise in prop::collection::vec(prop::array::uniform8(0u8..2), 40)) {
+        let diff = fleet("/sys/zzz", &noise);
+        let best = diff.separation.unwrap().best;
+        prop_assert!(best.contains(&"/sys/zzz".to_owned()), "{best:?}");
+        // By chance alone, one in 128 facts of two values divides 8 hosts like that.
+        prop_assert!(best.len() <= 9, "{best:?}");
     }
 
     #[test]

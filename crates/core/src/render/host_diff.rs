@@ -25,8 +25,14 @@ pub fn host_diff(diff: &HostDiff, style: TextStyle) -> String {
     let mut page = Page::new(style);
     headline(&mut page, diff);
     hosts(&mut page, diff, style.verbosity);
-    let (matter, rest): (Vec<&Difference>, Vec<&Difference>) =
-        diff.differences.iter().partition(|it| it.severity >= Severity::Medium);
+    if let Some(separation) = &diff.separation {
+        page.gap();
+        page.paragraph(0, 2, Ink::Plain, &sentence(&separation.summary));
+    }
+    let (matter, rest): (Vec<&Difference>, Vec<&Difference>) = diff
+        .differences
+        .iter()
+        .partition(|it| it.severity >= Severity::Medium || is_best(diff, it));
     let detailed = match style.verbosity {
         0 => 0,
         1 => DETAILED,
@@ -64,6 +70,11 @@ pub fn host_diff(diff: &HostDiff, style: TextStyle) -> String {
         page.labelled(0, (Ink::Heading, "note: "), 6, Ink::Plain, &sentence(note));
     }
     page.into_text()
+}
+
+/// Whether no other fact separates slow hosts from fast ones better.
+fn is_best(diff: &HostDiff, it: &Difference) -> bool {
+    diff.separation.as_ref().is_some_and(|separation| separation.best.contains(&it.key))
 }
 
 fn headline(page: &mut Page, diff: &HostDiff) {
@@ -149,6 +160,10 @@ fn differences(page: &mut Page, block: &[&Difference]) {
         if !it.slows.is_empty() {
             let effects: Vec<&str> = it.effects.iter().map(|effect| effect.words()).collect();
             line("slows ", &format!("{}: {}", hosts_of(&it.slows), effects.join(", ")));
+        }
+        if let Some(test) = it.test.as_ref().filter(|test| test.slow_of + test.fast_of > 2) {
+            let value = it.values.get(test.value as usize).map_or("", |held| held.shown.as_str());
+            line("separates ", &format!("`{}`: {}", value.replace('`', "'"), test.words()));
         }
         for caution in &it.cautions {
             line("but ", caution);

@@ -7,6 +7,7 @@
 
 mod bursts;
 mod coincidence;
+mod exact;
 mod interval;
 mod pace;
 mod period;
@@ -20,6 +21,7 @@ pub use coincidence::{
     Coincidence, MIN_EPISODES, coincidence, coincidence_by_length, covered_ns, overlaps,
     worst_moments,
 };
+pub use exact::{fisher, holm};
 pub use interval::{Interval, Scatter, interval, ratio};
 pub use pace::{Pace, pace};
 pub use period::{Clock, Rhythm, grid, rhythm};

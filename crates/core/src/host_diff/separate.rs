@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which facts separate slow hosts from fast ones, and could that be chance?
+//!
+//! For each value of each fact that differs: how many of the slow hosts have it, and how many of the fast. The chance that hosts
+//! divide so although the fact has nothing to do with it is Fisher's exact test. Facts that divide the hosts in the same
+//! way are one question, not several; for the number of questions the chances are corrected (Holm).
+
+use super::compare::Row;
+use super::document::Difference;
+use crate::render::units::{counted, share};
+use crate::stats::{SIGNIFICANT, fisher, holm};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Hosts of each kind beyond which no advice is given.
+const MAX_NEEDED: u64 = 100;
+/// Facts of one division that are named.
+const MAX_NAMED: usize = 3;
+
+/// What separates slow hosts from fast ones.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Separation {
+    /// Hosts that are said to be slow.
+    pub slow: u64,
+    /// The others.
+    pub fast: u64,
+    /// Ways in which the facts that differ divide the hosts: questions that were asked.
+    pub divisions: u64,
+    /// Keys of the facts that separate slow hosts from fast ones better than any other, most important first.
+    pub best: Vec<String>,
+    /// Whether that is no chance: its corrected chance is below the limit of all of deburr's claims.
+    pub significant: bool,
+    /// So many hosts of each kind it takes until a fact that separates them all is no chance; absent where it is
+    /// significant, and where 100 would not do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed_of_each: Option<u64>,
+    /// The same in a sentence.
+    pub summary: String,
+}
+
+/// How a fact separates slow hosts from fast ones: by the one of its values that does it best.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Test {
+    /// Which of the values, from 0.
+    pub value: u64,
+    /// Slow hosts that have it.
+    pub slow_with: u64,
+    /// Slow hosts of which it is known.
+    pub slow_of: u64,
+    /// Fast hosts that have it.
+    pub fast_with: u64,
+    /// Fast hosts of which it is known.
+    pub fast_of: u64,
+    /// Chance of dividing them so, or more so, if it has nothing to do with it.
+    pub chance: f64,
+    /// The same, corrected for the number of questions.
+    pub corrected: f64,
+}
+
+/// Which hosts have a value, of those of which it is known: `None` for the others.
+type Division = Vec<Option<bool>>;
+
+/// Tests every fact; `rows` and `differences` are of the same facts in the same order.
+pub(super) fn separate(
+    rows: &[Row<'_>],
+    slow: &[Option<bool>],
+    differences: &mut [Difference],
+) -> Option<Separation> {
+    let count = |is: bool| slow.iter().filter(|it| **it == Some(is)).count() as u64;
+    if count(true) == 0 || count(false) == 0 {
+        return None;
+    }
+    let mut questions: BTreeMap<Division, f64> = BTreeMap::new();
+    for row in rows {
+        for at in 0..row.camps.len() {
+            let division = division(row, at, slow.len());
+            let chance = tested(&division, at, slow).chance;
+            questions.insert(normal(division), chance);
+        }
+    }
+    let corrected = holm(&questions.values().copied().collect::<Vec<f64>>());
+    let corrected: BTreeMap<&Division, f64> = questions.keys().zip(corrected).collect();
+    for (row, difference) in rows.iter().zip(differences.iter_mut()) {
+        let tests = (0..row.camps.len()).map(|at| {
+            let division = division(row, at, slow.len());
+            let test = tested(&division, at, slow);
+            Test { corrected: corrected.get(&normal(division)).copied().unwrap_or(1.0), ..test }
+        });
+        difference.test = tests.reduce(|a, b| if rank(&b) < rank(&a) { b } else { a });
+    }
+    Some(summary(differences, count(true), count(false), questions.len() as u64))
+}
+
+/// Chances that differ by rounding only are equal.
+pub(super) fn rank(test: &Test) -> u64 {
+    (test.chance * 1e12).round() as u64
+}
+
+fn division(row: &Row<'_>, camp: usize, hosts: usize) -> Division {
+    let mut division = vec![None; hosts];
+    for (at, it) in row.camps.iter().enumerate() {
+        for &host in &it.hosts {
+            division[host] = Some(at == camp);
+        }
+    }
+    division
+}
+
+/// Having a value and not having it are the same question.
+fn normal(division: Division) -> Division {
+    match division.iter().flatten().next() {
+        Some(false) => division.into_iter().map(|it| it.map(|it| !it)).collect(),
+        _ => division,
+    }
+}
+
+fn tested(division: &Division, value: usize, slow: &[Option<bool>]) -> Test {
+    let count = |of: bool, with: Option<bool>| {
+        let is = |(it, slow): &(&Option<bool>, &Option<bool>)| {
+            **slow == Some(of) && it.is_some() && with.is_none_or(|with| **it == Some(with))
+        };
+        division.iter().zip(slow).filter(is).count() as u64
+    };
+    let (slow_with, slow_of) = (count(true, Some(true)), count(true, None));
+    let (fast_with, fast_of) = (count(false, Some(true)), count(false, None));
+    let chance = fisher([slow_with, fast_with], [slow_of, fast_of]);
+    Test { value: value as u64, slow_with, slow_of, fast_with, fast_of, chance, corrected: 1.0 }
+}
+
+impl Test {
+    /// Whether all slow hosts have it and no fast one, or the other way round.
+    #[must_use]
+    pub fn is_perfect(&self) -> bool {
+        let all = self.slow_with == self.slow_of && self.fast_with == 0;
+        let none = self.slow_with == 0 && self.fast_with == self.fast_of;
+        (all || none) && self.slow_of > 0 && self.fast_of > 0
+    }
+
+    /// In words.
+    #[must_use]
+    pub fn words(&self) -> String {
+        format!(
+            "{} of {} slow hosts and {} of {} fast ones have it; chance {}, {} among all that differs",
+            self.slow_with,
+            self.slow_of,
+            self.fast_with,
+            self.fast_of,
+            share(self.chance),
+            share(self.corrected)
+        )
+    }
+}
+
+/// `differences` in any order.
+fn summary(differences: &[Difference], slow: u64, fast: u64, divisions: u64) -> Separation {
+    let mut tested: Vec<(&Difference, &Test)> =
+        differences.iter().filter_map(|it| Some((it, it.test.as_ref()?))).collect();
+    tested.sort_by(|a, b| rank(a.1).cmp(&rank(b.1)).then_with(|| super::rank::order(a.0, b.0)));
+    let best: Vec<(&Difference, &Test)> = match tested.first() {
+        Some((_, first)) if first.chance < 1.0 => {
+            tested.iter().take_while(|(_, test)| rank(test) == rank(first)).copied().collect()
+        }
+        _ => vec![],
+    };
+    let corrected = best.iter().map(|(_, test)| test.corrected).fold(1.0, f64::min);
+    let significant = corrected < SIGNIFICANT;
+    let enough = |n: &u64| fisher([*n, 0], [*n, *n]) * (divisions.max(1) as f64) < SIGNIFICANT;
+    let needed = (1..=MAX_NEEDED).find(enough).filter(|_| !significant);
+    let summary = words(&best, significant, corrected, divisions, needed);
+    Separation {
+        slow,
+        fast,
+        divisions,
+        best: best.iter().map(|(it, _)| it.key.clone()).collect(),
+        significant,
+        needed_of_each: needed,
+        summary,
+    }
+}
+
+fn words(
+    best: &[(&Difference, &Test)],
+    significant: bool,
+    corrected: f64,
+    divisions: u64,
+    needed: Option<u64>,
+) -> String {
+    let Some((_, test)) = best.first() else {
+        return "nothing that differs has anything to do with which hosts are slow".into();
+    };
+    let names: Vec<String> = best
+        .iter()
+        .take(MAX_NAMED)
+        .map(|(it, _)| format!("`{}`", it.key.replace('`', "'")))
+        .collect();
+    let mut text = names.join(", ");
+    if best.len() > MAX_NAMED {
+        text += &format!(" and {} more", best.len() - MAX_NAMED);
+    }
+    let does = if best.len() == 1 { "separates" } else { "each separate" };
+    text += match test.is_perfect() {
+        true => format!(" {does} all slow hosts from all fast ones"),
+        false => format!(" {does} them best, and not all"),
+    }
+    .as_str();
+    let ways = counted(divisions, "way", "ways");
+    if significant {
+        return format!(
+            "{text}: no chance ({} among the {ways} in which the facts divide these hosts)",
+            share(corrected)
+        );
+    }
+    text += &format!(
+        ": that may be chance ({} among the {ways} in which the facts divide these hosts)",
+        share(corrected)
+    );
+    if let Some(n) = needed {
+        text += &format!("; with {n} slow and {n} fast hosts it would not be");
+    }
+    text
+}
