@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `deburr diff`: what differs between hosts, and what of it matters.
 
-use super::show;
+use super::{report, show};
 use crate::cli::Show;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use deburr_core::finding::Severity;
-use deburr_core::host_diff::{self, Given, MAX_HOSTS};
-use deburr_core::render;
+use deburr_core::host_diff::{self, Given, MAX_HOSTS, Measured};
 use deburr_core::snapshot::{MAX_BYTES, Snapshot};
+use deburr_core::{render, rules};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,8 @@ use std::path::{Path, PathBuf};
     mut_arg("fail_on", |arg| arg.help("Exit with status 1 if there is a difference of this level or worse")),
     after_help = "Examples:\n  \
         deburr diff good.json bad.json\n  \
-        deburr diff *.json --slow web-17 --slow web-23\n\n\
+        deburr diff *.json --slow web-17 --slow web-23\n  \
+        deburr diff good.json bad.json --time A=0.11/0.01/0.10 B=5.87/0.05/5.80\n\n\
         Exit status: 0 done, 1 done and --fail-on was met, 2 usage or bad input, 4 output could not be written."
 )]
 pub(crate) struct DiffArgs {
@@ -31,6 +33,13 @@ pub(crate) struct DiffArgs {
     /// A host that is slow: its name, its file or its letter; the others are not
     #[arg(long, value_name = "HOST")]
     slow: Vec<String>,
+    /// How long the same command took on a host, in seconds; better with its user and system time:
+    /// A=5.87/0.05/5.80. Of several of one host the median counts
+    #[arg(long, value_name = "HOST=SECS", num_args = 1..)]
+    time: Vec<String>,
+    /// What `deburr record` saw on a host while it was slow, or was not: A=FILE
+    #[arg(long, value_name = "HOST=FILE", num_args = 1.., conflicts_with = "time")]
+    recording: Vec<String>,
     #[command(flatten)]
     show: Show,
 }
@@ -56,13 +65,17 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
         }
         _ => {}
     }
-    let slow = slow(&args.slow, &hosts)?;
+    let measured = measured(args, &hosts)?;
+    let slow = match args.slow.is_empty() {
+        true => host_diff::slow(&measured, hosts.len()),
+        false => slow(&args.slow, &hosts)?,
+    };
     let given: Vec<Given<'_>> = hosts
         .iter()
         .zip(slow)
         .map(|(host, slow)| Given { snapshot: &host.snapshot, label: &host.label, slow })
         .collect();
-    let diff = host_diff::diff(&given, env!("CARGO_PKG_VERSION"));
+    let diff = host_diff::diff(&given, &measured, env!("CARGO_PKG_VERSION"));
     let text = match args.show.json {
         true => render::json_document(&diff)?,
         false => render::host_diff(&diff, show::style(&args.show)),
@@ -85,40 +98,112 @@ fn read(path: &Path) -> anyhow::Result<Read> {
     Ok(Read { snapshot, label })
 }
 
-/// Whether each host is slow; `None` for all if none is said to be.
-fn slow(names: &[String], hosts: &[Read]) -> anyhow::Result<Vec<Option<bool>>> {
-    if names.is_empty() {
-        return Ok(vec![None; hosts.len()]);
+/// Measurements of hosts, one of each.
+fn measured(args: &DiffArgs, hosts: &[Read]) -> anyhow::Result<Vec<Measured>> {
+    let mut times: BTreeMap<usize, Vec<Times>> = BTreeMap::new();
+    for word in &args.time {
+        let (host, seconds) = of_host("--time", word, hosts)?;
+        let times_of = times.entry(host).or_default();
+        times_of.push(times_in(seconds).ok_or_else(|| {
+            Failure::bad_input(format!(
+                "--time {word}: give seconds, as in {0}=5.87, or wall, user and system time, {0}=5.87/0.05/5.80",
+                host_diff::id(host)
+            ))
+        })?);
     }
+    let mut measured: Vec<Measured> = Vec::new();
+    for (host, mut of) in times {
+        of.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (wall, cpu) = of[of.len() / 2];
+        measured.push(Measured::time(host, wall, cpu));
+    }
+    for word in &args.recording {
+        let (host, file) = of_host("--recording", word, hosts)?;
+        let fold = report::folded(Path::new(file))?;
+        let report = rules::report(fold.view(), env!("CARGO_PKG_VERSION"), false);
+        measured.push(Measured::recording(host, &report).ok_or_else(|| {
+            Failure::bad_input(format!("--recording {word}: in that recording nothing ran"))
+        })?);
+    }
+    if measured.len() == 1 {
+        let id = host_diff::id(measured[0].host());
+        return Err(Failure::bad_input(format!(
+            "only {id} was measured: give a measurement of another host to compare it with"
+        )));
+    }
+    Ok(measured)
+}
+
+/// Wall time, and user and system time.
+type Times = (f64, Option<[f64; 2]>);
+
+fn times_in(text: &str) -> Option<Times> {
+    let seconds = |word: &str| {
+        let plain = word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        word.parse::<f64>().ok().filter(|it| plain && it.is_finite())
+    };
+    let numbers: Vec<f64> = text.split('/').map(seconds).collect::<Option<_>>()?;
+    match numbers.as_slice() {
+        [wall] => Some((*wall, None)),
+        [wall, user, system] => Some((*wall, Some([*user, *system]))),
+        _ => None,
+    }
+}
+
+/// `HOST=WHAT`.
+fn of_host<'a>(option: &str, word: &'a str, hosts: &[Read]) -> anyhow::Result<(usize, &'a str)> {
+    let (host, what) = word.split_once('=').ok_or_else(|| {
+        Failure::bad_input(format!("{option} {word}: say of which host it is, as in A={word}"))
+    })?;
+    Ok((named(option, host, hosts)?, what))
+}
+
+/// Which host is meant: by its letter, its name or its file.
+fn named(option: &str, name: &str, hosts: &[Read]) -> anyhow::Result<usize> {
+    let stem = Path::new(name).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let is = |at: usize, host: &Read| {
+        host.snapshot.host.name.as_deref() == Some(name)
+            || host_diff::id(at) == name
+            || stem.as_ref() == Some(&host.label)
+    };
+    let found: Vec<usize> =
+        hosts.iter().enumerate().filter(|(at, host)| is(*at, host)).map(|(at, _)| at).collect();
+    match found.as_slice() {
+        [one] => Ok(*one),
+        [] => Err(Failure::bad_input(format!(
+            "{option} {name}: none of the snapshots is of that host; give its name, its file or its letter (A, B, ...)"
+        ))),
+        many => Err(Failure::bad_input(format!(
+            "{option} {name}: {} of the snapshots are of a host of that name; give the letter (A, B, ...)",
+            many.len()
+        ))),
+    }
+}
+
+/// Whether each host is slow.
+fn slow(names: &[String], hosts: &[Read]) -> anyhow::Result<Vec<Option<bool>>> {
     let mut slow = vec![Some(false); hosts.len()];
     for name in names {
-        let stem = Path::new(name).file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        let is = |at: usize, host: &Read| {
-            host.snapshot.host.name.as_ref() == Some(name)
-                || host_diff::id(at) == *name
-                || stem.as_ref() == Some(&host.label)
-        };
-        let found: Vec<usize> =
-            hosts.iter().enumerate().filter(|(at, host)| is(*at, host)).map(|(at, _)| at).collect();
-        match found.as_slice() {
-            [one] => slow[*one] = Some(true),
-            [] => {
-                return Err(Failure::bad_input(format!(
-                    "--slow {name}: none of the snapshots is of that host; give its name, its file or its letter (A, B, ...)"
-                )));
-            }
-            _ => {
-                return Err(Failure::bad_input(format!(
-                    "--slow {name}: {} of the snapshots are of a host of that name; give the letter (A, B, ...)",
-                    found.len()
-                )));
-            }
-        }
+        slow[named("--slow", name, hosts)?] = Some(true);
     }
     match slow.contains(&Some(false)) {
         true => Ok(slow),
         false => Err(Failure::bad_input(
             "--slow: all of the hosts are slow; one must be fast to compare them with",
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::times_in;
+
+    #[test]
+    fn times_are_seconds() {
+        assert_eq!(times_in("5.87"), Some((5.87, None)));
+        assert_eq!(times_in("5.87/0.05/5.8"), Some((5.87, Some([0.05, 5.8]))));
+        for text in ["", "5/1", "1/2/3/4", "-1", "inf", "1e3", "5s", "1//2", "٣"] {
+            assert_eq!(times_in(text), None, "{text}");
+        }
     }
 }

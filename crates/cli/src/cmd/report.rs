@@ -10,10 +10,22 @@ use deburr_core::cpu_check::{Document, judge};
 use deburr_core::recording::Record;
 use deburr_core::rules;
 use deburr_core::view::Fold;
+use std::path::Path;
 
 /// Runs it.
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
-    let reader = Reader::open(&args.file).map_err(Failure::bad_input)?;
+    let fold = folded(&args.file)?;
+    let report = rules::report(fold.view(), env!("CARGO_PKG_VERSION"), false);
+    if let (Some(check), false) = (judge(fold.view()), args.show.json) {
+        show::cpu_check(&Document::new(check, &report), &args.show)?;
+        output::print(b"\n")?;
+    }
+    show::report(&report, &args.show)
+}
+
+/// A recording, folded; says so if it was cut short.
+pub(super) fn folded(file: &Path) -> anyhow::Result<Fold> {
+    let reader = Reader::open(file).map_err(Failure::bad_input)?;
     let mut fold = Fold::default();
     let mut begun = false;
     let mut ended = false;
@@ -24,7 +36,7 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
             fold.push(record);
         })
         .map_err(Failure::bad_input)?;
-    let shown = args.file.display();
+    let shown = file.display();
     if !begun {
         return Err(Failure::bad_input(format!(
             "`{shown}` holds nothing: its session was killed in its first second, or its last part, \
@@ -36,10 +48,5 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
             "`{shown}` was cut short: its session was killed, or its disk was full"
         ));
     }
-    let report = rules::report(fold.view(), env!("CARGO_PKG_VERSION"), false);
-    if let (Some(check), false) = (judge(fold.view()), args.show.json) {
-        show::cpu_check(&Document::new(check, &report), &args.show)?;
-        output::print(b"\n")?;
-    }
-    show::report(&report, &args.show)
+    Ok(fold)
 }

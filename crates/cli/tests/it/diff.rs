@@ -35,6 +35,10 @@ fn what_cannot_be_compared_is_refused() {
         (vec![&healthy, &healthy, "--slow", "nobody"], "nobody"),
         (vec![&healthy, &healthy, "--slow", "db-old-1"], "letter"),
         (vec![&healthy, &healthy, "--slow", "A", "--slow", "B"], "fast"),
+        (vec![&healthy, &healthy, "--time", "A=1"], "only A"),
+        (vec![&healthy, &healthy, "--time", "A=fast", "B=1"], "A=5.87"),
+        (vec![&healthy, &healthy, "--time", "1", "B=1"], "A=1"),
+        (vec![&healthy, &healthy, "--recording", "A=/nonexistent/r", "B=1"], "/nonexistent/r"),
         (vec![&healthy, folder.path().to_str().unwrap()], "cannot read"),
     ] {
         let message = refuse(&[&["diff"][..], &arguments].concat());
@@ -58,7 +62,10 @@ fn every_field_has_a_line() {
     let page = std::fs::read_to_string(root().join("docs/diff.md")).unwrap();
     let folder = scratch();
     let [healthy, slow] = ["drift-healthy.json", "drift-slow.json"].map(|it| fixture(&folder, it));
-    let document = stdout(&run(&["diff", "--json", &healthy, &slow, "--slow", "B"], 0));
+    let document = stdout(&run(
+        &["diff", "--json", &healthy, &slow, "--time", "A=1/1/0", "B=9/1/8", "--slow", "B"],
+        0,
+    ));
     let document: Value = serde_json::from_str(&document).unwrap();
     assert_eq!(document["schema"], "deburr.diff/1");
     let mut names = BTreeSet::new();

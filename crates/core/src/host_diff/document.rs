@@ -26,9 +26,15 @@ pub struct HostDiff {
     pub not_compared: Vec<NotCompared>,
     /// What differs as it must or may: identity, counters, addresses.
     pub aside: Vec<Aside>,
+    /// What is measured slower; absent without measurements of two hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<super::Explanation>,
     /// What separates slow hosts from fast ones; absent unless it is said who is slow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub separation: Option<super::Separation>,
+    /// How to find out which difference is the reason; absent if nobody is slow, or nothing can be changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<super::Plan>,
     /// What is wrong, in the form of `deburr.report/1`.
     pub findings: Vec<Finding>,
     /// Whatever else should be known, as sentences.
@@ -122,6 +128,10 @@ pub struct Difference {
     /// How to make it alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<Change>,
+    /// Share of the extra time that was measured that is of the kind that it costs, 0..1; absent if nothing was
+    /// measured, or if it is not known what it costs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explains: Option<f64>,
     /// How it separates slow hosts from fast ones; absent unless it is said who is slow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test: Option<super::Test>,

@@ -5,6 +5,8 @@
 //! - [`knowledge`]: what is known to matter, why, and which side is slower: a table, one file for each area.
 //! - [`rank`](self): what a difference matters here, given who is in charge and what it follows from.
 //! - [`Separation`]: which facts separate slow hosts from fast ones, and whether that is chance.
+//! - [`Explanation`]: what is measured slower, and which differences can be the reason; [`Plan`]: how to find out which
+//!   one is.
 //! - [`document`]: what is said, as data.
 //!
 //! What is not known (unreadable, given up, kept out) is neither alike nor different: it is *not compared*.
@@ -14,13 +16,19 @@ mod charge;
 mod compare;
 pub mod document;
 pub mod knowledge;
+mod measured;
+mod plan;
 mod rank;
 mod separate;
 mod shown;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_plan;
 
 pub use charge::Drivers;
+pub use measured::{Explanation, ExtraTime, Measured, slow};
+pub use plan::{Group, Next, Plan, Planned, Step};
 pub use separate::{Separation, Test};
 
 use crate::snapshot::{Snapshot, Tool};
@@ -45,7 +53,7 @@ pub struct Given<'a> {
 
 /// Compares hosts: two or more.
 #[must_use]
-pub fn diff(given: &[Given<'_>], tool_version: &str) -> HostDiff {
+pub fn diff(given: &[Given<'_>], measured: &[Measured], tool_version: &str) -> HostDiff {
     let snapshots: Vec<&Snapshot> = given.iter().map(|host| host.snapshot).collect();
     let ids: Vec<String> = (0..given.len()).map(id).collect();
     let drivers: Vec<Drivers> = snapshots.iter().map(|it| Drivers::of(it)).collect();
@@ -75,6 +83,7 @@ pub fn diff(given: &[Given<'_>], tool_version: &str) -> HostDiff {
     }
     let ranking = Ranking { ids: &ids, drivers: &drivers, slow: &slow, rows: &differing };
     let mut differences: Vec<_> = differing.iter().map(|row| ranking.difference(row)).collect();
+    let explanation = measured::explain(measured, &differing, &ids, &mut differences);
     let separation = separate::separate(&differing, &slow, &mut differences);
     differences.sort_by(|a, b| {
         let chance = |it: &Difference| it.test.as_ref().map(separate::rank);
@@ -88,7 +97,7 @@ pub fn diff(given: &[Given<'_>], tool_version: &str) -> HostDiff {
         .enumerate()
         .map(|(at, host)| described(host, &ids[at], &drivers[at], outlier_in(&differing, at)))
         .collect();
-    HostDiff {
+    let mut diff = HostDiff {
         schema: SCHEMA.into(),
         tool: Tool { version: tool_version.into() },
         hosts,
@@ -96,10 +105,14 @@ pub fn diff(given: &[Given<'_>], tool_version: &str) -> HostDiff {
         differences,
         not_compared,
         aside,
+        measured: explanation,
         separation,
+        plan: None,
         findings: vec![],
         notes: notes(given, &ids),
-    }
+    };
+    diff.plan = plan::plan(&diff);
+    diff
 }
 
 /// What a host is called, by its place: `A` to `Z`, then `AA` to `ZZ`.

@@ -38,7 +38,8 @@ pub(super) fn severity(weight: u8) -> Severity {
 
 /// Most important first; ties in the order of keys.
 pub(super) fn order(a: &Difference, b: &Difference) -> Ordering {
-    b.weight.cmp(&a.weight).then_with(|| a.key.cmp(&b.key))
+    let importance = b.importance().total_cmp(&a.importance());
+    importance.then_with(|| b.weight.cmp(&a.weight)).then_with(|| a.key.cmp(&b.key))
 }
 
 /// Who has which value, in words.
@@ -102,6 +103,7 @@ impl Ranking<'_> {
             },
             look: change::look(row.key, known),
             change,
+            explains: None,
             test: None,
         }
     }

@@ -6,9 +6,10 @@ use super::escape::{command, identifier, label, sentence};
 use super::finding::severity;
 use super::page::{Ink, Page};
 use super::table::{Column, Table};
-use super::units::{count, counted};
+use super::units::{count, counted, share};
 use crate::finding::Severity;
 use crate::host_diff::document::{Change, Difference, Held, HostDiff, Reach};
+use crate::host_diff::{Next, Plan};
 
 /// Differences that are shown with all that is known of them.
 const DETAILED: usize = 10;
@@ -25,14 +26,18 @@ pub fn host_diff(diff: &HostDiff, style: TextStyle) -> String {
     let mut page = Page::new(style);
     headline(&mut page, diff);
     hosts(&mut page, diff, style.verbosity);
-    if let Some(separation) = &diff.separation {
+    let summaries = [
+        diff.measured.as_ref().map(|it| &it.summary),
+        diff.separation.as_ref().filter(|it| it.slow + it.fast > 2).map(|it| &it.summary),
+    ];
+    for summary in summaries.into_iter().flatten() {
         page.gap();
-        page.paragraph(0, 2, Ink::Plain, &sentence(&separation.summary));
+        page.paragraph(0, 2, Ink::Plain, &sentence(summary));
     }
-    let (matter, rest): (Vec<&Difference>, Vec<&Difference>) = diff
-        .differences
-        .iter()
-        .partition(|it| it.severity >= Severity::Medium || is_best(diff, it));
+    let (matter, rest): (Vec<&Difference>, Vec<&Difference>) =
+        diff.differences.iter().partition(|it| {
+            it.severity >= Severity::Medium && !it.cannot_explain() || is_best(diff, it)
+        });
     let detailed = match style.verbosity {
         0 => 0,
         1 => DETAILED,
@@ -62,6 +67,9 @@ pub fn host_diff(diff: &HostDiff, style: TextStyle) -> String {
         }
         0 | 1 => {}
         _ => table(&mut page, "not known to matter, or following from those above", &info, rows),
+    }
+    if let Some(it) = &diff.plan {
+        plan(&mut page, it, style.verbosity);
     }
     not_compared(&mut page, diff, style.verbosity);
     aside(&mut page, diff, style.verbosity);
@@ -165,6 +173,9 @@ fn differences(page: &mut Page, block: &[&Difference]) {
             let value = it.values.get(test.value as usize).map_or("", |held| held.shown.as_str());
             line("separates ", &format!("`{}`: {}", value.replace('`', "'"), test.words()));
         }
+        if let Some(part) = it.explains {
+            line("explains ", &format!("{} of the extra time at most", share(part)));
+        }
         for caution in &it.cautions {
             line("but ", caution);
         }
@@ -202,6 +213,58 @@ fn change(page: &mut Page, it: &Change) {
     }
     if let Some(risk) = &it.risk {
         page.labelled(7, (Ink::Plain, "risk: "), 6, Ink::Plain, &sentence(risk));
+    }
+}
+
+/// The order of tests.
+fn plan(page: &mut Page, plan: &Plan, verbosity: u8) {
+    page.gap();
+    let title = format!(
+        "how to find out which one it is, on {}: at the cost of {:.1} quick tests on average (one by one: {:.1})",
+        plan.on, plan.expected_cost, plan.one_by_one_cost
+    );
+    page.paragraph(0, 2, Ink::Heading, &title);
+    page.paragraph(2, 0, Ink::Plain, &sentence(&plan.how));
+    for step in plan.steps.iter().take(if verbosity == 0 { 1 } else { usize::MAX }) {
+        let names: Vec<String> =
+            step.groups.iter().map(|group| identifier(&group.name, 60)).collect();
+        let takes = match step.reach {
+            Reach::Now => "",
+            Reach::Boot => " (boot)",
+            Reach::Firmware => " (firmware)",
+        };
+        let text = format!(
+            "{}{takes}; faster: {}, not: {}",
+            names.join(" and "),
+            next(&step.if_faster),
+            next(&step.if_not)
+        );
+        page.labelled(2, (Ink::Advice, &format!("{}. ", step.number)), 3, Ink::Plain, &text);
+        for it in step.groups.iter().flat_map(|group| &group.changes) {
+            if it.change.is_command {
+                page.line(5, Ink::Plain, &command(&it.change.text));
+                page.line(5, Ink::Aside, &format!("undo: {}", command(&it.change.undo)));
+            } else {
+                page.paragraph(5, 2, Ink::Plain, &sentence(&it.change.text));
+            }
+        }
+    }
+    if !plan.not_testable.is_empty() {
+        let keys: Vec<String> =
+            plan.not_testable.iter().take(4).map(|key| identifier(key, 60)).collect();
+        let more = match plan.not_testable.len() {
+            0..=4 => String::new(),
+            n => format!(" and {} more", n - 4),
+        };
+        page.paragraph(2, 2, Ink::Aside, &format!("cannot be tried: {}{more}", keys.join(", ")));
+    }
+}
+
+fn next(next: &Next) -> String {
+    match next {
+        Next::Step(number) => format!("go on with {number}"),
+        Next::Found(name) => format!("it is {}", identifier(name, 60)),
+        Next::NoneOfThem => "none of them by itself".into(),
     }
 }
 

@@ -15,9 +15,10 @@ pub(super) const KNOWN: &[Known] = &[
         "driver of idle states",
         &[DRIVER],
         "the driver decides which sleep states there are and which parameters mean anything: `intel_idle` has its own \
-         table, `acpi_idle` takes the firmware's, `none` only halts",
+         table, `acpi_idle` takes the firmware's, `none` only halts. Whoever asks another CPU for \
+         something, such as its frequency, waits in the kernel until it has woken up",
     )
-    .slows(&[Wakeup], Slower::Unknown)
+    .slows(&[Wakeup, System], Slower::Unknown)
     .risk("other states, other power use; some packages need deep states to reach their turbo")
     .look("cpupower idle-info")
     .change(How::Boot("`intel_idle.max_cstate=0` leaves the states to acpi_idle; `idle=` and `cpuidle.off=1` switch them off")),
@@ -31,17 +32,19 @@ pub(super) const KNOWN: &[Known] = &[
     .slows(&[Wakeup, System], Slower::Higher)
     .risk("shallow idling costs power and may cost turbo")
     .look("cat /sys/module/processor/parameters/max_cstate; cpupower idle-info")
-    .only_with(ACPI),
+    .only_with(ACPI)
+    .group("idle"),
     known(
         85,
         "deepest idle state that intel_idle may use",
         &["/proc/cmdline#intel_idle.max_cstate", "/sys/module/intel_idle/parameters/max_cstate"],
         "limits the sleep states of intel_idle: deep ones take tens to hundreds of microseconds to leave; 0 switches that driver off",
     )
-    .slows(&[Wakeup], Slower::Higher)
+    .slows(&[Wakeup, System], Slower::Higher)
     .risk("shallow idling costs power and may cost turbo; 0 does not forbid states, it leaves them to acpi_idle")
     .look("cat /sys/module/intel_idle/parameters/max_cstate; cpupower idle-info")
-    .only_with(INTEL),
+    .only_with(INTEL)
+    .group("idle"),
     known(
         78,
         "how idle CPUs wait",
@@ -54,9 +57,10 @@ pub(super) const KNOWN: &[Known] = &[
         76,
         "idle states that are switched off",
         &["/sys/devices/system/cpu/cpu*/cpuidle/state*/disable", "/sys/devices/system/cpu/cpu*/cpuidle/state*/default_status"],
-        "leaving a deep state takes its exit latency each time a CPU is woken: work that comes in small pieces pays it for each",
+        "leaving a deep state takes its exit latency each time a CPU is woken: work that comes in small pieces pays it for each, and \
+         so does the kernel when it asks a sleeping CPU for something",
     )
-    .slows(&[Wakeup], Slower::Lower)
+    .slows(&[Wakeup, System], Slower::Lower)
     .risk("without deep states a package uses more power while idle")
     .look("cpupower idle-info")
     .follows(&[DRIVER]),
@@ -66,7 +70,7 @@ pub(super) const KNOWN: &[Known] = &[
         &["/sys/devices/system/cpu/cpu*/cpuidle/state*/latency"],
         "so long it takes from an interrupt until a sleeping CPU runs again",
     )
-    .slows(&[Wakeup], Slower::Higher)
+    .slows(&[Wakeup, System], Slower::Higher)
     .look("cpupower idle-info")
     .change(How::Firmware("C-states in the firmware's set-up, or the idle driver"))
     .follows(&[DRIVER]),
