@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 #[command(
     mut_arg("json", |arg| arg.help("Print one JSON document (schema deburr.diff/1)")),
     mut_arg("verbose", |arg| arg.help("Show every difference, and what was put aside")),
-    mut_arg("fail_on", |arg| arg.help("Exit with status 1 if there is a difference of this level or worse")),
+    mut_arg("fail_on", |arg| arg.help("Exit with status 1 if there is a difference or a finding of this level or worse")),
     after_help = "Examples:\n  \
         deburr diff good.json bad.json\n  \
         deburr diff *.json --slow web-17 --slow web-23\n  \
@@ -81,7 +81,8 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
         false => render::host_diff(&diff, show::style(&args.show)),
     };
     output::print(text.as_bytes())?;
-    let worst = diff.differences.iter().map(|it| it.severity).max();
+    let drift = diff.differences.iter().map(|it| it.severity);
+    let worst = drift.chain(diff.findings.iter().map(|it| it.severity)).max();
     let limit = args.show.fail_on.map(Severity::from);
     Ok(if limit.is_some() && worst >= limit { Exit::Found } else { Exit::Done })
 }

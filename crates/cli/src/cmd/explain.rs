@@ -5,12 +5,12 @@ use crate::cli::Color;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use deburr_core::render;
-use deburr_core::rules::{self, RULES};
+use deburr_core::rules;
 
 /// Runs it.
 pub(crate) fn run(code: &str) -> anyhow::Result<Exit> {
     let page = rules::explain(code).ok_or_else(|| {
-        let known: Vec<&str> = RULES.iter().map(|rule| rule.code).collect();
+        let known: Vec<&str> = rules::all().iter().map(|rule| rule.code).collect();
         let known = known.join(", ");
         Failure::bad_input(format!("there is no finding `{code}`; there are {known}"))
     })?;

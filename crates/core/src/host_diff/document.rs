@@ -2,7 +2,7 @@
 //! What is said of the difference, as data: the document `deburr.diff/1` (`docs/diff.md`). Field names are stable;
 //! additions only.
 
-use crate::finding::{Finding, Severity};
+use crate::finding::{Finding, NotChecked, RuledOut, Severity};
 use crate::snapshot::{Area, Class, Tool, Value};
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +37,10 @@ pub struct HostDiff {
     pub plan: Option<super::Plan>,
     /// What is wrong, in the form of `deburr.report/1`.
     pub findings: Vec<Finding>,
+    /// What was looked for and not found, likewise.
+    pub ruled_out: Vec<RuledOut>,
+    /// What could not be looked for, likewise.
+    pub not_checked: Vec<NotChecked>,
     /// Whatever else should be known, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

@@ -31,6 +31,7 @@ pub use measured::{Explanation, ExtraTime, Measured, slow};
 pub use plan::{Group, Next, Plan, Planned, Step};
 pub use separate::{Separation, Test};
 
+use crate::rules::{Hosts, judge_hosts};
 use crate::snapshot::{Snapshot, Tool};
 use compare::{Row, rows};
 use document::{Aside, Counts, Difference, Host, HostDiff, NotCompared, SCHEMA};
@@ -51,7 +52,7 @@ pub struct Given<'a> {
     pub slow: Option<bool>,
 }
 
-/// Compares hosts: two or more.
+/// Compares hosts, and judges them. One host is judged alone.
 #[must_use]
 pub fn diff(given: &[Given<'_>], measured: &[Measured], tool_version: &str) -> HostDiff {
     let snapshots: Vec<&Snapshot> = given.iter().map(|host| host.snapshot).collect();
@@ -109,9 +110,15 @@ pub fn diff(given: &[Given<'_>], measured: &[Measured], tool_version: &str) -> H
         separation,
         plan: None,
         findings: vec![],
+        ruled_out: vec![],
+        not_checked: vec![],
         notes: notes(given, &ids),
     };
     diff.plan = plan::plan(&diff);
+    let judged = judge_hosts(&Hosts { diff: &diff, snapshots: &snapshots });
+    diff.findings = judged.findings;
+    diff.ruled_out = judged.ruled_out;
+    diff.not_checked = judged.not_checked;
     diff
 }
 
@@ -192,4 +199,14 @@ fn notes(given: &[Given<'_>], ids: &[String]) -> Vec<String> {
         }
     }
     notes
+}
+
+/// Incident 5: `fixtures/README.md` says what of it was captured.
+#[cfg(test)]
+pub(crate) fn drift() -> [Snapshot; 2] {
+    [
+        include_bytes!("../../../../fixtures/snapshots/drift-healthy.json").as_slice(),
+        include_bytes!("../../../../fixtures/snapshots/drift-slow.json"),
+    ]
+    .map(|document| Snapshot::parse(document).expect("a snapshot"))
 }

@@ -27,15 +27,6 @@ fn only(diff: &HostDiff) -> &Difference {
     &diff.differences[0]
 }
 
-/// Incident 5: `fixtures/README.md` says what of it was captured.
-pub(super) fn drift() -> [Snapshot; 2] {
-    [
-        include_bytes!("../../../../fixtures/snapshots/drift-healthy.json").as_slice(),
-        include_bytes!("../../../../fixtures/snapshots/drift-slow.json"),
-    ]
-    .map(|document| Snapshot::parse(document).unwrap())
-}
-
 #[test]
 fn the_incident_has_module_driver_and_limit_on_top() {
     let diff = of(&drift());
@@ -252,7 +243,7 @@ fn fleet(planted: &str, noise: &[[u8; 8]]) -> HostDiff {
 #[test]
 fn few_hosts_are_told_what_is_needed() {
     let noise: Vec<[u8; 8]> = (0..40u8)
-        .map(|n| [0, 1, 2, 3, 4, 5, 6, 7].map(|at| (n >> (at % 6)) & 1 ^ (at == 7) as u8))
+        .map(|n| [0, 1, 2, 3, 4, 5, 6, 7].map(|at| (n >> (at % 6)) & 1 ^ u8::from(at == 7)))
         .collect();
     let diff = fleet(GOVERNOR, &noise);
     let separation = diff.separation.as_ref().unwrap();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Measurements and what comes of them.
 
-use super::tests::drift;
 use super::*;
 use crate::snapshot::Value;
 use crate::testkit::snapshot::host;

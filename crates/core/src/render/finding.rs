@@ -278,7 +278,12 @@ fn range(class: &SizeClass) -> String {
 /// The numbers behind the claim, those of one source and part of the window together.
 fn evidence(page: &mut Page, evidence: &[Evidence]) {
     let origin = |item: &Evidence| {
-        format!("from {}, {}", label(&item.source, SOURCE_COLUMNS), seconds(item.from_s, item.to_s))
+        let source = label(&item.source, SOURCE_COLUMNS);
+        // What was read at one moment has no time range.
+        match item.to_s > item.from_s {
+            true => format!("from {source}, {}", seconds(item.from_s, item.to_s)),
+            false => format!("from {source}"),
+        }
     };
     let mut origins: Vec<String> = Vec::new();
     for item in evidence {

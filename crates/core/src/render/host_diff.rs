@@ -3,7 +3,7 @@
 
 use super::TextStyle;
 use super::escape::{command, identifier, label, sentence};
-use super::finding::severity;
+use super::finding::{self, severity};
 use super::page::{Ink, Page};
 use super::table::{Column, Table};
 use super::units::{count, counted, share};
@@ -11,6 +11,8 @@ use crate::finding::Severity;
 use crate::host_diff::document::{Change, Difference, Held, HostDiff, Reach};
 use crate::host_diff::{Next, Plan};
 
+/// Code of the rule whose evidence is the differences themselves.
+const DRIFT: &str = "HST001";
 /// Differences that are shown with all that is known of them.
 const DETAILED: usize = 10;
 /// Rows of a table of differences that matter little.
@@ -34,6 +36,7 @@ pub fn host_diff(diff: &HostDiff, style: TextStyle) -> String {
         page.gap();
         page.paragraph(0, 2, Ink::Plain, &sentence(summary));
     }
+    findings(&mut page, diff, style.verbosity);
     let (matter, rest): (Vec<&Difference>, Vec<&Difference>) =
         diff.differences.iter().partition(|it| {
             it.severity >= Severity::Medium && !it.cannot_explain() || is_best(diff, it)
@@ -137,6 +140,50 @@ fn hosts(page: &mut Page, diff: &HostDiff, verbosity: u8) {
     table.write(page, 0);
     if diff.hosts.len() > shown {
         page.line(0, Ink::Aside, &format!("and {} more hosts (-v)", diff.hosts.len() - shown));
+    }
+}
+
+/// What is wrong by the rules: drift itself is what follows in detail, so of that only the claim.
+fn findings(page: &mut Page, diff: &HostDiff, verbosity: u8) {
+    let mut advised = Vec::new();
+    for it in &diff.findings {
+        if it.severity == Severity::Info && verbosity < 2 {
+            continue;
+        }
+        page.gap();
+        if verbosity < 2 && it.code == DRIFT || verbosity == 0 {
+            let tag = format!("{}[{}]: ", severity(it.severity), label(&it.code, 12));
+            page.labelled(
+                0,
+                (Ink::Severity(it.severity), &tag),
+                2,
+                Ink::Heading,
+                &sentence(&it.title),
+            );
+            continue;
+        }
+        finding::write(page, it, finding::Detail::Evidence, &mut advised);
+    }
+    if verbosity > 1 {
+        let quiet = diff.ruled_out.iter().map(|it| (&it.code, &it.name, sentence(&it.closest)));
+        let blind = diff
+            .not_checked
+            .iter()
+            .map(|it| (&it.code, &it.name, sentence(&it.missing.join("; "))));
+        for (title, items) in
+            [("ruled out", quiet.collect::<Vec<_>>()), ("could not check", blind.collect())]
+        {
+            if items.is_empty() {
+                continue;
+            }
+            page.gap();
+            page.line(0, Ink::Heading, title);
+            let mut table = Table::new(&[Column::Left(30), Column::Left(usize::MAX)]);
+            for (code, name, about) in items {
+                table.row([label(&format!("{code} {name}"), 60), about]);
+            }
+            table.write(page, 2);
+        }
     }
 }
 

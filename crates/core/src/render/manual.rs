@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn the_pages_of_the_rules_fit() {
-        for rule in crate::rules::RULES {
+        for rule in crate::rules::all() {
             for columns in [60, 80, 100] {
                 let page = crate::rules::explain(rule.code).unwrap();
                 let shown = manual(&page, TextStyle { columns, ..STYLE });

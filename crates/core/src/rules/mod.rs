@@ -8,6 +8,8 @@ mod block;
 mod confidence;
 mod cpu;
 mod explain;
+mod host;
+mod hosts;
 mod ledger;
 mod observer;
 mod remedy;
@@ -19,6 +21,7 @@ mod tests;
 mod words;
 
 pub use explain::explain;
+pub use hosts::{HOST_RULES, HostRule, Hosts, Judged, judge_hosts};
 pub use report::report;
 
 use crate::finding::{Entity, Finding};
@@ -105,7 +108,7 @@ pub enum Verdict {
     },
 }
 
-/// All rules, by code.
+/// All rules about recordings, by code. [`all`] has those about hosts too.
 pub const RULES: &[&Rule] = &[
     &block::writeback_bursts::RULE,
     &block::writeback_cohort::RULE,
@@ -125,10 +128,19 @@ pub const RULES: &[&Rule] = &[
     &sched::runtime_oversubscribed::RULE,
 ];
 
+/// All rules, by code: those about recordings and those about hosts.
+#[must_use]
+pub fn all() -> Vec<&'static Rule> {
+    let hosts = HOST_RULES.iter().map(|host| &host.rule);
+    let mut all: Vec<&Rule> = RULES.iter().copied().chain(hosts).collect();
+    all.sort_by_key(|rule| rule.code);
+    all
+}
+
 /// The rule of that code, in any case.
 #[must_use]
 pub fn find(code: &str) -> Option<&'static Rule> {
-    RULES.iter().copied().find(|rule| rule.code.eq_ignore_ascii_case(code))
+    all().into_iter().find(|rule| rule.code.eq_ignore_ascii_case(code))
 }
 
 impl Rule {

@@ -6,6 +6,7 @@ mod block;
 mod cases;
 mod disks;
 mod fixtures;
+mod hosts;
 mod pages;
 mod properties;
 mod registry;

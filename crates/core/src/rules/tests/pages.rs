@@ -2,8 +2,8 @@
 //! `docs/rules/CODE.md`: the page that `explain` prints, an example that cannot go stale, and where it is
 //! reproduced.
 
-use super::{ROOT, RULES, about, diff, judged, kept, scenes, shown};
-use crate::rules::{Rule, explain};
+use super::{ROOT, about, diff, hosts, judged, kept, scenes, shown};
+use crate::rules::{Rule, all, explain};
 use std::fmt::Write as _;
 
 const HEADINGS: [&str; 8] = [
@@ -42,6 +42,9 @@ fn document(rule: &Rule) -> String {
         // Writing to a String cannot fail.
         let _ = write!(page, "\n## Example\n\n```text\n{}\n```\n", example.trim_end());
     }
+    if let Some(example) = hosts::example(rule.code) {
+        let _ = write!(page, "\n## Example\n\n```text\n{}\n```\n", example.trim_end());
+    }
     let scenarios = scenarios(rule.code);
     if !scenarios.is_empty() {
         let _ = writeln!(page, "\n## Reproduce it\n");
@@ -58,7 +61,7 @@ fn documents_of_rules_are_up_to_date() {
     let mut index = String::from(
         "<!-- Written by a test: `make docs`. -->\n# Findings\n\n| code | name | what |\n|---|---|---|\n",
     );
-    for rule in RULES {
+    for rule in all() {
         let (code, path) = (rule.code, format!("docs/rules/{}.md", rule.code));
         let now = document(rule);
         differences += &diff(&path, &kept(&path, &now), &now);
@@ -71,7 +74,7 @@ fn documents_of_rules_are_up_to_date() {
 
 #[test]
 fn every_page_has_the_same_headings() {
-    for rule in RULES {
+    for rule in all() {
         let page = explain(rule.code).expect("a rule has a page");
         let headings: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
         assert_eq!(headings, HEADINGS, "{}", rule.code);

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! HST001: a host differs from others in what is known to matter for latency.
+
+use crate::finding::{Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
+use crate::host_diff::document::{Difference, Held, Host};
+use crate::host_diff::knowledge;
+use crate::render::units;
+use crate::rules::hosts::{HostRule, Hosts, needs_snapshots, read, victim};
+use crate::rules::{Limit, Rule, Status, Verdict};
+
+/// Differences with a line of evidence.
+const MAX_LINES: usize = 8;
+/// Differences that a title names.
+const MAX_NAMED: usize = 3;
+/// Differences with a remedy.
+const MAX_FIXES: usize = 3;
+/// Hosts with a finding of their own.
+const MAX_HOSTS: usize = 8;
+/// Slow files that are named.
+const MAX_SLOW: usize = 3;
+
+const MATTERS: Limit = Limit {
+    name: "matters_from",
+    value: knowledge::LOW as f64,
+    unit: "of 100 is the weight from which on a difference counts",
+    why: "below are differences of which nothing is known, and those that follow from others",
+};
+const MEDIUM: Limit = Limit {
+    name: "medium_from",
+    value: knowledge::MEDIUM as f64,
+    unit: "of 100 is the weight from which on it is `medium`",
+    why: "what changes a kind of waiting on its own",
+};
+const HIGH: Limit = Limit {
+    name: "high_from",
+    value: knowledge::HIGH as f64,
+    unit: "of 100 is the weight from which on it is `high`",
+    why: "what alone has made hosts slower by a third and more",
+};
+
+pub(in crate::rules) static RULE: HostRule = HostRule {
+    rule: Rule {
+        code: "HST001",
+        name: "host-drift",
+        summary: "a host differs from others like it in what is known to matter for latency",
+        needs: &[],
+        helps: &[],
+        limits: &[MATTERS, MEDIUM, HIGH],
+        status: Status::Preview("0.1"),
+        doc: include_str!("host_drift.md"),
+        file: file!(),
+        check: needs_snapshots,
+    },
+    check,
+};
+
+fn check(hosts: &Hosts<'_>) -> Verdict {
+    let diff = hosts.diff;
+    if diff.facts.compared == 0 {
+        let missing = match diff.hosts.len() {
+            0 | 1 => "a snapshot of another host to compare with",
+            _ => "a fact that is known of two of the hosts",
+        };
+        return Verdict::NoData { missing: vec![missing.into()] };
+    }
+    let findings: Vec<Finding> = subjects(hosts)
+        .into_iter()
+        .filter_map(|host| finding(hosts, host))
+        .take(MAX_HOSTS)
+        .collect();
+    if !findings.is_empty() {
+        return Verdict::Fired(findings);
+    }
+    let most = diff.differences.iter().max_by_key(|it| it.weight).map_or(String::new(), |it| {
+        format!("; of those that differ, `{}` matters most, and little", it.key.replace('`', "'"))
+    });
+    let facts = units::counted(diff.facts.compared, "fact", "facts");
+    Verdict::Quiet {
+        closest: format!("{facts} compared, none that is known to matter differs{most}"),
+    }
+}
+
+/// Hosts that are asked about: the slow ones; of two, the second; of more, those that stand against a majority, most
+/// often first.
+fn subjects<'a>(hosts: &'a Hosts<'_>) -> Vec<&'a Host> {
+    let all = &hosts.diff.hosts;
+    let slow: Vec<&Host> = all.iter().filter(|host| host.slow == Some(true)).collect();
+    if !slow.is_empty() {
+        return slow;
+    }
+    if all.len() == 2 {
+        return all.iter().skip(1).collect();
+    }
+    let mut subjects: Vec<&Host> = all.iter().filter(|host| host.outlier_in > 0).collect();
+    subjects.sort_by_key(|host| std::cmp::Reverse(host.outlier_in));
+    subjects
+}
+
+/// What a host has, and what most of the others have; `None` if it has that too, or if it is not known.
+fn against<'a>(it: &'a Difference, host: &Host) -> Option<(&'a Held, &'a Held)> {
+    let own = it.values.iter().find(|held| held.hosts.contains(&host.id))?;
+    let first = it.values.iter().find(|held| !held.hosts.contains(&host.id))?;
+    (first.hosts.len() >= own.hosts.len()).then_some((own, first))
+}
+
+fn finding(hosts: &Hosts<'_>, host: &Host) -> Option<Finding> {
+    let diff = hosts.diff;
+    let matters = |it: &&Difference| {
+        it.weight >= knowledge::LOW && it.follows.is_none() && !it.cannot_explain()
+    };
+    let drift: Vec<(&Difference, &Held, &Held)> = diff
+        .differences
+        .iter()
+        .filter(matters)
+        .filter_map(|it| against(it, host).map(|(own, other)| (it, own, other)))
+        .collect();
+    let severity = drift.iter().map(|(it, _, _)| it.severity).max()?;
+    let mut names: Vec<&str> = Vec::new();
+    for (it, _, _) in &drift {
+        let name = it.what.as_deref().unwrap_or(&it.key);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let more = match names.len() {
+        n if n > MAX_NAMED => format!(" and {} more", n - MAX_NAMED),
+        _ => String::new(),
+    };
+    let title = format!(
+        "`{}` differs from {} in {} that matter for latency: {}{more}",
+        host.name.replace('`', "'"),
+        others(hosts, host),
+        units::counted(drift.len() as u64, "setting or part", "settings or parts"),
+        names.iter().take(MAX_NAMED).map(|it| it.replace('`', "'")).collect::<Vec<_>>().join(", "),
+    );
+    let fix = drift.iter().filter_map(|(it, _, _)| fix(it, host)).take(MAX_FIXES).collect();
+    Some(Finding {
+        code: RULE.rule.code.into(),
+        name: RULE.rule.name.into(),
+        severity,
+        confidence: confidence(hosts, host, severity),
+        title,
+        victim: victim(&host.name),
+        cost: cost(hosts, host),
+        causes: vec![],
+        evidence: lines(hosts, host, &drift),
+        sizes: vec![],
+        files: None,
+        chart: None,
+        fix,
+        confirm: drift.first().map(|(it, _, _)| Confirm {
+            command: it.look.clone(),
+            expect: Some("the same on both hosts again after the change".into()),
+        }),
+    })
+}
+
+fn others(hosts: &Hosts<'_>, host: &Host) -> String {
+    let others: Vec<&Host> = hosts.diff.hosts.iter().filter(|it| it.id != host.id).collect();
+    match others.as_slice() {
+        [one] => format!("`{}`", one.name.replace('`', "'")),
+        many => format!("most of {} others", many.len()),
+    }
+}
+
+/// That it differs is sure; that it is the reason of anything is known only as far as it was measured.
+fn confidence(hosts: &Hosts<'_>, host: &Host, severity: Severity) -> f64 {
+    let separated = hosts.diff.separation.as_ref().is_some_and(|it| it.significant);
+    let measured = hosts.diff.measured.as_ref().is_some_and(|it| it.slow == host.id);
+    match (separated, measured) {
+        (true, _) => 0.95,
+        (false, true) => 0.8,
+        (false, false) if severity == Severity::High => 0.5,
+        (false, false) => 0.4,
+    }
+}
+
+fn cost(hosts: &Hosts<'_>, host: &Host) -> Cost {
+    let Some(measured) = hosts.diff.measured.as_ref().filter(|it| it.slow == host.id) else {
+        return Cost::default();
+    };
+    if measured.slow_s <= 0.0 {
+        return Cost::default();
+    }
+    let share = (1.0 - measured.fast_s / measured.slow_s).clamp(0.0, 1.0);
+    Cost { lost_ns_per_s: (share * 1e9) as u64, share, ..Cost::default() }
+}
+
+fn lines(hosts: &Hosts<'_>, host: &Host, drift: &[(&Difference, &Held, &Held)]) -> Vec<Evidence> {
+    let mut lines: Vec<Evidence> = drift
+        .iter()
+        .take(MAX_LINES)
+        .map(|(it, own, other)| {
+            let name = it.what.as_deref().unwrap_or("not known what it does");
+            let note = format!("{}; elsewhere {}", own.shown, other.shown);
+            read(name, 0.0, Unit::Text, &it.key, note)
+        })
+        .collect();
+    let at = hosts.diff.hosts.iter().position(|it| it.id == host.id);
+    let snapshot = at.and_then(|at| hosts.snapshots.get(at));
+    for slow in snapshot.iter().flat_map(|it| &it.reading.slow).take(MAX_SLOW) {
+        let note = match slow.cpu_ns {
+            Some(cpu) if 2 * cpu >= slow.wall_ns => "the kernel was busy all the while: SYS001",
+            Some(_) => "the kernel slept meanwhile: SYS001",
+            None => "it was given up: SYS001",
+        };
+        lines.push(read("slow to read", slow.wall_ns as f64, Unit::Ns, &slow.path, note.into()));
+    }
+    lines
+}
+
+fn fix(it: &Difference, host: &Host) -> Option<Fix> {
+    let change = it.change.as_ref().filter(|change| change.hosts.contains(&host.id))?;
+    let name = it.what.as_deref().unwrap_or(&it.key);
+    Some(Fix {
+        action: match change.is_command {
+            true => format!("make it alike: {name}"),
+            false => format!("make it alike: {name}: {}", change.text),
+        },
+        command: change.is_command.then(|| change.text.clone()),
+        risk: change.risk.clone(),
+    })
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Rules about hosts: what makes each fire, stay quiet, or say what it lacks, and how that looks
+//! (`fixtures/rules/CODE/KIND.txt`).
+
+use super::{diff as differences, kept};
+use crate::finding::{Finding, Severity};
+use crate::host_diff::document::HostDiff;
+use crate::host_diff::{Given, Measured, diff};
+use crate::render::{TextStyle, host_diff};
+use crate::rules::HOST_RULES;
+use crate::snapshot::{Class, Instance, Snapshot, Value, fold};
+use crate::testkit::snapshot::{host, khz, on_cpus};
+
+const P: &str = "/sys/devices/system/cpu/cpufreq/policy*/";
+const C: &str = "/sys/devices/system/cpu/cpu*/cpuidle/state";
+const IDLE: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
+
+fn judged(snapshots: &[Snapshot], slow: Option<usize>) -> HostDiff {
+    let given: Vec<Given<'_>> = snapshots
+        .iter()
+        .enumerate()
+        .map(|(at, snapshot)| Given { snapshot, label: "", slow: slow.map(|slow| slow == at) })
+        .collect();
+    diff(&given, &[], "0.1.0")
+}
+
+/// A host whose driver and limit are these; its hardware goes to 3.5 GHz.
+fn frequencies(name: &str, driver: &str, limit: i128, governor: &str) -> Snapshot {
+    host(name)
+        .with(&format!("{P}scaling_driver"), on_cpus(8, &Value::text(driver)))
+        .with(&format!("{P}scaling_governor"), on_cpus(8, &Value::text(governor)))
+        .with(&format!("{P}scaling_max_freq"), on_cpus(8, &khz(limit)))
+        .with(&format!("{P}scaling_min_freq"), on_cpus(8, &khz(1_200_000)))
+        .with_fact(&format!("{P}cpuinfo_max_freq"), Class::Capability, on_cpus(8, &khz(3_500_000)))
+}
+
+/// A host that may sleep in states of that many microseconds.
+fn sleeping(name: &str, driver: &str, exits_us: &[i64]) -> Snapshot {
+    let empty = host(name).with(IDLE, Value::text(driver));
+    exits_us.iter().enumerate().fold(empty, |it, (number, us)| {
+        let exit = on_cpus(8, &Value::integer(*us));
+        it.with_fact(&format!("{C}{number}/latency"), Class::Capability, exit)
+            .with(&format!("{C}{number}/name"), Value::text(format!("C{number}")))
+            .with(&format!("{C}{number}/disable"), on_cpus(8, &Value::Boolean(false)))
+    })
+}
+
+/// The hosts that make the rule of that code give that answer.
+fn scene(code: &str, kind: &str) -> Option<HostDiff> {
+    let swappiness = "/proc/sys/vm/swappiness";
+    let snapshots = match (code, kind) {
+        ("CPU003", "fires") => vec![
+            frequencies("good", "intel_pstate", 3_500_000, "powersave"),
+            frequencies("bad", "acpi-cpufreq", 2_000_000, "performance"),
+        ],
+        ("CPU003", "quiet") => vec![
+            frequencies("a", "intel_pstate", 3_500_000, "powersave"),
+            frequencies("b", "intel_pstate", 3_400_000, "powersave"),
+        ],
+        ("CPU003", "nodata") => {
+            vec![host("a"), host("b").with(&format!("{P}scaling_driver"), Value::Absent)]
+        }
+        ("CPU004", "fires") => vec![
+            sleeping("good", "intel_idle", &[0, 2]),
+            sleeping("bad", "acpi_idle", &[0, 2, 133])
+                .with("/proc/cmdline#intel_idle.max_cstate", Value::integer(0)),
+        ],
+        ("CPU004", "quiet") => {
+            vec![sleeping("a", "intel_idle", &[0, 2, 10]), sleeping("b", "none", &[])]
+        }
+        ("CPU004", "nodata") => vec![host("a"), host("b")],
+        ("HST001", "fires") => crate::host_diff::drift().to_vec(),
+        ("HST001", "quiet") => {
+            let with = |value: i64| {
+                host("h").with(swappiness, Value::integer(60)).with("/sys/z", Value::integer(value))
+            };
+            vec![with(1), with(2)]
+        }
+        ("HST001", "nodata") => {
+            let unknown = Value::Unreadable("permission denied".into());
+            let known = host("a").with(swappiness, Value::integer(60));
+            vec![known, host("b").with(swappiness, unknown)]
+        }
+        _ => return None,
+    };
+    Some(judged(&snapshots, None))
+}
+
+fn about(diff: &HostDiff, code: &str) -> HostDiff {
+    let mut diff = diff.clone();
+    diff.findings.retain(|it| it.code == code);
+    diff.ruled_out.retain(|it| it.code == code);
+    diff.not_checked.retain(|it| it.code == code);
+    diff.differences.clear();
+    diff.aside.clear();
+    diff.not_compared.clear();
+    diff
+}
+
+fn shown(diff: &HostDiff, code: &str) -> String {
+    let style = TextStyle { columns: 100, color: false, verbosity: 2 };
+    let text = host_diff(&about(diff, code), style);
+    // Its first paragraph counts the differences, which are left out here.
+    text.split_once("\n\n").map_or_else(String::new, |(_, rest)| rest.to_owned())
+}
+
+/// What a finding of that code looks like.
+pub(super) fn example(code: &str) -> Option<String> {
+    Some(shown(&scene(code, "fires")?, code))
+}
+
+#[test]
+fn hosts_yield_what_is_kept() {
+    let mut found = String::new();
+    for it in HOST_RULES {
+        let code = it.rule.code;
+        for kind in super::scenes::KINDS {
+            let diff = scene(code, kind).unwrap_or_else(|| panic!("{code} has no `{kind}`"));
+            let answer = match () {
+                () if diff.findings.iter().any(|it| it.code == code) => "fires",
+                () if diff.ruled_out.iter().any(|it| it.code == code) => "quiet",
+                () if diff.not_checked.iter().any(|it| it.code == code) => "nodata",
+                () => "nothing",
+            };
+            assert_eq!(answer, kind, "{code}");
+            let text = shown(&diff, code);
+            let path = format!("fixtures/rules/{code}/{kind}.txt");
+            found += &differences(&path, &kept(&path, &text), &text);
+        }
+    }
+    assert!(found.is_empty(), "UPDATE=1 cargo test accepts these:\n{found}");
+}
+
+fn of<'a>(diff: &'a HostDiff, code: &str) -> Option<&'a Finding> {
+    diff.findings.iter().find(|it| it.code == code)
+}
+
+#[test]
+fn a_cap_costs_what_is_missing() {
+    let one = judged(&[frequencies("h", "acpi-cpufreq", 2_100_000, "performance")], None);
+    let finding = of(&one, "CPU003").unwrap();
+    assert!((finding.cost.share - 0.4).abs() < 1e-9);
+    assert_eq!(finding.severity, Severity::High);
+    assert!(finding.title.contains("`acpi-cpufreq`"), "{}", finding.title);
+}
+
+#[test]
+fn a_parameter_of_another_driver_caps_nothing() {
+    let no_turbo = "/sys/devices/system/cpu/intel_pstate/no_turbo";
+    let with = |driver: &str| {
+        let it = frequencies("h", driver, 3_500_000, "performance");
+        judged(&[it.with(no_turbo, Value::Boolean(true))], None)
+    };
+    assert!(of(&with("acpi-cpufreq"), "CPU003").is_none());
+    // How much turbo would bring is not known here.
+    assert_eq!(of(&with("intel_pstate"), "CPU003").unwrap().severity, Severity::Low);
+    // With intel_pstate, `powersave` is dynamic; with acpi-cpufreq it is the lowest frequency.
+    let powersave = |driver| judged(&[frequencies("h", driver, 3_500_000, "powersave")], None);
+    assert!(of(&powersave("intel_pstate"), "CPU003").is_none());
+    assert_eq!(of(&powersave("acpi-cpufreq"), "CPU003").unwrap().severity, Severity::High);
+}
+
+#[test]
+fn one_capped_cpu_is_enough() {
+    let limit = |cpu| khz(if cpu == 5 { 800_000 } else { 3_500_000 });
+    let limits = (0..8).map(|cpu| (Instance::Number(cpu), limit(cpu)));
+    let it = frequencies("h", "acpi-cpufreq", 3_500_000, "performance");
+    let it = it.with(&format!("{P}scaling_max_freq"), fold(limits));
+    assert!(of(&judged(&[it], None), "CPU003").is_some());
+}
+
+#[test]
+fn deep_sleep_counts_beside_a_host_that_sleeps_less_deep() {
+    let deep = sleeping("deep", "acpi_idle", &[0, 2, 133]);
+    let shallow = sleeping("shallow", "intel_idle", &[0, 2]);
+    let severity =
+        |snapshots: &[Snapshot], slow| of(&judged(snapshots, slow), "CPU004").unwrap().severity;
+    assert_eq!(severity(std::slice::from_ref(&deep), None), Severity::Info);
+    assert_eq!(severity(&[deep.clone(), deep.clone()], None), Severity::Info);
+    assert_eq!(severity(&[deep.clone(), shallow.clone()], None), Severity::Low);
+    assert_eq!(severity(&[deep.clone(), shallow.clone()], Some(0)), Severity::Medium);
+    assert_eq!(severity(&[deep.clone(), shallow], Some(1)), Severity::Low);
+    let off = deep.with(&format!("{C}2/disable"), on_cpus(8, &Value::Boolean(true)));
+    assert!(of(&judged(&[off], None), "CPU004").is_none());
+}
+
+#[test]
+fn drift_names_the_slow_host_and_claims_no_loss_that_was_not_measured() {
+    let both = crate::host_diff::drift();
+    let finding = |at: usize, measured: &[Measured]| {
+        let given: Vec<Given<'_>> = both
+            .iter()
+            .enumerate()
+            .map(|(host, snapshot)| Given { snapshot, label: "", slow: Some(host == at) })
+            .collect();
+        of(&diff(&given, measured, "0.1.0"), "HST001").unwrap().clone()
+    };
+    let it = finding(1, &[]);
+    assert!(it.title.starts_with("`db-old-2` differs from `db-old-1`"), "{}", it.title);
+    assert!(it.cost.lost_ns_per_s == 0 && it.confidence <= 0.5);
+    let it = finding(1, &[Measured::time(0, 0.106, None), Measured::time(1, 5.873, None)]);
+    assert!((it.cost.share - 0.98).abs() < 0.01 && it.confidence > 0.7);
+    assert!(finding(0, &[]).title.starts_with("`db-old-1`"));
+}
