@@ -103,7 +103,7 @@ impl Victim {
         match (&self.broker, &self.service) {
             (Some(_), Some(_)) => bail!("`victim` is a `broker` or a `service`"),
             (Some(broker), None) => return broker.validate(),
-            (None, Some(service)) => return service.validate(),
+            (None, Some(service)) => return service.validate(&self.cgroup),
             (None, None) => {}
         }
         ensure!((1..=256).contains(&self.threads), "`victim.threads` must be 1 to 256");
@@ -324,10 +324,15 @@ min_share = 0.8
         let good = GOOD.replacen(own, service, 1);
         assert_ne!(good, GOOD);
         assert!(Scenario::parse(&good).unwrap().victim.service.is_some());
+        let nested = good.replace("cgroup = \"victim\"", "cgroup = \"pod/victim\"");
+        let limited = nested.replace("headroom = 1.3", "headroom = 1.3\nlimit = \"pod\"");
+        assert!(Scenario::parse(&limited).is_ok());
         for (from, to, named) in [
             ("\"tokio\"", "\"cobol\"", "cobol"),
             ("headroom = 1.3", "headroom = 0.5", "victim.service.headroom"),
             ("rate_per_s = 600", "rate_per_s = 0", "victim.service.rate_per_s"),
+            ("rate_per_s = 600", "rate_per_s = 600\nlimit = \"vic\"", "victim.service.limit"),
+            ("rate_per_s = 600", "rate_per_s = 600\nlimit = \"\"", "victim.service.limit"),
             ("[victim.service]", "work_us = 5\n[victim.service]", "victim.service"),
         ] {
             let error = Scenario::parse(&good.replacen(from, to, 1)).unwrap_err();

@@ -45,6 +45,8 @@ pub(crate) struct ServiceSpec {
     control_threads: u32,
     /// Its CPU limit, in multiples of what it needs with so few threads.
     headroom: f64,
+    /// Which cgroup has the limit, below the lab's own: the victim's, or one above it. Absent = the victim's.
+    limit: Option<String>,
 }
 
 /// A service that spreads each request over 16 tasks.
@@ -67,7 +69,8 @@ pub(crate) struct Running {
 }
 
 impl ServiceSpec {
-    pub(super) fn validate(&self) -> Result<()> {
+    /// `cgroup` is the victim's.
+    pub(super) fn validate(&self, cgroup: &str) -> Result<()> {
         for (key, value, most) in [
             ("rate_per_s", self.rate_per_s, 10_000),
             ("threads", self.threads, 1024),
@@ -76,6 +79,14 @@ impl ServiceSpec {
             ensure!((1..=most).contains(&value), "`victim.service.{key}` must be 1 to {most}");
         }
         ensure!((1.0..=10.0).contains(&self.headroom), "`victim.service.headroom` must be 1 to 10");
+        let is_above = |limit: &String| {
+            let rest = cgroup.strip_prefix(limit.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        ensure!(
+            self.limit.as_ref().is_none_or(|limit| !limit.is_empty() && is_above(limit)),
+            "`victim.service.limit` must be `victim.cgroup` or a part of it from the left"
+        );
         Ok(())
     }
 
@@ -88,8 +99,14 @@ impl ServiceSpec {
         vec![
             format!("{what}, 16 tasks a request, driven at {} requests/s", self.rate_per_s),
             format!(
-                "{variable} is {} with the fault, {} without; limit: {} times the need with {}",
-                self.threads, self.control_threads, self.headroom, self.control_threads
+                "{variable} is {} with the fault, {} without",
+                self.threads, self.control_threads
+            ),
+            format!(
+                "limit{}: {} times the need with {}",
+                self.limit.as_ref().map_or(String::new(), |limit| format!(" of `{limit}`")),
+                self.headroom,
+                self.control_threads
             ),
         ]
     }
@@ -118,7 +135,9 @@ impl ServiceSpec {
             None => *quota_us.insert(self.measure_quota_us(stage)?),
         };
         let threads = if with_faults { self.threads } else { self.control_threads };
-        let (service, address) = self.start_service(stage, cgroup, quota_us, threads)?;
+        let limit = self.limit.as_deref().unwrap_or(cgroup);
+        stage.tree().set_quota(&stage.cgroup(limit)?, quota_us, PERIOD_US)?;
+        let (service, address) = self.start_service(stage, cgroup, threads)?;
         let what = ["drive".into(), self.url(address), self.rate_per_s.to_string()];
         let driver = stage.start_one(&Job {
             comm: "driver",
@@ -133,8 +152,9 @@ impl ServiceSpec {
 
     /// The limit: of what it uses at this rate with few threads and as much CPU time as it likes.
     fn measure_quota_us(&self, stage: &Stage) -> Result<u64> {
-        let (service, address) =
-            self.start_service(stage, "calibration", PERIOD_US, self.control_threads)?;
+        let cgroup = "calibration";
+        stage.tree().set_quota(&stage.cgroup(cgroup)?, PERIOD_US, PERIOD_US)?;
+        let (service, address) = self.start_service(stage, cgroup, self.control_threads)?;
         let start_ns = monotonic_ns();
         let from_ns = start_ns + WARMUP_NS;
         let to_ns = from_ns + CALIBRATION_NS;
@@ -169,11 +189,9 @@ impl ServiceSpec {
         &self,
         stage: &Stage,
         cgroup: &str,
-        quota_us: u64,
         threads: u32,
     ) -> Result<(Worker, SocketAddr)> {
         let dir = stage.cgroup(cgroup)?;
-        stage.tree().set_quota(&dir, quota_us, PERIOD_US)?;
         // Free a moment ago: nobody else is expected to take it.
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?;
         let address = free.local_addr()?;

@@ -19,23 +19,27 @@ const MAX_FILES: usize = 4096;
 /// A file that could not be decoded is tried for so many processes: the first may just have started.
 const MAX_TRIES: u32 = 3;
 
-/// A file as long as it stays the same.
+/// A file as long as it stays the same, in processes of one user: part of what is known of it comes from memory, which
+/// users may fill with anything, but only for themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Identity {
     dev: u64,
     ino: u64,
     size: u64,
+    user: u32,
     changed_ns: (i64, i64),
 }
 
 impl Identity {
-    fn of(path: &Path) -> io::Result<Self> {
+    /// `path` is that of a file of a process.
+    fn of(path: &Path, roots: &Roots, pid: u32) -> io::Result<Self> {
         let meta = fs::metadata(path)?;
         if !meta.is_file() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let changed_ns = (meta.ctime(), meta.ctime_nsec());
-        Ok(Self { dev: meta.dev(), ino: meta.ino(), size: meta.size(), changed_ns })
+        let user = fs::metadata(roots.proc.join(pid.to_string()))?.uid();
+        Ok(Self { dev: meta.dev(), ino: meta.ino(), size: meta.size(), user, changed_ns })
     }
 }
 
@@ -72,7 +76,7 @@ impl Programs {
     /// The program of a process, and its memory at the addresses of the file.
     pub(super) fn of(&mut self, roots: &Roots, pid: u32) -> io::Result<Rc<Program>> {
         let path = roots.proc.join(pid.to_string()).join("exe");
-        let identity = Identity::of(&path)?;
+        let identity = Identity::of(&path, roots, pid)?;
         let known = self.programs.get(&identity);
         if let Some((tries, program)) = known {
             // What the process says of itself may come later; what its file lacks does not.
@@ -97,7 +101,7 @@ impl Programs {
         let found = mapping(roots, pid, is_library)?;
         let places = found.places(roots, pid);
         let (path, identity) =
-            places.iter().find_map(|place| Some((place, Identity::of(place).ok()?)))?;
+            places.iter().find_map(|place| Some((place, Identity::of(place, roots, pid).ok()?)))?;
         let memory = FileImage::memory(roots, pid).ok()?;
         let library = match self.libraries.get(&identity) {
             Some((_, Some(library))) => Rc::clone(library),
@@ -143,7 +147,7 @@ fn inspect(roots: &Roots, pid: u32, path: &Path) -> io::Result<Program> {
             return Ok(Program::Other);
         }
     };
-    if elf.section(".go.buildinfo").is_none() {
+    if !go::is_go(&file, &elf) {
         return Ok(Program::Other);
     }
     let memory = FileImage::memory(roots, pid)?;

@@ -256,6 +256,13 @@ fn too_many_threads_under_a_quota_are_named_and_a_number_that_fits_is_not() {
     assert_eq!((&cause["key"], &cause["value"]), (&"GOMAXPROCS".into(), &"16".into()));
     assert_eq!(found["severity"], "high", "{found}");
     assert!(found["fix"][0]["action"].as_str().unwrap().contains("GOMAXPROCS=1"), "{found}");
+    // Both say which level it is that has the quota.
+    let top = nested.dirs()[0].file_name().unwrap().to_string_lossy().into_owned();
+    let limit =
+        found["evidence"].as_array().unwrap().iter().find(|line| line["name"] == "CPU limit");
+    assert_eq!(limit.unwrap()["note"], format!("quota of `/{top}` above it"), "{found}");
+    let throttle = &report["findings"][place("SCH002").unwrap()];
+    assert_eq!(throttle["causes"][0]["cgroup"], format!("/{top}"), "{throttle}");
     drop(many);
 
     // Threads that have nothing to do lose nothing.

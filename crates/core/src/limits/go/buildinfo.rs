@@ -2,7 +2,7 @@
 //! What Go's linker writes into every program since 1.13: which version built it, with which modules and settings.
 //! It survives stripping.
 
-use crate::limits::elf::Elf;
+use crate::limits::elf::{Elf, Segment};
 use crate::limits::image::{Biased, Image};
 use crate::recording::name;
 
@@ -12,6 +12,10 @@ const MAGIC: &[u8] = b"\xff Go buildinf:";
 const HEADER_BYTES: usize = 32;
 /// Longest text that is read: a module list of some thousand lines.
 const MAX_TEXT_BYTES: u64 = 1 << 20;
+/// Where it begins is a multiple of this.
+const ALIGNMENT: usize = 16;
+/// As much of a part of a program without headers of sections is searched.
+const MAX_SEARCH_BYTES: u64 = 4 << 20;
 /// The list of modules stands between two marks of this length.
 const MARK_BYTES: usize = 16;
 
@@ -65,20 +69,55 @@ impl GoBuild {
     }
 }
 
+/// Where the header is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    offset: u64,
+    address: u64,
+}
+
+/// The header's section; where the headers of sections were removed or do not make sense, the header itself, which is
+/// aligned and near the beginning of a loaded part, as a rule of one that the program may write to.
+fn place(file: &dyn Image, elf: &Elf) -> Option<Place> {
+    if let Some(section) = elf.section(SECTION) {
+        return Some(Place { offset: section.offset, address: section.address });
+    }
+    if !elf.sections.is_empty() {
+        return None;
+    }
+    let (first, then): (Vec<&Segment>, Vec<&Segment>) =
+        elf.segments.iter().partition(|segment| segment.writable);
+    first.into_iter().chain(then).find_map(|segment| {
+        let bytes = usize::try_from(segment.file_bytes.min(MAX_SEARCH_BYTES)).ok()?;
+        let start = file.bytes(segment.offset, bytes)?;
+        let found = start.chunks(ALIGNMENT).position(|piece| piece.starts_with(MAGIC))?;
+        let skip = (found * ALIGNMENT) as u64;
+        Some(Place {
+            offset: segment.offset.checked_add(skip)?,
+            address: segment.address.checked_add(skip)?,
+        })
+    })
+}
+
+/// Whether a program looks as if Go built it.
+pub fn is_go(file: &dyn Image, elf: &Elf) -> bool {
+    place(file, elf).is_some()
+}
+
 /// How that program was built; `None` if it is no Go program (or older than 1.13). `memory` is the program's at the
 /// addresses of the file: up to 1.17 the texts are only there.
 pub fn build(file: &dyn Image, elf: &Elf, memory: &Biased<'_>) -> Option<GoBuild> {
-    let section = elf.section(SECTION)?;
-    let header = file.bytes(section.offset, HEADER_BYTES).filter(|head| head.starts_with(MAGIC))?;
+    let place = place(file, elf)?;
+    let header = file.bytes(place.offset, HEADER_BYTES).filter(|head| head.starts_with(MAGIC))?;
     let inline = header.get(15).is_some_and(|flags| flags & 2 != 0);
     let (version, modules) = if inline {
-        let at = section.offset.checked_add(HEADER_BYTES as u64)?;
+        let at = place.offset.checked_add(HEADER_BYTES as u64)?;
         let (version, next) = counted(file, at)?;
         (version, counted(file, next).map(|(modules, _)| modules))
     } else {
         // Addresses of two Go strings, each an address and a length.
-        let version = memory.pointer_at(section.address.checked_add(16)?)?;
-        let modules = memory.pointer_at(section.address.checked_add(24)?)?;
+        let version = memory.pointer_at(place.address.checked_add(16)?)?;
+        let modules = memory.pointer_at(place.address.checked_add(24)?)?;
         (string(memory, version)?, string(memory, modules))
     };
     let mut build = GoBuild { version: name::decode(&version), ..GoBuild::default() };

@@ -10,7 +10,7 @@ mod buildinfo;
 mod code;
 mod pclntab;
 
-pub use buildinfo::{GoBuild, build};
+pub use buildinfo::{GoBuild, build, is_go};
 
 use super::elf::{Elf, Machine};
 use super::image::{Biased, Image};

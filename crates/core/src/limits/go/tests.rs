@@ -135,6 +135,26 @@ fn the_number_is_found_by_the_names_and_the_code_of_functions() {
 }
 
 #[test]
+fn headers_of_sections_are_not_needed() {
+    let none = |file: &mut Vec<u8>| put(file, 60, &[0; 4]);
+    let beyond = |file: &mut Vec<u8>| put(file, 40, &(1_u64 << 60).to_le_bytes());
+    let too_many = |file: &mut Vec<u8>| put(file, 60, &u16::MAX.to_le_bytes());
+    let names_nowhere = |file: &mut Vec<u8>| put(file, 62, &200_u16.to_le_bytes());
+    let cut = |file: &mut Vec<u8>| file.truncate(SECTIONS);
+    for damage in [none as fn(&mut Vec<u8>), beyond, too_many, names_nowhere, cut] {
+        let mut file = program(62);
+        damage(&mut file);
+        let (build, found) = looked_at(&file);
+        assert_eq!(build.map(|build| build.version).as_deref(), Some("go1.24.3"));
+        assert_eq!(found, Ok(Some(PROCS)));
+    }
+    // Sections that are there and name nothing of Go's are believed.
+    let mut other = program(62);
+    put(&mut other, SECTIONS + 0x200, b"\0.xopclntab\0.xo.buildinfo\0");
+    assert_eq!(looked_at(&other).0, None);
+}
+
+#[test]
 fn without_agreement_nothing_is_claimed() {
     let mut file = program(62);
     // The second function loads another variable.
