@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The entries of one file of the whitelist in, their facts out.
 
+use super::ethtool;
 use super::expand::{Match, expand};
 use super::files::Files;
 use super::special;
@@ -36,50 +37,66 @@ pub(super) fn jobs() -> Vec<Job> {
     jobs
 }
 
+/// Facts, and values of instances that are yet to become some.
+#[derive(Default)]
+struct Gathered {
+    facts: Vec<Fact>,
+    by_key: BTreeMap<String, (Area, Class, Values)>,
+}
+
+impl Gathered {
+    fn add(&mut self, key: &str, area: Area, instance: Option<&Instance>, found: Found) {
+        let key =
+            found.part.as_ref().map_or_else(|| key.to_owned(), |part| format!("{key}#{part}"));
+        let Some(instance) = instance else {
+            let (class, value) = (found.class, found.value);
+            return self.facts.push(Fact { key, class, area, value, read_ns: None });
+        };
+        let (_, class, values) =
+            self.by_key.entry(key).or_insert((area, found.class, Values::new()));
+        // What is a setting of one card and adapted by another is compared of neither.
+        *class = found.class.max(*class);
+        values.insert(distinct(instance, values), found.value);
+    }
+
+    fn facts(mut self) -> Vec<Fact> {
+        for (key, (area, class, values)) in self.by_key {
+            let value = one_absence(fold(values));
+            self.facts.push(Fact { key, class, area, value, read_ns: None });
+        }
+        self.facts
+    }
+}
+
 /// What one file, or all that it stands for, says.
 pub(super) fn look(job: &Job, files: &mut Files, release: &str) -> Vec<Fact> {
     let Some(first) = job.first() else { return Vec::new() };
+    let mut gathered = Gathered::default();
     let combined = match first.source {
         Source::Modprobe => Some(special::modprobe(files)),
         Source::Loader => Some(special::loader(first, files)),
         Source::Rpm => Some(special::rpm(first, files)),
+        Source::Ethtool => {
+            for (card, found) in ethtool::look(first, files) {
+                gathered.add(first.path, first.area, card.as_ref(), found);
+            }
+            return gathered.facts();
+        }
         _ => None,
     };
-    if let Some(found) = combined {
-        let fact = |found: Found| {
-            fact(first.key(&[], found.part.as_deref()), first.area, found.class, found.value)
-        };
-        return found.into_iter().map(fact).collect();
+    let matches = if combined.is_some() { Vec::new() } else { expand(files, first.path, release) };
+    let nowhere = matches.is_empty() && first.path.contains('*') && !first.path.contains("{}");
+    let absent = || if nowhere { parts::missing(job, &Value::Absent) } else { Vec::new() };
+    for found in combined.unwrap_or_else(absent) {
+        gathered.add(first.path, first.area, None, found);
     }
-    let matches = expand(files, first.path, release);
-    let folded = first.path.contains('*');
-    if matches.is_empty() && folded && !first.path.contains("{}") {
-        let absent = parts::missing(job, &Value::Absent);
-        let fact = |found: Found| {
-            fact(first.key(&[], found.part.as_deref()), first.area, found.class, found.value)
-        };
-        return absent.into_iter().map(fact).collect();
-    }
-    // Several instances of a fact, by key.
-    let mut by_key: BTreeMap<String, (Area, Class, Values)> = BTreeMap::new();
-    let mut facts = Vec::new();
     for found in matches {
         let key = first.key(&found.names, None);
         for (area, value) in read(job, &found, &key, files) {
-            let key = with_part(&key, value.part.as_deref());
-            match &found.instance {
-                None => facts.push(fact(key, area, value.class, value.value)),
-                Some(instance) => {
-                    let values = by_key.entry(key).or_insert((area, value.class, Values::new()));
-                    values.2.insert(distinct(instance, &values.2), value.value);
-                }
-            }
+            gathered.add(&key, area, found.instance.as_ref(), value);
         }
     }
-    for (key, (area, class, values)) in by_key {
-        facts.push(fact(key, area, class, one_absence(fold(values))));
-    }
-    facts
+    gathered.facts()
 }
 
 /// What is nowhere is one absence, not one of each instance.
@@ -97,14 +114,6 @@ fn distinct(instance: &Instance, before: &Values) -> Instance {
         }
         instance => instance.clone(),
     }
-}
-
-fn fact(key: String, area: Area, class: Class, value: Value) -> Fact {
-    Fact { key, class, area, value, read_ns: None }
-}
-
-fn with_part(key: &str, part: Option<&str>) -> String {
-    part.map_or_else(|| key.to_owned(), |part| format!("{key}#{part}"))
 }
 
 /// Reads one file.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Takes a snapshot of a host: reads what the whitelist of [`deburr_core::snapshot::whitelist`] names, and nothing else.
 
+mod ethtool;
 mod expand;
 mod facts;
 mod files;

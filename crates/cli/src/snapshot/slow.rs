@@ -56,10 +56,9 @@ pub(super) fn find(shared: &Arc<Shared>, timings: &[Timing], median_ns: u64) -> 
     let hung = shared.hung();
     let mut slow = Vec::new();
     for (suspect, again) in suspects.into_iter().zip(again) {
-        let again = again.flatten();
-        if hung.contains(&suspect.path)
-            || again.as_ref().is_some_and(|again| !is_slow(again, median_ns))
-        {
+        // What is there no more, or is no file, cannot be shown to be slow.
+        let Some(again) = again.flatten() else { continue };
+        if hung.contains(&suspect.path) || !is_slow(&again, median_ns) {
             continue;
         }
         slow.push(SlowRead {
@@ -67,7 +66,7 @@ pub(super) fn find(shared: &Arc<Shared>, timings: &[Timing], median_ns: u64) -> 
             key: suspect.key,
             wall_ns: suspect.wall_ns,
             cpu_ns: Some(suspect.cpu_ns),
-            again_ns: again.map(|again| again.wall_ns),
+            again_ns: Some(again.wall_ns),
         });
     }
     let wall_ns = nanoseconds(shared.limits.file);

@@ -22,6 +22,7 @@
 //! [`Snapshot::parse`] reads a document and says clearly what is wrong with one that cannot be read. A snapshot of
 //! another architecture is a snapshot like any other; who compares two says so where [`Host::arch`] differs.
 
+pub mod ethtool;
 pub mod filter;
 mod fold;
 pub mod form;

@@ -52,7 +52,7 @@ pub fn found(entries: &[&Entry], content: &[u8]) -> Vec<Found> {
             vec![one(first, Value::Unreadable(reason.into()))]
         }
         // More than one file, or no text: whoever reads them puts their pieces together.
-        Source::Loader | Source::Modprobe | Source::Rpm => Vec::new(),
+        Source::Loader | Source::Modprobe | Source::Rpm | Source::Ethtool => Vec::new(),
     }
 }
 

@@ -87,6 +87,8 @@ pub enum Source {
     Dpkg,
     /// The same of rpm, in its SQLite form.
     Rpm,
+    /// What the kernel tells of a network card over a socket (`crate::snapshot::ethtool`), not by a file.
+    Ethtool,
     /// A list of packages in a form that is not read.
     Foreign,
 }
@@ -222,6 +224,7 @@ fn source(name: &str) -> Option<Source> {
         "swaps" => Source::Swaps,
         "dpkg" => Source::Dpkg,
         "rpm" => Source::Rpm,
+        "ethtool" => Source::Ethtool,
         "foreign" => Source::Foreign,
         _ => return None,
     })

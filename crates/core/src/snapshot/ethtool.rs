@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a network card is set to: the questions that `ethtool` asks the kernel over generic netlink, and their answers
+//! (the kernel's `Documentation/networking/ethtool-netlink.rst`). All numbers are in the byte order of the machine.
+
+use super::{Class, Integer, Unit, Value};
+use crate::recording::name::decode;
+use std::collections::BTreeSet;
+
+const MESSAGE_HEADER: usize = 16;
+/// That and the header of generic netlink.
+const HEADERS: usize = MESSAGE_HEADER + 4;
+const NLMSG_ERROR: u16 = 2;
+const NLM_F_REQUEST: u16 = 1;
+/// The family that knows the numbers of the others; its question and two of its attributes.
+const GENL_ID_CTRL: u16 = 16;
+const CTRL_CMD_GETFAMILY: u8 = 3;
+const CTRL_ATTR_FAMILY_ID: u16 = 1;
+const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+/// In every question of ethtool, and in that the card's name.
+const A_HEADER: u16 = 1;
+const A_HEADER_DEV_NAME: u16 = 2;
+/// Attributes that hold others say so in a bit of their type.
+const NESTED: u16 = 1 << 15;
+const TYPE_MASK: u16 = 0x3fff;
+const BITSET_NOMASK: u16 = 1;
+const BITSET_BITS: u16 = 3;
+const BITSET_BIT: u16 = 1;
+const BIT_NAME: u16 = 2;
+const BIT_VALUE: u16 = 3;
+const FEATURES_CHANGEABLE: u16 = 2;
+const FEATURES_ACTIVE: u16 = 4;
+/// Numbers of attributes of coalescing which say that the card chooses by itself.
+const ADAPTIVE_RX: u16 = 11;
+const ADAPTIVE_TX: u16 = 12;
+
+/// A number among the answers: of its attribute, its name, its class, its unit.
+type Number = (u16, &'static str, Class, Option<Unit>);
+
+const RINGS: [Number; 4] = [
+    (2, "ring rx maximum", Class::Capability, None),
+    (5, "ring tx maximum", Class::Capability, None),
+    (6, "ring rx", Class::Configuration, None),
+    (9, "ring tx", Class::Configuration, None),
+];
+const CHANNELS: [Number; 6] = [
+    (2, "channels rx maximum", Class::Capability, None),
+    (3, "channels tx maximum", Class::Capability, None),
+    (5, "channels combined maximum", Class::Capability, None),
+    (6, "channels rx", Class::Configuration, None),
+    (7, "channels tx", Class::Configuration, None),
+    (9, "channels combined", Class::Configuration, None),
+];
+const COALESCING: [Number; 6] = [
+    (2, "coalesce rx-usecs", Class::Configuration, Some(Unit::Us)),
+    (3, "coalesce rx-frames", Class::Configuration, None),
+    (6, "coalesce tx-usecs", Class::Configuration, Some(Unit::Us)),
+    (7, "coalesce tx-frames", Class::Configuration, None),
+    (ADAPTIVE_RX, "coalesce adaptive-rx", Class::Configuration, None),
+    (ADAPTIVE_TX, "coalesce adaptive-tx", Class::Configuration, None),
+];
+
+/// What is asked of a card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Sizes of rings (`ethtool -g`).
+    Rings,
+    /// Numbers of queues (`ethtool -l`).
+    Channels,
+    /// For how long interrupts are held back (`ethtool -c`).
+    Coalescing,
+    /// Offloads (`ethtool -k`).
+    Features,
+}
+
+impl Question {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Rings, Self::Channels, Self::Coalescing, Self::Features];
+
+    fn command(self) -> u8 {
+        match self {
+            Self::Features => 11,
+            Self::Rings => 15,
+            Self::Channels => 17,
+            Self::Coalescing => 19,
+        }
+    }
+}
+
+/// The kernel's refusal: an `errno`, or 0 where the answer was not understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal(pub i32);
+
+/// The question for the number of the family `ethtool`.
+#[must_use]
+pub fn family_request() -> Vec<u8> {
+    message(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, &attribute(CTRL_ATTR_FAMILY_NAME, b"ethtool\0"))
+}
+
+/// The number, out of the answer.
+///
+/// # Errors
+/// If the kernel refuses: it has no such family.
+pub fn family(answer: &[u8]) -> Result<u16, Refusal> {
+    let id = attributes(body(answer)?).find(|(kind, _)| *kind == CTRL_ATTR_FAMILY_ID);
+    let id = id.and_then(|(_, bytes)| Some(u16::from_ne_bytes(*bytes.first_chunk()?)));
+    id.ok_or(Refusal(0))
+}
+
+/// A question about a card, to the family of that number.
+#[must_use]
+pub fn request(family: u16, question: Question, card: &str) -> Vec<u8> {
+    let name = [card.as_bytes(), b"\0"].concat();
+    let header = attribute(A_HEADER | NESTED, &attribute(A_HEADER_DEV_NAME, &name));
+    message(family, question.command(), &header)
+}
+
+/// Parts of facts about the card, out of the answer: name, class, value.
+///
+/// # Errors
+/// If the kernel refuses: the card's driver does not tell.
+pub fn facts(question: Question, answer: &[u8]) -> Result<Vec<(String, Class, Value)>, Refusal> {
+    let body = body(answer)?;
+    let find = |wanted| attributes(body).find(|(kind, _)| *kind == wanted).map(|(_, bytes)| bytes);
+    let table: &[Number] = match question {
+        Question::Rings => &RINGS,
+        Question::Channels => &CHANNELS,
+        Question::Coalescing => &COALESCING,
+        Question::Features => {
+            return Ok([
+                ("features", Class::Configuration, FEATURES_ACTIVE),
+                ("features changeable", Class::Capability, FEATURES_CHANGEABLE),
+            ]
+            .into_iter()
+            .filter_map(|(name, class, kind)| {
+                Some((name.to_owned(), class, Value::Set(names(find(kind)?))))
+            })
+            .collect());
+        }
+    };
+    let is_on = |kind| find(kind).is_some_and(|bytes| bytes.first() == Some(&1));
+    let (adaptive_rx, adaptive_tx) = (is_on(ADAPTIVE_RX), is_on(ADAPTIVE_TX));
+    let fact = |&(kind, name, class, unit): &Number| {
+        let bytes = find(kind)?;
+        // What the card adapts by itself is no setting.
+        let adapted = question == Question::Coalescing
+            && ((adaptive_rx && name.contains(" rx-")) || (adaptive_tx && name.contains(" tx-")));
+        let class = if adapted { Class::Counter } else { class };
+        let value = match bytes {
+            [flag] => Value::Boolean(*flag == 1),
+            bytes => {
+                let amount = u32::from_ne_bytes(*bytes.first_chunk()?).into();
+                Value::Integer(Integer { amount, unit })
+            }
+        };
+        Some((name.to_owned(), class, value))
+    };
+    Ok(table.iter().filter_map(fact).collect())
+}
+
+/// Names of the bits that are set in a set of bits. Where the set has a mask, all bits of that are listed, and each
+/// says whether it is set.
+fn names(bitset: &[u8]) -> BTreeSet<String> {
+    let masked = attributes(bitset).all(|(kind, _)| kind != BITSET_NOMASK);
+    let bits = attributes(bitset).filter(|(kind, _)| *kind == BITSET_BITS);
+    let each = bits.flat_map(|(_, bits)| attributes(bits)).filter(|(kind, _)| *kind == BITSET_BIT);
+    let set = each.filter(|(_, bit)| !masked || attributes(bit).any(|(kind, _)| kind == BIT_VALUE));
+    let named = set.flat_map(|(_, bit)| attributes(bit)).filter(|(kind, _)| *kind == BIT_NAME);
+    named.map(|(_, name)| decode(name)).filter(|name| !name.is_empty()).collect()
+}
+
+fn message(family: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
+    // Questions are some tens of bytes long.
+    let length = (HEADERS + attributes.len()) as u32;
+    let (sequence, port) = (1u32, 0u32);
+    let mut message = length.to_ne_bytes().to_vec();
+    message.extend(family.to_ne_bytes());
+    message.extend(NLM_F_REQUEST.to_ne_bytes());
+    message.extend(sequence.to_ne_bytes());
+    message.extend(port.to_ne_bytes());
+    message.extend([command, 1, 0, 0]);
+    message.extend(attributes);
+    message
+}
+
+/// An attribute, filled up to a multiple of 4 bytes.
+fn attribute(kind: u16, content: &[u8]) -> Vec<u8> {
+    // Names of cards have 15 bytes at most.
+    let length = (4 + content.len()) as u16;
+    let mut bytes = length.to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(content);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// The attributes of an answer.
+fn body(answer: &[u8]) -> Result<&[u8], Refusal> {
+    let kind = answer.get(4..6).and_then(|bytes| Some(u16::from_ne_bytes(*bytes.first_chunk()?)));
+    let length = answer.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes) as usize);
+    if kind == Some(NLMSG_ERROR) {
+        let code = answer.get(MESSAGE_HEADER..).and_then(|rest| rest.first_chunk());
+        return Err(Refusal(code.map_or(0, |code| i32::from_ne_bytes(*code).saturating_neg())));
+    }
+    answer.get(HEADERS..length).ok_or(Refusal(0))
+}
+
+/// Kinds and contents, until the bytes end or make no sense.
+fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let length = usize::from(u16::from_ne_bytes(*bytes.first_chunk()?));
+        let kind = u16::from_ne_bytes(*bytes.get(2..)?.first_chunk()?) & TYPE_MASK;
+        let content = bytes.get(4..length)?;
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, content))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn number(kind: u16, number: u32) -> Vec<u8> {
+        attribute(kind, &number.to_ne_bytes())
+    }
+
+    fn answer(attributes: &[Vec<u8>]) -> Vec<u8> {
+        message(20, 16, &attributes.concat())
+    }
+
+    #[test]
+    fn questions_are_laid_out_as_the_kernel_reads_them() {
+        let family = family_request();
+        assert_eq!(family.len(), 16 + 4 + 4 + 8);
+        assert_eq!(family[0..4], 32u32.to_ne_bytes());
+        assert_eq!(&family[24..], b"ethtool\0");
+        let rings = request(21, Question::Rings, "eth0");
+        // Attribute in an attribute: 4 + 4 + "eth0\0", which is filled up to 8.
+        assert_eq!((rings.len(), rings[16]), (16 + 4 + 4 + 4 + 8, 15));
+        assert_eq!(rings[20..22], 16u16.to_ne_bytes());
+        assert_eq!(rings[24..26], 9u16.to_ne_bytes());
+    }
+
+    #[test]
+    fn answers_become_facts() {
+        assert_eq!(family(&answer(&[attribute(1, &21u16.to_ne_bytes())])), Ok(21));
+        let rings = facts(Question::Rings, &answer(&[number(2, 4096), number(6, 512)])).unwrap();
+        let wanted = [
+            ("ring rx maximum".to_owned(), Class::Capability, Value::integer(4096)),
+            ("ring rx".to_owned(), Class::Configuration, Value::integer(512)),
+        ];
+        assert_eq!(rings, wanted);
+        let bit = |name: &[u8], is_set: bool| {
+            let value = if is_set { attribute(BIT_VALUE, &[]) } else { Vec::new() };
+            let parts = [number(1, 3), attribute(BIT_NAME, name), value];
+            attribute(BITSET_BIT | NESTED, &parts.concat())
+        };
+        let bits = |bits: [Vec<u8>; 3]| attribute(BITSET_BITS | NESTED, &bits.concat());
+        let active = bits([bit(b"rx-gro\0", false), bit(b"tx-tcp\0", false), bit(b"\0", false)]);
+        let active = [attribute(BITSET_NOMASK, &[]), active].concat();
+        let changeable = bits([bit(b"rx-gro\0", true), bit(b"tx-tcp\0", false), bit(b"\0", true)]);
+        let answer = answer(&[attribute(4 | NESTED, &active), attribute(2 | NESTED, &changeable)]);
+        let set = |names: &[&str]| Value::Set(names.iter().map(|&name| name.to_owned()).collect());
+        let wanted = [
+            ("features".to_owned(), Class::Configuration, set(&["rx-gro", "tx-tcp"])),
+            ("features changeable".to_owned(), Class::Capability, set(&["rx-gro"])),
+        ];
+        assert_eq!(facts(Question::Features, &answer).unwrap(), wanted);
+    }
+
+    #[test]
+    fn what_a_card_adapts_by_itself_is_no_setting() {
+        let coalescing = |adaptive: u8| {
+            let answer =
+                answer(&[number(2, 8), number(6, 64), attribute(ADAPTIVE_RX, &[adaptive])]);
+            let facts = facts(Question::Coalescing, &answer).unwrap();
+            facts.into_iter().map(|(name, class, _)| (name, class)).collect::<Vec<_>>()
+        };
+        assert_eq!(coalescing(1)[0], ("coalesce rx-usecs".to_owned(), Class::Counter));
+        assert_eq!(coalescing(0)[0].1, Class::Configuration);
+        assert_eq!(coalescing(1)[1], ("coalesce tx-usecs".to_owned(), Class::Configuration));
+        assert_eq!(coalescing(1)[2], ("coalesce adaptive-rx".to_owned(), Class::Configuration));
+    }
+
+    #[test]
+    fn refusals_are_told() {
+        let mut refusal = message(NLMSG_ERROR, 0, &[]);
+        refusal.splice(16..20, (-95i32).to_ne_bytes());
+        assert_eq!(facts(Question::Rings, &refusal), Err(Refusal(95)));
+        assert_eq!(family(b"torn"), Err(Refusal(0)));
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_makes_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            let _ = family(&bytes);
+            for question in Question::ALL {
+                let _ = (facts(question, &bytes), facts(question, &message(20, 1, &bytes)));
+            }
+        }
+    }
+}
