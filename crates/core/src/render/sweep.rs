@@ -2,13 +2,13 @@
 //! A load sweep as text: the verdict, what was measured, and the picture of it.
 
 use super::TextStyle;
-use super::escape::sentence;
+use super::escape::{sentence, width};
 use super::page::{Ink, Page};
 use super::plot::{MAX_SERIES, letter, plot};
 use super::table::{Column, Table};
 use super::units::{bytes, count, duration, share};
 use crate::stats::Interval;
-use crate::sweep::{Driven, Point, Setup, Sweep, rate_text};
+use crate::sweep::{Driven, Point, Setup, Sweep, Variant, rate_text};
 
 /// What stands where nothing was measured.
 const NONE: &str = "-";
@@ -16,8 +16,10 @@ const NONE: &str = "-";
 const END: Column = Column::Left(0);
 /// Ends of an interval that are further apart by this factor say nothing.
 const WIDE: f64 = 100.0;
-/// Room for a variant's name.
+/// Room for a variant's name in a table; longer ones are listed once, above.
 const NAME: usize = 22;
+/// Tables are as wide with such names.
+const WIDE_PAGE: usize = 100;
 
 /// The sweep for a terminal.
 #[must_use]
@@ -31,6 +33,7 @@ pub fn sweep_text(sweep: &Sweep, style: TextStyle) -> String {
         page.paragraph(2, 2, Ink::Plain, &sentence(said));
     }
     if !sweep.points.is_empty() {
+        key(setup, &mut page);
         if setup.is_of_command() {
             wall(sweep, &mut page);
         } else {
@@ -74,15 +77,43 @@ fn conditions(setup: &Setup) -> String {
     format!("{what}; {limit}; {how}; on `{}`, {} CPUs", setup.host.name, setup.host.cpus)
 }
 
+/// Whether the rows of tables begin with names of variants; else with letters that are explained above.
+fn has_names(setup: &Setup, page: &Page) -> bool {
+    let fits = |variant: &Variant| width(&sentence(&variant.name)) + 2 <= NAME;
+    let is_one = setup.variants.len() < 2;
+    is_one || page.columns() >= WIDE_PAGE && setup.variants.iter().all(fits)
+}
+
+/// Letters and names of the variants, a line each.
+fn key(setup: &Setup, page: &mut Page) {
+    if has_names(setup, page) {
+        return;
+    }
+    page.gap();
+    for (i, variant) in setup.variants.iter().enumerate() {
+        page.paragraph(2, 4, Ink::Plain, &sentence(&format!("{} = {}", letter(i), variant.name)));
+    }
+}
+
 /// What the rows of a table begin with.
-fn start(sweep: &Sweep, point: &Point) -> [String; 2] {
-    let name = &sweep.setup.variants[point.variant].name;
-    let mark = match sweep.setup.variants.len() {
-        0..=1 => String::new(),
-        2..=MAX_SERIES => format!("{} ", letter(point.variant)),
-        _ => String::new(),
-    };
-    [point.rate_per_s.map_or(NONE.into(), rate_text), sentence(&format!("{mark}{name}"))]
+fn start(sweep: &Sweep, point: &Point, has_names: bool) -> [String; 2] {
+    let name = sentence(&sweep.setup.variants[point.variant].name);
+    let letter = letter(point.variant);
+    let rate = point.rate_per_s.map_or(NONE.into(), rate_text);
+    [
+        rate,
+        match sweep.setup.variants.len() {
+            0..=1 => name,
+            _ if !has_names => letter.to_string(),
+            2..=MAX_SERIES => format!("{letter} {name}"),
+            _ => name,
+        },
+    ]
+}
+
+/// The heading of the column of variants.
+fn variant_heading(has_names: bool) -> &'static str {
+    if has_names { "variant" } else { "" }
 }
 
 fn heading(page: &mut Page, text: &str) {
@@ -91,6 +122,7 @@ fn heading(page: &mut Page, text: &str) {
 }
 
 fn latency(sweep: &Sweep, page: &mut Page) {
+    let names = has_names(&sweep.setup, page);
     heading(page, "latency, from when each request was due");
     let mut columns = vec![Column::Right, Column::Left(NAME)];
     columns.extend([Column::Right; 7]);
@@ -98,7 +130,7 @@ fn latency(sweep: &Sweep, page: &mut Page) {
     let mut table = Table::new(&columns);
     table.heading([
         "rate/s",
-        "variant",
+        variant_heading(names),
         "answered",
         "mean",
         "p50",
@@ -114,7 +146,7 @@ fn latency(sweep: &Sweep, page: &mut Page) {
             |it: Option<f64>| it.map_or(NONE.into(), |ns| format!("{late}{more}{}", duration(ns)));
         let answered = point.answered_per_s.zip(point.rate_per_s).map(|(it, rate)| it.value / rate);
         let value = |it: Option<Interval>| ns(it.map(|it| it.value));
-        table.row(start(sweep, point).into_iter().chain([
+        table.row(start(sweep, point, names).into_iter().chain([
             answered.map_or(NONE.into(), |it| share(it.min(1.0))),
             value(point.mean_ns),
             value(point.p50_ns),
@@ -128,12 +160,13 @@ fn latency(sweep: &Sweep, page: &mut Page) {
 }
 
 fn wall(sweep: &Sweep, page: &mut Page) {
+    let names = has_names(&sweep.setup, page);
     heading(page, "wall time");
     let mut table =
         Table::new(&[Column::Left(NAME), Column::Right, Column::Right, Column::Right, END]);
-    table.heading(["variant", "runs", "mean", "95 % interval"]);
+    table.heading([variant_heading(names), "runs", "mean", "95 % interval"]);
     for point in &sweep.points {
-        let [_, name] = start(sweep, point);
+        let [_, name] = start(sweep, point, names);
         table.row([
             name,
             count(point.repetitions as f64),
@@ -145,6 +178,7 @@ fn wall(sweep: &Sweep, page: &mut Page) {
 }
 
 fn cost(sweep: &Sweep, page: &mut Page) {
+    let names = has_names(&sweep.setup, page);
     heading(page, "what it took");
     let of_command = sweep.setup.is_of_command();
     let mut columns = vec![Column::Right, Column::Left(NAME)];
@@ -154,7 +188,7 @@ fn cost(sweep: &Sweep, page: &mut Page) {
     let per = if of_command { "CPU time" } else { "CPU/request" };
     table.heading([
         if of_command { "" } else { "rate/s" },
-        "variant",
+        variant_heading(names),
         "CPUs",
         per,
         "95 % interval",
@@ -164,7 +198,7 @@ fn cost(sweep: &Sweep, page: &mut Page) {
         "switches/s",
     ]);
     for point in &sweep.points {
-        let [rate, name] = start(sweep, point);
+        let [rate, name] = start(sweep, point, names);
         let per = if of_command {
             let wall = point.wall_ns.map_or(f64::NAN, |it| it.value);
             Some(Interval { value: wall * point.cpus.value, low: None, high: None })
@@ -227,8 +261,10 @@ fn charts(sweep: &Sweep, page: &mut Page) {
             plot(&series(|it| it.cpu_per_request_ns), &slots, columns, duration),
         ),
     ];
+    let named = has_names(setup, page);
     let legend: Vec<String> = (0..setup.variants.len())
-        .map(|i| sentence(&format!("{} {}", letter(i), setup.variants[i].name)))
+        .filter(|_| named)
+        .map(|i| sentence(&format!("{} {}   ", letter(i), setup.variants[i].name)))
         .collect();
     for (name, lines) in charts {
         if lines.is_empty() {
@@ -238,6 +274,6 @@ fn charts(sweep: &Sweep, page: &mut Page) {
         for line in lines {
             page.line(2, Ink::Plain, &line);
         }
-        page.paragraph(12, 0, Ink::Aside, &format!("{}   : 95 % interval", legend.join("   ")));
+        page.paragraph(12, 0, Ink::Aside, &format!("{}: 95 % interval", legend.concat()));
     }
 }

@@ -156,6 +156,24 @@ fn nothing_measured_is_a_document_that_says_so() {
     assert!(!text.contains("keeps up"), "{text}");
 }
 
+/// Names of any length leave the tables as wide as a terminal.
+#[test]
+fn long_names_and_narrow_pages_have_letters() {
+    let long = "JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=32";
+    let of = |names: &[&str], columns| {
+        let sweep = sweep(names, &[100.0, 200.0], |_, rate, _| answer(rate, 4.0));
+        let style = crate::render::TextStyle { columns, color: false, verbosity: 1 };
+        crate::render::sweep_text(&sweep, style)
+    };
+    for (names, columns) in [(&[long, "unset"], 100), (&["P=1", "P=96"], 88)] {
+        let text = of(names, columns);
+        assert!(text.lines().all(|line| line.chars().count() <= columns), "{text}");
+        assert!(text.contains(&format!("A = {}", names[0])), "{text}");
+        assert!(text.lines().any(|line| line.starts_with("     100  A  ")), "{text}");
+    }
+    assert!(of(&["P=1", "P=96"], 100).contains("     100  A P=1   "));
+}
+
 /// A service that takes requests and says nothing is not slow, and no fault of the generator's.
 #[test]
 fn silence_is_not_the_generators() {
