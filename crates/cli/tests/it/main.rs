@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
+mod arm64;
 mod commands;
 #[path = "../common/mod.rs"]
 mod common;
