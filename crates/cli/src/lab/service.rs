@@ -49,7 +49,7 @@ pub(crate) struct ServiceSpec {
     limit: Option<String>,
 }
 
-/// A service that spreads each request over 16 tasks.
+/// A service that spreads each request over many tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Program {
@@ -97,7 +97,7 @@ impl ServiceSpec {
             Program::Tokio => ("a service on tokio", self.variable()),
         };
         vec![
-            format!("{what}, 16 tasks a request, driven at {} requests/s", self.rate_per_s),
+            format!("{what}, many tasks a request, driven at {} requests/s", self.rate_per_s),
             format!(
                 "{variable} is {} with the fault, {} without",
                 self.threads, self.control_threads
