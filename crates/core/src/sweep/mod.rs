@@ -160,6 +160,10 @@ pub struct Requests {
     pub failures: BTreeMap<String, u64>,
     /// 99th percentile of the time from when a request was due to when the generator turned to it.
     pub generator_late_p99_ns: u64,
+    /// Time in the window in which the generator ran or waited for a CPU; absent if not known. As long as the window, or
+    /// longer: it had none to spare.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generator_busy_ns: Option<u64>,
     /// Connections that were open at a time, at most.
     pub connections: u32,
     /// Whether requests waited because no more connections were allowed.

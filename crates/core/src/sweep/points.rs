@@ -64,6 +64,9 @@ const LATE_NS: u64 = 1_000_000;
 /// ... and that is more than this part of the 99th percentile of the latency that it measures: of the longest one
 /// where there are too few for that, and of the window where nothing was answered.
 const LATE_SHARE: f64 = 0.1;
+/// It does not keep up either where it is busy for more than this part of the window: then requests wait for it in the
+/// middle, not only at the beginning.
+const BUSY_SHARE: f64 = 0.95;
 
 /// All combinations that were run at least once, by rate and variant.
 pub(super) fn points(setup: &Setup, runs: &[Run]) -> Vec<Point> {
@@ -143,7 +146,9 @@ fn generator_is_late(run: &Run) -> bool {
         let late_ns = requests.generator_late_p99_ns;
         let latency_ns =
             run.latency.map_or(run.window_ns, |latency| latency.p99_ns.unwrap_or(latency.max_ns));
+        let busy_ns = requests.generator_busy_ns.unwrap_or(0);
         late_ns > LATE_NS && late_ns as f64 > latency_ns as f64 * LATE_SHARE
+            || busy_ns as f64 > run.window_ns as f64 * BUSY_SHARE
     };
     run.requests.as_ref().is_some_and(late)
 }

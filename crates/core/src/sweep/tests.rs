@@ -72,6 +72,23 @@ fn a_rate_that_the_generator_did_not_reach_is_no_knee() {
     assert_eq!(slow.knees[0].bad_per_s, Some(200.0));
 }
 
+/// Punctual, but without a moment to spare: what it did not hear of in time, the service may have said.
+#[test]
+fn a_generator_without_time_to_spare_did_not_reach_the_rate() {
+    let of = |busy_ns: u64| {
+        let sweep = sweep(&["a"], &[100.0, 200.0], |_, rate, _| {
+            let mut run = answer(rate, if rate > 100.0 { 900.0 } else { 5.0 });
+            let requests = run.requests.as_mut().unwrap();
+            requests.generator_busy_ns = Some(if rate > 100.0 { busy_ns } else { 1_000_000 });
+            run
+        });
+        (sweep.knees[0].bad_per_s, sweep.knees[0].unknown_per_s)
+    };
+    assert_eq!(of(3_990_000_000), (None, Some(200.0)));
+    assert_eq!(of(6_000_000_000), (None, Some(200.0)));
+    assert_eq!(of(2_000_000_000), (Some(200.0), None));
+}
+
 #[test]
 fn requests_that_waited_for_a_connection_are_told_of() {
     let sweep = sweep(&["a"], &[100.0], |_, rate, repetition| {

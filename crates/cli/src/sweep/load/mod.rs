@@ -14,6 +14,7 @@ pub(crate) use client::Target;
 
 use crate::clock::{SECOND_NS, monotonic_ns};
 use anyhow::{Context as _, Result};
+use deburr_core::procfs::schedstat;
 use deburr_core::sweep::{Latency, Requests, Sample};
 use pool::Pool;
 use std::cell::RefCell;
@@ -78,6 +79,7 @@ struct Ledger {
     failures: BTreeMap<String, u64>,
     answered_in_window: u64,
     late_ns: Vec<u64>,
+    busy_ns: Option<u64>,
     warmup: Warmup,
 }
 
@@ -108,6 +110,7 @@ async fn run(load: &Load, stop: &dyn Fn() -> bool) -> Result<Outcome> {
     // Number of the first request in the window.
     let mut first = None;
     let mut stopped = false;
+    let mut busy_before_ns = None;
     while !stopped && due(number) < load.to_ns {
         let now_ns = monotonic_ns();
         let due_ns = due(number);
@@ -118,7 +121,10 @@ async fn run(load: &Load, stop: &dyn Fn() -> bool) -> Result<Outcome> {
         }
         let in_window = due_ns >= load.from_ns;
         if in_window {
-            first.get_or_insert(number);
+            if first.is_none() {
+                first = Some(number);
+                busy_before_ns = busy_ns();
+            }
             ledger.borrow_mut().window.push(State::Open);
         }
         let slot = first.filter(|_| in_window).map(|first| (number - first) as usize);
@@ -138,6 +144,9 @@ async fn run(load: &Load, stop: &dyn Fn() -> bool) -> Result<Outcome> {
             stopped = stop();
         }
     }
+    ledger.borrow_mut().busy_ns = busy_before_ns
+        .zip(busy_ns())
+        .map(|(before_ns, after_ns)| after_ns.saturating_sub(before_ns));
     let deadline_ns = load.to_ns + load.drain_ns;
     while !stopped && ledger.borrow().open() > 0 && monotonic_ns() < deadline_ns {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -146,6 +155,12 @@ async fn run(load: &Load, stop: &dyn Fn() -> bool) -> Result<Outcome> {
     let ledger = std::mem::take(&mut *ledger.borrow_mut());
     let dues = (0..).map(|i| due(first.unwrap_or(0) + i));
     Ok(ledger.outcome(dues, monotonic_ns(), &pool, stopped))
+}
+
+/// For how long this thread ran or waited for a CPU so far.
+fn busy_ns() -> Option<u64> {
+    let stat = schedstat::parse(&std::fs::read("/proc/thread-self/schedstat").ok()?).ok()?;
+    Some(stat.on_cpu_ns + stat.delay_ns)
 }
 
 impl Ledger {
@@ -209,6 +224,9 @@ impl Ledger {
             State::Open | State::Failed => None,
         };
         let answers = self.window.iter().zip(&dues).filter_map(answer).collect();
+        // Those that it did not come to at all are the last ones, and later than any.
+        let untouched = dues.iter().skip(self.late_ns.len());
+        self.late_ns.extend(untouched.map(|due_ns| now_ns.saturating_sub(*due_ns)));
         self.late_ns.sort_unstable();
         let rank = (self.late_ns.len() * 99).div_ceil(100).max(1) - 1;
         Outcome {
@@ -220,6 +238,7 @@ impl Ledger {
                 unanswered,
                 failures: self.failures,
                 generator_late_p99_ns: self.late_ns.get(rank).copied().unwrap_or(0),
+                generator_busy_ns: self.busy_ns,
                 connections: pool.most_open(),
                 connections_exhausted: pool.was_exhausted(),
             },

@@ -68,6 +68,7 @@ fn every_request_of_the_window_is_accounted_for() {
     assert_eq!((requests.answered, requests.failed, requests.unanswered), (requests.due, 0, 0));
     assert!(outcome.warmup.answered > 0 && requests.connections >= 1, "{outcome:?}");
     assert!(!outcome.latency.unwrap().at_least && !outcome.stopped);
+    assert!(requests.generator_busy_ns.is_some_and(|ns| ns > 0), "{requests:?}");
 }
 
 /// A server that stands still for a while makes all requests late that are due meanwhile, not only those that
@@ -188,4 +189,22 @@ fn it_stops_when_told() {
     let load = load(http(address), 10.0, 600_000);
     let outcome = drive(&load, &|| true).unwrap();
     assert!(outcome.stopped && monotonic_ns() < load.to_ns);
+}
+
+/// A generator that has no time to begin requests is late, however punctual the few were that it began.
+#[test]
+fn requests_that_were_never_begun_are_late() {
+    let pool = Pool::new(Target::Tcp { address: "127.0.0.1:9".parse().unwrap() }, 1);
+    let lateness_ns = |begun: usize| {
+        let ledger = Ledger {
+            window: vec![State::Open; 200],
+            late_ns: vec![1000; begun],
+            ..Ledger::default()
+        };
+        let dues = (0..).map(|i| i * MS);
+        ledger.outcome(dues, 1200 * MS, &pool, false).requests.generator_late_p99_ns
+    };
+    assert_eq!(lateness_ns(200), 1000);
+    assert_eq!(lateness_ns(199), 1000, "one of 200 is none of the hundredth");
+    assert!((1000 * MS..=1200 * MS).contains(&lateness_ns(100)), "{}", lateness_ns(100));
 }
