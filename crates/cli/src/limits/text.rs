@@ -2,7 +2,7 @@
 //! The answer as text.
 
 use super::document::{Document, LimitRow, Row, RuntimeRow};
-use deburr_core::finding::Unit;
+use deburr_core::finding::{Unit, ticked};
 use deburr_core::limits::effective::{Bound, Sight};
 use deburr_core::recording::{Confidence, Container, Parallelism};
 use deburr_core::render::{self, Cell, Grid, Section, TextStyle, units};
@@ -82,8 +82,8 @@ fn table(rows: &[Row]) -> Grid {
     }
     for (row, cells, alike) in lines {
         let name = match alike {
-            1 => format!("`{}`", row.comm),
-            n => format!("`{}` and {} alike", row.comm, n - 1),
+            1 => ticked(&row.comm),
+            n => format!("{} and {} alike", ticked(&row.comm), n - 1),
         };
         let mut line = vec![Cell::Number(row.pid.to_string()), Cell::Text(name)];
         line.extend(cells);
@@ -135,7 +135,7 @@ fn short_origin(row: &Row, limit: &LimitRow) -> String {
                 (_, Some(level)) => {
                     let name = level.level.path.rsplit('/').next().unwrap_or_default();
                     let above = if level.own { "" } else { ", above it" };
-                    format!("quota of `{name}`{above}")
+                    format!("quota of {}{above}", ticked(name))
                 }
                 _ => "quota".into(),
             }
@@ -149,7 +149,7 @@ fn short_origin(row: &Row, limit: &LimitRow) -> String {
 fn container_name(container: &Container) -> String {
     let id =
         container.id.get(..ID_DIGITS).filter(|_| container.id.len() > 32).unwrap_or(&container.id);
-    format!("{} `{}`", container.runtime, container.name.as_deref().unwrap_or(id))
+    format!("{} {}", container.runtime, ticked(container.name.as_deref().unwrap_or(id)))
 }
 
 /// `Go 1.24.3`.
@@ -182,8 +182,8 @@ fn explanations(rows: &[Row]) -> Vec<String> {
         let fix =
             belief.fix.first().map(|fix| format!("; fix: {}", fix.action)).unwrap_or_default();
         let text = format!(
-            "`{}` {} on {}: {}{fix}",
-            row.comm,
+            "{} {} on {}: {}{fix}",
+            ticked(&row.comm),
             counts_on(number),
             may_use(limit),
             belief.because
@@ -214,13 +214,13 @@ fn explanations(rows: &[Row]) -> Vec<String> {
 /// One process in depth.
 fn process(row: &Row, style: TextStyle) -> String {
     let mut headline = format!(
-        "`{}` (pid {}), {}",
-        row.comm,
+        "{} (pid {}), {}",
+        ticked(&row.comm),
         row.pid,
         units::counted(row.threads.into(), "thread", "threads")
     );
     if let Some(path) = &row.cgroup {
-        headline += &format!(", in the cgroup `{path}`");
+        headline += &format!(", in the cgroup {}", ticked(path));
     }
     if let Some(container) = &row.container {
         headline += &format!(" ({})", container_name(container));
@@ -260,8 +260,8 @@ fn limit_rows(limit: &LimitRow) -> Vec<Vec<String>> {
     for quota in &limit.quotas {
         let us = |us: u64| units::value(us as f64, Unit::Us);
         let mut text = format!(
-            "`{}`: {}, {} in each {}",
-            quota.level.path,
+            "{}: {}, {} in each {}",
+            ticked(&quota.level.path),
             units::cpus(quota.cpus),
             us(quota.level.quota_us),
             us(quota.level.period_us)
@@ -315,9 +315,7 @@ fn runtime_section(row: &Row, runtime: &RuntimeRow) -> Section {
         runtime.parallelism.iter().map(|number| vec![number.name.clone(), worth(number)]).collect();
     rows.extend(runtime.unread.iter().map(|why| vec!["not read".into(), why.clone()]));
     rows.extend(runtime.belief.iter().map(|belief| vec!["why".into(), belief.because.clone()]));
-    rows.extend(
-        runtime.settings.iter().map(|(name, value)| vec![name.clone(), format!("`{value}`")]),
-    );
+    rows.extend(runtime.settings.iter().map(|(name, value)| vec![name.clone(), ticked(value)]));
     Section { heading, rows }
 }
 

@@ -37,6 +37,28 @@ fn processes_that_are_not_there_are_refused() {
 }
 
 #[test]
+fn names_of_processes_are_data() {
+    let scratch = tempfile::tempdir().unwrap();
+    let file = scratch.path().join("a\u{1b}[31m`b\n");
+    let sleep = ["/bin/sleep", "/usr/bin/sleep"].iter().find(|path| std::fs::exists(path).unwrap());
+    std::fs::copy(sleep.unwrap(), &file).unwrap();
+    let mut child = Command::new(&file).arg("60").stdout(Stdio::null()).spawn().unwrap();
+    let pid = child.id().to_string();
+    let comm = std::fs::read(format!("/proc/{pid}/comm")).unwrap();
+    let (text, document) = (run(&["limits", &pid], 0), json(&["limits", "--json", &pid]));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // Where one binary has many names, it goes by that name.
+    if comm != b"a\x1b[31m`b\n\n" {
+        let test = "names_of_processes_are_data";
+        return crate::common::skip("program", test, "`sleep` renames itself here");
+    }
+    let text = stdout(&text);
+    assert!(text.starts_with(&format!(r"`a\x1b[31m'b\x0a` (pid {pid})")), "{text}");
+    assert_eq!(document["processes"][0]["comm"], "a\u{1b}[31m`b\n");
+}
+
+#[test]
 fn a_kernel_thread_has_no_quota_and_no_runtime() {
     let text = stdout(&run(&["limits", "2"], 0));
     let here = std::fs::read_to_string("/proc/2/comm").unwrap();

@@ -19,7 +19,7 @@ pub use evidence::{
 };
 pub use ledger::{Ledger, LedgerPart, LedgerState};
 pub use shell::shell_quote;
-pub(crate) use shell::ticked;
+pub use shell::ticked;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

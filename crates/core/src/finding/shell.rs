@@ -41,7 +41,8 @@ pub fn shell_quote(name: &str) -> Cow<'_, str> {
 
 /// A name from the host as an identifier in a sentence. A backtick in it becomes an apostrophe, so that the
 /// identifier ends where it ends; the exact name is in the entity.
-pub(crate) fn ticked(name: &str) -> String {
+#[must_use]
+pub fn ticked(name: &str) -> String {
     format!("`{}`", name.replace('`', "'"))
 }
 
