@@ -16,7 +16,7 @@ pub(crate) use files::Limits;
 pub(crate) use tree::Tree;
 
 use deburr_core::recording::name;
-use deburr_core::snapshot::{Fact, Host, Reading, SCHEMA, Snapshot, Tool, Value, filter};
+use deburr_core::snapshot::{Class, Fact, Host, Reading, SCHEMA, Snapshot, Tool, Value, filter};
 use files::{Shared, Timing};
 use rustix::process::geteuid;
 use rustix::system::uname;
@@ -71,6 +71,7 @@ pub(crate) fn take(tree: Tree, limits: Limits, redact: bool) -> Snapshot {
     for slow in &mut reading.slow {
         mark(&mut facts, slow);
     }
+    adapt(&mut facts);
     Snapshot::put_in_order(&mut facts);
     let mut snapshot = Snapshot {
         schema: SCHEMA.into(),
@@ -84,6 +85,16 @@ pub(crate) fn take(tree: Tree, limits: Limits, redact: bool) -> Snapshot {
         filter::redact(&mut snapshot);
     }
     snapshot
+}
+
+/// Where irqbalance runs, it moves interrupts about: who serves them is no setting then.
+fn adapt(facts: &mut [Fact]) {
+    let is_on = |fact: &Fact| fact.key == "/run/irqbalance" && fact.value == Value::Boolean(true);
+    if facts.iter().any(is_on) {
+        for fact in facts.iter_mut().filter(|fact| fact.key == "/proc/irq/*/smp_affinity_list") {
+            fact.class = Class::Counter;
+        }
+    }
 }
 
 /// Notes at facts from a slow file that it was, and at the file which fact it was for.

@@ -4,7 +4,7 @@
 use super::files::{Limits, Shared};
 use super::{Tree, take, watch};
 use crate::collect::fixture::Host;
-use deburr_core::snapshot::{Integer, Snapshot, Unit, Value};
+use deburr_core::snapshot::{Class, Integer, Snapshot, Unit, Value};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ fn what_is_in_a_tree_becomes_facts() {
     assert_eq!(taken.host.name.as_deref(), Some("web-17"));
     assert_eq!((taken.host.kernel.as_str(), taken.host.arch.as_str()), ("6.1.0-56", "x86_64"));
     assert_eq!(value(&taken, "/boot/config-$release#CONFIG_HZ"), Value::integer(250));
-    assert_eq!(value(&taken, "/boot/config-$release#CONFIG_PREEMPT"), Value::Absent);
+    assert_eq!(value(&taken, "/boot/config-$release#CONFIG_PREEMPT"), Value::Boolean(false));
     assert_eq!(value(&taken, "/proc/cmdline#processor.max_cstate"), Value::integer(0));
     let governors = parts(&taken, "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor");
     assert_eq!(governors[0], ("0-1 3".to_owned(), Value::text("performance")));
@@ -82,6 +82,10 @@ fn what_is_in_a_tree_becomes_facts() {
     let affinity = parts(&taken, "/proc/irq/*/smp_affinity_list");
     assert_eq!(affinity, [("acpi nvme0q0 nvme0q1".to_owned(), Value::text("0-3"))]);
     assert!(taken.reading.notes.iter().any(|note| note.contains("captured")));
+    let class = |taken: &Snapshot| taken.fact("/proc/irq/*/smp_affinity_list").unwrap().class;
+    assert_eq!(class(&taken), Class::Configuration);
+    host.write("run/irqbalance/irqbalance.sock", "");
+    assert_eq!(class(&snapshot(&host)), Class::Counter, "what irqbalance moves is no setting");
 }
 
 #[test]

@@ -7,7 +7,7 @@
 
 use super::knowledge;
 use crate::procfs::cpu_list;
-use crate::snapshot::{Area, Class, FILTERED, Fact, Snapshot, Value};
+use crate::snapshot::{Area, Class, FILTERED, Fact, Snapshot, Value, whitelist};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Amounts that scale with memory agree within this part of the larger one.
@@ -135,7 +135,9 @@ fn camps(key: &str, known: Vec<(usize, Value)>) -> Vec<Camp> {
         camp.hosts.push(host);
     }
     let mut camps: Vec<Camp> = by_content.into_values().collect();
-    if knowledge::find(key).is_some_and(|known| known.scales) {
+    let scales = knowledge::find(key).is_some_and(|known| known.scales)
+        || whitelist::find(key).is_some_and(|entry| entry.scales_with_memory);
+    if scales && camps.len() > 1 {
         camps = merged(camps);
     }
     camps.sort_by(|a, b| b.hosts.len().cmp(&a.hosts.len()).then_with(|| a.hosts.cmp(&b.hosts)));
@@ -183,21 +185,20 @@ fn members(of: &[String]) -> u64 {
 
 /// Camps whose amounts are near each other become one; in the order of the amounts, each near the next.
 fn merged(camps: Vec<Camp>) -> Vec<Camp> {
-    let amount = |camp: &Camp| match camp.value.uniform() {
-        Some(Value::Integer(integer)) => Some(integer.amount),
-        _ => None,
-    };
     let (mut numbers, mut others): (Vec<Camp>, Vec<Camp>) =
-        camps.into_iter().partition(|camp| amount(camp).is_some());
-    numbers.sort_by_key(|camp| amount(camp));
-    let mut last: Option<i128> = None;
+        camps.into_iter().partition(|camp| amounts(&camp.value).is_some());
+    numbers.sort_by_cached_key(|camp| amounts(&camp.value));
+    let mut last: Option<Vec<i128>> = None;
     for camp in numbers {
-        let now = amount(&camp).unwrap_or_default();
-        let near = |last: i128| {
-            now.saturating_sub(last) as f64
-                <= MEMORY_TOLERANCE * now.unsigned_abs().max(last.unsigned_abs()) as f64
+        let now = amounts(&camp.value).unwrap_or_default();
+        let near = |last: &Vec<i128>| {
+            let each = |(now, last): (&i128, &i128)| {
+                now.saturating_sub(*last).unsigned_abs() as f64
+                    <= MEMORY_TOLERANCE * now.unsigned_abs().max(last.unsigned_abs()) as f64
+            };
+            now.len() == last.len() && now.iter().zip(last).all(each)
         };
-        match (last.is_some_and(near), others.last_mut()) {
+        match (last.as_ref().is_some_and(near), others.last_mut()) {
             (true, Some(before)) => {
                 // The value shown is that of the first host.
                 if camp.hosts < before.hosts {
@@ -211,4 +212,30 @@ fn merged(camps: Vec<Camp>) -> Vec<Camp> {
         last = Some(now);
     }
     others
+}
+
+/// The amounts of a value that has nothing else: one, those of a list, or those of all instances in their order.
+fn amounts(value: &Value) -> Option<Vec<i128>> {
+    match value {
+        Value::Integer(integer) => Some(vec![integer.amount]),
+        Value::List(items) => items.iter().map(|item| item.parse().ok()).collect(),
+        Value::Each(parts) => {
+            let mut by_instance: BTreeMap<(usize, String), Vec<i128>> = BTreeMap::new();
+            for part in parts {
+                let amounts = amounts(&part.value)?;
+                for name in &part.of {
+                    let numbers = cpu_list::parse(name.as_bytes()).unwrap_or_default();
+                    // In the order of numbers, then of names.
+                    let mut names: Vec<(usize, String)> =
+                        numbers.iter().map(|number| (*number as usize, String::new())).collect();
+                    if names.is_empty() {
+                        names.push((usize::MAX, name.clone()));
+                    }
+                    by_instance.extend(names.into_iter().map(|name| (name, amounts.clone())));
+                }
+            }
+            Some(by_instance.into_values().flatten().collect())
+        }
+        _ => None,
+    }
 }

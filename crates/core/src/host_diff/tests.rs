@@ -161,6 +161,30 @@ fn amounts_that_follow_from_memory_need_not_be_equal() {
 }
 
 #[test]
+fn lists_and_nodes_that_follow_from_memory_need_not_be_equal_either() {
+    let list = |words: [&str; 3]| {
+        let words = words.iter().map(|&word| word.to_owned()).collect();
+        host("h").with("/proc/sys/net/ipv4/tcp_mem", Value::List(words))
+    };
+    let usual = || list(["287814", "383752", "575628"]);
+    assert_eq!(pair(usual(), list(["287900", "383860", "575800"])).facts.same, 1);
+    assert_eq!(pair(usual(), list(["287814", "383752", "1151256"])).facts.different, 1);
+    let nodes = |kib: [i64; 2]| {
+        let each = (0..).zip(kib).map(|(node, kib)| (Instance::Number(node), Value::integer(kib)));
+        let key = "/sys/devices/system/node/node*/meminfo#MemTotal";
+        host("h").with_fact(key, Class::Capability, fold(each))
+    };
+    assert_eq!(
+        pair(nodes([65_800_000, 65_900_000]), nodes([65_810_000, 65_810_000])).facts.same,
+        1
+    );
+    assert_eq!(
+        pair(nodes([65_800_000, 65_900_000]), nodes([65_800_000, 32_900_000])).facts.different,
+        1
+    );
+}
+
+#[test]
 fn modules_count_by_presence() {
     let with = |value| host("h").with("/proc/modules#ext4", value);
     assert_eq!(pair(with(Value::integer(700)), with(Value::integer(704))).facts.same, 1);

@@ -32,15 +32,22 @@ pub(super) fn node(content: &[u8]) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// `KEY=value` and `KEY="value"`; the last of equal keys counts, as in a shell.
+/// `KEY=value` and `KEY="value"`; the last of equal keys counts, as in a shell. In a kernel's configuration `# KEY is
+/// not set` is `KEY=n`.
 pub(super) fn shell(content: &[u8]) -> BTreeMap<String, Vec<u8>> {
     let mut values = BTreeMap::new();
-    for line in lines(content).filter(|line| !line.starts_with(b"#")) {
+    for line in lines(content) {
+        if let Some(comment) = line.strip_prefix(b"#") {
+            if let Some(name) = comment.trim_ascii().strip_suffix(b" is not set") {
+                values.insert(decode(name), b"n".to_vec());
+            }
+            continue;
+        }
         let Some((name, value)) = divided(line, b'=') else { continue };
         let name = name.strip_prefix(b"export ").unwrap_or(name).trim_ascii();
         let quoted = |quote: &[u8]| value.strip_prefix(quote)?.strip_suffix(quote);
-        values
-            .insert(decode(name), quoted(b"\"").or_else(|| quoted(b"'")).unwrap_or(value).to_vec());
+        let value = quoted(b"\"").or_else(|| quoted(b"'")).unwrap_or(value);
+        values.insert(decode(name), value.to_vec());
     }
     values
 }

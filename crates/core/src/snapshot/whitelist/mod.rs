@@ -136,6 +136,11 @@ pub fn find(key: &str) -> Option<&'static Entry> {
 
 /// Whether a fact of this key comes from this entry.
 fn matches(entry: &Entry, key: &str) -> bool {
+    // What most entries fail.
+    let fixed = entry.path.split("{}").next().unwrap_or_default();
+    if !key.starts_with(fixed) {
+        return false;
+    }
     let Some(part) = entry.part else { return alike(entry.path, key) };
     // A path of the whitelist has no `#`; what stands for `{}` in it may.
     let mut places = key.match_indices('#').map(|(at, _)| at);
