@@ -16,6 +16,9 @@ use std::time::Duration;
 /// Longest window: what is collected for a day is not a diagnosis any more.
 const MAX_WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// When reading a file for a snapshot is given up.
+pub(crate) const FILE_TIMEOUT_MS: u64 = 1000;
+
 /// Says who or what makes this host's processes wait.
 ///
 /// Without a command it observes this host for 30 s and reports what latency is lost to, who is to blame,
@@ -262,11 +265,17 @@ pub(crate) struct SnapshotArgs {
     #[arg(long, value_name = "DIR", default_value = "/", hide_default_value = true)]
     pub(crate) root: PathBuf,
     /// Give a file up after so many milliseconds
-    #[arg(long, value_name = "MS", hide = true, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    #[arg(long, value_name = "MS", hide = true, default_value_t = FILE_TIMEOUT_MS, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     pub(crate) file_timeout_ms: u64,
     /// Be the process that reads
     #[arg(long, hide = true)]
     pub(crate) reader: bool,
+    /// Compare with this snapshot of a good host, and print what differs instead; see `deburr diff`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) baseline: Option<PathBuf>,
+    /// Exit with status 1 if there is a difference or a finding of this level or worse
+    #[arg(long, value_name = "LEVEL", requires = "baseline")]
+    pub(crate) fail_on: Option<Level>,
     #[command(flatten)]
     pub(crate) messages: Messages,
 }

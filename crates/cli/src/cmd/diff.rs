@@ -8,6 +8,7 @@ use crate::output;
 use deburr_core::finding::Severity;
 use deburr_core::host_diff::{self, Given, MAX_HOSTS, Measured};
 use deburr_core::snapshot::{MAX_BYTES, Snapshot};
+use deburr_core::syscalls::Profile;
 use deburr_core::{render, rules};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,13 +24,17 @@ use std::path::{Path, PathBuf};
     after_help = "Examples:\n  \
         deburr diff good.json bad.json\n  \
         deburr diff *.json --slow web-17 --slow web-23\n  \
+        deburr diff --baseline golden.json --fail-on medium\n  \
         deburr diff good.json bad.json --time A=0.11/0.01/0.10 B=5.87/0.05/5.80\n\n\
         Exit status: 0 done, 1 done and --fail-on was met, 2 usage or bad input, 4 output could not be written."
 )]
 pub(crate) struct DiffArgs {
     /// Snapshots of the hosts: what `deburr snapshot -o FILE` wrote
-    #[arg(value_name = "SNAPSHOT", required = true)]
+    #[arg(value_name = "SNAPSHOT", required_unless_present = "baseline")]
     snapshots: Vec<PathBuf>,
+    /// Compare with this snapshot of a good host, kept under version control: SNAPSHOT, or this host as it is now
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["slow", "time", "recording", "profile"])]
+    baseline: Option<PathBuf>,
     /// A host that is slow: its name, its file or its letter; the others are not
     #[arg(long, value_name = "HOST")]
     slow: Vec<String>,
@@ -40,20 +45,40 @@ pub(crate) struct DiffArgs {
     /// What `deburr record` saw on a host while it was slow, or was not: A=FILE
     #[arg(long, value_name = "HOST=FILE", num_args = 1.., conflicts_with = "time")]
     recording: Vec<String>,
+    /// What `deburr syscalls -o FILE -- CMD` wrote on a host: A=FILE
+    #[arg(long, value_name = "HOST=FILE", num_args = 1.., conflicts_with_all = ["time", "recording"])]
+    profile: Vec<String>,
     #[command(flatten)]
     show: Show,
 }
+
+/// What the host that this runs on is called where its name is left out.
+const THIS_HOST: &str = "this host";
 
 /// A snapshot and where it is from.
 struct Read {
     snapshot: Snapshot,
     label: String,
+    /// Whether it is the baseline.
+    golden: bool,
 }
 
 /// Runs it.
 pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
-    let hosts: Vec<Read> =
-        args.snapshots.iter().map(|path| read(path)).collect::<anyhow::Result<_>>()?;
+    let paths = args.baseline.iter().chain(&args.snapshots);
+    let mut hosts: Vec<Read> = paths.map(|path| read(path)).collect::<anyhow::Result<_>>()?;
+    if args.baseline.is_some() {
+        hosts[0].golden = true;
+        match args.snapshots.len() {
+            0 => hosts.push(this_host()?),
+            1 => {}
+            n => {
+                return Err(Failure::bad_input(format!(
+                    "{n} snapshots: one at a time is compared with a baseline"
+                )));
+            }
+        }
+    }
     match hosts.len() {
         0 | 1 => {
             return Err(Failure::bad_input(
@@ -70,20 +95,45 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
         true => host_diff::slow(&measured, hosts.len()),
         false => slow(&args.slow, &hosts)?,
     };
+    show(&hosts, &slow, &measured, &args.show)
+}
+
+/// Compares a snapshot that was just taken with one that is kept, and says how.
+pub(super) fn against(baseline: &Path, taken: Snapshot, show_as: &Show) -> anyhow::Result<Exit> {
+    let golden = Read { golden: true, ..read(baseline)? };
+    let hosts = [golden, Read { snapshot: taken, label: THIS_HOST.into(), golden: false }];
+    show(&hosts, &[None, None], &[], show_as)
+}
+
+fn this_host() -> anyhow::Result<Read> {
+    Ok(Read { snapshot: super::snapshot::live()?, label: THIS_HOST.into(), golden: false })
+}
+
+fn show(
+    hosts: &[Read],
+    slow: &[Option<bool>],
+    measured: &[Measured],
+    show_as: &Show,
+) -> anyhow::Result<Exit> {
     let given: Vec<Given<'_>> = hosts
         .iter()
         .zip(slow)
-        .map(|(host, slow)| Given { snapshot: &host.snapshot, label: &host.label, slow })
+        .map(|(host, slow)| Given {
+            snapshot: &host.snapshot,
+            label: &host.label,
+            slow: *slow,
+            golden: host.golden,
+        })
         .collect();
-    let diff = host_diff::diff(&given, &measured, env!("CARGO_PKG_VERSION"));
-    let text = match args.show.json {
+    let diff = host_diff::diff(&given, measured, env!("CARGO_PKG_VERSION"));
+    let text = match show_as.json {
         true => render::json_document(&diff)?,
-        false => render::host_diff(&diff, show::style(&args.show)),
+        false => render::host_diff(&diff, show::style(show_as)),
     };
     output::print(text.as_bytes())?;
     let drift = diff.differences.iter().map(|it| it.severity);
     let worst = drift.chain(diff.findings.iter().map(|it| it.severity)).max();
-    let limit = args.show.fail_on.map(Severity::from);
+    let limit = show_as.fail_on.map(Severity::from);
     Ok(if limit.is_some() && worst >= limit { Exit::Found } else { Exit::Done })
 }
 
@@ -96,7 +146,7 @@ fn read(path: &Path) -> anyhow::Result<Read> {
     let snapshot = Snapshot::parse(&document)
         .map_err(|error| Failure::bad_input(format!("`{shown}` {error}")))?;
     let label = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    Ok(Read { snapshot, label })
+    Ok(Read { snapshot, label, golden: false })
 }
 
 /// Measurements of hosts, one of each.
@@ -124,6 +174,15 @@ fn measured(args: &DiffArgs, hosts: &[Read]) -> anyhow::Result<Vec<Measured>> {
         let report = rules::report(fold.view(), env!("CARGO_PKG_VERSION"), false);
         measured.push(Measured::recording(host, &report).ok_or_else(|| {
             Failure::bad_input(format!("--recording {word}: in that recording nothing ran"))
+        })?);
+    }
+    for word in &args.profile {
+        let (host, file) = of_host("--profile", word, hosts)?;
+        let profile: Profile = super::syscalls::document(Path::new(file))?;
+        measured.push(Measured::profile(host, &profile).ok_or_else(|| {
+            Failure::bad_input(format!(
+                "--profile {word}: no command was started there, so nobody knows how much work was done"
+            ))
         })?);
     }
     if measured.len() == 1 {

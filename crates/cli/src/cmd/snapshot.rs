@@ -4,7 +4,7 @@
 //! The reading is done by a process of its own. A read that hangs inside of the kernel cannot be ended, and neither can
 //! its process; so the one that the user waits for must not be it.
 
-use crate::cli::SnapshotArgs;
+use crate::cli::{Color, FILE_TIMEOUT_MS, Messages, Show, SnapshotArgs};
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::snapshot::{self, Limits, Tree};
@@ -14,7 +14,7 @@ use std::fs::{OpenOptions, Permissions};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -34,9 +34,10 @@ pub(crate) fn run(args: &SnapshotArgs) -> anyhow::Result<Exit> {
     let document = have_it_read(args)?;
     let taken = Snapshot::parse(document.as_bytes())
         .map_err(|error| Failure::error(Exit::Output, format!("what was read {error}")))?;
-    match &args.output {
-        Some(path) => write(path, args.force, &document)?,
-        None => output::print(document.as_bytes())?,
+    match (&args.output, &args.baseline) {
+        (Some(path), _) => write(path, args.force, &document)?,
+        (None, Some(_)) => {}
+        (None, None) => output::print(document.as_bytes())?,
     }
     if !args.messages.quiet {
         for remark in snapshot::remarks(&taken) {
@@ -48,7 +49,33 @@ pub(crate) fn run(args: &SnapshotArgs) -> anyhow::Result<Exit> {
             output::say(format!("{facts} facts of {files} files in {ms} ms: {}", path.display()));
         }
     }
-    Ok(Exit::Done)
+    let Some(baseline) = &args.baseline else { return Ok(Exit::Done) };
+    let show = Show {
+        json: false,
+        fail_on: args.fail_on,
+        verbose: false,
+        color: Color::Auto,
+        messages: Messages { quiet: args.messages.quiet },
+    };
+    super::diff::against(baseline, taken, &show)
+}
+
+/// This host, as it is now.
+pub(super) fn live() -> anyhow::Result<Snapshot> {
+    let args = SnapshotArgs {
+        output: None,
+        force: false,
+        redact: false,
+        root: PathBuf::from("/"),
+        file_timeout_ms: FILE_TIMEOUT_MS,
+        reader: false,
+        baseline: None,
+        fail_on: None,
+        messages: Messages { quiet: true },
+    };
+    let document = have_it_read(&args)?;
+    Snapshot::parse(document.as_bytes())
+        .map_err(|error| Failure::error(Exit::Output, format!("what was read {error}")))
 }
 
 fn open(args: &SnapshotArgs) -> anyhow::Result<Tree> {

@@ -314,7 +314,7 @@ fn difference(a: &Path, b: &Path, args: &SyscallsArgs) -> anyhow::Result<Exit> {
 }
 
 /// A measurement that was kept.
-fn document(path: &Path) -> anyhow::Result<Profile> {
+pub(super) fn document(path: &Path) -> anyhow::Result<Profile> {
     use std::io::Read as _;
     let bad = |reason: &dyn std::fmt::Display| {
         Failure::bad_input(format!("cannot compare `{}`: {reason}", path.display()))

@@ -95,3 +95,33 @@ fn collect(value: &Value, names: &mut BTreeSet<String>) {
         _ => {}
     }
 }
+
+#[test]
+fn a_host_is_compared_with_what_it_should_be() {
+    let folder = scratch();
+    let path = folder.path().join("golden.json");
+    let golden = path.to_str().unwrap();
+    run(&["snapshot", "-q", "-o", golden], 0);
+    // Minutes or moments apart, a host is what it was.
+    let same = stdout(&run(&["diff", "--baseline", golden, "--fail-on", "high"], 0));
+    assert!(same.contains("facts compared"), "{same}");
+    let mut document: Value =
+        serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    let facts = document["facts"].as_array_mut().unwrap();
+    let fact = facts.iter_mut().find(|it| it["key"] == "/proc/sys/vm/swappiness").unwrap();
+    fact["value"] = serde_json::json!({"integer": {"amount": 199}});
+    std::fs::write(&path, document.to_string()).unwrap();
+    for arguments in
+        [&["snapshot", "-q", "--baseline", golden][..], &["diff", "--baseline", golden]]
+    {
+        let text = stdout(&run(&[arguments, &["--fail-on", "medium"]].concat(), 1));
+        assert!(text.contains("swappiness"), "{text}");
+        run(arguments, 0);
+    }
+    let text = stdout(&run(&["diff", "--baseline", golden], 0));
+    assert!(text.contains("sudo sysctl -w 'vm.swappiness=199'"), "{text}");
+    let message = refuse(&["diff", "--baseline", golden, golden, golden]);
+    assert!(message.contains("one at a time"), "{message}");
+    assert!(refuse(&["snapshot", "--fail-on", "low"]).contains("--baseline"));
+    assert!(refuse(&["snapshot", "--baseline", "/nonexistent/g.json"]).contains("/nonexistent/g"));
+}

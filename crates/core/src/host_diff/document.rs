@@ -136,6 +136,9 @@ pub struct Difference {
     /// measured, or if it is not known what it costs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explains: Option<f64>,
+    /// What was measured that speaks for it, as sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub supported_by: Vec<String>,
     /// How it separates slow hosts from fast ones; absent unless it is said who is slow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test: Option<super::Test>,

@@ -6,12 +6,16 @@ use super::compare::Row;
 use super::document::{Difference, Effect};
 use crate::finding::{LedgerState, Report};
 use crate::render::units::{duration, share};
+use crate::syscalls::{FileRow, Profile};
 use serde::{Deserialize, Serialize};
 
 /// Times that differ by less than this are taken for equal.
 const MIN_RATIO: f64 = 1.1;
 /// A part explains something if it is that much of what there is more of.
 const MIN_SHARE: f64 = 0.1;
+
+/// What a slow file that belongs to a difference adds to its weight: it comes before what only may be.
+const SUPPORTED: f64 = 100.0;
 
 const CPU: &[Effect] = &[Effect::User, Effect::System];
 const WAITING: &[Effect] =
@@ -35,6 +39,8 @@ pub struct Measured {
     parts: Vec<(&'static str, f64, &'static [Effect])>,
     /// What the seconds are.
     of: &'static str,
+    /// Files and the seconds that calls on them took.
+    files: Vec<(String, f64)>,
 }
 
 impl Measured {
@@ -50,7 +56,23 @@ impl Measured {
                 ("waiting", (wall_s - user - system).max(0.0), WAITING),
             ],
         };
-        Self { host, parts, of: "time of the same command" }
+        Self { host, parts, of: "time of the same command", files: vec![] }
+    }
+
+    /// A profile of a command's system calls: the median of its runs, and its slow files. `None` if no command was
+    /// started, for then nobody knows how much work was done.
+    #[must_use]
+    pub fn profile(host: usize, profile: &Profile) -> Option<Self> {
+        let mut runs: Vec<_> = profile.setup.runs.iter().collect();
+        runs.sort_by_key(|run| run.wall_ns);
+        let run = runs.get(runs.len() / 2)?;
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let cpu = [seconds(run.user_ns), seconds(run.system_ns)];
+        let mut it = Self::time(host, seconds(run.wall_ns), Some(cpu));
+        let count = runs.len() as f64;
+        let file = |row: &FileRow| (row.path.clone(), seconds(row.times.total_ns) / count);
+        it.files = profile.files.iter().map(file).collect();
+        Some(it)
     }
 
     /// A recording: the waiting of its target, or of all that was seen, for each second on a CPU. How fast CPUs were
@@ -73,7 +95,7 @@ impl Measured {
             ("waiting for disks", sum(&[LedgerState::BlockIo]) / on_cpu, &WAITING[2..3]),
             ("waiting for memory", sum(&[LedgerState::MemStall]) / on_cpu, &WAITING[3..4]),
         ];
-        Some(Self { host, parts, of: "waiting for each second on a CPU" })
+        Some(Self { host, parts, of: "waiting for each second on a CPU", files: vec![] })
     }
 
     /// Which host, by its place.
@@ -167,6 +189,7 @@ pub(super) fn explain(
     let parts = extra(slow, fast);
     let (slow_s, fast_s) = (slow.total(), fast.total());
     let differ = slow_s >= MIN_RATIO * fast_s;
+    let files = slow_files(slow, fast, slow_s - fast_s);
     let (mut could, mut cannot) = (0, 0);
     for (row, it) in rows.iter().zip(differences.iter_mut()) {
         let camp = |host: usize| row.camps.iter().position(|camp| camp.hosts.contains(&host));
@@ -179,6 +202,9 @@ pub(super) fn explain(
         };
         if differ {
             it.explains = explains;
+            if explains != Some(0.0) {
+                it.supported_by = supporting(&files, it);
+            }
             match explains {
                 Some(part) if part < MIN_SHARE => cannot += 1,
                 Some(_) => could += 1,
@@ -243,11 +269,44 @@ fn explained(parts: &[ExtraTime], effects: &[Effect]) -> f64 {
     parts.iter().filter(costs).map(|part| part.share).sum::<f64>().min(1.0)
 }
 
+/// Files on which calls take longer on the slow host, by a share of what it is slower: path, seconds there and on the
+/// fast host.
+fn slow_files(slow: &Measured, fast: &Measured, extra_s: f64) -> Vec<(String, f64, f64)> {
+    let of = |(path, slow_s): &(String, f64)| {
+        let fast_s = fast.files.iter().find(|(other, _)| other == path).map_or(0.0, |it| it.1);
+        (path.clone(), *slow_s, fast_s)
+    };
+    let mut files: Vec<_> = slow.files.iter().map(of).collect();
+    files.retain(|(_, slow_s, fast_s)| slow_s - fast_s >= MIN_SHARE * extra_s);
+    files
+}
+
+/// Parts of paths, and the group of differences that such files belong to.
+const FILES_OF: [(&str, &str); 4] = [
+    ("/thermal", "thermal"),
+    ("/cpufreq/", "frequency"),
+    ("/cpuidle/", "idle"),
+    ("/clocksource/", "clock source"),
+];
+
+/// What slow files say for this difference being the reason.
+fn supporting(files: &[(String, f64, f64)], it: &Difference) -> Vec<String> {
+    let belongs =
+        |path: &str| FILES_OF.iter().any(|(part, group)| path.contains(part) && it.group == *group);
+    let sentence = |(path, slow_s, fast_s): &(String, f64, f64)| {
+        let path = path.replace('`', "'");
+        let (slow, fast) = (duration(slow_s * 1e9), duration(fast_s * 1e9));
+        format!("calls on `{path}` take {slow} there, {fast} on the fast host")
+    };
+    files.iter().filter(|(path, _, _)| belongs(path)).map(sentence).collect()
+}
+
 impl Difference {
     /// How much it matters here: its weight, by how much of the extra time it can be the reason of.
     #[must_use]
     pub fn importance(&self) -> f64 {
-        f64::from(self.weight) * self.explains.unwrap_or(1.0)
+        let known = f64::from(self.weight) * self.explains.unwrap_or(1.0);
+        known + if self.supported_by.is_empty() { 0.0 } else { SUPPORTED }
     }
 
     /// Whether it is known not to be the reason of what was measured.

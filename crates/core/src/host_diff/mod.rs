@@ -50,6 +50,8 @@ pub struct Given<'a> {
     pub label: &'a str,
     /// Whether it is slow, if that is said.
     pub slow: Option<bool>,
+    /// Whether it is as it should be: the others are to become like it. One of the hosts at most.
+    pub golden: bool,
 }
 
 /// Compares hosts, and judges them. One host is judged alone.
@@ -82,7 +84,13 @@ pub fn diff(given: &[Given<'_>], measured: &[Measured], tool_version: &str) -> H
             _ => differing.push(row),
         }
     }
-    let ranking = Ranking { ids: &ids, drivers: &drivers, slow: &slow, rows: &differing };
+    let ranking = Ranking {
+        ids: &ids,
+        drivers: &drivers,
+        slow: &slow,
+        golden: given.iter().position(|host| host.golden),
+        rows: &differing,
+    };
     let mut differences: Vec<_> = differing.iter().map(|row| ranking.difference(row)).collect();
     let explanation = measured::explain(measured, &differing, &ids, &mut differences);
     let separation = separate::separate(&differing, &slow, &mut differences);

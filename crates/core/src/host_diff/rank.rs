@@ -21,6 +21,8 @@ pub(super) struct Ranking<'a> {
     pub(super) ids: &'a [String],
     pub(super) drivers: &'a [Drivers],
     pub(super) slow: &'a [Option<bool>],
+    /// Which host is as it should be.
+    pub(super) golden: Option<usize>,
     /// All rows that differ and should not.
     pub(super) rows: &'a [Row<'a>],
 }
@@ -70,6 +72,9 @@ impl Ranking<'_> {
         let known = knowledge::find(row.key);
         let mut weight =
             known.map_or_else(|| knowledge::unknown_weight(row.class, row.area), |it| it.weight);
+        if row.camps.iter().any(|camp| camp.value == Value::Absent) {
+            weight = weight.min(known.and_then(|known| known.where_missing).unwrap_or(weight));
+        }
         let mut cautions = Vec::new();
         if let Some(who) = known.and_then(|known| known.only_with) {
             weight = self.in_charge(row, who, weight, &mut cautions);
@@ -104,6 +109,7 @@ impl Ranking<'_> {
             look: change::look(row.key, known),
             change,
             explains: None,
+            supported_by: vec![],
             test: None,
         }
     }
@@ -194,9 +200,14 @@ impl Ranking<'_> {
         hosts
     }
 
-    /// Whose value to change, and into whose: of the slow hosts if some are said to be; of those that it is known to
+    /// Whose value to change, and into whose: into that of the host that is as it should be, if there is one. Else of the slow hosts if some are said to be; of those that it is known to
     /// slow down; else of the fewest, and of the last of a pair. Into what most of the others have.
     fn pair(&self, row: &Row<'_>, slower: &[usize]) -> Option<(Camp, Camp)> {
+        if let Some(golden) = self.golden {
+            let is = |camp: &&Camp| camp.hosts.contains(&golden);
+            let to = row.camps.iter().find(is)?;
+            return Some((row.camps.iter().find(|camp| !is(camp))?.clone(), to.clone()));
+        }
         let share = |camp: &Camp, of: &dyn Fn(usize) -> bool| {
             camp.hosts.iter().filter(|&&host| of(host)).count()
         };

@@ -13,8 +13,10 @@ const IDLE: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 const MAX_CSTATE: &str = "/proc/cmdline#intel_idle.max_cstate";
 
 fn of(snapshots: &[Snapshot]) -> HostDiff {
-    let given: Vec<Given<'_>> =
-        snapshots.iter().map(|snapshot| Given { snapshot, label: "file", slow: None }).collect();
+    let given: Vec<Given<'_>> = snapshots
+        .iter()
+        .map(|snapshot| Given { snapshot, label: "file", slow: None, golden: false })
+        .collect();
     diff(&given, &[], "0.1.0")
 }
 
@@ -219,6 +221,49 @@ fn a_change_makes_the_slower_side_like_the_other_and_can_be_undone() {
 }
 
 #[test]
+fn what_differs_from_a_golden_host_becomes_like_it() {
+    let with = |source: &str| {
+        host("h").with(
+            "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+            Value::text(source),
+        )
+    };
+    let (golden, other) = (with("hpet"), with("tsc"));
+    let given = [(&golden, true), (&other, false)].map(|(snapshot, golden)| Given {
+        snapshot,
+        label: "",
+        slow: None,
+        golden,
+    });
+    let diff = diff(&given, &[], "0.1.0");
+    // The golden host is the slower one in that; the other is to become like it all the same.
+    let it = only(&diff);
+    assert_eq!(
+        (&*it.slows, &*it.change.as_ref().unwrap().hosts),
+        (&["A".to_owned()][..], &["B".to_owned()][..])
+    );
+}
+
+#[test]
+fn what_comes_and_goes_is_no_drift() {
+    let options = Value::text("rw");
+    for key in [
+        "/proc/self/mountinfo#/mnt/usb",
+        "/proc/modules#btrfs",
+        "/sys/fs/cgroup/user.slice/cpu.max",
+    ] {
+        let there = host("b").with(key, options.clone());
+        assert_eq!(
+            only(&pair(host("a").with(key, Value::Absent), there)).severity,
+            Severity::Info,
+            "{key}"
+        );
+    }
+    let root = |options: &str| host("h").with("/proc/self/mountinfo#/", Value::text(options));
+    assert_eq!(only(&pair(root("rw"), root("rw,sync"))).severity, Severity::Medium);
+}
+
+#[test]
 fn a_lower_limit_is_slower_and_the_worst_cpu_decides() {
     let with = |value| host("h").with(LIMIT, value);
     let one = fold(
@@ -259,7 +304,7 @@ fn fleet(planted: &str, noise: &[[u8; 8]]) -> HostDiff {
     let given: Vec<Given<'_>> = hosts
         .iter()
         .enumerate()
-        .map(|(at, snapshot)| Given { snapshot, label: "", slow: Some(at < 3) })
+        .map(|(at, snapshot)| Given { snapshot, label: "", slow: Some(at < 3), golden: false })
         .collect();
     diff(&given, &[], "0.1.0")
 }
@@ -294,7 +339,7 @@ fn with_enough_hosts_it_is_no_chance() {
     let given: Vec<Given<'_>> = hosts
         .iter()
         .enumerate()
-        .map(|(at, snapshot)| Given { snapshot, label: "", slow: Some(at < 8) })
+        .map(|(at, snapshot)| Given { snapshot, label: "", slow: Some(at < 8), golden: false })
         .collect();
     let separation = diff(&given, &[], "0.1.0").separation.unwrap();
     assert!(separation.significant && separation.needed_of_each.is_none(), "{separation:?}");

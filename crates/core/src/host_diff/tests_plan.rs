@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::snapshot::Value;
+use crate::syscalls::Profile;
 use crate::testkit::snapshot::host;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -15,7 +16,7 @@ fn of(snapshots: &[Snapshot], measured: &[Measured]) -> HostDiff {
     let given: Vec<Given<'_>> = snapshots
         .iter()
         .zip(slow)
-        .map(|(snapshot, slow)| Given { snapshot, label: "", slow })
+        .map(|(snapshot, slow)| Given { snapshot, label: "", slow, golden: false })
         .collect();
     diff(&given, measured, "0.1.0")
 }
@@ -112,7 +113,7 @@ fn many(settings: u64) -> HostDiff {
     let given: Vec<Given<'_>> = given
         .iter()
         .zip([false, true])
-        .map(|(snapshot, slow)| Given { snapshot, label: "", slow: Some(slow) })
+        .map(|(snapshot, slow)| Given { snapshot, label: "", slow: Some(slow), golden: false })
         .collect();
     // Settings of the table hang together; these are taken apart.
     let mut diff = diff(&given, &[], "0.1.0");
@@ -169,4 +170,22 @@ proptest! {
         prop_assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), groups);
         prop_assert!(plan.expected_cost <= plan.one_by_one_cost + 1e-9, "{} {}", plan.expected_cost, plan.one_by_one_cost);
     }
+}
+
+/// `fixtures/README.md`: profiles of one command on two hosts.
+#[test]
+fn a_file_that_is_slow_there_speaks_for_what_it_belongs_to() {
+    let profile = |host: usize, document: &str| {
+        Measured::profile(host, &Profile::parse(document).unwrap()).unwrap()
+    };
+    let measured = [
+        profile(0, include_str!("../../../../fixtures/syscalls/good.json")),
+        profile(1, include_str!("../../../../fixtures/syscalls/bad.json")),
+    ];
+    let diff = of(&drift(), &measured);
+    let first = &diff.differences[0];
+    assert!(!first.supported_by.is_empty(), "{first:#?}");
+    assert_eq!(first.group, "frequency");
+    let others = diff.differences.iter().filter(|it| it.group != "frequency");
+    assert_eq!(others.filter(|it| !it.supported_by.is_empty()).count(), 0);
 }

@@ -223,6 +223,9 @@ fn differences(page: &mut Page, block: &[&Difference]) {
         if let Some(part) = it.explains {
             line("explains ", &format!("{} of the extra time at most", share(part)));
         }
+        for support in &it.supported_by {
+            line("for it ", support);
+        }
         for caution in &it.cautions {
             line("but ", caution);
         }

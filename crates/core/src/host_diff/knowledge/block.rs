@@ -103,7 +103,8 @@ pub(super) const KNOWN: &[Known] = &[
     .slows(&[BlockIo], Slower::Unknown)
     .look("findmnt")
     .change(How::Boot("the options in /etc/fstab; many can be changed by `mount -o remount`"))
-    .group("filesystem"),
+    .group("filesystem")
+    .comes_and_goes(),
     known(
         15,
         "what a disk can do",

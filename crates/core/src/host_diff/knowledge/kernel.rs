@@ -141,11 +141,18 @@ pub(super) const KNOWN: &[Known] = &[
         "a limit of a slice holds for all services in it",
     )
     .slows(&[Queue, BlockIo], Slower::Unknown)
-    .risk("other services get more or less"),
+    .risk("other services get more or less")
+    .comes_and_goes(),
+    known(
+        15,
+        "controllers that are handed down",
+        &["/sys/fs/cgroup/*subtree_control"],
+        "the service manager switches them on as units ask for them",
+    ),
     known(
         50,
         "layout of cgroups",
-        &["/proc/self/mountinfo#cgroup", "/proc/cgroups*", "/sys/fs/cgroup/*subtree_control", "/sys/fs/cgroup/cgroup.controllers", "/proc/cmdline#systemd.unified_cgroup_hierarchy"],
+        &["/proc/self/mountinfo#cgroup", "/proc/cgroups*", "/sys/fs/cgroup/cgroup.controllers", "/proc/cmdline#systemd.unified_cgroup_hierarchy"],
         "v1 and v2 differ in how they throttle and account: runtimes find other limits",
     )
     .slows(&[Queue], Slower::Unknown),

@@ -56,6 +56,8 @@ pub struct Known {
     pub follows: &'static [&'static str],
     /// It says something of its own where it is there on some hosts only; else it follows from the driver.
     pub alone: bool,
+    /// How much it matters if it is there on some hosts only, where that is less: such things come and go.
+    pub where_missing: Option<u8>,
     /// It scales with the host's memory.
     pub scales: bool,
 }
@@ -117,6 +119,7 @@ const fn known(
         only_with: None,
         follows: &[],
         alone: false,
+        where_missing: None,
         scales: false,
     }
 }
@@ -160,6 +163,11 @@ impl Known {
 
     const fn alone(mut self) -> Self {
         self.alone = true;
+        self
+    }
+
+    const fn comes_and_goes(mut self) -> Self {
+        self.where_missing = Some(12);
         self
     }
 

@@ -95,10 +95,10 @@ pub(super) const KNOWN: &[Known] = &[
     .slows(&[System], Slower::Unknown)
     .change(How::Boot("the files of /etc/modprobe.d; then rebuild the initramfs")),
     known(
-        35,
+        20,
         "module that is loaded",
         &["/proc/modules#*", "/proc/modules"],
-        "it brings a driver or a filter that only some of the hosts have",
+        "it brings a driver or a filter that only some of the hosts have; most come and go as they are needed",
     )
     .follows(&["/proc/sys/kernel/osrelease"]),
     known(28, "parameter of a module", &["/sys/module/*/parameters/*"], "it changes what a driver does"),

@@ -127,10 +127,10 @@ fn finding(hosts: &Hosts<'_>, host: &Host) -> Option<Finding> {
         _ => String::new(),
     };
     let title = format!(
-        "`{}` differs from {} in {} that matter for latency: {}{more}",
+        "`{}` differs from {} in {} for latency: {}{more}",
         host.name.replace('`', "'"),
         others(hosts, host),
-        units::counted(drift.len() as u64, "setting or part", "settings or parts"),
+        units::counted(drift.len() as u64, "fact that matters", "facts that matter"),
         names.iter().take(MAX_NAMED).map(|it| it.replace('`', "'")).collect::<Vec<_>>().join(", "),
     );
     let fix = drift.iter().filter_map(|(it, _, _)| fix(it, host)).take(MAX_FIXES).collect();

@@ -19,7 +19,12 @@ fn judged(snapshots: &[Snapshot], slow: Option<usize>) -> HostDiff {
     let given: Vec<Given<'_>> = snapshots
         .iter()
         .enumerate()
-        .map(|(at, snapshot)| Given { snapshot, label: "", slow: slow.map(|slow| slow == at) })
+        .map(|(at, snapshot)| Given {
+            snapshot,
+            label: "",
+            slow: slow.map(|slow| slow == at),
+            golden: false,
+        })
         .collect();
     diff(&given, &[], "0.1.0")
 }
@@ -191,7 +196,12 @@ fn drift_names_the_slow_host_and_claims_no_loss_that_was_not_measured() {
         let given: Vec<Given<'_>> = both
             .iter()
             .enumerate()
-            .map(|(host, snapshot)| Given { snapshot, label: "", slow: Some(host == at) })
+            .map(|(host, snapshot)| Given {
+                snapshot,
+                label: "",
+                slow: Some(host == at),
+                golden: false,
+            })
             .collect();
         of(&diff(&given, measured, "0.1.0"), "HST001").unwrap().clone()
     };
