@@ -46,6 +46,16 @@ pub struct HostDiff {
     pub notes: Vec<String>,
 }
 
+impl HostDiff {
+    /// What a host is called in sentences: its name, and its letter too where others have that name.
+    #[must_use]
+    pub fn called(&self, host: &Host) -> String {
+        let name = host.name.replace('`', "'");
+        let alone = self.hosts.iter().filter(|other| other.name == host.name).count() < 2;
+        if alone { name } else { format!("{name} ({})", host.id) }
+    }
+}
+
 /// One of the hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {

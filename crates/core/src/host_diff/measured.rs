@@ -203,7 +203,7 @@ pub(super) fn explain(
         if differ {
             it.explains = explains;
             if explains != Some(0.0) {
-                it.supported_by = supporting(&files, it);
+                it.supported_by.extend(supporting(&files, it));
             }
             match explains {
                 Some(part) if part < MIN_SHARE => cannot += 1,
@@ -289,16 +289,27 @@ const FILES_OF: [(&str, &str); 4] = [
     ("/clocksource/", "clock source"),
 ];
 
+fn belongs(path: &str, it: &Difference) -> bool {
+    FILES_OF.iter().any(|(part, group)| path.contains(part) && it.group == *group)
+}
+
+/// What files that were slow to read while the snapshots were taken say: paths and sentences.
+pub(super) fn support(files: &[(String, String)], differences: &mut [Difference]) {
+    for it in differences.iter_mut().filter(|it| it.follows.is_none()) {
+        let of = files.iter().filter(|(path, _)| belongs(path, it));
+        let sentences: Vec<String> = of.map(|(_, sentence)| sentence.clone()).collect();
+        it.supported_by.extend(sentences);
+    }
+}
+
 /// What slow files say for this difference being the reason.
 fn supporting(files: &[(String, f64, f64)], it: &Difference) -> Vec<String> {
-    let belongs =
-        |path: &str| FILES_OF.iter().any(|(part, group)| path.contains(part) && it.group == *group);
     let sentence = |(path, slow_s, fast_s): &(String, f64, f64)| {
         let path = path.replace('`', "'");
         let (slow, fast) = (duration(slow_s * 1e9), duration(fast_s * 1e9));
         format!("calls on `{path}` take {slow} there, {fast} on the fast host")
     };
-    files.iter().filter(|(path, _, _)| belongs(path)).map(sentence).collect()
+    files.iter().filter(|(path, _, _)| belongs(path, it)).map(sentence).collect()
 }
 
 impl Difference {

@@ -31,8 +31,9 @@ pub use measured::{Explanation, ExtraTime, Measured, slow};
 pub use plan::{Group, Next, Plan, Planned, Step};
 pub use separate::{Separation, Test};
 
+use crate::render::units::duration;
 use crate::rules::{Hosts, judge_hosts};
-use crate::snapshot::{Snapshot, Tool};
+use crate::snapshot::{SlowRead, Snapshot, Tool};
 use compare::{Row, rows};
 use document::{Aside, Counts, Difference, Host, HostDiff, NotCompared, SCHEMA};
 use rank::Ranking;
@@ -40,6 +41,11 @@ use std::collections::BTreeSet;
 
 /// Hosts at most: more are not told apart by letters.
 pub const MAX_HOSTS: usize = 676;
+
+/// From this time on it is said that a file was slow to read: a busy host makes any file a little slow.
+pub const SLOW_NS: u64 = 20_000_000;
+/// Slow files of a host that are named.
+const MAX_SLOW: usize = 3;
 
 /// A host to compare.
 #[derive(Clone, Debug)]
@@ -92,6 +98,7 @@ pub fn diff(given: &[Given<'_>], measured: &[Measured], tool_version: &str) -> H
         rows: &differing,
     };
     let mut differences: Vec<_> = differing.iter().map(|row| ranking.difference(row)).collect();
+    measured::support(&slow_on_some(given, &ids), &mut differences);
     let explanation = measured::explain(measured, &differing, &ids, &mut differences);
     let separation = separate::separate(&differing, &slow, &mut differences);
     differences.sort_by(|a, b| {
@@ -179,6 +186,27 @@ fn unknown(row: &Row<'_>, ids: &[String]) -> NotCompared {
     }
 }
 
+fn slow_file(slow: &SlowRead, id: &str) -> String {
+    let took = duration(slow.wall_ns as f64);
+    format!("on {id}, reading `{}` took {took}", slow.path.replace('`', "'"))
+}
+
+/// Files that were slow to read on some hosts only, as sentences, with their paths.
+fn slow_on_some(given: &[Given<'_>], ids: &[String]) -> Vec<(String, String)> {
+    let slow = |host: &Given<'_>, path: &str| {
+        host.snapshot.reading.slow.iter().any(|it| it.path == path && it.wall_ns >= SLOW_NS)
+    };
+    let mut files = Vec::new();
+    for (host, id) in given.iter().zip(ids) {
+        for it in host.snapshot.reading.slow.iter().filter(|it| it.wall_ns >= SLOW_NS) {
+            if !given.iter().all(|other| slow(other, &it.path)) {
+                files.push((it.path.clone(), slow_file(it, id)));
+            }
+        }
+    }
+    files
+}
+
 fn notes(given: &[Given<'_>], ids: &[String]) -> Vec<String> {
     let mut notes = Vec::new();
     let mut differ = |of: &dyn Fn(&Snapshot) -> &str, sentence: &str| {
@@ -198,13 +226,8 @@ fn notes(given: &[Given<'_>], ids: &[String]) -> Vec<String> {
         if !reading.as_root {
             notes.push(format!("{id} was not taken as root: some of its files could not be read"));
         }
-        for slow in reading.slow.iter().take(3) {
-            let ms = slow.wall_ns as f64 / 1e6;
-            notes.push(format!(
-                "on {id}, reading `{}` took {ms:.1} ms",
-                slow.path.replace('`', "'")
-            ));
-        }
+        let slow = reading.slow.iter().filter(|it| it.wall_ns >= SLOW_NS);
+        notes.extend(slow.take(MAX_SLOW).map(|it| slow_file(it, id)));
     }
     notes
 }

@@ -2,7 +2,7 @@
 use super::document::{Difference, Reach};
 use super::*;
 use crate::finding::Severity;
-use crate::snapshot::{Class, FILTERED, Instance, Value, fold};
+use crate::snapshot::{Class, FILTERED, Instance, SlowRead, Value, fold};
 use crate::testkit::snapshot::{host, khz, on_cpus};
 use proptest::prelude::*;
 
@@ -241,6 +241,42 @@ fn what_differs_from_a_golden_host_becomes_like_it() {
     assert_eq!(
         (&*it.slows, &*it.change.as_ref().unwrap().hosts),
         (&["A".to_owned()][..], &["B".to_owned()][..])
+    );
+}
+
+#[test]
+fn a_file_that_is_slow_on_one_host_speaks_for_what_it_belongs_to() {
+    let [mut healthy, mut slow] = drift();
+    let file = |ms: u64| SlowRead {
+        path: "/sys/class/thermal/thermal_zone0/temp".into(),
+        key: "/sys/class/thermal/thermal_zone*/temp".into(),
+        wall_ns: ms * 1_000_000,
+        cpu_ns: Some(ms * 1_000_000),
+        again_ns: None,
+    };
+    slow.reading.slow = vec![file(207)];
+    let diff = of(&[healthy.clone(), slow.clone()]);
+    assert_eq!(diff.differences[0].what.as_deref(), Some("module for temperatures and cooling"));
+    assert!(diff.differences[0].supported_by[0].contains("207 ms"));
+    assert!(
+        diff.findings
+            .iter()
+            .flat_map(|it| &it.evidence)
+            .any(|it| it.source.ends_with("zone0/temp"))
+    );
+    // It is slow on both: no difference.
+    healthy.reading.slow = vec![file(207)];
+    assert!(of(&[healthy, slow]).differences.iter().all(|it| it.supported_by.is_empty()));
+}
+
+#[test]
+fn hosts_of_one_name_are_told_apart() {
+    let with = |value: i64| host("(none)").with("/proc/sys/vm/swappiness", Value::integer(value));
+    let diff = pair(with(1), with(2));
+    assert!(
+        diff.findings[0].title.starts_with("`(none) (B)` differs from `(none) (A)`"),
+        "{}",
+        diff.findings[0].title
     );
 }
 

@@ -6,8 +6,8 @@ use super::escape::{command, identifier, label, sentence};
 use super::finding::{self, severity};
 use super::page::{Ink, Page};
 use super::table::{Column, Table};
-use super::units::{count, counted, share};
-use crate::finding::Severity;
+use super::units::{count, counted, duration, share};
+use crate::finding::{Severity, Unit};
 use crate::host_diff::document::{Change, Difference, Held, HostDiff, Reach};
 use crate::host_diff::{Next, Plan};
 
@@ -160,6 +160,12 @@ fn findings(page: &mut Page, diff: &HostDiff, verbosity: u8) {
                 Ink::Heading,
                 &sentence(&it.title),
             );
+            for slow in it.evidence.iter().filter(|it| it.unit == Unit::Ns) {
+                let note = slow.note.as_deref().unwrap_or_default();
+                let path = identifier(&slow.source, 2 * page.columns());
+                let text = format!("{path} takes {} to read: {note}", duration(slow.value));
+                page.paragraph(2, 2, Ink::Plain, &sentence(&text));
+            }
             continue;
         }
         finding::write(page, it, finding::Detail::Evidence, &mut advised);

@@ -59,7 +59,7 @@ fn check(hosts: &Hosts<'_>) -> Verdict {
         hosts.snapshots.iter().map(|it| deepest(it)).collect();
     let (mut fired, mut quiet, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     for (at, (host, found)) in hosts.diff.hosts.iter().zip(&of).enumerate() {
-        let name = host.name.replace('`', "'");
+        let name = hosts.diff.called(host);
         match found {
             Err(why) => missing.push(format!("`{name}`: {why}")),
             Ok(Some(deepest)) if deepest.exit_us as f64 >= DEEP.value => {
@@ -130,7 +130,7 @@ fn finding(
     deepest: &Deepest,
     shallowest: Option<i128>,
 ) -> Finding {
-    let name = host.name.replace('`', "'");
+    let name = hosts.diff.called(host);
     let deeper =
         shallowest.is_some_and(|us| deepest.exit_us as f64 >= TIMES.value * us.max(1) as f64);
     let slow = host.slow == Some(true);
@@ -166,7 +166,7 @@ fn finding(
             "idle CPUs of `{name}` may sleep in `{state}`, which takes {} us to leave (driver `{driver}`)",
             deepest.exit_us
         ),
-        victim: victim(&host.name),
+        victim: victim(&name),
         cost: Cost::default(),
         causes: vec![],
         evidence,

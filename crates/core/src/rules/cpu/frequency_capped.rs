@@ -59,7 +59,7 @@ struct Speeds<'a> {
 fn check(hosts: &Hosts<'_>) -> Verdict {
     let (mut fired, mut quiet, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     for (snapshot, host) in hosts.snapshots.iter().zip(&hosts.diff.hosts) {
-        let name = host.name.replace('`', "'");
+        let name = hosts.diff.called(host);
         match speeds(snapshot) {
             Err(why) => missing.push(format!("`{name}`: {why}")),
             Ok(speeds) => match finding(&speeds, &name) {

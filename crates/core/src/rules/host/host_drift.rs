@@ -3,7 +3,7 @@
 
 use crate::finding::{Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
 use crate::host_diff::document::{Difference, Held, Host};
-use crate::host_diff::knowledge;
+use crate::host_diff::{SLOW_NS, knowledge};
 use crate::render::units;
 use crate::rules::hosts::{HostRule, Hosts, needs_snapshots, read, victim};
 use crate::rules::{Limit, Rule, Status, Verdict};
@@ -128,7 +128,7 @@ fn finding(hosts: &Hosts<'_>, host: &Host) -> Option<Finding> {
     };
     let title = format!(
         "`{}` differs from {} in {} for latency: {}{more}",
-        host.name.replace('`', "'"),
+        diff.called(host),
         others(hosts, host),
         units::counted(drift.len() as u64, "fact that matters", "facts that matter"),
         names.iter().take(MAX_NAMED).map(|it| it.replace('`', "'")).collect::<Vec<_>>().join(", "),
@@ -140,7 +140,7 @@ fn finding(hosts: &Hosts<'_>, host: &Host) -> Option<Finding> {
         severity,
         confidence: confidence(hosts, host, severity),
         title,
-        victim: victim(&host.name),
+        victim: victim(&diff.called(host)),
         cost: cost(hosts, host),
         causes: vec![],
         evidence: lines(hosts, host, &drift),
@@ -158,7 +158,7 @@ fn finding(hosts: &Hosts<'_>, host: &Host) -> Option<Finding> {
 fn others(hosts: &Hosts<'_>, host: &Host) -> String {
     let others: Vec<&Host> = hosts.diff.hosts.iter().filter(|it| it.id != host.id).collect();
     match others.as_slice() {
-        [one] => format!("`{}`", one.name.replace('`', "'")),
+        [one] => format!("`{}`", hosts.diff.called(one)),
         many => format!("most of {} others", many.len()),
     }
 }
@@ -198,7 +198,8 @@ fn lines(hosts: &Hosts<'_>, host: &Host, drift: &[(&Difference, &Held, &Held)]) 
         .collect();
     let at = hosts.diff.hosts.iter().position(|it| it.id == host.id);
     let snapshot = at.and_then(|at| hosts.snapshots.get(at));
-    for slow in snapshot.iter().flat_map(|it| &it.reading.slow).take(MAX_SLOW) {
+    let slow = snapshot.iter().flat_map(|it| &it.reading.slow);
+    for slow in slow.filter(|it| it.wall_ns >= SLOW_NS).take(MAX_SLOW) {
         let note = match slow.cpu_ns {
             Some(cpu) if 2 * cpu >= slow.wall_ns => "the kernel was busy all the while: SYS001",
             Some(_) => "the kernel slept meanwhile: SYS001",
