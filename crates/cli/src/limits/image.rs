@@ -113,7 +113,7 @@ mod tests {
             expected.places(&roots, 7).map(|place| place.display().to_string()),
             [
                 "/proc/7/map_files/55d0c0400000-55d0c0428000",
-                "/proc/7/root/opt/a b/server (deleted)"
+                concat!("/proc/7/", "root/opt/a b/server (deleted)")
             ]
         );
         for line in [
