@@ -11,6 +11,11 @@
 #define MEMCG_OBJECTS   3
 #define MEMCG_FLAGS     7
 
+/* Filesystems that are memory, include/uapi/linux/magic.h: what goes to a disk from their pages is
+ * a transfer of a process that shares memory. Pages that are swapped out have left them before. */
+#define TMPFS_MAGIC     0x01021994
+#define HUGETLBFS_MAGIC 0x958458f6
+
 static __always_inline __u32 disk_of(__u64 *cell, __u64 rq)
 {
 	__u64 disk, queue;
@@ -91,6 +96,8 @@ static __always_inline void note_inode(struct block_cpu *area, __u64 inode)
 	/* btrfs keeps its trees in inode 1. */
 	if (magic == BDEVFS_MAGIC || (magic == BTRFS_MAGIC && area->scratch.ino == 1))
 		area->scratch.kind = BLOCK_DEVICE;
+	else if (magic == TMPFS_MAGIC || magic == HUGETLBFS_MAGIC)
+		area->scratch.kind = BLOCK_ANON;
 	else
 		area->scratch.kind = BLOCK_FILE;
 }
@@ -181,7 +188,7 @@ static __always_inline void note_target(struct block_cpu *area, __u64 bio)
 {
 	__u64 *cell = &area->scratch.cell;
 	__u64 end_io = ADDRESS_AT(cell, struct bio, bio, bi_end_io);
-	__u64 vec = ADDRESS_AT(cell, struct bio, bio, bi_io_vec), page, mapping;
+	__u64 vec = ADDRESS_AT(cell, struct bio, bio, bi_io_vec), page, mapping, inode;
 
 	area->scratch.ino = 0;
 	area->scratch.subvolume = 0;
@@ -191,8 +198,9 @@ static __always_inline void note_target(struct block_cpu *area, __u64 bio)
 	area->scratch.kind = BLOCK_NO_PAGES;
 	if (!vec || !NUMBER_AT(struct bio, bio, bi_iter.bi_size))
 		return;
-	/* Before the pages are looked at: a process may write from memory that maps a file. */
-	if (direct_end_io && note_known_direct(area, bio, end_io))
+	/* Before the pages are looked at: a process may write from memory that maps a file, or
+	 * shares it, and then they are that file's. */
+	if (direct_end_io ? note_known_direct(area, bio, end_io) : note_first_direct(area, bio))
 		return;
 	vec += NUMBER_AT(struct bio, bio, bi_iter.bi_idx) *
 	       (__u64)bpf_core_type_size(struct bio_vec);
@@ -202,12 +210,14 @@ static __always_inline void note_target(struct block_cpu *area, __u64 bio)
 	page = head_of(cell, page);
 	mapping = mapping_of(cell, page);
 	if (mapping && !(mapping & MAPPING_FLAGS)) {
-		note_inode(area, ADDRESS_AT(cell, struct address_space, mapping, host));
-		area->scratch.cgroup = owner_of(cell, page);
-		return;
+		inode = ADDRESS_AT(cell, struct address_space, mapping, host);
+		/* XFS sends buffers out of slabs, whose pages have something else at this place. */
+		if (inode && ADDRESS_AT(cell, struct inode, inode, i_mapping) == mapping) {
+			note_inode(area, inode);
+			area->scratch.cgroup = owner_of(cell, page);
+			return;
+		}
 	}
-	if (!direct_end_io && note_first_direct(area, bio))
-		return;
 	if (mapping & MAPPING_ANON)
 		area->scratch.kind = BLOCK_ANON;
 	else
