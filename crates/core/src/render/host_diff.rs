@@ -15,12 +15,14 @@ use crate::host_diff::{Next, Plan};
 const DRIFT: &str = "HST001";
 /// Differences that are shown with all that is known of them.
 const DETAILED: usize = 10;
+/// Chance above which a difference is not said to have to do with which hosts are slow.
+const UNLIKELY: f64 = 0.05;
 /// Rows of a table of differences that matter little.
 const ROWS: usize = 20;
 /// Hosts that are named before the rest is counted.
 const HOSTS: usize = 6;
 /// Columns for the letters of hosts.
-const HOST_COLUMNS: usize = 14;
+const HOST_COLUMNS: usize = 20;
 
 /// The difference for a terminal.
 #[must_use]
@@ -30,7 +32,11 @@ pub fn host_diff(diff: &HostDiff, style: TextStyle) -> String {
     hosts(&mut page, diff, style.verbosity);
     let summaries = [
         diff.measured.as_ref().map(|it| &it.summary),
-        diff.separation.as_ref().filter(|it| it.slow + it.fast > 2).map(|it| &it.summary),
+        diff.separation
+            .as_ref()
+            .filter(|it| it.slow + it.fast > 2)
+            .map(|it| &it.summary)
+            .filter(|summary| diff.findings.iter().all(|finding| finding.title != **summary)),
     ];
     for summary in summaries.into_iter().flatten() {
         page.gap();
@@ -39,7 +45,8 @@ pub fn host_diff(diff: &HostDiff, style: TextStyle) -> String {
     findings(&mut page, diff, style.verbosity);
     let (matter, rest): (Vec<&Difference>, Vec<&Difference>) =
         diff.differences.iter().partition(|it| {
-            it.severity >= Severity::Medium && !it.cannot_explain() || is_best(diff, it)
+            it.severity >= Severity::Medium && !it.cannot_explain() && separates(it)
+                || is_best(diff, it)
         });
     let detailed = match style.verbosity {
         0 => 0,
@@ -81,6 +88,11 @@ pub fn host_diff(diff: &HostDiff, style: TextStyle) -> String {
         page.labelled(0, (Ink::Heading, "note: "), 6, Ink::Plain, &sentence(note));
     }
     page.into_text()
+}
+
+/// Whether it may have to do with which hosts are slow; so may anything where too few are compared to tell.
+fn separates(it: &Difference) -> bool {
+    it.test.as_ref().is_none_or(|test| test.chance <= UNLIKELY || test.slow_of + test.fast_of < 6)
 }
 
 /// Whether no other fact separates slow hosts from fast ones better.
@@ -126,7 +138,7 @@ fn hosts(page: &mut Page, diff: &HostDiff, verbosity: u8) {
         let taken = host.taken.replace('T', " ").replace('Z', " UTC");
         let outlier = match host.outlier_in {
             0 => String::new(),
-            n => format!(", stands alone in {n}"),
+            n => format!(", against most in {n}"),
         };
         table.row([
             host.id.clone(),

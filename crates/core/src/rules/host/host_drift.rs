@@ -3,7 +3,7 @@
 
 use crate::finding::{Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
 use crate::host_diff::document::{Difference, Held, Host};
-use crate::host_diff::{SLOW_NS, knowledge};
+use crate::host_diff::{SLOW_NS, Test, knowledge};
 use crate::render::units;
 use crate::rules::hosts::{HostRule, Hosts, needs_snapshots, read, victim};
 use crate::rules::{Limit, Rule, Status, Verdict};
@@ -63,6 +63,9 @@ fn check(hosts: &Hosts<'_>) -> Verdict {
         };
         return Verdict::NoData { missing: vec![missing.into()] };
     }
+    if let Some(finding) = of_all_slow(hosts) {
+        return Verdict::Fired(vec![finding]);
+    }
     let findings: Vec<Finding> = subjects(hosts)
         .into_iter()
         .filter_map(|host| finding(hosts, host))
@@ -78,6 +81,55 @@ fn check(hosts: &Hosts<'_>) -> Verdict {
     Verdict::Quiet {
         closest: format!("{facts} compared, none that is known to matter differs{most}"),
     }
+}
+
+/// What all slow hosts have and no fast one, if three hosts and more are compared: one finding for all of them.
+fn of_all_slow(hosts: &Hosts<'_>) -> Option<Finding> {
+    let diff = hosts.diff;
+    let separation = diff.separation.as_ref().filter(|it| it.slow + it.fast > 2)?;
+    let perfect = |it: &&Difference| {
+        separation.best.contains(&it.key) && it.test.as_ref().is_some_and(Test::is_perfect)
+    };
+    let slow = diff.hosts.iter().find(|host| host.slow == Some(true))?;
+    let fast = diff.hosts.iter().find(|host| host.slow == Some(false))?;
+    let held = |it: &'_ Difference, host: &Host| {
+        it.values.iter().position(|held| held.hosts.contains(&host.id))
+    };
+    let drift: Vec<(&Difference, &Held, &Held)> = diff
+        .differences
+        .iter()
+        .filter(perfect)
+        .filter_map(|it| Some((it, &it.values[held(it, slow)?], &it.values[held(it, fast)?])))
+        .collect();
+    let known = drift.iter().map(|(it, _, _)| it.severity).max()?;
+    // What separates them and cannot be chance matters, whatever is known of it.
+    let severity = if separation.significant { known.max(Severity::Medium) } else { known };
+    let corrected = drift.iter().filter_map(|(it, _, _)| it.test.as_ref()).map(|it| it.corrected);
+    let names: Vec<String> = diff
+        .hosts
+        .iter()
+        .filter(|host| host.slow == Some(true))
+        .map(|host| diff.called(host))
+        .collect();
+    Some(Finding {
+        code: RULE.rule.code.into(),
+        name: RULE.rule.name.into(),
+        severity,
+        confidence: (1.0 - corrected.fold(1.0, f64::min)).clamp(0.3, 0.95),
+        title: separation.summary.clone(),
+        victim: victim(&names.join(", ")),
+        cost: cost(hosts, slow),
+        causes: vec![],
+        evidence: lines(hosts, slow, &drift),
+        sizes: vec![],
+        files: None,
+        chart: None,
+        fix: drift.iter().filter_map(|(it, _, _)| fix(it, slow)).take(MAX_FIXES).collect(),
+        confirm: drift.first().map(|(it, _, _)| Confirm {
+            command: it.look.clone(),
+            expect: Some("another value on each slow host than on the fast ones".into()),
+        }),
+    })
 }
 
 /// Hosts that are asked about: the slow ones; of two, the second; of more, those that stand against a majority, most

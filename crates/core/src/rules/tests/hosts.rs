@@ -212,3 +212,34 @@ fn drift_names_the_slow_host_and_claims_no_loss_that_was_not_measured() {
     assert!((it.cost.share - 0.98).abs() < 0.01 && it.confidence > 0.7);
     assert!(finding(0, &[]).title.starts_with("`db-old-1`"));
 }
+
+#[test]
+fn what_all_slow_hosts_have_is_one_finding() {
+    let with = |at: u8, slow: bool| {
+        let noise = Value::integer(at % 2);
+        let planted = Value::integer(u8::from(slow));
+        host(&format!("h{at}")).with("/sys/zzz", planted).with("/proc/sys/vm/dirty_ratio", noise)
+    };
+    let of_each = |n: u8| {
+        let snapshots: Vec<Snapshot> = (0..2 * n).map(|at| with(at, at < n)).collect();
+        let given: Vec<Given<'_>> = snapshots
+            .iter()
+            .enumerate()
+            .map(|(at, snapshot)| Given {
+                snapshot,
+                label: "",
+                slow: Some(at < usize::from(n)),
+                golden: false,
+            })
+            .collect();
+        let found = diff(&given, &[], "0.1.0").findings;
+        assert_eq!(found.len(), 1, "{found:#?}");
+        found[0].clone()
+    };
+    let sure = of_each(8);
+    assert!(sure.title.starts_with("`/sys/zzz` separates all slow hosts"), "{}", sure.title);
+    assert_eq!((sure.severity, sure.confidence), (Severity::Medium, 0.95));
+    let unsure = of_each(2);
+    assert!(unsure.title.contains("may be chance") && unsure.confidence < 0.5, "{unsure:#?}");
+    assert_eq!(unsure.severity, Severity::Info);
+}
