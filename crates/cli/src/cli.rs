@@ -161,6 +161,10 @@ pub(crate) struct Observe {
     /// is enough for]
     #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
     pub(crate) io_one_in: Option<u32>,
+    /// Count system calls, too: of the target, or of the processes that use most system time. Makes every system
+    /// call of this host a little slower meanwhile
+    #[arg(long)]
+    pub(crate) syscalls: bool,
     /// Replace the output file if it exists
     #[arg(long, requires = "output")]
     pub(crate) force: bool,

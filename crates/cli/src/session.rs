@@ -27,6 +27,8 @@ pub(crate) struct Plan {
     pub(crate) asked: Option<Duration>,
     /// Follow one in so many block requests; `None` = as many as the budget allows.
     pub(crate) io_one_in: Option<u32>,
+    /// Count system calls, too.
+    pub(crate) syscalls: bool,
     /// A command to start, with its arguments; may be empty.
     pub(crate) command: Vec<OsString>,
     /// Stdout is for the report alone, not for the command too.
@@ -39,6 +41,7 @@ pub(crate) struct Plan {
 pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::Result<()> {
     let mut cx = sources::context(Roots::default(), plan.target.clone().unwrap_or_default());
     cx.io_one_in = plan.io_one_in;
+    cx.syscalls = plan.syscalls;
     let (running, not_open) = sources::open(&mut cx);
     sources::require_delays(&not_open)?;
     // The command starts when everything that will look at it is in place.

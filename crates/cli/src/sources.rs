@@ -4,7 +4,7 @@
 use crate::collect::{
     BlockCollector, CgroupCollector, Cgroups, Collector, Context, Devices, DiskstatsCollector,
     ProcStatCollector, Processes, PsiCollector, Roots, RuntimeCollector, SchedCollector,
-    SchedstatCollector, SettingsCollector, without_writeback,
+    SchedstatCollector, SettingsCollector, SyscallCollector, without_writeback,
 };
 use crate::failure::{Exit, Failure};
 use deburr_core::procfs::cpu_list;
@@ -66,6 +66,12 @@ pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
             missing.push((Source::Block, state));
         }
     }
+    if cx.syscalls {
+        match SyscallCollector::open(cx) {
+            Ok(calls) => running.push(Running::new(&[Source::Syscalls], calls)),
+            Err(state) => missing.push((Source::Syscalls, state)),
+        }
+    }
     (running, missing)
 }
 
@@ -96,6 +102,7 @@ pub(crate) fn context(roots: Roots, target: TargetSpec) -> Context {
         start_mono_ns: 0,
         target,
         io_one_in: None,
+        syscalls: false,
         processes: Processes::default(),
         cgroups,
         devices,

@@ -9,6 +9,7 @@ use crate::collect::{Beat, Context, Now, Roots};
 use crate::facts::{self, BpfFacts, CgroupFacts, Facts, Throttling};
 use crate::failure::Exit;
 use crate::{output, sources};
+use deburr_bpf::syscalls::SyscallPlan;
 use deburr_core::finding::Tool;
 use deburr_core::recording::{CgroupVersion, Record, Source, State, TargetSpec};
 use deburr_core::render::{self, Section, TextStyle};
@@ -93,6 +94,10 @@ fn states(cx: &mut Context) -> BTreeMap<Source, State> {
     cx.start_mono_ns = clock::monotonic_ns();
     let mut states: BTreeMap<Source, State> = missing.into_iter().collect();
     states.insert(Source::Observer, State::Active);
+    // Not attached: that would cost everybody.
+    if let Err(reason) = SyscallPlan::new() {
+        states.insert(Source::Syscalls, State::Missing { reason, gain: String::new() });
+    }
     for mut source in running {
         let mut emit = |record| {
             if let Record::Coverage(coverage) = record {
@@ -120,6 +125,11 @@ fn source_lines(states: &BTreeMap<Source, State>) -> Vec<SourceLine> {
                 state: "asked for",
                 reason: "it loads the CPUs: `deburr cpu-check` measures it".into(),
             },
+            None if source == Source::Syscalls => SourceState::Spared {
+                state: "asked for",
+                reason: "it makes every system call a little slower: `--syscalls` counts them"
+                    .into(),
+            },
             None => SourceState::Spared {
                 state: "spared",
                 reason: format!("stands in where there is no {}", Source::Sched.label()),
@@ -131,8 +141,8 @@ fn source_lines(states: &BTreeMap<Source, State>) -> Vec<SourceLine> {
 
 fn finding_line(rule: &Rule, states: &BTreeMap<Source, State>) -> FindingLine {
     let sees = |source: &Source| {
-        // Everybody may compute.
-        *source == Source::CpuCheck
+        // Everybody may compute; what may be counted has nothing to say.
+        source.is_asked_for() && !states.contains_key(source)
             || matches!(states.get(source), Some(State::Active | State::Partial { .. }))
     };
     let lacks = |source: &&Source| !matches!(states.get(*source), Some(State::Active) | None);

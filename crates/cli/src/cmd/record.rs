@@ -38,8 +38,8 @@ pub(super) fn plan(observe: &Observe, quiet: bool) -> anyhow::Result<Plan> {
         given => given,
     };
     let target = target.or_else(|| command.is_empty().then_some(TargetSpec::Host));
-    let io_one_in = observe.io_one_in;
-    Ok(Plan { target, asked, io_one_in, command, stdout_is_taken: false, quiet })
+    let (io_one_in, syscalls) = (observe.io_one_in, observe.syscalls);
+    Ok(Plan { target, asked, io_one_in, syscalls, command, stdout_is_taken: false, quiet })
 }
 
 /// Makes the file, before anything is observed.

@@ -4,19 +4,24 @@
 
 use super::show;
 use crate::cli::{Color, Messages, Target, window};
-use crate::clock::{self, monotonic_ns};
+use crate::clock::{self, Clocks, monotonic_ns};
 use crate::collect::{Cgroups, Roots};
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::progress::Progress;
 use crate::signals::Signals;
 use crate::syscalls::{Counted, Meter, Ran, RunError, run_command, since};
-use crate::{sources, target};
+use crate::{session, sources, target};
 use deburr_bpf::syscalls::Reading;
 use deburr_core::finding::{Host, Tool};
-use deburr_core::recording::{TargetSpec, name};
+use deburr_core::recording::{
+    Coverage, Record, Source, State, SyscallFile, SyscallRecord, SyscallSpan, SyscallTotal,
+    TargetSpec, name,
+};
 use deburr_core::render;
+use deburr_core::rules;
 use deburr_core::syscalls::{Difference, Profile, Run, Setup, Subject, profile};
+use deburr_core::view::Fold;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
@@ -109,7 +114,7 @@ fn of_command(args: &SyscallsArgs) -> anyhow::Result<ExitCode> {
     });
     let begun_ns = monotonic_ns();
     let mut before = Reading::default();
-    let mut failed = None;
+    let (mut failed, mut pid) = (None, 0);
     while setup.runs.len() < args.runs as usize {
         let ran = match run_command(&mut meter, &args.command, args.json, &signals) {
             Ok(ran) => ran,
@@ -118,6 +123,7 @@ fn of_command(args: &SyscallsArgs) -> anyhow::Result<ExitCode> {
                 break;
             }
         };
+        pid = ran.pid;
         let now = read(&meter)?;
         setup.run_calls.push(since(&before, &now));
         setup.runs.push(run_of(&ran, setup.run_calls.last()));
@@ -136,7 +142,7 @@ fn of_command(args: &SyscallsArgs) -> anyhow::Result<ExitCode> {
     let span = (begun_ns, monotonic_ns());
     let counted = Counted::of(&before, 0, None, span, meter.waits_known);
     drop(meter);
-    let mut document = judged(setup, &counted);
+    let mut document = judged(setup, &counted, pid);
     if left {
         document.notes.push(
             "processes that it started still run: what they do after its end is not counted".into(),
@@ -236,7 +242,7 @@ fn of_processes(args: &SyscallsArgs) -> anyhow::Result<Exit> {
     setup.window_ns = span.1 - span.0;
     let counted = Counted::of(&reading, 0, None, span, meter.waits_known);
     drop(meter);
-    give(&judged(setup, &counted), args)?;
+    give(&judged(setup, &counted, 0), args)?;
     Ok(Exit::Done)
 }
 
@@ -263,8 +269,32 @@ fn setup(subject: Subject) -> Setup {
     }
 }
 
-fn judged(setup: Setup, counted: &Counted) -> Profile {
-    profile(setup, &counted.span, &counted.calls, &counted.files, None)
+/// The document, with what the rules about system calls say.
+fn judged(mut setup: Setup, counted: &Counted, pid: u32) -> Profile {
+    let target = match &setup.subject {
+        Subject::Command { command } => TargetSpec::Command { command: command.join(" "), pid },
+        Subject::Process { pid, comm } => TargetSpec::Process { pid: *pid, comm: comm.clone() },
+        Subject::Comm { comm } => TargetSpec::Comm { comm: comm.clone() },
+    };
+    let mut fold = Fold::default();
+    let cx = sources::context(Roots::default(), target);
+    fold.push(&Record::Meta(Box::new(session::meta(&cx, Clocks::now(), None))));
+    let (source, state) = (Source::Syscalls, State::Active);
+    fold.push(&Record::Coverage(Coverage { t_ns: 0, source, state }));
+    // Times count from the start; of several runs, only what they took.
+    let (t0_ns, t1_ns) = (0, setup.window_ns);
+    let mut push = |record| fold.push(&Record::Syscalls(Box::new(record)));
+    push(SyscallRecord::Span(SyscallSpan { t0_ns, t1_ns, ..counted.span.clone() }));
+    for call in &counted.calls {
+        push(SyscallRecord::Call(SyscallTotal { t0_ns, t1_ns, ..call.clone() }));
+    }
+    for file in &counted.files {
+        push(SyscallRecord::File(SyscallFile { t0_ns, t1_ns, ..file.clone() }));
+    }
+    fold.push(&Record::End { window_ns: t1_ns });
+    let report = rules::report(fold.view(), env!("CARGO_PKG_VERSION"), true);
+    setup.host = report.host.clone();
+    profile(setup, &counted.span, &counted.calls, &counted.files, Some(&report))
 }
 
 /// Keeps and shows it as asked.

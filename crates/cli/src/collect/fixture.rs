@@ -69,6 +69,7 @@ impl Host {
     pub(crate) fn context_of(&self, target: TargetSpec) -> Context {
         Context {
             io_one_in: None,
+            syscalls: false,
             roots: self.roots.clone(),
             start_mono_ns: 0,
             target,

@@ -20,6 +20,7 @@ mod runtimes;
 mod sched;
 mod schedstat;
 mod settings;
+mod syscalls;
 
 pub(crate) use block::{BlockCollector, without_writeback};
 pub(crate) use cgroups::{CgroupCollector, Cgroups, shown as shown_path};
@@ -32,6 +33,7 @@ pub(crate) use runtimes::RuntimeCollector;
 pub(crate) use sched::SchedCollector;
 pub(crate) use schedstat::SchedstatCollector;
 pub(crate) use settings::SettingsCollector;
+pub(crate) use syscalls::SyscallCollector;
 
 use deburr_core::recording::{Record, TargetSpec};
 use std::path::PathBuf;
@@ -96,6 +98,8 @@ pub(crate) struct Context {
     pub(crate) target: TargetSpec,
     /// Follow one in so many block requests; `None` = as many as the budget allows.
     pub(crate) io_one_in: Option<u32>,
+    /// System calls are counted, too.
+    pub(crate) syscalls: bool,
     /// Who was seen so far.
     pub(crate) processes: Processes,
     /// The cgroup tree of the cpu controller.

@@ -74,9 +74,10 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
         checks.push(remedy(scenario.expect_first.as_deref().unwrap_or_default(), word, fault));
     }
     // A victim that waits for a disk, or is measured from outside, does not know how long it waits for a CPU.
-    if scenario.victim.broker.is_none() && scenario.victim.service.is_none() {
+    let victim = &scenario.victim;
+    if victim.broker.is_none() && victim.service.is_none() && victim.reader.is_none() {
         for (name, run) in [(without, control), (with, fault)] {
-            checks.push(agreement(name, run, scenario.victim.threads));
+            checks.push(agreement(name, run, victim.threads));
         }
     }
     checks.push(conservation(fault));

@@ -4,7 +4,9 @@
 
 use crate::store::{Reader, Writer};
 use anyhow::{Context as _, Result};
-use deburr_core::recording::{BlockRecord, CgroupId, DevId, FileId, IoTick, IoWhat, Record};
+use deburr_core::recording::{
+    BlockRecord, CgroupId, DevId, FileId, IoTick, IoWhat, Record, SyscallRecord,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -49,6 +51,13 @@ fn without_foreign_names(mut records: Vec<Record>, lab: &str) -> Vec<Record> {
     for record in &mut records {
         match record {
             Record::Block(block) => hide_files(block, &disks),
+            Record::Syscalls(calls) => {
+                if let SyscallRecord::File(file) = &mut **calls
+                    && !file.path.contains(lab.trim_start_matches('/'))
+                {
+                    file.path = "/other".into();
+                }
+            }
             Record::Meta(meta) => meta.host_name = "lab".into(),
             Record::Cgroup(cgroup) if !own.contains(&cgroup.id) => {
                 cgroup.path = renamed(&cgroup.path);

@@ -20,6 +20,7 @@ mod runner;
 mod scenario;
 mod service;
 mod show;
+mod slow_file;
 mod stage;
 mod victim;
 mod worker;
@@ -34,7 +35,7 @@ pub(crate) use worker::{WorkerArgs, run as work};
 use anyhow::{Context as _, Result, bail};
 
 /// The files of `lab/scenarios`, by stem and in the order of the table.
-const FILES: [(&str, &str); 20] = [
+const FILES: [(&str, &str); 21] = [
     ("dirty-throttle", include_str!("../../../../lab/scenarios/dirty-throttle.toml")),
     ("go-quota", include_str!("../../../../lab/scenarios/go-quota.toml")),
     ("healthy", include_str!("../../../../lab/scenarios/healthy.toml")),
@@ -52,6 +53,7 @@ const FILES: [(&str, &str); 20] = [
     ("quota-nested", include_str!("../../../../lab/scenarios/quota-nested.toml")),
     ("quota-threads", include_str!("../../../../lab/scenarios/quota-threads.toml")),
     ("slow-device", include_str!("../../../../lab/scenarios/slow-device.toml")),
+    ("slow-file", include_str!("../../../../lab/scenarios/slow-file.toml")),
     ("tokio-quota", include_str!("../../../../lab/scenarios/tokio-quota.toml")),
     ("writeback", include_str!("../../../../lab/scenarios/writeback.toml")),
     ("writeback-fast", include_str!("../../../../lab/scenarios/writeback-fast.toml")),

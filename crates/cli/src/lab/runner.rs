@@ -6,6 +6,7 @@ use super::expect::{self, Check};
 use super::io::IoArgs;
 use super::observed::Observed;
 use super::scenario::Scenario;
+use super::slow_file::ReadArgs;
 use super::stage::{Job, Stage, Stop, Worker};
 use super::victim::{Stall, Window};
 use crate::store::Reader;
@@ -85,6 +86,9 @@ fn observe(
     if let Some(disk) = &scenario.disk {
         stage.make_disk(disk)?;
     }
+    if scenario.victim.reader.is_some() {
+        stage.make_slow_file()?;
+    }
     let Suffering { pid, measures: mut victim, service } =
         start_victim(scenario, &stage, with_faults, quota_us)?;
     if let Some(disk) = &scenario.disk {
@@ -100,13 +104,16 @@ fn observe(
     stage.settle(SETTLE)?;
     victim.tell("start")?;
     let recording = stage.scratch("run.deburr");
-    let arguments = [
+    let mut arguments = vec![
         "-q".into(),
         "--json".into(),
         format!("-d{}", settings.seconds),
         format!("-p{pid}"),
         format!("-o{}", recording.display()),
     ];
+    if scenario.syscalls {
+        arguments.push("--syscalls".into());
+    }
     let timeout = Duration::from_secs(settings.seconds.into()) + OBSERVER_EXTRA;
     let (status, json, complaint) = stage.run_self(&arguments, timeout)?;
     if !status.success() {
@@ -179,6 +186,9 @@ fn start_victim(
 fn victim_work(scenario: &Scenario, stage: &Stage) -> Result<Vec<String>> {
     if let Some(broker) = &scenario.victim.broker {
         return IoArgs::to_arguments("broker", stage.disk()?.mount(), broker);
+    }
+    if let Some(reader) = &scenario.victim.reader {
+        return Ok(ReadArgs::words(stage.slow_file()?, reader));
     }
     let demand = scenario.victim.demand();
     Ok(vec![

@@ -7,6 +7,7 @@ use super::faults::FaultSpec;
 use super::io::BrokerSpec;
 use super::needs::Need;
 use super::service::ServiceSpec;
+use super::slow_file::ReaderSpec;
 use super::victim::Demand;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
@@ -52,6 +53,9 @@ pub(crate) struct Scenario {
     pub(crate) p99_factor: Option<f64>,
     /// What the first finding must advise to change: a word of its fixes.
     pub(crate) fix: Option<String>,
+    /// System calls are counted as well.
+    #[serde(default)]
+    pub(crate) syscalls: bool,
     /// The disk that it happens on, if it is about one.
     pub(crate) disk: Option<DiskSpec>,
     /// Who suffers.
@@ -85,6 +89,8 @@ pub(crate) struct Victim {
     pub(crate) broker: Option<BrokerSpec>,
     /// Or a service in a runtime of its own. Its fault is how many of its threads run at a time.
     pub(crate) service: Option<ServiceSpec>,
+    /// Or it reads a file of the lab's.
+    pub(crate) reader: Option<ReaderSpec>,
 }
 
 impl Victim {
@@ -92,19 +98,22 @@ impl Victim {
         check_cgroup("victim.cgroup", &self.cgroup)?;
         check_cpus("victim.cpus", self.cpus.as_deref())?;
         let own_work = (self.threads, self.work_us, self.period_us) != (0, 0, 0);
-        for (key, is_there) in
-            [("broker", self.broker.is_some()), ("service", self.service.is_some())]
-        {
+        for (key, is_there) in [
+            ("broker", self.broker.is_some()),
+            ("service", self.service.is_some()),
+            ("reader", self.reader.is_some()),
+        ] {
             ensure!(
                 !(is_there && own_work),
                 "`victim.{key}` has no `threads`, `work_us` and `period_us`"
             );
         }
-        match (&self.broker, &self.service) {
-            (Some(_), Some(_)) => bail!("`victim` is a `broker` or a `service`"),
-            (Some(broker), None) => return broker.validate(),
-            (None, Some(service)) => return service.validate(&self.cgroup),
-            (None, None) => {}
+        match (&self.broker, &self.service, &self.reader) {
+            (Some(broker), None, None) => return broker.validate(),
+            (None, Some(service), None) => return service.validate(&self.cgroup),
+            (None, None, Some(reader)) => return reader.validate(),
+            (None, None, None) => {}
+            _ => bail!("`victim` is a `broker`, a `service` or a `reader`"),
         }
         ensure!((1..=256).contains(&self.threads), "`victim.threads` must be 1 to 256");
         ensure!(self.work_us > 0, "`victim.work_us` must be positive");
@@ -207,6 +216,12 @@ pub(crate) fn check_cgroup(key: &str, path: &str) -> Result<()> {
         _ => false,
     });
     ensure!(below && !path.is_empty(), "`{key}` must be a path of a-z, 0-9, `-` and `/`");
+    Ok(())
+}
+
+/// Refuses intervals that are no load.
+pub(crate) fn check_period_us(key: &str, period_us: u64) -> Result<()> {
+    ensure!((1..=10_000_000).contains(&period_us), "`{key}` must be 1 to 10000000");
     Ok(())
 }
 

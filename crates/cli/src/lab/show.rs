@@ -56,6 +56,10 @@ fn demands(victim: &Victim) -> Vec<String> {
     if let Some(service) = &victim.service {
         return service.describe();
     }
+    if let Some(reader) = &victim.reader {
+        let period_ms = reader.period_us as f64 / 1000.0;
+        return vec![format!("reads 4 KiB of a file of the lab's every {period_ms} ms")];
+    }
     let work_ms = victim.work_us as f64 / 1000.0;
     let load = match victim.period_us {
         0 => format!("requests of {work_ms} ms of CPU time back to back"),

@@ -3,6 +3,7 @@
 
 use super::disk::{Disk, DiskSpec, Marks};
 use super::needs::usable_cpus;
+use super::slow_file::SlowFile;
 use crate::host::cgroup::{self, Tree};
 use crate::host::guard::Guard;
 use crate::host::undo::Undo;
@@ -76,6 +77,7 @@ pub(crate) struct Stage {
     guard: Option<Guard>,
     // Serves those who unmount it until they are done.
     disk: Option<Disk>,
+    slow_file: Option<SlowFile>,
     tree: Tree,
     base: PathBuf,
     scratch: PathBuf,
@@ -100,6 +102,7 @@ impl Stage {
             workers: Vec::new(),
             guard: Some(guard),
             disk: None,
+            slow_file: None,
             tree,
             base,
             scratch,
@@ -160,6 +163,26 @@ impl Stage {
         let written = disk.written(self, window);
         self.disk = Some(disk);
         written
+    }
+
+    /// Makes the file that the victim reads, as fast as memory until it is told otherwise.
+    pub(crate) fn make_slow_file(&mut self) -> Result<()> {
+        let file = SlowFile::make(self).context("cannot make the lab's slow file")?;
+        self.slow_file = Some(file);
+        Ok(())
+    }
+
+    /// Where that is.
+    pub(crate) fn slow_file(&self) -> Result<&Path> {
+        Ok(self.slow_file.as_ref().context("the scenario has no `[victim.reader]`")?.path())
+    }
+
+    /// Sets the time of each read of it.
+    pub(crate) fn set_slow_file_us(&mut self, read_us: u64) -> Result<()> {
+        let mut file = self.slow_file.take().context("the scenario has no `[victim.reader]`")?;
+        let done = file.set_us(self, read_us);
+        self.slow_file = Some(file);
+        done
     }
 
     /// How many CPUs a selection has.
@@ -311,6 +334,9 @@ impl Stage {
         // Whoever waits for it waits no longer than it must.
         if let Some(disk) = &mut self.disk {
             disk.close();
+        }
+        if let Some(file) = &mut self.slow_file {
+            file.close();
         }
         self.workers.clear();
     }

@@ -6,6 +6,7 @@ use super::disk::{self, DiskArgs};
 use super::drive::{self, DriveArgs};
 use super::fanout::{self, FanoutArgs};
 use super::io::{self, IoArgs};
+use super::slow_file::{self, ReadArgs};
 use super::victim::{self, Demand};
 use crate::host::{cgroup, guard};
 use anyhow::{Context as _, Result, bail};
@@ -63,6 +64,8 @@ enum Work {
     Disk(DiskArgs),
     /// Write as a broker does from the first line of standard input to the second
     Broker(IoArgs),
+    /// Read a file from the first line of standard input to the second
+    Reader(ReadArgs),
     /// Write to one file for ever
     Writer(IoArgs),
     /// Make and remove files for ever
@@ -136,6 +139,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
     }
     match &args.work {
         Work::Drive(load) => drive::drive(load),
+        Work::Reader(reader) => slow_file::read_until_told(reader),
         Work::Serve(demand) => victim::serve_until_told(demand.demand()),
         Work::Load(demand) => victim::serve_for_ever(demand.demand()),
         _ => spin(),

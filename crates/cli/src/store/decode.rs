@@ -6,7 +6,7 @@
 
 use super::encode::{MIGRATED, NOT_SAMPLED, resource_name, source_name, version_name};
 use super::schema::Kind;
-use super::{block, cpu_check, packed, runtime};
+use super::{block, cpu_check, packed, runtime, syscalls};
 use deburr_core::recording::{
     BlameTick, Cgroup, CgroupId, CgroupReading, CgroupVersion, Coverage, CpuReading, Culprit,
     Event, EventKind, IdleCpu, IdleTick, LoadBin, Meta, ObserverTick, ProcId, Process, ProcessTick,
@@ -182,6 +182,9 @@ pub(super) fn record(kind: Kind, row: &rusqlite::Row<'_>) -> Result<Record> {
         Kind::Runtime => Record::Runtime(Box::new(runtime::read(c)?)),
         Kind::CpuCheck | Kind::CpuWorker | Kind::CpuRound | Kind::CpuDistance => {
             Record::CpuCheck(Box::new(cpu_check::record(kind, c)?))
+        }
+        Kind::SyscallSpan | Kind::Syscall | Kind::SyscallFile => {
+            Record::Syscalls(Box::new(syscalls::record(kind, c)?))
         }
         kind => Record::Block(Box::new(block::record(kind, c)?)),
     })

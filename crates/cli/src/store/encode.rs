@@ -5,7 +5,7 @@
 //! back as it was.
 
 use super::schema::Kind;
-use super::{block, cpu_check, packed, runtime};
+use super::{block, cpu_check, packed, runtime, syscalls};
 use deburr_core::recording::{
     BlameTick, Cgroup, CgroupReading, CgroupVersion, Coverage, CpuReading, Culprit, Event,
     EventKind, IdleCpu, IdleTick, LoadBin, Meta, ObserverTick, Process, ProcessTick, PsiReading,
@@ -136,6 +136,7 @@ pub(super) fn row(record: &Record) -> Row<'_> {
         Record::Psi(r) => plain(Kind::Psi, psi_reading(r)),
         Record::Block(record) => block::row(record),
         Record::CpuCheck(record) => cpu_check::row(record),
+        Record::Syscalls(record) => syscalls::row(record),
         Record::Observer(t) => over(Kind::Observer, t.t0_ns, t.t1_ns, observer_tick(t)),
         Record::Runtime(r) => plain(Kind::Runtime, runtime::cells(r)),
         Record::Event(e) => plain(Kind::Event, event(e)),
@@ -353,6 +354,7 @@ pub(super) fn source_name(source: Source) -> &'static str {
         Source::Settings => "settings",
         Source::Runtime => "runtime",
         Source::CpuCheck => "cpu_check",
+        Source::Syscalls => "syscalls",
         Source::Observer => "observer",
     }
 }

@@ -18,6 +18,7 @@ mod place;
 mod reader;
 mod runtime;
 mod schema;
+mod syscalls;
 mod tables;
 mod writer;
 

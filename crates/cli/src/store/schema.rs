@@ -6,7 +6,7 @@
 //! record stream again. It costs nothing to keep, as rows are appended in its order. Ticks refer to
 //! `tick` for their range of time instead of repeating it, as hundreds of rows a second share it.
 
-use super::{block, cpu_check, packed, runtime, tables};
+use super::{block, cpu_check, packed, runtime, syscalls, tables};
 use std::borrow::Cow;
 
 /// `PRAGMA application_id` of a recording: "dbur".
@@ -26,7 +26,7 @@ pub(super) struct Table {
 }
 
 /// Where a record goes. The order is that of [`tables::TABLES`], then [`block::TABLES`], then
-/// [`runtime::TABLE`], then [`cpu_check::TABLES`].
+/// [`runtime::TABLE`], then [`cpu_check::TABLES`], then [`syscalls::TABLES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Meta,
@@ -64,10 +64,22 @@ pub(super) enum Kind {
     CpuWorker,
     CpuRound,
     CpuDistance,
+    SyscallSpan,
+    Syscall,
+    SyscallFile,
+}
+
+/// Tables that are made when the first of their rows is written: a recording that has none has no use for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnDemand {
+    /// Of a check of CPUs.
+    Check,
+    /// Of system calls.
+    Syscalls,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 35] = [
+    pub(super) const ALL: [Self; 38] = [
         Self::Meta,
         Self::Coverage,
         Self::Process,
@@ -103,11 +115,15 @@ impl Kind {
         Self::CpuWorker,
         Self::CpuRound,
         Self::CpuDistance,
+        Self::SyscallSpan,
+        Self::Syscall,
+        Self::SyscallFile,
     ];
 
     /// Its table.
     pub(super) fn table(self) -> &'static Table {
-        let alone = std::iter::once(&runtime::TABLE).chain(&cpu_check::TABLES);
+        let alone = std::iter::once(&runtime::TABLE);
+        let alone = alone.chain(&cpu_check::TABLES).chain(&syscalls::TABLES);
         let mut tables = tables::TABLES.iter().chain(&block::TABLES).chain(alone);
         tables.nth(self as usize).expect("each kind has a table")
     }
@@ -118,14 +134,20 @@ impl Kind {
         if (self as usize) < tables::TABLES.len() { 1 } else { 2 }
     }
 
-    /// Whether its table is there only where a check of CPUs was recorded.
-    pub(super) fn is_of_check(self) -> bool {
-        matches!(self, Self::CpuCheck | Self::CpuWorker | Self::CpuRound | Self::CpuDistance)
+    /// With which others its table is made, if it is only there where it has rows.
+    pub(super) fn on_demand(self) -> Option<OnDemand> {
+        match self {
+            Self::CpuCheck | Self::CpuWorker | Self::CpuRound | Self::CpuDistance => {
+                Some(OnDemand::Check)
+            }
+            Self::SyscallSpan | Self::Syscall | Self::SyscallFile => Some(OnDemand::Syscalls),
+            _ => None,
+        }
     }
 
     /// Whether its table came to the format after others of its version: a recording may lack it.
     pub(super) fn is_addition(self) -> bool {
-        matches!(self, Self::Pace | Self::Held | Self::Runtime) || self.is_of_check()
+        matches!(self, Self::Pace | Self::Held | Self::Runtime) || self.on_demand().is_some()
     }
 }
 
@@ -204,16 +226,20 @@ fn shown(column: &'static str) -> Cow<'static, str> {
     packed_of(column).map_or(name.into(), |of| packed::sql(name, of).into())
 }
 
-/// Statements that add the tables of a check of CPUs, which a recording that observes has no use for.
-pub(super) fn create_check() -> String {
-    let kinds = Kind::ALL.into_iter().filter(|kind| kind.is_of_check());
-    kinds.map(|kind| kind.table().create()).collect::<String>() + cpu_check::VIEWS
+/// Statements that add tables that a recording that only observes has no use for.
+pub(super) fn create_on_demand(which: OnDemand) -> String {
+    let kinds = Kind::ALL.into_iter().filter(|kind| kind.on_demand() == Some(which));
+    let views = match which {
+        OnDemand::Check => cpu_check::VIEWS,
+        OnDemand::Syscalls => "",
+    };
+    kinds.map(|kind| kind.table().create()).collect::<String>() + views
 }
 
 /// Statements that make an empty recording of this version.
 pub(super) fn create() -> String {
     let mut sql = String::from(TICK_TABLE);
-    for kind in Kind::ALL.into_iter().filter(|kind| !kind.is_of_check()) {
+    for kind in Kind::ALL.into_iter().filter(|kind| kind.on_demand().is_none()) {
         sql += &kind.table().create();
     }
     sql + VIEWS + block::VIEWS

@@ -24,8 +24,8 @@ pub(crate) struct Writer {
     tick: i64,
     tick_range: Option<(u64, u64)>,
     in_transaction: bool,
-    /// Whether the tables of a check of CPUs were added.
-    has_check: bool,
+    /// Tables that were added when they were needed.
+    added: Vec<schema::OnDemand>,
     /// The file itself. Goes last: closing it takes the locks away that SQLite holds on it.
     _file: File,
 }
@@ -53,7 +53,7 @@ impl Writer {
             tick: 0,
             tick_range: None,
             in_transaction: false,
-            has_check: false,
+            added: Vec::new(),
             _file: file,
         })
     }
@@ -89,9 +89,9 @@ impl Writer {
             self.in_transaction = true;
         }
         let row = encode::row(record);
-        if row.kind.is_of_check() && !self.has_check {
-            self.connection.execute_batch(&schema::create_check())?;
-            self.has_check = true;
+        if let Some(which) = row.kind.on_demand().filter(|which| !self.added.contains(which)) {
+            self.connection.execute_batch(&schema::create_on_demand(which))?;
+            self.added.push(which);
         }
         let tick = row.tick.map(|range| self.tick_of(range)).transpose()?;
         self.seq += 1;

@@ -20,6 +20,8 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// A run that is over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ran {
+    /// Its pid.
+    pub(crate) pid: u32,
     /// From before its start to after its end.
     pub(crate) wall_ns: u64,
     /// How it ended, and what it used.
@@ -63,7 +65,7 @@ pub(crate) fn run_command(
         }
     };
     let wall_ns = monotonic_ns().saturating_sub(begun_ns);
-    Ok(Ran { wall_ns, ended })
+    Ok(Ran { pid, wall_ns, ended })
 }
 
 /// Returns when the process is over. The terminal's interrupt reaches the command by itself.

@@ -107,6 +107,11 @@ fn healthy() {
 }
 
 #[test]
+fn slow_file() {
+    passes("slow-file");
+}
+
+#[test]
 fn go_quota() {
     passes("go-quota");
 }

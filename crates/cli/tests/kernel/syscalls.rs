@@ -233,3 +233,25 @@ fn a_process_that_ends_ends_the_measurement() {
         document["files"].as_array().unwrap().iter().map(|row| row["path"].clone()).collect();
     assert!(paths.contains(&"/proc/version".into()), "{paths:?}");
 }
+
+#[test]
+fn a_storm_is_named_and_a_quiet_command_is_not() {
+    if !common::root_or_skip(TIER, "syscalls::a_storm_is_named_and_a_quiet_command_is_not") {
+        return;
+    }
+    let codes = |document: &Value| -> Vec<String> {
+        let findings = document["findings"].as_array().unwrap();
+        findings.iter().map(|found| found["code"].as_str().unwrap().to_owned()).collect()
+    };
+    // On a busy host it may get too little of a CPU for that to matter.
+    let storm = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=300000"];
+    let found = (0..10).any(|_| {
+        let (document, _) = counted(&[], &storm);
+        no_losses(&document);
+        codes(&document) == ["SYS002"]
+    });
+    assert!(found);
+    let (document, _) = counted(&[], &["sleep", "0.5"]);
+    assert_eq!(codes(&document), [""; 0], "{}", document["findings"]);
+    assert_eq!(document["ruled_out"].as_array().unwrap().len(), 2, "both rules looked");
+}

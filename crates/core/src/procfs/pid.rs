@@ -24,6 +24,8 @@ pub struct PidStat {
     pub kernel_thread: bool,
     /// User and system time in ticks of 1/`USER_HZ` s.
     pub cpu_ticks: u64,
+    /// System time of that.
+    pub system_ticks: u64,
     /// Nice value.
     pub nice: i32,
     /// Threads of the process.
@@ -63,6 +65,7 @@ pub fn stat(text: &[u8]) -> Result<PidStat, ParseError> {
         pgrp: at.number::<i32>("pgrp", field(5))?.try_into().unwrap_or(0),
         kernel_thread: flags & KERNEL_THREAD != 0,
         cpu_ticks: user.saturating_add(system),
+        system_ticks: system,
         nice: at.number("nice", field(19))?,
         threads: at.number("num_threads", field(20))?,
         start_ticks: at.number("starttime", field(22))?,

@@ -32,13 +32,15 @@ pub enum Source {
     Runtime,
     /// `deburr cpu-check`: workers that only compute.
     CpuCheck,
+    /// BPF system call probe: calls and the files that they are about.
+    Syscalls,
     /// The observer's own cost.
     Observer,
 }
 
 impl Source {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Sched,
         Self::Timeline,
         Self::Schedstat,
@@ -51,6 +53,7 @@ impl Source {
         Self::Settings,
         Self::Runtime,
         Self::CpuCheck,
+        Self::Syscalls,
         Self::Observer,
     ];
 
@@ -62,9 +65,15 @@ impl Source {
             Self::Block | Self::Writeback | Self::Diskstats | Self::Settings => 2,
             Self::Runtime => 3,
             // Observing says nothing of it.
-            Self::CpuCheck => 4,
+            Self::CpuCheck | Self::Syscalls => 4,
             _ => 1,
         }
+    }
+
+    /// Whether it sees something only where that is asked for: observing says nothing of it otherwise.
+    #[must_use]
+    pub fn is_asked_for(self) -> bool {
+        matches!(self, Self::CpuCheck | Self::Syscalls)
     }
 
     /// The name in evidence lines: `bpf:sched`, `/proc/stat`, ...
@@ -83,6 +92,7 @@ impl Source {
             Self::Settings => "/proc/sys/vm and /sys/block",
             Self::Runtime => "/proc/PID/exe and mem",
             Self::CpuCheck => "deburr cpu-check",
+            Self::Syscalls => "bpf:syscalls",
             Self::Observer => "observer",
         }
     }

@@ -80,6 +80,8 @@ pub enum Record {
     Runtime(Box<RuntimeReading>),
     /// What `deburr cpu-check` measured.
     CpuCheck(Box<CpuCheckRecord>),
+    /// What system calls cost, where that was asked for.
+    Syscalls(Box<SyscallRecord>),
     /// What the observer cost and lost, each second.
     Observer(ObserverTick),
     /// Something that happened to the session itself.

@@ -197,29 +197,29 @@ impl SyscallFile {
     /// Calls of all kinds.
     #[must_use]
     pub fn all_calls(&self) -> u64 {
-        self.calls.iter().sum()
+        self.calls.iter().fold(0, |sum, calls| sum.saturating_add(*calls))
     }
 
     /// Their wall time.
     #[must_use]
     pub fn all_ns(&self) -> u64 {
-        self.ns.iter().sum()
+        self.ns.iter().fold(0, |sum, ns| sum.saturating_add(*ns))
     }
 
     /// Adds what was done with the same file under another number.
     pub fn merge(&mut self, other: &Self) {
         for op in 0..FILE_OPS {
-            self.calls[op] += other.calls[op];
-            self.ns[op] += other.ns[op];
+            self.calls[op] = self.calls[op].saturating_add(other.calls[op]);
+            self.ns[op] = self.ns[op].saturating_add(other.ns[op]);
         }
         if self.class == FileClass::Unknown {
             self.class = other.class;
         }
-        self.errors += other.errors;
+        self.errors = self.errors.saturating_add(other.errors);
         self.max_ns = self.max_ns.max(other.max_ns);
-        self.off_ns += other.off_ns;
-        self.wait_ns += other.wait_ns;
-        self.bytes += other.bytes;
+        self.off_ns = self.off_ns.saturating_add(other.off_ns);
+        self.wait_ns = self.wait_ns.saturating_add(other.wait_ns);
+        self.bytes = self.bytes.saturating_add(other.bytes);
     }
 }
 

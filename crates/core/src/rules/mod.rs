@@ -16,6 +16,7 @@ mod remedy;
 mod report;
 mod sched;
 mod severity;
+mod syscalls;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -126,6 +127,8 @@ pub const RULES: &[&Rule] = &[
     &sched::quota_throttle::RULE,
     &sched::idle_while_waiting::RULE,
     &sched::runtime_oversubscribed::RULE,
+    &syscalls::slow_kernel_file::RULE,
+    &syscalls::syscall_storm::RULE,
 ];
 
 /// All rules, by code: those about recordings and those about hosts.
@@ -165,6 +168,11 @@ fn missing(view: &View, source: Source) -> String {
         None if source == Source::CpuCheck => format!(
             "{label}: not run here; it loads the CPUs, and then knows whether they share cores"
         ),
+        None if source == Source::Syscalls => {
+            format!(
+                "{label}: not counted here; `--syscalls` counts them, which costs everybody some time"
+            )
+        }
         None => format!("{label}: not observed"),
     }
 }

@@ -8,6 +8,7 @@ mod block;
 mod cpu_check;
 pub mod snapshot;
 pub mod sweep;
+mod syscalls;
 
 pub use block::{pass, transfers};
 pub use cpu_check::{CHUNK_NS, Machine};

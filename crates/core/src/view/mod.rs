@@ -9,6 +9,7 @@ mod host;
 mod limits;
 mod process;
 mod series;
+mod syscalls;
 pub mod waits;
 
 pub use block::BlockView;
@@ -18,6 +19,7 @@ pub use host::{CpuTotals, CpuView, Load, ObserverView, PsiView};
 pub use limits::ProcessLimit;
 pub use process::{Behind, Delay, Group, Groups, Idle, ProcessView, Usage};
 pub use series::Series;
+pub use syscalls::{SyscallGroup, SyscallView};
 
 use crate::recording::{CgroupId, Event, Meta, ProcId, PsiResource, Record, Source, State};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +42,7 @@ pub struct View {
     psi: BTreeMap<(Option<CgroupId>, PsiResource), PsiView>,
     block: BlockView,
     cpu_check: CpuCheckView,
+    syscalls: SyscallView,
     observer: ObserverView,
     events: Vec<Event>,
     events_dropped: u64,
@@ -118,6 +121,10 @@ impl Fold {
                     view.seen(t1_ns);
                 }
                 view.cpu_check.push(record);
+            }
+            Record::Syscalls(record) => {
+                view.seen(record.span().1);
+                view.syscalls.push(record);
             }
             Record::Observer(tick) => {
                 view.seen(tick.t1_ns);
@@ -281,6 +288,12 @@ impl View {
     #[must_use]
     pub fn cpu_check(&self) -> &CpuCheckView {
         &self.cpu_check
+    }
+
+    /// What system calls cost, of those whose calls were counted.
+    #[must_use]
+    pub fn syscalls(&self) -> &SyscallView {
+        &self.syscalls
     }
 
     /// What the observer cost and lost.

@@ -5,7 +5,7 @@
 mod server;
 mod tally;
 
-pub(crate) use server::{DiskArgs, serve};
+pub(crate) use server::{DiskArgs, FILE, serve};
 pub(crate) use tally::Marks;
 #[cfg(test)]
 pub(crate) use tally::Written;
@@ -84,7 +84,7 @@ impl Disk {
     /// Makes it, as fast as memory: see [`Self::set_base_us`].
     pub(crate) fn make(stage: &mut Stage, spec: &DiskSpec) -> Result<Self> {
         let (fuse, at) = (stage.scratch("fuse"), stage.scratch("mnt"));
-        let backing = fuse.join(server::FILE);
+        let backing = fuse.join(FILE);
         for dir in [&fuse, &at] {
             fs::create_dir(dir).with_context(|| format!("cannot make `{}`", dir.display()))?;
         }

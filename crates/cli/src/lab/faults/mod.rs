@@ -8,6 +8,7 @@ mod disk_writer;
 mod io_limit;
 mod load;
 mod quota;
+mod slow_reads;
 mod spinners;
 
 use super::stage::Stage;
@@ -36,6 +37,8 @@ pub(crate) enum FaultSpec {
     IoLimit(io_limit::IoLimit),
     /// A disk that became slow.
     SlowDisk(disk_settings::SlowDisk),
+    /// A file that takes its time.
+    SlowReads(slow_reads::SlowReads),
 }
 
 impl FaultSpec {
@@ -51,6 +54,7 @@ impl FaultSpec {
             Self::DirtyLimit(fault) => fault,
             Self::IoLimit(fault) => fault,
             Self::SlowDisk(fault) => fault,
+            Self::SlowReads(fault) => fault,
         }
     }
 }

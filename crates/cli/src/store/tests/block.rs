@@ -61,7 +61,7 @@ fn a_recording_of_the_first_version_has_no_block_io() {
     let set = |version: i32| connection.pragma_update(None, "user_version", version).unwrap();
     let later: Vec<Kind> = Kind::ALL
         .into_iter()
-        .filter(|kind| kind.since_version() > 1 && !kind.is_of_check())
+        .filter(|kind| kind.since_version() > 1 && kind.on_demand().is_none())
         .collect();
     assert_eq!(later.len(), 16);
     for kind in later {

@@ -7,6 +7,7 @@ mod amounts;
 mod block;
 mod cpu_check;
 mod references;
+mod syscalls;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -105,6 +106,9 @@ impl Checker {
         if let Record::CpuCheck(record) = record {
             self.cpu_check.push(record, &mut self.faults);
         }
+        if let Record::Syscalls(record) = record {
+            syscalls::check(record, &mut self.faults);
+        }
         self.references.push(record, &mut self.faults);
     }
 
@@ -174,6 +178,7 @@ fn span(record: &Record) -> (u64, u64) {
         Record::Block(record) => record.span().unwrap_or((0, 0)),
         Record::Runtime(reading) => (reading.t_ns, reading.t_ns),
         Record::CpuCheck(record) => record.span().unwrap_or((0, 0)),
+        Record::Syscalls(record) => record.span(),
         Record::Event(event) => (event.t_ns, event.t_ns),
         Record::Meta(_) | Record::Process(_) | Record::Cgroup(_) | Record::End { .. } => (0, 0),
     }

@@ -94,6 +94,12 @@ impl References {
                 self.source(Source::Runtime, faults);
             }
             Record::CpuCheck(_) => self.source(Source::CpuCheck, faults),
+            Record::Syscalls(record) => {
+                if let Some(process) = record.process() {
+                    self.process(process, faults);
+                }
+                self.source(Source::Syscalls, faults);
+            }
             Record::Observer(_) => self.source(Source::Observer, faults),
             Record::Event(_) | Record::End { .. } => {}
         }
@@ -103,7 +109,9 @@ impl References {
     pub(super) fn finish(&self, ended: bool, faults: &mut Faults) {
         // A recording is of a version that knows a source if any of that version says something.
         let version = self.sources.keys().map(|source| source.since_version()).max().unwrap_or(1);
-        for source in Source::ALL.into_iter().filter(|s| s.since_version() <= version) {
+        for source in
+            Source::ALL.into_iter().filter(|it| !it.is_asked_for() && it.since_version() <= version)
+        {
             faults.unless(!ended || self.sources.contains_key(&source), ALL_COVERED, || {
                 format!("not {}", source.label())
             });

@@ -48,6 +48,7 @@ fn code_name_and_file_agree() {
             "HST" => "host",
             "SCH" => "sched",
             "OBS" => "observer",
+            "SYS" => "syscalls",
             area => panic!("{area} has no folder"),
         };
         let file = Path::new(rule.file);

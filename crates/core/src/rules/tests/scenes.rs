@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The smallest streams that decide each rule: kept as `fixtures/rules/CODE/KIND.jsonl`.
 
-use super::{disks, runtimes};
+use super::{disks, runtimes, syscalls};
 use crate::recording::{Container, Culprit, IdleCpu, IdleTick, ObserverTick, ProcId, Source};
 use crate::testkit::{Did, MS, Machine, S, Scene, US, runqlat};
 
@@ -51,6 +51,7 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
             scene
         }
         ("SCH004", kind) => runtimes::scene(kind)?,
+        ("SYS001" | "SYS002", kind) => syscalls::scene(code, kind)?,
         _ => return disks::scene(code, kind),
     })
 }

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A file that takes its time: the disk's own filesystem, without a disk on it. And who reads it.
+
+use super::disk::FILE;
+use super::scenario::check_period_us;
+use super::stage::{Job, Stage, Worker};
+use super::victim::{Summary, Window, now_ns, percentile, sleep_until};
+use crate::host::guard::SERVERS;
+use crate::host::undo::Undo;
+use anyhow::{Context as _, Result, bail};
+use rustix::thread::ClockId;
+use serde::Deserialize;
+use std::fs::{self, File};
+use std::io::{BufRead as _, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A file in a mounted filesystem in user space. What undoes it is the stage's janitor.
+#[derive(Debug)]
+pub(crate) struct SlowFile {
+    server: Worker,
+    file: PathBuf,
+}
+
+impl SlowFile {
+    /// Makes it, as fast as memory.
+    pub(crate) fn make(stage: &mut Stage) -> Result<Self> {
+        let at = stage.scratch("fuse");
+        fs::create_dir(&at).with_context(|| format!("cannot make `{}`", at.display()))?;
+        stage.will_undo(&Undo::Mount { at: at.clone() })?;
+        let what = [
+            "disk".into(),
+            format!("--at={}", at.display()),
+            "--size-mib=1".into(),
+            "--bytes-per-us=10000".into(),
+        ];
+        let job = Job { comm: "lab-file", cgroup: SERVERS, cpus: None, nice: None, what: &what };
+        let server = stage.start_one(&job)?;
+        Ok(Self { server, file: at.join(FILE) })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.file
+    }
+
+    /// Sets the time of each read.
+    pub(crate) fn set_us(&mut self, stage: &Stage, read_us: u64) -> Result<()> {
+        self.server.tell(&format!("base_us {read_us}"))?;
+        match stage.answer(&mut self.server)?.as_str() {
+            "ok\n" => Ok(()),
+            _ => bail!("the lab's slow file has ended early"),
+        }
+    }
+
+    /// Lets it be as fast as memory, for good.
+    pub(crate) fn close(&mut self) {
+        self.server.close();
+    }
+}
+
+/// A victim that reads the run's file, from its start, again and again.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReaderSpec {
+    /// Time from one read to the next, in microseconds.
+    pub(crate) period_us: u64,
+}
+
+impl ReaderSpec {
+    /// Refuses parameters that cannot work.
+    pub(crate) fn validate(&self) -> Result<()> {
+        check_period_us("victim.reader.period_us", self.period_us)
+    }
+}
+
+/// Arguments of the hidden subcommand.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReadArgs {
+    /// The file
+    #[arg(long)]
+    file: PathBuf,
+    #[arg(long)]
+    period_us: u64,
+}
+
+impl ReadArgs {
+    /// The words that make a worker do that.
+    pub(crate) fn words(file: &Path, spec: &ReaderSpec) -> Vec<String> {
+        vec![
+            "reader".into(),
+            format!("--file={}", file.display()),
+            format!("--period-us={}", spec.period_us),
+        ]
+    }
+}
+
+/// Reads from the first line on standard input to the second, which gives a [`Window`]; prints the [`Summary`]
+/// of that as JSON.
+pub(crate) fn read_until_told(args: &ReadArgs) -> Result<()> {
+    let mut stdin = std::io::stdin().lock();
+    let mut line = String::new();
+    stdin.read_line(&mut line)?;
+    line.clear();
+    let stop = AtomicBool::new(false);
+    let reads = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| read(args, &stop));
+        let told = stdin.read_line(&mut line);
+        stop.store(true, Ordering::Relaxed);
+        let reads = reader.join().expect("a reader does not panic");
+        told?;
+        reads
+    })?;
+    let window: Window = line.parse()?;
+    println!("{}", serde_json::to_string(&summary(&reads, window))?);
+    Ok(())
+}
+
+/// When each read was due and when it was done.
+fn read(args: &ReadArgs, stop: &AtomicBool) -> Result<Vec<(u64, u64)>> {
+    let mut reads = Vec::new();
+    let mut due_ns = now_ns(ClockId::Monotonic);
+    let mut buffer = [0; 4096];
+    while !stop.load(Ordering::Relaxed) {
+        sleep_until(due_ns);
+        let shown = args.file.display();
+        let mut file = File::open(&args.file).with_context(|| format!("cannot open `{shown}`"))?;
+        file.read_exact(&mut buffer).with_context(|| format!("cannot read `{shown}`"))?;
+        reads.push((due_ns, now_ns(ClockId::Monotonic)));
+        due_ns += args.period_us * 1000;
+    }
+    Ok(reads)
+}
+
+fn summary(reads: &[(u64, u64)], window: Window) -> Summary {
+    let inside = reads.iter().filter(|(_, done)| (window.from_ns..window.to_ns).contains(done));
+    let mut latencies: Vec<u64> = inside.map(|(due, done)| done.saturating_sub(*due)).collect();
+    latencies.sort_unstable();
+    Summary {
+        wall_ns: window.to_ns.saturating_sub(window.from_ns),
+        requests: latencies.len() as u64,
+        p50_ns: percentile(&latencies, 50),
+        p99_ns: percentile(&latencies, 99),
+        max_ns: percentile(&latencies, 100),
+        ..Summary::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_count_from_when_they_were_due_and_in_the_window_in_which_they_were_done() {
+        let reads = [(0, 5), (10, 30), (20, 45), (40, 90)];
+        let it = summary(&reads, Window { from_ns: 10, to_ns: 50 });
+        assert_eq!((it.requests, it.p50_ns, it.max_ns, it.wall_ns), (2, 20, 25, 40));
+        assert_eq!(it.waited_ns_per_s(), None, "it does not know");
+    }
+}

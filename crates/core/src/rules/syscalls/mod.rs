@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Rules about system calls.
+
+pub(super) mod slow_kernel_file;
+pub(super) mod syscall_storm;
+mod whose;
