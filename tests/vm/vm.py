@@ -24,6 +24,10 @@ RELEASES = ["bullseye", "bookworm", "trixie", "sid"]
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # What a disk needs, in the order in which it can be loaded; most kernels have some of them built in.
 MODULES = ["virtio", "virtio_ring", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk"]
+# Drivers that a test may load.
+DRIVERS = ["acpi-cpufreq"]
+# Without cmpxchg16b: qemu 7.2 now and then leaves garbage in the flags after it, and the kernel panics.
+WITHOUT = "-cx16"
 RESULT_BYTES = 16 << 20
 
 
@@ -59,14 +63,20 @@ def need_all():
     need("busybox", "busybox-static")
 
 
+def in_folder(folder):
+    """Paths of the files in there, ordered; none where there is no such folder."""
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    return [os.path.join(folder, name) for name in names]
+
+
 class Kernel:
-    """A kernel, and the modules without which it has no disks: the files of `IMAGE.modules`, in their order."""
+    """A kernel, the modules without which it has no disks (the files of `IMAGE.modules`, in their order), and drivers
+    that a test may load (those of `IMAGE.drivers`)."""
 
     def __init__(self, image):
-        folder = image + ".modules"
-        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
         self.image = image
-        self.modules = [os.path.join(folder, name) for name in names]
+        self.modules = in_folder(image + ".modules")
+        self.drivers = in_folder(image + ".drivers")
         self.name = os.path.basename(image).removeprefix("vmlinuz-")
 
 
@@ -112,7 +122,7 @@ class Archive:
             raise Missing(f"{release} has no linux-image-cloud-amd64")
         version = found[1]
         image = os.path.join(self.directory, f"vmlinuz-{version}")
-        if not os.path.exists(image) or not os.path.exists(image + ".modules"):
+        if not all(os.path.exists(image + part) for part in ("", ".modules", ".drivers")):
             # From 7.x on linux-image depends on packages that hold the kernel and its modules.
             names = self.apt("apt-cache", "pkgnames", "linux-").split()
             split = [f"linux-{part}-{version}" for part in ("binary", "modules")]
@@ -134,9 +144,10 @@ class Archive:
         return os.path.join(self.directory, here()[0])
 
     def extract(self, deb, image):
-        """Takes the kernel and the modules that a disk needs out of a package."""
+        """Takes the kernel and the modules that are needed out of a package."""
         tree = image + ".tree"
-        os.makedirs(image + ".modules", exist_ok=True)
+        for part in (".modules", ".drivers"):
+            os.makedirs(image + part, exist_ok=True)
         output("dpkg-deb", "-x", deb, tree)
         for where, _, names in os.walk(tree):
             for name in names:
@@ -144,8 +155,12 @@ class Archive:
                 if name.startswith("vmlinuz"):
                     os.rename(path, image)
                 stem, _, kind = name.partition(".ko")
-                if stem in MODULES and kind in ("", ".xz"):
+                place = None
+                if stem in MODULES:
                     place = os.path.join(image + ".modules", f"{MODULES.index(stem)}-{stem}.ko")
+                elif stem in DRIVERS:
+                    place = os.path.join(image + ".drivers", f"{stem}.ko")
+                if place and kind in ("", ".xz"):
                     with (lzma.open if kind else open)(path, "rb") as packed, open(place, "wb") as file:
                         shutil.copyfileobj(packed, file)
         shutil.rmtree(tree)
@@ -221,21 +236,24 @@ def weigh_session(process, nice):
         pass
 
 
-def boot(kernel, archive, name, limit_s, cpus=2, pinned=None, nice=19, drives=()):
+def boot(kernel, archive, name, limit_s, cpus=2, pinned=None, nice=19, drives=(), cpu="max", tables=(),
+         kernel_words=""):
     """What the test said in there, by part; None if the machine did not come to its end in time.
 
     `pinned` names a CPU of this host for each virtual CPU. `nice` below 0 is for root. `drives` are qemu's words for
-    raw disks, of which the first one is vda; one more is for results.
+    raw disks, of which the first one is vda; one more is for results. `cpu` is qemu's name of a processor, `tables` are
+    paths of ACPI tables that the firmware gets besides its own.
     """
     said, console, results = (os.path.join(WORK, f"{name}.{kind}") for kind in ("said", "console", "results"))
-    words = "console=ttyS0 loglevel=4 panic=-1"
+    words = f"console=ttyS0 loglevel=4 panic=-1 {kernel_words}".strip()
     command = [
-        # Without cmpxchg16b: qemu 7.2 now and then leaves garbage in the flags after it, and the kernel panics.
-        "nice", "-n", str(nice), "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max,-cx16",
+        "nice", "-n", str(nice), "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", f"{cpu},{WITHOUT}",
         "-smp", str(cpus), "-m", "1G", "-nodefaults", "-display", "none", "-no-reboot",
         "-name", f"{name},debug-threads=on", "-kernel", kernel.image, "-initrd", archive,
         "-serial", f"file:{console}", "-serial", f"file:{said}",
     ]
+    for table in tables:
+        command += ["-acpitable", f"file={table}"]
     for number, drive in enumerate(drives):
         command += ["-drive", f"{drive},format=raw,if=none,id=drive{number},cache=unsafe"]
         command += ["-device", f"virtio-blk-pci,drive=drive{number}"]
