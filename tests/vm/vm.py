@@ -300,3 +300,16 @@ def document(text):
     """The JSON document in there; complaints of the program around it are left out."""
     start = text.find("{\n")
     return json.JSONDecoder().raw_decode(text[start:])[0] if start >= 0 else None
+
+
+def exit_status(main):
+    """What a test's `main` returns, or what stands for its way of failing: 2 = something is missing."""
+    try:
+        return main()
+    except Missing as error:
+        print(f"vm: error: {error}", file=sys.stderr)
+        return 2
+    except (Broken, subprocess.CalledProcessError) as error:
+        # What is here and does not work is no reason to skip.
+        print(f"vm: failed: {error}", file=sys.stderr)
+        return 1
