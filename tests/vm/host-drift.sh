@@ -4,5 +4,5 @@
 # Firmware without frequencies has no use for the driver.
 insmod /acpi-cpufreq.ko || :
 
-part snapshot deburr snapshot -o -
+part snapshot deburr snapshot
 part profile deburr syscalls --json -r 5 -- cat /sys/class/thermal/thermal_zone0/temp

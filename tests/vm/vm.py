@@ -265,7 +265,9 @@ def boot(kernel, archive, name, limit_s, cpus=2, pinned=None, nice=19, drives=()
         command += ["-device", "virtio-blk-pci,drive=results,serial=results"]
     command += ["-append", words]
     # In a session of its own: the scheduler may weigh sessions before processes.
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+    # What it warns of is what a translated processor does not have.
+    with open(os.path.join(WORK, f"{name}.qemu"), "w") as warned:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=warned, start_new_session=True)
     try:
         if nice < 0:
             weigh_session(process, nice)
