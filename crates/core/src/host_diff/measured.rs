@@ -282,8 +282,10 @@ fn slow_files(slow: &Measured, fast: &Measured, extra_s: f64) -> Vec<(String, f6
 }
 
 /// Parts of paths, and the group of differences that such files belong to.
-const FILES_OF: [(&str, &str); 4] = [
+const FILES_OF: [(&str, &str); 5] = [
     ("/thermal", "thermal"),
+    // What a sensor does when it is read is code in ACPI's tables.
+    ("/thermal", "firmware"),
     ("/cpufreq/", "frequency"),
     ("/cpuidle/", "idle"),
     ("/clocksource/", "clock source"),
@@ -295,7 +297,7 @@ fn belongs(path: &str, it: &Difference) -> bool {
 
 /// What files that were slow to read while the snapshots were taken say: paths and sentences.
 pub(super) fn support(files: &[(String, String)], differences: &mut [Difference]) {
-    for it in differences.iter_mut().filter(|it| it.follows.is_none()) {
+    for it in differences.iter_mut().filter(|it| it.follows.is_none() && it.group != "firmware") {
         let of = files.iter().filter(|(path, _)| belongs(path, it));
         let sentences: Vec<String> = of.map(|(_, sentence)| sentence.clone()).collect();
         it.supported_by.extend(sentences);

@@ -189,3 +189,24 @@ fn a_file_that_is_slow_there_speaks_for_what_it_belongs_to() {
     let others = diff.differences.iter().filter(|it| it.group != "frequency");
     assert_eq!(others.filter(|it| !it.supported_by.is_empty()).count(), 0);
 }
+
+/// A sensor's reading is code in the firmware's tables: a table that differs comes before a module that does.
+#[test]
+fn a_slow_sensor_speaks_for_the_firmware() {
+    let table = "/sys/firmware/acpi/tables/SSDT";
+    let with = |hash: &str, module: Value| {
+        host("h").with(table, Value::text(hash)).with("/proc/modules#acpi_cpufreq", module)
+    };
+    let profile = |host: usize, document: &str| {
+        let document =
+            document.replace("cpu/cpu0/cpufreq/scaling_cur_freq", "thermal/thermal_zone0/temp");
+        Measured::profile(host, &Profile::parse(&document).unwrap()).unwrap()
+    };
+    let measured = [
+        profile(0, include_str!("../../../../fixtures/syscalls/good.json")),
+        profile(1, include_str!("../../../../fixtures/syscalls/bad.json")),
+    ];
+    let diff = of(&[with("a", Value::Absent), with("b", Value::integer(1))], &measured);
+    assert_eq!(diff.differences[0].key, table);
+    assert!(diff.differences[0].supported_by[0].contains("thermal_zone0/temp"));
+}
