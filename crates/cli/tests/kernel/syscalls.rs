@@ -244,7 +244,7 @@ fn a_storm_is_named_and_a_quiet_command_is_not() {
         findings.iter().map(|found| found["code"].as_str().unwrap().to_owned()).collect()
     };
     // On a busy host it may get too little of a CPU for that to matter.
-    let storm = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=300000"];
+    let storm = ["dd", "if=/dev/zero", "of=/dev/null", "bs=64k", "count=200000"];
     let found = (0..10).any(|_| {
         let (document, _) = counted(&[], &storm);
         no_losses(&document);
