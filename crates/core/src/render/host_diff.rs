@@ -357,7 +357,7 @@ fn table(page: &mut Page, title: &str, rows: &[&Difference], most: usize) {
     page.gap();
     page.line(0, Ink::Heading, title);
     let half = page.columns().saturating_sub(8) / 2;
-    let mut table = Table::new(&[Column::Left(4), Column::Left(half), Column::Left(usize::MAX)]);
+    let mut table = Table::new(&[Column::Left(6), Column::Left(half), Column::Left(usize::MAX)]);
     for it in rows.iter().take(most) {
         table.row([
             severity(it.severity).into(),
