@@ -56,7 +56,7 @@ impl Coincidence {
 /// of the number of successes in independent trials*), so the binomial tail is on the safe side.
 #[must_use]
 pub fn coincidence(events: &[(u64, u64)], spans: &[(u64, u64)], window_ns: u64) -> Coincidence {
-    let episodes = merge(events.to_vec(), EPISODE_GAP_NS);
+    let episodes = episodes(events);
     let spans = merge(spans.to_vec(), 0);
     let window = window_ns.max(1) as f64;
     let (mut inside, mut chances) = (0, 0.0);
@@ -83,6 +83,12 @@ pub fn coincidence_by_length(
     let clearer =
         if longest.p < all.p { Coincidence { longest_only: true, ..longest } } else { all };
     Coincidence { p: (2.0 * clearer.p).min(1.0), all_inside: all.inside, ..clearer }
+}
+
+/// Events, those close together as one.
+#[must_use]
+pub fn episodes(events: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    merge(events.to_vec(), EPISODE_GAP_NS)
 }
 
 /// Events as moments: those close together once, as the moment at which the longest of them began.

@@ -18,7 +18,7 @@ mod monte_carlo;
 
 pub use bursts::{Burst, bursts, merge};
 pub use coincidence::{
-    Coincidence, MIN_EPISODES, coincidence, coincidence_by_length, covered_ns, overlaps,
+    Coincidence, MIN_EPISODES, coincidence, coincidence_by_length, covered_ns, episodes, overlaps,
     worst_moments,
 };
 pub use exact::{fisher, holm};

@@ -4,8 +4,8 @@
 use super::victims::{longest_ns, spans, stall_ns};
 use crate::recording::{DevId, JournalCommit, Stall, WritebackPass};
 use crate::render::units;
-use crate::rules::Limit;
-use crate::stats::{Coincidence, coincidence_by_length, covered_ns, merge, overlaps};
+use crate::rules::{Limit, Verdict};
+use crate::stats::{self, Coincidence, coincidence_by_length, covered_ns, merge, overlaps};
 use crate::view::View;
 
 pub(super) const LONG_COMMIT: Limit = Limit {
@@ -21,6 +21,9 @@ pub(super) const COVER: Limit = Limit {
     why: "below it, the comparison with chance decides",
 };
 
+/// Of the window, within few hold-ups: more of it would be within more of the same.
+const NO_PAUSE: f64 = 0.5;
+
 /// That some stalls of `name` touch one of the clock's works (`"a pass of the flusher"`), too few to tell from chance,
 /// and for how long one would have to look; `None` where that would not help.
 pub(super) fn may_be_chance(
@@ -35,6 +38,28 @@ pub(super) fn may_be_chance(
         units::counted(found.inside, "time", "times"),
         units::duration(more_ns as f64)
     ))
+}
+
+/// The answer where the hold-ups of `name` have no pause, so that looking longer would tell no more: too few to compare,
+/// which take most of the window. `found` of them touch the clock's works (`"a pass of the flusher"`).
+pub(super) fn without_pause(
+    view: &View,
+    compared: &Compared<'_>,
+    found: &Coincidence,
+    (name, work): (&str, &str),
+) -> Option<Verdict> {
+    let share = compared.held_ns as f64 / view.window_ns().max(1) as f64;
+    if compared.all_episodes >= stats::MIN_EPISODES || share < NO_PAUSE {
+        return None;
+    }
+    let share = units::share(share.min(1.0));
+    let what = format!("the hold-ups of {name} have no pause of 500 ms in {share} of the window");
+    Some(if found.all_inside == 0 {
+        Verdict::Quiet { closest: format!("{what}, and none of them touches {work}") }
+    } else {
+        let why = "no moments without them to compare with, and looking longer may give none";
+        Verdict::NoData { missing: vec![format!("{what}: there are {why}")] }
+    })
 }
 
 /// The flusher's passes over a disk that nobody asked for: `sync` is an application's own.
@@ -81,6 +106,10 @@ pub(super) struct Compared<'v> {
     passes_alone: Coincidence,
     commits_alone: Coincidence,
     always_committing: bool,
+    /// Stalls, those within 500 ms of each other counted once.
+    all_episodes: u64,
+    /// The time from the first to the last in them.
+    held_ns: u64,
 }
 
 impl<'v> Compared<'v> {
@@ -99,7 +128,10 @@ impl<'v> Compared<'v> {
             coincidence_by_length(&spans(stalls), of, window_ns)
         };
         let cover = covered_ns(&commits) as f64 / window_ns.max(1) as f64;
+        let episodes = stats::episodes(&spans(stalls));
         Self {
+            all_episodes: episodes.len() as u64,
+            held_ns: covered_ns(&episodes),
             always_committing: long && cover >= COVER.value,
             passes: compare(stalls, &passes),
             commits: compare(stalls, &commits),

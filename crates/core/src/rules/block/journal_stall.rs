@@ -97,6 +97,10 @@ fn quiet(view: &View, nearest: Option<&Hit<'_>>) -> Verdict {
     };
     let found = &hit.compared.commits;
     let name = group_name(hit.victim.group);
+    let whose = (name.as_str(), "a commit of the journal");
+    if let Some(verdict) = clocks::without_pause(view, &hit.compared, found, whose) {
+        return verdict;
+    }
     if hit.severity.is_some()
         && !hit.compared.blames_passes()
         && let Some(missing) = clocks::may_be_chance(view, found, &name, "a commit of the journal")

@@ -102,6 +102,10 @@ fn unsure(view: &View, hits: &[Hit<'_>]) -> Verdict {
     };
     let found = &hit.compared.passes;
     let name = group_name(hit.victim.group);
+    let whose = (name.as_str(), "a pass of the flusher");
+    if let Some(verdict) = clocks::without_pause(view, &hit.compared, found, whose) {
+        return verdict;
+    }
     if hit.severity.is_some()
         && let Some(missing) = clocks::may_be_chance(view, found, &name, "a pass of the flusher")
     {

@@ -169,3 +169,42 @@ fn syncs_that_always_wait_for_a_journal_are_its_doing() {
     assert_eq!(codes(&report), ["BLK005"]);
     assert!(finding(&report, "BLK005").confidence < 0.8, "there is no chance to compare with");
 }
+
+/// A writer that syncs again at once: hold-ups of 200 ms with that much between them, for so many of 30 seconds.
+fn syncs_without_a_pause(seconds: u64, between_ns: u64, passes: &[u64]) -> Scene {
+    let (mut scene, disk) = disks::host(30);
+    let writer = disks::service(&mut scene, "writer", "/writer.service", 30);
+    let number = seconds * S / (200 * MS + between_ns);
+    for at in 0..number {
+        let t0_ns = at * (200 * MS + between_ns);
+        let of = disks::span(t0_ns, 200 * MS);
+        scene.stall(of, writer, StallKind::Sync, Some(disk), None);
+        scene.commit(disks::span(t0_ns + 190 * MS, 5 * MS), disk, "jbd2");
+    }
+    scene.io_wait(0..S, writer, StallKind::Sync, Some(disk), &[(number, 200 * MS)]);
+    for &at in passes {
+        scene.pass(disks::span(at * S, 100 * MS), pass(disk, "periodic", 100, 100, 4096 * 100));
+    }
+    scene
+}
+
+#[test]
+fn hold_ups_without_a_pause_ask_for_no_longer_look() {
+    let report = judged(&syncs_without_a_pause(30, 20 * MS, &[7, 12]));
+    for code in ["BLK001", "BLK005"] {
+        let missing = unchecked(&report, code);
+        assert!(missing.contains("have no pause of 500 ms"), "{code}: {missing}");
+        assert!(!missing.contains("needs"), "{code}: {missing}");
+    }
+    // Passes that came when all was over are no reason, however few hold-ups there are to compare.
+    let report = judged(&syncs_without_a_pause(20, 20 * MS, &[25, 28]));
+    let quiet = closest(&report, "BLK001");
+    assert!(quiet.contains("none of them touches a pass"), "{quiet}");
+}
+
+#[test]
+fn one_hold_up_of_a_moment_asks_for_a_longer_look() {
+    let report = judged(&syncs_without_a_pause(5, 20 * MS, &[2]));
+    let missing = unchecked(&report, "BLK001");
+    assert!(missing.contains("may be chance: needs"), "{missing}");
+}

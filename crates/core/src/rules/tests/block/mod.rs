@@ -34,6 +34,11 @@ fn unchecked<'r>(report: &'r Report, code: &str) -> &'r str {
         .missing[0]
 }
 
+fn closest<'r>(report: &'r Report, code: &str) -> &'r str {
+    let item = report.ruled_out.iter().find(|item| item.code == code);
+    &item.unwrap_or_else(|| panic!("{code}: {:?} {:?}", codes(report), report.not_checked)).closest
+}
+
 #[test]
 fn a_healthy_disk_yields_nothing() {
     let report = judged(&disks::healthy());
