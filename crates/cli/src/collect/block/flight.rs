@@ -4,7 +4,9 @@
 //!
 //! A device that has `n` requests in its queue or in service gives each, on average, a part of `1/n` of its
 //! time. A request's waiting is therefore shared: at every moment, each other request in flight takes `1/n` of
-//! it, and its own part is the device's. So the shares of a wait sum to the wait, exactly.
+//! it, other ones of its own process too, and its own part is the device's. So the shares of a wait sum to the wait,
+//! exactly. Where one in `w` requests is followed, each stands for `w` and its own part is `w/n`: that finds too few
+//! other ones of its own, and never some where there are none.
 //!
 //! A thread waits once, however many of its requests are in flight (readahead, asynchronous IO): its waiting is
 //! the time in which at least one is. Each request that is done tells the part of it that was not told yet.
@@ -142,6 +144,8 @@ pub(super) struct Flight {
     total: u64,
     /// Integral over time of `in_flight / total`, by culprit: what one request's waiting owes to each.
     owed_ns: Vec<f64>,
+    /// Integral over time of `1 / total`: the part of one request in flight.
+    turn_ns: f64,
     waiting: BTreeMap<Waiter, Waiting>,
     past: Past,
     pace: Pace,
@@ -164,6 +168,46 @@ struct Waiting {
     since_ns: u64,
     /// `owed_ns` then.
     before: Vec<f64>,
+    turn: Turn,
+}
+
+/// The part that a thread's own request has in its waiting: of one at a time, and none before it is in flight.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    /// Its requests in flight.
+    in_flight: u32,
+    /// The first of them stands for so many.
+    weight: u32,
+    /// `turn_ns` up to which it is in `ns`.
+    before_ns: f64,
+    /// Since the waiting was last told of.
+    ns: f64,
+}
+
+impl Turn {
+    fn start(&mut self, turn_ns: f64, weight: u32) {
+        if self.in_flight == 0 {
+            (self.weight, self.before_ns) = (weight, turn_ns);
+        }
+        self.in_flight += 1;
+    }
+
+    /// Takes what it was up to now.
+    fn take(&mut self, turn_ns: f64) -> f64 {
+        if self.in_flight > 0 {
+            self.ns += (turn_ns - self.before_ns) * f64::from(self.weight);
+            self.before_ns = turn_ns;
+        }
+        std::mem::take(&mut self.ns)
+    }
+}
+
+impl Request {
+    /// Whether it is in flight on the account of who waits for it.
+    fn is_own(&self) -> bool {
+        let waits = self.waiter.map(|waiter| IoCulprit::Process(waiter.proc));
+        self.weight > 0 && waits == Some(self.account)
+    }
 }
 
 impl Flight {
@@ -252,6 +296,10 @@ impl Flight {
         self.total += u64::from(request.weight);
         let sectors = request.bytes.div_ceil(512).saturating_mul(request.weight.into());
         self.pace.add(self.now_ns, self.culprits[*culprit], sectors);
+        let Some(waiter) = request.waiter.filter(|_| request.is_own()) else { return };
+        if let Some(waiting) = self.waiting.get_mut(&waiter) {
+            waiting.turn.start(self.turn_ns, request.weight);
+        }
     }
 
     /// Whoever waits for it begins to. It is not in flight, so all that is takes part in this waiting.
@@ -264,6 +312,7 @@ impl Flight {
             requests: 0,
             since_ns,
             before: owed_ns.clone(),
+            turn: Turn::default(),
         });
         waiting.requests += 1;
     }
@@ -284,22 +333,29 @@ impl Flight {
         bin.ios = bin.ios.saturating_add(request.weight);
         bin.bytes = bin.bytes.saturating_add(request.bytes * u64::from(request.weight));
         if let Some(waiter) = request.waiter {
-            self.waited(waiter, request.file);
+            self.waited(waiter, &request);
         }
     }
 
     /// One of a thread's requests was done: tells what it waited since the last one.
-    fn waited(&mut self, waiter: Waiter, file: Option<FileId>) {
+    fn waited(&mut self, waiter: Waiter, request: &Request) {
         let Some(waiting) = self.waiting.get_mut(&waiter) else { return };
         let (t0_ns, t1_ns) = (waiting.since_ns, self.now_ns);
         waiting.requests -= 1;
         waiting.since_ns = t1_ns;
         let mut before = std::mem::take(&mut waiting.before);
         let last = waiting.requests == 0;
+        let turn_ns = waiting.turn.take(self.turn_ns);
+        waiting.turn.in_flight -= u32::from(request.is_own());
         if t1_ns > t0_ns {
-            self.share_out(waiter.proc, t1_ns - t0_ns, &before);
+            self.share_out(waiter.proc, t1_ns - t0_ns, &before, turn_ns);
             if t1_ns - t0_ns >= LONG_NS {
-                self.past.long.push(LongWait { t0_ns, t1_ns, proc: waiter.proc, file });
+                self.past.long.push(LongWait {
+                    t0_ns,
+                    t1_ns,
+                    proc: waiter.proc,
+                    file: request.file,
+                });
             }
         }
         if last {
@@ -310,19 +366,18 @@ impl Flight {
         }
     }
 
-    /// Shares a wait among the culprits; what rounding and its own requests leave is the device's.
-    fn share_out(&mut self, victim: ProcId, wait_ns: u64, before: &[f64]) {
+    /// Shares a wait among the culprits; the turn of the request itself and what rounding leaves is the device's.
+    fn share_out(&mut self, victim: ProcId, wait_ns: u64, before: &[f64], turn_ns: f64) {
         let waits = self.past.waits.entry(victim).or_default();
         waits.sizes.add(wait_ns);
         waits.max_ns = waits.max_ns.max(wait_ns);
         let mut left_ns = wait_ns;
         for (index, &owed_ns) in self.owed_ns.iter().enumerate() {
             let culprit = self.culprits[index];
-            // Its own requests, this one among them, are its own doing and the device's.
-            if culprit == IoCulprit::Process(victim) {
-                continue;
-            }
-            let ns = ((owed_ns - before.get(index).unwrap_or(&0.0)) as u64).min(left_ns);
+            let itself_ns = if culprit == IoCulprit::Process(victim) { turn_ns } else { 0.0 };
+            let owed_ns = owed_ns - before.get(index).unwrap_or(&0.0);
+            // Of sums that rounding makes differ, less than a nanosecond is left: no time beside anybody.
+            let ns = ((owed_ns - itself_ns) as u64).min(left_ns);
             if ns > 0 {
                 left_ns -= ns;
                 *self.past.blame.entry((victim, culprit)).or_default() += ns;
@@ -344,6 +399,7 @@ impl Flight {
             return;
         }
         let (ns, total) = ((to_ns - from_ns) as f64, self.total as f64);
+        self.turn_ns += ns / total;
         for (owed_ns, &count) in self.owed_ns.iter_mut().zip(&self.in_flight) {
             if count > 0 {
                 *owed_ns += ns * count as f64 / total;

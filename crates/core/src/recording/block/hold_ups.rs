@@ -96,13 +96,13 @@ impl Stall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IoCulprit {
-    /// Requests that a process submitted. The victim itself: its own other requests, and its own service.
+    /// Requests that a process submitted. The victim itself: its own other requests.
     Process(ProcId),
     /// Writeback of pages that this cgroup owns.
     Writeback(Option<CgroupId>),
     /// A journal's or the metadata's requests.
     Filesystem,
-    /// Nobody else's: the device served this request alone.
+    /// Nobody else's: the part of the request itself. In older recordings that of the process's other requests too.
     Device,
 }
 

@@ -56,10 +56,16 @@ fn check(view: &View) -> Verdict {
     let groups = view.groups();
     let mut found = Vec::new();
     let mut nearest: Option<(f64, String)> = None;
+    let mut own: Option<(u64, String)> = None;
     for victim in Victim::all(view, &groups) {
         let shares = Shares::of(view, &groups, victim.at, None);
         let (others_ns, total_ns) = (shares.others_ns(), shares.total_ns());
-        let Some((worst, worst_ns)) = shares.worst() else { continue };
+        let Some((worst, worst_ns)) = shares.worst() else {
+            if own.as_ref().is_none_or(|own| shares.own_ns > own.0) {
+                own = beside_own(view, &victim, &shares).map(|text| (shares.own_ns, text)).or(own);
+            }
+            continue;
+        };
         let part = others_ns as f64 / total_ns.max(1) as f64;
         let held = victim.held(StallKind::Request);
         let long = waits::at_least(&held.waits, waits::LONG_WAIT_NS).1 as f64
@@ -88,8 +94,10 @@ fn check(view: &View) -> Verdict {
         if let Some(missing) = hidden(view, &groups) {
             return Verdict::NoData { missing: vec![missing] };
         }
-        let closest =
-            nearest.map_or("nobody waited for requests beside others".into(), |(_, text)| text);
+        let closest = nearest.map(|(_, text)| text).unwrap_or_else(|| {
+            let own = own.map_or(String::new(), |(_, text)| format!(": {text}"));
+            format!("nobody waited for requests beside others{own}")
+        });
         return Verdict::Quiet { closest };
     }
     found
@@ -102,6 +110,22 @@ fn check(view: &View) -> Verdict {
         })
         .collect();
     Verdict::Fired(findings)
+}
+
+/// That a group waits beside its own other requests, if it does.
+fn beside_own(view: &View, victim: &Victim<'_>, shares: &Shares) -> Option<String> {
+    let total_ns = shares.total_ns();
+    let many = victim.group.members.len() > 1;
+    (shares.own_ns > 0).then(|| {
+        format!(
+            "{} {} {} for requests, {} of it beside {}",
+            group_name(victim.group),
+            if many { "wait" } else { "waits" },
+            words::of_every_second(view.per_second(total_ns)),
+            units::share(shares.own_ns as f64 / total_ns.max(1) as f64),
+            if many { "each other's" } else { "its own other ones" }
+        )
+    })
 }
 
 /// Whether somebody is held up far longer than its requests take while a limit on IO is in force.
@@ -146,7 +170,7 @@ fn finding(
     });
     let share = |ns: u64| units::share(ns as f64 / total_ns.max(1) as f64);
     let note = format!(
-        "of the waiting for requests; {} beside its own, {} alone in the device",
+        "of the waiting for requests; {} beside its own other ones, {} for the requests themselves",
         share(shares.own_ns),
         share(shares.beside.get(&Beside::Device).copied().unwrap_or(0))
     );

@@ -113,7 +113,7 @@ fn is_own(view: &View, own: &Group<'_>, owner: CgroupId) -> bool {
     }
 }
 
-/// Share of a group's waiting that is its own: beside its own requests, or in a device that served it alone.
+/// Share of a group's waiting that is its own: beside its own other requests, or for the requests themselves.
 pub(super) fn own_share(
     view: &View,
     groups: &Groups<'_>,
@@ -191,7 +191,7 @@ fn entity(view: &View, groups: &Groups<'_>, victim: usize, beside: Beside) -> En
             let mut entity = Entity::new(EntityKind::Device);
             entity.device =
                 main_device(view, groups, victim).map(|device| view.block().device_name(device));
-            entity.note = Some("alone, without anybody beside".into());
+            entity.note = Some("for the requests themselves".into());
             entity
         }
         Beside::Unnamed => Entity {

@@ -164,3 +164,51 @@ fn who_waits_for_a_commit_waits_beside_all_that_is_in_flight() {
     assert_eq!(past.long.len(), 1);
     assert_eq!(past.bins.iter().map(|bin| bin.ios).sum::<u32>(), 2);
 }
+
+#[test]
+fn who_is_alone_waits_beside_its_own_other_requests() {
+    let mut flight = Flight::begin(0);
+    let own = IoCulprit::Process(ProcId(1));
+    for tid in 0..4 {
+        let waiter = Some(Waiter { proc: ProcId(1), tid });
+        flight.push(Request { waiter, ..request(1, 0, 40) });
+    }
+    let past = flight.past(100 * MS);
+    assert_eq!(past.waits[&ProcId(1)].sizes.total_ns(), 4 * 40 * MS);
+    assert_eq!(blame_ms(&past, 1, IoCulprit::Device), 4 * 10, "a turn in four");
+    assert_eq!(blame_ms(&past, 1, own), 4 * 30);
+    assert_eq!(past.blame.len(), 2);
+}
+
+#[test]
+fn requests_of_a_thread_that_are_in_flight_together_are_beside_each_other() {
+    let mut flight = Flight::begin(0);
+    flight.push(request(1, 0, 20));
+    flight.push(request(1, 0, 40));
+    flight.push(Request { waiter: None, ..request(2, 20, 40) });
+    let past = flight.past(100 * MS);
+    assert_eq!(blame_ms(&past, 1, IoCulprit::Process(ProcId(1))), 10);
+    assert_eq!(blame_ms(&past, 1, IoCulprit::Process(ProcId(2))), 10);
+    assert_eq!(blame_ms(&past, 1, IoCulprit::Device), 20);
+}
+
+#[test]
+fn before_its_request_is_in_flight_a_thread_has_no_turn() {
+    let mut flight = Flight::begin(0);
+    let waiter = Some(Waiter { proc: ProcId(1), tid: 77 });
+    flight.push(Request { waiter: None, ..request(1, 0, 30) });
+    flight.push(Request { waiter, queued_ns: 10 * MS, ..request(1, 30, 40) });
+    let past = flight.past(100 * MS);
+    assert_eq!(blame_ms(&past, 1, IoCulprit::Process(ProcId(1))), 20, "another one has the tag");
+    assert_eq!(blame_ms(&past, 1, IoCulprit::Device), 10);
+}
+
+#[test]
+fn a_request_that_stands_for_many_is_not_beside_itself() {
+    let mut flight = Flight::begin(0);
+    for at in 0..5 {
+        flight.push(Request { weight: 4, ..request(1, at * 10, at * 10 + 7) });
+    }
+    let past = flight.past(100 * MS);
+    assert_eq!(past.blame, BTreeMap::from([((ProcId(1), IoCulprit::Device), 35 * MS)]));
+}

@@ -83,3 +83,62 @@ fn a_device_that_is_slow_by_itself_is_nobodys_fault() {
     assert_eq!((found.severity, found.victim.comm.as_deref()), (Severity::High, Some("broker")));
     assert!(found.title.starts_with("`sda` takes 10 ms for a request"), "{}", found.title);
 }
+
+/// A process that waits beside what is given, and nobody else's requests.
+fn alone(processes: usize, beside: impl Fn(usize, &[ProcId]) -> Vec<(IoCulprit, u64)>) -> Scene {
+    let (mut scene, disk) = disks::host(30);
+    let group = scene.cgroup("/writer.service", None, None);
+    let all: Vec<_> = (0..processes).map(|_| scene.process("writer", Some(group))).collect();
+    for (at, &id) in all.iter().enumerate() {
+        disks::requests(&mut scene, id, disk, &[(500, 30 * MS)], &beside(at, &all));
+    }
+    scene
+}
+
+#[test]
+fn its_own_other_requests_are_no_neighbour() {
+    let own =
+        |_: usize, all: &[ProcId]| vec![(IoCulprit::Process(all[0]), 75), (IoCulprit::Device, 25)];
+    let report = judged(&alone(1, own));
+    assert!(!codes(&report).contains(&"BLK004"), "{:?}", codes(&report));
+    let closest = closest(&report, "BLK004");
+    assert!(closest.contains("75 % of it beside its own other ones"), "{closest}");
+    let nobody = judged(&alone(1, |_, _| vec![(IoCulprit::Device, 100)]));
+    assert_eq!(super::closest(&nobody, "BLK004"), "nobody waited for requests beside others");
+}
+
+#[test]
+fn processes_of_one_name_wait_for_each_other() {
+    let siblings = |at: usize, all: &[ProcId]| {
+        let next = all[(at + 1) % all.len()];
+        vec![
+            (IoCulprit::Process(next), 60),
+            (IoCulprit::Process(all[at]), 20),
+            (IoCulprit::Device, 20),
+        ]
+    };
+    let report = judged(&alone(6, siblings));
+    assert!(!codes(&report).contains(&"BLK004"), "{:?}", codes(&report));
+    let closest = closest(&report, "BLK004");
+    assert!(
+        closest.contains("wait ") && closest.contains("80 % of it beside each other"),
+        "{closest}"
+    );
+}
+
+#[test]
+fn beside_a_neighbour_the_own_part_is_told_apart() {
+    let (mut scene, disk) = disks::host(30);
+    let reader = disks::service(&mut scene, "reader", "/reader.service", 30);
+    let backup = disks::service(&mut scene, "backup", "/backup.service", 30);
+    let own = IoCulprit::Process(reader);
+    let beside = [(IoCulprit::Process(backup), 40), (own, 45), (IoCulprit::Device, 15)];
+    disks::requests(&mut scene, reader, disk, &[(1_000, 12 * MS)], &beside);
+    let report = judged(&scene);
+    let found = finding(&report, "BLK004");
+    assert!(found.title.contains("40 % of it beside requests of `backup`"), "{}", found.title);
+    let note = found.causes[0].entity.note.as_deref();
+    assert!(note.is_some_and(|note| note.starts_with("its own other requests")), "{note:?}");
+    let shown = super::super::shown(&report);
+    assert!(!shown.contains("alone, without anybody beside"), "{shown}");
+}
