@@ -18,6 +18,9 @@ use std::os::unix::fs::MetadataExt as _;
 /// Inodes below this one are the filesystem's own.
 const FIRST_INODE: u64 = 11;
 const ROOT_INODE: u64 = 2;
+/// The boot block and the superblock behind it end here. With blocks of 2 KiB and more they are in block 0, which
+/// debugfs takes for no number of a block.
+const SUPERBLOCK_END_BYTES: u64 = 2048;
 
 impl Search<'_> {
     /// Method 1. An error says why it could not be used.
@@ -52,6 +55,7 @@ impl Search<'_> {
                 ..Found::unknown("")
             };
             *slot = match inodes.get(&block) {
+                _ if block * block_bytes < SUPERBLOCK_END_BYTES => Some(class(What::Metadata)),
                 Some(Some(ino)) if *ino == journal => Some(class(What::Journal)),
                 Some(Some(ino)) if is_own(*ino) => Some(class(What::Metadata)),
                 Some(Some(ino)) => {
