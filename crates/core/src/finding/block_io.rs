@@ -21,7 +21,7 @@ pub struct MoreDevices {
     pub devices: u64,
     /// Their transfers.
     pub ios: u64,
-    /// Their bytes.
+    /// Their bytes, without discards.
     pub bytes: u64,
 }
 
@@ -34,12 +34,15 @@ pub struct DeviceIo {
     pub number: String,
     /// Transfers; a request for several files counts for each.
     pub ios: u64,
-    /// Bytes of all of them.
+    /// Bytes of all of them but discards.
     pub bytes: u64,
     /// Of these: read.
     pub read_bytes: u64,
     /// Of these: written.
     pub write_bytes: u64,
+    /// Bytes that were discarded or zeroed without data, in none of the tables; absent if none were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub discarded_bytes: Option<u64>,
     /// Share of the time with a request in the queue or the device; absent where not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_share: Option<f64>,

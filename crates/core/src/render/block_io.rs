@@ -60,6 +60,9 @@ fn head(page: &mut Page, device: &DeviceIo, all: bool) {
         format!("{} read", bytes(device.read_bytes as f64)),
         format!("{} written", bytes(device.write_bytes as f64)),
     ];
+    if let Some(discarded) = device.discarded_bytes {
+        parts.push(format!("{} discarded", bytes(discarded as f64)));
+    }
     if let Some(busy) = device.busy_share {
         let depth =
             device.depth.map_or(String::new(), |depth| format!(", {depth:.1} at once then"));
@@ -118,8 +121,10 @@ fn times(page: &mut Page, latency: &[IoLatency], all: bool) {
     table.write(page, 2);
     let sampled = latency.iter().map(|op| op.sampled_one_in).max().unwrap_or(1);
     if sampled > 1 {
-        let text =
-            format!("(one in {sampled} requests was looked at; the tables are scaled up to all)");
+        let text = format!(
+            "(of the requests that were looked at only, at the busiest one in {sampled}; IOs and bytes in the other tables \
+             are scaled up to all)"
+        );
         page.paragraph(2, 2, Ink::Aside, &text);
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn check(view: &View) -> Verdict {
         sizes: vec![],
         chart: None,
         files: None,
-        fix: device_remedies::fixes(view, device, How::Always),
+        fix: device_remedies::fixes(view, device, How::Always, false),
         confirm: None,
     }])
 }

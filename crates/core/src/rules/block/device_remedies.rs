@@ -1,11 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What to do about a device that cannot keep up.
 
-use super::fullness::How;
+use super::fullness::{Hit, How};
 use super::knobs;
+use super::victims::stall_ns;
 use crate::finding::Fix;
-use crate::recording::DevId;
-use crate::view::View;
+use crate::recording::{DevId, IoOp, StallKind};
+use crate::view::block::By;
+use crate::view::{Groups, View};
+
+/// Whether a victim waits for reads mostly, and somebody else writes: what an order of the two may change.
+pub(super) fn reads_behind_writes(
+    view: &View,
+    groups: &Groups<'_>,
+    hit: &Hit<'_>,
+    device: DevId,
+) -> bool {
+    let in_stalls = |kind| {
+        let of_kind: Vec<_> = hit.stalls.iter().filter(|it| it.kind == kind).copied().collect();
+        stall_ns(&of_kind)
+    };
+    if in_stalls(StallKind::Sync) > in_stalls(StallKind::Request) {
+        return false;
+    }
+    let (mut own_reads_ns, mut own_writes_ns, mut others_write) = (0u64, 0u64, false);
+    let rows = view.block().tally(By::Device, |key| view.block().disk_of(key.device) == device);
+    for (key, sum) in rows.iter().flat_map(|row| &row.parts) {
+        let is_own = key.submitter.and_then(|id| groups.index_of(id)) == Some(hit.victim.at);
+        match (key.op, is_own) {
+            (IoOp::Read, true) => own_reads_ns = own_reads_ns.saturating_add(sum.total_ns),
+            (IoOp::Write, true) => own_writes_ns = own_writes_ns.saturating_add(sum.total_ns),
+            (IoOp::Write, false) => others_write |= sum.ios > 0,
+            _ => {}
+        }
+    }
+    others_write && own_reads_ns > own_writes_ns
+}
 
 /// For a device that is slow by itself.
 fn slow_fixes(view: &View, device: DevId) -> Vec<Fix> {
@@ -26,7 +56,8 @@ fn slow_fixes(view: &View, device: DevId) -> Vec<Fix> {
     ]
 }
 
-pub(super) fn fixes(view: &View, device: DevId, how: How) -> Vec<Fix> {
+/// What can be done; `reads_wait` behind writes of others, as far as is known.
+pub(super) fn fixes(view: &View, device: DevId, how: How, reads_wait: bool) -> Vec<Fix> {
     if let How::Slow(_) = how {
         return slow_fixes(view, device);
     }
@@ -47,7 +78,8 @@ pub(super) fn fixes(view: &View, device: DevId, how: How) -> Vec<Fix> {
                 .into()),
         },
     ]);
-    if knobs::queue(view, device, "scheduler").is_some_and(|line| line.contains("[none]")) {
+    let none = knobs::queue(view, device, "scheduler").is_some_and(|line| line.contains("[none]"));
+    if reads_wait && none {
         let path = knobs::queue_path(view, device, "scheduler");
         fixes.push(Fix {
             action: "on a slow device, let a scheduler put reads before writes".into(),

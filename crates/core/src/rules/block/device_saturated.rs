@@ -135,6 +135,8 @@ fn finding(
         None => device_is,
     };
     let title = format!("{title}{}", timed.words);
+    let reads_wait =
+        hit.is_some_and(|hit| device_remedies::reads_behind_writes(view, groups, hit, device));
     Finding {
         code: RULE.code.into(),
         name: RULE.name.into(),
@@ -158,7 +160,7 @@ fn finding(
         files: files::table(view, "read and written", |key| {
             view.block().disk_of(key.device) == device
         }),
-        fix: device_remedies::fixes(view, device, how),
+        fix: device_remedies::fixes(view, device, how, reads_wait),
         confirm: Some(Confirm {
             command: "deburr -d 60".into(),
             expect: Some("after the change: fewer and shorter stretches without a pause".into()),

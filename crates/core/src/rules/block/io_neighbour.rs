@@ -12,7 +12,7 @@ use crate::recording::{DevId, Source, StallKind};
 use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_entity, group_name, ticked};
-use crate::rules::{Limit, Rule, Status, Verdict, joined};
+use crate::rules::{Limit, Rule, Status, Verdict, joined, remedy};
 use crate::view::{Group, Groups, View, waits};
 
 const MAX_VICTIMS: usize = 5;
@@ -240,11 +240,15 @@ fn fixes(view: &View, groups: &Groups<'_>, worst: Beside, device: Option<DevId>)
         let heeded = ["[bfq]", "[mq-deadline]"].iter().any(|name| scheduler.contains(name));
         fixes.push(Fix {
             action: format!("let {whom} go last: it gets the device when nobody else wants it"),
-            command: Some(format!("ionice -c 3 -p {}", process.pid)),
+            command: Some(format!("ionice -c 3 -p {}", remedy::threads(&[process.pid]))),
             risk: Some(if heeded {
-                "it may starve while others are busy; writeback of what it dirtied does not heed it".into()
+                "it may starve while others are busy; writeback of what it dirtied does not heed it; threads that it starts \
+                 inherit it"
+                    .into()
             } else {
-                "only the schedulers `bfq` and `mq-deadline` heed it; writeback of what it dirtied does not".into()
+                "only the schedulers `bfq` and `mq-deadline` heed it, and writeback of what it dirtied does not; threads \
+                 that it starts inherit it"
+                    .into()
             }),
         });
     }

@@ -9,6 +9,8 @@ use crate::view::View;
 
 /// What `wbt_lat_usec` is set to: on a slow disk, passes then cost a tenth of what they did.
 const WBT_US: u64 = 2_000;
+/// Passes with less for an inode on average have as many requests as inodes, whatever the amount.
+const MIN_INODE_BYTES: u64 = 64 << 10;
 
 /// The remedies, those that reach the reason first.
 pub(super) fn of_passes(
@@ -58,8 +60,13 @@ fn throttling(view: &View, device: DevId) -> Option<Fix> {
     })
 }
 
-/// Starts background writing before a pass has gathered much.
+/// Starts background writing before a pass has gathered much. Nothing where it is not the amount that hurts: many small
+/// files expire by their age, and each is a request of its own.
 fn earlier(view: &View, passes: &[&WritebackPass]) -> Option<Fix> {
+    let sum = |of: fn(&WritebackPass) -> u64| passes.iter().map(|pass| of(pass)).sum::<u64>();
+    if sum(|pass| pass.bytes) / sum(|pass| pass.inodes).max(1) < MIN_INODE_BYTES {
+        return None;
+    }
     let mut bytes: Vec<u64> =
         passes.iter().map(|pass| pass.bytes).filter(|&bytes| bytes > 0).collect();
     bytes.sort_unstable();
@@ -131,4 +138,24 @@ pub(super) fn experiment(view: &View) -> Option<Confirm> {
             pass_lines::seconds(other_ns)
         )),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{S, Scene, pass};
+
+    #[test]
+    fn starting_earlier_is_for_much_and_not_for_many_small_files() {
+        let view = Scene::new(1, S).view();
+        let disk = DevId { major: 8, minor: 0 };
+        let command = |inodes, bytes| {
+            let pass = pass(disk, "periodic", inodes, inodes, bytes);
+            earlier(&view, &[&pass]).and_then(|fix| fix.command)
+        };
+        assert_eq!(command(1_500, 9_000_000), None);
+        let target = "sysctl -w vm.dirty_background_bytes=67108864";
+        assert_eq!(command(3, 256 << 20).as_deref(), Some(target));
+        assert_eq!(command(0, 0), None);
+    }
 }

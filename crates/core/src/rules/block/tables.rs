@@ -7,7 +7,7 @@ use crate::finding::{
     BlockIo, Cause, DeviceIo, Entity, EntityKind, Finding, IoBy, IoLatency, IoRow, IoTable,
     MoreDevices, RowKind, Writeback,
 };
-use crate::recording::{DevId, IoOp, ProcId};
+use crate::recording::{DevId, IoOp, IoWhat, ProcId};
 use crate::rules::words::{cgroup_entity, cgroup_path, group_entity, ticked};
 use crate::view::block::{By, Latency, Row, RowName};
 use crate::view::{Groups, View, waits};
@@ -41,7 +41,9 @@ pub(in crate::rules) fn of(view: &View, findings: &[Finding]) -> Option<BlockIo>
     for (key, sum) in block.sums() {
         let (ios, bytes) = sums.entry(key.device).or_default();
         *ios = ios.saturating_add(sum.ios);
-        *bytes = bytes.saturating_add(sum.bytes);
+        if key.what != IoWhat::Discard {
+            *bytes = bytes.saturating_add(sum.bytes);
+        }
     }
     let mut sorted: Vec<(DevId, (u64, u64))> = sums.into_iter().collect();
     sorted.sort_by_key(|&(device, (ios, bytes))| (Reverse((bytes, ios)), device));
@@ -79,6 +81,7 @@ fn device_io(view: &View, groups: &Groups<'_>, device: DevId) -> DeviceIo {
         bytes: all.sum.bytes,
         read_bytes: all.bytes(IoOp::Read),
         write_bytes: all.bytes(IoOp::Write),
+        discarded_bytes: Some(all.discarded_bytes()).filter(|&bytes| bytes > 0),
         busy_share: activity.map(|activity| activity.busy_share().min(1.0)),
         depth: activity
             .filter(|activity| activity.busy_ns > 0)

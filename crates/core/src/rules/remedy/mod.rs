@@ -56,15 +56,25 @@ pub(super) fn weight(view: &View, victim: &Group<'_>, culprit: &Group<'_>) -> Op
     })
 }
 
+/// The tids of all threads of processes, as words of a shell: `ionice` and `renice` change just the thread that they
+/// are given, and a pid is the main thread.
+pub(super) fn threads(pids: &[u32]) -> String {
+    let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
+    format!("$(ps -Lo tid= -p {})", pids.join(","))
+}
+
 /// Lowers the priority of the culprit; the choice where both are in one cgroup.
 pub(super) fn renice(culprit: &Group<'_>) -> Option<Fix> {
-    let pids = pids(culprit)?;
+    if culprit.members.len() > MAX_PIDS {
+        return None;
+    }
+    let pids: Vec<u32> = culprit.members.iter().map(|(_, process)| process.pid).collect();
     Some(Fix {
         action: format!("lower the priority of {}", ticked(culprit.comm)),
-        command: Some(format!("renice -n 10 -p {pids}")),
+        command: Some(format!("renice -n 10 -p {}", threads(&pids))),
         risk: Some(
             "it gets about a tenth of the CPU time while others want it; nice values count only within one \
-             cgroup and one autogroup (session)"
+             cgroup and one autogroup (session); threads that these start inherit it, and only root raises it again"
                 .into(),
         ),
     })
@@ -240,11 +250,17 @@ mod tests {
             (Some("/a"), Some("/b"), "echo 1000 > /sys/fs/cgroup/a/cpu.weight"),
             (Some("/a"), None, "echo 1000 > /sys/fs/cgroup/a/cpu.weight"),
             (None, Some("/b"), "echo 10 > /sys/fs/cgroup/b/cpu.weight"),
-            (None, None, "renice -n 10 -p 1002"),
+            (None, None, "renice -n 10 -p $(ps -Lo tid= -p 1002)"),
         ];
         for (victim, culprit, command) in cases {
             assert_eq!(fix(victim, culprit).as_deref(), Some(command));
         }
+    }
+
+    #[test]
+    fn a_command_for_threads_has_all_of_all_processes() {
+        assert_eq!(threads(&[7]), "$(ps -Lo tid= -p 7)");
+        assert_eq!(threads(&[7, 8, 9]), "$(ps -Lo tid= -p 7,8,9)");
     }
 
     #[test]

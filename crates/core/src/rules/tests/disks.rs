@@ -201,7 +201,7 @@ pub(super) fn broker(seconds: u64) -> Scene {
         0..S,
         disk,
         IoOp::Write,
-        &[(30_000, 20 * US, 380 * US), (9_000, 12 * MS, 2 * MS)],
+        &[(2_800, 20 * US, 380 * US), (9_000, 12 * MS, 2 * MS)],
     );
     scene
 }
@@ -278,7 +278,7 @@ pub(super) fn broker_by_counters(seconds: u64) -> Scene {
 }
 
 /// A server that reads, and a disk that a batch job fills now and then.
-fn short_stretches() -> Scene {
+pub(super) fn short_stretches() -> Scene {
     let (mut scene, disk) = host(30);
     let server = service(&mut scene, "mysqld", "/mysql.service", 30);
     let batch = service(&mut scene, "etl", "/etl.service", 30);

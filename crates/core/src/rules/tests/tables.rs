@@ -60,7 +60,8 @@ fn every_table_is_of_all_that_the_disk_did() {
     assert_eq!(device.dirtied_by[0].entity.comm.as_deref(), Some("java"));
     assert_eq!(device.explained_by, Some(Process));
     let writes = &device.latency[0];
-    assert_eq!((writes.op.as_str(), writes.requests), ("write", 39_000));
+    assert_eq!((writes.op.as_str(), writes.requests), ("write", 11_800));
+    assert!(writes.requests <= device.ios, "a request is for one transfer or more");
     assert!(writes.queue_p99_ns > writes.device_p99_ns && writes.queue_share > 0.5, "{writes:?}");
     assert!(device.busy_share.is_some_and(|busy| busy > 0.0 && busy < 1.0));
 }
@@ -99,6 +100,24 @@ fn what_has_few_bytes_and_many_transfers_is_a_row_too() {
     assert!(rows.windows(2).take(23).all(|pair| pair[0].bytes >= pair[1].bytes));
     let flushes = rows.iter().find(|row| row.name.as_deref() == Some("cache flushes"));
     assert_eq!(flushes.map(|row| (row.ios, row.bytes)), Some((5_000, 0)));
+}
+
+#[test]
+fn discards_are_in_the_heading_and_in_no_share_of_bytes() {
+    let (mut scene, disk) = disks::host(30);
+    let file = scene.file(disk, "/data/target/x");
+    scene.io(0..S, transfers(disk, IoWhat::File(file), IoOp::Write, 10, 1 << 20, MS));
+    scene.io(0..S, transfers(disk, IoWhat::Discard, IoOp::Other, 5, 256 << 20, MS));
+    let report = judged(&scene);
+    let device = &report.block_io.as_ref().expect("block IO was seen").devices[0];
+    assert_sums(device);
+    assert_eq!((device.ios, device.bytes, device.discarded_bytes), (15, 1 << 20, Some(256 << 20)));
+    let rows = &table(device, IoBy::Pattern).rows;
+    assert!((rows[0].bytes_share - 1.0).abs() < 1e-9, "{rows:?}");
+    assert_eq!((rows[1].ios, rows[1].bytes), (5, 0), "{rows:?}");
+    let text = text(&report, TextStyle { columns: 100, color: false, verbosity: 2 });
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("1.0 MiB written, 256 MiB discarded"), "{text}");
 }
 
 #[test]

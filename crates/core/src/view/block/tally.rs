@@ -86,7 +86,7 @@ pub enum RowName {
 pub struct Row<'v> {
     /// What it is about.
     pub name: RowName,
-    /// What was transferred.
+    /// What was transferred: discards count as transfers, not as bytes.
     pub sum: IoSum,
     /// How many files that is; 0 where files are not counted.
     pub files: u64,
@@ -102,7 +102,9 @@ impl<'v> Row<'v> {
     }
 
     fn add(&mut self, key: &'v IoKey, sum: &'v IoSum) {
-        self.sum.merge(sum);
+        // Discards move nothing: sectors that are given back would hide what was read and written.
+        let bytes = if key.what == IoWhat::Discard { 0 } else { sum.bytes };
+        self.sum.merge(&IoSum { bytes, ..*sum });
         self.parts.push((key, sum));
     }
 
@@ -111,6 +113,13 @@ impl<'v> Row<'v> {
         self.sum.merge(&other.sum);
         self.files += other.files;
         self.parts.extend(other.parts);
+    }
+
+    /// Bytes discarded, which are not among those of `sum`.
+    #[must_use]
+    pub fn discarded_bytes(&self) -> u64 {
+        let of = self.parts.iter().filter(|(key, _)| key.what == IoWhat::Discard);
+        of.map(|(_, sum)| sum.bytes).fold(0, u64::saturating_add)
     }
 
     /// Bytes in one direction.

@@ -142,3 +142,29 @@ fn beside_a_neighbour_the_own_part_is_told_apart() {
     let shown = super::super::shown(&report);
     assert!(!shown.contains("alone, without anybody beside"), "{shown}");
 }
+
+#[test]
+fn a_scheduler_that_prefers_reads_is_for_who_reads_while_others_write() {
+    let offered = |is_none: bool, others_write: bool, own_writes_ms: u64| {
+        let mut scene = disks::short_stretches();
+        if is_none {
+            scene.setting("/sys/block/sda/queue/scheduler", "[none] mq-deadline");
+        }
+        let write = |ms| transfers(SDA, IoWhat::RawDevice, IoOp::Write, 9_000, 1 << 30, ms * MS);
+        if others_write {
+            scene.io(0..S, write(9));
+        }
+        if own_writes_ms > 0 {
+            // The first process of the scene is the victim.
+            let submitter = Some(ProcId(1));
+            scene.io(0..S, crate::recording::IoTick { submitter, ..write(own_writes_ms) });
+        }
+        let report = judged(&scene);
+        let fixes = &finding(&report, "BLK003").fix;
+        fixes.iter().any(|fix| fix.command.as_ref().is_some_and(|it| it.contains("mq-deadline")))
+    };
+    assert!(offered(true, true, 0));
+    assert!(!offered(false, true, 0), "it is set");
+    assert!(!offered(true, false, 0), "nobody writes");
+    assert!(!offered(true, true, 900), "it waits for its own writes");
+}
