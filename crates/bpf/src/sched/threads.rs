@@ -2,10 +2,17 @@
 //! What each thread did since the last look: differences of the amounts that the probe keeps for ever.
 
 use super::{Clock, DEAD, STATES, SchedProbe, State};
+use crate::mapped::Torn;
 use crate::skel::sched::types::{sched_area, sched_bucket, sched_thread, sched_waits};
 use deburr_core::recording::{WAIT_BUCKETS, WaitHist};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
+use std::time::Duration;
+
+/// So often threads that were just written are looked at again, ...
+const SECOND_LOOKS: usize = 10;
+/// ... each time after this long.
+const BEFORE_SECOND_LOOK: Duration = Duration::from_millis(1);
 
 /// What one thread did between two looks.
 #[derive(Clone, Debug)]
@@ -79,12 +86,23 @@ impl ThreadScan {
 
     /// Calls `each` for every thread that existed since it was last looked at.
     pub fn look(&mut self, probe: &SchedProbe, clock: Clock, mut each: impl FnMut(&ThreadDelta)) {
+        let mut torn = Vec::new();
         for slot in 0..probe.threads.len() {
             let tid = probe.threads.u32(slot, offset_of!(sched_thread, tid));
-            if tid != 0 {
-                self.look_at_slot(probe, slot, clock, &mut each);
+            if tid != 0 && self.look_at_slot(probe, slot, clock, &mut each).is_err() {
+                torn.push(slot);
             }
         }
+        // A writer that a hypervisor stopped amid its work goes on within milliseconds; of a window's last look nothing
+        // is made up for later.
+        for _ in 0..SECOND_LOOKS {
+            if torn.is_empty() {
+                break;
+            }
+            std::thread::sleep(BEFORE_SECOND_LOOK);
+            torn.retain(|&slot| self.look_at_slot(probe, slot, clock, &mut each).is_err());
+        }
+        self.torn += torn.len() as u64;
         self.look_at_overflow(probe, clock, &mut each);
     }
 
@@ -97,7 +115,8 @@ impl ThreadScan {
         mut each: impl FnMut(&ThreadDelta),
     ) {
         for &slot in slots {
-            self.look_at_slot(probe, slot, clock, &mut each);
+            let looked = self.look_at_slot(probe, slot, clock, &mut each);
+            self.torn += u64::from(looked.is_err());
         }
     }
 
@@ -107,7 +126,7 @@ impl ThreadScan {
         slot: usize,
         clock: Clock,
         each: &mut dyn FnMut(&ThreadDelta),
-    ) {
+    ) -> Result<(), Torn> {
         let threads = &probe.threads;
         let seq = offset_of!(sched_thread, seq);
         let seen = &mut self.slots[slot];
@@ -115,20 +134,16 @@ impl ThreadScan {
             && seen.dead
             && seen.seq == threads.u32(slot, seq)
         {
-            return;
+            return Ok(());
         }
         let unchanged = seen.as_ref().is_some_and(|seen| seen.seq == threads.u32(slot, seq));
-        let read = threads.consistent(slot, seq, || {
+        let (thread, waits, clock_ns) = threads.consistent(slot, seq, || {
             let thread: sched_thread = threads.peek(slot, 0);
             // The histogram of a thread that did not switch is as it was.
             let waits: Option<[sched_bucket; WAIT_BUCKETS]> =
                 (!unchanged).then(|| probe.waits.peek(slot, offset_of!(sched_waits, bucket)));
             (thread, waits, clock.now())
-        });
-        let Ok((thread, waits, clock_ns)) = read else {
-            self.torn += 1;
-            return;
-        };
+        })?;
         let wait_max = if waits.is_some() {
             threads.take_u64(slot, offset_of!(sched_thread, wait_max_ns))
         } else {
@@ -144,6 +159,7 @@ impl ThreadScan {
         if let Some(delta) = look.difference(seen, clock_ns, self.start_ns) {
             each(&delta);
         }
+        Ok(())
     }
 
     fn look_at_overflow(

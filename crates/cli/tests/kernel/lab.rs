@@ -40,6 +40,11 @@ pub(crate) fn cgroup_roots() -> Vec<PathBuf> {
 
 /// Runs a scenario, which must find what it expects, and keeps its recording. `None` = it could not run here.
 fn run(name: &str, keep: &Path) -> Option<()> {
+    run_within(1, name, keep)
+}
+
+/// The same, as it should be in one of so many tries.
+fn run_within(tries: u32, name: &str, keep: &Path) -> Option<()> {
     let _one = alone();
     if !common::root_or_skip("lab", name) {
         return None;
@@ -49,11 +54,16 @@ fn run(name: &str, keep: &Path) -> Option<()> {
     // is waited for.
     command.args(["lab", "run", name, "--json", "--weight=3", "--keep"]).arg(keep);
     let deadline = Instant::now() + Duration::from_secs(120);
+    let mut left = tries;
     let (output, said) = loop {
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.code() != Some(3) {
-            break (output, said);
+            left -= 1;
+            if output.status.success() || left == 0 {
+                break (output, said);
+            }
+            continue;
         }
         if said.contains("the program `go`") {
             // Nothing else needs it, and the same fault is made without it.
@@ -81,9 +91,13 @@ fn run(name: &str, keep: &Path) -> Option<()> {
 }
 
 pub(crate) fn passes(name: &str) {
+    passes_within(1, name);
+}
+
+fn passes_within(tries: u32, name: &str) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("run.deburr");
-    if run(name, &file).is_some() {
+    if run_within(tries, name, &file).is_some() {
         keep_if_updating(&file, name);
     }
 }
@@ -113,7 +127,9 @@ fn slow_file() {
 
 #[test]
 fn go_quota() {
-    passes("go-quota");
+    // Its limit is a little more than what it needs. Time that a hypervisor takes counts as its own, so one moment of
+    // that in six seconds stops the service without fault, too.
+    passes_within(4, "go-quota");
 }
 
 #[test]

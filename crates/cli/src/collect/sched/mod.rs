@@ -144,10 +144,13 @@ impl SchedCollector {
         let Some(scan) = &mut self.scan else { return };
         self.probe.set_quota_in_use(cx.cgroups.quota_in_use());
         let epoch = self.probe.end_epoch();
+        // Before the threads are looked at: what found no place in a slot knows no epochs, and of a wait that ends
+        // meanwhile, as this reader's own do on a busy host, there would be the blame without the wait.
+        let blame = self.blame.of_epoch(&self.probe, epoch);
         let tally = &mut self.tally;
         scan.look(&self.probe, self.clock, |thread| tally.add(thread));
         let torn = scan.torn;
-        self.tally.blame(self.blame.of_epoch(&self.probe, epoch));
+        self.tally.blame(blame);
         self.tally.idle(self.idle.take());
         self.tally.emit(cx, t_ns, last, &mut *emit);
         if cx.target != TargetSpec::Host {
