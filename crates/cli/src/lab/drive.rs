@@ -2,7 +2,7 @@
 //! Drives a service, and measures its latency from outside, as its users feel it.
 
 use super::service::CONNECTIONS;
-use super::victim::{Summary, Window, percentile};
+use super::victim::Summary;
 use crate::clock::{SECOND_NS, monotonic_ns};
 use crate::sweep::address;
 use crate::sweep::load::{self, Load};
@@ -48,37 +48,6 @@ pub(crate) fn drive(args: &DriveArgs) -> Result<()> {
     let outcome = load::drive(&load, &|| told.load(Ordering::Relaxed))?;
     let Ok(window) = window.join() else { anyhow::bail!("standard input cannot be read") };
     let window = window.context("no window is told")??.parse()?;
-    println!("{}", serde_json::to_string(&summary(&outcome.answers, window))?);
+    println!("{}", serde_json::to_string(&Summary::of_answers(&outcome.answers, window))?);
     Ok(())
-}
-
-/// Of answers that came in the window, each as when it was due and when it came.
-fn summary(answers: &[(u64, u64)], window: Window) -> Summary {
-    let mut latencies: Vec<u64> = answers
-        .iter()
-        .filter(|(_, done_ns)| (window.from_ns..window.to_ns).contains(done_ns))
-        .map(|(due_ns, done_ns)| done_ns - due_ns)
-        .collect();
-    latencies.sort_unstable();
-    Summary {
-        wall_ns: window.to_ns.saturating_sub(window.from_ns),
-        requests: latencies.len() as u64,
-        p50_ns: percentile(&latencies, 50),
-        p99_ns: percentile(&latencies, 99),
-        max_ns: percentile(&latencies, 100),
-        ..Summary::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn answers_count_where_they_come() {
-        let answers = [(0, 50), (10, 100), (90, 150), (150, 300)];
-        let summary = summary(&answers, Window { from_ns: 100, to_ns: 300 });
-        assert_eq!((summary.requests, summary.p50_ns, summary.max_ns), (2, 60, 90));
-        assert_eq!(summary.waited_ns_per_s(), None, "it does not see that");
-    }
 }

@@ -4,7 +4,7 @@
 use super::disk::FILE;
 use super::scenario::check_period_us;
 use super::stage::{Job, Stage, Worker};
-use super::victim::{Summary, Window, now_ns, percentile, sleep_until};
+use super::victim::{Summary, Window, now_ns, sleep_until};
 use crate::host::guard::SERVERS;
 use crate::host::undo::Undo;
 use anyhow::{Context as _, Result, bail};
@@ -112,7 +112,7 @@ pub(crate) fn read_until_told(args: &ReadArgs) -> Result<()> {
         reads
     })?;
     let window: Window = line.parse()?;
-    println!("{}", serde_json::to_string(&summary(&reads, window))?);
+    println!("{}", serde_json::to_string(&Summary::of_answers(&reads, window))?);
     Ok(())
 }
 
@@ -130,31 +130,4 @@ fn read(args: &ReadArgs, stop: &AtomicBool) -> Result<Vec<(u64, u64)>> {
         due_ns += args.period_us * 1000;
     }
     Ok(reads)
-}
-
-fn summary(reads: &[(u64, u64)], window: Window) -> Summary {
-    let inside = reads.iter().filter(|(_, done)| (window.from_ns..window.to_ns).contains(done));
-    let mut latencies: Vec<u64> = inside.map(|(due, done)| done.saturating_sub(*due)).collect();
-    latencies.sort_unstable();
-    Summary {
-        wall_ns: window.to_ns.saturating_sub(window.from_ns),
-        requests: latencies.len() as u64,
-        p50_ns: percentile(&latencies, 50),
-        p99_ns: percentile(&latencies, 99),
-        max_ns: percentile(&latencies, 100),
-        ..Summary::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_count_from_when_they_were_due_and_in_the_window_in_which_they_were_done() {
-        let reads = [(0, 5), (10, 30), (20, 45), (40, 90)];
-        let it = summary(&reads, Window { from_ns: 10, to_ns: 50 });
-        assert_eq!((it.requests, it.p50_ns, it.max_ns, it.wall_ns), (2, 20, 25, 40));
-        assert_eq!(it.waited_ns_per_s(), None, "it does not know");
-    }
 }

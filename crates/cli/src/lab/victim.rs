@@ -75,6 +75,22 @@ pub(crate) struct Stall {
 }
 
 impl Summary {
+    /// Of answers that came in the window, each as when it was due and when it came: that counts from when it was due.
+    pub(crate) fn of_answers(answers: &[(u64, u64)], window: Window) -> Self {
+        let inside =
+            answers.iter().filter(|(_, came)| (window.from_ns..window.to_ns).contains(came));
+        let mut latencies: Vec<u64> = inside.map(|(due, came)| came.saturating_sub(*due)).collect();
+        latencies.sort_unstable();
+        Self {
+            wall_ns: window.to_ns.saturating_sub(window.from_ns),
+            requests: latencies.len() as u64,
+            p50_ns: percentile(&latencies, 50),
+            p99_ns: percentile(&latencies, 99),
+            max_ns: percentile(&latencies, 100),
+            ..Self::default()
+        }
+    }
+
     /// Time in which it wanted a CPU and had none, per second of wall time, all threads.
     pub(crate) fn waited_ns_per_s(&self) -> Option<f64> {
         let waited_ns = self.woke_late_ns? + self.preempted_ns?;
@@ -351,6 +367,15 @@ mod tests {
         fn any_other_line_is_an_error_and_no_panic(line in ".{0,40}") {
             let _ = line.parse::<Window>();
         }
+    }
+
+    #[test]
+    fn answers_count_from_when_they_were_due_and_in_the_window_in_which_they_came() {
+        let answers = [(0, 50), (10, 100), (90, 150), (150, 300)];
+        let summary = Summary::of_answers(&answers, Window { from_ns: 100, to_ns: 300 });
+        let numbers = (summary.requests, summary.p50_ns, summary.max_ns, summary.wall_ns);
+        assert_eq!(numbers, (2, 60, 90, 200));
+        assert_eq!(summary.waited_ns_per_s(), None, "it does not see that");
     }
 
     #[test]
