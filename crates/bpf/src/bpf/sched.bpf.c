@@ -31,9 +31,20 @@
 const volatile __u32 thread_mask = 16384 - 1;
 const volatile bool cgroup_v2;   /* take cgroup ids from the v2 tree */
 const volatile bool wakeup_hook; /* on_wakeup is attached */
+/* The reader may tell of waits of this length while they are in progress. */
+const volatile __u64 long_wait_ns = 10000000;
 
 /* Seconds of the reader; it reads what belongs to an epoch after it ended. */
 __u32 epoch = 1;
+
+/*
+ * On the run queues' clock. Of waits that began before the window, the part in it counts: else
+ * their sizes and the blame for them would be more than the time that was queued.
+ */
+__u64 window_start_ns;
+
+/* Up to which moment of that clock the iterator over waiting threads tells of them. */
+__u64 asked_ns;
 
 /*
  * Whether any cgroup of the host has a CPU quota, as the reader saw it last. Without one the
@@ -56,6 +67,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct sched_waits);
 } waits SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct sched_told);
+} tolds SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -93,6 +112,7 @@ struct {
 #include "sched_blame.bpf.h"
 #include "sched_leave.bpf.h"
 #include "sched_arrive.bpf.h"
+#include "sched_waiting.bpf.h"
 
 /* --- the CPU's own account --- */
 

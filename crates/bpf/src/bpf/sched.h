@@ -28,7 +28,6 @@ enum sched_state {
 #define WAIT_BUCKETS 24
 #define CULPRITS     8
 #define RUNS         4096
-
 /*
  * A thread. Written only by the CPU that holds the run-queue lock of the thread, inside a window in
  * which `seq` is odd. A slot is free when `tid` is 0, and may be taken when the thread is dead.
@@ -89,6 +88,29 @@ struct sched_bucket {
 struct sched_waits {
 	struct sched_bucket bucket[WAIT_BUCKETS];
 	struct sched_blame blame[2]; /* by the parity of the epoch */
+};
+
+/*
+ * What the reader told of a wait in progress: of the thread in the slot of the same index. Written
+ * by the reader only, before it looks whether the thread still waits.
+ */
+struct sched_told {
+	__u64 since_ns; /* the thread is off the CPU since; 0 = nothing told */
+	__u64 queued_ns;
+};
+
+/* A thread that waits, as the iterator finds it: up to the moment that the reader asked for. */
+struct sched_waiting {
+	__u64 since_ns;     /* it is off the CPU since; with `seq` and `slot` it names the stay */
+	__u64 queued_ns;    /* in a run queue */
+	__u64 throttled_ns; /* stopped by a quota */
+	__u64 here_ns;      /* of queued_ns: on the queue that it is on now, at the end of it */
+	__u32 slot;         /* ~0 = in the overflow map */
+	__u32 seq;
+	__u32 tid;
+	__u32 tgid;
+	__u32 cpu;     /* whose queue it is on */
+	__u32 was_cpu; /* it was preempted on; ~0 = it slept before, or that is not known */
 };
 
 /* A thread's stay on a CPU. It began where the entry before it ended. */
@@ -172,6 +194,7 @@ struct sched_spill_key {
 _Static_assert(sizeof(struct sched_thread) == 192, "three cache lines");
 _Static_assert(sizeof(struct sched_blame) == 32 + 16 * CULPRITS, "no hidden padding");
 _Static_assert(sizeof(struct sched_waits) == 704, "eleven cache lines");
+_Static_assert(sizeof(struct sched_waiting) == 56, "no hidden padding");
 _Static_assert(sizeof(struct sched_run) == 24, "no hidden padding");
 _Static_assert(sizeof(struct sched_cpu) % 64 == 0, "CPUs do not share cache lines");
 

@@ -64,7 +64,10 @@ static __always_inline __u64 switch_in(struct sched_area *area, struct sched_thr
 	__u64 queued = w.runnable_ns - w.throttled_ns, counted = queued;
 	__u32 seq = t->seq, state = t->state;
 
-	*local = queued < w.here_ns ? queued : w.here_ns;
+	/* Of a wait that began before the window, the part in it is the wait that is counted. */
+	if (unlikely(counted > now - window_start_ns))
+		counted = now - window_start_ns;
+	*local = counted < w.here_ns ? counted : w.here_ns;
 	t->seq = seq + 1;
 	barrier();
 	if (unlikely(state == ST_ON_CPU)) {
@@ -81,7 +84,7 @@ static __always_inline __u64 switch_in(struct sched_area *area, struct sched_thr
 		t->in_state_ns[ST_THROTTLED] += w.throttled_ns;
 		area->cpu.throttled_ns += w.throttled_ns;
 	}
-	if (unlikely(*local != counted)) {
+	if (unlikely(*local != counted || counted >= long_wait_ns)) {
 		area->cpu.scratch.was_off_ns = since;
 		area->cpu.scratch.was_cpu =
 			state == ST_QUEUED && t->cpu != area->cpu.id ? t->cpu : NO_SLOT;

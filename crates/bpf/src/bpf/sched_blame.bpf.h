@@ -141,11 +141,37 @@ static __noinline int blame_walk(struct sched_area *area, struct sched_blame *bl
 	return 0;
 }
 
-/* The waits that are not within one stay on this CPU. */
+/*
+ * Takes from the scratch's wait what the reader told of it while it was in progress: its beginning.
+ * Returns how much of the wait is left.
+ */
+static __noinline __u64 untold(struct sched_area *area)
+{
+	volatile struct sched_scratch *scratch = &area->cpu.scratch;
+	__u64 left = area->cpu.queued_ns, from = scratch->was_off_ns;
+	__u32 slot = scratch->slot;
+	struct sched_told *told;
+
+	if (from < window_start_ns)
+		scratch->was_off_ns = window_start_ns;
+	if (left < long_wait_ns)
+		return left;
+	told = bpf_map_lookup_elem(&tolds, &slot);
+	if (!told || told->since_ns != from)
+		return left;
+	left -= told->queued_ns < left ? told->queued_ns : left;
+	/* The part on another CPU's queue came first. */
+	scratch->was_off_ns += told->queued_ns;
+	if (scratch->local_ns > left)
+		scratch->local_ns = left;
+	return left;
+}
+
+/* The waits that are not within one stay on this CPU, and those that the reader may have told. */
 static __noinline int blame_long(struct sched_area *area, struct sched_blame *blame)
 {
 	volatile struct sched_scratch *scratch = &area->cpu.scratch;
-	__u64 elsewhere = area->cpu.queued_ns - scratch->local_ns;
+	__u64 left = untold(area), elsewhere = left - scratch->local_ns;
 	__u32 cpu_id = scratch->was_cpu;
 	struct sched_area *where = 0;
 
@@ -214,7 +240,7 @@ static __always_inline void count_wait(struct sched_area *area, __u32 slot, __u6
 	blame = &w->blame[current & 1];
 	if (unlikely(blame->epoch != current))
 		begin_epoch(blame, current);
-	if (likely(alone && local == queued)) {
+	if (likely(alone && local == queued && queued < long_wait_ns)) {
 		place = &blame->culprit[first_place(culprit)];
 		if (!culprit)
 			blame->wakeup_ns += queued;
@@ -224,6 +250,7 @@ static __always_inline void count_wait(struct sched_area *area, __u32 slot, __u6
 			add_culprit(area, blame, area->cpu.tgid, culprit, queued);
 	} else {
 		area->cpu.scratch.local_ns = local;
+		area->cpu.scratch.slot = slot;
 		blame_long(area, blame);
 	}
 }

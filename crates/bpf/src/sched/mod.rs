@@ -8,16 +8,18 @@
 mod blame;
 mod threads;
 mod timeline;
+mod waiting;
 
 pub use blame::{Behind, Blame, Sums};
 pub use threads::{ThreadDelta, ThreadScan};
 pub use timeline::{Run, Timeline};
+pub use waiting::{Waiter, Waiting};
 
 use crate::mapped::{Mapped, Plain};
 use crate::plan::{Plan, SwitchHook};
 use crate::skel::sched::types::{
     sched_area, sched_bucket, sched_cpu, sched_culprit, sched_lost, sched_overflow, sched_run,
-    sched_thread, sched_waits,
+    sched_thread, sched_told, sched_waits,
 };
 use crate::skel::sched::{OpenSchedSkel, SchedSkel, SchedSkelBuilder};
 use crate::{stats, verdict};
@@ -46,6 +48,10 @@ pub enum State {
     Uninterruptible = 6,
     Stopped = 7,
 }
+
+/// Waits of this length and more may be told while they are in progress, and then the probe blames only the rest of
+/// them. Shorter ones end before it matters when they are told.
+pub const LONG_WAIT_NS: u64 = 10_000_000;
 
 /// `ST_DEAD` of `sched.h`.
 const DEAD: u8 = 8;
@@ -80,6 +86,11 @@ pub struct SchedProbe {
     threads: Mapped<sched_thread>,
     waits: Mapped<sched_waits>,
     areas: Mapped<sched_area>,
+    tolds: Mapped<sched_told>,
+    /// The iterator over threads that wait; `None` = this kernel has none.
+    waiting: Option<Link>,
+    /// Waiting of all threads at the last look, that in progress included: it must not shrink.
+    most_waited_ns: (u64, u64),
     /// Each CPU's amounts as they were last read.
     last_read: Vec<sched_cpu>,
     map_bytes: u64,
@@ -92,9 +103,9 @@ pub struct HostTotals {
     pub busy_ns: u64,
     /// CPUs idled for this long.
     pub idle_ns: u64,
-    /// Run-queue waiting that ended.
+    /// Run-queue waiting.
     pub queued_ns: u64,
-    /// Throttling that ended.
+    /// Throttling.
     pub throttled_ns: u64,
     /// Block IO waiting that ended.
     pub block_io_ns: u64,
@@ -152,6 +163,8 @@ impl SchedProbe {
         let waits = Mapped::new(skel.maps.waits.as_fd(), plan.slots as usize).map_err(mapped)?;
         let areas = Mapped::new(skel.maps.areas.as_fd(), cpus as usize).map_err(mapped)?;
 
+        let tolds = Mapped::new(skel.maps.tolds.as_fd(), plan.slots as usize).map_err(mapped)?;
+
         let attach = |error| format!("attach BPF program: {error}");
         if plan.task_iterator {
             let link = skel.progs.on_task.attach().map_err(attach)?;
@@ -161,6 +174,10 @@ impl SchedProbe {
                 .read_to_end(&mut nothing)
                 .map_err(|error| format!("look at all threads: {error}"))?;
         }
+        let waiting = match plan.task_iterator {
+            true => Some(skel.progs.on_waiting.attach().map_err(attach)?),
+            false => None,
+        };
         let mut links = Vec::new();
         if plan.wakeup_hook {
             links.push(skel.progs.on_wakeup.attach().map_err(attach)?);
@@ -176,6 +193,9 @@ impl SchedProbe {
             switch_hook: plan.switch_hook,
             threads,
             waits,
+            tolds,
+            waiting,
+            most_waited_ns: (0, 0),
             last_read: vec![sched_cpu::default(); areas.len()],
             areas,
             map_bytes,
@@ -209,6 +229,12 @@ impl SchedProbe {
         }
         // SAFETY: the mask that the kernel gave us.
         unsafe { libc::sched_setaffinity(0, size, &raw const before) };
+    }
+
+    /// One more than the highest CPU number that this machine can have.
+    #[must_use]
+    pub fn cpus(&self) -> usize {
+        self.areas.len()
     }
 
     fn seen(&self, cpu: usize) -> bool {
@@ -247,9 +273,10 @@ impl SchedProbe {
         self.areas.settled(cpu, versions, || self.areas.peek::<sched_cpu>(cpu, 0)).ok()
     }
 
-    /// Amounts of the whole host at that moment of the run queues' clock.
+    /// Amounts of the whole host at that moment of the run queues' clock, with the waiting in progress when it was asked
+    /// for last.
     #[must_use]
-    pub fn host_totals(&mut self, clock_ns: u64) -> HostTotals {
+    pub fn host_totals(&mut self, clock_ns: u64, waiting: &Waiting) -> HostTotals {
         for number in 0..self.areas.len() {
             // A CPU that could not be read is as it was: it must not drop out of a sum that only grows.
             if let Some(cpu) = self.cpu(number) {
@@ -272,6 +299,12 @@ impl SchedProbe {
             sum.waits += cpu.waits;
             sum.switches += cpu.done;
         }
+        // A wait that ended between the two readings is in neither until the next look, or in both until then.
+        let (queued_ns, throttled_ns) = waiting.sums_ns(self);
+        let most = &mut self.most_waited_ns;
+        most.0 = most.0.max(sum.queued_ns + queued_ns);
+        most.1 = most.1.max(sum.throttled_ns + throttled_ns);
+        (sum.queued_ns, sum.throttled_ns) = *most;
         sum
     }
 
@@ -352,19 +385,22 @@ fn configure(
     rodata.thread_mask = plan.slots - 1;
     rodata.cgroup_v2 = plan.cgroup_v2;
     rodata.wakeup_hook = plan.wakeup_hook;
+    rodata.long_wait_ns = LONG_WAIT_NS;
     open.maps.threads.set_max_entries(plan.slots)?;
     open.maps.waits.set_max_entries(plan.slots)?;
+    open.maps.tolds.set_max_entries(plan.slots)?;
     open.maps.areas.set_max_entries(cpus)?;
     open.progs.on_switch_4.set_autoload(plan.switch_hook == SwitchHook::Four);
     open.progs.on_switch_3.set_autoload(plan.switch_hook == SwitchHook::Three);
     open.progs.on_wakeup.set_autoload(plan.wakeup_hook);
     open.progs.on_task.set_autoload(plan.task_iterator);
+    open.progs.on_waiting.set_autoload(plan.task_iterator);
     Ok(())
 }
 
 fn map_bytes(skel: &SchedSkel<'_>) -> u64 {
     let maps = &skel.maps;
-    [&maps.threads, &maps.waits, &maps.areas, &maps.overflow, &maps.spill]
+    [&maps.threads, &maps.waits, &maps.tolds, &maps.areas, &maps.overflow, &maps.spill]
         .iter()
         .map(|map| {
             let element = u64::from(map.key_size()) + u64::from(map.value_size());

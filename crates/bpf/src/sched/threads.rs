@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What each thread did since the last look: differences of the amounts that the probe keeps for ever.
 
-use super::{Clock, DEAD, STATES, SchedProbe, State};
+use super::{Clock, DEAD, STATES, SchedProbe, State, Waiting};
 use crate::mapped::Torn;
-use crate::skel::sched::types::{sched_area, sched_bucket, sched_thread, sched_waits};
+use crate::skel::sched::types::{
+    sched_area, sched_bucket, sched_thread, sched_waiting, sched_waits,
+};
 use deburr_core::recording::{WAIT_BUCKETS, WaitHist};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
@@ -39,6 +41,8 @@ pub struct ThreadDelta {
     pub waits: WaitHist,
     /// Longest of them.
     pub wait_max_ns: u64,
+    /// It waits in a run queue, for so long within the window: not among `waits` yet.
+    pub waiting_ns: u64,
     /// Times it got a CPU.
     pub switches: u64,
     /// Index of its slot, if it has one.
@@ -70,13 +74,18 @@ pub struct ThreadScan {
 }
 
 impl ThreadScan {
-    /// Begins now: what happened before does not count. Calls `each` for every thread that exists, with
+    /// Begins when the window did: what happened before does not count. Calls `each` for every thread that exists, with
     /// amounts that mean nothing yet.
     #[must_use]
-    pub fn begin(probe: &SchedProbe, clock: Clock, mut each: impl FnMut(&ThreadDelta)) -> Self {
-        let mut scan = Self { start_ns: clock.now(), ..Self::default() };
+    pub fn begin(
+        probe: &SchedProbe,
+        clock: Clock,
+        waiting: &Waiting,
+        mut each: impl FnMut(&ThreadDelta),
+    ) -> Self {
+        let mut scan = Self { start_ns: waiting.at_ns(), ..Self::default() };
         scan.slots.resize_with(probe.threads.len(), || None);
-        scan.look(probe, clock, |thread| {
+        scan.look(probe, clock, waiting, |thread| {
             if !thread.dead {
                 each(thread);
             }
@@ -84,12 +93,20 @@ impl ThreadScan {
         scan
     }
 
-    /// Calls `each` for every thread that existed since it was last looked at.
-    pub fn look(&mut self, probe: &SchedProbe, clock: Clock, mut each: impl FnMut(&ThreadDelta)) {
+    /// Calls `each` for every thread that existed since it was last looked at. What a thread did off the CPU is told up
+    /// to the moment of `waiting`, or up to when it left the CPU since.
+    pub fn look(
+        &mut self,
+        probe: &SchedProbe,
+        clock: Clock,
+        waiting: &Waiting,
+        mut each: impl FnMut(&ThreadDelta),
+    ) {
+        let now = (clock, waiting);
         let mut torn = Vec::new();
         for slot in 0..probe.threads.len() {
             let tid = probe.threads.u32(slot, offset_of!(sched_thread, tid));
-            if tid != 0 && self.look_at_slot(probe, slot, clock, &mut each).is_err() {
+            if tid != 0 && self.look_at_slot(probe, slot, now, &mut each).is_err() {
                 torn.push(slot);
             }
         }
@@ -100,10 +117,10 @@ impl ThreadScan {
                 break;
             }
             std::thread::sleep(BEFORE_SECOND_LOOK);
-            torn.retain(|&slot| self.look_at_slot(probe, slot, clock, &mut each).is_err());
+            torn.retain(|&slot| self.look_at_slot(probe, slot, now, &mut each).is_err());
         }
         self.torn += torn.len() as u64;
-        self.look_at_overflow(probe, clock, &mut each);
+        self.look_at_overflow(probe, now, &mut each);
     }
 
     /// The same for the threads in these slots only.
@@ -112,10 +129,12 @@ impl ThreadScan {
         probe: &SchedProbe,
         slots: &[usize],
         clock: Clock,
+        waiting: &Waiting,
         mut each: impl FnMut(&ThreadDelta),
     ) {
+        let now = (clock, waiting);
         for &slot in slots {
-            let looked = self.look_at_slot(probe, slot, clock, &mut each);
+            let looked = self.look_at_slot(probe, slot, now, &mut each);
             self.torn += u64::from(looked.is_err());
         }
     }
@@ -124,7 +143,7 @@ impl ThreadScan {
         &mut self,
         probe: &SchedProbe,
         slot: usize,
-        clock: Clock,
+        (clock, waiting): (Clock, &Waiting),
         each: &mut dyn FnMut(&ThreadDelta),
     ) -> Result<(), Torn> {
         let threads = &probe.threads;
@@ -149,14 +168,17 @@ impl ThreadScan {
         } else {
             0
         };
+        let end_ns = told_until(&thread, clock_ns, waiting.at_ns());
+        let found = waiting.of(Some(slot), &thread);
         let look = Look {
-            states_ns: states_at(&thread, probe.is_on_cpu(&thread), clock_ns),
+            states_ns: states_at(&thread, probe.is_on_cpu(&thread), end_ns, found),
             thread,
             waits,
             wait_max_ns: wait_max,
+            waiting_ns: found.map_or(0, |found| waiting.in_window_ns(found)),
             slot: Some(slot),
         };
-        if let Some(delta) = look.difference(seen, clock_ns, self.start_ns) {
+        if let Some(delta) = look.difference(seen, end_ns, self.start_ns) {
             each(&delta);
         }
         Ok(())
@@ -165,21 +187,23 @@ impl ThreadScan {
     fn look_at_overflow(
         &mut self,
         probe: &SchedProbe,
-        clock: Clock,
+        (clock, waiting): (Clock, &Waiting),
         each: &mut dyn FnMut(&ThreadDelta),
     ) {
         for entry in probe.overflow_entries() {
             let thread = entry.thread;
-            let clock_ns = clock.now();
+            let end_ns = told_until(&thread, clock.now(), waiting.at_ns());
+            let found = waiting.of(None, &thread);
             let mut seen = self.overflow.remove(&thread.tid);
             let look = Look {
-                states_ns: states_at(&thread, probe.is_on_cpu(&thread), clock_ns),
+                states_ns: states_at(&thread, probe.is_on_cpu(&thread), end_ns, found),
                 thread,
                 waits: Some(entry.waits.bucket),
                 wait_max_ns: thread.wait_max_ns,
+                waiting_ns: found.map_or(0, |found| waiting.in_window_ns(found)),
                 slot: None,
             };
-            if let Some(delta) = look.difference(&mut seen, clock_ns, self.start_ns) {
+            if let Some(delta) = look.difference(&mut seen, end_ns, self.start_ns) {
                 each(&delta);
             }
             if thread.state == DEAD {
@@ -191,15 +215,37 @@ impl ThreadScan {
     }
 }
 
+/// Up to which moment it is known what the thread did: on a CPU, up to now; off it, up to when it was asked who waits.
+fn told_until(thread: &sched_thread, now_ns: u64, asked_ns: u64) -> u64 {
+    if thread.state == DEAD {
+        thread.since_ns
+    } else if thread.state == State::OnCpu as u8 {
+        now_ns
+    } else {
+        asked_ns.max(thread.since_ns)
+    }
+}
+
 /// The amounts of a thread at that moment, what is in progress included. `on_cpu` tells whether its CPU agrees
-/// that it runs: if not, a switch was missed and what it does now is not known.
-fn states_at(thread: &sched_thread, on_cpu: bool, clock_ns: u64) -> [u64; STATES] {
+/// that it runs: if not, a switch was missed and what it does now is not known. `found` = it waits.
+fn states_at(
+    thread: &sched_thread,
+    on_cpu: bool,
+    end_ns: u64,
+    found: Option<&sched_waiting>,
+) -> [u64; STATES] {
     let mut states = thread.in_state_ns;
     let known = thread.state != State::OnCpu as u8 || on_cpu;
-    if let Some(current) = states.get_mut(usize::from(thread.state))
-        && known
-    {
-        *current += clock_ns.saturating_sub(thread.since_ns);
+    let mut off_ns = end_ns.saturating_sub(thread.since_ns);
+    if usize::from(thread.state) < STATES && known {
+        if let Some(found) = found {
+            let queued_ns = found.queued_ns.min(off_ns);
+            let throttled_ns = found.throttled_ns.min(off_ns - queued_ns);
+            states[State::Queued as usize] += queued_ns;
+            states[State::Throttled as usize] += throttled_ns;
+            off_ns -= queued_ns + throttled_ns;
+        }
+        states[usize::from(thread.state)] += off_ns;
     }
     states
 }
@@ -227,6 +273,7 @@ struct Look {
     /// Sums and counts of its waits; `None` = as they were.
     waits: Option<[sched_bucket; WAIT_BUCKETS]>,
     wait_max_ns: u64,
+    waiting_ns: u64,
     slot: Option<usize>,
 }
 
@@ -235,12 +282,11 @@ impl Look {
     fn difference(
         self,
         seen: &mut Option<Box<Seen>>,
-        clock_ns: u64,
+        end_ns: u64,
         start_ns: u64,
     ) -> Option<ThreadDelta> {
         let thread = &self.thread;
         let dead = thread.state == DEAD;
-        let end_ns = if dead { thread.since_ns } else { clock_ns };
         let same = seen.as_deref().filter(|seen| {
             seen.tid == thread.tid && seen.start_boot_ns == thread.start_boot_ns && !seen.dead
         });
@@ -251,8 +297,8 @@ impl Look {
                 waits_so_far = before.waits.clone();
             }
             wall_ns = end_ns.saturating_sub(before.at_ns);
-            // Throttling is told from queueing when the wait ends: what was in progress as one may turn out
-            // to be the other. The sum stays, so a part that shrank is taken from its sibling.
+            // Where the kernel cannot be asked who waits, what was in progress as one state may turn out to be
+            // another. The sum stays, so a part that shrank is taken from its sibling.
             states_ns = conserved_difference(&self.states_ns, &before.states_ns);
             switches = u64::from(thread.switches.wrapping_sub(before.switches));
             waits = WaitHist {
@@ -281,6 +327,7 @@ impl Look {
             states_ns,
             waits,
             wait_max_ns: self.wait_max_ns,
+            waiting_ns: self.waiting_ns,
             switches,
             slot: self.slot,
         };
@@ -289,7 +336,7 @@ impl Look {
             start_boot_ns: thread.start_boot_ns,
             seq: thread.seq,
             dead,
-            at_ns: clock_ns,
+            at_ns: end_ns,
             states_ns: self.states_ns,
             switches: thread.switches,
             waits: waits_so_far,
@@ -332,8 +379,8 @@ mod tests {
     use super::*;
 
     fn look(thread: sched_thread, clock_ns: u64) -> Look {
-        let states_ns = states_at(&thread, true, clock_ns);
-        Look { thread, states_ns, waits: None, wait_max_ns: 0, slot: None }
+        let states_ns = states_at(&thread, true, clock_ns, None);
+        Look { thread, states_ns, waits: None, wait_max_ns: 0, waiting_ns: 0, slot: None }
     }
 
     #[test]
@@ -344,19 +391,36 @@ mod tests {
     }
 
     #[test]
+    fn a_woken_thread_waits_and_does_not_sleep() {
+        let asleep = sched_thread { state: 3, since_ns: 100, ..sched_thread::default() };
+        let found = sched_waiting { queued_ns: 30, throttled_ns: 5, ..sched_waiting::default() };
+        let states = states_at(&asleep, false, 150, Some(&found));
+        assert_eq!((states[1], states[2], states[3]), (30, 5, 15));
+    }
+
+    #[test]
+    fn what_a_thread_does_off_the_cpu_is_known_up_to_the_question() {
+        let asleep = sched_thread { state: 3, since_ns: 100, ..sched_thread::default() };
+        assert_eq!(told_until(&asleep, 500, 400), 400);
+        assert_eq!(told_until(&asleep, 500, 90), 100, "it left the CPU since");
+        let running = sched_thread { state: 0, since_ns: 100, ..sched_thread::default() };
+        assert_eq!(told_until(&running, 500, 400), 500);
+    }
+
+    #[test]
     fn what_is_in_progress_counts_once() {
         let thread = sched_thread { state: 3, since_ns: 100, ..sched_thread::default() };
-        assert_eq!(states_at(&thread, false, 150)[3], 50);
-        assert_eq!(states_at(&thread, false, 90)[3], 0);
+        assert_eq!(states_at(&thread, false, 150, None)[3], 50);
+        assert_eq!(states_at(&thread, false, 90, None)[3], 0);
         let dead = sched_thread { state: DEAD, since_ns: 100, ..sched_thread::default() };
-        assert_eq!(states_at(&dead, false, 150), [0; STATES]);
+        assert_eq!(states_at(&dead, false, 150, None), [0; STATES]);
     }
 
     #[test]
     fn a_thread_that_its_cpu_does_not_have_is_unattributed() {
         let thread = sched_thread { state: 0, since_ns: 100, ..sched_thread::default() };
-        assert_eq!(states_at(&thread, true, 150)[0], 50);
-        assert_eq!(states_at(&thread, false, 150), [0; STATES]);
+        assert_eq!(states_at(&thread, true, 150, None)[0], 50);
+        assert_eq!(states_at(&thread, false, 150, None), [0; STATES]);
     }
 
     #[test]
@@ -381,7 +445,7 @@ mod tests {
             in_state_ns: [50, 0, 0, 0, 0, 0, 0, 0],
             ..sched_thread::default()
         };
-        assert_eq!(look(first, 100).difference(&mut seen, 100, 0).unwrap().wall_ns, 50);
+        assert_eq!(look(first, 100).difference(&mut seen, 50, 0).unwrap().wall_ns, 50);
         let second = sched_thread {
             tid: 7,
             start_boot_ns: 2,

@@ -71,11 +71,12 @@ impl Timeline {
         from == wanted
     }
 
-    /// The thread that is on that CPU now (0 = it idles), and since when.
+    /// The stay that is in progress on that CPU (thread 0 = it idles), up to `now_ns`; `None` before the first switch.
     #[must_use]
-    pub fn current(probe: &SchedProbe, cpu: usize) -> Option<(u32, u64)> {
+    pub fn current(probe: &SchedProbe, cpu: usize, now_ns: u64) -> Option<Run> {
         let cpu = probe.cpu(cpu).filter(|cpu| cpu.since_ns != 0)?;
-        Some((cpu.tid, cpu.since_ns))
+        let (start_ns, end_ns) = (cpu.since_ns, now_ns.max(cpu.since_ns));
+        Some(Run { tid: cpu.tid, tgid: cpu.tgid, start_ns, end_ns, queued_ns: cpu.queued_ns })
     }
 }
 

@@ -34,14 +34,17 @@ struct Watch {
 
 impl Watch {
     fn begin(plan: &Plan) -> Self {
-        let probe = SchedProbe::open(plan, cpus()).unwrap();
-        let scan = ThreadScan::begin(&probe, clock(&probe), |_| {});
+        let mut probe = SchedProbe::open(plan, cpus()).unwrap();
+        let waiting = probe.begin_window(clock(&probe)).unwrap();
+        let scan = ThreadScan::begin(&probe, clock(&probe), &waiting, |_| {});
         Self { probe, scan, blame: Blame::default() }
     }
 
     fn look(&mut self) -> Vec<ThreadDelta> {
         let mut threads = Vec::new();
-        self.scan.look(&self.probe, clock(&self.probe), |thread| threads.push(thread.clone()));
+        let waiting = self.probe.who_waits(clock(&self.probe)).unwrap();
+        let clock = clock(&self.probe);
+        self.scan.look(&self.probe, clock, &waiting, |thread| threads.push(thread.clone()));
         threads
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Were other CPUs idle while a thread waited? Lays long waits over the idle stretches of every CPU.
 
-use deburr_bpf::sched::{Clock, Run, SchedProbe, Timeline};
+use deburr_bpf::sched::Run;
 use deburr_core::recording::IdleCpu;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -57,50 +57,45 @@ type Stretches = VecDeque<(u64, u64)>;
 
 /// The finder.
 pub(super) struct IdleFinder {
-    timeline: Timeline,
     idle: Vec<Stretches>,
     sums: BTreeMap<u32, IdleSum>,
+    /// Waits that ended since the last look, with the CPU on whose queue they were.
+    waits: Vec<(usize, Run)>,
 }
 
 impl IdleFinder {
     /// Begins now.
-    pub(super) fn begin(probe: &SchedProbe, cpus: usize) -> Self {
-        Self {
-            timeline: Timeline::begin(probe),
-            idle: vec![Stretches::new(); cpus],
-            sums: BTreeMap::new(),
+    pub(super) fn begin(cpus: usize) -> Self {
+        let idle = vec![Stretches::new(); cpus];
+        Self { idle, sums: BTreeMap::new(), waits: Vec::new() }
+    }
+
+    /// Takes a stay that ended since the last look.
+    pub(super) fn ran(&mut self, cpu: usize, run: Run) {
+        if run.tid == 0 {
+            self.idles(cpu, run.start_ns, run.end_ns);
+        } else if run.queued_ns >= MIN_WAIT_NS && self.waits.len() < WAITS_PER_BIN {
+            self.waits.push((cpu, run));
         }
     }
 
-    /// Stays that were overwritten before they were read, so far.
-    pub(super) fn overrun(&self) -> u64 {
-        self.timeline.overrun
+    /// That CPU idled, or idles still.
+    pub(super) fn idles(&mut self, cpu: usize, start_ns: u64, end_ns: u64) {
+        if let Some(idle) = self.idle.get_mut(cpu) {
+            push(idle, start_ns, end_ns);
+        }
     }
 
-    /// Reads what happened on every CPU since the last look.
-    pub(super) fn look(&mut self, probe: &SchedProbe, clock: Clock) {
-        let mut waits: Vec<(usize, Run)> = Vec::new();
-        for (cpu, idle) in self.idle.iter_mut().enumerate() {
-            self.timeline.read(probe, cpu, |run| {
-                if run.tid == 0 {
-                    push(idle, run.start_ns, run.end_ns);
-                } else if run.queued_ns >= MIN_WAIT_NS && waits.len() < WAITS_PER_BIN {
-                    waits.push((cpu, run));
-                }
-            });
-        }
-        let now = clock.now();
-        for (cpu, idle) in self.idle.iter_mut().enumerate() {
-            if let Some((0, since)) = Timeline::current(probe, cpu) {
-                push(idle, since, now);
-            }
+    /// Looks at the waits that ended.
+    pub(super) fn look(&mut self, now_ns: u64) {
+        for idle in &mut self.idle {
             while idle.len() > STRETCHES
-                || idle.front().is_some_and(|stretch| stretch.1 + MEMORY_NS < now)
+                || idle.front().is_some_and(|stretch| stretch.1 + MEMORY_NS < now_ns)
             {
                 idle.pop_front();
             }
         }
-        for (cpu, run) in waits {
+        for (cpu, run) in std::mem::take(&mut self.waits) {
             let sum = self.sums.entry(run.tgid).or_default();
             let from = run.start_ns.saturating_sub(run.queued_ns);
             lay_over(sum, &self.idle, cpu, (from, run.start_ns), &mut || affinity(run.tid));

@@ -5,6 +5,7 @@
 //! The target's threads are looked at in every bin, all threads once a second.
 
 mod idle;
+mod long_waits;
 mod tally;
 
 use super::cost::{Cost, Costly};
@@ -12,12 +13,15 @@ use super::{Beat, Collector, Context, Emit, Now, possible_cpus};
 use deburr_bpf::facts::{Facts, ThrottleClock, facts};
 use deburr_bpf::plan::{Needs, plan};
 use deburr_bpf::sched::{
-    Blame, Clock, HostTotals, SchedProbe, State as Ledger, ThreadDelta, ThreadScan,
+    Blame, Clock, HostTotals, SchedProbe, State as Ledger, ThreadDelta, ThreadScan, Timeline,
+    Waiting,
 };
 use deburr_core::recording::{CgroupVersion, Coverage, LoadBin, Record, Source, State, TargetSpec};
 use idle::IdleFinder;
+use long_waits::LongWaits;
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::{Duration, Instant};
 use tally::Tally;
 
 /// The collector.
@@ -28,7 +32,13 @@ pub(crate) struct SchedCollector {
     scan: Option<ThreadScan>,
     blame: Blame,
     tally: Tally,
+    timeline: Timeline,
     idle: IdleFinder,
+    long_waits: LongWaits,
+    /// As it was last asked for.
+    waiting: Waiting,
+    /// Asking takes so long that it is done once a second.
+    asks_seldom: bool,
     cost: Cost,
     host: HostTotals,
     /// Slots of the target's threads; empty when the target is the host.
@@ -54,6 +64,9 @@ impl Costly for SchedProbe {
     }
 }
 
+/// Longer than this it must not take ten times a second: that is a percent of a CPU at a tenth of it.
+const MOST_TO_ASK: Duration = Duration::from_millis(1);
+
 /// What is lost without the probe.
 const GAIN: &str = "the probe shows behind whom processes wait, tells queueing from throttling, and gives \
                     the full ledger of their time";
@@ -74,7 +87,11 @@ impl SchedCollector {
         probe.set_quota_in_use(needs.quota_in_use);
         let clock = probe.clock().ok_or_else(|| missing("no CPU has switched".into()))?;
         Ok(Self {
-            idle: IdleFinder::begin(&probe, cpus as usize),
+            timeline: Timeline::begin(&probe),
+            idle: IdleFinder::begin(cpus as usize),
+            long_waits: LongWaits::begin(cpus as usize),
+            waiting: Waiting::default(),
+            asks_seldom: false,
             probe,
             clock,
             partial: limits_of(&facts),
@@ -88,7 +105,7 @@ impl SchedCollector {
         })
     }
 
-    fn start(&mut self, cx: &mut Context, emit: Emit<'_>) {
+    fn start(&mut self, cx: &mut Context, emit: Emit<'_>) -> Result<(), String> {
         for source in [Source::Sched, Source::Timeline] {
             let state = match (&self.partial, source) {
                 (Some(reason), Source::Sched) => State::Partial { reason: reason.clone() },
@@ -96,23 +113,58 @@ impl SchedCollector {
             };
             emit(Record::Coverage(Coverage { t_ns: 0, source, state }));
         }
+        self.waiting = self.probe.begin_window(self.clock)?;
         let tally = &mut self.tally;
-        let scan = ThreadScan::begin(&self.probe, self.clock, |thread| tally.meet(thread));
+        let scan = ThreadScan::begin(&self.probe, self.clock, &self.waiting, |thread| {
+            tally.meet(thread);
+        });
         self.scan = Some(scan);
         // Blame of before the window is not of it.
         let before = self.probe.end_epoch();
         self.blame.of_epoch(&self.probe, before);
-        self.host = self.probe.host_totals(self.clock.now());
+        self.host = self.probe.host_totals(self.clock.now(), &self.waiting);
         // Who belongs to the target must be known before its first bin; the host needs nobody's name yet.
         if cx.target != TargetSpec::Host {
             self.tally.meet_all(cx, &mut *emit);
             self.target_slots = self.tally.take_target_slots(cx, &mut *emit);
         }
         self.cost.begin(&self.probe);
+        Ok(())
+    }
+
+    /// Asks who waits, and blames those who ran meanwhile. On a host with so many threads that this takes long, once a
+    /// second.
+    fn ask(&mut self, beat: Beat) -> Result<(), String> {
+        if self.asks_seldom && !beat.is_second() {
+            return Ok(());
+        }
+        let began = Instant::now();
+        self.waiting = self.probe.who_waits(self.clock)?;
+        self.asks_seldom = began.elapsed() > MOST_TO_ASK;
+        Ok(())
+    }
+
+    /// Reads who ran since the last look: idle stretches, and the blame for waits in progress.
+    fn follow(&mut self, last: bool) {
+        for cpu in 0..self.probe.cpus() {
+            let (idle, long_waits) = (&mut self.idle, &mut self.long_waits);
+            self.timeline.read(&self.probe, cpu, |run| {
+                idle.ran(cpu, run);
+                long_waits.ran(cpu, run);
+            });
+            let now_ns = self.clock.now();
+            let Some(run) = Timeline::current(&self.probe, cpu, now_ns) else { continue };
+            self.long_waits.ran(cpu, run);
+            if run.tid == 0 {
+                self.idle.idles(cpu, run.start_ns, now_ns);
+            }
+        }
+        self.idle.look(self.clock.now());
+        self.tally.blame(self.long_waits.tell(&self.probe, &self.waiting, last));
     }
 
     fn end_bin(&mut self, cx: &Context, t_ns: u64, emit: Emit<'_>) {
-        let totals = self.probe.host_totals(self.clock.now());
+        let totals = self.probe.host_totals(self.clock.now(), &self.waiting);
         let before = std::mem::replace(&mut self.host, totals);
         let mut bin = LoadBin {
             t0_ns: self.bin_start_ns,
@@ -130,14 +182,14 @@ impl SchedCollector {
         {
             bin = LoadBin { t0_ns: bin.t0_ns, t1_ns: bin.t1_ns, ..LoadBin::default() };
             let tally = &mut self.tally;
-            scan.look_at_slots(&self.probe, &self.target_slots, self.clock, |thread| {
+            let (slots, waiting) = (&self.target_slots, &self.waiting);
+            scan.look_at_slots(&self.probe, slots, self.clock, waiting, |thread| {
                 add_to_bin(&mut bin, thread);
                 tally.add_between(thread);
             });
             emit(Record::TargetBin(bin));
         }
         self.bin_start_ns = t_ns;
-        self.idle.look(&self.probe, self.clock);
     }
 
     fn end_second(&mut self, cx: &mut Context, t_ns: u64, last: bool, emit: Emit<'_>) {
@@ -148,7 +200,7 @@ impl SchedCollector {
         // meanwhile, as this reader's own do on a busy host, there would be the blame without the wait.
         let blame = self.blame.of_epoch(&self.probe, epoch);
         let tally = &mut self.tally;
-        scan.look(&self.probe, self.clock, |thread| tally.add(thread));
+        scan.look(&self.probe, self.clock, &self.waiting, |thread| tally.add(thread, last));
         let torn = scan.torn;
         self.tally.blame(blame);
         self.tally.idle(self.idle.take());
@@ -156,7 +208,7 @@ impl SchedCollector {
         if cx.target != TargetSpec::Host {
             self.target_slots = self.tally.take_target_slots(cx, &mut *emit);
         }
-        let extra = [("torn_read", torn), ("timeline_overrun", self.idle.overrun())];
+        let extra = [("torn_read", torn), ("timeline_overrun", self.timeline.overrun)];
         emit(Record::Observer(self.cost.second(&self.probe, t_ns, &extra)));
     }
 }
@@ -167,11 +219,12 @@ impl Collector for SchedCollector {
             self.clock = clock;
         }
         if now.beat == Beat::Start {
-            self.start(cx, emit);
-            return Ok(());
+            return self.start(cx, emit).map_err(anyhow::Error::msg);
         }
         self.cost.bin(&self.probe);
+        self.ask(now.beat).map_err(anyhow::Error::msg)?;
         self.end_bin(cx, now.t_ns, emit);
+        self.follow(now.beat == Beat::End);
         if now.beat.is_second() {
             self.end_second(cx, now.t_ns, now.beat == Beat::End, emit);
         }

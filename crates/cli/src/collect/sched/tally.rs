@@ -137,10 +137,14 @@ impl Tally {
         }
     }
 
-    /// What a thread did, at a look at all threads.
-    pub(super) fn add(&mut self, thread: &ThreadDelta) {
+    /// What a thread did, at a look at all threads. At the last one a wait that is in progress is as long as it is.
+    pub(super) fn add(&mut self, thread: &ThreadDelta, last: bool) {
         let account = self.account(thread);
         account.add(thread);
+        if last && thread.waiting_ns > 0 {
+            account.waits.add(thread.waiting_ns);
+            account.wait_max_ns = account.wait_max_ns.max(thread.waiting_ns);
+        }
         if !thread.dead {
             account.alive += 1;
             account.slots.extend(thread.slot);

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Who waits right now. A switch tells of a wait when it is over; a thread that was woken and has
+ * not run since looks asleep until then. The reader asks with this before it tells what threads did
+ * up to a moment, and then need not take anything back. Included by sched.bpf.c only.
+ */
+
+/* Types of variables reach the reader with the object; this one needs no more than its type. */
+struct sched_waiting waiting_shape;
+
+/*
+ * The slot of that thread; NO_SLOT = it is in the overflow map, or nowhere. Not find_only(): the
+ * scratch is the switch's. A global function is verified once, and not once for each answer.
+ */
+__noinline __u32 slot_of(__u32 tid)
+{
+	for (int i = 0; i < PROBES; i++) {
+		__u32 slot = probe(tid, i);
+		struct sched_thread *t = bpf_map_lookup_elem(&threads, &slot);
+
+		if (t && t->tid == tid && t->state != ST_DEAD)
+			return slot;
+	}
+	return NO_SLOT;
+}
+
+/*
+ * The thread as a switch would find it now; the same arithmetic says how long it waited, so that
+ * the end of the wait agrees with what was told of it before. No lock is held: the reader compares
+ * `seq` with what it finds itself later, and drops what belongs to another stay.
+ */
+SEC("iter/task")
+int on_waiting(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct sched_waiting out = {};
+	struct sched_thread *t;
+	struct wait w;
+	__u64 now = asked_ns, since;
+	__u32 state, tid, slot;
+
+	if (!task || task->on_cpu)
+		return 0;
+	tid = task->pid;
+	slot = slot_of(tid);
+	t = slot != NO_SLOT ? bpf_map_lookup_elem(&threads, &slot)
+			    : bpf_map_lookup_elem(&overflow, &tid);
+	if (!t || !task->se.cfs_rq)
+		return 0;
+	out.seq = *(volatile __u32 *)&t->seq;
+	state = t->state;
+	since = t->since_ns;
+	/* Asleep, and not merely about to be when it was preempted. */
+	if (state_of(task) && state != ST_QUEUED && state != ST_THROTTLED)
+		return 0;
+	if ((out.seq & 1) || state >= ST_MAX || state == ST_ON_CPU || since >= now)
+		return 0;
+	w = wait_of(t, task, now, now - since);
+	if (!w.runnable_ns)
+		return 0;
+	out.since_ns = since;
+	out.throttled_ns = w.throttled_ns;
+	out.queued_ns = w.runnable_ns - w.throttled_ns;
+	out.here_ns = out.queued_ns < w.here_ns ? out.queued_ns : w.here_ns;
+	out.slot = slot;
+	out.tid = tid;
+	out.tgid = t->tgid;
+	out.cpu = cpu_of(task);
+	out.was_cpu = state == ST_QUEUED ? t->cpu : NO_SLOT;
+	bpf_seq_write(ctx->meta->seq, &out, sizeof(out));
+	return 0;
+}

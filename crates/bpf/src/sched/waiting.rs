@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who waits at a moment, and for how long already.
+//!
+//! A switch tells of a wait when it is over; until then a woken thread looks asleep. Whoever reads what threads did
+//! asks first who waits, tells everything as of the moment of that question, and never has to take anything back.
+
+use super::{Clock, SchedProbe};
+use crate::mapped::{Plain, from_bytes};
+use crate::skel::sched::types::{sched_thread, sched_told, sched_waiting};
+use libbpf_rs::Iter;
+use std::collections::HashMap;
+use std::io::Read as _;
+use std::mem::offset_of;
+
+// SAFETY: generated from C structs of integers.
+unsafe impl Plain for sched_waiting {}
+// SAFETY: as above.
+unsafe impl Plain for sched_told {}
+
+/// No slot, no CPU.
+const NONE: u32 = u32::MAX;
+
+/// A thread that waits in a run queue, or for its quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    /// Which thread.
+    pub tid: u32,
+    /// Of which process.
+    pub tgid: u32,
+    /// It is off the CPU since then, on the run queues' clock: it may have slept at first.
+    pub since_ns: u64,
+    /// Queued for so long, within the window.
+    pub queued_ns: u64,
+    /// Of that, the last part, on the queue of `cpu`.
+    pub here_ns: u64,
+    /// Whose queue it is on.
+    pub cpu: usize,
+    /// The CPU on which it was preempted, if that began the wait.
+    pub was_cpu: Option<usize>,
+    slot: usize,
+    seq: u32,
+}
+
+impl Waiter {
+    /// One of no thread, for tests of who computes with it.
+    #[must_use]
+    pub fn example(queued_ns: u64, here_ns: u64, cpu: usize) -> Self {
+        let (tid, tgid, since_ns, slot, seq) = (1, 1, 0, 0, 0);
+        Self { tid, tgid, since_ns, queued_ns, here_ns, cpu, was_cpu: None, slot, seq }
+    }
+}
+
+/// The threads that wait at one moment.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    at_ns: u64,
+    window_start_ns: u64,
+    by_slot: HashMap<u32, sched_waiting>,
+    /// Those without a slot.
+    by_tid: HashMap<u32, sched_waiting>,
+}
+
+impl Waiting {
+    /// The moment, on the run queues' clock.
+    #[must_use]
+    pub fn at_ns(&self) -> u64 {
+        self.at_ns
+    }
+
+    /// What was found of the thread as it was read: in that slot, `None` = without one. Only if it is the same stay off
+    /// the CPU.
+    pub(super) fn of(&self, slot: Option<usize>, thread: &sched_thread) -> Option<&sched_waiting> {
+        let found = match slot {
+            Some(slot) => self.by_slot.get(&u32::try_from(slot).ok()?),
+            None => self.by_tid.get(&thread.tid),
+        };
+        found.filter(|found| found.tid == thread.tid && found.seq == thread.seq)
+    }
+
+    /// How much of the time in a run queue lies in the window.
+    pub(super) fn in_window_ns(&self, found: &sched_waiting) -> u64 {
+        found.queued_ns.min(self.at_ns.saturating_sub(self.window_start_ns))
+    }
+
+    /// Those in a run queue who still waited when this was called, with what of that lies in the window. Threads
+    /// beyond the table are left out.
+    pub fn queued<'a>(&'a self, probe: &'a SchedProbe) -> impl Iterator<Item = Waiter> + 'a {
+        let mut all: Vec<&sched_waiting> = self.by_slot.values().collect();
+        all.sort_unstable_by_key(|found| found.tid);
+        all.into_iter().filter_map(|found| {
+            let slot = found.slot as usize;
+            let queued_ns = self.in_window_ns(found);
+            let waiter = Waiter {
+                tid: found.tid,
+                tgid: found.tgid,
+                since_ns: found.since_ns,
+                queued_ns,
+                here_ns: found.here_ns.min(queued_ns),
+                cpu: found.cpu as usize,
+                was_cpu: (found.was_cpu != NONE).then_some(found.was_cpu as usize),
+                slot,
+                seq: found.seq,
+            };
+            (queued_ns > 0 && probe.still_waits(&waiter)).then_some(waiter)
+        })
+    }
+
+    /// Sums of what all waited so far, from before the window too: queued, throttled.
+    pub(super) fn sums_ns(&self, probe: &SchedProbe) -> (u64, u64) {
+        let seq = offset_of!(sched_thread, seq);
+        let slotted = self
+            .by_slot
+            .values()
+            .filter(|found| probe.threads.u32(found.slot as usize, seq) == found.seq);
+        slotted.chain(self.by_tid.values()).fold((0, 0), |(queued, throttled), found| {
+            (queued + found.queued_ns, throttled + found.throttled_ns)
+        })
+    }
+}
+
+impl SchedProbe {
+    /// Begins a window: of waits that began before, only the part in it counts as a wait from now on.
+    ///
+    /// # Errors
+    /// If the kernel does not let its threads be looked at.
+    pub fn begin_window(&mut self, clock: Clock) -> Result<Waiting, String> {
+        let now = clock.now();
+        let data = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
+        // SAFETY: a valid, aligned field of the mapped section; programs read it at any time.
+        unsafe { std::ptr::write_volatile(&raw mut data.window_start_ns, now) };
+        self.who_waits(clock)
+    }
+
+    /// Asks who waits now. Without an iterator over threads nobody is known to.
+    ///
+    /// # Errors
+    /// If the kernel does not let its threads be looked at.
+    pub fn who_waits(&mut self, clock: Clock) -> Result<Waiting, String> {
+        let at_ns = clock.now();
+        let data = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
+        // SAFETY: as above.
+        unsafe { std::ptr::write_volatile(&raw mut data.asked_ns, at_ns) };
+        let mut waiting =
+            Waiting { at_ns, window_start_ns: data.window_start_ns, ..Waiting::default() };
+        let Some(link) = &self.waiting else { return Ok(waiting) };
+        let failed = |error: &dyn std::fmt::Display| format!("look at who waits: {error}");
+        let mut bytes = Vec::new();
+        let mut iterator = Iter::new(link).map_err(|error| failed(&error))?;
+        iterator.read_to_end(&mut bytes).map_err(|error| failed(&error))?;
+        for found in bytes.chunks_exact(size_of::<sched_waiting>()).filter_map(from_bytes) {
+            let found: sched_waiting = found;
+            if found.slot == NONE {
+                waiting.by_tid.insert(found.tid, found);
+            } else if (found.slot as usize) < self.threads.len() {
+                waiting.by_slot.insert(found.slot, found);
+            }
+        }
+        Ok(waiting)
+    }
+
+    /// Notes that so much of this wait is told, so that its end tells only the rest. `false` = it ended meanwhile, and
+    /// may have been told as a whole: the caller must not tell it.
+    #[must_use]
+    pub fn note_told(&self, waiter: &Waiter, queued_ns: u64) -> bool {
+        let (since, queued) = (offset_of!(sched_told, since_ns), offset_of!(sched_told, queued_ns));
+        if self.tolds.u64(waiter.slot, since) != waiter.since_ns {
+            self.tolds.set_u64(waiter.slot, since, 0);
+        }
+        self.tolds.set_u64(waiter.slot, queued, queued_ns);
+        self.tolds.set_u64(waiter.slot, since, waiter.since_ns);
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+        self.still_waits(waiter)
+    }
+
+    fn still_waits(&self, waiter: &Waiter) -> bool {
+        self.threads.u32(waiter.slot, offset_of!(sched_thread, seq)) == waiter.seq
+    }
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Behind whom threads wait that still wait: laid over what ran on their CPU, bin by bin.
+//!
+//! The probe blames a wait when it is over. A long one would come all at once, in the second in which it ends, or
+//! never, if the window ends first; so what of it lies before a look is told at that look, exactly, and the probe is
+//! told that it was.
+
+use deburr_bpf::sched::{Behind, LONG_WAIT_NS, Run, SchedProbe, Sums, Waiter, Waiting};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// What ran is remembered for this long: longer than from one look to the next.
+const MEMORY_NS: u64 = 2_500_000_000;
+/// And at most so many stays on each CPU.
+const STAYS: usize = 1 << 15;
+
+/// A stay of some process on a CPU; process 0 is idleness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stay {
+    start_ns: u64,
+    end_ns: u64,
+    tgid: u32,
+}
+
+/// Who ran lately, on each CPU, in order.
+#[derive(Debug, Default)]
+struct History {
+    cpus: Vec<VecDeque<Stay>>,
+}
+
+impl History {
+    fn push(&mut self, cpu: usize, stay: Stay) {
+        let Some(stays) = self.cpus.get_mut(cpu) else { return };
+        // One in progress is pushed at each look, each time longer.
+        if let Some(last) = stays.back_mut()
+            && last.start_ns == stay.start_ns
+            && last.tgid == stay.tgid
+        {
+            last.end_ns = stay.end_ns;
+        } else {
+            // A switch that was missed shows afterwards: nothing is counted twice.
+            if let Some(last) = stays.back_mut() {
+                last.end_ns = last.end_ns.min(stay.start_ns);
+            }
+            stays.push_back(stay);
+        }
+        while stays.len() > STAYS
+            || stays.front().is_some_and(|first| first.end_ns + MEMORY_NS < stay.end_ns)
+        {
+            stays.pop_front();
+        }
+    }
+
+    /// Who ran on that CPU in `[from, to)`, and for how long of it.
+    fn ran(&self, cpu: usize, from_ns: u64, to_ns: u64) -> BTreeMap<Behind, u64> {
+        let mut sums = BTreeMap::new();
+        let Some(stays) = self.cpus.get(cpu) else { return sums };
+        let first = stays.partition_point(|stay| stay.end_ns <= from_ns);
+        for stay in stays.range(first..).take_while(|stay| stay.start_ns < to_ns) {
+            let ns = stay.end_ns.min(to_ns).saturating_sub(stay.start_ns.max(from_ns));
+            let behind = if stay.tgid == 0 { Behind::Idle } else { Behind::Process(stay.tgid) };
+            *sums.entry(behind).or_insert(0) += ns;
+        }
+        sums
+    }
+}
+
+/// What was told of a thread's wait.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    since_ns: u64,
+    queued_ns: u64,
+    until_ns: u64,
+    cpu: usize,
+}
+
+/// A part of a wait: on the queue of that CPU, if it is known, `[from, to)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Part {
+    pub(super) cpu: Option<usize>,
+    pub(super) from_ns: u64,
+    pub(super) to_ns: u64,
+}
+
+/// The finder.
+#[derive(Debug)]
+pub(super) struct LongWaits {
+    history: History,
+    /// By thread id.
+    told: HashMap<u32, Told>,
+}
+
+impl LongWaits {
+    /// Begins now.
+    pub(super) fn begin(cpus: usize) -> Self {
+        Self { history: History { cpus: vec![VecDeque::new(); cpus] }, told: HashMap::new() }
+    }
+
+    /// Notes a stay that ended, or that is in progress.
+    pub(super) fn ran(&mut self, cpu: usize, run: Run) {
+        let Run { start_ns, end_ns, tgid, .. } = run;
+        self.history.push(cpu, Stay { start_ns, end_ns, tgid });
+    }
+
+    /// Blame for what waits in progress grew by since it was last told; `all` = for short ones too, since there will be
+    /// no other look. What is laid over nobody's stay is [`Behind::NotSampled`].
+    pub(super) fn tell(&mut self, probe: &SchedProbe, waiting: &Waiting, all: bool) -> Sums {
+        let mut sums = Sums::new();
+        let mut known = HashMap::new();
+        let mut still = HashMap::new();
+        let waiters: Vec<Waiter> = waiting.queued(probe).collect();
+        for waiter in waiters.iter().filter(|waiter| all || waiter.queued_ns >= LONG_WAIT_NS) {
+            let at_ns = waiting.at_ns();
+            let before = self.told.get(&waiter.tid).filter(|told| told.since_ns == waiter.since_ns);
+            let told = Told {
+                since_ns: waiter.since_ns,
+                queued_ns: waiter.queued_ns,
+                until_ns: at_ns,
+                cpu: waiter.cpu,
+            };
+            let parts = parts_of(waiter, before, at_ns);
+            if !probe.note_told(waiter, waiter.queued_ns) {
+                continue;
+            }
+            still.insert(waiter.tid, told);
+            for part in parts {
+                let behind = known.entry(part).or_insert_with(|| self.behind(part));
+                for (&behind, &ns) in behind.iter() {
+                    *sums.entry((waiter.tgid, behind)).or_insert(0) += ns;
+                }
+            }
+        }
+        self.told = still;
+        sums
+    }
+
+    /// Who ran in that part of a wait; the parts of it sum to its length.
+    fn behind(&self, part: Part) -> BTreeMap<Behind, u64> {
+        let length_ns = part.to_ns - part.from_ns;
+        let Some(cpu) = part.cpu else { return BTreeMap::from([(Behind::Migrated, length_ns)]) };
+        let mut behind = self.history.ran(cpu, part.from_ns, part.to_ns);
+        let known_ns: u64 = behind.values().sum();
+        if known_ns < length_ns {
+            behind.insert(Behind::NotSampled, length_ns - known_ns);
+        }
+        behind
+    }
+}
+
+/// The parts of a wait that were not told before: on the queue that it was moved away from, and on the one where it is.
+fn parts_of(waiter: &Waiter, before: Option<&Told>, at_ns: u64) -> Vec<Part> {
+    let new_ns = waiter.queued_ns.saturating_sub(before.map_or(0, |told| told.queued_ns));
+    let here_ns = waiter.here_ns.min(new_ns);
+    let elsewhere_ns = new_ns - here_ns;
+    let from_ns = before.map_or(at_ns - waiter.queued_ns, |told| told.until_ns);
+    let was_cpu = before.map_or(waiter.was_cpu, |told| Some(told.cpu));
+    let elsewhere = Part { cpu: was_cpu, from_ns, to_ns: from_ns + elsewhere_ns };
+    let here = Part { cpu: Some(waiter.cpu), from_ns: at_ns - here_ns, to_ns: at_ns };
+    [elsewhere, here].into_iter().filter(|part| part.to_ns > part.from_ns).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn history(stays: &[(u64, u64, u32)]) -> LongWaits {
+        let mut waits = LongWaits::begin(1);
+        for &(start_ns, end_ns, tgid) in stays {
+            waits.history.push(0, Stay { start_ns, end_ns, tgid });
+        }
+        waits
+    }
+
+    #[test]
+    fn a_stay_in_progress_is_one_stay() {
+        let waits = history(&[(0, 10, 7), (10, 20, 8), (10, 30, 8), (30, 40, 0)]);
+        assert_eq!(waits.history.cpus[0].len(), 3);
+        let behind = waits.behind(Part { cpu: Some(0), from_ns: 5, to_ns: 35 });
+        let expected = [(Behind::Process(7), 5), (Behind::Process(8), 20), (Behind::Idle, 5)];
+        assert_eq!(behind, BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn what_nobody_is_known_to_have_run_in_is_said() {
+        let waits = history(&[(10, 20, 8)]);
+        let behind = waits.behind(Part { cpu: Some(0), from_ns: 0, to_ns: 20 });
+        assert_eq!(behind, BTreeMap::from([(Behind::Process(8), 10), (Behind::NotSampled, 10)]));
+        let moved = waits.behind(Part { cpu: None, from_ns: 0, to_ns: 20 });
+        assert_eq!(moved, BTreeMap::from([(Behind::Migrated, 20)]));
+    }
+
+    proptest! {
+        /// However a wait is cut by looks and moved between queues, its parts sum to it.
+        #[test]
+        fn parts_sum_to_the_wait(
+            looks in prop::collection::vec((1u64..1000, 0u64..1000, 0usize..3), 1..10),
+        ) {
+            let waits = history(&[(0, 3000, 7), (3000, 9000, 8)]);
+            let (mut at_ns, mut queued_ns, mut sum, mut before) = (0, 0, 0, None);
+            for (grown_ns, here_ns, cpu) in looks {
+                at_ns += grown_ns;
+                queued_ns += grown_ns;
+                let waiter = Waiter::example(queued_ns, here_ns.min(queued_ns), cpu);
+                for part in parts_of(&waiter, before.as_ref(), at_ns) {
+                    sum += waits.behind(part).values().sum::<u64>();
+                }
+                before = Some(Told { since_ns: 0, queued_ns, until_ns: at_ns, cpu });
+                prop_assert_eq!(sum, queued_ns);
+            }
+        }
+    }
+}
