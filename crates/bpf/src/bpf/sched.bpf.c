@@ -78,6 +78,13 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct sched_move);
+} moves SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
@@ -111,6 +118,7 @@ struct {
 #include "sched_table.bpf.h"
 #include "sched_blame.bpf.h"
 #include "sched_leave.bpf.h"
+#include "sched_move.bpf.h"
 #include "sched_arrive.bpf.h"
 #include "sched_waiting.bpf.h"
 

@@ -24,6 +24,12 @@ enum sched_state {
 	ST_UNKNOWN = 9,
 };
 
+/* What sched_move knows of a thread's stay off the CPU; bits. */
+enum sched_moved {
+	MOVED_QUEUED = 1,
+	MOVED_ASLEEP = 2,
+};
+
 /* Must be deburr_core::recording::WAIT_BUCKETS. */
 #define WAIT_BUCKETS 24
 #define CULPRITS     8
@@ -39,7 +45,7 @@ struct sched_thread {
 	__u32 seq;
 	__u16 cpu; /* it was switched out on */
 	__u8 state;
-	__u8 pad;
+	__u8 moved;           /* between run queues since then: enum sched_moved */
 	__u64 since_ns;       /* in `state` */
 	__u64 run_delay_ns;   /* sched_info.run_delay at switch-out */
 	__u64 throttle_queue; /* identity of its cfs_rq when throttle_clock_ns was read; 0 = not
@@ -99,6 +105,16 @@ struct sched_told {
 	__u64 queued_ns;
 };
 
+/* Moves of the thread in the slot of the same index between run queues, while it is off the CPU. */
+struct sched_move {
+	__u64 queued_ns;   /* it was moved while it waited; the last time */
+	__u64 asleep_ns;   /* it was moved while it slept, still on the queue */
+	__u64 stay_ns;     /* the iterator saw it runnable in the stay that began then, ... */
+	__u64 runnable_ns; /* ... for the first time at this moment */
+	__u32 from_cpu;    /* of queued_ns */
+	__u32 pad;
+};
+
 /* A thread that waits, as the iterator finds it: up to the moment that the reader asked for. */
 struct sched_waiting {
 	__u64 since_ns;     /* it is off the CPU since; with `seq` and `slot` it names the stay */
@@ -110,7 +126,8 @@ struct sched_waiting {
 	__u32 tid;
 	__u32 tgid;
 	__u32 cpu;     /* whose queue it is on */
-	__u32 was_cpu; /* it was preempted on; ~0 = it slept before, or that is not known */
+	__u32 was_cpu; /* it was moved from, as it waited; ~0 = it was not moved */
+	__u64 moved_ns;
 };
 
 /* A thread's stay on a CPU. It began where the entry before it ended. */
@@ -140,7 +157,8 @@ struct sched_scratch {
 	/* the wait that just ended */
 	__u64 local_ns;   /* on this CPU's queue, up to now */
 	__u64 was_off_ns; /* off the CPU since */
-	__u32 was_cpu;    /* preempted on another CPU then; ~0 = no, or not known */
+	__u64 moved_ns;   /* to this queue */
+	__u32 was_cpu;    /* moved from its queue; ~0 = not known */
 	__u32 slot;
 	/* a long look-up */
 	__u64 from_ns;
@@ -171,7 +189,7 @@ struct sched_cpu {
 	__u64 overflows;
 	struct sched_lost lost;
 	struct sched_scratch scratch;
-	__u64 pad[4];
+	__u64 pad[3];
 };
 
 /* All that a switch needs of its CPU: one look-up. */
@@ -194,7 +212,7 @@ struct sched_spill_key {
 _Static_assert(sizeof(struct sched_thread) == 192, "three cache lines");
 _Static_assert(sizeof(struct sched_blame) == 32 + 16 * CULPRITS, "no hidden padding");
 _Static_assert(sizeof(struct sched_waits) == 704, "eleven cache lines");
-_Static_assert(sizeof(struct sched_waiting) == 56, "no hidden padding");
+_Static_assert(sizeof(struct sched_waiting) == 64, "no hidden padding");
 _Static_assert(sizeof(struct sched_run) == 24, "no hidden padding");
 _Static_assert(sizeof(struct sched_cpu) % 64 == 0, "CPUs do not share cache lines");
 

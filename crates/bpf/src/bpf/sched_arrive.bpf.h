@@ -46,12 +46,32 @@ static __always_inline struct wait wait_of(struct sched_thread *t, struct task_s
 		/* A migration resets last_queued and moves what was waited into run_delay. */
 		__u64 known = w.here_ns + (next->sched_info.run_delay - t->run_delay_ns);
 
+		if (unlikely(t->moved & MOVED_ASLEEP)) {
+			known = surely_waited(t, last_queued, now, w.here_ns);
+			w.here_ns = known < w.here_ns ? known : w.here_ns;
+		}
 		if (known < off_cpu_ns)
 			w.runnable_ns = known;
 	}
 	if (has_bandwidth() && unlikely(t->throttle_queue || t->state == ST_THROTTLED))
 		w.throttled_ns = throttled_of(t, next, now, w.runnable_ns, w.here_ns);
 	return w;
+}
+
+/* Where the thread waited before, for who looks for those behind whom. */
+static __noinline int note_moved(struct sched_area *area, struct sched_thread *t)
+{
+	volatile struct sched_scratch *scratch = &area->cpu.scratch;
+	__u32 slot = slot_of(t->tid);
+	struct sched_move *move = bpf_map_lookup_elem(&moves, &slot);
+
+	scratch->was_cpu = NO_SLOT;
+	if (move && (t->moved & MOVED_QUEUED)) {
+		scratch->was_cpu = move->from_cpu;
+		scratch->moved_ns = move->queued_ns;
+	}
+	t->moved = 0;
+	return 0;
 }
 
 /* Returns the wait that ended, as far as it is known as one; `local` of it was on this CPU. */
@@ -84,11 +104,12 @@ static __always_inline __u64 switch_in(struct sched_area *area, struct sched_thr
 		t->in_state_ns[ST_THROTTLED] += w.throttled_ns;
 		area->cpu.throttled_ns += w.throttled_ns;
 	}
-	if (unlikely(*local != counted || counted >= long_wait_ns)) {
+	if (unlikely(*local != counted || counted >= long_wait_ns))
 		area->cpu.scratch.was_off_ns = since;
-		area->cpu.scratch.was_cpu =
-			state == ST_QUEUED && t->cpu != area->cpu.id ? t->cpu : NO_SLOT;
-	}
+	if (unlikely(t->moved))
+		note_moved(area, t);
+	else if (unlikely(*local != counted))
+		area->cpu.scratch.was_cpu = NO_SLOT;
 	t->in_state_ns[ST_QUEUED] += queued;
 	area->cpu.waited_ns += queued;
 	if (unlikely(counted > t->wait_max_ns))

@@ -71,9 +71,11 @@ static __noinline int add_culprit(struct sched_area *area, struct sched_blame *b
 	return 0;
 }
 
-/* Who ran on that CPU at that moment: the oldest stay that ends after it, by a search without
- * branches. */
-static __always_inline __u32 ran_at(struct sched_area *area, __u64 head, __u64 moment)
+/*
+ * Which stay on that CPU a moment lies in, counted back from the newest (1): the oldest that ends
+ * after it, by a search without branches.
+ */
+static __always_inline __u32 stay_at(struct sched_area *area, __u64 head, __u64 moment)
 {
 	__u32 age = 1;
 
@@ -85,7 +87,7 @@ static __always_inline __u32 ran_at(struct sched_area *area, __u64 head, __u64 m
 		asm volatile("" : "+r"(later));
 		age += step & (__u32)(later >> 63);
 	}
-	return area->run[(head - age) & (RUNS - 1)].tgid;
+	return age;
 }
 
 /* Samples the scratch's [from, to) of that CPU, if a long look-up is affordable; else carries it.
@@ -94,7 +96,7 @@ static __noinline int blame_sampled(struct sched_area *area, struct sched_area *
 				    struct sched_blame *blame, __u32 victim)
 {
 	volatile struct sched_scratch *scratch = &area->cpu.scratch;
-	__u64 now = area->cpu.since_ns,
+	__u64 now = area->cpu.since_ns, head = where->cpu.head,
 	      all = scratch->to_ns - scratch->from_ns + blame->unsampled_ns;
 
 	if (now < area->cpu.long_blame_after_ns) {
@@ -109,27 +111,44 @@ static __noinline int blame_sampled(struct sched_area *area, struct sched_area *
 		__u64 part = (scratch->to_ns - scratch->from_ns) / POINTS;
 		__u64 moment = scratch->from_ns + part * i +
 			       ((part * (bpf_get_prandom_u32() >> 16)) >> 16);
+		__u32 age = stay_at(where, head, moment);
 
-		add_culprit(area, blame, victim, ran_at(where, where->cpu.head, moment),
+		add_culprit(area, blame, victim, where->run[(head - age) & (RUNS - 1)].tgid,
 			    scratch->weight_ns);
 	}
 	return 0;
 }
 
-/* A wait on this CPU that several stays share. Leaves the part that was not walked in the scratch.
+/*
+ * The scratch's [from, to) on that CPU, from its end on, over the stay in progress there and the
+ * EXACT_RUNS before. Leaves the part that was not walked in the scratch.
  */
-static __noinline int blame_walk(struct sched_area *area, struct sched_blame *blame, __u32 victim)
+static __noinline int blame_walk(struct sched_area *area, struct sched_area *where,
+				 struct sched_blame *blame, __u32 victim)
 {
 	volatile struct sched_scratch *scratch = &area->cpu.scratch;
-	__u64 head = area->cpu.head;
+	__u64 head = where->cpu.head, since = where->cpu.since_ns, end = scratch->to_ns;
+	__u32 age = 0;
 
+	/* On another CPU others run meanwhile, and ran since. */
+	if (where != area) {
+		if (since < end) {
+			if (since < scratch->from_ns)
+				since = scratch->from_ns;
+			scratch->to_ns = since;
+			add_culprit(area, blame, victim, where->cpu.tgid, end - since);
+		} else {
+			age = stay_at(where, head, end - 1) - 1;
+		}
+	}
 	/* Unrolled: some compilers fall from a loop's end into its head, which 5.10 refuses. */
 #pragma unroll
 	for (int i = 1; i <= EXACT_RUNS; i++) {
-		__u64 start = area->run[(head - i - 1) & (RUNS - 1)].end_ns;
-		__u32 tgid = area->run[(head - i) & (RUNS - 1)].tgid;
-		__u64 end = scratch->to_ns, from = scratch->from_ns;
+		__u64 start = where->run[(head - age - i - 1) & (RUNS - 1)].end_ns;
+		__u32 tgid = where->run[(head - age - i) & (RUNS - 1)].tgid;
+		__u64 from = scratch->from_ns;
 
+		end = scratch->to_ns;
 		if (start < from)
 			start = from;
 		/* Nothing is left once `to_ns` came down to `from_ns`. */
@@ -148,20 +167,16 @@ static __noinline int blame_walk(struct sched_area *area, struct sched_blame *bl
 static __noinline __u64 untold(struct sched_area *area)
 {
 	volatile struct sched_scratch *scratch = &area->cpu.scratch;
-	__u64 left = area->cpu.queued_ns, from = scratch->was_off_ns;
+	__u64 left = area->cpu.queued_ns;
 	__u32 slot = scratch->slot;
 	struct sched_told *told;
 
-	if (from < window_start_ns)
-		scratch->was_off_ns = window_start_ns;
 	if (left < long_wait_ns)
 		return left;
 	told = bpf_map_lookup_elem(&tolds, &slot);
-	if (!told || told->since_ns != from)
+	if (!told || told->since_ns != scratch->was_off_ns)
 		return left;
 	left -= told->queued_ns < left ? told->queued_ns : left;
-	/* The part on another CPU's queue came first. */
-	scratch->was_off_ns += told->queued_ns;
 	if (scratch->local_ns > left)
 		scratch->local_ns = left;
 	return left;
@@ -173,28 +188,26 @@ static __noinline int blame_long(struct sched_area *area, struct sched_blame *bl
 	volatile struct sched_scratch *scratch = &area->cpu.scratch;
 	__u64 left = untold(area), elsewhere = left - scratch->local_ns;
 	__u32 cpu_id = scratch->was_cpu;
-	struct sched_area *where = 0;
+	struct sched_area *where;
 
 	if (scratch->local_ns) {
 		scratch->to_ns = area->cpu.since_ns;
 		scratch->from_ns = scratch->to_ns - scratch->local_ns;
-		blame_walk(area, blame, area->cpu.tgid);
+		blame_walk(area, area, blame, area->cpu.tgid);
 		if (scratch->to_ns > scratch->from_ns)
-			where = area;
+			blame_sampled(area, area, blame, area->cpu.tgid);
 	}
-	if (elsewhere) {
-		if (where) {
-			/* One long look-up at a time, and this part has other culprits. */
-			blame->migrated_ns += elsewhere;
-		} else {
-			where = bpf_map_lookup_elem(&areas, &cpu_id);
-			scratch->from_ns = scratch->was_off_ns;
-			scratch->to_ns = scratch->was_off_ns + elsewhere;
-			if (!where)
-				blame->migrated_ns += elsewhere;
-		}
+	if (!elsewhere)
+		return 0;
+	where = bpf_map_lookup_elem(&areas, &cpu_id);
+	if (!where) {
+		blame->migrated_ns += elsewhere;
+		return 0;
 	}
-	if (where)
+	scratch->to_ns = scratch->moved_ns;
+	scratch->from_ns = scratch->to_ns - elsewhere;
+	blame_walk(area, where, blame, area->cpu.tgid);
+	if (scratch->to_ns > scratch->from_ns)
 		blame_sampled(area, where, blame, area->cpu.tgid);
 	return 0;
 }

@@ -45,6 +45,7 @@ static __always_inline void begin(struct sched_thread *t, struct task_struct *vo
 	t->tgid = task->tgid;
 	t->cpu = 0;
 	t->state = state;
+	t->moved = 0;
 	t->since_ns = now;
 	t->first_ns = now;
 	t->run_delay_ns = 0;
@@ -85,6 +86,23 @@ static __always_inline struct sched_thread *find_only(struct sched_area *area, _
 		return bpf_map_lookup_elem(&threads, found);
 	t = bpf_map_lookup_elem(&overflow, &tid);
 	return t && t->state != ST_DEAD ? t : 0;
+}
+
+/*
+ * The slot of that thread; NO_SLOT = it is in the overflow map, or nowhere. Unlike find_only() it
+ * needs no scratch, which is the switch's. A global function is verified once, and not once for
+ * each answer.
+ */
+__noinline __u32 slot_of(__u32 tid)
+{
+	for (int i = 0; i < PROBES; i++) {
+		__u32 slot = probe(tid, i);
+		struct sched_thread *t = bpf_map_lookup_elem(&threads, &slot);
+
+		if (t && t->tid == tid && t->state != ST_DEAD)
+			return slot;
+	}
+	return NO_SLOT;
 }
 
 /* Makes `t->seq` odd, if the slot may be taken. */

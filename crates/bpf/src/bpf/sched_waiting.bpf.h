@@ -9,22 +9,6 @@
 struct sched_waiting waiting_shape;
 
 /*
- * The slot of that thread; NO_SLOT = it is in the overflow map, or nowhere. Not find_only(): the
- * scratch is the switch's. A global function is verified once, and not once for each answer.
- */
-__noinline __u32 slot_of(__u32 tid)
-{
-	for (int i = 0; i < PROBES; i++) {
-		__u32 slot = probe(tid, i);
-		struct sched_thread *t = bpf_map_lookup_elem(&threads, &slot);
-
-		if (t && t->tid == tid && t->state != ST_DEAD)
-			return slot;
-	}
-	return NO_SLOT;
-}
-
-/*
  * The thread as a switch would find it now; the same arithmetic says how long it waited, so that
  * the end of the wait agrees with what was told of it before. No lock is held: the reader compares
  * `seq` with what it finds itself later, and drops what belongs to another stay.
@@ -34,6 +18,7 @@ int on_waiting(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct sched_waiting out = {};
+	struct sched_move *move;
 	struct sched_thread *t;
 	struct wait w;
 	__u64 now = asked_ns, since;
@@ -55,6 +40,8 @@ int on_waiting(struct bpf_iter__task *ctx)
 		return 0;
 	if ((out.seq & 1) || state >= ST_MAX || state == ST_ON_CPU || since >= now)
 		return 0;
+	if (t->moved & MOVED_ASLEEP)
+		note_runnable(slot, since, now);
 	w = wait_of(t, task, now, now - since);
 	if (!w.runnable_ns)
 		return 0;
@@ -66,7 +53,12 @@ int on_waiting(struct bpf_iter__task *ctx)
 	out.tid = tid;
 	out.tgid = t->tgid;
 	out.cpu = cpu_of(task);
-	out.was_cpu = state == ST_QUEUED ? t->cpu : NO_SLOT;
+	out.was_cpu = NO_SLOT;
+	move = t->moved & MOVED_QUEUED ? bpf_map_lookup_elem(&moves, &slot) : 0;
+	if (move) {
+		out.was_cpu = move->from_cpu;
+		out.moved_ns = move->queued_ns;
+	}
 	bpf_seq_write(ctx->meta->seq, &out, sizeof(out));
 	return 0;
 }

@@ -182,6 +182,7 @@ impl SchedProbe {
         if plan.wakeup_hook {
             links.push(skel.progs.on_wakeup.attach().map_err(attach)?);
         }
+        links.push(skel.progs.on_move.attach().map_err(attach)?);
         links.push(match plan.switch_hook {
             SwitchHook::Four => skel.progs.on_switch_4.attach().map_err(attach)?,
             SwitchHook::Three => skel.progs.on_switch_3.attach().map_err(attach)?,
@@ -389,6 +390,7 @@ fn configure(
     open.maps.threads.set_max_entries(plan.slots)?;
     open.maps.waits.set_max_entries(plan.slots)?;
     open.maps.tolds.set_max_entries(plan.slots)?;
+    open.maps.moves.set_max_entries(plan.slots)?;
     open.maps.areas.set_max_entries(cpus)?;
     open.progs.on_switch_4.set_autoload(plan.switch_hook == SwitchHook::Four);
     open.progs.on_switch_3.set_autoload(plan.switch_hook == SwitchHook::Three);
@@ -400,7 +402,7 @@ fn configure(
 
 fn map_bytes(skel: &SchedSkel<'_>) -> u64 {
     let maps = &skel.maps;
-    [&maps.threads, &maps.waits, &maps.tolds, &maps.areas, &maps.overflow, &maps.spill]
+    [&maps.threads, &maps.waits, &maps.tolds, &maps.moves, &maps.areas, &maps.overflow, &maps.spill]
         .iter()
         .map(|map| {
             let element = u64::from(map.key_size()) + u64::from(map.value_size());

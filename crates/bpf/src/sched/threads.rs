@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What each thread did since the last look: differences of the amounts that the probe keeps for ever.
 
-use super::{Clock, DEAD, STATES, SchedProbe, State, Waiting};
+use super::{DEAD, STATES, SchedProbe, State, Waiting};
 use crate::mapped::Torn;
 use crate::skel::sched::types::{
     sched_area, sched_bucket, sched_thread, sched_waiting, sched_waits,
@@ -79,13 +79,12 @@ impl ThreadScan {
     #[must_use]
     pub fn begin(
         probe: &SchedProbe,
-        clock: Clock,
         waiting: &Waiting,
         mut each: impl FnMut(&ThreadDelta),
     ) -> Self {
         let mut scan = Self { start_ns: waiting.at_ns(), ..Self::default() };
         scan.slots.resize_with(probe.threads.len(), || None);
-        scan.look(probe, clock, waiting, |thread| {
+        scan.look(probe, waiting, |thread| {
             if !thread.dead {
                 each(thread);
             }
@@ -98,15 +97,13 @@ impl ThreadScan {
     pub fn look(
         &mut self,
         probe: &SchedProbe,
-        clock: Clock,
         waiting: &Waiting,
         mut each: impl FnMut(&ThreadDelta),
     ) {
-        let now = (clock, waiting);
         let mut torn = Vec::new();
         for slot in 0..probe.threads.len() {
             let tid = probe.threads.u32(slot, offset_of!(sched_thread, tid));
-            if tid != 0 && self.look_at_slot(probe, slot, now, &mut each).is_err() {
+            if tid != 0 && self.look_at_slot(probe, slot, waiting, &mut each).is_err() {
                 torn.push(slot);
             }
         }
@@ -117,10 +114,10 @@ impl ThreadScan {
                 break;
             }
             std::thread::sleep(BEFORE_SECOND_LOOK);
-            torn.retain(|&slot| self.look_at_slot(probe, slot, now, &mut each).is_err());
+            torn.retain(|&slot| self.look_at_slot(probe, slot, waiting, &mut each).is_err());
         }
         self.torn += torn.len() as u64;
-        self.look_at_overflow(probe, now, &mut each);
+        self.look_at_overflow(probe, waiting, &mut each);
     }
 
     /// The same for the threads in these slots only.
@@ -128,13 +125,11 @@ impl ThreadScan {
         &mut self,
         probe: &SchedProbe,
         slots: &[usize],
-        clock: Clock,
         waiting: &Waiting,
         mut each: impl FnMut(&ThreadDelta),
     ) {
-        let now = (clock, waiting);
         for &slot in slots {
-            let looked = self.look_at_slot(probe, slot, now, &mut each);
+            let looked = self.look_at_slot(probe, slot, waiting, &mut each);
             self.torn += u64::from(looked.is_err());
         }
     }
@@ -143,7 +138,7 @@ impl ThreadScan {
         &mut self,
         probe: &SchedProbe,
         slot: usize,
-        (clock, waiting): (Clock, &Waiting),
+        waiting: &Waiting,
         each: &mut dyn FnMut(&ThreadDelta),
     ) -> Result<(), Torn> {
         let threads = &probe.threads;
@@ -156,19 +151,19 @@ impl ThreadScan {
             return Ok(());
         }
         let unchanged = seen.as_ref().is_some_and(|seen| seen.seq == threads.u32(slot, seq));
-        let (thread, waits, clock_ns) = threads.consistent(slot, seq, || {
+        let (thread, waits) = threads.consistent(slot, seq, || {
             let thread: sched_thread = threads.peek(slot, 0);
             // The histogram of a thread that did not switch is as it was.
             let waits: Option<[sched_bucket; WAIT_BUCKETS]> =
                 (!unchanged).then(|| probe.waits.peek(slot, offset_of!(sched_waits, bucket)));
-            (thread, waits, clock.now())
+            (thread, waits)
         })?;
         let wait_max = if waits.is_some() {
             threads.take_u64(slot, offset_of!(sched_thread, wait_max_ns))
         } else {
             0
         };
-        let end_ns = told_until(&thread, clock_ns, waiting.at_ns());
+        let end_ns = told_until(&thread, waiting.at_ns());
         let found = waiting.of(Some(slot), &thread);
         let look = Look {
             states_ns: states_at(&thread, probe.is_on_cpu(&thread), end_ns, found),
@@ -187,12 +182,12 @@ impl ThreadScan {
     fn look_at_overflow(
         &mut self,
         probe: &SchedProbe,
-        (clock, waiting): (Clock, &Waiting),
+        waiting: &Waiting,
         each: &mut dyn FnMut(&ThreadDelta),
     ) {
         for entry in probe.overflow_entries() {
             let thread = entry.thread;
-            let end_ns = told_until(&thread, clock.now(), waiting.at_ns());
+            let end_ns = told_until(&thread, waiting.at_ns());
             let found = waiting.of(None, &thread);
             let mut seen = self.overflow.remove(&thread.tid);
             let look = Look {
@@ -215,15 +210,10 @@ impl ThreadScan {
     }
 }
 
-/// Up to which moment it is known what the thread did: on a CPU, up to now; off it, up to when it was asked who waits.
-fn told_until(thread: &sched_thread, now_ns: u64, asked_ns: u64) -> u64 {
-    if thread.state == DEAD {
-        thread.since_ns
-    } else if thread.state == State::OnCpu as u8 {
-        now_ns
-    } else {
-        asked_ns.max(thread.since_ns)
-    }
+/// Up to which moment the thread is told of: when it was asked who waits, or its last switch if that came later. A reader
+/// that gets no CPU for a while in between tells nothing of that while.
+fn told_until(thread: &sched_thread, asked_ns: u64) -> u64 {
+    if thread.state == DEAD { thread.since_ns } else { asked_ns.max(thread.since_ns) }
 }
 
 /// The amounts of a thread at that moment, what is in progress included. `on_cpu` tells whether its CPU agrees
@@ -399,12 +389,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_does_off_the_cpu_is_known_up_to_the_question() {
-        let asleep = sched_thread { state: 3, since_ns: 100, ..sched_thread::default() };
-        assert_eq!(told_until(&asleep, 500, 400), 400);
-        assert_eq!(told_until(&asleep, 500, 90), 100, "it left the CPU since");
-        let running = sched_thread { state: 0, since_ns: 100, ..sched_thread::default() };
-        assert_eq!(told_until(&running, 500, 400), 500);
+    fn what_a_thread_does_is_told_up_to_the_question() {
+        let thread = sched_thread { state: 3, since_ns: 100, ..sched_thread::default() };
+        assert_eq!(told_until(&thread, 400), 400);
+        assert_eq!(told_until(&thread, 90), 100, "it switched since");
+        let dead = sched_thread { state: DEAD, since_ns: 100, ..sched_thread::default() };
+        assert_eq!(told_until(&dead, 400), 100);
     }
 
     #[test]

@@ -35,8 +35,8 @@ pub struct Waiter {
     pub here_ns: u64,
     /// Whose queue it is on.
     pub cpu: usize,
-    /// The CPU on which it was preempted, if that began the wait.
-    pub was_cpu: Option<usize>,
+    /// From whose queue it was moved there, and when; `None` = it was not, or more is not known.
+    pub moved: Option<(usize, u64)>,
     slot: usize,
     seq: u32,
 }
@@ -46,7 +46,7 @@ impl Waiter {
     #[must_use]
     pub fn example(queued_ns: u64, here_ns: u64, cpu: usize) -> Self {
         let (tid, tgid, since_ns, slot, seq) = (1, 1, 0, 0, 0);
-        Self { tid, tgid, since_ns, queued_ns, here_ns, cpu, was_cpu: None, slot, seq }
+        Self { tid, tgid, since_ns, queued_ns, here_ns, cpu, moved: None, slot, seq }
     }
 }
 
@@ -97,7 +97,7 @@ impl Waiting {
                 queued_ns,
                 here_ns: found.here_ns.min(queued_ns),
                 cpu: found.cpu as usize,
-                was_cpu: (found.was_cpu != NONE).then_some(found.was_cpu as usize),
+                moved: (found.was_cpu != NONE).then_some((found.was_cpu as usize, found.moved_ns)),
                 slot,
                 seq: found.seq,
             };

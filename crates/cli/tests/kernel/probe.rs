@@ -36,15 +36,14 @@ impl Watch {
     fn begin(plan: &Plan) -> Self {
         let mut probe = SchedProbe::open(plan, cpus()).unwrap();
         let waiting = probe.begin_window(clock(&probe)).unwrap();
-        let scan = ThreadScan::begin(&probe, clock(&probe), &waiting, |_| {});
+        let scan = ThreadScan::begin(&probe, &waiting, |_| {});
         Self { probe, scan, blame: Blame::default() }
     }
 
     fn look(&mut self) -> Vec<ThreadDelta> {
         let mut threads = Vec::new();
         let waiting = self.probe.who_waits(clock(&self.probe)).unwrap();
-        let clock = clock(&self.probe);
-        self.scan.look(&self.probe, clock, &waiting, |thread| threads.push(thread.clone()));
+        self.scan.look(&self.probe, &waiting, |thread| threads.push(thread.clone()));
         threads
     }
 

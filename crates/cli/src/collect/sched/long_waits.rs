@@ -69,8 +69,6 @@ impl History {
 struct Told {
     since_ns: u64,
     queued_ns: u64,
-    until_ns: u64,
-    cpu: usize,
 }
 
 /// A part of a wait: on the queue of that CPU, if it is known, `[from, to)`.
@@ -111,12 +109,7 @@ impl LongWaits {
         for waiter in waiters.iter().filter(|waiter| all || waiter.queued_ns >= LONG_WAIT_NS) {
             let at_ns = waiting.at_ns();
             let before = self.told.get(&waiter.tid).filter(|told| told.since_ns == waiter.since_ns);
-            let told = Told {
-                since_ns: waiter.since_ns,
-                queued_ns: waiter.queued_ns,
-                until_ns: at_ns,
-                cpu: waiter.cpu,
-            };
+            let told = Told { since_ns: waiter.since_ns, queued_ns: waiter.queued_ns };
             let parts = parts_of(waiter, before, at_ns);
             if !probe.note_told(waiter, waiter.queued_ns) {
                 continue;
@@ -151,9 +144,12 @@ fn parts_of(waiter: &Waiter, before: Option<&Told>, at_ns: u64) -> Vec<Part> {
     let new_ns = waiter.queued_ns.saturating_sub(before.map_or(0, |told| told.queued_ns));
     let here_ns = waiter.here_ns.min(new_ns);
     let elsewhere_ns = new_ns - here_ns;
-    let from_ns = before.map_or(at_ns - waiter.queued_ns, |told| told.until_ns);
-    let was_cpu = before.map_or(waiter.was_cpu, |told| Some(told.cpu));
-    let elsewhere = Part { cpu: was_cpu, from_ns, to_ns: from_ns + elsewhere_ns };
+    let elsewhere = match waiter.moved {
+        Some((cpu, moved_ns)) => {
+            Part { cpu: Some(cpu), from_ns: moved_ns.saturating_sub(elsewhere_ns), to_ns: moved_ns }
+        }
+        None => Part { cpu: None, from_ns: 0, to_ns: elsewhere_ns },
+    };
     let here = Part { cpu: Some(waiter.cpu), from_ns: at_ns - here_ns, to_ns: at_ns };
     [elsewhere, here].into_iter().filter(|part| part.to_ns > part.from_ns).collect()
 }
@@ -204,7 +200,7 @@ mod tests {
                 for part in parts_of(&waiter, before.as_ref(), at_ns) {
                     sum += waits.behind(part).values().sum::<u64>();
                 }
-                before = Some(Told { since_ns: 0, queued_ns, until_ns: at_ns, cpu });
+                before = Some(Told { since_ns: 0, queued_ns });
                 prop_assert_eq!(sum, queued_ns);
             }
         }

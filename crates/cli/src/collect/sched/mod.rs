@@ -115,7 +115,7 @@ impl SchedCollector {
         }
         self.waiting = self.probe.begin_window(self.clock)?;
         let tally = &mut self.tally;
-        let scan = ThreadScan::begin(&self.probe, self.clock, &self.waiting, |thread| {
+        let scan = ThreadScan::begin(&self.probe, &self.waiting, |thread| {
             tally.meet(thread);
         });
         self.scan = Some(scan);
@@ -183,7 +183,7 @@ impl SchedCollector {
             bin = LoadBin { t0_ns: bin.t0_ns, t1_ns: bin.t1_ns, ..LoadBin::default() };
             let tally = &mut self.tally;
             let (slots, waiting) = (&self.target_slots, &self.waiting);
-            scan.look_at_slots(&self.probe, slots, self.clock, waiting, |thread| {
+            scan.look_at_slots(&self.probe, slots, waiting, |thread| {
                 add_to_bin(&mut bin, thread);
                 tally.add_between(thread);
             });
@@ -200,7 +200,7 @@ impl SchedCollector {
         // meanwhile, as this reader's own do on a busy host, there would be the blame without the wait.
         let blame = self.blame.of_epoch(&self.probe, epoch);
         let tally = &mut self.tally;
-        scan.look(&self.probe, self.clock, &self.waiting, |thread| tally.add(thread, last));
+        scan.look(&self.probe, &self.waiting, |thread| tally.add(thread, last));
         let torn = scan.torn;
         self.tally.blame(blame);
         self.tally.idle(self.idle.take());

@@ -13,6 +13,8 @@ const WALL: Invariant =
     "wall time does not exceed the number of threads times the length of the tick";
 const BLAME: Invariant =
     "blame and wake-up latency do not exceed the time queued, nor the waits that ended";
+const SIZES: Invariant = "the waits of a process sum to the time queued";
+const EXPLAINED: Invariant = "the time queued is explained by blame and wake-up latency";
 const BUCKETS: Invariant = "the time in each bucket of waits fits their number";
 pub(super) const LONGEST: Invariant = "the longest wait is one of the waits";
 const IDLE: Invariant = "CPUs idle during a wait for no longer than the wait";
@@ -56,6 +58,18 @@ struct Totals {
     queued_ns: u64,
     waits_ns: u64,
     explained_ns: u64,
+    longest_ns: u64,
+    threads_max: u32,
+}
+
+impl Totals {
+    /// Whether two accounts of its waiting agree. They are read one after the other while threads end; and recordings
+    /// of before 2026-12 lack, or hold as a whole, the wait of each thread that lies across an end of the window.
+    fn agree(&self, one_ns: u64, other_ns: u64) -> bool {
+        let at_ends_ns = self.longest_ns.saturating_mul(self.threads_max.into()).saturating_mul(2);
+        let (less_ns, more_ns) = (one_ns.min(other_ns), one_ns.max(other_ns));
+        about_fits(more_ns, less_ns.saturating_add(at_ends_ns))
+    }
 }
 
 impl Amounts {
@@ -84,6 +98,14 @@ impl Amounts {
     pub(super) fn finish(&self, faults: &mut Faults) {
         for (id, totals) in &self.processes {
             let Totals { queued_ns, waits_ns, explained_ns, .. } = *totals;
+            faults.unless(totals.agree(queued_ns, waits_ns), SIZES, || {
+                format!("process {}: {waits_ns} ns of waits, {queued_ns} ns queued", id.0)
+            });
+            // Of those who were added up it is not told behind whom they waited.
+            let told = *id == ProcId::OTHERS || totals.agree(queued_ns, explained_ns);
+            faults.unless(told, EXPLAINED, || {
+                format!("process {}: {explained_ns} ns of {queued_ns} ns", id.0)
+            });
             // A wait that began before the window is blamed as a whole, but queued only in part.
             faults.unless(about_fits(explained_ns, queued_ns.max(waits_ns)), BLAME, || {
                 format!("process {}: {explained_ns} ns of {queued_ns} ns, {waits_ns} ns", id.0)
@@ -101,6 +123,8 @@ impl Amounts {
         totals.queued_ns = totals.queued_ns.saturating_add(tick.states.queued_ns);
         totals.waits_ns = totals.waits_ns.saturating_add(sum(&tick.waits.ns));
         totals.explained_ns = totals.explained_ns.saturating_add(tick.wakeup_latency_ns);
+        totals.longest_ns = totals.longest_ns.max(tick.wait_max_ns);
+        totals.threads_max = totals.threads_max.max(tick.threads);
         let wall_ns = tick.wall_ns;
         let states_ns = sum(&[
             tick.states.on_cpu_ns,

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Threads that are moved between run queues while they are off the CPU. Whoever waited elsewhere
+ * waited behind others; and a move is what can make the kernel's account of a wait wrong.
+ *
+ * From 6.12 on ("sched/fair: Implement delayed dequeue") a
+ * thread that goes to sleep may stay on the queue for a while, and be moved with it. That sets
+ * sched_info.last_queued as if it waited from then on, and its wake-up leaves it as it is. Included
+ * by sched.bpf.c only.
+ */
+
+/* The enqueueing on the other CPU follows the hook within this time. */
+#define MOVE_TAKES_NS 1000000
+
+SEC("tp_btf/sched_migrate_task")
+int BPF_PROG(on_move, struct task_struct *task)
+{
+	__u32 slot = slot_of(task->pid);
+	struct sched_thread *t = bpf_map_lookup_elem(&threads, &slot);
+	struct sched_move *move = bpf_map_lookup_elem(&moves, &slot);
+	__u64 now;
+
+	/* Not on a queue: it is just being woken, and has not waited. */
+	if (!t || !move || !task->on_rq || t->state == ST_ON_CPU)
+		return 0;
+	now = task->se.cfs_rq->rq->clock;
+	if (state_of(task) && t->state != ST_QUEUED && t->state != ST_THROTTLED) {
+		move->asleep_ns = now;
+		t->moved |= MOVED_ASLEEP;
+	} else {
+		move->queued_ns = now;
+		move->from_cpu = cpu_of(task);
+		t->moved |= MOVED_QUEUED;
+	}
+	return 0;
+}
+
+/* The iterator finds a thread runnable whose wake-up is hidden. */
+static __noinline int note_runnable(__u32 slot, __u64 stay_ns, __u64 now)
+{
+	struct sched_move *move = bpf_map_lookup_elem(&moves, &slot);
+
+	if (move && move->stay_ns != stay_ns) {
+		move->runnable_ns = now;
+		move->stay_ns = stay_ns;
+	}
+	return 0;
+}
+
+/*
+ * How long a thread surely waited that was moved while it slept: `here` if it was queued anew
+ * since, else from when it was first seen runnable.
+ */
+static __noinline __u64 surely_waited(struct sched_thread *t, __u64 last_queued, __u64 now,
+				      __u64 here)
+{
+	__u32 slot = slot_of(t->tid);
+	struct sched_move *move = bpf_map_lookup_elem(&moves, &slot);
+	__u64 sure = here;
+
+	if (!move)
+		return here;
+	if (last_queued - move->asleep_ns < MOVE_TAKES_NS)
+		sure = 0;
+	if (move->stay_ns == t->since_ns && move->runnable_ns < now &&
+	    now - move->runnable_ns > sure)
+		sure = now - move->runnable_ns;
+	return sure;
+}
