@@ -38,7 +38,7 @@ pub struct Plan {
     pub slots: u32,
 }
 
-/// Fewest and most slots. At 896 bytes each that is 14.7 MB to 235 MB of kernel memory.
+/// Fewest and most slots. At 952 bytes each that is 15.6 MB to 250 MB of kernel memory.
 const SLOTS: (usize, usize) = (1 << 14, 1 << 18);
 
 /// Decides. `Err` = why the scheduler probe cannot be used, as a sentence part.
