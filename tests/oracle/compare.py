@@ -61,7 +61,8 @@ def differences(replay, recording, report, cast):
             yield points(pid, who, "wall time in % of the truth", 1.0, 0.0)
             continue
         busy = max((true.on_cpu_ns + true.queued_ns) / true.wall_ns, 1 - asleep(said))
-        if busy < LEAST_BUSY:
+        # Who is not traced itself, or was woken by such a one, is no witness; the workload is neither.
+        if busy < LEAST_BUSY or (true.doubtful and pid not in names):
             continue
         yield from of_ledger(pid, who, true, said, ledger.get(pid))
         yield from of_waits(pid, who, true, said, pid in quota)

@@ -25,6 +25,7 @@ BUFFER = "32M"
 # perf_event_attr.sample_type of the command below: IP, TID, TIME, CPU, PERIOD, RAW, IDENTIFIER.
 SAMPLE_TYPE = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 16
 TYPE_TRACEPOINT = 2
+NOBODY = 0xFFFFFFFF
 SAMPLE = struct.Struct("=QQIIQIIQI")
 RECORD_LOST, RECORD_COMM, RECORD_EXIT, RECORD_FORK, RECORD_SAMPLE, RECORD_LOST_SAMPLES = 2, 3, 4, 7, 9, 13
 
@@ -166,8 +167,8 @@ class Trace:
         _, _, pid, tid, time_ns, cpu, _, _, _ = SAMPLE.unpack_from(data, at)
         at += SAMPLE.size
         (number,) = struct.unpack_from("=H", data, at)
-        # A thread that is ending has no process any more.
-        if tid and pid != 0xFFFFFFFF:
+        # A thread that is ending has neither any more.
+        if tid and NOBODY not in (pid, tid):
             self.process_of[tid] = pid
         kind, decode = self.decoders[number]
         self.events.append((time_ns, kind, cpu, decode(data, at)))

@@ -9,7 +9,7 @@ sees that they come and not that they go. When that was follows from how long th
 """
 
 import bisect
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from perf import FORK, MIGRATE, NEW, RUNTIME, SWITCH, WAKEUP
 
@@ -75,10 +75,9 @@ class Replay:
         self.threads = {}
         # {cpu: [(from, tid), ...]}
         self.ran = defaultdict(list)
-        # Events that fit no state; a trace without gaps has next to none.
-        self.odd = 0
-        # Switches that were not traced.
-        self.gaps = 0
+        # Threads that were left untraced, and how often; how many events of which threads fit no state because of that.
+        self.untraced = Counter()
+        self.odd = Counter()
         for time, kind, cpu, fields in trace.events:
             if kind == SWITCH:
                 self.switch(time, cpu, *fields)
@@ -116,16 +115,16 @@ class Replay:
             self.ran[cpu].append((BEGINNING, prev))
         before, hidden = self.ran[cpu][-1]
         if prev != hidden:
-            self.untraced(hidden, before, prev, time, cpu)
+            self.went_untraced(hidden, before, prev, time, cpu)
         self.ran[cpu].append((time, next))
         if prev:
             self.leave(self.thread(prev), time, cpu, prev_state)
         if next:
             self.arrive(self.thread(next), time, cpu)
 
-    def untraced(self, hidden, before, prev, time, cpu):
+    def went_untraced(self, hidden, before, prev, time, cpu):
         """`prev` leaves, but `hidden` came last: it went meanwhile."""
-        self.gaps += 1
+        self.untraced[hidden] += 1
         ran_ns = self.thread(prev).ran_ns if prev else 0
         # Who is no fair task has no such account: then the hidden one counts as gone at once.
         came = max(time - ran_ns, before) if ran_ns else before
@@ -142,7 +141,7 @@ class Replay:
             # It ran when the trace began; a wake-up of a thread that runs says nothing.
             thread.stays.append((BEGINNING, time))
         else:
-            self.odd += 1
+            self.odd[thread.tid] += 1
         thread.ran_ns = 0
         if state & ENDED:
             thread.state, thread.died = GONE, time
@@ -157,10 +156,10 @@ class Replay:
             thread.waited_from_the_beginning(cpu)
         if thread.state == WAITING:
             if thread.cpu != cpu:
-                self.odd += 1
+                self.odd[thread.tid] += 1
             thread.end_wait(time)
         else:
-            self.odd += 1
+            self.odd[thread.tid] += 1
         thread.state, thread.since, thread.ran_ns = RUNNING, time, 0
 
     def wakeup(self, time, tid, cpu):
@@ -177,6 +176,7 @@ class Replay:
             pid = self.process_of.get(thread.tid)
             if pid is not None:
                 found[pid].add(thread, start, end)
+                found[pid].doubtful += self.untraced[thread.tid] + self.odd[thread.tid]
         return {pid: process for pid, process in found.items() if process.wall_ns}
 
     def blame(self, process):
@@ -207,6 +207,8 @@ class Process:
         self.on_cpu_ns = 0
         self.waits = []
         self.queued = []
+        # Times at which the trace did not tell what its threads did.
+        self.doubtful = 0
 
     def add(self, thread, start, end):
         wall = overlap(thread.born, thread.died, start, end)
