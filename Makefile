@@ -5,6 +5,7 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 DESTDIR ?=
 SECONDS_TO_RUN ?= 10
+N ?= 200
 
 BINARY := target/release/deburr
 
@@ -48,6 +49,11 @@ lint: ## check formatting, clippy and the format of the BPF sources
 bench: build ## measure what observing costs, beside other tools (root); writes docs/overhead.md
 	@scripts/setup --bench
 	@scripts/run bench/overhead --binary $(BINARY)
+
+.PHONY: oracle
+oracle: build ## hold deburr against perf's trace in N=200 random runs (root, half an hour); writes docs/accuracy.md
+	@scripts/setup --bench
+	@scripts/run tests/oracle/oracle --binary $(BINARY) --seconds 6 --runs $(N) --document docs/accuracy.md
 
 .PHONY: docs
 docs: ## write the generated documents and golden files anew; read the diff before you commit it

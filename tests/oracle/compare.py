@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What deburr says against what the trace says, process by process, and what is too far apart."""
+
+import dataclasses
+
+from recording import OTHERS
+
+# A point is a hundredth of a process's wall time.
+POINTS_MOSTLY, POINTS_ALWAYS = 1.0, 3.0
+# "95 % of runs": so many may be beyond what most must keep.
+MOSTLY_NOT = 0.05
+# Beyond this a repetition is no excuse.
+POINTS_AT_ONCE = 10.0
+BLAME_MOSTLY, BLAME_ALWAYS = 0.05, 0.15
+BLAME_WAITS = 1000
+# The longest wait, by its own length: both clocks are read some us apart, more where the hypervisor stops a CPU in between.
+LONGEST_MOSTLY, LONGEST_ALWAYS = 0.02, 0.10
+LONGEST_FLOOR_NS = 1_000_000
+
+# Shares of anything shorter say little: a moment at either end of the window is a point of it.
+LEAST_WALL_NS = 1_000_000_000
+# Who neither ran nor waited for this part of its time is asleep for both, which proves nothing.
+LEAST_BUSY = 0.01
+# Blame of fewer waits, or of less time, is chance.
+LEAST_BLAMED_NS, LEAST_BLAMED_WAITS = 50_000_000, 20
+
+
+@dataclasses.dataclass
+class Difference:
+    """`what` of a process: as the trace and as deburr have it, and how far apart that is in units of `mostly` and `always`."""
+
+    pid: int
+    who: str
+    what: str
+    true: float
+    said: float
+    error: float
+    mostly: float
+    always: float
+    unit: str
+    measure: str
+
+    def __str__(self):
+        return f"{self.who} ({self.pid}): {self.what} {self.said:.4g}, in truth {self.true:.4g}"
+
+
+def points(pid, who, what, true, said):
+    true, said = true * 100, said * 100
+    return Difference(pid, who, what, true, said, abs(said - true), POINTS_MOSTLY, POINTS_ALWAYS, "points", what)
+
+
+def differences(replay, recording, report, cast):
+    """Of every process that is worth it: (pid, Difference)."""
+    truth = replay.processes(recording.start_ns, recording.end_ns)
+    quota = {cast.pid(index) for index in range(len(cast.processes)) if cast.workload.under_quota(index)}
+    names = {cast.pid(index): cast.comm(index) for index in range(len(cast.processes))}
+    ledger = report.ledger()
+    for pid, true in sorted(truth.items()):
+        said = recording.accounts.get(pid)
+        if true.wall_ns < LEAST_WALL_NS or not pid:
+            continue
+        who = names.get(pid) or (said.comm if said else "?")
+        if not said or not said.wall_ns:
+            yield points(pid, who, "seen at all", 1.0, 0.0)
+            continue
+        busy = max((true.on_cpu_ns + true.queued_ns) / true.wall_ns, 1 - asleep(said))
+        # Who is not traced itself, or was woken by such a one, is no witness; the workload is neither.
+        if busy < LEAST_BUSY or (true.doubtful and pid not in names):
+            continue
+        yield from of_ledger(pid, who, true, said, ledger.get(pid))
+        yield from of_waits(pid, who, true, said, pid in quota)
+        if pid not in quota:
+            yield from of_blame(pid, who, true, said, replay, truth)
+
+
+def asleep(said):
+    return 1 - (said.on_cpu_ns + said.queued_ns + said.throttled_ns) / said.wall_ns
+
+
+def of_ledger(pid, who, true, said, line):
+    on_cpu, queued = true.on_cpu_ns / true.wall_ns, true.queued_ns / true.wall_ns
+    yield points(pid, who, "on CPU", on_cpu, said.on_cpu_ns / said.wall_ns)
+    yield points(pid, who, "queued", queued, (said.queued_ns + said.throttled_ns) / said.wall_ns)
+    yield points(pid, who, "asleep", 1 - on_cpu - queued, asleep(said))
+    if line:
+        told_queued = line.get("queued", 0) + line.get("throttled", 0)
+        yield points(pid, who, "report: on CPU", on_cpu, line.get("on_cpu", 0))
+        yield points(pid, who, "report: queued", queued, told_queued)
+        yield points(pid, who, "report: asleep", 1 - on_cpu - queued, 1 - line.get("on_cpu", 0) - told_queued)
+
+
+def of_waits(pid, who, true, said, quota):
+    """Sum and maximum. Under a quota the sizes leave out what was throttled, which the trace cannot tell."""
+    if quota:
+        return
+    yield points(pid, who, "sum of waits", true.queued_ns / true.wall_ns, said.waits_ns / said.wall_ns)
+    longest, told = true.wait_max_ns, said.wait_max_ns
+    error = max(abs(told - longest) - LONGEST_FLOOR_NS, 0) / max(longest, LONGEST_FLOOR_NS)
+    yield Difference(
+        pid, who, "longest wait, ms", longest / 1e6, told / 1e6, error, LONGEST_MOSTLY, LONGEST_ALWAYS, "of it", "longest wait"
+    )
+
+
+def of_blame(pid, who, true, said, replay, truth):
+    """Half the sum of the absolute differences of the shares. Who lived shortly is one, whose names deburr adds up."""
+    if true.queued_ns < LEAST_BLAMED_NS or len(true.waits) < LEAST_BLAMED_WAITS or not said.queued_ns:
+        return
+
+    def shares(blame, whole):
+        found = {}
+        for culprit, ns in blame.items():
+            if culprit is None:
+                continue
+            short = culprit == OTHERS or culprit > 0 and truth.get(culprit, true).wall_ns < LEAST_WALL_NS
+            culprit = OTHERS if short else culprit
+            found[culprit] = found.get(culprit, 0) + ns / whole
+        # Behind nobody: the CPU was idle, or about to switch.
+        found[None] = 1 - sum(found.values())
+        return found
+
+    true_shares = shares(replay.blame(true), true.queued_ns)
+    told = shares(said.blame, said.queued_ns)
+    apart = sum(abs(true_shares.get(key, 0) - told.get(key, 0)) for key in true_shares.keys() | told.keys()) / 2
+    many = len(true.waits) >= BLAME_WAITS
+    worst = max(true_shares.keys() | told.keys(), key=lambda key: abs(true_shares.get(key, 0) - told.get(key, 0)))
+    name = {None: "nobody", OTHERS: "the short-lived", -1: "moved", -2: "not looked up"}.get(worst, worst)
+    yield Difference(
+        pid, who, f"blame apart by {apart:.3f} over {len(true.waits)} waits; share of {name}",
+        true_shares.get(worst, 0), told.get(worst, 0), apart, BLAME_MOSTLY if many else BLAME_ALWAYS, BLAME_ALWAYS, "of the blame",
+        f"blame, {BLAME_WAITS} waits and more" if many else "blame, fewer waits",
+    )  # fmt: skip
+
+
+def broken(recording, report):
+    """What may never be, as sentences."""
+    yield from report.impossible()
+    for pid, account in sorted(recording.accounts.items()):
+        blamed = sum(account.blame.values())
+        # Blame is read at another moment than the waits, hence what one wait comes to.
+        if blamed > account.queued_ns * 1.001 + 1_000_000:
+            yield f"{account.comm} ({pid}): {blamed / 1e6:.1f} ms of blame for {account.queued_ns / 1e6:.1f} ms of waiting"
+

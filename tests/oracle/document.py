@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""docs/accuracy.md, out of many runs."""
+
+import datetime
+import os
+import platform
+import statistics
+from collections import Counter, defaultdict
+
+import compare
+
+HEAD = """# How accurate deburr is
+
+Written by `make oracle`; not by hand. `tests/oracle` lets random work run, and `perf record` and `deburr record` look at it at the
+same time. Out of perf's trace of every switch, wake-up and migration it replays what each thread did, and holds deburr's
+recording and report against that: every process of the host that existed for at least a second and was not asleep for
+more than 99 % of it, but for those that the kernel does not let anybody trace or whose wake-ups came from such.
+
+- *on CPU*, *queued* (throttled included: the trace does not tell that), *asleep* (all else): shares of the process's wall time
+  in points; "report" is the line of the report's ledger, the others are sums over the recording.
+- *sum of waits*, *longest wait*: as the sizes of waits have them, those that lie across an end of the window as far as they are
+  in it; not under a quota, where sizes leave out what was throttled. The longest by its own length, in %, beyond 1 ms.
+- *blame*: half the sum of the absolute differences of the shares, over all who ran on the CPU while the process waited for it;
+  of processes that waited at least 20 times and for 50 ms, and were not under a quota. Short-lived processes count as one.
+"""
+
+
+def cell(value, unit):
+    return f"{value * 100:.1f} %" if unit == "of it" else f"{value:.3f}" if unit == "of the blame" else f"{value:.2f}"
+
+
+def errors(runs):
+    """Of every measure: the largest error of each run."""
+    rows = defaultdict(list)
+    for run in runs:
+        worst = {}
+        for difference in run.differences:
+            if difference.error >= worst.get(difference.measure, (-1,))[0]:
+                worst[difference.measure] = difference.error, difference
+        for measure, (error, difference) in worst.items():
+            rows[measure].append((error, run, difference))
+    return rows
+
+
+def measures(runs):
+    lines = [
+        "| measure | processes | median | p95 of processes | p95 of runs | worst | run of the worst | bounds: 95 %, always |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for measure, rows in sorted(errors(runs).items()):
+        all_errors = sorted(d.error for run in runs for d in run.differences if d.measure == measure)
+        of_runs = sorted(error for error, _, _ in rows)
+        worst, run, difference = max(rows, key=lambda row: row[0])
+        unit = difference.unit
+
+        def at(values, part):
+            return cell(values[min(int(len(values) * part), len(values) - 1)], unit)
+
+        lines.append(
+            f"| {measure} | {len(all_errors)} | {cell(statistics.median(all_errors), unit)} | {at(all_errors, 0.95)} | "
+            f"{at(of_runs, 0.95)} | {cell(worst, unit)} | {run.name} | "
+            f"{cell(difference.mostly, unit)}, {cell(difference.always, unit)} |"
+        )
+    return lines
+
+
+def kinds(runs):
+    """First attempts by kind of workload, and what the second one said where there was one."""
+    head = [
+        "| workload | runs | judged | perf lost events | did not end | within all bounds | within those for always | "
+        "worst of a ledger, in points | outside again when repeated |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    by_kind = defaultdict(list)
+    for first, counts in runs:
+        by_kind[first.workload.kind].append((first, counts))
+    lines = [line_of(kind, of_kind) for kind, of_kind in sorted(by_kind.items())]
+    return head + lines + [line_of("**all**", runs)]
+
+
+def line_of(kind, runs):
+    found = Counter(first.verdict() for first, _ in runs)
+    again = sum(counts.verdict() in ("off", "failed") for _, counts in runs)
+    points = [d.error for first, _ in runs for d in first.differences if d.unit == "points"]
+    judged = found["ok"] + found["mostly"] + found["off"]
+    return (
+        f"| {kind} | {len(runs)} | {judged} | {found['lost']} | {found['failed']} | {found['ok']} | "
+        f"{found['ok'] + found['mostly']} | {max(points, default=0):.2f} | {again} |"
+    )
+
+
+def impossible(runs):
+    """What may never be, and was."""
+    found = [f"- {run.name}: {line}" for run in runs for line in run.broken]
+    return found[:40] + ([f"- ... and {len(found) - 40} more"] if len(found) > 40 else []) or ["Nothing."]
+
+
+def model():
+    with open("/proc/cpuinfo") as file:
+        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def write(path, runs, options):
+    firsts = [first for first, _ in runs]
+    judged = [run for run in firsts if run.outcome == "judged"]
+    lines = [
+        HEAD,
+        f"- Date: {datetime.date.today().isoformat()}; {len(runs)} runs of {options.seconds} s, random seeds {options.first} to "
+        f"{options.first + (options.runs or 0) - 1}. A seed says what runs, not when: another run of it differs.",
+        f"- Machine: {os.cpu_count()} CPUs, {model()}, Linux {platform.release()}, "
+        f"load average {os.getloadavg()[0]:.1f} at the end.",
+        "",
+        "## Errors",
+        "",
+        "Of first attempts; a run's error is that of its worst process.",
+        "",
+        *measures(judged),
+        "",
+        "## Runs",
+        "",
+        f"Bounds: {compare.POINTS_MOSTLY:.0f} point in 95 % of the runs and {compare.POINTS_ALWAYS:.0f} always; blame "
+        f"{compare.BLAME_MOSTLY} where {compare.BLAME_WAITS} waits were seen, {compare.BLAME_ALWAYS} always. A run outside is repeated once.",
+        "",
+        *kinds(runs),
+        "",
+        "## What may never be, and was",
+        "",
+        "Shares and percentages of more than all, more blame than waiting, recordings that `deburr check` finds at odds with "
+        "themselves.",
+        "",
+        *impossible(firsts),
+        "",
+    ]
+    with open(path, "w") as file:
+        file.write("\n".join(lines))

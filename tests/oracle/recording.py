@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What deburr says of the same time: its recording's tables, and its report as JSON."""
+
+import json
+import re
+import sqlite3
+import subprocess
+from collections import defaultdict
+
+# As docs/recording-format.md has them: `proc` of many small processes together, and culprits that are none.
+OTHERS, MOVED, NOT_LOOKED_UP = 4294967295, -1, -2
+
+
+class Account:
+    """What deburr says that a process did, in ns; `blame` by pid, or by OTHERS, MOVED, NOT_LOOKED_UP."""
+
+    def __init__(self):
+        self.wall_ns = self.on_cpu_ns = self.queued_ns = self.throttled_ns = 0
+        self.wait_max_ns = self.waits_ns = self.waits = 0
+        self.blame = defaultdict(int)
+        self.comm = "?"
+
+
+class Recording:
+    def __init__(self, path):
+        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        self.start_ns, self.target = connection.execute("SELECT start_mono_ns, target FROM meta").fetchone()
+        ending = connection.execute("SELECT window_ns FROM ending").fetchone()
+        if not ending:
+            raise ValueError("the recording has no end")
+        self.end_ns = self.start_ns + ending[0]
+        pids, comms = {OTHERS: OTHERS, MOVED: MOVED, NOT_LOOKED_UP: NOT_LOOKED_UP}, {}
+        for proc, pid, comm in connection.execute("SELECT proc, pid, comm FROM process ORDER BY seq"):
+            pids[proc], comms[pid] = pid, comm
+        self.accounts = defaultdict(Account)
+        for proc, wall, on_cpu, queued, throttled, longest, waits in connection.execute(
+            "SELECT proc, wall_ns, on_cpu_ns, queued_ns, throttled_ns, wait_max_ns, waits FROM process_tick"
+        ):
+            account = self.accounts[pids[proc]]
+            account.comm = comms.get(pids[proc], "?")
+            account.wall_ns += wall
+            account.on_cpu_ns += on_cpu
+            account.queued_ns += queued
+            account.throttled_ns += throttled
+            account.wait_max_ns = max(account.wait_max_ns, longest)
+            for _, count, ns in json.loads(waits or "[]"):
+                account.waits += count
+                account.waits_ns += ns
+        for victim, culprit, ns in connection.execute("SELECT victim, culprit, ns FROM blame"):
+            self.accounts[pids[victim]].blame[pids[culprit]] += ns
+        connection.close()
+
+
+class Report:
+    def __init__(self, binary, path):
+        done = subprocess.run([binary, "report", "--json", path], capture_output=True, text=True)
+        if done.returncode not in (0, 1) or not done.stdout:
+            raise ValueError(f"deburr report ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+        self.document = json.loads(done.stdout)
+
+    def ledger(self):
+        """{pid: {state: share of its wall time}} of what has a line of its own."""
+        found = {}
+        for entry in self.document["ledger"]:
+            victim = entry["victim"]
+            if victim["kind"] == "process" and victim.get("processes", 1) == 1 and entry["wall_ns"]:
+                found[victim["pid"]] = {part["state"]: part["ns"] / entry["wall_ns"] for part in entry["parts"]}
+        return found
+
+    def findings(self, code):
+        return [finding for finding in self.document["findings"] if finding["code"] == code]
+
+    def impossible(self):
+        """What no report may hold, as sentences: shares and percentages of more than all."""
+        for path, value in shares(self.document):
+            if not -1e-9 <= value <= 1 + 1e-9:
+                yield f"{path} is {value}"
+        for finding in self.document["findings"]:
+            blamed = sum(cause.get("share", 0) for cause in finding["causes"])
+            if blamed > 1 + 1e-6:
+                yield f"the shares of {finding['code']}'s causes sum to {blamed:.4f}"
+        for finding in self.findings("SCH001"):
+            for number in re.findall(r"([\d.]+) ?%", finding["title"]):
+                if float(number) > 100:
+                    yield f"a title says {number} %: {finding['title']!r}"
+
+
+def shares(node, path="report"):
+    """Every number of the document whose name or unit says that it is a share."""
+    if isinstance(node, dict):
+        for name, value in node.items():
+            if isinstance(value, (int, float)) and (name == "share" or name.endswith("_share")):
+                yield f"{path}.{name}", value
+            yield from shares(value, f"{path}.{name}")
+    elif isinstance(node, list):
+        for index, value in enumerate(node):
+            yield from shares(value, f"{path}[{index}]")
+
+
+def inconsistencies(binary, path):
+    """What `deburr check` finds wrong with a recording; empty if nothing."""
+    done = subprocess.run([binary, "check", path], capture_output=True, text=True)
+    return "" if done.returncode == 0 else (done.stdout + done.stderr).strip()[:500] or f"status {done.returncode}"
