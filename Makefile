@@ -47,7 +47,7 @@ lint: ## check formatting, clippy and the format of the BPF sources
 .PHONY: bench
 bench: build ## measure what observing costs, beside other tools (root); writes docs/overhead.md
 	@scripts/setup --bench
-	@scripts/run bench/overhead --binary $(BINARY)
+	@scripts/run scripts/listed bench/overhead --binary $(BINARY)
 
 .PHONY: docs
 docs: ## write the generated documents and golden files anew; read the diff before you commit it
