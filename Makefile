@@ -48,7 +48,7 @@ lint: ## check formatting, clippy and the format of the BPF sources
 .PHONY: bench
 bench: build ## measure what observing costs, beside other tools (root); writes docs/overhead.md
 	@scripts/setup --bench
-	@scripts/run bench/overhead --binary $(BINARY)
+	@scripts/run scripts/listed bench/overhead --binary $(BINARY)
 
 .PHONY: oracle
 oracle: build ## hold deburr against perf's trace in N=200 random runs (root, half an hour); writes docs/accuracy.md
