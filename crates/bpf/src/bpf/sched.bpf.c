@@ -125,17 +125,35 @@ struct {
 /* --- the CPU's own account --- */
 
 /*
+ * The thread that was last seen to get this CPU has left it, and no switch told of it. There are
+ * kernels that tell nothing of what is done in the context of some processes: which threads are
+ * never seen to leave is the reader's to judge.
+ */
+static __always_inline void count_left_unseen(struct sched_area *area)
+{
+	__u32 slot = area->cpu.slot;
+	struct sched_thread *t = bpf_map_lookup_elem(&threads, &slot);
+
+	/* It may be on another CPU by now, whose lock is not ours. The reader reads the sum first. */
+	if (t && t->tid == area->cpu.tid)
+		__sync_fetch_and_add(&t->left_unseen, 1);
+	area->cpu.lost.switches_missed++;
+}
+
+/*
  * The last stay on this CPU began without our knowing: notes the one before. Returns when it began,
- * which the kernel knows.
+ * which the kernel knows, but for idling: a thread that nobody waited behind ran for a short time,
+ * most likely, and the CPU idled for the rest.
  */
 static __noinline __u64 began_unseen(struct sched_area *area, struct task_struct *prev, __u64 now)
 {
 	struct sched_run *run = &area->run[area->cpu.head & (RUNS - 1)];
-	__u64 since = area->cpu.since_ns, arrival = prev->pid ? prev->sched_info.last_arrival : now;
+	__u64 since = area->cpu.since_ns, arrival = prev->pid ? prev->sched_info.last_arrival : 0;
 
-	if (!since)
-		return 0;
-	area->cpu.lost.switches_missed++;
+	/* An exec by a thread that was not the leader: it goes on under the leader's id. */
+	if (!since || arrival == since)
+		return since;
+	count_left_unseen(area);
 	if (arrival > since && arrival <= now) {
 		run->end_ns = arrival;
 		run->queued_ns = area->cpu.queued_ns;

@@ -63,7 +63,7 @@ struct sched_thread {
 	__u64 leader_boot_ns;    /* of the thread group's leader */
 	__u64 cgroup_id;
 	__u32 parent; /* process that started it, as of its first sight */
-	__u32 pad2;
+	__u32 left_unseen; /* times that it left a CPU and no switch told of it; any CPU counts */
 	__u8 comm[16]; /* of a leader; of another thread, as of its first sight */
 };
 
@@ -145,7 +145,7 @@ struct sched_lost {
 	__u64 slot_raced;  /* slots found to hold another thread than expected */
 	__u64 blame_table_full_ns;
 	__u64 clock_backward;
-	__u64 switches_missed; /* threads found running, or gone, that no switch told of */
+	__u64 switches_missed; /* threads that left a CPU, and no switch told of it */
 };
 
 /*

@@ -58,6 +58,7 @@ static __always_inline void begin(struct sched_thread *t, struct task_struct *vo
 	t->cgroup_id = cgroup_id_of(task);
 	t->wait_max_ns = 0;
 	t->switches = 0;
+	t->left_unseen = 0;
 	t->parent = task->real_parent->tgid;
 	t->dead_epoch = 0;
 	copy_comm(t, task);

@@ -36,8 +36,9 @@ pub struct Blame {
     spills: u64,
 }
 
-/// The spill map is emptied a second after this many pairs are in it; it holds 16 384.
-const SPILL_LIMIT: usize = 8_000;
+/// The spill map is emptied a second after this many pairs are in it; it holds 16 384. All that are in it are read each
+/// second: where a process waits behind thousands that come and go, those that are gone are not read for long.
+const SPILL_LIMIT: usize = 500;
 
 impl Blame {
     /// Sums of the epoch that [`SchedProbe::end_epoch`] just ended.

@@ -8,11 +8,13 @@
 mod blame;
 mod threads;
 mod timeline;
+mod untold;
 mod waiting;
 
 pub use blame::{Behind, Blame, Sums};
 pub use threads::{ThreadDelta, ThreadScan};
 pub use timeline::{Run, Timeline};
+pub use untold::UntoldProcess;
 pub use waiting::{Waiter, Waiting};
 
 use crate::mapped::{Mapped, Plain};
@@ -81,7 +83,8 @@ const _: () = assert!(size_of::<sched_waits>() == 16 * WAIT_BUCKETS + 2 * 160);
 /// The probe, loaded and attached. Dropping it detaches it.
 pub struct SchedProbe {
     skel: SchedSkel<'static>,
-    _links: Vec<Link>,
+    /// The one at the switches is the last.
+    links: Vec<Link>,
     switch_hook: SwitchHook,
     threads: Mapped<sched_thread>,
     waits: Mapped<sched_waits>,
@@ -183,14 +186,11 @@ impl SchedProbe {
             links.push(skel.progs.on_wakeup.attach().map_err(attach)?);
         }
         links.push(skel.progs.on_move.attach().map_err(attach)?);
-        links.push(match plan.switch_hook {
-            SwitchHook::Four => skel.progs.on_switch_4.attach().map_err(attach)?,
-            SwitchHook::Three => skel.progs.on_switch_3.attach().map_err(attach)?,
-        });
+        links.push(attach_at_switches(&skel, plan.switch_hook).map_err(attach)?);
         let map_bytes = map_bytes(&skel);
         let probe = Self {
             skel,
-            _links: links,
+            links,
             switch_hook: plan.switch_hook,
             threads,
             waits,
@@ -203,6 +203,19 @@ impl SchedProbe {
         };
         probe.switch_every_cpu(cpus);
         Ok(probe)
+    }
+
+    /// Does something while the kernel tells the probe of no switch, as one that loses some does: for tests of what is
+    /// said then.
+    ///
+    /// # Errors
+    /// What libbpf or the kernel says when the probe is attached again.
+    pub fn blindly<R>(&mut self, work: impl FnOnce() -> R) -> Result<R, String> {
+        self.links.pop();
+        let result = work();
+        let link = attach_at_switches(&self.skel, self.switch_hook);
+        self.links.push(link.map_err(|error| format!("attach BPF program: {error}"))?);
+        Ok(result)
     }
 
     /// Visits every CPU once, so that each has switched and its clock and current thread are known. A CPU that
@@ -309,6 +322,12 @@ impl SchedProbe {
         sum
     }
 
+    /// Times that a thread left a CPU and no switch told of it. How much of it was lost tells
+    /// [`ThreadScan::switches_missed`].
+    pub(super) fn left_unseen(&self) -> u64 {
+        self.sum_of(offset_of!(sched_area, cpu.lost.switches_missed))
+    }
+
     /// What was lost so far, by name; only what is not 0.
     #[must_use]
     pub fn lost(&self) -> BTreeMap<&'static str, u64> {
@@ -321,7 +340,6 @@ impl SchedProbe {
                 ("slot_raced", lost.slot_raced),
                 ("blame_table_full_ns", lost.blame_table_full_ns),
                 ("clock_backward", lost.clock_backward),
-                ("switches_missed", lost.switches_missed),
             ] {
                 if value > 0 {
                     *sum.entry(name).or_insert(0) += value;
@@ -398,6 +416,13 @@ fn configure(
     open.progs.on_task.set_autoload(plan.task_iterator);
     open.progs.on_waiting.set_autoload(plan.task_iterator);
     Ok(())
+}
+
+fn attach_at_switches(skel: &SchedSkel<'_>, hook: SwitchHook) -> Result<Link, libbpf_rs::Error> {
+    match hook {
+        SwitchHook::Four => skel.progs.on_switch_4.attach(),
+        SwitchHook::Three => skel.progs.on_switch_3.attach(),
+    }
 }
 
 fn map_bytes(skel: &SchedSkel<'_>) -> u64 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What each thread did since the last look: differences of the amounts that the probe keeps for ever.
 
+use super::untold::{Untold, UntoldProcess};
 use super::{DEAD, STATES, SchedProbe, State, Waiting};
 use crate::mapped::Torn;
 use crate::skel::sched::types::{
@@ -71,6 +72,7 @@ pub struct ThreadScan {
     start_ns: u64,
     /// Elements that changed at every try to read them.
     pub torn: u64,
+    untold: Untold,
 }
 
 impl ThreadScan {
@@ -101,10 +103,14 @@ impl ThreadScan {
         mut each: impl FnMut(&ThreadDelta),
     ) {
         let mut torn = Vec::new();
+        self.untold.begin_look(probe.left_unseen());
         for slot in 0..probe.threads.len() {
             let tid = probe.threads.u32(slot, offset_of!(sched_thread, tid));
             if tid != 0 && self.look_at_slot(probe, slot, waiting, &mut each).is_err() {
                 torn.push(slot);
+            }
+            if tid != 0 {
+                self.untold.see_slot(probe, slot);
             }
         }
         // A writer that a hypervisor stopped amid its work goes on within milliseconds; of a window's last look nothing
@@ -177,6 +183,18 @@ impl ThreadScan {
             each(&delta);
         }
         Ok(())
+    }
+
+    /// Processes that this kernel never tells of when they leave a CPU, as of the last look at all threads.
+    #[must_use]
+    pub fn untold(&self) -> Vec<UntoldProcess> {
+        self.untold.processes()
+    }
+
+    /// Switches that were lost from when the probe began to the last look at all threads: threads left a CPU and no
+    /// switch told of it, though such are told of otherwise. What is not certain yet counts after the `last` look.
+    pub fn switches_missed(&mut self, last: bool) -> u64 {
+        self.untold.missed(last)
     }
 
     fn look_at_overflow(

@@ -34,10 +34,10 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    /// Starts the account: what was before the window does not count.
-    pub(super) fn begin(&mut self, probe: &impl Costly) {
+    /// Starts the account: what was before the window does not count. `extra` are losses of the reader, cumulative.
+    pub(super) fn begin(&mut self, probe: &impl Costly, extra: &[(&str, u64)]) {
         self.runs = probe.runs();
-        self.lost = probe.lost();
+        self.lost = all_lost(probe, extra);
         self.sample(probe);
     }
 
@@ -66,10 +66,7 @@ impl Cost {
         extra: &[(&str, u64)],
     ) -> ObserverTick {
         let runs = probe.runs();
-        let mut lost = probe.lost();
-        for &(name, count) in extra.iter().filter(|(_, count)| *count > 0) {
-            lost.insert(name.into(), count);
-        }
+        let lost = all_lost(probe, extra);
         let tick = ObserverTick {
             t0_ns: self.t0_ns,
             t1_ns: t_ns,
@@ -89,6 +86,14 @@ impl Cost {
         }
         tick
     }
+}
+
+fn all_lost(probe: &impl Costly, extra: &[(&str, u64)]) -> BTreeMap<String, u64> {
+    let mut lost = probe.lost();
+    for &(name, count) in extra.iter().filter(|(_, count)| *count > 0) {
+        lost.insert(name.into(), count);
+    }
+    lost
 }
 
 fn since(now: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {

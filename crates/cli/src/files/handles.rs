@@ -7,7 +7,7 @@ use deburr_bpf::handle;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
 /// Number of the tree that holds the files of a btrfs filesystem without subvolumes.
 const BTRFS_TOP_LEVEL: u64 = 5;
@@ -25,20 +25,43 @@ pub(super) enum Asked {
     Moved,
 }
 
+/// The mount that was asked last, open. As long as it is, its filesystem cannot be unmounted: it is closed after some
+/// files were asked for in a row.
+#[derive(Debug, Default)]
+pub(super) struct OpenMount(Option<(u64, OwnedFd)>);
+
+impl OpenMount {
+    /// Lets the mount go.
+    pub(super) fn close(&mut self) {
+        self.0 = None;
+    }
+
+    /// Opens the mount, if it is not the one that is open.
+    fn at(&mut self, place: &Place) -> Result<BorrowedFd<'_>, Asked> {
+        if self.0.as_ref().is_none_or(|(id, _)| *id != place.id) {
+            self.close();
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+            let mount = rustix::fs::open(place.path(), flags, Mode::empty());
+            let mount = mount.map_err(|_| Asked::Unable)?;
+            // Another filesystem would answer about a file of its own, or that there is none.
+            if mount_of(&mount) != Some(place.id) {
+                return Err(Asked::Moved);
+            }
+            self.0 = Some((place.id, mount));
+        }
+        self.0.as_ref().map(|(_, mount)| mount.as_fd()).ok_or(Asked::Unable)
+    }
+}
+
 /// Asks the filesystem of `place` for the inode that was seen.
-pub(super) fn open(place: &Place, seen: &Sighting<'_>) -> Asked {
+pub(super) fn open(mount: &mut OpenMount, place: &Place, seen: &Sighting<'_>) -> Asked {
     let generation = seen.generation;
     let Some((kind, bytes)) = encode(place, seen) else { return Asked::Unable };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    // Not kept: an open file would keep the filesystem from being unmounted.
-    let Ok(mount) = rustix::fs::open(place.path(), flags, Mode::empty()) else {
-        return Asked::Unable;
+    let mount = match mount.at(place) {
+        Ok(mount) => mount,
+        Err(why) => return why,
     };
-    // Another filesystem would answer about a file of its own, or that there is none.
-    if mount_of(&mount) != Some(place.id) {
-        return Asked::Moved;
-    }
-    match handle::open_path(mount.as_fd(), kind, &bytes) {
+    match handle::open_path(mount, kind, &bytes) {
         Ok(file) => Asked::Opened(file),
         Err(error) if error.raw_os_error() == Some(Errno::STALE.raw_os_error()) => {
             // btrfs has the number once for each subvolume, XFS takes no generation for any.

@@ -2,7 +2,7 @@
 //! The name of a file: what a probe saw of it, completed by its mount, and confirmed or corrected by the
 //! filesystem.
 
-use super::handles::{self, Asked};
+use super::handles::{self, Asked, OpenMount};
 use super::mounts::{Mounts, Place, strip_directory};
 use deburr_core::recording::{DevId, FileState, Mount, name};
 use rustix::fs::{AtFlags, CWD, Stat};
@@ -11,8 +11,10 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 
-/// Files that the kernel is asked for in a second; each costs some 20 us.
+/// Files that the kernel is asked for in a second; each costs some 10 us.
 const LOOKUPS_PER_SECOND: u32 = 100;
+/// And in the last one, when all names are looked at again: some 10 ms.
+const LOOKUPS_AT_THE_END: u32 = 1000;
 /// Mounts of one filesystem that are tried.
 const MAX_PLACES: usize = 8;
 /// What the kernel appends to the name of a file that has lost it.
@@ -60,6 +62,7 @@ pub(crate) struct Name {
 pub(crate) struct Resolver {
     mounts: Mounts,
     left: u32,
+    open: OpenMount,
 }
 
 /// A name before it is decoded.
@@ -88,13 +91,20 @@ impl Raw {
 impl Resolver {
     /// Looks at the mounts below `/proc`, or what stands for it.
     pub(crate) fn new(proc: &Path) -> Self {
-        Self { mounts: Mounts::read(proc), left: LOOKUPS_PER_SECOND }
+        Self { mounts: Mounts::read(proc), left: LOOKUPS_PER_SECOND, open: OpenMount::default() }
     }
 
     /// A second went by: so many files may be asked for again.
     pub(crate) fn second(&mut self) {
         self.left = LOOKUPS_PER_SECOND;
+        self.rest();
         self.mounts.second();
+    }
+
+    /// The last second.
+    pub(crate) fn last_second(&mut self) {
+        self.second();
+        self.left = LOOKUPS_AT_THE_END;
     }
 
     /// The mount of a filesystem, as a fact of a recording.
@@ -102,13 +112,20 @@ impl Resolver {
         self.mounts.fact(fs)
     }
 
-    /// Whether the next name will be confirmed, if it can be: the second's number of lookups is not used up.
-    pub(crate) fn can_look(&self) -> bool {
-        self.left > 0
-    }
-
     /// What the file is called.
     pub(crate) fn name(&mut self, seen: &Sighting<'_>) -> Name {
+        let name = self.name_in_a_row(seen);
+        self.rest();
+        name
+    }
+
+    /// Nothing of the filesystems is kept open.
+    pub(crate) fn rest(&mut self) {
+        self.open.close();
+    }
+
+    /// What the file is called. The mount is kept open for the next file: [`Self::rest`] ends that.
+    pub(crate) fn name_in_a_row(&mut self, seen: &Sighting<'_>) -> Name {
         if self.mounts.of(seen.fs).is_empty() {
             // Unmounted since: what it was called while it was mounted.
             return told(self.mounts.former(seen.fs), seen).name(false);
@@ -122,7 +139,7 @@ impl Resolver {
         let mut gone = false;
         let mut moved = false;
         for place in places.iter().filter(|place| !place.covered).take(MAX_PLACES) {
-            match handles::open(place, seen) {
+            match handles::open(&mut self.open, place, seen) {
                 Asked::Opened(file) => return ask(places, place, &file, seen, &told),
                 Asked::Gone => gone = true,
                 Asked::Moved => moved = true,
@@ -212,4 +229,33 @@ fn named(
 
 fn stat(path: &[u8]) -> Option<Stat> {
     rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::linux::fs::MetadataExt as _;
+
+    #[test]
+    fn only_so_many_files_are_asked_for_in_a_second_and_at_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let here = fs::metadata(dir.path()).unwrap();
+        let dev = here.st_dev();
+        let fs = DevId { major: rustix::fs::major(dev), minor: rustix::fs::minor(dev) };
+        let mut resolver = Resolver::new(Path::new("/proc"));
+        let seen = Sighting::new(fs, here.st_ino(), 0);
+        for (is_last, most) in [(false, LOOKUPS_PER_SECOND), (true, LOOKUPS_AT_THE_END)] {
+            if is_last {
+                resolver.last_second()
+            } else {
+                resolver.second()
+            }
+            for asked in 0..most {
+                assert_eq!(resolver.left, most - asked, "asked for {asked} files");
+                resolver.name_in_a_row(&seen);
+            }
+            resolver.name_in_a_row(&seen);
+            assert_eq!(resolver.left, 0);
+        }
+    }
 }

@@ -330,13 +330,13 @@ impl Account {
         emit: Emit<'_>,
     ) {
         let Self { names, resolver, .. } = self;
-        resolver.second();
+        if last {
+            resolver.last_second();
+        } else {
+            resolver.second();
+        }
         let records = names.take(last, dirtier, |inode, hint| {
-            // At the end all are worth it.
-            if last && !resolver.can_look() {
-                resolver.second();
-            }
-            resolver.name(&files::Sighting {
+            resolver.name_in_a_row(&files::Sighting {
                 fs: inode.fs,
                 ino: inode.ino,
                 generation: inode.generation,
@@ -346,6 +346,7 @@ impl Account {
                 deleted: hint.is_some_and(|hint| hint.deleted),
             })
         });
+        resolver.rest();
         for record in records {
             emit(Record::Block(Box::new(record)));
         }

@@ -81,7 +81,7 @@ impl BlockCollector {
     fn start(&mut self, emit: Emit<'_>) {
         emit(Record::Coverage(Coverage { t_ns: 0, source: Source::Block, state: State::Active }));
         self.cover_writeback(0, &mut *emit);
-        self.cost.begin(&Probes(&self.probe, self.writeback.as_ref().ok()));
+        self.cost.begin(&Probes(&self.probe, self.writeback.as_ref().ok()), &[]);
     }
 
     /// Says what the writeback probe sees, at the start and when another filesystem needs more than it does.

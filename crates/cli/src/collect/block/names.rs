@@ -4,7 +4,7 @@
 use super::inode::Inode;
 use crate::files::Name;
 use deburr_core::recording::{BlockRecord, File, FileId, FileState, ProcId};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Files that are told apart in a session; the others are one.
 const FILES: usize = 20_000;
@@ -97,14 +97,23 @@ impl Names {
         mut look_up: impl FnMut(Inode, Option<&Hint>) -> Name,
     ) -> Vec<BlockRecord> {
         let mut records = Vec::new();
+        let mut told = HashSet::new();
+        if last {
+            // Not all may be looked up: those first that have no name otherwise.
+            let hinted = |inode: &Inode| self.files.get(inode).is_some_and(|it| it.hint.is_some());
+            self.due.make_contiguous().sort_by_key(hinted);
+        }
         for _ in 0..self.due.len() {
             if let Some(inode) = self.due.pop_front() {
-                records.extend(self.tell(inode, &dirtier, &mut look_up));
+                // It may be due for several reasons.
+                if told.insert(inode) {
+                    records.extend(self.tell(inode, &dirtier, &mut look_up));
+                }
             }
         }
         if last {
             // Renamed or deleted since?
-            for inode in self.first.clone() {
+            for inode in self.first.clone().into_iter().filter(|inode| !told.contains(inode)) {
                 records.extend(self.tell(inode, &dirtier, &mut look_up));
             }
         }
@@ -194,6 +203,22 @@ mod tests {
         assert_eq!(names.take(true, nobody, look_up).len(), 0);
         let renamed = |_, _: Option<&Hint>| name("store/b", FileState::Linked, true);
         assert_eq!(names.take(true, nobody, renamed).len(), 2);
+    }
+
+    #[test]
+    fn at_the_end_files_without_a_name_come_first_and_each_once() {
+        let mut names = Names::default();
+        for ino in 1..5 {
+            names.id(inode(ino));
+        }
+        names.hint(inode(1), hint("a"));
+        names.hint(inode(3), hint("c"));
+        let mut asked = Vec::new();
+        names.take(true, nobody, |inode, hint| {
+            asked.push(inode.ino);
+            look_up(inode, hint)
+        });
+        assert_eq!(asked, [2, 4, 1, 3]);
     }
 
     #[test]

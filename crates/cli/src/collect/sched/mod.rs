@@ -14,8 +14,9 @@ use deburr_bpf::facts::{Facts, ThrottleClock, facts};
 use deburr_bpf::plan::{Needs, plan};
 use deburr_bpf::sched::{
     Blame, Clock, HostTotals, SchedProbe, State as Ledger, ThreadDelta, ThreadScan, Timeline,
-    Waiting,
+    UntoldProcess, Waiting,
 };
+use deburr_core::recording::name::decode;
 use deburr_core::recording::{CgroupVersion, Coverage, LoadBin, Record, Source, State, TargetSpec};
 use idle::IdleFinder;
 use long_waits::LongWaits;
@@ -71,6 +72,11 @@ const MOST_TO_ASK: Duration = Duration::from_millis(1);
 const GAIN: &str = "the probe shows behind whom processes wait, tells queueing from throttling, and gives \
                     the full ledger of their time";
 
+/// Switches that were lost.
+const MISSED: &str = "switches_missed";
+/// So many processes that the kernel does not tell of are named.
+const NAMED: usize = 3;
+
 impl SchedCollector {
     /// Loads and attaches the probe; `Err` = the coverage of [`Source::Sched`] without it.
     pub(crate) fn open(cx: &Context) -> Result<Self, State> {
@@ -115,9 +121,10 @@ impl SchedCollector {
         }
         self.waiting = self.probe.begin_window(self.clock)?;
         let tally = &mut self.tally;
-        let scan = ThreadScan::begin(&self.probe, &self.waiting, |thread| {
+        let mut scan = ThreadScan::begin(&self.probe, &self.waiting, |thread| {
             tally.meet(thread);
         });
+        let missed = scan.switches_missed(false);
         self.scan = Some(scan);
         // Blame of before the window is not of it.
         let before = self.probe.end_epoch();
@@ -128,7 +135,7 @@ impl SchedCollector {
             self.tally.meet_all(cx, &mut *emit);
             self.target_slots = self.tally.take_target_slots(cx, &mut *emit);
         }
-        self.cost.begin(&self.probe);
+        self.cost.begin(&self.probe, &[(MISSED, missed)]);
         Ok(())
     }
 
@@ -201,14 +208,20 @@ impl SchedCollector {
         let blame = self.blame.of_epoch(&self.probe, epoch);
         let tally = &mut self.tally;
         scan.look(&self.probe, &self.waiting, |thread| tally.add(thread, last));
-        let torn = scan.torn;
+        let (torn, missed) = (scan.torn, scan.switches_missed(last));
+        if last && let Some(reason) = untold(&scan.untold()) {
+            let reasons = self.partial.iter().cloned().chain([reason]).collect::<Vec<_>>();
+            let state = State::Partial { reason: reasons.join("; ") };
+            emit(Record::Coverage(Coverage { t_ns, source: Source::Sched, state }));
+        }
         self.tally.blame(blame);
         self.tally.idle(self.idle.take());
         self.tally.emit(cx, t_ns, last, &mut *emit);
         if cx.target != TargetSpec::Host {
             self.target_slots = self.tally.take_target_slots(cx, &mut *emit);
         }
-        let extra = [("torn_read", torn), ("timeline_overrun", self.timeline.overrun)];
+        let extra =
+            [("torn_read", torn), (MISSED, missed), ("timeline_overrun", self.timeline.overrun)];
         emit(Record::Observer(self.cost.second(&self.probe, t_ns, &extra)));
     }
 }
@@ -258,6 +271,25 @@ fn limits_of(facts: &Facts) -> Option<String> {
     }
     (facts.throttle_clock == ThrottleClock::None)
         .then(|| "throttling is not told from queueing: no CFS bandwidth control".into())
+}
+
+/// What the kernel does not tell of some processes, as one sentence part.
+fn untold(processes: &[UntoldProcess]) -> Option<String> {
+    let name =
+        |process: &UntoldProcess| format!("`{}` (pid {})", decode(&process.comm), process.tgid);
+    let mut names: Vec<String> = processes.iter().take(NAMED).map(name).collect();
+    if processes.len() > NAMED {
+        names.push(format!("{} others", processes.len() - NAMED));
+    }
+    let one = processes.len() == 1;
+    (!names.is_empty()).then(|| {
+        format!(
+            "this kernel does not tell when {} {} a CPU: {} time is unattributed",
+            names.join(", "),
+            if one { "leaves" } else { "leave" },
+            if one { "its" } else { "their" }
+        )
+    })
 }
 
 /// Threads that exist now, from the fourth field of `/proc/loadavg` (running/all).

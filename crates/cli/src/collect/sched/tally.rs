@@ -8,6 +8,7 @@
 use super::super::{Context, Emit, Sighting};
 use super::idle::{IdleSum, MIN_WAIT_NS};
 use deburr_bpf::sched::{Behind, State, Sums, ThreadDelta};
+use deburr_core::recording::name::decode;
 use deburr_core::recording::{
     BlameTick, CgroupId, Culprit, IdleTick, ProcId, ProcessTick, Record, TargetSpec, ThreadStates,
     WaitHist,
@@ -171,9 +172,17 @@ impl Tally {
 
     /// Adds an epoch's blame.
     pub(super) fn blame(&mut self, sums: Sums) {
-        for ((victim, behind), ns) in sums {
-            if let Some(account) = self.account_of(victim) {
-                *account.blame.entry(behind).or_insert(0) += ns;
+        let mut sums = sums.into_iter().peekable();
+        while let Some(((victim, behind), ns)) = sums.next() {
+            let mut account = self.account_of(victim);
+            let mut add = |behind, ns| {
+                if let Some(account) = &mut account {
+                    *account.blame.entry(behind).or_insert(0) += ns;
+                }
+            };
+            add(behind, ns);
+            while let Some(((_, behind), ns)) = sums.next_if(|((next, _), _)| *next == victim) {
+                add(behind, ns);
             }
         }
     }
@@ -187,10 +196,13 @@ impl Tally {
         }
     }
 
-    /// Gives every process its identity now.
+    /// Gives every process that may belong to the target its identity now. The others have theirs when there is
+    /// something to tell of them: facts of every process of a host are some thousand files.
     pub(super) fn meet_all(&mut self, cx: &mut Context, emit: Emit<'_>) {
         for key in self.keys() {
-            self.identity(cx, key, emit);
+            if self.may_belong(&cx.target, key) {
+                self.identity(cx, key, emit);
+            }
         }
     }
 
@@ -198,14 +210,28 @@ impl Tally {
     pub(super) fn take_target_slots(&mut self, cx: &mut Context, emit: Emit<'_>) -> Vec<usize> {
         let mut slots = Vec::new();
         for key in self.keys() {
+            let own = self.accounts.get_mut(&key).map(|account| std::mem::take(&mut account.slots));
+            if !self.may_belong(&cx.target, key) {
+                continue;
+            }
             let id = self.identity(cx, key, &mut *emit);
-            let Some(account) = self.accounts.get_mut(&key) else { continue };
-            let own = std::mem::take(&mut account.slots);
             if cx.processes.in_target(id) {
-                slots.extend(own);
+                slots.extend(own.into_iter().flatten());
             }
         }
         slots
+    }
+
+    /// Whether the process may belong to the target, by what the probe tells of it alone.
+    fn may_belong(&self, target: &TargetSpec, key: Key) -> bool {
+        match target {
+            TargetSpec::Process { pid, .. } => key.0 == *pid,
+            TargetSpec::Comm { comm } => {
+                let own = self.accounts.get(&key).and_then(|account| account.comm.as_ref());
+                own.is_none_or(|own| decode(own) == *comm)
+            }
+            _ => true,
+        }
     }
 
     /// In a fixed order, so that identities are.
@@ -316,7 +342,13 @@ impl Tally {
         emit: Emit<'_>,
     ) -> BTreeMap<Culprit, u64> {
         let mut largest: Vec<(Behind, u64)> = blame.iter().map(|(&b, &ns)| (b, ns)).collect();
-        largest.sort_unstable_by_key(|&(behind, ns)| (std::cmp::Reverse(ns), behind));
+        let key = |&(behind, ns): &(Behind, u64)| (std::cmp::Reverse(ns), behind);
+        // A process that starts thousands of others may wait behind each of them.
+        if largest.len() > CULPRITS {
+            largest.select_nth_unstable_by_key(CULPRITS, key);
+        }
+        let named = largest.len().min(CULPRITS);
+        largest[..named].sort_unstable_by_key(key);
         let mut sums = BTreeMap::new();
         for (rank, (behind, ns)) in largest.into_iter().enumerate() {
             let culprit = match behind {
@@ -331,5 +363,86 @@ impl Tally {
             *sums.entry(culprit).or_insert(0) += ns;
         }
         sums
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collect::fixture::Host;
+
+    fn thread(pid: u32, name: &str) -> ThreadDelta {
+        let mut comm = [0; 16];
+        comm[..name.len()].copy_from_slice(name.as_bytes());
+        ThreadDelta {
+            tid: pid,
+            tgid: pid,
+            leader_boot_ns: u64::from(pid),
+            parent: 1,
+            comm,
+            cgroup_id: 1,
+            dead: false,
+            wall_ns: 0,
+            states_ns: [0; 8],
+            waits: WaitHist::default(),
+            wait_max_ns: 0,
+            waiting_ns: 0,
+            switches: 0,
+            slot: Some(pid as usize),
+        }
+    }
+
+    /// Pids of the processes of which something is told when they are met, and the slots of the target's.
+    fn met(target: TargetSpec) -> (Vec<u32>, Vec<usize>) {
+        let host = Host::empty();
+        let mut cx = host.context_of(target);
+        let mut tally = Tally::default();
+        for (pid, name) in [(7, "api"), (8, "cron"), (9, "api")] {
+            tally.meet(&thread(pid, name));
+        }
+        let mut pids = Vec::new();
+        let mut emit = |record| {
+            if let Record::Process(process) = record {
+                pids.push(process.pid);
+            }
+        };
+        tally.meet_all(&mut cx, &mut emit);
+        let slots = tally.take_target_slots(&mut cx, &mut emit);
+        (pids, slots)
+    }
+
+    #[test]
+    fn only_those_who_may_be_of_the_target_are_met_at_once() {
+        let one = TargetSpec::Process { pid: 8, comm: "cron".into() };
+        assert_eq!(met(one), (vec![8], vec![8]));
+        assert_eq!(met(TargetSpec::Comm { comm: "api".into() }), (vec![7, 9], vec![7, 9]));
+    }
+
+    #[test]
+    fn the_largest_of_many_culprits_are_named_and_nothing_is_lost() {
+        let host = Host::empty();
+        let mut cx = host.context();
+        let mut tally = Tally::default();
+        let pids = 10..1010_u32;
+        for pid in pids.clone() {
+            tally.meet(&thread(pid, "short"));
+        }
+        let blame: BTreeMap<Behind, u64> =
+            pids.clone().map(|pid| (Behind::Process(pid), u64::from(pid * 7919 % 1009))).collect();
+        let mut named = BTreeMap::new();
+        let sums = tally.culprits(&mut cx, &blame, &mut |record| {
+            if let Record::Process(process) = record {
+                named.insert(process.id, process.pid);
+            }
+        });
+        assert_eq!(sums.values().sum::<u64>(), blame.values().sum::<u64>());
+        let mut largest: Vec<u64> = blame.values().copied().collect();
+        largest.sort_unstable_by_key(|&ns| std::cmp::Reverse(ns));
+        let own = |pid: u32| blame[&Behind::Process(pid)];
+        assert_eq!(named.len(), CULPRITS);
+        for (id, &pid) in &named {
+            assert_eq!(sums[&Culprit::Process(*id)], own(pid));
+            assert!(own(pid) >= largest[CULPRITS - 1], "{pid}");
+        }
     }
 }

@@ -36,7 +36,7 @@ const KNOWN: &[Loss] = &[
     Loss {
         name: "switches_missed",
         area: "sched",
-        meaning: "switches that the kernel did not tell the probe of: time in between is unattributed",
+        meaning: "threads that left a CPU, and no switch told the probe of it: time in between is unattributed",
     },
     Loss {
         name: "clock_backward",

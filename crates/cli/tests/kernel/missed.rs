@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Switches that the probe is not told of: what this kernel never tells is no loss, what it does not tell now and then
+//! is one.
+
+#![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
+
+use crate::common;
+use deburr_bpf::plan::{Needs, plan};
+use deburr_bpf::sched::{SchedProbe, ThreadScan};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+/// Times that the probe is blinded: once, the CPU may happen to have the same thread before and after.
+const ROUNDS: usize = 20;
+
+#[test]
+fn what_this_kernel_never_tells_is_no_loss() {
+    let name = "what_this_kernel_never_tells_is_no_loss";
+    if !common::root_or_skip("kernel", name) {
+        return;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_deburr"));
+    let output = command.args(["-q", "--json", "-d", "6"]).stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let observer = &report["observer"];
+    assert!(observer["bpf_runs"].as_u64().unwrap() > 0, "the probe saw nothing: {observer}");
+    assert_eq!(observer["lost_detail"]["switches_missed"], serde_json::Value::Null, "{observer}");
+}
+
+#[test]
+fn switches_that_are_lost_are_counted() {
+    if !common::root_or_skip("kernel", "switches_that_are_lost_are_counted") {
+        return;
+    }
+    let needs = Needs { threads: 1000, cgroup_v2: false, quota_in_use: false };
+    let plan = plan(&deburr_bpf::facts::facts(), needs).unwrap();
+    let cpus = thread::available_parallelism().unwrap().get();
+    let mut probe = SchedProbe::open(&plan, u32::try_from(cpus).unwrap()).unwrap();
+    let clock = probe.clock().unwrap();
+    let waiting = probe.begin_window(clock).unwrap();
+    let mut scan = ThreadScan::begin(&probe, &waiting, |_| {});
+    // Threads of this process that are seen to leave.
+    for _ in 0..10 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let before = scan.switches_missed(false);
+    for _ in 0..ROUNDS {
+        probe.blindly(|| thread::sleep(Duration::from_millis(20))).unwrap();
+        thread::sleep(Duration::from_millis(5));
+    }
+    // Twice: whether a thread was seen at other times is known after all of its process were looked at.
+    for _ in 0..2 {
+        let waiting = probe.who_waits(clock).unwrap();
+        scan.look(&probe, &waiting, |_| {});
+    }
+    let missed = scan.switches_missed(true);
+    assert!(missed > before, "{missed} after, {before} before");
+    let me = std::process::id();
+    assert!(scan.untold().iter().all(|process| process.tgid != me), "{:?}", scan.untold());
+}
