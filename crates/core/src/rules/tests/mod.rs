@@ -13,6 +13,7 @@ mod registry;
 mod rhythms;
 mod runtimes;
 mod scenes;
+mod steal;
 mod syscalls;
 mod tables;
 
