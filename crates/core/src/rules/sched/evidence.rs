@@ -86,6 +86,7 @@ pub(super) fn cost(loss: &Loss, group: &Group<'_>) -> Cost {
         p50_ns: percentile(0.5),
         p99_ns: percentile(0.99),
         max_ns: usage.map(|usage| usage.wait_max_ns).filter(|&ns| ns > 0),
+        ..Cost::default()
     }
 }
 

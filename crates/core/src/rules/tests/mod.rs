@@ -16,6 +16,7 @@ mod scenes;
 mod steal;
 mod syscalls;
 mod tables;
+mod tails;
 
 use super::{RULES, report};
 use crate::finding::Report;
