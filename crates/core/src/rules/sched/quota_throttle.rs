@@ -104,10 +104,8 @@ type Victim<'g> = (Loss, &'g Group<'g>);
 /// What stops do to the tail of a group that a target consists of. How many there were, the kernel's counter of the
 /// quota says; they are at least as long as if each had stopped all of its threads on all CPUs.
 pub(in crate::rules) fn tail_of(view: &View, group: &Group<'_>) -> Option<Tail> {
-    let usage = group.usage.as_ref().filter(|_| !lines::target_is_host(view))?;
-    let batch = usage.wanted_ns() as f64 >= lines::BATCH_SHARE.value * usage.wall_ns as f64;
-    let turns = usage.waits.total_count();
-    let turn_ns = usage.states.on_cpu_ns.checked_div(turns).filter(|_| !batch)?;
+    let usage = group.usage.as_ref()?;
+    let (turns, turn_ns) = lines::turns(view, usage)?;
     let quota = view.cgroups().get(&quota::of(view, group.cgroup).level()?)?;
     let stops = quota.nr_throttled.delta().filter(|&stops| stops > 0)?;
     let throttled_ns = usage.states.throttled_ns;

@@ -116,14 +116,11 @@ struct Hit<'g> {
     leads: bool,
 }
 
-/// What waiting does to the tail of a group that a target consists of. A turn is from getting a CPU to losing it;
-/// who always wants to run has turns that the scheduler makes, and nobody waits for the end of one.
+/// What waiting does to the tail of a group that a target consists of.
 pub(in crate::rules) fn tail_of(view: &View, group: &Group<'_>) -> Option<Tail> {
-    let usage = group.usage.as_ref().filter(|_| !lines::target_is_host(view))?;
-    let batch = usage.wanted_ns() as f64 >= lines::BATCH_SHARE.value * usage.wall_ns as f64;
-    let turns = usage.waits.total_count();
-    let turn_ns = usage.states.on_cpu_ns.checked_div(turns).filter(|_| !batch)?;
-    tail::of_waits(TailOf::RunQueue, (turns, turn_ns), &usage.waits, usage.wakeup_latency_ns)
+    let usage = group.usage.as_ref()?;
+    let turns = lines::turns(view, usage)?;
+    tail::of_waits(TailOf::RunQueue, turns, &usage.waits, usage.wakeup_latency_ns)
 }
 
 /// The severity of a tail that others are to blame for, again and again.

@@ -53,6 +53,10 @@ fn a_tail_that_is_rare_short_or_its_own_is_none() {
         scene.target(server);
         assert!(finding(&judged(&scene), "SCH001").is_none(), "{why}");
     }
+    let (mut scene, broker, _) = server((38, 4100 * US));
+    scene.did(broker, &Did { threads: 16, block_io_ns: 64 * S, ..Did::default() });
+    scene.target(broker);
+    assert!(finding(&judged(&scene), "SCH001").is_none(), "its turns are about a disk");
     let (mut scene, server, _) = server((38, 4 * MS));
     scene.blame(server, Culprit::Process(server), 2 * 38 * 4 * MS);
     scene.target(server);
