@@ -65,6 +65,52 @@ pub struct Cost {
     /// Longest wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_ns: Option<u64>,
+    /// What the waits do to its 99th percentile; absent where nothing sure can be said of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tail: Option<Tail>,
+}
+
+/// What a tail is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TailOf {
+    /// Turns on a CPU, and the waits on run queues before them.
+    RunQueue,
+    /// Turns on a CPU, and the stops by a CPU quota.
+    Throttled,
+    /// Requests to block devices, and the part of them beside those of others.
+    BlockIo,
+}
+
+/// The 99th percentile of what somebody does again and again, with its waits and without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tail {
+    /// What was counted.
+    pub of: TailOf,
+    /// How many there were.
+    pub events: u64,
+    /// How many of them were late: more than one in a hundred, and that is no chance.
+    pub late: u64,
+    /// How late those were, on average.
+    pub late_ns: u64,
+    /// 99th percentile without the waits: the mean length of one.
+    pub own_ns: u64,
+    /// 99th percentile with them.
+    pub p99_ns: u64,
+}
+
+impl Tail {
+    /// How many times as long the 99th percentile is with the waits.
+    #[must_use]
+    pub fn times(&self) -> f64 {
+        self.p99_ns as f64 / self.own_ns.max(1) as f64
+    }
+
+    /// How much the waits add to the 99th percentile.
+    #[must_use]
+    pub fn added_ns(&self) -> u64 {
+        self.p99_ns.saturating_sub(self.own_ns)
+    }
 }
 
 /// One row of the table of wait sizes.

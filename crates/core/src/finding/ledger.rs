@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where a victim's wall time went. Time is conserved: the parts sum to the wall time.
 
-use super::Entity;
+use super::{Entity, Tail};
 use serde::{Deserialize, Serialize};
 
 /// A place for time to go.
@@ -39,7 +39,8 @@ pub struct LedgerPart {
     pub ns: u64,
 }
 
-/// The wall time of one process's threads, in parts that sum to `wall_ns`.
+/// The wall time of one process's threads, in parts that sum to `wall_ns`. Of a host: the time in which its threads
+/// wanted to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
     /// Whose.
@@ -50,4 +51,7 @@ pub struct Ledger {
     pub threads: u32,
     /// The parts, in the order of [`LedgerState`]; parts that the source cannot see are absent.
     pub parts: Vec<LedgerPart>,
+    /// What its waits do to the 99th percentile of what it does; those that can be told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tails: Vec<Tail>,
 }

@@ -15,7 +15,7 @@ pub use block_io::{
 };
 pub use entity::{Entity, EntityKind};
 pub use evidence::{
-    Chart, ChartKind, ChartRow, Cost, Evidence, FileShare, FileTable, SizeClass, Unit,
+    Chart, ChartKind, ChartRow, Cost, Evidence, FileShare, FileTable, SizeClass, Tail, TailOf, Unit,
 };
 pub use ledger::{Ledger, LedgerPart, LedgerState};
 pub use shell::shell_quote;

@@ -11,7 +11,7 @@ use super::names;
 use super::page::{Ink, Page};
 use super::table::{Column, Table};
 use super::units::{bytes, count, counted, duration, share};
-use crate::finding::{Finding, Ledger, LedgerState, Observer, Report, Severity};
+use crate::finding::{EntityKind, Finding, Ledger, LedgerState, Observer, Report, Severity};
 use crate::recording::Source;
 use std::collections::BTreeMap;
 
@@ -120,10 +120,19 @@ fn ledgers(page: &mut Page, ledgers: &[Ledger], verbosity: u8) {
         _ => usize::MAX,
     };
     for ledger in ledgers.iter().take(shown) {
-        let whose = names::entity(&ledger.victim);
         let all = duration(ledger.wall_ns as f64);
         let threads = counted(u64::from(ledger.threads), "thread", "threads");
-        let title = format!("where the time of {whose} went ({all} of {threads})");
+        let title = match ledger.victim.kind {
+            EntityKind::Host => {
+                format!(
+                    "where the time went in which the host's threads wanted to run ({all} of {threads})"
+                )
+            }
+            _ => {
+                let whose = names::entity(&ledger.victim);
+                format!("where the time of {whose} went ({all} of {threads})")
+            }
+        };
         page.gap();
         page.paragraph(0, 2, Ink::Heading, &title);
         if verbosity == 0 {

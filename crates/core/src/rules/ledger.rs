@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where the wall time of a group of processes went, in parts that sum to it.
+//! Where the wall time of a group of processes went, in parts that sum to it; and of a whole host, where the time
+//! went in which anybody wanted to run.
 
+use super::block::io_neighbour;
+use super::sched;
 use super::words::group_entity;
-use crate::finding::{Ledger, LedgerPart, LedgerState};
-use crate::view::{Delay, Group, Usage, View};
+use crate::finding::{Entity, EntityKind, Ledger, LedgerPart, LedgerState};
+use crate::view::{Delay, Group, Groups, Usage, View};
+
+/// Of a host, who lost less than this of each second has nothing to show.
+const LOST_NS_PER_S: u64 = 1_000_000;
 
 /// The ledger of a group; `None` if neither source saw it.
-pub(super) fn of(view: &View, group: &Group<'_>) -> Option<Ledger> {
+pub(super) fn of(view: &View, groups: &Groups<'_>, at: usize) -> Option<Ledger> {
+    let group = &groups.list()[at];
     let (wall_ns, threads, parts) = match (&group.usage, &group.delay) {
         (Some(usage), _) => (usage.wall_ns, usage.threads_max, parts_of_usage(usage)),
         (None, Some(delay)) => (delay.wall_ns, delay.threads_max, parts_of_delay(delay)),
@@ -18,7 +25,63 @@ pub(super) fn of(view: &View, group: &Group<'_>) -> Option<Ledger> {
     // Clocks of two CPUs differ by microseconds: what is known may exceed the wall time by that.
     let wall_ns = wall_ns.max(known_ns);
     parts.push(LedgerPart { state: LedgerState::Unattributed, ns: wall_ns - known_ns });
-    Some(Ledger { victim: group_entity(view, group), wall_ns, threads, parts })
+    let mut tails = vec![];
+    if group.in_target {
+        tails.extend(sched::tails(view, group));
+        tails.extend(io_neighbour::tail_at(view, groups, at));
+    }
+    Some(Ledger { victim: group_entity(view, group), wall_ns, threads, parts, tails })
+}
+
+/// The time in which threads of the host wanted to run; `None` if nobody was seen to.
+pub(super) fn of_host(view: &View) -> Option<Ledger> {
+    let (mut on_cpu_ns, mut queued_ns, mut throttled_ns, mut delay_ns) = (0, 0, 0, 0);
+    let mut threads = 0u32;
+    for process in view.processes().values() {
+        match (&process.usage, &process.delay) {
+            (Some(usage), _) => {
+                on_cpu_ns += usage.states.on_cpu_ns;
+                queued_ns += usage.states.queued_ns;
+                throttled_ns += usage.states.throttled_ns;
+                threads = threads.saturating_add(usage.threads_max);
+            }
+            (None, Some(delay)) => {
+                on_cpu_ns += delay.on_cpu_ns;
+                delay_ns += delay.delay_ns;
+                threads = threads.saturating_add(delay.threads_max);
+            }
+            (None, None) => {}
+        }
+    }
+    let by_probe = view.processes().values().any(|process| process.usage.is_some());
+    let mut parts = vec![(LedgerState::OnCpu, on_cpu_ns)];
+    if by_probe {
+        parts.extend([(LedgerState::Queued, queued_ns), (LedgerState::Throttled, throttled_ns)]);
+    }
+    if !by_probe || delay_ns > 0 {
+        parts.push((LedgerState::QueuedOrThrottled, delay_ns));
+    }
+    let parts: Vec<_> = parts.into_iter().map(|(state, ns)| LedgerPart { state, ns }).collect();
+    let wall_ns = parts.iter().map(|part| part.ns).sum();
+    let victim = Entity::new(EntityKind::Host);
+    (wall_ns > 0).then_some(Ledger { victim, wall_ns, threads, parts, tails: vec![] })
+}
+
+/// Whether a group of a host lost something that is worth a ledger.
+pub(super) fn lost_something(view: &View, group: &Group<'_>) -> bool {
+    sched::may_suffer(view, group) && view.per_second(lost_ns(group)) >= LOST_NS_PER_S
+}
+
+/// Time that a group wanted but did not have.
+pub(super) fn lost_ns(group: &Group<'_>) -> u64 {
+    match (&group.usage, &group.delay) {
+        (Some(usage), _) => {
+            let states = &usage.states;
+            usage.contended_ns() + states.throttled_ns + states.block_io_ns + states.mem_stall_ns
+        }
+        (None, Some(delay)) => delay.delay_ns,
+        (None, None) => 0,
+    }
 }
 
 fn parts_of_usage(usage: &Usage) -> Vec<(LedgerState, u64)> {

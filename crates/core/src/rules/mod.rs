@@ -17,6 +17,7 @@ mod report;
 mod sched;
 mod severity;
 mod syscalls;
+mod tail;
 #[cfg(test)]
 mod tests;
 mod words;

@@ -3,18 +3,21 @@
 
 use super::{RULES, Verdict, block, ledger, words, worse_first};
 use crate::finding::{
-    Entity, Finding, Host, Ledger, NotChecked, Observer, REPORT_SCHEMA, Report, RuledOut, Target,
-    Tool, Window,
+    Finding, Host, Ledger, NotChecked, Observer, REPORT_SCHEMA, Report, RuledOut, Target, Tool,
+    Window,
 };
 use crate::recording::{Event, EventKind, Source, State, TargetSpec};
 use crate::render::units;
 use crate::rules::observer::losses;
+use crate::rules::sched::target_is_host;
 use crate::view::View;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 
 /// Ledgers beyond these say little that the first ones do not.
 const MAX_LEDGERS: usize = 10;
+/// Of a host, those who lost most without a finding.
+const MAX_LOSERS: usize = 3;
 
 /// Runs every rule over a view and writes the report. `live` tells the report's `window.source`.
 #[must_use]
@@ -117,23 +120,33 @@ fn target(view: &View) -> Target {
     }
 }
 
-/// Ledgers of the findings' victims in the findings' order, then of the rest of the target, biggest first.
+/// Ledgers of the findings' victims in the findings' order. Then those of the rest of the target, biggest first; of a
+/// host, those of the few who lost most, and if there was no victim its own before them.
 fn ledgers(view: &View, findings: &[Finding]) -> Vec<Ledger> {
     let groups = view.groups();
-    let mut rest: Vec<_> = groups.list().iter().filter(|group| group.in_target).collect();
-    rest.sort_by_key(|group| std::cmp::Reverse(ledger::weight(group)));
+    let list = groups.list();
+    let mut rest: Vec<usize> = (0..list.len()).filter(|&at| list[at].in_target).collect();
+    rest.sort_by_key(|&at| std::cmp::Reverse(ledger::weight(&list[at])));
     let mut chosen = Vec::new();
     for finding in findings {
-        let is_victim = |entity: &Entity| *entity == finding.victim;
-        if let Some(at) = rest.iter().position(|group| is_victim(&words::group_entity(view, group)))
-        {
+        let is_victim = |at: &usize| words::group_entity(view, &list[*at]) == finding.victim;
+        if let Some(at) = rest.iter().position(is_victim) {
             chosen.push(rest.remove(at));
         }
     }
-    // Of a host, what slept all the time says nothing; of what was asked about, it is the answer.
-    let is_asked_for = view.meta().is_some_and(|meta| meta.target != TargetSpec::Host);
-    chosen.extend(rest.into_iter().filter(|group| is_asked_for || ledger::weight(group) != (0, 0)));
-    chosen.into_iter().filter_map(|group| ledger::of(view, group)).take(MAX_LEDGERS).collect()
+    let of = |at: usize| ledger::of(view, &groups, at);
+    let mut ledgers: Vec<Ledger> = chosen.into_iter().filter_map(of).collect();
+    if target_is_host(view) {
+        if ledgers.is_empty() {
+            ledgers.extend(ledger::of_host(view));
+        }
+        rest.retain(|&at| ledger::lost_something(view, &list[at]));
+        rest.sort_by_key(|&at| std::cmp::Reverse(ledger::lost_ns(&list[at])));
+        rest.truncate(MAX_LOSERS);
+    }
+    ledgers.extend(rest.into_iter().filter_map(of));
+    ledgers.truncate(MAX_LEDGERS);
+    ledgers
 }
 
 fn observer(view: &View) -> Observer {

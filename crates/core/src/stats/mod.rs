@@ -25,6 +25,7 @@ pub use exact::{fisher, holm};
 pub use interval::{Interval, Scatter, interval, ratio};
 pub use pace::{Pace, pace};
 pub use period::{Clock, Rhythm, grid, rhythm};
+pub use tail::poisson;
 
 /// Claims are made below this chance of being wrong.
 pub const SIGNIFICANT: f64 = 0.01;

@@ -3,7 +3,8 @@
 
 /// Chance of `k` or more where `mean` is expected and events are independent:
 /// `1 - sum(i < k) mean^i e^-mean / i!`, summed from the larger side so that small chances keep their digits.
-pub(super) fn poisson(k: u64, mean: f64) -> f64 {
+#[must_use]
+pub fn poisson(k: u64, mean: f64) -> f64 {
     if k == 0 {
         return 1.0;
     }

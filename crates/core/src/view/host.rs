@@ -11,8 +11,11 @@ const LOAD_SERIES_BINS: usize = 1200;
 /// Readings closer to each other say nothing of a share: the counter moves in hundredths of a second.
 const MIN_SPAN_NS: u64 = 500_000_000;
 
+/// Seconds of a CPU's series before they are merged in pairs.
+const CPU_SERIES_BINS: usize = 128;
+
 /// One CPU's line of `/proc/stat`.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CpuView {
     /// user + nice + system + irq + softirq.
     pub busy_ns: Counter,
@@ -20,10 +23,29 @@ pub struct CpuView {
     pub idle_ns: Counter,
     /// steal.
     pub steal_ns: Counter,
-    /// Time and steal of the last reading.
-    last: Option<(u64, u64)>,
+    /// steal, over time.
+    pub stolen: Series,
+    /// Time in which it had something to run, steal included, over time.
+    pub wanted: Series,
+    /// Time, steal and busy of the last reading.
+    last: Option<(u64, u64, u64)>,
     /// Largest stolen share of the time between two readings.
     most_stolen: Option<f64>,
+}
+
+impl Default for CpuView {
+    fn default() -> Self {
+        let series = || Series::new(1_000_000_000, CPU_SERIES_BINS);
+        Self {
+            busy_ns: Counter::default(),
+            idle_ns: Counter::default(),
+            steal_ns: Counter::default(),
+            stolen: series(),
+            wanted: series(),
+            last: None,
+            most_stolen: None,
+        }
+    }
 }
 
 impl CpuView {
@@ -33,14 +55,17 @@ impl CpuView {
         // iowait of one CPU may go backwards: the kernel counts it on whichever CPU waits first.
         self.idle_ns.push(Some(reading.idle_ns + reading.iowait_ns));
         self.steal_ns.push(Some(reading.steal_ns));
-        if let Some((t_ns, steal_ns)) = self.last
-            && reading.t_ns >= t_ns + MIN_SPAN_NS
-            && reading.steal_ns >= steal_ns
-        {
-            let share = (reading.steal_ns - steal_ns) as f64 / (reading.t_ns - t_ns) as f64;
-            self.most_stolen = Some(self.most_stolen.unwrap_or_default().max(share));
+        if let Some((t_ns, steal_ns, last_busy_ns)) = self.last {
+            let stolen_ns = reading.steal_ns.saturating_sub(steal_ns);
+            let ran_ns = busy_ns.saturating_sub(last_busy_ns);
+            self.stolen.add(t_ns, reading.t_ns, stolen_ns);
+            self.wanted.add(t_ns, reading.t_ns, ran_ns.saturating_add(stolen_ns));
+            if reading.t_ns >= t_ns + MIN_SPAN_NS && reading.steal_ns >= steal_ns {
+                let share = stolen_ns as f64 / (reading.t_ns - t_ns) as f64;
+                self.most_stolen = Some(self.most_stolen.unwrap_or_default().max(share));
+            }
         }
-        self.last = Some((reading.t_ns, reading.steal_ns));
+        self.last = Some((reading.t_ns, reading.steal_ns, busy_ns));
     }
 
     /// Largest stolen share of the wall time between two readings; `None` with fewer than two.

@@ -20,7 +20,7 @@ pub struct Usage {
     pub wall_ns: u64,
     /// Where it went.
     pub states: ThreadStates,
-    /// Waits on run queues, wake-up latency included.
+    /// Waits on run queues, one for each switch: those without any length and wake-up latency included.
     pub waits: WaitHist,
     /// Longest of them.
     pub wait_max_ns: u64,
@@ -57,6 +57,8 @@ impl Usage {
         self.wall_ns += tick.wall_ns;
         add_states(&mut self.states, &tick.states);
         self.waits.merge(&tick.waits);
+        // Who goes first at once gets its CPU at the very time at which it was queued: the probe counts no wait.
+        self.waits.count[0] += tick.switches.saturating_sub(tick.waits.total_count());
         self.wait_max_ns = self.wait_max_ns.max(tick.wait_max_ns);
         self.switches += tick.switches;
         self.wakeup_latency_ns += wakeup_ns;

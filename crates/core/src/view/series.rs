@@ -76,6 +76,14 @@ impl Series {
         &self.bins
     }
 
+    /// The bins merged to bins of that width, which is a multiple of their own.
+    #[must_use]
+    pub fn in_bins_of(&self, width_ns: u64) -> Vec<u64> {
+        let each = usize::try_from(width_ns / self.width_ns).unwrap_or(usize::MAX).max(1);
+        let sum = |bins: &[u64]| bins.iter().fold(0, |sum: u64, &bin| sum.saturating_add(bin));
+        self.bins.chunks(each).map(sum).collect()
+    }
+
     /// Sum of all bins.
     #[must_use]
     pub fn total(&self) -> u64 {
@@ -112,6 +120,7 @@ mod tests {
             series.add(t * 10, t * 10 + 10, 1);
         }
         assert_eq!((series.width_ns(), series.bins()), (40, &[4, 4, 4, 4][..]));
+        assert_eq!(series.in_bins_of(80), [8, 8]);
     }
 
     proptest! {

@@ -69,6 +69,7 @@ fn observed(waited_ms_per_s: u64, findings: Vec<Finding>) -> Observed {
                     LedgerPart { state: LedgerState::Queued, ns: waited_ns },
                     LedgerPart { state: LedgerState::Sleep, ns: 10_000_000_000 - waited_ns },
                 ],
+                tails: vec![],
             }],
             block_io: None,
             observer: Observer::default(),

@@ -7,12 +7,13 @@ use super::rhythms::{RHYTHM, Timed};
 use super::shares::{Beside, Shares, causes, main_device, name_of};
 use super::victims::{STALL_LIMITS, Victim, of_stalls, spans};
 use super::{files, knobs, saturation};
-use crate::finding::{Confirm, Evidence, Finding, Fix, Severity, Unit};
+use crate::finding::{Confirm, Cost, Evidence, Finding, Fix, Severity, Tail, TailOf, Unit};
 use crate::recording::{DevId, Source, StallKind};
 use crate::render::units;
 use crate::rules::confidence::Confidence;
+use crate::rules::sched::target_is_host;
 use crate::rules::words::{self, evidence, group_entity, group_name, ticked};
-use crate::rules::{Limit, Rule, Status, Verdict, joined, remedy};
+use crate::rules::{Limit, Rule, Status, Verdict, joined, remedy, tail};
 use crate::view::{Group, Groups, View, waits};
 
 const MAX_VICTIMS: usize = 5;
@@ -42,9 +43,9 @@ pub(in crate::rules) static RULE: Rule = Rule {
     summary: "requests wait while the device works for other processes or cgroups",
     needs: &[Source::Block],
     helps: &[Source::Writeback, Source::Settings],
-    limits: &joined::<5, 10, 15>(
+    limits: &joined::<5, 18, 23>(
         [OTHERS_SHARE, LONG_PART, HIDDEN_TIMES, RHYTHM, BEFORE],
-        STALL_LIMITS,
+        joined::<10, 8, 18>(STALL_LIMITS, tail::LIMITS),
     ),
     status: Status::Preview("0.1"),
     doc: include_str!("io_neighbour.md"),
@@ -70,15 +71,17 @@ fn check(view: &View) -> Verdict {
         let held = victim.held(StallKind::Request);
         let long = waits::at_least(&held.waits, waits::LONG_WAIT_NS).1 as f64
             / held.waits.total_ns().max(1) as f64;
-        let severity = of_stalls(
+        let by_mean = of_stalls(
             view.per_second(others_ns),
             victim.share(others_ns),
             (held.max_ns as f64 * part) as u64,
-        );
-        if let (Some(severity), true) =
-            (severity, part >= OTHERS_SHARE.value && long >= LONG_PART.value)
-        {
-            found.push((severity, others_ns, victim, shares, worst, worst_ns));
+        )
+        .filter(|_| part >= OTHERS_SHARE.value && long >= LONG_PART.value);
+        let tail = tail_of(view, &victim, &shares);
+        let by_tail = tail.and_then(|tail| by_tail(view, &victim, &tail, others_ns));
+        if let Some(severity) = by_mean.max(by_tail) {
+            let hit = Hit { severity, victim, shares, worst: (worst, worst_ns), tail };
+            found.push((others_ns, by_tail > by_mean, hit));
         } else if nearest.as_ref().is_none_or(|nearest| others_ns as f64 > nearest.0) {
             let text = format!(
                 "{} waits {} for requests beside others, {} of its waiting, most of it beside {}",
@@ -100,16 +103,57 @@ fn check(view: &View) -> Verdict {
         });
         return Verdict::Quiet { closest };
     }
-    found
-        .sort_by_key(|(severity, ns, victim, ..)| (std::cmp::Reverse((*severity, *ns)), victim.at));
+    found.sort_by_key(|(ns, _, hit)| (std::cmp::Reverse((hit.severity, *ns)), hit.victim.at));
     found.truncate(MAX_VICTIMS);
-    let findings = found
-        .into_iter()
-        .map(|(severity, _, victim, shares, worst, worst_ns)| {
-            finding(view, &groups, &victim, &shares, (worst, worst_ns), severity)
-        })
-        .collect();
-    Verdict::Fired(findings)
+    let findings = found.iter().map(|(_, leads, hit)| finding(view, &groups, hit, *leads));
+    Verdict::Fired(findings.collect())
+}
+
+/// Somebody whose requests wait.
+struct Hit<'g> {
+    severity: Severity,
+    victim: Victim<'g>,
+    shares: Shares,
+    worst: (Beside, u64),
+    tail: Option<Tail>,
+}
+
+/// What the requests of others do to the tail of a target's own. How much of each wait was beside others is not known,
+/// only the sum. A request's own length is the mean of what is not beside others; of what is beyond that, long waits and
+/// short ones have parts of the sum in proportion.
+fn tail_of(view: &View, victim: &Victim<'_>, shares: &Shares) -> Option<Tail> {
+    let waits = &victim.held(StallKind::Request).waits;
+    let requests = waits.total_count();
+    if target_is_host(view) || requests == 0 {
+        return None;
+    }
+    let tail = tail::of_waits(TailOf::BlockIo, (requests, 0), waits, 0)?;
+    let all_ns = waits.total_ns();
+    let others_ns = shares.others_ns().min(all_ns);
+    let own_ns = (all_ns - others_ns) / requests;
+    let long_ns = tail.late.saturating_mul(tail.late_ns).min(all_ns);
+    let beyond = |ns: u64, number: u64| ns.saturating_sub(number.saturating_mul(own_ns)) as f64;
+    let beyond_long = beyond(long_ns, tail.late);
+    let beyond_short = beyond(all_ns - long_ns, requests - tail.late);
+    let beside_ns = others_ns as f64 * beyond_long / (beyond_long + beyond_short).max(1.0);
+    let left = 1.0 - (beside_ns / long_ns.max(1) as f64).min(1.0);
+    let own_ns = ((tail.p99_ns as f64 * left) as u64).max(own_ns).min(tail.p99_ns);
+    Some(Tail { own_ns, ..tail })
+}
+
+/// The severity of a tail that others make, again and again.
+fn by_tail(view: &View, victim: &Victim<'_>, tail: &Tail, others_ns: u64) -> Option<Severity> {
+    let usage = victim.group.usage.as_ref();
+    if usage.is_some_and(|usage| tail::came_at_once(&usage.block_io)) {
+        return None;
+    }
+    tail::severity(view, tail, view.per_second(others_ns))
+}
+
+/// The tail that waiting for requests beside others makes for a group.
+pub(in crate::rules) fn tail_at(view: &View, groups: &Groups<'_>, at: usize) -> Option<Tail> {
+    let victim = Victim::all(view, groups).into_iter().find(|victim| victim.at == at)?;
+    tail_of(view, &victim, &Shares::of(view, groups, at, None))
 }
 
 /// That a group waits beside its own other requests, if it does.
@@ -150,14 +194,8 @@ pub(super) fn hidden(view: &View, groups: &Groups<'_>) -> Option<String> {
     })
 }
 
-fn finding(
-    view: &View,
-    groups: &Groups<'_>,
-    victim: &Victim<'_>,
-    shares: &Shares,
-    (worst, worst_ns): (Beside, u64),
-    severity: Severity,
-) -> Finding {
+fn finding(view: &View, groups: &Groups<'_>, hit: &Hit<'_>, leads: bool) -> Finding {
+    let Hit { severity, victim, shares, worst: (worst, _), tail } = hit;
     let held = victim.held(StallKind::Request);
     let total_ns = shares.total_ns();
     let confidence = Confidence::of(view).with_samples(held.waits.total_count());
@@ -177,6 +215,7 @@ fn finding(
     let part = shares.others_ns() as f64 / total_ns.max(1) as f64;
     let mut lines: Vec<Evidence> =
         vec![evidence(view, "beside others", part, Unit::Ratio, Source::Block.label(), note)];
+    lines.extend(tail.iter().map(|tail| tail::line(view, tail, Source::Block.label())));
     if let Some(device) = device {
         lines.extend(saturation::line(view, device, &[(0, u64::MAX)]));
         lines.extend(saturation::latency_lines(view, device));
@@ -184,24 +223,18 @@ fn finding(
     lines.extend(timed.iter().flat_map(|timed| timed.lines.clone()));
     lines.extend(knobs::lines(view, device));
     lines.push(confidence.evidence(view));
-    let many = victim.group.members.len() > 1;
     Finding {
         code: RULE.code.into(),
         name: RULE.name.into(),
-        severity,
+        severity: *severity,
         confidence: confidence.value(),
-        title: format!(
-            "{} {} {} for {}, {} of it beside {}{}",
-            group_name(victim.group),
-            if many { "wait" } else { "waits" },
-            words::of_every_second(view.per_second(total_ns)),
-            device.map_or("block devices".into(), |device| ticked(&view.block().device_name(device))),
-            share(worst_ns),
-            name_of(view, groups, worst),
-            timed.as_ref().map_or(String::new(), |timed| timed.words.clone())
-        ),
+        title: title(view, groups, hit, (device, leads))
+            + timed.as_ref().map_or("", |timed| &timed.words),
         victim: group_entity(view, victim.group),
-        cost: victim.cost(view, total_ns, StallKind::Request, held.max_ns),
+        cost: Cost {
+            tail: *tail,
+            ..victim.cost(view, total_ns, StallKind::Request, held.max_ns)
+        },
         causes: causes(view, groups, victim.at, None),
         evidence: lines,
         sizes: waits::size_classes(&held.waits),
@@ -209,12 +242,41 @@ fn finding(
         files: device.and_then(|device| {
             files::table(view, "read and written", |key| view.block().disk_of(key.device) == device)
         }),
-        fix: fixes(view, groups, worst, device),
+        fix: fixes(view, groups, *worst, device),
         confirm: Some(Confirm {
             command: "deburr -d 60".into(),
             expect: Some("with the other one stopped or limited for that time, the waiting falls by about its share".into()),
         }),
     }
+}
+
+fn title(
+    view: &View,
+    groups: &Groups<'_>,
+    hit: &Hit<'_>,
+    (device, leads): (Option<DevId>, bool),
+) -> String {
+    let Hit { victim, shares, worst: (worst, worst_ns), tail, .. } = hit;
+    let total_ns = shares.total_ns();
+    let name = group_name(victim.group);
+    let of =
+        device.map_or("block devices".into(), |device| ticked(&view.block().device_name(device)));
+    let beside = format!(
+        "{} of it beside {}",
+        units::share(*worst_ns as f64 / total_ns.max(1) as f64),
+        name_of(view, groups, *worst)
+    );
+    if let Some(tail) = tail.as_ref().filter(|_| leads) {
+        return format!(
+            "{} requests of {name} to {of} takes {}, {beside}: {}",
+            tail::one_in(tail),
+            units::duration(tail.late_ns as f64),
+            tail::words(tail, "their")
+        );
+    }
+    let wait = if victim.group.members.len() > 1 { "wait" } else { "waits" };
+    let time = words::of_every_second(view.per_second(total_ns));
+    format!("{name} {wait} {time} for {of}, {beside}")
 }
 
 fn fixes(view: &View, groups: &Groups<'_>, worst: Beside, device: Option<DevId>) -> Vec<Fix> {

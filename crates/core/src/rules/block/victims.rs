@@ -157,6 +157,7 @@ impl<'g> Victim<'g> {
             p50_ns: percentile(0.5),
             p99_ns: percentile(0.99),
             max_ns: Some(held.max_ns.max(longest_ns)).filter(|&ns| ns > 0),
+            ..Cost::default()
         }
     }
 

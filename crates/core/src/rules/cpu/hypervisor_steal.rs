@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! CPU001: the hypervisor runs somebody else while this machine's CPUs have work.
 
-use crate::finding::{Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Unit};
+use super::stolen_part::{self, Part};
+use crate::finding::{
+    Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Unit,
+};
 use crate::recording::Source;
 use crate::render::units;
 use crate::rules::confidence::Confidence;
+use crate::rules::sched::target_is_host;
 use crate::rules::words::{self, evidence};
-use crate::rules::{Limit, Rule, Status, Verdict, severity};
+use crate::rules::{Rule, Status, Verdict, joined, severity};
 use crate::view::{CpuTotals, CpuView, View};
 
 /// CPUs with a line of their own.
@@ -17,8 +21,8 @@ pub(in crate::rules) static RULE: Rule = Rule {
     name: "hypervisor-steal",
     summary: "the hypervisor runs others while CPUs of this machine have work",
     needs: &[Source::ProcStat],
-    helps: &[Source::CpuCheck],
-    limits: &severity::LOSS_LIMITS as &[Limit],
+    helps: &[Source::Sched, Source::Schedstat, Source::CpuCheck],
+    limits: &joined::<1, 7, 8>([stolen_part::BUSY_HOST], severity::LOSS_LIMITS),
     status: Status::Preview("0.1"),
     doc: include_str!("hypervisor_steal.md"),
     file: file!(),
@@ -33,20 +37,28 @@ fn check(view: &View) -> Verdict {
         return Verdict::Quiet { closest: "no CPU had anything to run".into() };
     };
     let lost_ns_per_s = view.per_second(totals.steal_ns);
-    let Some(severity) = severity::of_loss(lost_ns_per_s, share) else {
+    let part = stolen_part::of(view, &totals);
+    let Some(severity) = severity_of(view, &totals, share, part.as_ref()) else {
+        let felt = part.filter(|part| part.ns > 0).map_or(String::new(), |part| {
+            let about = words::of_every_second(view.per_second(part.ns));
+            format!("; of that, about {about} from {}", part.name)
+        });
         return Verdict::Quiet {
             closest: match totals.steal_ns {
                 0 => "no time was stolen, by the hypervisor's account".into(),
                 _ => format!(
-                    "{} was stolen, {} of the time in which CPUs had work",
+                    "{} was stolen, {} of the time in which CPUs had work{felt}",
                     words::of_every_second(lost_ns_per_s),
                     units::share(share)
                 ),
             },
         };
     };
+    // Of a target, what it lost; of a host, what all lost.
+    let of_target = part.as_ref().filter(|_| !target_is_host(view));
     let confidence = Confidence::of(view);
     let mut lines = lines(view, &totals, share);
+    lines.extend(part.as_ref().map(|part| part_line(view, part)));
     lines.push(confidence.evidence(view));
     let mut hypervisor = Entity::new(EntityKind::Unknown);
     hypervisor.note =
@@ -56,13 +68,13 @@ fn check(view: &View) -> Verdict {
         name: RULE.name.into(),
         severity,
         confidence: confidence.value(),
-        title: format!(
-            "the hypervisor takes {} of CPU time from this machine while it has work, {} of what it wants",
-            words::of_every_second(lost_ns_per_s),
-            units::share(share)
-        ),
-        victim: Entity::new(EntityKind::Host),
-        cost: Cost { lost_ns_per_s, share, ..Cost::default() },
+        title: title(view, lost_ns_per_s, share, of_target),
+        victim: of_target.map_or_else(|| Entity::new(EntityKind::Host), |part| part.victim.clone()),
+        cost: Cost {
+            lost_ns_per_s: of_target.map_or(lost_ns_per_s, |part| view.per_second(part.ns)),
+            share: of_target.map_or(share, Part::share),
+            ..Cost::default()
+        },
         causes: vec![Cause { entity: hypervisor, share: 1.0 }],
         evidence: lines,
         sizes: vec![],
@@ -77,6 +89,54 @@ fn check(view: &View) -> Verdict {
             ),
         }),
     }])
+}
+
+/// How bad it is for those who are looked at. What is taken from a target may be little of what is taken in all; a host
+/// suffers as who loses most does, or, when it is busy, as its CPUs do on average.
+fn severity_of(
+    view: &View,
+    totals: &CpuTotals,
+    share: f64,
+    part: Option<&Part>,
+) -> Option<Severity> {
+    let of_all = severity::of_loss(view.per_second(totals.steal_ns), share)?;
+    let of_part = part.and_then(|part| part.severity(view));
+    let of_cpus = stolen_part::of_each_cpu(view, totals)
+        .and_then(|(ns, share)| severity::of_loss(view.per_second(ns), share));
+    if part.is_none() && of_cpus.is_none() && !target_is_host(view) {
+        // Nobody of the target was seen: it cannot be said that it lost nothing.
+        return Some(Severity::Info);
+    }
+    of_part.max(of_cpus).map(|severity| severity.min(of_all))
+}
+
+fn title(view: &View, lost_ns_per_s: u64, share: f64, of_target: Option<&Part>) -> String {
+    let Some(part) = of_target else {
+        return format!(
+            "the hypervisor takes {} of CPU time from this machine while it has work, {} of what it wants",
+            words::of_every_second(lost_ns_per_s),
+            units::share(share)
+        );
+    };
+    format!(
+        "the hypervisor takes about {} from {} while it wants to run, {} of what it wants",
+        words::of_every_second(view.per_second(part.ns)),
+        part.name,
+        units::share(part.share())
+    )
+}
+
+/// Whose the stolen time was, as an estimate with its bounds.
+fn part_line(view: &View, part: &Part) -> Evidence {
+    let rate = |ns| units::duration(view.per_second(ns) as f64);
+    let note = format!(
+        "{} of every second, estimated by its share of what the CPUs ran at the time; {} at least and {} at most",
+        rate(part.ns),
+        rate(part.least_ns),
+        rate(part.most_ns)
+    );
+    let name = format!("stolen from {}", part.name);
+    evidence(view, &name, part.ns as f64, Unit::Ns, Source::ProcStat.label(), note)
 }
 
 fn lines(view: &View, totals: &CpuTotals, share: f64) -> Vec<Evidence> {

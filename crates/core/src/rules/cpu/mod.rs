@@ -5,3 +5,4 @@ pub(super) mod deep_idle_states;
 pub(super) mod frequency_capped;
 pub(super) mod hypervisor_steal;
 pub(super) mod shared_core;
+mod stolen_part;

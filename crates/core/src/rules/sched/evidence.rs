@@ -6,7 +6,7 @@ use crate::recording::{PsiResource, Source, TargetSpec};
 use crate::render::units;
 use crate::rules::Limit;
 use crate::rules::words::evidence;
-use crate::view::{Group, View, waits};
+use crate::view::{Group, Usage, View, waits};
 
 /// From here on a group counts as batch work, if it also runs long.
 pub(super) const BATCH_SHARE: Limit = Limit {
@@ -65,6 +65,20 @@ pub(super) fn is_batch(group: &Group<'_>, loss: &Loss) -> bool {
     loss.wanted_of_wall >= BATCH_SHARE.value && run_ms >= BATCH_RUN.value
 }
 
+/// How many turns the threads of a target had, from getting a CPU to the next time that they wanted one, and how long one
+/// is by itself: on a CPU, and held up by disk or memory, which is part of what it is about. `None` for whom no tail counts:
+/// nobody asked, or it always wants to run, and nobody waits for the end of a turn that the scheduler makes.
+pub(super) fn turns(view: &View, usage: &Usage) -> Option<(u64, u64)> {
+    let batch = usage.wanted_ns() as f64 >= BATCH_SHARE.value * usage.wall_ns as f64;
+    if target_is_host(view) || batch {
+        return None;
+    }
+    let states = &usage.states;
+    let held_up_ns = states.block_io_ns + states.mem_stall_ns + states.uninterruptible_ns;
+    let turns = usage.waits.total_count();
+    Some((turns, (states.on_cpu_ns + held_up_ns).checked_div(turns)?))
+}
+
 /// Whether the whole host is looked at, so that victims have to be told from those who merely share.
 pub(in crate::rules) fn target_is_host(view: &View) -> bool {
     view.meta().is_none_or(|meta| meta.target == TargetSpec::Host)
@@ -86,6 +100,7 @@ pub(super) fn cost(loss: &Loss, group: &Group<'_>) -> Cost {
         p50_ns: percentile(0.5),
         p99_ns: percentile(0.99),
         max_ns: usage.map(|usage| usage.wait_max_ns).filter(|&ns| ns > 0),
+        ..Cost::default()
     }
 }
 

@@ -71,11 +71,14 @@ fn check(view: &View) -> Verdict {
 /// Waiting while some CPU idled: no more than what the probe calls waiting, which excludes throttled time.
 fn loss(view: &View, group: &Group<'_>, idle: &Idle) -> Loss {
     let idle_ns = idle.allowed_ns + idle.forbidden_ns;
-    match &group.usage {
-        Some(usage) => {
+    match (&group.usage, &group.delay) {
+        (Some(usage), _) => {
             Loss::new(view, idle_ns.min(usage.contended_ns()), usage.wanted_ns(), usage.wall_ns)
         }
-        None => Loss::new(view, idle_ns, idle.waits_ns, idle.waits_ns),
+        (None, Some(delay)) => {
+            Loss::new(view, idle_ns.min(delay.delay_ns), delay.wanted_ns(), delay.wall_ns)
+        }
+        (None, None) => Loss::new(view, idle_ns, idle.waits_ns, idle.waits_ns),
     }
 }
 

@@ -3,12 +3,12 @@
 
 use super::evidence::{self as lines, Loss};
 use super::quota::{self, Binding, counters};
-use crate::finding::{Confirm, Cost, Finding, Fix, Severity, Unit, shell_quote};
-use crate::recording::{CgroupId, Source, State};
+use crate::finding::{Confirm, Cost, Finding, Fix, Severity, Tail, TailOf, Unit, shell_quote};
+use crate::recording::{CgroupId, Source, State, WaitHist, bucket_of};
 use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
-use crate::rules::{Limit, Rule, Status, Verdict, remedy, severity};
+use crate::rules::{Limit, Rule, Status, Verdict, joined, remedy, severity, tail};
 use crate::view::{CgroupView, Group, View};
 use std::collections::BTreeMap;
 
@@ -27,10 +27,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     summary: "threads that could run are stopped because a cgroup's CPU quota ran out",
     needs: &[Source::Sched, Source::CgroupCpu],
     helps: &[Source::ProcStat],
-    limits: &{
-        let [a, b, c, d, e, f, g] = severity::LOSS_LIMITS;
-        [a, b, c, d, e, f, g, PEAKS]
-    },
+    limits: &joined::<7, 9, 16>(severity::LOSS_LIMITS, joined::<8, 1, 9>(tail::LIMITS, [PEAKS])),
     status: Status::Preview("0.1"),
     doc: include_str!("quota_throttle.md"),
     file: file!(),
@@ -104,6 +101,33 @@ fn most_throttled(view: &View) -> String {
 /// A group that was stopped, and for how long.
 type Victim<'g> = (Loss, &'g Group<'g>);
 
+/// What stops do to the tail of a group that a target consists of. How many there were, the kernel's counter of the
+/// quota says; they are at least as long as if each had stopped all of its threads on all CPUs.
+pub(in crate::rules) fn tail_of(view: &View, group: &Group<'_>) -> Option<Tail> {
+    let usage = group.usage.as_ref()?;
+    let (turns, turn_ns) = lines::turns(view, usage)?;
+    let quota = view.cgroups().get(&quota::of(view, group.cgroup).level()?)?;
+    let stops = quota.nr_throttled.delta().filter(|&stops| stops > 0)?;
+    let throttled_ns = usage.states.throttled_ns;
+    let queues_ns = quota.throttled_ns.delta().unwrap_or(0);
+    let by_threads_ns = throttled_ns / u64::from(usage.threads_max.max(1));
+    let by_queues_ns = queues_ns / u64::from(view.cpu_count().max(1));
+    let stop_ns = by_threads_ns.max(by_queues_ns).min(throttled_ns) / stops;
+    let mut waits = WaitHist::default();
+    waits.count[bucket_of(stop_ns)] = stops.min(turns);
+    waits.ns[bucket_of(stop_ns)] = stops.min(turns) * stop_ns;
+    tail::of_waits(TailOf::Throttled, (turns, turn_ns), &waits, 0)
+}
+
+/// How bad the stopping of a victim is, in the mean or in the tail, and the tail if that is worse.
+fn severity_of(view: &View, (loss, group): &Victim<'_>) -> (Option<Severity>, Option<Tail>) {
+    let by_mean = severity::of_loss(loss.ns_per_s, loss.share);
+    let again = !tail::came_at_once(&view.target_load().throttled);
+    let tail = tail_of(view, group).filter(|_| again);
+    let by_tail = tail.and_then(|tail| tail::severity(view, &tail, loss.ns_per_s));
+    (by_mean.max(by_tail), tail.filter(|_| by_tail > by_mean))
+}
+
 /// One finding for each quota that stopped somebody above the limits, about whom it stopped longest. And who
 /// came nearest to the limits.
 fn by_ledger<'g>(view: &View, groups: &'g [Group<'g>]) -> (Vec<Finding>, Option<(String, Loss)>) {
@@ -122,13 +146,9 @@ fn by_ledger<'g>(view: &View, groups: &'g [Group<'g>]) -> (Vec<Finding>, Option<
     for (binding, mut victims) in quotas.into_values() {
         // Stable: of equals, who was seen first stays first.
         victims.sort_by_key(|(loss, _)| std::cmp::Reverse(loss.ns));
-        let severe = |(loss, _): &Victim<'_>| severity::of_loss(loss.ns_per_s, loss.share);
+        let severe = |victim: &Victim<'_>| severity_of(view, victim).0;
         match victims.iter().position(|victim| severe(victim).is_some()) {
-            Some(at) => {
-                let victim = victims.remove(at);
-                let severity = severe(&victim).unwrap_or(Severity::Info);
-                found.push(of_victim(view, &binding, victim, &victims, severity));
-            }
+            Some(at) => found.push(of_victim(view, &binding, victims.remove(at), &victims)),
             None => {
                 nearest = nearest
                     .or_else(|| victims.first().map(|&(loss, group)| (group_name(group), loss)));
@@ -138,21 +158,25 @@ fn by_ledger<'g>(view: &View, groups: &'g [Group<'g>]) -> (Vec<Finding>, Option<
     (found, nearest)
 }
 
-fn of_victim(
-    view: &View,
-    binding: &Binding,
-    (loss, group): Victim<'_>,
-    others: &[Victim<'_>],
-    severity: Severity,
-) -> Finding {
+fn of_victim(view: &View, binding: &Binding, victim: Victim<'_>, others: &[Victim<'_>]) -> Finding {
+    let (severity, worse_tail) = severity_of(view, &victim);
+    let (loss, group) = victim;
     let quota = binding.level().and_then(|id| view.cgroups().get(&id));
     let facts = quota.and_then(|quota| quota.facts.as_ref());
     let is = if group.members.len() > 1 { "are" } else { "is" };
-    let mut title =
-        format!("{} {is} stopped for {}", group_name(group), words::of_every_second(loss.ns_per_s));
-    title += &match facts {
-        Some(facts) => format!(" by the CPU quota of {}", ticked(&facts.path)),
-        None => " by a CPU quota".into(),
+    let by = match facts {
+        Some(facts) => format!("by the CPU quota of {}", ticked(&facts.path)),
+        None => "by a CPU quota".into(),
+    };
+    let name = group_name(group);
+    let title = match &worse_tail {
+        Some(tail) => format!(
+            "{} turns of {name} is stopped for {} {by}: {}",
+            tail::one_in(tail),
+            units::duration(tail.late_ns as f64),
+            tail::words(tail, "their")
+        ),
+        None => format!("{name} {is} stopped for {} {by}", words::of_every_second(loss.ns_per_s)),
     };
     let usage = group.usage.clone().unwrap_or_default();
     let note = format!(
@@ -162,6 +186,8 @@ fn of_victim(
     );
     let label = Source::Sched.label();
     let mut all = vec![evidence(view, "throttled", loss.ns as f64, Unit::Ns, label, note)];
+    let tail = tail_of(view, group);
+    all.extend(tail.iter().map(|tail| tail::line(view, tail, label)));
     all.extend(quota.map(|quota| counters(view, quota)).unwrap_or_default());
     let note = "counted apart: waiting behind others is no throttling, see SCH001".to_owned();
     all.push(evidence(view, "run-queue wait", usage.contended_ns() as f64, Unit::Ns, label, note));
@@ -189,11 +215,11 @@ fn of_victim(
     Finding {
         code: RULE.code.into(),
         name: RULE.name.into(),
-        severity,
+        severity: severity.unwrap_or(Severity::Info),
         confidence: confidence.value(),
         title,
         victim: words::group_entity(view, group),
-        cost: Cost { lost_ns_per_s: loss.ns_per_s, share: loss.share, ..Cost::default() },
+        cost: Cost { lost_ns_per_s: loss.ns_per_s, share: loss.share, tail, ..Cost::default() },
         causes: binding.causes(view),
         evidence: all,
         chart: None,

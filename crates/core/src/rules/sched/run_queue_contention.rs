@@ -3,13 +3,13 @@
 
 use super::blame::Blame;
 use super::evidence::{self as lines, Loss};
-use crate::finding::{Finding, Fix, Severity, Unit};
+use crate::finding::{Cost, Finding, Fix, Severity, Tail, TailOf, Unit};
 use crate::recording::Source;
 use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name};
-use crate::rules::{Limit, Rule, Status, Verdict, remedy, severity};
-use crate::view::{Group, Groups, View, waits};
+use crate::rules::{Limit, Rule, Status, Verdict, joined, remedy, severity, tail};
+use crate::view::{Group, View, waits};
 
 const MAX_VICTIMS: usize = 5;
 const PLACEMENT_SHARE: Limit = Limit {
@@ -39,11 +39,13 @@ pub(in crate::rules) static RULE: Rule = Rule {
     summary: "threads that could run wait because others run on their CPUs",
     needs: &[Source::Sched, Source::Schedstat],
     helps: &[Source::Timeline, Source::CgroupCpu, Source::ProcStat, Source::Psi],
-    limits: &{
-        let [a, b, c, d, e, f, g] = severity::LOSS_LIMITS;
-        let batch = (lines::BATCH_SHARE, lines::BATCH_RUN);
-        [a, b, c, d, e, f, g, OWN_SHARE, PLACEMENT_SHARE, batch.0, batch.1, MAX_UNKNOWN]
-    },
+    limits: &joined::<7, 13, 20>(
+        severity::LOSS_LIMITS,
+        joined::<8, 5, 13>(
+            tail::LIMITS,
+            [OWN_SHARE, PLACEMENT_SHARE, lines::BATCH_SHARE, lines::BATCH_RUN, MAX_UNKNOWN],
+        ),
+    ),
     status: Status::Preview("0.1"),
     doc: include_str!("run_queue_contention.md"),
     file: file!(),
@@ -63,17 +65,21 @@ fn check(view: &View) -> Verdict {
             explained_by_quota = Some(group_name(group));
             continue;
         }
-        let Some(step) = severity::of_loss(loss.ns_per_s, loss.share) else {
+        let tail = tail_of(view, group);
+        let blame = Blame::of(&groups, at);
+        let by_mean = severity::of_loss(loss.ns_per_s, loss.share);
+        let by_tail = by_tail(view, group, &loss, &blame, tail.as_ref());
+        let Some(step) = by_mean.max(by_tail) else {
             let near = severity::nearness(loss.ns_per_s, loss.share);
             if nearest.as_ref().is_none_or(|nearest| near > nearest.0) {
                 nearest = Some((near, group, loss));
             }
             continue;
         };
-        let blame = Blame::of(&groups, at);
-        victims.push((adjusted(view, group, &loss, &blame, step), loss, at, blame));
+        let step = adjusted(view, group, &loss, &blame, step);
+        victims.push((step, Hit { loss, blame, tail, leads: by_tail > by_mean }, at));
     }
-    victims.sort_by(|a, b| (b.0, b.1.ns, a.2).cmp(&(a.0, a.1.ns, b.2)));
+    victims.sort_by(|a, b| (b.0, b.1.loss.ns, a.2).cmp(&(a.0, a.1.loss.ns, b.2)));
     if victims.is_empty() {
         if let Some(missing) = unseen(view, groups.list()) {
             return Verdict::NoData { missing: vec![missing] };
@@ -84,7 +90,7 @@ fn check(view: &View) -> Verdict {
     victims.truncate(MAX_VICTIMS);
     let mut findings: Vec<Finding> = victims
         .into_iter()
-        .map(|(severity, loss, at, blame)| finding(view, &groups, at, &loss, &blame, severity))
+        .map(|(severity, hit, at)| finding(view, &groups.list()[at], &hit, severity))
         .collect();
     if found > MAX_VICTIMS {
         let note = "processes or groups above the limits that are not listed".to_owned();
@@ -99,6 +105,37 @@ fn check(view: &View) -> Verdict {
         ));
     }
     Verdict::Fired(findings)
+}
+
+/// A victim's waiting.
+struct Hit<'g> {
+    loss: Loss,
+    blame: Blame<'g>,
+    tail: Option<Tail>,
+    /// Whether the tail is worse than the mean.
+    leads: bool,
+}
+
+/// What waiting does to the tail of a group that a target consists of.
+pub(in crate::rules) fn tail_of(view: &View, group: &Group<'_>) -> Option<Tail> {
+    let usage = group.usage.as_ref()?;
+    let turns = lines::turns(view, usage)?;
+    tail::of_waits(TailOf::RunQueue, turns, &usage.waits, usage.wakeup_latency_ns)
+}
+
+/// The severity of a tail that others are to blame for, again and again.
+fn by_tail(
+    view: &View,
+    group: &Group<'_>,
+    loss: &Loss,
+    blame: &Blame<'_>,
+    tail: Option<&Tail>,
+) -> Option<Severity> {
+    let at_once = group.usage.as_ref().is_some_and(|usage| tail::came_at_once(&usage.contended));
+    if at_once || blame.own_share() >= OWN_SHARE.value {
+        return None;
+    }
+    tail::severity(view, tail?, loss.ns_per_s)
 }
 
 /// Whether most of the target's time could not be attributed: then nothing can be said of its waiting.
@@ -182,15 +219,8 @@ fn quiet(nearest: Option<(&Group<'_>, Loss)>, explained_by_quota: Option<String>
     Verdict::Quiet { closest }
 }
 
-fn finding(
-    view: &View,
-    groups: &Groups<'_>,
-    at: usize,
-    loss: &Loss,
-    blame: &Blame<'_>,
-    severity: Severity,
-) -> Finding {
-    let group = &groups.list()[at];
+fn finding(view: &View, group: &Group<'_>, hit: &Hit<'_>, severity: Severity) -> Finding {
+    let Hit { loss, blame, tail, .. } = hit;
     let mut confidence = Confidence::of(view);
     confidence = match &group.usage {
         Some(usage) => confidence
@@ -201,6 +231,7 @@ fn finding(
             .with("queued or throttled", if view.covers(Source::CgroupCpu) { 0.7 } else { 0.5 }),
     };
     let mut evidence = lines::victim_lines(view, group, loss);
+    evidence.splice(1..1, tail.iter().map(|it| tail::line(view, it, Source::Sched.label())));
     evidence.extend(lines::host_lines(view));
     evidence.push(confidence.evidence(view));
     Finding {
@@ -208,9 +239,9 @@ fn finding(
         name: RULE.name.into(),
         severity,
         confidence: confidence.value(),
-        title: title(group, loss, blame),
+        title: title(group, hit),
         victim: words::group_entity(view, group),
-        cost: lines::cost(loss, group),
+        cost: Cost { tail: *tail, ..lines::cost(loss, group) },
         causes: blame.causes(view, loss.ns),
         evidence,
         chart: None,
@@ -234,7 +265,7 @@ fn finding(
     }
 }
 
-fn title(group: &Group<'_>, loss: &Loss, blame: &Blame<'_>) -> String {
+fn title(group: &Group<'_>, Hit { loss, blame, tail, leads }: &Hit<'_>) -> String {
     let name = group_name(group);
     let many = group.members.len() > 1;
     let wait = if many { "wait" } else { "waits" };
@@ -244,6 +275,18 @@ fn title(group: &Group<'_>, loss: &Loss, blame: &Blame<'_>) -> String {
         return format!("{name} {is} runnable but not running for {time}: queued or throttled");
     }
     let share = |ns| units::share(ns as f64 / loss.ns.max(1) as f64);
+    if let Some(tail) = tail.as_ref().filter(|_| *leads) {
+        let behind = blame
+            .worst_other()
+            .map(|(culprit, ns)| format!(", {} of its waiting behind {culprit}", share(ns)));
+        return format!(
+            "{} turns of {name} waits {} for a CPU{}: {}",
+            tail::one_in(tail),
+            units::duration(tail.late_ns as f64),
+            behind.unwrap_or_default(),
+            tail::words(tail, "their")
+        );
+    }
     match (blame.own_ns, blame.worst_other()) {
         (own_ns, _) if blame.own_share() >= OWN_SHARE.value => {
             let whom = if many { "each other" } else { "its own other threads" };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! SYS001: a file whose contents somebody computes at each read takes far longer than others of its kind.
 
-use super::whose::whose;
+use super::whose::{share, whose};
 use crate::finding::{
     Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Unit, shell_quote,
 };
@@ -96,7 +96,7 @@ fn check(view: &View) -> Verdict {
             if waits_for_events(&file.path) {
                 continue;
             }
-            let Some(slow) = slow(process, group, file) else { continue };
+            let Some(slow) = slow(view, process, group, file) else { continue };
             let is_slow = slow.most.mean_ns as f64 >= SLOW.value * 1e6
                 || slow.most.mean_ns as f64 >= RATIO.value * slow.usual_ns as f64;
             match severity::of_loss(slow.lost_ns_per_s, slow.share).filter(|_| is_slow) {
@@ -126,6 +126,7 @@ fn check(view: &View) -> Verdict {
 }
 
 fn slow<'v>(
+    view: &View,
     process: Option<ProcId>,
     group: &'v SyscallGroup,
     file: &'v SyscallFile,
@@ -138,7 +139,7 @@ fn slow<'v>(
         most: most(file)?,
         usual_ns: usual_ns(group, file.class),
         lost_ns_per_s,
-        share: (file.all_ns() as f64 / group.window_ns().max(1) as f64).min(1.0),
+        share: share(view, process, group, (file.all_ns(), file.off_ns)),
     })
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! SYS002: very many short system calls of one kind take much of a CPU.
 
-use super::whose::whose;
+use super::whose::{share, whose};
 use crate::finding::{Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
 use crate::recording::{FILE_OP_NAMES, FILE_OPS, ProcId, Source, SyscallFile, SyscallTotal};
 use crate::render::units;
@@ -67,7 +67,7 @@ fn check(view: &View) -> Verdict {
                 per_s: group.per_second(call.calls),
                 on_cpu_ns,
                 lost_ns_per_s: group.per_second(on_cpu_ns),
-                share: (on_cpu_ns as f64 / group.window_ns().max(1) as f64).min(1.0),
+                share: share(view, process, group, (on_cpu_ns, 0)),
             };
             let short = on_cpu_ns as f64 / call.calls as f64 <= SHORT.value * 1e3;
             let many = storm.per_s as f64 >= RATE.value && short;

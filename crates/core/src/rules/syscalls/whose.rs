@@ -4,7 +4,7 @@
 use crate::finding::{Entity, EntityKind};
 use crate::recording::{ProcId, TargetSpec};
 use crate::rules::words::ticked;
-use crate::view::View;
+use crate::view::{SyscallGroup, Usage, View};
 
 /// As a victim, and as a sentence begins with it.
 pub(super) fn whose(view: &View, process: Option<ProcId>) -> (Entity, String) {
@@ -39,4 +39,26 @@ pub(super) fn whose(view: &View, process: Option<ProcId>) -> (Entity, String) {
         }
     };
     (entity, name)
+}
+
+/// A loss in calls, of which so much passed without a CPU, as a share of the time in which those whose calls they are wanted
+/// to go on: of the wall time at least, and of what many threads together wanted where that is more.
+pub(super) fn share(
+    view: &View,
+    process: Option<ProcId>,
+    group: &SyscallGroup,
+    (lost_ns, off_cpu_ns): (u64, u64),
+) -> f64 {
+    let is_theirs = |id: &ProcId, in_target: bool| process.map_or(in_target, |it| it == *id);
+    let wanted_ns: u64 = view
+        .processes()
+        .iter()
+        .filter(|(id, it)| is_theirs(id, it.facts.as_ref().is_some_and(|facts| facts.in_target)))
+        .filter_map(|(_, it)| it.usage.as_ref())
+        .map(Usage::wanted_ns)
+        .sum();
+    // Calls may have been counted in a part of the window.
+    let counted = group.window_ns() as f64 / view.window_ns().max(1) as f64;
+    let wanted_ns = wanted_ns as f64 * counted.min(1.0) + off_cpu_ns as f64;
+    (lost_ns as f64 / wanted_ns.max(group.window_ns() as f64).max(1.0)).min(1.0)
 }

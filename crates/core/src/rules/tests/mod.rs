@@ -13,8 +13,10 @@ mod registry;
 mod rhythms;
 mod runtimes;
 mod scenes;
+mod steal;
 mod syscalls;
 mod tables;
+mod tails;
 
 use super::{RULES, report};
 use crate::finding::Report;

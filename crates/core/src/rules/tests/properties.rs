@@ -158,6 +158,8 @@ proptest! {
             for did in lives {
                 scene.did(process, did);
             }
+            // Of a host, who lost nothing has no ledger.
+            scene.target(process);
             judged(&scene).ledger.into_iter().next()
         };
         let parts = |ledger: Option<Ledger>| ledger.map(|l| (l.wall_ns, l.parts)).unwrap_or_default();

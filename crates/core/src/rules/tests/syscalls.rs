@@ -4,7 +4,7 @@
 use super::{codes, judged};
 use crate::finding::{Finding, Report, Severity};
 use crate::recording::{FileClass, ProcId, TargetSpec};
-use crate::testkit::{MS, S, Scene, US};
+use crate::testkit::{Did, MS, S, Scene, US};
 
 const FREQ: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq";
 
@@ -165,4 +165,19 @@ fn a_command_is_a_victim_too() {
     let found = only(&report, "SYS001");
     assert!(found.title.starts_with("`/usr/bin/lscpu -x` loses"), "{}", found.title);
     assert_eq!((found.victim.comm.as_deref(), found.victim.pid), (Some("lscpu"), Some(77)));
+}
+
+#[test]
+fn what_one_of_many_busy_threads_loses_in_calls_is_a_small_share_of_what_they_want() {
+    for (scene, code) in [(slow(), "SYS001"), (storm(), "SYS002")] {
+        let of = Some(ProcId(1));
+        let severity = |scene: &Scene| {
+            let report = judged(scene);
+            report.findings.iter().find(|it| it.code == code).map(|it| it.severity)
+        };
+        assert!(severity(&scene) >= Some(Severity::Medium), "{code}");
+        let mut busy = scene.clone();
+        busy.did(of.unwrap(), &Did { threads: 32, on_cpu_ns: 320 * S, ..Did::default() });
+        assert_eq!(severity(&busy), None, "{code}: of 32 seconds that it wants in each");
+    }
 }

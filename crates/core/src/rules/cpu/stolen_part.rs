@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How much of what the hypervisor takes from a machine it takes from those who are looked at.
+//!
+//! A counter of stolen time belongs to a CPU, not to a thread. It moves while that CPU has something to run, so in each
+//! second it is taken from who is on the CPUs then; where the target was is not known, so it has its share of that.
+
+use crate::finding::{Entity, EntityKind, Severity};
+use crate::rules::sched::{may_suffer, target_is_host};
+use crate::rules::words::{group_entity, group_name};
+use crate::rules::{Limit, severity};
+use crate::view::{CpuTotals, Group, Series, View};
+
+pub(super) const BUSY_HOST: Limit = Limit {
+    name: "busy_host",
+    value: 0.25,
+    unit: "of the CPUs' time in which they have something to run",
+    why: "of a host that does less, who loses most is what counts: nobody feels what is taken from housekeeping",
+};
+
+/// What somebody lost to the hypervisor, in nanoseconds of the window.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Part {
+    /// Whose it is.
+    pub(super) victim: Entity,
+    pub(super) name: String,
+    /// Expected, and the bounds that are certain.
+    pub(super) ns: u64,
+    pub(super) least_ns: u64,
+    pub(super) most_ns: u64,
+    /// Time in which it wanted to run.
+    pub(super) wanted_ns: u64,
+}
+
+impl Part {
+    /// Of the time in which it wanted to run.
+    pub(super) fn share(&self) -> f64 {
+        (self.ns as f64 / self.wanted_ns.max(1) as f64).min(1.0)
+    }
+
+    pub(super) fn severity(&self, view: &View) -> Option<Severity> {
+        severity::of_loss(view.per_second(self.ns), self.share())
+    }
+}
+
+/// What the target lost; of a host, who lost most. `None` if nobody was seen.
+pub(super) fn of(view: &View, totals: &CpuTotals) -> Option<Part> {
+    let groups = view.groups();
+    let whole = (totals.steal_ns, totals.busy_ns + totals.steal_ns);
+    let of_group = |group: &Group<'_>| {
+        let (on_cpu_ns, wanted_ns) = demand(group)?;
+        let (ns, least_ns, most_ns) = share_of(whole, on_cpu_ns, wanted_ns);
+        let (victim, name) = (group_entity(view, group), group_name(group));
+        Some(Part { victim, name, ns, least_ns, most_ns, wanted_ns })
+    };
+    let suffering = groups.list().iter().filter(|group| may_suffer(view, group));
+    let parts: Vec<Part> = suffering.filter_map(of_group).collect();
+    let most = parts.iter().enumerate().max_by_key(|(at, part)| (part.ns, std::cmp::Reverse(*at)));
+    let most = most.map(|(_, part)| part.clone())?;
+    if target_is_host(view) {
+        return Some(most);
+    }
+    let sum = |of: fn(&Part) -> u64| parts.iter().map(of).sum::<u64>();
+    let wanted_ns = sum(|part| part.wanted_ns);
+    let (ns, least_ns, most_ns) = by_second(view).unwrap_or_else(|| {
+        (sum(|part| part.ns), sum(|part| part.least_ns), sum(|part| part.most_ns).min(whole.0))
+    });
+    let (victim, name) = match parts.len() {
+        1 => (most.victim, most.name),
+        _ => (Entity::new(EntityKind::Host), "the target".into()),
+    };
+    Some(Part { victim, name, ns, least_ns, most_ns, wanted_ns })
+}
+
+/// What a CPU of a host loses on average, if the host is busy enough that this says something: time and share.
+pub(super) fn of_each_cpu(view: &View, totals: &CpuTotals) -> Option<(u64, f64)> {
+    let cpus = u64::from(view.cpu_count().max(1));
+    let wanted_ns = totals.busy_ns + totals.steal_ns;
+    let busy = wanted_ns as f64 / (wanted_ns + totals.idle_ns).max(1) as f64;
+    (target_is_host(view) && busy >= BUSY_HOST.value)
+        .then(|| Some((totals.steal_ns / cpus, totals.stolen_share()?)))?
+}
+
+/// Time on CPUs, and time in which it wanted to be.
+fn demand(group: &Group<'_>) -> Option<(u64, u64)> {
+    match (&group.usage, &group.delay) {
+        (Some(usage), _) => Some((usage.states.on_cpu_ns, usage.wanted_ns())),
+        (None, Some(delay)) => Some((delay.on_cpu_ns, delay.wanted_ns())),
+        (None, None) => None,
+    }
+}
+
+/// Of stolen time while CPUs wanted to run for `busy_ns` in all: expected, least and most that is of somebody who was on
+/// them for `on_cpu_ns`. What others cannot have lost, having been there for less, is theirs.
+fn share_of((stolen_ns, busy_ns): (u64, u64), on_cpu_ns: u64, wanted_ns: u64) -> (u64, u64, u64) {
+    // The counters are of hundredths of a second: a thread may have been there for longer than they say.
+    let busy_ns = busy_ns.max(on_cpu_ns).max(1);
+    let ns = (u128::from(stolen_ns) * u128::from(on_cpu_ns) / u128::from(busy_ns)) as u64;
+    let most_ns = stolen_ns.min(wanted_ns);
+    let least_ns = stolen_ns.saturating_sub(busy_ns - on_cpu_ns).min(ns);
+    (ns, least_ns, most_ns.max(ns))
+}
+
+/// The sum over the seconds of the window; `None` where it is not known when the target ran.
+fn by_second(view: &View) -> Option<(u64, u64, u64)> {
+    let target = view.target_load();
+    if target.on_cpu.total() == 0 {
+        return None;
+    }
+    let cpus = || view.cpus().values();
+    let load = [&target.on_cpu, &target.queued, &target.throttled];
+    let all = cpus().flat_map(|cpu| [&cpu.stolen, &cpu.wanted]).chain(load);
+    let width_ns = all.map(Series::width_ns).max()?.max(1_000_000_000);
+    let sum = |series: Vec<&Series>| {
+        let mut sum: Vec<u64> = vec![];
+        for bins in series.into_iter().map(|series| series.in_bins_of(width_ns)) {
+            sum.resize(sum.len().max(bins.len()), 0);
+            sum.iter_mut().zip(bins).for_each(|(sum, bin)| *sum = sum.saturating_add(bin));
+        }
+        sum
+    };
+    let stolen = sum(cpus().map(|cpu| &cpu.stolen).collect());
+    let busy = sum(cpus().map(|cpu| &cpu.wanted).collect());
+    let (on_cpu, wanted) = (sum(vec![&target.on_cpu]), sum(load.to_vec()));
+    let at = |bins: &[u64], second: usize| bins.get(second).copied().unwrap_or(0);
+    let seconds = (0..stolen.len()).map(|second| {
+        let whole = (stolen[second], at(&busy, second));
+        share_of(whole, at(&on_cpu, second), at(&wanted, second))
+    });
+    Some(seconds.fold((0, 0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1, sum.2 + it.2)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn who_is_alone_loses_all_and_who_rests_nothing() {
+        assert_eq!(share_of((300, 1000), 1000, 1200), (300, 300, 300));
+        assert_eq!(share_of((300, 1000), 0, 0), (0, 0, 0));
+        assert_eq!(share_of((300, 1000), 40, 50), (12, 0, 50));
+        assert_eq!(share_of((300, 1000), 900, 900), (270, 200, 300));
+    }
+
+    proptest! {
+        #[test]
+        fn the_estimate_is_within_its_bounds(
+            stolen in 0..1_000_000u64, ran in 0..1_000_000u64, on_cpu in 0..2_000_000u64, queued in 0..1_000_000u64,
+        ) {
+            let (ns, least, most) = share_of((stolen, stolen + ran), on_cpu, on_cpu + queued);
+            prop_assert!(least <= ns && ns <= most && most <= stolen.max(ns), "{least} {ns} {most}");
+            prop_assert!(ns <= on_cpu.max(1), "{ns} of {on_cpu}");
+        }
+    }
+}
