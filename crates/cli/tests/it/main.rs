@@ -27,3 +27,4 @@ mod snapshot;
 mod sweep;
 mod syscalls;
 mod targets;
+mod tiers;
