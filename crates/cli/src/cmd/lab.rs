@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `deburr lab`: reproduce an incident, observe it, and compare.
 
-use crate::lab::{self, Interrupted, Outcome, Scenario, Settings, Stop};
+use crate::lab::{self, Interrupted, Outcome, Scenario, Settings, Stop, Verdict};
 use crate::output;
 use anyhow::{Context as _, Result, ensure};
 use deburr_core::render;
@@ -23,7 +23,8 @@ enum LabCommand {
     List,
     /// Run a scenario twice, without and with its fault, and check what deburr says of it
     #[command(after_help = "Exit status: 0 as expected, 1 not as expected, 2 usage or bad input, \
-                            3 what it needs is not here, 130 interrupted.")]
+                            3 what it needs is not here, 4 not as expected three times while the \
+                            hypervisor or others took the CPUs: inconclusive, 130 interrupted.")]
     Run(RunArgs),
 }
 
@@ -51,12 +52,14 @@ struct RunArgs {
 struct Document<'a> {
     schema: &'static str,
     passed: bool,
+    verdict: Verdict,
     runs: &'a [Outcome],
 }
 
 const PASSED: u8 = 0;
 const FAILED: u8 = 1;
 const NEEDS_NOT_MET: u8 = 3;
+const INCONCLUSIVE: u8 = 4;
 /// 128 + SIGINT, as shells have it.
 const INTERRUPTED: u8 = 130;
 
@@ -103,12 +106,17 @@ fn run_selected(args: &RunArgs) -> Result<ExitCode> {
     for scenario in &scenarios {
         outcomes.push(run_one(scenario, args, &stop)?);
     }
-    let passed = outcomes.iter().all(|outcome| outcome.passed);
+    let verdict = Verdict::worst(outcomes.iter().map(|outcome| outcome.verdict));
+    let passed = verdict == Verdict::Passed;
     if args.json {
-        let document = Document { schema: "deburr.lab/1", passed, runs: &outcomes };
+        let document = Document { schema: "deburr.lab/1", passed, verdict, runs: &outcomes };
         output::print(render::json_document(&document)?.as_bytes())?;
     }
-    Ok(ExitCode::from(if passed { PASSED } else { FAILED }))
+    Ok(ExitCode::from(match verdict {
+        Verdict::Passed => PASSED,
+        Verdict::Failed => FAILED,
+        Verdict::Inconclusive => INCONCLUSIVE,
+    }))
 }
 
 fn run_one(scenario: &Scenario, args: &RunArgs, stop: &Stop) -> Result<Outcome> {

@@ -2,6 +2,7 @@
 //! One run of a scenario, by the report and by the victim's own account, and what of it is the lab's doing.
 
 use super::disk::Marks;
+use super::fitness::Machine;
 use super::victim::{Stall, Summary};
 use deburr_core::finding::{Cause, EntityKind, Finding, LedgerState, Report, Severity};
 use serde::Serialize;
@@ -14,6 +15,10 @@ pub(crate) struct Observed {
     pub(crate) victim_pid: u32,
     /// The lab's cgroup in that run.
     pub(crate) lab_cgroup: String,
+    /// CPUs that the victim may use.
+    pub(crate) victim_cpus: Vec<usize>,
+    /// What the machine was like meanwhile.
+    pub(crate) machine: Machine,
     /// What the victim measured of itself.
     pub(crate) victim: Summary,
     /// What the disk, if the run had one of its own, saw written.
@@ -44,6 +49,13 @@ impl Observed {
             .map(|part| part.ns)
             .sum();
         Some(waited_ns as f64 / self.report.window.seconds)
+    }
+
+    /// What the hypervisor may have taken from the victim per second of wall time, at most: all that it took from the
+    /// CPUs that the victim may use.
+    pub(super) fn stolen_ns_per_s(&self) -> f64 {
+        let stolen_ns = self.machine.stolen_from_ns(&self.victim_cpus);
+        stolen_ns as f64 / self.victim.wall_ns.max(1) as f64 * 1e9
     }
 
     /// Findings above `info` about what the lab did: not about the observation, and not about what the rest of

@@ -3,7 +3,9 @@
 //! by the victim from inside.
 
 use super::expect::{self, Check};
+use super::fitness::Verdict;
 use super::io::IoArgs;
+use super::meter::Meter;
 use super::observed::Observed;
 use super::scenario::Scenario;
 use super::slow_file::ReadArgs;
@@ -42,6 +44,12 @@ pub(crate) struct Outcome {
     pub(crate) scenario: String,
     /// Whether all checks passed.
     pub(crate) passed: bool,
+    /// That, or whether the machine may be the reason why not.
+    pub(crate) verdict: Verdict,
+    /// In what the machine was not fit for the experiment, by run; empty = it was fit.
+    pub(crate) unfit: Vec<String>,
+    /// How often it was run, this last time included: while something fails and the machine may be the reason.
+    pub(crate) tries: u32,
     /// The run without faults.
     pub(crate) control: Observed,
     /// The run with them.
@@ -50,8 +58,36 @@ pub(crate) struct Outcome {
     pub(crate) checks: Vec<Check>,
 }
 
-/// Runs both. `progress` is told what goes on.
+/// So often a scenario is run in all, if something fails and the machine may be the reason.
+const TRIES: u32 = 3;
+
+/// Runs both, again if need be. `progress` is told what goes on.
 pub(crate) fn run(
+    scenario: &Scenario,
+    settings: &Settings<'_>,
+    stop: &Stop,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Outcome> {
+    let mut tries = 1;
+    loop {
+        let mut outcome = run_once(scenario, settings, stop, progress)?;
+        outcome.tries = tries;
+        if outcome.verdict != Verdict::Inconclusive || tries == TRIES {
+            return Ok(outcome);
+        }
+        let failed = outcome.checks.iter().filter(|check| !check.pass);
+        let failed: Vec<_> = failed.map(|check| check.what.as_str()).collect();
+        progress(&format!(
+            "`{}`: try {tries} of {TRIES} is void: {}; not so: {}",
+            scenario.name,
+            outcome.unfit.join(", "),
+            failed.join("; ")
+        ));
+        tries += 1;
+    }
+}
+
+fn run_once(
     scenario: &Scenario,
     settings: &Settings<'_>,
     stop: &Stop,
@@ -67,9 +103,16 @@ pub(crate) fn run(
     let fault =
         observe(scenario, settings, stop, (true, &mut quota_us)).context("in the fault run")?;
     let checks = expect::check(scenario, &control, &fault);
+    let passed = checks.iter().all(|check| check.pass);
+    let unfit = [(without, &control), (with, &fault)].into_iter().flat_map(|(name, run)| {
+        run.machine.unfit().into_iter().map(move |reason| format!("{name}, {reason}"))
+    });
     Ok(Outcome {
         scenario: scenario.name.clone(),
-        passed: checks.iter().all(|check| check.pass),
+        passed,
+        verdict: Verdict::of(passed, [&control.machine, &fault.machine]),
+        unfit: unfit.collect(),
+        tries: 1,
         control,
         fault,
         checks,
@@ -101,6 +144,7 @@ fn observe(
             false => fault.as_fault().leave_out(&mut stage)?,
         }
     }
+    let meter = Meter::start(stage.cgroup_dir());
     stage.settle(SETTLE)?;
     victim.tell("start")?;
     let recording = stage.scratch("run.deburr");
@@ -122,7 +166,9 @@ fn observe(
     let report: Report =
         serde_json::from_str(&json).context("the observing `deburr` wrote no report")?;
     // Both accounts are of the same time, to the nanosecond.
-    let window = window_of(&recording)?.to_string();
+    let window_is = window_of(&recording)?;
+    let machine = meter.finish(window_is)?;
+    let window = window_is.to_string();
     let written = match &scenario.disk {
         Some(_) => {
             // The victim shall be at its end soon.
@@ -140,6 +186,8 @@ fn observe(
     let observed = Observed {
         victim_pid: pid,
         lab_cgroup: stage.cgroup_path(),
+        victim_cpus: stage.cpus(scenario.victim.cpus.as_deref()),
+        machine,
         victim: summary,
         written,
         recorded: syncs_of(&recording, pid)?,

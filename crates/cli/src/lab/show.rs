@@ -2,6 +2,7 @@
 //! How scenarios and their outcomes look on a terminal.
 
 use super::expect::tenths;
+use super::fitness::Verdict;
 use super::io::GROUPS;
 use super::observed::Observed;
 use super::runner::{Outcome, Settings};
@@ -76,13 +77,18 @@ fn demands(victim: &Victim) -> Vec<String> {
 
 /// What came of it.
 pub(crate) fn outcome(scenario: &Scenario, outcome: &Outcome) -> String {
-    let verdict = if outcome.passed { "as expected" } else { "not as expected" };
+    let verdict = match outcome.verdict {
+        Verdict::Passed => "as expected",
+        Verdict::Failed => "not as expected",
+        Verdict::Inconclusive => "inconclusive: not as expected, and the machine may be the reason",
+    };
     let headline = format!("{}: {verdict}", scenario.name);
     let (without, with) = scenario.run_names();
     let mut sections = vec![clocks((without, &outcome.control), (with, &outcome.fault))];
     for (name, run) in [(without, &outcome.control), (with, &outcome.fault)] {
         sections.push(findings(name, run));
     }
+    sections.push(machine((without, &outcome.control), (with, &outcome.fault)));
     let mark = |pass| if pass { "pass" } else { "FAIL" };
     let checks = outcome.checks.iter();
     sections.push(Section {
@@ -90,6 +96,17 @@ pub(crate) fn outcome(scenario: &Scenario, outcome: &Outcome) -> String {
         rows: checks.map(|check| vec![mark(check.pass).into(), check.what.clone()]).collect(),
     });
     sheet(&headline, &sections, TextStyle { columns: COLUMNS, color: false, verbosity: 1 })
+}
+
+/// What the machine was like, and whether it was fit for the experiment.
+fn machine(control: (&str, &Observed), fault: (&str, &Observed)) -> Section {
+    let row = |(name, run): (&str, &Observed)| {
+        let unfit = run.machine.unfit();
+        let fit =
+            if unfit.is_empty() { "fit".into() } else { format!("unfit: {}", unfit.join("; ")) };
+        vec![name.into(), format!("{}: {fit}", run.machine.describe())]
+    };
+    Section { heading: "the machine meanwhile".into(), rows: vec![row(control), row(fault)] }
 }
 
 /// Both accounts of both runs.

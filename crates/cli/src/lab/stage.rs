@@ -122,6 +122,19 @@ impl Stage {
         format!("/{}", self.base.file_name().unwrap_or_default().to_string_lossy())
     }
 
+    /// Directory of the lab's cgroup.
+    pub(crate) fn cgroup_dir(&self) -> &Path {
+        &self.base
+    }
+
+    /// The CPUs of a selection.
+    pub(crate) fn cpus(&self, selection: Option<&[usize]>) -> Vec<usize> {
+        match selection {
+            Some(chosen) => chosen.iter().filter_map(|&at| self.cpus.get(at).copied()).collect(),
+            None => self.cpus.clone(),
+        }
+    }
+
     /// Makes a cgroup below the lab's own.
     pub(crate) fn cgroup(&self, path: &str) -> Result<PathBuf> {
         self.tree.make(&self.base, path)

@@ -24,3 +24,4 @@ mod snapshot;
 mod sweep;
 mod syscalls;
 mod targets;
+mod tiers;

@@ -2,6 +2,7 @@
 //! Reports that are right, and each way of being wrong.
 
 use super::*;
+use crate::lab::fitness::Machine;
 use crate::lab::victim::{IoSummary, Stall, Summary};
 use deburr_core::finding::{
     Cost, Entity, EntityKind, Finding, Fix, Host, Ledger, LedgerPart, LedgerState, Observer,
@@ -34,6 +35,8 @@ fn observed(waited_ms_per_s: u64, findings: Vec<Finding>) -> Observed {
     Observed {
         victim_pid: 7,
         lab_cgroup: "/lab".into(),
+        victim_cpus: vec![0, 1],
+        machine: Machine::default(),
         victim: Summary {
             wall_ns: 10_000_000_000,
             woke_late_ns: Some(0),
@@ -219,4 +222,37 @@ fn each_wrong_statement_fails_its_own_check() {
 
     // Nothing found: no first code, nobody to blame.
     assert_eq!(failures(&quiet, &observed(300, vec![])).len(), 2);
+}
+
+#[test]
+fn what_was_stolen_from_the_victims_cpus_is_not_missing_from_the_report() {
+    // The victim's clock says 54.8 ms/s, the report 2.9: as it was seen on a machine whose CPUs were stolen.
+    let with_stolen = |stolen_ms_per_s: [u64; 2], cpus: &[usize]| {
+        let mut run = observed(3, vec![]);
+        run.victim.preempted_ns = Some(10 * 54_800_000);
+        run.victim_cpus = cpus.to_vec();
+        let stolen = (0..).zip(stolen_ms_per_s.map(|ms| ms * 10_000_000));
+        run.machine.stolen_ns = stolen.collect();
+        agreement("in a test", &run, 1).pass
+    };
+    assert!(!with_stolen([0, 0], &[0, 1]));
+    assert!(with_stolen([200, 300], &[0, 1]));
+    assert!(!with_stolen([0, 300], &[0]), "stolen from a CPU on which it never was");
+    assert!(!with_stolen([10, 10], &[0, 1]), "too little to explain it");
+    // What is stolen makes no report right that says more than the victim felt.
+    let mut more = observed(300, vec![]);
+    more.victim.preempted_ns = Some(10 * 200_000_000);
+    more.machine.stolen_ns = [(0, 9_000_000_000)].into();
+    assert!(!agreement("in a test", &more, 1).pass);
+}
+
+#[test]
+fn what_a_hypervisor_takes_is_the_machines_in_both_runs() {
+    let stolen = || finding("CPU001", Severity::High, &[]);
+    let mut fault = right();
+    fault.report.findings.insert(0, stolen());
+    assert_eq!(failures(&observed(1, vec![stolen()]), &fault), Vec::<String>::new());
+    // Another finding about CPUs would be a complaint.
+    let slow = finding("CPU002", Severity::High, &[]);
+    assert_eq!(failures(&observed(1, vec![slow]), &right()).len(), 1);
 }

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the machine itself was like during a run, and whether a failure there says anything. Pure.
+//!
+//! A lab makes one thing happen and looks at what is said of it. A machine whose hypervisor takes its CPUs, or on
+//! which others compute, makes a second thing happen. What is expected may come all the same, and then it counts; if
+//! it does not come, the limits here say whether the machine may be the reason.
+
+use super::expect::tenths;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// So much of what the CPUs wanted may be stolen. Measured on virtual machines without trouble: 0.1 to 2 %.
+const STEAL_SHARE: f64 = 0.05;
+/// So much of all CPUs' time may go to processes outside of the lab. Beside a tenth every scenario holds, by the
+/// weight of the lab's cgroup; beside a third, work for the lab's disk and its victims waits for them.
+const OUTSIDE_SHARE: f64 = 0.15;
+/// Ninety-nine in a hundred timers of a thread with precedence over all ordinary ones are less late than that, where
+/// only interrupts and the hypervisor can delay them. Measured on virtual machines without trouble: 0.1 to 0.5 ms.
+const LATE_NS: u64 = 2_000_000;
+
+/// What was measured of the machine beside a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Machine {
+    /// Part of what the CPUs wanted to run that the hypervisor took.
+    pub(crate) steal_share: f64,
+    /// Part of the time of all CPUs that processes outside of the lab took, without the kernel's own threads, which
+    /// work for the lab as well.
+    pub(crate) outside_share: f64,
+    /// 99th percentile of how late timers were. Absent where no thread may have precedence over the lab's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) late_p99_ns: Option<u64>,
+    /// What was stolen from each CPU in the window of the recording, at most: with the error of the counter.
+    pub(crate) stolen_ns: BTreeMap<u32, u64>,
+}
+
+impl Machine {
+    /// In what it was not fit for an experiment, in words; empty = it was fit.
+    pub(crate) fn unfit(&self) -> Vec<String> {
+        let mut reasons = Vec::new();
+        let percent = |share: f64| share * 100.0;
+        if self.steal_share > STEAL_SHARE {
+            reasons.push(format!(
+                "the hypervisor took {:.1} % of what the CPUs wanted (limit {:.0} %)",
+                percent(self.steal_share),
+                percent(STEAL_SHARE)
+            ));
+        }
+        if self.outside_share > OUTSIDE_SHARE {
+            reasons.push(format!(
+                "processes outside of the lab took {:.1} % of all CPUs (limit {:.0} %)",
+                percent(self.outside_share),
+                percent(OUTSIDE_SHARE)
+            ));
+        }
+        if let Some(late_ns) = self.late_p99_ns.filter(|&late_ns| late_ns > LATE_NS) {
+            reasons.push(format!(
+                "one in a hundred timers was late by {} ms and more (limit {})",
+                tenths(late_ns as f64),
+                tenths(LATE_NS as f64)
+            ));
+        }
+        reasons
+    }
+
+    /// What may have been stolen from somebody who ran on these CPUs, at most.
+    pub(crate) fn stolen_from_ns(&self, cpus: &[usize]) -> u64 {
+        let is_one = |cpu: u32| cpus.contains(&(cpu as usize));
+        self.stolen_ns.iter().filter(|(cpu, _)| is_one(**cpu)).map(|(_, ns)| ns).sum()
+    }
+
+    /// All of it in one line.
+    pub(crate) fn describe(&self) -> String {
+        let late = self.late_p99_ns.map_or("lateness of timers unknown".into(), |ns| {
+            format!("1 in 100 timers late by {} ms", tenths(ns as f64))
+        });
+        format!(
+            "{:.1} % stolen, {:.1} % for others, {late}",
+            self.steal_share * 100.0,
+            self.outside_share * 100.0
+        )
+    }
+}
+
+/// What a scenario came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Verdict {
+    /// Everything expected came.
+    Passed,
+    /// Something did not, on a machine that was fit for the experiment.
+    Failed,
+    /// Something did not, and the machine may be the reason.
+    Inconclusive,
+}
+
+impl Verdict {
+    /// Of checks, and of the machine in both runs.
+    pub(crate) fn of(all_pass: bool, runs: [&Machine; 2]) -> Self {
+        match (all_pass, runs.iter().all(|machine| machine.unfit().is_empty())) {
+            (true, _) => Self::Passed,
+            (false, true) => Self::Failed,
+            (false, false) => Self::Inconclusive,
+        }
+    }
+
+    /// Of several: a failure outweighs what is not known, and that what passed.
+    pub(crate) fn worst(all: impl IntoIterator<Item = Self>) -> Self {
+        all.into_iter().fold(Self::Passed, |worst, next| match (worst, next) {
+            (Self::Failed, _) | (_, Self::Failed) => Self::Failed,
+            (Self::Inconclusive, _) | (_, Self::Inconclusive) => Self::Inconclusive,
+            _ => Self::Passed,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// At its limits, which are still fit.
+    fn fit() -> Machine {
+        Machine {
+            steal_share: STEAL_SHARE,
+            outside_share: OUTSIDE_SHARE,
+            late_p99_ns: Some(LATE_NS),
+            stolen_ns: BTreeMap::from([(0, 10_000_000), (1, 30_000_000)]),
+        }
+    }
+
+    #[test]
+    fn each_limit_makes_a_machine_unfit_and_is_named() {
+        assert_eq!(fit().unfit(), Vec::<String>::new());
+        assert_eq!(Machine { late_p99_ns: None, ..fit() }.unfit(), Vec::<String>::new());
+        for (machine, named) in [
+            (Machine { steal_share: 0.051, ..fit() }, "the hypervisor took 5.1 %"),
+            (Machine { outside_share: 0.151, ..fit() }, "outside of the lab took 15.1 %"),
+            (Machine { late_p99_ns: Some(LATE_NS + 100_000), ..fit() }, "late by 2.1 ms"),
+        ] {
+            let reasons = machine.unfit();
+            assert!(reasons.len() == 1 && reasons[0].contains(named), "{reasons:?}");
+        }
+    }
+
+    #[test]
+    fn a_failure_on_a_fit_machine_is_a_failure_whatever_others_did() {
+        let unfit = Machine { steal_share: 0.3, ..fit() };
+        assert_eq!(Verdict::of(false, [&fit(), &fit()]), Verdict::Failed);
+        assert_eq!(Verdict::of(false, [&unfit, &fit()]), Verdict::Inconclusive);
+        assert_eq!(Verdict::of(false, [&fit(), &unfit]), Verdict::Inconclusive);
+        assert_eq!(Verdict::of(true, [&unfit, &unfit]), Verdict::Passed);
+    }
+
+    #[test]
+    fn one_failure_among_several_is_a_failure() {
+        use Verdict::{Failed, Inconclusive, Passed};
+        assert_eq!(Verdict::worst([Passed, Inconclusive, Failed, Passed]), Failed);
+        assert_eq!(Verdict::worst([Passed, Inconclusive, Passed]), Inconclusive);
+        assert_eq!(Verdict::worst([Passed]), Passed);
+    }
+
+    #[test]
+    fn only_the_cpus_somebody_ran_on_can_have_been_stolen_from_him() {
+        assert_eq!(fit().stolen_from_ns(&[0]), 10_000_000);
+        assert_eq!(fit().stolen_from_ns(&[0, 1, 7]), 40_000_000);
+        assert_eq!(fit().stolen_from_ns(&[]), 0);
+    }
+}
