@@ -17,6 +17,9 @@ const SECOND_LOOKS: usize = 10;
 /// ... each time after this long.
 const BEFORE_SECOND_LOOK: Duration = Duration::from_millis(1);
 
+/// No settled `seq`: those are even.
+const NONE: u32 = 1;
+
 /// What one thread did between two looks.
 #[derive(Clone, Debug)]
 pub struct ThreadDelta {
@@ -55,18 +58,20 @@ pub struct ThreadDelta {
 struct Seen {
     tid: u32,
     start_boot_ns: u64,
-    seq: u32,
-    dead: bool,
     at_ns: u64,
+    seq: u32,
     states_ns: [u64; STATES],
     switches: u32,
     waits: WaitHist,
 }
 
-/// The reader's memory: one entry per thread that exists, or did at the last look.
+/// The reader's memory: an entry for each thread that exists.
 #[derive(Debug, Default)]
 pub struct ThreadScan {
     slots: Vec<Option<Box<Seen>>>,
+    /// `seq` of the thread whose end was seen in each slot, until another one is in it; [`NONE`] = there is none. Where
+    /// processes come and go by the thousand, most slots hold a dead one.
+    ended: Vec<u32>,
     overflow: BTreeMap<u32, Box<Seen>>,
     /// Start of the window on the run queues' clock.
     start_ns: u64,
@@ -86,6 +91,7 @@ impl ThreadScan {
     ) -> Self {
         let mut scan = Self { start_ns: waiting.at_ns(), ..Self::default() };
         scan.slots.resize_with(probe.threads.len(), || None);
+        scan.ended.resize(probe.threads.len(), NONE);
         scan.look(probe, waiting, |thread| {
             if !thread.dead {
                 each(thread);
@@ -149,11 +155,8 @@ impl ThreadScan {
     ) -> Result<(), Torn> {
         let threads = &probe.threads;
         let seq = offset_of!(sched_thread, seq);
-        let seen = &mut self.slots[slot];
-        if let Some(seen) = seen.as_deref()
-            && seen.dead
-            && seen.seq == threads.u32(slot, seq)
-        {
+        let (seen, ended) = (&mut self.slots[slot], &mut self.ended[slot]);
+        if *ended == threads.u32(slot, seq) {
             return Ok(());
         }
         let unchanged = seen.as_ref().is_some_and(|seen| seen.seq == threads.u32(slot, seq));
@@ -179,6 +182,7 @@ impl ThreadScan {
             waiting_ns: found.map_or(0, |found| waiting.in_window_ns(found)),
             slot: Some(slot),
         };
+        *ended = if thread.state == DEAD { thread.seq } else { NONE };
         if let Some(delta) = look.difference(seen, end_ns, self.start_ns) {
             each(&delta);
         }
@@ -295,9 +299,9 @@ impl Look {
     ) -> Option<ThreadDelta> {
         let thread = &self.thread;
         let dead = thread.state == DEAD;
-        let same = seen.as_deref().filter(|seen| {
-            seen.tid == thread.tid && seen.start_boot_ns == thread.start_boot_ns && !seen.dead
-        });
+        let same = seen
+            .as_deref()
+            .filter(|seen| seen.tid == thread.tid && seen.start_boot_ns == thread.start_boot_ns);
         let mut waits_so_far = self.waits.map(hist).unwrap_or_default();
         let (wall_ns, states_ns, waits, switches);
         if let Some(before) = same {
@@ -339,16 +343,20 @@ impl Look {
             switches,
             slot: self.slot,
         };
-        *seen = Some(Box::new(Seen {
+        let now = Seen {
             tid: thread.tid,
             start_boot_ns: thread.start_boot_ns,
-            seq: thread.seq,
-            dead,
             at_ns: end_ns,
+            seq: thread.seq,
             states_ns: self.states_ns,
             switches: thread.switches,
             waits: waits_so_far,
-        }));
+        };
+        match seen {
+            _ if dead => *seen = None,
+            Some(before) => **before = now,
+            None => *seen = Some(Box::new(now)),
+        }
         (!dead || wall_ns > 0 || switches > 0).then_some(delta)
     }
 }
@@ -454,6 +462,7 @@ mod tests {
             ..sched_thread::default()
         };
         assert_eq!(look(first, 100).difference(&mut seen, 50, 0).unwrap().wall_ns, 50);
+        assert!(seen.is_none(), "nothing is kept of a thread that ended");
         let second = sched_thread {
             tid: 7,
             start_boot_ns: 2,
