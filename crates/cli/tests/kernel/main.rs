@@ -19,6 +19,7 @@ mod knee;
 mod lab;
 mod lab_disk;
 mod limits;
+mod memory;
 mod owners;
 mod probe;
 mod recording;
