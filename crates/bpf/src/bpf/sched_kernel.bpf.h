@@ -116,11 +116,16 @@ static __always_inline __u8 off_cpu_state(struct task_struct *task, bool preempt
 		/* TASK_IDLE: a kernel thread that has nothing to do. */
 		if (state & TASK_NOLOAD)
 			return ST_SLEEP;
-		if (BPF_CORE_READ_BITFIELD(task, in_iowait))
-			return ST_BLOCK_IO;
+		/*
+		 * Before in_iowait: who waits for a page that was dropped while it was in use and is read
+		 * back has both set (folio_wait_bit_common), and so has who waits for the disk to take
+		 * pages away. With memory enough there would be no such read.
+		 */
 		if (bpf_core_field_exists(((struct task_struct___psi *)0)->in_memstall) &&
 		    BPF_CORE_READ_BITFIELD(psi, in_memstall))
 			return ST_MEM_STALL;
+		if (BPF_CORE_READ_BITFIELD(task, in_iowait))
+			return ST_BLOCK_IO;
 		return ST_UNINTERRUPTIBLE;
 	}
 	if (state & TASK_STOPPED_OR_TRACED)

@@ -20,6 +20,7 @@ mod lab;
 mod lab_disk;
 mod limits;
 mod missed;
+mod memory;
 mod owners;
 mod probe;
 mod recording;
