@@ -95,6 +95,7 @@ mod tests {
             nice: None,
             in_target,
             observer: false,
+            scheduling: vec![],
         }))
     }
 

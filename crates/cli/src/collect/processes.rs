@@ -5,6 +5,8 @@
 //! some 20 us; where thousands of processes come and go a second, those reads have a budget, and what is over
 //! it is known only by its sighting.
 
+mod closely;
+
 use super::{Cgroups, Emit, Roots};
 use deburr_core::procfs::{cpu_list, pid, stat};
 use deburr_core::recording::{CgroupId, ProcId, Process, Record, TargetSpec, name};
@@ -20,6 +22,8 @@ const FACTS_PER_SECOND: f64 = 200.0;
 const DEAD_KEPT: usize = 8192;
 /// The part of a command line that is kept.
 const CMDLINE_BYTES: usize = 256;
+/// The same of those that are looked at closely: a Java program's name comes after all of its options.
+const CMDLINE_BYTES_CLOSELY: usize = 4096;
 /// Generations that are followed up from a process to the target's command.
 const MAX_GENERATIONS: usize = 64;
 
@@ -54,6 +58,8 @@ pub(crate) struct Processes {
     observer_pid: u32,
     user_hz: u64,
     facts: Budget,
+    /// How many were looked at closely.
+    suspects: usize,
     /// Above so many entries the dead are looked for.
     sweep_above: usize,
 }
@@ -64,6 +70,7 @@ struct Known {
     /// The comm's bytes: decoding is not for every meeting.
     comm: Box<[u8]>,
     process: Process,
+    first_look: Option<closely::FirstLook>,
 }
 
 impl Default for Processes {
@@ -78,6 +85,7 @@ impl Default for Processes {
             observer_pid: std::process::id(),
             user_hz: rustix::param::clock_ticks_per_second(),
             facts: Budget::new(FACTS_BURST, FACTS_PER_SECOND),
+            suspects: 0,
             sweep_above: DEAD_KEPT,
         }
     }
@@ -271,25 +279,20 @@ impl Known {
             nice: None,
             in_target: false,
             observer: pid == observer_pid,
+            scheduling: vec![],
         };
-        Self { comm: Box::default(), process }
+        Self { comm: Box::default(), process, first_look: None }
     }
 
     fn take_facts(&mut self, roots: &Roots, cgroups: &mut Cgroups, stat: &pid::PidStat, hz: u64) {
         let process = &mut self.process;
         let dir = roots.proc.join(process.pid.to_string());
-        let mut cmdline = fs::read(dir.join("cmdline")).unwrap_or_default();
-        cmdline.truncate(CMDLINE_BYTES);
-        while cmdline.last() == Some(&0) {
-            cmdline.pop();
-        }
-        cmdline.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
         let status = pid::status(&fs::read(dir.join("status")).unwrap_or_default());
         let place = cgroups.place_of(process.pid);
         if process.start_ns == 0 {
             process.start_ns = stat::ticks_ns(stat.start_ticks, hz);
         }
-        process.cmdline = name::decode(&cmdline);
+        process.cmdline = cmdline(roots, process.pid, CMDLINE_BYTES);
         process.kernel_thread = Some(stat.kernel_thread);
         process.cpus_allowed = status.cpus_allowed.map(|cpus| cpu_list::format(&cpus));
         process.cpuset_cpus = place.cpuset_cpus;
@@ -336,6 +339,18 @@ fn target_pid(target: &TargetSpec) -> Option<u32> {
         TargetSpec::Process { pid, .. } | TargetSpec::Command { pid, .. } => Some(*pid),
         _ => None,
     }
+}
+
+/// The first bytes of a command line, decoded, with spaces between the words.
+fn cmdline(roots: &Roots, pid: u32, bytes: usize) -> String {
+    let path = roots.proc.join(pid.to_string()).join("cmdline");
+    let mut cmdline = fs::read(path).unwrap_or_default();
+    cmdline.truncate(bytes);
+    while cmdline.last() == Some(&0) {
+        cmdline.pop();
+    }
+    cmdline.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
+    name::decode(&cmdline)
 }
 
 /// `/proc/PID/stat`, if the process is there.

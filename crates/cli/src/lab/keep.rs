@@ -195,6 +195,7 @@ mod tests {
             nice: None,
             in_target: false,
             observer: false,
+            scheduling: vec![],
         }))
     }
 

@@ -239,6 +239,7 @@ fn process(c: &mut Cells<'_>) -> Result<Process> {
         in_target: c.bool()?,
         observer: c.bool()?,
         memory_cgroup: c.maybe_text()?,
+        scheduling: c.maybe_json()?.unwrap_or_default(),
     })
 }
 

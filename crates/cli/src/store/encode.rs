@@ -184,6 +184,7 @@ fn process(p: &Process) -> Vec<Cell<'_>> {
         p.in_target,
         p.observer,
         p.memory_cgroup.as_ref(),
+        (!p.scheduling.is_empty()).then(|| json(&p.scheduling)),
     ]
 }
 

@@ -46,6 +46,7 @@ pub(super) static TABLES: [Table; 15] = [
             "in_target INTEGER NOT NULL",
             "observer INTEGER NOT NULL",
             "memory_cgroup TEXT",
+            "scheduling TEXT",
         ],
     },
     Table {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who or what a finding is about.
 
+use super::Whom;
 use crate::recording::Container;
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +36,7 @@ pub enum EntityKind {
 }
 
 /// A victim or a cause. Only the fields that its kind has are there.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entity {
     /// What it is.
     pub kind: EntityKind,
@@ -75,6 +76,9 @@ pub struct Entity {
     /// A remark: why unknown, what it means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// Who of the processes it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whom: Option<Whom>,
 }
 
 impl Entity {
@@ -95,6 +99,7 @@ impl Entity {
             key: None,
             value: None,
             note: None,
+            whom: None,
         }
     }
 }

@@ -41,7 +41,7 @@ pub struct LedgerPart {
 
 /// The wall time of one process's threads, in parts that sum to `wall_ns`. Of a host: the time in which its threads
 /// wanted to run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
     /// Whose.
     pub victim: Entity,

@@ -9,6 +9,7 @@ mod entity;
 mod evidence;
 mod ledger;
 mod shell;
+mod whom;
 
 pub use block_io::{
     BlockIo, DeviceIo, IoBy, IoLatency, IoRow, IoTable, MoreDevices, RowKind, Writeback,
@@ -20,6 +21,7 @@ pub use evidence::{
 pub use ledger::{Ledger, LedgerPart, LedgerState};
 pub use shell::shell_quote;
 pub use shell::ticked;
+pub use whom::{Carrier, Whom};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -166,7 +168,7 @@ pub struct Cause {
 }
 
 /// A remedy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fix {
     /// What to do, in words.
     pub action: String,
@@ -176,6 +178,24 @@ pub struct Fix {
     /// What may go wrong, or what it costs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk: Option<String>,
+    /// What it promises, where it promises anything: the lab holds it to that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect: Option<Promise>,
+}
+
+/// What becomes of a finding's loss by a remedy, while the load stays what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Promise {
+    /// At most this part of it is left, 0..1.
+    pub left_at_most: f64,
+}
+
+impl Promise {
+    /// That promise.
+    #[must_use]
+    pub fn left_at_most(part: f64) -> Self {
+        Self { left_at_most: part }
+    }
 }
 
 /// How to make sure.

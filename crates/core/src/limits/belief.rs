@@ -296,7 +296,12 @@ fn other(reading: &RuntimeReading, threads: &Parallelism) -> (Why, String) {
 fn fixes(reading: &RuntimeReading, why: Why, given: Circumstances<'_>) -> Vec<Fix> {
     // A limit is no larger than some thousand CPUs.
     let wanted = (given.effective.cpus - 1e-9).ceil().max(1.0) as u32;
-    let fix = |action: String, risk: &str| Fix { action, command: None, risk: Some(risk.into()) };
+    let fix = |action: String, risk: &str| Fix {
+        action,
+        command: None,
+        risk: Some(risk.into()),
+        expect: None,
+    };
     let mut all = Vec::new();
     match reading.kind {
         RuntimeKind::Go => {

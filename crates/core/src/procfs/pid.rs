@@ -32,6 +32,10 @@ pub struct PidStat {
     pub threads: u32,
     /// Start, in ticks of 1/`USER_HZ` s of the boot clock.
     pub start_ticks: u64,
+    /// Priority of a real-time thread, else 0.
+    pub rt_priority: u32,
+    /// Number of the scheduling policy; `None` where the line ends before it.
+    pub policy: Option<u32>,
 }
 
 /// Parses `/proc/PID/stat`.
@@ -69,6 +73,8 @@ pub fn stat(text: &[u8]) -> Result<PidStat, ParseError> {
         nice: at.number("nice", field(19))?,
         threads: at.number("num_threads", field(20))?,
         start_ticks: at.number("starttime", field(22))?,
+        rt_priority: at.number("rt_priority", field(40)).unwrap_or(0),
+        policy: at.number("policy", field(41)).ok(),
     })
 }
 

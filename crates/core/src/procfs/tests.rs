@@ -87,6 +87,7 @@ fn captured_files_are_read() {
     let sleep = pid::stat(captured!("sleep/stat")).unwrap();
     assert_eq!((sleep.comm.as_str(), sleep.state, sleep.kernel_thread), ("sleep", 'S', false));
     assert_eq!((sleep.pid, sleep.start_ticks), (17_362, 563_309));
+    assert_eq!((sleep.nice, sleep.rt_priority, sleep.policy), (0, 0, Some(0)));
     let status = pid::status(captured!("sleep/status"));
     assert_eq!((status.tgid, status.euid), (Some(17_362), Some(0)));
     assert_eq!((status.cpus_allowed, status.rss_bytes), (Some(vec![0, 1]), Some(1796 << 10)));

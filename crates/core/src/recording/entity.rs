@@ -32,7 +32,8 @@ pub struct Process {
     pub start_ns: u64,
     /// The main thread's comm, decoded.
     pub comm: String,
-    /// Command line with NULs as spaces, decoded, cut to 256 bytes; empty for kernel threads and the dead.
+    /// Command line with NULs as spaces, decoded, cut to 256 bytes (4096 of whom was looked
+    /// at closely); empty for kernel threads and the dead.
     pub cmdline: String,
     /// Whether it is a kernel thread; `None` if it was gone before that could be read.
     pub kernel_thread: Option<bool>,
@@ -50,6 +51,93 @@ pub struct Process {
     pub in_target: bool,
     /// Whether it is the observer itself.
     pub observer: bool,
+    /// How its threads are scheduled, as it was when it was last looked at closely: whoever is blamed or loses much
+    /// is. Empty of everybody else, and in older recordings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scheduling: Vec<Scheduling>,
+}
+
+/// Threads of one process that are scheduled alike.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scheduling {
+    /// By which policy.
+    pub policy: SchedPolicy,
+    /// Priority among real-time threads, 1..99; 0 = they are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub priority: u32,
+    /// Nice value; without effect on real-time threads.
+    #[serde(default)]
+    pub nice: i32,
+    /// How many threads.
+    pub threads: u32,
+    /// The one of them that ran most.
+    pub tid: u32,
+    /// CPU time of them since the process was first looked at closely, in the kernel's ticks of 10 ms.
+    pub ran_ns: u64,
+}
+
+fn is_zero(priority: &u32) -> bool {
+    *priority == 0
+}
+
+/// Scheduling policies of the kernel.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum SchedPolicy {
+    /// `SCHED_OTHER`: shares by weight and nice value.
+    #[default]
+    Other,
+    /// `SCHED_FIFO`: before all others until it sleeps.
+    Fifo,
+    /// `SCHED_RR`: likewise, in turn with those of its priority.
+    Rr,
+    /// `SCHED_BATCH`: as `Other`, without preempting who runs.
+    Batch,
+    /// `SCHED_IDLE`: the least weight.
+    Idle,
+    /// `SCHED_DEADLINE`: before all others, for a budget in each period.
+    Deadline,
+    /// `SCHED_EXT`: as a loaded BPF scheduler decides.
+    Ext,
+}
+
+impl SchedPolicy {
+    /// The policy of that number in the kernel's interface.
+    #[must_use]
+    pub fn of_number(number: u32) -> Option<Self> {
+        Some(match number {
+            0 => Self::Other,
+            1 => Self::Fifo,
+            2 => Self::Rr,
+            3 => Self::Batch,
+            5 => Self::Idle,
+            6 => Self::Deadline,
+            7 => Self::Ext,
+            _ => return None,
+        })
+    }
+
+    /// Whether its threads run before all that have a nice value.
+    #[must_use]
+    pub fn is_real_time(self) -> bool {
+        matches!(self, Self::Fifo | Self::Rr | Self::Deadline)
+    }
+
+    /// Its name as `chrt` and systemd have it.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Other => "SCHED_OTHER",
+            Self::Fifo => "SCHED_FIFO",
+            Self::Rr => "SCHED_RR",
+            Self::Batch => "SCHED_BATCH",
+            Self::Idle => "SCHED_IDLE",
+            Self::Deadline => "SCHED_DEADLINE",
+            Self::Ext => "SCHED_EXT",
+        }
+    }
 }
 
 /// Which cgroup interface a directory speaks.

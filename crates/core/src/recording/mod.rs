@@ -30,7 +30,10 @@ pub use block::{
 };
 pub use coverage::{Coverage, Event, EventKind, ObserverTick, Source, State};
 pub use cpu_check::{CheckSetup, CpuCheckRecord, CpuDistance, Mix, PairRound, Run, SweepWorker};
-pub use entity::{Cgroup, CgroupId, CgroupVersion, Container, ProcId, Process, TargetSpec};
+pub use entity::{
+    Cgroup, CgroupId, CgroupVersion, Container, ProcId, Process, SchedPolicy, Scheduling,
+    TargetSpec,
+};
 pub use hist::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
 pub use runtime::{Confidence, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
 pub use syscalls::{

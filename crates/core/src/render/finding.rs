@@ -80,6 +80,10 @@ pub(super) fn write<'a>(
         if let Some(risk) = &fix.risk {
             page.labelled(7, (Ink::Plain, "risk: "), 6, Ink::Plain, &sentence(risk));
         }
+        if let Some(promise) = &fix.expect {
+            let left = format!("at most {} of this loss is left", share(promise.left_at_most));
+            page.labelled(7, (Ink::Plain, "expect: "), 8, Ink::Plain, &left);
+        }
     }
     if let Some(confirm) = &finding.confirm {
         page.line(2, Ink::Advice, "confirm:");
@@ -160,20 +164,21 @@ fn causes(page: &mut Page, finding: &Finding, detail: Detail) {
     }
     let others: Vec<&Cause> = finding.causes.iter().filter(known).skip(limit).collect();
     let unknown = finding.causes.iter().filter(|cause| !known(cause));
-    let mut rows: Vec<(f64, String)> = Vec::new();
+    let mut rows: Vec<(f64, String, Option<String>)> = Vec::new();
     for cause in finding.causes.iter().filter(known).take(limit) {
         let own = same_process(&cause.entity, &finding.victim);
         let who = if own { "its own threads".into() } else { described(&cause.entity, detail) };
-        rows.push((cause.share, who));
+        let whom = cause.entity.whom.as_ref().filter(|_| !own).and_then(names::whom);
+        rows.push((cause.share, who, whom));
     }
     if !others.is_empty() {
         let part = others.iter().map(|cause| cause.share).sum();
-        rows.push((part, format!("{} others", others.len())));
+        rows.push((part, format!("{} others", others.len()), None));
     }
-    rows.extend(unknown.map(|cause| (cause.share, described(&cause.entity, detail))));
+    rows.extend(unknown.map(|cause| (cause.share, described(&cause.entity, detail), None)));
     let rest = 1.0 - finding.causes.iter().map(|cause| cause.share).sum::<f64>();
     if !rows.is_empty() && rest >= REMAINDER_MIN {
-        rows.push((rest, "not attributed".into()));
+        rows.push((rest, "not attributed".into(), None));
     }
     let runs = |cause: &Cause| {
         use EntityKind::{Irq, Kernel, Process, Thread, Unknown};
@@ -187,9 +192,12 @@ fn causes(page: &mut Page, finding: &Finding, detail: Detail) {
         Column::Left(usize::MAX),
     ];
     let mut table = Table::new(&columns);
-    for (part, who) in rows {
+    for (part, who, whom) in rows {
         table.row([name.into(), share(part), bar(part, bar_columns), who]);
         name = "";
+        if let Some(whom) = whom {
+            table.row([String::new(), String::new(), String::new(), whom]);
+        }
     }
     table.write(page, 2);
 }

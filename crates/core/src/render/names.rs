@@ -2,8 +2,8 @@
 //! How victims, causes and targets are called.
 
 use super::escape::{identifier, sentence};
-use super::units::counted;
-use crate::finding::{Entity, EntityKind, Target};
+use super::units::{counted, scheduling, share};
+use crate::finding::{Carrier, Entity, EntityKind, Target, Whom};
 use crate::recording::Container;
 
 /// Room for a comm: 15 bytes, unless most of them are escaped.
@@ -56,6 +56,69 @@ fn process(entity: &Entity, comm: Option<String>) -> String {
         (None, n) => format!(" ({})", counted(u64::from(n) + 1, "process", "processes")),
     };
     comm.unwrap_or_else(|| "a process".into()) + &which
+}
+
+/// Who of several processes it is, and how they run; `None` where there is nothing to tell.
+pub(super) fn whom(whom: &Whom) -> Option<String> {
+    let all: Vec<String> = whom.processes.iter().map(|it| carrier(it, true)).collect();
+    let carriers = whom.carriers as usize;
+    let part = share(whom.carriers_share);
+    Some(match (whom.processes.as_slice(), whom.of) {
+        ([], _) => return None,
+        ([only], 1) => how(only)?,
+        ([first, ..], of) if carriers == 1 => {
+            format!("one of the {of} carries {part} of it: {}", carrier(first, false))
+        }
+        (_, of) if whom.few && carriers <= all.len() => {
+            format!("{carriers} of the {of} carry {part} of it: {}", all[..carriers].join("; "))
+        }
+        (told, of) => {
+            let told_share = share(told.iter().map(|it| it.share).sum());
+            let largest = told.len();
+            let these = match whom.few {
+                true => format!("{carriers} of the {of} carry {part} of it"),
+                false if of as usize == largest => "it is all of them".into(),
+                false => format!("the {largest} largest carry {told_share} of it: it is the many"),
+            };
+            // Of many that are alike, the first tells how they run.
+            match (whom.few || of as usize == largest, how(&told[0])) {
+                (true, _) => format!("{these}: {}", all.join("; ")),
+                (false, Some(how)) => format!("{these}; the largest (pid {}): {how}", told[0].pid),
+                (false, None) => these,
+            }
+        }
+    })
+}
+
+fn carrier(of: &Carrier, with_share: bool) -> String {
+    let mut text = format!("pid {}", of.pid);
+    if with_share {
+        text = format!("{text} ({})", share(of.share));
+    }
+    match how(of) {
+        Some(how) => format!("{text} {how}"),
+        None => text,
+    }
+}
+
+/// What a process runs, and by which policy.
+fn how(of: &Carrier) -> Option<String> {
+    let runs = of.runs.as_deref().map(|what| format!("runs {}", identifier(what, PATH_COLUMNS)));
+    let threads: u32 = of.scheduling.iter().map(|kind| kind.threads).sum();
+    let kind = of.doer().or_else(|| of.scheduling.iter().find(|it| it.policy.is_real_time()));
+    let scheduling = kind.and_then(|kind| {
+        let how = scheduling(kind)?;
+        let is_all = kind.threads == threads;
+        Some(match (is_all, kind.policy.is_real_time()) {
+            (true, false) => how,
+            (true, true) => format!("{how} (tid {})", kind.tid),
+            (false, _) => {
+                format!("{how} (tid {}, {} of its {threads} threads)", kind.tid, kind.threads)
+            }
+        })
+    });
+    let parts: Vec<String> = [runs, scheduling].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 fn thread(entity: &Entity, comm: Option<String>) -> String {

@@ -6,6 +6,7 @@
 //! (`<0.1 %`), what is not all is never shown as all (`>99 %`), and what is not a number is shown as `?`.
 
 use crate::finding::Unit;
+use crate::recording::{SchedPolicy, Scheduling};
 
 /// A unit: its size, the number from which the next one takes over, its name.
 type Step = (f64, f64, &'static str);
@@ -135,6 +136,21 @@ fn grouped(digits: &str) -> String {
         text.push(digit);
     }
     text
+}
+
+/// How threads are scheduled: `SCHED_FIFO priority 50`, `nice 19`. `None` for what most threads are.
+#[must_use]
+pub fn scheduling(of: &Scheduling) -> Option<String> {
+    let label = of.policy.label();
+    match of.policy {
+        SchedPolicy::Fifo | SchedPolicy::Rr => Some(format!("{label} priority {}", of.priority)),
+        SchedPolicy::Deadline | SchedPolicy::Ext | SchedPolicy::Idle => Some(label.into()),
+        SchedPolicy::Other => (of.nice != 0).then(|| format!("nice {}", of.nice)),
+        SchedPolicy::Batch => Some(match of.nice {
+            0 => label.into(),
+            nice => format!("{label} nice {nice}"),
+        }),
+    }
 }
 
 #[cfg(test)]

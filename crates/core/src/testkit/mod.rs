@@ -181,6 +181,7 @@ impl Scene {
             nice: Some(0),
             in_target: true,
             observer: false,
+            scheduling: vec![],
         })));
         id
     }

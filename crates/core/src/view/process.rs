@@ -314,6 +314,27 @@ impl<'v> Groups<'v> {
         }
         sum
     }
+
+    /// Behind whom in the group `culprit` those in the group `victim` waited, and for how long, longest first.
+    #[must_use]
+    pub fn blamed_in(&self, victim: usize, culprit: usize) -> Vec<(ProcId, u64)> {
+        let mut sum: BTreeMap<ProcId, u64> = BTreeMap::new();
+        let members = self.list.get(victim).map(|group| group.members.as_slice());
+        for (victim, _) in members.unwrap_or_default() {
+            let Some(process) = self.view.processes.get(victim) else { continue };
+            for (behind, &ns) in &process.blame {
+                if let Culprit::Process(id) = behind
+                    && self.of.get(id) == Some(&culprit)
+                {
+                    *sum.entry(*id).or_default() += ns;
+                }
+            }
+        }
+        let mut blamed: Vec<(ProcId, u64)> = sum.into_iter().collect();
+        // Stable: of equals, who was seen first stays first.
+        blamed.sort_by_key(|&(_, ns)| std::cmp::Reverse(ns));
+        blamed
+    }
 }
 
 impl<'v> Group<'v> {

@@ -13,7 +13,7 @@ use deburr_core::recording::{
     BlameTick, CgroupId, Culprit, IdleTick, ProcId, ProcessTick, Record, TargetSpec, ThreadStates,
     WaitHist,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A process is emitted once it has done this much since it was last ...
 const WORTH_NS: u64 = 1_000_000;
@@ -26,6 +26,9 @@ const SMALL_DEATHS: usize = 50;
 const SMALL_DEATHS_OF_COMMAND: usize = 1000;
 /// A victim's largest culprits; the others are added up in [`ProcId::OTHERS`].
 const CULPRITS: usize = 32;
+
+/// Who waited behind one process for so long since it was last emitted is looked at closely, and so is that process.
+const SUSPECT_NS: u64 = 10_000_000;
 
 /// A process: its pid and the start time of its first thread, which tells a reused pid apart.
 type Key = (u32, u64);
@@ -124,6 +127,8 @@ pub(super) struct Tally {
     accounts: HashMap<Key, Account>,
     /// Which process has a pid now: blame and idleness know pids only.
     leaders: HashMap<u32, u64>,
+    /// Pids of whom others waited for, and of who did.
+    suspects: BTreeSet<u32>,
     t1_ns: u64,
 }
 
@@ -294,7 +299,10 @@ impl Tally {
         if others.wall_ns > 0 {
             emit(Record::ProcessTick(Box::new(others.tick(ProcId::OTHERS, t_ns))));
         }
+        let Context { roots, processes, .. } = cx;
+        processes.look_closely(roots, self.suspects.iter().copied(), last, emit);
         for key in gone {
+            self.suspects.remove(&key.0);
             self.accounts.remove(&key);
             if self.leaders.get(&key.0) == Some(&key.1) {
                 self.leaders.remove(&key.0);
@@ -316,6 +324,14 @@ impl Tally {
         let done = std::mem::replace(account, fresh);
         let t0_ns = done.t0_ns;
         emit(Record::ProcessTick(Box::new(done.tick(victim, t1_ns))));
+        if cx.processes.in_target(victim) {
+            let long = done.blame.iter().filter(|&(_, &ns)| ns >= SUSPECT_NS);
+            for (behind, _) in long {
+                if let Behind::Process(pid) = *behind {
+                    self.suspects.extend([key.0, pid]);
+                }
+            }
+        }
         for (culprit, ns) in self.culprits(cx, &done.blame, emit) {
             emit(Record::Blame(BlameTick { t0_ns, t1_ns, victim, culprit, ns }));
         }

@@ -145,7 +145,7 @@ fn latency_from_outside_and_advice_are_checked() {
         for (run, p99_ms) in [(&mut control, 10), (&mut fault, with_ms)] {
             (run.victim.requests, run.victim.p99_ns) = (1000, p99_ms * 1_000_000);
         }
-        let fix = Fix { action: action.into(), command: None, risk: None };
+        let fix = Fix { action: action.into(), command: None, risk: None, expect: None };
         fault.report.findings[0].fix = vec![fix];
         let checks = check(&scenario, &control, &fault);
         let of = |word: &str| checks.iter().find(|check| check.what.contains(word)).unwrap().pass;

@@ -4,8 +4,8 @@
 use deburr_core::recording::{
     BlameTick, Cgroup, CgroupId, CgroupReading, CgroupVersion, Container, Coverage, CpuReading,
     Culprit, Event, EventKind, IdleCpu, IdleTick, LoadBin, Meta, ObserverTick, ProcId, Process,
-    ProcessTick, PsiReading, PsiResource, Record, SchedstatTick, Source, State, TargetSpec,
-    ThreadStates, WAIT_BUCKETS, WaitHist,
+    ProcessTick, PsiReading, PsiResource, Record, SchedPolicy, SchedstatTick, Scheduling, Source,
+    State, TargetSpec, ThreadStates, WAIT_BUCKETS, WaitHist,
 };
 use proptest::prelude::*;
 
@@ -23,6 +23,18 @@ fn container() -> impl Strategy<Value = Container> {
     (text(), text(), maybe(text()), maybe(text()), maybe(text())).prop_map(
         |(runtime, id, name, pod, namespace)| Container { runtime, id, name, pod, namespace },
     )
+}
+
+fn scheduling() -> impl Strategy<Value = Scheduling> {
+    let policy = (0..8u32).prop_filter_map("4 is none", SchedPolicy::of_number);
+    (policy, any::<(u32, i32, u32, u32, u64)>()).prop_map(|(policy, n)| Scheduling {
+        policy,
+        priority: n.0,
+        nice: n.1,
+        threads: n.2,
+        tid: n.3,
+        ran_ns: n.4,
+    })
 }
 
 fn version() -> impl Strategy<Value = CgroupVersion> {
@@ -75,7 +87,8 @@ fn facts() -> impl Strategy<Value = Record> {
     let numbers = any::<(u32, u32, u64, Option<u64>, Option<i32>)>();
     let flags = any::<(Option<bool>, bool, bool)>();
     let names = (text(), text(), maybe(text()), maybe(text()), maybe(text()));
-    let process = (numbers, flags, names).prop_map(|(n, flags, names)| {
+    let kinds = prop::collection::vec(scheduling(), 0..3);
+    let process = (numbers, flags, names, kinds).prop_map(|(n, flags, names, scheduling)| {
         Record::Process(Box::new(Process {
             id: ProcId(n.0),
             pid: n.1,
@@ -90,6 +103,7 @@ fn facts() -> impl Strategy<Value = Record> {
             in_target: flags.1,
             observer: flags.2,
             memory_cgroup: names.4,
+            scheduling,
         }))
     });
     let limits = any::<[Option<u64>; 4]>();

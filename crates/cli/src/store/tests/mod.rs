@@ -319,6 +319,7 @@ fn the_views_answer() {
             nice: None,
             in_target: true,
             observer: false,
+            scheduling: vec![],
         }))
     };
     let mut waits = WaitHist::default();

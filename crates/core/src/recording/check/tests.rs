@@ -29,6 +29,7 @@ fn process(id: u32) -> Record {
         nice: None,
         in_target: true,
         observer: false,
+        scheduling: vec![],
     }))
 }
 

@@ -110,7 +110,7 @@ pub(super) fn fix(view: &View, device: DevId) -> Option<Fix> {
                     "the device is no faster: what does not wait for a tag waits in the queue, where a scheduler can put it \
                      first; a driver may refuse more than it has; it was {}",
                     was("nr_requests")
-                )),
+                )), expect: None,
             }
         }
         Knob::Throttling => Fix {
@@ -120,6 +120,7 @@ pub(super) fn fix(view: &View, device: DevId) -> Option<Fix> {
                 "reads then wait behind writeback; it was {}, and -1 brings the default back",
                 was("wbt_lat_usec")
             )),
+            expect: None,
         },
     })
 }

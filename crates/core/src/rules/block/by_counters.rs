@@ -177,6 +177,7 @@ fn finding(view: &View, it: &Bursty<'_>) -> Finding {
             action: "see whom the bursts hold up, and which files are written: run as root".into(),
             command: Some("sudo deburr -d 60".into()),
             risk: None,
+            expect: None,
         }],
         confirm: pass_remedies::experiment(view),
     }

@@ -46,12 +46,12 @@ fn slow_fixes(view: &View, device: DevId) -> Vec<Fix> {
                      cloud that is out of credits, the network to a remote one"
                 .into(),
             command: Some(format!("smartctl -a {}", crate::finding::shell_quote(&format!("/dev/{name}")))),
-            risk: Some("virtual and stacked devices tell nothing of what is below them".into()),
+            risk: Some("virtual and stacked devices tell nothing of what is below them".into()), expect: None,
         },
         Fix {
             action: "until then, ask it for less: bigger requests, fewer syncs, more in memory".into(),
             command: None,
-            risk: Some("what is not synced is lost when the power fails".into()),
+            risk: Some("what is not synced is lost when the power fails".into()), expect: None,
         },
     ]
 }
@@ -66,7 +66,7 @@ pub(super) fn fixes(view: &View, device: DevId, how: How, reads_wait: bool) -> V
         Fix {
             action: "take away what need not be: see the table for what the requests are for".into(),
             command: None,
-            risk: None,
+            risk: None, expect: None,
         },
         Fix {
             action: "let requests of the one who waits go first: an IO weight or a limit on the others (`io.weight`, `io.max`), or \
@@ -75,7 +75,7 @@ pub(super) fn fixes(view: &View, device: DevId, how: How, reads_wait: bool) -> V
             command: None,
             risk: Some("weights need the scheduler `bfq` or the controller `io.cost`; a limit stands in the way when the device \
                         is idle too"
-                .into()),
+                .into()), expect: None,
         },
     ]);
     let none = knobs::queue(view, device, "scheduler").is_some_and(|line| line.contains("[none]"));
@@ -85,6 +85,7 @@ pub(super) fn fixes(view: &View, device: DevId, how: How, reads_wait: bool) -> V
             action: "on a slow device, let a scheduler put reads before writes".into(),
             command: Some(format!("echo mq-deadline > {}", crate::finding::shell_quote(&path))),
             risk: Some("costs CPU time at high rates; it was `none`".into()),
+            expect: None,
         });
     }
     fixes

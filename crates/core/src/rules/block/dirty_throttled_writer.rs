@@ -176,7 +176,7 @@ fn fixes(limits: &[(String, String)]) -> Vec<Fix> {
     let mut fixes = vec![Fix {
         action: "let the writer wait where it chooses: write less at a time, or sync as it goes (`sync_file_range`, `fdatasync`)".into(),
         command: None,
-        risk: Some("the device is no faster: pauses mean that more is written than it takes".into()),
+        risk: Some("the device is no faster: pauses mean that more is written than it takes".into()), expect: None,
     }];
     if let Some((path, value)) = limits.iter().find(|(path, _)| path.starts_with("/sys/class/bdi/"))
     {
@@ -184,18 +184,18 @@ fn fixes(limits: &[(String, String)]) -> Vec<Fix> {
         fixes.push(Fix {
             action: format!("take the device's own limit away if nobody needs it ({} is {})", ticked(path), ticked(value)),
             command: Some(format!("echo {widest} > {}", shell_quote(path))),
-            risk: Some(format!("a slow device can then fill the host's share of dirty memory and make others pause; it was {value}")),
+            risk: Some(format!("a slow device can then fill the host's share of dirty memory and make others pause; it was {value}")), expect: None,
         });
     }
     fixes.push(Fix {
         action: "a higher `vm.dirty_bytes` or `vm.dirty_ratio` takes longer bursts without a pause".into(),
         command: None,
-        risk: Some("a sync then has more to write and stalls for longer, and more is lost when the power fails".into()),
+        risk: Some("a sync then has more to write and stalls for longer, and more is lost when the power fails".into()), expect: None,
     });
     fixes.push(Fix {
         action: "a lower `vm.dirty_background_bytes` starts writing earlier, so that short bursts do not reach the limit".into(),
         command: None,
-        risk: Some("what is overwritten again soon is written more often".into()),
+        risk: Some("what is overwritten again soon is written more often".into()), expect: None,
     });
     fixes
 }

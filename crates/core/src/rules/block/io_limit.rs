@@ -258,18 +258,18 @@ fn fixes(limit: Option<&InForce<'_>>) -> Vec<Fix> {
                 "those who share the disk lose what it gets; whoever set it (systemd's `IOReadIOPSMax=` and the like, a \
                  container's runtime) sets it again, so change it there, too; it was {}",
                 ticked(limit.line)
-            )),
+            )), expect: None,
         });
     }
     fixes.push(Fix {
         action: "ask for less: bigger transfers if they are counted, smaller ones if bytes are; fewer syncs; more in memory".into(),
         command: None,
-        risk: Some("what is not synced is lost when the power fails".into()),
+        risk: Some("what is not synced is lost when the power fails".into()), expect: None,
     });
     fixes.push(Fix {
         action: "where the limit protects somebody, let a weight do it (`io.weight`): it takes nothing while the disk is idle".into(),
         command: None,
-        risk: Some("weights need the scheduler `bfq` or the controller `io.cost` on that disk".into()),
+        risk: Some("weights need the scheduler `bfq` or the controller `io.cost` on that disk".into()), expect: None,
     });
     fixes
 }

@@ -311,18 +311,19 @@ fn fixes(view: &View, groups: &Groups<'_>, worst: Beside, device: Option<DevId>)
                 "only the schedulers `bfq` and `mq-deadline` heed it, and writeback of what it dirtied does not; threads \
                  that it starts inherit it"
                     .into()
-            }),
+            }), expect: None,
         });
     }
     fixes.push(Fix {
         action: format!("limit the IO of {whom} with its cgroup (`io.max`, `IOReadBandwidthMax=`, `IOWriteBandwidthMax=`; `blkio.throttle.*` on cgroup v1) or weigh it (`io.weight`)"),
         command: None,
-        risk: Some("a limit stands in the way when the device is idle too; weights need `bfq` or `io.cost`".into()),
+        risk: Some("a limit stands in the way when the device is idle too; weights need `bfq` or `io.cost`".into()), expect: None,
     });
     fixes.push(Fix {
         action: format!("put {whom} on another device"),
         command: None,
         risk: Some("partitions and loop devices of one disk share its queue".into()),
+        expect: None,
     });
     fixes
 }

@@ -74,8 +74,12 @@ impl Journal {
 
     /// What to change.
     pub(super) fn fixes(self, view: &View, device: DevId) -> Vec<Fix> {
-        let fix =
-            |action: String, risk: &str| Fix { action, command: None, risk: Some(risk.into()) };
+        let fix = |action: String, risk: &str| Fix {
+            action,
+            command: None,
+            risk: Some(risk.into()),
+            expect: None,
+        };
         let mut fixes = vec![
             fix(
                 "sync less often, or several files at once: each sync forces a commit, which everybody on that filesystem \

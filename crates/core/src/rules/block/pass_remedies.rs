@@ -39,6 +39,7 @@ fn by_the_application(table: Option<&FileTable>) -> Fix {
         risk: Some(
             "more, smaller writes in all; `fdatasync` waits and flushes the disk's cache".into(),
         ),
+        expect: None,
     }
 }
 
@@ -56,7 +57,7 @@ fn throttling(view: &View, device: DevId) -> Option<Fix> {
         risk: Some(format!(
             "passes take longer and more stays dirty; it was {value}, and -1 brings the default back{}",
             if bfq { "; the scheduler `bfq` turns it off: choose another one first" } else { "" }
-        )),
+        )), expect: None,
     })
 }
 
@@ -89,6 +90,7 @@ fn earlier(view: &View, passes: &[&WritebackPass]) -> Option<Fix> {
             "it holds for the whole host: what is overwritten again soon is written more often, and a big writer then \
              keeps the disk busy all the time; {now}"
         )),
+        expect: None,
     })
 }
 
@@ -100,7 +102,7 @@ fn fewer_files(passes: &[&WritebackPass]) -> Fix {
              putting these on another disk than what is synced, takes the requests out of its way"
         ),
         command: None,
-        risk: Some("a change of the application's layout; another disk has its own queue but the same flusher interval".into()),
+        risk: Some("a change of the application's layout; another disk has its own queue but the same flusher interval".into()), expect: None,
     }
 }
 
@@ -117,7 +119,7 @@ fn interval(view: &View) -> Option<Fix> {
             "shorter makes more bursts, and each is smaller only as far as pages are not dirtied again: at 1 s there is one \
              every second; longer makes fewer and bigger ones, and more is lost when the power fails"
                 .into(),
-        ),
+        ), expect: None,
     })
 }
 

@@ -299,20 +299,20 @@ fn fixes(expire_ns: u64) -> Vec<Fix> {
                      each second): that takes them out of the cohort"
                 .into(),
             command: None,
-            risk: Some("it waits for each; from a thread that nobody waits for".into()),
+            risk: Some("it waits for each; from a thread that nobody waits for".into()), expect: None,
         },
         Fix {
             action: "append to fewer files, or stagger the first writes: an inode that becomes dirty at another time stays apart"
                 .into(),
             command: None,
-            risk: Some("after a stop of everything (`sync`, a snapshot, a restart) they are together again".into()),
+            risk: Some("after a stop of everything (`sync`, a snapshot, a restart) they are together again".into()), expect: None,
         },
         Fix {
             action: format!("do not expect `vm.dirty_expire_centisecs` (now {centisecs}) to end it: it sets how rare and how big the burst is"),
             command: None,
             risk: Some("ten times as long means as big a burst or a bigger one, ten times as rarely, and more is lost when the \
                         power fails"
-                .into()),
+                .into()), expect: None,
         },
     ]
 }

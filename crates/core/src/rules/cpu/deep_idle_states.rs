@@ -177,12 +177,12 @@ fn finding(
             Fix {
                 action: format!("try without `{state}`; writing 0 undoes it"),
                 command: Some(disable),
-                risk: Some("idle CPUs use more power; a package may lose its highest turbo".into()),
+                risk: Some("idle CPUs use more power; a package may lose its highest turbo".into()), expect: None,
             },
             Fix {
                 action: "a program that must be fast holds `/dev/cpu_dma_latency` open with the latency that it bears".into(),
                 command: None,
-                risk: Some("it holds for the whole host while the file is open".into()),
+                risk: Some("it holds for the whole host while the file is open".into()), expect: None,
             },
         ],
         confirm: Some(Confirm {

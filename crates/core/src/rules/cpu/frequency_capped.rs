@@ -150,6 +150,7 @@ impl Speeds<'_> {
             },
             command: command.map(|command| format!("{command} {}kHz", self.highest_khz)),
             risk: Some("power and heat; whoever set the limit may have had a reason".into()),
+            expect: None,
         };
         Some(Cap { key, set: mhz(khz), lost: Some(self.lost(khz)), fix })
     }
@@ -175,6 +176,7 @@ impl Speeds<'_> {
                 action: "choose a governor that raises the frequency".into(),
                 command: Some("cpupower frequency-set -g performance".into()),
                 risk: Some("costs power".into()),
+                expect: None,
             },
         })
     }
@@ -201,6 +203,7 @@ fn written(key: &str, value: &str) -> Fix {
         action: format!("set it to {value}"),
         command: Some(format!("echo {value} | sudo tee {key}")),
         risk: Some("power and heat; run times depend more on what other CPUs do".into()),
+        expect: None,
     }
 }
 

@@ -179,6 +179,7 @@ fn fixes() -> Vec<Fix> {
         action: action.into(),
         command: None,
         risk: Some(risk.into()),
+        expect: None,
     };
     vec![
         fix(

@@ -104,6 +104,7 @@ fn foreign(view: &View, check: &CpuCheck) -> Finding {
         action: action.clone(),
         command: None,
         risk: None,
+        expect: None,
     });
     finding(view, check, severity, cost, causes, fixes.collect())
 }
@@ -211,7 +212,7 @@ fn shared_fixes(check: &CpuCheck) -> Vec<Fix> {
                 units::counted(cores.into(), "busy process", "busy processes")
             ),
             command: None,
-            risk: Some("more CPUs cost more; half of them are for latency, not for throughput".into()),
+            risk: Some("more CPUs cost more; half of them are for latency, not for throughput".into()), expect: None,
         });
     }
     // Only if who shares with whom is known of all.
@@ -223,6 +224,7 @@ fn shared_fixes(check: &CpuCheck) -> Vec<Fix> {
             ),
             command: None,
             risk: Some("the other CPUs must stay idle, or the core is shared again".into()),
+            expect: None,
         });
     }
     fixes.push(Fix {
@@ -230,7 +232,7 @@ fn shared_fixes(check: &CpuCheck) -> Vec<Fix> {
                  topology that tells the kernel who shares"
             .into(),
         command: None,
-        risk: None,
+        risk: None, expect: None,
     });
     fixes
 }

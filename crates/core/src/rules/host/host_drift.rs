@@ -272,5 +272,6 @@ fn fix(it: &Difference, host: &Host) -> Option<Fix> {
         },
         command: change.is_command.then(|| change.text.clone()),
         risk: change.risk.clone(),
+        expect: None,
     })
 }

@@ -37,5 +37,6 @@ fn narrower(view: &View) -> Vec<Fix> {
         action: "look at one process, cgroup or container instead of the whole host".into(),
         command: None,
         risk: None,
+        expect: None,
     }]
 }

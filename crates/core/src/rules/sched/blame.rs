@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Behind whom a group waited, as shares that can be said.
 
-use crate::finding::{Cause, Entity, EntityKind};
-use crate::rules::words::{group_entity, group_name};
+use super::whom;
+use crate::finding::{Cause, Entity, EntityKind, Whom};
+use crate::rules::remedy;
+use crate::rules::words::{self, group_entity};
 use crate::view::{Behind, Group, Groups, View};
 
 /// Causes below this share are summed up.
@@ -15,11 +17,48 @@ pub(super) struct Blame<'g> {
     /// On the victim itself: its own threads and its sibling processes.
     pub(super) own_ns: u64,
     /// On other groups, most first.
-    others: Vec<(&'g Group<'g>, u64)>,
-    own: &'g Group<'g>,
+    others: Vec<(usize, u64)>,
+    own: usize,
+    groups: &'g Groups<'g>,
     folded_ns: u64,
     migrated_ns: u64,
     not_sampled_ns: u64,
+}
+
+/// Who else is to blame most.
+#[derive(Clone, Debug)]
+pub(super) struct Worst<'g> {
+    /// Those of one name and cgroup.
+    pub(super) group: &'g Group<'g>,
+    /// The waiting behind them.
+    pub(super) ns: u64,
+    /// Who of them.
+    pub(super) whom: Option<Whom>,
+}
+
+impl<'g> Worst<'g> {
+    /// What they are called.
+    pub(super) fn name(&self) -> String {
+        whom::name(self.group, self.whom.as_ref())
+    }
+
+    /// Whom a remedy is for: those who carry the blame, where they are few.
+    pub(super) fn culprit(&self, view: &View) -> remedy::Culprit<'g> {
+        let carriers = self.whom.as_ref().filter(|whom| whom.few).and_then(|whom| {
+            let carriers = whom.processes.get(..whom.carriers as usize)?;
+            Some(carriers.iter().map(|carrier| carrier.pid).collect::<Vec<_>>())
+        });
+        let members = self.group.members.iter().map(|&(_, process)| process);
+        let processes = members
+            .filter(|process| carriers.as_ref().is_none_or(|pids| pids.contains(&process.pid)));
+        let container = self.group.cgroup.and_then(|id| words::container(view, id));
+        let unit = container.filter(|container| container.runtime == "systemd");
+        remedy::Culprit {
+            group: self.group,
+            processes: processes.collect(),
+            unit: unit.map(|unit| unit.id.clone()),
+        }
+    }
 }
 
 impl<'g> Blame<'g> {
@@ -28,7 +67,8 @@ impl<'g> Blame<'g> {
         let mut blame = Self {
             own_ns: 0,
             others: vec![],
-            own: &groups.list()[victim],
+            own: victim,
+            groups,
             folded_ns: 0,
             migrated_ns: 0,
             not_sampled_ns: 0,
@@ -36,7 +76,7 @@ impl<'g> Blame<'g> {
         for (behind, ns) in groups.blame(victim) {
             match behind {
                 Behind::Group(at) if at == victim => blame.own_ns += ns,
-                Behind::Group(at) => blame.others.push((&groups.list()[at], ns)),
+                Behind::Group(at) => blame.others.push((at, ns)),
                 Behind::Others => blame.folded_ns += ns,
                 Behind::Migrated => blame.migrated_ns += ns,
                 Behind::NotSampled => blame.not_sampled_ns += ns,
@@ -62,14 +102,18 @@ impl<'g> Blame<'g> {
     }
 
     /// Who else is to blame most.
-    pub(super) fn worst_other_group(&self) -> Option<&'g Group<'g>> {
-        self.others.first().map(|&(group, _)| group)
+    pub(super) fn worst_other(&self) -> Option<Worst<'g>> {
+        let &(at, ns) = self.others.first()?;
+        let group = self.group(at);
+        Some(Worst { group, ns, whom: self.whom(at) })
     }
 
-    /// Name and time of who else is to blame most.
-    pub(super) fn worst_other(&self) -> Option<(String, u64)> {
-        let &(group, ns) = self.others.first()?;
-        Some((group_name(group), ns))
+    fn group(&self, at: usize) -> &'g Group<'g> {
+        &self.groups.list()[at]
+    }
+
+    fn whom(&self, at: usize) -> Option<Whom> {
+        whom::whom(self.group(at), &self.groups.blamed_in(self.own, at))
     }
 
     /// The causes, biggest first, as shares of a loss. Where more was blamed than lost (amounts are sampled,
@@ -78,8 +122,8 @@ impl<'g> Blame<'g> {
         let blamed_ns = self.named_ns() + self.migrated_ns + self.not_sampled_ns;
         let whole = loss_ns.max(blamed_ns).max(1) as f64;
         let share = |ns: u64| ns as f64 / whole;
-        let mut named: Vec<(&Group<'_>, u64, bool)> =
-            self.others.iter().map(|&(group, ns)| (group, ns, false)).collect();
+        let mut named: Vec<(usize, u64, bool)> =
+            self.others.iter().map(|&(at, ns)| (at, ns, false)).collect();
         if self.own_ns > 0 {
             named.push((self.own, self.own_ns, true));
         }
@@ -89,8 +133,10 @@ impl<'g> Blame<'g> {
         let rest_ns = named[shown..].iter().map(|&(_, ns, _)| ns).sum::<u64>() + self.folded_ns;
         let mut causes: Vec<Cause> = named[..shown]
             .iter()
-            .map(|&(group, ns, own)| {
+            .map(|&(at, ns, own)| {
+                let group = self.group(at);
                 let mut entity = group_entity(view, group);
+                entity.whom = self.whom(at);
                 if own {
                     let note = if group.members.len() > 1 {
                         "each other"

@@ -9,7 +9,6 @@ use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Limit, Rule, Status, Verdict, remedy, severity};
 use crate::view::{Group, Idle, Usage, View};
-use std::collections::BTreeSet;
 
 const MAX_VICTIMS: usize = 5;
 /// CPUs with a line of their own.
@@ -96,24 +95,13 @@ enum Bound {
 fn bound(view: &View, group: &Group<'_>) -> Bound {
     let facts = group.first();
     let online = view.meta().map(|meta| remedy::cpu_list(&meta.cpus_online)).unwrap_or_default();
-    let allowed = facts.cpus_allowed.as_deref().map(cpus);
-    let set = facts.cpuset_cpus.as_deref().map(cpus);
+    let allowed = facts.cpus_allowed.as_deref().map(remedy::cpus);
+    let set = facts.cpuset_cpus.as_deref().map(remedy::cpus);
     match (allowed, set) {
-        (Some(allowed), _) if cpus(&online).is_subset(&allowed) => Bound::Threads,
+        (Some(allowed), _) if remedy::cpus(&online).is_subset(&allowed) => Bound::Threads,
         (Some(allowed), Some(set)) if set.is_subset(&allowed) => Bound::Cpuset,
         _ => Bound::Affinity,
     }
-}
-
-/// The numbers of a CPU list (`0-3,8`); what is none is left out.
-fn cpus(list: &str) -> BTreeSet<u32> {
-    let range = |part: &str| {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        let (from, to) = (from.trim().parse::<u32>().ok()?, to.trim().parse::<u32>().ok()?);
-        // No kernel has more CPUs than this; a list that says so is none.
-        (to < 1 << 16).then_some(from..=to)
-    };
-    list.split(',').filter_map(range).flatten().collect()
 }
 
 /// CPUs that idled for a good part of the waiting, allowed or not.
@@ -255,7 +243,7 @@ fn fixes(view: &View, group: &Group<'_>, forbidden: bool) -> Vec<Fix> {
         return vec![Fix {
             action: "find out what keeps the load balancer away: isolated CPUs, `nohz_full`, cpuset partitions".into(),
             command: Some("cat /sys/devices/system/cpu/isolated /sys/devices/system/cpu/nohz_full".into()),
-            risk: None,
+            risk: None, expect: None,
         }];
     }
     match bound(view, group) {
@@ -268,25 +256,7 @@ fn fixes(view: &View, group: &Group<'_>, forbidden: bool) -> Vec<Fix> {
             ),
             command: Some(format!("taskset -acp {}", group.first().pid)),
             risk: None,
+            expect: None,
         }],
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::cpus;
-    use proptest::prelude::*;
-
-    #[test]
-    fn cpu_lists_are_read() {
-        assert_eq!(cpus("0-2,8").into_iter().collect::<Vec<_>>(), [0, 1, 2, 8]);
-        assert!(cpus("").is_empty());
-    }
-
-    proptest! {
-        #[test]
-        fn no_list_is_too_strange(list in "[0-9,\\- a-z]{0,40}") {
-            prop_assert!(cpus(&list).iter().all(|&cpu| cpu < 1 << 16));
-        }
     }
 }

@@ -4,10 +4,12 @@
 mod blame;
 mod evidence;
 pub(super) mod idle_while_waiting;
+mod program;
 mod quota;
 pub(super) mod quota_throttle;
 pub(super) mod run_queue_contention;
 pub(super) mod runtime_oversubscribed;
+mod whom;
 
 pub(super) use evidence::{may_suffer, target_is_host};
 

@@ -308,7 +308,7 @@ fn fixes(view: &View, quota: &CgroupView, wanted_cpus: f64, threads: u32) -> Vec
             ),
             command: None,
             risk: Some("more threads than the quota has CPUs use it up early in each period, then all stand still; \
-                        but threads that block on IO need company".into()),
+                        but threads that block on IO need company".into()), expect: None,
         });
     }
     fixes

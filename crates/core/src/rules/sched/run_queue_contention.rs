@@ -292,8 +292,9 @@ fn title(group: &Group<'_>, Hit { loss, blame, tail, leads }: &Hit<'_>) -> Strin
             let whom = if many { "each other" } else { "its own other threads" };
             format!("{name} {wait} {time} for a CPU, {} of it behind {whom}", share(own_ns))
         }
-        (_, Some((culprit, ns))) => {
-            format!("{name} {wait} {time} for a CPU, {} of it behind {culprit}", share(ns))
+        (_, Some(worst)) => {
+            let (part, culprit) = (share(worst.ns), worst.name());
+            format!("{name} {wait} {time} for a CPU, {part} of it behind {culprit}")
         }
         (_, None) => format!("{name} {wait} {time} for a CPU"),
     }
@@ -313,32 +314,34 @@ fn fixes(view: &View, group: &Group<'_>, blame: &Blame<'_>) -> Vec<Fix> {
                 "where threads block on something else too, fewer of them may leave CPUs idle"
                     .into(),
             ),
+            expect: None,
         });
         return fixes;
     }
-    let Some(culprit) = blame.worst_other_group() else {
+    let Some(worst) = blame.worst_other() else {
         if group.usage.is_none() {
             fixes.push(Fix {
                 action: "see behind whom it waits: run as root".into(),
                 command: Some(format!("sudo {}", words::look_again(group, String::new()).command)),
                 risk: None,
+                expect: None,
             });
         }
         return fixes;
     };
-    if culprit.is_kernel() {
+    if worst.group.is_kernel() {
+        let comm = worst.group.comm;
         fixes.push(Fix {
             action: format!(
                 "find what gives {} its work: a kernel thread cannot be limited",
-                words::ticked(culprit.comm)
+                words::ticked(comm)
             ),
-            command: culprit.comm.starts_with("ksoftirqd").then(|| "cat /proc/softirqs".into()),
+            command: comm.starts_with("ksoftirqd").then(|| "cat /proc/softirqs".into()),
             risk: None,
+            expect: None,
         });
         return fixes;
     }
-    fixes.extend(remedy::weight(view, group, culprit));
-    fixes.extend(remedy::limit(view, group, culprit));
-    fixes.extend(remedy::separate(view, culprit));
+    fixes.extend(remedy::behind(view, group, &worst.culprit(view)));
     fixes
 }

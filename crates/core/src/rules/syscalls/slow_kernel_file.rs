@@ -228,6 +228,7 @@ fn fixes(file: &SyscallFile, busy: bool) -> Vec<Fix> {
         action,
         command,
         risk: Some(risk.into()),
+        expect: None,
     };
     let mut fixes = vec![fix(
         "read it less often, or not at all: ask who needs what is in it".into(),

@@ -211,5 +211,5 @@ fn fixes(storm: &Storm<'_>, of_file: Option<(&SyscallFile, u64, usize)>) -> Vec<
     } else {
         ("keep the answer, or ask less often", "an answer that is kept may be out of date")
     };
-    vec![Fix { action: action.into(), command: None, risk: Some(risk.into()) }]
+    vec![Fix { action: action.into(), command: None, risk: Some(risk.into()), expect: None }]
 }

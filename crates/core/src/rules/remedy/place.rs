@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! CPUs: who may run on which.
+
+use super::setting::{file, operand};
+use super::{Culprit, each};
+use crate::finding::{Fix, Promise};
+use crate::recording::{CgroupVersion, Process};
+use crate::rules::words::ticked;
+use crate::view::{Group, View};
+use std::collections::BTreeSet;
+
+/// Keeps the culprit off the CPUs of a victim that is bound to some, else on one half of all.
+pub(super) fn apart(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> Option<Fix> {
+    let online: BTreeSet<u32> = view.meta()?.cpus_online.iter().copied().collect();
+    let of_victim: BTreeSet<u32> =
+        victim.members.iter().flat_map(|(_, process)| allowed(process, &online)).collect();
+    // Outside its cpuset it may not be put.
+    let open: Vec<u32> = match culprit.processes.first()?.cpuset_cpus.as_deref() {
+        Some(set) => cpus(set).intersection(&online).copied().collect(),
+        None => online.iter().copied().collect(),
+    };
+    let bound = of_victim.len() < online.len();
+    let keep: Vec<u32> = match bound {
+        true => open.into_iter().filter(|cpu| !of_victim.contains(cpu)).collect(),
+        false => open[open.len() / 2..].to_vec(),
+    };
+    // One half of one CPU is that CPU.
+    if keep.is_empty() || !bound && keep.len() == online.len() {
+        return None;
+    }
+    let it = ticked(culprit.group.comm);
+    let action = match bound {
+        true => {
+            let theirs: Vec<u32> = of_victim.into_iter().collect();
+            format!("keep {it} off {}, where {} has to run", named(&theirs), ticked(victim.comm))
+        }
+        false => format!("keep {it} on {}, so that the others stay free", named(&keep)),
+    };
+    let list = cpu_list(&keep);
+    Some(Fix {
+        action,
+        command: Some(each(&culprit.pids()?, |pid| format!("taskset -acp {list} {pid}"))),
+        risk: Some(
+            "it cannot use idle CPUs elsewhere; threads that it starts inherit the mask, other processes do not"
+                .into(),
+        ),
+        expect: bound.then(|| Promise::left_at_most(0.25)),
+    })
+}
+
+/// Online CPUs that the main thread of a process may use.
+fn allowed(process: &Process, online: &BTreeSet<u32>) -> BTreeSet<u32> {
+    match process.cpus_allowed.as_deref() {
+        Some(list) => cpus(list).intersection(online).copied().collect(),
+        None => online.clone(),
+    }
+}
+
+/// Lets a victim run on all CPUs.
+pub(in crate::rules) fn widen(view: &View, victim: &Group<'_>) -> Option<Fix> {
+    let all = cpu_list(&view.meta()?.cpus_online);
+    let pids = super::pids(victim.members.iter().map(|(_, process)| *process))?;
+    let command = each(&pids, |pid| format!("taskset -acp {all} {pid}"));
+    Some(Fix {
+        action: format!("let {} run on all CPUs", ticked(victim.comm)),
+        command: Some(command),
+        risk: Some(
+            "the pinning may be deliberate (cache, NUMA, isolation from somebody else): ask who set it; what \
+             starts the process sets it again"
+                .into(),
+        ),
+        expect: Some(Promise::left_at_most(0.25)),
+    })
+}
+
+/// Gives the cpuset of a victim's cgroup all CPUs.
+pub(in crate::rules) fn widen_cpuset(view: &View, victim: &Group<'_>) -> Option<Fix> {
+    let meta = view.meta()?;
+    let all = cpu_list(&meta.cpus_online);
+    let path = view.cgroup_path(victim.cgroup?);
+    let container = path.iter().find_map(|(_, level)| level.facts.as_ref()?.container.as_ref());
+    let command = match container {
+        Some(unit) if unit.runtime == "systemd" => Some(format!(
+            "systemctl set-property --runtime {} AllowedCPUs={all}",
+            operand(&unit.id)
+        )),
+        Some(it) if it.runtime == "docker" || it.runtime == "podman" => {
+            let name = it.name.as_deref().unwrap_or(&it.id);
+            Some(format!("{} update --cpuset-cpus {all} {}", it.runtime, operand(name)))
+        }
+        // On v1 the cpuset is in a tree of its own, in which the cgroup may have another path.
+        _ if meta.cpu_controller == Some(CgroupVersion::V2) => {
+            let facts = path.first().and_then(|(_, level)| level.facts.as_ref())?;
+            Some(format!("echo {all} > {}", file(facts, "/sys/fs/cgroup", "cpuset.cpus")))
+        }
+        _ => None,
+    };
+    Some(Fix {
+        action: format!("let the cpuset of {} have all CPUs", ticked(victim.comm)),
+        command,
+        risk: Some("the cpuset may be deliberate (isolation from somebody else), and one above it may still bind".into()),
+        expect: Some(Promise::left_at_most(0.25)),
+    })
+}
+
+/// CPUs in a sentence.
+pub(in crate::rules) fn named(cpus: &[u32]) -> String {
+    match cpus {
+        [] => "others".into(),
+        [cpu] => format!("CPU {cpu}"),
+        cpus => format!("CPUs {}", cpu_list(cpus)),
+    }
+}
+
+/// Ascending CPU numbers as a list: `0-3,8`.
+pub(in crate::rules) fn cpu_list(cpus: &[u32]) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for &cpu in cpus {
+        match ranges.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(cpu) => *last = cpu,
+            _ => ranges.push((cpu, cpu)),
+        }
+    }
+    let texts = ranges.iter().map(|&(from, to)| match to {
+        to if to == from => from.to_string(),
+        to => format!("{from}-{to}"),
+    });
+    texts.collect::<Vec<_>>().join(",")
+}
+
+/// The numbers of a CPU list (`0-3,8`); what is none is left out.
+pub(in crate::rules) fn cpus(list: &str) -> BTreeSet<u32> {
+    let range = |part: &str| {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to) = (from.trim().parse::<u32>().ok()?, to.trim().parse::<u32>().ok()?);
+        // No kernel has more CPUs than this; a list that says so is none.
+        (to < 1 << 16).then_some(from..=to)
+    };
+    list.split(',').filter_map(range).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{S, Scene};
+    use proptest::prelude::*;
+
+    /// What keeps the culprit away from a victim that may use those CPUs of four.
+    fn fix(victims: &str, culprits: &str) -> Option<(String, String)> {
+        let mut scene = Scene::new(4, S);
+        let victim = scene.process("victim", None);
+        let culprit = scene.process("culprit", None);
+        scene.facts(victim, |process| process.cpus_allowed = Some(victims.into()));
+        scene.facts(culprit, |process| process.cpuset_cpus = Some(culprits.into()));
+        let view = scene.view();
+        let groups = view.groups();
+        let [victim, culprit] = groups.list() else { panic!() };
+        let fix = apart(&view, victim, &Culprit::all_of(culprit))?;
+        Some((fix.action, fix.command?))
+    }
+
+    #[test]
+    fn who_shares_the_cpu_of_a_bound_victim_is_kept_off_it() {
+        let (action, command) = fix("1", "0-3").unwrap();
+        assert_eq!(action, "keep `culprit` off CPU 1, where `victim` has to run");
+        assert_eq!(command, "taskset -acp 0,2-3 1002");
+        assert_eq!(fix("1", "1"), None, "its cpuset has no other CPU");
+    }
+
+    #[test]
+    fn a_victim_that_may_run_everywhere_gets_half_of_the_cpus() {
+        let (action, command) = fix("0-3", "0-3").unwrap();
+        assert_eq!(action, "keep `culprit` on CPUs 2-3, so that the others stay free");
+        assert_eq!(command, "taskset -acp 2-3 1002");
+    }
+
+    #[test]
+    fn cpu_lists_are_short() {
+        assert_eq!(cpu_list(&[0, 1, 2, 3, 8]), "0-3,8");
+        assert_eq!(cpu_list(&[]), "");
+        assert_eq!(cpu_list(&[5]), "5");
+    }
+
+    #[test]
+    fn cpu_lists_are_read() {
+        assert_eq!(cpus("0-2,8").into_iter().collect::<Vec<_>>(), [0, 1, 2, 8]);
+        assert!(cpus("").is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn no_list_is_too_strange(list in "[0-9,\\- a-z]{0,40}") {
+            prop_assert!(cpus(&list).iter().all(|&cpu| cpu < 1 << 16));
+        }
+    }
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Threads that run before all others until they sleep: nice values, weights and quotas do nothing to them.
+
+use super::setting::operand;
+use super::{Culprit, each};
+use crate::finding::{Fix, Promise};
+use crate::recording::{Process, Scheduling};
+use crate::render::units;
+use crate::rules::words::ticked;
+
+/// Makes real-time threads of the culprit ordinary ones, and shows where their policy is set; nothing if it is not
+/// they who run.
+pub(super) fn ordinary(culprit: &Culprit<'_>) -> Vec<Fix> {
+    let doers: Vec<(&Process, &Scheduling)> = culprit
+        .processes
+        .iter()
+        .filter_map(|process| Some((*process, real_time_doer(&process.scheduling)?)))
+        .collect();
+    let Some(&(_, first)) = doers.first() else { return vec![] };
+    let how = units::scheduling(first).unwrap_or_default();
+    let it = ticked(culprit.group.comm);
+    let (whose, command) = match doers.as_slice() {
+        [(_, kind)] if kind.threads == 1 => {
+            (format!("thread {} of {it}", kind.tid), Some(format!("chrt -o -p 0 {}", kind.tid)))
+        }
+        doers => {
+            let pids = super::pids(doers.iter().map(|(process, _)| *process));
+            let command = pids.map(|pids| each(&pids, |pid| format!("chrt -a -o -p 0 {pid}")));
+            (format!("the threads of {it}"), command)
+        }
+    };
+    let mut fixes = vec![Fix {
+        action: format!(
+            "schedule {whose} as others are ({how} goes before all of them, and no nice value, weight or quota changes that)"
+        ),
+        command,
+        risk: Some(
+            "what is real-time for a reason comes late then; whatever starts it sets the policy again \
+             (`CPUSchedulingPolicy` of its unit, `chrt`, or the program itself)"
+                .into(),
+        ),
+        expect: Some(Promise::left_at_most(0.7)),
+    }];
+    let unit = culprit.unit.as_ref();
+    fixes.extend(unit.map(|unit| Fix {
+        action: format!("see whether the unit sets `CPUSchedulingPolicy`: {}", ticked(unit)),
+        command: Some(format!("systemctl cat {}", operand(unit))),
+        risk: None,
+        expect: None,
+    }));
+    fixes
+}
+
+/// The real-time threads of a process, if they did most of what it did, or nobody knows who did.
+fn real_time_doer(scheduling: &[Scheduling]) -> Option<&Scheduling> {
+    let all_ns: u64 = scheduling.iter().map(|kind| kind.ran_ns).sum();
+    scheduling
+        .iter()
+        .find(|kind| kind.policy.is_real_time())
+        .filter(|kind| kind.ran_ns >= all_ns / 2)
+}
+
+/// Bounds what all real-time threads together may take.
+pub(super) fn bound() -> Option<Fix> {
+    Some(Fix {
+        action: "leave others half of the time beside all real-time threads".into(),
+        command: Some("sysctl -w kernel.sched_rt_runtime_us=500000".into()),
+        risk: Some(
+            "of every second (`kernel.sched_rt_period_us`), for the whole host, 950000 by default; from Linux 6.12 on it \
+             bounds threads only where the kernel groups them (`CONFIG_RT_GROUP_SCHED`)"
+                .into(),
+        ),
+        expect: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::SchedPolicy;
+    use crate::testkit::{S, Scene};
+
+    fn kind(policy: SchedPolicy, threads: u32, ran_ns: u64) -> Scheduling {
+        Scheduling { policy, priority: 50, nice: 0, threads, tid: 42, ran_ns }
+    }
+
+    #[test]
+    fn a_watchdog_beside_those_who_run_is_not_to_blame() {
+        let idle = [kind(SchedPolicy::Other, 8, 5 * S), kind(SchedPolicy::Fifo, 1, 0)];
+        assert_eq!(real_time_doer(&idle), None);
+        let busy = [kind(SchedPolicy::Fifo, 1, 5 * S), kind(SchedPolicy::Other, 8, 0)];
+        assert_eq!(real_time_doer(&busy), Some(&busy[0]));
+    }
+
+    #[test]
+    fn several_threads_are_changed_together_and_a_unit_is_looked_at() {
+        let mut scene = Scene::new(2, S);
+        let id = scene.process("corosync", None);
+        scene.facts(id, |process| process.scheduling = vec![kind(SchedPolicy::Rr, 3, S)]);
+        let view = scene.view();
+        let groups = view.groups();
+        let unit = Some("corosync.service".into());
+        let culprit = Culprit { unit, ..Culprit::all_of(&groups.list()[0]) };
+        let commands: Vec<_> =
+            ordinary(&culprit).into_iter().filter_map(|fix| fix.command).collect();
+        assert_eq!(commands, ["chrt -a -o -p 0 1001", "systemctl cat corosync.service"]);
+    }
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Quotas: more of them, quota saved up for peaks, and a limit for who takes too much.
+
+use super::Culprit;
+use super::setting::{Setting, decimal, owner_note, set};
+use super::weight::parting;
+use crate::finding::{Fix, Promise, Unit};
+use crate::recording::Cgroup;
+use crate::render::units;
+use crate::rules::words::ticked;
+use crate::view::{Group, View};
+
+/// Less than this is no limit under which anything gets done.
+const MIN_CPUS: f64 = 0.1;
+
+/// Limits the culprit's CPU time to half of what it uses now, and to half of the host at most.
+pub(super) fn limit(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> Option<Fix> {
+    let (_, id) = parting(view, victim.cgroup?, culprit.group.cgroup?);
+    let group = view.cgroups().get(&id?)?;
+    let cgroup = group.facts.as_ref()?;
+    let on_cpu_ns = culprit.group.usage.as_ref().map(|usage| usage.states.on_cpu_ns);
+    // Others in its cgroup are limited with it.
+    let used_ns = group.usage_ns.delta().max(on_cpu_ns);
+    let most = f64::from(view.cpu_count()) / 2.0;
+    let used = used_ns.map(|ns| view.per_second(ns) as f64 / 1e9);
+    let half = used.map_or(most, |cpus| (cpus * 5.0).ceil() / 10.0);
+    let cpus = half.min(most).max(MIN_CPUS);
+    let command = set(cgroup, Setting::Cpus(cpus))?;
+    Some(Fix {
+        action: format!(
+            "limit {} to {} {} of time",
+            ticked(&cgroup.path),
+            decimal(cpus),
+            if cpus > 1.0 { "CPUs" } else { "CPU" }
+        ),
+        command: Some(command),
+        risk: Some(format!(
+            "it is stopped for the rest of each period, and idle CPUs do not help it any more{}",
+            owner_note(cgroup)
+        )),
+        expect: None,
+    })
+}
+
+/// Raises a quota so that what was wanted fits.
+pub(in crate::rules) fn raise_quota(cgroup: &Cgroup, cpus: f64) -> Fix {
+    Fix {
+        action: format!(
+            "raise the quota of {} to {}",
+            ticked(&cgroup.path),
+            units::value(cpus, Unit::Cpus)
+        ),
+        command: set(cgroup, Setting::Cpus(cpus)),
+        risk: Some(format!("its neighbours get less when CPUs are short{}", owner_note(cgroup))),
+        expect: Some(Promise::left_at_most(0.25)),
+    }
+}
+
+/// Lets short peaks use quota that was saved up before.
+pub(in crate::rules) fn burst(cgroup: &Cgroup) -> Option<Fix> {
+    let quota_us = cgroup.quota_us?;
+    Some(Fix {
+        action: format!("let {} save up one period's quota for peaks", ticked(&cgroup.path)),
+        command: Some(set(cgroup, Setting::BurstUs(quota_us))?),
+        risk: Some("in one period it may use up to twice its quota; kernel 5.14 and later".into()),
+        expect: None,
+    })
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who in a group carries its share of the blame, and whether it is the few or the many.
+
+use super::program;
+use crate::finding::{Carrier, Whom};
+use crate::recording::{ProcId, Process};
+use crate::render::units;
+use crate::rules::words::{group_name, ticked};
+use crate::view::Group;
+
+/// Those who together carry this part are "it".
+const MOST: f64 = 0.8;
+/// They are few if they are at most this part of the group.
+const FEW: f64 = 1.0 / 3.0;
+/// Processes with a line of their own.
+const MAX_CARRIERS: usize = 5;
+
+/// Who of a group is to blame for `blamed`, the time behind each of them, longest first.
+pub(super) fn whom(group: &Group<'_>, blamed: &[(ProcId, u64)]) -> Option<Whom> {
+    let all_ns: u64 = blamed.iter().map(|&(_, ns)| ns).sum();
+    if all_ns == 0 || group.is_kernel() {
+        return None;
+    }
+    let share = |ns: u64| ns as f64 / all_ns as f64;
+    let carriers = carriers(blamed, all_ns);
+    let of = group.members.len();
+    let siblings: Vec<&Process> = group.members.iter().map(|&(_, process)| process).collect();
+    let facts = |id: ProcId| group.members.iter().find(|at| at.0 == id).map(|at| at.1);
+    let processes = blamed.iter().take(MAX_CARRIERS).filter_map(|&(id, ns)| {
+        let process = facts(id)?;
+        Some(Carrier {
+            pid: process.pid,
+            share: share(ns),
+            runs: program::what_it_runs(process, &siblings),
+            scheduling: process.scheduling.clone(),
+        })
+    });
+    Some(Whom {
+        of: of as u32,
+        carriers: carriers as u32,
+        carriers_share: share(blamed.iter().take(carriers).map(|&(_, ns)| ns).sum()),
+        few: is_few(carriers, of),
+        processes: processes.collect(),
+    })
+}
+
+/// How many of the largest carry most of it.
+fn carriers(blamed: &[(ProcId, u64)], all_ns: u64) -> usize {
+    let sums_ns = blamed.iter().scan(0, |sum_ns, &(_, ns)| {
+        *sum_ns += ns;
+        Some(*sum_ns)
+    });
+    1 + sums_ns.take_while(|&sum_ns| (sum_ns as f64) < MOST * all_ns as f64).count()
+}
+
+/// Whether so many of a group are few.
+fn is_few(carriers: usize, of: usize) -> bool {
+    of > 1 && (carriers == 1 || carriers as f64 <= FEW * of as f64)
+}
+
+/// What a group is called as the one to blame: `` `java` (pid 4711, one of 40) ``.
+pub(super) fn name(group: &Group<'_>, whom: Option<&Whom>) -> String {
+    let Some(whom) = whom else { return group_name(group) };
+    let first = whom.processes.first();
+    // What runs before all others explains the waiting: the sentence has it.
+    let before_all = first
+        .and_then(Carrier::doer)
+        .filter(|kind| kind.policy.is_real_time())
+        .and_then(units::scheduling)
+        .map_or(String::new(), |how| format!(", {how}"));
+    let comm = ticked(group.comm);
+    match (first, whom.of, whom.carriers) {
+        (Some(one), 1, _) => format!("{comm} (pid {}{before_all})", one.pid),
+        (Some(one), of, 1) => format!("{comm} (pid {}, one of {of}{before_all})", one.pid),
+        (_, of, carriers) if whom.few => format!("{comm} ({carriers} of {of} processes)"),
+        _ => group_name(group),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{S, Scene};
+
+    /// Who of so many it is when each of the first ones carries that much.
+    fn whom_of(of: usize, parts: &[u64]) -> Whom {
+        let mut scene = Scene::new(2, S);
+        let ids: Vec<ProcId> = (0..of).map(|_| scene.process("java", None)).collect();
+        let view = scene.view();
+        let groups = view.groups();
+        let blamed: Vec<(ProcId, u64)> = ids.into_iter().zip(parts.iter().copied()).collect();
+        whom(&groups.list()[0], &blamed).unwrap()
+    }
+
+    #[test]
+    fn the_few_are_told_from_the_many() {
+        let one = whom_of(40, &[96, 2, 1, 1]);
+        assert_eq!((one.of, one.carriers, one.few), (40, 1, true));
+        assert!((one.processes[0].share - 0.96).abs() < 1e-9);
+        let many = whom_of(40, &[5; 40]);
+        assert_eq!((many.carriers, many.few), (32, false));
+        assert_eq!(many.processes.len(), MAX_CARRIERS);
+        let two = whom_of(2, &[50, 50]);
+        assert_eq!((two.carriers, two.few), (2, false));
+        let alone = whom_of(1, &[7]);
+        assert_eq!((alone.carriers, alone.few), (1, false));
+    }
+
+    #[test]
+    fn nobody_blamed_is_nobody_told() {
+        let mut scene = Scene::new(2, S);
+        scene.process("java", None);
+        let view = scene.view();
+        assert_eq!(whom(&view.groups().list()[0], &[]), None);
+    }
+}
