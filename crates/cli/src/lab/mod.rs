@@ -18,6 +18,8 @@ mod measured;
 mod meter;
 mod needs;
 mod observed;
+mod order;
+mod remedy;
 mod runner;
 mod scenario;
 mod service;
@@ -29,6 +31,7 @@ mod worker;
 
 pub(crate) use fitness::Verdict;
 pub(crate) use needs::usable_cpus;
+pub(crate) use remedy::{Remedied, run as remedy, text as remedied};
 pub(crate) use runner::{Outcome, Settings, run};
 pub(crate) use scenario::Scenario;
 pub(crate) use show::{list, outcome, plan};
