@@ -107,13 +107,13 @@ fn blame(bound: &CauseBound, run: &Observed) -> Check {
     };
     let finding = run.report.findings.iter().find(|finding| finding.code == bound.code);
     let share: f64 =
-        finding.iter().flat_map(|f| &f.causes).filter(matches).map(|cause| cause.share).sum();
+        finding.iter().flat_map(|f| &f.causes).filter(matches).map(|cause| cause.share.get()).sum();
     // Of what is left when the rest of the host and the victim's own threads are set aside.
     let own: f64 = finding
         .iter()
         .flat_map(|finding| &finding.causes)
         .filter(|cause| cause.entity.pid == Some(run.victim_pid))
-        .map(|cause| cause.share)
+        .map(|cause| cause.share.get())
         .sum();
     let left = 1.0 - own - finding.map_or(0.0, |finding| run.outside_share(finding));
     let share = if left > 0.0 { share / left } else { 0.0 };

@@ -5,7 +5,7 @@
 //! the number at 1 or more. A larger input never gives a smaller number. What is not 0 is never shown as 0
 //! (`<0.1 %`), what is not all is never shown as all (`>99 %`), and what is not a number is shown as `?`.
 
-use crate::finding::Unit;
+use crate::finding::{Share, Unit};
 use crate::recording::{SchedPolicy, Scheduling};
 
 /// A unit: its size, the number from which the next one takes over, its name.
@@ -42,9 +42,11 @@ pub fn duration(ns: f64) -> String {
     scaled(ns, DURATION)
 }
 
-/// A share, 0..1, of something that the sentence around it names: `71 %`, `3.6 %`, `<0.1 %`, `>99 %`.
+/// A share, 0..1, of something that the sentence around it names: `71 %`, `3.6 %`, `<0.1 %`, `>99 %`. What is no share is
+/// not printed as one.
 #[must_use]
 pub fn share(ratio: f64) -> String {
+    let Some(ratio) = Share::new(ratio).map(Share::get) else { return "?".into() };
     if (0.995..1.0).contains(&ratio) {
         return ">99 %".into();
     }

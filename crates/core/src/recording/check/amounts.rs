@@ -105,7 +105,8 @@ impl Amounts {
                 format!("process {}: {waits_ns} ns of waits, {queued_ns} ns queued", id.0)
             });
             // Of those who were added up it is not told behind whom they waited.
-            let told = *id == ProcId::OTHERS || totals.agree(queued_ns, explained_ns.saturating_add(LOOKED_UP_LATER_NS));
+            let told = *id == ProcId::OTHERS
+                || totals.agree(queued_ns, explained_ns.saturating_add(LOOKED_UP_LATER_NS));
             faults.unless(told, EXPLAINED, || {
                 format!("process {}: {explained_ns} ns of {queued_ns} ns", id.0)
             });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Beside whose requests a group waited, in shares of its waiting.
 
-use crate::finding::{Cause, Entity, EntityKind};
+use crate::finding::{Cause, Entity, EntityKind, Share};
 use crate::recording::{CgroupId, DevId, IoCulprit};
 use crate::rules::words::{self, cgroup_entity, group_entity, group_name, ticked};
 use crate::view::{Group, Groups, View};
@@ -154,14 +154,14 @@ pub(super) fn causes(
         .filter(|(_, ns)| is_shown(*ns))
         .map(|&(beside, ns)| Cause {
             entity: entity(view, groups, victim, beside),
-            share: ns as f64 / whole,
+            share: Share::of(ns, shares.total_ns()),
         })
         .collect();
     if is_shown(rest) {
         let note = Some("many others, each with little".into());
         causes.push(Cause {
             entity: Entity { note, ..Entity::new(EntityKind::Unknown) },
-            share: rest as f64 / whole,
+            share: Share::of(rest, shares.total_ns()),
         });
     }
     causes

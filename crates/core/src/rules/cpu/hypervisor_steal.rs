@@ -2,9 +2,7 @@
 //! CPU001: the hypervisor runs somebody else while this machine's CPUs have work.
 
 use super::stolen_part::{self, Part};
-use crate::finding::{
-    Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Unit,
-};
+use crate::finding::{Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit};
 use crate::recording::Source;
 use crate::render::units;
 use crate::rules::confidence::Confidence;
@@ -75,7 +73,7 @@ fn check(view: &View) -> Verdict {
             share: of_target.map_or(share, Part::share),
             ..Cost::default()
         },
-        causes: vec![Cause { entity: hypervisor, share: 1.0 }],
+        causes: vec![Cause { entity: hypervisor, share: Share::WHOLE }],
         evidence: lines,
         sizes: vec![],
         files: None,

@@ -3,7 +3,7 @@
 
 use super::blame::Blame;
 use super::evidence::{self as lines, Loss};
-use crate::finding::{Cost, Finding, Fix, Severity, Tail, TailOf, Unit};
+use crate::finding::{Cost, Finding, Fix, Severity, Share, Tail, TailOf, Unit};
 use crate::recording::Source;
 use crate::render::units;
 use crate::rules::confidence::Confidence;
@@ -274,11 +274,11 @@ fn title(group: &Group<'_>, Hit { loss, blame, tail, leads }: &Hit<'_>) -> Strin
         let is = if many { "are" } else { "is" };
         return format!("{name} {is} runnable but not running for {time}: queued or throttled");
     }
-    let share = |ns| units::share(ns as f64 / loss.ns.max(1) as f64);
+    let share = |ns| units::share(Share::of(ns, loss.ns).get());
     if let Some(tail) = tail.as_ref().filter(|_| *leads) {
         let behind = blame
             .worst_other()
-            .map(|(culprit, ns)| format!(", {} of its waiting behind {culprit}", share(ns)));
+            .map(|worst| format!(", {} of its waiting behind {}", share(worst.ns), worst.name()));
         return format!(
             "{} turns of {name} waits {} for a CPU{}: {}",
             tail::one_in(tail),

@@ -3,7 +3,7 @@
 
 use super::evidence::{self as lines, Loss};
 use super::quota::counters;
-use crate::finding::{Cause, Cost, Entity, EntityKind, Evidence, Finding, Severity, Unit};
+use crate::finding::{Cause, Cost, Entity, EntityKind, Evidence, Finding, Severity, Share, Unit};
 use crate::limits::belief::{Belief, Fit, origin};
 use crate::limits::effective::Bound;
 use crate::recording::{Confidence as Worth, RuntimeReading, Source};
@@ -248,7 +248,7 @@ fn cause(case: &Case<'_>) -> Cause {
         note: Some(case.belief.because.clone()),
         ..Entity::new(EntityKind::Setting)
     };
-    Cause { entity, share: 1.0 }
+    Cause { entity, share: Share::WHOLE }
 }
 
 fn evidence_of(view: &View, case: &Case<'_>, loses: Option<Loses>) -> Vec<Evidence> {

@@ -13,7 +13,7 @@ fn a_neighbour_on_the_disk_is_named_with_its_share() {
     let shares: Vec<_> = found
         .causes
         .iter()
-        .map(|cause| (cause.entity.kind, (cause.share * 100.0).round()))
+        .map(|cause| (cause.entity.kind, (cause.share.get() * 100.0).round()))
         .collect();
     assert_eq!(
         shares,
@@ -41,7 +41,7 @@ fn pages_are_the_victims_own_where_its_memory_is_accounted() {
         .causes
         .iter()
         .filter(|cause| cause.entity.comm.as_deref() == Some("postgres"))
-        .map(|cause| cause.share)
+        .map(|cause| cause.share.get())
         .sum();
     assert!((0.225..0.235).contains(&own), "9 % of its requests and 14 % of writeback: {own}");
 }
