@@ -54,7 +54,7 @@ struct Case<'v> {
 impl Case<'_> {
     /// Threads for each that fits.
     fn ratio(&self) -> f64 {
-        f64::from(self.belief.threads.value) / f64::from(self.belief.fitting.max(1))
+        f64::from(self.belief.threads.value) / f64::from(self.belief.tolerated)
     }
 
     fn counts(&self) -> bool {
