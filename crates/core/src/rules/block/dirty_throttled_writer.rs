@@ -141,7 +141,9 @@ fn finding(view: &View, victim: &Victim<'_>, lost_ns: u64, severity: Severity) -
     });
     let causes: Vec<Cause> = limits
         .first()
-        .map(|(path, _)| knobs::cause(view, path, Share::WHOLE, "as much may be dirty before writers pause"))
+        .map(|(path, _)| {
+            knobs::cause(view, path, Share::WHOLE, "as much may be dirty before writers pause")
+        })
         .into_iter()
         .collect();
     Finding {

@@ -4,7 +4,9 @@
 use super::held_back::{self, InForce, OfCgroup};
 use super::victims::{STALL_LIMITS, of_stalls};
 use super::{io_neighbour, knobs};
-use crate::finding::{Cause, Confirm, Cost, Evidence, Finding, Fix, Severity, Share, Unit, shell_quote};
+use crate::finding::{
+    Cause, Confirm, Cost, Evidence, Finding, Fix, Severity, Share, Unit, shell_quote,
+};
 use crate::recording::{DevId, IoOp, Source, StallKind};
 use crate::render::units;
 use crate::rules::confidence::Confidence;

@@ -5,7 +5,9 @@ use super::clocks::{self, COVER, Compared, LONG_COMMIT, chance};
 use super::journals::Journal;
 use super::victims::{STALL_LIMITS, Victim, longest_ns, of_stalls, stall_ns};
 use super::{files, knobs, pass_lines, saturation};
-use crate::finding::{Cause, Confirm, Entity, EntityKind, Evidence, Finding, Severity, Share, Unit};
+use crate::finding::{
+    Cause, Confirm, Entity, EntityKind, Evidence, Finding, Severity, Share, Unit,
+};
 use crate::recording::{DevId, IoWhat, JournalCommit, Source, StallKind};
 use crate::render::units;
 use crate::rules::confidence::Confidence;

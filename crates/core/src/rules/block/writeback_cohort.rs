@@ -4,7 +4,9 @@
 use super::clocks;
 use super::victims::{STALL_LIMITS, Victim, longest_ns, number, of_stalls, stall_ns};
 use super::{files, knobs, pass_lines, saturation};
-use crate::finding::{Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit};
+use crate::finding::{
+    Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
+};
 use crate::recording::{DevId, Source, Stall, StallKind, WritebackPass};
 use crate::render::units;
 use crate::rules::confidence::Confidence;

@@ -2,7 +2,9 @@
 //! CPU001: the hypervisor runs somebody else while this machine's CPUs have work.
 
 use super::stolen_part::{self, Part};
-use crate::finding::{Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit};
+use crate::finding::{
+    Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
+};
 use crate::recording::Source;
 use crate::render::units;
 use crate::rules::confidence::Confidence;

@@ -5,7 +5,9 @@
 use crate::cpu_check::document::{Class, CpuCheck, Group};
 use crate::cpu_check::pairs::Pair;
 use crate::cpu_check::{HELD_UP, judge, pairs, sweep};
-use crate::finding::{Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit};
+use crate::finding::{
+    Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
+};
 use crate::procfs::cpu_list;
 use crate::recording::Source;
 use crate::render::units;

@@ -128,8 +128,11 @@ impl<'g> Blame<'g> {
             named.push((self.own, self.own_ns, true));
         }
         named.sort_by_key(|&(_, ns, _)| std::cmp::Reverse(ns));
-        let shown =
-            named.iter().take_while(|&&(_, ns, _)| share(ns).get() >= MIN_SHARE).count().min(MAX_CAUSES);
+        let shown = named
+            .iter()
+            .take_while(|&&(_, ns, _)| share(ns).get() >= MIN_SHARE)
+            .count()
+            .min(MAX_CAUSES);
         let rest_ns = named[shown..].iter().map(|&(_, ns, _)| ns).sum::<u64>() + self.folded_ns;
         let mut causes: Vec<Cause> = named[..shown]
             .iter()

@@ -2,7 +2,9 @@
 //! SCH003: work queues on one CPU while others idle.
 
 use super::evidence::{self as lines, Loss};
-use crate::finding::{Cause, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit};
+use crate::finding::{
+    Cause, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
+};
 use crate::recording::Source;
 use crate::render::units;
 use crate::rules::confidence::Confidence;

@@ -70,7 +70,10 @@ impl Binding {
         }
         let cause = |&(id, share): &(CgroupId, f64)| {
             let note = self.guess.map(str::to_owned);
-            Cause { entity: Entity { note, ..cgroup_entity(view, id) }, share: Share::saturating(share) }
+            Cause {
+                entity: Entity { note, ..cgroup_entity(view, id) },
+                share: Share::saturating(share),
+            }
         };
         self.levels.iter().map(cause).collect()
     }

@@ -2,7 +2,10 @@
 //! SYS001: a file whose contents somebody computes at each read takes far longer than others of its kind.
 
 use super::whose::{share, whose};
-use crate::finding::{Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit, shell_quote};
+use crate::finding::{
+    Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
+    shell_quote,
+};
 use crate::recording::{FILE_OP_NAMES, FILE_OPS, FileClass, ProcId, Source, SyscallFile};
 use crate::render::units;
 use crate::rules::confidence::Confidence;
