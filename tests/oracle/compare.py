@@ -88,6 +88,7 @@ def asleep(said):
 
 def of_ledger(pid, who, true, said, line):
     on_cpu, queued = true.on_cpu_ns / true.wall_ns, true.queued_ns / true.wall_ns
+    yield points(pid, who, "wall time of its threads", 1.0, said.wall_ns / true.wall_ns)
     yield points(pid, who, "on CPU", on_cpu, said.on_cpu_ns / said.wall_ns)
     yield points(pid, who, "queued", queued, (said.queued_ns + said.throttled_ns) / said.wall_ns)
     yield points(pid, who, "asleep", 1 - on_cpu - queued, asleep(said))
