@@ -38,7 +38,7 @@ pub(crate) use worker::{WorkerArgs, run as work};
 use anyhow::{Context as _, Result, bail};
 
 /// The files of `lab/scenarios`, by stem and in the order of the table.
-const FILES: [(&str, &str); 21] = [
+const FILES: [(&str, &str); 22] = [
     ("dirty-throttle", include_str!("../../../../lab/scenarios/dirty-throttle.toml")),
     ("go-quota", include_str!("../../../../lab/scenarios/go-quota.toml")),
     ("healthy", include_str!("../../../../lab/scenarios/healthy.toml")),
@@ -57,6 +57,7 @@ const FILES: [(&str, &str); 21] = [
     ("quota-threads", include_str!("../../../../lab/scenarios/quota-threads.toml")),
     ("slow-device", include_str!("../../../../lab/scenarios/slow-device.toml")),
     ("slow-file", include_str!("../../../../lab/scenarios/slow-file.toml")),
+    ("tail", include_str!("../../../../lab/scenarios/tail.toml")),
     ("tokio-quota", include_str!("../../../../lab/scenarios/tokio-quota.toml")),
     ("writeback", include_str!("../../../../lab/scenarios/writeback.toml")),
     ("writeback-fast", include_str!("../../../../lab/scenarios/writeback-fast.toml")),

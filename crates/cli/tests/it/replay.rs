@@ -25,7 +25,7 @@ fn names_in(dir: &str) -> BTreeSet<String> {
 }
 
 /// Scenarios without a kept recording.
-const NOT_KEPT: [&str; 3] = ["io-healthy", "io-rhythm", "writeback-fast"];
+const NOT_KEPT: [&str; 4] = ["io-healthy", "io-rhythm", "tail", "writeback-fast"];
 
 /// Scenarios whose recordings are kept.
 fn kept_scenarios() -> BTreeSet<String> {

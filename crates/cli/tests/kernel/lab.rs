@@ -127,6 +127,11 @@ fn healthy() {
 }
 
 #[test]
+fn tail() {
+    passes("tail");
+}
+
+#[test]
 fn slow_file() {
     passes("slow-file");
 }
