@@ -287,6 +287,7 @@ fn fixes(view: &View, groups: &Groups<'_>, worst: Beside, device: Option<DevId>)
     };
     let whom = match (culprit, worst) {
         (Some(group), _) => ticked(group.comm),
+        (None, Beside::Dirtied(at)) => ticked(groups.list()[at].comm),
         (None, Beside::Writeback(id)) => {
             words::cgroup_path(view, id).map_or("the other cgroup".into(), |p| ticked(&p))
         }
