@@ -72,7 +72,7 @@ fn pages_that_all_account_to_one_cgroup_are_whose_who_made_them_dirty() {
     assert!(found.title.contains("48 % of it beside writeback of what `job`"), "{}", found.title);
     let share_of = |comm: &str| -> f64 {
         let causes = found.causes.iter().filter(|it| it.entity.comm.as_deref() == Some(comm));
-        causes.map(|cause| cause.share).sum()
+        causes.map(|cause| cause.share.get()).sum()
     };
     // Of the 80 %, 60 are the job's; 30 the broker's own, and so are the 10 of which nothing is known.
     assert!((0.475..0.485).contains(&share_of("job")), "{:?}", found.causes);
@@ -190,7 +190,7 @@ fn a_scheduler_that_prefers_reads_is_for_who_reads_while_others_write() {
         if own_writes_ms > 0 {
             // The first process of the scene is the victim.
             let submitter = Some(ProcId(1));
-            scene.io(0..S, crate::recording::IoTick { submitter, ..write(own_writes_ms) });
+            scene.io(0..S, IoTick { submitter, ..write(own_writes_ms) });
         }
         let report = judged(&scene);
         let fixes = &finding(&report, "BLK003").fix;
