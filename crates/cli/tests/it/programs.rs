@@ -13,7 +13,7 @@ use std::process::Command;
 
 const GROUPS: [&str; 5] = ["build", "dev", "lab", "bench", "vm"];
 /// What a program's name stands behind.
-const RUST: [&str; 5] = ["Command::new(", ".tool(", "run(", "no_program(", "which("];
+const RUST: [&str; 6] = ["Command::new(", ".tool(", "run(", "no_program(", "which(", "\"--\", "];
 const PYTHON: [&str; 7] = ["run(", "Popen(", "which(", "need(", "output(", ".apt(", "command = "];
 /// What a shell's script stands behind, in Rust.
 const SCRIPTS: [&str; 4] = ["\"-c\", ", "\"-c\", &format!(", "script = ", "script = format!("];
@@ -137,6 +137,7 @@ fn every_program_that_is_started_is_on_the_list() {
 fn a_program_that_is_not_on_the_list_is_seen() {
     let cases = [
         ("crates/x/tests/it/a.rs", "Command::new(\"/usr/sbin/mkfs.zfs\")"),
+        ("crates/x/tests/it/a.rs", "deburr(&[\"record\", \"--\", \"mkfs.zfs\"])"),
         ("crates/x/tests/it/a.rs", "disk::run(\n    \"mkfs.zfs\", &[])"),
         ("crates/x/tests/it/a.rs", "sh.args([\"-c\", \"set -e; x=$(cat a | mkfs.zfs)\"])"),
         (
