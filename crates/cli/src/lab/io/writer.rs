@@ -80,7 +80,11 @@ impl WriterSpec {
             (None, None) => String::new(),
         };
         let synced = if self.synced { " and fdatasyncs" } else { "" };
-        format!("{order} {way} {} KiB writes{synced}, {} at once{rate}", self.block_kib, self.depth)
+        let depth = match self.depth {
+            1 => String::new(),
+            depth => format!(", {depth} at once"),
+        };
+        format!("{order} {way} {} KiB writes{synced}{depth}{rate}", self.block_kib)
     }
 }
 
