@@ -106,7 +106,11 @@ impl Amounts {
             });
             // Of those who were added up it is not told behind whom they waited.
             let told = *id == ProcId::OTHERS
-                || totals.agree(queued_ns, explained_ns.saturating_add(LOOKED_UP_LATER_NS));
+                || totals.agree(
+                    queued_ns,
+                    explained_ns
+                        .max(queued_ns.min(explained_ns.saturating_add(LOOKED_UP_LATER_NS))),
+                );
             faults.unless(told, EXPLAINED, || {
                 format!("process {}: {explained_ns} ns of {queued_ns} ns", id.0)
             });
