@@ -62,11 +62,6 @@ fn overlay() {
 }
 
 #[test]
-fn refault() {
-    passes("refault");
-}
-
-#[test]
 fn decoy_disk() {
     passes("decoy-disk");
 }
