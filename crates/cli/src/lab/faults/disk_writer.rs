@@ -40,7 +40,7 @@ impl Fault for DiskWriter {
         } else {
             format!("{} processes ", self.processes)
         };
-        let overlay = if self.overlay { " in an overlay" } else { "" };
+        let overlay = if self.overlay { " (overlay)" } else { "" };
         format!(
             "{many}`{}` in cgroup `{}`{overlay}: {}",
             self.comm,
