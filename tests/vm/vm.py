@@ -108,8 +108,10 @@ class Archive:
             self.apt("apt-get", "-q", "update")
 
     def apt(self, tool, *arguments):
+        # What apt starts itself is its own affair, whatever may be found here.
+        around = {**os.environ, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
         try:
-            return output(tool, *self.options, *arguments, cwd=self.directory, stderr=subprocess.PIPE)
+            return output(tool, *self.options, *arguments, cwd=self.directory, env=around, stderr=subprocess.PIPE)
         except subprocess.CalledProcessError as error:
             said = (error.stderr or "").strip().splitlines() or ["no reason given"]
             raise Missing(f"Debian's archive: `{tool} {' '.join(arguments)}`: {said[-1]}") from error
