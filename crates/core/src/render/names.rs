@@ -201,6 +201,49 @@ mod tests {
     }
 
     #[test]
+    fn who_of_many_it_is_is_said_in_one_line() {
+        use crate::recording::{SchedPolicy, Scheduling};
+        let of = |of: u32, shares: &[f64], carriers: u32, few: bool| {
+            let carrier = |(at, &share): (usize, &f64)| Carrier {
+                pid: 10 + at as u32,
+                share,
+                runs: Some("a`b.py".into()),
+                scheduling: vec![],
+            };
+            let processes: Vec<Carrier> = shares.iter().enumerate().map(carrier).collect();
+            let carriers_share = shares.iter().take(carriers as usize).sum();
+            Whom { of, carriers, carriers_share, few, processes }
+        };
+        let mut one = of(40, &[0.96, 0.02], 1, true);
+        let fifo = Scheduling {
+            policy: SchedPolicy::Fifo,
+            priority: 50,
+            nice: 0,
+            threads: 1,
+            tid: 12,
+            ran_ns: 1,
+        };
+        one.processes[0].scheduling = vec![fifo.clone(), Scheduling { tid: 10, ran_ns: 0, ..fifo }];
+        assert_eq!(
+            whom(&one).unwrap(),
+            "one of the 40 carries 96 % of it: pid 10 runs `a\\x60b.py`, SCHED_FIFO priority 50 (tid 12, 1 of its 2 \
+             threads)"
+        );
+        assert_eq!(
+            whom(&of(40, &[0.5, 0.35, 0.01], 2, true)).unwrap(),
+            "2 of the 40 carry 85 % of it: pid 10 (50 %) runs `a\\x60b.py`; pid 11 (35 %) runs `a\\x60b.py`"
+        );
+        let many = whom(&of(40, &[0.06; 5], 32, false)).unwrap();
+        assert!(many.starts_with("the 5 largest carry 30 % of it: it is the many"), "{many}");
+        let both = whom(&of(2, &[0.5, 0.5], 2, false)).unwrap();
+        assert!(both.starts_with("it is all of them: pid 10 (50 %)"), "{both}");
+        let mut alone = of(1, &[1.0], 1, false);
+        assert_eq!(whom(&alone).unwrap(), "runs `a\\x60b.py`");
+        alone.processes[0].runs = None;
+        assert_eq!(whom(&alone), None);
+    }
+
+    #[test]
     fn entities_are_called_by_what_they_have() {
         let mut it = Entity::new(EntityKind::Process);
         assert_eq!(entity(&it), "a process");

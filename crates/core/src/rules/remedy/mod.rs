@@ -11,7 +11,7 @@ mod weight;
 pub(super) use place::{cpu_list, cpus, named, widen, widen_cpuset};
 pub(super) use quota::{burst, raise_quota};
 
-use crate::finding::Fix;
+use crate::finding::{Fix, Promise};
 use crate::recording::Process;
 use crate::view::{Group, View};
 
@@ -25,11 +25,21 @@ pub(super) struct Culprit<'a> {
     pub(super) group: &'a Group<'a>,
     /// Those of them who carry the blame: what is done to the others is in vain.
     pub(super) processes: Vec<&'a Process>,
+    /// Their share of the victim's loss: no remedy against them changes more.
+    pub(super) share: f64,
     /// The systemd unit that they belong to.
     pub(super) unit: Option<String>,
 }
 
 impl Culprit<'_> {
+    /// That at most this part of what they are to blame for is left, and all else of the loss.
+    fn leaves(&self, part: f64) -> Option<Promise> {
+        let share = self.share.clamp(0.0, 1.0);
+        // In whole percent, rounded up: no more is promised than is kept.
+        let left = ((1.0 - share * (1.0 - part)) * 100.0).ceil() / 100.0;
+        (left < 1.0).then(|| Promise::left_at_most(left))
+    }
+
     fn pids(&self) -> Option<Vec<u32>> {
         pids(self.processes.iter().copied())
     }
@@ -37,7 +47,7 @@ impl Culprit<'_> {
     #[cfg(test)]
     fn all_of<'a>(group: &'a Group<'a>) -> Culprit<'a> {
         let processes = group.members.iter().map(|&(_, process)| process).collect();
-        Culprit { group, processes, unit: None }
+        Culprit { group, processes, share: 1.0, unit: None }
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) fn apart(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> O
             "it cannot use idle CPUs elsewhere; threads that it starts inherit the mask, other processes do not"
                 .into(),
         ),
-        expect: bound.then(|| Promise::left_at_most(0.25)),
+        expect: if bound { culprit.leaves(0.25) } else { None },
     })
 }
 

@@ -3,7 +3,7 @@
 
 use super::setting::operand;
 use super::{Culprit, each};
-use crate::finding::{Fix, Promise};
+use crate::finding::Fix;
 use crate::recording::{Process, Scheduling};
 use crate::render::units;
 use crate::rules::words::ticked;
@@ -39,7 +39,7 @@ pub(super) fn ordinary(culprit: &Culprit<'_>) -> Vec<Fix> {
              (`CPUSchedulingPolicy` of its unit, `chrt`, or the program itself)"
                 .into(),
         ),
-        expect: Some(Promise::left_at_most(0.7)),
+        expect: culprit.leaves(0.7),
     }];
     let unit = culprit.unit.as_ref();
     fixes.extend(unit.map(|unit| Fix {

@@ -4,7 +4,7 @@
 
 use super::setting::{Setting, owner_note, set};
 use super::{Culprit, each, threads};
-use crate::finding::{Fix, Promise};
+use crate::finding::Fix;
 use crate::recording::{Cgroup, CgroupId, CgroupVersion};
 use crate::rules::words::ticked;
 use crate::view::{Group, View};
@@ -52,8 +52,8 @@ pub(super) fn prefer(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> 
     };
     let facts = |id: Option<CgroupId>| id.and_then(|id| facts(view, id));
     match (facts(of_victim), facts(of_culprit)) {
-        (Some(own), other) => raise(own, other),
-        (None, Some(other)) => lower(other),
+        (Some(own), other) => raise(own, other, culprit),
+        (None, Some(other)) => lower(other, culprit),
         (None, None) => nice(victim, culprit),
     }
 }
@@ -66,7 +66,7 @@ fn default_weight(version: CgroupVersion) -> u64 {
 }
 
 /// More weight for the victim's directory.
-fn raise(own: &Cgroup, other: Option<&Cgroup>) -> Option<Fix> {
+fn raise(own: &Cgroup, other: Option<&Cgroup>, culprit: &Culprit<'_>) -> Option<Fix> {
     let default = default_weight(own.version);
     let now = own.weight.unwrap_or(default);
     // A thread that is in the directory above itself has the default weight, at nice 0.
@@ -95,12 +95,12 @@ fn raise(own: &Cgroup, other: Option<&Cgroup>) -> Option<Fix> {
             "under load everybody beside it gets less; weights shorten the waits but do not end them{}",
             owner_note(own)
         )),
-        expect: Some(Promise::left_at_most(0.7)),
+        expect: culprit.leaves(0.5),
     })
 }
 
 /// Less weight for the culprit's directory: the victim is in the parent itself, which has no weight beside it.
-fn lower(other: &Cgroup) -> Option<Fix> {
+fn lower(other: &Cgroup, culprit: &Culprit<'_>) -> Option<Fix> {
     let default = default_weight(other.version);
     if other.weight.is_some_and(|weight| weight * FACTOR <= default) {
         return None;
@@ -115,7 +115,7 @@ fn lower(other: &Cgroup) -> Option<Fix> {
             "under load everybody in it gets less; weights shorten the waits but do not end them{}",
             owner_note(other)
         )),
-        expect: Some(Promise::left_at_most(0.7)),
+        expect: culprit.leaves(0.5),
     })
 }
 
@@ -134,7 +134,7 @@ fn nice(victim: &Group<'_>, culprit: &Culprit<'_>) -> Option<Fix> {
             ),
             command: Some(format!("renice -n {theirs} -p {}", threads(&pids))),
             risk: Some(format!("others get less; {among}")),
-            expect: Some(Promise::left_at_most(0.9)),
+            expect: culprit.leaves(0.9),
         });
     }
     let pids = culprit.pids()?;
@@ -156,12 +156,7 @@ fn nice(victim: &Group<'_>, culprit: &Culprit<'_>) -> Option<Fix> {
             )
         }
     };
-    Some(Fix {
-        action,
-        command: Some(command),
-        risk: Some(risk),
-        expect: Some(Promise::left_at_most(0.7)),
-    })
+    Some(Fix { action, command: Some(command), risk: Some(risk), expect: culprit.leaves(0.5) })
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub(super) struct Blame<'g> {
 pub(super) struct Worst<'g> {
     /// Those of one name and cgroup.
     pub(super) group: &'g Group<'g>,
-    /// The waiting behind them.
+    /// The waiting behind those whom the name names: the few, where it is they.
     pub(super) ns: u64,
     /// Who of them.
     pub(super) whom: Option<Whom>,
@@ -43,7 +43,7 @@ impl<'g> Worst<'g> {
     }
 
     /// Whom a remedy is for: those who carry the blame, where they are few.
-    pub(super) fn culprit(&self, view: &View) -> remedy::Culprit<'g> {
+    pub(super) fn culprit(&self, view: &View, loss_ns: u64) -> remedy::Culprit<'g> {
         let carriers = self.whom.as_ref().filter(|whom| whom.few).and_then(|whom| {
             let carriers = whom.processes.get(..whom.carriers as usize)?;
             Some(carriers.iter().map(|carrier| carrier.pid).collect::<Vec<_>>())
@@ -56,6 +56,7 @@ impl<'g> Worst<'g> {
         remedy::Culprit {
             group: self.group,
             processes: processes.collect(),
+            share: self.ns as f64 / loss_ns.max(1) as f64,
             unit: unit.map(|unit| unit.id.clone()),
         }
     }
@@ -104,8 +105,10 @@ impl<'g> Blame<'g> {
     /// Who else is to blame most.
     pub(super) fn worst_other(&self) -> Option<Worst<'g>> {
         let &(at, ns) = self.others.first()?;
-        let group = self.group(at);
-        Some(Worst { group, ns, whom: self.whom(at) })
+        let whom = self.whom(at);
+        let few = whom.as_ref().filter(|whom| whom.few);
+        let ns = few.map_or(ns, |whom| (whom.carriers_share * ns as f64).round() as u64);
+        Some(Worst { group: self.group(at), ns, whom })
     }
 
     fn group(&self, at: usize) -> &'g Group<'g> {

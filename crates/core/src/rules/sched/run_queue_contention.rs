@@ -263,7 +263,7 @@ fn finding(view: &View, group: &Group<'_>, hit: &Hit<'_>, severity: Severity) ->
             .as_ref()
             .map(|usage| waits::size_classes(&usage.waits))
             .unwrap_or_default(),
-        fix: fixes(view, group, blame),
+        fix: fixes(view, group, loss, blame),
         confirm: Some(words::look_again(
             group,
             match &group.usage {
@@ -312,7 +312,7 @@ fn title(group: &Group<'_>, Hit { loss, blame, tail, leads }: &Hit<'_>) -> Strin
     }
 }
 
-fn fixes(view: &View, group: &Group<'_>, blame: &Blame<'_>) -> Vec<Fix> {
+fn fixes(view: &View, group: &Group<'_>, loss: &Loss, blame: &Blame<'_>) -> Vec<Fix> {
     let mut fixes = Vec::new();
     if blame.own_share() >= OWN_SHARE.value {
         let cpus = units::counted(view.cpu_count().into(), "CPU", "CPUs");
@@ -354,6 +354,6 @@ fn fixes(view: &View, group: &Group<'_>, blame: &Blame<'_>) -> Vec<Fix> {
         });
         return fixes;
     }
-    fixes.extend(remedy::behind(view, group, &worst.culprit(view)));
+    fixes.extend(remedy::behind(view, group, &worst.culprit(view, loss.ns)));
     fixes
 }

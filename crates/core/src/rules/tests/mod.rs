@@ -17,6 +17,7 @@ mod steal;
 mod syscalls;
 mod tables;
 mod tails;
+mod whom;
 
 use super::{RULES, report};
 use crate::finding::Report;
