@@ -226,7 +226,7 @@ fn checks(page: &mut Page, report: &Report, verbosity: u8) {
 fn observer(page: &mut Page, observer: &Observer, seconds: f64, verbosity: u8) {
     let of_a_cpu = |ns: f64| {
         if seconds > 0.0 {
-            format!(" ({} of a CPU)", share(ns / (seconds * 1e9)))
+            format!(" ({} of a CPU)", units::percent(ns / (seconds * 1e9)))
         } else {
             String::new()
         }

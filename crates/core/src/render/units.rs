@@ -50,6 +50,12 @@ pub fn share(ratio: f64) -> String {
     if (0.995..1.0).contains(&ratio) {
         return ">99 %".into();
     }
+    percent(ratio)
+}
+
+/// A ratio that may exceed 1, as what several CPUs do in terms of one: `130 %`.
+#[must_use]
+pub fn percent(ratio: f64) -> String {
     scaled(ratio * 100.0, PERCENT)
 }
 
@@ -190,10 +196,11 @@ mod tests {
             (0.9949, "99 %"),
             (0.9999, ">99 %"),
             (1.0, "100 %"),
-            (2.5, "250 %"),
+            (2.5, "?"),
         ] {
             assert_eq!(share(ratio), text);
         }
+        assert_eq!(percent(1.3), "130 %");
         assert_eq!(bytes(512.0), "512 B");
         assert_eq!(bytes(18.0 * 1_048_576.0), "18 MiB");
         assert_eq!(bytes(1000.0), "1.0 KiB");

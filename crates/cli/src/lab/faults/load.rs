@@ -45,7 +45,7 @@ impl Fault for Load {
         let (one, each) =
             if self.processes == 1 { ("process", "") } else { ("processes", "each ") };
         format!(
-            "{} {}{one} `{}` in cgroup `{}`{}, {each}needing {} ms of CPU time every {} ms",
+            "{} {}{one} `{}` in cgroup `{}`{}, {each}needing {} of every {} ms",
             self.processes,
             if self.realtime { "FIFO " } else { "" },
             self.comm,
