@@ -20,6 +20,7 @@ mod lab;
 mod lab_disk;
 mod limits;
 mod memory;
+mod oversubscribed;
 mod owners;
 mod probe;
 mod recording;
