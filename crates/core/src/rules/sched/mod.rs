@@ -9,6 +9,7 @@ mod quota;
 pub(super) mod quota_throttle;
 pub(super) mod run_queue_contention;
 pub(super) mod runtime_oversubscribed;
+mod sized;
 mod whom;
 
 pub(super) use evidence::{may_suffer, target_is_host};
