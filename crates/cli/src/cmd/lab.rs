@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `deburr lab`: reproduce an incident, observe it, and compare.
 
-use crate::lab::{self, Interrupted, Outcome, Scenario, Settings, Stop, Verdict};
+use crate::lab::{self, Interrupted, Outcome, Remedied, Scenario, Settings, Stop, Verdict};
 use crate::output;
 use anyhow::{Context as _, Result, ensure};
 use deburr_core::render;
@@ -78,6 +78,19 @@ struct RunArgs {
     /// load on the host, at the expense of that load
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     weight: u32,
+    /// Instead: make the fault, do what the first remedy with a command says, and see whether the loss falls as it
+    /// promises
+    #[arg(long, conflicts_with = "keep")]
+    remedy: bool,
+}
+
+/// The document of `lab run --remedy --json`.
+#[derive(Serialize)]
+struct RemedyDocument<'a> {
+    schema: &'static str,
+    passed: bool,
+    verdict: Verdict,
+    remedies: &'a [Remedied],
 }
 
 /// The document of `lab run --json`; field names are stable, additions only.
@@ -136,6 +149,9 @@ fn run_selected(args: &RunArgs) -> Result<ExitCode> {
         return Ok(ExitCode::from(NEEDS_NOT_MET));
     }
     let stop = Stop::on_signals()?;
+    if args.remedy {
+        return run_remedies(&scenarios, args, &stop);
+    }
     let mut outcomes = Vec::new();
     for scenario in &scenarios {
         outcomes.push(run_one(scenario, args, &stop)?);
@@ -146,11 +162,7 @@ fn run_selected(args: &RunArgs) -> Result<ExitCode> {
         let document = Document { schema: "deburr.lab/1", passed, verdict, runs: &outcomes };
         output::print(render::json_document(&document)?.as_bytes())?;
     }
-    Ok(ExitCode::from(match verdict {
-        Verdict::Passed => PASSED,
-        Verdict::Failed => FAILED,
-        Verdict::Inconclusive => INCONCLUSIVE,
-    }))
+    Ok(exit_code(verdict))
 }
 
 fn score(args: &ScoreArgs) -> Result<ExitCode> {
@@ -187,12 +199,48 @@ fn score(args: &ScoreArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(if card.is_all_right() { PASSED } else { FAILED }))
 }
 
-fn run_one(scenario: &Scenario, args: &RunArgs, stop: &Stop) -> Result<Outcome> {
-    let settings = Settings {
+fn settings<'a>(scenario: &Scenario, args: &'a RunArgs) -> Settings<'a> {
+    Settings {
         seconds: args.seconds.unwrap_or(scenario.seconds),
         weight: args.weight,
         keep: args.keep.as_deref(),
-    };
+    }
+}
+
+fn run_remedies(scenarios: &[Scenario], args: &RunArgs, stop: &Stop) -> Result<ExitCode> {
+    let mut progress = |what: &str| output::say(what);
+    let mut remedies = Vec::new();
+    let mut verdict = Verdict::Passed;
+    for scenario in scenarios {
+        let one = lab::remedy(scenario, &settings(scenario, args), stop, &mut progress)?;
+        if one.is_none() {
+            output::say(format!("`{}`: no remedy with a command was offered", scenario.name));
+        }
+        let of_one = one.as_ref().map_or(Verdict::Failed, |remedied| remedied.verdict);
+        verdict = Verdict::worst([verdict, of_one]);
+        remedies.extend(one);
+    }
+    if args.json {
+        let passed = verdict == Verdict::Passed;
+        let schema = "deburr.lab/1";
+        let document = RemedyDocument { schema, passed, verdict, remedies: &remedies };
+        output::print(render::json_document(&document)?.as_bytes())?;
+    } else {
+        remedies.iter().try_for_each(|it| output::print(lab::remedied(it).as_bytes()))?;
+    }
+    Ok(exit_code(verdict))
+}
+
+fn exit_code(verdict: Verdict) -> ExitCode {
+    ExitCode::from(match verdict {
+        Verdict::Passed => PASSED,
+        Verdict::Failed => FAILED,
+        Verdict::Inconclusive => INCONCLUSIVE,
+    })
+}
+
+fn run_one(scenario: &Scenario, args: &RunArgs, stop: &Stop) -> Result<Outcome> {
+    let settings = settings(scenario, args);
     if !args.json {
         let plan = lab::plan(scenario, &settings, lab::usable_cpus().len());
         output::print(format!("{plan}\n").as_bytes())?;

@@ -19,6 +19,8 @@ mod measured;
 mod meter;
 mod needs;
 mod observed;
+mod order;
+mod remedy;
 mod runner;
 mod scenario;
 mod score;
@@ -32,6 +34,7 @@ mod worker;
 
 pub(crate) use fitness::Verdict;
 pub(crate) use needs::usable_cpus;
+pub(crate) use remedy::{Remedied, run as remedy, text as remedied};
 pub(crate) use runner::{Outcome, Settings, run};
 pub(crate) use scenario::Scenario;
 pub(crate) use score::{Card, Plan, run as score};

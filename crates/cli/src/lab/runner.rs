@@ -124,7 +124,21 @@ fn observe(
     scenario: &Scenario,
     settings: &Settings<'_>,
     stop: &Stop,
+    how: (bool, &mut Option<u64>),
+) -> Result<Observed> {
+    observe_after(scenario, settings, stop, how, &mut |_, _| Ok(()))
+}
+
+/// What is done to the running experiment, whose victim has that pid, before it is observed.
+pub(super) type Before<'a> = &'a mut dyn FnMut(&mut Stage, u32) -> Result<()>;
+
+/// One run.
+pub(super) fn observe_after(
+    scenario: &Scenario,
+    settings: &Settings<'_>,
+    stop: &Stop,
     (with_faults, quota_us): (bool, &mut Option<u64>),
+    before: Before<'_>,
 ) -> Result<Observed> {
     let mut stage = Stage::new(stop.clone(), settings.weight)?;
     if let Some(disk) = &scenario.disk {
@@ -151,6 +165,7 @@ fn observe(
     let meter = Meter::start(stage.cgroup_dir());
     stage.settle(SETTLE)?;
     victim.tell("start")?;
+    before(&mut stage, pid)?;
     let recording = stage.scratch("run.deburr");
     let mut arguments = vec![
         "-q".into(),

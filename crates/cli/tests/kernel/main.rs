@@ -25,6 +25,7 @@ mod oversubscribed;
 mod owners;
 mod probe;
 mod recording;
+mod remedies;
 mod sampling;
 mod sector;
 mod snapshot;

@@ -65,16 +65,26 @@ fn default_weight(version: CgroupVersion) -> u64 {
     }
 }
 
+/// The most that the kernel takes.
+fn most_weight(version: CgroupVersion) -> u64 {
+    match version {
+        CgroupVersion::V1 => 262_144,
+        CgroupVersion::V2 => 10_000,
+    }
+}
+
 /// More weight for the victim's directory.
 fn raise(own: &Cgroup, other: Option<&Cgroup>, culprit: &Culprit<'_>) -> Option<Fix> {
     let default = default_weight(own.version);
     let now = own.weight.unwrap_or(default);
     // A thread that is in the directory above itself has the default weight, at nice 0.
     let beside = other.and_then(|other| other.weight).unwrap_or(default);
-    if now >= FACTOR * beside {
+    let wanted = FACTOR * beside.max(default);
+    // What the kernel would not take, or what it has already, is no remedy.
+    if now >= FACTOR * beside || wanted > most_weight(own.version) {
         return None;
     }
-    let percent = 100 * FACTOR * beside.max(default) / default;
+    let percent = 100 * wanted / default;
     let than = match other {
         Some(other) if beside > default => {
             format!("{FACTOR} times the weight of {}", ticked(&other.path))
@@ -231,6 +241,11 @@ mod tests {
         let fix = command(Some("/a"), Some("/b"), v1(1024, 4096));
         assert_eq!(fix.as_deref(), Some("echo 40960 > /sys/fs/cgroup/cpu/a/cpu.shares"));
         assert_eq!(command(Some("/a"), Some("/b"), v1(10_240, 1024)), None, "it has it already");
+        assert_eq!(
+            command(Some("/a"), Some("/b"), v1(1024, 51_200)),
+            None,
+            "there is no such weight"
+        );
     }
 
     #[test]

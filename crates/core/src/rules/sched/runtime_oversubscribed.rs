@@ -341,12 +341,15 @@ fn expected(case: &Case<'_>) -> String {
 
 /// The setting, and the quota with what it alone does.
 fn causes(view: &View, case: &Case<'_>, part: f64) -> Vec<Cause> {
-    let mut all = vec![Cause { share: part, ..cause(case) }];
+    let mut all = vec![Cause { share: Share::saturating(part), ..cause(case) }];
     if let Some((id, _)) = case.limit.level.as_ref().filter(|_| part < 0.995) {
         let rest = quota::of_level(*id).causes(view).into_iter();
-        all.extend(rest.map(|cause| Cause { share: cause.share * (1.0 - part), ..cause }));
+        all.extend(rest.map(|cause| Cause {
+            share: Share::saturating(cause.share.get() * (1.0 - part)),
+            ..cause
+        }));
     }
-    all.sort_by(|a, b| b.share.total_cmp(&a.share));
+    all.sort_by(|a, b| b.share.get().total_cmp(&a.share.get()));
     all
 }
 

@@ -112,7 +112,7 @@ fn too_many_threads_come_before_the_quota_that_they_use_up() {
     );
     // At least 47 at once, and 4 fit: the rest is what the quota does to those.
     let [cause, quota] = finding.causes.as_slice() else { panic!("{:?}", finding.causes) };
-    assert!((cause.share - 0.92).abs() < 0.01 && (quota.share - 0.08).abs() < 0.01);
+    assert!((cause.share.get() - 0.92).abs() < 0.01 && (quota.share.get() - 0.08).abs() < 0.01);
     let setting = (cause.entity.key.as_deref(), cause.entity.value.as_deref());
     assert_eq!(setting, (Some("GOMAXPROCS"), Some("96")));
     assert!(
@@ -235,7 +235,7 @@ fn of_threads_that_are_stopped_together_those_that_fit_are_the_quotas() {
     assert_eq!(codes(&report), ["SCH004", "SCH002"]);
     let finding = found(&report);
     let shares: Vec<_> =
-        finding.causes.iter().map(|cause| (cause.entity.kind, cause.share)).collect();
+        finding.causes.iter().map(|cause| (cause.entity.kind, cause.share.get())).collect();
     let [(EntityKind::Setting, setting), (EntityKind::Cgroup, quota)] = shares[..] else {
         panic!("{shares:?}")
     };
@@ -270,7 +270,7 @@ fn threads_that_a_program_started_itself_are_not_of_the_number_of_processors() {
     scene.named(service, "GC Thread#", 16, 13 * S, 180 * S);
     let report = judged(&scene);
     assert_eq!(codes(&report), ["SCH004", "SCH002"]);
-    let share = found(&report).causes[0].share;
+    let share = found(&report).causes[0].share.get();
     assert!((0.7..0.9).contains(&share), "{share}");
 }
 

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Whether a remedy does what its text promises: the fault as it is, then with the first command that the report
+//! offers, in one run of the same processes.
+//!
+//! Both looks are of the same victim under the same load, so what the rest of the host does is in both. Everything that
+//! a command changes belongs to the lab and ends with it; what does not is written down with the janitor before.
+
+use super::fitness::Verdict;
+use super::observed::Observed;
+use super::order::{self, Step};
+use super::runner::{Settings, observe_after};
+use super::scenario::Scenario;
+use super::stage::{Stage, Stop};
+use crate::host::undo::{Undo, write_setting};
+use anyhow::{Context as _, Result, bail, ensure};
+use deburr_core::finding::{Finding, Fix, LedgerState, Report};
+use serde::Serialize;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Between the command and the second look.
+const SETTLE: Duration = Duration::from_millis(500);
+/// What the second look may be off by, for every thread: what is left of the noise of the host.
+const NOISE_NS_PER_S: f64 = 5e6;
+
+/// What became of a scenario's loss.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Remedied {
+    /// Name of the scenario.
+    pub(crate) scenario: String,
+    /// Whether the promise was kept, or whether the machine may be the reason why not.
+    pub(crate) verdict: Verdict,
+    /// In what the machine was not fit for the experiment; empty = it was fit.
+    pub(crate) unfit: Vec<String>,
+    /// Of which finding.
+    pub(crate) code: String,
+    /// What was to be done.
+    pub(crate) action: String,
+    /// The command that did it.
+    pub(crate) command: String,
+    /// The part of the loss that may be left.
+    pub(crate) left_at_most: f64,
+    /// The victim's loss without it, by the report's ledger.
+    pub(crate) before_ns_per_s: f64,
+    /// The same with it.
+    pub(crate) after_ns_per_s: f64,
+    /// The same by the victim's own clock, where it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) victim_after_ns_per_s: Option<f64>,
+}
+
+/// So often it is tried in all, if the promise was not kept and the machine may be the reason.
+const TRIES: u32 = 3;
+
+/// As [`run_once`], again if need be.
+pub(crate) fn run(
+    scenario: &Scenario,
+    settings: &Settings<'_>,
+    stop: &Stop,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Option<Remedied>> {
+    let mut tries = 1;
+    loop {
+        let remedied = run_once(scenario, settings, stop, progress)?;
+        let is_void =
+            remedied.as_ref().is_some_and(|remedied| remedied.verdict == Verdict::Inconclusive);
+        if !is_void || tries == TRIES {
+            return Ok(remedied);
+        }
+        tries += 1;
+    }
+}
+
+/// Makes the fault, applies the first remedy that has a command, and looks again. `None` = nothing that the scenario
+/// must find comes with a command.
+fn run_once(
+    scenario: &Scenario,
+    settings: &Settings<'_>,
+    stop: &Stop,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Option<Remedied>> {
+    let (seconds, name) = (settings.seconds, &scenario.name);
+    progress(&format!("`{name}`: {seconds} s with its fault, then {seconds} s with a remedy"));
+    let mut applied = None;
+    let mut quota_us = None;
+    let after =
+        observe_after(scenario, settings, stop, (true, &mut quota_us), &mut |stage, pid| {
+            let report = look(stage, seconds, pid)?;
+            let Some((finding, fix, command)) = first_command(scenario, &report) else {
+                return Ok(());
+            };
+            progress(&format!("`{name}`: {command}"));
+            apply(stage, command).with_context(|| format!("cannot apply `{command}`"))?;
+            stage.settle(SETTLE)?;
+            applied = Some((
+                finding.code.clone(),
+                fix.clone(),
+                loss_ns_per_s(&report, &finding.code, pid),
+            ));
+            Ok(())
+        })?;
+    let Some((code, fix, before)) = applied else { return Ok(None) };
+    let promise = fix.expect.with_context(|| format!("`{}` promises nothing", fix.action))?;
+    let before = before.context("the report before it has no ledger of the victim")?;
+    let ns = loss_ns_per_s(&after.report, &code, after.victim_pid)
+        .context("the report after it has no ledger of the victim")?;
+    let own_ns = own_loss(&after, &code);
+    let bound_ns =
+        promise.left_at_most * before + NOISE_NS_PER_S * f64::from(scenario.victim.threads.max(1));
+    let kept = ns <= bound_ns && own_ns.is_none_or(|own_ns| own_ns <= bound_ns);
+    Ok(Some(Remedied {
+        scenario: name.clone(),
+        verdict: Verdict::of(kept, [&after.machine; 2]),
+        unfit: after.machine.unfit(),
+        code,
+        command: fix.command.unwrap_or_default(),
+        action: fix.action,
+        left_at_most: promise.left_at_most,
+        before_ns_per_s: before,
+        after_ns_per_s: ns,
+        victim_after_ns_per_s: own_ns,
+    }))
+}
+
+/// What came of it, for people.
+pub(crate) fn text(it: &Remedied) -> String {
+    let ms = |ns: f64| format!("{:.1} ms/s", ns / 1e6);
+    let own = it
+        .victim_after_ns_per_s
+        .map_or(String::new(), |ns| format!(" (by the victim's own clock {})", ms(ns)));
+    format!(
+        "{} {}: {}\n  {}\n  the victim loses {} before and {} after{own}; promised is at most {:.0} % of it\n",
+        match it.verdict {
+            Verdict::Passed => "ok",
+            Verdict::Failed => "FAILED",
+            Verdict::Inconclusive => "inconclusive",
+        },
+        it.scenario,
+        it.action,
+        it.command,
+        ms(it.before_ns_per_s),
+        ms(it.after_ns_per_s),
+        it.left_at_most * 100.0,
+    )
+}
+
+/// What `deburr` says of the victim now.
+fn look(stage: &Stage, seconds: u32, pid: u32) -> Result<Report> {
+    let arguments = ["-q".into(), "--json".into(), format!("-d{seconds}"), format!("-p{pid}")];
+    let timeout = Duration::from_secs(u64::from(seconds) + 60);
+    let (status, json, complaint) = stage.run_self(&arguments, timeout)?;
+    ensure!(status.success(), "the observing `deburr` failed ({status}): {}", complaint.trim());
+    serde_json::from_str(&json).context("the observing `deburr` wrote no report")
+}
+
+/// The first remedy with a command, of the finding that the scenario is about.
+fn first_command<'r>(
+    scenario: &Scenario,
+    report: &'r Report,
+) -> Option<(&'r Finding, &'r Fix, &'r str)> {
+    let about = |finding: &&Finding| scenario.expect_first.as_ref() == Some(&finding.code);
+    let finding = report.findings.iter().find(about)?;
+    finding.fix.iter().find_map(|fix| Some((finding, fix, fix.command.as_deref()?)))
+}
+
+/// What a finding of that code is about, of the victim's time, per second.
+fn loss_ns_per_s(report: &Report, code: &str, pid: u32) -> Option<f64> {
+    let ledger = report.ledger.iter().find(|ledger| ledger.victim.pid == Some(pid))?;
+    let is_lost = |state: LedgerState| match (code, state) {
+        ("SCH002" | "SCH004", state) => state == LedgerState::Throttled,
+        (code, state) if code.starts_with("BLK") => {
+            matches!(state, LedgerState::BlockIo | LedgerState::Uninterruptible)
+        }
+        (_, state) => matches!(state, LedgerState::Queued | LedgerState::QueuedOrThrottled),
+    };
+    let ns: u64 = ledger.parts.iter().filter(|it| is_lost(it.state)).map(|part| part.ns).sum();
+    Some(ns as f64 / report.window.seconds)
+}
+
+/// The same by the victim's own clock, without what the hypervisor took: it cannot tell throttling from waiting, and
+/// knows nothing of disks.
+fn own_loss(after: &Observed, code: &str) -> Option<f64> {
+    let own_ns = after.victim.waited_ns_per_s()? - after.stolen_ns_per_s();
+    if code.starts_with("BLK") {
+        return None;
+    }
+    // What the ledger has besides is no part of the finding.
+    let besides_ns =
+        after.reported_ns_per_s()? - loss_ns_per_s(&after.report, code, after.victim_pid)?;
+    Some((own_ns - besides_ns).max(0.0))
+}
+
+/// Does what a command says. Only what the lab made is changed, or what its janitor puts back.
+fn apply(stage: &mut Stage, command: &str) -> Result<()> {
+    for step in order::steps(command)? {
+        match step {
+            Step::Write { file, value } => write(stage, Path::new(&file), &value)?,
+            Step::Run { words } => execute(stage, &words)?,
+        }
+    }
+    Ok(())
+}
+
+fn write(stage: &mut Stage, file: &Path, value: &str) -> Result<()> {
+    let path = file.canonicalize().with_context(|| format!("no `{}`", file.display()))?;
+    let own = path.components().any(|part| {
+        part.as_os_str().to_string_lossy() == stage.cgroup_path().trim_start_matches('/')
+    });
+    if !own {
+        ensure!(
+            path.starts_with("/proc/sys") || path.starts_with("/sys/block"),
+            "`{}` is neither the lab's nor a setting",
+            path.display()
+        );
+        let undo = Undo::setting(&path)?.context("there is no such setting")?;
+        stage.will_undo(&undo)?;
+    }
+    write_setting(&path, value)
+}
+
+/// Runs a program on processes of the lab.
+fn execute(stage: &Stage, words: &[String]) -> Result<()> {
+    let (program, arguments) = words.split_first().context("an empty command")?;
+    for pid in order::subjects(words) {
+        let cgroups = std::fs::read_to_string(format!("/proc/{pid}/cgroup"))
+            .with_context(|| format!("there is no process {pid}"))?;
+        if !cgroups.contains(&stage.cgroup_path()) {
+            bail!("process {pid} is not the lab's");
+        }
+    }
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start `{program}`"))?;
+    ensure!(
+        output.status.success(),
+        "`{program}` failed ({}): {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(())
+}

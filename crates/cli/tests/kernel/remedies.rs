@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The first remedy with a command is applied to the scenario that it is for, and the victim's loss falls as its text
+//! promises.
+
+#![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
+
+use crate::common;
+use crate::lab::{DEBURR, alone};
+use serde_json::Value;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Longest time to wait for an idle CPU.
+const IDLE_WITHIN: Duration = Duration::from_secs(60);
+
+/// Applies it: the two looks are of one run, so what the host does besides is in both.
+fn promise_is_kept(scenario: &str, program: &str) {
+    let _one = alone();
+    if !common::root_or_skip("remedies", scenario) {
+        return;
+    }
+    let deadline = Instant::now() + IDLE_WITHIN;
+    let (output, said) = loop {
+        let arguments = ["lab", "run", scenario, "--remedy", "--json", "--weight=3"];
+        let output = Command::new(DEBURR).args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.code() != Some(3) {
+            break (output, said);
+        }
+        if !said.contains("the host is busy") {
+            return common::skip_or_fail("remedies", scenario, said.trim());
+        }
+        if Instant::now() > deadline {
+            return common::inconclusive("remedies", scenario, said.trim());
+        }
+    };
+    let document: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error} in the answer; {}: {said}", output.status));
+    let remedy = &document["remedies"][0];
+    if output.status.code() == Some(4) {
+        return common::inconclusive("remedies", scenario, &remedy.to_string());
+    }
+    assert!(output.status.success(), "{}: {said}{remedy:#}", output.status);
+    assert!(remedy["command"].as_str().unwrap().contains(program), "{remedy:#}");
+    let ns = |name: &str| remedy[name].as_f64().unwrap();
+    assert!(ns("after_ns_per_s") < ns("before_ns_per_s"), "{remedy:#}");
+}
+
+#[test]
+fn weight_beside_two_spinners_a_cpu() {
+    promise_is_kept("neighbour-2", "cpu.");
+}
+
+#[test]
+fn weight_beside_four_spinners_a_cpu() {
+    promise_is_kept("neighbour-4", "cpu.");
+}
+
+#[test]
+fn weight_beside_eight_spinners_a_cpu() {
+    promise_is_kept("neighbour-8", "cpu.");
+}
+
+#[test]
+fn weight_beside_spinners_whose_nice_value_does_not_count() {
+    promise_is_kept("neighbour-nice", "cpu.");
+}
+
+#[test]
+fn other_cpus_for_who_was_bound_to_one() {
+    promise_is_kept("pinned", "taskset");
+}
+
+#[test]
+fn more_quota_for_who_has_too_little() {
+    promise_is_kept("quota", "cpu.");
+}
+
+#[test]
+fn more_quota_for_threads_that_use_it_up_together() {
+    promise_is_kept("quota-threads", "cpu.");
+}
+
+#[test]
+fn more_quota_on_the_level_that_binds() {
+    promise_is_kept("quota-nested", "cpu.");
+}
