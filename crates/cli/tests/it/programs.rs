@@ -106,7 +106,8 @@ fn started(name: &str, content: &str) -> BTreeSet<String> {
 /// What has the form of a program's name behind one of the marks, and is none: a scenario, or what no host has.
 fn is_no_program(file: &str, word: &str) -> bool {
     let scenario = || root().join(format!("lab/scenarios/{word}.toml")).exists();
-    word == "no-such-program" || (file.starts_with("crates/cli/tests/kernel/lab") && scenario())
+    let of_lab = ["crates/cli/tests/kernel/lab", "crates/cli/src/lab/score/"];
+    word == "no-such-program" || (of_lab.iter().any(|it| file.starts_with(it)) && scenario())
 }
 
 #[test]

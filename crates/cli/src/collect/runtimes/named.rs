@@ -171,7 +171,7 @@ mod tests {
         let told = look(&mut named, &host, 3);
         assert_eq!(told[0], ("worker-1\u{7}".into(), 1, 7, 1));
         // Whoever is gone is forgotten.
-        std::fs::remove_dir_all(host.path("proc/50")).unwrap();
+        fs::remove_dir_all(host.path("proc/50")).unwrap();
         assert_eq!(look(&mut named, &host, 4), []);
         assert!(named.watched.is_empty());
     }
@@ -190,7 +190,7 @@ mod tests {
         let told = look(&mut named, &host, 2);
         assert_eq!(told.len(), MAX_NAMES + 1);
         assert_eq!((told[0].0.as_str(), told[MAX_NAMES].0.as_str()), ("n-89-", ""));
-        assert_eq!(told.iter().map(|told| told.2).sum::<u64>(), (50..90).sum());
+        assert_eq!(told.iter().map(|told| told.2).sum::<u64>(), (50..90_u64).sum::<u64>());
         assert_eq!(told.iter().map(|told| told.1).sum::<u32>(), 40);
     }
 
