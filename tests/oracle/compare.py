@@ -39,6 +39,7 @@ class Difference:
     always: float
     unit: str
     measure: str
+    of_workload: bool = False
 
     def __str__(self):
         return f"{self.who} ({self.pid}): {self.what} {self.said:.4g}, in truth {self.true:.4g}"
@@ -50,22 +51,30 @@ def points(pid, who, what, true, said):
 
 
 def differences(replay, recording, report, cast):
-    """Of every process that is worth it: (pid, Difference)."""
+    """Of every process that is worth it."""
+    workload = {process.pid for process in cast.processes}
+    for difference in all_differences(replay, recording, report, cast):
+        difference.of_workload = difference.pid in workload
+        yield difference
+
+
+def all_differences(replay, recording, report, cast):
     truth = replay.processes(recording.start_ns, recording.end_ns)
     quota = {cast.pid(index) for index in range(len(cast.processes)) if cast.workload.under_quota(index)}
     names = {cast.pid(index): cast.comm(index) for index in range(len(cast.processes))}
     ledger = report.ledger()
     for pid, true in sorted(truth.items()):
         said = recording.accounts.get(pid)
-        if true.wall_ns < LEAST_WALL_NS or not pid:
-            continue
-        who = names.get(pid) or (said.comm if said else "?")
-        if not said or not said.wall_ns:
-            yield points(pid, who, "seen at all", 1.0, 0.0)
-            continue
-        busy = max((true.on_cpu_ns + true.queued_ns) / true.wall_ns, 1 - asleep(said))
         # Who is not traced itself, or was woken by such a one, is no witness; the workload is neither.
-        if busy < LEAST_BUSY or (true.doubtful and pid not in names):
+        if true.wall_ns < LEAST_WALL_NS or (true.doubtful and pid not in names):
+            continue
+        seen = said is not None and said.wall_ns > 0
+        busy = (true.on_cpu_ns + true.queued_ns) / true.wall_ns
+        if max(busy, 1 - asleep(said) if seen else 0) < LEAST_BUSY:
+            continue
+        who = names.get(pid) or (said.comm if seen else "?")
+        if not seen:
+            yield points(pid, who, "seen at all", 1.0, 0.0)
             continue
         yield from of_ledger(pid, who, true, said, ledger.get(pid))
         yield from of_waits(pid, who, true, said, pid in quota)
@@ -79,6 +88,7 @@ def asleep(said):
 
 def of_ledger(pid, who, true, said, line):
     on_cpu, queued = true.on_cpu_ns / true.wall_ns, true.queued_ns / true.wall_ns
+    yield points(pid, who, "wall time of its threads", 1.0, said.wall_ns / true.wall_ns)
     yield points(pid, who, "on CPU", on_cpu, said.on_cpu_ns / said.wall_ns)
     yield points(pid, who, "queued", queued, (said.queued_ns + said.throttled_ns) / said.wall_ns)
     yield points(pid, who, "asleep", 1 - on_cpu - queued, asleep(said))

@@ -29,12 +29,12 @@ def cell(value, unit):
     return f"{value * 100:.1f} %" if unit == "of it" else f"{value:.3f}" if unit == "of the blame" else f"{value:.2f}"
 
 
-def errors(runs):
+def errors(runs, of_workload):
     """Of every measure: the largest error of each run."""
     rows = defaultdict(list)
     for run in runs:
         worst = {}
-        for difference in run.differences:
+        for difference in chosen(run, of_workload):
             if difference.error >= worst.get(difference.measure, (-1,))[0]:
                 worst[difference.measure] = difference.error, difference
         for measure, (error, difference) in worst.items():
@@ -42,13 +42,17 @@ def errors(runs):
     return rows
 
 
-def measures(runs):
+def chosen(run, of_workload):
+    return [difference for difference in run.differences if difference.of_workload == of_workload]
+
+
+def measures(runs, of_workload):
     lines = [
         "| measure | processes | median | p95 of processes | p95 of runs | worst | run of the worst | bounds: 95 %, always |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for measure, rows in sorted(errors(runs).items()):
-        all_errors = sorted(d.error for run in runs for d in run.differences if d.measure == measure)
+    for measure, rows in sorted(errors(runs, of_workload).items()):
+        all_errors = sorted(d.error for run in runs for d in chosen(run, of_workload) if d.measure == measure)
         of_runs = sorted(error for error, _, _ in rows)
         worst, run, difference = max(rows, key=lambda row: row[0])
         unit = difference.unit
@@ -106,8 +110,8 @@ def write(path, runs, options):
     judged = [run for run in firsts if run.outcome == "judged"]
     lines = [
         HEAD,
-        f"- Date: {datetime.date.today().isoformat()}; {len(runs)} runs of {options.seconds} s, random seeds {options.first} to "
-        f"{options.first + (options.runs or 0) - 1}. A seed says what runs, not when: another run of it differs.",
+        f"- Date: {datetime.date.today().isoformat()}; {len(runs)} runs of {options.seconds} s, the fixed cases and random seeds from "
+        f"{options.first} on. A seed says what runs, not when: another run of it differs.",
         f"- Machine: {os.cpu_count()} CPUs, {model()}, Linux {platform.release()}, "
         f"load average {os.getloadavg()[0]:.1f} at the end.",
         "",
@@ -115,7 +119,13 @@ def write(path, runs, options):
         "",
         "Of first attempts; a run's error is that of its worst process.",
         "",
-        *measures(judged),
+        "### Of the workload's processes",
+        "",
+        *measures(judged, True),
+        "",
+        "### Of all others on the host",
+        "",
+        *measures(judged, False),
         "",
         "## Runs",
         "",

@@ -100,4 +100,5 @@ def shares(node, path="report"):
 def inconsistencies(binary, path):
     """What `deburr check` finds wrong with a recording; empty if nothing."""
     done = subprocess.run([binary, "check", path], capture_output=True, text=True)
-    return "" if done.returncode == 0 else (done.stdout + done.stderr).strip()[:500] or f"status {done.returncode}"
+    said = (done.stdout + done.stderr).replace(f"`{path}`: ", "").strip()[:500]
+    return "" if done.returncode == 0 else said or f"status {done.returncode}"

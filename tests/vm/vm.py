@@ -108,8 +108,10 @@ class Archive:
             self.apt("apt-get", "-q", "update")
 
     def apt(self, tool, *arguments):
+        # What apt starts itself is its own affair, whatever may be found here.
+        around = {**os.environ, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
         try:
-            return output(tool, *self.options, *arguments, cwd=self.directory, stderr=subprocess.PIPE)
+            return output(tool, *self.options, *arguments, cwd=self.directory, env=around, stderr=subprocess.PIPE)
         except subprocess.CalledProcessError as error:
             said = (error.stderr or "").strip().splitlines() or ["no reason given"]
             raise Missing(f"Debian's archive: `{tool} {' '.join(arguments)}`: {said[-1]}") from error
@@ -290,6 +292,59 @@ def boot(kernel, archive, name, limit_s, cpus=2, pinned=None, nice=19, drives=()
         file.write(text)
     found = parts(text)
     return found if "end" in found else None
+
+
+class Fitness:
+    """What this host was like while virtual machines ran: from the beginning, or from `again`.
+
+    What fails on a fit host is a failure; what fails again and again on one that is not fit is inconclusive. The
+    limits are those of the lab (crates/cli/src/lab/fitness.rs).
+    """
+
+    STEAL_SHARE = 0.05
+    OUTSIDE_SHARE = 0.15
+
+    def __init__(self):
+        self.again()
+
+    def again(self):
+        self.before = self.counters()
+
+    @staticmethod
+    def counters():
+        """Seconds: of the wall clock, busy and stolen of all CPUs, and of what this test started and has ended."""
+        with open("/proc/stat") as file:
+            numbers = [int(number) / os.sysconf("SC_CLK_TCK") for number in file.readline().split()[1:9]]
+        user, nice, system, _, _, _, _, stolen = numbers
+        mine = os.times()
+        own = mine.user + mine.system + mine.children_user + mine.children_system
+        return time.monotonic(), user + nice + system, stolen, own
+
+    def unfit(self, after=None):
+        """In what it was not fit since then, in words; empty = it was fit."""
+        after = after or self.counters()
+        wall, busy, stolen, own = (now - then for now, then in zip(after, self.before))
+        reasons = []
+        if stolen > self.STEAL_SHARE * (busy + stolen):
+            share = stolen / (busy + stolen)
+            reasons.append(f"the hypervisor took {share:.0%} of what the CPUs wanted (limit {self.STEAL_SHARE:.0%})")
+        outside = max(busy - own, 0) / (wall * os.cpu_count())
+        if outside > self.OUTSIDE_SHARE:
+            reasons.append(f"others took {outside:.0%} of all CPUs (limit {self.OUTSIDE_SHARE:.0%})")
+        return reasons
+
+
+def verdict(name, failed, unfit):
+    """Says what came of a test, and notes what came to no result for `scripts/test`; whether it failed."""
+    notes = os.environ.get("DEBURR_INCONCLUSIVE")
+    if failed and unfit and notes:
+        reason = f"{', '.join(unfit)}; not so: {'; '.join(failed)}".replace("\n", " ").replace("\t", " ")
+        with open(notes, "a") as file:
+            file.write(f"vm\t{name}\t{reason}\n")
+        print(f"test {name} ... inconclusive")
+        return False
+    print(f"test {name} ... {'FAILED' if failed else 'ok'}")
+    return bool(failed)
 
 
 def parts(text):

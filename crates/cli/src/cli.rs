@@ -204,7 +204,7 @@ pub(crate) struct DoctorArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CpuCheckArgs {
-    /// Take 15 s at most [default: one to two minutes, at half of the CPUs' time]
+    /// Take 15 s, 30 where others take the CPUs [default: one to two minutes, at half of the CPUs' time]
     #[arg(long)]
     pub(crate) quick: bool,
     /// Also keep what was measured in this file, for `deburr report`

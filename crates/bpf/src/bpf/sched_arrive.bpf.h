@@ -91,9 +91,10 @@ static __always_inline __u64 switch_in(struct sched_area *area, struct sched_thr
 	t->seq = seq + 1;
 	barrier();
 	if (unlikely(state == ST_ON_CPU)) {
-		/* It left without our knowing, which its CPU counts: what it did since, waiting
-		 * apart, stays unattributed, and only its last wait is known as one. */
-		counted = *local;
+		/* It left without our knowing, which its CPU counts: what it did since stays
+		 * unattributed, but for its last wait, which is the only one that is known as
+		 * one. */
+		queued = counted = *local;
 	} else if (likely(state < ST_MAX)) {
 		t->in_state_ns[state & (ST_MAX - 1)] += now - since - w.runnable_ns;
 		if (unlikely(state == ST_BLOCK_IO))

@@ -117,9 +117,9 @@ static __always_inline __u8 off_cpu_state(struct task_struct *task, bool preempt
 		if (state & TASK_NOLOAD)
 			return ST_SLEEP;
 		/*
-		 * Before in_iowait: who waits for a page that was dropped while it was in use and is read
-		 * back has both set (folio_wait_bit_common), and so has who waits for the disk to take
-		 * pages away. With memory enough there would be no such read.
+		 * Before in_iowait: who waits for a page that was dropped while it was in use and
+		 * is read back has both set (folio_wait_bit_common), and so has who waits for the
+		 * disk to take pages away. With memory enough there would be no such read.
 		 */
 		if (bpf_core_field_exists(((struct task_struct___psi *)0)->in_memstall) &&
 		    BPF_CORE_READ_BITFIELD(psi, in_memstall))

@@ -26,6 +26,39 @@ enum LabCommand {
                             3 what it needs is not here, 4 not as expected three times while the \
                             hypervisor or others took the CPUs: inconclusive, 130 interrupted.")]
     Run(RunArgs),
+    /// Run scenarios several times with other numbers, and count what is found rightly
+    #[command(
+        after_help = "Exit status: 0 all right, 1 not all right, 2 usage or bad input. A signal ends it early; \
+                            what was run until then is counted."
+    )]
+    Score(ScoreArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct ScoreArgs {
+    /// Scenarios' names, as for `lab run` [default: all]
+    names: Vec<String>,
+    /// How often each is run
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: u32,
+    /// What the numbers of the first runs depend on; the next run's seed is one more
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Add each run to this file, a line of JSON each, and count what is there already
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Write the scorecard to this file as a document (docs/scorecard.md)
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+    /// Run nothing: count what is in the file of `--log`
+    #[arg(long, requires = "log")]
+    count: bool,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    json: bool,
+    /// As for `lab run`
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    weight: u32,
 }
 
 #[derive(Debug, clap::Args)]
@@ -83,6 +116,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
             output::print(lab::list(&lab::scenarios()?).as_bytes())?;
             Ok(ExitCode::from(PASSED))
         }
+        LabCommand::Score(args) => score(args),
         LabCommand::Run(args) => match run_selected(args) {
             Err(error) if error.is::<Interrupted>() => {
                 output::say(Interrupted);
@@ -129,6 +163,40 @@ fn run_selected(args: &RunArgs) -> Result<ExitCode> {
         output::print(render::json_document(&document)?.as_bytes())?;
     }
     Ok(exit_code(verdict))
+}
+
+fn score(args: &ScoreArgs) -> Result<ExitCode> {
+    let mut scenarios = Vec::new();
+    for name in &args.names {
+        scenarios.extend(lab::select_texts(name)?);
+    }
+    if scenarios.is_empty() {
+        scenarios = lab::all_texts();
+    }
+    if let Some(file) = &args.write {
+        check_writable(file)?;
+    }
+    let plan = lab::Plan {
+        scenarios,
+        runs: if args.count { 0 } else { args.runs },
+        seed: args.seed,
+        weight: args.weight,
+        log: args.log.as_deref(),
+    };
+    let stop = Stop::on_signals()?;
+    let mut progress = |what: &str| output::say(what);
+    let runs = lab::score(&plan, &stop, &mut progress)?;
+    let card = lab::Card::of(&runs);
+    if let Some(file) = &args.write {
+        std::fs::write(file, card.markdown())
+            .with_context(|| format!("cannot write `{}`", file.display()))?;
+    }
+    if args.json {
+        output::print(render::json_document(&card)?.as_bytes())?;
+    } else {
+        output::print(card.text().as_bytes())?;
+    }
+    Ok(ExitCode::from(if card.is_all_right() { PASSED } else { FAILED }))
 }
 
 fn settings<'a>(scenario: &Scenario, args: &'a RunArgs) -> Settings<'a> {

@@ -2,15 +2,21 @@
 //! How many threads the runtimes of processes let run, looked at once for each process and again at the end.
 //!
 //! A look costs some 0.1 ms, and the first at a program up to some milliseconds more, so looks have a budget. Those
-//! with a limit come first: they are the ones that may have too many threads for it.
+//! with a limit come first: they are the ones that may have too many threads for it. Of those that have a runtime too,
+//! the threads are told by their names once a second.
+
+mod named;
 
 use super::{Beat, Collector, Context, Emit, Now, has_ended, living_thread, read_stat};
 use crate::clock;
 use crate::limits::{Hidden, Prober};
 use crate::sources;
 use deburr_core::procfs::cpu_list;
-use deburr_core::recording::{Coverage, ProcId, Process, Record, RuntimeReading, Source, State};
+use deburr_core::recording::{
+    Coverage, ProcId, Process, Record, RuntimeKind, RuntimeReading, Source, State,
+};
 use deburr_core::render::units;
+use named::Named;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -34,6 +40,7 @@ pub(crate) struct RuntimeCollector {
     alone: BTreeSet<ProcId>,
     /// What was emitted last.
     found: BTreeMap<ProcId, (u32, RuntimeReading)>,
+    named: Named,
     budget: Duration,
     forbidden: u32,
 }
@@ -48,6 +55,7 @@ impl RuntimeCollector {
             looked_at: BTreeSet::new(),
             alone: BTreeSet::new(),
             found: BTreeMap::new(),
+            named: Named::default(),
             budget: FIRST_SECOND,
             forbidden: 0,
         }
@@ -129,6 +137,7 @@ impl RuntimeCollector {
             self.looked_at.insert(id);
             self.look(cx, (id, pid), now, &mut *emit);
         }
+        self.names(cx, now, &mut *emit);
         if is_end {
             self.again(cx, now, &mut *emit);
             self.say_what_is_missing(left, now, emit);
@@ -136,6 +145,33 @@ impl RuntimeCollector {
         self.met.extend(cx.processes.of_target().map(|process| process.id));
         self.budget =
             (self.budget.saturating_sub(spent()) + EACH_SECOND).min(EACH_SECOND * SAVED_SECONDS);
+    }
+
+    /// Tells what the threads did of those that have a limit and a runtime.
+    fn names(&mut self, cx: &Context, now: Now, emit: Emit<'_>) {
+        if now.beat != Beat::End && !self.named.is_due(now.t_ns) {
+            return;
+        }
+        let begin_ns = clock::cpu_time_ns();
+        let judged = |process: &&Process| {
+            self.found.get(&process.id).is_some_and(|(_, reading)| {
+                // Node's number is not judged, and nginx's is one of processes.
+                !reading.parallelism.is_empty()
+                    && !matches!(reading.kind, RuntimeKind::Node | RuntimeKind::Nginx)
+            })
+        };
+        let limited: Vec<(ProcId, u32)> = cx
+            .processes
+            .of_target()
+            .filter(judged)
+            .filter(|process| self.is_limited(cx, process))
+            .map(|process| (process.id, process.pid))
+            .collect();
+        for process in limited {
+            self.named.look(&cx.roots, process, now.t_ns, &mut *emit);
+        }
+        let spent_ns = clock::cpu_time_ns().saturating_sub(begin_ns);
+        self.named.took(now.t_ns, Duration::from_nanos(spent_ns));
     }
 
     /// Looks again at those that have a runtime: newer ones follow their limit.

@@ -6,7 +6,7 @@ use super::worker::{Account, Chunk, Slot, bind};
 use super::{Check, Distances};
 use crate::clock;
 use crate::collect::Beat;
-use deburr_core::cpu_check::pairs::{self, PairClass};
+use deburr_core::cpu_check::pairs;
 use deburr_core::cpu_check::plan;
 use deburr_core::recording::{CheckSetup, CpuCheckRecord, PairRound};
 use std::thread;
@@ -24,11 +24,11 @@ struct Rounds {
     read_ns: u64,
 }
 
-/// Those of these pairs of which too few rounds count so far.
-fn unclear(chosen: &[(u32, u32)], rounds: &Rounds) -> Vec<(u32, u32)> {
+/// Those of these pairs that the rounds so far do not decide.
+fn undecided(chosen: &[(u32, u32)], rounds: &Rounds) -> Vec<(u32, u32)> {
     let found = pairs::pairs(&CheckSetup::default(), &rounds.all, &Distances::new());
-    let unclear = found.into_iter().filter(|pair| pair.class == PairClass::Unclear);
-    unclear.map(|pair| (pair.a, pair.b)).filter(|pair| chosen.contains(pair)).collect()
+    let open = found.into_iter().filter(|pair| !pair.is_decided());
+    open.map(|pair| (pair.a, pair.b)).filter(|pair| chosen.contains(pair)).collect()
 }
 
 impl Check<'_> {
@@ -51,15 +51,28 @@ impl Check<'_> {
             slot_ns = plan::slot_ns(chosen.len(), end_ns.saturating_sub(clock::monotonic_ns()));
         }
         self.rounds(&chosen, plan::ROUNDS, slot_ns, self.adds, &mut rounds)?;
-        self.confirm(&mut rounds)?;
-        while self.goes_on(&rounds) {
-            let more = if self.budget.fill { chosen.clone() } else { unclear(&chosen, &rounds) };
-            if more.is_empty() {
-                break;
+        if self.budget.fill {
+            self.confirm(&mut rounds)?;
+            while self.goes_on(&rounds) {
+                self.rounds(&chosen, 1, plan::SLOT_NS, self.adds, &mut rounds)?;
             }
-            self.rounds(&more, 1, plan::SLOT_NS, self.adds, &mut rounds)?;
+            self.settle(&chosen, &mut rounds)
+        } else {
+            self.settle(&chosen, &mut rounds)?;
+            self.confirm(&mut rounds)
         }
-        Ok(())
+    }
+
+    /// Goes on with the pairs that are not decided. On a machine whose CPUs others take, many rounds do not count.
+    fn settle(&mut self, chosen: &[(u32, u32)], rounds: &mut Rounds) -> anyhow::Result<()> {
+        rounds.end_ns = rounds.start_ns + self.budget.longest_pairs_ns;
+        loop {
+            let open = undecided(chosen, rounds);
+            if open.is_empty() || !self.goes_on(rounds) {
+                return Ok(());
+            }
+            self.rounds(&open, 1, plan::SLOT_NS, self.adds, rounds)?;
+        }
     }
 
     fn goes_on(&self, rounds: &Rounds) -> bool {

@@ -246,9 +246,9 @@ mod tests {
         let seen = Sighting::new(fs, here.st_ino(), 0);
         for (is_last, most) in [(false, LOOKUPS_PER_SECOND), (true, LOOKUPS_AT_THE_END)] {
             if is_last {
-                resolver.last_second()
+                resolver.last_second();
             } else {
-                resolver.second()
+                resolver.second();
             }
             for asked in 0..most {
                 assert_eq!(resolver.left, most - asked, "asked for {asked} files");

@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+/// The weight of a cgroup in cgroup v1 of which nobody said anything.
+pub(crate) const DEFAULT_SHARES: u32 = 1024;
+
 /// A mounted tree of cgroups with the cpu controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tree {
@@ -65,10 +68,30 @@ impl Tree {
 
     /// Gives a cgroup so many times the default weight.
     pub(crate) fn set_weight(&self, dir: &Path, times: u32) -> Result<()> {
+        self.set_shares(dir, DEFAULT_SHARES * times)
+    }
+
+    /// Gives a cgroup that weight, in cgroup v1's measure, of which the default is [`DEFAULT_SHARES`]. Of v2 it is the
+    /// nearest that there is.
+    pub(crate) fn set_shares(&self, dir: &Path, shares: u32) -> Result<()> {
         match self.version {
-            CgroupVersion::V1 => write(&dir.join("cpu.shares"), &(1024 * times).to_string()),
-            CgroupVersion::V2 => write(&dir.join("cpu.weight"), &(100 * times).to_string()),
+            CgroupVersion::V1 => write(&dir.join("cpu.shares"), &shares.to_string()),
+            CgroupVersion::V2 => {
+                let weight = (shares * 100 / DEFAULT_SHARES).clamp(1, 10_000);
+                write(&dir.join("cpu.weight"), &weight.to_string())
+            }
         }
+    }
+
+    /// Gives a cgroup CPU time for realtime tasks, of every second on each CPU, where the kernel divides that among
+    /// cgroups; its parents must have as much.
+    pub(crate) fn set_realtime(&self, dir: &Path, us_per_s: u32) -> Result<()> {
+        let budget = dir.join("cpu.rt_runtime_us");
+        if self.version == CgroupVersion::V2 || !budget.exists() {
+            return Ok(());
+        }
+        write(&dir.join("cpu.rt_period_us"), "1000000")?;
+        write(&budget, &us_per_s.to_string())
     }
 
     /// Limits a cgroup to `quota_us` of CPU time in every `period_us`.

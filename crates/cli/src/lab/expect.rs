@@ -4,7 +4,7 @@
 use super::measured;
 use super::observed::Observed;
 use super::scenario::{CauseBound, Scenario};
-use deburr_core::finding::{Cause, Finding};
+use deburr_core::finding::{Cause, Finding, LedgerState};
 use serde::Serialize;
 
 /// One expectation and whether it was met.
@@ -14,11 +14,33 @@ pub(crate) struct Check {
     pub(crate) what: String,
     /// Whether they agree.
     pub(crate) pass: bool,
+    /// What of a report it is about.
+    pub(crate) topic: Topic,
+}
+
+/// What a scorecard counts apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Topic {
+    /// Nothing is said where nothing is to be said.
+    Silence,
+    /// What comes first.
+    First,
+    /// Who is to blame.
+    Culprit,
+    /// How much the victim lost, by its own account and by the report's.
+    Loss,
+    /// All else.
+    Other,
 }
 
 impl Check {
     pub(super) fn new(pass: bool, what: impl Into<String>) -> Self {
-        Self { what: what.into(), pass }
+        Self { what: what.into(), pass, topic: Topic::Other }
+    }
+
+    pub(super) fn about(self, topic: Topic) -> Self {
+        Self { topic, ..self }
     }
 }
 
@@ -45,7 +67,8 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
             .filter(|found| found.code.starts_with(area))
             .find(|found| found.code == *code || !fault.is_of_the_rest_of_the_host(found));
         let first = first.map_or("nothing", |found| &found.code);
-        checks.push(Check::new(first == code, format!("`{code}` comes first: {first}")));
+        let first_is_it = Check::new(first == code, format!("`{code}` comes first: {first}"));
+        checks.push(first_is_it.about(Topic::First));
     }
     for code in &scenario.expect {
         let found = fault.report.findings.iter().any(|finding| finding.code == *code);
@@ -73,6 +96,12 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
     if let Some(word) = &scenario.fix {
         checks.push(remedy(scenario.expect_first.as_deref().unwrap_or_default(), word, fault));
     }
+    if let Some(part) = &scenario.file {
+        checks.push(file(scenario.expect_first.as_deref().unwrap_or_default(), part, fault));
+    }
+    if let Some(share) = scenario.memory_share {
+        checks.push(memory(share, fault));
+    }
     // A victim that waits for a disk, or is measured from outside, does not know how long it waits for a CPU.
     let victim = &scenario.victim;
     if victim.broker.is_none() && victim.service.is_none() && victim.reader.is_none() {
@@ -97,6 +126,7 @@ fn silence(area: &str, codes: Option<&[String]>, name: &str, run: &Observed) -> 
     };
     let seen = if said.is_empty() { "nothing".into() } else { said.join(", ") };
     Check::new(said.is_empty(), format!("nothing{of} above `info` is found {name}: {seen}"))
+        .about(Topic::Silence)
 }
 
 fn blame(bound: &CauseBound, run: &Observed) -> Check {
@@ -107,13 +137,13 @@ fn blame(bound: &CauseBound, run: &Observed) -> Check {
     };
     let finding = run.report.findings.iter().find(|finding| finding.code == bound.code);
     let share: f64 =
-        finding.iter().flat_map(|f| &f.causes).filter(matches).map(|cause| cause.share).sum();
+        finding.iter().flat_map(|f| &f.causes).filter(matches).map(|cause| cause.share.get()).sum();
     // Of what is left when the rest of the host and the victim's own threads are set aside.
     let own: f64 = finding
         .iter()
         .flat_map(|finding| &finding.causes)
         .filter(|cause| cause.entity.pid == Some(run.victim_pid))
-        .map(|cause| cause.share)
+        .map(|cause| cause.share.get())
         .sum();
     let left = 1.0 - own - finding.map_or(0.0, |finding| run.outside_share(finding));
     let share = if left > 0.0 { share / left } else { 0.0 };
@@ -132,6 +162,7 @@ fn blame(bound: &CauseBound, run: &Observed) -> Check {
             bound.code
         ),
     )
+    .about(Topic::Culprit)
 }
 
 /// Timers are late, and the probe looks in bins of 100 ms.
@@ -209,10 +240,46 @@ fn remedy(code: &str, word: &str, run: &Observed) -> Check {
     Check::new(named > 0, format!("`{code}` advises a change of `{word}`: {named} times"))
 }
 
+/// The finding names a file.
+fn file(code: &str, part: &str, run: &Observed) -> Check {
+    let finding = run.report.findings.iter().find(|finding| finding.code == code);
+    let rows =
+        finding.and_then(|finding| finding.files.as_ref()).map_or(&[][..], |files| &files.rows);
+    let named = rows.iter().filter(|row| row.name.contains(part)).count();
+    let first = rows.first().map_or("no table of files", |row| row.name.as_str());
+    Check::new(
+        named > 0,
+        format!("`{code}` names a file with `{part}`: {named} rows; the first is {first}"),
+    )
+    .about(Topic::Culprit)
+}
+
+/// Pages that come back because memory was short are memory's.
+fn memory(min_share: f64, run: &Observed) -> Check {
+    let ledger = run.report.ledger.iter().find(|ledger| ledger.victim.pid == Some(run.victim_pid));
+    let in_state = |state| -> u64 {
+        let parts = ledger.iter().flat_map(|ledger| &ledger.parts);
+        parts.filter(|part| part.state == state).map(|part| part.ns).sum()
+    };
+    let (memory, block) = (in_state(LedgerState::MemStall), in_state(LedgerState::BlockIo));
+    let share = memory as f64 / (memory + block).max(1) as f64;
+    Check::new(
+        share >= min_share,
+        format!(
+            "of waiting for pages, {:.0} % is memory's in the ledger at least: {:.1} % of {} ms",
+            min_share * 100.0,
+            share * 100.0,
+            tenths((memory + block) as f64)
+        ),
+    )
+    .about(Topic::Loss)
+}
+
 fn agreement(name: &str, run: &Observed, threads: u32) -> Check {
     let both = run.victim.waited_ns_per_s().zip(run.reported_ns_per_s());
     let Some((own, reported)) = both else {
-        return Check::new(false, format!("victim and report {name} have a ledger of the victim"));
+        let what = format!("victim and report {name} have a ledger of the victim");
+        return Check::new(false, what).about(Topic::Loss);
     };
     let tolerance = own.max(reported) * TOLERANCE + TOLERANCE_NS_PER_S * f64::from(threads);
     // The victim's clock holds what the hypervisor took while it should have run, or been woken; the report does not:
@@ -229,6 +296,7 @@ fn agreement(name: &str, run: &Observed, threads: u32) -> Check {
             tenths(stolen)
         ),
     )
+    .about(Topic::Loss)
 }
 
 fn conservation(run: &Observed) -> Check {

@@ -2,7 +2,7 @@
 //! Whether a report's stalls and files are those that the victim and the disk measured themselves.
 
 use super::disk::Marks;
-use super::expect::{Check, tenths};
+use super::expect::{Check, Topic, tenths};
 use super::io::GROUPS;
 use super::observed::Observed;
 use super::victim::Stall;
@@ -32,7 +32,8 @@ pub(super) fn checks(code: &str, run: &Observed) -> Vec<Check> {
     ]
 }
 
-fn stalls(own: &[Stall], recorded: &[Stall]) -> Check {
+/// Whether the long syncs in a recording are those that the victim measured.
+pub(super) fn stalls(own: &[Stall], recorded: &[Stall]) -> Check {
     let sure: Vec<_> = own.iter().filter(|stall| stall.length_ns >= SURE_NS).collect();
     let whole_ns: u64 = sure.iter().map(|stall| stall.length_ns).sum();
     let seen_ns: u64 = sure.iter().map(|stall| covered_ns(stall, recorded)).sum();
@@ -51,6 +52,7 @@ fn stalls(own: &[Stall], recorded: &[Stall]) -> Check {
             recorded.len()
         ),
     )
+    .about(Topic::Loss)
 }
 
 /// How much of a stall is inside of others, which do not overlap: a thread's stalls follow each other.

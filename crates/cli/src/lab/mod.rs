@@ -12,6 +12,7 @@ mod expect;
 mod fanout;
 mod faults;
 mod fitness;
+mod forks;
 mod io;
 mod keep;
 mod measured;
@@ -22,10 +23,12 @@ mod order;
 mod remedy;
 mod runner;
 mod scenario;
+mod score;
 mod service;
 mod show;
 mod slow_file;
 mod stage;
+mod vary;
 mod victim;
 mod worker;
 
@@ -34,6 +37,7 @@ pub(crate) use needs::usable_cpus;
 pub(crate) use remedy::{Remedied, run as remedy, text as remedied};
 pub(crate) use runner::{Outcome, Settings, run};
 pub(crate) use scenario::Scenario;
+pub(crate) use score::{Card, Plan, run as score};
 pub(crate) use show::{list, outcome, plan};
 pub(crate) use stage::{Interrupted, Stop};
 pub(crate) use worker::{WorkerArgs, run as work};
@@ -41,8 +45,14 @@ pub(crate) use worker::{WorkerArgs, run as work};
 use anyhow::{Context as _, Result, bail};
 
 /// The files of `lab/scenarios`, by stem and in the order of the table.
-const FILES: [(&str, &str); 21] = [
+const FILES: [(&str, &str); 34] = [
+    ("cpuset", include_str!("../../../../lab/scenarios/cpuset.toml")),
+    ("decoy-disk", include_str!("../../../../lab/scenarios/decoy-disk.toml")),
+    ("decoy-job", include_str!("../../../../lab/scenarios/decoy-job.toml")),
+    ("decoy-other-cpu", include_str!("../../../../lab/scenarios/decoy-other-cpu.toml")),
     ("dirty-throttle", include_str!("../../../../lab/scenarios/dirty-throttle.toml")),
+    ("fork-storm", include_str!("../../../../lab/scenarios/fork-storm.toml")),
+    ("fsync-crowd", include_str!("../../../../lab/scenarios/fsync-crowd.toml")),
     ("go-quota", include_str!("../../../../lab/scenarios/go-quota.toml")),
     ("healthy", include_str!("../../../../lab/scenarios/healthy.toml")),
     ("io-healthy", include_str!("../../../../lab/scenarios/io-healthy.toml")),
@@ -54,12 +64,19 @@ const FILES: [(&str, &str); 21] = [
     ("neighbour-4", include_str!("../../../../lab/scenarios/neighbour-4.toml")),
     ("neighbour-8", include_str!("../../../../lab/scenarios/neighbour-8.toml")),
     ("neighbour-nice", include_str!("../../../../lab/scenarios/neighbour-nice.toml")),
+    ("overlay", include_str!("../../../../lab/scenarios/overlay.toml")),
     ("pinned", include_str!("../../../../lab/scenarios/pinned.toml")),
     ("quota", include_str!("../../../../lab/scenarios/quota.toml")),
     ("quota-nested", include_str!("../../../../lab/scenarios/quota-nested.toml")),
     ("quota-threads", include_str!("../../../../lab/scenarios/quota-threads.toml")),
+    ("refault", include_str!("../../../../lab/scenarios/refault.toml")),
+    ("rt-hog", include_str!("../../../../lab/scenarios/rt-hog.toml")),
+    ("short-quota", include_str!("../../../../lab/scenarios/short-quota.toml")),
     ("slow-device", include_str!("../../../../lab/scenarios/slow-device.toml")),
     ("slow-file", include_str!("../../../../lab/scenarios/slow-file.toml")),
+    ("starved", include_str!("../../../../lab/scenarios/starved.toml")),
+    ("sync-cron", include_str!("../../../../lab/scenarios/sync-cron.toml")),
+    ("tail", include_str!("../../../../lab/scenarios/tail.toml")),
     ("tokio-quota", include_str!("../../../../lab/scenarios/tokio-quota.toml")),
     ("writeback", include_str!("../../../../lab/scenarios/writeback.toml")),
     ("writeback-fast", include_str!("../../../../lab/scenarios/writeback-fast.toml")),
@@ -90,6 +107,18 @@ pub(crate) fn select(name: &str) -> Result<Vec<Scenario>> {
         bail!("there is no scenario `{}`; there are {}", name.escape_debug(), names.join(", "));
     }
     Ok(family)
+}
+
+/// The texts of the scenarios of that name, as [`select`] has it.
+pub(crate) fn select_texts(name: &str) -> Result<Vec<(String, &'static str)>> {
+    let names: Vec<_> = select(name)?.into_iter().map(|scenario| scenario.name).collect();
+    let texts = FILES.iter().filter(|(stem, _)| names.iter().any(|name| name == stem));
+    Ok(texts.map(|(stem, text)| ((*stem).to_owned(), *text)).collect())
+}
+
+/// The texts of all.
+pub(crate) fn all_texts() -> Vec<(String, &'static str)> {
+    FILES.iter().map(|(stem, text)| ((*stem).to_owned(), *text)).collect()
 }
 
 #[cfg(test)]

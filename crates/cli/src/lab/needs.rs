@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a scenario needs of the machine, and whether it is there.
 
-use crate::host::cgroup::Tree;
+use crate::host::cgroup::{Tree, v1_mount};
 use rustix::param::clock_ticks_per_second;
 use rustix::process::geteuid;
 use rustix::thread::sched_getaffinity;
@@ -9,6 +9,7 @@ use serde::Deserialize;
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -39,6 +40,16 @@ pub(crate) enum Need {
     BdiLimit,
     /// A tree of cgroups (v1) whose block IO can be limited.
     BlkioThrottle,
+    /// A tree of cgroups (v1) that can be bound to CPUs.
+    Cpuset,
+    /// A tree of cgroups (v1) whose memory can be limited.
+    MemoryLimit,
+    /// Tasks that go before all ordinary ones, in a cgroup of the lab's own.
+    Realtime,
+    /// Filesystems laid over others.
+    Overlay,
+    /// Directories for temporary files on a disk of the host's own.
+    HostDisk,
 }
 
 /// For how long CPUs are watched to see whether they idle.
@@ -61,10 +72,16 @@ impl TryFrom<String> for Need {
             "go" => Ok(Self::Go),
             "bdi-limit" => Ok(Self::BdiLimit),
             "blkio-throttle" => Ok(Self::BlkioThrottle),
+            "cpuset" => Ok(Self::Cpuset),
+            "memory-limit" => Ok(Self::MemoryLimit),
+            "realtime" => Ok(Self::Realtime),
+            "overlay" => Ok(Self::Overlay),
+            "host-disk" => Ok(Self::HostDisk),
             _ => text.strip_prefix("cpus>=").and_then(|n| n.parse().ok()).map(Self::Cpus).ok_or(
                 format!(
                     "unknown need `{text}`: `root`, `bpf`, `cgroup-cpu`, `idle-cpu`, `fuse`, `loop`, `ext4`, \
-                     `go`, `bdi-limit`, `blkio-throttle` and `cpus>=N` exist"
+                     `go`, `bdi-limit`, `blkio-throttle`, `cpuset`, `memory-limit`, `realtime`, `overlay`, \
+                     `host-disk` and `cpus>=N` exist"
                 ),
             ),
         }
@@ -85,6 +102,11 @@ impl fmt::Display for Need {
             Self::Go => f.write_str("go"),
             Self::BdiLimit => f.write_str("bdi-limit"),
             Self::BlkioThrottle => f.write_str("blkio-throttle"),
+            Self::Cpuset => f.write_str("cpuset"),
+            Self::MemoryLimit => f.write_str("memory-limit"),
+            Self::Realtime => f.write_str("realtime"),
+            Self::Overlay => f.write_str("overlay"),
+            Self::HostDisk => f.write_str("host-disk"),
         }
     }
 }
@@ -115,6 +137,11 @@ impl Need {
             Self::BlkioThrottle => throttle_tree().is_none().then(|| {
                 "it needs the `blkio` controller of cgroup v1, and a kernel that can limit by it".into()
             }),
+            Self::Cpuset => v1_mount("cpuset").err().map(|error| format!("{error:#}")),
+            Self::MemoryLimit => v1_mount("memory").err().map(|error| format!("{error:#}")),
+            Self::Realtime => no_realtime(),
+            Self::Overlay => no_filesystem("overlay"),
+            Self::HostDisk => no_host_disk(),
             Self::IdleCpu => {
                 let idle = idle_cpus()?;
                 (idle < IDLE_SHARE).then(|| {
@@ -136,6 +163,25 @@ pub(crate) fn throttle_tree() -> Option<PathBuf> {
     let tree = v1.find(|mount| mount.root == b"/")?;
     let tree = PathBuf::from(OsStr::from_bytes(&tree.mount_point));
     tree.join("blkio.throttle.write_iops_device").exists().then_some(tree)
+}
+
+/// Where the kernel gives cgroups a budget for it, the lab gives itself one.
+fn no_realtime() -> Option<String> {
+    let budget = v1_mount("cpu").ok().map(|tree| tree.join("cpu.rt_runtime_us"));
+    let budget = budget.and_then(|file| std::fs::read_to_string(file).ok());
+    if let Some(budget) = budget {
+        let none = budget.trim() == "0";
+        return none.then(|| "the kernel gives realtime tasks of cgroups no CPU time".into());
+    }
+    let error = thread::spawn(deburr_bpf::realtime::take_precedence).join().ok()?.err()?;
+    Some(format!("no task may go before ordinary ones: {error}"))
+}
+
+/// A filesystem in memory, or one over a network, has device number 0 for its disk.
+fn no_host_disk() -> Option<String> {
+    let dir = std::env::temp_dir();
+    let device = std::fs::metadata(&dir).map(|meta| rustix::fs::major(meta.dev())).unwrap_or(0);
+    (device == 0).then(|| format!("`{}` is on no disk", dir.display()))
 }
 
 fn no_device(path: &str) -> Option<String> {
@@ -194,6 +240,12 @@ mod tests {
             "ext4",
             "go",
             "bdi-limit",
+            "blkio-throttle",
+            "cpuset",
+            "memory-limit",
+            "realtime",
+            "overlay",
+            "host-disk",
         ] {
             assert_eq!(Need::try_from(name.to_owned()).unwrap().to_string(), name);
         }

@@ -74,14 +74,23 @@ impl Observed {
         if finding.code == "CPU001" {
             return true;
         }
-        let inside: f64 =
-            finding.causes.iter().filter(|cause| !self.is_outside(cause)).map(|c| c.share).sum();
+        let inside: f64 = finding
+            .causes
+            .iter()
+            .filter(|cause| !self.is_outside(cause))
+            .map(|c| c.share.get())
+            .sum();
         self.outside_share(finding) > inside
     }
 
     /// Share of a finding's loss that is due to processes outside of the lab.
     pub(super) fn outside_share(&self, finding: &Finding) -> f64 {
-        finding.causes.iter().filter(|cause| self.is_outside(cause)).map(|cause| cause.share).sum()
+        finding
+            .causes
+            .iter()
+            .filter(|cause| self.is_outside(cause))
+            .map(|cause| cause.share.get())
+            .sum()
     }
 
     fn is_outside(&self, cause: &Cause) -> bool {

@@ -87,7 +87,8 @@ pub(crate) fn run(
     }
 }
 
-fn run_once(
+/// Runs both, once.
+pub(crate) fn run_once(
     scenario: &Scenario,
     settings: &Settings<'_>,
     stop: &Stop,
@@ -142,6 +143,9 @@ pub(super) fn observe_after(
     let mut stage = Stage::new(stop.clone(), settings.weight)?;
     if let Some(disk) = &scenario.disk {
         stage.make_disk(disk)?;
+    }
+    if scenario.host_disk {
+        stage.use_host_disk()?;
     }
     if scenario.victim.reader.is_some() {
         stage.make_slow_file()?;
@@ -240,15 +244,21 @@ fn start_victim(
     }
     let what = victim_work(scenario, stage)?;
     let cpus = scenario.victim.cpus.as_deref();
-    let measures =
-        stage.start_one(&Job { comm: "victim", cgroup, cpus, nice: None, what: &what })?;
+    let measures = stage.start_one(&Job {
+        comm: "victim",
+        cgroup,
+        cpus,
+        nice: None,
+        realtime: false,
+        what: &what,
+    })?;
     Ok(Suffering { pid: measures.pid(), measures, service: None })
 }
 
 /// What the victim is to do.
 fn victim_work(scenario: &Scenario, stage: &Stage) -> Result<Vec<String>> {
     if let Some(broker) = &scenario.victim.broker {
-        return IoArgs::to_arguments("broker", stage.disk()?.mount(), broker);
+        return IoArgs::to_arguments("broker", stage.files()?, broker);
     }
     if let Some(reader) = &scenario.victim.reader {
         return Ok(ReadArgs::words(stage.slow_file()?, reader));

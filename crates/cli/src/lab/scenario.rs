@@ -53,11 +53,19 @@ pub(crate) struct Scenario {
     pub(crate) p99_factor: Option<f64>,
     /// What the first finding must advise to change: a word of its fixes.
     pub(crate) fix: Option<String>,
+    /// Of the time in which the victim waits for pages, the share that the ledger must have under memory at least; the rest
+    /// is under block IO.
+    pub(crate) memory_share: Option<f64>,
+    /// What a file's name has in it that the first finding must name.
+    pub(crate) file: Option<String>,
     /// System calls are counted as well.
     #[serde(default)]
     pub(crate) syscalls: bool,
     /// The disk that it happens on, if it is about one.
     pub(crate) disk: Option<DiskSpec>,
+    /// Or files of the run are on the host's own.
+    #[serde(default)]
+    pub(crate) host_disk: bool,
     /// Who suffers.
     pub(crate) victim: Victim,
     /// What is done to it, in this order; absent from the control run.
@@ -147,7 +155,12 @@ pub(crate) struct CauseBound {
 impl Scenario {
     /// Reads a scenario file's text.
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let scenario: Self = toml::from_str(text)?;
+        Self::of_table(super::vary::split(text)?.0)
+    }
+
+    /// Of what a file says besides its ranges.
+    pub(super) fn of_table(table: toml::Table) -> Result<Self> {
+        let scenario: Self = table.try_into()?;
         scenario.validate().with_context(|| format!("scenario `{}`", scenario.name))?;
         Ok(scenario)
     }
@@ -155,9 +168,10 @@ impl Scenario {
     fn validate(&self) -> Result<()> {
         ensure!(is_label(&self.name), "`name` must be of a-z, 0-9 and `-`");
         ensure!((1..=600).contains(&self.seconds), "`seconds` must be 1 to 600");
+        let kinds = [self.silent, self.expect_first.is_some(), self.memory_share.is_some()];
         ensure!(
-            self.silent == self.expect_first.is_none(),
-            "either `silent = true` or `expect_first = \"CODE\"` is needed"
+            kinds.iter().filter(|is_it| **is_it).count() == 1,
+            "one of `silent = true`, `expect_first = \"CODE\"` and `memory_share` is needed"
         );
         for code in self.codes() {
             ensure!(is_code(code), "`{code}` is no finding code, which look like `SCH001`");
@@ -170,9 +184,10 @@ impl Scenario {
         if let Some(disk) = &self.disk {
             disk.validate()?;
         }
+        ensure!(!(self.disk.is_some() && self.host_disk), "either `disk` or `host_disk`");
         ensure!(
-            self.disk.is_some() == self.victim.broker.is_some(),
-            "`disk` needs `victim.broker`, and that a `disk`"
+            self.disk.is_some() || self.host_disk || self.victim.broker.is_none(),
+            "`victim.broker` needs a `disk`, or `host_disk = true`"
         );
         for fault in &self.faults {
             fault.as_fault().validate()?;

@@ -144,6 +144,7 @@ impl ServiceSpec {
             cgroup: "driver",
             cpus: None,
             nice: None,
+            realtime: false,
             what: &what,
         })?;
         stage.settle(SETTLE)?;

@@ -34,7 +34,14 @@ impl SlowFile {
             "--size-mib=1".into(),
             "--bytes-per-us=10000".into(),
         ];
-        let job = Job { comm: "lab-file", cgroup: SERVERS, cpus: None, nice: None, what: &what };
+        let job = Job {
+            comm: "lab-file",
+            cgroup: SERVERS,
+            cpus: None,
+            nice: None,
+            realtime: false,
+            what: &what,
+        };
         let server = stage.start_one(&job)?;
         Ok(Self { server, file: at.join(FILE) })
     }

@@ -9,6 +9,7 @@ use crate::host::guard::Guard;
 use crate::host::undo::Undo;
 use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::mount::{MountFlags, mount};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,9 @@ use std::time::{Duration, Instant};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time that a program of the system may take.
 const TOOL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Of every second, what realtime tasks of the lab may use of a CPU: a little less than the kernel leaves to all of them
+/// by default.
+const REALTIME_US_PER_S: u32 = 940_000;
 /// How often signals are looked for.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -41,7 +45,7 @@ impl Stop {
     }
 
     /// An error if a signal came.
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         if self.0.load(Ordering::Relaxed) {
             bail!(Interrupted);
         }
@@ -65,6 +69,8 @@ pub(crate) struct Job<'a> {
     pub(crate) cpus: Option<&'a [usize]>,
     /// Its nice value.
     pub(crate) nice: Option<i32>,
+    /// Whether it goes before all ordinary tasks.
+    pub(crate) realtime: bool,
     /// The rest of its command line: what `deburr lab-worker` is to do.
     pub(crate) what: &'a [String],
 }
@@ -77,6 +83,7 @@ pub(crate) struct Stage {
     guard: Option<Guard>,
     // Serves those who unmount it until they are done.
     disk: Option<Disk>,
+    files: Option<PathBuf>,
     slow_file: Option<SlowFile>,
     tree: Tree,
     base: PathBuf,
@@ -102,6 +109,7 @@ impl Stage {
             workers: Vec::new(),
             guard: Some(guard),
             disk: None,
+            files: None,
             slow_file: None,
             tree,
             base,
@@ -153,8 +161,45 @@ impl Stage {
     /// Makes the run's disk, which is as fast as memory until it is told otherwise.
     pub(crate) fn make_disk(&mut self, spec: &DiskSpec) -> Result<()> {
         let disk = Disk::make(self, spec).context("cannot make the lab's disk")?;
+        self.files = Some(disk.mount().to_owned());
         self.disk = Some(disk);
         Ok(())
+    }
+
+    /// Has files of the run on the host's own disk.
+    pub(crate) fn use_host_disk(&mut self) -> Result<()> {
+        let dir = self.scratch("files");
+        std::fs::create_dir(&dir).with_context(|| format!("cannot make `{}`", dir.display()))?;
+        self.files = Some(dir);
+        Ok(())
+    }
+
+    /// Where files of the run are.
+    pub(crate) fn files(&self) -> Result<&Path> {
+        self.files.as_deref().context("the scenario has neither `[disk]` nor `host_disk`")
+    }
+
+    /// Lays an empty filesystem over one whose changes go to `changes`, which is where files of the run are; says where
+    /// it is mounted.
+    pub(crate) fn make_overlay(&mut self, changes: &Path) -> Result<PathBuf> {
+        let (lower, at) = (self.scratch("lower"), self.scratch("overlay"));
+        let (upper, work) = (changes.join("upper"), changes.join("work"));
+        for dir in [&lower, &at, &upper, &work] {
+            std::fs::create_dir_all(dir)
+                .with_context(|| format!("cannot make `{}`", dir.display()))?;
+        }
+        self.will_undo(&Undo::Mount { at: at.clone() })?;
+        let data = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            lower.display(),
+            upper.display(),
+            work.display()
+        );
+        let data = std::ffi::CString::new(data)?;
+        let flags = MountFlags::NOATIME | MountFlags::NOSUID | MountFlags::NODEV;
+        mount("overlay", &at, "overlay", flags, Some(data.as_c_str()))
+            .context("cannot mount an overlay")?;
+        Ok(at)
     }
 
     /// The run's disk.
@@ -203,6 +248,14 @@ impl Stage {
         selection.map_or(self.cpus.len(), <[usize]>::len)
     }
 
+    /// The CPU of that number among those that the lab may use.
+    pub(crate) fn cpu(&self, index: usize) -> Result<usize> {
+        let cpu = self.cpus.get(index).copied();
+        cpu.ok_or_else(|| {
+            anyhow!("CPU number {index} of {} usable ones is asked for", self.cpus.len())
+        })
+    }
+
     /// Starts workers and waits until all of them are at it.
     pub(crate) fn start(&mut self, jobs: &[Job<'_>]) -> Result<()> {
         let mut begun = Vec::with_capacity(jobs.len());
@@ -230,14 +283,21 @@ impl Stage {
         if let Some(nice) = job.nice {
             command.arg(format!("--nice={nice}"));
         }
+        if job.realtime {
+            self.allow_realtime(&dir, REALTIME_US_PER_S)?;
+            command.arg("--realtime");
+        }
         for index in job.cpus.into_iter().flatten() {
-            let cpu = self.cpus.get(*index).ok_or_else(|| {
-                anyhow!("CPU number {index} of {} usable ones is asked for", self.cpus.len())
-            })?;
-            command.arg(format!("--cpu={cpu}"));
+            command.arg(format!("--cpu={}", self.cpu(*index)?));
         }
         command.args(job.what).stdin(Stdio::piped()).stdout(Stdio::piped());
         Worker::spawn(command)
+    }
+
+    /// Gives one of the lab's cgroups CPU time for realtime tasks.
+    pub(crate) fn allow_realtime(&self, dir: &Path, us_per_s: u32) -> Result<()> {
+        self.tree.set_realtime(&self.base, us_per_s)?;
+        self.tree.set_realtime(dir, us_per_s)
     }
 
     /// Starts a program of its own in a cgroup.

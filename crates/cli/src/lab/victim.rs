@@ -116,14 +116,9 @@ pub(crate) fn serve_until_told(demand: Demand) -> Result<()> {
     Ok(())
 }
 
-/// Serves for ever: a neighbour with a moderate appetite.
+/// Serves for ever, in this thread: a neighbour with an appetite.
 pub(crate) fn serve_for_ever(demand: Demand) -> ! {
-    thread::scope(|scope| {
-        for number in 0..demand.threads {
-            scope
-                .spawn(move || requests(demand, number, now_ns(ClockId::Monotonic)).for_each(drop));
-        }
-    });
+    requests(demand, 0, now_ns(ClockId::Monotonic)).for_each(drop);
     unreachable!("its requests do not end")
 }
 

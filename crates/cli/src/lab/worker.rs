@@ -5,7 +5,8 @@
 use super::disk::{self, DiskArgs};
 use super::drive::{self, DriveArgs};
 use super::fanout::{self, FanoutArgs};
-use super::io::{self, IoArgs};
+use super::forks::{self, ForksArgs};
+use super::io::{self, IoArgs, SyncsArgs};
 use super::slow_file::{self, ReadArgs};
 use super::victim::{self, Demand};
 use crate::host::{cgroup, guard};
@@ -33,6 +34,9 @@ pub(crate) struct WorkerArgs {
     /// CPU to stay on; may be given several times
     #[arg(long)]
     cpu: Vec<usize>,
+    /// Go before all ordinary tasks (SCHED_FIFO)
+    #[arg(long)]
+    realtime: bool,
     #[command(subcommand)]
     work: Work,
 }
@@ -66,6 +70,10 @@ enum Work {
     Broker(IoArgs),
     /// Read a file from the first line of standard input to the second
     Reader(ReadArgs),
+    /// Start programs that end at once, for ever
+    Forks(ForksArgs),
+    /// Have everything written out at intervals, for ever
+    Syncs(SyncsArgs),
     /// Write to one file for ever
     Writer(IoArgs),
     /// Make and remove files for ever
@@ -116,6 +124,9 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
     if let Some(nice) = args.nice {
         setpriority_process(None, nice).context("cannot set the nice value")?;
     }
+    if args.realtime {
+        deburr_bpf::realtime::take_precedence().context("cannot go before ordinary tasks")?;
+    }
     if let Work::Exec { arguments } = &args.work {
         let program = std::env::current_exe()?;
         let error = Command::new(&program).args(arguments).exec();
@@ -142,6 +153,8 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
         Work::Reader(reader) => slow_file::read_until_told(reader),
         Work::Serve(demand) => victim::serve_until_told(demand.demand()),
         Work::Load(demand) => victim::serve_for_ever(demand.demand()),
+        Work::Forks(forks) => forks::fork_for_ever(forks),
+        Work::Syncs(syncs) => io::sync_for_ever(syncs),
         _ => spin(),
     }
 }

@@ -5,7 +5,7 @@ use super::document::{
     BeliefRow, Document, Host, LimitRow, Others, QuotaRow, Row, RuntimeRow, SCHEMA,
 };
 use super::runtime::{Hidden, Prober};
-use super::text::FORBIDDEN;
+use super::text::forbidden;
 use crate::collect::{Cgroups, Roots, has_ended, living_thread, read_stat, shown_path};
 use crate::sources;
 use deburr_core::finding::Tool;
@@ -156,7 +156,7 @@ impl Survey<'_> {
                         }
                         Hidden::Forbidden => {
                             others.forbidden += 1;
-                            format!("its runtime may not be looked at: {FORBIDDEN}")
+                            format!("its runtime may not be looked at: {}", forbidden())
                         }
                     });
                     None

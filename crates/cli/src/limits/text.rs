@@ -6,6 +6,7 @@ use deburr_core::finding::{Unit, ticked};
 use deburr_core::limits::effective::{Bound, Sight};
 use deburr_core::recording::{Confidence, Container, Parallelism};
 use deburr_core::render::{self, Cell, Grid, Section, TextStyle, units};
+use rustix::thread::CapabilitySet;
 use std::collections::HashMap;
 
 /// Processes whose mismatch is explained below the table.
@@ -13,9 +14,24 @@ const MAX_EXPLAINED: usize = 8;
 /// Hex digits of a container id that people know it by.
 const ID_DIGITS: usize = 12;
 
-/// What looking into a process takes.
-pub(super) const FORBIDDEN: &str =
-    "that takes the privileges of a debugger (root with CAP_SYS_PTRACE in its user namespace)";
+/// Why this process may not look into another one.
+pub(super) fn forbidden() -> &'static str {
+    let own = rustix::thread::capabilities(None);
+    forbidden_to(own.is_ok_and(|own| own.effective.contains(CapabilitySet::SYS_PTRACE)))
+}
+
+/// The same for whom may look into processes in general, or may not.
+fn forbidden_to(debugger: bool) -> &'static str {
+    match debugger {
+        true => {
+            "the kernel refuses it to this user too, who has the privileges of a debugger (CAP_SYS_PTRACE): the process \
+             belongs to an outer user namespace, or a security module shields it"
+        }
+        false => {
+            "that takes the privileges of a debugger (root with CAP_SYS_PTRACE in its user namespace)"
+        }
+    }
+}
 
 /// As text for people.
 pub(crate) fn text(document: &Document, style: TextStyle) -> String {
@@ -54,7 +70,7 @@ pub(crate) fn text(document: &Document, style: TextStyle) -> String {
     }
     if others.forbidden > 0 {
         let whose = units::counted(others.forbidden.into(), "process", "processes");
-        notes.push(format!("runtimes of {whose} may not be looked at: {FORBIDDEN}"));
+        notes.push(format!("runtimes of {whose} may not be looked at: {}", forbidden()));
     }
     render::grid(&headline, &table(&document.processes), &notes, style)
 }
@@ -299,14 +315,8 @@ fn limit_rows(limit: &LimitRow) -> Vec<Vec<String>> {
 }
 
 fn runtime_section(row: &Row, runtime: &RuntimeRow) -> Section {
-    let verdict = match (row.verdict, &runtime.belief) {
-        ("above", Some(belief)) => format!(", and {} fit", belief.fitting),
-        ("may_be_above", Some(belief)) => {
-            format!(", perhaps more than the {} that fit", belief.fitting)
-        }
-        ("fits", _) => ", which fits".into(),
-        _ => String::new(),
-    };
+    let fitting = runtime.belief.as_ref().map(|belief| belief.fitting);
+    let verdict = verdict(row.verdict, fitting);
     let heading = match runtime.parallelism.first() {
         Some(number) => format!("{} {}{verdict}", name(runtime), counts_on(number)),
         None => format!("{} lets an unknown number of threads run at a time", name(runtime)),
@@ -317,6 +327,18 @@ fn runtime_section(row: &Row, runtime: &RuntimeRow) -> Section {
     rows.extend(runtime.belief.iter().map(|belief| vec!["why".into(), belief.because.clone()]));
     rows.extend(runtime.settings.iter().map(|(name, value)| vec![name.clone(), ticked(value)]));
     Section { heading, rows }
+}
+
+/// What is to be said of a number of threads beside the number that fits.
+fn verdict(verdict: &str, fitting: Option<u32>) -> String {
+    match (verdict, fitting) {
+        ("above", Some(n)) => format!(", and {}", units::counted(n.into(), "fits", "fit")),
+        ("may_be_above", Some(n)) => {
+            format!(", perhaps more than the {}", units::counted(n.into(), "that fits", "that fit"))
+        }
+        ("fits", _) => ", which fits".into(),
+        _ => String::new(),
+    }
 }
 
 /// What a number means, as a sentence part.
@@ -344,4 +366,25 @@ fn worth(number: &Parallelism) -> String {
         Confidence::Bound => "counted: the pool may be larger or smaller",
     };
     format!("{} ({worth}; from: {})", number.value, number.source)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_a_debuggers_privileges_is_not_told_to_get_them() {
+        assert!(forbidden_to(false).starts_with("that takes the privileges"));
+        let refused = forbidden_to(true);
+        assert!(refused.contains("refuses it to this user too"), "{refused}");
+        assert!(!refused.contains("that takes") && !refused.contains("root"), "{refused}");
+    }
+
+    #[test]
+    fn one_fits_and_two_fit() {
+        assert_eq!(verdict("above", Some(1)), ", and 1 fits");
+        assert_eq!(verdict("above", Some(2)), ", and 2 fit");
+        assert_eq!(verdict("may_be_above", Some(1)), ", perhaps more than the 1 that fits");
+        assert_eq!(verdict("fits", Some(1)), ", which fits");
+    }
 }

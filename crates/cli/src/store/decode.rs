@@ -180,6 +180,7 @@ pub(super) fn record(kind: Kind, row: &rusqlite::Row<'_>) -> Result<Record> {
         Kind::Event => Record::Event(event(c)?),
         Kind::Ending => Record::End { window_ns: c.u64()? },
         Kind::Runtime => Record::Runtime(Box::new(runtime::read(c)?)),
+        Kind::NamedThreads => Record::NamedThreads(Box::new(runtime::read_named(c)?)),
         Kind::CpuCheck | Kind::CpuWorker | Kind::CpuRound | Kind::CpuDistance => {
             Record::CpuCheck(Box::new(cpu_check::record(kind, c)?))
         }

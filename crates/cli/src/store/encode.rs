@@ -139,6 +139,9 @@ pub(super) fn row(record: &Record) -> Row<'_> {
         Record::Syscalls(record) => syscalls::row(record),
         Record::Observer(t) => over(Kind::Observer, t.t0_ns, t.t1_ns, observer_tick(t)),
         Record::Runtime(r) => plain(Kind::Runtime, runtime::cells(r)),
+        Record::NamedThreads(t) => {
+            over(Kind::NamedThreads, t.t0_ns, t.t1_ns, runtime::named_cells(t))
+        }
         Record::Event(e) => plain(Kind::Event, event(e)),
         Record::End { window_ns } => plain(Kind::Ending, cells![*window_ns]),
     }

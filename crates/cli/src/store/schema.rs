@@ -26,7 +26,7 @@ pub(super) struct Table {
 }
 
 /// Where a record goes. The order is that of [`tables::TABLES`], then [`block::TABLES`], then
-/// [`runtime::TABLE`], then [`cpu_check::TABLES`], then [`syscalls::TABLES`].
+/// [`runtime::TABLES`], then [`cpu_check::TABLES`], then [`syscalls::TABLES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Meta,
@@ -60,6 +60,7 @@ pub(super) enum Kind {
     Pace,
     Held,
     Runtime,
+    NamedThreads,
     CpuCheck,
     CpuWorker,
     CpuRound,
@@ -79,7 +80,7 @@ pub(super) enum OnDemand {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 38] = [
+    pub(super) const ALL: [Self; 39] = [
         Self::Meta,
         Self::Coverage,
         Self::Process,
@@ -111,6 +112,7 @@ impl Kind {
         Self::Pace,
         Self::Held,
         Self::Runtime,
+        Self::NamedThreads,
         Self::CpuCheck,
         Self::CpuWorker,
         Self::CpuRound,
@@ -122,7 +124,7 @@ impl Kind {
 
     /// Its table.
     pub(super) fn table(self) -> &'static Table {
-        let alone = std::iter::once(&runtime::TABLE);
+        let alone = runtime::TABLES.into_iter();
         let alone = alone.chain(&cpu_check::TABLES).chain(&syscalls::TABLES);
         let mut tables = tables::TABLES.iter().chain(&block::TABLES).chain(alone);
         tables.nth(self as usize).expect("each kind has a table")
@@ -147,7 +149,8 @@ impl Kind {
 
     /// Whether its table came to the format after others of its version: a recording may lack it.
     pub(super) fn is_addition(self) -> bool {
-        matches!(self, Self::Pace | Self::Held | Self::Runtime) || self.on_demand().is_some()
+        matches!(self, Self::Pace | Self::Held | Self::Runtime | Self::NamedThreads)
+            || self.on_demand().is_some()
     }
 }
 

@@ -85,6 +85,40 @@ fn paths_in_backticks_exist() {
     assert_none(&problems);
 }
 
+/// `docs/decoys.md`: each rule that names a cause has cases in which the correlate is there and is not the cause.
+#[test]
+fn every_rule_has_decoys_that_exist() {
+    let mut problems = Vec::new();
+    let sources = files().into_iter().filter(|(name, _)| name.ends_with(".rs"));
+    let sources: String = sources.map(|(_, content)| content).collect();
+    let document = read("docs/decoys.md");
+    let rows: Vec<Vec<&str>> = document
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| finding"))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    for row in &rows {
+        let [finding, _, _, decoys, _] = row.as_slice() else {
+            problems.push(format!("{row:?}: five columns are wanted"));
+            continue;
+        };
+        let tests: Vec<&str> = decoys.split('`').skip(1).step_by(2).collect();
+        if tests.is_empty() {
+            problems.push(format!("{finding}: no test is named"));
+        }
+        for test in tests.iter().filter(|test| !sources.contains(&format!("fn {test}("))) {
+            problems.push(format!("{finding}: there is no test `{test}`"));
+        }
+    }
+    // Those about the observer itself name no cause.
+    for rule in deburr_core::rules::all().iter().filter(|rule| !rule.code.starts_with("OBS")) {
+        if !rows.iter().any(|row| row.first() == Some(&rule.code)) {
+            problems.push(format!("{}: has no decoy", rule.code));
+        }
+    }
+    assert_none(&problems);
+}
+
 #[test]
 fn make_targets_exist_and_say_what_they_do() {
     let targets = make_targets();

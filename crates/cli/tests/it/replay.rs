@@ -25,7 +25,24 @@ fn names_in(dir: &str) -> BTreeSet<String> {
 }
 
 /// Scenarios without a kept recording.
-const NOT_KEPT: [&str; 3] = ["io-healthy", "io-rhythm", "writeback-fast"];
+const NOT_KEPT: [&str; 16] = [
+    "cpuset",
+    "decoy-disk",
+    "decoy-job",
+    "decoy-other-cpu",
+    "fork-storm",
+    "fsync-crowd",
+    "io-healthy",
+    "io-rhythm",
+    "overlay",
+    "refault",
+    "rt-hog",
+    "short-quota",
+    "starved",
+    "sync-cron",
+    "tail",
+    "writeback-fast",
+];
 
 /// Scenarios whose recordings are kept.
 fn kept_scenarios() -> BTreeSet<String> {

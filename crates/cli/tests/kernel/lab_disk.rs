@@ -51,6 +51,21 @@ fn slow_device() {
     passes("slow-device");
 }
 
+#[test]
+fn fsync_crowd() {
+    passes("fsync-crowd");
+}
+
+#[test]
+fn overlay() {
+    passes("overlay");
+}
+
+#[test]
+fn decoy_disk() {
+    passes("decoy-disk");
+}
+
 /// What scenarios with a disk change of this host, as it is now: settings and loop devices.
 fn host_state() -> BTreeMap<PathBuf, String> {
     let mut files = vec![

@@ -21,6 +21,7 @@ mod lab_disk;
 mod limits;
 mod memory;
 mod missed;
+mod oversubscribed;
 mod owners;
 mod probe;
 mod recording;

@@ -23,6 +23,11 @@ const MIN_PRESENT: f64 = 0.6;
 pub const MIN_ROUNDS: u64 = 4;
 /// A pair shares a core for good if it does so in this part of its rounds.
 pub const STABLE_SHARE: f64 = 0.75;
+/// Below this part of a few rounds it does not share for good, however those were chosen.
+const LOOSE_SHARE: f64 = 0.25;
+/// Between that and [`STABLE_SHARE`], so many rounds decide: five in eight of them, where it is three in four, are one
+/// chance in ten.
+const DECIDING_ROUNDS: u64 = 24;
 /// It does so now and then from this part on, and more than once.
 const SOMETIMES_SHARE: f64 = 0.02;
 
@@ -87,6 +92,17 @@ pub struct Pair {
     /// Time of a cache line from one to the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub one_way_ns: Option<u64>,
+}
+
+impl Pair {
+    /// Whether more rounds could make something else of it: too few count, or they say neither that it shares for good
+    /// nor that it does not.
+    #[must_use]
+    pub fn is_decided(&self) -> bool {
+        let part = self.shared as f64 / self.valid.max(1) as f64;
+        let open = (LOOSE_SHARE..STABLE_SHARE).contains(&part);
+        self.class != PairClass::Unclear && (!open || self.valid >= DECIDING_ROUNDS)
+    }
 }
 
 /// What a round says.

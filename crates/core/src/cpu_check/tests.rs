@@ -2,7 +2,7 @@
 //! Machines of which it is known what they are, and figures that were recorded on real ones.
 
 use super::document::{Class, CpuCheck, KeptBy};
-use super::pairs::{self, PairClass};
+use super::pairs::{self, Pair, PairClass};
 use super::sweep::{self, Regime};
 use super::{judge, plan};
 use crate::recording::{
@@ -431,6 +431,46 @@ fn rounds_that_do_not_count_are_counted() {
     let pair = &judge(&scene.view()).unwrap().pairs[0];
     assert_eq!((pair.rounds, pair.valid, pair.missed, pair.disturbed), (10, 8, 1, 1));
     assert_eq!(pair.class, PairClass::SharedCore);
+}
+
+#[test]
+fn pairs_that_few_rounds_leave_open_want_more() {
+    let pair = |valid, shared, class| Pair { valid, shared, ..summed_of(class) };
+    for (valid, shared, class, decided) in [
+        (3, 3, PairClass::Unclear, false),
+        (8, 0, PairClass::Independent, true),
+        (8, 1, PairClass::Independent, true),
+        (8, 8, PairClass::TimeSliced, true),
+        // A pair that shares for good, of whose rounds others spoil some; or one that shares now and then.
+        (7, 5, PairClass::Sometimes, false),
+        (8, 3, PairClass::Sometimes, false),
+        (24, 12, PairClass::Sometimes, true),
+    ] {
+        assert_eq!(
+            pair(valid, shared, class).is_decided(),
+            decided,
+            "{shared} of {valid}, {class:?}"
+        );
+    }
+}
+
+fn summed_of(class: PairClass) -> Pair {
+    Pair {
+        a: 0,
+        b: 1,
+        class,
+        told: false,
+        rounds: 0,
+        valid: 0,
+        shared: 0,
+        one_sided: 0,
+        disturbed: 0,
+        missed: 0,
+        ratio: None,
+        chunk_ratio: None,
+        confirmed: None,
+        one_way_ns: None,
+    }
 }
 
 #[test]

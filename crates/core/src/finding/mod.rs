@@ -8,6 +8,7 @@ mod block_io;
 mod entity;
 mod evidence;
 mod ledger;
+mod share;
 mod shell;
 mod whom;
 
@@ -19,6 +20,7 @@ pub use evidence::{
     Chart, ChartKind, ChartRow, Cost, Evidence, FileShare, FileTable, SizeClass, Tail, TailOf, Unit,
 };
 pub use ledger::{Ledger, LedgerPart, LedgerState};
+pub use share::Share;
 pub use shell::shell_quote;
 pub use shell::ticked;
 pub use whom::{Carrier, Whom};
@@ -164,7 +166,7 @@ pub struct Cause {
     #[serde(flatten)]
     pub entity: Entity,
     /// Share of the victim's loss, 0..1.
-    pub share: f64,
+    pub share: Share,
 }
 
 /// A remedy.

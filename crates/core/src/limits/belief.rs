@@ -4,7 +4,7 @@
 //! The rules by which each runtime chooses: Go's `runtime/proc.go` and `internal/runtime/cgroup` (1.25 and later),
 //! `go.uber.org/automaxprocs`, HotSpot's `CgroupSubsystem`. Go and automaxprocs look at the process's own cgroup only.
 
-use super::effective::{Bound, Effective, Level, fitting_threads};
+use super::effective::{Bound, Effective, Level, fitting_threads, tolerated_threads};
 use super::go::GoBuild;
 use super::outside::DOTNET_POOL;
 use crate::finding::{Fix, ticked};
@@ -86,8 +86,10 @@ impl Why {
 pub struct Belief {
     /// The number that counts.
     pub threads: Parallelism,
-    /// As many fit.
+    /// As many fit: what is said, and what the fixes set.
     pub fitting: u32,
+    /// As many are not called too many.
+    pub tolerated: u32,
     /// Whether they do.
     pub fit: Fit,
     /// Why it is that number.
@@ -114,7 +116,8 @@ pub fn belief(reading: &RuntimeReading, given: Circumstances<'_>) -> Option<Beli
     let binding = given.level.filter(|_| given.effective.bound == Bound::Quota);
     let given = Circumstances { level: binding, ..given };
     let fitting = fitting_threads(given.effective.cpus);
-    let fit = match (threads.value > fitting, threads.confidence) {
+    let tolerated = tolerated_threads(given.effective.cpus);
+    let fit = match (threads.value > tolerated, threads.confidence) {
         (false, _) => Fit::Fits,
         (true, Confidence::Bound) => Fit::MayBeAbove,
         (true, _) => Fit::Above,
@@ -126,9 +129,9 @@ pub fn belief(reading: &RuntimeReading, given: Circumstances<'_>) -> Option<Beli
     };
     let fixes = match fit {
         Fit::Fits => vec![],
-        _ => fixes(reading, why, given),
+        _ => fixes(reading, why, fitting, given),
     };
-    Some(Belief { threads, fitting, fit, why, because, fixes })
+    Some(Belief { threads, fitting, tolerated, fit, why, because, fixes })
 }
 
 fn go(reading: &RuntimeReading, threads: &Parallelism, given: Circumstances<'_>) -> (Why, String) {
@@ -165,7 +168,7 @@ fn go(reading: &RuntimeReading, threads: &Parallelism, given: Circumstances<'_>)
             (Why::NoMount, format!("{version} finds no cgroup files where the process lives"))
         }
         _ if leaf
-            .is_some_and(|cpus| fitting_threads(cpus).min(given.effective.allowed) == value) =>
+            .is_some_and(|cpus| tolerated_threads(cpus).min(given.effective.allowed) == value) =>
         {
             match (given.own_level, given.level) {
                 (false, Some(level)) => above(&version, level),
@@ -252,11 +255,10 @@ fn jvm(reading: &RuntimeReading, threads: &Parallelism, given: Circumstances<'_>
     if threads.name == COLLECTORS {
         return (Why::Set, format!("`-XX:{COLLECTORS}={}` is among its flags", threads.value));
     }
-    let rounded = |cpus: f64| (cpus - 1e-9).ceil().max(1.0) as u32;
-    let leaf = leaf_cpus(reading).map(rounded);
+    let leaf = leaf_cpus(reading).map(fitting_threads);
     let first = Some(threads.value);
     match (given.own_level, given.level) {
-        (false, Some(level)) if threads.value <= rounded(level.cpus()) => {
+        (false, Some(level)) if threads.value <= fitting_threads(level.cpus()) => {
             let because =
                 format!("Java took it from the quota of {} above it", ticked(&level.path));
             (Why::KnowsLimit, because)
@@ -293,9 +295,7 @@ fn other(reading: &RuntimeReading, threads: &Parallelism) -> (Why, String) {
 }
 
 /// What would make it fit, the quickest first.
-fn fixes(reading: &RuntimeReading, why: Why, given: Circumstances<'_>) -> Vec<Fix> {
-    // A limit is no larger than some thousand CPUs.
-    let wanted = (given.effective.cpus - 1e-9).ceil().max(1.0) as u32;
+fn fixes(reading: &RuntimeReading, why: Why, wanted: u32, given: Circumstances<'_>) -> Vec<Fix> {
     let fix = |action: String, risk: &str| Fix {
         action,
         command: None,

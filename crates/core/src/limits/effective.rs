@@ -117,12 +117,18 @@ pub fn effective(given: Given<'_>) -> Option<Effective> {
     })
 }
 
-/// Threads that may run at a time without being too many for a limit: as many as CPUs, rounded up, and two where it
-/// is less, so that a thread can be woken up while another one runs.
+/// Threads for which a limit has room at a time: as many as CPUs, rounded up.
 #[must_use]
 pub fn fitting_threads(cpus: f64) -> u32 {
     // Saturates; a limit is no larger than some thousand CPUs.
-    (cpus - 1e-9).ceil().max(2.0) as u32
+    (cpus - 1e-9).ceil().max(1.0) as u32
+}
+
+/// Threads that may run at a time without being called too many: those that fit, and two where it is less, so that a
+/// thread can be woken up while another one runs.
+#[must_use]
+pub fn tolerated_threads(cpus: f64) -> u32 {
+    fitting_threads(cpus).max(2)
 }
 
 #[cfg(test)]
@@ -163,9 +169,15 @@ mod tests {
     }
 
     #[test]
-    fn two_threads_always_fit() {
-        for (cpus, threads) in [(0.25, 2), (1.0, 2), (2.0, 2), (2.1, 3), (4.0, 4)] {
-            assert_eq!(fitting_threads(cpus), threads, "{cpus}");
+    fn two_threads_are_never_too_many() {
+        for (cpus, fit, tolerated) in
+            [(0.25, 1, 2), (1.0, 1, 2), (2.0, 2, 2), (2.1, 3, 3), (4.0, 4, 4)]
+        {
+            assert_eq!(
+                (fitting_threads(cpus), tolerated_threads(cpus)),
+                (fit, tolerated),
+                "{cpus}"
+            );
         }
     }
 

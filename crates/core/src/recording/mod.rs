@@ -35,7 +35,7 @@ pub use entity::{
     TargetSpec,
 };
 pub use hist::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
-pub use runtime::{Confidence, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
+pub use runtime::{Confidence, NamedThreads, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
 pub use syscalls::{
     FILE_OP_NAMES, FILE_OPS, FileClass, SyscallFile, SyscallRecord, SyscallSpan, SyscallTotal,
     call_bucket_from_ns,
@@ -81,6 +81,8 @@ pub enum Record {
     Block(Box<BlockRecord>),
     /// How many threads a runtime lets run at a time, when it was found out and again when it changed.
     Runtime(Box<RuntimeReading>),
+    /// What the threads of one name did of a process with a limit and a runtime.
+    NamedThreads(Box<NamedThreads>),
     /// What `deburr cpu-check` measured.
     CpuCheck(Box<CpuCheckRecord>),
     /// What system calls cost, where that was asked for.

@@ -133,6 +133,26 @@ pub enum SeenQuota {
     Unknown,
 }
 
+/// What the threads of one name did that a process with a limit and a runtime has, in a range of time. From
+/// `/proc/PID/task/*/{comm,schedstat}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedThreads {
+    /// Start of the range.
+    pub t0_ns: u64,
+    /// End of the range.
+    pub t1_ns: u64,
+    /// Whose.
+    pub proc: ProcId,
+    /// Their comm, without the number at its end if it is not the process's own; empty = threads of all other names.
+    pub comm: String,
+    /// How many there were at the end.
+    pub threads: u32,
+    /// Time on CPUs.
+    pub on_cpu_ns: u64,
+    /// Time runnable but not running, queued or throttled; it grows when a thread gets a CPU.
+    pub delay_ns: u64,
+}
+
 /// What was found out of a process's runtime at one moment. Said again when it changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeReading {

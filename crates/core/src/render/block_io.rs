@@ -236,7 +236,7 @@ fn purpose(row: &IoRow) -> String {
         .map(|it| format!("{} {}", label(&it.reason, REASON_COLUMNS), share(it.share)))
         .collect();
     let most = |by: &[Cause]| -> Vec<String> {
-        by.iter().filter(|it| it.share >= MIN_SHARE).map(who).collect()
+        by.iter().filter(|it| it.share.get() >= MIN_SHARE).map(who).collect()
     };
     let dirtied = most(&row.dirtied_by);
     if dirtied.is_empty() {
@@ -250,5 +250,6 @@ fn purpose(row: &IoRow) -> String {
 
 fn who(cause: &Cause) -> String {
     let name = names::entity(&cause.entity);
-    if cause.share > 0.995 { name } else { format!("{name} {}", share(cause.share)) }
+    let part = cause.share.get();
+    if part > 0.995 { name } else { format!("{name} {}", share(part)) }
 }

@@ -169,14 +169,14 @@ fn causes(page: &mut Page, finding: &Finding, detail: Detail) {
         let own = same_process(&cause.entity, &finding.victim);
         let who = if own { "its own threads".into() } else { described(&cause.entity, detail) };
         let whom = cause.entity.whom.as_ref().filter(|_| !own).and_then(names::whom);
-        rows.push((cause.share, who, whom));
+        rows.push((cause.share.get(), who, whom));
     }
     if !others.is_empty() {
-        let part = others.iter().map(|cause| cause.share).sum();
+        let part = others.iter().map(|cause| cause.share.get()).sum();
         rows.push((part, format!("{} others", others.len()), None));
     }
-    rows.extend(unknown.map(|cause| (cause.share, described(&cause.entity, detail), None)));
-    let rest = 1.0 - finding.causes.iter().map(|cause| cause.share).sum::<f64>();
+    rows.extend(unknown.map(|cause| (cause.share.get(), described(&cause.entity, detail), None)));
+    let rest = 1.0 - finding.causes.iter().map(|cause| cause.share.get()).sum::<f64>();
     if !rows.is_empty() && rest >= REMAINDER_MIN {
         rows.push((rest, "not attributed".into(), None));
     }

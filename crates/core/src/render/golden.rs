@@ -258,7 +258,8 @@ proptest! {
         for finding in &mut report.findings {
             finding.confidence = numbers[1];
             finding.cost.lost_ns_per_s = big;
-            finding.causes.iter_mut().for_each(|cause| cause.share = numbers[2]);
+            let share = crate::finding::Share::saturating(numbers[2]);
+            finding.causes.iter_mut().for_each(|cause| cause.share = share);
         }
         let document = json(&report).unwrap();
         prop_assert_eq!(serde_json::from_str::<Report>(&document).unwrap(), report);
@@ -279,7 +280,7 @@ proptest! {
         let finding = &mut report.findings[0];
         finding.confidence = numbers[2];
         finding.cost.lost_ns_per_s = counts[3];
-        finding.causes[0].share = numbers[3];
+        finding.causes[0].share = crate::finding::Share::saturating(numbers[3]);
         finding.evidence[0].from_s = numbers[0];
         finding.evidence[1].value = numbers[1];
         for (class, count) in finding.sizes.iter_mut().zip(&counts) {

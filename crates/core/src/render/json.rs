@@ -55,9 +55,6 @@ fn not_finite(report: &Report) -> Option<String> {
         let code = &finding.code;
         numbers.push((format!("confidence of {code}"), finding.confidence));
         numbers.push((format!("cost.share of {code}"), finding.cost.share));
-        for cause in &finding.causes {
-            numbers.push((format!("a cause's share of {code}"), cause.share));
-        }
         for evidence in &finding.evidence {
             let place = format!("evidence `{}` of {code}", evidence.name);
             for number in [evidence.value, evidence.from_s, evidence.to_s] {

@@ -10,7 +10,7 @@ use super::finding::{self, Detail, severity};
 use super::names;
 use super::page::{Ink, Page};
 use super::table::{Column, Table};
-use super::units::{bytes, count, counted, duration, share};
+use super::units::{self, bytes, count, counted, duration, share};
 use crate::finding::{EntityKind, Finding, Ledger, LedgerState, Observer, Report, Severity};
 use crate::recording::Source;
 use std::collections::BTreeMap;
@@ -113,6 +113,10 @@ fn verdict(report: &Report) -> String {
 }
 
 /// Where the wall time of the target and the victims went.
+/// What counts as waiting for memory, where somebody did.
+const MEMORY: &str = "waiting for memory: taking pages away, and reading pages back that were dropped in use because memory was \
+                      short; the disk reads of that are here and not in block IO";
+
 fn ledgers(page: &mut Page, ledgers: &[Ledger], verbosity: u8) {
     let shown = match verbosity {
         0 => 1,
@@ -163,6 +167,9 @@ fn parts(page: &mut Page, ledger: &Ledger) {
         table.row([state(part.state).into(), share(part_share), bar(part_share, bar_columns)]);
     }
     table.write(page, 2);
+    if ledger.parts.iter().any(|part| part.state == LedgerState::MemStall && part.ns > 0) {
+        page.paragraph(2, 2, Ink::Aside, MEMORY);
+    }
     if !none.is_empty() {
         page.paragraph(2, 2, Ink::Aside, &format!("none: {}", none.join(", ")));
     }
@@ -226,7 +233,7 @@ fn checks(page: &mut Page, report: &Report, verbosity: u8) {
 fn observer(page: &mut Page, observer: &Observer, seconds: f64, verbosity: u8) {
     let of_a_cpu = |ns: f64| {
         if seconds > 0.0 {
-            format!(" ({} of a CPU)", share(ns / (seconds * 1e9)))
+            format!(" ({} of a CPU)", units::percent(ns / (seconds * 1e9)))
         } else {
             String::new()
         }

@@ -5,7 +5,7 @@
 //! the number at 1 or more. A larger input never gives a smaller number. What is not 0 is never shown as 0
 //! (`<0.1 %`), what is not all is never shown as all (`>99 %`), and what is not a number is shown as `?`.
 
-use crate::finding::Unit;
+use crate::finding::{Share, Unit};
 use crate::recording::{SchedPolicy, Scheduling};
 
 /// A unit: its size, the number from which the next one takes over, its name.
@@ -42,12 +42,20 @@ pub fn duration(ns: f64) -> String {
     scaled(ns, DURATION)
 }
 
-/// A share, 0..1, of something that the sentence around it names: `71 %`, `3.6 %`, `<0.1 %`, `>99 %`.
+/// A share, 0..1, of something that the sentence around it names: `71 %`, `3.6 %`, `<0.1 %`, `>99 %`. What is no share is
+/// not printed as one.
 #[must_use]
 pub fn share(ratio: f64) -> String {
+    let Some(ratio) = Share::new(ratio).map(Share::get) else { return "?".into() };
     if (0.995..1.0).contains(&ratio) {
         return ">99 %".into();
     }
+    percent(ratio)
+}
+
+/// A ratio that may exceed 1, as what several CPUs do in terms of one: `130 %`.
+#[must_use]
+pub fn percent(ratio: f64) -> String {
     scaled(ratio * 100.0, PERCENT)
 }
 
@@ -188,10 +196,11 @@ mod tests {
             (0.9949, "99 %"),
             (0.9999, ">99 %"),
             (1.0, "100 %"),
-            (2.5, "250 %"),
+            (2.5, "?"),
         ] {
             assert_eq!(share(ratio), text);
         }
+        assert_eq!(percent(1.3), "130 %");
         assert_eq!(bytes(512.0), "512 B");
         assert_eq!(bytes(18.0 * 1_048_576.0), "18 MiB");
         assert_eq!(bytes(1000.0), "1.0 KiB");

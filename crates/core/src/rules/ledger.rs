@@ -27,7 +27,7 @@ pub(super) fn of(view: &View, groups: &Groups<'_>, at: usize) -> Option<Ledger> 
     parts.push(LedgerPart { state: LedgerState::Unattributed, ns: wall_ns - known_ns });
     let mut tails = vec![];
     if group.in_target {
-        tails.extend(sched::tails(view, group));
+        tails.extend(sched::tails(view, groups, at));
         tails.extend(io_neighbour::tail_at(view, groups, at));
     }
     Some(Ledger { victim: group_entity(view, group), wall_ns, threads, parts, tails })

@@ -72,22 +72,31 @@ pub(super) const AT_ONCE: Limit = Limit {
 pub(super) const LIMITS: [Limit; 8] =
     [LOW_TIMES, LOW_ADDED, MEDIUM_TIMES, MEDIUM_ADDED, HIGH_TIMES, HIGH_ADDED, MIN_LOST, AT_ONCE];
 
-/// The tail that waits make: `events` of `own_ns` each, some of which waited as the histogram says; `nobodys_ns` of that
-/// waiting is nobody's doing. `None` if the 99th percentile waits less than a microsecond.
+/// What of the waiting is not to be complained of.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Excused {
+    /// Nobody's doing: a CPU's way out of its sleep. It is in the shorter waits first.
+    pub(super) nobodys_ns: u64,
+    /// The observer's doing: this share of the waits of any size.
+    pub(super) observers_share: f64,
+}
+
+/// The tail that waits make: `events` of `own_ns` each, some of which waited as the histogram says. `None` if the 99th
+/// percentile waits less than a microsecond.
 pub(super) fn of_waits(
     of: TailOf,
     (events, own_ns): (u64, u64),
     waits: &WaitHist,
-    nobodys_ns: u64,
+    excused: Excused,
 ) -> Option<Tail> {
     let (mut count, mut ns, all_ns) = (0, 0, waits.total_ns());
     for bucket in (1..WAIT_BUCKETS).rev().filter(|&bucket| waits.count[bucket] > 0) {
         count += waits.count[bucket];
         ns += waits.ns[bucket];
-        // What nobody caused is in the shorter ones first: they are a CPU's way out of its sleep. What is left of it
-        // is in these, and such waits do not count.
-        let nobodys_ns = nobodys_ns.saturating_sub(all_ns - ns).min(ns);
-        let late = (count as f64 * (ns - nobodys_ns) as f64 / ns.max(1) as f64) as u64;
+        // What does not fit into the shorter ones of what nobody caused is in these, and such waits do not count.
+        let nobodys_ns = excused.nobodys_ns.saturating_sub(all_ns - ns).min(ns);
+        let others = (ns - nobodys_ns) as f64 / ns.max(1) as f64 * (1.0 - excused.observers_share);
+        let late = (count as f64 * others.clamp(0.0, 1.0)) as u64;
         if late > 0 && poisson(late, events as f64 / ONE_IN) < SIGNIFICANT {
             let wait_ns = waits.ns[bucket] / waits.count[bucket];
             let (late_ns, p99_ns) = (ns / count, own_ns.saturating_add(wait_ns));
@@ -165,7 +174,8 @@ mod tests {
 
     fn of(waits: &[(u64, u64)], own_ns: u64, nobodys_ns: u64) -> Option<Tail> {
         let waits = hist(waits);
-        of_waits(TailOf::RunQueue, (waits.total_count(), own_ns), &waits, nobodys_ns)
+        let excused = Excused { nobodys_ns, observers_share: 0.0 };
+        of_waits(TailOf::RunQueue, (waits.total_count(), own_ns), &waits, excused)
     }
 
     #[test]
@@ -191,6 +201,17 @@ mod tests {
         let waits = [(1500, 50 * US), (100, 4 * MS)];
         assert!(of(&waits, MS, 75 * MS).is_some_and(|tail| tail.p99_ns == 5 * MS), "short ones");
         assert!(of(&waits, MS, 475 * MS).is_none_or(|tail| tail.added_ns() < MS), "long ones");
+    }
+
+    #[test]
+    fn what_the_observer_does_is_not_complained_of() {
+        let waits = hist(&[(1600, 0), (40, 4 * MS)]);
+        let of = |observers_share| {
+            let excused = Excused { nobodys_ns: 0, observers_share };
+            of_waits(TailOf::RunQueue, (1640, MS), &waits, excused)
+        };
+        assert_eq!(of(0.1).unwrap().late, 36);
+        assert_eq!(of(0.5), None, "20 of 1640 are no more than one in a hundred by far");
     }
 
     #[test]

@@ -15,9 +15,9 @@ pub use cpu_check::{CHUNK_NS, Machine};
 
 use crate::recording::{
     BlameTick, Cgroup, CgroupId, CgroupReading, CgroupVersion, Container, Coverage, CpuReading,
-    Culprit, Event, EventKind, IdleTick, Meta, ObserverTick, ProcId, Process, ProcessTick,
-    PsiReading, PsiResource, Record, RuntimeReading, SchedstatTick, Source, State, TargetSpec,
-    ThreadStates, WaitHist, bucket_of,
+    Culprit, Event, EventKind, IdleTick, Meta, NamedThreads, ObserverTick, ProcId, Process,
+    ProcessTick, PsiReading, PsiResource, Record, RuntimeReading, SchedstatTick, Source, State,
+    TargetSpec, ThreadStates, WaitHist, bucket_of,
 };
 use crate::view::{Fold, View};
 
@@ -112,6 +112,20 @@ impl Scene {
         let state = State::Active;
         self.push(Record::Coverage(Coverage { t_ns: 0, source: Source::Runtime, state }));
         self.push(Record::Runtime(Box::new(reading)))
+    }
+
+    /// What the threads of one name of a process did.
+    pub fn named(
+        &mut self,
+        proc: ProcId,
+        comm: &str,
+        threads: u32,
+        on_cpu_ns: u64,
+        delay_ns: u64,
+    ) -> &mut Self {
+        let (t0_ns, t1_ns, comm) = (0, self.window_ns, comm.to_owned());
+        let tick = NamedThreads { t0_ns, t1_ns, proc, comm, threads, on_cpu_ns, delay_ns };
+        self.push(Record::NamedThreads(Box::new(tick)))
     }
 
     /// Takes a source away.

@@ -17,7 +17,7 @@ pub use cgroup::{CgroupView, Counter};
 pub use cpu_check::CpuCheckView;
 pub use host::{CpuTotals, CpuView, Load, ObserverView, PsiView};
 pub use limits::ProcessLimit;
-pub use process::{Behind, Delay, Group, Groups, Idle, ProcessView, Usage};
+pub use process::{Behind, Delay, Group, Groups, Idle, Named, ProcessView, Usage};
 pub use series::Series;
 pub use syscalls::{SyscallGroup, SyscallView};
 
@@ -115,6 +115,11 @@ impl Fold {
                 view.seen(reading.t_ns);
                 let process = view.processes.entry(reading.proc).or_default();
                 process.runtime = Some((**reading).clone());
+            }
+            Record::NamedThreads(tick) => {
+                view.seen(tick.t1_ns);
+                let process = view.processes.entry(tick.proc).or_default();
+                process.named.entry(tick.comm.clone()).or_default().push(tick);
             }
             Record::CpuCheck(record) => {
                 if let Some((_, t1_ns)) = record.span() {

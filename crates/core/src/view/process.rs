@@ -3,8 +3,8 @@
 
 use super::{Series, View};
 use crate::recording::{
-    CgroupId, Culprit, IdleTick, ProcId, Process, ProcessTick, RuntimeReading, SchedstatTick,
-    ThreadStates, WaitHist,
+    CgroupId, Culprit, IdleTick, NamedThreads, ProcId, Process, ProcessTick, RuntimeReading,
+    SchedstatTick, ThreadStates, WaitHist,
 };
 use std::collections::BTreeMap;
 
@@ -183,6 +183,25 @@ impl Idle {
     }
 }
 
+/// What the threads of one name did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// Most of them at a time.
+    pub threads_max: u32,
+    /// Time on CPUs.
+    pub on_cpu_ns: u64,
+    /// Time runnable but not running, queued or throttled.
+    pub delay_ns: u64,
+}
+
+impl Named {
+    pub(super) fn push(&mut self, tick: &NamedThreads) {
+        self.threads_max = self.threads_max.max(tick.threads);
+        self.on_cpu_ns += tick.on_cpu_ns;
+        self.delay_ns += tick.delay_ns;
+    }
+}
+
 /// All that is known of one process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessView {
@@ -196,6 +215,8 @@ pub struct ProcessView {
     pub idle: Option<Idle>,
     /// How many threads its runtime lets run, as it was last.
     pub runtime: Option<RuntimeReading>,
+    /// What its threads did, by their names: of those with a limit and a runtime. Empty = not told.
+    pub named: BTreeMap<String, Named>,
     /// Behind whom it waited.
     pub blame: BTreeMap<Culprit, u64>,
 }

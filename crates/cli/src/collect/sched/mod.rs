@@ -9,7 +9,7 @@ mod long_waits;
 mod tally;
 
 use super::cost::{Cost, Costly};
-use super::{Beat, Collector, Context, Emit, Now, possible_cpus};
+use super::{Beat, Collector, Context, Emit, Now, Roots, possible_cpus};
 use deburr_bpf::facts::{Facts, ThrottleClock, facts};
 use deburr_bpf::plan::{Needs, plan};
 use deburr_bpf::sched::{
@@ -209,7 +209,7 @@ impl SchedCollector {
         let tally = &mut self.tally;
         scan.look(&self.probe, &self.waiting, |thread| tally.add(thread, last));
         let (torn, missed) = (scan.torn, scan.switches_missed(last));
-        if last && let Some(reason) = untold(&scan.untold()) {
+        if last && let Some(reason) = untold(&cx.roots, &scan.untold()) {
             let reasons = self.partial.iter().cloned().chain([reason]).collect::<Vec<_>>();
             let state = State::Partial { reason: reasons.join("; ") };
             emit(Record::Coverage(Coverage { t_ns, source: Source::Sched, state }));
@@ -274,9 +274,13 @@ fn limits_of(facts: &Facts) -> Option<String> {
 }
 
 /// What the kernel does not tell of some processes, as one sentence part.
-fn untold(processes: &[UntoldProcess]) -> Option<String> {
-    let name =
-        |process: &UntoldProcess| format!("`{}` (pid {})", decode(&process.comm), process.tgid);
+fn untold(roots: &Roots, processes: &[UntoldProcess]) -> Option<String> {
+    let name = |process: &UntoldProcess| {
+        // The probe may know none but a thread's comm.
+        let file = roots.proc.join(process.tgid.to_string()).join("comm");
+        let comm = fs::read(file).unwrap_or_else(|_| process.comm.to_vec());
+        format!("`{}` (pid {})", decode(comm.trim_ascii_end()), process.tgid)
+    };
     let mut names: Vec<String> = processes.iter().take(NAMED).map(name).collect();
     if processes.len() > NAMED {
         names.push(format!("{} others", processes.len() - NAMED));

@@ -97,7 +97,7 @@ fn finding(code: &str, severity: Severity, causes: &[(&str, &str, f64)]) -> Find
                     cgroup: Some(cgroup.into()),
                     ..Entity::new(EntityKind::Process)
                 },
-                share,
+                share: deburr_core::finding::Share::new(share).unwrap(),
             })
             .collect(),
         evidence: vec![],

@@ -32,10 +32,16 @@ impl Fault for Committer {
     }
 
     fn inject(&self, stage: &mut Stage) -> Result<()> {
-        let dir = stage.disk()?.mount().join(&self.cgroup);
+        let dir = stage.files()?.join(&self.cgroup);
         let what = IoArgs::to_arguments("committer", &dir, &self.commit)?;
-        let job =
-            Job { comm: &self.comm, cgroup: &self.cgroup, cpus: None, nice: None, what: &what };
+        let job = Job {
+            comm: &self.comm,
+            cgroup: &self.cgroup,
+            cpus: None,
+            nice: None,
+            realtime: false,
+            what: &what,
+        };
         stage.start(&[job])
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Somebody else who writes to the same disk.
+//! Others who write to the same disk.
 
 use super::Fault;
 use crate::lab::io::{IoArgs, WriterSpec};
 use crate::lab::scenario::{check_cgroup, check_comm};
 use crate::lab::stage::{Job, Stage};
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde::Deserialize;
 
 /// Parameters.
@@ -16,6 +16,12 @@ pub(crate) struct DiskWriter {
     comm: String,
     /// Its cgroup, below the lab's own; its file is in a directory of that name.
     cgroup: String,
+    /// How many do that, each to a file of its own.
+    #[serde(default = "one")]
+    processes: usize,
+    /// Whether its file is in an overlay, of which only the changes are on the disk.
+    #[serde(default)]
+    overlay: bool,
     /// What it writes.
     write: WriterSpec,
 }
@@ -24,19 +30,49 @@ impl Fault for DiskWriter {
     fn validate(&self) -> Result<()> {
         check_comm("fault.comm", &self.comm)?;
         check_cgroup("fault.cgroup", &self.cgroup)?;
+        ensure!((1..=64).contains(&self.processes), "`fault.processes` must be 1 to 64");
         self.write.validate()
     }
 
     fn describe(&self, _cpus: usize) -> String {
-        format!("`{}` in cgroup `{}`: {}", self.comm, self.cgroup, self.write.describe())
+        let many = if self.processes == 1 {
+            String::new()
+        } else {
+            format!("{} processes ", self.processes)
+        };
+        let overlay = if self.overlay { " (overlay)" } else { "" };
+        format!(
+            "{many}`{}` in cgroup `{}`{overlay}: {}",
+            self.comm,
+            self.cgroup,
+            self.write.describe()
+        )
     }
 
     fn inject(&self, stage: &mut Stage) -> Result<()> {
-        let dir = stage.disk()?.mount().join(&self.cgroup);
+        let mut dir = stage.files()?.join(&self.cgroup);
         std::fs::create_dir_all(&dir)?;
-        let what = IoArgs::to_arguments("writer", &dir, &self.write)?;
-        let job =
-            Job { comm: &self.comm, cgroup: &self.cgroup, cpus: None, nice: None, what: &what };
-        stage.start(&[job])
+        if self.overlay {
+            dir = stage.make_overlay(&dir)?.join(&self.cgroup);
+        }
+        let what: Result<Vec<_>> = (0..self.processes)
+            .map(|number| {
+                IoArgs::to_arguments("writer", &dir.join(number.to_string()), &self.write)
+            })
+            .collect();
+        let what = what?;
+        let job = |what| Job {
+            comm: &self.comm,
+            cgroup: &self.cgroup,
+            cpus: None,
+            nice: None,
+            realtime: false,
+            what,
+        };
+        stage.start(&what.iter().map(|what| job(what)).collect::<Vec<_>>())
     }
+}
+
+fn one() -> usize {
+    1
 }

@@ -2,8 +2,7 @@
 //! A limit on the block IO of a cgroup: what `docker run --device-write-iops` and cloud agents set.
 
 use super::Fault;
-use crate::host::cgroup::make_dir;
-use crate::host::undo::{Undo, write_setting};
+use super::v1::move_members;
 use crate::lab::needs::throttle_tree;
 use crate::lab::scenario::check_cgroup;
 use crate::lab::stage::Stage;
@@ -36,21 +35,10 @@ impl Fault for IoLimit {
 
     fn inject(&self, stage: &mut Stage) -> Result<()> {
         let tree = throttle_tree().context("no cgroup v1 tree can limit block IO here")?;
-        let name = format!("{}-{}", stage.cgroup_path().trim_start_matches('/'), self.cgroup);
-        let dir = tree.join(name);
-        stage.will_undo(&Undo::Cgroup { dir: dir.clone() })?;
-        make_dir(&dir)?;
         let bdi = stage.disk()?.bdi()?;
         let number = bdi.file_name().unwrap_or_default().to_string_lossy();
         let limit = format!("{number} {}", self.write_iops);
-        write_setting(&dir.join("blkio.throttle.write_iops_device"), &limit)?;
-        let members = stage.cgroup(&self.cgroup)?.join("cgroup.procs");
-        let pids = std::fs::read_to_string(&members)
-            .with_context(|| format!("cannot read `{}`", members.display()))?;
-        ensure!(!pids.trim().is_empty(), "cgroup `{}` has no processes", self.cgroup);
-        for pid in pids.lines() {
-            write_setting(&dir.join("cgroup.procs"), pid)?;
-        }
-        Ok(())
+        let settings = [("blkio.throttle.write_iops_device", limit)];
+        move_members(stage, &tree, &self.cgroup, &settings)
     }
 }

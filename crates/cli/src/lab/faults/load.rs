@@ -2,7 +2,7 @@
 //! Processes that work a while and sleep a while, as services do.
 
 use super::Fault;
-use crate::lab::scenario::{check_cgroup, check_comm};
+use crate::lab::scenario::{check_cgroup, check_comm, check_cpus, on_cpus};
 use crate::lab::stage::{Job, Stage};
 use anyhow::{Result, ensure};
 use serde::Deserialize;
@@ -21,12 +21,18 @@ pub(crate) struct Load {
     work_us: u64,
     /// Time from one request to the next, in microseconds.
     period_us: u64,
+    /// CPUs they may use, counted among those that the lab may use, from 0. Absent = all.
+    cpus: Option<Vec<usize>>,
+    /// Whether they go before all ordinary tasks (SCHED_FIFO).
+    #[serde(default)]
+    realtime: bool,
 }
 
 impl Fault for Load {
     fn validate(&self) -> Result<()> {
         check_comm("fault.comm", &self.comm)?;
         check_cgroup("fault.cgroup", &self.cgroup)?;
+        check_cpus("fault.cpus", self.cpus.as_deref())?;
         ensure!((1..=64).contains(&self.processes), "`fault.processes` must be 1 to 64");
         ensure!(
             0 < self.work_us && self.work_us < self.period_us,
@@ -36,11 +42,15 @@ impl Fault for Load {
     }
 
     fn describe(&self, _cpus: usize) -> String {
+        let (one, each) =
+            if self.processes == 1 { ("process", "") } else { ("processes", "each ") };
         format!(
-            "{} processes `{}` in cgroup `{}`, each needing {} ms of CPU time every {} ms",
+            "{} {}{one} `{}` in cgroup `{}`{}, {each}needing {} of every {} ms",
             self.processes,
+            if self.realtime { "FIFO " } else { "" },
             self.comm,
             self.cgroup,
+            on_cpus(self.cpus.as_deref()),
             self.work_us as f64 / 1000.0,
             self.period_us as f64 / 1000.0
         )
@@ -52,8 +62,14 @@ impl Fault for Load {
             format!("--work-us={}", self.work_us),
             format!("--period-us={}", self.period_us),
         ];
-        let job =
-            Job { comm: &self.comm, cgroup: &self.cgroup, cpus: None, nice: None, what: &what };
+        let job = Job {
+            comm: &self.comm,
+            cgroup: &self.cgroup,
+            cpus: self.cpus.as_deref(),
+            nice: None,
+            realtime: self.realtime,
+            what: &what,
+        };
         stage.start(&vec![job; self.processes])
     }
 }

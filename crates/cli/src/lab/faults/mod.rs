@@ -3,13 +3,19 @@
 //! removing that undoes it, or on what the janitor was told of.
 
 mod committer;
+mod cpuset;
 mod disk_settings;
 mod disk_writer;
+mod fork_storm;
 mod io_limit;
 mod load;
+mod memory_limit;
 mod quota;
 mod slow_reads;
 mod spinners;
+mod syncs;
+mod v1;
+mod weight;
 
 use super::stage::Stage;
 use anyhow::Result;
@@ -23,8 +29,16 @@ pub(crate) enum FaultSpec {
     Spinners(spinners::Spinners),
     /// A limit on the CPU time of a cgroup.
     Quota(quota::Quota),
-    /// Processes that serve a moderate load.
+    /// Processes that serve a load.
     Load(load::Load),
+    /// Many short processes.
+    ForkStorm(fork_storm::ForkStorm),
+    /// A CPU weight.
+    Weight(weight::Weight),
+    /// CPUs that a cgroup must stay on.
+    Cpuset(cpuset::Cpuset),
+    /// A process that has everything written out.
+    Syncs(syncs::Syncs),
     /// A process that writes to the disk.
     DiskWriter(disk_writer::DiskWriter),
     /// A process that makes the journal write.
@@ -35,6 +49,8 @@ pub(crate) enum FaultSpec {
     DirtyLimit(disk_settings::DirtyLimit),
     /// A limit on the block IO of a cgroup.
     IoLimit(io_limit::IoLimit),
+    /// A limit on the memory of a cgroup.
+    MemoryLimit(memory_limit::MemoryLimit),
     /// A disk that became slow.
     SlowDisk(disk_settings::SlowDisk),
     /// A file that takes its time.
@@ -48,11 +64,16 @@ impl FaultSpec {
             Self::Spinners(fault) => fault,
             Self::Quota(fault) => fault,
             Self::Load(fault) => fault,
+            Self::ForkStorm(fault) => fault,
+            Self::Weight(fault) => fault,
+            Self::Cpuset(fault) => fault,
+            Self::Syncs(fault) => fault,
             Self::DiskWriter(fault) => fault,
             Self::Committer(fault) => fault,
             Self::WritebackKnobs(fault) => fault,
             Self::DirtyLimit(fault) => fault,
             Self::IoLimit(fault) => fault,
+            Self::MemoryLimit(fault) => fault,
             Self::SlowDisk(fault) => fault,
             Self::SlowReads(fault) => fault,
         }

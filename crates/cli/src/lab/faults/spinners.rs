@@ -53,6 +53,7 @@ impl Fault for Spinners {
             cgroup: &self.cgroup,
             cpus: self.cpus.as_deref(),
             nice: self.nice,
+            realtime: false,
             what: &["spin".into()],
         };
         let count = self.per_cpu * stage.count_cpus(self.cpus.as_deref());

@@ -55,6 +55,8 @@ pub(crate) struct BrokerSpec {
     pub(crate) index_mib: u64,
     /// Pages of it that are written to every second.
     pub(crate) index_per_s: u64,
+    /// Whether those pages are read instead.
+    pub(crate) index_read: bool,
     /// Size of the log; records begin anew at its end. 0 = it grows.
     pub(crate) log_mib: u64,
     /// Time from one record of the log to the next.
@@ -103,8 +105,10 @@ impl BrokerSpec {
         }
         if self.index_mib > 0 {
             lines.push(format!(
-                "an index of {} MiB, {} pages of it written to every second",
-                self.index_mib, self.index_per_s
+                "an index of {} MiB, {} pages of it {} every second",
+                self.index_mib,
+                self.index_per_s,
+                if self.index_read { "read" } else { "written to" }
             ));
         }
         let grows = if self.log_mib == 0 { " that grows" } else { "" };
@@ -226,8 +230,13 @@ fn write_index(index: &File, spec: &BrokerSpec, stop: &AtomicBool) -> std::io::R
     let pages = (spec.index_mib << 20) / PAGE;
     while pages > 0 && !stop.load(Ordering::Relaxed) {
         let at_ns = pace.wait();
-        index.write_all_at(&[b'i'; RECORD], random.below(pages) * PAGE)?;
-        writes.push((at_ns, RECORD as u64));
+        let at = random.below(pages) * PAGE;
+        if spec.index_read {
+            index.read_exact_at(&mut [0; RECORD], at)?;
+        } else {
+            index.write_all_at(&[b'i'; RECORD], at)?;
+            writes.push((at_ns, RECORD as u64));
+        }
     }
     Ok(writes)
 }

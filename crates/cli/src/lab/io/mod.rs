@@ -3,10 +3,12 @@
 
 mod broker;
 mod committer;
+mod syncs;
 mod writer;
 
 pub(crate) use broker::{BrokerSpec, GROUPS, serve as serve_broker};
 pub(crate) use committer::{CommitterSpec, commit};
+pub(crate) use syncs::{SyncsArgs, sync_for_ever};
 pub(crate) use writer::{WriterSpec, write};
 
 use super::victim::{now_ns, sleep_until};
@@ -70,18 +72,18 @@ fn flush_filesystem(dir: &Path) -> Result<()> {
 /// Says when to do the next of something that is done at a rate. One that is late does not make the others
 /// follow closer.
 #[derive(Debug)]
-struct Pace {
+pub(super) struct Pace {
     period_ns: u64,
     next_ns: u64,
 }
 
 impl Pace {
-    fn new(period_ns: u64) -> Self {
+    pub(super) fn new(period_ns: u64) -> Self {
         Self { period_ns, next_ns: now_ns(ClockId::Monotonic) + period_ns }
     }
 
     /// Waits, and returns the time.
-    fn wait(&mut self) -> u64 {
+    pub(super) fn wait(&mut self) -> u64 {
         let now_ns = now_ns(ClockId::Monotonic);
         let due_ns = self.next_ns.max(now_ns);
         if now_ns < due_ns {

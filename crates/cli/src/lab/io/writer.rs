@@ -25,6 +25,9 @@ pub(crate) struct WriterSpec {
     pub(crate) block_kib: u64,
     /// Size of the file.
     pub(crate) file_mib: u64,
+    /// Whether each is followed by fdatasync.
+    #[serde(default)]
+    pub(crate) synced: bool,
     /// Writes a second of each of those at the same time; absent = one after the other.
     pub(crate) per_s: Option<u64>,
     /// Instead of that: some writes one after the other at intervals, and none between.
@@ -76,7 +79,12 @@ impl WriterSpec {
             }
             (None, None) => String::new(),
         };
-        format!("{order} {way} {} KiB writes, {} at once{rate}", self.block_kib, self.depth)
+        let synced = if self.synced { " and fdatasyncs" } else { "" };
+        let depth = match self.depth {
+            1 => String::new(),
+            depth => format!(", {depth} at once"),
+        };
+        format!("{order} {way} {} KiB writes{synced}{depth}{rate}", self.block_kib)
     }
 }
 
@@ -138,6 +146,9 @@ fn write_blocks(
                 false => position.fetch_add(1, Ordering::Relaxed) % blocks,
             };
             file.write_all_at(block, at * length as u64)?;
+            if spec.synced {
+                file.sync_data()?;
+            }
         }
     }
 }

@@ -307,6 +307,7 @@ pub(super) fn record() -> impl Strategy<Value = Record> {
         readings().boxed(),
         super::arbitrary_block::record().boxed(),
         super::arbitrary_runtime::record().boxed(),
+        super::arbitrary_runtime::named_threads().boxed(),
         super::arbitrary_cpu_check::record().boxed(),
         super::arbitrary_syscalls::record().boxed()
     ]

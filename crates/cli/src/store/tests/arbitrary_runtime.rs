@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Any reading of a runtime.
+//! Any reading of a runtime, and any of what its threads did.
 
 use super::arbitrary::{maybe, proc_id, text};
 use deburr_core::recording::{
-    Confidence, Parallelism, Record, RuntimeKind, RuntimeReading, SeenQuota,
+    Confidence, NamedThreads, Parallelism, Record, RuntimeKind, RuntimeReading, SeenQuota,
 };
 use proptest::prelude::*;
+
+pub(super) fn named_threads() -> impl Strategy<Value = Record> {
+    (any::<[u64; 4]>(), proc_id(), text(), any::<u32>()).prop_map(
+        |([t0_ns, t1_ns, on_cpu_ns, delay_ns], proc, comm, threads)| {
+            let tick = NamedThreads { t0_ns, t1_ns, proc, comm, threads, on_cpu_ns, delay_ns };
+            Record::NamedThreads(Box::new(tick))
+        },
+    )
+}
 
 pub(super) fn record() -> impl Strategy<Value = Record> {
     let number =

@@ -63,7 +63,7 @@ fn a_recording_of_the_first_version_has_no_block_io() {
         .into_iter()
         .filter(|kind| kind.since_version() > 1 && kind.on_demand().is_none())
         .collect();
-    assert_eq!(later.len(), 16);
+    assert_eq!(later.len(), 17);
     for kind in later {
         let name = kind.table().name;
         let stored = kind.table().stored();

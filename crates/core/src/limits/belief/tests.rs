@@ -108,6 +108,15 @@ fn a_number_that_fits_needs_no_fix() {
 }
 
 #[test]
+fn what_fits_is_what_the_fix_sets() {
+    for (quotas, fitting) in [(&[0.5], 1), (&[1.0], 1), (&[1.5], 2), (&[4.0], 4)] {
+        let found = judged(&Case { value: 16, quotas, ..PLAIN });
+        assert_eq!((found.fit, found.fitting), (Fit::Above, fitting), "{quotas:?}");
+        assert!(fixes_of(&found).contains(&format!("`GOMAXPROCS={fitting}`")), "{quotas:?}");
+    }
+}
+
+#[test]
 fn a_new_go_that_is_above_its_limit_says_why() {
     let whys = [
         (Case { settings: &[("GOMAXPROCS", "96")], value: 96, ..PLAIN }, Why::Set, "environment"),

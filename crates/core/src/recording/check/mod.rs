@@ -177,6 +177,7 @@ fn span(record: &Record) -> (u64, u64) {
         Record::Psi(reading) => (reading.t_ns, reading.t_ns),
         Record::Block(record) => record.span().unwrap_or((0, 0)),
         Record::Runtime(reading) => (reading.t_ns, reading.t_ns),
+        Record::NamedThreads(tick) => (tick.t0_ns, tick.t1_ns),
         Record::CpuCheck(record) => record.span().unwrap_or((0, 0)),
         Record::Syscalls(record) => record.span(),
         Record::Event(event) => (event.t_ns, event.t_ns),

@@ -93,6 +93,10 @@ impl References {
                 self.process(reading.proc, faults);
                 self.source(Source::Runtime, faults);
             }
+            Record::NamedThreads(tick) => {
+                self.process(tick.proc, faults);
+                self.source(Source::Runtime, faults);
+            }
             Record::CpuCheck(_) => self.source(Source::CpuCheck, faults),
             Record::Syscalls(record) => {
                 if let Some(process) = record.process() {

@@ -7,7 +7,9 @@ use super::fullness::{BUSY, CALM, DEPTH, Hit, How, SLOW, SLOW_ROTATING, depth, h
 use super::rhythms::{RHYTHM, Timed};
 use super::victims::{STALL_LIMITS, Victim, spans};
 use super::{busy_counters, device_remedies, files, io_neighbour, knobs, saturation, shares};
-use crate::finding::{Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Severity, Unit};
+use crate::finding::{
+    Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Severity, Share, Unit,
+};
 use crate::recording::{DevId, Source, StallKind};
 use crate::render::units;
 use crate::rules::confidence::Confidence;
@@ -152,7 +154,10 @@ fn finding(
             .map(|hit| shares::causes(view, groups, hit.victim.at, Some(device)))
             .filter(|causes| !causes.is_empty())
             .unwrap_or_else(|| {
-                vec![Cause { entity, share: if hit.is_some() { 1.0 } else { 0.0 } }]
+                vec![Cause {
+                    entity,
+                    share: if hit.is_some() { Share::WHOLE } else { Share::default() },
+                }]
             }),
         evidence: lines,
         sizes: vec![],

@@ -3,7 +3,7 @@
 
 use super::victims::{STALL_LIMITS, Victim, of_stalls};
 use super::{files, knobs, saturation};
-use crate::finding::{Cause, Confirm, Finding, Fix, Severity, Unit, shell_quote};
+use crate::finding::{Cause, Confirm, Finding, Fix, Severity, Share, Unit, shell_quote};
 use crate::recording::{DevId, Source, StallKind};
 use crate::render::units;
 use crate::rules::confidence::Confidence;
@@ -141,7 +141,9 @@ fn finding(view: &View, victim: &Victim<'_>, lost_ns: u64, severity: Severity) -
     });
     let causes: Vec<Cause> = limits
         .first()
-        .map(|(path, _)| knobs::cause(view, path, 1.0, "as much may be dirty before writers pause"))
+        .map(|(path, _)| {
+            knobs::cause(view, path, Share::WHOLE, "as much may be dirty before writers pause")
+        })
         .into_iter()
         .collect();
     Finding {

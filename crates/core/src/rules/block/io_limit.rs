@@ -4,7 +4,9 @@
 use super::held_back::{self, InForce, OfCgroup};
 use super::victims::{STALL_LIMITS, of_stalls};
 use super::{io_neighbour, knobs};
-use crate::finding::{Cause, Confirm, Cost, Evidence, Finding, Fix, Severity, Unit, shell_quote};
+use crate::finding::{
+    Cause, Confirm, Cost, Evidence, Finding, Fix, Severity, Share, Unit, shell_quote,
+};
 use crate::recording::{DevId, IoOp, Source, StallKind};
 use crate::render::units;
 use crate::rules::confidence::Confidence;
@@ -204,12 +206,12 @@ fn finding(view: &View, hit: &Hit<'_>, severity: Severity) -> Finding {
             ..knobs::cause(
                 view,
                 limit.path,
-                1.0,
+                Share::WHOLE,
                 "it holds transfers back before the device is asked",
             )
             .entity
         },
-        share: 1.0,
+        share: Share::WHOLE,
     });
     let many = hit.group.members.len() > 1;
     Finding {

@@ -12,6 +12,7 @@ use crate::recording::{DevId, Source, StallKind};
 use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::sched::target_is_host;
+use crate::rules::tail::Excused;
 use crate::rules::words::{self, evidence, group_entity, group_name, ticked};
 use crate::rules::{Limit, Rule, Status, Verdict, joined, remedy, tail};
 use crate::view::{Group, Groups, View, waits};
@@ -127,7 +128,7 @@ fn tail_of(view: &View, victim: &Victim<'_>, shares: &Shares) -> Option<Tail> {
     if target_is_host(view) || requests == 0 {
         return None;
     }
-    let tail = tail::of_waits(TailOf::BlockIo, (requests, 0), waits, 0)?;
+    let tail = tail::of_waits(TailOf::BlockIo, (requests, 0), waits, Excused::default())?;
     let all_ns = waits.total_ns();
     let others_ns = shares.others_ns().min(all_ns);
     let own_ns = (all_ns - others_ns) / requests;
@@ -286,6 +287,7 @@ fn fixes(view: &View, groups: &Groups<'_>, worst: Beside, device: Option<DevId>)
     };
     let whom = match (culprit, worst) {
         (Some(group), _) => ticked(group.comm),
+        (None, Beside::Dirtied(at)) => ticked(groups.list()[at].comm),
         (None, Beside::Writeback(id)) => {
             words::cgroup_path(view, id).map_or("the other cgroup".into(), |p| ticked(&p))
         }

@@ -5,7 +5,9 @@ use super::clocks::{self, COVER, Compared, LONG_COMMIT, chance};
 use super::journals::Journal;
 use super::victims::{STALL_LIMITS, Victim, longest_ns, of_stalls, stall_ns};
 use super::{files, knobs, pass_lines, saturation};
-use crate::finding::{Cause, Confirm, Entity, EntityKind, Evidence, Finding, Severity, Unit};
+use crate::finding::{
+    Cause, Confirm, Entity, EntityKind, Evidence, Finding, Severity, Share, Unit,
+};
 use crate::recording::{DevId, IoWhat, JournalCommit, Source, StallKind};
 use crate::render::units;
 use crate::rules::confidence::Confidence;
@@ -151,7 +153,7 @@ fn finding(view: &View, hit: &Hit<'_>) -> Finding {
         ),
         victim: words::group_entity(view, victim.group),
         cost: victim.cost(view, *lost_ns, main_kind, longest),
-        causes: vec![Cause { entity: kernel, share: 1.0 }],
+        causes: vec![Cause { entity: kernel, share: Share::WHOLE }],
         evidence: lines,
         sizes: crate::view::waits::size_classes(&victim.held(main_kind).waits),
         chart: None,

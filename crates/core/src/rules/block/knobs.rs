@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The settings that decide when and how the kernel writes: as numbers for the rules, as lines for the reader.
 
-use crate::finding::{Cause, Entity, EntityKind, Evidence, Unit};
+use crate::finding::{Cause, Entity, EntityKind, Evidence, Share, Unit};
 use crate::recording::{DevId, Source};
 use crate::rules::words::{evidence, ticked};
 use crate::view::View;
@@ -127,7 +127,7 @@ pub(super) fn limits(view: &View) -> Vec<(&str, &str)> {
 }
 
 /// A setting as the reason of a share of a loss.
-pub(super) fn cause(view: &View, path: &str, share: f64, note: &str) -> Cause {
+pub(super) fn cause(view: &View, path: &str, share: Share, note: &str) -> Cause {
     let mut entity = Entity::new(EntityKind::Setting);
     entity.key = Some(match path.strip_prefix("/proc/sys/") {
         Some(sysctl) => sysctl.replace('/', "."),

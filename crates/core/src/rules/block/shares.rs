@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Beside whose requests a group waited, in shares of its waiting.
 
-use crate::finding::{Cause, Entity, EntityKind};
-use crate::recording::{CgroupId, DevId, IoCulprit};
+use crate::finding::{Cause, Entity, EntityKind, Share};
+use crate::recording::{CgroupId, DevId, IoCulprit, IoWhat};
 use crate::rules::words::{self, cgroup_entity, group_entity, group_name, ticked};
 use crate::view::{Group, Groups, View};
 use std::collections::BTreeMap;
@@ -15,6 +15,8 @@ const MAX_CAUSES: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Beside {
     Group(usize),
+    /// Writeback of what that group made dirty, of pages that are accounted to where the victim's are, too.
+    Dirtied(usize),
     Writeback(CgroupId),
     Unowned,
     Filesystem,
@@ -59,16 +61,22 @@ impl Shares {
             if !here || groups.index_of(*proc) != Some(victim) {
                 continue;
             }
-            let beside = match (Beside::of(view, groups, *culprit), culprit) {
-                (_, IoCulprit::Writeback(Some(id))) if is_own(view, own, *id) => {
-                    Beside::Group(victim)
+            match culprit {
+                IoCulprit::Writeback(Some(id)) if is_own(view, own, *id) => {
+                    let disk = view.block().disk_of(*dev);
+                    let others = dirtied_by_others(view, groups, victim, (disk, *id));
+                    let theirs =
+                        others.iter().map(|&(at, share)| (at, (*ns as f64 * share) as u64));
+                    let theirs: Vec<_> = theirs.collect();
+                    shares.own_ns += ns.saturating_sub(theirs.iter().map(|&(_, ns)| ns).sum());
+                    for (at, ns) in theirs {
+                        *shares.beside.entry(Beside::Dirtied(at)).or_default() += ns;
+                    }
                 }
-                (beside, _) => beside,
-            };
-            if beside == Beside::Group(victim) {
-                shares.own_ns += ns;
-            } else {
-                *shares.beside.entry(beside).or_default() += ns;
+                _ => match Beside::of(view, groups, *culprit) {
+                    Beside::Group(at) if at == victim => shares.own_ns += ns,
+                    beside => *shares.beside.entry(beside).or_default() += ns,
+                },
             }
         }
         shares
@@ -79,7 +87,10 @@ impl Shares {
     }
 
     fn is_other(beside: Beside) -> bool {
-        matches!(beside, Beside::Group(_) | Beside::Writeback(_) | Beside::Unnamed)
+        matches!(
+            beside,
+            Beside::Group(_) | Beside::Dirtied(_) | Beside::Writeback(_) | Beside::Unnamed
+        )
     }
 
     pub(super) fn others_ns(&self) -> u64 {
@@ -111,6 +122,31 @@ fn is_own(view: &View, own: &Group<'_>, owner: CgroupId) -> bool {
             own == Some(owner) || own.and_then(path).is_some_and(|own| Some(own) == owner_path)
         }
     }
+}
+
+/// Of what was written back to a disk of one owner's pages, the shares that groups other than the victim made dirty. Many
+/// a host accounts the memory of all its processes to one cgroup: the owner then says nothing, but of a file it is known
+/// who made it dirty first. What is not known of stays the owner's.
+fn dirtied_by_others(
+    view: &View,
+    groups: &Groups<'_>,
+    victim: usize,
+    (disk, owner): (DevId, CgroupId),
+) -> Vec<(usize, f64)> {
+    let (mut by_group, mut all_bytes) = (BTreeMap::<usize, u64>::new(), 0);
+    for (key, sum) in view.block().sums() {
+        let here = key.device == disk && key.owner == Some(owner) && key.reason.is_some();
+        if !here {
+            continue;
+        }
+        all_bytes += sum.bytes;
+        let IoWhat::File(file) = key.what else { continue };
+        let dirtier = view.block().files().get(&file).and_then(|file| file.dirtied_by);
+        if let Some(at) = dirtier.and_then(|id| groups.index_of(id)).filter(|&at| at != victim) {
+            *by_group.entry(at).or_default() += sum.bytes;
+        }
+    }
+    by_group.into_iter().map(|(at, bytes)| (at, bytes as f64 / all_bytes.max(1) as f64)).collect()
 }
 
 /// Share of a group's waiting that is its own: beside its own other requests, or for the requests themselves.
@@ -154,14 +190,14 @@ pub(super) fn causes(
         .filter(|(_, ns)| is_shown(*ns))
         .map(|&(beside, ns)| Cause {
             entity: entity(view, groups, victim, beside),
-            share: ns as f64 / whole,
+            share: Share::of(ns, shares.total_ns()),
         })
         .collect();
     if is_shown(rest) {
         let note = Some("many others, each with little".into());
         causes.push(Cause {
             entity: Entity { note, ..Entity::new(EntityKind::Unknown) },
-            share: rest as f64 / whole,
+            share: Share::of(rest, shares.total_ns()),
         });
     }
     causes
@@ -180,6 +216,10 @@ fn entity(view: &View, groups: &Groups<'_>, victim: usize, beside: Beside) -> En
                     Some("its own other requests, and writeback of its cgroup's pages".into());
             }
             entity
+        }
+        Beside::Dirtied(at) => {
+            let note = Some("writeback of what it made dirty".to_owned());
+            Entity { note, ..group_entity(view, &groups.list()[at]) }
         }
         Beside::Writeback(id) => {
             let note = Some("writeback of its pages".to_owned());
@@ -204,6 +244,9 @@ fn entity(view: &View, groups: &Groups<'_>, victim: usize, beside: Beside) -> En
 pub(super) fn name_of(view: &View, groups: &Groups<'_>, beside: Beside) -> String {
     match beside {
         Beside::Group(at) => format!("requests of {}", group_name(&groups.list()[at])),
+        Beside::Dirtied(at) => {
+            format!("writeback of what {} wrote", group_name(&groups.list()[at]))
+        }
         Beside::Writeback(id) => match words::cgroup_path(view, id) {
             Some(path) => format!("writeback for {}", ticked(&path)),
             None => "writeback for another cgroup".into(),

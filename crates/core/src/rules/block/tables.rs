@@ -5,7 +5,7 @@
 use super::files;
 use crate::finding::{
     BlockIo, Cause, DeviceIo, Entity, EntityKind, Finding, IoBy, IoLatency, IoRow, IoTable,
-    MoreDevices, RowKind, Writeback,
+    MoreDevices, RowKind, Share, Writeback,
 };
 use crate::recording::{DevId, IoOp, IoWhat, ProcId};
 use crate::rules::words::{cgroup_entity, cgroup_path, group_entity, ticked};
@@ -121,7 +121,10 @@ fn dirtied_by(view: &View, groups: &Groups<'_>, device: DevId) -> Vec<Cause> {
     let (by_group, known) = files::dirtied_inodes(groups, &passes);
     let causes = by_group.into_iter().take(MAX_DIRTIERS);
     causes
-        .map(|(at, inodes)| Cause { entity: who(view, groups, at), share: part(inodes, known) })
+        .map(|(at, inodes)| Cause {
+            entity: who(view, groups, at),
+            share: Share::of(inodes, known),
+        })
         .collect()
 }
 
@@ -217,8 +220,10 @@ fn io_row(view: &View, groups: &Groups<'_>, row: &Row<'_>, all: &Row<'_>) -> IoR
             by.into_iter().filter_map(|(at, n)| Some((at?, n))).collect();
         by.sort_by_key(|&(at, n)| (Reverse(n), at));
         by.truncate(MAX_SUBMITTERS);
-        let cause =
-            |(at, n)| Cause { entity: who(view, groups, Some(at)), share: part(n, row.sum.ios) };
+        let cause = |(at, n)| Cause {
+            entity: who(view, groups, Some(at)),
+            share: Share::of(n, row.sum.ios),
+        };
         by.into_iter().map(cause).collect()
     };
     IoRow {

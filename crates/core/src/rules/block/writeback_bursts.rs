@@ -4,7 +4,7 @@
 use super::clocks::{self, Compared};
 use super::victims::{STALL_LIMITS, Victim, number, of_stalls, spans};
 use super::{by_counters, chart, files, knobs, pass_lines, pass_remedies, saturation};
-use crate::finding::{Cause, Entity, EntityKind, Finding, Severity};
+use crate::finding::{Cause, Entity, EntityKind, Finding, Severity, Share};
 use crate::recording::{DevId, Source, Stall, StallKind};
 use crate::render::units;
 use crate::rules::confidence::Confidence;
@@ -219,5 +219,5 @@ fn causes(view: &View, device: DevId) -> Vec<Cause> {
         Some(_) => "it wakes by `vm.dirty_writeback_centisecs`".into(),
         None => "writes back dirty pages".into(),
     });
-    vec![Cause { entity: kernel, share: 1.0 }]
+    vec![Cause { entity: kernel, share: Share::WHOLE }]
 }

@@ -5,7 +5,7 @@ use super::clocks;
 use super::victims::{STALL_LIMITS, Victim, longest_ns, number, of_stalls, stall_ns};
 use super::{files, knobs, pass_lines, saturation};
 use crate::finding::{
-    Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Unit,
+    Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
 };
 use crate::recording::{DevId, Source, Stall, StallKind, WritebackPass};
 use crate::render::units;
@@ -270,7 +270,7 @@ fn cohort_lines(view: &View, cohort: &Cohort<'_>, expire_ns: u64) -> Vec<Evidenc
 
 fn causes(view: &View) -> Vec<Cause> {
     let note = "counts from the moment an inode becomes dirty";
-    vec![knobs::cause(view, "/proc/sys/vm/dirty_expire_centisecs", 1.0, note)]
+    vec![knobs::cause(view, "/proc/sys/vm/dirty_expire_centisecs", Share::WHOLE, note)]
 }
 
 /// Another expiry, and the old one again.

@@ -3,7 +3,7 @@
 
 use super::stolen_part::{self, Part};
 use crate::finding::{
-    Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Unit,
+    Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
 };
 use crate::recording::Source;
 use crate::render::units;
@@ -75,7 +75,7 @@ fn check(view: &View) -> Verdict {
             share: of_target.map_or(share, Part::share),
             ..Cost::default()
         },
-        causes: vec![Cause { entity: hypervisor, share: 1.0 }],
+        causes: vec![Cause { entity: hypervisor, share: Share::WHOLE }],
         evidence: lines,
         sizes: vec![],
         files: None,

@@ -6,7 +6,7 @@ use crate::cpu_check::document::{Class, CpuCheck, Group};
 use crate::cpu_check::pairs::Pair;
 use crate::cpu_check::{HELD_UP, judge, pairs, sweep};
 use crate::finding::{
-    Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Unit,
+    Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
 };
 use crate::procfs::cpu_list;
 use crate::recording::Source;
@@ -75,7 +75,7 @@ fn shared(view: &View, check: &CpuCheck) -> Finding {
     let cost = cost(1.0 - kept);
     let severity = severity::of_loss(cost.lost_ns_per_s, cost.share).unwrap_or(Severity::Info);
     let hidden: Vec<&Group> = check.groups.iter().filter(|group| !group.told).collect();
-    let part = 1.0 / hidden.len().max(1) as f64;
+    let part = Share::of(1, hidden.len() as u64);
     let causes = hidden.iter().map(|group| {
         let mut cpus = Entity::new(EntityKind::Cpu);
         cpus.note = Some(match group.time_sliced {
@@ -99,7 +99,7 @@ fn foreign(view: &View, check: &CpuCheck) -> Finding {
     let mut outside = Entity::new(EntityKind::Unknown);
     outside.note =
         Some("not seen from here: who else runs on the same cores or CPUs of the host".into());
-    let causes = vec![Cause { entity: outside, share: 1.0 }];
+    let causes = vec![Cause { entity: outside, share: Share::WHOLE }];
     let fixes = check.verdict.advice.iter().map(|action| Fix {
         action: action.clone(),
         command: None,

@@ -60,7 +60,7 @@ fn check(view: &View) -> Verdict {
     let rss_mb = seen.rss_max_bytes as f64 / 1e6;
     let cost = format!(
         "{} of one CPU and {} of memory",
-        units::share(cpu),
+        units::percent(cpu),
         units::bytes(seen.rss_max_bytes as f64)
     );
     if cpu <= budget && rss_mb <= MAX_RSS.value {

@@ -2,7 +2,7 @@
 //! Behind whom a group waited, as shares that can be said.
 
 use super::whom;
-use crate::finding::{Cause, Entity, EntityKind, Whom};
+use crate::finding::{Cause, Entity, EntityKind, Share, Whom};
 use crate::rules::remedy;
 use crate::rules::words::{self, group_entity};
 use crate::view::{Behind, Group, Groups, View};
@@ -123,16 +123,19 @@ impl<'g> Blame<'g> {
     /// and ticks of two records need not end together) the shares are scaled to sum to 1.
     pub(super) fn causes(&self, view: &View, loss_ns: u64) -> Vec<Cause> {
         let blamed_ns = self.named_ns() + self.migrated_ns + self.not_sampled_ns;
-        let whole = loss_ns.max(blamed_ns).max(1) as f64;
-        let share = |ns: u64| ns as f64 / whole;
+        let whole_ns = loss_ns.max(blamed_ns);
+        let share = |ns: u64| Share::of(ns, whole_ns);
         let mut named: Vec<(usize, u64, bool)> =
             self.others.iter().map(|&(at, ns)| (at, ns, false)).collect();
         if self.own_ns > 0 {
             named.push((self.own, self.own_ns, true));
         }
         named.sort_by_key(|&(_, ns, _)| std::cmp::Reverse(ns));
-        let shown =
-            named.iter().take_while(|&&(_, ns, _)| share(ns) >= MIN_SHARE).count().min(MAX_CAUSES);
+        let shown = named
+            .iter()
+            .take_while(|&&(_, ns, _)| share(ns).get() >= MIN_SHARE)
+            .count()
+            .min(MAX_CAUSES);
         let rest_ns = named[shown..].iter().map(|&(_, ns, _)| ns).sum::<u64>() + self.folded_ns;
         let mut causes: Vec<Cause> = named[..shown]
             .iter()
@@ -159,7 +162,7 @@ impl<'g> Blame<'g> {
             ),
             (self.not_sampled_ns, "not looked up, to bound the cost of the probe"),
         ] {
-            if share(ns) >= MIN_SHARE {
+            if share(ns).get() >= MIN_SHARE {
                 let entity = Entity { note: Some(note.into()), ..Entity::new(EntityKind::Unknown) };
                 causes.push(Cause { entity, share: share(ns) });
             }

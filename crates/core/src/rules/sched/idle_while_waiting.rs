@@ -2,7 +2,9 @@
 //! SCH003: work queues on one CPU while others idle.
 
 use super::evidence::{self as lines, Loss};
-use crate::finding::{Cause, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Unit};
+use crate::finding::{
+    Cause, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
+};
 use crate::recording::Source;
 use crate::render::units;
 use crate::rules::confidence::Confidence;
@@ -160,7 +162,7 @@ fn finding(
 
 /// What kept it off the idle CPUs, as shares of the waiting while some CPU idled.
 fn causes(view: &View, group: &Group<'_>, idle: &Idle) -> Vec<Cause> {
-    let whole = (idle.allowed_ns + idle.forbidden_ns).max(1) as f64;
+    let whole_ns = idle.allowed_ns + idle.forbidden_ns;
     let facts = group.first();
     let mut setting = Entity::new(EntityKind::Setting);
     let (key, value) = match bound(view, group) {
@@ -176,11 +178,11 @@ fn causes(view: &View, group: &Group<'_>, idle: &Idle) -> Vec<Cause> {
     kernel.note =
         Some("load balancing left work queued beside an idle CPU that was allowed".into());
     let mut causes = vec![
-        Cause { entity: setting, share: idle.forbidden_ns as f64 / whole },
-        Cause { entity: kernel, share: idle.allowed_ns as f64 / whole },
+        Cause { entity: setting, share: Share::of(idle.forbidden_ns, whole_ns) },
+        Cause { entity: kernel, share: Share::of(idle.allowed_ns, whole_ns) },
     ];
-    causes.retain(|cause| cause.share > 0.0);
-    causes.sort_by(|a, b| b.share.total_cmp(&a.share));
+    causes.retain(|cause| cause.share.get() > 0.0);
+    causes.sort_by(|a, b| b.share.get().total_cmp(&a.share.get()));
     causes
 }
 

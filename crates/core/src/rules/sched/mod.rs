@@ -9,15 +9,16 @@ mod quota;
 pub(super) mod quota_throttle;
 pub(super) mod run_queue_contention;
 pub(super) mod runtime_oversubscribed;
+mod sized;
 mod whom;
 
 pub(super) use evidence::{may_suffer, target_is_host};
 
 use crate::finding::Tail;
-use crate::view::{Group, View};
+use crate::view::{Groups, View};
 
 /// The tails of a group that waiting for a CPU makes.
-pub(super) fn tails(view: &View, group: &Group<'_>) -> impl Iterator<Item = Tail> {
-    let queued = run_queue_contention::tail_of(view, group);
-    queued.into_iter().chain(quota_throttle::tail_of(view, group))
+pub(super) fn tails(view: &View, groups: &Groups<'_>, at: usize) -> impl Iterator<Item = Tail> {
+    let queued = run_queue_contention::tail_of(view, groups, at);
+    queued.into_iter().chain(quota_throttle::tail_of(view, &groups.list()[at]))
 }

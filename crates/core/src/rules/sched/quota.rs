@@ -2,7 +2,7 @@
 //! Which level of the cgroup tree stopped a group, and what the kernel counted there. A group's own cgroup may
 //! have no quota, and one above it has.
 
-use crate::finding::{Cause, Entity, EntityKind, Evidence, Unit};
+use crate::finding::{Cause, Entity, EntityKind, Evidence, Share, Unit};
 use crate::recording::{CgroupId, Source};
 use crate::render::units;
 use crate::rules::words::{cgroup_entity, evidence};
@@ -66,11 +66,14 @@ impl Binding {
         if self.levels.is_empty() {
             let note = "the limits of its cgroups could not be read";
             let entity = Entity { note: Some(note.into()), ..Entity::new(EntityKind::Unknown) };
-            return vec![Cause { entity, share: 1.0 }];
+            return vec![Cause { entity, share: Share::WHOLE }];
         }
         let cause = |&(id, share): &(CgroupId, f64)| {
             let note = self.guess.map(str::to_owned);
-            Cause { entity: Entity { note, ..cgroup_entity(view, id) }, share }
+            Cause {
+                entity: Entity { note, ..cgroup_entity(view, id) },
+                share: Share::saturating(share),
+            }
         };
         self.levels.iter().map(cause).collect()
     }

@@ -7,6 +7,7 @@ use crate::finding::{Confirm, Cost, Finding, Fix, Severity, Tail, TailOf, Unit, 
 use crate::recording::{CgroupId, Source, State, WaitHist, bucket_of};
 use crate::render::units;
 use crate::rules::confidence::Confidence;
+use crate::rules::tail::Excused;
 use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Limit, Rule, Status, Verdict, joined, remedy, severity, tail};
 use crate::view::{CgroupView, Group, View};
@@ -116,7 +117,7 @@ pub(in crate::rules) fn tail_of(view: &View, group: &Group<'_>) -> Option<Tail> 
     let mut waits = WaitHist::default();
     waits.count[bucket_of(stop_ns)] = stops.min(turns);
     waits.ns[bucket_of(stop_ns)] = stops.min(turns) * stop_ns;
-    tail::of_waits(TailOf::Throttled, (turns, turn_ns), &waits, 0)
+    tail::of_waits(TailOf::Throttled, (turns, turn_ns), &waits, Excused::default())
 }
 
 /// How bad the stopping of a victim is, in the mean or in the tail, and the tail if that is worse.

@@ -3,13 +3,14 @@
 
 use super::blame::Blame;
 use super::evidence::{self as lines, Loss};
-use crate::finding::{Cost, Finding, Fix, Severity, Tail, TailOf, Unit};
+use crate::finding::{Cost, Finding, Fix, Severity, Share, Tail, TailOf, Unit};
 use crate::recording::Source;
 use crate::render::units;
 use crate::rules::confidence::Confidence;
+use crate::rules::tail::Excused;
 use crate::rules::words::{self, evidence, group_name};
 use crate::rules::{Limit, Rule, Status, Verdict, joined, remedy, severity, tail};
-use crate::view::{Group, View, waits};
+use crate::view::{Behind, Group, Groups, View, waits};
 
 const MAX_VICTIMS: usize = 5;
 const PLACEMENT_SHARE: Limit = Limit {
@@ -65,7 +66,7 @@ fn check(view: &View) -> Verdict {
             explained_by_quota = Some(group_name(group));
             continue;
         }
-        let tail = tail_of(view, group);
+        let tail = tail_of(view, &groups, at);
         let blame = Blame::of(&groups, at);
         let by_mean = severity::of_loss(loss.ns_per_s, loss.share);
         let by_tail = by_tail(view, group, &loss, &blame, tail.as_ref());
@@ -116,11 +117,22 @@ struct Hit<'g> {
     leads: bool,
 }
 
-/// What waiting does to the tail of a group that a target consists of.
-pub(in crate::rules) fn tail_of(view: &View, group: &Group<'_>) -> Option<Tail> {
-    let usage = group.usage.as_ref()?;
+/// What waiting does to the tail of a group that a target consists of. Waiting behind the observer is left to OBS003.
+pub(in crate::rules) fn tail_of(view: &View, groups: &Groups<'_>, at: usize) -> Option<Tail> {
+    let usage = groups.list()[at].usage.as_ref()?;
     let turns = lines::turns(view, usage)?;
-    tail::of_waits(TailOf::RunQueue, turns, &usage.waits, usage.wakeup_latency_ns)
+    let blame = groups.blame(at);
+    let is_observer = |behind: &Behind| match behind {
+        Behind::Group(other) => groups.list()[*other].is_observer(),
+        _ => false,
+    };
+    let observers_ns: u64 = blame.iter().filter(|it| is_observer(it.0)).map(|it| it.1).sum();
+    let blamed_ns = blame.values().sum::<u64>().max(1);
+    let excused = Excused {
+        nobodys_ns: usage.wakeup_latency_ns,
+        observers_share: observers_ns as f64 / blamed_ns as f64,
+    };
+    tail::of_waits(TailOf::RunQueue, turns, &usage.waits, excused)
 }
 
 /// The severity of a tail that others are to blame for, again and again.
@@ -274,7 +286,7 @@ fn title(group: &Group<'_>, Hit { loss, blame, tail, leads }: &Hit<'_>) -> Strin
         let is = if many { "are" } else { "is" };
         return format!("{name} {is} runnable but not running for {time}: queued or throttled");
     }
-    let share = |ns| units::share(ns as f64 / loss.ns.max(1) as f64);
+    let share = |ns| units::share(Share::of(ns, loss.ns).get());
     if let Some(tail) = tail.as_ref().filter(|_| *leads) {
         let behind = blame
             .worst_other()

@@ -2,8 +2,9 @@
 //! SCH004: a runtime lets more threads run at a time than its process's CPU limit has room for.
 
 use super::evidence::{self as lines, Loss};
-use super::quota::counters;
-use crate::finding::{Cause, Cost, Entity, EntityKind, Evidence, Finding, Severity, Unit};
+use super::quota::{self, counters};
+use super::sized::{self, Waited};
+use crate::finding::{Cause, Cost, Entity, EntityKind, Evidence, Finding, Severity, Share, Unit};
 use crate::limits::belief::{Belief, Fit, origin};
 use crate::limits::effective::Bound;
 use crate::recording::{Confidence as Worth, RuntimeReading, Source};
@@ -26,6 +27,19 @@ const NEAR_LIMIT: Limit = Limit {
     why: "below, the quota runs out in peaks only; measured, too many threads were not felt below three quarters of it",
 };
 
+const EXPLAINS: Limit = Limit {
+    name: "explains",
+    value: 0.33,
+    unit: "of what is lost, at least, is of threads that the number is for and that do not fit",
+    why: "less is what demand alone does; it is a lower bound, and up to twice as much where two CPUs' queues stop at a time",
+};
+const USED_UP: Limit = Limit {
+    name: "used_up",
+    value: 0.9,
+    unit: "of the limit used on average",
+    why: "from there on it may need more CPU time than it may use, with any number of threads: confidence falls",
+};
+
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "SCH004",
     name: "runtime-oversubscribed",
@@ -34,7 +48,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     helps: &[Source::Sched, Source::CgroupCpu],
     limits: &{
         let [a, b, c, d, e, f, g] = severity::LOSS_LIMITS;
-        [TOO_MANY, NEAR_LIMIT, a, b, c, d, e, f, g]
+        [TOO_MANY, NEAR_LIMIT, EXPLAINS, USED_UP, a, b, c, d, e, f, g]
     },
     status: Status::Preview("0.1"),
     doc: include_str!("runtime_oversubscribed.md"),
@@ -54,7 +68,7 @@ struct Case<'v> {
 impl Case<'_> {
     /// Threads for each that fits.
     fn ratio(&self) -> f64 {
-        f64::from(self.belief.threads.value) / f64::from(self.belief.fitting.max(1))
+        f64::from(self.belief.threads.value) / f64::from(self.belief.tolerated)
     }
 
     fn counts(&self) -> bool {
@@ -134,12 +148,25 @@ fn unread_of(view: &View, group: &Group<'_>) -> Option<String> {
     Some(format!("{}: {why}", group_name(group)))
 }
 
-/// What a group loses by its threads being too many, as far as that shows.
+/// What a group loses by being stopped and by its threads waiting for each other.
 #[derive(Clone, Copy)]
 struct Loses {
     throttled_ns: u64,
     behind_itself_ns: u64,
     loss: Loss,
+}
+
+/// What there is to say of the number and the loss.
+#[derive(Clone, Copy)]
+enum Bearing {
+    /// It accounts for this part of the loss, at least.
+    Cause(Severity, f64),
+    /// There is a loss, and demand explains it.
+    Demand,
+    /// There is a loss; what it has to do with the number cannot be told.
+    Unknown,
+    /// There is no loss to speak of.
+    None,
 }
 
 fn loses(view: &View, groups: &Groups<'_>, case: &Case<'_>) -> Option<Loses> {
@@ -174,6 +201,48 @@ fn used(view: &View, case: &Case<'_>) -> Option<f64> {
     Some(ns as f64 / view.window_ns().max(1) as f64 / cpus.max(0.01))
 }
 
+/// Threads that fit, of all processes of the group that have such a runtime.
+fn room(case: &Case<'_>) -> f64 {
+    let processes = case.group.runtimes.iter().filter(|reading| reading.is_some()).count();
+    (case.limit.effective.cpus - 1e-9).ceil().max(1.0) * processes.max(1) as f64
+}
+
+/// Threads that the number is for and that were stopped at once, at least; `None` if that cannot be told.
+fn at_once(view: &View, case: &Case<'_>, loses: Loses, of_sized: f64) -> Option<f64> {
+    let (id, _) = case.limit.level.as_ref()?;
+    Some(of_sized * sized::stopped_at_once(loses.throttled_ns, view.cgroups().get(id)?)?)
+}
+
+/// The part of the waiting that is of threads that the number is for.
+fn of_sized(view: &View, case: &Case<'_>) -> Option<f64> {
+    match sized::waited(view, case.group, case.reading) {
+        Waited::Share(share) => Some(share),
+        Waited::AllAsARule => Some(1.0),
+        Waited::Unknown => None,
+    }
+}
+
+/// The part of the loss for which the number accounts, at least.
+fn part(view: &View, case: &Case<'_>, loses: Loses) -> Option<f64> {
+    let of_sized = of_sized(view, case)?;
+    let throttled = match loses.throttled_ns {
+        0 => 0.0,
+        ns => ns as f64 * sized::excess(at_once(view, case, loses, of_sized)?, room(case)),
+    };
+    let whole = loses.throttled_ns + loses.behind_itself_ns;
+    let part = of_sized * (throttled + loses.behind_itself_ns as f64) / whole.max(1) as f64;
+    Some(part.min(1.0))
+}
+
+fn bearing(view: &View, case: &Case<'_>, loses: Loses) -> Bearing {
+    let Some(severity) = severity_of(view, case, loses) else { return Bearing::None };
+    match part(view, case, loses) {
+        None => Bearing::Unknown,
+        Some(part) if part >= EXPLAINS.value => Bearing::Cause(severity, part),
+        Some(_) => Bearing::Demand,
+    }
+}
+
 /// How bad it is; `None` if it is no more than a risk.
 fn severity_of(view: &View, case: &Case<'_>, loses: Loses) -> Option<Severity> {
     let severity = severity::of_loss(loses.loss.ns_per_s, loses.loss.share)?;
@@ -187,15 +256,26 @@ fn severity_of(view: &View, case: &Case<'_>, loses: Loses) -> Option<Severity> {
 
 fn finding(view: &View, groups: &Groups<'_>, case: &Case<'_>) -> Finding {
     let loses = loses(view, groups, case);
-    let felt = loses.and_then(|loses| Some((loses, severity_of(view, case, loses)?)));
+    let bearing = loses.map_or(Bearing::None, |loses| bearing(view, case, loses));
+    let felt = match (loses, bearing) {
+        (Some(loses), Bearing::Cause(severity, part)) => Some((loses, severity, part)),
+        _ => None,
+    };
     let name = group_name(case.group);
     let numbers = case.numbers();
-    let title = match felt {
-        Some((loses, _)) => format!(
-            "{name} {numbers}: its threads are stopped or wait for each other for {}",
-            words::of_every_second(loses.loss.ns_per_s)
+    let title = match (bearing, felt) {
+        (_, Some((loses, _, part))) => format!(
+            "{name} {numbers}: its threads are stopped or wait for each other for {}, at least {} of it because they are too many",
+            words::of_every_second(loses.loss.ns_per_s),
+            units::share(part)
         ),
-        None => format!("{name} {numbers}; nothing was lost to that in this window"),
+        (Bearing::Demand, _) => {
+            format!("{name} {numbers}; but what stops it is that it wants to run more than it may")
+        }
+        (Bearing::Unknown, _) => {
+            format!("{name} {numbers}; whether it is those threads that are stopped is not known")
+        }
+        _ => format!("{name} {numbers}; nothing was lost to that in this window"),
     };
     let worth = match case.belief.threads.confidence {
         Worth::Exact => 1.0,
@@ -203,8 +283,13 @@ fn finding(view: &View, groups: &Groups<'_>, case: &Case<'_>) -> Finding {
         Worth::Bound => 0.5,
     };
     // That fewer threads would do is known from measurements, not from this window; demand may be too much anyway.
-    let mut confidence =
-        Confidence::of(view).with("number of threads", worth).with("demand not known", 0.9);
+    let is_used_up = used(view, case).is_some_and(|used| used >= USED_UP.value);
+    let mut confidence = Confidence::of(view)
+        .with("number of threads", worth)
+        .with("demand not known", if is_used_up { 0.6 } else { 0.9 });
+    if sized::waited(view, case.group, case.reading) == Waited::AllAsARule {
+        confidence = confidence.with("names of threads not seen", 0.8);
+    }
     if felt.is_some() && used(view, case).is_none() {
         confidence = confidence.with("use of the limit not seen", 0.7);
     }
@@ -214,7 +299,7 @@ fn finding(view: &View, groups: &Groups<'_>, case: &Case<'_>) -> Finding {
         all.insert(1, evidence(view, "reason", 0.0, Unit::Text, label, because));
     }
     all.push(confidence.evidence(view));
-    let cost = felt.map_or_else(Cost::default, |(loses, _)| Cost {
+    let cost = felt.map_or_else(Cost::default, |(loses, ..)| Cost {
         lost_ns_per_s: loses.loss.ns_per_s,
         share: loses.loss.share,
         ..Cost::default()
@@ -222,22 +307,50 @@ fn finding(view: &View, groups: &Groups<'_>, case: &Case<'_>) -> Finding {
     Finding {
         code: RULE.code.into(),
         name: RULE.name.into(),
-        severity: felt.map_or(Severity::Info, |(_, severity)| severity),
+        severity: felt.map_or(Severity::Info, |(_, severity, _)| severity),
         confidence: confidence.value(),
         title,
         victim: words::group_entity(view, case.group),
         cost,
-        causes: felt.map(|_| cause(case)).into_iter().collect(),
+        causes: felt.map(|(_, _, part)| causes(view, case, part)).unwrap_or_default(),
         evidence: all,
         sizes: vec![],
         files: None,
         chart: None,
         fix: case.belief.fixes.clone(),
-        confirm: Some(words::look_again(
-            case.group,
-            "after the change: no throttled time in the ledger, and this finding is gone".into(),
-        )),
+        confirm: Some(words::look_again(case.group, expected(case))),
     }
+}
+
+/// What is left with the number that fits: threads that always want to run, and the quota. Nothing better is known of how
+/// much it needs.
+fn expected(case: &Case<'_>) -> String {
+    let room = room(case);
+    let left_ns_per_s = ((room - case.limit.effective.cpus).max(0.0) * 1e9) as u64;
+    if case.limit.effective.bound != Bound::Quota || left_ns_per_s < 10_000_000 {
+        return "after the change: next to no throttled time in the ledger. If requests are still late, it needs more CPU \
+                time than it may use, with any number of threads"
+            .into();
+    }
+    format!(
+        "after the change: throttled for no more than {}; as much as that if it needs more CPU time than its quota with any \
+         number of threads (see SCH002), little if it does not",
+        words::of_every_second(left_ns_per_s)
+    )
+}
+
+/// The setting, and the quota with what it alone does.
+fn causes(view: &View, case: &Case<'_>, part: f64) -> Vec<Cause> {
+    let mut all = vec![Cause { share: Share::saturating(part), ..cause(case) }];
+    if let Some((id, _)) = case.limit.level.as_ref().filter(|_| part < 0.995) {
+        let rest = quota::of_level(*id).causes(view).into_iter();
+        all.extend(rest.map(|cause| Cause {
+            share: Share::saturating(cause.share.get() * (1.0 - part)),
+            ..cause
+        }));
+    }
+    all.sort_by(|a, b| b.share.get().total_cmp(&a.share.get()));
+    all
 }
 
 fn cause(case: &Case<'_>) -> Cause {
@@ -248,7 +361,39 @@ fn cause(case: &Case<'_>) -> Cause {
         note: Some(case.belief.because.clone()),
         ..Entity::new(EntityKind::Setting)
     };
-    Cause { entity, share: 1.0 }
+    Cause { entity, share: Share::WHOLE }
+}
+
+/// Whose threads were stopped, and how many at once.
+fn sized_lines(view: &View, case: &Case<'_>, loses: Option<Loses>) -> Vec<Evidence> {
+    let mut all = Vec::new();
+    let waited = sized::waited(view, case.group, case.reading);
+    let label = Source::Runtime.label();
+    let name = &case.belief.threads.name;
+    if let Waited::Share(share) = waited {
+        let note = format!(
+            "of the waiting for a CPU was that of threads that {name} is for, by their names"
+        );
+        all.push(evidence(view, "its threads", share, Unit::Ratio, label, note));
+    }
+    let at_once = loses
+        .filter(|loses| loses.throttled_ns > 0)
+        .and_then(|loses| at_once(view, case, loses, of_sized(view, case)?));
+    if let Some(at_once) = at_once {
+        let note = format!(
+            "of those threads at least, on average over the time in which any was stopped; there is room for {}",
+            room(case)
+        );
+        all.push(evidence(
+            view,
+            "stopped at once",
+            at_once,
+            Unit::Count,
+            Source::CgroupCpu.label(),
+            note,
+        ));
+    }
+    all
 }
 
 fn evidence_of(view: &View, case: &Case<'_>, loses: Option<Loses>) -> Vec<Evidence> {
@@ -308,6 +453,7 @@ fn evidence_of(view: &View, case: &Case<'_>, loses: Option<Loses>) -> Vec<Eviden
             "queued while other threads of its own ran",
         ));
     }
+    all.extend(sized_lines(view, case, loses));
     if let Some(usage) = &case.group.usage {
         let label = Source::Sched.label();
         let note = "threads take turns more often the more of them are allowed to run".to_owned();

@@ -3,7 +3,8 @@
 
 use super::whose::{share, whose};
 use crate::finding::{
-    Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Unit, shell_quote,
+    Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
+    shell_quote,
 };
 use crate::recording::{FILE_OP_NAMES, FILE_OPS, FileClass, ProcId, Source, SyscallFile};
 use crate::render::units;
@@ -173,7 +174,7 @@ fn finding(view: &View, severity: Severity, slow: &Slow<'_>) -> Finding {
         ),
         victim,
         cost: Cost { lost_ns_per_s: slow.lost_ns_per_s, share: slow.share, ..Cost::default() },
-        causes: vec![Cause { entity: cause, share: 1.0 }],
+        causes: vec![Cause { entity: cause, share: Share::WHOLE }],
         evidence: lines,
         sizes: vec![],
         files: None,

@@ -72,12 +72,12 @@ fn a_noisy_neighbour_is_named_with_its_part() {
         (stress.entity.comm.as_deref(), stress.entity.processes),
         (Some("stress"), Some(16))
     );
-    assert!((stress.share - 0.71).abs() < 0.01, "{}", stress.share);
+    assert!((stress.share.get() - 0.71).abs() < 0.01, "{}", stress.share.get());
     assert!(found.title.contains("71 % of it behind `stress` (16 processes)"), "{}", found.title);
     let own = found.causes.iter().find(|cause| cause.entity.comm.as_deref() == Some("ruby"));
     assert!(own.is_some_and(|own| own.entity.note.as_deref() == Some("its own other threads")));
     let moved = found.causes.iter().find(|cause| cause.entity.kind == EntityKind::Unknown);
-    assert!(moved.is_some_and(|moved| (moved.share - 0.03).abs() < 0.001));
+    assert!(moved.is_some_and(|moved| (moved.share.get() - 0.03).abs() < 0.001));
     assert!(note(found, "wake-up latency").contains("not counted as contention"));
     assert!(found.sizes.len() > 3);
     let commands: Vec<_> = found.fix.iter().filter_map(|fix| fix.command.as_deref()).collect();

@@ -4,6 +4,7 @@
 
 mod block;
 mod cases;
+mod decoys;
 mod disks;
 mod fixtures;
 mod hosts;

@@ -98,9 +98,8 @@ pub(super) fn check(report: &Report) -> Result<(), TestCaseError> {
         prop_assert!(conserved(ledger), "{ledger:?}");
     }
     for finding in &report.findings {
-        let sum: f64 = finding.causes.iter().map(|cause| cause.share).sum();
+        let sum: f64 = finding.causes.iter().map(|cause| cause.share.get()).sum();
         prop_assert!(sum <= 1.0 + 1e-9, "{sum} of {finding:?}");
-        prop_assert!(finding.causes.iter().all(|cause| cause.share >= 0.0));
         prop_assert!((0.0..=1.0).contains(&finding.confidence), "{}", finding.confidence);
         prop_assert!((0.0..=1.0).contains(&finding.cost.share), "{:?}", finding.cost);
         prop_assert!(

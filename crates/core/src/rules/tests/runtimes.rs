@@ -2,7 +2,7 @@
 //! SCH004: a Go service with a quota of four CPUs on a host of 96.
 
 use super::{codes, judged};
-use crate::finding::{Finding, Report, Severity};
+use crate::finding::{EntityKind, Finding, Report, Severity};
 use crate::recording::{
     CgroupId, Confidence, Container, Culprit, Parallelism, ProcId, RuntimeKind, RuntimeReading,
     SeenQuota, Source,
@@ -110,7 +110,9 @@ fn too_many_threads_come_before_the_quota_that_they_use_up() {
         "{}",
         finding.title
     );
-    let [cause] = finding.causes.as_slice() else { panic!("{:?}", finding.causes) };
+    // At least 47 at once, and 4 fit: the rest is what the quota does to those.
+    let [cause, quota] = finding.causes.as_slice() else { panic!("{:?}", finding.causes) };
+    assert!((cause.share.get() - 0.92).abs() < 0.01 && (quota.share.get() - 0.08).abs() < 0.01);
     let setting = (cause.entity.key.as_deref(), cause.entity.value.as_deref());
     assert_eq!(setting, (Some("GOMAXPROCS"), Some("96")));
     assert!(
@@ -166,8 +168,13 @@ fn without_the_probe_the_counters_of_the_level_that_binds_tell() {
     scene.cpu_stat(cgroup, 119 * S, 300, 296, 900 * S);
     scene.runtime(go(service, "go1.24.3", 96));
     let report = judged(&scene);
-    assert_eq!(found(&report).severity, Severity::High);
-    assert_eq!(codes(&report)[0], "SCH004");
+    let finding = found(&report);
+    assert_eq!(
+        (finding.severity, finding.causes[0].entity.kind),
+        (Severity::High, EntityKind::Setting)
+    );
+    // The loss is the same to the nanosecond; that the quota ran out is the surer of the two.
+    assert!(codes(&report).contains(&"SCH002"));
 }
 
 #[test]
@@ -181,4 +188,112 @@ fn a_target_whose_number_cannot_be_read_is_not_ruled_out() {
     let missing =
         report.not_checked.iter().find(|rule| rule.code == "SCH004").expect("not checked");
     assert!(missing.missing[0].contains("function table"), "{missing:?}");
+}
+
+/// A service of two CPUs' host under half a CPU, stopped for that time: as the scenes below need it.
+fn small(
+    stopped_ns: u64,
+    queues_ns: u64,
+    reading: impl Fn(ProcId) -> RuntimeReading,
+) -> (Scene, ProcId) {
+    let mut scene = Scene::new(2, WINDOW_NS);
+    scene.cgroup("/", None, None);
+    let cgroup = scene.cgroup("/service", Some(50_000), None);
+    let service = scene.process("orders", Some(cgroup));
+    // Threads of one process get in each other's way a little, too.
+    let waits = vec![(1_000, MS)];
+    let did =
+        Did { threads: 16, on_cpu_ns: 15 * S, throttled_ns: stopped_ns, waits, ..Did::default() };
+    scene.did(service, &did);
+    scene.blame(service, Culprit::Process(service), S);
+    scene.cpu_stat(cgroup, 15 * S, 300, 299, queues_ns);
+    scene.busy(0.3);
+    scene.runtime(reading(service));
+    (scene, service)
+}
+
+/// A decoy: `GOMAXPROCS` is 32, and one goroutine that wants 0.8 of a CPU is all that runs. With `GOMAXPROCS=1` it would be
+/// stopped as long.
+#[test]
+fn one_busy_goroutine_is_stopped_by_the_quota_whatever_gomaxprocs_is() {
+    let (mut scene, service) = small(14 * S, 14 * S, |proc| go(proc, "go1.24.3", 32));
+    scene.named(service, "orders", 6, 15 * S, 14 * S);
+    let report = judged(&scene);
+    assert_eq!(codes(&report), ["SCH002", "SCH004"]);
+    let finding = found(&report);
+    assert_eq!((finding.severity, finding.cost.lost_ns_per_s), (Severity::Info, 0));
+    assert!(finding.causes.is_empty(), "{:?}", finding.causes);
+    let expect = finding.confirm.as_ref().unwrap().expect.as_ref().unwrap();
+    assert!(expect.contains("500 ms of every second"), "{expect}");
+}
+
+#[test]
+fn of_threads_that_are_stopped_together_those_that_fit_are_the_quotas() {
+    let (mut scene, service) = small(100 * S, 25 * S, |proc| go(proc, "go1.24.3", 32));
+    scene.named(service, "orders", 16, 15 * S, 100 * S);
+    let report = judged(&scene);
+    assert_eq!(codes(&report), ["SCH004", "SCH002"]);
+    let finding = found(&report);
+    let shares: Vec<_> =
+        finding.causes.iter().map(|cause| (cause.entity.kind, cause.share.get())).collect();
+    let [(EntityKind::Setting, setting), (EntityKind::Cgroup, quota)] = shares[..] else {
+        panic!("{shares:?}")
+    };
+    // Four at once, and one fits.
+    assert!((setting - 0.75).abs() < 0.01 && (quota - 0.25).abs() < 0.01, "{shares:?}");
+    // All of the quota is used: whether the work would fit with one thread is not known.
+    assert!(finding.confidence <= 0.6, "{}", finding.confidence);
+}
+
+fn java(proc: ProcId) -> RuntimeReading {
+    let mut reading = go(proc, "17.0.15", 16);
+    reading.kind = RuntimeKind::Jvm;
+    reading.parallelism[0].name = "processors".into();
+    reading.settings = [("ActiveProcessorCount".to_owned(), "16".to_owned())].into();
+    reading
+}
+
+/// A decoy: sixteen processors, so as many threads for garbage collection, but it is eight threads that the program itself
+/// started that run. With `-XX:ActiveProcessorCount=1` they would still be eight.
+#[test]
+fn threads_that_a_program_started_itself_are_not_of_the_number_of_processors() {
+    let (mut scene, service) = small(200 * S, 28 * S, java);
+    scene.named(service, "Thread-", 8, 15 * S, 199 * S);
+    scene.named(service, "GC Thread#", 16, 50 * MS, 600 * MS);
+    scene.named(service, "C2 CompilerThre", 3, 50 * MS, 400 * MS);
+    let report = judged(&scene);
+    assert_eq!(codes(&report), ["SCH002", "SCH004"]);
+    assert!(found(&report).causes.is_empty());
+    // The same amounts of the collector's own are what the number does.
+    let (mut scene, service) = small(200 * S, 28 * S, java);
+    scene.named(service, "Thread-", 8, 2 * S, 20 * S);
+    scene.named(service, "GC Thread#", 16, 13 * S, 180 * S);
+    let report = judged(&scene);
+    assert_eq!(codes(&report), ["SCH004", "SCH002"]);
+    let share = found(&report).causes[0].share.get();
+    assert!((0.7..0.9).contains(&share), "{share}");
+}
+
+#[test]
+fn without_names_of_threads_less_is_claimed() {
+    // Of Java nothing: a recording from before threads were told, or a Java that gives them no names.
+    let (scene, _) = small(200 * S, 28 * S, java);
+    let (mut old, service) = small(200 * S, 28 * S, java);
+    old.named(service, "orders", 30, 15 * S, 200 * S);
+    for scene in [scene, old] {
+        let report = judged(&scene);
+        assert_eq!(codes(&report), ["SCH002", "SCH004"]);
+        let finding = found(&report);
+        assert!(
+            finding.causes.is_empty() && finding.title.contains("is not known"),
+            "{}",
+            finding.title
+        );
+    }
+    // All threads of a Go program are its runtime's as a rule.
+    let (scene, service) = small(200 * S, 28 * S, |proc| go(proc, "go1.24.3", 32));
+    let mut named = scene.clone();
+    named.named(service, "orders", 16, 15 * S, 200 * S);
+    let confidence = |scene: &Scene| found(&judged(scene)).confidence;
+    assert!(confidence(&scene) < confidence(&named));
 }

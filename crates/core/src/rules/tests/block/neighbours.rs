@@ -2,6 +2,7 @@
 //! Whose doing it is that requests wait: a neighbour's, one's own, or the device's.
 
 use super::*;
+use crate::recording::IoTick;
 
 #[test]
 fn a_neighbour_on_the_disk_is_named_with_its_share() {
@@ -13,7 +14,7 @@ fn a_neighbour_on_the_disk_is_named_with_its_share() {
     let shares: Vec<_> = found
         .causes
         .iter()
-        .map(|cause| (cause.entity.kind, (cause.share * 100.0).round()))
+        .map(|cause| (cause.entity.kind, (cause.share.get() * 100.0).round()))
         .collect();
     assert_eq!(
         shares,
@@ -41,9 +42,41 @@ fn pages_are_the_victims_own_where_its_memory_is_accounted() {
         .causes
         .iter()
         .filter(|cause| cause.entity.comm.as_deref() == Some("postgres"))
-        .map(|cause| cause.share)
+        .map(|cause| cause.share.get())
         .sum();
     assert!((0.225..0.235).contains(&own), "9 % of its requests and 14 % of writeback: {own}");
+}
+
+#[test]
+fn pages_that_all_account_to_one_cgroup_are_whose_who_made_them_dirty() {
+    let (mut scene, disk) = disks::host(30);
+    let all = scene.cgroup("/", None, None);
+    let broker = disks::service(&mut scene, "broker", "/broker.service", 30);
+    let job = disks::service(&mut scene, "job", "/job.service", 30);
+    for id in [broker, job] {
+        scene.facts(id, |process| process.memory_cgroup = Some("/".into()));
+    }
+    let beside = [(IoCulprit::Writeback(Some(all)), 80), (IoCulprit::Device, 20)];
+    disks::requests(&mut scene, broker, disk, &[(500, 30 * MS)], &beside);
+    for (path, dirtier, bytes) in [
+        ("/data/job/out", Some(job), 60 << 20),
+        ("/data/broker/index", Some(broker), 30 << 20),
+        ("/data/unknown", None, 10 << 20),
+    ] {
+        let file = scene.file_dirtied_by(disk, path, dirtier);
+        let tick = transfers(disk, IoWhat::File(file), IoOp::Write, 100, bytes, MS);
+        scene.io(0..S, IoTick { owner: Some(all), reason: Some("sync".into()), ..tick });
+    }
+    let report = judged(&scene);
+    let found = finding(&report, "BLK004");
+    assert!(found.title.contains("48 % of it beside writeback of what `job`"), "{}", found.title);
+    let share_of = |comm: &str| -> f64 {
+        let causes = found.causes.iter().filter(|it| it.entity.comm.as_deref() == Some(comm));
+        causes.map(|cause| cause.share.get()).sum()
+    };
+    // Of the 80 %, 60 are the job's; 30 the broker's own, and so are the 10 of which nothing is known.
+    assert!((0.475..0.485).contains(&share_of("job")), "{:?}", found.causes);
+    assert!((0.315..0.325).contains(&share_of("broker")), "{:?}", found.causes);
 }
 
 #[test]
@@ -157,7 +190,7 @@ fn a_scheduler_that_prefers_reads_is_for_who_reads_while_others_write() {
         if own_writes_ms > 0 {
             // The first process of the scene is the victim.
             let submitter = Some(ProcId(1));
-            scene.io(0..S, crate::recording::IoTick { submitter, ..write(own_writes_ms) });
+            scene.io(0..S, IoTick { submitter, ..write(own_writes_ms) });
         }
         let report = judged(&scene);
         let fixes = &finding(&report, "BLK003").fix;

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! CPUs that a cgroup must stay on: what `docker run --cpuset-cpus` and a static CPU manager set.
+
+use super::Fault;
+use super::v1::move_members;
+use crate::host::cgroup::v1_mount;
+use crate::lab::scenario::{check_cgroup, check_cpus, on_cpus};
+use crate::lab::stage::Stage;
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+
+/// Parameters.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Cpuset {
+    /// Whose processes: a cgroup below the lab's own. Those that it has by then.
+    cgroup: String,
+    /// CPUs they may use, counted among those that the lab may use, from 0.
+    cpus: Vec<usize>,
+}
+
+impl Fault for Cpuset {
+    fn validate(&self) -> Result<()> {
+        check_cgroup("fault.cgroup", &self.cgroup)?;
+        check_cpus("fault.cpus", Some(&self.cpus))
+    }
+
+    fn describe(&self, _cpus: usize) -> String {
+        format!("a cpuset confines cgroup `{}` to be{}", self.cgroup, on_cpus(Some(&self.cpus)))
+    }
+
+    fn inject(&self, stage: &mut Stage) -> Result<()> {
+        let tree = v1_mount("cpuset")?;
+        let mems = std::fs::read_to_string(tree.join("cpuset.mems"))
+            .context("cannot read `cpuset.mems`")?;
+        let cpus: Result<Vec<_>> =
+            self.cpus.iter().map(|&index| Ok(stage.cpu(index)?.to_string())).collect();
+        let settings = [("cpuset.cpus", cpus?.join(",")), ("cpuset.mems", mems.trim().to_owned())];
+        move_members(stage, &tree, &self.cgroup, &settings)
+    }
+}

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Runs scenarios with other numbers than their files have, several times each, and keeps of each run what a scorecard
+//! counts.
+
+mod card;
+
+pub(crate) use card::Card;
+
+use super::expect::{Check, Topic};
+use super::measured;
+use super::needs::Need;
+use super::runner::{self, Outcome, Settings};
+use super::scenario::Scenario;
+use super::stage::{Interrupted, Stop};
+use super::vary::{self, Numbers};
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+use std::io::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// For so long a run waits for a host that is busy now.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// One run of a scenario with numbers of its own, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Run {
+    /// Name of the scenario.
+    pub(crate) scenario: String,
+    /// What its numbers depend on: the same ones come of it again.
+    pub(crate) seed: u64,
+    /// Those.
+    pub(crate) numbers: Numbers,
+    /// Weight of the lab's cgroup against the rest of the host.
+    pub(crate) weight: u32,
+    /// What came of it.
+    pub(crate) result: RunResult,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum RunResult {
+    /// It was judged.
+    Judged(Marks),
+    /// The machine was not fit for it, and it was not all right.
+    Inconclusive {
+        /// What was wrong with the machine.
+        why: String,
+        /// What was not as expected, if it was run.
+        failed: Vec<String>,
+    },
+    /// It did not come to an end.
+    Broken {
+        /// Why.
+        why: String,
+    },
+}
+
+/// What of a run was right. Absent is what the scenario does not have.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Marks {
+    /// The first finding is the right one.
+    pub(crate) first: Option<bool>,
+    /// Who is to blame is named, with its share.
+    pub(crate) culprit: Option<bool>,
+    /// The victim's loss is what the victim measured itself, in both runs.
+    pub(crate) loss: Option<bool>,
+    /// Nothing above `info` is said where nothing is wrong.
+    pub(crate) silence: Option<bool>,
+    /// All else that the scenario expects.
+    pub(crate) other: Option<bool>,
+    /// What was not as expected.
+    pub(crate) failed: Vec<String>,
+}
+
+impl Marks {
+    fn of(checks: &[Check]) -> Self {
+        let all = |topic| {
+            let mut checks = checks.iter().filter(|check| check.topic == topic).peekable();
+            checks.peek()?;
+            Some(checks.all(|check| check.pass))
+        };
+        Self {
+            first: all(Topic::First),
+            culprit: all(Topic::Culprit),
+            loss: all(Topic::Loss),
+            silence: all(Topic::Silence),
+            other: all(Topic::Other),
+            failed: checks
+                .iter()
+                .filter(|check| !check.pass)
+                .map(|check| check.what.clone())
+                .collect(),
+        }
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan<'a> {
+    /// Names of scenarios, and their files' texts.
+    pub(crate) scenarios: Vec<(String, &'static str)>,
+    /// How often each.
+    pub(crate) runs: u32,
+    /// Seed of the first run of each; the others' follow.
+    pub(crate) seed: u64,
+    /// Weight of the lab's cgroup against the rest of the host, in multiples of the default.
+    pub(crate) weight: u32,
+    /// A line of JSON for each run is added to it, and what it has is counted as well.
+    pub(crate) log: Option<&'a Path>,
+}
+
+/// Runs them, each scenario once before any is run again, and returns all runs, those of the log first. A signal ends
+/// it early; what was run until then counts.
+pub(crate) fn run(
+    plan: &Plan<'_>,
+    stop: &Stop,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<Run>> {
+    let mut runs = plan.log.map(read_log).transpose()?.unwrap_or_default();
+    for number in 0..u64::from(plan.runs) {
+        for (name, text) in &plan.scenarios {
+            let seed = plan.seed + number;
+            let (scenario, numbers) =
+                vary::varied(text, seed).with_context(|| format!("`{name}`"))?;
+            let result = match run_one(&scenario, plan.weight, stop, progress) {
+                Ok(result) => result,
+                Err(error) if error.is::<Interrupted>() => return Ok(runs),
+                Err(error) => RunResult::Broken { why: format!("{error:#}") },
+            };
+            let run = Run { scenario: name.clone(), seed, numbers, weight: plan.weight, result };
+            card::line(&run).lines().for_each(&mut *progress);
+            if let Some(log) = plan.log {
+                append(log, &run)?;
+            }
+            runs.push(run);
+        }
+    }
+    Ok(runs)
+}
+
+fn run_one(
+    scenario: &Scenario,
+    weight: u32,
+    stop: &Stop,
+    progress: &mut dyn FnMut(&str),
+) -> Result<RunResult> {
+    if let Some(why) = unmet(scenario, stop)? {
+        return Ok(RunResult::Inconclusive { why, failed: Vec::new() });
+    }
+    let settings = Settings { seconds: scenario.seconds, weight, keep: None };
+    // Each run counts: one that is void is not run again with the same numbers.
+    let outcome = runner::run_once(scenario, &settings, stop, progress)?;
+    Ok(judged(scenario, &outcome))
+}
+
+fn judged(scenario: &Scenario, outcome: &Outcome) -> RunResult {
+    let mut checks = outcome.checks.clone();
+    // A victim that waits for a disk tells how long its commits took.
+    let synced = scenario.victim.broker.as_ref().is_some_and(|broker| !broker.log_unsynced);
+    if synced && scenario.stall_ms.is_some() && scenario.measured.is_none() {
+        let own = outcome.fault.victim.io.as_ref().map_or(&[][..], |io| &io.stalls);
+        checks.push(measured::stalls(own, &outcome.fault.recorded));
+    }
+    let marks = Marks::of(&checks);
+    if !marks.failed.is_empty() && !outcome.unfit.is_empty() {
+        return RunResult::Inconclusive { why: outcome.unfit.join("; "), failed: marks.failed };
+    }
+    RunResult::Judged(marks)
+}
+
+/// What is missing for it; a CPU that idles is waited for.
+fn unmet(scenario: &Scenario, stop: &Stop) -> Result<Option<String>> {
+    let deadline = Instant::now() + IDLE_TIMEOUT;
+    loop {
+        stop.check()?;
+        let reasons: Vec<_> =
+            scenario.needs.iter().filter_map(|need| Some((*need, need.unmet()?))).collect();
+        let Some((_, reason)) = reasons.first() else { return Ok(None) };
+        let only_busy = reasons.iter().all(|(need, _)| *need == Need::IdleCpu);
+        if !only_busy || Instant::now() > deadline {
+            return Ok(Some(reason.clone()));
+        }
+    }
+}
+
+fn read_log(log: &Path) -> Result<Vec<Run>> {
+    let text = match std::fs::read_to_string(log) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot read `{}`", log.display()));
+        }
+    };
+    let runs: Result<Vec<Run>, _> = text.lines().map(serde_json::from_str).collect();
+    runs.with_context(|| format!("`{}` is no log of `deburr lab score`", log.display()))
+}
+
+fn append(log: &Path, run: &Run) -> Result<()> {
+    let mut file = std::fs::File::options()
+        .append(true)
+        .create(true)
+        .open(log)
+        .with_context(|| format!("cannot write `{}`", log.display()))?;
+    writeln!(file, "{}", serde_json::to_string(run)?)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_wrong_check_of_a_topic_is_enough_and_an_absent_topic_has_no_mark() {
+        let check = |topic, pass| Check { what: format!("{topic:?} {pass}"), pass, topic };
+        let marks = Marks::of(&[
+            check(Topic::First, true),
+            check(Topic::Loss, true),
+            check(Topic::Loss, false),
+            check(Topic::Silence, false),
+        ]);
+        assert_eq!((marks.first, marks.culprit, marks.loss), (Some(true), None, Some(false)));
+        assert_eq!((marks.silence, marks.other), (Some(false), None));
+        assert_eq!(marks.failed, ["Loss false", "Silence false"]);
+    }
+
+    #[test]
+    fn a_log_reads_back_as_it_was_written_and_is_added_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        assert_eq!(read_log(&log).unwrap(), []);
+        let run = Run {
+            scenario: "healthy".into(),
+            seed: 3,
+            numbers: Numbers::from([("victim.work_us".into(), 5)]),
+            weight: 1,
+            result: RunResult::Judged(Marks { loss: Some(true), ..Marks::default() }),
+        };
+        let other = Run { result: RunResult::Broken { why: "a\nb".into() }, ..run.clone() };
+        append(&log, &run).unwrap();
+        append(&log, &other).unwrap();
+        assert_eq!(read_log(&log).unwrap(), [run, other]);
+        std::fs::write(&log, "else\n").unwrap();
+        assert!(read_log(&log).is_err());
+    }
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Decoys: the correlate is there, and is not the cause. `docs/decoys.md` lists them with those that stand elsewhere.
+
+use super::{codes, judged};
+use crate::finding::{EntityKind, Finding, Report, Severity};
+use crate::recording::{Culprit, IdleTick, ProcessTick, Record, ThreadStates};
+use crate::render::{TextStyle, text};
+use crate::testkit::{Did, MS, S, Scene};
+
+fn finding<'r>(report: &'r Report, code: &str) -> &'r Finding {
+    let found = report.findings.iter().find(|finding| finding.code == code);
+    found.unwrap_or_else(|| panic!("{code} is not among {:?}", codes(report)))
+}
+
+/// A server that waits a third of the time in which it wants to run, beside two that take the same CPU time.
+#[test]
+fn who_burns_cpu_time_elsewhere_is_not_named() {
+    let mut scene = Scene::new(4, 10 * S);
+    scene.cgroup("/", None, None);
+    let group = scene.cgroup("/web", None, None);
+    let other = scene.cgroup("/batch", None, None);
+    let server = scene.process("server", Some(group));
+    let here = scene.process("culprit", Some(other));
+    let elsewhere = scene.process("hog", Some(other));
+    let did = Did { on_cpu_ns: 2 * S, waits: vec![(250, 4 * MS)], ..Did::default() };
+    scene.did(server, &did);
+    for id in [here, elsewhere] {
+        scene.did(id, &Did { on_cpu_ns: 9 * S, ..Did::default() });
+    }
+    // What tells them apart is who ran on the server's CPU in those moments.
+    scene.blame(server, Culprit::Process(here), S);
+    scene.busy(0.6);
+    let report = judged(&scene);
+    let found = finding(&report, "SCH001");
+    assert_eq!(found.victim.comm.as_deref(), Some("server"));
+    let named: Vec<_> = found.causes.iter().filter_map(|c| c.entity.comm.as_deref()).collect();
+    assert_eq!(named, ["culprit"]);
+}
+
+/// A quota is there, its periods are counted, and what makes the threads late is a neighbour.
+#[test]
+fn threads_that_are_queued_under_a_quota_that_did_not_run_out_are_not_throttled() {
+    let mut scene = Scene::new(2, 10 * S);
+    scene.cgroup("/", None, None);
+    let group = scene.cgroup("/web", Some(50_000), None);
+    let server = scene.process("server", Some(group));
+    let hog = scene.process("hog", None);
+    let did = Did { on_cpu_ns: 2 * S, waits: vec![(500, 4 * MS)], ..Did::default() };
+    scene.did(server, &did);
+    scene.did(hog, &Did { on_cpu_ns: 9 * S, ..Did::default() });
+    scene.blame(server, Culprit::Process(hog), 2 * S);
+    scene.cpu_stat(group, 2 * S, 100, 0, 0);
+    scene.busy(0.6);
+    let report = judged(&scene);
+    assert_eq!(codes(&report), ["SCH001"]);
+    assert_eq!(finding(&report, "SCH001").causes[0].entity.comm.as_deref(), Some("hog"));
+    assert!(report.ruled_out.iter().any(|rule| rule.code == "SCH002"));
+}
+
+/// A process that is pinned and waits, and CPUs that idle at other moments: the host is half idle.
+#[test]
+fn waiting_while_no_cpu_idles_is_not_blamed_on_masks() {
+    let scene = |idle_ns: u64| {
+        let mut scene = Scene::new(4, 10 * S);
+        let server = scene.process("server", None);
+        scene.facts(server, |facts| facts.cpus_allowed = Some("1".into()));
+        let hog = scene.process("hog", None);
+        let did = Did { on_cpu_ns: 2 * S, waits: vec![(500, 4 * MS)], ..Did::default() };
+        scene.did(server, &did);
+        scene.blame(server, Culprit::Process(hog), 2 * S);
+        scene.idle(IdleTick {
+            t0_ns: 0,
+            t1_ns: 0,
+            victim: server,
+            min_wait_ns: MS,
+            waits: 500,
+            waits_ns: 2 * S,
+            idle_allowed_ns: 0,
+            idle_forbidden_ns: idle_ns,
+            cpus: vec![],
+        });
+        scene.busy(0.5);
+        judged(&scene)
+    };
+    assert!(codes(&scene(1_900 * MS)).contains(&"SCH003"));
+    let report = scene(10 * MS);
+    assert!(!codes(&report).contains(&"SCH003"), "{:?}", codes(&report));
+    assert!(codes(&report).contains(&"SCH001"));
+}
+
+/// Another machine, or a limit on this one: the counter is the same.
+#[test]
+fn stolen_time_names_no_neighbour() {
+    let mut scene = Scene::new(4, 30 * S);
+    scene.stolen(0.5, 0.2);
+    let report = judged(&scene);
+    let found = finding(&report, "CPU001");
+    assert!(found.severity > Severity::Info);
+    let [cause] = found.causes.as_slice() else { panic!("{:?}", found.causes) };
+    assert_eq!(cause.entity.kind, EntityKind::Unknown);
+    let note = cause.entity.note.as_deref().unwrap();
+    assert!(note.contains("other machines") && note.contains("a limit on this one"), "{note}");
+}
+
+/// The disk is waited for in both; what differs is whether memory was short.
+#[test]
+fn the_ledger_says_what_counts_as_waiting_for_memory() {
+    let shown = |block_io_ns: u64, mem_stall_ns: u64| {
+        let mut scene = Scene::new(4, 10 * S);
+        let reader = scene.process("reader", None);
+        scene.target(reader);
+        let sleep_ns = 10 * S - block_io_ns - mem_stall_ns;
+        scene.push(Record::ProcessTick(Box::new(ProcessTick {
+            t0_ns: 0,
+            t1_ns: 10 * S,
+            proc: reader,
+            threads: 1,
+            wall_ns: 10 * S,
+            states: ThreadStates { block_io_ns, mem_stall_ns, sleep_ns, ..ThreadStates::default() },
+            waits: crate::testkit::hist(&[]),
+            wait_max_ns: 0,
+            switches: 1,
+            wakeup_latency_ns: 0,
+        })));
+        let style = TextStyle { columns: 100, color: false, verbosity: 1 };
+        let text = text(&judged(&scene), style);
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let (disk, memory) = (shown(4 * S, 0), shown(S, 4 * S));
+    assert!(disk.contains("block IO 40 %") && !disk.contains("in use because"), "{disk}");
+    assert!(
+        memory.contains("block IO 10 %") && memory.contains("waiting for memory 40 %"),
+        "{memory}"
+    );
+    assert!(memory.contains("dropped in use because memory was short"), "{memory}");
+}
