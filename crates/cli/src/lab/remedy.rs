@@ -152,23 +152,26 @@ fn is_foreign(finding: &Finding, lab: &str) -> bool {
 /// What came of it, for people.
 pub(crate) fn text(it: &Remedied) -> String {
     let ms = |ns: f64| format!("{:.1} ms/s", ns / 1e6);
-    let own = it
-        .victim_after_ns_per_s
-        .map_or(String::new(), |ns| format!(" (by the victim's own clock {})", ms(ns)));
-    format!(
-        "{} {}: {}\n  {}\n  the victim loses {} before and {} after{own}; promised is at most {:.0} % of it\n",
-        match it.verdict {
-            Verdict::Passed => "ok",
-            Verdict::Failed => "FAILED",
-            Verdict::Inconclusive => "inconclusive",
-        },
-        it.scenario,
-        it.action,
-        it.command,
-        ms(it.before_ns_per_s),
-        ms(it.after_ns_per_s),
-        it.left_at_most * 100.0,
-    )
+    let verdict = match it.verdict {
+        Verdict::Passed => "ok",
+        Verdict::Failed => "FAILED",
+        Verdict::Inconclusive => "inconclusive",
+    };
+    let mut lines = vec![format!("{verdict} {}: {}", it.scenario, it.action)];
+    if !it.command.is_empty() {
+        let own = it
+            .victim_after_ns_per_s
+            .map_or(String::new(), |ns| format!(" (by the victim's own clock {})", ms(ns)));
+        lines.push(it.command.clone());
+        lines.push(format!(
+            "the victim loses {} before and {} after{own}; promised is at most {:.0} % of it",
+            ms(it.before_ns_per_s),
+            ms(it.after_ns_per_s),
+            it.left_at_most * 100.0,
+        ));
+    }
+    lines.extend(it.unfit.iter().map(|reason| format!("the machine was not fit: {reason}")));
+    lines.join("\n  ") + "\n"
 }
 
 /// What `deburr` says of the victim now.

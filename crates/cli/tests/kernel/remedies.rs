@@ -85,3 +85,13 @@ fn more_quota_for_threads_that_use_it_up_together() {
 fn more_quota_on_the_level_that_binds() {
     promise_is_kept("quota-nested", "cpu.");
 }
+
+#[test]
+fn an_ordinary_policy_for_a_thread_that_runs_before_all_others() {
+    promise_is_kept("rt-hog", "chrt");
+}
+
+#[test]
+fn weight_for_who_has_next_to_none() {
+    promise_is_kept("starved", "cpu.");
+}
