@@ -213,12 +213,8 @@ fn run_remedies(scenarios: &[Scenario], args: &RunArgs, stop: &Stop) -> Result<E
     let mut verdict = Verdict::Passed;
     for scenario in scenarios {
         let one = lab::remedy(scenario, &settings(scenario, args), stop, &mut progress)?;
-        if one.is_none() {
-            output::say(format!("`{}`: no remedy with a command was offered", scenario.name));
-        }
-        let of_one = one.as_ref().map_or(Verdict::Failed, |remedied| remedied.verdict);
-        verdict = Verdict::worst([verdict, of_one]);
-        remedies.extend(one);
+        verdict = Verdict::worst([verdict, one.verdict]);
+        remedies.push(one);
     }
     if args.json {
         let passed = verdict == Verdict::Passed;

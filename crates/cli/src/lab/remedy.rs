@@ -13,7 +13,7 @@ use super::scenario::Scenario;
 use super::stage::{Stage, Stop};
 use crate::host::undo::{Undo, write_setting};
 use anyhow::{Context as _, Result, bail, ensure};
-use deburr_core::finding::{Finding, Fix, LedgerState, Report};
+use deburr_core::finding::{EntityKind, Finding, Fix, LedgerState, Report};
 use serde::Serialize;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -59,30 +59,27 @@ pub(crate) fn run(
     settings: &Settings<'_>,
     stop: &Stop,
     progress: &mut dyn FnMut(&str),
-) -> Result<Option<Remedied>> {
+) -> Result<Remedied> {
     let mut tries = 1;
     loop {
         let remedied = run_once(scenario, settings, stop, progress)?;
-        let is_void =
-            remedied.as_ref().is_some_and(|remedied| remedied.verdict == Verdict::Inconclusive);
-        if !is_void || tries == TRIES {
+        if remedied.verdict != Verdict::Inconclusive || tries == TRIES {
             return Ok(remedied);
         }
         tries += 1;
     }
 }
 
-/// Makes the fault, applies the first remedy that has a command, and looks again. `None` = nothing that the scenario
-/// must find comes with a command.
+/// Makes the fault, applies the first remedy that has a command, and looks again.
 fn run_once(
     scenario: &Scenario,
     settings: &Settings<'_>,
     stop: &Stop,
     progress: &mut dyn FnMut(&str),
-) -> Result<Option<Remedied>> {
+) -> Result<Remedied> {
     let (seconds, name) = (settings.seconds, &scenario.name);
     progress(&format!("`{name}`: {seconds} s with its fault, then {seconds} s with a remedy"));
-    let mut applied = None;
+    let (mut applied, mut foreign) = (None, None);
     let mut quota_us = None;
     let after =
         observe_after(scenario, settings, stop, (true, &mut quota_us), &mut |stage, pid| {
@@ -90,17 +87,21 @@ fn run_once(
             let Some((finding, fix, command)) = first_command(scenario, &report) else {
                 return Ok(());
             };
+            if is_foreign(finding, &stage.cgroup_path()) {
+                foreign = Some(finding.title.clone());
+                return Ok(());
+            }
             progress(&format!("`{name}`: {command}"));
             apply(stage, command).with_context(|| format!("cannot apply `{command}`"))?;
             stage.settle(SETTLE)?;
-            applied = Some((
-                finding.code.clone(),
-                fix.clone(),
-                loss_ns_per_s(&report, &finding.code, pid),
-            ));
+            let before = loss_ns_per_s(&report, &finding.code, pid);
+            applied = Some((finding.code.clone(), fix.clone(), before));
             Ok(())
         })?;
-    let Some((code, fix, before)) = applied else { return Ok(None) };
+    let Some((code, fix, before)) = applied else {
+        let unfit = foreign.into_iter().chain(after.machine.unfit()).collect();
+        return Ok(Remedied::without(scenario, unfit));
+    };
     let promise = fix.expect.with_context(|| format!("`{}` promises nothing", fix.action))?;
     let before = before.context("the report before it has no ledger of the victim")?;
     let ns = loss_ns_per_s(&after.report, &code, after.victim_pid)
@@ -109,7 +110,7 @@ fn run_once(
     let bound_ns =
         promise.left_at_most * before + NOISE_NS_PER_S * f64::from(scenario.victim.threads.max(1));
     let kept = ns <= bound_ns && own_ns.is_none_or(|own_ns| own_ns <= bound_ns);
-    Ok(Some(Remedied {
+    Ok(Remedied {
         scenario: name.clone(),
         verdict: Verdict::of(kept, [&after.machine; 2]),
         unfit: after.machine.unfit(),
@@ -120,7 +121,32 @@ fn run_once(
         before_ns_per_s: before,
         after_ns_per_s: ns,
         victim_after_ns_per_s: own_ns,
-    }))
+    })
+}
+
+impl Remedied {
+    /// Nothing was applied: because of the machine, or because the report offered nothing.
+    fn without(scenario: &Scenario, unfit: Vec<String>) -> Self {
+        Self {
+            scenario: scenario.name.clone(),
+            verdict: if unfit.is_empty() { Verdict::Failed } else { Verdict::Inconclusive },
+            unfit,
+            code: String::new(),
+            action: "no remedy with a command was offered".into(),
+            command: String::new(),
+            left_at_most: 1.0,
+            before_ns_per_s: 0.0,
+            after_ns_per_s: 0.0,
+            victim_after_ns_per_s: None,
+        }
+    }
+}
+
+/// Whether somebody else than the lab is to blame most: then the remedy is not for what the lab did.
+fn is_foreign(finding: &Finding, lab: &str) -> bool {
+    let worst = finding.causes.iter().find(|cause| cause.entity.kind == EntityKind::Process);
+    let path = worst.map(|cause| cause.entity.cgroup.as_deref().unwrap_or("/"));
+    path.is_some_and(|path| !Path::new(path).starts_with(lab))
 }
 
 /// What came of it, for people.
