@@ -134,7 +134,8 @@ static __always_inline void count_left_unseen(struct sched_area *area)
 	__u32 slot = area->cpu.slot;
 	struct sched_thread *t = bpf_map_lookup_elem(&threads, &slot);
 
-	/* It may be on another CPU by now, whose lock is not ours. The reader reads the sum first. */
+	/* It may be on another CPU by now, whose lock is not ours. The reader reads the sum first.
+	 */
 	if (t && t->tid == area->cpu.tid)
 		__sync_fetch_and_add(&t->left_unseen, 1);
 	area->cpu.lost.switches_missed++;

@@ -62,9 +62,9 @@ struct sched_thread {
 	__u64 start_boot_ns;     /* CLOCK_BOOTTIME */
 	__u64 leader_boot_ns;    /* of the thread group's leader */
 	__u64 cgroup_id;
-	__u32 parent; /* process that started it, as of its first sight */
+	__u32 parent;      /* process that started it, as of its first sight */
 	__u32 left_unseen; /* times that it left a CPU and no switch told of it; any CPU counts */
-	__u8 comm[16]; /* of a leader; of another thread, as of its first sight */
+	__u8 comm[16];     /* of a leader; of another thread, as of its first sight */
 };
 
 struct sched_culprit {

@@ -33,12 +33,15 @@ struct Reading {
     known_ns: Option<BTreeMap<u32, u64>>,
 }
 
+/// When each timer was due, and how late it came, in nanoseconds; `None` = they could not be measured.
+type Timers = Option<Vec<(u64, u64)>>;
+
 /// Measures until it is asked.
 #[derive(Debug)]
 pub(crate) struct Meter {
     stop: Arc<AtomicBool>,
     reader: Option<JoinHandle<Vec<Reading>>>,
-    timers: Option<JoinHandle<Option<Vec<(u64, u64)>>>>,
+    timers: Option<JoinHandle<Timers>>,
 }
 
 impl Meter {
@@ -92,7 +95,7 @@ fn read_until(lab: &Path, stop: &AtomicBool) -> Vec<Reading> {
 }
 
 /// When timers were due, and how late they were; `None` where that would tell of the lab's own load.
-fn timers_until(stop: &AtomicBool) -> Option<Vec<(u64, u64)>> {
+fn timers_until(stop: &AtomicBool) -> Timers {
     realtime::take_precedence().ok()?;
     let mut late = Vec::new();
     while !stop.load(Ordering::Relaxed) {

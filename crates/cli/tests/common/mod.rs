@@ -5,8 +5,11 @@
 //! with its reason.
 //! It lists in `DEBURR_REQUIRE` the tiers that must run on this machine.
 
-#![allow(dead_code, reason = "each test program uses a part of this")]
+#![allow(dead_code, unused_imports, reason = "each test program uses a part of this")]
 
+mod fitness;
+
+pub(crate) use fitness::{Fitness, tried, tried_times};
 use std::io::Write as _;
 
 /// Notes that `test` of `tier` (`program`, `kernel`, `lab`, `replay`) did not run, and why.

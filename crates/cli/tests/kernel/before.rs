@@ -124,6 +124,14 @@ fn shares(device: &str, tags: u32) -> (f64, f64) {
 
 #[test]
 fn with_few_tags_readers_wait_before_their_requests() {
+    crate::common::tried(
+        "kernel",
+        "with_few_tags_readers_wait_before_their_requests",
+        try_with_few_tags_readers_wait_before_their_requests,
+    );
+}
+
+fn try_with_few_tags_readers_wait_before_their_requests() {
     const TEST: &str = "with_few_tags_readers_wait_before_their_requests";
     if !root_or_skip("kernel", TEST) {
         return;

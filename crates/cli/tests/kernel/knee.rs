@@ -73,6 +73,12 @@ fn differences(sweep: &Value) -> Vec<String> {
 
 #[test]
 fn many_threads_under_a_limit_are_worth_a_factor_of_twenty() {
+    // It tries four times by itself.
+    let test = "many_threads_under_a_limit_are_worth_a_factor_of_twenty";
+    common::tried_times(1, "kernel", test, try_many_threads);
+}
+
+fn try_many_threads() {
     const TEST: &str = "many_threads_under_a_limit_are_worth_a_factor_of_twenty";
     if !common::root_or_skip("kernel", TEST) {
         return;

@@ -233,6 +233,14 @@ fn codes(report: &Value) -> Vec<&str> {
 
 #[test]
 fn too_many_threads_under_a_quota_are_named_and_a_number_that_fits_is_not() {
+    common::tried(
+        "kernel",
+        "too_many_threads_under_a_quota_are_named_and_a_number_that_fits_is_not",
+        try_too_many_threads_under_a_quota_are_named_and_a_number_that_fits_is_not,
+    );
+}
+
+fn try_too_many_threads_under_a_quota_are_named_and_a_number_that_fits_is_not() {
     const TEST: &str = "too_many_threads_under_a_quota_are_named_and_a_number_that_fits_is_not";
     let Some((toolchains, nested)) = go_in_nested(TEST) else { return };
     // So little that it runs out on a host that is busy with other things too.

@@ -118,6 +118,25 @@ fn schedstat(tid: u32) -> (u64, u64) {
     (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
+/// Unit of the counters in `/proc/stat`.
+const TICK_NS: u64 = 10_000_000;
+
+/// What the hypervisor took from a CPU so far.
+fn stolen_ns(cpu: u32) -> u64 {
+    let text = std::fs::read_to_string("/proc/stat").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("cpu{cpu} "))).unwrap();
+    line.split_whitespace().nth(7).unwrap().parse::<u64>().unwrap() * TICK_NS
+}
+
+/// Looks until that is so; how late this thread runs is the host's affair.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}: not so after 30 s");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn every_program_loads_within_its_budget_of_instructions() {
     if !root_or_skip("kernel", "every_program_loads_within_its_budget_of_instructions") {
@@ -141,6 +160,14 @@ fn every_program_loads_within_its_budget_of_instructions() {
 
 #[test]
 fn on_cpu_and_queued_time_agree_with_schedstat() {
+    crate::common::tried(
+        "kernel",
+        "on_cpu_and_queued_time_agree_with_schedstat",
+        try_on_cpu_and_queued_time_agree_with_schedstat,
+    );
+}
+
+fn try_on_cpu_and_queued_time_agree_with_schedstat() {
     if !root_or_skip("kernel", "on_cpu_and_queued_time_agree_with_schedstat") {
         return;
     }
@@ -150,28 +177,52 @@ fn on_cpu_and_queued_time_agree_with_schedstat() {
     }
     let me = std::process::id();
     let mut watch = Watch::begin(&make_plan());
-    let before: Vec<_> = spinners.iter().map(|spinner| schedstat(spinner.tid)).collect();
+    let read = || -> (u64, Vec<(u64, u64)>) {
+        (stolen_ns(0), spinners.iter().map(|spinner| schedstat(spinner.tid)).collect())
+    };
+    // This thread may have to wait for a CPU between two readings: the probe's look lies between two of the file, at
+    // both ends, and what it tells between what these allow.
+    let first = read();
     watch.look();
+    let second = read();
     thread::sleep(Duration::from_secs(2));
+    let third = read();
     let threads = watch.look_at(me);
-    let after: Vec<_> = spinners.iter().map(|spinner| schedstat(spinner.tid)).collect();
+    let fourth = read();
     assert_conserved(&threads);
-    for (spinner, (before, after)) in spinners.iter().zip(before.into_iter().zip(after)) {
+    for (at, spinner) in spinners.iter().enumerate() {
         let thread = threads.iter().find(|thread| thread.tid == spinner.tid).unwrap();
-        let wall = thread.wall_ns as f64;
-        let share = |ns: u64| ns as f64 / wall;
-        let (ours, theirs) = (share(of(thread, State::OnCpu)), share(after.0 - before.0));
-        assert!((ours - theirs).abs() < 0.03, "on CPU: {ours} here, {theirs} there");
+        let share = |ns: u64| ns as f64 / thread.wall_ns as f64;
+        // The kernel does not count what a hypervisor took as time on a CPU; the thread was on it all the same.
+        let stolen = share(fourth.0 - first.0 + TICK_NS);
+        let ours = share(of(thread, State::OnCpu));
+        let theirs = [share(third.1[at].0 - second.1[at].0), share(fourth.1[at].0 - first.1[at].0)];
+        assert!(
+            (theirs[0] - 0.03..theirs[1] + stolen + 0.03).contains(&ours),
+            "on CPU: {ours} here, {theirs:?} there, {stolen} stolen"
+        );
         // The file's delay grows when a wait ends, so it may lack or exceed one wait at either end: three
-        // spinners in one queue wait for some tens of milliseconds of these two seconds.
+        // spinners in one queue wait for some tens of milliseconds of these two seconds, more beside others.
+        let longest = share(thread.wait_max_ns.max(200_000_000));
         let ours = share(of(thread, State::Queued) + of(thread, State::Throttled));
-        let theirs = share(after.1 - before.1);
-        assert!((ours - theirs).abs() < 0.1, "queued: {ours} here, {theirs} there");
+        let theirs = [share(third.1[at].1 - second.1[at].1), share(fourth.1[at].1 - first.1[at].1)];
+        assert!(
+            (theirs[0] - longest..theirs[1] + longest).contains(&ours),
+            "queued: {ours} here, {theirs:?} there"
+        );
     }
 }
 
 #[test]
 fn who_waits_behind_whom_is_told_and_sums_to_the_waiting() {
+    crate::common::tried(
+        "kernel",
+        "who_waits_behind_whom_is_told_and_sums_to_the_waiting",
+        try_who_waits_behind_whom_is_told_and_sums_to_the_waiting,
+    );
+}
+
+fn try_who_waits_behind_whom_is_told_and_sums_to_the_waiting() {
     if !root_or_skip("kernel", "who_waits_behind_whom_is_told_and_sums_to_the_waiting") {
         return;
     }
@@ -287,21 +338,39 @@ fn a_woken_thread_that_gets_no_cpu_waits_and_does_not_sleep() {
 
 #[test]
 fn two_probes_side_by_side_see_the_same() {
+    crate::common::tried(
+        "kernel",
+        "two_probes_side_by_side_see_the_same",
+        try_two_probes_side_by_side_see_the_same,
+    );
+}
+
+fn try_two_probes_side_by_side_see_the_same() {
     if !root_or_skip("kernel", "two_probes_side_by_side_see_the_same") {
         return;
     }
     let spinner = Spinner::start();
     let (mut one, mut other) = (Watch::begin(&make_plan()), Watch::begin(&make_plan()));
     let _empty = deburr_bpf::empty::Empty::on_switch().unwrap();
+    let begin = Instant::now();
     one.look();
     other.look();
+    let mut apart = begin.elapsed();
     thread::sleep(Duration::from_secs(1));
+    let end = Instant::now();
     let (one, other) = (one.look(), other.look());
-    let share = |threads: &[ThreadDelta]| {
+    // Between a look of the one and of the other this thread may have to wait for a CPU: so far apart they may be.
+    apart += end.elapsed();
+    let on_cpu_ns = |threads: &[ThreadDelta]| {
         let thread = threads.iter().find(|thread| thread.tid == spinner.tid).unwrap();
-        of(thread, State::OnCpu) as f64 / thread.wall_ns as f64
+        (of(thread, State::OnCpu), thread.wall_ns)
     };
-    assert!((share(&one) - share(&other)).abs() < 0.02, "{} and {}", share(&one), share(&other));
+    let ((one, wall_ns), (other, _)) = (on_cpu_ns(&one), on_cpu_ns(&other));
+    let allowed_ns = apart.as_nanos() as f64 + 0.02 * wall_ns as f64;
+    assert!(
+        one.abs_diff(other) as f64 <= allowed_ns,
+        "{one} and {other} of {wall_ns} ns, {apart:?} apart"
+    );
 }
 
 /// What the overflow map has room for.
@@ -374,9 +443,9 @@ fn threads_beyond_all_memory_are_counted_as_lost() {
     }
     let _sleepers = Sleepers::start(2500);
     let watch = Watch::begin(&Plan { slots: 16, ..make_plan() });
-    thread::sleep(Duration::from_millis(800));
-    let lost = watch.probe.lost();
-    assert!(lost.get("thread_table_full").is_some_and(|&count| count > 0), "{lost:?}");
+    until("threads are lost", || {
+        watch.probe.lost().get("thread_table_full").is_some_and(|&count| count > 0)
+    });
 }
 
 #[test]
@@ -478,6 +547,12 @@ impl Drop for Killed {
     }
 }
 
+/// Whether a process is in the state that `/proc/PID/stat` calls so.
+fn is_in_state(pid: u32, state: char) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    text.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(state))
+}
+
 /// What the child process of the next test does.
 fn exec_from_a_thread() {
     thread::spawn(|| {
@@ -505,10 +580,10 @@ fn exec_by_a_thread_ends_the_thread_and_not_the_process() {
             .unwrap(),
     );
     let pid = child.0.id();
-    thread::sleep(Duration::from_millis(400));
-    let before = watch.look_at(pid);
-    assert!(before.len() >= 2, "{} threads before exec", before.len());
-    thread::sleep(Duration::from_millis(900));
+    until("two threads before exec", || watch.look_at(pid).len() >= 2);
+    let comm = || std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
+    until("exec", || comm().trim() == "sleep");
+    until("it sleeps", || is_in_state(pid, 'S'));
     watch.look_at(pid);
     thread::sleep(Duration::from_secs(1));
     let after = watch.look_at(pid);
@@ -535,7 +610,7 @@ fn a_stopped_thread_is_not_asleep() {
     let mut watch = Watch::begin(&make_plan());
     let handle = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
     rustix::process::kill_process(handle, rustix::process::Signal::STOP).unwrap();
-    thread::sleep(Duration::from_millis(300));
+    until("it is stopped", || is_in_state(pid, 'T'));
     watch.look();
     thread::sleep(Duration::from_secs(1));
     let stopped = watch.look_at(pid);

@@ -118,11 +118,27 @@ fn a_sync_is_told_with_both_ends(fs_type: &str) {
 
 #[test]
 fn a_sync_is_told_with_both_ends_on_xfs() {
+    crate::common::tried(
+        "kernel",
+        "a_sync_is_told_with_both_ends_on_xfs",
+        try_a_sync_is_told_with_both_ends_on_xfs,
+    );
+}
+
+fn try_a_sync_is_told_with_both_ends_on_xfs() {
     a_sync_is_told_with_both_ends("xfs");
 }
 
 #[test]
 fn a_sync_is_told_with_both_ends_on_btrfs() {
+    crate::common::tried(
+        "kernel",
+        "a_sync_is_told_with_both_ends_on_btrfs",
+        try_a_sync_is_told_with_both_ends_on_btrfs,
+    );
+}
+
+fn try_a_sync_is_told_with_both_ends_on_btrfs() {
     a_sync_is_told_with_both_ends("btrfs");
 }
 
@@ -272,11 +288,23 @@ fn commits_are_recorded(fs_type: &str) {
 
 #[test]
 fn commits_are_recorded_of_xfs() {
+    crate::common::tried("kernel", "commits_are_recorded_of_xfs", try_commits_are_recorded_of_xfs);
+}
+
+fn try_commits_are_recorded_of_xfs() {
     commits_are_recorded("xfs");
 }
 
 #[test]
 fn commits_are_recorded_of_btrfs() {
+    crate::common::tried(
+        "kernel",
+        "commits_are_recorded_of_btrfs",
+        try_commits_are_recorded_of_btrfs,
+    );
+}
+
+fn try_commits_are_recorded_of_btrfs() {
     commits_are_recorded("btrfs");
 }
 
@@ -303,16 +331,40 @@ fn stalls_in_syncs_are_recorded(fs_type: &str) {
 
 #[test]
 fn stalls_in_syncs_are_recorded_on_xfs() {
+    crate::common::tried(
+        "kernel",
+        "stalls_in_syncs_are_recorded_on_xfs",
+        try_stalls_in_syncs_are_recorded_on_xfs,
+    );
+}
+
+fn try_stalls_in_syncs_are_recorded_on_xfs() {
     stalls_in_syncs_are_recorded("xfs");
 }
 
 #[test]
 fn stalls_in_syncs_are_recorded_on_btrfs() {
+    crate::common::tried(
+        "kernel",
+        "stalls_in_syncs_are_recorded_on_btrfs",
+        try_stalls_in_syncs_are_recorded_on_btrfs,
+    );
+}
+
+fn try_stalls_in_syncs_are_recorded_on_btrfs() {
     stalls_in_syncs_are_recorded("btrfs");
 }
 
 #[test]
 fn a_sync_waits_beside_whom_the_disk_works_for() {
+    crate::common::tried(
+        "kernel",
+        "a_sync_waits_beside_whom_the_disk_works_for",
+        try_a_sync_waits_beside_whom_the_disk_works_for,
+    );
+}
+
+fn try_a_sync_waits_beside_whom_the_disk_works_for() {
     const TEST: &str = "a_sync_waits_beside_whom_the_disk_works_for";
     // The first one writes and syncs block by block into a file that grows, which needs the journal.
     let step = "dd if=/dev/zero of=other bs=256k count=10000 oflag=direct 2>/dev/null & other=$!; \

@@ -146,6 +146,10 @@ fn a_file_that_is_read_often_stands_on_top() {
 
 #[test]
 fn sleeping_is_told_from_working() {
+    common::tried("kernel", "sleeping_is_told_from_working", try_sleeping_is_told_from_working);
+}
+
+fn try_sleeping_is_told_from_working() {
     if !common::root_or_skip(TIER, "syscalls::sleeping_is_told_from_working") {
         return;
     }

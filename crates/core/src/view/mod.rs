@@ -106,9 +106,7 @@ impl Fold {
                 view.psi.entry((reading.cgroup, reading.resource)).or_default().push(reading);
             }
             Record::Block(record) => {
-                if let Some((_, t1_ns)) = record.span() {
-                    view.seen(t1_ns);
-                }
+                record.span().into_iter().for_each(|(_, t1_ns)| view.seen(t1_ns));
                 view.block.push(record);
             }
             Record::Runtime(reading) => {
@@ -122,9 +120,7 @@ impl Fold {
                 process.named.entry(tick.comm.clone()).or_default().push(tick);
             }
             Record::CpuCheck(record) => {
-                if let Some((_, t1_ns)) = record.span() {
-                    view.seen(t1_ns);
-                }
+                record.span().into_iter().for_each(|(_, t1_ns)| view.seen(t1_ns));
                 view.cpu_check.push(record);
             }
             Record::Syscalls(record) => {

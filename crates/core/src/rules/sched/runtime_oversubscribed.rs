@@ -29,9 +29,9 @@ const NEAR_LIMIT: Limit = Limit {
 
 const EXPLAINS: Limit = Limit {
     name: "explains",
-    value: 0.33,
+    value: 0.25,
     unit: "of what is lost, at least, is of threads that the number is for and that do not fit",
-    why: "less is what demand alone does; it is a lower bound, and up to twice as much where two CPUs' queues stop at a time",
+    why: "demand alone, of as many threads as fit, comes to nothing by this lower bound; less is too near to that",
 };
 const USED_UP: Limit = Limit {
     name: "used_up",
@@ -203,8 +203,11 @@ fn used(view: &View, case: &Case<'_>) -> Option<f64> {
 
 /// Threads that fit, of all processes of the group that have such a runtime.
 fn room(case: &Case<'_>) -> f64 {
-    let processes = case.group.runtimes.iter().filter(|reading| reading.is_some()).count();
-    (case.limit.effective.cpus - 1e-9).ceil().max(1.0) * processes.max(1) as f64
+    (case.limit.effective.cpus - 1e-9).ceil().max(1.0) * processes(case)
+}
+
+fn processes(case: &Case<'_>) -> f64 {
+    case.group.runtimes.iter().filter(|reading| reading.is_some()).count().max(1) as f64
 }
 
 /// Threads that the number is for and that were stopped at once, at least; `None` if that cannot be told.
@@ -225,12 +228,12 @@ fn of_sized(view: &View, case: &Case<'_>) -> Option<f64> {
 /// The part of the loss for which the number accounts, at least.
 fn part(view: &View, case: &Case<'_>, loses: Loses) -> Option<f64> {
     let of_sized = of_sized(view, case)?;
-    let throttled = match loses.throttled_ns {
-        0 => 0.0,
-        ns => ns as f64 * sized::excess(at_once(view, case, loses, of_sized)?, room(case)),
-    };
-    let whole = loses.throttled_ns + loses.behind_itself_ns;
-    let part = of_sized * (throttled + loses.behind_itself_ns as f64) / whole.max(1) as f64;
+    if case.limit.effective.bound != Bound::Quota || loses.throttled_ns == 0 {
+        return Some(of_sized);
+    }
+    let fitting = room(case) + processes(case) * f64::from(sized::watchers(case.reading.kind));
+    // What fits would get in each other's way as well: of queueing the same part counts.
+    let part = of_sized * sized::excess(at_once(view, case, loses, of_sized)?, fitting);
     Some(part.min(1.0))
 }
 
@@ -381,7 +384,7 @@ fn sized_lines(view: &View, case: &Case<'_>, loses: Option<Loses>) -> Vec<Eviden
         .and_then(|loses| at_once(view, case, loses, of_sized(view, case)?));
     if let Some(at_once) = at_once {
         let note = format!(
-            "of those threads at least, on average over the time in which any was stopped; there is room for {}",
+            "of those threads at least, on average over the periods in which the quota ran out; there is room for {}",
             room(case)
         );
         all.push(evidence(

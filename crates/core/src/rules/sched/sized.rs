@@ -5,9 +5,9 @@
 //! is for. So two things are asked of what was measured:
 //!
 //! - Whose threads waited: by their names ([`is_for`]), as shares of the time that threads were runnable without running.
-//! - How many were stopped at once: the time for which threads were stopped, divided by the time for which anybody was.
-//!   That second time is not known, but it is at most the length of the periods that ran out, and at most what the
-//!   kernel counted for all queues together. So the quotient is a lower bound, and so is the part that follows.
+//! - How many were stopped at once: the time for which threads were stopped, divided by the length of the periods in which
+//!   the quota ran out. They were stopped for a part of those, so the quotient is a lower bound, and so is the part that
+//!   follows.
 //!
 //! If N threads are stopped at once and k fit, N - k of N would not be with the number that fits. What one thread that wants
 //! more than the quota suffers is none of it: N is 1 then, whatever the number is.
@@ -81,15 +81,20 @@ pub(super) fn waited(view: &View, group: &Group<'_>, reading: &RuntimeReading) -
     }
 }
 
-/// Threads that were stopped at once, at least, on average over the time in which any was: `stopped_ns` of them in all.
-/// `None` if the level's counters were not read.
+/// Threads that were stopped at once, at least, on average over the periods in which the quota ran out: `stopped_ns` of
+/// them in all. `None` if the level's counters were not read.
 pub(super) fn stopped_at_once(stopped_ns: u64, level: &CgroupView) -> Option<f64> {
+    // The sum over throttled queues that the kernel counts is no bound: measured on 6.18, it was half of what one thread
+    // alone was stopped.
     let period_ns = level.facts.as_ref()?.period_us?.checked_mul(1000)?;
-    let periods_ns = level.nr_throttled.delta()?.checked_mul(period_ns)?;
-    // Each queue that is stopped holds a thread at least.
-    let longest_ns =
-        level.throttled_ns.delta().map_or(periods_ns, |queues_ns| queues_ns.min(periods_ns));
+    let longest_ns = level.nr_throttled.delta()?.checked_mul(period_ns)?;
     (longest_ns > 0).then(|| stopped_ns as f64 / longest_ns as f64)
+}
+
+/// Threads of a process that run beside those that the number is for and cannot be told from them by name: the one by which
+/// Go watches over the others.
+pub(super) fn watchers(kind: RuntimeKind) -> u32 {
+    u32::from(kind == RuntimeKind::Go)
 }
 
 /// Of threads of which so many want to run at once, the part that would not with so many that fit.

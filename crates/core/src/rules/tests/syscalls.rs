@@ -170,14 +170,14 @@ fn a_command_is_a_victim_too() {
 #[test]
 fn what_one_of_many_busy_threads_loses_in_calls_is_a_small_share_of_what_they_want() {
     for (scene, code) in [(slow(), "SYS001"), (storm(), "SYS002")] {
-        let of = Some(ProcId(1));
+        let id = ProcId(1);
         let severity = |scene: &Scene| {
             let report = judged(scene);
             report.findings.iter().find(|it| it.code == code).map(|it| it.severity)
         };
         assert!(severity(&scene) >= Some(Severity::Medium), "{code}");
         let mut busy = scene.clone();
-        busy.did(of.unwrap(), &Did { threads: 32, on_cpu_ns: 320 * S, ..Did::default() });
+        busy.did(id, &Did { threads: 32, on_cpu_ns: 320 * S, ..Did::default() });
         assert_eq!(severity(&busy), None, "{code}: of 32 seconds that it wants in each");
     }
 }
