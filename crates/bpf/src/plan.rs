@@ -32,6 +32,8 @@ pub struct Plan {
     pub wakeup_hook: bool,
     /// Look at all threads once before attaching.
     pub task_iterator: bool,
+    /// Thread ids of the kernel are those of this process's system calls, too.
+    pub initial_pid_namespace: bool,
     /// Take cgroup ids from the v2 tree.
     pub cgroup_v2: bool,
     /// Slots of the thread table: a power of two.
@@ -67,6 +69,7 @@ pub fn plan(facts: &Facts, needs: Needs) -> Result<Plan, String> {
             && !facts.task_throttle
             && facts.throttle_clock != ThrottleClock::None,
         task_iterator: facts.task_iterator,
+        initial_pid_namespace: facts.initial_pid_namespace,
         cgroup_v2: needs.cgroup_v2,
         // Twice as many slots as threads leave 1 % of them without a slot among their four places.
         slots: (needs.threads * 2).next_power_of_two().clamp(SLOTS.0, SLOTS.1) as u32,

@@ -220,6 +220,32 @@ static __noinline int begin_epoch(struct sched_blame *blame, __u32 current)
 }
 
 /*
+ * Counts a wait whose end no switch told of: nobody looked behind whom it was, and the CPU had gone
+ * on by the time that it was known.
+ */
+static __noinline int count_unseen_wait(struct sched_thread *t, __u64 wait)
+{
+	__u32 slot = slot_of(t->tid), bucket = wait_bucket(wait);
+	__u32 current = *(volatile __u32 *)&epoch;
+	struct sched_waits *w = bpf_map_lookup_elem(&waits, &slot);
+	struct sched_blame *blame;
+
+	if (!w)
+		return 0;
+	if (bucket < WAIT_BUCKETS) {
+		w->bucket[bucket].count++;
+		w->bucket[bucket].ns += wait;
+	}
+	if (wait > t->wait_max_ns)
+		t->wait_max_ns = wait;
+	blame = &w->blame[current & 1];
+	if (blame->epoch != current)
+		begin_epoch(blame, current);
+	blame->unsampled_ns += wait;
+	return 0;
+}
+
+/*
  * Counts a wait of the thread that this CPU just got. `local` of it was on this CPU's queue, up to
  * now; `alone`: that lies within the last stay there, of process `culprit`. Returns from a function
  * are dear where they are protected against speculation: the ordinary case has none.

@@ -22,6 +22,8 @@ static __noinline __u64 arrived_unseen(struct sched_thread *t, struct task_struc
 		arrival = since;
 	if (t->state < ST_MAX)
 		t->in_state_ns[t->state & (ST_MAX - 1)] += arrival - since;
+	if (t->state == ST_QUEUED && arrival > since && arrival > window_start_ns)
+		count_unseen_wait(t, arrival - (since > window_start_ns ? since : window_start_ns));
 	return arrival;
 }
 

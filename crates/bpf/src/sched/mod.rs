@@ -201,6 +201,9 @@ impl SchedProbe {
             areas,
             map_bytes,
         };
+        if plan.initial_pid_namespace {
+            probe.forget_the_gone();
+        }
         probe.switch_every_cpu(cpus);
         Ok(probe)
     }
@@ -216,6 +219,17 @@ impl SchedProbe {
         let link = attach_at_switches(&self.skel, self.switch_hook);
         self.links.push(link.map_err(|error| format!("attach BPF program: {error}"))?);
         Ok(result)
+    }
+
+    /// Frees the slots of threads that ended after all were looked at and before the hook was there: nobody would tell of
+    /// their ends, and they would wait, or sleep, for ever.
+    fn forget_the_gone(&self) {
+        for slot in 0..self.threads.len() {
+            let tid = self.threads.u32(slot, offset_of!(sched_thread, tid));
+            if tid != 0 && is_gone(self.threads.u32(slot, offset_of!(sched_thread, tgid)), tid) {
+                self.threads.set_u32(slot, offset_of!(sched_thread, tid), 0);
+            }
+        }
     }
 
     /// Visits every CPU once, so that each has switched and its clock and current thread are known. A CPU that
@@ -393,6 +407,13 @@ impl SchedProbe {
             SwitchHook::Three => stats::run_time(self.skel.progs.on_switch_3.as_fd()),
         }
     }
+}
+
+/// Whether there is no such thread any more.
+fn is_gone(tgid: u32, tid: u32) -> bool {
+    // SAFETY: signal 0 is sent to nobody; the call only says whether it could be.
+    let answer = unsafe { libc::syscall(libc::SYS_tgkill, tgid, tid, 0) };
+    answer != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }
 
 fn configure(

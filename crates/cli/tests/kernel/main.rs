@@ -29,6 +29,7 @@ mod remedies;
 mod sampling;
 mod sector;
 mod snapshot;
+mod starved;
 mod sweep;
 mod syncs;
 mod syscalls;

@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 const CPUS: u32 = 1024;
 
-fn make_plan() -> Plan {
+pub(crate) fn make_plan() -> Plan {
     let needs = Needs { threads: 1000, cgroup_v2: false, quota_in_use: true };
     plan(&deburr_bpf::facts::facts(), needs).unwrap()
 }
@@ -26,14 +26,14 @@ fn cpus() -> u32 {
 }
 
 /// A probe and its reader, from one moment to another.
-struct Watch {
+pub(crate) struct Watch {
     probe: SchedProbe,
     scan: ThreadScan,
     blame: Blame,
 }
 
 impl Watch {
-    fn begin(plan: &Plan) -> Self {
+    pub(crate) fn begin(plan: &Plan) -> Self {
         let mut probe = SchedProbe::open(plan, cpus()).unwrap();
         let waiting = probe.begin_window(clock(&probe)).unwrap();
         let scan = ThreadScan::begin(&probe, &waiting, |_| {});
@@ -48,7 +48,7 @@ impl Watch {
     }
 
     /// Of this process, since the last look.
-    fn look_at(&mut self, tgid: u32) -> Vec<ThreadDelta> {
+    pub(crate) fn look_at(&mut self, tgid: u32) -> Vec<ThreadDelta> {
         self.look().into_iter().filter(|thread| thread.tgid == tgid).collect()
     }
 }
@@ -57,7 +57,7 @@ fn clock(probe: &SchedProbe) -> Clock {
     probe.clock().unwrap()
 }
 
-fn of(thread: &ThreadDelta, state: State) -> u64 {
+pub(crate) fn of(thread: &ThreadDelta, state: State) -> u64 {
     thread.states_ns[state as usize]
 }
 
@@ -76,14 +76,14 @@ fn assert_conserved(threads: &[ThreadDelta]) {
 }
 
 /// A thread that works until it is dropped.
-struct Spinner {
+pub(crate) struct Spinner {
     stop: Arc<AtomicBool>,
     handle: Option<JoinHandle<()>>,
-    tid: u32,
+    pub(crate) tid: u32,
 }
 
 impl Spinner {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (send, receive) = std::sync::mpsc::channel();
         let flag = Arc::clone(&stop);
@@ -96,7 +96,7 @@ impl Spinner {
         Self { stop, handle: Some(handle), tid: receive.recv().unwrap() }
     }
 
-    fn pin(&self, cpu: usize) {
+    pub(crate) fn pin(&self, cpu: usize) {
         let mut set = rustix::thread::CpuSet::new();
         set.set(cpu);
         let pid = rustix::process::Pid::from_raw(self.tid.cast_signed());
@@ -254,86 +254,6 @@ fn try_who_waits_behind_whom_is_told_and_sums_to_the_waiting() {
     let ratio = own as f64 / (3 * ran) as f64;
     assert!((0.85..1.15).contains(&ratio), "blame among the four is {ratio} of what it must be");
     assert!(!sums.contains_key(&(me, Behind::Process(0))), "idleness is never a culprit");
-}
-
-/// A thread that naps, and works for moments in between.
-struct Napper {
-    stop: Arc<AtomicBool>,
-    naps: Arc<AtomicU64>,
-    handle: Option<JoinHandle<()>>,
-    tid: u32,
-}
-
-const NAP: Duration = Duration::from_millis(4);
-
-impl Napper {
-    fn start(cpu: usize) -> Self {
-        let (stop, naps) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (send, receive) = std::sync::mpsc::channel();
-        let (flag, count) = (Arc::clone(&stop), Arc::clone(&naps));
-        let handle = thread::spawn(move || {
-            let mut one = rustix::thread::CpuSet::new();
-            one.set(cpu);
-            rustix::thread::sched_setaffinity(None, &one).unwrap();
-            send.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()).unwrap();
-            while !flag.load(Ordering::Relaxed) {
-                thread::sleep(NAP);
-                count.fetch_add(1, Ordering::Relaxed);
-                (0..20_000).for_each(|_| std::hint::spin_loop());
-            }
-        });
-        Self { stop, naps, handle: Some(handle), tid: receive.recv().unwrap() }
-    }
-}
-
-impl Drop for Napper {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let _ = self.handle.take().unwrap().join();
-    }
-}
-
-#[test]
-fn a_woken_thread_that_gets_no_cpu_waits_and_does_not_sleep() {
-    if !root_or_skip("kernel", "a_woken_thread_that_gets_no_cpu_waits_and_does_not_sleep") {
-        return;
-    }
-    let napper = Napper::start(0);
-    // Dropped first, or the napper would never come to its end.
-    let spinners: Vec<_> = (0..3).map(|_| Spinner::start()).collect();
-    let set_nice = |tid: u32, nice| {
-        let thread = rustix::process::Pid::from_raw(tid.cast_signed());
-        rustix::process::setpriority_process(thread, nice).unwrap();
-    };
-    // 15 parts of 9400: waits of half a second.
-    set_nice(napper.tid, 19);
-    for spinner in &spinners {
-        spinner.pin(0);
-        set_nice(spinner.tid, -5);
-    }
-    let me = std::process::id();
-    let mut watch = Watch::begin(&make_plan());
-    let naps_before = napper.naps.load(Ordering::Relaxed);
-    let mut told = [0u64; 8];
-    // Many looks into each wait: what one has told, the next must not have to take back.
-    for _ in 0..30 {
-        thread::sleep(Duration::from_millis(100));
-        for thread in watch.look_at(me).iter().filter(|thread| thread.tid == napper.tid) {
-            for (sum, ns) in told.iter_mut().zip(thread.states_ns) {
-                *sum += ns;
-            }
-        }
-    }
-    let naps = napper.naps.load(Ordering::Relaxed) - naps_before;
-    drop(spinners);
-    let wall_ns: u64 = told.iter().sum();
-    // It knows itself how long it slept: a timer is late by what the CPU's interrupts are, which is little.
-    let slept_ns = (naps + 1) * 2 * NAP.as_nanos() as u64;
-    let asleep_ns = told[State::Sleep as usize];
-    assert!(asleep_ns <= slept_ns, "asleep for {asleep_ns} of {wall_ns} ns, in {naps} naps");
-    let waited_ns = told[State::Queued as usize] + told[State::Throttled as usize];
-    let rest_ns = wall_ns - told[State::OnCpu as usize] - slept_ns.min(wall_ns / 2);
-    assert!(waited_ns as f64 >= 0.9 * rest_ns as f64, "queued for {waited_ns} of {rest_ns} ns");
 }
 
 #[test]

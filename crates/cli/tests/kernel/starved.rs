@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A thread that was woken and gets no CPU waits: at every look, and when the looks are added up.
+
+use crate::common::root_or_skip;
+use crate::probe::{Spinner, Watch, make_plan};
+use deburr_bpf::sched::State;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// A thread that naps, and works for moments in between.
+struct Napper {
+    stop: Arc<AtomicBool>,
+    naps: Arc<AtomicU64>,
+    handle: Option<JoinHandle<()>>,
+    tid: u32,
+}
+
+const NAP: Duration = Duration::from_millis(4);
+
+impl Napper {
+    fn start(cpu: usize) -> Self {
+        let (stop, naps) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (send, receive) = std::sync::mpsc::channel();
+        let (flag, count) = (Arc::clone(&stop), Arc::clone(&naps));
+        let handle = thread::spawn(move || {
+            let mut one = rustix::thread::CpuSet::new();
+            one.set(cpu);
+            rustix::thread::sched_setaffinity(None, &one).unwrap();
+            send.send(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()).unwrap();
+            while !flag.load(Ordering::Relaxed) {
+                thread::sleep(NAP);
+                count.fetch_add(1, Ordering::Relaxed);
+                (0..20_000).for_each(|_| std::hint::spin_loop());
+            }
+        });
+        Self { stop, naps, handle: Some(handle), tid: receive.recv().unwrap() }
+    }
+}
+
+impl Drop for Napper {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.handle.take().unwrap().join();
+    }
+}
+
+#[test]
+fn a_woken_thread_that_gets_no_cpu_waits_and_does_not_sleep() {
+    if !root_or_skip("kernel", "a_woken_thread_that_gets_no_cpu_waits_and_does_not_sleep") {
+        return;
+    }
+    let napper = Napper::start(0);
+    // Dropped first, or the napper would never come to its end.
+    let spinners: Vec<_> = (0..3).map(|_| Spinner::start()).collect();
+    let set_nice = |tid: u32, nice| {
+        let thread = rustix::process::Pid::from_raw(tid.cast_signed());
+        rustix::process::setpriority_process(thread, nice).unwrap();
+    };
+    // 15 parts of 9400: waits of half a second.
+    set_nice(napper.tid, 19);
+    for spinner in &spinners {
+        spinner.pin(0);
+        set_nice(spinner.tid, -5);
+    }
+    let me = std::process::id();
+    let mut watch = Watch::begin(&make_plan());
+    let naps_before = napper.naps.load(Ordering::Relaxed);
+    let mut told = [0u64; 8];
+    // Many looks into each wait: what one has told, the next must not have to take back.
+    for _ in 0..30 {
+        thread::sleep(Duration::from_millis(100));
+        for thread in watch.look_at(me).iter().filter(|thread| thread.tid == napper.tid) {
+            for (sum, ns) in told.iter_mut().zip(thread.states_ns) {
+                *sum += ns;
+            }
+        }
+    }
+    let naps = napper.naps.load(Ordering::Relaxed) - naps_before;
+    drop(spinners);
+    let wall_ns: u64 = told.iter().sum();
+    // It knows itself how long it slept: a timer is late by what the CPU's interrupts are, which is little.
+    let slept_ns = (naps + 1) * 2 * NAP.as_nanos() as u64;
+    let asleep_ns = told[State::Sleep as usize];
+    assert!(asleep_ns <= slept_ns, "asleep for {asleep_ns} of {wall_ns} ns, in {naps} naps");
+    let waited_ns = told[State::Queued as usize] + told[State::Throttled as usize];
+    let rest_ns = wall_ns - told[State::OnCpu as usize] - slept_ns.min(wall_ns / 2);
+    assert!(waited_ns as f64 >= 0.9 * rest_ns as f64, "queued for {waited_ns} of {rest_ns} ns");
+}
