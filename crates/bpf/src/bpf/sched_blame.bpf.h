@@ -223,14 +223,15 @@ static __noinline int begin_epoch(struct sched_blame *blame, __u32 current)
  * Counts a wait whose end no switch told of: nobody looked behind whom it was, and the CPU had gone
  * on by the time that it was known.
  */
-static __noinline int count_unseen_wait(struct sched_thread *t, __u64 wait)
+static __noinline int count_unseen_wait(struct sched_thread *t, __u64 since, __u64 wait)
 {
 	__u32 slot = slot_of(t->tid), bucket = wait_bucket(wait);
 	__u32 current = *(volatile __u32 *)&epoch;
 	struct sched_waits *w = bpf_map_lookup_elem(&waits, &slot);
+	struct sched_told *told = bpf_map_lookup_elem(&tolds, &slot);
 	struct sched_blame *blame;
 
-	if (!w)
+	if (!w || !told)
 		return 0;
 	if (bucket < WAIT_BUCKETS) {
 		w->bucket[bucket].count++;
@@ -241,6 +242,8 @@ static __noinline int count_unseen_wait(struct sched_thread *t, __u64 wait)
 	blame = &w->blame[current & 1];
 	if (blame->epoch != current)
 		begin_epoch(blame, current);
+	if (told->since_ns == since)
+		wait -= told->queued_ns < wait ? told->queued_ns : wait;
 	blame->unsampled_ns += wait;
 	return 0;
 }

@@ -12,18 +12,33 @@ static __noinline int moved(struct sched_thread *t, struct task_struct *task, __
 	return 0;
 }
 
-/* A thread whose arrival was missed: the kernel remembers it. Returns since when it ran. */
+/*
+ * A thread whose arrival was missed: the kernel remembers when it came, and how long it waited in
+ * all. Returns since when it ran.
+ */
 static __noinline __u64 arrived_unseen(struct sched_thread *t, struct task_struct *prev,
 				       __u64 since, __u64 now)
 {
-	__u64 arrival = prev->sched_info.last_arrival;
+	__u64 arrival = prev->sched_info.last_arrival, wait;
 
 	if (arrival < since || arrival > now)
 		arrival = since;
-	if (t->state < ST_MAX)
-		t->in_state_ns[t->state & (ST_MAX - 1)] += arrival - since;
-	if (t->state == ST_QUEUED && arrival > since && arrival > window_start_ns)
-		count_unseen_wait(t, arrival - (since > window_start_ns ? since : window_start_ns));
+	if (t->state >= ST_MAX)
+		return arrival;
+	wait = prev->sched_info.run_delay - t->run_delay_ns;
+	/* What the kernel has for a wait of a thread that was moved asleep is none; and what a
+	 * quota did is not told apart here. */
+	if ((t->moved & MOVED_ASLEEP) || t->state == ST_THROTTLED)
+		wait = 0;
+	if (wait > arrival - since)
+		wait = arrival - since;
+	t->moved = 0;
+	t->in_state_ns[t->state & (ST_MAX - 1)] += arrival - since - wait;
+	t->in_state_ns[ST_QUEUED] += wait;
+	if (wait && arrival > window_start_ns)
+		count_unseen_wait(t, since,
+				  wait < arrival - window_start_ns ? wait
+								   : arrival - window_start_ns);
 	return arrival;
 }
 
