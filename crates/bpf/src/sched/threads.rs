@@ -174,6 +174,9 @@ impl ThreadScan {
         };
         let end_ns = told_until(&thread, waiting.at_ns());
         let found = waiting.of(Some(slot), &thread);
+        if found.is_none() && waiting.excludes(&thread) {
+            return Ok(());
+        }
         let look = Look {
             states_ns: states_at(&thread, probe.is_on_cpu(&thread), end_ns, found),
             thread,

@@ -4,7 +4,7 @@
 //! A switch tells of a wait when it is over; until then a woken thread looks asleep. Whoever reads what threads did
 //! asks first who waits, tells everything as of the moment of that question, and never has to take anything back.
 
-use super::{Clock, SchedProbe};
+use super::{Clock, SchedProbe, State};
 use crate::mapped::{Plain, from_bytes};
 use crate::skel::sched::types::{sched_thread, sched_told, sched_waiting};
 use libbpf_rs::Iter;
@@ -55,6 +55,8 @@ impl Waiter {
 pub struct Waiting {
     at_ns: u64,
     window_start_ns: u64,
+    /// The kernel could be asked.
+    asked: bool,
     by_slot: HashMap<u32, sched_waiting>,
     /// Those without a slot.
     by_tid: HashMap<u32, sched_waiting>,
@@ -75,6 +77,13 @@ impl Waiting {
             None => self.by_tid.get(&thread.tid),
         };
         found.filter(|found| found.tid == thread.tid && found.seq == thread.seq)
+    }
+
+    /// Whether the thread was read as waiting, and does not: it got a CPU from one that the kernel tells nothing of, or is
+    /// gone. What it did is known when it leaves the CPU, and told then.
+    pub(super) fn excludes(&self, thread: &sched_thread) -> bool {
+        let waits = [State::Queued as u8, State::Throttled as u8].contains(&thread.state);
+        self.asked && waits && thread.since_ns < self.at_ns
     }
 
     /// How much of the time in a run queue lies in the window.
@@ -143,6 +152,7 @@ impl SchedProbe {
         let mut waiting =
             Waiting { at_ns, window_start_ns: data.window_start_ns, ..Waiting::default() };
         let Some(link) = &self.waiting else { return Ok(waiting) };
+        waiting.asked = true;
         let failed = |error: &dyn std::fmt::Display| format!("look at who waits: {error}");
         let mut bytes = Vec::new();
         let mut iterator = Iter::new(link).map_err(|error| failed(&error))?;
@@ -174,5 +184,25 @@ impl SchedProbe {
 
     fn still_waits(&self, waiter: &Waiter) -> bool {
         self.threads.u32(waiter.slot, offset_of!(sched_thread, seq)) == waiter.seq
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_read_as_waiting_and_was_not_found_does_something_else() {
+        let asked = Waiting { at_ns: 100, asked: true, ..Waiting::default() };
+        let thread = |state: State, since_ns| sched_thread {
+            state: state as u8,
+            since_ns,
+            ..sched_thread::default()
+        };
+        assert!(asked.excludes(&thread(State::Queued, 50)));
+        assert!(!asked.excludes(&thread(State::Queued, 150)), "it was preempted since");
+        assert!(!asked.excludes(&thread(State::Sleep, 50)));
+        let not_asked = Waiting { at_ns: 100, ..Waiting::default() };
+        assert!(!not_asked.excludes(&thread(State::Queued, 50)));
     }
 }

@@ -29,6 +29,12 @@ fn what_this_kernel_never_tells_is_no_loss() {
     assert_eq!(observer["lost_detail"]["switches_missed"], serde_json::Value::Null, "{observer}");
 }
 
+fn run_on(cpu: usize) {
+    let mut one = rustix::thread::CpuSet::new();
+    one.set(cpu);
+    rustix::thread::sched_setaffinity(None, &one).unwrap();
+}
+
 #[test]
 fn switches_that_are_lost_are_counted() {
     if !common::root_or_skip("kernel", "switches_that_are_lost_are_counted") {
@@ -46,10 +52,19 @@ fn switches_that_are_lost_are_counted() {
         thread::sleep(Duration::from_millis(5));
     }
     let before = scan.switches_missed(false);
-    for _ in 0..ROUNDS {
-        probe.blindly(|| thread::sleep(Duration::from_millis(20))).unwrap();
+    if cpus < 2 {
+        return common::skip("kernel", "switches_that_are_lost_are_counted", "one CPU");
+    }
+    let everywhere = rustix::thread::sched_getaffinity(None).unwrap();
+    for round in 0..ROUNDS {
+        // It is noted on one CPU, and leaves it for the other while nobody looks.
+        let (from, to) = (round % 2, (round + 1) % 2);
+        run_on(from);
+        thread::sleep(Duration::from_millis(5));
+        probe.blindly(|| run_on(to)).unwrap();
         thread::sleep(Duration::from_millis(5));
     }
+    rustix::thread::sched_setaffinity(None, &everywhere).unwrap();
     // Twice: whether a thread was seen at other times is known after all of its process were looked at.
     for _ in 0..2 {
         let waiting = probe.who_waits(clock).unwrap();
