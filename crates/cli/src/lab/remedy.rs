@@ -8,7 +8,7 @@
 use super::fitness::Verdict;
 use super::observed::Observed;
 use super::order::{self, Step};
-use super::runner::{Settings, observe_after};
+use super::runner::{Settings, TRIES, observe_after};
 use super::scenario::Scenario;
 use super::stage::{Stage, Stop};
 use crate::host::undo::{Undo, write_setting};
@@ -49,9 +49,6 @@ pub(crate) struct Remedied {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) victim_after_ns_per_s: Option<f64>,
 }
-
-/// So often it is tried in all, if the promise was not kept and the machine may be the reason.
-const TRIES: u32 = 3;
 
 /// As [`run_once`], again if need be.
 pub(crate) fn run(

@@ -59,7 +59,7 @@ pub(crate) struct Outcome {
 }
 
 /// So often a scenario is run in all, if something fails and the machine may be the reason.
-const TRIES: u32 = 3;
+pub(super) const TRIES: u32 = 3;
 
 /// Runs both, again if need be. `progress` is told what goes on.
 pub(crate) fn run(

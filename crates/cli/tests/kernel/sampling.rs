@@ -106,7 +106,7 @@ fn what_a_sample_stands_for_agrees_with_the_counters_of_the_disk() {
             let allowed = if op == Op::Read { tolerance * 8_f64.sqrt() } else { tolerance };
             // Some kernels count an empty write, which is a flush, as a write: each `sync_all` makes one.
             let empty = if op == Op::Write { BUFFERED / 1000 } else { 0 };
-            // One request of 18 000 is missing in some runs on machines where CPUs are stolen; it is not known why.
+            // One request of 18 000 is missing in some runs, and no counter of losses tells of it; it is not known why.
             let odd = done.0 / 10_000;
             let counts = [
                 ("requests", ios, done.0, empty + unseen + odd),

@@ -8,10 +8,8 @@
 use deburr_bpf::sched::{Behind, LONG_WAIT_NS, Run, SchedProbe, Sums, Waiter, Waiting};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// What ran is remembered for this long: longer than from one look to the next.
-const MEMORY_NS: u64 = 2_500_000_000;
-/// And at most so many stays on each CPU.
-const STAYS: usize = 1 << 15;
+/// Stays that are remembered on each CPU at most: 200 kB of them. What a look cannot need is forgotten at once.
+const STAYS: usize = 1 << 13;
 
 /// A stay of some process on a CPU; process 0 is idleness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +41,16 @@ impl History {
             }
             stays.push_back(stay);
         }
-        while stays.len() > STAYS
-            || stays.front().is_some_and(|first| first.end_ns + MEMORY_NS < stay.end_ns)
-        {
+        if stays.len() > STAYS {
             stays.pop_front();
+        }
+    }
+
+    /// Forgets what ended before.
+    fn forget(&mut self, before_ns: u64) {
+        for stays in &mut self.cpus {
+            let gone = stays.partition_point(|stay| stay.end_ns < before_ns);
+            stays.drain(..gone);
         }
     }
 
@@ -123,6 +127,8 @@ impl LongWaits {
             }
         }
         self.told = still;
+        // Whoever waits for longer than that was told of just now; the next look goes back no further.
+        self.history.forget(waiting.at_ns().saturating_sub(LONG_WAIT_NS));
         sums
     }
 
@@ -174,6 +180,17 @@ mod tests {
         let behind = waits.behind(Part { cpu: Some(0), from_ns: 5, to_ns: 35 });
         let expected = [(Behind::Process(7), 5), (Behind::Process(8), 20), (Behind::Idle, 5)];
         assert_eq!(behind, BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn what_no_look_can_need_is_forgotten() {
+        let mut waits = history(&[(0, 10, 7), (10, 20, 8), (20, 30, 7)]);
+        waits.history.forget(20);
+        assert_eq!(waits.history.cpus[0].len(), 2);
+        for at in 3..2 * STAYS as u64 {
+            waits.history.push(0, Stay { start_ns: at * 10, end_ns: at * 10 + 10, tgid: 7 });
+        }
+        assert_eq!(waits.history.cpus[0].len(), STAYS);
     }
 
     #[test]

@@ -63,7 +63,8 @@ struct Totals {
 
 impl Totals {
     /// Whether two accounts of its waiting agree. They are read one after the other while threads end; and recordings
-    /// of before 2026-12 lack, or hold as a whole, the wait of each thread that lies across an end of the window.
+    /// made before waits in progress were followed lack, or hold as a whole, the wait of each thread that lies across
+    /// an end of the window.
     fn agree(&self, one_ns: u64, other_ns: u64) -> bool {
         let at_ends_ns = self.longest_ns.saturating_mul(self.threads_max.into()).saturating_mul(2);
         let (less_ns, more_ns) = (one_ns.min(other_ns), one_ns.max(other_ns));
