@@ -96,6 +96,7 @@ mod tests {
             in_target,
             observer: false,
             scheduling: vec![],
+            many: false,
         }))
     }
 

@@ -220,7 +220,7 @@ static __always_inline int on_switch(unsigned long long *ctx, bool state_told, b
 			t = atomic ? find_leaving_atomic(area, t, task_arg(ctx, PREV), now)
 				   : find_leaving_plain(area, t, task_arg(ctx, PREV), now);
 		if (likely(t))
-			switch_out(t, ctx,
+			switch_out(area, t, ctx,
 				   state_told ? arg(ctx, PREV_STATE)
 					      : state_of(task_arg(ctx, PREV)),
 				   cgroup_set, now);

@@ -220,11 +220,13 @@ static __noinline int begin_epoch(struct sched_blame *blame, __u32 current)
 }
 
 /*
- * Counts a wait whose end no switch told of: nobody looked behind whom it was, and the CPU had gone
- * on by the time that it was known.
+ * Counts a wait whose end, at `arrival`, no switch told of. Where all of it was on this CPU's
+ * queue, the stays there tell behind whom: the last of them ends at the arrival (began_unseen).
  */
-static __noinline int count_unseen_wait(struct sched_thread *t, __u64 since, __u64 wait)
+static __noinline int count_unseen_wait(struct sched_area *area, struct sched_thread *t,
+					__u64 arrival, __u64 wait, bool local)
 {
+	volatile struct sched_scratch *scratch = &area->cpu.scratch;
 	__u32 slot = slot_of(t->tid), bucket = wait_bucket(wait);
 	__u32 current = *(volatile __u32 *)&epoch;
 	struct sched_waits *w = bpf_map_lookup_elem(&waits, &slot);
@@ -242,9 +244,17 @@ static __noinline int count_unseen_wait(struct sched_thread *t, __u64 since, __u
 	blame = &w->blame[current & 1];
 	if (blame->epoch != current)
 		begin_epoch(blame, current);
-	if (told->since_ns == since)
+	if (told->since_ns == t->since_ns)
 		wait -= told->queued_ns < wait ? told->queued_ns : wait;
-	blame->unsampled_ns += wait;
+	if (!local) {
+		blame->unsampled_ns += wait;
+		return 0;
+	}
+	scratch->to_ns = arrival;
+	scratch->from_ns = arrival - wait;
+	blame_walk(area, area, blame, t->tgid);
+	if (scratch->to_ns > scratch->from_ns)
+		blame_sampled(area, area, blame, t->tgid);
 	return 0;
 }
 

@@ -16,10 +16,11 @@ static __noinline int moved(struct sched_thread *t, struct task_struct *task, __
  * A thread whose arrival was missed: the kernel remembers when it came, and how long it waited in
  * all. Returns since when it ran.
  */
-static __noinline __u64 arrived_unseen(struct sched_thread *t, struct task_struct *prev,
-				       __u64 since, __u64 now)
+static __noinline __u64 arrived_unseen(struct sched_area *area, struct sched_thread *t,
+				       struct task_struct *prev, __u64 since, __u64 now)
 {
 	__u64 arrival = prev->sched_info.last_arrival, wait;
+	bool local = !(t->moved & MOVED_QUEUED);
 
 	if (arrival < since || arrival > now)
 		arrival = since;
@@ -35,10 +36,11 @@ static __noinline __u64 arrived_unseen(struct sched_thread *t, struct task_struc
 	t->moved = 0;
 	t->in_state_ns[t->state & (ST_MAX - 1)] += arrival - since - wait;
 	t->in_state_ns[ST_QUEUED] += wait;
-	if (wait && arrival > window_start_ns)
-		count_unseen_wait(t, since,
-				  wait < arrival - window_start_ns ? wait
-								   : arrival - window_start_ns);
+	if (wait && arrival > window_start_ns) {
+		if (wait > arrival - window_start_ns)
+			wait = arrival - window_start_ns;
+		count_unseen_wait(area, t, arrival, wait, local);
+	}
 	return arrival;
 }
 
@@ -60,8 +62,9 @@ static __noinline int note_end(struct sched_thread *t, struct task_struct *prev)
 	return 0;
 }
 
-static __always_inline void switch_out(struct sched_thread *t, unsigned long long *ctx,
-				       unsigned int prev_state, __u64 cgroup_set, __u64 now)
+static __always_inline void switch_out(struct sched_area *area, struct sched_thread *t,
+				       unsigned long long *ctx, unsigned int prev_state,
+				       __u64 cgroup_set, __u64 now)
 {
 	struct task_struct *prev = task_arg(ctx, PREV);
 	__u64 since = t->since_ns;
@@ -73,7 +76,7 @@ static __always_inline void switch_out(struct sched_thread *t, unsigned long lon
 	if (since > now)
 		since = now;
 	if (unlikely(t->state != ST_ON_CPU))
-		since = arrived_unseen(t, prev, since, now);
+		since = arrived_unseen(area, t, prev, since, now);
 	t->in_state_ns[ST_ON_CPU] += now - since;
 	t->state = off_cpu_state(prev, arg(ctx, PREEMPT), prev_state);
 	/* Read back, so that the verifier goes on with any state, once, and not with each. */

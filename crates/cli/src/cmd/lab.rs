@@ -65,7 +65,7 @@ struct ScoreArgs {
 struct RunArgs {
     /// A scenario's name, or what several names begin with: `quota`, `neighbour-8`, `neighbour`
     name: String,
-    /// Length of each of the two observations, in seconds [default: the scenario's]
+    /// Length of the observation with the fault, in seconds [default: the scenario's]; that without it is half as long
     #[arg(short = 'd', long, alias = "duration", value_parser = clap::value_parser!(u32).range(1..=600))]
     seconds: Option<u32>,
     /// Keep the recording of the run with the fault; what is not the lab's own goes in without its names

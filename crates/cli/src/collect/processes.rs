@@ -24,6 +24,8 @@ const DEAD_KEPT: usize = 8192;
 const CMDLINE_BYTES: usize = 256;
 /// The same of those that are looked at closely: a Java program's name comes after all of its options.
 const CMDLINE_BYTES_CLOSELY: usize = 4096;
+/// Kinds of short-lived processes that are told apart in a session.
+const KINDS: usize = 256;
 /// Generations that are followed up from a process to the target's command.
 const MAX_GENERATIONS: usize = 64;
 
@@ -58,11 +60,16 @@ pub(crate) struct Processes {
     observer_pid: u32,
     user_hz: u64,
     facts: Budget,
+    /// Who stands for the many of a kind.
+    kinds: HashMap<Kind, ProcId>,
     /// How many were looked at closely.
     suspects: usize,
     /// Above so many entries the dead are looked for.
     sweep_above: usize,
 }
+
+/// Short-lived processes that count as one: of one comm and cgroup, all of the target or none.
+type Kind = (Box<[u8]>, Option<CgroupId>, bool);
 
 /// A process as it was emitted last.
 #[derive(Debug)]
@@ -85,6 +92,7 @@ impl Default for Processes {
             observer_pid: std::process::id(),
             user_hz: rustix::param::clock_ticks_per_second(),
             facts: Budget::new(FACTS_BURST, FACTS_PER_SECOND),
+            kinds: HashMap::new(),
             suspects: 0,
             sweep_above: DEAD_KEPT,
         }
@@ -111,9 +119,7 @@ impl Processes {
             self.learn(roots, cgroups, target, sighting, id, emit);
             return id;
         }
-        // ProcId::OTHERS is not given to a process.
-        self.last_id = self.last_id.saturating_add(1).min(ProcId::OTHERS.0 - 1);
-        let id = ProcId(self.last_id);
+        let id = self.next_id();
         if target_pid(target) == Some(sighting.pid) && self.target_root.is_none() {
             self.target_root = Some(id);
         }
@@ -122,6 +128,53 @@ impl Processes {
         }
         self.learn(roots, cgroups, target, sighting, id, emit);
         id
+    }
+
+    /// Identity of a process that did too little for one of its own: if it has none, that of all that are like it, who have
+    /// its comm and its cgroup, and belong to the target if it does. Reads nothing of it.
+    pub(crate) fn fold(
+        &mut self,
+        roots: &Roots,
+        cgroups: &mut Cgroups,
+        target: &TargetSpec,
+        sighting: Sighting<'_>,
+        emit: Emit<'_>,
+    ) -> ProcId {
+        let met = self.by_pid.get(&sighting.pid).filter(|known| known.is_same(&sighting));
+        if let Some(known) = met {
+            return known.process.id;
+        }
+        let mut known = Known::new(ProcId::OTHERS, sighting.pid, self.observer_pid);
+        known.take_sighting(sighting);
+        let Known { comm, mut process, .. } = known;
+        process.comm = name::decode(&comm);
+        process.in_target = match target {
+            // What it descends from is not read of each.
+            TargetSpec::Command { .. } => self.is_child_of_command(target, sighting.parent),
+            _ => self.belongs(roots, cgroups, target, &process, None),
+        };
+        let kind = (comm, process.cgroup, process.in_target);
+        if let Some(&id) = self.kinds.get(&kind) {
+            return id;
+        }
+        if process.comm.is_empty() || self.kinds.len() >= KINDS {
+            return ProcId::OTHERS;
+        }
+        process.id = self.next_id();
+        process.many = true;
+        self.kinds.insert(kind, process.id);
+        if process.in_target && !self.host_is_target {
+            self.target.insert(process.id);
+        }
+        let id = process.id;
+        emit(Record::Process(Box::new(process)));
+        id
+    }
+
+    /// [`ProcId::OTHERS`] is not given to a process.
+    fn next_id(&mut self) -> ProcId {
+        self.last_id = self.last_id.saturating_add(1).min(ProcId::OTHERS.0 - 1);
+        ProcId(self.last_id)
     }
 
     /// Whether that process belongs to the target.
@@ -280,6 +333,7 @@ impl Known {
             in_target: false,
             observer: pid == observer_pid,
             scheduling: vec![],
+            many: false,
         };
         Self { comm: Box::default(), process, first_look: None }
     }

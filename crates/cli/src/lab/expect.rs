@@ -4,6 +4,7 @@
 use super::measured;
 use super::observed::Observed;
 use super::scenario::{CauseBound, Scenario};
+use super::stage::OBSERVER;
 use deburr_core::finding::{Cause, Finding, LedgerState};
 use serde::Serialize;
 
@@ -30,6 +31,8 @@ pub(crate) enum Topic {
     Culprit,
     /// How much the victim lost, by its own account and by the report's.
     Loss,
+    /// Whether the fault came about, by another account than the report's: without it, nothing else says anything.
+    Fault,
     /// All else.
     Other,
 }
@@ -138,13 +141,13 @@ fn blame(bound: &CauseBound, run: &Observed) -> Check {
     let finding = run.report.findings.iter().find(|finding| finding.code == bound.code);
     let share: f64 =
         finding.iter().flat_map(|f| &f.causes).filter(matches).map(|cause| cause.share.get()).sum();
-    // Of what is left when the rest of the host and the victim's own threads are set aside.
-    let own: f64 = finding
-        .iter()
-        .flat_map(|finding| &finding.causes)
-        .filter(|cause| cause.entity.pid == Some(run.victim_pid))
-        .map(|cause| cause.share.get())
-        .sum();
+    // Of what is left when the rest of the host, who observes and the victim's own threads are set aside.
+    let observer = Some(format!("{}/{}", run.lab_cgroup, OBSERVER));
+    let is_aside = |cause: &&Cause| {
+        cause.entity.pid == Some(run.victim_pid) || cause.entity.cgroup == observer
+    };
+    let causes = finding.iter().flat_map(|finding| &finding.causes);
+    let own: f64 = causes.filter(is_aside).map(|cause| cause.share.get()).sum();
     let left = 1.0 - own - finding.map_or(0.0, |finding| run.outside_share(finding));
     let share = if left > 0.0 { share / left } else { 0.0 };
     let who = [bound.comm.as_ref(), bound.cgroup.as_ref()];
@@ -188,11 +191,12 @@ const STALLED_ANYWAY: f64 = 1.0 / 3.0;
 fn stalls(control: (&str, &Observed), fault: (&str, &Observed), bound_ms: u64) -> [Check; 2] {
     let longest_ns = fault.1.victim.max_ns;
     let bound_ns = bound_ms * 1_000_000;
-    let stalled_ns = |run: &Observed| -> u64 {
+    let stalled_ns_per_s = |run: &Observed| {
         let stalls = run.victim.io.iter().flat_map(|io| &io.stalls);
-        stalls.map(|stall| stall.length_ns).filter(|&ns| ns >= bound_ns).sum()
+        let ns: u64 = stalls.map(|stall| stall.length_ns).filter(|&ns| ns >= bound_ns).sum();
+        ns as f64 / run.report.window.seconds
     };
-    let (without_ns, with_ns) = (stalled_ns(control.1) as f64, stalled_ns(fault.1) as f64);
+    let (without_ns, with_ns) = (stalled_ns_per_s(control.1), stalled_ns_per_s(fault.1));
     [
         Check::new(
             longest_ns >= bound_ns,
@@ -205,13 +209,14 @@ fn stalls(control: (&str, &Observed), fault: (&str, &Observed), bound_ms: u64) -
         Check::new(
             without_ns <= with_ns * STALLED_ANYWAY,
             format!(
-                "such commits are due to that: {} ms in all, {} ms {}",
+                "such commits are due to that: {} ms of every second, {} ms {}",
                 tenths(with_ns),
                 tenths(without_ns),
                 control.0
             ),
         ),
     ]
+    .map(|check| check.about(Topic::Fault))
 }
 
 /// The incident happened, by the latency that was measured from outside.
@@ -226,6 +231,7 @@ fn slower(factor: f64, control: &Observed, fault: &Observed) -> Check {
             tenths(without_ns)
         ),
     )
+    .about(Topic::Fault)
 }
 
 /// What is advised says what must be changed.

@@ -94,9 +94,9 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    /// Of checks, and of the machine in both runs.
-    pub(crate) fn of(all_pass: bool, runs: [&Machine; 2]) -> Self {
-        match (all_pass, runs.iter().all(|machine| machine.unfit().is_empty())) {
+    /// Of checks, and of what was not fit for the experiment.
+    pub(crate) fn of(all_pass: bool, unfit: &[String]) -> Self {
+        match (all_pass, unfit.is_empty()) {
             (true, _) => Self::Passed,
             (false, true) => Self::Failed,
             (false, false) => Self::Inconclusive,
@@ -143,11 +143,10 @@ mod tests {
 
     #[test]
     fn a_failure_on_a_fit_machine_is_a_failure_whatever_others_did() {
-        let unfit = Machine { steal_share: 0.3, ..fit() };
-        assert_eq!(Verdict::of(false, [&fit(), &fit()]), Verdict::Failed);
-        assert_eq!(Verdict::of(false, [&unfit, &fit()]), Verdict::Inconclusive);
-        assert_eq!(Verdict::of(false, [&fit(), &unfit]), Verdict::Inconclusive);
-        assert_eq!(Verdict::of(true, [&unfit, &unfit]), Verdict::Passed);
+        let unfit = Machine { steal_share: 0.3, ..fit() }.unfit();
+        assert_eq!(Verdict::of(false, &fit().unfit()), Verdict::Failed);
+        assert_eq!(Verdict::of(false, &unfit), Verdict::Inconclusive);
+        assert_eq!(Verdict::of(true, &unfit), Verdict::Passed);
     }
 
     #[test]

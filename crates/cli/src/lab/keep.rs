@@ -196,6 +196,7 @@ mod tests {
             in_target: false,
             observer: false,
             scheduling: vec![],
+            many: false,
         }))
     }
 

@@ -107,10 +107,11 @@ fn run_once(
     let bound_ns =
         promise.left_at_most * before + NOISE_NS_PER_S * f64::from(scenario.victim.threads.max(1));
     let kept = ns <= bound_ns && own_ns.is_none_or(|own_ns| own_ns <= bound_ns);
+    let unfit = after.machine.unfit();
     Ok(Remedied {
         scenario: name.clone(),
-        verdict: Verdict::of(kept, [&after.machine; 2]),
-        unfit: after.machine.unfit(),
+        verdict: Verdict::of(kept, &unfit),
+        unfit,
         code,
         command: fix.command.unwrap_or_default(),
         action: fix.action,

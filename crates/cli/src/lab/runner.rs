@@ -2,7 +2,7 @@
 //! Runs a scenario: once without its faults, once with them, both times observed by `deburr` from outside and
 //! by the victim from inside.
 
-use super::expect::{self, Check};
+use super::expect::{self, Check, Topic};
 use super::fitness::Verdict;
 use super::io::IoArgs;
 use super::meter::Meter;
@@ -29,12 +29,22 @@ const OBSERVER_EXTRA: Duration = Duration::from_secs(60);
 /// How to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings<'a> {
-    /// Length of each observation.
+    /// Length of the observation with the fault.
     pub(crate) seconds: u32,
     /// Weight of the lab's cgroup against the rest of the host, in multiples of the default.
     pub(crate) weight: u32,
     /// Where to keep the recording of the fault run.
     pub(crate) keep: Option<&'a Path>,
+}
+
+/// The shortest observation without the fault, if that with it is no shorter.
+const CONTROL_SECONDS: u32 = 4;
+
+impl Settings<'_> {
+    /// Length of the observation without the fault: half of the other, for it has nothing to find.
+    pub(crate) fn control_seconds(&self) -> u32 {
+        self.seconds.div_ceil(2).max(CONTROL_SECONDS).min(self.seconds)
+    }
 }
 
 /// What came of it.
@@ -46,7 +56,8 @@ pub(crate) struct Outcome {
     pub(crate) passed: bool,
     /// That, or whether the machine may be the reason why not.
     pub(crate) verdict: Verdict,
-    /// In what the machine was not fit for the experiment, by run; empty = it was fit.
+    /// In what the machine was not fit for the experiment, by run, and what of the fault did not come about; empty = it
+    /// was fit.
     pub(crate) unfit: Vec<String>,
     /// How often it was run, this last time included: while something fails and the machine may be the reason.
     pub(crate) tries: u32,
@@ -94,25 +105,31 @@ pub(crate) fn run_once(
     stop: &Stop,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Outcome> {
-    let seconds = settings.seconds;
+    let (seconds, control_seconds) = (settings.seconds, settings.control_seconds());
     let (without, with) = scenario.run_names();
-    progress(&format!("`{}`: {seconds} s {without}", scenario.name));
+    progress(&format!("`{}`: {control_seconds} s {without}", scenario.name));
     let mut quota_us = None;
+    let control = Settings { seconds: control_seconds, ..*settings };
     let control =
-        observe(scenario, settings, stop, (false, &mut quota_us)).context("in the control run")?;
+        observe(scenario, &control, stop, (false, &mut quota_us)).context("in the control run")?;
     progress(&format!("`{}`: {seconds} s {with}", scenario.name));
     let fault =
         observe(scenario, settings, stop, (true, &mut quota_us)).context("in the fault run")?;
     let checks = expect::check(scenario, &control, &fault);
     let passed = checks.iter().all(|check| check.pass);
-    let unfit = [(without, &control), (with, &fault)].into_iter().flat_map(|(name, run)| {
-        run.machine.unfit().into_iter().map(move |reason| format!("{name}, {reason}"))
-    });
+    let mut unfit = Vec::new();
+    for (name, run) in [(without, &control), (with, &fault)] {
+        unfit.extend(run.machine.unfit().into_iter().map(|reason| format!("{name}, {reason}")));
+    }
+    let missing = checks.iter().filter(|check| !check.pass && check.topic == Topic::Fault);
+    unfit.extend(missing.map(|check| {
+        format!("the fault did not come about, by the victim's own account: {}", check.what)
+    }));
     Ok(Outcome {
         scenario: scenario.name.clone(),
         passed,
-        verdict: Verdict::of(passed, [&control.machine, &fault.machine]),
-        unfit: unfit.collect(),
+        verdict: Verdict::of(passed, &unfit),
+        unfit,
         tries: 1,
         control,
         fault,

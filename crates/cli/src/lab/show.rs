@@ -34,11 +34,11 @@ pub(crate) fn plan(scenario: &Scenario, settings: &Settings<'_>, cpus: usize) ->
     for fault in &scenario.faults {
         let _ = writeln!(text, "  {what:<7} {}", fault.as_fault().describe(cpus));
     }
-    let seconds = settings.seconds;
+    let (seconds, control_seconds) = (settings.seconds, settings.control_seconds());
     let (without, with) = scenario.run_names();
     let _ = writeln!(
         text,
-        "  runs    {seconds} s {without}, then {seconds} s {with}\n  \
+        "  runs    {control_seconds} s {without}, then {seconds} s {with}\n  \
          undo    {}\n",
         if scenario.disk.is_some() {
             "all processes, the disk and the settings are undone afterwards, whatever happens"

@@ -19,6 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Cgroup of who observes, below the lab's own.
+pub(super) const OBSERVER: &str = "observer";
 /// Within this a worker must have begun or answered, even on a host that has much else to do.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time that a program of the system may take.
@@ -371,7 +373,7 @@ impl Stage {
         timeout: Duration,
     ) -> Result<(ExitStatus, String, String)> {
         let (out, err) = (self.scratch("stdout"), self.scratch("stderr"));
-        let mut command = self.worker_command(&self.cgroup("observer")?);
+        let mut command = self.worker_command(&self.cgroup(OBSERVER)?);
         command.arg("exec").args(arguments);
         command.stdin(Stdio::null());
         command.stdout(File::create(&out)?).stderr(File::create(&err)?);

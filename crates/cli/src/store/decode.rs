@@ -241,6 +241,7 @@ fn process(c: &mut Cells<'_>) -> Result<Process> {
         observer: c.bool()?,
         memory_cgroup: c.maybe_text()?,
         scheduling: c.maybe_json()?.unwrap_or_default(),
+        many: c.maybe_bool()?.unwrap_or_default(),
     })
 }
 

@@ -188,6 +188,7 @@ fn process(p: &Process) -> Vec<Cell<'_>> {
         p.observer,
         p.memory_cgroup.as_ref(),
         (!p.scheduling.is_empty()).then(|| json(&p.scheduling)),
+        p.many.then_some(true),
     ]
 }
 

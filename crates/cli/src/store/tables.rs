@@ -47,6 +47,7 @@ pub(super) static TABLES: [Table; 15] = [
             "observer INTEGER NOT NULL",
             "memory_cgroup TEXT",
             "scheduling TEXT",
+            "many INTEGER",
         ],
     },
     Table {

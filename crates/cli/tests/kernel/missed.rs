@@ -5,9 +5,11 @@
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
 use crate::common;
+use crate::probe::Spinner;
 use deburr_bpf::plan::{Needs, plan};
-use deburr_bpf::sched::{SchedProbe, ThreadScan};
+use deburr_bpf::sched::{Behind, Blame, SchedProbe, ThreadScan};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
@@ -74,4 +76,70 @@ fn switches_that_are_lost_are_counted() {
     assert!(missed > before, "{missed} after, {before} before");
     let me = std::process::id();
     assert!(scan.untold().iter().all(|process| process.tgid != me), "{:?}", scan.untold());
+}
+
+#[test]
+fn a_wait_behind_somebody_whose_end_is_not_told_is_blamed_on_him() {
+    let name = "a_wait_behind_somebody_whose_end_is_not_told_is_blamed_on_him";
+    if !common::root_or_skip("kernel", name) {
+        return;
+    }
+    let needs = Needs { threads: 1000, cgroup_v2: false, quota_in_use: false };
+    let plan = plan(&deburr_bpf::facts::facts(), needs).unwrap();
+    let cpus = thread::available_parallelism().unwrap().get();
+    if cpus < 2 {
+        return common::skip("kernel", name, "one CPU");
+    }
+    // Goes first on the last CPU whenever it is told to, until it is told to sleep.
+    let (order, orders) = channel();
+    let (send, receive) = channel();
+    let culprit = thread::spawn(move || {
+        send.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+        while orders.recv().is_ok() {
+            while orders.try_recv().is_err() {
+                std::hint::spin_loop();
+            }
+        }
+    });
+    let tid = receive.recv().unwrap().to_string();
+    let first = Command::new("chrt").args(["-f", "-p", "50", &tid]).output().unwrap();
+    if !first.status.success() {
+        drop(order);
+        culprit.join().unwrap();
+        return common::skip("kernel", name, "no thread may be a real-time one here");
+    }
+    let last = (cpus - 1).to_string();
+    let pinned = Command::new("taskset").args(["-pc", &last, &tid]).output().unwrap();
+    assert!(pinned.status.success(), "{pinned:?}");
+    let mut probe = SchedProbe::open(&plan, u32::try_from(cpus).unwrap()).unwrap();
+    let _waiting = probe.begin_window(probe.clock().unwrap()).unwrap();
+    run_on(0);
+    let victim = Spinner::start();
+    victim.pin(cpus - 1);
+    thread::sleep(Duration::from_millis(20));
+    probe.end_epoch();
+    for _ in 0..5 {
+        order.send(()).unwrap();
+        thread::sleep(Duration::from_millis(8));
+        probe
+            .blindly(|| {
+                order.send(()).unwrap();
+                thread::sleep(Duration::from_millis(2));
+            })
+            .unwrap();
+        // It leaves the CPU while somebody looks: only then its arrival is known.
+        for _ in 0..2 {
+            order.send(()).unwrap();
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    let epoch = probe.end_epoch();
+    let sums = Blame::default().of_epoch(&probe, epoch);
+    drop((victim, order));
+    culprit.join().unwrap();
+    let me = std::process::id();
+    let of = |behind| sums.get(&(me, behind)).copied().unwrap_or(0);
+    let (known_ns, unknown_ns) = (of(Behind::Process(me)), of(Behind::NotSampled));
+    // Five waits of 8 ms; what a hypervisor does meanwhile makes them longer.
+    assert!(known_ns > 20_000_000 && known_ns > 10 * unknown_ns, "{known_ns} and {unknown_ns}");
 }

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct ProcId(pub u32);
 
 impl ProcId {
-    /// Stands for the many small processes that a bounded tick folded into one.
+    /// Stands for the many small processes that a bounded tick folded into one, beyond those that are told by their
+    /// kind ([`Process::many`]).
     pub const OTHERS: Self = Self(u32::MAX);
 }
 
@@ -55,6 +56,10 @@ pub struct Process {
     /// is. Empty of everybody else, and in older recordings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scheduling: Vec<Scheduling>,
+    /// Whether it stands for all the short-lived processes of its comm and cgroup that did too little for an identity of
+    /// their own: `pid` and `start_ns` are those of one of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub many: bool,
 }
 
 /// Threads of one process that are scheduled alike.

@@ -7,11 +7,19 @@ use crate::recording::{CgroupId, Container};
 use crate::render::units;
 use crate::view::{Group, View};
 
-/// `` `ruby` (pid 15919) `` or `` `stress-ng` (16 processes) ``.
+/// `` `ruby` (pid 15919) ``, `` `stress-ng` (16 processes) `` or `` `cc1` (more than 300 processes) ``.
 pub(super) fn group_name(group: &Group<'_>) -> String {
+    let comm = ticked(group.comm);
     match group.members.as_slice() {
-        [(_, process)] => format!("{} (pid {})", ticked(group.comm), process.pid),
-        members => format!("{} ({} processes)", ticked(group.comm), members.len()),
+        [(_, process)] if process.many => format!("{comm} (short-lived processes)"),
+        [(_, process)] => format!("{comm} (pid {})", process.pid),
+        members if group.has_many() => {
+            format!(
+                "{comm} (more than {})",
+                units::counted(members.len() as u64 - 1, "process", "processes")
+            )
+        }
+        members => format!("{comm} ({} processes)", members.len()),
     }
 }
 
@@ -19,7 +27,7 @@ pub(super) fn group_name(group: &Group<'_>) -> String {
 pub(super) fn group_entity(view: &View, group: &Group<'_>) -> Entity {
     let mut entity = Entity::new(EntityKind::Process);
     match group.members.as_slice() {
-        [(_, process)] => entity.pid = Some(process.pid),
+        [(_, process)] if !process.many => entity.pid = Some(process.pid),
         members => entity.processes = Some(members.len() as u32),
     }
     entity.comm = Some(group.comm.to_owned());
@@ -82,7 +90,7 @@ pub(super) fn evidence(
 /// The command that looks at a group again.
 pub(super) fn look_again(group: &Group<'_>, expect: String) -> Confirm {
     let command = match group.members.as_slice() {
-        [(_, process)] => format!("deburr -p {} -d 30", process.pid),
+        [(_, process)] if !process.many => format!("deburr -p {} -d 30", process.pid),
         _ => format!("deburr --comm={} -d 30", shell_quote(group.comm)),
     };
     Confirm { command, expect: Some(expect) }

@@ -196,6 +196,7 @@ impl Scene {
             in_target: true,
             observer: false,
             scheduling: vec![],
+            many: false,
         })));
         id
     }

@@ -379,6 +379,12 @@ impl<'v> Group<'v> {
         self.members[0].1
     }
 
+    /// Whether one of its members stands for many short-lived processes.
+    #[must_use]
+    pub fn has_many(&self) -> bool {
+        self.members.iter().any(|(_, process)| process.many)
+    }
+
     /// Whether it consists of kernel threads.
     #[must_use]
     pub fn is_kernel(&self) -> bool {

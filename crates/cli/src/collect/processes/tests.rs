@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 
-use super::{DEAD_KEPT, FACTS_BURST, Processes, Sighting};
+use super::{DEAD_KEPT, FACTS_BURST, KINDS, Processes, Sighting};
 use crate::collect::{Cgroups, Roots};
-use deburr_core::recording::{ProcId, Process, Record, TargetSpec};
+use deburr_core::recording::{CgroupId, ProcId, Process, Record, TargetSpec};
 use std::fs;
 use std::path::Path;
 
@@ -49,6 +49,17 @@ impl Host {
         };
         let Self { roots, cgroups, target, processes, .. } = self;
         processes.intern(roots, cgroups, target, sighting, &mut emit)
+    }
+
+    fn fold(&mut self, sighting: Sighting<'_>) -> ProcId {
+        let emitted = &mut self.emitted;
+        let mut emit = |record| {
+            if let Record::Process(process) = record {
+                emitted.push(*process);
+            }
+        };
+        let Self { roots, cgroups, target, processes, .. } = self;
+        processes.fold(roots, cgroups, target, sighting, &mut emit)
     }
 
     fn see_pid(&mut self, pid: u32) -> ProcId {
@@ -151,4 +162,36 @@ fn this_process_is_the_observer() {
         host.emitted.iter().map(|process| process.observer).collect::<Vec<_>>(),
         [true, false]
     );
+}
+
+#[test]
+fn short_lived_processes_of_one_comm_and_cgroup_are_one() {
+    let mut host = Host::new(TargetSpec::Comm { comm: "cc1".into() });
+    let fold = |host: &mut Host, pid, comm: &str, cgroup| {
+        let mut comm_bytes = [0; 16];
+        comm_bytes[..comm.len()].copy_from_slice(comm.as_bytes());
+        let cgroup = Some(CgroupId(cgroup));
+        let comm = Some(comm_bytes.as_slice());
+        let sighting = Sighting { pid, start_ns: Some(u64::from(pid)), comm, cgroup, parent: None };
+        host.fold(sighting)
+    };
+    host.spawn(9, 1, 9, "cc1", 0);
+    let met = host.see(Sighting { pid: 9, start_ns: Some(9), ..Sighting::default() });
+    host.emitted.clear();
+    assert_eq!(fold(&mut host, 9, "cc1", 7), met, "it has an identity");
+    let cc1 = fold(&mut host, 10, "cc1", 7);
+    assert_eq!(fold(&mut host, 11, "cc1", 7), cc1);
+    let elsewhere = fold(&mut host, 12, "cc1", 8);
+    let other = fold(&mut host, 13, "as", 7);
+    assert_eq!(fold(&mut host, 14, "", 7), ProcId::OTHERS);
+    assert!(cc1 != elsewhere && cc1 != other);
+    assert!(host.emitted.iter().all(|process| process.many && process.cmdline.is_empty()));
+    let seen: Vec<_> = host.emitted.iter().map(|it| (it.id, it.pid, it.in_target)).collect();
+    assert_eq!(seen, [(cc1, 10, true), (elsewhere, 12, true), (other, 13, false)]);
+    assert!(host.processes.in_target(cc1) && !host.processes.in_target(other));
+    for n in 0..300 {
+        fold(&mut host, 100 + n, &format!("cc{n}"), 9);
+    }
+    assert_eq!(fold(&mut host, 1000, "one more", 9), ProcId::OTHERS);
+    assert_eq!(host.emitted.len(), KINDS);
 }

@@ -20,11 +20,13 @@ const WORTH_NS: u64 = 1_000_000;
 /// ... or after this long.
 const PATIENCE_NS: u64 = 10_000_000_000;
 /// Of the processes that died having done less than [`WORTH_NS`], so many a second get a record of their own;
-/// the others are added up in [`ProcId::OTHERS`]. A command's children are often of that kind, and they are what
-/// is asked for.
+/// the others are added up by comm and cgroup ([`Processes::fold`]). A command's children are often of that kind, and
+/// they are what is asked for.
+///
+/// [`Processes::fold`]: super::super::processes::Processes::fold
 const SMALL_DEATHS: usize = 50;
 const SMALL_DEATHS_OF_COMMAND: usize = 1000;
-/// A victim's largest culprits; the others are added up in [`ProcId::OTHERS`].
+/// A victim's largest culprits; the others are added up by comm and cgroup.
 const CULPRITS: usize = 32;
 
 /// Who waited behind one process for so long since it was last emitted is looked at closely, and so is that process.
@@ -247,14 +249,7 @@ impl Tally {
     }
 
     fn identity(&self, cx: &mut Context, key: Key, emit: Emit<'_>) -> ProcId {
-        let account = self.accounts.get(&key);
-        let sighting = Sighting {
-            pid: key.0,
-            start_ns: Some(key.1),
-            comm: account.and_then(|account| account.comm.as_ref()).map(<[u8; 16]>::as_slice),
-            cgroup: account.map(|account| CgroupId(account.cgroup_id)),
-            parent: account.map(|account| account.parent),
-        };
+        let sighting = sighting(key, self.accounts.get(&key));
         let Context { roots, processes, cgroups, target, .. } = cx;
         if let Some(id) = sighting.cgroup {
             cgroups.sight(id, emit);
@@ -265,7 +260,7 @@ impl Tally {
     /// Emits the accounts that are worth it, or all of them at the end of the window.
     pub(super) fn emit(&mut self, cx: &mut Context, t_ns: u64, last: bool, emit: Emit<'_>) {
         self.t1_ns = t_ns;
-        let mut others = Account { t0_ns: t_ns, ..Account::default() };
+        let mut folded: BTreeMap<ProcId, Account> = BTreeMap::new();
         let mut small_deaths = 0;
         let most_small_deaths = match cx.target {
             TargetSpec::Command { .. } => SMALL_DEATHS_OF_COMMAND,
@@ -283,8 +278,12 @@ impl Tally {
                     && small_deaths > most_small_deaths
                     && let Some(account) = self.accounts.remove(&key)
                 {
-                    others.t0_ns = others.t0_ns.min(account.t0_ns);
-                    others.merge(account);
+                    let id = fold(cx, sighting(key, Some(&account)), emit);
+                    let sum = folded
+                        .entry(id)
+                        .or_insert_with(|| Account { t0_ns: t_ns, ..Account::default() });
+                    sum.t0_ns = sum.t0_ns.min(account.t0_ns);
+                    sum.merge(account);
                     continue;
                 }
             }
@@ -296,8 +295,8 @@ impl Tally {
                 account.alive = 0;
             }
         }
-        if others.wall_ns > 0 {
-            emit(Record::ProcessTick(Box::new(others.tick(ProcId::OTHERS, t_ns))));
+        for (id, sum) in folded.iter().filter(|(_, sum)| sum.wall_ns > 0) {
+            emit(Record::ProcessTick(Box::new(sum.tick(*id, t_ns))));
         }
         let Context { roots, processes, .. } = cx;
         processes.look_closely(roots, self.suspects.iter().copied(), last, emit);
@@ -373,13 +372,37 @@ impl Tally {
                 Behind::NotSampled => Culprit::NotSampled,
                 Behind::Process(pid) => Culprit::Process(match self.leaders.get(&pid) {
                     Some(&leader) if rank < CULPRITS => self.identity(cx, (pid, leader), emit),
-                    _ => ProcId::OTHERS,
+                    Some(&leader) => {
+                        let key = (pid, leader);
+                        fold(cx, sighting(key, self.accounts.get(&key)), emit)
+                    }
+                    None => ProcId::OTHERS,
                 }),
             };
             *sums.entry(culprit).or_insert(0) += ns;
         }
         sums
     }
+}
+
+/// What is known of a process by its account.
+fn sighting(key: Key, account: Option<&Account>) -> Sighting<'_> {
+    Sighting {
+        pid: key.0,
+        start_ns: Some(key.1),
+        comm: account.and_then(|account| account.comm.as_ref()).map(<[u8; 16]>::as_slice),
+        cgroup: account.map(|account| CgroupId(account.cgroup_id)),
+        parent: account.map(|account| account.parent),
+    }
+}
+
+/// Identity of all that are like that process and too small for one of their own.
+fn fold(cx: &mut Context, sighting: Sighting<'_>, emit: Emit<'_>) -> ProcId {
+    let Context { roots, processes, cgroups, target, .. } = cx;
+    if let Some(id) = sighting.cgroup {
+        cgroups.sight(id, &mut *emit);
+    }
+    processes.fold(roots, cgroups, target, sighting, emit)
 }
 
 #[cfg(test)]
@@ -445,20 +468,26 @@ mod tests {
         }
         let blame: BTreeMap<Behind, u64> =
             pids.clone().map(|pid| (Behind::Process(pid), u64::from(pid * 7919 % 1009))).collect();
-        let mut named = BTreeMap::new();
+        let (mut named, mut many) = (BTreeMap::new(), Vec::new());
         let sums = tally.culprits(&mut cx, &blame, &mut |record| {
             if let Record::Process(process) = record {
-                named.insert(process.id, process.pid);
+                match process.many {
+                    true => many.push(process),
+                    false => drop(named.insert(process.id, process.pid)),
+                }
             }
         });
         assert_eq!(sums.values().sum::<u64>(), blame.values().sum::<u64>());
         let mut largest: Vec<u64> = blame.values().copied().collect();
         largest.sort_unstable_by_key(|&ns| std::cmp::Reverse(ns));
         let own = |pid: u32| blame[&Behind::Process(pid)];
-        assert_eq!(named.len(), CULPRITS);
+        assert_eq!((named.len(), many.len()), (CULPRITS, 1));
         for (id, &pid) in &named {
             assert_eq!(sums[&Culprit::Process(*id)], own(pid));
             assert!(own(pid) >= largest[CULPRITS - 1], "{pid}");
         }
+        let folded_ns: u64 = largest[CULPRITS..].iter().sum();
+        assert_eq!(sums[&Culprit::Process(many[0].id)], folded_ns);
+        assert_eq!((many[0].comm.as_str(), many[0].cgroup), ("short", Some(CgroupId(1))));
     }
 }

@@ -203,8 +203,8 @@ with other numbers: a file of `lab/scenarios` says in `[vary]` which of its numb
 - **silence**: nothing above `info` is found in control runs, nor with the load of scenarios in which nothing is wrong.
 - **other**: all else that a scenario expects.
 - **all right**: of the runs that came to an end, inconclusive ones included.
-- **inconclusive**: not all was right, and the machine was not fit for it (others computed, the hypervisor took CPUs); or it was
-  not run, because no CPU idled. Listed below with what was not so. The columns from *first* to *other* leave these runs out,
+- **inconclusive**: not all was right, and the machine was not fit for it (others computed, the hypervisor took CPUs), or the
+  fault did not come about by the victim's own account; or it was not run, because no CPU idled. Listed below with what was not so. The columns from *first* to *other* leave these runs out,
   and so look better than they are where there are many.
 
 ";

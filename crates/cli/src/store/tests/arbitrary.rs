@@ -85,7 +85,7 @@ fn facts() -> impl Strategy<Value = Record> {
     let coverage = (any::<u64>(), prop::sample::select(Source::ALL.to_vec()), state)
         .prop_map(|(t_ns, source, state)| Record::Coverage(Coverage { t_ns, source, state }));
     let numbers = any::<(u32, u32, u64, Option<u64>, Option<i32>)>();
-    let flags = any::<(Option<bool>, bool, bool)>();
+    let flags = any::<(Option<bool>, bool, bool, bool)>();
     let names = (text(), text(), maybe(text()), maybe(text()), maybe(text()));
     let kinds = prop::collection::vec(scheduling(), 0..3);
     let process = (numbers, flags, names, kinds).prop_map(|(n, flags, names, scheduling)| {
@@ -104,6 +104,7 @@ fn facts() -> impl Strategy<Value = Record> {
             observer: flags.2,
             memory_cgroup: names.4,
             scheduling,
+            many: flags.3,
         }))
     });
     let limits = any::<[Option<u64>; 4]>();

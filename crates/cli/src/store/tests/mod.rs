@@ -320,6 +320,7 @@ fn the_views_answer() {
             in_target: true,
             observer: false,
             scheduling: vec![],
+            many: false,
         }))
     };
     let mut waits = WaitHist::default();

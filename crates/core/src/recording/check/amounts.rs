@@ -59,6 +59,8 @@ struct Totals {
     explained_ns: u64,
     longest_ns: u64,
     threads_max: u32,
+    /// Stands for many, whose ticks are of several ranges of time.
+    many: bool,
 }
 
 impl Totals {
@@ -75,6 +77,9 @@ impl Totals {
 impl Amounts {
     pub(super) fn push(&mut self, record: &Record, faults: &mut Faults) {
         match record {
+            Record::Process(process) if process.many => {
+                self.processes.entry(process.id).or_default().many = true;
+            }
             Record::ProcessTick(tick) => self.process_tick(tick, faults),
             Record::Blame(tick) => {
                 let totals = self.processes.entry(tick.victim).or_default();
@@ -111,8 +116,8 @@ impl Amounts {
     fn process_tick(&mut self, tick: &ProcessTick, faults: &mut Faults) {
         let id = tick.proc.0;
         let totals = self.processes.entry(tick.proc).or_default();
-        // What was folded may be of several ranges of time.
-        let once = tick.t0_ns >= totals.ledger_end_ns || tick.proc == ProcId::OTHERS;
+        let folded = totals.many || tick.proc == ProcId::OTHERS;
+        let once = tick.t0_ns >= totals.ledger_end_ns || folded;
         faults.unless(once, ONCE, || format!("process {id}"));
         totals.ledger_end_ns = tick.t1_ns;
         totals.queued_ns = totals.queued_ns.saturating_add(tick.states.queued_ns);

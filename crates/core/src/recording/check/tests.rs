@@ -30,6 +30,7 @@ fn process(id: u32) -> Record {
         in_target: true,
         observer: false,
         scheduling: vec![],
+        many: false,
     }))
 }
 

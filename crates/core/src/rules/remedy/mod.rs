@@ -80,11 +80,12 @@ pub(super) fn threads(pids: &[u32]) -> String {
     format!("$(ps -Lo tid= -p {})", pids.join(","))
 }
 
+/// The pids of so many; `None` of those that are too many, or gone as soon as they are named.
 fn pids<'a>(processes: impl ExactSizeIterator<Item = &'a Process>) -> Option<Vec<u32>> {
     if processes.len() > MAX_PIDS {
         return None;
     }
-    Some(processes.map(|process| process.pid).collect())
+    processes.map(|process| (!process.many).then_some(process.pid)).collect()
 }
 
 /// A command for one pid, for each of some.

@@ -22,10 +22,12 @@ pub(super) fn whom(group: &Group<'_>, blamed: &[(ProcId, u64)]) -> Option<Whom> 
         return None;
     }
     let share = |ns: u64| ns as f64 / all_ns as f64;
-    let carriers = carriers(blamed, all_ns);
     let of = group.members.len();
     let siblings: Vec<&Process> = group.members.iter().map(|&(_, process)| process).collect();
     let facts = |id: ProcId| group.members.iter().find(|at| at.0 == id).map(|at| at.1);
+    let single = |&(id, _): &(ProcId, u64)| facts(id).is_some_and(|process| !process.many);
+    let blamed: Vec<(ProcId, u64)> = blamed.iter().copied().filter(single).collect();
+    let carriers = carriers(&blamed, all_ns)?;
     let processes = blamed.iter().take(MAX_CARRIERS).filter_map(|&(id, ns)| {
         let process = facts(id)?;
         Some(Carrier {
@@ -44,13 +46,13 @@ pub(super) fn whom(group: &Group<'_>, blamed: &[(ProcId, u64)]) -> Option<Whom> 
     })
 }
 
-/// How many of the largest carry most of it.
-fn carriers(blamed: &[(ProcId, u64)], all_ns: u64) -> usize {
-    let sums_ns = blamed.iter().scan(0, |sum_ns, &(_, ns)| {
+/// How many of the largest carry most of it; `None` if all of these do not.
+fn carriers(blamed: &[(ProcId, u64)], all_ns: u64) -> Option<usize> {
+    let mut sums_ns = blamed.iter().scan(0, |sum_ns, &(_, ns)| {
         *sum_ns += ns;
         Some(*sum_ns)
     });
-    1 + sums_ns.take_while(|&sum_ns| (sum_ns as f64) < MOST * all_ns as f64).count()
+    sums_ns.position(|sum_ns| sum_ns as f64 >= MOST * all_ns as f64).map(|at| at + 1)
 }
 
 /// Whether so many of a group are few.
@@ -104,6 +106,25 @@ mod tests {
         assert_eq!((two.carriers, two.few), (2, false));
         let alone = whom_of(1, &[7]);
         assert_eq!((alone.carriers, alone.few), (1, false));
+    }
+
+    #[test]
+    fn of_those_who_are_gone_as_soon_as_they_are_named_nobody_is() {
+        let mut scene = Scene::new(2, S);
+        let ids: Vec<ProcId> = (0..3).map(|_| scene.process("cc1", None)).collect();
+        scene.facts(ids[1], |process| process.many = true);
+        let view = scene.view();
+        let groups = view.groups();
+        let group = &groups.list()[0];
+        let whom = |parts: [u64; 3]| {
+            let mut blamed: Vec<(ProcId, u64)> = ids.iter().copied().zip(parts).collect();
+            blamed.sort_by_key(|&(_, ns)| std::cmp::Reverse(ns));
+            whom(group, &blamed)
+        };
+        assert_eq!(whom([10, 80, 10]), None);
+        assert_eq!(name(group, None), "`cc1` (more than 2 processes)");
+        let one = whom([90, 8, 2]).unwrap();
+        assert_eq!((one.carriers, one.processes.len()), (1, 2));
     }
 
     #[test]
