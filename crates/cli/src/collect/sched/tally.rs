@@ -260,13 +260,12 @@ impl Tally {
     /// Emits the accounts that are worth it, or all of them at the end of the window.
     pub(super) fn emit(&mut self, cx: &mut Context, t_ns: u64, last: bool, emit: Emit<'_>) {
         self.t1_ns = t_ns;
-        let mut folded: BTreeMap<ProcId, Account> = BTreeMap::new();
         let mut small_deaths = 0;
         let most_small_deaths = match cx.target {
             TargetSpec::Command { .. } => SMALL_DEATHS_OF_COMMAND,
             _ => SMALL_DEATHS,
         };
-        let mut gone = Vec::new();
+        let (mut gone, mut small) = (Vec::new(), Vec::new());
         for key in self.keys() {
             let Some(account) = self.accounts.get(&key) else { continue };
             let (dead, busy_ns) = (account.alive == 0 && account.died > 0, account.busy_ns());
@@ -274,16 +273,8 @@ impl Tally {
             if dead {
                 gone.push(key);
                 small_deaths += usize::from(busy_ns < WORTH_NS);
-                if busy_ns < WORTH_NS
-                    && small_deaths > most_small_deaths
-                    && let Some(account) = self.accounts.remove(&key)
-                {
-                    let id = fold(cx, sighting(key, Some(&account)), emit);
-                    let sum = folded
-                        .entry(id)
-                        .or_insert_with(|| Account { t0_ns: t_ns, ..Account::default() });
-                    sum.t0_ns = sum.t0_ns.min(account.t0_ns);
-                    sum.merge(account);
+                if busy_ns < WORTH_NS && small_deaths > most_small_deaths {
+                    small.push(key);
                     continue;
                 }
             }
@@ -294,6 +285,16 @@ impl Tally {
             if let Some(account) = self.accounts.get_mut(&key) {
                 account.alive = 0;
             }
+        }
+        // Only now: whoever waited behind them needs to know who they were.
+        let mut folded: BTreeMap<ProcId, Account> = BTreeMap::new();
+        for key in small {
+            let Some(account) = self.accounts.remove(&key) else { continue };
+            let id = fold(cx, sighting(key, Some(&account)), emit);
+            let sum =
+                folded.entry(id).or_insert_with(|| Account { t0_ns: t_ns, ..Account::default() });
+            sum.t0_ns = sum.t0_ns.min(account.t0_ns);
+            sum.merge(account);
         }
         for (id, sum) in folded.iter().filter(|(_, sum)| sum.wall_ns > 0) {
             emit(Record::ProcessTick(Box::new(sum.tick(*id, t_ns))));
@@ -455,6 +456,32 @@ mod tests {
         let one = TargetSpec::Process { pid: 8, comm: "cron".into() };
         assert_eq!(met(one), (vec![8], vec![8]));
         assert_eq!(met(TargetSpec::Comm { comm: "api".into() }), (vec![7, 9], vec![7, 9]));
+    }
+
+    #[test]
+    fn who_ended_before_he_is_blamed_has_his_name_whatever_the_order_of_pids() {
+        let host = Host::empty();
+        let mut cx = host.context();
+        let mut tally = Tally::default();
+        let pids: Vec<u32> = (10..10 + 2 * SMALL_DEATHS as u32).chain([5000]).collect();
+        for &pid in &pids {
+            let victim = pid == 5000;
+            let name = if victim { "victim" } else { "short" };
+            tally.add(&ThreadDelta { dead: !victim, wall_ns: 1000, ..thread(pid, name) }, false);
+        }
+        let behind = |&pid: &u32| ((5000, Behind::Process(pid)), 100_000 + u64::from(pid));
+        tally.blame(pids.iter().filter(|&&pid| pid != 5000).map(behind).collect());
+        let (mut names, mut blamed) = (BTreeMap::new(), Vec::new());
+        tally.emit(&mut cx, 1_000_000, true, &mut |record| match record {
+            Record::Process(process) => drop(names.insert(process.id, process.comm)),
+            Record::Blame(tick) => blamed.push(tick.culprit),
+            _ => {}
+        });
+        assert!(!blamed.is_empty());
+        for culprit in blamed {
+            let Culprit::Process(id) = culprit else { panic!("{culprit:?}") };
+            assert_eq!(names.get(&id).map(String::as_str), Some("short"), "{id:?}");
+        }
     }
 
     #[test]
