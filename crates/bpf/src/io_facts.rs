@@ -12,7 +12,7 @@ use libbpf_rs::btf::{Btf, BtfKind, BtfType, TypeId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Tracepoints of use.
-pub(crate) const HOOKS: [&str; 26] = [
+pub(crate) const HOOKS: [&str; 27] = [
     "block_bio_queue",
     "block_split",
     "block_getrq",
@@ -21,6 +21,7 @@ pub(crate) const HOOKS: [&str; 26] = [
     "block_rq_issue",
     "block_rq_merge",
     "block_rq_complete",
+    "writeback_queue",
     "writeback_start",
     "writeback_written",
     "writeback_single_inode_start",

@@ -130,6 +130,25 @@ int on_written(unsigned long long *ctx)
 	return pass(ctx, WRITEBACK_PASS_ENDED);
 }
 
+/* Somebody asks the flusher for a piece of work, and most wait for it: sync(2), syncfs(2), a
+ * remount. What the flusher does by its own clocks is not asked for. */
+SEC("tp_btf/writeback_queue")
+int on_asked(unsigned long long *ctx)
+{
+	struct wb_writeback_work *work = (void *)arg(ctx, 1);
+	__u32 reason = work->reason + 1;
+	struct writeback_cpu *area;
+	struct writeback_event *event = open_event(&area, WRITEBACK_ASKED);
+
+	if (!event)
+		return 0;
+	event->reason = reason;
+	note_bdi(area, event, address_of(&area->cell, (void *)arg(ctx, 0)));
+	NOTE_CURRENT(&area->cell, event);
+	close_event(area);
+	return 0;
+}
+
 static __always_inline bool is_same(struct writeback_inode *inode, struct writeback_event *event)
 {
 	return inode->ino == event->ino && inode->fs == event->fs &&

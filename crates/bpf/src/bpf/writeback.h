@@ -22,6 +22,7 @@ enum writeback_kind {
 	WRITEBACK_SYNC = 6,
 	WRITEBACK_PAUSE = 7,
 	WRITEBACK_SYNC_BEGAN = 8, /* and nobody will tell of its end */
+	WRITEBACK_ASKED = 9,
 };
 
 enum writeback_journal {

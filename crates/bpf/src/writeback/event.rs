@@ -23,6 +23,8 @@ pub enum Event {
     PassBegan { t_ns: u64, tid: u32, bdi: String, reason: u8 },
     /// It ended one.
     PassEnded { t_ns: u64, tid: u32, bdi: String, reason: u8 },
+    /// Somebody asked it for a piece of work.
+    PassAsked { t_ns: u64, by: Requester, bdi: String, reason: u8 },
     /// A thread, mostly the flusher, begins to write an inode back.
     InodeWritten {
         t_ns: u64,
@@ -73,6 +75,7 @@ const COMMIT: u8 = 5;
 const SYNC: u8 = 6;
 const PAUSE: u8 = 7;
 const SYNC_BEGAN: u8 = 8;
+const ASKED: u8 = 9;
 
 /// `enum writeback_journal` of `writeback.h`.
 const XFS: u8 = 1;
@@ -88,6 +91,7 @@ pub(super) fn decode(event: &writeback_event, ns_per_jiffy: u64) -> Option<Event
     Some(match event.kind {
         PASS_BEGAN => Event::PassBegan { t_ns, tid, bdi: bdi(event), reason },
         PASS_ENDED => Event::PassEnded { t_ns, tid, bdi: bdi(event), reason },
+        ASKED => Event::PassAsked { t_ns, by, bdi: bdi(event), reason },
         WRITTEN => Event::InodeWritten {
             t_ns,
             tid,

@@ -32,6 +32,7 @@ macro_rules! programs {
         [
             $($reference)+ $progs.on_start,
             $($reference)+ $progs.on_written,
+            $($reference)+ $progs.on_asked,
             $($reference)+ $progs.on_inode,
             $($reference)+ $progs.on_dirtied,
             $($reference)+ $progs.on_sync_began,
@@ -55,9 +56,10 @@ macro_rules! programs {
 }
 
 /// Their names for people.
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 21] = [
     "pass_began",
     "pass_ended",
+    "pass_asked",
     "inode_written",
     "inode_dirtied",
     "sync_began",

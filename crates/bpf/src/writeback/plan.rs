@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 pub struct WritebackPlan {
     /// Passes of the flusher are told.
     pub passes: bool,
+    /// Who asks the flusher for work is told.
+    pub asked: bool,
     /// Inodes that are written are told.
     pub inodes: bool,
     /// Who dirties inodes is told.
@@ -52,6 +54,7 @@ impl WritebackPlan {
         let commits = has("jbd2_start_commit", 2) && has("jbd2_end_commit", 2);
         let plan = Self {
             passes: has("writeback_start", 2) && has("writeback_written", 2),
+            asked: has("writeback_queue", 2),
             inodes: has("writeback_single_inode_start", 3),
             dirtied: has("writeback_dirty_inode_enqueue", 1),
             commits,
@@ -78,10 +81,11 @@ impl WritebackPlan {
     }
 
     /// Which programs are loaded, in the order in which the driver lists them.
-    pub(super) fn loads(&self) -> [bool; 20] {
+    pub(super) fn loads(&self) -> [bool; 21] {
         [
             self.passes,
             self.passes,
+            self.passes && self.asked,
             self.inodes,
             self.dirtied,
             self.syncs,

@@ -47,6 +47,11 @@ fn journal() {
 }
 
 #[test]
+fn sync_cron() {
+    passes("sync-cron");
+}
+
+#[test]
 fn slow_device() {
     passes("slow-device");
 }

@@ -53,6 +53,7 @@ pub fn pass(device: DevId, reason: &str, inodes: u64, ios: u64, bytes: u64) -> W
         ages: vec![],
         since_last: vec![],
         dirtied_by: vec![],
+        asked_by: vec![],
     }
 }
 

@@ -185,6 +185,11 @@ impl Account {
         let start_mono_ns = cx.start_mono_ns;
         let since_start = |t: u64| t.saturating_sub(start_mono_ns);
         match told {
+            Told::Asked { t_ns, by, kind } => {
+                if let Some(process) = identity(cx, by, emit) {
+                    passes.asked(t_ns, kind, process);
+                }
+            }
             Told::Dirtied { inode, by } => {
                 if let Some(process) = identity(cx, by, emit) {
                     passes.dirtied(inode, process);

@@ -12,7 +12,7 @@ const PAUSE_NS: u64 = 1_000_000_000;
 const LAG_NS: u64 = 2_000_000_000;
 /// Inodes whose dirtier is remembered: between so many and twice as many of the latest.
 const DIRTIERS: usize = 65_536;
-/// Dirtiers that a pass names.
+/// Dirtiers, and askers, that a pass names.
 const NAMED: usize = 16;
 
 /// A device and a reason: the flusher's works of one kind.
@@ -31,12 +31,15 @@ struct Pass {
     ages: BTreeMap<u32, u32>,
     since_last: BTreeMap<u32, u32>,
     dirtied_by: BTreeMap<ProcId, u32>,
+    asked_by: BTreeMap<ProcId, u32>,
 }
 
 /// The passes under way, and who dirtied what.
 #[derive(Debug, Default)]
 pub(super) struct Passes {
     passes: BTreeMap<Kind, Pass>,
+    /// Who asked for a pass that has not begun, and when.
+    asked: BTreeMap<Kind, (u64, ProcId)>,
     /// What each worker is at.
     workers: HashMap<u32, Kind>,
     /// By the inode's fingerprint.
@@ -66,6 +69,20 @@ impl Passes {
             ..Pass::default()
         });
         pass.open += 1;
+        let asked = self.asked.remove(&kind);
+        let asked = asked.filter(|(asked_ns, _)| t_ns.saturating_sub(*asked_ns) <= PAUSE_NS);
+        if let Some((_, by)) = asked {
+            *pass.asked_by.entry(by).or_default() += 1;
+        }
+    }
+
+    /// Somebody asked for such a pass: for the one that is under way (sync(2) wakes the flusher before it asks for the
+    /// rest), or for the next.
+    pub(super) fn asked(&mut self, t_ns: u64, kind: Kind, by: ProcId) {
+        match self.passes.get_mut(&kind).filter(|pass| pass.open > 0) {
+            Some(pass) => *pass.asked_by.entry(by).or_default() += 1,
+            None => drop(self.asked.insert(kind, (t_ns, by))),
+        }
     }
 
     /// A worker ends its piece.
@@ -171,9 +188,12 @@ fn seconds(ns: u64) -> u32 {
 }
 
 fn record((device, why): Kind, pass: Pass, reason: &impl Fn(u8) -> String) -> WritebackPass {
-    let mut dirtied_by: Vec<(ProcId, u32)> = pass.dirtied_by.into_iter().collect();
-    dirtied_by.sort_by_key(|&(process, inodes)| (std::cmp::Reverse(inodes), process));
-    dirtied_by.truncate(NAMED);
+    let most = |by: BTreeMap<ProcId, u32>| {
+        let mut most: Vec<(ProcId, u32)> = by.into_iter().collect();
+        most.sort_by_key(|&(process, number)| (std::cmp::Reverse(number), process));
+        most.truncate(NAMED);
+        most
+    };
     WritebackPass {
         t0_ns: pass.t0_ns,
         t1_ns: pass.t1_ns.max(pass.t0_ns),
@@ -184,7 +204,8 @@ fn record((device, why): Kind, pass: Pass, reason: &impl Fn(u8) -> String) -> Wr
         ios: pass.ios,
         ages: pass.ages.into_iter().collect(),
         since_last: pass.since_last.into_iter().collect(),
-        dirtied_by,
+        dirtied_by: most(pass.dirtied_by),
+        asked_by: most(pass.asked_by),
     }
 }
 
@@ -257,6 +278,26 @@ mod tests {
         }
         passes.ended(MS, 50);
         assert_eq!(take(&mut passes, 10, true)[0].dirtied_by, [(ProcId(2), 3), (ProcId(1), 2)]);
+    }
+
+    #[test]
+    fn a_pass_is_asked_for_before_it_begins_or_while_it_is_under_way() {
+        const SYNC: Kind = (DISK, 3);
+        let mut passes = Passes::default();
+        passes.asked(0, SYNC, ProcId(7));
+        passes.began(MS, 50, SYNC);
+        passes.began(MS, 51, PERIODIC);
+        passes.asked(2 * MS, SYNC, ProcId(8));
+        passes.asked(3 * MS, SYNC, ProcId(8));
+        passes.ended(9 * MS, 50);
+        passes.ended(9 * MS, 51);
+        // Nothing came of it for so long: what comes then is of somebody else.
+        passes.asked(10 * MS, SYNC, ProcId(9));
+        passes.began(3000 * MS, 50, SYNC);
+        passes.ended(3001 * MS, 50);
+        let asked: Vec<_> =
+            take(&mut passes, 9000, true).into_iter().map(|it| it.asked_by).collect();
+        assert_eq!(asked, [vec![(ProcId(8), 2), (ProcId(7), 1)], vec![], vec![]]);
     }
 
     #[test]

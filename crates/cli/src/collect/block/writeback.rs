@@ -25,6 +25,15 @@ pub(crate) fn without_writeback(block: &State) -> State {
 /// Something that the collector turns into a record, because it needs an identity that only it gives.
 #[derive(Clone, Debug)]
 pub(super) enum Told<'a> {
+    /// Somebody asked the flusher for work.
+    Asked {
+        /// When, since the start of the window.
+        t_ns: u64,
+        /// Who.
+        by: &'a Requester,
+        /// For which device, and why.
+        kind: Kind,
+    },
     /// Somebody made a clean inode dirty.
     Dirtied {
         /// Which.
@@ -141,6 +150,7 @@ fn time_ns(event: &Event) -> u64 {
     match event {
         Event::PassBegan { t_ns, .. }
         | Event::PassEnded { t_ns, .. }
+        | Event::PassAsked { t_ns, .. }
         | Event::InodeWritten { t_ns, .. }
         | Event::InodeDirtied { t_ns, .. }
         | Event::SyncBegan { t_ns, .. }
@@ -162,6 +172,11 @@ fn take(
             }
         }
         Event::PassEnded { t_ns, tid, .. } => passes.ended(since_start(*t_ns), *tid),
+        Event::PassAsked { t_ns, by, bdi, reason } => {
+            if let Some(kind) = kind(bdi, *reason) {
+                told(passes, Told::Asked { t_ns: since_start(*t_ns), by, kind });
+            }
+        }
         Event::InodeWritten {
             tid,
             fs,

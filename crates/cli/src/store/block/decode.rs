@@ -213,6 +213,7 @@ fn pass(c: &mut Cells<'_>) -> Result<WritebackPass> {
         ages: c.maybe_json()?.unwrap_or_default(),
         since_last: c.maybe_json()?.unwrap_or_default(),
         dirtied_by: c.maybe_json()?.unwrap_or_default(),
+        asked_by: c.maybe_json()?.unwrap_or_default(),
     })
 }
 

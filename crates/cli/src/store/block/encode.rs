@@ -155,6 +155,7 @@ fn pass(p: &WritebackPass) -> Vec<Cell<'_>> {
         json_list(&p.ages),
         json_list(&p.since_last),
         json_list(&p.dirtied_by),
+        json_list(&p.asked_by),
     ]
 }
 

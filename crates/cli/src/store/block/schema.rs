@@ -111,6 +111,7 @@ pub(in crate::store) static TABLES: [Table; 15] = [
             "ages TEXT",
             "since_last TEXT",
             "dirtied_by TEXT",
+            "asked_by TEXT",
         ],
     },
     Table {

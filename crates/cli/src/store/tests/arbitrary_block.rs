@@ -172,6 +172,7 @@ fn writeback() -> impl Strategy<Value = BlockRecord> {
                 ios: n[4],
                 ages,
                 since_last,
+                asked_by: by.iter().take(1).map(|&(proc, times)| (ProcId(proc), times)).collect(),
                 dirtied_by: by.into_iter().map(|(proc, inodes)| (ProcId(proc), inodes)).collect(),
             })
         },

@@ -27,6 +27,10 @@ pub struct WritebackPass {
     pub since_last: Vec<(u32, u32)>,
     /// Who first dirtied them, those known, most first, at most 16: `[process, inodes]`.
     pub dirtied_by: Vec<(ProcId, u32)>,
+    /// Who asked for it, those known, most first, at most 16: `[process, times]`. Empty of what the flusher does by its
+    /// own clocks, and in older recordings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked_by: Vec<(ProcId, u32)>,
 }
 
 /// A commit of a filesystem's journal.

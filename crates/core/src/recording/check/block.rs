@@ -216,6 +216,6 @@ fn writeback(pass: &WritebackPass, faults: &mut Faults) {
         let ascending = ages.windows(2).all(|pair| pair[0].0 < pair[1].0);
         faults.unless(ascending, AGES, || format!("device {}", pass.device));
     }
-    let named = pass.dirtied_by.len();
+    let named = pass.dirtied_by.len().max(pass.asked_by.len());
     faults.unless(named <= 16, DIRTIERS, || format!("device {}: {named}", pass.device));
 }

@@ -196,7 +196,7 @@ impl References {
     }
 
     fn pass(&self, pass: &WritebackPass, faults: &mut Faults) {
-        for (proc, _) in &pass.dirtied_by {
+        for (proc, _) in pass.dirtied_by.iter().chain(&pass.asked_by) {
             self.process(*proc, faults);
         }
         if !self.filesystems.contains(&pass.device) {

@@ -285,6 +285,27 @@ fn fixes(view: &View, groups: &Groups<'_>, worst: Beside, device: Option<DevId>)
         Beside::Group(at) => groups.list().get(at),
         _ => None,
     };
+    if let Beside::Asked(at) = worst {
+        let whom = ticked(groups.list()[at].comm);
+        return vec![
+            Fix {
+                action: format!(
+                    "let {whom} write what it needs written (`fsync`, `sync FILE`), and not all that is dirty on the host"
+                ),
+                command: None,
+                risk: Some("what nobody syncs stays dirty for `vm.dirty_expire_centisecs`".into()),
+                expect: None,
+            },
+            Fix {
+                action: format!(
+                    "let those who write much write it out soon, so that little is left for {whom} to ask for"
+                ),
+                command: Some("sysctl -w vm.dirty_background_bytes=33554432".into()),
+                risk: Some("for the whole host: more is written in all, in smaller pieces".into()),
+                expect: None,
+            },
+        ];
+    }
     let whom = match (culprit, worst) {
         (Some(group), _) => ticked(group.comm),
         (None, Beside::Dirtied(at)) => ticked(groups.list()[at].comm),

@@ -15,6 +15,8 @@ const MAX_CAUSES: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Beside {
     Group(usize),
+    /// Writeback that somebody of that group asked for (`sync(2)`, `syncfs(2)`), whosever pages it is of.
+    Asked(usize),
     /// Writeback of what that group made dirty, of pages that are accounted to where the victim's are, too.
     Dirtied(usize),
     Writeback(CgroupId),
@@ -61,6 +63,22 @@ impl Shares {
             if !here || groups.index_of(*proc) != Some(victim) {
                 continue;
             }
+            let mut ns = ns;
+            let rest_ns;
+            if let IoCulprit::Writeback(owner) = culprit {
+                let disk = view.block().disk_of(*dev);
+                let asked = asked_for(view, groups, disk, *owner);
+                let theirs = asked.iter().map(|&(at, share)| (at, (*ns as f64 * share) as u64));
+                let theirs: Vec<_> = theirs.collect();
+                for &(at, ns) in &theirs {
+                    match at == victim {
+                        true => shares.own_ns += ns,
+                        false => *shares.beside.entry(Beside::Asked(at)).or_default() += ns,
+                    }
+                }
+                rest_ns = ns.saturating_sub(theirs.iter().map(|&(_, ns)| ns).sum());
+                ns = &rest_ns;
+            }
             match culprit {
                 IoCulprit::Writeback(Some(id)) if is_own(view, own, *id) => {
                     let disk = view.block().disk_of(*dev);
@@ -89,7 +107,11 @@ impl Shares {
     fn is_other(beside: Beside) -> bool {
         matches!(
             beside,
-            Beside::Group(_) | Beside::Dirtied(_) | Beside::Writeback(_) | Beside::Unnamed
+            Beside::Group(_)
+                | Beside::Asked(_)
+                | Beside::Dirtied(_)
+                | Beside::Writeback(_)
+                | Beside::Unnamed
         )
     }
 
@@ -147,6 +169,46 @@ fn dirtied_by_others(
         }
     }
     by_group.into_iter().map(|(at, bytes)| (at, bytes as f64 / all_bytes.max(1) as f64)).collect()
+}
+
+/// Of what was written back to a disk of one owner's pages, the shares that groups asked for. Of the flusher's transfers
+/// the reason is known, and of its passes the reason and who asked.
+fn asked_for(
+    view: &View,
+    groups: &Groups<'_>,
+    disk: DevId,
+    owner: Option<CgroupId>,
+) -> Vec<(usize, f64)> {
+    // By reason: bytes of passes, and of those, by who asked.
+    let mut passes = BTreeMap::<&str, (u64, BTreeMap<usize, u64>)>::new();
+    for pass in view.block().passes() {
+        if view.block().disk_of(pass.device) != disk {
+            continue;
+        }
+        let (all_bytes, by_group) = passes.entry(&pass.reason).or_default();
+        *all_bytes += pass.bytes;
+        let first = pass.asked_by.first().and_then(|&(id, _)| groups.index_of(id));
+        if let Some(at) = first {
+            *by_group.entry(at).or_default() += pass.bytes;
+        }
+    }
+    if passes.values().all(|(_, by_group)| by_group.is_empty()) {
+        return vec![];
+    }
+    let (mut asked, mut all_bytes) = (BTreeMap::<usize, f64>::new(), 0);
+    for (key, sum) in view.block().sums() {
+        let Some(reason) = key.reason.as_deref().filter(|_| key.device == disk) else { continue };
+        if key.owner != owner {
+            continue;
+        }
+        all_bytes += sum.bytes;
+        let Some((of_reason, by_group)) = passes.get(reason) else { continue };
+        for (&at, &bytes) in by_group {
+            let share = bytes as f64 / (*of_reason).max(1) as f64;
+            *asked.entry(at).or_default() += sum.bytes as f64 * share;
+        }
+    }
+    asked.into_iter().map(|(at, bytes)| (at, bytes / all_bytes.max(1) as f64)).collect()
 }
 
 /// Share of a group's waiting that is its own: beside its own other requests, or for the requests themselves.
@@ -217,6 +279,11 @@ fn entity(view: &View, groups: &Groups<'_>, victim: usize, beside: Beside) -> En
             }
             entity
         }
+        Beside::Asked(at) => {
+            let note =
+                Some("writeback that it asked for (`sync`), of whatever was dirty".to_owned());
+            Entity { note, ..group_entity(view, &groups.list()[at]) }
+        }
         Beside::Dirtied(at) => {
             let note = Some("writeback of what it made dirty".to_owned());
             Entity { note, ..group_entity(view, &groups.list()[at]) }
@@ -244,6 +311,9 @@ fn entity(view: &View, groups: &Groups<'_>, victim: usize, beside: Beside) -> En
 pub(super) fn name_of(view: &View, groups: &Groups<'_>, beside: Beside) -> String {
     match beside {
         Beside::Group(at) => format!("requests of {}", group_name(&groups.list()[at])),
+        Beside::Asked(at) => {
+            format!("writeback that {} asked for (`sync`)", group_name(&groups.list()[at]))
+        }
         Beside::Dirtied(at) => {
             format!("writeback of what {} wrote", group_name(&groups.list()[at]))
         }

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 const GAP_NS: u64 = 1_000_000_000;
 /// Seconds of a histogram that are told apart.
 const MAX_SECONDS: usize = 512;
-const MAX_DIRTIERS: usize = 16;
+/// Dirtiers and askers of a pass.
+const MAX_NAMED: usize = 16;
 
 /// The passes of all devices.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,14 +46,21 @@ fn join(pass: &mut WritebackPass, more: &WritebackPass) {
     pass.ios += more.ios;
     pass.ages = histogram(&pass.ages, &more.ages);
     pass.since_last = histogram(&pass.since_last, &more.since_last);
-    let mut dirtiers: BTreeMap<ProcId, u32> = BTreeMap::new();
-    for &(proc, inodes) in pass.dirtied_by.iter().chain(&more.dirtied_by) {
-        let sum = dirtiers.entry(proc).or_default();
-        *sum = sum.saturating_add(inodes);
+    pass.dirtied_by = most(&pass.dirtied_by, &more.dirtied_by);
+    pass.asked_by = most(&pass.asked_by, &more.asked_by);
+}
+
+/// Both together, most first, no more than are kept.
+fn most(a: &[(ProcId, u32)], b: &[(ProcId, u32)]) -> Vec<(ProcId, u32)> {
+    let mut sums: BTreeMap<ProcId, u32> = BTreeMap::new();
+    for &(proc, number) in a.iter().chain(b) {
+        let sum = sums.entry(proc).or_default();
+        *sum = sum.saturating_add(number);
     }
-    pass.dirtied_by = dirtiers.into_iter().collect();
-    pass.dirtied_by.sort_by_key(|&(_, inodes)| std::cmp::Reverse(inodes));
-    pass.dirtied_by.truncate(MAX_DIRTIERS);
+    let mut most: Vec<_> = sums.into_iter().collect();
+    most.sort_by_key(|&(_, number)| std::cmp::Reverse(number));
+    most.truncate(MAX_NAMED);
+    most
 }
 
 fn histogram(a: &[(u32, u32)], b: &[(u32, u32)]) -> Vec<(u32, u32)> {

@@ -28,6 +28,7 @@ fn pass(t0_ns: u64, t1_ns: u64, reason: &str) -> WritebackPass {
         ages: vec![(30, 8), (31, 2)],
         since_last: vec![(32, 10)],
         dirtied_by: vec![(ProcId(1), 7), (ProcId(2), 3)],
+        asked_by: vec![(ProcId(3), 1)],
     }
 }
 

@@ -2,7 +2,9 @@
 //! Whose doing it is that requests wait: a neighbour's, one's own, or the device's.
 
 use super::*;
+use crate::finding::Cause;
 use crate::recording::IoTick;
+use std::collections::BTreeMap;
 
 #[test]
 fn a_neighbour_on_the_disk_is_named_with_its_share() {
@@ -77,6 +79,52 @@ fn pages_that_all_account_to_one_cgroup_are_whose_who_made_them_dirty() {
     // Of the 80 %, 60 are the job's; 30 the broker's own, and so are the 10 of which nothing is known.
     assert!((0.475..0.485).contains(&share_of("job")), "{:?}", found.causes);
     assert!((0.315..0.325).contains(&share_of("broker")), "{:?}", found.causes);
+}
+
+/// Writeback for a reason, some of whose passes somebody asked for; the shares of `broker`'s waiting by comm.
+fn writeback_asked_for(
+    reason: &str,
+    asks: impl Fn(usize) -> bool,
+) -> (Report, BTreeMap<String, u32>) {
+    let (mut scene, disk) = disks::host(30);
+    let all = scene.cgroup("/", None, None);
+    let broker = disks::service(&mut scene, "broker", "/broker.service", 30);
+    let cron = disks::service(&mut scene, "cron", "/cron.service", 30);
+    let beside = [(IoCulprit::Writeback(Some(all)), 80), (IoCulprit::Device, 20)];
+    disks::requests(&mut scene, broker, disk, &[(500, 30 * MS)], &beside);
+    for (reason, bytes) in [(reason, 60 << 20), ("background", 20 << 20)] {
+        let file = scene.file_dirtied_by(disk, "/data/job/out", None);
+        let tick = transfers(disk, IoWhat::File(file), IoOp::Write, 100, bytes, MS);
+        scene.io(0..S, IoTick { owner: Some(all), reason: Some(reason.into()), ..tick });
+    }
+    for at in 0..6 {
+        let asked_by = if asks(at) { vec![(cron, 1)] } else { vec![] };
+        let t0_ns = at as u64 * 5 * S;
+        let of = pass(disk, reason, 10, 100, 10 << 20);
+        scene.pass(t0_ns..t0_ns + 300 * MS, WritebackPass { asked_by, ..of });
+    }
+    let report = judged(&scene);
+    let causes = finding(&report, "BLK004").causes.iter();
+    let percent = |cause: &Cause| (cause.share.get() * 100.0).round() as u32;
+    let shares = causes.filter_map(|it| Some((it.entity.comm.clone()?, percent(it)))).collect();
+    (report, shares)
+}
+
+#[test]
+fn writeback_that_somebody_asked_for_is_his_whosever_pages_it_is_of() {
+    // 60 of 80 MiB are of that reason; he asked for all of its passes, or for a third.
+    let (report, shares) = writeback_asked_for("sync", |_| true);
+    assert_eq!(shares.get("cron"), Some(&60));
+    let title = &finding(&report, "BLK004").title;
+    assert!(title.contains("60 % of it beside writeback that `cron`"), "{title}");
+    assert!(finding(&report, "BLK004").fix[0].action.contains("fsync"));
+    assert_eq!(writeback_asked_for("sync", |at| at < 2).1.get("cron"), Some(&20));
+}
+
+#[test]
+fn the_flushers_own_clock_is_nobodys_request() {
+    let (_, shares) = writeback_asked_for("periodic", |_| false);
+    assert_eq!(shares.get("cron"), None);
 }
 
 #[test]
