@@ -168,6 +168,14 @@ impl SchedProbe {
         Ok(waiting)
     }
 
+    /// What is known where nobody waits at that moment of the run queues' clock.
+    #[must_use]
+    pub fn nobody_waits(&self, at_ns: u64) -> Waiting {
+        let data = self.skel.maps.bss_data.as_deref().expect("the object has variables");
+        let window_start_ns = data.window_start_ns;
+        Waiting { at_ns, window_start_ns, asked: self.waiting.is_some(), ..Waiting::default() }
+    }
+
     /// Notes that so much of this wait is told, so that its end tells only the rest. `false` = it ended meanwhile, and
     /// may have been told as a whole: the caller must not tell it.
     #[must_use]

@@ -15,6 +15,8 @@ pub(crate) struct DiskstatsCollector {
     file: File,
     devices: BTreeMap<DevId, Followed>,
     last_ns: u64,
+    /// What the file held then.
+    last_text: Vec<u8>,
 }
 
 /// A device in the file.
@@ -39,16 +41,27 @@ impl DiskstatsCollector {
                 "with a whole `/proc` (not mounted with `subset=pid`) one sees bursts of block IO"
                     .into(),
         })?;
-        Ok(Self { file, devices: BTreeMap::new(), last_ns: 0 })
+        Ok(Self { file, devices: BTreeMap::new(), last_ns: 0, last_text: vec![] })
     }
 
-    fn look(&mut self, cx: &mut Context, t_ns: u64, emit: Emit<'_>) -> anyhow::Result<()> {
+    fn look(&mut self, cx: &mut Context, now: &Now, emit: Emit<'_>) -> anyhow::Result<()> {
+        let (t_ns, second) = (now.t_ns, now.beat == Beat::Start || now.beat.is_second());
+        let text = kept::text(&self.file)?;
+        // On a quiet host nothing was counted since, and nobody was mounted since the last second.
+        if text == self.last_text && !second {
+            for (&device, known) in self.devices.iter().filter(|(_, known)| known.recorded) {
+                say(device, t_ns, known.counters, emit);
+            }
+            self.last_ns = t_ns;
+            return Ok(());
+        }
         for followed in self.devices.values_mut() {
             followed.there = false;
         }
-        for line in diskstats::parse(&kept::text(&self.file)?)? {
+        for line in diskstats::parse(&text)? {
             self.follow(&line, cx, t_ns, emit);
         }
+        self.last_text = text;
         self.devices.retain(|dev, followed| {
             if !followed.there && followed.recorded {
                 cx.devices.gone(*dev, emit);
@@ -133,7 +146,7 @@ impl Collector for DiskstatsCollector {
         } else if now.beat.is_second() {
             cx.devices.refresh(emit);
         }
-        self.look(cx, now.t_ns, emit)
+        self.look(cx, &now, emit)
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod idle;
 mod long_waits;
+mod runnable;
 mod tally;
 
 use super::cost::{Cost, Costly};
@@ -20,6 +21,7 @@ use deburr_core::recording::name::decode;
 use deburr_core::recording::{CgroupVersion, Coverage, LoadBin, Record, Source, State, TargetSpec};
 use idle::IdleFinder;
 use long_waits::LongWaits;
+use runnable::Runnable;
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -40,6 +42,8 @@ pub(crate) struct SchedCollector {
     waiting: Waiting,
     /// Asking takes so long that it is done once a second.
     asks_seldom: bool,
+    runnable: Runnable,
+    quota_in_use: bool,
     cost: Cost,
     host: HostTotals,
     /// Slots of the target's threads; empty when the target is the host.
@@ -98,6 +102,8 @@ impl SchedCollector {
             long_waits: LongWaits::begin(cpus as usize),
             waiting: Waiting::default(),
             asks_seldom: false,
+            runnable: Runnable::open(&cx.roots),
+            quota_in_use: needs.quota_in_use,
             probe,
             clock,
             partial: limits_of(&facts),
@@ -142,8 +148,16 @@ impl SchedCollector {
     /// Asks who waits, and blames those who ran meanwhile. On a host with so many threads that this takes long, once a
     /// second.
     fn ask(&mut self, beat: Beat) -> Result<(), String> {
-        if self.asks_seldom && !beat.is_second() {
-            return Ok(());
+        if !beat.is_second() {
+            if self.asks_seldom {
+                return Ok(());
+            }
+            // Threads that a quota stops are not among those that could run.
+            let at_ns = self.clock.now();
+            if !self.quota_in_use && self.runnable.is_this_one_only() {
+                self.waiting = self.probe.nobody_waits(at_ns);
+                return Ok(());
+            }
         }
         let began = Instant::now();
         self.waiting = self.probe.who_waits(self.clock)?;
@@ -201,7 +215,8 @@ impl SchedCollector {
 
     fn end_second(&mut self, cx: &mut Context, t_ns: u64, last: bool, emit: Emit<'_>) {
         let Some(scan) = &mut self.scan else { return };
-        self.probe.set_quota_in_use(cx.cgroups.quota_in_use());
+        self.quota_in_use = cx.cgroups.quota_in_use();
+        self.probe.set_quota_in_use(self.quota_in_use);
         let epoch = self.probe.end_epoch();
         // Before the threads are looked at: what found no place in a slot knows no epochs, and of a wait that ends
         // meanwhile, as this reader's own do on a busy host, there would be the blame without the wait.

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Whether anybody but the observer could run: on a quiet host the cheap answer to who waits.
+
+use crate::collect::{Roots, kept};
+use rustix::fs::{PROC_SUPER_MAGIC, fstatfs};
+use std::fs::File;
+
+/// The kernel's count of threads that run or are queued, of all CPUs.
+#[derive(Debug)]
+pub(super) struct Runnable {
+    /// `/proc/loadavg`; `None` where it is not the kernel's own: some containers see another one.
+    loadavg: Option<File>,
+}
+
+impl Runnable {
+    pub(super) fn open(roots: &Roots) -> Self {
+        let own = |file: &File| {
+            fstatfs(file).is_ok_and(|fs| i128::from(fs.f_type) == i128::from(PROC_SUPER_MAGIC))
+        };
+        Self { loadavg: File::open(roots.proc.join("loadavg")).ok().filter(own) }
+    }
+
+    /// Whether this thread is the only one. The count sums the CPUs one after the other: a thread that is moved meanwhile
+    /// may be missed, until the next look.
+    pub(super) fn is_this_one_only(&self) -> bool {
+        let text = self.loadavg.as_ref().and_then(|file| kept::text(file).ok());
+        text.and_then(|text| runnable(&text)) == Some(1)
+    }
+}
+
+/// The first part of the fourth field (`0.20 0.18 0.12 1/80 11206`).
+fn runnable(loadavg: &[u8]) -> Option<u32> {
+    let text = std::str::from_utf8(loadavg).ok()?;
+    text.split_whitespace().nth(3)?.split_once('/')?.0.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_is_read_or_not_known() {
+        assert_eq!(runnable(b"0.20 0.18 0.12 1/80 11206\n"), Some(1));
+        assert_eq!(runnable(b"61.5 60.1 58.0 4711/9999 1\n"), Some(4711));
+        for other in [&b""[..], b"0.2 0.1 0.1 x/80 1", b"0.2 0.1 0.1 1 80", b"\xff"] {
+            assert_eq!(runnable(other), None);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_the_kernels_is_not_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("loadavg"), "0.0 0.0 0.0 1/80 1\n").unwrap();
+        let roots =
+            Roots { proc: dir.path().into(), sys: dir.path().into(), root: dir.path().into() };
+        assert!(!Runnable::open(&roots).is_this_one_only());
+    }
+}
