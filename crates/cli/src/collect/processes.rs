@@ -42,6 +42,8 @@ pub(crate) struct Sighting<'a> {
     pub(crate) comm: Option<&'a [u8]>,
     /// Its cgroup in the tree of the cpu controller, if known.
     pub(crate) cgroup: Option<CgroupId>,
+    /// It did nothing: what `/proc` has of it is not worth reading.
+    pub(crate) did_nothing: bool,
     /// Pid of the process that started it, if known. Of a process that is gone it cannot be read any more.
     pub(crate) parent: Option<u32>,
 }
@@ -216,7 +218,7 @@ impl Processes {
         let before = self.by_pid.remove(&sighting.pid).filter(|known| known.process.id == id);
         let mut known = before.unwrap_or_else(|| Known::new(id, sighting.pid, self.observer_pid));
         let mut stat = None;
-        if self.facts.take() {
+        if !sighting.did_nothing && self.facts.take() {
             stat = read_stat(roots, sighting.pid).filter(|stat| {
                 // By now the pid may be another process's.
                 let start_ns = stat::ticks_ns(stat.start_ticks, self.user_hz);

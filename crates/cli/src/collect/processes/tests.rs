@@ -172,7 +172,8 @@ fn short_lived_processes_of_one_comm_and_cgroup_are_one() {
         comm_bytes[..comm.len()].copy_from_slice(comm.as_bytes());
         let cgroup = Some(CgroupId(cgroup));
         let comm = Some(comm_bytes.as_slice());
-        let sighting = Sighting { pid, start_ns: Some(u64::from(pid)), comm, cgroup, parent: None };
+        let start_ns = Some(u64::from(pid));
+        let sighting = Sighting { pid, start_ns, comm, cgroup, ..Sighting::default() };
         host.fold(sighting)
     };
     host.spawn(9, 1, 9, "cc1", 0);
@@ -194,4 +195,14 @@ fn short_lived_processes_of_one_comm_and_cgroup_are_one() {
     }
     assert_eq!(fold(&mut host, 1000, "one more", 9), ProcId::OTHERS);
     assert_eq!(host.emitted.len(), KINDS);
+}
+
+#[test]
+fn of_who_did_nothing_nothing_is_read() {
+    let mut host = Host::new(TargetSpec::Host);
+    host.spawn(10, 1, 10, "kthread", 0);
+    let idle =
+        Sighting { pid: 10, comm: Some(b"kthread"), did_nothing: true, ..Sighting::default() };
+    host.see(idle);
+    assert_eq!((host.emitted[0].comm.as_str(), host.emitted[0].cmdline.as_str()), ("kthread", ""));
 }

@@ -60,6 +60,12 @@ impl Account {
         self.states_ns.iter().sum::<u64>() - self.states_ns[State::Sleep as usize]
     }
 
+    /// Whether it had no CPU, and wanted none.
+    fn slept(&self) -> bool {
+        let of = |state: State| self.states_ns[state as usize];
+        self.switches == 0 && of(State::OnCpu) + of(State::Queued) + of(State::Throttled) == 0
+    }
+
     fn add(&mut self, thread: &ThreadDelta) {
         self.cgroup_id = thread.cgroup_id;
         self.parent = thread.parent;
@@ -249,12 +255,7 @@ impl Tally {
     }
 
     fn identity(&self, cx: &mut Context, key: Key, emit: Emit<'_>) -> ProcId {
-        let sighting = sighting(key, self.accounts.get(&key));
-        let Context { roots, processes, cgroups, target, .. } = cx;
-        if let Some(id) = sighting.cgroup {
-            cgroups.sight(id, emit);
-        }
-        processes.intern(roots, cgroups, target, sighting, emit)
+        meet(cx, sighting(key, self.accounts.get(&key)), emit)
     }
 
     /// Emits the accounts that are worth it, or all of them at the end of the window.
@@ -311,7 +312,14 @@ impl Tally {
     }
 
     fn emit_one(&mut self, cx: &mut Context, key: Key, t1_ns: u64, emit: Emit<'_>) {
-        let victim = self.identity(cx, key, emit);
+        let victim = match self.accounts.get(&key) {
+            // Most of a host's processes, met at the end of the window because nothing made it worth while before.
+            Some(account) if account.slept() && cx.target == TargetSpec::Host => {
+                let sighting = Sighting { did_nothing: true, ..sighting(key, Some(account)) };
+                meet(cx, sighting, emit)
+            }
+            _ => self.identity(cx, key, emit),
+        };
         let Some(account) = self.accounts.get_mut(&key) else { return };
         let fresh = Account {
             t0_ns: t1_ns,
@@ -389,12 +397,22 @@ impl Tally {
 /// What is known of a process by its account.
 fn sighting(key: Key, account: Option<&Account>) -> Sighting<'_> {
     Sighting {
+        did_nothing: false,
         pid: key.0,
         start_ns: Some(key.1),
         comm: account.and_then(|account| account.comm.as_ref()).map(<[u8; 16]>::as_slice),
         cgroup: account.map(|account| CgroupId(account.cgroup_id)),
         parent: account.map(|account| account.parent),
     }
+}
+
+/// Identity of that process.
+fn meet(cx: &mut Context, sighting: Sighting<'_>, emit: Emit<'_>) -> ProcId {
+    let Context { roots, processes, cgroups, target, .. } = cx;
+    if let Some(id) = sighting.cgroup {
+        cgroups.sight(id, emit);
+    }
+    processes.intern(roots, cgroups, target, sighting, emit)
 }
 
 /// Identity of all that are like that process and too small for one of their own.

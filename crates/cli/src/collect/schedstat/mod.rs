@@ -122,7 +122,7 @@ impl SchedstatCollector {
         let start_ns = stat::ticks_ns(seen.start_ticks, self.user_hz);
         let Context { roots, cgroups, target, processes, .. } = cx;
         let comm = Some(seen.comm.as_bytes());
-        let sighting = Sighting { pid, start_ns: Some(start_ns), comm, cgroup: None, parent: None };
+        let sighting = Sighting { pid, start_ns: Some(start_ns), comm, ..Sighting::default() };
         let proc = processes.intern(roots, cgroups, target, sighting, emit);
         let mut watched = match self.processes.remove(&pid) {
             Some(same) if same.start_ns == start_ns => same,
