@@ -144,3 +144,50 @@ def write(path, runs, options):
     ]
     with open(path, "w") as file:
         file.write("\n".join(lines))
+
+
+BLOCK_HEAD = """# How accurate deburr is about block IO
+
+Written by `make oracle`; not by hand. `tests/oracle/blocks` lets random readers and writers work on a loop device with ext4, xfs or
+btrfs, at times through an overlay; `perf record` traces the block layer and `deburr record` looks at the same time.
+
+- *requests*, *bytes*, *time in the device* (issue to completion), *time before it* (creation to issue): sums over the reads, or the
+  writes, of each device with enough of them, the one below the loop device included, against perf's trace.
+- *bytes of files*, *bytes of processes*: against what each reader and writer knows that it read, or wrote and synced, of its own
+  files; of processes where these submit by themselves (not the flusher's writing, not the writes of btrfs).
+- An error is the difference by the truth, less 3 us a request for times: two clocks, read one after the other.
+"""
+
+
+def write_blocks(path, runs, options):
+    """docs/accuracy-io.md, out of the runs so far."""
+    judged = [run for run in runs if run.outcome == "judged"]
+    rows = defaultdict(list)
+    for run in judged:
+        for difference in run.differences:
+            rows[difference.measure].append((difference.error, run, difference))
+    lines = [
+        BLOCK_HEAD,
+        f"- Date: {datetime.date.today()}; {len(runs)} runs, {len(runs) - len(judged)} not judged (perf lost events, or it did not end).",
+        f"- Machine: {os.cpu_count()} CPUs, Linux {platform.release()}, load average {os.getloadavg()[0]:.1f} at the end.",
+        "",
+        "| measure | times | median | p95 | worst | seed of the worst | of what | bounds: mostly, always |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for measure, errors in rows.items():
+        errors.sort(key=lambda row: row[0])
+        values = [error for error, _, _ in errors]
+        worst, run, difference = errors[-1]
+        p95 = values[min(len(values) - 1, int(len(values) * 0.95))]
+        lines.append(
+            f"| {measure} | {len(values)} | {statistics.median(values) * 100:.2f} % | {p95 * 100:.2f} % | {worst * 100:.2f} % "
+            f"| {run.seed} | {difference.whose} | {difference.mostly * 100:.0f} %, {difference.always * 100:.0f} % |"
+        )
+    verdicts = Counter(run.verdict() for run in runs)
+    lines += ["", f"Within all bounds: {verdicts['ok']}; within those for always: {verdicts['mostly']}; outside: {verdicts['off']}."]
+    outside = [run for run in runs if run.verdict() not in ("ok", "mostly")]
+    for run in outside:
+        lines.append(f"- {run.name}: {run.outcome}")
+        lines += [f"  - {line}" for line in [*run.broken, *run.beyond("always")]]
+    with open(path, "w") as file:
+        file.write("\n".join(lines) + "\n")

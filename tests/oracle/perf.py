@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The kernel's trace of switches, wake-ups and migrations, as perf recorded it.
+"""The kernel's trace, of switches, wake-ups and migrations or of other tracepoints, as perf recorded it.
 
 Reads perf.data itself: printing and parsing it as text takes several times as long as the run. Of its format only what
 one fixed command writes is understood; anything else is an error, not a guess.
@@ -10,14 +10,6 @@ import signal
 import struct
 import subprocess
 
-EVENTS = [
-    "sched_switch",
-    "sched_wakeup",
-    "sched_wakeup_new",
-    "sched_migrate_task",
-    "sched_process_fork",
-    "sched_stat_runtime",
-]
 TRACEFS = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
 # Enough for the whole run: perf that need not wake up disturbs nothing.
 BUFFER = "32M"
@@ -30,27 +22,36 @@ SAMPLE = struct.Struct("=QQIIQIIQI")
 RECORD_LOST, RECORD_COMM, RECORD_EXIT, RECORD_FORK, RECORD_SAMPLE, RECORD_LOST_SAMPLES = 2, 3, 4, 7, 9, 13
 
 SWITCH, WAKEUP, NEW, MIGRATE, FORK, RUNTIME = range(6)
+# Of each kind of event: its tracepoint, and the fields of it that are of use.
+SCHED = {
+    SWITCH: ("sched:sched_switch", "prev_pid", "prev_state", "next_pid"),
+    WAKEUP: ("sched:sched_wakeup", "pid", "target_cpu"),
+    NEW: ("sched:sched_wakeup_new", "pid", "target_cpu"),
+    MIGRATE: ("sched:sched_migrate_task", "pid", "orig_cpu", "dest_cpu"),
+    FORK: ("sched:sched_process_fork", "parent_pid", "child_pid"),
+    RUNTIME: ("sched:sched_stat_runtime", "pid", "runtime"),
+}
 
 
 class Missing(Exception):
     """Something that is needed is not here; says what."""
 
 
-def tracefs():
+def tracefs(event="sched/sched_switch"):
     for path in TRACEFS:
-        if os.path.exists(f"{path}/events/sched/sched_switch/format"):
+        if os.path.exists(f"{path}/events/{event}/format"):
             return path
-    raise Missing(f"no tracepoints of the scheduler below {' or '.join(TRACEFS)}")
+    raise Missing(f"no tracepoint {event} below {' or '.join(TRACEFS)}")
 
 
 class Recorder:
     """perf while it records; `stop` ends it."""
 
-    def __init__(self, path):
+    def __init__(self, path, kinds=SCHED):
         self.path = path
         control, self.commands = os.pipe()
         self.answers, answer = os.pipe()
-        events = ",".join(f"sched:{event}" for event in EVENTS)
+        events = ",".join(event for event, *_ in kinds.values())
         self.process = subprocess.Popen(
             ["perf", "record", "-q", "-a", "-k", "CLOCK_MONOTONIC", "-m", BUFFER, "-B", "-N", "-D", "-1",
              f"--control=fd:{control},{answer}", "-e", events, "-o", path],
@@ -86,7 +87,7 @@ class Recorder:
 def field_offsets(event):
     """The tracepoint's number, and {field: (offset, size)} of its data."""
     fields, number = {}, None
-    with open(f"{tracefs()}/events/sched/{event}/format") as file:
+    with open(f"{tracefs()}/events/{event.replace(':', '/')}/format") as file:
         for line in file:
             if line.startswith("ID:"):
                 number = int(line[3:])
@@ -101,7 +102,8 @@ def decoder(event, *names):
     """The tracepoint's number, and a function from its data to the fields of these names."""
     number, fields = field_offsets(event)
     codes = {4: "i", 8: "q"}
-    parts = [struct.Struct("=" + codes[fields[name][1]]) for name in names]
+    # What is of no size of a number is text.
+    parts = [struct.Struct("=" + codes.get(fields[name][1], f"{fields[name][1]}s")) for name in names]
     places = [fields[name][0] for name in names]
 
     def decode(data, start):
@@ -113,20 +115,13 @@ def decoder(event, *names):
 class Trace:
     """What perf recorded: `events` by time, `process_of` threads, which `ended`, and how many events were `lost`."""
 
-    def __init__(self, path):
+    def __init__(self, path, kinds=SCHED):
         self.events = []
         self.process_of = {}
         self.ended = set()
         self.lost = 0
         self.decoders = {}
-        for kind, (event, *names) in {
-            SWITCH: ("sched_switch", "prev_pid", "prev_state", "next_pid"),
-            WAKEUP: ("sched_wakeup", "pid", "target_cpu"),
-            NEW: ("sched_wakeup_new", "pid", "target_cpu"),
-            MIGRATE: ("sched_migrate_task", "pid", "orig_cpu", "dest_cpu"),
-            FORK: ("sched_process_fork", "parent_pid", "child_pid"),
-            RUNTIME: ("sched_stat_runtime", "pid", "runtime"),
-        }.items():
+        for kind, (event, *names) in kinds.items():
             number, decode = decoder(event, *names)
             self.decoders[number] = kind, decode
         with open(path, "rb") as file:

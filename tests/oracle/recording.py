@@ -21,14 +21,24 @@ class Account:
         self.comm = "?"
 
 
+def opened(path):
+    return sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+
+
+def window(connection):
+    """Its start and its end, on the monotonic clock, ns."""
+    (start_ns,) = connection.execute("SELECT start_mono_ns FROM meta").fetchone()
+    ending = connection.execute("SELECT window_ns FROM ending").fetchone()
+    if not ending:
+        raise ValueError("the recording has no end")
+    return start_ns, start_ns + ending[0]
+
+
 class Recording:
     def __init__(self, path):
-        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-        self.start_ns, self.target = connection.execute("SELECT start_mono_ns, target FROM meta").fetchone()
-        ending = connection.execute("SELECT window_ns FROM ending").fetchone()
-        if not ending:
-            raise ValueError("the recording has no end")
-        self.end_ns = self.start_ns + ending[0]
+        connection = opened(path)
+        (self.target,) = connection.execute("SELECT target FROM meta").fetchone()
+        self.start_ns, self.end_ns = window(connection)
         pids, comms = {OTHERS: OTHERS, MOVED: MOVED, NOT_LOOKED_UP: NOT_LOOKED_UP}, {}
         for proc, pid, comm in connection.execute("SELECT proc, pid, comm FROM process ORDER BY seq"):
             pids[proc], comms[pid] = pid, comm

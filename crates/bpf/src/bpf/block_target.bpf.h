@@ -169,6 +169,32 @@ static __always_inline bool note_first_direct(struct block_cpu *area, __u64 bio)
 	return true;
 }
 
+/*
+ * The same for a transfer whose pages lead to no file: what btrfs reads directly, or compressed. It
+ * keeps the inode beside the bio; all that should lead back to it does. The types may be those of a
+ * module.
+ */
+static __always_inline bool note_btrfs(struct block_cpu *area, __u64 bio)
+{
+	__u64 *cell = &area->scratch.cell;
+	__u64 inode = 0, mapping, sb;
+
+	if (!bpf_core_field_exists(((struct btrfs_bio *)0)->inode))
+		return false;
+	bio -= bpf_core_field_offset(struct btrfs_bio, bio);
+	if (bpf_core_read(&inode, sizeof(inode), &((struct btrfs_bio *)bio)->inode) || !inode)
+		return false;
+	inode += bpf_core_field_offset(struct btrfs_inode, vfs_inode);
+	mapping = ADDRESS_AT(cell, struct inode, inode, i_mapping);
+	if (!mapping || ADDRESS_AT(cell, struct address_space, mapping, host) != inode)
+		return false;
+	sb = ADDRESS_AT(cell, struct inode, inode, i_sb);
+	if (NUMBER_AT(struct super_block, sb, s_magic) != BTRFS_MAGIC)
+		return false;
+	note_inode(area, inode);
+	return true;
+}
+
 /* Whether a page that belongs to nothing is about to be swapped in: the request does not say so. */
 static __always_inline bool is_swap(__u64 page)
 {
@@ -214,14 +240,18 @@ static __always_inline void note_target(struct block_cpu *area, __u64 bio)
 		/* XFS sends buffers out of slabs, whose pages have something else at this place. */
 		if (inode && ADDRESS_AT(cell, struct inode, inode, i_mapping) == mapping) {
 			note_inode(area, inode);
+			if (area->scratch.kind == BLOCK_ANON)
+				note_btrfs(area, bio);
 			area->scratch.cgroup = owner_of(cell, page);
 			return;
 		}
 	}
-	if (mapping & MAPPING_ANON)
-		area->scratch.kind = BLOCK_ANON;
-	else
-		area->scratch.kind = is_swap(page) ? BLOCK_SWAP : BLOCK_PRIVATE;
+	if (!note_btrfs(area, bio)) {
+		if (mapping & MAPPING_ANON)
+			area->scratch.kind = BLOCK_ANON;
+		else
+			area->scratch.kind = is_swap(page) ? BLOCK_SWAP : BLOCK_PRIVATE;
+	}
 	area->scratch.cgroup = owner_of(cell, page);
 }
 

@@ -164,6 +164,12 @@ struct btrfs_inode {
 	struct inode vfs_inode;
 };
 
+/* From 6.3, "btrfs: store the inode in struct btrfs_bio". What its bios are in. */
+struct btrfs_bio {
+	struct btrfs_inode *inode;
+	struct bio bio;
+};
+
 struct qstr {
 	__u32 len;
 	const unsigned char *name;
