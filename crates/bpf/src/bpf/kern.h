@@ -93,8 +93,8 @@ struct task_struct {
 	struct thread_info thread_info;
 	int pid;
 	int tgid;
-	int on_rq;
 	unsigned int on_cpu; /* a byte in 7.x: only loads of unsigned fields adapt their size */
+	unsigned int on_rq;  /* likewise */
 	unsigned int flags;
 	char comm[TASK_COMM_LEN];
 	__u64 start_boottime;
