@@ -25,6 +25,20 @@ more than 99 % of it, but for those that the kernel does not let anybody trace o
 """
 
 
+KNOWN = """What is known of the larger errors:
+
+- *migrations*, and processes of many short sleeps: from Linux 6.12 on a thread that goes to sleep may stay on its queue for a
+  while. If the balancer moves it meanwhile, nothing tells when it is woken; until the next look at who waits, 100 ms at most, it is told as
+  asleep. Where that happens again and again, beside many others, it adds up. The kernel's own `run_delay` has all of its sleep
+  as a wait then.
+- Blame of processes with thousands of short waits on a busy host, behind pid 1 above all: not understood yet.
+- A hypervisor that stops a CPU between the reading of the run queue's clock and perf's: both accounts are right by their own
+  clock. Such a run is within the bounds when it is repeated.
+- Some kernels run no tracing program while pid 1 is on a CPU. Whoever gets the CPU from it is known when it leaves the CPU again; of
+  what pid 1 itself did, nothing is known.
+"""
+
+
 def cell(value, unit):
     return f"{value * 100:.1f} %" if unit == "of it" else f"{value:.3f}" if unit == "of the blame" else f"{value:.2f}"
 
@@ -134,6 +148,7 @@ def write(path, runs, options):
         "",
         *kinds(runs),
         "",
+        KNOWN,
         "## What may never be, and was",
         "",
         "Shares and percentages of more than all, more blame than waiting, recordings that `deburr check` finds at odds with "

@@ -112,3 +112,32 @@ fn nothing_names_the_place_where_it_was_written() {
     }
     assert_none(&problems);
 }
+
+/// Loads of a kernel's field adapt to its size only if it is declared without a sign: a field that is a byte in some
+/// kernels keeps the whole program from loading there. These are `int` in all kernels from 5.10 to 7.2.
+const SIGNED_FIELDS: [&str; 6] = ["cpu", "throttle_count", "pid", "tgid", "major", "first_minor"];
+
+#[test]
+fn numbers_of_the_kernel_are_declared_without_a_sign() {
+    let mut problems = Vec::new();
+    for (name, content) in files() {
+        if !name.starts_with("crates/bpf/src/bpf/kern") {
+            continue;
+        }
+        for line in content.lines() {
+            let mut words = line.split(';').next().unwrap_or_default().split_whitespace();
+            let (kind, field, end) = (words.next(), words.next(), words.next());
+            let signed = matches!(kind, Some("int" | "short" | "long" | "char"));
+            let number = field.is_some_and(|it| !it.starts_with('*') && !it.ends_with(']'));
+            if line.starts_with('\t')
+                && signed
+                && number
+                && end.is_none()
+                && !SIGNED_FIELDS.contains(&field.unwrap_or_default())
+            {
+                problems.push(format!("{name}: {}", line.trim()));
+            }
+        }
+    }
+    assert_none(&problems);
+}
