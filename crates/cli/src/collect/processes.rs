@@ -112,13 +112,11 @@ impl Processes {
         sighting: Sighting<'_>,
         emit: Emit<'_>,
     ) -> ProcId {
-        let known = self.by_pid.get_mut(&sighting.pid).filter(|known| known.is_same(&sighting));
-        if let Some(known) = known {
-            if !known.is_news(&sighting) {
-                return known.process.id;
+        if let Some(known) = self.met(&sighting) {
+            let (id, is_news) = (known.process.id, known.is_news(&sighting));
+            if is_news {
+                self.learn(roots, cgroups, target, sighting, id, emit);
             }
-            let id = known.process.id;
-            self.learn(roots, cgroups, target, sighting, id, emit);
             return id;
         }
         let id = self.next_id();
@@ -142,8 +140,7 @@ impl Processes {
         sighting: Sighting<'_>,
         emit: Emit<'_>,
     ) -> ProcId {
-        let met = self.by_pid.get(&sighting.pid).filter(|known| known.is_same(&sighting));
-        if let Some(known) = met {
+        if let Some(known) = self.met(&sighting) {
             return known.process.id;
         }
         let mut known = Known::new(ProcId::OTHERS, sighting.pid, self.observer_pid);
@@ -171,6 +168,11 @@ impl Processes {
         let id = process.id;
         emit(Record::Process(Box::new(process)));
         id
+    }
+
+    /// What is known of that process, if it was met before.
+    fn met(&self, sighting: &Sighting<'_>) -> Option<&Known> {
+        self.by_pid.get(&sighting.pid).filter(|known| known.is_same(sighting))
     }
 
     /// [`ProcId::OTHERS`] is not given to a process.

@@ -21,7 +21,8 @@ impl Runnable {
     }
 
     /// Whether this thread is the only one. The count sums the CPUs one after the other: a thread that is moved meanwhile
-    /// may be missed, until the next look.
+    /// may be missed, until the next look. Threads that a quota stops are not in it, nor real-time ones that used up
+    /// `sched_rt_runtime_us`.
     pub(super) fn is_this_one_only(&self) -> bool {
         let text = self.loadavg.as_ref().and_then(|file| kept::text(file).ok());
         text.and_then(|text| runnable(&text)) == Some(1)

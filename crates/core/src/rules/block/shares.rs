@@ -187,9 +187,12 @@ fn asked_for(
         }
         let (all_bytes, by_group) = passes.entry(&pass.reason).or_default();
         *all_bytes += pass.bytes;
-        let first = pass.asked_by.first().and_then(|&(id, _)| groups.index_of(id));
-        if let Some(at) = first {
-            *by_group.entry(at).or_default() += pass.bytes;
+        // Several may have asked for one pass: each has its part of it.
+        let times: u64 = pass.asked_by.iter().map(|&(_, times)| u64::from(times)).sum();
+        for &(id, of) in &pass.asked_by {
+            if let Some(at) = groups.index_of(id) {
+                *by_group.entry(at).or_default() += pass.bytes / times.max(1) * u64::from(of);
+            }
         }
     }
     if passes.values().all(|(_, by_group)| by_group.is_empty()) {
