@@ -215,6 +215,7 @@ impl BlockProbe {
             let lost: block_lost = self.cpus.peek(cpu, offset_of!(block_cpu, lost));
             add("starts_full", lost.starts_full);
             add("start_unseen", lost.start_unseen);
+            add("completion_unseen", lost.completion_unseen);
             add("bios_beyond", lost.bios_beyond);
             add("names_deferred", lost.names_deferred);
             add("workers_collide", lost.workers_collide);

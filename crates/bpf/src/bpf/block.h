@@ -139,8 +139,10 @@ struct block_worker {
 
 /* What was lost or cut short, counted on each CPU. */
 struct block_lost {
-	__u64 starts_full;     /* requests not followed: their places were taken */
-	__u64 start_unseen;    /* completed without having been seen before */
+	__u64 starts_full;  /* requests not followed: their places were taken */
+	__u64 start_unseen; /* completed without having been seen before */
+	/* begun anew without having been completed, so many as they stand for */
+	__u64 completion_unseen;
 	__u64 bios_beyond;     /* requests with more parts than are looked at */
 	__u64 names_deferred;  /* not sent for want of room; tried again with the next transfer */
 	__u64 workers_collide; /* reasons of writeback forgotten */
@@ -183,7 +185,7 @@ struct block_cpu {
 	__u64 held; /* transfers that were held back */
 	struct block_scratch scratch;
 	struct block_lost lost;
-	__u64 pad[5];
+	__u64 pad[4];
 };
 
 _Static_assert(sizeof(struct block_queued_pair) == 64, "a cache line");

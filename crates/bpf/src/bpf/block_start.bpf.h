@@ -125,6 +125,10 @@ static __always_inline int begin(struct request *rq, bool again)
 	start = find(key, &slot);
 	if (again && start)
 		return 0;
+	/* The kernel used its memory anew: it was completed, and we were not told. Some kernels
+	 * run no program in an interrupt of a protected process. */
+	if (start)
+		area->lost.completion_unseen += 1ULL << (start->shift & SHIFT_MASK);
 	if (wanted)
 		take(area, &area->start_cell, key, bio, start, shift, true);
 	else if (start)

@@ -244,6 +244,11 @@ pub(crate) fn disk_counters(device: &str) -> [(u64, u64); 2] {
 /// (`nested`): so many requests may be missing. It has few of them, of some thousands.
 pub(crate) const MOST_NESTED: u64 = 20;
 
+/// A kernel that protects a process lets no program run in its context, nor in the interrupts that come then: so many
+/// completions may be missing, of some thousands (`completion_unseen`). Measured here, where that process is on a CPU for
+/// a hundredth of the time: none in two of three runs of 20 000 requests, else 1 to 6.
+pub(crate) const MOST_UNTOLD: u64 = 40;
+
 /// Waits until the device has nothing more to do.
 pub(crate) fn quiet(device: &str) {
     let mut last = disk_counters(device);
@@ -260,22 +265,25 @@ pub(crate) fn quiet(device: &str) {
 
 /// All that moved is told, once; but for requests of which the kernel withheld an event, which are counted.
 fn assert_counters_agree(seen: &Seen, before: [(u64, u64); 2], after: [(u64, u64); 2]) {
-    let nested = seen.probe.lost().get("nested").copied().unwrap_or(0);
-    assert!(nested <= MOST_NESTED, "{nested} nested");
+    let lost = seen.probe.lost();
+    let [nested, untold] =
+        ["nested", "completion_unseen"].map(|name| lost.get(name).copied().unwrap_or(0));
+    assert!(nested <= MOST_NESTED && untold <= MOST_UNTOLD, "{lost:?}");
+    let missing = nested + untold;
     for (op, before, after) in [(Op::Read, before[0], after[0]), (Op::Write, before[1], after[1])] {
         let moved: Vec<_> = seen.transfers.iter().filter(|moved| moved.op == op).collect();
         let bytes: u64 = moved.iter().map(|moved| u64::from(moved.bytes)).sum();
         let counted = after.1 - before.1;
         let all =
-            if nested == 0 { bytes == counted } else { (counted / 2..=counted).contains(&bytes) };
-        assert!(all, "{op:?}: {bytes} of {counted} bytes; {nested} nested");
+            if missing == 0 { bytes == counted } else { (counted / 2..=counted).contains(&bytes) };
+        assert!(all, "{op:?}: {bytes} of {counted} bytes; {lost:?}");
         let requests = moved.iter().filter(|moved| moved.first).count() as u64;
         // Empty writes, which are flushes, are counted as writes by some kernels.
         let flushes =
             seen.transfers.iter().filter(|moved| moved.op == Op::Flush && moved.first).count();
         let counted = after.0 - before.0;
         assert!(
-            (requests..=requests + flushes as u64 + nested).contains(&counted),
+            (requests..=requests + flushes as u64 + missing).contains(&counted),
             "{op:?}: {requests} requests told, {counted} counted, {flushes} flushes"
         );
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Numbers of a sample of requests agree with the kernel's own counters of the disk.
 
-use crate::block::{MOST_NESTED, Seen, disk_counters, quiet};
+use crate::block::{MOST_NESTED, MOST_UNTOLD, Seen, disk_counters, quiet};
 use crate::common::{root_or_skip, skip};
 use crate::disk;
 use deburr_bpf::block::Op;
@@ -94,7 +94,9 @@ fn what_a_sample_stands_for_agrees_with_the_counters_of_the_disk() {
         let after = disk_counters(&disk.device);
         let lost = seen.probe.lost();
         let nested = lost.get("nested").copied().unwrap_or(0);
-        let unseen = nested * u64::from(one_in);
+        // Completed in an interrupt of a process in whose context this kernel runs no program.
+        let untold = lost.get("completion_unseen").copied().unwrap_or(0);
+        let unseen = nested * u64::from(one_in) + untold;
         for (op, place) in [(Op::Read, 0), (Op::Write, 1)] {
             let moved = seen.transfers.iter().filter(|moved| moved.op == op);
             let (ios, bytes) = moved.fold((0, 0), |(ios, bytes), moved| {
@@ -106,11 +108,11 @@ fn what_a_sample_stands_for_agrees_with_the_counters_of_the_disk() {
             let allowed = if op == Op::Read { tolerance * 8_f64.sqrt() } else { tolerance };
             // Some kernels count an empty write, which is a flush, as a write: each `sync_all` makes one.
             let empty = if op == Op::Write { BUFFERED / 1000 } else { 0 };
-            // One request of 18 000 is missing in some runs, and no counter of losses tells of it; it is not known why.
-            let odd = done.0 / 10_000;
+            // That is noticed when the request's memory is used anew: of each, the last time is not.
+            let last = 1;
             let counts = [
-                ("requests", ios, done.0, empty + unseen + odd),
-                ("bytes", bytes, done.1, (unseen + odd) * LARGEST),
+                ("requests", ios, done.0, empty + unseen + last),
+                ("bytes", bytes, done.1, (unseen + last) * LARGEST),
             ];
             for (what, told, done, known) in counts {
                 let off = told.abs_diff(done).saturating_sub(known) as f64 / done as f64;
@@ -122,5 +124,6 @@ fn what_a_sample_stands_for_agrees_with_the_counters_of_the_disk() {
         }
         assert!(!lost.contains_key("starts_full"), "{lost:?}");
         assert!(nested <= MOST_NESTED, "{lost:?}");
+        assert!(untold <= MOST_UNTOLD * u64::from(one_in), "{lost:?}");
     }
 }

@@ -74,6 +74,11 @@ const KNOWN: &[Loss] = &[
         meaning: "requests whose start was not seen, or was before the probe: they are missing",
     },
     Loss {
+        name: "block_completion_unseen",
+        area: "block",
+        meaning: "requests of whose completion the probe was not told: they are missing",
+    },
+    Loss {
         name: "block_bios_beyond",
         area: "block",
         meaning: "parts of very long requests that were told without their files",

@@ -161,9 +161,11 @@ struct Loses {
 enum Bearing {
     /// It accounts for this part of the loss, at least.
     Cause(Severity, f64),
-    /// There is a loss, and demand explains it.
-    Demand,
-    /// There is a loss; what it has to do with the number cannot be told.
+    /// There is a loss, of threads that the number is not for.
+    Others,
+    /// There is a loss, and its least part that the number must account for is small; how large it is cannot be told.
+    Open,
+    /// There is a loss; whose threads were stopped cannot be told.
     Unknown,
     /// There is no loss to speak of.
     None,
@@ -239,10 +241,12 @@ fn part(view: &View, case: &Case<'_>, loses: Loses) -> Option<f64> {
 
 fn bearing(view: &View, case: &Case<'_>, loses: Loses) -> Bearing {
     let Some(severity) = severity_of(view, case, loses) else { return Bearing::None };
-    match part(view, case, loses) {
-        None => Bearing::Unknown,
-        Some(part) if part >= EXPLAINS.value => Bearing::Cause(severity, part),
-        Some(_) => Bearing::Demand,
+    match (part(view, case, loses), of_sized(view, case)) {
+        (Some(part), _) if part >= EXPLAINS.value => Bearing::Cause(severity, part),
+        // No more than the part of those threads can be the number's.
+        (Some(_), Some(most)) if most < EXPLAINS.value => Bearing::Others,
+        (Some(_), _) => Bearing::Open,
+        (None, _) => Bearing::Unknown,
     }
 }
 
@@ -272,9 +276,12 @@ fn finding(view: &View, groups: &Groups<'_>, case: &Case<'_>) -> Finding {
             words::of_every_second(loses.loss.ns_per_s),
             units::share(part)
         ),
-        (Bearing::Demand, _) => {
-            format!("{name} {numbers}; but what stops it is that it wants to run more than it may")
+        (Bearing::Others, _) => {
+            format!("{name} {numbers}; but it is other threads that are stopped")
         }
+        (Bearing::Open, _) => format!(
+            "{name} {numbers}; whether it is stopped because of that, or because it wants to run more than it may, is not known"
+        ),
         (Bearing::Unknown, _) => {
             format!("{name} {numbers}; whether it is those threads that are stopped is not known")
         }

@@ -223,8 +223,22 @@ fn one_busy_goroutine_is_stopped_by_the_quota_whatever_gomaxprocs_is() {
     let finding = found(&report);
     assert_eq!((finding.severity, finding.cost.lost_ns_per_s), (Severity::Info, 0));
     assert!(finding.causes.is_empty(), "{:?}", finding.causes);
+    assert!(finding.title.contains("because of that, or because it wants"), "{}", finding.title);
     let expect = finding.confirm.as_ref().unwrap().expect.as_ref().unwrap();
     assert!(expect.contains("500 ms of every second"), "{expect}");
+}
+
+/// A quota that runs out late in its periods stops many at once for a short time: at least 1.5 at a time, which is little
+/// more than what fits. That demand does it would be as much of a guess as that the number does.
+#[test]
+fn a_bound_that_is_too_low_to_blame_the_number_does_not_acquit_it() {
+    let (mut scene, service) = small(60 * S, 28 * S, |proc| go(proc, "go1.24.3", 32));
+    scene.named(service, "orders", 16, 28 * S, 60 * S);
+    let report = judged(&scene);
+    assert_eq!(codes(&report), ["SCH002", "SCH004"]);
+    let finding = found(&report);
+    assert!(finding.causes.is_empty(), "{:?}", finding.causes);
+    assert!(finding.title.ends_with("than it may, is not known"), "{}", finding.title);
 }
 
 #[test]
@@ -264,6 +278,7 @@ fn threads_that_a_program_started_itself_are_not_of_the_number_of_processors() {
     let report = judged(&scene);
     assert_eq!(codes(&report), ["SCH002", "SCH004"]);
     assert!(found(&report).causes.is_empty());
+    assert!(found(&report).title.contains("it is other threads"), "{}", found(&report).title);
     // The same amounts of the collector's own are what the number does.
     let (mut scene, service) = small(200 * S, 28 * S, java);
     scene.named(service, "Thread-", 8, 2 * S, 20 * S);
