@@ -46,6 +46,9 @@ __u64 window_start_ns;
 /* Up to which moment of that clock the iterator over waiting threads tells of them. */
 __u64 asked_ns;
 
+/* Moves of threads while they slept, which hide their wake-ups from what the kernel keeps. */
+__u64 moves_asleep = 0;
+
 /*
  * Whether any cgroup of the host has a CPU quota, as the reader saw it last. Without one the
  * throttle clocks stand still and are not read.

@@ -27,6 +27,7 @@ int BPF_PROG(on_move, struct task_struct *task)
 	if (state_of(task) && t->state != ST_QUEUED && t->state != ST_THROTTLED) {
 		move->asleep_ns = now;
 		t->moved |= MOVED_ASLEEP;
+		__sync_fetch_and_add(&moves_asleep, 1);
 	} else {
 		move->queued_ns = now;
 		move->from_cpu = cpu_of(task);
@@ -35,7 +36,7 @@ int BPF_PROG(on_move, struct task_struct *task)
 	return 0;
 }
 
-/* The iterator finds a thread runnable whose wake-up is hidden. */
+/* A thread is found runnable whose wake-up is hidden. */
 static __noinline int note_runnable(__u32 slot, __u64 stay_ns, __u64 now)
 {
 	struct sched_move *move = bpf_map_lookup_elem(&moves, &slot);
@@ -66,4 +67,27 @@ static __noinline __u64 surely_waited(struct sched_thread *t, __u64 last_queued,
 	    now - move->runnable_ns > sure)
 		sure = now - move->runnable_ns;
 	return sure;
+}
+
+/*
+ * Attached where threads are moved asleep again and again, for then the iterator comes too late for
+ * most of them: the moment of such a wake-up.
+ */
+SEC("tp_btf/sched_wakeup")
+int BPF_PROG(on_hidden_wakeup, struct task_struct *task)
+{
+	__u32 slot = task->pid & thread_mask;
+	struct sched_thread *t = bpf_map_lookup_elem(&threads, &slot);
+
+	if (likely(t && t->tid == (__u32)task->pid)) {
+		if (likely(!(t->moved & MOVED_ASLEEP)))
+			return 0;
+	} else {
+		slot = slot_of(task->pid);
+		t = bpf_map_lookup_elem(&threads, &slot);
+		if (!t || !(t->moved & MOVED_ASLEEP))
+			return 0;
+	}
+	note_runnable(slot, t->since_ns, task->se.cfs_rq->rq->clock);
+	return 0;
 }

@@ -119,6 +119,19 @@ static __always_inline bool lock_slot(struct sched_thread *t, bool unread, bool 
 	return true;
 }
 
+/* Its first place that is free, with `seq` odd; NO_SLOT = none is. */
+__noinline __u32 lock_free_place(__u32 tid)
+{
+	for (int i = 0; i < PROBES; i++) {
+		__u32 slot = probe(tid, i);
+		struct sched_thread *t = bpf_map_lookup_elem(&threads, &slot);
+
+		if (t && lock_slot(t, false, true))
+			return slot;
+	}
+	return NO_SLOT;
+}
+
 /*
  * The first of its places that is free; else, the first of a dead thread whose end the reader has
  * not seen. The answer goes through the scratch, so that the verifier sees one way on and not one

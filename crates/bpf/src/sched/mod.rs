@@ -92,6 +92,7 @@ pub struct SchedProbe {
     tolds: Mapped<sched_told>,
     /// The iterator over threads that wait; `None` = this kernel has none.
     waiting: Option<Link>,
+    hidden_wakeups: waiting::HiddenWakeups,
     /// Waiting of all threads at the last look, that in progress included: it must not shrink.
     most_waited_ns: (u64, u64),
     /// Each CPU's amounts as they were last read.
@@ -177,9 +178,10 @@ impl SchedProbe {
                 .read_to_end(&mut nothing)
                 .map_err(|error| format!("look at all threads: {error}"))?;
         }
-        let waiting = match plan.task_iterator {
-            true => Some(skel.progs.on_waiting.attach().map_err(attach)?),
-            false => None,
+        let waiting = match (plan.task_iterator, plan.switch_hook) {
+            (true, SwitchHook::Four) => Some(skel.progs.on_waiting_4.attach().map_err(attach)?),
+            (true, SwitchHook::Three) => Some(skel.progs.on_waiting_3.attach().map_err(attach)?),
+            (false, _) => None,
         };
         let mut links = Vec::new();
         if plan.wakeup_hook {
@@ -196,6 +198,7 @@ impl SchedProbe {
             waits,
             tolds,
             waiting,
+            hidden_wakeups: waiting::HiddenWakeups::default(),
             most_waited_ns: (0, 0),
             last_read: vec![sched_cpu::default(); areas.len()],
             areas,
@@ -435,7 +438,10 @@ fn configure(
     open.progs.on_switch_3.set_autoload(plan.switch_hook == SwitchHook::Three);
     open.progs.on_wakeup.set_autoload(plan.wakeup_hook);
     open.progs.on_task.set_autoload(plan.task_iterator);
-    open.progs.on_waiting.set_autoload(plan.task_iterator);
+    let (four, three) =
+        (plan.switch_hook == SwitchHook::Four, plan.switch_hook == SwitchHook::Three);
+    open.progs.on_waiting_4.set_autoload(plan.task_iterator && four);
+    open.progs.on_waiting_3.set_autoload(plan.task_iterator && three);
     Ok(())
 }
 

@@ -7,7 +7,7 @@
 use super::{Clock, SchedProbe, State};
 use crate::mapped::{Plain, from_bytes};
 use crate::skel::sched::types::{sched_thread, sched_told, sched_waiting};
-use libbpf_rs::Iter;
+use libbpf_rs::{Iter, Link};
 use std::collections::HashMap;
 use std::io::Read as _;
 use std::mem::offset_of;
@@ -48,6 +48,21 @@ impl Waiter {
         let (tid, tgid, since_ns, slot, seq) = (1, 1, 0, 0, 0);
         Self { tid, tgid, since_ns, queued_ns, here_ns, cpu, moved: None, slot, seq }
     }
+}
+
+/// Since wake-ups were last looked at for less, so many threads were moved asleep.
+const MANY_MOVES_ASLEEP: u64 = 5;
+/// Wake-ups are looked at for so long after it was last necessary.
+const LOOKS_FOR_NS: u64 = 5_000_000_000;
+
+/// Wake-ups that the kernel's own account of a thread does not show: it was moved to another queue while it slept.
+#[derive(Debug, Default)]
+pub(super) struct HiddenWakeups {
+    /// Moves of sleeping threads that were reckoned with.
+    moves: u64,
+    /// When there were many, on the run queues' clock.
+    last_ns: u64,
+    hook: Option<Link>,
 }
 
 /// The threads that wait at one moment.
@@ -149,8 +164,10 @@ impl SchedProbe {
         let data = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
         // SAFETY: as above.
         unsafe { std::ptr::write_volatile(&raw mut data.asked_ns, at_ns) };
+        let moves_asleep = data.moves_asleep;
         let mut waiting =
             Waiting { at_ns, window_start_ns: data.window_start_ns, ..Waiting::default() };
+        self.mind_hidden_wakeups(moves_asleep, at_ns)?;
         let Some(link) = &self.waiting else { return Ok(waiting) };
         waiting.asked = true;
         let failed = |error: &dyn std::fmt::Display| format!("look at who waits: {error}");
@@ -166,6 +183,22 @@ impl SchedProbe {
             }
         }
         Ok(waiting)
+    }
+
+    /// Looks at wake-ups where threads are moved asleep so often that asking who waits comes too late for most of them,
+    /// until that has not been so for a while.
+    fn mind_hidden_wakeups(&mut self, moves_asleep: u64, at_ns: u64) -> Result<(), String> {
+        let hidden = &mut self.hidden_wakeups;
+        if moves_asleep - hidden.moves >= MANY_MOVES_ASLEEP {
+            (hidden.moves, hidden.last_ns) = (moves_asleep, at_ns);
+            if hidden.hook.is_none() {
+                let link = self.skel.progs.on_hidden_wakeup.attach();
+                hidden.hook = Some(link.map_err(|error| format!("look at wake-ups: {error}"))?);
+            }
+        } else if at_ns.saturating_sub(hidden.last_ns) > LOOKS_FOR_NS {
+            *hidden = HiddenWakeups { moves: moves_asleep, last_ns: at_ns, hook: None };
+        }
+        Ok(())
     }
 
     /// What is known where nobody waits at that moment of the run queues' clock.

@@ -4,10 +4,12 @@
 use crate::common::root_or_skip;
 use crate::probe::{Spinner, Watch, make_plan};
 use deburr_bpf::sched::State;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A thread that naps, and works for moments in between.
 struct Napper {
@@ -87,4 +89,49 @@ fn a_woken_thread_that_gets_no_cpu_waits_and_does_not_sleep() {
     let waited_ns = told[State::Queued as usize] + told[State::Throttled as usize];
     let rest_ns = wall_ns - told[State::OnCpu as usize] - slept_ns.min(wall_ns / 2);
     assert!(waited_ns as f64 >= 0.9 * rest_ns as f64, "queued for {waited_ns} of {rest_ns} ns");
+}
+
+/// Forks, and lets the child have no CPU for 0.6 s: among real-time threads of one priority there are no time slices.
+const STARVED_CHILD: &str = "
+import os, sys, time
+child = os.fork()
+if child == 0:
+    os._exit(0)
+os.write(1, b'%d\\n' % child)
+end = time.monotonic() + 0.6
+while time.monotonic() < end:
+    pass
+os.wait()
+";
+
+#[test]
+fn a_thread_that_never_had_a_cpu_waits_for_its_first_one() {
+    if !root_or_skip("kernel", "a_thread_that_never_had_a_cpu_waits_for_its_first_one") {
+        return;
+    }
+    let mut watch = Watch::begin(&make_plan());
+    let begun = Instant::now();
+    let words = ["-f", "5", "taskset", "-c", "0", "python3", "-c", STARVED_CHILD];
+    let mut parent = Command::new("chrt").args(words).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = String::new();
+    BufReader::new(parent.stdout.take().unwrap()).read_line(&mut child).unwrap();
+    let child: u32 = child.trim().parse().unwrap();
+    let mut told = [0u64; 8];
+    for _ in 0..4 {
+        thread::sleep(Duration::from_millis(100));
+        for thread in watch.look_at(child) {
+            for (sum, ns) in told.iter_mut().zip(thread.states_ns) {
+                *sum += ns;
+            }
+        }
+    }
+    assert!(parent.wait().unwrap().success());
+    let waited_ns = told[State::Queued as usize];
+    assert!(waited_ns >= 300_000_000, "queued for {waited_ns} ns of 400 ms: {told:?}");
+    assert_eq!(waited_ns, told.iter().sum::<u64>(), "it does nothing else: {told:?}");
+    // It has lived once, and for no longer than this test.
+    let rest = watch.look_at(child);
+    let lived_ns = waited_ns + rest.iter().map(|thread| thread.wall_ns).sum::<u64>();
+    assert!(rest.len() == 1 && rest[0].dead, "{rest:?}");
+    assert!(u128::from(lived_ns) <= begun.elapsed().as_nanos(), "{lived_ns} ns");
 }
