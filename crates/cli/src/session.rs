@@ -49,6 +49,8 @@ pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::
     if let (None, Some(command)) = (&plan.target, &command) {
         cx.target = command.target();
     }
+    // What takes time is done before the window begins: threads are looked at from its first moment on.
+    let (cost, watch) = (SelfCost::start(&cx.roots), TargetWatch::new(&cx.target, &cx.roots));
     let clocks = Clocks::now();
     cx.start_mono_ns = clocks.mono_ns;
     let asked_ns = plan.asked.map(|asked| asked.as_nanos().try_into().unwrap_or(u64::MAX));
@@ -57,8 +59,8 @@ pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::
         sinks.push(&Record::Coverage(Coverage { t_ns: 0, source, state }));
     }
     let mut session = Session {
-        cost: SelfCost::start(&cx.roots),
-        watch: TargetWatch::new(&cx.target, &cx.roots),
+        cost,
+        watch,
         jumps: JumpDetector::new(clocks),
         progress: Progress::start(asked_ns, plan.quiet),
         cx,

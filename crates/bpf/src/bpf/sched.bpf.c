@@ -4,8 +4,9 @@
  *
  * The kernel keeps what a wake-up hook would measure: sched_info.last_queued is when the thread was
  * put on this run queue, sched_info.run_delay grows by the waiting on queues that it was moved away
- * from. rq->clock was brought up to date by __schedule() just before, so it serves as the time. No
- * helper is called on the way of an ordinary switch except array look-ups, which are inlined.
+ * from. rq->clock was brought up to date by __schedule() just before, so it serves as the time, but
+ * for threads that go first at once (clock_of). No helper is called on the way of an ordinary
+ * switch except array look-ups, which are inlined.
  *
  * Serialisation: a thread's slot and its CPU's area are written under that CPU's run-queue lock
  * only.
@@ -23,7 +24,6 @@
 #define POINTS     4
 /* One long look-up each 50 us: at 400 ns it stays below 1 % of a CPU, whatever the load. */
 #define LONG_BLAME_NS 50000
-#define CLOCK_REFRESH 64
 
 #define barrier() asm volatile("" ::: "memory")
 
@@ -118,6 +118,7 @@ struct {
 } blank SEC(".maps");
 
 #include "sched_kernel.bpf.h"
+#include "sched_clock.bpf.h"
 #include "sched_table.bpf.h"
 #include "sched_blame.bpf.h"
 #include "sched_leave.bpf.h"
@@ -209,8 +210,10 @@ static __always_inline int on_switch(unsigned long long *ctx, bool state_told, b
 	if (unlikely(!area))
 		return 0;
 	area->cpu.id = slot;
+	if (next->sched_info.last_queued == clock && area->cpu.compared_ns)
+		now = clock_of(area, clock);
 	if (unlikely(now < area->cpu.since_ns)) {
-		area->cpu.lost.clock_backward++;
+		area->cpu.lost.clock_backward += area->cpu.since_ns - now > CLOCKS_DIFFER_NS;
 		now = area->cpu.since_ns;
 	}
 	began = end_run(area, prev, now);
@@ -241,7 +244,7 @@ static __always_inline int on_switch(unsigned long long *ctx, bool state_told, b
 			t = atomic ? find_arriving_atomic(area, next, now, &slot)
 				   : find_arriving_plain(area, next, now, &slot);
 		if (likely(t))
-			waited = switch_in(area, t, ctx, now, &local);
+			waited = switch_in(area, t, ctx, clock, now, &local);
 		else
 			area->cpu.lost.thread_table_full++;
 	}
@@ -250,9 +253,8 @@ static __always_inline int on_switch(unsigned long long *ctx, bool state_told, b
 	if (waited)
 		count_wait(area, slot, waited, local, now - local >= began,
 			   task_arg(ctx, PREV)->tgid);
-	/* The clocks drift apart by parts per million: a look now and then is enough. */
-	if (unlikely(!(area->cpu.done % CLOCK_REFRESH)))
-		area->cpu.monotonic_minus_clock_ns = bpf_ktime_get_ns() - clock;
+	if (unlikely(clock - area->cpu.compared_ns > COMPARE_EACH_NS))
+		compare_clocks(area, clock, bpf_ktime_get_ns() - clock, now == clock);
 	barrier();
 	area->cpu.done = area->cpu.head;
 	return 0;

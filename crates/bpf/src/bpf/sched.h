@@ -181,7 +181,8 @@ struct sched_cpu {
 	/* second */
 	__u64 idle_ns;
 	__u64 waits;                    /* that ended here */
-	__u64 monotonic_minus_clock_ns; /* refreshed every 64 switches; may shrink */
+	__u64 monotonic_minus_clock_ns; /* refreshed every few milliseconds; may shrink */
+	__u64 compared_ns;              /* the clocks were, at that moment of the run queue's */
 	__u64 long_blame_after_ns;      /* the next long look-up is affordable then */
 	__u64 throttled_ns;
 	__u64 block_io_ns;
@@ -189,7 +190,7 @@ struct sched_cpu {
 	__u64 overflows;
 	struct sched_lost lost;
 	struct sched_scratch scratch;
-	__u64 pad[3];
+	__u64 pad[2];
 };
 
 /* All that a switch needs of its CPU: one look-up. */

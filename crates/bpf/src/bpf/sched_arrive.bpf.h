@@ -74,9 +74,13 @@ static __noinline int note_moved(struct sched_area *area, struct sched_thread *t
 	return 0;
 }
 
-/* Returns the wait that ended, as far as it is known as one; `local` of it was on this CPU. */
+/*
+ * Returns the wait that ended, as far as it is known as one; `local` of it was on this CPU. `clock`
+ * = what the run queue's own clock shows.
+ */
 static __always_inline __u64 switch_in(struct sched_area *area, struct sched_thread *t,
-				       unsigned long long *ctx, __u64 now, __u64 *local)
+				       unsigned long long *ctx, __u64 clock, __u64 now,
+				       __u64 *local)
 {
 	struct task_struct *next = task_arg(ctx, NEXT);
 	__u64 since = t->since_ns < now ? t->since_ns : now;
@@ -118,6 +122,8 @@ static __always_inline __u64 switch_in(struct sched_area *area, struct sched_thr
 	t->since_ns = now;
 	/* what the kernel is about to make it */
 	t->run_delay_ns = next->sched_info.run_delay + w.here_ns;
+	if (unlikely(now > clock))
+		t->run_delay_ns -= now - clock < w.here_ns ? now - clock : w.here_ns;
 	t->cpu = area->cpu.id;
 	t->switches++;
 	barrier();

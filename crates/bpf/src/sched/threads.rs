@@ -172,10 +172,12 @@ impl ThreadScan {
         } else {
             0
         };
-        let end_ns = told_until(&thread, waiting.at_ns());
         let found = waiting.of(Some(slot), &thread);
+        let mut end_ns = told_until(&thread, waiting.at_ns());
         if found.is_none() && waiting.excludes(&thread) {
-            return Ok(());
+            let before_ns = seen.as_ref().map_or(self.start_ns, |seen| seen.at_ns);
+            let Some(left_ns) = known_until(&thread, before_ns) else { return Ok(()) };
+            end_ns = left_ns;
         }
         let look = Look {
             states_ns: states_at(&thread, probe.is_on_cpu(&thread), end_ns, found),
@@ -239,6 +241,12 @@ impl ThreadScan {
 /// that gets no CPU for a while in between tells nothing of that while.
 fn told_until(thread: &sched_thread, asked_ns: u64) -> u64 {
     if thread.state == DEAD { thread.since_ns } else { asked_ns.max(thread.since_ns) }
+}
+
+/// The same of a thread of which it is not known what it does since it left the CPU: until then, unless more than that
+/// was told `before_ns`. What is left is told when it switches; but a window may end before.
+fn known_until(thread: &sched_thread, before_ns: u64) -> Option<u64> {
+    (thread.since_ns >= before_ns).then_some(thread.since_ns)
 }
 
 /// The amounts of a thread at that moment, what is in progress included. `on_cpu` tells whether its CPU agrees
@@ -424,6 +432,25 @@ mod tests {
         assert_eq!(told_until(&thread, 90), 100, "it switched since");
         let dead = sched_thread { state: DEAD, since_ns: 100, ..sched_thread::default() };
         assert_eq!(told_until(&dead, 400), 100);
+    }
+
+    #[test]
+    fn of_a_thread_that_went_nobody_knows_where_all_is_told_until_it_left() {
+        let in_state_ns = [400, 100, 0, 0, 0, 0, 0, 0];
+        let queued = State::Queued as u8;
+        let left = |since_ns| sched_thread {
+            tid: 7,
+            state: queued,
+            first_ns: 0,
+            since_ns,
+            in_state_ns,
+            ..sched_thread::default()
+        };
+        assert_eq!(known_until(&left(500), 200), Some(500));
+        assert_eq!(known_until(&left(500), 600), None, "what it waited for then was told");
+        let mut seen = None;
+        let told = look(left(500), 500).difference(&mut seen, 500, 0).unwrap();
+        assert_eq!((told.wall_ns, told.states_ns), (500, in_state_ns));
     }
 
     #[test]
