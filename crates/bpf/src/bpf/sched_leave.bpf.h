@@ -13,6 +13,25 @@ static __noinline int moved(struct sched_thread *t, struct task_struct *task, __
 }
 
 /*
+ * What is known of a wait of which the kernel's own account does not tell: since when the thread
+ * was found runnable, and what the reader told, which is never taken back.
+ */
+static __noinline __u64 known_wait(struct sched_thread *t, __u64 arrival)
+{
+	__u32 slot = slot_of(t->tid);
+	struct sched_move *move = bpf_map_lookup_elem(&moves, &slot);
+	struct sched_told *told = bpf_map_lookup_elem(&tolds, &slot);
+	__u64 wait = 0;
+
+	if (move && (t->moved & MOVED_ASLEEP) && move->stay_ns == t->since_ns &&
+	    move->runnable_ns < arrival)
+		wait = arrival - move->runnable_ns;
+	if (told && told->since_ns == t->since_ns && told->queued_ns > wait)
+		wait = told->queued_ns;
+	return wait;
+}
+
+/*
  * A thread whose arrival was missed: the kernel remembers when it came, and how long it waited in
  * all. Returns since when it ran.
  */
@@ -30,7 +49,7 @@ static __noinline __u64 arrived_unseen(struct sched_area *area, struct sched_thr
 	/* What the kernel has for a wait of a thread that was moved asleep is none; and what a
 	 * quota did is not told apart here. */
 	if ((t->moved & MOVED_ASLEEP) || t->state == ST_THROTTLED)
-		wait = 0;
+		wait = known_wait(t, arrival);
 	if (wait > arrival - since)
 		wait = arrival - since;
 	t->moved = 0;
