@@ -38,7 +38,7 @@ pub(crate) struct Settings<'a> {
 }
 
 /// The shortest observation without the fault, if that with it is no shorter.
-const CONTROL_SECONDS: u32 = 4;
+const CONTROL_SECONDS: u32 = 3;
 
 impl Settings<'_> {
     /// Length of the observation without the fault: half of the other, for it has nothing to find.

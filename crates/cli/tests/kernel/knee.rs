@@ -91,7 +91,7 @@ fn try_many_threads() {
     let mut seen = Vec::new();
     for _ in 0..ATTEMPTS {
         let cpus = format!("{:.3}", need_ns(&service.file) * RATE * HEADROOM / 1e9);
-        let arguments = ["--cpus", &cpus, "--seconds", "4", "--vary", "env:GOMAXPROCS=1,96"];
+        let arguments = ["--cpus", &cpus, "--seconds", "3", "--vary", "env:GOMAXPROCS=1,96"];
         let differences = differences(&run(&service.file, &arguments));
         if differences.is_empty() {
             return;

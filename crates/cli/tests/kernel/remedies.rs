@@ -21,7 +21,7 @@ fn promise_is_kept(scenario: &str, program: &str) {
     }
     let deadline = Instant::now() + IDLE_WITHIN;
     let (output, said) = loop {
-        let arguments = ["lab", "run", scenario, "--remedy", "--json", "--weight=3", "--seconds=4"];
+        let arguments = ["lab", "run", scenario, "--remedy", "--json", "--weight=3", "--seconds=3"];
         let output = Command::new(DEBURR).args(arguments).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.code() != Some(3) {
