@@ -155,8 +155,11 @@ static __noinline __u64 began_unseen(struct sched_area *area, struct task_struct
 	struct sched_run *run = &area->run[area->cpu.head & (RUNS - 1)];
 	__u64 since = area->cpu.since_ns, arrival = prev->pid ? prev->sched_info.last_arrival : 0;
 
-	/* An exec by a thread that was not the leader: it goes on under the leader's id. */
-	if (!since || arrival == since)
+	/*
+	 * An exec by a thread that was not the leader: it goes on under the leader's id. Its
+	 * arrival is what the run queue's clock showed, which may be late (clock_of).
+	 */
+	if (!since || (prev->pid && arrival <= since))
 		return since;
 	count_left_unseen(area);
 	if (arrival > since && arrival <= now) {

@@ -13,8 +13,18 @@
 #define READ_LATE_NS  200
 #define DRIFT_SHIFT   10 /* 977 ppm */
 #define DISBELIEVE_NS 1000000000
+/* From then on what another CPU found is newer. */
+#define COMPARED_LONG_AGO_NS 16000000
 /* Two clocks that are read one after the other are not exact to each other. */
 #define CLOCKS_DIFFER_NS 5000
+
+/*
+ * How far CLOCK_MONOTONIC is ahead, as any CPU found it last. NTP makes it run faster than the run
+ * queues' clocks, and a CPU that idles compares nothing: what that adds up to would be taken for
+ * waiting. Where the kernel's clock is one for all CPUs, this is newer, some tenths of a second old
+ * at most, for the reader switches so often; elsewhere it can only make less of a wait.
+ */
+__s64 newest_ahead_ns = 0;
 
 /*
  * How far CLOCK_MONOTONIC is ahead, as it is now. Reading one after the other, and a clock that was
@@ -30,6 +40,7 @@ static __always_inline void compare_clocks(struct sched_area *area, __u64 clock,
 	if (more < 0 || (fresh && (more < drift || since > DISBELIEVE_NS))) {
 		area->cpu.monotonic_minus_clock_ns = ahead;
 		area->cpu.compared_ns = clock;
+		newest_ahead_ns = ahead;
 	}
 }
 
@@ -41,9 +52,11 @@ static __always_inline void compare_clocks(struct sched_area *area, __u64 clock,
  */
 static __noinline __u64 clock_of(struct sched_area *area, __u64 clock)
 {
-	__u64 ahead = bpf_ktime_get_ns() - clock, late;
+	__s64 ahead = bpf_ktime_get_ns() - clock, known;
 
 	compare_clocks(area, clock, ahead, false);
-	late = ahead - area->cpu.monotonic_minus_clock_ns;
-	return clock + late;
+	known = area->cpu.monotonic_minus_clock_ns;
+	if (clock - area->cpu.compared_ns > COMPARED_LONG_AGO_NS && newest_ahead_ns > known)
+		known = newest_ahead_ns;
+	return ahead > known ? clock + (ahead - known) : clock;
 }

@@ -92,7 +92,7 @@ impl ThreadScan {
         let mut scan = Self { start_ns: waiting.at_ns(), ..Self::default() };
         scan.slots.resize_with(probe.threads.len(), || None);
         scan.ended.resize(probe.threads.len(), NONE);
-        scan.look(probe, waiting, |thread| {
+        scan.look(probe, waiting, false, |thread| {
             if !thread.dead {
                 each(thread);
             }
@@ -101,18 +101,19 @@ impl ThreadScan {
     }
 
     /// Calls `each` for every thread that existed since it was last looked at. What a thread did off the CPU is told up
-    /// to the moment of `waiting`, or up to when it left the CPU since.
+    /// to the moment of `waiting`, or up to when it left the CPU since. After the `last` look nothing is made up for.
     pub fn look(
         &mut self,
         probe: &SchedProbe,
         waiting: &Waiting,
+        last: bool,
         mut each: impl FnMut(&ThreadDelta),
     ) {
         let mut torn = Vec::new();
         self.untold.begin_look(probe.left_unseen());
         for slot in 0..probe.threads.len() {
             let tid = probe.threads.u32(slot, offset_of!(sched_thread, tid));
-            if tid != 0 && self.look_at_slot(probe, slot, waiting, &mut each).is_err() {
+            if tid != 0 && self.look_at_slot(probe, slot, waiting, last, &mut each).is_err() {
                 torn.push(slot);
             }
             if tid != 0 {
@@ -126,7 +127,7 @@ impl ThreadScan {
                 break;
             }
             std::thread::sleep(BEFORE_SECOND_LOOK);
-            torn.retain(|&slot| self.look_at_slot(probe, slot, waiting, &mut each).is_err());
+            torn.retain(|&slot| self.look_at_slot(probe, slot, waiting, last, &mut each).is_err());
         }
         self.torn += torn.len() as u64;
         self.look_at_overflow(probe, waiting, &mut each);
@@ -141,7 +142,7 @@ impl ThreadScan {
         mut each: impl FnMut(&ThreadDelta),
     ) {
         for &slot in slots {
-            let looked = self.look_at_slot(probe, slot, waiting, &mut each);
+            let looked = self.look_at_slot(probe, slot, waiting, false, &mut each);
             self.torn += u64::from(looked.is_err());
         }
     }
@@ -151,6 +152,7 @@ impl ThreadScan {
         probe: &SchedProbe,
         slot: usize,
         waiting: &Waiting,
+        last: bool,
         each: &mut dyn FnMut(&ThreadDelta),
     ) -> Result<(), Torn> {
         let threads = &probe.threads;
@@ -174,13 +176,18 @@ impl ThreadScan {
         };
         let found = waiting.of(Some(slot), &thread);
         let mut end_ns = told_until(&thread, waiting.at_ns());
+        let mut told_ns = end_ns;
         if found.is_none() && waiting.excludes(&thread) {
             let before_ns = seen.as_ref().map_or(self.start_ns, |seen| seen.at_ns);
-            let Some(left_ns) = known_until(&thread, before_ns) else { return Ok(()) };
-            end_ns = left_ns;
+            match known_until(&thread, before_ns) {
+                // Nothing is made up for after the last look: what is not known is unattributed.
+                left_ns if last => told_ns = left_ns.unwrap_or(before_ns),
+                Some(left_ns) => (end_ns, told_ns) = (left_ns, left_ns),
+                None => return Ok(()),
+            }
         }
         let look = Look {
-            states_ns: states_at(&thread, probe.is_on_cpu(&thread), end_ns, found),
+            states_ns: states_at(&thread, probe.is_on_cpu(&thread), told_ns, found),
             thread,
             waits,
             wait_max_ns: wait_max,
@@ -274,11 +281,19 @@ fn states_at(
 }
 
 impl SchedProbe {
-    /// Whether the CPU that the thread was last seen to arrive at has it still.
+    /// Whether the CPU that the thread was last seen to arrive at has it still, as far as can be known: of a thread that
+    /// was never seen to leave one nobody tells when it did.
     fn is_on_cpu(&self, thread: &sched_thread) -> bool {
         let cpu = usize::from(thread.cpu);
-        cpu < self.areas.len() && self.areas.u32(cpu, offset_of!(sched_area, cpu.tid)) == thread.tid
+        cpu < self.areas.len()
+            && self.areas.u32(cpu, offset_of!(sched_area, cpu.tid)) == thread.tid
+            && !never_seen_to_leave(thread)
     }
+}
+
+/// Whether a thread has left CPUs, and no switch ever told of that. The one that it has now may be its next.
+fn never_seen_to_leave(thread: &sched_thread) -> bool {
+    thread.left_unseen > 0 && thread.switches <= thread.left_unseen.saturating_add(1)
 }
 
 fn hist(buckets: [sched_bucket; WAIT_BUCKETS]) -> WaitHist {
@@ -372,8 +387,8 @@ impl Look {
     }
 }
 
-/// `now - before` for each state; where that is negative the missing amount is taken from the other states,
-/// largest first, so that the sum is the difference of the sums.
+/// `now - before` for each state; where that is negative the missing amount is taken from the other states, so that the
+/// sum is the difference of the sums: from waiting for a CPU last, for of that the sizes and the blame are told apart.
 fn conserved_difference(now: &[u64; STATES], before: &[u64; STATES]) -> [u64; STATES] {
     let mut difference = [0; STATES];
     let mut owed = 0;
@@ -384,21 +399,24 @@ fn conserved_difference(now: &[u64; STATES], before: &[u64; STATES]) -> [u64; ST
             owed += before[state] - now[state];
         }
     }
-    take_away(&mut difference, owed);
-    difference
+    let mut waiting = [0; STATES];
+    for state in [State::Queued as usize, State::Throttled as usize] {
+        std::mem::swap(&mut waiting[state], &mut difference[state]);
+    }
+    owed = take_away(&mut difference, owed);
+    take_away(&mut waiting, owed);
+    std::array::from_fn(|state| difference[state] + waiting[state])
 }
 
-/// Takes an amount from the states, largest first.
-fn take_away(states: &mut [u64; STATES], mut amount: u64) {
+/// Takes an amount from the states, largest first. Returns what they did not have.
+fn take_away(states: &mut [u64; STATES], mut amount: u64) -> u64 {
     while amount > 0 {
-        let Some(largest) = states.iter_mut().max() else { return };
+        let Some(largest) = states.iter_mut().max().filter(|ns| **ns > 0) else { break };
         let part = amount.min(*largest);
-        if part == 0 {
-            return;
-        }
         *largest -= part;
         amount -= part;
     }
+    amount
 }
 
 #[cfg(test)]
@@ -415,6 +433,27 @@ mod tests {
         let before = [10, 40, 0, 0, 0, 0, 0, 0];
         let now = [10, 30, 25, 0, 0, 0, 0, 0];
         assert_eq!(conserved_difference(&now, &before), [0, 0, 15, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn what_was_told_too_early_is_taken_from_waiting_last() {
+        let before = [100, 0, 0, 0, 0, 0, 0, 0];
+        let now = [97, 20, 0, 5, 0, 0, 0, 0];
+        assert_eq!(conserved_difference(&now, &before), [0, 20, 0, 2, 0, 0, 0, 0]);
+        let now = [90, 20, 0, 5, 0, 0, 0, 0];
+        assert_eq!(conserved_difference(&now, &before), [0, 15, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_thread_that_nobody_sees_leave_is_not_told_to_run() {
+        let thread = |switches, left_unseen| sched_thread {
+            switches,
+            left_unseen,
+            ..sched_thread::default()
+        };
+        assert!(!never_seen_to_leave(&thread(40, 0)), "it always tells");
+        assert!(!never_seen_to_leave(&thread(40, 3)), "three were lost");
+        assert!(never_seen_to_leave(&thread(4, 3)) && never_seen_to_leave(&thread(3, 3)));
     }
 
     #[test]

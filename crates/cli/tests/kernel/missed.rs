@@ -70,7 +70,7 @@ fn switches_that_are_lost_are_counted() {
     // Twice: whether a thread was seen at other times is known after all of its process were looked at.
     for _ in 0..2 {
         let waiting = probe.who_waits(clock).unwrap();
-        scan.look(&probe, &waiting, |_| {});
+        scan.look(&probe, &waiting, false, |_| {});
     }
     let missed = scan.switches_missed(true);
     assert!(missed > before, "{missed} after, {before} before");

@@ -43,7 +43,7 @@ impl Watch {
     fn look(&mut self) -> Vec<ThreadDelta> {
         let mut threads = Vec::new();
         let waiting = self.probe.who_waits(clock(&self.probe)).unwrap();
-        self.scan.look(&self.probe, &waiting, |thread| threads.push(thread.clone()));
+        self.scan.look(&self.probe, &waiting, false, |thread| threads.push(thread.clone()));
         threads
     }
 
@@ -482,23 +482,28 @@ fn exec_from_a_thread() {
     thread::sleep(Duration::from_secs(60));
 }
 
+/// Set where the next test is to be the child that execs.
+const EXEC_CHILD: &str = "DEBURR_TEST_EXEC_FROM_A_THREAD";
+
+/// A process with two threads, of which the second one execs.
+fn exec_test() -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "probe::exec_by_a_thread_ends_the_thread_and_not_the_process"])
+        .env(EXEC_CHILD, "1");
+    command
+}
+
 #[test]
 fn exec_by_a_thread_ends_the_thread_and_not_the_process() {
-    const CHILD: &str = "DEBURR_TEST_EXEC_FROM_A_THREAD";
-    if std::env::var_os(CHILD).is_some() {
+    if std::env::var_os(EXEC_CHILD).is_some() {
         exec_from_a_thread();
     }
     if !root_or_skip("kernel", "exec_by_a_thread_ends_the_thread_and_not_the_process") {
         return;
     }
     let mut watch = Watch::begin(&make_plan());
-    let child = Killed(
-        Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "probe::exec_by_a_thread_ends_the_thread_and_not_the_process"])
-            .env(CHILD, "1")
-            .spawn()
-            .unwrap(),
-    );
+    let child = Killed(exec_test().spawn().unwrap());
     let pid = child.0.id();
     until("two threads before exec", || watch.look_at(pid).len() >= 2);
     let comm = || std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
@@ -518,6 +523,27 @@ fn exec_by_a_thread_ends_the_thread_and_not_the_process() {
     let asleep = of(&after[0], State::Sleep) as f64 / after[0].wall_ns as f64;
     assert!(asleep > 0.99, "asleep for {asleep} of its time");
     assert_conserved(&after);
+}
+
+/// A thread that execs goes on under the leader's id: who leaves the CPU is then not who got it, and yet nothing was missed.
+#[test]
+fn exec_by_a_thread_is_no_missed_switch() {
+    const TIMES: u64 = 6;
+    if !root_or_skip("kernel", "exec_by_a_thread_is_no_missed_switch") {
+        return;
+    }
+    let mut watch = Watch::begin(&make_plan());
+    for _ in 0..TIMES {
+        let child = exec_test().spawn().unwrap();
+        let child = Killed(child);
+        let comm = || std::fs::read_to_string(format!("/proc/{}/comm", child.0.id())).unwrap();
+        until("exec", || comm().trim() == "sleep");
+        until("it sleeps", || is_in_state(child.0.id(), 'S'));
+        watch.look();
+    }
+    watch.look();
+    let missed = watch.scan.switches_missed(true);
+    assert!(missed < TIMES / 2, "{missed} switches were missed by {TIMES} execs");
 }
 
 #[test]

@@ -222,7 +222,7 @@ impl SchedCollector {
         // meanwhile, as this reader's own do on a busy host, there would be the blame without the wait.
         let blame = self.blame.of_epoch(&self.probe, epoch);
         let tally = &mut self.tally;
-        scan.look(&self.probe, &self.waiting, |thread| tally.add(thread, last));
+        scan.look(&self.probe, &self.waiting, last, |thread| tally.add(thread, last));
         let (torn, missed) = (scan.torn, scan.switches_missed(last));
         if last && let Some(reason) = untold(&cx.roots, &scan.untold()) {
             let reasons = self.partial.iter().cloned().chain([reason]).collect::<Vec<_>>();
