@@ -13,6 +13,8 @@ CULPRIT_SHARE = 0.8
 # Bytes are counted, not measured: what differs is what a filesystem adds.
 BYTES_TOLERANCE = 0.01
 DISK_SHARE = 0.6
+# The rest is waiting behind each other while the quota lasts.
+CROWD_SHARE = 0.8
 
 # What `write-files` writes, in bytes.
 FILES = {"a": 2 << 20, "b": 2 << 20, "renamed": 2 << 20, "synced": 1 << 20, "direct": 4 << 20, "gone": 1 << 20}
@@ -22,6 +24,7 @@ TITLES = [
     "throttle clock",
     "neighbour: victim queued, neighbour's blame",
     "quota: throttled, by `cpu.stat`",
+    "new threads under a quota: of their waiting, throttled",
     "files: their bytes, all bytes by `diskstats`",
     "slow disk: neighbour's share",
 ]
@@ -66,11 +69,11 @@ def files(recording):
 
 def judge(said, recording):
     """Cells under TITLES, and what is wrong, of what the machine said by part."""
-    reports = {name: document(said.get(name, "")) for name in ("doctor", "neighbour", "quota", "limits", "disk")}
+    reports = {name: document(said.get(name, "")) for name in ("doctor", "neighbour", "quota", "crowd", "limits", "disk")}
     failed = [f"{name}: no JSON: {said.get(name, '').strip()[:300]}" for name in reports if not reports[name]]
     if failed:
         return ["-"] * len(TITLES), failed
-    doctor, neighbour, quota, limits, disk = reports.values()
+    doctor, neighbour, quota, crowd, limits, disk = reports.values()
 
     def hold(condition, complaint):
         if not condition:
@@ -95,6 +98,12 @@ def judge(said, recording):
     hold(abs(throttled - truth) <= THROTTLED_TOLERANCE, f"quota: {throttled:.1%} throttled, cpu.stat {truth:.1%}")
     hold(codes(quota)[:1] == ["SCH002"], f"quota: {codes(quota)} instead of SCH002 first")
     hold("SCH001" not in codes(quota), "quota: SCH001 fired")
+
+    waits, error = shares(crowd, "sh")
+    hold(error <= LEDGER_TOLERANCE, f"crowd: ledger is {error:.2%} off")
+    runnable = waits.get("throttled", 0) + waits.get("queued", 0)
+    by_quota = waits.get("throttled", 0) / runnable if runnable else 0
+    hold(by_quota >= CROWD_SHARE, f"crowd: of what new threads wait {by_quota:.1%} is told as throttled")
 
     limit = limits["processes"][0]["limit"]
     levels = [(quota["path"], quota["cpus"], quota["own"], quota["binds"]) for quota in limit["quotas"]]
@@ -122,6 +131,7 @@ def judge(said, recording):
         f"`{bpf['throttle_clock']}`",
         f"{percent(waiting.get('queued', 0))}, {percent(blamed)}",
         f"{percent(throttled)}, {percent(truth)}",
+        percent(by_quota),
         f"{percent(min(by_file.values(), default=0))} to {percent(max(by_file.values(), default=0))}, {percent(all_bytes)}",
         percent(held_up),
     ]

@@ -37,6 +37,17 @@ part quota deburr -p "$limited" -d 5 --json
 part quota_after counters
 kill -9 "$limited"
 
+# Threads that are new when they wait: children of a shell, more at a time than the quota has room for.
+mkdir /sys/fs/cgroup/crowd
+echo "20000 100000" >/sys/fs/cgroup/crowd/cpu.max
+sh -c 'echo $$ >/sys/fs/cgroup/crowd/cgroup.procs
+    child() { i=0; while [ $i -lt 500 ]; do i=$((i + 1)); done; }
+    while :; do child & child & child & child & child & child & wait; done' &
+crowd=$!
+sleep 1
+part crowd deburr --cgroup /crowd -d 5 --json
+kill -9 "$crowd"
+
 # Of two levels with a quota the one above is the tighter.
 mkdir /sys/fs/cgroup/above
 echo +cpu >/sys/fs/cgroup/above/cgroup.subtree_control

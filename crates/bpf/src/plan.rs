@@ -28,7 +28,7 @@ pub struct Needs {
 pub struct Plan {
     /// Attach to this.
     pub switch_hook: SwitchHook,
-    /// Attach to `sched_wakeup` as well: threads can wake into a throttled group, and some group has a quota.
+    /// Attach to `sched_wakeup` and `sched_wakeup_new` as well: threads can wake into a throttled group, and some group has a quota.
     pub wakeup_hook: bool,
     /// Look at all threads once before attaching.
     pub task_iterator: bool,

@@ -118,7 +118,7 @@ fn bpf_facts(cgroups: &CgroupFacts) -> BpfFacts {
     let hooks = planned.as_ref().map_or_else(
         |_| vec![],
         |plan| match plan.wakeup_hook {
-            true => vec!["sched_switch", "sched_wakeup"],
+            true => vec!["sched_switch", "sched_wakeup", "sched_wakeup_new"],
             false => vec!["sched_switch"],
         },
     );

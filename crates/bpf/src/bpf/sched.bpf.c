@@ -125,6 +125,7 @@ struct {
 #include "sched_move.bpf.h"
 #include "sched_arrive.bpf.h"
 #include "sched_waiting.bpf.h"
+#include "sched_wakeup.bpf.h"
 
 /* --- the CPU's own account --- */
 
@@ -275,30 +276,6 @@ SEC("tp_btf/sched_switch")
 int on_switch_3(unsigned long long *ctx)
 {
 	return on_switch(ctx, false, false);
-}
-
-/*
- * Only attached where threads can wake into a throttled group (no throttling by task) and some
- * cgroup has a quota: remembers the group's throttle clock at the wake-up.
- */
-SEC("tp_btf/sched_wakeup")
-int BPF_PROG(on_wakeup, struct task_struct *task)
-{
-	struct cfs_rq *queue = task->se.cfs_rq;
-	__u32 slot = task->pid & thread_mask, cpu_id = queue->rq->cpu;
-	struct sched_thread *t = bpf_map_lookup_elem(&threads, &slot);
-	struct sched_area *area = bpf_map_lookup_elem(&areas, &cpu_id);
-
-	if (area && (!t || t->tid != task->pid))
-		t = find_only(area, task->pid, &slot);
-	/* A thread that wakes itself holds no run-queue lock: its look-up may have been disturbed.
-	 */
-	if (!t || t->tid != task->pid || t->state == ST_ON_CPU || t->state == ST_QUEUED ||
-	    t->state == ST_THROTTLED)
-		return 0;
-	t->throttle_clock_ns = throttle_clock(queue, queue->rq, queue->rq->clock);
-	t->throttle_queue = (__u64)queue;
-	return 0;
 }
 
 /* Run once over all threads before the hook is attached, so that the state of those that sleep is

@@ -186,6 +186,11 @@ impl SchedProbe {
         let mut links = Vec::new();
         if plan.wakeup_hook {
             links.push(skel.progs.on_wakeup.attach().map_err(attach)?);
+            let first = match plan.switch_hook {
+                SwitchHook::Four => skel.progs.on_first_wakeup_4.attach(),
+                SwitchHook::Three => skel.progs.on_first_wakeup_3.attach(),
+            };
+            links.push(first.map_err(attach)?);
         }
         links.push(skel.progs.on_move.attach().map_err(attach)?);
         links.push(attach_at_switches(&skel, plan.switch_hook).map_err(attach)?);
@@ -440,6 +445,8 @@ fn configure(
     open.progs.on_task.set_autoload(plan.task_iterator);
     let (four, three) =
         (plan.switch_hook == SwitchHook::Four, plan.switch_hook == SwitchHook::Three);
+    open.progs.on_first_wakeup_4.set_autoload(plan.wakeup_hook && four);
+    open.progs.on_first_wakeup_3.set_autoload(plan.wakeup_hook && three);
     open.progs.on_waiting_4.set_autoload(plan.task_iterator && four);
     open.progs.on_waiting_3.set_autoload(plan.task_iterator && three);
     Ok(())
