@@ -175,19 +175,17 @@ impl ThreadScan {
             0
         };
         let found = waiting.of(Some(slot), &thread);
-        let mut end_ns = told_until(&thread, waiting.at_ns());
-        let mut told_ns = end_ns;
-        if found.is_none() && waiting.excludes(&thread) {
-            let before_ns = seen.as_ref().map_or(self.start_ns, |seen| seen.at_ns);
-            match known_until(&thread, before_ns) {
-                // Nothing is made up for after the last look: what is not known is unattributed.
-                left_ns if last => told_ns = left_ns.unwrap_or(before_ns),
-                Some(left_ns) => (end_ns, told_ns) = (left_ns, left_ns),
-                None => return Ok(()),
-            }
-        }
+        let before_ns = seen.as_ref().map_or(self.start_ns, |seen| seen.at_ns);
+        let is_lost = found.is_none() && waiting.excludes(&thread);
+        let ends = if is_lost {
+            ends_of_lost(&thread, (before_ns, waiting.at_ns()), last)
+        } else {
+            let at_ns = told_until(&thread, waiting.at_ns());
+            Some(Ends { wall_ns: at_ns, known_ns: at_ns })
+        };
+        let Some(Ends { wall_ns: end_ns, known_ns }) = ends else { return Ok(()) };
         let look = Look {
-            states_ns: states_at(&thread, probe.is_on_cpu(&thread), told_ns, found),
+            states_ns: states_at(&thread, probe.is_on_cpu(&thread), known_ns, found),
             thread,
             waits,
             wait_max_ns: wait_max,
@@ -250,10 +248,24 @@ fn told_until(thread: &sched_thread, asked_ns: u64) -> u64 {
     if thread.state == DEAD { thread.since_ns } else { asked_ns.max(thread.since_ns) }
 }
 
-/// The same of a thread of which it is not known what it does since it left the CPU: until then, unless more than that
-/// was told `before_ns`. What is left is told when it switches; but a window may end before.
-fn known_until(thread: &sched_thread, before_ns: u64) -> Option<u64> {
-    (thread.since_ns >= before_ns).then_some(thread.since_ns)
+/// Up to which moments a thread is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ends {
+    /// It exists until then.
+    wall_ns: u64,
+    /// It is known what it did until then; the rest is unattributed.
+    known_ns: u64,
+}
+
+/// The moments of a thread that left the CPU, waited, and went nobody knows where, between a look and the next one. What it
+/// does since is told when it switches, so nothing is said of that now; but after the `last` look nothing is made up for.
+fn ends_of_lost(thread: &sched_thread, (before_ns, at_ns): (u64, u64), last: bool) -> Option<Ends> {
+    let left_ns = Some(thread.since_ns).filter(|left_ns| *left_ns >= before_ns);
+    match (left_ns, last) {
+        (left_ns, true) => Some(Ends { wall_ns: at_ns, known_ns: left_ns.unwrap_or(before_ns) }),
+        (Some(left_ns), false) => Some(Ends { wall_ns: left_ns, known_ns: left_ns }),
+        (None, false) => None,
+    }
 }
 
 /// The amounts of a thread at that moment, what is in progress included. `on_cpu` tells whether its CPU agrees
@@ -485,8 +497,16 @@ mod tests {
             in_state_ns,
             ..sched_thread::default()
         };
-        assert_eq!(known_until(&left(500), 200), Some(500));
-        assert_eq!(known_until(&left(500), 600), None, "what it waited for then was told");
+        let ends = |wall_ns, known_ns| Some(Ends { wall_ns, known_ns });
+        assert_eq!(ends_of_lost(&left(500), (200, 900), false), ends(500, 500));
+        assert_eq!(
+            ends_of_lost(&left(500), (600, 900), false),
+            None,
+            "what it waited for then was told"
+        );
+        // Of the last look the rest is there, and unattributed.
+        assert_eq!(ends_of_lost(&left(500), (200, 900), true), ends(900, 500));
+        assert_eq!(ends_of_lost(&left(500), (600, 900), true), ends(900, 600));
         let mut seen = None;
         let told = look(left(500), 500).difference(&mut seen, 500, 0).unwrap();
         assert_eq!((told.wall_ns, told.states_ns), (500, in_state_ns));
