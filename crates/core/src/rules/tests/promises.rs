@@ -3,8 +3,8 @@
 
 use super::{judged, scenes};
 use crate::finding::{Finding, Fix};
-use crate::recording::{ProcId, Record};
-use crate::testkit::{Did, S, Scene, US};
+use crate::recording::{CgroupId, Culprit, ProcId, Process, Record, SchedPolicy, Scheduling};
+use crate::testkit::{Did, MS, S, Scene, US};
 
 fn finding(scene: &Scene, code: &str) -> Finding {
     let found = judged(scene).findings.into_iter().find(|finding| finding.code == code);
@@ -107,4 +107,125 @@ fn what_is_enough_in_the_mean_is_not_promised_to_be_enough_for_peaks() {
         left(&fix(&scene, "SCH002"))
     };
     assert_eq!([without_bpf(10), without_bpf(95)], [None, Some(0.25)]);
+}
+
+const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
+
+/// A victim and a spinner in that directory that take turns on a CPU for 10 s, with those nice values; and whether the
+/// kernel groups sessions, where that is known.
+fn turns(cgroup: Option<&str>, nice: [i32; 2], autogroup: Option<&str>) -> Scene {
+    let mut scene = Scene::new(1, 10 * S);
+    scene.cgroup("/", None, None);
+    let at = cgroup.map(|path| scene.cgroup(path, None, None)).or(Some(CgroupId(1)));
+    let (victim, spinner) = (scene.process("victim", at), scene.process("spinner", at));
+    let waits = vec![(1_000, 5 * MS)];
+    scene.did(victim, &Did { on_cpu_ns: 5 * S, waits: waits.clone(), ..Did::default() });
+    scene.did(spinner, &Did { on_cpu_ns: 5 * S, waits, ..Did::default() });
+    scene.blame(victim, Culprit::Process(spinner), 5 * S).busy(1.0);
+    for (id, nice) in [victim, spinner].into_iter().zip(nice) {
+        scene.facts(id, |process| process.nice = Some(nice));
+    }
+    autogroup.map(|value| scene.setting(AUTOGROUP, value).clone());
+    scene.target(victim);
+    scene
+}
+
+#[test]
+fn a_nice_value_promises_what_its_weight_gives() {
+    let fix = |own, theirs| fix(&turns(None, [own, theirs], Some("0")), "SCH001");
+    let ten_steps = fix(0, 0);
+    assert!(ten_steps.command.as_deref().is_some_and(|it| it.starts_with("renice -n 10 ")));
+    assert_eq!(left(&ten_steps), Some(0.5));
+    let risk = ten_steps.risk.unwrap_or_default();
+    assert!(risk.contains("gets about 9.7 % of a CPU"), "{risk}");
+    // At nice 19 it would keep 15 of 36, and the wait would be 29 % instead of 50 %.
+    let low = fix(15, 15);
+    assert_eq!(low.command.as_deref(), Some("chrt -a -i -p 0 1002"));
+    assert_eq!(left(&low), Some(0.5));
+    // From 820 to 1024 beside 1024: it waits 44 % of the time instead of 50 %.
+    let higher = fix(1, 0);
+    assert!(left(&higher).is_some_and(|left| left >= 0.9), "{higher:?}");
+}
+
+#[test]
+fn a_wait_behind_many_is_not_halved_by_a_tenth_of_their_weights() {
+    let behind = |n: u64| {
+        let mut scene = turns(None, [0, 0], Some("0"));
+        let waits = vec![(1_000 * n, 5 * MS)];
+        scene.did(ProcId(1), &Did { on_cpu_ns: 0, waits, ..Did::default() });
+        scene.blame(ProcId(1), Culprit::Process(ProcId(2)), 5 * S * n);
+        left(&fix(&scene, "SCH001"))
+    };
+    assert_eq!(behind(1), Some(0.5));
+    // It has a 20th of the CPU, as behind 20 threads, and 19 of them at a tenth leave it a third.
+    let many = behind(18);
+    assert!(many.is_some_and(|left| (0.65..0.75).contains(&left)), "{many:?}");
+}
+
+#[test]
+fn between_two_sessions_a_nice_value_promises_nothing() {
+    let nice = |cgroup, autogroup| fix(&turns(cgroup, [0, 0], autogroup), "SCH001");
+    assert!(has_doubt(&nice(None, Some("1")), "between two sessions this changes nothing"));
+    assert!(has_doubt(&nice(None, None), "which is not known"));
+    assert_eq!(left(&nice(Some("/batch"), Some("1"))), Some(0.5), "a cgroup is before sessions");
+    assert_eq!(left(&nice(Some("/batch"), None)), Some(0.5));
+}
+
+#[test]
+fn who_keeps_its_weight_or_has_none_is_promised_nothing_of() {
+    let mut scene = turns(None, [0, 0], Some("0"));
+    let kind =
+        |policy| Scheduling { policy, priority: 0, nice: 0, threads: 1, tid: 1002, ran_ns: S };
+    let with = |scene: &Scene, policy| {
+        let mut scene = scene.clone();
+        scene.facts(ProcId(2), |process: &mut Process| process.scheduling = vec![kind(policy)]);
+        finding(&scene, "SCH001").fix
+    };
+    assert_eq!(with(&scene, SchedPolicy::Idle).len(), 0, "it has only what others leave already");
+    assert_eq!(left(&with(&scene, SchedPolicy::Ext)[0]), None, "a BPF scheduler decides");
+    assert_eq!(left(&with(&scene, SchedPolicy::Other)[0]), Some(0.5));
+    // The threads that run are nice already, the main thread is not.
+    scene.facts(ProcId(1), |process| process.nice = Some(15));
+    scene.facts(ProcId(2), |process| {
+        process.scheduling = vec![Scheduling { nice: 15, ..kind(SchedPolicy::Other) }];
+    });
+    assert_eq!(fix(&scene, "SCH001").command.as_deref(), Some("chrt -a -i -p 0 1002"));
+}
+
+/// A victim beside a real-time thread in another cgroup of that weight, which runs for so long at a time.
+fn real_time(weight: u64, run_ns: u64) -> Scene {
+    let mut scene = Scene::new(1, 10 * S);
+    scene.cgroup("/", None, None);
+    let (web, audio) = (scene.cgroup("/web", None, None), scene.cgroup("/audio", None, None));
+    let (victim, poller) = (scene.process("web", Some(web)), scene.process("poller", Some(audio)));
+    scene.did(victim, &Did { on_cpu_ns: S / 2, waits: vec![(1_000, 9 * MS)], ..Did::default() });
+    let runs = 9 * S / run_ns;
+    scene.did(poller, &Did { on_cpu_ns: 9 * S, waits: vec![(runs, US)], ..Did::default() });
+    scene.blame(victim, Culprit::Process(poller), 9 * S).target(victim);
+    scene.facts(poller, |process| {
+        let policy = SchedPolicy::Fifo;
+        let (threads, tid, ran_ns) = (1, process.pid, 9 * S);
+        process.scheduling =
+            vec![Scheduling { policy, priority: 5, nice: 0, threads, tid, ran_ns }];
+    });
+    let mut changed = Scene::new(1, 10 * S);
+    for mut record in scene.records() {
+        if let Record::Cgroup(cgroup) = &mut record
+            && cgroup.path == "/audio"
+        {
+            cgroup.weight = Some(weight);
+        }
+        if !matches!(record, Record::End { .. }) {
+            changed.push(record);
+        }
+    }
+    changed
+}
+
+#[test]
+fn an_ordinary_thread_that_outweighs_the_victim_is_no_promise() {
+    let left = |weight, run_ns| left(&fix(&real_time(weight, run_ns), "SCH001"));
+    assert_eq!(left(100, 500 * MS), Some(0.7));
+    assert_eq!(left(1_000, 500 * MS), None, "ten times its weight");
+    assert_eq!(left(100, MS), None, "it would run as long as an ordinary thread");
 }
