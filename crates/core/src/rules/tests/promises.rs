@@ -3,7 +3,9 @@
 
 use super::{judged, scenes};
 use crate::finding::{Finding, Fix};
-use crate::recording::{CgroupId, Culprit, ProcId, Process, Record, SchedPolicy, Scheduling};
+use crate::recording::{
+    CgroupId, Culprit, IdleCpu, IdleTick, ProcId, Process, Record, SchedPolicy, Scheduling,
+};
 use crate::testkit::{Did, MS, S, Scene, US};
 
 fn finding(scene: &Scene, code: &str) -> Finding {
@@ -228,4 +230,66 @@ fn an_ordinary_thread_that_outweighs_the_victim_is_no_promise() {
     assert_eq!(left(100, 500 * MS), Some(0.7));
     assert_eq!(left(1_000, 500 * MS), None, "ten times its weight");
     assert_eq!(left(100, MS), None, "it would run as long as an ordinary thread");
+}
+
+#[test]
+fn a_mask_is_to_blame_only_for_the_cpus_that_it_forbids() {
+    let pinned = |change: &dyn Fn(&mut Scene)| {
+        let mut scene = scenes::pinned();
+        change(&mut scene);
+        left(&fix(&scene, "SCH003"))
+    };
+    assert_eq!(pinned(&|_| ()), Some(0.25));
+    let narrow = pinned(&|scene| {
+        scene.facts(ProcId(1), |process| process.cpuset_cpus = Some("0-1".into()));
+    });
+    assert_eq!(narrow, None, "the cpuset has no more CPUs");
+    let also_allowed = pinned(&|scene| {
+        scene.idle(IdleTick {
+            t0_ns: 0,
+            t1_ns: 0,
+            victim: ProcId(1),
+            min_wait_ns: 100 * US,
+            waits: 500,
+            waits_ns: 1_480 * MS,
+            idle_allowed_ns: 1_480 * MS,
+            idle_forbidden_ns: 0,
+            cpus: vec![IdleCpu { cpu: 0, allowed: true, idle_ns: 1_480 * MS }],
+        });
+    });
+    assert_eq!(also_allowed, Some(0.63), "half of it was not the mask's");
+}
+
+#[test]
+fn a_cpuset_that_one_above_may_bind_promises_nothing() {
+    let cpuset = |others: Option<&str>| {
+        let mut scene = scenes::pinned();
+        scene.facts(ProcId(1), |process| process.cpuset_cpus = Some("0".into()));
+        scene.facts(ProcId(2), |process| {
+            process.cgroup = Some(CgroupId(1));
+            process.cpuset_cpus = others.map(str::to_owned);
+        });
+        left(&fix(&scene, "SCH003"))
+    };
+    assert_eq!(cpuset(Some("0-3")), Some(0.25), "the one above has all CPUs");
+    assert_eq!(cpuset(Some("0-1")), None);
+    assert_eq!(cpuset(None), None);
+}
+
+#[test]
+fn who_is_moved_to_busy_cpus_may_send_others_back() {
+    let apart = |busy| {
+        let mut scene = Scene::new(2, 10 * S);
+        let (victim, spinner) = (scene.process("victim", None), scene.process("spinner", None));
+        scene.facts(victim, |process| process.cpus_allowed = Some("0".into()));
+        let waits = vec![(1_000, 4 * MS)];
+        scene.did(victim, &Did { on_cpu_ns: 3 * S, waits, ..Did::default() });
+        scene.did(spinner, &Did { on_cpu_ns: 6 * S, ..Did::default() });
+        scene.blame(victim, Culprit::Process(spinner), 4 * S).busy(busy).target(victim);
+        let fixes = finding(&scene, "SCH001").fix;
+        let apart =
+            fixes.into_iter().find(|fix| fix.action.starts_with("keep")).expect("another CPU");
+        left(&apart)
+    };
+    assert_eq!([apart(0.3), apart(0.9)], [Some(0.25), None]);
 }
