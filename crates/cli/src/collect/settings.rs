@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The kernel's settings for block IO and writeback, and the mounts: at the start, and again when they change.
+//! The kernel's settings for block IO and writeback, whether it groups sessions, and the mounts: at the start, and
+//! again when they change.
 //!
 //! Files of devices are read for the devices that were seen. Each second a part of all files is looked at
 //! again, so many that it costs nothing.
@@ -31,6 +32,8 @@ const VM: [&str; 7] = [
     INTERVAL,
     "dirtytime_expire_seconds",
 ];
+/// Whether sessions are scheduled as groups: nice values then count only within each.
+const AUTOGROUP: &str = "sys/kernel/sched_autogroup_enabled";
 const QUEUE: [&str; 10] = [
     "iostats",
     "max_sectors_kb",
@@ -109,7 +112,7 @@ impl SettingsCollector {
     /// Files of devices and mounts that were not read yet.
     fn find(&mut self, cx: &Context, t_ns: u64, emit: Emit<'_>) {
         let sys = &cx.roots.sys;
-        let mut files = Vec::new();
+        let mut files = vec![cx.roots.proc.join(AUTOGROUP)];
         let mut infos = BTreeSet::new();
         for disk in cx.devices.disks() {
             infos.insert(disk.dev);

@@ -2,6 +2,7 @@
 //! What can be changed about CPU time, as commands that fit the host: systemd unit, container or plain cgroup,
 //! v1 or v2. Paths are below the usual mount points.
 
+mod fair;
 mod place;
 mod precedence;
 mod quota;
@@ -64,7 +65,7 @@ pub(super) fn behind(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> 
         }];
     }
     let apart = place::apart(view, victim, culprit);
-    let real_time = precedence::ordinary(culprit);
+    let real_time = precedence::ordinary(view, victim, culprit);
     if !real_time.is_empty() {
         // Nice values, weights and quotas are not for real-time threads.
         return real_time.into_iter().chain(apart).chain(precedence::bound()).collect();

@@ -44,8 +44,15 @@ pub(super) fn apart(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> O
             "it cannot use idle CPUs elsewhere; threads that it starts inherit the mask, other processes do not"
                 .into(),
         ),
-        expect: if bound { culprit.leaves(0.25) } else { None },
+        // On busy CPUs it drives others away, which may come to the victim's.
+        expect: culprit.leaves(0.25).filter(|_| bound && has_room(view, &keep, culprit)),
     })
+}
+
+/// Whether these CPUs idled for as long as the culprit ran: whether it fits there.
+fn has_room(view: &View, keep: &[u32], culprit: &Culprit<'_>) -> bool {
+    let idle_ns = keep.iter().filter_map(|cpu| view.cpus().get(cpu)?.idle_ns.delta()).sum::<u64>();
+    culprit.group.usage.as_ref().is_some_and(|usage| usage.states.on_cpu_ns <= idle_ns)
 }
 
 /// Online CPUs that the main thread of a process may use.
@@ -56,9 +63,24 @@ fn allowed(process: &Process, online: &BTreeSet<u32>) -> BTreeSet<u32> {
     }
 }
 
+/// What a remedy promises that lets a victim go to the CPUs that idled while it waited: at most a quarter of that waiting
+/// is left, and all during which a CPU idled that it might use already.
+fn reached(victim: &Group<'_>) -> Option<Promise> {
+    let idle = victim.idle.as_ref()?;
+    let part = idle.forbidden_ns as f64 / (idle.forbidden_ns + idle.allowed_ns).max(1) as f64;
+    let left = ((1.0 - 0.75 * part) * 100.0).ceil() / 100.0;
+    (left < 1.0).then(|| Promise::left_at_most(left))
+}
+
 /// Lets a victim run on all CPUs.
 pub(in crate::rules) fn widen(view: &View, victim: &Group<'_>) -> Option<Fix> {
     let all = cpu_list(&view.meta()?.cpus_online);
+    let online: BTreeSet<u32> = cpus(&all);
+    // A cpuset bounds every mask.
+    let in_all = |process: &Process| {
+        process.cpuset_cpus.as_deref().is_none_or(|set| online.is_subset(&cpus(set)))
+    };
+    let masks = victim.members.iter().all(|(_, it)| it.cpus_allowed.is_some() && in_all(it));
     let pids = super::pids(victim.members.iter().map(|(_, process)| *process))?;
     let command = each(&pids, |pid| format!("taskset -acp {all} {pid}"));
     Some(Fix {
@@ -69,7 +91,7 @@ pub(in crate::rules) fn widen(view: &View, victim: &Group<'_>) -> Option<Fix> {
              starts the process sets it again"
                 .into(),
         ),
-        expect: Some(Promise::left_at_most(0.25)),
+        expect: reached(victim).filter(|_| masks),
     })
 }
 
@@ -99,7 +121,25 @@ pub(in crate::rules) fn widen_cpuset(view: &View, victim: &Group<'_>) -> Option<
         action: format!("let the cpuset of {} have all CPUs", ticked(victim.comm)),
         command,
         risk: Some("the cpuset may be deliberate (isolation from somebody else), and one above it may still bind".into()),
-        expect: Some(Promise::left_at_most(0.25)),
+        expect: reached(victim).filter(|_| is_open_above(view, victim)),
+    })
+}
+
+/// Whether the cpusets above a victim's cgroup have all CPUs: somebody else in or below the one above has.
+fn is_open_above(view: &View, victim: &Group<'_>) -> bool {
+    let Some(meta) = view.meta().filter(|meta| meta.cpu_controller == Some(CgroupVersion::V2))
+    else {
+        // On v1 the cpuset is in a tree of its own.
+        return false;
+    };
+    let Some(id) = victim.cgroup else { return false };
+    let path = view.cgroup_path(id);
+    let Some(&(above, _)) = path.get(1) else { return false };
+    let online: BTreeSet<u32> = meta.cpus_online.iter().copied().collect();
+    view.processes().values().filter_map(|process| process.facts.as_ref()).any(|process| {
+        let has_all = |set: &str| online.is_subset(&cpus(set));
+        let is_below = |at| view.cgroup_path(at).iter().any(|(level, _)| *level == above);
+        process.cpuset_cpus.as_deref().is_some_and(has_all) && process.cgroup.is_some_and(is_below)
     })
 }
 

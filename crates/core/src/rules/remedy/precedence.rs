@@ -2,15 +2,23 @@
 //! Threads that run before all others until they sleep: nice values, weights and quotas do nothing to them.
 
 use super::setting::operand;
-use super::{Culprit, each};
-use crate::finding::Fix;
+use super::{Culprit, each, place, weight};
+use crate::finding::{Fix, Promise};
 use crate::recording::{Process, Scheduling};
 use crate::render::units;
 use crate::rules::words::ticked;
+use crate::view::{Group, View};
+
+/// The part of the waiting that is left where both share fairly.
+const LEFT: f64 = 0.7;
+/// Whoever outweighs the victim more than so many times takes more than that part of a CPU from it.
+const MOST_PULL: f64 = 2.0;
+/// Who runs for less at a time is hardly interrupted as an ordinary thread either: its slice is some milliseconds.
+const SHORT_NS: u64 = 10_000_000;
 
 /// Makes real-time threads of the culprit ordinary ones, and shows where their policy is set; nothing if it is not
 /// they who run.
-pub(super) fn ordinary(culprit: &Culprit<'_>) -> Vec<Fix> {
+pub(super) fn ordinary(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> Vec<Fix> {
     let doers: Vec<(&Process, &Scheduling)> = culprit
         .processes
         .iter()
@@ -39,7 +47,7 @@ pub(super) fn ordinary(culprit: &Culprit<'_>) -> Vec<Fix> {
              (`CPUSchedulingPolicy` of its unit, `chrt`, or the program itself)"
                 .into(),
         ),
-        expect: culprit.leaves(0.7),
+        expect: promise(view, victim, culprit, &doers),
     }];
     let unit = culprit.unit.as_ref();
     fixes.extend(unit.map(|unit| Fix {
@@ -49,6 +57,25 @@ pub(super) fn ordinary(culprit: &Culprit<'_>) -> Vec<Fix> {
         expect: None,
     }));
     fixes
+}
+
+/// What is promised of ordinary threads: that they share. Not if they outweigh the victim then, or run for no longer at
+/// a time than an ordinary thread may, too.
+fn promise(
+    view: &View,
+    victim: &Group<'_>,
+    culprit: &Culprit<'_>,
+    doers: &[(&Process, &Scheduling)],
+) -> Option<Promise> {
+    let usage = culprit.group.usage.as_ref()?;
+    if usage.states.on_cpu_ns / usage.switches.max(1) < SHORT_NS {
+        return None;
+    }
+    let threads: u32 = doers.iter().map(|(_, kind)| kind.threads).sum();
+    let allowed = |process: &Process| process.cpus_allowed.as_deref().map(place::cpus);
+    let cpus = doers.iter().filter_map(|(process, _)| Some(allowed(process)?.len() as u32)).min();
+    let a_cpu = threads.div_ceil(cpus.unwrap_or(1).clamp(1, view.cpu_count().max(1)));
+    (weight::pull(view, victim, culprit, a_cpu) <= MOST_PULL).then(|| culprit.leaves(LEFT))?
 }
 
 /// The real-time threads of a process, if they did most of what it did, or nobody knows who did.
@@ -101,8 +128,10 @@ mod tests {
         let groups = view.groups();
         let unit = Some("corosync.service".into());
         let culprit = Culprit { unit, ..Culprit::all_of(&groups.list()[0]) };
-        let commands: Vec<_> =
-            ordinary(&culprit).into_iter().filter_map(|fix| fix.command).collect();
+        let commands: Vec<_> = ordinary(&view, &groups.list()[0], &culprit)
+            .into_iter()
+            .filter_map(|fix| fix.command)
+            .collect();
         assert_eq!(commands, ["chrt -a -o -p 0 1001", "systemctl cat corosync.service"]);
     }
 }

@@ -42,8 +42,14 @@ pub(super) fn limit(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> O
     })
 }
 
-/// Raises a quota so that what was wanted fits.
-pub(in crate::rules) fn raise_quota(cgroup: &Cgroup, cpus: f64) -> Fix {
+/// Raises a quota so that what was wanted fits: at most `left` of the stops remain, unless there is a doubt about that.
+pub(in crate::rules) fn raise_quota(
+    cgroup: &Cgroup,
+    cpus: f64,
+    left: f64,
+    doubt: Option<&str>,
+) -> Fix {
+    let doubt_note = doubt.map(|doubt| format!("; {doubt}")).unwrap_or_default();
     Fix {
         action: format!(
             "raise the quota of {} to {}",
@@ -51,8 +57,11 @@ pub(in crate::rules) fn raise_quota(cgroup: &Cgroup, cpus: f64) -> Fix {
             units::value(cpus, Unit::Cpus)
         ),
         command: set(cgroup, Setting::Cpus(cpus)),
-        risk: Some(format!("its neighbours get less when CPUs are short{}", owner_note(cgroup))),
-        expect: Some(Promise::left_at_most(0.25)),
+        risk: Some(format!(
+            "its neighbours get less when CPUs are short{doubt_note}{}",
+            owner_note(cgroup)
+        )),
+        expect: doubt.is_none().then(|| Promise::left_at_most(left)),
     }
 }
 

@@ -3,14 +3,21 @@
 //! in which they part decide; within one cgroup the nice values of threads.
 
 use super::setting::{Setting, owner_note, set};
-use super::{Culprit, each, threads};
+use super::{Culprit, each, fair, threads};
 use crate::finding::Fix;
-use crate::recording::{Cgroup, CgroupId, CgroupVersion};
+use crate::recording::{Cgroup, CgroupId, CgroupVersion, Process};
+use crate::render::units;
 use crate::rules::words::ticked;
 use crate::view::{Group, View};
 
 /// A remedy makes a weight so many times the other.
 const FACTOR: u64 = 10;
+/// Steps between two nice values of which one has about a tenth of the other's weight.
+const STEPS: i32 = 10;
+/// No less than this part of the waiting is promised to be left: weights shorten waits, but do not end them.
+const LEAST: f64 = 0.5;
+/// Whether the kernel schedules each session as a group, where no cgroup does.
+const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
 
 /// The directories in which two cgroups part: children of the last one that they share. `None` for the one that is
 /// itself that last one. Weights and quotas of these two decide between them. Directories without the cpu controller
@@ -20,22 +27,20 @@ pub(super) fn parting(
     a: CgroupId,
     b: CgroupId,
 ) -> (Option<CgroupId>, Option<CgroupId>) {
-    let downwards = |id| {
-        let path = view.cgroup_path(id);
-        let has_weight = |id: &CgroupId| facts(view, *id).is_some_and(|it| it.weight.is_some());
-        // The root has neither weight nor quota: who is in it is beside the children of the root.
-        let is_root = |id: &CgroupId| facts(view, *id).is_some_and(|it| it.path == "/");
-        let mut path: Vec<CgroupId> = path
-            .into_iter()
-            .map(|(id, _)| id)
-            .filter(|id| has_weight(id) && !is_root(id))
-            .collect();
-        path.reverse();
-        path
-    };
-    let (a, b) = (downwards(a), downwards(b));
+    let (a, b) = (with_weight(view, a), with_weight(view, b));
     let shared = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
     (a.get(shared).copied(), b.get(shared).copied())
+}
+
+/// The directories that hold a cgroup and have a weight, topmost first.
+fn with_weight(view: &View, id: CgroupId) -> Vec<CgroupId> {
+    let path = view.cgroup_path(id).into_iter().map(|(id, _)| id);
+    let has_weight = |id: &CgroupId| facts(view, *id).is_some_and(|it| it.weight.is_some());
+    // The root has neither weight nor quota: who is in it is beside the children of the root.
+    let is_root = |id: &CgroupId| facts(view, *id).is_some_and(|it| it.path == "/");
+    let mut path: Vec<CgroupId> = path.filter(|id| has_weight(id) && !is_root(id)).collect();
+    path.reverse();
+    path
 }
 
 fn facts(view: &View, id: CgroupId) -> Option<&Cgroup> {
@@ -52,9 +57,9 @@ pub(super) fn prefer(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> 
     };
     let facts = |id: Option<CgroupId>| id.and_then(|id| facts(view, id));
     match (facts(of_victim), facts(of_culprit)) {
-        (Some(own), other) => raise(own, other, culprit),
-        (None, Some(other)) => lower(other, culprit),
-        (None, None) => nice(victim, culprit),
+        (Some(own), other) => raise(own, other, victim, culprit),
+        (None, Some(other)) => lower(other, victim, culprit),
+        (None, None) => nice(view, victim, culprit),
     }
 }
 
@@ -74,7 +79,12 @@ fn most_weight(version: CgroupVersion) -> u64 {
 }
 
 /// More weight for the victim's directory.
-fn raise(own: &Cgroup, other: Option<&Cgroup>, culprit: &Culprit<'_>) -> Option<Fix> {
+fn raise(
+    own: &Cgroup,
+    other: Option<&Cgroup>,
+    victim: &Group<'_>,
+    culprit: &Culprit<'_>,
+) -> Option<Fix> {
     let default = default_weight(own.version);
     let now = own.weight.unwrap_or(default);
     // A thread that is in the directory above itself has the default weight, at nice 0.
@@ -105,16 +115,18 @@ fn raise(own: &Cgroup, other: Option<&Cgroup>, culprit: &Culprit<'_>) -> Option<
             "under load everybody beside it gets less; weights shorten the waits but do not end them{}",
             owner_note(own)
         )),
-        expect: culprit.leaves(0.5),
+        expect: fair::promise(victim, culprit, now as f64 / wanted as f64, LEAST),
     })
 }
 
 /// Less weight for the culprit's directory: the victim is in the parent itself, which has no weight beside it.
-fn lower(other: &Cgroup, culprit: &Culprit<'_>) -> Option<Fix> {
+fn lower(other: &Cgroup, victim: &Group<'_>, culprit: &Culprit<'_>) -> Option<Fix> {
     let default = default_weight(other.version);
-    if other.weight.is_some_and(|weight| weight * FACTOR <= default) {
+    let now = other.weight.unwrap_or(default);
+    if now * FACTOR <= default {
         return None;
     }
+    let ratio = default as f64 / FACTOR as f64 / now as f64;
     Some(Fix {
         action: format!(
             "give {} a tenth of the default weight: it costs nothing while there is idle CPU time",
@@ -125,17 +137,63 @@ fn lower(other: &Cgroup, culprit: &Culprit<'_>) -> Option<Fix> {
             "under load everybody in it gets less; weights shorten the waits but do not end them{}",
             owner_note(other)
         )),
-        expect: culprit.leaves(0.5),
+        expect: fair::promise(victim, culprit, ratio, LEAST),
     })
 }
 
+/// By how much the culprit outweighs the victim on one CPU, once all of its threads have a nice value that counts.
+pub(super) fn pull(
+    view: &View,
+    victim: &Group<'_>,
+    culprit: &Culprit<'_>,
+    threads_a_cpu: u32,
+) -> f64 {
+    let (own, other) = match (victim.cgroup, culprit.group.cgroup) {
+        (Some(a), Some(b)) => parting(view, a, b),
+        _ => (None, None),
+    };
+    let of_directory = |id: Option<CgroupId>| {
+        let facts = facts(view, id?)?;
+        Some(facts.weight? as f64 / default_weight(facts.version) as f64)
+    };
+    let of_thread = |weight: u32| f64::from(weight) / f64::from(fair::weight_of_nice(0));
+    let least = of_thread(fair::weight_of(victim.first()));
+    let most = culprit.processes.iter().map(|it| fair::weight_of_nice(it.nice.unwrap_or(0))).max();
+    let theirs = f64::from(threads_a_cpu) * of_thread(most.unwrap_or(0));
+    of_directory(other).unwrap_or(theirs) / of_directory(own).unwrap_or(least)
+}
+
+/// Between whom nice values count, in words, and whether that is so between these two.
+fn reach(view: &View, victim: &Group<'_>) -> (&'static str, bool) {
+    let is_in_one = victim.cgroup.is_some_and(|id| !with_weight(view, id).is_empty());
+    match view.block().setting(AUTOGROUP).map(str::trim) {
+        // Sessions are groups only of threads that no cgroup groups.
+        _ if is_in_one => ("nice values count only within one cgroup", true),
+        Some("0") => ("nice values count only within one cgroup", true),
+        Some(_) => (
+            "nice values count only within one cgroup and one session: `kernel.sched_autogroup_enabled` is on, and \
+             between two sessions this changes nothing",
+            false,
+        ),
+        None => (
+            "nice values count only within one cgroup, and only within one session where \
+             `kernel.sched_autogroup_enabled` is on, which is not known",
+            false,
+        ),
+    }
+}
+
 /// Nice values: the choice where both are in one cgroup.
-fn nice(victim: &Group<'_>, culprit: &Culprit<'_>) -> Option<Fix> {
-    let own = victim.first().nice.unwrap_or(0);
-    let theirs = culprit.processes.iter().filter_map(|process| process.nice).min().unwrap_or(0);
-    let among = "nice values count only within one cgroup and one autogroup (session)";
-    if own > theirs {
+fn nice(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> Option<Fix> {
+    let own = fair::nice_of(victim.first());
+    // Who has only what others leave has nothing that could be taken.
+    let busy: Vec<&Process> =
+        culprit.processes.iter().copied().filter(|it| !fair::is_idle(it)).collect();
+    let theirs = busy.iter().map(|it| fair::nice_of(it)).min()?;
+    let (among, counts) = reach(view, victim);
+    if own > theirs && !fair::is_idle(victim.first()) {
         let pids = super::pids(victim.members.iter().map(|(_, process)| *process))?;
+        let ratio = f64::from(fair::weight_of_nice(own)) / f64::from(fair::weight_of_nice(theirs));
         return Some(Fix {
             action: format!(
                 "give {} the priority that {} has (nice {theirs}; its own is {own})",
@@ -144,29 +202,37 @@ fn nice(victim: &Group<'_>, culprit: &Culprit<'_>) -> Option<Fix> {
             ),
             command: Some(format!("renice -n {theirs} -p {}", threads(&pids))),
             risk: Some(format!("others get less; {among}")),
-            expect: culprit.leaves(0.9),
+            expect: fair::promise(victim, culprit, ratio, 0.9).filter(|_| counts),
         });
     }
-    let pids = culprit.pids()?;
     let it = ticked(culprit.group.comm);
-    let risk = format!(
-        "it gets about a tenth of the CPU time while others want it; {among}; threads that these start inherit it, and \
-         only root raises it again"
-    );
-    let (action, command) = match theirs {
-        19.. => (
-            format!("let {it} run only in what others leave: it is at nice 19 already"),
-            each(&pids, |pid| format!("chrt -a -i -p 0 {pid}")),
-        ),
-        _ => {
-            let lower = (theirs.max(0) + 10).min(19);
-            (
-                format!("lower the priority of {it}"),
-                format!("renice -n {lower} -p {}", threads(&pids)),
-            )
-        }
+    let (weight, changed, action, command) = if theirs + STEPS <= 19 {
+        let lower = theirs.max(0) + STEPS;
+        let above: Vec<_> = busy.into_iter().filter(|it| fair::nice_of(it) < lower).collect();
+        let pids = super::pids(above.iter().copied())?;
+        let command = format!("renice -n {lower} -p {}", threads(&pids));
+        (fair::weight_of_nice(lower), above, format!("lower the priority of {it}"), command)
+    } else {
+        let pids = super::pids(busy.iter().copied())?;
+        let action =
+            format!("let {it} run only in what others leave: it is at nice {theirs} already");
+        (fair::IDLE, busy, action, each(&pids, |pid| format!("chrt -a -i -p 0 {pid}")))
     };
-    Some(Fix { action, command: Some(command), risk: Some(risk), expect: culprit.leaves(0.5) })
+    // The one that keeps most of its weight decides; who is not changed keeps all of it.
+    let least = changed.iter().map(|process| fair::weight_of(process)).min()?;
+    let ratio = match changed.len() == culprit.processes.len() {
+        true => f64::from(weight) / f64::from(least),
+        false => 1.0,
+    };
+    let part = f64::from(weight) / f64::from(weight + fair::weight_of(victim.first()));
+    let risk = format!(
+        "each of its threads gets about {} of a CPU that one of {} wants too; {among}; threads that these start inherit \
+         it, and only root raises it again",
+        units::share(part),
+        ticked(victim.comm)
+    );
+    let expect = fair::promise(victim, culprit, ratio, LEAST).filter(|_| counts);
+    Some(Fix { action, command: Some(command), risk: Some(risk), expect })
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! SCH: runnable but not running.
 
 mod blame;
+mod demand;
 mod evidence;
 pub(super) mod idle_while_waiting;
 mod program;

@@ -56,6 +56,11 @@ impl Binding {
         self.levels.first().map(|&(id, _)| id)
     }
 
+    /// Its part of the stopping; 0 of a level that is none of them.
+    pub(super) fn part(&self, level: CgroupId) -> f64 {
+        self.levels.iter().find(|(id, _)| *id == level).map_or(0.0, |&(_, part)| part)
+    }
+
     /// Whether counters say so.
     pub(super) fn counted(&self) -> bool {
         !self.levels.is_empty() && self.guess.is_none()

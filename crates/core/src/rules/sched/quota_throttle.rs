@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! SCH002: threads that could run are stopped because a cgroup's CPU quota ran out.
 
+use super::demand::{self, Raise};
 use super::evidence::{self as lines, Loss};
 use super::quota::{self, Binding, counters};
 use crate::finding::{Confirm, Cost, Finding, Fix, Severity, Tail, TailOf, Unit, shell_quote};
@@ -149,7 +150,10 @@ fn by_ledger<'g>(view: &View, groups: &'g [Group<'g>]) -> (Vec<Finding>, Option<
         victims.sort_by_key(|(loss, _)| std::cmp::Reverse(loss.ns));
         let severe = |victim: &Victim<'_>| severity_of(view, victim).0;
         match victims.iter().position(|victim| severe(victim).is_some()) {
-            Some(at) => found.push(of_victim(view, &binding, victims.remove(at), &victims)),
+            Some(at) => {
+                let victim = victims.remove(at);
+                found.push(of_victim(view, groups, &binding, victim, &victims));
+            }
             None => {
                 nearest = nearest
                     .or_else(|| victims.first().map(|&(loss, group)| (group_name(group), loss)));
@@ -159,7 +163,13 @@ fn by_ledger<'g>(view: &View, groups: &'g [Group<'g>]) -> (Vec<Finding>, Option<
     (found, nearest)
 }
 
-fn of_victim(view: &View, binding: &Binding, victim: Victim<'_>, others: &[Victim<'_>]) -> Finding {
+fn of_victim(
+    view: &View,
+    groups: &[Group<'_>],
+    binding: &Binding,
+    victim: Victim<'_>,
+    others: &[Victim<'_>],
+) -> Finding {
     let (severity, worse_tail) = severity_of(view, &victim);
     let (loss, group) = victim;
     let quota = binding.level().and_then(|id| view.cgroups().get(&id));
@@ -211,8 +221,10 @@ fn of_victim(view: &View, binding: &Binding, victim: Victim<'_>, others: &[Victi
         .with_samples(periods.unwrap_or(usage.waits.total_count()))
         .with("level known", if binding.counted() { 1.0 } else { 0.8 });
     all.push(confidence.evidence(view));
-    let wanted_cpus = (usage.states.on_cpu_ns + usage.states.throttled_ns) as f64
-        / view.window_ns().max(1) as f64;
+    let raise = binding.level().map(|id| {
+        let demand = demand::of_level(view, groups, id);
+        Raise { id, from: group.cgroup.unwrap_or(id), demand, binding, groups }
+    });
     Finding {
         code: RULE.code.into(),
         name: RULE.name.into(),
@@ -226,9 +238,7 @@ fn of_victim(view: &View, binding: &Binding, victim: Victim<'_>, others: &[Victi
         chart: None,
         files: None,
         sizes: vec![],
-        fix: quota
-            .map(|quota| fixes(view, quota, wanted_cpus, usage.threads_max))
-            .unwrap_or_default(),
+        fix: raise.map(|raise| fixes(view, &raise, usage.threads_max)).unwrap_or_default(),
         confirm: Some(words::look_again(
             group,
             "after the change: no throttled time in the ledger".into(),
@@ -259,7 +269,9 @@ fn of_counters(view: &View, id: CgroupId, quota: &CgroupView) -> Option<Finding>
     let mut all = counters(view, quota);
     all.push(confidence.evidence(view));
     let used_ns = quota.usage_ns.delta().unwrap_or(0);
-    let wanted_cpus = view.per_second(loss.ns + used_ns) as f64 / 1e9;
+    let binding = &quota::of_level(id);
+    let demand = demand::of_counters(loss.ns + used_ns, loss.ns);
+    let raise = Raise { id, from: id, demand, binding, groups: &[] };
     let ran_out = quota.throttled_share().map_or("again and again".into(), |share| {
         format!("in {} of the periods with work", units::share(share))
     });
@@ -271,12 +283,12 @@ fn of_counters(view: &View, id: CgroupId, quota: &CgroupView) -> Option<Finding>
         title: format!("{} runs out of its CPU quota {ran_out}", ticked(&facts.path)),
         victim: words::cgroup_entity(view, id),
         cost: Cost { lost_ns_per_s: loss.ns_per_s, share: loss.share, ..Cost::default() },
-        causes: quota::of_level(id).causes(view),
+        causes: binding.causes(view),
         evidence: all,
         chart: None,
         files: None,
         sizes: vec![],
-        fix: fixes(view, quota, wanted_cpus, 0),
+        fix: fixes(view, &raise, 0),
         confirm: Some(Confirm {
             command: format!("sudo deburr --cgroup={} -d 30", shell_quote(&facts.path)),
             expect: Some(
@@ -287,16 +299,19 @@ fn of_counters(view: &View, id: CgroupId, quota: &CgroupView) -> Option<Finding>
 }
 
 /// What can be done about a quota: more of it, saved-up quota for peaks, fewer threads.
-fn fixes(view: &View, quota: &CgroupView, wanted_cpus: f64, threads: u32) -> Vec<Fix> {
+fn fixes(view: &View, raise: &Raise<'_>, threads: u32) -> Vec<Fix> {
+    let Some(quota) = view.cgroups().get(&raise.id) else { return vec![] };
     let (Some(facts), Some(limit_cpus)) = (quota.facts.as_ref(), quota.limit_cpus()) else {
         return vec![];
     };
     let most_cpus = f64::from(view.cpu_count().max(1));
-    // Halves of a CPU; at least a quarter more than now. Throttled time is not all demand: an upper bound.
-    let enough_cpus = (wanted_cpus.max(limit_cpus * 1.25) * 2.0).ceil() / 2.0;
+    let wanted_cpus = view.per_second(raise.demand.wanted_ns) as f64 / 1e9;
+    // Halves of a CPU; at least a quarter more than now.
+    let enough_cpus = ((wanted_cpus.max(limit_cpus * 1.25) * 2.0).ceil() / 2.0).min(most_cpus);
     let mut fixes = Vec::new();
     if limit_cpus < most_cpus {
-        fixes.push(remedy::raise_quota(facts, enough_cpus.min(most_cpus)));
+        let doubt = raise.doubt(view, enough_cpus);
+        fixes.push(remedy::raise_quota(facts, enough_cpus, demand::LEFT, doubt));
     }
     if quota.throttled_share().is_some_and(|share| share < PEAKS.value) {
         fixes.extend(remedy::burst(facts));

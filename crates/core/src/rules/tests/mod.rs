@@ -9,6 +9,7 @@ mod disks;
 mod fixtures;
 mod hosts;
 mod pages;
+mod promises;
 mod properties;
 mod registry;
 mod rhythms;
