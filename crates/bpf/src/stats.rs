@@ -36,14 +36,10 @@ impl RunStats {
 /// The loaded programs of an object, by name.
 pub(crate) type Programs<'a> = [(&'static str, BorrowedFd<'a>)];
 
-/// Time in nanoseconds and number of counted runs of each program so far.
-pub(crate) fn run_times(programs: &Programs<'_>) -> BTreeMap<&'static str, (u64, u64)> {
-    programs.iter().filter_map(|(name, program)| Some((*name, run_time(*program)?))).collect()
-}
-
-/// The same of all together; `None` where the kernel does not tell.
+/// Time in nanoseconds and number of counted runs of all programs so far; `None` where the kernel does not tell.
 pub(crate) fn run_time_of_all(programs: &Programs<'_>) -> Option<(u64, u64)> {
-    run_times(programs).into_values().reduce(|sum, time| (sum.0 + time.0, sum.1 + time.1))
+    let times = programs.iter().filter_map(|(_, program)| run_time(*program));
+    times.reduce(|sum, time| (sum.0 + time.0, sum.1 + time.1))
 }
 
 /// Instructions that the verifier looked at to admit each program.

@@ -4,7 +4,7 @@
 
 use crate::failure::Failure;
 use deburr_core::recording::TargetSpec;
-use deburr_core::recording::name;
+use deburr_core::text::name;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Child;

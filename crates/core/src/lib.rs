@@ -7,6 +7,7 @@
 //! kernel text --procfs--> recording::Record --view::View--> rules --> finding::Report --render--> text, JSON
 //! ```
 //!
+//! - [`text`]: names and numbers as text; used by all others.
 //! - [`limits`]: what a process may use of the CPUs, and what its runtime believes.
 //! - [`recording`]: what was seen: raw amounts and counters with their time range, never rates or opinions.
 //! - [`procfs`]: parsers of the kernel's text files, `&str` in, typed values out.
@@ -39,4 +40,5 @@ pub mod sweep;
 pub mod syscalls;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
+pub mod text;
 pub mod view;

@@ -276,12 +276,6 @@ impl BlockProbe {
         stats::run_time_of_all(&self.programs())
     }
 
-    /// The same for each program.
-    #[must_use]
-    pub fn run_times(&self) -> BTreeMap<&'static str, (u64, u64)> {
-        stats::run_times(&self.programs())
-    }
-
     /// Instructions that the kernel's verifier looked at to admit each program.
     #[must_use]
     pub fn verified_instructions(&self) -> BTreeMap<&'static str, u64> {

@@ -195,12 +195,6 @@ impl SyscallProbe {
         all.into_values().collect()
     }
 
-    /// Nanoseconds and runs of each program counted while [`crate::RunStats`] lived.
-    #[must_use]
-    pub fn run_times(&self) -> BTreeMap<&'static str, (u64, u64)> {
-        stats::run_times(&self.programs())
-    }
-
     /// Instructions that the kernel's verifier looked at to admit each program.
     #[must_use]
     pub fn verified_instructions(&self) -> BTreeMap<&'static str, u64> {

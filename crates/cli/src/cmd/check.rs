@@ -6,7 +6,7 @@ use crate::output;
 use crate::store::Reader;
 use deburr_core::recording::check::Checker;
 use deburr_core::render;
-use deburr_core::render::units;
+use deburr_core::text::units;
 use std::fmt::Write as _;
 use std::path::Path;
 

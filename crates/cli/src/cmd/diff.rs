@@ -125,7 +125,7 @@ fn show(
             golden: host.golden,
         })
         .collect();
-    let diff = host_diff::diff(&given, measured, env!("CARGO_PKG_VERSION"));
+    let diff = rules::diff(&given, measured, env!("CARGO_PKG_VERSION"));
     let text = match show_as.json {
         true => render::json_document(&diff)?,
         false => render::host_diff(&diff, show::style(show_as)),

@@ -13,7 +13,7 @@ use deburr_bpf::syscalls::SyscallPlan;
 use deburr_core::finding::Tool;
 use deburr_core::recording::{CgroupVersion, Record, Source, State, TargetSpec};
 use deburr_core::render::{self, Section, TextStyle};
-use deburr_core::rules::{RULES, Rule};
+use deburr_core::rules::{Check, RULES, Rule};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,6 +57,9 @@ struct FindingLine {
     possible: Possible,
     /// Sources that are missing, or there in part only, and that it would need or be surer with.
     without: Vec<Source>,
+    /// The command that makes it, if that is not an observation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    command: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -147,10 +150,10 @@ fn finding_line(rule: &Rule, states: &BTreeMap<Source, State>) -> FindingLine {
     };
     let lacks = |source: &&Source| !matches!(states.get(*source), Some(State::Active) | None);
     // The first source that is there is what the rule goes by; those before it would be better.
-    let best = rule.needs.iter().position(sees);
-    let needed = &rule.needs[..best.map_or(rule.needs.len(), |best| best + 1)];
+    let best = rule.any_of.iter().position(sees);
+    let needed = &rule.any_of[..best.map_or(rule.any_of.len(), |best| best + 1)];
     let possible = match best {
-        None if !rule.needs.is_empty() => Possible::No,
+        None if !rule.any_of.is_empty() => Possible::No,
         _ if needed.iter().any(|source| lacks(&source)) => Possible::Partly,
         _ => Possible::Yes,
     };
@@ -161,6 +164,7 @@ fn finding_line(rule: &Rule, states: &BTreeMap<Source, State>) -> FindingLine {
         name: rule.name,
         possible,
         without: without.into_iter().collect(),
+        command: matches!(rule.check, Check::Hosts(_)).then_some("deburr diff"),
     }
 }
 
@@ -192,9 +196,10 @@ fn text(checkup: &Checkup, style: TextStyle) -> String {
             Possible::No => "no",
         };
         let without: Vec<&str> = line.without.iter().map(|source| source.label()).collect();
-        let reason = match without[..] {
-            [] => String::new(),
-            _ => format!("without {}", without.join(", ")),
+        let reason = match (line.command, &without[..]) {
+            (Some(command), _) => format!("`{command}` compares snapshots of hosts"),
+            (None, []) => String::new(),
+            (None, _) => format!("without {}", without.join(", ")),
         };
         vec![format!("{} {}", line.code, line.name), possible.into(), reason]
     });

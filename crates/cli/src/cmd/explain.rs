@@ -10,7 +10,7 @@ use deburr_core::rules;
 /// Runs it.
 pub(crate) fn run(code: &str) -> anyhow::Result<Exit> {
     let page = rules::explain(code).ok_or_else(|| {
-        let known: Vec<&str> = rules::all().iter().map(|rule| rule.code).collect();
+        let known: Vec<&str> = rules::RULES.iter().map(|rule| rule.code).collect();
         let known = known.join(", ");
         Failure::bad_input(format!("there is no finding `{code}`; there are {known}"))
     })?;

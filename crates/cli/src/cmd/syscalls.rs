@@ -16,11 +16,13 @@ use deburr_bpf::syscalls::Reading;
 use deburr_core::finding::{Host, Tool};
 use deburr_core::recording::{
     Coverage, Record, Source, State, SyscallFile, SyscallRecord, SyscallSpan, SyscallTotal,
-    TargetSpec, name,
+    TargetSpec,
 };
 use deburr_core::render;
 use deburr_core::rules;
 use deburr_core::syscalls::{Difference, Profile, Run, Setup, Subject, profile};
+use deburr_core::text::name;
+use deburr_core::text::units;
 use deburr_core::view::Fold;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write as _};
@@ -229,7 +231,7 @@ fn of_processes(args: &SyscallsArgs) -> anyhow::Result<Exit> {
         if gone || signals.pending().is_some() {
             setup.interrupted = true;
             if gone {
-                let after = render::units::duration((now_ns - begun_ns) as f64);
+                let after = units::duration((now_ns - begun_ns) as f64);
                 output::say(format!("the last process that was looked at ended after {after}"));
             }
             break;

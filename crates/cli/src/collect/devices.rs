@@ -2,7 +2,8 @@
 //! The block devices of the host: what `/sys` tells of each, said once before it is referred to.
 
 use super::{Emit, Roots};
-use deburr_core::recording::{BlockRecord, DevId, Device, DiskCounters, Record, name};
+use deburr_core::recording::{BlockRecord, DevId, Device, DiskCounters, Record};
+use deburr_core::text::name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;

@@ -9,7 +9,8 @@ mod closely;
 
 use super::{Cgroups, Emit, Roots};
 use deburr_core::procfs::{cpu_list, pid, stat};
-use deburr_core::recording::{CgroupId, ProcId, Process, Record, TargetSpec, name};
+use deburr_core::recording::{CgroupId, ProcId, Process, Record, TargetSpec};
+use deburr_core::text::name;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::time::Instant;

@@ -15,7 +15,7 @@ use deburr_core::procfs::cpu_list;
 use deburr_core::recording::{
     Coverage, ProcId, Process, Record, RuntimeKind, RuntimeReading, Source, State,
 };
-use deburr_core::render::units;
+use deburr_core::text::units;
 use named::Named;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

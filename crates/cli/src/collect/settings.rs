@@ -9,9 +9,8 @@ mod limits;
 
 use super::{Beat, Collector, Context, Emit, Now, Roots};
 use crate::files::{Mounts, Watch};
-use deburr_core::recording::{
-    BlockRecord, Coverage, DevId, Mount, Record, Setting, Source, State, name,
-};
+use deburr_core::recording::{BlockRecord, Coverage, DevId, Mount, Record, Setting, Source, State};
+use deburr_core::text::name;
 use limits::Limits;
 pub(in crate::collect) use limits::io_trees;
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,7 +3,8 @@
 
 use super::watch::Watch;
 use deburr_core::procfs::mountinfo::{self, Mount};
-use deburr_core::recording::{self, DevId, name};
+use deburr_core::recording::{self, DevId};
+use deburr_core::text::name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;

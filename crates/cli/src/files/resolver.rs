@@ -4,7 +4,8 @@
 
 use super::handles::{self, Asked, OpenMount};
 use super::mounts::{Mounts, Place, strip_directory};
-use deburr_core::recording::{DevId, FileState, Mount, name};
+use deburr_core::recording::{DevId, FileState, Mount};
+use deburr_core::text::name;
 use rustix::fs::{AtFlags, CWD, Stat};
 use std::fs;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};

@@ -8,8 +8,9 @@ use crate::collect::{Cgroups, Roots};
 use deburr_core::limits::go::{self, GoBuild};
 use deburr_core::limits::outside::{self, Outside};
 use deburr_core::recording::{
-    Confidence, Parallelism, ProcId, RuntimeKind, RuntimeReading, SeenQuota, name,
+    Confidence, Parallelism, ProcId, RuntimeKind, RuntimeReading, SeenQuota,
 };
+use deburr_core::text::name;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};

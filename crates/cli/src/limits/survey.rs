@@ -13,7 +13,8 @@ use deburr_core::limits::belief::{Belief, Circumstances, Fit, belief, origin};
 use deburr_core::limits::effective::{Bound, Effective, Given, Level, Sight, effective};
 use deburr_core::procfs::pid::{self, PidStat};
 use deburr_core::procfs::{cgroup_cpu, container, cpu_list};
-use deburr_core::recording::{CgroupId, RuntimeReading, name};
+use deburr_core::recording::{CgroupId, RuntimeReading};
+use deburr_core::text::name;
 use std::collections::BTreeMap;
 use std::fs;
 

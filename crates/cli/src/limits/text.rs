@@ -2,10 +2,12 @@
 //! The answer as text.
 
 use super::document::{Document, LimitRow, Row, RuntimeRow};
-use deburr_core::finding::{Unit, ticked};
+use deburr_core::finding::Unit;
 use deburr_core::limits::effective::{Bound, Sight};
 use deburr_core::recording::{Confidence, Container, Parallelism};
-use deburr_core::render::{self, Cell, Grid, Section, TextStyle, units};
+use deburr_core::render::{self, Cell, Grid, Section, TextStyle};
+use deburr_core::text::ticked;
+use deburr_core::text::units;
 use rustix::thread::CapabilitySet;
 use std::collections::HashMap;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Block devices and the partitions on them, from `/sys/class/block`.
 
-use deburr_core::recording::{DevId, name};
+use deburr_core::recording::DevId;
+use deburr_core::text::name;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;

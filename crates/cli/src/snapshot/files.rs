@@ -216,7 +216,7 @@ impl Files {
                 name.parse::<u32>().ok()?;
                 let actions = format!("/sys/kernel/irq/{name}/actions");
                 let content = self.content(&actions, "/sys/kernel/irq/*/actions", 4096).ok()?;
-                let actions = deburr_core::recording::name::decode(content.trim_ascii());
+                let actions = deburr_core::text::name::decode(content.trim_ascii());
                 (!actions.is_empty()).then_some(Instance::Name(actions))
             }
             _ => Some(name.parse().map_or_else(|_| plain(), Instance::Number)),

@@ -15,8 +15,8 @@ mod watch;
 pub(crate) use files::Limits;
 pub(crate) use tree::Tree;
 
-use deburr_core::recording::name;
 use deburr_core::snapshot::{Class, Fact, Host, Reading, SCHEMA, Snapshot, Tool, Value, filter};
+use deburr_core::text::name;
 use files::{Shared, Timing};
 use rustix::process::geteuid;
 use rustix::system::uname;

@@ -96,7 +96,7 @@ fn installed(database: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
     let mut names = database.prepare("SELECT key, hnum FROM Name")?;
     let rows = names.query_map([], |row| {
         // Names are texts in some versions and bytes in others.
-        let name = row.get_ref(0)?.as_bytes().map(deburr_core::recording::name::decode)?;
+        let name = row.get_ref(0)?.as_bytes().map(deburr_core::text::name::decode)?;
         Ok((name, row.get::<_, i64>(1)?))
     })?;
     let mut header =

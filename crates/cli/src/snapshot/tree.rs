@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The tree that is read: this host's, or a captured one, out of which no link leads.
 
-use deburr_core::recording::name;
 use deburr_core::snapshot::Value;
+use deburr_core::text::name;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2, readlinkat,
     statat,

@@ -2,7 +2,8 @@
 //! From what the probe counted to records.
 
 use deburr_bpf::syscalls::Reading;
-use deburr_core::recording::{FileClass, ProcId, SyscallFile, SyscallSpan, SyscallTotal, name};
+use deburr_core::recording::{FileClass, ProcId, SyscallFile, SyscallSpan, SyscallTotal};
+use deburr_core::text::name;
 use std::collections::BTreeMap;
 
 /// What was counted of one group.

@@ -12,6 +12,7 @@ mod diff;
 mod docs;
 mod doctor;
 mod install;
+mod layers;
 mod limits;
 mod program;
 mod programs;

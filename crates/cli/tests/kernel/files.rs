@@ -4,7 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
 use crate::{common, disk};
-use deburr_core::recording::{DevId, FileState, name};
+use deburr_core::recording::{DevId, FileState};
+use deburr_core::text::name;
 use files::{Name, Resolver, Sighting};
 use std::ffi::OsStr;
 use std::fs;

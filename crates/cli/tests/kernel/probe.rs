@@ -519,7 +519,7 @@ fn exec_by_a_thread_ends_the_thread_and_not_the_process() {
         after.iter().map(|t| t.tid).collect::<Vec<_>>()
     );
     assert_eq!((after[0].tid, after[0].tgid), (pid, pid));
-    assert_eq!(deburr_core::recording::name::decode(&after[0].comm), "sleep");
+    assert_eq!(deburr_core::text::name::decode(&after[0].comm), "sleep");
     let asleep = of(&after[0], State::Sleep) as f64 / after[0].wall_ns as f64;
     assert!(asleep > 0.99, "asleep for {asleep} of its time");
     assert_conserved(&after);

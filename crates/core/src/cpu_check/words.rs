@@ -4,9 +4,9 @@
 use super::document::{Class, Cpus, Group, KeptBy, OwnLimit};
 use super::sweep::{self, Regime};
 use super::verdict::Facts;
-use crate::finding::ticked;
 use crate::procfs::cpu_list;
-use crate::render::units;
+use crate::text::ticked;
+use crate::text::units;
 
 /// Groups that a sentence names.
 const NAMED: usize = 4;

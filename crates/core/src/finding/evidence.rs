@@ -1,31 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Numbers that a finding rests on: each with unit, source and time range.
 
+use crate::text::Unit;
 use serde::{Deserialize, Serialize};
-
-/// Unit of a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Unit {
-    /// Nanoseconds.
-    Ns,
-    /// Nanoseconds per second of wall time.
-    NsPerS,
-    /// Microseconds (of settings that are given in them).
-    Us,
-    /// A share, 0..1.
-    Ratio,
-    /// A count.
-    Count,
-    /// Per second of wall time.
-    PerS,
-    /// Bytes.
-    Bytes,
-    /// CPUs' worth of time.
-    Cpus,
-    /// A CPU list or another text: the number is in `note`.
-    Text,
-}
 
 /// One number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -8,8 +8,6 @@ mod block_io;
 mod entity;
 mod evidence;
 mod ledger;
-mod share;
-mod shell;
 mod whom;
 
 pub use block_io::{
@@ -17,13 +15,12 @@ pub use block_io::{
 };
 pub use entity::{Entity, EntityKind};
 pub use evidence::{
-    Chart, ChartKind, ChartRow, Cost, Evidence, FileShare, FileTable, SizeClass, Tail, TailOf, Unit,
+    Chart, ChartKind, ChartRow, Cost, Evidence, FileShare, FileTable, SizeClass, Tail, TailOf,
 };
 pub use ledger::{Ledger, LedgerPart, LedgerState};
-pub use share::Share;
-pub use shell::shell_quote;
-pub use shell::ticked;
 pub use whom::{Carrier, Whom};
+
+pub use crate::text::{Share, Unit};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -122,11 +119,33 @@ pub enum Severity {
     High,
 }
 
+/// What a finding is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Area {
+    /// Waiting for block IO.
+    Block,
+    /// What CPUs can do.
+    Cpu,
+    /// How a host is set up.
+    Host,
+    /// The observation itself.
+    #[default]
+    Observer,
+    /// Waiting for a CPU.
+    Sched,
+    /// What system calls cost.
+    Syscalls,
+}
+
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// `SCH001`.
     pub code: String,
+    /// What it is about.
+    #[serde(default)]
+    pub area: Area,
     /// `run-queue-contention`.
     pub name: String,
     /// How bad.
@@ -135,6 +154,9 @@ pub struct Finding {
     pub confidence: f64,
     /// One lowercase sentence with identifiers in backticks, no final period.
     pub title: String,
+    /// The block device that it is about, as the report's tables call it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
     /// Who suffers.
     pub victim: Entity,
     /// How much.
@@ -215,6 +237,9 @@ pub struct Confirm {
 pub struct RuledOut {
     /// Code.
     pub code: String,
+    /// What it is about.
+    #[serde(default)]
+    pub area: Area,
     /// Name.
     pub name: String,
     /// How near it came, with numbers.
@@ -226,10 +251,49 @@ pub struct RuledOut {
 pub struct NotChecked {
     /// Code.
     pub code: String,
+    /// What it is about.
+    #[serde(default)]
+    pub area: Area,
     /// Name.
     pub name: String,
     /// What was missing and why.
     pub missing: Vec<String>,
+}
+
+/// How much of a source was seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum Sight {
+    /// All of it.
+    Whole,
+    /// Less, and why, as a sentence.
+    Less(String),
+}
+
+/// What the document says of a source of which all was seen.
+const WHOLE: &str = "active";
+
+impl Sight {
+    /// As the document says it.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Whole => WHOLE,
+            Self::Less(why) => why,
+        }
+    }
+}
+
+impl From<String> for Sight {
+    fn from(text: String) -> Self {
+        if text == WHOLE { Self::Whole } else { Self::Less(text) }
+    }
+}
+
+impl From<Sight> for String {
+    fn from(sight: Sight) -> Self {
+        sight.text().to_owned()
+    }
 }
 
 /// What observing cost and lost.
@@ -252,5 +316,5 @@ pub struct Observer {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost_detail: BTreeMap<String, u64>,
     /// What each source could see: `bpf:sched` -> `active`, `partial: ...`, `missing: ...`.
-    pub coverage: BTreeMap<String, String>,
+    pub coverage: BTreeMap<String, Sight>,
 }

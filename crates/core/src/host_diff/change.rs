@@ -4,8 +4,8 @@
 use super::document::{Change, Reach};
 use super::knowledge::{How, Known};
 use super::shown::plain;
-use crate::finding::shell_quote;
 use crate::snapshot::{Class, Value};
+use crate::text::shell_quote;
 
 /// How to look at it.
 pub(super) fn look(key: &str, known: Option<&Known>) -> String {

@@ -5,8 +5,8 @@
 use super::compare::Row;
 use super::document::{Difference, Effect};
 use crate::finding::{LedgerState, Report};
-use crate::render::units::{duration, share};
 use crate::syscalls::{FileRow, Profile};
+use crate::text::units::{duration, share};
 use serde::{Deserialize, Serialize};
 
 /// Times that differ by less than this are taken for equal.

@@ -31,9 +31,8 @@ pub use measured::{Explanation, ExtraTime, Measured, slow};
 pub use plan::{Group, Next, Plan, Planned, Step};
 pub use separate::{Separation, Test};
 
-use crate::render::units::duration;
-use crate::rules::{Hosts, judge_hosts};
 use crate::snapshot::{SlowRead, Snapshot, Tool};
+use crate::text::units::duration;
 use compare::{Row, rows};
 use document::{Aside, Counts, Difference, Host, HostDiff, NotCompared, SCHEMA};
 use rank::Ranking;
@@ -60,7 +59,7 @@ pub struct Given<'a> {
     pub golden: bool,
 }
 
-/// Compares hosts, and judges them. One host is judged alone.
+/// Compares hosts. What it means is not judged here: [`crate::rules::diff`] does both.
 #[must_use]
 pub fn diff(given: &[Given<'_>], measured: &[Measured], tool_version: &str) -> HostDiff {
     let snapshots: Vec<&Snapshot> = given.iter().map(|host| host.snapshot).collect();
@@ -130,10 +129,6 @@ pub fn diff(given: &[Given<'_>], measured: &[Measured], tool_version: &str) -> H
         notes: notes(given, &ids),
     };
     diff.plan = plan::plan(&diff);
-    let judged = judge_hosts(&Hosts { diff: &diff, snapshots: &snapshots });
-    diff.findings = judged.findings;
-    diff.ruled_out = judged.ruled_out;
-    diff.not_checked = judged.not_checked;
     diff
 }
 

@@ -7,8 +7,8 @@
 
 use super::compare::Row;
 use super::document::Difference;
-use crate::render::units::{counted, share};
 use crate::stats::{SIGNIFICANT, fisher, holm};
+use crate::text::units::{counted, share};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

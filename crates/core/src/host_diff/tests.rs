@@ -17,7 +17,7 @@ fn of(snapshots: &[Snapshot]) -> HostDiff {
         .iter()
         .map(|snapshot| Given { snapshot, label: "file", slow: None, golden: false })
         .collect();
-    diff(&given, &[], "0.1.0")
+    crate::rules::diff(&given, &[], "0.1.0")
 }
 
 fn pair(a: Snapshot, b: Snapshot) -> HostDiff {
@@ -235,7 +235,7 @@ fn what_differs_from_a_golden_host_becomes_like_it() {
         slow: None,
         golden,
     });
-    let diff = diff(&given, &[], "0.1.0");
+    let diff = crate::rules::diff(&given, &[], "0.1.0");
     // The golden host is the slower one in that; the other is to become like it all the same.
     let it = only(&diff);
     assert_eq!(
@@ -342,7 +342,7 @@ fn fleet(planted: &str, noise: &[[u8; 8]]) -> HostDiff {
         .enumerate()
         .map(|(at, snapshot)| Given { snapshot, label: "", slow: Some(at < 3), golden: false })
         .collect();
-    diff(&given, &[], "0.1.0")
+    crate::rules::diff(&given, &[], "0.1.0")
 }
 
 #[test]
@@ -377,7 +377,7 @@ fn with_enough_hosts_it_is_no_chance() {
         .enumerate()
         .map(|(at, snapshot)| Given { snapshot, label: "", slow: Some(at < 8), golden: false })
         .collect();
-    let separation = diff(&given, &[], "0.1.0").separation.unwrap();
+    let separation = crate::rules::diff(&given, &[], "0.1.0").separation.unwrap();
     assert!(separation.significant && separation.needed_of_each.is_none(), "{separation:?}");
     assert_eq!(separation.best, ["/proc/sys/vm/unknown"]);
     assert_eq!(separation.divisions, 2);
@@ -472,7 +472,7 @@ proptest! {
 
     #[test]
     fn every_text_is_safe_and_narrow(snapshots in prop::collection::vec(any_snapshot(), 2..4), verbosity in 0u8..3) {
-        use crate::recording::name::is_hidden;
+        use crate::text::name::is_hidden;
         let style = crate::render::TextStyle { columns: 100, color: false, verbosity };
         let text = crate::render::host_diff(&of(&snapshots), style);
         prop_assert!(!text.contains(|c| c != '\n' && is_hidden(c)));

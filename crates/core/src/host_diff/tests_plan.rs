@@ -18,7 +18,7 @@ fn of(snapshots: &[Snapshot], measured: &[Measured]) -> HostDiff {
         .zip(slow)
         .map(|(snapshot, slow)| Given { snapshot, label: "", slow, golden: false })
         .collect();
-    diff(&given, measured, "0.1.0")
+    crate::rules::diff(&given, measured, "0.1.0")
 }
 
 fn two() -> [Snapshot; 2] {
@@ -116,7 +116,7 @@ fn many(settings: u64) -> HostDiff {
         .map(|(snapshot, slow)| Given { snapshot, label: "", slow: Some(slow), golden: false })
         .collect();
     // Settings of the table hang together; these are taken apart.
-    let mut diff = diff(&given, &[], "0.1.0");
+    let mut diff = crate::rules::diff(&given, &[], "0.1.0");
     for it in &mut diff.differences {
         it.group.clone_from(&it.key);
     }

@@ -7,9 +7,10 @@
 use super::effective::{Bound, Effective, Level, fitting_threads, tolerated_threads};
 use super::go::GoBuild;
 use super::outside::DOTNET_POOL;
-use crate::finding::{Fix, ticked};
+use crate::finding::Fix;
 use crate::recording::{Confidence, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
-use crate::render::units;
+use crate::text::ticked;
+use crate::text::units;
 
 /// Java's numbers: processors that it counts on, and threads for garbage collection.
 const PROCESSORS: &str = "processors";

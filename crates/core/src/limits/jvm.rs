@@ -7,7 +7,8 @@
 
 use super::elf::Elf;
 use super::image::{Biased, Image};
-use crate::recording::{Confidence, Parallelism, name};
+use crate::recording::{Confidence, Parallelism};
+use crate::text::name;
 use std::collections::BTreeMap;
 
 /// What the description consists of.

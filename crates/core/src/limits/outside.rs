@@ -132,7 +132,7 @@ pub fn environment(text: &[u8]) -> BTreeMap<String, String> {
         let Some(equals) = entry.iter().position(|&byte| byte == b'=') else { continue };
         let name = VARIABLES.into_iter().find(|name| name.as_bytes() == &entry[..equals]);
         if let Some(name) = name {
-            let value = crate::recording::name::decode(&entry[equals + 1..]);
+            let value = crate::text::name::decode(&entry[equals + 1..]);
             found.entry(name.to_owned()).or_insert(value);
         }
     }

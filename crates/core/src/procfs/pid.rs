@@ -2,7 +2,7 @@
 //! `/proc/PID/stat` and `/proc/PID/status`: one process or thread.
 
 use super::{At, ParseError, cpu_list, fields, lines, number};
-use crate::recording::name;
+use crate::text::name;
 
 /// `PF_KTHREAD` of the kernel's `task->flags`.
 const KERNEL_THREAD: u64 = 0x0020_0000;

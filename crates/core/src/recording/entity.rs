@@ -81,6 +81,25 @@ pub struct Scheduling {
     pub ran_ns: u64,
 }
 
+impl Scheduling {
+    /// As people write it: `SCHED_FIFO priority 50`, `nice 19`. `None` for what most threads are.
+    #[must_use]
+    pub fn shown(&self) -> Option<String> {
+        let label = self.policy.label();
+        match self.policy {
+            SchedPolicy::Fifo | SchedPolicy::Rr => {
+                Some(format!("{label} priority {}", self.priority))
+            }
+            SchedPolicy::Deadline | SchedPolicy::Ext | SchedPolicy::Idle => Some(label.into()),
+            SchedPolicy::Other => (self.nice != 0).then(|| format!("nice {}", self.nice)),
+            SchedPolicy::Batch => Some(match self.nice {
+                0 => label.into(),
+                nice => format!("{label} nice {nice}"),
+            }),
+        }
+    }
+}
+
 fn is_zero(priority: &u32) -> bool {
     *priority == 0
 }

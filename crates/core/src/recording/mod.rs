@@ -9,7 +9,7 @@
 //! - Times are nanoseconds of `CLOCK_MONOTONIC` since the start of the window ([`Meta::start_mono_ns`]).
 //! - A *tick* covers `[t0_ns, t1_ns)` and holds the amounts that fell into it; a *reading* has one `t_ns`
 //!   and holds the kernel's cumulative counters as they were read.
-//! - Names that come from the host (comm, command line, paths) went through [`name::decode`]: they may hold
+//! - Names that come from the host (comm, command line, paths) went through [`decode`](crate::text::name::decode): they may hold
 //!   control characters and are escaped where they are shown, not here.
 
 mod block;
@@ -18,7 +18,6 @@ mod coverage;
 mod cpu_check;
 mod entity;
 mod hist;
-pub mod name;
 mod runtime;
 mod syscalls;
 mod tick;

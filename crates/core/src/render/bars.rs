@@ -35,7 +35,7 @@ mod tests {
         #[test]
         fn a_larger_share_never_has_a_shorter_bar(a in 0.0..1.0f64, b in 0.0..1.0f64, columns in 0usize..40) {
             let (less, more) = (bar(a.min(b), columns), bar(a.max(b), columns));
-            prop_assert!(super::super::escape::width(&less) <= super::super::escape::width(&more));
+            prop_assert!(crate::text::escape::width(&less) <= crate::text::escape::width(&more));
             prop_assert!(more.chars().count() <= columns);
         }
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the block devices did: short for those that findings are about, with every table in full.
 
-use super::escape::{identifier, label, sentence};
 use super::names;
 use super::page::{Ink, Page};
 use super::table::{Column, Table};
-use super::units::{bytes, count, counted, duration, share};
 use crate::finding::{BlockIo, Cause, DeviceIo, IoBy, IoLatency, IoRow, IoTable, RowKind};
+use crate::text::escape::{identifier, label, sentence};
+use crate::text::units::{bytes, count, counted, duration, share};
 
 /// Rows of a table where not everything is asked for.
 const ROWS_SHORT: usize = 5;

@@ -3,10 +3,10 @@
 //!
 //! Only full and half blocks, as the bars: a machine's console has no finer ones.
 
-use super::escape::{label, width};
 use super::page::{Ink, Page};
-use super::units::duration;
 use crate::finding::{Chart, ChartKind, ChartRow};
+use crate::text::escape::{label, width};
+use crate::text::units::duration;
 
 /// Room for the names of rows.
 const NAME_COLUMNS: usize = 24;

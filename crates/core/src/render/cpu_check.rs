@@ -2,14 +2,14 @@
 //! A check of CPUs for a terminal: the verdict, a chart of the workers' speeds, and the pairs that matter.
 
 use super::TextStyle;
-use super::escape::sentence;
 use super::page::{Ink, Page};
 use super::table::{Column, Table};
-use super::units;
 use crate::cpu_check::document::{Document, Verdict};
 use crate::cpu_check::pairs::{Pair, PairClass};
 use crate::cpu_check::sweep::{Regime, Step};
 use crate::procfs::cpu_list;
+use crate::text::escape::sentence;
+use crate::text::units;
 
 /// Lines of the chart: tenths of the full speed, from 1.0 down to 0.1; slower ones share the last line.
 const LINES: usize = 10;

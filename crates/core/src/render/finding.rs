@@ -3,14 +3,14 @@
 
 use super::bars::bar;
 use super::chart;
-use super::escape::{command, identifier, label, sentence};
 use super::names;
 use super::page::{Ink, Page};
 use super::table::{Column, Table};
-use super::units::{bytes, count, counted, duration, share, value};
 use crate::finding::{
     Cause, Cost, Entity, EntityKind, Evidence, FileTable, Finding, Fix, Severity, SizeClass,
 };
+use crate::text::escape::{command, identifier, label, sentence};
+use crate::text::units::{bytes, count, counted, duration, share, value};
 
 /// How much of a finding is shown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

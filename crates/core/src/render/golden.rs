@@ -2,10 +2,10 @@
 //! What people see: reports made by hand (`fixtures/render/*.json`) and the texts that must come of them
 //! (`*.txt` beside them). `UPDATE=1 cargo test` writes the texts anew.
 
-use super::escape::{command, width};
 use super::{TextStyle, json, text};
 use crate::finding::{Finding, Report};
-use crate::recording::name::is_hidden;
+use crate::text::escape::{command, width};
+use crate::text::name::is_hidden;
 use proptest::prelude::*;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -216,7 +216,8 @@ fn scramble(value: &mut Value, key: &str, texts: &mut impl Iterator<Item = Strin
         Value::Array(items) => items.iter_mut().for_each(|item| scramble(item, key, texts)),
         // Enumerations of the contract are not the host's to choose.
         Value::String(text)
-            if !["kind", "severity", "unit", "state", "by", "explained_by"].contains(&key) =>
+            if !["area", "kind", "severity", "unit", "state", "by", "explained_by"]
+                .contains(&key) =>
         {
             *text = texts.next().unwrap_or_default();
         }

@@ -2,17 +2,15 @@
 //! A difference between hosts for a terminal: who they are, what differs, most important first, what to do about it.
 
 use super::TextStyle;
-use super::escape::{command, identifier, label, sentence};
 use super::finding::{self, severity};
 use super::page::{Ink, Page};
 use super::table::{Column, Table};
-use super::units::{count, counted, duration, share};
-use crate::finding::{Severity, Unit};
+use crate::finding::{Area, Severity, Unit};
 use crate::host_diff::document::{Change, Difference, Held, HostDiff, Reach};
 use crate::host_diff::{Next, Plan};
+use crate::text::escape::{command, identifier, label, sentence};
+use crate::text::units::{count, counted, duration, share};
 
-/// Code of the rule whose evidence is the differences themselves.
-const DRIFT: &str = "HST001";
 /// Differences that are shown with all that is known of them.
 const DETAILED: usize = 10;
 /// Chance above which a difference is not said to have to do with which hosts are slow.
@@ -163,7 +161,7 @@ fn findings(page: &mut Page, diff: &HostDiff, verbosity: u8) {
             continue;
         }
         page.gap();
-        if verbosity < 2 && it.code == DRIFT || verbosity == 0 {
+        if verbosity < 2 && it.area == Area::Host || verbosity == 0 {
             let tag = format!("{}[{}]: ", severity(it.severity), label(&it.code, 12));
             page.labelled(
                 0,

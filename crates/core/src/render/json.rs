@@ -2,10 +2,9 @@
 //! The report as one JSON document, `deburr.report/1`: the fields of [`Report`] in the order of its types.
 
 use crate::finding::Report;
-use crate::recording::name::is_hidden;
+use crate::text::escape;
 use serde::Serialize;
 use serde::ser::Error as _;
-use std::fmt::Write as _;
 
 /// The report as one JSON document with a final newline.
 ///
@@ -19,30 +18,13 @@ pub fn json(report: &Report) -> Result<String, serde_json::Error> {
     json_document(report)
 }
 
-/// Any value as one JSON document with a final newline. Hidden characters ([`is_hidden`]) are escaped: a
+/// Any value as one JSON document with a final newline. Hidden characters ([`is_hidden`](crate::text::name::is_hidden)) are escaped: a
 /// document is also looked at, and a name must not turn the text around it.
 ///
 /// # Errors
 /// If the value has no form in JSON.
 pub fn json_document(value: &impl Serialize) -> Result<String, serde_json::Error> {
-    Ok(escape_hidden(&(serde_json::to_string_pretty(value)? + "\n")))
-}
-
-/// A JSON document in which hidden characters ([`is_hidden`]) are escaped, besides the ends of its lines.
-pub(crate) fn escape_hidden(plain: &str) -> String {
-    let mut document = String::with_capacity(plain.len());
-    for c in plain.chars() {
-        // Apart from the ends of lines, hidden characters can only be in strings.
-        if c == '\n' || !is_hidden(c) {
-            document.push(c);
-            continue;
-        }
-        for unit in c.encode_utf16(&mut [0; 2]) {
-            // Writing to a String cannot fail.
-            let _ = write!(document, "\\u{unit:04x}");
-        }
-    }
-    document
+    Ok(escape::json(&(serde_json::to_string_pretty(value)? + "\n")))
 }
 
 /// Where the report holds a number that JSON cannot hold.
@@ -68,6 +50,7 @@ fn not_finite(report: &Report) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::name::is_hidden;
     use proptest::prelude::*;
 
     #[test]

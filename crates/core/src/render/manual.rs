@@ -2,9 +2,9 @@
 //! The pages of this project's own documentation on a terminal: the small part of Markdown that they use.
 
 use super::TextStyle;
-use super::escape::{command, width};
 use super::page::{Ink, Page};
 use super::table::{Column, Table};
+use crate::text::escape::{command, width};
 
 /// Room for each cell of a table but the last.
 const CELL_COLUMNS: usize = 30;
@@ -110,7 +110,7 @@ fn table(page: &mut Page, lines: &[String]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::name::is_hidden;
+    use crate::text::name::is_hidden;
     use proptest::prelude::*;
 
     const STYLE: TextStyle = TextStyle { columns: 60, color: false, verbosity: 1 };
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn the_pages_of_the_rules_fit() {
-        for rule in crate::rules::all() {
+        for rule in crate::rules::RULES {
             for columns in [60, 80, 100] {
                 let page = crate::rules::explain(rule.code).unwrap();
                 let shown = manual(&page, TextStyle { columns, ..STYLE });

@@ -8,7 +8,6 @@ mod bars;
 mod block_io;
 mod chart;
 mod cpu_check;
-mod escape;
 mod finding;
 mod host_diff;
 mod json;
@@ -22,7 +21,6 @@ mod syscalls;
 mod syscalls_diff;
 mod table;
 mod text;
-pub mod units;
 mod wrap;
 
 #[cfg(test)]
@@ -30,7 +28,6 @@ pub(crate) mod golden;
 
 pub use cpu_check::cpu_check;
 pub use host_diff::host_diff;
-pub(crate) use json::escape_hidden;
 pub use json::{json, json_document};
 pub use manual::manual;
 pub use sheet::{Cell, Grid, Section, grid, sheet};
@@ -42,7 +39,7 @@ pub use text::text;
 /// A message on one line: hidden characters are escaped, nothing is cut.
 #[must_use]
 pub fn message(text: &str) -> String {
-    escape::command(text)
+    crate::text::escape::command(text)
 }
 
 /// How the terminal text should look.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How victims, causes and targets are called.
 
-use super::escape::{identifier, sentence};
-use super::units::{counted, scheduling, share};
 use crate::finding::{Carrier, Entity, EntityKind, Target, Whom};
 use crate::recording::Container;
+use crate::text::escape::{identifier, sentence};
+use crate::text::units::{counted, share};
 
 /// Room for a comm: 15 bytes, unless most of them are escaped.
 const COMM_COLUMNS: usize = 32;
@@ -107,7 +107,7 @@ fn how(of: &Carrier) -> Option<String> {
     let threads: u32 = of.scheduling.iter().map(|kind| kind.threads).sum();
     let kind = of.doer().or_else(|| of.scheduling.iter().find(|it| it.policy.is_real_time()));
     let scheduling = kind.and_then(|kind| {
-        let how = scheduling(kind)?;
+        let how = kind.shown()?;
         let is_all = kind.threads == threads;
         Some(match (is_all, kind.policy.is_real_time()) {
             (true, false) => how,

@@ -2,9 +2,9 @@
 //! The page that a report is written on: lines of bounded width, with or without colour.
 
 use super::TextStyle;
-use super::escape::width;
 use super::wrap::wrap_hanging;
 use crate::finding::Severity;
+use crate::text::escape::width;
 
 /// Narrower terminals get lines of this width and wrap them themselves.
 const MIN_COLUMNS: usize = 60;

@@ -2,8 +2,8 @@
 //! A small chart of several series: values on a logarithmic scale over labelled slots. Each series has a letter,
 //! and a column of its own in every slot, so that nothing hides anything.
 
-use super::escape::width;
 use crate::stats::Interval;
+use crate::text::escape::width;
 
 /// Lines between the lowest and the highest value.
 const ROWS: usize = 12;

@@ -2,9 +2,9 @@
 //! A sheet of facts: a headline, and tables under headings.
 
 use super::TextStyle;
-use super::escape::sentence;
 use super::page::{Ink, Page};
 use super::table::{Column, Table};
+use crate::text::escape::sentence;
 
 /// Room for each cell but the last.
 const CELL_COLUMNS: usize = 30;

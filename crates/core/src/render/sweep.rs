@@ -2,13 +2,13 @@
 //! A load sweep as text: the verdict, what was measured, and the picture of it.
 
 use super::TextStyle;
-use super::escape::{sentence, width};
 use super::page::{Ink, Page};
 use super::plot::{MAX_SERIES, letter, plot};
 use super::table::{Column, Table};
-use super::units::{bytes, count, duration, share};
 use crate::stats::Interval;
 use crate::sweep::{Driven, Point, Setup, Sweep, Variant, rate_text};
+use crate::text::escape::{sentence, width};
+use crate::text::units::{bytes, count, duration, share};
 
 /// What stands where nothing was measured.
 const NONE: &str = "-";
@@ -52,8 +52,7 @@ pub fn sweep_text(sweep: &Sweep, style: TextStyle) -> String {
 }
 
 fn command(setup: &Setup) -> String {
-    let words: Vec<_> =
-        setup.command.iter().map(|word| crate::finding::shell_quote(word)).collect();
+    let words: Vec<_> = setup.command.iter().map(|word| crate::text::shell_quote(word)).collect();
     format!("`{}`", words.join(" "))
 }
 

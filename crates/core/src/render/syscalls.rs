@@ -2,13 +2,13 @@
 //! What system calls cost, for a terminal: the time of the command, then calls and files, the most expensive first.
 
 use super::TextStyle;
-use super::escape::{identifier, label, sentence};
 use super::finding::{self, Detail};
 use super::page::{Ink, Page};
 use super::table::{Column, Table};
-use super::units::{count, counted, duration, share};
-use crate::finding::shell_quote;
 use crate::syscalls::{CallRow, FileRow, Profile, Run, Subject, Times};
+use crate::text::escape::{identifier, label, sentence};
+use crate::text::shell_quote;
+use crate::text::units::{count, counted, duration, share};
 
 /// What stands where nothing was measured.
 const NONE: &str = "-";

@@ -2,12 +2,12 @@
 //! Two measurements of system calls side by side, for a terminal: what explains most seconds first.
 
 use super::TextStyle;
-use super::escape::{label, sentence};
 use super::page::{Ink, Page};
 use super::syscalls::subject;
 use super::table::{Column, Table};
-use super::units::{count, counted, duration};
 use crate::syscalls::{ChangeKind, Changed, Difference, Side};
+use crate::text::escape::{label, sentence};
+use crate::text::units::{count, counted, duration};
 
 /// Rows that are shown, and with -v.
 const ROWS: (usize, usize) = (12, 200);

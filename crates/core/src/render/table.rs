@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tables without lines: columns aligned by display width, long cells wrapped within their column.
 
-use super::escape::width;
 use super::page::{Ink, Page};
 use super::wrap::wrap;
+use crate::text::escape::width;
 
 /// Space between columns.
 const GUTTER: usize = 2;

@@ -5,14 +5,14 @@
 use super::TextStyle;
 use super::bars::bar;
 use super::block_io;
-use super::escape::{label, sentence};
 use super::finding::{self, Detail, severity};
 use super::names;
 use super::page::{Ink, Page};
 use super::table::{Column, Table};
-use super::units::{self, bytes, count, counted, duration, share};
-use crate::finding::{EntityKind, Finding, Ledger, LedgerState, Observer, Report, Severity};
+use crate::finding::{EntityKind, Finding, Ledger, LedgerState, Observer, Report, Severity, Sight};
 use crate::recording::Source;
+use crate::text::escape::{label, sentence};
+use crate::text::units::{self, bytes, count, counted, duration, share};
 use std::collections::BTreeMap;
 
 /// Findings that are shown with their evidence; the others with their claim alone.
@@ -274,13 +274,13 @@ fn observer(page: &mut Page, observer: &Observer, seconds: f64, verbosity: u8) {
     table.row(["lost".into(), lost]);
     let mut name = if verbosity >= 2 { "saw" } else { "gaps" };
     let active = |source: Source| {
-        observer.coverage.get(source.label()).is_some_and(|state| state == "active")
+        observer.coverage.get(source.label()).is_some_and(|sight| *sight == Sight::Whole)
     };
-    for (source, state) in &observer.coverage {
+    for (source, sight) in &observer.coverage {
         // A substitute that was not needed is no gap.
         let unneeded = source == Source::Schedstat.label() && active(Source::Sched);
-        if verbosity >= 2 || (state != "active" && !unneeded) {
-            table.row([name.into(), format!("{}: {}", label(source, 40), sentence(state))]);
+        if verbosity >= 2 || (*sight != Sight::Whole && !unneeded) {
+            table.row([name.into(), format!("{}: {}", label(source, 40), sentence(sight.text()))]);
             name = "";
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Text in lines of bounded width that break where a reader would.
 
-use super::escape::{char_width, width};
+use crate::text::escape::{char_width, width};
 
 /// Units that stay on the line of their number.
 const UNITS: &[&str] = &[

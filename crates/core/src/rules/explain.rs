@@ -23,7 +23,7 @@ pub(super) fn page(rule: &Rule) -> String {
         let _ = writeln!(page, "- **{name}:** {value}");
     };
     row("status", &status);
-    match rule.needs {
+    match rule.any_of {
         [] => {}
         [one] => row("needs", &format!("`{}`", one.label())),
         many => row("needs one of", &labels(many)),
@@ -34,7 +34,7 @@ pub(super) fn page(rule: &Rule) -> String {
     page.push('\n');
     page.push_str(rule.doc.trim());
     page.push_str("\n\n## Limits\n\n| limit | value | why |\n|---|---|---|\n");
-    for limit in rule.limits {
+    for limit in rule.limits() {
         let _ =
             writeln!(page, "| `{}` | {} {} | {} |", limit.name, limit.value, limit.unit, limit.why);
     }

@@ -1,20 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Rules about what hosts are and how they are set up: they judge snapshots, not recordings.
 
-use super::{Rule, Verdict, cpu, host, worse_first};
-use crate::finding::{Entity, EntityKind, Evidence, Finding, NotChecked, RuledOut, Unit};
+use super::{Check, RULES, Verdict, worse_first};
+use crate::finding::{Entity, EntityKind, Evidence, NotChecked, RuledOut, Unit};
 use crate::host_diff::document::HostDiff;
+use crate::host_diff::{self, Given, Measured};
 use crate::snapshot::{Fact, Snapshot, Value};
-use crate::view::View;
-
-/// A rule about hosts.
-#[derive(Debug)]
-pub struct HostRule {
-    /// What it is; it answers `NoData` to recordings.
-    pub rule: Rule,
-    /// The detector.
-    pub check: fn(&Hosts<'_>) -> Verdict,
-}
 
 /// Hosts and how they differ.
 #[derive(Debug)]
@@ -25,44 +16,27 @@ pub struct Hosts<'a> {
     pub snapshots: &'a [&'a Snapshot],
 }
 
-/// What the rules about hosts say.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Judged {
-    /// What was found, worst first.
-    pub findings: Vec<Finding>,
-    /// What was looked for and not found.
-    pub ruled_out: Vec<RuledOut>,
-    /// What could not be looked for.
-    pub not_checked: Vec<NotChecked>,
-}
-
-/// All rules about hosts, by code.
-pub const HOST_RULES: &[&HostRule] =
-    &[&cpu::frequency_capped::RULE, &cpu::deep_idle_states::RULE, &host::host_drift::RULE];
-
-/// Runs every rule about hosts.
+/// Compares hosts, and judges them by every rule about hosts. One host is judged alone.
 #[must_use]
-pub fn judge_hosts(hosts: &Hosts<'_>) -> Judged {
-    let mut judged = Judged::default();
-    for rule in HOST_RULES {
-        let (code, name) = (rule.rule.code.to_owned(), rule.rule.name.to_owned());
-        match (rule.check)(hosts) {
-            Verdict::Fired(fired) => judged.findings.extend(fired),
-            Verdict::Quiet { closest } => {
-                judged.ruled_out.push(RuledOut { code, name, closest });
-            }
+pub fn diff(given: &[Given<'_>], measured: &[Measured], tool_version: &str) -> HostDiff {
+    let mut diff = host_diff::diff(given, measured, tool_version);
+    let snapshots: Vec<&Snapshot> = given.iter().map(|host| host.snapshot).collect();
+    let hosts = Hosts { diff: &diff, snapshots: &snapshots };
+    let (mut findings, mut ruled_out, mut not_checked) = (vec![], vec![], vec![]);
+    for rule in RULES {
+        let Check::Hosts(check) = rule.check else { continue };
+        let (code, area, name) = (rule.code.to_owned(), rule.area, rule.name.to_owned());
+        match check(&hosts) {
+            Verdict::Fired(fired) => findings.extend(fired),
+            Verdict::Quiet { closest } => ruled_out.push(RuledOut { code, area, name, closest }),
             Verdict::NoData { missing } => {
-                judged.not_checked.push(NotChecked { code, name, missing });
+                not_checked.push(NotChecked { code, area, name, missing });
             }
         }
     }
-    judged.findings.sort_by(worse_first);
-    judged
-}
-
-/// What a rule about hosts says of a recording.
-pub(super) fn needs_snapshots(_: &View) -> Verdict {
-    Verdict::NoData { missing: vec!["a snapshot: `deburr snapshot`, `deburr diff`".into()] }
+    findings.sort_by(worse_first);
+    (diff.findings, diff.ruled_out, diff.not_checked) = (findings, ruled_out, not_checked);
+    diff
 }
 
 /// A host as a victim.

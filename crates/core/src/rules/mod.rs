@@ -23,10 +23,10 @@ mod tests;
 mod words;
 
 pub use explain::explain;
-pub use hosts::{HOST_RULES, HostRule, Hosts, Judged, judge_hosts};
+pub use hosts::{Hosts, diff};
 pub use report::report;
 
-use crate::finding::{Entity, Finding};
+use crate::finding::{Area, Cost, Entity, EntityKind, Finding, Severity};
 use crate::recording::{Source, State};
 use crate::view::View;
 use std::cmp::Ordering;
@@ -44,21 +44,6 @@ pub struct Limit {
     pub why: &'static str,
 }
 
-/// A rule's own limits, and those that it shares with others.
-const fn joined<const OWN: usize, const SHARED: usize, const ALL: usize>(
-    own: [Limit; OWN],
-    shared: [Limit; SHARED],
-) -> [Limit; ALL] {
-    assert!(OWN + SHARED == ALL && OWN > 0, "as many as there are");
-    let mut all = [own[0]; ALL];
-    let mut at = 0;
-    while at < ALL {
-        all[at] = if at < OWN { own[at] } else { shared[at - OWN] };
-        at += 1;
-    }
-    all
-}
-
 /// How settled a rule is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
@@ -73,16 +58,18 @@ pub enum Status {
 pub struct Rule {
     /// Area prefix and number, never used again for another rule.
     pub code: &'static str,
+    /// What it is about: the folder that it is in.
+    pub area: Area,
     /// The pathology, in words joined by `-`.
     pub name: &'static str,
     /// One sentence.
     pub summary: &'static str,
-    /// Sources of which one is needed; the first one that is there is the best.
-    pub needs: &'static [Source],
+    /// Sources of which one is needed; the first one that is there is the best. Empty = none is needed.
+    pub any_of: &'static [Source],
     /// Sources that make it surer or say more.
     pub helps: &'static [Source],
-    /// The numbers that it decides by.
-    pub limits: &'static [Limit],
+    /// The numbers that it decides by: its own, and lists that it shares with other rules.
+    pub limits: &'static [&'static [Limit]],
     /// How settled it is.
     pub status: Status,
     /// Its page.
@@ -90,7 +77,16 @@ pub struct Rule {
     /// Its source file.
     pub file: &'static str,
     /// The detector.
-    pub check: fn(&View) -> Verdict,
+    pub check: Check,
+}
+
+/// A detector, by what it looks at.
+#[derive(Clone, Copy, Debug)]
+pub enum Check {
+    /// A recording.
+    Recording(fn(&View) -> Verdict),
+    /// Snapshots of hosts, and how they differ.
+    Hosts(fn(&Hosts<'_>) -> Verdict),
 }
 
 /// What a rule says.
@@ -110,7 +106,7 @@ pub enum Verdict {
     },
 }
 
-/// All rules about recordings, by code. [`all`] has those about hosts too.
+/// All rules, by code.
 pub const RULES: &[&Rule] = &[
     &block::writeback_bursts::RULE,
     &block::writeback_cohort::RULE,
@@ -121,6 +117,9 @@ pub const RULES: &[&Rule] = &[
     &block::io_limit::RULE,
     &cpu::hypervisor_steal::RULE,
     &cpu::shared_core::RULE,
+    &cpu::frequency_capped::RULE,
+    &cpu::deep_idle_states::RULE,
+    &host::host_drift::RULE,
     &observer::events_lost::RULE,
     &observer::window_too_short::RULE,
     &observer::observer_overhead::RULE,
@@ -132,30 +131,58 @@ pub const RULES: &[&Rule] = &[
     &syscalls::syscall_storm::RULE,
 ];
 
-/// All rules, by code: those about recordings and those about hosts.
-#[must_use]
-pub fn all() -> Vec<&'static Rule> {
-    let hosts = HOST_RULES.iter().map(|host| &host.rule);
-    let mut all: Vec<&Rule> = RULES.iter().copied().chain(hosts).collect();
-    all.sort_by_key(|rule| rule.code);
-    all
+/// Those that look at recordings.
+pub(crate) fn of_recordings() -> impl Iterator<Item = &'static Rule> {
+    RULES.iter().copied().filter(|rule| matches!(rule.check, Check::Recording(_)))
 }
 
 /// The rule of that code, in any case.
 #[must_use]
 pub fn find(code: &str) -> Option<&'static Rule> {
-    all().into_iter().find(|rule| rule.code.eq_ignore_ascii_case(code))
+    RULES.iter().copied().find(|rule| rule.code.eq_ignore_ascii_case(code))
 }
 
 impl Rule {
-    /// Looks: answers `NoData` itself if none of the sources that the rule needs was there.
+    /// Looks at a recording: answers `NoData` itself if none of the sources that it needs was there, or if it looks at
+    /// hosts.
     #[must_use]
     pub fn judge(&self, view: &View) -> Verdict {
-        if self.needs.is_empty() || self.needs.iter().any(|&source| view.covers(source)) {
-            return (self.check)(view);
+        let Check::Recording(check) = self.check else {
+            let missing = vec!["a snapshot: `deburr snapshot`, `deburr diff`".into()];
+            return Verdict::NoData { missing };
+        };
+        if self.any_of.is_empty() || self.any_of.iter().any(|&source| view.covers(source)) {
+            return check(view);
         }
-        let missing = self.needs.iter().map(|&source| missing(view, source)).collect();
+        let missing = self.any_of.iter().map(|&source| missing(view, source)).collect();
         Verdict::NoData { missing }
+    }
+
+    /// A finding of this rule that says nothing yet: what a rule has nothing to say about stays empty.
+    fn finding(&self, severity: Severity, confidence: f64) -> Finding {
+        Finding {
+            code: self.code.into(),
+            area: self.area,
+            name: self.name.into(),
+            severity,
+            confidence,
+            title: String::new(),
+            device: None,
+            victim: Entity::new(EntityKind::Unknown),
+            cost: Cost::default(),
+            causes: vec![],
+            evidence: vec![],
+            sizes: vec![],
+            files: None,
+            chart: None,
+            fix: vec![],
+            confirm: None,
+        }
+    }
+
+    /// Its limits, in their order.
+    pub fn limits(&self) -> impl Iterator<Item = &'static Limit> {
+        self.limits.iter().copied().flatten()
     }
 }
 

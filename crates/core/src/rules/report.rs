@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Every rule over one view, and the report that comes of it.
 
-use super::{RULES, Verdict, block, ledger, words, worse_first};
+use super::{Verdict, block, ledger, of_recordings, words, worse_first};
 use crate::finding::{
-    Finding, Host, Ledger, NotChecked, Observer, REPORT_SCHEMA, Report, RuledOut, Target, Tool,
-    Window,
+    Finding, Host, Ledger, NotChecked, Observer, REPORT_SCHEMA, Report, RuledOut, Sight, Target,
+    Tool, Window,
 };
 use crate::recording::{Event, EventKind, Source, State, TargetSpec};
-use crate::render::units;
 use crate::rules::observer::losses;
 use crate::rules::sched::target_is_host;
+use crate::text::units;
 use crate::view::View;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
@@ -23,12 +23,14 @@ const MAX_LOSERS: usize = 3;
 #[must_use]
 pub fn report(view: &View, tool_version: &str, live: bool) -> Report {
     let (mut findings, mut ruled_out, mut not_checked) = (vec![], vec![], vec![]);
-    for rule in RULES {
-        let (code, name) = (rule.code.to_owned(), rule.name.to_owned());
+    for rule in of_recordings() {
+        let (code, area, name) = (rule.code.to_owned(), rule.area, rule.name.to_owned());
         match rule.judge(view) {
             Verdict::Fired(fired) => findings.extend(fired),
-            Verdict::Quiet { closest } => ruled_out.push(RuledOut { code, name, closest }),
-            Verdict::NoData { missing } => not_checked.push(NotChecked { code, name, missing }),
+            Verdict::Quiet { closest } => ruled_out.push(RuledOut { code, area, name, closest }),
+            Verdict::NoData { missing } => {
+                not_checked.push(NotChecked { code, area, name, missing });
+            }
         }
     }
     findings.sort_by(worse_first);
@@ -39,7 +41,7 @@ pub fn report(view: &View, tool_version: &str, live: bool) -> Report {
         window: window(view, live),
         target: target(view),
         ledger: ledgers(view, &findings),
-        block_io: block::tables::of(view, &findings),
+        block_io: block::support::tables::of(view, &findings),
         observer: observer(view),
         findings,
         ruled_out,
@@ -158,13 +160,15 @@ fn observer(view: &View) -> Observer {
         }
     }
     let coverage = Source::ALL.into_iter().filter_map(|source| {
-        let text = match view.coverage(source)? {
-            State::Active => "active".to_owned(),
-            State::Partial { reason } => format!("partial: {reason}"),
-            State::Missing { reason, gain } if gain.is_empty() => format!("missing: {reason}"),
-            State::Missing { reason, gain } => format!("missing: {reason}; {gain}"),
+        let sight = match view.coverage(source)? {
+            State::Active => Sight::Whole,
+            State::Partial { reason } => Sight::Less(format!("partial: {reason}")),
+            State::Missing { reason, gain } if gain.is_empty() => {
+                Sight::Less(format!("missing: {reason}"))
+            }
+            State::Missing { reason, gain } => Sight::Less(format!("missing: {reason}; {gain}")),
         };
-        Some((source.label().to_owned(), text))
+        Some((source.label().to_owned(), sight))
     });
     Observer {
         cpu_seconds: seen.cpu_ns as f64 / 1e9,

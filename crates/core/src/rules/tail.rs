@@ -9,9 +9,9 @@ use super::Limit;
 use super::sched::target_is_host;
 use crate::finding::{Evidence, Severity, Tail, TailOf, Unit};
 use crate::recording::{WAIT_BUCKETS, WaitHist};
-use crate::render::units;
 use crate::rules::words::evidence;
 use crate::stats::{SIGNIFICANT, poisson};
+use crate::text::units;
 use crate::view::{Series, View};
 
 /// Of a hundred events, one may be late: the 99th percentile is that of the others.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How rules name things: entities for the data, names in backticks for the sentences.
 
-pub(super) use crate::finding::ticked;
-use crate::finding::{Confirm, Entity, EntityKind, Evidence, Unit, shell_quote};
+use crate::finding::{Confirm, Entity, EntityKind, Evidence, Unit};
 use crate::recording::{CgroupId, Container};
-use crate::render::units;
+use crate::text::shell_quote;
+pub(super) use crate::text::ticked;
+use crate::text::units;
 use crate::view::{Group, View};
 
 /// `` `ruby` (pid 15919) ``, `` `stress-ng` (16 processes) `` or `` `cc1` (more than 300 processes) ``.

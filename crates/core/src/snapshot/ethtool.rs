@@ -3,7 +3,7 @@
 //! (the kernel's `Documentation/networking/ethtool-netlink.rst`). All numbers are in the byte order of the machine.
 
 use super::{Class, Integer, Unit, Value};
-use crate::recording::name::decode;
+use crate::text::name::decode;
 use std::collections::BTreeSet;
 
 const MESSAGE_HEADER: usize = 16;

@@ -2,7 +2,7 @@
 //! Content of a file, or of a part of one, in; a value out. Never an error: what is not of its form is a text.
 
 use super::{Integer, Unit, Value, filter};
-use crate::recording::name::decode;
+use crate::text::name::decode;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -244,7 +244,7 @@ impl Area {
 #[serde(rename_all = "snake_case")]
 pub enum Value {
     /// Any text, without its last newline. Bytes that are no UTF-8 are written `\xNN`
-    /// ([`crate::recording::name::decode`]).
+    /// ([`crate::text::name::decode`]).
     Text(String),
     /// A whole number.
     Integer(Integer),

@@ -2,7 +2,7 @@
 //! A snapshot as text: one line for each fact, so that version control shows what changed.
 
 use super::Snapshot;
-use crate::render::escape_hidden;
+use crate::text::escape;
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -24,7 +24,7 @@ pub(super) fn document(snapshot: &Snapshot) -> serde_json::Result<String> {
         let _ = write!(text, "{comma}\n    {}", serde_json::to_string(fact)?);
     }
     text.push_str("\n  ]\n}\n");
-    Ok(escape_hidden(&text))
+    Ok(escape::json(&text))
 }
 
 fn field(text: &mut String, name: &str, value: &impl Serialize) -> serde_json::Result<()> {

@@ -4,9 +4,9 @@
 use super::knee::{P99_FACTOR, P99_FLOOR_NS, accepted_ns};
 use super::points::cpu_per_request_ns;
 use super::{Knee, KneeReason, Point, Run, Setup};
-use crate::finding::ticked;
-use crate::render::units::{duration, share};
 use crate::stats::{Interval, ratio};
+use crate::text::ticked;
+use crate::text::units::{duration, share};
 
 /// The sentences.
 pub(super) fn verdict(

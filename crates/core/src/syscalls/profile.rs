@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One measurement: totals, rows by call and by file, the slowest first.
 
-use crate::finding::{Finding, Host, NotChecked, Report, RuledOut, Tool};
+use crate::finding::{Area, Finding, Host, NotChecked, Report, RuledOut, Tool};
 use crate::recording::{
     FILE_OP_NAMES, FileClass, SyscallFile, SyscallSpan, SyscallTotal, call_bucket_from_ns,
 };
-use crate::render::units;
+use crate::text::units;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -251,7 +251,6 @@ pub fn profile(
         key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name))
     });
     let (files, more_files) = file_rows(span, files);
-    let of_rules = |code: &str| code.starts_with("SYS");
     let findings = report.map(|it| it.findings.clone()).unwrap_or_default();
     let ruled_out = report.map(|it| it.ruled_out.clone()).unwrap_or_default();
     let not_checked = report.map(|it| it.not_checked.clone()).unwrap_or_default();
@@ -266,9 +265,9 @@ pub fn profile(
         syscalls,
         files,
         more_files,
-        findings: findings.into_iter().filter(|it| of_rules(&it.code)).collect(),
-        ruled_out: ruled_out.into_iter().filter(|it| of_rules(&it.code)).collect(),
-        not_checked: not_checked.into_iter().filter(|it| of_rules(&it.code)).collect(),
+        findings: findings.into_iter().filter(|it| it.area == Area::Syscalls).collect(),
+        ruled_out: ruled_out.into_iter().filter(|it| it.area == Area::Syscalls).collect(),
+        not_checked: not_checked.into_iter().filter(|it| it.area == Area::Syscalls).collect(),
     }
 }
 

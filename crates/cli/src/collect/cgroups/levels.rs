@@ -5,7 +5,8 @@ use super::limits::Limits;
 use super::{Cgroups, Tree};
 use deburr_core::limits::effective::{Level, Sight};
 use deburr_core::procfs::pid_cgroup::{self, Membership};
-use deburr_core::recording::{CgroupId, name};
+use deburr_core::recording::CgroupId;
+use deburr_core::text::name;
 use std::fs;
 
 /// Levels that are gone up at most.

@@ -16,7 +16,8 @@ pub(crate) use readings::CgroupCollector;
 
 use super::{Emit, Roots};
 use deburr_core::procfs::{container, cpu_list, pid_cgroup};
-use deburr_core::recording::{Cgroup, CgroupId, CgroupVersion, Container, Record, name};
+use deburr_core::recording::{Cgroup, CgroupId, CgroupVersion, Container, Record};
+use deburr_core::text::name;
 use limits::Limits;
 use mounts::{Mounts, Tree};
 use names::RuntimeFiles;

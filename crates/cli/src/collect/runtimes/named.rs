@@ -5,7 +5,8 @@
 
 use crate::collect::{Emit, Roots};
 use deburr_core::procfs::schedstat::{self, Schedstat};
-use deburr_core::recording::{NamedThreads, ProcId, Record, name};
+use deburr_core::recording::{NamedThreads, ProcId, Record};
+use deburr_core::text::name;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

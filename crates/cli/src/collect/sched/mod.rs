@@ -17,8 +17,8 @@ use deburr_bpf::sched::{
     Blame, Clock, HostTotals, SchedProbe, State as Ledger, ThreadDelta, ThreadScan, Timeline,
     UntoldProcess, Waiting,
 };
-use deburr_core::recording::name::decode;
 use deburr_core::recording::{CgroupVersion, Coverage, LoadBin, Record, Source, State, TargetSpec};
+use deburr_core::text::name::decode;
 use idle::IdleFinder;
 use long_waits::LongWaits;
 use runnable::Runnable;

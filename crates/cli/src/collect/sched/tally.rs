@@ -8,11 +8,11 @@
 use super::super::{Context, Emit, Sighting};
 use super::idle::{IdleSum, MIN_WAIT_NS};
 use deburr_bpf::sched::{Behind, State, Sums, ThreadDelta};
-use deburr_core::recording::name::decode;
 use deburr_core::recording::{
     BlameTick, CgroupId, Culprit, IdleTick, ProcId, ProcessTick, Record, TargetSpec, ThreadStates,
     WaitHist,
 };
+use deburr_core::text::name::decode;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A process is emitted once it has done this much since it was last ...

@@ -5,7 +5,7 @@ use super::*;
 use crate::lab::fitness::Machine;
 use crate::lab::victim::{IoSummary, Stall, Summary};
 use deburr_core::finding::{
-    Cost, Entity, EntityKind, Finding, Fix, Host, Ledger, LedgerPart, LedgerState, Observer,
+    Area, Cost, Entity, EntityKind, Finding, Fix, Host, Ledger, LedgerPart, LedgerState, Observer,
     Report, Severity, Target, Tool, Window,
 };
 
@@ -83,6 +83,8 @@ fn observed(waited_ms_per_s: u64, findings: Vec<Finding>) -> Observed {
 fn finding(code: &str, severity: Severity, causes: &[(&str, &str, f64)]) -> Finding {
     Finding {
         code: code.into(),
+        area: Area::Sched,
+        device: None,
         name: String::new(),
         severity,
         confidence: 1.0,

@@ -145,7 +145,7 @@ impl Recording {
 
 /// A path as a recording has it.
 fn shown(path: &Path) -> String {
-    deburr_core::recording::name::decode(path.as_os_str().as_encoded_bytes())
+    deburr_core::text::name::decode(path.as_os_str().as_encoded_bytes())
 }
 
 /// The number of a device, as the kernel has it.

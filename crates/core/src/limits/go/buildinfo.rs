@@ -4,7 +4,7 @@
 
 use crate::limits::elf::{Elf, Segment};
 use crate::limits::image::{Biased, Image};
-use crate::recording::name;
+use crate::text::name;
 
 const SECTION: &str = ".go.buildinfo";
 const MAGIC: &[u8] = b"\xff Go buildinf:";

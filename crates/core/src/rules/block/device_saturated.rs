@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK003: a device that cannot keep up, all the time or in stretches.
 
-use super::before::BEFORE;
-use super::clocks::Compared;
-use super::fullness::{BUSY, CALM, DEPTH, Hit, How, SLOW, SLOW_ROTATING, depth, hit};
-use super::rhythms::{RHYTHM, Timed};
-use super::victims::{STALL_LIMITS, Victim, spans};
-use super::{busy_counters, device_remedies, files, io_neighbour, knobs, saturation, shares};
+use super::io_neighbour;
+use super::support::before::BEFORE;
+use super::support::clocks::Compared;
+use super::support::fullness::{BUSY, CALM, DEPTH, Hit, How, SLOW, SLOW_ROTATING, depth, hit};
+use super::support::rhythms::{RHYTHM, Timed};
+use super::support::victims::{STALL_LIMITS, Victim, spans};
+use super::support::{busy_counters, device_remedies, files, knobs, saturation, shares};
 use crate::finding::{
-    Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Severity, Share, Unit,
+    Area, Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Severity, Share, Unit,
 };
 use crate::recording::{DevId, Source, StallKind};
-use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
-use crate::rules::{Limit, Rule, Status, Verdict, joined};
+use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
+use crate::text::units;
 use crate::view::block::{Activity, MIN_SPELL_NS};
 use crate::view::{Groups, View};
 
@@ -26,18 +27,30 @@ const SPELL: Limit = Limit {
 };
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "BLK003",
+    area: Area::Block,
     name: "device-saturated",
     summary: "a block device has more to do than it can, for long or in short stretches that averages hide",
-    needs: &[Source::Block, Source::Diskstats],
+    any_of: &[Source::Block, Source::Diskstats],
     helps: &[Source::Writeback, Source::Settings],
-    limits: &joined::<9, 10, 19>(
-        [BUSY, SPELL, DEPTH, SLOW, SLOW_ROTATING, CALM, io_neighbour::OTHERS_SHARE, RHYTHM, BEFORE],
-        STALL_LIMITS,
-    ),
+    limits: &[
+        &[
+            BUSY,
+            SPELL,
+            DEPTH,
+            SLOW,
+            SLOW_ROTATING,
+            CALM,
+            io_neighbour::OTHERS_SHARE,
+            RHYTHM,
+            BEFORE,
+        ],
+        &severity::LOSS_LIMITS,
+        &STALL_LIMITS,
+    ],
     status: Status::Preview("0.1"),
     doc: include_str!("device_saturated.md"),
     file: file!(),
-    check,
+    check: Check::Recording(check),
 };
 
 fn check(view: &View) -> Verdict {
@@ -140,11 +153,8 @@ fn finding(
     let reads_wait =
         hit.is_some_and(|hit| device_remedies::reads_behind_writes(view, groups, hit, device));
     Finding {
-        code: RULE.code.into(),
-        name: RULE.name.into(),
-        severity: hit.map_or(Severity::Info, |hit| hit.severity),
-        confidence: confidence.value(),
         title,
+        device: Some(name),
         victim: hit
             .map_or_else(|| entity.clone(), |hit| words::group_entity(view, hit.victim.group)),
         cost: hit.map_or_else(Cost::default, |hit| {
@@ -160,7 +170,6 @@ fn finding(
                 }]
             }),
         evidence: lines,
-        sizes: vec![],
         chart: timed.chart,
         files: files::table(view, "read and written", |key| {
             view.block().disk_of(key.device) == device
@@ -170,6 +179,7 @@ fn finding(
             command: "deburr -d 60".into(),
             expect: Some("after the change: fewer and shorter stretches without a pause".into()),
         }),
+        ..RULE.finding(hit.map_or(Severity::Info, |hit| hit.severity), confidence.value())
     }
 }
 

@@ -1,29 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK006: the kernel makes a writer pause because too much is dirty.
 
-use super::victims::{STALL_LIMITS, Victim, of_stalls};
-use super::{files, knobs, saturation};
-use crate::finding::{Cause, Confirm, Finding, Fix, Severity, Share, Unit, shell_quote};
+use super::support::victims::{STALL_LIMITS, Victim, of_stalls};
+use super::support::{files, knobs, saturation};
+use crate::finding::{Area, Cause, Confirm, Finding, Fix, Severity, Share, Unit};
 use crate::recording::{DevId, Source, StallKind};
-use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
-use crate::rules::{Rule, Status, Verdict};
+use crate::rules::{Check, Rule, Status, Verdict, severity};
+use crate::text::shell_quote;
+use crate::text::units;
 use crate::view::{View, waits};
 
 const MAX_VICTIMS: usize = 5;
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "BLK006",
+    area: Area::Block,
     name: "dirty-throttled-writer",
     summary: "writers are made to pause because more is dirty than the limits allow",
-    needs: &[Source::Writeback],
+    any_of: &[Source::Writeback],
     helps: &[Source::Block, Source::Settings],
-    limits: &STALL_LIMITS,
+    limits: &[&severity::LOSS_LIMITS, &STALL_LIMITS],
     status: Status::Preview("0.1"),
     doc: include_str!("dirty_throttled_writer.md"),
     file: file!(),
-    check,
+    check: Check::Recording(check),
 };
 
 fn check(view: &View) -> Verdict {
@@ -147,10 +149,6 @@ fn finding(view: &View, victim: &Victim<'_>, lost_ns: u64, severity: Severity) -
         .into_iter()
         .collect();
     Finding {
-        code: RULE.code.into(),
-        name: RULE.name.into(),
-        severity,
-        confidence: confidence.value(),
         title: format!(
             "{} {} made to pause for {}, because more is dirty than the limits{to} allow",
             group_name(victim.group),
@@ -159,10 +157,10 @@ fn finding(view: &View, victim: &Victim<'_>, lost_ns: u64, severity: Severity) -
         ),
         victim: words::group_entity(view, victim.group),
         cost: victim.cost(view, lost_ns, StallKind::DirtyThrottle, held.max_ns),
+        device: device.map(|device| view.block().device_name(device)),
         causes,
         evidence: lines,
         sizes: waits::size_classes(&held.waits),
-        chart: None,
         files: device.and_then(|device| {
             files::table(view, "written back", |key| view.block().disk_of(key.device) == device && key.reason.is_some())
         }),
@@ -171,6 +169,7 @@ fn finding(view: &View, victim: &Victim<'_>, lost_ns: u64, severity: Severity) -
             command: "grep -E 'nr_dirty|nr_writeback ' /proc/vmstat".into(),
             expect: Some("while it pauses, `nr_dirty` and `nr_writeback` together are near `nr_dirty_threshold`, unless a device's own limit binds".into()),
         }),
+        ..RULE.finding(severity, confidence.value())
     }
 }
 

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK007: a limit of a cgroup holds its block IO back.
 
-use super::held_back::{self, InForce, OfCgroup};
-use super::victims::{STALL_LIMITS, of_stalls};
-use super::{io_neighbour, knobs};
-use crate::finding::{
-    Cause, Confirm, Cost, Evidence, Finding, Fix, Severity, Share, Unit, shell_quote,
-};
+use super::io_neighbour;
+use super::support::held_back::{self, InForce, OfCgroup};
+use super::support::knobs;
+use super::support::victims::{STALL_LIMITS, of_stalls};
+use crate::finding::{Area, Cause, Confirm, Cost, Evidence, Finding, Fix, Severity, Share, Unit};
 use crate::recording::{DevId, IoOp, Source, StallKind};
-use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::sched::may_suffer;
 use crate::rules::words::{self, evidence, group_name, ticked};
-use crate::rules::{Limit, Rule, Status, Verdict, joined};
+use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
+use crate::text::shell_quote;
+use crate::text::units;
 use crate::view::{Group, Groups, View};
 
 const MAX_VICTIMS: usize = 5;
@@ -26,15 +26,16 @@ const HELD: Limit = Limit {
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "BLK007",
+    area: Area::Block,
     name: "io-limit",
     summary: "a limit of a cgroup on block IO holds its transfers back before the device is asked",
-    needs: &[Source::Block],
+    any_of: &[Source::Block],
     helps: &[Source::Sched, Source::Settings, Source::Writeback],
-    limits: &joined::<1, 10, 11>([HELD], STALL_LIMITS),
+    limits: &[&[HELD], &severity::LOSS_LIMITS, &STALL_LIMITS],
     status: Status::Preview("0.1"),
     doc: include_str!("io_limit.md"),
     file: file!(),
-    check,
+    check: Check::Recording(check),
 };
 
 /// Somebody who is held back.
@@ -215,10 +216,6 @@ fn finding(view: &View, hit: &Hit<'_>, severity: Severity) -> Finding {
     });
     let many = hit.group.members.len() > 1;
     Finding {
-        code: RULE.code.into(),
-        name: RULE.name.into(),
-        severity,
-        confidence: confidence.value(),
         title: format!(
             "{} {} {} because {by} of cgroup {} holds {to} back",
             group_name(hit.group),
@@ -226,6 +223,7 @@ fn finding(view: &View, hit: &Hit<'_>, severity: Severity) -> Finding {
             words::of_every_second(view.per_second(hit.lost_ns)),
             ticked(hit.cgroup)
         ),
+        device: kind.map(|(device, _)| view.block().device_name(device)),
         victim: words::group_entity(view, hit.group),
         cost: Cost {
             lost_ns_per_s: view.per_second(hit.lost_ns),
@@ -235,9 +233,6 @@ fn finding(view: &View, hit: &Hit<'_>, severity: Severity) -> Finding {
         },
         causes: cause.into_iter().collect(),
         evidence: lines,
-        sizes: vec![],
-        chart: None,
-        files: None,
         fix: fixes(first.as_ref()),
         confirm: Some(Confirm {
             command: "deburr -d 30".into(),
@@ -245,6 +240,7 @@ fn finding(view: &View, hit: &Hit<'_>, severity: Severity) -> Finding {
                 "with a higher limit: fewer transfers are held back, and the waiting falls".into(),
             ),
         }),
+        ..RULE.finding(severity, confidence.value())
     }
 }
 

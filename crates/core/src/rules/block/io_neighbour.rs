@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK004: requests wait beside those of others.
 
-use super::before::{self, BEFORE};
-use super::clocks::Compared;
-use super::rhythms::{RHYTHM, Timed};
-use super::shares::{Beside, Shares, causes, main_device, name_of};
-use super::victims::{STALL_LIMITS, Victim, of_stalls, spans};
-use super::{files, knobs, saturation};
-use crate::finding::{Confirm, Cost, Evidence, Finding, Fix, Severity, Tail, TailOf, Unit};
+use super::support::before::{self, BEFORE};
+use super::support::clocks::Compared;
+use super::support::rhythms::{RHYTHM, Timed};
+use super::support::shares::{Beside, Shares, causes, main_device, name_of};
+use super::support::victims::{STALL_LIMITS, Victim, of_stalls, spans};
+use super::support::{files, knobs, saturation};
+use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Severity, Tail, TailOf, Unit};
 use crate::recording::{DevId, Source, StallKind};
-use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::sched::target_is_host;
 use crate::rules::tail::Excused;
 use crate::rules::words::{self, evidence, group_entity, group_name, ticked};
-use crate::rules::{Limit, Rule, Status, Verdict, joined, remedy, tail};
+use crate::rules::{Check, Limit, Rule, Status, Verdict, remedy, severity, tail};
+use crate::text::units;
 use crate::view::{Group, Groups, View, waits};
 
 const MAX_VICTIMS: usize = 5;
@@ -40,18 +40,21 @@ const HIDDEN_TIMES: Limit = Limit {
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "BLK004",
+    area: Area::Block,
     name: "io-neighbour",
     summary: "requests wait while the device works for other processes or cgroups",
-    needs: &[Source::Block],
+    any_of: &[Source::Block],
     helps: &[Source::Writeback, Source::Settings],
-    limits: &joined::<5, 18, 23>(
-        [OTHERS_SHARE, LONG_PART, HIDDEN_TIMES, RHYTHM, BEFORE],
-        joined::<10, 8, 18>(STALL_LIMITS, tail::LIMITS),
-    ),
+    limits: &[
+        &[OTHERS_SHARE, LONG_PART, HIDDEN_TIMES, RHYTHM, BEFORE],
+        &severity::LOSS_LIMITS,
+        &STALL_LIMITS,
+        &tail::LIMITS,
+    ],
     status: Status::Preview("0.1"),
     doc: include_str!("io_neighbour.md"),
     file: file!(),
-    check,
+    check: Check::Recording(check),
 };
 
 fn check(view: &View) -> Verdict {
@@ -225,12 +228,9 @@ fn finding(view: &View, groups: &Groups<'_>, hit: &Hit<'_>, leads: bool) -> Find
     lines.extend(knobs::lines(view, device));
     lines.push(confidence.evidence(view));
     Finding {
-        code: RULE.code.into(),
-        name: RULE.name.into(),
-        severity: *severity,
-        confidence: confidence.value(),
         title: title(view, groups, hit, (device, leads))
             + timed.as_ref().map_or("", |timed| &timed.words),
+        device: device.map(|device| view.block().device_name(device)),
         victim: group_entity(view, victim.group),
         cost: Cost {
             tail: *tail,
@@ -248,6 +248,7 @@ fn finding(view: &View, groups: &Groups<'_>, hit: &Hit<'_>, leads: bool) -> Find
             command: "deburr -d 60".into(),
             expect: Some("with the other one stopped or limited for that time, the waiting falls by about its share".into()),
         }),
+        ..RULE.finding(*severity, confidence.value())
     }
 }
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK005: commits of a filesystem's journal hold somebody up.
 
-use super::clocks::{self, COVER, Compared, LONG_COMMIT, chance};
-use super::journals::Journal;
-use super::victims::{STALL_LIMITS, Victim, longest_ns, of_stalls, stall_ns};
-use super::{files, knobs, pass_lines, saturation};
+use super::support::clocks::{self, COVER, Compared, LONG_COMMIT, chance};
+use super::support::journals::Journal;
+use super::support::victims::{STALL_LIMITS, Victim, longest_ns, of_stalls, stall_ns};
+use super::support::{files, knobs, pass_lines, saturation};
 use crate::finding::{
-    Cause, Confirm, Entity, EntityKind, Evidence, Finding, Severity, Share, Unit,
+    Area, Cause, Confirm, Entity, EntityKind, Evidence, Finding, Severity, Share, Unit,
 };
 use crate::recording::{DevId, IoWhat, JournalCommit, Source, StallKind};
-use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name};
-use crate::rules::{Limit, Rule, Status, Verdict, joined};
+use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
 use crate::stats;
+use crate::text::units;
 use crate::view::View;
 
 const KINDS: [StallKind; 2] = [StallKind::Sync, StallKind::Request];
@@ -27,15 +27,16 @@ const CHANCE: Limit = Limit {
 };
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "BLK005",
+    area: Area::Block,
     name: "journal-stall",
     summary: "syncs and changes of files wait for commits of the filesystem's journal",
-    needs: &[Source::Writeback],
+    any_of: &[Source::Writeback],
     helps: &[Source::Block, Source::Settings],
-    limits: &joined::<3, 10, 13>([CHANCE, LONG_COMMIT, COVER], STALL_LIMITS),
+    limits: &[&[CHANCE, LONG_COMMIT, COVER], &severity::LOSS_LIMITS, &STALL_LIMITS],
     status: Status::Preview("0.1"),
     doc: include_str!("journal_stall.md"),
     file: file!(),
-    check,
+    check: Check::Recording(check),
 };
 
 struct Hit<'g> {
@@ -137,10 +138,6 @@ fn finding(view: &View, hit: &Hit<'_>) -> Finding {
     kernel.device = Some(view.block().device_name(*device));
     let main_kind = Victim::main_kind(&compared.in_commits);
     Finding {
-        code: RULE.code.into(),
-        name: RULE.name.into(),
-        severity: hit.severity.unwrap_or(Severity::Info),
-        confidence: confidence.value(),
         title: format!(
             "{} {} {}, up to {} at once, while {} ({} of {} stalls)",
             group_name(victim.group),
@@ -151,12 +148,12 @@ fn finding(view: &View, hit: &Hit<'_>) -> Finding {
             found.inside,
             found.episodes
         ),
+        device: Some(view.block().device_name(*device)),
         victim: words::group_entity(view, victim.group),
         cost: victim.cost(view, *lost_ns, main_kind, longest),
         causes: vec![Cause { entity: kernel, share: Share::WHOLE }],
         evidence: lines,
         sizes: crate::view::waits::size_classes(&victim.held(main_kind).waits),
-        chart: None,
         files: files::table(view, "written", |key| {
             view.block().disk_of(key.device) == *device
                 && key.reason.is_none()
@@ -167,6 +164,7 @@ fn finding(view: &View, hit: &Hit<'_>) -> Finding {
             command: format!("deburr -d {}", 60),
             expect: Some(journal.expect()),
         }),
+        ..RULE.finding(hit.severity.unwrap_or(Severity::Info), confidence.value())
     }
 }
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK001: the flusher's passes hold somebody up.
 
-use super::clocks::{self, Compared};
-use super::victims::{STALL_LIMITS, Victim, number, of_stalls, spans};
-use super::{by_counters, chart, files, knobs, pass_lines, pass_remedies, saturation};
-use crate::finding::{Cause, Entity, EntityKind, Finding, Severity, Share};
+use super::support::clocks::{self, Compared};
+use super::support::victims::{STALL_LIMITS, Victim, number, of_stalls, spans};
+use super::support::{by_counters, chart, files, knobs, pass_lines, pass_remedies, saturation};
+use crate::finding::{Area, Cause, Entity, EntityKind, Finding, Severity, Share};
 use crate::recording::{DevId, Source, Stall, StallKind};
-use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, group_name, ticked};
-use crate::rules::{Limit, Rule, Status, Verdict, joined};
+use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
 use crate::stats::{self, Rhythm};
+use crate::text::units;
 use crate::view::View;
 
 /// What bursts of the flusher hold up: syncs and requests. Pauses of writers are BLK006.
@@ -32,18 +32,20 @@ const STALLS: Limit = Limit {
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "BLK001",
+    area: Area::Block,
     name: "writeback-bursts",
     summary: "the kernel writes dirty pages back in bursts, and whoever needs the disk meanwhile stalls",
-    needs: &[Source::Writeback, Source::Diskstats],
+    any_of: &[Source::Writeback, Source::Diskstats],
     helps: &[Source::Block, Source::Settings],
-    limits: &joined::<4, 10, 14>(
-        [CHANCE, STALLS, by_counters::MIN_AWAIT, by_counters::MIN_TIMES],
-        STALL_LIMITS,
-    ),
+    limits: &[
+        &[CHANCE, STALLS, by_counters::MIN_AWAIT, by_counters::MIN_TIMES],
+        &severity::LOSS_LIMITS,
+        &STALL_LIMITS,
+    ],
     status: Status::Preview("0.1"),
     doc: include_str!("writeback_bursts.md"),
     file: file!(),
-    check,
+    check: Check::Recording(check),
 };
 
 /// A victim on a device, with the comparison.
@@ -151,11 +153,8 @@ fn finding(view: &View, groups: &crate::view::Groups<'_>, hit: &Hit<'_>) -> Find
     let kind = Victim::main_kind(&compared.in_passes);
     let lost_ns = compared.lost_in_passes_ns();
     Finding {
-        code: RULE.code.into(),
-        name: RULE.name.into(),
-        severity: hit.severity.unwrap_or(Severity::Info),
-        confidence: confidence.value(),
         title: title(view, hit, &rhythm),
+        device: Some(block.device_name(*device)),
         victim: words::group_entity(view, victim.group),
         cost: victim.cost(view, lost_ns, kind, compared.longest_in_passes_ns()),
         causes: causes(view, *device),
@@ -165,6 +164,7 @@ fn finding(view: &View, groups: &crate::view::Groups<'_>, hit: &Hit<'_>) -> Find
         chart: chart::of(view, *device, marks(view, hit, &pass_spans)),
         files: table,
         confirm: pass_remedies::experiment(view),
+        ..RULE.finding(hit.severity.unwrap_or(Severity::Info), confidence.value())
     }
 }
 

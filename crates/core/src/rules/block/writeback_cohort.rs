@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK002: inodes that became dirty together are written together, for ever.
 
-use super::clocks;
-use super::victims::{STALL_LIMITS, Victim, longest_ns, number, of_stalls, stall_ns};
-use super::{files, knobs, pass_lines, saturation};
+use super::support::clocks;
+use super::support::victims::{STALL_LIMITS, Victim, longest_ns, number, of_stalls, stall_ns};
+use super::support::{files, knobs, pass_lines, saturation};
 use crate::finding::{
-    Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
+    Area, Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
 };
 use crate::recording::{DevId, Source, Stall, StallKind, WritebackPass};
-use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
-use crate::rules::{Limit, Rule, Status, Verdict, joined};
+use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
 use crate::stats::{merge, overlaps};
+use crate::text::units;
 use crate::view::{Groups, View};
 use std::collections::BTreeSet;
 
@@ -31,15 +31,16 @@ const MIN_PART: Limit = Limit {
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "BLK002",
+    area: Area::Block,
     name: "writeback-cohort",
     summary: "inodes that were first dirtied together expire together and are written in one big burst each time",
-    needs: &[Source::Writeback],
+    any_of: &[Source::Writeback],
     helps: &[Source::Block, Source::Settings],
-    limits: &joined::<2, 10, 12>([MIN_INODES, MIN_PART], STALL_LIMITS),
+    limits: &[&[MIN_INODES, MIN_PART], &severity::LOSS_LIMITS, &STALL_LIMITS],
     status: Status::Preview("0.1"),
     doc: include_str!("writeback_cohort.md"),
     file: file!(),
-    check,
+    check: Check::Recording(check),
 };
 
 /// The distances, in whole seconds, at which an inode that is dirtied all the time is written again: it expires,
@@ -201,16 +202,13 @@ fn finding(view: &View, groups: &Groups<'_>, cohort: &Cohort<'_>, expire_ns: u64
     kernel.device = Some(device.clone());
     let block = view.block();
     Finding {
-        code: RULE.code.into(),
-        name: RULE.name.into(),
-        severity,
-        confidence: confidence.value(),
         title: format!(
             "{} that were dirtied together are written together to {}, every {} s",
             units::counted(cohort.inodes, "inode", "inodes"),
             ticked(&device),
             cohort.after_s
         ),
+        device: Some(device),
         victim: sufferer
             .as_ref()
             .map_or(kernel, |(victim, _)| words::group_entity(view, victim.group)),
@@ -219,14 +217,13 @@ fn finding(view: &View, groups: &Groups<'_>, cohort: &Cohort<'_>, expire_ns: u64
         }),
         causes: causes(view),
         evidence: lines,
-        sizes: vec![],
-        chart: None,
         files: files::table(view, "written back", |key| {
             block.disk_of(key.device) == cohort.device
                 && key.reason.as_deref().is_some_and(|reason| reason != "sync")
         }),
         fix: fixes(expire_ns),
         confirm: Some(experiment(expire_ns)),
+        ..RULE.finding(severity, confidence.value())
     }
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! CPU004: idle CPUs sleep so deep that waking them takes long.
 
-use crate::finding::{Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
+use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
 use crate::host_diff::document::Host;
 use crate::host_diff::{Drivers, knowledge};
-use crate::rules::hosts::{HostRule, Hosts, least, most, needs_snapshots, read, victim};
-use crate::rules::{Limit, Rule, Status, Verdict};
+use crate::rules::hosts::{Hosts, least, most, read, victim};
+use crate::rules::{Check, Limit, Rule, Status, Verdict};
 use crate::snapshot::{Snapshot, Value};
 
 const DEEP: Limit = Limit {
@@ -21,20 +21,18 @@ const TIMES: Limit = Limit {
     why: "tables of drivers and firmware for the same processor differ by less",
 };
 
-pub(in crate::rules) static RULE: HostRule = HostRule {
-    rule: Rule {
-        code: "CPU004",
-        name: "deep-idle-states",
-        summary: "idle CPUs may sleep so deep that waking them takes tens of microseconds and more",
-        needs: &[],
-        helps: &[],
-        limits: &[DEEP, TIMES],
-        status: Status::Preview("0.1"),
-        doc: include_str!("deep_idle_states.md"),
-        file: file!(),
-        check: needs_snapshots,
-    },
-    check,
+pub(in crate::rules) static RULE: Rule = Rule {
+    code: "CPU004",
+    area: Area::Cpu,
+    name: "deep-idle-states",
+    summary: "idle CPUs may sleep so deep that waking them takes tens of microseconds and more",
+    any_of: &[],
+    helps: &[],
+    limits: &[&[DEEP, TIMES]],
+    status: Status::Preview("0.1"),
+    doc: include_str!("deep_idle_states.md"),
+    file: file!(),
+    check: Check::Hosts(check),
 };
 
 const STATES: &str = "/sys/devices/system/cpu/cpu*/cpuidle/state";
@@ -158,21 +156,13 @@ fn finding(
     }
     let disable = format!("echo 1 | sudo tee {STATES}{}/disable", deepest.number);
     Finding {
-        code: RULE.rule.code.into(),
-        name: RULE.rule.name.into(),
-        severity,
-        confidence: if deeper && slow { 0.6 } else { 0.5 },
         title: format!(
             "idle CPUs of `{name}` may sleep in `{state}`, which takes {} us to leave (driver `{driver}`)",
             deepest.exit_us
         ),
         victim: victim(&name),
         cost: Cost::default(),
-        causes: vec![],
         evidence,
-        sizes: vec![],
-        files: None,
-        chart: None,
         fix: vec![
             Fix {
                 action: format!("try without `{state}`; writing 0 undoes it"),
@@ -189,6 +179,7 @@ fn finding(
             command: "cpupower idle-info".into(),
             expect: Some("the state is used; without it, wake-ups take less".into()),
         }),
+        ..RULE.finding(severity, if deeper && slow { 0.6 } else { 0.5 })
     }
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! CPU003: CPUs are kept below the frequency that they could run at.
 
-use crate::finding::{Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
+use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
 use crate::host_diff::{Drivers, knowledge};
-use crate::rules::hosts::{HostRule, Hosts, least, most, needs_snapshots, read, victim};
+use crate::rules::hosts::{Hosts, least, most, read, victim};
 use crate::rules::severity::{self, LOSS_LIMITS};
-use crate::rules::{Limit, Rule, Status, Verdict, joined};
+use crate::rules::{Check, Limit, Rule, Status, Verdict};
 use crate::snapshot::{Fact, Snapshot};
 
 const CAPPED: Limit = Limit {
@@ -15,23 +15,19 @@ const CAPPED: Limit = Limit {
     why: "drivers round frequencies, and some keep a step in reserve",
 };
 
-pub(in crate::rules) static RULE: HostRule = HostRule {
-    rule: Rule {
-        code: "CPU003",
-        name: "frequency-capped",
-        summary: "processors are kept below the frequency that the hardware offers",
-        needs: &[],
-        helps: &[],
-        limits: &LIMITS,
-        status: Status::Preview("0.1"),
-        doc: include_str!("frequency_capped.md"),
-        file: file!(),
-        check: needs_snapshots,
-    },
-    check,
+pub(in crate::rules) static RULE: Rule = Rule {
+    code: "CPU003",
+    area: Area::Cpu,
+    name: "frequency-capped",
+    summary: "processors are kept below the frequency that the hardware offers",
+    any_of: &[],
+    helps: &[],
+    limits: &[&[CAPPED], &LOSS_LIMITS],
+    status: Status::Preview("0.1"),
+    doc: include_str!("frequency_capped.md"),
+    file: file!(),
+    check: Check::Hosts(check),
 };
-
-const LIMITS: [Limit; 8] = joined([CAPPED], LOSS_LIMITS);
 
 /// Drivers with which the governor `powersave` is a fixed lowest frequency. With the others the hardware chooses.
 const FIXED: [&str; 6] =
@@ -212,6 +208,7 @@ fn finding(speeds: &Speeds<'_>, name: &str) -> Option<Finding> {
     let worst = caps.first()?;
     let share = worst.lost.unwrap_or(0.0);
     let lost_ns_per_s = (share * 1e9) as u64;
+    let confidence = if worst.lost.is_some() { 0.9 } else { 0.6 };
     // A cap whose size cannot be told is one all the same.
     let severity = match worst.lost {
         None => Severity::Low,
@@ -234,23 +231,16 @@ fn finding(speeds: &Speeds<'_>, name: &str) -> Option<Finding> {
         })
         .collect();
     Some(Finding {
-        code: RULE.rule.code.into(),
-        name: RULE.rule.name.into(),
-        severity,
-        confidence: if worst.lost.is_some() { 0.9 } else { 0.6 },
         title,
         victim: victim(name),
         cost: Cost { lost_ns_per_s, share, ..Cost::default() },
-        causes: vec![],
         evidence,
-        sizes: vec![],
-        files: None,
-        chart: None,
         fix: caps.into_iter().map(|cap| cap.fix).collect(),
         confirm: Some(Confirm {
             command: "grep . /sys/devices/system/cpu/cpu*/cpufreq/scaling_cur_freq".into(),
             expect: Some("while CPUs are busy, none is above the cap".into()),
         }),
+        ..RULE.finding(severity, confidence)
     })
 }
 

@@ -3,14 +3,14 @@
 
 use super::stolen_part::{self, Part};
 use crate::finding::{
-    Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
+    Area, Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
 };
 use crate::recording::Source;
-use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::sched::target_is_host;
 use crate::rules::words::{self, evidence};
-use crate::rules::{Rule, Status, Verdict, joined, severity};
+use crate::rules::{Check, Rule, Status, Verdict, severity};
+use crate::text::units;
 use crate::view::{CpuTotals, CpuView, View};
 
 /// CPUs with a line of their own.
@@ -18,15 +18,16 @@ const MAX_CPUS: usize = 4;
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "CPU001",
+    area: Area::Cpu,
     name: "hypervisor-steal",
     summary: "the hypervisor runs others while CPUs of this machine have work",
-    needs: &[Source::ProcStat],
+    any_of: &[Source::ProcStat],
     helps: &[Source::Sched, Source::Schedstat, Source::CpuCheck],
-    limits: &joined::<1, 7, 8>([stolen_part::BUSY_HOST], severity::LOSS_LIMITS),
+    limits: &[&[stolen_part::BUSY_HOST], &severity::LOSS_LIMITS],
     status: Status::Preview("0.1"),
     doc: include_str!("hypervisor_steal.md"),
     file: file!(),
-    check,
+    check: Check::Recording(check),
 };
 
 fn check(view: &View) -> Verdict {
@@ -64,10 +65,6 @@ fn check(view: &View) -> Verdict {
     hypervisor.note =
         Some("the hypervisor: other machines on the same host, or a limit on this one".into());
     Verdict::Fired(vec![Finding {
-        code: RULE.code.into(),
-        name: RULE.name.into(),
-        severity,
-        confidence: confidence.value(),
         title: title(view, lost_ns_per_s, share, of_target),
         victim: of_target.map_or_else(|| Entity::new(EntityKind::Host), |part| part.victim.clone()),
         cost: Cost {
@@ -77,9 +74,6 @@ fn check(view: &View) -> Verdict {
         },
         causes: vec![Cause { entity: hypervisor, share: Share::WHOLE }],
         evidence: lines,
-        sizes: vec![],
-        files: None,
-        chart: None,
         fix: fixes(),
         confirm: Some(Confirm {
             command: "deburr cpu-check".into(),
@@ -88,6 +82,7 @@ fn check(view: &View) -> Verdict {
                     .into(),
             ),
         }),
+        ..RULE.finding(severity, confidence.value())
     }])
 }
 

@@ -6,13 +6,13 @@ use crate::cpu_check::document::{Class, CpuCheck, Group};
 use crate::cpu_check::pairs::Pair;
 use crate::cpu_check::{HELD_UP, judge, pairs, sweep};
 use crate::finding::{
-    Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
+    Area, Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
 };
 use crate::procfs::cpu_list;
 use crate::recording::Source;
-use crate::render::units;
 use crate::rules::words::evidence;
-use crate::rules::{Limit, Rule, Status, Verdict, severity};
+use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
+use crate::text::units;
 use crate::view::View;
 
 /// Pairs with a line of their own.
@@ -45,15 +45,16 @@ const SLOW: Limit = Limit {
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "CPU002",
+    area: Area::Cpu,
     name: "shared-core",
     summary: "two CPUs share a core or are run in turns, or one is held up from outside, and the kernel does not know",
-    needs: &[Source::CpuCheck],
+    any_of: &[Source::CpuCheck],
     helps: &[Source::ProcStat],
-    limits: &[SHARED, STABLE, ROUNDS, SLOW],
+    limits: &[&[SHARED, STABLE, ROUNDS, SLOW]],
     status: Status::Preview("0.1"),
     doc: include_str!("shared_core.md"),
     file: file!(),
-    check,
+    check: Check::Recording(check),
 };
 
 fn check(view: &View) -> Verdict {
@@ -124,23 +125,17 @@ fn finding(
     fix: Vec<Fix>,
 ) -> Finding {
     Finding {
-        code: RULE.code.into(),
-        name: RULE.name.into(),
-        severity,
-        confidence: check.verdict.confidence,
         title: check.verdict.summary.clone(),
         victim: Entity::new(EntityKind::Host),
         cost,
         causes,
         evidence: lines(view, check),
-        sizes: vec![],
-        files: None,
-        chart: None,
         fix,
         confirm: Some(Confirm {
             command: "deburr cpu-check".into(),
             expect: Some("the same pairs again, at another time of day too".into()),
         }),
+        ..RULE.finding(severity, check.verdict.confidence)
     }
 }
 

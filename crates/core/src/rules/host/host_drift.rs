@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! HST001: a host differs from others in what is known to matter for latency.
 
-use crate::finding::{Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
+use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
 use crate::host_diff::document::{Difference, Held, Host};
 use crate::host_diff::{SLOW_NS, Test, knowledge};
-use crate::render::units;
-use crate::rules::hosts::{HostRule, Hosts, needs_snapshots, read, victim};
-use crate::rules::{Limit, Rule, Status, Verdict};
+use crate::rules::hosts::{Hosts, read, victim};
+use crate::rules::{Check, Limit, Rule, Status, Verdict};
+use crate::text::units;
 
 /// Differences with a line of evidence.
 const MAX_LINES: usize = 8;
@@ -38,20 +38,18 @@ const HIGH: Limit = Limit {
     why: "what alone has made hosts slower by a third and more",
 };
 
-pub(in crate::rules) static RULE: HostRule = HostRule {
-    rule: Rule {
-        code: "HST001",
-        name: "host-drift",
-        summary: "a host differs from others like it in what is known to matter for latency",
-        needs: &[],
-        helps: &[],
-        limits: &[MATTERS, MEDIUM, HIGH],
-        status: Status::Preview("0.1"),
-        doc: include_str!("host_drift.md"),
-        file: file!(),
-        check: needs_snapshots,
-    },
-    check,
+pub(in crate::rules) static RULE: Rule = Rule {
+    code: "HST001",
+    area: Area::Host,
+    name: "host-drift",
+    summary: "a host differs from others like it in what is known to matter for latency",
+    any_of: &[],
+    helps: &[],
+    limits: &[&[MATTERS, MEDIUM, HIGH]],
+    status: Status::Preview("0.1"),
+    doc: include_str!("host_drift.md"),
+    file: file!(),
+    check: Check::Hosts(check),
 };
 
 fn check(hosts: &Hosts<'_>) -> Verdict {
@@ -112,23 +110,16 @@ fn of_all_slow(hosts: &Hosts<'_>) -> Option<Finding> {
         .map(|host| diff.called(host))
         .collect();
     Some(Finding {
-        code: RULE.rule.code.into(),
-        name: RULE.rule.name.into(),
-        severity,
-        confidence: (1.0 - corrected.fold(1.0, f64::min)).clamp(0.3, 0.95),
         title: separation.summary.clone(),
         victim: victim(&names.join(", ")),
         cost: cost(hosts, slow),
-        causes: vec![],
         evidence: lines(hosts, slow, &drift),
-        sizes: vec![],
-        files: None,
-        chart: None,
         fix: drift.iter().filter_map(|(it, _, _)| fix(it, slow)).take(MAX_FIXES).collect(),
         confirm: drift.first().map(|(it, _, _)| Confirm {
             command: it.look.clone(),
             expect: Some("another value on each slow host than on the fast ones".into()),
         }),
+        ..RULE.finding(severity, (1.0 - corrected.fold(1.0, f64::min)).clamp(0.3, 0.95))
     })
 }
 
@@ -187,23 +178,16 @@ fn finding(hosts: &Hosts<'_>, host: &Host) -> Option<Finding> {
     );
     let fix = drift.iter().filter_map(|(it, _, _)| fix(it, host)).take(MAX_FIXES).collect();
     Some(Finding {
-        code: RULE.rule.code.into(),
-        name: RULE.rule.name.into(),
-        severity,
-        confidence: confidence(hosts, host, severity),
         title,
         victim: victim(&diff.called(host)),
         cost: cost(hosts, host),
-        causes: vec![],
         evidence: lines(hosts, host, &drift),
-        sizes: vec![],
-        files: None,
-        chart: None,
         fix,
         confirm: drift.first().map(|(it, _, _)| Confirm {
             command: it.look.clone(),
             expect: Some("the same on both hosts again after the change".into()),
         }),
+        ..RULE.finding(severity, confidence(hosts, host, severity))
     })
 }
 

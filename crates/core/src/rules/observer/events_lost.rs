@@ -2,11 +2,11 @@
 //! OBS001: the observer lost some of what it should have seen.
 
 use super::losses;
-use crate::finding::{Cost, Entity, EntityKind, Evidence, Finding, Severity, Unit};
+use crate::finding::{Area, Cost, Entity, EntityKind, Evidence, Finding, Severity, Unit};
 use crate::recording::{EventKind, Source};
-use crate::render::units;
 use crate::rules::words::evidence;
-use crate::rules::{Limit, Rule, Status, Verdict};
+use crate::rules::{Check, Limit, Rule, Status, Verdict};
+use crate::text::units;
 use crate::view::{Usage, View};
 
 const MIN_SHARE: Limit = Limit {
@@ -30,15 +30,16 @@ const LATE_SHARE: Limit = Limit {
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "OBS001",
+    area: Area::Observer,
     name: "events-lost",
     summary: "the observer lost some of what it should have seen",
-    needs: &[Source::Observer],
+    any_of: &[Source::Observer],
     helps: &[Source::Sched],
-    limits: &[MIN_SHARE, DANGER_SHARE, LATE_SHARE],
+    limits: &[&[MIN_SHARE, DANGER_SHARE, LATE_SHARE]],
     status: Status::Preview("0.1"),
     doc: include_str!("events_lost.md"),
     file: file!(),
-    check,
+    check: Check::Recording(check),
 };
 
 fn check(view: &View) -> Verdict {
@@ -96,20 +97,12 @@ fn check(view: &View) -> Verdict {
         lines.push(evidence(view, "observer late", late_ns as f64, Unit::Ns, "observer", note));
     }
     Verdict::Fired(vec![Finding {
-        code: RULE.code.into(),
-        name: RULE.name.into(),
-        severity,
-        confidence: 1.0,
         title,
         victim: Entity::new(EntityKind::Observer),
         cost: Cost { share: worst_share.max(late_share).min(1.0), ..Cost::default() },
-        causes: vec![],
         evidence: lines,
-        chart: None,
-        files: None,
-        sizes: vec![],
         fix: super::narrower(view),
-        confirm: None,
+        ..RULE.finding(severity, 1.0)
     }])
 }
 

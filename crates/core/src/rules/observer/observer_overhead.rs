@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! OBS003: the observer costs more than it promises.
 
-use crate::finding::{Cost, Entity, EntityKind, Finding, Severity, Unit};
+use crate::finding::{Area, Cost, Entity, EntityKind, Finding, Severity, Unit};
 use crate::recording::Source;
-use crate::render::units;
 use crate::rules::words::evidence;
-use crate::rules::{Limit, Rule, Status, Verdict};
+use crate::rules::{Check, Limit, Rule, Status, Verdict};
+use crate::text::units;
 use crate::view::View;
 
 const REST_CPU: Limit = Limit {
@@ -36,15 +36,16 @@ const AT_REST_BUSY: f64 = 0.1;
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "OBS003",
+    area: Area::Observer,
     name: "observer-overhead",
     summary: "the observer costs more than it promises",
-    needs: &[Source::Observer],
+    any_of: &[Source::Observer],
     helps: &[Source::ProcStat],
-    limits: &[REST_CPU, LOAD_CPU, MAX_RSS, DANGER_CPU],
+    limits: &[&[REST_CPU, LOAD_CPU, MAX_RSS, DANGER_CPU]],
     status: Status::Preview("0.1"),
     doc: include_str!("observer_overhead.md"),
     file: file!(),
-    check,
+    check: Check::Recording(check),
 };
 
 fn check(view: &View) -> Verdict {
@@ -110,19 +111,14 @@ fn check(view: &View) -> Verdict {
     ));
     lines.push(evidence(view, "BPF maps", seen.bpf_map_max_bytes as f64, Unit::Bytes, label, None));
     Verdict::Fired(vec![Finding {
-        code: RULE.code.into(),
-        name: RULE.name.into(),
-        severity: if cpu >= DANGER_CPU.value { Severity::Low } else { Severity::Info },
-        confidence: if seen.bpf_run_ns.is_some() { 0.95 } else { 0.8 },
         title: format!("the observer took {cost}, more than its budget"),
         victim: Entity::new(EntityKind::Host),
         cost: Cost::default(),
-        causes: vec![],
         evidence: lines,
-        chart: None,
-        files: None,
-        sizes: vec![],
         fix: super::narrower(view),
-        confirm: None,
+        ..RULE.finding(
+            if cpu >= DANGER_CPU.value { Severity::Low } else { Severity::Info },
+            if seen.bpf_run_ns.is_some() { 0.95 } else { 0.8 },
+        )
     }])
 }

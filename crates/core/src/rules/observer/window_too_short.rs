@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! OBS002: the window is too short for what one would like to conclude from it.
 
-use crate::finding::{Confirm, Cost, Entity, EntityKind, Finding, Severity, Unit};
+use crate::finding::{Area, Confirm, Cost, Entity, EntityKind, Finding, Severity, Unit};
 use crate::recording::{Source, TargetSpec};
-use crate::render::units;
 use crate::rules::words::{evidence, group_name};
-use crate::rules::{Limit, Rule, Status, Verdict};
+use crate::rules::{Check, Limit, Rule, Status, Verdict};
+use crate::text::units;
 use crate::view::{Usage, View};
 
 const MIN_WINDOW: Limit = Limit {
@@ -23,15 +23,16 @@ const MIN_WAITS: Limit = Limit {
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "OBS002",
+    area: Area::Observer,
     name: "window-too-short",
     summary: "too little was observed for what one would like to conclude",
-    needs: &[],
+    any_of: &[],
     helps: &[],
-    limits: &[MIN_WINDOW, MIN_WAITS],
+    limits: &[&[MIN_WINDOW, MIN_WAITS]],
     status: Status::Preview("0.1"),
     doc: include_str!("window_too_short.md"),
     file: file!(),
-    check,
+    check: Check::Recording(check),
 };
 
 fn check(view: &View) -> Verdict {
@@ -69,29 +70,21 @@ fn check(view: &View) -> Verdict {
         lines.push(evidence(view, "waits", waits as f64, Unit::Count, Source::Sched.label(), note));
     }
     Verdict::Fired(vec![Finding {
-        code: RULE.code.into(),
-        name: RULE.name.into(),
-        severity: Severity::Info,
-        confidence: 1.0,
         title,
         victim: Entity::new(EntityKind::Observer),
         cost: Cost::default(),
-        causes: vec![],
         evidence: lines,
-        chart: None,
-        files: None,
-        sizes: vec![],
-        fix: vec![],
         confirm: Some(Confirm {
             command: again(view),
             expect: Some("the same findings with a higher confidence".into()),
         }),
+        ..RULE.finding(Severity::Info, 1.0)
     }])
 }
 
 /// The same look at the same target, longer.
 fn again(view: &View) -> String {
-    use crate::finding::shell_quote;
+    use crate::text::shell_quote;
     match view.meta().map(|meta| &meta.target) {
         Some(TargetSpec::Process { pid, .. }) => format!("deburr -p {pid} -d 30"),
         Some(TargetSpec::Comm { comm }) => format!("deburr --comm={} -d 30", shell_quote(comm)),

@@ -5,7 +5,6 @@ use super::setting::operand;
 use super::{Culprit, each, place, weight};
 use crate::finding::{Fix, Promise};
 use crate::recording::{Process, Scheduling};
-use crate::render::units;
 use crate::rules::words::ticked;
 use crate::view::{Group, View};
 
@@ -25,7 +24,7 @@ pub(super) fn ordinary(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -
         .filter_map(|process| Some((*process, real_time_doer(&process.scheduling)?)))
         .collect();
     let Some(&(_, first)) = doers.first() else { return vec![] };
-    let how = units::scheduling(first).unwrap_or_default();
+    let how = first.shown().unwrap_or_default();
     let it = ticked(culprit.group.comm);
     let (whose, command) = match doers.as_slice() {
         [(_, kind)] if kind.threads == 1 => {

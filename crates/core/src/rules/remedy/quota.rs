@@ -6,8 +6,8 @@ use super::setting::{Setting, decimal, owner_note, set};
 use super::weight::parting;
 use crate::finding::{Fix, Promise, Unit};
 use crate::recording::Cgroup;
-use crate::render::units;
 use crate::rules::words::ticked;
+use crate::text::units;
 use crate::view::{Group, View};
 
 /// Less than this is no limit under which anything gets done.

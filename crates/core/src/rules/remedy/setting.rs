@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One setting of a cgroup as a command for whoever owns it: systemd, a container runtime, or nobody.
 
-use crate::finding::shell_quote;
 use crate::recording::{Cgroup, CgroupVersion};
+use crate::text::shell_quote;
 
 /// One thing to set on a cgroup.
 #[derive(Clone, Copy, Debug)]

@@ -6,8 +6,8 @@ use super::setting::{Setting, owner_note, set};
 use super::{Culprit, each, fair, threads};
 use crate::finding::Fix;
 use crate::recording::{Cgroup, CgroupId, CgroupVersion, Process};
-use crate::render::units;
 use crate::rules::words::ticked;
+use crate::text::units;
 use crate::view::{Group, View};
 
 /// A remedy makes a weight so many times the other.

@@ -3,9 +3,9 @@
 
 use crate::finding::{Cost, Evidence, Unit};
 use crate::recording::{PsiResource, Source, TargetSpec};
-use crate::render::units;
 use crate::rules::Limit;
 use crate::rules::words::evidence;
+use crate::text::units;
 use crate::view::{Group, Usage, View, waits};
 
 /// From here on a group counts as batch work, if it also runs long.

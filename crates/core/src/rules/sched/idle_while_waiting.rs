@@ -3,13 +3,13 @@
 
 use super::evidence::{self as lines, Loss};
 use crate::finding::{
-    Cause, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
+    Area, Cause, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
 };
 use crate::recording::Source;
-use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
-use crate::rules::{Limit, Rule, Status, Verdict, remedy, severity};
+use crate::rules::{Check, Rule, Status, Verdict, remedy, severity};
+use crate::text::units;
 use crate::view::{Group, Idle, Usage, View};
 
 const MAX_VICTIMS: usize = 5;
@@ -20,15 +20,16 @@ const IDLE_CPU_SHARE: f64 = 0.05;
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "SCH003",
+    area: Area::Sched,
     name: "idle-while-waiting",
     summary: "threads wait on a run queue while other CPUs are idle",
-    needs: &[Source::Timeline],
+    any_of: &[Source::Timeline],
     helps: &[Source::Sched, Source::CgroupCpu],
-    limits: &severity::LOSS_LIMITS as &[Limit],
+    limits: &[&severity::LOSS_LIMITS],
     status: Status::Preview("0.1"),
     doc: include_str!("idle_while_waiting.md"),
     file: file!(),
-    check,
+    check: Check::Recording(check),
 };
 
 fn check(view: &View) -> Verdict {
@@ -135,10 +136,6 @@ fn finding(
     let mut all = lines_of(view, group, idle);
     all.push(confidence.evidence(view));
     Finding {
-        code: RULE.code.into(),
-        name: RULE.name.into(),
-        severity,
-        confidence: confidence.value(),
         title: format!(
             "{} {wait} {} for a CPU while {}, where {it} {may} run, {are} idle",
             group_name(group),
@@ -149,14 +146,12 @@ fn finding(
         cost: Cost { lost_ns_per_s: loss.ns_per_s, share: loss.share, ..Cost::default() },
         causes: causes(view, group, idle),
         evidence: all,
-        chart: None,
-        files: None,
-        sizes: vec![],
         fix: fixes(view, group, forbidden),
         confirm: Some(words::look_again(
             group,
             "after the change: next to no waiting while a CPU idles".into(),
         )),
+        ..RULE.finding(severity, confidence.value())
     }
 }
 

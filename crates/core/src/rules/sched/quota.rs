@@ -4,8 +4,8 @@
 
 use crate::finding::{Cause, Entity, EntityKind, Evidence, Share, Unit};
 use crate::recording::{CgroupId, Source};
-use crate::render::units;
 use crate::rules::words::{cgroup_entity, evidence};
+use crate::text::units;
 use crate::view::{CgroupView, View};
 
 /// The levels whose quota stopped a group, the one that did it most first.

@@ -4,13 +4,14 @@
 use super::demand::{self, Raise};
 use super::evidence::{self as lines, Loss};
 use super::quota::{self, Binding, counters};
-use crate::finding::{Confirm, Cost, Finding, Fix, Severity, Tail, TailOf, Unit, shell_quote};
+use crate::finding::{Area, Confirm, Cost, Finding, Fix, Severity, Tail, TailOf, Unit};
 use crate::recording::{CgroupId, Source, State, WaitHist, bucket_of};
-use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::tail::Excused;
 use crate::rules::words::{self, evidence, group_name, ticked};
-use crate::rules::{Limit, Rule, Status, Verdict, joined, remedy, severity, tail};
+use crate::rules::{Check, Limit, Rule, Status, Verdict, remedy, severity, tail};
+use crate::text::shell_quote;
+use crate::text::units;
 use crate::view::{CgroupView, Group, View};
 use std::collections::BTreeMap;
 
@@ -25,15 +26,16 @@ const MAX_OTHERS: usize = 3;
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "SCH002",
+    area: Area::Sched,
     name: "quota-throttle",
     summary: "threads that could run are stopped because a cgroup's CPU quota ran out",
-    needs: &[Source::Sched, Source::CgroupCpu],
+    any_of: &[Source::Sched, Source::CgroupCpu],
     helps: &[Source::ProcStat],
-    limits: &joined::<7, 9, 16>(severity::LOSS_LIMITS, joined::<8, 1, 9>(tail::LIMITS, [PEAKS])),
+    limits: &[&severity::LOSS_LIMITS, &tail::LIMITS, &[PEAKS]],
     status: Status::Preview("0.1"),
     doc: include_str!("quota_throttle.md"),
     file: file!(),
-    check,
+    check: Check::Recording(check),
 };
 
 /// Whether delay of a group from `/proc/PID/schedstat` is this rule's, as the counters of its cgroup or of one
@@ -226,23 +228,17 @@ fn of_victim(
         Raise { id, from: group.cgroup.unwrap_or(id), demand, binding, groups }
     });
     Finding {
-        code: RULE.code.into(),
-        name: RULE.name.into(),
-        severity: severity.unwrap_or(Severity::Info),
-        confidence: confidence.value(),
         title,
         victim: words::group_entity(view, group),
         cost: Cost { lost_ns_per_s: loss.ns_per_s, share: loss.share, tail, ..Cost::default() },
         causes: binding.causes(view),
         evidence: all,
-        chart: None,
-        files: None,
-        sizes: vec![],
         fix: raise.map(|raise| fixes(view, &raise, usage.threads_max)).unwrap_or_default(),
         confirm: Some(words::look_again(
             group,
             "after the change: no throttled time in the ledger".into(),
         )),
+        ..RULE.finding(severity.unwrap_or(Severity::Info), confidence.value())
     }
 }
 
@@ -276,18 +272,11 @@ fn of_counters(view: &View, id: CgroupId, quota: &CgroupView) -> Option<Finding>
         format!("in {} of the periods with work", units::share(share))
     });
     Some(Finding {
-        code: RULE.code.into(),
-        name: RULE.name.into(),
-        severity,
-        confidence: confidence.value(),
         title: format!("{} runs out of its CPU quota {ran_out}", ticked(&facts.path)),
         victim: words::cgroup_entity(view, id),
         cost: Cost { lost_ns_per_s: loss.ns_per_s, share: loss.share, ..Cost::default() },
         causes: binding.causes(view),
         evidence: all,
-        chart: None,
-        files: None,
-        sizes: vec![],
         fix: fixes(view, &raise, 0),
         confirm: Some(Confirm {
             command: format!("sudo deburr --cgroup={} -d 30", shell_quote(&facts.path)),
@@ -295,6 +284,7 @@ fn of_counters(view: &View, id: CgroupId, quota: &CgroupView) -> Option<Finding>
                 "as root, the ledger says how much of the threads' wall time is throttled".into(),
             ),
         }),
+        ..RULE.finding(severity, confidence.value())
     })
 }
 

@@ -3,13 +3,13 @@
 
 use super::blame::Blame;
 use super::evidence::{self as lines, Loss};
-use crate::finding::{Cost, Finding, Fix, Severity, Share, Tail, TailOf, Unit};
+use crate::finding::{Area, Cost, Finding, Fix, Severity, Share, Tail, TailOf, Unit};
 use crate::recording::Source;
-use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::tail::Excused;
 use crate::rules::words::{self, evidence, group_name};
-use crate::rules::{Limit, Rule, Status, Verdict, joined, remedy, severity, tail};
+use crate::rules::{Check, Limit, Rule, Status, Verdict, remedy, severity, tail};
+use crate::text::units;
 use crate::view::{Behind, Group, Groups, View, waits};
 
 const MAX_VICTIMS: usize = 5;
@@ -36,21 +36,20 @@ const MAX_UNKNOWN: Limit = Limit {
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "SCH001",
+    area: Area::Sched,
     name: "run-queue-contention",
     summary: "threads that could run wait because others run on their CPUs",
-    needs: &[Source::Sched, Source::Schedstat],
+    any_of: &[Source::Sched, Source::Schedstat],
     helps: &[Source::Timeline, Source::CgroupCpu, Source::ProcStat, Source::Psi],
-    limits: &joined::<7, 13, 20>(
-        severity::LOSS_LIMITS,
-        joined::<8, 5, 13>(
-            tail::LIMITS,
-            [OWN_SHARE, PLACEMENT_SHARE, lines::BATCH_SHARE, lines::BATCH_RUN, MAX_UNKNOWN],
-        ),
-    ),
+    limits: &[
+        &severity::LOSS_LIMITS,
+        &tail::LIMITS,
+        &[OWN_SHARE, PLACEMENT_SHARE, lines::BATCH_SHARE, lines::BATCH_RUN, MAX_UNKNOWN],
+    ],
     status: Status::Preview("0.1"),
     doc: include_str!("run_queue_contention.md"),
     file: file!(),
-    check,
+    check: Check::Recording(check),
 };
 
 fn check(view: &View) -> Verdict {
@@ -247,17 +246,11 @@ fn finding(view: &View, group: &Group<'_>, hit: &Hit<'_>, severity: Severity) ->
     evidence.extend(lines::host_lines(view));
     evidence.push(confidence.evidence(view));
     Finding {
-        code: RULE.code.into(),
-        name: RULE.name.into(),
-        severity,
-        confidence: confidence.value(),
         title: title(group, hit),
         victim: words::group_entity(view, group),
         cost: Cost { tail: *tail, ..lines::cost(loss, group) },
         causes: blame.causes(view, loss.ns),
         evidence,
-        chart: None,
-        files: None,
         sizes: group
             .usage
             .as_ref()
@@ -274,6 +267,7 @@ fn finding(view: &View, group: &Group<'_>, hit: &Hit<'_>, severity: Severity) ->
                 None => "after the change: less of the ledger queued or throttled".into(),
             },
         )),
+        ..RULE.finding(severity, confidence.value())
     }
 }
 

@@ -4,14 +4,16 @@
 use super::evidence::{self as lines, Loss};
 use super::quota::{self, counters};
 use super::sized::{self, Waited};
-use crate::finding::{Cause, Cost, Entity, EntityKind, Evidence, Finding, Severity, Share, Unit};
+use crate::finding::{
+    Area, Cause, Cost, Entity, EntityKind, Evidence, Finding, Severity, Share, Unit,
+};
 use crate::limits::belief::{Belief, Fit, origin};
 use crate::limits::effective::Bound;
 use crate::recording::{Confidence as Worth, RuntimeReading, Source};
-use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name};
-use crate::rules::{Limit, Rule, Status, Verdict, severity};
+use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
+use crate::text::units;
 use crate::view::{Behind, Group, Groups, ProcessLimit, View};
 
 const TOO_MANY: Limit = Limit {
@@ -42,18 +44,16 @@ const USED_UP: Limit = Limit {
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "SCH004",
+    area: Area::Sched,
     name: "runtime-oversubscribed",
     summary: "a runtime lets more threads run at a time than its process's CPU limit has room for",
-    needs: &[Source::Runtime],
+    any_of: &[Source::Runtime],
     helps: &[Source::Sched, Source::CgroupCpu],
-    limits: &{
-        let [a, b, c, d, e, f, g] = severity::LOSS_LIMITS;
-        [TOO_MANY, NEAR_LIMIT, EXPLAINS, USED_UP, a, b, c, d, e, f, g]
-    },
+    limits: &[&[TOO_MANY, NEAR_LIMIT, EXPLAINS, USED_UP], &severity::LOSS_LIMITS],
     status: Status::Preview("0.1"),
     doc: include_str!("runtime_oversubscribed.md"),
     file: file!(),
-    check,
+    check: Check::Recording(check),
 };
 
 /// A group's process whose runtime has most threads for its limit.
@@ -315,20 +315,14 @@ fn finding(view: &View, groups: &Groups<'_>, case: &Case<'_>) -> Finding {
         ..Cost::default()
     });
     Finding {
-        code: RULE.code.into(),
-        name: RULE.name.into(),
-        severity: felt.map_or(Severity::Info, |(_, severity, _)| severity),
-        confidence: confidence.value(),
         title,
         victim: words::group_entity(view, case.group),
         cost,
         causes: felt.map(|(_, _, part)| causes(view, case, part)).unwrap_or_default(),
         evidence: all,
-        sizes: vec![],
-        files: None,
-        chart: None,
         fix: case.belief.fixes.clone(),
         confirm: Some(words::look_again(case.group, expected(case))),
+        ..RULE.finding(felt.map_or(Severity::Info, |(_, severity, _)| severity), confidence.value())
     }
 }
 

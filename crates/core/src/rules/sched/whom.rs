@@ -3,8 +3,7 @@
 
 use super::program;
 use crate::finding::{Carrier, Whom};
-use crate::recording::{ProcId, Process};
-use crate::render::units;
+use crate::recording::{ProcId, Process, Scheduling};
 use crate::rules::words::{group_name, ticked};
 use crate::view::Group;
 
@@ -68,7 +67,7 @@ pub(super) fn name(group: &Group<'_>, whom: Option<&Whom>) -> String {
     let before_all = first
         .and_then(Carrier::doer)
         .filter(|kind| kind.policy.is_real_time())
-        .and_then(units::scheduling)
+        .and_then(Scheduling::shown)
         .map_or(String::new(), |how| format!(", {how}"));
     let comm = ticked(group.comm);
     match (first, whom.of, whom.carriers) {

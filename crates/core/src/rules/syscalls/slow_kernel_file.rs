@@ -3,14 +3,14 @@
 
 use super::whose::{share, whose};
 use crate::finding::{
-    Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
-    shell_quote,
+    Area, Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
 };
 use crate::recording::{FILE_OP_NAMES, FILE_OPS, FileClass, ProcId, Source, SyscallFile};
-use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, ticked};
-use crate::rules::{Limit, Rule, Status, Verdict, severity};
+use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
+use crate::text::shell_quote;
+use crate::text::units;
 use crate::view::{SyscallGroup, View};
 
 const SLOW: Limit = Limit {
@@ -36,18 +36,16 @@ const MIN_OTHERS: usize = 5;
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "SYS001",
+    area: Area::Syscalls,
     name: "slow-kernel-file",
     summary: "a file that is computed when it is read (procfs, sysfs, FUSE, ...) costs far more than its kind",
-    needs: &[Source::Syscalls],
+    any_of: &[Source::Syscalls],
     helps: &[],
-    limits: &{
-        let [a, b, c, d, e, f, g] = severity::LOSS_LIMITS;
-        [SLOW, RATIO, USUAL, a, b, c, d, e, f, g]
-    },
+    limits: &[&[SLOW, RATIO, USUAL], &severity::LOSS_LIMITS],
     status: Status::Preview("0.1"),
     doc: include_str!("slow_kernel_file.md"),
     file: file!(),
-    check,
+    check: Check::Recording(check),
 };
 
 /// What is done with a file most of the time.
@@ -161,10 +159,6 @@ fn finding(view: &View, severity: Severity, slow: &Slow<'_>) -> Finding {
     cause.path = Some(file.path.clone());
     cause.note = Some(format!("{}; {meanwhile}", file.class.name()));
     Finding {
-        code: RULE.code.into(),
-        name: RULE.name.into(),
-        severity,
-        confidence: confidence.value(),
         title: format!(
             "{name} loses {} in {}: {} of {} each, and {meanwhile}",
             words::of_every_second(slow.lost_ns_per_s),
@@ -176,9 +170,6 @@ fn finding(view: &View, severity: Severity, slow: &Slow<'_>) -> Finding {
         cost: Cost { lost_ns_per_s: slow.lost_ns_per_s, share: slow.share, ..Cost::default() },
         causes: vec![Cause { entity: cause, share: Share::WHOLE }],
         evidence: lines,
-        sizes: vec![],
-        files: None,
-        chart: None,
         fix: fixes(file, busy),
         confirm: Some(Confirm {
             command: format!("deburr syscalls -r 3 -- cat {}", shell_quote(&file.path)),
@@ -186,6 +177,7 @@ fn finding(view: &View, severity: Severity, slow: &Slow<'_>) -> Finding {
                 "the same file on top, as slow as here; on a healthy host it is not".into(),
             ),
         }),
+        ..RULE.finding(severity, confidence.value())
     }
 }
 

@@ -2,12 +2,12 @@
 //! SYS002: very many short system calls of one kind take much of a CPU.
 
 use super::whose::{share, whose};
-use crate::finding::{Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
+use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
 use crate::recording::{FILE_OP_NAMES, FILE_OPS, ProcId, Source, SyscallFile, SyscallTotal};
-use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, ticked};
-use crate::rules::{Limit, Rule, Status, Verdict, severity};
+use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
+use crate::text::units;
 use crate::view::{SyscallGroup, View};
 
 const RATE: Limit = Limit {
@@ -27,18 +27,16 @@ const MOST: f64 = 0.5;
 
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "SYS002",
+    area: Area::Syscalls,
     name: "syscall-storm",
     summary: "very many short system calls of one kind take much of a CPU",
-    needs: &[Source::Syscalls],
+    any_of: &[Source::Syscalls],
     helps: &[],
-    limits: &{
-        let [a, b, c, d, e, f, g] = severity::LOSS_LIMITS;
-        [RATE, SHORT, a, b, c, d, e, f, g]
-    },
+    limits: &[&[RATE, SHORT], &severity::LOSS_LIMITS],
     status: Status::Preview("0.1"),
     doc: include_str!("syscall_storm.md"),
     file: file!(),
-    check,
+    check: Check::Recording(check),
 };
 
 /// A storm of somebody.
@@ -119,10 +117,6 @@ fn finding(view: &View, severity: Severity, storm: &Storm<'_>) -> Finding {
     let mut lines = lines(view, storm, of_file);
     lines.push(confidence.evidence(view));
     Finding {
-        code: RULE.code.into(),
-        name: RULE.name.into(),
-        severity,
-        confidence: confidence.value(),
         title: format!(
             "{name} calls {} {} times a second{about}: {} of CPU time in the kernel",
             ticked(&storm.call.name),
@@ -131,11 +125,7 @@ fn finding(view: &View, severity: Severity, storm: &Storm<'_>) -> Finding {
         ),
         victim,
         cost: Cost { lost_ns_per_s: storm.lost_ns_per_s, share: storm.share, ..Cost::default() },
-        causes: vec![],
         evidence: lines,
-        sizes: vec![],
-        files: None,
-        chart: None,
         fix: fixes(storm, of_file),
         confirm: Some(Confirm {
             command: match storm.process.and_then(|id| view.processes().get(&id)?.facts.as_ref()) {
@@ -144,6 +134,7 @@ fn finding(view: &View, severity: Severity, storm: &Storm<'_>) -> Finding {
             },
             expect: Some("after the change: fewer of these calls, and less system time".into()),
         }),
+        ..RULE.finding(severity, confidence.value())
     }
 }
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `fixtures/rules/CODE/{fires,quiet,nodata}.jsonl` and what each yields, beside it as `.txt`.
 
-use super::{RULES, about, diff, judged, kept, scenes, shown};
+use super::{about, diff, judged, kept, of_recordings, scenes, shown};
 use crate::rules::{Verdict, report};
 use crate::testkit::{from_jsonl, to_jsonl, view};
 
 #[test]
 fn kept_inputs_yield_what_is_kept() {
     let mut differences = String::new();
-    for rule in RULES {
+    for rule in of_recordings() {
         for kind in scenes::KINDS {
             let Some(scene) = scenes::scene(rule.code, kind) else {
                 panic!("{} has no scene `{kind}`", rule.code)
@@ -46,7 +46,7 @@ fn a_kept_input_reads_back_as_it_was_written() {
 
 #[test]
 fn titles_are_lowercase_sentences_without_a_period() {
-    for rule in RULES {
+    for rule in of_recordings() {
         for finding in scenes::KINDS
             .into_iter()
             .filter_map(|kind| scenes::scene(rule.code, kind))

@@ -5,9 +5,9 @@
 use super::{diff as differences, kept};
 use crate::finding::{Finding, Severity};
 use crate::host_diff::document::HostDiff;
-use crate::host_diff::{Given, Measured, diff};
+use crate::host_diff::{Given, Measured};
 use crate::render::{TextStyle, host_diff};
-use crate::rules::HOST_RULES;
+use crate::rules::{Check, RULES, diff};
 use crate::snapshot::{Class, Instance, Snapshot, Value, fold};
 use crate::testkit::snapshot::{host, khz, on_cpus};
 
@@ -117,8 +117,8 @@ pub(super) fn example(code: &str) -> Option<String> {
 #[test]
 fn hosts_yield_what_is_kept() {
     let mut found = String::new();
-    for it in HOST_RULES {
-        let code = it.rule.code;
+    for rule in RULES.iter().filter(|rule| matches!(rule.check, Check::Hosts(_))) {
+        let code = rule.code;
         for kind in super::scenes::KINDS {
             let diff = scene(code, kind).unwrap_or_else(|| panic!("{code} has no `{kind}`"));
             let answer = match () {

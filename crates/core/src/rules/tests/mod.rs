@@ -21,7 +21,7 @@ mod tables;
 mod tails;
 mod whom;
 
-use super::{RULES, report};
+use super::{RULES, of_recordings, report};
 use crate::finding::Report;
 use crate::render::{TextStyle, text};
 use crate::testkit::Scene;

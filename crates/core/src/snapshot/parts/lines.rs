@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Files of lines with a name and a value.
 
-use crate::recording::name::decode;
 use crate::snapshot::{Class, Integer, Unit, Value};
+use crate::text::name::decode;
 use std::collections::BTreeMap;
 
 /// Lines of a file, without blanks at their ends.

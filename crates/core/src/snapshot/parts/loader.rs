@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Entries of a boot loader (`/boot/loader/entries`): which parameters each kernel will be started with.
 
-use crate::recording::name::decode;
 use crate::snapshot::{Class, Value, filter, form};
+use crate::text::name::decode;
 use std::collections::BTreeMap;
 
 /// Version of the kernel -> its parameters. An entry without a version goes by its title; names of the files are not

@@ -11,7 +11,7 @@ pub mod rpm;
 use super::form::{self, Kind};
 use super::whitelist::{Entry, Source};
 use super::{Class, Value, filter};
-use crate::recording::name::decode;
+use crate::text::name::decode;
 use std::collections::BTreeMap;
 
 /// A value that was found for an entry.

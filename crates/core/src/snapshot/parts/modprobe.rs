@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Settings of modprobe: which modules are kept out, and with which parameters they are loaded.
 
-use crate::recording::name::decode;
 use crate::snapshot::{Class, Value, filter, form};
+use crate::text::name::decode;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The directories, in which of two files of the same name the one in the first counts.

@@ -3,8 +3,8 @@
 //! is left out.
 
 use crate::procfs::mountinfo::{self, Mount};
-use crate::recording::name::decode;
 use crate::snapshot::{Class, FILTERED, Value, filter};
+use crate::text::name::decode;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Filesystems that are of interest though they are on no device.

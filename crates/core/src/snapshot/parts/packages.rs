@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Packages that can change latency: kernels, firmware, microcode, and what tunes a host.
 
-use crate::recording::name::decode;
 use crate::snapshot::{Class, Value};
+use crate::text::name::decode;
 use std::collections::BTreeMap;
 
 /// Packages whose name begins with one of these.

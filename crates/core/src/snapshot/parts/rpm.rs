@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Headers of rpm packages, as they are kept in rpm's database: numbers of an index, its entries, a store of bytes.
 
-use crate::recording::name::decode;
+use crate::text::name::decode;
 
 const NAME: u32 = 1000;
 const VERSION: u32 = 1001;

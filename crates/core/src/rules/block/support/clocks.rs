@@ -3,18 +3,18 @@
 
 use super::victims::{longest_ns, spans, stall_ns};
 use crate::recording::{DevId, JournalCommit, Stall, WritebackPass};
-use crate::render::units;
 use crate::rules::{Limit, Verdict};
 use crate::stats::{self, Coincidence, coincidence_by_length, covered_ns, merge, overlaps};
+use crate::text::units;
 use crate::view::View;
 
-pub(super) const LONG_COMMIT: Limit = Limit {
+pub(in crate::rules::block) const LONG_COMMIT: Limit = Limit {
     name: "long_commit",
     value: 10.0,
     unit: "ms that half of the commits take",
     why: "a journal that is always committing leaves no chance to compare with: then their length decides",
 };
-pub(super) const COVER: Limit = Limit {
+pub(in crate::rules::block) const COVER: Limit = Limit {
     name: "cover",
     value: 0.5,
     unit: "of the window within commits, together with `long_commit`",
@@ -26,7 +26,7 @@ const NO_PAUSE: f64 = 0.5;
 
 /// That some stalls of `name` touch one of the clock's works (`"a pass of the flusher"`), too few to tell from chance,
 /// and for how long one would have to look; `None` where that would not help.
-pub(super) fn may_be_chance(
+pub(in crate::rules::block) fn may_be_chance(
     view: &View,
     found: &Coincidence,
     name: &str,
@@ -42,7 +42,7 @@ pub(super) fn may_be_chance(
 
 /// The answer where the hold-ups of `name` have no pause, so that looking longer would tell no more: too few to compare,
 /// which take most of the window. `found` of them touch the clock's works (`"a pass of the flusher"`).
-pub(super) fn without_pause(
+pub(in crate::rules::block) fn without_pause(
     view: &View,
     compared: &Compared<'_>,
     found: &Coincidence,
@@ -63,7 +63,7 @@ pub(super) fn without_pause(
 }
 
 /// The flusher's passes over a disk that nobody asked for: `sync` is an application's own.
-pub(super) fn passes(view: &View, device: DevId) -> Vec<&WritebackPass> {
+pub(in crate::rules::block) fn passes(view: &View, device: DevId) -> Vec<&WritebackPass> {
     let block = view.block();
     let mut passes: Vec<_> = block
         .passes()
@@ -76,7 +76,7 @@ pub(super) fn passes(view: &View, device: DevId) -> Vec<&WritebackPass> {
 }
 
 /// The commits of the journals on a disk.
-pub(super) fn commits(view: &View, device: DevId) -> Vec<&JournalCommit> {
+pub(in crate::rules::block) fn commits(view: &View, device: DevId) -> Vec<&JournalCommit> {
     let block = view.block();
     let mut commits: Vec<_> =
         block.commits().iter().filter(|commit| block.disk_of(commit.device) == device).collect();
@@ -85,7 +85,7 @@ pub(super) fn commits(view: &View, device: DevId) -> Vec<&JournalCommit> {
 }
 
 /// Median length of spans.
-pub(super) fn median_ns(spans: &[(u64, u64)]) -> u64 {
+pub(in crate::rules::block) fn median_ns(spans: &[(u64, u64)]) -> u64 {
     let mut lengths: Vec<u64> =
         spans.iter().map(|&(t0_ns, t1_ns)| t1_ns.saturating_sub(t0_ns)).collect();
     lengths.sort_unstable();
@@ -94,15 +94,15 @@ pub(super) fn median_ns(spans: &[(u64, u64)]) -> u64 {
 
 /// Stalls compared with passes and with commits.
 #[derive(Clone, Debug)]
-pub(super) struct Compared<'v> {
+pub(in crate::rules::block) struct Compared<'v> {
     /// With the flusher's passes.
-    pub(super) passes: Coincidence,
+    pub(in crate::rules::block) passes: Coincidence,
     /// With the journal's commits.
-    pub(super) commits: Coincidence,
+    pub(in crate::rules::block) commits: Coincidence,
     /// The stalls that touch a pass.
-    pub(super) in_passes: Vec<&'v Stall>,
+    pub(in crate::rules::block) in_passes: Vec<&'v Stall>,
     /// The stalls that touch a commit.
-    pub(super) in_commits: Vec<&'v Stall>,
+    pub(in crate::rules::block) in_commits: Vec<&'v Stall>,
     passes_alone: Coincidence,
     commits_alone: Coincidence,
     always_committing: bool,
@@ -113,7 +113,7 @@ pub(super) struct Compared<'v> {
 }
 
 impl<'v> Compared<'v> {
-    pub(super) fn new(view: &View, device: DevId, stalls: &[&'v Stall]) -> Self {
+    pub(in crate::rules::block) fn new(view: &View, device: DevId, stalls: &[&'v Stall]) -> Self {
         let window_ns = view.window_ns();
         let passes: Vec<_> =
             passes(view, device).iter().map(|pass| (pass.t0_ns, pass.t1_ns)).collect();
@@ -143,13 +143,13 @@ impl<'v> Compared<'v> {
     }
 
     /// Whether the passes are the reason: more than chance, and no mere companions of commits.
-    pub(super) fn blames_passes(&self) -> bool {
+    pub(in crate::rules::block) fn blames_passes(&self) -> bool {
         self.passes.is_sure()
             && (self.passes_alone.is_sure() || self.passes.all_inside >= self.commits.all_inside)
     }
 
     /// Whether the commits are the reason. Those that fall into passes take long because of the passes.
-    pub(super) fn blames_commits(&self) -> bool {
+    pub(in crate::rules::block) fn blames_commits(&self) -> bool {
         let more_than_chance = self.commits.is_sure()
             && (self.commits_alone.is_sure() || self.commits.all_inside > self.passes.all_inside);
         more_than_chance || self.always_in_commits()
@@ -157,7 +157,7 @@ impl<'v> Compared<'v> {
 
     /// Whether the journal commits for so much of the time that there is no chance to compare with, and every
     /// stall is inside.
-    pub(super) fn always_in_commits(&self) -> bool {
+    pub(in crate::rules::block) fn always_in_commits(&self) -> bool {
         self.always_committing
             && !self.in_commits.is_empty()
             && self.commits.inside == self.commits.episodes
@@ -165,18 +165,18 @@ impl<'v> Compared<'v> {
     }
 
     /// Time lost inside passes.
-    pub(super) fn lost_in_passes_ns(&self) -> u64 {
+    pub(in crate::rules::block) fn lost_in_passes_ns(&self) -> u64 {
         stall_ns(&self.in_passes)
     }
 
     /// Longest stall inside a pass.
-    pub(super) fn longest_in_passes_ns(&self) -> u64 {
+    pub(in crate::rules::block) fn longest_in_passes_ns(&self) -> u64 {
         longest_ns(&self.in_passes)
     }
 }
 
 /// What was counted: `13 stalls (those within 500 ms counted once)`.
-pub(super) fn counted(found: &Coincidence) -> String {
+pub(in crate::rules::block) fn counted(found: &Coincidence) -> String {
     let stalls = units::counted(found.episodes, "stall", "stalls");
     if found.longest_only {
         format!("the {stalls} that hold most of the time")
@@ -186,7 +186,7 @@ pub(super) fn counted(found: &Coincidence) -> String {
 }
 
 /// A chance as people write it: `4e-9`, `0.3`.
-pub(super) fn chance(p: f64) -> String {
+pub(in crate::rules::block) fn chance(p: f64) -> String {
     if p >= 0.01 {
         format!("{:.0} %", p * 100.0)
     } else if p > 0.0 {

@@ -13,7 +13,7 @@ const MAX_CAUSES: usize = 5;
 
 /// Beside whom, as groups and cgroups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Beside {
+pub(in crate::rules::block) enum Beside {
     Group(usize),
     /// Writeback that somebody of that group asked for (`sync(2)`, `syncfs(2)`), whosever pages it is of.
     Asked(usize),
@@ -27,7 +27,11 @@ pub(super) enum Beside {
 }
 
 impl Beside {
-    pub(super) fn of(view: &View, groups: &Groups<'_>, culprit: IoCulprit) -> Self {
+    pub(in crate::rules::block) fn of(
+        view: &View,
+        groups: &Groups<'_>,
+        culprit: IoCulprit,
+    ) -> Self {
         match culprit {
             IoCulprit::Process(id) => groups.index_of(id).map_or(Self::Unnamed, Self::Group),
             IoCulprit::Writeback(Some(id)) if words::cgroup_path(view, id).is_some() => {
@@ -42,15 +46,15 @@ impl Beside {
 
 /// The waiting of a group, by beside whom.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shares {
+pub(in crate::rules::block) struct Shares {
     /// Beside its own other requests.
-    pub(super) own_ns: u64,
+    pub(in crate::rules::block) own_ns: u64,
     /// Beside others.
-    pub(super) beside: BTreeMap<Beside, u64>,
+    pub(in crate::rules::block) beside: BTreeMap<Beside, u64>,
 }
 
 impl Shares {
-    pub(super) fn of(
+    pub(in crate::rules::block) fn of(
         view: &View,
         groups: &Groups<'_>,
         victim: usize,
@@ -100,7 +104,7 @@ impl Shares {
         shares
     }
 
-    pub(super) fn total_ns(&self) -> u64 {
+    pub(in crate::rules::block) fn total_ns(&self) -> u64 {
         self.own_ns + self.beside.values().sum::<u64>()
     }
 
@@ -115,12 +119,12 @@ impl Shares {
         )
     }
 
-    pub(super) fn others_ns(&self) -> u64 {
+    pub(in crate::rules::block) fn others_ns(&self) -> u64 {
         self.beside.iter().filter(|(beside, _)| Self::is_other(**beside)).map(|(_, ns)| ns).sum()
     }
 
     /// Who else most.
-    pub(super) fn worst(&self) -> Option<(Beside, u64)> {
+    pub(in crate::rules::block) fn worst(&self) -> Option<(Beside, u64)> {
         let others = self.beside.iter().filter(|(beside, _)| Self::is_other(**beside));
         others
             .max_by_key(|&(beside, ns)| (*ns, std::cmp::Reverse(*beside)))
@@ -215,7 +219,7 @@ fn asked_for(
 }
 
 /// Share of a group's waiting that is its own: beside its own other requests, or for the requests themselves.
-pub(super) fn own_share(
+pub(in crate::rules::block) fn own_share(
     view: &View,
     groups: &Groups<'_>,
     victim: usize,
@@ -227,13 +231,18 @@ pub(super) fn own_share(
 }
 
 /// Share of a group's waiting that is beside others.
-pub(super) fn others_share(view: &View, groups: &Groups<'_>, victim: usize, device: DevId) -> f64 {
+pub(in crate::rules::block) fn others_share(
+    view: &View,
+    groups: &Groups<'_>,
+    victim: usize,
+    device: DevId,
+) -> f64 {
     let shares = Shares::of(view, groups, victim, Some(device));
     shares.others_ns() as f64 / shares.total_ns().max(1) as f64
 }
 
 /// Beside whom a group waited, as causes whose shares are of its waiting.
-pub(super) fn causes(
+pub(in crate::rules::block) fn causes(
     view: &View,
     groups: &Groups<'_>,
     victim: usize,
@@ -311,7 +320,7 @@ fn entity(view: &View, groups: &Groups<'_>, victim: usize, beside: Beside) -> En
     }
 }
 
-pub(super) fn name_of(view: &View, groups: &Groups<'_>, beside: Beside) -> String {
+pub(in crate::rules::block) fn name_of(view: &View, groups: &Groups<'_>, beside: Beside) -> String {
     match beside {
         Beside::Group(at) => format!("requests of {}", group_name(&groups.list()[at])),
         Beside::Asked(at) => {
@@ -329,7 +338,11 @@ pub(super) fn name_of(view: &View, groups: &Groups<'_>, beside: Beside) -> Strin
 }
 
 /// The device that a group waits for most.
-pub(super) fn main_device(view: &View, groups: &Groups<'_>, victim: usize) -> Option<DevId> {
+pub(in crate::rules::block) fn main_device(
+    view: &View,
+    groups: &Groups<'_>,
+    victim: usize,
+) -> Option<DevId> {
     let mut by_device: BTreeMap<DevId, u64> = BTreeMap::new();
     for ((proc, device, _), ns) in view.block().blame() {
         if groups.index_of(*proc) == Some(victim) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Names from the host as words of a shell command that somebody will paste as root.
 
-use crate::recording::name::is_hidden;
+use crate::text::name::is_hidden;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 /// `'...'`. A name that starts with `-` is still an option to the command: put `--` before it.
 ///
 /// A `\xNN` in the name stays these four characters: systemd's unit names hold such text, and bytes that
-/// [`decode`](crate::recording::name::decode) wrote so cannot be told from it.
+/// [`decode`](crate::text::name::decode) wrote so cannot be told from it.
 #[must_use]
 pub fn shell_quote(name: &str) -> Cow<'_, str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_@:,./+-".contains(c);

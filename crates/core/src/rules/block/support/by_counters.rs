@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK001 without BPF: bursts in `/proc/diskstats` that come at the flusher's interval.
 
+use super::super::writeback_bursts;
 use super::clocks::chance;
-use super::{knobs, pass_lines, pass_remedies, writeback_bursts};
+use super::{knobs, pass_lines, pass_remedies};
 use crate::finding::{Cost, Entity, EntityKind, Finding, Fix, Severity, Unit};
 use crate::recording::{DevId, Source};
-use crate::render::units;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{evidence, ticked};
 use crate::rules::{Limit, Verdict};
 use crate::stats::{Burst, Rhythm, bursts, rhythm};
+use crate::text::units;
 use crate::view::View;
 use crate::view::block::DiskView;
 
@@ -18,13 +19,13 @@ const GAP_NS: u64 = 1_000_000_000;
 /// A bin counts as a burst from this share of its time in requests on.
 const FLOOR_PERCENT: u64 = 10;
 
-pub(super) const MIN_AWAIT: Limit = Limit {
+pub(in crate::rules::block) const MIN_AWAIT: Limit = Limit {
     name: "min_await",
     value: 5.0,
     unit: "ms that a request takes within bursts (without BPF)",
     why: "below it, whoever shares the disk hardly notices",
 };
-pub(super) const MIN_TIMES: Limit = Limit {
+pub(in crate::rules::block) const MIN_TIMES: Limit = Limit {
     name: "min_times",
     value: 3.0,
     unit: "times as long as a request takes outside of bursts (without BPF)",
@@ -40,7 +41,7 @@ struct Bursty<'v> {
     outside_ns: f64,
 }
 
-pub(super) fn check(view: &View) -> Verdict {
+pub(in crate::rules::block) fn check(view: &View) -> Verdict {
     let block = view.block();
     // A partition's bursts are its disk's.
     let mut all: Vec<Bursty<'_>> = block
@@ -156,23 +157,16 @@ fn finding(view: &View, it: &Bursty<'_>) -> Finding {
     let mut device = Entity::new(EntityKind::Device);
     device.device = Some(name.clone());
     Finding {
-        code: writeback_bursts::RULE.code.into(),
-        name: writeback_bursts::RULE.name.into(),
-        severity: Severity::Low,
-        confidence: confidence.value().min(0.7),
         title: format!(
             "{} has bursts every {} in which a request takes {}, at the interval of the kernel's flusher",
             ticked(&name),
             pass_lines::seconds(period_ns),
             units::duration(it.inside_ns)
         ),
+        device: Some(name),
         victim: device,
         cost: Cost::default(),
-        causes: vec![],
         evidence: lines,
-        sizes: vec![],
-        chart: None,
-        files: None,
         fix: vec![Fix {
             action: "see whom the bursts hold up, and which files are written: run as root".into(),
             command: Some("sudo deburr -d 60".into()),
@@ -180,5 +174,6 @@ fn finding(view: &View, it: &Bursty<'_>) -> Finding {
             expect: None,
         }],
         confirm: pass_remedies::experiment(view),
+        ..writeback_bursts::RULE.finding(Severity::Low, confidence.value().min(0.7))
     }
 }

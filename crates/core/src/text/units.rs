@@ -5,8 +5,32 @@
 //! the number at 1 or more. A larger input never gives a smaller number. What is not 0 is never shown as 0
 //! (`<0.1 %`), what is not all is never shown as all (`>99 %`), and what is not a number is shown as `?`.
 
-use crate::finding::{Share, Unit};
-use crate::recording::{SchedPolicy, Scheduling};
+use super::share::Share;
+use serde::{Deserialize, Serialize};
+
+/// Unit of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Nanoseconds.
+    Ns,
+    /// Nanoseconds per second of wall time.
+    NsPerS,
+    /// Microseconds (of settings that are given in them).
+    Us,
+    /// A share, 0..1.
+    Ratio,
+    /// A count.
+    Count,
+    /// Per second of wall time.
+    PerS,
+    /// Bytes.
+    Bytes,
+    /// CPUs' worth of time.
+    Cpus,
+    /// A CPU list or another text: the number is in `note`.
+    Text,
+}
 
 /// A unit: its size, the number from which the next one takes over, its name.
 type Step = (f64, f64, &'static str);
@@ -144,21 +168,6 @@ fn grouped(digits: &str) -> String {
         text.push(digit);
     }
     text
-}
-
-/// How threads are scheduled: `SCHED_FIFO priority 50`, `nice 19`. `None` for what most threads are.
-#[must_use]
-pub fn scheduling(of: &Scheduling) -> Option<String> {
-    let label = of.policy.label();
-    match of.policy {
-        SchedPolicy::Fifo | SchedPolicy::Rr => Some(format!("{label} priority {}", of.priority)),
-        SchedPolicy::Deadline | SchedPolicy::Ext | SchedPolicy::Idle => Some(label.into()),
-        SchedPolicy::Other => (of.nice != 0).then(|| format!("nice {}", of.nice)),
-        SchedPolicy::Batch => Some(match of.nice {
-            0 => label.into(),
-            nice => format!("{label} nice {nice}"),
-        }),
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::view::View;
 
 /// Whose commits they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Journal {
+pub(in crate::rules::block) enum Journal {
     /// jbd2: ext4, ocfs2. Also what is not known.
     Jbd2,
     /// The log of xfs.
@@ -20,7 +20,7 @@ pub(super) enum Journal {
 
 impl Journal {
     /// Whose most of a disk's commits are.
-    pub(super) fn of(view: &View, device: DevId) -> Self {
+    pub(in crate::rules::block) fn of(view: &View, device: DevId) -> Self {
         let mut counts = [0u32; 3];
         for commit in clocks::commits(view, device) {
             counts[Self::from_kind(&commit.kind) as usize] += 1;
@@ -39,7 +39,7 @@ impl Journal {
     }
 
     /// While it does what: after `stalls`.
-    pub(super) fn works(self, device: &str) -> String {
+    pub(in crate::rules::block) fn works(self, device: &str) -> String {
         let device = ticked(device);
         match self {
             Self::Jbd2 => format!("the journal of {device} commits"),
@@ -49,7 +49,7 @@ impl Journal {
     }
 
     /// How often it commits without being asked, by the mount's option; `None` of xfs, which has no such option.
-    pub(super) fn interval_ns(self, view: &View, device: DevId) -> Option<u64> {
+    pub(in crate::rules::block) fn interval_ns(self, view: &View, device: DevId) -> Option<u64> {
         // The filesystems' own defaults.
         let default_s = match self {
             Self::Jbd2 => 5,
@@ -73,7 +73,7 @@ impl Journal {
     }
 
     /// What to change.
-    pub(super) fn fixes(self, view: &View, device: DevId) -> Vec<Fix> {
+    pub(in crate::rules::block) fn fixes(self, view: &View, device: DevId) -> Vec<Fix> {
         let fix = |action: String, risk: &str| Fix {
             action,
             command: None,
@@ -118,7 +118,7 @@ impl Journal {
     }
 
     /// What would show that it is the reason.
-    pub(super) fn expect(self) -> String {
+    pub(in crate::rules::block) fn expect(self) -> String {
         match self {
             Self::Jbd2 | Self::Btrfs => {
                 "after a remount with another `commit=`, the rhythm of the stalls moves with it; if it does not, the journal \

@@ -10,7 +10,7 @@ use crate::view::block::By;
 use crate::view::{Groups, View};
 
 /// Whether a victim waits for reads mostly, and somebody else writes: what an order of the two may change.
-pub(super) fn reads_behind_writes(
+pub(in crate::rules::block) fn reads_behind_writes(
     view: &View,
     groups: &Groups<'_>,
     hit: &Hit<'_>,
@@ -45,7 +45,7 @@ fn slow_fixes(view: &View, device: DevId) -> Vec<Fix> {
             action: "look at the device itself and at what is below it: a failing disk, a rebuild of an array, a volume of the \
                      cloud that is out of credits, the network to a remote one"
                 .into(),
-            command: Some(format!("smartctl -a {}", crate::finding::shell_quote(&format!("/dev/{name}")))),
+            command: Some(format!("smartctl -a {}", crate::text::shell_quote(&format!("/dev/{name}")))),
             risk: Some("virtual and stacked devices tell nothing of what is below them".into()), expect: None,
         },
         Fix {
@@ -57,7 +57,12 @@ fn slow_fixes(view: &View, device: DevId) -> Vec<Fix> {
 }
 
 /// What can be done; `reads_wait` behind writes of others, as far as is known.
-pub(super) fn fixes(view: &View, device: DevId, how: How, reads_wait: bool) -> Vec<Fix> {
+pub(in crate::rules::block) fn fixes(
+    view: &View,
+    device: DevId,
+    how: How,
+    reads_wait: bool,
+) -> Vec<Fix> {
     if let How::Slow(_) = how {
         return slow_fixes(view, device);
     }
@@ -83,7 +88,7 @@ pub(super) fn fixes(view: &View, device: DevId, how: How, reads_wait: bool) -> V
         let path = knobs::queue_path(view, device, "scheduler");
         fixes.push(Fix {
             action: "on a slow device, let a scheduler put reads before writes".into(),
-            command: Some(format!("echo mq-deadline > {}", crate::finding::shell_quote(&path))),
+            command: Some(format!("echo mq-deadline > {}", crate::text::shell_quote(&path))),
             risk: Some("costs CPU time at high rates; it was `none`".into()),
             expect: None,
         });

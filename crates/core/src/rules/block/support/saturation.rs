@@ -4,27 +4,31 @@
 use super::before;
 use crate::finding::{Evidence, Unit};
 use crate::recording::{DevId, IoOp, Source};
-use crate::render::units;
 use crate::rules::words::{evidence, ticked};
 use crate::stats::{merge, overlaps};
+use crate::text::units;
 use crate::view::block::{Activity, Spell};
 use crate::view::{View, waits};
 
 /// Requests in the queue or the device from which on a busy device makes somebody wait.
-pub(super) const MIN_DEPTH: f64 = 1.0;
+pub(in crate::rules::block) const MIN_DEPTH: f64 = 1.0;
 
 /// A second's average below this alarms nobody.
 const HARMLESS: f64 = 0.6;
 
 /// The spells in which a device was full: no pause, and more than one request on average.
-pub(super) fn full(view: &View, device: DevId) -> Vec<&Spell> {
+pub(in crate::rules::block) fn full(view: &View, device: DevId) -> Vec<&Spell> {
     let activity = view.block().activity().get(&device);
     let spells = activity.into_iter().flat_map(Activity::spells);
     spells.filter(|spell| spell.depth() > MIN_DEPTH).collect()
 }
 
 /// How full a device was within some spans: the longest spell there beside the average of its second.
-pub(super) fn line(view: &View, device: DevId, within: &[(u64, u64)]) -> Option<Evidence> {
+pub(in crate::rules::block) fn line(
+    view: &View,
+    device: DevId,
+    within: &[(u64, u64)],
+) -> Option<Evidence> {
     let all = full(view, device);
     let within = merge(within.to_vec(), 0);
     let inside: Vec<&&Spell> =
@@ -60,7 +64,7 @@ pub(super) fn line(view: &View, device: DevId, within: &[(u64, u64)]) -> Option<
 }
 
 /// How long requests took: in all, and the part in the device.
-pub(super) fn latency_lines(view: &View, device: DevId) -> Vec<Evidence> {
+pub(in crate::rules::block) fn latency_lines(view: &View, device: DevId) -> Vec<Evidence> {
     let mut lines = Vec::new();
     for (op, what) in [(IoOp::Read, "reads"), (IoOp::Write, "writes")] {
         let Some(latency) = view.block().latency().get(&(device, op)) else { continue };

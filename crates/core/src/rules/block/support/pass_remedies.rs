@@ -2,9 +2,10 @@
 //! What can be done about passes of the flusher, with what each costs, and the experiment that would disprove them.
 
 use super::{knobs, pass_lines};
-use crate::finding::{Confirm, FileTable, Fix, shell_quote};
+use crate::finding::{Confirm, FileTable, Fix};
 use crate::recording::{DevId, WritebackPass};
 use crate::rules::words::ticked;
+use crate::text::shell_quote;
 use crate::view::View;
 
 /// What `wbt_lat_usec` is set to: on a slow disk, passes then cost a tenth of what they did.
@@ -13,7 +14,7 @@ const WBT_US: u64 = 2_000;
 const MIN_INODE_BYTES: u64 = 64 << 10;
 
 /// The remedies, those that reach the reason first.
-pub(super) fn of_passes(
+pub(in crate::rules::block) fn of_passes(
     view: &View,
     device: DevId,
     passes: &[&WritebackPass],
@@ -124,7 +125,7 @@ fn interval(view: &View) -> Option<Fix> {
 }
 
 /// The experiment: another interval, and the old one again.
-pub(super) fn experiment(view: &View) -> Option<Confirm> {
+pub(in crate::rules::block) fn experiment(view: &View) -> Option<Confirm> {
     let centisecs = knobs::interval_ns(view)? / 10_000_000;
     let other_ns = centisecs.saturating_mul(2).saturating_mul(10_000_000);
     let key = "vm.dirty_writeback_centisecs";

@@ -4,11 +4,11 @@
 
 use super::files;
 use crate::finding::{
-    BlockIo, Cause, DeviceIo, Entity, EntityKind, Finding, IoBy, IoLatency, IoRow, IoTable,
+    Area, BlockIo, Cause, DeviceIo, Entity, EntityKind, Finding, IoBy, IoLatency, IoRow, IoTable,
     MoreDevices, RowKind, Share, Writeback,
 };
 use crate::recording::{DevId, IoOp, IoWhat, ProcId};
-use crate::rules::words::{cgroup_entity, cgroup_path, group_entity, ticked};
+use crate::rules::words::{cgroup_entity, cgroup_path, group_entity};
 use crate::view::block::{By, Latency, Row, RowName};
 use crate::view::{Groups, View, waits};
 use std::cmp::Reverse;
@@ -249,12 +249,8 @@ fn part(part: u64, whole: u64) -> f64 {
 
 /// Marks the devices that findings are about with the table that explains them.
 fn explain(devices: &mut [DeviceIo], findings: &[Finding]) {
-    for finding in findings.iter().filter(|finding| finding.code.starts_with("BLK")) {
-        let entities = finding.causes.iter().map(|cause| &cause.entity).chain([&finding.victim]);
-        let named: BTreeSet<&str> = entities.filter_map(|it| it.device.as_deref()).collect();
-        let is_about = |device: &DeviceIo| {
-            named.contains(&*device.device) || finding.title.contains(&ticked(&device.device))
-        };
+    for finding in findings.iter().filter(|finding| finding.area == Area::Block) {
+        let is_about = |device: &DeviceIo| finding.device.as_ref() == Some(&device.device);
         // One that names no device is about what the disks do together: the busiest one says most.
         let at = devices.iter().position(is_about).unwrap_or(0);
         if let Some(device) = devices.get_mut(at).filter(|device| device.explained_by.is_none()) {

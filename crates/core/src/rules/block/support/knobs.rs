@@ -10,30 +10,34 @@ use crate::view::View;
 const VM: &str = "/proc/sys/vm/";
 
 /// A number of `/proc/sys/vm`.
-pub(super) fn vm(view: &View, name: &str) -> Option<u64> {
+pub(in crate::rules::block) fn vm(view: &View, name: &str) -> Option<u64> {
     view.block().setting(&format!("{VM}{name}"))?.trim().parse().ok()
 }
 
 /// How long the flusher sleeps between two passes; `None` where it is not known, or never wakes.
-pub(super) fn interval_ns(view: &View) -> Option<u64> {
+pub(in crate::rules::block) fn interval_ns(view: &View) -> Option<u64> {
     vm(view, "dirty_writeback_centisecs")
         .filter(|&cs| cs > 0)
         .map(|cs| cs.saturating_mul(10_000_000))
 }
 
 /// How long an inode may stay dirty.
-pub(super) fn expire_ns(view: &View) -> Option<u64> {
+pub(in crate::rules::block) fn expire_ns(view: &View) -> Option<u64> {
     vm(view, "dirty_expire_centisecs").map(|cs| cs.saturating_mul(10_000_000))
 }
 
 /// A setting of a device's queue.
-pub(super) fn queue<'v>(view: &'v View, device: DevId, name: &str) -> Option<&'v str> {
+pub(in crate::rules::block) fn queue<'v>(
+    view: &'v View,
+    device: DevId,
+    name: &str,
+) -> Option<&'v str> {
     let disk = view.block().device_name(device);
     view.block().setting(&format!("/sys/block/{disk}/queue/{name}"))
 }
 
 /// The path of such a setting.
-pub(super) fn queue_path(view: &View, device: DevId, name: &str) -> String {
+pub(in crate::rules::block) fn queue_path(view: &View, device: DevId, name: &str) -> String {
     format!("/sys/block/{}/queue/{name}", view.block().device_name(device))
 }
 
@@ -46,7 +50,7 @@ fn chosen(schedulers: &str) -> &str {
 }
 
 /// The settings that bear on a device, one line a group: the flusher's, the queue's, the mounts', the limits'.
-pub(super) fn lines(view: &View, device: Option<DevId>) -> Vec<Evidence> {
+pub(in crate::rules::block) fn lines(view: &View, device: Option<DevId>) -> Vec<Evidence> {
     let label = Source::Settings.label();
     let mut lines = Vec::new();
     let mut add = |name: &str, parts: Vec<String>| {
@@ -113,7 +117,7 @@ pub(super) fn lines(view: &View, device: Option<DevId>) -> Vec<Evidence> {
 
 /// Limits of cgroups and devices on IO that are in force: path and content. They hold a thread back before any
 /// request exists, where no probe of requests sees it.
-pub(super) fn limits(view: &View) -> Vec<(&str, &str)> {
+pub(in crate::rules::block) fn limits(view: &View) -> Vec<(&str, &str)> {
     let is_limit = |path: &str| {
         path.ends_with("/io.max") || path.contains("/blkio.throttle.") && path.ends_with("_device")
     };
@@ -127,7 +131,7 @@ pub(super) fn limits(view: &View) -> Vec<(&str, &str)> {
 }
 
 /// A setting as the reason of a share of a loss.
-pub(super) fn cause(view: &View, path: &str, share: Share, note: &str) -> Cause {
+pub(in crate::rules::block) fn cause(view: &View, path: &str, share: Share, note: &str) -> Cause {
     let mut entity = Entity::new(EntityKind::Setting);
     entity.key = Some(match path.strip_prefix("/proc/sys/") {
         Some(sysctl) => sysctl.replace('/', "."),

@@ -7,16 +7,16 @@ use super::shares::Beside;
 use super::{chart, pass_lines};
 use crate::finding::{Chart, Evidence, Unit};
 use crate::recording::{DevId, IoOp, Source};
-use crate::render::units;
 use crate::rules::Limit;
 use crate::rules::words::{evidence, group_name, ticked};
 use crate::stats::{
     self, Clock, Coincidence, Pace, Rhythm, coincidence, pace, rhythm, worst_moments,
 };
+use crate::text::units;
 use crate::view::{Groups, Series, View};
 use std::collections::BTreeMap;
 
-pub(super) const RHYTHM: Limit = Limit {
+pub(in crate::rules::block) const RHYTHM: Limit = Limit {
     name: "rhythm",
     value: stats::SIGNIFICANT,
     unit: "at most, that somebody's bursts look like a clock's by chance, and likewise that as many stalls touch them; times \
@@ -30,17 +30,17 @@ const ASKED: usize = 4;
 const MIN_PART: u64 = 20;
 
 /// What a finding says of time: somebody's timer, and the chart.
-pub(super) struct Timed {
+pub(in crate::rules::block) struct Timed {
     /// For the title: ``, every 3.0 s, when `backup` writes``; nothing if it is not sure.
-    pub(super) words: String,
-    pub(super) lines: Vec<Evidence>,
+    pub(in crate::rules::block) words: String,
+    pub(in crate::rules::block) lines: Vec<Evidence>,
     /// The device, who sets its pace, and what may follow.
-    pub(super) chart: Option<Chart>,
+    pub(in crate::rules::block) chart: Option<Chart>,
 }
 
 impl Timed {
     /// `what` may follow somebody's timer: its name (`stalls`) and when it was. `victim` is whose cannot be meant.
-    pub(super) fn of(
+    pub(in crate::rules::block) fn of(
         view: &View,
         groups: &Groups<'_>,
         device: DevId,

@@ -5,9 +5,10 @@
 //! systemd's unit names are full of them (`dev-disk-by\x2duuid`) and people paste what they see. Only a run of
 //! backslashes right before an escape, or before text that reads like one, is doubled: an odd run then begins
 //! an escape and an even one does not, so two different names never look the same. (`\xNN` with NN of 80 and
-//! more is what [`decode`](crate::recording::name::decode) made of a byte that is not UTF-8, and stays.)
+//! more is what [`decode`](crate::text::name::decode) made of a byte that is not UTF-8, and stays.)
 
-use crate::recording::name::is_hidden;
+use super::name::is_hidden;
+use std::fmt::Write as _;
 use unicode_width::UnicodeWidthChar;
 
 /// Longest sentence in columns. Only hostile or broken input comes near.
@@ -17,33 +18,50 @@ const SENTENCE_COLUMNS: usize = 600;
 const ELLIPSIS: &str = "...";
 
 /// Columns that a text takes on a terminal: the sum over its characters, as terminals count.
-pub(super) fn width(text: &str) -> usize {
+pub(crate) fn width(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
 
 /// Columns that a character takes.
-pub(super) fn char_width(c: char) -> usize {
+pub(crate) fn char_width(c: char) -> usize {
     c.width().unwrap_or(0)
 }
 
 /// A sentence.
-pub(super) fn sentence(text: &str) -> String {
+pub(crate) fn sentence(text: &str) -> String {
     capped(&pieces(text, false), SENTENCE_COLUMNS)
 }
 
 /// A short text that is not an identifier, such as the name of a number.
-pub(super) fn label(text: &str, columns: usize) -> String {
+pub(crate) fn label(text: &str, columns: usize) -> String {
     capped(&pieces(text, false), columns)
 }
 
 /// An identifier in backticks; those in it are escaped. `columns` do not count the two around it.
-pub(super) fn identifier(name: &str, columns: usize) -> String {
+pub(crate) fn identifier(name: &str, columns: usize) -> String {
     format!("`{}`", capped(&pieces(name, true), columns))
 }
 
 /// A command. Never cut and no backslash doubled: either would make it another command.
-pub(super) fn command(text: &str) -> String {
+pub(crate) fn command(text: &str) -> String {
     text.chars().map(|c| if is_hidden(c) { escape(c) } else { c.to_string() }).collect()
+}
+
+/// A JSON document in which hidden characters ([`is_hidden`]) are escaped, besides the ends of its lines.
+pub(crate) fn json(plain: &str) -> String {
+    let mut document = String::with_capacity(plain.len());
+    for c in plain.chars() {
+        // Apart from the ends of lines, hidden characters can only be in strings.
+        if c == '\n' || !is_hidden(c) {
+            document.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing to a String cannot fail.
+            let _ = write!(document, "\\u{unit:04x}");
+        }
+    }
+    document
 }
 
 fn escape(c: char) -> String {

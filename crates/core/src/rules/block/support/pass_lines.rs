@@ -6,9 +6,9 @@ use super::journals::Journal;
 use super::{files, knobs};
 use crate::finding::{Evidence, Unit};
 use crate::recording::{DevId, FileId, IoWhat, Source, Stall, WritebackPass};
-use crate::render::units;
 use crate::rules::words::{evidence, ticked};
 use crate::stats::{Clock, Rhythm, grid, rhythm};
+use crate::text::units;
 use crate::view::block::IoKey;
 use crate::view::{Groups, View};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const HELD_FILES: usize = 3;
 const SHOWN: usize = 12;
 
 /// Whether the passes that a timer starts follow the flusher's clock: the interval, plus what a pass takes.
-pub(super) fn rhythm_of(view: &View, passes: &[&WritebackPass]) -> Rhythm {
+pub(in crate::rules::block) fn rhythm_of(view: &View, passes: &[&WritebackPass]) -> Rhythm {
     let timed: Vec<&WritebackPass> =
         passes.iter().filter(|pass| pass.reason == "periodic").copied().collect();
     let at: Vec<u64> = timed.iter().map(|pass| pass.t0_ns).collect();
@@ -27,7 +27,7 @@ pub(super) fn rhythm_of(view: &View, passes: &[&WritebackPass]) -> Rhythm {
 }
 
 /// The flusher's clock if its interval is known, else all that the window can hold.
-pub(super) fn clock(view: &View, pass_ns: u64) -> Vec<Clock> {
+pub(in crate::rules::block) fn clock(view: &View, pass_ns: u64) -> Vec<Clock> {
     match knobs::interval_ns(view) {
         Some(interval_ns) => {
             let late = Clock::every(interval_ns.saturating_add(pass_ns));
@@ -38,7 +38,7 @@ pub(super) fn clock(view: &View, pass_ns: u64) -> Vec<Clock> {
 }
 
 /// Median length of passes.
-pub(super) fn median_ns(passes: &[&WritebackPass]) -> u64 {
+pub(in crate::rules::block) fn median_ns(passes: &[&WritebackPass]) -> u64 {
     let mut lengths: Vec<u64> =
         passes.iter().map(|pass| pass.t1_ns.saturating_sub(pass.t0_ns)).collect();
     lengths.sort_unstable();
@@ -46,7 +46,11 @@ pub(super) fn median_ns(passes: &[&WritebackPass]) -> u64 {
 }
 
 /// The period beside the setting that it comes from.
-pub(super) fn period(view: &View, rhythm: &Rhythm, passes: &[&WritebackPass]) -> Option<Evidence> {
+pub(in crate::rules::block) fn period(
+    view: &View,
+    rhythm: &Rhythm,
+    passes: &[&WritebackPass],
+) -> Option<Evidence> {
     let Rhythm::Found { period_ns, pairs, expected, p } = *rhythm else { return None };
     let link = match knobs::interval_ns(view) {
         Some(interval_ns) => format!(
@@ -66,7 +70,7 @@ pub(super) fn period(view: &View, rhythm: &Rhythm, passes: &[&WritebackPass]) ->
 }
 
 /// What the passes were, and when.
-pub(super) fn passes(view: &View, passes: &[&WritebackPass]) -> Evidence {
+pub(in crate::rules::block) fn passes(view: &View, passes: &[&WritebackPass]) -> Evidence {
     let at: Vec<String> =
         passes.iter().take(SHOWN).map(|pass| format!("{:.1}", pass.t0_ns as f64 / 1e9)).collect();
     let more = if passes.len() > SHOWN { ", ..." } else { "" };
@@ -91,7 +95,7 @@ pub(super) fn passes(view: &View, passes: &[&WritebackPass]) -> Evidence {
 }
 
 /// How the victim's stalls coincide with the passes.
-pub(super) fn coincidence(view: &View, compared: &Compared<'_>) -> Evidence {
+pub(in crate::rules::block) fn coincidence(view: &View, compared: &Compared<'_>) -> Evidence {
     let found = &compared.passes;
     let note = format!(
         "of {} touch a pass; passes take {} of the time, so chance does that with p {}",
@@ -104,7 +108,11 @@ pub(super) fn coincidence(view: &View, compared: &Compared<'_>) -> Evidence {
 }
 
 /// The journal's clock, which is often as long as the flusher's.
-pub(super) fn journal(view: &View, device: DevId, compared: &Compared<'_>) -> Evidence {
+pub(in crate::rules::block) fn journal(
+    view: &View,
+    device: DevId,
+    compared: &Compared<'_>,
+) -> Evidence {
     let commits = clocks::commits(view, device);
     let label = Source::Writeback.label();
     let found = &compared.commits;
@@ -136,7 +144,7 @@ pub(super) fn journal(view: &View, device: DevId, compared: &Compared<'_>) -> Ev
 }
 
 /// What the stalled threads synced, read or wrote, where that is known: by the time that they stalled.
-pub(super) fn held_files(view: &View, stalls: &[&Stall]) -> Option<Evidence> {
+pub(in crate::rules::block) fn held_files(view: &View, stalls: &[&Stall]) -> Option<Evidence> {
     let mut by_file: BTreeMap<FileId, u64> = BTreeMap::new();
     let mut known_ns = 0u64;
     for stall in stalls {
@@ -166,7 +174,7 @@ pub(super) fn held_files(view: &View, stalls: &[&Stall]) -> Option<Evidence> {
 }
 
 /// Who made the files dirty, in all and by pattern.
-pub(super) fn dirtied(
+pub(in crate::rules::block) fn dirtied(
     view: &View,
     groups: &Groups<'_>,
     device: DevId,
@@ -183,6 +191,6 @@ pub(super) fn dirtied(
 }
 
 /// A period with the digits that clocks are told apart by.
-pub(super) fn seconds(ns: u64) -> String {
+pub(in crate::rules::block) fn seconds(ns: u64) -> String {
     format!("{:.1} s", ns as f64 / 1e9)
 }

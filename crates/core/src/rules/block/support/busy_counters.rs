@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK003 without BPF: the kernel's own account of busy time, which is coarse.
 
+use super::super::device_saturated;
 use super::fullness::{BUSY, DEPTH, How};
-use super::{device_remedies, device_saturated, knobs};
+use super::{device_remedies, knobs};
 use crate::finding::{Cost, Entity, EntityKind, Finding, Severity, Unit};
 use crate::recording::Source;
-use crate::render::units;
 use crate::rules::Verdict;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{evidence, ticked};
+use crate::text::units;
 use crate::view::View;
 
-pub(super) fn check(view: &View) -> Verdict {
+pub(in crate::rules::block) fn check(view: &View) -> Verdict {
     let block = view.block();
     let disks = block
         .disks()
@@ -46,19 +47,12 @@ pub(super) fn check(view: &View) -> Verdict {
     let mut entity = Entity::new(EntityKind::Device);
     entity.device = Some(name.clone());
     Verdict::Fired(vec![Finding {
-        code: device_saturated::RULE.code.into(),
-        name: device_saturated::RULE.name.into(),
-        severity: Severity::Info,
-        confidence: confidence.value(),
         title: format!("{} is busy {} of the time", ticked(&name), units::share(busy)),
+        device: Some(name),
         victim: entity,
         cost: Cost::default(),
-        causes: vec![],
         evidence: lines,
-        sizes: vec![],
-        chart: None,
-        files: None,
         fix: device_remedies::fixes(view, device, How::Always, false),
-        confirm: None,
+        ..device_saturated::RULE.finding(Severity::Info, confidence.value())
     }])
 }

@@ -4,35 +4,38 @@
 use crate::finding::{Cost, Severity};
 use crate::recording::{DevId, Stall, StallKind, WaitHist};
 use crate::rules::sched::{may_suffer, target_is_host};
-use crate::rules::{Limit, joined, severity};
+use crate::rules::{Limit, severity};
 use crate::view::{Group, Groups, View, waits};
 use std::collections::BTreeSet;
 
-pub(super) const FELT_STALL: Limit = Limit {
+pub(in crate::rules::block) const FELT_STALL: Limit = Limit {
     name: "felt_stall",
     value: 100.0,
     unit: "ms in one hold-up",
     why: "somebody who is answered meanwhile notices, however rare it is: at least `low`, from `min_lost` on",
 };
-pub(super) const LONG_STALL: Limit = Limit {
+pub(in crate::rules::block) const LONG_STALL: Limit = Limit {
     name: "long_stall",
     value: 1000.0,
     unit: "ms in one hold-up",
     why: "that breaks timeouts: at least `medium`, from `min_lost` on",
 };
-pub(super) const MIN_LOST: Limit = Limit {
+pub(in crate::rules::block) const MIN_LOST: Limit = Limit {
     name: "min_lost",
     value: 2.0,
     unit: "ms of each second",
     why: "less is a single hold-up in a minute",
 };
 
-/// The limits of a loss in hold-ups, for the lists of the rules that use [`of_stalls`].
-pub(super) const STALL_LIMITS: [Limit; 10] =
-    joined(severity::LOSS_LIMITS, [FELT_STALL, LONG_STALL, MIN_LOST]);
+/// The limits of hold-ups, beside [`severity::LOSS_LIMITS`], for the lists of the rules that use [`of_stalls`].
+pub(in crate::rules::block) const STALL_LIMITS: [Limit; 3] = [FELT_STALL, LONG_STALL, MIN_LOST];
 
 /// Severity of a loss in hold-ups, the longest of which is known: rare long ones count for more than their time.
-pub(super) fn of_stalls(lost_ns_per_s: u64, share: f64, longest_ns: u64) -> Option<Severity> {
+pub(in crate::rules::block) fn of_stalls(
+    lost_ns_per_s: u64,
+    share: f64,
+    longest_ns: u64,
+) -> Option<Severity> {
     let by_time = severity::of_loss(lost_ns_per_s, share);
     let longest_ms = longest_ns as f64 / 1e6;
     let by_length =
@@ -48,21 +51,21 @@ pub(super) fn of_stalls(lost_ns_per_s: u64, share: f64, longest_ns: u64) -> Opti
 
 /// A group that was held up.
 #[derive(Clone, Debug)]
-pub(super) struct Victim<'g> {
+pub(in crate::rules::block) struct Victim<'g> {
     /// Who.
-    pub(super) group: &'g Group<'g>,
+    pub(in crate::rules::block) group: &'g Group<'g>,
     /// Its place among the groups.
-    pub(super) at: usize,
+    pub(in crate::rules::block) at: usize,
     /// Its long hold-ups, in the order in which they ended.
-    pub(super) stalls: Vec<&'g Stall>,
+    pub(in crate::rules::block) stalls: Vec<&'g Stall>,
     waits: [Held; 3],
 }
 
 /// Hold-ups of one kind.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Held {
-    pub(super) waits: WaitHist,
-    pub(super) max_ns: u64,
+pub(in crate::rules::block) struct Held {
+    pub(in crate::rules::block) waits: WaitHist,
+    pub(in crate::rules::block) max_ns: u64,
 }
 
 fn place(kind: StallKind) -> usize {
@@ -75,7 +78,7 @@ fn place(kind: StallKind) -> usize {
 
 impl<'g> Victim<'g> {
     /// Everybody who was held up and may be a victim.
-    pub(super) fn all(view: &'g View, groups: &'g Groups<'g>) -> Vec<Self> {
+    pub(in crate::rules::block) fn all(view: &'g View, groups: &'g Groups<'g>) -> Vec<Self> {
         let mut all: Vec<Self> = groups
             .list()
             .iter()
@@ -101,7 +104,7 @@ impl<'g> Victim<'g> {
     }
 
     /// Hold-ups of one kind.
-    pub(super) fn held(&self, kind: StallKind) -> &Held {
+    pub(in crate::rules::block) fn held(&self, kind: StallKind) -> &Held {
         &self.waits[place(kind)]
     }
 
@@ -112,13 +115,13 @@ impl<'g> Victim<'g> {
     }
 
     /// Loss as a share of the time in which the victim wanted to go on: on CPU, queued, throttled, held up by IO.
-    pub(super) fn share(&self, lost_ns: u64) -> f64 {
+    pub(in crate::rules::block) fn share(&self, lost_ns: u64) -> f64 {
         let wanted_ns = self.group.usage.as_ref().map_or(0, crate::view::Usage::wanted_ns);
         lost_ns as f64 / (wanted_ns + self.io_ns()).max(lost_ns).max(1) as f64
     }
 
     /// The stalls of two kinds on a device; those whose device is not known may be on any.
-    pub(super) fn on_device(
+    pub(in crate::rules::block) fn on_device(
         &self,
         view: &View,
         device: DevId,
@@ -132,7 +135,7 @@ impl<'g> Victim<'g> {
     }
 
     /// The disks that its stalls are on, and those that were written back where a stall's disk is not known.
-    pub(super) fn devices(&self, view: &View) -> BTreeSet<DevId> {
+    pub(in crate::rules::block) fn devices(&self, view: &View) -> BTreeSet<DevId> {
         let block = view.block();
         let mut devices: BTreeSet<DevId> = self
             .stalls
@@ -148,7 +151,13 @@ impl<'g> Victim<'g> {
     }
 
     /// The cost of a loss, with the percentiles of the hold-ups of a kind.
-    pub(super) fn cost(&self, view: &View, lost_ns: u64, kind: StallKind, longest_ns: u64) -> Cost {
+    pub(in crate::rules::block) fn cost(
+        &self,
+        view: &View,
+        lost_ns: u64,
+        kind: StallKind,
+        longest_ns: u64,
+    ) -> Cost {
         let held = self.held(kind);
         let percentile = |p| waits::percentile_ns(&held.waits, p, held.max_ns);
         Cost {
@@ -162,7 +171,7 @@ impl<'g> Victim<'g> {
     }
 
     /// The kind of hold-up that most of its stalls are.
-    pub(super) fn main_kind(stalls: &[&Stall]) -> StallKind {
+    pub(in crate::rules::block) fn main_kind(stalls: &[&Stall]) -> StallKind {
         let ns = |kind| time_of(stalls, kind);
         if ns(StallKind::Sync) >= ns(StallKind::Request) {
             StallKind::Sync
@@ -181,28 +190,28 @@ fn time_of(stalls: &[&Stall], kind: StallKind) -> u64 {
 }
 
 /// Thread time lost in stalls: a sync waits for requests that are stalls themselves, so the larger of the two.
-pub(super) fn stall_ns(stalls: &[&Stall]) -> u64 {
+pub(in crate::rules::block) fn stall_ns(stalls: &[&Stall]) -> u64 {
     time_of(stalls, StallKind::Sync).max(time_of(stalls, StallKind::Request))
         + time_of(stalls, StallKind::DirtyThrottle)
 }
 
 /// How many they are.
-pub(super) fn number(stalls: &[&Stall]) -> u64 {
+pub(in crate::rules::block) fn number(stalls: &[&Stall]) -> u64 {
     stalls.iter().map(|stall| stall.number()).fold(0, u64::saturating_add)
 }
 
 /// The longest one.
-pub(super) fn longest_ns(stalls: &[&Stall]) -> u64 {
+pub(in crate::rules::block) fn longest_ns(stalls: &[&Stall]) -> u64 {
     stalls.iter().map(|stall| stall.length_ns()).max().unwrap_or(0)
 }
 
 /// As spans of time.
-pub(super) fn spans(stalls: &[&Stall]) -> Vec<(u64, u64)> {
+pub(in crate::rules::block) fn spans(stalls: &[&Stall]) -> Vec<(u64, u64)> {
     stalls.iter().map(|stall| (stall.t0_ns, stall.t1_ns.max(stall.t0_ns))).collect()
 }
 
 /// The level of a victim that is its own culprit on a host where nobody asked for it.
-pub(super) fn own_doing(view: &View, severity: Severity) -> Severity {
+pub(in crate::rules::block) fn own_doing(view: &View, severity: Severity) -> Severity {
     if target_is_host(view) { Severity::Info } else { severity::lowered(severity) }
 }
 

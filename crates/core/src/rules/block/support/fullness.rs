@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! In what way a device cannot keep up, and what somebody loses by it.
 
+use super::super::io_neighbour;
 use super::clocks::Compared;
 use super::victims::{self, Victim, longest_ns, of_stalls, stall_ns};
-use super::{io_neighbour, knobs, saturation, shares};
+use super::{knobs, saturation, shares};
 use crate::finding::Severity;
 use crate::recording::{DevId, IoOp, Stall, StallKind};
 use crate::rules::Limit;
@@ -11,32 +12,32 @@ use crate::stats::overlaps;
 use crate::view::block::Activity;
 use crate::view::{Groups, View};
 
-pub(super) const BUSY: Limit = Limit {
+pub(in crate::rules::block) const BUSY: Limit = Limit {
     name: "busy",
     value: 0.9,
     unit: "of the window with a request in the queue or the device, more than `depth` of them on average",
     why: "what comes then waits for what is there",
 };
-pub(super) const DEPTH: Limit = Limit {
+pub(in crate::rules::block) const DEPTH: Limit = Limit {
     name: "depth",
     value: saturation::MIN_DEPTH,
     unit: "requests at once on average, to be exceeded",
     why: "one at a time waits for nobody",
 };
 
-pub(super) const SLOW: Limit = Limit {
+pub(in crate::rules::block) const SLOW: Limit = Limit {
     name: "slow",
     value: 5.0,
     unit: "ms that a request takes on average, at no more than `calm` at once",
     why: "no queue explains it: the device itself is slow",
 };
-pub(super) const SLOW_ROTATING: Limit = Limit {
+pub(in crate::rules::block) const SLOW_ROTATING: Limit = Limit {
     name: "slow_rotating",
     value: 20.0,
     unit: "ms likewise, on a device that says it rotates",
     why: "8 to 12 ms are a seek and half a turn",
 };
-pub(super) const CALM: Limit = Limit {
+pub(in crate::rules::block) const CALM: Limit = Limit {
     name: "calm",
     value: 2.0,
     unit: "requests at once on average while the device is busy",
@@ -45,7 +46,7 @@ pub(super) const CALM: Limit = Limit {
 
 /// In what way a device cannot keep up.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum How {
+pub(in crate::rules::block) enum How {
     /// Busy nearly all the time, several requests deep.
     Always,
     /// Slow by itself: a request takes that long on average, though hardly any other is there.
@@ -55,7 +56,7 @@ pub(super) enum How {
 }
 
 impl How {
-    pub(super) fn of(view: &View, device: DevId, activity: &Activity) -> Self {
+    pub(in crate::rules::block) fn of(view: &View, device: DevId, activity: &Activity) -> Self {
         let depth = depth(activity);
         let mean_ns = mean_ns(view, device).unwrap_or(0.0);
         let rotates = knobs::queue(view, device, "rotational").is_some_and(|it| it.trim() == "1");
@@ -70,7 +71,7 @@ impl How {
     }
 }
 
-pub(super) fn depth(activity: &Activity) -> f64 {
+pub(in crate::rules::block) fn depth(activity: &Activity) -> f64 {
     activity.depth.total() as f64 / activity.busy_ns.max(1) as f64
 }
 
@@ -85,16 +86,16 @@ fn mean_ns(view: &View, device: DevId) -> Option<f64> {
 }
 
 /// Somebody's loss on a device that was full.
-pub(super) struct Hit<'g> {
-    pub(super) victim: Victim<'g>,
-    pub(super) stalls: Vec<&'g Stall>,
-    pub(super) lost_ns: u64,
-    pub(super) longest_ns: u64,
-    pub(super) severity: Severity,
+pub(in crate::rules::block) struct Hit<'g> {
+    pub(in crate::rules::block) victim: Victim<'g>,
+    pub(in crate::rules::block) stalls: Vec<&'g Stall>,
+    pub(in crate::rules::block) lost_ns: u64,
+    pub(in crate::rules::block) longest_ns: u64,
+    pub(in crate::rules::block) severity: Severity,
 }
 
 /// What a victim lost while the device was full, or to its slowness.
-pub(super) fn hit<'g>(
+pub(in crate::rules::block) fn hit<'g>(
     view: &'g View,
     groups: &Groups<'g>,
     victim: &Victim<'g>,

@@ -11,10 +11,14 @@ const COLUMNS: u64 = 76;
 const MS: u64 = 1_000_000;
 
 /// What a row of marks shows: its name, and when.
-pub(super) type Marks<'a> = (&'a str, Vec<(u64, u64)>);
+pub(in crate::rules::block) type Marks<'a> = (&'a str, Vec<(u64, u64)>);
 
 /// A device's busy share, and spans of time as marks below it; `None` if nothing is known of the device.
-pub(super) fn of(view: &View, device: DevId, marks: Vec<Marks<'_>>) -> Option<Chart> {
+pub(in crate::rules::block) fn of(
+    view: &View,
+    device: DevId,
+    marks: Vec<Marks<'_>>,
+) -> Option<Chart> {
     let activity = view.block().activity().get(&device)?;
     let window_ns = view.window_ns();
     let (bins, width_ns) = (activity.busy.bins(), activity.busy.width_ns());

@@ -2,15 +2,16 @@
 //! The time before a request exists: what part of the waiting it is, and which setting of the queue it is due to.
 
 use super::knobs;
-use crate::finding::{Evidence, Fix, Unit, shell_quote};
+use crate::finding::{Evidence, Fix, Unit};
 use crate::recording::{DevId, IoOp, Source};
-use crate::render::units;
 use crate::rules::Limit;
 use crate::rules::words::evidence;
+use crate::text::shell_quote;
+use crate::text::units;
 use crate::view::View;
 use crate::view::block::Latency;
 
-pub(super) const BEFORE: Limit = Limit {
+pub(in crate::rules::block) const BEFORE: Limit = Limit {
     name: "before",
     value: 0.3,
     unit: "of the time from when transfers are asked for until they are done, before their requests exist",
@@ -41,7 +42,7 @@ impl Parts {
 }
 
 /// Where the time of a direction goes; `None` where the part before the request is not known.
-pub(super) fn parts(latency: &Latency) -> Option<String> {
+pub(in crate::rules::block) fn parts(latency: &Latency) -> Option<String> {
     let parts = Parts::of(latency)?;
     let share = |ns| units::share(parts.share(ns));
     Some(format!(
@@ -79,7 +80,7 @@ fn knob(view: &View, device: DevId) -> Option<Knob> {
 }
 
 /// Says which setting it is, if that is where most of the waiting is.
-pub(super) fn line(view: &View, device: DevId) -> Option<Evidence> {
+pub(in crate::rules::block) fn line(view: &View, device: DevId) -> Option<Evidence> {
     let value = |name| knobs::queue(view, device, name).map_or("not known", str::trim);
     let note = match knob(view, device)? {
         Knob::Tags => format!(
@@ -96,7 +97,7 @@ pub(super) fn line(view: &View, device: DevId) -> Option<Evidence> {
 }
 
 /// What can be done about it.
-pub(super) fn fix(view: &View, device: DevId) -> Option<Fix> {
+pub(in crate::rules::block) fn fix(view: &View, device: DevId) -> Option<Fix> {
     let path = |name| shell_quote(&knobs::queue_path(view, device, name)).into_owned();
     let was =
         |name| knobs::queue(view, device, name).map_or("not known".into(), |v| v.trim().to_owned());

@@ -3,8 +3,8 @@
 
 use crate::finding::{FileShare, FileTable};
 use crate::recording::WritebackPass;
-use crate::render::units;
 use crate::rules::words::{group_name, ticked};
+use crate::text::units;
 use crate::view::block::{By, IoKey, IoSum, Row, RowName};
 use crate::view::{Groups, View};
 use std::collections::BTreeMap;
@@ -17,7 +17,11 @@ const MAX_DIRTIERS: usize = 3;
 const MAX_PATTERNS: usize = 3;
 
 /// The table of the transfers that `only` wants, by pattern; `None` without any.
-pub(super) fn table(view: &View, of: &str, only: impl Fn(&IoKey) -> bool) -> Option<FileTable> {
+pub(in crate::rules::block) fn table(
+    view: &View,
+    of: &str,
+    only: impl Fn(&IoKey) -> bool,
+) -> Option<FileTable> {
     let rows = view.block().tally(By::Pattern, only);
     let mut all = IoSum::default();
     rows.iter().for_each(|row| all.merge(&row.sum));
@@ -69,7 +73,7 @@ fn name(name: &RowName) -> String {
 }
 
 /// Inodes that passes wrote by the group that first dirtied them, most first; and how many that are in all.
-pub(super) fn dirtied_inodes(
+pub(in crate::rules::block) fn dirtied_inodes(
     groups: &Groups<'_>,
     passes: &[&WritebackPass],
 ) -> (Vec<(Option<usize>, u64)>, u64) {
@@ -85,7 +89,7 @@ pub(super) fn dirtied_inodes(
 
 /// Who was seen first to dirty the files of each pattern among the transfers that `only` wants, those with most
 /// transfers first: `` `/data/queue/*` by `java` ``. Empty if nobody was seen.
-pub(super) fn dirtied_patterns(
+pub(in crate::rules::block) fn dirtied_patterns(
     view: &View,
     groups: &Groups<'_>,
     only: impl Fn(&IoKey) -> bool,
@@ -107,7 +111,10 @@ pub(super) fn dirtied_patterns(
 }
 
 /// Who first dirtied the inodes that passes wrote: names with shares of those whose dirtier is known.
-pub(super) fn dirtiers(groups: &Groups<'_>, passes: &[&WritebackPass]) -> Option<(String, f64)> {
+pub(in crate::rules::block) fn dirtiers(
+    groups: &Groups<'_>,
+    passes: &[&WritebackPass],
+) -> Option<(String, f64)> {
     let (sorted, known) = dirtied_inodes(groups, passes);
     let inodes: u64 = passes.iter().map(|pass| pass.inodes).sum();
     let names: Vec<String> = sorted

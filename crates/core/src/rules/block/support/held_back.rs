@@ -9,15 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What was held back of one cgroup.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OfCgroup<'v> {
+pub(in crate::rules::block) struct OfCgroup<'v> {
     /// By device and direction.
-    pub(super) kinds: BTreeMap<(DevId, IoOp), &'v HeldBack>,
+    pub(in crate::rules::block) kinds: BTreeMap<(DevId, IoOp), &'v HeldBack>,
     /// The time of its processes in which nothing else explains that they waited for block IO.
-    pub(super) members: BTreeMap<ProcId, u64>,
+    pub(in crate::rules::block) members: BTreeMap<ProcId, u64>,
 }
 
 /// All cgroups of which anything was held back, by their directories.
-pub(super) fn by_cgroup(view: &View) -> BTreeMap<&str, OfCgroup<'_>> {
+pub(in crate::rules::block) fn by_cgroup(view: &View) -> BTreeMap<&str, OfCgroup<'_>> {
     let mut all: BTreeMap<&str, OfCgroup<'_>> = BTreeMap::new();
     for ((device, op, cgroup), held) in view.block().held().by_key() {
         if let Some(cgroup) = cgroup {
@@ -33,7 +33,7 @@ pub(super) fn by_cgroup(view: &View) -> BTreeMap<&str, OfCgroup<'_>> {
 }
 
 /// Transfers that were held back, in all.
-pub(super) fn transfers(view: &View) -> u64 {
+pub(in crate::rules::block) fn transfers(view: &View) -> u64 {
     let held = view.block().held().by_key().values();
     held.map(|held| held.ios.total()).fold(0, u64::saturating_add)
 }
@@ -92,15 +92,15 @@ fn syncs_ns(view: &View, id: ProcId) -> u64 {
 
 /// A limit that is in force: where it is written, and its line there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct InForce<'v> {
+pub(in crate::rules::block) struct InForce<'v> {
     /// The file.
-    pub(super) path: &'v str,
+    pub(in crate::rules::block) path: &'v str,
     /// What it says of the device.
-    pub(super) line: &'v str,
+    pub(in crate::rules::block) line: &'v str,
 }
 
 /// The limits on a device and direction that hold for a cgroup: its own before those of its parents.
-pub(super) fn limits<'v>(
+pub(in crate::rules::block) fn limits<'v>(
     view: &'v View,
     cgroup: &str,
     (device, op): (DevId, IoOp),
@@ -129,7 +129,7 @@ pub(super) fn limits<'v>(
 }
 
 /// The line of a limit with its numbers doubled; `None` of one that is not understood.
-pub(super) fn doubled(line: &str) -> Option<String> {
+pub(in crate::rules::block) fn doubled(line: &str) -> Option<String> {
     let (device, rest) = line.split_once(' ')?;
     let twice = |word: &str| -> Option<String> {
         match word.split_once('=') {

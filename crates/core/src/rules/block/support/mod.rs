@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the detectors of block IO share: who was hit, who was there, when, and how it is said.
+
+pub(super) mod before;
+pub(super) mod busy_counters;
+pub(super) mod by_counters;
+pub(super) mod chart;
+pub(super) mod clocks;
+pub(super) mod device_remedies;
+pub(super) mod files;
+pub(super) mod fullness;
+pub(super) mod held_back;
+pub(super) mod journals;
+pub(super) mod knobs;
+pub(super) mod pass_lines;
+pub(super) mod pass_remedies;
+pub(super) mod rhythms;
+pub(super) mod saturation;
+pub(super) mod shares;
+pub(in crate::rules) mod tables;
+pub(super) mod victims;
