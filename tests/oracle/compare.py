@@ -45,6 +45,11 @@ class Difference:
         return f"{self.who} ({self.pid}): {self.what} {self.said:.4g}, in truth {self.true:.4g}"
 
 
+def nearest(said, one, other):
+    """What is nearest to `said` of all that the trace allows: it may leave open which of two did something."""
+    return min(max(said, min(one, other)), max(one, other))
+
+
 def points(pid, who, what, true, said):
     true, said = true * 100, said * 100
     return Difference(pid, who, what, true, said, abs(said - true), POINTS_MOSTLY, POINTS_ALWAYS, "points", what)
@@ -87,24 +92,29 @@ def asleep(said):
 
 
 def of_ledger(pid, who, true, said, line):
-    on_cpu, queued = true.on_cpu_ns / true.wall_ns, true.queued_ns / true.wall_ns
+    on_cpu, queued, late = (ns / true.wall_ns for ns in (true.on_cpu_ns, true.queued_ns, true.late_ns))
     yield points(pid, who, "wall time of its threads", 1.0, said.wall_ns / true.wall_ns)
-    yield points(pid, who, "on CPU", on_cpu, said.on_cpu_ns / said.wall_ns)
-    yield points(pid, who, "queued", queued, (said.queued_ns + said.throttled_ns) / said.wall_ns)
-    yield points(pid, who, "asleep", 1 - on_cpu - queued, asleep(said))
+
+    def told(prefix, on_cpu_said, queued_said, asleep_said):
+        yield points(pid, who, f"{prefix}on CPU", nearest(on_cpu_said, on_cpu - late, on_cpu), on_cpu_said)
+        yield points(pid, who, f"{prefix}queued", nearest(queued_said, queued, queued + late), queued_said)
+        yield points(pid, who, f"{prefix}asleep", 1 - on_cpu - queued, asleep_said)
+
+    yield from told("", said.on_cpu_ns / said.wall_ns, (said.queued_ns + said.throttled_ns) / said.wall_ns, asleep(said))
     if line:
-        told_queued = line.get("queued", 0) + line.get("throttled", 0)
-        yield points(pid, who, "report: on CPU", on_cpu, line.get("on_cpu", 0))
-        yield points(pid, who, "report: queued", queued, told_queued)
-        yield points(pid, who, "report: asleep", 1 - on_cpu - queued, 1 - line.get("on_cpu", 0) - told_queued)
+        on_cpu_said, queued_said = line.get("on_cpu", 0), line.get("queued", 0) + line.get("throttled", 0)
+        yield from told("report: ", on_cpu_said, queued_said, 1 - on_cpu_said - queued_said)
 
 
 def of_waits(pid, who, true, said, quota):
     """Sum and maximum. Under a quota the sizes leave out what was throttled, which the trace cannot tell."""
     if quota:
         return
-    yield points(pid, who, "sum of waits", true.queued_ns / true.wall_ns, said.waits_ns / said.wall_ns)
-    longest, told = true.wait_max_ns, said.wait_max_ns
+    waits = said.waits_ns / said.wall_ns
+    most = (true.queued_ns + true.late_ns) / true.wall_ns
+    yield points(pid, who, "sum of waits", nearest(waits, true.queued_ns / true.wall_ns, most), waits)
+    told = said.wait_max_ns
+    longest = nearest(told, true.wait_max_ns, max(true.wait_max_ns, true.late_max_ns))
     error = max(abs(told - longest) - LONGEST_FLOOR_NS, 0) / max(longest, LONGEST_FLOOR_NS)
     yield Difference(
         pid, who, "longest wait, ms", longest / 1e6, told / 1e6, error, LONGEST_MOSTLY, LONGEST_ALWAYS, "of it", "longest wait"
@@ -131,6 +141,8 @@ def of_blame(pid, who, true, said, replay, truth):
     true_shares = shares(replay.blame(true), true.queued_ns)
     told = shares(said.blame, said.queued_ns)
     apart = sum(abs(true_shares.get(key, 0) - told.get(key, 0)) for key in true_shares.keys() | told.keys()) / 2
+    # What the trace leaves open, and what a wait may have lasted longer, may be anybody's.
+    apart = max(apart - (replay.open_ns(true) + true.late_ns) / true.queued_ns, 0)
     many = len(true.waits) >= BLAME_WAITS
     worst = max(true_shares.keys() | told.keys(), key=lambda key: abs(true_shares.get(key, 0) - told.get(key, 0)))
     name = {None: "nobody", OTHERS: "the short-lived", -1: "moved", -2: "not looked up"}.get(worst, worst)

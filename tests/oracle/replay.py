@@ -5,7 +5,9 @@ A thread waits from its wake-up, or from being switched out while it could run o
 by a quota is not in the trace: it counts as waiting here.
 
 A kernel may keep a process from being traced (some machines' pid 1): nothing is told while it runs, so of its threads one
-sees that they come and not that they go. When that was follows from how long the next one, which is traced, has run.
+sees that they come and not that they go. When that was follows from how long the next one, which is traced, has run; of
+threads that are no fair ones, and of idle CPUs, there is no such account: then the trace leaves open who ran, and until
+when the next one waited.
 """
 
 import bisect
@@ -26,7 +28,7 @@ BEGINNING, END = 0, 1 << 63
 class Thread:
     """`stays` on a CPU: (from, to). `waits`: lists of (cpu, from, to), one for each run queue that it was on."""
 
-    __slots__ = ("tid", "state", "since", "cpu", "stays", "waits", "wait", "born", "died", "first_moves", "ran_ns")
+    __slots__ = ("tid", "state", "since", "cpu", "stays", "waits", "wait", "born", "died", "first_moves", "ran_ns", "late")
 
     def __init__(self, tid):
         self.tid = tid
@@ -42,6 +44,8 @@ class Thread:
         self.first_moves = []
         # By the kernel's account, since it was last seen to come or go.
         self.ran_ns = 0
+        # {index of a wait: (from, to)}: it ended between these moments; `waits` has the first one.
+        self.late = {}
 
     def queue(self, time, cpu):
         self.state, self.since, self.cpu, self.wait = WAITING, time, cpu, []
@@ -78,6 +82,8 @@ class Replay:
         # Threads that were left untraced, and how often; how many events of which threads fit no state because of that.
         self.untraced = Counter()
         self.odd = Counter()
+        # {cpu: [(from, to), ...]}: when it is open who ran.
+        self.open = defaultdict(list)
         for time, kind, cpu, fields in trace.events:
             if kind == SWITCH:
                 self.switch(time, cpu, *fields)
@@ -126,13 +132,18 @@ class Replay:
         """`prev` leaves, but `hidden` came last: it went meanwhile."""
         self.untraced[hidden] += 1
         ran_ns = self.thread(prev).ran_ns if prev else 0
-        # Who is no fair task has no such account: then the hidden one counts as gone at once.
+        # Without an account the hidden one counts as gone at once, and may have stayed.
         came = max(time - ran_ns, before) if ran_ns else before
+        if not ran_ns:
+            self.open[cpu].append((before, time))
         self.ran[cpu].append((came, prev))
         if hidden:
             self.leave(self.thread(hidden), came, cpu, ASLEEP_STATE)
         if prev:
-            self.arrive(self.thread(prev), came, cpu)
+            thread = self.thread(prev)
+            if not ran_ns and thread.state == WAITING:
+                thread.late[len(thread.waits)] = (before, time)
+            self.arrive(thread, came, cpu)
 
     def leave(self, thread, time, cpu, state):
         if thread.state == RUNNING:
@@ -193,6 +204,18 @@ class Replay:
                 start, at = until, at + 1
         return dict(sums)
 
+    def open_ns(self, process):
+        """Of its waits, the time of which the trace leaves open who ran."""
+        total = 0
+        for cpu, start, end in process.queued:
+            spans = self.open.get(cpu, [])
+            at = bisect.bisect_left(spans, (start, start))
+            for span in spans[max(at - 1, 0) :]:
+                if span[0] >= end:
+                    break
+                total += overlap(*span, start, end)
+        return total
+
 
 def overlap(start, end, window_start, window_end):
     return max(min(end, window_end) - max(start, window_start), 0)
@@ -209,6 +232,9 @@ class Process:
         self.queued = []
         # Times at which the trace did not tell what its threads did.
         self.doubtful = 0
+        # Time in which they may have waited and not run; the longest wait with that.
+        self.late_ns = 0
+        self.late_max_ns = 0
 
     def add(self, thread, start, end):
         wall = overlap(thread.born, thread.died, start, end)
@@ -217,11 +243,14 @@ class Process:
         self.threads += 1
         self.wall_ns += wall
         self.on_cpu_ns += sum(overlap(*stay, start, end) for stay in thread.stays)
-        for wait in thread.waits:
+        for index, wait in enumerate(thread.waits):
             parts = [(cpu, max(a, start), min(b, end)) for cpu, a, b in wait if overlap(a, b, start, end)]
+            late_ns = overlap(*thread.late[index], start, end) if index in thread.late else 0
+            self.late_ns += late_ns
             if parts:
                 self.waits.append(sum(b - a for _, a, b in parts))
                 self.queued += parts
+                self.late_max_ns = max(self.late_max_ns, self.waits[-1] + late_ns)
 
     @property
     def queued_ns(self):
