@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How `scripts/test` counts what its test programs say: what came to no result has neither passed nor failed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Accounts for a tier of which `log` was printed, `status` was the end, and `inconclusive` was noted.
@@ -64,4 +64,92 @@ fn a_tier_that_had_to_run_and_did_not_is_a_failure() {
     let (output, said) = account("", "0", "");
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("this tier had to run here and nothing of it did"), "{said}");
+}
+
+/// Functions of `tests/common` whose first argument is a tier.
+const NOTERS: [&str; 6] =
+    ["skip(", "skip_or_fail(", "root_or_skip(", "inconclusive(", "tried(", "tried_times("];
+
+/// The tiers that calls in a source note something for, as far as they can be read: literals, and constants of the file.
+fn tiers_noted(source: &str) -> Vec<String> {
+    let literal = |text: &str| Some(text.strip_prefix('"')?.split_once('"')?.0.to_owned());
+    let mut tiers = Vec::new();
+    for (call, (at, _)) in
+        NOTERS.iter().flat_map(|call| source.match_indices(call).map(move |at| (call, at)))
+    {
+        // Part of a longer name, a method, or the function itself.
+        if source[..at].ends_with(|c: char| c.is_alphanumeric() || "_.".contains(c))
+            || source[..at].ends_with("fn ")
+        {
+            continue;
+        }
+        let mut argument = source[at + call.len()..].trim_start();
+        if *call == "tried_times(" {
+            // The number of tries stands before the tier.
+            argument = argument.split_once(',').map_or("", |(_, rest)| rest.trim_start());
+        }
+        let name: String =
+            argument.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        let constant = format!("const {name}: &str = ");
+        let value = source.find(&constant).map(|at| &source[at + constant.len()..]);
+        tiers.extend(literal(argument).or(value.and_then(literal)));
+    }
+    tiers
+}
+
+/// The tiers that `scripts/test` runs and accounts for.
+fn tiers_of_the_script() -> Vec<String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/test");
+    let text = std::fs::read_to_string(script).expect("the script");
+    let tier = |line: &str| {
+        let mut words = line.split_whitespace();
+        let verb = words.next().filter(|verb| ["run", "privileged", "account"].contains(verb))?;
+        let _number = words.next()?.parse::<u32>().ok()?;
+        (!line.starts_with(' ') || verb == "account").then(|| words.next().map(str::to_owned))?
+    };
+    text.lines().filter_map(tier).collect()
+}
+
+/// All sources below a directory.
+fn sources(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).expect("a directory").flatten();
+    let paths = entries.map(|entry| entry.path());
+    paths.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn what_is_noted_is_noted_for_the_tier_that_runs_the_test() {
+    let known = tiers_of_the_script();
+    assert_eq!(known, ["pure", "program", "kernel", "lab", "replay", "vm", "oracle"]);
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let mut seen = 0;
+    for path in sources(&tests) {
+        let inside = path.strip_prefix(&tests).expect("below it").to_string_lossy().into_owned();
+        // As `scripts/test` chooses by the names of modules.
+        let own = match inside.as_str() {
+            "it/tiers.rs" => continue,
+            "kernel/lab.rs" | "kernel/lab_disk.rs" => "lab",
+            "it/replay.rs" => "replay",
+            other if other.starts_with("kernel/") => "kernel",
+            _ => "program",
+        };
+        for tier in tiers_noted(&std::fs::read_to_string(&path).expect("a source")) {
+            assert!(known.contains(&tier), "{inside}: nobody accounts for tier `{tier}`");
+            assert_eq!(tier, own, "{inside}: what is noted there is not counted with its tests");
+            seen += 1;
+        }
+    }
+    assert!(seen > 100, "only {seen} notes were understood");
+}
+
+#[test]
+fn tiers_are_read_from_calls_of_every_form() {
+    let source = r#"
+        const TIER: &str = "four";
+        common::skip("one", name, "why"); .skip(1) root_or_skip(
+            "two", name) skip_or_fail(tier, "x") tried_times(3, "three", f) inconclusive(TIER, x)
+        fn skip(tier: &str) "#;
+    let mut tiers = tiers_noted(source);
+    tiers.sort();
+    assert_eq!(tiers, ["four", "one", "three", "two"]);
 }

@@ -16,7 +16,7 @@ const IDLE_WITHIN: Duration = Duration::from_secs(60);
 /// Applies it: the two looks are of one run, so what the host does besides is in both.
 fn promise_is_kept(scenario: &str, program: &str) {
     let _one = alone();
-    if !common::root_or_skip("remedies", scenario) {
+    if !common::root_or_skip("kernel", scenario) {
         return;
     }
     let deadline = Instant::now() + IDLE_WITHIN;
@@ -28,17 +28,17 @@ fn promise_is_kept(scenario: &str, program: &str) {
             break (output, said);
         }
         if !said.contains("the host is busy") {
-            return common::skip_or_fail("remedies", scenario, said.trim());
+            return common::skip_or_fail("kernel", scenario, said.trim());
         }
         if Instant::now() > deadline {
-            return common::inconclusive("remedies", scenario, said.trim());
+            return common::inconclusive("kernel", scenario, said.trim());
         }
     };
     let document: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error} in the answer; {}: {said}", output.status));
     let remedy = &document["remedies"][0];
     if output.status.code() == Some(4) {
-        return common::inconclusive("remedies", scenario, &remedy.to_string());
+        return common::inconclusive("kernel", scenario, &remedy.to_string());
     }
     assert!(output.status.success(), "{}: {said}{remedy:#}", output.status);
     assert!(remedy["command"].as_str().unwrap().contains(program), "{remedy:#}");
