@@ -92,13 +92,15 @@ def asleep(said):
 
 
 def of_ledger(pid, who, true, said, line):
-    on_cpu, queued, late = (ns / true.wall_ns for ns in (true.on_cpu_ns, true.queued_ns, true.late_ns))
+    on_cpu, queued = true.on_cpu_ns / true.wall_ns, true.queued_ns / true.wall_ns
+    late, hidden = true.late_ns / true.wall_ns, true.hidden_ns / true.wall_ns
+    asleep_true = 1 - on_cpu - queued
     yield points(pid, who, "wall time of its threads", 1.0, said.wall_ns / true.wall_ns)
 
     def told(prefix, on_cpu_said, queued_said, asleep_said):
         yield points(pid, who, f"{prefix}on CPU", nearest(on_cpu_said, on_cpu - late, on_cpu), on_cpu_said)
-        yield points(pid, who, f"{prefix}queued", nearest(queued_said, queued, queued + late), queued_said)
-        yield points(pid, who, f"{prefix}asleep", 1 - on_cpu - queued, asleep_said)
+        yield points(pid, who, f"{prefix}queued", nearest(queued_said, queued, queued + late + hidden), queued_said)
+        yield points(pid, who, f"{prefix}asleep", nearest(asleep_said, asleep_true - hidden, asleep_true), asleep_said)
 
     yield from told("", said.on_cpu_ns / said.wall_ns, (said.queued_ns + said.throttled_ns) / said.wall_ns, asleep(said))
     if line:
@@ -111,7 +113,7 @@ def of_waits(pid, who, true, said, quota):
     if quota:
         return
     waits = said.waits_ns / said.wall_ns
-    most = (true.queued_ns + true.late_ns) / true.wall_ns
+    most = (true.queued_ns + true.late_ns + true.hidden_ns) / true.wall_ns
     yield points(pid, who, "sum of waits", nearest(waits, true.queued_ns / true.wall_ns, most), waits)
     told = said.wait_max_ns
     longest = nearest(told, true.wait_max_ns, max(true.wait_max_ns, true.late_max_ns))
@@ -142,7 +144,7 @@ def of_blame(pid, who, true, said, replay, truth):
     told = shares(said.blame, said.queued_ns)
     apart = sum(abs(true_shares.get(key, 0) - told.get(key, 0)) for key in true_shares.keys() | told.keys()) / 2
     # What the trace leaves open, and what a wait may have lasted longer, may be anybody's.
-    apart = max(apart - (replay.open_ns(true) + true.late_ns) / true.queued_ns, 0)
+    apart = max(apart - (replay.open_ns(true) + true.late_ns + true.hidden_ns) / true.queued_ns, 0)
     many = len(true.waits) >= BLAME_WAITS
     worst = max(true_shares.keys() | told.keys(), key=lambda key: abs(true_shares.get(key, 0) - told.get(key, 0)))
     name = {None: "nobody", OTHERS: "the short-lived", -1: "moved", -2: "not looked up"}.get(worst, worst)

@@ -84,6 +84,35 @@ CASES = [
     ),
 ]  # fmt: skip
 
+# (what, events, window, process, (may have waited and not run, and not slept, its waits behind who is not known))
+OPEN = [
+    (
+        "20 is not traced, and of 10 there is no account: it may have come at any time from 20 on",
+        [(10, WAKEUP, 0, (10, 0)), (20, SWITCH, 0, (30, ASLEEP, 20)), (80, SWITCH, 0, (10, ASLEEP, 30))],
+        (0, 100), 10, (60, 0, 0),
+    ),
+    (
+        "10 is woken while 20 runs, which nothing tells",
+        [
+            (5, SWITCH, 0, (10, ASLEEP, 30)),
+            (20, SWITCH, 0, (30, ASLEEP, 20)),
+            (80, RUNTIME, 0, (10, 25)),
+            (80, SWITCH, 0, (10, ASLEEP, 30)),
+        ],
+        (0, 100), 10, (0, 35, 0),
+    ),
+    (
+        "10 waits while 20, which is not traced, or nobody has the CPU",
+        [
+            (15, SWITCH, 0, (30, ASLEEP, 20)),
+            (20, WAKEUP, 0, (10, 0)),
+            (50, SWITCH, 0, (0, ABLE, 10)),
+            (80, SWITCH, 0, (10, ASLEEP, 0)),
+        ],
+        (0, 100), 10, (0, 0, 30),
+    ),
+]  # fmt: skip
+
 
 def wrong():
     """What the replay says of a case that it does not mean."""
@@ -93,3 +122,9 @@ def wrong():
         said = (found.on_cpu_ns, found.queued_ns, found.wait_max_ns, found.wall_ns)
         if (said, replay.blame(found)) != (figures, blame):
             yield f"{what}: {said} and {replay.blame(found)} instead of {figures} and {blame}"
+    for what, events, window, pid, figures in OPEN:
+        replay = Replay(Made(*events), {})
+        found = replay.processes(*window)[pid]
+        said = (found.late_ns, found.hidden_ns, replay.open_ns(found))
+        if said != figures:
+            yield f"{what}: {said} instead of {figures}"

@@ -7,7 +7,8 @@ by a quota is not in the trace: it counts as waiting here.
 A kernel may keep a process from being traced (some machines' pid 1): nothing is told while it runs, so of its threads one
 sees that they come and not that they go. When that was follows from how long the next one, which is traced, has run; of
 threads that are no fair ones, and of idle CPUs, there is no such account: then the trace leaves open who ran, and until
-when the next one waited.
+when the next one waited. Nor is a wake-up told in its context, interrupts included: whoever comes next without having been
+woken may have waited behind it.
 """
 
 import bisect
@@ -28,7 +29,7 @@ BEGINNING, END = 0, 1 << 63
 class Thread:
     """`stays` on a CPU: (from, to). `waits`: lists of (cpu, from, to), one for each run queue that it was on."""
 
-    __slots__ = ("tid", "state", "since", "cpu", "stays", "waits", "wait", "born", "died", "first_moves", "ran_ns", "late")
+    __slots__ = ("tid", "state", "since", "cpu", "stays", "waits", "wait", "born", "died", "first_moves", "ran_ns", "late", "hidden")
 
     def __init__(self, tid):
         self.tid = tid
@@ -46,6 +47,8 @@ class Thread:
         self.ran_ns = 0
         # {index of a wait: (from, to)}: it ended between these moments; `waits` has the first one.
         self.late = {}
+        # (from, to): it may have waited there; nothing told of its wake-up.
+        self.hidden = []
 
     def queue(self, time, cpu):
         self.state, self.since, self.cpu, self.wait = WAITING, time, cpu, []
@@ -84,6 +87,8 @@ class Replay:
         self.odd = Counter()
         # {cpu: [(from, to), ...]}: when it is open who ran.
         self.open = defaultdict(list)
+        # Processes that left a CPU untraced.
+        self.hiding = set()
         for time, kind, cpu, fields in trace.events:
             if kind == SWITCH:
                 self.switch(time, cpu, *fields)
@@ -131,6 +136,7 @@ class Replay:
     def went_untraced(self, hidden, before, prev, time, cpu):
         """`prev` leaves, but `hidden` came last: it went meanwhile."""
         self.untraced[hidden] += 1
+        self.hiding.add(self.process_of.get(hidden, hidden))
         ran_ns = self.thread(prev).ran_ns if prev else 0
         # Without an account the hidden one counts as gone at once, and may have stayed.
         came = max(time - ran_ns, before) if ran_ns else before
@@ -159,7 +165,11 @@ class Replay:
         elif state == 0 or state & PREEMPTED:
             thread.queue(time, cpu)
         else:
-            thread.state = ASLEEP
+            thread.state, thread.since = ASLEEP, time
+
+    def is_untraced(self, tid):
+        """Whether nothing is told while it runs."""
+        return self.process_of.get(tid, tid) in self.hiding
 
     def arrive(self, thread, time, cpu):
         # Nothing told of its wake-up: it waits since before the trace, or was woken by who is not traced.
@@ -171,6 +181,9 @@ class Replay:
             thread.end_wait(time)
         else:
             self.odd[thread.tid] += 1
+            ran = self.ran[cpu]
+            if thread.state == ASLEEP and len(ran) > 1 and self.is_untraced(ran[-2][1]):
+                thread.hidden.append((max(ran[-2][0], thread.since), time))
         thread.state, thread.since, thread.ran_ns = RUNNING, time, 0
 
     def wakeup(self, time, tid, cpu):
@@ -232,8 +245,9 @@ class Process:
         self.queued = []
         # Times at which the trace did not tell what its threads did.
         self.doubtful = 0
-        # Time in which they may have waited and not run; the longest wait with that.
+        # Time in which they may have waited and not run, and not slept; the longest wait with that.
         self.late_ns = 0
+        self.hidden_ns = 0
         self.late_max_ns = 0
 
     def add(self, thread, start, end):
@@ -243,6 +257,10 @@ class Process:
         self.threads += 1
         self.wall_ns += wall
         self.on_cpu_ns += sum(overlap(*stay, start, end) for stay in thread.stays)
+        for hidden in thread.hidden:
+            hidden_ns = overlap(*hidden, start, end)
+            self.hidden_ns += hidden_ns
+            self.late_max_ns = max(self.late_max_ns, hidden_ns)
         for index, wait in enumerate(thread.waits):
             parts = [(cpu, max(a, start), min(b, end)) for cpu, a, b in wait if overlap(a, b, start, end)]
             late_ns = overlap(*thread.late[index], start, end) if index in thread.late else 0
