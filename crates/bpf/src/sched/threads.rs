@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What each thread did since the last look: differences of the amounts that the probe keeps for ever.
 
-use super::untold::{Untold, UntoldProcess};
+use super::untold::{MIN_TIMES, Untold, UntoldProcess};
 use super::{DEAD, STATES, SchedProbe, State, Waiting};
 use crate::mapped::Torn;
 use crate::skel::sched::types::{
@@ -303,9 +303,11 @@ impl SchedProbe {
     }
 }
 
-/// Whether a thread has left CPUs, and no switch ever told of that. The one that it has now may be its next.
+/// Whether a thread has left CPUs, and no switch ever told of that. The one that it has now may be its next. Once or twice
+/// may be chance: of a thread that computes for seconds that would be all of its time.
 fn never_seen_to_leave(thread: &sched_thread) -> bool {
-    thread.left_unseen > 0 && thread.switches <= thread.left_unseen.saturating_add(1)
+    u64::from(thread.left_unseen) >= MIN_TIMES
+        && thread.switches <= thread.left_unseen.saturating_add(1)
 }
 
 fn hist(buckets: [sched_bucket; WAIT_BUCKETS]) -> WaitHist {
@@ -400,24 +402,22 @@ impl Look {
 }
 
 /// `now - before` for each state; where that is negative the missing amount is taken from the other states, so that the
-/// sum is the difference of the sums: from waiting for a CPU last, for of that the sizes and the blame are told apart.
+/// sum is the difference of the sums: from the largest one, but what was told as something else than waiting is taken from
+/// waiting last. Sizes and blame of waits are told apart, and stay.
 fn conserved_difference(now: &[u64; STATES], before: &[u64; STATES]) -> [u64; STATES] {
-    let mut difference = [0; STATES];
-    let mut owed = 0;
-    for state in 0..STATES {
-        if now[state] >= before[state] {
-            difference[state] = now[state] - before[state];
-        } else {
-            owed += before[state] - now[state];
-        }
+    const WAITS: [usize; 2] = [State::Queued as usize, State::Throttled as usize];
+    let mut more = difference(now, before);
+    let owed = difference(before, now);
+    let owed_by_waits: u64 = WAITS.iter().map(|&state| owed[state]).sum();
+    let owed_by_others = owed.iter().sum::<u64>() - owed_by_waits;
+    take_away(&mut more, owed_by_waits);
+    let mut waits = [0; STATES];
+    for state in WAITS {
+        std::mem::swap(&mut waits[state], &mut more[state]);
     }
-    let mut waiting = [0; STATES];
-    for state in [State::Queued as usize, State::Throttled as usize] {
-        std::mem::swap(&mut waiting[state], &mut difference[state]);
-    }
-    owed = take_away(&mut difference, owed);
-    take_away(&mut waiting, owed);
-    std::array::from_fn(|state| difference[state] + waiting[state])
+    let rest = take_away(&mut more, owed_by_others);
+    take_away(&mut waits, rest);
+    std::array::from_fn(|state| more[state] + waits[state])
 }
 
 /// Takes an amount from the states, largest first. Returns what they did not have.
@@ -465,6 +465,7 @@ mod tests {
         };
         assert!(!never_seen_to_leave(&thread(40, 0)), "it always tells");
         assert!(!never_seen_to_leave(&thread(40, 3)), "three were lost");
+        assert!(!never_seen_to_leave(&thread(2, 1)), "it computes since, and one was lost");
         assert!(never_seen_to_leave(&thread(4, 3)) && never_seen_to_leave(&thread(3, 3)));
     }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::mem::offset_of;
 
 /// So often a process must have left a CPU unseen, and never otherwise: once or twice may be chance.
-const MIN_TIMES: u64 = 3;
+pub(super) const MIN_TIMES: u64 = 3;
 /// So many processes are kept in mind; what others leave unseen counts as lost.
 const SUSPECTS: usize = 1024;
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whether `deburr` said of a scenario what it has to say. Pure: two observations in, checks out.
 
+use super::fitness::Verdict;
 use super::measured;
 use super::observed::Observed;
 use super::scenario::{CauseBound, Scenario};
 use super::stage::OBSERVER;
-use deburr_core::finding::{Cause, Finding, LedgerState};
+use deburr_core::finding::{Area, Cause, Finding, Ledger, LedgerState};
 use serde::Serialize;
 
 /// One expectation and whether it was met.
@@ -17,6 +18,20 @@ pub(crate) struct Check {
     pub(crate) pass: bool,
     /// What of a report it is about.
     pub(crate) topic: Topic,
+    /// What must have come about for it to say anything.
+    #[serde(skip)]
+    rests_on: RestsOn,
+}
+
+/// What a check rests on, besides a machine that is fit for the experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RestsOn {
+    /// Nothing: it holds whatever happens.
+    Nothing,
+    /// The victim suffered nothing without the fault.
+    Control,
+    /// The victim suffered with the fault, and nothing without.
+    Fault,
 }
 
 /// What a scorecard counts apart.
@@ -31,15 +46,21 @@ pub(crate) enum Topic {
     Culprit,
     /// How much the victim lost, by its own account and by the report's.
     Loss,
-    /// Whether the fault came about, by another account than the report's: without it, nothing else says anything.
+    /// Whether the fault came about, by another account than the report's: without it, what is said of it says nothing.
     Fault,
+    /// Whether nothing happened without the fault, by such an account: else silence is not to be expected.
+    Control,
     /// All else.
     Other,
 }
 
 impl Check {
     pub(super) fn new(pass: bool, what: impl Into<String>) -> Self {
-        Self { what: what.into(), pass, topic: Topic::Other }
+        Self { what: what.into(), pass, topic: Topic::Other, rests_on: RestsOn::Fault }
+    }
+
+    fn resting_on(self, rests_on: RestsOn) -> Self {
+        Self { rests_on, ..self }
     }
 
     pub(super) fn about(self, topic: Topic) -> Self {
@@ -53,13 +74,35 @@ const TOLERANCE: f64 = 0.1;
 /// is waiting behind anybody. What a hypervisor takes is subtracted.
 const TOLERANCE_NS_PER_S: f64 = 20e6;
 
+/// What comes of checks: a machine that was not fit excuses them all, a fault that did not come about those that are about
+/// it, and nothing else.
+pub(super) fn verdict(checks: &[Check], machine_unfit: &[String]) -> Verdict {
+    let missing = |topic| checks.iter().any(|check| !check.pass && check.topic == topic);
+    let (no_fault, no_control) = (missing(Topic::Fault), missing(Topic::Control));
+    let is_excused = |check: &Check| match (check.topic, check.rests_on) {
+        (Topic::Fault | Topic::Control, _) => true,
+        (_, RestsOn::Nothing) => false,
+        (_, RestsOn::Control) => no_control,
+        (_, RestsOn::Fault) => no_fault || no_control,
+    };
+    let failed: Vec<&Check> = checks.iter().filter(|check| !check.pass).collect();
+    match failed.is_empty() {
+        true => Verdict::Passed,
+        false if !machine_unfit.is_empty() || failed.into_iter().all(is_excused) => {
+            Verdict::Inconclusive
+        }
+        false => Verdict::Failed,
+    }
+}
+
 /// All expectations of a scenario.
 pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -> Vec<Check> {
     let (without, with) = scenario.run_names();
     let area = scenario.area.as_deref().unwrap_or_default();
-    let mut checks = vec![silence(area, scenario.control_forbid.as_deref(), without, control)];
+    let quiet = silence(area, scenario.control_forbid.as_deref(), without, control);
+    let mut checks = vec![quiet.resting_on(RestsOn::Control)];
     if scenario.silent {
-        checks.push(silence(area, None, with, fault));
+        checks.push(silence(area, None, with, fault).resting_on(RestsOn::Nothing));
     }
     if let Some(code) = &scenario.expect_first {
         // The finding that must come first may well be due to more than the lab.
@@ -80,9 +123,11 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
     for code in &scenario.forbid {
         let found = fault.complaints().find(|finding| finding.code == *code);
         let seen = found.map_or("quiet".to_owned(), |finding| format!("\"{}\"", finding.title));
-        checks.push(Check::new(found.is_none(), format!("`{code}` is quiet: {seen}")));
+        let quiet = Check::new(found.is_none(), format!("`{code}` is quiet: {seen}"));
+        checks.push(quiet.resting_on(RestsOn::Nothing));
     }
     checks.extend(scenario.causes.iter().map(|bound| blame(bound, fault)));
+    checks.extend([control, fault].map(|run| observers_part(run, scenario.victim.threads)));
     if let Some(bound_ms) = scenario.stall_ms {
         checks.extend(stalls((without, control), (with, fault), bound_ms));
     }
@@ -168,6 +213,39 @@ fn blame(bound: &CauseBound, run: &Observed) -> Check {
     .about(Topic::Culprit)
 }
 
+/// What may be blamed on the observer beyond its CPU time: it is counted in ticks, and a CPU may be stolen from it.
+const OBSERVER_TOLERANCE: f64 = 1.25;
+const OBSERVER_TOLERANCE_NS: f64 = 20e6;
+
+/// Nobody waits for the observer longer than it ran, each thread of the victim at a time.
+fn observers_part(run: &Observed, threads: u32) -> Check {
+    let observer = format!("{}/{}", run.lab_cgroup, OBSERVER);
+    let seconds = run.report.window.seconds;
+    let of_it = |finding: &&Finding| {
+        let causes = finding.causes.iter();
+        let its = causes.filter(|cause| cause.entity.cgroup.as_deref() == Some(&observer));
+        its.map(|cause| cause.share.get()).sum::<f64>()
+            * finding.cost.lost_ns_per_s as f64
+            * seconds
+    };
+    let of_cpus = |finding: &&Finding| finding.area == Area::Sched;
+    let blamed_ns =
+        run.report.findings.iter().filter(of_cpus).map(|it| of_it(&it)).fold(0.0, f64::max);
+    let ran_ns = run.report.observer.cpu_seconds * 1e9 + run.stolen_ns_per_s() * seconds;
+    let bound_ns =
+        f64::from(threads.max(1)) * (ran_ns * OBSERVER_TOLERANCE + OBSERVER_TOLERANCE_NS);
+    Check::new(
+        blamed_ns <= bound_ns,
+        format!(
+            "nobody waits longer for the observer than it ran: {} ms, which may be {} ms",
+            tenths(blamed_ns),
+            tenths(bound_ns)
+        ),
+    )
+    .about(Topic::Culprit)
+    .resting_on(RestsOn::Nothing)
+}
+
 /// Timers are late, and the probe looks in bins of 100 ms.
 const RHYTHM_TOLERANCE: f64 = 0.05;
 
@@ -205,7 +283,8 @@ fn stalls(control: (&str, &Observed), fault: (&str, &Observed), bound_ms: u64) -
                 fault.0,
                 tenths(longest_ns as f64)
             ),
-        ),
+        )
+        .about(Topic::Fault),
         Check::new(
             without_ns <= with_ns * STALLED_ANYWAY,
             format!(
@@ -214,9 +293,9 @@ fn stalls(control: (&str, &Observed), fault: (&str, &Observed), bound_ms: u64) -
                 tenths(without_ns),
                 control.0
             ),
-        ),
+        )
+        .about(Topic::Control),
     ]
-    .map(|check| check.about(Topic::Fault))
 }
 
 /// The incident happened, by the latency that was measured from outside.
@@ -285,7 +364,7 @@ fn agreement(name: &str, run: &Observed, threads: u32) -> Check {
     let both = run.victim.waited_ns_per_s().zip(run.reported_ns_per_s());
     let Some((own, reported)) = both else {
         let what = format!("victim and report {name} have a ledger of the victim");
-        return Check::new(false, what).about(Topic::Loss);
+        return Check::new(false, what).about(Topic::Loss).resting_on(RestsOn::Nothing);
     };
     let tolerance = own.max(reported) * TOLERANCE + TOLERANCE_NS_PER_S * f64::from(threads);
     // The victim's clock holds what the hypervisor took while it should have run, or been woken; the report does not:
@@ -303,22 +382,40 @@ fn agreement(name: &str, run: &Observed, threads: u32) -> Check {
         ),
     )
     .about(Topic::Loss)
+    .resting_on(RestsOn::Nothing)
+}
+
+/// What of the victim's time may not be known.
+const MAX_UNATTRIBUTED: f64 = 0.01;
+
+/// What is not known of a ledger whose source sees all states.
+fn unattributed(ledger: &Ledger) -> f64 {
+    let of = |state| ledger.parts.iter().find(|part| part.state == state).map(|part| part.ns);
+    let unknown_ns = of(LedgerState::Sleep).and(of(LedgerState::Unattributed));
+    unknown_ns.unwrap_or(0) as f64 / ledger.wall_ns.max(1) as f64
 }
 
 fn conservation(run: &Observed) -> Check {
-    let worst = run
-        .report
-        .ledger
-        .iter()
-        .map(|ledger| {
-            let sum: u64 = ledger.parts.iter().map(|part| part.ns).sum();
-            (sum as f64 / ledger.wall_ns.max(1) as f64 - 1.0).abs()
-        })
-        .fold(0.0, f64::max);
+    let ledgers = &run.report.ledger;
+    let off = |ledger: &Ledger| {
+        let sum: u64 = ledger.parts.iter().map(|part| part.ns).sum();
+        (sum as f64 / ledger.wall_ns.max(1) as f64 - 1.0).abs()
+    };
+    let worst = ledgers.iter().map(off).fold(0.0, f64::max);
+    let excess_ns = ledgers.iter().map(|ledger| ledger.excess_ns).max().unwrap_or(0);
+    let of_victim = ledgers.iter().find(|ledger| ledger.victim.pid == Some(run.victim_pid));
+    let unknown = of_victim.map_or(0.0, unattributed);
     Check::new(
-        worst <= 0.001,
-        format!("the ledgers sum to 100 +- 0.1 % of the wall time: off by {:.3} %", worst * 100.0),
+        worst <= 0.001 && excess_ns == 0 && unknown <= MAX_UNATTRIBUTED,
+        format!(
+            "the ledgers sum to 100 +- 0.1 % of the wall time, and the victim's leaves nothing out: off by {:.3} %, {} ms \
+             counted twice, {:.2} % unattributed",
+            worst * 100.0,
+            tenths(excess_ns as f64),
+            unknown * 100.0
+        ),
     )
+    .resting_on(RestsOn::Nothing)
 }
 
 /// Milliseconds with one decimal.

@@ -117,18 +117,20 @@ pub(crate) fn run_once(
         observe(scenario, settings, stop, (true, &mut quota_us)).context("in the fault run")?;
     let checks = expect::check(scenario, &control, &fault);
     let passed = checks.iter().all(|check| check.pass);
-    let mut unfit = Vec::new();
+    let mut unfit: Vec<String> = Vec::new();
     for (name, run) in [(without, &control), (with, &fault)] {
         unfit.extend(run.machine.unfit().into_iter().map(|reason| format!("{name}, {reason}")));
     }
-    let missing = checks.iter().filter(|check| !check.pass && check.topic == Topic::Fault);
+    let verdict = expect::verdict(&checks, &unfit);
+    let is_missing = |topic| [Topic::Fault, Topic::Control].contains(&topic);
+    let missing = checks.iter().filter(|check| !check.pass && is_missing(check.topic));
     unfit.extend(missing.map(|check| {
         format!("the fault did not come about, by the victim's own account: {}", check.what)
     }));
     Ok(Outcome {
         scenario: scenario.name.clone(),
         passed,
-        verdict: Verdict::of(passed, &unfit),
+        verdict,
         unfit,
         tries: 1,
         control,

@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn one_wrong_check_of_a_topic_is_enough_and_an_absent_topic_has_no_mark() {
-        let check = |topic, pass| Check { what: format!("{topic:?} {pass}"), pass, topic };
+        let check = |topic, pass| Check::new(pass, format!("{topic:?} {pass}")).about(topic);
         let marks = Marks::of(&[
             check(Topic::First, true),
             check(Topic::Loss, true),

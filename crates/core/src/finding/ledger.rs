@@ -51,7 +51,16 @@ pub struct Ledger {
     pub threads: u32,
     /// The parts, in the order of [`LedgerState`]; parts that the source cannot see are absent.
     pub parts: Vec<LedgerPart>,
+    /// What the parts are more than the threads existed, beyond what clocks differ by: counted twice by the observer.
+    /// `wall_ns` is the sum of the parts then. 0 = nothing.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub excess_ns: u64,
     /// What its waits do to the 99th percentile of what it does; those that can be told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tails: Vec<Tail>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+fn is_zero(ns: &u64) -> bool {
+    *ns == 0
 }

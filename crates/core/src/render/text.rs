@@ -147,6 +147,13 @@ fn ledgers(page: &mut Page, ledgers: &[Ledger], verbosity: u8) {
         } else {
             parts(page, ledger);
         }
+        if ledger.excess_ns > 0 {
+            let text = format!(
+                "{} of this was counted twice by the observer: its threads did not exist for so long",
+                duration(ledger.excess_ns as f64)
+            );
+            page.paragraph(2, 2, Ink::Plain, &text);
+        }
     }
     let more = ledgers.len().saturating_sub(shown);
     if more > 0 {

@@ -6,6 +6,7 @@ use super::block::io_neighbour;
 use super::sched;
 use super::words::group_entity;
 use crate::finding::{Entity, EntityKind, Ledger, LedgerPart, LedgerState};
+use crate::recording::check::{fits, roughly_fits};
 use crate::view::{Delay, Group, Groups, Usage, View};
 
 /// Of a host, who lost less than this of each second has nothing to show.
@@ -22,7 +23,10 @@ pub(super) fn of(view: &View, groups: &Groups<'_>, at: usize) -> Option<Ledger> 
     let mut parts: Vec<LedgerPart> =
         parts.into_iter().map(|(state, ns)| LedgerPart { state, ns }).collect();
     let known_ns: u64 = parts.iter().map(|part| part.ns).sum();
-    // Clocks of two CPUs differ by microseconds: what is known may exceed the wall time by that.
+    // Clocks of two CPUs differ by microseconds: what is known may exceed the wall time by that. What exceeds it by more
+    // was counted twice, and is said.
+    let tolerated = if group.usage.is_some() { fits } else { roughly_fits };
+    let excess_ns = if tolerated(known_ns, wall_ns) { 0 } else { known_ns.saturating_sub(wall_ns) };
     let wall_ns = wall_ns.max(known_ns);
     parts.push(LedgerPart { state: LedgerState::Unattributed, ns: wall_ns - known_ns });
     let mut tails = vec![];
@@ -30,7 +34,7 @@ pub(super) fn of(view: &View, groups: &Groups<'_>, at: usize) -> Option<Ledger> 
         tails.extend(sched::tails(view, groups, at));
         tails.extend(io_neighbour::tail_at(view, groups, at));
     }
-    Some(Ledger { victim: group_entity(view, group), wall_ns, threads, parts, tails })
+    Some(Ledger { victim: group_entity(view, group), wall_ns, threads, parts, excess_ns, tails })
 }
 
 /// The time in which threads of the host wanted to run; `None` if nobody was seen to.
@@ -64,7 +68,7 @@ pub(super) fn of_host(view: &View) -> Option<Ledger> {
     let parts: Vec<_> = parts.into_iter().map(|(state, ns)| LedgerPart { state, ns }).collect();
     let wall_ns = parts.iter().map(|part| part.ns).sum();
     let victim = Entity::new(EntityKind::Host);
-    (wall_ns > 0).then_some(Ledger { victim, wall_ns, threads, parts, tails: vec![] })
+    (wall_ns > 0).then_some(Ledger { victim, wall_ns, threads, parts, excess_ns: 0, tails: vec![] })
 }
 
 /// Whether a group of a host lost something that is worth a ledger.

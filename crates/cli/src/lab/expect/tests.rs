@@ -72,6 +72,7 @@ fn observed(waited_ms_per_s: u64, findings: Vec<Finding>) -> Observed {
                     LedgerPart { state: LedgerState::Queued, ns: waited_ns },
                     LedgerPart { state: LedgerState::Sleep, ns: 10_000_000_000 - waited_ns },
                 ],
+                excess_ns: 0,
                 tails: vec![],
             }],
             block_io: None,
@@ -258,4 +259,62 @@ fn what_a_hypervisor_takes_is_the_machines_in_both_runs() {
     // Another finding about CPUs would be a complaint.
     let slow = finding("CPU002", Severity::High, &[]);
     assert_eq!(failures(&observed(1, vec![slow]), &right()).len(), 1);
+}
+
+#[test]
+fn nobody_waits_for_the_observer_longer_than_it_ran() {
+    let quiet = observed(1, vec![]);
+    let blamed = |of_observer: f64, cpu_seconds: f64| {
+        let mut run = right();
+        let observer = format!("/lab/{OBSERVER}");
+        let causes = [
+            ("spinner", "/lab/neighbour", 1.0 - of_observer),
+            ("deburr", observer.as_str(), of_observer),
+        ];
+        let mut found = finding("SCH001", Severity::High, &causes);
+        found.cost.lost_ns_per_s = 300_000_000;
+        run.report.findings = vec![found];
+        run.report.observer.cpu_seconds = cpu_seconds;
+        failures(&quiet, &run)
+    };
+    // Of 3 s of waiting the observer has 2.1, and had a CPU for 0.1: the spinners have all of the rest, and yet.
+    assert!(blamed(0.7, 0.1)[0].contains("longer for the observer"), "{:?}", blamed(0.7, 0.1));
+    assert_eq!(blamed(0.04, 0.1), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_not_known_or_counted_twice_does_not_pass_for_all_of_the_time() {
+    let quiet = observed(1, vec![]);
+    let mut unknown = right();
+    let parts = &mut unknown.report.ledger[0].parts;
+    parts[1].ns -= 5_000_000_000;
+    parts.push(LedgerPart { state: LedgerState::Unattributed, ns: 5_000_000_000 });
+    assert!(failures(&quiet, &unknown)[0].contains("50.00 % unattributed"));
+    let mut twice = right();
+    twice.report.ledger[0].excess_ns = 50_000_000;
+    assert!(failures(&quiet, &twice)[0].contains("50.0 ms counted twice"));
+}
+
+#[test]
+fn a_fault_that_did_not_come_about_excuses_what_is_about_it_and_nothing_else() {
+    let fails =
+        |what: &str, topic, rests_on| Check::new(false, what).about(topic).resting_on(rests_on);
+    let first = fails("first", Topic::First, RestsOn::Fault);
+    let silent = fails("silent", Topic::Silence, RestsOn::Control);
+    let conserved = fails("conserved", Topic::Other, RestsOn::Nothing);
+    let no_fault = fails("stalls", Topic::Fault, RestsOn::Fault);
+    let no_control = fails("stalled before", Topic::Control, RestsOn::Fault);
+    let of = |checks: &[&Check], unfit: &[String]| {
+        let checks: Vec<Check> = checks.iter().map(|check| (*check).clone()).collect();
+        verdict(&checks, unfit)
+    };
+    let stolen = ["stolen".to_owned()];
+    assert_eq!(of(&[&Check::new(true, "all")], &stolen), Verdict::Passed);
+    assert_eq!(of(&[&first], &[]), Verdict::Failed);
+    assert_eq!(of(&[&first], &stolen), Verdict::Inconclusive);
+    assert_eq!(of(&[&first, &no_fault], &[]), Verdict::Inconclusive);
+    assert_eq!(of(&[&no_fault], &[]), Verdict::Inconclusive);
+    assert_eq!(of(&[&silent, &no_fault], &[]), Verdict::Failed);
+    assert_eq!(of(&[&silent, &no_control], &[]), Verdict::Inconclusive);
+    assert_eq!(of(&[&conserved, &no_fault], &[]), Verdict::Failed);
 }

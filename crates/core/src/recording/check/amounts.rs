@@ -23,7 +23,7 @@ pub(super) const COUNTERS: Invariant = "cumulative counters do not run backwards
 const LOST: Invariant = "what is listed as lost is not 0";
 
 /// `part` does not exceed `whole`, but for the rounding of clocks that are read one after the other.
-pub(super) fn fits(part_ns: u64, whole_ns: u64) -> bool {
+pub(crate) fn fits(part_ns: u64, whole_ns: u64) -> bool {
     const CLOCKS_NS: u64 = 1_000_000;
     part_ns <= whole_ns.saturating_add(whole_ns / 1000).saturating_add(CLOCKS_NS)
 }
@@ -35,7 +35,7 @@ pub(super) fn about_fits(part_ns: u64, whole_ns: u64) -> bool {
 
 /// The same for amounts that are read one after the other by a reader that may have to wait in between: a
 /// tick's bounds are those of the beat, not of each reading.
-fn roughly_fits(part_ns: u64, whole_ns: u64) -> bool {
+pub(crate) fn roughly_fits(part_ns: u64, whole_ns: u64) -> bool {
     const FILES_NS: u64 = 100_000_000;
     part_ns <= whole_ns.saturating_add(whole_ns / 4).saturating_add(FILES_NS)
 }

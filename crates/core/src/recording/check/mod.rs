@@ -15,6 +15,8 @@ mod tests_block;
 #[cfg(test)]
 mod tests_cpu_check;
 
+pub(crate) use amounts::{fits, roughly_fits};
+
 use super::Record;
 use amounts::Amounts;
 use block::Block;

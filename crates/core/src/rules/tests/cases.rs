@@ -62,6 +62,27 @@ fn a_target_that_only_sleeps_is_shown_asleep() {
 }
 
 #[test]
+fn what_was_counted_twice_is_said_and_not_hidden() {
+    let mut scene = Scene::new(2, 10 * S);
+    let twice = scene.process("twice", None);
+    scene.did(twice, &Did { on_cpu_ns: 10 * S, ..Did::default() }).target(twice);
+    let excess = |scene: &Scene, wall_ns| {
+        let mut records = scene.records();
+        for record in &mut records {
+            if let Record::ProcessTick(tick) = record {
+                tick.wall_ns = wall_ns;
+            }
+        }
+        let report = report(&view(&records), "0.1.0", true);
+        let text = super::shown(&report);
+        (report.ledger[0].wall_ns, report.ledger[0].excess_ns, text.contains("counted twice"))
+    };
+    // Clocks that are read one after the other differ by that.
+    assert_eq!(excess(&scene, 10 * S - MS), (10 * S, 0, false));
+    assert_eq!(excess(&scene, 6 * S), (10 * S, 4 * S, true));
+}
+
+#[test]
 fn a_noisy_neighbour_is_named_with_its_part() {
     let report = judged(&scenes::neighbour());
     assert_eq!(codes(&report), ["SCH001"]);

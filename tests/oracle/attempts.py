@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""Which of several attempts counts. A repetition may excuse a difference; it excuses nothing that may never be."""
+
+
+def counting(runs):
+    """The last one that was judged, or in which something was that may never be."""
+    judged = [run for run in runs if run.outcome == "judged" or run.broken]
+    return (judged or runs)[-1]
+
+
+def told_of_the_first(first, counts, most_lines):
+    """Prints what was off in the first attempt, if another one counts."""
+    if first is not counts:
+        for line in [*first.broken, *first.beyond("always")][:most_lines]:
+            print(f"    at first: {line}", flush=True)
+
+
+class Made:
+    """As a run of either program."""
+
+    def __init__(self, outcome, broken=()):
+        self.outcome, self.broken = outcome, list(broken)
+
+
+def wrong():
+    """Attempts of which the wrong one counts."""
+    off, lost, broken, ok = Made("judged"), Made("lost"), Made("failed", ["deburr ended with 1"]), Made("judged")
+    for what, runs, counts in [
+        ("off, then perf lost events", [off, lost], off),
+        ("perf lost events, then off", [lost, off], off),
+        ("off, then deburr ended", [off, broken], broken),
+        ("off, then within the bounds", [off, ok], ok),
+        ("perf lost events each time", [lost, lost], lost),
+    ]:
+        if counting(runs) is not counts:
+            yield f"{what}: the wrong attempt counts"
