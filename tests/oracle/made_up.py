@@ -102,6 +102,17 @@ OPEN = [
         (0, 100), 10, (0, 35, 0),
     ),
     (
+        "10 is woken while 20 runs, which nothing tells, and 30 runs before it",
+        [
+            (5, SWITCH, 0, (10, ASLEEP, 30)),
+            (20, SWITCH, 0, (30, ASLEEP, 20)),
+            (40, RUNTIME, 0, (30, 10)),
+            (40, SWITCH, 0, (30, ASLEEP, 10)),
+            (60, SWITCH, 0, (10, ASLEEP, 30)),
+        ],
+        (0, 100), 10, (0, 20, 0),
+    ),
+    (
         "10 waits while 20, which is not traced, or nobody has the CPU",
         [
             (15, SWITCH, 0, (30, ASLEEP, 20)),

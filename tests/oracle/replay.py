@@ -167,9 +167,16 @@ class Replay:
         else:
             thread.state, thread.since = ASLEEP, time
 
-    def is_untraced(self, tid):
-        """Whether nothing is told while it runs."""
-        return self.process_of.get(tid, tid) in self.hiding
+    def untraced_since(self, cpu, since):
+        """The first moment from `since` on at which one had the CPU of whom nothing is told; None = there was none."""
+        found, until = None, None
+        for began, tid in reversed(self.ran[cpu]):
+            if self.process_of.get(tid, tid) in self.hiding and (until is None or until > since):
+                found = max(began, since)
+            if began <= since:
+                break
+            until = began
+        return found
 
     def arrive(self, thread, time, cpu):
         # Nothing told of its wake-up: it waits since before the trace, or was woken by who is not traced.
@@ -181,9 +188,8 @@ class Replay:
             thread.end_wait(time)
         else:
             self.odd[thread.tid] += 1
-            ran = self.ran[cpu]
-            if thread.state == ASLEEP and len(ran) > 1 and self.is_untraced(ran[-2][1]):
-                thread.hidden.append((max(ran[-2][0], thread.since), time))
+            if thread.state == ASLEEP and (since := self.untraced_since(cpu, thread.since)) is not None:
+                thread.hidden.append((since, time))
         thread.state, thread.since, thread.ran_ns = RUNNING, time, 0
 
     def wakeup(self, time, tid, cpu):
