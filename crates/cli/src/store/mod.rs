@@ -9,17 +9,15 @@
 //!
 //! `docs/recording-format.md` describes the tables.
 
-mod block;
-mod cpu_check;
-mod decode;
-mod encode;
+mod column;
+mod pace;
 mod packed;
 mod place;
 mod reader;
-mod runtime;
-mod schema;
-mod syscalls;
-mod tables;
+mod records;
+mod table;
+mod values;
+mod ways;
 mod writer;
 
 pub(crate) use reader::Reader;

@@ -2,7 +2,7 @@
 //! The place of a new recording: an empty file of our own, and nobody else's file lost for it.
 
 use super::reader::MAGIC;
-use super::{companion, schema};
+use super::{companion, table};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
@@ -100,7 +100,7 @@ fn is_recording(file: &File) -> bool {
     file.read_exact_at(&mut magic, 0).is_ok()
         && file.read_exact_at(&mut id, APPLICATION_ID_AT).is_ok()
         && magic == MAGIC
-        && i32::from_be_bytes(id) == schema::APPLICATION_ID
+        && i32::from_be_bytes(id) == table::APPLICATION_ID
 }
 
 fn replace(file: &Path) -> Result<(), CreateError> {

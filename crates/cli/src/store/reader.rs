@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reads a recording: its records in order, one at a time.
 
-use super::decode;
-use super::schema::{self, Kind};
+use super::column::Cells;
+use super::table::{self, Presence};
 use super::{companion, reason, uri};
 use deburr_core::recording::Record;
 use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
@@ -81,16 +81,16 @@ impl Reader {
     fn check_version(&self) -> Result<(), OpenError> {
         let shown = &self.shown;
         let application = self.pragma("application_id")?;
-        if application != schema::APPLICATION_ID {
+        if application != table::APPLICATION_ID {
             return Err(OpenError(format!(
                 "`{shown}` is a SQLite file, but not a recording of deburr"
             )));
         }
         let version = self.pragma("user_version")?;
-        if version > schema::VERSION {
+        if version > table::VERSION {
             return Err(OpenError(format!(
                 "`{shown}` has format version {version}, this deburr reads up to {}; use a newer deburr",
-                schema::VERSION
+                table::VERSION
             )));
         }
         if version < 1 {
@@ -114,10 +114,9 @@ impl Reader {
     /// Merges the tables by `seq`.
     fn merge(&self, take: &mut dyn FnMut(&Record)) -> Result<(), OpenError> {
         let fail = |error: rusqlite::Error| self.unreadable(&error);
-        let mut statements = Vec::with_capacity(Kind::ALL.len());
+        let mut statements = Vec::new();
         let version = self.pragma("user_version")?;
-        for kind in Kind::ALL.into_iter().filter(|kind| kind.since_version() <= version) {
-            let table = kind.table();
+        for table in table::all().filter(|table| table.since_version <= version) {
             let mut from = table.stored();
             let mut there = self.columns(&from).map_err(fail)?;
             if there.is_empty() {
@@ -125,25 +124,26 @@ impl Reader {
                 from = table.name.into();
                 there = self.columns(&from).map_err(fail)?;
             }
-            if kind.is_addition() && there.is_empty() {
+            if table.presence != Presence::Always && there.is_empty() {
                 continue;
             }
             let select = table.select(&from, &there);
-            statements.push((kind, self.connection.prepare(&select).map_err(fail)?));
+            statements.push((table, self.connection.prepare(&select).map_err(fail)?));
         }
         let mut tables = Vec::with_capacity(statements.len());
-        for (kind, statement) in &mut statements {
+        for (table, statement) in &mut statements {
             let mut rows = statement.query([]).map_err(fail)?;
             let head = next_seq(&mut rows).map_err(fail)?;
-            tables.push((head, *kind, rows));
+            tables.push((head, *table, rows));
         }
         loop {
             let next = tables.iter_mut().filter(|(head, ..)| head.is_some());
-            let Some((head, kind, rows)) = next.min_by_key(|(head, ..)| *head) else {
+            let Some((head, table, rows)) = next.min_by_key(|(head, ..)| *head) else {
                 return Ok(());
             };
             if let Some(row) = rows.get() {
-                take(&decode::record(*kind, row).map_err(|damage| {
+                let record = (table.read)(&mut Cells::new(table.name, row));
+                take(&record.map_err(|damage| {
                     OpenError(format!("`{}` is damaged: {}", self.shown, damage.message))
                 })?);
             }

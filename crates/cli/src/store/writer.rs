@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Writes a recording while it is made.
 
-use super::encode::{self, Cell};
+use super::column::Cell;
 use super::place::{self, CreateError};
-use super::schema::{self, Kind};
-use super::{reason, uri};
+use super::table::{self, OnDemand};
+use super::{reason, records, uri};
 use deburr_core::recording::Record;
 use rusqlite::{Connection, OpenFlags, params_from_iter};
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -16,8 +17,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Writer {
     connection: Connection,
     path: PathBuf,
-    /// Statements that add a row, by [`Kind`].
-    inserts: Vec<String>,
+    /// By the name of a table: the statement that adds a row, and with which others it is made on demand.
+    tables: HashMap<&'static str, (String, Option<OnDemand>)>,
     /// `seq` of the last row.
     seq: i64,
     /// Number of the last row of `tick`, and its range.
@@ -25,7 +26,7 @@ pub(crate) struct Writer {
     tick_range: Option<(u64, u64)>,
     in_transaction: bool,
     /// Tables that were added when they were needed.
-    added: Vec<schema::OnDemand>,
+    added: Vec<OnDemand>,
     /// The file itself. Goes last: closing it takes the locks away that SQLite holds on it.
     _file: File,
 }
@@ -48,7 +49,9 @@ impl Writer {
         Ok(Self {
             connection,
             path: path.to_owned(),
-            inserts: Kind::ALL.iter().map(|kind| kind.table().insert()).collect(),
+            tables: table::all()
+                .map(|table| (table.name, (table.insert(), table.on_demand())))
+                .collect(),
             seq: 0,
             tick: 0,
             tick_range: None,
@@ -63,13 +66,13 @@ impl Writer {
             | OpenFlags::SQLITE_OPEN_URI
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(uri(path, "mode=rw"), flags)?;
-        connection.set_prepared_statement_cache_capacity(Kind::ALL.len() + 4);
+        connection.set_prepared_statement_cache_capacity(table::all().count() + 4);
         // The schema goes straight into the file, so that the file is a recording from its first moment
         // even if it is parted from its log.
         connection.pragma_update(None, "synchronous", "OFF")?;
-        connection.pragma_update(None, "application_id", schema::APPLICATION_ID)?;
-        connection.pragma_update(None, "user_version", schema::VERSION)?;
-        connection.execute_batch(&format!("BEGIN; {} COMMIT;", schema::create()))?;
+        connection.pragma_update(None, "application_id", table::APPLICATION_ID)?;
+        connection.pragma_update(None, "user_version", table::VERSION)?;
+        connection.execute_batch(&format!("BEGIN; {} COMMIT;", table::create()))?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         // The first transaction in this mode takes the lock that is held until the end.
         connection.query_row("SELECT count(*) FROM meta", [], |_| Ok(()))?;
@@ -88,16 +91,17 @@ impl Writer {
             self.connection.prepare_cached("BEGIN")?.execute([])?;
             self.in_transaction = true;
         }
-        let row = encode::row(record);
-        if let Some(which) = row.kind.on_demand().filter(|which| !self.added.contains(which)) {
-            self.connection.execute_batch(&schema::create_on_demand(which))?;
+        let row = records::row(record);
+        let (_, on_demand) = self.tables[row.table];
+        if let Some(which) = on_demand.filter(|which| !self.added.contains(which)) {
+            self.connection.execute_batch(&table::create_on_demand(which))?;
             self.added.push(which);
         }
         let tick = row.tick.map(|range| self.tick_of(range)).transpose()?;
         self.seq += 1;
         let head = [Some(self.seq), tick].into_iter().flatten().map(Cell::Integer);
         self.connection
-            .prepare_cached(&self.inserts[row.kind as usize])?
+            .prepare_cached(&self.tables[row.table].0)?
             .execute(params_from_iter(head.chain(row.cells)))?;
         Ok(())
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Block IO in recordings: older recordings without it, damage, and the views.
 
-use super::super::schema::{self, Kind};
+use super::super::table::{self, Table};
 use super::*;
 use deburr_core::recording::{
     BlockRecord, DevId, Device, DeviceBin, DeviceBins, File, FileId, FileState, IoOp, IoTick,
@@ -59,21 +59,19 @@ fn a_recording_of_the_first_version_has_no_block_io() {
     write(&path, &[block(BlockRecord::Bins(bins())), end.clone()]);
     let connection = Connection::open(&path).unwrap();
     let set = |version: i32| connection.pragma_update(None, "user_version", version).unwrap();
-    let later: Vec<Kind> = Kind::ALL
-        .into_iter()
-        .filter(|kind| kind.since_version() > 1 && kind.on_demand().is_none())
+    let later: Vec<&Table> = table::all()
+        .filter(|table| table.since_version > 1 && table.on_demand().is_none())
         .collect();
     assert_eq!(later.len(), 17);
-    for kind in later {
-        let name = kind.table().name;
-        let stored = kind.table().stored();
+    for table in later {
+        let (name, stored) = (table.name, table.stored());
         let view = if stored == name { String::new() } else { format!("DROP VIEW {name};") };
         connection.execute_batch(&format!("{view} DROP TABLE {stored}")).unwrap();
     }
     set(1);
     assert_eq!(read(&path).unwrap(), [end]);
     // In a file of this version, the same tables are missed.
-    set(schema::VERSION);
+    set(table::VERSION);
     assert!(read(&path).unwrap_err().contains("no such table: device"));
 }
 
@@ -101,7 +99,7 @@ fn a_recording_that_lacks_a_column_that_was_added_later_opens() {
     }
     assert_eq!(read(&path).unwrap(), [file("/srv/index", FileState::Linked)]);
     connection.execute_batch("ALTER TABLE file DROP COLUMN path").unwrap();
-    assert!(read(&path).unwrap_err().contains("expected text, found NULL"));
+    assert!(read(&path).unwrap_err().contains("expected UTF-8 text, found NULL"));
 }
 
 #[test]
@@ -132,7 +130,7 @@ fn what_does_not_fit_is_damage_and_not_a_guess() {
         ("UPDATE device_bins_packed SET device = 'sda'", "major:minor"),
         ("UPDATE io_tick SET what = 'metadata'", "another known word"),
         ("UPDATE io_tick SET file = NULL", "another known word"),
-        ("UPDATE io_tick SET op = 'trim'", "a word that this version does not know"),
+        ("UPDATE io_tick SET op = 'trim'", "a word that this version knows"),
         ("UPDATE io_tick SET submitter = -1", "32-bit"),
     ] {
         write(&path, &[block(BlockRecord::Bins(bins())), io(0, IoWhat::File(FileId(1)), 1)]);

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 
-mod arbitrary;
-mod arbitrary_block;
-mod arbitrary_cpu_check;
-mod arbitrary_runtime;
-mod arbitrary_syscalls;
 mod block;
 mod kept;
+mod sample;
 mod size;
 mod size_block;
 
-use super::schema::{self, Kind};
+pub(in crate::store) use sample::{Sample, bin, range};
+
+use super::table;
 use super::*;
-use arbitrary::record;
+use sample::record;
 use deburr_core::recording::{
     BlameTick, Culprit, Event, EventKind, ProcId, Process, ProcessTick, Record, ThreadStates,
     WaitHist,
@@ -59,7 +57,7 @@ proptest! {
         connection.execute_batch("DROP VIEW process_seconds; DROP VIEW process_totals").unwrap();
         connection.execute_batch("DROP VIEW wait_sizes; DROP VIEW io_wait_totals").unwrap();
         connection.execute_batch("DROP VIEW device_activity").unwrap();
-        for table in Kind::ALL.map(Kind::table) {
+        for table in table::all() {
             let (name, stored) = (table.name, table.stored());
             if stored != name {
                 connection
@@ -163,7 +161,7 @@ fn files_that_are_no_recording_are_called_by_their_name() {
     Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE t(x)").unwrap();
     let newer = directory.path().join("newer");
     std::fs::copy(&whole, &newer).unwrap();
-    let version = schema::VERSION + 1;
+    let version = table::VERSION + 1;
     Connection::open(&newer).unwrap().pragma_update(None, "user_version", version).unwrap();
     for (path, expected) in [
         (directory.path().join("nothing"), "does not exist"),
@@ -365,7 +363,7 @@ fn the_views_answer() {
     );
     assert_eq!(one("SELECT bucket || ' ' || waits || ' ' || ns FROM wait_sizes"), "3 2 10000");
     assert_eq!(one("SELECT count(*) || '' FROM process_seconds"), "2");
-    for kind in Kind::ALL.into_iter().filter(|kind| kind.on_demand().is_none()) {
-        connection.prepare(&format!("SELECT * FROM {}", kind.table().name)).unwrap();
+    for table in table::all().filter(|table| table.on_demand().is_none()) {
+        connection.prepare(&format!("SELECT * FROM {}", table.name)).unwrap();
     }
 }

@@ -4,15 +4,35 @@
 //! Packed numbers: how many bins there are, and for each series what it is (0: a process, with its identity;
 //! 1: writeback, with the cgroup; 2: writeback for an unknown one; 3: the filesystem; 4: the device) and its bins.
 
-use crate::store::packed;
+use super::column::{Cell, Cells, Column, Columns, Result};
+use super::packed;
 use deburr_core::recording::{CgroupId, IoCulprit, ProcId};
+use rusqlite::types::ValueRef;
 use std::collections::BTreeMap;
 
 /// A damaged number must not make the reader ask for all memory. A second has 10 bins.
 const MOST_BINS: u64 = 65_536;
 
+impl Columns for BTreeMap<IoCulprit, Vec<u64>> {
+    fn columns(name: &'static str, to: &mut Vec<Column>) {
+        to.push(Column::new(name, "BLOB"));
+    }
+
+    fn write<'a>(&'a self, to: &mut Vec<Cell<'a>>) {
+        to.push(Cell::Blob(blob(self)));
+    }
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self> {
+        let series = match cells.next()? {
+            ValueRef::Blob(bytes) => read(bytes),
+            _ => None,
+        };
+        series.ok_or_else(|| cells.damage("expected the bins of an `io_pace`"))
+    }
+}
+
 /// The series as bytes.
-pub(super) fn blob(series: &BTreeMap<IoCulprit, Vec<u64>>) -> Vec<u8> {
+fn blob(series: &BTreeMap<IoCulprit, Vec<u64>>) -> Vec<u8> {
     let count = series.values().map(Vec::len).max().unwrap_or(0);
     let mut numbers = vec![count as u64];
     for (by, bins) in series {
@@ -29,7 +49,7 @@ pub(super) fn blob(series: &BTreeMap<IoCulprit, Vec<u64>>) -> Vec<u8> {
 }
 
 /// The series again; `None` if the bytes are anything else.
-pub(super) fn read(bytes: &[u8]) -> Option<BTreeMap<IoCulprit, Vec<u64>>> {
+fn read(bytes: &[u8]) -> Option<BTreeMap<IoCulprit, Vec<u64>>> {
     let mut numbers = packed::numbers(bytes)?.into_iter();
     let count = numbers.next().filter(|count| *count <= MOST_BINS)?;
     let mut series = BTreeMap::new();

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What fills the columns of a row: how a field of a record is written, and how it is read again.
+//!
+//! SQLite's integers are signed: a `u64` of 2^63 and more is a negative number there and comes back as it was. A file can
+//! be damaged, or made by somebody else: whatever does not fit is an error that names the table, the row and the column,
+//! never a panic and never a silent 0.
+
+use rusqlite::types::{ToSqlOutput, Value, ValueRef};
+use std::borrow::Cow;
+
+/// A cell that is not what its column promises.
+#[derive(Debug)]
+pub(super) struct Damage {
+    /// What was wrong: ``table `blame`, row 17, column 3: expected an integer``.
+    pub(super) message: String,
+}
+
+pub(super) type Result<T> = std::result::Result<T, Damage>;
+
+/// A column of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Column {
+    /// Its name.
+    pub(super) name: &'static str,
+    /// `INTEGER`, `TEXT` or `BLOB`. `BLOB_OF_3` is a list of lists of three numbers each, packed
+    /// ([`packed`](super::packed)).
+    pub(super) kind: &'static str,
+    /// No cell of it is NULL.
+    pub(super) required: bool,
+}
+
+impl Column {
+    pub(super) fn new(name: &'static str, kind: &'static str) -> Self {
+        Self { name, kind, required: true }
+    }
+
+    pub(super) fn or_null(name: &'static str, kind: &'static str) -> Self {
+        Self { name, kind, required: false }
+    }
+}
+
+/// A cell as it is written. Text is borrowed from the record where it can be.
+#[derive(Clone, Debug)]
+pub(super) enum Cell<'a> {
+    Null,
+    Integer(i64),
+    Text(Cow<'a, str>),
+    Blob(Vec<u8>),
+}
+
+impl rusqlite::ToSql for Cell<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Self::Null => ToSqlOutput::Owned(Value::Null),
+            Self::Integer(integer) => ToSqlOutput::Owned(Value::Integer(*integer)),
+            Self::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Self::Blob(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
+        })
+    }
+}
+
+/// Reads the cells of a row from left to right.
+pub(super) struct Cells<'a> {
+    table: &'static str,
+    row: &'a rusqlite::Row<'a>,
+    column: usize,
+}
+
+impl<'a> Cells<'a> {
+    /// Of a row that [`super::table::Table::select`] yielded.
+    pub(super) fn new(table: &'static str, row: &'a rusqlite::Row<'a>) -> Self {
+        Self { table, row, column: 0 }
+    }
+
+    pub(super) fn damage(&self, what: &str) -> Damage {
+        let seq = match self.row.get_ref(0) {
+            Ok(ValueRef::Integer(seq)) => seq.to_string(),
+            _ => "?".into(),
+        };
+        let message = format!("table `{}`, row {seq}, column {}: {what}", self.table, self.column);
+        Damage { message }
+    }
+
+    /// The next cell.
+    pub(super) fn next(&mut self) -> Result<ValueRef<'a>> {
+        self.column += 1;
+        self.row.get_ref(self.column).map_err(|_| self.damage("the column is missing"))
+    }
+
+    /// The next cells, as many as belong to a `T`.
+    pub(super) fn read<T: Columns>(&mut self) -> Result<T> {
+        T::read(self)
+    }
+}
+
+/// A value that fills some columns of a row: one, or several side by side.
+pub(super) trait Columns: Sized {
+    /// Adds its columns. `name` is that of the field, which the column goes by if it is one.
+    fn columns(name: &'static str, to: &mut Vec<Column>);
+
+    /// Adds its cells, one for each column.
+    fn write<'a>(&'a self, to: &mut Vec<Cell<'a>>);
+
+    /// Reads its cells.
+    fn read(cells: &mut Cells<'_>) -> Result<Self>;
+}
+
+/// A value that fills one cell. An `Option` of it is NULL, or that.
+pub(super) trait Scalar: Sized {
+    /// Type of its column.
+    const KIND: &'static str;
+    /// What a cell must hold, as a reader of damage is told.
+    const EXPECTED: &'static str;
+
+    fn cell(&self) -> Cell<'_>;
+
+    /// `None` where a cell holds something else.
+    fn of(value: ValueRef<'_>) -> Option<Self>;
+}
+
+impl<T: Scalar> Columns for T {
+    fn columns(name: &'static str, to: &mut Vec<Column>) {
+        to.push(Column::new(name, T::KIND));
+    }
+
+    fn write<'a>(&'a self, to: &mut Vec<Cell<'a>>) {
+        to.push(self.cell());
+    }
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self> {
+        let value = cells.next()?;
+        let null = if value == ValueRef::Null { ", found NULL" } else { "" };
+        T::of(value).ok_or_else(|| cells.damage(&format!("expected {}{null}", T::EXPECTED)))
+    }
+}
+
+impl<T: Scalar> Columns for Option<T> {
+    fn columns(name: &'static str, to: &mut Vec<Column>) {
+        to.push(Column::or_null(name, T::KIND));
+    }
+
+    fn write<'a>(&'a self, to: &mut Vec<Cell<'a>>) {
+        to.push(self.as_ref().map_or(Cell::Null, Scalar::cell));
+    }
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self> {
+        match cells.next()? {
+            ValueRef::Null => Ok(None),
+            value => match T::of(value) {
+                Some(value) => Ok(Some(value)),
+                None => Err(cells.damage(&format!("expected {}", T::EXPECTED))),
+            },
+        }
+    }
+}
+
+/// Another way to store a field than the one of its type.
+pub(super) trait Via<T> {
+    fn columns(name: &'static str, to: &mut Vec<Column>);
+    fn write<'a>(value: &'a T, to: &mut Vec<Cell<'a>>);
+    fn read(cells: &mut Cells<'_>) -> Result<T>;
+}
+
+/// Adds the columns of one field of an `S`, of which the compiler finds out the type.
+pub(super) fn of_field<S, T, V: Via<T>>(
+    _field: fn(&S) -> &T,
+    name: &'static str,
+    to: &mut Vec<Column>,
+) {
+    V::columns(name, to);
+}
+
+/// Declares the columns of structs, in their order: each is a field, `field = "column"` where the column has another name,
+/// `field: Way` where it is stored another way ([`Via`]) than its type is. `over tick` stands for the fields `t0_ns` and
+/// `t1_ns`, which many rows share.
+macro_rules! columns {
+    ($($type:ident $(over $tick:ident)? {
+        $($field:ident $(= $column:literal)? $(: $way:ty)?),* $(,)?
+    })*) => {$(
+        impl $crate::store::column::Columns for $type {
+            fn columns(_: &'static str, to: &mut Vec<$crate::store::column::Column>) {
+                $( $crate::store::column::tick!($tick, to); )?
+                $(
+                    let name = $crate::store::column::name!($field $($column)?);
+                    $crate::store::column::of_field::<
+                        Self, _, $crate::store::column::way!($($way)?)
+                    >(|it| &it.$field, name, to);
+                )*
+            }
+
+            fn write<'a>(&'a self, to: &mut Vec<$crate::store::column::Cell<'a>>) {
+                $(
+                    <$crate::store::column::way!($($way)?) as $crate::store::column::Via<_>>
+                        ::write(&self.$field, to);
+                )*
+            }
+
+            fn read(
+                cells: &mut $crate::store::column::Cells<'_>,
+            ) -> $crate::store::column::Result<Self> {
+                Ok(Self {
+                    $(
+                        t0_ns: $crate::store::column::bound!($tick, cells),
+                        t1_ns: $crate::store::column::bound!($tick, cells),
+                    )?
+                    $(
+                        $field: <
+                            $crate::store::column::way!($($way)?) as $crate::store::column::Via<_>
+                        >::read(cells)?,
+                    )*
+                })
+            }
+        }
+
+        #[cfg(test)]
+        impl $crate::store::tests::Sample for $type {
+            fn sample(rng: &mut proptest::test_runner::TestRng) -> Self {
+                use $crate::store::tests::Sample;
+                $( let (t0_ns, t1_ns) = $crate::store::column::bound!($tick of rng); )?
+                Self {
+                    $(
+                        t0_ns: $crate::store::column::bound!($tick = t0_ns),
+                        t1_ns: $crate::store::column::bound!($tick = t1_ns),
+                    )?
+                    $( $field: Sample::sample(rng), )*
+                }
+            }
+        }
+    )*};
+}
+
+/// The column of a field.
+macro_rules! name {
+    ($field:ident) => {
+        stringify!($field)
+    };
+    ($field:ident $column:literal) => {
+        $column
+    };
+}
+
+/// The way in which a field is stored.
+macro_rules! way {
+    () => {
+        $crate::store::ways::Plain
+    };
+    ($way:ty) => {
+        $way
+    };
+}
+
+/// Adds the column that refers to a range of time.
+macro_rules! tick {
+    (tick, $to:ident) => {
+        $to.push($crate::store::table::TICK)
+    };
+}
+
+/// A bound of that range: read, or, in tests, made.
+macro_rules! bound {
+    (tick, $cells:ident) => {
+        $cells.read()?
+    };
+    (tick of $rng:ident) => {
+        $crate::store::tests::range($rng)
+    };
+    (tick = $value:ident) => {
+        $value
+    };
+}
+
+pub(super) use {bound, columns, name, tick, way};

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Records of block IO.
+
+use crate::store::table::{Presence, records};
+use crate::store::ways::{Added, Sparse};
+use deburr_core::recording::{
+    BlockRecord, Device, DeviceBins, DeviceTick, DiskReading, File, HeldTick, IoBlameTick, IoPace,
+    IoTick, IoWaitTick, JournalCommit, Mount, Record, Setting, Stall, WritebackPass,
+};
+
+fn whole(record: BlockRecord) -> Record {
+    Record::Block(Box::new(record))
+}
+
+records! {
+    BlockRecord in whole, since 2, Presence::Always;
+
+    "device" => Device(Device) {
+        dev = "device",
+        name,
+        disk,
+        start_sector,
+        sectors,
+        backing,
+        gone,
+    }
+    "mount" => Mount(Mount) { fs, fstype, source, point, options }
+    "setting" => Setting(Setting) { t_ns, path, value }
+    "file" => File(File) { id = "file", fs, ino, generation, path, state, dirtied_by }
+    "io_tick" over tick => Io(IoTick) {
+        device,
+        what,
+        op,
+        submitter,
+        owner,
+        reason,
+        ios,
+        bytes,
+        total_ns,
+        max_ns,
+    }
+    "device_tick" over tick => DeviceTick(DeviceTick) {
+        device,
+        op,
+        total,
+        queue,
+        device_time,
+        max_ns,
+        sampled_one_in,
+        before,
+    }
+    "device_bins" over tick => Bins(DeviceBins) { device, bins }
+    "disk_reading" => Disk(DiskReading) { t_ns, device, counters }
+    "writeback_pass" => Pass(WritebackPass) {
+        t0_ns,
+        t1_ns,
+        device,
+        reason,
+        inodes,
+        bytes,
+        ios,
+        ages: Sparse,
+        since_last: Sparse,
+        dirtied_by: Sparse,
+        asked_by: Sparse,
+    }
+    "journal_commit" => Commit(JournalCommit) { t0_ns, t1_ns, device, kind, blocks }
+    "io_wait" over tick => Wait(IoWaitTick) {
+        proc,
+        kind,
+        device,
+        waits,
+        max_ns,
+        // A recorder that did not know of such had none.
+        unmeasured: Added,
+    }
+    "stall" => Stall(Stall) {
+        t0_ns,
+        t1_ns,
+        proc,
+        kind,
+        device,
+        file,
+        latest_ns,
+        // A recorder that did not know of such told each, or none.
+        within: Added,
+        within_ns: Added,
+    }
+    "io_blame" over tick => Blame(IoBlameTick) { victim, device, culprit, ns }
+    "io_pace" over tick, since 2, Presence::Added => Pace(IoPace) { device, sectors }
+    "io_held" over tick, since 2, Presence::Added => Held(HeldTick) {
+        device,
+        op,
+        cgroup,
+        ios,
+        bytes,
+        service_ns,
+        members: Sparse,
+    }
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The records, each declared once: its table, its columns, and with them how it is written and read.
+
+mod block;
+mod cpu_check;
+mod host;
+mod syscalls;
+
+pub(super) use host::row;
+
+use super::table::Table;
+
+/// All tables.
+pub(super) static TABLES: [&[Table]; 5] =
+    [host::TABLES, &host::BY_HAND, block::TABLES, cpu_check::TABLES, syscalls::TABLES];

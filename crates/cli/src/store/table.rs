@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The tables of a recording, as data. `docs/recording-format.md` says what they mean to a reader with `sqlite3`; a test
+//! compares the two.
+//!
+//! Every table's key is `seq`, a number that counts up over all tables: merged by it, the rows are the record stream again.
+//! It costs nothing to keep, as rows are appended in its order. Ticks refer to `tick` for their range of time instead of
+//! repeating it, as hundreds of rows a second share it.
+
+use super::column::{Cell, Cells, Column, Columns, Result};
+use super::{packed, records};
+use deburr_core::recording::Record;
+use std::borrow::Cow;
+
+/// `PRAGMA application_id` of a recording: "dbur".
+pub(super) const APPLICATION_ID: i32 = 0x6462_7572;
+
+/// `PRAGMA user_version`: raised when a table changes in a way that older readers would misread.
+pub(super) const VERSION: i32 = 2;
+
+/// The column of a row that shares its range of time with others.
+pub(super) const TICK: Column = Column { name: "tick", kind: "INTEGER", required: true };
+
+/// Ranges of time that rows of the tick tables share.
+const TICK_TABLE: &str =
+    "CREATE TABLE tick(tick INTEGER PRIMARY KEY, t0_ns INTEGER NOT NULL, t1_ns INTEGER NOT NULL);";
+
+/// Answers to the questions that people ask first. They are part of the format only as a convenience:
+/// the reader never uses them.
+const VIEWS: [&str; 2] = [include_str!("views.sql"), include_str!("views_block.sql")];
+
+/// Which recordings have a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// All of a version.
+    Always,
+    /// Those that were made since it came to the format.
+    Added,
+    /// Those with rows for it: it is made with the first of them, together with its siblings.
+    OnDemand(OnDemand),
+}
+
+/// Tables that are made together: a recording that only observes has no use for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnDemand {
+    /// Of a check of CPUs.
+    Check,
+    /// Of system calls.
+    Syscalls,
+}
+
+impl OnDemand {
+    fn views(self) -> &'static str {
+        match self {
+            Self::Check => include_str!("views_cpu_check.sql"),
+            Self::Syscalls => "",
+        }
+    }
+}
+
+/// One kind of record.
+pub(super) struct Table {
+    /// Its name.
+    pub(super) name: &'static str,
+    /// Adds the columns after `seq`, in the order in which they are written and read.
+    pub(super) columns: fn(&'static str, &mut Vec<Column>),
+    /// Version of the format from which on recordings have it. A table that an older one lacks is empty.
+    pub(super) since_version: i32,
+    /// Whether they all do.
+    pub(super) presence: Presence,
+    /// Reads the record of a row.
+    pub(super) read: fn(&mut Cells<'_>) -> Result<Record>,
+    /// Any record of it.
+    #[cfg(test)]
+    pub(super) sample: fn(&mut proptest::test_runner::TestRng) -> Record,
+}
+
+/// A row that is ready to be written.
+#[derive(Debug)]
+pub(super) struct Row<'a> {
+    /// Name of its table.
+    pub(super) table: &'static str,
+    /// The range of time, for tables whose first column is `tick`.
+    pub(super) tick: Option<(u64, u64)>,
+    /// The other columns.
+    pub(super) cells: Vec<Cell<'a>>,
+}
+
+impl<'a> Row<'a> {
+    pub(super) fn new(
+        table: &'static str,
+        tick: Option<(u64, u64)>,
+        record: &'a impl Columns,
+    ) -> Self {
+        let mut cells = Vec::new();
+        record.write(&mut cells);
+        Self { table, tick, cells }
+    }
+}
+
+/// Declares the records of an enum, each with its table, its variant and its columns ([`columns`](super::column::columns)).
+/// `in` says how such a record becomes a [`Record`], and the rest which recordings have the tables, if a table does not say
+/// so itself. `and` adds arms for variants that have their tables elsewhere.
+macro_rules! records {
+    (
+        $group:ident in $wrap:path, since $since:literal, $presence:expr;
+        $(
+            $table:literal $(over $tick:ident)? $(, since $own_since:literal, $own:expr)?
+            => $variant:ident($type:ident) { $($fields:tt)* }
+        )*
+        $(and { $($arms:tt)* })?
+    ) => {
+        $( $crate::store::column::columns! { $type $(over $tick)? { $($fields)* } } )*
+
+        /// Their tables.
+        pub(in crate::store) static TABLES: &[$crate::store::table::Table] = &[$(
+            $crate::store::table::Table {
+                name: $table,
+                columns: <$type as $crate::store::column::Columns>::columns,
+                since_version: $crate::store::table::own!($since $(, $own_since)?),
+                presence: $crate::store::table::own!($presence $(, $own)?),
+                read: |cells| {
+                    let record: $type = cells.read()?;
+                    Ok($wrap($group::$variant(record.into())))
+                },
+                #[cfg(test)]
+                sample: |rng| {
+                    let record: $type = $crate::store::tests::Sample::sample(rng);
+                    $wrap($group::$variant(record.into()))
+                },
+            }
+        ),*];
+
+        /// The row of such a record.
+        pub(in crate::store) fn row(record: &$group) -> $crate::store::table::Row<'_> {
+            match record {
+                $(
+                    $group::$variant(it) => {
+                        let it: &$type = it;
+                        let tick = $crate::store::table::range!(it $($tick)?);
+                        $crate::store::table::Row::new($table, tick, it)
+                    }
+                )*
+                $($($arms)*)?
+            }
+        }
+    };
+}
+
+/// What a table says itself, or else what its group does.
+macro_rules! own {
+    ($groups:expr) => {
+        $groups
+    };
+    ($groups:expr, $own:expr) => {
+        $own
+    };
+}
+
+/// The range of time that a row shares with others.
+macro_rules! range {
+    ($it:ident) => {
+        None
+    };
+    ($it:ident tick) => {
+        Some(($it.t0_ns, $it.t1_ns))
+    };
+}
+
+pub(super) use {own, range, records};
+
+/// All tables.
+pub(super) fn all() -> impl Iterator<Item = &'static Table> {
+    records::TABLES.into_iter().flatten()
+}
+
+impl Table {
+    /// Its columns after `seq`.
+    pub(super) fn columns(&self) -> Vec<Column> {
+        let mut columns = Vec::new();
+        (self.columns)(self.name, &mut columns);
+        columns
+    }
+
+    /// With which others it is made, if it is only there where it has rows.
+    pub(super) fn on_demand(&self) -> Option<OnDemand> {
+        match self.presence {
+            Presence::OnDemand(which) => Some(which),
+            Presence::Always | Presence::Added => None,
+        }
+    }
+
+    /// The table that holds its rows. Where lists are packed, that is not what goes by its name: there is a view, in
+    /// which they are JSON, as they are in recordings that were made before lists were packed.
+    pub(super) fn stored(&self) -> Cow<'static, str> {
+        let has_lists = self.columns().iter().any(|column| packed_of(column).is_some());
+        if has_lists { format!("{}_packed", self.name).into() } else { self.name.into() }
+    }
+
+    fn create(&self) -> String {
+        let (name, stored, columns) = (self.name, self.stored(), self.columns());
+        let declared: Vec<_> = columns.iter().map(declaration).collect();
+        let table =
+            format!("CREATE TABLE {stored}(seq INTEGER PRIMARY KEY, {});", declared.join(", "));
+        if stored == name {
+            return table;
+        }
+        let shown: Vec<_> = columns.iter().map(shown).collect();
+        format!("{table} CREATE VIEW {name} AS SELECT seq, {} FROM {stored};", shown.join(", "))
+    }
+
+    /// Statement that adds a row.
+    pub(super) fn insert(&self) -> String {
+        let marks = vec!["?"; self.columns().len() + 1].join(", ");
+        format!("INSERT INTO {} VALUES ({marks})", self.stored())
+    }
+
+    /// Statement that yields the rows of the table `from` in order: `seq`, then the columns; in place of `tick`, its
+    /// bounds. Of a column that is not `there`, because it was added later, NULL.
+    pub(super) fn select(&self, from: &str, there: &[String]) -> String {
+        let columns = self.columns();
+        let known = |name| if there.iter().any(|column| column == name) { name } else { "NULL" };
+        let names: Vec<&str> = columns.iter().map(|column| known(column.name)).collect();
+        if columns.first() == Some(&TICK) {
+            format!(
+                "SELECT seq, k.t0_ns, k.t1_ns, {} FROM {from} r LEFT JOIN tick k USING (tick) ORDER BY seq",
+                names[1..].join(", ")
+            )
+        } else {
+            format!("SELECT seq, {} FROM {from} ORDER BY seq", names.join(", "))
+        }
+    }
+}
+
+fn declaration(column: &Column) -> String {
+    let null = if column.required { " NOT NULL" } else { "" };
+    format!("{} {}{null}", column.name, column.kind)
+}
+
+/// How many numbers belong together in a column that holds packed lists.
+fn packed_of(column: &Column) -> Option<usize> {
+    column.kind.strip_prefix("BLOB_OF_")?.parse().ok()
+}
+
+/// A column as everybody reads it.
+fn shown(column: &Column) -> Cow<'static, str> {
+    packed_of(column).map_or(column.name.into(), |of| packed::sql(column.name, of).into())
+}
+
+/// Statements that add tables that a recording that only observes has no use for.
+pub(super) fn create_on_demand(which: OnDemand) -> String {
+    let tables = all().filter(|table| table.on_demand() == Some(which));
+    tables.map(Table::create).collect::<String>() + which.views()
+}
+
+/// Statements that make an empty recording of this version.
+pub(super) fn create() -> String {
+    let tables = all().filter(|table| table.on_demand().is_none());
+    let tables: String = tables.map(Table::create).collect();
+    [TICK_TABLE, &tables, VIEWS[0], VIEWS[1]].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_has_its_own_name() {
+        let names: Vec<&str> = all().map(|table| table.name).collect();
+        let mut unique = names.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        assert_eq!(unique.len(), names.len(), "{names:?}");
+    }
+
+    #[test]
+    fn the_format_document_names_every_table_and_column() {
+        let document = include_str!("../../../../docs/recording-format.md");
+        assert!(document.contains(&format!("Version: {VERSION}")), "version");
+        for table in all() {
+            let start = document
+                .find(&format!("### `{}`", table.name))
+                .unwrap_or_else(|| panic!("no section for {}", table.name));
+            let section = document[start + 4..].split("\n### ").next().unwrap();
+            for column in table.columns() {
+                let name = column.name;
+                assert!(section.contains(&format!("`{name}`")), "{}.{name}", table.name);
+            }
+        }
+    }
+}

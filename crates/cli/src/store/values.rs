@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How the types of fields are stored.
+
+use super::column::{Cell, Cells, Column, Columns, Result, Scalar, columns};
+use super::packed;
+use deburr_core::recording::{
+    CgroupId, CgroupVersion, Culprit, DevId, DeviceBin, DiskCounters, EventKind, FileClass, FileId,
+    FileState, IdleCpu, IoCulprit, IoOp, IoWhat, LoadBin, Mix, ProcId, PsiResource, Run,
+    RuntimeKind, Source, StallKind, State, ThreadStates, WaitHist,
+};
+use rusqlite::types::ValueRef;
+use serde::Deserialize as _;
+use serde::de::IntoDeserializer as _;
+
+/// Codes of [`Culprit`]s that are no process.
+const MIGRATED: i64 = -1;
+const NOT_SAMPLED: i64 = -2;
+
+/// A damaged number must not make the reader ask for all memory. A second has 100 bins.
+const MOST_BINS: u64 = 65_536;
+
+columns! {
+    ThreadStates {
+        on_cpu_ns,
+        queued_ns,
+        throttled_ns,
+        block_io_ns,
+        mem_stall_ns,
+        uninterruptible_ns,
+        sleep_ns,
+        stopped_ns,
+    }
+    LoadBin {
+        t0_ns,
+        t1_ns,
+        on_cpu_ns,
+        queued_ns,
+        throttled_ns,
+        block_io_ns,
+        waits,
+        switches,
+    }
+    DiskCounters {
+        reads,
+        read_bytes,
+        read_ns,
+        writes,
+        write_bytes,
+        write_ns,
+        discard_bytes,
+        flushes,
+        busy_ns,
+        depth_ns,
+        in_flight,
+    }
+    Run { wall_ns, cpu_ns, chunks, chunk_ns, gaps, gap_ns }
+}
+
+impl Scalar for u64 {
+    const KIND: &'static str = "INTEGER";
+    const EXPECTED: &'static str = "an integer";
+
+    fn cell(&self) -> Cell<'_> {
+        Cell::Integer(self.cast_signed())
+    }
+
+    fn of(value: ValueRef<'_>) -> Option<Self> {
+        value.as_i64().ok().map(i64::cast_unsigned)
+    }
+}
+
+macro_rules! integers {
+    ($($type:ty, $expected:literal;)*) => {$(
+        impl Scalar for $type {
+            const KIND: &'static str = "INTEGER";
+            const EXPECTED: &'static str = $expected;
+
+            fn cell(&self) -> Cell<'_> {
+                Cell::Integer((*self).into())
+            }
+
+            fn of(value: ValueRef<'_>) -> Option<Self> {
+                value.as_i64().ok()?.try_into().ok()
+            }
+        }
+    )*};
+}
+
+integers! {
+    i64, "an integer";
+    i32, "a 32-bit number";
+    u32, "a 32-bit number";
+}
+
+macro_rules! identities {
+    ($($type:ident of $number:ty),*) => {$(
+        impl Scalar for $type {
+            const KIND: &'static str = <$number>::KIND;
+            const EXPECTED: &'static str = <$number>::EXPECTED;
+
+            fn cell(&self) -> Cell<'_> {
+                self.0.cell()
+            }
+
+            fn of(value: ValueRef<'_>) -> Option<Self> {
+                <$number>::of(value).map(Self)
+            }
+        }
+    )*};
+}
+
+identities!(ProcId of u32, FileId of u32, CgroupId of u64);
+
+impl Scalar for bool {
+    const KIND: &'static str = "INTEGER";
+    const EXPECTED: &'static str = "0 or 1";
+
+    fn cell(&self) -> Cell<'_> {
+        Cell::Integer((*self).into())
+    }
+
+    fn of(value: ValueRef<'_>) -> Option<Self> {
+        match value {
+            ValueRef::Integer(0) => Some(false),
+            ValueRef::Integer(1) => Some(true),
+            _ => None,
+        }
+    }
+}
+
+impl Scalar for String {
+    const KIND: &'static str = "TEXT";
+    const EXPECTED: &'static str = "UTF-8 text";
+
+    fn cell(&self) -> Cell<'_> {
+        Cell::Text(self.into())
+    }
+
+    fn of(value: ValueRef<'_>) -> Option<Self> {
+        value.as_str().ok().map(Into::into)
+    }
+}
+
+impl Scalar for DevId {
+    const KIND: &'static str = "TEXT";
+    const EXPECTED: &'static str = "a device as `major:minor`";
+
+    fn cell(&self) -> Cell<'_> {
+        Cell::Text(self.to_string().into())
+    }
+
+    fn of(value: ValueRef<'_>) -> Option<Self> {
+        value.as_str().ok()?.parse().ok()
+    }
+}
+
+/// Enums that are words, those of their JSON.
+macro_rules! words {
+    ($($type:ty),* $(,)?) => {$(
+        impl Scalar for $type {
+            const KIND: &'static str = "TEXT";
+            const EXPECTED: &'static str = "a word that this version knows";
+
+            fn cell(&self) -> Cell<'_> {
+                match serde_json::to_value(self) {
+                    Ok(serde_json::Value::String(word)) => Cell::Text(word.into()),
+                    other => unreachable!("{self:?} is no word, but {other:?}"),
+                }
+            }
+
+            fn of(value: ValueRef<'_>) -> Option<Self> {
+                let word: serde::de::value::StrDeserializer<'_, serde::de::value::Error> =
+                    value.as_str().ok()?.into_deserializer();
+                Self::deserialize(word).ok()
+            }
+        }
+    )*};
+}
+
+words! {
+    CgroupVersion,
+    FileClass,
+    FileState,
+    IoOp,
+    Mix,
+    PsiResource,
+    RuntimeKind,
+    Source,
+    StallKind,
+}
+
+impl Scalar for Culprit {
+    const KIND: &'static str = "INTEGER";
+    const EXPECTED: &'static str = "a process, -1 or -2";
+
+    fn cell(&self) -> Cell<'_> {
+        Cell::Integer(match self {
+            Self::Process(id) => id.0.into(),
+            Self::Migrated => MIGRATED,
+            Self::NotSampled => NOT_SAMPLED,
+        })
+    }
+
+    fn of(value: ValueRef<'_>) -> Option<Self> {
+        match value.as_i64().ok()? {
+            MIGRATED => Some(Self::Migrated),
+            NOT_SAMPLED => Some(Self::NotSampled),
+            id => id.try_into().ok().map(ProcId).map(Self::Process),
+        }
+    }
+}
+
+/// A packed list; NULL of an empty one.
+fn list<const OF: usize>(rows: impl Iterator<Item = [u64; OF]>) -> Cell<'static> {
+    let bytes = packed::bytes(rows.flatten());
+    if bytes.is_empty() { Cell::Null } else { Cell::Blob(bytes) }
+}
+
+/// A list of lists of `OF` numbers each: packed, or JSON as recordings had it before. `None` of NULL.
+fn maybe_list<const OF: usize>(cells: &mut Cells<'_>) -> Result<Option<Vec<[u64; OF]>>> {
+    let rows = match cells.next()? {
+        ValueRef::Null => return Ok(None),
+        ValueRef::Blob(bytes) => packed::numbers(bytes).and_then(|numbers| {
+            let (rows, rest) = numbers.as_chunks();
+            rest.is_empty().then(|| rows.to_vec())
+        }),
+        ValueRef::Text(text) => serde_json::from_slice::<Vec<Vec<u64>>>(text)
+            .ok()
+            .and_then(|rows| rows.into_iter().map(|row| row.try_into().ok()).collect()),
+        _ => None,
+    };
+    rows.map(Some).ok_or_else(|| cells.damage(&format!("expected a list of {OF} numbers each")))
+}
+
+/// `[[bucket, waits, ns], ...]` of the buckets that hold anything.
+fn buckets(hist: &WaitHist) -> impl Iterator<Item = [u64; 3]> {
+    (0..hist.count.len())
+        .map(|bucket| [bucket as u64, hist.count[bucket], hist.ns[bucket]])
+        .filter(|&[_, count, ns]| count != 0 || ns != 0)
+}
+
+/// NULL if no bucket holds anything.
+impl Columns for WaitHist {
+    fn columns(name: &'static str, to: &mut Vec<Column>) {
+        to.push(Column::or_null(name, "BLOB_OF_3"));
+    }
+
+    fn write<'a>(&'a self, to: &mut Vec<Cell<'a>>) {
+        to.push(list(buckets(self)));
+    }
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self> {
+        Ok(cells.read::<Option<Self>>()?.unwrap_or_default())
+    }
+}
+
+/// An empty list says that it was looked for.
+impl Columns for Option<WaitHist> {
+    fn columns(name: &'static str, to: &mut Vec<Column>) {
+        WaitHist::columns(name, to);
+    }
+
+    fn write<'a>(&'a self, to: &mut Vec<Cell<'a>>) {
+        let blob = |hist| Cell::Blob(packed::bytes(buckets(hist).flatten()));
+        to.push(self.as_ref().map_or(Cell::Null, blob));
+    }
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self> {
+        let Some(filled) = maybe_list(cells)? else { return Ok(None) };
+        let mut hist = WaitHist::default();
+        for [bucket, count, ns] in filled {
+            let Some(bucket) = usize::try_from(bucket).ok().filter(|&at| at < hist.count.len())
+            else {
+                return Err(cells.damage("a bucket that does not exist"));
+            };
+            hist.count[bucket] = count;
+            hist.ns[bucket] = ns;
+        }
+        Ok(Some(hist))
+    }
+}
+
+/// `[[cpu, allowed, idle_ns], ...]`.
+impl Columns for Vec<IdleCpu> {
+    fn columns(name: &'static str, to: &mut Vec<Column>) {
+        to.push(Column::or_null(name, "BLOB_OF_3"));
+    }
+
+    fn write<'a>(&'a self, to: &mut Vec<Cell<'a>>) {
+        to.push(list(self.iter().map(|c| [c.cpu.into(), c.allowed.into(), c.idle_ns])));
+    }
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self> {
+        let cpus = maybe_list(cells)?.unwrap_or_default().into_iter();
+        let cpus = cpus.map(|[cpu, allowed, idle_ns]| {
+            let cpu = cpu.try_into().map_err(|_| cells.damage("a CPU that does not exist"))?;
+            Ok(IdleCpu { cpu, allowed: allowed != 0, idle_ns })
+        });
+        cpus.collect()
+    }
+}
+
+/// How many there are, and `[[bin, busy_ns, depth_ns, ios, bytes], ...]` of those with any activity: most devices rest
+/// most of the time.
+impl Columns for Vec<DeviceBin> {
+    fn columns(name: &'static str, to: &mut Vec<Column>) {
+        u64::columns(name, to);
+        to.push(Column::or_null("active", "BLOB_OF_5"));
+    }
+
+    fn write<'a>(&'a self, to: &mut Vec<Cell<'a>>) {
+        to.push(Cell::Integer(self.len() as i64));
+        let active = self.iter().enumerate().filter(|(_, bin)| **bin != DeviceBin::default());
+        to.push(list(active.map(|(at, bin)| {
+            [at as u64, bin.busy_ns, bin.depth_ns, bin.ios.into(), bin.bytes]
+        })));
+    }
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self> {
+        let count: u64 = cells.read()?;
+        if count > MOST_BINS {
+            return Err(cells.damage("more bins than there can be"));
+        }
+        let mut bins = vec![DeviceBin::default(); count as usize];
+        for [at, busy_ns, depth_ns, ios, bytes] in maybe_list(cells)?.unwrap_or_default() {
+            let bin = usize::try_from(at).ok().and_then(|at| bins.get_mut(at));
+            let Some(bin) = bin else { return Err(cells.damage("a bin that does not exist")) };
+            let Ok(ios) = ios.try_into() else {
+                return Err(cells.damage("expected a 32-bit number"));
+            };
+            *bin = DeviceBin { busy_ns, depth_ns, ios, bytes };
+        }
+        Ok(bins)
+    }
+}
+
+impl Columns for State {
+    fn columns(name: &'static str, to: &mut Vec<Column>) {
+        String::columns(name, to);
+        Option::<String>::columns("reason", to);
+        Option::<String>::columns("gain", to);
+    }
+
+    fn write<'a>(&'a self, to: &mut Vec<Cell<'a>>) {
+        let (word, reason, gain) = match self {
+            Self::Active => ("active", None, None),
+            Self::Partial { reason } => ("partial", Some(reason), None),
+            Self::Missing { reason, gain } => ("missing", Some(reason), Some(gain)),
+        };
+        to.push(Cell::Text(word.into()));
+        to.extend([reason, gain].map(|text| text.map_or(Cell::Null, Scalar::cell)));
+    }
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self> {
+        match cells.read::<String>()?.as_str() {
+            "active" => Ok(Self::Active),
+            "partial" => Ok(Self::Partial { reason: cells.read()? }),
+            "missing" => Ok(Self::Missing { reason: cells.read()?, gain: cells.read()? }),
+            _ => Err(cells.damage("expected `active`, `partial` or `missing`")),
+        }
+    }
+}
+
+impl Columns for EventKind {
+    fn columns(_: &'static str, to: &mut Vec<Column>) {
+        String::columns("event", to);
+        Option::<i64>::columns("ns", to);
+        Option::<String>::columns("detail", to);
+    }
+
+    fn write<'a>(&'a self, to: &mut Vec<Cell<'a>>) {
+        let (name, ns, detail) = match self {
+            Self::ClockJump { by_ns } => ("clock_jump", Some(*by_ns), None),
+            Self::Suspend { for_ns } => ("suspend", Some(for_ns.cast_signed()), None),
+            Self::LateTick { by_ns } => ("late_tick", Some(by_ns.cast_signed()), None),
+            Self::TargetGone => ("target_gone", None, None),
+            Self::Interrupted { signal } => ("interrupted", None, Some(signal)),
+            Self::StoreFailed { reason } => ("store_failed", None, Some(reason)),
+        };
+        to.push(Cell::Text(name.into()));
+        to.push(ns.map_or(Cell::Null, Cell::Integer));
+        to.push(detail.map_or(Cell::Null, Scalar::cell));
+    }
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self> {
+        let name: String = cells.read()?;
+        let ns: Option<i64> = cells.read()?;
+        let detail: Option<String> = cells.read()?;
+        let amount = ns.ok_or_else(|| cells.damage("an event without its amount"));
+        let text = detail.ok_or_else(|| cells.damage("an event without its detail"));
+        Ok(match name.as_str() {
+            "clock_jump" => Self::ClockJump { by_ns: amount? },
+            "suspend" => Self::Suspend { for_ns: amount?.cast_unsigned() },
+            "late_tick" => Self::LateTick { by_ns: amount?.cast_unsigned() },
+            "target_gone" => Self::TargetGone,
+            "interrupted" => Self::Interrupted { signal: text? },
+            "store_failed" => Self::StoreFailed { reason: text? },
+            _ => return Err(cells.damage("an event that this version does not know")),
+        })
+    }
+}
+
+/// All that is no file's data.
+const NO_FILES: [(IoWhat, &str); 7] = [
+    (IoWhat::Metadata, "metadata"),
+    (IoWhat::Journal, "journal"),
+    (IoWhat::Flush, "flush"),
+    (IoWhat::Discard, "discard"),
+    (IoWhat::Swap, "swap"),
+    (IoWhat::RawDevice, "raw_device"),
+    (IoWhat::Unknown, "unknown"),
+];
+
+/// A word, and the file's identity.
+impl Columns for IoWhat {
+    fn columns(name: &'static str, to: &mut Vec<Column>) {
+        String::columns(name, to);
+        Option::<FileId>::columns("file", to);
+    }
+
+    fn write<'a>(&'a self, to: &mut Vec<Cell<'a>>) {
+        let word = NO_FILES.iter().find(|(what, _)| what == self).map_or("file", |it| it.1);
+        to.push(Cell::Text(word.into()));
+        to.push(if let Self::File(id) = self { id.cell() } else { Cell::Null });
+    }
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self> {
+        let word: String = cells.read()?;
+        let other = NO_FILES.iter().find(|it| it.1 == word);
+        match (cells.read()?, other) {
+            (Some(id), None) if word == "file" => Ok(Self::File(id)),
+            (None, Some((other, _))) => Ok(*other),
+            _ => Err(cells.damage("expected a file with `file`, or another known word alone")),
+        }
+    }
+}
+
+/// A word, and the process or the cgroup that belongs to it.
+impl Columns for IoCulprit {
+    fn columns(name: &'static str, to: &mut Vec<Column>) {
+        String::columns(name, to);
+        Option::<ProcId>::columns("proc", to);
+        Option::<CgroupId>::columns("cgroup", to);
+    }
+
+    fn write<'a>(&'a self, to: &mut Vec<Cell<'a>>) {
+        let (word, proc, cgroup) = match self {
+            Self::Process(id) => ("process", Some(id), None),
+            Self::Writeback(owner) => ("writeback", None, owner.as_ref()),
+            Self::Filesystem => ("filesystem", None, None),
+            Self::Device => ("device", None, None),
+        };
+        to.push(Cell::Text(word.into()));
+        to.push(proc.map_or(Cell::Null, Scalar::cell));
+        to.push(cgroup.map_or(Cell::Null, Scalar::cell));
+    }
+
+    fn read(cells: &mut Cells<'_>) -> Result<Self> {
+        let word: String = cells.read()?;
+        match (word.as_str(), cells.read()?, cells.read()?) {
+            ("process", Some(id), None) => Ok(Self::Process(id)),
+            ("writeback", None, owner) => Ok(Self::Writeback(owner)),
+            ("filesystem", None, None) => Ok(Self::Filesystem),
+            ("device", None, None) => Ok(Self::Device),
+            _ => Err(cells.damage("expected a culprit with what belongs to it")),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The ways in which a field may be stored.
+
+use super::column::{Cell, Cells, Column, Columns, Result, Scalar, Via};
+use deburr_core::recording::Run;
+use rusqlite::types::ValueRef;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// As its type is.
+pub(super) struct Plain;
+
+/// As JSON.
+pub(super) struct Json;
+
+/// As JSON, where it is anything but the default: a list that is not empty.
+pub(super) struct Sparse;
+
+/// An `Option` as JSON, or NULL.
+pub(super) struct MaybeJson;
+
+/// A column that older recordings lack: they are read as if it held the default.
+pub(super) struct Added;
+
+/// A [`Run`] as `[wall_ns, cpu_ns, chunks, chunk_ns, gaps, gap_ns]`.
+pub(super) struct RunList;
+
+impl<T: Columns> Via<T> for Plain {
+    fn columns(name: &'static str, to: &mut Vec<Column>) {
+        T::columns(name, to);
+    }
+
+    fn write<'a>(value: &'a T, to: &mut Vec<Cell<'a>>) {
+        value.write(to);
+    }
+
+    fn read(cells: &mut Cells<'_>) -> Result<T> {
+        cells.read()
+    }
+}
+
+/// Serialises data that holds no map with keys that JSON cannot have, which is the only way to fail.
+fn json<T: Serialize>(value: &T) -> Cell<'static> {
+    Cell::Text(serde_json::to_string(value).expect("plain data").into())
+}
+
+/// `None` of NULL.
+fn from_json<T: DeserializeOwned>(cells: &mut Cells<'_>) -> Result<Option<T>> {
+    let read = match cells.next()? {
+        ValueRef::Null => return Ok(None),
+        ValueRef::Text(text) => serde_json::from_slice(text).map_err(|error| error.to_string()),
+        _ => Err("expected JSON".into()),
+    };
+    read.map(Some).map_err(|error| cells.damage(&error))
+}
+
+impl<T: Serialize + DeserializeOwned> Via<T> for Json {
+    fn columns(name: &'static str, to: &mut Vec<Column>) {
+        to.push(Column::new(name, "TEXT"));
+    }
+
+    fn write<'a>(value: &'a T, to: &mut Vec<Cell<'a>>) {
+        to.push(json(value));
+    }
+
+    fn read(cells: &mut Cells<'_>) -> Result<T> {
+        from_json(cells)?.ok_or_else(|| cells.damage("expected JSON, found NULL"))
+    }
+}
+
+impl<T: Serialize + DeserializeOwned + Default + PartialEq> Via<T> for Sparse {
+    fn columns(name: &'static str, to: &mut Vec<Column>) {
+        to.push(Column::or_null(name, "TEXT"));
+    }
+
+    fn write<'a>(value: &'a T, to: &mut Vec<Cell<'a>>) {
+        to.push(if *value == T::default() { Cell::Null } else { json(value) });
+    }
+
+    fn read(cells: &mut Cells<'_>) -> Result<T> {
+        Ok(from_json(cells)?.unwrap_or_default())
+    }
+}
+
+impl<T: Serialize + DeserializeOwned> Via<Option<T>> for MaybeJson {
+    fn columns(name: &'static str, to: &mut Vec<Column>) {
+        to.push(Column::or_null(name, "TEXT"));
+    }
+
+    fn write<'a>(value: &'a Option<T>, to: &mut Vec<Cell<'a>>) {
+        to.push(value.as_ref().map_or(Cell::Null, json));
+    }
+
+    fn read(cells: &mut Cells<'_>) -> Result<Option<T>> {
+        from_json(cells)
+    }
+}
+
+impl<T: Scalar + Default> Via<T> for Added {
+    fn columns(name: &'static str, to: &mut Vec<Column>) {
+        to.push(Column::or_null(name, T::KIND));
+    }
+
+    fn write<'a>(value: &'a T, to: &mut Vec<Cell<'a>>) {
+        to.push(value.cell());
+    }
+
+    fn read(cells: &mut Cells<'_>) -> Result<T> {
+        Ok(cells.read::<Option<T>>()?.unwrap_or_default())
+    }
+}
+
+impl Via<Run> for RunList {
+    fn columns(name: &'static str, to: &mut Vec<Column>) {
+        to.push(Column::new(name, "TEXT"));
+    }
+
+    fn write<'a>(run: &'a Run, to: &mut Vec<Cell<'a>>) {
+        let list = [run.wall_ns, run.cpu_ns, run.chunks, run.chunk_ns, run.gaps, run.gap_ns];
+        to.push(json(&list));
+    }
+
+    fn read(cells: &mut Cells<'_>) -> Result<Run> {
+        let [wall_ns, cpu_ns, chunks, chunk_ns, gaps, gap_ns] =
+            <Json as Via<[u64; 6]>>::read(cells)?;
+        Ok(Run { wall_ns, cpu_ns, chunks, chunk_ns, gaps, gap_ns })
+    }
+}
