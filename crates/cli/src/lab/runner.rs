@@ -18,7 +18,7 @@ use deburr_core::finding::Report;
 use deburr_core::recording::{BlockRecord, Record, StallKind};
 use serde::Serialize;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// From the start of the load to the start of the observation: longer than a few of the scheduler's and the
@@ -125,9 +125,7 @@ pub(crate) fn run_once(
     let verdict = expect::verdict(&checks, &unfit);
     let is_missing = |topic| [Topic::Fault, Topic::Control].contains(&topic);
     let missing = checks.iter().filter(|check| !check.pass && is_missing(check.topic));
-    unfit.extend(missing.map(|check| {
-        format!("the fault did not come about, by the victim's own account: {}", check.what)
-    }));
+    unfit.extend(missing.map(|check| format!("not as the experiment needs it: {}", check.what)));
     Ok(Outcome {
         scenario: scenario.name.clone(),
         passed,
