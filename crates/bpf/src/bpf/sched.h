@@ -113,9 +113,15 @@ struct sched_move {
 	__u64 runnable_ns; /* ... for the first time at this moment */
 	__u32 from_cpu;    /* of queued_ns */
 	__u32 pad;
+	__u64 stopped_stay_ns; /* the iterator saw it stopped by a quota in the stay that began
+				  then, ... */
+	__u64 throttled_ns;    /* ... for so long */
 };
 
-/* A thread that waits, as the iterator finds it: up to the moment that the reader asked for. */
+/*
+ * A thread that waits, as the iterator finds it: up to the moment that the reader asked for. Or one
+ * that got a CPU and no switch told of it: up to when it came.
+ */
 struct sched_waiting {
 	__u64 since_ns;     /* it is off the CPU since; with `seq` and `slot` it names the stay */
 	__u64 queued_ns;    /* in a run queue */
@@ -128,6 +134,7 @@ struct sched_waiting {
 	__u32 cpu;     /* whose queue it is on */
 	__u32 was_cpu; /* it was moved from, as it waited; ~0 = it was not moved */
 	__u64 moved_ns;
+	__u64 arrived_ns; /* it has a CPU since; 0 = it waits */
 };
 
 /* A thread's stay on a CPU. It began where the entry before it ended. */
@@ -213,7 +220,7 @@ struct sched_spill_key {
 _Static_assert(sizeof(struct sched_thread) == 192, "three cache lines");
 _Static_assert(sizeof(struct sched_blame) == 32 + 16 * CULPRITS, "no hidden padding");
 _Static_assert(sizeof(struct sched_waits) == 704, "eleven cache lines");
-_Static_assert(sizeof(struct sched_waiting) == 64, "no hidden padding");
+_Static_assert(sizeof(struct sched_waiting) == 72, "no hidden padding");
 _Static_assert(sizeof(struct sched_run) == 24, "no hidden padding");
 _Static_assert(sizeof(struct sched_cpu) % 64 == 0, "CPUs do not share cache lines");
 

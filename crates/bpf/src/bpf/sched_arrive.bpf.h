@@ -16,7 +16,7 @@ static __noinline __u64 throttled_of(struct sched_thread *t, struct task_struct 
 {
 	struct cfs_rq *queue = unvouched(next)->se.cfs_rq;
 	bool was_runnable = t->state == ST_QUEUED || t->state == ST_THROTTLED;
-	__u64 throttled = 0;
+	__u64 throttled = 0, told;
 
 	if (t->throttle_queue == (__u64)queue) {
 		/*
@@ -26,9 +26,15 @@ static __noinline __u64 throttled_of(struct sched_thread *t, struct task_struct 
 		 */
 		if (was_runnable || !has_task_throttle())
 			throttled = throttle_clock(queue, queue->rq, now) - t->throttle_clock_ns;
-	} else if (t->state == ST_THROTTLED && runnable_ns > here_ns) {
-		/* Moved to another CPU since: it was queued there when the throttling ended. */
-		throttled = runnable_ns - here_ns;
+	} else {
+		/*
+		 * Moved to another CPU since: it was queued there when the throttling ended. And
+		 * what was told of it before stays so.
+		 */
+		if (t->state == ST_THROTTLED && runnable_ns > here_ns)
+			throttled = runnable_ns - here_ns;
+		told = found_throttled(t);
+		throttled = throttled > told ? throttled : told;
 	}
 	return throttled < runnable_ns ? throttled : runnable_ns;
 }
@@ -36,7 +42,12 @@ static __noinline __u64 throttled_of(struct sched_thread *t, struct task_struct 
 static __always_inline struct wait wait_of(struct sched_thread *t, struct task_struct *next,
 					   __u64 now, __u64 off_cpu_ns)
 {
-	__u64 last_queued = next->sched_info.last_queued;
+	/*
+	 * In this order: the iterator holds no lock, and a dequeuing clears the second before it
+	 * adds that wait to the first. The other way round it could count twice.
+	 */
+	__u64 run_delay = *(volatile __u64 *)&next->sched_info.run_delay;
+	__u64 last_queued = *(volatile __u64 *)&next->sched_info.last_queued;
 	struct wait w = { .runnable_ns = off_cpu_ns };
 
 	/* 0 = not queued; the clock of another CPU may be ahead. One comparison for both. */
@@ -44,7 +55,7 @@ static __always_inline struct wait wait_of(struct sched_thread *t, struct task_s
 		w.here_ns = now - last_queued;
 	if (t->state != ST_QUEUED && t->state != ST_THROTTLED) {
 		/* A migration resets last_queued and moves what was waited into run_delay. */
-		__u64 known = w.here_ns + (next->sched_info.run_delay - t->run_delay_ns);
+		__u64 known = w.here_ns + (run_delay - t->run_delay_ns);
 
 		if (unlikely(t->moved & MOVED_ASLEEP)) {
 			known = surely_waited(t, last_queued, now, w.here_ns);

@@ -31,9 +31,21 @@ static __noinline __u64 known_wait(struct sched_thread *t, __u64 arrival)
 	return wait;
 }
 
+/* How long a thread waited that came unseen: the kernel keeps the sum of all its waits. */
+static __noinline __u64 unseen_wait(struct sched_thread *t, struct task_struct *task, __u64 since,
+				    __u64 arrival)
+{
+	__u64 wait = task->sched_info.run_delay - t->run_delay_ns;
+
+	/* What the kernel has for a wait of a thread that was moved asleep is none; and what a
+	 * quota did is not told apart here. */
+	if ((t->moved & MOVED_ASLEEP) || t->state == ST_THROTTLED)
+		wait = known_wait(t, arrival);
+	return wait < arrival - since ? wait : arrival - since;
+}
+
 /*
- * A thread whose arrival was missed: the kernel remembers when it came, and how long it waited in
- * all. Returns since when it ran.
+ * A thread whose arrival was missed: the kernel remembers when it came. Returns since when it ran.
  */
 static __noinline __u64 arrived_unseen(struct sched_area *area, struct sched_thread *t,
 				       struct task_struct *prev, __u64 since, __u64 now)
@@ -45,13 +57,7 @@ static __noinline __u64 arrived_unseen(struct sched_area *area, struct sched_thr
 		arrival = since;
 	if (t->state >= ST_MAX)
 		return arrival;
-	wait = prev->sched_info.run_delay - t->run_delay_ns;
-	/* What the kernel has for a wait of a thread that was moved asleep is none; and what a
-	 * quota did is not told apart here. */
-	if ((t->moved & MOVED_ASLEEP) || t->state == ST_THROTTLED)
-		wait = known_wait(t, arrival);
-	if (wait > arrival - since)
-		wait = arrival - since;
+	wait = unseen_wait(t, prev, since, arrival);
 	t->moved = 0;
 	t->in_state_ns[t->state & (ST_MAX - 1)] += arrival - since - wait;
 	t->in_state_ns[ST_QUEUED] += wait;

@@ -48,6 +48,27 @@ static __noinline int note_runnable(__u32 slot, __u64 stay_ns, __u64 now)
 	return 0;
 }
 
+/* A thread is found stopped by a quota. */
+static __noinline int note_throttled(__u32 slot, __u64 stay_ns, __u64 throttled_ns)
+{
+	struct sched_move *move = bpf_map_lookup_elem(&moves, &slot);
+
+	if (move) {
+		move->throttled_ns = throttled_ns;
+		move->stopped_stay_ns = stay_ns;
+	}
+	return 0;
+}
+
+/* For how long it was found so in this stay, at the last look; 0 = it was not. */
+static __noinline __u64 found_throttled(struct sched_thread *t)
+{
+	__u32 slot = slot_of(t->tid);
+	struct sched_move *move = bpf_map_lookup_elem(&moves, &slot);
+
+	return move && move->stopped_stay_ns == t->since_ns ? move->throttled_ns : 0;
+}
+
 /*
  * How long a thread surely waited that was moved while it slept: `here` if it was queued anew
  * since, else from when it was first seen runnable.

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Who waits right now. A switch tells of a wait when it is over; a thread that was woken and has
- * not run since looks asleep until then. The reader asks with this before it tells what threads did
- * up to a moment, and then need not take anything back. Included by sched.bpf.c only.
+ * Who waits right now, and who got a CPU unseen. A switch tells of a wait when it is over; a thread
+ * that was woken and has not run since looks asleep until then. The reader asks with this before it
+ * tells what threads did up to a moment, and then need not take anything back. Included by
+ * sched.bpf.c only.
  */
 
 /* Types of variables reach the reader with the object; this one needs no more than its type. */
@@ -54,6 +55,36 @@ static __noinline __u32 newborn(struct task_struct *vouched, __u64 now)
 }
 
 /*
+ * A thread that got its CPU from one of which no switch is told, and has it still: what will be
+ * told when it leaves.
+ */
+static __noinline int tell_arrived(struct bpf_iter__task *ctx, struct sched_thread *t, __u32 slot)
+{
+	struct task_struct *task = ctx->task;
+	struct sched_waiting out = {};
+	__u64 now = asked_ns, since, arrival;
+
+	if (!task || !t)
+		return 0;
+	out.seq = *(volatile __u32 *)&t->seq;
+	since = t->since_ns;
+	arrival = task->sched_info.last_arrival;
+	if ((out.seq & 1) || t->state >= ST_MAX || t->state == ST_ON_CPU || arrival <= since ||
+	    arrival > now)
+		return 0;
+	out.since_ns = since;
+	out.queued_ns = unseen_wait(t, task, since, arrival);
+	out.slot = slot;
+	out.tid = t->tid;
+	out.tgid = t->tgid;
+	out.cpu = cpu_of(task);
+	out.was_cpu = NO_SLOT;
+	out.arrived_ns = arrival;
+	bpf_seq_write(ctx->meta->seq, &out, sizeof(out));
+	return 0;
+}
+
+/*
  * The thread as a switch would find it now; the same arithmetic says how long it waited, so that
  * the end of the wait agrees with what was told of it before. No lock is held: the reader compares
  * `seq` with what it finds itself later, and drops what belongs to another stay.
@@ -68,12 +99,14 @@ static __always_inline int tell_waiting(struct bpf_iter__task *ctx, bool atomic)
 	__u64 now = asked_ns, since;
 	__u32 state, tid, slot;
 
-	if (!task || task->on_cpu)
+	if (!task)
 		return 0;
 	tid = task->pid;
 	slot = slot_of(tid);
 	t = slot != NO_SLOT ? bpf_map_lookup_elem(&threads, &slot)
 			    : bpf_map_lookup_elem(&overflow, &tid);
+	if (task->on_cpu)
+		return tell_arrived(ctx, t, slot);
 	if (!t && atomic) {
 		slot = newborn(task, now);
 		t = bpf_map_lookup_elem(&threads, &slot);
@@ -93,6 +126,8 @@ static __always_inline int tell_waiting(struct bpf_iter__task *ctx, bool atomic)
 	w = wait_of(t, task, now, now - since);
 	if (!w.runnable_ns)
 		return 0;
+	if (w.throttled_ns)
+		note_throttled(slot, since, w.throttled_ns);
 	out.since_ns = since;
 	out.throttled_ns = w.throttled_ns;
 	out.queued_ns = w.runnable_ns - w.throttled_ns;

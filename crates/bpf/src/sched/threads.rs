@@ -2,6 +2,7 @@
 //! What each thread did since the last look: differences of the amounts that the probe keeps for ever.
 
 use super::untold::{MIN_TIMES, Untold, UntoldProcess};
+use super::waiting::has_arrived;
 use super::{DEAD, STATES, SchedProbe, State, Waiting};
 use crate::mapped::Torn;
 use crate::skel::sched::types::{
@@ -45,7 +46,7 @@ pub struct ThreadDelta {
     pub waits: WaitHist,
     /// Longest of them.
     pub wait_max_ns: u64,
-    /// It waits in a run queue, for so long within the window: not among `waits` yet.
+    /// It waits in a run queue, or got its CPU unseen, after so long within the window: not among `waits` yet.
     pub waiting_ns: u64,
     /// Times it got a CPU.
     pub switches: u64,
@@ -269,7 +270,7 @@ fn ends_of_lost(thread: &sched_thread, (before_ns, at_ns): (u64, u64), last: boo
 }
 
 /// The amounts of a thread at that moment, what is in progress included. `on_cpu` tells whether its CPU agrees
-/// that it runs: if not, a switch was missed and what it does now is not known. `found` = it waits.
+/// that it runs: if not, a switch was missed and what it does now is not known. `found` = it waits, or came unseen.
 fn states_at(
     thread: &sched_thread,
     on_cpu: bool,
@@ -281,6 +282,11 @@ fn states_at(
     let mut off_ns = end_ns.saturating_sub(thread.since_ns);
     if usize::from(thread.state) < STATES && known {
         if let Some(found) = found {
+            if has_arrived(found) {
+                let came_ns = found.arrived_ns.clamp(thread.since_ns, end_ns.max(thread.since_ns));
+                states[State::OnCpu as usize] += end_ns.saturating_sub(came_ns);
+                off_ns = came_ns - thread.since_ns;
+            }
             let queued_ns = found.queued_ns.min(off_ns);
             let throttled_ns = found.throttled_ns.min(off_ns - queued_ns);
             states[State::Queued as usize] += queued_ns;
@@ -475,6 +481,15 @@ mod tests {
         let found = sched_waiting { queued_ns: 30, throttled_ns: 5, ..sched_waiting::default() };
         let states = states_at(&asleep, false, 150, Some(&found));
         assert_eq!((states[1], states[2], states[3]), (30, 5, 15));
+    }
+
+    #[test]
+    fn a_thread_that_came_unseen_runs_since() {
+        let found = sched_waiting { queued_ns: 30, arrived_ns: 150, ..sched_waiting::default() };
+        let asleep = sched_thread { state: 3, since_ns: 100, ..sched_thread::default() };
+        assert_eq!(states_at(&asleep, false, 190, Some(&found)), [40, 30, 0, 20, 0, 0, 0, 0]);
+        let preempted = sched_thread { state: 1, ..asleep };
+        assert_eq!(states_at(&preempted, false, 190, Some(&found)), [40, 50, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]

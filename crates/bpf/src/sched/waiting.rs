@@ -94,8 +94,8 @@ impl Waiting {
         found.filter(|found| found.tid == thread.tid && found.seq == thread.seq)
     }
 
-    /// Whether the thread was read as waiting, and does not: it got a CPU from one that the kernel tells nothing of, or is
-    /// gone. What it did is known when it leaves the CPU, and told then.
+    /// Whether the thread was read as waiting, and does not: it is about to get a CPU from one that the kernel tells
+    /// nothing of, or is gone. What it did is known when it leaves the CPU, and told then.
     pub(super) fn excludes(&self, thread: &sched_thread) -> bool {
         let waits = [State::Queued as u8, State::Throttled as u8].contains(&thread.state);
         self.asked && waits && thread.since_ns < self.at_ns
@@ -103,13 +103,15 @@ impl Waiting {
 
     /// How much of the time in a run queue lies in the window.
     pub(super) fn in_window_ns(&self, found: &sched_waiting) -> u64 {
-        found.queued_ns.min(self.at_ns.saturating_sub(self.window_start_ns))
+        let end_ns = if has_arrived(found) { found.arrived_ns } else { self.at_ns };
+        found.queued_ns.min(end_ns.saturating_sub(self.window_start_ns))
     }
 
     /// Those in a run queue who still waited when this was called, with what of that lies in the window. Threads
     /// beyond the table are left out.
     pub fn queued<'a>(&'a self, probe: &'a SchedProbe) -> impl Iterator<Item = Waiter> + 'a {
-        let mut all: Vec<&sched_waiting> = self.by_slot.values().collect();
+        let mut all: Vec<&sched_waiting> =
+            self.by_slot.values().filter(|found| !has_arrived(found)).collect();
         all.sort_unstable_by_key(|found| found.tid);
         all.into_iter().filter_map(|found| {
             let slot = found.slot as usize;
@@ -136,10 +138,16 @@ impl Waiting {
             .by_slot
             .values()
             .filter(|found| probe.threads.u32(found.slot as usize, seq) == found.seq);
-        slotted.chain(self.by_tid.values()).fold((0, 0), |(queued, throttled), found| {
+        let all = slotted.chain(self.by_tid.values()).filter(|found| !has_arrived(found));
+        all.fold((0, 0), |(queued, throttled), found| {
             (queued + found.queued_ns, throttled + found.throttled_ns)
         })
     }
+}
+
+/// Whether it does not wait any more: it has a CPU, and got it from a thread that the kernel tells nothing of.
+pub(super) fn has_arrived(found: &sched_waiting) -> bool {
+    found.arrived_ns != 0
 }
 
 impl SchedProbe {
@@ -245,5 +253,14 @@ mod tests {
         assert!(!asked.excludes(&thread(State::Sleep, 50)));
         let not_asked = Waiting { at_ns: 100, ..Waiting::default() };
         assert!(!not_asked.excludes(&thread(State::Queued, 50)));
+    }
+
+    #[test]
+    fn a_wait_that_is_over_ended_when_the_thread_came() {
+        let asked = Waiting { at_ns: 100, window_start_ns: 40, ..Waiting::default() };
+        let waits = sched_waiting { queued_ns: 80, ..sched_waiting::default() };
+        assert_eq!(asked.in_window_ns(&waits), 60);
+        assert_eq!(asked.in_window_ns(&sched_waiting { arrived_ns: 70, ..waits }), 30);
+        assert_eq!(asked.in_window_ns(&sched_waiting { arrived_ns: 30, ..waits }), 0);
     }
 }

@@ -5,6 +5,7 @@ use super::fitness::Verdict;
 use super::measured;
 use super::observed::Observed;
 use super::scenario::{CauseBound, Scenario};
+use super::service::Periods;
 use super::stage::OBSERVER;
 use deburr_core::finding::{Area, Cause, Finding, Ledger, LedgerState};
 use serde::Serialize;
@@ -101,6 +102,7 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
     let area = scenario.area.as_deref().unwrap_or_default();
     let quiet = silence(area, scenario.control_forbid.as_deref(), without, control);
     let mut checks = vec![quiet.resting_on(RestsOn::Control)];
+    checks.extend(control.periods.map(|periods| room(without, periods)));
     if scenario.silent {
         checks.push(silence(area, None, with, fault).resting_on(RestsOn::Nothing));
     }
@@ -265,6 +267,9 @@ fn rhythm(code: &str, period_ms: u64, run: &Observed) -> Check {
 /// that none ever happens.
 const STALLED_ANYWAY: f64 = 1.0 / 3.0;
 
+/// Of the periods of a limit with room for all but the burstiest moments, so many may run out.
+const RAN_OUT_ANYWAY: f64 = 0.2;
+
 /// The incident happened, by the victim's own account, and was the fault's.
 fn stalls(control: (&str, &Observed), fault: (&str, &Observed), bound_ms: u64) -> [Check; 2] {
     let longest_ns = fault.1.victim.max_ns;
@@ -296,6 +301,17 @@ fn stalls(control: (&str, &Observed), fault: (&str, &Observed), bound_ms: u64) -
         )
         .about(Topic::Control),
     ]
+}
+
+/// The limit that was measured has room for the service, by the kernel's count: a host that got slower since makes each
+/// request cost more.
+fn room(name: &str, periods: Periods) -> Check {
+    let Periods { with_work, ran_out } = periods;
+    Check::new(
+        ran_out as f64 <= with_work as f64 * RAN_OUT_ANYWAY,
+        format!("the limit has room {name}: {ran_out} of {with_work} periods ran out"),
+    )
+    .about(Topic::Control)
 }
 
 /// The incident happened, by the latency that was measured from outside.

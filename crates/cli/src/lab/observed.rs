@@ -3,6 +3,7 @@
 
 use super::disk::Marks;
 use super::fitness::Machine;
+use super::service::Periods;
 use super::victim::{Stall, Summary};
 use deburr_core::finding::{Cause, EntityKind, Finding, LedgerState, Report, Severity};
 use serde::Serialize;
@@ -24,6 +25,9 @@ pub(crate) struct Observed {
     /// What the disk, if the run had one of its own, saw written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) written: Option<Marks>,
+    /// The periods of the victim's limit, if the lab measured it for a service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) periods: Option<Periods>,
     /// The stalls of the victim's syncs that `deburr` recorded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) recorded: Vec<Stall>,

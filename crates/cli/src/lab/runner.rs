@@ -8,6 +8,7 @@ use super::io::IoArgs;
 use super::meter::Meter;
 use super::observed::Observed;
 use super::scenario::Scenario;
+use super::service::Periods;
 use super::slow_file::ReadArgs;
 use super::stage::{Job, Stage, Stop, Worker};
 use super::victim::{Stall, Window};
@@ -17,7 +18,7 @@ use deburr_core::finding::Report;
 use deburr_core::recording::{BlockRecord, Record, StallKind};
 use serde::Serialize;
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// From the start of the load to the start of the observation: longer than a few of the scheduler's and the
@@ -124,9 +125,7 @@ pub(crate) fn run_once(
     let verdict = expect::verdict(&checks, &unfit);
     let is_missing = |topic| [Topic::Fault, Topic::Control].contains(&topic);
     let missing = checks.iter().filter(|check| !check.pass && is_missing(check.topic));
-    unfit.extend(missing.map(|check| {
-        format!("the fault did not come about, by the victim's own account: {}", check.what)
-    }));
+    unfit.extend(missing.map(|check| format!("not as the experiment needs it: {}", check.what)));
     Ok(Outcome {
         scenario: scenario.name.clone(),
         passed,
@@ -169,7 +168,7 @@ pub(super) fn observe_after(
     if scenario.victim.reader.is_some() {
         stage.make_slow_file()?;
     }
-    let Suffering { pid, measures: mut victim, service } =
+    let Suffering { pid, measures: mut victim, service, limit } =
         start_victim(scenario, &stage, with_faults, quota_us)?;
     if let Some(disk) = &scenario.disk {
         // All files of the victim are made.
@@ -197,12 +196,17 @@ pub(super) fn observe_after(
         arguments.push("--syscalls".into());
     }
     let timeout = Duration::from_secs(settings.seconds.into()) + OBSERVER_EXTRA;
+    let periods_before = limit.as_deref().map(Periods::of).transpose()?;
     let (status, json, complaint) = stage.run_self(&arguments, timeout)?;
     if !status.success() {
         bail!("the observing `deburr` failed ({status}): {}", complaint.trim());
     }
     let report: Report =
         serde_json::from_str(&json).context("the observing `deburr` wrote no report")?;
+    let periods = match (&limit, periods_before) {
+        (Some(limit), Some(before)) => Some(Periods::of(limit)?.since(before)),
+        _ => None,
+    };
     // Both accounts are of the same time, to the nanosecond.
     let window_is = window_of(&recording)?;
     let machine = meter.finish(window_is)?;
@@ -228,6 +232,7 @@ pub(super) fn observe_after(
         machine,
         victim: summary,
         written,
+        periods,
         recorded: syncs_of(&recording, pid)?,
         report,
     };
@@ -244,6 +249,8 @@ struct Suffering {
     measures: Worker,
     /// It, if that is another process.
     service: Option<Worker>,
+    /// Directory of the cgroup with its limit, if the lab measures one.
+    limit: Option<PathBuf>,
 }
 
 fn start_victim(
@@ -259,6 +266,7 @@ fn start_victim(
             pid: running.service.pid(),
             measures: running.driver,
             service: Some(running.service),
+            limit: Some(running.limit),
         });
     }
     let what = victim_work(scenario, stage)?;
@@ -271,7 +279,7 @@ fn start_victim(
         realtime: false,
         what: &what,
     })?;
-    Ok(Suffering { pid: measures.pid(), measures, service: None })
+    Ok(Suffering { pid: measures.pid(), measures, service: None, limit: None })
 }
 
 /// What the victim is to do.

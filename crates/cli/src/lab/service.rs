@@ -7,10 +7,10 @@ use super::stage::{Job, Stage, Worker};
 use crate::clock::{SECOND_NS, monotonic_ns};
 use crate::sweep::load::{self, Load};
 use anyhow::{Context as _, Result, bail, ensure};
-use deburr_core::procfs::schedstat;
-use serde::Deserialize;
+use deburr_core::procfs::{cgroup_cpu, schedstat};
+use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The Go service.
@@ -71,6 +71,34 @@ pub(crate) struct Running {
     pub(crate) service: Worker,
     /// Who drives it, and measures.
     pub(crate) driver: Worker,
+    /// Directory of the cgroup with its limit.
+    pub(crate) limit: PathBuf,
+}
+
+/// Periods of a limit, as the kernel counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Periods {
+    /// In which it had work.
+    pub(crate) with_work: u64,
+    /// In which it ran out.
+    pub(crate) ran_out: u64,
+}
+
+impl Periods {
+    /// So far, of the cgroup in that directory.
+    pub(super) fn of(limit: &Path) -> Result<Self> {
+        let stat = limit.join("cpu.stat");
+        let text = std::fs::read(&stat).with_context(|| format!("no `{}`", stat.display()))?;
+        let stat = cgroup_cpu::cpu_stat(&text);
+        let [with_work, ran_out] =
+            [stat.nr_periods, stat.nr_throttled].map(Option::unwrap_or_default);
+        Ok(Self { with_work, ran_out })
+    }
+
+    /// Those since then.
+    pub(super) fn since(self, then: Self) -> Self {
+        Self { with_work: self.with_work - then.with_work, ran_out: self.ran_out - then.ran_out }
+    }
 }
 
 impl ServiceSpec {
@@ -140,8 +168,8 @@ impl ServiceSpec {
             None => *quota_us.insert(self.measure_quota_us(stage)?),
         };
         let threads = if with_faults { self.threads } else { self.control_threads };
-        let limit = self.limit.as_deref().unwrap_or(cgroup);
-        stage.tree().set_quota(&stage.cgroup(limit)?, quota_us, PERIOD_US)?;
+        let limit = stage.cgroup(self.limit.as_deref().unwrap_or(cgroup))?;
+        stage.tree().set_quota(&limit, quota_us, PERIOD_US)?;
         let (service, address) = self.start_service(stage, cgroup, threads)?;
         let what = ["drive".into(), self.url(address), self.rate_per_s.to_string()];
         let driver = stage.start_one(&Job {
@@ -153,7 +181,7 @@ impl ServiceSpec {
             what: &what,
         })?;
         stage.settle(SETTLE)?;
-        Ok(Running { service, driver })
+        Ok(Running { service, driver, limit })
     }
 
     /// The limit: of what it uses at this rate with few threads and as much CPU time as it likes.

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::lab::fitness::Machine;
+use crate::lab::service::Periods;
 use crate::lab::victim::{IoSummary, Stall, Summary};
 use deburr_core::finding::{
     Area, Cost, Entity, EntityKind, Finding, Fix, Host, Ledger, LedgerPart, LedgerState, Observer,
@@ -44,6 +45,7 @@ fn observed(waited_ms_per_s: u64, findings: Vec<Finding>) -> Observed {
             ..Summary::default()
         },
         written: None,
+        periods: None,
         recorded: vec![],
         report: Report {
             schema: String::new(),
@@ -132,6 +134,16 @@ fn a_right_report_passes_and_shares_of_one_comm_add_up() {
     let info = finding("SCH001", Severity::Info, &[]);
     let obs = finding("OBS002", Severity::Medium, &[]);
     assert_eq!(failures(&observed(1, vec![info, obs]), &right()), Vec::<String>::new());
+}
+
+#[test]
+fn a_limit_that_is_too_tight_without_the_fault_says_nothing() {
+    let scenario = Scenario::parse(SCENARIO).unwrap();
+    let mut control = observed(300, vec![finding("SCH002", Severity::High, &[])]);
+    control.periods = Some(Periods { with_work: 30, ran_out: 3 });
+    assert_eq!(verdict(&check(&scenario, &control, &right()), &[]), Verdict::Failed);
+    control.periods = Some(Periods { with_work: 30, ran_out: 12 });
+    assert_eq!(verdict(&check(&scenario, &control, &right()), &[]), Verdict::Inconclusive);
 }
 
 #[test]
