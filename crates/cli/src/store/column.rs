@@ -216,11 +216,11 @@ macro_rules! columns {
         impl $crate::store::tests::Sample for $type {
             fn sample(rng: &mut proptest::test_runner::TestRng) -> Self {
                 use $crate::store::tests::Sample;
-                $( let (t0_ns, t1_ns) = $crate::store::column::bound!($tick of rng); )?
+                $( let bounds = $crate::store::column::bound!($tick of rng); )?
                 Self {
                     $(
-                        t0_ns: $crate::store::column::bound!($tick = t0_ns),
-                        t1_ns: $crate::store::column::bound!($tick = t1_ns),
+                        t0_ns: $crate::store::column::bound!($tick = bounds.0),
+                        t1_ns: $crate::store::column::bound!($tick = bounds.1),
                     )?
                     $( $field: Sample::sample(rng), )*
                 }
@@ -264,8 +264,8 @@ macro_rules! bound {
     (tick of $rng:ident) => {
         $crate::store::tests::range($rng)
     };
-    (tick = $value:ident) => {
-        $value
+    (tick = $bounds:ident.$at:tt) => {
+        $bounds.$at
     };
 }
 

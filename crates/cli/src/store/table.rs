@@ -100,7 +100,7 @@ impl<'a> Row<'a> {
 /// Declares the records of an enum, each with its table, its variant and its columns ([`columns`](super::column::columns)).
 /// `in` says how such a record becomes a [`Record`], and the rest which recordings have the tables, if a table does not say
 /// so itself. `and` adds arms for variants that have their tables elsewhere.
-macro_rules! records {
+macro_rules! tables {
     (
         $group:ident in $wrap:path, since $since:literal, $presence:expr;
         $(
@@ -166,7 +166,7 @@ macro_rules! range {
     };
 }
 
-pub(super) use {own, range, records};
+pub(super) use {own, range, tables};
 
 /// All tables.
 pub(super) fn all() -> impl Iterator<Item = &'static Table> {

@@ -311,9 +311,10 @@ impl Columns for Vec<DeviceBin> {
     fn write<'a>(&'a self, to: &mut Vec<Cell<'a>>) {
         to.push(Cell::Integer(self.len() as i64));
         let active = self.iter().enumerate().filter(|(_, bin)| **bin != DeviceBin::default());
-        to.push(list(active.map(|(at, bin)| {
-            [at as u64, bin.busy_ns, bin.depth_ns, bin.ios.into(), bin.bytes]
-        })));
+        to.push(list(
+            active
+                .map(|(at, bin)| [at as u64, bin.busy_ns, bin.depth_ns, bin.ios.into(), bin.bytes]),
+        ));
     }
 
     fn read(cells: &mut Cells<'_>) -> Result<Self> {

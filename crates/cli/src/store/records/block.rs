@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Records of block IO.
 
-use crate::store::table::{Presence, records};
+use crate::store::table::{Presence, tables};
 use crate::store::ways::{Added, Sparse};
 use deburr_core::recording::{
     BlockRecord, Device, DeviceBins, DeviceTick, DiskReading, File, HeldTick, IoBlameTick, IoPace,
@@ -12,7 +12,7 @@ fn whole(record: BlockRecord) -> Record {
     Record::Block(Box::new(record))
 }
 
-records! {
+tables! {
     BlockRecord in whole, since 2, Presence::Always;
 
     "device" => Device(Device) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Records of a check of CPUs.
 
-use crate::store::table::{OnDemand, Presence, records};
+use crate::store::table::{OnDemand, Presence, tables};
 use crate::store::ways::{Json, MaybeJson, RunList};
 use deburr_core::recording::{
     CheckSetup, CpuCheckRecord, CpuDistance, PairRound, Record, SweepWorker,
@@ -11,7 +11,7 @@ fn whole(record: CpuCheckRecord) -> Record {
     Record::CpuCheck(Box::new(record))
 }
 
-records! {
+tables! {
     CpuCheckRecord in whole, since 2, Presence::OnDemand(OnDemand::Check);
 
     "cpu_check" => Setup(CheckSetup) {

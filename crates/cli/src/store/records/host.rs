@@ -2,8 +2,8 @@
 //! Records of the host, its processes and what they did with CPUs.
 
 use super::{block, cpu_check, syscalls};
-use crate::store::column::{Cell, Cells, Column, Columns, Result};
-use crate::store::table::{Presence, Row, Table, records};
+use crate::store::column::{Cell, Cells, Columns, Result};
+use crate::store::table::{Presence, Row, Table, tables};
 use crate::store::ways::{Added, Json, MaybeJson, Sparse};
 use deburr_core::recording::{
     BlameTick, Cgroup, CgroupReading, Coverage, CpuReading, Event, IdleTick, LoadBin, Meta,
@@ -12,7 +12,7 @@ use deburr_core::recording::{
 };
 use std::convert::identity;
 
-records! {
+tables! {
     Record in identity, since 1, Presence::Always;
 
     "meta" => Meta(Meta) {

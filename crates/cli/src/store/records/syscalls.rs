@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Records of system calls.
 
-use crate::store::table::{OnDemand, Presence, records};
+use crate::store::table::{OnDemand, Presence, tables};
 use crate::store::ways::Json;
 use deburr_core::recording::{Record, SyscallFile, SyscallRecord, SyscallSpan, SyscallTotal};
 
@@ -9,7 +9,7 @@ fn whole(record: SyscallRecord) -> Record {
     Record::Syscalls(Box::new(record))
 }
 
-records! {
+tables! {
     SyscallRecord in whole, since 2, Presence::OnDemand(OnDemand::Syscalls);
 
     "syscall_span" => Span(SyscallSpan) {

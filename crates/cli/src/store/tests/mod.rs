@@ -10,13 +10,13 @@ pub(in crate::store) use sample::{Sample, bin, range};
 
 use super::table;
 use super::*;
-use sample::record;
 use deburr_core::recording::{
     BlameTick, Culprit, Event, EventKind, ProcId, Process, ProcessTick, Record, ThreadStates,
     WaitHist,
 };
 use proptest::prelude::*;
 use rusqlite::Connection;
+use sample::record;
 
 fn read(path: &Path) -> Result<Vec<Record>, String> {
     let mut records = Vec::new();
