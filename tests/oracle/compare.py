@@ -155,8 +155,8 @@ def of_blame(pid, who, true, said, replay, truth):
     )  # fmt: skip
 
 
-# Under a quota there is a little more blame than waiting at times, of which only half is understood: docs/accuracy.md has it.
-BLAMED_TOO_MUCH, BLAMED_TOO_MUCH_BY_QUOTA = 0.001, 0.01
+# Under a quota there is a little more blame than waiting at times, of which not all is understood: docs/accuracy.md has it.
+BLAMED_TOO_MUCH, BLAMED_TOO_MUCH_BY_QUOTA = 0.001, 0.003
 
 
 def under_quota(cast):

@@ -115,7 +115,8 @@ struct sched_move {
 	__u32 pad;
 	__u64 stopped_stay_ns; /* the iterator saw it stopped by a quota in the stay that began
 				  then, ... */
-	__u64 throttled_ns;    /* ... for so long */
+	__u64 throttled_ns;    /* ... for so long, at the last look, ... */
+	__u64 waited_ns;       /* ... and in a run queue for so long */
 };
 
 /*

@@ -16,7 +16,7 @@ static __noinline __u64 throttled_of(struct sched_thread *t, struct task_struct 
 {
 	struct cfs_rq *queue = unvouched(next)->se.cfs_rq;
 	bool was_runnable = t->state == ST_QUEUED || t->state == ST_THROTTLED;
-	__u64 throttled = 0, told;
+	__u64 throttled = 0;
 
 	if (t->throttle_queue == (__u64)queue) {
 		/*
@@ -26,16 +26,12 @@ static __noinline __u64 throttled_of(struct sched_thread *t, struct task_struct 
 		 */
 		if (was_runnable || !has_task_throttle())
 			throttled = throttle_clock(queue, queue->rq, now) - t->throttle_clock_ns;
-	} else {
-		/*
-		 * Moved to another CPU since: it was queued there when the throttling ended. And
-		 * what was told of it before stays so.
-		 */
-		if (t->state == ST_THROTTLED && runnable_ns > here_ns)
-			throttled = runnable_ns - here_ns;
-		told = found_throttled(t);
-		throttled = throttled > told ? throttled : told;
+	} else if (t->state == ST_THROTTLED && runnable_ns > here_ns) {
+		/* Moved to another CPU since: it was queued there when the throttling ended. */
+		throttled = runnable_ns - here_ns;
 	}
+	if (t->moved & MOVED_QUEUED)
+		throttled = found_throttled(t, throttled, runnable_ns);
 	return throttled < runnable_ns ? throttled : runnable_ns;
 }
 

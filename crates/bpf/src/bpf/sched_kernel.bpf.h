@@ -64,7 +64,8 @@ static __always_inline __u64 throttle_clock(struct cfs_rq *queue, struct rq *rq,
 	if (bpf_core_field_exists(self->throttled_clock_self_time)) {
 		__u64 since = self->throttled_clock_self;
 
-		return self->throttled_clock_self_time + (since ? now - since : 0);
+		/* It may have been stopped since the iterator was asked. */
+		return self->throttled_clock_self_time + (since && since < now ? now - since : 0);
 	}
 	if (bpf_core_field_exists(pelt->throttled_clock_pelt_time)) {
 		struct rq___pelt *clock = (void *)rq;

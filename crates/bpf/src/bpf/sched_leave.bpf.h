@@ -31,17 +31,25 @@ static __noinline __u64 known_wait(struct sched_thread *t, __u64 arrival)
 	return wait;
 }
 
-/* How long a thread waited that came unseen: the kernel keeps the sum of all its waits. */
-static __noinline __u64 unseen_wait(struct sched_thread *t, struct task_struct *task, __u64 since,
-				    __u64 arrival)
+/* How long a thread was runnable that came unseen: the kernel keeps the sum of all its waits. */
+static __noinline __u64 unseen_runnable(struct sched_thread *t, struct task_struct *task,
+					__u64 since, __u64 arrival)
 {
-	__u64 wait = task->sched_info.run_delay - t->run_delay_ns;
+	__u64 all = arrival - since, runnable;
 
-	/* What the kernel has for a wait of a thread that was moved asleep is none; and what a
-	 * quota did is not told apart here. */
-	if ((t->moved & MOVED_ASLEEP) || t->state == ST_THROTTLED)
-		wait = known_wait(t, arrival);
-	return wait < arrival - since ? wait : arrival - since;
+	if (t->state == ST_QUEUED || t->state == ST_THROTTLED)
+		return all;
+	runnable = task->sched_info.run_delay - t->run_delay_ns;
+	/* What the kernel has for a wait of a thread that was moved asleep is none. */
+	if (t->moved & MOVED_ASLEEP)
+		runnable = known_wait(t, arrival);
+	return runnable < all ? runnable : all;
+}
+
+/* How much of that it was throttled: as far as that was found before, or else as it left. */
+static __noinline __u64 unseen_throttled(struct sched_thread *t, __u64 runnable)
+{
+	return found_throttled(t, t->state == ST_THROTTLED ? runnable : 0, runnable);
 }
 
 /*
@@ -50,16 +58,19 @@ static __noinline __u64 unseen_wait(struct sched_thread *t, struct task_struct *
 static __noinline __u64 arrived_unseen(struct sched_area *area, struct sched_thread *t,
 				       struct task_struct *prev, __u64 since, __u64 now)
 {
-	__u64 arrival = prev->sched_info.last_arrival, wait;
+	__u64 arrival = prev->sched_info.last_arrival, runnable, throttled, wait;
 	bool local = !(t->moved & MOVED_QUEUED);
 
 	if (arrival < since || arrival > now)
 		arrival = since;
 	if (t->state >= ST_MAX)
 		return arrival;
-	wait = unseen_wait(t, prev, since, arrival);
+	runnable = unseen_runnable(t, prev, since, arrival);
+	throttled = unseen_throttled(t, runnable);
+	wait = runnable - throttled;
 	t->moved = 0;
-	t->in_state_ns[t->state & (ST_MAX - 1)] += arrival - since - wait;
+	t->in_state_ns[t->state & (ST_MAX - 1)] += arrival - since - runnable;
+	t->in_state_ns[ST_THROTTLED] += throttled;
 	t->in_state_ns[ST_QUEUED] += wait;
 	if (wait && arrival > window_start_ns) {
 		if (wait > arrival - window_start_ns)

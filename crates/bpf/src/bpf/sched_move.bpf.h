@@ -48,25 +48,37 @@ static __noinline int note_runnable(__u32 slot, __u64 stay_ns, __u64 now)
 	return 0;
 }
 
-/* A thread is found stopped by a quota. */
-static __noinline int note_throttled(__u32 slot, __u64 stay_ns, __u64 throttled_ns)
+/* A thread is found that a quota stopped. */
+static __noinline int note_throttled(__u32 slot, __u64 stay_ns, __u64 runnable_ns,
+				     __u64 throttled_ns)
 {
 	struct sched_move *move = bpf_map_lookup_elem(&moves, &slot);
 
 	if (move) {
 		move->throttled_ns = throttled_ns;
+		move->waited_ns = runnable_ns - throttled_ns;
 		move->stopped_stay_ns = stay_ns;
 	}
 	return 0;
 }
 
-/* For how long it was found so in this stay, at the last look; 0 = it was not. */
-static __noinline __u64 found_throttled(struct sched_thread *t)
+/*
+ * How long a thread that was moved was throttled, of the time that it was runnable. `throttled` is
+ * reckoned from the queue that it is on now; what was found before, throttled or waiting, was told
+ * and stays so.
+ */
+static __noinline __u64 found_throttled(struct sched_thread *t, __u64 throttled, __u64 runnable)
 {
 	__u32 slot = slot_of(t->tid);
 	struct sched_move *move = bpf_map_lookup_elem(&moves, &slot);
+	__u64 most;
 
-	return move && move->stopped_stay_ns == t->since_ns ? move->throttled_ns : 0;
+	if (!move || move->stopped_stay_ns != t->since_ns)
+		return throttled;
+	most = move->waited_ns < runnable ? runnable - move->waited_ns : 0;
+	if (throttled < move->throttled_ns)
+		throttled = move->throttled_ns;
+	return throttled < most ? throttled : most;
 }
 
 /*

@@ -62,7 +62,7 @@ static __noinline int tell_arrived(struct bpf_iter__task *ctx, struct sched_thre
 {
 	struct task_struct *task = ctx->task;
 	struct sched_waiting out = {};
-	__u64 now = asked_ns, since, arrival;
+	__u64 now = asked_ns, since, arrival, runnable;
 
 	if (!task || !t)
 		return 0;
@@ -73,7 +73,9 @@ static __noinline int tell_arrived(struct bpf_iter__task *ctx, struct sched_thre
 	    arrival > now)
 		return 0;
 	out.since_ns = since;
-	out.queued_ns = unseen_wait(t, task, since, arrival);
+	runnable = unseen_runnable(t, task, since, arrival);
+	out.throttled_ns = unseen_throttled(t, runnable);
+	out.queued_ns = runnable - out.throttled_ns;
 	out.slot = slot;
 	out.tid = t->tid;
 	out.tgid = t->tgid;
@@ -127,7 +129,7 @@ static __always_inline int tell_waiting(struct bpf_iter__task *ctx, bool atomic)
 	if (!w.runnable_ns)
 		return 0;
 	if (w.throttled_ns)
-		note_throttled(slot, since, w.throttled_ns);
+		note_throttled(slot, since, w.runnable_ns, w.throttled_ns);
 	out.since_ns = since;
 	out.throttled_ns = w.throttled_ns;
 	out.queued_ns = w.runnable_ns - w.throttled_ns;

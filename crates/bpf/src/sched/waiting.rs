@@ -160,7 +160,8 @@ impl SchedProbe {
         let data = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
         // SAFETY: a valid, aligned field of the mapped section; programs read it at any time.
         unsafe { std::ptr::write_volatile(&raw mut data.window_start_ns, now) };
-        self.who_waits(clock)
+        // As of the same moment: what is waited in between would be in the sizes of waits, and not in the ledger.
+        self.who_waits_at(now)
     }
 
     /// Asks who waits now. Without an iterator over threads nobody is known to.
@@ -168,7 +169,10 @@ impl SchedProbe {
     /// # Errors
     /// If the kernel does not let its threads be looked at.
     pub fn who_waits(&mut self, clock: Clock) -> Result<Waiting, String> {
-        let at_ns = clock.now();
+        self.who_waits_at(clock.now())
+    }
+
+    fn who_waits_at(&mut self, at_ns: u64) -> Result<Waiting, String> {
         let data = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
         // SAFETY: as above.
         unsafe { std::ptr::write_volatile(&raw mut data.asked_ns, at_ns) };
