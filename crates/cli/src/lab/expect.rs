@@ -268,7 +268,7 @@ fn rhythm(code: &str, period_ms: u64, run: &Observed) -> Check {
 const STALLED_ANYWAY: f64 = 1.0 / 3.0;
 
 /// Of the periods of a limit with room for all but the burstiest moments, so many may run out.
-const RAN_OUT_ANYWAY: f64 = 0.2;
+const RAN_OUT_ANYWAY: f64 = 0.3;
 
 /// The incident happened, by the victim's own account, and was the fault's.
 fn stalls(control: (&str, &Observed), fault: (&str, &Observed), bound_ms: u64) -> [Check; 2] {
