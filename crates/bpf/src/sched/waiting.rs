@@ -221,10 +221,19 @@ impl SchedProbe {
         Waiting { at_ns, window_start_ns, asked: self.waiting.is_some(), ..Waiting::default() }
     }
 
-    /// Notes that so much of this wait is told, so that its end tells only the rest. `false` = it ended meanwhile, and
+    /// How much of this wait was told before.
+    #[must_use]
+    pub fn told_ns(&self, waiter: &Waiter) -> u64 {
+        let (since, queued) = (offset_of!(sched_told, since_ns), offset_of!(sched_told, queued_ns));
+        let is_of_it = self.tolds.u64(waiter.slot, since) == waiter.since_ns;
+        if is_of_it { self.tolds.u64(waiter.slot, queued) } else { 0 }
+    }
+
+    /// Notes that this wait is told as far as it is known, so that its end tells only the rest. `false` = it ended meanwhile, and
     /// may have been told as a whole: the caller must not tell it.
     #[must_use]
-    pub fn note_told(&self, waiter: &Waiter, queued_ns: u64) -> bool {
+    pub fn note_told(&self, waiter: &Waiter) -> bool {
+        let queued_ns = waiter.queued_ns.max(self.told_ns(waiter));
         let (since, queued) = (offset_of!(sched_told, since_ns), offset_of!(sched_told, queued_ns));
         if self.tolds.u64(waiter.slot, since) != waiter.since_ns {
             self.tolds.set_u64(waiter.slot, since, 0);

@@ -129,7 +129,10 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
         checks.push(quiet.resting_on(RestsOn::Nothing));
     }
     checks.extend(scenario.causes.iter().map(|bound| blame(bound, fault)));
-    checks.extend([control, fault].map(|run| observers_part(run, scenario.victim.threads)));
+    for (run, with_faults) in [(control, false), (fault, true)] {
+        let service = scenario.victim.service.as_ref().map_or(0, |it| it.threads(with_faults));
+        checks.push(observers_part(run, scenario.victim.threads.max(service)));
+    }
     if let Some(bound_ms) = scenario.stall_ms {
         checks.extend(stalls((without, control), (with, fault), bound_ms));
     }

@@ -13,16 +13,20 @@ use super::scenario::Scenario;
 use super::stage::{Stage, Stop};
 use crate::host::undo::{Undo, write_setting};
 use anyhow::{Context as _, Result, bail, ensure};
-use deburr_core::finding::{EntityKind, Finding, Fix, LedgerState, Report};
+use deburr_core::finding::{EntityKind, Finding, Fix, IoBy, LedgerState, LossOf, Report};
 use serde::Serialize;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+/// Where settings lie that the janitor puts back.
+const SETTINGS: [&str; 3] = ["/proc/sys", "/sys/block", "/sys/devices/virtual"];
 /// Between the command and the second look.
 const SETTLE: Duration = Duration::from_millis(500);
 /// What the second look may be off by, for every thread: what is left of the noise of the host.
 const NOISE_NS_PER_S: f64 = 5e6;
+/// The same for a transfer.
+const NOISE_NS_PER_TRANSFER: f64 = 5e5;
 
 /// What became of a scenario's loss.
 #[derive(Clone, Debug, Serialize)]
@@ -39,15 +43,17 @@ pub(crate) struct Remedied {
     pub(crate) action: String,
     /// The command that did it.
     pub(crate) command: String,
-    /// The part of the loss that may be left.
-    pub(crate) left_at_most: f64,
-    /// The victim's loss without it, by the report's ledger.
-    pub(crate) before_ns_per_s: f64,
+    /// The part of the loss that may be left; `None` = nothing was promised.
+    pub(crate) left_at_most: Option<f64>,
+    /// Over what it is reckoned.
+    pub(crate) of: LossOf,
+    /// The victim's loss in a second, or of each of its transfers, without it, by the report.
+    pub(crate) before_ns: f64,
     /// The same with it.
-    pub(crate) after_ns_per_s: f64,
+    pub(crate) after_ns: f64,
     /// The same by the victim's own clock, where it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) victim_after_ns_per_s: Option<f64>,
+    pub(crate) victim_after_ns: Option<f64>,
 }
 
 /// As [`run_once`], again if need be.
@@ -91,22 +97,27 @@ fn run_once(
             progress(&format!("`{name}`: {command}"));
             apply(stage, command).with_context(|| format!("cannot apply `{command}`"))?;
             stage.settle(SETTLE)?;
-            let before = loss_ns_per_s(&report, &finding.code, pid);
-            applied = Some((finding.code.clone(), fix.clone(), before));
+            applied = Some((finding.code.clone(), fix.clone(), report.clone()));
             Ok(())
         })?;
-    let Some((code, fix, before)) = applied else {
+    let Some((code, fix, report)) = applied else {
         let unfit = foreign.into_iter().chain(after.machine.unfit()).collect();
         return Ok(Remedied::without(scenario, unfit));
     };
-    let promise = fix.expect.with_context(|| format!("`{}` promises nothing", fix.action))?;
-    let before = before.context("the report before it has no ledger of the victim")?;
-    let ns = loss_ns_per_s(&after.report, &code, after.victim_pid)
-        .context("the report after it has no ledger of the victim")?;
-    let own_ns = own_loss(&after, &code);
-    let bound_ns =
-        promise.left_at_most * before + NOISE_NS_PER_S * f64::from(scenario.victim.threads.max(1));
-    let kept = ns <= bound_ns && own_ns.is_none_or(|own_ns| own_ns <= bound_ns);
+    let of = fix.expect.map_or(usual_loss(&code), |promise| promise.of);
+    let before_ns = loss_ns(&report, &code, after.victim_pid, of)
+        .context("the report before it has no loss of the victim")?;
+    let after_ns = loss_ns(&after.report, &code, after.victim_pid, of)
+        .context("the report after it has no loss of the victim")?;
+    let own_ns = own_loss(&after, &code).filter(|_| of == LossOf::Second);
+    let noise_ns = match of {
+        LossOf::Second => NOISE_NS_PER_S * f64::from(scenario.victim.threads.max(1)),
+        LossOf::Transfer => NOISE_NS_PER_TRANSFER,
+    };
+    let kept = fix.expect.is_some_and(|promise| {
+        let bound_ns = promise.left_at_most * before_ns + noise_ns;
+        after_ns <= bound_ns && own_ns.is_none_or(|own_ns| own_ns <= bound_ns)
+    });
     let unfit = after.machine.unfit();
     Ok(Remedied {
         scenario: name.clone(),
@@ -115,10 +126,11 @@ fn run_once(
         code,
         command: fix.command.unwrap_or_default(),
         action: fix.action,
-        left_at_most: promise.left_at_most,
-        before_ns_per_s: before,
-        after_ns_per_s: ns,
-        victim_after_ns_per_s: own_ns,
+        left_at_most: fix.expect.map(|promise| promise.left_at_most),
+        of,
+        before_ns,
+        after_ns,
+        victim_after_ns: own_ns,
     })
 }
 
@@ -132,10 +144,11 @@ impl Remedied {
             code: String::new(),
             action: "no remedy with a command was offered".into(),
             command: String::new(),
-            left_at_most: 1.0,
-            before_ns_per_s: 0.0,
-            after_ns_per_s: 0.0,
-            victim_after_ns_per_s: None,
+            left_at_most: None,
+            of: LossOf::Second,
+            before_ns: 0.0,
+            after_ns: 0.0,
+            victim_after_ns: None,
         }
     }
 }
@@ -149,7 +162,11 @@ fn is_foreign(finding: &Finding, lab: &str) -> bool {
 
 /// What came of it, for people.
 pub(crate) fn text(it: &Remedied) -> String {
-    let ms = |ns: f64| format!("{:.1} ms/s", ns / 1e6);
+    let each = match it.of {
+        LossOf::Second => "/s",
+        LossOf::Transfer => " a transfer",
+    };
+    let ms = |ns: f64| format!("{:.1} ms{each}", ns / 1e6);
     let verdict = match it.verdict {
         Verdict::Passed => "ok",
         Verdict::Failed => "FAILED",
@@ -158,14 +175,16 @@ pub(crate) fn text(it: &Remedied) -> String {
     let mut lines = vec![format!("{verdict} {}: {}", it.scenario, it.action)];
     if !it.command.is_empty() {
         let own = it
-            .victim_after_ns_per_s
+            .victim_after_ns
             .map_or(String::new(), |ns| format!(" (by the victim's own clock {})", ms(ns)));
+        let promised = it.left_at_most.map_or("nothing is promised".into(), |left| {
+            format!("promised is at most {:.0} % of it", left * 100.0)
+        });
         lines.push(it.command.clone());
         lines.push(format!(
-            "the victim loses {} before and {} after{own}; promised is at most {:.0} % of it",
-            ms(it.before_ns_per_s),
-            ms(it.after_ns_per_s),
-            it.left_at_most * 100.0,
+            "the victim loses {} before and {} after{own}; {promised}",
+            ms(it.before_ns),
+            ms(it.after_ns),
         ));
     }
     lines.extend(it.unfit.iter().map(|reason| format!("the machine was not fit: {reason}")));
@@ -191,7 +210,30 @@ fn first_command<'r>(
     finding.fix.iter().find_map(|fix| Some((finding, fix, fix.command.as_deref()?)))
 }
 
-/// What a finding of that code is about, of the victim's time, per second.
+/// Over what a loss is reckoned where nothing is promised.
+fn usual_loss(code: &str) -> LossOf {
+    if code.starts_with("BLK") { LossOf::Transfer } else { LossOf::Second }
+}
+
+/// What a finding of that code is about, of the victim's time: in a second, or for each of its transfers.
+fn loss_ns(report: &Report, code: &str, pid: u32, of: LossOf) -> Option<f64> {
+    let ns_per_s = loss_ns_per_s(report, code, pid)?;
+    match of {
+        LossOf::Second => Some(ns_per_s),
+        LossOf::Transfer => Some(ns_per_s / transfers_per_s(report, pid)?),
+    }
+}
+
+/// Transfers that a process submitted.
+fn transfers_per_s(report: &Report, pid: u32) -> Option<f64> {
+    let tables = report.block_io.iter().flat_map(|io| &io.devices).flat_map(|it| &it.tables);
+    let rows = tables.filter(|table| table.by == IoBy::Process).flat_map(|table| &table.rows);
+    let own = rows.filter(|row| row.entity.as_ref().is_some_and(|it| it.pid == Some(pid)));
+    let ios: u64 = own.map(|row| row.ios).sum();
+    (ios > 0).then(|| ios as f64 / report.window.seconds)
+}
+
+/// The same per second.
 fn loss_ns_per_s(report: &Report, code: &str, pid: u32) -> Option<f64> {
     let ledger = report.ledger.iter().find(|ledger| ledger.victim.pid == Some(pid))?;
     let is_lost = |state: LedgerState| match (code, state) {
@@ -231,12 +273,16 @@ fn apply(stage: &mut Stage, command: &str) -> Result<()> {
 
 fn write(stage: &mut Stage, file: &Path, value: &str) -> Result<()> {
     let path = file.canonicalize().with_context(|| format!("no `{}`", file.display()))?;
+    let lab = stage.cgroup_path();
+    let lab = lab.trim_start_matches('/');
+    // In the tree of another controller there is a cgroup of its name and more.
     let own = path.components().any(|part| {
-        part.as_os_str().to_string_lossy() == stage.cgroup_path().trim_start_matches('/')
+        let rest = part.as_os_str().to_str().and_then(|part| part.strip_prefix(lab));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     });
     if !own {
         ensure!(
-            path.starts_with("/proc/sys") || path.starts_with("/sys/block"),
+            SETTINGS.iter().any(|settings| path.starts_with(settings)),
             "`{}` is neither the lab's nor a setting",
             path.display()
         );

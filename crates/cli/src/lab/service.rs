@@ -26,9 +26,9 @@ const MIN_QUOTA_US: u64 = 1000;
 /// Load before its need is measured, and for how long that is.
 const WARMUP_NS: u64 = SECOND_NS;
 const CALIBRATION_NS: u64 = PARTS * PART_NS;
-/// Of so many parts of that time the one counts in which it used second least: whatever disturbs the host makes each
-/// request cost more, and a limit that has room for that is not felt in a quieter moment. Measured on a quiet host, parts
-/// of one run differ by a quarter, and one in thirty is a sixth below all others.
+/// Of so many parts of that time the middle one counts: a disturbed moment makes each request cost more, and a limit that
+/// has room for that is not felt in a quieter one; and of the least, a limit is used up without the fault. Measured on a
+/// quiet host, parts of one run differ by a quarter, and one in thirty is a sixth below all others.
 const PARTS: u64 = 5;
 const PART_NS: u64 = SECOND_NS / 2;
 /// Load before it is observed: queues must have become as long as they will.
@@ -123,6 +123,11 @@ impl ServiceSpec {
         Ok(())
     }
 
+    /// Threads that its runtime lets run at a time.
+    pub(super) fn threads(&self, with_faults: bool) -> u32 {
+        if with_faults { self.threads } else { self.control_threads }
+    }
+
     /// What it is, in lines.
     pub(super) fn describe(&self) -> Vec<String> {
         let (what, variable) = match self.program {
@@ -167,7 +172,7 @@ impl ServiceSpec {
             Some(quota_us) => quota_us,
             None => *quota_us.insert(self.measure_quota_us(stage)?),
         };
-        let threads = if with_faults { self.threads } else { self.control_threads };
+        let threads = self.threads(with_faults);
         let limit = stage.cgroup(self.limit.as_deref().unwrap_or(cgroup))?;
         stage.tree().set_quota(&limit, quota_us, PERIOD_US)?;
         let (service, address) = self.start_service(stage, cgroup, threads)?;
@@ -203,7 +208,7 @@ impl ServiceSpec {
             max_connections: CONNECTIONS,
         };
         let (outcome, used_ns) = std::thread::scope(|scope| {
-            let used = scope.spawn(|| used_undisturbed_ns(service.pid(), from_ns));
+            let used = scope.spawn(|| used_in_middle_ns(service.pid(), from_ns));
             (load::drive(&load, &|| stage.is_stopped()), used.join().unwrap_or_default())
         });
         let outcome = outcome?;
@@ -268,8 +273,8 @@ fn build(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// CPU time of a process in the part of the calibration in which it used second least.
-fn used_undisturbed_ns(pid: u32, from_ns: u64) -> u64 {
+/// CPU time of a process in the middle one of the parts of the calibration.
+fn used_in_middle_ns(pid: u32, from_ns: u64) -> u64 {
     let used_by = |at_ns: u64| {
         std::thread::sleep(Duration::from_nanos(at_ns.saturating_sub(monotonic_ns())));
         (monotonic_ns(), cpu_ns(pid))
@@ -283,7 +288,7 @@ fn used_undisturbed_ns(pid: u32, from_ns: u64) -> u64 {
         })
         .collect();
     parts_ns.sort_unstable();
-    parts_ns[1]
+    parts_ns[parts_ns.len() / 2]
 }
 
 /// CPU time of a process's threads. Those of these services do not end.

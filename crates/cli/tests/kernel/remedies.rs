@@ -43,7 +43,7 @@ fn promise_is_kept(scenario: &str, program: &str) {
     assert!(output.status.success(), "{}: {said}{remedy:#}", output.status);
     assert!(remedy["command"].as_str().unwrap().contains(program), "{remedy:#}");
     let ns = |name: &str| remedy[name].as_f64().unwrap();
-    assert!(ns("after_ns_per_s") < ns("before_ns_per_s"), "{remedy:#}");
+    assert!(ns("after_ns") < ns("before_ns"), "{remedy:#}");
 }
 
 #[test]
@@ -94,4 +94,9 @@ fn an_ordinary_policy_for_a_thread_that_runs_before_all_others() {
 #[test]
 fn weight_for_who_has_next_to_none() {
     promise_is_kept("starved", "cpu.");
+}
+
+#[test]
+fn a_higher_limit_for_who_is_held_back() {
+    promise_is_kept("io-limit", "blkio.");
 }

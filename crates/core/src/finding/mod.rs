@@ -212,13 +212,40 @@ pub struct Fix {
 pub struct Promise {
     /// At most this part of it is left, 0..1.
     pub left_at_most: f64,
+    /// Of which loss.
+    #[serde(default, skip_serializing_if = "LossOf::is_second")]
+    pub of: LossOf,
+}
+
+/// Over what a loss is reckoned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LossOf {
+    /// All of it in a second.
+    #[default]
+    Second,
+    /// What each of the victim's transfers waits: who syncs again as soon as it may waits as much in a second as before,
+    /// and gets more done.
+    Transfer,
+}
+
+impl LossOf {
+    fn is_second(&self) -> bool {
+        *self == Self::Second
+    }
 }
 
 impl Promise {
-    /// That promise.
+    /// That promise, of the loss in a second.
     #[must_use]
     pub fn left_at_most(part: f64) -> Self {
-        Self { left_at_most: part }
+        Self { left_at_most: part, of: LossOf::Second }
+    }
+
+    /// That promise, of what each of the victim's transfers waits.
+    #[must_use]
+    pub fn each_transfer_left_at_most(part: f64) -> Self {
+        Self { left_at_most: part, of: LossOf::Transfer }
     }
 }
 

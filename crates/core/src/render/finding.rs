@@ -7,7 +7,7 @@ use super::names;
 use super::page::{Ink, Page};
 use super::table::{Column, Table};
 use crate::finding::{
-    Cause, Cost, Entity, EntityKind, Evidence, FileTable, Finding, Fix, Severity, SizeClass,
+    Cause, Cost, Entity, EntityKind, Evidence, FileTable, Finding, Fix, LossOf, Severity, SizeClass,
 };
 use crate::text::escape::{command, identifier, label, sentence};
 use crate::text::units::{bytes, count, counted, duration, share, value};
@@ -81,7 +81,15 @@ pub(super) fn write<'a>(
             page.labelled(7, (Ink::Plain, "risk: "), 6, Ink::Plain, &sentence(risk));
         }
         if let Some(promise) = &fix.expect {
-            let left = format!("at most {} of this loss is left", share(promise.left_at_most));
+            let part = share(promise.left_at_most);
+            let left = match promise.of {
+                LossOf::Second => format!("at most {part} of this loss is left"),
+                LossOf::Transfer => {
+                    format!(
+                        "each of its transfers waits for at most {part} of the time that it waits now"
+                    )
+                }
+            };
             page.labelled(7, (Ink::Plain, "expect: "), 8, Ink::Plain, &left);
         }
     }

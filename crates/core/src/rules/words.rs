@@ -54,7 +54,7 @@ pub(super) fn container(view: &View, id: CgroupId) -> Option<&Container> {
 
 /// Path of a cgroup, if its facts were seen.
 pub(super) fn cgroup_path(view: &View, id: CgroupId) -> Option<String> {
-    Some(view.cgroups().get(&id)?.facts.as_ref()?.path.clone())
+    view.path_of(id).map(str::to_owned)
 }
 
 /// An amount per second as people say it: `212 ms of every second`; more than a second of a second needs the

@@ -224,6 +224,12 @@ impl View {
         &self.cgroups
     }
 
+    /// Path of a cgroup, if its facts were seen.
+    #[must_use]
+    pub fn path_of(&self, id: CgroupId) -> Option<&str> {
+        Some(&self.cgroups.get(&id)?.facts.as_ref()?.path)
+    }
+
     /// That cgroup and the ones above it, up to the root; a tree that runs in circles is cut.
     #[must_use]
     pub fn cgroup_path(&self, id: CgroupId) -> Vec<(CgroupId, &CgroupView)> {

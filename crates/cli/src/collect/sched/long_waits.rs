@@ -68,13 +68,6 @@ impl History {
     }
 }
 
-/// What was told of a thread's wait.
-#[derive(Clone, Copy, Debug)]
-struct Told {
-    since_ns: u64,
-    queued_ns: u64,
-}
-
 /// A part of a wait: on the queue of that CPU, if it is known, `[from, to)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Part {
@@ -87,14 +80,12 @@ pub(super) struct Part {
 #[derive(Debug)]
 pub(super) struct LongWaits {
     history: History,
-    /// By thread id.
-    told: HashMap<u32, Told>,
 }
 
 impl LongWaits {
     /// Begins now.
     pub(super) fn begin(cpus: usize) -> Self {
-        Self { history: History { cpus: vec![VecDeque::new(); cpus] }, told: HashMap::new() }
+        Self { history: History { cpus: vec![VecDeque::new(); cpus] } }
     }
 
     /// Notes a stay that ended, or that is in progress.
@@ -108,17 +99,12 @@ impl LongWaits {
     pub(super) fn tell(&mut self, probe: &SchedProbe, waiting: &Waiting, all: bool) -> Sums {
         let mut sums = Sums::new();
         let mut known = HashMap::new();
-        let mut still = HashMap::new();
         let waiters: Vec<Waiter> = waiting.queued(probe).collect();
         for waiter in waiters.iter().filter(|waiter| all || waiter.queued_ns >= LONG_WAIT_NS) {
-            let at_ns = waiting.at_ns();
-            let before = self.told.get(&waiter.tid).filter(|told| told.since_ns == waiter.since_ns);
-            let told = Told { since_ns: waiter.since_ns, queued_ns: waiter.queued_ns };
-            let parts = parts_of(waiter, before, at_ns);
-            if !probe.note_told(waiter, waiter.queued_ns) {
+            let parts = parts_of(waiter, probe.told_ns(waiter), waiting.at_ns());
+            if !probe.note_told(waiter) {
                 continue;
             }
-            still.insert(waiter.tid, told);
             for part in parts {
                 let behind = known.entry(part).or_insert_with(|| self.behind(part));
                 for (&behind, &ns) in behind.iter() {
@@ -126,7 +112,6 @@ impl LongWaits {
                 }
             }
         }
-        self.told = still;
         // Whoever waits for longer than that was told of just now; the next look goes back no further.
         self.history.forget(waiting.at_ns().saturating_sub(LONG_WAIT_NS));
         sums
@@ -146,8 +131,8 @@ impl LongWaits {
 }
 
 /// The parts of a wait that were not told before: on the queue that it was moved away from, and on the one where it is.
-fn parts_of(waiter: &Waiter, before: Option<&Told>, at_ns: u64) -> Vec<Part> {
-    let new_ns = waiter.queued_ns.saturating_sub(before.map_or(0, |told| told.queued_ns));
+fn parts_of(waiter: &Waiter, told_ns: u64, at_ns: u64) -> Vec<Part> {
+    let new_ns = waiter.queued_ns.saturating_sub(told_ns);
     let here_ns = waiter.here_ns.min(new_ns);
     let elsewhere_ns = new_ns - here_ns;
     let elsewhere = match waiter.moved {
@@ -209,15 +194,15 @@ mod tests {
             looks in prop::collection::vec((1u64..1000, 0u64..1000, 0usize..3), 1..10),
         ) {
             let waits = history(&[(0, 3000, 7), (3000, 9000, 8)]);
-            let (mut at_ns, mut queued_ns, mut sum, mut before) = (0, 0, 0, None);
+            let (mut at_ns, mut queued_ns, mut sum, mut told_ns) = (0, 0, 0, 0);
             for (grown_ns, here_ns, cpu) in looks {
                 at_ns += grown_ns;
                 queued_ns += grown_ns;
                 let waiter = Waiter::example(queued_ns, here_ns.min(queued_ns), cpu);
-                for part in parts_of(&waiter, before.as_ref(), at_ns) {
+                for part in parts_of(&waiter, told_ns, at_ns) {
                     sum += waits.behind(part).values().sum::<u64>();
                 }
-                before = Some(Told { since_ns: 0, queued_ns });
+                told_ns = queued_ns;
                 prop_assert_eq!(sum, queued_ns);
             }
         }

@@ -6,7 +6,7 @@ use super::support::before::BEFORE;
 use super::support::clocks::Compared;
 use super::support::fullness::{BUSY, CALM, DEPTH, Hit, How, SLOW, SLOW_ROTATING, depth, hit};
 use super::support::rhythms::{RHYTHM, Timed};
-use super::support::victims::{STALL_LIMITS, Victim, spans};
+use super::support::victims::{STALL_LIMITS, Victim};
 use super::support::{busy_counters, device_remedies, files, knobs, saturation, shares};
 use crate::finding::{
     Area, Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Severity, Share, Unit,
@@ -16,6 +16,7 @@ use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
 use crate::text::units;
+use crate::view::block::stalls::spans;
 use crate::view::block::{Activity, MIN_SPELL_NS};
 use crate::view::{Groups, View};
 

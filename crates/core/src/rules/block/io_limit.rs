@@ -2,10 +2,12 @@
 //! BLK007: a limit of a cgroup holds its block IO back.
 
 use super::io_neighbour;
-use super::support::held_back::{self, InForce, OfCgroup};
 use super::support::knobs;
+use super::support::limits_in_force::{self, InForce};
 use super::support::victims::{STALL_LIMITS, of_stalls};
-use crate::finding::{Area, Cause, Confirm, Cost, Evidence, Finding, Fix, Severity, Share, Unit};
+use crate::finding::{
+    Area, Cause, Confirm, Cost, Evidence, Finding, Fix, Promise, Severity, Share, Unit,
+};
 use crate::recording::{DevId, IoOp, Source, StallKind};
 use crate::rules::confidence::Confidence;
 use crate::rules::sched::may_suffer;
@@ -13,6 +15,7 @@ use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
 use crate::text::shell_quote;
 use crate::text::units;
+use crate::view::block::{HeldOfCgroup, held_by_cgroup, held_transfers};
 use crate::view::{Group, Groups, View};
 
 const MAX_VICTIMS: usize = 5;
@@ -43,7 +46,7 @@ struct Hit<'g> {
     group: &'g Group<'g>,
     at: usize,
     cgroup: &'g str,
-    of: &'g OfCgroup<'g>,
+    of: &'g HeldOfCgroup<'g>,
     lost_ns: u64,
     share: f64,
     longest_ns: u64,
@@ -51,11 +54,11 @@ struct Hit<'g> {
 
 fn check(view: &View) -> Verdict {
     let groups = view.groups();
-    let held = held_back::transfers(view);
+    let held = held_transfers(view);
     if (held as f64) < HELD.value {
         return nothing_held(view, &groups);
     }
-    let all = held_back::by_cgroup(view);
+    let all = held_by_cgroup(view);
     let hits: Vec<Hit<'_>> =
         all.iter().flat_map(|(cgroup, of)| of_cgroup(view, &groups, cgroup, of)).collect();
     let mut felt: Vec<(Severity, &Hit<'_>)> = hits
@@ -107,7 +110,7 @@ fn of_cgroup<'g>(
     view: &'g View,
     groups: &'g Groups<'g>,
     cgroup: &'g str,
-    of: &'g OfCgroup<'g>,
+    of: &'g HeldOfCgroup<'g>,
 ) -> Vec<Hit<'g>> {
     let group = |(at, group): (usize, &'g Group<'g>)| {
         let mine = |id| of.members.get(id);
@@ -126,7 +129,7 @@ fn of_cgroup<'g>(
 }
 
 /// The device and direction of which most was held back.
-fn main_kind(of: &OfCgroup<'_>) -> Option<(DevId, IoOp)> {
+fn main_kind(of: &HeldOfCgroup<'_>) -> Option<(DevId, IoOp)> {
     let kinds = of.kinds.iter();
     kinds
         .max_by_key(|(key, held)| (held.ios.total(), std::cmp::Reverse(**key)))
@@ -185,9 +188,14 @@ fn lines(view: &View, hit: &Hit<'_>, limits: &[InForce<'_>]) -> Vec<Evidence> {
 
 fn finding(view: &View, hit: &Hit<'_>, severity: Severity) -> Finding {
     let kind = main_kind(hit.of);
-    let limits: Vec<InForce<'_>> =
-        hit.of.kinds.keys().flat_map(|kind| held_back::limits(view, hit.cgroup, *kind)).collect();
-    let first = kind.and_then(|kind| held_back::limits(view, hit.cgroup, kind).into_iter().next());
+    let limits: Vec<InForce<'_>> = hit
+        .of
+        .kinds
+        .keys()
+        .flat_map(|kind| limits_in_force::limits(view, hit.cgroup, *kind))
+        .collect();
+    let first =
+        kind.and_then(|kind| limits_in_force::limits(view, hit.cgroup, kind).into_iter().next());
     let samples = hit.of.kinds.values().map(|held| held.ios.total()).sum();
     let confidence = Confidence::of(view)
         .with_samples(samples)
@@ -233,7 +241,7 @@ fn finding(view: &View, hit: &Hit<'_>, severity: Severity) -> Finding {
         },
         causes: cause.into_iter().collect(),
         evidence: lines,
-        fix: fixes(first.as_ref()),
+        fix: fixes(first.as_ref(), promise(hit, &limits)),
         confirm: Some(Confirm {
             command: "deburr -d 30".into(),
             expect: Some(
@@ -244,19 +252,32 @@ fn finding(view: &View, hit: &Hit<'_>, severity: Severity) -> Finding {
     }
 }
 
-fn fixes(limit: Option<&InForce<'_>>) -> Vec<Fix> {
+/// With twice the limit a transfer is held for half as long, if others follow it without a pause; else for less. What the
+/// device itself takes stays.
+const LEFT_BY_TWICE: f64 = 0.6;
+
+/// What twice the limit leaves of each transfer's wait. Nothing where several limits hold: another one may bind then.
+fn promise(hit: &Hit<'_>, limits: &[InForce<'_>]) -> Option<Promise> {
+    let usage = hit.group.usage.as_ref()?;
+    let held = hit.lost_ns as f64 / usage.states.block_io_ns.max(hit.lost_ns).max(1) as f64;
+    let left = ((1.0 - held * (1.0 - LEFT_BY_TWICE)) * 100.0).ceil() / 100.0;
+    (limits.len() == 1).then(|| Promise::each_transfer_left_at_most(left))
+}
+
+fn fixes(limit: Option<&InForce<'_>>, promise: Option<Promise>) -> Vec<Fix> {
     let mut fixes = Vec::new();
     if let Some(limit) = limit {
-        let command = held_back::doubled(limit.line)
+        let command = limits_in_force::doubled(limit.line)
             .map(|line| format!("echo {} > {}", shell_quote(&line), shell_quote(limit.path)));
         fixes.push(Fix {
             action: format!("raise the limit in {}, or take it away", ticked(limit.path)),
-            command,
             risk: Some(format!(
                 "those who share the disk lose what it gets; whoever set it (systemd's `IOReadIOPSMax=` and the like, a \
                  container's runtime) sets it again, so change it there, too; it was {}",
                 ticked(limit.line)
-            )), expect: None,
+            )),
+            expect: promise.filter(|_| command.is_some()),
+            command,
         });
     }
     fixes.push(Fix {

@@ -4,8 +4,8 @@
 use super::support::before::{self, BEFORE};
 use super::support::clocks::Compared;
 use super::support::rhythms::{RHYTHM, Timed};
-use super::support::shares::{Beside, Shares, causes, main_device, name_of};
-use super::support::victims::{STALL_LIMITS, Victim, of_stalls, spans};
+use super::support::shares::{causes, name_of};
+use super::support::victims::{STALL_LIMITS, Victim, of_stalls};
 use super::support::{files, knobs, saturation};
 use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Severity, Tail, TailOf, Unit};
 use crate::recording::{DevId, Source, StallKind};
@@ -15,6 +15,8 @@ use crate::rules::tail::Excused;
 use crate::rules::words::{self, evidence, group_entity, group_name, ticked};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, remedy, severity, tail};
 use crate::text::units;
+use crate::view::block::stalls::spans;
+use crate::view::block::{Beside, Shares, main_device};
 use crate::view::{Group, Groups, View, waits};
 
 const MAX_VICTIMS: usize = 5;
@@ -317,25 +319,21 @@ fn fixes(view: &View, groups: &Groups<'_>, worst: Beside, device: Option<DevId>)
     };
     let mut fixes: Vec<Fix> =
         device.and_then(|device| before::fix(view, device)).into_iter().collect();
-    if let Some((_, process)) = culprit
-        .and_then(|group| group.members.first())
-        .filter(|_| culprit.is_some_and(|g| g.members.len() == 1))
+    let scheduler = device.and_then(|device| knobs::queue(view, device, "scheduler"));
+    let heeds = |line: &str| ["[bfq]", "[mq-deadline]"].iter().any(|name| line.contains(name));
+    let is_one = culprit.is_some_and(|group| group.members.len() == 1);
+    if let Some((_, process)) = culprit.and_then(|group| group.members.first())
+        && is_one
+        && scheduler.is_none_or(heeds)
     {
-        let scheduler =
-            device.and_then(|device| knobs::queue(view, device, "scheduler")).unwrap_or_default();
-        let heeded = ["[bfq]", "[mq-deadline]"].iter().any(|name| scheduler.contains(name));
+        let risk = "it may starve while others are busy; writeback of what it dirtied does not heed it; threads that it starts \
+                    inherit it";
+        let only = "only the schedulers `bfq` and `mq-deadline` heed it; ";
         fixes.push(Fix {
             action: format!("let {whom} go last: it gets the device when nobody else wants it"),
             command: Some(format!("ionice -c 3 -p {}", remedy::threads(&[process.pid]))),
-            risk: Some(if heeded {
-                "it may starve while others are busy; writeback of what it dirtied does not heed it; threads that it starts \
-                 inherit it"
-                    .into()
-            } else {
-                "only the schedulers `bfq` and `mq-deadline` heed it, and writeback of what it dirtied does not; threads \
-                 that it starts inherit it"
-                    .into()
-            }), expect: None,
+            risk: Some(format!("{}{risk}", if scheduler.is_none() { only } else { "" })),
+            expect: None,
         });
     }
     fixes.push(Fix {

@@ -3,7 +3,7 @@
 
 use super::support::clocks::{self, COVER, Compared, LONG_COMMIT, chance};
 use super::support::journals::Journal;
-use super::support::victims::{STALL_LIMITS, Victim, longest_ns, of_stalls, stall_ns};
+use super::support::victims::{STALL_LIMITS, Victim, of_stalls};
 use super::support::{files, knobs, pass_lines, saturation};
 use crate::finding::{
     Area, Cause, Confirm, Entity, EntityKind, Evidence, Finding, Severity, Share, Unit,
@@ -15,6 +15,7 @@ use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
 use crate::stats;
 use crate::text::units;
 use crate::view::View;
+use crate::view::block::stalls::{longest_ns, stall_ns};
 
 const KINDS: [StallKind; 2] = [StallKind::Sync, StallKind::Request];
 const MAX_VICTIMS: usize = 3;

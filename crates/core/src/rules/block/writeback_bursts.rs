@@ -2,7 +2,7 @@
 //! BLK001: the flusher's passes hold somebody up.
 
 use super::support::clocks::{self, Compared};
-use super::support::victims::{STALL_LIMITS, Victim, number, of_stalls, spans};
+use super::support::victims::{STALL_LIMITS, Victim, of_stalls};
 use super::support::{by_counters, chart, files, knobs, pass_lines, pass_remedies, saturation};
 use crate::finding::{Area, Cause, Entity, EntityKind, Finding, Severity, Share};
 use crate::recording::{DevId, Source, Stall, StallKind};
@@ -12,6 +12,7 @@ use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
 use crate::stats::{self, Rhythm};
 use crate::text::units;
 use crate::view::View;
+use crate::view::block::stalls::{number, spans};
 
 /// What bursts of the flusher hold up: syncs and requests. Pauses of writers are BLK006.
 const KINDS: [StallKind; 2] = [StallKind::Sync, StallKind::Request];

@@ -2,7 +2,7 @@
 //! BLK002: inodes that became dirty together are written together, for ever.
 
 use super::support::clocks;
-use super::support::victims::{STALL_LIMITS, Victim, longest_ns, number, of_stalls, stall_ns};
+use super::support::victims::{STALL_LIMITS, Victim, of_stalls};
 use super::support::{files, knobs, pass_lines, saturation};
 use crate::finding::{
     Area, Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
@@ -13,6 +13,7 @@ use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
 use crate::stats::{merge, overlaps};
 use crate::text::units;
+use crate::view::block::stalls::{longest_ns, number, stall_ns};
 use crate::view::{Groups, View};
 use std::collections::BTreeSet;
 

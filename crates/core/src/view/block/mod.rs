@@ -5,17 +5,22 @@
 //! series merge their bins.
 
 mod activity;
+mod beside;
 mod held;
+mod held_back;
 mod kept;
 mod pace;
 mod passes;
 mod pattern;
+pub mod stalls;
 mod tally;
 #[cfg(test)]
 mod tests;
 
 pub use activity::{Activity, DiskView, Latency, MIN_SPELL_NS, Spell};
+pub use beside::{Beside, Shares, main_device, others_share, own_share};
 pub use held::{AllHeld, HeldBack, HeldKey};
+pub use held_back::{HeldOfCgroup, held_by_cgroup, held_transfers};
 pub use kept::Kept;
 pub use pace::{Paces, pace_series};
 pub use tally::{By, IoKey, IoSum, Row, RowName};

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which of the kernel's own clocks do stalls follow: the flusher's passes or the journal's commits?
 
-use super::victims::{longest_ns, spans, stall_ns};
 use crate::recording::{DevId, JournalCommit, Stall, WritebackPass};
 use crate::rules::{Limit, Verdict};
 use crate::stats::{self, Coincidence, coincidence_by_length, covered_ns, merge, overlaps};
 use crate::text::units;
 use crate::view::View;
+use crate::view::block::stalls::{longest_ns, spans, stall_ns};
 
 pub(in crate::rules::block) const LONG_COMMIT: Limit = Limit {
     name: "long_commit",

@@ -3,10 +3,10 @@
 
 use super::fullness::{Hit, How};
 use super::knobs;
-use super::victims::stall_ns;
 use crate::finding::Fix;
 use crate::recording::{DevId, IoOp, StallKind};
 use crate::view::block::By;
+use crate::view::block::stalls::stall_ns;
 use crate::view::{Groups, View};
 
 /// Whether a victim waits for reads mostly, and somebody else writes: what an order of the two may change.

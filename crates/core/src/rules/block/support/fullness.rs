@@ -3,13 +3,14 @@
 
 use super::super::io_neighbour;
 use super::clocks::Compared;
-use super::victims::{self, Victim, longest_ns, of_stalls, stall_ns};
-use super::{knobs, saturation, shares};
+use super::victims::{self, Victim, of_stalls};
+use super::{knobs, saturation};
 use crate::finding::Severity;
 use crate::recording::{DevId, IoOp, Stall, StallKind};
 use crate::rules::Limit;
 use crate::stats::overlaps;
-use crate::view::block::Activity;
+use crate::view::block::stalls::{longest_ns, stall_ns};
+use crate::view::block::{Activity, others_share, own_share};
 use crate::view::{Groups, View};
 
 pub(in crate::rules::block) const BUSY: Limit = Limit {
@@ -129,12 +130,10 @@ pub(in crate::rules::block) fn hit<'g>(
     let in_stalls_ns = stall_ns(&stalls);
     let lost_ns = if how == How::Stretches { in_stalls_ns } else { in_stalls_ns.max(waits_ns) };
     let mut severity = of_stalls(view.per_second(lost_ns), victim.share(lost_ns), longest_ns)?;
-    let own = shares::own_share(view, groups, victim.at, Some(device));
+    let own = own_share(view, groups, victim.at, Some(device));
     if !matches!(how, How::Slow(_)) && own.is_some_and(|own| own >= 0.5) {
         severity = victims::own_doing(view, severity);
-    } else if shares::others_share(view, groups, victim.at, device)
-        >= io_neighbour::OTHERS_SHARE.value
-    {
+    } else if others_share(view, groups, victim.at, device) >= io_neighbour::OTHERS_SHARE.value {
         severity = crate::rules::severity::lowered(severity);
     }
     Some(Hit { victim: victim.clone(), stalls, lost_ns, longest_ns, severity })

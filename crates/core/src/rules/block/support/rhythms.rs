@@ -3,7 +3,6 @@
 
 use super::clocks::{self, Compared, chance};
 use super::journals::Journal;
-use super::shares::Beside;
 use super::{chart, pass_lines};
 use crate::finding::{Chart, Evidence, Unit};
 use crate::recording::{DevId, IoOp, Source};
@@ -13,6 +12,7 @@ use crate::stats::{
     self, Clock, Coincidence, Pace, Rhythm, coincidence, pace, rhythm, worst_moments,
 };
 use crate::text::units;
+use crate::view::block::Beside;
 use crate::view::{Groups, Series, View};
 use std::collections::BTreeMap;
 

@@ -5,6 +5,7 @@ use crate::finding::{Cost, Severity};
 use crate::recording::{DevId, Stall, StallKind, WaitHist};
 use crate::rules::sched::{may_suffer, target_is_host};
 use crate::rules::{Limit, severity};
+use crate::view::block::stalls::time_of_ns;
 use crate::view::{Group, Groups, View, waits};
 use std::collections::BTreeSet;
 
@@ -172,42 +173,13 @@ impl<'g> Victim<'g> {
 
     /// The kind of hold-up that most of its stalls are.
     pub(in crate::rules::block) fn main_kind(stalls: &[&Stall]) -> StallKind {
-        let ns = |kind| time_of(stalls, kind);
+        let ns = |kind| time_of_ns(stalls, kind);
         if ns(StallKind::Sync) >= ns(StallKind::Request) {
             StallKind::Sync
         } else {
             StallKind::Request
         }
     }
-}
-
-fn time_of(stalls: &[&Stall], kind: StallKind) -> u64 {
-    stalls
-        .iter()
-        .filter(|stall| stall.kind == kind)
-        .map(|stall| stall.of_all_ns())
-        .fold(0, u64::saturating_add)
-}
-
-/// Thread time lost in stalls: a sync waits for requests that are stalls themselves, so the larger of the two.
-pub(in crate::rules::block) fn stall_ns(stalls: &[&Stall]) -> u64 {
-    time_of(stalls, StallKind::Sync).max(time_of(stalls, StallKind::Request))
-        + time_of(stalls, StallKind::DirtyThrottle)
-}
-
-/// How many they are.
-pub(in crate::rules::block) fn number(stalls: &[&Stall]) -> u64 {
-    stalls.iter().map(|stall| stall.number()).fold(0, u64::saturating_add)
-}
-
-/// The longest one.
-pub(in crate::rules::block) fn longest_ns(stalls: &[&Stall]) -> u64 {
-    stalls.iter().map(|stall| stall.length_ns()).max().unwrap_or(0)
-}
-
-/// As spans of time.
-pub(in crate::rules::block) fn spans(stalls: &[&Stall]) -> Vec<(u64, u64)> {
-    stalls.iter().map(|stall| (stall.t0_ns, stall.t1_ns.max(stall.t0_ns))).collect()
 }
 
 /// The level of a victim that is its own culprit on a host where nobody asked for it.

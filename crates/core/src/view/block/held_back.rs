@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How long limits of IO held threads back, and which limits they are.
+//! How long limits of IO held threads back.
 
-use super::knobs;
+use super::HeldBack;
 use crate::recording::{DevId, IoOp, ProcId, StallKind};
-use crate::view::block::HeldBack;
 use crate::view::{Series, View};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What was held back of one cgroup.
 #[derive(Clone, Debug, Default)]
-pub(in crate::rules::block) struct OfCgroup<'v> {
+pub struct HeldOfCgroup<'v> {
     /// By device and direction.
-    pub(in crate::rules::block) kinds: BTreeMap<(DevId, IoOp), &'v HeldBack>,
+    pub kinds: BTreeMap<(DevId, IoOp), &'v HeldBack>,
     /// The time of its processes in which nothing else explains that they waited for block IO.
-    pub(in crate::rules::block) members: BTreeMap<ProcId, u64>,
+    pub members: BTreeMap<ProcId, u64>,
 }
 
 /// All cgroups of which anything was held back, by their directories.
-pub(in crate::rules::block) fn by_cgroup(view: &View) -> BTreeMap<&str, OfCgroup<'_>> {
-    let mut all: BTreeMap<&str, OfCgroup<'_>> = BTreeMap::new();
+#[must_use]
+pub fn held_by_cgroup(view: &View) -> BTreeMap<&str, HeldOfCgroup<'_>> {
+    let mut all: BTreeMap<&str, HeldOfCgroup<'_>> = BTreeMap::new();
     for ((device, op, cgroup), held) in view.block().held().by_key() {
         if let Some(cgroup) = cgroup {
             all.entry(cgroup).or_default().kinds.insert((*device, *op), held);
@@ -33,7 +33,8 @@ pub(in crate::rules::block) fn by_cgroup(view: &View) -> BTreeMap<&str, OfCgroup
 }
 
 /// Transfers that were held back, in all.
-pub(in crate::rules::block) fn transfers(view: &View) -> u64 {
+#[must_use]
+pub fn held_transfers(view: &View) -> u64 {
     let held = view.block().held().by_key().values();
     held.map(|held| held.ios.total()).fold(0, u64::saturating_add)
 }
@@ -88,71 +89,4 @@ fn bins(series: &Series, width_ns: u64) -> impl Iterator<Item = (u64, u64)> + '_
 fn syncs_ns(view: &View, id: ProcId) -> u64 {
     let of = view.block().waits().iter().filter(|(key, _)| (key.0, key.1) == (id, StallKind::Sync));
     of.map(|(_, waits)| waits.waits.total_ns()).sum()
-}
-
-/// A limit that is in force: where it is written, and its line there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::rules::block) struct InForce<'v> {
-    /// The file.
-    pub(in crate::rules::block) path: &'v str,
-    /// What it says of the device.
-    pub(in crate::rules::block) line: &'v str,
-}
-
-/// The limits on a device and direction that hold for a cgroup: its own before those of its parents.
-pub(in crate::rules::block) fn limits<'v>(
-    view: &'v View,
-    cgroup: &str,
-    (device, op): (DevId, IoOp),
-) -> Vec<InForce<'v>> {
-    let word = match op {
-        IoOp::Read => ".read_",
-        IoOp::Write | IoOp::Other => ".write_",
-    };
-    let dir = |path: &'v str| path.rsplit_once('/').map_or("", |(dir, _)| dir);
-    let holds = |path: &'v str| {
-        let above = cgroup.strip_prefix(dir(path));
-        let right = path.ends_with("/io.max") || path.contains(word);
-        right && above.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    let number = format!("{device} ");
-    let mut found: Vec<InForce<'v>> = knobs::limits(view)
-        .into_iter()
-        .filter(|(path, _)| holds(path))
-        .flat_map(|(path, value)| {
-            value.lines().map(move |line| InForce { path, line: line.trim() })
-        })
-        .filter(|limit| limit.line.starts_with(&number))
-        .collect();
-    found.sort_by_key(|limit| std::cmp::Reverse(dir(limit.path).len()));
-    found
-}
-
-/// The line of a limit with its numbers doubled; `None` of one that is not understood.
-pub(in crate::rules::block) fn doubled(line: &str) -> Option<String> {
-    let (device, rest) = line.split_once(' ')?;
-    let twice = |word: &str| -> Option<String> {
-        match word.split_once('=') {
-            Some((_, "max")) => Some(word.to_owned()),
-            Some((key, number)) => {
-                Some(format!("{key}={}", number.parse::<u64>().ok()?.saturating_mul(2)))
-            }
-            None => Some(word.parse::<u64>().ok()?.saturating_mul(2).to_string()),
-        }
-    };
-    let words: Option<Vec<String>> = rest.split_whitespace().map(twice).collect();
-    Some(format!("{device} {}", words.filter(|words| !words.is_empty())?.join(" ")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::doubled;
-
-    #[test]
-    fn what_is_understood_of_a_limit_is_doubled() {
-        assert_eq!(doubled("8:0 2000").as_deref(), Some("8:0 4000"));
-        let v2 = "8:0 rbps=1048576 wbps=max riops=max wiops=max";
-        assert_eq!(doubled(v2).unwrap(), "8:0 rbps=2097152 wbps=max riops=max wiops=max");
-        assert_eq!([doubled("8:0"), doubled("8:0 "), doubled("8:0 a")], [None, None, None]);
-    }
 }

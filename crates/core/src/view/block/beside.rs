@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Beside whose requests a group waited, in nanoseconds of its waiting.
+
+use crate::recording::{CgroupId, DevId, IoCulprit, IoWhat};
+use crate::view::{Group, Groups, View};
+use std::collections::BTreeMap;
+
+/// Beside whom, as groups and cgroups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Beside {
+    /// Requests of a group.
+    Group(usize),
+    /// Writeback that somebody of that group asked for (`sync(2)`, `syncfs(2)`), whosever pages it is of.
+    Asked(usize),
+    /// Writeback of what that group made dirty, of pages that are accounted to where the victim's are, too.
+    Dirtied(usize),
+    /// Writeback of pages of that cgroup.
+    Writeback(CgroupId),
+    /// Writeback of pages whose owner is not known.
+    Unowned,
+    /// Requests of journals and metadata.
+    Filesystem,
+    /// Nobody: it waited for its requests themselves.
+    Device,
+    /// Processes that are not known.
+    Unnamed,
+}
+
+impl Beside {
+    /// Who that is among these groups.
+    #[must_use]
+    pub fn of(view: &View, groups: &Groups<'_>, culprit: IoCulprit) -> Self {
+        match culprit {
+            IoCulprit::Process(id) => groups.index_of(id).map_or(Self::Unnamed, Self::Group),
+            IoCulprit::Writeback(Some(id)) if view.path_of(id).is_some() => Self::Writeback(id),
+            IoCulprit::Writeback(_) => Self::Unowned,
+            IoCulprit::Filesystem => Self::Filesystem,
+            IoCulprit::Device => Self::Device,
+        }
+    }
+}
+
+/// The waiting of a group, by beside whom.
+#[derive(Clone, Debug, Default)]
+pub struct Shares {
+    /// Beside its own other requests.
+    pub own_ns: u64,
+    /// Beside others.
+    pub beside: BTreeMap<Beside, u64>,
+}
+
+impl Shares {
+    /// Those of a group, for one device or for all.
+    #[must_use]
+    pub fn of(view: &View, groups: &Groups<'_>, victim: usize, device: Option<DevId>) -> Self {
+        let own = &groups.list()[victim];
+        let mut shares = Self::default();
+        for ((proc, dev, culprit), ns) in view.block().blame() {
+            let here = device.is_none_or(|device| view.block().disk_of(*dev) == device);
+            if !here || groups.index_of(*proc) != Some(victim) {
+                continue;
+            }
+            let mut ns = ns;
+            let rest_ns;
+            if let IoCulprit::Writeback(owner) = culprit {
+                let disk = view.block().disk_of(*dev);
+                let asked = asked_for(view, groups, disk, *owner);
+                let theirs = asked.iter().map(|&(at, share)| (at, (*ns as f64 * share) as u64));
+                let theirs: Vec<_> = theirs.collect();
+                for &(at, ns) in &theirs {
+                    match at == victim {
+                        true => shares.own_ns += ns,
+                        false => *shares.beside.entry(Beside::Asked(at)).or_default() += ns,
+                    }
+                }
+                rest_ns = ns.saturating_sub(theirs.iter().map(|&(_, ns)| ns).sum());
+                ns = &rest_ns;
+            }
+            match culprit {
+                IoCulprit::Writeback(Some(id)) if is_own(view, own, *id) => {
+                    let disk = view.block().disk_of(*dev);
+                    let others = dirtied_by_others(view, groups, victim, (disk, *id));
+                    let theirs =
+                        others.iter().map(|&(at, share)| (at, (*ns as f64 * share) as u64));
+                    let theirs: Vec<_> = theirs.collect();
+                    shares.own_ns += ns.saturating_sub(theirs.iter().map(|&(_, ns)| ns).sum());
+                    for (at, ns) in theirs {
+                        *shares.beside.entry(Beside::Dirtied(at)).or_default() += ns;
+                    }
+                }
+                _ => match Beside::of(view, groups, *culprit) {
+                    Beside::Group(at) if at == victim => shares.own_ns += ns,
+                    beside => *shares.beside.entry(beside).or_default() += ns,
+                },
+            }
+        }
+        shares
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn total_ns(&self) -> u64 {
+        self.own_ns + self.beside.values().sum::<u64>()
+    }
+
+    fn is_other(beside: Beside) -> bool {
+        matches!(
+            beside,
+            Beside::Group(_)
+                | Beside::Asked(_)
+                | Beside::Dirtied(_)
+                | Beside::Writeback(_)
+                | Beside::Unnamed
+        )
+    }
+
+    /// What was beside others: not its own, not the filesystem's or the device's, and of somebody who is known.
+    #[must_use]
+    pub fn others_ns(&self) -> u64 {
+        self.beside.iter().filter(|(beside, _)| Self::is_other(**beside)).map(|(_, ns)| ns).sum()
+    }
+
+    /// Who else most, and for how long.
+    #[must_use]
+    pub fn worst(&self) -> Option<(Beside, u64)> {
+        let others = self.beside.iter().filter(|(beside, _)| Self::is_other(**beside));
+        others
+            .max_by_key(|&(beside, ns)| (*ns, std::cmp::Reverse(*beside)))
+            .map(|(beside, ns)| (*beside, *ns))
+    }
+}
+
+/// Whether the pages of a cgroup are accounted to where the victim's are. With cgroup v1 the owner is a directory of the
+/// memory controller's tree, and a process may be elsewhere in it than in the CPU controller's.
+fn is_own(view: &View, own: &Group<'_>, owner: CgroupId) -> bool {
+    let owner_path = view.path_of(owner);
+    let mut elsewhere =
+        own.members.iter().filter_map(|(_, process)| process.memory_cgroup.as_deref());
+    match elsewhere.next() {
+        Some(first) => {
+            owner_path.is_some_and(|owner| first == owner || elsewhere.any(|it| it == owner))
+        }
+        None => {
+            let own = own.cgroup;
+            let own_path = own.and_then(|id| view.path_of(id));
+            own == Some(owner) || own_path.is_some() && own_path == owner_path
+        }
+    }
+}
+
+/// Of what was written back to a disk of one owner's pages, the shares that groups other than the victim made dirty. Many
+/// a host accounts the memory of all its processes to one cgroup: the owner then says nothing, but of a file it is known
+/// who made it dirty first. What is not known of stays the owner's.
+fn dirtied_by_others(
+    view: &View,
+    groups: &Groups<'_>,
+    victim: usize,
+    (disk, owner): (DevId, CgroupId),
+) -> Vec<(usize, f64)> {
+    let (mut by_group, mut all_bytes) = (BTreeMap::<usize, u64>::new(), 0);
+    for (key, sum) in view.block().sums() {
+        let here = key.device == disk && key.owner == Some(owner) && key.reason.is_some();
+        if !here {
+            continue;
+        }
+        all_bytes += sum.bytes;
+        let IoWhat::File(file) = key.what else { continue };
+        let dirtier = view.block().files().get(&file).and_then(|file| file.dirtied_by);
+        if let Some(at) = dirtier.and_then(|id| groups.index_of(id)).filter(|&at| at != victim) {
+            *by_group.entry(at).or_default() += sum.bytes;
+        }
+    }
+    by_group.into_iter().map(|(at, bytes)| (at, bytes as f64 / all_bytes.max(1) as f64)).collect()
+}
+
+/// Of what was written back to a disk of one owner's pages, the shares that groups asked for. Of the flusher's transfers
+/// the reason is known, and of its passes the reason and who asked.
+fn asked_for(
+    view: &View,
+    groups: &Groups<'_>,
+    disk: DevId,
+    owner: Option<CgroupId>,
+) -> Vec<(usize, f64)> {
+    // By reason: bytes of passes, and of those, by who asked.
+    let mut passes = BTreeMap::<&str, (u64, BTreeMap<usize, u64>)>::new();
+    for pass in view.block().passes() {
+        if view.block().disk_of(pass.device) != disk {
+            continue;
+        }
+        let (all_bytes, by_group) = passes.entry(&pass.reason).or_default();
+        *all_bytes += pass.bytes;
+        // Several may have asked for one pass: each has its part of it.
+        let times: u64 = pass.asked_by.iter().map(|&(_, times)| u64::from(times)).sum();
+        for &(id, of) in &pass.asked_by {
+            if let Some(at) = groups.index_of(id) {
+                *by_group.entry(at).or_default() += pass.bytes / times.max(1) * u64::from(of);
+            }
+        }
+    }
+    if passes.values().all(|(_, by_group)| by_group.is_empty()) {
+        return vec![];
+    }
+    let (mut asked, mut all_bytes) = (BTreeMap::<usize, f64>::new(), 0);
+    for (key, sum) in view.block().sums() {
+        let Some(reason) = key.reason.as_deref().filter(|_| key.device == disk) else { continue };
+        if key.owner != owner {
+            continue;
+        }
+        all_bytes += sum.bytes;
+        let Some((of_reason, by_group)) = passes.get(reason) else { continue };
+        for (&at, &bytes) in by_group {
+            let share = bytes as f64 / (*of_reason).max(1) as f64;
+            *asked.entry(at).or_default() += sum.bytes as f64 * share;
+        }
+    }
+    asked.into_iter().map(|(at, bytes)| (at, bytes / all_bytes.max(1) as f64)).collect()
+}
+
+/// Share of a group's waiting that is its own: beside its own other requests, or for the requests themselves.
+#[must_use]
+pub fn own_share(
+    view: &View,
+    groups: &Groups<'_>,
+    victim: usize,
+    device: Option<DevId>,
+) -> Option<f64> {
+    let shares = Shares::of(view, groups, victim, device);
+    let alone = shares.beside.get(&Beside::Device).copied().unwrap_or(0);
+    (shares.total_ns() > 0).then(|| (shares.own_ns + alone) as f64 / shares.total_ns() as f64)
+}
+
+/// Share of a group's waiting that is beside others.
+#[must_use]
+pub fn others_share(view: &View, groups: &Groups<'_>, victim: usize, device: DevId) -> f64 {
+    let shares = Shares::of(view, groups, victim, Some(device));
+    shares.others_ns() as f64 / shares.total_ns().max(1) as f64
+}
+
+/// The device that a group waits for most.
+#[must_use]
+pub fn main_device(view: &View, groups: &Groups<'_>, victim: usize) -> Option<DevId> {
+    let mut by_device: BTreeMap<DevId, u64> = BTreeMap::new();
+    for ((proc, device, _), ns) in view.block().blame() {
+        if groups.index_of(*proc) == Some(victim) {
+            *by_device.entry(view.block().disk_of(*device)).or_default() += ns;
+        }
+    }
+    by_device
+        .into_iter()
+        .max_by_key(|&(device, ns)| (ns, std::cmp::Reverse(device)))
+        .map(|(device, _)| device)
+}
