@@ -30,7 +30,13 @@ impl Undo {
     /// How to put a setting back to what it is now; `None` if there is no such setting here.
     pub(crate) fn setting(file: &Path) -> Result<Option<Self>> {
         match std::fs::read_to_string(file) {
-            Ok(text) => Ok(Some(Self::Setting { file: file.into(), before: chosen(&text) })),
+            Ok(text) => {
+                let before = chosen(&text);
+                match other_of_pair(file).filter(|_| before == "0") {
+                    Some(other) => Self::setting(&other),
+                    None => Ok(Some(Self::Setting { file: file.into(), before })),
+                }
+            }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).with_context(|| format!("cannot read `{}`", file.display())),
         }
@@ -64,6 +70,20 @@ pub(crate) fn undo_all(done: &[Undo], timeout: Duration) -> Result<()> {
         .collect();
     ensure!(failures.is_empty(), "{}", failures.join("; "));
     Ok(())
+}
+
+/// Of two settings that say the same in two units, the kernel clears the one when the other is written, and refuses a 0:
+/// the one that held is written again. Both are never 0 unless somebody wants no dirty page at all.
+const PAIRS: [[&str; 2]; 2] =
+    [["dirty_bytes", "dirty_ratio"], ["dirty_background_bytes", "dirty_background_ratio"]];
+
+/// The other setting of such a pair, if it holds.
+fn other_of_pair(file: &Path) -> Option<PathBuf> {
+    let name = file.file_name()?.to_str()?;
+    let pair = PAIRS.iter().find(|pair| pair.contains(&name))?;
+    let other = file.with_file_name(pair.iter().find(|other| **other != name)?);
+    let holds = std::fs::read_to_string(&other).is_ok_and(|value| value.trim() != "0");
+    holds.then_some(other)
 }
 
 /// Of a list with the choice in brackets, the choice; else all of it.
@@ -132,6 +152,23 @@ pub(crate) fn loop_devices(backing: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_pair_the_one_that_holds_is_put_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let (bytes, ratio) =
+            (dir.path().join("dirty_background_bytes"), dir.path().join("dirty_background_ratio"));
+        let set = |bytes_now: &str, ratio_now: &str| {
+            std::fs::write(&bytes, bytes_now).unwrap();
+            std::fs::write(&ratio, ratio_now).unwrap();
+            Undo::setting(&bytes).unwrap().unwrap()
+        };
+        let undo =
+            |file: &Path, before: &str| Undo::Setting { file: file.into(), before: before.into() };
+        assert_eq!(set("0\n", "10\n"), undo(&ratio, "10"));
+        assert_eq!(set("4096\n", "0\n"), undo(&bytes, "4096"));
+        assert_eq!(set("0\n", "0\n"), undo(&bytes, "0"));
+    }
 
     #[test]
     fn of_a_list_the_choice_is_put_back() {

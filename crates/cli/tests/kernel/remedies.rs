@@ -100,3 +100,18 @@ fn weight_for_who_has_next_to_none() {
 fn a_higher_limit_for_who_is_held_back() {
     promise_is_kept("io-limit", "blkio.");
 }
+
+#[test]
+fn the_last_place_at_the_disk_for_who_keeps_it_busy() {
+    promise_is_kept("io-neighbour", "ionice");
+}
+
+#[test]
+fn the_last_place_at_the_disk_for_all_of_them() {
+    promise_is_kept("overlay", "ionice");
+}
+
+#[test]
+fn no_limit_of_its_own_for_a_device_that_is_made_to_pause() {
+    promise_is_kept("dirty-throttle", "max_ratio");
+}

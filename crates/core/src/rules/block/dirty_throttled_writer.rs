@@ -68,9 +68,15 @@ fn limits(view: &View, device: Option<DevId>) -> Vec<(String, String)> {
         let own = device.is_none_or(|device| path.contains(&format!("/bdi/{device}/")));
         path.starts_with("/sys/class/bdi/") && own
     });
-    let differs = |path: &str, value: &str| match path.rsplit('/').next() {
-        Some("max_ratio") => value != "100",
-        Some("max_bytes" | "strict_limit" | "min_ratio" | "min_bytes") => value != "0",
+    // In bytes it is told of a device without a limit of its own, too: then as the limit of the host.
+    let is_cut = |dir: &str| {
+        let ratio = settings.get(&format!("{dir}/max_ratio")).and_then(Option::as_deref);
+        ratio.is_none_or(|ratio| ratio.trim() != "100")
+    };
+    let differs = |path: &str, value: &str| match path.rsplit_once('/') {
+        Some((_, "max_ratio")) => value != "100",
+        Some((dir, "max_bytes")) => is_cut(dir),
+        Some((_, "strict_limit" | "min_ratio" | "min_bytes")) => value != "0",
         _ => false,
     };
     let bdi = bdi.filter_map(|(path, value)| {
@@ -181,10 +187,16 @@ fn fixes(limits: &[(String, String)]) -> Vec<Fix> {
     }];
     if let Some((path, value)) = limits.iter().find(|(path, _)| path.starts_with("/sys/class/bdi/"))
     {
-        let widest = if path.ends_with("max_ratio") { "100" } else { "0" };
+        // The kernel keeps the limit as a share, whatever it was written as, and 0 bytes mean that nothing may be dirty.
+        let command = match path.rsplit_once('/') {
+            Some((dir, "max_ratio" | "max_bytes")) => {
+                format!("echo 100 > {}", shell_quote(&format!("{dir}/max_ratio")))
+            }
+            _ => format!("echo 0 > {}", shell_quote(path)),
+        };
         fixes.push(Fix {
             action: format!("take the device's own limit away if nobody needs it ({} is {})", ticked(path), ticked(value)),
-            command: Some(format!("echo {widest} > {}", shell_quote(path))),
+            command: Some(command),
             risk: Some(format!("a slow device can then fill the host's share of dirty memory and make others pause; it was {value}")), expect: None,
         });
     }

@@ -304,7 +304,10 @@ fn fixes(view: &View, groups: &Groups<'_>, worst: Beside, device: Option<DevId>)
                     "let those who write much write it out soon, so that little is left for {whom} to ask for"
                 ),
                 command: Some("sysctl -w vm.dirty_background_bytes=33554432".into()),
-                risk: Some("for the whole host: more is written in all, in smaller pieces".into()),
+                risk: Some(format!(
+                    "for the whole host: more is written in all, in smaller pieces; {}",
+                    knobs::background_limit(view)
+                )),
                 expect: None,
             },
         ];
@@ -321,17 +324,14 @@ fn fixes(view: &View, groups: &Groups<'_>, worst: Beside, device: Option<DevId>)
         device.and_then(|device| before::fix(view, device)).into_iter().collect();
     let scheduler = device.and_then(|device| knobs::queue(view, device, "scheduler"));
     let heeds = |line: &str| ["[bfq]", "[mq-deadline]"].iter().any(|name| line.contains(name));
-    let is_one = culprit.is_some_and(|group| group.members.len() == 1);
-    if let Some((_, process)) = culprit.and_then(|group| group.members.first())
-        && is_one
-        && scheduler.is_none_or(heeds)
-    {
+    let pids = culprit.and_then(|group| remedy::pids_of(group));
+    if let Some(pids) = pids.filter(|_| scheduler.is_none_or(heeds)) {
         let risk = "it may starve while others are busy; writeback of what it dirtied does not heed it; threads that it starts \
                     inherit it";
         let only = "only the schedulers `bfq` and `mq-deadline` heed it; ";
         fixes.push(Fix {
             action: format!("let {whom} go last: it gets the device when nobody else wants it"),
-            command: Some(format!("ionice -c 3 -p {}", remedy::threads(&[process.pid]))),
+            command: Some(format!("ionice -c 3 -p {}", remedy::threads(&pids))),
             risk: Some(format!("{}{risk}", if scheduler.is_none() { only } else { "" })),
             expect: None,
         });

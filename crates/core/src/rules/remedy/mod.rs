@@ -81,6 +81,12 @@ pub(super) fn threads(pids: &[u32]) -> String {
     format!("$(ps -Lo tid= -p {})", pids.join(","))
 }
 
+/// The pids of a group that is small enough to be named.
+pub(super) fn pids_of(group: &Group<'_>) -> Option<Vec<u32>> {
+    let members: Vec<&Process> = group.members.iter().map(|&(_, process)| process).collect();
+    pids(members.into_iter())
+}
+
 /// The pids of so many; `None` of those that are too many, or gone as soon as they are named.
 fn pids<'a>(processes: impl ExactSizeIterator<Item = &'a Process>) -> Option<Vec<u32>> {
     if processes.len() > MAX_PIDS {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Decoys: the correlate is there, and is not the cause. `docs/decoys.md` lists them with those that stand elsewhere.
 
-use super::{codes, judged};
+use super::{codes, disks, judged};
 use crate::finding::{EntityKind, Finding, Report, Severity};
 use crate::recording::{Culprit, IdleTick, ProcessTick, Record, ThreadStates};
 use crate::render::{TextStyle, text};
@@ -35,6 +35,30 @@ fn who_burns_cpu_time_elsewhere_is_not_named() {
     assert_eq!(found.victim.comm.as_deref(), Some("server"));
     let named: Vec<_> = found.causes.iter().filter_map(|c| c.entity.comm.as_deref()).collect();
     assert_eq!(named, ["culprit"]);
+}
+
+/// A device without a limit of its own tells one in bytes all the same: what the host allows.
+#[test]
+fn what_the_host_allows_is_no_limit_of_the_device() {
+    let named = |max_ratio: &str| {
+        let mut scene = disks::throttled();
+        scene.setting("/sys/class/bdi/8:0/max_ratio", max_ratio);
+        scene.setting("/sys/class/bdi/8:0/max_bytes", "4890923008");
+        let report = judged(&scene);
+        let fixes = &finding(&report, "BLK006").fix;
+        let of_device = fixes.iter().filter_map(|fix| fix.command.clone()).next();
+        (
+            of_device,
+            report.findings[0]
+                .causes
+                .iter()
+                .any(|it| it.entity.key.as_deref().is_some_and(|key| key.contains("/bdi/"))),
+        )
+    };
+    assert_eq!(named("100"), (None, false));
+    let (command, is_cause) = named("1");
+    assert_eq!(command.as_deref(), Some("echo 100 > /sys/class/bdi/8:0/max_ratio"));
+    assert!(is_cause);
 }
 
 /// A quota is there, its periods are counted, and what makes the threads late is a neighbour.

@@ -115,6 +115,17 @@ pub(in crate::rules::block) fn lines(view: &View, device: Option<DevId>) -> Vec<
     lines
 }
 
+/// From how much on the kernel writes in the background, and how that is put back.
+pub(in crate::rules::block) fn background_limit(view: &View) -> String {
+    match (vm(view, "dirty_background_bytes"), vm(view, "dirty_background_ratio")) {
+        (Some(bytes), _) if bytes > 0 => format!("`vm.dirty_background_bytes` is {bytes}"),
+        (_, Some(ratio)) => {
+            format!("`vm.dirty_background_ratio` is {ratio}, and setting the one clears the other")
+        }
+        _ => "note what it is before".into(),
+    }
+}
+
 /// Limits of cgroups and devices on IO that are in force: path and content. They hold a thread back before any
 /// request exists, where no probe of requests sees it.
 pub(in crate::rules::block) fn limits(view: &View) -> Vec<(&str, &str)> {

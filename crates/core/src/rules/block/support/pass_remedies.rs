@@ -74,16 +74,7 @@ fn earlier(view: &View, passes: &[&WritebackPass]) -> Option<Fix> {
     bytes.sort_unstable();
     let median = bytes.get(bytes.len() / 2).copied()?;
     let target = (median / 4).next_power_of_two().clamp(1 << 20, 256 << 20);
-    let now = match (
-        knobs::vm(view, "dirty_background_bytes"),
-        knobs::vm(view, "dirty_background_ratio"),
-    ) {
-        (Some(bytes), _) if bytes > 0 => format!("`vm.dirty_background_bytes` is {bytes}"),
-        (_, Some(ratio)) => {
-            format!("`vm.dirty_background_ratio` is {ratio}, and setting the one clears the other")
-        }
-        _ => "note what it is before".into(),
-    };
+    let now = knobs::background_limit(view);
     Some(Fix {
         action: "start writing in the background earlier, so that each pass has less to do".into(),
         command: Some(format!("sysctl -w vm.dirty_background_bytes={target}")),
