@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+/// Longest time in which a removed cgroup is freed.
+const FREED_WITHIN: Duration = Duration::from_secs(5);
+
 /// The weight of a cgroup in cgroup v1 of which nobody said anything.
 pub(crate) const DEFAULT_SHARES: u32 = 1024;
 
@@ -91,7 +94,14 @@ impl Tree {
             return Ok(());
         }
         write(&dir.join("cpu.rt_period_us"), "1000000")?;
-        write(&budget, &us_per_s.to_string())
+        // A cgroup that was removed a moment ago keeps its part until the kernel frees it.
+        let deadline = Instant::now() + FREED_WITHIN;
+        loop {
+            match write(&budget, &us_per_s.to_string()) {
+                Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(50)),
+                written => return written,
+            }
+        }
     }
 
     /// Limits a cgroup to `quota_us` of CPU time in every `period_us`.
