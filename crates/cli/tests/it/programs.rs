@@ -67,6 +67,15 @@ fn literals<'a>(text: &'a str, marks: &'a [&'a str]) -> impl Iterator<Item = Str
     behind.filter_map(|text| literal(text.strip_prefix('[').unwrap_or(text).trim_start()))
 }
 
+/// The strings of a constant that lists programs which are started by a name that was looked up in it.
+fn constants(text: &str) -> impl Iterator<Item = String> + '_ {
+    let lists = text.split("const PROGRAMS: ").skip(1).filter_map(|rest| {
+        let (_, list) = rest.split_once('=')?;
+        list.trim_start().strip_prefix('[')?.split_once(']').map(|(list, _)| list)
+    });
+    lists.flat_map(|list| list.split(',').filter_map(|word| literal(word.trim())))
+}
+
 /// Whether a string can be a program's name; a path is known by its last part.
 fn program(word: &str) -> Option<String> {
     let name = word.rsplit('/').next()?;
@@ -87,6 +96,7 @@ fn started(name: &str, content: &str) -> BTreeSet<String> {
     };
     if name.ends_with(".rs") {
         found.extend(literals(content, &RUST).filter(|word| !word.contains(' ')));
+        found.extend(constants(content));
         let tests = name.contains("/tests/");
         let scripts = literals(content, &SCRIPTS).filter(|_| tests);
         found.extend(scripts.flat_map(|script| shell::commands(&script)));
@@ -145,6 +155,7 @@ fn a_program_that_is_not_on_the_list_is_seen() {
             "crates/x/tests/it/a.rs",
             "let script = r#\"cd \"$A\"; for i in 1; do mkfs.zfs $i; done\"#;",
         ),
+        ("crates/x/src/a.rs", "const PROGRAMS: [&str; 2] =\n    [\"ls\", \"mkfs.zfs\"];"),
         ("bench/a.py", "subprocess.run(\n    [\"mkfs.zfs\", path])"),
         ("bench/a", "#!/usr/bin/env python3\nx = shutil.which(\"mkfs.zfs\")"),
         ("scripts/a", "#!/usr/bin/env bash\nif ! mkfs.zfs \"$1\"; then exit; fi"),
