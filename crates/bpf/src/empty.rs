@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Programs that do nothing, on the hooks of the probes: the floor that those are measured against.
+//! Programs that do nothing, attached to the hooks of the probes: the baseline of overhead measurements.
 
 use crate::io_facts::io_facts;
 use crate::skel::empty::EmptySkelBuilder;
@@ -7,32 +7,32 @@ use libbpf_rs::Link;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use std::mem::MaybeUninit;
 
-/// The attached programs.
+/// The attached programs. Dropping it detaches them.
 pub struct Empty {
     _skel: crate::skel::empty::EmptySkel<'static>,
     _links: Vec<Link>,
 }
 
 impl Empty {
-    /// One program, at every context switch.
+    /// Attaches one program to `sched_switch`.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The error of libbpf or the kernel.
     pub fn on_switch() -> Result<Self, libbpf_rs::Error> {
         Self::attach([true, false, false, false, false, false])
     }
 
-    /// One at each step of a block request that the block probe looks at: queueing, creation (where there is no such hook,
-    /// insertion), issue and completion.
+    /// Attaches one program to each step of a block request that the block probe observes: queueing, creation (or
+    /// insertion, where the kernel lacks a hook for creation), issue and completion.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The error of libbpf or the kernel.
     pub fn on_block() -> Result<Self, libbpf_rs::Error> {
         let created = io_facts().hooks.contains_key("block_io_start");
         Self::attach([false, true, created, !created, true, true])
     }
 
-    /// Those of the object's programs that are wanted, in its order.
+    /// Loads and attaches the selected programs; `wanted` is in the order of the object's programs.
     fn attach(wanted: [bool; 6]) -> Result<Self, libbpf_rs::Error> {
         // One small allocation for the life of the process: the skeleton borrows it.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What this kernel offers to BPF, and what these privileges allow.
+//! Which BPF features this kernel offers, and what the privileges of this process allow.
 //!
-//! Kernel features are found in its type information (BTF): a field or a function is there or it is not.
+//! Kernel features are found in the kernel's type information (BTF): a field or a function exists or it does not.
 
 use libbpf_rs::btf::types::{FuncProto, Struct, Typedef};
 use libbpf_rs::btf::{Btf, BtfType};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Which clock tells how long a run queue has been throttled; the kernel's bookkeeping changed twice.
+/// Which field records how long a run queue has been throttled; the kernel's accounting changed twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThrottleClock {
     /// `cfs_rq->throttled_clock_self` (seen from 6.6 on).
@@ -17,12 +17,12 @@ pub enum ThrottleClock {
     Pelt,
     /// `cfs_rq->throttled_clock_task` (before).
     Task,
-    /// None: no CFS bandwidth control in this kernel, so nothing is ever throttled.
+    /// This kernel has no CFS bandwidth control, so nothing is ever throttled.
     None,
 }
 
 impl ThrottleClock {
-    /// The field of `cfs_rq` that it is read from.
+    /// The field of `cfs_rq` that holds this clock.
     #[must_use]
     pub fn field(self) -> Option<&'static str> {
         match self {
@@ -34,28 +34,29 @@ impl ThrottleClock {
     }
 }
 
-/// Facts that decide what can be loaded.
+/// Facts that decide which programs can be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Why the kernel's type information could not be read, if so.
+    /// Why the kernel's type information could not be read; `None` = it was read.
     pub btf_error: Option<String>,
-    /// Arguments of the `sched_switch` tracepoint: 4 with `prev_state`, 3 without; `None` = no such tracepoint.
+    /// Number of arguments of the `sched_switch` tracepoint: 4 with `prev_state`, 3
+    /// without it; `None` = it does not exist.
     pub switch_args: Option<u32>,
-    /// Kernel fields without which the scheduler probe cannot work, as `struct.field`; those not there.
+    /// Kernel fields that the scheduler probe needs and this kernel lacks, as `struct.field`.
     pub missing_fields: Vec<&'static str>,
-    /// How throttling is accounted.
+    /// How this kernel accounts throttled time.
     pub throttle_clock: ThrottleClock,
-    /// Throttled threads leave the queue one by one (6.18 on) and not with their whole group.
+    /// Threads are throttled one by one (from 6.18 on), and not their whole group at once.
     pub task_throttle: bool,
     /// `iter/task` programs exist.
     pub task_iterator: bool,
     /// Effective capabilities allow BPF tracing programs: `CAP_SYS_ADMIN`, or `CAP_BPF` and `CAP_PERFMON`.
     pub privileged: bool,
-    /// This process sees the pids that the kernel sees: it is in the initial pid namespace.
+    /// This process is in the initial pid namespace: it sees the same pids as the kernel.
     pub initial_pid_namespace: bool,
 }
 
-/// Fields of which the scheduler probe needs every one.
+/// Kernel fields that the scheduler probe needs, all of them.
 const NEEDED: [(&str, &[&str]); 5] = [
     (
         "task_struct",
@@ -88,7 +89,7 @@ const CAP_BPF: u32 = 39;
 /// Inode number of the initial pid namespace, `PROC_PID_INIT_INO` in `include/linux/proc_ns.h`.
 const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-/// Looks at the running kernel and this process.
+/// Inspects the running kernel and this process.
 #[must_use]
 pub fn facts() -> Facts {
     let mut facts = Facts {
@@ -136,11 +137,12 @@ fn read_btf(btf: &Btf<'_>, facts: &mut Facts) {
 }
 
 fn qualified(name: &'static str, field: &'static str) -> &'static str {
-    // The names are a handful of constants and facts are looked at once or twice in a process's life.
+    // Leaks little: the names are a handful of constants, and facts are read once or twice in the life of a process.
     Box::leak(format!("{name}.{field}").into_boxed_str())
 }
 
-/// `typedef void (*btf_trace_sched_switch)(void *, bool, struct task_struct *, ...)`: all but the first.
+/// Number of arguments of `typedef void (*btf_trace_sched_switch)(void *, bool,
+/// struct task_struct *, ...)`, without the first.
 fn switch_args(btf: &Btf<'_>) -> Option<u32> {
     let name = btf.type_by_name::<Typedef<'_>>("btf_trace_sched_switch")?;
     let pointer: BtfType<'_> = name.skip_mods_and_typedefs();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a run of a BPF program costs, from the kernel's own count.
+//! What a run of a BPF program costs, from the kernel's own statistics.
 
 use libbpf_rs::libbpf_sys::{bpf_obj_get_info_by_fd, bpf_prog_info};
 use std::collections::BTreeMap;
@@ -7,9 +7,9 @@ use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// The kernel counts runs and time of BPF programs while this lives (`BPF_ENABLE_STATS`). It is bound to a file
-/// descriptor: whatever ends this process also ends the counting. Counting itself costs two clock reads a run,
-/// some 50 ns, which are part of what it counts.
+/// While this exists, the kernel counts runs and run time of BPF programs (`BPF_ENABLE_STATS`). It is bound to a file
+/// descriptor: counting ends with this process, however that ends. Counting costs two clock reads per run, some
+/// 50 ns, which are included in the counted time.
 #[derive(Debug)]
 pub struct RunStats {
     _fd: OwnedFd,
@@ -19,7 +19,7 @@ impl RunStats {
     /// Starts counting.
     ///
     /// # Errors
-    /// Without privileges.
+    /// The error of the kernel, as without privileges.
     pub fn start() -> io::Result<Self> {
         // SAFETY: a plain system call; the result is a new descriptor or a negative errno.
         let fd = unsafe {
@@ -28,55 +28,56 @@ impl RunStats {
         if fd < 0 {
             return Err(io::Error::from_raw_os_error(-fd));
         }
-        // SAFETY: the descriptor is new and ours.
+        // SAFETY: the descriptor is new, and nothing else owns it.
         Ok(Self { _fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 }
 
-/// The loaded programs of an object, by name.
+/// The loaded programs of an object, with their names.
 pub(crate) type Programs<'a> = [(&'static str, BorrowedFd<'a>)];
 
-/// Time in nanoseconds and number of counted runs of all programs so far; `None` where the kernel does not tell.
+/// Total run time in nanoseconds and number of counted runs of all programs so far;
+/// `None` where the kernel does not report it.
 pub(crate) fn run_time_of_all(programs: &Programs<'_>) -> Option<(u64, u64)> {
     let times = programs.iter().filter_map(|(_, program)| run_time(*program));
     times.reduce(|sum, time| (sum.0 + time.0, sum.1 + time.1))
 }
 
-/// Instructions that the verifier looked at to admit each program.
+/// Instructions that the verifier processed to accept each program.
 pub(crate) fn verified(programs: &Programs<'_>) -> BTreeMap<&'static str, u64> {
     let told = |(name, program): &(_, _)| Some((*name, verified_instructions(*program)?));
     programs.iter().filter_map(told).collect()
 }
 
-/// Events that a program was not run for, because it was already running on that CPU; of all together.
+/// Events for which a program did not run because it was already running on that CPU, summed over all programs.
 pub(crate) fn missed_by_all(programs: &Programs<'_>) -> u64 {
     programs.iter().filter_map(|(_, program)| missed(*program)).sum()
 }
 
-/// Time in nanoseconds and number of counted runs of a program so far.
+/// Run time in nanoseconds and number of counted runs of a program so far; `None` where the kernel does not report it.
 pub(crate) fn run_time(program: BorrowedFd<'_>) -> Option<(u64, u64)> {
     let (info, told) = information(program)?;
     (told > offset_of!(bpf_prog_info, run_cnt)).then_some((info.run_time_ns, info.run_cnt))
 }
 
-/// Events that a program was not run for, because it was already running on that CPU. Counted from 5.12 on.
+/// Events for which a program did not run because it was already running on that CPU. Counted from 5.12 on.
 fn missed(program: BorrowedFd<'_>) -> Option<u64> {
     let (info, told) = information(program)?;
     (told > offset_of!(bpf_prog_info, recursion_misses)).then_some(info.recursion_misses)
 }
 
-/// Instructions that the verifier looked at when the program was loaded. Told from 5.16 on.
+/// Instructions that the verifier processed when the program was loaded. Reported from 5.16 on.
 pub(crate) fn verified_instructions(program: BorrowedFd<'_>) -> Option<u64> {
     let (info, told) = information(program)?;
     (told > offset_of!(bpf_prog_info, verified_insns)).then(|| info.verified_insns.into())
 }
 
-/// What the kernel tells of a program, and how many bytes of it: an older one knows fewer fields. A tenth of what
-/// its text in `fdinfo` costs.
+/// The kernel's information about a program, and how many bytes of it were filled in: older kernels know fewer
+/// fields. Costs a tenth of reading `fdinfo`.
 fn information(program: BorrowedFd<'_>) -> Option<(bpf_prog_info, usize)> {
     let mut info = bpf_prog_info::default();
     let mut length = size_of::<bpf_prog_info>() as u32;
-    // SAFETY: the kernel writes at most `length` bytes, into a struct of plain numbers; no pointer in it is set.
+    // SAFETY: the kernel writes at most `length` bytes, into a struct of integers; no pointer in it is set.
     let failed = unsafe {
         bpf_obj_get_info_by_fd(program.as_raw_fd(), (&raw mut info).cast(), &raw mut length)
     };

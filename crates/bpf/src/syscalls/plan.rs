@@ -14,7 +14,7 @@ const HOOKS: [&str; 6] = [
     "sched_process_exit",
 ];
 
-/// Fields without which it cannot work.
+/// Fields without which the probe cannot work.
 const NEEDED: [(&str, &[&str]); 8] = [
     ("task_struct", &["pid", "tgid", "files", "fs"]),
     ("files_struct", &["fdt"]),
@@ -26,14 +26,14 @@ const NEEDED: [(&str, &[&str]); 8] = [
     ("mount", &["mnt_parent", "mnt_mountpoint", "mnt"]),
 ];
 
-/// What to load.
+/// That the probe can be used on this kernel, and what it can measure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SyscallPlan {
-    /// Of the time without a CPU it is known how much was waiting for one.
+    /// It is known how much of the time off the CPU was spent in a run queue.
     pub run_delay: bool,
 }
 
-/// What this kernel offers.
+/// What this kernel offers, and what the privileges allow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Offer {
     privileged: bool,
@@ -43,10 +43,10 @@ pub(super) struct Offer {
 }
 
 impl SyscallPlan {
-    /// Looks at the running kernel and this process. `Err` = why the probe cannot be used, as a sentence part.
+    /// Inspects the running kernel and this process.
     ///
     /// # Errors
-    /// If the kernel or the privileges do not suffice.
+    /// Why the probe cannot be used, as a clause: the kernel or the privileges do not suffice.
     pub fn new() -> Result<Self, String> {
         Self::of(offer())
     }

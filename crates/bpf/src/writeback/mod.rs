@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The writeback probe: why there was something to write at a certain moment, who dirtied it, and who was held up.
+//! The writeback probe: why there was something to write at a given time, which
+//! threads dirtied it, and which were delayed.
 
 mod event;
 mod plan;
@@ -55,7 +56,7 @@ macro_rules! programs {
     };
 }
 
-/// Their names for people.
+/// Display names of the programs, in the same order.
 const NAMES: [&str; 21] = [
     "pass_began",
     "pass_ended",
@@ -92,10 +93,10 @@ pub struct WritebackProbe {
 }
 
 impl WritebackProbe {
-    /// Loads the programs and attaches them. `cpus` = possible CPUs of the host.
+    /// Loads the programs and attaches them. `cpus` = number of possible CPUs of the host.
     ///
     /// # Errors
-    /// What libbpf or the kernel says, with the operation that failed.
+    /// The error of libbpf or the kernel, with the operation that failed.
     pub fn open(plan: &WritebackPlan, cpus: u32) -> Result<Self, String> {
         verdict::listen();
         // One small allocation for the life of the process: the skeleton borrows it.
@@ -131,7 +132,7 @@ impl WritebackProbe {
         })
     }
 
-    /// Tells all events since the last call: CPU by CPU, in order of time on each.
+    /// Reports all events since the last call: CPU by CPU, in order of time on each.
     pub fn read(&mut self, each: &mut dyn FnMut(Event)) {
         let (cpus, ns_per_jiffy) = (&self.cpus, self.ns_per_jiffy);
         self.log.read(
@@ -144,14 +145,14 @@ impl WritebackProbe {
         );
     }
 
-    /// The kernel's own word for a reason of writeback: `periodic`, `background`, `sync`, ...
+    /// The kernel's name for a writeback reason: `periodic`, `background`, `sync`, ...
     #[must_use]
     pub fn reason_name(&self, reason: u8) -> &str {
         let number = i64::from(reason) - 1;
         self.plan.reason_names.get(&number).map_or("unknown", String::as_str)
     }
 
-    /// What was lost so far, by name; only what is not 0.
+    /// What was lost so far, by kind; only counts that are not 0.
     #[must_use]
     pub fn lost(&self) -> BTreeMap<&'static str, u64> {
         let mut sum = BTreeMap::new();
@@ -183,19 +184,19 @@ impl WritebackProbe {
         self.map_bytes
     }
 
-    /// Nanoseconds and runs of all programs counted while [`crate::RunStats`] lived.
+    /// Run time in nanoseconds and number of runs of all programs, counted while [`crate::RunStats`] existed.
     #[must_use]
     pub fn run_time(&self) -> Option<(u64, u64)> {
         stats::run_time_of_all(&self.programs())
     }
 
-    /// Instructions that the kernel's verifier looked at to admit each program.
+    /// Instructions that the kernel's verifier processed to accept each program.
     #[must_use]
     pub fn verified_instructions(&self) -> BTreeMap<&'static str, u64> {
         stats::verified(&self.programs())
     }
 
-    /// Those that are loaded.
+    /// The loaded programs, with their display names.
     fn programs(&self) -> Vec<(&'static str, BorrowedFd<'_>)> {
         let programs = programs!(self.skel.progs, &).into_iter().zip(self.plan.loads());
         let named = NAMES.into_iter().zip(programs);
@@ -206,7 +207,7 @@ impl WritebackProbe {
     }
 }
 
-/// Returns the number of the log's entries.
+/// Sets constants, map sizes and which programs are loaded. Returns the number of entries of the log, of all CPUs.
 fn configure(
     open: &mut OpenWritebackSkel<'static>,
     plan: &WritebackPlan,
@@ -223,7 +224,7 @@ fn configure(
     Ok(cpus * each)
 }
 
-/// The length of the kernel's tick, which is the resolution of its coarse clocks.
+/// The kernel's tick in nanoseconds: the resolution of its coarse clocks.
 fn ns_per_jiffy() -> u64 {
     let mut tick = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a valid timespec; the clock exists since 2.6.32.
