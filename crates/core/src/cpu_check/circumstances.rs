@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Under which circumstances a check was made: on which CPUs, under which limits, beside what.
+//! Circumstances of a check: its CPUs, its limits, and the load of other tasks.
 
 use super::document::{Cpus, KeptBy, OwnLimit};
 use crate::limits::effective::Bound;
@@ -7,7 +7,7 @@ use crate::procfs::cpu_list;
 use crate::recording::CheckSetup;
 use crate::view::View;
 
-/// The CPUs, and what is known of them.
+/// CPUs and circumstances of the check.
 pub(super) fn cpus(view: &View, setup: &CheckSetup) -> Cpus {
     let siblings: usize =
         setup.cores_told.iter().flatten().map(|core| core.len().saturating_sub(1)).sum();
@@ -41,13 +41,13 @@ pub(super) fn cpus(view: &View, setup: &CheckSetup) -> Cpus {
     }
 }
 
-/// What holds for the check itself: what keeps it from CPUs, and the quota that binds.
+/// Limits of the check itself: what prevents it from using CPUs, and the binding quota.
 fn own_limits(view: &View, setup: &CheckSetup) -> (Option<KeptBy>, Option<OwnLimit>) {
     let mut processes = view.processes().values().filter_map(|process| process.facts.as_ref());
     let Some(own) = processes.find(|facts| facts.observer) else { return (None, None) };
     let is_less = (setup.cpus.len() as u32) < view.cpu_count();
     let cpuset = own.cpuset_cpus.as_ref().and_then(|text| cpu_list::parse(text.as_bytes()).ok());
-    // An affinity that is as tight as the cpuset is the cpuset's doing: the kernel narrows it.
+    // If the affinity is as narrow as the cpuset, the cpuset is the cause: the kernel narrows the affinity to it.
     let by_cpuset = cpuset.is_some_and(|cpus| !cpus.is_empty() && cpus.len() <= setup.cpus.len());
     let kept_by = is_less.then_some(if by_cpuset { KeptBy::Cpuset } else { KeptBy::Affinity });
     let limit = view.limit_of(own).filter(|limit| limit.effective.bound == Bound::Quota);
@@ -58,7 +58,7 @@ fn own_limits(view: &View, setup: &CheckSetup) -> (Option<KeptBy>, Option<OwnLim
     (kept_by, limit)
 }
 
-/// CPUs that are plugged in, but not online. Those that could be plugged in are not online either.
+/// CPUs that are present, but not online. The kernel's list `offline` also has CPUs that are possible, but not present.
 fn offline(view: &View) -> Vec<u32> {
     let list = |name: &str| {
         let path = format!("/sys/devices/system/cpu/{name}");
@@ -69,7 +69,7 @@ fn offline(view: &View) -> Vec<u32> {
     offline.into_iter().filter(|cpu| present.contains(cpu)).collect()
 }
 
-/// Least ratio of `scaling_max_freq` to `cpuinfo_max_freq`.
+/// Lowest ratio of `scaling_max_freq` to `cpuinfo_max_freq` of any CPU.
 fn frequency_allowed(view: &View) -> Option<f64> {
     let settings = view.block().settings();
     let ratios = settings.iter().filter_map(|(path, value)| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a check says, as data: the document `deburr.cpu-check/1` (`docs/cpu-check.md`). Field names are stable;
-//! additions only.
+//! Results of a check as data: the document `deburr.cpu-check/1` (`docs/cpu-check.md`). Fields may be added, but not
+//! renamed or removed.
 
 use super::pairs::Pair;
 use super::sweep::Step;
@@ -10,24 +10,24 @@ use serde::{Deserialize, Serialize};
 /// Identifier of the document's schema.
 pub const SCHEMA: &str = "deburr.cpu-check/1";
 
-/// A check, and where and when it was made.
+/// Results of a check, with its host and time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Document {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Who says it.
+    /// The program that made the check.
     pub tool: Tool,
-    /// About which host.
+    /// The host.
     pub host: Host,
-    /// About which time, and what happened in it.
+    /// Time range of the check, and events in it.
     pub window: Window,
-    /// What it says.
+    /// Results of the check.
     #[serde(flatten)]
     pub check: CpuCheck,
 }
 
 impl Document {
-    /// The document of a check; the circumstances are those of the report on the same recording.
+    /// Builds the document of a check. Tool, host and window are those of the report on the same recording.
     #[must_use]
     pub fn new(check: CpuCheck, report: &Report) -> Self {
         Self {
@@ -40,134 +40,134 @@ impl Document {
     }
 }
 
-/// Everything that a check says.
+/// Results of a check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CpuCheck {
-    /// The machine's CPUs.
+    /// CPUs of the machine, and circumstances of the check.
     pub cpus: Cpus,
-    /// What came of it.
+    /// Verdict.
     pub verdict: Verdict,
-    /// Groups of two and more CPUs that share something for good.
+    /// Groups of two or more CPUs that permanently share a core or a CPU of the host.
     pub groups: Vec<Group>,
     /// The steps of the sweep, by number of workers.
     pub sweep: Vec<Step>,
-    /// The pairs that were tested, by their CPUs.
+    /// The pairs that were tested, ordered by CPU numbers.
     pub pairs: Vec<Pair>,
-    /// How many pairs there are.
+    /// Number of all pairs.
     pub pairs_in_all: u64,
 }
 
-/// The CPUs that were looked at, and what is known of them.
+/// The CPUs of a check, and its circumstances.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cpus {
-    /// Online CPUs of the machine.
+    /// Number of online CPUs of the machine.
     pub online: u32,
-    /// Those that the check could use.
+    /// CPUs that the check could use.
     pub used: Vec<u32>,
-    /// CPUs that are plugged in, but not online.
+    /// CPUs that are present, but not online.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub offline: Vec<u32>,
-    /// What keeps the check from the other online CPUs; absent if it could use all, or if that is not known.
+    /// What prevents the check from using the other online CPUs; absent if it could use all, or if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_by: Option<KeptBy>,
-    /// The CPU limit of the check's own cgroup or of one above it, where that is less than the CPUs that it could use;
-    /// absent without one, or if it is not known.
+    /// CPU limit of the check's own cgroup or of an ancestor, if it is lower than the number of CPUs that it could use;
+    /// absent without such a limit, or if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<OwnLimit>,
-    /// Cores that the kernel says these are; absent if it does not tell.
+    /// Number of cores that these CPUs have according to the kernel; absent if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores_told: Option<u32>,
-    /// Whether they are virtual; absent if not known.
+    /// Whether the CPUs are virtual; absent if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hypervisor: Option<bool>,
-    /// Whether the workers of the pair test had precedence over ordinary tasks.
+    /// Whether the workers of the pair test ran before ordinary tasks (`SCHED_FIFO`).
     pub realtime: bool,
-    /// Share of the time in which CPUs wanted to run that `/proc/stat` says was stolen; absent if not known.
+    /// Share of steal in the time in which CPUs had something to run, from `/proc/stat`; absent if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steal: Option<f64>,
-    /// CPUs' worth of time that other tasks used meanwhile; absent if not known.
+    /// CPU time that other tasks used during the check, in CPUs; absent if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<f64>,
-    /// Highest frequency that a setting allows beside the highest that the processor has, of the CPU where that is
-    /// least; absent if the kernel does not tell.
+    /// Ratio of the highest frequency that a setting allows to the highest one of the processor, for the CPU where it
+    /// is lowest; absent if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frequency_allowed: Option<f64>,
 }
 
-/// What keeps a process from CPUs.
+/// What prevents a process from using CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptBy {
-    /// The CPUs of its cpuset.
+    /// Its cpuset.
     Cpuset,
     /// Its affinity mask.
     Affinity,
 }
 
-/// A CPU limit that holds for the check itself.
+/// A CPU limit of the check itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OwnLimit {
-    /// CPUs' worth of time.
+    /// Limit in CPUs.
     pub cpus: f64,
-    /// Path of the cgroup that has it.
+    /// Path of the cgroup with the limit.
     pub cgroup: String,
 }
 
-/// What kind of machine it is.
+/// Class of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// The same work takes the same time.
+    /// The same work always takes the same time.
     Even,
-    /// CPUs share cores, and the kernel knows which.
+    /// CPUs share cores, and the kernel knows which ones.
     SharedAsTold,
-    /// CPUs share cores, and the kernel does not know.
+    /// CPUs share cores, and the kernel does not know it.
     SharedCore,
-    /// CPUs are run in turns on fewer of the host's.
+    /// CPUs run in turns on a smaller number of CPUs of the host.
     TimeSliced,
-    /// Something outside of this machine holds CPUs up at times.
+    /// Something outside this machine slows CPUs down at times.
     Foreign,
-    /// CPUs differ in speed, or get slower when more of them compute.
+    /// CPUs differ in speed, or become slower when more of them are busy.
     Clock,
-    /// It cannot be told.
+    /// The class could not be determined.
     Inconclusive,
 }
 
-/// What came of a check.
+/// Verdict of a check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Its kind.
+    /// Class of the machine.
     pub class: Class,
-    /// Cores that there are for work; absent if it cannot be told.
+    /// Number of cores that are available for work; absent if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usable_cores: Option<u32>,
-    /// Up to so many workers at once all ran at the same full speed; absent without a sweep.
+    /// Number of concurrent workers up to which all ran at the same full speed; absent without a sweep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub even_workers: Option<u32>,
-    /// Speed that a worker keeps where it is held up, 0..1; absent where nobody is.
+    /// Ratio of its undisturbed speed that a worker keeps when it is slowed down, 0..1; absent if none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_up_speed: Option<f64>,
-    /// Share of the time in which somebody is held up when two compute, 0..1.
+    /// Share of the time in which a worker is slowed down while two of them compute, 0..1.
     pub held_up_share: f64,
-    /// How sure, 0..1.
+    /// Confidence, 0..1.
     pub confidence: f64,
-    /// One sentence.
+    /// Summary in one sentence.
     pub summary: String,
-    /// What to do about it.
+    /// Recommended actions.
     pub advice: Vec<String>,
-    /// Why it is not surer.
+    /// What limits the confidence.
     pub doubts: Vec<String>,
 }
 
-/// CPUs that share something.
+/// CPUs that permanently share a core or a CPU of the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
     /// The CPUs.
     pub cpus: Vec<u32>,
-    /// Whether they are run in turns by the hypervisor (else they are siblings of a core).
+    /// Whether the hypervisor runs them in turns; otherwise they are siblings of a core.
     pub time_sliced: bool,
-    /// Whether the kernel is told.
+    /// Whether the kernel knows that they share a core.
     pub told: bool,
-    /// Median of the speed that each keeps beside another one, 0..1.
+    /// Median ratio of its speed that each CPU keeps while another CPU of the group computes, 0..1.
     pub ratio: f64,
 }

@@ -1,102 +1,104 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which CPUs hold each other up: the rounds of the pair test, pair by pair.
+//! Evaluates the rounds of the pair test, pair by pair: which CPUs slow each other down.
 //!
-//! Two workers on CPUs of one core are both held up, both at once, and only while both compute. Whoever is held up while
-//! the other one is not, or is held up alone, has to thank somebody else for it. What comes and goes is counted in
-//! rounds: a machine whose CPUs are moved about shares a core now and then.
+//! Two workers on CPUs of one core are both slowed down, at the same time, and only while both compute. If only one of
+//! them is slowed down, or one of them while it is alone, the cause is something else. Intermittent effects are counted
+//! in rounds: if a hypervisor moves CPUs about, two of them occasionally share a core.
 
 use super::{HELD_UP, is_sliced, quantile, share, sorted, speed};
 use crate::recording::{CheckSetup, Mix, PairRound, Run};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Both keep less than this of what they do alone, on average: they share something. Two that share one core evenly
-/// keep a half; one alone that is halved by somebody else makes three quarters.
+/// Two workers share a core or a CPU of the host if together they keep less than this ratio of their speed alone, as
+/// the mean of both. Two workers that share a core evenly keep 0.5. If only one is halved by something else, the mean
+/// is 0.75.
 pub const SHARED_BELOW: f64 = 0.72;
-/// One alone has less than this of its usual speed: it was not alone.
+/// If the speed of a worker alone is less than this ratio of its usual speed, it was disturbed by something else.
 const DISTURBED_BELOW: f64 = 0.85;
-/// Part of a slot in which a worker must have had its CPU for the slot to count.
+/// Minimum share of its wall time in which a worker must have had its CPU for the round to be valid.
 const MIN_SHARE: f64 = 0.9;
-/// Part of a slot that must be left when a worker woke up late.
+/// Minimum part of a slot that must be left after a late wake-up of the worker for the round to be valid.
 const MIN_PRESENT: f64 = 0.6;
-/// Fewer rounds that count settle nothing.
+/// Minimum number of valid rounds to classify a pair.
 pub const MIN_ROUNDS: u64 = 4;
-/// A pair shares a core for good if it does so in this part of its rounds.
+/// A pair shares permanently if it shares in at least this part of its rounds.
 pub const STABLE_SHARE: f64 = 0.75;
-/// Below this part of a few rounds it does not share for good, however those were chosen.
+/// A pair that shares in less than this part of its rounds does not share permanently, even if the rounds are few.
 const LOOSE_SHARE: f64 = 0.25;
-/// Between that and [`STABLE_SHARE`], so many rounds decide: five in eight of them, where it is three in four, are one
-/// chance in ten.
+/// Number of rounds that decide a part between [`LOOSE_SHARE`] and [`STABLE_SHARE`]: if the true part is 3/4, so many
+/// rounds show 5/8 with a probability of one in ten.
 const DECIDING_ROUNDS: u64 = 24;
-/// It does so now and then from this part on, and more than once.
+/// A pair shares occasionally if it shares in at least this part of its rounds, and in more than one round.
 const SOMETIMES_SHARE: f64 = 0.02;
 
-/// What a pair is.
+/// How two CPUs affect each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PairClass {
-    /// Neither holds the other one up.
+    /// Neither slows the other one down.
     Independent,
-    /// Both get slower at once, and every chunk does: they are siblings of one core.
+    /// Both become slower at the same time, in every chunk: they are siblings of one core.
     SharedCore,
-    /// Both stand still in turn and run at full speed in between: the hypervisor runs them on one CPU, one after the
-    /// other.
+    /// Both stop in turn and run at full speed in between: the hypervisor runs them in turns on one CPU.
     TimeSliced,
-    /// They share now and then: the hypervisor moves them about.
+    /// They share occasionally: the hypervisor moves them about.
     Sometimes,
-    /// Too few rounds counted.
+    /// Too few rounds are valid.
     Unclear,
 }
 
 impl PairClass {
-    /// Whether the two share for good.
+    /// Whether the two share permanently.
     #[must_use]
     pub fn is_shared(self) -> bool {
         matches!(self, Self::SharedCore | Self::TimeSliced)
     }
 }
 
-/// What came of the rounds of a pair.
+/// Result of the rounds of a pair.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pair {
-    /// One CPU.
+    /// First CPU.
     pub a: u32,
-    /// The other one.
+    /// Second CPU.
     pub b: u32,
-    /// What it is.
+    /// Class of the pair.
     pub class: PairClass,
-    /// Whether the kernel is told that they share a core.
+    /// Whether the two share a core according to the kernel.
     pub told: bool,
-    /// Rounds with the first mix.
+    /// Number of rounds with the first instruction mix ([`Mix::Adds`]).
     pub rounds: u64,
-    /// Those that count: both were there, and alone while they should be.
+    /// Number of valid rounds: both workers ran, and were undisturbed while alone.
     pub valid: u64,
-    /// Of those that count: both were held up.
+    /// Number of valid rounds in which both were slowed down.
     pub shared: u64,
-    /// Of those that count: one was held up, not by the other one.
+    /// Number of valid rounds in which one was slowed down, but not by the other one.
     pub one_sided: u64,
-    /// Not counted: a worker had not its usual speed while it was alone. Somebody else holds it up.
+    /// Number of invalid rounds in which a worker did not have its usual speed while alone: something else slowed it
+    /// down.
     pub disturbed: u64,
-    /// Not counted: a worker woke up late or had to share its CPU with other tasks of this machine.
+    /// Number of invalid rounds in which a worker woke up late or shared its CPU with other tasks of this machine.
     pub missed: u64,
-    /// What each keeps of its own speed while the other one computes, the mean of both, over the rounds that count:
-    /// 10th percentile, median, 90th percentile. Absent if none counts.
+    /// Ratio of a worker's speed together with the other one to its speed alone, as the mean of both: 10th percentile,
+    /// median and 90th percentile over the valid rounds. Absent without valid rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio: Option<[f64; 3]>,
-    /// The same of the length of a chunk: 1 = chunks are as short as alone. Median of the rounds in which they share.
+    /// Ratio of the duration of a chunk alone to that of a chunk together, as the mean of both; 1 = no longer than
+    /// alone. Median over the rounds in which they share; absent without such rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk_ratio: Option<f64>,
-    /// Median ratio with the second mix, where it was tried.
+    /// Median ratio with the second instruction mix ([`Mix::Divs`]); absent if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed: Option<f64>,
-    /// Time of a cache line from one to the other.
+    /// Time until a cache line written on one CPU is visible to the other one, in nanoseconds; absent if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub one_way_ns: Option<u64>,
 }
 
 impl Pair {
-    /// Whether more rounds could make something else of it: too few count, or they say neither that it shares for good
-    /// nor that it does not.
+    /// Whether further rounds are unlikely to change the class: enough rounds are valid, and they show clearly whether
+    /// the pair shares permanently, or are numerous.
     #[must_use]
     pub fn is_decided(&self) -> bool {
         let part = self.shared as f64 / self.valid.max(1) as f64;
@@ -105,7 +107,7 @@ impl Pair {
     }
 }
 
-/// What a round says.
+/// Result of a round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Outcome {
     Missed,
@@ -113,7 +115,7 @@ enum Outcome {
     Counts { ratio: f64, chunk: f64, one_sided: bool },
 }
 
-/// Each CPU's usual speed alone, by mix: the 90th percentile, which occasional disturbances do not reach.
+/// Usual speed of each CPU alone, by instruction mix: the 90th percentile, which occasional disturbances do not affect.
 type Usual = BTreeMap<(Mix, u32), f64>;
 
 fn usual(rounds: &[PairRound]) -> Usual {
@@ -160,7 +162,7 @@ fn outcome(round: &PairRound, usual: &Usual) -> Outcome {
     }
 }
 
-/// What came of each pair, in the order of their CPUs.
+/// Evaluates the rounds of each pair. Pairs are ordered by CPU numbers.
 #[must_use]
 pub fn pairs(
     setup: &CheckSetup,
@@ -237,13 +239,13 @@ fn summed(a: u32, b: u32, outcomes: &[Outcome]) -> Pair {
     }
 }
 
-/// The pairs that hold each other up at a first look, worth testing further.
+/// Pairs to test further after screening: those that slow each other down in a round, or have an invalid round.
 #[must_use]
 pub fn suspects(rounds: &[PairRound]) -> Vec<(u32, u32)> {
     let usual = usual(rounds);
     let mut found = BTreeSet::new();
     for round in rounds {
-        // A round that does not count is no reason to look away.
+        // An invalid round does not clear a pair.
         let suspect = match outcome(round, &usual) {
             Outcome::Counts { ratio, .. } => ratio < HELD_UP,
             Outcome::Disturbed | Outcome::Missed => true,
@@ -255,7 +257,7 @@ pub fn suspects(rounds: &[PairRound]) -> Vec<(u32, u32)> {
     found.into_iter().collect()
 }
 
-/// CPUs in groups of those that share for good, each CPU in one group.
+/// Groups CPUs that share permanently, directly or through others. Each CPU is in exactly one group.
 #[must_use]
 pub fn groups(cpus: &[u32], shared: impl IntoIterator<Item = (u32, u32)>) -> Vec<Vec<u32>> {
     let mut group: BTreeMap<u32, u32> = cpus.iter().map(|&cpu| (cpu, cpu)).collect();

@@ -1,51 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is measured, in which order and for how long.
+//! Plan of a check: what is measured, in which order and for how long.
 //!
-//! Nothing loads a CPU for more than half of the time: a step of the sweep is followed by a rest as long, and so
-//! is each slot of the pair test. Slots are short, for their workers may have precedence over ordinary tasks.
+//! No measurement loads a CPU for more than half of the time: each step of the sweep and each slot of the pair test is
+//! followed by a rest of the same length. Slots are short, because their workers may run before ordinary tasks.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 const MS: u64 = 1_000_000;
 
-/// Slots of a round of the pair test: one alone, both, the other one alone, both.
+/// Number of slots in a round of the pair test: one worker alone, both, the other one alone, both.
 pub const SLOTS: u64 = 4;
-/// Longest slot: for so long an ordinary task may have to wait for a worker of the pair test.
+/// Longest slot. An ordinary task may have to wait this long for a worker of the pair test.
 pub const SLOT_NS: u64 = 10 * MS;
-/// Slot of a first look at many pairs.
+/// Length of a slot when many pairs are screened.
 pub const SCREEN_SLOT_NS: u64 = 2 * MS;
-/// Rounds of a first look.
+/// Number of screening rounds for each pair.
 pub const SCREEN_ROUNDS: u32 = 2;
-/// Rounds of a pair with full slots.
+/// Number of rounds with full slots for each pair.
 pub const ROUNDS: u32 = 8;
-/// Rounds of a confirmed pair with the second mix.
+/// Number of rounds with the second instruction mix for each pair to be confirmed.
 pub const CONFIRM_ROUNDS: u32 = 2;
-/// Confirmed pairs that get them.
+/// Maximum number of pairs to be confirmed.
 pub const CONFIRM_PAIRS: usize = 8;
-/// A cache line that takes longer from one CPU to another was stuck: one of the two did not run meanwhile.
+/// If a cache line takes at least this long from one CPU to another, one of the two CPUs was not running.
 pub const STUCK_NS: u64 = 10_000;
 
-/// How much time there is.
+/// Time limits of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// For the sweep, rests included.
+    /// Time for the sweep, including rests.
     pub sweep_ns: u64,
-    /// Most steps of the sweep.
+    /// Maximum number of steps of the sweep.
     pub steps: usize,
-    /// Longest step.
+    /// Maximum length of a step.
     pub step_ns: u64,
-    /// For the distances between CPUs.
+    /// Time for the cache-line latencies between CPUs.
     pub distances_ns: u64,
-    /// For the pair test, rests included.
+    /// Time for the pair test, including rests.
     pub pairs_ns: u64,
-    /// For it in all, if pairs are not decided by then: others held them up, or had their CPUs.
+    /// Maximum time for the pair test if pairs are still undecided after `pairs_ns`, because they were disturbed or
+    /// other tasks used their CPUs.
     pub longest_pairs_ns: u64,
-    /// Whether the pair test goes on until its time is over: what comes and goes is seen only so.
+    /// Whether the pair test uses all of its time, which is needed to see intermittent effects.
     pub fill: bool,
 }
 
-/// Within 15 s; 30 where the machine is disturbed.
+/// Takes up to 15 s, or 30 s on a disturbed machine.
 pub const QUICK: Budget = Budget {
     sweep_ns: 5_000 * MS,
     steps: 12,
@@ -56,7 +57,7 @@ pub const QUICK: Budget = Budget {
     fill: false,
 };
 
-/// About a minute on small machines, two on large ones.
+/// Takes about one minute on small machines, and two on large ones.
 pub const FULL: Budget = Budget {
     sweep_ns: 48_000 * MS,
     steps: 24,
@@ -67,17 +68,17 @@ pub const FULL: Budget = Budget {
     fill: true,
 };
 
-/// The sweep.
+/// Plan of the sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sweep {
-    /// Workers of each step, ascending.
+    /// Number of workers of each step, ascending.
     pub workers: Vec<u32>,
     /// Length of a step, and of the rest after it.
     pub step_ns: u64,
 }
 
-/// Steps from 1 to twice the CPUs: all of them, or, on large machines, as many as there is time for, always with those
-/// around a half, the whole and the double of the CPUs.
+/// Plans steps from one worker to twice the number of CPUs: every number, or, on large machines, as many steps as there
+/// is time for. One worker, and the numbers around half, all and twice the CPUs, are always included.
 #[must_use]
 pub fn sweep(cpus: usize, budget: &Budget) -> Sweep {
     let cpus = u32::try_from(cpus.max(1)).unwrap_or(u32::MAX / 2);
@@ -89,26 +90,26 @@ pub fn sweep(cpus: usize, budget: &Budget) -> Sweep {
     if u64::from(all) <= steps {
         workers.extend(1..=all);
     } else {
-        // As many even places as fill what is left.
+        // Evenly spaced numbers for the remaining steps.
         let free = steps.saturating_sub(workers.len() as u64);
         let places = (1..=free).map(|i| i * u64::from(all) / (free + 1));
-        // Below `all`, which is a u32.
+        // Each is below `all`, which is a u32.
         workers.extend(places.map(|n| n.max(1) as u32));
     }
     let each_ns = budget.sweep_ns / (2 * workers.len() as u64);
     Sweep { workers: workers.into_iter().collect(), step_ns: budget.step_ns.min(each_ns) }
 }
 
-/// All pairs of these CPUs.
+/// All pairs of CPUs.
 #[must_use]
 pub fn all_pairs(cpus: &[u32]) -> Vec<(u32, u32)> {
     let from = |(at, &a): (usize, &u32)| cpus[at + 1..].iter().map(move |&b| (a, b));
     cpus.iter().enumerate().flat_map(from).collect()
 }
 
-/// The same pairs in the order in which they are worth testing: first those that share a core according to the
-/// kernel, then those between which a cache line got stuck, then the near ones. CPUs of one core are never far from
-/// each other, so what a short budget leaves out is what matters least. A pair without a distance is as far as can be.
+/// Sorts pairs by priority for testing: first those that share a core according to the kernel, then those with a stuck
+/// cache line ([`STUCK_NS`]), then by cache-line latency. CPUs of one core have a low latency, so a short budget leaves
+/// out the pairs that matter least. Pairs without a latency come last.
 #[must_use]
 pub fn by_worth(
     mut pairs: Vec<(u32, u32)>,
@@ -126,21 +127,22 @@ pub fn by_worth(
     pairs
 }
 
-/// Length of a round with slots of that length, rests included.
+/// Length of a round with slots of this length, including rests.
 #[must_use]
 pub fn round_ns(slot_ns: u64) -> u64 {
     2 * SLOTS * slot_ns
 }
 
-/// Longest slot with which there is time for [`ROUNDS`] of that many pairs, no shorter than that of a first look.
+/// Longest slot with which [`ROUNDS`] rounds of so many pairs fit into the remaining time, between [`SCREEN_SLOT_NS`]
+/// and [`SLOT_NS`].
 #[must_use]
 pub fn slot_ns(pairs: usize, left_ns: u64) -> u64 {
     let slots = 2 * SLOTS * u64::from(ROUNDS) * pairs.max(1) as u64;
     (left_ns / slots).clamp(SCREEN_SLOT_NS, SLOT_NS)
 }
 
-/// Whether there is time for [`ROUNDS`] full rounds of that many pairs. If not, they get a first look with shorter
-/// slots, and only those that hold each other up are tested further.
+/// Whether there is too little time for [`ROUNDS`] rounds with full slots of so many pairs. Then all pairs are screened
+/// with shorter slots, and only those that slow each other down are tested further.
 #[must_use]
 pub fn needs_screening(pairs: usize, budget: &Budget) -> bool {
     pairs as u64 * u64::from(ROUNDS) * round_ns(SLOT_NS) > budget.pairs_ns

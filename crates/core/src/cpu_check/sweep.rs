@@ -1,60 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How many workers are served evenly: the steps of the sweep.
+//! Evaluates the steps of the sweep: up to how many workers all run at the same speed.
 //!
-//! Counts of work say little by themselves: on a busy host the scheduler gives one worker more time than another.
-//! So each is looked at per second of its CPU time (*speed*), and its CPU time per second of wall time (*share*).
+//! The amount of work alone says little, because on a busy host the scheduler gives some workers more CPU time than
+//! others. So each worker has a *speed*, its work per second of CPU time, and a *share*, its CPU time per second of
+//! wall time.
 
 use super::{HELD_UP, is_sliced, quantile, share, sorted, speed};
 use crate::recording::{Run, SweepWorker};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Workers that had less than this of the CPU time that they would have had alone on the machine share it with
+/// If workers had less than this share of the CPU time that they would have had on an idle machine, they competed with
 /// other tasks.
 const ALONE_SHARE: f64 = 0.85;
 
-/// What a step is like.
+/// What limits the workers of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Regime {
-    /// All run at full speed.
+    /// All workers run at full speed.
     Even,
-    /// Some are slower than others, in every chunk: they share cores, or their cores are slower.
+    /// Some workers are slower than others in every chunk: they share cores, or their cores are slower.
     Slower,
-    /// Some stand still at times without this kernel noticing.
+    /// Some workers stop at times, unnoticed by this kernel.
     Stopped,
-    /// All are slower alike, in every chunk.
+    /// All workers are equally slower in every chunk.
     AllSlower,
-    /// All stand still at times alike.
+    /// All workers stop at times, equally.
     AllStopped,
-    /// Other tasks of this machine, or a limit, took CPU time from the workers; what they got was at full speed.
+    /// Other tasks of this machine, or a limit, took CPU time from the workers; in the remaining time they ran at full
+    /// speed.
     Competition,
 }
 
 /// One step of the sweep.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// Workers.
+    /// Number of workers.
     pub workers: u32,
-    /// What it is like.
+    /// What limits the workers.
     pub regime: Regime,
-    /// Speed of the slowest worker beside that of the fastest of the step.
+    /// Ratio of the speed of the slowest worker to that of the fastest one of the step.
     pub evenness: f64,
-    /// Work of all of them, in units of what one does alone in the same time.
+    /// Work of all workers, in units of what one worker does alone in the same time.
     pub work: f64,
     /// Median of the workers' shares of CPU time.
     pub share: f64,
-    /// Part of the slowest worker's time in which it stood still unnoticed.
+    /// Share of the slowest worker's wall time in which it was stopped unnoticed by the kernel.
     pub slowest_gaps: f64,
-    /// The undisturbed length of a chunk beside the slowest worker's.
+    /// Ratio of the undisturbed duration of a chunk to that of the slowest worker.
     pub slowest_chunk: f64,
-    /// Moves of all workers from one CPU to another.
+    /// Number of migrations of all workers between CPUs.
     pub migrations: u64,
-    /// Speed of each, beside the highest of the sweep, in ascending order.
+    /// Ratio of each worker's speed to the highest one of the sweep, ascending.
     pub speeds: Vec<f64>,
 }
 
-/// The steps, by number of workers.
+/// Evaluates the steps, by number of workers.
 #[must_use]
 pub fn steps(cpus: usize, workers: &[SweepWorker]) -> Vec<Step> {
     let fastest = workers
@@ -79,7 +81,7 @@ fn step(cpus: usize, n: u32, workers: &[&SweepWorker], best: f64, chunk_ns: u64)
     let evenness = slowest / fastest;
     let slowest_chunk = chunk_ns as f64 / run.chunk_ns.max(1) as f64;
     let sliced = is_sliced(slowest, slowest_chunk);
-    // Workers that were not run at all have no speed, but are workers.
+    // Counts all workers, including those that never ran and have no speed.
     let deserved = (cpus as f64 / f64::from(n)).min(1.0);
     let level = quantile(&speeds, 0.5)?;
     let regime = match () {
@@ -104,12 +106,13 @@ fn step(cpus: usize, n: u32, workers: &[&SweepWorker], best: f64, chunk_ns: u64)
     })
 }
 
-/// Time in gaps that was not time without a CPU by the kernel's account.
+/// Time in gaps beyond the time in which the worker had no CPU according to the kernel.
 fn unnoticed_ns(run: &Run) -> u64 {
     run.gap_ns.saturating_sub(run.wall_ns.saturating_sub(run.cpu_ns))
 }
 
-/// Largest number of workers up to which every step is even. Other tasks that take CPU time do not end it.
+/// Largest number of workers, up to the number of CPUs, up to which every step is even. Steps with competition from
+/// other tasks count as even.
 #[must_use]
 pub fn even_up_to(cpus: usize, steps: &[Step]) -> u32 {
     let within = steps.iter().filter(|step| step.workers as usize <= cpus);
@@ -117,8 +120,8 @@ pub fn even_up_to(cpus: usize, steps: &[Step]) -> u32 {
     even.last().map_or(0, |step| step.workers)
 }
 
-/// Work that the machine does with a worker on each CPU, in units of one alone: the cores that are there. `None` if
-/// other tasks took CPU time meanwhile.
+/// Work that the machine does with one worker per CPU, in units of what one worker does alone: the number of cores.
+/// `None` without that step, or if other tasks took CPU time during it.
 #[must_use]
 pub fn capacity(cpus: usize, steps: &[Step]) -> Option<f64> {
     let full = steps.iter().find(|step| step.workers as usize == cpus)?;

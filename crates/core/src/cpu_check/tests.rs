@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Machines of which it is known what they are, and figures that were recorded on real ones.
+//! Simulated machines with known properties, and figures recorded on real ones.
 
 use super::document::{Class, CpuCheck, KeptBy};
 use super::pairs::{self, Pair, PairClass};
@@ -43,7 +43,7 @@ fn hidden_siblings_are_found_with_their_groups() {
     assert_eq!((verdict.class, verdict.usable_cores), (Class::SharedCore, Some(8)), "{verdict:?}");
     assert_eq!(cpus(&check)[..2], [vec![0, 8], vec![1, 9]]);
     assert_eq!(check.groups.len(), 8);
-    // The scheduler fills the first of each core first here, as it did on the machine of old.
+    // Here the scheduler first uses the first CPU of each core, as it did on the recorded machine.
     assert_eq!(verdict.even_workers, Some(8));
     let step = |n: u32| check.sweep.iter().find(|step| step.workers == n).unwrap();
     assert_eq!(step(9).regime, Regime::Slower);
@@ -84,7 +84,7 @@ fn where_some_pairs_could_not_be_told_the_sweep_says_how_many_cores_there_are() 
     assert_eq!((cpus(&check), check.verdict.class), (vec![vec![0, 3]], Class::TimeSliced));
     assert_eq!(check.verdict.usable_cores, Some(3), "by the sweep: five by the known pairs");
     assert!(check.verdict.doubts.join("; ").contains("14 pairs could not be told"));
-    // Without a sweep either, the number is not known.
+    // Without a sweep the number of cores is not known.
     let mut records = scene.records();
     let is_worker = |record: &Record| matches!(record, Record::CpuCheck(r) if matches!(**r, CpuCheckRecord::Worker(_)));
     records.retain(|record| !is_worker(record));
@@ -108,7 +108,7 @@ fn where_no_pair_could_be_told_workers_that_stand_still_say_enough() {
     assert!((verdict.held_up_speed.unwrap() - 0.5).abs() < 0.02 && verdict.confidence < 0.5);
     assert_eq!(of(Machine::siblings(8)).0, Class::SharedCore);
     assert_eq!(of(Machine::even(8)).0, Class::Even);
-    // Other tasks: then the workers' work says nothing.
+    // With other tasks running, the work of the workers is not conclusive.
     assert_eq!(of(Machine { share: 0.5, ..Machine::siblings(8) }).0, Class::Inconclusive);
 }
 
@@ -159,7 +159,7 @@ fn a_neighbour_outside_is_one_sided() {
     assert!((held_up - 0.8).abs() < 0.02, "the mean of both: {held_up}");
 }
 
-/// In eight rounds, one is an eighth, and chance.
+/// One of eight rounds is above the threshold, but a single round is chance.
 #[test]
 fn one_slow_round_accuses_nobody() {
     let once = Machine { foreign: Some((1, 8, 0.5)), rounds: 8, ..Machine::even(2) };
@@ -186,12 +186,12 @@ fn a_busy_machine_is_inconclusive_and_says_why() {
     assert_eq!((verdict.class, verdict.usable_cores), (Class::Inconclusive, None), "{verdict:?}");
     assert!(verdict.summary.contains("other tasks"), "{}", verdict.summary);
     assert!(check.pairs.iter().all(|pair| pair.missed == pair.rounds));
-    // With precedence the pairs are known all the same, and the sweep by its speeds.
+    // With real-time priority, pairs and speeds are still measured correctly.
     let check = checked(&Machine { realtime: true, ..busy });
     assert_eq!((check.verdict.class, check.verdict.usable_cores), (Class::SharedCore, Some(2)));
 }
 
-/// A check that runs under a limit of its own says so, and takes nobody else for it.
+/// A check that runs under a CPU limit reports that limit instead of blaming other tasks.
 #[test]
 fn a_limit_of_its_own_is_named() {
     let under = |machine: &Machine, quota_us: Option<u64>| {
@@ -200,7 +200,7 @@ fn a_limit_of_its_own_is_named() {
         let pod = scene.cgroup("/pod", quota_us, None);
         let own = scene.process("deburr", Some(pod));
         scene.facts(own, |facts| facts.observer = true);
-        // Others have limits too.
+        // Limits of other cgroups must not be reported.
         let other = scene.cgroup("/other", Some(1_000), None);
         scene.process("other", Some(other));
         judge(&scene.view()).unwrap()
@@ -214,11 +214,11 @@ fn a_limit_of_its_own_is_named() {
     assert!(verdict.summary.contains("a CPU limit of its own"), "{}", verdict.summary);
     assert_eq!(verdict.advice, ["run it outside of `/pod`, or lift its limit"]);
     assert!(verdict.doubts[..2].join("; ").contains("0.5 CPUs' worth of time"), "{verdict:?}");
-    // The pairs are known where workers have precedence; what is left of the machine is said all the same.
+    // With real-time priority the pairs are known; the advice still names what the limit leaves.
     let check = under(&Machine { realtime: true, ..slow.clone() }, Some(50_000));
     assert_eq!((check.verdict.class, check.verdict.usable_cores), (Class::Even, Some(2)));
     assert!(check.verdict.advice[1].contains("0.5 CPUs' worth of time in all"), "{check:?}");
-    // A limit that leaves all CPUs is none, and none is none.
+    // A limit that does not restrict the CPUs is not reported, and neither is a missing one.
     for quota_us in [Some(200_000), None] {
         let check = under(&slow, quota_us);
         assert_eq!(check.cpus.limit, None, "{quota_us:?}");
@@ -241,7 +241,7 @@ fn cpus_that_are_offline_are_named() {
     let (offline, doubts) = with(&[("offline", "2-3,8-63"), ("present", "0-3")]);
     assert_eq!(offline, [2, 3]);
     assert!(doubts.contains("offline, so not looked at: CPUs 2-3"), "{doubts}");
-    // Slots for CPUs that are not there are nobody's loss.
+    // CPUs that are possible, but not present, are not reported as offline.
     assert_eq!(with(&[("offline", "2-63"), ("present", "0-1")]).0, [0u32; 0]);
     assert_eq!(with(&[("offline", ""), ("present", "0-1")]).0, [0u32; 0]);
     assert_eq!(with(&[]).0, [0u32; 0]);
@@ -337,21 +337,21 @@ fn what_was_interrupted_is_judged_as_far_as_it_came() {
     let mut scene = Machine { rounds: 0, ..Machine::even(4) }.checked();
     scene.event(EventKind::Interrupted { signal: "SIGINT".into() });
     let check = judge(&scene.view()).unwrap();
-    // The sweep alone says that nothing is shared: four workers did the work of four.
+    // The sweep alone shows that nothing is shared: four workers did the work of four.
     assert_eq!((check.verdict.class, check.verdict.usable_cores), (Class::Even, Some(4)));
     let check = judge(&Machine { rounds: 0, ..Machine::siblings(4) }.checked().view()).unwrap();
     assert_eq!(check.verdict.class, Class::Inconclusive);
     assert!(check.verdict.summary.contains("before the pairs"), "{}", check.verdict.summary);
 }
 
-/// A worker that had a CPU for 30 s and did that many chunks, of that length.
+/// A worker that had a CPU for 30 s and completed `chunks` chunks with a median duration of `chunk_ns`.
 fn worker(workers: u32, worker: u32, chunks: u64, chunk_ns: u64) -> SweepWorker {
     let (wall_ns, cpu_ns) = (30 * S, 30 * S);
     let run = Run { wall_ns, cpu_ns, chunks, chunk_ns, ..Run::default() };
     SweepWorker { t0_ns: 0, t1_ns: wall_ns, workers, worker, run, migrations: 0, cpu: worker }
 }
 
-/// Nine shell loops that counted for 30 s on 16 CPUs that are eight cores: a machine of a provider, 2017.
+/// Nine shell loops that counted for 30 s on 16 CPUs of eight cores, recorded on a provider's machine in 2017.
 #[test]
 fn nine_loops_on_eight_hidden_cores_are_uneven() {
     let counts = [
@@ -367,9 +367,9 @@ fn nine_loops_on_eight_hidden_cores_are_uneven() {
     assert_eq!(sweep::even_up_to(16, &steps), 1);
 }
 
-/// Speeds together, of the first and the second CPU, and of a chunk; and what they are. Two virtual CPUs of a provider
-/// while they were on one core; while somebody else was on the core of one; translated CPUs run in turns on one
-/// of the host's; and CPUs of their own.
+/// Ratios of the speeds of the first and second CPU and of the chunk duration, and the class of the pair. Recorded for
+/// two virtual CPUs of a provider while they were on one core, and while something else ran on the core of one of them;
+/// for emulated CPUs run in turns on one CPU of the host; and for dedicated CPUs.
 #[test]
 fn recorded_pairs_are_told_apart() {
     for (a, b, chunk, class) in [
@@ -441,7 +441,7 @@ fn pairs_that_few_rounds_leave_open_want_more() {
         (8, 0, PairClass::Independent, true),
         (8, 1, PairClass::Independent, true),
         (8, 8, PairClass::TimeSliced, true),
-        // A pair that shares for good, of whose rounds others spoil some; or one that shares now and then.
+        // Either a pair that shares permanently with some disturbed rounds, or one that shares occasionally.
         (7, 5, PairClass::Sometimes, false),
         (8, 3, PairClass::Sometimes, false),
         (24, 12, PairClass::Sometimes, true),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the measurements mean together.
+//! Combines the measurements into a verdict.
 //!
-//! The pair test says who holds whom up, the sweep says what comes of it. Each can stand alone: workers on all CPUs that do
-//! as many times the work of one rule sharing out, whatever disturbed the pair test.
+//! The pair test shows which CPUs slow each other down, and the sweep shows the effect. Each can be sufficient: if
+//! workers on all n CPUs do n times the work of one, no cores are shared, even if the pair test was disturbed.
 
 use super::document::{Class, CpuCheck, Cpus, Group, Verdict};
 use super::pairs::{self, MIN_ROUNDS, Pair, PairClass};
@@ -12,18 +12,18 @@ use crate::recording::Mix;
 use crate::view::{CpuCheckView, View};
 use std::collections::BTreeMap;
 
-/// The whole machine does at least this part of what its CPUs would do: nothing is shared for good.
+/// If the machine does at least this part of the work of as many independent CPUs, nothing is shared permanently.
 const WHOLE: f64 = 0.85;
-/// It does less than this: it is not the clock that falls when all compute.
+/// If it does less than this part, a lower clock frequency under full load cannot be the only cause.
 const LESS: f64 = 0.7;
-/// Held up from outside in this part of the rounds, it is worth saying.
+/// Minimum part of the rounds with slowdowns from outside for [`Class::Foreign`].
 const FOREIGN_SHARE: f64 = 0.1;
-/// CPUs of which the slowest has less than this of the fastest one's speed differ.
+/// CPUs differ in speed if the slowest has less than this ratio of the speed of the fastest.
 const EQUAL: f64 = 0.85;
-/// CPUs' worth of other tasks' time from which on they are named as a doubt, per CPU.
+/// CPU time of other tasks per used CPU, in CPUs, above which they are reported as a doubt.
 const BUSY: f64 = 0.2;
 
-/// What a check says; `None` if the view holds none.
+/// Evaluates a check; `None` if the view has none.
 #[must_use]
 pub fn judge(view: &View) -> Option<CpuCheck> {
     let check = view.cpu_check();
@@ -53,15 +53,15 @@ pub fn judge(view: &View) -> Option<CpuCheck> {
     })
 }
 
-/// What was measured, summed up.
+/// Evaluated measurements.
 pub(super) struct Facts {
     pub(super) cpus: Cpus,
-    /// Each CPU in one of them.
+    /// Groups of CPUs that share permanently. Each CPU is in exactly one group.
     pub(super) groups: Vec<Group>,
     pub(super) pairs: Vec<Pair>,
     pub(super) pairs_in_all: u64,
     pub(super) steps: Vec<Step>,
-    /// Usual speed of the slowest CPU alone beside the fastest one's.
+    /// Ratio of the usual speed alone of the slowest CPU to that of the fastest one.
     pub(super) alone: Option<f64>,
 }
 
@@ -70,7 +70,7 @@ impl Facts {
         self.cpus.used.len()
     }
 
-    /// Work with a worker on each CPU beside what as many cores would do.
+    /// Ratio of the work with one worker per CPU to what as many cores would do.
     pub(super) fn wholeness(&self) -> Option<f64> {
         Some(sweep::capacity(self.used(), &self.steps)? / self.used().max(1) as f64)
     }
@@ -79,7 +79,7 @@ impl Facts {
         self.pairs.iter().filter(|pair| pair.class == PairClass::Unclear).count()
     }
 
-    /// Whether each pair is known, or that there is none to know.
+    /// Whether the class of each tested pair is known, or there is only one CPU.
     fn pairs_are_known(&self) -> bool {
         self.used() <= 1 || (!self.pairs.is_empty() && self.unclear() == 0)
     }
@@ -88,14 +88,15 @@ impl Facts {
         self.groups.iter().filter(|group| group.cpus.len() > 1 && !group.told)
     }
 
-    /// Part of the rounds in which somebody was held up by no one of the two; once is chance.
+    /// Part of the rounds in which a worker was slowed down by something other than the two workers. A single such
+    /// round counts as chance.
     pub(super) fn foreign_share(&self) -> f64 {
         let sum = |of: fn(&Pair) -> u64| self.pairs.iter().map(of).sum::<u64>();
         let held_up = Some(sum(|pair| pair.one_sided + pair.disturbed)).filter(|&times| times > 1);
         held_up.unwrap_or(0) as f64 / sum(|pair| pair.valid + pair.disturbed).max(1) as f64
     }
 
-    /// Part of the rounds in which both were held up, of the pairs that do not share for good.
+    /// Part of the rounds in which both workers were slowed down, over the pairs that do not share permanently.
     pub(super) fn sometimes_share(&self) -> f64 {
         let loose = || self.pairs.iter().filter(|pair| !pair.class.is_shared());
         let shared: u64 = loose().map(|pair| pair.shared).sum();
@@ -124,7 +125,7 @@ fn groups(cpus: &[u32], pairs: &[Pair]) -> Vec<Group> {
     pairs::groups(cpus, shared().map(|pair| (pair.a, pair.b))).into_iter().map(group).collect()
 }
 
-/// Each CPU's usual speed alone: the slowest beside the fastest.
+/// Ratio of the usual speed alone of the slowest CPU to that of the fastest one.
 fn evenness_alone(check: &CpuCheckView) -> Option<f64> {
     let mut by_cpu: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for round in check.rounds.list().iter().filter(|round| round.mix == Mix::Adds) {
@@ -143,7 +144,7 @@ fn verdict(facts: &Facts) -> Verdict {
     let groups = facts.groups.len() as u32;
     let usable_cores = match class {
         Class::Inconclusive => None,
-        // Pairs that could not be told may share too: then only the sweep tells.
+        // Unclear pairs may share too, so only the sweep shows the number of cores.
         _ if !facts.pairs_are_known() => {
             wholeness.map(|part| ((part * facts.used() as f64).round() as u32).clamp(1, groups))
         }
@@ -183,7 +184,8 @@ fn class(facts: &Facts) -> Class {
     if told {
         return Class::SharedAsTold;
     }
-    // The CPUs do not hold each other up: if they do less together, somebody else holds them up, or the clock does.
+    // The CPUs do not slow each other down: if they do less work together, something outside or the clock slows them
+    // down.
     if whole == Some(false) && facts.has(&[Regime::Stopped, Regime::AllStopped]) {
         return Class::Foreign;
     }
@@ -194,8 +196,8 @@ fn class(facts: &Facts) -> Class {
     Class::Even
 }
 
-/// Where the pairs could not be told, workers that had all the CPU time they could have and did much less with it say
-/// enough. With clocks alone it would be more.
+/// Class from the sweep alone, for unclear pairs: workers had all the CPU time they could have, but did much less work
+/// in it than a lower clock frequency could explain.
 fn by_sweep(facts: &Facts) -> Class {
     let full = facts.steps.iter().find(|step| step.workers as usize == facts.used());
     let part = facts.wholeness().filter(|_| !facts.pairs.is_empty());
@@ -208,7 +210,7 @@ fn by_sweep(facts: &Facts) -> Class {
     }
 }
 
-/// Speed that is left to who is held up, and in which share of the time somebody is.
+/// Ratio of its speed that a slowed-down worker keeps, and share of the time in which a worker is slowed down.
 fn held_up(facts: &Facts, class: Class) -> (Option<f64>, f64) {
     match class {
         Class::SharedCore | Class::TimeSliced | Class::SharedAsTold => {
@@ -231,11 +233,11 @@ fn confidence(facts: &Facts, class: Class, usable_cores: Option<u32>) -> f64 {
     if class == Class::Inconclusive {
         return 0.0;
     }
-    // Of a pair, one round in five may be chance.
+    // n valid rounds of a pair give n / (n + 1): 0.8 with the minimum of four.
     let valid = facts.pairs.iter().map(|pair| pair.valid).min().unwrap_or(0) as f64;
     let rounds = if facts.used() <= 1 { 0.9 } else { valid / (valid + 1.0) };
     let by_sweep = match (sweep::capacity(facts.used(), &facts.steps), usable_cores) {
-        // Siblings of a core do a bit more together than one alone.
+        // Two siblings of a core do slightly more work together than one alone.
         (Some(work), Some(cores)) => {
             let off = (work / f64::from(cores.max(1)) - 1.0).abs();
             1.0 - (off - 0.3).clamp(0.0, 0.5)

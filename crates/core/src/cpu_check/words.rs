@@ -8,7 +8,7 @@ use crate::procfs::cpu_list;
 use crate::text::ticked;
 use crate::text::units;
 
-/// Groups that a sentence names.
+/// Maximum number of groups that a sentence lists.
 const NAMED: usize = 4;
 
 pub(super) const NOT_REALTIME: &str = "the workers of the pair test had no precedence over other tasks (`SCHED_FIFO` takes CAP_SYS_NICE, and in a v1 \
@@ -208,7 +208,7 @@ fn of_class(facts: &Facts, class: Class, usable: Option<u32>) -> Vec<String> {
                 "size for {}: where more compute at the same time, take {per_core} CPUs for each",
                 units::counted(u64::from(cores), "busy process", "busy processes")
             )];
-            // Only if who shares with whom is known of all.
+            // Only if it is known for all CPUs which of them share a core.
             if class != Class::SharedAsTold && one_each.len() == cores as usize {
                 advice.push(format!(
                     "keep what must be even on one CPU of each core: `taskset -c {} CMD`",

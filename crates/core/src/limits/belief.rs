@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whether a runtime lets more threads run than its process's limit has CPUs for, why it does, and what fits it.
+//! Judges whether a runtime runs more threads in parallel than the CPU limit of its process allows, why it does, and
+//! how to fix it.
 //!
-//! The rules by which each runtime chooses: Go's `runtime/proc.go` and `internal/runtime/cgroup` (1.25 and later),
-//! `go.uber.org/automaxprocs`, HotSpot's `CgroupSubsystem`. Go and automaxprocs look at the process's own cgroup only.
+//! Sources of the rules of each runtime: Go's `runtime/proc.go` and `internal/runtime/cgroup` (1.25 and later),
+//! `go.uber.org/automaxprocs`, HotSpot's `CgroupSubsystem`. Go and automaxprocs read the process's own cgroup only.
 
 use super::effective::{Bound, Effective, Level, fitting_threads, tolerated_threads};
 use super::go::GoBuild;
@@ -12,59 +13,59 @@ use crate::recording::{Confidence, Parallelism, RuntimeKind, RuntimeReading, See
 use crate::text::ticked;
 use crate::text::units;
 
-/// Java's numbers: processors that it counts on, and threads for garbage collection.
+/// Names of Java's numbers: processors that it assumes, and threads for garbage collection.
 const PROCESSORS: &str = "processors";
 const COLLECTORS: &str = "ParallelGCThreads";
 
-/// What is known of a process beside its runtime.
+/// CPU limit of a process, as compared with its runtime.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances<'a> {
-    /// Its limit.
+    /// The effective limit.
     pub effective: Effective,
-    /// The level whose quota is the tightest, if one has any.
+    /// The level with the tightest quota; `None` without any quota.
     pub level: Option<&'a Level>,
-    /// Whether that level is the process's own cgroup.
+    /// Whether `level` is the process's own cgroup.
     pub own_level: bool,
 }
 
-/// How many threads and CPUs fit together.
+/// Whether a number of threads fits the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// No more threads than fit.
+    /// No more threads than tolerated.
     Fits,
-    /// More.
+    /// More threads than tolerated.
     Above,
-    /// It may be more; the number is only a bound.
+    /// Possibly more threads than tolerated; the number is only a bound.
     MayBeAbove,
 }
 
-/// Why a runtime lets that many threads run.
+/// Why a runtime has its number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It knows the limit.
+    /// It took the limit into account.
     KnowsLimit,
-    /// A variable or flag says so.
+    /// A variable or flag set the number.
     Set,
-    /// Its version knows no quotas.
+    /// Its version does not support quotas.
     OldVersion,
-    /// Its version knows quotas, but the program was built as for an older one.
+    /// Its version supports quotas, but the program was built with the language version of an older one.
     OldLanguage,
-    /// A setting turned the knowledge of quotas off.
+    /// A setting turned off the support of quotas.
     TurnedOff,
-    /// The quota is above its own cgroup, where it does not look.
+    /// The quota is that of an ancestor of its own cgroup, which the runtime does not read.
     LevelAbove,
-    /// It looks at the wrong place, by a fault of its version.
+    /// It reads the wrong directory, because of a bug in its version.
     MountRoot,
-    /// It sees no cgroup files.
+    /// No cgroup files are visible to it.
     NoMount,
-    /// The program changed it, or a library did.
+    /// The program or a library changed the number.
     Program,
     /// Not known.
     Unknown,
 }
 
 impl Why {
-    /// As JSON has it.
+    /// Identifier in JSON.
     #[must_use]
     pub fn code(self) -> &'static str {
         match self {
@@ -82,38 +83,38 @@ impl Why {
     }
 }
 
-/// What is to be said of a runtime's number of threads.
+/// Judgement of a runtime's number of threads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Belief {
-    /// The number that counts.
+    /// The decisive number of threads.
     pub threads: Parallelism,
-    /// As many fit: what is said, and what the fixes set.
+    /// Number of threads that fits the limit. It is reported and used in the fixes.
     pub fitting: u32,
-    /// As many are not called too many.
+    /// Largest number of threads that is not reported as too many.
     pub tolerated: u32,
-    /// Whether they do.
+    /// Whether the number of threads fits.
     pub fit: Fit,
-    /// Why it is that number.
+    /// Why the runtime has this number of threads.
     pub why: Why,
-    /// The same as a sentence part: `Go 1.24 counts CPUs and does not look at quotas`.
+    /// `why` as part of a sentence: `Go 1.24 counts CPUs and does not look at quotas`.
     pub because: String,
-    /// What to change so that it fits; empty where it does.
+    /// Changes that make the number fit; empty if it fits already.
     pub fixes: Vec<Fix>,
 }
 
-/// Judges a runtime's number of threads; `None` if there is none that is a matter of CPUs.
+/// Judges a runtime's number of threads; `None` if there is no number that should depend on the CPU limit.
 #[must_use]
 pub fn belief(reading: &RuntimeReading, given: Circumstances<'_>) -> Option<Belief> {
     let threads = reading.parallelism.first().filter(|first| match reading.kind {
-        // Node's pool is for work that blocks: it is no measure of how many threads compute.
+        // Node's pool is for blocking work: it does not show how many threads compute.
         RuntimeKind::Node => false,
-        // Nor are Java's compilers and .NET's pool, if nothing else is known.
+        // The same holds for Java's compiler threads and .NET's pool, if nothing else is known.
         RuntimeKind::Jvm => matches!(first.name.as_str(), PROCESSORS | COLLECTORS),
         RuntimeKind::DotNet => first.name != DOTNET_POOL,
         _ => true,
     });
     let threads = threads?.clone();
-    // A quota of more than the CPUs that it may run on explains nothing.
+    // A quota above the number of allowed CPUs has no effect.
     let binding = given.level.filter(|_| given.effective.bound == Bound::Quota);
     let given = Circumstances { level: binding, ..given };
     let fitting = fitting_threads(given.effective.cpus);
@@ -192,7 +193,7 @@ fn above(version: &str, level: &Level) -> (Why, String) {
     (Why::LevelAbove, because)
 }
 
-/// Whether that Go program looks at quotas, and why not.
+/// Whether a Go program reads quotas, and otherwise why not.
 fn awareness(reading: &RuntimeReading, build: &GoBuild) -> (bool, Why, String) {
     let version = short_version(build);
     match build.release() {
@@ -201,7 +202,7 @@ fn awareness(reading: &RuntimeReading, build: &GoBuild) -> (bool, Why, String) {
                 format!("{version} counts the CPUs that it may run on and does not look at quotas");
             return (false, Why::OldVersion, because);
         }
-        // A development version is newer than any that does not know quotas.
+        // A development version is newer than all versions that do not support quotas.
         _ => {}
     }
     let setting = |name: &str| godebug(reading.settings.get(name)?, "containermaxprocs");
@@ -295,7 +296,7 @@ fn other(reading: &RuntimeReading, threads: &Parallelism) -> (Why, String) {
     (Why::Unknown, because.into())
 }
 
-/// What would make it fit, the quickest first.
+/// Changes that make the number of threads fit, quickest first.
 fn fixes(reading: &RuntimeReading, why: Why, wanted: u32, given: Circumstances<'_>) -> Vec<Fix> {
     let fix = |action: String, risk: &str| Fix {
         action,
@@ -360,7 +361,7 @@ fn fixes(reading: &RuntimeReading, why: Why, wanted: u32, given: Circumstances<'
     all
 }
 
-/// What lets Go find the limit itself.
+/// The change with which Go detects the limit by itself; `None` if there is none.
 fn go_upgrade(reading: &RuntimeReading, why: Why) -> Option<String> {
     let wanted = match reading.seen {
         SeenQuota::Leaf { part: true, .. } => "1.26",
@@ -383,7 +384,7 @@ fn go_upgrade(reading: &RuntimeReading, why: Why) -> Option<String> {
     })
 }
 
-/// CPUs' worth of the quota that its own cgroup's files tell.
+/// Limit in CPUs from the visible files of the process's own cgroup; `None` without a quota there.
 fn leaf_cpus(reading: &RuntimeReading) -> Option<f64> {
     match reading.seen {
         SeenQuota::Leaf { quota_us: Some(quota_us), period_us: Some(period_us), .. }
@@ -399,7 +400,7 @@ fn build_of(reading: &RuntimeReading) -> GoBuild {
     GoBuild { version: reading.version.clone().unwrap_or_default(), ..GoBuild::default() }
 }
 
-/// `Go 1.24`; `this Go` if it has no number.
+/// `Go 1.24`; `this Go` if the version is not known.
 fn short_version(build: &GoBuild) -> String {
     match build.release() {
         Some((major, minor)) => format!("Go {major}.{minor}"),
@@ -407,7 +408,7 @@ fn short_version(build: &GoBuild) -> String {
     }
 }
 
-/// `2.5 CPUs (quota of /pod)`: where a limit comes from, as a sentence part.
+/// Source of a limit, as part of a sentence.
 #[must_use]
 pub fn origin(given: Circumstances<'_>) -> String {
     match (given.effective.bound, given.level) {

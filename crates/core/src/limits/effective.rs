@@ -1,56 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The CPU limit that holds for a process: the tightest of the quotas of its cgroup and of all above it, and of the
-//! CPUs that it may run on.
+//! The effective CPU limit of a process: the tightest of the quotas of its cgroup and its ancestors, and of the number
+//! of CPUs that it may run on.
 
 use serde::Serialize;
 
-/// A level of the cgroup tree that has a quota.
+/// A level of the cgroup tree with a quota.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Level {
-    /// Path in the tree.
+    /// Path of the cgroup in the tree.
     pub path: String,
     /// CPU time in each period, in microseconds.
     pub quota_us: u64,
-    /// Length of a period.
+    /// Length of a period, in microseconds.
     pub period_us: u64,
-    /// Unused quota that may be saved up, in microseconds; `None` where the kernel does not offer that.
+    /// Unused quota that may be accumulated, in microseconds; `None` if the kernel does not support it.
     pub burst_us: Option<u64>,
 }
 
 impl Level {
-    /// CPUs' worth of time.
+    /// Limit in CPUs: quota / period.
     #[must_use]
     pub fn cpus(&self) -> f64 {
         self.quota_us as f64 / self.period_us.max(1) as f64
     }
 }
 
-/// How much of the levels above a process is in sight.
+/// Which ancestors of a process's cgroup are visible.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "sight", content = "reason")]
 pub enum Sight {
-    /// All, up to the root of the tree.
+    /// All levels, up to the root of the tree.
     Whole,
-    /// Only the lower ones: one above may be tighter.
+    /// Only the lower levels: a level above may be tighter. Holds the reason.
     Part(String),
-    /// None, for this reason.
+    /// No level. Holds the reason.
     None(String),
 }
 
-/// What limits a process.
+/// Inputs of [`effective`]: everything that may limit a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Given<'a> {
-    /// Levels that have a quota, the process's own first.
+    /// Levels with a quota, the process's own cgroup first.
     pub levels: &'a [Level],
-    /// CPUs that are online; `None` if not known. So for the others.
+    /// Online CPUs; `None` if not known.
     pub online: Option<&'a [u32]>,
-    /// CPUs that its affinity allows.
+    /// CPUs that the affinity mask allows; `None` if not known.
     pub affinity: Option<&'a [u32]>,
-    /// CPUs of its cpuset.
+    /// CPUs of the cpuset; `None` if not known.
     pub cpuset: Option<&'a [u32]>,
 }
 
-/// What the limit comes from.
+/// Source of a CPU limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
@@ -60,24 +60,24 @@ pub enum Bound {
     Cpuset,
     /// The affinity mask.
     Affinity,
-    /// Nothing but the number of CPUs.
+    /// Only the number of online CPUs.
     Online,
 }
 
-/// The limit.
+/// The effective CPU limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effective {
-    /// CPUs' worth of time.
+    /// Limit in CPUs.
     pub cpus: f64,
-    /// What it comes from.
+    /// Source of the limit.
     pub bound: Bound,
-    /// Which of the levels has the tightest quota. It binds only if `bound` is the quota.
+    /// Index of the level with the tightest quota. It is the limit only if `bound` is [`Bound::Quota`].
     pub level: Option<usize>,
-    /// CPUs that it may run on.
+    /// Number of CPUs that the process may run on.
     pub allowed: u32,
 }
 
-/// The limit; `None` if not even the CPUs are known.
+/// Computes the effective CPU limit; `None` if no set of CPUs is known.
 #[must_use]
 pub fn effective(given: Given<'_>) -> Option<Effective> {
     let sets = [
@@ -93,7 +93,8 @@ pub fn effective(given: Given<'_>) -> Option<Effective> {
             Some(before) => before.iter().copied().filter(|cpu| cpus.contains(cpu)).collect(),
             None => cpus.to_vec(),
         };
-        // A mask may name only CPUs that are gone by now; the kernel then uses others, and it binds nothing.
+        // A mask may contain only CPUs that are offline by now. The kernel then uses other CPUs, and the mask limits
+        // nothing.
         let tighter = allowed.as_ref().is_none_or(|before| left.len() < before.len());
         if tighter && !left.is_empty() {
             (allowed, bound) = (Some(left), kind);
@@ -117,15 +118,15 @@ pub fn effective(given: Given<'_>) -> Option<Effective> {
     })
 }
 
-/// Threads for which a limit has room at a time: as many as CPUs, rounded up.
+/// Number of threads that can run at the same time under a limit in CPUs: the limit, rounded up.
 #[must_use]
 pub fn fitting_threads(cpus: f64) -> u32 {
-    // Saturates; a limit is no larger than some thousand CPUs.
+    // The cast saturates; a limit is at most some thousand CPUs.
     (cpus - 1e-9).ceil().max(1.0) as u32
 }
 
-/// Threads that may run at a time without being called too many: those that fit, and two where it is less, so that a
-/// thread can be woken up while another one runs.
+/// Largest number of threads that is not reported as too many: [`fitting_threads`], but at least two, so that a thread
+/// can wake up while another one runs.
 #[must_use]
 pub fn tolerated_threads(cpus: f64) -> u32 {
     fitting_threads(cpus).max(2)

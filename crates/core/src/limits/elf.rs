@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The headers of an ELF file: where its sections and segments are. Read piece by piece, never as a whole: a
-//! program may have hundreds of megabytes.
+//! Parses the headers of an ELF file: its sections and segments, and dynamic symbols. The file is read in pieces, never
+//! as a whole, because a program may have hundreds of megabytes.
 
 use super::image::Image;
 use object::LittleEndian;
@@ -11,81 +11,81 @@ use object::elf::{
 use object::pod::{from_bytes, slice_from_all_bytes};
 use std::collections::BTreeMap;
 
-/// Longest table of section names.
+/// Maximum length of the table of section names.
 const MAX_NAME_BYTES: u64 = 1 << 20;
-/// Most headers of each kind.
+/// Maximum number of headers of each kind.
 const MAX_HEADERS: u16 = 8192;
-/// Most symbols of a table that are looked at.
+/// Maximum number of symbols that are read from a table.
 const MAX_SYMBOLS: u64 = 1 << 20;
-/// Longest table of symbols' names.
+/// Maximum length of the table of symbol names.
 const MAX_STRING_BYTES: u64 = 64 << 20;
 
-/// Why a file is not read as a program.
+/// Why a file cannot be read as a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ElfError {
-    /// Not that format.
+    /// The file is not an ELF file.
     #[error("not an ELF file")]
     NotElf,
-    /// 32 bits or big-endian.
+    /// The file is for 32 bits or big-endian.
     #[error("only 64-bit little-endian programs are decoded")]
     Unsupported,
-    /// Something that should be there is not.
+    /// A part of the file is missing or malformed.
     #[error("the ELF file is damaged: {0}")]
     Damaged(&'static str),
 }
 
-/// Whose instructions a program consists of.
+/// Instruction set of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
     /// x86-64.
     X86_64,
     /// arm64.
     Aarch64,
-    /// Another one.
+    /// Any other.
     Other,
 }
 
-/// A loaded part of a file.
+/// A segment: a part of the file that is loaded into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Address it is linked for.
+    /// Address that it is linked for.
     pub address: u64,
-    /// Bytes in memory.
+    /// Length in memory, in bytes.
     pub memory_bytes: u64,
-    /// Where it begins in the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// Bytes in the file.
+    /// Length in the file, in bytes.
     pub file_bytes: u64,
-    /// Whether the program may write to it.
+    /// Whether the segment is writable.
     pub writable: bool,
 }
 
-/// A named part of a file.
+/// A section: a named part of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Address it is linked for.
+    /// Address that it is linked for.
     pub address: u64,
-    /// Where it begins in the file.
+    /// Offset in the file.
     pub offset: u64,
-    /// Its length; 0 if it has no bytes in the file.
+    /// Length in the file, in bytes; 0 for sections without content in the file (`SHT_NOBITS`).
     pub bytes: u64,
-    /// Section with its strings, for tables of symbols.
+    /// For a symbol table: index of the section with its strings.
     link: u32,
     dynamic_symbols: bool,
 }
 
-/// What the headers say.
+/// Headers of an ELF file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Elf {
-    /// Instructions.
+    /// Instruction set.
     pub machine: Machine,
-    /// Whether it may be loaded anywhere.
+    /// Whether the program can be loaded at any address (`ET_DYN`).
     pub relocatable: bool,
-    /// Loaded parts, by address.
+    /// Segments, by address.
     pub segments: Vec<Segment>,
-    /// Named parts; none if the headers were removed.
+    /// Sections; empty if their headers were removed or are damaged.
     pub sections: Vec<Section>,
 }
 
@@ -93,7 +93,7 @@ impl Elf {
     /// Reads the headers.
     ///
     /// # Errors
-    /// If it is no program that is decoded here.
+    /// If the file is not a 64-bit little-endian ELF file, or if its program headers are damaged.
     pub fn read(file: &dyn Image) -> Result<Self, ElfError> {
         let head =
             file.bytes(0, size_of::<FileHeader64<LittleEndian>>()).ok_or(ElfError::NotElf)?;
@@ -115,18 +115,18 @@ impl Elf {
             },
             relocatable: header.e_type.get(le) == ET_DYN,
             segments: segments(file, header)?,
-            // A program runs without them: what removes or damages them is no reason not to read the rest.
+            // A program runs without section headers, so missing or damaged ones are not an error.
             sections: sections(file, header).unwrap_or_default(),
         })
     }
 
-    /// The section of that name.
+    /// The section with this name.
     #[must_use]
     pub fn section(&self, name: &str) -> Option<&Section> {
         self.sections.iter().find(|section| section.name == name)
     }
 
-    /// Where the bytes of an address are in the file, and how many follow.
+    /// File offset of an address, and number of bytes from there to the end of its segment in the file.
     #[must_use]
     pub fn offset_of(&self, address: u64) -> Option<(u64, u64)> {
         self.segments.iter().find_map(|segment| {
@@ -136,7 +136,7 @@ impl Elf {
         })
     }
 
-    /// Whether the program may change what is at that address.
+    /// Whether an address is in a writable segment.
     #[must_use]
     pub fn is_variable(&self, address: u64) -> bool {
         self.segments.iter().filter(|segment| segment.writable).any(|segment| {
@@ -144,11 +144,11 @@ impl Elf {
         })
     }
 
-    /// What must be added to an address of the file to find it in a process in which the page at the beginning of
-    /// the file is at `start`.
+    /// Load bias: the number to add to an address in the file to get the address in a process, where `start` is the
+    /// address at which the process has mapped the beginning of the file.
     #[must_use]
     pub fn bias(&self, start: u64) -> u64 {
-        // The kernel maps whole pages: the address of the file's first byte is what counts.
+        // The kernel maps whole pages, so the address of the first byte of the file is decisive.
         let first = self.segments.iter().find(|segment| segment.offset < 4096);
         match first.filter(|_| self.relocatable) {
             Some(segment) => start.wrapping_sub(segment.address.wrapping_sub(segment.offset)),
@@ -156,7 +156,7 @@ impl Elf {
         }
     }
 
-    /// Addresses of dynamic symbols, of those names that there are.
+    /// Addresses of the dynamic symbols with these names; names without a symbol are left out.
     #[must_use]
     pub fn dynamic_symbols(
         &self,
@@ -259,11 +259,11 @@ fn sections(
         .collect())
 }
 
-/// A file seen as the memory that it is loaded to, before anything runs: for data that no relocation changes.
+/// A file, accessed by the addresses that it is linked for. Valid for data that relocation does not change.
 pub struct Linked<'i> {
     /// The file.
     pub file: &'i dyn Image,
-    /// Its headers.
+    /// Headers of the file.
     pub elf: &'i Elf,
 }
 

@@ -1,32 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Bytes by position: a program's file by offset, a process's memory by address. What reads them lives outside of
-//! this crate; what is found in them may be anything, so nothing here trusts a position or a length.
+//! Random access to bytes: a program's file by offset, a process's memory by address. The readers are outside this
+//! crate. The content is untrusted, so every position and length is checked.
 
-/// Something with bytes at positions.
+/// A source of bytes with random access.
 pub trait Image {
-    /// Fills `buf` with the bytes from `at` on. `false` if not all of them are there; `buf` then holds anything.
+    /// Fills `buf` with the bytes from `at` on. Returns `false` if not all of them exist; the content of `buf` is then
+    /// unspecified.
     fn read(&self, at: u64, buf: &mut [u8]) -> bool;
 
-    /// Some bytes; `None` if not all are there.
+    /// The `len` bytes from `at` on; `None` if not all of them exist.
     fn bytes(&self, at: u64, len: usize) -> Option<Vec<u8>> {
         let mut bytes = vec![0; len];
         self.read(at, &mut bytes).then_some(bytes)
     }
 
-    /// A little-endian number of 32 bits.
+    /// The little-endian 32-bit number at `at`.
     fn u32_at(&self, at: u64) -> Option<u32> {
         let mut bytes = [0; 4];
         self.read(at, &mut bytes).then(|| u32::from_le_bytes(bytes))
     }
 
-    /// A little-endian number of 64 bits.
+    /// The little-endian 64-bit number at `at`.
     fn u64_at(&self, at: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         self.read(at, &mut bytes).then(|| u64::from_le_bytes(bytes))
     }
 
-    /// Text up to the first NUL, which must come within `max` bytes. Read in small pieces: what follows may not be
-    /// there.
+    /// Bytes from `at` up to the first NUL; `None` if there are more than `max` of them. Read in small pieces, because
+    /// the bytes after the text may not exist.
     fn c_string(&self, at: u64, max: usize) -> Option<Vec<u8>> {
         let mut text = Vec::new();
         while text.len() < max {
@@ -58,16 +59,16 @@ impl Image for Vec<u8> {
     }
 }
 
-/// Another image, `bias` bytes further on: the memory of a program at the addresses that its file gives.
+/// An image with shifted positions: the memory of a program, accessed by the addresses in its file.
 pub struct Biased<'i> {
     /// The image.
     pub image: &'i dyn Image,
-    /// What has to be added to a position.
+    /// Number that is added to each position.
     pub bias: u64,
 }
 
 impl Biased<'_> {
-    /// An address that the program keeps at `at`, as its file gives it.
+    /// The pointer at `at`, converted to an address in the file.
     #[must_use]
     pub fn pointer_at(&self, at: u64) -> Option<u64> {
         self.u64_at(at).map(|address| address.wrapping_sub(self.bias))
@@ -76,16 +77,16 @@ impl Biased<'_> {
 
 impl Image for Biased<'_> {
     fn read(&self, at: u64, buf: &mut [u8]) -> bool {
-        // Wraps where the program was loaded below the address that it was linked for.
+        // Wraps around if the program was loaded below the address that it was linked for.
         self.image.read(at.wrapping_add(self.bias), buf)
     }
 }
 
-/// Bytes that a [`Window`] reads at once.
+/// Number of bytes that a [`Window`] reads at once.
 const WINDOW_BYTES: usize = 64 << 10;
 
-/// Reads a part of an image from front to back, a piece at a time. Going back costs a read; so many reads are
-/// allowed as going forward once takes, and a few more.
+/// Reads a part of an image from front to back, one piece at a time. Going back costs a read. The number of reads is
+/// limited to twice what one pass takes, and a few more.
 pub(super) struct Window<'i> {
     image: &'i dyn Image,
     end: u64,
@@ -100,7 +101,7 @@ impl<'i> Window<'i> {
         Self { image, end, start: from, piece: Vec::new(), reads_left }
     }
 
-    /// The bytes from `at` on, at least `least` of them; `None` beyond the end, or if reading went to and fro.
+    /// The bytes from `at` on, at least `least` of them; `None` beyond the end, or if the number of reads is used up.
     pub(super) fn get(&mut self, at: u64, least: usize) -> Option<&[u8]> {
         let held = |window: &Self| {
             let skip = usize::try_from(at.checked_sub(window.start)?).ok()?;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Flags of a running Java virtual machine (HotSpot), without attaching to it. Tried with 8, 11, 17, 21, 25 and 28; the
-//! description that it goes by names its own layout.
+//! Reads flags of a running Java virtual machine (HotSpot) without attaching to it. Tested with Java 8, 11, 17, 21, 25
+//! and 28.
 //!
-//! `libjvm.so` exports a description of its own data for debuggers, `gHotSpotVMStructs`: where the table of flags is
-//! and how its entries are laid out. Each entry names a flag and the variable that holds it.
+//! `libjvm.so` exports a description of its own data structures for debuggers, `gHotSpotVMStructs`. It contains the
+//! address of the table of flags and the layout of its entries, and further symbols describe its own layout. Each entry
+//! has the name of a flag and the address of the variable with its value.
 
 use super::elf::Elf;
 use super::image::{Biased, Image};
@@ -11,14 +12,14 @@ use crate::recording::{Confidence, Parallelism};
 use crate::text::name;
 use std::collections::BTreeMap;
 
-/// What the description consists of.
+/// Symbols of the description of data structures: the table, and the layout of its entries.
 const STRUCTS: &str = "gHotSpotVMStructs";
 const STRIDE: &str = "gHotSpotVMStructEntryArrayStride";
 const TYPE_NAME: &str = "gHotSpotVMStructEntryTypeNameOffset";
 const FIELD_NAME: &str = "gHotSpotVMStructEntryFieldNameOffset";
 const OFFSET: &str = "gHotSpotVMStructEntryOffsetOffset";
 const ADDRESS: &str = "gHotSpotVMStructEntryAddressOffset";
-/// The sizes of its types.
+/// Symbols of the table of types, which has their sizes, and of the layout of its entries.
 const TYPES: &str = "gHotSpotVMTypes";
 const TYPES_STRIDE: &str = "gHotSpotVMTypeEntryArrayStride";
 const TYPES_NAME: &str = "gHotSpotVMTypeEntryTypeNameOffset";
@@ -37,7 +38,7 @@ const SYMBOLS: [&str; 10] = [
     TYPES_SIZE,
 ];
 
-/// Flags that tell of processors and threads, and how they are read.
+/// Flags that concern processors and threads, and their types.
 const FLAGS: [(&str, Form); 9] = [
     ("ActiveProcessorCount", Form::Int),
     ("ParallelGCThreads", Form::Int),
@@ -49,23 +50,24 @@ const FLAGS: [(&str, Form); 9] = [
     ("UseZGC", Form::Bool),
     ("UseShenandoahGC", Form::Bool),
 ];
-/// Collectors whose number of threads follows rules of their own.
+/// Garbage collectors with their own rules for the number of threads.
 const OTHER_COLLECTORS: [&str; 2] = ["UseZGC", "UseShenandoahGC"];
-/// Compiler threads by the least number of processors for which there are as many: with `l` the logarithm of that to
-/// base 2 and `m` that of `l`, rounded down both, `3 l m / 2`, and 2 at least (`CompilationPolicy::initialize`).
+/// Number of compiler threads, and the smallest number of processors for which HotSpot uses it. With `l` the base-2
+/// logarithm of the number of processors and `m` that of `l`, both rounded down, it uses `3 l m / 2`, at least 2
+/// (`CompilationPolicy::initialize`).
 const COMPILERS: [(u32, u32); 8] =
     [(2, 1), (3, 4), (4, 8), (12, 16), (15, 32), (18, 64), (21, 128), (36, 256)];
 
-/// Bytes of a name that are compared: no flag that is wanted has a longer one.
+/// Number of bytes of a name that are compared: no wanted flag has a longer name.
 const NAME_BYTES: usize = 24;
-/// Longest version that is read.
+/// Maximum length of the version text.
 const VERSION_BYTES: usize = 128;
-/// Bounds of what is read of the description.
+/// Limits for the number and length of entries.
 const MAX_ENTRIES: u64 = 20_000;
 const MAX_STRIDE: u64 = 256;
-/// More threads are no number that somebody meant.
+/// Largest plausible number of threads.
 const MAX_THREADS: u32 = 1 << 16;
-/// Origins of flags: the virtual machine's default, and what it worked out for this machine.
+/// Origins of flags: default, and computed by the virtual machine for this host.
 const DEFAULT: u32 = 0;
 const ERGONOMIC: u32 = 5;
 
@@ -75,7 +77,7 @@ enum Form {
     Bool,
 }
 
-/// Where a flag is, as `libjvm.so` was linked: the same in every process that uses that file.
+/// Location of a flag, as addresses in `libjvm.so`: the same in every process that uses this file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flag {
     name: &'static str,
@@ -84,16 +86,17 @@ pub struct Flag {
     origin_at: u64,
 }
 
-/// What a `libjvm.so` is and has.
+/// Version and flags of a `libjvm.so`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// `21.0.12.1`, `8u504`; `None` if it does not say.
+    /// Version of Java: `21.0.12.1`, `8u504`; `None` if not known.
     pub version: Option<String>,
-    /// Those that are wanted.
+    /// The wanted flags.
     pub flags: Vec<Flag>,
 }
 
-/// Finds the flags. `memory` is the process's at the addresses of `libjvm.so`; the virtual machine must be up.
+/// Locates the flags. `memory` is the process's memory by the addresses in `libjvm.so`. The virtual machine must have
+/// started up.
 #[must_use]
 pub fn locate(file: &dyn Image, elf: &Elf, memory: &Biased<'_>) -> Option<Machine> {
     let symbols = elf.dynamic_symbols(file, &SYMBOLS);
@@ -138,8 +141,8 @@ pub fn locate(file: &dyn Image, elf: &Elf, memory: &Biased<'_>) -> Option<Machin
     })
 }
 
-/// The version of Java from that of its virtual machine: `21.0.12.1+1-Debian` is 21.0.12.1, and up to Java 8, where they
-/// differ, `25.504-b01` is 8u504.
+/// Version of Java from the version of its virtual machine: `21.0.12.1+1-Debian` is 21.0.12.1. Up to Java 8 the two
+/// differ: `25.504-b01` is 8u504.
 fn version_of(text: &str) -> Option<String> {
     let end = text.find(['+', '-']).unwrap_or(text.len());
     let (version, rest) = text.split_at(end);
@@ -148,7 +151,7 @@ fn version_of(text: &str) -> Option<String> {
     version.starts_with(|first: char| first.is_ascii_digit()).then_some(version)
 }
 
-/// How the description is laid out.
+/// Address of the description, and layout of its entries.
 struct Layout {
     base: u64,
     stride: u64,
@@ -158,7 +161,7 @@ struct Layout {
     address: u64,
 }
 
-/// Where the table of flags is, and what is where in an entry.
+/// Address of the table of flags, and layout of its entries.
 #[derive(Default)]
 struct Fields {
     of: &'static str,
@@ -167,13 +170,13 @@ struct Fields {
     name: u64,
     value: u64,
     origin: u64,
-    /// Where the address of the version's text is.
+    /// Address of the pointer to the version text.
     version: u64,
 }
 
 impl Layout {
     fn fields(&self, memory: &Biased<'_>) -> Option<Fields> {
-        // Types that hold flags, `Flag` until 8, and the version.
+        // Types with the flags (`Flag` up to Java 8) and with the version.
         const VERSION: &str = "Abstract_VM_Version";
         const OF: [&str; 3] = ["JVMFlag", "Flag", VERSION];
         let mut fields = Fields::default();
@@ -184,7 +187,7 @@ impl Layout {
             if name == 0 {
                 break;
             }
-            // Fields of one type share their type's name.
+            // All fields of a type have the same pointer to the type's name.
             let of = *known.entry(name).or_insert_with(|| {
                 let text = memory.c_string(name.wrapping_sub(memory.bias), 256).unwrap_or_default();
                 OF.into_iter().find(|of| of.as_bytes() == text)
@@ -231,14 +234,14 @@ fn type_size(memory: &Biased<'_>, symbols: &BTreeMap<&str, u64>, of: &str) -> Op
     None
 }
 
-/// A flag's value, and whether somebody set it.
+/// Value of a flag, and whether it was set explicitly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Value {
     number: u32,
     set: bool,
 }
 
-/// What the flags say: numbers of threads, the one that counts first, and settings as they are written on a command
+/// Reads the flags. Returns numbers of threads, the decisive one first, and settings as they are written on a command
 /// line.
 #[must_use]
 pub fn read(memory: &Biased<'_>, flags: &[Flag]) -> (Vec<Parallelism>, BTreeMap<String, String>) {
@@ -298,8 +301,9 @@ fn numbers(values: &BTreeMap<&str, Value>) -> Vec<Parallelism> {
     if let Some(count) = set_flag {
         all.push(number("processors", count.number, Confidence::Exact, "flag in memory"));
     } else if let Some(threads) = by_collector {
-        // As many as processors up to 8, then five for each eight more (`WorkerPolicy::parallel_worker_threads`): at
-        // least so many processors, and one more at most.
+        // HotSpot uses as many threads as processors up to 8, and 5 for each further 8
+        // (`WorkerPolicy::parallel_worker_threads`). The result is the smallest number of processors that fits; the
+        // real number is at most one higher.
         let more = threads.number.saturating_sub(8);
         let processors = threads.number.min(8) + (more * 8).div_ceil(5);
         let source = "ParallelGCThreads in memory";
@@ -312,7 +316,7 @@ fn numbers(values: &BTreeMap<&str, Value>) -> Vec<Parallelism> {
             all.push(number(name, value.number, Confidence::Exact, "flag in memory"));
         }
     }
-    // Somebody wants more threads for garbage collection than the processors seem to be: that counts.
+    // An explicit number of GC threads that is at least the estimated number of processors is decisive.
     let seem = all.first().filter(|first| first.confidence == Confidence::Bound);
     if let (Some(threads), Some(seem)) = (threads.filter(|threads| threads.set), seem)
         && threads.number >= seem.value
@@ -357,7 +361,7 @@ mod tests {
         assert_eq!(first(&[]), None);
     }
 
-    /// What Java 8 and 25 chose where they were told a number of processors.
+    /// Numbers of threads that Java 8 and 25 chose for a given number of processors.
     #[test]
     fn the_numbers_of_threads_are_those_that_java_works_out() {
         let rows = [
@@ -383,7 +387,7 @@ mod tests {
                 assert_eq!(confidence, Confidence::Start);
                 assert!((found..found + 2).contains(&processors), "{processors}: {found}");
             }
-            // With a collector of another kind, or one thread for it, compilers tell the order of magnitude.
+            // With another collector, or a single GC thread, the compiler threads give the order of magnitude.
             for other in ["UseZGC", "UseShenandoahGC"] {
                 let found = first(&[flags[0], flags[1], (other, 1, true)]);
                 let expected = ("processors".to_owned(), at_least, Confidence::Bound);
@@ -392,7 +396,7 @@ mod tests {
             let serial = first(&[flags[1], ("UseSerialGC", 1, false)]);
             assert_eq!(serial.unwrap().1, at_least);
         }
-        // What was set by hand tells nothing of processors.
+        // Flags that were set explicitly say nothing about the number of processors.
         let set = [("ParallelGCThreads", 3, true), ("CICompilerCount", 12, false)];
         assert_eq!(first(&set), Some(("processors".into(), 16, Confidence::Bound)));
         let all_set = first(&[("CICompilerCount", 12, true)]).unwrap();
@@ -426,7 +430,7 @@ mod tests {
         assert_eq!(text, ["ParallelGCThreads=4", "UseContainerSupport=false"]);
     }
 
-    /// Words that refer to each other, as often as chance has it.
+    /// Memory with random words, many of which point into it.
     fn maze() -> impl Strategy<Value = Vec<u8>> {
         let word = prop_oneof![(0..512_u64).prop_map(|at| at * 8), Just(0), any::<u64>()];
         prop::collection::vec(word, 512)

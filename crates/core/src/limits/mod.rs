@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a process may use of the CPUs, and what its runtime believes it may use.
+//! CPU limit of a process, and the CPU limit that its runtime assumes.
 //!
-//! Bytes in, values out: of program files ([`elf`]), of a process's memory ([`go`], [`jvm`]), and of limits that
-//! were read elsewhere ([`effective`]). Where the bytes come from is not known here ([`Image`]), so all of it can be
-//! tested with any bytes: none makes it panic, and none makes it work without end.
+//! The modules parse program files ([`elf`]) and the memory of processes ([`go`], [`jvm`]), and evaluate limits that
+//! were read elsewhere ([`effective`]). They get bytes through [`Image`] and do no IO, so they are tested with
+//! arbitrary bytes: no input makes them panic or loop forever.
 
 pub mod belief;
 pub mod effective;

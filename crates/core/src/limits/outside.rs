@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What can be told of a runtime's number of threads by names and settings alone: weaker than its memory, but there
-//! for every runtime.
+//! Derives a runtime's number of threads from thread names and environment variables alone: less reliable than its
+//! memory, but available for every runtime.
 
 use crate::recording::{Confidence, Parallelism, RuntimeKind};
 use std::collections::BTreeMap;
 
-/// Variables of the environment that have a bearing on how many threads run.
+/// Environment variables that affect the number of threads.
 pub const VARIABLES: [&str; 11] = [
     "GOMAXPROCS",
     "GODEBUG",
@@ -19,44 +19,45 @@ pub const VARIABLES: [&str; 11] = [
     "COMPlus_PROCESSOR_COUNT",
     "JAVA_TOOL_OPTIONS",
 ];
-/// Those of OpenMP and of the libraries that follow it, in the order in which they win.
+/// Variables of OpenMP and of libraries that follow its settings, in order of precedence.
 pub const OPENMP: [&str; 3] = ["OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"];
-/// Node's thread pool has this many threads unless it is told otherwise (libuv).
+/// Default size of Node's thread pool (libuv).
 const NODE_POOL: u32 = 4;
-/// Threads of .NET's pool: as many as wait or run, so no measure of how many it lets run.
+/// Name of the number of threads in .NET's pool. The pool contains waiting threads too, so it does not show how many
+/// run in parallel.
 pub(super) const DOTNET_POOL: &str = "pool threads";
-/// More is no number that somebody meant.
+/// Largest plausible number of threads.
 const MAX_THREADS: u32 = 1 << 16;
 
-/// What is seen of a process from outside.
+/// Properties of a process that are visible from outside.
 #[derive(Clone, Debug, Default)]
 pub struct Outside<'a> {
-    /// File name of its program.
+    /// File name of the program.
     pub program: &'a str,
-    /// First argument: servers write there what each of their processes is.
+    /// First argument. Servers store the role of each of their processes in it.
     pub title: &'a str,
-    /// Name of its first thread, which threads without a name of their own have too.
+    /// Comm of the main thread. Threads without a name of their own inherit it.
     pub comm: &'a str,
-    /// Those of [`VARIABLES`] that it was started with.
+    /// Those of [`VARIABLES`] with which the process was started.
     pub environment: BTreeMap<String, String>,
-    /// Its threads, by comm.
+    /// Number of threads by comm.
     pub threads: BTreeMap<String, u32>,
-    /// Children whose title says that they are workers; `None` if not looked for.
+    /// Number of child processes with the title of a worker; `None` if not counted.
     pub workers: Option<u32>,
-    /// Whether a library of OpenMP or one that follows it is loaded.
+    /// Whether a library of OpenMP, or one that follows its settings, is loaded.
     pub openmp: bool,
 }
 
-/// What it says of a runtime.
+/// A runtime that was detected from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Which runtime.
+    /// The runtime.
     pub kind: RuntimeKind,
-    /// Numbers of threads, the one that counts first.
+    /// Numbers of threads, the decisive one first.
     pub parallelism: Vec<Parallelism>,
 }
 
-/// Looks for each runtime that shows.
+/// Detects the runtime of a process; `None` if there is no sign of any.
 #[must_use]
 pub fn told(outside: &Outside<'_>) -> Option<Told> {
     let some = |kind, parallelism: Vec<Parallelism>| Some(Told { kind, parallelism });
@@ -81,12 +82,12 @@ pub fn told(outside: &Outside<'_>) -> Option<Told> {
         let set = ["DOTNET_PROCESSOR_COUNT", "COMPlus_PROCESSOR_COUNT"]
             .iter()
             .find_map(|name| outside.set(name));
-        // Server garbage collection has a thread for each processor.
+        // Server garbage collection has one thread per processor.
         let heaps = bound("Server GC threads", counted(&[".NET Server GC"]));
         let pool = bound(DOTNET_POOL, counted(&[".NET TP Worker", ".NET ThreadPool"]));
         return some(RuntimeKind::DotNet, [set, heaps, pool].into_iter().flatten().collect());
     }
-    // comm has room for 15 bytes; the second is what older versions call them. Blocking threads are called so too.
+    // A comm has at most 15 bytes. The second name is that of older versions. Blocking threads have the same name.
     let workers = bound("worker threads", counted(&["tokio-rt-worker", "tokio-runtime-w"]));
     if workers.is_some() {
         let set = outside.set("TOKIO_WORKER_THREADS");
@@ -97,7 +98,7 @@ pub fn told(outside: &Outside<'_>) -> Option<Told> {
         let set = OPENMP.iter().find_map(|name| outside.set(name));
         let running = bound("threads", unnamed).filter(|_| unnamed > 1);
         let mut all: Vec<Parallelism> = [set, running].into_iter().flatten().collect();
-        // OpenBLAS starts no more than there are CPUs, others start none until there is work for them.
+        // OpenBLAS starts at most one thread per CPU; other libraries start none until there is work.
         if let [set, running] = all.as_slice()
             && running.value < set.value
         {
@@ -105,14 +106,14 @@ pub fn told(outside: &Outside<'_>) -> Option<Told> {
         }
         return some(RuntimeKind::OpenMp, all).filter(|told| !told.parallelism.is_empty());
     }
-    // Its threads have no names of their own, and children of a program inherit its environment: believed only of
-    // who has that many threads.
+    // Rayon's threads have no names of their own, and child processes inherit the variable: it only counts for a
+    // process with at least that many unnamed threads.
     let rayon = outside.set("RAYON_NUM_THREADS").filter(|set| unnamed >= set.value);
     rayon.and_then(|set| some(RuntimeKind::Rayon, vec![set]))
 }
 
 impl Outside<'_> {
-    /// The number that a variable holds; the first of a list.
+    /// The number in a variable; for a list, its first number.
     fn set(&self, name: &str) -> Option<Parallelism> {
         let text = self.environment.get(name)?.split(',').next()?.trim();
         let value = text.parse().ok().filter(|value| (1..=MAX_THREADS).contains(value))?;
@@ -124,7 +125,8 @@ fn number(name: &str, value: u32, confidence: Confidence, source: &str) -> Paral
     Parallelism { name: name.into(), value, confidence, source: source.into() }
 }
 
-/// Those of [`VARIABLES`] in a `/proc/PID/environ`. Of several of a name the first counts, as for `getenv`.
+/// Parses those of [`VARIABLES`] from `/proc/PID/environ`. If a name occurs several times, the first value counts, as
+/// in `getenv`.
 #[must_use]
 pub fn environment(text: &[u8]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();

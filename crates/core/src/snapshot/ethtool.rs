@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a network card is set to: the questions that `ethtool` asks the kernel over generic netlink, and their answers
-//! (the kernel's `Documentation/networking/ethtool-netlink.rst`). All numbers are in the byte order of the machine.
+//! Settings of a network card: builds the generic-netlink requests that `ethtool` sends to the kernel, and parses the
+//! replies (the kernel's `Documentation/networking/ethtool-netlink.rst`). All numbers are in native byte order.
 
 use super::{Class, Integer, Unit, Value};
 use crate::text::name::decode;
 use std::collections::BTreeSet;
 
 const MESSAGE_HEADER: usize = 16;
-/// That and the header of generic netlink.
+/// Length of the netlink header and the generic-netlink header.
 const HEADERS: usize = MESSAGE_HEADER + 4;
 const NLMSG_ERROR: u16 = 2;
 const NLM_F_REQUEST: u16 = 1;
-/// The family that knows the numbers of the others; its question and two of its attributes.
+/// The netlink family that resolves the ids of other families, with its command and two of its attributes.
 const GENL_ID_CTRL: u16 = 16;
 const CTRL_CMD_GETFAMILY: u8 = 3;
 const CTRL_ATTR_FAMILY_ID: u16 = 1;
 const CTRL_ATTR_FAMILY_NAME: u16 = 2;
-/// In every question of ethtool, and in that the card's name.
+/// Attribute of every ethtool request, and the attribute in it for the card's name.
 const A_HEADER: u16 = 1;
 const A_HEADER_DEV_NAME: u16 = 2;
-/// Attributes that hold others say so in a bit of their type.
+/// Bit in the type of an attribute that contains other attributes.
 const NESTED: u16 = 1 << 15;
 const TYPE_MASK: u16 = 0x3fff;
 const BITSET_NOMASK: u16 = 1;
@@ -29,11 +29,11 @@ const BIT_NAME: u16 = 2;
 const BIT_VALUE: u16 = 3;
 const FEATURES_CHANGEABLE: u16 = 2;
 const FEATURES_ACTIVE: u16 = 4;
-/// Numbers of attributes of coalescing which say that the card chooses by itself.
+/// Coalescing attributes: whether the card adapts the values by itself.
 const ADAPTIVE_RX: u16 = 11;
 const ADAPTIVE_TX: u16 = 12;
 
-/// A number among the answers: of its attribute, its name, its class, its unit.
+/// A number in a reply: type of the attribute, name, class and unit of the fact.
 type Number = (u16, &'static str, Class, Option<Unit>);
 
 const RINGS: [Number; 4] = [
@@ -59,14 +59,14 @@ const COALESCING: [Number; 6] = [
     (ADAPTIVE_TX, "coalesce adaptive-tx", Class::Configuration, None),
 ];
 
-/// What is asked of a card.
+/// A request about a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
-    /// Sizes of rings (`ethtool -g`).
+    /// Sizes of the rings (`ethtool -g`).
     Rings,
-    /// Numbers of queues (`ethtool -l`).
+    /// Number of queues (`ethtool -l`).
     Channels,
-    /// For how long interrupts are held back (`ethtool -c`).
+    /// Interrupt coalescing (`ethtool -c`).
     Coalescing,
     /// Offloads (`ethtool -k`).
     Features,
@@ -86,27 +86,27 @@ impl Question {
     }
 }
 
-/// The kernel's refusal: an `errno`, or 0 where the answer was not understood.
+/// An error reply of the kernel: an `errno`, or 0 if the reply could not be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal(pub i32);
 
-/// The question for the number of the family `ethtool`.
+/// Request for the id of the netlink family `ethtool`.
 #[must_use]
 pub fn family_request() -> Vec<u8> {
     message(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, &attribute(CTRL_ATTR_FAMILY_NAME, b"ethtool\0"))
 }
 
-/// The number, out of the answer.
+/// Parses the id of the family from the reply to [`family_request`].
 ///
 /// # Errors
-/// If the kernel refuses: it has no such family.
+/// If the kernel has no such family, or if the reply could not be parsed.
 pub fn family(answer: &[u8]) -> Result<u16, Refusal> {
     let id = attributes(body(answer)?).find(|(kind, _)| *kind == CTRL_ATTR_FAMILY_ID);
     let id = id.and_then(|(_, bytes)| Some(u16::from_ne_bytes(*bytes.first_chunk()?)));
     id.ok_or(Refusal(0))
 }
 
-/// A question about a card, to the family of that number.
+/// A request about a card to the netlink family with this id.
 #[must_use]
 pub fn request(family: u16, question: Question, card: &str) -> Vec<u8> {
     let name = [card.as_bytes(), b"\0"].concat();
@@ -114,10 +114,10 @@ pub fn request(family: u16, question: Question, card: &str) -> Vec<u8> {
     message(family, question.command(), &header)
 }
 
-/// Parts of facts about the card, out of the answer: name, class, value.
+/// Parses a reply to name, class and value of each fact.
 ///
 /// # Errors
-/// If the kernel refuses: the card's driver does not tell.
+/// If the card's driver does not support the request, or if the reply could not be parsed.
 pub fn facts(question: Question, answer: &[u8]) -> Result<Vec<(String, Class, Value)>, Refusal> {
     let body = body(answer)?;
     let find = |wanted| attributes(body).find(|(kind, _)| *kind == wanted).map(|(_, bytes)| bytes);
@@ -141,7 +141,7 @@ pub fn facts(question: Question, answer: &[u8]) -> Result<Vec<(String, Class, Va
     let (adaptive_rx, adaptive_tx) = (is_on(ADAPTIVE_RX), is_on(ADAPTIVE_TX));
     let fact = |&(kind, name, class, unit): &Number| {
         let bytes = find(kind)?;
-        // What the card adapts by itself is no setting.
+        // A value that the card adapts by itself is not a setting.
         let adapted = question == Question::Coalescing
             && ((adaptive_rx && name.contains(" rx-")) || (adaptive_tx && name.contains(" tx-")));
         let class = if adapted { Class::Counter } else { class };
@@ -157,8 +157,8 @@ pub fn facts(question: Question, answer: &[u8]) -> Result<Vec<(String, Class, Va
     Ok(table.iter().filter_map(fact).collect())
 }
 
-/// Names of the bits that are set in a set of bits. Where the set has a mask, all bits of that are listed, and each
-/// says whether it is set.
+/// Names of the bits that are set in a bitset. A bitset with a mask lists all bits of the mask, with an attribute in
+/// those that are set; a bitset without a mask lists only the bits that are set.
 fn names(bitset: &[u8]) -> BTreeSet<String> {
     let masked = attributes(bitset).all(|(kind, _)| kind != BITSET_NOMASK);
     let bits = attributes(bitset).filter(|(kind, _)| *kind == BITSET_BITS);
@@ -169,7 +169,7 @@ fn names(bitset: &[u8]) -> BTreeSet<String> {
 }
 
 fn message(family: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
-    // Questions are some tens of bytes long.
+    // Requests have some tens of bytes, so the cast is lossless.
     let length = (HEADERS + attributes.len()) as u32;
     let (sequence, port) = (1u32, 0u32);
     let mut message = length.to_ne_bytes().to_vec();
@@ -182,9 +182,9 @@ fn message(family: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
     message
 }
 
-/// An attribute, filled up to a multiple of 4 bytes.
+/// An attribute, padded to a multiple of 4 bytes.
 fn attribute(kind: u16, content: &[u8]) -> Vec<u8> {
-    // Names of cards have 15 bytes at most.
+    // Names of cards have at most 15 bytes, so the cast is lossless.
     let length = (4 + content.len()) as u16;
     let mut bytes = length.to_ne_bytes().to_vec();
     bytes.extend(kind.to_ne_bytes());
@@ -193,7 +193,7 @@ fn attribute(kind: u16, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The attributes of an answer.
+/// The attributes of a reply, or the error that it reports.
 fn body(answer: &[u8]) -> Result<&[u8], Refusal> {
     let kind = answer.get(4..6).and_then(|bytes| Some(u16::from_ne_bytes(*bytes.first_chunk()?)));
     let length = answer.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes) as usize);
@@ -204,7 +204,7 @@ fn body(answer: &[u8]) -> Result<&[u8], Refusal> {
     answer.get(HEADERS..length).ok_or(Refusal(0))
 }
 
-/// Kinds and contents, until the bytes end or make no sense.
+/// Type and content of each attribute, up to the end or the first malformed one.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(u16::from_ne_bytes(*bytes.first_chunk()?));
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(family[0..4], 32u32.to_ne_bytes());
         assert_eq!(&family[24..], b"ethtool\0");
         let rings = request(21, Question::Rings, "eth0");
-        // Attribute in an attribute: 4 + 4 + "eth0\0", which is filled up to 8.
+        // Nested attributes: 4 + 4 + "eth0\0", which is padded to 8.
         assert_eq!((rings.len(), rings[16]), (16 + 4 + 4 + 4 + 8, 15));
         assert_eq!(rings[20..22], 16u16.to_ne_bytes());
         assert_eq!(rings[24..26], 9u16.to_ne_bytes());

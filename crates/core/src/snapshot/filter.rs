@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What stays out of a snapshot: secrets, network addresses, and names of hosts if they are to.
+//! Keeps secrets and network addresses out of a snapshot, and on request the host's name.
 
 use super::{Class, FILTERED, Snapshot, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// A parameter of the kernel's command line with one of these in its name has a value that is left out.
+/// The value of a parameter of the kernel's command line is filtered if its name contains one of these words.
 pub const SECRET_WORDS: [&str; 6] = ["pass", "secret", "token", "cred", "auth", "key"];
-/// Though they have: keyboards, and features of CPUs.
+/// Exceptions, which are never filtered by name: keyboards, and features of CPUs.
 pub const NOT_SECRET: [&str; 4] = ["keyboard", "keymap", "nopku", "pauth"];
-/// So have those whose name begins with one of these: addresses, names, places in the network, environments.
+/// The value is also filtered if the name starts with one of these (addresses, host names, network locations,
+/// environment variables). Prefixes of up to three letters must match the whole name.
 pub const SECRET_PREFIXES: [&str; 22] = [
     "ip",
     "ifname",
@@ -35,7 +36,7 @@ pub const SECRET_PREFIXES: [&str; 22] = [
     "url",
     "hostname",
 ];
-/// Parameters that say which machine it is, not how it is set up.
+/// Parameters that identify the machine rather than configure it.
 pub const IDENTITY_PREFIXES: [&str; 13] = [
     "root",
     "resume",
@@ -51,7 +52,7 @@ pub const IDENTITY_PREFIXES: [&str; 13] = [
     "systemd.machine_id",
     "ostree",
 ];
-/// Options of mounts that begin with one of these are left out.
+/// Mount options that start with one of these are left out.
 pub const SECRET_OPTIONS: [&str; 22] = [
     "addr=",
     "clientaddr=",
@@ -80,9 +81,9 @@ pub const SECRET_OPTIONS: [&str; 22] = [
 /// A parameter of the kernel's command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its value; `None` if it was given without, [`FILTERED`] if it is kept out.
+    /// Value; `None` if the parameter has none, [`FILTERED`] if it is kept out.
     pub value: Option<String>,
 }
 
@@ -95,7 +96,7 @@ impl fmt::Display for Parameter {
     }
 }
 
-/// The parameters of a command line up to `--`: what follows is for another program than the kernel.
+/// The parameters of a command line up to `--`. Words after it are for init, not for the kernel.
 pub fn parameters(line: &str) -> impl Iterator<Item = Parameter> + use<> {
     words(line).into_iter().take_while(|word| word != "--").map(|word| {
         let word = word.replace('"', "");
@@ -103,7 +104,7 @@ pub fn parameters(line: &str) -> impl Iterator<Item = Parameter> + use<> {
             Some((name, value)) => (name, Some(value)),
             None => (word.as_str(), None),
         };
-        // A word that is nothing but an address has no name to go by.
+        // A word that is itself an address has no name, so it is filtered as a whole.
         let hidden = is_secret(name) || value.is_some_and(is_address);
         let value = value.map(|value| if hidden { FILTERED } else { value }.to_owned());
         let name = if is_address(name) { FILTERED } else { name };
@@ -111,7 +112,7 @@ pub fn parameters(line: &str) -> impl Iterator<Item = Parameter> + use<> {
     })
 }
 
-/// What a parameter's difference means.
+/// Class of a parameter, by its name.
 #[must_use]
 pub fn parameter_class(name: &str) -> Class {
     let begins = |prefix: &&str| {
@@ -120,13 +121,13 @@ pub fn parameter_class(name: &str) -> Class {
     if IDENTITY_PREFIXES.iter().any(begins) { Class::Identity } else { Class::Configuration }
 }
 
-/// Whether an option of a mount may hold a secret or an address.
+/// Whether a mount option may hold a secret or an address.
 #[must_use]
 pub fn is_secret_option(option: &str) -> bool {
     SECRET_OPTIONS.iter().any(|prefix| option.starts_with(prefix)) || is_address(option)
 }
 
-/// Words between blanks that are not inside of quotation marks, as the kernel divides its command line.
+/// Splits a command line into words as the kernel does: at blanks outside of quotation marks.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut quoted) = (vec![String::new()], false);
     for c in line.chars() {
@@ -148,13 +149,13 @@ fn is_secret(name: &str) -> bool {
     }
     SECRET_WORDS.iter().any(|word| name.contains(word))
         || SECRET_PREFIXES.iter().any(|prefix| match prefix.len() {
-            // Short ones are names, not beginnings: `ip` is not `ipmi`.
+            // Short ones are names, not prefixes: `ip` must not match `ipmi`.
             ..=3 => name == *prefix,
             _ => name.starts_with(prefix) || last.starts_with(prefix),
         })
 }
 
-/// Whether a text holds an address of a network: IPv4, IPv6, a MAC, or a URL.
+/// Whether a text contains a network address (IPv4, IPv6, MAC) or a URL.
 fn is_address(text: &str) -> bool {
     let is_mac = |word: &str| {
         let pairs: Vec<&str> = word.split([':', '-']).collect();
@@ -172,13 +173,14 @@ fn is_address(text: &str) -> bool {
         })
 }
 
-/// Puts `(host)` in the place of the host's name, also without its domain, everywhere in a snapshot.
+/// Replaces the host's name, with and without its domain, by `(host)` everywhere in a snapshot, and removes
+/// [`Host::name`](super::Host::name).
 pub fn redact(snapshot: &mut Snapshot) {
     let Some(name) = snapshot.host.name.take() else { return };
     let short = name.split('.').next().unwrap_or_default().to_owned();
     let names: Vec<String> = [name, short]
         .into_iter()
-        // Names that are no names of one host, or so short that they are found in other words.
+        // Skips names that do not identify a host, and names so short that they occur in other words.
         .filter(|name| {
             name.len() > 2
                 && !matches!(name.as_str(), "localhost" | "(none)" | "localhost.localdomain")
@@ -218,7 +220,7 @@ fn redact_value(value: &mut Value, hide: &dyn Fn(&str) -> String) {
     }
 }
 
-/// The text with `(host)` in the place of a name, in any case of its letters, where it is a word of its own.
+/// Replaces a name by `(host)` where it is a word of its own, ignoring ASCII case.
 fn without(text: &str, name: &str) -> String {
     let (lower, name) = (text.to_ascii_lowercase(), name.to_ascii_lowercase());
     let is_part = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One value for each CPU, node or disk, as few parts.
+//! Groups the values of CPUs, nodes or disks, so that instances with the same value are written once.
 
 use super::{Part, Value};
 use crate::procfs::cpu_list;
 use std::collections::BTreeMap;
 
-/// What a `*` in a key stands for.
+/// An instance that the `*` in a key stands for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Instance {
-    /// A CPU, a node.
+    /// A CPU or node.
     Number(u32),
-    /// A disk, a network card.
+    /// A disk or network card.
     Name(String),
 }
 
-/// Folds values of instances: those that have the same value become one part, numbers in a row a range. Parts come in
-/// the order of their first instance. Of an instance that is given twice the last value counts; no instances are
-/// [`Value::Absent`].
+/// Groups the values of instances. Instances with the same value become one part, in which consecutive numbers become a
+/// range. Parts are in the order of their first instance. If an instance is given twice, its last value counts. Without
+/// any instance the result is [`Value::Absent`].
 #[must_use]
 pub fn fold(values: impl IntoIterator<Item = (Instance, Value)>) -> Value {
     let by_instance: BTreeMap<Instance, Value> = values.into_iter().collect();
@@ -33,7 +33,7 @@ pub fn fold(values: impl IntoIterator<Item = (Instance, Value)>) -> Value {
     Value::Each(groups.into_iter().map(|(of, value)| Part { of: shown(of), value }).collect())
 }
 
-/// Ranges of numbers, then names.
+/// Instances as text: ranges of numbers, then names.
 fn shown(instances: Vec<Instance>) -> Vec<String> {
     let (mut numbers, mut names) = (Vec::new(), Vec::new());
     for instance in instances {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Content of a file, or of a part of one, in; a value out. Never an error: what is not of its form is a text.
+//! Converts the content of a file, or of a part of a file, to a value of a given kind. Content that does not match the
+//! kind becomes text, so there are no errors.
 
 use super::{Integer, Unit, Value, filter};
 use crate::text::name::decode;
@@ -7,52 +8,53 @@ use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Longest text that is kept; the kernel's files of one value have at most a page.
+/// Longest content that is kept. The kernel's files with one value have at most one page.
 pub const MAX_TEXT_BYTES: usize = 8 << 10;
-/// Offsets in the header of an ACPI table: length, checksum, OEM's names of itself and of the table, its revision.
+/// Length of the header of an ACPI table, and offset of the checksum in it.
 const ACPI_HEADER_BYTES: usize = 36;
 const ACPI_CHECKSUM: usize = 9;
-/// Where a table FACP holds addresses of other tables, which differ between boots.
+/// Byte ranges of a FACP table with addresses of other tables, which differ between boots.
 const FACP_ADDRESSES: [(usize, usize); 4] = [(36, 40), (40, 44), (132, 140), (140, 148)];
 
-/// What a content is.
+/// How the content of a file, or of a part of it, is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Text.
     Text,
-    /// A number, numbers, `Y` or `N`, or else a text.
+    /// A number, numbers, a boolean word (`Y`, `N`, `on`, `off`, ...), or else text.
     Auto,
     /// A whole number.
     Number(Option<Unit>),
-    /// `0`, `1`, `Y`, `N`, `on`, `off`; else as [`Kind::Auto`].
+    /// A boolean: `0` or `1`; anything else as [`Kind::Auto`].
     Switch,
-    /// Words in an order.
+    /// Words separated by blanks, ordered.
     List,
-    /// The same, between commas.
+    /// Items separated by commas, ordered.
     Commas,
-    /// Lines in an order, without comments.
+    /// Lines, ordered, without comments and empty lines.
     Lines,
-    /// Words without an order.
+    /// Words separated by blanks, unordered.
     Set,
-    /// Parameters of the kernel, in their order, filtered.
+    /// Parameters of the kernel, ordered and filtered ([`filter::parameters`]).
     Words,
-    /// Words of which the one in brackets is chosen: a second fact `#available` tells the others.
+    /// Words, of which the selected one is in brackets. A second fact `#available` holds all words.
     Choice,
-    /// Whether the CPU flag of the part's name is set.
+    /// Whether the CPU flag with the name of the part is set.
     Flag,
     /// SHA-256 of the content.
     Hash,
-    /// An ACPI table: its header and SHA-256.
+    /// An ACPI table: fields of its header, and SHA-256.
     Acpi,
-    /// Last name of what a symbolic link points to.
+    /// Last path component of the target of a symbolic link.
     Link,
-    /// Whether it is there.
+    /// Whether the file exists.
     Exists,
-    /// Names in a directory.
+    /// Names of the entries of a directory.
     Names,
 }
 
-/// The value of a content. [`Kind::Link`], [`Kind::Exists`] and [`Kind::Names`] are not about contents: a text.
+/// Converts content to a value. [`Kind::Flag`], [`Kind::Link`], [`Kind::Exists`] and [`Kind::Names`] do not describe
+/// the content of a file; for them the result is text.
 #[must_use]
 pub fn value(kind: Kind, content: &[u8]) -> Value {
     match kind {
@@ -88,7 +90,7 @@ pub fn value(kind: Kind, content: &[u8]) -> Value {
     }
 }
 
-/// All words of a file in which one can be chosen.
+/// All words of a file of [`Kind::Choice`].
 #[must_use]
 pub fn choices(content: &[u8]) -> Value {
     let text = decode(content);
@@ -107,7 +109,7 @@ fn chosen(text: &str) -> Option<&str> {
     text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
 }
 
-/// A number whose unit may follow it: `8192 kB`.
+/// A whole number. With [`Unit::Kib`] it may be followed by `kB`: `8192 kB`.
 fn number(text: &str, unit: Option<Unit>) -> Option<Value> {
     let digits = match unit {
         Some(Unit::Kib) => text.strip_suffix("kB").map_or(text, str::trim),
@@ -143,7 +145,8 @@ fn sha256(content: &[u8]) -> String {
     hex
 }
 
-/// A table's header and hash. The addresses in FACP count as 0, as does its checksum, which covers them.
+/// Header fields and hash of an ACPI table. In a FACP table the addresses, and the checksum that covers them, are
+/// replaced by 0 before hashing.
 fn acpi(content: &[u8]) -> Value {
     let Some(header) = content.get(..ACPI_HEADER_BYTES) else {
         return Value::Unreadable(format!(

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a host is and how it is set up, as typed facts: the document `deburr.snapshot/1` (`docs/snapshot.md`).
+//! Hardware, firmware, kernel and configuration of a host as typed facts: the document `deburr.snapshot/1`
+//! (`docs/snapshot.md`).
 //!
-//! A [`Snapshot`] is a head (who took it, when, of which host) and [`Fact`]s in the order of their keys, each key once.
+//! A [`Snapshot`] is a head (version of deburr, time, host) and [`Fact`]s sorted by key. Keys are unique.
 //!
-//! - **key**: the path that it was read from (`/proc/sys/vm/swappiness`); where a file holds several facts, the path, `#`
-//!   and the part (`/proc/cmdline#mitigations`). The same fact has the same key on every host. What exists once for
-//!   each CPU, node, disk or network card is one fact whose key has a `*` in the place of the number or name
-//!   (`/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor`) and whose value is a [`Value::Each`]; what exists
-//!   once for each of a kind that has a meaning of its own (modules, their parameters, idle states) has a key each.
-//! - **class**: what a difference of it means ([`Class`]). Only configuration and capability are compared.
-//! - **area**: what it is about ([`Area`]).
-//! - **value**: typed ([`Value`]). That a file is not there is a value ([`Value::Absent`]): it is what is to be
-//!   compared where a driver is not loaded. [`Value::Unreadable`] and [`Value::TimedOut`] say that it is not known.
-//!   Two values are the same if they are `==`; whether two hosts that have different numbers of CPUs agree, see
+//! - **key**: the path of the file (`/proc/sys/vm/swappiness`), or, where a file holds several facts, the path, `#` and
+//!   the part (`/proc/cmdline#mitigations`). The same fact has the same key on every host. A property that exists once
+//!   for each CPU, node, disk or network card is one fact: its key has a `*` in place of the number or name
+//!   (`/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor`), and its value is a [`Value::Each`]. Properties of
+//!   instances with a meaning of their own (modules, their parameters, idle states) have a key each.
+//! - **class**: what a difference in the value means ([`Class`]). Only configuration and capability are compared.
+//! - **area**: subject of the fact ([`Area`]).
+//! - **value**: typed ([`Value`]). A missing file is a value ([`Value::Absent`]), which is compared like any other, for
+//!   example where a driver is not loaded. [`Value::Unreadable`] and [`Value::TimedOut`] mean that the value is not
+//!   known. Two values are the same if they are `==`. To compare hosts with different numbers of CPUs, see
 //!   [`Value::uniform`].
 //!
-//! A key that a snapshot does not have at all: where its parent was looked through (parameters of the command line,
-//! modules, idle states) the thing is not there; but a snapshot of another version of deburr may just not have
-//! looked. [`Snapshot::tool`] tells.
+//! If a snapshot does not have a key at all, and the parent of the key is enumerated (parameters of the command line,
+//! modules, idle states), the item does not exist on that host. But another version of deburr may not have read it:
+//! see [`Snapshot::tool`].
 //!
-//! [`Snapshot::parse`] reads a document and says clearly what is wrong with one that cannot be read. A snapshot of
-//! another architecture is a snapshot like any other; who compares two says so where [`Host::arch`] differs.
+//! [`Snapshot::parse`] reads a document, and explains in its error why a document cannot be read. It accepts snapshots
+//! of other architectures; a comparison must report a different [`Host::arch`].
 
 pub mod ethtool;
 pub mod filter;
@@ -42,127 +43,127 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Identifier of the document's schema.
 pub const SCHEMA: &str = "deburr.snapshot/1";
 
-/// What stands for a value that is kept out of snapshots (`docs/snapshot.md` has the list): a parameter of the kernel's
-/// command line that may hold a secret or an address. That two hosts have it does not mean that they are alike.
+/// Placeholder for a value that is kept out of snapshots because it may hold a secret or an address (`docs/snapshot.md`
+/// has the list). Two placeholders do not mean that the values are equal.
 pub const FILTERED: &str = "(filtered)";
 
-/// A host at one moment.
+/// Facts of a host at one time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Who took it.
+    /// The program that took the snapshot.
     pub tool: Tool,
-    /// RFC 3339 time in UTC.
+    /// Time at which it was taken: RFC 3339, UTC.
     pub taken: String,
-    /// Of which host.
+    /// The host.
     pub host: Host,
-    /// How reading went.
+    /// Cost and problems of reading the files.
     pub reading: Reading,
-    /// The facts, by key, each key once.
+    /// The facts, sorted by key. Keys are unique.
     pub facts: Vec<Fact>,
 }
 
-/// The program.
+/// The program that took a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tool {
-    /// Its version.
+    /// Version.
     pub version: String,
 }
 
-/// The machine.
+/// A host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
-    /// Its name; absent if names were to be left out.
+    /// Host name; absent if names were redacted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its kernel release; empty if that could not be read.
+    /// Kernel release; empty if it could not be read.
     pub kernel: String,
-    /// Its architecture as the kernel calls it (`x86_64`); empty if that could not be read.
+    /// Architecture as named by the kernel (`x86_64`); empty if it could not be read.
     pub arch: String,
 }
 
-/// How reading went.
+/// Cost and problems of reading the files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
-    /// Files that were asked for; those that are not there count too.
+    /// Number of files that were looked for, including those that do not exist.
     pub files: u64,
-    /// Time that all of it took.
+    /// Wall time to read all files.
     pub took_ns: u64,
-    /// Time that half of the files that were there did not need.
+    /// Median time to read a file, over the files that exist.
     pub median_ns: u64,
-    /// Whether it was done as root: without, some files cannot be read.
+    /// Whether deburr ran as root. Otherwise some files cannot be read.
     pub as_root: bool,
-    /// Files whose reading was slow, slowest first: findings of their own.
+    /// Files that were slow to read, slowest first. They are findings of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slow: Vec<SlowRead>,
-    /// Whatever else should be known of it, as sentences.
+    /// Further notes, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// A file whose reading took long.
+/// A file that was slow to read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlowRead {
-    /// The file itself, without `*` and `#`.
+    /// Path of the file, without `*` and `#`.
     pub path: String,
-    /// Key of the fact that was read from it; of the first, if there are several.
+    /// Key of the fact that was read from it, or of the first one if there are several.
     pub key: String,
-    /// Time that opening, reading and closing it took.
+    /// Wall time to open, read and close the file.
     pub wall_ns: u64,
-    /// How much of that was CPU time: near `wall_ns`, the kernel was busy; far below, it slept. Absent where the read
-    /// was given up.
+    /// CPU time of the read. Close to `wall_ns`: the kernel was busy; far below it: the read slept. Absent if the read
+    /// timed out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ns: Option<u64>,
-    /// Time that it took when it was read again at once; absent if it was not.
+    /// Wall time of a second read immediately after; absent if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub again_ns: Option<u64>,
 }
 
-/// One thing that is known of the host.
+/// One property of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fact {
-    /// Where it was read; see the module.
+    /// Source of the value, see the module documentation.
     pub key: String,
-    /// What a difference of it means.
+    /// What a difference in the value means.
     pub class: Class,
-    /// What it is about.
+    /// Subject.
     pub area: Area,
-    /// What was read.
+    /// The value.
     pub value: Value,
-    /// Time that reading the slowest file behind it took, if that was slow ([`Reading::slow`]).
+    /// Wall time to read the slowest file behind the value, if it was slow ([`Reading::slow`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_ns: Option<u64>,
 }
 
-/// What a difference of a fact means.
+/// What a difference in the value of a fact means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// Which machine it is: serial numbers, names. Differs between hosts as it must.
+    /// Identifies the machine: serial numbers, names. Necessarily differs between hosts.
     Identity,
-    /// Chosen by somebody, and can be changed: settings, parameters, versions of what is installed.
+    /// Chosen by an administrator or installer, and can be changed: settings, parameters, versions of software.
     Configuration,
-    /// What hardware, firmware and kernel offer.
+    /// Offered by hardware, firmware and kernel.
     Capability,
-    /// Goes on by itself: amounts, states, what the kernel adapts. Differs between two moments.
+    /// Changes by itself over time: amounts, states, values that the kernel adapts.
     Counter,
-    /// An address or number given at random or in order of arrival.
+    /// An address or number that is assigned at random or in order of arrival.
     Address,
 }
 
 impl Class {
-    /// Every class.
+    /// All classes.
     pub const ALL: [Self; 5] =
         [Self::Identity, Self::Configuration, Self::Capability, Self::Counter, Self::Address];
 
-    /// Whether hosts that are meant to be alike should agree on it.
+    /// Whether hosts that are meant to be identical should agree on facts of this class.
     #[must_use]
     pub fn is_compared(self) -> bool {
         matches!(self, Self::Configuration | Self::Capability)
     }
 
-    /// Its name in documents.
+    /// Name in documents.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -175,7 +176,7 @@ impl Class {
     }
 }
 
-/// What a fact is about.
+/// Subject of a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Area {
@@ -199,23 +200,23 @@ pub enum Area {
     Filesystem,
     /// Network cards, `net.*`.
     Network,
-    /// Who serves interrupts.
+    /// Assignment of interrupts to CPUs.
     Irq,
     /// cgroup layout.
     Cgroup,
     /// DMI, ACPI, EFI, thermal zones.
     Firmware,
-    /// What the machine runs on.
+    /// The hypervisor that the machine runs on.
     Hypervisor,
     /// Packages of kernel, firmware and microcode.
     Packages,
-    /// One that a later version knows.
+    /// An area of a later version.
     #[serde(other)]
     Other,
 }
 
 impl Area {
-    /// Its name in documents.
+    /// Name in documents.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -239,16 +240,16 @@ impl Area {
     }
 }
 
-/// What was read.
+/// A value as it was read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Value {
-    /// Any text, without its last newline. Bytes that are no UTF-8 are written `\xNN`
+    /// Any text, without the trailing newline. Bytes that are not valid UTF-8 are written as `\xNN`
     /// ([`crate::text::name::decode`]).
     Text(String),
     /// A whole number.
     Integer(Integer),
-    /// On or off; of the command line: given without a value.
+    /// On or off. `true` also stands for a parameter of the command line without a value.
     Boolean(bool),
     /// Items whose order matters.
     List(Vec<String>),
@@ -256,39 +257,39 @@ pub enum Value {
     Set(BTreeSet<String>),
     /// Named items.
     Table(BTreeMap<String, String>),
-    /// A value for each CPU, node, disk, ... that the `*` of the key stands for; made by [`fold`].
+    /// A value for each CPU, node, disk, ... that the `*` of the key stands for. Built by [`fold`].
     Each(Vec<Part>),
-    /// There is no such file, or no such part in it.
+    /// The file, or the part of it, does not exist.
     Absent,
-    /// It is there and could not be read or understood: why, as a part of a sentence.
+    /// The file exists, but could not be read or parsed. Holds the reason, as part of a sentence.
     Unreadable(String),
-    /// Reading it did not end.
+    /// The read did not end in time.
     TimedOut {
-        /// When it was given up.
+        /// Time after which the read was given up.
         after_ms: u64,
     },
 }
 
-/// A whole number, and of what.
+/// A whole number with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Integer {
-    /// The number as it was read: from `i64::MIN` to `u64::MAX`.
+    /// The number, from `i64::MIN` to `u64::MAX`.
     pub amount: i128,
-    /// Of what; absent for plain numbers.
+    /// Unit; absent for plain numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<Unit>,
 }
 
-/// Instances that have the same value.
+/// Instances with the same value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Part {
-    /// Which: names, or numbers and ranges of them (`8`, `0-3`), ascending.
+    /// The instances, ascending: names, or numbers and ranges of numbers (`8`, `0-3`).
     pub of: Vec<String>,
-    /// Their value; never [`Value::Each`].
+    /// The value; never a [`Value::Each`].
     pub value: Value,
 }
 
-/// What a number counts, in the unit that the kernel uses in that file.
+/// Unit of a number, as the kernel uses it in that file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -300,11 +301,11 @@ pub enum Unit {
     Pages,
     /// 512 bytes.
     Sectors,
-    /// Per second.
+    /// Hertz.
     Hz,
-    /// 1 000 per second.
+    /// Kilohertz.
     Khz,
-    /// 1 000 000 per second.
+    /// Megahertz.
     Mhz,
     /// Nanoseconds.
     Ns,
@@ -312,21 +313,21 @@ pub enum Unit {
     Us,
     /// Milliseconds.
     Ms,
-    /// Hundredths of a second.
+    /// Hundredths of a second (10 ms).
     Centiseconds,
     /// Seconds.
     Seconds,
-    /// Hundredths.
+    /// Percent.
     Percent,
-    /// Millions of bits a second.
+    /// Millions of bits per second.
     MbitPerS,
-    /// One that a later version knows.
+    /// A unit of a later version.
     #[serde(other)]
     Other,
 }
 
 impl Unit {
-    /// Its symbol; empty if it has none that is known.
+    /// Symbol; empty for [`Unit::Other`].
     #[must_use]
     pub fn symbol(self) -> &'static str {
         match self {
@@ -350,7 +351,7 @@ impl Unit {
 }
 
 impl Value {
-    /// A plain number.
+    /// A whole number without a unit.
     #[must_use]
     pub fn integer(amount: impl Into<i128>) -> Self {
         Self::Integer(Integer { amount: amount.into(), unit: None })
@@ -362,7 +363,7 @@ impl Value {
         Self::Text(text.into())
     }
 
-    /// Whether it is known: neither unreadable nor given up. [`Value::Absent`] is known.
+    /// Whether the value is known: neither unreadable nor timed out, in any instance. [`Value::Absent`] is known.
     #[must_use]
     pub fn is_known(&self) -> bool {
         match self {
@@ -372,8 +373,8 @@ impl Value {
         }
     }
 
-    /// The value that all instances have; the value itself if it is not one for each. `None` if they differ or if
-    /// there is none.
+    /// The value that all instances have in common; the value itself if it is not a [`Value::Each`]. `None` if the
+    /// instances differ or if there are none.
     #[must_use]
     pub fn uniform(&self) -> Option<&Self> {
         match self {
@@ -387,30 +388,30 @@ impl Value {
 }
 
 impl Snapshot {
-    /// The fact of that key.
+    /// The fact with this key.
     #[must_use]
     pub fn fact(&self, key: &str) -> Option<&Fact> {
         let at = self.facts.binary_search_by(|fact| fact.key.as_str().cmp(key)).ok()?;
         self.facts.get(at)
     }
 
-    /// Reads a document.
+    /// Parses a document.
     ///
     /// # Errors
-    /// If it is none, or one that cannot be understood whole: see [`SnapshotError`].
+    /// If the document is not a snapshot, or a damaged one, or of another version: see [`SnapshotError`].
     pub fn parse(document: &[u8]) -> Result<Self, SnapshotError> {
         read::parse(document)
     }
 
-    /// The document, one line for each fact.
+    /// The snapshot as a document, with one line for each fact.
     ///
     /// # Errors
-    /// Never for a snapshot that was made or read by this crate: all of it has a form in JSON.
+    /// Never for a snapshot that this crate created or parsed, because all of its values can be written as JSON.
     pub fn document(&self) -> serde_json::Result<String> {
         write::document(self)
     }
 
-    /// Brings facts into the order of their keys. Of two that have the same key the first stays.
+    /// Sorts facts by key. Of facts with the same key, the first is kept.
     pub fn put_in_order(facts: &mut Vec<Fact>) {
         facts.sort_by(|a, b| a.key.cmp(&b.key));
         facts.dedup_by(|later, first| later.key == first.key);

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A document in, a snapshot out, or what is wrong with it.
+//! Parses a document into a snapshot, or explains why that is not possible.
 
 use super::{SCHEMA, Snapshot, Value};
 use serde::Deserialize;
 use serde_json::error::Category;
 
-/// Largest document that is read: a hundred times what a host with hundreds of CPUs needs.
+/// Maximum size of a document: a hundred times what a host with hundreds of CPUs needs.
 pub const MAX_BYTES: usize = 64 << 20;
 
-/// Schemas of snapshots, whatever their version.
+/// Prefix of the schemas of all versions.
 const FAMILY: &str = "deburr.snapshot/";
 /// Signature of the files that `deburr record` writes.
 const SQLITE: &[u8] = b"SQLite format 3\0";
 
-/// Why a document is no snapshot that can be read. The message is the part of a sentence after the file's name.
+/// Why a document cannot be read as a snapshot. The message continues a sentence that starts with the file's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
-    /// It has no content.
+    /// The document is empty.
     #[error("is empty; `deburr snapshot -o FILE` writes a snapshot")]
     Empty,
-    /// It is larger than [`MAX_BYTES`].
+    /// The document is larger than [`MAX_BYTES`].
     #[error("is larger than {} MB, which no snapshot is", MAX_BYTES >> 20)]
     TooLarge,
-    /// It is a recording.
+    /// The document is a recording.
     #[error("is a recording, not a snapshot: `deburr report` reads it")]
     Recording,
-    /// It is no JSON.
+    /// The document is not JSON.
     #[error("is not a snapshot: no JSON at line {line}, column {column}")]
     NotJson {
         /// Line, from 1.
@@ -33,7 +33,7 @@ pub enum SnapshotError {
         /// Column, from 1.
         column: usize,
     },
-    /// It ends before it is complete.
+    /// The document is truncated.
     #[error("is cut off at line {line}, column {column}; take or copy the snapshot again")]
     Truncated {
         /// Line, from 1.
@@ -41,51 +41,51 @@ pub enum SnapshotError {
         /// Column, from 1.
         column: usize,
     },
-    /// It is another kind of document.
+    /// The document is of another kind.
     #[error("is no snapshot: its schema is {}", .schema.as_ref().map_or("missing".into(), |s| format!("`{s}`")))]
     OtherKind {
-        /// The schema it has.
+        /// Schema of the document.
         schema: Option<String>,
     },
-    /// It is of another version.
+    /// The snapshot has another schema version.
     #[error(
         "is of another version: its schema is `{schema}`, and this deburr reads `{SCHEMA}`; read it with {} \
          or take it again",
         .tool.as_ref().map_or("the deburr that took it".into(), |tool| format!("deburr {tool}"))
     )]
     OtherVersion {
-        /// The schema it has.
+        /// Schema of the document.
         schema: String,
-        /// Version of deburr that took it, if it says so.
+        /// Version of deburr that took it, if given.
         tool: Option<String>,
     },
-    /// It is damaged: a field is missing or has another type.
+    /// A field is missing or has the wrong type.
     #[error("is damaged at line {line}, column {column}: {what}")]
     Malformed {
         /// Line, from 1.
         line: usize,
         /// Column, from 1.
         column: usize,
-        /// What was not understood.
+        /// The error.
         what: String,
     },
-    /// It is damaged: a fact is given twice.
+    /// Two facts have the same key.
     #[error("is damaged: it has two facts `{key}`")]
     Twice {
-        /// The fact's key.
+        /// Key of the fact.
         key: String,
     },
-    /// It is damaged: a fact has no key, or instances of instances.
+    /// A fact has no key, nested instances, or a value without instances.
     #[error("is damaged: the fact `{key}` {what}")]
     BadFact {
-        /// The fact's key.
+        /// Key of the fact.
         key: String,
-        /// What is wrong with it.
+        /// The error.
         what: &'static str,
     },
 }
 
-/// What every version of the document has.
+/// Fields that every version of the document has.
 #[derive(Deserialize)]
 struct Head {
     schema: Option<serde_json::Value>,
@@ -146,7 +146,7 @@ fn broken(error: &serde_json::Error) -> SnapshotError {
         Category::Eof => SnapshotError::Truncated { line, column },
         Category::Data => {
             let text = error.to_string();
-            // The place is said apart.
+            // Line and column are fields of their own.
             let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
             SnapshotError::Malformed { line, column, what: what.to_owned() }
         }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A snapshot as text: one line for each fact, so that version control shows what changed.
+//! Writes a snapshot as JSON, with one line for each fact, so that diffs in version control are readable.
 
 use super::Snapshot;
 use crate::text::escape;
 use serde::Serialize;
 use std::fmt::Write as _;
 
-/// The document.
+/// The snapshot as a document.
 ///
 /// # Errors
-/// Never for a snapshot that was made or read here: all of it has a form in JSON.
+/// Never for a snapshot that this crate created or parsed, because all of its values can be written as JSON.
 pub(super) fn document(snapshot: &Snapshot) -> serde_json::Result<String> {
     let mut text = String::from("{\n");
     field(&mut text, "schema", &snapshot.schema)?;
@@ -28,7 +28,7 @@ pub(super) fn document(snapshot: &Snapshot) -> serde_json::Result<String> {
 }
 
 fn field(text: &mut String, name: &str, value: &impl Serialize) -> serde_json::Result<()> {
-    // As above.
+    // Writing to a String cannot fail.
     let _ = writeln!(text, "  \"{name}\": {},", serde_json::to_string(value)?);
     Ok(())
 }

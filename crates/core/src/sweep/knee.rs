@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Up to which rate a variant keeps up.
+//! The knee of a variant: the rate up to which it keeps up.
 
 use super::{Point, Setup};
 use serde::{Deserialize, Serialize};
@@ -9,43 +9,43 @@ use serde::{Deserialize, Serialize};
 pub struct Knee {
     /// Index of the variant.
     pub variant: usize,
-    /// Highest rate up to which it kept up with every rate; absent if with none.
+    /// Highest rate up to which the variant kept up with every rate; absent if it kept up with none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub good_per_s: Option<f64>,
-    /// Lowest rate with which it did not; absent if it kept up with all that could be judged.
+    /// Lowest rate with which it did not keep up; absent if it kept up with all rates that could be judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bad_per_s: Option<f64>,
-    /// Why it did not.
+    /// Why it did not keep up with `bad_per_s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<KneeReason>,
-    /// Lowest rate that cannot be judged, because the generator did not keep up with it itself.
+    /// Lowest rate that cannot be judged, because the generator itself did not keep up with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown_per_s: Option<f64>,
 }
 
-/// Why a service does not keep up with a rate.
+/// Reason for which a service does not keep up with a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KneeReason {
-    /// It answers fewer than 95 % of the requests in the time in which they come.
+    /// It answers requests at less than 95 % of the rate.
     Behind,
-    /// It fails more than 1 % of them.
+    /// More than 1 % of the requests fail.
     Failures,
-    /// The 99th percentile is above what is accepted.
+    /// The 99th percentile of latency is above the accepted one.
     Latency,
 }
 
-/// Who answers less than this share of the rate falls behind. Chance alone moves it by far less: a request more
-/// or less at the ends of the window.
+/// A service that answers less than this share of the rate falls behind. Chance changes the share by far less: by one
+/// request more or less at the ends of the window.
 const KEEPS_UP: f64 = 0.95;
-/// Failures above this share are no accident.
+/// Highest share of failures that is accepted.
 const FAILED: f64 = 0.01;
-/// Without a bound of the user's, a 99th percentile this many times the lowest one that was measured is too much, ...
+/// Without a value from the user, the accepted 99th percentile is this many times the lowest one that was measured, ...
 pub(super) const P99_FACTOR: f64 = 10.0;
-/// ... if it is longer than a slice of the scheduler: on any host a thread waits as long now and then.
+/// ... but at least this, about one time slice of the scheduler: on any host a thread occasionally waits that long.
 pub(super) const P99_FLOOR_NS: f64 = 5e6;
 
-/// The 99th percentile up to which a variant keeps up; `None` if none was measured.
+/// Highest accepted 99th percentile of latency, in nanoseconds; `None` if no 99th percentile was measured.
 pub(super) fn accepted_ns(setup: &Setup, points: &[Point]) -> Option<f64> {
     if let Some(accepted_ns) = setup.accepted_p99_ns {
         return Some(accepted_ns as f64);
@@ -55,7 +55,7 @@ pub(super) fn accepted_ns(setup: &Setup, points: &[Point]) -> Option<f64> {
     lowest.map(|ns| (ns * P99_FACTOR).max(P99_FLOOR_NS))
 }
 
-/// The knee of each variant that was run; none for a command.
+/// The knee of each variant with at least one run; none for a command.
 pub(super) fn knees(setup: &Setup, points: &[Point]) -> Vec<Knee> {
     let accepted_ns = accepted_ns(setup, points);
     let of = |variant: usize| {
@@ -86,7 +86,7 @@ pub(super) fn knees(setup: &Setup, points: &[Point]) -> Vec<Knee> {
     (0..setup.variants.len()).filter_map(of).collect()
 }
 
-/// Why a variant does not keep up with a rate; `None` if it does.
+/// Why a variant does not keep up with a rate; `None` if it does keep up.
 fn fault(point: &Point, rate: f64, accepted_ns: Option<f64>) -> Option<KneeReason> {
     if point.failed_share > FAILED {
         return Some(KneeReason::Failures);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How long requests took, with those that were never answered.
+//! Latency of requests, including those that were never answered.
 
 use serde::{Deserialize, Serialize};
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// From when it was due to its answer, or to the end of the wait for that.
+    /// Time from when the request was due to its answer, or to the end of the wait for an answer, in nanoseconds.
     pub ns: u64,
-    /// Whether there was an answer.
+    /// Whether the request was answered.
     pub answered: bool,
 }
 
-/// How long the requests of one window took, from when they were due.
+/// Latency of the requests of one window, counted from when they were due.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Mean.
@@ -24,15 +24,16 @@ pub struct Latency {
     pub p99_ns: Option<u64>,
     /// Longest.
     pub max_ns: u64,
-    /// Whether requests without an answer are in it: with how long they had waited, so that the truth is more.
+    /// Whether unanswered requests are included. They count with the time that they had waited, so the real values are
+    /// higher.
     pub at_least: bool,
 }
 
-/// With fewer samples the 99th percentile is the maximum under another name.
+/// Minimum number of samples for a 99th percentile; with fewer it would be the maximum.
 const P99_SAMPLES: usize = 100;
 
 impl Latency {
-    /// Of all requests of a window that did not fail; `None` if none was answered.
+    /// Latency of all requests of a window that did not fail; `None` if none was answered.
     #[must_use]
     pub fn of(mut samples: Vec<Sample>) -> Option<Self> {
         if !samples.iter().any(|sample| sample.answered) {

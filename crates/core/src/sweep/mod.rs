@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A load sweep: one service under several rates of requests, in several variants of one setting, each
-//! combination several times. Runs go in; points, knees and a verdict in words come out: the document
-//! `deburr.sweep/1` (`docs/sweep.md`).
+//! A load sweep: one service under several request rates, in several variants of one setting, each combination several
+//! times. From the runs this module computes points, knees and a verdict in sentences: the document `deburr.sweep/1`
+//! (`docs/sweep.md`).
 
 mod knee;
 mod latency;
@@ -20,121 +20,122 @@ use crate::finding::{Host, Tool};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Name of the document.
+/// Identifier of the document's schema.
 pub const SCHEMA: &str = "deburr.sweep/1";
 
-/// A whole sweep.
+/// A load sweep with its results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sweep {
     /// [`SCHEMA`].
     pub schema: String,
-    /// What was done.
+    /// Parameters of the sweep.
     #[serde(flatten)]
     pub setup: Setup,
-    /// Whether it was ended before all runs were made.
+    /// Whether the sweep ended before all runs were complete.
     pub interrupted: bool,
-    /// Every run, in the order in which they were made.
+    /// All runs, in order of time.
     pub runs: Vec<Run>,
-    /// The repetitions of each combination together, by rate and variant.
+    /// The repetitions of each combination combined, by rate and variant.
     pub points: Vec<Point>,
-    /// Up to which rate each variant keeps up; empty for a command.
+    /// Highest rate that each variant sustains; empty for a command.
     pub knees: Vec<Knee>,
-    /// What follows, in sentences.
+    /// Conclusions, in sentences.
     pub verdict: Vec<String>,
-    /// What limits that.
+    /// Limitations of the conclusions.
     pub notes: Vec<String>,
 }
 
-/// What was to be done.
+/// Parameters of a sweep.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
-    /// Who did it.
+    /// The program that measured.
     pub tool: Tool,
-    /// Where.
+    /// The host.
     pub host: Host,
-    /// When it began, RFC 3339.
+    /// Start time, RFC 3339.
     pub start: String,
-    /// The command that was started, word by word.
+    /// Words of the command that was started.
     pub command: Vec<String>,
-    /// What was measured.
+    /// What was driven and measured.
     pub driven: Driven,
-    /// CPU limit of each run's cgroup, in CPUs. Absent = none.
+    /// CPU limit of each run's cgroup, in CPUs. Absent = no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_cpus: Option<f64>,
     /// Length of each measured window, in seconds; 0 for a command.
     pub seconds: f64,
-    /// Load before each window, in seconds.
+    /// Duration of load before each window, in seconds.
     pub warmup_s: f64,
-    /// How often each combination was to be run.
+    /// Requested number of repetitions of each combination.
     pub repetitions: u32,
-    /// Rates asked for, ascending, in requests per second; empty for a command.
+    /// Requested rates, ascending, in requests per second; empty for a command.
     pub rates_per_s: Vec<f64>,
     /// The variants, in the order of the command line.
     pub variants: Vec<Variant>,
-    /// The 99th percentile that the user accepts. Absent = judged by the best one that was measured.
+    /// Highest 99th percentile of latency that the user accepts. Absent = derived from the lowest one that was
+    /// measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted_p99_ns: Option<u64>,
-    /// At most so many requests were under way at a time; absent for a command.
+    /// Maximum number of requests in flight; absent for a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_connections: Option<u32>,
 }
 
-/// What was measured.
+/// What was driven and measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Driven {
     /// HTTP/1.1 `GET` requests.
     Http {
-        /// Of what.
+        /// URL of the requests.
         url: String,
     },
-    /// A line to a TCP service, and the same bytes back.
+    /// Lines to a TCP service that echoes the same bytes.
     Tcp {
-        /// Where.
+        /// Address of the service.
         address: String,
     },
-    /// The command itself, from start to end.
+    /// The command itself, from start to exit.
     Command,
 }
 
-/// One way to run the command.
+/// A variant of the environment in which the command runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variant {
-    /// What it is called in tables: `GOMAXPROCS=4`.
+    /// Name in tables: `GOMAXPROCS=4`.
     pub name: String,
-    /// Environment variables that differ from the caller's; `null` = unset.
+    /// Environment variables that differ from those of the caller; `null` = unset.
     pub env: BTreeMap<String, Option<String>>,
 }
 
-/// One run: the service started anew, warmed up, and measured over a window. Amounts are of that window.
+/// One run: the service was started anew, warmed up, and measured over a window. Amounts refer to the window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Index of the variant.
     pub variant: usize,
-    /// Rate asked for; absent for a command.
+    /// Requested rate; absent for a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<f64>,
-    /// Which repetition, from 0.
+    /// Index of the repetition, from 0.
     pub repetition: u32,
     /// Start of the window since the start of the sweep, in seconds.
     pub start_s: f64,
-    /// Length of the window in nanoseconds; of a command, its wall time.
+    /// Length of the window in nanoseconds; for a command, its wall time.
     pub window_ns: u64,
     /// The requests; absent for a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<Requests>,
-    /// How long they took; absent if none was answered.
+    /// Latency of the requests; absent if none was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
     /// CPU time of the run's cgroup.
     pub cpu_ns: u64,
-    /// Greatest sum of the resident sets of its processes.
+    /// Largest sum of the resident set sizes of its processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// Greatest number of threads.
+    /// Largest number of threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u64>,
-    /// Periods of the limit; absent without one.
+    /// Periods of the CPU limit; absent without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttling: Option<Throttling>,
     /// Context switches of its threads.
@@ -145,53 +146,54 @@ pub struct Run {
 /// Requests of one window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requests {
-    /// Due in the window.
+    /// Number of requests due in the window.
     pub due: u64,
-    /// Answered in the window, whenever they were due.
+    /// Number of requests answered in the window, regardless of when they were due.
     pub answered_in_window: u64,
-    /// Of those due: answered, also after the end of the window.
+    /// Number of requests due in the window that were answered, in the window or after it.
     pub answered: u64,
-    /// Of those due: refused, broken off, or answered with an error.
+    /// Number of requests due in the window that were refused, aborted, or answered with an error.
     pub failed: u64,
-    /// Of those due: neither when waiting for them ended.
+    /// Number of requests due in the window that were neither answered nor failed when the wait for them ended.
     pub unanswered: u64,
-    /// What the failures were, with their numbers.
+    /// Number of failures by kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failures: BTreeMap<String, u64>,
-    /// 99th percentile of the time from when a request was due to when the generator turned to it.
+    /// 99th percentile of the generator's delay: from the time at which a request was due to the time at which the
+    /// generator handled it.
     pub generator_late_p99_ns: u64,
-    /// Time in the window in which the generator ran or waited for a CPU; absent if not known. As long as the window, or
-    /// longer: it had none to spare.
+    /// Time in the window in which the generator ran or waited for a CPU; absent if not known. If it is about as long
+    /// as the window or longer, the generator had no time to spare.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator_busy_ns: Option<u64>,
-    /// Connections that were open at a time, at most.
+    /// Largest number of connections open at the same time.
     pub connections: u32,
-    /// Whether requests waited because no more connections were allowed.
+    /// Whether requests had to wait because the maximum number of connections was reached.
     pub connections_exhausted: bool,
 }
 
 /// Periods of a CPU limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Throttling {
-    /// In which something ran.
+    /// Number of periods in which the cgroup was active.
     pub periods: u64,
-    /// In which the limit stopped it.
+    /// Number of periods in which the limit throttled it.
     pub throttled: u64,
-    /// For how long, summed over CPUs.
+    /// Throttled time, summed over CPUs.
     pub throttled_ns: u64,
 }
 
 /// Context switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Switches {
-    /// A thread went to sleep.
+    /// Number of switches in which a thread went to sleep.
     pub voluntary: u64,
-    /// A thread was taken off its CPU.
+    /// Number of switches in which a thread was preempted.
     pub involuntary: u64,
 }
 
 impl Sweep {
-    /// Judges runs.
+    /// Evaluates runs.
     #[must_use]
     pub fn new(setup: Setup, runs: Vec<Run>, interrupted: bool) -> Self {
         let points = points::points(&setup, &runs);
@@ -204,7 +206,7 @@ impl Sweep {
 }
 
 impl Setup {
-    /// Whether it is about a command's own time.
+    /// Whether the sweep measures the run time of the command itself.
     #[must_use]
     pub fn is_of_command(&self) -> bool {
         self.driven == Driven::Command

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The repetitions of one combination of rate and variant, taken together.
+//! Combines the repetitions of each combination of rate and variant.
 
 use super::{Latency, Requests, Run, Setup};
 use crate::stats::{Interval, Scatter, interval};
 use serde::{Deserialize, Serialize};
 
-/// One combination. Intervals are of the repetitions, with 95 % confidence.
+/// One combination of rate and variant. Intervals are over the repetitions, with 95 % confidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Index of the variant.
     pub variant: usize,
-    /// Rate asked for; absent for a command.
+    /// Requested rate; absent for a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<f64>,
-    /// Runs in it.
+    /// Number of runs.
     pub repetitions: u64,
     /// Requests answered per second of the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -30,45 +30,45 @@ pub struct Point {
     /// 99th percentile of the latency, if all repetitions have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_ns: Option<Interval>,
-    /// Longest latency of all repetitions.
+    /// Longest latency in any repetition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_ns: Option<u64>,
-    /// Whether requests without an answer are in these: the truth is more.
+    /// Whether unanswered requests are included in the latencies, so that the real values are higher.
     pub at_least: bool,
-    /// CPUs used.
+    /// CPU time per wall time, in CPUs.
     pub cpus: Interval,
-    /// CPU time for each answered request.
+    /// CPU time per answered request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_per_request_ns: Option<Interval>,
-    /// Memory.
+    /// Largest sum of the resident set sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<Interval>,
-    /// Threads, at most in any repetition.
+    /// Largest number of threads in any repetition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u64>,
-    /// Share of the limit's periods in which it stopped something; absent without a limit or a period.
+    /// Share of the active periods of the CPU limit that were throttled; absent without a limit or a period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttled_share: Option<Interval>,
-    /// Context switches per second, of both kinds.
+    /// Context switches per second, voluntary and involuntary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub switches_per_s: Option<Interval>,
-    /// Share of the requests due that were refused, broken off or answered with an error.
+    /// Share of the requests due that were refused, aborted or answered with an error.
     pub failed_share: f64,
-    /// Whether the generator did not keep up with this rate in at least half of the repetitions: the latency is
-    /// then partly its own.
+    /// Whether the generator did not keep up with this rate in at least half of the repetitions. Then the latency is
+    /// partly its own.
     pub generator_late: bool,
 }
 
-/// The generator is late if it turns to requests later than this, ...
+/// The generator is late if the 99th percentile of its delay is longer than this, ...
 const LATE_NS: u64 = 1_000_000;
-/// ... and that is more than this part of the 99th percentile of the latency that it measures: of the longest one
-/// where there are too few for that, and of the window where nothing was answered.
+/// ... and longer than this part of the 99th percentile of latency (of the longest latency if there are too few
+/// requests for a percentile, and of the window if nothing was answered).
 const LATE_SHARE: f64 = 0.1;
-/// It does not keep up either where it is busy for more than this part of the window: then requests wait for it in the
-/// middle, not only at the beginning.
+/// The generator is also late if it is busy for more than this part of the window: then requests wait for it while they
+/// are in progress, not only at their start.
 const BUSY_SHARE: f64 = 0.95;
 
-/// All combinations that were run at least once, by rate and variant.
+/// All combinations with at least one run, by rate and variant.
 pub(super) fn points(setup: &Setup, runs: &[Run]) -> Vec<Point> {
     let rates: Vec<Option<f64>> = if setup.is_of_command() {
         vec![None]
@@ -87,7 +87,7 @@ pub(super) fn points(setup: &Setup, runs: &[Run]) -> Vec<Point> {
 }
 
 fn point(variant: usize, rate_per_s: Option<f64>, runs: &[&Run]) -> Option<Point> {
-    // Of all repetitions or of none: a mean over those that happen to have a value would favour them.
+    // Needs a value from every repetition: a mean over those that happen to have one would be biased.
     let each = |scatter: Scatter, of: &dyn Fn(&Run) -> Option<f64>| {
         let values: Option<Vec<f64>> = runs.iter().map(|run| of(run)).collect();
         interval(&values?, scatter)
@@ -130,7 +130,7 @@ fn point(variant: usize, rate_per_s: Option<f64>, runs: &[&Run]) -> Option<Point
     })
 }
 
-/// CPU time of the window for each request that was answered in it.
+/// CPU time of the window per request that was answered in it.
 pub(super) fn cpu_per_request_ns(run: &Run) -> Option<f64> {
     let answered = run.requests.as_ref()?.answered_in_window;
     (answered > 0).then(|| run.cpu_ns as f64 / answered as f64)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Sweeps made by hand: knees, verdicts, and what must not be claimed.
+//! Synthetic sweeps: knees, verdicts, and conclusions that must not be drawn.
 
 use super::*;
 use crate::testkit::sweep::{answer, setup, sweep};
@@ -63,7 +63,7 @@ fn a_rate_that_the_generator_did_not_reach_is_no_knee() {
         "{:?}",
         sweep.notes
     );
-    // A generator that is a little late beside a slow answer took no part in it.
+    // A delay of the generator that is small relative to a slow answer does not matter.
     let slow = self::sweep(&["a"], &[100.0, 200.0], |_, rate, _| {
         let mut run = answer(rate, if rate > 100.0 { 900.0 } else { 5.0 });
         run.requests.as_mut().unwrap().generator_late_p99_ns = 2_000_000;
@@ -72,7 +72,7 @@ fn a_rate_that_the_generator_did_not_reach_is_no_knee() {
     assert_eq!(slow.knees[0].bad_per_s, Some(200.0));
 }
 
-/// Punctual, but without a moment to spare: what it did not hear of in time, the service may have said.
+/// The generator is on time, but has no time to spare: it may have received answers of the service late.
 #[test]
 fn a_generator_without_time_to_spare_did_not_reach_the_rate() {
     let of = |busy_ns: u64| {
@@ -173,7 +173,7 @@ fn nothing_measured_is_a_document_that_says_so() {
     assert!(!text.contains("keeps up"), "{text}");
 }
 
-/// Names of any length leave the tables as wide as a terminal.
+/// Tables fit the terminal with names of any length.
 #[test]
 fn long_names_and_narrow_pages_have_letters() {
     let long = "JAVA_TOOL_OPTIONS=-XX:ActiveProcessorCount=32";
@@ -191,7 +191,7 @@ fn long_names_and_narrow_pages_have_letters() {
     assert!(of(&["P=1", "P=96"], 100).contains("     100  A P=1   "));
 }
 
-/// A service that takes requests and says nothing is not slow, and no fault of the generator's.
+/// A service that accepts requests and never answers is neither slow nor a problem of the generator.
 #[test]
 fn silence_is_not_the_generators() {
     let sweep = sweep(&["a"], &[20.0], |_, rate, _| {
@@ -207,7 +207,7 @@ fn silence_is_not_the_generators() {
     assert_eq!(sweep.knees[0].bad_per_s, Some(20.0), "{:?}", sweep.knees);
     assert!(sweep.verdict[0].contains("at 20/s it answers 0 %"), "{:?}", sweep.verdict);
     assert!(sweep.notes.iter().any(|note| note.contains("not one request")), "{:?}", sweep.notes);
-    // One that was late by a third of the window has nothing to say of the service.
+    // A generator that was late by a third of the window cannot judge the service.
     let late = self::sweep(&["a"], &[20.0], |_, rate, _| {
         let mut run = answer(rate, 5.0);
         let requests = run.requests.as_mut().unwrap();
@@ -224,7 +224,7 @@ fn silence_is_not_the_generators() {
     );
 }
 
-/// With fewer than a hundred requests there is no 99th percentile; the longest stands for it.
+/// With fewer than 100 requests there is no 99th percentile; the longest latency is used instead.
 #[test]
 fn lateness_of_a_few_requests_is_beside_the_longest() {
     let of = |late_ns: u64| {
@@ -273,7 +273,7 @@ proptest! {
     }
 }
 
-/// The sweep of the golden files: the second variant bends at 400/s, and is throttled where it does.
+/// The sweep of the golden files: from 400/s on the second variant is slow and more throttled.
 fn example() -> Sweep {
     sweep(
         &["GOMAXPROCS=1", "GOMAXPROCS=96"],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a sweep says, in words, and what limits it.
+//! Conclusions of a sweep in sentences, and notes on their limitations.
 
 use super::knee::{P99_FACTOR, P99_FLOOR_NS, accepted_ns};
 use super::points::cpu_per_request_ns;
@@ -8,7 +8,7 @@ use crate::stats::{Interval, ratio};
 use crate::text::ticked;
 use crate::text::units::{duration, share};
 
-/// The sentences.
+/// The conclusions, one sentence each.
 pub(super) fn verdict(
     setup: &Setup,
     runs: &[Run],
@@ -29,7 +29,7 @@ pub(super) fn verdict(
     said
 }
 
-/// One variant's knee.
+/// Sentence about the knee of one variant.
 fn keeps_up(setup: &Setup, points: &[Point], knee: &Knee) -> String {
     let name = ticked(&setup.variants[knee.variant].name);
     let up_to = match (knee.good_per_s, knee.bad_per_s.or(knee.unknown_per_s)) {
@@ -72,7 +72,7 @@ fn keeps_up(setup: &Setup, points: &[Point], knee: &Knee) -> String {
     format!("{up_to}; at {}/s {why}{throttled}", rate_text(bad))
 }
 
-/// The variant whose knee is at the highest rate; of several, the first.
+/// The variant with the highest sustained rate; the first of equal ones.
 fn best(knees: &[Knee]) -> Option<usize> {
     let mut best: Option<&Knee> = None;
     for knee in knees {
@@ -88,8 +88,8 @@ fn best_of_command(points: &[Point]) -> Option<usize> {
     points.iter().min_by(|a, b| wall(a).total_cmp(&wall(b))).map(|point| point.variant)
 }
 
-/// Where one variant keeps up and another does not: the lowest such rate and the highest. If there is none, the
-/// highest rate.
+/// Rates at which variants are compared: the lowest and the highest rate with which one variant keeps up and another
+/// does not. If there is none, the highest rate.
 fn telling_rates(points: &[Point], knees: &[Knee]) -> Vec<f64> {
     let highest_good = knees.iter().filter_map(|knee| knee.good_per_s).max_by(f64::total_cmp);
     let lowest_bad = knees.iter().filter_map(|knee| knee.bad_per_s).min_by(f64::total_cmp);
@@ -103,10 +103,10 @@ fn telling_rates(points: &[Point], knees: &[Knee]) -> Vec<f64> {
     }
 }
 
-/// A quantity that variants are compared by: its name, and its value of a run.
+/// A quantity by which variants are compared: its name, and its value for a run.
 type Quantity<'a> = (&'a str, &'a dyn Fn(&Run) -> Option<f64>);
 
-/// Every other variant beside the best, at one rate.
+/// Sentences that compare every other variant with the best one, at one rate.
 fn against_best(
     setup: &Setup,
     runs: &[Run],
@@ -147,7 +147,7 @@ fn against_best(
     said
 }
 
-/// What was measured of two variants in the same repetition.
+/// Values of two variants, paired by repetition.
 fn pairs(
     runs: &[Run],
     rate: Option<f64>,
@@ -181,7 +181,7 @@ fn factor_text(factor: f64) -> String {
     }
 }
 
-/// What a reader must know to judge the verdict.
+/// Limitations that a reader must know to judge the conclusions.
 pub(super) fn notes(
     setup: &Setup,
     runs: &[Run],
@@ -254,7 +254,7 @@ pub(super) fn notes(
     notes
 }
 
-/// A rate as it was asked for: up to three decimals.
+/// A rate with up to three decimals.
 pub(crate) fn rate_text(rate: f64) -> String {
     let text = format!("{rate:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Two measurements side by side: what is called more often, what takes longer per call, and how many seconds each
-//! explains.
+//! Compares two measurements: which calls are more frequent, which take longer per call, and how many seconds each of
+//! these explains.
 
 use super::profile::{Profile, SCHEMA, Subject};
 use crate::finding::Tool;
@@ -8,93 +8,94 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Name of the document.
+/// Identifier of the document's schema.
 pub const DIFF_SCHEMA: &str = "deburr.syscalls-diff/1";
 
-/// The difference of two measurements, B minus A, each as its mean run.
+/// Difference of two measurements, B minus A, in terms of their mean runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
     /// [`DIFF_SCHEMA`].
     pub schema: String,
-    /// Who says it.
+    /// The program that compared.
     pub tool: Tool,
-    /// The first one.
+    /// The first measurement.
     pub a: Side,
-    /// The second one.
+    /// The second measurement.
     pub b: Side,
-    /// By call, those that explain most seconds first.
+    /// Differences by call, largest difference in seconds first.
     pub syscalls: Vec<Changed>,
-    /// By file, likewise. Seconds of a file are also those of calls.
+    /// Differences by file, in the same order. The seconds of a file are also contained in those of calls.
     pub files: Vec<Changed>,
-    /// What limits that.
+    /// Limitations of the comparison.
     pub notes: Vec<String>,
 }
 
-/// One of the two.
+/// One of the two measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Side {
-    /// Host.
+    /// Name of the host.
     pub host: String,
-    /// Its kernel.
+    /// Kernel of the host.
     pub kernel: String,
-    /// When.
+    /// Start time, RFC 3339.
     pub start: String,
-    /// Who was looked at.
+    /// The processes that were traced.
     pub subject: Subject,
-    /// Runs; 1 where no command was started.
+    /// Number of runs; 1 if no command was started.
     pub runs: u64,
-    /// Wall time of a run.
+    /// Wall time per run.
     pub wall_ns: u64,
-    /// CPU time in user space of a run; absent where no command was started.
+    /// User CPU time per run; absent if no command was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_ns: Option<u64>,
-    /// CPU time in the kernel of a run; likewise.
+    /// System CPU time per run; absent if no command was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_ns: Option<u64>,
-    /// Calls of a run.
+    /// Number of calls per run.
     pub calls: f64,
-    /// Time in calls of a run.
+    /// Time in calls per run.
     pub calls_ns: u64,
 }
 
-/// What kind of change it mostly is.
+/// Main cause of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// In B only.
+    /// Occurs in B only.
     New,
-    /// In A only.
+    /// Occurs in A only.
     Gone,
-    /// Called more, or less, often.
+    /// More or fewer calls.
     Count,
-    /// Each call takes longer, or less long.
+    /// Each call takes a longer or shorter time.
     Cost,
 }
 
-/// A row of both.
+/// Difference of one call or file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Changed {
     /// Name of the call, or path of the file.
     pub name: String,
-    /// What explains most of it.
+    /// Main cause of the difference.
     pub kind: ChangeKind,
-    /// Calls of a run of A.
+    /// Number of calls per run of A.
     pub calls_a: f64,
-    /// Calls of a run of B.
+    /// Number of calls per run of B.
     pub calls_b: f64,
-    /// Mean length in A; 0 = none.
+    /// Mean duration of a call in A; 0 = no calls.
     pub mean_ns_a: u64,
-    /// Mean length in B; 0 = none.
+    /// Mean duration of a call in B; 0 = no calls.
     pub mean_ns_b: u64,
-    /// Seconds of a run that B takes more in it.
+    /// Time per run in B minus time per run in A, in seconds.
     pub seconds: f64,
-    /// Of these: because it is called more often, at A's cost (of what is new: all).
+    /// Part of `seconds` that is due to the number of calls, at the mean duration in A; all of it if the row occurs in
+    /// B only.
     pub by_count_s: f64,
-    /// Of these: because each call takes longer.
+    /// Part of `seconds` that is due to the mean duration of a call.
     pub by_cost_s: f64,
 }
 
-/// Calls and nanoseconds of both, in a mean run.
+/// Number of calls and nanoseconds per run in both measurements.
 #[derive(Clone, Copy, Debug, Default)]
 struct Both {
     a: (f64, f64),
@@ -102,7 +103,7 @@ struct Both {
 }
 
 impl Difference {
-    /// Compares.
+    /// Compares two measurements.
     #[must_use]
     pub fn new(a: &Profile, b: &Profile, tool_version: &str) -> Self {
         let mut calls: BTreeMap<&str, Both> = BTreeMap::new();
@@ -116,7 +117,7 @@ impl Difference {
         for row in &b.syscalls {
             calls.entry(&row.name).or_default().b = each(b, row.calls, row.times.total_ns);
         }
-        // The ends of two long paths may be the same: they are summed.
+        // Two long paths may have the same end: their rows are summed.
         for row in &a.files {
             add(&mut files.entry(&row.path).or_default().a, each(a, row.calls, row.times.total_ns));
         }
@@ -160,7 +161,7 @@ fn side(of: &Profile) -> Side {
 
 fn rows(of: &BTreeMap<&str, Both>) -> Vec<Changed> {
     let mut all: Vec<Changed> = of.iter().filter_map(|(name, both)| row(name, both)).collect();
-    // Stable: equals stay in the order of their names.
+    // The sort is stable: ties stay in the order of their names.
     all.sort_by_key(|row| Reverse((row.seconds.abs() * 1e9) as u64));
     all
 }
@@ -219,10 +220,10 @@ fn notes(a: &Profile, b: &Profile) -> Vec<String> {
 }
 
 impl Profile {
-    /// Reads a document.
+    /// Parses a document.
     ///
     /// # Errors
-    /// What is wrong with it, as a sentence part: not JSON, another document, a newer version.
+    /// If the text is not JSON, another kind of document, or a newer version. The error is part of a sentence.
     pub fn parse(text: &str) -> Result<Self, String> {
         let value: serde_json::Value =
             serde_json::from_str(text).map_err(|error| format!("not JSON, or cut off: {error}"))?;

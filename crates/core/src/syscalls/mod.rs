@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What system calls cost, as a document: `deburr.syscalls/1` (`docs/syscalls.md`), and the difference of two:
-//! `deburr.syscalls-diff/1`.
+//! Cost of system calls as a document, `deburr.syscalls/1` (`docs/syscalls.md`), and the difference of two such
+//! documents, `deburr.syscalls-diff/1`.
 
 mod diff;
 mod profile;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One measurement: totals, rows by call and by file, the slowest first.
+//! Document of one measurement: totals, and rows by call and by file, largest total time first.
 
 use crate::finding::{Area, Finding, Host, NotChecked, Report, RuledOut, Tool};
 use crate::recording::{
@@ -10,86 +10,86 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Name of the document.
+/// Identifier of the document's schema.
 pub const SCHEMA: &str = "deburr.syscalls/1";
-/// Files with a row of their own; the others are summed.
+/// Maximum number of files with a row of their own; the others are summed.
 const MAX_FILES: usize = 1000;
-/// Fewer calls have no 99th percentile.
+/// Minimum number of calls for a 99th percentile.
 const MIN_FOR_P99: u64 = 100;
 
-/// What system calls cost.
+/// Cost of system calls in one measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// [`SCHEMA`].
     pub schema: String,
-    /// What was done.
+    /// Parameters and circumstances of the measurement.
     #[serde(flatten)]
     pub setup: Setup,
-    /// Processes that began meanwhile, the command's own one too.
+    /// Number of processes that started during the measurement, including the command's own process.
     pub processes: u64,
-    /// All calls.
+    /// Number of all calls.
     pub calls: u64,
-    /// Of these: with an error.
+    /// Number of calls that returned with an error.
     pub errors: u64,
-    /// Time in all calls. Calls of several threads at once add up.
+    /// Time in all calls. Concurrent calls of several threads add up.
     pub times: Times,
-    /// By call, the longest total first.
+    /// Rows by call, largest total time first.
     pub syscalls: Vec<CallRow>,
-    /// By file, the longest total first. A call about a file is also one of [`Self::syscalls`].
+    /// Rows by file, largest total time first. A call on a file also counts in [`Self::syscalls`].
     pub files: Vec<FileRow>,
-    /// Calls about files that have no row.
+    /// Calls on files that have no row.
     pub more_files: More,
-    /// What is wrong, worst first.
+    /// Findings, worst first.
     pub findings: Vec<Finding>,
-    /// What was looked for and not found.
+    /// What was checked and not found.
     pub ruled_out: Vec<RuledOut>,
-    /// What could not be looked for.
+    /// What could not be checked.
     pub not_checked: Vec<NotChecked>,
-    /// What limits that.
+    /// Limitations of the measurement.
     pub notes: Vec<String>,
 }
 
-/// What was done, where and when.
+/// Parameters and circumstances of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
-    /// Who did it.
+    /// The program that measured.
     pub tool: Tool,
-    /// Where.
+    /// The host.
     pub host: Host,
-    /// When it began, RFC 3339.
+    /// Start time, RFC 3339.
     pub start: String,
-    /// Who was looked at.
+    /// Which processes were traced.
     pub subject: Subject,
-    /// Length of all measurements together, in nanoseconds.
+    /// Total length of all measurements, in nanoseconds.
     pub window_ns: u64,
-    /// The runs of the command, in their order; empty where none was started.
+    /// Runs of the command, in order; empty if no command was started.
     pub runs: Vec<Run>,
-    /// Calls and their time in each run, by name; empty with one run.
+    /// Number of calls and their time in each run, by name; empty with one run.
     #[serde(skip)]
     pub run_calls: Vec<BTreeMap<String, (u64, u64)>>,
-    /// A signal or the end of the process ended it early.
+    /// Whether a signal or the end of the process ended the measurement early.
     pub interrupted: bool,
 }
 
-/// Who was looked at.
+/// The processes that were traced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Subject {
-    /// A command and all that it starts.
+    /// A command and all processes that it starts.
     Command {
-        /// Word by word.
+        /// Words of the command.
         command: Vec<String>,
     },
-    /// A process and all that it starts.
+    /// A process and all processes that it starts.
     Process {
-        /// Its pid.
+        /// Process id.
         pid: u32,
-        /// Its name.
+        /// Name of the process (comm).
         comm: String,
     },
-    /// The processes of that name that there were at the start, and all that they start.
+    /// The processes with this name that existed at the start, and all processes that they start.
     Comm {
-        /// The name.
+        /// Name of the processes (comm).
         comm: String,
     },
 }
@@ -97,34 +97,34 @@ pub enum Subject {
 /// One run of the command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// From its start to its end.
+    /// Wall time from start to end.
     pub wall_ns: u64,
-    /// CPU time in user space, of it and its children that it waited for.
+    /// User CPU time of the command and of the child processes that it waited for.
     pub user_ns: u64,
-    /// CPU time in the kernel, likewise.
+    /// System CPU time of the same processes.
     pub system_ns: u64,
-    /// Its exit status; absent if it was killed.
+    /// Exit status; absent if a signal killed the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_status: Option<i32>,
-    /// The signal that killed it.
+    /// Signal that killed the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// System calls.
+    /// Number of system calls.
     pub calls: u64,
-    /// Time in them.
+    /// Time in system calls.
     pub calls_ns: u64,
 }
 
-/// Where time in calls went.
+/// Breakdown of the time in calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Times {
-    /// All of it: wall time from entry to return.
+    /// Wall time from entry to return.
     pub total_ns: u64,
-    /// With a CPU: the kernel worked, and interrupts and a hypervisor took their part.
+    /// Time with a CPU: kernel work, including interrupts and time that a hypervisor took.
     pub on_cpu_ns: u64,
-    /// Asleep until something happened.
+    /// Time asleep until an event occurred.
     pub blocked_ns: u64,
-    /// Ready to run, waiting for a CPU; absent where the kernel does not tell: then it is part of `blocked_ns`.
+    /// Time runnable and waiting for a CPU. Absent if the kernel does not report it: then it is part of `blocked_ns`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_ns: Option<u64>,
 }
@@ -141,98 +141,99 @@ impl Times {
     }
 }
 
-/// Least and most of the runs.
+/// Minimum and maximum over the runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spread {
-    /// Fewest calls.
+    /// Smallest number of calls.
     pub calls_min: u64,
-    /// Most calls.
+    /// Largest number of calls.
     pub calls_max: u64,
-    /// Least time.
+    /// Shortest total time.
     pub ns_min: u64,
-    /// Most time.
+    /// Longest total time.
     pub ns_max: u64,
 }
 
-/// Calls of one name, of all runs.
+/// Calls of one name, over all runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallRow {
-    /// The call.
+    /// Name of the call.
     pub name: String,
-    /// Calls that returned.
+    /// Number of calls that returned.
     pub calls: u64,
-    /// With an error.
+    /// Number of calls that returned with an error.
     pub errors: u64,
-    /// In which the thread ended: `exit`, or it was killed.
+    /// Number of calls in which the thread exited: `exit`, or it was killed.
     pub unfinished: u64,
-    /// That had not returned at the end.
+    /// Number of calls that had not returned at the end.
     pub under_way: u64,
-    /// Time of those that returned.
+    /// Time of the calls that returned.
     #[serde(flatten)]
     pub times: Times,
-    /// Mean; absent if none returned.
+    /// Mean duration; absent if no call returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_ns: Option<u64>,
     /// 99th percentile, within 25 %; absent with fewer than 100 calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_ns: Option<u64>,
-    /// Longest.
+    /// Longest call.
     pub max_ns: u64,
-    /// Over the runs; absent with one.
+    /// Spread over the runs; absent with one run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<Spread>,
 }
 
-/// Calls of one kind about a file.
+/// Calls of one kind on a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpRow {
-    /// `open`, `read`, `write`, `getdents`, `ioctl`, `stat`, `readlink`, `other`: alike calls count as one kind
+    /// `open`, `read`, `write`, `getdents`, `ioctl`, `stat`, `readlink`, `other`. Similar calls count as one kind
     /// (`read`, `pread64`, `readv`, `sendfile`, ...).
     pub op: String,
-    /// How many.
+    /// Number of calls.
     pub calls: u64,
-    /// Their time.
+    /// Time of the calls.
     pub ns: u64,
 }
 
-/// Calls about one file, of all runs.
+/// Calls on one file, over all runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FileRow {
-    /// Its path.
+    /// Path of the file.
     pub path: String,
-    /// That is all of the path; else its end.
+    /// Whether `path` is the whole path; otherwise it is only the end of it.
     pub complete: bool,
-    /// What it is.
+    /// Kind of filesystem.
     pub class: FileClass,
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
-    /// With an error.
+    /// Number of calls that returned with an error.
     pub errors: u64,
-    /// Their time.
+    /// Time of the calls.
     #[serde(flatten)]
     pub times: Times,
-    /// Mean.
+    /// Mean duration of a call.
     pub mean_ns: u64,
-    /// Longest.
+    /// Longest call.
     pub max_ns: u64,
-    /// Read and written.
+    /// Bytes read and written.
     pub bytes: u64,
-    /// By kind, those that there were.
+    /// Calls by kind; kinds without calls are left out.
     pub ops: Vec<OpRow>,
 }
 
-/// Calls about files without a row.
+/// Calls on files without a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct More {
-    /// Files whose rows were left out.
+    /// Number of files whose rows were left out.
     pub files: u64,
-    /// Calls about these, about files for which the probe had no room, and about files that could not be found out.
+    /// Number of calls on these files, on files for which the probe had no room, and on files that could not be
+    /// determined.
     pub calls: u64,
-    /// Their time.
+    /// Time of these calls.
     pub ns: u64,
 }
 
-/// Makes the document of what was counted.
+/// Builds the document from what was counted.
 #[must_use]
 pub fn profile(
     setup: Setup,
@@ -294,7 +295,8 @@ fn call_row(total: &SyscallTotal, setup: &Setup, waits_known: bool) -> CallRow {
     }
 }
 
-/// Upper bound of the bucket in which the 99th percentile is.
+/// Upper bound of the bucket that contains the 99th percentile, at most the longest call; `None` with fewer than
+/// [`MIN_FOR_P99`] calls.
 pub(crate) fn p99_ns(total: &SyscallTotal) -> Option<u64> {
     let all: u64 = total.hist.iter().map(|count| u64::from(*count)).sum();
     if all < MIN_FOR_P99 {
@@ -311,7 +313,7 @@ pub(crate) fn p99_ns(total: &SyscallTotal) -> Option<u64> {
     Some(total.max_ns)
 }
 
-/// Rows of files, those of the same path together, and what is beyond them.
+/// Rows of files, with one row for each path, and the sum of calls on files without a row.
 fn file_rows(span: &SyscallSpan, files: &[SyscallFile]) -> (Vec<FileRow>, More) {
     let mut by_path: BTreeMap<(&str, bool), SyscallFile> = BTreeMap::new();
     let mut more = More {
@@ -331,7 +333,7 @@ fn file_rows(span: &SyscallSpan, files: &[SyscallFile]) -> (Vec<FileRow>, More) 
             .or_insert_with(|| file.clone());
     }
     let mut all: Vec<SyscallFile> = by_path.into_values().collect();
-    // Stable: those that took as long stay in the order of their paths.
+    // The sort is stable: ties stay in the order of their paths.
     all.sort_by_key(|file| (Reverse(file.all_ns()), Reverse(file.all_calls())));
     for file in all.iter().skip(MAX_FILES) {
         more.files += 1;

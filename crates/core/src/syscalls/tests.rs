@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Documents of measurements made by hand.
+//! Documents of synthetic measurements.
 
 use super::*;
 use crate::finding::{Host, Tool};
@@ -106,7 +106,7 @@ fn runs_are_shown_with_their_spread() {
 fn a_difference_is_ordered_by_the_seconds_it_explains() {
     let a = of(1, &[total("read", 20, 5000), total("openat", 10, 1000), total("old", 1, 10)], &[]);
     let slow = [file("/sys/x", FileClass::Sys, 20_000, 250_000)];
-    // Twice the runs: means of a run are compared.
+    // Twice the runs: means per run are compared.
     let b = of(
         2,
         &[total("read", 40_000, 250_000), total("openat", 20, 900_000), total("new", 2, 500)],

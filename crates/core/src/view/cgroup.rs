@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The cgroup tree: limits, and how far the counters moved within the window.
+//! Cgroups: CPU limits, and the increase of the CPU counters within the window.
 
 use crate::recording::{Cgroup, CgroupReading};
 
@@ -13,7 +13,7 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Takes a reading in; `None` (no such item) is no reading.
+    /// Adds a reading; `None` (the kernel has no such item) is ignored.
     pub fn push(&mut self, reading: Option<u64>) {
         let Some(value) = reading else { return };
         self.reset |= self.last.is_some_and(|last| value < last);
@@ -22,8 +22,8 @@ impl Counter {
         self.readings = self.readings.saturating_add(1);
     }
 
-    /// How far it moved. `None` with fewer than two readings, or if it went backwards: it was reset, or
-    /// belongs to another object by now.
+    /// Increase from the first to the last reading. `None` with fewer than two readings, or if the counter ever
+    /// decreased: it was reset, or belongs to a different object by now.
     #[must_use]
     pub fn delta(&self) -> Option<u64> {
         if self.reset || self.readings < 2 {
@@ -33,26 +33,26 @@ impl Counter {
     }
 }
 
-/// A directory of the tree with its counters.
+/// A cgroup with its limits and counters.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CgroupView {
-    /// Limits as they were last; `None` if only readings were seen.
+    /// Latest path and limits; `None` if only readings were recorded.
     pub facts: Option<Cgroup>,
     /// Whether its limits changed within the window.
     pub limits_changed: bool,
-    /// When it was first read.
+    /// Timestamp of the first reading.
     pub from_ns: u64,
-    /// When it was last read.
+    /// Timestamp of the last reading.
     pub to_ns: u64,
     /// CPU time used.
     pub usage_ns: Counter,
-    /// Periods with work.
+    /// Number of periods in which the cgroup was active.
     pub nr_periods: Counter,
-    /// Periods in which quota ran out.
+    /// Number of periods in which it ran out of quota.
     pub nr_throttled: Counter,
-    /// Sum over per-CPU queues of the time each was throttled; not wall time.
+    /// Sum over per-CPU run queues of the time that each was throttled; not wall time.
     pub throttled_ns: Counter,
-    /// Periods in which saved-up quota was used.
+    /// Number of periods in which accumulated quota was used.
     pub nr_bursts: Counter,
     seen: bool,
 }
@@ -78,7 +78,7 @@ impl CgroupView {
         self.nr_bursts.push(reading.nr_bursts);
     }
 
-    /// CPUs' worth of time that its quota allows; `None` without a quota at this level.
+    /// CPU limit of this level's own quota, in CPUs (quota / period); `None` without a quota.
     #[must_use]
     pub fn limit_cpus(&self) -> Option<f64> {
         let facts = self.facts.as_ref()?;
@@ -88,7 +88,7 @@ impl CgroupView {
         }
     }
 
-    /// Share of the periods with work in which the quota ran out; `None` if none was counted.
+    /// Share of the active periods in which the quota ran out; `None` if no period was counted.
     #[must_use]
     pub fn throttled_share(&self) -> Option<f64> {
         match self.nr_periods.delta()? {

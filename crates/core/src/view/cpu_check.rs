@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A check of CPUs, as it was measured. What it means is said in [`crate::cpu_check`].
+//! Measurements of a CPU check. [`crate::cpu_check`] interprets them.
 
 use super::block::Kept;
 use crate::recording::{CheckSetup, CpuCheckRecord, CpuDistance, PairRound, SweepWorker};
 
-/// The measurements of a check.
+/// Measurements of a CPU check.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CpuCheckView {
-    /// How it was done; `None` if there was none.
+    /// Parameters of the check; `None` if the recording has no check.
     pub setup: Option<CheckSetup>,
-    /// The sweep, step by step, worker by worker.
+    /// Workers of the sweep, in the order of steps and workers.
     pub workers: Kept<SweepWorker>,
     /// Rounds of the pair test.
     pub rounds: Kept<PairRound>,
-    /// Distances between CPUs.
+    /// Cache-line latencies between CPUs.
     pub distances: Kept<CpuDistance>,
 }
 

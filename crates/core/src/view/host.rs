@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The host as a whole: CPUs, pressure, and load in bins of 100 ms; and the session's own story.
+//! Totals of the host: CPU time, pressure, and load in bins of 100 ms; and the overhead of the observer.
 
 use super::{Counter, Series};
 use crate::recording::{CpuReading, LoadBin, ObserverTick, PsiReading};
 use std::collections::BTreeMap;
 
-/// Bins of 100 ms before they are merged in pairs: two minutes.
+/// Maximum number of bins of a load series: at first 100 ms each (two minutes), then merged in pairs.
 const LOAD_SERIES_BINS: usize = 1200;
 
-/// Readings closer to each other say nothing of a share: the counter moves in hundredths of a second.
+/// Minimum time between two readings for a share of steal: the counter advances in steps of 10 ms.
 const MIN_SPAN_NS: u64 = 500_000_000;
 
-/// Seconds of a CPU's series before they are merged in pairs.
+/// Maximum number of bins of a CPU's series: at first one per second, then merged in pairs.
 const CPU_SERIES_BINS: usize = 128;
 
-/// One CPU's line of `/proc/stat`.
+/// Time counters of one CPU, from its line of `/proc/stat`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CpuView {
     /// user + nice + system + irq + softirq.
@@ -23,13 +23,13 @@ pub struct CpuView {
     pub idle_ns: Counter,
     /// steal.
     pub steal_ns: Counter,
-    /// steal, over time.
+    /// steal over time.
     pub stolen: Series,
-    /// Time in which it had something to run, steal included, over time.
+    /// Time in which the CPU had something to run (busy + steal), over time.
     pub wanted: Series,
-    /// Time, steal and busy of the last reading.
+    /// Timestamp, steal and busy time of the last reading.
     last: Option<(u64, u64, u64)>,
-    /// Largest stolen share of the time between two readings.
+    /// Largest share of steal in the wall time between two readings.
     most_stolen: Option<f64>,
 }
 
@@ -68,33 +68,34 @@ impl CpuView {
         self.last = Some((reading.t_ns, reading.steal_ns, busy_ns));
     }
 
-    /// Largest stolen share of the wall time between two readings; `None` with fewer than two.
+    /// Largest share of steal in the wall time between two successive readings at least 0.5 s apart; `None` without any
+    /// such pair.
     #[must_use]
     pub fn most_stolen(&self) -> Option<f64> {
         self.most_stolen
     }
 }
 
-/// Where all CPUs' time went.
+/// CPU time, summed over all CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTotals {
-    /// Running something.
+    /// Time in which CPUs ran something.
     pub busy_ns: u64,
-    /// Idle.
+    /// Idle time, iowait included.
     pub idle_ns: u64,
-    /// Taken by the hypervisor.
+    /// Steal: time in which the hypervisor ran something else.
     pub steal_ns: u64,
 }
 
 impl CpuTotals {
-    /// Stolen share of the time in which CPUs had something to run; `None` if they had nothing.
+    /// Share of steal in the time in which CPUs had something to run (busy + steal); `None` if that is 0.
     #[must_use]
     pub fn stolen_share(&self) -> Option<f64> {
         let wanted_ns = self.busy_ns + self.steal_ns;
         (wanted_ns > 0).then(|| self.steal_ns as f64 / wanted_ns as f64)
     }
 
-    /// Busy share of the time that the hypervisor left.
+    /// Busy share of the time that the hypervisor left (busy + idle); `None` if that is 0.
     #[must_use]
     pub fn busy_share(&self) -> Option<f64> {
         let all_ns = self.busy_ns + self.idle_ns;
@@ -102,20 +103,20 @@ impl CpuTotals {
     }
 }
 
-/// Load over time.
+/// Load of the host or the target over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Load {
     /// Time on CPUs.
     pub on_cpu: Series,
-    /// Run-queue waiting.
+    /// Time on run queues, throttling excluded.
     pub queued: Series,
     /// Throttled time.
     pub throttled: Series,
-    /// Block IO waiting.
+    /// Wait for block IO.
     pub block_io: Series,
-    /// Waits.
+    /// Number of run-queue waits.
     pub waits: u64,
-    /// Context switches.
+    /// Number of context switches.
     pub switches: u64,
 }
 
@@ -144,16 +145,16 @@ impl Load {
     }
 }
 
-/// A pressure-stall file.
+/// Totals of a pressure-stall file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PsiView {
-    /// When it was first read.
+    /// Timestamp of the first reading.
     pub from_ns: Option<u64>,
-    /// When it was last read.
+    /// Timestamp of the last reading.
     pub to_ns: u64,
-    /// Wall time with some task stalled.
+    /// Wall time in which some task was stalled.
     pub some_ns: Counter,
-    /// Wall time with all tasks stalled.
+    /// Wall time in which all tasks were stalled.
     pub full_ns: Counter,
 }
 
@@ -165,7 +166,7 @@ impl PsiView {
         self.full_ns.push(reading.full_ns);
     }
 
-    /// Share of the wall time in which some task was stalled.
+    /// Share of the wall time between the first and the last reading in which some task was stalled.
     #[must_use]
     pub fn some_share(&self) -> Option<f64> {
         match self.to_ns.saturating_sub(self.from_ns?) {
@@ -175,24 +176,24 @@ impl PsiView {
     }
 }
 
-/// What the observer cost and lost.
+/// Overhead of the observer, and data that it lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObserverView {
-    /// Wall time that its ticks cover; several ticks of one second cover it once.
+    /// Wall time that its ticks cover; overlapping ticks count once.
     pub covered_ns: u64,
     /// End of the latest tick.
     covered_to_ns: u64,
-    /// CPU time of its process.
+    /// CPU time of the observer's process.
     pub cpu_ns: u64,
-    /// Runs of its BPF programs.
+    /// Number of runs of its BPF programs.
     pub bpf_runs: u64,
-    /// Time in them, of the ticks that tell.
+    /// Time in its BPF programs, summed over the ticks that have it; `None` if none has.
     pub bpf_run_ns: Option<u64>,
-    /// Largest resident memory.
+    /// Largest resident set size.
     pub rss_max_bytes: u64,
-    /// Largest kernel memory of its maps.
+    /// Largest kernel memory of its BPF maps.
     pub bpf_map_max_bytes: u64,
-    /// What was lost, by name.
+    /// Losses by name; nanoseconds if the name ends in `_ns`, else counts.
     pub lost: BTreeMap<String, u64>,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What limited each process, from what a recording holds of cgroups, cpusets and affinities.
+//! CPU limit of each process, from the recorded cgroups, cpusets and affinities.
 
 use super::View;
 use crate::limits::belief::{Belief, Circumstances, belief};
@@ -7,19 +7,19 @@ use crate::limits::effective::{Effective, Given, Level, effective};
 use crate::procfs::cpu_list;
 use crate::recording::{CgroupId, Process, RuntimeReading};
 
-/// The CPU limit of a process, as it was last.
+/// Latest CPU limit of a process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProcessLimit {
     /// The limit.
     pub effective: Effective,
-    /// The level with the tightest quota.
+    /// The cgroup with the tightest quota; `None` without any quota.
     pub level: Option<(CgroupId, Level)>,
-    /// Whether that is the process's own cgroup.
+    /// Whether `level` is the process's own cgroup.
     pub own_level: bool,
 }
 
 impl ProcessLimit {
-    /// As it is judged beside a runtime.
+    /// The limit in the form in which it is compared with the settings of a runtime.
     #[must_use]
     pub fn circumstances(&self) -> Circumstances<'_> {
         Circumstances {
@@ -29,7 +29,7 @@ impl ProcessLimit {
         }
     }
 
-    /// What is to be said of a runtime's number of threads under this limit.
+    /// Judges a runtime's number of threads under this limit.
     #[must_use]
     pub fn belief(&self, reading: &RuntimeReading) -> Option<Belief> {
         belief(reading, self.circumstances())
@@ -37,7 +37,7 @@ impl ProcessLimit {
 }
 
 impl View {
-    /// What limited that process; `None` if not even its CPUs are known.
+    /// CPU limit of a process; `None` if not even its CPUs are known.
     #[must_use]
     pub fn limit_of(&self, process: &Process) -> Option<ProcessLimit> {
         let levels: Vec<(CgroupId, Level)> = process

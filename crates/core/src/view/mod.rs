@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What was seen, arithmetically: totals, histograms, joins. Built by folding records one by one, so that its
-//! size depends on the number of processes and not on the length of the recording.
+//! Aggregates of a recording: totals, histograms, joins. Records are folded in one by one, so the size of a view
+//! depends on the number of processes, not on the length of the recording.
 
 pub mod block;
 mod cgroup;
@@ -24,10 +24,10 @@ pub use syscalls::{SyscallGroup, SyscallView};
 use crate::recording::{CgroupId, Event, Meta, ProcId, PsiResource, Record, Source, State};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Events beyond this many are counted, not kept.
+/// Maximum number of session events kept; further ones are only counted.
 const MAX_EVENTS: usize = 100;
 
-/// Read-only answers for the rules.
+/// Aggregates of a recording, read by the rules.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct View {
     meta: Option<Meta>,
@@ -55,7 +55,7 @@ pub struct Fold {
 }
 
 impl Fold {
-    /// Takes one record in. Records come in the order in which they were made.
+    /// Adds a record. Records must come in the order in which they were recorded.
     pub fn push(&mut self, record: &Record) {
         let view = &mut self.view;
         match record {
@@ -139,7 +139,7 @@ impl Fold {
         }
     }
 
-    /// The view of all that was pushed so far; the fold can go on.
+    /// Aggregates of all records pushed so far; more records may follow.
     #[must_use]
     pub fn view(&self) -> &View {
         &self.view
@@ -159,78 +159,78 @@ impl View {
         }
     }
 
-    /// The circumstances; `None` before the first record.
+    /// Metadata of the recording; `None` before its record.
     #[must_use]
     pub fn meta(&self) -> Option<&Meta> {
         self.meta.as_ref()
     }
 
-    /// Number of online CPUs; 0 if not known.
+    /// Number of online CPUs; 0 if unknown.
     #[must_use]
     pub fn cpu_count(&self) -> u32 {
         self.meta.as_ref().map_or(0, |meta| meta.cpus_online.len() as u32)
     }
 
-    /// Length of the window: as the recording's end says, else up to the last record.
+    /// Length of the recording window in nanoseconds: from the end record, else the latest timestamp of a record.
     #[must_use]
     pub fn window_ns(&self) -> u64 {
         self.end_ns.unwrap_or(self.last_ns)
     }
 
-    /// Whether the recording ended in an orderly way.
+    /// Whether the recording has an end record, so that it is complete.
     #[must_use]
     pub fn ended(&self) -> bool {
         self.end_ns.is_some()
     }
 
-    /// An amount of the whole window, per second of wall time; 0 for an empty window.
+    /// Converts a total over the window to a rate per second of wall time; 0 for an empty window.
     #[must_use]
     pub fn per_second(&self, amount: u64) -> u64 {
         match self.window_ns() {
             0 => 0,
-            // A rate above u64::MAX is none that a host can have.
+            // No host reaches a rate above u64::MAX.
             ns => u64::try_from(u128::from(amount) * 1_000_000_000 / u128::from(ns))
                 .unwrap_or(u64::MAX),
         }
     }
 
-    /// What a source could see; `None` if nothing was said about it.
+    /// State of a source; `None` if the recording has no coverage record of it.
     #[must_use]
     pub fn coverage(&self, source: Source) -> Option<&State> {
         self.coverage.get(&source)
     }
 
-    /// Whether a source saw anything.
+    /// Whether a source was fully or partly available.
     #[must_use]
     pub fn covers(&self, source: Source) -> bool {
         matches!(self.coverage(source), Some(State::Active | State::Partial { .. }))
     }
 
-    /// Everybody who was seen.
+    /// All processes in the recording.
     #[must_use]
     pub fn processes(&self) -> &BTreeMap<ProcId, ProcessView> {
         &self.processes
     }
 
-    /// The processes in groups of the same comm and cgroup.
+    /// The processes, grouped by comm and cgroup.
     #[must_use]
     pub fn groups(&self) -> Groups<'_> {
         Groups::new(self)
     }
 
-    /// The cgroup tree.
+    /// The cgroups, by id. Each names its parent.
     #[must_use]
     pub fn cgroups(&self) -> &BTreeMap<CgroupId, CgroupView> {
         &self.cgroups
     }
 
-    /// Path of a cgroup, if its facts were seen.
+    /// Path of a cgroup; `None` if the recording does not describe the cgroup.
     #[must_use]
     pub fn path_of(&self, id: CgroupId) -> Option<&str> {
         Some(&self.cgroups.get(&id)?.facts.as_ref()?.path)
     }
 
-    /// That cgroup and the ones above it, up to the root; a tree that runs in circles is cut.
+    /// A cgroup and its ancestors, innermost first, up to the root. The list ends where parent links form a cycle.
     #[must_use]
     pub fn cgroup_path(&self, id: CgroupId) -> Vec<(CgroupId, &CgroupView)> {
         let mut path = Vec::new();
@@ -244,13 +244,13 @@ impl View {
         path
     }
 
-    /// Each CPU's time, by its number; empty without `/proc/stat`.
+    /// Time counters of each CPU, by CPU number; empty without `/proc/stat`.
     #[must_use]
     pub fn cpus(&self) -> &BTreeMap<u32, CpuView> {
         &self.cpus
     }
 
-    /// Where the CPUs' time went; `None` without `/proc/stat`.
+    /// Busy, idle and steal time of all CPUs; `None` without at least two readings of `/proc/stat`.
     #[must_use]
     pub fn cpu_totals(&self) -> Option<CpuTotals> {
         let mut totals = CpuTotals::default();
@@ -279,7 +279,7 @@ impl View {
         &self.target
     }
 
-    /// A pressure-stall file; `None` for the host.
+    /// Pressure-stall totals of a cgroup, or of the host (`cgroup` = `None`).
     #[must_use]
     pub fn psi(&self, cgroup: Option<CgroupId>, resource: PsiResource) -> Option<&PsiView> {
         self.psi.get(&(cgroup, resource))
@@ -291,31 +291,31 @@ impl View {
         &self.block
     }
 
-    /// What `deburr cpu-check` measured.
+    /// Measurements of `deburr cpu-check`.
     #[must_use]
     pub fn cpu_check(&self) -> &CpuCheckView {
         &self.cpu_check
     }
 
-    /// What system calls cost, of those whose calls were counted.
+    /// Cost of system calls, for the processes whose calls were counted.
     #[must_use]
     pub fn syscalls(&self) -> &SyscallView {
         &self.syscalls
     }
 
-    /// What the observer cost and lost.
+    /// Overhead of the observer, and data that it lost.
     #[must_use]
     pub fn observer(&self) -> &ObserverView {
         &self.observer
     }
 
-    /// What happened to the session, the first hundred.
+    /// The first events of the session, at most 100.
     #[must_use]
     pub fn events(&self) -> &[Event] {
         &self.events
     }
 
-    /// How many more events there were.
+    /// Number of further events.
     #[must_use]
     pub fn events_dropped(&self) -> u64 {
         self.events_dropped

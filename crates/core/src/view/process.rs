@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Totals of a process, and of processes that count as one: same comm, same cgroup.
+//! Totals of each process, and of groups of processes with the same comm and cgroup.
 
 use super::{Series, View};
 use crate::recording::{
@@ -8,29 +8,29 @@ use crate::recording::{
 };
 use std::collections::BTreeMap;
 
-/// Seconds of a process's series before they are merged in pairs.
+/// Maximum number of bins of a process's series: at first one per second, then merged in pairs.
 const PROCESS_SERIES_BINS: usize = 128;
 
-/// What a process's threads did, from the scheduler probe.
+/// Thread states and run-queue waits of a process, from the scheduler probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Usage {
-    /// Most threads within one tick.
+    /// Largest number of threads in one tick.
     pub threads_max: u32,
-    /// Sum over threads of the time each existed.
+    /// Sum over threads of the time that each existed.
     pub wall_ns: u64,
-    /// Where it went.
+    /// Breakdown of `wall_ns` by thread state.
     pub states: ThreadStates,
-    /// Waits on run queues, one for each switch: those without any length and wake-up latency included.
+    /// Run-queue waits, one for each context switch, including those of zero length and wake-up latency.
     pub waits: WaitHist,
-    /// Longest of them.
+    /// Longest wait, in nanoseconds.
     pub wait_max_ns: u64,
-    /// Context switches to its threads.
+    /// Number of context switches to its threads.
     pub switches: u64,
     /// Part of `states.queued_ns` that no other thread caused.
     pub wakeup_latency_ns: u64,
-    /// `queued_ns` without wake-up latency, over time.
+    /// `states.queued_ns` without wake-up latency, over time.
     pub contended: Series,
-    /// `states.block_io_ns`, over time.
+    /// `states.block_io_ns` over time.
     pub block_io: Series,
 }
 
@@ -57,7 +57,7 @@ impl Usage {
         self.wall_ns += tick.wall_ns;
         add_states(&mut self.states, &tick.states);
         self.waits.merge(&tick.waits);
-        // Who goes first at once gets its CPU at the very time at which it was queued: the probe counts no wait.
+        // The probe counts no wait for a thread that gets a CPU in the same nanosecond in which it is queued.
         self.waits.count[0] += tick.switches.saturating_sub(tick.waits.total_count());
         self.wait_max_ns = self.wait_max_ns.max(tick.wait_max_ns);
         self.switches += tick.switches;
@@ -66,7 +66,8 @@ impl Usage {
         self.block_io.add(tick.t0_ns, tick.t1_ns, tick.states.block_io_ns);
     }
 
-    /// Adds another process. Their most threads may have been at different times: the sum is an upper bound.
+    /// Adds another process. The two may have had their largest number of threads at different times: the sum of
+    /// `threads_max` is an upper bound.
     fn merge(&mut self, other: &Self) {
         self.threads_max += other.threads_max;
         self.wall_ns += other.wall_ns;
@@ -79,7 +80,7 @@ impl Usage {
         self.block_io.merge(&other.block_io);
     }
 
-    /// Time it wanted to run: on CPU, queued or throttled.
+    /// Time in which its threads were runnable: on CPU, queued or throttled.
     #[must_use]
     pub fn wanted_ns(&self) -> u64 {
         self.states.on_cpu_ns + self.states.queued_ns + self.states.throttled_ns
@@ -103,18 +104,18 @@ fn add_states(sum: &mut ThreadStates, more: &ThreadStates) {
     sum.stopped_ns += more.stopped_ns;
 }
 
-/// What `/proc/PID/task/*/schedstat` tells: the fallback.
+/// CPU time and run-queue delay of a process from `/proc/PID/task/*/schedstat`, the fallback for the probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delay {
-    /// Most threads within one tick.
+    /// Largest number of threads in one tick.
     pub threads_max: u32,
-    /// Sum over threads of the time between readings.
+    /// Sum over threads of the time between two readings.
     pub wall_ns: u64,
-    /// Running.
+    /// Time on CPUs.
     pub on_cpu_ns: u64,
-    /// Queued or throttled.
+    /// Time runnable but not running: queued or throttled.
     pub delay_ns: u64,
-    /// Times it got a CPU.
+    /// Number of times that a thread was switched to a CPU.
     pub slices: u64,
 }
 
@@ -135,27 +136,27 @@ impl Delay {
         self.slices += other.slices;
     }
 
-    /// Time it wanted to run.
+    /// Time in which its threads were runnable: on CPU, queued or throttled.
     #[must_use]
     pub fn wanted_ns(&self) -> u64 {
         self.on_cpu_ns + self.delay_ns
     }
 }
 
-/// Other CPUs' idleness during the longer waits.
+/// Idle time of other CPUs during the longer run-queue waits of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Idle {
-    /// Shorter waits were not looked at (the largest of the ticks' bounds).
+    /// Shorter waits were not examined. The largest bound of any tick.
     pub min_wait_ns: u64,
-    /// Waits that were looked at.
+    /// Number of waits that were examined.
     pub waits: u64,
-    /// Their time.
+    /// Sum of their durations.
     pub waits_ns: u64,
-    /// Of that: while a CPU that the thread was allowed on was idle.
+    /// Part of `waits_ns` in which at least one CPU that the thread's affinity allows was idle.
     pub allowed_ns: u64,
-    /// Of that: while only CPUs outside its affinity were idle.
+    /// Part of `waits_ns` in which no allowed CPU was idle, but one outside the thread's affinity was.
     pub forbidden_ns: u64,
-    /// By CPU and whether the thread was allowed on it: the waiting during which it idled.
+    /// Part of the waits during which each CPU was idle, by CPU number and whether the affinity allows that CPU.
     pub cpus: BTreeMap<(u32, bool), u64>,
 }
 
@@ -183,14 +184,14 @@ impl Idle {
     }
 }
 
-/// What the threads of one name did.
+/// CPU time and run-queue delay of the threads with one name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Named {
-    /// Most of them at a time.
+    /// Largest number of these threads at one time.
     pub threads_max: u32,
     /// Time on CPUs.
     pub on_cpu_ns: u64,
-    /// Time runnable but not running, queued or throttled.
+    /// Time runnable but not running: queued or throttled.
     pub delay_ns: u64,
 }
 
@@ -202,22 +203,23 @@ impl Named {
     }
 }
 
-/// All that is known of one process.
+/// Facts and totals of one process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessView {
-    /// Its facts as they were last; `None` if it was only seen in ticks.
+    /// Latest facts; `None` if the process appears in ticks only.
     pub facts: Option<Process>,
-    /// From the scheduler probe.
+    /// Thread states, from the scheduler probe.
     pub usage: Option<Usage>,
-    /// From the fallback.
+    /// CPU time and delay, from the fallback.
     pub delay: Option<Delay>,
-    /// From the timeline.
+    /// Idle CPUs during its waits, from the timeline.
     pub idle: Option<Idle>,
-    /// How many threads its runtime lets run, as it was last.
+    /// Latest reading of its runtime: how many threads it runs in parallel.
     pub runtime: Option<RuntimeReading>,
-    /// What its threads did, by their names: of those with a limit and a runtime. Empty = not told.
+    /// Totals of its threads by thread name. Empty = not recorded; only processes with a CPU limit and a known runtime
+    /// have them.
     pub named: BTreeMap<String, Named>,
-    /// Behind whom it waited.
+    /// Run-queue wait by culprit, in nanoseconds.
     pub blame: BTreeMap<Culprit, u64>,
 }
 
@@ -235,7 +237,8 @@ impl ProcessView {
     }
 }
 
-/// Processes of the same comm and cgroup, all of the target or none: one cause, one victim.
+/// Processes with the same comm and cgroup, either all in the target or none. A finding names a group as one victim
+/// or one culprit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group<'v> {
     /// Their comm.
@@ -244,28 +247,28 @@ pub struct Group<'v> {
     pub cgroup: Option<CgroupId>,
     /// Whether they belong to the target.
     pub in_target: bool,
-    /// Who they are; at least one.
+    /// The processes; at least one.
     pub members: Vec<(ProcId, &'v Process)>,
-    /// What is known of the runtime of each, in the same order.
+    /// Latest runtime reading of each member, in the same order.
     pub runtimes: Vec<Option<&'v RuntimeReading>>,
-    /// Sum of their usage; `None` if the probe saw none of them.
+    /// Sum of their usage; `None` if the probe has data of none of them.
     pub usage: Option<Usage>,
-    /// Sum of their delay.
+    /// Sum of their delay; `None` if the fallback has data of none of them.
     pub delay: Option<Delay>,
-    /// Sum of their idle-while-waiting.
+    /// Sum of the idle time of CPUs during their waits; `None` if the timeline has data of none of them.
     pub idle: Option<Idle>,
 }
 
-/// What a group waited behind.
+/// What threads of a group waited behind on run queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Behind {
-    /// The group of that index: possibly the victim itself.
+    /// The group with this index in [`Groups::list`]. May be the victim itself.
     Group(usize),
-    /// Processes too small or too short-lived to be told apart.
+    /// Processes too small or too short-lived to be recorded separately.
     Others,
-    /// Another run queue, unknown whose.
+    /// Unknown: the wait was on another run queue, before the thread was migrated.
     Migrated,
-    /// Not looked up.
+    /// Unknown: the probe did not look it up.
     NotSampled,
 }
 
@@ -309,13 +312,13 @@ impl<'v> Groups<'v> {
         &self.list
     }
 
-    /// The group that a process belongs to; `None` for processes that were never described.
+    /// Index of the group that a process belongs to; `None` if the recording does not describe the process.
     #[must_use]
     pub fn index_of(&self, id: ProcId) -> Option<usize> {
         self.of.get(&id).copied()
     }
 
-    /// Behind whom the members of that group waited, and for how long.
+    /// Run-queue wait of a group's members by culprit, in nanoseconds.
     #[must_use]
     pub fn blame(&self, group: usize) -> BTreeMap<Behind, u64> {
         let mut sum = BTreeMap::new();
@@ -336,7 +339,7 @@ impl<'v> Groups<'v> {
         sum
     }
 
-    /// Behind whom in the group `culprit` those in the group `victim` waited, and for how long, longest first.
+    /// Run-queue wait of the group `victim` behind each process of the group `culprit`, in nanoseconds, longest first.
     #[must_use]
     pub fn blamed_in(&self, victim: usize, culprit: usize) -> Vec<(ProcId, u64)> {
         let mut sum: BTreeMap<ProcId, u64> = BTreeMap::new();
@@ -352,7 +355,7 @@ impl<'v> Groups<'v> {
             }
         }
         let mut blamed: Vec<(ProcId, u64)> = sum.into_iter().collect();
-        // Stable: of equals, who was seen first stays first.
+        // The sort is stable: ties stay in the order in which the processes were first seen.
         blamed.sort_by_key(|&(_, ns)| std::cmp::Reverse(ns));
         blamed
     }
@@ -379,7 +382,7 @@ impl<'v> Group<'v> {
         self.members[0].1
     }
 
-    /// Whether one of its members stands for many short-lived processes.
+    /// Whether a member stands for many short-lived processes ([`Process::many`]).
     #[must_use]
     pub fn has_many(&self) -> bool {
         self.members.iter().any(|(_, process)| process.many)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An amount over time in a bounded number of bins: when they are used up, bins become twice as wide.
+//! An amount over time in a bounded number of bins: when all bins are used up, they become twice as wide.
 
 /// Amounts in equal bins from the start of the window on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// An empty series of bins of `width_ns`, of which it keeps at most `max_bins`.
+    /// An empty series with bins of `width_ns` and at most `max_bins` of them.
     ///
     /// # Panics
     /// If `width_ns` or `max_bins` is 0.
@@ -39,7 +39,7 @@ impl Series {
         for bin in first..=last {
             let until_ns = ((bin as u64 + 1).saturating_mul(self.width_ns) - t0_ns).into();
             let share = u128::from(amount) * length_ns.min(until_ns) / length_ns;
-            // At most `amount`.
+            // At most `amount`, which is a u64.
             let due = share as u64;
             self.bins[bin] = self.bins[bin].saturating_add(due - given);
             given = due;
@@ -64,19 +64,19 @@ impl Series {
         }
     }
 
-    /// Width of a bin.
+    /// Width of a bin, in nanoseconds.
     #[must_use]
     pub fn width_ns(&self) -> u64 {
         self.width_ns
     }
 
-    /// The bins, from the start of the window to the last one that holds something.
+    /// Amounts of the bins, from the start of the window to the last bin with an amount.
     #[must_use]
     pub fn bins(&self) -> &[u64] {
         &self.bins
     }
 
-    /// The bins merged to bins of that width, which is a multiple of their own.
+    /// Amounts in wider bins. `width_ns` must be a multiple of [`Series::width_ns()`].
     #[must_use]
     pub fn in_bins_of(&self, width_ns: u64) -> Vec<u64> {
         let each = usize::try_from(width_ns / self.width_ns).unwrap_or(usize::MAX).max(1);
@@ -90,7 +90,7 @@ impl Series {
         self.bins.iter().fold(0, |sum, &bin| sum.saturating_add(bin))
     }
 
-    /// Start, end and amount of the fullest bin; the earliest of equals.
+    /// Start, end and amount of the bin with the largest amount; the earliest of equal ones.
     #[must_use]
     pub fn fullest(&self) -> Option<(u64, u64, u64)> {
         let (bin, &amount) =

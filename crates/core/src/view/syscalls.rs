@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! System calls of those whose calls were counted.
+//! System calls of the processes whose calls were counted.
 
 use crate::recording::{ProcId, SyscallFile, SyscallRecord, SyscallSpan, SyscallTotal};
 use std::collections::BTreeMap;
 
-/// Files of one process beyond this many are summed in [`SyscallGroup::more_files`].
+/// Maximum number of files of one process; records of further files are counted in [`SyscallGroup::more_files`].
 const MAX_FILES: usize = 20_000;
 
-/// What was counted of one process and all that it started; under `None` of the command or the whole target.
+/// System calls by process. Each entry includes all processes that the process started. The key `None` stands for the
+/// command, or for the whole target.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SyscallView {
     groups: BTreeMap<Option<ProcId>, SyscallGroup>,
 }
 
-/// Calls of one process and all that it started.
+/// System calls of one process and all processes that it started.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SyscallGroup {
-    /// When, and what did not fit. Of several spans the sum.
+    /// Time range, and calls that are missing from the tables. With several spans, their sum.
     pub span: SyscallSpan,
-    /// By name.
+    /// Calls by name.
     pub calls: BTreeMap<String, SyscallTotal>,
-    /// By path, and whether that is all of it.
+    /// Calls by path and by whether the path is complete.
     pub files: BTreeMap<(String, bool), SyscallFile>,
-    /// Records of files that are not kept.
+    /// Number of file records that were not kept.
     pub more_files: u64,
 }
 
@@ -36,7 +37,7 @@ impl SyscallView {
         }
     }
 
-    /// Whose calls were counted.
+    /// Calls by process, `None` for the command or the whole target.
     #[must_use]
     pub fn groups(&self) -> &BTreeMap<Option<ProcId>, SyscallGroup> {
         &self.groups
@@ -92,20 +93,20 @@ impl SyscallGroup {
         }
     }
 
-    /// Length of the time in which it was counted.
+    /// Length of the time range in which calls were counted, in nanoseconds.
     #[must_use]
     pub fn window_ns(&self) -> u64 {
         self.span.t1_ns.saturating_sub(self.span.t0_ns)
     }
 
-    /// An amount of that time, per second; 0 without any.
+    /// Converts a total over that time range to a rate per second. An empty range counts as 1 ns.
     #[must_use]
     pub fn per_second(&self, amount: u64) -> u64 {
         let window = u128::from(self.window_ns()).max(1);
         u64::try_from(u128::from(amount) * 1_000_000_000 / window).unwrap_or(u64::MAX)
     }
 
-    /// Wall time in all calls that returned.
+    /// Wall time of all calls that returned, in nanoseconds.
     #[must_use]
     pub fn all_ns(&self) -> u64 {
         self.calls.values().fold(0, |sum, call| sum.saturating_add(call.ns))

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a histogram of waits says: percentiles, and which sizes of waits hold the time.
+//! Evaluation of wait histograms: percentiles, and how count and time are distributed over size classes.
 
 use crate::finding::SizeClass;
 use crate::recording::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
 
-/// From here on a wait is called long. The bucket edge nearest to 1 ms: above what a wake-up costs, and about
-/// a quarter of the 2.8-4 ms that a competing thread may run before it is preempted.
+/// Minimum length of a *long* wait. It is the bucket edge nearest to 1 ms: above the cost of a wake-up, and about a
+/// quarter of the 2.8-4 ms that a competing thread may run before it is preempted.
 pub const LONG_WAIT_NS: u64 = 1_024_000;
 
-/// Edges of the table of sizes; each is an edge of a bucket.
+/// Edges of the size classes; each is the edge of a bucket.
 const CLASS_EDGES_NS: [u64; 5] = [16_000, 128_000, LONG_WAIT_NS, 4_096_000, 16_384_000];
 
-/// Upper bound of the bucket in which the percentile `p` (0..1) lies, at most `max_ns`. `None` with fewer
-/// samples than it takes for one of them to lie above it: 1 / (1 - p).
+/// Upper bound of the bucket that contains the percentile `p` (0..1), at most `max_ns` unless that is 0. `None` with
+/// fewer than 1 / (1 - p) samples, the number that it takes for one of them to lie above the percentile.
 #[must_use]
 pub fn percentile_ns(hist: &WaitHist, p: f64, max_ns: u64) -> Option<u64> {
     let total = hist.total_count();
@@ -33,14 +33,14 @@ pub fn percentile_ns(hist: &WaitHist, p: f64, max_ns: u64) -> Option<u64> {
     None
 }
 
-/// Number and time of the waits of `from_ns` (an edge of a bucket) and more.
+/// Number and total time of the waits of `from_ns` (the edge of a bucket) or longer.
 #[must_use]
 pub fn at_least(hist: &WaitHist, from_ns: u64) -> (u64, u64) {
     let first = bucket_of(from_ns);
     (hist.count[first..].iter().sum(), hist.ns[first..].iter().sum())
 }
 
-/// The table of sizes: counts and times of all waits in six classes; empty ones at both ends are left out.
+/// Number and total time of all waits in six size classes; empty classes at both ends are left out.
 #[must_use]
 pub fn size_classes(hist: &WaitHist) -> Vec<SizeClass> {
     let mut classes = Vec::with_capacity(CLASS_EDGES_NS.len() + 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What each version of Go makes of its limit: the table that was measured on 8 CPUs. And what Java makes of it.
+//! Behaviour of each version of Go under a CPU limit, as measured on 8 CPUs, and of Java.
 
 use super::*;
 use crate::limits::effective::{Given, effective};
@@ -14,7 +14,7 @@ struct Case {
     version: &'static str,
     value: u32,
     settings: &'static [(&'static str, &'static str)],
-    /// Quotas in CPUs, that of its own cgroup first; 0 = none.
+    /// Quotas in CPUs, own cgroup first; 0 = no quota.
     quotas: &'static [f64],
     part: bool,
 }
@@ -143,7 +143,7 @@ fn a_new_go_that_is_above_its_limit_says_why() {
         assert!(found.because.contains(says), "{}", found.because);
         assert!(!found.fixes.is_empty() && found.fixes.iter().all(|fix| fix.risk.is_some()));
     }
-    // The environment turns on what the language version turned off.
+    // The environment turns quotas on that the language version turned off.
     let on = judged(&Case {
         version: "go1.26.8",
         value: 4,
@@ -184,7 +184,7 @@ fn a_quota_of_more_than_the_cpus_explains_nothing() {
 fn java_looks_above_its_own_cgroup_from_some_version_on() {
     let own = judged(&Case { value: 4, ..JAVA });
     assert_eq!((own.fit, own.why), (Fit::Fits, Why::KnowsLimit));
-    // 17 counts all CPUs where 21.0.12 takes the quota.
+    // Java 17 counts all CPUs where Java 21.0.12 uses the quota.
     let nested = Case { quotas: &[0.0, 3.0], ..JAVA };
     let old = judged(&nested);
     assert_eq!((old.fit, old.why), (Fit::Above, Why::LevelAbove));
@@ -204,7 +204,7 @@ fn what_was_set_by_hand_is_to_be_set_otherwise() {
     let count = &[("ActiveProcessorCount", "6")];
     let processors = judged(&Case { value: 6, settings: count, ..JAVA });
     assert_eq!((processors.fit, processors.why), (Fit::Above, Why::Set));
-    // Fewer processors do not change a number of threads that a flag gives.
+    // A lower number of processors does not change a number of threads that a flag sets.
     let flag = &[("ParallelGCThreads", "9")];
     let threads = judged(&Case { number: "ParallelGCThreads", value: 9, settings: flag, ..JAVA });
     assert_eq!((threads.fit, threads.why), (Fit::Above, Why::Set));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What Go's linker writes into every program since 1.13: which version built it, with which modules and settings.
-//! It survives stripping.
+//! Parses the build information that Go's linker has written into every program since 1.13: version, modules and build
+//! settings. It is kept when the program is stripped.
 
 use crate::limits::elf::{Elf, Segment};
 use crate::limits::image::{Biased, Image};
@@ -8,32 +8,33 @@ use crate::text::name;
 
 const SECTION: &str = ".go.buildinfo";
 const MAGIC: &[u8] = b"\xff Go buildinf:";
-/// Bytes before what follows the header.
+/// Length of the header.
 const HEADER_BYTES: usize = 32;
-/// Longest text that is read: a module list of some thousand lines.
+/// Maximum length of a text: a list of some thousand modules.
 const MAX_TEXT_BYTES: u64 = 1 << 20;
-/// Where it begins is a multiple of this.
+/// Alignment of the header.
 const ALIGNMENT: usize = 16;
-/// As much of a part of a program without headers of sections is searched.
+/// Number of bytes of each segment that are searched in a program without section headers.
 const MAX_SEARCH_BYTES: u64 = 4 << 20;
-/// The list of modules stands between two marks of this length.
+/// Length of the marks before and after the list of modules.
 const MARK_BYTES: usize = 16;
 
 /// How a Go program was built.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GoBuild {
-    /// `go1.24.3`.
+    /// Version of Go: `go1.24.3`.
     pub version: String,
     /// Version of `go.uber.org/automaxprocs`, if it is linked in.
     pub automaxprocs: Option<String>,
-    /// `DefaultGODEBUG`: what differs from the toolchain's defaults because `go.mod` names an older Go.
+    /// `DefaultGODEBUG`: settings that differ from the toolchain's defaults because `go.mod` names an older version of
+    /// Go.
     pub default_godebug: Option<String>,
     /// Path of the main package.
     pub path: Option<String>,
 }
 
 impl GoBuild {
-    /// 1 and 24 of `go1.24.3`; `None` for development versions.
+    /// Major and minor version: 1 and 24 for `go1.24.3`; `None` for development versions.
     #[must_use]
     pub fn release(&self) -> Option<(u32, u32)> {
         let version = self.version.strip_prefix("go")?;
@@ -41,7 +42,7 @@ impl GoBuild {
         Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
     }
 
-    /// The patch number: 3 of `go1.24.3`; 0 of `go1.24` and of what comes before it.
+    /// Patch number: 3 for `go1.24.3`; 0 for `go1.24` and for pre-releases of it.
     #[must_use]
     pub fn patch(&self) -> u32 {
         let mut numbers = self.version.split('.').skip(2);
@@ -54,7 +55,7 @@ impl GoBuild {
             let mut fields = line.split('\t');
             match (fields.next(), fields.next(), fields.next()) {
                 (Some("path"), Some(path), _) => self.path = Some(path.into()),
-                // A replaced module is followed by its replacement; the library is linked in either way.
+                // A replaced module is followed by its replacement. The library is linked in both cases.
                 (Some("dep"), Some("go.uber.org/automaxprocs"), version) => {
                     self.automaxprocs = Some(version.unwrap_or_default().into());
                 }
@@ -69,15 +70,15 @@ impl GoBuild {
     }
 }
 
-/// Where the header is.
+/// Location of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     offset: u64,
     address: u64,
 }
 
-/// The header's section; where the headers of sections were removed or do not make sense, the header itself, which is
-/// aligned and near the beginning of a loaded part, as a rule of one that the program may write to.
+/// Location of the header from its section. If the section headers were removed or are damaged, the header itself is
+/// searched: it is aligned and near the beginning of a segment, usually a writable one.
 fn place(file: &dyn Image, elf: &Elf) -> Option<Place> {
     if let Some(section) = elf.section(SECTION) {
         return Some(Place { offset: section.offset, address: section.address });
@@ -99,13 +100,13 @@ fn place(file: &dyn Image, elf: &Elf) -> Option<Place> {
     })
 }
 
-/// Whether a program looks as if Go built it.
+/// Whether a program appears to be built by Go.
 pub fn is_go(file: &dyn Image, elf: &Elf) -> bool {
     place(file, elf).is_some()
 }
 
-/// How that program was built; `None` if it is no Go program (or older than 1.13). `memory` is the program's at the
-/// addresses of the file: up to 1.17 the texts are only there.
+/// Build information of a program; `None` if it is not a Go program, or was built by Go before 1.13. `memory` is the
+/// program's memory by the addresses in the file: up to Go 1.17 only the memory contains the texts.
 pub fn build(file: &dyn Image, elf: &Elf, memory: &Biased<'_>) -> Option<GoBuild> {
     let place = place(file, elf)?;
     let header = file.bytes(place.offset, HEADER_BYTES).filter(|head| head.starts_with(MAGIC))?;
@@ -115,7 +116,7 @@ pub fn build(file: &dyn Image, elf: &Elf, memory: &Biased<'_>) -> Option<GoBuild
         let (version, next) = counted(file, at)?;
         (version, counted(file, next).map(|(modules, _)| modules))
     } else {
-        // Addresses of two Go strings, each an address and a length.
+        // Pointers to two Go strings, each of which is an address and a length.
         let version = memory.pointer_at(place.address.checked_add(16)?)?;
         let modules = memory.pointer_at(place.address.checked_add(24)?)?;
         (string(memory, version)?, string(memory, modules))
@@ -127,7 +128,7 @@ pub fn build(file: &dyn Image, elf: &Elf, memory: &Biased<'_>) -> Option<GoBuild
     Some(build)
 }
 
-/// A text after its length, which is a varint; and where the next thing begins.
+/// A text that is preceded by its length as a varint, and the position after it.
 fn counted(file: &dyn Image, at: u64) -> Option<(Vec<u8>, u64)> {
     let mut length = 0_u64;
     for position in 0..10_u32 {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which variables a function loads as 32-bit numbers, in the order of its instructions. No disassembler: the one
-//! form in which Go's compiler reads a global `int32` is looked for, and who uses this asks two functions.
+//! Finds the variables that a function loads as 32-bit numbers, in the order of its instructions. This is not a
+//! disassembler: it only matches the form in which Go's compiler reads a global `int32`. To be safe, the caller
+//! compares two functions.
 
-/// Addresses that `mov r32, [rip+d]` and `movsxd r64, [rip+d]` load from. Instructions are not told apart: bytes
-/// within one may look like another, so an address may be none.
+/// Addresses from which `mov r32, [rip+d]` and `movsxd r64, [rip+d]` load. The boundaries of instructions are not
+/// known: bytes within an instruction may look like another one, so an address may be wrong.
 pub(super) fn x86_64(code: &[u8], start: u64) -> Vec<u64> {
     let mut loads = Vec::new();
     for (at, bytes) in code.windows(7).enumerate() {
@@ -13,7 +14,7 @@ pub(super) fn x86_64(code: &[u8], start: u64) -> Vec<u64> {
             // REX.W with opcode 63: the load is of 32 bits, the register has 64.
             [0x48 | 0x4c, 0x63, modrm, a, b, c, d] if relative(modrm) => (7, [a, b, c, d]),
             [first, modrm, a, b, c, d, _] if first == 0x8b && relative(modrm) => {
-                // With REX.W before it, it loads 64 bits.
+                // With a REX.W prefix it loads 64 bits.
                 let wide =
                     at.checked_sub(1).is_some_and(|before| matches!(code[before], 0x48 | 0x4c));
                 if wide {
@@ -29,8 +30,8 @@ pub(super) fn x86_64(code: &[u8], start: u64) -> Vec<u64> {
     loads
 }
 
-/// Addresses that `ldr w` and `ldrsw` load from where the page was put into the register by `adrp` before, with or
-/// without an `add` between.
+/// Addresses from which `ldr w` and `ldrsw` load, if an earlier `adrp` put the page into the base register, with or
+/// without an `add` in between.
 pub(super) fn aarch64(code: &[u8], start: u64) -> Vec<u64> {
     let mut loads = Vec::new();
     let mut pages: [Option<u64>; 32] = [None; 32];
@@ -39,16 +40,16 @@ pub(super) fn aarch64(code: &[u8], start: u64) -> Vec<u64> {
         let at = start.wrapping_add(4 * index as u64);
         let (target, base) = ((word & 31) as usize, (word >> 5 & 31) as usize);
         if word & 0x9f00_0000 == 0x9000_0000 {
-            // adrp: 21 bits of pages, signed, from the page of this instruction.
+            // adrp: signed 21-bit number of pages, relative to the page of this instruction.
             let immediate = (word >> 5 & 0x7_ffff) << 2 | word >> 29 & 3;
             let pages_away = i64::from(immediate.cast_signed() << 11 >> 11);
             pages[target] = Some((at & !0xfff).wrapping_add_signed(pages_away << 12));
         } else if word & 0xffc0_0000 == 0x9100_0000 {
-            // add, 64 bits, 12 bits unshifted.
+            // add, 64-bit, with an unshifted 12-bit immediate.
             let sum = pages[base].map(|page| page.wrapping_add(u64::from(word >> 10 & 0xfff)));
             pages[target] = sum;
         } else if matches!(word & 0xffc0_0000, 0xb940_0000 | 0xb980_0000) {
-            // ldr w or ldrsw, with an unsigned distance in units of 4 bytes.
+            // ldr w or ldrsw, with an unsigned offset in units of 4 bytes.
             if let Some(page) = pages[base] {
                 loads.push(page.wrapping_add(u64::from(word >> 10 & 0xfff) * 4));
             }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! GOMAXPROCS of a running Go program, from outside, whether its symbols were stripped or not.
+//! Reads GOMAXPROCS of a running Go program from outside, even if its symbols were stripped.
 //!
-//! Go's linker always leaves the table of function names and addresses (`pclntab`), which the runtime itself
-//! needs. In it stands `runtime.procresize`, whose first load of a 32-bit variable is that of `gomaxprocs`; another
-//! function of the runtime that loads it too must agree. So the variable's address is known, and its value is read
-//! from the process's memory.
+//! Go's linker always keeps the table of function names and addresses (`pclntab`), because the runtime needs it. It
+//! contains `runtime.procresize`, whose first load of a 32-bit variable is that of `gomaxprocs`. The address is
+//! accepted if another function of the runtime loads from it too. Then the value is read from the process's memory.
 
 mod buildinfo;
 mod code;
@@ -18,7 +17,7 @@ use pclntab::Function;
 
 /// The function that sets `gomaxprocs`.
 const SETTER: &str = "runtime.procresize";
-/// Functions that read it: one of them must load it from the same address. Not all are in every program.
+/// Functions that read it. At least one of them must load from the same address. Not every program has all of them.
 const READERS: [&str; 6] = [
     "runtime.GOMAXPROCS",
     "runtime.startTheWorldWithSema",
@@ -27,33 +26,33 @@ const READERS: [&str; 6] = [
     "runtime.findrunnable",
     "runtime.gcBgMarkStartWorkers",
 ];
-/// No function of the runtime that is looked at is longer.
+/// Maximum length of a function of the runtime that is examined.
 const MAX_CODE_BYTES: u64 = 16 << 10;
-/// More Ps than this are taken for a misread value: it is several times the largest machine's CPUs.
+/// Largest plausible value, several times the number of CPUs of the largest machines. Higher values are misread.
 const MAX_PROCS: u32 = 1 << 16;
 
 /// Why GOMAXPROCS of a Go program cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unlocated {
-    /// Another processor's program.
+    /// The program is for another instruction set.
     #[error("only x86-64 and arm64 programs are decoded")]
     Machine,
-    /// No table of functions was found.
+    /// The table of functions was not found.
     #[error("its function table was not found: linked by a Go older than 1.16, packed, or changed")]
     NoTable,
-    /// The table does not say what it should.
+    /// The table of functions could not be decoded.
     #[error("its function table could not be decoded ({0})")]
     Table(&'static str),
-    /// The code is not the one that is known.
+    /// The code of the runtime is not as expected.
     #[error("the code of its runtime is not the one that is known ({0})")]
     Code(&'static str),
 }
 
-/// Finds the address of `gomaxprocs`, as the file was linked. `memory` is the program's at those addresses: tables
-/// of newer versions say there where the code begins.
+/// Finds the address of `gomaxprocs` in the file. `memory` is the program's memory by the addresses in the file; with
+/// newer versions of Go it contains the start of the code.
 ///
 /// # Errors
-/// If the table or the code is not what it is in the known versions of Go.
+/// If the table or the code is not as in the known versions of Go.
 pub fn locate(file: &dyn Image, elf: &Elf, memory: &Biased<'_>) -> Result<u64, Unlocated> {
     if elf.machine == Machine::Other {
         return Err(Unlocated::Machine);
@@ -82,7 +81,7 @@ fn code_of(file: &dyn Image, elf: &Elf, function: &Function) -> Option<Vec<u8>> 
     file.bytes(offset, usize::try_from(bytes).ok()?)
 }
 
-/// The settings of a `GODEBUG` that have a bearing on GOMAXPROCS; `None` if there are none.
+/// Settings in a `GODEBUG` that affect GOMAXPROCS; `None` if there are none.
 #[must_use]
 pub fn debug_settings(text: &str) -> Option<String> {
     const KEYS: [&str; 2] = ["containermaxprocs", "updatemaxprocs"];
@@ -93,7 +92,7 @@ pub fn debug_settings(text: &str) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(","))
 }
 
-/// The value at an address that [`locate`] found. `None` if it cannot be read or cannot be.
+/// The value at an address that [`locate`] found. `None` if it cannot be read or is not plausible.
 #[must_use]
 pub fn value(memory: &dyn Image, address: u64) -> Option<u32> {
     memory.u32_at(address).filter(|value| (1..=MAX_PROCS).contains(value))

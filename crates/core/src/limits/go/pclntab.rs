@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Go's table of functions: from a name to the addresses of its code. Formats of 1.16, 1.18 and 1.20 (the same to
-//! this day but for where the code begins), which `runtime/symtab.go` of those versions describes.
+//! Finds the code of a function by its name in Go's table of functions. Supports the formats of Go 1.16, 1.18 and 1.20
+//! as described in `runtime/symtab.go` of these versions. Later versions differ only in the location of the start of
+//! the code.
 
 use super::Unlocated;
 use crate::limits::elf::{Elf, Section};
@@ -8,36 +9,36 @@ use crate::limits::image::{Biased, Image, Window};
 use memchr::memmem;
 use std::collections::BTreeMap;
 
-/// Sections that are the table. Position-independent programs had it among their relocated data until 1.25.
+/// Sections that contain only the table. Position-independent programs had it in their relocated data until Go 1.25.
 const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
-/// Sections in which an external linker may have put it.
+/// Sections into which an external linker may have put the table.
 const AROUND: [&str; 2] = [".data.rel.ro", ".rodata"];
-/// As much of such a section is searched.
+/// Number of bytes of such a section that are searched.
 const MAX_SEARCH_BYTES: u64 = 256 << 20;
-/// More functions than this are a damaged table.
+/// Maximum number of functions; a table with more is damaged.
 const MAX_FUNCTIONS: u64 = 1 << 23;
-/// `moduledata.text` is this word of the section `.go.module`, which there is from 1.26 on.
+/// Index of the word `moduledata.text` in the section `.go.module`, which exists since Go 1.26.
 const TEXT_WORD: u64 = 22;
-/// Longest name that is looked for, with the NULs around it.
+/// Maximum length of a wanted name, with the NULs before and after it.
 const NAME_BYTES: usize = 48;
 
-/// Where a function's code is, at the addresses of the file.
+/// Address range of a function's code in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Function {
     pub(super) start: u64,
     pub(super) end: u64,
 }
 
-/// The two shapes of the table.
+/// The two formats of the entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
-    /// 1.16, 1.17: entries are addresses.
+    /// Go 1.16 and 1.17: entries are addresses.
     Addresses,
-    /// From 1.18 on: entries are distances from where the code begins.
+    /// Since Go 1.18: entries are offsets from the start of the code.
     Distances,
 }
 
-/// The table's header. All offsets are of the file.
+/// Header of the table. Offsets are relative to the start of the file.
 #[derive(Clone, Copy, Debug)]
 struct Table {
     shape: Shape,
@@ -48,7 +49,7 @@ struct Table {
     end: u64,
 }
 
-/// The functions of those names that the program has.
+/// Finds functions by name; names that the program does not have are left out.
 pub(super) fn functions(
     file: &dyn Image,
     elf: &Elf,
@@ -61,7 +62,7 @@ pub(super) fn functions(
     entries(file, &table, &names)
 }
 
-/// Where the table begins and ends in the file.
+/// Start and end of the table in the file.
 fn find(file: &dyn Image, elf: &Elf) -> Option<(u64, u64)> {
     let span =
         |section: &Section| Some((section.offset, section.offset.checked_add(section.bytes)?));
@@ -74,14 +75,14 @@ fn find(file: &dyn Image, elf: &Elf) -> Option<(u64, u64)> {
     let mut around: Vec<(u64, u64)> =
         AROUND.iter().filter_map(|name| span(elf.section(name)?)).collect();
     if elf.sections.is_empty() {
-        // Even the headers of the sections were removed.
+        // The section headers were removed too.
         let spans = elf.segments.iter().map(|s| (s.offset, s.offset.saturating_add(s.file_bytes)));
         around.extend(spans);
     }
     around.into_iter().find_map(|(from, to)| Some((search(file, from, to)?, to)))
 }
 
-/// Looks for the first 8 bytes of a table, which is aligned.
+/// Searches for the first 8 bytes of a table, which is aligned to 8 bytes.
 fn search(file: &dyn Image, from: u64, to: u64) -> Option<u64> {
     let to = to.min(from.saturating_add(MAX_SEARCH_BYTES));
     let mut window = Window::new(file, from, to);
@@ -99,7 +100,7 @@ fn search(file: &dyn Image, from: u64, to: u64) -> Option<u64> {
 }
 
 fn magic(head: &[u8]) -> Option<Shape> {
-    // Unit of code is 1 byte on x86-64 and 4 on arm64; addresses have 8 bytes.
+    // The code quantum is 1 byte on x86-64 and 4 on arm64. Addresses have 8 bytes.
     let [magic @ .., 0, 0, 1 | 4, 8] = head else { return None };
     match magic {
         [0xfa, 0xff, 0xff, 0xff] => Some(Shape::Addresses),
@@ -122,7 +123,7 @@ fn header(
         let bytes = head.get(8 + 8 * index..16 + 8 * index)?;
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
     };
-    // After the numbers of functions and files: from 1.18 on the beginning of the code, then the parts' offsets.
+    // After the numbers of functions and files: since Go 1.18 the start of the code, then the offsets of the parts.
     let first = if shape == Shape::Addresses { 2 } else { 3 };
     let part = |index: usize| offset.checked_add(word(first + index)?).filter(|&at| at <= end);
     let functions = word(0).filter(|&n| n <= MAX_FUNCTIONS).ok_or(damaged)?;
@@ -139,19 +140,19 @@ fn header(
     Ok(Table { shape, functions, text, names: (names, names_end), entries, end })
 }
 
-/// Where the code begins, from what the runtime keeps of the program's module.
+/// Start of the code, from the runtime's data about the module.
 fn text_of_module(elf: &Elf, memory: &Biased<'_>, table: u64) -> Result<u64, Unlocated> {
     let missing = Unlocated::Table("no beginning of the code");
     let module = elf.section(".go.module").ok_or(missing)?;
     let word = |index: u64| memory.pointer_at(module.address.checked_add(8 * index)?);
-    // The first word is the address of the table that was found in the file.
+    // The first word must be the address of the table that was found in the file.
     let is_table =
         word(0).and_then(|at| elf.offset_of(at)).is_some_and(|(offset, _)| offset == table);
     let text = word(TEXT_WORD).filter(|&text| is_table && !elf.is_variable(text));
     text.ok_or(missing)
 }
 
-/// Names of functions by their offset in the table of names.
+/// Offsets of the wanted names in the table of names.
 fn names(
     file: &dyn Image,
     (from, to): (u64, u64),
@@ -175,7 +176,7 @@ fn names(
                 found.insert(offset, *wanted);
             }
         }
-        // The last bytes may hold the beginning of a name: the next piece begins with them.
+        // The last bytes may contain the beginning of a name, so the next piece starts with them.
         let step = piece.len().saturating_sub(NAME_BYTES);
         if step == 0 {
             break;
@@ -185,7 +186,7 @@ fn names(
     found
 }
 
-/// Walks over all functions until each name is found.
+/// Walks through the functions until each name is found.
 fn entries(
     file: &dyn Image,
     table: &Table,
@@ -205,12 +206,13 @@ fn entries(
             break;
         }
         let at = table.entries + entry * 2 * half as u64;
-        // An entry and the beginning of the next one, which is this one's end; after the last there is one more.
+        // An entry and the start in the next entry, which is the end of this function. A further entry follows the last
+        // one.
         let bytes = index.get(at, 3 * half).ok_or(damaged)?;
         let (start, body) = (number(&bytes[..half]), number(&bytes[half..2 * half]));
         let end = number(&bytes[2 * half..3 * half]);
         let body = table.entries.checked_add(body).ok_or(damaged)?;
-        // The function's own beginning, then the offset of its name.
+        // The start of the function, then the offset of its name.
         let bytes = bodies.get(body, half + 4).ok_or(damaged)?;
         let name = u32::from_le_bytes(bytes[half..half + 4].try_into().unwrap_or_default());
         if let Some(name) = names.get(&name) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Decoding a program made by hand, and any bytes. Real programs of many versions are looked at by the tests of the
-//! binary, which can build them.
+//! Decodes a synthetic program, and arbitrary bytes. The tests of the binary cover real programs of many versions,
+//! because they can build them.
 
 use super::*;
 use crate::limits::elf::Linked;
 use proptest::prelude::*;
 
-/// Where the parts of [`program`] are in the file; addresses are 0x40_0000 higher.
+/// Load address, and file offsets of the parts of [`program`]. Addresses are offsets plus the load address.
 const BASE: u64 = 0x40_0000;
 const CODE: usize = 0x400;
 const TABLE: usize = 0x600;
@@ -15,14 +15,14 @@ const DATA: usize = 0xa00;
 const SECTIONS: usize = 0xb00;
 const SIZE: usize = 0xe00;
 
-/// The value of `gomaxprocs` in the file's data.
+/// Value of `gomaxprocs` in the data of the file.
 const PROCS: u32 = 7;
 
 fn put(file: &mut [u8], at: usize, bytes: &[u8]) {
     file[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// `nop`s with a load of `gomaxprocs` at byte 8, by the given instruction.
+/// A function of `nop`s with a load of `gomaxprocs` at byte 8, by the given instruction.
 fn function(file: &mut [u8], at: usize, opcode: &[u8], machine: u16) {
     if machine == 183 {
         for word in 0..16 {
@@ -39,7 +39,7 @@ fn function(file: &mut [u8], at: usize, opcode: &[u8], machine: u16) {
     put(file, at + 8 + opcode.len(), &((DATA as i64 - next as i64) as i32).to_le_bytes());
 }
 
-/// A small ELF file with what is looked at in a Go program of 1.18 to 1.25.
+/// A small ELF file with all parts of a Go program (1.18 to 1.25) that are examined.
 fn program(machine: u16) -> Vec<u8> {
     let mut file = vec![0; SIZE];
     put(&mut file, 0, b"\x7fELF\x02\x01\x01");
@@ -111,7 +111,7 @@ fn program(machine: u16) -> Vec<u8> {
 
 fn looked_at(file: &Vec<u8>) -> (Option<GoBuild>, Result<Option<u32>, Unlocated>) {
     let Ok(elf) = Elf::read(file) else { return (None, Err(Unlocated::NoTable)) };
-    // There are none in this file, unless damage makes some.
+    // This file has no symbols, unless damage creates some.
     assert!(elf.dynamic_symbols(file, &["no_such_symbol"]).len() <= 1);
     let linked = Linked { file, elf: &elf };
     let memory = Biased { image: &linked, bias: 0 };
@@ -148,7 +148,7 @@ fn headers_of_sections_are_not_needed() {
         assert_eq!(build.map(|build| build.version).as_deref(), Some("go1.24.3"));
         assert_eq!(found, Ok(Some(PROCS)));
     }
-    // Sections that are there and name nothing of Go's are believed.
+    // If section headers exist and none belongs to Go, nothing is searched.
     let mut other = program(62);
     put(&mut other, SECTIONS + 0x200, b"\0.xopclntab\0.xo.buildinfo\0");
     assert_eq!(looked_at(&other).0, None);
@@ -157,7 +157,7 @@ fn headers_of_sections_are_not_needed() {
 #[test]
 fn without_agreement_nothing_is_claimed() {
     let mut file = program(62);
-    // The second function loads another variable.
+    // Makes the second function load another variable.
     file[CODE + 64 + 8 + 3] ^= 4;
     assert_eq!(looked_at(&file).1, Err(Unlocated::Code("no second function agrees")));
     let mut file = program(62);
@@ -175,7 +175,7 @@ fn a_table_that_ends_early_is_named() {
     put(&mut file, TABLE + 8, &u64::MAX.to_le_bytes());
     assert_eq!(looked_at(&file).1, Err(Unlocated::Table("header")));
     put(&mut file, TABLE + 8, &0x10_0000_u64.to_le_bytes());
-    // The function's entry names another one, so that all are gone through.
+    // Changes the name of the function's entry, so that all entries are read.
     put(&mut file, TABLE + 0x180 + 0x44, &999_u32.to_le_bytes());
     assert!(matches!(looked_at(&file).1, Err(Unlocated::Table("entries"))));
 }

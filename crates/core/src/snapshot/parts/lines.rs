@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Files of lines with a name and a value.
+//! Splits files with a name and a value in each line.
 
 use crate::snapshot::{Class, Integer, Unit, Value};
 use crate::text::name::decode;
 use std::collections::BTreeMap;
 
-/// Lines of a file, without blanks at their ends.
+/// Non-empty lines of a file, without leading and trailing blanks.
 fn lines(content: &[u8]) -> impl Iterator<Item = &[u8]> {
     content.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty())
 }
 
-/// What is before the first such byte and what is after it.
+/// Splits a line at the first occurrence of a byte, and trims both sides.
 fn divided(line: &[u8], by: u8) -> Option<(&[u8], &[u8])> {
     let at = line.iter().position(|&byte| byte == by)?;
     Some((line[..at].trim_ascii(), line[at + 1..].trim_ascii()))
 }
 
-/// `Key: value`; the first of equal keys counts.
+/// Lines `Key: value`. If a key occurs twice, the first value counts.
 pub(super) fn colon(content: &[u8]) -> BTreeMap<String, Vec<u8>> {
     let mut values = BTreeMap::new();
     for (name, value) in lines(content).filter_map(|line| divided(line, b':')) {
@@ -25,15 +25,15 @@ pub(super) fn colon(content: &[u8]) -> BTreeMap<String, Vec<u8>> {
     values
 }
 
-/// `Node 0 Key: value`.
+/// Lines `Node 0 Key: value`.
 pub(super) fn node(content: &[u8]) -> BTreeMap<String, Vec<u8>> {
     let all = colon(content).into_iter();
     all.map(|(name, value)| (name.rsplit(' ').next().unwrap_or_default().to_owned(), value))
         .collect()
 }
 
-/// `KEY=value` and `KEY="value"`; the last of equal keys counts, as in a shell. In a kernel's configuration `# KEY is
-/// not set` is `KEY=n`.
+/// Lines `KEY=value` and `KEY="value"`. If a key occurs twice, the last value counts, as in a shell. The line `# KEY is
+/// not set` of a kernel configuration counts as `KEY=n`.
 pub(super) fn shell(content: &[u8]) -> BTreeMap<String, Vec<u8>> {
     let mut values = BTreeMap::new();
     for line in lines(content) {
@@ -52,7 +52,7 @@ pub(super) fn shell(content: &[u8]) -> BTreeMap<String, Vec<u8>> {
     values
 }
 
-/// What `/proc/cpuinfo` says of that name, for each CPU.
+/// Value of the key `wanted` in `/proc/cpuinfo`, for each CPU.
 pub(super) fn cpuinfo<'a>(content: &'a [u8], wanted: &str) -> Vec<(u32, &'a [u8])> {
     let (mut cpu, mut values) = (None, Vec::new());
     for (name, value) in lines(content).filter_map(|line| divided(line, b':')) {
@@ -65,7 +65,7 @@ pub(super) fn cpuinfo<'a>(content: &'a [u8], wanted: &str) -> Vec<(u32, &'a [u8]
     values
 }
 
-/// `/proc/modules`: names and sizes. The rest of a line is who uses it, and an address.
+/// Names and sizes of `/proc/modules`. The rest of a line (users, state, address) is left out.
 pub(super) fn modules(content: &[u8]) -> Vec<(String, Class, Value)> {
     let module = |line: &[u8]| {
         let line = decode(line);
@@ -77,7 +77,7 @@ pub(super) fn modules(content: &[u8]) -> Vec<(String, Class, Value)> {
     lines(content).filter_map(module).collect()
 }
 
-/// `/proc/cgroups`: controllers, and whether they are enabled. The numbers of hierarchies and groups are not kept.
+/// Controllers of `/proc/cgroups`, and whether they are enabled. Hierarchy id and number of cgroups are left out.
 pub(super) fn cgroups(content: &[u8]) -> Vec<(String, Class, Value)> {
     let rows = lines(content).filter(|line| !line.starts_with(b"#"));
     rows.filter_map(|line| {
@@ -89,13 +89,13 @@ pub(super) fn cgroups(content: &[u8]) -> Vec<(String, Class, Value)> {
     .collect()
 }
 
-/// `/proc/swaps`: kind, size and priority of each, without what is used of it, in the file's order. What is swapped to
-/// is a name of this machine, and left out.
+/// Type, size and priority of each swap area of `/proc/swaps`, in file order. The used size is left out, and so is the
+/// name of the device or file, which is specific to the machine.
 pub(super) fn swaps(content: &[u8]) -> Value {
     let row = |line: &[u8]| {
         let line = decode(line);
         let fields: Vec<&str> = line.split_whitespace().collect();
-        // From the end: the name may hold blanks.
+        // Fields are counted from the end, because the name may contain blanks.
         let [.., kind, size_kib, _used, priority] = fields.as_slice() else { return None };
         let zram =
             if fields.first().is_some_and(|name| name.contains("zram")) { " of zram" } else { "" };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Entries of a boot loader (`/boot/loader/entries`): which parameters each kernel will be started with.
+//! Entries of a boot loader (`/boot/loader/entries`): the parameters with which each kernel will be booted.
 
 use crate::snapshot::{Class, Value, filter, form};
 use crate::text::name::decode;
 use std::collections::BTreeMap;
 
-/// Version of the kernel -> its parameters. An entry without a version goes by its title; names of the files are not
-/// used, for they hold the machine's number.
+/// Configuration parameters by kernel version. An entry without a version is identified by its title. File names are
+/// not used, because they contain the machine id.
 #[must_use]
 pub fn entries(files: &[Vec<u8>]) -> Vec<(String, Class, Value)> {
     let mut by_version = BTreeMap::new();

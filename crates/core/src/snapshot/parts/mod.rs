@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Content of one file in, the values of its facts out.
+//! Converts the content of a file to the values of its facts.
 
 mod lines;
 pub mod loader;
@@ -14,18 +14,18 @@ use super::{Class, Value, filter};
 use crate::text::name::decode;
 use std::collections::BTreeMap;
 
-/// A value that was found for an entry.
+/// Value of a fact that belongs to an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The part of the file; `None` is the whole.
+    /// Part of the file; `None` = the whole file.
     pub part: Option<String>,
-    /// What a difference of it means.
+    /// What a difference in the value means.
     pub class: Class,
     /// The value.
     pub value: Value,
 }
 
-/// The values of the entries of one file. Each entry gets one, or, if it stands for all parts, one for each part.
+/// Values of the entries of one file: one value for each entry, or one for each part if the entry stands for all parts.
 #[must_use]
 pub fn found(entries: &[&Entry], content: &[u8]) -> Vec<Found> {
     let Some(first) = entries.first() else { return Vec::new() };
@@ -51,12 +51,13 @@ pub fn found(entries: &[&Entry], content: &[u8]) -> Vec<Found> {
             let reason = "deburr does not read this form of a list of packages";
             vec![one(first, Value::Unreadable(reason.into()))]
         }
-        // More than one file, or no text: whoever reads them puts their pieces together.
+        // These need several files, or are not text; the caller combines them.
         Source::Loader | Source::Modprobe | Source::Rpm | Source::Ethtool => Vec::new(),
     }
 }
 
-/// What entries get whose file could not be read: each of them this value.
+/// Values of the entries of a file that could not be read: `value` for each, but `false` for [`Kind::Exists`] if the
+/// file is absent.
 #[must_use]
 pub fn missing(entries: &[&Entry], value: &Value) -> Vec<Found> {
     let exists = |entry: &Entry| entry.kind == Kind::Exists && *value == Value::Absent;
@@ -64,14 +65,14 @@ pub fn missing(entries: &[&Entry], value: &Value) -> Vec<Found> {
     entries.iter().map(|entry| one(entry, value(entry))).collect()
 }
 
-/// Values of all parts of a file: name, class, value.
+/// Converts name, class and value of each part of a file.
 #[must_use]
 pub fn parts(values: Vec<(String, Class, Value)>) -> Vec<Found> {
     let found = |(part, class, value)| Found { part: Some(part), class, value };
     values.into_iter().map(found).collect()
 }
 
-/// A value of the entry's own part, or of the whole.
+/// A value for the entry's own part, or for the whole file.
 fn one(entry: &Entry, value: Value) -> Found {
     let part = entry.part.filter(|part| *part != "{}").map(str::to_owned);
     Found { part, class: entry.class, value }
@@ -98,7 +99,7 @@ fn by_name(entries: &[&Entry], values: &BTreeMap<String, Vec<u8>>) -> Vec<Found>
     entries.iter().map(|entry| one(entry, value(entry))).collect()
 }
 
-/// The value that all CPUs have, or one for each.
+/// The value that all CPUs have in common, or one for each CPU.
 fn cpuinfo(entry: &Entry, content: &[u8]) -> Found {
     let wanted = entry.part.unwrap_or_default();
     let name = if entry.kind == Kind::Flag { "flags" } else { wanted };
@@ -108,7 +109,7 @@ fn cpuinfo(entry: &Entry, content: &[u8]) -> Found {
         ),
         kind => form::value(kind, text),
     };
-    // Hundreds of CPUs have the same flags: what is the same bytes is read once.
+    // Hundreds of CPUs have the same flags: identical content is parsed once.
     let mut known: BTreeMap<&[u8], Value> = BTreeMap::new();
     let mut values = Vec::new();
     for (cpu, text) in lines::cpuinfo(content, name) {
@@ -137,7 +138,7 @@ fn params(content: &[u8]) -> Vec<Found> {
     parts(given.into_iter().map(found).collect())
 }
 
-/// A number, if it is written as numbers are; else it is a text.
+/// A number if the text is its canonical decimal form, else text.
 fn parameter(text: String) -> Value {
     match text.parse::<i64>() {
         Ok(number) if number.to_string() == text => Value::integer(number),

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Settings of modprobe: which modules are kept out, and with which parameters they are loaded.
+//! Configuration of modprobe: which modules are blacklisted, and with which parameters modules are loaded.
 
 use crate::snapshot::{Class, Value, filter, form};
 use crate::text::name::decode;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The directories, in which of two files of the same name the one in the first counts.
+/// Directories of the configuration, in order of precedence: of files with the same name, only the one in the first of
+/// these directories counts.
 pub const DIRECTORIES: [&str; 4] =
     ["/etc/modprobe.d", "/run/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d"];
 
-/// Settings of files, in the order of their names: `blacklist` is a set of modules, `options MODULE` the parameters,
-/// and what else there is a list of lines for each command and module.
+/// Settings of configuration files, which must be in order of their names. `blacklist` is a set of modules, `options
+/// MODULE` a list of parameters; other commands are a list of lines for each command and module.
 #[must_use]
 pub fn settings(files: &[Vec<u8>]) -> Vec<(String, Class, Value)> {
     let mut blacklist = BTreeSet::new();
     let mut others: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for file in files {
-        // A line that ends in a backslash goes on.
+        // A backslash at the end of a line continues it.
         let text = decode(file).replace("\\\n", " ");
         for line in form::lines(&text) {
             let words: Vec<&str> = line.split_whitespace().collect();
             match words.as_slice() {
-                // A module may be written with either.
+                // Module names may be written with `-` or `_`.
                 ["blacklist", module] => _ = blacklist.insert(module.replace('-', "_")),
                 ["options", module, rest @ ..] => {
                     let rest = filter::parameters(&rest.join(" ")).map(|option| option.to_string());
@@ -37,7 +38,7 @@ pub fn settings(files: &[Vec<u8>]) -> Vec<(String, Class, Value)> {
             }
         }
     }
-    // Aliases that a distribution brings are many, and of no matter unless they are off.
+    // Distributions have many aliases, which do not matter unless they are `off`.
     others
         .retain(|name, lines| !name.starts_with("alias") || lines.iter().any(|line| line == "off"));
     let mut values = vec![("blacklist".to_owned(), Class::Configuration, Value::Set(blacklist))];

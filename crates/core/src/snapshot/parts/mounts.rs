@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `/proc/self/mountinfo`: which filesystems, with which options. What comes and goes with containers, sessions and tests
-//! is left out.
+//! Mounted filesystems and their options from `/proc/self/mountinfo`. Transient mounts of containers, sessions and
+//! tests are left out.
 
 use crate::procfs::mountinfo::{self, Mount};
 use crate::snapshot::{Class, FILTERED, Value, filter};
 use crate::text::name::decode;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Filesystems that are of interest though they are on no device.
+/// Types of filesystems that are kept even if their source is not a device.
 const KINDS: [&str; 15] = [
     "9p",
     "bcachefs",
@@ -25,12 +25,12 @@ const KINDS: [&str; 15] = [
     "zfs",
     "beegfs",
 ];
-/// Those whose source is a name in the network.
+/// Types whose source is a network name.
 const IN_NETWORK: [&str; 9] =
     ["ceph", "cifs", "nfs", "nfs4", "smb3", "glusterfs", "lustre", "beegfs", "fuse"];
-/// Places that are used for memory instead of files.
+/// Mount points at which a tmpfs is kept.
 const TMPFS_AT: [&str; 4] = ["/", "/tmp", "/dev/shm", "/var/tmp"];
-/// Below these, mounts come and go.
+/// Directories with transient mounts.
 const PASSING: [&str; 14] = [
     "/tmp/",
     "/var/tmp/",
@@ -48,9 +48,9 @@ const PASSING: [&str; 14] = [
     "/proc/",
 ];
 
-/// Mount point -> type and options; and, as `MOUNT POINT source`, what is mounted there.
+/// Type and options by mount point, and the source of the mount under the name `MOUNT POINT source`.
 pub(super) fn mounts(content: &[u8]) -> Result<Vec<(String, Class, Value)>, Value> {
-    // Of mounts at one place the last one covers those before it.
+    // The last mount at a mount point hides the earlier ones.
     let mut by_place: BTreeMap<String, Mount> = BTreeMap::new();
     for mount in parse(content)? {
         by_place.insert(decode(&mount.mount_point), mount);
@@ -72,7 +72,7 @@ pub(super) fn mounts(content: &[u8]) -> Result<Vec<(String, Class, Value)>, Valu
     Ok(values)
 }
 
-/// Mount point -> `cgroup2` or `cgroup`, and controllers or options.
+/// Type (`cgroup2` or `cgroup`) with controllers or options, by mount point.
 pub(super) fn cgroups(content: &[u8]) -> Result<Value, Value> {
     let is_cgroup = |mount: &Mount| mount.fs_type == "cgroup" || mount.fs_type == "cgroup2";
     let row = |mount: Mount| {
@@ -87,7 +87,7 @@ fn parse(content: &[u8]) -> Result<Vec<Mount>, Value> {
     mountinfo::parse(content).map_err(|error| Value::Unreadable(error.to_string()))
 }
 
-/// `fuse` is `fuse.sshfs` too.
+/// Whether a filesystem is of a type or of a subtype of it: `fuse` includes `fuse.sshfs`.
 fn is_kind(fs_type: &str, kind: &str) -> bool {
     fs_type.strip_prefix(kind).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
@@ -97,7 +97,7 @@ fn is_passing(place: &str) -> bool {
 }
 
 fn is_kept(place: &str, mount: &Mount) -> bool {
-    // A part of a filesystem mounted elsewhere is a bind mount; a subvolume of btrfs is not told from it by its root.
+    // A mount of a part of a filesystem is a bind mount, except on btrfs and bcachefs, where it may be a subvolume.
     let whole = mount.root == b"/" || matches!(mount.fs_type.as_str(), "btrfs" | "bcachefs");
     let source = mount.source.as_slice();
     let device = source.starts_with(b"/dev/") && !source.starts_with(b"/dev/loop");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Packages that can change latency: kernels, firmware, microcode, and what tunes a host.
+//! Packages that can change latency: kernels, firmware, microcode, and packages that tune a host.
 
 use crate::snapshot::{Class, Value};
 use crate::text::name::decode;
 use std::collections::BTreeMap;
 
-/// Packages whose name begins with one of these.
+/// Prefixes of the names of packages that are kept.
 const PREFIXES: [&str; 22] = [
     "linux-image",
     "linux-modules",
@@ -30,7 +30,7 @@ const PREFIXES: [&str; 22] = [
     "zfs-dkms",
     "kmod-",
 ];
-/// Packages of these names.
+/// Names of further packages that are kept.
 const NAMES: [&str; 24] = [
     "cpufrequtils",
     "cpupower",
@@ -57,17 +57,17 @@ const NAMES: [&str; 24] = [
     "open-vm-tools",
     "multipath-tools",
 ];
-/// Of packages that begin like that, those that hold nothing that runs.
+/// A package with one of these in its name is left out, because it contains nothing that is executed.
 const NOT: [&str; 5] = ["-headers", "-devel", "-doc", "-debug", "-dbg"];
 
-/// Whether a package is one of those.
+/// Whether a package is kept.
 #[must_use]
 pub fn is_kept(name: &str) -> bool {
     let prefixed = PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     (prefixed || NAMES.contains(&name)) && !NOT.iter().any(|word| name.contains(word))
 }
 
-/// Packages and their versions as values; several versions of one package in their order.
+/// Versions by package, as values; several versions of one package are sorted and joined by commas.
 #[must_use]
 pub fn values(packages: Vec<(String, String)>) -> Vec<(String, Class, Value)> {
     let mut by_name: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -85,11 +85,11 @@ pub fn values(packages: Vec<(String, String)>) -> Vec<(String, Class, Value)> {
         .collect()
 }
 
-/// Those that dpkg's `status` says are installed.
+/// Installed packages from dpkg's file `status`.
 pub(super) fn dpkg(content: &[u8]) -> Vec<(String, Class, Value)> {
     let mut packages = Vec::new();
     let (mut name, mut version, mut installed) = (None, None, false);
-    // An empty line ends a package; so does the end of the file.
+    // An empty line ends a package, and so does the end of the file.
     for line in content.split(|&byte| byte == b'\n').chain([&b""[..]]) {
         if line.is_empty() {
             if let (Some(name), Some(version), true) = (name.take(), version.take(), installed) {

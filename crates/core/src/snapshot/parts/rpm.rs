@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Headers of rpm packages, as they are kept in rpm's database: numbers of an index, its entries, a store of bytes.
+//! Headers of rpm packages, as stored in rpm's database: number of index entries and length of the store, the index
+//! entries, the store.
 
 use crate::text::name::decode;
 
@@ -11,7 +12,8 @@ const INT32: u32 = 4;
 const STRING: u32 = 6;
 const INDEX_ENTRY_BYTES: usize = 16;
 
-/// A package's name and version (`epoch:version-release`) out of its header; `None` if it has none.
+/// Name and version (`epoch:version-release`) of a package from its header; `None` if one is missing or the
+/// header is damaged.
 #[must_use]
 pub fn package(header: &[u8]) -> Option<(String, String)> {
     let number = |at: usize| {

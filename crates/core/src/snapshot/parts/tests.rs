@@ -191,7 +191,7 @@ fn packages_are_those_that_are_installed_and_matter() {
     );
 }
 
-/// A header of rpm's with these entries: tag, kind, bytes.
+/// An rpm header with these entries: tag, type, bytes.
 fn header(entries: &[(u32, u32, &[u8])]) -> Vec<u8> {
     let (mut index, mut store) = (Vec::new(), Vec::new());
     for (tag, kind, bytes) in entries {

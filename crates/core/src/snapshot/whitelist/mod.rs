@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which files a snapshot reads, and what is in them: one table for each area, nothing besides is read.
+//! Files that a snapshot reads, and how they are parsed: one table for each area. No other files are read.
 //!
-//! A line is `CLASS FORM PATH`. In a path
+//! A line of a table is `CLASS FORM PATH`. In a path
 //!
-//! - `*` stands for a CPU, a node, a disk, ...: one fact for all of them. Beside letters it stands for digits (`cpu*`);
-//! - `{}` stands for names that have a meaning of their own: a fact for each. Beside letters it stands for digits too;
-//! - `$release` stands for the release of the kernel that runs;
-//! - what follows a `#` is a part of what is in the file; `{}` there stands for all parts.
+//! - `*` stands for a CPU, node, disk, ...: one fact for all of them. Next to letters it matches digits only (`cpu*`);
+//! - `{}` stands for names with a meaning of their own: one fact for each. Next to letters it matches digits only;
+//! - `$release` stands for the release of the running kernel;
+//! - the text after a `#` names a part of the file; `{}` there stands for all parts.
 //!
-//! A form is `[memory:][SOURCE:]KIND`. `memory:` says that the kernel or an installer derives the number from the
-//! amount of memory, so that it may differ a little between hosts that are alike. A source divides a file into parts;
-//! some ([`Source`]) say of themselves what their parts are, and have no kind.
+//! A form is `[memory:][SOURCE:]KIND`. `memory:` means that the kernel or an installer derives the number from the
+//! amount of memory, so it may differ slightly between identical hosts. A source ([`Source`]) splits a file into parts.
+//! Some sources define the type of their parts themselves and have no kind.
 
 use super::form::Kind;
 use super::{Area, Class, Unit};
 use std::sync::OnceLock;
 
-/// The tables.
+/// The tables, by area.
 const TABLES: [(Area, &str); 15] = [
     (Area::Kernel, include_str!("kernel.txt")),
     (Area::Modules, include_str!("modules.txt")),
@@ -35,37 +35,37 @@ const TABLES: [(Area, &str); 15] = [
     (Area::Packages, include_str!("packages.txt")),
 ];
 
-/// A fact that is looked for.
+/// A fact that a snapshot reads: one line of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What a difference of it means.
+    /// What a difference in the value means.
     pub class: Class,
-    /// What it is about.
+    /// Subject.
     pub area: Area,
-    /// What divides the file.
+    /// How the file is split into parts.
     pub source: Source,
-    /// What the content, or the part, is.
+    /// How the file or the part is parsed.
     pub kind: Kind,
-    /// Whether the number follows from the amount of memory: hosts that are alike may differ a little.
+    /// Whether the number is derived from the amount of memory, so it may differ slightly between identical hosts.
     pub scales_with_memory: bool,
-    /// The file, with its `*` and `{}`.
+    /// Path of the file, with `*` and `{}`.
     pub path: &'static str,
-    /// The part of the file; `{}` is all of them.
+    /// Part of the file; `{}` stands for all parts.
     pub part: Option<&'static str>,
 }
 
-/// What divides a file into parts.
+/// How a file is split into parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Nothing: it is one fact.
+    /// Not at all: the file is one fact.
     Whole,
     /// Lines `Key: value`.
     Colon,
     /// Lines `Node N Key: value`.
     Node,
-    /// Lines `KEY=value`, as a shell reads them.
+    /// Lines `KEY=value` with the quoting rules of a shell.
     Shell,
-    /// `/proc/cpuinfo`: stanzas of `key : value`, one for each CPU.
+    /// `/proc/cpuinfo`: a block of lines `key : value` for each CPU.
     Cpuinfo,
     /// Parameters of the kernel's command line, one part each.
     Params,
@@ -73,28 +73,29 @@ pub enum Source {
     Loader,
     /// `/proc/modules`: name and size, one part each.
     Modules,
-    /// Settings of modprobe, from all of its directories.
+    /// Configuration of modprobe, from all of its directories.
     Modprobe,
-    /// Mounts of filesystems that hold files of users, one part each.
+    /// Mounts of filesystems that hold user data, one part each.
     Mounts,
-    /// Where cgroup filesystems are mounted.
+    /// Mounts of cgroup filesystems.
     CgroupMounts,
-    /// `/proc/cgroups`: controllers, on or off.
+    /// `/proc/cgroups`: controllers, enabled or not.
     Cgroups,
     /// `/proc/swaps`.
     Swaps,
-    /// dpkg's list of packages: of the kernel, of firmware and of what tunes a host, one part each.
+    /// dpkg's list of packages: kernel, firmware, and packages that tune a host, one part each.
     Dpkg,
-    /// The same of rpm, in its SQLite form.
+    /// The same packages from rpm's SQLite database.
     Rpm,
-    /// What the kernel tells of a network card over a socket (`crate::snapshot::ethtool`), not by a file.
+    /// Settings of a network card, read over a netlink socket (`crate::snapshot::ethtool`) instead of a file.
     Ethtool,
-    /// A list of packages in a form that is not read.
+    /// A list of packages in an unsupported format.
     Foreign,
 }
 
 impl Entry {
-    /// The key, with what its `{}` stand for; what is not given stays as it is.
+    /// Key of a fact of this entry: replaces the `{}` of the path by names, and appends the part. A `{}` without a name
+    /// stays.
     #[must_use]
     pub fn key(&self, names: &[String], part: Option<&str>) -> String {
         let mut key = fill(self.path, names);
@@ -106,7 +107,7 @@ impl Entry {
     }
 }
 
-/// Puts names in the place of the `{}` of a path, in their order.
+/// Replaces the `{}` of a path by names, in order. A `{}` without a name stays.
 #[must_use]
 pub fn fill(path: &str, names: &[String]) -> String {
     let mut pieces = path.split("{}");
@@ -118,36 +119,36 @@ pub fn fill(path: &str, names: &[String]) -> String {
     filled
 }
 
-/// Every entry, area by area.
+/// All entries, by area.
 #[must_use]
 pub fn entries() -> &'static [Entry] {
     static ENTRIES: OnceLock<Vec<Entry>> = OnceLock::new();
     ENTRIES.get_or_init(|| {
-        // Lines that are not understood are left out here; a test of this module finds them.
+        // Skips malformed lines; a test of this module finds them.
         tables().filter_map(|(area, line)| entry(area, line).ok()).collect()
     })
 }
 
-/// The entry that a fact of this key comes from; `None` if no entry of this version has it.
+/// The entry of the fact with this key; `None` if this version does not read it.
 #[must_use]
 pub fn find(key: &str) -> Option<&'static Entry> {
     entries().iter().find(|entry| matches(entry, key))
 }
 
-/// Whether a fact of this key comes from this entry.
+/// Whether a fact with this key belongs to an entry.
 fn matches(entry: &Entry, key: &str) -> bool {
-    // What most entries fail.
+    // Fast test that most entries fail.
     let fixed = entry.path.split("{}").next().unwrap_or_default();
     if !key.starts_with(fixed) {
         return false;
     }
     let Some(part) = entry.part else { return alike(entry.path, key) };
-    // A path of the whitelist has no `#`; what stands for `{}` in it may.
+    // A path in the tables has no `#`, but a name in place of its `{}` may have one.
     let mut places = key.match_indices('#').map(|(at, _)| at);
     places.any(|at| alike(entry.path, &key[..at]) && (part == "{}" || part == &key[at + 1..]))
 }
 
-/// Whether a path is the pattern with names in the place of its `{}`.
+/// Whether a path matches a pattern, with a name in place of each `{}`.
 fn alike(pattern: &str, path: &str) -> bool {
     let (mut pattern, mut path) = (pattern.split('/'), path.split('/'));
     loop {
@@ -171,7 +172,7 @@ fn alike(pattern: &str, path: &str) -> bool {
     }
 }
 
-/// Lines of all tables.
+/// Lines of all tables, without comments and empty lines.
 fn tables() -> impl Iterator<Item = (Area, &'static str)> {
     TABLES.into_iter().flat_map(|(area, table)| {
         let lines = table.lines().map(str::trim);
@@ -181,7 +182,7 @@ fn tables() -> impl Iterator<Item = (Area, &'static str)> {
     })
 }
 
-/// One line of a table.
+/// Parses a line of a table.
 fn entry(area: Area, line: &'static str) -> Result<Entry, String> {
     let wrong = |what: &str| format!("{}: {what}: {line}", area.name());
     let (class, rest) = line.split_once(' ').ok_or_else(|| wrong("no class"))?;

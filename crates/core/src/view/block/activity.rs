@@ -1,57 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How busy a device was, over time and in its worst moments.
+//! How busy a device was: over time, and in bursts that averages hide. Also latency, and the counters of
+//! `/proc/diskstats`.
 
 use super::Kept;
 use crate::recording::{DeviceBins, DeviceTick, DiskCounters, DiskReading, WaitHist};
 use crate::view::Series;
 
-/// Bins of 100 ms before they are merged in pairs: two minutes.
+/// Maximum number of bins of a series: at first 100 ms each (two minutes), then merged in pairs.
 const SERIES_BINS: usize = 1200;
 const SERIES_WIDTH_NS: u64 = 100_000_000;
-/// A bin that is busy for this part is busy.
+/// A bin counts as busy if the device was busy for at least this percentage of it.
 const BUSY_PERCENT: u64 = 90;
-/// Shorter stretches without a pause are what any request is.
+/// Minimum length of a [`Spell`], because any single request makes a shorter busy stretch.
 pub const MIN_SPELL_NS: u64 = 50_000_000;
 
-/// A stretch of [`MIN_SPELL_NS`] and more in which a device was never idle, seen in bins of 10 ms.
+/// A stretch of at least [`MIN_SPELL_NS`] in which every bin of 10 ms was busy (90 % or more of its time).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spell {
     /// Start of its first bin.
     pub t0_ns: u64,
     /// End of its last bin.
     pub t1_ns: u64,
-    /// Integral of the requests in the queue or the device.
+    /// Integral over time of the number of requests queued or in the device.
     pub depth_ns: u64,
-    /// Requests that ended.
+    /// Number of requests that completed.
     pub ios: u64,
-    /// Their bytes.
+    /// Bytes of these requests.
     pub bytes: u64,
-    /// Busy share of the whole second in which it began: what an average shows.
+    /// Busy share of the whole second in which the spell began, which is what an average shows.
     pub second_busy: f64,
 }
 
 impl Spell {
-    /// Requests in the queue or the device on average.
+    /// Mean number of requests queued or in the device.
     #[must_use]
     pub fn depth(&self) -> f64 {
         self.depth_ns as f64 / (self.t1_ns - self.t0_ns).max(1) as f64
     }
 }
 
-/// A device's activity.
+/// Activity of a device, from the probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Activity {
-    /// Time that the bins cover.
+    /// Wall time that the bins cover.
     pub seen_ns: u64,
-    /// Time with a request in the queue or the device.
+    /// Time with at least one request queued or in the device.
     pub busy_ns: u64,
-    /// The same over time.
+    /// `busy_ns` over time.
     pub busy: Series,
-    /// Integral of the requests in the queue or the device.
+    /// Integral over time of the number of requests queued or in the device.
     pub depth: Series,
-    /// Requests that ended.
+    /// Number of requests that completed.
     pub ios: Series,
-    /// Their bytes.
+    /// Bytes of these requests.
     pub bytes: Series,
     spells: Kept<Spell>,
     open: Option<Spell>,
@@ -98,7 +99,7 @@ impl Activity {
                 self.close();
                 continue;
             }
-            // Ticks do not end on a nanosecond: less than a bin between them is no pause.
+            // Ticks do not meet exactly: a gap of up to one bin between them does not end a spell.
             if self.open.is_some_and(|open| t0_ns > open.t1_ns.saturating_add(width_ns)) {
                 self.close();
             }
@@ -123,18 +124,18 @@ impl Activity {
         }
     }
 
-    /// The stretches without a pause, in order.
+    /// The spells, in order of time.
     pub fn spells(&self) -> impl Iterator<Item = &Spell> {
         self.spells.list().iter().chain(self.open.as_ref().filter(|spell| is_long(spell)))
     }
 
-    /// How many more there were.
+    /// Number of spells that were not kept.
     #[must_use]
     pub fn spells_dropped(&self) -> u64 {
         self.spells.dropped()
     }
 
-    /// Share of the seen time in which the device was busy.
+    /// Busy share of `seen_ns`.
     #[must_use]
     pub fn busy_share(&self) -> f64 {
         self.busy_ns as f64 / self.seen_ns.max(1) as f64
@@ -145,20 +146,21 @@ fn is_long(spell: &Spell) -> bool {
     spell.t1_ns - spell.t0_ns >= MIN_SPELL_NS
 }
 
-/// How long requests of one direction took.
+/// Latency of the requests of a device in one direction.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latency {
-    /// The time before creation of those that waited; not part of `total`. `None` = not looked at.
+    /// Time from the queueing of the bio to the creation of its request, for requests that waited. Not part of `total`.
+    /// `None` = not measured.
     pub before: Option<WaitHist>,
     /// From creation to completion.
     pub total: WaitHist,
-    /// The part before the device.
+    /// Part from creation to issue.
     pub queue: WaitHist,
-    /// The part in the device.
+    /// Part from issue to completion: in the driver and the device.
     pub device_time: WaitHist,
-    /// Longest.
+    /// Longest latency from creation to completion, in nanoseconds.
     pub max_ns: u64,
-    /// At worst, one in so many was looked at.
+    /// Lowest sampling rate of any tick: one in this many requests was measured.
     pub sampled_one_in: u32,
 }
 
@@ -175,21 +177,21 @@ impl Latency {
     }
 }
 
-/// A device as `/proc/diskstats` shows it: the fallback.
+/// Activity of a device from `/proc/diskstats`, the fallback for the probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiskView {
     last: Option<(u64, DiskCounters)>,
     /// Time between the first and the last reading.
     pub seen_ns: u64,
-    /// Requests completed.
+    /// Number of reads and writes that completed.
     pub ios: Series,
-    /// Their bytes.
+    /// Bytes of these requests.
     pub bytes: Series,
-    /// Time with a request in flight, by the kernel's coarse account.
+    /// Time with a request in flight, which the kernel counts coarsely.
     pub busy: Series,
-    /// Integral of the requests in flight.
+    /// Integral over time of the number of requests in flight.
     pub depth: Series,
-    /// Time of the requests that completed, summed over them.
+    /// Latency, summed over the requests that completed.
     pub time: Series,
 }
 
@@ -215,7 +217,7 @@ impl DiskView {
         {
             let t1_ns = reading.t_ns;
             self.seen_ns += t1_ns - t0_ns;
-            // A counter that goes backwards was reset: nothing is known of that stretch.
+            // A counter that decreased was reset: it adds nothing for this interval.
             let since = |get: fn(&DiskCounters) -> u64| get(now).saturating_sub(get(&before));
             self.ios.add(t0_ns, t1_ns, since(|c| c.reads) + since(|c| c.writes));
             self.bytes.add(t0_ns, t1_ns, since(|c| c.read_bytes) + since(|c| c.write_bytes));
@@ -226,7 +228,7 @@ impl DiskView {
         self.last = Some((reading.t_ns, *now));
     }
 
-    /// Share of the seen time in which the device was busy.
+    /// Busy share of `seen_ns`.
     #[must_use]
     pub fn busy_share(&self) -> f64 {
         self.busy.total() as f64 / self.seen_ns.max(1) as f64

@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Beside whose requests a group waited, in nanoseconds of its waiting.
+//! Whose requests were queued or in the device while a group waited for its own: the group's wait in nanoseconds, by
+//! culprit.
 
 use crate::recording::{CgroupId, DevId, IoCulprit, IoWhat};
 use crate::view::{Group, Groups, View};
 use std::collections::BTreeMap;
 
-/// Beside whom, as groups and cgroups.
+/// A culprit of waits for requests, in terms of groups and cgroups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Beside {
-    /// Requests of a group.
+    /// Requests that a group submitted.
     Group(usize),
-    /// Writeback that somebody of that group asked for (`sync(2)`, `syncfs(2)`), whosever pages it is of.
+    /// Writeback that a process of this group requested (`sync(2)`, `syncfs(2)`), regardless of the owner of the pages.
     Asked(usize),
-    /// Writeback of what that group made dirty, of pages that are accounted to where the victim's are, too.
+    /// Writeback of pages that this group dirtied and that are accounted to the same cgroup as the victim's.
     Dirtied(usize),
-    /// Writeback of pages of that cgroup.
+    /// Writeback of pages that this cgroup owns.
     Writeback(CgroupId),
-    /// Writeback of pages whose owner is not known.
+    /// Writeback of pages with an unknown owner.
     Unowned,
-    /// Requests of journals and metadata.
+    /// Requests of a journal, or for metadata.
     Filesystem,
-    /// Nobody: it waited for its requests themselves.
+    /// No other requests: the service time of the group's own requests.
     Device,
-    /// Processes that are not known.
+    /// Requests of processes that belong to no group.
     Unnamed,
 }
 
 impl Beside {
-    /// Who that is among these groups.
+    /// Converts a recorded culprit.
     #[must_use]
     pub fn of(view: &View, groups: &Groups<'_>, culprit: IoCulprit) -> Self {
         match culprit {
@@ -40,17 +41,17 @@ impl Beside {
     }
 }
 
-/// The waiting of a group, by beside whom.
+/// Wait of a group for its requests, by culprit.
 #[derive(Clone, Debug, Default)]
 pub struct Shares {
-    /// Beside its own other requests.
+    /// Wait for the group's own other requests, in nanoseconds.
     pub own_ns: u64,
-    /// Beside others.
+    /// All other wait by culprit, in nanoseconds.
     pub beside: BTreeMap<Beside, u64>,
 }
 
 impl Shares {
-    /// Those of a group, for one device or for all.
+    /// Wait of a group, for one disk or (`None`) for all.
     #[must_use]
     pub fn of(view: &View, groups: &Groups<'_>, victim: usize, device: Option<DevId>) -> Self {
         let own = &groups.list()[victim];
@@ -97,7 +98,7 @@ impl Shares {
         shares
     }
 
-    /// All of it.
+    /// Total wait, in nanoseconds.
     #[must_use]
     pub fn total_ns(&self) -> u64 {
         self.own_ns + self.beside.values().sum::<u64>()
@@ -114,13 +115,14 @@ impl Shares {
         )
     }
 
-    /// What was beside others: not its own, not the filesystem's or the device's, and of somebody who is known.
+    /// Wait for requests of other groups and cgroups, in nanoseconds: without the group's own requests, journals and
+    /// metadata, service time, and writeback of pages with an unknown owner.
     #[must_use]
     pub fn others_ns(&self) -> u64 {
         self.beside.iter().filter(|(beside, _)| Self::is_other(**beside)).map(|(_, ns)| ns).sum()
     }
 
-    /// Who else most, and for how long.
+    /// The culprit with the largest part of [`Self::others_ns`], and that part.
     #[must_use]
     pub fn worst(&self) -> Option<(Beside, u64)> {
         let others = self.beside.iter().filter(|(beside, _)| Self::is_other(**beside));
@@ -130,8 +132,8 @@ impl Shares {
     }
 }
 
-/// Whether the pages of a cgroup are accounted to where the victim's are. With cgroup v1 the owner is a directory of the
-/// memory controller's tree, and a process may be elsewhere in it than in the CPU controller's.
+/// Whether `owner` is the cgroup to which the pages of the group `own` are accounted. With cgroup v1 the owner is a
+/// directory of the memory controller's tree, where a process may have a different path than in the CPU controller's.
 fn is_own(view: &View, own: &Group<'_>, owner: CgroupId) -> bool {
     let owner_path = view.path_of(owner);
     let mut elsewhere =
@@ -148,9 +150,9 @@ fn is_own(view: &View, own: &Group<'_>, owner: CgroupId) -> bool {
     }
 }
 
-/// Of what was written back to a disk of one owner's pages, the shares that groups other than the victim made dirty. Many
-/// a host accounts the memory of all its processes to one cgroup: the owner then says nothing, but of a file it is known
-/// who made it dirty first. What is not known of stays the owner's.
+/// Shares of the writeback of one owner's pages to a disk that groups other than the victim dirtied. Many hosts account
+/// the memory of all processes to one cgroup. The owner then identifies no process, but the process that first dirtied
+/// a file is known. Writeback without such a process stays with the owner.
 fn dirtied_by_others(
     view: &View,
     groups: &Groups<'_>,
@@ -173,15 +175,15 @@ fn dirtied_by_others(
     by_group.into_iter().map(|(at, bytes)| (at, bytes as f64 / all_bytes.max(1) as f64)).collect()
 }
 
-/// Of what was written back to a disk of one owner's pages, the shares that groups asked for. Of the flusher's transfers
-/// the reason is known, and of its passes the reason and who asked.
+/// Shares of the writeback of one owner's pages to a disk that groups requested. The flusher's transfers have a reason,
+/// and its passes have a reason and the processes that requested them.
 fn asked_for(
     view: &View,
     groups: &Groups<'_>,
     disk: DevId,
     owner: Option<CgroupId>,
 ) -> Vec<(usize, f64)> {
-    // By reason: bytes of passes, and of those, by who asked.
+    // By reason: bytes of all passes, and the part of them that each group requested.
     let mut passes = BTreeMap::<&str, (u64, BTreeMap<usize, u64>)>::new();
     for pass in view.block().passes() {
         if view.block().disk_of(pass.device) != disk {
@@ -189,7 +191,7 @@ fn asked_for(
         }
         let (all_bytes, by_group) = passes.entry(&pass.reason).or_default();
         *all_bytes += pass.bytes;
-        // Several may have asked for one pass: each has its part of it.
+        // Several processes may have requested one pass: its bytes are split by number of requests.
         let times: u64 = pass.asked_by.iter().map(|&(_, times)| u64::from(times)).sum();
         for &(id, of) in &pass.asked_by {
             if let Some(at) = groups.index_of(id) {
@@ -216,7 +218,8 @@ fn asked_for(
     asked.into_iter().map(|(at, bytes)| (at, bytes / all_bytes.max(1) as f64)).collect()
 }
 
-/// Share of a group's waiting that is its own: beside its own other requests, or for the requests themselves.
+/// Share of a group's wait for requests that it caused itself: its own other requests, and service time. `None` if it
+/// did not wait.
 #[must_use]
 pub fn own_share(
     view: &View,
@@ -229,14 +232,14 @@ pub fn own_share(
     (shares.total_ns() > 0).then(|| (shares.own_ns + alone) as f64 / shares.total_ns() as f64)
 }
 
-/// Share of a group's waiting that is beside others.
+/// Share of a group's wait for requests of other groups and cgroups ([`Shares::others_ns`]).
 #[must_use]
 pub fn others_share(view: &View, groups: &Groups<'_>, victim: usize, device: DevId) -> f64 {
     let shares = Shares::of(view, groups, victim, Some(device));
     shares.others_ns() as f64 / shares.total_ns().max(1) as f64
 }
 
-/// The device that a group waits for most.
+/// The disk for which a group waits most; `None` if it waits for none.
 #[must_use]
 pub fn main_device(view: &View, groups: &Groups<'_>, victim: usize) -> Option<DevId> {
     let mut by_device: BTreeMap<DevId, u64> = BTreeMap::new();

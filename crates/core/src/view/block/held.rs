@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What limits of IO held back.
+//! Transfers that limits of block IO (`io.max`, `blkio.throttle.*`) delayed.
 
 use crate::recording::{DevId, HeldTick, IoOp, ProcId};
 use crate::view::Series;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Cgroups, devices and directions that are told apart; what is beyond is dropped and counted.
+/// Maximum number of combinations of cgroup, device and direction; transfers of further ones are only counted.
 const MAX_KEYS: usize = 1000;
-/// Processes of a cgroup that are known.
+/// Maximum number of member processes of one combination.
 const MAX_MEMBERS: usize = 10_000;
-/// Seconds before they are merged in pairs.
+/// Maximum number of bins of a series: at first one per second, then merged in pairs.
 pub(in crate::view) const SECONDS: usize = 128;
 
-/// Whose transfers, to which device: the cgroup's directory, if it is known.
+/// Device, direction, and directory of the cgroup if known.
 pub type HeldKey = (DevId, IoOp, Option<String>);
 
-/// What was held back, of one kind.
+/// Delayed transfers of one device, direction and cgroup.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeldBack {
-    /// Transfers, when they were let go.
+    /// Number of transfers, by the time of their dispatch.
     pub ios: Series,
-    /// Their bytes.
+    /// Bytes of these transfers.
     pub bytes: u64,
-    /// How long requests took that they became, together; those of ticks that do not tell are left out.
+    /// Sum over transfers of the time from dispatch to completion of their requests, in nanoseconds. Ticks without a
+    /// service time count as 0.
     pub service_ns: Series,
-    /// Processes that were in the cgroup.
+    /// Processes in the cgroup.
     pub members: BTreeSet<ProcId>,
 }
 
@@ -35,11 +36,11 @@ impl Default for HeldBack {
     }
 }
 
-/// All of it.
+/// All delayed transfers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AllHeld {
     by_key: BTreeMap<HeldKey, HeldBack>,
-    /// Transfers of kinds that there was no room for.
+    /// Number of transfers of combinations for which there was no room.
     pub dropped: u64,
 }
 
@@ -59,7 +60,7 @@ impl AllHeld {
         held.members.extend(tick.members.iter().take(room));
     }
 
-    /// By device, direction and cgroup.
+    /// Delayed transfers by device, direction and cgroup.
     #[must_use]
     pub fn by_key(&self) -> &BTreeMap<HeldKey, HeldBack> {
         &self.by_key

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How long limits of IO held threads back.
+//! How long limits of block IO stalled the processes of a cgroup.
 
 use super::HeldBack;
 use crate::recording::{DevId, IoOp, ProcId, StallKind};
 use crate::view::{Series, View};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What was held back of one cgroup.
+/// Delayed transfers of one cgroup.
 #[derive(Clone, Debug, Default)]
 pub struct HeldOfCgroup<'v> {
-    /// By device and direction.
+    /// Delayed transfers by device and direction.
     pub kinds: BTreeMap<(DevId, IoOp), &'v HeldBack>,
-    /// The time of its processes in which nothing else explains that they waited for block IO.
+    /// Time that each of its processes waited for block IO and that nothing but the limit explains, in nanoseconds.
     pub members: BTreeMap<ProcId, u64>,
 }
 
-/// All cgroups of which anything was held back, by their directories.
+/// All cgroups with delayed transfers, by directory.
 #[must_use]
 pub fn held_by_cgroup(view: &View) -> BTreeMap<&str, HeldOfCgroup<'_>> {
     let mut all: BTreeMap<&str, HeldOfCgroup<'_>> = BTreeMap::new();
@@ -32,15 +32,16 @@ pub fn held_by_cgroup(view: &View) -> BTreeMap<&str, HeldOfCgroup<'_>> {
     all
 }
 
-/// Transfers that were held back, in all.
+/// Number of delayed transfers, in all cgroups.
 #[must_use]
 pub fn held_transfers(view: &View) -> u64 {
     let held = view.block().held().by_key().values();
     held.map(|held| held.ios.total()).fold(0, u64::saturating_add)
 }
 
-/// The waiting for block IO of some processes that neither their own requests explain nor the service of what was
-/// let go, in the seconds in which something was let go and those before them.
+/// Time that each process waited for block IO, in nanoseconds, without its waits for requests, its pauses by dirty
+/// throttling, and the service time of the delayed transfers (subtracted from each process in proportion). Only seconds
+/// in which delayed transfers were dispatched, and the seconds before them, count.
 fn unexplained<'v>(
     view: &View,
     held: impl Iterator<Item = &'v HeldBack> + Clone,
@@ -56,7 +57,7 @@ fn unexplained<'v>(
     for (bin, ios) in held.clone().flat_map(|held| bins(&held.ios, width_ns)) {
         if ios > 0 {
             open.insert(bin);
-            // What is let go early in a second was held back in the one before.
+            // A transfer that was dispatched early in a second was delayed in the second before.
             open.insert(bin.saturating_sub(1));
         }
     }
@@ -67,7 +68,7 @@ fn unexplained<'v>(
     for id in ids {
         let waited_ns = match ledger(id) {
             Some(usage) => inside(&usage.block_io),
-            // Without the ledger, only syncs tell.
+            // Without thread states, only syncs are known to have waited.
             None => syncs_ns(view, *id),
         };
         let known_ns = block.held_up(*id).map_or(0, inside);
@@ -80,7 +81,8 @@ fn unexplained<'v>(
     times
 }
 
-/// Amounts of a series in bins of a width that is a multiple of its own.
+/// Amounts of the bins of a series, each with the index of the bin of `width_ns` that contains it. `width_ns` is a
+/// multiple of the series' own width.
 fn bins(series: &Series, width_ns: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
     let each_ns = series.width_ns();
     series.bins().iter().enumerate().map(move |(i, &n)| (i as u64 * each_ns / width_ns, n))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A list of bounded length.
 
-/// The first ones of what came; the rest is counted.
+/// Keeps the first items and counts the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept<T> {
     list: Vec<T>,
@@ -15,10 +15,10 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T> Kept<T> {
-    /// What is kept at most.
+    /// Maximum number of items.
     pub const MAX: usize = 10_000;
 
-    /// Keeps one more, or counts it. Says where it is.
+    /// Adds an item and returns its index. If the list is full, counts the item and returns `None`.
     pub(in crate::view) fn push(&mut self, item: T) -> Option<usize> {
         if self.list.len() >= Self::MAX {
             self.dropped += 1;
@@ -32,13 +32,13 @@ impl<T> Kept<T> {
         self.list.get_mut(at)
     }
 
-    /// What was kept, in the order in which it came.
+    /// Items in the order in which they were added.
     #[must_use]
     pub fn list(&self) -> &[T] {
         &self.list
     }
 
-    /// How many more there were.
+    /// Number of items that were not kept.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped

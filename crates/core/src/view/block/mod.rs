@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Block IO: who transferred what, how busy the devices were, what the kernel wrote back and when, and who waited.
+//! Block IO: which processes transferred what, how busy the devices were, what the kernel wrote back and when, and
+//! which processes waited.
 //!
-//! Its size depends on the number of devices, files and processes: lists are bounded and count what they drop,
-//! series merge their bins.
+//! The size of the view depends on the number of devices, files and processes, not on the length of the recording:
+//! lists are bounded and count what they drop, and series merge their bins.
 
 mod activity;
 mod beside;
@@ -33,24 +34,24 @@ use crate::view::Series;
 use passes::Passes;
 use std::collections::BTreeMap;
 
-/// Facts of one kind beyond this many are not kept.
+/// Maximum number of facts of one kind; further ones are dropped.
 const MAX_FACTS: usize = 100_000;
 
-/// Hold-ups of one kind.
+/// Stalls of one process, kind and device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IoWaits {
-    /// Sizes.
+    /// Histogram of durations.
     pub waits: WaitHist,
-    /// Longest.
+    /// Longest stall, in nanoseconds.
     pub max_ns: u64,
-    /// How many more there were, the length of which is not known: too short to be seen when it was looked.
+    /// Number of further stalls of unknown duration, which had ended by the next poll.
     pub unmeasured: u64,
 }
 
-/// Whose hold-ups, by what, on which device.
+/// Stalled process, kind of the stall, and device if known.
 pub type WaitKey = (ProcId, StallKind, Option<DevId>);
 
-/// All that is known of block IO.
+/// Facts and totals of block IO.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BlockView {
     devices: BTreeMap<DevId, Device>,
@@ -71,7 +72,7 @@ pub struct BlockView {
     held_up: BTreeMap<ProcId, Series>,
 }
 
-/// Keeps a fact if there is room, or if it is known already.
+/// Inserts a fact, or replaces an earlier one with the same key. A new key is dropped if there is no room.
 fn keep<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: V) {
     if map.len() < MAX_FACTS || map.contains_key(&key) {
         map.insert(key, value);
@@ -117,7 +118,7 @@ impl BlockView {
         waits.waits.merge(&tick.waits);
         waits.max_ns = waits.max_ns.max(tick.max_ns);
         waits.unmeasured = waits.unmeasured.saturating_add(tick.unmeasured);
-        // A sync waits for requests that count themselves.
+        // The requests that a sync waits for are counted as stalls themselves.
         if tick.kind != StallKind::Sync {
             let series = || Series::new(1_000_000_000, held::SECONDS);
             let held_up = self.held_up.entry(tick.proc).or_insert_with(series);
@@ -125,37 +126,37 @@ impl BlockView {
         }
     }
 
-    /// What limits of IO held back.
+    /// Transfers that IO limits delayed.
     #[must_use]
     pub fn held(&self) -> &AllHeld {
         &self.held
     }
 
-    /// How long a process waited for its requests, and in pauses, over time.
+    /// Time that the threads of a process waited for requests or were paused by dirty throttling, over time.
     #[must_use]
     pub fn held_up(&self, id: ProcId) -> Option<&Series> {
         self.held_up.get(&id)
     }
 
-    /// The devices, as they were last.
+    /// Latest facts of the devices.
     #[must_use]
     pub fn devices(&self) -> &BTreeMap<DevId, Device> {
         &self.devices
     }
 
-    /// The mounts, by the filesystem's number.
+    /// The mounts, by device number of the filesystem.
     #[must_use]
     pub fn mounts(&self) -> &BTreeMap<DevId, Mount> {
         &self.mounts
     }
 
-    /// The latest content of the kernel's setting files, by path; `None` = not there, or not readable.
+    /// Latest content of the kernel's setting files, by path; `None` = the file does not exist or cannot be read.
     #[must_use]
     pub fn settings(&self) -> &BTreeMap<String, Option<String>> {
         &self.settings
     }
 
-    /// One setting's latest content.
+    /// Latest content of one setting file; `None` also if the recording does not have it.
     #[must_use]
     pub fn setting(&self, path: &str) -> Option<&str> {
         self.settings.get(path)?.as_deref()
@@ -167,80 +168,80 @@ impl BlockView {
         &self.files
     }
 
-    /// How long requests took, by device and direction.
+    /// Latency of requests, by device and direction.
     #[must_use]
     pub fn latency(&self) -> &BTreeMap<(DevId, IoOp), Latency> {
         &self.latency
     }
 
-    /// How busy the devices were, from the probe.
+    /// Activity of the devices, from the probe.
     #[must_use]
     pub fn activity(&self) -> &BTreeMap<DevId, Activity> {
         &self.activity
     }
 
-    /// The same from `/proc/diskstats`; partitions too.
+    /// Activity of disks and partitions, from `/proc/diskstats`.
     #[must_use]
     pub fn disks(&self) -> &BTreeMap<DevId, DiskView> {
         &self.disks
     }
 
-    /// The flusher's passes, those of a device and reason with less than a second between them as one; in the order
-    /// in which they ended first.
+    /// The flusher's passes. Those of one device and reason with less than a second between them are joined into one.
+    /// Ordered by the end of the first joined part.
     #[must_use]
     pub fn passes(&self) -> &[WritebackPass] {
         self.passes.kept.list()
     }
 
-    /// The journals' commits.
+    /// Commits of filesystem journals.
     #[must_use]
     pub fn commits(&self) -> &[JournalCommit] {
         self.commits.list()
     }
 
-    /// Hold-ups of any length.
+    /// Stalls of any length, by process, kind and device.
     #[must_use]
     pub fn waits(&self) -> &BTreeMap<WaitKey, IoWaits> {
         &self.waits
     }
 
-    /// The long hold-ups.
+    /// Individual long stalls.
     #[must_use]
     pub fn stalls(&self) -> &[Stall] {
         self.stalls.list()
     }
 
-    /// How many more passes, commits and stalls there were than are kept.
+    /// Number of passes, commits and stalls that were dropped.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.passes.kept.dropped() + self.commits.dropped() + self.stalls.dropped()
     }
 
-    /// Beside whose requests requests waited: by victim, device and culprit.
+    /// Time that processes waited for their requests, in nanoseconds, by victim, device and culprit.
     #[must_use]
     pub fn blame(&self) -> &BTreeMap<(ProcId, DevId, IoCulprit), u64> {
         &self.blame
     }
 
-    /// What was transferred, by everything that is told apart.
+    /// Transfers by device, purpose, direction, submitter, owner of the pages and reason of writeback.
     #[must_use]
     pub fn sums(&self) -> &BTreeMap<IoKey, IoSum> {
         &self.sums
     }
 
-    /// When devices were asked, and by whom.
+    /// Requests to devices over time, by originator.
     #[must_use]
     pub fn paces(&self) -> &Paces {
         &self.paces
     }
 
-    /// The whole disk of a partition; a disk, and what is not known, is its own.
+    /// The whole disk of a partition. A whole disk or an unknown device is returned unchanged.
     #[must_use]
     pub fn disk_of(&self, dev: DevId) -> DevId {
         self.devices.get(&dev).and_then(|device| device.disk).unwrap_or(dev)
     }
 
-    /// Name of a device; its number where none is known.
+    /// Name of a device, or its number (`major:minor`) if the name is not known.
     #[must_use]
     pub fn device_name(&self, dev: DevId) -> String {
         self.devices.get(&dev).map_or_else(|| dev.to_string(), |device| device.name.clone())

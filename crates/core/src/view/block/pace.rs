@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! When devices were asked for something, and by whom.
+//! Requests to devices over time, by originator.
 
 use crate::recording::{DevId, IoCulprit, IoPace, ProcId};
 use crate::view::Series;
 use std::collections::BTreeMap;
 
-/// Bins of 100 ms before they are merged in pairs: two minutes.
+/// Maximum number of bins of a series: at first 100 ms each (two minutes), then merged in pairs.
 const SERIES_BINS: usize = 1200;
-/// Those of a device that are told apart; more are [`ProcId::OTHERS`].
+/// Maximum number of series of a device, including [`ProcId::OTHERS`], which sums all further originators.
 const MAX_SERIES: usize = 64;
 
-/// Bytes asked for over time, by device and by whom.
+/// Bytes requested over time, by device and originator.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Paces(BTreeMap<DevId, BTreeMap<IoCulprit, Series>>);
 
-/// An empty series as those of [`Paces`].
+/// An empty series with the bins of [`Paces`].
 #[must_use]
 pub fn pace_series() -> Series {
     Series::new(IoPace::BIN_NS, SERIES_BINS)
@@ -37,7 +37,7 @@ impl Paces {
         }
     }
 
-    /// Those of a device, in the order of the identities; the many with little are one, if it has any.
+    /// Series of a device by originator, in ascending order of [`IoCulprit`]. The small originators share one series.
     pub fn of(&self, device: DevId) -> impl Iterator<Item = (IoCulprit, &Series)> {
         self.0.get(&device).into_iter().flatten().map(|(by, series)| (*by, series))
     }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The flusher's passes, pieces joined.
+//! The flusher's passes. Parts that follow each other closely are joined into one pass.
 
 use super::Kept;
 use crate::recording::{DevId, ProcId, WritebackPass};
 use std::collections::BTreeMap;
 
-/// The flusher works in pieces of some 100 ms: less than this between them is no pause.
+/// Parts with a shorter gap between them belong to one pass: the flusher works in parts of some 100 ms.
 const GAP_NS: u64 = 1_000_000_000;
-/// Seconds of a histogram that are told apart.
+/// Maximum number of entries (seconds) of a histogram.
 const MAX_SECONDS: usize = 512;
-/// Dirtiers and askers of a pass.
+/// Maximum number of processes in `dirtied_by` and in `asked_by` of a pass.
 const MAX_NAMED: usize = 16;
 
 /// The passes of all devices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Passes {
     pub(super) kept: Kept<WritebackPass>,
-    /// Where the last one of a device and reason is.
+    /// Index of the latest pass of a device and reason.
     last: BTreeMap<(DevId, String), usize>,
 }
 
@@ -50,7 +50,7 @@ fn join(pass: &mut WritebackPass, more: &WritebackPass) {
     pass.asked_by = most(&pass.asked_by, &more.asked_by);
 }
 
-/// Both together, most first, no more than are kept.
+/// Sum of both lists, largest numbers first, at most [`MAX_NAMED`] entries.
 fn most(a: &[(ProcId, u32)], b: &[(ProcId, u32)]) -> Vec<(ProcId, u32)> {
     let mut sums: BTreeMap<ProcId, u32> = BTreeMap::new();
     for &(proc, number) in a.iter().chain(b) {
@@ -70,7 +70,7 @@ fn histogram(a: &[(u32, u32)], b: &[(u32, u32)]) -> Vec<(u32, u32)> {
         *at = at.saturating_add(inodes);
     }
     let mut list: Vec<(u32, u32)> = sum.into_iter().collect();
-    // The longest ones share an entry.
+    // The longest times share the last entry.
     while list.len() > MAX_SECONDS {
         let (_, inodes) = list.pop().unwrap_or_default();
         if let Some(last) = list.last_mut() {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Paths that differ only in a component that varies, as one: `/data/consumequeue/*/*`.
+//! Patterns for paths that differ only in components that vary, such as `/data/consumequeue/*/*`.
 
 use std::collections::BTreeMap;
 
-/// With more siblings than this, a component is an instance of something and not a name of its own.
+/// A component with more siblings than this is one of many instances and not a name of its own.
 const MAX_SIBLINGS: usize = 8;
-/// Deeper components are kept in one piece.
+/// Paths are split into components down to this depth; the rest of a path counts as one component.
 const MAX_DEPTH: usize = 48;
 
 /// The pattern of each path, in the order of the paths.
 ///
-/// Siblings that differ in their digits only become one name with `*` for the digits, from two of them on; more
-/// than [`MAX_SIBLINGS`] siblings become `*` whatever they are called. Files and directories are told apart, and
-/// the first component stays: what is below `/` are names.
+/// Two or more siblings that differ in their digits only become one name with `*` for each run of digits. If more than
+/// [`MAX_SIBLINGS`] names remain, they all become `*`. Files and directories are handled separately. In the
+/// first component only digits are replaced, because directories below `/` have meaningful names.
 #[must_use]
 pub(super) fn patterns(paths: &[&str]) -> Vec<String> {
     let mut out = vec![String::new(); paths.len()];
@@ -55,7 +55,7 @@ fn generalise(prefix: &str, items: Vec<Item<'_>>, depth: usize, slash: bool, out
     }
 }
 
-/// Siblings under the names that they share.
+/// Groups siblings under the name in the pattern that they share.
 fn merged<'p>(
     names: BTreeMap<&str, Vec<Item<'p>>>,
     depth: usize,
@@ -86,7 +86,7 @@ fn merged<'p>(
     out
 }
 
-/// A name with `*` for each run of digits.
+/// Replaces each run of digits in a name by `*`.
 fn without_digits(name: &str) -> String {
     let mut form = String::with_capacity(name.len());
     for c in name.chars() {

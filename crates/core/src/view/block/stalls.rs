@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Sums over hold-ups.
+//! Sums over stalls.
 
 use crate::recording::{Stall, StallKind};
 
-/// Thread time in stalls of one kind.
+/// Thread time in stalls of one kind, in nanoseconds.
 #[must_use]
 pub fn time_of_ns(stalls: &[&Stall], kind: StallKind) -> u64 {
     stalls
@@ -13,26 +13,27 @@ pub fn time_of_ns(stalls: &[&Stall], kind: StallKind) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
-/// Thread time lost in stalls: a sync waits for requests that are stalls themselves, so the larger of the two.
+/// Thread time in stalls of all kinds, in nanoseconds. The requests that a sync waits for are stalls themselves, so of
+/// syncs and requests only the larger sum counts.
 #[must_use]
 pub fn stall_ns(stalls: &[&Stall]) -> u64 {
     time_of_ns(stalls, StallKind::Sync).max(time_of_ns(stalls, StallKind::Request))
         + time_of_ns(stalls, StallKind::DirtyThrottle)
 }
 
-/// How many they are.
+/// Number of stalls, including those that a record also stands for ([`Stall::within`]).
 #[must_use]
 pub fn number(stalls: &[&Stall]) -> u64 {
     stalls.iter().map(|stall| stall.number()).fold(0, u64::saturating_add)
 }
 
-/// The longest one.
+/// Longest stall, in nanoseconds; 0 without any.
 #[must_use]
 pub fn longest_ns(stalls: &[&Stall]) -> u64 {
     stalls.iter().map(|stall| stall.length_ns()).max().unwrap_or(0)
 }
 
-/// As spans of time.
+/// Time range of each stall, `(start_ns, end_ns)`.
 #[must_use]
 pub fn spans(stalls: &[&Stall]) -> Vec<(u64, u64)> {
     stalls.iter().map(|stall| (stall.t0_ns, stall.t1_ns.max(stall.t0_ns))).collect()

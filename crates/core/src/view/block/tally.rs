@@ -1,41 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Transfers summed by what they were for.
+//! Sums of transfers, and tables of them by file, directory, pattern, device, process or cgroup.
 
 use super::BlockView;
 use super::pattern::patterns;
 use crate::recording::{CgroupId, DevId, FileId, FileState, IoOp, IoTick, IoWhat, ProcId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Kinds of transfers that are told apart; more are summed up as [`FileId::OTHERS`] of nobody.
+/// Maximum number of kinds of transfers before further ones are summed without submitter and owner, and without their
+/// file ([`FileId::OTHERS`]).
 const MAX_SUMS: usize = 50_000;
 
-/// What transfers are summed by.
+/// Kind of transfers: each kind has one sum.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IoKey {
     /// The whole disk.
     pub device: DevId,
-    /// For what.
+    /// What the transfers were for.
     pub what: IoWhat,
     /// Direction.
     pub op: IoOp,
-    /// Who submitted them.
+    /// The process that submitted them; a kernel thread for writeback.
     pub submitter: Option<ProcId>,
-    /// The cgroup that owns the pages.
+    /// The cgroup that owns the pages, or the submitter's where pages are not accounted.
     pub owner: Option<CgroupId>,
-    /// Why the kernel wrote back; `None` = no writeback.
+    /// The kernel's reason for writeback; `None` = no writeback.
     pub reason: Option<String>,
 }
 
 /// A sum of transfers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoSum {
-    /// Transfers.
+    /// Number of transfers.
     pub ios: u64,
-    /// Their bytes.
+    /// Bytes of these transfers.
     pub bytes: u64,
-    /// Sum of their times.
+    /// Sum of the latencies of their requests, in nanoseconds.
     pub total_ns: u64,
-    /// Longest.
+    /// Longest latency, in nanoseconds.
     pub max_ns: u64,
 }
 
@@ -49,12 +50,12 @@ impl IoSum {
     }
 }
 
-/// By what a table is made.
+/// What each row of a table stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Each file.
     File,
-    /// Each directory, without those below it.
+    /// Each directory, without its subdirectories.
     Directory,
     /// Files whose paths differ in a component that varies.
     Pattern,
@@ -66,12 +67,12 @@ pub enum By {
     Cgroup,
 }
 
-/// What a row is about.
+/// Identity of a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RowName {
     /// A path, directory or pattern.
     Path(String),
-    /// What has no path: `journal`, `metadata`, ...
+    /// Transfers without a path: journals, metadata, ...
     Class(&'static str),
     /// A device.
     Device(DevId),
@@ -84,13 +85,13 @@ pub enum RowName {
 /// A row of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row<'v> {
-    /// What it is about.
+    /// Identity of the row.
     pub name: RowName,
-    /// What was transferred: discards count as transfers, not as bytes.
+    /// Sum of the transfers. Discards count as transfers, but add no bytes.
     pub sum: IoSum,
-    /// How many files that is; 0 where files are not counted.
+    /// Number of files; 0 where files are not counted.
     pub files: u64,
-    /// The kinds of transfers that it sums up.
+    /// The kinds of transfers in the sum.
     pub parts: Vec<(&'v IoKey, &'v IoSum)>,
 }
 
@@ -102,20 +103,20 @@ impl<'v> Row<'v> {
     }
 
     fn add(&mut self, key: &'v IoKey, sum: &'v IoSum) {
-        // Discards move nothing: sectors that are given back would hide what was read and written.
+        // Discards move no data: the length of discarded ranges would hide what was read and written.
         let bytes = if key.what == IoWhat::Discard { 0 } else { sum.bytes };
         self.sum.merge(&IoSum { bytes, ..*sum });
         self.parts.push((key, sum));
     }
 
-    /// Adds what another row holds.
+    /// Adds the transfers of another row.
     pub fn merge(&mut self, other: Self) {
         self.sum.merge(&other.sum);
         self.files += other.files;
         self.parts.extend(other.parts);
     }
 
-    /// Bytes discarded, which are not among those of `sum`.
+    /// Bytes discarded; `sum` does not include them.
     #[must_use]
     pub fn discarded_bytes(&self) -> u64 {
         let of = self.parts.iter().filter(|(key, _)| key.what == IoWhat::Discard);
@@ -152,13 +153,13 @@ pub(super) fn add(sums: &mut BTreeMap<IoKey, IoSum>, tick: &IoTick) {
 }
 
 impl BlockView {
-    /// All transfers.
+    /// Number of all transfers.
     #[must_use]
     pub fn transfers(&self) -> u64 {
         self.sums.values().map(|sum| sum.ios).fold(0, u64::saturating_add)
     }
 
-    /// The transfers that `only` wants, as a table: most transfers first.
+    /// Table of the transfers whose kind satisfies `only`, most transfers first.
     #[must_use]
     pub fn tally(&self, by: By, only: impl Fn(&IoKey) -> bool) -> Vec<Row<'_>> {
         let wanted: Vec<(&IoKey, &IoSum)> = self.sums.iter().filter(|(key, _)| only(key)).collect();
@@ -190,7 +191,7 @@ impl BlockView {
             };
             rows[at].add(key, sum);
         }
-        // Of equals, by name.
+        // Ties are ordered by bytes, then by name.
         rows.sort_by(|a, b| {
             (b.sum.ios, b.sum.bytes)
                 .cmp(&(a.sum.ios, a.sum.bytes))
@@ -199,7 +200,7 @@ impl BlockView {
         rows
     }
 
-    /// What the row of each is called.
+    /// Identity of the row to which each of `whats` belongs.
     fn named(&self, by: By, whats: BTreeSet<IoWhat>) -> Vec<(IoWhat, RowName)> {
         let (mut of, mut paths, mut named) = (Vec::new(), Vec::new(), Vec::new());
         for what in whats {
@@ -229,14 +230,15 @@ impl BlockView {
         named
     }
 
-    /// Who was seen first to dirty a file.
+    /// The first process that was seen to dirty a file.
     #[must_use]
     pub fn dirtier(&self, what: IoWhat) -> Option<ProcId> {
         let IoWhat::File(id) = what else { return None };
         self.files.get(&id)?.dirtied_by
     }
 
-    /// The files of a row by who was seen first to dirty them; those of which nobody was seen are left out.
+    /// Number of a row's files by the first process that was seen to dirty them. Files without such a process are left
+    /// out.
     #[must_use]
     pub fn dirtiers(&self, row: &Row<'_>) -> BTreeMap<ProcId, u64> {
         let files: BTreeSet<IoWhat> = row.parts.iter().map(|(key, _)| key.what).collect();
@@ -247,7 +249,7 @@ impl BlockView {
         dirtiers
     }
 
-    /// The path of a file as it is known; `None` of what is none and of files without a name.
+    /// Path of a file as far as it is known. `None` if `what` is not a file, or if no name of the file is known.
     #[must_use]
     pub fn path(&self, what: IoWhat) -> Option<String> {
         let IoWhat::File(id) = what else { return None };
@@ -266,7 +268,7 @@ impl BlockView {
     }
 }
 
-/// What transfers without a path are called.
+/// Row name of transfers without a path.
 fn class(what: IoWhat) -> &'static str {
     match what {
         IoWhat::File(FileId::OTHERS) => "many more files, summed up",

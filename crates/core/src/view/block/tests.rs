@@ -153,7 +153,7 @@ fn a_burst_inside_a_second_is_a_spell() {
             bins,
         })
     };
-    // 200 ms over the edge of two seconds, 30 ms that are nothing, and one that is not over yet.
+    // A spell of 200 ms across two seconds, 30 ms that are too short, and a spell that is still open at the end.
     let view = folded([bins(0, 90..100), bins(1, 0..10), bins(2, 50..53), bins(3, 80..100)]);
     let activity = &view.activity()[&DEV];
     let spells: Vec<_> = activity.spells().map(|spell| (spell.t0_ns, spell.t1_ns)).collect();
