@@ -3,7 +3,7 @@
 
 use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
 use crate::host_diff::document::{Difference, Held, Host};
-use crate::host_diff::{SLOW_NS, Test, knowledge};
+use crate::host_diff::{SLOW_NS, knowledge};
 use crate::rules::hosts::{Hosts, read, victim};
 use crate::rules::{Check, Limit, Rule, Status, Verdict};
 use crate::text::units;
@@ -84,21 +84,9 @@ fn check(hosts: &Hosts<'_>) -> Verdict {
 /// What all slow hosts have and no fast one, if three hosts and more are compared: one finding for all of them.
 fn of_all_slow(hosts: &Hosts<'_>) -> Option<Finding> {
     let diff = hosts.diff;
-    let separation = diff.separation.as_ref().filter(|it| it.slow + it.fast > 2)?;
-    let perfect = |it: &&Difference| {
-        separation.best.contains(&it.key) && it.test.as_ref().is_some_and(Test::is_perfect)
-    };
+    let separation = diff.separation.as_ref()?;
     let slow = diff.hosts.iter().find(|host| host.slow == Some(true))?;
-    let fast = diff.hosts.iter().find(|host| host.slow == Some(false))?;
-    let held = |it: &'_ Difference, host: &Host| {
-        it.values.iter().position(|held| held.hosts.contains(&host.id))
-    };
-    let drift: Vec<(&Difference, &Held, &Held)> = diff
-        .differences
-        .iter()
-        .filter(perfect)
-        .filter_map(|it| Some((it, &it.values[held(it, slow)?], &it.values[held(it, fast)?])))
-        .collect();
+    let drift = diff.separating();
     let known = drift.iter().map(|(it, _, _)| it.severity).max()?;
     // What separates them and cannot be chance matters, whatever is known of it.
     let severity = if separation.significant { known.max(Severity::Medium) } else { known };
@@ -141,7 +129,7 @@ fn subjects<'a>(hosts: &'a Hosts<'_>) -> Vec<&'a Host> {
 
 /// What a host has, and what most of the others have; `None` if it has that too, or if it is not known.
 fn against<'a>(it: &'a Difference, host: &Host) -> Option<(&'a Held, &'a Held)> {
-    let own = it.values.iter().find(|held| held.hosts.contains(&host.id))?;
+    let own = it.held_by(host)?;
     let first = it.values.iter().find(|held| !held.hosts.contains(&host.id))?;
     (first.hosts.len() >= own.hosts.len()).then_some((own, first))
 }

@@ -319,6 +319,23 @@ fn hold_ups_that_are_in_the_sums_only_are_compared_with_hold_ups() {
 }
 
 #[test]
+fn stalls_that_a_report_has_no_room_for_are_a_loss() {
+    let lost = |stalls: u64| {
+        let mut scene = disks::neighbour();
+        for at in 0..stalls {
+            scene.stall(at * 1000..at * 1000 + 500, ProcId(1), StallKind::Sync, None, None);
+        }
+        judged(&scene)
+    };
+    let few = lost(100);
+    assert!(few.observer.lost_detail.is_empty(), "{:?}", few.observer.lost_detail);
+    let many = lost(20_000);
+    assert!(many.observer.lost_detail["block_beyond_report"] >= 10_000);
+    let found = finding(&many, "OBS001");
+    assert!((0.45..0.55).contains(&found.cost.share), "{}", found.title);
+}
+
+#[test]
 fn names_from_the_host_stay_data() {
     let mut scene = scenes::neighbour();
     let name = "a`; $(reboot)\n'\u{1b}[2J";

@@ -7,7 +7,7 @@ use super::{files, knobs};
 use crate::finding::{Evidence, Unit};
 use crate::recording::{DevId, FileId, IoWhat, Source, Stall, WritebackPass};
 use crate::rules::words::{evidence, ticked};
-use crate::stats::{Clock, Rhythm, grid, rhythm};
+use crate::stats::{Clock, Rhythm, grid, median_length_ns, rhythm};
 use crate::text::units;
 use crate::view::block::IoKey;
 use crate::view::{Groups, View};
@@ -38,11 +38,8 @@ pub(in crate::rules::block) fn clock(view: &View, pass_ns: u64) -> Vec<Clock> {
 }
 
 /// Median length of passes.
-pub(in crate::rules::block) fn median_ns(passes: &[&WritebackPass]) -> u64 {
-    let mut lengths: Vec<u64> =
-        passes.iter().map(|pass| pass.t1_ns.saturating_sub(pass.t0_ns)).collect();
-    lengths.sort_unstable();
-    lengths.get(lengths.len() / 2).copied().unwrap_or(0)
+fn median_ns(passes: &[&WritebackPass]) -> u64 {
+    median_length_ns(passes.iter().map(|pass| pass.span()))
 }
 
 /// The period beside the setting that it comes from.
@@ -113,7 +110,7 @@ pub(in crate::rules::block) fn journal(
     device: DevId,
     compared: &Compared<'_>,
 ) -> Evidence {
-    let commits = clocks::commits(view, device);
+    let commits = view.block().commits_on(device);
     let label = Source::Writeback.label();
     let found = &compared.commits;
     let note = if commits.is_empty() {

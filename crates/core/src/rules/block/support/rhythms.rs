@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Does somebody's timer set the pace: a process that comes back to the device at intervals, and stalls with it?
 
-use super::clocks::{self, Compared, chance};
+use super::clocks::{Compared, chance};
 use super::journals::Journal;
 use super::{chart, pass_lines};
 use crate::finding::{Chart, Evidence, Unit};
@@ -217,7 +217,7 @@ fn lines(
 
 /// The journal's timer, which is another clock that people think of.
 fn journal(view: &View, device: DevId, compared: Option<&Compared<'_>>) -> Evidence {
-    let commits = clocks::commits(view, device);
+    let commits = view.block().commits_on(device);
     let at: Vec<u64> = commits.iter().map(|commit| commit.t0_ns).collect();
     // The log of xfs has no timer that is set per mount.
     let due_ns = Journal::of(view, device).interval_ns(view, device);
