@@ -4,34 +4,24 @@
 //! - [`facts`]: what this kernel offers and these privileges allow, found by looking, never by version numbers.
 //! - [`plan`]: from facts to which programs are loaded, or why none can be; pure.
 //! - [`sched`]: the scheduler probe: open, then read threads, blame, CPUs and runs as safe types.
-//! - [`handle`], [`fiemap`]: files by inode number, and where their bytes are on the device; no BPF, but kernel calls
-//!   without a safe wrapper.
-//! - [`spin`], [`realtime`]: work that is exactly what it says, and precedence for who does it; no BPF either.
 //! - [`io_facts`]: the same look for the probes of block IO.
 //! - [`block`]: the block probe: every transfer, by whom, for which file, why, how long.
 //! - [`writeback`]: the writeback probe: why there was something to write, and what was held up by it.
 //! - [`syscalls`]: the system call probe: what the system calls of chosen threads cost, by call and by file.
-//! - [`child`]: what a child process used.
 //! - [`empty`]: a program that does nothing, to measure the others against.
 //!
 //! C programs are in `src/bpf`, one object a question; types shared with them are generated from their headers.
-//! All `unsafe` of deburr is here: memory that the kernel writes while we read, and such calls
-//! and instructions.
+//! `unsafe` is for memory that the kernel writes while it is read.
 
 pub mod block;
-pub mod child;
 pub mod empty;
 pub mod facts;
-pub mod fiemap;
-pub mod handle;
 pub mod io_facts;
 mod log;
 mod mapped;
 pub mod plan;
-pub mod realtime;
 pub mod sched;
 mod skel;
-pub mod spin;
 mod stats;
 pub mod syscalls;
 mod verdict;

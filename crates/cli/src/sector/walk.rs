@@ -3,8 +3,8 @@
 //! places that are looked for. Nothing is written, not even what is dirty in memory.
 
 use super::device::dev_of;
-use deburr_bpf::fiemap;
 use deburr_core::recording::DevId;
+use deburr_sys::fiemap;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
