@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! deburr's BPF programs, their loaders, and the kernel facts that decide what is loaded.
 //!
-//! - [`facts`]: what this kernel offers and these privileges allow, found by looking, never by version numbers.
+//! - [`Ground`]: privileges, type information and the fields that a probe reads: what may stand in its way.
+//! - [`facts`]: what this kernel offers, found by looking, never by version numbers.
 //! - [`plan`]: from facts to which programs are loaded, or why none can be; pure.
 //! - [`sched`]: the scheduler probe: open, then read threads, blame, CPUs and runs as safe types.
 //! - [`io_facts`]: the same look for the probes of block IO.
@@ -16,9 +17,11 @@
 pub mod block;
 pub mod empty;
 pub mod facts;
+mod ground;
 pub mod io_facts;
 mod log;
 mod mapped;
+mod object;
 pub mod plan;
 pub mod sched;
 mod skel;
@@ -27,6 +30,7 @@ pub mod syscalls;
 mod verdict;
 pub mod writeback;
 
+pub use ground::Ground;
 pub use stats::RunStats;
 
 /// Keeps libbpf from printing to stderr. What of its messages is of use is part of the errors returned here.

@@ -2,7 +2,6 @@
 //! What a run of a BPF program costs, from the kernel's own count.
 
 use libbpf_rs::libbpf_sys::{bpf_obj_get_info_by_fd, bpf_prog_info};
-use std::collections::BTreeMap;
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -33,26 +32,6 @@ impl RunStats {
     }
 }
 
-/// The loaded programs of an object, by name.
-pub(crate) type Programs<'a> = [(&'static str, BorrowedFd<'a>)];
-
-/// Time in nanoseconds and number of counted runs of all programs so far; `None` where the kernel does not tell.
-pub(crate) fn run_time_of_all(programs: &Programs<'_>) -> Option<(u64, u64)> {
-    let times = programs.iter().filter_map(|(_, program)| run_time(*program));
-    times.reduce(|sum, time| (sum.0 + time.0, sum.1 + time.1))
-}
-
-/// Instructions that the verifier looked at to admit each program.
-pub(crate) fn verified(programs: &Programs<'_>) -> BTreeMap<&'static str, u64> {
-    let told = |(name, program): &(_, _)| Some((*name, verified_instructions(*program)?));
-    programs.iter().filter_map(told).collect()
-}
-
-/// Events that a program was not run for, because it was already running on that CPU; of all together.
-pub(crate) fn missed_by_all(programs: &Programs<'_>) -> u64 {
-    programs.iter().filter_map(|(_, program)| missed(*program)).sum()
-}
-
 /// Time in nanoseconds and number of counted runs of a program so far.
 pub(crate) fn run_time(program: BorrowedFd<'_>) -> Option<(u64, u64)> {
     let (info, told) = information(program)?;
@@ -60,7 +39,7 @@ pub(crate) fn run_time(program: BorrowedFd<'_>) -> Option<(u64, u64)> {
 }
 
 /// Events that a program was not run for, because it was already running on that CPU. Counted from 5.12 on.
-fn missed(program: BorrowedFd<'_>) -> Option<u64> {
+pub(crate) fn missed(program: BorrowedFd<'_>) -> Option<u64> {
     let (info, told) = information(program)?;
     (told > offset_of!(bpf_prog_info, recursion_misses)).then_some(info.recursion_misses)
 }

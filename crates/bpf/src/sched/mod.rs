@@ -18,20 +18,20 @@ pub use untold::UntoldProcess;
 pub use waiting::{Waiter, Waiting};
 
 use crate::mapped::{Mapped, Plain};
-use crate::plan::{Plan, SwitchHook};
+use crate::object;
+use crate::plan::{Plan, ProgramNames};
 use crate::skel::sched::types::{
     sched_area, sched_bucket, sched_cpu, sched_culprit, sched_lost, sched_overflow, sched_run,
     sched_thread, sched_told, sched_waits,
 };
 use crate::skel::sched::{OpenSchedSkel, SchedSkel, SchedSkelBuilder};
-use crate::{stats, verdict};
+use crate::stats;
 use deburr_core::recording::WAIT_BUCKETS;
-use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{Iter, Link, MapCore as _, MapFlags};
 use std::collections::BTreeMap;
 use std::io::Read as _;
-use std::mem::{MaybeUninit, offset_of};
-use std::os::fd::AsFd as _;
+use std::mem::offset_of;
+use std::os::fd::{AsFd as _, OwnedFd};
 
 /// Number of states of the ledger; indices are [`State`].
 pub const STATES: usize = 8;
@@ -85,7 +85,8 @@ pub struct SchedProbe {
     skel: SchedSkel<'static>,
     /// The one at the switches is the last.
     links: Vec<Link>,
-    switch_hook: SwitchHook,
+    names: ProgramNames,
+    switch_program: OwnedFd,
     threads: Mapped<sched_thread>,
     waits: Mapped<sched_waits>,
     areas: Mapped<sched_area>,
@@ -150,16 +151,11 @@ impl SchedProbe {
     /// # Errors
     /// What libbpf or the kernel says, with the operation that failed.
     pub fn open(plan: &Plan, cpus: u32) -> Result<Self, String> {
-        verdict::listen();
-        // One small allocation for the life of the process: the skeleton borrows it.
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = SchedSkelBuilder::default()
-            .open(storage)
-            .map_err(|error| format!("open BPF object: {error}"))?;
+        let names = ProgramNames::of(plan);
+        let mut open = object::open(SchedSkelBuilder::default())?;
         configure(&mut open, plan, cpus).map_err(|error| format!("configure BPF: {error}"))?;
-        let skel = open
-            .load()
-            .map_err(|error| format!("load BPF programs: {error}{}", verdict::suffix()))?;
+        object::choose(&mut open, &names.all());
+        let skel = object::load(open)?;
 
         let mapped = |error| format!("map BPF arrays: {error}");
         let threads =
@@ -169,36 +165,25 @@ impl SchedProbe {
 
         let tolds = Mapped::new(skel.maps.tolds.as_fd(), plan.slots as usize).map_err(mapped)?;
 
-        let attach = |error| format!("attach BPF program: {error}");
-        if plan.task_iterator {
-            let link = skel.progs.on_task.attach().map_err(attach)?;
-            let mut iterator = Iter::new(&link).map_err(attach)?;
+        let attach = |name| object::attach(&skel, name);
+        if let Some(name) = names.task_iterator {
+            let link = attach(name)?;
+            let mut iterator = Iter::new(&link)
+                .map_err(|error| format!("start the BPF iterator {name}: {error}"))?;
             let mut nothing = Vec::new();
             iterator
                 .read_to_end(&mut nothing)
                 .map_err(|error| format!("look at all threads: {error}"))?;
         }
-        let waiting = match (plan.task_iterator, plan.switch_hook) {
-            (true, SwitchHook::Four) => Some(skel.progs.on_waiting_4.attach().map_err(attach)?),
-            (true, SwitchHook::Three) => Some(skel.progs.on_waiting_3.attach().map_err(attach)?),
-            (false, _) => None,
-        };
-        let mut links = Vec::new();
-        if plan.wakeup_hook {
-            links.push(skel.progs.on_wakeup.attach().map_err(attach)?);
-            let first = match plan.switch_hook {
-                SwitchHook::Four => skel.progs.on_first_wakeup_4.attach(),
-                SwitchHook::Three => skel.progs.on_first_wakeup_3.attach(),
-            };
-            links.push(first.map_err(attach)?);
-        }
-        links.push(skel.progs.on_move.attach().map_err(attach)?);
-        links.push(attach_at_switches(&skel, plan.switch_hook).map_err(attach)?);
-        let map_bytes = map_bytes(&skel);
+        let waiting = names.waiting_iterator.map(attach).transpose()?;
+        let links = names.hooks.iter().map(|name| attach(name)).collect::<Result<Vec<_>, _>>()?;
+        let switch_program = object::descriptor(&skel, names.switch())?;
+        let map_bytes = object::map_bytes(&skel);
         let probe = Self {
             skel,
             links,
-            switch_hook: plan.switch_hook,
+            names,
+            switch_program,
             threads,
             waits,
             tolds,
@@ -224,8 +209,7 @@ impl SchedProbe {
     pub fn blindly<R>(&mut self, work: impl FnOnce() -> R) -> Result<R, String> {
         self.links.pop();
         let result = work();
-        let link = attach_at_switches(&self.skel, self.switch_hook);
-        self.links.push(link.map_err(|error| format!("attach BPF program: {error}"))?);
+        self.links.push(object::attach(&self.skel, self.names.switch())?);
         Ok(result)
     }
 
@@ -410,10 +394,7 @@ impl SchedProbe {
     /// Nanoseconds and runs of the switch program counted while [`crate::RunStats`] lived.
     #[must_use]
     pub fn run_time(&self) -> Option<(u64, u64)> {
-        match self.switch_hook {
-            SwitchHook::Four => stats::run_time(self.skel.progs.on_switch_4.as_fd()),
-            SwitchHook::Three => stats::run_time(self.skel.progs.on_switch_3.as_fd()),
-        }
+        stats::run_time(self.switch_program.as_fd())
     }
 }
 
@@ -439,33 +420,5 @@ fn configure(
     open.maps.tolds.set_max_entries(plan.slots)?;
     open.maps.moves.set_max_entries(plan.slots)?;
     open.maps.areas.set_max_entries(cpus)?;
-    open.progs.on_switch_4.set_autoload(plan.switch_hook == SwitchHook::Four);
-    open.progs.on_switch_3.set_autoload(plan.switch_hook == SwitchHook::Three);
-    open.progs.on_wakeup.set_autoload(plan.wakeup_hook);
-    open.progs.on_task.set_autoload(plan.task_iterator);
-    let (four, three) =
-        (plan.switch_hook == SwitchHook::Four, plan.switch_hook == SwitchHook::Three);
-    open.progs.on_first_wakeup_4.set_autoload(plan.wakeup_hook && four);
-    open.progs.on_first_wakeup_3.set_autoload(plan.wakeup_hook && three);
-    open.progs.on_waiting_4.set_autoload(plan.task_iterator && four);
-    open.progs.on_waiting_3.set_autoload(plan.task_iterator && three);
     Ok(())
-}
-
-fn attach_at_switches(skel: &SchedSkel<'_>, hook: SwitchHook) -> Result<Link, libbpf_rs::Error> {
-    match hook {
-        SwitchHook::Four => skel.progs.on_switch_4.attach(),
-        SwitchHook::Three => skel.progs.on_switch_3.attach(),
-    }
-}
-
-fn map_bytes(skel: &SchedSkel<'_>) -> u64 {
-    let maps = &skel.maps;
-    [&maps.threads, &maps.waits, &maps.tolds, &maps.moves, &maps.areas, &maps.overflow, &maps.spill]
-        .iter()
-        .map(|map| {
-            let element = u64::from(map.key_size()) + u64::from(map.value_size());
-            element * u64::from(map.max_entries())
-        })
-        .sum()
 }

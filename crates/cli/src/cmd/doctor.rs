@@ -343,7 +343,7 @@ mod tests {
                 btf_error: None,
                 initial_pid_namespace: false,
                 sched_switch_arguments: None,
-                missing_fields: vec!["rq.clock", "rq.cpu"],
+                missing_fields: vec!["rq.clock".into(), "rq.cpu".into()],
                 throttling: Throttling::Unknown,
                 throttle_clock: None,
                 task_iterator: false,
