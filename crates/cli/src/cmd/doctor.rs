@@ -3,7 +3,7 @@
 //! made of that. The sources are opened and closed as a session would do it: what works here works there.
 
 use super::show;
-use crate::cli::DoctorArgs;
+use crate::cli::Color;
 use crate::clock;
 use crate::collect::{Beat, Context, Now, Roots};
 use crate::facts::{self, BpfFacts, CgroupFacts, Facts, Throttling};
@@ -68,6 +68,17 @@ enum Possible {
     Yes,
     Partly,
     No,
+}
+
+/// Arguments of `deburr doctor`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArgs {
+    /// Print one JSON document (schema deburr.doctor/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Use colour [default: auto]
+    #[arg(long, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
+    pub(crate) color: Color,
 }
 
 /// Runs it.

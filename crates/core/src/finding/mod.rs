@@ -129,6 +129,8 @@ pub enum Area {
     Cpu,
     /// How a host is set up.
     Host,
+    /// Waiting for memory.
+    Memory,
     /// The observation itself.
     #[default]
     Observer,

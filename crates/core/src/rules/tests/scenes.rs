@@ -40,6 +40,9 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
         ("CPU002", "fires") => Machine { sliced: true, ..Machine::siblings(4) }.checked(),
         ("CPU002", "quiet") => Machine::even(4).checked(),
         ("CPU002", "nodata") => healthy(),
+        ("MEM001", "fires") => short_memory(),
+        ("MEM001", "quiet") => healthy(),
+        ("MEM001", "nodata") => no_bpf(),
         ("OBS001", "fires") => losses(),
         ("OBS002", "fires") => Scene::new(4, 2 * S),
         ("OBS002", "quiet") => Scene::new(4, 10 * S),
@@ -108,6 +111,18 @@ pub(super) fn neighbour() -> Scene {
         cpus: vec![IdleCpu { cpu: 3, allowed: true, idle_ns: lost_ns / 250 }],
     });
     scene.busy(0.97).cpu_pressure(0.62);
+    scene
+}
+
+/// A service whose cgroup has less memory than it reads, beside one that has enough.
+pub(super) fn short_memory() -> Scene {
+    let mut scene = Scene::new(4, 10 * S);
+    scene.cgroup("/", None, None);
+    let search = scene.cgroup("/search.service", None, None);
+    let index = scene.process("index", Some(search));
+    let other = scene.process("nginx", None);
+    let did = Did { threads: 4, on_cpu_ns: 2 * S, ..Did::default() };
+    scene.did(index, &Did { mem_stall_ns: 3 * S, ..did.clone() }).did(other, &did);
     scene
 }
 
