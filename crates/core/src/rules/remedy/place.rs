@@ -19,13 +19,19 @@ pub(super) fn apart(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> O
         Some(set) => cpus(set).intersection(&online).copied().collect(),
         None => online.iter().copied().collect(),
     };
+    let in_use: BTreeSet<u32> = culprit
+        .processes
+        .iter()
+        .flat_map(|process| allowed(process, &online))
+        .filter(|cpu| open.contains(cpu))
+        .collect();
     let bound = of_victim.len() < online.len();
     let keep: Vec<u32> = match bound {
         true => open.into_iter().filter(|cpu| !of_victim.contains(cpu)).collect(),
         false => open[open.len() / 2..].to_vec(),
     };
-    // One half of one CPU is that CPU.
-    if keep.is_empty() || !bound && keep.len() == online.len() {
+    // It may run there only already: one half of one CPU is that CPU.
+    if keep.is_empty() || in_use.iter().all(|cpu| keep.contains(cpu)) {
         return None;
     }
     let it = ticked(culprit.group.comm);
@@ -212,6 +218,13 @@ mod tests {
         let (action, command) = fix("0-3", "0-3").unwrap();
         assert_eq!(action, "keep `culprit` on CPUs 2-3, so that the others stay free");
         assert_eq!(command, "taskset -acp 2-3 1002");
+    }
+
+    #[test]
+    fn who_is_where_it_should_be_is_not_sent_there() {
+        assert_eq!(fix("0-3", "3"), None, "half of its one CPU is that CPU");
+        assert_eq!(fix("0-1", "2-3"), None, "it has none of the victim's CPUs");
+        assert!(fix("0-3", "2-3").is_some_and(|(_, command)| command.contains("-acp 3 ")));
     }
 
     #[test]

@@ -336,6 +336,21 @@ fn stalls_that_a_report_has_no_room_for_are_a_loss() {
 }
 
 #[test]
+fn of_two_quotas_the_one_that_came_nearer_to_its_limits_is_named() {
+    let mut scene = Scene::new(4, 10 * S);
+    scene.cgroup("/", None, None);
+    for (name, throttled_ns) in [("far", 20 * MS), ("near", 150 * MS), ("farther", MS)] {
+        let cgroup = scene.cgroup(&format!("/{name}"), Some(50_000), None);
+        let process = scene.process(name, Some(cgroup));
+        scene.did(process, &Did { on_cpu_ns: S, throttled_ns, ..Did::default() });
+        scene.cpu_stat(cgroup, S, 100, 1, throttled_ns);
+    }
+    let report = judged(&scene);
+    let quiet = report.ruled_out.iter().find(|it| it.code == "SCH002").expect("quiet");
+    assert!(quiet.closest.starts_with("`near`"), "{}", quiet.closest);
+}
+
+#[test]
 fn names_from_the_host_stay_data() {
     let mut scene = scenes::neighbour();
     let name = "a`; $(reboot)\n'\u{1b}[2J";
