@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Finds whom the user wants to look at, or says what there is instead.
+//! Finds the target that the user named; if there is none, the error says what exists instead.
 
 use crate::cli::Target;
 use crate::collect::{Cgroups, Roots, has_ended, read_stat};
@@ -13,16 +13,16 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// So many of what exists are named.
+/// Number of existing candidates that an error names.
 const MAX_NEAR: usize = 5;
-/// Less alike names are not meant (Jaro-Winkler, 0 to 1).
+/// Least similarity of a suggested name (Jaro-Winkler, 0 to 1).
 const ALIKE: f64 = 0.75;
-/// The kernel keeps so many bytes of a comm.
+/// Bytes of a comm that the kernel keeps.
 const COMM_BYTES: usize = 15;
-/// Hex digits of a container id that people know it by.
+/// Hex digits of a container id that are shown, as is usual.
 const ID_DIGITS: usize = 12;
 
-/// Why nobody can be looked at.
+/// Why there is no target.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TargetError {
     #[error("no process has the pid {pid}{}", list("; the nearest", near))]
@@ -114,7 +114,7 @@ fn pids(roots: &Roots) -> Vec<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// The processes of that name, but for this one.
+/// Pids of the processes with that name, except this process.
 pub(crate) fn pids_named(roots: &Roots, comm: &str) -> Vec<u32> {
     let own = std::process::id();
     let all = pids(roots).into_iter().filter(|pid| *pid != own);
@@ -126,7 +126,7 @@ fn comm(roots: &Roots, wanted: &str) -> Result<TargetSpec, TargetError> {
     let others = pids(roots).into_iter().filter(|pid| *pid != own);
     let running: BTreeSet<String> =
         others.filter_map(|pid| Some(read_stat(roots, pid)?.comm)).collect();
-    // Of a longer name the kernel has kept the beginning.
+    // The kernel keeps only the beginning of a longer name.
     let kept = name::decode(&wanted.as_bytes()[..wanted.len().min(COMM_BYTES)]);
     for comm in [wanted, &kept] {
         if running.contains(comm) {
@@ -137,7 +137,7 @@ fn comm(roots: &Roots, wanted: &str) -> Result<TargetSpec, TargetError> {
     Err(TargetError::NoComm { comm: wanted.into(), near })
 }
 
-/// Those that contain the wanted name or look like it, the most alike first.
+/// The names that contain the wanted name or resemble it, the most similar first.
 fn alike(wanted: &str, names: impl IntoIterator<Item = String>) -> Vec<String> {
     let wanted = wanted.to_lowercase();
     let mut scored: Vec<(f64, String)> = names
@@ -165,7 +165,7 @@ fn cgroup(roots: &Roots, given: &str) -> Result<TargetSpec, TargetError> {
         must_have_members(&cgroups, id, &path)?;
         return Ok(TargetSpec::Cgroup { path });
     }
-    // Where the path leaves what there is.
+    // Splits the path into its existing part and the rest.
     let mut above = path.as_slice();
     let mut missing: &[u8] = b"";
     let parent = loop {

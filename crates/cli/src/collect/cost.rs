@@ -5,23 +5,23 @@ use deburr_bpf::RunStats;
 use deburr_core::recording::ObserverTick;
 use std::collections::BTreeMap;
 
-/// The kernel is asked to time BPF runs for one bin of 100 ms in so many seconds: timing itself costs some 50 ns
-/// a run and patches the kernel's code when it is turned on.
+/// The kernel times BPF runs for one bin of 100 ms in this many seconds: timing itself costs some 50 ns a run, and
+/// turning it on patches the kernel's code.
 const SAMPLE_EVERY_S: u32 = 10;
 
-/// A probe, as far as its cost goes. Amounts only grow.
+/// Cost counters of a probe. They only grow.
 pub(super) trait Costly {
     /// Runs of its programs.
     fn runs(&self) -> u64;
-    /// Nanoseconds and runs that the kernel timed; `None` = it does not tell.
+    /// Nanoseconds and runs that the kernel timed; `None` = the kernel does not report them.
     fn run_time(&self) -> Option<(u64, u64)>;
-    /// Kernel memory of its maps.
+    /// Kernel memory of its maps, in bytes.
     fn map_bytes(&self) -> u64;
     /// What was lost, by name.
     fn lost(&self) -> BTreeMap<String, u64>;
 }
 
-/// The account.
+/// The cost of a probe since the last record.
 #[derive(Debug, Default)]
 pub(super) struct Cost {
     t0_ns: u64,
@@ -29,12 +29,12 @@ pub(super) struct Cost {
     runs: u64,
     lost: BTreeMap<String, u64>,
     sampling: Option<(RunStats, (u64, u64))>,
-    /// Total time and runs of all samples.
+    /// Total nanoseconds and runs of all samples.
     sampled: (u64, u64),
 }
 
 impl Cost {
-    /// Starts the account: what was before the window does not count. `extra` are losses of the reader, cumulative.
+    /// Starts at the beginning of the window: earlier cost does not count. `extra` are cumulative losses of the reader.
     pub(super) fn begin(&mut self, probe: &impl Costly, extra: &[(&str, u64)]) {
         self.runs = probe.runs();
         self.lost = all_lost(probe, extra);
@@ -42,13 +42,13 @@ impl Cost {
     }
 
     fn sample(&mut self, probe: &impl Costly) {
-        // Where it is not allowed the cost of a run stays unknown, and is reported as such.
+        // Where timing is not permitted, the cost of a run stays unknown and is reported as such.
         if let (Ok(stats), Some(before)) = (RunStats::start(), probe.run_time()) {
             self.sampling = Some((stats, before));
         }
     }
 
-    /// Ends a sample that is under way.
+    /// Ends a sample that is in progress.
     pub(super) fn bin(&mut self, probe: &impl Costly) {
         let Some((stats, before)) = self.sampling.take() else { return };
         drop(stats);
@@ -58,7 +58,7 @@ impl Cost {
         }
     }
 
-    /// The second that ends at `t_ns`. `extra` are losses of the reader, cumulative.
+    /// The record of the second that ends at `t_ns`. `extra` are cumulative losses of the reader.
     pub(super) fn second(
         &mut self,
         probe: &impl Costly,

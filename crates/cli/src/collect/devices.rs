@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The block devices of the host: what `/sys` tells of each, said once before it is referred to.
+//! The block devices of the host: the facts of each from `/sys`, emitted once before a record refers to it.
 
 use super::{Emit, Roots};
 use deburr_core::recording::{BlockRecord, DevId, Device, DiskCounters, Record};
@@ -9,34 +9,33 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// The devices that were said, shared by all collectors that refer to them.
+/// The devices that were emitted, shared by all collectors that refer to them.
 #[derive(Debug, Default)]
 pub(crate) struct Devices {
     sys: PathBuf,
     said: BTreeMap<DevId, Device>,
     /// Devices with a mounted filesystem.
     mounted: BTreeSet<DevId>,
-    /// What the kernel counted of each device, as it was last read.
+    /// The kernel's counters of each device, as they were last read.
     counted: BTreeMap<DevId, DiskCounters>,
 }
 
 impl Devices {
-    /// Reads nothing yet.
+    /// No devices yet; nothing is read.
     pub(crate) fn open(roots: &Roots) -> Self {
         Self { sys: roots.sys.clone(), ..Self::default() }
     }
 
-    /// Makes sure that `Record::Block(Device)` was emitted for that device, and before it for the disk that it
-    /// is a partition of. Yields the whole disk: itself, if it is no partition or nothing is known of it.
+    /// Makes sure that `Record::Block(Device)` was emitted for that device, and before it for the disk that it is a
+    /// partition of. Returns the whole disk; the device itself if it is no partition or nothing is known of it.
     pub(crate) fn sight(&mut self, dev: DevId, emit: Emit<'_>) -> DevId {
         self.sight_as(dev, None, emit)
     }
 
-    /// As [`Self::sight`], with the name by which another file of the kernel calls it, in case `/sys` does not
-    /// tell one.
+    /// As [`Self::sight`], with the device's name from another kernel file, for use if `/sys` has none.
     pub(crate) fn sight_as(&mut self, dev: DevId, called: Option<&[u8]>, emit: Emit<'_>) -> DevId {
         if let Some(device) = self.said.get(&dev) {
-            // What is told late of one that went is no sign that it is back.
+            // Late events of a removed device do not mean that it is back.
             let back = device.gone && (called.is_some() || self.link(dev).exists());
             if !back {
                 return device.disk.unwrap_or(dev);
@@ -52,12 +51,12 @@ impl Devices {
         disk
     }
 
-    /// The whole disks that were said, with their names.
+    /// The whole disks that were emitted and are still there.
     pub(crate) fn disks(&self) -> impl Iterator<Item = &Device> {
         self.said.values().filter(|device| device.disk.is_none() && !device.gone)
     }
 
-    /// Says that a device vanished. If its number is there again, it is another device.
+    /// Emits that a device vanished. If its number appears again, it is another device.
     pub(crate) fn gone(&mut self, dev: DevId, emit: Emit<'_>) {
         if let Some(device) = self.said.get_mut(&dev).filter(|device| !device.gone) {
             device.gone = true;
@@ -65,7 +64,7 @@ impl Devices {
         }
     }
 
-    /// Looks again at what may change while a device stays: the backing of loop devices. Once a second.
+    /// Reads again what may change while a device stays: the backing files of loop devices. Called once a second.
     pub(crate) fn refresh(&mut self, emit: Emit<'_>) {
         for (dev, device) in &mut self.said {
             if device.gone || !device.name.starts_with("loop") {
@@ -78,7 +77,7 @@ impl Devices {
         }
     }
 
-    /// Tells which devices have a mounted filesystem.
+    /// Sets which devices have a mounted filesystem.
     pub(crate) fn set_mounted(&mut self, mounted: BTreeSet<DevId>) {
         self.mounted = mounted;
     }
@@ -88,7 +87,7 @@ impl Devices {
         self.mounted.contains(&dev)
     }
 
-    /// Tells what the kernel counted of a device; `None` = it is not there any more.
+    /// Sets the kernel's counters of a device; `None` = the device is gone.
     pub(crate) fn set_counters(&mut self, dev: DevId, counters: Option<DiskCounters>) {
         match counters {
             Some(counters) => self.counted.insert(dev, counters),
@@ -96,12 +95,12 @@ impl Devices {
         };
     }
 
-    /// What the kernel counted of a device by the last beat.
+    /// The kernel's counters of a device, as of the last beat.
     pub(crate) fn counters(&self, dev: DevId) -> Option<&DiskCounters> {
         self.counted.get(&dev)
     }
 
-    /// The same of all devices.
+    /// The kernel's counters of all devices.
     pub(crate) fn all_counters(&self) -> impl Iterator<Item = (DevId, &DiskCounters)> {
         self.counted.iter().map(|(dev, counters)| (*dev, counters))
     }
@@ -131,7 +130,7 @@ fn read(link: &Path, dev: DevId) -> Option<Device> {
     let dir = link.canonicalize().ok()?;
     let number = |file: &str| fs::read_to_string(dir.join(file)).ok()?.trim().parse().ok();
     let start_sector = number("start");
-    // The directory of a partition lies in that of its disk, and only a partition has a start.
+    // The directory of a partition lies in that of its disk, and only a partition has a `start`.
     let disk = start_sector
         .and_then(|_| fs::read_to_string(dir.parent()?.join("dev")).ok()?.parse::<DevId>().ok());
     Some(Device {
@@ -166,7 +165,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// What is said meanwhile.
+    /// The devices that are emitted during `act`.
     fn said(act: impl FnOnce(&mut dyn FnMut(Record))) -> Vec<Device> {
         let mut devices = Vec::new();
         act(&mut |record| match record {
@@ -198,7 +197,7 @@ mod tests {
         assert_eq!(said(|emit| devices.gone(dev("8:1"), emit)), []);
         let back = said(|emit| assert_eq!(devices.sight(dev("8:1"), emit), dev("8:0")));
         assert_eq!(back.len(), 1);
-        // What is told of it after it went is of the disk that it was on.
+        // Late events of a removed partition count for its former disk.
         said(|emit| devices.gone(dev("8:1"), emit));
         std::fs::remove_file(host.path("sys/dev/block/8:1")).unwrap();
         let late = said(|emit| assert_eq!(devices.sight(dev("8:1"), emit), dev("8:0")));

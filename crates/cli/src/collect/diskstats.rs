@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `/proc/diskstats`, ten times a second, of the devices that are mounted or do anything.
+//! Counters of `/proc/diskstats`, ten times a second, for devices that are mounted or do any IO.
 
 use super::{Beat, Collector, Context, Emit, Now, kept};
 use deburr_core::procfs::diskstats::{self, Line, Step, Unwrap};
@@ -9,13 +9,12 @@ use deburr_core::recording::{
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 
-/// The collector.
 #[derive(Debug)]
 pub(crate) struct DiskstatsCollector {
     file: File,
     devices: BTreeMap<DevId, Followed>,
     last_ns: u64,
-    /// What the file held then.
+    /// What the file held at `last_ns`.
     last_text: Vec<u8>,
 }
 
@@ -26,12 +25,12 @@ struct Followed {
     counters: DiskCounters,
     /// Whether its counters are recorded.
     recorded: bool,
-    /// Whether the last look found it.
+    /// Whether the last read of the file listed it.
     there: bool,
 }
 
 impl DiskstatsCollector {
-    /// Opens the file.
+    /// Opens `/proc/diskstats`.
     pub(crate) fn open(cx: &Context) -> Result<Self, State> {
         let opened = File::open(cx.roots.proc.join("diskstats"))
             .and_then(|file| kept::text(&file).map(|_| file));
@@ -47,7 +46,7 @@ impl DiskstatsCollector {
     fn look(&mut self, cx: &mut Context, now: &Now, emit: Emit<'_>) -> anyhow::Result<()> {
         let (t_ns, second) = (now.t_ns, now.beat == Beat::Start || now.beat.is_second());
         let text = kept::text(&self.file)?;
-        // On a quiet host nothing was counted since, and nobody was mounted since the last second.
+        // On a quiet host no counter has changed, and mounts are looked at once a second only.
         if text == self.last_text && !second {
             for (&device, known) in self.devices.iter().filter(|(_, known)| known.recorded) {
                 say(device, t_ns, known.counters, emit);
@@ -82,7 +81,7 @@ impl DiskstatsCollector {
             there: true,
         };
         let Some(known) = self.devices.get_mut(&device) else {
-            // One that appears within the window is watched from its first moment.
+            // A device that appears within the window is recorded from then on.
             let appeared = t_ns > 0;
             let recorded = appeared || cx.devices.is_mounted(device);
             if recorded {
@@ -97,7 +96,7 @@ impl DiskstatsCollector {
         match known.unwrap.next(line.counters) {
             Step::On(counters) => known.counters = counters,
             Step::Anew(counters) => {
-                // The counters of the device before do not go on.
+                // Another device has this number now: the old counters do not continue.
                 if known.recorded {
                     cx.devices.gone(device, emit);
                     cx.devices.sight_as(device, Some(&line.name), emit);
@@ -109,7 +108,7 @@ impl DiskstatsCollector {
         if !known.recorded && (acts || cx.devices.is_mounted(device)) {
             known.recorded = true;
             cx.devices.sight_as(device, Some(&line.name), emit);
-            // So that nothing of what it just did is missing.
+            // The reading before its first IO, so that none of that IO is missing.
             say(device, self.last_ns, before, emit);
         }
         if known.recorded {
@@ -123,7 +122,7 @@ fn say(device: DevId, t_ns: u64, counters: DiskCounters, emit: Emit<'_>) {
     emit(Record::Block(Box::new(BlockRecord::Disk(reading))));
 }
 
-/// Mounted disks that count nothing because somebody switched it off.
+/// Partial if some of the disks seen have IO accounting switched off.
 fn coverage(cx: &Context) -> State {
     let iostats =
         |disk: &str| fs::read(cx.roots.sys.join("block").join(disk).join("queue/iostats"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A host of files for tests of collectors.
+//! A fake host made of files, for tests of collectors.
 
 use super::{Beat, Cgroups, Collector, Context, Devices, Now, Processes, Roots};
 use deburr_core::recording::{Record, TargetSpec};
@@ -32,28 +32,29 @@ impl Host {
         self.dir.path().join(path)
     }
 
-    /// Writes a file, with the directories above it. It stays the same file for those who have it open.
+    /// Writes a file and creates the directories above it. An existing file is overwritten in place, so that open
+    /// handles see the new text.
     pub(crate) fn write(&self, file: &str, text: impl AsRef<[u8]>) {
         let file = self.path(file);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, text).unwrap();
     }
 
-    /// A process in `/proc`, of one thread.
+    /// A process in `/proc` with one thread.
     pub(crate) fn process(&self, pid: u32, comm: &str) {
         self.write(&format!("proc/{pid}/stat"), stat(pid, comm, 1, 0));
         self.write(&format!("proc/{pid}/status"), format!("Tgid:\t{pid}\n"));
         self.write(&format!("proc/{pid}/cmdline"), format!("{comm}\0"));
     }
 
-    /// A thread's counters.
+    /// A thread's `schedstat` counters.
     pub(crate) fn schedstat(&self, pid: u32, tid: u32, on_cpu_ns: u64, delay_ns: u64, slices: u64) {
         let text = format!("{on_cpu_ns} {delay_ns} {slices}\n");
         self.write(&format!("proc/{pid}/task/{tid}/schedstat"), text);
     }
 
-    /// A block device in `/sys`: `place` is its directory below `/sys/devices`, that of a partition lies in its
-    /// disk's.
+    /// A block device in `/sys`. `place` is its directory below `/sys/devices`; a partition's directory lies in that of
+    /// its disk.
     pub(crate) fn device(&self, dev: &str, place: &str, sectors: u64) {
         self.write(&format!("sys/devices/{place}/dev"), format!("{dev}\n"));
         self.write(&format!("sys/devices/{place}/size"), format!("{sectors}\n"));
@@ -88,7 +89,7 @@ pub(crate) fn stat(pid: u32, comm: &str, threads: u32, cpu_ticks: u64) -> String
     )
 }
 
-/// What a collector emits at that beat.
+/// The records that a collector emits at that beat.
 pub(crate) fn beat(collector: &mut impl Collector, cx: &mut Context, beat: Beat) -> Vec<Record> {
     let mut records = Vec::new();
     let t_ns = if beat == Beat::Start { 0 } else { 1_000_000_000 };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Reads files of `/proc` that are kept open: the kernel makes their text anew at each read from the start,
-//! and opening costs several times the reading.
+//! Reads files of `/proc` that are kept open: the kernel generates their text at each read from offset 0, and
+//! opening costs several times as much as reading.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
-/// The text as it is now.
+/// The current text of the file, from offset 0.
 pub(super) fn text(file: &File) -> io::Result<Vec<u8>> {
     let mut text = vec![0; 4096];
     let mut len = 0;

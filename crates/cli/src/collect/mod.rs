@@ -38,16 +38,16 @@ pub(crate) use syscalls::SyscallCollector;
 use deburr_core::recording::{Record, TargetSpec};
 use std::path::PathBuf;
 
-/// Which beat this is.
+/// The kind of a beat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beat {
     /// The start of the window: `t_ns` is 0.
     Start,
-    /// 100 ms went by.
+    /// The end of a bin of 100 ms.
     Bin,
-    /// A second went by (it is a bin's end too).
+    /// The end of a second (also the end of a bin).
     Second,
-    /// The end of the window, wherever it falls (it is a bin's and a second's end too).
+    /// The end of the window, wherever it falls (also the end of a bin and of a second).
     End,
 }
 
@@ -58,19 +58,19 @@ impl Beat {
     }
 }
 
-/// The moment of a beat.
+/// Time and kind of a beat.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now {
     /// Nanoseconds since the start of the window.
     pub(crate) t_ns: u64,
-    /// Which beat.
+    /// Kind of the beat.
     pub(crate) beat: Beat,
 }
 
-/// Takes a record.
+/// The sink for a collector's records.
 pub(crate) type Emit<'a> = &'a mut dyn FnMut(Record);
 
-/// Where the kernel's trees are; other places in tests.
+/// Roots of the kernel's file trees; tests set other directories.
 #[derive(Clone, Debug)]
 pub(crate) struct Roots {
     /// `/proc`
@@ -94,13 +94,13 @@ pub(crate) struct Context {
     pub(crate) roots: Roots,
     /// `CLOCK_MONOTONIC` at the start of the window, nanoseconds.
     pub(crate) start_mono_ns: u64,
-    /// What is looked at.
+    /// The target of the observation.
     pub(crate) target: TargetSpec,
-    /// Follow one in so many block requests; `None` = as many as the budget allows.
+    /// Follow one in this many block requests; `None` = as many as the time budget allows.
     pub(crate) io_one_in: Option<u32>,
-    /// System calls are counted, too.
+    /// Whether system calls are counted, too.
     pub(crate) syscalls: bool,
-    /// Who was seen so far.
+    /// The processes that were seen so far.
     pub(crate) processes: Processes,
     /// The cgroup tree of the cpu controller.
     pub(crate) cgroups: Cgroups,
@@ -110,8 +110,8 @@ pub(crate) struct Context {
 
 /// One source of records.
 pub(crate) trait Collector {
-    /// Takes part in one beat. An error ends this collector, not the session: the session emits
-    /// `Coverage::Partial` for its sources from then on.
+    /// Called at each beat. An error ends this collector, not the session: the session emits `Coverage::Partial` for
+    /// its sources from then on.
     fn beat(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) -> anyhow::Result<()>;
 }
 

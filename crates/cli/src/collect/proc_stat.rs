@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Each CPU's line of `/proc/stat`, each second.
+//! Per-CPU time counters from `/proc/stat`, once a second.
 
 use super::{Beat, Collector, Context, Emit, Now, kept};
 use deburr_core::procfs::stat;
 use deburr_core::recording::{Coverage, CpuReading, Record, Source, State};
 use std::fs::File;
 
-/// The collector.
 #[derive(Debug)]
 pub(crate) struct ProcStatCollector {
     file: File,
@@ -14,7 +13,7 @@ pub(crate) struct ProcStatCollector {
 }
 
 impl ProcStatCollector {
-    /// Opens the file.
+    /// Opens `/proc/stat`.
     pub(crate) fn open(cx: &Context) -> Result<Self, State> {
         let file = File::open(cx.roots.proc.join("stat")).map_err(|error| State::Missing {
             reason: format!("`/proc/stat`: {error}"),

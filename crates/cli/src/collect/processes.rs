@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who was seen: gives every process of the session its identity and emits its facts.
+//! The processes of a session: gives each of them an identity and emits its facts.
 //!
-//! Meeting a process again costs a hash look-up. Meeting one for the first time costs three reads in `/proc`,
-//! some 20 us; where thousands of processes come and go a second, those reads have a budget, and what is over
-//! it is known only by its sighting.
+//! A known process costs a hash look-up. A new one costs three reads in `/proc`, some 20 us. Where thousands of
+//! processes come and go per second, these reads have a budget, and processes beyond it are known only by their
+//! sighting.
 
 mod closely;
 
@@ -15,37 +15,37 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::time::Instant;
 
-/// First sights whose facts are read at once: a host's processes at the start.
+/// New processes whose facts are read at once: a host's processes at the start.
 const FACTS_BURST: f64 = 2048.0;
-/// Reads of facts in a second after that: at 20 us each, 0.4 % of a CPU.
+/// New processes per second whose facts are read after that: at 20 us each, 0.4 % of a CPU.
 const FACTS_PER_SECOND: f64 = 200.0;
-/// As many processes may be remembered beyond those alive before the dead are forgotten.
+/// Number of dead processes that may be kept before they are removed.
 const DEAD_KEPT: usize = 8192;
-/// The part of a command line that is kept.
+/// Bytes of a command line that are kept.
 const CMDLINE_BYTES: usize = 256;
-/// The same of those that are looked at closely: a Java program's name comes after all of its options.
+/// The same for processes that are looked at closely: the name of a Java program comes after all of its options.
 const CMDLINE_BYTES_CLOSELY: usize = 4096;
-/// Kinds of short-lived processes that are told apart in a session.
+/// Kinds of short-lived processes that are distinguished in a session.
 const KINDS: usize = 256;
-/// Generations that are followed up from a process to the target's command.
+/// Generations of parents that are followed from a process up to the target's command.
 const MAX_GENERATIONS: usize = 64;
 
-/// What a collector knows of a process when it meets it. Facts that it does not know are read from `/proc`,
-/// if the process is still there.
+/// What a collector knows of a process when it sees it. Unknown facts are read from `/proc` if the process still
+/// exists.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sighting<'a> {
     /// Thread-group id.
     pub(crate) pid: u32,
-    /// Start time of the *process* (main thread) in nanoseconds of the boot clock, if known. With it, reuse of
-    /// the pid is told apart without a look into `/proc`.
+    /// Start time of the *process* (main thread) in nanoseconds of the boot clock, if known. It reveals a reused pid
+    /// without a read of `/proc`.
     pub(crate) start_ns: Option<u64>,
     /// Comm of the main thread as the kernel has it now, if known.
     pub(crate) comm: Option<&'a [u8]>,
     /// Its cgroup in the tree of the cpu controller, if known.
     pub(crate) cgroup: Option<CgroupId>,
-    /// It did nothing: what `/proc` has of it is not worth reading.
+    /// Whether it did nothing, so that its facts in `/proc` are not worth reading.
     pub(crate) did_nothing: bool,
-    /// Pid of the process that started it, if known. Of a process that is gone it cannot be read any more.
+    /// Pid of the parent process, if known. It cannot be read any more once the process is gone.
     pub(crate) parent: Option<u32>,
 }
 
@@ -54,30 +54,30 @@ pub(crate) struct Sighting<'a> {
 pub(crate) struct Processes {
     by_pid: HashMap<u32, Known>,
     last_id: u32,
-    /// The target's processes, dead ones too: their last amounts come after their end.
+    /// The target's processes, including dead ones: their last amounts arrive after their end.
     target: HashSet<ProcId>,
     host_is_target: bool,
-    /// The first process with the target's pid; a later one has only the pid in common.
+    /// The first process with the target's pid; a later one only reuses the pid.
     target_root: Option<ProcId>,
     target_cgroups: BTreeSet<CgroupId>,
     observer_pid: u32,
     user_hz: u64,
     facts: Budget,
-    /// Who stands for the many of a kind.
+    /// The identity that the short-lived processes of a kind share.
     kinds: HashMap<Kind, ProcId>,
-    /// How many were looked at closely.
+    /// Number of processes that were looked at closely.
     suspects: usize,
-    /// Above so many entries the dead are looked for.
+    /// Number of entries of `by_pid` at which dead processes are removed.
     sweep_above: usize,
 }
 
-/// Short-lived processes that count as one: of one comm and cgroup, all of the target or none.
+/// Short-lived processes that share an identity: comm, cgroup, and whether they belong to the target.
 type Kind = (Box<[u8]>, Option<CgroupId>, bool);
 
 /// A process as it was emitted last.
 #[derive(Debug)]
 struct Known {
-    /// The comm's bytes: decoding is not for every meeting.
+    /// The comm's bytes, so that a sighting can be compared without decoding.
     comm: Box<[u8]>,
     process: Process,
     first_look: Option<closely::FirstLook>,
@@ -103,8 +103,8 @@ impl Default for Processes {
 }
 
 impl Processes {
-    /// Identity of that process. Emits `Record::Process` at first sight and when a fact that is in `sighting`
-    /// differs from what was emitted last (exec, rename, move).
+    /// The identity of that process. Emits `Record::Process` at first sight and when a fact in `sighting` differs from
+    /// what was emitted last (exec, rename, move to another cgroup).
     pub(crate) fn intern(
         &mut self,
         roots: &Roots,
@@ -131,8 +131,9 @@ impl Processes {
         id
     }
 
-    /// Identity of a process that did too little for one of its own: if it has none, that of all that are like it, who have
-    /// its comm and its cgroup, and belong to the target if it does. Reads nothing of it.
+    /// The identity of a process that did too little to get its own. If it has one already, it keeps that. Otherwise it
+    /// shares one with all processes that have the same comm and cgroup and belong to the target if it does;
+    /// [`ProcId::OTHERS`] if it has no comm or there are too many kinds. Does not read the facts of the process.
     pub(crate) fn fold(
         &mut self,
         roots: &Roots,
@@ -149,7 +150,7 @@ impl Processes {
         let Known { comm, mut process, .. } = known;
         process.comm = name::decode(&comm);
         process.in_target = match target {
-            // What it descends from is not read of each.
+            // The ancestors of so many processes are not read.
             TargetSpec::Command { .. } => self.is_child_of_command(target, sighting.parent),
             _ => self.belongs(roots, cgroups, target, &process, None),
         };
@@ -171,12 +172,12 @@ impl Processes {
         id
     }
 
-    /// What is known of that process, if it was met before.
+    /// The entry of that process, if it was seen before.
     fn met(&self, sighting: &Sighting<'_>) -> Option<&Known> {
         self.by_pid.get(&sighting.pid).filter(|known| known.is_same(sighting))
     }
 
-    /// [`ProcId::OTHERS`] is not given to a process.
+    /// A new identity, never [`ProcId::OTHERS`].
     fn next_id(&mut self) -> ProcId {
         self.last_id = self.last_id.saturating_add(1).min(ProcId::OTHERS.0 - 1);
         ProcId(self.last_id)
@@ -192,23 +193,23 @@ impl Processes {
         self.by_pid.values().map(|known| &known.process).filter(|process| process.in_target)
     }
 
-    /// Whether that pid was met as a kernel thread.
+    /// Whether the process that was seen with that pid is a kernel thread.
     pub(crate) fn is_kernel_thread(&self, pid: u32) -> bool {
         self.by_pid.get(&pid).is_some_and(|known| known.process.kernel_thread == Some(true))
     }
 
-    /// The cgroups that processes of the target were met in.
+    /// The cgroups in which processes of the target were seen.
     pub(crate) fn target_cgroups(&self) -> BTreeSet<CgroupId> {
         self.target_cgroups.clone()
     }
 
-    /// How many processes went out without the facts of `/proc` since the last call: there were too many new
-    /// ones.
+    /// How often since the last call a process was emitted without its facts from `/proc`, because there were too many
+    /// new ones.
     pub(crate) fn take_facts_skipped(&mut self) -> u64 {
         std::mem::take(&mut self.facts.refused)
     }
 
-    /// Takes the sighting and, within the budget, the facts of `/proc`, and emits the process as it is now.
+    /// Takes over the sighting and, within the budget, the facts from `/proc`, and emits the process.
     fn learn(
         &mut self,
         roots: &Roots,
@@ -223,7 +224,7 @@ impl Processes {
         let mut stat = None;
         if !sighting.did_nothing && self.facts.take() {
             stat = read_stat(roots, sighting.pid).filter(|stat| {
-                // By now the pid may be another process's.
+                // By now the pid may belong to another process.
                 let start_ns = stat::ticks_ns(stat.start_ticks, self.user_hz);
                 sighting.start_ns.is_none_or(|seen| is_same_start(seen, start_ns))
             });
@@ -289,8 +290,8 @@ impl Processes {
                 .is_some_and(|parent| self.target.contains(&parent.process.id))
     }
 
-    /// Whether the command `root` started that process, directly or not. The chain of parents breaks where one
-    /// of them ended; the process group, which outlives them, joins many such orphans to the command.
+    /// Whether that process descends from the command with pid `root`. The chain of parents breaks where one of them
+    /// ended; the process group outlives them and still links many such orphans to the command.
     fn descends(&self, roots: &Roots, root: u32, pid: u32, stat: Option<pid::PidStat>) -> bool {
         let mut stat = stat.or_else(|| read_stat(roots, pid));
         for _ in 0..MAX_GENERATIONS {
@@ -310,7 +311,7 @@ impl Processes {
         false
     }
 
-    /// Forgets processes that are gone, except the youngest ones, whose last amounts may still come.
+    /// Removes processes that are gone, except the most recent ones, whose last amounts may still arrive.
     fn forget_dead(&mut self, roots: &Roots) {
         let entries = fs::read_dir(&roots.proc).into_iter().flatten().flatten();
         let alive: HashSet<u32> =
@@ -361,7 +362,7 @@ impl Known {
         self.comm = stat.comm.as_bytes().into();
     }
 
-    /// A sighting is nearer to the truth than `/proc`, which is read later and rounds start times.
+    /// Takes over the facts of a sighting. They override those of `/proc`, which is read later and rounds start times.
     fn take_sighting(&mut self, sighting: Sighting<'_>) {
         if let Some(comm) = sighting.comm {
             self.comm = until_nul(comm).into();
@@ -370,7 +371,7 @@ impl Known {
         self.process.start_ns = sighting.start_ns.unwrap_or(self.process.start_ns);
     }
 
-    /// Whether that sighting is of this process and not of another one with its pid.
+    /// Whether that sighting is of this process, not of another one that reuses its pid.
     fn is_same(&self, sighting: &Sighting<'_>) -> bool {
         let own_ns = self.process.start_ns;
         sighting.start_ns.is_none_or(|seen| own_ns == 0 || is_same_start(seen, own_ns))
@@ -382,7 +383,7 @@ impl Known {
     }
 }
 
-/// Whether two start times are one: `/proc` rounds down to ticks, of at most 10 ms; BPF does not.
+/// Whether two start times are the same: `/proc` rounds down to ticks of at most 10 ms, BPF does not.
 fn is_same_start(a_ns: u64, b_ns: u64) -> bool {
     const TICK_NS: u64 = 10_000_000;
     let rounded = a_ns.is_multiple_of(TICK_NS) || b_ns.is_multiple_of(TICK_NS);
@@ -412,18 +413,19 @@ fn cmdline(roots: &Roots, pid: u32, bytes: usize) -> String {
     name::decode(&cmdline)
 }
 
-/// `/proc/PID/stat`, if the process is there.
+/// `/proc/PID/stat`; `None` if the process is gone.
 pub(crate) fn read_stat(roots: &Roots, pid: u32) -> Option<pid::PidStat> {
     pid::stat(&fs::read(roots.proc.join(pid.to_string()).join("stat")).ok()?).ok()
 }
 
-/// Whether nothing of a process runs any more. A first thread that has ended before the others is a zombie too.
+/// Whether all threads of a process have ended. The state alone does not tell: a first thread that ended before the
+/// others is a zombie, too.
 pub(crate) fn has_ended(stat: &pid::PidStat) -> bool {
     matches!(stat.state, 'Z' | 'X') && stat.threads < 2
 }
 
-/// Whose entry in `/proc` tells of a process that has not ended: its own, or a thread's if its first one has ended:
-/// memory, program and cgroup are no longer to be had by way of that one.
+/// Id of a thread whose entry in `/proc` describes a process that has not ended: the first thread or, if that has
+/// ended, another one. Memory, program and cgroup cannot be read by way of a thread that has ended.
 pub(crate) fn living_thread(roots: &Roots, stat: &pid::PidStat) -> u32 {
     if !matches!(stat.state, 'Z' | 'X') {
         return stat.pid;
@@ -434,7 +436,7 @@ pub(crate) fn living_thread(roots: &Roots, stat: &pid::PidStat) -> u32 {
     tids.find(|&tid| tid != stat.pid).unwrap_or(stat.pid)
 }
 
-/// So much at once, then so much a second.
+/// A token bucket: `burst` tokens at first and at most, refilled by `per_second`.
 #[derive(Debug)]
 struct Budget {
     left: f64,

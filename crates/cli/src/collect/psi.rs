@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Pressure-stall information of the host, each second.
+//! Pressure-stall information (PSI) of the host, once a second.
 
 use super::{Beat, Collector, Context, Emit, Now, kept};
 use deburr_core::procfs::pressure;
@@ -13,7 +13,6 @@ const FILES: [(PsiResource, &str); 3] = [
     (PsiResource::Memory, "pressure/memory"),
 ];
 
-/// The collector.
 #[derive(Debug)]
 pub(crate) struct PsiCollector {
     files: Vec<(PsiResource, File)>,
@@ -21,12 +20,12 @@ pub(crate) struct PsiCollector {
 }
 
 impl PsiCollector {
-    /// Opens the files that there are; none is the error.
+    /// Opens the pressure files that can be read; `Err` if there are none.
     pub(crate) fn open(cx: &Context) -> Result<Self, State> {
         let mut files = Vec::new();
         let mut refused = Vec::new();
         for (resource, name) in FILES {
-            // Where pressure is not accounted, some kernels have no file, some refuse to open or to read it.
+            // Without PSI accounting some kernels have no file, others refuse to open or to read it.
             let opened = File::open(cx.roots.proc.join(name))
                 .and_then(|file| kept::text(&file).map(|_| file));
             match opened {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How many threads the runtimes of processes let run, looked at once for each process and again at the end.
+//! How many threads the language runtimes of processes let run, looked at once per process and again at the end.
 //!
-//! A look costs some 0.1 ms, and the first at a program up to some milliseconds more, so looks have a budget. Those
-//! with a limit come first: they are the ones that may have too many threads for it. Of those that have a runtime too,
-//! the threads are told by their names once a second.
+//! A look costs some 0.1 ms, and the first look at a program up to some milliseconds more, so looks have a budget.
+//! Processes with a CPU limit come first: they are the ones that may have too many threads for it. For those that
+//! also have a runtime, what the threads did is recorded by thread name once a second.
 
 mod named;
 
@@ -20,25 +20,24 @@ use named::Named;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What may be spent on looking in the first second, and in each one after it: 0.1 % of a CPU.
+/// CPU time that looks may take in the first second, and in each later one: 0.1 % of a CPU.
 const FIRST_SECOND: Duration = Duration::from_millis(20);
 const EACH_SECOND: Duration = Duration::from_millis(1);
-/// Budget that is not used may be saved up for so many seconds.
+/// Unused budget is saved up for at most this many seconds.
 const SAVED_SECONDS: u32 = 20;
 /// Runtimes that are looked at again at the end.
 const MAX_AGAIN: usize = 256;
 
-/// The collector.
 #[derive(Debug)]
 pub(crate) struct RuntimeCollector {
     prober: Prober,
     online: usize,
-    /// Everybody who was met by the last beat: who is new now may not have begun to run its program.
+    /// Processes that were known a second ago. A newer one may not have begun to run its program.
     met: BTreeSet<ProcId>,
     looked_at: BTreeSet<ProcId>,
-    /// Of those: who had one thread, and may have more by the end.
+    /// Processes that had one thread when they were looked at, and may have more by the end.
     alone: BTreeSet<ProcId>,
-    /// What was emitted last.
+    /// Pid, and what was emitted last.
     found: BTreeMap<ProcId, (u32, RuntimeReading)>,
     named: Named,
     budget: Duration,
@@ -46,7 +45,7 @@ pub(crate) struct RuntimeCollector {
 }
 
 impl RuntimeCollector {
-    /// Nothing is looked at yet.
+    /// A collector that has looked at nothing yet.
     pub(crate) fn open(cx: &Context) -> Self {
         Self {
             prober: Prober::default(),
@@ -61,7 +60,8 @@ impl RuntimeCollector {
         }
     }
 
-    /// Those who are to be looked at: who was not yet, the limited ones first, then at the end who had one thread.
+    /// The processes to look at: those not looked at yet, limited ones first; then, at the end, those that had one
+    /// thread.
     fn candidates(&self, cx: &Context, is_end: bool) -> Vec<(ProcId, u32)> {
         let mut candidates: Vec<(bool, bool, ProcId, u32)> = Vec::new();
         for process in cx.processes.of_target() {
@@ -89,13 +89,13 @@ impl RuntimeCollector {
             || fewer(&process.cpuset_cpus)
     }
 
-    /// Looks at one process. Says what is new.
+    /// Looks at one process, and emits its reading if it is new or changed.
     fn look(&mut self, cx: &mut Context, (id, pid): (ProcId, u32), now: Now, emit: Emit<'_>) {
-        // The threads at this moment; a process that is gone has none.
+        // The present number of threads; a process that has ended has none.
         let Some(stat) = read_stat(&cx.roots, pid).filter(|stat| !has_ended(stat)) else {
             return;
         };
-        // Who has one thread lets no more run, whatever its runtime; nginx has its threads in processes.
+        // A process with one thread runs no more than that, whatever its runtime. nginx uses processes instead.
         if stat.threads == 1 && stat.comm != "nginx" {
             self.alone.insert(id);
             return;
@@ -110,7 +110,7 @@ impl RuntimeCollector {
             }
         };
         let same = |before: &RuntimeReading| {
-            // Threads come and go, and say little.
+            // The number of threads varies, and means little.
             let undated = |reading: &RuntimeReading| RuntimeReading {
                 t_ns: 0,
                 threads: 0,
@@ -147,7 +147,7 @@ impl RuntimeCollector {
             (self.budget.saturating_sub(spent()) + EACH_SECOND).min(EACH_SECOND * SAVED_SECONDS);
     }
 
-    /// Tells what the threads did of those that have a limit and a runtime.
+    /// Emits what the threads did, by name, of processes that have a limit and a runtime.
     fn names(&mut self, cx: &Context, now: Now, emit: Emit<'_>) {
         if now.beat != Beat::End && !self.named.is_due(now.t_ns) {
             return;
@@ -155,7 +155,7 @@ impl RuntimeCollector {
         let begin_ns = clock::cpu_time_ns();
         let judged = |process: &&Process| {
             self.found.get(&process.id).is_some_and(|(_, reading)| {
-                // Node's number is not judged, and nginx's is one of processes.
+                // Node's number is not judged, and that of nginx counts processes.
                 !reading.parallelism.is_empty()
                     && !matches!(reading.kind, RuntimeKind::Node | RuntimeKind::Nginx)
             })
@@ -174,11 +174,11 @@ impl RuntimeCollector {
         self.named.took(now.t_ns, Duration::from_nanos(spent_ns));
     }
 
-    /// Looks again at those that have a runtime: newer ones follow their limit.
+    /// Looks again at processes that have a runtime: newer runtimes follow a change of the limit.
     fn again(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) {
         let known: Vec<(ProcId, u32)> =
             self.found.iter().map(|(id, (pid, _))| (*id, *pid)).take(MAX_AGAIN).collect();
-        // A pid may be another process's by now: only those that are still known by it.
+        // A pid may have been reused by now: only processes that are still known by it are looked at.
         let alive: BTreeSet<(ProcId, u32)> =
             cx.processes.of_target().map(|process| (process.id, process.pid)).collect();
         for one in known.into_iter().filter(|one| alive.contains(one)) {
@@ -246,7 +246,7 @@ mod tests {
         processes.intern(roots, cgroups, target, sighting, &mut |_| {})
     }
 
-    /// Whose runtime was told, with the number.
+    /// The processes whose runtime was emitted, with its number of threads.
     fn told(records: &[Record]) -> Vec<(ProcId, u32)> {
         let reading = |record: &Record| match record {
             Record::Runtime(reading) => Some((reading.proc, reading.parallelism[0].value)),
@@ -265,12 +265,12 @@ mod tests {
         let start = beat(&mut collector, &mut cx, Beat::Start);
         assert!(matches!(start[..], [Record::Coverage(_)]), "{start:?}");
         let (many, alone) = (meet(&mut cx, 50), meet(&mut cx, 51));
-        // Who was met just now may not run its program yet.
+        // A process that was met just now may not run its program yet.
         assert_eq!(told(&beat(&mut collector, &mut cx, Beat::Second)), []);
         assert_eq!(told(&beat(&mut collector, &mut cx, Beat::Bin)), []);
         assert_eq!(told(&beat(&mut collector, &mut cx, Beat::Second)), [(many, 9)]);
         assert_eq!(told(&beat(&mut collector, &mut cx, Beat::Second)), []);
-        // By the end one has another number, one has more than a thread, and one has come.
+        // By the end one process has another number, one has more than one thread, and one is new.
         node(&host, 50, 8, "12");
         node(&host, 51, 6, "5");
         node(&host, 52, 6, "3");

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The kernel's settings for block IO and writeback, whether it groups sessions, and the mounts: at the start, and
-//! again when they change.
+//! Kernel settings for block IO and writeback, autogrouping, and the mounts: at the start, and again when they change.
 //!
-//! Files of devices are read for the devices that were seen. Each second a part of all files is looked at
-//! again, so many that it costs nothing.
+//! Files of devices are read for the devices that were seen. Each second some of all files are read again, few
+//! enough to cost next to nothing.
 
 mod limits;
 
@@ -20,7 +19,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// The interval of the flusher: of all of them the one that most is judged by.
+/// The interval of the flusher: the setting that most judgements depend on.
 const INTERVAL: &str = "dirty_writeback_centisecs";
 const VM: [&str; 7] = [
     "dirty_background_bytes",
@@ -31,7 +30,7 @@ const VM: [&str; 7] = [
     INTERVAL,
     "dirtytime_expire_seconds",
 ];
-/// Whether sessions are scheduled as groups: nice values then count only within each.
+/// Whether sessions are scheduled as groups: nice values then count only within a session.
 const AUTOGROUP: &str = "sys/kernel/sched_autogroup_enabled";
 const QUEUE: [&str; 10] = [
     "iostats",
@@ -46,25 +45,24 @@ const QUEUE: [&str; 10] = [
     "write_cache",
 ];
 const BDI: [&str; 5] = ["max_bytes", "max_ratio", "max_ratio_fine", "min_ratio", "strict_limit"];
-/// The kernel computes this one from the ratio and the memory that is free now: it is no setting that changes.
+/// Computed by the kernel from the ratio and the memory that is free now: a new value is not a changed setting.
 const COMPUTED: &str = "max_bytes";
-/// The setting behind it.
+/// The setting that `max_bytes` is computed from.
 const COMPUTED_FROM: &str = "max_ratio_fine";
-/// Files of devices and cgroups that are read again in a second, in turn: at 10 us each, 0.2 ms.
+/// Files of devices and cgroups that are read again per second, in turn: at 10 us each, 0.2 ms.
 const READ_PER_SECOND: usize = 16;
-/// The same at the end of the window: what was changed since the last turn is told then.
+/// The same at the end of the window, for what changed since the last turn.
 const READ_AT_END: usize = 128;
-/// Files that are watched.
+/// Maximum number of files that are read.
 const MAX_FILES: usize = 4096;
-/// Bytes of a setting that are kept.
+/// Bytes of a value that are kept.
 const MAX_VALUE: usize = 256;
-/// Seconds between two looks at the mounts where nothing tells that they changed.
+/// Seconds between two reads of the mounts where no change is signalled.
 const MOUNTS_EVERY: u32 = 5;
 
-/// The collector.
 #[derive(Debug)]
 pub(crate) struct SettingsCollector {
-    /// What each file held when it was last read.
+    /// What each file held when it was last read; `None` = it could not be read.
     values: BTreeMap<PathBuf, Option<String>>,
     mounts: BTreeMap<DevId, Mount>,
     watch: Watch,
@@ -75,7 +73,7 @@ pub(crate) struct SettingsCollector {
 }
 
 impl SettingsCollector {
-    /// Reads nothing yet.
+    /// A collector that has read nothing yet.
     pub(crate) fn open(cx: &Context) -> Self {
         Self {
             values: BTreeMap::new(),
@@ -88,7 +86,7 @@ impl SettingsCollector {
         }
     }
 
-    /// Emits the mounts that are new or changed, and tells which devices are mounted.
+    /// Emits the mounts that are new or changed, and notes in `cx.devices` which devices are mounted.
     fn look_at_mounts(&mut self, cx: &mut Context, emit: Emit<'_>) {
         let mut mounts = Mounts::read(&cx.roots.proc);
         let mut mounted = BTreeSet::new();
@@ -102,13 +100,13 @@ impl SettingsCollector {
         }
         mounted.retain(|dev| dev.major != 0);
         for dev in &mounted {
-            // The limits and the scheduler are those of the whole disk.
+            // This adds the whole disk, too: limits and IO scheduler are those of the disk.
             cx.devices.sight(*dev, emit);
         }
         cx.devices.set_mounted(mounted);
     }
 
-    /// Files of devices and mounts that were not read yet.
+    /// Reads the files of devices, mounts and cgroups that were not read yet.
     fn find(&mut self, cx: &Context, t_ns: u64, emit: Emit<'_>) {
         let sys = &cx.roots.sys;
         let mut files = vec![cx.roots.proc.join(AUTOGROUP)];
@@ -118,7 +116,7 @@ impl SettingsCollector {
             let dir = sys.join("block").join(&disk.name).join("queue");
             files.extend(QUEUE.map(|file| dir.join(file)));
         }
-        // Without a device of its own (FUSE, btrfs), a filesystem may have limits all the same.
+        // A filesystem without a device of its own (FUSE, btrfs) may have limits, too.
         infos.extend(self.mounts.keys().filter(|fs| fs.major == 0));
         for dev in infos {
             let dir = sys.join("class/bdi").join(dev.to_string());
@@ -134,7 +132,7 @@ impl SettingsCollector {
         }
     }
 
-    /// Reads files again: the few that are for all, and some of the others in turn.
+    /// Reads files again: all of `/proc/sys/vm`, and some of the others in turn.
     fn read_again(&mut self, cx: &Context, now: &Now, emit: Emit<'_>) {
         let t_ns = now.t_ns;
         let most = if now.beat == Beat::End { READ_AT_END } else { READ_PER_SECOND };
@@ -169,7 +167,7 @@ impl SettingsCollector {
     }
 }
 
-/// The first bytes of a file, decoded, without the end of the line.
+/// The first bytes of a file, decoded, without the trailing newline.
 fn value(file: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     fs::File::open(file).ok()?.take(MAX_VALUE as u64 + 1).read_to_end(&mut bytes).ok()?;
@@ -181,7 +179,7 @@ fn value(file: &Path) -> Option<String> {
     Some(text)
 }
 
-/// The path as it is on a host.
+/// The path as it is on a real host, whatever the roots are.
 fn shown(roots: &Roots, file: &Path) -> String {
     let below = |root: &Path, name: &str| {
         let rest = file.strip_prefix(root).ok()?;
@@ -192,13 +190,13 @@ fn shown(roots: &Roots, file: &Path) -> String {
         .unwrap_or_else(|| name::decode(file.as_os_str().as_bytes()))
 }
 
-/// The number of a device by its node.
+/// The device number of a device node.
 fn device_of(node: &Path) -> Option<DevId> {
     let dev = fs::metadata(node).ok()?.rdev();
     Some(DevId { major: rustix::fs::major(dev), minor: rustix::fs::minor(dev) })
 }
 
-/// What can be seen: without `/proc/sys/vm`, the settings of writeback are unknown.
+/// What can be read: without `/proc/sys/vm`, the settings of writeback are unknown.
 fn coverage(cx: &Context) -> State {
     let vm = cx.roots.proc.join("sys/vm");
     let proc_sys = vm.is_dir();

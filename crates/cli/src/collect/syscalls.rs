@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! System calls of the target's processes, or on a whole host of those that use most system time; only where that
-//! is asked for, because it makes every system call of the host a little slower.
+//! System calls of the target's processes; if the target is the host, of the processes that use most system time. Only
+//! done where it is asked for, because it makes every system call of the host a little slower.
 
 use super::processes::{Sighting, read_stat};
 use super::{Beat, Collector, Context, Emit, Now, Roots, possible_cpus};
@@ -9,20 +9,19 @@ use deburr_core::recording::{Coverage, ProcId, Record, Source, State, SyscallRec
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// Accounts of all processes that are told apart: each takes 0.3 MB of kernel memory on each CPU.
+/// Accounts on all CPUs together: each process that is kept apart takes 0.3 MB of kernel memory on each CPU.
 const ACCOUNTS: u32 = 64;
-/// So many processes are told apart, at most.
+/// Maximum number of processes that are kept apart.
 const MAX_PROCESSES: u32 = 4;
-/// Files of each that are recorded; the others are summed.
+/// Files that are recorded per process; the others are summed.
 const MAX_FILES: usize = 300;
 
-/// The collector.
 pub(crate) struct SyscallCollector {
     meter: Meter,
     groups: usize,
-    /// Who is looked at, in the order of their accounts, and since when.
+    /// The processes that are watched, in the order of their accounts, and since when.
     watched: Vec<(ProcId, u64)>,
-    /// System time of all processes at the start, in ticks.
+    /// Pid -> system time at the start, in ticks.
     before: HashMap<u32, u64>,
 }
 
@@ -39,7 +38,7 @@ impl SyscallCollector {
         Ok(Self { meter, groups: groups as usize, watched: Vec::new(), before })
     }
 
-    /// Looks at these processes, in that order, as long as there are accounts.
+    /// Watches these processes, in that order, as long as there are accounts.
     fn watch(&mut self, cx: &mut Context, t_ns: u64, pids: &[u32], emit: Emit<'_>) {
         for &pid in pids {
             if self.watched.len() == self.groups {
@@ -56,7 +55,7 @@ impl SyscallCollector {
         }
     }
 
-    /// Those of the target, or of the host those that used most system time since the start.
+    /// The target's processes; if the target is the host, those that used system time since the start, most first.
     fn candidates(&self, cx: &Context) -> Vec<u32> {
         match &cx.target {
             TargetSpec::Process { pid, .. } | TargetSpec::Command { pid, .. } => vec![*pid],
@@ -97,7 +96,7 @@ impl SyscallCollector {
     }
 }
 
-/// System time of all processes but this one, by pid.
+/// Pid -> system time in ticks, of all processes except this one and kernel threads.
 fn system_ticks(roots: &Roots) -> HashMap<u32, u64> {
     let own = std::process::id();
     let entries = std::fs::read_dir(&roots.proc).into_iter().flatten().flatten();
@@ -121,7 +120,7 @@ impl Collector for SyscallCollector {
                     self.watch(cx, now.t_ns, &pids, emit);
                 }
             }
-            // Who is worst must be seen for a second.
+            // It takes a second to see which processes use most system time.
             Beat::Second if self.watched.is_empty() => {
                 let pids = self.candidates(cx);
                 self.watch(cx, now.t_ns, &pids, emit);

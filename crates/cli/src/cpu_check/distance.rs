@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How far apart two CPUs are: a cache line goes from one to the other and back.
+//! How far apart two CPUs are: measures how long a cache line takes from one to the other.
 
 use super::sweep::no_thread;
 use super::worker::{Halt, bind};
@@ -10,20 +10,20 @@ use deburr_core::recording::{CpuCheckRecord, CpuDistance};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-/// Round trips that are timed together, and how often.
+/// Number of round trips that are timed together, and number of such measurements.
 const TRIPS: u64 = 20;
 const TIMES: usize = 15;
-/// Longer than any number of round trips takes, if both CPUs run.
+/// Time limit for all of a pair's round trips: they never take that long if both CPUs run.
 const LIMIT_NS: u64 = 2_000_000;
-/// Looks at the cache line before the clock is asked whether it is stuck.
+/// Reads of the cache line between two checks of the time limit.
 const LOOKS: u32 = 1_000;
 
-/// What goes to and fro; alone on its cache line, and on the one that is fetched with it.
+/// The value that goes back and forth; alone on its cache line, and on the one that is prefetched with it.
 #[repr(align(128))]
 struct Line(AtomicU64);
 
 impl Check<'_> {
-    /// Measures all pairs, as far as the time goes.
+    /// Measures all pairs, as far as the time allows.
     pub(super) fn distances(&mut self) -> anyhow::Result<Distances> {
         let mut distances = Distances::new();
         let pairs = plan::all_pairs(&self.cpus);
@@ -43,7 +43,8 @@ impl Check<'_> {
     }
 }
 
-/// Half of the median round trip; if it got stuck, half of the time waited. `None` if a thread could not be bound.
+/// Half of the median round trip, in nanoseconds; half of [`LIMIT_NS`] if not even one measurement was completed.
+/// `None` if a thread could not be bound.
 fn trip(a: u32, b: u32, realtime: bool, halt: Halt<'_>) -> anyhow::Result<Option<u64>> {
     let (line, over) = (Line(AtomicU64::new(0)), AtomicBool::new(false));
     let (line, over) = (&line, &over);
@@ -76,7 +77,7 @@ fn trip(a: u32, b: u32, realtime: bool, halt: Halt<'_>) -> anyhow::Result<Option
             times.push((clock::monotonic_ns() - start_ns) / (2 * TRIPS));
         }
         over.store(true, Ordering::Relaxed);
-        // The other one waits for a turn, and sees the end with it.
+        // The other thread waits for its turn, and sees `over` with it.
         line.0.store(turn, Ordering::Release);
         times.sort_unstable();
         bound.then(|| times.get(times.len() / 2).copied().unwrap_or(LIMIT_NS / 2))
@@ -89,7 +90,7 @@ fn trip(a: u32, b: u32, realtime: bool, halt: Halt<'_>) -> anyhow::Result<Option
     })
 }
 
-/// Whether the line came to hold that before the time was over.
+/// Waits until the line holds `value`. Returns `false` if the time is over or a signal came.
 fn await_value(line: &Line, value: u64, limit_ns: u64, halt: Halt<'_>) -> bool {
     loop {
         for _ in 0..LOOKS {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Lengths of chunks, counted by size: a worker makes a hundred thousand a second, and their median is wanted.
+//! A histogram of chunk lengths: a worker does a hundred thousand chunks per second, and their median is wanted.
 
-/// Sizes of an octave: the median is exact to less than half a percent.
+/// Buckets per octave: the median is exact to less than half a percent.
 const STEPS: u64 = 128;
 const STEP_BITS: u32 = STEPS.ilog2();
-/// Octaves from 128 ns on; all that is longer is in the last one.
+/// Number of octaves, with 0..128 ns as the first; all longer lengths are in the last bucket.
 const OCTAVES: usize = 24;
 
-/// Counts by size.
+/// Number of lengths in each bucket.
 #[derive(Debug)]
 pub(super) struct Lengths {
     counts: Box<[u32]>,
@@ -28,7 +28,7 @@ impl Lengths {
         self.all += 1;
     }
 
-    /// Adds the counts of another one.
+    /// Adds another histogram.
     pub(super) fn merge(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;
@@ -36,7 +36,7 @@ impl Lengths {
         self.all += other.all;
     }
 
-    /// The median, to its size's middle; 0 if there is none.
+    /// The median, as the middle of its bucket; 0 if there are no lengths.
     pub(super) fn median_ns(&self) -> u64 {
         let mut below = 0;
         for (place, &count) in self.counts.iter().enumerate() {
@@ -49,12 +49,12 @@ impl Lengths {
     }
 }
 
-/// Below an octave's start sizes are single nanoseconds; above, 128th parts of the octave.
+/// The bucket of a length: single nanoseconds below 256 ns, 128th parts of the octave above.
 fn place(ns: u64) -> usize {
     let octave = ns.max(STEPS).ilog2() - STEP_BITS;
     let step = (ns >> octave).saturating_sub(if octave == 0 { 0 } else { STEPS });
     let place = match octave {
-        // 0..256: the first octave is as fine as those below it.
+        // 0..256: the octave 128..256 has buckets of 1 ns, as the range below it.
         0 => step,
         octave => (u64::from(octave) + 1) * STEPS + step,
     };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the kernel says of the CPUs: who shares a core, whether they are virtual, which frequencies are allowed, which
-//! CPUs are offline.
+//! The kernel's facts about the CPUs: which share a core, whether they are virtual, which frequencies are allowed,
+//! which CPUs are offline.
 
 use crate::collect::Roots;
 use deburr_core::procfs::cpu_list;
@@ -8,20 +8,20 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Files of a CPU's frequency that say what is possible and what is allowed.
+/// Files of a CPU with its highest possible and its highest allowed frequency.
 const FREQUENCIES: [&str; 2] = ["cpufreq/cpuinfo_max_freq", "cpufreq/scaling_max_freq"];
 
-/// Lists of CPUs: those that are plugged in, and those that are not online, of which some may never be.
+/// Lists of CPUs: those that are present, and those that are offline, some of which can never be online.
 const LISTS: [&str; 2] = ["present", "offline"];
 
-/// What the kernel says.
+/// The kernel's facts about the CPUs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Machine {
-    /// Groups of two and more CPUs of a core; `None` if not told.
+    /// Groups of two and more CPUs that share a core; `None` if the kernel does not report them.
     pub(super) cores: Option<Vec<Vec<u32>>>,
-    /// Whether the processor is a virtual one; `None` if not told.
+    /// Whether the processor is virtual; `None` if unknown.
     pub(super) hypervisor: Option<bool>,
-    /// Path and content of what is there of [`FREQUENCIES`] and [`LISTS`].
+    /// Path and content of the files of [`FREQUENCIES`] and [`LISTS`] that exist.
     pub(super) settings: Vec<(String, String)>,
 }
 
@@ -34,7 +34,7 @@ pub(super) fn usable_cpus() -> Vec<u32> {
         .collect()
 }
 
-/// Asks about these CPUs.
+/// Reads the facts about these CPUs.
 pub(super) fn look(roots: &Roots, cpus: &[u32]) -> Machine {
     let folder = |cpu: u32| roots.sys.join(format!("devices/system/cpu/cpu{cpu}"));
     let mut cores = BTreeSet::new();
@@ -73,7 +73,7 @@ fn list(file: &Path) -> Option<Vec<u32>> {
     cpu_list::parse(&std::fs::read(file).ok()?).ok()
 }
 
-/// Whether the processor's flags say that it is a virtual one; `None` without flags (not x86).
+/// Whether the processor's flags say that it is virtual; `None` without flags (not x86).
 fn hypervisor(cpuinfo: &str) -> Option<bool> {
     let flags = cpuinfo.lines().find(|line| line.starts_with("flags"))?;
     Some(flags.split_whitespace().any(|flag| flag == "hypervisor"))
@@ -96,7 +96,7 @@ mod tests {
         host.write("sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq", "2000000\n");
         host.write("sys/devices/system/cpu/offline", "5,8-63\n");
         let machine = look(&host.roots, &[0, 1, 4, 6]);
-        // 5 is offline or not in the cpuset, and so is 2: who is left of a core is alone.
+        // 5 is offline or not in the cpuset, and so is 2: a CPU that is left alone on its core is in no group.
         assert_eq!(machine.cores, Some(vec![vec![0, 4]]));
         assert_eq!(machine.hypervisor, Some(true));
         let frequency = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq".to_owned();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr cpu-check`: workers that only compute are measured, first more and more of them (the sweep), then two on
-//! chosen CPUs. What is done and for how long says `deburr_core::cpu_check::plan`, what it means its neighbours; here
-//! it is done and becomes records.
+//! `deburr cpu-check`: measures workers that only compute, first more and more of them (the sweep), then two on chosen
+//! CPUs (the pair test). `deburr_core::cpu_check::plan` determines what is done and for how long, its neighbour
+//! modules what the results mean; this module does it and emits the records.
 //!
-//! At most half of each CPU's time is used. A signal ends it at once, and what was seen so far is judged.
+//! At most half of each CPU's time is used. A signal ends the check at once, and what was measured so far is judged.
 
 mod distance;
 mod lengths;
@@ -29,7 +29,7 @@ use deburr_core::recording::{
 use std::collections::BTreeMap;
 use worker::{Chunk, Halt, MIN_GAP_NS};
 
-/// A check under way.
+/// A check in progress.
 struct Check<'a> {
     cx: Context,
     proc_stat: Option<ProcStatCollector>,
@@ -93,13 +93,13 @@ pub(crate) fn run(
     done
 }
 
-/// What each source will say: nothing, but for those that are used here.
+/// Emits the coverage of all sources: missing, except for those that are used here.
 fn coverage(sinks: &mut Sinks, no_stat: Option<&State>, has_settings: bool) {
     let missing = |reason: &str| State::Missing { reason: reason.into(), gain: String::new() };
     for source in Source::ALL {
         let state = match source {
             Source::CpuCheck => State::Active,
-            // It says so itself.
+            // The collector emits its own coverage.
             Source::ProcStat if no_stat.is_none() => continue,
             Source::ProcStat => no_stat.cloned().unwrap_or(State::Active),
             Source::Settings if has_settings => {
@@ -111,7 +111,7 @@ fn coverage(sinks: &mut Sinks, no_stat: Option<&State>, has_settings: bool) {
     }
 }
 
-/// Records what holds for this process itself: its cgroup's quota and those above, its cpuset, its affinity.
+/// Records the limits of this process: the quotas of its cgroup and those above, its cpuset, its affinity.
 fn own_limits(cx: &mut Context, sinks: &mut Sinks) {
     let Context { roots, processes, cgroups, target, .. } = cx;
     let own = Sighting { pid: std::process::id(), ..Sighting::default() };
@@ -137,7 +137,7 @@ impl Check<'_> {
         self.sinks.push(&Record::End { window_ns: self.t_ns() });
         self.sinks.commit(t_ns);
         self.progress.finish();
-        // What reads `/proc/stat` is closed with it.
+        // The open `/proc/stat` is closed with it.
         self.proc_stat = None;
     }
 
@@ -154,7 +154,8 @@ impl Check<'_> {
         self.sinks.push(&Record::CpuCheck(Box::new(record)));
     }
 
-    /// Reads how long each CPU was busy, idle and stolen so far, and makes what was seen survive a SIGKILL.
+    /// Records how long each CPU was busy, idle and stolen so far, and commits the recording, so that it survives a
+    /// SIGKILL.
     fn read_stat(&mut self, beat: Beat) {
         let t_ns = self.t_ns();
         let Self { proc_stat, cx, sinks, .. } = self;
@@ -168,7 +169,7 @@ impl Check<'_> {
         self.sinks.commit(t_ns);
     }
 
-    /// Sleeps until that moment or a signal.
+    /// Sleeps until that time or until a signal.
     fn rest_until(&self, mono_ns: u64) {
         const LOOK_NS: u64 = 50_000_000;
         while !self.halt.is_on() && clock::monotonic_ns() < mono_ns {
@@ -177,5 +178,5 @@ impl Check<'_> {
     }
 }
 
-/// Time of a cache line between CPUs, by pair.
+/// Pair of CPUs -> nanoseconds that a cache line takes from one to the other.
 type Distances = BTreeMap<(u32, u32), u64>;

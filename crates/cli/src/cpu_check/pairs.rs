@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The pair test: two workers, each bound to its CPU, alone and together in turn.
+//! The pair test: two workers, each bound to its CPU, run alone and together in turn.
 
 use super::sweep::no_thread;
 use super::worker::{Account, Chunk, Slot, bind};
@@ -11,12 +11,12 @@ use deburr_core::cpu_check::plan;
 use deburr_core::recording::{CheckSetup, CpuCheckRecord, PairRound};
 use std::thread;
 
-/// From the start of the workers to their first slot.
+/// Time from the start of the workers to their first slot.
 const START_NS: u64 = 2_000_000;
 /// Longest time between two readings of `/proc/stat`.
 const READ_EVERY_NS: u64 = 1_000_000_000;
 
-/// The rounds so far, and until when there is time for more.
+/// The rounds so far, and the time until which there may be more.
 struct Rounds {
     all: Vec<PairRound>,
     start_ns: u64,
@@ -24,7 +24,7 @@ struct Rounds {
     read_ns: u64,
 }
 
-/// Those of these pairs that the rounds so far do not decide.
+/// The chosen pairs that the rounds so far do not decide.
 fn undecided(chosen: &[(u32, u32)], rounds: &Rounds) -> Vec<(u32, u32)> {
     let found = pairs::pairs(&CheckSetup::default(), &rounds.all, &Distances::new());
     let open = found.into_iter().filter(|pair| !pair.is_decided());
@@ -40,7 +40,7 @@ impl Check<'_> {
         self.progress.stage("pairs", self.budget.pairs_ns);
         let (mut chosen, mut slot_ns) = (all.clone(), plan::SLOT_NS);
         if plan::needs_screening(all.len(), &self.budget) {
-            // A third of the time is for those that are suspect then.
+            // A third of the time is left for the pairs that are suspect after the screening.
             rounds.end_ns = start_ns + self.budget.pairs_ns / 3 * 2;
             for &pair in &all {
                 let (number, short_ns) = (plan::SCREEN_ROUNDS, plan::SCREEN_SLOT_NS);
@@ -63,7 +63,8 @@ impl Check<'_> {
         }
     }
 
-    /// Goes on with the pairs that are not decided. On a machine whose CPUs others take, many rounds do not count.
+    /// Continues with the pairs that are not decided. On a machine whose CPUs are busy with other work, many rounds do
+    /// not count.
     fn settle(&mut self, chosen: &[(u32, u32)], rounds: &mut Rounds) -> anyhow::Result<()> {
         rounds.end_ns = rounds.start_ns + self.budget.longest_pairs_ns;
         loop {
@@ -79,7 +80,7 @@ impl Check<'_> {
         !self.halt.is_on() && clock::monotonic_ns() < rounds.end_ns
     }
 
-    /// So many rounds of each pair, round by round, so that those of a pair are spread over time.
+    /// Runs `number` rounds of each pair, round by round, so that the rounds of a pair are spread over time.
     fn rounds(
         &mut self,
         pairs: &[(u32, u32)],
@@ -108,7 +109,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Those that share for good, with the second mix.
+    /// Runs rounds with the second mix, for pairs that always share (a core, or time slices of one CPU).
     fn confirm(&mut self, rounds: &mut Rounds) -> anyhow::Result<()> {
         let found = pairs::pairs(&CheckSetup::default(), &rounds.all, &Distances::new());
         let shared = found.iter().filter(|pair| pair.class.is_shared());
@@ -117,7 +118,7 @@ impl Check<'_> {
         self.rounds(&shared, plan::CONFIRM_ROUNDS, plan::SLOT_NS, self.divs, rounds)
     }
 
-    /// One round. `None` if a signal ended it, or if a CPU is not there any more.
+    /// One round. `None` if a signal ended it, or if a CPU is not available any more.
     fn round(
         &mut self,
         a: u32,
@@ -135,7 +136,7 @@ impl Check<'_> {
             move || {
                 bind(cpu, realtime).ok()?;
                 let mut accounts = [Account::default(), Account::default(), Account::default()];
-                // In order of time: who is alone second has a slot together before.
+                // In order of time: the worker that is alone second has a slot together with the other one before.
                 let mut slots = [alone, 1, 3];
                 slots.sort_unstable();
                 for (account, at) in accounts.iter_mut().zip(slots) {

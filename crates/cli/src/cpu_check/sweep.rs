@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The sweep: more and more workers at once, placed by the scheduler.
+//! The sweep: steps with more and more workers at once, placed on CPUs by the scheduler.
 
 use super::Check;
 use super::worker::{Account, Slot};
@@ -10,7 +10,7 @@ use deburr_core::cpu_check::plan;
 use deburr_core::recording::{CpuCheckRecord, SweepWorker};
 use std::thread;
 
-/// Time to start a worker, and to start the first one.
+/// Time to start each worker, and additional time for the first one.
 const START_NS: u64 = 100_000;
 const FIRST_NS: u64 = 3_000_000;
 
@@ -31,7 +31,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// One step. A step that a signal ended is no measurement.
+    /// One step. A step that a signal ended is not recorded.
     fn step(&mut self, workers: u32, step_ns: u64) -> anyhow::Result<Slot> {
         let from_ns = clock::monotonic_ns() + FIRST_NS + u64::from(workers) * START_NS;
         let slot = Slot { from_ns, to_ns: from_ns + step_ns };
@@ -69,7 +69,7 @@ impl Check<'_> {
     }
 }
 
-/// Threads are limited.
+/// The error when a thread cannot be started: their number is limited.
 pub(super) fn no_thread(error: std::io::Error) -> anyhow::Error {
     Failure::error(
         Exit::Missing,

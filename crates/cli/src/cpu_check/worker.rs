@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A worker: does chunk after chunk in a slot of time, and looks at the clock after each.
+//! A worker: computes chunk after chunk in a slot of time, and reads the clock after each.
 
 use super::lengths::Lengths;
 use crate::clock;
@@ -12,16 +12,16 @@ use std::hint::black_box;
 use std::io;
 use std::thread;
 
-/// Shorter stops are interrupts.
+/// Shortest gap that counts: shorter stops are interrupts.
 pub(super) const MIN_GAP_NS: u64 = 100_000;
-/// A chunk is this many times as long as looking at the clock, so that the looking does not count.
+/// A chunk takes this many times as long as reading the clock, so that reading it does not matter.
 const CHUNK_TO_CLOCK: u64 = 100;
-/// Shortest and longest chunk: much shorter than the turns in which a hypervisor runs CPUs.
+/// Shortest and longest chunk: much shorter than the time slices in which a hypervisor runs virtual CPUs.
 const CHUNK_NS: (u64, u64) = (5_000, 100_000);
-/// So often a worker asks on which CPU it is.
+/// Number of chunks after which a worker checks on which CPU it is.
 const CHUNKS_TO_CPU: u64 = 16;
 
-/// Whether to stop.
+/// Whether to stop, because of a signal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Halt<'a> {
     signals: &'a Signals,
@@ -42,12 +42,12 @@ impl<'a> Halt<'a> {
 pub(super) struct Chunk {
     mix: Mix,
     rounds: u64,
-    /// How long it took, undisturbed, when it was calibrated.
+    /// How long it took, undisturbed, when it was calibrated, in nanoseconds.
     pub(super) length_ns: u64,
 }
 
 impl Chunk {
-    /// Finds out how many rounds of the work make a chunk here.
+    /// Determines how many rounds of the work make a chunk on this machine.
     pub(super) fn calibrated(mix: Mix) -> Self {
         const TRIES: u32 = 20;
         let shortest = |rounds: u64| {
@@ -68,7 +68,7 @@ impl Chunk {
             .unwrap_or_default();
         let wanted_ns = (look_ns * CHUNK_TO_CLOCK).clamp(CHUNK_NS.0, CHUNK_NS.1);
         let mut rounds = 64;
-        // Doubled until looking at the clock does not count.
+        // Doubled until reading the clock does not matter.
         while shortest(rounds) < wanted_ns / 2 && rounds < 1 << 30 {
             rounds *= 2;
         }
@@ -89,7 +89,7 @@ impl Chunk {
     }
 }
 
-/// A stretch of time on `CLOCK_MONOTONIC`.
+/// A time range on `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) from_ns: u64,
@@ -101,9 +101,9 @@ pub(super) struct Slot {
 pub(super) struct Account {
     run: Run,
     lengths: Lengths,
-    /// How often it was found on another CPU.
+    /// How often it was found on another CPU than before.
     pub(super) migrations: u32,
-    /// Where it was last; `None` before its first chunk.
+    /// The CPU on which it was last; `None` before its first chunk.
     pub(super) cpu: Option<u32>,
 }
 
@@ -113,7 +113,7 @@ impl Account {
         Run { chunk_ns: self.lengths.median_ns(), ..self.run }
     }
 
-    /// The sum of two.
+    /// The sum of two accounts.
     pub(super) fn plus(mut self, other: &Self) -> Self {
         let (a, b) = (&mut self.run, &other.run);
         a.wall_ns += b.wall_ns;
@@ -130,7 +130,8 @@ impl Account {
         while clock::monotonic_ns() < slot.from_ns && !halt.is_on() {
             clock::sleep_until(slot.from_ns);
         }
-        // The wall time is read before and after the CPU time: a stop in between must not make that the larger.
+        // The wall time is read before the CPU time here, and after it at the end: a stop in between must not make the
+        // CPU time the larger one.
         let start_ns = clock::monotonic_ns();
         let start_cpu_ns = thread_cpu_ns();
         let mut now_ns = clock::monotonic_ns();
@@ -169,7 +170,7 @@ fn thread_cpu_ns() -> u64 {
     (time.tv_sec * 1_000_000_000 + time.tv_nsec).cast_unsigned()
 }
 
-/// Binds this thread to a CPU, with precedence over ordinary tasks if it may.
+/// Binds the calling thread to a CPU; with `realtime`, also gives it precedence over ordinary tasks.
 pub(super) fn bind(cpu: u32, realtime: bool) -> io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu as usize);
@@ -177,7 +178,7 @@ pub(super) fn bind(cpu: u32, realtime: bool) -> io::Result<()> {
     if realtime { realtime::take_precedence() } else { Ok(()) }
 }
 
-/// Whether threads may have precedence over ordinary tasks. An error means that there can be no threads.
+/// Whether threads may have precedence over ordinary tasks. An error means that no thread can be started.
 pub(super) fn may_take_precedence() -> io::Result<bool> {
     let probe = thread::Builder::new().spawn(|| realtime::take_precedence().is_ok())?;
     Ok(probe.join().unwrap_or(false))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Opens a file by its inode number, with the filesystem's own kind of handle.
+//! Opens a file by its inode number, with the filesystem's own kind of file handle.
 
 use super::mounts::Place;
 use super::resolver::Sighting;
@@ -9,41 +9,41 @@ use rustix::io::Errno;
 use std::fs;
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
-/// Number of the tree that holds the files of a btrfs filesystem without subvolumes.
+/// Id of the tree that holds the files of a btrfs without subvolumes.
 const BTRFS_TOP_LEVEL: u64 = 5;
 
-/// How asking a filesystem for an inode ended.
+/// The result of asking a filesystem for an inode.
 #[derive(Debug)]
 pub(super) enum Asked {
     /// The file, opened for its name and attributes only.
     Opened(OwnedFd),
     /// The filesystem has no such inode (any more).
     Gone,
-    /// It cannot be asked: no privilege, no handles, a kind of handle that is not known here.
+    /// It cannot be asked: no privileges, no support for handles, or an unknown kind of handle.
     Unable,
-    /// Something else is mounted there by now.
+    /// Another filesystem is mounted there by now.
     Moved,
 }
 
-/// The mount that was asked last, open. As long as it is, its filesystem cannot be unmounted: it is closed after some
-/// files were asked for in a row.
+/// The mount that was asked last, kept open. While it is open its filesystem cannot be unmounted, so it is closed after
+/// each series of files.
 #[derive(Debug, Default)]
 pub(super) struct OpenMount(Option<(u64, OwnedFd)>);
 
 impl OpenMount {
-    /// Lets the mount go.
+    /// Closes the mount.
     pub(super) fn close(&mut self) {
         self.0 = None;
     }
 
-    /// Opens the mount, if it is not the one that is open.
+    /// Opens the mount, unless it is open already.
     fn at(&mut self, place: &Place) -> Result<BorrowedFd<'_>, Asked> {
         if self.0.as_ref().is_none_or(|(id, _)| *id != place.id) {
             self.close();
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
             let mount = rustix::fs::open(place.path(), flags, Mode::empty());
             let mount = mount.map_err(|_| Asked::Unable)?;
-            // Another filesystem would answer about a file of its own, or that there is none.
+            // Another filesystem would return a file of its own, or report that there is none.
             if mount_of(&mount) != Some(place.id) {
                 return Err(Asked::Moved);
             }
@@ -64,7 +64,7 @@ pub(super) fn open(mount: &mut OpenMount, place: &Place, seen: &Sighting<'_>) ->
     match handle::open_path(mount, kind, &bytes) {
         Ok(file) => Asked::Opened(file),
         Err(error) if error.raw_os_error() == Some(Errno::STALE.raw_os_error()) => {
-            // btrfs has the number once for each subvolume, XFS takes no generation for any.
+            // On btrfs the number exists once per subvolume; XFS takes generation 0 for any.
             let sure = match place.fs_type.as_str() {
                 "btrfs" => seen.subvolume != 0,
                 "xfs" => generation != 0,
@@ -76,13 +76,13 @@ pub(super) fn open(mount: &mut OpenMount, place: &Place, seen: &Sighting<'_>) ->
     }
 }
 
-/// The number of the mount that an open file is on.
+/// Id of the mount that an open file is on.
 fn mount_of(file: &OwnedFd) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
     text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok())
 }
 
-/// Kind and bytes of a handle. Its numbers are in the machine's own order of bytes.
+/// Type and bytes of a file handle. Its numbers are in native byte order.
 fn encode(place: &Place, seen: &Sighting<'_>) -> Option<(i32, Vec<u8>)> {
     let (ino, generation) = (seen.ino, seen.generation.to_ne_bytes());
     Some(match place.fs_type.as_str() {

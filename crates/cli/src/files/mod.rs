@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which file is meant by a filesystem's number and an inode's number: where the filesystem is mounted, and what
-//! the file is called there.
+//! Finds the path of a file from the device number of its filesystem and its inode number: where the filesystem is
+//! mounted, and the name of the file there.
 //!
 //! - [`mounts`]: filesystem -> mounts, also in other mount namespaces.
-//! - [`handles`]: inode number -> the open file, by the filesystem's own kind of handle.
+//! - [`handles`]: inode number -> open file, by the filesystem's own kind of file handle.
 //! - [`watch`]: whether anything was mounted or unmounted.
-//! - [`resolver`]: both, and what a probe saw, joined to a name.
+//! - [`resolver`]: makes the name from these and from what a probe saw.
 //!
-//! Needs nothing else of the program, for the tests that run as root take it as it is.
+//! Depends on nothing else in this crate, because the tests that run as root include it by itself.
 
 mod handles;
 mod mounts;

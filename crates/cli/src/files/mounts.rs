@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where filesystems are mounted, by the number that the kernel's inodes have for them.
+//! Where filesystems are mounted, by their device number (`s_dev`).
 
 use super::watch::Watch;
 use deburr_core::procfs::mountinfo::{self, Mount};
@@ -11,7 +11,7 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
-/// Other mount namespaces that are looked into, and processes that are asked for theirs.
+/// Maximum number of other mount namespaces that are read, and of processes that are checked for theirs.
 const MAX_NAMESPACES: usize = 64;
 const MAX_PIDS: usize = 8192;
 /// Seconds between two searches for a filesystem that was found nowhere.
@@ -20,15 +20,15 @@ const SEARCH_EVERY: u32 = 10;
 /// One mount of a filesystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The kernel's number of the mount.
+    /// Mount id of the kernel.
     pub(crate) id: u64,
-    /// The directory (or file) of the filesystem that is mounted.
+    /// The directory (or file) of the filesystem that is mounted: the root of the mount.
     pub(crate) root: Vec<u8>,
-    /// Where, in its mount namespace.
+    /// Mount point, in its mount namespace.
     pub(crate) point: Vec<u8>,
-    /// Before the path: empty, or `/proc/PID/root` for another mount namespace.
+    /// Prefix of the path: empty, or `/proc/PID/root` for another mount namespace.
     pub(crate) outside: Vec<u8>,
-    /// Another mount lies over it.
+    /// Whether another mount covers it.
     pub(crate) covered: bool,
     /// `ext4`, ...
     pub(crate) fs_type: String,
@@ -52,30 +52,29 @@ impl Place {
         }
     }
 
-    /// The number of the btrfs subvolume that is mounted.
+    /// Id of the btrfs subvolume that is mounted.
     pub(crate) fn subvolume(&self) -> Option<u64> {
         self.options.iter().find_map(|option| option.strip_prefix("subvolid=")?.parse().ok())
     }
 
-    /// The path of something in the filesystem, given from the filesystem's own root; `None` if this mount does
-    /// not show it.
+    /// The usable path of a file that is given from the root of its filesystem; `None` if this mount does not show it.
     pub(crate) fn join(&self, in_fs: &[u8]) -> Option<Vec<u8>> {
         let below = strip_directory(in_fs, &self.root)?;
         Some(glue(&self.shown(&self.point), below))
     }
 
-    /// A path of the mount's namespace as it can be used here.
+    /// Converts a path in the mount's namespace into one that this process can use.
     pub(crate) fn shown(&self, path: &[u8]) -> Vec<u8> {
         if self.outside.is_empty() { path.to_vec() } else { glue(&self.outside, path) }
     }
 
-    /// The mount point as it can be opened here.
+    /// The mount point as this process can open it.
     pub(crate) fn path(&self) -> PathBuf {
         OsString::from_vec(self.shown(&self.point)).into()
     }
 }
 
-/// What is left of a path below a directory; `None` if it is not below it.
+/// The rest of a path below a directory; `None` if the path is not below it.
 pub(super) fn strip_directory<'a>(path: &'a [u8], directory: &[u8]) -> Option<&'a [u8]> {
     let path = path.strip_prefix(b"/").unwrap_or(path);
     let directory = directory.strip_prefix(b"/").unwrap_or(directory);
@@ -88,7 +87,7 @@ pub(super) fn strip_directory<'a>(path: &'a [u8], directory: &[u8]) -> Option<&'
     }
 }
 
-/// A path below a directory, with one `/` between.
+/// Joins a directory and a path below it with one `/`.
 fn glue(directory: &[u8], below: &[u8]) -> Vec<u8> {
     let directory = directory.strip_suffix(b"/").unwrap_or(directory);
     let below = below.strip_prefix(b"/").unwrap_or(below);
@@ -98,8 +97,8 @@ fn glue(directory: &[u8], below: &[u8]) -> Vec<u8> {
     [directory, b"/", below].concat()
 }
 
-/// Whether another mount than `except` hides this one: mounted on its root, or on a directory above its mount
-/// point beside it, or above in the same way.
+/// Whether another mount than `except` hides this one: it is mounted on this one's root, or under the same parent on a
+/// directory above this one's mount point; or the parent mount is hidden in one of these ways.
 fn is_covered(mount: &Mount, all: &[Mount], except: Option<u64>, depth: u32) -> bool {
     let over = |other: &&Mount| {
         let on_it = other.parent == mount.id && other.mount_point == mount.mount_point;
@@ -111,7 +110,7 @@ fn is_covered(mount: &Mount, all: &[Mount], except: Option<u64>, depth: u32) -> 
     if all.iter().any(|other| over(&other)) {
         return true;
     }
-    // More levels than anybody makes; the text might be anything.
+    // No host has more levels; the text may be damaged.
     if depth > 64 || mount.parent == mount.id {
         return false;
     }
@@ -124,7 +123,7 @@ fn is_covered(mount: &Mount, all: &[Mount], except: Option<u64>, depth: u32) -> 
 pub(crate) struct Mounts {
     proc: PathBuf,
     places: BTreeMap<DevId, Vec<Place>>,
-    /// Where filesystems were mounted that are not any more.
+    /// Former mounts of filesystems.
     former: BTreeMap<DevId, Vec<Place>>,
     watch: Watch,
     /// Seconds until the next search is allowed.
@@ -132,7 +131,7 @@ pub(crate) struct Mounts {
 }
 
 impl Mounts {
-    /// Reads this process's mounts below `/proc`, or what stands for it.
+    /// Reads the mounts of this process. `proc` is `/proc` except in tests.
     pub(crate) fn read(proc: &Path) -> Self {
         let mut mounts = Self {
             proc: proc.to_owned(),
@@ -145,8 +144,8 @@ impl Mounts {
         mounts
     }
 
-    /// The mounts of a filesystem, the best first: visible, of its own root or the directory nearest to it.
-    /// Empty if it is not mounted, in no mount namespace that could be looked into.
+    /// The mounts of a filesystem, the best first: those that are not covered, then those of the filesystem's root or
+    /// the directory nearest to it. Empty if it is mounted in no mount namespace that could be read.
     pub(crate) fn of(&mut self, fs: DevId) -> &[Place] {
         if !self.places.contains_key(&fs) && self.wait == 0 {
             self.wait = SEARCH_EVERY;
@@ -166,23 +165,23 @@ impl Mounts {
         self.former.get(&fs).map_or(&[], Vec::as_slice)
     }
 
-    /// A mount of what is called so in the mount table: for filesystems whose number is not their device's.
+    /// A mount with that source in the mount table: for filesystems whose number is not that of their device.
     pub(crate) fn of_source(&self, source: &[u8]) -> Option<&Place> {
         self.places.values().flatten().find(|place| place.source == source && !place.covered)
     }
 
-    /// The filesystems that are mounted here and lie on a block device, with what is mounted.
+    /// The filesystems that are mounted in this namespace and lie on a block device, with their source.
     pub(crate) fn on_devices(&self) -> Vec<(DevId, PathBuf)> {
         let own = |places: &'_ Vec<Place>| {
             let place = places.iter().find(|place| place.outside.is_empty())?;
             Some(PathBuf::from(OsString::from_vec(place.source.clone())))
         };
         let mounted = self.places.iter().filter_map(|(fs, places)| Some((*fs, own(places)?)));
-        // Some (btrfs) have a number of their own, and the device is known by its name only.
+        // Some filesystems (btrfs) have a number of their own, and their device is known only by its name.
         mounted.filter(|(fs, source)| fs.major != 0 || source.starts_with("/dev/")).collect()
     }
 
-    /// As a fact of a recording.
+    /// The mount of a filesystem, as a fact of a recording.
     pub(crate) fn fact(&mut self, fs: DevId) -> Option<recording::Mount> {
         let place = self.of(fs).first()?;
         Some(recording::Mount {
@@ -194,14 +193,15 @@ impl Mounts {
         })
     }
 
-    /// The filesystem is not there any more where it was found: it is searched again when it is asked for.
+    /// Removes the mounts of a filesystem, because it is no longer where it was found. It is searched again when it is
+    /// asked for.
     pub(crate) fn forget(&mut self, fs: DevId) {
         if let Some(places) = self.places.remove(&fs) {
             self.former.insert(fs, places);
         }
     }
 
-    /// A second went by.
+    /// Called once a second: reads the mounts again if they changed.
     pub(crate) fn second(&mut self) {
         self.wait = self.wait.saturating_sub(1);
         if self.watch.changed() {
@@ -219,7 +219,7 @@ impl Mounts {
         self.add(&text, &[]);
     }
 
-    /// Looks into the mount namespaces of other processes, one process of each.
+    /// Reads the mounts in the mount namespaces of other processes, from one process of each namespace.
     fn read_others(&mut self) {
         let own = fs::read_link(self.proc.join("self/ns/mnt")).ok();
         let mut seen: BTreeSet<PathBuf> = own.into_iter().collect();
@@ -228,7 +228,7 @@ impl Mounts {
             entry.file_name().to_str()?.parse::<u32>().is_ok().then(|| entry.path())
         });
         for process in pids.take(MAX_PIDS) {
-            // Without privileges the namespace of others is not told, nor could it be entered.
+            // Without privileges, the namespaces of other users' processes can be neither identified nor entered.
             let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else { continue };
             if seen.len() > MAX_NAMESPACES {
                 return;
@@ -249,12 +249,12 @@ impl Mounts {
             found.entry(mount.fs).or_default().push(Place::new(mount, &all, outside));
         }
         for (fs, mut places) in found {
-            // The sort is stable: of equals the first mounted is kept first.
+            // A stable sort: of equals, the one that was mounted first stays first.
             places.sort_by_key(|place| (place.covered, place.root.len(), place.point.len()));
             if outside.is_empty() {
                 self.places.insert(fs, places);
             } else {
-                // What is mounted here, or was found before, is nearer.
+                // A mount in this namespace, or one that was found before, is preferred.
                 self.places.entry(fs).or_insert(places);
             }
         }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The name of a file: what a probe saw of it, completed by its mount, and confirmed or corrected by the
-//! filesystem.
+//! The name of a file: the path that a probe saw, completed by its mount, and confirmed or corrected by the filesystem.
 
 use super::handles::{self, Asked, OpenMount};
 use super::mounts::{Mounts, Place, strip_directory};
@@ -12,13 +11,13 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 
-/// Files that the kernel is asked for in a second; each costs some 10 us.
+/// Files that are looked up in the kernel per second; each costs some 10 us.
 const LOOKUPS_PER_SECOND: u32 = 100;
-/// And in the last one, when all names are looked at again: some 10 ms.
+/// The same in the last second, when all names are looked up again: some 10 ms.
 const LOOKUPS_AT_THE_END: u32 = 1000;
-/// Mounts of one filesystem that are tried.
+/// Mounts of a filesystem that are tried.
 const MAX_PLACES: usize = 8;
-/// What the kernel appends to the name of a file that has lost it.
+/// What the kernel appends to the name of a deleted file.
 const DELETED: &[u8] = b" (deleted)";
 
 /// A file as a probe saw it.
@@ -34,31 +33,31 @@ pub(crate) struct Sighting<'a> {
     pub(crate) subvolume: u64,
     /// Its path from the root of the filesystem, with or without a leading `/`.
     pub(crate) in_fs: Option<&'a [u8]>,
-    /// `in_fs` is all of it, and not the end of a longer path.
+    /// Whether `in_fs` is the whole path, not the end of a longer one.
     pub(crate) complete: bool,
-    /// It had lost its name.
+    /// Whether it was deleted.
     pub(crate) deleted: bool,
 }
 
 impl Sighting<'_> {
-    /// An inode of which nothing else was seen.
+    /// An inode of which nothing but these is known.
     pub(crate) fn new(fs: DevId, ino: u64, generation: u32) -> Self {
         Self { fs, ino, generation, subvolume: 0, in_fs: None, complete: true, deleted: false }
     }
 }
 
-/// What a file is called.
+/// The name of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
     /// As in [`deburr_core::recording::File::path`].
     pub(crate) path: String,
     /// As in [`deburr_core::recording::File::state`].
     pub(crate) state: FileState,
-    /// The filesystem was asked and bears it out. If not, asking again later may.
+    /// Whether the filesystem confirmed it. If not, a later look-up may.
     pub(crate) confirmed: bool,
 }
 
-/// Finds names. Bounded: a number of files a second.
+/// Finds the names of files, with a limited number of look-ups per second.
 #[derive(Debug)]
 pub(crate) struct Resolver {
     mounts: Mounts,
@@ -78,7 +77,7 @@ impl Raw {
         Name { path: name::decode(&self.path), state: self.state, confirmed }
     }
 
-    /// It can be looked up, for it has its mount.
+    /// Whether its path can be looked up, because its mount is known.
     fn has_place(&self) -> bool {
         matches!(self.state, FileState::Linked | FileState::Deleted)
     }
@@ -90,19 +89,19 @@ impl Raw {
 }
 
 impl Resolver {
-    /// Looks at the mounts below `/proc`, or what stands for it.
+    /// Reads the mounts. `proc` is `/proc` except in tests.
     pub(crate) fn new(proc: &Path) -> Self {
         Self { mounts: Mounts::read(proc), left: LOOKUPS_PER_SECOND, open: OpenMount::default() }
     }
 
-    /// A second went by: so many files may be asked for again.
+    /// Called once a second: renews the budget of look-ups.
     pub(crate) fn second(&mut self) {
         self.left = LOOKUPS_PER_SECOND;
         self.rest();
         self.mounts.second();
     }
 
-    /// The last second.
+    /// Called in place of [`Self::second`] for the last second.
     pub(crate) fn last_second(&mut self) {
         self.second();
         self.left = LOOKUPS_AT_THE_END;
@@ -113,22 +112,22 @@ impl Resolver {
         self.mounts.fact(fs)
     }
 
-    /// What the file is called.
+    /// The name of the file.
     pub(crate) fn name(&mut self, seen: &Sighting<'_>) -> Name {
         let name = self.name_in_a_row(seen);
         self.rest();
         name
     }
 
-    /// Nothing of the filesystems is kept open.
+    /// Closes the mount that was kept open.
     pub(crate) fn rest(&mut self) {
         self.open.close();
     }
 
-    /// What the file is called. The mount is kept open for the next file: [`Self::rest`] ends that.
+    /// The name of the file. The mount is kept open for the next file until [`Self::rest`].
     pub(crate) fn name_in_a_row(&mut self, seen: &Sighting<'_>) -> Name {
         if self.mounts.of(seen.fs).is_empty() {
-            // Unmounted since: what it was called while it was mounted.
+            // Unmounted since: its name while it was mounted.
             return told(self.mounts.former(seen.fs), seen).name(false);
         }
         let places = self.mounts.of(seen.fs);
@@ -154,13 +153,13 @@ impl Resolver {
         if moved {
             self.mounts.forget(seen.fs);
         }
-        // The inode's number at that path is nearly as good.
+        // The same inode number at that path is nearly as good a confirmation.
         let there = told.has_place() && stat(&told.path).is_some_and(|s| s.st_ino == seen.ino);
         if there { Raw { state: FileState::Linked, ..told }.name(true) } else { told.name(false) }
     }
 }
 
-/// What the probe saw, with the mount.
+/// The name that the probe saw, completed by the mount.
 fn told(places: &[Place], seen: &Sighting<'_>) -> Raw {
     let Some(in_fs) = seen.in_fs.filter(|path| !path.is_empty()) else {
         return Raw { path: Vec::new(), state: FileState::Nameless };
@@ -176,29 +175,29 @@ fn told(places: &[Place], seen: &Sighting<'_>) -> Raw {
     }
 }
 
-/// What the kernel says of an open file's name, beside what was told.
+/// The name of an open file, from the kernel or from what the probe saw (`told`).
 fn ask(places: &[Place], place: &Place, file: &OwnedFd, seen: &Sighting<'_>, told: &Raw) -> Name {
     let Ok(own) = rustix::fs::fstat(file.as_fd()) else { return told.name(false) };
     let is_it = |path: &[u8]| {
         stat(path).is_some_and(|there| (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino))
     };
-    // Of several names (hard links) the one that was seen in use is kept.
+    // Of several names (hard links), the one that was seen in use is kept.
     if told.has_place() && is_it(&told.path) {
         return Raw { path: told.path.clone(), state: FileState::Linked }.name(true);
     }
     let link = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let link = link.map(|link| link.into_os_string().into_vec()).unwrap_or_default();
     match named(places, place, &link, is_it) {
-        // Deleted with links left: a name that it lost; it has others, which the kernel does not have at hand.
+        // Also a deleted name while links are left: the file has other names, which the kernel does not have cached.
         Some(known) => known.name(true),
         None if own.st_nlink == 0 => told.deleted().name(true),
-        // The kernel has no name at hand, or the file was renamed since: what was seen is the best there is.
+        // The kernel has no name cached, or the file was renamed since: the name that was seen is the best known.
         None if seen.deleted => told.name(true),
         None => told.name(false),
     }
 }
 
-/// The name that the kernel's link of an open file tells; `None` if it has none at hand.
+/// The name from the kernel's link in `/proc/self/fd`; `None` if the kernel has no name cached.
 fn named(
     places: &[Place],
     place: &Place,
@@ -207,11 +206,11 @@ fn named(
 ) -> Option<Raw> {
     let shown = place.shown(link);
     if link == b"/" || link.is_empty() {
-        // The root itself, or a file whose directory the kernel does not have in memory.
+        // The root itself, or a file whose directory the kernel does not have cached.
         return (is_it(&shown)).then_some(Raw { path: shown, state: FileState::Linked });
     }
     let (link, state) = match link.strip_suffix(DELETED) {
-        // A name may end so.
+        // A name may really end in this.
         Some(bare) if !is_it(&shown) => (bare, FileState::Deleted),
         _ => (link, FileState::Linked),
     };
@@ -220,7 +219,7 @@ fn named(
     if inside && (whole || state == FileState::Deleted) {
         return Some(Raw { path: place.shown(link), state });
     }
-    // Outside of what is mounted there: the kernel tells the path from the filesystem's root.
+    // Outside of what is mounted there: the kernel shows the path from the root of the filesystem.
     let elsewhere = places.iter().find_map(|other| other.join(link));
     Some(elsewhere.map_or_else(
         || Raw { path: link.to_vec(), state: FileState::InFilesystem },

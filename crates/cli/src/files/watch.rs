@@ -10,13 +10,13 @@ use std::path::Path;
 pub(crate) struct Watch(Option<File>);
 
 impl Watch {
-    /// Of the table below `/proc`, or what stands for it.
+    /// Watches the mount table below `proc`, which is `/proc` except in tests.
     pub(crate) fn new(proc: &Path) -> Self {
         Self(File::open(proc.join("self/mountinfo")).ok())
     }
 
-    /// Whether something was mounted, unmounted or mounted with other options since the last call: the kernel
-    /// tells it as an exceptional condition of the open file. `true` if it cannot be known.
+    /// Whether anything was mounted, unmounted or remounted with other options since the last call: the kernel reports
+    /// that as an exceptional condition (POLLPRI) of the open file. `true` if it cannot be known.
     pub(crate) fn changed(&self) -> bool {
         let Some(file) = &self.0 else { return true };
         let mut asked = [PollFd::new(file, PollFlags::PRI)];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! An experiment's own cgroup: one directory in the tree of the cpu controller, v1 or v2, with everything below it.
+//! The cgroup of an experiment: one directory in the tree of the cpu controller, v1 or v2, with everything below it.
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use deburr_core::recording::CgroupVersion;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-/// Longest time in which a removed cgroup is freed.
+/// Longest time that the kernel takes to free a removed cgroup.
 const FREED_WITHIN: Duration = Duration::from_secs(5);
 
-/// The weight of a cgroup in cgroup v1 of which nobody said anything.
+/// The default weight of a cgroup in cgroup v1.
 pub(crate) const DEFAULT_SHARES: u32 = 1024;
 
 /// A mounted tree of cgroups with the cpu controller.
@@ -19,12 +19,12 @@ pub(crate) const DEFAULT_SHARES: u32 = 1024;
 pub(crate) struct Tree {
     /// Where it is mounted.
     pub(crate) mount: PathBuf,
-    /// Which interface its files speak.
+    /// Version of its interface.
     pub(crate) version: CgroupVersion,
 }
 
 impl Tree {
-    /// The tree of this host; an error says what is missing.
+    /// Finds the tree of this host; an error says what is missing.
     pub(crate) fn find() -> Result<Self> {
         let mountinfo = fs::read_to_string("/proc/self/mountinfo")
             .context("cannot read `/proc/self/mountinfo`")?;
@@ -56,7 +56,7 @@ impl Tree {
         Some(Self { mount: mount.into(), version })
     }
 
-    /// Makes the directory `path` below `base`, so that CPU time can be divided among it and its siblings.
+    /// Creates the directory `path` below `base`, with the cpu controller enabled for it and its siblings.
     pub(crate) fn make(&self, base: &Path, path: &str) -> Result<PathBuf> {
         let mut dir = base.to_owned();
         for part in Path::new(path) {
@@ -69,13 +69,13 @@ impl Tree {
         Ok(dir)
     }
 
-    /// Gives a cgroup so many times the default weight.
+    /// Sets the weight of a cgroup to `times` the default weight.
     pub(crate) fn set_weight(&self, dir: &Path, times: u32) -> Result<()> {
         self.set_shares(dir, DEFAULT_SHARES * times)
     }
 
-    /// Gives a cgroup that weight, in cgroup v1's measure, of which the default is [`DEFAULT_SHARES`]. Of v2 it is the
-    /// nearest that there is.
+    /// Sets the weight of a cgroup in units of cgroup v1, where [`DEFAULT_SHARES`] is the default. On v2 it is scaled
+    /// to the default of 100 and rounded down.
     pub(crate) fn set_shares(&self, dir: &Path, shares: u32) -> Result<()> {
         match self.version {
             CgroupVersion::V1 => write(&dir.join("cpu.shares"), &shares.to_string()),
@@ -86,15 +86,15 @@ impl Tree {
         }
     }
 
-    /// Gives a cgroup CPU time for realtime tasks, of every second on each CPU, where the kernel divides that among
-    /// cgroups; its parents must have as much.
+    /// Gives a cgroup `us_per_s` of CPU time for realtime tasks in every second on each CPU, where the kernel divides
+    /// that among cgroups. Its parents must have at least as much.
     pub(crate) fn set_realtime(&self, dir: &Path, us_per_s: u32) -> Result<()> {
         let budget = dir.join("cpu.rt_runtime_us");
         if self.version == CgroupVersion::V2 || !budget.exists() {
             return Ok(());
         }
         write(&dir.join("cpu.rt_period_us"), "1000000")?;
-        // A cgroup that was removed a moment ago keeps its part until the kernel frees it.
+        // A cgroup that was removed just before keeps its part until the kernel frees it.
         let deadline = Instant::now() + FREED_WITHIN;
         loop {
             match write(&budget, &us_per_s.to_string()) {
@@ -116,7 +116,7 @@ impl Tree {
     }
 }
 
-/// Where the v1 tree with that controller is mounted.
+/// Mount point of the v1 tree with that controller.
 pub(crate) fn v1_mount(controller: &str) -> Result<PathBuf> {
     let mountinfo =
         fs::read_to_string("/proc/self/mountinfo").context("cannot read `/proc/self/mountinfo`")?;
@@ -135,7 +135,7 @@ fn v1_mounts<'a>(mountinfo: &'a str, controller: &'a str) -> impl Iterator<Item 
     })
 }
 
-/// Makes one directory; one that exists is fine.
+/// Creates one directory; it may exist already.
 pub(crate) fn make_dir(dir: &Path) -> Result<()> {
     match fs::create_dir(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
@@ -155,7 +155,7 @@ fn write(file: &Path, value: &str) -> Result<()> {
         .with_context(|| format!("cannot write `{value}` to `{}`", file.display()))
 }
 
-/// Kills every process in a cgroup and below it and removes the directories. One that is not there is fine.
+/// Kills every process in a cgroup and below it, and removes the directories. The cgroup need not exist.
 pub(crate) fn destroy(dir: &Path, timeout: Duration) -> Result<()> {
     let deadline = Instant::now() + timeout;
     while dir.exists() {
@@ -178,7 +178,7 @@ fn subdirs(dir: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// `rmdir` from the leaves up: the files of a cgroup go with it.
+/// Removes the directories from the leaves up: the files of a cgroup vanish with it.
 fn remove_tree(dir: &Path) -> std::io::Result<()> {
     for child in subdirs(dir) {
         remove_tree(&child)?;
@@ -186,7 +186,7 @@ fn remove_tree(dir: &Path) -> std::io::Result<()> {
     fs::remove_dir(dir)
 }
 
-/// Kills every process in a cgroup and below it, but not those in and below its child `except`.
+/// Kills every process in a cgroup and below it, except those in and below its child `except`.
 pub(crate) fn kill(dir: &Path, except: Option<&str>) {
     for child in subdirs(dir) {
         if except.is_none_or(|name| !child.ends_with(name)) {
@@ -194,8 +194,8 @@ pub(crate) fn kill(dir: &Path, except: Option<&str>) {
         }
     }
     for pid in members(dir) {
-        // The pid may be another process by now: only a handle that was open while the cgroup still named
-        // the pid is known to mean the member.
+        // The pid may have been reused by now. Only a pidfd that was opened while the cgroup still listed the pid is
+        // certain to refer to the member.
         let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
         if members(dir).contains(&pid) {
             let _ = pidfd_send_signal(handle, Signal::KILL);

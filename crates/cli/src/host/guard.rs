@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Undoing what an experiment made, whatever happens to the process that runs it.
+//! Undoes what an experiment changed, whatever happens to the process that runs it.
 //!
-//! The undoing is done in one place only: by the janitor, a child process that is started before anything is
-//! made and told what to remove: the cgroup and the directory as arguments, and whatever else is made, before
-//! it is made, by a line on its standard input. It waits for the end of that, which the kernel brings about
-//! when the runner ends in any way, SIGKILL included.
+//! Only the janitor undoes anything: a child process that is started before the first change. It gets the cgroup and
+//! the directory to remove as arguments, and every other change as a line on its standard input before the change is
+//! made. It waits for the end of its input, which the kernel brings about when the runner ends in any way, including
+//! by SIGKILL.
 
 use super::cgroup;
 use super::undo::{Undo, undo_all};
@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Longest time that processes may take to die, and a filesystem to be free of users.
+/// Longest time that processes may take to end, and that a filesystem may stay in use.
 const REMOVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The cgroup, below the experiment's own, of what serves a disk: it must live until that is unmounted.
+/// The cgroup, below that of the experiment, of processes that serve a disk: they must live until it is unmounted.
 pub(crate) const SERVERS: &str = "disk";
 
-/// Sees to it that a cgroup, a directory and what else it was told of are gone when it is dropped, or when its
+/// Ensures that a cgroup, a directory and all other registered changes are undone when it is dropped, or when its
 /// process is killed.
 #[derive(Debug)]
 pub(crate) struct Guard {
@@ -28,7 +28,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Starts the janitor. Neither path needs to exist yet, and there may be no directory to remove.
+    /// Starts the janitor. Neither path needs to exist yet, and `scratch` may be `None`.
     pub(crate) fn new(program: &Path, cgroup: &Path, scratch: Option<&Path>) -> Result<Self> {
         let janitor = Command::new(program)
             .args(["lab-worker", "janitor"])
@@ -39,14 +39,14 @@ impl Guard {
             .spawn()
             .with_context(|| format!("cannot start `{}`", program.display()))?;
         let mut guard = Self { janitor, finished: false };
-        // It is ready when it no longer dies of the signals that reach the runner's process group.
+        // It is ready once signals to the runner's process group no longer reach it.
         let stdout = guard.janitor.stdout.as_mut().context("the janitor's output is not a pipe")?;
         let mut byte = [0];
         stdout.read_exact(&mut byte).context("the janitor did not start")?;
         Ok(guard)
     }
 
-    /// Has something undone in the end. To be called before it is done.
+    /// Registers a change to be undone at the end. Must be called before the change is made.
     pub(crate) fn will_undo(&mut self, undo: &Undo) -> Result<()> {
         let stdin = self.janitor.stdin.as_mut().context("the janitor is gone")?;
         let mut line = serde_json::to_string(undo)?;
@@ -54,7 +54,7 @@ impl Guard {
         stdin.write_all(line.as_bytes()).context("the janitor has ended early")
     }
 
-    /// Undoes everything now and says what could not be undone.
+    /// Undoes everything now; an error if something could not be undone.
     pub(crate) fn finish(mut self) -> Result<()> {
         self.undo()
     }
@@ -78,17 +78,17 @@ impl Drop for Guard {
     }
 }
 
-/// The janitor's whole life: `paths` are the cgroup and, if there is one, the scratch directory.
+/// The main function of the janitor: `paths` are the cgroup and, if there is one, the scratch directory.
 pub(crate) fn janitor(paths: &[PathBuf]) -> Result<()> {
     let (cgroup, scratch) = match paths {
         [cgroup] => (cgroup, None),
         [cgroup, scratch] => (cgroup, Some(scratch)),
         _ => bail!("the janitor needs one path or two"),
     };
-    // A session of its own: neither Ctrl-C nor a kill of the process group may reach it.
+    // A session of its own, so that neither Ctrl-C nor a kill of the process group reaches it.
     rustix::process::setsid().context("cannot make a session")?;
     println!(".");
-    // Whatever ends the reading, the runner is done. Of a line that is cut off, nothing was done yet.
+    // Whatever ends the reading, the runner has ended. A line that is cut off is of a change that was not made yet.
     let mut told = Vec::new();
     let _ = std::io::stdin().read_to_end(&mut told);
     let made: Vec<Undo> = told
@@ -98,7 +98,7 @@ pub(crate) fn janitor(paths: &[PathBuf]) -> Result<()> {
     cgroup::kill(cgroup, Some(SERVERS));
     let undone = undo_all(&made, REMOVE_TIMEOUT);
     let killed = cgroup::destroy(cgroup, REMOVE_TIMEOUT);
-    // Whoever was killed last may have made something until then.
+    // The processes that were killed last may have changed something until then.
     let undone = undone.and(undo_all(&made, REMOVE_TIMEOUT));
     let removed = scratch.map_or(Ok(()), |scratch| match std::fs::remove_dir_all(scratch) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

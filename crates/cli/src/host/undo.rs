@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What of an experiment outlives its processes and its cgroup, and how each of it is undone. All of it may be
-//! undone twice, and before it was done.
+//! The changes of an experiment that outlive its processes and its cgroup, and how each is undone. Each may be undone
+//! twice, and also before it was made.
 
 use super::cgroup;
 use anyhow::{Context as _, Result, anyhow, ensure};
@@ -27,7 +27,7 @@ pub(crate) enum Undo {
 }
 
 impl Undo {
-    /// How to put a setting back to what it is now; `None` if there is no such setting here.
+    /// How to restore a setting to its present value; `None` if there is no such setting on this host.
     pub(crate) fn setting(file: &Path) -> Result<Option<Self>> {
         match std::fs::read_to_string(file) {
             Ok(text) => {
@@ -58,7 +58,8 @@ pub(crate) fn write_setting(file: &Path, value: &str) -> Result<()> {
         .with_context(|| format!("cannot write `{value}` to `{}`", file.display()))
 }
 
-/// Undoes all, the latest first; settings before the rest, which may take longer. Says what failed and goes on.
+/// Undoes all changes, the latest first; settings before the rest, which may take longer. A failure does not stop it:
+/// the error names all failures.
 pub(crate) fn undo_all(done: &[Undo], timeout: Duration) -> Result<()> {
     let is_setting = |undo: &&Undo| matches!(undo, Undo::Setting { .. });
     let latest_first = || done.iter().rev();
@@ -72,12 +73,13 @@ pub(crate) fn undo_all(done: &[Undo], timeout: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Of two settings that say the same in two units, the kernel clears the one when the other is written, and refuses a 0:
-/// the one that held is written again. Both are never 0 unless somebody wants no dirty page at all.
+/// Pairs of settings that express the same limit in two units. When one is written, the kernel clears the other; a 0
+/// cannot be written. So the setting of the pair that is in effect is restored. Both are 0 only if no dirty pages are
+/// wanted at all.
 const PAIRS: [[&str; 2]; 2] =
     [["dirty_bytes", "dirty_ratio"], ["dirty_background_bytes", "dirty_background_ratio"]];
 
-/// The other setting of such a pair, if it holds.
+/// The other setting of such a pair, if that is the one in effect.
 fn other_of_pair(file: &Path) -> Option<PathBuf> {
     let name = file.file_name()?.to_str()?;
     let pair = PAIRS.iter().find(|pair| pair.contains(&name))?;
@@ -86,20 +88,20 @@ fn other_of_pair(file: &Path) -> Option<PathBuf> {
     holds.then_some(other)
 }
 
-/// Of a list with the choice in brackets, the choice; else all of it.
+/// The present value of a setting: of a list with the choice in brackets the choice, else the whole text.
 fn chosen(text: &str) -> String {
     let bracketed = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     bracketed.map_or(text.trim(), |(choice, _)| choice).to_owned()
 }
 
-/// Unmounts whatever is mounted there. What is still in use at the end of `timeout` is detached, so that it
-/// goes with its last user.
+/// Unmounts whatever is mounted there. A mount that is still in use at the end of `timeout` is detached, so that it
+/// vanishes with its last user.
 fn unmount_all(at: &Path, timeout: Duration) -> Result<()> {
     let deadline = Instant::now() + timeout;
     loop {
         match unmount(at, UnmountFlags::NOFOLLOW) {
             Ok(()) | Err(Errno::INTR) => {}
-            // Not mounted (any more), or never made.
+            // Not mounted (any more), or the directory does not exist.
             Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
             Err(Errno::BUSY) if Instant::now() < deadline => {
                 thread::sleep(Duration::from_millis(20));
@@ -124,7 +126,7 @@ fn detach(backing: &Path, timeout: Duration) -> Result<()> {
     loop {
         let devices = loop_devices(backing);
         let Some(device) = devices.first() else { return Ok(()) };
-        // It fails if somebody else was quicker; what counts is whether the device is still there.
+        // This fails if another process was quicker; what counts is whether the device is still there.
         let _ = Command::new("losetup").arg("--detach").arg(device).status();
         if loop_devices(backing).is_empty() {
             return Ok(());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The answer as data: the document `deburr.limits/1`, which `docs/limits.md` describes.
+//! The answers as data: the document `deburr.limits/1`, which `docs/limits.md` describes.
 
 use deburr_core::finding::{Fix, Tool};
 use deburr_core::limits::effective::{Bound, Level, Sight};
@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 
 pub(crate) const SCHEMA: &str = "deburr.limits/1";
 
-/// All that is said.
+/// The whole document.
 #[derive(Debug, Serialize)]
 pub(crate) struct Document {
     pub(crate) schema: &'static str,
     pub(crate) tool: Tool,
     pub(crate) host: Host,
-    /// Those asked for; else those that have a limit or a runtime that is known.
+    /// The processes that were asked for; else those that have a limit or a known runtime.
     pub(crate) processes: Vec<Row>,
-    /// Everybody else; absent where processes were asked for.
+    /// All other processes; absent where processes were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) others: Option<Others>,
 }
@@ -35,12 +35,12 @@ pub(crate) struct Host {
 /// How many processes are not listed, and why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Others {
-    /// No limit but the host's CPUs, and no runtime that is known.
+    /// No limit but the host's CPUs, and no known runtime.
     pub(crate) unlimited: u32,
     pub(crate) kernel_threads: u32,
-    /// Ended before they could be looked at, or have ended and wait for their parent.
+    /// Ended before they could be looked at, or zombies.
     pub(crate) ended: u32,
-    /// Their runtimes may not be looked at by this user. They are listed if they have a limit.
+    /// This user may not look at their runtimes. They are listed if they have a limit.
     pub(crate) forbidden: u32,
 }
 
@@ -51,12 +51,12 @@ pub(crate) struct Row {
     pub(crate) comm: String,
     pub(crate) threads: u32,
     pub(crate) kernel_thread: bool,
-    /// Path in the tree of the cpu controller, as deburr's cgroup namespace has it.
+    /// Path in the tree of the cpu controller, as seen from deburr's cgroup namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cgroup: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) container: Option<Container>,
-    /// Absent if not even its CPUs are known.
+    /// Its CPU limit; absent if not even its CPUs are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) limit: Option<LimitRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,24 +68,24 @@ pub(crate) struct Row {
     pub(crate) notes: Vec<String>,
 }
 
-/// What it may use.
+/// The CPU limit of a process.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct LimitRow {
-    /// CPUs' worth of time.
+    /// CPU time that it may use, in CPUs.
     pub(crate) cpus: f64,
     pub(crate) bound_by: Bound,
-    /// In words.
+    /// Where the limit comes from, in words.
     pub(crate) origin: String,
-    /// How much of the levels above it was in sight. If not all, `cpus` is an upper bound.
+    /// How much of the levels above it was visible. If not all, `cpus` is an upper bound.
     #[serde(flatten)]
     pub(crate) sight: Sight,
     /// Levels that have a quota, its own cgroup first.
     pub(crate) quotas: Vec<QuotaRow>,
-    /// CPUs that it may run on: how many, and what allows which.
+    /// Number of CPUs that it may run on; `affinity` and `cpuset` say which.
     pub(crate) allowed: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) affinity: Option<String>,
-    /// Affinities of its threads, where they are not all alike (only if it was asked for).
+    /// Affinities of its threads and their number, if they differ (only for processes that were asked for).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) affinity_of_threads: BTreeMap<String, u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,41 +98,41 @@ pub(crate) struct QuotaRow {
     pub(crate) cpus: f64,
     /// Whether it is the process's own cgroup.
     pub(crate) own: bool,
-    /// Whether it is the one that binds.
+    /// Whether it is the effective limit.
     pub(crate) binds: bool,
     #[serde(flatten)]
     pub(crate) level: Level,
-    /// Periods with work and periods that ran out since the cgroup was made.
+    /// Periods with runnable threads, and periods that were throttled, since the cgroup was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nr_periods: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nr_throttled: Option<u64>,
 }
 
-/// What its runtime believes.
+/// What the runtime of a process believes.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct RuntimeRow {
     pub(crate) kind: RuntimeKind,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) version: Option<String>,
-    /// The one that counts first.
+    /// Its numbers of threads, the one that counts first.
     pub(crate) parallelism: Vec<Parallelism>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) unread: Option<String>,
     pub(crate) settings: BTreeMap<String, String>,
-    /// What its cgroup files tell it.
+    /// The quota that its cgroup files show it.
     pub(crate) seen: SeenQuota,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) belief: Option<BeliefRow>,
 }
 
-/// What is to be said of its number of threads.
+/// The judgement on its number of threads.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct BeliefRow {
-    /// As many threads at a time fit the limit.
+    /// Number of running threads that fits the limit.
     pub(crate) fitting: u32,
     pub(crate) why: &'static str,
-    /// The same in words.
+    /// The reason in words.
     pub(crate) because: String,
     pub(crate) fix: Vec<Fix>,
 }

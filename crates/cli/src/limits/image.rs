@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Program files and the memory of processes as bytes by position.
+//! Access to the bytes of program files and of the memory of processes, by position.
 
 use crate::collect::Roots;
 use deburr_core::limits::Image;
@@ -10,21 +10,21 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// Mappings of a process that are looked at: some have hundreds of thousands.
+/// Mappings that are read per process: some have hundreds of thousands.
 const MAX_MAPPINGS: usize = 20_000;
 
-/// A file, by offset; or `/proc/PID/mem`, by address.
+/// A file, read by offset; or `/proc/PID/mem`, read by address.
 #[derive(Debug)]
 pub(super) struct FileImage(File);
 
 impl FileImage {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        // Somebody may have put a pipe there, at which opening would wait.
+        // There may be a FIFO in its place, which opening would block on.
         let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
         OpenOptions::new().read(true).custom_flags(flags).open(path).map(Self)
     }
 
-    /// A process's memory. Needs the privileges of a debugger.
+    /// The memory of a process. Needs the privileges of a debugger.
     pub(super) fn memory(roots: &Roots, pid: u32) -> io::Result<Self> {
         Self::open(&roots.proc.join(pid.to_string()).join("mem"))
     }
@@ -36,20 +36,20 @@ impl Image for FileImage {
     }
 }
 
-/// Where a file is mapped.
+/// The mapping of a file in a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mapping {
-    /// First address of the beginning of the file.
+    /// Address at which the beginning of the file is mapped.
     pub(super) start: u64,
-    /// Where that mapping ends.
+    /// End address of that mapping.
     end: u64,
     /// Path in the process's mount namespace, as the kernel prints it.
     pub(super) path: Vec<u8>,
 }
 
 impl Mapping {
-    /// Where the mapped file is to be had, also if it was replaced since, the surest place first: the kernel's own
-    /// link to it, for which it takes a privileged user, and its path as the process has it.
+    /// Paths of the mapped file, the most reliable first: the kernel's own link, which works even if the file was
+    /// replaced since but needs a privileged user, and its path in the root directory of the process.
     pub(super) fn places(&self, roots: &Roots, pid: u32) -> [PathBuf; 2] {
         let dir = roots.proc.join(pid.to_string());
         let path = self.path.strip_prefix(b"/").unwrap_or(&self.path);
@@ -60,16 +60,16 @@ impl Mapping {
     }
 }
 
-/// The first mapping of the beginning of a file that is `wanted` by its path.
+/// The first mapping of the beginning of a file whose path is `wanted`.
 pub(super) fn mapping(roots: &Roots, pid: u32, wanted: impl Fn(&[u8]) -> bool) -> Option<Mapping> {
     let file = File::open(roots.proc.join(pid.to_string()).join("maps")).ok()?;
     let lines = BufReader::new(file).split(b'\n').map_while(Result::ok);
     lines.take(MAX_MAPPINGS).find_map(|line| parse(&line).filter(|mapping| wanted(&mapping.path)))
 }
 
-/// A line of `/proc/PID/maps`, if it maps the beginning of a file.
+/// Parses a line of `/proc/PID/maps`; `None` if it does not map the beginning of a file.
 fn parse(line: &[u8]) -> Option<Mapping> {
-    // start-end perms offset device inode, and after blanks the path.
+    // `start-end perms offset device inode`, then blanks and the path.
     let mut fields = line.splitn(6, |&byte| byte == b' ');
     let range = std::str::from_utf8(fields.next()?).ok()?;
     let (start, end) = range.split_once('-')?;
@@ -81,10 +81,10 @@ fn parse(line: &[u8]) -> Option<Mapping> {
     begins.then(|| Mapping { start, end, path: path.to_vec() })
 }
 
-/// Where the program of a process is mapped.
+/// Address at which the program of a process is mapped.
 pub(super) fn program_start(roots: &Roots, pid: u32) -> Option<u64> {
     let exe = std::fs::read_link(roots.proc.join(pid.to_string()).join("exe")).ok()?;
-    // The kernel writes newlines in paths as `\012` there, and nothing else.
+    // In `maps` the kernel escapes newlines in paths as `\012`, and nothing else.
     let path = exe.as_os_str().as_bytes();
     let mut escaped = Vec::with_capacity(path.len());
     for &byte in path {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What processes may use of the CPUs, and what their runtimes believe they may.
+//! The CPU limits of processes, and what their runtimes believe about them.
 
 mod document;
 mod image;

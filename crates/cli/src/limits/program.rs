@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a program file is, looked at once however many processes run it.
+//! What a program file is. Each file is examined once, however many processes run it.
 
 use super::image::{FileImage, mapping, program_start};
 use crate::collect::Roots;
@@ -14,13 +14,13 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Files that are remembered; then all are forgotten.
+/// Files that are kept; beyond that all are dropped.
 const MAX_FILES: usize = 4096;
-/// A file that could not be decoded is tried for so many processes: the first may just have started.
+/// Number of attempts to decode a file: the first process may have only just started.
 const MAX_TRIES: u32 = 3;
 
-/// A file as long as it stays the same, in processes of one user: part of what is known of it comes from memory, which
-/// users may fill with anything, but only for themselves.
+/// Identifies an unchanged file in the processes of one user. Part of what is known of a file comes from the memory of
+/// processes, which users may fill with anything; so it is used only for processes of the same user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Identity {
     dev: u64,
@@ -31,7 +31,7 @@ struct Identity {
 }
 
 impl Identity {
-    /// `path` is that of a file of a process.
+    /// The identity of the file at `path`, for the process `pid`.
     fn of(path: &Path, roots: &Roots, pid: u32) -> io::Result<Self> {
         let meta = fs::metadata(path)?;
         if !meta.is_file() {
@@ -43,43 +43,43 @@ impl Identity {
     }
 }
 
-/// What a program is.
+/// A program, by the way it was built.
 #[derive(Debug)]
 pub(super) enum Program {
-    /// Built by Go.
+    /// Built with Go.
     Go {
         elf: Elf,
         build: GoBuild,
-        /// Where GOMAXPROCS is, at the addresses of the file.
+        /// Address of GOMAXPROCS, as the file was linked.
         place: Result<u64, Unlocated>,
     },
     /// Something else.
     Other,
 }
 
-/// A program's flags and where `libjvm.so` has them.
+/// A `libjvm.so`: its version, and where it has its flags.
 #[derive(Debug)]
 struct Library {
     elf: Elf,
     machine: jvm::Machine,
 }
 
-/// The files that were looked at.
+/// The files that were examined.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
     programs: HashMap<Identity, (u32, Rc<Program>)>,
-    /// `None`: not understood.
+    /// Number of attempts, and the library; `None` = it was not understood.
     libraries: HashMap<Identity, (u32, Option<Rc<Library>>)>,
 }
 
 impl Programs {
-    /// The program of a process, and its memory at the addresses of the file.
+    /// The program of a process.
     pub(super) fn of(&mut self, roots: &Roots, pid: u32) -> io::Result<Rc<Program>> {
         let path = roots.proc.join(pid.to_string()).join("exe");
         let identity = Identity::of(&path, roots, pid)?;
         let known = self.programs.get(&identity);
         if let Some((tries, program)) = known {
-            // What the process says of itself may come later; what its file lacks does not.
+            // A table in memory that could not be decoded may be complete later; what the file lacks stays missing.
             let failed = matches!(**program, Program::Go { place: Err(Unlocated::Table(_)), .. });
             if !failed || *tries >= MAX_TRIES {
                 return Ok(Rc::clone(program));
@@ -94,7 +94,7 @@ impl Programs {
         Ok(program)
     }
 
-    /// What the flags of a Java virtual machine say; `None` if none is loaded, or it is not understood.
+    /// The flags of a Java virtual machine; `None` if none is loaded, or it is not understood.
     pub(super) fn java(&mut self, roots: &Roots, pid: u32) -> Option<Java> {
         let is_library =
             |path: &[u8]| path.strip_suffix(b" (deleted)").unwrap_or(path).ends_with(b"/libjvm.so");
@@ -130,7 +130,7 @@ fn inspect_library(path: &Path, memory: &FileImage, start: u64) -> Option<Librar
     Some(Library { elf, machine })
 }
 
-/// What the memory of a Java virtual machine says.
+/// The values in the memory of a Java virtual machine.
 #[derive(Debug)]
 pub(super) struct Java {
     pub(super) version: Option<String>,
@@ -142,7 +142,7 @@ fn inspect(roots: &Roots, pid: u32, path: &Path) -> io::Result<Program> {
     let file = FileImage::open(path)?;
     let elf = match Elf::read(&file) {
         Ok(elf) => elf,
-        // A damaged program would not run: what runs was read wrongly, or is packed.
+        // A damaged program would not run, so it was read wrongly, or is packed.
         Err(ElfError::NotElf | ElfError::Unsupported | ElfError::Damaged(_)) => {
             return Ok(Program::Other);
         }
@@ -157,7 +157,7 @@ fn inspect(roots: &Roots, pid: u32, path: &Path) -> io::Result<Program> {
     Ok(Program::Go { elf, build, place })
 }
 
-/// How far from the addresses of its file a process's program is loaded.
+/// Offset of the addresses of a process's program from those in its file.
 fn bias(roots: &Roots, pid: u32, elf: &Elf) -> u64 {
     match elf.relocatable {
         true => program_start(roots, pid).map_or(0, |start| elf.bias(start)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which runtime a process has and how many threads that lets run at a time.
+//! Which language runtime a process has, and how many threads it lets run at a time.
 
 use super::image::mapping;
 use super::program::{Program, Programs, gomaxprocs};
@@ -16,28 +16,29 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-/// The part of an environment that is read.
+/// Bytes of an environment that are read.
 const MAX_ENVIRONMENT_BYTES: u64 = 1 << 20;
-/// The part of a command line that is read.
+/// Bytes of a command line that are read.
 const MAX_TITLE_BYTES: u64 = 4096;
-/// Threads of a process whose names are looked at.
+/// Threads whose names are read per process.
 const MAX_THREADS: usize = 1024;
-/// Libraries that start as many threads as they are told by OpenMP's variables. Packages put words before the name.
+/// Parts of the names of libraries that take their number of threads from OpenMP's variables. Packages put words
+/// before the name.
 const OPENMP_LIBRARIES: [&[u8]; 5] = [b"libgomp", b"libomp", b"libiomp", b"openblas", b"libmkl_"];
 
-/// Looks into processes.
+/// Looks at the runtimes of processes.
 #[derive(Debug, Default)]
 pub(crate) struct Prober {
     programs: Programs,
     seen: Seen,
 }
 
-/// Why nothing is known of a process's runtime.
+/// Why nothing is known about the runtime of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hidden {
-    /// It is gone.
+    /// The process is gone.
     Gone,
-    /// This user may not look into it.
+    /// This user may not look at the process.
     Forbidden,
 }
 
@@ -50,11 +51,11 @@ impl From<io::Error> for Hidden {
     }
 }
 
-/// What a look found.
+/// The result of a look; `None` = no known runtime.
 type Found = Result<Option<RuntimeReading>, Hidden>;
 
 impl Prober {
-    /// Looks at a process that is no kernel thread. `threads` is how many it has. `None`: no runtime that is known.
+    /// Looks at a process that is not a kernel thread and has that many threads.
     pub(crate) fn look(
         &mut self,
         roots: &Roots,
@@ -100,7 +101,7 @@ impl Prober {
         Ok(Some(reading))
     }
 
-    /// Everything but Go. `false` if there is no runtime that is known.
+    /// Looks for runtimes other than Go. `false` if there is no known one.
     fn others(
         &mut self,
         roots: &Roots,
@@ -125,7 +126,7 @@ impl Prober {
                     );
                 }
             }
-            // Of its options only those that can matter: others may hold secrets.
+            // Only options that can matter are kept: others may hold secrets.
             let options = environment.get("JAVA_TOOL_OPTIONS").into_iter();
             let options = options.flat_map(|text| text.split_whitespace());
             let options: Vec<&str> = options.filter(|word| word.starts_with("-XX:")).collect();
@@ -137,7 +138,7 @@ impl Prober {
         let title = title(dir);
         let comm = name::decode(fs::read(dir.join("comm")).unwrap_or_default().trim_ascii_end());
         let threads = if reading.threads > 1 { threads(dir) } else { BTreeMap::new() };
-        // Its threads are called as the program is.
+        // Threads of OpenMP have the same name as the program.
         let may_use_openmp = threads.get(&comm).is_some_and(|&unnamed| unnamed > 1);
         let outside = Outside {
             program,
@@ -151,7 +152,7 @@ impl Prober {
         let Some(told) = outside::told(&outside) else { return Ok(false) };
         reading.kind = told.kind;
         reading.parallelism = told.parallelism;
-        // What was set for a number that is shown.
+        // Only settings of numbers that are shown.
         let shown = |name: &String| reading.parallelism.iter().any(|number| number.name == *name);
         reading.settings =
             outside.environment.into_iter().filter(|(name, _)| shown(name)).collect();
@@ -159,7 +160,7 @@ impl Prober {
     }
 }
 
-/// What has a bearing on GOMAXPROCS.
+/// The settings that influence GOMAXPROCS.
 fn go_settings(environment: BTreeMap<String, String>, build: &GoBuild) -> BTreeMap<String, String> {
     let of = |name: &str| environment.get(name).cloned();
     let debug = |text: Option<String>| go::debug_settings(&text?);
@@ -182,13 +183,13 @@ fn environment(dir: &Path) -> io::Result<BTreeMap<String, String>> {
     start_of(dir.join("environ"), MAX_ENVIRONMENT_BYTES).map(|text| outside::environment(&text))
 }
 
-/// The first argument, which servers write over.
+/// The first argument, which servers overwrite with a title.
 fn title(dir: &Path) -> String {
     let text = start_of(dir.join("cmdline"), MAX_TITLE_BYTES).unwrap_or_default();
     name::decode(text.split(|&byte| byte == 0).next().unwrap_or_default())
 }
 
-/// Names of a process's threads, and how many have each.
+/// Name -> number of threads of the process with that name.
 fn threads(dir: &Path) -> BTreeMap<String, u32> {
     let mut names = BTreeMap::new();
     let entries = fs::read_dir(dir.join("task")).into_iter().flatten().flatten();
@@ -199,14 +200,14 @@ fn threads(dir: &Path) -> BTreeMap<String, u32> {
     names
 }
 
-/// Children that say that they are nginx's workers.
+/// Number of child processes whose title says that they are workers of nginx.
 fn workers(roots: &Roots, dir: &Path, pid: u32) -> u32 {
     let list = fs::read_to_string(dir.join("task").join(pid.to_string()).join("children"))
         .unwrap_or_default();
     let children = list.split_whitespace().filter_map(|child| child.parse::<u32>().ok());
     let works = |child: &u32| {
         let title = title(&roots.proc.join(child.to_string()));
-        // Those of a configuration before finish what they have.
+        // Workers of an earlier configuration only finish their connections.
         title.starts_with("nginx: worker") && !title.ends_with("is shutting down")
     };
     children.filter(works).count() as u32

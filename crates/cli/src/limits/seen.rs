@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which CPU quota a process's own view of the cgroup files tells: what a runtime in it can know.
+//! Which CPU quota a process can see in its own view of the cgroup files: what its runtime can know.
 
 use crate::collect::{Cgroups, Roots};
 use deburr_core::procfs::mountinfo::{self, Mount};
@@ -11,18 +11,18 @@ use std::fs;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Mount namespaces whose mounts are remembered; then all are forgotten.
+/// Mount namespaces whose mounts are kept; beyond that all are dropped.
 const MAX_NAMESPACES: usize = 1024;
 
-/// The cgroup mounts of the mount namespaces that were met.
+/// The cgroup mounts of the mount namespaces that were seen.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     mounts: HashMap<(OsString, OsString), Rc<Vec<Mount>>>,
 }
 
 impl Seen {
-    /// What the files tell that process. Read in the observer's own namespaces: paths and roots of both files are
-    /// then of one tree, whatever namespaces the process has.
+    /// The quota that the files show that process. Its files in `/proc` are read in the observer's own namespaces: then
+    /// the paths of cgroups and the roots of mounts are of one tree, whatever namespaces the process has.
     pub(super) fn by(&mut self, roots: &Roots, cgroups: &mut Cgroups, pid: u32) -> SeenQuota {
         self.look(roots, cgroups, pid).unwrap_or(SeenQuota::Unknown)
     }
@@ -37,14 +37,15 @@ impl Seen {
         let Some(mount) = mount else { return Some(SeenQuota::NoMount) };
         let same_namespace = fs::read_link(dir.join("ns/cgroup")).ok()
             == fs::read_link(roots.proc.join("self/ns/cgroup")).ok();
-        // In a cgroup namespace of its own the mount's root is as a rule the namespace's: paths fit the mount.
+        // In a cgroup namespace of its own, the root of the mount usually is that of the namespace: then paths fit the
+        // mount.
         let part = mount.root != b"/" && same_namespace;
         let own = cgroups.levels(id).into_iter().find(|(level, _)| *level == id);
         let (quota_us, period_us) = own.map(|(_, level)| (level.quota_us, level.period_us)).unzip();
         Some(SeenQuota::Leaf { quota_us, period_us, part })
     }
 
-    /// The cgroup mounts that a process sees: of its mount namespace, below its root.
+    /// The cgroup mounts that a process sees: in its mount namespace, below its root directory.
     fn mounts_of(&mut self, dir: &Path) -> Option<Rc<Vec<Mount>>> {
         let namespace = fs::read_link(dir.join("ns/mnt")).ok()?.into_os_string();
         let key = (namespace, fs::read_link(dir.join("root")).ok()?.into_os_string());
@@ -83,7 +84,7 @@ mod tests {
 
     const CPU: &str = "/sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu";
 
-    /// A process in `/jobs/batch`, which sees those mounts, in the observer's cgroup namespace or in another one.
+    /// What a process in `/jobs/batch` sees, with those mounts, in the observer's cgroup namespace or in another one.
     fn seen(mounts: &str, own_namespace: bool) -> SeenQuota {
         let host = Host::like("cgroup/mixed");
         host.write("sys/fs/cgroup/cpu/jobs/batch/cpu.cfs_quota_us", "20000\n");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Looks at processes, all or some.
+//! Collects the CPU limits and the runtimes of all or some processes.
 
 use super::document::{
     BeliefRow, Document, Host, LimitRow, Others, QuotaRow, Row, RuntimeRow, SCHEMA,
@@ -18,17 +18,17 @@ use deburr_core::text::name;
 use std::collections::BTreeMap;
 use std::fs;
 
-/// Threads whose affinities are looked at.
+/// Threads whose affinities are read per process.
 const MAX_THREADS: usize = 4096;
 
-/// What is asked.
+/// What the user asks.
 #[derive(Debug)]
 pub(crate) struct Question<'a> {
-    /// Processes, in depth; empty = all, those that are worth a look.
+    /// Processes to show in depth; empty = all processes that have a limit or a known runtime.
     pub(crate) pids: &'a [u32],
 }
 
-/// Looks.
+/// Answers the question.
 pub(crate) fn look(question: &Question<'_>, roots: &Roots) -> Document {
     let online = sources::cpus_online(roots);
     let mut survey = Survey {
@@ -66,7 +66,7 @@ pub(crate) fn look(question: &Question<'_>, roots: &Roots) -> Document {
     }
 }
 
-/// The worse the earlier.
+/// Sort key of a row: the worst come first.
 fn rank(row: &Row) -> u8 {
     match (row.verdict, &row.runtime) {
         ("above", _) => 0,
@@ -76,7 +76,7 @@ fn rank(row: &Row) -> u8 {
     }
 }
 
-/// All processes, ascending.
+/// Pids of all processes, ascending.
 fn pids(roots: &Roots) -> Vec<u32> {
     let entries = fs::read_dir(&roots.proc).into_iter().flatten().flatten();
     let mut pids: Vec<u32> =
@@ -89,7 +89,7 @@ struct Survey<'r> {
     roots: &'r Roots,
     cgroups: Cgroups,
     prober: Prober,
-    /// Levels above each cgroup that was met.
+    /// The levels with a quota from each cgroup upwards, as far as they were read.
     levels: BTreeMap<CgroupId, Vec<(CgroupId, Level)>>,
     online: Vec<u32>,
     in_depth: bool,
@@ -238,7 +238,7 @@ impl Survey<'_> {
     }
 }
 
-/// Affinities of a process's threads and how many have each; empty if all are alike.
+/// Affinity -> number of threads of the process with that affinity; empty if all threads have the same.
 fn affinities(roots: &Roots, pid: u32) -> BTreeMap<String, u32> {
     let mut found = BTreeMap::new();
     let dir = roots.proc.join(pid.to_string()).join("task");

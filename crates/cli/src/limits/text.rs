@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The answer as text.
+//! The answers as text.
 
 use super::document::{Document, LimitRow, Row, RuntimeRow};
 use deburr_core::finding::Unit;
@@ -11,9 +11,9 @@ use deburr_core::text::units;
 use rustix::thread::CapabilitySet;
 use std::collections::HashMap;
 
-/// Processes whose mismatch is explained below the table.
+/// Maximum number of mismatches that are explained below the table.
 const MAX_EXPLAINED: usize = 8;
-/// Hex digits of a container id that people know it by.
+/// Hex digits of a container id that are shown, as is usual.
 const ID_DIGITS: usize = 12;
 
 /// Why this process may not look into another one.
@@ -22,7 +22,7 @@ pub(super) fn forbidden() -> &'static str {
     forbidden_to(own.is_ok_and(|own| own.effective.contains(CapabilitySet::SYS_PTRACE)))
 }
 
-/// The same for whom may look into processes in general, or may not.
+/// The same text; `debugger` = this process has the privileges of a debugger.
 fn forbidden_to(debugger: bool) -> &'static str {
     match debugger {
         true => {
@@ -35,7 +35,7 @@ fn forbidden_to(debugger: bool) -> &'static str {
     }
 }
 
-/// As text for people.
+/// The document as text for people.
 pub(crate) fn text(document: &Document, style: TextStyle) -> String {
     let host = &document.host;
     let headline = format!(
@@ -87,7 +87,7 @@ fn table(rows: &[Row]) -> Grid {
         ("believes", 0),
         ("fits", 12),
     ]);
-    // Processes that are alike in all but the pid, such as workers, are one line, where the first one is.
+    // Processes that differ only in their pid, such as workers, share one line, at the place of the first one.
     let mut lines: Vec<(&Row, Vec<Cell>, usize)> = Vec::new();
     let mut known = HashMap::new();
     for row in rows {
@@ -110,7 +110,7 @@ fn table(rows: &[Row]) -> Grid {
     grid
 }
 
-/// What a line says of a process, but for who it is.
+/// The cells of a line, without those that identify the process.
 fn cells(row: &Row) -> Vec<Cell> {
     let (cpus, by) = match &row.limit {
         Some(limit) => (may_use(limit), short_origin(row, limit)),
@@ -189,7 +189,7 @@ fn believes(runtime: &RuntimeRow) -> String {
     }
 }
 
-/// Who has more threads than fit, why, and what to do; the same said once.
+/// Which processes have more threads than fit, why, and what to do. Equal explanations are merged.
 fn explanations(rows: &[Row]) -> Vec<String> {
     let mut said: Vec<(String, Vec<u32>)> = Vec::new();
     for row in rows.iter().filter(|row| row.verdict == "above") {
@@ -331,7 +331,7 @@ fn runtime_section(row: &Row, runtime: &RuntimeRow) -> Section {
     Section { heading, rows }
 }
 
-/// What is to be said of a number of threads beside the number that fits.
+/// The verdict on a number of threads, as part of a sentence.
 fn verdict(verdict: &str, fitting: Option<u32>) -> String {
     match (verdict, fitting) {
         ("above", Some(n)) => format!(", and {}", units::counted(n.into(), "fits", "fit")),
@@ -343,7 +343,7 @@ fn verdict(verdict: &str, fitting: Option<u32>) -> String {
     }
 }
 
-/// What a number means, as a sentence part.
+/// What a number means, as part of a sentence.
 fn counts_on(number: &Parallelism) -> String {
     let about = match number.confidence {
         Confidence::Bound => "about ",
@@ -360,7 +360,7 @@ fn counts_on(number: &Parallelism) -> String {
     }
 }
 
-/// A number and what it is worth.
+/// A number, with its confidence and source.
 fn worth(number: &Parallelism) -> String {
     let worth = match number.confidence {
         Confidence::Exact => "exact",

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! ext2, ext3 and ext4 by `debugfs` of e2fsprogs: block to inode, inode to path, block in use or free. It only
-//! reads. What it is given are numbers, and the path of a device that was looked up; no shell is involved.
+//! Looks into ext2, ext3 and ext4 with `debugfs` of e2fsprogs: block to inode, inode to path, block in use or free.
+//! It only reads. Its arguments are numbers and the path of a known device; no shell is involved.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Where it is if the search path of a user does not have it.
+/// The program, and where it is if it is not in the user's search path.
 const PROGRAMS: [&str; 3] = ["debugfs", "/usr/sbin/debugfs", "/sbin/debugfs"];
-/// Numbers in one question: a question reads all inodes, a command line has an end.
+/// Numbers per question: each question reads all inodes, but the length of a command line is limited.
 const BATCH: usize = 4000;
 
 /// `debugfs` for one device.
@@ -20,7 +20,7 @@ pub(super) struct Debugfs<'a> {
 }
 
 impl<'a> Debugfs<'a> {
-    /// If it is installed.
+    /// Finds the program; `None` if it is not installed.
     pub(super) fn find(device: &'a Path) -> Option<Self> {
         let runs = |program: &&str| {
             let mut command = Command::new(program);
@@ -30,7 +30,7 @@ impl<'a> Debugfs<'a> {
         Some(Self { program: PROGRAMS.into_iter().find(runs)?, device })
     }
 
-    /// The inode that each block belongs to; `None` for those of no inode.
+    /// The inode that each block belongs to; `None` for a block that belongs to no inode.
     pub(super) fn inodes(
         &self,
         blocks: &BTreeSet<u64>,
@@ -63,7 +63,7 @@ impl<'a> Debugfs<'a> {
     fn ask(&self, questions: &[String]) -> Result<Vec<u8>, String> {
         let failed = |error: std::io::Error| format!("cannot run `debugfs`: {error}");
         let mut command = Command::new(self.program);
-        // From a file the commands come with an echo, from `-R` without; only one fits into that.
+        // Commands from a file are echoed in the output, a command in `-R` is not; `-R` takes only one.
         let script = match questions {
             [one] => {
                 command.arg("-R").arg(one).stdin(Stdio::null());
@@ -78,19 +78,19 @@ impl<'a> Debugfs<'a> {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(failed)?;
         let stdin = child.stdin.take();
-        // Written beside the reading: it answers while it is asked.
+        // Written by another thread, because debugfs answers while it still reads questions.
         let writer = std::thread::spawn(move || {
             if let (Some(mut stdin), Some(script)) = (stdin, script) {
-                // If it is gone its answer is missing.
+                // If debugfs has ended, its answer will be missing.
                 let _ = stdin.write_all(script.as_bytes());
             }
         });
         let output = child.wait_with_output().map_err(failed);
-        // It does not panic.
+        // The thread does not panic.
         let _ = writer.join();
         let output = output?;
         if output.stdout.is_empty() {
-            // Its exit status is 0 whatever happened; its first line is its version.
+            // The exit status of debugfs is always 0; the first line on stderr is its version.
             let message = String::from_utf8_lossy(&output.stderr);
             let line = message.lines().nth(1).unwrap_or("it said nothing");
             return Err(format!("debugfs: {}", line.trim_start_matches("debugfs: ")));
@@ -104,7 +104,7 @@ fn batches(numbers: &BTreeSet<u64>) -> Vec<String> {
     numbers.chunks(BATCH).map(|batch| batch.join(" ")).collect()
 }
 
-/// `Block<TAB>Inode number`, then a line for each.
+/// Parses `Block<TAB>Inode number`, then a line for each block.
 fn parse_icheck(text: &[u8]) -> Result<BTreeMap<u64, Option<u64>>, String> {
     let text = String::from_utf8_lossy(text);
     let mut lines = text.lines();
@@ -119,8 +119,8 @@ fn parse_icheck(text: &[u8]) -> Result<BTreeMap<u64, Option<u64>>, String> {
         .collect())
 }
 
-/// `Inode<TAB>Pathname`, then a line for each name of each. A name may hold a line's end: what does not begin
-/// with a number that was asked for goes on with the name before.
+/// Parses `Inode<TAB>Pathname`, then a line for each name of each inode. A name may hold newlines: a line that does
+/// not begin with a number that was asked for continues the name before.
 fn parse_ncheck(text: &[u8], asked: &BTreeSet<u64>) -> Result<BTreeMap<u64, Vec<Vec<u8>>>, String> {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     let mut lines = text.split(|&byte| byte == b'\n');
@@ -136,7 +136,7 @@ fn parse_ncheck(text: &[u8], asked: &BTreeSet<u64>) -> Result<BTreeMap<u64, Vec<
             asked.contains(&inode).then_some((inode, &line[tab + 1..]))
         });
         if let Some((inode, path)) = begin {
-            // Below the root it writes two slashes.
+            // Paths directly below the root are written with two slashes.
             let path = if path.starts_with(b"//") { &path[1..] } else { path };
             paths.entry(inode).or_default().push(path.to_vec());
             last = Some(inode);
@@ -148,7 +148,7 @@ fn parse_ncheck(text: &[u8], asked: &BTreeSet<u64>) -> Result<BTreeMap<u64, Vec<
     Ok(paths)
 }
 
-/// `Block N marked in use` or `Block N not in use`, between the echoes of the commands.
+/// Parses `Block N marked in use` and `Block N not in use`, between the echoes of the commands.
 fn parse_testb(text: &[u8]) -> BTreeMap<u64, bool> {
     String::from_utf8_lossy(text)
         .lines()

@@ -9,24 +9,24 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 
-/// Bytes of a sector, whatever the device's own sectors are: the kernel counts so everywhere.
+/// Bytes of a sector in all of the kernel's numbers, whatever the sector size of the device is.
 pub(super) const SECTOR_BYTES: u64 = 512;
-/// From this similarity on, a name is a near one.
+/// Least similarity of a suggested name (Jaro-Winkler, 0 to 1).
 const ALIKE: f64 = 0.75;
 
 /// A disk or a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) dev: DevId,
-    /// As below `/dev`, decoded.
+    /// Name below `/dev`, decoded.
     pub(super) name: String,
     pub(super) sectors: u64,
     pub(super) part: Option<Part>,
-    /// Devices that are made of this one: LVM, RAID, encryption.
+    /// Devices that are built on this one: LVM, RAID, encryption.
     pub(super) holders: Vec<String>,
 }
 
-/// Where a partition is.
+/// Disk and start of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) disk: DevId,
@@ -39,7 +39,7 @@ impl Block {
         let number = |file: &str| text(file)?.trim().parse::<u64>().ok();
         let part = match number("partition") {
             None => None,
-            // A partition's directory is inside that of its disk.
+            // The directory of a partition is inside that of its disk.
             Some(_) => {
                 let disk = fs::canonicalize(dir).ok()?.parent()?.join("dev");
                 let disk = fs::read_to_string(disk).ok()?.trim().parse().ok()?;
@@ -59,7 +59,7 @@ impl Block {
     }
 }
 
-/// A name of sysfs, which has `!` where `/dev` has a directory.
+/// Converts a name of sysfs, which has `!` in place of the `/` of a name below `/dev`.
 fn shown(file_name: &std::ffi::OsStr) -> String {
     name::decode(file_name.as_bytes()).replace('!', "/")
 }
@@ -69,7 +69,7 @@ fn shown(file_name: &std::ffi::OsStr) -> String {
 pub(super) struct Devices(BTreeMap<DevId, Block>);
 
 impl Devices {
-    /// Reads them below `/sys`, or what stands for it.
+    /// Reads all block devices below `sys`, which is `/sys` except in tests.
     pub(super) fn read(sys: &Path) -> Self {
         let entries = fs::read_dir(sys.join("class/block")).into_iter().flatten().flatten();
         let blocks = entries.filter_map(|entry| Block::read(&entry.path()));
@@ -85,7 +85,7 @@ impl Devices {
         self.0.get(&dev)
     }
 
-    /// The device that a user means: `/dev/sda`, `sda`, `8:0`, or a link to one. Otherwise what is wrong.
+    /// The device that the user means: `/dev/sda`, `sda`, `8:0`, or a link to one. An error says what is wrong.
     pub(super) fn find(&self, wanted: &str) -> Result<&Block, String> {
         if let Ok(dev) = wanted.parse() {
             return self.get(dev).ok_or_else(|| format!("there is no block device `{wanted}`"));
@@ -119,7 +119,7 @@ impl Devices {
         Err(format!("there is no block device `{wanted}`; {hint}"))
     }
 
-    /// The partition of a disk that holds a sector of it; of nested ones the innermost.
+    /// The partition of a disk that holds a sector, and the sector from its start; of nested partitions the innermost.
     pub(super) fn partition(&self, disk: DevId, sector: u64) -> Option<(&Block, u64)> {
         self.partitions(disk)
             .filter_map(|(block, part)| {
@@ -140,7 +140,7 @@ impl Devices {
     }
 }
 
-/// From the `dev_t` of user space.
+/// Converts a `dev_t` of user space.
 pub(super) fn dev_of(dev: u64) -> DevId {
     DevId { major: rustix::fs::major(dev), minor: rustix::fs::minor(dev) }
 }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which filesystem a device holds, by its first bytes.
+//! Which filesystem a device holds, from its first bytes.
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-/// As much of a device as has to be looked at: to the end of btrfs's superblock's magic number.
+/// How much of a device has to be read: up to the end of the magic number in the superblock of btrfs.
 const HEAD_BYTES: u64 = 0x1_0048;
 
-/// What is on a device.
+/// The filesystem on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// ext2, ext3 or ext4.
     Ext {
         block_bytes: u64,
-        /// Inode of its journal; 0 = it has none in itself.
+        /// Inode of its journal; 0 = it has no internal journal.
         journal_ino: u64,
     },
     Xfs {
@@ -25,7 +25,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// Looks at a device.
+    /// Reads the first bytes of a device.
     pub(super) fn read(device: &Path) -> io::Result<Self> {
         let mut head = Vec::new();
         File::open(device)?.take(HEAD_BYTES).read_to_end(&mut head)?;
@@ -36,11 +36,11 @@ impl Format {
     pub(super) fn parse(head: &[u8]) -> Self {
         let at =
             |offset: usize| -> Option<[u8; 4]> { head.get(offset..offset + 4)?.try_into().ok() };
-        // ext: the superblock is at 1024, in little endian.
+        // ext: the superblock is at offset 1024, in little endian.
         let ext = |offset: usize| at(1024 + offset).map(u32::from_le_bytes);
         if ext(56).is_some_and(|word| word & 0xffff == 0xef53) {
             let shift = ext(24).unwrap_or_default();
-            // 64 KiB is the largest that there is.
+            // The largest block size is 64 KiB.
             if shift <= 6 {
                 let journal_ino = u64::from(ext(0xe0).unwrap_or_default());
                 return Self::Ext { block_bytes: 1024 << shift, journal_ino };
@@ -58,7 +58,7 @@ impl Format {
         }
     }
 
-    /// As mount tables call it.
+    /// The name of the filesystem, as in mount tables; `ext` for ext2, ext3 and ext4.
     pub(super) fn name(self) -> Option<&'static str> {
         match self {
             Self::Ext { .. } => Some("ext"),
@@ -68,7 +68,7 @@ impl Format {
         }
     }
 
-    /// Size of its blocks, where places are told in blocks.
+    /// Size of its blocks, if addresses are in blocks.
     pub(super) fn block_bytes(self) -> Option<u64> {
         match self {
             Self::Ext { block_bytes, .. } | Self::Xfs { block_bytes } => Some(block_bytes),

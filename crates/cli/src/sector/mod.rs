@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which file a disk's sector belongs to: sector -> partition -> filesystem -> block -> inode -> path, each step
-//! with the method by which it was made.
+//! Which file a disk's sector belongs to: sector -> partition -> filesystem -> block -> inode -> path, with the
+//! method by which it was found.
 //!
-//! - [`device`]: disks and partitions. [`format`]: what is on them.
-//! - [`debugfs`], [`walk`]: the two methods. [`volume`]: which of them, and what their answers mean.
-//! - [`text`]: as it is shown.
+//! - [`device`]: disks and partitions. [`format`]: the filesystems on them.
+//! - [`debugfs`], [`walk`]: the two methods. [`volume`]: which of them is used, and what their answers mean.
+//! - [`text`]: the answers as text.
 
 mod debugfs;
 mod device;
@@ -24,18 +24,18 @@ use std::path::Path;
 
 const SCHEMA: &str = "deburr.sector/1";
 
-/// What is asked.
+/// What the user asks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question<'a> {
     /// `/dev/sda`, `sda` or `8:0`.
     pub(crate) device: &'a str,
     /// Sectors of 512 bytes.
     pub(crate) sectors: &'a [u64],
-    /// They count from the start of the partition, not of the disk.
+    /// Whether they count from the start of the partition, not of the disk.
     pub(crate) partition_relative: bool,
-    /// Only this method.
+    /// Use only this method.
     pub(crate) method: Option<Method>,
-    /// Only files below this directory are walked.
+    /// Walk only files below this directory.
     pub(crate) under: Option<&'a Path>,
 }
 
@@ -65,9 +65,9 @@ pub(crate) enum What {
     Free,
     /// Swapped-out memory.
     Swap,
-    /// It is outside of all partitions: the partition table, a boot loader, a gap.
+    /// Nothing in a partition: the partition table, a boot loader, or a gap.
     Unpartitioned,
-    /// This could not be told.
+    /// This could not be found out.
     Unknown,
 }
 
@@ -78,10 +78,10 @@ pub(crate) struct Document {
     tool: Tool,
     disk: DiskFact,
     sectors: Vec<Answer>,
-    /// What the user should know of how they were found.
+    /// What the user should know about how they were found.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
-    /// A method could be used, for some of them at least.
+    /// Whether a method could be used, for at least some of them.
     #[serde(skip)]
     pub(crate) looked: bool,
 }
@@ -96,7 +96,7 @@ struct DiskFact {
 /// What is at one sector.
 #[derive(Debug, Serialize)]
 struct Answer {
-    /// As asked.
+    /// The sector as the user gave it.
     sector: u64,
     /// From the start of the disk.
     disk_sector: u64,
@@ -115,21 +115,21 @@ struct PartitionFact {
     sector: u64,
 }
 
-/// What is at a place of a filesystem's device.
+/// What a sector of a filesystem's device holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Found {
     what: What,
     #[serde(skip_serializing_if = "Option::is_none")]
     filesystem: Option<FilesystemFact>,
-    /// Of the filesystem, where its places are told in blocks.
+    /// Block of the filesystem, if its addresses are in blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     block: Option<u64>,
-    /// More than one name: hard links, or files that share the place.
+    /// More than one for hard links, and for files that share the block (reflinks).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     files: Vec<FileFact>,
     #[serde(skip_serializing_if = "Option::is_none")]
     method: Option<Method>,
-    /// Why it is not more.
+    /// Why no more is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
 }
@@ -137,7 +137,7 @@ struct Found {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct FilesystemFact {
     kind: String,
-    /// `None` = it is not mounted.
+    /// Mount point; `None` = not mounted.
     #[serde(skip_serializing_if = "Option::is_none")]
     mounted_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,20 +147,20 @@ struct FilesystemFact {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct FileFact {
     ino: u64,
-    /// From the root of the filesystem if that is not mounted.
+    /// The path; from the root of the filesystem if that is not mounted.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
-    /// It has no name any more, and a process has it open.
+    /// Whether it has no name any more, while a process has it open.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     deleted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     offset_bytes: Option<u64>,
 }
 
-/// Takes the number of files walked, and of places found.
+/// Called with the number of files walked and the number of sectors found.
 pub(crate) type Progress<'a> = &'a mut dyn FnMut(u64, usize);
 
-/// Looks. An error is the user's: no such device, no such sector.
+/// Answers the question. Errors are mistakes of the user: no such device, no such sector.
 pub(crate) fn look(
     question: &Question<'_>,
     roots: &Roots,
@@ -222,9 +222,9 @@ pub(crate) fn look(
 #[derive(Clone, Copy, Debug)]
 struct Place<'a> {
     disk_sector: u64,
-    /// The partition, or the disk where none holds it.
+    /// The partition, or the disk if no partition holds the sector.
     volume: &'a Block,
-    /// From the start of that.
+    /// The sector from the start of `volume`.
     sector: u64,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Sector -> partition -> block by figures alone, and how answers look.
+//! Sector -> partition -> block by arithmetic alone, and how answers look.
 
 use super::device::{Block, Devices, Part, SECTOR_BYTES};
 use super::*;
@@ -27,7 +27,7 @@ fn question<'a>(device: &'a str, sectors: &'a [u64], partition_relative: bool) -
     Question { device, sectors, partition_relative, method: None, under: None }
 }
 
-/// The part of the captured figures below a heading.
+/// The captured numbers below a heading.
 fn figures(heading: &str) -> Vec<Vec<&'static str>> {
     let lines = INCIDENT.lines().skip_while(|line| !line.contains(heading)).skip(1);
     lines
@@ -54,14 +54,14 @@ fn the_sector_of_the_incident_is_the_block_that_debugfs_was_asked_for() {
     let sectors: Vec<u64> = sectors.iter().map(|row| row[0].parse().unwrap()).collect();
     let places = place(&devices, sda, sda, &question("sda", &sectors, false)).unwrap();
     for (place, sector) in places.iter().zip(&sectors) {
-        // Not the extended partition, which holds it too.
+        // Not the extended partition, which also holds the sector.
         assert_eq!(place.volume.name, "sda5");
         assert_eq!(place.sector, sector - 125_835_264);
     }
     let at = sectors.iter().position(|sector| *sector == 254_486_424).unwrap();
     let block: u64 = figures("icheck")[0][0].parse().unwrap();
     assert_eq!(places[at].sector * SECTOR_BYTES / 4096, block);
-    // The same from the partition's start.
+    // The same, counted from the start of the partition.
     let sda5 = devices.find("8:5").unwrap();
     let inside = [places[at].sector];
     let again = place(&devices, sda, sda5, &question("8:5", &inside, true)).unwrap();

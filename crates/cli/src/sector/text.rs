@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Answers as text.
+//! The answers as text.
 
 use super::{Answer, Document, FileFact, Found, Method, What};
 use deburr_core::render;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Names of one place that are shown.
+/// Maximum number of file names that are shown for a sector.
 const MAX_NAMES: usize = 8;
 
-/// As text for people.
+/// The document as text for people.
 pub(crate) fn text(document: &Document) -> String {
     let disk = &document.disk;
     let mut text = format!(
@@ -82,7 +82,7 @@ fn name(file: &FileFact) -> String {
     }
 }
 
-/// The way there.
+/// The steps from the sector to the file.
 fn place(answer: &Answer) -> Option<String> {
     let mut steps = Vec::new();
     if let Some(part) = &answer.partition {

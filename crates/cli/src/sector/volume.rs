@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is at places of one filesystem's device.
+//! What the sectors of a filesystem's device hold.
 
 mod ext;
 
@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::PathBuf;
 
-/// Looks into one filesystem after the other.
+/// Searches one filesystem after the other.
 #[derive(Debug)]
 pub(super) struct Search<'a> {
     question: &'a Question<'a>,
@@ -28,18 +28,18 @@ pub(super) struct Search<'a> {
     /// The filesystem of `--under`.
     under: Option<DevId>,
     under_used: bool,
-    /// A method could be used.
+    /// Whether a method could be used.
     pub(super) looked: bool,
 }
 
-/// A filesystem, and its places that are asked for.
+/// A filesystem, and the sectors that are asked for.
 struct Volume<'a> {
     block: &'a Block,
     device: PathBuf,
     format: Result<Format, String>,
     mount: Option<Place>,
     fact: Option<FilesystemFact>,
-    /// Sectors from its start.
+    /// Sectors from the start of its device.
     sectors: &'a [u64],
 }
 
@@ -74,7 +74,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// Whether `--under` meant any of the filesystems that were looked into.
+    /// An error if `--under` is on none of the filesystems that were searched.
     pub(super) fn check_under(&self) -> Result<(), String> {
         match self.question.under {
             Some(directory) if !self.under_used => Err(format!(
@@ -85,7 +85,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What is at these sectors of a partition, or of a disk without any.
+    /// What these sectors of a partition, or of a disk without partitions, hold.
     pub(super) fn look(
         &mut self,
         block: &Block,
@@ -148,7 +148,7 @@ impl<'a> Search<'a> {
         };
         let mount = self.mounts.of(block.dev).iter().find(|place| !place.covered).cloned();
         let mount = mount.or_else(|| self.mounts.of_source(device.as_os_str().as_bytes()).cloned());
-        // Of what is mounted, the kernel tells the kind and the block size.
+        // For a mounted filesystem, its type and block size come from the kernel.
         let told = format.as_ref().ok().and_then(|format| format.name()).map(str::to_owned);
         let kind = mount.as_ref().map(|mount| mount.fs_type.clone()).or(told);
         let bytes = format.as_ref().ok().and_then(|format| format.block_bytes()).or_else(|| {
@@ -163,7 +163,7 @@ impl<'a> Search<'a> {
         Volume { block, device, format, mount, fact, sectors }
     }
 
-    /// What no directory holds any more, and some process holds open.
+    /// Fills in files that no directory holds any more, but some process has open.
     fn by_open_files(&self, volume: &Volume<'_>, found: &mut [Option<Found>]) {
         let is_open = |found: &Option<Found>| {
             found.as_ref().is_none_or(|found| found.what == What::Metadata && found.why.is_some())
@@ -190,7 +190,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Method 2. An error says why not all was found.
+    /// Method 2: walks the files. An error says why not all sectors were found.
     fn by_walk(
         &mut self,
         volume: &Volume<'_>,
@@ -200,7 +200,7 @@ impl<'a> Search<'a> {
     ) -> Result<(), String> {
         let start = match (self.question.under, &volume.mount) {
             (Some(directory), _) if self.under == Some(volume.block.dev) => {
-                // Paths in answers are whole.
+                // Paths in answers are absolute.
                 fs::canonicalize(directory).map_err(|error| error.to_string())?
             }
             (Some(directory), _) => {
@@ -240,7 +240,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Bytes from the start of the device of those sectors that are still to be found, ascending.
+/// The sectors that are still to be found, in bytes from the start of the device, ascending.
 fn places(
     found: &[Option<Found>],
     sectors: &[u64],

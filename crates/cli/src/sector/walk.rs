@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Any filesystem that tells where its files are (FIEMAP): all files below a directory are asked, once for all
-//! places that are looked for. Nothing is written, not even what is dirty in memory.
+//! For any filesystem that supports FIEMAP: reads the extents of all files below a directory, once for all places that
+//! are looked for. Nothing is written, not even dirty pages.
 
 use super::device::dev_of;
 use deburr_core::recording::DevId;
@@ -15,9 +15,9 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// Files after which a walk is given up.
+/// Number of files after which a walk is given up.
 const MAX_FILES: u64 = 20_000_000;
-/// Files between two signs of life.
+/// Number of files between two reports of progress.
 const PROGRESS_EVERY: u64 = 1000;
 
 /// A file that is at one of the places.
@@ -25,27 +25,27 @@ const PROGRESS_EVERY: u64 = 1000;
 pub(super) struct Hit {
     pub(super) ino: u64,
     pub(super) path: Vec<u8>,
-    /// Where in the file.
+    /// Offset of the place in the file.
     pub(super) offset_bytes: u64,
     pub(super) directory: bool,
 }
 
-/// What a walk found.
+/// The results of a walk.
 #[derive(Debug, Default)]
 pub(super) struct Walked {
-    /// For each place.
+    /// The files at each place.
     pub(super) hits: Vec<Vec<Hit>>,
-    /// Files and directories that were asked.
+    /// Files and directories that were opened.
     pub(super) files: u64,
-    /// Those that could not be.
+    /// Files and directories that could not be opened.
     pub(super) unopened: u64,
-    /// It ended before its end.
+    /// Whether the walk was given up before its end.
     pub(super) cut: bool,
 }
 
-/// Looks for the places (bytes from the start of the filesystem's device, ascending) in the files below `start`
-/// that are on the same filesystem. Ends early when all are found with all of their names, unless
-/// files may share their places.
+/// Looks for the places (bytes from the start of the filesystem's device, ascending) in the files below `start` that
+/// are on the same filesystem. Ends early when all places are found with all names of their files, unless files may
+/// share blocks (`shared`).
 pub(super) fn walk(
     start: &Path,
     places: &[u64],
@@ -56,7 +56,7 @@ pub(super) fn walk(
     let cannot = |error| format!("cannot walk `{}`: {error}", start.display());
     let dev = fs::metadata(start).map_err(cannot)?.dev();
     let mut found = 0;
-    // Of files that were found: how many names they have beside those that were seen.
+    // Inode of a file that was found -> number of its names (hard links) that were not seen yet.
     let mut other_names: BTreeMap<u64, u64> = BTreeMap::new();
     let mut waiting = vec![start.to_owned()];
     while let Some(path) = waiting.pop() {
@@ -70,7 +70,7 @@ pub(super) fn walk(
         }
         let file = match open(&path) {
             Ok(file) => file,
-            // It went away meanwhile.
+            // It was removed meanwhile.
             Err(Errno::NOENT) => continue,
             Err(_) => {
                 walked.unopened += 1;
@@ -85,7 +85,7 @@ pub(super) fn walk(
         walked.files += 1;
         let (ino, directory) = (metadata.ino(), metadata.is_dir());
         let mut is_there = false;
-        // Who does not tell is not found.
+        // A file whose extents cannot be read is not found.
         let _ = each_place(&file, places, |index, offset_bytes| {
             is_there = true;
             let path = path.clone().into_os_string().into_vec();
@@ -107,12 +107,12 @@ pub(super) fn walk(
     Ok(walked)
 }
 
-/// Looks for places in the files of a filesystem that have no name any more and are open in some process.
+/// Looks for the places in files of a filesystem that have no name any more, but are open in some process.
 pub(super) fn deleted(proc: &Path, dev: DevId, places: &[u64]) -> Vec<Vec<Hit>> {
     let mut hits = vec![Vec::new(); places.len()];
     let mut seen = BTreeSet::new();
     let processes = fs::read_dir(proc).into_iter().flatten().flatten();
-    // Of others' processes the open files are not told without privileges.
+    // Without privileges, the open files of other users' processes cannot be read.
     let open = processes.filter_map(|process| fs::read_dir(process.path().join("fd")).ok());
     for link in open.flatten().flatten().map(|entry| entry.path()) {
         let is_it = fs::metadata(&link).is_ok_and(|found| {
@@ -121,7 +121,7 @@ pub(super) fn deleted(proc: &Path, dev: DevId, places: &[u64]) -> Vec<Vec<Hit>> 
                 && dev_of(found.dev()) == dev
                 && seen.insert(found.ino())
         });
-        // What is behind the link is opened, not the link.
+        // Opens the file behind the link, not the link.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOATIME;
         if !is_it {
             continue;
@@ -139,7 +139,7 @@ pub(super) fn deleted(proc: &Path, dev: DevId, places: &[u64]) -> Vec<Vec<Hit>> 
     hits
 }
 
-/// Where in a file a place is, if it is in it.
+/// Offset of a place in a file; `None` if the place is not in the file.
 pub(super) fn offset_in(path: &[u8], place: u64) -> Option<u64> {
     let file = open(Path::new(&OsString::from_vec(path.to_vec()))).ok()?;
     let mut offset = None;
@@ -147,7 +147,7 @@ pub(super) fn offset_in(path: &[u8], place: u64) -> Option<u64> {
     offset
 }
 
-/// Calls `at` with the index of each place (ascending) that is in the file, and with where it is there.
+/// Calls `at` with the index of each place (ascending) that is in the file, and with its offset in the file.
 fn each_place(file: &File, places: &[u64], mut at: impl FnMut(usize, u64)) -> std::io::Result<()> {
     fiemap::extents(file.as_fd(), |extent| {
         if let Some(begin) = extent.physical_bytes {
@@ -162,7 +162,7 @@ fn each_place(file: &File, places: &[u64], mut at: impl FnMut(usize, u64)) -> st
     })
 }
 
-/// Files and directories in a directory; nothing else can be asked.
+/// Adds the files and directories in a directory; other entries have no extents.
 fn below(directory: &Path, waiting: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir() || kind.is_file()) {
@@ -174,7 +174,7 @@ fn below(directory: &Path, waiting: &mut Vec<PathBuf>) {
 fn open(path: &Path) -> Result<File, Errno> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    // Looking must not change when a file was last read. Who does not own it may not ask for that.
+    // Opening must not change the access time of a file. O_NOATIME is only permitted to the owner of the file.
     let quiet = rustix::fs::open(path, flags | OFlags::NOATIME, Mode::empty());
     match quiet {
         Err(Errno::PERM) => rustix::fs::open(path, flags, Mode::empty()),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Asks the kernel over a netlink socket how network cards are set. Nothing is changed by that, and no privilege needed.
+//! Asks the kernel for the settings of network cards over a netlink socket. That changes nothing and needs no
+//! privileges.
 
 use super::files::Files;
 use super::tree::refused;
@@ -13,10 +14,10 @@ use rustix::net::{
 };
 use std::os::fd::OwnedFd;
 
-/// Answers have some kB at most.
+/// Size of the buffer for an answer; answers have some kB at most.
 const ANSWER_BYTES: usize = 64 << 10;
 
-/// What each card says, by its name; one absence where there is nobody to ask.
+/// The settings of each card, by its name; one absent value where the kernel cannot be asked.
 pub(super) fn look(entry: &Entry, files: &mut Files) -> Vec<(Option<Instance>, Found)> {
     let nothing = |value| vec![(None, Found { part: None, class: Class::Configuration, value })];
     let directory = entry.path.trim_end_matches("/*");
@@ -35,7 +36,7 @@ pub(super) fn look(entry: &Entry, files: &mut Files) -> Vec<(Option<Instance>, F
     for (card, instance) in cards.iter() {
         for question in Question::ALL {
             let path = format!("{directory}/{card}#{question:?}");
-            // It may have to wait for the lock of all network settings, so it is watched as a read is.
+            // It may have to wait for the lock of all network settings (RTNL), so it is timed like a read.
             let answer = files.timed(&path, entry.path, |_| ask(family, question, card), |_| 0);
             let found = match answer {
                 Ok(values) => parts::parts(values),
@@ -59,7 +60,7 @@ fn ask(family: u16, question: Question, card: &str) -> Result<Vec<(String, Class
     ethtool::facts(question, &talk(&ethtool::request(family, question, card))?).map_err(said)
 }
 
-/// One question, one answer.
+/// Sends a question and receives its answer.
 fn talk(question: &[u8]) -> Result<Vec<u8>, Value> {
     let socket: OwnedFd = socket_with(
         AddressFamily::NETLINK,
@@ -76,7 +77,7 @@ fn talk(question: &[u8]) -> Result<Vec<u8>, Value> {
     Ok(answer)
 }
 
-/// What a refusal says of a fact: drivers that do not know a setting have none.
+/// The value of a fact that was refused; a setting that the driver does not support is absent.
 fn said(refusal: Refusal) -> Value {
     match refusal.0 {
         0 => Value::Unreadable("the kernel's answer was not understood".into()),

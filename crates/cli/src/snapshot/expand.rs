@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A path of the whitelist in, the files that it stands for out.
+//! Expands a path of the whitelist into the files that it stands for.
 
 use super::files::Files;
 use deburr_core::snapshot::Instance;
 
-/// A file.
+/// A file that matches a path of the whitelist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Match {
-    /// Where it is.
+    /// Its path.
     pub(super) path: String,
-    /// What the `{}` stand for.
+    /// What each `{}` of the pattern stands for.
     pub(super) names: Vec<String>,
-    /// What the `*` stands for.
+    /// What the `*` of the pattern stands for.
     pub(super) instance: Option<Instance>,
 }
 
-/// All files of a path. Without `*` and `{}` it is the path itself, whether there is such a file or not.
+/// All files that a path stands for. Without `*` and `{}` that is the path itself, whether the file exists or not.
 pub(super) fn expand(files: &mut Files, path: &str, release: &str) -> Vec<Match> {
     let mut matches = vec![Match::default()];
     for component in path.split('/').skip(1) {
@@ -35,7 +35,7 @@ pub(super) fn expand(files: &mut Files, path: &str, release: &str) -> Vec<Match>
                 else {
                     continue;
                 };
-                // Beside letters, only numbers: `cpu*` is not `cpufreq`.
+                // Next to other letters a wildcard matches only numbers: `cpu*` does not match `cpufreq`.
                 let number = between.parse::<u32>().ok();
                 let alone = before.is_empty() && after.is_empty();
                 if between.is_empty() || (!alone && number.is_none()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The entries of one file of the whitelist in, their facts out.
+//! Turns the whitelist's entries for one file into facts.
 
 use super::ethtool;
 use super::expand::{Match, expand};
@@ -11,18 +11,18 @@ use deburr_core::snapshot::whitelist::{self, Entry, Source};
 use deburr_core::snapshot::{Area, Class, Fact, Instance, Value, fold};
 use std::collections::BTreeMap;
 
-/// Largest content that is read; the rest of a file is not looked at.
+/// Largest file that is read.
 const CAP_BYTES: usize = 64 << 10;
-/// The same of files with a line or more for each CPU, mount or package.
+/// The same for files with one or more lines for each CPU, mount or package.
 const LONG_CAP_BYTES: usize = 16 << 20;
 
-/// A fact's values, by what they are of.
+/// The values of a fact, by instance.
 type Values = BTreeMap<Instance, Value>;
 
-/// Entries of one file.
+/// The entries of one file.
 pub(super) type Job = Vec<&'static Entry>;
 
-/// The whitelist, by file.
+/// The whitelist, grouped by file.
 pub(super) fn jobs() -> Vec<Job> {
     let mut jobs: Vec<Job> = Vec::new();
     let mut known: BTreeMap<(&str, String), usize> = BTreeMap::new();
@@ -37,7 +37,7 @@ pub(super) fn jobs() -> Vec<Job> {
     jobs
 }
 
-/// Facts, and values of instances that are yet to become some.
+/// Facts, and the values of instances that will be combined into facts.
 #[derive(Default)]
 struct Gathered {
     facts: Vec<Fact>,
@@ -54,7 +54,7 @@ impl Gathered {
         };
         let (_, class, values) =
             self.by_key.entry(key).or_insert((area, found.class, Values::new()));
-        // What is a setting of one card and adapted by another is compared of neither.
+        // If a value is a setting of one card, and adjusted by another card itself, it is compared for neither.
         *class = found.class.max(*class);
         values.insert(distinct(instance, values), found.value);
     }
@@ -68,7 +68,7 @@ impl Gathered {
     }
 }
 
-/// What one file, or all that it stands for, says.
+/// The facts of one file, or of all files that its pattern stands for.
 pub(super) fn look(job: &Job, files: &mut Files, release: &str) -> Vec<Fact> {
     let Some(first) = job.first() else { return Vec::new() };
     let mut gathered = Gathered::default();
@@ -99,12 +99,12 @@ pub(super) fn look(job: &Job, files: &mut Files, release: &str) -> Vec<Fact> {
     gathered.facts()
 }
 
-/// What is nowhere is one absence, not one of each instance.
+/// One absent value instead of one for each instance, if all are absent.
 fn one_absence(value: Value) -> Value {
     if value.uniform() == Some(&Value::Absent) { Value::Absent } else { value }
 }
 
-/// The instance under a name that none of those before has: a card may have two interrupts of one name.
+/// The instance under a name that is not taken yet: a card may have two interrupts of the same name.
 fn distinct(instance: &Instance, before: &Values) -> Instance {
     let taken = |instance: &Instance| before.contains_key(instance);
     match instance {
@@ -136,7 +136,7 @@ fn read(job: &Job, file: &Match, key: &str, files: &mut Files) -> Vec<(Area, Fou
             Err(value) => parts::missing(job, &value),
         },
     };
-    // Entries of one file may be of several areas.
+    // The entries of one file may belong to several areas.
     let area = |found: &Found| {
         let own = job.iter().find(|entry| entry.part == found.part.as_deref());
         own.unwrap_or(first).area

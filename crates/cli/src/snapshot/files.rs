@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Reads of one worker: timed each, announced before they begin, and not tried again where one never ended.
+//! The file reads of a worker thread: each is timed, announced before it begins, and not tried again if it hung
+//! before.
 
 use super::tree::Tree;
 use crate::clock;
@@ -10,21 +11,23 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// CPUs and the like of which there are more are not looked at: no kernel has more CPUs.
+/// Maximum number of numbered instances, such as CPUs: no kernel has more CPUs.
 const MAX_NUMBERS: usize = 8192;
-/// The same for disks and network cards: far more than hosts have, and few enough for a small file.
+/// The same for named instances, such as disks and network cards: far more than hosts have, and few enough for a
+/// small file.
 const MAX_NAMES: usize = 1024;
-/// Where disks are listed, those that come and go or hold nothing.
+/// Name prefixes of block devices that are not looked at: they come and go, or hold nothing.
 const NO_DISKS: [&str; 5] = ["loop", "ram", "nbd", "fd", "sr"];
 
-/// How long reading may take.
+/// Time limits of reading.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// One file.
+    /// For one file.
     pub(crate) file: Duration,
-    /// All files of one line of the whitelist; at least two of [`Limits::file`], so that one more is tried.
+    /// For all files of one line of the whitelist; at least twice [`Limits::file`], so that after a file that hangs
+    /// another one is tried.
     pub(crate) entry: Duration,
-    /// Everything.
+    /// For the whole snapshot.
     pub(crate) whole: Duration,
 }
 
@@ -38,7 +41,7 @@ impl Default for Limits {
     }
 }
 
-/// What workers and the one who watches them share.
+/// State that the workers and the thread that watches them share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) tree: Tree,
@@ -49,9 +52,9 @@ pub(super) struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Which worker reads; others were given up.
+    /// Number of the current worker; earlier ones were given up.
     worker: u64,
-    /// What it reads, and since when.
+    /// The file that it reads, and since when on `CLOCK_MONOTONIC`.
     reading: Option<(String, u64)>,
     /// Files whose reading did not end.
     hung: BTreeSet<String>,
@@ -66,7 +69,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Number of a new worker; from now on what others say does not count.
+    /// Returns the number of a new worker. From now on results of other workers are ignored.
     pub(super) fn new_worker(&self) -> u64 {
         let mut state = self.state();
         state.worker += 1;
@@ -74,7 +77,7 @@ impl Shared {
         state.worker
     }
 
-    /// Gives the worker's read up if it takes too long, and says whether.
+    /// Gives up the worker's current read if it takes too long. Returns whether it did.
     pub(super) fn give_up(&self) -> bool {
         let mut state = self.state();
         let limit_ns = nanoseconds(self.limits.file);
@@ -84,7 +87,7 @@ impl Shared {
         }
         let path = path.clone();
         state.hung.insert(path);
-        // Whatever it was given, it is nobody's worker any more.
+        // From now on results of that worker are ignored.
         state.worker += 1;
         state.reading = None;
         true
@@ -95,37 +98,37 @@ impl Shared {
         self.state().hung.clone()
     }
 
-    /// Time since it was made.
+    /// Time since the start of the snapshot.
     pub(super) fn elapsed_ns(&self) -> u64 {
         clock::monotonic_ns().saturating_sub(self.started_ns)
     }
 }
 
-/// A read that came to its end.
+/// A read that ended.
 #[derive(Clone, Debug)]
 pub(super) struct Timing {
     /// The file.
     pub(super) path: String,
-    /// Key of the fact, without part.
+    /// Key of the fact, without its part.
     pub(super) key: String,
     pub(super) wall_ns: u64,
     pub(super) cpu_ns: u64,
     pub(super) bytes: u64,
 }
 
-/// A worker's way to files.
+/// A worker's access to files.
 #[derive(Debug)]
 pub(super) struct Files {
     shared: Arc<Shared>,
     worker: u64,
     listed: BTreeMap<String, Rc<Vec<(String, Instance)>>>,
-    /// Reads of the entry at hand.
+    /// Reads of the current entry.
     pub(super) timings: Vec<Timing>,
-    /// Files that the entry at hand asked for.
+    /// Number of files that the current entry asked for.
     pub(super) asked: u64,
-    /// What should be known, of the entry at hand.
+    /// Remarks for the user about the current entry.
     pub(super) notes: BTreeSet<String>,
-    /// Time that the entry at hand took so far.
+    /// Time that the current entry took so far.
     spent_ns: u64,
 }
 
@@ -135,7 +138,7 @@ impl Files {
         Self { shared, worker, listed, timings, notes, asked: 0, spent_ns: 0 }
     }
 
-    /// Begins with another entry.
+    /// Begins the next entry.
     pub(super) fn begin_entry(&mut self) {
         self.timings.clear();
         self.notes.clear();
@@ -147,12 +150,12 @@ impl Files {
         self.timed(path, key, |tree| tree.content(path, cap), Vec::len)
     }
 
-    /// Last name of what a symbolic link points to.
+    /// Last path component of the target of a symbolic link.
     pub(super) fn link(&mut self, path: &str, key: &str) -> Result<String, Value> {
         self.timed(path, key, |tree| tree.link(path), |_| 0)
     }
 
-    /// Whether there is anything of that name.
+    /// Whether the path exists.
     pub(super) fn exists(&mut self, path: &str) -> Result<bool, Value> {
         self.timed(path, path, |tree| tree.exists(path), |_| 0)
     }
@@ -162,13 +165,13 @@ impl Files {
         self.timed(path, path, |tree| tree.names(path), |_| 0)
     }
 
-    /// A file, opened.
+    /// Opens a file.
     pub(super) fn open(&mut self, path: &str) -> Result<std::os::fd::OwnedFd, Value> {
         self.timed(path, path, |tree| tree.file(path), |_| 0)
     }
 
-    /// What is in a directory and stands for something: disks that are real, interrupts by the name of who asked for them.
-    /// A directory that cannot be listed has nothing in it.
+    /// The entries of a directory that are instances of something: real disks, network cards, interrupts by the names
+    /// of their handlers. A directory that cannot be listed counts as empty.
     pub(super) fn instances(&mut self, path: &str) -> Rc<Vec<(String, Instance)>> {
         if let Some(known) = self.listed.get(path) {
             return Rc::clone(known);
@@ -181,7 +184,7 @@ impl Files {
                 found.push((name, instance));
             }
         }
-        // In the order of numbers: 2 before 10.
+        // In numerical order: 2 before 10.
         found.sort_by_key(|(name, _)| number_in(name));
         let numbered = found.iter().filter(|(name, _)| number_in(name).is_some()).count();
         let most = if numbered * 2 > found.len() { MAX_NUMBERS } else { MAX_NAMES };
@@ -207,7 +210,7 @@ impl Files {
                 };
                 (!NO_DISKS.iter().any(numbered)).then(plain)
             }
-            // Cards, and what bundles them; virtual functions and pairs come and go with containers.
+            // Network cards and bonds. Virtual functions and veth pairs come and go with containers.
             "/sys/class/net" => {
                 let card = there(self, "device") && !there(self, "device/physfn");
                 (card || there(self, "bonding")).then(plain)
@@ -261,7 +264,7 @@ impl Files {
         result
     }
 
-    /// Why a file is not tried.
+    /// Why a file must not be read; `None` if it may.
     fn may_not(&mut self, shared: &Shared, path: &str) -> Option<Value> {
         let state = shared.state();
         let hung = state.hung.contains(path);
@@ -292,7 +295,7 @@ pub(super) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// CPU time of this thread.
+/// CPU time of the calling thread.
 fn thread_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let ns =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Takes a snapshot of a host: reads what the whitelist of [`deburr_core::snapshot::whitelist`] names, and nothing else.
+//! Takes a snapshot of a host: reads the files that [`deburr_core::snapshot::whitelist`] names, and nothing else.
 
 mod ethtool;
 mod expand;
@@ -23,7 +23,7 @@ use rustix::system::uname;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What one job of the whitelist gave.
+/// The results of one job of the whitelist.
 struct Output {
     facts: Vec<Fact>,
     timings: Vec<Timing>,
@@ -31,7 +31,7 @@ struct Output {
     notes: BTreeSet<String>,
 }
 
-/// Takes one.
+/// Takes a snapshot of that tree; `redact` leaves out the host's name.
 pub(crate) fn take(tree: Tree, limits: Limits, redact: bool) -> Snapshot {
     let this_host = tree.is_this_host();
     let host = host(&tree);
@@ -87,7 +87,7 @@ pub(crate) fn take(tree: Tree, limits: Limits, redact: bool) -> Snapshot {
     snapshot
 }
 
-/// Where irqbalance runs, it moves interrupts about: who serves them is no setting then.
+/// Where irqbalance runs, it moves interrupts between CPUs: their affinities are then not settings.
 fn adapt(facts: &mut [Fact]) {
     let is_on = |fact: &Fact| fact.key == "/run/irqbalance" && fact.value == Value::Boolean(true);
     if facts.iter().any(is_on) {
@@ -97,7 +97,7 @@ fn adapt(facts: &mut [Fact]) {
     }
 }
 
-/// Notes at facts from a slow file that it was, and at the file which fact it was for.
+/// Sets the read time of facts that come from a slow file.
 fn mark(facts: &mut [Fact], slow: &mut deburr_core::snapshot::SlowRead) {
     let is_from = |fact: &Fact, key: &str| {
         fact.key.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('#'))
@@ -126,13 +126,13 @@ fn host(tree: &Tree) -> Host {
     }
 }
 
-/// RFC 3339, to the second.
+/// The present time as RFC 3339, to the second.
 fn now() -> String {
     let now = jiff::Timestamp::now().as_second();
     jiff::Timestamp::from_second(now).unwrap_or_default().to_string()
 }
 
-/// What is worth telling of how reading went, as sentences.
+/// Remarks about how reading went, as sentences.
 pub(crate) fn remarks(snapshot: &Snapshot) -> Vec<String> {
     let reading = &snapshot.reading;
     let ms = |ns: u64| format!("{:.1} ms", ns as f64 / 1e6);

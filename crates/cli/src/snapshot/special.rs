@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Facts that several files together tell, and those of a database.
+//! Facts that are made from several files together, and facts from a database.
 
 use super::files::Files;
 use deburr_core::snapshot::Value;
@@ -11,14 +11,15 @@ use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
 use std::os::fd::AsRawFd as _;
 
-/// Largest file of settings that is read.
+/// Largest configuration file that is read.
 const CAP_BYTES: usize = 64 << 10;
-/// Most files of one directory that are read.
+/// Maximum number of files that are read in one directory.
 const MAX_FILES: usize = 512;
-/// Headers of packages are larger the more files they have: kernels' have some hundreds of kB.
+/// Largest package header that is read. Headers grow with the number of files: those of kernels have some hundreds
+/// of kB.
 const MAX_HEADER_BYTES: usize = 16 << 20;
 
-/// Files of a directory whose names end so, by name; the first error counts for all of them.
+/// Contents of the files in a directory whose names have that ending, by name; the first error counts for all of them.
 fn contents(
     directory: &str,
     ending: &str,
@@ -37,11 +38,11 @@ fn contents(
     Ok(contents)
 }
 
-/// What modprobe is told, by all of its directories together.
+/// The settings of modprobe, from all of its directories together.
 pub(super) fn modprobe(files: &mut Files) -> Vec<Found> {
     let mut by_name: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     let mut there = false;
-    // The first directory goes first, so what comes later comes first.
+    // A file in an earlier directory replaces one of the same name in a later one, so the last directory is read first.
     for directory in settings::DIRECTORIES.iter().rev() {
         match contents(directory, ".conf", files) {
             Ok(contents) => {
@@ -59,7 +60,7 @@ pub(super) fn modprobe(files: &mut Files) -> Vec<Found> {
     parts::parts(settings::settings(&contents))
 }
 
-/// Entries of a boot loader.
+/// The entries of a boot loader.
 pub(super) fn loader(entry: &Entry, files: &mut Files) -> Vec<Found> {
     match contents(entry.path, ".conf", files) {
         Ok(contents) => {
@@ -70,13 +71,14 @@ pub(super) fn loader(entry: &Entry, files: &mut Files) -> Vec<Found> {
     }
 }
 
-/// Packages that rpm's database knows.
+/// The packages in the database of rpm.
 pub(super) fn rpm(entry: &Entry, files: &mut Files) -> Vec<Found> {
     let file = match files.open(entry.path) {
         Ok(file) => file,
         Err(value) => return whole(value),
     };
-    // By its descriptor, so that it is the file that was looked at; without locks, log and index: nothing is written.
+    // Opened through the descriptor, so that it is the file that was checked. `immutable` avoids locks, log and
+    // index: nothing is written.
     let uri = format!("file:///proc/self/fd/{}?immutable=1", file.as_raw_fd());
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_URI
@@ -115,7 +117,7 @@ fn installed(database: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
     Ok(packages)
 }
 
-/// One value for all parts.
+/// One value for the whole fact.
 fn whole(value: Value) -> Vec<Found> {
     vec![Found { part: None, class: deburr_core::snapshot::Class::Configuration, value }]
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Snapshots of captured trees, in which files are missing, torn and hostile, and of a reader that hangs.
+//! Snapshots of captured trees in which files are missing, torn or hostile, and of a reader that hangs.
 
 use super::files::{Limits, Shared};
 use super::{Tree, take, watch};
@@ -25,7 +25,7 @@ fn value(snapshot: &Snapshot, key: &str) -> Value {
     snapshot.fact(key).unwrap_or_else(|| panic!("no fact {key}")).value.clone()
 }
 
-/// Parts of a fact that is for each of something: which, and their value.
+/// The instances of a fact that has several values, with their value.
 fn parts(snapshot: &Snapshot, key: &str) -> Vec<(String, Value)> {
     let Value::Each(parts) = value(snapshot, key) else {
         panic!("{key}: {:?}", value(snapshot, key))
@@ -144,7 +144,7 @@ fn what_is_no_file_of_the_kernels_is_said_and_the_rest_goes_on() {
     host.write("proc/cmdline", "a\u{202e}b=\x07\n");
     let started = Instant::now();
     let taken = snapshot(&host);
-    // Not its 30 s.
+    // Well below the limit of 30 s for the whole.
     assert!(started.elapsed() < Duration::from_secs(20));
     assert!(reason(&value(&taken, "/proc/sys/vm/stat_interval")).contains("a directory"));
     assert!(reason(&value(&taken, "/proc/sys/vm/laptop_mode")).contains("a FIFO"));
@@ -152,7 +152,7 @@ fn what_is_no_file_of_the_kernels_is_said_and_the_rest_goes_on() {
     assert_eq!(value(&taken, "/proc/sys/vm/panic_on_oom"), Value::text("\\xff\\xfe\u{1b}[31m"));
     assert_eq!(value(&taken, "/proc/sys/vm/page-cluster"), Value::text(""));
     assert_eq!(value(&taken, "/proc/sys/vm/swappiness"), Value::integer(60));
-    // One CPU that can be told from others.
+    // Only one CPU of the file can be read.
     let flags = value(&taken, "/proc/cpuinfo#flags");
     assert_eq!(flags, Value::Set(["fpu".into(), "hyperv\\xff".into()].into()));
     assert!(reason(&value(&taken, "/proc/self/mountinfo")).contains("major:minor"));

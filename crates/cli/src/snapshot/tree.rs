@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The tree that is read: this host's, or a captured one, out of which no link leads.
+//! The file tree that is read: that of this host, or a captured one, which no symbolic link can lead out of.
 
 use deburr_core::snapshot::Value;
 use deburr_core::text::name;
@@ -13,26 +13,27 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Size of a read: procfs allocates as much as it is asked for, so more would cost more, and a sysfs file has no more.
+/// Size of a read. Procfs allocates as much as it is asked for, so a larger size would cost more; a sysfs file is not
+/// larger.
 const READ_BYTES: usize = 4096;
 
-/// A directory that stands for `/`.
+/// A directory that is read in place of `/`.
 #[derive(Debug)]
 pub(crate) struct Tree {
     root: OwnedFd,
     path: PathBuf,
-    /// The kernel can be told to stay below a directory.
+    /// Whether the kernel can confine path look-ups to a directory (`openat2`).
     confined: bool,
 }
 
 impl Tree {
-    /// Opens it.
+    /// Opens the directory.
     pub(crate) fn open(path: &Path) -> Result<Self, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = open(path, flags, Mode::empty())?;
         let mut tree = Self { root, path: path.into(), confined: true };
         if tree.at(".", flags).is_err() {
-            // Only where a sandbox forbids the call; there it is this host that is read.
+            // `openat2` fails only where a sandbox forbids it. That is acceptable only for this host.
             if !tree.is_this_host() {
                 return Err(Errno::NOSYS);
             }
@@ -41,7 +42,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Whether it is the host that this runs on.
+    /// Whether it is the tree of the host that this program runs on.
     pub(crate) fn is_this_host(&self) -> bool {
         self.path == Path::new("/")
     }
@@ -49,7 +50,7 @@ impl Tree {
     fn at(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::CLOEXEC;
         if self.confined {
-            // Links with absolute targets stay inside, too.
+            // Links with absolute targets stay inside the tree, too.
             return openat2(
                 &self.root,
                 path.trim_start_matches('/'),
@@ -63,7 +64,7 @@ impl Tree {
 
     /// Opens a regular file for reading.
     pub(crate) fn file(&self, path: &str) -> Result<OwnedFd, Value> {
-        // A file that would make its opener wait (a FIFO) is none of those that are looked for.
+        // Opening must not block, as it would on a FIFO; other files than regular ones are refused below.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = self.at(path, flags).map_err(refused)?;
         let kind = FileType::from_raw_mode(fstat(&file).map_err(refused)?.st_mode);
@@ -108,7 +109,7 @@ impl Tree {
         Ok(names)
     }
 
-    /// Last name of what a symbolic link points to.
+    /// Last path component of the target of a symbolic link.
     pub(crate) fn link(&self, path: &str) -> Result<String, Value> {
         let (directory, link) = path.rsplit_once('/').unwrap_or((".", path));
         let directory = self.at(directory, OFlags::PATH | OFlags::DIRECTORY).map_err(refused)?;
@@ -118,7 +119,7 @@ impl Tree {
         Ok(name::decode(last.as_bytes()))
     }
 
-    /// Whether there is anything of that name.
+    /// Whether the path exists.
     pub(crate) fn exists(&self, path: &str) -> Result<bool, Value> {
         let (directory, last) = path.rsplit_once('/').unwrap_or((".", path));
         let directory = if directory.is_empty() { "." } else { directory };
@@ -133,10 +134,10 @@ impl Tree {
     }
 }
 
-/// What a failure says of a file.
+/// The value of a fact whose file could not be read.
 pub(crate) fn refused(error: Errno) -> Value {
     match error {
-        // What vanishes between two looks is not there either.
+        // A file that vanishes meanwhile counts as absent, too.
         Errno::NOENT | Errno::NOTDIR | Errno::NODEV | Errno::NXIO => Value::Absent,
         error => {
             let text = std::io::Error::from(error).to_string();

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A thread that reads, and is given up and replaced where a read does not end.
+//! Runs work on a thread that is given up and replaced if a read does not end.
 //!
-//! It works on one thing after the other. Where it hangs, another one takes the same thing up again and leaves the file out.
+//! The thread works on one item after the other. If it hangs, another thread starts the same item again and leaves the
+//! file out.
 
 use super::files::{Files, Shared};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// How often it is looked at whether the worker hangs.
+/// How often it is checked whether the worker hangs.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What a worker has done.
 #[derive(Debug)]
 struct Done<T> {
     results: Vec<T>,
-    /// The worker came to the end, in whatever way.
+    /// Whether the worker ended, normally or by a panic.
     ended: bool,
 }
 
-/// Says that the worker ended, also when it panics.
+/// Marks the worker as ended when it is dropped, also in a panic.
 struct Ended<T>(Arc<(Mutex<Done<T>>, Condvar)>);
 
 impl<T> Drop for Ended<T> {
@@ -30,7 +31,7 @@ impl<T> Drop for Ended<T> {
     }
 }
 
-/// Does `work` for 0..`count`, in order. `None` stands for one that ended in a panic.
+/// Does `work` for `0..count`, in order. `None` stands for work that ended in a panic.
 pub(super) fn each<T: Send + 'static>(
     shared: &Arc<Shared>,
     count: usize,
@@ -62,7 +63,7 @@ pub(super) fn each<T: Send + 'static>(
     results
 }
 
-/// Waits until the worker ends or hangs, and says whether it hangs.
+/// Waits until the worker ends or hangs. Returns whether it hangs.
 fn wait<T>(shared: &Shared, done: &(Mutex<Done<T>>, Condvar)) -> bool {
     let (done, changed) = done;
     let mut state = done.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What fills the columns of a row: how a field of a record is written, and how it is read again.
+//! The columns of a row: how a field of a record is written, and how it is read again.
 //!
-//! SQLite's integers are signed: a `u64` of 2^63 and more is a negative number there and comes back as it was. A file can
-//! be damaged, or made by somebody else: whatever does not fit is an error that names the table, the row and the column,
-//! never a panic and never a silent 0.
+//! SQLite's integers are signed: a `u64` of 2^63 and more is stored as a negative number and comes back unchanged. A
+//! file can be damaged, or made by another program: whatever does not fit is an error that names the table, the row
+//! and the column, never a panic and never a silent 0.
 
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use std::borrow::Cow;
 
-/// A cell that is not what its column promises.
+/// The error for a cell that does not have the type of its column.
 #[derive(Debug)]
 pub(super) struct Damage {
     /// What was wrong: ``table `blame`, row 17, column 3: expected an integer``.
@@ -22,10 +22,10 @@ pub(super) type Result<T> = std::result::Result<T, Damage>;
 pub(super) struct Column {
     /// Its name.
     pub(super) name: &'static str,
-    /// `INTEGER`, `TEXT` or `BLOB`. `BLOB_OF_3` is a list of lists of three numbers each, packed
+    /// Type: `INTEGER`, `TEXT` or `BLOB`. `BLOB_OF_3` is a packed list of lists of three numbers each
     /// ([`packed`](super::packed)).
     pub(super) kind: &'static str,
-    /// No cell of it is NULL.
+    /// Whether no cell may be NULL.
     pub(super) required: bool,
 }
 
@@ -39,7 +39,7 @@ impl Column {
     }
 }
 
-/// A cell as it is written. Text is borrowed from the record where it can be.
+/// A cell to be written. Text is borrowed from the record where possible.
 #[derive(Clone, Debug)]
 pub(super) enum Cell<'a> {
     Null,
@@ -67,7 +67,7 @@ pub(super) struct Cells<'a> {
 }
 
 impl<'a> Cells<'a> {
-    /// Of a row that [`super::table::Table::select`] yielded.
+    /// The cells of a row of [`super::table::Table::select`].
     pub(super) fn new(table: &'static str, row: &'a rusqlite::Row<'a>) -> Self {
         Self { table, row, column: 0 }
     }
@@ -87,15 +87,15 @@ impl<'a> Cells<'a> {
         self.row.get_ref(self.column).map_err(|_| self.damage("the column is missing"))
     }
 
-    /// The next cells, as many as belong to a `T`.
+    /// Reads the next cells, as many as a `T` has.
     pub(super) fn read<T: Columns>(&mut self) -> Result<T> {
         T::read(self)
     }
 }
 
-/// A value that fills some columns of a row: one, or several side by side.
+/// A value that is stored in one or several adjacent columns of a row.
 pub(super) trait Columns: Sized {
-    /// Adds its columns. `name` is that of the field, which the column goes by if it is one.
+    /// Adds its columns. `name` is the name of the field, and of the column if there is only one.
     fn columns(name: &'static str, to: &mut Vec<Column>);
 
     /// Adds its cells, one for each column.
@@ -105,16 +105,16 @@ pub(super) trait Columns: Sized {
     fn read(cells: &mut Cells<'_>) -> Result<Self>;
 }
 
-/// A value that fills one cell. An `Option` of it is NULL, or that.
+/// A value that is stored in one cell. An `Option` of it is NULL if it is `None`.
 pub(super) trait Scalar: Sized {
     /// Type of its column.
     const KIND: &'static str;
-    /// What a cell must hold, as a reader of damage is told.
+    /// What a cell must hold, for the message about damage.
     const EXPECTED: &'static str;
 
     fn cell(&self) -> Cell<'_>;
 
-    /// `None` where a cell holds something else.
+    /// `None` if the cell holds something else.
     fn of(value: ValueRef<'_>) -> Option<Self>;
 }
 
@@ -154,14 +154,14 @@ impl<T: Scalar> Columns for Option<T> {
     }
 }
 
-/// Another way to store a field than the one of its type.
+/// A way to store a field that may differ from that of its type.
 pub(super) trait Via<T> {
     fn columns(name: &'static str, to: &mut Vec<Column>);
     fn write<'a>(value: &'a T, to: &mut Vec<Cell<'a>>);
     fn read(cells: &mut Cells<'_>) -> Result<T>;
 }
 
-/// Adds the columns of one field of an `S`, of which the compiler finds out the type.
+/// Adds the columns of one field of an `S`; the compiler infers the type of the field.
 pub(super) fn of_field<S, T, V: Via<T>>(
     _field: fn(&S) -> &T,
     name: &'static str,
@@ -170,9 +170,9 @@ pub(super) fn of_field<S, T, V: Via<T>>(
     V::columns(name, to);
 }
 
-/// Declares the columns of structs, in their order: each is a field, `field = "column"` where the column has another name,
-/// `field: Way` where it is stored another way ([`Via`]) than its type is. `over tick` stands for the fields `t0_ns` and
-/// `t1_ns`, which many rows share.
+/// Declares the columns of structs, in order. Each is a field; `field = "column"` where the column has another name,
+/// `field: Way` where the field is stored in another way ([`Via`]) than its type. `over tick` stands for the fields
+/// `t0_ns` and `t1_ns`, which many rows share.
 macro_rules! columns {
     ($($type:ident $(over $tick:ident)? {
         $($field:ident $(= $column:literal)? $(: $way:ty)?),* $(,)?
@@ -229,7 +229,7 @@ macro_rules! columns {
     )*};
 }
 
-/// The column of a field.
+/// The name of a field's column.
 macro_rules! name {
     ($field:ident) => {
         stringify!($field)
@@ -249,14 +249,14 @@ macro_rules! way {
     };
 }
 
-/// Adds the column that refers to a range of time.
+/// Adds the column that refers to a time range.
 macro_rules! tick {
     (tick, $to:ident) => {
         $to.push($crate::store::table::TICK)
     };
 }
 
-/// A bound of that range: read, or, in tests, made.
+/// A bound of that time range: read or, in tests, generated.
 macro_rules! bound {
     (tick, $cells:ident) => {
         $cells.read()?

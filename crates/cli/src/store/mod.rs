@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The recording's file: what a session saw, on disk, and back.
+//! The recording file: writes the records of a session to disk, and reads them again.
 //!
 //! One SQLite file, because every machine has something that reads it, it can be appended to while it is
 //! read, and it survives a SIGKILL of its writer. The writer commits once a second in WAL mode without
@@ -35,8 +35,8 @@ fn companion(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// A path as SQLite takes it, so that no name is read as anything but a name: `file:x?mode=memory` is a file
-/// too. `query` holds SQLite's own parameters.
+/// A path as a URI for SQLite, escaped so that SQLite interprets no part of the name: `file:x?mode=memory` may be the
+/// name of a file. `query` holds SQLite's own parameters.
 fn uri(path: &Path, query: &str) -> String {
     // With the empty authority, an absolute path may begin with two slashes.
     let mut uri = String::from(if path.is_absolute() { "file://" } else { "file:./" });
@@ -51,7 +51,7 @@ fn uri(path: &Path, query: &str) -> String {
     uri + "?" + query
 }
 
-/// What SQLite has to say, without the statement that it says it about.
+/// SQLite's error message, without the statement that failed.
 pub(crate) fn reason(error: &rusqlite::Error) -> String {
     match error {
         rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who asked for how much when, in few bytes.
+//! The column of an `io_pace`: how much each culprit asked of a device per bin, as packed bytes.
 //!
-//! Packed numbers: how many bins there are, and for each series what it is (0: a process, with its identity;
-//! 1: writeback, with the cgroup; 2: writeback for an unknown one; 3: the filesystem; 4: the device) and its bins.
+//! Packed numbers: the number of bins, then for each series its culprit (0: a process, with its identity;
+//! 1: writeback, with the cgroup; 2: writeback for an unknown cgroup; 3: the filesystem; 4: the device) and its bins.
 
 use super::column::{Cell, Cells, Column, Columns, Result};
 use super::packed;
@@ -10,7 +10,7 @@ use deburr_core::recording::{CgroupId, IoCulprit, ProcId};
 use rusqlite::types::ValueRef;
 use std::collections::BTreeMap;
 
-/// A damaged number must not make the reader ask for all memory. A second has 10 bins.
+/// Limit against damaged files: a wrong number must not make the reader allocate all memory. A second has 10 bins.
 const MOST_BINS: u64 = 65_536;
 
 impl Columns for BTreeMap<IoCulprit, Vec<u64>> {
@@ -31,7 +31,7 @@ impl Columns for BTreeMap<IoCulprit, Vec<u64>> {
     }
 }
 
-/// The series as bytes.
+/// Packs the series.
 fn blob(series: &BTreeMap<IoCulprit, Vec<u64>>) -> Vec<u8> {
     let count = series.values().map(Vec::len).max().unwrap_or(0);
     let mut numbers = vec![count as u64];
@@ -48,7 +48,7 @@ fn blob(series: &BTreeMap<IoCulprit, Vec<u64>>) -> Vec<u8> {
     packed::bytes(numbers)
 }
 
-/// The series again; `None` if the bytes are anything else.
+/// Unpacks the series; `None` if the bytes are anything else.
 fn read(bytes: &[u8]) -> Option<BTreeMap<IoCulprit, Vec<u64>>> {
     let mut numbers = packed::numbers(bytes)?.into_iter();
     let count = numbers.next().filter(|count| *count <= MOST_BINS)?;

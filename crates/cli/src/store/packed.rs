@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Lists of numbers in few bytes: a third of what they take as JSON, which was half of a busy host's recording.
+//! Lists of numbers as packed bytes. They take a third of their size as JSON, which was half of the recording of a
+//! busy host.
 //!
-//! A sequence of numbers, each as LEB128: seven bits a byte from the lowest on, the eighth says that more follow.
-//! [`sql`] gives everybody with `sqlite3` the lists as JSON all the same.
+//! Each number of the sequence is in LEB128: seven bits per byte from the lowest on, the eighth bit says that more
+//! bytes follow. [`sql`] lets readers with `sqlite3` see the lists as JSON.
 
-/// The numbers as bytes.
+/// Packs the numbers.
 pub(super) fn bytes(numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for mut rest in numbers {
@@ -18,7 +19,7 @@ pub(super) fn bytes(numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
     bytes
 }
 
-/// The numbers again; `None` if the last one has no end, or one has more than 64 bits.
+/// Unpacks the numbers; `None` if the last number is cut off, or a number has more than 64 bits.
 pub(super) fn numbers(bytes: &[u8]) -> Option<Vec<u64>> {
     let mut numbers = Vec::new();
     let (mut number, mut shift) = (0u64, 0);
@@ -38,15 +39,15 @@ pub(super) fn numbers(bytes: &[u8]) -> Option<Vec<u64>> {
     (shift == 0).then_some(numbers)
 }
 
-/// Expression for a column with such bytes as JSON: a list of lists of `of` numbers each.
+/// An SQL expression for a column of packed bytes as JSON: a list of lists of `of` numbers each.
 pub(super) fn sql(column: &str, of: usize) -> String {
-    // SQLite has no function for the number in a byte; where a digit stands in this text is its value, and a 0 does
-    // not stand there.
+    // SQLite has no function for the value of a byte. The position of a hex digit in this text is the digit's value;
+    // `0` is not in the text, so its position is 0.
     let digit = |at, half| {
         format!("instr('123456789ABCDEF', substr(hex(substr({column}, {at}, 1)), {half}, 1))")
     };
     let byte = |at| format!("16 * {} + {}", digit(at, 1), digit(at, 2));
-    // Each row holds a byte, and of the number that it belongs to what the bytes before it say.
+    // Each row holds a byte, and the value and shift from the earlier bytes of the same number.
     format!(
         "CASE WHEN {column} NOTNULL THEN (
   WITH RECURSIVE leb(at, byte, low, shift, number) AS (
@@ -76,7 +77,7 @@ mod tests {
         assert_eq!(numbers(&[0x7f, 0x80, 0x01]), Some(vec![127, 128]));
     }
 
-    /// What everybody reads of those bytes.
+    /// What the SQL expression yields for those bytes.
     fn read(bytes: Option<&[u8]>, of: usize) -> Option<String> {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch("CREATE TABLE t(list BLOB)").unwrap();
@@ -101,7 +102,7 @@ mod tests {
         fn all_numbers_come_back_by_both_ways(
             rows in prop::collection::vec(prop::array::uniform3((any::<u64>(), 0..64u32)), 0..20),
         ) {
-            // Of all lengths.
+            // Numbers of all lengths.
             let rows: Vec<[u64; 3]> =
                 rows.into_iter().map(|row| row.map(|(number, less)| number >> less)).collect();
             let packed = bytes(rows.iter().flatten().copied());

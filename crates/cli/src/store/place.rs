@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The place of a new recording: an empty file of our own, and nobody else's file lost for it.
+//! Creates the file of a new recording, without destroying any other file.
 
 use super::reader::MAGIC;
 use super::{companion, table};
@@ -10,13 +10,13 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// What SQLite may have put beside a file, and would read as a part of it.
+/// Suffixes of files that SQLite may have put beside a file, and would read as a part of it.
 const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// Where SQLite files say whose they are.
+/// Offset of the application id in SQLite files.
 const APPLICATION_ID_AT: u64 = 68;
 
-/// Why a recording cannot be made at that place. The text names the file and the way out.
+/// Why a recording cannot be created at that path. The text names the file and a way out.
 #[derive(Debug)]
 pub(crate) struct CreateError(pub(super) String);
 
@@ -28,7 +28,7 @@ impl std::fmt::Display for CreateError {
 
 impl std::error::Error for CreateError {}
 
-/// Makes an empty file. One that is there is only replaced with `force`, and never while somebody uses it.
+/// Creates an empty file. An existing one is replaced only with `force`, and never while another process uses it.
 pub(super) fn claim(path: &Path, force: bool) -> Result<File, CreateError> {
     let shown = path.display();
     let refuse = |why: String| Err(CreateError(why));
@@ -44,7 +44,7 @@ pub(super) fn claim(path: &Path, force: bool) -> Result<File, CreateError> {
                 "`{shown}` exists; name another file, or replace it with --force"
             ));
         }
-        // Its lock is held until the new file is there.
+        // Its lock is held until the new file exists.
         Ok(_) => Some(lock(path)?),
         Err(_) => None,
     };
@@ -65,28 +65,28 @@ pub(super) fn claim(path: &Path, force: bool) -> Result<File, CreateError> {
     create.map_err(|error| cannot_create(path, &error))
 }
 
-/// Locks a file as SQLite does, which fails while a session writes to it or somebody reads along.
+/// Locks a file as SQLite does. Fails while a session writes to it or another process reads it.
 fn lock(path: &Path) -> Result<File, CreateError> {
     let open = OpenOptions::new().read(true).write(true).open(path);
     let file = open.map_err(|error| cannot_replace(path, &error))?;
     match fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::AGAIN | Errno::ACCESS) => Err(in_use(path)),
-        // Where the filesystem has no locks, nobody holds one.
+        // Where the filesystem does not support locks, no process holds one.
         _ if is_at(&file, path) => Ok(file),
         _ => Err(in_use(path)),
     }
 }
 
-/// Whether this file is what the path leads to.
+/// Whether the path leads to this open file.
 pub(super) fn is_at(file: &File, path: &Path) -> bool {
     let id = |meta: &std::fs::Metadata| (meta.dev(), meta.ino());
     matches!((file.metadata(), path.symlink_metadata()), (Ok(a), Ok(b)) if id(&a) == id(&b))
 }
 
-/// Removes a recording that was never begun.
+/// Removes a recording that holds nothing yet.
 pub(super) fn remove(path: &Path) {
     for file in companions(path).chain([path.to_owned()]) {
-        // What is not there need not be removed, and what stays is empty.
+        // A missing file need not be removed, and a file that cannot be removed is empty.
         let _ = std::fs::remove_file(file);
     }
 }
@@ -114,7 +114,7 @@ fn cannot_replace(file: &Path, error: &io::Error) -> CreateError {
     CreateError(format!("cannot replace `{}`: {error}; name another file", file.display()))
 }
 
-/// Another session writes to that file, or somebody reads it right now.
+/// The error for a file that another session writes to, or that another process reads right now.
 pub(super) fn in_use(path: &Path) -> CreateError {
     CreateError(format!("`{}` is in use by another process; name another file", path.display()))
 }

@@ -12,10 +12,10 @@ use std::io::{ErrorKind, Read};
 use std::path::Path;
 use tempfile::TempDir;
 
-/// What every SQLite file begins with.
+/// The first bytes of every SQLite file.
 pub(super) const MAGIC: &[u8] = b"SQLite format 3\0";
 
-/// Why a file cannot be read as a recording. The text names the file and, where there is one, the way out.
+/// Why a file cannot be read as a recording. The text names the file and, if there is one, a way out.
 #[derive(Debug)]
 pub(crate) struct OpenError(String);
 
@@ -32,12 +32,12 @@ impl std::error::Error for OpenError {}
 pub(crate) struct Reader {
     connection: Connection,
     shown: String,
-    /// Where the copy lies that is read instead of the file itself, if there is one.
+    /// The directory of the copy that is read instead of the file itself, if there is one.
     _copy: Option<TempDir>,
 }
 
 impl Reader {
-    /// Opens a recording, whole or cut short.
+    /// Opens a recording, which may be complete or cut short.
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         let shown = path.display().to_string();
         check_head(path).map_err(|what| OpenError(format!("`{shown}` {what}")))?;
@@ -45,7 +45,7 @@ impl Reader {
         let reader = if has_log {
             Self::open_with_log(path, &shown)
         } else {
-            // Without a log nobody writes to it: it is read as it lies there, from any medium.
+            // Without a log no session writes to it: it can be read in place, from any medium.
             connect(path, true)
                 .map(|connection| Self { connection, shown: shown.clone(), _copy: None })
                 .map_err(Into::into)
@@ -56,9 +56,9 @@ impl Reader {
         Ok(reader)
     }
 
-    /// A recording that is still written to, or whose session was killed: its last part is in the log.
-    /// Reading a log needs its index beside it, which cannot be made on a read-only or full medium: then a
-    /// private copy is read.
+    /// Opens a recording that is still written to, or whose session was killed: its last part is in the log. To read a
+    /// log, SQLite needs its index beside it, which cannot be created on a read-only or full medium: then a private
+    /// copy is read.
     fn open_with_log(path: &Path, shown: &str) -> Result<Self, Box<dyn std::error::Error>> {
         if let Ok(connection) = connect(path, false)
             && connection.query_row("SELECT count(*) FROM meta", [], |_| Ok(())).is_ok()
@@ -101,12 +101,12 @@ impl Reader {
         Ok(())
     }
 
-    /// Hands over every record in the order in which it was written.
+    /// Passes every record to `take`, in the order in which they were written.
     pub(crate) fn for_each(&self, mut take: impl FnMut(&Record)) -> Result<(), OpenError> {
-        // One transaction: a session may be writing to the file meanwhile.
+        // One transaction, because a session may be writing to the file.
         self.connection.execute_batch("BEGIN").map_err(|error| self.unreadable(&error))?;
         let result = self.merge(&mut take);
-        // Nothing was changed, so the end of the transaction has nothing to fail at.
+        // Nothing was changed, so a failure here does not matter.
         let _ = self.connection.execute_batch("ROLLBACK");
         result
     }
@@ -120,7 +120,7 @@ impl Reader {
             let mut from = table.stored();
             let mut there = self.columns(&from).map_err(fail)?;
             if there.is_empty() {
-                // It was made before lists were packed.
+                // A recording from before lists were packed.
                 from = table.name.into();
                 there = self.columns(&from).map_err(fail)?;
             }
@@ -168,14 +168,14 @@ impl Reader {
     }
 }
 
-/// Steps to the next row and says its `seq`.
+/// Steps to the next row and returns its `seq`; `None` at the end.
 fn next_seq(rows: &mut rusqlite::Rows<'_>) -> rusqlite::Result<Option<i64>> {
     rows.advance()?;
     rows.get().map(|row| row.get(0)).transpose()
 }
 
-/// Opens the file read-only. `immutable` promises that nobody writes to it: no locks and no index of a log
-/// are needed then, so neither the file nor its directory has to be writable.
+/// Opens the file read-only. `immutable` promises that no process writes to it: then no locks and no index of a log
+/// are needed, and neither the file nor its directory has to be writable.
 fn connect(path: &Path, immutable: bool) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_URI
@@ -186,13 +186,13 @@ fn connect(path: &Path, immutable: bool) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Looks at the first bytes, so that everything that is no recording at all is called by its name.
+/// Checks the type, size and first bytes of the file, so that the error for other files says what they are.
 fn check_head(path: &Path) -> Result<(), String> {
     let fail = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound => "does not exist".to_owned(),
         _ => format!("cannot be opened: {error}"),
     };
-    // Before it is opened: that would wait for the other end of a FIFO, and may set a device going.
+    // Checked before it is opened: opening would wait for the other end of a FIFO, and may start a device.
     let meta = path.metadata().map_err(fail)?;
     if meta.is_dir() {
         return Err("is a directory, not a recording".into());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The tables of a recording, as data. `docs/recording-format.md` says what they mean to a reader with `sqlite3`; a test
+//! The tables of a recording, as data. `docs/recording-format.md` explains them to readers with `sqlite3`; a test
 //! compares the two.
 //!
-//! Every table's key is `seq`, a number that counts up over all tables: merged by it, the rows are the record stream again.
-//! It costs nothing to keep, as rows are appended in its order. Ticks refer to `tick` for their range of time instead of
-//! repeating it, as hundreds of rows a second share it.
+//! The key of every table is `seq`, a number that counts up over all tables: merged by it, the rows are the record
+//! stream again. It costs nothing, because rows are appended in its order. Ticks refer to the table `tick` for their
+//! time range instead of repeating it, because hundreds of rows per second share it.
 
 use super::column::{Cell, Cells, Column, Columns, Result};
 use super::{packed, records};
@@ -17,34 +17,34 @@ pub(super) const APPLICATION_ID: i32 = 0x6462_7572;
 /// `PRAGMA user_version`: raised when a table changes in a way that older readers would misread.
 pub(super) const VERSION: i32 = 2;
 
-/// The column of a row that shares its range of time with others.
+/// The column of a row that shares its time range with others.
 pub(super) const TICK: Column = Column { name: "tick", kind: "INTEGER", required: true };
 
-/// Ranges of time that rows of the tick tables share.
+/// Time ranges that rows of the tick tables share.
 const TICK_TABLE: &str =
     "CREATE TABLE tick(tick INTEGER PRIMARY KEY, t0_ns INTEGER NOT NULL, t1_ns INTEGER NOT NULL);";
 
-/// Answers to the questions that people ask first. They are part of the format only as a convenience:
-/// the reader never uses them.
+/// Views for the questions that people ask first. They are part of the format only as a convenience: the reader never
+/// uses them.
 const VIEWS: [&str; 2] = [include_str!("views.sql"), include_str!("views_block.sql")];
 
 /// Which recordings have a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
-    /// All of a version.
+    /// All recordings since the version of the table.
     Always,
-    /// Those that were made since it came to the format.
+    /// Recordings made since the table was added, within a version.
     Added,
-    /// Those with rows for it: it is made with the first of them, together with its siblings.
+    /// Recordings that have rows for it: the table is created with the first such row, together with its group.
     OnDemand(OnDemand),
 }
 
-/// Tables that are made together: a recording that only observes has no use for them.
+/// Groups of tables that are created together: a recording that only observes has no use for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnDemand {
-    /// Of a check of CPUs.
+    /// The tables of a check of CPUs.
     Check,
-    /// Of system calls.
+    /// The tables of system calls.
     Syscalls,
 }
 
@@ -57,19 +57,19 @@ impl OnDemand {
     }
 }
 
-/// One kind of record.
+/// The table of one kind of record.
 pub(super) struct Table {
     /// Its name.
     pub(super) name: &'static str,
     /// Adds the columns after `seq`, in the order in which they are written and read.
     pub(super) columns: fn(&'static str, &mut Vec<Column>),
-    /// Version of the format from which on recordings have it. A table that an older one lacks is empty.
+    /// First version of the format that has the table. For an older recording the table counts as empty.
     pub(super) since_version: i32,
-    /// Whether they all do.
+    /// Which recordings since that version have the table.
     pub(super) presence: Presence,
     /// Reads the record of a row.
     pub(super) read: fn(&mut Cells<'_>) -> Result<Record>,
-    /// Any record of it.
+    /// Generates any record of the table.
     #[cfg(test)]
     pub(super) sample: fn(&mut proptest::test_runner::TestRng) -> Record,
 }
@@ -79,7 +79,7 @@ pub(super) struct Table {
 pub(super) struct Row<'a> {
     /// Name of its table.
     pub(super) table: &'static str,
-    /// The range of time, for tables whose first column is `tick`.
+    /// The time range, for tables whose first column is `tick`.
     pub(super) tick: Option<(u64, u64)>,
     /// The other columns.
     pub(super) cells: Vec<Cell<'a>>,
@@ -97,9 +97,10 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Declares the records of an enum, each with its table, its variant and its columns ([`columns`](super::column::columns)).
-/// `in` says how such a record becomes a [`Record`], and the rest which recordings have the tables, if a table does not say
-/// so itself. `and` adds arms for variants that have their tables elsewhere.
+/// Declares the records of an enum, each with its table, its variant and its columns
+/// ([`columns`](super::column::columns)). `in` names the function that makes a [`Record`] of such a record, `since` and
+/// the [`Presence`] after it say which recordings have the tables, unless a table says so itself. `and` adds arms for
+/// variants that have their tables elsewhere.
 macro_rules! tables {
     (
         $group:ident in $wrap:path, since $since:literal, $presence:expr;
@@ -111,7 +112,7 @@ macro_rules! tables {
     ) => {
         $( $crate::store::column::columns! { $type $(over $tick)? { $($fields)* } } )*
 
-        /// Their tables.
+        /// The tables of these records.
         pub(in crate::store) static TABLES: &[$crate::store::table::Table] = &[$(
             $crate::store::table::Table {
                 name: $table,
@@ -146,7 +147,7 @@ macro_rules! tables {
     };
 }
 
-/// What a table says itself, or else what its group does.
+/// The value that a table states itself, else that of its group.
 macro_rules! own {
     ($groups:expr) => {
         $groups
@@ -156,7 +157,7 @@ macro_rules! own {
     };
 }
 
-/// The range of time that a row shares with others.
+/// The time range that a row shares with others, if it does.
 macro_rules! range {
     ($it:ident) => {
         None
@@ -174,14 +175,14 @@ pub(super) fn all() -> impl Iterator<Item = &'static Table> {
 }
 
 impl Table {
-    /// Its columns after `seq`.
+    /// The columns of the table after `seq`.
     pub(super) fn columns(&self) -> Vec<Column> {
         let mut columns = Vec::new();
         (self.columns)(self.name, &mut columns);
         columns
     }
 
-    /// With which others it is made, if it is only there where it has rows.
+    /// The group of tables that it is created with, if that happens on demand.
     pub(super) fn on_demand(&self) -> Option<OnDemand> {
         match self.presence {
             Presence::OnDemand(which) => Some(which),
@@ -189,8 +190,8 @@ impl Table {
         }
     }
 
-    /// The table that holds its rows. Where lists are packed, that is not what goes by its name: there is a view, in
-    /// which they are JSON, as they are in recordings that were made before lists were packed.
+    /// Name of the table that holds the rows. If the table has packed lists, `name` is that of a view in which the
+    /// lists are JSON, as in recordings that were made before lists were packed.
     pub(super) fn stored(&self) -> Cow<'static, str> {
         let has_lists = self.columns().iter().any(|column| packed_of(column).is_some());
         if has_lists { format!("{}_packed", self.name).into() } else { self.name.into() }
@@ -214,8 +215,8 @@ impl Table {
         format!("INSERT INTO {} VALUES ({marks})", self.stored())
     }
 
-    /// Statement that yields the rows of the table `from` in order: `seq`, then the columns; in place of `tick`, its
-    /// bounds. Of a column that is not `there`, because it was added later, NULL.
+    /// Statement that yields the rows of the table `from` in order: `seq`, then the columns, with the bounds of the
+    /// time range in place of `tick`. A column that is not in `there`, because it was added later, is NULL.
     pub(super) fn select(&self, from: &str, there: &[String]) -> String {
         let columns = self.columns();
         let known = |name| if there.iter().any(|column| column == name) { name } else { "NULL" };
@@ -236,23 +237,23 @@ fn declaration(column: &Column) -> String {
     format!("{} {}{null}", column.name, column.kind)
 }
 
-/// How many numbers belong together in a column that holds packed lists.
+/// How many numbers belong together in a column of packed lists; `None` for other columns.
 fn packed_of(column: &Column) -> Option<usize> {
     column.kind.strip_prefix("BLOB_OF_")?.parse().ok()
 }
 
-/// A column as everybody reads it.
+/// A column as the view shows it.
 fn shown(column: &Column) -> Cow<'static, str> {
     packed_of(column).map_or(column.name.into(), |of| packed::sql(column.name, of).into())
 }
 
-/// Statements that add tables that a recording that only observes has no use for.
+/// Statements that create a group of tables, with their views.
 pub(super) fn create_on_demand(which: OnDemand) -> String {
     let tables = all().filter(|table| table.on_demand() == Some(which));
     tables.map(Table::create).collect::<String>() + which.views()
 }
 
-/// Statements that make an empty recording of this version.
+/// Statements that create an empty recording of this version.
 pub(super) fn create() -> String {
     let tables = all().filter(|table| table.on_demand().is_none());
     let tables: String = tables.map(Table::create).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How the types of fields are stored.
+//! How the types of fields are stored in columns.
 
 use super::column::{Cell, Cells, Column, Columns, Result, Scalar, columns};
 use super::packed;
@@ -12,11 +12,11 @@ use rusqlite::types::ValueRef;
 use serde::Deserialize as _;
 use serde::de::IntoDeserializer as _;
 
-/// Codes of [`Culprit`]s that are no process.
+/// Codes of [`Culprit`]s that are not processes.
 const MIGRATED: i64 = -1;
 const NOT_SAMPLED: i64 = -2;
 
-/// A damaged number must not make the reader ask for all memory. A second has 100 bins.
+/// Limit against damaged files: a wrong number must not make the reader allocate all memory. A second has 100 bins.
 const MOST_BINS: u64 = 65_536;
 
 columns! {
@@ -154,7 +154,7 @@ impl Scalar for DevId {
     }
 }
 
-/// Enums that are words, those of their JSON.
+/// Enums that are stored as words, the same as in their JSON.
 macro_rules! words {
     ($($type:ty),* $(,)?) => {$(
         impl Scalar for $type {
@@ -210,13 +210,13 @@ impl Scalar for Culprit {
     }
 }
 
-/// A packed list; NULL of an empty one.
+/// A packed list; NULL if it is empty.
 fn list<const OF: usize>(rows: impl Iterator<Item = [u64; OF]>) -> Cell<'static> {
     let bytes = packed::bytes(rows.flatten());
     if bytes.is_empty() { Cell::Null } else { Cell::Blob(bytes) }
 }
 
-/// A list of lists of `OF` numbers each: packed, or JSON as recordings had it before. `None` of NULL.
+/// Reads a list of lists of `OF` numbers each: packed, or JSON as in older recordings. `None` for NULL.
 fn maybe_list<const OF: usize>(cells: &mut Cells<'_>) -> Result<Option<Vec<[u64; OF]>>> {
     let rows = match cells.next()? {
         ValueRef::Null => return Ok(None),
@@ -232,14 +232,14 @@ fn maybe_list<const OF: usize>(cells: &mut Cells<'_>) -> Result<Option<Vec<[u64;
     rows.map(Some).ok_or_else(|| cells.damage(&format!("expected a list of {OF} numbers each")))
 }
 
-/// `[[bucket, waits, ns], ...]` of the buckets that hold anything.
+/// `[[bucket, waits, ns], ...]` of the buckets that are not empty.
 fn buckets(hist: &WaitHist) -> impl Iterator<Item = [u64; 3]> {
     (0..hist.count.len())
         .map(|bucket| [bucket as u64, hist.count[bucket], hist.ns[bucket]])
         .filter(|&[_, count, ns]| count != 0 || ns != 0)
 }
 
-/// NULL if no bucket holds anything.
+/// NULL if all buckets are empty.
 impl Columns for WaitHist {
     fn columns(name: &'static str, to: &mut Vec<Column>) {
         to.push(Column::or_null(name, "BLOB_OF_3"));
@@ -254,7 +254,7 @@ impl Columns for WaitHist {
     }
 }
 
-/// An empty list says that it was looked for.
+/// An empty list, unlike NULL, means that the waits were measured.
 impl Columns for Option<WaitHist> {
     fn columns(name: &'static str, to: &mut Vec<Column>) {
         WaitHist::columns(name, to);
@@ -300,8 +300,8 @@ impl Columns for Vec<IdleCpu> {
     }
 }
 
-/// How many there are, and `[[bin, busy_ns, depth_ns, ios, bytes], ...]` of those with any activity: most devices rest
-/// most of the time.
+/// The number of bins, and `[[bin, busy_ns, depth_ns, ios, bytes], ...]` of the bins with any activity: most devices
+/// are idle most of the time.
 impl Columns for Vec<DeviceBin> {
     fn columns(name: &'static str, to: &mut Vec<Column>) {
         u64::columns(name, to);
@@ -401,7 +401,7 @@ impl Columns for EventKind {
     }
 }
 
-/// All that is no file's data.
+/// Everything that is not data of a file.
 const NO_FILES: [(IoWhat, &str); 7] = [
     (IoWhat::Metadata, "metadata"),
     (IoWhat::Journal, "journal"),
@@ -412,7 +412,7 @@ const NO_FILES: [(IoWhat, &str); 7] = [
     (IoWhat::Unknown, "unknown"),
 ];
 
-/// A word, and the file's identity.
+/// A word, and the identity of the file, if it is one.
 impl Columns for IoWhat {
     fn columns(name: &'static str, to: &mut Vec<Column>) {
         String::columns(name, to);

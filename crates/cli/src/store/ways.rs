@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The ways in which a field may be stored.
+//! The ways in which a field may be stored, as named in the declarations of tables.
 
 use super::column::{Cell, Cells, Column, Columns, Result, Scalar, Via};
 use deburr_core::recording::Run;
@@ -7,19 +7,19 @@ use rusqlite::types::ValueRef;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// As its type is.
+/// As its type is stored ([`Columns`]).
 pub(super) struct Plain;
 
 /// As JSON.
 pub(super) struct Json;
 
-/// As JSON, where it is anything but the default: a list that is not empty.
+/// As JSON, or NULL for the default value, such as an empty list.
 pub(super) struct Sparse;
 
 /// An `Option` as JSON, or NULL.
 pub(super) struct MaybeJson;
 
-/// A column that older recordings lack: they are read as if it held the default.
+/// A column that older recordings lack: there, the default value is read.
 pub(super) struct Added;
 
 /// A [`Run`] as `[wall_ns, cpu_ns, chunks, chunk_ns, gaps, gap_ns]`.
@@ -39,12 +39,12 @@ impl<T: Columns> Via<T> for Plain {
     }
 }
 
-/// Serialises data that holds no map with keys that JSON cannot have, which is the only way to fail.
+/// Serialises data. It could fail only for maps with keys that JSON cannot have, and there are none.
 fn json<T: Serialize>(value: &T) -> Cell<'static> {
     Cell::Text(serde_json::to_string(value).expect("plain data").into())
 }
 
-/// `None` of NULL.
+/// Reads a cell of JSON; `None` for NULL.
 fn from_json<T: DeserializeOwned>(cells: &mut Cells<'_>) -> Result<Option<T>> {
     let read = match cells.next()? {
         ValueRef::Null => return Ok(None),

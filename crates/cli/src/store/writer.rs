@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Writes a recording while it is made.
+//! Writes a recording while the session runs.
 
 use super::column::Cell;
 use super::place::{self, CreateError};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Writer {
     connection: Connection,
     path: PathBuf,
-    /// By the name of a table: the statement that adds a row, and with which others it is made on demand.
+    /// Name of a table -> the statement that adds a row, and the group of tables that it is created with on demand.
     tables: HashMap<&'static str, (String, Option<OnDemand>)>,
     /// `seq` of the last row.
     seq: i64,
@@ -25,19 +25,19 @@ pub(crate) struct Writer {
     tick: i64,
     tick_range: Option<(u64, u64)>,
     in_transaction: bool,
-    /// Tables that were added when they were needed.
+    /// Groups of tables that were created on demand.
     added: Vec<OnDemand>,
-    /// The file itself. Goes last: closing it takes the locks away that SQLite holds on it.
+    /// The file itself. Dropped last: closing it releases the locks that SQLite holds on it.
     _file: File,
 }
 
 impl Writer {
-    /// Makes an empty recording. An existing file is only replaced with `force`.
+    /// Creates an empty recording. An existing file is replaced only with `force`.
     pub(crate) fn create(path: &Path, force: bool) -> Result<Self, CreateError> {
         let file = place::claim(path, force)?;
         let connection = Self::set_up(path);
-        // From here on SQLite holds a lock that a claim of others respects. Before, they may have taken the
-        // place: then what is there is theirs.
+        // From here on SQLite holds a lock that `claim` of other processes respects. Before, another process may have
+        // replaced the file: then the file at the path is its own.
         if !place::is_at(&file, path) {
             return Err(place::in_use(path));
         }
@@ -80,12 +80,12 @@ impl Writer {
         Ok(connection)
     }
 
-    /// Where it lies.
+    /// The path of the recording.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Adds a record. It is on disk after the next [`Self::commit`].
+    /// Adds a record. It survives a SIGKILL only after the next [`Self::commit`].
     pub(crate) fn push(&mut self, record: &Record) -> rusqlite::Result<()> {
         if !self.in_transaction {
             self.connection.prepare_cached("BEGIN")?.execute([])?;
@@ -106,8 +106,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Number of that range of time in the table `tick`. Ticks come in groups of the same range, so only
-    /// the last one is remembered.
+    /// Number of that time range in the table `tick`. Ticks come in groups of the same range, so only the last range is
+    /// remembered.
     fn tick_of(&mut self, range: (u64, u64)) -> rusqlite::Result<i64> {
         if self.tick_range != Some(range) {
             self.connection.prepare_cached("INSERT INTO tick VALUES (?, ?, ?)")?.execute((
@@ -121,7 +121,7 @@ impl Writer {
         Ok(self.tick)
     }
 
-    /// Makes what was pushed so far survive a SIGKILL.
+    /// Commits the records pushed so far, so that they survive a SIGKILL.
     pub(crate) fn commit(&mut self) -> rusqlite::Result<()> {
         if self.in_transaction {
             self.connection.prepare_cached("COMMIT")?.execute([])?;
@@ -130,21 +130,21 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the recording after a failed write: drops what was not committed, and keeps the rest together
-    /// with `last`, if there is room for it.
+    /// Ends the recording after a failed write: drops what was not committed, and adds `last` to the rest, if there is
+    /// room for it.
     pub(crate) fn abandon(mut self, last: &Record) {
-        // SQLite rolls some failures back by itself; what fails here has nothing left to lose.
+        // SQLite rolls some failures back by itself, so an error here does not matter.
         let _ = self.connection.execute_batch("ROLLBACK");
         self.in_transaction = false;
         self.tick_range = None;
         let _ = self.push(last).and_then(|()| self.commit());
     }
 
-    /// Ends the recording: one file without companions is left.
+    /// Ends the recording: a single file is left, without SQLite's companion files.
     pub(crate) fn finish(mut self) -> rusqlite::Result<()> {
         self.commit()?;
         self.connection.flush_prepared_statement_cache();
-        // Fails while somebody reads along; then the log stays, and the recording is complete all the same.
+        // Fails while another process reads the file; then the log stays, and the recording is complete nevertheless.
         let mode = "PRAGMA journal_mode=DELETE";
         match self.connection.query_row(mode, [], |row| row.get::<_, String>(0)) {
             Err(error) if error.sqlite_error_code() != Some(rusqlite::ErrorCode::DatabaseBusy) => {
@@ -154,13 +154,13 @@ impl Writer {
         }
     }
 
-    /// Makes the disk seem full once the file has that many pages.
+    /// Simulates a full disk once the file has that many pages.
     #[cfg(test)]
     pub(super) fn limit_to_pages(&self, pages: u32) {
         self.connection.pragma_update(None, "max_page_count", pages).unwrap();
     }
 
-    /// Removes a recording that was never begun.
+    /// Removes a recording that holds nothing yet.
     pub(crate) fn discard(self) {
         let path = self.path.clone();
         drop(self);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A command that is started to be measured. It has the caller's input, output, terminal and user, and ends when it
-//! likes: signals that only this program gets are passed on to it.
+//! Runs the command that is measured. It has the caller's input, output, terminal and user, and is never ended early:
+//! signals that only this program gets are passed on to it.
 
 use super::Meter;
 use crate::clock::monotonic_ns;
@@ -14,30 +14,30 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::process::Command;
 
-/// Between two looks at the signals that arrived.
+/// Time between two checks for signals.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// A run that is over.
+/// A run that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ran {
-    /// Its pid.
+    /// Pid of the command.
     pub(crate) pid: u32,
-    /// From before its start to after its end.
+    /// Time from just before its start to just after its end.
     pub(crate) wall_ns: u64,
-    /// How it ended, and what it used.
+    /// How it ended, and the resources that it used.
     pub(crate) ended: Ended,
 }
 
 /// Why there was no run.
 #[derive(Debug)]
 pub(crate) enum RunError {
-    /// It could not be started.
+    /// The command could not be started.
     Start(io::Error),
-    /// It was started, and could not be waited for.
+    /// The command was started, but could not be waited for.
     Wait(io::Error),
 }
 
-/// Runs it once, measured by the meter. With `stdout_is_taken`, what it writes there goes to stderr.
+/// Runs the command once, measured by the meter. With `stdout_is_taken`, its standard output goes to stderr.
 pub(crate) fn run_command(
     meter: &mut Meter,
     words: &[OsString],
@@ -59,7 +59,7 @@ pub(crate) fn run_command(
     let pid = child.id();
     wait_until_over(pid, signals);
     let ended = loop {
-        // Whoever ignores signals is waited for.
+        // A command that ignores signals is waited for.
         if let Some(ended) = child::wait(pid).map_err(RunError::Wait)? {
             break ended;
         }
@@ -68,7 +68,8 @@ pub(crate) fn run_command(
     Ok(Ran { pid, wall_ns, ended })
 }
 
-/// Returns when the process is over. The terminal's interrupt reaches the command by itself.
+/// Returns when the process has ended, and passes signals on. An interrupt from the terminal reaches the command by
+/// itself.
 fn wait_until_over(pid: u32, signals: &Signals) {
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
     let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
@@ -90,7 +91,7 @@ fn wait_until_over(pid: u32, signals: &Signals) {
     }
 }
 
-/// Looks for some time.
+/// Waits for [`LOOK`] at most. Returns whether the process has ended.
 fn is_over(handle: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(handle, PollFlags::IN)];
     match poll(&mut fds, Some(&LOOK)) {

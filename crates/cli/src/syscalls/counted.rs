@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From what the probe counted to records.
+//! Turns the probe's counts into records.
 
 use deburr_bpf::syscalls::Reading;
 use deburr_core::recording::{FileClass, ProcId, SyscallFile, SyscallSpan, SyscallTotal};
 use deburr_core::text::name;
 use std::collections::BTreeMap;
 
-/// What was counted of one group.
+/// The counts of one group.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counted {
-    /// Who was looked at, and what did not fit.
+    /// What was watched, and what did not fit.
     pub(crate) span: SyscallSpan,
-    /// By call.
+    /// Totals by call.
     pub(crate) calls: Vec<SyscallTotal>,
-    /// By file.
+    /// Totals by file, those with the most time first.
     pub(crate) files: Vec<SyscallFile>,
 }
 
 impl Counted {
-    /// What a reading says of one group, in that time. What was lost is of all groups.
+    /// The counts of one group in that time. Losses are those of all groups.
     pub(crate) fn of(
         reading: &Reading,
         group: u32,
@@ -98,7 +98,7 @@ impl Counted {
     }
 }
 
-/// Calls and their time, by name, since an earlier reading.
+/// Name -> number of calls and their time in nanoseconds, since an earlier reading.
 pub(crate) fn since(earlier: &Reading, now: &Reading) -> BTreeMap<String, (u64, u64)> {
     let mut calls: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for call in &now.calls {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The threads of processes that run already.
+//! Watches the threads of processes that run already.
 
 use crate::collect::Roots;
 use deburr_bpf::syscalls::SyscallProbe;
 
-/// Threads that are started while the others are listed are met in one of so many looks; those of threads that are
-/// looked at already are met by the probe.
+/// Maximum number of times that the threads of a process are listed. A listing finds threads that were started during
+/// the one before; those started by threads that are watched already are found by the probe.
 const MAX_LOOKS: usize = 10;
 
 pub(super) fn watch(probe: &SyscallProbe, roots: &Roots, pids: &[u32], group: u32) -> usize {

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How sure a finding is: a product of stated parts, each 0..1, shown among the evidence.
+//! Confidence of a finding: the product of named factors, each 0..1, listed in the evidence.
 
 use crate::finding::{Evidence, Unit};
 use crate::rules::observer::losses;
 use crate::view::View;
 
-/// Windows shorter than this may show a coincidence.
+/// A shorter window, in seconds, lowers the confidence: it may show a coincidence.
 const SETTLED_WINDOW_S: f64 = 5.0;
-/// With this many samples the doubt is a half.
+/// Number of samples at which their factor is 0.5.
 const HALF_DOUBT_SAMPLES: f64 = 5.0;
 
-/// The parts so far.
+/// The factors so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Confidence {
     parts: Vec<(&'static str, f64)>,
 }
 
 impl Confidence {
-    /// What holds for every finding of a view: length of the window and what the observer lost.
+    /// The factors that apply to every finding of a view: the length of the window, and the events that the observer
+    /// lost.
     pub(super) fn of(view: &View) -> Self {
         let window_s = view.window_ns() as f64 / 1e9;
         Self::default()
@@ -25,24 +26,24 @@ impl Confidence {
             .with("losses", 1.0 - 0.5 * losses::worst_share(view).min(1.0))
     }
 
-    /// One more part.
+    /// Adds a factor, clamped to 0..1.
     pub(super) fn with(mut self, name: &'static str, part: f64) -> Self {
         self.parts.push((name, part.clamp(0.0, 1.0)));
         self
     }
 
-    /// The part that a number of samples gives.
+    /// Adds the factor for the number of samples: n / (n + [`HALF_DOUBT_SAMPLES`]).
     pub(super) fn with_samples(self, samples: u64) -> Self {
         let samples = samples as f64;
         self.with("samples", samples / (samples + HALF_DOUBT_SAMPLES))
     }
 
-    /// The product, to two digits.
+    /// The product, rounded to two decimals.
     pub(super) fn value(&self) -> f64 {
         (self.parts.iter().map(|(_, part)| part).product::<f64>() * 100.0).round() / 100.0
     }
 
-    /// The line of evidence that says how it came about.
+    /// Evidence line that lists the factors.
     pub(super) fn evidence(&self, view: &View) -> Evidence {
         let parts: Vec<_> =
             self.parts.iter().map(|(name, part)| format!("{name} {part:.2}")).collect();

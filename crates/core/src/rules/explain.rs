@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The page of a rule: its metadata, its limits and its prose.
+//! The documentation page of a rule: its metadata, its prose and its limits.
 
 use super::{Rule, Status, find};
 use crate::recording::Source;
 use std::fmt::Write as _;
 
-/// The page of the rule of that code, in Markdown; `None` if there is none.
+/// The page of the rule with that code, in Markdown; `None` if there is no such rule.
 #[must_use]
 pub fn explain(code: &str) -> Option<String> {
     find(code).map(page)
 }
 
-/// The page of a rule.
+/// The page of a rule, in Markdown.
 pub(super) fn page(rule: &Rule) -> String {
     let mut page = format!("# {} {}\n\n{}\n\n", rule.code, rule.name, capitalised(rule.summary));
     let status = match rule.status {

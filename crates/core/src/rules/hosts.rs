@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Rules about what hosts are and how they are set up: they judge snapshots, not recordings.
+//! Runs the rules about a host's hardware and configuration, which judge snapshots instead of recordings.
 
 use super::{Check, RULES, Verdict, worse_first};
 use crate::finding::{Entity, EntityKind, Evidence, NotChecked, RuledOut, Unit};
@@ -7,16 +7,16 @@ use crate::host_diff::document::HostDiff;
 use crate::host_diff::{self, Given, Measured};
 use crate::snapshot::{Fact, Snapshot, Value};
 
-/// Hosts and how they differ.
+/// Host snapshots and how they differ.
 #[derive(Debug)]
 pub struct Hosts<'a> {
-    /// How they differ; of one host, in nothing.
+    /// Their differences; none if there is only one host.
     pub diff: &'a HostDiff,
-    /// What they are, in the order of `diff.hosts`.
+    /// Their snapshots, in the order of `diff.hosts`.
     pub snapshots: &'a [&'a Snapshot],
 }
 
-/// Compares hosts, and judges them by every rule about hosts. One host is judged alone.
+/// Compares hosts, and runs every rule about hosts on the result. A single host is judged alone.
 #[must_use]
 pub fn diff(given: &[Given<'_>], measured: &[Measured], tool_version: &str) -> HostDiff {
     let mut diff = host_diff::diff(given, measured, tool_version);
@@ -39,12 +39,12 @@ pub fn diff(given: &[Given<'_>], measured: &[Measured], tool_version: &str) -> H
     diff
 }
 
-/// A host as a victim.
+/// A host as the victim of a finding.
 pub(super) fn victim(name: &str) -> Entity {
     Entity { note: Some(name.to_owned()), ..Entity::new(EntityKind::Host) }
 }
 
-/// A number that was read from a file.
+/// Evidence line for a value read from a file, without a time range.
 pub(super) fn read(name: &str, value: f64, unit: Unit, source: &str, note: String) -> Evidence {
     Evidence {
         name: name.to_owned(),
@@ -57,17 +57,17 @@ pub(super) fn read(name: &str, value: f64, unit: Unit, source: &str, note: Strin
     }
 }
 
-/// The smallest number among a fact's CPUs.
+/// The smallest value of a fact over all CPUs; `None` if any value is not a number.
 pub(super) fn least(fact: &Fact) -> Option<i128> {
     numbers(&fact.value)?.into_iter().min()
 }
 
-/// The largest number among a fact's CPUs.
+/// The largest value of a fact over all CPUs; `None` if any value is not a number.
 pub(super) fn most(fact: &Fact) -> Option<i128> {
     numbers(&fact.value)?.into_iter().max()
 }
 
-/// `None` if any of them is no number.
+/// All values of a fact as numbers; `None` if any of them is not a number.
 fn numbers(value: &Value) -> Option<Vec<i128>> {
     match value {
         Value::Integer(integer) => Some(vec![integer.amount]),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where the wall time of a group of processes went, in parts that sum to it; and of a whole host, where the time
-//! went in which anybody wanted to run.
+//! Time ledgers. For a group of processes: where the wall time of its threads went, in parts that sum to it. For a
+//! whole host: where the time went in which its threads wanted to run.
 
 use super::block::io_neighbour;
 use super::sched;
@@ -9,10 +9,10 @@ use crate::finding::{Entity, EntityKind, Ledger, LedgerPart, LedgerState};
 use crate::recording::check::{fits, roughly_fits};
 use crate::view::{Delay, Group, Groups, Usage, View};
 
-/// Of a host, who lost less than this of each second has nothing to show.
+/// In the report on a whole host, a group that lost less than this gets no ledger; nanoseconds per second.
 const LOST_NS_PER_S: u64 = 1_000_000;
 
-/// The ledger of a group; `None` if neither source saw it.
+/// The ledger of a group; `None` if neither the scheduler probe nor schedstat saw it.
 pub(super) fn of(view: &View, groups: &Groups<'_>, at: usize) -> Option<Ledger> {
     let group = &groups.list()[at];
     let (wall_ns, threads, parts) = match (&group.usage, &group.delay) {
@@ -23,8 +23,8 @@ pub(super) fn of(view: &View, groups: &Groups<'_>, at: usize) -> Option<Ledger> 
     let mut parts: Vec<LedgerPart> =
         parts.into_iter().map(|(state, ns)| LedgerPart { state, ns }).collect();
     let known_ns: u64 = parts.iter().map(|part| part.ns).sum();
-    // Clocks of two CPUs differ by microseconds: what is known may exceed the wall time by that. What exceeds it by more
-    // was counted twice, and is said.
+    // The clocks of two CPUs differ by microseconds, so the known parts may exceed the wall time by that much. A larger
+    // excess was counted twice and is reported.
     let tolerated = if group.usage.is_some() { fits } else { roughly_fits };
     let excess_ns = if tolerated(known_ns, wall_ns) { 0 } else { known_ns.saturating_sub(wall_ns) };
     let wall_ns = wall_ns.max(known_ns);
@@ -37,7 +37,7 @@ pub(super) fn of(view: &View, groups: &Groups<'_>, at: usize) -> Option<Ledger> 
     Some(Ledger { victim: group_entity(view, group), wall_ns, threads, parts, excess_ns, tails })
 }
 
-/// The time in which threads of the host wanted to run; `None` if nobody was seen to.
+/// The ledger of the host: the time in which its threads wanted to run. `None` if none was seen.
 pub(super) fn of_host(view: &View) -> Option<Ledger> {
     let (mut on_cpu_ns, mut queued_ns, mut throttled_ns, mut delay_ns) = (0, 0, 0, 0);
     let mut threads = 0u32;
@@ -71,12 +71,13 @@ pub(super) fn of_host(view: &View) -> Option<Ledger> {
     (wall_ns > 0).then_some(Ledger { victim, wall_ns, threads, parts, excess_ns: 0, tails: vec![] })
 }
 
-/// Whether a group of a host lost something that is worth a ledger.
+/// Whether a group lost enough time to get a ledger in the report on a whole host.
 pub(super) fn lost_something(view: &View, group: &Group<'_>) -> bool {
     sched::may_suffer(view, group) && view.per_second(lost_ns(group)) >= LOST_NS_PER_S
 }
 
-/// Time that a group wanted but did not have.
+/// Time that a group lost, in nanoseconds: contention, throttling, block IO and memory stalls; without the probe,
+/// run-queue delay.
 pub(super) fn lost_ns(group: &Group<'_>) -> u64 {
     match (&group.usage, &group.delay) {
         (Some(usage), _) => {
@@ -106,8 +107,8 @@ fn parts_of_delay(delay: &Delay) -> Vec<(LedgerState, u64)> {
     vec![(LedgerState::OnCpu, delay.on_cpu_ns), (LedgerState::QueuedOrThrottled, delay.delay_ns)]
 }
 
-/// What orders ledgers that no finding asks for: time that the group wanted but did not have, then time that
-/// it used.
+/// Sort key of the ledgers that no finding asks for: lost time (queued, throttled, stalled, uninterruptible), then CPU
+/// time; nanoseconds.
 pub(super) fn weight(group: &Group<'_>) -> (u64, u64) {
     match (&group.usage, &group.delay) {
         (Some(usage), _) => {

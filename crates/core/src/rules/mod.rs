@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is wrong: one detector a file; each answers `Fired`, `Quiet` or `NoData`.
+//! The detectors: one per file, each of which answers `Fired`, `Quiet` or `NoData`.
 //!
-//! A rule is a static [`Rule`] in `AREA/NAME.rs` with its prose in `AREA/NAME.md`, and a line in [`RULES`].
-//! The engine asks for its sources before it calls `check`, so a rule need not say what it lacks.
+//! A rule is a static [`Rule`] in `AREA/NAME.rs`, with its documentation in `AREA/NAME.md` and an entry in [`RULES`].
+//! [`Rule::judge`] checks that one of its sources has data before it calls the detector, so a detector does not need to
+//! report missing sources.
 
 mod block;
 mod confidence;
@@ -32,82 +33,82 @@ use crate::recording::{Source, State};
 use crate::view::View;
 use std::cmp::Ordering;
 
-/// A number that a rule decides by.
+/// A threshold of a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
-    /// Its name.
+    /// Its name in the documentation.
     pub name: &'static str,
     /// Its value, in `unit`.
     pub value: f64,
-    /// Unit, as a sentence part that follows the number.
+    /// Unit, as the part of a sentence that follows the number.
     pub unit: &'static str,
-    /// Why this value.
+    /// Why it has this value.
     pub why: &'static str,
 }
 
-/// How settled a rule is.
+/// Maturity of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// New in that version: its limits may still move.
+    /// New in that version; its limits may still change.
     Preview(&'static str),
-    /// Settled since that version.
+    /// Stable since that version.
     Stable(&'static str),
 }
 
-/// One detector.
+/// A rule: a detector and its documentation.
 #[derive(Debug)]
 pub struct Rule {
-    /// Area prefix and number, never used again for another rule.
+    /// Area prefix and number (`SCH001`). A code is never reused for another rule.
     pub code: &'static str,
-    /// What it is about: the folder that it is in.
+    /// Its area, which is also the folder of its source file.
     pub area: Area,
-    /// The pathology, in words joined by `-`.
+    /// Name of the pathology, words joined by `-`.
     pub name: &'static str,
-    /// One sentence.
+    /// Summary, one sentence without capital and period.
     pub summary: &'static str,
-    /// Sources of which one is needed; the first one that is there is the best. Empty = none is needed.
+    /// Sources of which at least one is needed, best first. Empty if it needs none.
     pub any_of: &'static [Source],
-    /// Sources that make it surer or say more.
+    /// Optional sources that raise the confidence or add detail.
     pub helps: &'static [Source],
-    /// The numbers that it decides by: its own, and lists that it shares with other rules.
+    /// Its thresholds: its own, and lists that it shares with other rules.
     pub limits: &'static [&'static [Limit]],
-    /// How settled it is.
+    /// Its maturity.
     pub status: Status,
-    /// Its page.
+    /// Its documentation, in Markdown.
     pub doc: &'static str,
-    /// Its source file.
+    /// Path of its source file.
     pub file: &'static str,
     /// The detector.
     pub check: Check,
 }
 
-/// A detector, by what it looks at.
+/// A detector, by the kind of input that it judges.
 #[derive(Clone, Copy, Debug)]
 pub enum Check {
-    /// A recording.
+    /// Judges a recording.
     Recording(fn(&View) -> Verdict),
-    /// Snapshots of hosts, and how they differ.
+    /// Judges host snapshots and how they differ.
     Hosts(fn(&Hosts<'_>) -> Verdict),
 }
 
-/// What a rule says.
+/// Outcome of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// It is so.
+    /// The pathology was found.
     Fired(Vec<Finding>),
-    /// It was looked for and is not so.
+    /// The pathology was looked for and not found.
     Quiet {
-        /// How near it came, with numbers.
+        /// The nearest case, with numbers.
         closest: String,
     },
-    /// It could not be looked for.
+    /// There was no data to decide by.
     NoData {
-        /// What was missing and why.
+        /// The missing sources, and why they are missing.
         missing: Vec<String>,
     },
 }
 
-/// All rules, by code.
+/// All rules, sorted by code.
 pub const RULES: &[&Rule] = &[
     &block::writeback_bursts::RULE,
     &block::writeback_cohort::RULE,
@@ -133,20 +134,20 @@ pub const RULES: &[&Rule] = &[
     &syscalls::syscall_storm::RULE,
 ];
 
-/// Those that look at recordings.
+/// The rules that judge recordings.
 pub(crate) fn of_recordings() -> impl Iterator<Item = &'static Rule> {
     RULES.iter().copied().filter(|rule| matches!(rule.check, Check::Recording(_)))
 }
 
-/// The rule of that code, in any case.
+/// The rule with that code, ignoring case.
 #[must_use]
 pub fn find(code: &str) -> Option<&'static Rule> {
     RULES.iter().copied().find(|rule| rule.code.eq_ignore_ascii_case(code))
 }
 
 impl Rule {
-    /// Looks at a recording: answers `NoData` itself if none of the sources that it needs was there, or if it looks at
-    /// hosts.
+    /// Judges a recording. Answers `NoData` itself if none of the sources in `any_of` has data, or if the rule judges
+    /// host snapshots.
     #[must_use]
     pub fn judge(&self, view: &View) -> Verdict {
         let Check::Recording(check) = self.check else {
@@ -160,7 +161,7 @@ impl Rule {
         Verdict::NoData { missing }
     }
 
-    /// A finding of this rule that says nothing yet: what a rule has nothing to say about stays empty.
+    /// An empty finding of this rule, for struct update syntax: fields that a rule does not set stay empty.
     fn finding(&self, severity: Severity, confidence: f64) -> Finding {
         Finding {
             code: self.code.into(),
@@ -182,13 +183,13 @@ impl Rule {
         }
     }
 
-    /// Its limits, in their order.
+    /// All of its limits, in the order of the lists.
     pub fn limits(&self) -> impl Iterator<Item = &'static Limit> {
         self.limits.iter().copied().flatten()
     }
 }
 
-/// Why a source saw nothing, and what one would gain by it.
+/// Why a source has no data, and what it would add.
 fn missing(view: &View, source: Source) -> String {
     let label = source.label();
     match view.coverage(source) {
@@ -207,8 +208,8 @@ fn missing(view: &View, source: Source) -> String {
     }
 }
 
-/// The order of findings: worst first. By severity, then the victim's time lost, then confidence; ties by code
-/// and victim, so that the order never depends on chance.
+/// Order of findings, worst first: by severity, then by the victim's lost time, then by confidence. Ties are broken by
+/// code and victim, so the order is deterministic.
 fn worse_first(a: &Finding, b: &Finding) -> Ordering {
     let key = |entity: &Entity| {
         (entity.kind, entity.pid, entity.comm.clone(), entity.cgroup.clone(), entity.key.clone())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Every rule over one view, and the report that comes of it.
+//! Runs every rule over one view and assembles the report.
 
 use super::{Verdict, block, ledger, of_recordings, words, worse_first};
 use crate::finding::{
@@ -14,12 +14,13 @@ use crate::view::View;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 
-/// Ledgers beyond these say little that the first ones do not.
+/// Maximum number of ledgers in a report; further ones add little.
 const MAX_LEDGERS: usize = 10;
-/// Of a host, those who lost most without a finding.
+/// Maximum number of ledgers for groups without a finding, in the report on a whole host.
 const MAX_LOSERS: usize = 3;
 
-/// Runs every rule over a view and writes the report. `live` tells the report's `window.source`.
+/// Runs every rule over a view and builds the report. `live` sets the report's `window.source`: `live`, else
+/// `recording`.
 #[must_use]
 pub fn report(view: &View, tool_version: &str, live: bool) -> Report {
     let (mut findings, mut ruled_out, mut not_checked) = (vec![], vec![], vec![]);
@@ -122,8 +123,9 @@ fn target(view: &View) -> Target {
     }
 }
 
-/// Ledgers of the findings' victims in the findings' order. Then those of the rest of the target, biggest first; of a
-/// host, those of the few who lost most, and if there was no victim its own before them.
+/// Ledgers of the findings' victims, in the order of the findings, then those of the other groups of the target,
+/// largest first. If the target is the whole host: only the few other groups that lost most, and the host's own ledger
+/// first if no finding has a victim with a ledger.
 fn ledgers(view: &View, findings: &[Finding]) -> Vec<Ledger> {
     let groups = view.groups();
     let list = groups.list();

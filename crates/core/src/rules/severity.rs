@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How bad a loss of time is. Both must be reached: enough time that somebody feels it, and enough of the
-//! time in which the victim wanted to run that it is not noise of a busy process.
+//! Severity of a loss of time. Two thresholds must both be reached: an absolute loss that is noticeable, and a share of
+//! the time in which the victim wanted to run that is above the noise of a busy process.
 
 use super::Limit;
 use crate::finding::Severity;
@@ -48,11 +48,12 @@ pub(super) const DOMINANT_SHARE: Limit = Limit {
     why: "what takes twice as long is `high` from `medium_lost` on, however little the victim runs",
 };
 
-/// The limits of a loss, for the lists of the rules that use [`of_loss`].
+/// The limits that [`of_loss`] uses, for the `limits` of rules.
 pub(super) const LOSS_LIMITS: [Limit; 7] =
     [LOW_LOST, LOW_SHARE, MEDIUM_LOST, MEDIUM_SHARE, HIGH_LOST, HIGH_SHARE, DOMINANT_SHARE];
 
-/// Severity of a loss; `None` below the limits.
+/// Severity of a loss of `lost_ns_per_s` nanoseconds per second that is `share` (0..1) of the time in which the victim
+/// wanted to run; `None` below the limits.
 pub(super) fn of_loss(lost_ns_per_s: u64, share: f64) -> Option<Severity> {
     let lost_ms = lost_ns_per_s as f64 / 1e6;
     let reaches = |lost: &Limit, wanted: &Limit| lost_ms >= lost.value && share >= wanted.value;
@@ -68,12 +69,12 @@ pub(super) fn of_loss(lost_ns_per_s: u64, share: f64) -> Option<Severity> {
     }
 }
 
-/// How near a loss came to the lowest limits: 1 is at them.
+/// How near a loss came to the lowest limits: 1 is at the limits, less is below.
 pub(super) fn nearness(lost_ns_per_s: u64, share: f64) -> f64 {
     (lost_ns_per_s as f64 / 1e6 / LOW_LOST.value).min(share / LOW_SHARE.value)
 }
 
-/// One level down.
+/// One severity level lower, but no lower than `Info`.
 pub(super) fn lowered(severity: Severity) -> Severity {
     match severity {
         Severity::High => Severity::Medium,

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What waits do to the 99th percentile of what a target does again and again: turns on a CPU, requests to a disk.
-//! People come with a tail, and few long waits hardly move a mean.
+//! How much waits add to the 99th percentile of what a target does repeatedly: turns on a CPU, requests to a disk.
+//! Users complain about tail latency, and a few long waits hardly move a mean.
 //!
-//! An estimate on the side of silence: a size of waits counts only if more than one event in a hundred had it by far
-//! more than chance, and what nobody caused is taken out of the longest ones.
+//! The estimate is conservative: waits of a size count only if significantly more than one event in a hundred waited
+//! that long. Waiting that no process caused is attributed to the shortest waits first; what does not fit there is
+//! subtracted from the longer ones.
 
 use super::Limit;
 use super::sched::target_is_host;
@@ -14,9 +15,9 @@ use crate::stats::{SIGNIFICANT, poisson};
 use crate::text::units;
 use crate::view::{Series, View};
 
-/// Of a hundred events, one may be late: the 99th percentile is that of the others.
+/// One event in this many may be late without moving the 99th percentile.
 const ONE_IN: f64 = 100.0;
-/// A second, for the question whether it all came at once.
+/// Length of the interval for [`came_at_once`]: one second, in nanoseconds.
 const SECOND_NS: u64 = 1_000_000_000;
 
 pub(super) const LOW_TIMES: Limit = Limit {
@@ -68,21 +69,22 @@ pub(super) const AT_ONCE: Limit = Limit {
     why: "more is one moment, which may not come again",
 };
 
-/// The limits of a tail, for the lists of the rules that use [`severity`].
+/// The limits that [`severity`] and [`came_at_once`] use, for the `limits` of rules.
 pub(super) const LIMITS: [Limit; 8] =
     [LOW_TIMES, LOW_ADDED, MEDIUM_TIMES, MEDIUM_ADDED, HIGH_TIMES, HIGH_ADDED, MIN_LOST, AT_ONCE];
 
-/// What of the waiting is not to be complained of.
+/// Waiting that other processes are not to blame for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Excused {
-    /// Nobody's doing: a CPU's way out of its sleep. It is in the shorter waits first.
+    /// Time that no process caused, in nanoseconds: the wake-up latency of idle CPUs. Attributed to the shortest waits
+    /// first.
     pub(super) nobodys_ns: u64,
-    /// The observer's doing: this share of the waits of any size.
+    /// Share of the waiting that the observer itself caused, 0..1, the same for waits of every size.
     pub(super) observers_share: f64,
 }
 
-/// The tail that waits make: `events` of `own_ns` each, some of which waited as the histogram says. `None` if the 99th
-/// percentile waits less than a microsecond.
+/// The tail of `events` events of `own_ns` nanoseconds each, whose waits are in the histogram. `None` if the 99th
+/// percentile waits less than 1 us.
 pub(super) fn of_waits(
     of: TailOf,
     (events, own_ns): (u64, u64),
@@ -93,7 +95,7 @@ pub(super) fn of_waits(
     for bucket in (1..WAIT_BUCKETS).rev().filter(|&bucket| waits.count[bucket] > 0) {
         count += waits.count[bucket];
         ns += waits.ns[bucket];
-        // What does not fit into the shorter ones of what nobody caused is in these, and such waits do not count.
+        // Time without a cause that does not fit into the shorter waits is part of these, and such waits do not count.
         let nobodys_ns = excused.nobodys_ns.saturating_sub(all_ns - ns).min(ns);
         let others = (ns - nobodys_ns) as f64 / ns.max(1) as f64 * (1.0 - excused.observers_share);
         let late = (count as f64 * others.clamp(0.0, 1.0)) as u64;
@@ -106,8 +108,8 @@ pub(super) fn of_waits(
     None
 }
 
-/// Severity of a tail; `None` below the limits, and where nobody asked for the victim: on a whole host somebody's tail
-/// is always long.
+/// Severity of a tail; `None` below the limits, and where the target is the whole host: there, some process always has
+/// a long tail.
 pub(super) fn severity(view: &View, tail: &Tail, lost_ns_per_s: u64) -> Option<Severity> {
     let reaches = |times: &Limit, added: &Limit| {
         tail.times() >= times.value && tail.added_ns() as f64 / 1e6 >= added.value
@@ -125,16 +127,16 @@ pub(super) fn severity(view: &View, tail: &Tail, lost_ns_per_s: u64) -> Option<S
     }
 }
 
-/// Whether most of it came within one second.
+/// Whether more than [`AT_ONCE`] of the waiting fell into one second.
 pub(super) fn came_at_once(waiting: &Series) -> bool {
     let bins = usize::try_from(SECOND_NS / waiting.width_ns().clamp(1, SECOND_NS)).unwrap_or(1);
-    // A second may begin with any bin.
+    // The second may begin with any bin.
     let most = waiting.bins().windows(bins.min(waiting.bins().len()).max(1));
     let most = most.map(|second| second.iter().sum::<u64>()).max().unwrap_or(0);
     most as f64 > AT_ONCE.value * waiting.total() as f64
 }
 
-/// What it says of a percentile, and how that was found.
+/// Evidence line: the 99th percentile with the waits, and how it was estimated.
 pub(super) fn line(view: &View, tail: &Tail, label: &str) -> Evidence {
     let (what, without) = match tail.of {
         TailOf::RunQueue => ("turns on a CPU waits", "the mean length of a turn"),
@@ -192,7 +194,7 @@ mod tests {
         assert_eq!(p99(&[(1584, 0), (16, 4 * MS)]), None, "one in a hundred");
         assert_eq!(p99(&[(48, 0), (2, 4 * MS)]), None, "2 of 50");
         assert_eq!(p99(&[(46, 0), (4, 4 * MS)]), Some(5 * MS), "4 of 50 are no chance");
-        // The longest waits are too few; those that are next are not.
+        // The longest waits are too few to count; the next shorter ones are not.
         assert_eq!(p99(&[(1500, 0), (90, 3 * MS), (10, 50 * MS)]), Some(4 * MS));
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How rules name things: entities for the data, names in backticks for the sentences.
+//! How rules name things: entities for the report's data, names in backticks for its sentences.
 
 use crate::finding::{Confirm, Entity, EntityKind, Evidence, Unit};
 use crate::recording::{CgroupId, Container};
@@ -52,13 +52,13 @@ pub(super) fn container(view: &View, id: CgroupId) -> Option<&Container> {
         .find_map(|(_, cgroup)| cgroup.facts.as_ref()?.container.as_ref())
 }
 
-/// Path of a cgroup, if its facts were seen.
+/// Path of a cgroup; `None` if its facts were not recorded.
 pub(super) fn cgroup_path(view: &View, id: CgroupId) -> Option<String> {
     view.path_of(id).map(str::to_owned)
 }
 
-/// An amount per second as people say it: `212 ms of every second`; more than a second of a second needs the
-/// remark that threads add up.
+/// An amount per second in words: `212 ms of every second`. Above one second per second, the text says that thread time
+/// is summed.
 pub(super) fn of_every_second(ns_per_s: u64) -> String {
     let text = units::duration(ns_per_s as f64);
     if ns_per_s > 1_000_000_000 {
@@ -68,7 +68,7 @@ pub(super) fn of_every_second(ns_per_s: u64) -> String {
     }
 }
 
-/// A line of evidence about the whole window.
+/// An evidence line that covers the whole window.
 pub(super) fn evidence(
     view: &View,
     name: &str,
@@ -88,7 +88,7 @@ pub(super) fn evidence(
     }
 }
 
-/// The command that looks at a group again.
+/// The command that records the group again, and what it should show.
 pub(super) fn look_again(group: &Group<'_>, expect: String) -> Confirm {
     let command = match group.members.as_slice() {
         [(_, process)] if !process.many => format!("deburr -p {} -d 30", process.pid),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The account of a session's block IO: takes transfers and events, yields records.
+//! The account of a session's block IO: takes transfers and writeback events, and emits records.
 
 use super::classify::{self, Kind, Place};
 use super::commits::Committed;
@@ -24,7 +24,7 @@ use deburr_core::recording::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is known so far.
+/// State of the account.
 pub(super) struct Account {
     names: Names,
     pub(super) tally: Tally,
@@ -32,28 +32,28 @@ pub(super) struct Account {
     pub(super) hold_ups: HoldUps,
     flights: BTreeMap<DevId, Flight>,
     pub(super) mounted: Mounted,
-    /// Filesystems without a device whose mount was told, or looked for.
+    /// Filesystems without a device whose mount was emitted, or was not found.
     told_mounts: BTreeSet<DevId>,
     resolver: Resolver,
     syncs: Syncs<Inode>,
-    /// A process's sync began of which the kernel will not tell the end.
+    /// Whether a process began a sync of which the kernel will not report the end.
     pub(super) syncs_open: bool,
     committed: Committed,
-    /// Commits of each btrfs, as the kernel counts them.
+    /// Number of commits of each btrfs, as the kernel counted them last.
     commits: BTreeMap<DevId, u64>,
-    /// Commits that were not told, for it is not known when they began.
+    /// Commits that were not emitted because their start is unknown.
     pub(super) commits_unmeasured: u64,
     request: Option<Carried>,
 }
 
-/// A request whose transfers are being read.
+/// A request whose transfers are still being read.
 #[derive(Clone, Copy, Debug)]
 struct Carried {
     device: DevId,
     request: Request,
 }
 
-/// What the passes need of a transfer.
+/// What a pass needs of a transfer: its kind, its start since the start of the window, requests and bytes.
 pub(super) fn flushed(transfer: &Transfer, start_mono_ns: u64) -> (passes::Kind, u64, u64, u64) {
     let weight = u64::from(transfer.weight);
     (
@@ -65,7 +65,7 @@ pub(super) fn flushed(transfer: &Transfer, start_mono_ns: u64) -> (passes::Kind,
 }
 
 impl Account {
-    /// Nothing so far. `before` = the time before requests is looked at.
+    /// Starts empty. `before` = the time before a request is created is measured.
     pub(super) fn new(cx: &Context, before: bool) -> Self {
         Self {
             names: Names::default(),
@@ -85,7 +85,7 @@ impl Account {
         }
     }
 
-    /// Takes a transfer that was done.
+    /// Adds a completed transfer.
     pub(super) fn transfer(
         &mut self,
         cx: &mut Context,
@@ -123,7 +123,7 @@ impl Account {
         if transfer.held {
             self.held.served(device, op, total_ns + before_ns.unwrap_or(0));
         }
-        // A kernel thread's wait is nobody's loss.
+        // The wait of a kernel thread is not a loss to any process.
         let by_kernel = cx.processes.is_kernel_thread(transfer.submitter.tgid);
         let waiter = submitter.filter(|_| classify::is_waited_for(transfer) && !by_kernel);
         let waiter = waiter.map(|proc| Waiter { proc, tid: transfer.submitter.tid });
@@ -161,7 +161,7 @@ impl Account {
         }
     }
 
-    /// The request whose transfers were read is complete.
+    /// All transfers of the current request were read: passes the request on.
     pub(super) fn end_request(&mut self, t_ns: u64) {
         let Some(Carried { device, request }) = self.request.take() else { return };
         let begin = t_ns.saturating_sub(flight::LAG_NS) / flight::BIN_NS * flight::BIN_NS;
@@ -174,7 +174,7 @@ impl Account {
         self.names.hint(inode, Hint { path, complete, deleted });
     }
 
-    /// Takes an event of writeback.
+    /// Processes an event of writeback.
     pub(super) fn told(
         &mut self,
         cx: &mut Context,
@@ -226,8 +226,8 @@ impl Account {
         }
     }
 
-    /// Sets when a commit of btrfs began, by the length of the last one that the kernel counted, if no other one came in
-    /// between. Returns whether it could.
+    /// Sets the start of a btrfs commit from the length of the last commit as the kernel counted it. Returns whether
+    /// this is right: no other commit came in between.
     fn measure(&mut self, commit: &mut JournalCommit) -> bool {
         let Some(now) = self.mounted.commits_of(commit.device) else { return false };
         let before = self.commits.insert(commit.device, now.count);
@@ -235,7 +235,7 @@ impl Account {
         before.is_some_and(|before| before + 1 == now.count)
     }
 
-    /// Somebody synced a file; `latest_ns` as in `Stall`.
+    /// Adds a sync of a file; `latest_ns` as in `Stall`.
     fn synced(
         &mut self,
         cx: &mut Context,
@@ -271,8 +271,8 @@ impl Account {
         self.synced(cx, (&over.by, over.file), range, Some(over.latest_ns), emit);
     }
 
-    /// Looks at the threads whose syncs are not known to be over; what happened until `told_ns` (`CLOCK_MONOTONIC`)
-    /// was told.
+    /// Looks at the threads whose syncs are not known to be over. Events up to `told_ns` (`CLOCK_MONOTONIC`) were
+    /// processed.
     pub(super) fn look_at_syncs(&mut self, cx: &mut Context, told_ns: u64, emit: Emit<'_>) {
         let proc = &cx.roots.proc;
         let found = |tid| syncs::find(proc, tid);
@@ -281,7 +281,7 @@ impl Account {
         }
     }
 
-    /// Tells the past up to that moment, the last one of the window.
+    /// Emits the waits, blame, bins and pace of the past up to `t1_ns`; `last` = the window ends there.
     pub(super) fn past(&mut self, (t0_ns, t1_ns): (u64, u64), last: bool, emit: Emit<'_>) {
         for (&device, flight) in &mut self.flights {
             let from_ns = flight.bins_from_ns();
@@ -313,8 +313,8 @@ impl Account {
         }
     }
 
-    /// Makes sure that it was told what a pass of the flusher was over. It may be a filesystem without a device of
-    /// its own, and a device on which nothing else happened.
+    /// Makes sure that the device or mount of a flusher pass was emitted. It may be a filesystem without a device of
+    /// its own, or a device on which nothing else happened.
     pub(super) fn sight_flushed(&mut self, cx: &mut Context, device: DevId, emit: Emit<'_>) {
         if device.major == 0 {
             if !self.told_mounts.insert(device) {
@@ -327,7 +327,7 @@ impl Account {
         cx.devices.sight(device, emit);
     }
 
-    /// The records of files that are due. `dirtier` tells who was last seen to dirty a file.
+    /// Emits the records of files that are due. `dirtier` returns the process that was last seen to dirty an inode.
     pub(super) fn names(
         &mut self,
         last: bool,
@@ -357,7 +357,7 @@ impl Account {
         }
     }
 
-    /// The disk that a filesystem lies on; `None` for one that lies on several, or on none.
+    /// The disk of a filesystem; `None` if it lies on several disks, or on none.
     fn disk_of(&self, cx: &mut Context, fs: DevId, emit: Emit<'_>) -> Option<DevId> {
         let device = if fs.major == 0 { self.mounted.only_disk_of(fs)? } else { fs };
         Some(cx.devices.sight(device, emit))
@@ -376,7 +376,7 @@ impl Account {
     }
 }
 
-/// Identity of who did it; `None` for the idle thread, in whose context interrupts run.
+/// The identity of the requesting process; `None` for the idle thread, in whose context interrupts run.
 fn identity(cx: &mut Context, by: &Requester, emit: Emit<'_>) -> Option<ProcId> {
     if by.tgid == 0 {
         return None;

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a transfer was for, and on whose account it is.
+//! What a transfer was for, and who is to blame for it.
 
 use super::inode::Inode;
 use deburr_bpf::block::{Op, Target, Transfer};
 use deburr_core::recording::{CgroupId, IoCulprit, IoOp, IoWhat, ProcId};
 
-/// The inode that btrfs keeps its trees in: the page cache of its metadata.
+/// The inode that btrfs keeps its trees in: its page cache holds the metadata.
 const BTRFS_METADATA: u64 = 1;
 
-/// What the host's mounts tell of the place that a transfer went to.
+/// What the host's mounts show about the place that a transfer went to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
-    /// A filesystem lies on the device.
+    /// Whether a filesystem lies on the device.
     pub(super) has_filesystem: bool,
-    /// The filesystem of the file is btrfs.
+    /// Whether the filesystem of the file is btrfs.
     pub(super) btrfs: bool,
 }
 
-/// Kind of a transfer, before its file has an identity.
+/// What a transfer was for, before its file has an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Data of that file.
@@ -56,7 +56,6 @@ fn is_jbd2(transfer: &Transfer) -> bool {
     transfer.submitter.comm.starts_with(b"jbd2/")
 }
 
-/// Direction.
 pub(super) fn direction(op: Op) -> IoOp {
     match op {
         Op::Read => IoOp::Read,
@@ -65,8 +64,9 @@ pub(super) fn direction(op: Op) -> IoOp {
     }
 }
 
-/// On whose account a request is, which `submitter` made for `what`. A process that asks for a flush has a request of
-/// its own in flight until that is over; the block layer's own, which nobody submits, is the device at work for it.
+/// Who is to blame for a request that `submitter` made for `what`. A process that asks for a flush has a request of
+/// its own in flight until the flush is over. The block layer's own flush has no submitter: it is the device at work
+/// for that request.
 pub(super) fn account(
     transfer: &Transfer,
     what: IoWhat,
@@ -87,7 +87,7 @@ pub(super) fn account(
     }
 }
 
-/// Whether the one who submitted it waits for it.
+/// Whether its submitter waits for it.
 pub(super) fn is_waited_for(transfer: &Transfer) -> bool {
     transfer.reason == 0
         && match transfer.op {

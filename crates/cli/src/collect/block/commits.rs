@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The last commits of journals: which of them a sync waited for.
+//! The latest journal commits, and which of them a sync waited for.
 
 use deburr_core::recording::DevId;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Commits of a device that are remembered.
+/// Commits that are kept per device.
 const REMEMBERED: usize = 64;
-/// A thread that waited for a commit goes on within that time, or that part of its waiting, after it.
+/// A thread that waited for a commit continues within this time after it, or within one `GRACE_PART`th of its whole
+/// wait.
 const GRACE_NS: u64 = 2_000_000;
 const GRACE_PART: u64 = 10;
 
-/// Commits that are over, by disk.
+/// Commits that have ended, as `(start_ns, end_ns)` by disk.
 #[derive(Debug, Default)]
 pub(super) struct Committed(BTreeMap<DevId, VecDeque<(u64, u64)>>);
 
 impl Committed {
-    /// Takes one.
+    /// Adds a commit.
     pub(super) fn push(&mut self, device: DevId, span_ns: (u64, u64)) {
         let commits = self.0.entry(device).or_default();
         if commits.len() >= REMEMBERED {
@@ -24,8 +25,8 @@ impl Committed {
         commits.push_back(span_ns);
     }
 
-    /// The parts of a sync in which it waited for a commit. The last one that ended in it is one that it waited for if
-    /// it was over right after; then it waited for those before, too.
+    /// The parts of a sync in which it waited for a commit. If the sync ended right after the last commit that ended
+    /// within it, it waited for that commit and for the earlier ones that ended within it.
     pub(super) fn waited_for(&self, device: DevId, (t0_ns, t1_ns): (u64, u64)) -> Vec<(u64, u64)> {
         let within = |&&(_, end_ns): &&(u64, u64)| (t0_ns + 1..=t1_ns).contains(&end_ns);
         let commits: Vec<_> = self.0.get(&device).into_iter().flatten().filter(within).collect();

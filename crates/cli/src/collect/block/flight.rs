@@ -1,63 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What was in flight on a device, moment by moment: its activity in bins of 10 ms, and beside whose requests
-//! a process waited for its own.
+//! What was in flight on a device over time: its activity in bins of 10 ms, and whose requests were in flight while a
+//! process waited for its own.
 //!
-//! A device that has `n` requests in its queue or in service gives each, on average, a part of `1/n` of its
-//! time. A request's waiting is therefore shared: at every moment, each other request in flight takes `1/n` of
-//! it, other ones of its own process too, and its own part is the device's. So the shares of a wait sum to the wait,
-//! exactly. Where one in `w` requests is followed, each stands for `w` and its own part is `w/n`: that finds too few
-//! other ones of its own, and never some where there are none.
+//! A device that has `n` requests in its queue or in service gives each, on average, `1/n` of its time. The wait for
+//! a request is therefore shared: at any time each other request in flight is charged `1/n` of it, including other
+//! requests of the same process, and the request's own share is charged to the device. So the shares of a wait sum
+//! exactly to the wait. Where one in `w` requests is followed, each stands for `w`, and its own share is `w/n`: this
+//! charges too little to other requests of the same process, and never anything where there are none.
 //!
-//! A thread waits once, however many of its requests are in flight (readahead, asynchronous IO): its waiting is
-//! the time in which at least one is. Each request that is done tells the part of it that was not told yet.
+//! A thread waits once, however many of its requests are in flight (readahead, asynchronous IO): its wait is the time
+//! in which at least one is. Each request that completes accounts for the part that was not accounted for yet.
 //!
-//! Before its request exists, a thread may wait for a tag, or because writeback is throttled. Its waiting begins
-//! then; the requests in flight at that time take all of it.
+//! Before its request exists, a thread may wait for a tag, or because writeback is throttled. Its wait begins then;
+//! the requests in flight at that time are charged all of it.
 //!
-//! A sync may wait for a commit, whose requests the journal submits: that time is shared the same way, among all that is
-//! in flight then.
+//! A sync may wait for a commit, whose requests the journal submits. That time is shared in the same way among all
+//! requests in flight.
 //!
-//! A request is told of when it is done. So the past is gone through some time later ([`LAG_NS`]), when nearly
-//! all that was in flight then is known; a request that took longer counts from there on only.
+//! A request is reported when it completes. So the past is processed [`LAG_NS`] later, when nearly all that was in
+//! flight then is known. A request that took longer counts only from the processed time on.
 
 use super::pace::{Pace, Paced};
 use super::waits::LONG_NS;
 use deburr_core::recording::{DeviceBin, FileId, IoCulprit, ProcId, WaitHist};
 use std::collections::{BTreeMap, VecDeque};
 
-/// How far the past must lie back.
+/// How long after the fact the past is processed.
 pub(super) const LAG_NS: u64 = 2_000_000_000;
 /// Length of a bin.
 pub(super) const BIN_NS: u64 = 10_000_000;
-/// Culprits that are told apart in a session; the others are one.
+/// Culprits that are kept apart in a session; the others are merged.
 const CULPRITS: usize = 64;
-/// Requests that may be waiting to be gone through: 14 MB.
+/// Requests that may be kept until they are processed: 14 MB.
 const PENDING: usize = 100_000;
 
-/// A request.
+/// A completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Request {
-    /// Asked for: whoever waits for it waits from then on. Not after its creation.
+    /// When its bio was queued: its waiter waits from then on. Not after `start_ns`.
     pub(super) queued_ns: u64,
-    /// Created.
+    /// When it was created.
     pub(super) start_ns: u64,
-    /// Completed.
+    /// When it was completed.
     pub(super) done_ns: u64,
-    /// On whose account it is.
+    /// Who is to blame for its share of other requests' waits.
     pub(super) account: IoCulprit,
     /// The thread that waits for it.
     pub(super) waiter: Option<Waiter>,
-    /// The file that it is of.
+    /// The file that it reads or writes.
     pub(super) file: Option<FileId>,
     /// Its bytes.
     pub(super) bytes: u64,
-    /// It stands for so many.
+    /// Number of requests that it stands for.
     pub(super) weight: u32,
 }
 
 impl Request {
-    /// What a thread waits for that others submit, as a journal's commit: takes no place of its own, for their requests
-    /// do.
+    /// Something that a thread waits for and others submit, such as a journal commit. Its weight is 0, because the
+    /// requests of the others are in flight themselves.
     pub(super) fn of_others((start_ns, done_ns): (u64, u64), waiter: Waiter, file: FileId) -> Self {
         let (waiter, file) = (Some(waiter), Some(file));
         let account = IoCulprit::Filesystem;
@@ -78,48 +78,49 @@ pub(super) struct Waiter {
 /// A long wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LongWait {
-    /// It began.
+    /// When it began.
     pub(super) t0_ns: u64,
-    /// It ended.
+    /// When it ended.
     pub(super) t1_ns: u64,
-    /// Whose.
+    /// The process that waited.
     pub(super) proc: ProcId,
-    /// For a request of that file.
+    /// The file of the request that it waited for.
     pub(super) file: Option<FileId>,
 }
 
-/// What a stretch of the past holds.
+/// The results for a stretch of the past.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Past {
-    /// Its bins, all of them; they begin where those of the last stretch ended.
+    /// All of its bins; they begin where those of the last stretch ended.
     pub(super) bins: Vec<DeviceBin>,
-    /// Waits for requests that were done in it.
+    /// Waits for requests that were completed in it.
     pub(super) waits: BTreeMap<ProcId, Waits>,
-    /// The time of those waits by culprit: sums to it.
+    /// The time of those waits by victim and culprit, in nanoseconds; sums to the waits.
     pub(super) blame: BTreeMap<(ProcId, IoCulprit), u64>,
-    /// Those of [`LONG_NS`] and more.
+    /// The waits of [`LONG_NS`] and more.
     pub(super) long: Vec<LongWait>,
 }
 
 /// Waits of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Waits {
-    /// Their sizes.
+    /// Histogram of their lengths.
     pub(super) sizes: WaitHist,
-    /// The longest.
+    /// The longest wait.
     pub(super) max_ns: u64,
 }
 
-/// Ends sort before starts of the same moment: one request after another is not two at once.
+/// The kinds of events. Ends sort before starts of the same time, so that of two requests one right after the other
+/// only one is in flight at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Edge {
     Done,
-    /// Somebody begins to wait for a request that does not exist yet.
+    /// A thread begins to wait for a request that does not exist yet.
     Queue,
     Start,
 }
 
-/// A start or an end, sorted by time, ends first, and then by the requests' numbers.
+/// An event, sorted by time, then ends first, then by the requests' numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct At {
     t_ns: u64,
@@ -127,31 +128,31 @@ struct At {
     number: u64,
 }
 
-/// A device's flight log.
+/// The requests of a device over time.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
-    /// What was not gone through yet, in no order.
+    /// Events that were not processed yet, in no order.
     edges: Vec<At>,
-    /// Those requests by number, from `first` on; those that are done are gone.
+    /// The requests of these events by number, from `first` on; completed ones are `None`.
     requests: VecDeque<Option<Active>>,
     first: u64,
-    /// Everything before was gone through.
+    /// The time up to which everything was processed.
     now_ns: u64,
     culprits: Vec<IoCulprit>,
     index: BTreeMap<IoCulprit, usize>,
     /// Requests in flight, by culprit.
     in_flight: Vec<u64>,
     total: u64,
-    /// Integral over time of `in_flight / total`, by culprit: what one request's waiting owes to each.
+    /// Integral over time of `in_flight / total`, by culprit: the share of each in a wait over that time.
     owed_ns: Vec<f64>,
-    /// Integral over time of `1 / total`: the part of one request in flight.
+    /// Integral over time of `1 / total`: the share of one request in flight.
     turn_ns: f64,
     waiting: BTreeMap<Waiter, Waiting>,
     past: Past,
     pace: Pace,
     /// Where the bins of `past` begin.
     bins_from_ns: u64,
-    /// Requests that were told of too late, or were too many.
+    /// Number of requests that were reported too late, or exceeded [`PENDING`].
     pub(super) late: u64,
 }
 
@@ -161,26 +162,26 @@ struct Active {
     culprit: usize,
 }
 
-/// A thread's waiting that was not told yet.
+/// A thread's wait that was not accounted for yet.
 #[derive(Debug)]
 struct Waiting {
     requests: u32,
     since_ns: u64,
-    /// `owed_ns` then.
+    /// `owed_ns` at `since_ns`.
     before: Vec<f64>,
     turn: Turn,
 }
 
-/// The part that a thread's own request has in its waiting: of one at a time, and none before it is in flight.
+/// The share that a thread's own request has in its wait: of one request at a time, and only while it is in flight.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turn {
-    /// Its requests in flight.
+    /// Requests of the thread in flight.
     in_flight: u32,
-    /// The first of them stands for so many.
+    /// Number of requests that the first of them stands for.
     weight: u32,
-    /// `turn_ns` up to which it is in `ns`.
+    /// The value of `turn_ns` up to which the share is contained in `ns`.
     before_ns: f64,
-    /// Since the waiting was last told of.
+    /// The share since the wait was last accounted for.
     ns: f64,
 }
 
@@ -192,7 +193,7 @@ impl Turn {
         self.in_flight += 1;
     }
 
-    /// Takes what it was up to now.
+    /// Takes the share up to now.
     fn take(&mut self, turn_ns: f64) -> f64 {
         if self.in_flight > 0 {
             self.ns += (turn_ns - self.before_ns) * f64::from(self.weight);
@@ -203,7 +204,7 @@ impl Turn {
 }
 
 impl Request {
-    /// Whether it is in flight on the account of who waits for it.
+    /// Whether the process that waits for it is also the one to blame for it.
     fn is_own(&self) -> bool {
         let waits = self.waiter.map(|waiter| IoCulprit::Process(waiter.proc));
         self.weight > 0 && waits == Some(self.account)
@@ -211,12 +212,12 @@ impl Request {
 }
 
 impl Flight {
-    /// Begins at that moment.
+    /// Begins at that time.
     pub(super) fn begin(now_ns: u64) -> Self {
         Self { now_ns, bins_from_ns: now_ns, pace: Pace::begin(now_ns), ..Self::default() }
     }
 
-    /// Takes a request that was done.
+    /// Adds a completed request.
     pub(super) fn push(&mut self, mut request: Request) {
         if request.queued_ns < self.now_ns {
             self.late += u64::from(request.weight);
@@ -227,7 +228,7 @@ impl Flight {
             self.late += u64::from(request.weight);
             return;
         }
-        // An end sorts before a start of the same moment, and each must find its request.
+        // An end sorts before a start of the same time, and each must find its request.
         request.done_ns = request.done_ns.max(request.start_ns + 1);
         let culprit = self.culprit(request.account);
         let number = self.first + self.requests.len() as u64;
@@ -254,12 +255,12 @@ impl Flight {
         self.culprits.len() - 1
     }
 
-    /// Goes through the past up to that moment and returns it. Bins end at the last whole one.
+    /// Processes the past up to `to_ns` and returns the results. Only whole bins are returned.
     pub(super) fn past(&mut self, to_ns: u64) -> Past {
         let (mut due, later): (Vec<At>, Vec<At>) =
             std::mem::take(&mut self.edges).into_iter().partition(|at| at.t_ns <= to_ns);
         self.edges = later;
-        // Requests come CPU by CPU, in order of their ends: a stable sort makes use of such runs.
+        // Requests come CPU by CPU, in order of their ends: a stable sort takes advantage of such runs.
         due.sort();
         for At { t_ns, edge, number } in due {
             self.go_to(t_ns);
@@ -279,7 +280,7 @@ impl Flight {
         past
     }
 
-    /// Who asked for how much when, up to that moment, to which the past must have been gone through.
+    /// Which culprit asked for how much and when, up to `to_ns`. The past must have been processed up to there.
     pub(super) fn pace(&mut self, to_ns: u64, last: bool) -> Option<Paced> {
         self.pace.take(to_ns, last)
     }
@@ -302,7 +303,8 @@ impl Flight {
         }
     }
 
-    /// Whoever waits for it begins to. It is not in flight, so all that is takes part in this waiting.
+    /// The request's waiter begins to wait. The request is not in flight yet, so all requests that are share in the
+    /// wait.
     fn queue(&mut self, number: u64) {
         let at = (number - self.first) as usize;
         let Some(Some(Active { request, .. })) = self.requests.get(at) else { return };
@@ -337,7 +339,7 @@ impl Flight {
         }
     }
 
-    /// One of a thread's requests was done: tells what it waited since the last one.
+    /// One of a thread's requests was completed: accounts for the thread's wait since the last one.
     fn waited(&mut self, waiter: Waiter, request: &Request) {
         let Some(waiting) = self.waiting.get_mut(&waiter) else { return };
         let (t0_ns, t1_ns) = (waiting.since_ns, self.now_ns);
@@ -366,7 +368,7 @@ impl Flight {
         }
     }
 
-    /// Shares a wait among the culprits; the turn of the request itself and what rounding leaves is the device's.
+    /// Shares a wait among the culprits. The share of the request itself and what rounding leaves is the device's.
     fn share_out(&mut self, victim: ProcId, wait_ns: u64, before: &[f64], turn_ns: f64) {
         let waits = self.past.waits.entry(victim).or_default();
         waits.sizes.add(wait_ns);
@@ -376,7 +378,7 @@ impl Flight {
             let culprit = self.culprits[index];
             let itself_ns = if culprit == IoCulprit::Process(victim) { turn_ns } else { 0.0 };
             let owed_ns = owed_ns - before.get(index).unwrap_or(&0.0);
-            // Of sums that rounding makes differ, less than a nanosecond is left: no time beside anybody.
+            // Sums that differ by rounding only leave less than a nanosecond, which is cut off here.
             let ns = ((owed_ns - itself_ns) as u64).min(left_ns);
             if ns > 0 {
                 left_ns -= ns;
@@ -388,7 +390,7 @@ impl Flight {
         }
     }
 
-    /// Lets time pass.
+    /// Advances the time to `to_ns`.
     fn go_to(&mut self, to_ns: u64) {
         let from_ns = self.now_ns;
         if to_ns <= from_ns {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What limits of block IO held back in a second: by device, direction and cgroup, with the processes in it.
+//! Transfers that limits of block IO held back, each second: by device, direction and cgroup, with the processes in
+//! the cgroup.
 
 use crate::collect::settings::io_trees;
 use crate::collect::{Context, Emit, Roots, Sighting};
@@ -16,27 +17,28 @@ use std::path::{Path, PathBuf};
 /// `FILEID_KERNFS` of `linux/exportfs.h`: the handle of a cgroup's directory is its id.
 const KERNFS: i32 = 0xfe;
 
-/// Processes of a cgroup that are looked at in a second. Of the root's, the first are the kernel's.
+/// Processes of a cgroup that are looked at in a second. In the root cgroup the first ones are kernel threads.
 const LOOKED_AT: usize = 256;
 
-/// What is known so far.
+/// Amounts of transfers that were held back.
 #[derive(Debug)]
 pub(super) struct HeldBack {
-    /// The tree of the controller that limits IO.
+    /// Mount point of the cgroup tree whose controller limits IO.
     tree: Option<PathBuf>,
-    /// Amounts when they were last read.
+    /// (disk, cgroup, direction) -> transfers and bytes when they were last read.
     before: BTreeMap<(u32, u64, Direction), (u64, u64)>,
     dirs: HashMap<u64, Option<PathBuf>>,
-    /// Requests of this second for what was let go: how many, and their time.
+    /// Requests of this second for transfers that had been held back: their number, and their total time in
+    /// nanoseconds.
     served: BTreeMap<(DevId, IoOp), (u64, u64)>,
 }
 
 impl HeldBack {
-    /// Nothing so far.
+    /// Starts without any amounts.
     pub(super) fn new(roots: &Roots) -> Self {
         let (v1, v2) = io_trees(roots);
         Self {
-            // Where both are mounted, v1 has the controller.
+            // Where both versions are mounted, v1 has the controller.
             tree: v1.or(v2),
             before: BTreeMap::new(),
             dirs: HashMap::new(),
@@ -44,14 +46,14 @@ impl HeldBack {
         }
     }
 
-    /// A request for what was let go took so long.
+    /// Adds a request for a transfer that had been held back, with the time that the request took.
     pub(super) fn served(&mut self, device: DevId, op: IoOp, ns: u64) {
         let (count, sum_ns) = self.served.entry((device, op)).or_default();
         *count += 1;
         *sum_ns += ns;
     }
 
-    /// Tells what was let go in a second. `held` = all since the probe was loaded.
+    /// Emits what was held back and released in a second. `held` holds the amounts since the probe was loaded.
     pub(super) fn second(
         &mut self,
         cx: &mut Context,
@@ -107,7 +109,7 @@ fn find(tree: &Path, cgroup: u64) -> Option<PathBuf> {
     path.starts_with(tree).then_some(path)
 }
 
-/// The processes in a cgroup, but for the kernel's own threads.
+/// The processes in a cgroup, without kernel threads.
 fn members(cx: &mut Context, dir: &Path, emit: Emit<'_>) -> Vec<ProcId> {
     let text = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
     let mut members = Vec::new();

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What tells one inode from all others.
+//! What identifies an inode among all others of the host.
 
 use deburr_core::recording::DevId;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-/// An inode.
+/// The identity of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Inode {
     /// `s_dev` of its filesystem.
     pub(super) fs: DevId,
-    /// Its number.
+    /// Inode number.
     pub(super) ino: u64,
-    /// Its generation: numbers are used again.
+    /// Generation of the inode: inode numbers are reused.
     pub(super) generation: u32,
-    /// The subvolume of btrfs: only in it are the number and the generation unique. 0 = none.
+    /// Subvolume of btrfs: number and generation are unique only within one. 0 = none.
     pub(super) subvolume: u64,
 }
 
 impl Inode {
-    /// As the probes tell it, with the filesystem's `dev_t`.
+    /// From the probes' values; `fs` is the `dev_t` of the filesystem.
     pub(super) fn new(fs: u32, ino: u64, generation: u32, subvolume: u64) -> Self {
         Self { fs: DevId::from_kernel(fs), ino, generation, subvolume }
     }
 
-    /// Stands for it where very many are remembered, in a quarter of the memory. Two of a million inodes have the
-    /// same one in one of 40 million sessions.
+    /// A hash that replaces the inode where very many are kept, in a quarter of the memory. Among a million inodes, two
+    /// have the same hash in one of 40 million sessions.
     pub(super) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);

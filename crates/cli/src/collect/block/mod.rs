@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The BPF probes of block IO and writeback as a collector: transfers by file, times and activity of devices,
-//! passes of the flusher, journal commits, and what held processes up.
+//! The BPF probes of block IO and writeback as a collector: transfers by file, latency and activity of devices,
+//! passes of the flusher, journal commits, and stalls of processes.
 //!
-//! The probes' logs are read at each beat. Most records come with the second in which things ended; what needs to
-//! know all that was in flight (bins, waits for requests and whose requests were beside them) comes
-//! [`flight::LAG_NS`] later, and at the end of the window.
+//! The probes' logs are read at each beat. Most records are emitted in the second in which their events ended. Those
+//! that depend on everything that was in flight (bins, waits for requests and the blame for them) are emitted
+//! [`flight::LAG_NS`] later, or at the end of the window.
 
 mod account;
 mod classify;
@@ -34,24 +34,23 @@ use std::collections::BTreeMap;
 use writeback::Writeback;
 pub(crate) use writeback::without_writeback;
 
-/// What is lost without the probe.
+/// What the probe would add where it is missing.
 const GAIN: &str = "the probe names the files, directories and processes behind each device's transfers, and \
                     shows bursts of 10 ms";
 
-/// The collector.
 pub(crate) struct BlockCollector {
     probe: BlockProbe,
     writeback: Result<Writeback, State>,
     account: Account,
     sampling: Sampling,
     cost: Cost,
-    /// What was last said of the writeback probe.
+    /// Coverage of the writeback probe, as it was last emitted.
     covered: Option<State>,
-    /// Since when records of the second are due.
+    /// End of the last records, in nanoseconds since the start of the window.
     t0_ns: u64,
-    /// The same for what comes later.
+    /// The same for the records that are emitted later.
     past_ns: u64,
-    /// The logs were last read.
+    /// When the logs were last read.
     read_ns: u64,
 }
 
@@ -84,7 +83,7 @@ impl BlockCollector {
         self.cost.begin(&Probes(&self.probe, self.writeback.as_ref().ok()), &[]);
     }
 
-    /// Says what the writeback probe sees, at the start and when another filesystem needs more than it does.
+    /// Emits what the writeback probe can see, at the start and when that changes, as with a new kind of filesystem.
     fn cover_writeback(&mut self, t_ns: u64, emit: Emit<'_>) {
         let Account { mounted, commits_unmeasured, syncs_open, .. } = &self.account;
         let has_btrfs = mounted.all_btrfs().next().is_some();
@@ -101,7 +100,7 @@ impl BlockCollector {
         }
     }
 
-    /// Reads what the probes logged.
+    /// Reads the logs of the probes.
     fn read(&mut self, cx: &mut Context, t_ns: u64, last: bool, emit: Emit<'_>) {
         let until_ns = if last { u64::MAX } else { clock::monotonic_ns() };
         let Self { probe, writeback, account, .. } = self;
@@ -110,8 +109,8 @@ impl BlockCollector {
         let mut requests = 0;
         probe.read(
             &mut |transfer| {
-                // The probe is older than the window. A command of the target's is not, and does not wait until the
-                // first beat.
+                // The probe is older than the window. A command that is the target is not, and its transfers may
+                // come before the first beat.
                 if transfer.done_ns < cx.start_mono_ns {
                     return;
                 }
@@ -156,7 +155,7 @@ impl BlockCollector {
         account.past((self.past_ns, past_ns), last, &mut *emit);
         self.past_ns = past_ns;
         let span = (self.t0_ns, t_ns);
-        // What cannot be read is read the next second: the amounts only grow.
+        // What cannot be read now is read in the next second: the amounts only grow.
         let held = probe.held().unwrap_or_default();
         account.held.second(cx, span, &held, &mut *emit);
         let reason = |number| probe.reason_name(number).to_owned();
@@ -199,7 +198,7 @@ impl Collector for BlockCollector {
     }
 }
 
-/// Both probes' cost as one.
+/// The sum of both probes' cost.
 struct Probes<'a>(&'a BlockProbe, Option<&'a Writeback>);
 
 impl Costly for Probes<'_> {
@@ -223,7 +222,7 @@ impl Costly for Probes<'_> {
         let writeback = self.1.map(|writeback| writeback.probe.lost()).unwrap_or_default();
         let writeback =
             writeback.into_iter().map(|(name, amount)| (format!("writeback_{name}"), amount));
-        // A name that could not be asked for in the interrupt is asked for at the next transfer.
+        // A name that could not be looked up in the interrupt is looked up at the next transfer: no loss.
         block.chain(writeback).filter(|(name, _)| name != "block_names_deferred").collect()
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is mounted from which disk: whether a disk's blocks without a file are metadata of a filesystem.
+//! Which disks hold mounted filesystems. On those, blocks that belong to no file are metadata.
 
 use crate::collect::Roots;
 use crate::files::Watch;
@@ -11,20 +11,21 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
-/// The filesystems that were mounted at some time of the session: a filesystem's last transfers come after it.
+/// The filesystems that were mounted at some time of the session: the last transfers of a filesystem may come after
+/// it was unmounted.
 #[derive(Debug)]
 pub(super) struct Mounted {
     watch: Watch,
     looked: bool,
     disks: HashSet<DevId>,
     btrfs: HashSet<DevId>,
-    /// The disk of each, if it is one only, and where the kernel tells of it.
+    /// The disk of each btrfs, if it is one only, and its directory in `/sys`.
     btrfs_disks: HashMap<DevId, (Option<DevId>, Option<Btrfs>)>,
     xfs: bool,
 }
 
 impl Mounted {
-    /// Knows of nothing yet.
+    /// Knows of no mounts yet.
     pub(super) fn new(roots: &Roots) -> Self {
         Self {
             watch: Watch::new(&roots.proc),
@@ -36,7 +37,7 @@ impl Mounted {
         }
     }
 
-    /// Looks at what is mounted now, if anything changed. `disk_of` yields the disk that a device is or lies on.
+    /// Reads the mounts if anything changed. `disk_of` returns the disk that a device is or lies on.
     pub(super) fn look(&mut self, roots: &Roots, mut disk_of: impl FnMut(DevId) -> DevId) {
         if !self.watch.changed() && self.looked {
             return;
@@ -46,7 +47,7 @@ impl Mounted {
         for mount in mountinfo::parse(&text).unwrap_or_default() {
             let is_new = mount.fs_type == "btrfs" && self.btrfs.insert(mount.fs);
             self.xfs |= mount.fs_type == "xfs";
-            // A filesystem of several devices has a number that is none of theirs.
+            // A filesystem that may lie on several devices has a number that is none of theirs.
             let dev = match mount.fs.major {
                 0 if mount.source.starts_with(b"/") => {
                     device_number(OsString::from_vec(mount.source).as_ref())
@@ -64,12 +65,12 @@ impl Mounted {
         }
     }
 
-    /// Whether a filesystem lies on that disk.
+    /// Whether a mounted filesystem lies on that disk.
     pub(super) fn is_on(&self, disk: DevId) -> bool {
         self.disks.contains(&disk)
     }
 
-    /// The disk that a filesystem lies on whose number is no device's, if it is one only.
+    /// The disk of a filesystem whose number is not that of a device, if it lies on one disk only.
     pub(super) fn only_disk_of(&self, fs: DevId) -> Option<DevId> {
         self.btrfs_disks.get(&fs)?.0
     }
@@ -79,7 +80,7 @@ impl Mounted {
         self.btrfs.iter().copied()
     }
 
-    /// What the kernel counts of the commits of a btrfs.
+    /// The kernel's counters of the commits of a btrfs.
     pub(super) fn commits_of(&self, fs: DevId) -> Option<Commits> {
         self.btrfs_disks.get(&fs)?.1.as_ref()?.commits()
     }
@@ -95,7 +96,7 @@ impl Mounted {
     }
 }
 
-/// Where the kernel tells of a btrfs: `/sys/fs/btrfs/UUID`.
+/// The directory of a btrfs in `/sys`: `/sys/fs/btrfs/UUID`.
 #[derive(Debug)]
 struct Btrfs {
     dir: PathBuf,
@@ -105,14 +106,14 @@ struct Btrfs {
 /// Commits of a btrfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Commits {
-    /// Since it was mounted.
+    /// Number of commits since it was mounted.
     pub(super) count: u64,
-    /// Length of the last one, in whole milliseconds.
+    /// Length of the last commit: nanoseconds, to whole milliseconds.
     pub(super) last_ns: u64,
 }
 
 impl Btrfs {
-    /// The one that has that device.
+    /// The btrfs that has that device.
     fn of_device(sys: &Path, dev: DevId) -> Option<Self> {
         let dirs = fs::read_dir(sys.join("fs/btrfs")).ok()?.flatten().map(|entry| entry.path());
         dirs.filter_map(|dir| {
@@ -126,7 +127,7 @@ impl Btrfs {
         .next()
     }
 
-    /// Not all kernels count them.
+    /// The counters in `commit_stats`; `None` if the kernel does not have them.
     fn commits(&self) -> Option<Commits> {
         let text = fs::read_to_string(self.dir.join("commit_stats")).ok()?;
         let number = |name: &str| {
@@ -138,7 +139,7 @@ impl Btrfs {
     }
 }
 
-/// The number of the device that a path leads to.
+/// The number of the block device at that path.
 fn device_number(path: &Path) -> Option<DevId> {
     let stat = rustix::fs::stat(path).ok()?;
     let is_block = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_block_device();

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Files of the session: gives each its identity, and tells its name once and again when it is known better.
+//! Files of the session: gives each an identity, and emits its name once and again when a better name is known.
 
 use super::inode::Inode;
 use crate::files::Name;
 use deburr_core::recording::{BlockRecord, File, FileId, FileState, ProcId};
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// Files that are told apart in a session; the others are one.
+/// Files that are kept apart in a session; the others are merged.
 const FILES: usize = 20_000;
-/// Names that are looked at again at the end.
+/// Files whose names are looked up again at the end.
 const AT_THE_END: usize = 2000;
-/// As often a name is asked for that the filesystem does not bear out.
+/// How often a name is looked up that the filesystem does not confirm.
 const TRIES: u8 = 3;
 
-/// What the kernel's dentries told when the file was first seen.
+/// What the kernel's dentries showed when the file was first seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hint {
     /// Path from the filesystem's root, without a leading slash.
     pub(super) path: Vec<u8>,
-    /// `path` is all of it, and not the end of a longer one.
+    /// Whether `path` is the whole path, not the end of a longer one.
     pub(super) complete: bool,
     /// Whether it was unlinked.
     pub(super) deleted: bool,
@@ -31,23 +31,23 @@ struct Known {
     dirtied_by: Option<ProcId>,
     told: Option<(String, FileState, Option<ProcId>)>,
     tries: u8,
-    /// Its name is as good as it gets, and is kept no longer.
+    /// Its name will not get any better, and is no longer kept.
     done: bool,
 }
 
-/// The files.
+/// The files of the session.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     files: HashMap<Inode, Known>,
-    /// Those that are looked at again at the end.
+    /// The files that are looked up again at the end.
     first: Vec<Inode>,
     due: VecDeque<Inode>,
-    /// Transfers and the like of files beyond the number that is told apart.
+    /// Number of transfers, syncs and other uses of files beyond [`FILES`].
     pub(super) untold: u64,
 }
 
 impl Names {
-    /// Identity of a file.
+    /// The identity of a file.
     pub(super) fn id(&mut self, inode: Inode) -> FileId {
         if let Some(known) = self.files.get(&inode) {
             return known.id;
@@ -66,9 +66,9 @@ impl Names {
         id
     }
 
-    /// Takes what the kernel's dentries tell of a file.
+    /// Takes what the kernel's dentries show of a file.
     pub(super) fn hint(&mut self, inode: Inode, hint: Hint) {
-        // One beyond the number is counted when it is transferred.
+        // A file beyond the maximum is counted when it is transferred.
         if self.files.len() < FILES {
             self.id(inode);
         }
@@ -79,8 +79,8 @@ impl Names {
         }
     }
 
-    /// Somebody made a file dirty that was clean. Who was seen first stays: two who take turns would make a record
-    /// each time.
+    /// A process made a clean file dirty. The process that was seen first stays: two that take turns would make a
+    /// record each time.
     pub(super) fn dirtied(&mut self, inode: Inode, by: ProcId) {
         if let Some(known) = self.files.get_mut(&inode).filter(|known| known.dirtied_by.is_none()) {
             known.dirtied_by = Some(by);
@@ -88,8 +88,9 @@ impl Names {
         }
     }
 
-    /// The records that are due. Every file is told in the second in which it is first seen, with the name that is
-    /// known then; `look_up` itself keeps to what a second affords, and says whether the name is confirmed.
+    /// Takes the records that are due. Every file is emitted in the second in which it is first seen, with the name
+    /// that is known then. `look_up` itself keeps within the budget of a second, and says whether the name is
+    /// confirmed.
     pub(super) fn take(
         &mut self,
         last: bool,
@@ -99,20 +100,20 @@ impl Names {
         let mut records = Vec::new();
         let mut told = HashSet::new();
         if last {
-            // Not all may be looked up: those first that have no name otherwise.
+            // Not all files may be looked up: those without any name come first.
             let hinted = |inode: &Inode| self.files.get(inode).is_some_and(|it| it.hint.is_some());
             self.due.make_contiguous().sort_by_key(hinted);
         }
         for _ in 0..self.due.len() {
             if let Some(inode) = self.due.pop_front() {
-                // It may be due for several reasons.
+                // A file may be due for several reasons.
                 if told.insert(inode) {
                     records.extend(self.tell(inode, &dirtier, &mut look_up));
                 }
             }
         }
         if last {
-            // Renamed or deleted since?
+            // They may have been renamed or deleted since.
             for inode in self.first.clone().into_iter().filter(|inode| !told.contains(inode)) {
                 records.extend(self.tell(inode, &dirtier, &mut look_up));
             }
@@ -127,7 +128,7 @@ impl Names {
         look_up: &mut impl FnMut(Inode, Option<&Hint>) -> Name,
     ) -> Option<BlockRecord> {
         let known = self.files.get_mut(&inode).filter(|known| !known.done)?;
-        // It may have been dirtied before it had an identity.
+        // The file may have been dirtied before it had an identity.
         known.dirtied_by = known.dirtied_by.or_else(|| dirtier(inode));
         let dirtied_by = known.dirtied_by;
         let Name { path, state, confirmed } = look_up(inode, known.hint.as_ref());
@@ -143,7 +144,7 @@ impl Names {
         known.done =
             !again && known.hint.is_some() && dirtied_by.is_some() && id.0 as usize > AT_THE_END;
         if known.done {
-            // Names are most of what files take.
+            // Names take most of the memory of files.
             (known.hint, known.told) = (None, None);
         }
         let Inode { fs, ino, generation, .. } = inode;
@@ -271,7 +272,7 @@ mod tests {
                 told += 1;
                 last = Some(file.path);
             }
-            // The kernel may tell a name again.
+            // The kernel may report a name again.
             names.hint(inode(AT_THE_END as u64), hint("store/a"));
         }
         assert_eq!((told, last.as_deref()), (AT_THE_END + 1, Some("store/a")));

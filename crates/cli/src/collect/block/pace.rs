@@ -1,38 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! When a device was asked for something, and by whom: units of 512 bytes in bins of 100 ms, of the busiest ones.
+//! How much each culprit asked of a device over time: units of 512 bytes in bins of 100 ms, for the busiest culprits.
 
 use deburr_core::recording::{IoCulprit, IoPace, ProcId};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Told apart in a second: the others are told as one. A device that more of them drive at once has no rhythm
-/// of theirs.
+/// Culprits that are kept apart in a second; the others are merged. A device that more of them use at once shows no
+/// rhythm of a single one.
 const BUSIEST: usize = 4;
 
-/// The bins that were not told yet.
+/// The bins that were not taken yet.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// Start of the first one: a multiple of a bin.
+    /// Start of the first bin: a multiple of the bin's length.
     from_ns: u64,
     bins: BTreeMap<IoCulprit, Vec<u64>>,
 }
 
-/// Some time of a device.
+/// The bins of a device from `t0_ns` to `t1_ns`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Paced {
     pub(super) t0_ns: u64,
     pub(super) t1_ns: u64,
-    /// By whom: as many bins for each as fit, the last one may be shorter.
+    /// The bins of each culprit, as many as fit; the last bin may be shorter.
     pub(super) sectors: BTreeMap<IoCulprit, Vec<u64>>,
 }
 
 impl Pace {
-    /// Begins with the bin of that moment.
+    /// Begins with the bin that `at_ns` lies in.
     pub(super) fn begin(at_ns: u64) -> Self {
         Self { from_ns: floor(at_ns), bins: BTreeMap::new() }
     }
 
-    /// Adds a request that was created at that moment; one from before the first bin counts there.
+    /// Adds a request that was created at `at_ns`; one from before the first bin counts in the first bin.
     pub(super) fn add(&mut self, at_ns: u64, by: IoCulprit, sectors: u64) {
         let bin = (at_ns.saturating_sub(self.from_ns) / IoPace::BIN_NS) as usize;
         let bins = self.bins.entry(by).or_default();
@@ -42,7 +42,7 @@ impl Pace {
         bins[bin] = bins[bin].saturating_add(sectors);
     }
 
-    /// The bins that end by that moment; with `last`, the one that it is in too.
+    /// Takes the bins that end by `to_ns`; with `last`, also the one that it lies in.
     pub(super) fn take(&mut self, to_ns: u64, last: bool) -> Option<Paced> {
         let t0_ns = self.from_ns;
         let t1_ns = if last { to_ns } else { floor(to_ns) };

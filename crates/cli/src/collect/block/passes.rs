@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The flusher's work as passes: it comes in pieces of some 100 ms, which are one pass while the pauses between
+//! The flusher's work as passes. It comes in pieces of some 100 ms, which belong to one pass while the pauses between
 //! them are short.
 
 use super::inode::Inode;
 use deburr_core::recording::{DevId, ProcId, WritebackPass};
 use std::collections::{BTreeMap, HashMap};
 
-/// Pieces that lie no further apart are one pass.
+/// Pieces that are no further apart belong to one pass.
 const PAUSE_NS: u64 = 1_000_000_000;
-/// Requests of a pass end this much after it.
+/// The requests of a pass end within this time after it.
 const LAG_NS: u64 = 2_000_000_000;
-/// Inodes whose dirtier is remembered: between so many and twice as many of the latest.
+/// The dirtier is known for between this many and twice as many of the latest dirtied inodes.
 const DIRTIERS: usize = 65_536;
-/// Dirtiers, and askers, that a pass names.
+/// Number of processes that a pass names, of those that dirtied inodes and of those that asked for it.
 const NAMED: usize = 16;
 
-/// A device and a reason: the flusher's works of one kind.
+/// Device and reason: the flusher's work of one kind.
 pub(super) type Kind = (DevId, u8);
 
-/// What is known of a pass so far.
+/// The amounts of a pass so far.
 #[derive(Clone, Debug, Default)]
 struct Pass {
     t0_ns: u64,
     t1_ns: u64,
-    /// Pieces under way.
+    /// Pieces in progress.
     open: u32,
     inodes: u64,
     bytes: u64,
@@ -34,25 +34,25 @@ struct Pass {
     asked_by: BTreeMap<ProcId, u32>,
 }
 
-/// The passes under way, and who dirtied what.
+/// The passes in progress, and which process dirtied which inode.
 #[derive(Debug, Default)]
 pub(super) struct Passes {
     passes: BTreeMap<Kind, Pass>,
-    /// Who asked for a pass that has not begun, and when.
+    /// Time and process of the last request for a pass that has not begun.
     asked: BTreeMap<Kind, (u64, ProcId)>,
-    /// What each worker is at.
+    /// What each worker thread works on, by thread id.
     workers: HashMap<u32, Kind>,
-    /// By the inode's fingerprint.
+    /// Inode's fingerprint -> the process that dirtied it last.
     dirtiers: HashMap<u64, ProcId>,
-    /// Those before.
+    /// The same for older inodes.
     dirtiers_before: HashMap<u64, ProcId>,
     ended: Vec<(Kind, Pass)>,
 }
 
 impl Passes {
-    /// A worker begins a piece.
+    /// A worker thread begins a piece.
     pub(super) fn began(&mut self, t_ns: u64, worker: u32, kind: Kind) {
-        // A worker whose end was not seen is at something else now.
+        // The end of the worker's last piece was not seen.
         if let Some(before) = self.workers.insert(worker, kind) {
             self.close(t_ns, before);
         }
@@ -76,8 +76,8 @@ impl Passes {
         }
     }
 
-    /// Somebody asked for such a pass: for the one that is under way (sync(2) wakes the flusher before it asks for the
-    /// rest), or for the next.
+    /// A process asked for a pass of that kind: the one in progress (sync(2) wakes the flusher before it asks for the
+    /// rest), or the next one.
     pub(super) fn asked(&mut self, t_ns: u64, kind: Kind, by: ProcId) {
         match self.passes.get_mut(&kind).filter(|pass| pass.open > 0) {
             Some(pass) => *pass.asked_by.entry(by).or_default() += 1,
@@ -85,7 +85,7 @@ impl Passes {
         }
     }
 
-    /// A worker ends its piece.
+    /// A worker thread ends its piece.
     pub(super) fn ended(&mut self, t_ns: u64, worker: u32) {
         if let Some(kind) = self.workers.remove(&worker) {
             self.close(t_ns, kind);
@@ -99,22 +99,22 @@ impl Passes {
         }
     }
 
-    /// Somebody made a clean inode dirty.
+    /// A process made a clean inode dirty.
     pub(super) fn dirtied(&mut self, inode: Inode, by: ProcId) {
         if self.dirtiers.len() >= DIRTIERS {
-            // Most of the older ones were written or deleted since.
+            // Most of the older inodes were written or deleted since.
             self.dirtiers_before = std::mem::take(&mut self.dirtiers);
         }
         self.dirtiers.insert(inode.fingerprint(), by);
     }
 
-    /// Who was last seen to dirty an inode, if that is remembered.
+    /// The process that was last seen to dirty an inode, if it is still known.
     pub(super) fn dirtier(&self, inode: Inode) -> Option<ProcId> {
         let inode = inode.fingerprint();
         self.dirtiers.get(&inode).or_else(|| self.dirtiers_before.get(&inode)).copied()
     }
 
-    /// A worker wrote an inode. Times are `None` where the kernel did not tell, or at its first time.
+    /// A worker thread wrote an inode. Times are `None` where the kernel does not report them, or the first time.
     pub(super) fn wrote(
         &mut self,
         worker: u32,
@@ -139,7 +139,7 @@ impl Passes {
         }
     }
 
-    /// A transfer for the flusher was done, which was created at that moment.
+    /// A transfer of the flusher that was created at `start_ns` is complete.
     pub(super) fn transferred(&mut self, kind: Kind, start_ns: u64, ios: u64, bytes: u64) {
         let of_ended = self
             .ended
@@ -156,7 +156,7 @@ impl Passes {
         }
     }
 
-    /// The passes that are over, and whose requests are; all of them at the end of the window.
+    /// Takes the passes that are over, including their requests; all passes at the end of the window.
     pub(super) fn take(
         &mut self,
         now_ns: u64,
@@ -291,7 +291,7 @@ mod tests {
         passes.asked(3 * MS, SYNC, ProcId(8));
         passes.ended(9 * MS, 50);
         passes.ended(9 * MS, 51);
-        // Nothing came of it for so long: what comes then is of somebody else.
+        // No pass followed for so long that the next one is not due to this request.
         passes.asked(10 * MS, SYNC, ProcId(9));
         passes.began(3000 * MS, 50, SYNC);
         passes.ended(3001 * MS, 50);

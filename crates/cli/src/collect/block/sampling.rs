@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How many requests the probe follows: all of them up to a rate, then one in so many, so that what it costs stays
-//! below 1 % of a CPU, its reader's part included.
+//! How many requests the probe follows: all of them up to some rate, then one in so many, so that its cost stays below
+//! 1 % of a CPU, including the reader's part.
 
-/// What may be spent in a second: 1 % of a CPU, less what a rate that still rises takes until it is known.
+/// CPU time that may be spent per second: 1 % of a CPU, less what a rising rate takes until it is known.
 const BUDGET_NS: u64 = 8_000_000;
-/// A request that is followed: some 450 ns in the programs and 350 in the reader, on a busy machine.
+/// Cost of a request that is followed: some 450 ns in the programs and 350 in the reader, on a busy machine.
 const FOLLOWED_NS: u64 = 900;
-/// One that is not, in the programs. What the kernel takes to call programs at all is not in it, and is the same
-/// however many are followed.
+/// Cost of a request that is not followed, in the programs. It does not include what the kernel takes to call the
+/// programs, which is the same however many requests are followed.
 const OTHER_NS: u64 = 25;
-/// The rarest sample.
+/// The largest sampling interval: one in this many requests.
 const RAREST: u64 = 256;
 
-/// One in so many has to be followed at that rate.
+/// The sampling interval that keeps within the budget at that rate: a power of two.
 fn affordable(requests_per_s: u64) -> u32 {
     let left_ns = BUDGET_NS.saturating_sub(requests_per_s.saturating_mul(OTHER_NS));
     if left_ns == 0 {
@@ -22,7 +22,7 @@ fn affordable(requests_per_s: u64) -> u32 {
     one_in.clamp(1, RAREST).next_power_of_two() as u32
 }
 
-/// The decision.
+/// Chooses the sampling interval.
 #[derive(Debug)]
 pub(super) struct Sampling {
     one_in: u32,
@@ -30,23 +30,24 @@ pub(super) struct Sampling {
 }
 
 impl Sampling {
-    /// Begins with all of them, or keeps to what was asked for.
+    /// Begins with all requests, or stays at the interval that was asked for, rounded up to a power of two.
     pub(super) fn new(asked: Option<u32>) -> Self {
         Self { one_in: asked.unwrap_or(1).next_power_of_two(), fixed: asked.is_some() }
     }
 
-    /// One in so many requests is looked at.
+    /// The sampling interval: one in this many requests is followed.
     pub(super) fn one_in(&self) -> u32 {
         self.one_in
     }
 
-    /// It is not what was asked for.
+    /// Whether the interval may change, because none was asked for.
     pub(super) fn may_change(&self) -> bool {
         !self.fixed
     }
 
-    /// Takes the requests (all, not only those looked at) that ended in `ns`. Sampling becomes rarer at once, and
-    /// denser again only when there is room to spare, so that it does not swing.
+    /// Takes the number of requests (all, not only those followed) that ended in `ns`, and returns the new interval.
+    /// Sampling becomes rarer at once, and denser again only when there is room to spare, so that it does not
+    /// oscillate.
     pub(super) fn rate(&mut self, requests: u64, ns: u64) -> u32 {
         if ns == 0 || self.fixed {
             return self.one_in;

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the bytes of a sample stand for. Requests differ in size, so the bytes of one in eight of them, times eight, are
-//! some percent off; the disk itself counts all of them, and the sample is scaled to that.
+//! Scales the bytes of sampled requests to the disk's own counters. Requests differ in size, so the bytes of one in
+//! eight of them, times eight, are some percent off; the disk's counters include all requests.
 
 use deburr_core::recording::{DevId, DiskCounters, IoOp};
 use std::collections::BTreeMap;
 
-/// Farther off a sample is not; then the counters are of something else.
+/// Largest factor: a sample is not further off. If the counters ask for more, they count something else.
 const MOST: f64 = 2.0;
 
 /// Bytes of a disk in one direction in a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bytes {
-    /// Of requests that stand for themselves.
+    /// Bytes of requests that stand only for themselves.
     pub(super) exact: u64,
-    /// Of a sample, times what each stands for.
+    /// Bytes of sampled requests, times the number of requests that each stands for.
     pub(super) sampled: u64,
-    /// Of the same sample, once: the disk did at least that.
+    /// Bytes of the same sampled requests, once: the disk transferred at least that.
     pub(super) followed: u64,
 }
 
 impl Bytes {
-    /// Adds those of transfers that stand for `weight` each.
+    /// Adds the bytes of a transfer that stands for `weight` transfers.
     pub(super) fn add(&mut self, bytes: u64, weight: u64) {
         if weight == 1 {
             self.exact += bytes;
@@ -30,27 +30,27 @@ impl Bytes {
         }
     }
 
-    /// Adds those of another kind.
+    /// Adds another sum.
     pub(super) fn merge(&mut self, other: Bytes) {
         self.exact += other.exact;
         self.sampled += other.sampled;
         self.followed += other.followed;
     }
 
-    /// How many they stand for, with the sample scaled.
+    /// The bytes that they stand for, with the sample scaled by `factor`.
     pub(super) fn told(&self, factor: f64) -> u64 {
         self.exact + (factor * self.sampled as f64).round() as u64
     }
 }
 
-/// Up to which count of each disk everything was told.
+/// The value of each disk's counters up to which all bytes were accounted for.
 #[derive(Debug, Default)]
 pub(super) struct Scale {
     told: BTreeMap<(DevId, IoOp), u64>,
 }
 
 impl Scale {
-    /// The counters at the start.
+    /// Takes the counters at the start.
     pub(super) fn begin<'a>(&mut self, disks: impl Iterator<Item = (DevId, &'a DiskCounters)>) {
         for (device, counters) in disks {
             for op in [IoOp::Read, IoOp::Write] {
@@ -59,8 +59,8 @@ impl Scale {
         }
     }
 
-    /// By what the sampled bytes of a second are to be multiplied, by the counters at its end. What one second's counters
-    /// had not counted yet is made up for in the next.
+    /// The factor for the sampled bytes of a second, from the counters at its end. Bytes that the counters did not
+    /// include yet are made up for in the next second.
     pub(super) fn factor(
         &mut self,
         device: DevId,
@@ -106,7 +106,7 @@ mod tests {
         let mut scale = Scale::default();
         scale.begin([(DISK, &written(1_000))].into_iter());
         let mut told = 0.0;
-        // The counters lag behind in the second one.
+        // The counters lag behind in the second second.
         for (counted, exact, sampled) in [(2_000, 500, 480), (2_900, 0, 1_000), (4_000, 0, 960)] {
             let factor = next(&mut scale, counted, exact, sampled);
             told += exact as f64 + factor * sampled as f64;
@@ -118,7 +118,7 @@ mod tests {
     fn what_was_followed_is_told_whatever_the_counters_say() {
         let mut scale = Scale::default();
         scale.begin([(DISK, &written(0))].into_iter());
-        // One of eight happened to be the only one.
+        // The one request in eight that was followed happened to be the only one.
         assert!((next(&mut scale, 100, 0, 800) - 1.0 / 8.0).abs() < 1e-9);
         assert!((next(&mut scale, 100, 0, 80) - 1.0 / 8.0).abs() < 1e-9);
     }
@@ -132,7 +132,7 @@ mod tests {
         assert!((scale.factor(DISK, IoOp::Write, None, seen) - 1.0).abs() < 1e-9);
         let other = scale.factor(DISK, IoOp::Other, Some(&written(9)), seen);
         assert!((other - 1.0).abs() < 1e-9);
-        // Counters that have nothing to do with it do not turn it upside down.
+        // Unrelated counters cannot distort the bytes beyond the largest factor.
         assert!((next(&mut scale, 900_000_000, 0, 10) - MOST).abs() < 1e-9);
     }
 }

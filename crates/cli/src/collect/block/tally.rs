@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Transfers of a second, by what they were for; and how long the requests of each device took.
+//! Transfers of a second, by what they were for, and how long the requests of each device took.
 
 use super::scale::{Bytes, Scale};
 use deburr_core::recording::{
@@ -8,23 +8,23 @@ use deburr_core::recording::{
 };
 use std::collections::BTreeMap;
 
-/// Rows of a second: what is beyond is told without its file.
+/// Rows of a second: transfers beyond that are counted without their file.
 const ROWS: usize = 4000;
 
-/// What transfers have in common.
+/// What the transfers of a row have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     /// The whole disk.
     pub(super) device: DevId,
-    /// For what.
+    /// What the transfers were for.
     pub(super) what: IoWhat,
     /// Direction.
     pub(super) op: IoOp,
-    /// Who submitted.
+    /// The process that submitted them.
     pub(super) submitter: Option<ProcId>,
-    /// Whose pages.
+    /// The cgroup that owns the pages.
     pub(super) owner: Option<CgroupId>,
-    /// Reason of writeback as the probe numbers it; 0 = none.
+    /// Reason of writeback, by the probe's numbers; 0 = none.
     pub(super) reason: u8,
 }
 
@@ -43,7 +43,7 @@ struct Times {
     queue: WaitHist,
     device_time: WaitHist,
     max_ns: u64,
-    /// The rarest sample of the second.
+    /// The largest weight of the second: at the least, one in this many requests was followed.
     one_in: u32,
 }
 
@@ -52,34 +52,34 @@ struct Times {
 pub(super) struct Took {
     /// From creation to completion.
     pub(super) total_ns: u64,
-    /// From when it was asked for to creation; `None` = not seen.
+    /// From when its bio was queued to creation; `None` = not seen.
     pub(super) before_ns: Option<u64>,
-    /// From creation to issue; `None` = its issue was not seen.
+    /// From creation to issue to the driver; `None` = the issue was not seen.
     pub(super) queue_ns: Option<u64>,
-    /// It stands for so many.
+    /// Number of requests that it stands for.
     pub(super) weight: u32,
 }
 
-/// The second so far.
+/// The sums of the current second.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     rows: BTreeMap<Key, Sum>,
     times: BTreeMap<(DevId, IoOp), Times>,
-    /// What a sample stands for.
+    /// Scales the bytes of a sample to the counters of the disk.
     pub(super) scale: Scale,
-    /// The time before requests is looked at.
+    /// Whether the time before a request is created is measured.
     before: bool,
-    /// Transfers that were told without their file, in all.
+    /// Transfers of the session that found no row of their own.
     pub(super) folded: u64,
 }
 
 impl Tally {
-    /// Nothing so far. `before` = the time before requests is looked at.
+    /// Starts empty. `before` = the time before a request is created is measured.
     pub(super) fn new(before: bool) -> Self {
         Self { before, ..Self::default() }
     }
 
-    /// Adds a transfer that stands for `weight`.
+    /// Adds a transfer that stands for `weight` transfers.
     pub(super) fn transfer(&mut self, mut key: Key, bytes: u64, total_ns: u64, weight: u32) {
         let weight = u64::from(weight);
         if self.rows.len() >= ROWS && !self.rows.contains_key(&key) {
@@ -110,7 +110,7 @@ impl Tally {
         times.one_in = times.one_in.max(took.weight);
     }
 
-    /// The records of the second; `counters` = what a disk has counted by now.
+    /// Takes the records of the second. `counters` yields the present counters of a disk.
     pub(super) fn take<'a>(
         &mut self,
         (t0_ns, t1_ns): (u64, u64),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Hold-ups of a second: sums by process, and the long ones each. A queue of requests holds up thousands at once, so
-//! where there are many, those that are under way together are told as the longest of them, with the number and the
-//! time of the others: when somebody was held up, for how long and at what expense is known all the same.
+//! Stalls of processes in a second: sums by process, and each long stall by itself. A queue of requests can stall
+//! thousands of threads at once. Where there are many stalls, those that overlap are emitted as the longest of them,
+//! with the number and the time of the others: it is still known when a process was stalled, for how long and how
+//! much time that cost.
 
 use deburr_core::recording::{
     BlockRecord, DevId, FileId, IoWaitTick, ProcId, Stall, StallKind, WaitHist,
@@ -10,14 +11,14 @@ use deburr_core::stats::merge;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Hold-ups from this long on are told each.
+/// Stalls of this length and more are emitted one by one.
 pub(super) const LONG_NS: u64 = 10_000_000;
-/// As many of them in a second are told each.
+/// Number of stalls per second that are emitted one by one.
 const STALLS: usize = 200;
-/// As many are kept until then.
+/// Number of stalls that are kept until they are merged.
 const KEPT: usize = 10 * STALLS;
 
-/// Hold-ups of one kind.
+/// Sum of the stalls of one process, kind and device.
 #[derive(Debug, Default)]
 struct Sum {
     waits: WaitHist,
@@ -25,29 +26,29 @@ struct Sum {
     unmeasured: u64,
 }
 
-/// The second so far.
+/// The stalls of the current second.
 #[derive(Debug, Default)]
 pub(super) struct HoldUps {
     sums: BTreeMap<(ProcId, StallKind, Option<DevId>), Sum>,
     stalls: Vec<Stall>,
-    /// Long ones of which only the sums tell, in all.
+    /// Long stalls of the session that are only in the sums.
     pub(super) stalls_lost: u64,
 }
 
 impl HoldUps {
-    /// Adds one to the sums.
+    /// Adds a stall to the sums.
     pub(super) fn add(&mut self, proc: ProcId, kind: StallKind, device: Option<DevId>, ns: u64) {
         let sum = self.sums.entry((proc, kind, device)).or_default();
         sum.waits.add(ns);
         sum.max_ns = sum.max_ns.max(ns);
     }
 
-    /// Counts one whose length is not known.
+    /// Counts a stall of unknown length.
     pub(super) fn add_unmeasured(&mut self, proc: ProcId, kind: StallKind, device: Option<DevId>) {
         self.sums.entry((proc, kind, device)).or_default().unmeasured += 1;
     }
 
-    /// Keeps one as an event, if it is long; `latest_ns` as in [`Stall`].
+    /// Keeps a stall as an event if it is long; `latest_ns` as in [`Stall`].
     pub(super) fn long(
         &mut self,
         (t0_ns, t1_ns): (u64, u64),
@@ -85,7 +86,7 @@ impl HoldUps {
         for stall in stalls {
             told.entry((stall.proc, stall.kind, stall.device)).or_default().add(stall);
         }
-        // Of each process the longest first: whoever waits now and then is not lost behind one that always does.
+        // The longest of each process first: a process that stalls rarely is not lost behind one that always does.
         let mut stalls: Vec<(usize, Stall)> =
             told.into_values().flat_map(|told| told.stalls.into_iter().enumerate()).collect();
         stalls.sort_by_key(|(rank, stall)| (*rank, Reverse(stall.length_ns())));
@@ -94,7 +95,7 @@ impl HoldUps {
         self.stalls.extend(stalls.into_iter().take(STALLS).map(|(_, stall)| stall));
     }
 
-    /// The records of the second.
+    /// Takes the records of the second.
     pub(super) fn take(&mut self, (t0_ns, t1_ns): (u64, u64)) -> Vec<BlockRecord> {
         self.shorten();
         let mut stalls = std::mem::take(&mut self.stalls);
@@ -118,17 +119,17 @@ impl HoldUps {
     }
 }
 
-/// Those of one process, kind and device that are told each, the longest first.
+/// Stalls of one process, kind and device that are emitted one by one, the longest first.
 #[derive(Debug, Default)]
 struct Told {
     stalls: Vec<Stall>,
-    /// The time in which at least one of them was under way: sorted, and apart.
+    /// The time in which at least one of them was in progress: sorted, disjoint ranges.
     under_way: Vec<(u64, u64)>,
 }
 
 impl Told {
-    /// Adds one that is no longer than those before. Where it tells of hardly a moment in which none of them was under
-    /// way, it is told with the one that it shares most time with.
+    /// Adds a stall that is no longer than those before. If it covers less than [`LONG_NS`] in which none of them was
+    /// in progress, it is merged into the one that it overlaps most.
     fn add(&mut self, stall: Stall) {
         let span = (stall.t0_ns, stall.t1_ns);
         let known_ns: u64 = self.under_way.iter().map(|&known| shared_ns(known, span)).sum();
@@ -185,7 +186,7 @@ mod tests {
     #[test]
     fn stalls_at_once_are_told_together_and_nothing_of_them_is_lost() {
         let mut hold_ups = HoldUps::default();
-        // Ever more in a queue; then a pause, and one alone. Another process waits once, for less than any of them.
+        // A queue that grows; then a pause, and a single stall. Another process stalls once, for less than any of them.
         let mut spans: Vec<(u64, u64)> =
             (0..7000).map(|at| (at / 8, at / 8 + 20 + at / 200)).collect();
         spans.push((980, 995));
@@ -204,8 +205,8 @@ mod tests {
         assert_eq!(number, spans.len() as u64);
         assert_eq!(time, spans.iter().map(|span| (span.1 - span.0) * MS).sum::<u64>());
         assert_eq!(longest, spans.iter().map(|span| (span.1 - span.0) * MS).max());
-        // The time in which one was under way is the same but for its ends, and for gaps that two
-        // others reach less than 10 ms into.
+        // The time in which a stall was in progress is the same except at its ends, and except for gaps that
+        // two others reach less than 10 ms into.
         let whole = merge(spans.iter().map(|span| (span.0 * MS, span.1 * MS)).collect(), 0);
         let kept =
             merge(of_first.iter().map(|stall| (stall.t0_ns, stall.t1_ns)).collect(), 2 * LONG_NS);

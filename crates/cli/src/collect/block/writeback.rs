@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The writeback probe's events as records.
+//! Turns the events of the writeback probe into passes of the flusher, and into what the collector makes records of.
 
 use super::inode::Inode;
 use super::passes::{Kind, Passes};
@@ -9,7 +9,7 @@ use deburr_bpf::writeback::{Event, Journal, WritebackPlan, WritebackProbe};
 use deburr_core::recording::{DevId, JournalCommit, State};
 use std::ops::Range;
 
-/// What is lost without the probe.
+/// What the probe would add where it is missing.
 const GAIN: &str = "the probe ties stalls to passes of the flusher, to commits of a journal and to pauses of writers";
 
 /// Coverage of [`deburr_core::recording::Source::Writeback`] where the block probe is missing for that reason.
@@ -22,67 +22,65 @@ pub(crate) fn without_writeback(block: &State) -> State {
     }
 }
 
-/// Something that the collector turns into a record, because it needs an identity that only it gives.
+/// An event that the collector turns into a record, because only the collector assigns identities.
 #[derive(Clone, Debug)]
 pub(super) enum Told<'a> {
-    /// Somebody asked the flusher for work.
+    /// A process asked the flusher for work.
     Asked {
-        /// When, since the start of the window.
+        /// Nanoseconds since the start of the window.
         t_ns: u64,
-        /// Who.
+        /// The process.
         by: &'a Requester,
-        /// For which device, and why.
+        /// The device, and the reason.
         kind: Kind,
     },
-    /// Somebody made a clean inode dirty.
+    /// A process made a clean inode dirty.
     Dirtied {
-        /// Which.
+        /// The inode.
         inode: Inode,
-        /// Who.
+        /// The process.
         by: &'a Requester,
     },
-    /// Somebody begins to sync a file, and the kernel will not tell of the end.
+    /// A process begins to sync a file, and the kernel will not report the end.
     SyncBegan {
-        /// When, `CLOCK_MONOTONIC`.
+        /// The time, `CLOCK_MONOTONIC`.
         t_ns: u64,
-        /// Who.
+        /// The process.
         by: &'a Requester,
-        /// Which.
+        /// The inode.
         inode: Inode,
     },
-    /// Somebody synced a file.
+    /// A process synced a file.
     Synced {
-        /// From, `CLOCK_MONOTONIC`.
+        /// Start, `CLOCK_MONOTONIC`.
         begin_ns: u64,
-        /// To.
+        /// End, `CLOCK_MONOTONIC`.
         end_ns: u64,
-        /// Who.
+        /// The process.
         by: &'a Requester,
-        /// Which.
+        /// The inode.
         inode: Inode,
     },
     /// A writer was made to pause.
     Paused {
-        /// From, `CLOCK_MONOTONIC`.
+        /// Start, `CLOCK_MONOTONIC`.
         begin_ns: u64,
-        /// For how long.
+        /// Length of the pause.
         pause_ns: u64,
-        /// Who.
+        /// The process.
         by: &'a Requester,
-        /// For which device.
+        /// The device that it wrote to.
         device: Option<DevId>,
     },
-    /// A journal was committed; whether it is known when that began.
+    /// A journal was committed; the flag says whether the start of the commit is known.
     Committed(JournalCommit, bool),
 }
 
 /// The probe and the passes made of its events.
 pub(super) struct Writeback {
-    /// The probe.
     pub(super) probe: WritebackProbe,
-    /// The passes.
     pub(super) passes: Passes,
-    /// Events that are not taken yet.
+    /// Events that were read but are not processed yet.
     pending: Vec<Event>,
     plan: WritebackPlan,
 }
@@ -96,8 +94,8 @@ impl Writeback {
         Ok(Self { probe, passes: Passes::default(), pending: Vec::new(), plan })
     }
 
-    /// What of it there is on a host with xfs, with btrfs. `unmeasured`: commits came without their beginning; `looked`:
-    /// syncs of processes came without their end.
+    /// What the probe covers on a host with or without xfs and btrfs. `unmeasured`: some commits came without their
+    /// start. `looked`: some syncs came without their end, and the threads are looked at instead.
     pub(super) fn state(
         &self,
         (has_xfs, has_btrfs): (bool, bool),
@@ -125,9 +123,9 @@ impl Writeback {
         if lacks.is_empty() { State::Active } else { State::Partial { reason: lacks.join("; ") } }
     }
 
-    /// Reads the log and takes what is in it of that range of `CLOCK_MONOTONIC`, in the order in which it happened.
-    /// The log is read CPU by CPU, so what came later may not be all there yet: a flusher that moved to another CPU
-    /// would seem to end its work before it began. What is older is dropped.
+    /// Reads the log and processes the events in that range of `CLOCK_MONOTONIC`, in order of time. Older events are
+    /// dropped; later ones are kept. The log is read CPU by CPU, so the later events may not be complete yet: a flusher
+    /// that moved to another CPU would seem to end its work before it began.
     pub(super) fn read(
         &mut self,
         range_ns: Range<u64>,
@@ -145,7 +143,7 @@ impl Writeback {
     }
 }
 
-/// When it happened, or was over.
+/// The time of an event; for one with a length, its end.
 fn time_ns(event: &Event) -> u64 {
     match event {
         Event::PassBegan { t_ns, .. }
@@ -221,7 +219,7 @@ fn take(
     }
 }
 
-/// A pass's device and reason; `None` for one without a device number (network filesystems).
+/// The device and reason of a pass; `None` for one without a device number (network filesystems).
 fn kind(bdi: &str, reason: u8) -> Option<Kind> {
     Some((bdi.parse().ok()?, reason))
 }

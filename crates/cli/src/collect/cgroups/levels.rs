@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which quotas stand above a process, or why that is not in sight from here.
+//! Which quotas apply to a process at all levels of the cgroup tree, or why they cannot be seen from here.
 
 use super::limits::Limits;
 use super::{Cgroups, Tree};
@@ -9,22 +9,22 @@ use deburr_core::recording::CgroupId;
 use deburr_core::text::name;
 use std::fs;
 
-/// Levels that are gone up at most.
+/// Maximum number of levels that are followed upwards.
 const MAX_DEPTH: usize = 256;
 
-/// Where a process is in the tree of the cpu controller.
+/// The place of a process in the tree of the cpu controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Located {
-    /// Its cgroup, if that is in sight.
+    /// Its cgroup, if that is visible.
     pub(crate) cgroup: Option<CgroupId>,
     /// Its path as the observer's cgroup namespace has it; `None` if it is in no such tree.
     pub(crate) path: Option<Vec<u8>>,
-    /// How much of the levels above it is in sight.
+    /// How much of the levels above it is visible.
     pub(crate) sight: Sight,
 }
 
 impl Cgroups {
-    /// Where a process is: one read of `/proc/PID/cgroup`. `None` if that cannot be read.
+    /// Locates a process: one read of `/proc/PID/cgroup`. `None` if that cannot be read.
     pub(crate) fn locate(&mut self, pid: u32) -> Option<Located> {
         let text = fs::read(self.proc.join(pid.to_string()).join("cgroup")).ok()?;
         let memberships = pid_cgroup::parse(&text).unwrap_or_default();
@@ -75,7 +75,7 @@ impl Cgroups {
         above.take(MAX_DEPTH).any(|node| node.record.quota_us.is_some())
     }
 
-    /// Levels that have a quota, from that cgroup upwards, with the limits that they have now.
+    /// Levels that have a quota, from that cgroup upwards, with their present limits.
     pub(crate) fn levels(&self, id: CgroupId) -> Vec<(CgroupId, Level)> {
         let mut levels = Vec::new();
         let mut next = Some(id);
@@ -91,7 +91,7 @@ impl Cgroups {
     }
 }
 
-/// A path of a cgroup, decoded for people.
+/// The path of a cgroup, decoded for display.
 pub(crate) fn shown(path: &[u8]) -> String {
     name::decode(path)
 }
@@ -121,7 +121,8 @@ mod tests {
         in_tree(&mixed, "cpu/jobs/batch/cpu.cfs_quota_us", "20000\n");
         assert_eq!(quotas(&mixed, 42).0, [("/jobs/batch".into(), 0.2), ("/jobs".into(), 0.5)]);
 
-        // On v2 a level below may have more than one above it, and one between may lack the controller.
+        // On v2 a lower level may have a larger quota than a higher one, and one in between may lack the
+        // controller.
         let v2 = Host::like("cgroup/v2");
         v2.write("proc/50/cgroup", "0::/kubepods.slice/pod/app\n");
         in_tree(&v2, "kubepods.slice/pod/cgroup.type", "domain\n");
@@ -146,7 +147,7 @@ mod tests {
         assert!(reason(&mixed, 43).contains("outside of the part"));
         mixed.write("proc/44/cgroup", "4:cpu:/jobs/gone (deleted)\n0::/\n");
         assert!(reason(&mixed, 44).contains("removed"));
-        // A living one may be called so.
+        // The name of a living cgroup may end in that.
         for (file, value) in [("quota", "70000\n"), ("period", "100000\n")] {
             in_tree(&mixed, &format!("cpu/jobs/gone (deleted)/cpu.cfs_{file}_us"), value);
         }

@@ -7,7 +7,7 @@ use deburr_core::recording::{Cgroup, CgroupVersion};
 use std::fs;
 use std::path::Path;
 
-/// As in [`Cgroup`].
+/// Limits, as in [`Cgroup`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) quota_us: Option<u64>,
@@ -17,7 +17,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Reads them all.
+    /// Reads all limits of a directory.
     pub(crate) fn read(version: CgroupVersion, dir: &Path) -> Self {
         let single = |file| cgroup_cpu::single(file, &fs::read(dir.join(file)).ok()?).ok();
         match version {
@@ -40,14 +40,14 @@ impl Limits {
         }
     }
 
-    /// Puts them into the record.
+    /// Writes the limits to the record.
     pub(crate) fn write_to(self, cgroup: &mut Cgroup) {
         let Self { quota_us, period_us, burst_us, weight } = self;
         (cgroup.quota_us, cgroup.period_us) = (quota_us, period_us);
         (cgroup.burst_us, cgroup.weight) = (burst_us, weight);
     }
 
-    /// Those of the record.
+    /// The limits in the record.
     pub(crate) fn of(cgroup: &Cgroup) -> Self {
         Self {
             quota_us: cgroup.quota_us,
@@ -58,7 +58,7 @@ impl Limits {
     }
 }
 
-/// The quota alone: one file.
+/// The quota alone, which takes one file.
 pub(crate) fn quota_us(version: CgroupVersion, dir: &Path) -> Option<u64> {
     match version {
         CgroupVersion::V1 => {

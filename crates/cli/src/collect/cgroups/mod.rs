@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The cgroup tree of the cpu controller: which directory a process is in, limits, containers.
+//! The cgroup tree of the cpu controller: the cgroup of each process, limits, containers.
 //!
-//! A cgroup's id is the inode number of its directory, which is the id that BPF reads from `kernfs_node`.
-//! Records go out for a cgroup when somebody meets it, ancestors first.
+//! A cgroup's id is the inode number of its directory, which is the id that BPF reads from `kernfs_node`. The record
+//! of a cgroup is emitted when a collector first refers to it, after those of its ancestors.
 
 mod levels;
 mod limits;
@@ -29,56 +29,56 @@ use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A walk of the tree ends after so many directories.
+/// Maximum number of directories that a walk of the tree visits.
 const MAX_WALK_DIRS: usize = 20_000;
-/// Directories that are remembered (some 300 bytes each).
+/// Directories that are kept (some 300 bytes each).
 const MAX_NODES: usize = 2 * MAX_WALK_DIRS;
-/// Ids that are remembered as not there.
+/// Ids that are remembered as not found.
 const MAX_ABSENT: usize = 1 << 16;
-/// Cgroups whose limits are read again in a second: at 5 us a file, 1 ms.
+/// Cgroups whose limits are read again per second: at 5 us a file, 1 ms.
 const REFRESH_PER_SECOND: usize = 64;
-/// Searching the tree for unknown ids takes at most this part of the time.
+/// Searching the tree for unknown ids takes at most one part in this many of the time.
 const SEARCH_REST: u32 = 200;
 
-/// One directory.
+/// One cgroup.
 #[derive(Debug)]
 struct Node {
     dir: PathBuf,
     record: Cgroup,
-    /// Whether its record went out.
+    /// Whether its record was emitted.
     announced: bool,
 }
 
-/// What a walk of the tree came across.
+/// The extent of a walk of the tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Walk {
-    /// Directories seen.
+    /// Directories visited.
     pub(crate) dirs: usize,
-    /// Whether there were more than a walk may see.
+    /// Whether there were more than a walk may visit.
     pub(crate) cut: bool,
 }
 
-/// The tree.
+/// The cgroup tree of the cpu controller, as far as it is known.
 #[derive(Debug, Default)]
 pub(crate) struct Cgroups {
     proc: PathBuf,
     mounts: Mounts,
     files: Option<RuntimeFiles>,
     nodes: BTreeMap<CgroupId, Node>,
-    /// Whether a walk left out directories.
+    /// Whether any walk left out directories.
     cut: bool,
     /// Ids that a walk did not find.
     absent: HashSet<CgroupId>,
     /// Ids that wait for the next walk.
     wanted: HashSet<CgroupId>,
     next_search: Option<Instant>,
-    /// Effective CPUs by path of the cpuset hierarchy, for a second.
+    /// Path in the cpuset hierarchy -> effective CPUs; valid for a second.
     cpusets: BTreeMap<Vec<u8>, Option<String>>,
     last_refreshed: Option<CgroupId>,
     owners: Owners,
 }
 
-/// Where a process is.
+/// The place of a process in the cgroup hierarchies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     /// Its cgroup in the tree of the cpu controller.
@@ -115,8 +115,7 @@ impl Cgroups {
         self.tree().map(|tree| tree.mount_point.as_path())
     }
 
-    /// Whether the root of the whole hierarchy is in sight. Inside a container it is not, nor are the limits
-    /// above.
+    /// Whether the root of the whole hierarchy is visible. Inside a container it is not, nor are the limits above it.
     pub(crate) fn is_whole(&self) -> bool {
         self.tree().is_some_and(Tree::is_whole)
     }
@@ -137,8 +136,8 @@ impl Cgroups {
         }
     }
 
-    /// As [`Self::sight`], for a process that is known to be in it: its entry in `/proc` tells the path, which
-    /// saves the walk.
+    /// As [`Self::sight`], for a cgroup that holds the process `pid`: the process's entry in `/proc` has the path,
+    /// which saves the walk.
     pub(crate) fn sight_of(&mut self, id: CgroupId, pid: u32, emit: Emit<'_>) {
         if !self.nodes.contains_key(&id) && !self.absent.contains(&id) {
             self.of_pid(pid);
@@ -146,7 +145,7 @@ impl Cgroups {
         self.sight(id, emit);
     }
 
-    /// Looks for the wanted ids, if the last search was long enough ago for its cost.
+    /// Searches the tree for the wanted ids, unless the last search is too recent for what it cost.
     fn search(&mut self, emit: Emit<'_>) {
         let begin = Instant::now();
         if self.wanted.is_empty() || self.next_search.is_some_and(|next| begin < next) {
@@ -184,7 +183,7 @@ impl Cgroups {
                     self.cut = true;
                     return walk;
                 }
-                // A directory with two links has no directories in it.
+                // A directory with a link count of 2 has no subdirectories.
                 if dir.metadata().is_ok_and(|meta| meta.nlink() == 2) {
                     continue;
                 }
@@ -255,8 +254,8 @@ impl Cgroups {
         }
     }
 
-    /// Reads limits of the announced cgroups again and emits what changed; so many a second that it costs
-    /// nothing, in turn. Also looks for ids that wait. Once a second.
+    /// Reads the limits of emitted cgroups again and emits those that changed: [`REFRESH_PER_SECOND`] cgroups in turn.
+    /// Also searches for wanted ids. Called once a second.
     pub(crate) fn refresh(&mut self, emit: Emit<'_>) {
         self.cpusets.clear();
         self.search(&mut *emit);
@@ -267,7 +266,7 @@ impl Cgroups {
             self.last_refreshed = Some(*id);
             let Some(node) = self.nodes.get_mut(id) else { continue };
             let limits = Limits::read(node.record.version, &node.dir);
-            // The files of a removed cgroup are gone: that is no change of its limits.
+            // If the cgroup was removed, its files are gone: that is no change of its limits.
             if limits != Limits::of(&node.record) && node.dir.exists() {
                 limits.write_to(&mut node.record);
                 emit(Record::Cgroup(Box::new(node.record.clone())));
@@ -275,12 +274,12 @@ impl Cgroups {
         }
     }
 
-    /// The cgroup of a process that lives, registered with its ancestors.
+    /// The cgroup of a living process, registered with its ancestors.
     pub(crate) fn of_pid(&mut self, pid: u32) -> Option<CgroupId> {
         self.place_of(pid).cgroup
     }
 
-    /// Where a process that lives is: one read of `/proc/PID/cgroup`.
+    /// The place of a living process: one read of `/proc/PID/cgroup`.
     pub(crate) fn place_of(&mut self, pid: u32) -> Place {
         let text = fs::read(self.proc.join(pid.to_string()).join("cgroup")).unwrap_or_default();
         let memberships = pid_cgroup::parse(&text).unwrap_or_default();
@@ -300,8 +299,7 @@ impl Cgroups {
         }
     }
 
-    /// The cgroup of a path of the hierarchy, registered with its ancestors; `None` if there is no such
-    /// directory in sight.
+    /// The cgroup at a path of the hierarchy, registered with its ancestors; `None` if no such directory is visible.
     pub(crate) fn by_path(&mut self, path: &[u8]) -> Option<CgroupId> {
         let tree = self.tree()?.clone();
         let dir = tree.dir(path)?;
@@ -327,7 +325,7 @@ impl Cgroups {
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 
-    /// What is known of a cgroup.
+    /// The record of a cgroup.
     pub(crate) fn get(&self, id: CgroupId) -> Option<&Cgroup> {
         self.nodes.get(&id).map(|node| &node.record)
     }
@@ -342,7 +340,7 @@ impl Cgroups {
         self.nodes.values().filter(|node| node.record.quota_us.is_some()).map(|node| node.record.id)
     }
 
-    /// Whether any known cgroup has a quota. Yes also if the tree is too large for a walk to tell.
+    /// Whether any known cgroup has a quota. Also true if a walk could not visit the whole tree.
     pub(crate) fn quota_in_use(&self) -> bool {
         self.cut || self.with_quota().next().is_some()
     }
@@ -359,7 +357,7 @@ impl Cgroups {
         paths.sort_unstable();
         for path in paths {
             let Some(found) = container::of_path(path) else { continue };
-            // Units are no containers; a pod's own directory holds containers and is none.
+            // Units of systemd are no containers. A pod's own directory holds containers, but is none.
             if found.runtime == "systemd" || found.pod.as_ref() == Some(&found.id) {
                 continue;
             }
@@ -379,7 +377,7 @@ impl Cgroups {
     pub(crate) fn path_from_user(&self, given: &Path) -> Option<Vec<u8>> {
         let tree = self.tree()?;
         let bytes = given.as_os_str().as_bytes();
-        // Where two controllers share a tree, links lead to it.
+        // Where two controllers share a tree, symbolic links lead to it.
         let linked = || tree.path(&given.canonicalize().ok()?);
         let given = tree.path(given).or_else(linked).unwrap_or_else(|| bytes.to_vec());
         let names = given.split(|&b| b == b'/').filter(|name| !name.is_empty() && *name != b".");
@@ -396,7 +394,7 @@ impl Cgroups {
                 CgroupVersion::V1 => "cpuset.effective_cpus",
                 CgroupVersion::V2 => "cpuset.cpus.effective",
             };
-            // On v2 the directory may lack the controller: the nearest one above that has it decides.
+            // On v2 the directory may lack the controller: then the nearest ancestor that has it decides.
             let dir = tree.dir(&path)?;
             let dirs = dir.ancestors().take_while(|dir| dir.starts_with(&tree.mount_point));
             let text = dirs.filter_map(|dir| fs::read(dir.join(file)).ok()).next()?;

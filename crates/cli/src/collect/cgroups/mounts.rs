@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which cgroup trees are mounted where, and which of them has the cpu, the memory and the cpuset controller.
+//! Which cgroup trees are mounted where, and which of them have the cpu, the memory and the cpuset controller.
 
 use crate::collect::Roots;
 use deburr_core::procfs::mountinfo::{self, Mount};
@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 /// One mounted cgroup tree.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
-    /// Its interface.
+    /// Version of its interface.
     pub(crate) version: CgroupVersion,
     /// The v1 controllers, empty for v2.
     controllers: Vec<String>,
-    /// Where the observer finds it.
+    /// Where it is mounted, as the observer sees it.
     pub(crate) mount_point: PathBuf,
-    /// Path in the hierarchy of what is mounted: `/`, unless a part of the tree was bind-mounted.
+    /// Path in the hierarchy of the mount's root: `/`, unless a part of the tree was bind-mounted.
     pub(crate) root: Vec<u8>,
 }
 
@@ -48,14 +48,14 @@ impl Tree {
 
     /// Whether that line of `/proc/PID/cgroup` is about this tree.
     pub(crate) fn holds(&self, membership: &Membership) -> bool {
-        // A tree whose controllers are not known holds nobody, not everybody.
+        // A tree whose controllers are not known holds no process, not every process.
         membership.version() == self.version
             && (self.version == CgroupVersion::V2 || !self.controllers.is_empty())
             && self.controllers.iter().all(|name| membership.controllers.contains(name))
     }
 
-    /// The path of a membership; `None` if its directory was removed. The kernel says so by a suffix, which may be a
-    /// part of the name as well.
+    /// The path of a membership; `None` if its directory was removed. The kernel marks that by a suffix, which may also
+    /// be part of the name.
     pub(crate) fn living(&self, membership: &Membership) -> Option<Vec<u8>> {
         if !membership.deleted {
             return Some(membership.path.clone());
@@ -64,8 +64,8 @@ impl Tree {
         self.dir(&path).is_some_and(|dir| dir.is_dir()).then_some(path)
     }
 
-    /// Whether the mount's root is the root of the whole hierarchy. It is not inside a container, where the
-    /// limits above are out of sight.
+    /// Whether the mount's root is the root of the whole hierarchy. Inside a container it is not, and the limits above
+    /// it cannot be seen.
     pub(crate) fn is_whole(&self) -> bool {
         // `release_agent` exists only at a v1 root, `cgroup.type` everywhere but at the v2 root.
         match self.version {
@@ -86,7 +86,7 @@ fn below<'a>(root: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
 pub(crate) struct Mounts {
     /// The tree whose directories have ids in the recording: the cpu controller's, else the v2 tree.
     pub(crate) tree: Option<Tree>,
-    /// Which interface the cpu controller has, if it is on any tree.
+    /// Version of the cpu controller's interface, if it is on any tree.
     pub(crate) cpu_controller: Option<CgroupVersion>,
     /// The tree of the memory controller.
     pub(crate) memory: Option<Tree>,
@@ -97,7 +97,7 @@ pub(crate) struct Mounts {
 }
 
 impl Mounts {
-    /// Reads the observer's own mount table. Mount points below `/sys` are looked for below `roots.sys`.
+    /// Reads the observer's own mount table. Mount points below `/sys` are mapped to `roots.sys`.
     pub(crate) fn read(roots: &Roots) -> Self {
         let text = fs::read(roots.proc.join("self/mountinfo")).unwrap_or_default();
         let mounts = mountinfo::parse(&text).unwrap_or_default();
@@ -134,7 +134,7 @@ impl Mounts {
     }
 }
 
-/// Of several mounts of one hierarchy the one that shows most of it.
+/// Of several mounts of one hierarchy, the one that shows most of it.
 fn tree<'a>(
     roots: &Roots,
     mounts: impl Iterator<Item = &'a Mount>,
@@ -156,7 +156,7 @@ fn tree<'a>(
     })
 }
 
-/// The options of a v1 mount that name controllers in `/proc/PID/cgroup` too.
+/// The options of a v1 mount that name controllers, as `/proc/PID/cgroup` does.
 fn controllers(options: &[String]) -> Vec<String> {
     const KNOWN: [&str; 4] = ["cpu", "cpuacct", "cpuset", "memory"];
     options.iter().filter(|option| KNOWN.contains(&option.as_str())).cloned().collect()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Names of containers and pods from the files that runtimes keep; no daemon is asked.
+//! Names of containers and pods, from the files that container runtimes keep. No daemon is queried.
 
 use deburr_core::recording::Container;
 use serde::Deserialize;
@@ -39,7 +39,7 @@ struct StoredContainer {
     names: Option<Vec<String>>,
 }
 
-/// The files of the runtimes below a root directory.
+/// The files of container runtimes below a root directory.
 #[derive(Clone, Debug)]
 pub(crate) struct RuntimeFiles {
     root: PathBuf,
@@ -50,8 +50,8 @@ impl RuntimeFiles {
         Self { root: root.to_owned() }
     }
 
-    /// Adds what the files say to what the path said. A runtime that the path did not name (the cgroupfs
-    /// driver of Kubernetes) is known by whose file there is.
+    /// Adds the names in the files to what the cgroup's path shows. If the path does not name the runtime (the cgroupfs
+    /// driver of Kubernetes), the runtime that has a file of the container is taken.
     pub(crate) fn complete(&self, container: &mut Container) {
         // The id becomes part of a path. Ids come from directory names, so there is no slash in them.
         match container.runtime.as_str() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Cgroups that own pages. They are told by ids of the memory controller's tree, which may be another one than that
-//! of the recording (v1). There a cgroup is the one that has the same path.
+//! Cgroups that own pages. The probe reports them by their ids in the memory controller's tree, which may be another
+//! tree than that of the recording (v1). In that case the cgroup with the same path is meant.
 
 use super::mounts::Tree;
 use super::{Cgroups, MAX_ABSENT, MAX_WALK_DIRS, SEARCH_REST};
@@ -14,22 +14,22 @@ use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Identities of cgroups that the recording's tree does not have: ids of kernfs stay far below.
+/// Added to ids of cgroups that the recording's tree does not have: ids of kernfs stay far below.
 const OF_OTHER_TREE: u64 = 1 << 62;
 
-/// What is known of the memory controller's tree.
+/// The memory controller's tree, as far as it is known.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
-    /// Directories by their inode numbers, as the last walk found them.
+    /// Inode number -> directory, as of the last walk.
     dirs: HashMap<u64, PathBuf>,
-    /// What each is in the recording.
+    /// Inode number -> cgroup in the recording.
     known: HashMap<u64, CgroupId>,
     absent: HashSet<u64>,
     next_walk: Option<Instant>,
 }
 
 impl Owners {
-    /// The directory of an id; walks the tree if it is not known and a walk is due.
+    /// The directory of an id. Walks the tree if the id is not known and a walk is due.
     fn dir(&mut self, tree: &Tree, id: u64) -> Option<PathBuf> {
         if let Some(dir) = self.dirs.get(&id) {
             return Some(dir.clone());
@@ -49,7 +49,7 @@ impl Owners {
     }
 }
 
-/// All directories of a tree, as many as a walk may see.
+/// All directories of a tree, as many as a walk may visit.
 fn walk(tree: &Tree) -> HashMap<u64, PathBuf> {
     let mut dirs = HashMap::new();
     let mut left = Vec::new();
@@ -60,7 +60,7 @@ fn walk(tree: &Tree) -> HashMap<u64, PathBuf> {
         if dirs.len() >= MAX_WALK_DIRS {
             break;
         }
-        // A directory with two links has no directories in it.
+        // A directory with a link count of 2 has no subdirectories.
         if dir.metadata().is_ok_and(|meta| meta.nlink() != 2) {
             for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
                 if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -74,8 +74,8 @@ fn walk(tree: &Tree) -> HashMap<u64, PathBuf> {
 }
 
 impl Cgroups {
-    /// The cgroup that owns a page, by its id in the memory controller's tree (0 = none), and its record if it did not
-    /// go out yet. `None` also for one that was not found: it was made or removed a moment ago.
+    /// The cgroup that owns a page, by its id in the memory controller's tree (0 = none). Emits its record if that was
+    /// not emitted yet. `None` also for a cgroup that was not found, because it was created or removed just now.
     pub(crate) fn owner(&mut self, id: u64, emit: Emit<'_>) -> Option<CgroupId> {
         if id == 0 {
             return None;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Reads `cpu.stat` of the cgroups that matter every second: those that have a quota, those that hold the
-//! target, and all above them.
+//! Reads `cpu.stat` once a second, for the cgroups that have a quota, those that hold the target, and their ancestors.
 
 use super::{Cgroups, Walk};
 use crate::collect::{Beat, Collector, Context, Emit, Now};
@@ -11,20 +10,20 @@ use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-/// Cgroups that are read in a second, at some 2 us each with a kept file.
+/// Cgroups that are read per second, at some 2 us each with a file that is kept open.
 const MAX_WATCHED: usize = 1024;
 /// Files that are kept open; the others are opened each time.
 const MAX_KEPT_FILES: usize = 192;
 
-/// The collector.
 #[derive(Debug, Default)]
 pub(crate) struct CgroupCollector {
     watched: BTreeMap<CgroupId, Files>,
     kept: usize,
     walk: Walk,
-    /// What is missing, as it was said.
+    /// What is missing, as emitted in the coverage.
     lacks: Vec<String>,
-    /// Whether it was said that not all counters, and that not all processes' cgroups are read.
+    /// Whether coverage says that not the counters of all cgroups are read (`cut_said`), and that not the cgroups of
+    /// all processes are (`unread_said`).
     cut_said: bool,
     unread_said: bool,
 }
@@ -33,7 +32,7 @@ pub(crate) struct CgroupCollector {
 #[derive(Debug, Default)]
 struct Files {
     stat: Option<File>,
-    /// v1 counts CPU time in a controller of its own, which is often mounted together with cpu.
+    /// `cpuacct.usage`: v1 counts CPU time in a controller of its own, which is often mounted together with cpu.
     usage: Option<File>,
 }
 
@@ -109,14 +108,14 @@ impl CgroupCollector {
         State::Active
     }
 
-    /// Says what else is missing.
+    /// Emits what else is missing.
     fn say(&mut self, t_ns: u64, lack: String, emit: Emit<'_>) {
         self.lacks.push(lack);
         let state = State::Partial { reason: self.lacks.join("; ") };
         emit(Record::Coverage(Coverage { t_ns, source: Source::CgroupCpu, state }));
     }
 
-    /// Keeps files of those that are read, as many as allowed.
+    /// Keeps the files of the chosen cgroups open, as many as allowed.
     fn watch(&mut self, cgroups: &Cgroups, chosen: &BTreeSet<CgroupId>) {
         self.watched.retain(|id, _| chosen.contains(id));
         self.kept = self.watched.values().map(Files::count).sum();
@@ -173,14 +172,15 @@ impl Files {
     }
 }
 
-/// The text of a kept file as it is now. `cpu.stat` is far below a page.
+/// The current text of a file that is kept open. `cpu.stat` is much smaller than a page.
 fn text(file: Option<&File>) -> Option<Vec<u8>> {
     let mut buffer = [0; 4096];
     let len = file?.read_at(&mut buffer, 0).ok()?;
     Some(buffer[..len].to_vec())
 }
 
-/// Which cgroups are read: what holds the target first, then what has a quota, each with all above it.
+/// Which cgroups are read: first those that hold the target, then those that have a quota, each with its ancestors;
+/// and whether there were too many.
 fn choose(cgroups: &Cgroups, target: BTreeSet<CgroupId>) -> (BTreeSet<CgroupId>, bool) {
     let mut chosen = BTreeSet::new();
     let mut cut = false;

@@ -5,7 +5,7 @@ use crate::collect::fixture::Host;
 use crate::collect::{Beat, Collector, Context, Now};
 use deburr_core::recording::{BlockRecord, DevId, Record, State};
 
-/// A line of a device that wrote so many times.
+/// The line of a device with that many completed writes.
 fn line(minor: u32, name: &str, writes: u64) -> String {
     format!("8 {minor} {name} 0 0 0 0 {writes} 0 {writes} 2 0 7 9 0 0 0 0 0 0\n")
 }
@@ -44,7 +44,7 @@ fn mounted_devices_are_read_always_and_others_from_their_first_io_on() {
     assert_eq!(start, ["Active", "sda is there", "8:0 at 0: 10"]);
     assert_eq!(at(&mut collector, &mut cx, 100, Beat::Bin), ["8:0 at 100: 10"]);
     host.write("proc/diskstats", line(0, "sda", 10) + &line(16, "sdb", 21));
-    // What it did since the last look is there as a whole.
+    // All IO since the last read is covered.
     assert_eq!(
         at(&mut collector, &mut cx, 200, Beat::Bin),
         ["8:0 at 200: 10", "sdb is there", "8:16 at 100: 20", "8:16 at 200: 21"]
@@ -62,7 +62,7 @@ fn devices_come_and_go_and_take_the_numbers_of_others() {
     let mut collector = DiskstatsCollector::open(&cx).unwrap();
     assert_eq!(at(&mut collector, &mut cx, 0, Beat::Start), ["Active"]);
     host.write("proc/diskstats", line(0, "sda", 11));
-    // The other was never said, so its end is nothing to say either.
+    // The other device was never emitted, so its removal is not emitted either.
     assert_eq!(
         at(&mut collector, &mut cx, 100, Beat::Bin),
         ["sda is there", "8:0 at 0: 10", "8:0 at 100: 11"]
@@ -82,7 +82,7 @@ fn a_disk_that_does_not_count_is_said() {
     host.write("sys/block/sdb/queue/iostats", "0\n");
     host.write("sys/block/sda/queue/iostats", "1\n");
     let mut cx = host.context();
-    // Both are mounted.
+    // Both were seen.
     for minor in [0, 16] {
         cx.devices.sight(DevId { major: 8, minor }, &mut |_| {});
     }

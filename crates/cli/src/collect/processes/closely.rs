@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How the threads of a process are scheduled, and its whole command line: of the few that are blamed or lose much.
+//! How the threads of a process are scheduled, and more of its command line, for the few processes that are blamed or
+//! lose much time.
 //!
-//! A policy belongs to a thread, and the one that matters need not be the first. A process is looked at when it
-//! becomes a suspect, and once more at the end: what ran between the two looks is the kind of thread that did it.
+//! A scheduling policy belongs to a thread, and the thread that matters need not be the first. A process is looked at
+//! when it becomes a suspect, and once more at the end: the threads that ran between the two looks are responsible.
 
 use super::{CMDLINE_BYTES_CLOSELY, Known, Processes, cmdline, read_stat};
 use crate::collect::{Emit, Roots};
@@ -11,20 +12,20 @@ use deburr_core::recording::{Record, SchedPolicy, Scheduling};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 
-/// Threads of one process that are read: some 10 us each.
+/// Threads that are read per process, at some 10 us each.
 const THREADS_READ: usize = 128;
-/// Threads that are read in one second, but of at least one process.
+/// Threads that are read per second; one process is read in any case.
 const THREADS_A_SECOND: usize = 256;
 /// Processes that are looked at closely in one session.
 const SUSPECTS: usize = 256;
 
-/// CPU time of its threads at the first look.
+/// CPU time of each thread at the first look: thread id -> nanoseconds.
 pub(super) type FirstLook = HashMap<u32, u64>;
 
 impl Processes {
-    /// Looks closely at processes, given by their pids, that were not looked at before; with `again` also at those that
-    /// were. Emits those of which something is news. Those that do not fit into a second's budget have to be given
-    /// again.
+    /// Looks closely at the processes with these pids that were not looked at before; with `again` also at those that
+    /// were. Emits the processes whose facts changed. Processes that do not fit into the budget of a second have to be
+    /// passed again.
     pub(crate) fn look_closely(
         &mut self,
         roots: &Roots,
@@ -51,7 +52,7 @@ impl Processes {
 }
 
 impl Known {
-    /// `stat` of its threads, if it is still this process that has the pid.
+    /// `stat` of its threads; `None` if the process is gone or another one has its pid.
     fn threads(&self, roots: &Roots, user_hz: u64) -> Option<Vec<pid::PidStat>> {
         let leader = read_stat(roots, self.process.pid)?;
         let start_ns = stat::ticks_ns(leader.start_ticks, user_hz);
@@ -65,18 +66,18 @@ impl Known {
         Some(tasks.take(THREADS_READ).filter_map(stat).collect())
     }
 
-    /// Takes over what was read of its threads. Whether any of it is news.
+    /// Takes over what was read of its threads, and reads the command line again. Returns whether anything changed.
     fn take_threads(&mut self, roots: &Roots, stats: &[pid::PidStat], user_hz: u64) -> bool {
         let before = (self.process.scheduling.clone(), self.process.cmdline.clone());
         let cpu_ns = |stat: &pid::PidStat| stat::ticks_ns(stat.cpu_ticks, user_hz);
         let first = self
             .first_look
             .get_or_insert_with(|| stats.iter().map(|stat| (stat.pid, cpu_ns(stat))).collect());
-        // A thread that was not there at the first look has run since.
+        // Of a thread that was not there at the first look, all CPU time counts.
         let ran_ns = |stat| cpu_ns(stat).saturating_sub(first.get(&stat.pid).copied().unwrap_or(0));
         self.process.scheduling = kinds(stats.iter().map(|stat| (stat, ran_ns(stat))));
         let line = cmdline(roots, self.process.pid, CMDLINE_BYTES_CLOSELY);
-        // What a process that is about to end has no more is kept.
+        // A process that is about to end has no command line any more: the last one is kept.
         if !line.is_empty() {
             self.process.cmdline = line;
         }
@@ -84,9 +85,9 @@ impl Known {
     }
 }
 
-/// Threads that are scheduled alike together, those that ran most first.
+/// Threads grouped by policy, priority and nice value; the groups that ran most come first.
 fn kinds<'a>(threads: impl Iterator<Item = (&'a pid::PidStat, u64)>) -> Vec<Scheduling> {
-    // Policy, priority and nice value -> what they come to, and what the one in `tid` ran.
+    // Policy, priority and nice value -> the group, and how long its thread `tid` ran, in nanoseconds.
     let mut kinds: BTreeMap<_, (Scheduling, u64)> = BTreeMap::new();
     for (stat, ran_ns) in threads {
         let Some(policy) = stat.policy.and_then(SchedPolicy::of_number) else { continue };
@@ -101,7 +102,7 @@ fn kinds<'a>(threads: impl Iterator<Item = (&'a pid::PidStat, u64)>) -> Vec<Sche
         }
     }
     let mut kinds: Vec<Scheduling> = kinds.into_values().map(|(kind, _)| kind).collect();
-    // Stable: those that ran the same stay in the order of their policies.
+    // A stable sort: groups that ran equally long stay in the order of their policies.
     kinds.sort_by_key(|kind| std::cmp::Reverse(kind.ran_ns));
     kinds
 }

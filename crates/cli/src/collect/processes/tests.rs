@@ -6,7 +6,7 @@ use deburr_core::recording::{CgroupId, ProcId, Process, Record, TargetSpec};
 use std::fs;
 use std::path::Path;
 
-/// A `/proc` of one's own.
+/// A fake host with its own `/proc`.
 struct Host {
     dir: tempfile::TempDir,
     roots: Roots,
@@ -92,7 +92,7 @@ fn a_reused_pid_is_another_process() {
     let new = host.see(at(9_001_000_001));
     assert_ne!(old, new);
     assert!(host.processes.in_target(old) && !host.processes.in_target(new));
-    // `/proc` shows the old one still: its facts are not the new one's.
+    // `/proc` still shows the old process: its facts are not those of the new one.
     assert_eq!(host.emitted.last().unwrap().cmdline, "");
 }
 
@@ -120,7 +120,7 @@ fn a_command_has_its_descendants() {
     host.spawn(12, 11, 12, "cc", 502);
     host.spawn(13, 1, 10, "orphan", 503);
     host.spawn(20, 1, 20, "other", 504);
-    // The parents of 12 were not met before it.
+    // 12 is seen before its parents.
     let by_pid = [12, 10, 13, 20].map(|pid| host.see_pid(pid));
     let in_target = by_pid.map(|id| host.processes.in_target(id));
     assert_eq!(in_target, [true, true, true, false]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the threads of a process did, by their names: those that a runtime's number is for, and others.
+//! What the threads of a process did, by thread name: those that a runtime's number applies to, and others.
 //!
-//! A thread costs some 8 us to look at. So looks are a second apart, or a thousand times as long as the last took.
+//! A thread takes some 8 us to read. So looks are a second apart, or a thousand times as long as the last one took.
 
 use crate::collect::{Emit, Roots};
 use deburr_core::procfs::schedstat::{self, Schedstat};
@@ -12,15 +12,15 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// Threads of a process that are looked at.
+/// Threads that are read per process.
 const MAX_THREADS: usize = 4096;
-/// Names that are told apart, those that ran or waited longest first.
+/// Names that are kept apart: those that ran or waited longest.
 const MAX_NAMES: usize = 16;
-/// Of the time, at most one part in so many is spent on looking.
+/// At most one part in this many of the time is spent on looking.
 const RARITY: u64 = 1000;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Those who were looked at before.
+/// The processes that were looked at before.
 #[derive(Debug, Default)]
 pub(super) struct Named {
     watched: BTreeMap<ProcId, Watched>,
@@ -34,7 +34,7 @@ struct Watched {
     threads: BTreeMap<u32, Schedstat>,
 }
 
-/// What a name's threads did since.
+/// What the threads of one name did since the last look.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     threads: u32,
@@ -48,14 +48,14 @@ impl Named {
         t_ns >= self.due_ns
     }
 
-    /// What a round of looks has cost: when the next one is due follows from it.
+    /// Takes the cost of a round of looks, which determines when the next one is due.
     pub(super) fn took(&mut self, t_ns: u64, spent: Duration) {
         let spent_ns = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);
-        // A little less than a second: beats are late and early by microseconds.
+        // Half a second, since rounds are a second apart: beats are late and early by microseconds.
         self.due_ns = t_ns + (SECOND_NS / 2).max(spent_ns.saturating_mul(RARITY));
     }
 
-    /// Looks at a process; the first look says nothing.
+    /// Emits what the threads of a process did since the last look; nothing at the first look.
     pub(super) fn look(
         &mut self,
         roots: &Roots,
@@ -79,7 +79,7 @@ impl Named {
             let Some((comm, now)) = look_at(&task.path()) else { continue };
             threads.insert(tid, now);
             let Some(before) = &before else { continue };
-            // Who was not there before is of this stretch; so is who took over a number.
+            // A thread that is new counts from 0, and so does one that reuses a thread id.
             let then = before.threads.get(&tid).copied().unwrap_or_default();
             let since = |now: u64, then: u64| now.checked_sub(then).unwrap_or(now);
             let sum = sums.entry(kind_of(&comm, &own).to_owned()).or_default();
@@ -109,7 +109,7 @@ fn look_at(task: &Path) -> Option<(String, Schedstat)> {
     Some((comm_of(task)?, counters))
 }
 
-/// A name without its number: `GC Thread#` of `GC Thread#12`. The process's own is whole.
+/// A name without its trailing number: `GC Thread#` of `GC Thread#12`. The process's own comm stays whole.
 fn kind_of<'t>(comm: &'t str, own: &str) -> &'t str {
     let kind = comm.trim_end_matches(|letter: char| letter.is_ascii_digit());
     if comm == own || kind.is_empty() { comm } else { kind }
@@ -118,7 +118,7 @@ fn kind_of<'t>(comm: &'t str, own: &str) -> &'t str {
 /// The names that ran or waited longest, and the rest as one.
 fn largest(sums: BTreeMap<String, Sum>) -> Vec<(String, Sum)> {
     let mut all: Vec<(String, Sum)> = sums.into_iter().collect();
-    // Stable: equals stay in the order of their names.
+    // A stable sort: equals stay in the order of their names.
     all.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.on_cpu_ns + sum.delay_ns));
     let rest = all.split_off(all.len().min(MAX_NAMES));
     if !rest.is_empty() {
@@ -164,14 +164,14 @@ mod tests {
         assert_eq!(look(&mut named, &host, 1), []);
         thread(&host, 50, "java8", 1_100, 15);
         thread(&host, 51, "GC Thread#0", 700, 40);
-        // One came, and one took over a number that another had before.
+        // A new thread; below, another one reuses its id.
         thread(&host, 52, "GC Thread#12", 30, 2);
         let told = look(&mut named, &host, 2);
         assert_eq!(told, [("GC Thread#".into(), 2, 230, 42), ("java8".into(), 1, 100, 5)]);
         thread(&host, 52, "worker-1\u{7}2", 7, 1);
         let told = look(&mut named, &host, 3);
         assert_eq!(told[0], ("worker-1\u{7}".into(), 1, 7, 1));
-        // Whoever is gone is forgotten.
+        // A process that is gone is forgotten.
         fs::remove_dir_all(host.path("proc/50")).unwrap();
         assert_eq!(look(&mut named, &host, 4), []);
         assert!(named.watched.is_empty());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Were other CPUs idle while a thread waited? Lays long waits over the idle stretches of every CPU.
+//! Were other CPUs idle while a thread waited in a run queue? Compares long waits with the idle intervals of all CPUs.
 
 use deburr_bpf::sched::Run;
 use deburr_core::recording::IdleCpu;
@@ -7,27 +7,27 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Shorter waits are not looked at: a wake-up alone takes tens of microseconds.
+/// Shorter waits are ignored: a wake-up alone takes tens of microseconds.
 pub(super) const MIN_WAIT_NS: u64 = 100_000;
-/// At most so many waits are looked at in a bin of 100 ms. On 128 CPUs that bounds the work to some 1 % of a CPU.
+/// Maximum number of waits examined per bin of 100 ms. On 128 CPUs that bounds the work to some 1 % of a CPU.
 const WAITS_PER_BIN: usize = 500;
-/// Idle stretches are remembered for this long; a wait that began before is looked at from there on.
+/// Idle intervals are kept for this long; a wait that began earlier is compared with those that are left.
 const MEMORY_NS: u64 = 5_000_000_000;
-/// And at most so many of them on each CPU.
+/// Maximum number of idle intervals kept per CPU.
 const STRETCHES: usize = 4096;
 
-/// What was found out about one process's waits.
+/// Idle CPUs during the run-queue waits of one process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct IdleSum {
-    /// Waits that were looked at.
+    /// Number of waits examined.
     pub(super) waits: u64,
-    /// Their time.
+    /// Their total length.
     pub(super) waits_ns: u64,
-    /// Of it: some CPU that the thread may use was idle.
+    /// The part of `waits_ns` in which some CPU that the thread may use was idle.
     pub(super) allowed_ns: u64,
-    /// Of it: none of those, but another one.
+    /// The part of `waits_ns` in which no allowed CPU was idle, but another CPU was.
     pub(super) forbidden_ns: u64,
-    /// Each CPU's part: (CPU, allowed) -> time.
+    /// Idle time of each CPU during the waits: (CPU, whether the thread may use it) -> nanoseconds.
     pub(super) cpus: BTreeMap<(u32, bool), u64>,
 }
 
@@ -43,7 +43,7 @@ impl IdleSum {
         }
     }
 
-    /// Each CPU's part as records have it.
+    /// The idle time of each CPU, in the form of a record.
     pub(super) fn idle_cpus(&self) -> Vec<IdleCpu> {
         self.cpus
             .iter()
@@ -52,25 +52,25 @@ impl IdleSum {
     }
 }
 
-/// Idle stretches, `(start, end)`, in order.
+/// Idle intervals `(start_ns, end_ns)`, in ascending order.
 type Stretches = VecDeque<(u64, u64)>;
 
-/// The finder.
+/// Compares waits with the idle intervals of all CPUs.
 pub(super) struct IdleFinder {
     idle: Vec<Stretches>,
     sums: BTreeMap<u32, IdleSum>,
-    /// Waits that ended since the last look, with the CPU on whose queue they were.
+    /// Waits that ended since the last look, with the CPU of the run queue.
     waits: Vec<(usize, Run)>,
 }
 
 impl IdleFinder {
-    /// Begins now.
+    /// Starts without history, for that many CPUs.
     pub(super) fn begin(cpus: usize) -> Self {
         let idle = vec![Stretches::new(); cpus];
         Self { idle, sums: BTreeMap::new(), waits: Vec::new() }
     }
 
-    /// Takes a stay that ended since the last look.
+    /// Adds a stay on a CPU that ended since the last look: an idle interval, or a thread with the wait before it.
     pub(super) fn ran(&mut self, cpu: usize, run: Run) {
         if run.tid == 0 {
             self.idles(cpu, run.start_ns, run.end_ns);
@@ -79,14 +79,14 @@ impl IdleFinder {
         }
     }
 
-    /// That CPU idled, or idles still.
+    /// Adds an idle interval of that CPU, which may still be in progress.
     pub(super) fn idles(&mut self, cpu: usize, start_ns: u64, end_ns: u64) {
         if let Some(idle) = self.idle.get_mut(cpu) {
             push(idle, start_ns, end_ns);
         }
     }
 
-    /// Looks at the waits that ended.
+    /// Drops old idle intervals, and examines the waits that ended since the last look.
     pub(super) fn look(&mut self, now_ns: u64) {
         for idle in &mut self.idle {
             while idle.len() > STRETCHES
@@ -102,13 +102,13 @@ impl IdleFinder {
         }
     }
 
-    /// What was found out since the last call, by thread-group id.
+    /// Takes the sums since the last call, by thread-group id.
     pub(super) fn take(&mut self) -> BTreeMap<u32, IdleSum> {
         std::mem::take(&mut self.sums)
     }
 }
 
-/// Appends a stretch, or prolongs the last one: a stretch that was in progress comes again when it has ended.
+/// Appends an interval, or extends the last one: an interval that was in progress is added again when it has ended.
 fn push(idle: &mut Stretches, start: u64, end: u64) {
     if let Some(last) = idle.back_mut()
         && last.1 >= start
@@ -121,13 +121,13 @@ fn push(idle: &mut Stretches, start: u64, end: u64) {
     }
 }
 
-/// CPUs that the thread may use; `None` if it is gone.
+/// The CPU affinity of a thread; `None` if the thread is gone.
 fn affinity(tid: u32) -> Option<CpuSet> {
     sched_getaffinity(Pid::from_raw(tid.cast_signed())).ok()
 }
 
-/// Adds one wait on the queue of CPU `own`: which other CPUs idled meanwhile. The thread's affinity is only asked
-/// for when one did.
+/// Adds one wait in the run queue of CPU `own`: which other CPUs were idle during it. The thread's affinity is only
+/// read when one was.
 fn lay_over(
     sum: &mut IdleSum,
     idle: &[Stretches],
@@ -148,7 +148,7 @@ fn lay_over(
         if allowed_cpus.is_none() {
             allowed_cpus = affinity();
         }
-        // Of a thread that is gone it is not known where it might have run.
+        // The affinity of a thread that is gone is unknown.
         let Some(set) = &allowed_cpus else { return };
         let may = cpu < CpuSet::MAX_CPU && set.is_set(cpu);
         let number = u32::try_from(cpu).unwrap_or(u32::MAX);
@@ -163,7 +163,7 @@ fn lay_over(
     sum.forbidden_ns += union(&mut any) - allowed_ns;
 }
 
-/// The parts of a wait in which that CPU idled.
+/// The parts of a wait in which that CPU was idle.
 fn overlaps(stretches: &Stretches, wait: (u64, u64)) -> Vec<(u64, u64)> {
     let first = stretches.partition_point(|stretch| stretch.1 <= wait.0);
     stretches

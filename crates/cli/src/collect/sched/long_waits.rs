@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Behind whom threads wait that still wait: laid over what ran on their CPU, bin by bin.
+//! Blame for run-queue waits that are still in progress: what ran on the same CPU meanwhile, bin by bin.
 //!
-//! The probe blames a wait when it is over. A long one would come all at once, in the second in which it ends, or
-//! never, if the window ends first; so what of it lies before a look is told at that look, exactly, and the probe is
-//! told that it was.
+//! The probe attributes a wait when it is over. A long wait would then appear all at once in the second in which it
+//! ends, or never if the window ends first. So at each look the exact part before the look is attributed, and the
+//! probe's record of the wait is marked, so that its end adds only the rest.
 
 use deburr_bpf::sched::{Behind, LONG_WAIT_NS, Run, SchedProbe, Sums, Waiter, Waiting};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// Stays that are remembered on each CPU at most: 200 kB of them. What a look cannot need is forgotten at once.
+/// Maximum number of stays kept per CPU, 200 kB. Stays that no later look can need are dropped at once.
 const STAYS: usize = 1 << 13;
 
-/// A stay of some process on a CPU; process 0 is idleness.
+/// A stay of a process on a CPU, from switch-in to switch-out; thread-group id 0 is the idle thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stay {
     start_ns: u64,
@@ -19,7 +19,7 @@ struct Stay {
     tgid: u32,
 }
 
-/// Who ran lately, on each CPU, in order.
+/// The latest stays on each CPU, in order of time.
 #[derive(Debug, Default)]
 struct History {
     cpus: Vec<VecDeque<Stay>>,
@@ -28,14 +28,14 @@ struct History {
 impl History {
     fn push(&mut self, cpu: usize, stay: Stay) {
         let Some(stays) = self.cpus.get_mut(cpu) else { return };
-        // One in progress is pushed at each look, each time longer.
+        // A stay in progress is pushed at each look, each time with a later end.
         if let Some(last) = stays.back_mut()
             && last.start_ns == stay.start_ns
             && last.tgid == stay.tgid
         {
             last.end_ns = stay.end_ns;
         } else {
-            // A switch that was missed shows afterwards: nothing is counted twice.
+            // After a missed switch stays overlap. Cut the earlier one, so that no time is counted twice.
             if let Some(last) = stays.back_mut() {
                 last.end_ns = last.end_ns.min(stay.start_ns);
             }
@@ -46,7 +46,7 @@ impl History {
         }
     }
 
-    /// Forgets what ended before.
+    /// Drops stays that ended before `before_ns`.
     fn forget(&mut self, before_ns: u64) {
         for stays in &mut self.cpus {
             let gone = stays.partition_point(|stay| stay.end_ns < before_ns);
@@ -54,7 +54,7 @@ impl History {
         }
     }
 
-    /// Who ran on that CPU in `[from, to)`, and for how long of it.
+    /// What ran on that CPU in `[from_ns, to_ns)`, in nanoseconds each.
     fn ran(&self, cpu: usize, from_ns: u64, to_ns: u64) -> BTreeMap<Behind, u64> {
         let mut sums = BTreeMap::new();
         let Some(stays) = self.cpus.get(cpu) else { return sums };
@@ -68,7 +68,7 @@ impl History {
     }
 }
 
-/// A part of a wait: on the queue of that CPU, if it is known, `[from, to)`.
+/// A part `[from_ns, to_ns)` of a wait, in the run queue of `cpu`; `None` = in an unknown run queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Part {
     pub(super) cpu: Option<usize>,
@@ -76,26 +76,27 @@ pub(super) struct Part {
     pub(super) to_ns: u64,
 }
 
-/// The finder.
+/// Attributes waits in progress to what ran on their CPUs.
 #[derive(Debug)]
 pub(super) struct LongWaits {
     history: History,
 }
 
 impl LongWaits {
-    /// Begins now.
+    /// Starts without history, for that many CPUs.
     pub(super) fn begin(cpus: usize) -> Self {
         Self { history: History { cpus: vec![VecDeque::new(); cpus] } }
     }
 
-    /// Notes a stay that ended, or that is in progress.
+    /// Adds a stay that ended or is in progress.
     pub(super) fn ran(&mut self, cpu: usize, run: Run) {
         let Run { start_ns, end_ns, tgid, .. } = run;
         self.history.push(cpu, Stay { start_ns, end_ns, tgid });
     }
 
-    /// Blame for what waits in progress grew by since it was last told; `all` = for short ones too, since there will be
-    /// no other look. What is laid over nobody's stay is [`Behind::NotSampled`].
+    /// Blame for the time by which waits in progress grew since they were last attributed. Waits shorter than
+    /// [`LONG_WAIT_NS`] are left out unless `all` is set, which is for the last look. Time without a known stay is
+    /// [`Behind::NotSampled`].
     pub(super) fn tell(&mut self, probe: &SchedProbe, waiting: &Waiting, all: bool) -> Sums {
         let mut sums = Sums::new();
         let mut known = HashMap::new();
@@ -112,12 +113,12 @@ impl LongWaits {
                 }
             }
         }
-        // Whoever waits for longer than that was told of just now; the next look goes back no further.
+        // Longer waits were attributed just now, so the next look goes back no further than this.
         self.history.forget(waiting.at_ns().saturating_sub(LONG_WAIT_NS));
         sums
     }
 
-    /// Who ran in that part of a wait; the parts of it sum to its length.
+    /// What ran during that part of a wait, in nanoseconds; the values sum to its length.
     fn behind(&self, part: Part) -> BTreeMap<Behind, u64> {
         let length_ns = part.to_ns - part.from_ns;
         let Some(cpu) = part.cpu else { return BTreeMap::from([(Behind::Migrated, length_ns)]) };
@@ -130,7 +131,8 @@ impl LongWaits {
     }
 }
 
-/// The parts of a wait that were not told before: on the queue that it was moved away from, and on the one where it is.
+/// The parts of a wait that were not attributed before: in the run queue that the thread was moved away from, and in
+/// its present one.
 fn parts_of(waiter: &Waiter, told_ns: u64, at_ns: u64) -> Vec<Part> {
     let new_ns = waiter.queued_ns.saturating_sub(told_ns);
     let here_ns = waiter.here_ns.min(new_ns);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The BPF scheduler probe as a collector: ledger, waits and blame of every process, load in bins of 100 ms,
-//! idleness while somebody waited, and what all that cost and lost.
+//! The BPF scheduler probe as a collector: time ledger, waits and blame of every process, load in bins of 100 ms,
+//! CPUs that were idle while threads waited, and the cost and losses of the probe.
 //!
-//! The target's threads are looked at in every bin, all threads once a second.
+//! The target's threads are read in every bin, all threads once a second.
 
 mod idle;
 mod long_waits;
@@ -27,7 +27,6 @@ use std::fs;
 use std::time::{Duration, Instant};
 use tally::Tally;
 
-/// The collector.
 pub(crate) struct SchedCollector {
     probe: SchedProbe,
     clock: Clock,
@@ -38,9 +37,9 @@ pub(crate) struct SchedCollector {
     timeline: Timeline,
     idle: IdleFinder,
     long_waits: LongWaits,
-    /// As it was last asked for.
+    /// Waits in progress, as of the last query.
     waiting: Waiting,
-    /// Asking takes so long that it is done once a second.
+    /// The query for waits in progress takes so long that it is made once a second only.
     asks_seldom: bool,
     runnable: Runnable,
     quota_in_use: bool,
@@ -69,16 +68,17 @@ impl Costly for SchedProbe {
     }
 }
 
-/// Longer than this it must not take ten times a second: that is a percent of a CPU at a tenth of it.
+/// If the query for waits in progress takes longer than this, it is made once a second: ten times a second it would
+/// take more than 1 % of a CPU.
 const MOST_TO_ASK: Duration = Duration::from_millis(1);
 
-/// What is lost without the probe.
+/// What the probe would add where it is missing.
 const GAIN: &str = "the probe shows behind whom processes wait, tells queueing from throttling, and gives \
                     the full ledger of their time";
 
-/// Switches that were lost.
+/// Name of the loss counter of context switches that the probe missed.
 const MISSED: &str = "switches_missed";
-/// So many processes that the kernel does not tell of are named.
+/// Number of processes that are named where the kernel does not report their switches.
 const NAMED: usize = 3;
 
 impl SchedCollector {
@@ -132,11 +132,11 @@ impl SchedCollector {
         });
         let missed = scan.switches_missed(false);
         self.scan = Some(scan);
-        // Blame of before the window is not of it.
+        // Discards the blame from before the window.
         let before = self.probe.end_epoch();
         self.blame.of_epoch(&self.probe, before);
         self.host = self.probe.host_totals(self.clock.now(), &self.waiting);
-        // Who belongs to the target must be known before its first bin; the host needs nobody's name yet.
+        // The processes of the target must be known before its first bin; the host as a target needs no identities yet.
         if cx.target != TargetSpec::Host {
             self.tally.meet_all(cx, &mut *emit);
             self.target_slots = self.tally.take_target_slots(cx, &mut *emit);
@@ -145,14 +145,13 @@ impl SchedCollector {
         Ok(())
     }
 
-    /// Asks who waits, and blames those who ran meanwhile. On a host with so many threads that this takes long, once a
-    /// second.
+    /// Queries which threads wait now. On a host with so many threads that this takes long, once a second.
     fn ask(&mut self, beat: Beat) -> Result<(), String> {
         if !beat.is_second() {
             if self.asks_seldom {
                 return Ok(());
             }
-            // Threads that a quota stops are not among those that could run.
+            // The count of runnable threads leaves out throttled ones.
             let at_ns = self.clock.now();
             if !self.quota_in_use && self.runnable.is_this_one_only() {
                 self.waiting = self.probe.nobody_waits(at_ns);
@@ -165,7 +164,7 @@ impl SchedCollector {
         Ok(())
     }
 
-    /// Reads who ran since the last look: idle stretches, and the blame for waits in progress.
+    /// Reads what ran since the last look, for idle intervals and for the blame of waits in progress.
     fn follow(&mut self, last: bool) {
         for cpu in 0..self.probe.cpus() {
             let (idle, long_waits) = (&mut self.idle, &mut self.long_waits);
@@ -218,8 +217,9 @@ impl SchedCollector {
         self.quota_in_use = cx.cgroups.quota_in_use();
         self.probe.set_quota_in_use(self.quota_in_use);
         let epoch = self.probe.end_epoch();
-        // Before the threads are looked at: what found no place in a slot knows no epochs, and of a wait that ends
-        // meanwhile, as this reader's own do on a busy host, there would be the blame without the wait.
+        // Blame is read before the threads. Blame that found no slot belongs to no epoch: if it were read after them, a
+        // wait that ends in between, as this reader's own waits do on a busy host, would have its blame in this second
+        // and its length in the next.
         let blame = self.blame.of_epoch(&self.probe, epoch);
         let tally = &mut self.tally;
         scan.look(&self.probe, &self.waiting, last, |thread| tally.add(thread, last));
@@ -270,7 +270,7 @@ fn add_to_bin(bin: &mut LoadBin, thread: &ThreadDelta) {
     bin.switches += thread.switches;
 }
 
-/// What the probe cannot see here, as one sentence part.
+/// What the probe cannot see on this host, as part of a sentence.
 fn limits_of(facts: &Facts) -> Option<String> {
     if !facts.initial_pid_namespace {
         return Some(
@@ -288,10 +288,10 @@ fn limits_of(facts: &Facts) -> Option<String> {
         .then(|| "throttling is not told from queueing: no CFS bandwidth control".into())
 }
 
-/// What the kernel does not tell of some processes, as one sentence part.
+/// What the kernel does not report of some processes, as part of a sentence.
 fn untold(roots: &Roots, processes: &[UntoldProcess]) -> Option<String> {
     let name = |process: &UntoldProcess| {
-        // The probe may know none but a thread's comm.
+        // The probe may know only the comm of one of its threads.
         let file = roots.proc.join(process.tgid.to_string()).join("comm");
         let comm = fs::read(file).unwrap_or_else(|_| process.comm.to_vec());
         format!("`{}` (pid {})", decode(comm.trim_ascii_end()), process.tgid)
@@ -311,7 +311,7 @@ fn untold(roots: &Roots, processes: &[UntoldProcess]) -> Option<String> {
     })
 }
 
-/// Threads that exist now, from the fourth field of `/proc/loadavg` (running/all).
+/// Threads that exist now, from the fourth field of `/proc/loadavg` (running/all); 1000 if it cannot be read.
 fn threads_on_host(cx: &Context) -> usize {
     fs::read_to_string(cx.roots.proc.join("loadavg"))
         .ok()

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whether anybody but the observer could run: on a quiet host the cheap answer to who waits.
+//! Whether any thread but the observer is runnable. On a quiet host this shows cheaply that no thread waits.
 
 use crate::collect::{Roots, kept};
 use rustix::fs::{PROC_SUPER_MAGIC, fstatfs};
 use std::fs::File;
 
-/// The kernel's count of threads that run or are queued, of all CPUs.
+/// The kernel's count of running and queued threads, over all CPUs.
 #[derive(Debug)]
 pub(super) struct Runnable {
-    /// `/proc/loadavg`; `None` where it is not the kernel's own: some containers see another one.
+    /// `/proc/loadavg`; `None` if it is not a file of procfs: some containers have another one in its place.
     loadavg: Option<File>,
 }
 
@@ -20,16 +20,16 @@ impl Runnable {
         Self { loadavg: File::open(roots.proc.join("loadavg")).ok().filter(own) }
     }
 
-    /// Whether this thread is the only one. The count sums the CPUs one after the other: a thread that is moved meanwhile
-    /// may be missed, until the next look. Threads that a quota stops are not in it, nor real-time ones that used up
-    /// `sched_rt_runtime_us`.
+    /// Whether the calling thread is the only runnable one. The kernel sums the CPUs one after the other, so a thread
+    /// that migrates meanwhile may be missed until the next look. Throttled threads are not counted, nor real-time
+    /// threads that used up `sched_rt_runtime_us`.
     pub(super) fn is_this_one_only(&self) -> bool {
         let text = self.loadavg.as_ref().and_then(|file| kept::text(file).ok());
         text.and_then(|text| runnable(&text)) == Some(1)
     }
 }
 
-/// The first part of the fourth field (`0.20 0.18 0.12 1/80 11206`).
+/// Runnable threads: the first part of the fourth field (`0.20 0.18 0.12 1/80 11206`).
 fn runnable(loadavg: &[u8]) -> Option<u32> {
     let text = std::str::from_utf8(loadavg).ok()?;
     text.split_whitespace().nth(3)?.split_once('/')?.0.parse().ok()

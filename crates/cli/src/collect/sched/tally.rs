@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Amounts of threads, gathered by process until there is enough to be worth a record.
+//! What threads did, summed by process until there is enough for a record.
 //!
-//! A host has many processes that do next to nothing. Their amounts are kept back and emitted together, so that
-//! a recording grows with what happens and not with what exists; nothing is left out, and the records say from
-//! when to when they reach.
+//! A host has many processes that do next to nothing. Their amounts are held back and emitted together, so that a
+//! recording grows with activity and not with the number of processes. Nothing is left out, and each record holds
+//! the time range that it covers.
 
 use super::super::{Context, Emit, Sighting};
 use super::idle::{IdleSum, MIN_WAIT_NS};
@@ -15,27 +15,28 @@ use deburr_core::recording::{
 use deburr_core::text::name::decode;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// A process is emitted once it has done this much since it was last ...
+/// A process is emitted once it spent this much time outside of sleep since its last record ...
 const WORTH_NS: u64 = 1_000_000;
 /// ... or after this long.
 const PATIENCE_NS: u64 = 10_000_000_000;
-/// Of the processes that died having done less than [`WORTH_NS`], so many a second get a record of their own;
-/// the others are added up by comm and cgroup ([`Processes::fold`]). A command's children are often of that kind, and
-/// they are what is asked for.
+/// Number of processes per second that died with less than [`WORTH_NS`] and still get a record of their own; the
+/// others are summed by comm and cgroup ([`Processes::fold`]). If the target is a command, the number is higher: its
+/// children are often of this kind, and the user asked about them.
 ///
 /// [`Processes::fold`]: super::super::processes::Processes::fold
 const SMALL_DEATHS: usize = 50;
 const SMALL_DEATHS_OF_COMMAND: usize = 1000;
-/// A victim's largest culprits; the others are added up by comm and cgroup.
+/// Number of a victim's culprits that are named, the largest; the others are summed by comm and cgroup.
 const CULPRITS: usize = 32;
 
-/// Who waited behind one process for so long since it was last emitted is looked at closely, and so is that process.
+/// A process of the target that waited behind one other process for this long since its last record is looked at
+/// closely, and so is that other process.
 const SUSPECT_NS: u64 = 10_000_000;
 
-/// A process: its pid and the start time of its first thread, which tells a reused pid apart.
+/// A process: its pid and the start time of its first thread, which distinguishes a reused pid.
 type Key = (u32, u64);
 
-/// What a process did since it was last emitted.
+/// What a process did since its last record.
 #[derive(Debug, Default)]
 struct Account {
     t0_ns: u64,
@@ -60,7 +61,7 @@ impl Account {
         self.states_ns.iter().sum::<u64>() - self.states_ns[State::Sleep as usize]
     }
 
-    /// Whether it had no CPU, and wanted none.
+    /// Whether it neither had a CPU nor waited for one.
     fn slept(&self) -> bool {
         let of = |state: State| self.states_ns[state as usize];
         self.switches == 0 && of(State::OnCpu) + of(State::Queued) + of(State::Throttled) == 0
@@ -133,15 +134,15 @@ impl Account {
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     accounts: HashMap<Key, Account>,
-    /// Which process has a pid now: blame and idleness know pids only.
+    /// Pid -> start time of the process that has it now: blame and idle sums know pids only.
     leaders: HashMap<u32, u64>,
-    /// Pids of whom others waited for, and of who did.
+    /// Pids of processes that waited long behind another one, and of those that they waited behind.
     suspects: BTreeSet<u32>,
     t1_ns: u64,
 }
 
 impl Tally {
-    /// A thread that exists at the start of the window.
+    /// Adds a thread that exists at the start of the window.
     pub(super) fn meet(&mut self, thread: &ThreadDelta) {
         let account = self.account(thread);
         account.cgroup_id = thread.cgroup_id;
@@ -151,7 +152,8 @@ impl Tally {
         }
     }
 
-    /// What a thread did, at a look at all threads. At the last one a wait that is in progress is as long as it is.
+    /// Adds what a thread did, as read by a look at all threads. At the last look a wait in progress counts with its
+    /// length so far.
     pub(super) fn add(&mut self, thread: &ThreadDelta, last: bool) {
         let account = self.account(thread);
         account.add(thread);
@@ -165,7 +167,7 @@ impl Tally {
         }
     }
 
-    /// What a thread did, at a look at some threads in between.
+    /// Adds what a thread did, as read by a look at some threads in between.
     pub(super) fn add_between(&mut self, thread: &ThreadDelta) {
         self.account(thread).add(thread);
     }
@@ -183,7 +185,7 @@ impl Tally {
         self.accounts.get_mut(&(pid, leader))
     }
 
-    /// Adds an epoch's blame.
+    /// Adds the blame of an epoch.
     pub(super) fn blame(&mut self, sums: Sums) {
         let mut sums = sums.into_iter().peekable();
         while let Some(((victim, behind), ns)) = sums.next() {
@@ -200,7 +202,7 @@ impl Tally {
         }
     }
 
-    /// Adds what was found out about idle CPUs.
+    /// Adds the sums about idle CPUs.
     pub(super) fn idle(&mut self, sums: BTreeMap<u32, IdleSum>) {
         for (victim, sum) in sums {
             if let Some(account) = self.account_of(victim) {
@@ -209,8 +211,8 @@ impl Tally {
         }
     }
 
-    /// Gives every process that may belong to the target its identity now. The others have theirs when there is
-    /// something to tell of them: facts of every process of a host are some thousand files.
+    /// Gives every process that may belong to the target its identity now. The others get theirs with their first
+    /// record: to read the facts of every process of a host takes some thousand files.
     pub(super) fn meet_all(&mut self, cx: &mut Context, emit: Emit<'_>) {
         for key in self.keys() {
             if self.may_belong(&cx.target, key) {
@@ -219,7 +221,7 @@ impl Tally {
         }
     }
 
-    /// Slots of the threads of the target's processes, as of the last look at all threads.
+    /// Takes the probe's slots of the threads of the target's processes, as of the last look at all threads.
     pub(super) fn take_target_slots(&mut self, cx: &mut Context, emit: Emit<'_>) -> Vec<usize> {
         let mut slots = Vec::new();
         for key in self.keys() {
@@ -235,7 +237,7 @@ impl Tally {
         slots
     }
 
-    /// Whether the process may belong to the target, by what the probe tells of it alone.
+    /// Whether the process may belong to the target, as far as the probe's own data can tell.
     fn may_belong(&self, target: &TargetSpec, key: Key) -> bool {
         match target {
             TargetSpec::Process { pid, .. } => key.0 == *pid,
@@ -247,7 +249,7 @@ impl Tally {
         }
     }
 
-    /// In a fixed order, so that identities are.
+    /// In a fixed order, so that identities are assigned in a fixed order.
     fn keys(&self) -> Vec<Key> {
         let mut keys: Vec<Key> = self.accounts.keys().copied().collect();
         keys.sort_unstable();
@@ -258,7 +260,7 @@ impl Tally {
         meet(cx, sighting(key, self.accounts.get(&key)), emit)
     }
 
-    /// Emits the accounts that are worth it, or all of them at the end of the window.
+    /// Emits the accounts that are due, or all of them at the end of the window.
     pub(super) fn emit(&mut self, cx: &mut Context, t_ns: u64, last: bool, emit: Emit<'_>) {
         self.t1_ns = t_ns;
         let mut small_deaths = 0;
@@ -287,7 +289,7 @@ impl Tally {
                 account.alive = 0;
             }
         }
-        // Only now: whoever waited behind them needs to know who they were.
+        // Removed only now: blame that was emitted above needs their comm and cgroup.
         let mut folded: BTreeMap<ProcId, Account> = BTreeMap::new();
         for key in small {
             let Some(account) = self.accounts.remove(&key) else { continue };
@@ -313,7 +315,7 @@ impl Tally {
 
     fn emit_one(&mut self, cx: &mut Context, key: Key, t1_ns: u64, emit: Emit<'_>) {
         let victim = match self.accounts.get(&key) {
-            // Most of a host's processes, met at the end of the window because nothing made it worth while before.
+            // Most processes of a host. They often get their identity only here, at the end of the window.
             Some(account) if account.slept() && cx.target == TargetSpec::Host => {
                 let sighting = Sighting { did_nothing: true, ..sighting(key, Some(account)) };
                 meet(cx, sighting, emit)
@@ -358,7 +360,7 @@ impl Tally {
         }
     }
 
-    /// The largest culprits by identity, the rest added up.
+    /// Nanoseconds by culprit: the largest by their own identity, the rest summed.
     fn culprits(
         &self,
         cx: &mut Context,
@@ -394,7 +396,7 @@ impl Tally {
     }
 }
 
-/// What is known of a process by its account.
+/// What an account knows of its process.
 fn sighting(key: Key, account: Option<&Account>) -> Sighting<'_> {
     Sighting {
         did_nothing: false,
@@ -406,7 +408,7 @@ fn sighting(key: Key, account: Option<&Account>) -> Sighting<'_> {
     }
 }
 
-/// Identity of that process.
+/// The identity of that process.
 fn meet(cx: &mut Context, sighting: Sighting<'_>, emit: Emit<'_>) -> ProcId {
     let Context { roots, processes, cgroups, target, .. } = cx;
     if let Some(id) = sighting.cgroup {
@@ -415,7 +417,7 @@ fn meet(cx: &mut Context, sighting: Sighting<'_>, emit: Emit<'_>) -> ProcId {
     processes.intern(roots, cgroups, target, sighting, emit)
 }
 
-/// Identity of all that are like that process and too small for one of their own.
+/// The shared identity of processes like this one that are too small for one of their own.
 fn fold(cx: &mut Context, sighting: Sighting<'_>, emit: Emit<'_>) -> ProcId {
     let Context { roots, processes, cgroups, target, .. } = cx;
     if let Some(id) = sighting.cgroup {
@@ -450,7 +452,7 @@ mod tests {
         }
     }
 
-    /// Pids of the processes of which something is told when they are met, and the slots of the target's.
+    /// Pids of the processes that are emitted when they are met, and the slots of the target's threads.
     fn met(target: TargetSpec) -> (Vec<u32>, Vec<usize>) {
         let host = Host::empty();
         let mut cx = host.context_of(target);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where there is no BPF: `/proc/PID/task/TID/schedstat` of the target's threads, each second.
+//! The fallback without BPF: `/proc/PID/task/TID/schedstat` of the target's threads, once a second.
 //!
-//! Tells how long threads ran and how long they were runnable without running, not behind whom. What reading
-//! costs is bounded: a kept file is read in some 0.6 us, and at most [`MAX_THREADS`] threads are read in a
-//! second. Where there are more, those of the busiest processes come first, and coverage says so.
+//! It shows how long threads ran and how long they waited in a run queue, but not what ran instead. The cost of
+//! reading is bounded: a file that is kept open is read in some 0.6 us, and at most [`MAX_THREADS`] threads are read
+//! per second. Where there are more, those of the busiest processes come first, and coverage says so.
 
 mod threads;
 
@@ -16,48 +16,47 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use threads::Threads;
 
-/// Threads that are read in a second: with half of them kept open, some 4 ms.
+/// Threads that are read per second: with half of their files kept open, some 4 ms.
 const MAX_THREADS: usize = 1200;
-/// Files that are kept open, if the limit of open files allows; the others are opened at each reading.
+/// Files that are kept open, if the limit on open files allows; the others are opened at each reading.
 const MAX_KEPT_FILES: usize = 640;
-/// Looks at processes (their comm, start and CPU time) before the window, and in each second of it: at some
-/// 10 us each, 2.5 ms.
+/// Looks at processes (their comm, start and CPU time) at the start of the window, and in each second of it: at some
+/// 10 us each, 2.5 ms per second.
 const LOOKS_AT_START: usize = 4096;
 const LOOKS_PER_SECOND: usize = 256;
-/// So many threads of a second may come or go before coverage tells that their time is not counted.
+/// Number of threads that may come or go in a second before coverage says that their time is not counted.
 const CHURN_TOLD: usize = 50;
 
-/// The collector.
 #[derive(Debug)]
 pub(crate) struct SchedstatCollector {
     processes: BTreeMap<u32, Watched>,
-    /// The end of the last tick.
+    /// The end of the last tick, in nanoseconds since the start of the window.
     read_to_ns: u64,
-    /// The pid that was looked at last; looks go round.
+    /// The pid that was looked at last; processes are looked at in turn.
     last_looked: u32,
     max_kept: usize,
     user_hz: u64,
-    /// What is missing, as it was said.
+    /// What is missing, as emitted in the coverage.
     said: BTreeSet<Lack>,
 }
 
-/// A process.
+/// A process that is watched.
 #[derive(Debug)]
 struct Watched {
     proc: ProcId,
     start_ns: u64,
     in_target: bool,
-    /// As of the last look.
+    /// Time of the last look, on the boot clock.
     looked_boot_ns: u64,
     cpu_ticks: u64,
     thread_count: usize,
-    /// Ticks of CPU time a second; older looks count half as much each, so that the choice of the busiest does
-    /// not jump.
+    /// Ticks of CPU time per second, averaged: each older look counts half as much as the next, so that the choice of
+    /// the busiest processes does not jump.
     busy: f64,
     threads: Threads,
 }
 
-/// Why the readings are not all there could be.
+/// Why the readings are incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Lack {
     Hidden,
@@ -66,7 +65,7 @@ enum Lack {
 }
 
 impl SchedstatCollector {
-    /// Looks whether this kernel counts; opens nothing yet.
+    /// Checks whether this kernel counts run-queue delay; keeps no file open yet.
     pub(crate) fn open(cx: &Context) -> Result<Self, State> {
         let missing = |reason: String| State::Missing {
             reason,
@@ -76,7 +75,7 @@ impl SchedstatCollector {
         let own = File::open(cx.roots.proc.join("self/schedstat"))
             .and_then(|file| kept::text(&file))
             .map_err(|error| missing(format!("`/proc/self/schedstat`: {error}")))?;
-        // Who reads this has run: only a kernel that does not count shows zeros.
+        // This thread has run, so zeros mean that the kernel does not count.
         let counts = schedstat::parse(&own).is_ok_and(|own| own.slices > 0);
         if !counts {
             return Err(missing("this kernel does not count run-queue delay".into()));
@@ -93,7 +92,7 @@ impl SchedstatCollector {
         })
     }
 
-    /// Forgets who is gone, looks at who is new and, as far as looks are left, again at the others.
+    /// Drops processes that are gone, looks at new ones and, as far as looks are left, again at the others.
     fn look_around(&mut self, cx: &mut Context, mut looks: usize, emit: Emit<'_>) {
         let pids = pids(cx);
         self.processes.retain(|pid, _| pids.contains(pid));
@@ -133,7 +132,7 @@ impl SchedstatCollector {
         self.processes.insert(pid, watched);
     }
 
-    /// Reads the threads of the target and emits what they did since they were read before.
+    /// Reads the threads of the target and emits what they did since the last reading.
     fn read(&mut self, cx: &Context, t_ns: u64, emit: Emit<'_>) -> BTreeSet<Lack> {
         let mut turn: Vec<(u32, &mut Watched)> = self
             .processes
@@ -180,7 +179,7 @@ impl SchedstatCollector {
         lacks
     }
 
-    /// Says what is missing if it is of another kind than what was said before.
+    /// Emits what is missing, if it is of a kind that was not emitted before.
     fn say(&mut self, now: Now, lacks: BTreeSet<Lack>, emit: Emit<'_>) {
         let kind = |lack: &Lack| std::mem::discriminant(lack);
         let known = |lack: &Lack| self.said.iter().any(|said| kind(said) == kind(lack));
@@ -259,7 +258,7 @@ impl Lack {
     }
 }
 
-/// The processes that may be the target's.
+/// Pids of the processes that may belong to the target.
 fn pids(cx: &Context) -> BTreeSet<u32> {
     if let TargetSpec::Process { pid, .. } = cx.target {
         return BTreeSet::from([pid]);

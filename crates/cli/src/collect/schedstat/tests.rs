@@ -55,13 +55,13 @@ fn a_process_is_the_sum_of_its_threads_seen_twice() {
     let [tick] = second[..] else { panic!("{second:?}") };
     assert_eq!((tick.threads, tick.on_cpu_ns, tick.delay_ns, tick.slices), (2, 600, 60, 4));
     assert_eq!((tick.t0_ns, tick.t1_ns), (0, 1_000_000_000));
-    // Two threads, and the same time for each.
+    // The same time for each of the two threads.
     assert!(tick.wall_ns > 0 && tick.wall_ns % 2 == 0, "{tick:?}");
 
     fs::remove_dir_all(host.path("proc/7/task/8")).unwrap();
     host.schedstat(7, 9, 80, 78, 8);
     let end = ticks(&beat(&mut collector, &mut cx, Beat::End));
-    // The file of a thread that is gone may be kept: on a real `/proc` it cannot be read any more.
+    // The file of an ended thread may still be open. On a real `/proc` it cannot be read any more.
     assert!(end[0].threads >= 2 && end[0].on_cpu_ns == 3, "{end:?}");
     assert_eq!(end[0].t0_ns, tick.t1_ns);
 }

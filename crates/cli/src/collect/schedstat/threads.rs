@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The threads of one process, as they come and go.
+//! Reads the `schedstat` counters of the threads of one process, as threads come and go.
 
 use deburr_core::procfs::schedstat::{self, Schedstat};
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 
-/// The threads that are read, with what they had when they were read last.
+/// The threads that are read, with their counters at the last reading.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
     by_tid: BTreeMap<u32, Thread>,
@@ -16,16 +16,16 @@ pub(super) struct Threads {
 
 #[derive(Debug)]
 struct Thread {
-    /// Kept open, if it may be.
+    /// The file, if it is kept open.
     file: Option<File>,
     last: Schedstat,
 }
 
-/// What the threads that were there at both ends did between two readings.
+/// What threads did between two readings, of those that existed at both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gained {
     pub(super) threads: u32,
-    /// Sum over them of the time between the readings.
+    /// The time between the readings, summed over these threads.
     pub(super) wall_ns: u64,
     pub(super) on_cpu_ns: u64,
     pub(super) delay_ns: u64,
@@ -44,15 +44,15 @@ impl Threads {
         self.by_tid.values().filter(|thread| thread.file.is_some()).count()
     }
 
-    /// Forgets all; returns how many files that closed.
+    /// Drops all threads. Returns how many files that closed.
     pub(super) fn clear(&mut self) -> usize {
         let kept = self.kept();
         self.by_tid.clear();
         kept
     }
 
-    /// Reads at most `room` threads of the directory `/proc/PID/task`. `now_ns` is a moment of any steady clock,
-    /// `files_left` more files may be kept open.
+    /// Reads at most `room` threads of the directory `/proc/PID/task`. `now_ns` is the present time of any monotonic
+    /// clock; `files_left` more files may be kept open.
     pub(super) fn read(
         &mut self,
         dir: &Path,
@@ -81,8 +81,8 @@ impl Threads {
             thread.last = now;
             true
         });
-        // The kernel links a task directory from each thread's: without a change of their number, and with all
-        // of the known ones there, there is no new one.
+        // The link count of the task directory is the number of threads + 2. If it has not changed, and all known
+        // threads are there, there is no new one.
         let links = fs::metadata(dir).map_or(0, |meta| meta.nlink());
         if gained.churn == 0 && links == self.by_tid.len() as u64 + 2 {
             return gained;
@@ -119,7 +119,7 @@ fn open(dir: &Path, tid: u32) -> Option<File> {
     File::open(dir.join(tid.to_string()).join("schedstat")).ok()
 }
 
-/// The counters as they are now; `None` if the thread is gone.
+/// The current counters; `None` if the thread is gone.
 fn counters(file: &File) -> Option<Schedstat> {
     // Three numbers of at most 20 digits.
     let mut text = [0; 64];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which cgroups have limits of block IO. All of them are looked at, not the target's alone: whose IO is held
-//! back matters to those that share a disk or a journal with them.
+//! Which cgroups have limits of block IO. All cgroups are looked at, not only the target's: a throttled cgroup also
+//! delays those that share a disk or a journal with it.
 
 use crate::collect::Roots;
 use deburr_core::procfs::mountinfo::{self, Mount};
@@ -12,28 +12,28 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Files of v1, which are empty where there is no limit.
+/// Files of cgroup v1, which are empty where there is no limit.
 const V1: [&str; 4] = [
     "blkio.throttle.read_bps_device",
     "blkio.throttle.read_iops_device",
     "blkio.throttle.write_bps_device",
     "blkio.throttle.write_iops_device",
 ];
-/// Files of v2: empty, or this, where there is no limit.
+/// Files of cgroup v2. Without a limit they are empty, or hold [`NO_WEIGHT`].
 const V2: [&str; 3] = ["io.max", "io.weight", "io.latency"];
 const NO_WEIGHT: &[u8] = b"default 100";
-/// Directories that a walk sees.
+/// Maximum number of directories that a walk visits in a tree.
 const MAX_DIRS: usize = 1000;
-/// A walk may take this part of the time.
+/// A walk may take one part in this many of the time.
 const REST: u64 = 5000;
 
-/// The trees of the io controller.
+/// Looks for limits in the trees of the io controller.
 #[derive(Debug)]
 pub(super) struct Limits {
     trees: Vec<(PathBuf, &'static [&'static str])>,
-    /// When to walk again.
+    /// When to walk again, in nanoseconds since the start of the window.
     next_ns: u64,
-    /// Whether there were more directories than a walk sees.
+    /// Whether there were more directories than a walk visits.
     cut: bool,
 }
 
@@ -48,7 +48,7 @@ impl Limits {
             cut: false,
         }
     }
-    /// The files that hold a limit; none, if the last look was too short ago for what it costs.
+    /// The files that hold a limit; none if the last walk is too recent for what it cost.
     pub(super) fn look(&mut self, t_ns: u64) -> Vec<PathBuf> {
         if t_ns < self.next_ns {
             return Vec::new();
@@ -63,7 +63,7 @@ impl Limits {
         found
     }
 
-    /// What a look leaves out, if it ever left out anything.
+    /// What the walks left out, if anything.
     pub(super) fn lack(&self) -> Option<String> {
         let lack = || {
             format!("limits of block IO are looked for in {MAX_DIRS} cgroups, and there are more")
@@ -72,7 +72,7 @@ impl Limits {
     }
 }
 
-/// The trees of cgroups whose limits of IO count: of v1's `blkio` controller, and of v2.
+/// The mount points of the cgroup trees that have limits of IO: v1's `blkio` controller, and v2.
 pub(in crate::collect) fn io_trees(roots: &Roots) -> (Option<PathBuf>, Option<PathBuf>) {
     let text = fs::read(roots.proc.join("self/mountinfo")).unwrap_or_default();
     let mounts = mountinfo::parse(&text).unwrap_or_default();
@@ -92,7 +92,7 @@ pub(in crate::collect) fn io_trees(roots: &Roots) -> (Option<PathBuf>, Option<Pa
     (v1, v2)
 }
 
-/// Whether all directories were seen.
+/// Collects the files that hold a limit. Returns whether all directories were visited.
 fn walk(tree: &Path, files: &[&str], found: &mut Vec<PathBuf>) -> bool {
     let mut dirs = VecDeque::from([tree.to_owned()]);
     let mut seen = 0;
@@ -102,13 +102,13 @@ fn walk(tree: &Path, files: &[&str], found: &mut Vec<PathBuf>) -> bool {
         }
         seen += 1;
         found.extend(files.iter().map(|file| dir.join(file)).filter(|file| is_limit(file)));
-        // A directory with two links has no directories in it.
+        // A directory with a link count of 2 has no subdirectories.
         if dir.metadata().is_ok_and(|meta| meta.nlink() == 2) {
             continue;
         }
         let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
         let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        // Those that would not be seen anyway are not kept.
+        // Directories that would not be visited anyway are not kept.
         dirs.extend(below.take(MAX_DIRS + 1).map(|entry| entry.path()));
     }
     true

@@ -128,7 +128,7 @@ fn limits_of_cgroups_are_found_where_there_are_any() {
             "/sys/fs/cgroup/unified/b/io.weight=default 50"
         ]
     );
-    // Taken away, which is a change too.
+    // Removing a limit is a change, too.
     host.write(&format!("{v1}/a/b/blkio.throttle.write_iops_device"), "");
     assert_eq!(
         said(beat(&mut collector, &mut cx, Beat::Second)),

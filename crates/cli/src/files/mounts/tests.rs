@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Mounts as hosts have them, in the kernel's text.
+//! Mounts of hosts, in the kernel's format.
 
 use super::{Mounts, glue, strip_directory};
 use deburr_core::recording::DevId;
@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use std::fs;
 use std::os::unix::fs::symlink;
 
-/// A host: root on ext4, a bind mount of a directory of it, a disk that is mounted only by directories, btrfs by
-/// subvolumes, an overlay above the root's filesystem, names with a space and a newline, a mount over another.
+/// A host: root on ext4, a bind mount of one of its directories, a disk of which only directories are mounted, btrfs
+/// with subvolumes, an overlay on the root filesystem, names with a space and a newline, a mount over another one.
 const HOST: &str = "\
 21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,data=ordered
 22 21 0:21 / /proc rw,nosuid - proc proc rw
@@ -108,7 +108,7 @@ fn a_filesystem_that_only_a_container_has_is_found_through_its_process() {
     let path = joined(&mut mounts, "253:3", "/db/wal").unwrap();
     let process = path.strip_suffix(concat!("/root", "/data/db/wal")).unwrap();
     assert!(process.ends_with("/77") || process.ends_with("/78"), "{path}");
-    // What is mounted here is not looked for elsewhere.
+    // A filesystem that is mounted in this namespace is not looked for in others.
     assert_eq!(joined(&mut mounts, "0:52", "/f").unwrap(), "/var/lib/docker/overlay2/x/merged/f");
 }
 

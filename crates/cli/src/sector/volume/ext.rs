@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Places of ext2, ext3 and ext4, by debugfs.
+//! What sectors of ext2, ext3 and ext4 hold, by debugfs.
 
 use super::{Search, Volume};
 use crate::files::Sighting;
@@ -16,15 +16,15 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 
-/// Inodes below this one are the filesystem's own.
+/// Inodes below this one belong to the filesystem itself, except the root directory.
 const FIRST_INODE: u64 = 11;
 const ROOT_INODE: u64 = 2;
-/// The boot block and the superblock behind it end here. With blocks of 2 KiB and more they are in block 0, which
-/// debugfs takes for no number of a block.
+/// End of the boot block and the superblock after it. With blocks of 2 KiB and more they are in block 0, which debugfs
+/// does not accept as a block number.
 const SUPERBLOCK_END_BYTES: u64 = 2048;
 
 impl Search<'_> {
-    /// Method 1. An error says why it could not be used.
+    /// Method 1: debugfs. An error says why it could not be used.
     pub(super) fn by_debugfs(
         &mut self,
         volume: &Volume<'_>,
@@ -78,7 +78,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Names of inodes: those that the kernel has in memory cost little, for the others all directories are read.
+    /// Finds the names of inodes: debugfs reads all directories for them, and the kernel is asked for those still
+    /// missing.
     fn names(
         &mut self,
         debugfs: &Debugfs<'_>,
@@ -98,8 +99,8 @@ impl Search<'_> {
         for (ino, paths) in names.iter_mut() {
             paths.sort_unstable();
             paths.dedup();
-            // What the mount does not show keeps its path in the filesystem. What it shows is looked at: a name
-            // with a line's end can pass for another file's.
+            // A file that the mount does not show keeps its path in the filesystem. Others are checked: a name with a
+            // newline can look like the name of another file.
             paths.retain_mut(|path| match mount.join(path) {
                 None => true,
                 Some(joined) => {
@@ -109,7 +110,7 @@ impl Search<'_> {
             });
         }
         names.retain(|_, paths| !paths.is_empty());
-        // Renamed since its directory was last written to the device.
+        // These were renamed since their directory was last written to the device.
         for &ino in inodes.iter().filter(|ino| !names.contains_key(ino)).collect::<Vec<_>>() {
             let seen = Sighting::new(volume.block.dev, ino, 0);
             let name = self.resolver.name(&seen);

@@ -71,7 +71,7 @@ tables! {
         device,
         waits,
         max_ns,
-        // A recorder that did not know of such had none.
+        // Versions without this column counted none.
         unmeasured: Added,
     }
     "stall" => Stall(Stall) {
@@ -82,7 +82,7 @@ tables! {
         device,
         file,
         latest_ns,
-        // A recorder that did not know of such told each, or none.
+        // Versions without these columns merged no stalls.
         within: Added,
         within_ns: Added,
     }

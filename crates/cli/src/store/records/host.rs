@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Records of the host, its processes and what they did with CPUs.
+//! Records of the host, of its processes and of their CPU time.
 
 use super::{block, cpu_check, syscalls};
 use crate::store::column::{Cell, Cells, Columns, Result};
@@ -146,7 +146,7 @@ tables! {
 const HOST: &str = "host";
 const TARGET: &str = "target";
 
-/// The tables of records that are no structs of their own.
+/// The tables of records that have no struct of their own.
 pub(in crate::store) static BY_HAND: [Table; 2] = [
     Table {
         name: "load_bin",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The records, each declared once: its table, its columns, and with them how it is written and read.
+//! The declarations of records: the table and the columns of each, which say how it is written and read.
 
 mod block;
 mod cpu_check;

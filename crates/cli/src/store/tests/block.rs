@@ -70,7 +70,7 @@ fn a_recording_of_the_first_version_has_no_block_io() {
     }
     set(1);
     assert_eq!(read(&path).unwrap(), [end]);
-    // In a file of this version, the same tables are missed.
+    // In a file of this version, the missing tables are an error.
     set(table::VERSION);
     assert!(read(&path).unwrap_err().contains("no such table: device"));
 }
@@ -83,7 +83,7 @@ fn a_recording_that_lacks_a_column_that_was_added_later_opens() {
     let connection = Connection::open(&path).unwrap();
     connection.execute_batch("UPDATE file SET dirtied_by = 7").unwrap();
     assert_ne!(read(&path).unwrap(), [file("/srv/index", FileState::Linked)]);
-    // They name columns.
+    // The views refer to columns.
     let views =
         "SELECT group_concat('DROP VIEW ' || name, ';') FROM sqlite_master WHERE type = 'view'";
     let drop: String = connection.query_row(views, [], |row| row.get(0)).unwrap();

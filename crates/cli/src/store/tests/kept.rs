@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Kept recordings of version 2 are read as they were written.
+//! Recordings of version 2 that are kept in `fixtures` are read as they were written.
 
 use super::{read, write};
 use deburr_core::recording::{
@@ -9,8 +9,8 @@ use deburr_core::recording::{
 use deburr_core::testkit::{MS, Machine, S, Scene, pass, transfers};
 use std::path::Path;
 
-/// Five seconds of a database that syncs its log to the disk that the flusher writes to: every kind of record of
-/// block IO, and every word that a column may hold.
+/// Five seconds of a database that syncs its log on the disk that the flusher writes to: every kind of block IO record,
+/// and every word that a column may hold.
 fn made_up() -> Vec<Record> {
     let mut scene = Scene::new(2, 5 * S);
     scene.without(Source::Timeline, "made up", "nothing");
@@ -119,7 +119,7 @@ fn seconds(
     scene.io_wait(at(), db, StallKind::Sync, None, &[(1, 40 * MS), (3, MS)]);
 }
 
-/// A check of four CPUs that are two, as the tables that were added to version 2 for it hold it.
+/// A check of four CPUs that are two cores, in the tables that were added to version 2 for it.
 fn checked() -> Vec<Record> {
     let mut scene = Machine { sliced: true, ..Machine::siblings(4) }.checked();
     let distance = CpuDistance { t_ns: 7, a: 0, b: 3, one_way_ns: 195 };
@@ -129,7 +129,7 @@ fn checked() -> Vec<Record> {
 
 #[test]
 fn kept_recordings_of_version_2_are_read_as_they_were_written() {
-    // Made before lists of numbers were packed, and since.
+    // The first one was made before lists of numbers were packed.
     is_kept("made-up", &made_up());
     is_kept("packed", &made_up());
     is_kept("cpu-check", &checked());
@@ -138,7 +138,7 @@ fn kept_recordings_of_version_2_are_read_as_they_were_written() {
 fn is_kept(name: &str, made_up: &[Record]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/recordings/v2");
     let path = folder.join(format!("{name}.deburr"));
-    // Only one that is not there is written: recordings of older versions stay what they are.
+    // Only a missing recording is written: existing ones, made by older versions, are never replaced.
     if std::env::var_os("UPDATE").is_some() && !path.exists() {
         std::fs::create_dir_all(folder).unwrap();
         write(&path, made_up);

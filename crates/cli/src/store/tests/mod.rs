@@ -46,14 +46,14 @@ proptest! {
         prop_assert!(!companion(&path, "-shm").exists());
     }
 
-    /// As recordings had them before lists were packed, and as older versions read them from those of today: by the views.
+    /// Lists are JSON in recordings from before lists were packed, and older versions read them as JSON from the views.
     #[test]
     fn lists_as_json_are_read_as_well(records in prop::collection::vec(record(), 0..40)) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.deburr");
         write(&path, &records);
         let connection = Connection::open(&path).unwrap();
-        // Those of people name the tables.
+        // The views for people refer to the tables.
         connection.execute_batch("DROP VIEW process_seconds; DROP VIEW process_totals").unwrap();
         connection.execute_batch("DROP VIEW wait_sizes; DROP VIEW io_wait_totals").unwrap();
         connection.execute_batch("DROP VIEW device_activity").unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Records made up at random, whether they make sense or not. Those of structs come with the declaration of their columns.
+//! Random records, whether they make sense or not. Samples of structs come with the declaration of their columns.
 
 use super::super::table;
 use deburr_core::recording::{
@@ -12,12 +12,12 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRng;
 use std::collections::BTreeMap;
 
-/// A value of which there is any.
+/// A type of which random values can be generated.
 pub(in crate::store) trait Sample: Sized {
     fn sample(rng: &mut TestRng) -> Self;
 }
 
-/// Any record at all.
+/// Any record of any table.
 pub(super) fn record() -> impl Strategy<Value = Record> {
     Just(()).prop_perturb(|(), mut rng| {
         let tables: Vec<_> = table::all().collect();
@@ -25,7 +25,7 @@ pub(super) fn record() -> impl Strategy<Value = Record> {
     })
 }
 
-/// Few ranges, so that some rows share one.
+/// One of a few time ranges, so that some rows share one.
 pub(in crate::store) fn range(rng: &mut TestRng) -> (u64, u64) {
     (below(rng, 3) as u64, 3 + below(rng, 2) as u64)
 }
@@ -108,7 +108,7 @@ impl<T: Sample> Sample for BTreeMap<String, T> {
     }
 }
 
-/// As many bins for each.
+/// All series have the same number of bins.
 impl Sample for BTreeMap<IoCulprit, Vec<u64>> {
     fn sample(rng: &mut TestRng) -> Self {
         let bins = below(rng, 12);
@@ -213,7 +213,7 @@ any_of_all!(Confidence, RuntimeKind, Source);
 
 impl Sample for SchedPolicy {
     fn sample(rng: &mut TestRng) -> Self {
-        // 4 is none.
+        // There is no policy 4.
         Self::of_number([0, 1, 2, 3, 5, 6, 7][below(rng, 7)]).unwrap()
     }
 }

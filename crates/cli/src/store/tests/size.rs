@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How much of the disk a recording takes.
+//! How much disk space a recording takes.
 
 use super::Writer;
 use deburr_core::recording::{
@@ -9,15 +9,15 @@ use deburr_core::recording::{
 
 pub(super) const SECOND_NS: u64 = 1_000_000_000;
 const CPUS: u32 = 32;
-/// Processes that do something worth a row in every second.
+/// Processes that have a row in every second.
 pub(super) const PROCESSES: u32 = 300;
-/// Of those: processes that wait for a CPU, and behind how many others each.
+/// Of those, the processes that wait for a CPU, and the number of culprits of each.
 const WAITING: u32 = 60;
 const CULPRITS: u32 = 10;
-/// cgroups with a quota.
+/// Cgroups with a quota.
 const CGROUPS: u64 = 100;
 
-/// A sequence of numbers that looks like measured amounts: no two alike, of all sizes up to `below`.
+/// A sequence of numbers that look like measured amounts: no two are the same, and they have all sizes up to `below`.
 pub(super) struct Amounts(u64);
 
 impl Amounts {
@@ -155,6 +155,6 @@ fn a_busy_host_takes_less_than_10_mb_a_minute() {
     writer.finish().unwrap();
     let bytes = path.metadata().unwrap().len();
     assert!(bytes < 10_000_000, "{bytes} B");
-    // The amounts are not such that the file could be anything.
+    // The amounts are not so small that the limit above proves nothing.
     assert!(bytes > 2_000_000, "{bytes} B");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A busy second of block IO: four disks that never rest, and many files.
+//! A busy second of block IO: four disks that are never idle, and many files.
 
 use super::size::{Amounts, PROCESSES, SECOND_NS};
 use deburr_core::recording::{
@@ -9,16 +9,16 @@ use deburr_core::recording::{
 };
 
 const DISKS: u32 = 4;
-/// Files that something was read from or written to, in every second.
+/// Files that are read or written in every second.
 const FILES: u32 = 500;
-/// Processes that wait for requests or syncs, and beside how many others each.
+/// Processes that wait for requests or syncs, and the number of culprits of each.
 const WAITING: u32 = 20;
 const CULPRITS: u32 = 5;
-/// Those whose pace on a disk is told, the many with little among them.
+/// Culprits in the pace of a disk, one of them for all the small ones.
 const PACES: u32 = 5;
-/// Hold-ups of 10 ms and more: as many as are told in a second.
+/// Stalls of 10 ms and more: as many as are emitted per second.
 const STALLS: u32 = 200;
-/// Of 100 bins, those in which a disk did anything.
+/// Bins of 100 in which a disk did anything.
 const ACTIVE: u64 = 60;
 
 fn disk(at: u32) -> DevId {
@@ -70,7 +70,7 @@ fn devices(n: &mut Amounts, t0_ns: u64, take: &mut impl FnMut(BlockRecord)) {
                 queue: waits(n, &[1, 10, 300, 2_000, 9_000]),
                 device_time: waits(n, &[60, 300, 2_000, 5_000]),
                 max_ns: n.below(30_000_000),
-                // Nobody waits for a tag.
+                // No request waits for a tag.
                 before: Some(WaitHist::default()),
                 sampled_one_in: 1,
             }));
@@ -142,10 +142,10 @@ fn hold_ups(n: &mut Amounts, t0_ns: u64, at: u32, take: &mut impl FnMut(BlockRec
 
 fn stall(n: &mut Amounts, t0_ns: u64, at: u32) -> BlockRecord {
     let (t0_ns, kind) = (t0_ns + n.below(SECOND_NS), n.below(3));
-    // Of the syncs, one in two on a filesystem that does not tell when they end.
+    // One in two syncs is on a filesystem where the end of a sync is not reported.
     let is_looked_at = kind == 1 && n.below(2) == 0;
     let t1_ns = t0_ns + 10_000_000 + n.below(300_000_000);
-    // Most are told together with others.
+    // Most are merged with others.
     let within = n.below(8);
     BlockRecord::Stall(Stall {
         t0_ns,

@@ -184,7 +184,7 @@ fn finding(
     }
 }
 
-/// When the device is full, and whose timer that may follow.
+/// When the device is saturated or the victim stalls, and whose timer that may follow.
 fn timed(view: &View, groups: &Groups<'_>, device: DevId, hit: Option<&Hit<'_>>) -> Timed {
     let Some(hit) = hit else {
         let full = saturation::full(view, device);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! BLK006: the kernel makes a writer pause because too much is dirty.
+//! BLK006: the kernel makes a writer pause because too much memory is dirty.
 
 use super::support::victims::{STALL_LIMITS, Victim, of_stalls};
 use super::support::{files, knobs, saturation};
@@ -61,14 +61,14 @@ fn check(view: &View) -> Verdict {
     )
 }
 
-/// The limits that are in force, as paths: the device's own before those of the host.
+/// The limits on dirty memory that are in force, as path and value: the device's own before those of the host.
 fn limits(view: &View, device: Option<DevId>) -> Vec<(String, String)> {
     let settings = view.block().settings();
     let bdi = settings.iter().filter(|(path, _)| {
         let own = device.is_none_or(|device| path.contains(&format!("/bdi/{device}/")));
         path.starts_with("/sys/class/bdi/") && own
     });
-    // In bytes it is told of a device without a limit of its own, too: then as the limit of the host.
+    // `max_bytes` is nonzero even for a device without a limit of its own: then it is the host's limit.
     let is_cut = |dir: &str| {
         let ratio = settings.get(&format!("{dir}/max_ratio")).and_then(Option::as_deref);
         ratio.is_none_or(|ratio| ratio.trim() != "100")
@@ -91,7 +91,7 @@ fn limits(view: &View, device: Option<DevId>) -> Vec<(String, String)> {
     bdi.chain(host).collect()
 }
 
-/// The disk whose dirty pages it waits for, where that is told.
+/// The disk whose dirty pages the victim waits for, if the kernel says so.
 fn paused_for(view: &View, victim: &Victim<'_>) -> Option<DevId> {
     victim
         .stalls
@@ -187,7 +187,8 @@ fn fixes(limits: &[(String, String)]) -> Vec<Fix> {
     }];
     if let Some((path, value)) = limits.iter().find(|(path, _)| path.starts_with("/sys/class/bdi/"))
     {
-        // The kernel keeps the limit as a share, whatever it was written as, and 0 bytes mean that nothing may be dirty.
+        // The kernel stores the limit as a ratio whichever file it is written to, and 0 bytes would mean that nothing
+        // may be dirty.
         let command = match path.rsplit_once('/') {
             Some((dir, "max_ratio" | "max_bytes")) => {
                 format!("echo 100 > {}", shell_quote(&format!("{dir}/max_ratio")))

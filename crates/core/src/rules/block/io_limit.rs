@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! BLK007: a limit of a cgroup holds its block IO back.
+//! BLK007: an IO limit of a cgroup holds back its transfers.
 
 use super::io_neighbour;
 use super::support::knobs;
@@ -41,7 +41,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check: Check::Recording(check),
 };
 
-/// Somebody who is held back.
+/// A group whose transfers are held back.
 struct Hit<'g> {
     group: &'g Group<'g>,
     at: usize,
@@ -77,7 +77,7 @@ fn check(view: &View) -> Verdict {
 }
 
 fn nothing_held(view: &View, groups: &Groups<'_>) -> Verdict {
-    // Where the time before requests is told, this is, too.
+    // Where the time before requests was recorded, held-back transfers were, too.
     let told = view.block().latency().values().any(|latency| latency.before.is_some());
     if let Some(missing) = io_neighbour::hidden(view, groups).filter(|_| !told) {
         return Verdict::NoData { missing: vec![missing] };
@@ -105,7 +105,7 @@ fn unfelt(view: &View, held: u64, hits: &[Hit<'_>]) -> Verdict {
     Verdict::Quiet { closest: format!("{transfers} held back by a limit{worst}") }
 }
 
-/// The groups with processes in a cgroup that lost time there.
+/// The groups with processes in a cgroup that lost time because its transfers were held back.
 fn of_cgroup<'g>(
     view: &'g View,
     groups: &'g Groups<'g>,
@@ -128,7 +128,7 @@ fn of_cgroup<'g>(
     groups.list().iter().enumerate().filter_map(group).collect()
 }
 
-/// The device and direction of which most was held back.
+/// The device and direction with the most transfers held back.
 fn main_kind(of: &HeldOfCgroup<'_>) -> Option<(DevId, IoOp)> {
     let kinds = of.kinds.iter();
     kinds
@@ -252,11 +252,12 @@ fn finding(view: &View, hit: &Hit<'_>, severity: Severity) -> Finding {
     }
 }
 
-/// With twice the limit a transfer is held for half as long, if others follow it without a pause; else for less. What the
-/// device itself takes stays.
+/// Promised upper bound of the share of the held-back time that is left with twice the limit. A transfer is then held
+/// for half as long if others follow it without a pause, else for less; the device's own time stays.
 const LEFT_BY_TWICE: f64 = 0.6;
 
-/// What twice the limit leaves of each transfer's wait. Nothing where several limits hold: another one may bind then.
+/// The promise of twice the limit, on each transfer's wait. `None` if several limits are in force, since another one
+/// may bind then, or if the group has no ledger.
 fn promise(hit: &Hit<'_>, limits: &[InForce<'_>]) -> Option<Promise> {
     let usage = hit.group.usage.as_ref()?;
     let held = hit.lost_ns as f64 / usage.states.block_io_ns.max(hit.lost_ns).max(1) as f64;

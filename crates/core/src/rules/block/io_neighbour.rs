@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! BLK004: requests wait beside those of others.
+//! BLK004: requests wait while the device serves those of others.
 
 use super::support::before::{self, BEFORE};
 use super::support::clocks::Compared;
@@ -115,7 +115,7 @@ fn check(view: &View) -> Verdict {
     Verdict::Fired(findings.collect())
 }
 
-/// Somebody whose requests wait.
+/// A victim whose requests wait.
 struct Hit<'g> {
     severity: Severity,
     victim: Victim<'g>,
@@ -124,9 +124,9 @@ struct Hit<'g> {
     tail: Option<Tail>,
 }
 
-/// What the requests of others do to the tail of a target's own. How much of each wait was beside others is not known,
-/// only the sum. A request's own length is the mean of what is not beside others; of what is beyond that, long waits and
-/// short ones have parts of the sum in proportion.
+/// The tail that the requests of others cause for a target's own. How much of each wait was beside others is not known,
+/// only the sum. A request's own length is the mean of what was not beside others; of what is beyond that, long and
+/// short waits get parts of the sum in proportion.
 fn tail_of(view: &View, victim: &Victim<'_>, shares: &Shares) -> Option<Tail> {
     let waits = &victim.held(StallKind::Request).waits;
     let requests = waits.total_count();
@@ -147,7 +147,7 @@ fn tail_of(view: &View, victim: &Victim<'_>, shares: &Shares) -> Option<Tail> {
     Some(Tail { own_ns, ..tail })
 }
 
-/// The severity of a tail that others make, again and again.
+/// The severity of the tail; `None` if the waiting fell into one second.
 fn by_tail(view: &View, victim: &Victim<'_>, tail: &Tail, others_ns: u64) -> Option<Severity> {
     let usage = victim.group.usage.as_ref();
     if usage.is_some_and(|usage| tail::came_at_once(&usage.block_io)) {
@@ -156,13 +156,13 @@ fn by_tail(view: &View, victim: &Victim<'_>, tail: &Tail, others_ns: u64) -> Opt
     tail::severity(view, tail, view.per_second(others_ns))
 }
 
-/// The tail that waiting for requests beside others makes for a group.
+/// The tail that waiting beside the requests of others causes for the group at that index.
 pub(in crate::rules) fn tail_at(view: &View, groups: &Groups<'_>, at: usize) -> Option<Tail> {
     let victim = Victim::all(view, groups).into_iter().find(|victim| victim.at == at)?;
     tail_of(view, &victim, &Shares::of(view, groups, at, None))
 }
 
-/// That a group waits beside its own other requests, if it does.
+/// A sentence that the group waits beside its own other requests; `None` if it does not.
 fn beside_own(view: &View, victim: &Victim<'_>, shares: &Shares) -> Option<String> {
     let total_ns = shares.total_ns();
     let many = victim.group.members.len() > 1;
@@ -178,7 +178,7 @@ fn beside_own(view: &View, victim: &Victim<'_>, shares: &Shares) -> Option<Strin
     })
 }
 
-/// Whether somebody is held up far longer than its requests take while a limit on IO is in force.
+/// The reason for `NoData` if a group's syncs take far longer than its requests while an IO limit is in force.
 pub(super) fn hidden(view: &View, groups: &Groups<'_>) -> Option<String> {
     let (path, value) = knobs::limits(view).into_iter().next()?;
     Victim::all(view, groups).iter().find_map(|victim| {

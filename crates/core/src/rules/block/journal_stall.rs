@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! BLK005: commits of a filesystem's journal hold somebody up.
+//! BLK005: commits of a filesystem's journal stall processes.
 
 use super::support::clocks::{self, COVER, Compared, LONG_COMMIT, chance};
 use super::support::journals::Journal;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! BLK: held up by block IO. Detectors are here, what they share is in `support`.
+//! BLK rules: time lost to block IO. The detectors are here; what they share is in `support`.
 
 pub(super) mod device_saturated;
 pub(super) mod dirty_throttled_writer;

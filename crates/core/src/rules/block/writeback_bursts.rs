@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! BLK001: the flusher's passes hold somebody up.
+//! BLK001: passes of the kernel's flusher stall processes.
 
 use super::support::clocks::{self, Compared};
 use super::support::victims::{STALL_LIMITS, Victim, of_stalls};
@@ -14,7 +14,7 @@ use crate::text::units;
 use crate::view::View;
 use crate::view::block::stalls::{number, spans};
 
-/// What bursts of the flusher hold up: syncs and requests. Pauses of writers are BLK006.
+/// What bursts of the flusher stall: syncs and requests. Pauses of writers are BLK006.
 const KINDS: [StallKind; 2] = [StallKind::Sync, StallKind::Request];
 const MAX_VICTIMS: usize = 3;
 
@@ -49,7 +49,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check: Check::Recording(check),
 };
 
-/// A victim on a device, with the comparison.
+/// A victim on a device, with its stalls compared with the passes.
 struct Hit<'g> {
     victim: Victim<'g>,
     device: DevId,
@@ -93,7 +93,7 @@ fn hit<'g>(view: &'g View, victim: Victim<'g>, device: DevId) -> Hit<'g> {
     Hit { victim, device, compared, severity }
 }
 
-/// Nothing is sure: either too little was seen, or it is not so.
+/// The verdict without a sure hit: too little was seen, or the passes are not the cause.
 fn unsure(view: &View, hits: &[Hit<'_>]) -> Verdict {
     let Some(hit) = hits.first().filter(|hit| hit.compared.passes.episodes > 0) else {
         let number = view.block().passes().len() as u64;
@@ -169,7 +169,7 @@ fn finding(view: &View, groups: &crate::view::Groups<'_>, hit: &Hit<'_>) -> Find
     }
 }
 
-/// The rows of the chart: passes, the stalls, and the journal's commits where they are something of their own.
+/// The rows of the chart: passes, stalls, and the journal's commits unless they cover most of the window.
 fn marks<'a>(view: &View, hit: &Hit<'_>, passes: &[(u64, u64)]) -> Vec<chart::Marks<'a>> {
     let stalls = spans(&hit.victim.on_device(view, hit.device, &KINDS));
     let mut marks = vec![("passes", passes.to_vec()), ("stalls", stalls)];
@@ -183,7 +183,7 @@ fn marks<'a>(view: &View, hit: &Hit<'_>, passes: &[(u64, u64)]) -> Vec<chart::Ma
 
 fn title(view: &View, hit: &Hit<'_>, rhythm: &Rhythm) -> String {
     let many = hit.victim.group.members.len() > 1;
-    // Of the kind that most of them are: a sync's own requests would count again.
+    // Counts only stalls of the main kind: a sync's own requests would be counted twice.
     let kind = Victim::main_kind(&hit.compared.in_passes);
     let of_kind = |stalls: &[&Stall]| {
         let stalls: Vec<_> = stalls.iter().filter(|stall| stall.kind == kind).copied().collect();
@@ -210,7 +210,7 @@ fn title(view: &View, hit: &Hit<'_>, rhythm: &Rhythm) -> String {
     )
 }
 
-/// The flusher is to blame for all that is lost in its passes.
+/// The cause: the flusher, for everything that is lost in its passes.
 fn causes(view: &View, device: DevId) -> Vec<Cause> {
     let mut kernel = Entity::new(EntityKind::Kernel);
     kernel.comm = Some("flusher".into());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! BLK002: inodes that became dirty together are written together, for ever.
+//! BLK002: inodes that became dirty together are written back together, again and again.
 
 use super::support::victims::{STALL_LIMITS, Victim, of_stalls};
 use super::support::{files, knobs, pass_lines, saturation};
@@ -43,8 +43,9 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check: Check::Recording(check),
 };
 
-/// The distances, in whole seconds, at which an inode that is dirtied all the time is written again: it expires,
-/// and the flusher comes by within an interval and the length of its passes.
+/// The range of whole seconds between two writebacks of an inode that is dirtied all the time: it expires after
+/// `expire_ns`, and the next pass of the flusher comes within its interval and the length of its passes (2 s are
+/// allowed for that).
 fn range_s(expire_ns: u64, interval_ns: u64) -> (u32, u32) {
     let second = |ns: u64| u32::try_from(ns / 1_000_000_000).unwrap_or(u32::MAX);
     (second(expire_ns), second(expire_ns.saturating_add(interval_ns)).saturating_add(2))
@@ -55,16 +56,16 @@ fn within(histogram: &[(u32, u32)], (from, to): (u32, u32)) -> u64 {
     inside.map(|&(_, inodes)| u64::from(inodes)).sum()
 }
 
-/// A cohort on a device.
+/// A cohort: inodes of a device that are written back together repeatedly.
 struct Cohort<'v> {
     device: DevId,
-    /// The passes that wrote it: those to which it came back, and those before them.
+    /// The passes that wrote the cohort: those in which it came back, and those one expiry before them.
     passes: Vec<&'v WritebackPass>,
-    /// To how many of them it came back.
+    /// Number of passes in which it came back.
     returned: u64,
-    /// Inodes that came back, in the biggest of them.
+    /// Inodes that came back in the biggest of these passes.
     inodes: u64,
-    /// Whole seconds since they were last written, of most of them.
+    /// Whole seconds since most of these were last written.
     after_s: u32,
 }
 
@@ -116,7 +117,7 @@ fn cohort(view: &View, device: DevId, range: (u32, u32)) -> Option<Cohort<'_>> {
     Some(Cohort { device, inodes, after_s, returned: returned.len() as u64, passes })
 }
 
-/// No cohort came back: because there is none, or because the window ended before.
+/// The verdict without a cohort that came back: there is none, or the window ended too early.
 fn quiet(view: &View, range: (u32, u32)) -> Verdict {
     let expired = |pass: &&WritebackPass| within(&pass.ages, (range.0, u32::MAX));
     let passes = view.block().passes();
@@ -147,7 +148,7 @@ fn quiet(view: &View, range: (u32, u32)) -> Verdict {
     Verdict::Quiet { closest }
 }
 
-/// Who loses most in the cohort's passes, with the stalls.
+/// The victim that loses most in the cohort's passes, with its stalls in them.
 fn sufferer<'g>(
     view: &'g View,
     groups: &'g Groups<'g>,
@@ -270,7 +271,7 @@ fn causes(view: &View) -> Vec<Cause> {
     vec![knobs::cause(view, "/proc/sys/vm/dirty_expire_centisecs", Share::WHOLE, note)]
 }
 
-/// Another expiry, and the old one again.
+/// The experiment: half the expiry time, then the old value again.
 fn experiment(expire_ns: u64) -> Confirm {
     let (centisecs, key) = (expire_ns / 10_000_000, "vm.dirty_expire_centisecs");
     let half = (centisecs / 2).max(100);

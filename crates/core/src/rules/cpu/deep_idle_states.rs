@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! CPU004: idle CPUs sleep so deep that waking them takes long.
+//! CPU004: idle CPUs enter states so deep that waking them takes long.
 
 use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
 use crate::host_diff::document::Host;
@@ -36,7 +36,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 const STATES: &str = "/sys/devices/system/cpu/cpu*/cpuidle/state";
-/// Parameters, and the only driver that listens to each.
+/// Parameters, and the only driver that honours each.
 const PARAMETERS: [(&str, &str); 4] = [
     ("/proc/cmdline#intel_idle.max_cstate", "intel_idle"),
     ("/sys/module/intel_idle/parameters/max_cstate", "intel_idle"),
@@ -44,7 +44,7 @@ const PARAMETERS: [(&str, &str); 4] = [
     ("/sys/module/processor/parameters/max_cstate", "acpi_idle"),
 ];
 
-/// The deepest state that is not switched off.
+/// The deepest idle state that is not disabled.
 struct Deepest {
     number: u32,
     name: String,
@@ -84,11 +84,11 @@ fn check(hosts: &Hosts<'_>) -> Verdict {
     }
 }
 
-/// The deepest state; `None` if there are none.
+/// The deepest idle state; `None` if there is none, `Err` with the reason if the states are not known.
 fn deepest(snapshot: &Snapshot) -> Result<Option<Deepest>, String> {
     let driver = match Drivers::of(snapshot).idle {
         None => return Err("it is not known which driver is in charge of idle states".into()),
-        // Then CPUs just halt; what that means in a virtual machine is the hypervisor's matter.
+        // Then CPUs just halt; what that means in a virtual machine is up to the hypervisor.
         Some(driver) if driver == "none" => return Ok(None),
         Some(driver) => driver,
     };
@@ -103,7 +103,7 @@ fn deepest(snapshot: &Snapshot) -> Result<Option<Deepest>, String> {
         let Some(exit_us) = most(fact) else { continue };
         known = true;
         let part = |part: &str| snapshot.fact(&format!("{STATES}{number}/{part}"));
-        // Switched off on all CPUs.
+        // Disabled on all CPUs.
         if part("disable").and_then(least).is_some_and(|off| off > 0) {
             continue;
         }
@@ -132,7 +132,7 @@ fn finding(
     let deeper =
         shallowest.is_some_and(|us| deepest.exit_us as f64 >= TIMES.value * us.max(1) as f64);
     let slow = host.slow == Some(true);
-    // Sleeping deep is what idle CPUs are made for: alone it is worth knowing, no more.
+    // Deep states are normal for idle CPUs: by itself, this is only information.
     let severity = match (deeper, slow) {
         (true, true) => Severity::Medium,
         (true, false) => Severity::Low,
@@ -183,7 +183,7 @@ fn finding(
     }
 }
 
-/// Parameters that somebody set, and whether anybody listens to them.
+/// Evidence lines: the parameters that are set, and whether the driver in charge honours them.
 fn parameters(snapshot: &Snapshot, driver: &str) -> Vec<Evidence> {
     let lines = PARAMETERS.iter().filter_map(|(key, listens)| {
         let fact = snapshot.facts.iter().find(|fact| knowledge::fits(key, &fact.key))?;

@@ -29,23 +29,24 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check: Check::Hosts(check),
 };
 
-/// Drivers with which the governor `powersave` is a fixed lowest frequency. With the others the hardware chooses.
+/// Drivers for which the governor `powersave` means the lowest frequency all the time. With the others the hardware
+/// chooses.
 const FIXED: [&str; 6] =
     ["acpi-cpufreq", "pcc-cpufreq", "intel_cpufreq", "cppc_cpufreq", "powernow-k8", "cpufreq-dt"];
-/// Drivers for which intel_pstate's own files count.
+/// Drivers that use the files below `/sys/devices/system/cpu/intel_pstate`.
 const PSTATE: [&str; 2] = ["intel_pstate", "intel_cpufreq"];
 
-/// Something that keeps CPUs slow.
+/// A setting that caps the frequency.
 struct Cap {
     key: String,
-    /// What it is set to.
+    /// What it is set to, in words.
     set: String,
-    /// Share of the highest speed that is lost; `None` if that cannot be told.
+    /// Share of the highest frequency that is lost, 0..1; `None` if it is not known.
     lost: Option<f64>,
     fix: Fix,
 }
 
-/// What frequencies a host allows.
+/// What a snapshot says about a host's frequencies.
 struct Speeds<'a> {
     snapshot: &'a Snapshot,
     driver: String,
@@ -75,7 +76,7 @@ fn check(hosts: &Hosts<'_>) -> Verdict {
     }
 }
 
-/// Facts whose key fits.
+/// The facts whose key matches the pattern.
 fn facts<'a>(snapshot: &'a Snapshot, pattern: &'a str) -> impl Iterator<Item = &'a Fact> {
     snapshot.facts.iter().filter(move |fact| knowledge::fits(pattern, &fact.key))
 }
@@ -100,7 +101,7 @@ impl Speeds<'_> {
         facts(self.snapshot, pattern).find_map(|fact| Some((fact.key.clone(), least(fact)?)))
     }
 
-    /// What is lost at that frequency.
+    /// Share of the highest frequency that is lost at `khz`, 0..1.
     fn lost(&self, khz: i128) -> f64 {
         (1.0 - khz as f64 / self.highest_khz as f64).clamp(0.0, 1.0)
     }
@@ -177,7 +178,7 @@ impl Speeds<'_> {
         })
     }
 
-    /// Turbo that is switched off. What it would bring is known only where the nominal frequency is.
+    /// Turbo that is disabled. What it would add is known only where the nominal frequency is.
     fn turbo(&self) -> Option<Cap> {
         let nominal = self.number("/sys/devices/system/cpu/*base_frequency");
         let lost = nominal.map(|(_, khz)| self.lost(khz)).filter(|lost| *lost > 0.0);
@@ -209,7 +210,7 @@ fn finding(speeds: &Speeds<'_>, name: &str) -> Option<Finding> {
     let share = worst.lost.unwrap_or(0.0);
     let lost_ns_per_s = (share * 1e9) as u64;
     let confidence = if worst.lost.is_some() { 0.9 } else { 0.6 };
-    // A cap whose size cannot be told is one all the same.
+    // A cap of unknown size counts as well.
     let severity = match worst.lost {
         None => Severity::Low,
         Some(_) => severity::of_loss(lost_ns_per_s, share).unwrap_or(Severity::Info),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! CPU001: the hypervisor runs somebody else while this machine's CPUs have work.
+//! CPU001: the hypervisor runs others while this machine's CPUs have work.
 
 use super::stolen_part::{self, Part};
 use crate::finding::{
@@ -13,7 +13,7 @@ use crate::rules::{Check, Rule, Status, Verdict, severity};
 use crate::text::units;
 use crate::view::{CpuTotals, CpuView, View};
 
-/// CPUs with a line of their own.
+/// Maximum number of CPUs with an evidence line of their own.
 const MAX_CPUS: usize = 4;
 
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -55,7 +55,7 @@ fn check(view: &View) -> Verdict {
             },
         };
     };
-    // Of a target, what it lost; of a host, what all lost.
+    // The claim is about the target's loss, or about all CPUs if the target is the whole host.
     let of_target = part.as_ref().filter(|_| !target_is_host(view));
     let confidence = Confidence::of(view);
     let mut lines = lines(view, &totals, share);
@@ -86,8 +86,9 @@ fn check(view: &View) -> Verdict {
     }])
 }
 
-/// How bad it is for those who are looked at. What is taken from a target may be little of what is taken in all; a host
-/// suffers as who loses most does, or, when it is busy, as its CPUs do on average.
+/// Severity for the target. What is stolen from a target may be little of what is stolen in all. A whole host is rated
+/// by the group that loses most or, if it is busy, by the mean loss of its CPUs, whichever is worse. Never above the
+/// severity of all steal time together.
 fn severity_of(
     view: &View,
     totals: &CpuTotals,
@@ -99,7 +100,7 @@ fn severity_of(
     let of_cpus = stolen_part::of_each_cpu(view, totals)
         .and_then(|(ns, share)| severity::of_loss(view.per_second(ns), share));
     if part.is_none() && of_cpus.is_none() && !target_is_host(view) {
-        // Nobody of the target was seen: it cannot be said that it lost nothing.
+        // No process of the target was observed: it cannot be said that it lost nothing.
         return Some(Severity::Info);
     }
     of_part.max(of_cpus).map(|severity| severity.min(of_all))
@@ -121,7 +122,7 @@ fn title(view: &View, lost_ns_per_s: u64, share: f64, of_target: Option<&Part>) 
     )
 }
 
-/// Whose the stolen time was, as an estimate with its bounds.
+/// Evidence line: how much of the steal time fell on the victim, as an estimate with its bounds.
 fn part_line(view: &View, part: &Part) -> Evidence {
     let rate = |ns| units::duration(view.per_second(ns) as f64);
     let note = format!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! CPU: threads run, but the CPU is not all theirs.
+//! CPU rules: threads run, but do not get the whole CPU.
 
 pub(super) mod deep_idle_states;
 pub(super) mod frequency_capped;

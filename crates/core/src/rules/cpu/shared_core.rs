@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! CPU002: CPUs that are less than they seem: siblings of a core, CPUs that the hypervisor runs in turns, or a
+//! CPU002: CPUs that deliver less than a whole core: siblings of a core, CPUs that the hypervisor runs in turns, or a
 //! neighbour on the same core.
 
 use crate::cpu_check::document::{Class, CpuCheck, Group};
@@ -15,7 +15,7 @@ use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
 use crate::text::units;
 use crate::view::View;
 
-/// Pairs with a line of their own.
+/// Maximum number of pairs with an evidence line of their own.
 const MAX_PAIRS: usize = 4;
 
 const SHARED: Limit = Limit {
@@ -90,7 +90,7 @@ fn shared(view: &View, check: &CpuCheck) -> Finding {
 
 fn foreign(view: &View, check: &CpuCheck) -> Finding {
     let kept = check.verdict.held_up_speed.unwrap_or_else(|| {
-        // Then all are held up together.
+        // Then all CPUs are held up together.
         let work = sweep::capacity(check.cpus.used.len(), &check.sweep).unwrap_or_default();
         (work / check.cpus.used.len().max(1) as f64).min(1.0)
     });
@@ -110,7 +110,7 @@ fn foreign(view: &View, check: &CpuCheck) -> Finding {
     finding(view, check, severity, cost, causes, fixes.collect())
 }
 
-/// The loss of one busy thread.
+/// The cost for one busy thread that loses that share of its time.
 fn cost(share: f64) -> Cost {
     let share = share.clamp(0.0, 1.0);
     Cost { lost_ns_per_s: (share * 1e9) as u64, share, ..Cost::default() }
@@ -210,7 +210,7 @@ fn shared_fixes(check: &CpuCheck) -> Vec<Fix> {
             risk: Some("more CPUs cost more; half of them are for latency, not for throughput".into()), expect: None,
         });
     }
-    // Only if who shares with whom is known of all.
+    // Only if the list has one CPU for each usable core, so all sharing is known.
     if check.verdict.usable_cores == Some(one_each.len() as u32) {
         fixes.push(Fix {
             action: format!(

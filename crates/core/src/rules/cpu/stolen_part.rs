@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How much of what the hypervisor takes from a machine it takes from those who are looked at.
+//! How much of a machine's steal time falls on the target.
 //!
-//! A counter of stolen time belongs to a CPU, not to a thread. It moves while that CPU has something to run, so in each
-//! second it is taken from who is on the CPUs then; where the target was is not known, so it has its share of that.
+//! A steal counter belongs to a CPU, not to a thread. It rises while that CPU has something to run, so in each second
+//! the steal time falls on the threads that are on CPUs then. On which CPUs the target ran is not known, so it gets its
+//! share of their CPU time.
 
 use crate::finding::{Entity, EntityKind, Severity};
 use crate::rules::sched::{may_suffer, target_is_host};
@@ -17,22 +18,22 @@ pub(super) const BUSY_HOST: Limit = Limit {
     why: "of a host that does less, who loses most is what counts: nobody feels what is taken from housekeeping",
 };
 
-/// What somebody lost to the hypervisor, in nanoseconds of the window.
+/// What a group lost to the hypervisor, in nanoseconds of the window.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Part {
-    /// Whose it is.
+    /// The group that lost it; the host if the target has several groups.
     pub(super) victim: Entity,
     pub(super) name: String,
-    /// Expected, and the bounds that are certain.
+    /// Expected loss; `least_ns` and `most_ns` are its certain bounds.
     pub(super) ns: u64,
     pub(super) least_ns: u64,
     pub(super) most_ns: u64,
-    /// Time in which it wanted to run.
+    /// Time in which the group wanted to run.
     pub(super) wanted_ns: u64,
 }
 
 impl Part {
-    /// Of the time in which it wanted to run.
+    /// Expected loss as a share of the time in which the group wanted to run, 0..1.
     pub(super) fn share(&self) -> f64 {
         (self.ns as f64 / self.wanted_ns.max(1) as f64).min(1.0)
     }
@@ -42,7 +43,8 @@ impl Part {
     }
 }
 
-/// What the target lost; of a host, who lost most. `None` if nobody was seen.
+/// The loss of the target; if that is the whole host, the loss of the group that lost most. `None` if no group was
+/// observed.
 pub(super) fn of(view: &View, totals: &CpuTotals) -> Option<Part> {
     let groups = view.groups();
     let whole = (totals.steal_ns, totals.busy_ns + totals.steal_ns);
@@ -71,7 +73,8 @@ pub(super) fn of(view: &View, totals: &CpuTotals) -> Option<Part> {
     Some(Part { victim, name, ns, least_ns, most_ns, wanted_ns })
 }
 
-/// What a CPU of a host loses on average, if the host is busy enough that this says something: time and share.
+/// What each CPU of a host loses on average, in nanoseconds of the window and as a share of the time in which it had
+/// work. `None` if the target is not the whole host, or the host is less than [`BUSY_HOST`] busy.
 pub(super) fn of_each_cpu(view: &View, totals: &CpuTotals) -> Option<(u64, f64)> {
     let cpus = u64::from(view.cpu_count().max(1));
     let wanted_ns = totals.busy_ns + totals.steal_ns;
@@ -80,7 +83,7 @@ pub(super) fn of_each_cpu(view: &View, totals: &CpuTotals) -> Option<(u64, f64)>
         .then(|| Some((totals.steal_ns / cpus, totals.stolen_share()?)))?
 }
 
-/// Time on CPUs, and time in which it wanted to be.
+/// CPU time, and time in which the group wanted to run; nanoseconds.
 fn demand(group: &Group<'_>) -> Option<(u64, u64)> {
     match (&group.usage, &group.delay) {
         (Some(usage), _) => Some((usage.states.on_cpu_ns, usage.wanted_ns())),
@@ -89,10 +92,11 @@ fn demand(group: &Group<'_>) -> Option<(u64, u64)> {
     }
 }
 
-/// Of stolen time while CPUs wanted to run for `busy_ns` in all: expected, least and most that is of somebody who was on
-/// them for `on_cpu_ns`. What others cannot have lost, having been there for less, is theirs.
+/// Divides steal time: of `stolen_ns` while CPUs had work for `busy_ns` in all (steal included), the expected, least
+/// and most nanoseconds that fall on a group that was on CPUs for `on_cpu_ns`. The least is what exceeds the CPU time
+/// of all others, who cannot have lost more than that.
 fn share_of((stolen_ns, busy_ns): (u64, u64), on_cpu_ns: u64, wanted_ns: u64) -> (u64, u64, u64) {
-    // The counters are of hundredths of a second: a thread may have been there for longer than they say.
+    // The counters have a resolution of 10 ms: a group may have run for longer than they say.
     let busy_ns = busy_ns.max(on_cpu_ns).max(1);
     let ns = (u128::from(stolen_ns) * u128::from(on_cpu_ns) / u128::from(busy_ns)) as u64;
     let most_ns = stolen_ns.min(wanted_ns);
@@ -100,7 +104,7 @@ fn share_of((stolen_ns, busy_ns): (u64, u64), on_cpu_ns: u64, wanted_ns: u64) ->
     (ns, least_ns, most_ns.max(ns))
 }
 
-/// The sum over the seconds of the window; `None` where it is not known when the target ran.
+/// The sum of [`share_of`] over the seconds of the window; `None` if it is not known when the target ran.
 fn by_second(view: &View) -> Option<(u64, u64, u64)> {
     let target = view.target_load();
     if target.on_cpu.total() == 0 {

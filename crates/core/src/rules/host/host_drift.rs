@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! HST001: a host differs from others in what is known to matter for latency.
+//! HST001: a host differs from others in facts that are known to matter for latency.
 
 use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
 use crate::host_diff::document::{Difference, Held, Host};
@@ -8,15 +8,15 @@ use crate::rules::hosts::{Hosts, read, victim};
 use crate::rules::{Check, Limit, Rule, Status, Verdict};
 use crate::text::units;
 
-/// Differences with a line of evidence.
+/// Maximum number of differences with an evidence line.
 const MAX_LINES: usize = 8;
-/// Differences that a title names.
+/// Maximum number of differences that a title names.
 const MAX_NAMED: usize = 3;
-/// Differences with a remedy.
+/// Maximum number of differences with a remedy.
 const MAX_FIXES: usize = 3;
-/// Hosts with a finding of their own.
+/// Maximum number of hosts with a finding of their own.
 const MAX_HOSTS: usize = 8;
-/// Slow files that are named.
+/// Maximum number of slow files that are named.
 const MAX_SLOW: usize = 3;
 
 const MATTERS: Limit = Limit {
@@ -81,14 +81,15 @@ fn check(hosts: &Hosts<'_>) -> Verdict {
     }
 }
 
-/// What all slow hosts have and no fast one, if three hosts and more are compared: one finding for all of them.
+/// One finding for all slow hosts: the facts that all of them have in common and no fast host has. `None` unless at
+/// least three hosts are known to be slow or fast.
 fn of_all_slow(hosts: &Hosts<'_>) -> Option<Finding> {
     let diff = hosts.diff;
     let separation = diff.separation.as_ref()?;
     let slow = diff.hosts.iter().find(|host| host.slow == Some(true))?;
     let drift = diff.separating();
     let known = drift.iter().map(|(it, _, _)| it.severity).max()?;
-    // What separates them and cannot be chance matters, whatever is known of it.
+    // What separates them significantly matters, even if nothing is known about it.
     let severity = if separation.significant { known.max(Severity::Medium) } else { known };
     let corrected = drift.iter().filter_map(|(it, _, _)| it.test.as_ref()).map(|it| it.corrected);
     let names: Vec<String> = diff
@@ -111,7 +112,7 @@ fn of_all_slow(hosts: &Hosts<'_>) -> Option<Finding> {
     })
 }
 
-/// Hosts that are asked about: the slow ones; of two, the second; of more, those that stand against a majority, most
+/// The hosts to judge: the slow ones; else, of two hosts, the second; of more, those that differ from a majority, most
 /// often first.
 fn subjects<'a>(hosts: &'a Hosts<'_>) -> Vec<&'a Host> {
     let all = &hosts.diff.hosts;
@@ -127,7 +128,8 @@ fn subjects<'a>(hosts: &'a Hosts<'_>) -> Vec<&'a Host> {
     subjects
 }
 
-/// What a host has, and what most of the others have; `None` if it has that too, or if it is not known.
+/// The value of a host, and the most common other value; `None` if more hosts share its value than the other, or if its
+/// value is not known.
 fn against<'a>(it: &'a Difference, host: &Host) -> Option<(&'a Held, &'a Held)> {
     let own = it.held_by(host)?;
     let first = it.values.iter().find(|held| !held.hosts.contains(&host.id))?;
@@ -187,7 +189,7 @@ fn others(hosts: &Hosts<'_>, host: &Host) -> String {
     }
 }
 
-/// That it differs is sure; that it is the reason of anything is known only as far as it was measured.
+/// That the host differs is certain; that this causes anything is known only as far as it was measured.
 fn confidence(hosts: &Hosts<'_>, host: &Host, severity: Severity) -> f64 {
     let separated = hosts.diff.separation.as_ref().is_some_and(|it| it.significant);
     let measured = hosts.diff.measured.as_ref().is_some_and(|it| it.slow == host.id);

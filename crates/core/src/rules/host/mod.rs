@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Host: it is not what others of its kind are.
+//! HST rules: a host is not set up like others of its kind.
 
 pub(super) mod host_drift;

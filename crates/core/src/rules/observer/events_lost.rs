@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! OBS001: the observer lost some of what it should have seen.
+//! OBS001: the observer lost some of the events that it should have seen.
 
 use super::losses;
 use crate::finding::{Area, Cost, Entity, EntityKind, Evidence, Finding, Severity, Unit};
@@ -56,7 +56,7 @@ fn check(view: &View) -> Verdict {
         })
         .sum();
     let late_share = late_ns as f64 / (view.window_ns().max(1)) as f64;
-    // A loss that cannot be compared with anything counts.
+    // A loss without anything to compare it with always counts.
     let worst = lost.iter().max_by(|a, b| a.2.unwrap_or(1.0).total_cmp(&b.2.unwrap_or(1.0)));
     let worst_share = worst.map_or(0.0, |worst| worst.2.unwrap_or(MIN_SHARE.value));
     if worst_share < MIN_SHARE.value && late_share < LATE_SHARE.value {
@@ -72,7 +72,7 @@ fn check(view: &View) -> Verdict {
         };
         return Verdict::Quiet { closest };
     }
-    // Where nobody loses time, no conclusion is in danger.
+    // Where no group loses time above the limits, no conclusion is in danger.
     let lost_ns = |usage: &Usage| usage.contended_ns() + usage.states.throttled_ns;
     let danger = worst_share >= DANGER_SHARE.value
         && !super::losers(view, &view.groups(), lost_ns).is_empty();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the names of losses mean, and how much they are of what there was to see.
+//! What the observer's loss counters mean, and how large a loss is relative to what there was to observe.
 
 use crate::view::View;
 
-/// What one name of a loss stands for.
+/// A loss counter.
 struct Loss {
     name: &'static str,
     area: &'static str,
@@ -151,18 +151,18 @@ pub(in crate::rules) fn all(view: &View) -> impl Iterator<Item = (&str, u64)> {
     seen.chain((beyond > 0).then_some((BEYOND, beyond)))
 }
 
-/// The area of a loss: the source that lost it.
+/// The area of a loss counter, which is the source that lost it; `other` for an unknown name.
 pub(in crate::rules) fn area(name: &str) -> &'static str {
     KNOWN.iter().find(|loss| loss.name == name).map_or("other", |loss| loss.area)
 }
 
-/// What a loss means, if its name is known.
+/// What a loss counter means; `None` for an unknown name.
 pub(super) fn meaning(name: &str) -> Option<&'static str> {
     KNOWN.iter().find(|loss| loss.name == name).map(|loss| loss.meaning)
 }
 
-/// What a loss is a part of: all waiting for times, all hold-ups for hold-ups, all transfers for other counts of block
-/// IO, all context switches for the rest. `None` where there is nothing to compare with.
+/// A loss as a share of its whole, 0..1. The whole is all waiting for times, all IO waits for lost stalls, all
+/// transfers for other counts of block IO, else all context switches. `None` if the whole is 0.
 pub(super) fn share(view: &View, name: &str, amount: u64) -> Option<f64> {
     let load = view.host_load();
     let usages = || view.processes().values().filter_map(|process| process.usage.as_ref());
@@ -184,7 +184,7 @@ const TRANSFERS: &str = "the transfers";
 const HOLD_UPS: &str = "the hold-ups";
 const ENTRIES: &str = "what was recorded of stalls, passes, commits and busy spells";
 
-/// What a loss is compared with, as it is called in a sentence.
+/// The whole that a loss is compared with, as words for a sentence.
 pub(super) fn whole(name: &str) -> &'static str {
     match area(name) {
         _ if name == "block_stalls_untold" => HOLD_UPS,
@@ -195,7 +195,7 @@ pub(super) fn whole(name: &str) -> &'static str {
     }
 }
 
-/// The largest share that was lost of anything, 0..1.
+/// The largest share over all loss counters, 0..1.
 pub(in crate::rules) fn worst_share(view: &View) -> f64 {
     all(view).filter_map(|(name, amount)| share(view, name, amount)).fold(0.0, f64::max)
 }

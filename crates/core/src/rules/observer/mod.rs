@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! OBS: reasons to distrust what was observed.
+//! OBS rules: reasons to distrust the observations.
 
 pub(super) mod events_lost;
 pub(super) mod losses;
@@ -10,7 +10,7 @@ use super::{sched, severity};
 use crate::finding::Fix;
 use crate::view::{Group, Groups, Usage, View};
 
-/// The groups of the target whose loss, as `lost_ns` counts it, is above the limits; the biggest loss first.
+/// The groups of the target whose loss, as counted by `lost_ns`, is above the severity limits; biggest loss first.
 fn losers<'g>(
     view: &View,
     groups: &'g Groups<'g>,
@@ -28,7 +28,7 @@ fn losers<'g>(
     losers
 }
 
-/// What makes observing cheaper and more complete, if it was not done already.
+/// Remedy that makes observing cheaper and more complete: a narrower target, unless there is one already.
 fn narrower(view: &View) -> Vec<Fix> {
     if !sched::target_is_host(view) {
         return vec![];

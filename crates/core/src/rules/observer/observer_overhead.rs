@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! OBS003: the observer costs more than it promises.
+//! OBS003: the observer costs more than its budget.
 
 use crate::finding::{Area, Cost, Entity, EntityKind, Finding, Severity, Unit};
 use crate::recording::Source;

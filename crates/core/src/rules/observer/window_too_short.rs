@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! OBS002: the window is too short for what one would like to conclude from it.
+//! OBS002: the window is too short for the conclusions that one would like to draw.
 
 use crate::finding::{Area, Confirm, Cost, Entity, EntityKind, Finding, Severity, Unit};
 use crate::recording::{Source, TargetSpec};
@@ -42,7 +42,7 @@ fn check(view: &View) -> Verdict {
             missing: vec!["the recording holds nothing but its start".into()],
         };
     }
-    // Few waits matter only where they cost something: an idle target has few and that is fine.
+    // Few waits matter only where they cost something: an idle target has few, and that is fine.
     let groups = view.groups();
     let loser = super::losers(view, &groups, Usage::contended_ns).into_iter().next();
     let waits = loser.map(|(group, usage)| (group_name(group), usage.waits.total_count()));
@@ -82,7 +82,7 @@ fn check(view: &View) -> Verdict {
     }])
 }
 
-/// The same look at the same target, longer.
+/// The command for a longer recording of the same target.
 fn again(view: &View) -> String {
     use crate::text::shell_quote;
     match view.meta().map(|meta| &meta.target) {

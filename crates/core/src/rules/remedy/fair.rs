@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What fair shares leave of a wait: of two who want a CPU, each gets it in proportion to its weight.
+//! How much of a wait is left under fair scheduling, where each of two competitors for a CPU gets time in proportion to
+//! its weight.
 
 use super::Culprit;
 use crate::finding::Promise;
 use crate::recording::{Process, SchedPolicy, Scheduling};
 use crate::view::Group;
 
-/// Weights of the nice values -20 to 19: `sched_prio_to_weight` in Linux, `kernel/sched/core.c`, the same since 2.6.23.
+/// Weights of the nice values -20 to 19: `sched_prio_to_weight` in `kernel/sched/core.c` of Linux, unchanged since
+/// 2.6.23.
 const OF_NICE: [u32; 40] = [
     88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, //
     9548, 7620, 6100, 4904, 3906, 3121, 2501, 1991, 1586, 1277, //
@@ -21,12 +23,13 @@ pub(super) fn weight_of_nice(nice: i32) -> u32 {
     OF_NICE[(nice.clamp(-20, 19) + 20) as usize]
 }
 
-/// The nice value of the threads of a process that ran most, of those for which it counts; else the main thread's.
+/// The nice value of those non-real-time threads of a process that ran most; if none are known, that of the main
+/// thread.
 pub(super) fn nice_of(process: &Process) -> i32 {
     doer(process).map(|kind| kind.nice).or(process.nice).unwrap_or(0)
 }
 
-/// Whether the threads of a process that ran most have only what others leave.
+/// Whether the non-real-time threads of a process that ran most are `SCHED_IDLE`.
 pub(super) fn is_idle(process: &Process) -> bool {
     doer(process).is_some_and(|kind| kind.policy == SchedPolicy::Idle)
 }
@@ -36,8 +39,8 @@ pub(super) fn weight_of(process: &Process) -> u32 {
     if is_idle(process) { IDLE } else { weight_of_nice(nice_of(process)) }
 }
 
-/// What a remedy promises that makes the culprit's weight, compared with the victim's, `ratio` of what it is; never that
-/// less than `least` is left.
+/// The promise of a remedy that makes the culprit's weight, relative to the victim's, `ratio` times what it is; never
+/// that less than `least` of the waiting is left. `None` if a `sched_ext` scheduler is involved.
 pub(super) fn promise(
     victim: &Group<'_>,
     culprit: &Culprit<'_>,
@@ -45,7 +48,7 @@ pub(super) fn promise(
     least: f64,
 ) -> Option<Promise> {
     let victims = victim.members.iter().map(|&(_, process)| process);
-    // A scheduler of its own has rules of its own.
+    // A `sched_ext` scheduler does not follow these weights.
     let is_ext = |process: &Process| doer(process).is_some_and(|it| it.policy == SchedPolicy::Ext);
     if victims.chain(culprit.processes.iter().copied()).any(is_ext) {
         return None;
@@ -58,9 +61,9 @@ fn doer(process: &Process) -> Option<&Scheduling> {
     fair.max_by_key(|kind| kind.ran_ns)
 }
 
-/// The part of a victim's waiting that is left when the weight of whom it waits behind, compared with its own, becomes
-/// `ratio` of what it is: of its share of the time in which it wants to run, the rest is the others'. All of it where
-/// nobody knows how much it waits.
+/// The share of a victim's waiting that is left, 0..1, if the weight of the threads that it waits behind, relative to
+/// its own, becomes `ratio` times what it is. Their weight now follows from the share of the time in which the victim
+/// wants to run that they take from it. 1 if it is not known how much the victim waits.
 fn left(victim: &Group<'_>, ratio: f64) -> f64 {
     let waits = match (&victim.usage, &victim.delay) {
         (Some(usage), _) => share(usage.contended_ns(), usage.states.on_cpu_ns),
@@ -93,7 +96,7 @@ mod tests {
         let view = scene.view();
         let groups = view.groups();
         let victim = &groups.list()[0];
-        // Of two at nice 15, one at 19: 15 / (36 + 15) instead of a half.
+        // Two at nice 15, of which one goes to 19: 15 / (36 + 15) instead of a half.
         let part = left(victim, 15.0 / 36.0);
         assert!((part - (15.0 / 51.0) / 0.5).abs() < 0.02, "{part}");
         assert!((left(victim, 1.0) - 1.0).abs() < 1e-9);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What can be changed about CPU time, as commands that fit the host: systemd unit, container or plain cgroup,
-//! v1 or v2. Paths are below the usual mount points.
+//! Remedies for lost CPU time, as commands that fit the host: systemd unit, container or plain cgroup, v1 or v2. Paths
+//! assume the usual mount points.
 
 mod fair;
 mod place;
@@ -16,27 +16,28 @@ use crate::finding::{Fix, Promise};
 use crate::recording::Process;
 use crate::view::{Group, View};
 
-/// More pids than this make no command that one wants to paste.
+/// Maximum number of pids in a command: a longer one is unwieldy to paste.
 const MAX_PIDS: usize = 32;
 
-/// Who is to blame for somebody's waiting.
+/// The culprit of a victim's waiting.
 #[derive(Clone, Debug)]
 pub(super) struct Culprit<'a> {
-    /// Those of one name and cgroup.
+    /// The group: processes of one name and cgroup.
     pub(super) group: &'a Group<'a>,
-    /// Those of them who carry the blame: what is done to the others is in vain.
+    /// The processes of the group that carry the blame: acting on the others has no effect.
     pub(super) processes: Vec<&'a Process>,
-    /// Their share of the victim's loss: no remedy against them changes more.
+    /// Their share of the victim's loss, 0..1, which bounds what a remedy against them can gain.
     pub(super) share: f64,
-    /// The systemd unit that they belong to.
+    /// The systemd unit that they belong to, if any.
     pub(super) unit: Option<String>,
 }
 
 impl Culprit<'_> {
-    /// That at most this part of what they are to blame for is left, and all else of the loss.
+    /// Promises that at most `part` (0..1) of the loss that the culprit causes is left, and the rest of the loss stays.
+    /// `None` if that is no improvement.
     fn leaves(&self, part: f64) -> Option<Promise> {
         let share = self.share.clamp(0.0, 1.0);
-        // In whole percent, rounded up: no more is promised than is kept.
+        // In whole percent, rounded up, so that the promise is not too strong.
         let left = ((1.0 - share * (1.0 - part)) * 100.0).ceil() / 100.0;
         (left < 1.0).then(|| Promise::left_at_most(left))
     }
@@ -52,7 +53,7 @@ impl Culprit<'_> {
     }
 }
 
-/// What helps somebody who waits behind others, best first. Nothing where nothing fits.
+/// Remedies for a victim that waits behind a culprit, best first; empty if none fits.
 pub(super) fn behind(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> Vec<Fix> {
     if culprit.group.is_observer() {
         return vec![Fix {
@@ -67,27 +68,27 @@ pub(super) fn behind(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> 
     let apart = place::apart(view, victim, culprit);
     let real_time = precedence::ordinary(view, victim, culprit);
     if !real_time.is_empty() {
-        // Nice values, weights and quotas are not for real-time threads.
+        // Nice values, weights and quotas have no effect on real-time threads.
         return real_time.into_iter().chain(apart).chain(precedence::bound()).collect();
     }
     let weight = weight::prefer(view, victim, culprit);
     weight.into_iter().chain(quota::limit(view, victim, culprit)).chain(apart).collect()
 }
 
-/// The tids of all threads of processes, as words of a shell: `ionice` and `renice` change just the thread that they
-/// are given, and a pid is the main thread.
+/// The thread ids of all threads of these processes, as a shell substitution: `ionice` and `renice` change only the
+/// thread that they are given, and a pid is the main thread.
 pub(super) fn threads(pids: &[u32]) -> String {
     let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
     format!("$(ps -Lo tid= -p {})", pids.join(","))
 }
 
-/// The pids of a group that is small enough to be named.
+/// The pids of a group; `None` if there are more than [`MAX_PIDS`] or one is short-lived.
 pub(super) fn pids_of(group: &Group<'_>) -> Option<Vec<u32>> {
     let members: Vec<&Process> = group.members.iter().map(|&(_, process)| process).collect();
     pids(members.into_iter())
 }
 
-/// The pids of so many; `None` of those that are too many, or gone as soon as they are named.
+/// The pids of these processes; `None` if there are more than [`MAX_PIDS`], or one stands for short-lived processes.
 fn pids<'a>(processes: impl ExactSizeIterator<Item = &'a Process>) -> Option<Vec<u32>> {
     if processes.len() > MAX_PIDS {
         return None;
@@ -95,7 +96,7 @@ fn pids<'a>(processes: impl ExactSizeIterator<Item = &'a Process>) -> Option<Vec
     processes.map(|process| (!process.many).then_some(process.pid)).collect()
 }
 
-/// A command for one pid, for each of some.
+/// A shell command that runs `command` for each pid.
 fn each(pids: &[u32], command: impl Fn(&str) -> String) -> String {
     match pids {
         [pid] => command(&pid.to_string()),
@@ -118,7 +119,7 @@ mod tests {
         assert_eq!(threads(&[7, 8, 9]), "$(ps -Lo tid= -p 7,8,9)");
     }
 
-    /// The commands against a culprit with these facts.
+    /// The commands of the remedies against a culprit with these facts.
     fn commands(change: impl FnOnce(&mut Process)) -> Vec<String> {
         let mut scene = Scene::new(2, S);
         scene.cgroup("/", None, None);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! CPUs: who may run on which.
+//! Placement: which processes may run on which CPUs.
 
 use super::setting::{file, operand};
 use super::{Culprit, each};
@@ -9,12 +9,13 @@ use crate::rules::words::ticked;
 use crate::view::{Group, View};
 use std::collections::BTreeSet;
 
-/// Keeps the culprit off the CPUs of a victim that is bound to some, else on one half of all.
+/// Keeps the culprit off the CPUs of a victim that is bound to some; if the victim is not bound, keeps the culprit on
+/// half of the CPUs.
 pub(super) fn apart(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> Option<Fix> {
     let online: BTreeSet<u32> = view.meta()?.cpus_online.iter().copied().collect();
     let of_victim: BTreeSet<u32> =
         victim.members.iter().flat_map(|(_, process)| allowed(process, &online)).collect();
-    // Outside its cpuset it may not be put.
+    // The culprit cannot be moved out of its cpuset.
     let open: Vec<u32> = match culprit.processes.first()?.cpuset_cpus.as_deref() {
         Some(set) => cpus(set).intersection(&online).copied().collect(),
         None => online.iter().copied().collect(),
@@ -50,12 +51,12 @@ pub(super) fn apart(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> O
             "it cannot use idle CPUs elsewhere; threads that it starts inherit the mask, other processes do not"
                 .into(),
         ),
-        // On busy CPUs it drives others away, which may come to the victim's.
+        // On busy CPUs it displaces other threads, which may move to the victim's CPUs.
         expect: culprit.leaves(0.25).filter(|_| bound && has_room(view, &keep, culprit)),
     })
 }
 
-/// Whether these CPUs idled for as long as the culprit ran: whether it fits there.
+/// Whether these CPUs were idle for at least as long as the culprit ran, so that it fits there.
 fn has_room(view: &View, keep: &[u32], culprit: &Culprit<'_>) -> bool {
     let idle_ns = keep.iter().filter_map(|cpu| view.cpus().get(cpu)?.idle_ns.delta()).sum::<u64>();
     culprit.group.usage.as_ref().is_some_and(|usage| usage.states.on_cpu_ns <= idle_ns)
@@ -69,8 +70,8 @@ fn allowed(process: &Process, online: &BTreeSet<u32>) -> BTreeSet<u32> {
     }
 }
 
-/// What a remedy promises that lets a victim go to the CPUs that idled while it waited: at most a quarter of that waiting
-/// is left, and all during which a CPU idled that it might use already.
+/// The promise of a remedy that allows a victim the CPUs that were idle while it waited: at most a quarter of that
+/// waiting is left, and all of the waiting while an allowed CPU was idle.
 fn reached(victim: &Group<'_>) -> Option<Promise> {
     let idle = victim.idle.as_ref()?;
     let part = idle.forbidden_ns as f64 / (idle.forbidden_ns + idle.allowed_ns).max(1) as f64;
@@ -78,11 +79,11 @@ fn reached(victim: &Group<'_>) -> Option<Promise> {
     (left < 1.0).then(|| Promise::left_at_most(left))
 }
 
-/// Lets a victim run on all CPUs.
+/// Sets the victim's affinity masks to all online CPUs.
 pub(in crate::rules) fn widen(view: &View, victim: &Group<'_>) -> Option<Fix> {
     let all = cpu_list(&view.meta()?.cpus_online);
     let online: BTreeSet<u32> = cpus(&all);
-    // A cpuset bounds every mask.
+    // A mask takes effect only within the cpuset.
     let in_all = |process: &Process| {
         process.cpuset_cpus.as_deref().is_none_or(|set| online.is_subset(&cpus(set)))
     };
@@ -101,7 +102,7 @@ pub(in crate::rules) fn widen(view: &View, victim: &Group<'_>) -> Option<Fix> {
     })
 }
 
-/// Gives the cpuset of a victim's cgroup all CPUs.
+/// Gives the cpuset of the victim's cgroup all online CPUs.
 pub(in crate::rules) fn widen_cpuset(view: &View, victim: &Group<'_>) -> Option<Fix> {
     let meta = view.meta()?;
     let all = cpu_list(&meta.cpus_online);
@@ -116,7 +117,7 @@ pub(in crate::rules) fn widen_cpuset(view: &View, victim: &Group<'_>) -> Option<
             let name = it.name.as_deref().unwrap_or(&it.id);
             Some(format!("{} update --cpuset-cpus {all} {}", it.runtime, operand(name)))
         }
-        // On v1 the cpuset is in a tree of its own, in which the cgroup may have another path.
+        // On v1 the cpuset hierarchy is separate, and the cgroup may have another path in it.
         _ if meta.cpu_controller == Some(CgroupVersion::V2) => {
             let facts = path.first().and_then(|(_, level)| level.facts.as_ref())?;
             Some(format!("echo {all} > {}", file(facts, "/sys/fs/cgroup", "cpuset.cpus")))
@@ -131,11 +132,11 @@ pub(in crate::rules) fn widen_cpuset(view: &View, victim: &Group<'_>) -> Option<
     })
 }
 
-/// Whether the cpusets above a victim's cgroup have all CPUs: somebody else in or below the one above has.
+/// Whether the cpusets above the victim's cgroup have all CPUs: known if some process in or below the parent has them.
 fn is_open_above(view: &View, victim: &Group<'_>) -> bool {
     let Some(meta) = view.meta().filter(|meta| meta.cpu_controller == Some(CgroupVersion::V2))
     else {
-        // On v1 the cpuset is in a tree of its own.
+        // On v1 the cpuset hierarchy is separate.
         return false;
     };
     let Some(id) = victim.cgroup else { return false };
@@ -149,7 +150,7 @@ fn is_open_above(view: &View, victim: &Group<'_>) -> bool {
     })
 }
 
-/// CPUs in a sentence.
+/// CPUs as words of a sentence: `CPU 3`, `CPUs 0-3,8`.
 pub(in crate::rules) fn named(cpus: &[u32]) -> String {
     match cpus {
         [] => "others".into(),
@@ -174,12 +175,12 @@ pub(in crate::rules) fn cpu_list(cpus: &[u32]) -> String {
     texts.collect::<Vec<_>>().join(",")
 }
 
-/// The numbers of a CPU list (`0-3,8`); what is none is left out.
+/// The numbers of a CPU list (`0-3,8`); malformed parts are skipped.
 pub(in crate::rules) fn cpus(list: &str) -> BTreeSet<u32> {
     let range = |part: &str| {
         let (from, to) = part.split_once('-').unwrap_or((part, part));
         let (from, to) = (from.trim().parse::<u32>().ok()?, to.trim().parse::<u32>().ok()?);
-        // No kernel has more CPUs than this; a list that says so is none.
+        // No kernel supports more CPUs than this: a larger number makes the part malformed.
         (to < 1 << 16).then_some(from..=to)
     };
     list.split(',').filter_map(range).flatten().collect()
@@ -191,7 +192,8 @@ mod tests {
     use crate::testkit::{S, Scene};
     use proptest::prelude::*;
 
-    /// What keeps the culprit away from a victim that may use those CPUs of four.
+    /// Action and command that keep the culprit away from a victim that is allowed the CPUs `victims` of four;
+    /// `culprits` is the culprit's cpuset.
     fn fix(victims: &str, culprits: &str) -> Option<(String, String)> {
         let mut scene = Scene::new(4, S);
         let victim = scene.process("victim", None);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Threads that run before all others until they sleep: nice values, weights and quotas do nothing to them.
+//! Remedies against real-time threads, which run before all others until they sleep: nice values, weights and quotas
+//! have no effect on them.
 
 use super::setting::operand;
 use super::{Culprit, each, place, weight};
@@ -8,15 +9,16 @@ use crate::recording::{Process, Scheduling};
 use crate::rules::words::ticked;
 use crate::view::{Group, View};
 
-/// The part of the waiting that is left where both share fairly.
+/// Upper bound of the share of the waiting that is left once both are scheduled fairly.
 const LEFT: f64 = 0.7;
-/// Whoever outweighs the victim more than so many times takes more than that part of a CPU from it.
+/// A culprit that outweighs the victim by more than this factor takes more than [`LEFT`] of a CPU from it even then.
 const MOST_PULL: f64 = 2.0;
-/// Who runs for less at a time is hardly interrupted as an ordinary thread either: its slice is some milliseconds.
+/// A thread that runs for less than this at a time is hardly preempted as an ordinary thread either, whose slice is
+/// some milliseconds.
 const SHORT_NS: u64 = 10_000_000;
 
-/// Makes real-time threads of the culprit ordinary ones, and shows where their policy is set; nothing if it is not
-/// they who run.
+/// Makes the culprit's real-time threads ordinary ones, and shows where their policy is set; empty if the real-time
+/// threads did not do most of the running.
 pub(super) fn ordinary(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> Vec<Fix> {
     let doers: Vec<(&Process, &Scheduling)> = culprit
         .processes
@@ -58,8 +60,8 @@ pub(super) fn ordinary(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -
     fixes
 }
 
-/// What is promised of ordinary threads: that they share. Not if they outweigh the victim then, or run for no longer at
-/// a time than an ordinary thread may, too.
+/// The promise of scheduling them as ordinary threads: that they share the CPU fairly. `None` if they would outweigh
+/// the victim, or run for no longer at a time than an ordinary thread may.
 fn promise(
     view: &View,
     victim: &Group<'_>,
@@ -77,7 +79,7 @@ fn promise(
     (weight::pull(view, victim, culprit, a_cpu) <= MOST_PULL).then(|| culprit.leaves(LEFT))?
 }
 
-/// The real-time threads of a process, if they did most of what it did, or nobody knows who did.
+/// The real-time threads of a process, if they used at least half of its CPU time, or no CPU time is known.
 fn real_time_doer(scheduling: &[Scheduling]) -> Option<&Scheduling> {
     let all_ns: u64 = scheduling.iter().map(|kind| kind.ran_ns).sum();
     scheduling
@@ -86,7 +88,7 @@ fn real_time_doer(scheduling: &[Scheduling]) -> Option<&Scheduling> {
         .filter(|kind| kind.ran_ns >= all_ns / 2)
 }
 
-/// Bounds what all real-time threads together may take.
+/// Limits the time that all real-time threads together may take.
 pub(super) fn bound() -> Option<Fix> {
     Some(Fix {
         action: "leave others half of the time beside all real-time threads".into(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Quotas: more of them, quota saved up for peaks, and a limit for who takes too much.
+//! Quotas: raising them, saving them up for bursts, and limiting a process that takes too much.
 
 use super::Culprit;
 use super::setting::{Setting, decimal, owner_note, set};
@@ -10,16 +10,16 @@ use crate::rules::words::ticked;
 use crate::text::units;
 use crate::view::{Group, View};
 
-/// Less than this is no limit under which anything gets done.
+/// Lowest limit that is proposed, in CPUs: with less, next to nothing gets done.
 const MIN_CPUS: f64 = 0.1;
 
-/// Limits the culprit's CPU time to half of what it uses now, and to half of the host at most.
+/// Limits the culprit's CPU time to half of what it uses now, at most half of the host's CPUs.
 pub(super) fn limit(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> Option<Fix> {
     let (_, id) = parting(view, victim.cgroup?, culprit.group.cgroup?);
     let group = view.cgroups().get(&id?)?;
     let cgroup = group.facts.as_ref()?;
     let on_cpu_ns = culprit.group.usage.as_ref().map(|usage| usage.states.on_cpu_ns);
-    // Others in its cgroup are limited with it.
+    // The limit applies to everything in its cgroup.
     let used_ns = group.usage_ns.delta().max(on_cpu_ns);
     let most = f64::from(view.cpu_count()) / 2.0;
     let used = used_ns.map(|ns| view.per_second(ns) as f64 / 1e9);
@@ -42,7 +42,8 @@ pub(super) fn limit(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> O
     })
 }
 
-/// Raises a quota so that what was wanted fits: at most `left` of the stops remain, unless there is a doubt about that.
+/// Raises a quota to `cpus`, so that the demand fits: at most `left` (0..1) of the throttled time remains, unless there
+/// is a doubt about that.
 pub(in crate::rules) fn raise_quota(
     cgroup: &Cgroup,
     cpus: f64,
@@ -65,7 +66,7 @@ pub(in crate::rules) fn raise_quota(
     }
 }
 
-/// Lets short peaks use quota that was saved up before.
+/// Lets short peaks use quota that was saved up before (burst).
 pub(in crate::rules) fn burst(cgroup: &Cgroup) -> Option<Fix> {
     let quota_us = cgroup.quota_us?;
     Some(Fix {

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One setting of a cgroup as a command for whoever owns it: systemd, a container runtime, or nobody.
+//! A setting of a cgroup as a command for its owner: systemd, a container runtime, or nobody (a plain write).
 
 use crate::recording::{Cgroup, CgroupVersion};
 use crate::text::shell_quote;
 
-/// One thing to set on a cgroup.
+/// A setting of a cgroup.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Setting {
-    /// Percent of the default weight.
+    /// CPU weight, in percent of the default.
     WeightPercent(u64),
-    /// CPUs' worth of quota.
+    /// CPU quota, in CPUs.
     Cpus(f64),
-    /// Quota that may be saved up.
+    /// Quota that may be saved up for bursts, in microseconds.
     BurstUs(u64),
 }
 
-/// The command that sets it, by whoever owns the directory. A runtime that owns it would overwrite a plain
-/// write.
+/// The command that sets it through the directory's owner, since a runtime that owns it would overwrite a plain write.
+/// `None` if only a plain write is left and the cgroup is the root.
 pub(super) fn set(cgroup: &Cgroup, setting: Setting) -> Option<String> {
     let container = cgroup.container.as_ref();
     let runtime = container.map_or("", |container| container.runtime.as_str());
@@ -73,24 +73,24 @@ pub(super) fn set(cgroup: &Cgroup, setting: Setting) -> Option<String> {
     Some(format!("echo {value} > {}", shell_quote(&path)))
 }
 
-/// The same weight in v1's unit.
+/// A weight in percent of the default, in v1's unit.
 fn shares(percent: u64) -> u64 {
     percent * 1024 / 100
 }
 
-/// A quoted name that is no option: systemd's root slice is called `-.slice`.
+/// A quoted name that cannot be taken for an option: systemd's root slice is called `-.slice`.
 pub(super) fn operand(name: &str) -> String {
     let quoted = shell_quote(name);
     if name.starts_with('-') { format!("-- {quoted}") } else { quoted.into_owned() }
 }
 
-/// A number of CPUs without zeros at its end.
+/// A number of CPUs without trailing zeros.
 pub(super) fn decimal(cpus: f64) -> String {
     let text = format!("{cpus:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Where a cgroup's limits are really kept, if a plain write does not last.
+/// Where a cgroup's limits have to be changed for good, if a plain write does not last.
 pub(super) fn owner_note(cgroup: &Cgroup) -> &'static str {
     match cgroup.container.as_ref() {
         Some(container) if container.pod.is_some() || container.runtime == "kubernetes" => {
@@ -103,7 +103,7 @@ pub(super) fn owner_note(cgroup: &Cgroup) -> &'static str {
     }
 }
 
-/// The file of a setting, quoted.
+/// The path of a setting's file, quoted for a shell.
 pub(super) fn file(cgroup: &Cgroup, mount: &str, name: &str) -> String {
     shell_quote(&format!("{mount}{}/{name}", cgroup.path)).into_owned()
 }

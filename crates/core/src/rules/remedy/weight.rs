@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Weights: whoever has more of them gets more, where two compete. Between cgroups the weights of the two directories
-//! in which they part decide; within one cgroup the nice values of threads.
+//! CPU weights: of two competitors, the one with more weight gets more CPU time. Between cgroups, the weights of the
+//! two directories below their last common ancestor decide; within one cgroup, the nice values of threads.
 
 use super::setting::{Setting, owner_note, set};
 use super::{Culprit, each, fair, threads};
@@ -10,18 +10,18 @@ use crate::rules::words::ticked;
 use crate::text::units;
 use crate::view::{Group, View};
 
-/// A remedy makes a weight so many times the other.
+/// A remedy makes one weight this many times the other.
 const FACTOR: u64 = 10;
-/// Steps between two nice values of which one has about a tenth of the other's weight.
+/// Nice levels that divide a weight by about ten.
 const STEPS: i32 = 10;
-/// No less than this part of the waiting is promised to be left: weights shorten waits, but do not end them.
+/// A promise never says that less than this share of the waiting is left: weights shorten waits, but do not end them.
 const LEAST: f64 = 0.5;
-/// Whether the kernel schedules each session as a group, where no cgroup does.
+/// The sysctl that makes the kernel schedule each session as a group, where no cgroup does.
 const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
 
-/// The directories in which two cgroups part: children of the last one that they share. `None` for the one that is
-/// itself that last one. Weights and quotas of these two decide between them. Directories without the cpu controller
-/// are passed over: who is in them competes as if it were in the one above.
+/// The directories whose weights and quotas decide between two cgroups: the children of their last common ancestor that
+/// lead to each. `None` for a cgroup that is that ancestor itself. Directories without the cpu controller are skipped:
+/// processes in them compete as if they were in the directory above.
 pub(super) fn parting(
     view: &View,
     a: CgroupId,
@@ -32,11 +32,11 @@ pub(super) fn parting(
     (a.get(shared).copied(), b.get(shared).copied())
 }
 
-/// The directories that hold a cgroup and have a weight, topmost first.
+/// The cgroup and its ancestors that have a weight, topmost first.
 fn with_weight(view: &View, id: CgroupId) -> Vec<CgroupId> {
     let path = view.cgroup_path(id).into_iter().map(|(id, _)| id);
     let has_weight = |id: &CgroupId| facts(view, *id).is_some_and(|it| it.weight.is_some());
-    // The root has neither weight nor quota: who is in it is beside the children of the root.
+    // The root has neither weight nor quota: processes in it compete with the root's children.
     let is_root = |id: &CgroupId| facts(view, *id).is_some_and(|it| it.path == "/");
     let mut path: Vec<CgroupId> = path.filter(|id| has_weight(id) && !is_root(id)).collect();
     path.reverse();
@@ -47,12 +47,12 @@ fn facts(view: &View, id: CgroupId) -> Option<&Cgroup> {
     view.cgroups().get(&id)?.facts.as_ref()
 }
 
-/// Gives the victim more weight than the culprit, where the two compete.
+/// Remedy that gives the victim more weight than the culprit at the level at which the two compete.
 pub(super) fn prefer(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> Option<Fix> {
     let (of_victim, of_culprit) = match (victim.cgroup, culprit.group.cgroup) {
         (Some(a), Some(b)) if view.meta()?.cpu_controller.is_some() => parting(view, a, b),
         (None, _) | (_, None) if view.meta()?.cpu_controller.is_some() => return None,
-        // Without the cpu controller all threads of the host compete by their nice values.
+        // Without the cpu controller, all threads of the host compete by their nice values.
         _ => (None, None),
     };
     let facts = |id: Option<CgroupId>| id.and_then(|id| facts(view, id));
@@ -70,7 +70,7 @@ fn default_weight(version: CgroupVersion) -> u64 {
     }
 }
 
-/// The most that the kernel takes.
+/// The largest weight that the kernel accepts.
 fn most_weight(version: CgroupVersion) -> u64 {
     match version {
         CgroupVersion::V1 => 262_144,
@@ -78,7 +78,7 @@ fn most_weight(version: CgroupVersion) -> u64 {
     }
 }
 
-/// More weight for the victim's directory.
+/// Raises the weight of the victim's directory. `None` if it is high enough already, or the kernel would not accept it.
 fn raise(
     own: &Cgroup,
     other: Option<&Cgroup>,
@@ -87,10 +87,10 @@ fn raise(
 ) -> Option<Fix> {
     let default = default_weight(own.version);
     let now = own.weight.unwrap_or(default);
-    // A thread that is in the directory above itself has the default weight, at nice 0.
+    // A thread that is directly in the parent directory has the default weight, at nice 0.
     let beside = other.and_then(|other| other.weight).unwrap_or(default);
     let wanted = FACTOR * beside.max(default);
-    // What the kernel would not take, or what it has already, is no remedy.
+    // A weight that the kernel would not accept, or that it has already, is no remedy.
     if now >= FACTOR * beside || wanted > most_weight(own.version) {
         return None;
     }
@@ -119,7 +119,8 @@ fn raise(
     })
 }
 
-/// Less weight for the culprit's directory: the victim is in the parent itself, which has no weight beside it.
+/// Lowers the weight of the culprit's directory: the victim is in the parent itself and has no directory beside it
+/// whose weight could be raised.
 fn lower(other: &Cgroup, victim: &Group<'_>, culprit: &Culprit<'_>) -> Option<Fix> {
     let default = default_weight(other.version);
     let now = other.weight.unwrap_or(default);
@@ -141,7 +142,8 @@ fn lower(other: &Cgroup, victim: &Group<'_>, culprit: &Culprit<'_>) -> Option<Fi
     })
 }
 
-/// By how much the culprit outweighs the victim on one CPU, once all of its threads have a nice value that counts.
+/// The culprit's weight relative to the victim's on one CPU, once all of the culprit's threads are scheduled by their
+/// nice values.
 pub(super) fn pull(
     view: &View,
     victim: &Group<'_>,
@@ -163,11 +165,12 @@ pub(super) fn pull(
     of_directory(other).unwrap_or(theirs) / of_directory(own).unwrap_or(least)
 }
 
-/// Between whom nice values count, in words, and whether that is so between these two.
+/// Between which threads nice values count, in words, and whether they count between the victim and a culprit in its
+/// cgroup.
 fn reach(view: &View, victim: &Group<'_>) -> (&'static str, bool) {
     let is_in_one = victim.cgroup.is_some_and(|id| !with_weight(view, id).is_empty());
     match view.block().setting(AUTOGROUP).map(str::trim) {
-        // Sessions are groups only of threads that no cgroup groups.
+        // Autogroups apply only to threads that no cgroup groups.
         _ if is_in_one => ("nice values count only within one cgroup", true),
         Some("0") => ("nice values count only within one cgroup", true),
         Some(_) => (
@@ -183,10 +186,10 @@ fn reach(view: &View, victim: &Group<'_>) -> (&'static str, bool) {
     }
 }
 
-/// Nice values: the choice where both are in one cgroup.
+/// Remedy by nice values, for a culprit in the victim's cgroup.
 fn nice(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> Option<Fix> {
     let own = fair::nice_of(victim.first());
-    // Who has only what others leave has nothing that could be taken.
+    // `SCHED_IDLE` processes have no weight that could be lowered.
     let busy: Vec<&Process> =
         culprit.processes.iter().copied().filter(|it| !fair::is_idle(it)).collect();
     let theirs = busy.iter().map(|it| fair::nice_of(it)).min()?;
@@ -218,7 +221,7 @@ fn nice(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> Option<Fix> {
             format!("let {it} run only in what others leave: it is at nice {theirs} already");
         (fair::IDLE, busy, action, each(&pids, |pid| format!("chrt -a -i -p 0 {pid}")))
     };
-    // The one that keeps most of its weight decides; who is not changed keeps all of it.
+    // The process that keeps most of its weight decides; processes that are not changed keep all of it.
     let least = changed.iter().map(|process| fair::weight_of(process)).min()?;
     let ratio = match changed.len() == culprit.processes.len() {
         true => f64::from(weight) / f64::from(least),
@@ -241,7 +244,7 @@ mod tests {
     use crate::recording::Record;
     use crate::testkit::{S, Scene};
 
-    /// The command for a victim and a culprit in these cgroups, of which some have other facts.
+    /// The command for a victim and a culprit in these cgroups, after `change` to the cgroups' facts.
     fn command(
         victim: Option<&str>,
         culprit: Option<&str>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Behind whom a group waited, as shares that can be said.
+//! Behind which groups a group waited, as causes with shares.
 
 use super::whom;
 use crate::finding::{Cause, Entity, EntityKind, Share, Whom};
@@ -7,16 +7,16 @@ use crate::rules::remedy;
 use crate::rules::words::{self, group_entity};
 use crate::view::{Behind, Group, Groups, View};
 
-/// Causes below this share are summed up.
+/// Causes below this share are summed up in one line.
 const MIN_SHARE: f64 = 0.01;
 const MAX_CAUSES: usize = 5;
 
 /// The blame for one victim's waiting.
 #[derive(Clone, Debug)]
 pub(super) struct Blame<'g> {
-    /// On the victim itself: its own threads and its sibling processes.
+    /// Waiting behind the victim itself, its own threads and its sibling processes; nanoseconds.
     pub(super) own_ns: u64,
-    /// On other groups, most first.
+    /// Waiting behind other groups, by their index, most first; nanoseconds.
     others: Vec<(usize, u64)>,
     own: usize,
     groups: &'g Groups<'g>,
@@ -25,24 +25,25 @@ pub(super) struct Blame<'g> {
     not_sampled_ns: u64,
 }
 
-/// Who else is to blame most.
+/// The other group that is to blame most.
 #[derive(Clone, Debug)]
 pub(super) struct Worst<'g> {
-    /// Those of one name and cgroup.
+    /// The group: processes of one name and cgroup.
     pub(super) group: &'g Group<'g>,
-    /// The waiting behind those whom the name names: the few, where it is they.
+    /// Waiting behind the processes that [`Self::name`] names, in nanoseconds: the few that carry the blame, or the
+    /// whole group.
     pub(super) ns: u64,
-    /// Who of them.
+    /// Which of its processes are to blame.
     pub(super) whom: Option<Whom>,
 }
 
 impl<'g> Worst<'g> {
-    /// What they are called.
+    /// Name of the culprit.
     pub(super) fn name(&self) -> String {
         whom::name(self.group, self.whom.as_ref())
     }
 
-    /// Whom a remedy is for: those who carry the blame, where they are few.
+    /// The processes to act on: those that carry the blame if they are few, else the whole group.
     pub(super) fn culprit(&self, view: &View, loss_ns: u64) -> remedy::Culprit<'g> {
         let carriers = self.whom.as_ref().filter(|whom| whom.few).and_then(|whom| {
             let carriers = whom.processes.get(..whom.carriers as usize)?;
@@ -63,7 +64,7 @@ impl<'g> Worst<'g> {
 }
 
 impl<'g> Blame<'g> {
-    /// The blame for the waiting of that group.
+    /// The blame for the waiting of the group at that index.
     pub(super) fn of(groups: &'g Groups<'g>, victim: usize) -> Self {
         let mut blame = Self {
             own_ns: 0,
@@ -83,7 +84,7 @@ impl<'g> Blame<'g> {
                 Behind::NotSampled => blame.not_sampled_ns += ns,
             }
         }
-        // Stable: of equals, who was seen first stays first.
+        // Stable sort: of equals, the group seen first stays first.
         blame.others.sort_by_key(|&(_, ns)| std::cmp::Reverse(ns));
         blame
     }
@@ -92,17 +93,17 @@ impl<'g> Blame<'g> {
         self.own_ns + self.folded_ns + self.others.iter().map(|&(_, ns)| ns).sum::<u64>()
     }
 
-    /// Share of the blame that has a name which falls on the victim itself.
+    /// The victim's own share of the blame that could be attributed, 0..1.
     pub(super) fn own_share(&self) -> f64 {
         self.own_ns as f64 / self.named_ns().max(1) as f64
     }
 
-    /// Share of a loss for which nobody was named.
+    /// Share of a loss that could not be attributed, 0..1.
     pub(super) fn unexplained_share(&self, loss_ns: u64) -> f64 {
         1.0 - (self.named_ns() as f64 / loss_ns.max(1) as f64).min(1.0)
     }
 
-    /// Who else is to blame most.
+    /// The other group that is to blame most; `None` if only the victim itself, or nobody, is.
     pub(super) fn worst_other(&self) -> Option<Worst<'g>> {
         let &(at, ns) = self.others.first()?;
         let whom = self.whom(at);
@@ -119,8 +120,8 @@ impl<'g> Blame<'g> {
         whom::whom(self.group(at), &self.groups.blamed_in(self.own, at))
     }
 
-    /// The causes, biggest first, as shares of a loss. Where more was blamed than lost (amounts are sampled,
-    /// and ticks of two records need not end together) the shares are scaled to sum to 1.
+    /// The causes, biggest first, as shares of a loss. Where more was blamed than lost (amounts are sampled, and the
+    /// ticks of two records need not end together), the shares are scaled to sum to 1.
     pub(super) fn causes(&self, view: &View, loss_ns: u64) -> Vec<Cause> {
         let blamed_ns = self.named_ns() + self.migrated_ns + self.not_sampled_ns;
         let whole_ns = loss_ns.max(blamed_ns);

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What all who share a quota want together, and whether a larger one would be enough for them.
+//! How much CPU time all processes under a quota want, and whether a larger quota would be enough.
 
 use super::quota::Binding;
 use crate::recording::CgroupId;
 use crate::view::{CgroupView, Group, View};
 
-/// Of the CPU time that the kernel counted under a quota, at least this part must be of processes that were seen.
+/// The processes that were seen must account for at least this share of the CPU time that the kernel counted under a
+/// quota.
 const SEEN: f64 = 0.9;
-/// More than this part of the stops may not be left where a promise is made.
+/// A promise is made only if at most this share of the throttled time is left.
 pub(super) const LEFT: f64 = 0.25;
 
-/// What those in a cgroup and below it want, of the target or not.
+/// Demand of the processes in a cgroup and below it, whether they belong to the target or not.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Demand {
-    /// Time on CPUs and time stopped.
+    /// CPU time and throttled time, in nanoseconds.
     pub(super) wanted_ns: u64,
-    /// Time stopped.
+    /// Throttled time, in nanoseconds.
     stopped_ns: u64,
-    /// Whether these are all who use that quota, or nearly.
+    /// Whether all or nearly all of the quota's users ([`SEEN`]) were observed.
     seen: bool,
 }
 
-/// The demand under a level, as the ledgers of all processes say.
+/// The demand under a level, from the ledgers of all processes in it.
 pub(super) fn of_level(view: &View, groups: &[Group<'_>], id: CgroupId) -> Demand {
     let below = |group: &&Group<'_>| {
         let path = group.cgroup.map(|at| view.cgroup_path(at)).unwrap_or_default();
@@ -39,13 +40,13 @@ pub(super) fn of_level(view: &View, groups: &[Group<'_>], id: CgroupId) -> Deman
     }
 }
 
-/// The demand under a level by the kernel's counters alone: of a queue that is stopped, one CPU.
+/// The demand under a level by the kernel's counters alone: each throttled per-CPU queue is taken to want one CPU.
 pub(super) fn of_counters(wanted_ns: u64, queues_ns: u64) -> Demand {
     Demand { wanted_ns, stopped_ns: queues_ns, seen: true }
 }
 
-/// The CPU time that was used under a quota. Where it is not counted (cgroup v1 without cpuacct), what the quota had
-/// for the periods with work.
+/// CPU time used under a quota, in nanoseconds. Where usage is not counted (cgroup v1 without cpuacct): the quota times
+/// the number of periods with work, an upper bound.
 fn used_at_most_ns(level: &CgroupView) -> Option<u64> {
     level.usage_ns.delta().or_else(|| {
         let quota_us = level.facts.as_ref()?.quota_us?;
@@ -53,23 +54,24 @@ fn used_at_most_ns(level: &CgroupView) -> Option<u64> {
     })
 }
 
-/// A quota that may be raised.
+/// A quota to be raised.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raise<'a> {
-    /// The level.
+    /// The cgroup that has the quota.
     pub(super) id: CgroupId,
     /// The victim's cgroup, or the level's own where no victim is known.
     pub(super) from: CgroupId,
-    /// What is wanted under it.
+    /// The demand under it.
     pub(super) demand: Demand,
-    /// How it is known that this level binds.
+    /// How it was found that this level binds.
     pub(super) binding: &'a Binding,
-    /// Everybody.
+    /// All groups of the view.
     pub(super) groups: &'a [Group<'a>],
 }
 
 impl Raise<'_> {
-    /// Why nobody can say that next to no stops are left with so many CPUs; `None` if they can.
+    /// Why it cannot be promised that a quota of `cpus` CPUs leaves at most [`LEFT`] of the throttled time; `None` if
+    /// it can.
     pub(super) fn doubt(&self, view: &View, cpus: f64) -> Option<&'static str> {
         let level = view.cgroups().get(&self.id)?;
         let Some(limit_cpus) = level.limit_cpus() else { return Some("its quota is not known") };
@@ -92,7 +94,7 @@ impl Raise<'_> {
         }
         let part = self.binding.part(self.id);
         let left = part * self.stops_left(view, level, cpus - limit_cpus) + (1.0 - part);
-        // With as many CPUs as there are, it cannot run out.
+        // A quota of as many CPUs as the host has cannot run out.
         let whole_host = cpus >= f64::from(view.cpu_count()) && part >= 1.0;
         (left > LEFT && !whole_host).then_some(
             "where the quota runs out, more may be missing than this adds: it is enough for the mean, perhaps not for \
@@ -100,8 +102,9 @@ impl Raise<'_> {
         )
     }
 
-    /// The part of the stops that is left with so many more CPUs: of a period that ran out, threads stood still for
-    /// the rest, and that shrinks by what the quota grows at the least.
+    /// The share of the throttled time that is left with `more_cpus` more CPUs of quota. The throttled thread time
+    /// divided by the length of the periods in which the quota ran out is the number of CPUs that were missing in
+    /// these; throttled time shrinks at least in proportion to the part of them that the raise adds.
     fn stops_left(&self, view: &View, level: &CgroupView, more_cpus: f64) -> f64 {
         let period_us = level.facts.as_ref().and_then(|facts| facts.period_us).unwrap_or(0);
         let stops = level.nr_throttled.delta().unwrap_or(0);
@@ -110,7 +113,8 @@ impl Raise<'_> {
         if missing_cpus > 0.0 { (1.0 - more_cpus / missing_cpus).max(0.0) } else { 0.0 }
     }
 
-    /// Whether another level that holds the victim has a quota which is too small too, as far as is known.
+    /// Whether another level on the victim's path has a quota that is too small as well, or does not allow the raise. A
+    /// level whose demand was not fully seen counts as too small.
     fn others_bind(&self, view: &View, cpus: f64) -> bool {
         let path = view.cgroup_path(self.from);
         let at = path.iter().position(|(id, _)| *id == self.id);
@@ -118,7 +122,7 @@ impl Raise<'_> {
             let Some(limit_cpus) = level.limit_cpus() else { return false };
             let demand = of_level(view, self.groups, *id);
             let wanted_cpus = view.per_second(demand.wanted_ns) as f64 / 1e9;
-            // On cgroup v1 no quota may be larger than one above it.
+            // On cgroup v1, a quota may not be larger than that of a level above it.
             let is_below = at.is_some_and(|at| i < at);
             !demand.seen || wanted_cpus > limit_cpus || !is_below && limit_cpus < cpus
         })

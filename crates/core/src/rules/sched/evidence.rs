@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the scheduler rules share: a group's loss, and the numbers that go under a claim about it.
+//! What the scheduler rules share: a group's loss, and the evidence lines for it.
 
 use crate::finding::{Cost, Evidence, Unit};
 use crate::recording::{PsiResource, Source, TargetSpec};
@@ -8,7 +8,7 @@ use crate::rules::words::evidence;
 use crate::text::units;
 use crate::view::{Group, Usage, View, waits};
 
-/// From here on a group counts as batch work, if it also runs long.
+/// From this share on, a group counts as batch work if it also runs for long at a time.
 pub(super) const BATCH_SHARE: Limit = Limit {
     name: "batch_share",
     value: 0.75,
@@ -16,26 +16,26 @@ pub(super) const BATCH_SHARE: Limit = Limit {
     why: "on a whole host, such a process that also runs long takes what it gets: at most `low`, and `info` if it \
           queues behind itself",
 };
-/// Short runs are answers to somebody, however many there are of them.
+/// A group with shorter runs serves requests, however often it runs.
 pub(super) const BATCH_RUN: Limit = Limit {
     name: "batch_run",
     value: 1.0,
     unit: "ms from getting a CPU to losing it, on average",
     why: "who computes is stopped at the end of a slice of some milliseconds; who serves requests stops earlier",
 };
-/// A second that holds this many times the average is worth a line.
+/// The worst second gets an evidence line if it holds at least this many times the average.
 const UNEVEN: f64 = 1.5;
 
 /// What a group lost to waiting for a CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Loss {
-    /// Nanoseconds in the window.
+    /// Lost time in the window, in nanoseconds.
     pub(super) ns: u64,
-    /// The same per second of wall time.
+    /// The same per second of the window, in nanoseconds.
     pub(super) ns_per_s: u64,
-    /// Of the time in which it wanted to run.
+    /// Lost time as a share of the time in which it wanted to run, 0..1.
     pub(super) share: f64,
-    /// Of its threads' wall time: time in which it wanted to run.
+    /// Share of its threads' wall time in which it wanted to run, 0..1.
     pub(super) wanted_of_wall: f64,
 }
 
@@ -54,7 +54,7 @@ impl Loss {
     }
 }
 
-/// Whether a group computes without end instead of answering somebody.
+/// Whether a group is batch work: it wants to run nearly all the time, and runs for long at a time.
 pub(super) fn is_batch(group: &Group<'_>, loss: &Loss) -> bool {
     let (on_cpu_ns, runs) = match (&group.usage, &group.delay) {
         (Some(usage), _) => (usage.states.on_cpu_ns, usage.switches),
@@ -65,9 +65,11 @@ pub(super) fn is_batch(group: &Group<'_>, loss: &Loss) -> bool {
     loss.wanted_of_wall >= BATCH_SHARE.value && run_ms >= BATCH_RUN.value
 }
 
-/// How many turns the threads of a target had, from getting a CPU to the next time that they wanted one, and how long one
-/// is by itself: on a CPU, and held up by disk or memory, which is part of what it is about. `None` for whom no tail counts:
-/// nobody asked, or it always wants to run, and nobody waits for the end of a turn that the scheduler makes.
+/// Number of turns of a target's threads, and the mean length of one in nanoseconds without run-queue waits. A turn
+/// lasts from getting a CPU to the next time that the thread wants one: its CPU time, and the time for which it is
+/// blocked on disk or memory, which is part of its work. `None` where no tail counts: the target is the whole host, or
+/// the group wants to run nearly all the time, so that its turns end where the scheduler ends them and nobody waits for
+/// that.
 pub(super) fn turns(view: &View, usage: &Usage) -> Option<(u64, u64)> {
     let batch = usage.wanted_ns() as f64 >= BATCH_SHARE.value * usage.wall_ns as f64;
     if target_is_host(view) || batch {
@@ -79,17 +81,18 @@ pub(super) fn turns(view: &View, usage: &Usage) -> Option<(u64, u64)> {
     Some((turns, (states.on_cpu_ns + held_up_ns).checked_div(turns)?))
 }
 
-/// Whether the whole host is looked at, so that victims have to be told from those who merely share.
+/// Whether the target is the whole host, so that victims have to be distinguished from processes that merely share its
+/// CPUs.
 pub(in crate::rules) fn target_is_host(view: &View) -> bool {
     view.meta().is_none_or(|meta| meta.target == TargetSpec::Host)
 }
 
-/// Whether a group may be a victim: the observer is none, and kernel threads only if they were asked for.
+/// Whether a group may be a victim: the observer never is, and kernel threads only if they are the target.
 pub(in crate::rules) fn may_suffer(view: &View, group: &Group<'_>) -> bool {
     group.in_target && !group.is_observer() && !(group.is_kernel() && target_is_host(view))
 }
 
-/// The cost with the percentiles that the probe's histogram allows.
+/// The cost, with the percentiles that the probe's histogram of waits gives.
 pub(super) fn cost(loss: &Loss, group: &Group<'_>) -> Cost {
     let usage = group.usage.as_ref();
     let percentile =
@@ -104,7 +107,7 @@ pub(super) fn cost(loss: &Loss, group: &Group<'_>) -> Cost {
     }
 }
 
-/// How full the host was: busy CPUs, waiting threads, pressure, steal.
+/// Evidence lines on the load of the host: busy CPUs, waiting threads, CPU pressure, steal.
 pub(super) fn host_lines(view: &View) -> Vec<Evidence> {
     let mut lines = Vec::new();
     if let Some(totals) = view.cpu_totals() {
@@ -147,7 +150,7 @@ pub(super) fn host_lines(view: &View) -> Vec<Evidence> {
     lines
 }
 
-/// What the probe, or else the fallback, measured of the victim.
+/// Evidence lines on the victim, from the probe or else from schedstat.
 pub(super) fn victim_lines(view: &View, group: &Group<'_>, loss: &Loss) -> Vec<Evidence> {
     let Some(usage) = &group.usage else { return delay_lines(view, group) };
     let label = Source::Sched.label();
@@ -210,7 +213,7 @@ fn delay_lines(view: &View, group: &Group<'_>) -> Vec<Evidence> {
     ]
 }
 
-/// Whether other CPUs idled meanwhile, or that this could not be seen.
+/// Evidence line: whether other CPUs were idle during the waits, or that this could not be observed.
 fn idle_line(view: &View, group: &Group<'_>) -> Evidence {
     let label = Source::Timeline.label();
     let Some(idle) = group.idle.as_ref().filter(|idle| idle.waits_ns > 0) else {
@@ -232,7 +235,7 @@ fn idle_line(view: &View, group: &Group<'_>) -> Evidence {
     evidence(view, "idle CPUs meanwhile", value, Unit::Ratio, label, note)
 }
 
-/// Whether a quota was involved.
+/// Evidence line: whether a quota throttled the group.
 fn quota_line(view: &View, group: &Group<'_>, throttled_ns: u64) -> Evidence {
     let limit = group.cgroup.and_then(|id| {
         let path = view.cgroup_path(id);

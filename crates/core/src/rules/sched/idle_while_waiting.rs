@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! SCH003: work queues on one CPU while others idle.
+//! SCH003: threads wait on one CPU's run queue while other CPUs are idle.
 
 use super::evidence::{self as lines, Loss};
 use crate::finding::{
@@ -13,9 +13,9 @@ use crate::text::units;
 use crate::view::{Group, Idle, Usage, View};
 
 const MAX_VICTIMS: usize = 5;
-/// CPUs with a line of their own.
+/// Maximum number of CPUs with an evidence line of their own.
 const MAX_CPUS: usize = 8;
-/// A CPU that idled for less than this share of the waiting is not said to have idled.
+/// A CPU is named as idle only if it idled during at least this share of the waiting.
 const IDLE_CPU_SHARE: f64 = 0.05;
 
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -60,7 +60,7 @@ fn check(view: &View) -> Verdict {
             },
         };
     }
-    // Stable: of equals, who was seen first stays first.
+    // Stable sort: of equals, the group seen first stays first.
     victims.sort_by_key(|&(severity, loss, ..)| std::cmp::Reverse((severity, loss.ns)));
     let findings = victims.into_iter().take(MAX_VICTIMS);
     Verdict::Fired(
@@ -70,7 +70,8 @@ fn check(view: &View) -> Verdict {
     )
 }
 
-/// Waiting while some CPU idled: no more than what the probe calls waiting, which excludes throttled time.
+/// Time that the group waited while another CPU was idle; at most the run-queue wait that the probe measured, which
+/// excludes throttled time.
 fn loss(view: &View, group: &Group<'_>, idle: &Idle) -> Loss {
     let idle_ns = idle.allowed_ns + idle.forbidden_ns;
     match (&group.usage, &group.delay) {
@@ -84,14 +85,14 @@ fn loss(view: &View, group: &Group<'_>, idle: &Idle) -> Loss {
     }
 }
 
-/// Why a thread may not run on a CPU.
+/// What keeps a thread off a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bound {
     /// Its affinity mask (`sched_setaffinity`, `taskset`, `CPUAffinity=`).
     Affinity,
     /// The cpuset of its cgroup.
     Cpuset,
-    /// The main thread may run everywhere: others of its threads have masks of their own.
+    /// The affinity masks of single threads: the main thread itself may run on all CPUs.
     Threads,
 }
 
@@ -107,7 +108,8 @@ fn bound(view: &View, group: &Group<'_>) -> Bound {
     }
 }
 
-/// CPUs that idled for a good part of the waiting, allowed or not.
+/// CPUs that idled during at least [`IDLE_CPU_SHARE`] of the waiting: those that the waiting threads were allowed on,
+/// or those that they were not.
 fn idle_cpus(idle: &Idle, allowed: bool) -> Vec<u32> {
     let enough = |ns: u64| ns as f64 >= IDLE_CPU_SHARE * idle.waits_ns as f64;
     let all = idle.cpus.iter().filter(|&(&(_, may), &ns)| may == allowed && enough(ns));
@@ -127,7 +129,7 @@ fn finding(
     let many = group.members.len() > 1;
     let (wait, it) = if many { ("wait", "they") } else { ("waits", "it") };
     let may = if forbidden { "may not" } else { "may" };
-    // Waits that were too short to be looked at are no part of the claim, but of the picture.
+    // Waits too short to be examined are not part of the claim, but their share lowers the confidence.
     let queued_ns = group.usage.as_ref().map_or(idle.waits_ns, Usage::contended_ns).max(1);
     let looked_at = (idle.waits_ns as f64 / queued_ns as f64).min(1.0);
     let confidence = Confidence::of(view)
@@ -155,7 +157,7 @@ fn finding(
     }
 }
 
-/// What kept it off the idle CPUs, as shares of the waiting while some CPU idled.
+/// What kept the group off the idle CPUs, as shares of the waiting while another CPU was idle.
 fn causes(view: &View, group: &Group<'_>, idle: &Idle) -> Vec<Cause> {
     let whole_ns = idle.allowed_ns + idle.forbidden_ns;
     let facts = group.first();

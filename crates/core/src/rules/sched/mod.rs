@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! SCH: runnable but not running.
+//! SCH rules: threads that are runnable but not running.
 
 mod blame;
 mod demand;
@@ -18,7 +18,7 @@ pub(super) use evidence::{may_suffer, target_is_host};
 use crate::finding::Tail;
 use crate::view::{Groups, View};
 
-/// The tails of a group that waiting for a CPU makes.
+/// The tails that waiting for a CPU causes for a group: run-queue waits, then throttling.
 pub(super) fn tails(view: &View, groups: &Groups<'_>, at: usize) -> impl Iterator<Item = Tail> {
     let queued = run_queue_contention::tail_of(view, groups, at);
     queued.into_iter().chain(quota_throttle::tail_of(view, &groups.list()[at]))

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What tells a process from others of its name: of interpreters the script, module, jar or class that they run, of
-//! other programs the arguments that their siblings do not have.
+//! What distinguishes a process from others of its name: for interpreters the script, module, jar or class that they
+//! run, for other programs the arguments that most siblings do not have.
 
 use crate::recording::Process;
 use std::collections::BTreeMap;
 
-/// Longest text that is told of a command line, in characters.
+/// Maximum length of the text that is shown of a command line, in characters.
 const MAX_CHARS: usize = 60;
-/// Arguments of its own that are told.
+/// Maximum number of distinguishing arguments that are shown.
 const MAX_WORDS: usize = 3;
 
-/// Programs that run what their command line names, and their options that take a word of their own.
+/// Interpreters, with those of their options that take a separate value.
 const INTERPRETERS: [(&str, &[&str]); 12] = [
     (
         "java",
@@ -37,12 +37,12 @@ const INTERPRETERS: [(&str, &[&str]); 12] = [
     ("dash", &["-o"]),
     ("sh", &["-o"]),
 ];
-/// Options whose word is what is run: a module, or an archive.
+/// Options whose value is what is run: a module or an archive.
 const RUN: [&str; 3] = ["-m", "-jar", "--module"];
-/// Options whose word is the program's text itself.
+/// Options whose value is the program text itself.
 const TEXT: [&str; 2] = ["-c", "-e"];
 
-/// What a process runs, beside others of its name (itself among them).
+/// What a process runs, to distinguish it from its siblings (processes of the same name, itself included).
 pub(super) fn what_it_runs(process: &Process, siblings: &[&Process]) -> Option<String> {
     let words: Vec<&str> = words(process).collect();
     let found = match options_of(words.first()?) {
@@ -56,7 +56,7 @@ fn words(process: &Process) -> impl Iterator<Item = &str> {
     process.cmdline.split(' ').filter(|word| !word.is_empty())
 }
 
-/// Options that take a word, if that program is an interpreter: `/usr/bin/python3.11` is one.
+/// The options that take a value, if the program is an interpreter: `/usr/bin/python3.11` is one.
 fn options_of(program: &str) -> Option<&'static [&'static str]> {
     let name = base_name(program).trim_start_matches('-');
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
@@ -90,7 +90,7 @@ fn interpreted(words: &[&str], with_word: &[&str]) -> Option<String> {
     None
 }
 
-/// The first arguments that most of its siblings do not have.
+/// Its first arguments that at most half of the siblings, itself included, have.
 fn own_words(words: &[&str], siblings: &[&Process]) -> Option<String> {
     if siblings.len() < 2 {
         return None;

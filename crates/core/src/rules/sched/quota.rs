@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which level of the cgroup tree stopped a group, and what the kernel counted there. A group's own cgroup may
-//! have no quota, and one above it has.
+//! Which levels of the cgroup tree throttled a group, and the kernel's counters there. The quota may be on a cgroup
+//! above the group's own.
 
 use crate::finding::{Cause, Entity, EntityKind, Evidence, Share, Unit};
 use crate::recording::{CgroupId, Source};
@@ -8,16 +8,17 @@ use crate::rules::words::{cgroup_entity, evidence};
 use crate::text::units;
 use crate::view::{CgroupView, View};
 
-/// The levels whose quota stopped a group, the one that did it most first.
+/// The levels whose quota throttled a group, the one that did so most first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Binding {
-    /// Each with its part of the stopping.
+    /// Each level with its share of the throttling, 0..1.
     levels: Vec<(CgroupId, f64)>,
-    /// How the levels were found, if not by their counters.
+    /// How the level was chosen, if not by counters.
     guess: Option<&'static str>,
 }
 
-/// What binds a group in that cgroup: the levels whose quota ran out by the kernel's count, else the tightest.
+/// The levels that throttled a group in that cgroup: those whose `nr_throttled` rose, weighted by it; without any, the
+/// level with the tightest quota.
 pub(super) fn of(view: &View, cgroup: Option<CgroupId>) -> Binding {
     let path = cgroup.map(|id| view.cgroup_path(id)).unwrap_or_default();
     let weight = |level: &CgroupView| {
@@ -40,28 +41,28 @@ pub(super) fn of(view: &View, cgroup: Option<CgroupId>) -> Binding {
     }
     let whole: f64 = counted.iter().map(|(_, weight)| weight).sum();
     counted.iter_mut().for_each(|(_, weight)| *weight /= whole);
-    // Stable: of equals, the one further down stays first.
+    // Stable sort: of equals, the level further down stays first.
     counted.sort_by(|a, b| b.1.total_cmp(&a.1));
     Binding { levels: counted, guess: None }
 }
 
-/// That level alone.
+/// A binding to that level alone.
 pub(super) fn of_level(id: CgroupId) -> Binding {
     Binding { levels: vec![(id, 1.0)], guess: None }
 }
 
 impl Binding {
-    /// The level that binds most.
+    /// The level that throttled most.
     pub(super) fn level(&self) -> Option<CgroupId> {
         self.levels.first().map(|&(id, _)| id)
     }
 
-    /// Its part of the stopping; 0 of a level that is none of them.
+    /// A level's share of the throttling, 0..1; 0 for a level that did not throttle.
     pub(super) fn part(&self, level: CgroupId) -> f64 {
         self.levels.iter().find(|(id, _)| *id == level).map_or(0.0, |&(_, part)| part)
     }
 
-    /// Whether counters say so.
+    /// Whether the levels were found by the kernel's counters, not guessed.
     pub(super) fn counted(&self) -> bool {
         !self.levels.is_empty() && self.guess.is_none()
     }
@@ -84,7 +85,7 @@ impl Binding {
     }
 }
 
-/// The quota and what the kernel counted about it.
+/// Evidence lines: a level's quota and the kernel's counters of it.
 pub(super) fn counters(view: &View, quota: &CgroupView) -> Vec<Evidence> {
     let label = Source::CgroupCpu.label();
     let line = |name, value, unit, note: String| evidence(view, name, value, unit, label, note);

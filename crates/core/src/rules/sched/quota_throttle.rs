@@ -21,7 +21,7 @@ const PEAKS: Limit = Limit {
     unit: "of the periods with work",
     why: "a quota that runs out less often meets peaks, and saving it up (burst) may be enough",
 };
-/// Others that the same quota stopped are named up to this many.
+/// Maximum number of other groups throttled by the same quota that are named.
 const MAX_OTHERS: usize = 3;
 
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -38,19 +38,19 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check: Check::Recording(check),
 };
 
-/// Whether delay of a group from `/proc/PID/schedstat` is this rule's, as the counters of its cgroup or of one
-/// above say.
+/// Whether the delay of a group from `/proc/PID/schedstat` belongs to this rule, by the counters of its cgroup or of
+/// one above.
 pub(super) fn throttles(view: &View, group: &Group<'_>) -> bool {
     let levels = group.cgroup.map(|id| view.cgroup_path(id)).unwrap_or_default();
     levels.iter().any(|(_, level)| counted(view, level).is_some())
 }
 
-/// What the counters of a level say was lost, if that is above the limits: time of its throttled queues, each of
-/// which held a thread at least.
+/// The loss by a level's counters, and its severity; `None` without a quota or below the limits. The loss is the time
+/// of its throttled per-CPU queues, each of which held at least one thread.
 fn counted(view: &View, quota: &CgroupView) -> Option<(Loss, Severity)> {
     let limit_cpus = quota.limit_cpus()?;
     let queues_ns = quota.throttled_ns.delta()?;
-    // What runs out of quota has used it: at most that much where usage is not counted.
+    // Where usage is not counted, the quota is the most that can have been used.
     let most_ns = (limit_cpus * view.window_ns() as f64) as u64;
     let wanted_ns = queues_ns + quota.usage_ns.delta().unwrap_or(most_ns);
     let loss = Loss::new(view, queues_ns, wanted_ns, wanted_ns);
@@ -60,7 +60,7 @@ fn counted(view: &View, quota: &CgroupView) -> Option<(Loss, Severity)> {
 fn check(view: &View) -> Verdict {
     let groups = view.groups();
     let (mut found, nearest) = by_ledger(view, groups.list());
-    // Without the probe, or where it cannot split waiting, the kernel's own counters are what there is.
+    // Without the probe, or where it cannot separate throttling from queueing, only the kernel's counters are left.
     if found.is_empty() && !matches!(view.coverage(Source::Sched), Some(State::Active)) {
         found = by_counters(view);
     }
@@ -86,7 +86,7 @@ fn check(view: &View) -> Verdict {
     }
 }
 
-/// The quota that ran out most often, by the kernel's counters.
+/// The quota that ran out in the largest share of its periods, by the kernel's counters.
 fn most_throttled(view: &View) -> String {
     let shares = view.cgroups().values().filter_map(|quota| {
         let share = quota.throttled_share().filter(|&share| share > 0.0)?;
@@ -102,11 +102,12 @@ fn most_throttled(view: &View) -> String {
     }
 }
 
-/// A group that was stopped, and for how long.
+/// A throttled group and its loss.
 type Victim<'g> = (Loss, &'g Group<'g>);
 
-/// What stops do to the tail of a group that a target consists of. How many there were, the kernel's counter of the
-/// quota says; they are at least as long as if each had stopped all of its threads on all CPUs.
+/// The tail that throttling causes for a group of the target. The number of stops is the quota's `nr_throttled`. Their
+/// mean length is a lower bound: as if each stop had stopped all threads of the group, or all per-CPU queues of the
+/// quota, at once.
 pub(in crate::rules) fn tail_of(view: &View, group: &Group<'_>) -> Option<Tail> {
     let usage = group.usage.as_ref()?;
     let (turns, turn_ns) = lines::turns(view, usage)?;
@@ -123,7 +124,7 @@ pub(in crate::rules) fn tail_of(view: &View, group: &Group<'_>) -> Option<Tail> 
     tail::of_waits(TailOf::Throttled, (turns, turn_ns), &waits, Excused::default())
 }
 
-/// How bad the stopping of a victim is, in the mean or in the tail, and the tail if that is worse.
+/// Severity of a victim's throttling by its mean or its tail, and the tail if that is worse.
 fn severity_of(view: &View, (loss, group): &Victim<'_>) -> (Option<Severity>, Option<Tail>) {
     let by_mean = severity::of_loss(loss.ns_per_s, loss.share);
     let again = !tail::came_at_once(&view.target_load().throttled);
@@ -132,8 +133,8 @@ fn severity_of(view: &View, (loss, group): &Victim<'_>) -> (Option<Severity>, Op
     (by_mean.max(by_tail), tail.filter(|_| by_tail > by_mean))
 }
 
-/// One finding for each quota that stopped somebody above the limits, about whom it stopped longest. And who
-/// came nearest to the limits.
+/// One finding for each quota that throttled a group above the limits, about the group that it throttled longest. And
+/// the victim that came nearest to the limits.
 fn by_ledger<'g>(view: &View, groups: &'g [Group<'g>]) -> (Vec<Finding>, Option<(String, Loss)>) {
     let mut quotas: BTreeMap<Option<CgroupId>, (Binding, Vec<Victim<'g>>)> = BTreeMap::new();
     for group in groups.iter().filter(|group| lines::may_suffer(view, group)) {
@@ -148,7 +149,7 @@ fn by_ledger<'g>(view: &View, groups: &'g [Group<'g>]) -> (Vec<Finding>, Option<
     let mut found = Vec::new();
     let mut nearest: Option<(String, Loss)> = None;
     for (binding, mut victims) in quotas.into_values() {
-        // Stable: of equals, who was seen first stays first.
+        // Stable sort: of equals, the group seen first stays first.
         victims.sort_by_key(|(loss, _)| std::cmp::Reverse(loss.ns));
         let severe = |victim: &Victim<'_>| severity_of(view, victim).0;
         match victims.iter().position(|victim| severe(victim).is_some()) {
@@ -248,7 +249,7 @@ fn of_victim(
     }
 }
 
-/// One finding for each quota that the kernel's counters say ran out, without knowing whom it stopped.
+/// One finding for each quota that ran out by the kernel's counters, which do not say which threads it throttled.
 fn by_counters(view: &View) -> Vec<Finding> {
     let looked_at = |id: &CgroupId| {
         lines::target_is_host(view)
@@ -266,7 +267,7 @@ fn of_counters(view: &View, id: CgroupId, quota: &CgroupView) -> Option<Finding>
     let facts = quota.facts.as_ref()?;
     let (loss, severity) = counted(view, quota)?;
     let periods = quota.nr_periods.delta().unwrap_or(0);
-    // What the counter lacks: how many threads each of the queues held.
+    // The counter does not say how many threads each queue held.
     let confidence = Confidence::of(view).with_samples(periods).with("threads not seen", 0.7);
     let mut all = counters(view, quota);
     all.push(confidence.evidence(view));
@@ -294,7 +295,7 @@ fn of_counters(view: &View, id: CgroupId, quota: &CgroupView) -> Option<Finding>
     })
 }
 
-/// What can be done about a quota: more of it, saved-up quota for peaks, fewer threads.
+/// Remedies for a quota: raise it, allow bursts, run fewer threads.
 fn fixes(view: &View, raise: &Raise<'_>, threads: u32) -> Vec<Fix> {
     let Some(quota) = view.cgroups().get(&raise.id) else { return vec![] };
     let (Some(facts), Some(limit_cpus)) = (quota.facts.as_ref(), quota.limit_cpus()) else {
@@ -302,7 +303,7 @@ fn fixes(view: &View, raise: &Raise<'_>, threads: u32) -> Vec<Fix> {
     };
     let most_cpus = f64::from(view.cpu_count().max(1));
     let wanted_cpus = view.per_second(raise.demand.wanted_ns) as f64 / 1e9;
-    // Halves of a CPU; at least a quarter more than now.
+    // Rounded up to half a CPU; at least a quarter more than now.
     let enough_cpus = ((wanted_cpus.max(limit_cpus * 1.25) * 2.0).ceil() / 2.0).min(most_cpus);
     let mut fixes = Vec::new();
     if limit_cpus < most_cpus {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! SCH001: somebody waits on run queues because others run.
+//! SCH001: threads wait on run queues because others run on their CPUs.
 
 use super::blame::Blame;
 use super::evidence::{self as lines, Loss};
@@ -107,16 +107,17 @@ fn check(view: &View) -> Verdict {
     Verdict::Fired(findings)
 }
 
-/// A victim's waiting.
+/// A victim with its loss.
 struct Hit<'g> {
     loss: Loss,
     blame: Blame<'g>,
     tail: Option<Tail>,
-    /// Whether the tail is worse than the mean.
+    /// Whether the tail gives the higher severity, so that the title is about it.
     leads: bool,
 }
 
-/// What waiting does to the tail of a group that a target consists of. Waiting behind the observer is left to OBS003.
+/// The tail that run-queue waits cause for a group of the target. Waiting behind the observer is excused: OBS003
+/// reports it.
 pub(in crate::rules) fn tail_of(view: &View, groups: &Groups<'_>, at: usize) -> Option<Tail> {
     let usage = groups.list()[at].usage.as_ref()?;
     let turns = lines::turns(view, usage)?;
@@ -134,7 +135,7 @@ pub(in crate::rules) fn tail_of(view: &View, groups: &Groups<'_>, at: usize) -> 
     tail::of_waits(TailOf::RunQueue, turns, &usage.waits, excused)
 }
 
-/// The severity of a tail that others are to blame for, again and again.
+/// The severity of the tail; `None` if the waiting fell into one second or was mostly behind the group itself.
 fn by_tail(
     view: &View,
     group: &Group<'_>,
@@ -149,7 +150,8 @@ fn by_tail(
     tail::severity(view, tail?, loss.ns_per_s)
 }
 
-/// Whether most of the target's time could not be attributed: then nothing can be said of its waiting.
+/// The reason for `NoData` if more than [`MAX_UNKNOWN`] of the target's time could not be attributed: then its waiting
+/// is not known either.
 fn unseen(view: &View, groups: &[Group<'_>]) -> Option<String> {
     let of_target = groups.iter().filter(|group| lines::may_suffer(view, group));
     let (wall_ns, known_ns) =
@@ -165,7 +167,8 @@ fn unseen(view: &View, groups: &[Group<'_>]) -> Option<String> {
     })
 }
 
-/// What a group lost to contention: with the probe, queued time without wake-up latency; without it, all delay.
+/// What a group lost to contention: with the probe, queued time without wake-up latency; without it, all run-queue
+/// delay.
 fn loss(view: &View, group: &Group<'_>) -> Option<Loss> {
     match (&group.usage, &group.delay) {
         (Some(usage), _) => {
@@ -178,7 +181,7 @@ fn loss(view: &View, group: &Group<'_>) -> Option<Loss> {
     }
 }
 
-/// The severity of a loss, lowered where nobody but the victim itself, or its placement, is to blame.
+/// Lowers the severity where the victim itself or its placement is to blame, and for batch work on a whole host.
 fn adjusted(
     view: &View,
     group: &Group<'_>,
@@ -189,7 +192,7 @@ fn adjusted(
     let own = blame.own_share() >= OWN_SHARE.value;
     let mut severity = step;
     if own {
-        // Threads that a quota stopped together start again together: that is the quota's doing.
+        // Threads that a quota throttled together are released together: their queueing is the quota's effect.
         let quota = group.usage.as_ref().is_some_and(|usage| usage.states.throttled_ns >= loss.ns);
         if quota || loss.share < severity::DOMINANT_SHARE.value {
             return Severity::Info;
@@ -204,7 +207,7 @@ fn adjusted(
     severity
 }
 
-/// Share of the looked-at waiting during which a CPU idled, allowed or not.
+/// Share of the examined waiting during which another CPU was idle, allowed or not.
 fn placement_share(group: &Group<'_>) -> Option<f64> {
     let idle = group.idle.as_ref().filter(|idle| idle.waits_ns > 0)?;
     Some((idle.allowed_ns + idle.forbidden_ns) as f64 / idle.waits_ns as f64)

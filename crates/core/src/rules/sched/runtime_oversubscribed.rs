@@ -56,7 +56,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check: Check::Recording(check),
 };
 
-/// A group's process whose runtime has most threads for its limit.
+/// The process of a group whose runtime has the most threads for its limit.
 struct Case<'v> {
     at: usize,
     group: &'v Group<'v>,
@@ -66,7 +66,7 @@ struct Case<'v> {
 }
 
 impl Case<'_> {
-    /// Threads for each that fits.
+    /// The number of threads relative to the number that is tolerated.
     fn ratio(&self) -> f64 {
         f64::from(self.belief.threads.value) / f64::from(self.belief.tolerated)
     }
@@ -75,7 +75,7 @@ impl Case<'_> {
         self.belief.fit == Fit::Above && self.ratio() >= TOO_MANY.value
     }
 
-    /// `GOMAXPROCS is 96 on 4.0 CPUs`.
+    /// Part of a sentence: `lets 96 threads run at a time and may use 4 CPUs`.
     fn numbers(&self) -> String {
         let threads = &self.belief.threads;
         let cpus = units::cpus(self.limit.effective.cpus);
@@ -129,7 +129,7 @@ fn check(view: &View) -> Verdict {
     Verdict::Quiet { closest }
 }
 
-/// The process of a group with most threads for its limit; `None` if no number is known.
+/// The process of a group with the most threads for its limit; `None` if no process has a known number.
 fn case<'v>(view: &View, at: usize, group: &'v Group<'v>) -> Option<Case<'v>> {
     let cases = group.members.iter().zip(&group.runtimes).filter_map(|((_, process), reading)| {
         let reading = (*reading)?;
@@ -148,7 +148,7 @@ fn unread_of(view: &View, group: &Group<'_>) -> Option<String> {
     Some(format!("{}: {why}", group_name(group)))
 }
 
-/// What a group loses by being stopped and by its threads waiting for each other.
+/// What a group loses by throttling and by its threads waiting behind each other, in nanoseconds.
 #[derive(Clone, Copy)]
 struct Loses {
     throttled_ns: u64,
@@ -156,18 +156,18 @@ struct Loses {
     loss: Loss,
 }
 
-/// What there is to say of the number and the loss.
+/// What the thread count has to do with the loss.
 #[derive(Clone, Copy)]
 enum Bearing {
-    /// It accounts for this part of the loss, at least.
+    /// It accounts for at least this share of the loss, 0..1.
     Cause(Severity, f64),
-    /// There is a loss, of threads that the number is not for.
+    /// There is a loss, but by threads that the number does not size.
     Others,
-    /// There is a loss, and its least part that the number must account for is small; how large it is cannot be told.
+    /// There is a loss. The lower bound of the number's share is small, and its true share is not known.
     Open,
-    /// There is a loss; whose threads were stopped cannot be told.
+    /// There is a loss, but it is not known which threads were throttled.
     Unknown,
-    /// There is no loss to speak of.
+    /// There is no significant loss.
     None,
 }
 
@@ -181,7 +181,7 @@ fn loses(view: &View, groups: &Groups<'_>, case: &Case<'_>) -> Option<Loses> {
             Loss::new(view, throttled_ns + behind_itself_ns, usage.wanted_ns(), usage.wall_ns);
         return Some(Loses { throttled_ns, behind_itself_ns, loss });
     }
-    // Without the probe: what the kernel counted at the level that binds.
+    // Without the probe: the kernel's counters at the level that binds.
     let (id, _) = case.limit.level.as_ref()?;
     let level = view.cgroups().get(id)?;
     let queues_ns = level.throttled_ns.delta()?;
@@ -190,20 +190,20 @@ fn loses(view: &View, groups: &Groups<'_>, case: &Case<'_>) -> Option<Loses> {
     Some(Loses { throttled_ns: queues_ns, behind_itself_ns: 0, loss })
 }
 
-/// Part of the limit that was used on average.
+/// Share of the limit that was used on average; `None` if it is not known.
 fn used(view: &View, case: &Case<'_>) -> Option<f64> {
     let cpus = case.limit.effective.cpus;
     let by_level = match (&case.limit.level, case.limit.effective.bound) {
         (Some((id, _)), Bound::Quota) => view.cgroups().get(id)?.usage_ns.delta(),
         _ => None,
     };
-    // Of a level whose use is not counted, at least what the group itself used.
+    // Where the level's usage is not counted: at least what the group itself used.
     let own = || Some(case.group.usage.as_ref()?.states.on_cpu_ns);
     let ns = by_level.or_else(own)?;
     Some(ns as f64 / view.window_ns().max(1) as f64 / cpus.max(0.01))
 }
 
-/// Threads that fit, of all processes of the group that have such a runtime.
+/// Threads that fit in all processes of the group with a known runtime together.
 fn room(case: &Case<'_>) -> f64 {
     (case.limit.effective.cpus - 1e-9).ceil().max(1.0) * processes(case)
 }
@@ -212,13 +212,13 @@ fn processes(case: &Case<'_>) -> f64 {
     case.group.runtimes.iter().filter(|reading| reading.is_some()).count().max(1) as f64
 }
 
-/// Threads that the number is for and that were stopped at once, at least; `None` if that cannot be told.
+/// Lower bound of the threads that the number sizes and that were throttled at once; `None` if it is not known.
 fn at_once(view: &View, case: &Case<'_>, loses: Loses, of_sized: f64) -> Option<f64> {
     let (id, _) = case.limit.level.as_ref()?;
     Some(of_sized * sized::stopped_at_once(loses.throttled_ns, view.cgroups().get(id)?)?)
 }
 
-/// The part of the waiting that is of threads that the number is for.
+/// The share of the waiting that was by threads that the number sizes, 0..1; `None` if it is not known.
 fn of_sized(view: &View, case: &Case<'_>) -> Option<f64> {
     match sized::waited(view, case.group, case.reading) {
         Waited::Share(share) => Some(share),
@@ -227,14 +227,14 @@ fn of_sized(view: &View, case: &Case<'_>) -> Option<f64> {
     }
 }
 
-/// The part of the loss for which the number accounts, at least.
+/// Lower bound of the share of the loss that the number accounts for, 0..1; `None` if it is not known.
 fn part(view: &View, case: &Case<'_>, loses: Loses) -> Option<f64> {
     let of_sized = of_sized(view, case)?;
     if case.limit.effective.bound != Bound::Quota || loses.throttled_ns == 0 {
         return Some(of_sized);
     }
     let fitting = room(case) + processes(case) * f64::from(sized::watchers(case.reading.kind));
-    // What fits would get in each other's way as well: of queueing the same part counts.
+    // As many threads as fit would queue behind each other as well, so the same share applies to queueing.
     let part = of_sized * sized::excess(at_once(view, case, loses, of_sized)?, fitting);
     Some(part.min(1.0))
 }
@@ -243,19 +243,19 @@ fn bearing(view: &View, case: &Case<'_>, loses: Loses) -> Bearing {
     let Some(severity) = severity_of(view, case, loses) else { return Bearing::None };
     match (part(view, case, loses), of_sized(view, case)) {
         (Some(part), _) if part >= EXPLAINS.value => Bearing::Cause(severity, part),
-        // No more than the part of those threads can be the number's.
+        // The number's share is at most that of the threads that it sizes.
         (Some(_), Some(most)) if most < EXPLAINS.value => Bearing::Others,
         (Some(_), _) => Bearing::Open,
         (None, _) => Bearing::Unknown,
     }
 }
 
-/// How bad it is; `None` if it is no more than a risk.
+/// Severity; `None` if the number is only a risk.
 fn severity_of(view: &View, case: &Case<'_>, loses: Loses) -> Option<Severity> {
     let severity = severity::of_loss(loses.loss.ns_per_s, loses.loss.share)?;
     let near = used(view, case).is_none_or(|used| used >= NEAR_LIMIT.value);
     let by_quota = case.limit.effective.bound == Bound::Quota;
-    // Under a quota, being stopped is what shows; queueing behind itself on its own CPUs is what batch work does.
+    // Under a quota, the symptom is throttling; a process that queues behind itself on its own CPUs may be batch work.
     let shows =
         if by_quota { loses.throttled_ns > 0 } else { !lines::is_batch(case.group, &loses.loss) };
     (near && shows).then_some(severity)
@@ -292,7 +292,8 @@ fn finding(view: &View, groups: &Groups<'_>, case: &Case<'_>) -> Finding {
         Worth::Start => 0.8,
         Worth::Bound => 0.5,
     };
-    // That fewer threads would do is known from measurements, not from this window; demand may be too much anyway.
+    // That fewer threads are enough is known from earlier measurements, not from this window; the work may exceed the
+    // limit with any number of threads.
     let is_used_up = used(view, case).is_some_and(|used| used >= USED_UP.value);
     let mut confidence = Confidence::of(view)
         .with("number of threads", worth)
@@ -326,8 +327,8 @@ fn finding(view: &View, groups: &Groups<'_>, case: &Case<'_>) -> Finding {
     }
 }
 
-/// What is left with the number that fits: threads that always want to run, and the quota. Nothing better is known of how
-/// much it needs.
+/// What to expect with the number that fits. Throttling remains if as many threads always want to run and the quota is
+/// less than whole CPUs; how much CPU time the process needs is not known better than that.
 fn expected(case: &Case<'_>) -> String {
     let room = room(case);
     let left_ns_per_s = ((room - case.limit.effective.cpus).max(0.0) * 1e9) as u64;
@@ -343,7 +344,7 @@ fn expected(case: &Case<'_>) -> String {
     )
 }
 
-/// The setting, and the quota with what it alone does.
+/// The causes: the setting with its share, and the quota with the rest.
 fn causes(view: &View, case: &Case<'_>, part: f64) -> Vec<Cause> {
     let mut all = vec![Cause { share: Share::saturating(part), ..cause(case) }];
     if let Some((id, _)) = case.limit.level.as_ref().filter(|_| part < 0.995) {
@@ -368,7 +369,7 @@ fn cause(case: &Case<'_>) -> Cause {
     Cause { entity, share: Share::WHOLE }
 }
 
-/// Whose threads were stopped, and how many at once.
+/// Evidence lines: which threads waited, and how many were throttled at once.
 fn sized_lines(view: &View, case: &Case<'_>, loses: Option<Loses>) -> Vec<Evidence> {
     let mut all = Vec::new();
     let waited = sized::waited(view, case.group, case.reading);

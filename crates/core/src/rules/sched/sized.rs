@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which part of its process's stopping a runtime's number of threads accounts for.
+//! How much of a process's throttled time its runtime's thread count accounts for.
 //!
-//! A number of threads can only be to blame while more threads than fit want to run at once, and if they are threads that it
-//! is for. So two things are asked of what was measured:
+//! A thread count can be to blame only if more threads than fit want to run at once, and if they are threads that it
+//! sizes. So two quantities are measured:
 //!
-//! - Whose threads waited: by their names ([`is_for`]), as shares of the time that threads were runnable without running.
-//! - How many were stopped at once: the time for which threads were stopped, divided by the length of the periods in which
-//!   the quota ran out. They were stopped for a part of those, so the quotient is a lower bound, and so is the part that
-//!   follows.
+//! - Whose threads waited: by thread name ([`is_for`]), as a share of the time in which threads were runnable but not
+//!   running.
+//! - How many threads were throttled at once: throttled thread time divided by the length of the periods in which the
+//!   quota ran out. Threads are throttled for only a part of such a period, so the quotient is a lower bound, and so is
+//!   the share derived from it.
 //!
-//! If N threads are stopped at once and k fit, N - k of N would not be with the number that fits. What one thread that wants
-//! more than the quota suffers is none of it: N is 1 then, whatever the number is.
+//! If N threads are throttled at once and k fit, N - k of the N would not be throttled with a count that fits. A single
+//! thread that wants more than the quota does not count: N is 1 then, whatever the thread count is.
 
 use crate::recording::{RuntimeKind, RuntimeReading};
 use crate::view::{CgroupView, Group, Named, View};
 use std::collections::BTreeMap;
 
-/// Threads of Java's garbage collectors, by the beginnings of their names (comm holds 15 bytes).
+/// Threads of Java's garbage collectors, by the start of their names (comm holds 15 bytes).
 const COLLECTORS: [&str; 7] = [
     "GC Thread#",
     "G1 Conc#",
@@ -26,22 +27,23 @@ const COLLECTORS: [&str; 7] = [
     "ZWorker",
     "Shenandoah GC",
 ];
-/// What else the number of processors sizes: compilers, the common pool and the pools that are made without a number.
+/// Other Java threads that the number of processors sizes: compilers, the common pool, and pools created without a
+/// size.
 const COMPILERS_AND_POOLS: [&str; 3] = ["C1 CompilerThre", "C2 CompilerThre", "ForkJoinPool"];
 
-/// What the threads of a group did, by whether a number is for them.
+/// Whether the threads of a group that waited are those that a runtime's number sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Waited {
-    /// This part of the waiting was that of threads that it is for.
+    /// This share of the waiting (0..1) was by threads that the number sizes.
     Share(f64),
-    /// Names were not told, and all threads of such a process are as a rule.
+    /// Thread names were not recorded, but in such a process the number sizes nearly all threads.
     AllAsARule,
-    /// Names were not told, or tell nothing.
+    /// Thread names were not recorded, or do not tell threads apart.
     Unknown,
 }
 
-/// Whether a number of a runtime is for threads of that name. `own`: the name of the process's first thread, which threads
-/// without a name of their own have too.
+/// Whether a runtime's number sizes the threads of that name (`comm`). `own`: the name of the process's main thread,
+/// which threads without a name of their own inherit.
 fn is_for(kind: RuntimeKind, number: &str, comm: &str, own: &str) -> bool {
     let begins = |names: &[&str]| names.iter().any(|name| comm.starts_with(name));
     match kind {
@@ -50,12 +52,12 @@ fn is_for(kind: RuntimeKind, number: &str, comm: &str, own: &str) -> bool {
         RuntimeKind::Jvm => begins(&COLLECTORS) || begins(&COMPILERS_AND_POOLS),
         RuntimeKind::Tokio => begins(&["tokio-rt-worker", "tokio-runtime-w"]),
         RuntimeKind::DotNet => begins(&[".NET "]),
-        // Its number is one of processes, and is not judged.
+        // Nginx's number counts processes, so [`waited`] does not go by thread names. Node's number is not judged.
         RuntimeKind::Nginx | RuntimeKind::Node => true,
     }
 }
 
-/// Whose threads waited in the processes of a group.
+/// How much of a group's waiting was by threads that the runtime's number sizes.
 pub(super) fn waited(view: &View, group: &Group<'_>, reading: &RuntimeReading) -> Waited {
     let number = reading.parallelism.first().map_or("", |first| first.name.as_str());
     let (mut sized_ns, mut all_ns, mut told, mut all_own) = (0_u64, 0_u64, false, true);
@@ -73,7 +75,7 @@ pub(super) fn waited(view: &View, group: &Group<'_>, reading: &RuntimeReading) -
     }
     match reading.kind {
         RuntimeKind::Nginx => Waited::AllAsARule,
-        // An old Java gives its threads no names.
+        // Old Java versions do not name their threads.
         RuntimeKind::Jvm if told && all_own => Waited::Unknown,
         _ if told && all_ns > 0 => Waited::Share(sized_ns as f64 / all_ns as f64),
         RuntimeKind::Go => Waited::AllAsARule,
@@ -81,23 +83,23 @@ pub(super) fn waited(view: &View, group: &Group<'_>, reading: &RuntimeReading) -
     }
 }
 
-/// Threads that were stopped at once, at least, on average over the periods in which the quota ran out: `stopped_ns` of
-/// them in all. `None` if the level's counters were not read.
+/// Lower bound of the threads that were throttled at once, on average over the periods in which the quota ran out.
+/// `stopped_ns`: their throttled time in all. `None` if the level's counters were not read.
 pub(super) fn stopped_at_once(stopped_ns: u64, level: &CgroupView) -> Option<f64> {
-    // The sum over throttled queues that the kernel counts is no bound: measured on 6.18, it was half of what one thread
-    // alone was stopped.
+    // The kernel's sum over throttled queues is no bound: measured on Linux 6.18, it was half of the throttled time of
+    // a single thread.
     let period_ns = level.facts.as_ref()?.period_us?.checked_mul(1000)?;
     let longest_ns = level.nr_throttled.delta()?.checked_mul(period_ns)?;
     (longest_ns > 0).then(|| stopped_ns as f64 / longest_ns as f64)
 }
 
-/// Threads of a process that run beside those that the number is for and cannot be told from them by name: the one by which
-/// Go watches over the others.
+/// Number of threads of a process that the runtime's number does not size, but that cannot be told apart by name from
+/// those that it does: in Go, the monitoring thread.
 pub(super) fn watchers(kind: RuntimeKind) -> u32 {
     u32::from(kind == RuntimeKind::Go)
 }
 
-/// Of threads of which so many want to run at once, the part that would not with so many that fit.
+/// The share of `at_once` throttled threads, 0..1, that would not be throttled if only `fitting` threads ran.
 pub(super) fn excess(at_once: f64, fitting: f64) -> f64 {
     (1.0 - fitting / at_once.max(fitting)).max(0.0)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who in a group carries its share of the blame, and whether it is the few or the many.
+//! Which processes of a group carry its share of the blame, and whether they are few or many.
 
 use super::program;
 use crate::finding::{Carrier, Whom};
@@ -7,14 +7,15 @@ use crate::recording::{ProcId, Process, Scheduling};
 use crate::rules::words::{group_name, ticked};
 use crate::view::Group;
 
-/// Those who together carry this part are "it".
+/// The largest processes that together carry this share of the group's blame are its carriers.
 const MOST: f64 = 0.8;
-/// They are few if they are at most this part of the group.
+/// The carriers are few if they are at most this share of the group's processes.
 const FEW: f64 = 1.0 / 3.0;
-/// Processes with a line of their own.
+/// Maximum number of processes that are listed.
 const MAX_CARRIERS: usize = 5;
 
-/// Who of a group is to blame for `blamed`, the time behind each of them, longest first.
+/// Which processes of a group are to blame. `blamed`: the nanoseconds of waiting behind each of them, longest first.
+/// `None` for kernel threads, without blame, and if the processes that can be identified do not carry [`MOST`] of it.
 pub(super) fn whom(group: &Group<'_>, blamed: &[(ProcId, u64)]) -> Option<Whom> {
     let all_ns: u64 = blamed.iter().map(|&(_, ns)| ns).sum();
     if all_ns == 0 || group.is_kernel() {
@@ -45,7 +46,7 @@ pub(super) fn whom(group: &Group<'_>, blamed: &[(ProcId, u64)]) -> Option<Whom> 
     })
 }
 
-/// How many of the largest carry most of it; `None` if all of these do not.
+/// How many of the largest processes carry [`MOST`] of the blame; `None` if all of these together do not.
 fn carriers(blamed: &[(ProcId, u64)], all_ns: u64) -> Option<usize> {
     let mut sums_ns = blamed.iter().scan(0, |sum_ns, &(_, ns)| {
         *sum_ns += ns;
@@ -54,16 +55,16 @@ fn carriers(blamed: &[(ProcId, u64)], all_ns: u64) -> Option<usize> {
     sums_ns.position(|sum_ns| sum_ns as f64 >= MOST * all_ns as f64).map(|at| at + 1)
 }
 
-/// Whether so many of a group are few.
+/// Whether `carriers` of `of` processes are few: one of several, or at most [`FEW`] of them.
 fn is_few(carriers: usize, of: usize) -> bool {
     of > 1 && (carriers == 1 || carriers as f64 <= FEW * of as f64)
 }
 
-/// What a group is called as the one to blame: `` `java` (pid 4711, one of 40) ``.
+/// Name of a group as the culprit: `` `java` (pid 4711, one of 40) ``.
 pub(super) fn name(group: &Group<'_>, whom: Option<&Whom>) -> String {
     let Some(whom) = whom else { return group_name(group) };
     let first = whom.processes.first();
-    // What runs before all others explains the waiting: the sentence has it.
+    // A real-time policy explains the waiting, so the name includes it.
     let before_all = first
         .and_then(Carrier::doer)
         .filter(|kind| kind.policy.is_real_time())
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
     use crate::testkit::{S, Scene};
 
-    /// Who of so many it is when each of the first ones carries that much.
+    /// The result for a group of `of` processes, the first ones of which carry these parts.
     fn whom_of(of: usize, parts: &[u64]) -> Whom {
         let mut scene = Scene::new(2, S);
         let ids: Vec<ProcId> = (0..of).map(|_| scene.process("java", None)).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! SYS001: a file whose contents somebody computes at each read takes far longer than others of its kind.
+//! SYS001: a file whose contents are computed at each read takes far longer than others of its kind.
 
 use super::whose::{share, whose};
 use crate::finding::{
@@ -31,7 +31,7 @@ const USUAL: Limit = Limit {
     unit: "us a call",
     why: "the median of those files; what was measured here counts where it is more",
 };
-/// Fewer other files of its kind do not tell what is usual here.
+/// With fewer other files of its kind, the usual time on this host is not known.
 const MIN_OTHERS: usize = 5;
 
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -48,7 +48,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check: Check::Recording(check),
 };
 
-/// What is done with a file most of the time.
+/// The operation on a file that takes the most time.
 struct Most {
     op: &'static str,
     calls: u64,
@@ -61,13 +61,14 @@ fn most(file: &SyscallFile) -> Option<Most> {
     Some(Most { op: FILE_OP_NAMES[op], calls, mean_ns: file.ns[op].checked_div(calls)? })
 }
 
-/// Files whose reading waits for something to happen, by design.
+/// Files for which waiting until something happens is normal.
 fn waits_for_events(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     matches!(name, "kmsg" | "trace_pipe" | "trace_pipe_raw" | "mdstat" | "uevent_seqnum")
 }
 
-/// What a call about a file of that kind usually takes here.
+/// Usual time of a call on a file of that class on this host, in nanoseconds: the median over the group's files, at
+/// least [`USUAL`].
 fn usual_ns(group: &SyscallGroup, class: FileClass) -> u64 {
     let of_class = group.files.values().filter(|file| file.class == class);
     let mut all: Vec<u64> = of_class.filter_map(|file| Some(most(file)?.mean_ns)).collect();
@@ -76,7 +77,7 @@ fn usual_ns(group: &SyscallGroup, class: FileClass) -> u64 {
     if all.len() > MIN_OTHERS { all[all.len() / 2].max(least) } else { least }
 }
 
-/// A slow file of somebody.
+/// A file that a process spends time in.
 struct Slow<'v> {
     process: Option<ProcId>,
     group: &'v SyscallGroup,

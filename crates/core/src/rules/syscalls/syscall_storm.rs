@@ -22,7 +22,7 @@ const SHORT: Limit = Limit {
     unit: "us on a CPU for each call",
     why: "calls that take longer do work that fewer calls would have to do as well",
 };
-/// A file or an error that most of them have in common is named.
+/// The file, or that the calls fail, is mentioned if at least this share of the calls has it in common.
 const MOST: f64 = 0.5;
 
 pub(in crate::rules) static RULE: Rule = Rule {
@@ -39,7 +39,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check: Check::Recording(check),
 };
 
-/// A storm of somebody.
+/// Calls of one kind by one process.
 struct Storm<'v> {
     process: Option<ProcId>,
     group: &'v SyscallGroup,
@@ -54,7 +54,7 @@ fn check(view: &View) -> Verdict {
     let mut found = Vec::new();
     let mut nearest: Option<Storm<'_>> = None;
     for (&process, group) in view.syscalls().groups() {
-        // Of one process, the worst: who copies byte by byte both reads and writes.
+        // Only the worst kind of each process: copying byte by byte both reads and writes.
         let mut worst: Option<(Severity, Storm<'_>)> = None;
         for call in group.calls.values().filter(|call| call.calls > 0) {
             let on_cpu_ns = call.ns.saturating_sub(call.off_ns);
@@ -70,7 +70,7 @@ fn check(view: &View) -> Verdict {
             let short = on_cpu_ns as f64 / call.calls as f64 <= SHORT.value * 1e3;
             let many = storm.per_s as f64 >= RATE.value && short;
             match severity::of_loss(storm.lost_ns_per_s, storm.share).filter(|_| many) {
-                // What they are good for is not known: at most `medium`.
+                // The purpose of the calls is not known: at most `medium`.
                 Some(severity) => {
                     let less = |it: &(Severity, Storm<'_>)| it.1.on_cpu_ns < storm.on_cpu_ns;
                     if worst.as_ref().is_none_or(less) {
@@ -99,7 +99,7 @@ fn check(view: &View) -> Verdict {
     Verdict::Fired(found.into_iter().map(|(severity, it)| finding(view, severity, &it)).collect())
 }
 
-/// The file that most calls of that kind are about, and how many.
+/// The file that at least [`MOST`] of the calls are about, the number of calls on it, and their operation.
 fn file_of<'v>(storm: &Storm<'v>) -> Option<(&'v SyscallFile, u64, usize)> {
     // The longest name is the one: `readlink` has `read` in it.
     let op = (0..FILE_OPS)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whose system calls they are.
+//! Which process the counted system calls belong to, and what share of its time they cost.
 
 use crate::finding::{Entity, EntityKind};
 use crate::recording::{ProcId, TargetSpec};
 use crate::rules::words::ticked;
 use crate::view::{SyscallGroup, Usage, View};
 
-/// As a victim, and as a sentence begins with it.
+/// The process as a victim, and its name for the start of a sentence.
 pub(super) fn whose(view: &View, process: Option<ProcId>) -> (Entity, String) {
     let facts = process.and_then(|id| view.processes().get(&id)?.facts.as_ref());
     let mut entity = Entity::new(EntityKind::Process);
@@ -18,7 +18,7 @@ pub(super) fn whose(view: &View, process: Option<ProcId>) -> (Entity, String) {
     let name = match view.meta().map(|meta| &meta.target) {
         Some(TargetSpec::Command { command, pid }) => {
             entity.pid = Some(*pid).filter(|pid| *pid != 0);
-            // Its first word.
+            // comm of the command's first word.
             let comm = command.split(' ').next().unwrap_or_default();
             entity.comm = Some(comm.rsplit('/').next().unwrap_or_default().into());
             entity.note = Some("the command and all that it starts".into());
@@ -41,8 +41,8 @@ pub(super) fn whose(view: &View, process: Option<ProcId>) -> (Entity, String) {
     (entity, name)
 }
 
-/// A loss in calls, of which so much passed without a CPU, as a share of the time in which those whose calls they are wanted
-/// to go on: of the wall time at least, and of what many threads together wanted where that is more.
+/// A loss of `lost_ns` in calls, of which `off_cpu_ns` passed off CPU, as a share (0..1) of the time in which the
+/// callers wanted to make progress: what all their threads wanted together, but at least the wall time.
 pub(super) fn share(
     view: &View,
     process: Option<ProcId>,
@@ -57,7 +57,7 @@ pub(super) fn share(
         .filter_map(|(_, it)| it.usage.as_ref())
         .map(Usage::wanted_ns)
         .sum();
-    // Calls may have been counted in a part of the window.
+    // Calls may have been counted for only a part of the window.
     let counted = group.window_ns() as f64 / view.window_ns().max(1) as f64;
     let wanted_ns = wanted_ns as f64 * counted.min(1.0) + off_cpu_ns as f64;
     (lost_ns as f64 / wanted_ns.max(group.window_ns() as f64).max(1.0)).min(1.0)

@@ -25,7 +25,7 @@ fn note<'f>(finding: &'f Finding, name: &str) -> &'f str {
     line.note.as_deref().unwrap_or_default()
 }
 
-/// Spinners that keep 2 CPUs busy, a share each, and queue behind each other.
+/// Spinners that share 2 busy CPUs equally and queue behind each other.
 fn spinners(scene: &mut Scene, number: u32) -> Vec<ProcId> {
     let cgroup = scene.cgroup("/batch", None, None);
     let all: Vec<ProcId> = (0..number).map(|_| scene.process("stress-ng", Some(cgroup))).collect();
@@ -77,7 +77,7 @@ fn what_was_counted_twice_is_said_and_not_hidden() {
         let text = super::shown(&report);
         (report.ledger[0].wall_ns, report.ledger[0].excess_ns, text.contains("counted twice"))
     };
-    // Clocks that are read one after the other differ by that.
+    // Clocks that are read one after the other may differ by this much.
     assert_eq!(excess(&scene, 10 * S - MS), (10 * S, 0, false));
     assert_eq!(excess(&scene, 6 * S), (10 * S, 4 * S, true));
 }
@@ -141,9 +141,9 @@ fn a_healthy_host_yields_nothing() {
     scene.runtime(runtimes::go(ProcId(1), "go1.24.3", 2));
     let report = judged(&scene);
     assert_eq!(codes(&report), [""; 0]);
-    // Whether CPUs share a core is not found by looking on.
+    // Whether CPUs share a core is not found by observing.
     let not_checked: Vec<_> = report.not_checked.iter().map(|rule| rule.code.as_str()).collect();
-    // Nor is what system calls cost counted, unless that is asked for.
+    // Nor is the cost of system calls counted unless that is asked for.
     assert_eq!(not_checked, ["CPU002", "SYS001", "SYS002"]);
     assert_eq!(report.ruled_out.len(), super::of_recordings().count() - 3);
 }

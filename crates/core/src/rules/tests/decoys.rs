@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Decoys: the correlate is there, and is not the cause. `docs/decoys.md` lists them with those that stand elsewhere.
+//! Decoys: the correlate is present, but is not the cause. `docs/decoys.md` lists them, with those in other files.
 
 use super::{codes, disks, judged};
 use crate::finding::{EntityKind, Finding, Report, Severity};
@@ -12,7 +12,7 @@ fn finding<'r>(report: &'r Report, code: &str) -> &'r Finding {
     found.unwrap_or_else(|| panic!("{code} is not among {:?}", codes(report)))
 }
 
-/// A server that waits a third of the time in which it wants to run, beside two that take the same CPU time.
+/// A server that waits a third of the time in which it wants to run, beside two processes that use the same CPU time.
 #[test]
 fn who_burns_cpu_time_elsewhere_is_not_named() {
     let mut scene = Scene::new(4, 10 * S);
@@ -27,7 +27,7 @@ fn who_burns_cpu_time_elsewhere_is_not_named() {
     for id in [here, elsewhere] {
         scene.did(id, &Did { on_cpu_ns: 9 * S, ..Did::default() });
     }
-    // What tells them apart is who ran on the server's CPU in those moments.
+    // What distinguishes them is which of them ran on the server's CPU while it waited.
     scene.blame(server, Culprit::Process(here), S);
     scene.busy(0.6);
     let report = judged(&scene);
@@ -37,7 +37,7 @@ fn who_burns_cpu_time_elsewhere_is_not_named() {
     assert_eq!(named, ["culprit"]);
 }
 
-/// A device without a limit of its own tells one in bytes all the same: what the host allows.
+/// A device without a limit of its own still shows one in bytes: what the host allows.
 #[test]
 fn what_the_host_allows_is_no_limit_of_the_device() {
     let named = |max_ratio: &str| {
@@ -61,7 +61,7 @@ fn what_the_host_allows_is_no_limit_of_the_device() {
     assert!(is_cause);
 }
 
-/// A quota is there, its periods are counted, and what makes the threads late is a neighbour.
+/// There is a quota, and its periods are counted, but a neighbour delays the threads.
 #[test]
 fn threads_that_are_queued_under_a_quota_that_did_not_run_out_are_not_throttled() {
     let mut scene = Scene::new(2, 10 * S);
@@ -81,7 +81,7 @@ fn threads_that_are_queued_under_a_quota_that_did_not_run_out_are_not_throttled(
     assert!(report.ruled_out.iter().any(|rule| rule.code == "SCH002"));
 }
 
-/// A process that is pinned and waits, and CPUs that idle at other moments: the host is half idle.
+/// A pinned process waits, and the other CPUs are idle at other times: the host is half idle.
 #[test]
 fn waiting_while_no_cpu_idles_is_not_blamed_on_masks() {
     let scene = |idle_ns: u64| {
@@ -112,7 +112,7 @@ fn waiting_while_no_cpu_idles_is_not_blamed_on_masks() {
     assert!(codes(&report).contains(&"SCH001"));
 }
 
-/// Another machine, or a limit on this one: the counter is the same.
+/// Other machines or a limit on this one: the steal counter is the same.
 #[test]
 fn stolen_time_names_no_neighbour() {
     let mut scene = Scene::new(4, 30 * S);
@@ -126,7 +126,7 @@ fn stolen_time_names_no_neighbour() {
     assert!(note.contains("other machines") && note.contains("a limit on this one"), "{note}");
 }
 
-/// The disk is waited for in both; what differs is whether memory was short.
+/// Both wait for the disk; they differ in whether memory was short.
 #[test]
 fn the_ledger_says_what_counts_as_waiting_for_memory() {
     let shown = |block_io_ns: u64, mem_stall_ns: u64| {

@@ -8,7 +8,7 @@ use crate::recording::{
 use crate::testkit::{Did, MS, S, Scene, US, pass, transfers};
 use std::ops::Range;
 
-/// The stream that makes a rule about block IO give an answer.
+/// The recording that makes a block IO rule give that answer.
 pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
     Some(match (code, kind) {
         ("BLK001" | "BLK002", "fires") => broker(75),
@@ -31,7 +31,7 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
     })
 }
 
-/// A host with one disk, a filesystem on it, and settings as they come.
+/// A host with one disk, a filesystem on it, and default settings.
 pub(super) fn host(seconds: u64) -> (Scene, DevId) {
     let mut scene = Scene::new(4, seconds * S);
     scene.cgroup("/", None, None);
@@ -54,7 +54,7 @@ pub(super) fn host(seconds: u64) -> (Scene, DevId) {
     (scene, disk)
 }
 
-/// A service that computes a little.
+/// A service that uses a little CPU time.
 pub(super) fn service(scene: &mut Scene, comm: &str, cgroup: &str, seconds: u64) -> ProcId {
     let unit = Container {
         runtime: "systemd".into(),
@@ -69,12 +69,12 @@ pub(super) fn service(scene: &mut Scene, comm: &str, cgroup: &str, seconds: u64)
     id
 }
 
-/// A span from a moment on.
+/// The span of that length from `t0_ns` on.
 pub(super) fn span(t0_ns: u64, length_ns: u64) -> Range<u64> {
     t0_ns..t0_ns + length_ns
 }
 
-/// A database whose cgroup may write so often in a second: it syncs and waits, and the disk idles.
+/// A database whose cgroup may write `per_s` times a second: it syncs and waits while the disk is idle.
 pub(super) fn limited(per_s: u64) -> Scene {
     let (mut scene, disk) = host(30);
     let dir = "/sys/fs/cgroup/blkio/mongod";
@@ -93,7 +93,7 @@ pub(super) fn limited(per_s: u64) -> Scene {
     scene
 }
 
-/// Full within spans, that many requests deep; idle otherwise.
+/// A disk that is saturated within the spans with `depth` requests, and idle otherwise.
 pub(super) fn full_within(scene: &mut Scene, disk: DevId, spans: &[Range<u64>], depth: u64) {
     scene.bins(disk, |t_ns| {
         if spans.iter().any(|span| span.contains(&t_ns)) {
@@ -104,7 +104,7 @@ pub(super) fn full_within(scene: &mut Scene, disk: DevId, spans: &[Range<u64>], 
     });
 }
 
-/// One process's waiting for requests, and beside whom.
+/// A process's waits for requests, and the percentages of that time beside each culprit.
 pub(super) fn requests(
     scene: &mut Scene,
     proc: ProcId,
@@ -119,7 +119,8 @@ pub(super) fn requests(
     }
 }
 
-/// Passes of a flusher that wakes every 5 s and writes what is 30 s old: a cohort of 1 500 inodes comes back.
+/// Passes of a flusher that wakes every 5 s and writes what has been dirty for 30 s: a cohort of 1 500 inodes comes
+/// back.
 pub(super) fn broker_passes(java: ProcId) -> Vec<(Range<u64>, WritebackPass)> {
     let mut t_ns = 600 * MS;
     let mut passes = Vec::new();
@@ -150,7 +151,7 @@ pub(super) fn broker_passes(java: ProcId) -> Vec<(Range<u64>, WritebackPass)> {
     passes
 }
 
-/// A message broker: syncs its log, and appends to many files that the kernel writes back.
+/// A message broker that syncs its log and appends to many files, which the kernel writes back.
 pub(super) fn broker(seconds: u64) -> Scene {
     let (mut scene, disk) = host(seconds);
     let java = service(&mut scene, "java", "/broker.service", seconds);
@@ -180,7 +181,7 @@ pub(super) fn broker(seconds: u64) -> Scene {
     passes.retain(|(at, _)| at.end < seconds * S);
     for (at, pass) in &passes {
         let length_ns = at.end - at.start;
-        // One in the middle of each, as long as most of it.
+        // One stall in the middle of each pass, most of it long.
         let stall = at.start + length_ns / 10..at.end - length_ns / 5;
         scene.pass(at.clone(), pass.clone());
         scene.stall(stall, java, StallKind::Sync, Some(disk), Some(log));
@@ -206,7 +207,7 @@ pub(super) fn broker(seconds: u64) -> Scene {
     scene
 }
 
-/// A database that reads a little and syncs: what any disk serves.
+/// A database that reads and syncs a little, which any disk can serve.
 pub(super) fn healthy() -> Scene {
     let seconds = 30;
     let (mut scene, disk) = host(seconds);
@@ -245,7 +246,7 @@ pub(super) fn healthy() -> Scene {
     scene
 }
 
-/// `/proc/diskstats` of a disk on which requests take 50 us, and `await_ns` within spans.
+/// `/proc/diskstats` of a disk on which a request takes 50 us, and `await_ns` within the spans `busy`.
 pub(super) fn counters(scene: &mut Scene, disk: DevId, busy: &[Range<u64>], await_ns: u64) {
     scene.diskstats(disk, |t_ns| {
         let mut counters = DiskCounters::default();
@@ -277,7 +278,7 @@ pub(super) fn broker_by_counters(seconds: u64) -> Scene {
     scene
 }
 
-/// A server that reads, and a disk that a batch job fills now and then.
+/// A server that reads from a disk that a batch job saturates now and then.
 pub(super) fn short_stretches() -> Scene {
     let (mut scene, disk) = host(30);
     let server = service(&mut scene, "mysqld", "/mysql.service", 30);
@@ -348,7 +349,7 @@ pub(super) fn journal() -> Scene {
     journal_of("jbd2")
 }
 
-/// The same with commits of that kind.
+/// The same, with commits of that kind.
 pub(super) fn journal_of(kind: &str) -> Scene {
     let (mut scene, disk) = host(40);
     let mail = service(&mut scene, "dovecot", "/dovecot.service", 40);
@@ -375,7 +376,7 @@ pub(super) fn journal_of(kind: &str) -> Scene {
     scene
 }
 
-/// A copy onto a disk with a small limit of its own.
+/// A copy to a disk with a small dirty limit of its own.
 pub(super) fn throttled() -> Scene {
     let (mut scene, disk) = host(20);
     let dd = service(&mut scene, "dd", "/import.service", 20);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `fixtures/rules/CODE/{fires,quiet,nodata}.jsonl` and what each yields, beside it as `.txt`.
+//! The golden inputs `fixtures/rules/CODE/{fires,quiet,nodata}.jsonl`, each with its report beside it as `.txt`.
 
 use super::{about, diff, judged, kept, of_recordings, scenes, shown};
 use crate::rules::{Verdict, report};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Rules about hosts: what makes each fire, stay quiet, or say what it lacks, and how that looks
+//! Rules about hosts: the inputs that make each fire, stay quiet or lack data, and the output for each
 //! (`fixtures/rules/CODE/KIND.txt`).
 
 use super::{diff as differences, kept};
@@ -29,7 +29,7 @@ fn judged(snapshots: &[Snapshot], slow: Option<usize>) -> HostDiff {
     diff(&given, &[], "0.1.0")
 }
 
-/// A host whose driver and limit are these; its hardware goes to 3.5 GHz.
+/// A host with that frequency driver, limit (kHz) and governor; its hardware goes up to 3.5 GHz.
 fn frequencies(name: &str, driver: &str, limit: i128, governor: &str) -> Snapshot {
     host(name)
         .with(&format!("{P}scaling_driver"), on_cpus(8, &Value::text(driver)))
@@ -39,7 +39,7 @@ fn frequencies(name: &str, driver: &str, limit: i128, governor: &str) -> Snapsho
         .with_fact(&format!("{P}cpuinfo_max_freq"), Class::Capability, on_cpus(8, &khz(3_500_000)))
 }
 
-/// A host that may sleep in states of that many microseconds.
+/// A host with idle states of these exit latencies, in microseconds.
 fn sleeping(name: &str, driver: &str, exits_us: &[i64]) -> Snapshot {
     let empty = host(name).with(IDLE, Value::text(driver));
     exits_us.iter().enumerate().fold(empty, |it, (number, us)| {
@@ -50,7 +50,7 @@ fn sleeping(name: &str, driver: &str, exits_us: &[i64]) -> Snapshot {
     })
 }
 
-/// The hosts that make the rule of that code give that answer.
+/// The comparison of hosts that makes the rule with that code give that answer.
 fn scene(code: &str, kind: &str) -> Option<HostDiff> {
     let swappiness = "/proc/sys/vm/swappiness";
     let snapshots = match (code, kind) {
@@ -105,11 +105,11 @@ fn about(diff: &HostDiff, code: &str) -> HostDiff {
 fn shown(diff: &HostDiff, code: &str) -> String {
     let style = TextStyle { columns: 100, color: false, verbosity: 2 };
     let text = host_diff(&about(diff, code), style);
-    // Its first paragraph counts the differences, which are left out here.
+    // The first paragraph counts the differences, which are left out here.
     text.split_once("\n\n").map_or_else(String::new, |(_, rest)| rest.to_owned())
 }
 
-/// What a finding of that code looks like.
+/// The text of a finding with that code, for its documentation.
 pub(super) fn example(code: &str) -> Option<String> {
     Some(shown(&scene(code, "fires")?, code))
 }
@@ -157,7 +157,7 @@ fn a_parameter_of_another_driver_caps_nothing() {
         judged(&[it.with(no_turbo, Value::Boolean(true))], None)
     };
     assert!(of(&with("acpi-cpufreq"), "CPU003").is_none());
-    // How much turbo would bring is not known here.
+    // How much turbo would add is not known here.
     assert_eq!(of(&with("intel_pstate"), "CPU003").unwrap().severity, Severity::Low);
     // With intel_pstate, `powersave` is dynamic; with acpi-cpufreq it is the lowest frequency.
     let powersave = |driver| judged(&[frequencies("h", driver, 3_500_000, "powersave")], None);

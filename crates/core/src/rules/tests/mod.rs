@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Tests of all rules: the registry, the kept inputs and what they must yield, cases that decide between rules,
-//! and what holds for any input.
+//! Tests of all rules: the registry, the golden inputs and their reports, cases that decide between rules, and
+//! properties that hold for any input.
 
 mod block;
 mod cases;
@@ -33,12 +33,12 @@ fn judged(scene: &Scene) -> Report {
     report(&scene.view(), "0.1.0", true)
 }
 
-/// Codes of the findings, in their order.
+/// Codes of the findings, in the report's order.
 fn codes(report: &Report) -> Vec<&str> {
     report.findings.iter().map(|finding| finding.code.as_str()).collect()
 }
 
-/// What a report says about one code, and whose time went where if that was found.
+/// The part of a report about one code; the ledgers only if it fired.
 fn about(report: &Report, code: &str) -> Report {
     let mut report = report.clone();
     report.findings.retain(|finding| finding.code == code);
@@ -54,7 +54,7 @@ fn shown(report: &Report) -> String {
     text(report, TextStyle { columns: 100, color: false, verbosity: 1 })
 }
 
-/// A kept file, which `UPDATE=1 cargo test` writes anew. Empty if there is none.
+/// Content of a golden file, which `UPDATE=1 cargo test` rewrites; empty if there is none.
 #[allow(clippy::disallowed_methods, reason = "golden files are read and written")]
 fn kept(path: &str, now: &str) -> String {
     let path = format!("{ROOT}/{path}");
@@ -65,7 +65,7 @@ fn kept(path: &str, now: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_default()
 }
 
-/// The lines in which a kept file and what it should be differ.
+/// The lines in which a golden file and the current output differ.
 fn diff(path: &str, kept: &str, now: &str) -> String {
     let mut out = String::new();
     let (mut kept, mut now) = (kept.lines(), now.lines());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `docs/rules/CODE.md`: the page that `explain` prints, an example that cannot go stale, and where it is
-//! reproduced.
+//! `docs/rules/CODE.md`: the page that `explain` prints, an example that is always current, and the scenarios that
+//! reproduce it.
 
 use super::{ROOT, about, diff, hosts, judged, kept, scenes, shown};
 use crate::rules::{RULES, Rule, explain};
@@ -17,7 +17,7 @@ const HEADINGS: [&str; 8] = [
     "Limits",
 ];
 
-/// Names of the scenarios that expect a code.
+/// Names of the lab scenarios that expect a code.
 #[allow(clippy::disallowed_methods, reason = "scenarios are read")]
 pub(super) fn scenarios(code: &str) -> Vec<String> {
     let mut names = Vec::new();

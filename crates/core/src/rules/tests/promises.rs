@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What remedies promise holds for all of whom it depends on, and where that is not known nothing is promised.
+//! The promises of remedies take everything into account that they depend on; where that is not known, nothing is
+//! promised.
 
 use super::{judged, scenes};
 use crate::finding::{Finding, Fix};
@@ -13,7 +14,7 @@ fn finding(scene: &Scene, code: &str) -> Finding {
     found.expect("it fires")
 }
 
-/// The first remedy against that.
+/// The first remedy of the finding with that code.
 fn fix(scene: &Scene, code: &str) -> Fix {
     finding(scene, code).fix.into_iter().next().expect("a remedy")
 }
@@ -26,14 +27,14 @@ fn has_doubt(fix: &Fix, words: &str) -> bool {
     left(fix).is_none() && fix.risk.as_deref().is_some_and(|risk| risk.contains(words))
 }
 
-/// `envoy`, the second process of the scene, is asked for, and `java` uses the same quota.
+/// `envoy`, the second process of the scene, is the target, and `java` uses the same quota.
 fn sidecar() -> Scene {
     let mut scene = scenes::nested_quota();
     scene.target(ProcId(2));
     scene
 }
 
-/// A spinner under half a CPU, in a directory below another one; their quotas, and how often each ran out.
+/// A spinner in a directory below another one; the quotas of the upper and the lower one, and how often each ran out.
 fn nested(quotas_us: [Option<u64>; 2], throttled: [u64; 2]) -> Scene {
     let mut scene = Scene::new(4, 10 * S);
     scene.cgroup("/", None, None);
@@ -52,7 +53,7 @@ fn nested(quotas_us: [Option<u64>; 2], throttled: [u64; 2]) -> Scene {
 fn a_quota_that_is_shared_is_raised_to_what_all_want_together() {
     let whole = fix(&scenes::nested_quota(), "SCH002");
     let fix = fix(&sidecar(), "SCH002");
-    // 0.96 and 0.04 CPUs used, 1.4 and 0.06 stopped.
+    // 0.96 and 0.04 CPUs used, 1.4 and 0.06 throttled.
     assert!(fix.action.ends_with("to 2.5 CPUs"), "{}", fix.action);
     assert_eq!(left(&fix), Some(0.25));
     assert_eq!(fix, whole, "whoever asks, the quota is the same");
@@ -92,7 +93,7 @@ fn what_is_enough_in_the_mean_is_not_promised_to_be_enough_for_peaks() {
     scene.cgroup("/", None, None);
     let web = scene.cgroup("/web", Some(100_000), None);
     let server = scene.process("server", Some(web));
-    // Once a second, four threads want 50 ms each at once: 100 ms are left to do when the quota has run out.
+    // Once a second, four threads want 50 ms each at once: 100 ms are left when the quota has run out.
     let waits = vec![(100, 20 * US)];
     let did = Did { threads: 4, on_cpu_ns: 5 * S, throttled_ns: 3 * S, waits, ..Did::default() };
     scene.did(server, &did).cpu_stat(web, 5 * S, 100, 10, 3 * S).target(server);
@@ -113,8 +114,8 @@ fn what_is_enough_in_the_mean_is_not_promised_to_be_enough_for_peaks() {
 
 const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
 
-/// A victim and a spinner in that directory that take turns on a CPU for 10 s, with those nice values; and whether the
-/// kernel groups sessions, where that is known.
+/// A victim and a spinner in that cgroup that take turns on a CPU for 10 s, with those nice values; `autogroup` is the
+/// content of [`AUTOGROUP`], if it is known.
 fn turns(cgroup: Option<&str>, nice: [i32; 2], autogroup: Option<&str>) -> Scene {
     let mut scene = Scene::new(1, 10 * S);
     scene.cgroup("/", None, None);
@@ -140,11 +141,11 @@ fn a_nice_value_promises_what_its_weight_gives() {
     assert_eq!(left(&ten_steps), Some(0.5));
     let risk = ten_steps.risk.unwrap_or_default();
     assert!(risk.contains("gets about 9.7 % of a CPU"), "{risk}");
-    // At nice 19 it would keep 15 of 36, and the wait would be 29 % instead of 50 %.
+    // At nice 19 it would keep 15 of 36, and the victim would wait 29 % of the time instead of 50 %.
     let low = fix(15, 15);
     assert_eq!(low.command.as_deref(), Some("chrt -a -i -p 0 1002"));
     assert_eq!(left(&low), Some(0.5));
-    // From 820 to 1024 beside 1024: it waits 44 % of the time instead of 50 %.
+    // From 820 to 1024 beside 1024: the victim waits 44 % of the time instead of 50 %.
     let higher = fix(1, 0);
     assert!(left(&higher).is_some_and(|left| left >= 0.9), "{higher:?}");
 }
@@ -159,7 +160,7 @@ fn a_wait_behind_many_is_not_halved_by_a_tenth_of_their_weights() {
         left(&fix(&scene, "SCH001"))
     };
     assert_eq!(behind(1), Some(0.5));
-    // It has a 20th of the CPU, as behind 20 threads, and 19 of them at a tenth leave it a third.
+    // The victim has a 20th of the CPU; with 19 competing threads at a tenth of their weight it gets a third.
     let many = behind(18);
     assert!(many.is_some_and(|left| (0.65..0.75).contains(&left)), "{many:?}");
 }
@@ -194,7 +195,7 @@ fn who_keeps_its_weight_or_has_none_is_promised_nothing_of() {
     assert_eq!(fix(&scene, "SCH001").command.as_deref(), Some("chrt -a -i -p 0 1002"));
 }
 
-/// A victim beside a real-time thread in another cgroup of that weight, which runs for so long at a time.
+/// A victim beside a real-time thread in another cgroup of that weight, which runs for `run_ns` at a time.
 fn real_time(weight: u64, run_ns: u64) -> Scene {
     let mut scene = Scene::new(1, 10 * S);
     scene.cgroup("/", None, None);

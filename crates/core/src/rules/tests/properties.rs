@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What holds for any input: time is conserved, blame is no more than the loss, the order is total.
+//! Properties of any input: time is conserved, the blame is no more than the loss, the order is total.
 
 use super::judged;
 use crate::finding::{EntityKind, Ledger, Report};
@@ -8,7 +8,7 @@ use crate::rules::{report, worse_first};
 use crate::testkit::{Did, MS, S, Scene, view};
 use proptest::prelude::*;
 
-/// One process of a scene: cgroup, what it did, behind whom, idle CPUs.
+/// One process of a scene: its cgroup, what it did, the blame for its waits, idle CPUs.
 type Life = (u8, Did, Vec<(u8, u64)>, Option<(u64, u64)>);
 
 fn did() -> impl Strategy<Value = Did> {
@@ -161,7 +161,7 @@ proptest! {
             for did in lives {
                 scene.did(process, did);
             }
-            // Of a host, who lost nothing has no ledger.
+            // In the report on a whole host, a group without a loss has no ledger.
             scene.target(process);
             judged(&scene).ledger.into_iter().next()
         };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What every rule must have.
+//! What every rule must have: unique codes, consistent names, limits, scenarios and inputs.
 
 use super::{ROOT, RULES, of_recordings, pages, scenes};
 use crate::rules::{Status, find};
 use std::path::Path;
 
-/// Codes that belonged to rules which are no more: never given again.
+/// Codes of removed rules, which are never reused.
 const RETIRED: [&str; 0] = [];
 
 #[test]
@@ -96,7 +96,7 @@ fn every_code_is_reproduced_or_says_why_not() {
 
 #[test]
 fn every_rule_has_its_three_inputs() {
-    // Those of rules about hosts are in `hosts.rs`.
+    // The inputs of rules about hosts are in `hosts.rs`.
     for rule in of_recordings() {
         for kind in scenes::KINDS {
             assert!(scenes::scene(rule.code, kind).is_some(), "{} {kind}", rule.code);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whose timer a device's bursts and the stalls of others follow.
+//! Which process's timer a device's bursts and the stalls of others follow.
 
 use super::{codes, disks, judged};
 use crate::finding::{Finding, Report};
@@ -17,7 +17,7 @@ fn note(finding: &Finding, name: &str) -> String {
     line.and_then(|line| line.note.clone()).unwrap_or_default()
 }
 
-/// A database on whose disk a backup writes at those times, for half a second each; and a log that always does.
+/// A database on whose disk a backup writes at those times, for half a second each, and a logger writes all the time.
 fn backup(seconds: u64, starts_ms: &[u64], stalls: impl Fn(u64) -> Range<u64>) -> (Scene, DevId) {
     let (mut scene, disk) = disks::host(seconds);
     let postgres = disks::service(&mut scene, "postgres", "/postgresql.service", seconds);
@@ -57,7 +57,7 @@ fn backup(seconds: u64, starts_ms: &[u64], stalls: impl Fn(u64) -> Range<u64>) -
     (scene, disk)
 }
 
-/// Every 3 s and a little.
+/// A timer of 3 s that comes a little late, in milliseconds.
 fn timer() -> Vec<u64> {
     (0..20).map(|n| 700 + n * 3_040 + n * n % 5 * 12).collect()
 }

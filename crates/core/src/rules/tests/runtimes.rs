@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! SCH004: a Go service with a quota of four CPUs on a host of 96.
+//! SCH004: a Go service with a quota of four CPUs on a host of 96, and smaller services.
 
 use super::{codes, judged};
 use crate::finding::{EntityKind, Finding, Report, Severity};
@@ -11,7 +11,7 @@ use crate::testkit::{Did, MS, S, Scene};
 
 const WINDOW_NS: u64 = 30 * S;
 
-/// What a Go program's runtime was found to be.
+/// The reading of a Go program's runtime.
 pub(super) fn go(proc: ProcId, version: &str, value: u32) -> RuntimeReading {
     RuntimeReading {
         t_ns: S,
@@ -48,7 +48,7 @@ fn host() -> (Scene, CgroupId, ProcId) {
     (scene, cgroup, service)
 }
 
-/// The service under load: stopped nearly all the time, and its threads in each other's way before that.
+/// The service under load: throttled nearly all the time, its threads queued behind each other before that.
 fn saturated(scene: &mut Scene, cgroup: CgroupId, service: ProcId) {
     let did = Did {
         threads: 101,
@@ -62,7 +62,7 @@ fn saturated(scene: &mut Scene, cgroup: CgroupId, service: ProcId) {
     scene.cpu_stat(cgroup, 119 * S, 300, 296, 900 * S);
 }
 
-/// The service with the number that fits, at the same load.
+/// The service at a moderate load, with next to no throttling.
 fn at_ease(scene: &mut Scene, cgroup: CgroupId, service: ProcId) {
     let did = Did {
         threads: 12,
@@ -110,7 +110,7 @@ fn too_many_threads_come_before_the_quota_that_they_use_up() {
         "{}",
         finding.title
     );
-    // At least 47 at once, and 4 and Go's own fit: the rest is what the quota does to those.
+    // At least 47 threads at once; 4 and Go's own one fit. The rest is the quota's share.
     let [cause, quota] = finding.causes.as_slice() else { panic!("{:?}", finding.causes) };
     assert!((cause.share.get() - 0.89).abs() < 0.01 && (quota.share.get() - 0.11).abs() < 0.01);
     let setting = (cause.entity.key.as_deref(), cause.entity.value.as_deref());
@@ -173,7 +173,7 @@ fn without_the_probe_the_counters_of_the_level_that_binds_tell() {
         (finding.severity, finding.causes[0].entity.kind),
         (Severity::High, EntityKind::Setting)
     );
-    // The loss is the same to the nanosecond; that the quota ran out is the surer of the two.
+    // Both have the same loss to the nanosecond; that the quota ran out is the surer of the two.
     assert!(codes(&report).contains(&"SCH002"));
 }
 
@@ -190,7 +190,7 @@ fn a_target_whose_number_cannot_be_read_is_not_ruled_out() {
     assert!(missing.missing[0].contains("function table"), "{missing:?}");
 }
 
-/// A service of two CPUs' host under half a CPU, stopped for that time: as the scenes below need it.
+/// A service with a quota of half a CPU on a host of two CPUs, throttled for `stopped_ns`, its queues for `queues_ns`.
 fn small(
     stopped_ns: u64,
     queues_ns: u64,
@@ -200,7 +200,7 @@ fn small(
     scene.cgroup("/", None, None);
     let cgroup = scene.cgroup("/service", Some(50_000), None);
     let service = scene.process("orders", Some(cgroup));
-    // Threads of one process get in each other's way a little, too.
+    // Threads of one process also queue behind each other a little.
     let waits = vec![(1_000, MS)];
     let did =
         Did { threads: 16, on_cpu_ns: 15 * S, throttled_ns: stopped_ns, waits, ..Did::default() };
@@ -212,8 +212,8 @@ fn small(
     (scene, service)
 }
 
-/// A decoy: `GOMAXPROCS` is 32, and one goroutine that wants 0.8 of a CPU is all that runs. With `GOMAXPROCS=1` it would be
-/// stopped as long.
+/// A decoy: `GOMAXPROCS` is 32, but only one goroutine runs, which wants 0.8 of a CPU. With `GOMAXPROCS=1` it would be
+/// throttled for as long.
 #[test]
 fn one_busy_goroutine_is_stopped_by_the_quota_whatever_gomaxprocs_is() {
     let (mut scene, service) = small(14 * S, 14 * S, |proc| go(proc, "go1.24.3", 32));
@@ -228,8 +228,8 @@ fn one_busy_goroutine_is_stopped_by_the_quota_whatever_gomaxprocs_is() {
     assert!(expect.contains("500 ms of every second"), "{expect}");
 }
 
-/// A quota that runs out late in its periods stops many at once for a short time: at least 1.5 at a time, which is little
-/// more than what fits. That demand does it would be as much of a guess as that the number does.
+/// A quota that runs out late in its periods throttles many threads for a short time: at least 1.5 at once, little more
+/// than what fits. Blaming the demand would be as much of a guess as blaming the number.
 #[test]
 fn a_bound_that_is_too_low_to_blame_the_number_does_not_acquit_it() {
     let (mut scene, service) = small(60 * S, 28 * S, |proc| go(proc, "go1.24.3", 32));
@@ -253,7 +253,7 @@ fn of_threads_that_are_stopped_together_those_that_fit_are_the_quotas() {
     let [(EntityKind::Setting, setting), (EntityKind::Cgroup, quota)] = shares[..] else {
         panic!("{shares:?}")
     };
-    // Eight at once, and one fits, beside Go's own.
+    // Eight at once; one and Go's own one fit.
     assert!((setting - 0.75).abs() < 0.01 && (quota - 0.25).abs() < 0.01, "{shares:?}");
     // All of the quota is used: whether the work would fit with one thread is not known.
     assert!(finding.confidence <= 0.6, "{}", finding.confidence);
@@ -267,7 +267,7 @@ fn java(proc: ProcId) -> RuntimeReading {
     reading
 }
 
-/// A decoy: sixteen processors, so as many threads for garbage collection, but it is eight threads that the program itself
+/// A decoy: sixteen processors, so as many garbage collection threads, but it is eight threads that the program itself
 /// started that run. With `-XX:ActiveProcessorCount=1` they would still be eight.
 #[test]
 fn threads_that_a_program_started_itself_are_not_of_the_number_of_processors() {
@@ -279,7 +279,7 @@ fn threads_that_a_program_started_itself_are_not_of_the_number_of_processors() {
     assert_eq!(codes(&report), ["SCH002", "SCH004"]);
     assert!(found(&report).causes.is_empty());
     assert!(found(&report).title.contains("it is other threads"), "{}", found(&report).title);
-    // The same amounts of the collector's own are what the number does.
+    // The same amounts by the collector's threads are the number's effect.
     let (mut scene, service) = small(200 * S, 28 * S, java);
     scene.named(service, "Thread-", 8, 2 * S, 20 * S);
     scene.named(service, "GC Thread#", 16, 13 * S, 180 * S);
@@ -291,7 +291,7 @@ fn threads_that_a_program_started_itself_are_not_of_the_number_of_processors() {
 
 #[test]
 fn without_names_of_threads_less_is_claimed() {
-    // Of Java nothing: a recording from before threads were told, or a Java that gives them no names.
+    // For Java, nothing: an old recording without thread names, or a Java that does not name its threads.
     let (scene, _) = small(200 * S, 28 * S, java);
     let (mut old, service) = small(200 * S, 28 * S, java);
     old.named(service, "orders", 30, 15 * S, 200 * S);
@@ -305,7 +305,7 @@ fn without_names_of_threads_less_is_claimed() {
             finding.title
         );
     }
-    // All threads of a Go program are its runtime's as a rule.
+    // Nearly all threads of a Go program belong to its runtime.
     let (scene, service) = small(200 * S, 28 * S, |proc| go(proc, "go1.24.3", 32));
     let mut named = scene.clone();
     named.named(service, "orders", 16, 15 * S, 200 * S);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The smallest streams that decide each rule: kept as `fixtures/rules/CODE/KIND.jsonl`.
+//! The smallest recordings that make each rule answer, kept as `fixtures/rules/CODE/KIND.jsonl`.
 
 use super::{disks, runtimes, syscalls};
 use crate::recording::{Container, Culprit, IdleCpu, IdleTick, ObserverTick, ProcId, Source};
@@ -8,7 +8,7 @@ use crate::testkit::{Did, MS, Machine, S, Scene, US, runqlat};
 /// The three answers that each rule must be able to give.
 pub(super) const KINDS: [&str; 3] = ["fires", "quiet", "nodata"];
 
-/// The stream that makes the rule of that code give that answer.
+/// The recording that makes the rule with that code give that answer.
 pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
     Some(match (code, kind) {
         ("SCH001", "fires") => neighbour(),
@@ -64,12 +64,12 @@ fn container(runtime: &str, id: &str, name: &str) -> Option<Container> {
     Some(Container { runtime, id, name: Some(name.into()), ..Container::default() })
 }
 
-/// What `runqlat -p` showed of a service beside a noisy neighbour in 15 s on 4 CPUs: three intervals.
+/// Output of `runqlat -p` for a service beside a noisy neighbour, 15 s on 4 CPUs: three intervals.
 pub(super) const NEIGHBOUR: &str =
     include_str!("../../../../../fixtures/rules/SCH001/neighbour-runqlat.txt");
 
-/// A service in one container, 16 spinners in another, 4 CPUs. The service's waits are measured ones; who was
-/// there and to what part each is to blame is made up to fit.
+/// A service in one container, 16 spinners in another, 4 CPUs. The service's waits were measured; the processes and
+/// their shares of the blame are made up to fit.
 pub(super) fn neighbour() -> Scene {
     let mut scene = Scene::new(4, 15 * S);
     scene.cgroup("/", None, None);
@@ -126,7 +126,7 @@ pub(super) fn short_memory() -> Scene {
     scene
 }
 
-/// Two services that rarely meet, one with a quota that it never uses up.
+/// Two services that rarely compete, one with a quota that it never uses up.
 pub(super) fn healthy() -> Scene {
     let mut scene = Scene::new(4, 10 * S);
     scene.cgroup("/", None, None);
@@ -166,7 +166,7 @@ pub(super) fn healthy() -> Scene {
     scene
 }
 
-/// Four busy threads in a container without a quota, in a pod with one.
+/// A Java process of 8 threads and a sidecar in a container without a quota, in a pod with a quota of one CPU.
 pub(super) fn nested_quota() -> Scene {
     let mut scene = Scene::new(4, 10 * S);
     scene.cgroup("/", None, None);
@@ -199,7 +199,7 @@ pub(super) fn nested_quota() -> Scene {
     scene
 }
 
-/// A server and a spinner bound to CPU 0 of four.
+/// A server that is bound to CPU 0 of four, and a spinner that it waits behind.
 pub(super) fn pinned() -> Scene {
     let mut scene = Scene::new(4, 10 * S);
     scene.cgroup("/", None, None);
@@ -228,7 +228,7 @@ pub(super) fn pinned() -> Scene {
     scene
 }
 
-/// A process, and no BPF to look at it.
+/// A process on a host without BPF.
 pub(super) fn no_bpf() -> Scene {
     let mut scene = Scene::new(4, 10 * S);
     scene.without_bpf();

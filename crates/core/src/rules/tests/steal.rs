@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whom the hypervisor robs: of what is taken from a machine, a target's part counts, and of a host who loses most.
+//! Steal time: for a target, its part of the machine's steal time counts; for a whole host, the group that loses most.
 
 use super::judged;
 use crate::finding::{Finding, Report, Severity};
@@ -10,7 +10,8 @@ fn finding<'r>(report: &'r Report, code: &str) -> Option<&'r Finding> {
     report.findings.iter().find(|finding| finding.code == code)
 }
 
-/// A machine of 2 CPUs that loses so much of each second to the hypervisor, in all.
+/// Counters of a machine of 2 CPUs that is busy for `busy` and loses `steal` seconds of each second to the hypervisor,
+/// over both CPUs.
 fn stolen(scene: &mut Scene, busy: f64, steal: f64) {
     for second in 0..=10u64 {
         for cpu in 0..2 {
@@ -54,7 +55,7 @@ fn what_the_hypervisor_takes_from_others_is_not_the_targets_loss() {
     let of_big = target(big, 800 * MS);
     let found = finding(&of_big, "CPU001").expect("it is robbed");
     assert_eq!((found.severity, found.victim.pid), (Severity::High, Some(1002)));
-    // 240 of 840 ms are stolen, while it runs for 800.
+    // 240 of 840 ms of each second are stolen, and the process is on a CPU for 800.
     assert!((220..=235).contains(&(found.cost.lost_ns_per_s / MS)), "{:?}", found.cost);
     assert_eq!(finding(&judged(&scene), "CPU001").unwrap().severity, Severity::High, "the host");
 }
@@ -66,7 +67,7 @@ fn a_host_that_does_next_to_nothing_loses_nothing_that_counts() {
         let id = scene.process(name, None);
         scene.did(id, &Did { on_cpu_ns: 200 * MS, ..Did::default() });
     }
-    // 45 % of what it wants.
+    // 45 % of the time in which the host has work.
     stolen(&mut scene, 0.066, 0.054);
     let report = judged(&scene);
     assert!(finding(&report, "CPU001").is_none(), "{:?}", report.findings);

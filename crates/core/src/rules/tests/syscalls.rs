@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! SYS001 and SYS002: a tool that reads a slow file of the kernel, and one that calls too often.
+//! SYS001 and SYS002: a tool that reads a slow file of the kernel, and one that makes too many calls.
 
 use super::{codes, judged};
 use crate::finding::{Finding, Report, Severity};
@@ -8,7 +8,7 @@ use crate::testkit::{Did, MS, S, Scene, US};
 
 const FREQ: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq";
 
-/// A host on which the calls of one process were counted.
+/// A host with counted system calls of one process.
 fn counted() -> (Scene, Option<ProcId>) {
     let mut scene = Scene::new(4, 10 * S);
     let agent = scene.process("agent", None);
@@ -16,7 +16,7 @@ fn counted() -> (Scene, Option<ProcId>) {
     (scene, Some(agent))
 }
 
-/// Files as they are on a healthy host.
+/// Reads of files as on a healthy host.
 fn ordinary(scene: &mut Scene, of: Option<ProcId>) {
     for cpu in 0..8 {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/core_id");
@@ -26,7 +26,7 @@ fn ordinary(scene: &mut Scene, of: Option<ProcId>) {
     scene.reads(of, ("/srv/data", FileClass::Ordinary), 100, (40 * MS, 40 * MS));
 }
 
-/// The incident: 20 000 reads, a quarter of a millisecond each, all of it system time.
+/// The incident: 20 000 reads of 400 us each, all of it system time.
 fn slow() -> Scene {
     let (mut scene, of) = counted();
     ordinary(&mut scene, of);
@@ -107,7 +107,7 @@ fn seldom_reads_are_no_matter_however_slow() {
 
 #[test]
 fn what_is_usual_is_learnt_where_there_is_enough() {
-    // All files of a slow kind are alike: none of them stands out.
+    // All files of a slow kind are alike, so none stands out.
     let (mut scene, of) = counted();
     for i in 0..8 {
         let path = format!("/sys/bus/slow/{i}");
@@ -159,7 +159,7 @@ fn calls_that_achieve_nothing_are_told_so() {
     push(&mut scene, &failing);
     let report = judged(&scene);
     assert!(only(&report, "SYS002").fix[0].action.contains("wait for the event"));
-    // Few long calls are no storm.
+    // Few long calls are not a storm.
     (failing.calls, failing.errors) = (50_000, 0);
     push(&mut quiet, &failing);
     assert_eq!(codes(&judged(&quiet)), [""; 0]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The report's tables of block IO: they sum to what the devices did, whatever it was.
+//! The report's block IO tables: they sum to what the devices did, whatever it was.
 
 use super::{disks, judged};
 use crate::finding::{BlockIo, DeviceIo, IoBy, IoTable, RowKind};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Tails that a mean hides: who has one, who is asked for, and who is silent. And where a host's time went.
+//! Tails that a mean hides: when they are reported, and when not. And the ledger of a whole host.
 
 use super::{disks, judged};
 use crate::finding::{EntityKind, Finding, LedgerState, Report, Severity, TailOf};
@@ -10,7 +10,7 @@ fn finding<'r>(report: &'r Report, code: &str) -> Option<&'r Finding> {
     report.findings.iter().find(|finding| finding.code == code)
 }
 
-/// A server that runs for 1 ms at a time beside spinners, and waits so often for so long: 8 s on 2 CPUs.
+/// A server with 1 600 turns of 1 ms beside a spinner, `long` of which wait (number, nanoseconds each): 8 s on 2 CPUs.
 fn server(long: (u64, u64)) -> (Scene, ProcId, ProcId) {
     let mut scene = Scene::new(2, 8 * S);
     let server = scene.process("server", None);
@@ -79,7 +79,7 @@ fn a_quota_that_stops_few_requests_for_long_is_told_by_the_tail() {
     let mut scene = Scene::new(2, 10 * S);
     let shop = scene.cgroup("/shop", Some(50_000), None);
     let server = scene.process("server", Some(shop));
-    // 40 stops of 4 ms in 2000 turns: 16 ms of every second, 7 % of its wanting to run.
+    // 40 stops of 4 ms in 2000 turns: 16 ms of every second, 7 % of the time in which it wants to run.
     let waits = vec![(2000, 0)];
     let did = Did { on_cpu_ns: 2 * S, throttled_ns: 160 * MS, waits, ..Did::default() };
     scene.did(server, &did).cpu_stat(shop, 2 * S, 100, 40, 160 * MS);

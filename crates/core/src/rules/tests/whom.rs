@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who of several processes of one name is blamed, and what is advised against them.
+//! Which of several processes of one name is blamed, and which remedies are proposed against it.
 
 use super::judged;
 use crate::finding::Finding;
 use crate::recording::{Culprit, SchedPolicy, Scheduling};
 use crate::testkit::{Did, MS, S, Scene};
 
-/// A victim that waits behind processes of one name, each to blame for that many parts of its waiting.
+/// The finding for a victim that waits behind processes of one name, each to blame for that percentage of its waiting.
 fn found(parts: &[u64], change: impl FnOnce(&mut Scene)) -> Finding {
     let mut scene = Scene::new(2, 10 * S);
     scene.cgroup("/", None, None);

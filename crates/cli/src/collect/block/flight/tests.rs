@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a flight log tells of requests that overlap.
+//! Shares and bins of requests that overlap.
 
 use super::*;
 use proptest::prelude::*;
@@ -159,7 +159,7 @@ fn who_waits_for_a_commit_waits_beside_all_that_is_in_flight() {
     assert_eq!(past.waits[&ProcId(1)].sizes.total_ns(), 50 * MS);
     assert_eq!(blame_ms(&past, 1, IoCulprit::Process(ProcId(2))), 10);
     assert_eq!(blame_ms(&past, 1, journal), 30);
-    // Nothing was in flight any more.
+    // For the last 10 ms nothing was in flight.
     assert_eq!(blame_ms(&past, 1, IoCulprit::Device), 10);
     assert_eq!(past.long.len(), 1);
     assert_eq!(past.bins.iter().map(|bin| bin.ios).sum::<u32>(), 2);
