@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The time before a request exists: what part of the waiting it is, and which setting of the queue it is due to.
+//! The time before a request exists: which share of the waiting it is, and which setting of the queue causes it.
 
 use super::knobs;
 use crate::finding::{Evidence, Fix, Unit};
@@ -17,10 +17,10 @@ pub(in crate::rules::block) const BEFORE: Limit = Limit {
     unit: "of the time from when transfers are asked for until they are done, before their requests exist",
     why: "less is not what they wait for most",
 };
-/// Of the tags, so many are in use on average when all are taken at times.
+/// If at least this share of the tags is in use on average, all of them are taken at times.
 const NEAR_ALL: f64 = 0.5;
 
-/// Parts of the time of a direction, summed over requests.
+/// Parts of the time of transfers in one direction, summed over requests; nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Parts {
     before_ns: f64,
@@ -41,7 +41,7 @@ impl Parts {
     }
 }
 
-/// Where the time of a direction goes; `None` where the part before the request is not known.
+/// Shares of the time before the request, in the queue and in the device, in words; `None` if the first is not known.
 pub(in crate::rules::block) fn parts(latency: &Latency) -> Option<String> {
     let parts = Parts::of(latency)?;
     let share = |ns| units::share(parts.share(ns));
@@ -53,12 +53,12 @@ pub(in crate::rules::block) fn parts(latency: &Latency) -> Option<String> {
     ))
 }
 
-/// Which setting makes transfers wait for a request.
+/// The setting that makes transfers wait for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Knob {
-    /// All tags are taken.
+    /// `nr_requests`: all tags are taken.
     Tags,
-    /// Writeback is throttled, which is for writes alone.
+    /// `wbt_lat_usec`: writeback throttling, which holds back writes only.
     Throttling,
 }
 
@@ -79,7 +79,7 @@ fn knob(view: &View, device: DevId) -> Option<Knob> {
     Some(if reads || full || !throttled { Knob::Tags } else { Knob::Throttling })
 }
 
-/// Says which setting it is, if that is where most of the waiting is.
+/// Evidence line: which setting makes transfers wait, if that is at least [`BEFORE`] of the time.
 pub(in crate::rules::block) fn line(view: &View, device: DevId) -> Option<Evidence> {
     let value = |name| knobs::queue(view, device, name).map_or("not known", str::trim);
     let note = match knob(view, device)? {
@@ -96,7 +96,7 @@ pub(in crate::rules::block) fn line(view: &View, device: DevId) -> Option<Eviden
     Some(evidence(view, "waits for a request", 0.0, Unit::Text, label, note))
 }
 
-/// What can be done about it.
+/// Remedy for waits before requests: a change of that setting.
 pub(in crate::rules::block) fn fix(view: &View, device: DevId) -> Option<Fix> {
     let path = |name| shell_quote(&knobs::queue_path(view, device, name)).into_owned();
     let was =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! BLK003 without BPF: the kernel's own account of busy time, which is coarse.
+//! BLK003 without BPF: the kernel's own account of busy time in `/proc/diskstats`, which is coarse.
 
 use super::super::device_saturated;
 use super::fullness::{BUSY, DEPTH, How};

@@ -14,9 +14,10 @@ use crate::text::units;
 use crate::view::View;
 use crate::view::block::DiskView;
 
-/// Bursts with less between them are one: the flusher works in pieces.
+/// Bursts with less than this between them are one: the flusher works in pieces.
 const GAP_NS: u64 = 1_000_000_000;
-/// A bin counts as a burst from this share of its time in requests on.
+/// A bin belongs to a burst only if the requests that completed in it took more than this in all, in percent of the
+/// bin's length.
 const FLOOR_PERCENT: u64 = 10;
 
 pub(in crate::rules::block) const MIN_AWAIT: Limit = Limit {
@@ -43,7 +44,7 @@ struct Bursty<'v> {
 
 pub(in crate::rules::block) fn check(view: &View) -> Verdict {
     let block = view.block();
-    // A partition's bursts are its disk's.
+    // A partition's bursts are those of its disk.
     let mut all: Vec<Bursty<'_>> = block
         .disks()
         .iter()
@@ -94,7 +95,7 @@ pub(in crate::rules::block) fn check(view: &View) -> Verdict {
 
 fn bursty<'v>(view: &View, device: DevId, disk: &'v DiskView) -> Bursty<'v> {
     let width_ns = disk.time.width_ns();
-    // The series ends with its last amount; the rest of the window was quiet.
+    // The series ends with its last nonzero bin; the rest of the window was quiet.
     let mut bins = disk.time.bins().to_vec();
     bins.resize(((view.window_ns() / width_ns) as usize).clamp(bins.len(), 1 << 16), 0);
     let found = bursts(&bins, width_ns, width_ns / 100 * FLOOR_PERCENT, GAP_NS);

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The rhythm of a device as a chart: how busy it was, and what happened meanwhile, on one axis.
+//! A chart of a device over the window: how busy it was, and what happened meanwhile, on one time axis.
 
 use crate::finding::{Chart, ChartKind, ChartRow};
 use crate::recording::DevId;
 use crate::stats::{merge, overlaps};
 use crate::view::View;
 
-/// Columns at most: with the names of the rows a line of text.
+/// Maximum number of columns: with the names of the rows they fill a line of text.
 const COLUMNS: u64 = 76;
 const MS: u64 = 1_000_000;
 
-/// What a row of marks shows: its name, and when.
+/// A row of marks: its name, and spans of time (start, end) in nanoseconds.
 pub(in crate::rules::block) type Marks<'a> = (&'a str, Vec<(u64, u64)>);
 
-/// A device's busy share, and spans of time as marks below it; `None` if nothing is known of the device.
+/// A device's busy share, and spans of time as rows of marks below it; `None` if the device's activity was not
+/// recorded.
 pub(in crate::rules::block) fn of(
     view: &View,
     device: DevId,
@@ -28,7 +29,8 @@ pub(in crate::rules::block) fn of(
     let step_ns = step_ns(window_ns).max(width_ns);
     let columns = window_ns.div_ceil(step_ns);
     let busy = (0..columns).map(|column| {
-        // Bins that begin in the column: an average over a second would hide what this is about.
+        // The fullest of the bins that begin in the column: an average over a second would hide what the chart is
+        // about.
         let from = (column * step_ns).div_ceil(width_ns) as usize;
         let to = ((column + 1) * step_ns).div_ceil(width_ns) as usize;
         let most = bins.iter().take(to).skip(from).max().copied().unwrap_or(0);
@@ -52,7 +54,8 @@ pub(in crate::rules::block) fn of(
     Some(Chart { from_s: 0.0, step_s: s(step_ns), resolution_s: s(width_ns), rows })
 }
 
-/// The smallest round step with which a window fits.
+/// The smallest round step (1, 2 or 5 times a power of ten) with which a window fits into [`COLUMNS`]; nanoseconds, at
+/// least 100 ms.
 fn step_ns(window_ns: u64) -> u64 {
     let mut decade_ns = 100 * MS;
     loop {

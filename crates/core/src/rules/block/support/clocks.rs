@@ -23,11 +23,12 @@ pub(in crate::rules::block) const COVER: Limit = Limit {
     why: "below it, the comparison with chance decides",
 };
 
-/// Of the window, within few hold-ups: more of it would be within more of the same.
+/// If fewer than [`stats::MIN_EPISODES`] episodes take at least this share of the window, a longer window would only
+/// hold more of the same.
 const NO_PAUSE: f64 = 0.5;
 
-/// That some stalls of `name` touch one of the clock's works (`"a pass of the flusher"`), too few to tell from chance,
-/// and for how long one would have to look; `None` where that would not help.
+/// The reason for `NoData`: stalls of `name` touch `work` (`"a pass of the flusher"`), too few to tell from chance, and
+/// how much longer to record. `None` where that would not help.
 pub(in crate::rules::block) fn may_be_chance(
     view: &View,
     found: &Coincidence,
@@ -42,8 +43,9 @@ pub(in crate::rules::block) fn may_be_chance(
     ))
 }
 
-/// The answer where the hold-ups of `name` have no pause, so that looking longer would tell no more: too few to compare,
-/// which take most of the window. `found` of them touch the clock's works (`"a pass of the flusher"`).
+/// The verdict if the stalls of `name` have no pause, so that a longer recording would not tell more: there are too few
+/// episodes to compare, and they take most of the window. `found`: how they coincide with `work` (`"a pass of the
+/// flusher"`).
 pub(in crate::rules::block) fn without_pause(
     view: &View,
     compared: &Compared<'_>,
@@ -64,12 +66,12 @@ pub(in crate::rules::block) fn without_pause(
     })
 }
 
-/// Stalls compared with passes and with commits.
+/// A victim's stalls on a device, compared with passes and with commits.
 #[derive(Clone, Debug)]
 pub(in crate::rules::block) struct Compared<'v> {
-    /// With the flusher's passes.
+    /// How the stalls coincide with the flusher's passes.
     pub(in crate::rules::block) passes: Coincidence,
-    /// With the journal's commits.
+    /// How the stalls coincide with the journal's commits.
     pub(in crate::rules::block) commits: Coincidence,
     /// The stalls that touch a pass.
     pub(in crate::rules::block) in_passes: Vec<&'v Stall>,
@@ -78,9 +80,9 @@ pub(in crate::rules::block) struct Compared<'v> {
     passes_alone: Coincidence,
     commits_alone: Coincidence,
     always_committing: bool,
-    /// Stalls, those within 500 ms of each other counted once.
+    /// Number of episodes: stalls within 500 ms of each other are one.
     all_episodes: u64,
-    /// The time from the first to the last in them.
+    /// Time that the episodes cover, in nanoseconds.
     held_ns: u64,
 }
 
@@ -115,21 +117,21 @@ impl<'v> Compared<'v> {
         }
     }
 
-    /// Whether the passes are the reason: more than chance, and no mere companions of commits.
+    /// Whether the passes are the cause: they coincide more than by chance, and not merely as companions of commits.
     pub(in crate::rules::block) fn blames_passes(&self) -> bool {
         self.passes.is_sure()
             && (self.passes_alone.is_sure() || self.passes.all_inside >= self.commits.all_inside)
     }
 
-    /// Whether the commits are the reason. Those that fall into passes take long because of the passes.
+    /// Whether the commits are the cause. Commits inside passes take long because of the passes.
     pub(in crate::rules::block) fn blames_commits(&self) -> bool {
         let more_than_chance = self.commits.is_sure()
             && (self.commits_alone.is_sure() || self.commits.all_inside > self.passes.all_inside);
         more_than_chance || self.always_in_commits()
     }
 
-    /// Whether the journal commits for so much of the time that there is no chance to compare with, and every
-    /// stall is inside.
+    /// Whether the journal commits for so much of the window that there is no chance to compare with, every stall
+    /// touches a commit, and passes are not the cause.
     pub(in crate::rules::block) fn always_in_commits(&self) -> bool {
         self.always_committing
             && !self.in_commits.is_empty()
@@ -137,18 +139,18 @@ impl<'v> Compared<'v> {
             && !self.blames_passes()
     }
 
-    /// Time lost inside passes.
+    /// Time lost in stalls that touch a pass, in nanoseconds.
     pub(in crate::rules::block) fn lost_in_passes_ns(&self) -> u64 {
         stall_ns(&self.in_passes)
     }
 
-    /// Longest stall inside a pass.
+    /// Longest stall that touches a pass, in nanoseconds.
     pub(in crate::rules::block) fn longest_in_passes_ns(&self) -> u64 {
         longest_ns(&self.in_passes)
     }
 }
 
-/// What was counted: `13 stalls (those within 500 ms counted once)`.
+/// What was counted, in words: `13 stalls (those within 500 ms counted once)`.
 pub(in crate::rules::block) fn counted(found: &Coincidence) -> String {
     let stalls = units::counted(found.episodes, "stall", "stalls");
     if found.longest_only {
@@ -158,7 +160,7 @@ pub(in crate::rules::block) fn counted(found: &Coincidence) -> String {
     }
 }
 
-/// A chance as people write it: `4e-9`, `0.3`.
+/// A probability in words: `30 %`, below 1 % `4e-9`.
 pub(in crate::rules::block) fn chance(p: f64) -> String {
     if p >= 0.01 {
         format!("{:.0} %", p * 100.0)

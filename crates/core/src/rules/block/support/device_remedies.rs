@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What to do about a device that cannot keep up.
+//! Remedies for a device that cannot keep up.
 
 use super::fullness::{Hit, How};
 use super::knobs;
@@ -9,7 +9,7 @@ use crate::view::block::By;
 use crate::view::block::stalls::stall_ns;
 use crate::view::{Groups, View};
 
-/// Whether a victim waits for reads mostly, and somebody else writes: what an order of the two may change.
+/// Whether a victim mostly waits for reads while others write, so that a scheduler that prefers reads may help.
 pub(in crate::rules::block) fn reads_behind_writes(
     view: &View,
     groups: &Groups<'_>,
@@ -37,7 +37,7 @@ pub(in crate::rules::block) fn reads_behind_writes(
     others_write && own_reads_ns > own_writes_ns
 }
 
-/// For a device that is slow by itself.
+/// Remedies for a device that is slow by itself.
 fn slow_fixes(view: &View, device: DevId) -> Vec<Fix> {
     let name = view.block().device_name(device);
     vec![
@@ -56,7 +56,7 @@ fn slow_fixes(view: &View, device: DevId) -> Vec<Fix> {
     ]
 }
 
-/// What can be done; `reads_wait` behind writes of others, as far as is known.
+/// The remedies. `reads_wait`: whether reads wait behind the writes of others ([`reads_behind_writes`]).
 pub(in crate::rules::block) fn fixes(
     view: &View,
     device: DevId,

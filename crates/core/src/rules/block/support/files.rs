@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which files a disk's IO was for, as a table, and who dirtied them.
+//! Which files a disk's IO was for, as a table, and which processes dirtied them.
 
 use crate::finding::{FileShare, FileTable};
 use crate::recording::WritebackPass;
@@ -9,14 +9,14 @@ use crate::view::block::{By, IoKey, IoSum, Row, RowName, dirtied_inodes};
 use crate::view::{Groups, View};
 use std::collections::BTreeMap;
 
-/// Rows beyond these say little.
+/// Maximum number of rows of a table; further ones add little.
 const MAX_ROWS: usize = 8;
-/// Less of both IOs and bytes is not worth a row.
+/// A row needs at least this share of the transfers or of the bytes.
 const MIN_SHARE: f64 = 0.005;
 const MAX_DIRTIERS: usize = 3;
 const MAX_PATTERNS: usize = 3;
 
-/// The table of the transfers that `only` wants, by pattern; `None` without any.
+/// A table of the transfers that `only` selects, by file pattern; `None` if there are none.
 pub(in crate::rules::block) fn table(
     view: &View,
     of: &str,
@@ -67,13 +67,13 @@ fn name(name: &RowName) -> String {
     match name {
         RowName::Path(path) => path.clone(),
         RowName::Class(class) => (*class).to_owned(),
-        // Not in a table by pattern.
+        // These do not occur in a table by pattern.
         RowName::Device(_) | RowName::Process(_) | RowName::Cgroup(_) => String::new(),
     }
 }
 
-/// Who was seen first to dirty the files of each pattern among the transfers that `only` wants, those with most
-/// transfers first: `` `/data/queue/*` by `java` ``. Empty if nobody was seen.
+/// For each file pattern among the transfers that `only` selects, the processes that were seen to dirty its files
+/// first, patterns with most transfers first: `` `/data/queue/*` by `java` ``. Empty if no process was seen.
 pub(in crate::rules::block) fn dirtied_patterns(
     view: &View,
     groups: &Groups<'_>,
@@ -95,7 +95,8 @@ pub(in crate::rules::block) fn dirtied_patterns(
     view.block().tally(By::Pattern, only).iter().filter_map(line).take(MAX_PATTERNS).collect()
 }
 
-/// Who first dirtied the inodes that passes wrote: names with shares of those whose dirtier is known.
+/// Names of the groups that first dirtied the inodes that passes wrote, with shares of the inodes whose dirtier is
+/// known. And the share of the inodes for which it is known, 0..1.
 pub(in crate::rules::block) fn dirtiers(
     groups: &Groups<'_>,
     passes: &[&WritebackPass],

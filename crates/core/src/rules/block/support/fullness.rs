@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! In what way a device cannot keep up, and what somebody loses by it.
+//! In what way a device cannot keep up, and how much a group loses by it.
 
 use super::super::io_neighbour;
 use super::clocks::Compared;
@@ -48,11 +48,11 @@ pub(in crate::rules::block) const CALM: Limit = Limit {
 /// In what way a device cannot keep up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::rules::block) enum How {
-    /// Busy nearly all the time, several requests deep.
+    /// Busy nearly all the time, with more than one request on average.
     Always,
-    /// Slow by itself: a request takes that long on average, though hardly any other is there.
+    /// Slow by itself: a request takes this many nanoseconds on average, though hardly any others are there.
     Slow(f64),
-    /// In stretches.
+    /// Saturated in stretches, if at all.
     Stretches,
 }
 
@@ -76,7 +76,7 @@ pub(in crate::rules::block) fn depth(activity: &Activity) -> f64 {
     activity.depth.total() as f64 / activity.busy_ns.max(1) as f64
 }
 
-/// How long a request of a device takes on average, reads and writes together.
+/// Mean latency of a device's requests, reads and writes together, in nanoseconds; `None` without any.
 fn mean_ns(view: &View, device: DevId) -> Option<f64> {
     let latencies = [IoOp::Read, IoOp::Write];
     let seen = latencies.iter().filter_map(|&op| view.block().latency().get(&(device, op)));
@@ -86,7 +86,7 @@ fn mean_ns(view: &View, device: DevId) -> Option<f64> {
     (count > 0).then(|| ns as f64 / count as f64)
 }
 
-/// Somebody's loss on a device that was full.
+/// A victim's loss on a device that cannot keep up.
 pub(in crate::rules::block) struct Hit<'g> {
     pub(in crate::rules::block) victim: Victim<'g>,
     pub(in crate::rules::block) stalls: Vec<&'g Stall>,
@@ -95,7 +95,7 @@ pub(in crate::rules::block) struct Hit<'g> {
     pub(in crate::rules::block) severity: Severity,
 }
 
-/// What a victim lost while the device was full, or to its slowness.
+/// What a victim lost while the device was saturated, or to its slowness; `None` below the limits.
 pub(in crate::rules::block) fn hit<'g>(
     view: &'g View,
     groups: &Groups<'g>,
@@ -106,7 +106,7 @@ pub(in crate::rules::block) fn hit<'g>(
     let mut stalls: Vec<&Stall> =
         victim.on_device(view, device, &[StallKind::Request, StallKind::Sync]);
     if how == How::Stretches {
-        // What the flusher's and the journal's rules say is not said again.
+        // Stalls that the flusher's and the journal's rules (BLK001, BLK005) report are left out.
         let compared = Compared::new(view, device, &stalls);
         if compared.blames_passes() {
             stalls.retain(|stall| !compared.in_passes.contains(stall));

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the filesystems call that which commits, when it does so by itself, and what can be done about it.
+//! The kinds of journals: what they are called, how often they commit by themselves, and what can be changed.
 
 use crate::finding::Fix;
 use crate::recording::{DevId, Mount};
 use crate::rules::words::ticked;
 use crate::view::View;
 
-/// Whose commits they are.
+/// A kind of journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::rules::block) enum Journal {
-    /// jbd2: ext4, ocfs2. Also what is not known.
+    /// jbd2, of ext4 and ocfs2. Also stands for unknown kinds.
     Jbd2,
     /// The log of xfs.
     Xfs,
@@ -18,14 +18,14 @@ pub(in crate::rules::block) enum Journal {
 }
 
 impl Journal {
-    /// Whose most of a disk's commits are.
+    /// The kind that most of a disk's commits have.
     pub(in crate::rules::block) fn of(view: &View, device: DevId) -> Self {
         let mut counts = [0u32; 3];
         for commit in view.block().commits_on(device) {
             counts[Self::from_kind(&commit.kind) as usize] += 1;
         }
         let all = [Self::Jbd2, Self::Xfs, Self::Btrfs];
-        // Of equals the last one is taken; nothing is equal to something.
+        // Of equals, `max_by_key` takes the last one, so jbd2 comes last; it is also the answer without any commits.
         all.into_iter().rev().max_by_key(|it| counts[*it as usize]).unwrap_or(Self::Jbd2)
     }
 
@@ -37,7 +37,7 @@ impl Journal {
         }
     }
 
-    /// While it does what: after `stalls`.
+    /// What it does, for a title after `stalls ..., while`.
     pub(in crate::rules::block) fn works(self, device: &str) -> String {
         let device = ticked(device);
         match self {
@@ -47,9 +47,10 @@ impl Journal {
         }
     }
 
-    /// How often it commits without being asked, by the mount's option; `None` of xfs, which has no such option.
+    /// Interval at which it commits by itself, in nanoseconds, from the mount option `commit=` or the filesystem's
+    /// default. `None` for xfs, which has no such option.
     pub(in crate::rules::block) fn interval_ns(self, view: &View, device: DevId) -> Option<u64> {
-        // The filesystems' own defaults.
+        // Defaults of the filesystems.
         let default_s = match self {
             Self::Jbd2 => 5,
             Self::Btrfs => 30,
@@ -57,7 +58,7 @@ impl Journal {
         };
         let block = view.block();
         let name = format!("/dev/{}", block.device_name(device));
-        // The number of a btrfs is no device's.
+        // A btrfs has a device number of its own, so its source is compared.
         let here = |mount: &&Mount| {
             let btrfs = mount.fstype == "btrfs";
             let there =
@@ -71,7 +72,7 @@ impl Journal {
         Some(seconds.filter(|&s| s > 0).unwrap_or(default_s).saturating_mul(1_000_000_000))
     }
 
-    /// What to change.
+    /// The remedies.
     pub(in crate::rules::block) fn fixes(self, view: &View, device: DevId) -> Vec<Fix> {
         let fix = |action: String, risk: &str| Fix {
             action,
@@ -116,7 +117,7 @@ impl Journal {
         fixes
     }
 
-    /// What would show that it is the reason.
+    /// What to expect if the journal is the cause.
     pub(in crate::rules::block) fn expect(self) -> String {
         match self {
             Self::Jbd2 | Self::Btrfs => {

@@ -1,32 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The settings that decide when and how the kernel writes: as numbers for the rules, as lines for the reader.
+//! The settings that control when and how the kernel writes: as numbers for the rules, as evidence lines for the
+//! reader.
 
 use crate::finding::{Cause, Entity, EntityKind, Evidence, Share, Unit};
 use crate::recording::{DevId, Source};
 use crate::rules::words::{evidence, ticked};
 use crate::view::View;
 
-/// Where `vm.*` lives.
+/// Directory of the `vm.*` sysctls.
 const VM: &str = "/proc/sys/vm/";
 
-/// A number of `/proc/sys/vm`.
+/// A numeric setting of `/proc/sys/vm`; `None` if it was not recorded.
 pub(in crate::rules::block) fn vm(view: &View, name: &str) -> Option<u64> {
     view.block().setting(&format!("{VM}{name}"))?.trim().parse().ok()
 }
 
-/// How long the flusher sleeps between two passes; `None` where it is not known, or never wakes.
+/// How long the flusher sleeps between two passes, in nanoseconds; `None` if it is not known or the flusher never wakes
+/// by itself.
 pub(in crate::rules::block) fn interval_ns(view: &View) -> Option<u64> {
     vm(view, "dirty_writeback_centisecs")
         .filter(|&cs| cs > 0)
         .map(|cs| cs.saturating_mul(10_000_000))
 }
 
-/// How long an inode may stay dirty.
+/// How long an inode may stay dirty, in nanoseconds; `None` if it is not known.
 pub(in crate::rules::block) fn expire_ns(view: &View) -> Option<u64> {
     vm(view, "dirty_expire_centisecs").map(|cs| cs.saturating_mul(10_000_000))
 }
 
-/// A setting of a device's queue.
+/// A setting of a device's queue; `None` if it was not recorded.
 pub(in crate::rules::block) fn queue<'v>(
     view: &'v View,
     device: DevId,
@@ -36,12 +38,12 @@ pub(in crate::rules::block) fn queue<'v>(
     view.block().setting(&format!("/sys/block/{disk}/queue/{name}"))
 }
 
-/// The path of such a setting.
+/// The path of a setting of a device's queue.
 pub(in crate::rules::block) fn queue_path(view: &View, device: DevId, name: &str) -> String {
     format!("/sys/block/{}/queue/{name}", view.block().device_name(device))
 }
 
-/// The chosen scheduler of a line like `none [mq-deadline] kyber`.
+/// The active scheduler of a line like `none [mq-deadline] kyber`.
 fn chosen(schedulers: &str) -> &str {
     schedulers
         .split_once('[')
@@ -49,7 +51,7 @@ fn chosen(schedulers: &str) -> &str {
         .map_or(schedulers.trim(), |(name, _)| name)
 }
 
-/// The settings that bear on a device, one line a group: the flusher's, the queue's, the mounts', the limits'.
+/// Evidence lines with the settings that affect a device, one per group: flusher, queue, mounts, cgroup limits.
 pub(in crate::rules::block) fn lines(view: &View, device: Option<DevId>) -> Vec<Evidence> {
     let label = Source::Settings.label();
     let mut lines = Vec::new();
@@ -115,7 +117,7 @@ pub(in crate::rules::block) fn lines(view: &View, device: Option<DevId>) -> Vec<
     lines
 }
 
-/// From how much on the kernel writes in the background, and how that is put back.
+/// The background limit that is set now, to note it before a change.
 pub(in crate::rules::block) fn background_limit(view: &View) -> String {
     match (vm(view, "dirty_background_bytes"), vm(view, "dirty_background_ratio")) {
         (Some(bytes), _) if bytes > 0 => format!("`vm.dirty_background_bytes` is {bytes}"),
@@ -126,8 +128,8 @@ pub(in crate::rules::block) fn background_limit(view: &View) -> String {
     }
 }
 
-/// Limits of cgroups and devices on IO that are in force: path and content. They hold a thread back before any
-/// request exists, where no probe of requests sees it.
+/// Limits of cgroups on IO that are in force, as path and content. They hold a thread back before any request exists,
+/// where no probe of requests sees it.
 pub(in crate::rules::block) fn limits(view: &View) -> Vec<(&str, &str)> {
     let is_limit = |path: &str| {
         path.ends_with("/io.max") || path.contains("/blkio.throttle.") && path.ends_with("_device")
@@ -141,7 +143,7 @@ pub(in crate::rules::block) fn limits(view: &View) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// A setting as the reason of a share of a loss.
+/// A setting as the cause of a share of a loss.
 pub(in crate::rules::block) fn cause(view: &View, path: &str, share: Share, note: &str) -> Cause {
     let mut entity = Entity::new(EntityKind::Setting);
     entity.key = Some(match path.strip_prefix("/proc/sys/") {

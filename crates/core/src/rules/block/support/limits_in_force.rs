@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which limits of IO are in force.
+//! Which cgroup limits on IO are in force for a cgroup, device and direction.
 
 use super::knobs;
 use crate::recording::{DevId, IoOp};
 use crate::view::View;
 
-/// A limit that is in force: where it is written, and its line there.
+/// A limit that is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::rules::block) struct InForce<'v> {
-    /// The file.
+    /// Path of its file.
     pub(in crate::rules::block) path: &'v str,
-    /// What it says of the device.
+    /// The file's line for the device.
     pub(in crate::rules::block) line: &'v str,
 }
 
-/// The limits on a device and direction that hold for a cgroup: its own before those of its parents.
+/// The limits on a device and direction that apply to a cgroup: its own before those of its parents.
 pub(in crate::rules::block) fn limits<'v>(
     view: &'v View,
     cgroup: &str,
@@ -43,7 +43,7 @@ pub(in crate::rules::block) fn limits<'v>(
     found
 }
 
-/// The line of a limit with its numbers doubled; `None` of one that is not understood.
+/// The line of a limit with its numbers doubled; `None` if it is not understood.
 pub(in crate::rules::block) fn doubled(line: &str) -> Option<String> {
     let (device, rest) = line.split_once(' ')?;
     let twice = |word: &str| -> Option<String> {

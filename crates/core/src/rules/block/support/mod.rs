@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the detectors of block IO share: who was hit, who was there, when, and how it is said.
+//! What the block IO rules share: victims, culprits, timing, and the words and remedies of findings.
 
 pub(super) mod before;
 pub(super) mod busy_counters;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The numbers under a claim about the flusher's passes.
+//! Evidence lines for a claim about the flusher's passes.
 
 use super::clocks::{self, Compared, chance};
 use super::journals::Journal;
@@ -13,12 +13,13 @@ use crate::view::block::IoKey;
 use crate::view::{Groups, View};
 use std::collections::BTreeMap;
 
-/// Files at which somebody stalled that are listed.
+/// Maximum number of files with stalls that are listed.
 const HELD_FILES: usize = 3;
-/// Times of passes that are listed.
+/// Maximum number of passes whose times are listed.
 const SHOWN: usize = 12;
 
-/// Whether the passes that a timer starts follow the flusher's clock: the interval, plus what a pass takes.
+/// Whether the passes that a timer starts (`periodic`) follow the flusher's clock: the interval, plus the length of a
+/// pass.
 pub(in crate::rules::block) fn rhythm_of(view: &View, passes: &[&WritebackPass]) -> Rhythm {
     let timed: Vec<&WritebackPass> =
         passes.iter().filter(|pass| pass.reason == "periodic").copied().collect();
@@ -26,7 +27,7 @@ pub(in crate::rules::block) fn rhythm_of(view: &View, passes: &[&WritebackPass])
     rhythm(&at, view.window_ns(), &clock(view, median_ns(&timed)))
 }
 
-/// The flusher's clock if its interval is known, else all that the window can hold.
+/// The flusher's clock if its interval is known, else all clocks that the window can show.
 pub(in crate::rules::block) fn clock(view: &View, pass_ns: u64) -> Vec<Clock> {
     match knobs::interval_ns(view) {
         Some(interval_ns) => {
@@ -42,7 +43,7 @@ fn median_ns(passes: &[&WritebackPass]) -> u64 {
     median_length_ns(passes.iter().map(|pass| pass.span()))
 }
 
-/// The period beside the setting that it comes from.
+/// The period of the passes, and the setting that it follows from.
 pub(in crate::rules::block) fn period(
     view: &View,
     rhythm: &Rhythm,
@@ -66,7 +67,7 @@ pub(in crate::rules::block) fn period(
     Some(evidence(view, "period of the passes", period_ns as f64, Unit::Ns, label, note))
 }
 
-/// What the passes were, and when.
+/// Number, times, lengths and inodes of the passes.
 pub(in crate::rules::block) fn passes(view: &View, passes: &[&WritebackPass]) -> Evidence {
     let at: Vec<String> =
         passes.iter().take(SHOWN).map(|pass| format!("{:.1}", pass.t0_ns as f64 / 1e9)).collect();
@@ -104,7 +105,7 @@ pub(in crate::rules::block) fn coincidence(view: &View, compared: &Compared<'_>)
     evidence(view, "stalls inside passes", found.inside as f64, Unit::Count, label, note)
 }
 
-/// The journal's clock, which is often as long as the flusher's.
+/// The journal's commits, whose interval is often as long as the flusher's, and how the stalls coincide with them.
 pub(in crate::rules::block) fn journal(
     view: &View,
     device: DevId,
@@ -140,7 +141,8 @@ pub(in crate::rules::block) fn journal(
     evidence(view, "the journal", commits.len() as f64, Unit::Count, label, note)
 }
 
-/// What the stalled threads synced, read or wrote, where that is known: by the time that they stalled.
+/// The files that the stalled threads synced, read or wrote, where they are known, with shares of the stall time; most
+/// time first.
 pub(in crate::rules::block) fn held_files(view: &View, stalls: &[&Stall]) -> Option<Evidence> {
     let mut by_file: BTreeMap<FileId, u64> = BTreeMap::new();
     let mut known_ns = 0u64;
@@ -170,7 +172,7 @@ pub(in crate::rules::block) fn held_files(view: &View, stalls: &[&Stall]) -> Opt
     })
 }
 
-/// Who made the files dirty, in all and by pattern.
+/// Which groups made the inodes dirty, in all and by file pattern.
 pub(in crate::rules::block) fn dirtied(
     view: &View,
     groups: &Groups<'_>,
@@ -187,7 +189,7 @@ pub(in crate::rules::block) fn dirtied(
     Some(evidence(view, "dirtied by", 0.0, Unit::Text, Source::Writeback.label(), note))
 }
 
-/// A period with the digits that clocks are told apart by.
+/// A period in seconds with one decimal, which is enough to tell clocks apart.
 pub(in crate::rules::block) fn seconds(ns: u64) -> String {
     format!("{:.1} s", ns as f64 / 1e9)
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What can be done about passes of the flusher, with what each costs, and the experiment that would disprove them.
+//! Remedies for passes of the flusher, with the cost of each, and the experiment that would disprove that they are the
+//! cause.
 
 use super::{knobs, pass_lines};
 use crate::finding::{Confirm, FileTable, Fix};
@@ -8,12 +9,13 @@ use crate::rules::words::ticked;
 use crate::text::shell_quote;
 use crate::view::View;
 
-/// What `wbt_lat_usec` is set to: on a slow disk, passes then cost a tenth of what they did.
+/// The value that is proposed for `wbt_lat_usec`, in microseconds: on a slow disk, passes then cost a tenth of what
+/// they did.
 const WBT_US: u64 = 2_000;
-/// Passes with less for an inode on average have as many requests as inodes, whatever the amount.
+/// Passes with fewer bytes per inode than this have about as many requests as inodes, whatever the amount of data.
 const MIN_INODE_BYTES: u64 = 64 << 10;
 
-/// The remedies, those that reach the reason first.
+/// The remedies, those that address the cause first.
 pub(in crate::rules::block) fn of_passes(
     view: &View,
     device: DevId,
@@ -44,7 +46,7 @@ fn by_the_application(table: Option<&FileTable>) -> Fix {
     }
 }
 
-/// Throttles background writes where the kernel can and does not.
+/// Remedy: writeback throttling, where the kernel supports it and does not throttle as much already.
 fn throttling(view: &View, device: DevId) -> Option<Fix> {
     let value: i64 = knobs::queue(view, device, "wbt_lat_usec")?.trim().parse().ok()?;
     if (1..=WBT_US as i64).contains(&value) {
@@ -62,8 +64,8 @@ fn throttling(view: &View, device: DevId) -> Option<Fix> {
     })
 }
 
-/// Starts background writing before a pass has gathered much. Nothing where it is not the amount that hurts: many small
-/// files expire by their age, and each is a request of its own.
+/// Remedy: start background writeback before much has gathered. `None` where the amount is not the problem: many small
+/// files expire by age, and each needs a request of its own.
 fn earlier(view: &View, passes: &[&WritebackPass]) -> Option<Fix> {
     let sum = |of: fn(&WritebackPass) -> u64| passes.iter().map(|pass| of(pass)).sum::<u64>();
     if sum(|pass| pass.bytes) / sum(|pass| pass.inodes).max(1) < MIN_INODE_BYTES {
@@ -98,7 +100,7 @@ fn fewer_files(passes: &[&WritebackPass]) -> Fix {
     }
 }
 
-/// The interval: the remedy that everybody tries first.
+/// The flusher's interval, which everybody tries first: why to leave it for last.
 fn interval(view: &View) -> Option<Fix> {
     let interval_ns = knobs::interval_ns(view)?;
     Some(Fix {
@@ -115,7 +117,7 @@ fn interval(view: &View) -> Option<Fix> {
     })
 }
 
-/// The experiment: another interval, and the old one again.
+/// The experiment: double the interval, then the old value again.
 pub(in crate::rules::block) fn experiment(view: &View) -> Option<Confirm> {
     let centisecs = knobs::interval_ns(view)? / 10_000_000;
     let other_ns = centisecs.saturating_mul(2).saturating_mul(10_000_000);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Does somebody's timer set the pace: a process that comes back to the device at intervals, and stalls with it?
+//! Does a process's timer set the pace of a device: does one come back to it at regular intervals, and do the stalls of
+//! others follow?
 
 use super::clocks::{Compared, chance};
 use super::journals::Journal;
@@ -24,22 +25,23 @@ pub(in crate::rules::block) const RHYTHM: Limit = Limit {
     why: "on loads without a timer the tests are wrong in at most 2 of 100 windows",
 };
 
-/// Processes that are asked, busiest first: with each the chance of an error grows.
+/// Maximum number of groups that are tested, busiest first: each test raises the chance of an error.
 const ASKED: usize = 4;
-/// Who asks for less of the device's bytes does not set its pace.
+/// A group must ask for at least 1 / `MIN_PART` of the device's bytes to set its pace.
 const MIN_PART: u64 = 20;
 
-/// What a finding says of time: somebody's timer, and the chart.
+/// What a finding says about timing: whose timer sets the pace, and the chart.
 pub(in crate::rules::block) struct Timed {
-    /// For the title: ``, every 3.0 s, when `backup` writes``; nothing if it is not sure.
+    /// For the title: ``, every 3.0 s, when `backup` writes``; empty if it is not sure.
     pub(in crate::rules::block) words: String,
     pub(in crate::rules::block) lines: Vec<Evidence>,
-    /// The device, who sets its pace, and what may follow.
+    /// The device's busy share, the bursts of the group that sets the pace, and the events that may follow them.
     pub(in crate::rules::block) chart: Option<Chart>,
 }
 
 impl Timed {
-    /// `what` may follow somebody's timer: its name (`stalls`) and when it was. `victim` is whose cannot be meant.
+    /// Tests whether events follow a group's timer: `name` is what they are called (`stalls`), `events` when they were.
+    /// `victim` is the group that cannot be the cause.
     pub(in crate::rules::block) fn of(
         view: &View,
         groups: &Groups<'_>,
@@ -60,22 +62,22 @@ impl Timed {
     }
 }
 
-/// Somebody who comes back to a device, and what comes with him.
+/// A group that comes back to a device in bursts, and how events coincide with them.
 struct Pacer {
     /// `` `backup` (pid 7) ``.
     name: String,
     /// `` `backup` ``.
     comm: String,
     verb: &'static str,
-    /// His bursts and their clock.
+    /// Its bursts and their period.
     pace: Pace,
-    /// How the others' stalls, or the device's full stretches, coincide with his bursts.
+    /// How the stalls of others, or the device's full stretches, coincide with its bursts.
     together: Coincidence,
     asked: usize,
 }
 
 impl Pacer {
-    /// The clock, if there is one and the others follow it.
+    /// The period, if there is one and the events follow it; nanoseconds.
     fn period_ns(&self) -> Option<u64> {
         match self.pace.rhythm {
             Rhythm::Found { period_ns, .. } if self.is_together() => Some(period_ns),
@@ -87,14 +89,14 @@ impl Pacer {
         self.together.is_sure() && self.together.p * (self.asked as f64) < RHYTHM.value
     }
 
-    /// For a title: `every 3.0 s, when `backup` writes`.
+    /// For a title: ``every 3.0 s, when `backup` writes``.
     fn words(&self) -> Option<String> {
         let period = pass_lines::seconds(self.period_ns()?);
         Some(format!("every {period}, when {} {}", self.comm, self.verb))
     }
 }
 
-/// Who else sets a device's pace: `events` are what may follow, `victim` is who cannot be it.
+/// The group that most likely sets a device's pace: `events` may follow it, `victim` is excluded.
 fn pacer(
     view: &View,
     groups: &Groups<'_>,
@@ -114,7 +116,8 @@ fn pacer(
             (at, pace, together)
         })
         .collect();
-    // A clock before none, then the one with whom more comes together; of equals, the busier one.
+    // A group with a period before one without; then the one with which more events coincide; of equals, the busier
+    // one.
     let clock = |pace: &Pace| matches!(pace.rhythm, Rhythm::Found { .. });
     all.sort_by(|a, b| clock(&b.1).cmp(&clock(&a.1)).then(a.2.p.total_cmp(&b.2.p)));
     let (at, pace, together) = all.into_iter().next()?;
@@ -129,7 +132,7 @@ fn pacer(
     })
 }
 
-/// The series of those who ask for most of a device's bytes, their processes together.
+/// The series of the groups that ask for most of a device's bytes, with their indices; busiest first.
 fn busiest(
     view: &View,
     groups: &Groups<'_>,
@@ -140,7 +143,7 @@ fn busiest(
     let mut by_group: BTreeMap<usize, Series> = BTreeMap::new();
     for (by, series) in view.block().paces().of(device) {
         all_bytes = all_bytes.saturating_add(series.total());
-        // Writeback, the journal and the many with little have clocks of their own, or none.
+        // Writeback, journals and the many small processes have clocks of their own, or none.
         let Beside::Group(at) = Beside::of(view, groups, by) else { continue };
         if Some(at) != victim {
             let sum = by_group.entry(at).or_insert_with(crate::view::block::pace_series);
@@ -154,7 +157,7 @@ fn busiest(
     busiest
 }
 
-/// What a group does to a device.
+/// Verb for what a group does to a device.
 fn verb(view: &View, groups: &Groups<'_>, device: DevId, at: usize) -> &'static str {
     let bytes = |op: IoOp| -> u64 {
         let of = view.block().sums().iter().filter(|(key, _)| {
@@ -173,7 +176,8 @@ fn verb(view: &View, groups: &Groups<'_>, device: DevId, at: usize) -> &'static 
     }
 }
 
-/// What is known of somebody's rhythm, and of the journal's beside it. `events` says what may follow: `stalls`, ...
+/// Evidence lines: what is known about the group's period, and about the journal's. `events` is what may follow:
+/// `stalls`, ...
 fn lines(
     view: &View,
     device: DevId,
@@ -215,11 +219,11 @@ fn lines(
     lines
 }
 
-/// The journal's timer, which is another clock that people think of.
+/// Evidence line on the journal's timer, another clock that comes to mind.
 fn journal(view: &View, device: DevId, compared: Option<&Compared<'_>>) -> Evidence {
     let commits = view.block().commits_on(device);
     let at: Vec<u64> = commits.iter().map(|commit| commit.t0_ns).collect();
-    // The log of xfs has no timer that is set per mount.
+    // The log of xfs has no timer that a mount option sets.
     let due_ns = Journal::of(view, device).interval_ns(view, device);
     let clock: Vec<Clock> = due_ns.into_iter().map(Clock::every).collect();
     match (rhythm(&at, view.window_ns(), &clock), compared) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Moments in which a device had no pause, which an average over a second hides.
+//! Stretches in which a device was saturated, which an average over a second hides.
 
 use super::before;
 use crate::finding::{Evidence, Unit};
@@ -10,20 +10,21 @@ use crate::text::units;
 use crate::view::block::{Activity, Spell};
 use crate::view::{View, waits};
 
-/// Requests in the queue or the device from which on a busy device makes somebody wait.
+/// With more requests than this in the queue or the device on average, those on a busy device wait for each other.
 pub(in crate::rules::block) const MIN_DEPTH: f64 = 1.0;
 
-/// A second's average below this alarms nobody.
+/// A busy share of a second below this, 0..1, looks harmless.
 const HARMLESS: f64 = 0.6;
 
-/// The spells in which a device was full: no pause, and more than one request on average.
+/// The spells in which a device was saturated: never idle, with more than [`MIN_DEPTH`] requests on average.
 pub(in crate::rules::block) fn full(view: &View, device: DevId) -> Vec<&Spell> {
     let activity = view.block().activity().get(&device);
     let spells = activity.into_iter().flat_map(Activity::spells);
     spells.filter(|spell| spell.depth() > MIN_DEPTH).collect()
 }
 
-/// How full a device was within some spans: the longest spell there beside the average of its second.
+/// Evidence line: the longest saturated spell that overlaps one of the spans, and how many such spells the averages of
+/// their seconds hide.
 pub(in crate::rules::block) fn line(
     view: &View,
     device: DevId,
@@ -36,7 +37,7 @@ pub(in crate::rules::block) fn line(
     let longest = inside.iter().max_by_key(|spell| spell.t1_ns - spell.t0_ns)?;
     let length_ns = longest.t1_ns - longest.t0_ns;
     let name = ticked(&view.block().device_name(device));
-    // Spells that are much shorter than a second are what its average hides.
+    // Spells much shorter than a second disappear in its average.
     let hidden: Vec<_> = inside.iter().filter(|spell| spell.second_busy < HARMLESS).collect();
     let most = hidden.iter().map(|spell| spell.second_busy).fold(0.0, f64::max);
     let average = match hidden.len() {
@@ -63,7 +64,7 @@ pub(in crate::rules::block) fn line(
     Some(line)
 }
 
-/// How long requests took: in all, and the part in the device.
+/// Evidence lines: how long reads and writes took, and the parts of that before and in the device.
 pub(in crate::rules::block) fn latency_lines(view: &View, device: DevId) -> Vec<Evidence> {
     let mut lines = Vec::new();
     for (op, what) in [(IoOp::Read, "reads"), (IoOp::Write, "writes")] {

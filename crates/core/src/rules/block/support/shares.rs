@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Beside whose requests a group waited, as causes and in words.
+//! Beside whose requests a group waited, as causes and in words. A request waits beside those that are in the queue or
+//! the device at the same time.
 
 use crate::finding::{Cause, Entity, EntityKind, Share};
 use crate::recording::DevId;
@@ -7,11 +8,11 @@ use crate::rules::words::{self, cgroup_entity, group_entity, group_name, ticked}
 use crate::view::block::{Beside, Shares, main_device};
 use crate::view::{Groups, View};
 
-/// Causes below this share are summed up.
+/// Causes below this share are not listed.
 const MIN_CAUSE: f64 = 0.01;
 const MAX_CAUSES: usize = 5;
 
-/// Beside whom a group waited, as causes whose shares are of its waiting.
+/// Beside whose requests a group waited, as causes with shares of its waiting; on one device or, with `None`, on all.
 pub(in crate::rules::block) fn causes(
     view: &View,
     groups: &Groups<'_>,

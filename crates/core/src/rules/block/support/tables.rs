@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the devices did, whatever was found: how busy and slow each was, and its transfers by process, cgroup,
+//! What the devices did, independent of findings: how busy and slow each was, and its transfers by process, cgroup,
 //! pattern, directory and file.
 
 use crate::finding::{
@@ -14,13 +14,13 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 const MAX_DEVICES: usize = 8;
-/// Rows of a table: those with most bytes, ...
+/// Maximum number of rows of a table: those with most bytes, ...
 const BY_BYTES: usize = 16;
 /// ... and those with most transfers that are not among them.
 const BY_IOS: usize = 8;
 const MAX_SUBMITTERS: usize = 2;
 const MAX_DIRTIERS: usize = 4;
-/// A cgroup explains something from this share of the bytes on.
+/// A table by cgroup explains a finding if a cgroup has at least this share of the bytes.
 const MIN_EXPLAINS: f64 = 0.05;
 
 const TABLES: [(IoBy, By); 5] = [
@@ -31,7 +31,7 @@ const TABLES: [(IoBy, By); 5] = [
     (IoBy::File, By::File),
 ];
 
-/// The section of the report; `None` if no transfer and no activity was seen.
+/// The block IO section of the report; `None` if no transfer and no activity was recorded.
 pub(in crate::rules) fn of(view: &View, findings: &[Finding]) -> Option<BlockIo> {
     let block = view.block();
     let groups = view.groups();
@@ -109,7 +109,8 @@ fn took(op: &str, latency: &Latency) -> IoLatency {
     }
 }
 
-/// Who first dirtied the inodes that the flusher wrote to a disk.
+/// The groups that first dirtied the inodes that the flusher wrote to a disk, with shares of the inodes whose dirtier
+/// is known.
 fn dirtied_by(view: &View, groups: &Groups<'_>, device: DevId) -> Vec<Cause> {
     let passes: Vec<_> = view
         .block()
@@ -127,7 +128,7 @@ fn dirtied_by(view: &View, groups: &Groups<'_>, device: DevId) -> Vec<Cause> {
         .collect()
 }
 
-/// A group as an entity; `None` is one that is not known.
+/// The group at that index as an entity; `None` stands for unknown processes.
 fn who(view: &View, groups: &Groups<'_>, at: Option<usize>) -> Entity {
     match at {
         Some(at) => group_entity(view, &groups.list()[at]),
@@ -138,7 +139,7 @@ fn who(view: &View, groups: &Groups<'_>, at: Option<usize>) -> Entity {
     }
 }
 
-/// The rows that are shown, and the rest as one.
+/// The rows to show, and the rest as one row.
 fn table(view: &View, groups: &Groups<'_>, rows: Vec<Row<'_>>, all: &Row<'_>) -> Vec<IoRow> {
     let mut rows = together(groups, rows);
     rows.sort_by_key(|row| Reverse((row.sum.bytes, row.sum.ios)));
@@ -163,7 +164,7 @@ fn table(view: &View, groups: &Groups<'_>, rows: Vec<Row<'_>>, all: &Row<'_>) ->
     shown
 }
 
-/// Processes of a group as one row, as everywhere in a report.
+/// Merges the rows of processes of a group, as everywhere in a report.
 fn together<'v>(groups: &Groups<'_>, rows: Vec<Row<'v>>) -> Vec<Row<'v>> {
     let mut first: BTreeMap<Option<usize>, usize> = BTreeMap::new();
     let mut merged: Vec<Row<'v>> = Vec::new();
@@ -246,11 +247,11 @@ fn part(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// Marks the devices that findings are about with the table that explains them.
+/// Marks each device that a finding is about with the table that explains the finding.
 fn explain(devices: &mut [DeviceIo], findings: &[Finding]) {
     for finding in findings.iter().filter(|finding| finding.area == Area::Block) {
         let is_about = |device: &DeviceIo| finding.device.as_ref() == Some(&device.device);
-        // One that names no device is about what the disks do together: the busiest one says most.
+        // A finding without a device is about all disks together: the first one, with most bytes, says most.
         let at = devices.iter().position(is_about).unwrap_or(0);
         if let Some(device) = devices.get_mut(at).filter(|device| device.explained_by.is_none()) {
             device.explained_by = best(device, &finding.code);
@@ -265,7 +266,7 @@ fn best(device: &DeviceIo, code: &str) -> Option<IoBy> {
     });
     match code {
         _ if device.tables.is_empty() => None,
-        // The flusher submits; whose pages they are says more. The files are in the finding.
+        // The flusher submits these transfers, so the owner of the pages says more. The files are in the finding.
         "BLK001" | "BLK002" | "BLK006" if owned => Some(IoBy::Cgroup),
         _ => Some(IoBy::Process),
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who was held up by IO, for how long, and by what.
+//! Which groups were held up by IO, for how long, and by what.
 
 use crate::finding::{Cost, Severity};
 use crate::recording::{DevId, Stall, StallKind, WaitHist};
@@ -28,10 +28,11 @@ pub(in crate::rules::block) const MIN_LOST: Limit = Limit {
     why: "less is a single hold-up in a minute",
 };
 
-/// The limits of hold-ups, beside [`severity::LOSS_LIMITS`], for the lists of the rules that use [`of_stalls`].
+/// The limits that [`of_stalls`] uses beside [`severity::LOSS_LIMITS`], for the `limits` of rules.
 pub(in crate::rules::block) const STALL_LIMITS: [Limit; 3] = [FELT_STALL, LONG_STALL, MIN_LOST];
 
-/// Severity of a loss in hold-ups, the longest of which is known: rare long ones count for more than their time.
+/// Severity of a loss in IO waits, the longest of which took `longest_ns`: rare long waits count for more than their
+/// share of the time. `None` below the limits.
 pub(in crate::rules::block) fn of_stalls(
     lost_ns_per_s: u64,
     share: f64,
@@ -53,16 +54,16 @@ pub(in crate::rules::block) fn of_stalls(
 /// A group that was held up.
 #[derive(Clone, Debug)]
 pub(in crate::rules::block) struct Victim<'g> {
-    /// Who.
+    /// The group.
     pub(in crate::rules::block) group: &'g Group<'g>,
-    /// Its place among the groups.
+    /// Its index among the groups.
     pub(in crate::rules::block) at: usize,
-    /// Its long hold-ups, in the order in which they ended.
+    /// Its long IO waits (10 ms and more), in the order in which they ended.
     pub(in crate::rules::block) stalls: Vec<&'g Stall>,
     waits: [Held; 3],
 }
 
-/// Hold-ups of one kind.
+/// IO waits of one kind: their histogram, and the longest.
 #[derive(Clone, Debug, Default)]
 pub(in crate::rules::block) struct Held {
     pub(in crate::rules::block) waits: WaitHist,
@@ -78,7 +79,7 @@ fn place(kind: StallKind) -> usize {
 }
 
 impl<'g> Victim<'g> {
-    /// Everybody who was held up and may be a victim.
+    /// All groups that were held up by IO and may be victims.
     pub(in crate::rules::block) fn all(view: &'g View, groups: &'g Groups<'g>) -> Vec<Self> {
         let mut all: Vec<Self> = groups
             .list()
@@ -104,24 +105,26 @@ impl<'g> Victim<'g> {
         all
     }
 
-    /// Hold-ups of one kind.
+    /// The group's IO waits of one kind.
     pub(in crate::rules::block) fn held(&self, kind: StallKind) -> &Held {
         &self.waits[place(kind)]
     }
 
-    /// Time that it was held up by IO. A sync waits for requests that count themselves: the larger of the two.
+    /// Time that it was held up by IO, in nanoseconds. A sync waits for requests that are counted themselves, so the
+    /// larger of the two counts.
     fn io_ns(&self) -> u64 {
         let ns = |kind| self.held(kind).waits.total_ns();
         ns(StallKind::Sync).max(ns(StallKind::Request)) + ns(StallKind::DirtyThrottle)
     }
 
-    /// Loss as a share of the time in which the victim wanted to go on: on CPU, queued, throttled, held up by IO.
+    /// A loss as a share (0..1) of the time in which the victim wanted to make progress: on CPU, queued, throttled,
+    /// held up by IO.
     pub(in crate::rules::block) fn share(&self, lost_ns: u64) -> f64 {
         let wanted_ns = self.group.usage.as_ref().map_or(0, crate::view::Usage::wanted_ns);
         lost_ns as f64 / (wanted_ns + self.io_ns()).max(lost_ns).max(1) as f64
     }
 
-    /// The stalls of two kinds on a device; those whose device is not known may be on any.
+    /// The stalls of these kinds on a device; stalls whose device is not known are included.
     pub(in crate::rules::block) fn on_device(
         &self,
         view: &View,
@@ -135,7 +138,7 @@ impl<'g> Victim<'g> {
         self.stalls.iter().filter(here).copied().collect()
     }
 
-    /// The disks that its stalls are on, and those that were written back where a stall's disk is not known.
+    /// The disks that its stalls are on; if the disk of a stall is not known, also all disks with passes or commits.
     pub(in crate::rules::block) fn devices(&self, view: &View) -> BTreeSet<DevId> {
         let block = view.block();
         let mut devices: BTreeSet<DevId> = self
@@ -151,7 +154,7 @@ impl<'g> Victim<'g> {
         devices
     }
 
-    /// The cost of a loss, with the percentiles of the hold-ups of a kind.
+    /// The cost of a loss, with the percentiles of the IO waits of that kind.
     pub(in crate::rules::block) fn cost(
         &self,
         view: &View,
@@ -171,7 +174,7 @@ impl<'g> Victim<'g> {
         }
     }
 
-    /// The kind of hold-up that most of its stalls are.
+    /// The kind that holds most of the stalls' time: sync or request; of equals, sync.
     pub(in crate::rules::block) fn main_kind(stalls: &[&Stall]) -> StallKind {
         let ns = |kind| time_of_ns(stalls, kind);
         if ns(StallKind::Sync) >= ns(StallKind::Request) {
@@ -182,7 +185,7 @@ impl<'g> Victim<'g> {
     }
 }
 
-/// The level of a victim that is its own culprit on a host where nobody asked for it.
+/// The severity for a victim that is its own culprit: `Info` if the target is the whole host, else one level lower.
 pub(in crate::rules::block) fn own_doing(view: &View, severity: Severity) -> Severity {
     if target_is_host(view) { Severity::Info } else { severity::lowered(severity) }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whose doing stalls are: the flusher's, a journal's, or nobody's.
+//! Whether the flusher, a journal or nothing known causes stalls.
 
 use super::*;
 
@@ -61,7 +61,7 @@ fn two_bursts_of_the_same_inodes_prove_a_cohort_and_one_does_not() {
 #[test]
 fn too_short_a_look_says_how_much_longer() {
     let mut scene = disks::broker(12);
-    // Three more of its threads stall in each pass: one coincidence, four times the loss.
+    // Three more of its threads stall in each pass: still one coincidence, four times the loss.
     for (at, _) in disks::broker_passes(ProcId(1)).into_iter().take(2) {
         for _ in 0..3 {
             scene.stall(at.clone(), ProcId(1), StallKind::Sync, Some(SDA), None);
@@ -140,7 +140,7 @@ fn commits_that_fall_into_passes_do_not_hide_the_flusher() {
 fn stalls_at_any_time_are_nobodys() {
     let (mut scene, disk) = disks::host(60);
     let java = disks::service(&mut scene, "java", "/java.service", 60);
-    // Every 5 s like the passes, but the other half of the time.
+    // Every 5 s like the passes, but half a period later.
     for number in 0..11 {
         scene.pass(
             disks::span(number * 5_100 * MS, 200 * MS),
@@ -170,7 +170,7 @@ fn syncs_that_always_wait_for_a_journal_are_its_doing() {
     assert!(finding(&report, "BLK005").confidence < 0.8, "there is no chance to compare with");
 }
 
-/// A writer that syncs again at once: hold-ups of 200 ms with that much between them, for so many of 30 seconds.
+/// A writer that syncs again at once: stalls of 200 ms, `between_ns` apart, in the first `seconds` of a window of 30.
 fn syncs_without_a_pause(seconds: u64, between_ns: u64, passes: &[u64]) -> Scene {
     let (mut scene, disk) = disks::host(30);
     let writer = disks::service(&mut scene, "writer", "/writer.service", 30);
@@ -196,7 +196,7 @@ fn hold_ups_without_a_pause_ask_for_no_longer_look() {
         assert!(missing.contains("have no pause of 500 ms"), "{code}: {missing}");
         assert!(!missing.contains("needs"), "{code}: {missing}");
     }
-    // Passes that came when all was over are no reason, however few hold-ups there are to compare.
+    // Passes after the last stall are not the cause, however few stalls there are to compare.
     let report = judged(&syncs_without_a_pause(20, 20 * MS, &[25, 28]));
     let quiet = closest(&report, "BLK001");
     assert!(quiet.contains("none of them touches a pass"), "{quiet}");

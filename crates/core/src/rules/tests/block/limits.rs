@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What limits do: of cgroups on block IO, of tags, of dirty memory.
+//! The effect of limits: of cgroups on block IO, of tags, of dirty memory.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn what_a_limit_holds_back_is_lost_to_the_limit_of_that_direction() {
     let report = judged(&disks::limited(20));
     assert_eq!(codes(&report), ["BLK007"]);
     let found = finding(&report, "BLK007");
-    // 24 s of waiting, without 20 requests of a millisecond in each of 30 seconds.
+    // 24 s of waiting, less 20 requests of 1 ms in each of 30 seconds.
     assert_eq!(found.cost.lost_ns_per_s, 780 * MS);
     assert!(
         found

@@ -93,7 +93,7 @@ fn a_report_fits_a_narrow_terminal() {
         for verbosity in 0..3 {
             let style = crate::render::TextStyle { columns, color: false, verbosity };
             for line in crate::render::text(&report, style).lines() {
-                // Commands stay in one piece.
+                // Commands are not wrapped.
                 let command = line.trim_start().starts_with("sysctl")
                     || line.trim_start().starts_with("echo");
                 assert!(command || line.chars().count() <= columns, "{columns}: {line}");
@@ -102,7 +102,7 @@ fn a_report_fits_a_narrow_terminal() {
     }
 }
 
-/// Hold-ups, passes and blame of three processes on two disks, at any times.
+/// IO waits, passes and blame of three processes on two disks, at any times.
 fn any_disk_life() -> impl Strategy<Value = Scene> {
     let span = || (0..40 * S, 0..3 * S);
     let stall = (0..3u32, 0..3u8, 0..3u8, span());

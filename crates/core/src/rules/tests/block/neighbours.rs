@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whose doing it is that requests wait: a neighbour's, one's own, or the device's.
+//! Why requests wait: because of a neighbour, the process itself, or the device.
 
 use super::*;
 use crate::finding::Cause;
@@ -35,7 +35,8 @@ fn a_neighbour_on_the_disk_is_named_with_its_share() {
 #[test]
 fn pages_are_the_victims_own_where_its_memory_is_accounted() {
     let mut scene = disks::neighbour();
-    // With cgroup v1 its memory may be elsewhere than its CPU time: beside the pages of another unit, says the path.
+    // With cgroup v1, a process's memory may be in another cgroup than its CPU time: here, by its path, in that of
+    // another unit.
     scene.facts(ProcId(1), |postgres| postgres.memory_cgroup = Some("/logger.service".into()));
     let report = judged(&scene);
     let found = finding(&report, "BLK004");
@@ -76,12 +77,12 @@ fn pages_that_all_account_to_one_cgroup_are_whose_who_made_them_dirty() {
         let causes = found.causes.iter().filter(|it| it.entity.comm.as_deref() == Some(comm));
         causes.map(|cause| cause.share.get()).sum()
     };
-    // Of the 80 %, 60 are the job's; 30 the broker's own, and so are the 10 of which nothing is known.
+    // Of the 80 %, 60 in 100 are the job's; 30 are the broker's own, and so are the 10 of unknown origin.
     assert!((0.475..0.485).contains(&share_of("job")), "{:?}", found.causes);
     assert!((0.315..0.325).contains(&share_of("broker")), "{:?}", found.causes);
 }
 
-/// Writeback for a reason, some of whose passes somebody asked for; the shares of `broker`'s waiting by comm.
+/// Writeback for a reason, some of whose passes `cron` asked for; the shares of `broker`'s waiting in percent, by comm.
 fn writeback_asked_for(
     reason: &str,
     asks: impl Fn(usize) -> bool,
@@ -112,7 +113,7 @@ fn writeback_asked_for(
 
 #[test]
 fn writeback_that_somebody_asked_for_is_his_whosever_pages_it_is_of() {
-    // 60 of 80 MiB are of that reason; he asked for all of its passes, or for a third.
+    // 60 of 80 MiB are for that reason; `cron` asked for all of its passes, or for a third.
     let (report, shares) = writeback_asked_for("sync", |_| true);
     assert_eq!(shares.get("cron"), Some(&60));
     let title = &finding(&report, "BLK004").title;
@@ -165,7 +166,7 @@ fn a_device_that_is_slow_by_itself_is_nobodys_fault() {
     assert!(found.title.starts_with("`sda` takes 10 ms for a request"), "{}", found.title);
 }
 
-/// A process that waits beside what is given, and nobody else's requests.
+/// Processes of one name that wait beside the given culprits, and no other process's requests.
 fn alone(processes: usize, beside: impl Fn(usize, &[ProcId]) -> Vec<(IoCulprit, u64)>) -> Scene {
     let (mut scene, disk) = disks::host(30);
     let group = scene.cgroup("/writer.service", None, None);
