@@ -49,19 +49,13 @@ impl<'a> Place<'a> {
     /// Writes it whole or not at all: beside its place first, so that an old one is not lost to a full disk.
     pub(crate) fn keep(self, document: &[u8]) -> anyhow::Result<()> {
         let failed = |error: io::Error| {
-            Failure::error(
-                Exit::Output,
-                format!("cannot write `{}`: {error}", self.path.display()),
-            )
+            Failure::error(Exit::Output, format!("cannot write `{}`: {error}", self.path.display()))
         };
         let special = self.path.symlink_metadata().is_ok_and(|meta| !meta.is_file());
         if special {
             // A device, a pipe or a link, asked for by --force: it takes the document and is not replaced.
-            let mut file = OpenOptions::new()
-                .write(true)
-                .truncate(true)
-                .open(self.path)
-                .map_err(failed)?;
+            let mut file =
+                OpenOptions::new().write(true).truncate(true).open(self.path).map_err(failed)?;
             return file.write_all(document).map_err(failed);
         }
         // As any other new file; by itself it would be readable for its owner only.

@@ -9,10 +9,10 @@ use crate::output;
 use deburr_core::finding::Severity;
 use deburr_core::host_diff::document::HostDiff;
 use deburr_core::host_diff::{self, Given, MAX_HOSTS, Measured};
-use deburr_core::snapshot::{MAX_BYTES, Snapshot};
-use deburr_core::syscalls::Profile;
 use deburr_core::render::{self, TextStyle};
 use deburr_core::rules;
+use deburr_core::snapshot::{MAX_BYTES, Snapshot};
+use deburr_core::syscalls::Profile;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

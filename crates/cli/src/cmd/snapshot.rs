@@ -109,13 +109,17 @@ fn parsed(document: &str) -> anyhow::Result<Snapshot> {
 fn open(args: &SnapshotArgs) -> anyhow::Result<Tree> {
     Tree::open(&args.reading.root).map_err(|error| {
         let error = std::io::Error::from(error);
-        Failure::bad_input(format!("cannot read the tree at `{}`: {error}", args.reading.root.display()))
+        Failure::bad_input(format!(
+            "cannot read the tree at `{}`: {error}",
+            args.reading.root.display()
+        ))
     })
 }
 
 /// The process that reads: puts the document on stdout and lets go of it, whether its threads can end or not.
 fn read(args: &SnapshotArgs) -> anyhow::Result<Exit> {
-    let limits = Limits { file: Duration::from_millis(args.reading.file_timeout_ms), ..Limits::default() };
+    let limits =
+        Limits { file: Duration::from_millis(args.reading.file_timeout_ms), ..Limits::default() };
     let document = snapshot::take(open(args)?, limits, args.reading.redact).document()?;
     output::print(document.as_bytes())?;
     let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;

@@ -302,11 +302,7 @@ fn judged(mut setup: Setup, counted: &Counted, pid: u32) -> Profile {
 }
 
 /// Keeps and shows it as asked.
-fn give(
-    document: &Profile,
-    args: &SyscallsArgs,
-    place: Option<Place<'_>>,
-) -> anyhow::Result<()> {
+fn give(document: &Profile, args: &SyscallsArgs, place: Option<Place<'_>>) -> anyhow::Result<()> {
     let json = render::json_document(document)?;
     if let Some(place) = place {
         place.keep(json.as_bytes())?;

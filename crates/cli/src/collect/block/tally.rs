@@ -85,8 +85,8 @@ impl Tally {
         if self.rows.len() >= ROWS && !self.rows.contains_key(&key) {
             if matches!(key.what, IoWhat::File(_)) {
                 key.what = IoWhat::File(FileId::OTHERS);
+                self.folded += weight;
             }
-            self.folded += weight;
         }
         let sum = self.rows.entry(key).or_default();
         sum.ios += weight;

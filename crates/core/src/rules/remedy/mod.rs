@@ -14,6 +14,8 @@ pub(super) use quota::{burst, raise_quota};
 
 use crate::finding::{Fix, Promise};
 use crate::recording::Process;
+use crate::rules::words::ticked;
+use crate::text::shell_quote;
 use crate::view::{Group, View};
 
 /// Maximum number of pids in a command: a longer one is unwieldy to paste.
@@ -73,6 +75,29 @@ pub(super) fn behind(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> 
     }
     let weight = weight::prefer(view, victim, culprit);
     weight.into_iter().chain(quota::limit(view, victim, culprit)).chain(apart).collect()
+}
+
+/// What to do about a kernel thread. It works for others: weights, quotas and IO classes would slow down whatever it does
+/// next, for whomever that is.
+pub(super) fn of_kernel(comm: &str) -> Fix {
+    let (hint, command) = match comm.trim_end_matches(|c: char| c.is_ascii_digit()) {
+        "ksoftirqd/" => ("interrupts, by kind", Some("cat /proc/softirqs".to_owned())),
+        "kswapd" | "kcompactd" => ("memory is short", Some("cat /proc/pressure/memory".to_owned())),
+        "loop" => (
+            "whoever writes to that loop device",
+            Some(format!("losetup {}", shell_quote(&format!("/dev/{comm}")))),
+        ),
+        _ => ("it works for others", None),
+    };
+    Fix {
+        action: format!(
+            "find what gives {} its work ({hint}): a kernel thread cannot be limited",
+            ticked(comm)
+        ),
+        command,
+        risk: None,
+        expect: None,
+    }
 }
 
 /// The thread ids of all threads of these processes, as a shell substitution: `ionice` and `renice` change only the
@@ -150,6 +175,29 @@ mod tests {
         };
         assert_eq!(commands.iter().find(in_vain), None);
         assert!(commands.iter().any(|command| command.contains("sched_rt_runtime_us")));
+    }
+
+    #[test]
+    fn a_limit_is_for_the_culprits_own_directory_and_never_for_the_victims() {
+        let limit = |victim: &str, culprit: &str| {
+            let mut scene = Scene::new(2, S);
+            let mut cgroups = std::collections::BTreeMap::new();
+            for path in ["/", "/slice", "/slice/culprit", "/slice/bystander", "/v"] {
+                cgroups.insert(path, scene.cgroup(path, None, None));
+            }
+            scene.process("victim", Some(cgroups[victim]));
+            scene.process("culprit", Some(cgroups[culprit]));
+            let view = scene.view();
+            let groups = view.groups();
+            let culprit = Culprit::all_of(&groups.list()[1]);
+            quota::limit(&view, &groups.list()[0], &culprit).map(|fix| fix.action)
+        };
+        let of_own = Some("limit `/slice/culprit` to 1 CPU of time".to_owned());
+        assert_eq!(limit("/v", "/slice/culprit"), of_own, "the bystander keeps its CPU time");
+        assert_eq!(limit("/slice/bystander", "/slice/culprit"), of_own);
+        assert_eq!(limit("/slice/bystander", "/slice"), None, "it would stop the victim, too");
+        assert_eq!(limit("/slice/culprit", "/slice/culprit"), None);
+        assert_eq!(limit("/v", "/"), None);
     }
 
     #[test]

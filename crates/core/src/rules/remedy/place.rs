@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Placement: which processes may run on which CPUs.
 
-use super::setting::{file, operand};
+use super::setting::set_cpus;
 use super::{Culprit, each};
 use crate::finding::{Fix, Promise};
 use crate::recording::{CgroupVersion, Process};
@@ -107,23 +107,7 @@ pub(in crate::rules) fn widen_cpuset(view: &View, victim: &Group<'_>) -> Option<
     let meta = view.meta()?;
     let all = cpu_list(&meta.cpus_online);
     let path = view.cgroup_path(victim.cgroup?);
-    let container = path.iter().find_map(|(_, level)| level.facts.as_ref()?.container.as_ref());
-    let command = match container {
-        Some(unit) if unit.runtime == "systemd" => Some(format!(
-            "systemctl set-property --runtime {} AllowedCPUs={all}",
-            operand(&unit.id)
-        )),
-        Some(it) if it.runtime == "docker" || it.runtime == "podman" => {
-            let name = it.name.as_deref().unwrap_or(&it.id);
-            Some(format!("{} update --cpuset-cpus {all} {}", it.runtime, operand(name)))
-        }
-        // On v1 the cpuset hierarchy is separate, and the cgroup may have another path in it.
-        _ if meta.cpu_controller == Some(CgroupVersion::V2) => {
-            let facts = path.first().and_then(|(_, level)| level.facts.as_ref())?;
-            Some(format!("echo {all} > {}", file(facts, "/sys/fs/cgroup", "cpuset.cpus")))
-        }
-        _ => None,
-    };
+    let command = path.first().and_then(|(_, level)| set_cpus(level.facts.as_ref()?, &all));
     Some(Fix {
         action: format!("let the cpuset of {} have all CPUs", ticked(victim.comm)),
         command,

@@ -339,16 +339,7 @@ fn fixes(view: &View, group: &Group<'_>, loss: &Loss, blame: &Blame<'_>) -> Vec<
         return fixes;
     };
     if worst.group.is_kernel() {
-        let comm = worst.group.comm;
-        fixes.push(Fix {
-            action: format!(
-                "find what gives {} its work: a kernel thread cannot be limited",
-                words::ticked(comm)
-            ),
-            command: comm.starts_with("ksoftirqd").then(|| "cat /proc/softirqs".into()),
-            risk: None,
-            expect: None,
-        });
+        fixes.push(remedy::of_kernel(worst.group.comm));
         return fixes;
     }
     fixes.extend(remedy::behind(view, group, &worst.culprit(view, loss.ns)));
