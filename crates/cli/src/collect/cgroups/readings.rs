@@ -49,12 +49,6 @@ impl Collector for CgroupCollector {
         } else {
             cx.cgroups.refresh(&mut *emit);
         }
-        if cx.processes.take_facts_skipped() > 0 && !self.unread_said {
-            self.unread_said = true;
-            let reason = "processes come and go faster than facts of each are read: some are known without \
-                          their command line or cgroup";
-            self.say(now.t_ns, reason.into(), &mut *emit);
-        }
         if cx.cgroups.cpu_controller().is_none() {
             return Ok(());
         }
@@ -63,6 +57,12 @@ impl Collector for CgroupCollector {
             self.cut_said = true;
             let reason = format!("counters of only {MAX_WATCHED} of the cgroups are read");
             self.say(now.t_ns, reason, &mut *emit);
+        }
+        if cx.processes.take_facts_skipped() > 0 && !self.unread_said {
+            self.unread_said = true;
+            let reason = "processes come and go faster than facts of each are read: some are known without \
+                          their command line or cgroup";
+            self.say(now.t_ns, reason.into(), &mut *emit);
         }
         self.watch(&cx.cgroups, &chosen);
         for id in chosen {
