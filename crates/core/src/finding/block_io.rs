@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the block devices did, for whom and for what: tables, whatever was found.
+//! Activity of the block devices: latency, and transfers by process, cgroup, pattern, directory and file. These tables
+//! do not depend on any finding.
 
 use super::{Cause, Entity};
 use serde::{Deserialize, Serialize};
@@ -9,170 +10,172 @@ use serde::{Deserialize, Serialize};
 pub struct BlockIo {
     /// Whole disks, most bytes first; at most 8.
     pub devices: Vec<DeviceIo>,
-    /// Disks beyond these, summed up; absent if there are none.
+    /// Sum of all further disks; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more: Option<MoreDevices>,
 }
 
-/// Disks that are summed up.
+/// Sum of several disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MoreDevices {
-    /// How many.
+    /// Number of disks.
     pub devices: u64,
-    /// Their transfers.
+    /// Number of their transfers.
     pub ios: u64,
-    /// Their bytes, without discards.
+    /// Number of their bytes, without discards.
     pub bytes: u64,
 }
 
-/// A disk.
+/// Activity of a disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceIo {
-    /// Its name.
+    /// Device name.
     pub device: String,
-    /// Its number, `major:minor`.
+    /// Device number, `major:minor`.
     pub number: String,
-    /// Transfers; a request for several files counts for each.
+    /// Number of transfers. A request for several files counts once for each.
     pub ios: u64,
-    /// Bytes of all of them but discards.
+    /// Bytes transferred, without discards.
     pub bytes: u64,
-    /// Of these: read.
+    /// Bytes read.
     pub read_bytes: u64,
-    /// Of these: written.
+    /// Bytes written.
     pub write_bytes: u64,
-    /// Bytes that were discarded or zeroed without data, in none of the tables; absent if none were.
+    /// Bytes that were discarded, or zeroed without data; not part of any table. Absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discarded_bytes: Option<u64>,
-    /// Share of the time with a request in the queue or the device; absent where not measured.
+    /// Share of the time with at least one request queued or in the device, 0..1; absent where not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_share: Option<f64>,
-    /// Requests in the queue or the device on average while it was busy; absent where not measured.
+    /// Mean number of requests queued or in the device while it was busy; absent where not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<f64>,
-    /// How long requests took, by direction.
+    /// Latency of requests, by direction.
     pub latency: Vec<IoLatency>,
-    /// Who first dirtied what the flusher wrote, with shares of the inodes whose dirtier is known, most first; at most 4.
+    /// Processes that first dirtied the inodes that the flusher wrote, most first, at most 4. Shares are of the inodes
+    /// whose dirtier is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dirtied_by: Vec<Cause>,
-    /// The same transfers by several things. In each table the rows sum to `ios` and `bytes`.
+    /// The same transfers, broken down in several ways. In each table the rows sum to `ios` and `bytes`.
     pub tables: Vec<IoTable>,
-    /// Which table says most about what was found on the device; absent if nothing was.
+    /// The table that best explains the findings about the device; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explained_by: Option<IoBy>,
 }
 
-/// How long a device's requests of one direction took.
+/// Latency of a device's requests in one direction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IoLatency {
     /// `read`, `write` or `other` (flush, discard).
     pub op: String,
-    /// Requests that were looked at.
+    /// Number of requests that were measured.
     pub requests: u64,
-    /// One in so many was looked at, at worst.
+    /// Sampling rate: one in this many requests was measured. The lowest rate of the window; 1 = all.
     pub sampled_one_in: u32,
-    /// Mean from creation to completion.
+    /// Mean latency from creation to completion, in nanoseconds.
     pub mean_ns: u64,
-    /// Share of the time from creation on that lies before the device: in the scheduler, or in the driver's queue.
+    /// Share of the latency that was spent before the device, in the IO scheduler or in the driver's queue, 0..1.
     pub queue_share: f64,
-    /// Median, upper bound of its bucket; absent with fewer than 2 requests.
+    /// Median latency: upper bound of the histogram bucket; absent with fewer than 2 requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_ns: Option<u64>,
-    /// 99th percentile likewise; absent with fewer than 100 requests.
+    /// 99th percentile of the latency: upper bound of the histogram bucket; absent with fewer than 100 requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_ns: Option<u64>,
-    /// Of the part before the device likewise.
+    /// 99th percentile of the part before the device; as `p99_ns`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_p99_ns: Option<u64>,
-    /// Of the part in the device likewise.
+    /// 99th percentile of the part in the device; as `p99_ns`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_p99_ns: Option<u64>,
-    /// Longest.
+    /// Longest latency from creation to completion, in nanoseconds.
     pub max_ns: u64,
 }
 
-/// By what a table of transfers is made.
+/// What the rows of a table of transfers stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IoBy {
-    /// Who submitted them; processes of the same comm and cgroup together.
+    /// Submitting processes; those with the same comm and cgroup are one row.
     Process,
-    /// Who owns the pages.
+    /// Cgroups that own the pages.
     Cgroup,
-    /// Files whose paths differ in a component that varies.
+    /// Files whose paths match a pattern: they differ in a component that varies.
     Pattern,
-    /// Directories, without those below.
+    /// Directories, without their subdirectories.
     Directory,
     /// Files.
     File,
 }
 
-/// A table.
+/// A table of transfers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IoTable {
-    /// By what it is made.
+    /// What its rows stand for.
     pub by: IoBy,
-    /// Most bytes first: the 16 with most bytes, up to 8 more with most transfers, and what is left as one row.
+    /// Most bytes first: the 16 rows with most bytes, up to 8 more with most transfers, and one row for the rest.
     pub rows: Vec<IoRow>,
 }
 
-/// What a row is about.
+/// What a row of a table of transfers stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RowKind {
-    /// `name` is a path, a directory or a pattern of paths.
+    /// A file, directory or pattern of paths, in `name`.
     Path,
-    /// What has no path: a journal, metadata, flushes, ... or what is not known; `name` says it.
+    /// Transfers without a path (journal, metadata, flushes, ...), or of unknown origin; `name` says which.
     Class,
-    /// `entity` is the process or processes.
+    /// A process or processes, in `entity`.
     Process,
-    /// `entity` is the cgroup.
+    /// A cgroup, in `entity`.
     Cgroup,
-    /// All that has no row of its own.
+    /// Sum of everything that has no row of its own.
     Rest,
 }
 
-/// A row.
+/// A row of a table of transfers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IoRow {
-    /// What it is about.
+    /// What the row stands for.
     pub kind: RowKind,
-    /// A path or what it is; absent for processes and cgroups.
+    /// A path, or the name of a class; absent for processes and cgroups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The process or cgroup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entity: Option<Entity>,
-    /// How many files, or for the rest rows; 0 where they are not counted.
+    /// Number of files; for [`RowKind::Rest`] the number of rows. 0 where they are not counted.
     pub count: u64,
-    /// Transfers.
+    /// Number of transfers.
     pub ios: u64,
-    /// Share of the device's transfers.
+    /// Share of the device's transfers, 0..1.
     pub ios_share: f64,
-    /// Bytes.
+    /// Bytes transferred.
     pub bytes: u64,
-    /// Share of the device's bytes.
+    /// Share of the device's bytes, 0..1.
     pub bytes_share: f64,
-    /// Of the bytes: read.
+    /// Bytes read.
     pub read_bytes: u64,
-    /// Of the bytes: written.
+    /// Bytes written.
     pub write_bytes: u64,
-    /// Who submitted most of it, at most 2, with shares of the row's transfers; for processes absent.
+    /// Processes that submitted most of the transfers, at most 2, with shares of the row's transfers; absent for
+    /// rows of processes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub submitted_by: Vec<Cause>,
-    /// Who first dirtied the files of what was written back, as far as that was seen; at most 2, with shares of the
-    /// row's transfers.
+    /// Processes that first dirtied the files that were written back, where known; at most 2, with shares of the row's
+    /// transfers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dirtied_by: Vec<Cause>,
-    /// Why the kernel wrote it back, by its own words, most first; empty if it was no writeback.
+    /// The kernel's reasons for writeback, most transfers first; empty if none of the transfers was writeback.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writeback: Vec<Writeback>,
 }
 
-/// A reason of writeback.
+/// A reason for writeback.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Writeback {
-    /// `periodic`, `background`, `sync`, ...
+    /// The kernel's name of the reason: `periodic`, `background`, `sync`, ...
     pub reason: String,
-    /// Share of the row's transfers.
+    /// Share of the row's transfers, 0..1.
     pub share: f64,
 }

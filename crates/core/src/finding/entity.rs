@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who or what a finding is about.
+//! Victims and culprits of findings: processes, cgroups, devices, files, ...
 
 use super::Whom;
 use crate::recording::Container;
@@ -35,15 +35,15 @@ pub enum EntityKind {
     Unknown,
 }
 
-/// A victim or a cause. Only the fields that its kind has are there.
+/// A victim or a cause. Only the fields that apply to its kind are set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entity {
-    /// What it is.
+    /// Kind of the entity.
     pub kind: EntityKind,
-    /// Pid of a process or thread.
+    /// Process id of a process or thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// How many processes of that comm and cgroup are meant, when they are reported together.
+    /// Number of processes with that comm and cgroup, where they are reported together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<u32>,
     /// Thread id.
@@ -73,16 +73,16 @@ pub struct Entity {
     /// Value of a setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// A remark: why unknown, what it means.
+    /// A remark: why the entity is not known, what it means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Who of the processes it is.
+    /// Which of several processes carry most of the blame.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whom: Option<Whom>,
 }
 
 impl Entity {
-    /// An entity of that kind with no field set.
+    /// An entity of that kind, with no other field set.
     #[must_use]
     pub fn new(kind: EntityKind) -> Self {
         Self {

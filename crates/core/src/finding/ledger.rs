@@ -4,7 +4,7 @@
 use super::{Entity, Tail};
 use serde::{Deserialize, Serialize};
 
-/// A place for time to go.
+/// State that a thread spends time in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LedgerState {
@@ -12,9 +12,9 @@ pub enum LedgerState {
     OnCpu,
     /// Waiting on a run queue.
     Queued,
-    /// Out of CPU quota.
+    /// Runnable, but its cgroup is out of CPU quota.
     Throttled,
-    /// Queued or throttled: the fallback source cannot tell them apart.
+    /// Queued or throttled: the fallback source cannot distinguish them.
     QueuedOrThrottled,
     /// Waiting for block IO.
     BlockIo,
@@ -26,36 +26,36 @@ pub enum LedgerState {
     Sleep,
     /// Stopped or traced.
     Stopped,
-    /// Not known.
+    /// State not known.
     Unattributed,
 }
 
 /// One part of the wall time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerPart {
-    /// Where.
+    /// The state.
     pub state: LedgerState,
-    /// How much.
+    /// Time in that state, in nanoseconds.
     pub ns: u64,
 }
 
-/// The wall time of one process's threads, in parts that sum to `wall_ns`. Of a host: the time in which its threads
-/// wanted to run.
+/// The wall time of the threads of a group of processes, in parts that sum to `wall_ns`. For a host, only the time in
+/// which its threads wanted to run: on a CPU, queued or throttled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// Whose.
+    /// The process, group of processes or host.
     pub victim: Entity,
-    /// Sum over its threads of the time each existed in the window.
+    /// Sum over its threads of the time that each existed within the window. For a host, the sum of the parts.
     pub wall_ns: u64,
-    /// Most threads seen at once (in one second).
+    /// Sum over its processes of the largest number of threads that each had in one second.
     pub threads: u32,
-    /// The parts, in the order of [`LedgerState`]; parts that the source cannot see are absent.
+    /// The parts, in the order of [`LedgerState`]; states that the source cannot see are absent.
     pub parts: Vec<LedgerPart>,
-    /// What the parts are more than the threads existed, beyond what clocks differ by: counted twice by the observer.
-    /// `wall_ns` is the sum of the parts then. 0 = nothing.
+    /// Time by which the parts exceed the lifetime of the threads, beyond the tolerance for clock differences: the
+    /// observer counted it twice. `wall_ns` is then the sum of the parts. 0 = no excess.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub excess_ns: u64,
-    /// What its waits do to the 99th percentile of what it does; those that can be told.
+    /// Effect of its waits on the 99th percentile of its turns on a CPU and of its requests; only reliable estimates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tails: Vec<Tail>,
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What we say, as data: the [`Report`] that every renderer shows and `--json` prints.
+//! The report as data: the [`Report`] that every renderer shows and `--json` prints.
 //!
-//! The types serialise to the document `deburr.report/1` (`docs/report.schema.json`). Field names are stable;
-//! additions only. Nothing is computed here and nothing is formatted here.
+//! The types serialise to the document `deburr.report/1` (`docs/report.schema.json`). Field names are stable: fields
+//! are only ever added. Nothing is computed or formatted here.
 
 mod block_io;
 mod entity;
@@ -28,47 +28,47 @@ use std::collections::BTreeMap;
 /// Identifier of the JSON document's schema.
 pub const REPORT_SCHEMA: &str = "deburr.report/1";
 
-/// Everything one analysis says.
+/// The complete result of one analysis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// [`REPORT_SCHEMA`].
     pub schema: String,
-    /// Who says it.
+    /// The program that made the report.
     pub tool: Tool,
-    /// About which host.
+    /// The host that was observed.
     pub host: Host,
-    /// About which time.
+    /// The time range that was observed.
     pub window: Window,
-    /// About whom.
+    /// The processes that were observed.
     pub target: Target,
-    /// What was found, worst first.
+    /// Findings, worst first.
     pub findings: Vec<Finding>,
-    /// What was looked for and not found.
+    /// Rules that were checked and found nothing.
     pub ruled_out: Vec<RuledOut>,
-    /// What could not be looked for.
+    /// Rules that could not be checked.
     pub not_checked: Vec<NotChecked>,
-    /// Where the victims' and the target's wall time went.
+    /// Where the wall time of the victims and of the target went.
     pub ledger: Vec<Ledger>,
-    /// What the block devices did; absent if it was not seen, or nothing.
+    /// Activity of the block devices; absent if block IO was not observed, or there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_io: Option<BlockIo>,
-    /// What observing cost and lost.
+    /// Overhead and lost data of the observer.
     pub observer: Observer,
 }
 
-/// The program.
+/// The program that made the report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tool {
-    /// Version that made the report (not the one that recorded).
+    /// Version of deburr that made the report, which may differ from the version that recorded.
     pub version: String,
 }
 
-/// The machine.
+/// The observed host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
-    /// Its name.
+    /// Host name.
     pub name: String,
-    /// Its kernel release.
+    /// Kernel release.
     pub kernel: String,
     /// Number of online CPUs.
     pub cpus: u32,
@@ -76,7 +76,7 @@ pub struct Host {
     pub cgroup: String,
 }
 
-/// The observed time.
+/// The observed time range.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
     /// RFC 3339 start time in UTC.
@@ -85,49 +85,49 @@ pub struct Window {
     pub seconds: f64,
     /// `live`, or `recording`.
     pub source: String,
-    /// Things that happened to the session: interrupted, clock jump, ... as sentences.
+    /// Events of the session, as sentences: interrupted, clock jump, ...
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<String>,
 }
 
-/// What was looked at.
+/// The observed target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     /// `host`, `process`, `comm`, `cgroup`, `container`, `command`.
     pub kind: String,
-    /// What the user named; absent for the host.
+    /// Name of the target; absent for the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Pid, for `process` and `command`.
+    /// Process id, for `process` and `command`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// Number of processes that belonged to it within the window.
+    /// Number of processes that belonged to the target within the window.
     pub processes: u32,
 }
 
-/// How bad: by the victims' time lost, by limits that each rule states.
+/// How much a finding matters, by the time that its victims lose. Each rule states its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     /// Worth knowing.
     Info,
-    /// Small, or at the edge.
+    /// A small loss, or one close to the limit.
     Low,
-    /// Clearly felt.
+    /// A clearly noticeable loss.
     Medium,
-    /// The likely reason of a complaint.
+    /// The likely reason for a complaint.
     High,
 }
 
-/// What a finding is about.
+/// The subsystem that a finding is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Area {
     /// Waiting for block IO.
     Block,
-    /// What CPUs can do.
+    /// Speed and capacity of the CPUs.
     Cpu,
-    /// How a host is set up.
+    /// Configuration of a host.
     Host,
     /// Waiting for memory.
     Memory,
@@ -136,57 +136,57 @@ pub enum Area {
     Observer,
     /// Waiting for a CPU.
     Sched,
-    /// What system calls cost.
+    /// Cost of system calls.
     Syscalls,
 }
 
-/// One thing that is wrong.
+/// One detected problem.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// `SCH001`.
+    /// Code of the rule: `SCH001`.
     pub code: String,
-    /// What it is about.
+    /// Subsystem.
     #[serde(default)]
     pub area: Area,
-    /// `run-queue-contention`.
+    /// Name of the rule: `run-queue-contention`.
     pub name: String,
-    /// How bad.
+    /// Severity.
     pub severity: Severity,
-    /// 0..1: how sure we are that this is so, given coverage, losses and sample counts.
+    /// Confidence in the finding, 0..1, given coverage, lost data and sample counts.
     pub confidence: f64,
     /// One lowercase sentence with identifiers in backticks, no final period.
     pub title: String,
-    /// The block device that it is about, as the report's tables call it.
+    /// Name of the block device that the finding is about, as in the report's tables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Who suffers.
+    /// The victim.
     pub victim: Entity,
-    /// How much.
+    /// What the victim loses.
     pub cost: Cost,
-    /// Who or what is to blame; shares are of the victim's loss and sum to at most 1.
+    /// Culprits. Shares are of the victim's loss and sum to at most 1.
     pub causes: Vec<Cause>,
-    /// The numbers it rests on.
+    /// The numbers that support the finding.
     pub evidence: Vec<Evidence>,
-    /// Sizes of the victim's waits, by count and by time; empty where it makes no sense.
+    /// Histogram of the victim's waits, by count and by time; empty where it does not apply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sizes: Vec<SizeClass>,
-    /// What the disk's IO was for; absent where it makes no sense.
+    /// Files that the device's IO was for; absent where it does not apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<FileTable>,
-    /// When it happened; absent where it makes no sense.
+    /// Time line; absent where it does not apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chart: Option<Chart>,
-    /// What to do.
+    /// Remedies.
     pub fix: Vec<Fix>,
-    /// How to confirm.
+    /// How to confirm the finding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<Confirm>,
 }
 
-/// A share of the blame.
+/// A culprit and its share of the victim's loss.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cause {
-    /// Who or what.
+    /// The culprit.
     #[serde(flatten)]
     pub entity: Entity,
     /// Share of the victim's loss, 0..1.
@@ -201,33 +201,33 @@ pub struct Fix {
     /// A command that can be pasted, where there is one. Names in it are quoted for the shell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// What may go wrong, or what it costs.
+    /// Risks and side effects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk: Option<String>,
-    /// What it promises, where it promises anything: the lab holds it to that.
+    /// Promised effect, if any. The lab applies remedies and verifies their promises.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect: Option<Promise>,
 }
 
-/// What becomes of a finding's loss by a remedy, while the load stays what it is.
+/// How much of a finding's loss remains after a remedy was applied, while the load stays the same.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Promise {
-    /// At most this part of it is left, 0..1.
+    /// Largest part of the loss that remains, 0..1.
     pub left_at_most: f64,
-    /// Of which loss.
+    /// How the loss is measured.
     #[serde(default, skip_serializing_if = "LossOf::is_second")]
     pub of: LossOf,
 }
 
-/// Over what a loss is reckoned.
+/// What a loss is measured over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossOf {
-    /// All of it in a second.
+    /// Loss per second of wall time.
     #[default]
     Second,
-    /// What each of the victim's transfers waits: who syncs again as soon as it may waits as much in a second as before,
-    /// and gets more done.
+    /// Wait per transfer of the victim. A process that syncs in a closed loop waits as long per second as before, but
+    /// completes more transfers.
     Transfer,
 }
 
@@ -238,72 +238,72 @@ impl LossOf {
 }
 
 impl Promise {
-    /// That promise, of the loss in a second.
+    /// A promise about the loss per second.
     #[must_use]
     pub fn left_at_most(part: f64) -> Self {
         Self { left_at_most: part, of: LossOf::Second }
     }
 
-    /// That promise, of what each of the victim's transfers waits.
+    /// A promise about the wait per transfer of the victim.
     #[must_use]
     pub fn each_transfer_left_at_most(part: f64) -> Self {
         Self { left_at_most: part, of: LossOf::Transfer }
     }
 }
 
-/// How to make sure.
+/// How to confirm a finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confirm {
     /// A command that can be pasted.
     pub command: String,
-    /// What to expect from it.
+    /// What the command is expected to show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect: Option<String>,
 }
 
-/// A rule that looked and found nothing.
+/// A rule that was checked and found nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuledOut {
-    /// Code.
+    /// Code of the rule.
     pub code: String,
-    /// What it is about.
+    /// Subsystem.
     #[serde(default)]
     pub area: Area,
-    /// Name.
+    /// Name of the rule.
     pub name: String,
-    /// How near it came, with numbers.
+    /// The case that came closest to the rule's limits, with numbers.
     pub closest: String,
 }
 
-/// A rule that could not look.
+/// A rule that could not be checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotChecked {
-    /// Code.
+    /// Code of the rule.
     pub code: String,
-    /// What it is about.
+    /// Subsystem.
     #[serde(default)]
     pub area: Area,
-    /// Name.
+    /// Name of the rule.
     pub name: String,
-    /// What was missing and why.
+    /// Data that were missing, and why.
     pub missing: Vec<String>,
 }
 
-/// How much of a source was seen.
+/// Coverage of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum Sight {
-    /// All of it.
+    /// Full coverage.
     Whole,
-    /// Less, and why, as a sentence.
+    /// Partial or no coverage, with the reason as a sentence.
     Less(String),
 }
 
-/// What the document says of a source of which all was seen.
+/// Text of [`Sight::Whole`] in the JSON document.
 const WHOLE: &str = "active";
 
 impl Sight {
-    /// As the document says it.
+    /// Text in the JSON document.
     #[must_use]
     pub fn text(&self) -> &str {
         match self {
@@ -325,25 +325,25 @@ impl From<Sight> for String {
     }
 }
 
-/// What observing cost and lost.
+/// Overhead and lost data of the observer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observer {
     /// CPU time of the observer's process within the window.
     pub cpu_seconds: f64,
-    /// Estimated time of its BPF programs within the window (sampled); absent where not measured.
+    /// Estimated run time of its BPF programs within the window, from samples; absent where not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bpf_run_ns: Option<u64>,
     /// Runs of its BPF programs within the window.
     pub bpf_runs: u64,
-    /// Largest resident memory.
+    /// Largest resident set size.
     pub rss_bytes: u64,
     /// Kernel memory of its BPF maps.
     pub bpf_map_bytes: u64,
-    /// What was lost, by source.
+    /// Losses by source, as counts.
     pub lost: BTreeMap<String, u64>,
-    /// The same in detail, by name; only what is not 0.
+    /// Lost amounts by name; only those that are not 0. Names that end in `_ns` are nanoseconds, all others are counts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost_detail: BTreeMap<String, u64>,
-    /// What each source could see: `bpf:sched` -> `active`, `partial: ...`, `missing: ...`.
+    /// Coverage of each source: `bpf:sched` -> `active`, `partial: ...`, `missing: ...`.
     pub coverage: BTreeMap<String, Sight>,
 }

@@ -1,32 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who of several processes of one name it is.
+//! Which of several processes with the same name carry most of the blame.
 
 use crate::recording::Scheduling;
 use serde::{Deserialize, Serialize};
 
-/// How the part of an entity that stands for processes is spread over them.
+/// Distribution of a group's share of the blame over the processes of the group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Whom {
-    /// How many processes there are of that name and cgroup.
+    /// Number of processes in the group, which have the same name and cgroup.
     pub of: u32,
-    /// The smallest number of them that carries most of the entity's part: four fifths of it.
+    /// Smallest number of processes that together carry most of the group's blame: four fifths of it.
     pub carriers: u32,
-    /// What these carry of the entity's part, 0..1.
+    /// Part of the group's blame that these processes carry, 0..1.
     pub carriers_share: f64,
-    /// Whether they are but few.
+    /// Whether these processes are a small part of the group: a single one, or at most a third of it.
     pub few: bool,
-    /// Those with the largest parts, largest first.
+    /// The processes with the largest shares, largest first.
     pub processes: Vec<Carrier>,
 }
 
-/// One of them.
+/// A process of the group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Carrier {
-    /// Its pid.
+    /// Process id.
     pub pid: u32,
-    /// Its share of the entity's part, 0..1.
+    /// Its share of the group's blame, 0..1.
     pub share: f64,
-    /// What tells it from others of its name: script, module, jar or class, else arguments that only it has.
+    /// What distinguishes it from other processes of the same name: for interpreters the script, module, jar or class
+    /// that it runs, for other programs the arguments that only it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs: Option<String>,
     /// How its threads are scheduled, those that ran most first; empty where that is not known.
@@ -35,7 +36,7 @@ pub struct Carrier {
 }
 
 impl Carrier {
-    /// The kind of its threads that did most of what it did; `None` where that is not known.
+    /// Scheduling of the threads that used at least half of the process's CPU time; `None` where that is not known.
     #[must_use]
     pub fn doer(&self) -> Option<&Scheduling> {
         let all_ns: u64 = self.scheduling.iter().map(|kind| kind.ran_ns).sum();

@@ -6,16 +6,16 @@ use super::{At, ParseError, fields, lines, number};
 /// CPU time that a cgroup may use in each period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuMax {
-    /// Microseconds in a period; `None` = no limit.
+    /// Quota per period, in microseconds; `None` = no limit.
     pub quota_us: Option<u64>,
-    /// Length of a period.
+    /// Length of a period, in microseconds.
     pub period_us: u64,
 }
 
 /// Parses v2 `cpu.max`.
 ///
 /// # Errors
-/// If it is not `max PERIOD` or `QUOTA PERIOD`.
+/// If the text is not `max PERIOD` or `QUOTA PERIOD`.
 pub fn cpu_max(text: &[u8]) -> Result<CpuMax, ParseError> {
     let at = At { file: "cpu.max", line: 1 };
     let mut fields = fields(text.trim_ascii());
@@ -29,41 +29,41 @@ pub fn cpu_max(text: &[u8]) -> Result<CpuMax, ParseError> {
 /// Parses v1 `cpu.cfs_quota_us`; -1 is `None`, no limit.
 ///
 /// # Errors
-/// If it is not a number.
+/// If the text is not a number.
 pub fn cfs_quota_us(text: &[u8]) -> Result<Option<u64>, ParseError> {
     let at = At { file: "cpu.cfs_quota_us", line: 1 };
     Ok(at.number::<i64>("quota", Some(text.trim_ascii()))?.try_into().ok())
 }
 
-/// Parses a file that holds one number: v1 `cpu.cfs_period_us`, `cpu.cfs_burst_us` and `cpu.shares`, v2
+/// Parses a file that contains a single number: v1 `cpu.cfs_period_us`, `cpu.cfs_burst_us` and `cpu.shares`, v2
 /// `cpu.max.burst` and `cpu.weight`, `cpuacct.usage` (nanoseconds).
 ///
 /// # Errors
-/// If it is not one.
+/// If the text is not a number.
 pub fn single(file: &'static str, text: &[u8]) -> Result<u64, ParseError> {
     At { file, line: 1 }.number("value", Some(text.trim_ascii()))
 }
 
-/// `cpu.stat` of either version, in nanoseconds. Items are missing where the level has no such counter: the
-/// root, a v2 cgroup without the cpu controller, kernels before bursts (5.14).
+/// `cpu.stat` of either version, in nanoseconds. A counter is `None` where it does not exist: at the root, in a v2
+/// cgroup without the cpu controller, on kernels without bursts (before 5.14).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuStat {
     /// CPU time used (v2 only).
     pub usage_ns: Option<u64>,
-    /// Periods in which it had work.
+    /// Number of periods in which the cgroup was active.
     pub nr_periods: Option<u64>,
-    /// Periods in which it ran out of quota.
+    /// Number of periods in which it ran out of quota.
     pub nr_throttled: Option<u64>,
-    /// Sum over per-CPU queues of the time each was throttled.
+    /// Sum over per-CPU run queues of the time that each was throttled.
     pub throttled_ns: Option<u64>,
-    /// Periods in which saved-up quota was used.
+    /// Number of periods in which accumulated quota was used.
     pub nr_bursts: Option<u64>,
-    /// Time run on saved-up quota.
+    /// CPU time used from accumulated quota.
     pub burst_ns: Option<u64>,
 }
 
-/// Parses `cpu.stat`. v1 and v2 name their items differently (`throttled_time` in nanoseconds,
-/// `throttled_usec`), so one function reads both. Damaged items are `None`.
+/// Parses `cpu.stat` of v1 or v2: their items have different names (`throttled_time` in nanoseconds,
+/// `throttled_usec`), so one function reads both. Malformed items are `None`.
 #[must_use]
 pub fn cpu_stat(text: &[u8]) -> CpuStat {
     let mut stat = CpuStat::default();

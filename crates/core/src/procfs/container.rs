@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which container, pod or unit a cgroup path belongs to, from how runtimes name their directories.
+//! Which container, pod or unit a cgroup path belongs to, by the directory names that runtimes use.
 //!
-//! Only the path is looked at, so names that people gave are not known here. The innermost container wins
-//! (Docker in Docker, kind); a systemd unit is told only where no container is.
+//! Only the path is used, so names that users gave to containers are not known here. The innermost container wins
+//! (Docker in Docker, kind); a systemd unit is reported only if there is no container.
 
 use crate::recording::Container;
 
@@ -17,7 +17,7 @@ const PREFIXES: [(&str, &str); 7] = [
     ("lxc.payload", "lxc"),
 ];
 
-/// The container or unit of that path in a cgroup tree, or of the directory that it is in.
+/// The container or unit that a path in a cgroup tree is, or is part of.
 #[must_use]
 pub fn of_path(path: &str) -> Option<Container> {
     let mut found: Option<Container> = None;
@@ -47,10 +47,11 @@ pub fn of_path(path: &str) -> Option<Container> {
     found.map(|container| Container { pod: pod.map(|uid| uid.replace('_', "-")), ..container })
 }
 
-/// Runtime and id of a directory name below the directory `above`.
+/// Runtime and id of a directory name in the directory `above`.
 fn container<'a>(name: &'a str, above: &str, in_pod: bool) -> Option<(&'static str, &'a str)> {
     let stem = name.strip_suffix(".scope").unwrap_or(name);
-    // containerd with systemd's driver, told the cgroup by cgroupfs's rules: `SLICE:cri-containerd:ID`.
+    // Mismatched drivers: the path is in the form of the systemd driver, but containerd uses it as a plain directory
+    // name, as the cgroupfs driver does: `SLICE:cri-containerd:ID`.
     if let Some((_, id)) = stem.split_once(":cri-containerd:") {
         return is_id(id).then_some(("containerd", id));
     }
@@ -69,19 +70,19 @@ fn container<'a>(name: &'a str, above: &str, in_pod: bool) -> Option<(&'static s
         "docker" | "buildkit" | "moby" => Some(("docker", name)),
         "k8s.io" | "default" => Some(("containerd", name)),
         "libpod_parent" => Some(("podman", name)),
-        // The cgroupfs driver names the runtime nowhere in the path.
+        // With the cgroupfs driver, the path does not contain the name of the runtime.
         _ if in_pod => Some(("kubernetes", name)),
         _ => None,
     }
 }
 
-/// Ids are 64 hex digits; Docker's short form has 12, and some tools give containers a UUID.
+/// Ids have 64 hex digits; Docker's short form has 12, and some tools use a UUID.
 fn is_id(text: &str) -> bool {
     text.len() >= 12 && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
 }
 
-/// Uid of a pod's directory: `podUID` (cgroupfs), `kubepods-burstable-podUID.slice` (systemd, where `_` stands
-/// for `-`).
+/// Uid in a pod's directory name: `podUID` (cgroupfs), `kubepods-burstable-podUID.slice` (systemd, with `_` instead
+/// of `-`).
 fn pod_uid(name: &str) -> Option<&str> {
     let uid = match name.strip_suffix(".slice") {
         Some(slice) => slice.split_once("kubepods")?.1.rsplit_once("-pod")?.1,
@@ -99,7 +100,7 @@ mod tests {
     const OTHER: &str = "11ccf53dabe5ecde2447e7e1d51de77b7f23ddf79b5a8714c46d77f0b4b1ef22";
     const POD: &str = "5bb7d18f-1440-4104-bf00-bf4998acc6ff";
 
-    /// Path, runtime, id, pod.
+    /// Asserts the runtime, id and pod of a path.
     fn expect(path: &str, runtime: &str, id: &str, pod: Option<&str>) {
         let found = of_path(path).unwrap_or_else(|| panic!("nothing found in {path}"));
         assert_eq!((found.runtime.as_str(), found.id.as_str()), (runtime, id), "{path}");

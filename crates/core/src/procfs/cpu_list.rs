@@ -4,10 +4,10 @@
 use super::{At, ParseError, number};
 use std::fmt::Write as _;
 
-/// Above any `CONFIG_NR_CPUS`; keeps a damaged range from becoming gigabytes of CPUs.
+/// Above any `CONFIG_NR_CPUS`. Prevents that a malformed range expands to gigabytes of CPU numbers.
 const MAX_CPUS: u32 = 1 << 16;
 
-/// The CPUs of a list, ascending, each once. An empty list is no CPU.
+/// The CPUs of a list, ascending, each once. An empty list contains no CPU.
 ///
 /// # Errors
 /// If a part is neither a number nor an ascending range.
@@ -23,7 +23,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<u32>, ParseError> {
             Some(last) if first <= last && last < MAX_CPUS => cpus.extend(first..=last),
             _ => return Err(error),
         }
-        // Overlapping ranges must not add up to more than there can be.
+        // Overlapping ranges must not accumulate without bound.
         if cpus.len() > MAX_CPUS as usize {
             cpus.sort_unstable();
             cpus.dedup();
@@ -34,7 +34,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<u32>, ParseError> {
     Ok(cpus)
 }
 
-/// Writes CPUs as a list. They need not be sorted.
+/// Formats CPUs as a list. They need not be sorted.
 #[must_use]
 pub fn format(cpus: &[u32]) -> String {
     let mut cpus = cpus.to_vec();

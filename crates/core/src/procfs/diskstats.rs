@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `/proc/diskstats`: what each disk and partition did since it appeared.
+//! `/proc/diskstats`: cumulative counters of each disk and partition.
 
 use super::{At, ParseError, fields, lines, number};
 use crate::recording::{DevId, DiskCounters};
 
-/// One device. Times in it begin anew after 2^32 ms: [`Unwrap`].
+/// The line of one device. Its times wrap around after 2^32 ms; [`Unwrap`] corrects that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Its number.
+    /// Device number.
     pub device: DevId,
-    /// Its name, in which `/` stands where sysfs has `!`.
+    /// Device name, with `/` where sysfs has `!`.
     pub name: Vec<u8>,
-    /// Its counters.
+    /// Counters of the device.
     pub counters: DiskCounters,
 }
 
-/// Sectors of this file, whatever the device's own are.
+/// Sector size in this file, independent of the device's sector size.
 const SECTOR_BYTES: u64 = 512;
 const MS_NS: u64 = 1_000_000;
 /// The kernel prints times as 32-bit numbers of milliseconds.
 const WRAP_NS: u64 = (1 << 32) * MS_NS;
 
-/// The lines of the devices.
+/// Parses the file: one line per device.
 ///
 /// # Errors
 /// If a line lacks its device, its name or one of the first eleven numbers.
@@ -67,26 +67,27 @@ pub fn parse(text: &[u8]) -> Result<Vec<Line>, ParseError> {
     Ok(devices)
 }
 
-/// What became of a device's counters since the last look.
+/// Counters of a device, compared with the previous reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// They went on: as they would be if the kernel's times had no end.
+    /// The counters of the same device, with its times corrected for wrap-around.
     On(DiskCounters),
-    /// They began anew: it is another device with the same number.
+    /// The counters went back: another device reuses the device number.
     Anew(DiskCounters),
 }
 
-/// Follows the counters of one device over the ends of its times: at 100 requests in flight, half a day each.
+/// Corrects the times of one device for wrap-around. With 100 requests in flight, the summed times wrap around every
+/// half a day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unwrap {
-    /// As they were read.
+    /// Counters of the last reading, uncorrected.
     last: DiskCounters,
-    /// What is to be added: reads, writes, busy, depth.
+    /// Corrections to add to the times of reads, writes, busy and depth.
     added_ns: [u64; 4],
 }
 
 impl Unwrap {
-    /// Follows from here on.
+    /// Starts with a first reading.
     #[must_use]
     pub fn from(counters: DiskCounters) -> Self {
         Self { last: counters, added_ns: [0; 4] }
@@ -112,7 +113,7 @@ impl Unwrap {
         for ((now, last), added) in times.into_iter().zip(&mut self.added_ns) {
             match last.saturating_sub(*now) {
                 0 => {}
-                // The sum over CPUs is made without a lock: nothing went back.
+                // Not a wrap-around: the kernel sums over CPUs without a lock.
                 step_ns if step_ns < WRAP_NS / 2 => *now = last,
                 _ => *added = added.saturating_add(WRAP_NS),
             }

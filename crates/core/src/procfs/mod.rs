@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Parsers of the kernel's text files: bytes in, typed values out, one file per kernel file family.
+//! Parsers of the kernel's text files: bytes in, typed values out, one module per family of kernel files.
 //!
-//! Input is bytes because names in it may be any bytes. Lines and fields that are not known are skipped
-//! (newer kernels add them); an item that an older kernel may lack is an `Option`; an item without which the
-//! rest means nothing is a [`ParseError`] that names it. No input makes a parser panic.
+//! Input is bytes because names in it may be any bytes. Unknown lines and fields are skipped (newer kernels add them).
+//! An item that older kernels may lack is an `Option`. If an item is missing without which the rest is meaningless, the
+//! result is a [`ParseError`] that names it. No input makes a parser panic.
 
 pub mod cgroup_cpu;
 pub mod container;
@@ -16,21 +16,21 @@ pub mod pressure;
 pub mod schedstat;
 pub mod stat;
 
-/// What a kernel file lacks or holds in a form that is not understood.
+/// An item that is missing in a kernel file, or that is not in the expected format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}, line {line}: `{item}` should be {expected}")]
 pub struct ParseError {
     /// The kind of file: `/proc/PID/stat`.
     pub file: &'static str,
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// The field, as the kernel's documentation calls it.
+    /// Name of the field in the kernel's documentation.
     pub item: &'static str,
-    /// What should have been there.
+    /// Expected content.
     pub expected: &'static str,
 }
 
-/// A place in a file, for errors.
+/// Position in a file, for errors.
 #[derive(Clone, Copy)]
 struct At {
     file: &'static str,
@@ -56,12 +56,12 @@ fn number<N: std::str::FromStr>(field: &[u8]) -> Option<N> {
     std::str::from_utf8(field).ok()?.parse().ok()
 }
 
-/// Fields between spaces and tabs.
+/// Fields separated by spaces and tabs.
 fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|b| matches!(b, b' ' | b'\t')).filter(|field| !field.is_empty())
 }
 
-/// Lines with their number, from 1; no empty one after the last newline.
+/// Lines with their number, from 1; no empty line after the last newline.
 fn lines(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     text.split(|&b| b == b'\n').enumerate().map(|(index, line)| (index + 1, line))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `/proc/PID/mountinfo`: what is mounted where.
+//! `/proc/PID/mountinfo`: the mounts of a mount namespace.
 
 use super::{At, ParseError, fields, lines};
 use crate::recording::DevId;
@@ -7,28 +7,28 @@ use crate::recording::DevId;
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Its number in this mount namespace.
+    /// Mount id.
     pub id: u64,
-    /// The mount that it is mounted on.
+    /// Mount id of the parent mount.
     pub parent: u64,
-    /// The filesystem's device number (`s_dev`); a file's `st_dev` may be another (btrfs, overlay).
+    /// Device number of the filesystem (`s_dev`); the `st_dev` of a file may differ (btrfs, overlay).
     pub fs: DevId,
-    /// The directory of the file system that forms the root of this mount.
+    /// The directory of the filesystem that is the root of this mount.
     pub root: Vec<u8>,
-    /// Where it is mounted.
+    /// Mount point.
     pub mount_point: Vec<u8>,
     /// Options of this mount: `rw`, `relatime`, ...
     pub options: Vec<String>,
-    /// What is mounted; may be empty.
+    /// Source of the mount (the device); may be empty.
     pub source: Vec<u8>,
-    /// `cgroup`, `cgroup2`, `proc`, ...
+    /// Filesystem type: `cgroup`, `cgroup2`, `proc`, ...
     pub fs_type: String,
-    /// Options of the file system: the controllers of a v1 cgroup mount, `hidepid` of `/proc`.
+    /// Options of the filesystem: the controllers of a v1 cgroup mount, `hidepid` of `/proc`.
     pub super_options: Vec<String>,
 }
 
 impl Mount {
-    /// Whether that option is set, exactly so spelled.
+    /// Whether `super_options` contains exactly that option.
     #[must_use]
     pub fn has_option(&self, option: &str) -> bool {
         self.super_options.iter().any(|set| set == option)
@@ -38,7 +38,7 @@ impl Mount {
 /// Parses the file.
 ///
 /// # Errors
-/// If a line lacks one of the fixed fields, the ` - ` or what follows it.
+/// If a line lacks one of the fixed fields, the separator ` - `, or the filesystem type after it.
 pub fn parse(text: &[u8]) -> Result<Vec<Mount>, ParseError> {
     let mut mounts = Vec::new();
     for (line, bytes) in lines(text).filter(|(_, bytes)| !bytes.is_empty()) {
@@ -80,7 +80,7 @@ fn words(options: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(options).split(',').map(str::to_owned).collect()
 }
 
-/// Undoes the kernel's `\040` for space, `\011` for tab, `\012` for newline and `\134` for backslash.
+/// Decodes the kernel's octal escapes: `\040` for space, `\011` for tab, `\012` for newline, `\134` for backslash.
 fn unescape(text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -7,16 +7,16 @@ use crate::text::name;
 /// `PF_KTHREAD` of the kernel's `task->flags`.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// What is used of `/proc/PID/stat`.
+/// The fields of `/proc/PID/stat` that deburr uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PidStat {
     /// Thread-group id (thread id under `task/`).
     pub pid: u32,
-    /// The comm, decoded. Longer than 15 bytes for kernel threads on newer kernels.
+    /// The comm, decoded. May be longer than 15 bytes for kernel threads on newer kernels.
     pub comm: String,
-    /// `R`, `S`, `D`, `Z`, ...
+    /// State of the thread: `R`, `S`, `D`, `Z`, ...
     pub state: char,
-    /// Parent.
+    /// Process id of the parent.
     pub ppid: u32,
     /// Process group.
     pub pgrp: u32,
@@ -24,13 +24,13 @@ pub struct PidStat {
     pub kernel_thread: bool,
     /// User and system time in ticks of 1/`USER_HZ` s.
     pub cpu_ticks: u64,
-    /// System time of that.
+    /// System time in ticks of 1/`USER_HZ` s.
     pub system_ticks: u64,
     /// Nice value.
     pub nice: i32,
-    /// Threads of the process.
+    /// Number of threads of the process.
     pub threads: u32,
-    /// Start, in ticks of 1/`USER_HZ` s of the boot clock.
+    /// Start time in ticks of 1/`USER_HZ` s of the boot clock.
     pub start_ticks: u64,
     /// Priority of a real-time thread, else 0.
     pub rt_priority: u32,
@@ -44,7 +44,7 @@ pub struct PidStat {
 /// If one of the fields up to `starttime` is missing.
 pub fn stat(text: &[u8]) -> Result<PidStat, ParseError> {
     let at = At { file: "/proc/PID/stat", line: 1 };
-    // The comm is not escaped: it may hold `)`, spaces and newlines. No later field can hold a `)`.
+    // The comm is not escaped: it may contain `)`, spaces and newlines. No later field can contain a `)`.
     let open = text.iter().position(|&b| b == b'(');
     let close = text.iter().rposition(|&b| b == b')');
     let (Some(open), Some(close)) = (open, close) else {
@@ -52,7 +52,7 @@ pub fn stat(text: &[u8]) -> Result<PidStat, ParseError> {
     };
     let comm = text.get(open + 1..close).ok_or_else(|| at.error("comm", "in parentheses"))?;
     let rest: Vec<&[u8]> = fields(text[close + 1..].trim_ascii()).collect();
-    // proc_pid_stat(5) counts from 1 and starts this part with field 3.
+    // proc_pid_stat(5) numbers fields from 1; this part starts with field 3.
     let field = |number: usize| rest.get(number - 3).copied();
     let user: u64 = at.number("utime", field(14))?;
     let system: u64 = at.number("stime", field(15))?;
@@ -65,7 +65,7 @@ pub fn stat(text: &[u8]) -> Result<PidStat, ParseError> {
             .map(char::from)
             .ok_or_else(|| at.error("state", "a letter"))?,
         ppid: at.number("ppid", field(4))?,
-        // -1 (no group) exists only for tasks that are being torn down.
+        // -1 (no group) appears only for tasks that are exiting.
         pgrp: at.number::<i32>("pgrp", field(5))?.try_into().unwrap_or(0),
         kernel_thread: flags & KERNEL_THREAD != 0,
         cpu_ticks: user.saturating_add(system),
@@ -78,25 +78,25 @@ pub fn stat(text: &[u8]) -> Result<PidStat, ParseError> {
     })
 }
 
-/// What is used of `/proc/PID/status`. The kernel leaves items out for some tasks (kernel threads have no
-/// memory), hence the options.
+/// The fields of `/proc/PID/status` that deburr uses. They are optional because the kernel omits some of them for some
+/// tasks (kernel threads have no memory).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PidStatus {
-    /// Thread group, that is, the process that the thread belongs to.
+    /// Thread-group id: the process that the thread belongs to.
     pub tgid: Option<u32>,
-    /// Effective capabilities, a bit each.
+    /// Effective capabilities, as a bit mask.
     pub cap_eff: Option<u64>,
     /// Effective user id.
     pub euid: Option<u32>,
     /// CPUs that the affinity mask allows, ascending.
     pub cpus_allowed: Option<Vec<u32>>,
-    /// Resident memory.
+    /// Resident set size.
     pub rss_bytes: Option<u64>,
-    /// Threads of its process.
+    /// Number of threads of its process.
     pub threads: Option<u64>,
-    /// Times that this thread gave up its CPU.
+    /// Number of voluntary context switches of this thread.
     pub voluntary_switches: Option<u64>,
-    /// Times that its CPU was taken from it.
+    /// Number of involuntary context switches of this thread.
     pub involuntary_switches: Option<u64>,
 }
 

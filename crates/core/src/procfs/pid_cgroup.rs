@@ -4,24 +4,24 @@
 use super::{At, ParseError, lines, number};
 use crate::recording::CgroupVersion;
 
-/// What the kernel appends to the path of a directory that is gone.
+/// Suffix that the kernel appends to the path of a removed directory.
 pub const DELETED: &[u8] = b" (deleted)";
 
-/// The place of a process in one hierarchy.
+/// The cgroup of a process in one hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Membership {
     /// Hierarchy number; 0 is cgroup v2.
     pub hierarchy: u32,
     /// v1 controllers of the hierarchy (`cpu`, `cpuacct`, `name=systemd`); empty for v2.
     pub controllers: Vec<String>,
-    /// Path from the root of the *reader's* cgroup namespace; `/..` where it lies outside of it.
+    /// Path from the root of the *reader's* cgroup namespace; starts with `/..` if it is outside of that namespace.
     pub path: Vec<u8>,
-    /// Whether [`DELETED`] was taken off the path: the directory is gone, or its name ends like that.
+    /// Whether [`DELETED`] was stripped from the path: the directory was removed, or its name has the same suffix.
     pub deleted: bool,
 }
 
 impl Membership {
-    /// The interface of this hierarchy.
+    /// Version of the interface of this hierarchy.
     #[must_use]
     pub fn version(&self) -> CgroupVersion {
         if self.hierarchy == 0 { CgroupVersion::V2 } else { CgroupVersion::V1 }
@@ -56,7 +56,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<Membership>, ParseError> {
     Ok(memberships)
 }
 
-/// The membership that decides for a v1 controller if it has a hierarchy, else the one of v2.
+/// The membership that applies to a controller: in its v1 hierarchy if there is one, else in cgroup v2.
 #[must_use]
 pub fn of_controller<'a>(
     memberships: &'a [Membership],
@@ -66,7 +66,7 @@ pub fn of_controller<'a>(
     v1.or_else(|| memberships.iter().find(|m| m.version() == CgroupVersion::V2))
 }
 
-/// Pid of a line of `cgroup.procs`.
+/// The pids in `cgroup.procs`. Lines that are not a number are skipped.
 #[must_use]
 pub fn procs(text: &[u8]) -> Vec<u32> {
     lines(text).filter_map(|(_, line)| number(line)).collect()

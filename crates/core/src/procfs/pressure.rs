@@ -12,7 +12,7 @@ pub struct Pressure {
     pub full_ns: Option<u64>,
 }
 
-/// Parses a pressure file. The averages are not used: `total` says more.
+/// Parses a pressure file. Only `total` is used: it is more precise than the averages.
 ///
 /// # Errors
 /// If `some` or a `total` is missing.

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `/proc/PID/task/TID/schedstat`: what the scheduler counted for one thread.
+//! `/proc/PID/task/TID/schedstat`: the scheduler's counters of one thread.
 
 use super::{At, ParseError, fields};
 
-/// Cumulative, since the thread was made.
+/// Cumulative counters since the creation of the thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Schedstat {
     /// Time on a CPU.
     pub on_cpu_ns: u64,
-    /// Time runnable but not running, throttling included. Grows when the thread gets a CPU.
+    /// Time runnable but not running, throttling included. The kernel adds a wait when the thread gets a CPU.
     pub delay_ns: u64,
-    /// Times it got a CPU.
+    /// Number of times that the thread got a CPU.
     pub slices: u64,
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `/proc/stat`: where each CPU's time went since boot.
+//! `/proc/stat`: the time of each CPU since boot, by state.
 
 use super::{At, ParseError, fields, lines};
 
-/// One CPU's time. Time of guests is part of `user_ns`, as the kernel counts it.
+/// Time of one CPU. As in the kernel, `user_ns` includes the time of guests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTimes {
-    /// The CPU.
+    /// CPU number.
     pub cpu: u32,
     /// user + nice.
     pub user_ns: u64,
@@ -22,7 +22,7 @@ pub struct CpuTimes {
     pub steal_ns: u64,
 }
 
-/// The lines of the online CPUs. `user_hz` is the unit of the file: ticks a second, from
+/// Parses the lines of the online CPUs. `user_hz` is the unit of the file in ticks per second, from
 /// `sysconf(_SC_CLK_TCK)`.
 ///
 /// # Errors
@@ -35,7 +35,7 @@ pub fn parse(text: &[u8], user_hz: u64) -> Result<Vec<CpuTimes>, ParseError> {
         let Some(digits) = fields.next().and_then(|name| name.strip_prefix(b"cpu")) else {
             continue;
         };
-        // The sum over all CPUs has no number.
+        // The line with the sum over all CPUs has no number.
         if digits.is_empty() {
             continue;
         }
@@ -62,7 +62,7 @@ pub fn parse(text: &[u8], user_hz: u64) -> Result<Vec<CpuTimes>, ParseError> {
     Ok(cpus)
 }
 
-/// Ticks of 1/`user_hz` s in nanoseconds.
+/// Converts ticks of 1/`user_hz` s to nanoseconds.
 #[must_use]
 pub fn ticks_ns(ticks: u64, user_hz: u64) -> u64 {
     let ns = u128::from(ticks) * 1_000_000_000 / u128::from(user_hz.max(1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a kernel wrote is read as it was meant, and no parser panics whatever it is given: arbitrary bytes, and
-//! damaged versions of real text.
+//! Captured kernel files are parsed correctly, and no parser panics on arbitrary bytes or on damaged versions of real
+//! text.
 
 use super::{
     cgroup_cpu, container, cpu_list, diskstats, mountinfo, pid, pid_cgroup, pressure, schedstat,
@@ -8,7 +8,7 @@ use super::{
 };
 use proptest::prelude::*;
 
-/// One line of each kind, to be cut and overwritten.
+/// One line of each kind, to be truncated and overwritten.
 const REAL: &[u8] = b"42 (a) b) S 1 77 77 0 -1 4194304 101 0 0 0 7 5 0 0 20 -5 3 0 147746 3133440\n\
     cpu0 10 1 2 3 4 5 6 7 0 0\nsome avg10=0.21 avg60=0.53 avg300=0.89 total=20509863\n\
     32 31 0:29 /a\\040b /sys/fs/cgroup/cpu rw shared:1 - cgroup cgroup rw,cpu\n\

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What could be seen, what could not and why, what was lost, and what the observing cost.
+//! Coverage of each source and the reasons for gaps, lost data, and the overhead of the observer.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Where records come from: the vocabulary that collectors, rules and the lab share.
+/// Where records come from. Collectors, rules and the lab share these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// BPF scheduler probe: ledger, waits, blame.
     Sched,
-    /// BPF timeline of every CPU: who ran when, for idle-while-waiting.
+    /// BPF timeline of every CPU: which thread ran when, to find CPUs that were idle while threads waited.
     Timeline,
     /// `/proc/PID/task/*/schedstat`, the fallback for [`Source::Sched`].
     Schedstat,
@@ -22,24 +22,24 @@ pub enum Source {
     Psi,
     /// BPF block probe: requests, their times, files and submitters.
     Block,
-    /// BPF writeback probe: the flusher's passes, dirtied inodes, journal commits, syncs, pauses of writers.
+    /// BPF writeback probe: the flusher's passes, dirtied inodes, journal commits, syncs, throttled writers.
     Writeback,
     /// `/proc/diskstats`.
     Diskstats,
     /// The kernel's settings for block IO and writeback, and the mounts.
     Settings,
-    /// Programs, memory and environment of processes: how many threads their runtimes let run.
+    /// Executables, memory and environment of processes: how many threads their runtimes run in parallel.
     Runtime,
     /// `deburr cpu-check`: workers that only compute.
     CpuCheck,
-    /// BPF system call probe: calls and the files that they are about.
+    /// BPF system call probe: calls, and the files that they operate on.
     Syscalls,
-    /// The observer's own cost.
+    /// The observer's own overhead.
     Observer,
 }
 
 impl Source {
-    /// All of them, in the order of reports.
+    /// All sources, in the order of reports.
     pub const ALL: [Self; 14] = [
         Self::Sched,
         Self::Timeline,
@@ -57,26 +57,26 @@ impl Source {
         Self::Observer,
     ];
 
-    /// Version of the recording's schema from which on every recording says something of it; one more than that
-    /// version for what was added to it later.
+    /// First version of the recording's schema in which every recording has coverage of this source. A source that was
+    /// added to a schema version later has a number above that version.
     #[must_use]
     pub fn since_version(self) -> u32 {
         match self {
             Self::Block | Self::Writeback | Self::Diskstats | Self::Settings => 2,
             Self::Runtime => 3,
-            // Observing says nothing of it.
+            // An ordinary observation has no coverage of these.
             Self::CpuCheck | Self::Syscalls => 4,
             _ => 1,
         }
     }
 
-    /// Whether it sees something only where that is asked for: observing says nothing of it otherwise.
+    /// Whether the source is active only on request. Other recordings have no coverage of it.
     #[must_use]
     pub fn is_asked_for(self) -> bool {
         matches!(self, Self::CpuCheck | Self::Syscalls)
     }
 
-    /// The name in evidence lines: `bpf:sched`, `/proc/stat`, ...
+    /// Name in evidence lines: `bpf:sched`, `/proc/stat`, ...
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -98,22 +98,22 @@ impl Source {
     }
 }
 
-/// How much of a source there was.
+/// How much of a source was available.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum State {
-    /// All of it.
+    /// Fully available.
     Active,
-    /// Some of it.
+    /// Partly available.
     Partial {
-        /// What is missing, as a sentence part: `no throttle split: the kernel has no CFS bandwidth control`.
+        /// What is missing, as part of a sentence: `no throttle split: the kernel has no CFS bandwidth control`.
         reason: String,
     },
-    /// Nothing.
+    /// Not available.
     Missing {
         /// Why: `BPF programs need root or CAP_BPF and CAP_PERFMON`.
         reason: String,
-        /// What one would gain: `run as root to see behind whom processes wait`.
+        /// What the user would gain: `run as root to see behind whom processes wait`.
         gain: String,
     },
 }
@@ -121,16 +121,16 @@ pub enum State {
 /// State of one source from `t_ns` on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
-    /// From when on.
+    /// Start of that state.
     pub t_ns: u64,
-    /// Which source.
+    /// The source.
     pub source: Source,
-    /// How much of it.
+    /// How much of it is available.
     #[serde(flatten)]
     pub state: State,
 }
 
-/// What the observer cost and lost in one second.
+/// Overhead and lost data of the observer in one second.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObserverTick {
     /// Start of the tick.
@@ -139,59 +139,59 @@ pub struct ObserverTick {
     pub t1_ns: u64,
     /// CPU time of the observer's process.
     pub cpu_ns: u64,
-    /// Runs of its BPF programs.
+    /// Number of runs of its BPF programs.
     pub bpf_runs: u64,
-    /// Time in its BPF programs: runs times the cost of a run, which is measured by sampling
-    /// (`BPF_ENABLE_STATS` held for a moment); `None` where that is not possible.
+    /// Time in its BPF programs: number of runs times the cost of a run, which is measured by sampling
+    /// (`BPF_ENABLE_STATS` is enabled for a short time); `None` where that is not possible.
     pub bpf_run_ns: Option<u64>,
-    /// Resident memory.
+    /// Resident set size.
     pub rss_bytes: u64,
     /// Kernel memory of its BPF maps.
     pub bpf_map_bytes: u64,
-    /// What was lost, by name: `thread_table_full`, `exit_unread`, `torn_read`, `timeline_overrun`, ...
-    /// Only what is not 0. Names that end in `_ns` are nanoseconds, all others are counts.
+    /// Losses by name: `thread_table_full`, `exit_unread`, `torn_read`, `timeline_overrun`, ...
+    /// Only those that are not 0. Names that end in `_ns` are nanoseconds, all others are counts.
     pub lost: BTreeMap<String, u64>,
 }
 
-/// Something that happened to the session.
+/// An event of the session itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// When.
+    /// Timestamp.
     pub t_ns: u64,
-    /// What.
+    /// Kind of the event.
     #[serde(flatten)]
     pub kind: EventKind,
 }
 
-/// What happened.
+/// Kind of a session event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {
-    /// The wall clock was set: it moved by this much more than the monotonic clock.
+    /// The wall clock was set: it advanced by this much more than the monotonic clock.
     ClockJump {
         /// Signed size of the jump.
         by_ns: i64,
     },
-    /// The machine slept: the boot clock moved by this much more than the monotonic clock.
+    /// The machine was suspended: the boot clock advanced by this much more than the monotonic clock.
     Suspend {
-        /// Length of the sleep.
+        /// Duration of the suspension.
         for_ns: u64,
     },
-    /// The observer itself was not run in time.
+    /// The observer itself got a CPU too late.
     LateTick {
-        /// How late.
+        /// Delay.
         by_ns: u64,
     },
-    /// The last process of the target is gone.
+    /// The last process of the target has exited.
     TargetGone,
     /// A signal ended the window early.
     Interrupted {
         /// `SIGINT`, `SIGTERM`, ...
         signal: String,
     },
-    /// The recording could not be written further.
+    /// Writing the recording failed.
     StoreFailed {
-        /// Why.
+        /// Reason.
         reason: String,
     },
 }

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What `deburr cpu-check` measured: workers that only compute, first one, then more and more of them (the
+//! Measurements of `deburr cpu-check`: workers that only compute, first one, then more and more of them (the
 //! sweep), then two on chosen CPUs, each alone and both together (the pair test).
 //!
-//! A worker does the same small piece of work, a *chunk* of some microseconds, again and again and looks at the
-//! clock after each. What it did in a [`Run`] tells three things apart: how much of the time it had a CPU as this
-//! kernel sees it (CPU time), how fast a chunk usually is (its median length), and for how long it stood still in
-//! the middle of a chunk although this kernel counted it as running (gaps).
+//! A worker repeats the same small piece of work, a *chunk* of some microseconds, and reads the clock after each. A
+//! [`Run`] separates three quantities: how long the worker had a CPU according to this kernel (CPU time), how fast a
+//! chunk usually is (median duration), and how long the worker stood still in the middle of a chunk although this
+//! kernel counted it as running (gaps).
 
 use serde::{Deserialize, Serialize};
 
-/// A record of a check.
+/// A record of a CPU check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum CpuCheckRecord {
-    /// How it is done and on what. Once, first.
+    /// Parameters of the check, and facts about the machine. Once, first.
     Setup(CheckSetup),
     /// One worker of one step of the sweep.
     Worker(SweepWorker),
     /// One round of the pair test.
     Round(PairRound),
-    /// How far apart two CPUs are.
+    /// Cache-line latency between two CPUs.
     Distance(CpuDistance),
 }
 
 impl CpuCheckRecord {
-    /// The time that it belongs to; `None` for circumstances.
+    /// Time range of the record, `(start_ns, end_ns)`; `None` for the setup.
     #[must_use]
     pub fn span(&self) -> Option<(u64, u64)> {
         match self {
@@ -35,71 +35,71 @@ impl CpuCheckRecord {
     }
 }
 
-/// How a check is done and on what.
+/// Parameters of a check, and facts about the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckSetup {
-    /// CPUs that it may use, in ascending order: online, and in its affinity and cpuset.
+    /// CPUs that the check may use, in ascending order: online, and in its affinity mask and cpuset.
     pub cpus: Vec<u32>,
-    /// Groups of those CPUs that share a core according to the kernel (`topology/thread_siblings_list`), those of
-    /// two and more; `None` = the kernel does not tell.
+    /// Groups of two or more of those CPUs that share a core according to the kernel
+    /// (`topology/thread_siblings_list`); `None` = the kernel does not report it.
     pub cores_told: Option<Vec<Vec<u32>>>,
-    /// Whether the processor says that it is a virtual one (flag `hypervisor`); `None` = not known.
+    /// Whether the CPU reports that it is virtual (flag `hypervisor`); `None` = not known.
     pub hypervisor: Option<bool>,
-    /// Whether the workers of the pair test had precedence over ordinary tasks (`SCHED_FIFO`).
+    /// Whether the workers of the pair test ran before ordinary tasks (`SCHED_FIFO`).
     pub realtime: bool,
-    /// Length of a chunk when it was calibrated.
+    /// Duration of a chunk as calibrated.
     pub chunk_ns: u64,
-    /// Stops of a worker in the middle of a chunk count as gaps from this length on.
+    /// Shortest stop in the middle of a chunk that counts as a gap.
     pub min_gap_ns: u64,
 }
 
-/// What a worker did in a stretch of time.
+/// Measurements of a worker in a time range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// From its first chunk to the end of its last one.
+    /// Wall time from the start of its first chunk to the end of its last one.
     pub wall_ns: u64,
-    /// Its CPU time in between, as this kernel counts.
+    /// CPU time in that range, as counted by this kernel.
     pub cpu_ns: u64,
-    /// Chunks it did.
+    /// Number of completed chunks.
     pub chunks: u64,
-    /// Median length of a chunk; 0 if it did none.
+    /// Median duration of a chunk; 0 if there is none.
     pub chunk_ns: u64,
-    /// Stops in the middle of a chunk.
+    /// Number of gaps: stops in the middle of a chunk.
     pub gaps: u64,
-    /// Time in them.
+    /// Sum of the gaps.
     pub gap_ns: u64,
 }
 
-/// One worker of one step of the sweep; the scheduler places it as it likes.
+/// One worker of one step of the sweep. The scheduler is free to place it on any CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SweepWorker {
     /// Start of the step.
     pub t0_ns: u64,
     /// End of the step.
     pub t1_ns: u64,
-    /// Workers of the step.
+    /// Number of workers of the step.
     pub workers: u32,
-    /// Which of them, from 0.
+    /// Index of this worker, from 0.
     pub worker: u32,
-    /// What it did.
+    /// Its measurements.
     pub run: Run,
-    /// How often it was found on another CPU than before.
+    /// How often it was found on a different CPU than before.
     pub migrations: u32,
-    /// The CPU on which it was last.
+    /// CPU on which it was found last.
     pub cpu: u32,
 }
 
-/// What the workers of a pair test compute.
+/// Instruction mix of the workers of a pair test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mix {
-    /// Additions that do not depend on each other: as many in a cycle as the core can do.
+    /// Independent additions: as many per cycle as the core can execute.
     Adds,
-    /// Divisions of 32 bits that do not depend on each other: a core has one divider.
+    /// Independent 32-bit divisions: a core has one divider.
     Divs,
 }
 
-/// One round of the pair test: worker `a` and worker `b`, each bound to its CPU, first `a` alone, then both, then `b`
+/// One round of the pair test with workers `a` and `b`, each bound to its CPU: first `a` alone, then both, then `b`
 /// alone, then both, with pauses of the same length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PairRound {
@@ -107,33 +107,33 @@ pub struct PairRound {
     pub t0_ns: u64,
     /// End of the round.
     pub t1_ns: u64,
-    /// What they computed.
+    /// Instruction mix.
     pub mix: Mix,
-    /// Length of a slot. A worker that woke up late has less.
+    /// Length of a slot. A worker that woke up late runs for less.
     pub slot_ns: u64,
     /// CPU of the first worker.
     pub a: u32,
     /// CPU of the second worker.
     pub b: u32,
-    /// The first one while the second one slept.
+    /// Measurements of the first worker while the second one slept.
     pub a_alone: Run,
-    /// The second one while the first one slept.
+    /// Measurements of the second worker while the first one slept.
     pub b_alone: Run,
-    /// The first one in the two slots of both.
+    /// Measurements of the first worker in the two slots in which both ran.
     pub a_together: Run,
-    /// The second one in the two slots of both.
+    /// Measurements of the second worker in the two slots in which both ran.
     pub b_together: Run,
 }
 
-/// How far apart two CPUs are.
+/// Cache-line latency between two CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuDistance {
-    /// When.
+    /// Timestamp.
     pub t_ns: u64,
-    /// One CPU.
+    /// First CPU.
     pub a: u32,
-    /// The other one.
+    /// Second CPU.
     pub b: u32,
-    /// Time that a written cache line takes to be seen by the other CPU: half of the median round trip.
+    /// Time until a written cache line is visible to the other CPU, in nanoseconds: half of the median round trip.
     pub one_way_ns: u64,
 }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who there is: processes, cgroups, containers, and the target of the session.
+//! Processes, cgroups, containers, and the target of the session.
 
 use serde::{Deserialize, Serialize};
 
-/// Identity of a process within one recording. A pid alone is none: pids are reused. The recorder gives
-/// every (pid, start time) pair a number of its own, from 1; 0 is never given.
+/// Identity of a process within one recording. A pid does not identify a process, because pids are reused. The
+/// recorder assigns a number to every (pid, start time) pair, counting from 1; 0 is never used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ProcId(pub u32);
 
 impl ProcId {
-    /// Stands for the many small processes that a bounded tick folded into one, beyond those that are told by their
-    /// kind ([`Process::many`]).
+    /// Stands for the many small processes that a bounded tick merged into one, other than those that are recorded by
+    /// comm and cgroup ([`Process::many`]).
     pub const OTHERS: Self = Self(u32::MAX);
 }
 
-/// A cgroup's kernfs id: the inode number of its directory. Unique among the trees of one boot except that
-/// trees number independently; a recording holds ids of the tree that has the cpu controller (v2 if none has).
+/// A cgroup's kernfs id: the inode number of its directory. Each cgroup tree numbers its directories independently; a
+/// recording holds ids of the tree that has the cpu controller (v2 if none has).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CgroupId(pub u64);
@@ -24,23 +24,23 @@ pub struct CgroupId(pub u64);
 /// A process (thread group), or a kernel thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its identity in this recording.
+    /// Identity in this recording.
     pub id: ProcId,
-    /// Thread-group id, as the observer's pid namespace shows it.
+    /// Thread-group id in the observer's pid namespace.
     pub pid: u32,
     /// Start time, nanoseconds of the boot clock (`/proc/PID/stat` field 22, or `task->start_boottime`);
     /// 0 where it could not be read.
     pub start_ns: u64,
     /// The main thread's comm, decoded.
     pub comm: String,
-    /// Command line with NULs as spaces, decoded, cut to 256 bytes (4096 of whom was looked
-    /// at closely); empty for kernel threads and the dead.
+    /// Command line with NULs as spaces, decoded, truncated to 256 bytes (4096 for processes that are inspected because
+    /// they are blamed or lose much); empty for kernel threads and for processes that have exited.
     pub cmdline: String,
-    /// Whether it is a kernel thread; `None` if it was gone before that could be read.
+    /// Whether it is a kernel thread; `None` if it exited before that could be read.
     pub kernel_thread: Option<bool>,
     /// Its cgroup in the tree of the cpu controller.
     pub cgroup: Option<CgroupId>,
-    /// Path of its cgroup in the memory controller's tree, decoded, where that is another tree (v1); else `None`.
+    /// Path of its cgroup in the memory controller's tree, decoded, if that is a different tree (v1); else `None`.
     pub memory_cgroup: Option<String>,
     /// CPUs the main thread may use, as a list (`0-3,8`).
     pub cpus_allowed: Option<String>,
@@ -52,37 +52,38 @@ pub struct Process {
     pub in_target: bool,
     /// Whether it is the observer itself.
     pub observer: bool,
-    /// How its threads are scheduled, as it was when it was last looked at closely: whoever is blamed or loses much
-    /// is. Empty of everybody else, and in older recordings.
+    /// How its threads are scheduled, as of the last inspection. Only processes that are blamed or lose much are
+    /// inspected; empty for all others, and in older recordings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scheduling: Vec<Scheduling>,
-    /// Whether it stands for all the short-lived processes of its comm and cgroup that did too little for an identity of
-    /// their own: `pid` and `start_ns` are those of one of them.
+    /// Whether it stands for all short-lived processes of its comm and cgroup that did too little to get an identity
+    /// of their own. `pid` and `start_ns` are those of one of them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub many: bool,
 }
 
-/// Threads of one process that are scheduled alike.
+/// Threads of one process with the same scheduling policy, priority and nice value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scheduling {
-    /// By which policy.
+    /// Scheduling policy.
     pub policy: SchedPolicy,
-    /// Priority among real-time threads, 1..99; 0 = they are none.
+    /// Real-time priority, 1..99; 0 = not a real-time policy.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: u32,
     /// Nice value; without effect on real-time threads.
     #[serde(default)]
     pub nice: i32,
-    /// How many threads.
+    /// Number of threads.
     pub threads: u32,
-    /// The one of them that ran most.
+    /// Thread id of the thread that ran most.
     pub tid: u32,
-    /// CPU time of them since the process was first looked at closely, in the kernel's ticks of 10 ms.
+    /// CPU time of the threads since the first inspection of the process, in nanoseconds. The resolution is the
+    /// kernel's tick of 10 ms.
     pub ran_ns: u64,
 }
 
 impl Scheduling {
-    /// As people write it: `SCHED_FIFO priority 50`, `nice 19`. `None` for what most threads are.
+    /// The usual notation: `SCHED_FIFO priority 50`, `nice 19`. `None` for the default, `SCHED_OTHER` with nice 0.
     #[must_use]
     pub fn shown(&self) -> Option<String> {
         let label = self.policy.label();
@@ -113,22 +114,22 @@ pub enum SchedPolicy {
     /// `SCHED_OTHER`: shares by weight and nice value.
     #[default]
     Other,
-    /// `SCHED_FIFO`: before all others until it sleeps.
+    /// `SCHED_FIFO`: runs before all other policies until it sleeps.
     Fifo,
-    /// `SCHED_RR`: likewise, in turn with those of its priority.
+    /// `SCHED_RR`: like `Fifo`, round-robin among threads of the same priority.
     Rr,
-    /// `SCHED_BATCH`: as `Other`, without preempting who runs.
+    /// `SCHED_BATCH`: like `Other`, but does not preempt the running thread.
     Batch,
-    /// `SCHED_IDLE`: the least weight.
+    /// `SCHED_IDLE`: the lowest weight.
     Idle,
-    /// `SCHED_DEADLINE`: before all others, for a budget in each period.
+    /// `SCHED_DEADLINE`: runs before all other policies, up to a budget in each period.
     Deadline,
-    /// `SCHED_EXT`: as a loaded BPF scheduler decides.
+    /// `SCHED_EXT`: scheduled by a loaded BPF scheduler.
     Ext,
 }
 
 impl SchedPolicy {
-    /// The policy of that number in the kernel's interface.
+    /// The policy with that number in the kernel's interface (`include/uapi/linux/sched.h`).
     #[must_use]
     pub fn of_number(number: u32) -> Option<Self> {
         Some(match number {
@@ -143,13 +144,13 @@ impl SchedPolicy {
         })
     }
 
-    /// Whether its threads run before all that have a nice value.
+    /// Whether its threads run before all threads of the fair policies, which have a nice value.
     #[must_use]
     pub fn is_real_time(self) -> bool {
         matches!(self, Self::Fifo | Self::Rr | Self::Deadline)
     }
 
-    /// Its name as `chrt` and systemd have it.
+    /// Name of the policy, as used by `chrt` and systemd.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -164,7 +165,7 @@ impl SchedPolicy {
     }
 }
 
-/// Which cgroup interface a directory speaks.
+/// Version of a cgroup directory's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CgroupVersion {
@@ -179,32 +180,32 @@ pub enum CgroupVersion {
 pub struct Cgroup {
     /// Identity.
     pub id: CgroupId,
-    /// The directory above; `None` at the root of the mount.
+    /// Parent directory; `None` at the root of the mount.
     pub parent: Option<CgroupId>,
     /// Path below the root of the tree, `/` for the root itself, decoded.
     pub path: String,
-    /// Interface.
+    /// Version of the interface.
     pub version: CgroupVersion,
     /// CPU time allowed in each period, in microseconds; `None` = no limit at this level.
     pub quota_us: Option<u64>,
     /// Length of a period in microseconds; `None` where the file does not exist.
     pub period_us: Option<u64>,
-    /// Unused quota that may be saved up, in microseconds.
+    /// Unused quota that may be accumulated, in microseconds.
     pub burst_us: Option<u64>,
     /// Relative weight: v2 `cpu.weight` (1..10000, default 100) or v1 `cpu.shares` (default 1024).
     pub weight: Option<u64>,
-    /// The container or unit that this directory belongs to, if a known runtime made it.
+    /// The container or unit that this directory belongs to, if a known runtime created it.
     pub container: Option<Container>,
 }
 
-/// What a container runtime's or systemd's naming and files tell about a cgroup.
+/// The container or unit of a cgroup, as known from the naming schemes and files of container runtimes and systemd.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Container {
     /// `docker`, `containerd`, `cri-o`, `podman`, `systemd`, `kubernetes`, `lxc`, ...
     pub runtime: String,
     /// The runtime's id (64 hex digits for most), or the unit's name for systemd.
     pub id: String,
-    /// The name people gave it, where the runtime's files tell.
+    /// Name that a user gave the container, if the runtime's files contain it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Kubernetes pod name, or its uid where the name is unknown.
@@ -215,42 +216,42 @@ pub struct Container {
     pub namespace: Option<String>,
 }
 
-/// What the user asked to look at.
+/// The target that the user selected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum TargetSpec {
-    /// Everything.
+    /// The whole host.
     #[default]
     Host,
     /// One process and its threads.
     Process {
-        /// Its pid.
+        /// Process id.
         pid: u32,
-        /// Its comm at the start.
+        /// Comm at the start.
         comm: String,
     },
-    /// All processes of that comm.
+    /// All processes with that comm.
     Comm {
         /// The comm.
         comm: String,
     },
     /// All processes in a cgroup and below it.
     Cgroup {
-        /// Path in the tree.
+        /// Path in the cgroup tree.
         path: String,
     },
     /// All processes of a container.
     Container {
-        /// Id or name as resolved.
+        /// The container that the id or name was resolved to.
         container: Container,
-        /// Its cgroup.
+        /// Path of its cgroup.
         path: String,
     },
     /// A command that deburr started, and its descendants.
     Command {
-        /// The command line.
+        /// Command line.
         command: String,
-        /// Its pid.
+        /// Process id.
         pid: u32,
     },
 }

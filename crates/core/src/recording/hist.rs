@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Histogram of waits in powers of two of a microsecond, by count and by time.
+//! Histogram of waits with buckets in powers of two of a microsecond, by count and by time.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,24 +7,23 @@ use serde::{Deserialize, Serialize};
 /// `[2^22 us = 4.19 s, ...)`.
 pub const WAIT_BUCKETS: usize = 24;
 
-/// How many waits of each size there were, and how much time they took. Both matter: a few long waits carry
-/// most of the time.
+/// Number of waits in each bucket, and their total time. Both matter: a few long waits can make up most of the time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitHist {
-    /// Waits in each bucket.
+    /// Number of waits in each bucket.
     pub count: [u64; WAIT_BUCKETS],
-    /// Nanoseconds in each bucket.
+    /// Sum of the waits in each bucket, in nanoseconds.
     pub ns: [u64; WAIT_BUCKETS],
 }
 
-/// The bucket of a wait.
+/// Index of the bucket of a wait.
 #[must_use]
 pub fn bucket_of(wait_ns: u64) -> usize {
     let us = wait_ns / 1000;
     ((u64::BITS - us.leading_zeros()) as usize).min(WAIT_BUCKETS - 1)
 }
 
-/// Bounds of a bucket in nanoseconds, `[from, to)`; the last one ends at `u64::MAX`.
+/// Bounds of a bucket in nanoseconds, `[from, to)`; the last bucket ends at `u64::MAX`.
 #[must_use]
 pub fn bucket_range_ns(bucket: usize) -> (u64, u64) {
     let edge = |i: usize| if i == 0 { 0 } else { 1000u64 << (i - 1) };
@@ -48,19 +47,19 @@ impl WaitHist {
         }
     }
 
-    /// Number of waits.
+    /// Number of waits in all buckets.
     #[must_use]
     pub fn total_count(&self) -> u64 {
         self.count.iter().sum()
     }
 
-    /// Time of all waits.
+    /// Sum of all waits, in nanoseconds.
     #[must_use]
     pub fn total_ns(&self) -> u64 {
         self.ns.iter().sum()
     }
 
-    /// Whether nothing was added.
+    /// Whether the histogram holds no wait.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.total_count() == 0

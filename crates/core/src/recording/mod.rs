@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What was seen: the stream of [`Record`]s that a live session, a recording file or a test yields.
+//! Observations: the stream of [`Record`]s that a live session, a recording file or a test yields.
 //!
-//! A record holds raw amounts with the range of time they belong to. Rates, joins and opinions are made
+//! A record holds raw amounts with the time range that they belong to. Rates, joins and conclusions are derived
 //! from them in [`crate::view`] and [`crate::rules`], so that old recordings profit from new rules.
 //! "Not measured" is a missing record or `None`, never 0.
 //!
-//! Conventions, for every record:
+//! Conventions for all records:
 //! - Times are nanoseconds of `CLOCK_MONOTONIC` since the start of the window ([`Meta::start_mono_ns`]).
-//! - A *tick* covers `[t0_ns, t1_ns)` and holds the amounts that fell into it; a *reading* has one `t_ns`
+//! - A *tick* covers `[t0_ns, t1_ns)` and holds the amounts of that time range; a *reading* has one timestamp `t_ns`
 //!   and holds the kernel's cumulative counters as they were read.
-//! - Names that come from the host (comm, command line, paths) went through [`decode`](crate::text::name::decode): they may hold
-//!   control characters and are escaped where they are shown, not here.
+//! - Names that come from the host (comm, command line, paths) went through [`decode`](crate::text::name::decode): they
+//!   may hold control characters, and are escaped when they are shown, not here.
 
 mod block;
 pub mod check;
@@ -46,29 +46,29 @@ pub use tick::{
 
 use serde::{Deserialize, Serialize};
 
-/// One thing that was seen. A recording is a sequence of these; [`Record::Meta`] comes first and
-/// [`Record::End`] last (a recording that was cut short has no `End`).
+/// One observation. A recording is a sequence of these; [`Record::Meta`] comes first and
+/// [`Record::End`] last (a truncated recording has no `End`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Record {
     /// The host, the window and the target. Once, first.
     Meta(Box<Meta>),
-    /// What a source could and could not see. At the start for every source, and again when it changes.
+    /// Coverage of a source: at the start for every source, and again when it changes.
     Coverage(Coverage),
-    /// A process, at first sight and again when its facts changed (exec, rename, move to another cgroup).
+    /// A process: when it is first seen, and again when its facts change (exec, rename, move to another cgroup).
     Process(Box<Process>),
-    /// A cgroup, at first sight and again when its limits changed.
+    /// A cgroup: when it is first seen, and again when its limits change.
     Cgroup(Box<Cgroup>),
-    /// What a process's threads did with their wall time (BPF scheduler probe), each second.
+    /// Where the wall time of a process's threads went (BPF scheduler probe), each second.
     ProcessTick(Box<ProcessTick>),
-    /// Behind whom a process waited (BPF scheduler probe), each second.
+    /// Which process a process waited behind on a run queue (BPF scheduler probe), each second.
     Blame(BlameTick),
-    /// Which CPUs idled while a process waited (BPF timeline), each second.
+    /// Which CPUs were idle while a process waited (BPF timeline), each second.
     Idle(Box<IdleTick>),
     /// CPU and run-queue delay from `/proc/PID/task/*/schedstat`: the fallback without BPF, each second.
     Schedstat(SchedstatTick),
-    /// The whole host in one bin of 100 ms (BPF scheduler probe).
+    /// Load of the whole host in one bin of 100 ms (BPF scheduler probe).
     HostBin(LoadBin),
-    /// The target in one bin of 100 ms (BPF scheduler probe). Absent when the target is the host.
+    /// Load of the target in one bin of 100 ms (BPF scheduler probe). Absent when the target is the host.
     TargetBin(LoadBin),
     /// A CPU's line of `/proc/stat`, cumulative, each second.
     Cpu(CpuReading),
@@ -78,26 +78,26 @@ pub enum Record {
     Psi(PsiReading),
     /// Block IO: devices, files, transfers, writeback, hold-ups.
     Block(Box<BlockRecord>),
-    /// How many threads a runtime lets run at a time, when it was found out and again when it changed.
+    /// How many threads a language runtime runs in parallel: when it is first known, and again when it changes.
     Runtime(Box<RuntimeReading>),
-    /// What the threads of one name did of a process with a limit and a runtime.
+    /// CPU time and run-queue delay of threads by name, for processes with a CPU limit and a known runtime.
     NamedThreads(Box<NamedThreads>),
-    /// What `deburr cpu-check` measured.
+    /// A measurement of `deburr cpu-check`.
     CpuCheck(Box<CpuCheckRecord>),
-    /// What system calls cost, where that was asked for.
+    /// Cost of system calls, where it was requested.
     Syscalls(Box<SyscallRecord>),
-    /// What the observer cost and lost, each second.
+    /// Overhead and lost data of the observer, each second.
     Observer(ObserverTick),
-    /// Something that happened to the session itself.
+    /// An event of the session itself.
     Event(Event),
-    /// The window ended in an orderly way after this many nanoseconds.
+    /// Regular end of the window.
     End {
         /// Length of the window.
         window_ns: u64,
     },
 }
 
-/// The circumstances of a recording.
+/// Metadata of a recording: host, window and target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Meta {
     /// Version of the tool that recorded.
@@ -116,9 +116,9 @@ pub struct Meta {
     pub start_unix_ns: i64,
     /// Start of the window on `CLOCK_MONOTONIC`.
     pub start_mono_ns: u64,
-    /// The length asked for; `None` = until the command ends or a signal.
+    /// Requested length of the window; `None` = until the command ends or a signal arrives.
     pub asked_ns: Option<u64>,
-    /// What was looked at.
+    /// The observed target.
     pub target: TargetSpec,
     /// Whether the observer ran with effective uid 0.
     pub root: bool,

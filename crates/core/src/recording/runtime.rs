@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How many threads a language runtime or a server lets run at a time, read from outside of the process.
+//! How many threads a language runtime or a server runs in parallel, read from outside of the process.
 
 use super::ProcId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What decides by itself how many threads run at a time.
+/// A language runtime, library or server that determines by itself how many threads run in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RuntimeKind {
@@ -15,7 +15,7 @@ pub enum RuntimeKind {
     Jvm,
     /// Node.js.
     Node,
-    /// OpenMP and the libraries of linear algebra that follow it (OpenBLAS, MKL), in Python or elsewhere.
+    /// OpenMP and linear-algebra libraries that follow its settings (OpenBLAS, MKL), in Python or elsewhere.
     OpenMp,
     /// Rust's tokio.
     Tokio,
@@ -40,7 +40,7 @@ impl RuntimeKind {
         Self::DotNet,
     ];
 
-    /// As it is written in recordings and JSON.
+    /// Identifier in recordings and JSON.
     #[must_use]
     pub fn code(self) -> &'static str {
         match self {
@@ -55,7 +55,7 @@ impl RuntimeKind {
         }
     }
 
-    /// As people call it.
+    /// Display name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -71,15 +71,15 @@ impl RuntimeKind {
     }
 }
 
-/// What a number of threads is worth.
+/// How reliable a number of threads is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
-    /// Read from the runtime itself: it is so at that moment.
+    /// Read from the runtime itself: valid at the time of the reading.
     Exact,
-    /// What it was started with; the program may have changed it since.
+    /// Value at the start of the process; the program may have changed it since.
     Start,
-    /// Threads that were counted: more than they may be in the pool, or fewer than will be.
+    /// Derived from a count of existing threads: the pool may be smaller or larger.
     Bound,
 }
 
@@ -87,7 +87,7 @@ impl Confidence {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Exact, Self::Start, Self::Bound];
 
-    /// As it is written.
+    /// Identifier in recordings and JSON.
     #[must_use]
     pub fn code(self) -> &'static str {
         match self {
@@ -98,81 +98,83 @@ impl Confidence {
     }
 }
 
-/// A number of threads that may run at a time.
+/// A number of threads that may run in parallel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parallelism {
-    /// What it is called: `GOMAXPROCS`, `ParallelGCThreads`, ...
+    /// Name of the setting or pool: `GOMAXPROCS`, `ParallelGCThreads`, ...
     pub name: String,
-    /// The number.
+    /// Number of threads.
     pub value: u32,
-    /// What it is worth.
+    /// Reliability of the number.
     pub confidence: Confidence,
-    /// Where it was found: `memory`, `environment`, `threads`, ...
+    /// Source of the number: `memory`, `environment`, `threads`, ...
     pub source: String,
 }
 
-/// Which CPU quota the cgroup files that a process sees would tell it, where they are looked at as its runtime does.
+/// The CPU quota in the cgroup files that are visible to a process, looked up as its runtime does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "files")]
 pub enum SeenQuota {
-    /// The files of its own cgroup can be read and name this quota, or none at all.
+    /// The files of its own cgroup are visible, with this quota or without any.
     Leaf {
-        /// Microseconds in a period; absent = no limit at that level.
+        /// Quota per period, in microseconds; absent = no limit at that level.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         quota_us: Option<u64>,
-        /// Length of a period; absent where there is no limit.
+        /// Length of a period, in microseconds; absent where there is no limit.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         period_us: Option<u64>,
-        /// Whether its mount shows only a part of the tree, while its paths begin at the tree's root: a runtime that
-        /// does not take the mount's root off looks for a directory that is not there.
+        /// Whether its cgroup mount shows only a part of the tree, while the paths in `/proc/PID/cgroup` start at the
+        /// root of the tree. A runtime that does not strip the mount's root from the path looks in a directory that
+        /// does not exist.
         part: bool,
     },
-    /// No cgroup tree with its cgroup is mounted where it lives.
+    /// Its mount namespace has no mount of a cgroup tree that contains its cgroup.
     NoMount,
-    /// That could not be found out.
+    /// Could not be determined.
     Unknown,
 }
 
-/// What the threads of one name did that a process with a limit and a runtime has, in a range of time. From
-/// `/proc/PID/task/*/{comm,schedstat}`.
+/// CPU time and run-queue delay of the threads with one name in a time range, for a process with a CPU limit and a
+/// known runtime. From `/proc/PID/task/*/{comm,schedstat}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedThreads {
     /// Start of the range.
     pub t0_ns: u64,
     /// End of the range.
     pub t1_ns: u64,
-    /// Whose.
+    /// The process.
     pub proc: ProcId,
-    /// Their comm, without the number at its end if it is not the process's own; empty = threads of all other names.
+    /// Comm of the threads, without its trailing number unless it is the process's own comm; empty = threads with all
+    /// other names.
     pub comm: String,
-    /// How many there were at the end.
+    /// Number of threads at the end of the range.
     pub threads: u32,
     /// Time on CPUs.
     pub on_cpu_ns: u64,
-    /// Time runnable but not running, queued or throttled; it grows when a thread gets a CPU.
+    /// Time runnable but not running, queued or throttled. The kernel adds a wait when the thread gets a CPU.
     pub delay_ns: u64,
 }
 
-/// What was found out of a process's runtime at one moment. Said again when it changed.
+/// State of a process's runtime at one time. Recorded again when it changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeReading {
-    /// When.
+    /// Timestamp.
     pub t_ns: u64,
-    /// Whose.
+    /// The process.
     pub proc: ProcId,
-    /// Which.
+    /// The runtime.
     pub kind: RuntimeKind,
-    /// Its version, where it tells: `go1.24.3`.
+    /// Version of the runtime, if known: `go1.24.3`.
     pub version: Option<String>,
-    /// Threads of the process at that moment.
+    /// Number of threads of the process.
     pub threads: u32,
-    /// Numbers of threads, the one that counts first. Empty if none could be read, with the reason in `unread`.
+    /// Numbers of threads, the decisive one first. Empty if none could be read, with the reason in `unread`.
     pub parallelism: Vec<Parallelism>,
     /// Why no number could be read.
     pub unread: Option<String>,
-    /// What has a bearing on the numbers, as it was set: variables of the environment, `DefaultGODEBUG`, the
-    /// version of `automaxprocs`, flags.
+    /// Settings that affect the numbers: environment variables, `DefaultGODEBUG`, the version of `automaxprocs`,
+    /// flags.
     pub settings: BTreeMap<String, String>,
-    /// What its cgroup files tell it.
+    /// CPU quota in the cgroup files that are visible to the process.
     pub seen: SeenQuota,
 }

@@ -1,88 +1,88 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What system calls cost, as `deburr syscalls` and `--syscalls` count them: by call and by file, of one process and
-//! all that it starts, or of a target.
+//! Cost of system calls as counted by `deburr syscalls` and `--syscalls`: by call and by file, for a process and all
+//! processes that it starts, or for a target.
 
 use super::ProcId;
 use serde::{Deserialize, Serialize};
 
-/// Kinds of operations on a file.
+/// Number of kinds of file operations.
 pub const FILE_OPS: usize = 8;
 
-/// Their names, in the order of [`SyscallFile::calls`].
+/// Names of the kinds of file operations, in the order of [`SyscallFile::calls`].
 pub const FILE_OP_NAMES: [&str; FILE_OPS] =
     ["open", "read", "write", "getdents", "ioctl", "stat", "readlink", "other"];
 
 /// A record of system calls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SyscallRecord {
-    /// Who was looked at, and what did not fit. First of its process.
+    /// Scope of a measurement, and what was lost. The first record of its process.
     Span(SyscallSpan),
     /// The calls of one name.
     Call(SyscallTotal),
-    /// The calls about one file.
+    /// The calls on one file.
     File(SyscallFile),
 }
 
-/// A stretch of time in which the system calls of somebody were counted.
+/// A time range in which system calls of a process or of the target were counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyscallSpan {
-    /// Start.
+    /// Start of the range.
     pub t0_ns: u64,
-    /// End.
+    /// End of the range.
     pub t1_ns: u64,
-    /// Whose: that process and those that it started meanwhile. `None` = the command, or all of the target.
+    /// The process, with all processes that it started during the range. `None` = the command, or the whole target.
     pub process: Option<ProcId>,
-    /// Processes that began meanwhile.
+    /// Number of processes that started during the range.
     pub processes: u64,
-    /// Threads that began meanwhile, first threads of processes too.
+    /// Number of threads that started during the range, including the first threads of processes.
     pub threads: u64,
-    /// Whether waiting for a CPU is told apart from being blocked; else it counts as blocked.
+    /// Whether waiting for a CPU is distinguished from being blocked; otherwise it counts as blocked.
     pub waits_known: bool,
-    /// Calls about files for which the table had no room.
+    /// Calls on files for which the table had no room.
     pub beyond_calls: u64,
-    /// Their time.
+    /// Wall time of those calls.
     pub beyond_ns: u64,
-    /// Calls whose file could not be found out.
+    /// Calls whose file could not be determined.
     pub unread_calls: u64,
-    /// Their time.
+    /// Wall time of those calls.
     pub unread_ns: u64,
-    /// Threads that were not looked at, and events that the probe missed.
+    /// Number of threads that were not traced, and of events that the probe missed.
     pub lost: u64,
 }
 
 /// All calls of one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyscallTotal {
-    /// Start.
+    /// Start of the range.
     pub t0_ns: u64,
-    /// End.
+    /// End of the range.
     pub t1_ns: u64,
-    /// Whose, as in [`SyscallSpan::process`].
+    /// The process, as in [`SyscallSpan::process`].
     pub process: Option<ProcId>,
-    /// As the manual has it; in parentheses what has no name.
+    /// Name of the call as in the manual pages; in parentheses if the call has no name.
     pub name: String,
-    /// Calls that returned.
+    /// Number of calls that returned.
     pub calls: u64,
-    /// Of these: with an error.
+    /// Number of calls that returned with an error.
     pub errors: u64,
-    /// Calls in which the thread ended.
+    /// Number of calls in which the thread exited.
     pub unfinished: u64,
-    /// Calls that had not returned at the end.
+    /// Number of calls that had not returned at the end of the range.
     pub under_way: u64,
     /// Wall time of the calls that returned.
     pub ns: u64,
-    /// Of it: without a CPU.
+    /// Part of `ns` in which the thread had no CPU.
     pub off_ns: u64,
-    /// Of that: ready to run, waiting for a CPU.
+    /// Part of `off_ns` in which the thread was runnable and waited for a CPU.
     pub wait_ns: u64,
-    /// Longest.
+    /// Longest call, in nanoseconds.
     pub max_ns: u64,
-    /// Calls by their length ([`call_bucket_from_ns`]); empty buckets at the end are left out.
+    /// Number of calls by duration ([`call_bucket_from_ns`]); empty buckets at the end are left out.
     pub hist: Vec<u32>,
 }
 
-/// Where a bucket of [`SyscallTotal::hist`] begins, in nanoseconds; it ends where the next one begins. From 64 ns on
-/// there are four for each power of two; the last one is open.
+/// Lower bound of a bucket of [`SyscallTotal::hist`], in nanoseconds; the upper bound is the lower bound of the next
+/// bucket. From 64 ns on there are four buckets per power of two; the last one is open.
 #[must_use]
 pub fn call_bucket_from_ns(bucket: usize) -> u64 {
     match bucket.checked_sub(1) {
@@ -93,34 +93,34 @@ pub fn call_bucket_from_ns(bucket: usize) -> u64 {
     }
 }
 
-/// What kind of thing a file is.
+/// Kind of filesystem that a file is on.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum FileClass {
-    /// `/proc`: the kernel writes it when it is read.
+    /// `/proc`: the kernel generates the content on each read.
     Proc,
-    /// `/sys`: the same, often by a driver.
+    /// `/sys`: generated on each read, often by a driver.
     Sys,
-    /// debugfs and tracefs: the same.
+    /// debugfs and tracefs: generated on each read.
     Debug,
-    /// Files of cgroups: the same.
+    /// Files of cgroups: generated on each read.
     Cgroup,
     /// A filesystem in user space: a process answers.
     Fuse,
-    /// A pipe, a socket, or another thing without a path.
+    /// A pipe, a socket, or another object without a path.
     Nameless,
     /// Any other filesystem.
     Ordinary,
-    /// A name that was asked for; on which filesystem is not known.
+    /// A path that a call named, on an unknown filesystem.
     #[default]
     Unknown,
 }
 
 impl FileClass {
-    /// By the magic number of the filesystem (`include/uapi/linux/magic.h`); 0 = not known: then by where it is
-    /// usually mounted.
+    /// Class by the magic number of the filesystem (`include/uapi/linux/magic.h`). With magic 0, which means not known,
+    /// the class is guessed from the usual mount points.
     #[must_use]
     pub fn of(magic: u64, path: &str) -> Self {
         match magic {
@@ -140,13 +140,13 @@ impl FileClass {
         }
     }
 
-    /// Whether what is read comes into being when it is read: nothing but its reading costs time.
+    /// Whether the content is generated when it is read, so that all of the cost is in the read.
     #[must_use]
     pub fn is_computed(self) -> bool {
         matches!(self, Self::Proc | Self::Sys | Self::Debug | Self::Cgroup | Self::Fuse)
     }
 
-    /// In tables and sentences.
+    /// Name in tables and sentences.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -162,51 +162,52 @@ impl FileClass {
     }
 }
 
-/// All calls about one file.
+/// All calls on one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyscallFile {
-    /// Start.
+    /// Start of the range.
     pub t0_ns: u64,
-    /// End.
+    /// End of the range.
     pub t1_ns: u64,
-    /// Whose, as in [`SyscallSpan::process`].
+    /// The process, as in [`SyscallSpan::process`].
     pub process: Option<ProcId>,
-    /// Where it is, or was when it was first used; of a name that was asked for, that name from where it starts.
+    /// Path of the file when it was first used. For a path that a call named without opening the file, that path, after
+    /// the directory that it is relative to.
     pub path: String,
-    /// That is all of the path; else its end.
+    /// Whether `path` is the whole path; otherwise it is only the end of it.
     pub complete: bool,
-    /// What it is.
+    /// Kind of filesystem.
     pub class: FileClass,
-    /// Calls by kind ([`FILE_OP_NAMES`]).
+    /// Number of calls by kind of operation ([`FILE_OP_NAMES`]).
     pub calls: [u64; FILE_OPS],
-    /// Their wall time.
+    /// Wall time of the calls by kind of operation.
     pub ns: [u64; FILE_OPS],
-    /// With an error.
+    /// Number of calls that returned with an error.
     pub errors: u64,
-    /// Longest.
+    /// Longest call, in nanoseconds.
     pub max_ns: u64,
-    /// Of the time: without a CPU.
+    /// Part of the wall time in which the thread had no CPU.
     pub off_ns: u64,
-    /// Of that: ready to run.
+    /// Part of `off_ns` in which the thread was runnable and waited for a CPU.
     pub wait_ns: u64,
     /// Bytes read and written.
     pub bytes: u64,
 }
 
 impl SyscallFile {
-    /// Calls of all kinds.
+    /// Number of calls of all kinds.
     #[must_use]
     pub fn all_calls(&self) -> u64 {
         self.calls.iter().fold(0, |sum, calls| sum.saturating_add(*calls))
     }
 
-    /// Their wall time.
+    /// Wall time of the calls of all kinds, in nanoseconds.
     #[must_use]
     pub fn all_ns(&self) -> u64 {
         self.ns.iter().fold(0, |sum, ns| sum.saturating_add(*ns))
     }
 
-    /// Adds what was done with the same file under another number.
+    /// Adds the calls on the same file that were counted under another inode number.
     pub fn merge(&mut self, other: &Self) {
         for op in 0..FILE_OPS {
             self.calls[op] = self.calls[op].saturating_add(other.calls[op]);
@@ -224,7 +225,7 @@ impl SyscallFile {
 }
 
 impl SyscallRecord {
-    /// The time that it belongs to.
+    /// Time range of the record, `(start_ns, end_ns)`.
     #[must_use]
     pub fn span(&self) -> (u64, u64) {
         match self {
@@ -234,7 +235,7 @@ impl SyscallRecord {
         }
     }
 
-    /// Whose it is.
+    /// The process that the record is about, as in [`SyscallSpan::process`].
     #[must_use]
     pub fn process(&self) -> Option<ProcId> {
         match self {

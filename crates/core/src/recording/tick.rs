@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Amounts and counters over time.
+//! Scheduler amounts and counters over time: thread states, run-queue waits and their culprits, CPU readings, pressure.
 
 use super::{CgroupId, ProcId, WaitHist};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub struct ThreadStates {
     pub block_io_ns: u64,
     /// Uninterruptible sleep for memory (`in_memstall`: reclaim, thrashing, compaction).
     pub mem_stall_ns: u64,
-    /// Any other uninterruptible sleep: locks in the kernel, network file systems, ...
+    /// Any other uninterruptible sleep: kernel locks, network filesystems, ...
     pub uninterruptible_ns: u64,
     /// Interruptible sleep: waiting for something outside the kernel, or idle.
     pub sleep_ns: u64,
@@ -26,7 +26,7 @@ pub struct ThreadStates {
 }
 
 impl ThreadStates {
-    /// The time in all states.
+    /// Sum over all states.
     #[must_use]
     pub fn total_ns(&self) -> u64 {
         self.on_cpu_ns
@@ -40,7 +40,7 @@ impl ThreadStates {
     }
 }
 
-/// What the threads of a process did in one second (BPF scheduler probe).
+/// Thread states and run-queue waits of a process in one second (BPF scheduler probe).
 /// `wall_ns` minus the sum of `states` is *unattributed*.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessTick {
@@ -48,37 +48,37 @@ pub struct ProcessTick {
     pub t0_ns: u64,
     /// End of the tick.
     pub t1_ns: u64,
-    /// Whose. [`ProcId::OTHERS`] holds what a bounded tick folded.
+    /// The process. [`ProcId::OTHERS`] holds what a bounded tick merged.
     pub proc: ProcId,
-    /// Threads that existed at some time within it.
+    /// Number of threads that existed at some time within the tick.
     pub threads: u32,
-    /// Sum over those threads of the time each existed within the tick.
+    /// Sum over those threads of the time that each existed within the tick.
     pub wall_ns: u64,
-    /// Where that time went.
+    /// Breakdown of `wall_ns` by thread state.
     pub states: ThreadStates,
-    /// Waits on the run queue that ended in this tick (throttled time taken out of each).
+    /// Run-queue waits that ended in this tick, each without its throttled time.
     pub waits: WaitHist,
     /// Longest such wait; 0 if none.
     pub wait_max_ns: u64,
     /// Context switches to its threads.
     pub switches: u64,
-    /// Of `queued_ns`: spent while the CPU was idle or waking up, not behind anybody.
+    /// Part of `queued_ns` in which the CPU was idle or waking up, so that no other thread was ahead.
     pub wakeup_latency_ns: u64,
 }
 
-/// Behind what a thread waited.
+/// What a thread on a run queue waited behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Culprit {
-    /// A process that ran on that CPU meanwhile (kernel threads are processes too).
+    /// A process that ran on that CPU during the wait (kernel threads are processes too).
     Process(ProcId),
-    /// On another run queue before it was moved, and it is not known behind whom.
+    /// Unknown: the wait was on another run queue, before the thread was migrated.
     Migrated,
-    /// Not looked up: the probe's budget for long look-ups was spent, or its memory was full.
+    /// Unknown: the probe's budget for long look-ups was spent, or its memory was full.
     NotSampled,
 }
 
-/// Nanoseconds of one process's run-queue waiting behind one culprit.
+/// Run-queue wait of one process behind one culprit.
 /// Summed over culprits, plus wake-up latency, this is at most `queued_ns` of the same ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlameTick {
@@ -86,45 +86,45 @@ pub struct BlameTick {
     pub t0_ns: u64,
     /// End of the tick.
     pub t1_ns: u64,
-    /// Who waited.
+    /// The process that waited.
     pub victim: ProcId,
-    /// Behind whom. May be the victim itself: threads of one process queue behind each other.
+    /// What it waited behind. May be the victim itself: threads of one process queue behind each other.
     pub culprit: Culprit,
-    /// For how long.
+    /// Wait, in nanoseconds.
     pub ns: u64,
 }
 
-/// One CPU's idleness while a process waited.
+/// Idle time of one CPU while a process waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdleCpu {
-    /// The CPU.
+    /// CPU number.
     pub cpu: u32,
-    /// Whether the waiting thread was allowed on it.
+    /// Whether the affinity of the waiting thread allowed this CPU.
     pub allowed: bool,
-    /// Waiting time during which it idled.
+    /// Part of the waits during which this CPU was idle, in nanoseconds.
     pub idle_ns: u64,
 }
 
-/// For waits of [`Self::min_wait_ns`] and more: were other CPUs idle meanwhile?
+/// Whether other CPUs were idle during run-queue waits of [`Self::min_wait_ns`] or longer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IdleTick {
     /// Start of the tick.
     pub t0_ns: u64,
     /// End of the tick.
     pub t1_ns: u64,
-    /// Who waited.
+    /// The process that waited.
     pub victim: ProcId,
-    /// Shorter waits are not looked at.
+    /// Shorter waits are not examined.
     pub min_wait_ns: u64,
-    /// Waits that were looked at.
+    /// Number of waits that were examined.
     pub waits: u64,
-    /// Their time.
+    /// Sum of their durations.
     pub waits_ns: u64,
-    /// Of that: time while at least one CPU that the thread was allowed on was idle.
+    /// Part of `waits_ns` in which at least one CPU that the thread's affinity allows was idle.
     pub idle_allowed_ns: u64,
-    /// Of that: time while no allowed CPU was idle, but one outside its affinity was.
+    /// Part of `waits_ns` in which no allowed CPU was idle, but one outside the thread's affinity was.
     pub idle_forbidden_ns: u64,
-    /// Each CPU's part, those with any.
+    /// Idle time of each CPU; CPUs without any are left out.
     pub cpus: Vec<IdleCpu>,
 }
 
@@ -135,21 +135,21 @@ pub struct SchedstatTick {
     pub t0_ns: u64,
     /// End of the tick.
     pub t1_ns: u64,
-    /// Whose.
+    /// The process.
     pub proc: ProcId,
-    /// Threads seen at both ends.
+    /// Number of threads that were read at both ends of the tick.
     pub threads: u32,
     /// Sum over those threads of the time between the two readings.
     pub wall_ns: u64,
     /// Time on a CPU.
     pub on_cpu_ns: u64,
-    /// Time runnable but not running: queueing *and* throttling; the file cannot tell them apart.
+    /// Time runnable but not running: queued *or* throttled; the file does not distinguish them.
     pub delay_ns: u64,
-    /// Times it got a CPU.
+    /// Number of times that a thread was switched to a CPU.
     pub slices: u64,
 }
 
-/// A bin of 100 ms of the host's or the target's time.
+/// Load of the host or the target in a bin of 100 ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadBin {
     /// Start of the bin.
@@ -158,13 +158,14 @@ pub struct LoadBin {
     pub t1_ns: u64,
     /// Time on CPUs.
     pub on_cpu_ns: u64,
-    /// Run-queue waiting that ended in this bin, throttling excluded.
+    /// Time on run queues in this bin, throttling excluded. Includes waits in progress, except in older recordings and
+    /// on kernels without the BPF task iterator: there a wait counts as a whole in the bin in which it ended.
     pub queued_ns: u64,
-    /// Throttled time that ended in this bin.
+    /// Throttled time in this bin; waits in progress as for `queued_ns`.
     pub throttled_ns: u64,
-    /// Block IO waiting that ended in this bin.
+    /// Wait for block IO. A host bin has the waits that ended in it, a target bin also waits in progress.
     pub block_io_ns: u64,
-    /// Waits that ended in this bin.
+    /// Number of run-queue waits that ended in this bin.
     pub waits: u64,
     /// Context switches.
     pub switches: u64,
@@ -173,9 +174,9 @@ pub struct LoadBin {
 /// One CPU's line of `/proc/stat`, in nanoseconds (the file counts in ticks of 1/`USER_HZ` s), cumulative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuReading {
-    /// When.
+    /// Timestamp.
     pub t_ns: u64,
-    /// Which CPU.
+    /// CPU number.
     pub cpu: u32,
     /// user + nice.
     pub user_ns: u64,
@@ -187,33 +188,33 @@ pub struct CpuReading {
     pub iowait_ns: u64,
     /// irq + softirq.
     pub irq_ns: u64,
-    /// steal: the hypervisor ran somebody else.
+    /// steal: the hypervisor ran something else on the physical CPU.
     pub steal_ns: u64,
 }
 
 /// A cgroup's CPU counters, cumulative. `None` = the file or the item does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupReading {
-    /// When.
+    /// Timestamp.
     pub t_ns: u64,
-    /// Which.
+    /// The cgroup.
     pub cgroup: CgroupId,
     /// CPU time used.
     pub usage_ns: Option<u64>,
-    /// Periods in which it had work.
+    /// Number of periods in which the cgroup was active.
     pub nr_periods: Option<u64>,
-    /// Periods in which it ran out of quota.
+    /// Number of periods in which it ran out of quota.
     pub nr_throttled: Option<u64>,
-    /// Sum over its *per-CPU queues* of the time each was throttled. Not wall time: with work on `n` CPUs it
-    /// grows by up to `n` s a second. Advances only at unthrottle, so up to one period late.
+    /// Sum over its *per-CPU run queues* of the time that each was throttled. Not wall time: with work on `n` CPUs it
+    /// grows by up to `n` s per second. It advances only at unthrottle, so up to one period late.
     pub throttled_ns: Option<u64>,
-    /// Periods in which saved-up quota was used.
+    /// Number of periods in which accumulated quota was used.
     pub nr_bursts: Option<u64>,
-    /// Time run on saved-up quota.
+    /// CPU time used from accumulated quota.
     pub burst_ns: Option<u64>,
 }
 
-/// Which pressure.
+/// Resource of a pressure-stall file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PsiResource {
@@ -228,14 +229,14 @@ pub enum PsiResource {
 /// Totals of a pressure-stall file, cumulative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PsiReading {
-    /// When.
+    /// Timestamp.
     pub t_ns: u64,
-    /// Whose; `None` = the host.
+    /// The cgroup; `None` = the host.
     pub cgroup: Option<CgroupId>,
-    /// Of what.
+    /// The resource.
     pub resource: PsiResource,
     /// Wall time in which some task was stalled.
     pub some_ns: u64,
-    /// Wall time in which all tasks were stalled; `None` where the kernel does not tell.
+    /// Wall time in which all tasks were stalled; `None` where the kernel does not report it.
     pub full_ns: Option<u64>,
 }

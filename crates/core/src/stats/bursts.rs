@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! When was there far more than usual?
+//! When was an amount far above its usual level?
 
-/// So many median absolute deviations above the median are far more than usual. For normal noise 8 MAD are 5.4
-/// standard deviations; load is not normal, but half of it would have to be in bursts to move the median.
+/// Number of median absolute deviations (MAD) above the median from which a bin is part of a burst. For normal noise,
+/// 8 MAD are 5.4 standard deviations. Load is not normal, but bursts move the median only if they fill half of the
+/// time.
 const MADS: u64 = 8;
 
-/// A stretch of time with far more than usual.
+/// A time range in which an amount is far above its usual level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
     /// Start of its first bin.
     pub t0_ns: u64,
     /// End of its last bin.
     pub t1_ns: u64,
-    /// Sum over its bins, those between included.
+    /// Sum over its bins, including the quiet bins inside the burst.
     pub amount: u64,
 }
 
-/// Bursts in equal bins from time 0 on: bins above `median + 8 MAD` (MAD: the median of the distances from the
-/// median; Leys et al. 2013, *Detecting outliers*), and above `floor`, below which nothing is called a burst
-/// however quiet the rest is. Bursts with less than `gap_ns` between them are one.
+/// Bursts in equal bins from time 0 on: bins above `median + 8 MAD` (MAD: the median of the absolute deviations from
+/// the median; Leys et al. 2013, *Detecting outliers*) and above `floor`, up to which no bin is part of a burst however
+/// quiet the rest is. Bursts with less than `gap_ns` between them are merged.
 #[must_use]
 pub fn bursts(bins: &[u64], width_ns: u64, floor: u64, gap_ns: u64) -> Vec<Burst> {
     let middle = median(bins.to_vec());
     let mad = median(bins.iter().map(|&bin| bin.abs_diff(middle)).collect());
     let limit = middle.saturating_add(mad.saturating_mul(MADS)).max(floor);
     let mut found: Vec<Burst> = Vec::new();
-    // What lies between the last burst and here: part of it, if it goes on.
+    // Amount since the end of the last burst: part of it, if it continues.
     let mut between = 0u64;
     for (at, &bin) in bins.iter().enumerate() {
         let t0_ns = at as u64 * width_ns;
@@ -45,7 +46,7 @@ pub fn bursts(bins: &[u64], width_ns: u64, floor: u64, gap_ns: u64) -> Vec<Burst
     found
 }
 
-/// Spans with less than `gap_ns` between them made one; sorted.
+/// Spans in ascending order, merged if they have less than `gap_ns` between them.
 #[must_use]
 pub fn merge(mut spans: Vec<(u64, u64)>, gap_ns: u64) -> Vec<(u64, u64)> {
     spans.sort_unstable();

@@ -3,57 +3,57 @@
 
 use super::{merge, tail};
 
-/// Fewer events carry no claim, whatever their chance.
+/// Fewer episodes do not support a claim, whatever the p-value.
 pub const MIN_EPISODES: u64 = 3;
-/// Events nearer to each other than this count as one: many threads that wait for one disk are one event.
+/// Events with less time between them count as one episode: many threads that wait for one disk are one episode.
 const EPISODE_GAP_NS: u64 = 500_000_000;
-/// The longest events that hold this share of the time of all are [`heaviest`] ...
+/// [`heaviest`] selects the longest events that together have this share of the total time ...
 const HEAVY_SHARE: f64 = 0.7;
-/// ... and at least so many.
+/// ... but at least this number of events.
 const MIN_HEAVY: usize = 5;
 
 /// How events and spans coincide.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Coincidence {
-    /// Events, those close together counted once.
+    /// Number of episodes: events, with those close together counted once.
     pub episodes: u64,
-    /// Of those: touch a span.
+    /// Number of episodes that touch a span.
     pub inside: u64,
-    /// Share of the window that the spans cover.
+    /// Share of the window that the spans cover, 0..1.
     pub cover: f64,
-    /// Chance of so many or more inside, if events came at any time alike.
+    /// Probability of at least that many episodes inside by chance, if events were uniformly distributed in time.
     pub p: f64,
-    /// Whether only the longest events were counted, those that hold most of the time.
+    /// Whether only the longest events were counted, which have most of the total time.
     pub longest_only: bool,
-    /// Of all events, the short ones too: touch a span. To compare with other spans.
+    /// Number of episodes of all events, including short ones, that touch a span; for comparison with other spans.
     pub all_inside: u64,
 }
 
 impl Coincidence {
-    /// Whether it carries the claim that the spans are the reason.
+    /// Whether the coincidence is significant enough to claim that the spans cause the events.
     #[must_use]
     pub fn is_sure(&self) -> bool {
         self.inside >= MIN_EPISODES && self.p < super::SIGNIFICANT
     }
 
-    /// How much longer to look before a claim is possible, at the rate at which events came; `None` if there are
+    /// How much longer to observe until a claim is possible, at the observed rate of episodes; `None` if there are
     /// enough of them, or none at all.
     #[must_use]
     pub fn needs_ns(&self, window_ns: u64) -> Option<u64> {
         if self.episodes == 0 || self.episodes >= MIN_EPISODES {
             return None;
         }
-        // One more than needed: the next one may fall outside.
+        // One more than needed, because the next one may be outside.
         Some(window_ns.saturating_mul(MIN_EPISODES + 1 - self.episodes) / self.episodes)
     }
 }
 
 /// Compares events (start and end) with spans in a window.
 ///
-/// An event of length `l` that comes at any time alike touches a span with the chance that its start lies in a span
-/// or less than `l` before one. These chances differ by event; of independent events with different chances, as
-/// many hits or more are at most as likely as with the mean chance for all (Hoeffding 1956, *On the distribution
-/// of the number of successes in independent trials*), so the binomial tail is on the safe side.
+/// An event of length `l` at a uniformly distributed time touches a span if its start lies in a span or less than `l`
+/// before one. This probability differs by event. For independent events with different probabilities, that many
+/// hits or more are at most as likely as with the mean probability for all (Hoeffding 1956, *On the distribution
+/// of the number of successes in independent trials*), so the binomial tail is conservative.
 #[must_use]
 pub fn coincidence(events: &[(u64, u64)], spans: &[(u64, u64)], window_ns: u64) -> Coincidence {
     let episodes = episodes(events);
@@ -70,8 +70,8 @@ pub fn coincidence(events: &[(u64, u64)], spans: &[(u64, u64)], window_ns: u64) 
     Coincidence { episodes: number, inside, cover, p, longest_only: false, all_inside: inside }
 }
 
-/// Compares with spans once all events and once the [`heaviest`], and tells the clearer of both; its chance is
-/// doubled, because two were tried.
+/// Compares spans with all events and with the [`heaviest`], and returns the more significant result. Its p-value is
+/// doubled, because two tests were made.
 #[must_use]
 pub fn coincidence_by_length(
     events: &[(u64, u64)],
@@ -85,26 +85,27 @@ pub fn coincidence_by_length(
     Coincidence { p: (2.0 * clearer.p).min(1.0), all_inside: all.inside, ..clearer }
 }
 
-/// Events, those close together as one.
+/// Episodes: events, with those close together merged.
 #[must_use]
 pub fn episodes(events: &[(u64, u64)]) -> Vec<(u64, u64)> {
     merge(events.to_vec(), EPISODE_GAP_NS)
 }
 
-/// Events as moments: those close together once, as the moment at which the longest of them began.
+/// The start of the longest event of each episode, as spans of length 0.
 ///
-/// What waits for somebody's burst waits longest of what is about it, whatever else happens near. A moment has no
-/// length, so [`coincidence`] counts it as inside with the chance of the spans' share of the window.
+/// Of the events around a burst, those that wait for the burst are the longest, whatever else happens near them. A
+/// timestamp has no length, so for [`coincidence`] its probability of being inside is the spans' share of the window.
 #[must_use]
 pub fn worst_moments(events: &[(u64, u64)]) -> Vec<(u64, u64)> {
     worst(events).into_iter().map(|(t0_ns, _)| (t0_ns, t0_ns)).collect()
 }
 
-/// The events that hold 70 % of the time of all, those close together once, as the longest of them; 5 at least.
+/// The longest events, which together have 70 % of the total time; at least 5. Of events close together, only the
+/// longest one counts.
 ///
-/// A busy host holds everybody up for some milliseconds now and then; counted like the second that a disk takes,
-/// such events hide what the time is lost to. Chosen by length alone, so if lengths and times have nothing to do with
-/// each other, those that are left come at any time alike, as [`coincidence`] assumes.
+/// On a busy host, every thread is delayed by some milliseconds now and then. If such events counted as much as a delay
+/// of a second by a disk, they would hide the cause of the loss. Events are selected by length alone, so if lengths are
+/// independent of times, the selected events are uniformly distributed in time, as [`coincidence`] assumes.
 #[must_use]
 fn heaviest(events: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let length = |&(t0_ns, t1_ns): &(u64, u64)| t1_ns.saturating_sub(t0_ns);
@@ -125,7 +126,7 @@ fn heaviest(events: &[(u64, u64)]) -> Vec<(u64, u64)> {
     events
 }
 
-/// The longest of each group of events that are close together, in the order of time; of equals the earliest.
+/// The longest event of each episode, in the order of time; among equally long events, the earliest.
 fn worst(events: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut events = events.to_vec();
     events.sort_unstable();
@@ -139,7 +140,7 @@ fn worst(events: &[(u64, u64)]) -> Vec<(u64, u64)> {
     worst.collect()
 }
 
-/// Time that is in at least one of the spans.
+/// Total time that is in at least one of the spans, in nanoseconds.
 #[must_use]
 pub fn covered_ns(spans: &[(u64, u64)]) -> u64 {
     merge(spans.to_vec(), 0).iter().map(|&(t0, t1)| t1 - t0).fold(0, u64::saturating_add)
@@ -154,7 +155,8 @@ pub fn median_length_ns(spans: impl IntoIterator<Item = (u64, u64)>) -> u64 {
     lengths.get(lengths.len() / 2).copied().unwrap_or(0)
 }
 
-/// Time from which an event of that length reaches one of the spans, which are sorted and apart.
+/// Total length of the start times from which an event of that length touches a span, in nanoseconds. The spans are
+/// sorted and disjoint.
 fn reached_ns(spans: &[(u64, u64)], length_ns: u64, window_ns: u64) -> u64 {
     let mut end_ns = 0;
     let mut sum = 0u64;
@@ -166,7 +168,7 @@ fn reached_ns(spans: &[(u64, u64)], length_ns: u64, window_ns: u64) -> u64 {
     sum
 }
 
-/// Whether an event touches one of the spans, which are sorted and apart, as [`merge`] leaves them.
+/// Whether an event touches one of the spans, which are sorted and disjoint, as [`merge`] returns them.
 #[must_use]
 pub fn overlaps(spans: &[(u64, u64)], event: (u64, u64)) -> bool {
     let first = spans.partition_point(|&(_, t1)| t1 < event.0);

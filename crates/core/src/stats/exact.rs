@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Does a yes or no go with another one, in a handful of cases? Exact chances, and what many such questions do to them.
+//! Are two yes-or-no properties associated, in a handful of cases? An exact test, and the correction for many such
+//! tests.
 
-/// Tables whose chance differs by rounding only count as equal.
+/// Tables whose probabilities differ only by rounding count as equal.
 const ROUNDING: f64 = 1e-7;
 
-/// Chance of a table of two by two that is as unlikely as this one, or more so, if rows and columns have nothing to do
-/// with each other: Fisher's exact test, two-sided, by the sum of the tables that are no likelier. `with` and `of`: in how
-/// many of the first and of the second group it is so, and how many there are.
+/// Fisher's exact test, two-sided: p-value of a two-by-two table, as the sum of the probabilities of all tables that
+/// are no more likely than this one if rows and columns are independent. The first argument is the number of members of
+/// the first and of the second group that have the property, the second argument is the size of each group.
 ///
-/// 1 for groups without members and for counts that exceed them.
+/// 1 for groups without members, and for counts that exceed the size of their group.
 #[must_use]
 pub fn fisher([first, second]: [u64; 2], [first_of, second_of]: [u64; 2]) -> f64 {
     if first > first_of || second > second_of {
@@ -25,7 +26,7 @@ pub fn fisher([first, second]: [u64; 2], [first_of, second_of]: [u64; 2]) -> f64
     sum.min(1.0)
 }
 
-/// `ln(n!)` for 0 to `n`.
+/// `ln(i!)` for each `i` from 0 to `n`.
 fn log_factorials(n: u64) -> Vec<f64> {
     let mut log = vec![0.0];
     let mut sum = 0.0;
@@ -36,8 +37,8 @@ fn log_factorials(n: u64) -> Vec<f64> {
     log
 }
 
-/// Chances that hold for all of these questions together, in their order: Holm's step-down correction. However the
-/// questions depend on each other, the chance of one or more false claims below a limit is at most that limit.
+/// Holm's step-down correction: adjusted p-values, in the order of the input. Whatever the dependence between the
+/// tests, the probability of one or more false claims with adjusted p-values below a limit is at most that limit.
 #[must_use]
 pub fn holm(chances: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..chances.len()).collect();
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// By the definition, in fractions: C(3,3) C(5,0) / C(8,3), and so on.
+    /// Expected values by the definition, as fractions: C(3,3) C(5,0) / C(8,3), and so on.
     #[test]
     fn small_tables() {
         for (with, of, chance) in [
@@ -65,7 +66,7 @@ mod tests {
             ([0, 5], [3, 5], 1.0 / 56.0),
             ([1, 0], [1, 1], 1.0),
             ([2, 0], [2, 2], 2.0 / 6.0),
-            // The tea-tasting lady, who got three of four right: 1 - the tables of 2 and 2.
+            // The lady tasting tea, with three of four right: 1 minus the table of 2 and 2.
             ([3, 1], [4, 4], 34.0 / 70.0),
             ([4, 0], [4, 4], 2.0 / 70.0),
             ([8, 0], [8, 8], 2.0 / 12_870.0),
@@ -97,8 +98,8 @@ mod tests {
             }
         }
 
-        /// If there is nothing to find, a chance of 5 % or less turns up in 5 % of the cases at most: exactly, over
-        /// all ways to choose who is in the first group.
+        /// Under the null hypothesis, a p-value of 5 % or less appears in at most 5 % of the cases: exactly, over
+        /// all ways to choose the members of the first group.
         #[test]
         fn it_is_exact(n in 1u64..7, m in 1u64..7, with in 0u64..14, limit in 0.001..0.5f64) {
             let with = with.min(n + m);

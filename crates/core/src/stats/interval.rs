@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What repetitions of a measurement say of the value behind them: a mean, and how far off it may be.
+//! What is the true value behind repeated measurements? Mean and confidence interval.
 
 use serde::{Deserialize, Serialize};
 
 /// A mean with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// The mean of the repetitions.
+    /// Mean of the repetitions: geometric for [`Scatter::Factor`], arithmetic for [`Scatter::Amount`].
     pub value: f64,
     /// Lower end of the interval; absent with fewer than two repetitions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
-    /// Its upper end.
+    /// Upper end of the interval; absent with fewer than two repetitions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
 }
 
-/// How a quantity scatters.
+/// How the repetitions of a quantity vary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scatter {
-    /// By a factor, as times and costs do: means and intervals are of logarithms. Where a value is not positive
-    /// they are of the values.
+    /// By a factor, as times and costs do: mean and interval are computed from logarithms. If a value is not positive,
+    /// they are computed from the values.
     Factor,
-    /// By an amount, as shares do. Intervals do not reach below 0.
+    /// By an amount, as shares do. Intervals do not extend below 0.
     Amount,
 }
 
@@ -32,7 +32,7 @@ const STUDENT_95: [f64; 30] = [
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
     2.052, 2.048, 2.045, 2.042,
 ];
-/// That of more: a little wider than needed.
+/// The quantile for more than 30 degrees of freedom: slightly conservative.
 const STUDENT_95_MORE: f64 = 2.042;
 
 /// Mean and interval of repetitions; `None` if there are none, or one is not finite.
@@ -53,8 +53,8 @@ pub fn interval(values: &[f64], scatter: Scatter) -> Option<Interval> {
     Some(Interval { value: mean, low, high: half.map(|half| mean + half) })
 }
 
-/// By which factor the second of each pair is greater than the first; `None` if there are no pairs, or a value
-/// is not positive. Pairs were measured one after the other, so what changes slowly meanwhile is not in it.
+/// Ratio of the second to the first value of each pair; `None` if there are no pairs, or a value is not positive. The
+/// values of a pair were measured one after the other, so slow drift cancels out.
 #[must_use]
 pub fn ratio(pairs: &[(f64, f64)]) -> Option<Interval> {
     if pairs.iter().any(|&(first, second)| first <= 0.0 || second <= 0.0) {
@@ -65,14 +65,14 @@ pub fn ratio(pairs: &[(f64, f64)]) -> Option<Interval> {
 }
 
 impl Interval {
-    /// For ratios: whether 1 is outside of the interval.
+    /// For ratios: whether the interval excludes 1.
     #[must_use]
     pub fn differs_from_one(&self) -> bool {
         matches!((self.low, self.high), (Some(low), Some(high)) if low > 1.0 || high < 1.0)
     }
 }
 
-/// Mean, and half the length of its interval.
+/// Mean, and half the width of its confidence interval by Student's t distribution.
 fn student(values: &[f64]) -> (f64, Option<f64>) {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(interval(&[0.0, 0.0], Scatter::Factor).unwrap().value, 0.0);
     }
 
-    /// Of intervals around samples of a known mean, about 95 in 100 hold it.
+    /// About 95 % of the intervals of samples with a known mean contain it.
     #[test]
     fn intervals_cover_the_truth_as_often_as_they_say() {
         let mut state: u64 = 7;
@@ -122,7 +122,7 @@ mod tests {
         };
         let tries = 4000;
         let covered = (0..tries).filter(|_| {
-            // Twelve uniform numbers sum to nearly a normal one of mean 6 and deviation 1.
+            // The sum of twelve uniform numbers is nearly normal, with mean 6 and standard deviation 1.
             let sample: Vec<f64> =
                 (0..4).map(|_| (0..12).map(|_| uniform()).sum::<f64>()).collect();
             let it = interval(&sample, Scatter::Amount).unwrap();

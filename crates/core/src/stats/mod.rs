@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Questions about series of times and amounts, answered with a chance or with what it would take to tell.
+//! Statistical tests for series of events and amounts.
 //!
-//! Each file answers one question and takes plain numbers. A probability is always that of the data, or of data
-//! that say more, if there were nothing to find. Where the data are too short for that, the answer is how much
-//! longer to look.
+//! Each module answers one question and takes plain numbers. A probability is always a p-value: that of the data, or of
+//! more extreme data, under the null hypothesis. If the data are too short for a test, the answer is how much longer to
+//! observe.
 
 mod bursts;
 mod coincidence;
@@ -27,5 +27,5 @@ pub use pace::{Pace, pace};
 pub use period::{Clock, Rhythm, grid, rhythm};
 pub use tail::poisson;
 
-/// Claims are made below this chance of being wrong.
+/// Significance level: claims need a p-value below it.
 pub const SIGNIFICANT: f64 = 0.01;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How often the tests of this module are wrong, and how often they see what is there: many made-up windows with a
-//! fixed seed.
+//! False-positive rate and power of the statistical tests of this module, by many simulated windows with a fixed seed.
 
 use super::{
     Clock, Rhythm, SIGNIFICANT, coincidence, coincidence_by_length, grid, pace, rhythm,
@@ -10,7 +9,7 @@ use super::{
 const S: f64 = 1e9;
 const RUNS: u32 = 2000;
 
-/// SplitMix64 (Steele et al. 2014): small, and the same everywhere.
+/// SplitMix64 (Steele et al. 2014): small, and the same on every machine.
 struct Chance(u64);
 
 impl Chance {
@@ -19,7 +18,7 @@ impl Chance {
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        // 53 bits, never 0.
+        // 53 bits; never 0.
         (((z ^ (z >> 31)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
     }
 
@@ -27,12 +26,12 @@ impl Chance {
         -mean * self.next().ln()
     }
 
-    /// Intervals that vary half as much as those of independent events.
+    /// An interval with half the relative variation of an exponential one.
     fn gamma4(&mut self, mean: f64) -> f64 {
         (0..4).map(|_| self.exponential(mean / 4.0)).sum()
     }
 
-    /// Times of events with such intervals, seconds, merged as bursts are: 1 s apart at least.
+    /// Times of events with such intervals, in seconds, at least 1 s apart, as after the merging of bursts.
     fn events(&mut self, window_s: f64, interval: impl Fn(&mut Self) -> f64) -> Vec<f64> {
         let mut at = Vec::new();
         let mut t = interval(self) * self.next();
@@ -45,8 +44,8 @@ impl Chance {
         at
     }
 
-    /// Passes of a flusher: interval, then work; one in twelve is too small to be seen, and now and then something
-    /// else looks like one.
+    /// Start times of a flusher's passes, in seconds: an interval, then work. One pass in twelve is too small to be
+    /// seen, and some other events look like passes.
     fn flusher(&mut self, window_s: f64, interval_s: f64) -> Vec<f64> {
         let mut at = Vec::new();
         let mut t = interval_s * self.next();
@@ -67,7 +66,7 @@ fn ns(at: &[f64]) -> Vec<u64> {
     at.iter().map(|s| (s * S) as u64).collect()
 }
 
-/// Share of runs in which `say` says yes.
+/// Share of runs in which `say` returns true.
 fn share(seed: u64, say: impl Fn(&mut Chance) -> bool) -> f64 {
     share_of(RUNS, seed, say)
 }
@@ -82,7 +81,8 @@ fn found(at: &[f64], window_s: f64, clocks: &[Clock]) -> bool {
     matches!(rhythm(&ns(at), (window_s * S) as u64, clocks), Rhythm::Found { .. })
 }
 
-/// Loads without a clock: independent events, evener ones, and hardly any; each with its mean interval.
+/// Loads without a clock: independent events, more regular ones, and very few. Name, mean interval in seconds, and
+/// whether the intervals are Gamma-distributed.
 const APERIODIC: [(&str, f64, bool); 7] = [
     ("Poisson, 2 s", 2.0, false),
     ("Poisson, 5 s", 5.0, false),
@@ -137,7 +137,7 @@ fn the_flushers_clocks_are_seen() {
     assert!(blind >= 0.8, "unknown period: {blind}");
 }
 
-/// Somebody's bytes in bins of 100 ms: bursts of 0.1 to 0.7 s at such times, no two alike, above a trickle.
+/// Bytes of a process in bins of 100 ms: bursts of 0.1 to 0.6 s at these times, of various sizes, above a low level.
 fn bytes(chance: &mut Chance, starts_s: &[f64], window_s: f64) -> Vec<u64> {
     let mut bins: Vec<u64> =
         (0..(window_s * 10.0) as usize).map(|_| (chance.next() * 20.0) as u64).collect();
@@ -152,12 +152,12 @@ fn bytes(chance: &mut Chance, starts_s: &[f64], window_s: f64) -> Vec<u64> {
 }
 
 const BIN_NS: u64 = 100_000_000;
-/// Processes that are tested at once, as the rules do: the best of them is believed.
+/// Number of processes that are tested at once, as in the rules, which report the most significant one.
 const AMONG: usize = 4;
-/// Of runs that make and look at so many series each.
+/// Number of runs of the tests that generate series of bins, which are slower.
 const FEWER_RUNS: u32 = 500;
 
-/// Times of bursts without any rule but a mean distance, however close to each other.
+/// Random times of bursts with a mean interval, without a minimum distance.
 fn any_times(chance: &mut Chance, window_s: f64, mean_s: f64, even: bool) -> Vec<f64> {
     let mut at = Vec::new();
     let next = |chance: &mut Chance| {
@@ -231,7 +231,8 @@ fn stalls_that_know_nothing_of_a_timer_rarely_look_as_if_they_did() {
     }
 }
 
-/// Passes of a tenth of the time, and stalls that either know nothing of them or follow them.
+/// Whether stalls significantly coincide with simulated passes, which take a tenth of the time. `stalls` generates the
+/// stalls, either independent of the passes or caused by them.
 fn coincides(
     chance: &mut Chance,
     window_s: f64,
@@ -246,7 +247,7 @@ fn coincides(
     coincidence_by_length(&stalls, &passes, (window_s * S) as u64).is_sure()
 }
 
-/// Lengths of stalls: all alike; or most short and a few twenty times as long, as disks have them.
+/// Length of a stall in seconds: always the same; or mostly short with a few much longer ones, as on disks.
 fn length(chance: &mut Chance, alike: bool) -> f64 {
     if alike {
         0.08
@@ -281,14 +282,14 @@ fn stalls_that_follow_the_passes_are_seen() {
                 coincides(chance, window_s, period_s, |chance, passes| {
                     let mut stalls = Vec::new();
                     for &pass in passes {
-                        // Three of four passes hold somebody up.
+                        // Three of four passes cause a stall.
                         if chance.next() < 0.75 {
                             let at = pass + 0.5 * chance.next() * period_s / 10.0;
                             stalls.push((at, 0.1 + 0.2 * chance.next()));
                         }
                     }
                     if noise {
-                        // A busy host, which knows nothing of them.
+                        // Stalls of a busy host, independent of the passes.
                         let small = any_times(chance, window_s, 1.5, false);
                         stalls.extend(small.iter().map(|&t| (t, 0.01 + 0.01 * chance.next())));
                     }

@@ -3,14 +3,14 @@
 
 use super::{Rhythm, SIGNIFICANT, bursts, grid, rhythm};
 
-/// Bins with less than this part of the fullest one are not part of a burst.
+/// Bins with less than one part in this many of the largest bin are not part of a burst.
 const FLOOR_PART: u64 = 8;
-/// Bursts with less between them are one: who works for a while pauses now and then.
+/// Bursts with less time between them are merged: a process that works for a while pauses now and then.
 const GAP_NS: u64 = 500_000_000;
-/// With fewer periods in the window, an unknown clock is hard to tell from chance.
+/// With fewer periods in the window, an unknown clock is hard to distinguish from chance.
 const ENOUGH_PERIODS: u64 = 8;
 
-/// Bins that are looked at: a series has no more of them.
+/// Largest number of bins to which a series is extended.
 const MOST_BINS: usize = 1 << 16;
 
 /// The bursts of an amount, and their rhythm.
@@ -18,15 +18,15 @@ const MOST_BINS: usize = 1 << 16;
 pub struct Pace {
     /// Start and end of each burst.
     pub bursts: Vec<(u64, u64)>,
-    /// Their clock; nobody told it, so all that the window can hold were tried.
+    /// Their clock. It is not known in advance, so all clocks that fit into the window are tried.
     pub rhythm: Rhythm,
 }
 
-/// Looks for bursts in equal bins from time 0 on, and for a clock in them. `among` is how many amounts are looked at
-/// with the same question: each of them is another chance to be wrong (Bonferroni).
+/// Searches equal bins from time 0 on for bursts, and the bursts for a clock. `among` is the number of series that are
+/// tested with the same question: p-values are multiplied by it (Bonferroni).
 #[must_use]
 pub fn pace(bins: &[u64], width_ns: u64, window_ns: u64, among: usize) -> Pace {
-    // The bins end with the last amount; the rest of the window was quiet.
+    // The bins end with the last amount; the rest of the window is quiet.
     let mut bins = bins.to_vec();
     let whole = usize::try_from(window_ns / width_ns.max(1)).unwrap_or(usize::MAX);
     bins.resize(whole.clamp(bins.len(), bins.len().max(MOST_BINS)), 0);
@@ -46,7 +46,7 @@ pub fn pace(bins: &[u64], width_ns: u64, window_ns: u64, among: usize) -> Pace {
         other => other,
     };
     let rhythm = match (rhythm, usual_distance_ns(&at)) {
-        // No clock that is so slow was tried: the window cannot hold enough of its ticks.
+        // A clock as slow as that was not tried: the window does not hold enough of its ticks.
         (Rhythm::None { .. }, Some(ns)) if window_ns < ns.saturating_mul(ENOUGH_PERIODS) => {
             Rhythm::NeedsMore { for_ns: ns.saturating_mul(ENOUGH_PERIODS) - window_ns }
         }
@@ -55,7 +55,7 @@ pub fn pace(bins: &[u64], width_ns: u64, window_ns: u64, among: usize) -> Pace {
     Pace { bursts, rhythm }
 }
 
-/// Median distance of bursts; `None` with fewer than two of them.
+/// Median distance between the starts of bursts; `None` with fewer than two bursts.
 fn usual_distance_ns(at: &[u64]) -> Option<u64> {
     let mut distances: Vec<u64> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
     distances.sort_unstable();
@@ -70,7 +70,7 @@ mod tests {
     const BIN_NS: u64 = 100_000_000;
     const S: u64 = 1_000_000_000;
 
-    /// So much in each of the bins of a burst, next to nothing else.
+    /// Bins with bursts of 400 ms from these times on, and little else.
     fn bursts_at(starts_ms: impl Iterator<Item = u64>, bins: usize) -> Vec<u64> {
         let mut all = vec![3; bins];
         for start_ms in starts_ms {

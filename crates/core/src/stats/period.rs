@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Do events follow a clock that waits for a time, works, and waits again?
+//! Do events follow a clock that waits for an interval, works, and waits again?
 //!
 //! Such a clock (the kernel's flusher is one) has no stable phase: each tick comes an interval *after the end* of
-//! the one before. So spectra and Rayleigh's test are the wrong tools, and autocorrelation locks on to the width
-//! of the bursts. What stays is that an event has a successor one period later: the number of events that have one
-//! is compared with what independent events of the same rate would have.
+//! the previous one. So spectra and Rayleigh's test do not apply, and autocorrelation locks on to the width
+//! of the bursts. The remaining property is that an event has a successor one period later: the number of such events
+//! is compared with the number expected for independent events of the same rate.
 
 use super::{SIGNIFICANT, tail};
 
-/// Fewer events with a successor are chance to anybody who looks at them.
+/// Fewer events with a successor look like chance to any reader.
 const MIN_PAIRS: u64 = 3;
-/// Periods that a window must hold before silence means something: with fewer, `MIN_PAIRS` pairs are hard to reach.
+/// Periods that a window must hold before a negative result is meaningful: with fewer, `MIN_PAIRS` is hard to reach.
 const MIN_PERIODS: u64 = 5;
-/// With so many periods a clock is found in nine of ten cases even if one tick in twelve is missed.
+/// With this many periods, a clock is found in nine of ten cases even if one tick in twelve is missed.
 const ENOUGH_PERIODS: u64 = 12;
-/// A chance below this is a hint, worth a longer look.
+/// A p-value below this is a hint that justifies a longer observation.
 const HINT: f64 = 0.1;
 const MS: u64 = 1_000_000;
-/// A day: longer periods are none that anybody waits for.
+/// A day: longer periods are not of interest.
 const LONGEST_NS: u64 = 86_400_000 * MS;
 
-/// The distances at which a clock's next tick comes.
+/// Range of the distances between two ticks of a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
-    /// Shortest.
+    /// Shortest distance.
     pub from_ns: u64,
-    /// Longest.
+    /// Longest distance.
     pub to_ns: u64,
 }
 
 impl Clock {
-    /// A timer that is set again after some work: up to 6 % and 150 ms late, 3 % and 50 ms early for what the
-    /// bins blur.
+    /// A timer that is restarted after some work: up to 6 % + 150 ms late; up to 3 % + 50 ms early, because of the
+    /// resolution of the bins.
     #[must_use]
     pub fn every(period_ns: u64) -> Self {
         let period_ns = period_ns.min(LONGEST_NS);
@@ -42,34 +42,34 @@ impl Clock {
     }
 }
 
-/// What was found.
+/// Result of a search for a rhythm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rhythm {
     /// Events follow a clock.
     Found {
-        /// Median distance of the events that have a successor to it.
+        /// Median distance between an event and its successor.
         period_ns: u64,
-        /// How many have one.
+        /// Number of events that have a successor.
         pairs: u64,
-        /// How many would by chance.
+        /// Expected number for independent events.
         expected: f64,
-        /// Chance of so many or more, times the number of clocks that were tried.
+        /// Probability of at least that many by chance, multiplied by the number of clocks that were tried.
         p: f64,
     },
-    /// They do not, as far as so many events can tell.
+    /// No clock was found.
     None {
-        /// Of the clock that came nearest: chance, times the number of clocks.
+        /// p-value of the best clock, multiplied by the number of clocks that were tried.
         p: f64,
     },
-    /// Too short to tell.
+    /// The window is too short for an answer.
     NeedsMore {
-        /// How much longer to look, at least.
+        /// How much longer to observe, at least.
         for_ns: u64,
     },
 }
 
-/// Whether events at `at_ns` (ascending) in a window follow one of the clocks; the likeliest one is given. With
-/// clocks that are known, give only those: each one that is tried costs certainty (Bonferroni).
+/// Whether events at `at_ns` (ascending) in a window follow one of the clocks; returns the most significant one. If
+/// the possible clocks are known, pass only those: each clock that is tried costs significance (Bonferroni).
 #[must_use]
 pub fn rhythm(at_ns: &[u64], window_ns: u64, clocks: &[Clock]) -> Rhythm {
     let best = clocks
@@ -98,7 +98,7 @@ pub fn rhythm(at_ns: &[u64], window_ns: u64, clocks: &[Clock]) -> Rhythm {
     }
 }
 
-/// Clocks for when none is known: from 1 s to a quarter of the window, each window reaching to the next.
+/// Clocks to try if none is known: periods from 1 s to a quarter of the window, with adjoining ranges.
 #[must_use]
 pub fn grid(window_ns: u64) -> Vec<Clock> {
     let mut clocks = Vec::new();
@@ -106,7 +106,7 @@ pub fn grid(window_ns: u64) -> Vec<Clock> {
     while period_ns <= window_ns / 4 {
         let clock = Clock::every(period_ns);
         clocks.push(clock);
-        // The next one starts where this one ends.
+        // The range of the next clock starts where this one ends.
         period_ns = ((clock.to_ns + 50 * MS) / 97 * 100).max(period_ns + MS);
     }
     clocks
@@ -119,9 +119,9 @@ struct Tested {
     period_ns: u64,
 }
 
-/// Counts the events that have a successor at the clock's distance. Of independent events at rate `r` an event has
-/// one with chance `1 - e^(-r w)`, `w` being the part of the clock's range that is still inside the window; the
-/// number of those that have one is about Poisson around the sum of these chances.
+/// Counts the events that have a successor at the clock's distance. For independent events with rate `r`, an event has
+/// one with probability `1 - e^(-r w)`, where `w` is the part of the clock's range that is inside the window. The
+/// number of events that have one is approximately Poisson-distributed around the sum of these probabilities.
 fn test(at_ns: &[u64], window_ns: u64, clock: &Clock) -> Tested {
     let rate = at_ns.len().saturating_sub(1) as f64 / window_ns.max(1) as f64;
     let (mut pairs, mut expected) = (0, 0.0);
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn two_bursts_five_seconds_apart_are_no_period() {
-        // What an incident's excerpt of 8 s held.
+        // From the recording of an incident, 8 s long.
         let said = rhythm(&[S, 6 * S], 8 * S, &[Clock::every(5 * S)]);
         let Rhythm::NeedsMore { for_ns } = said else { panic!("{said:?}") };
         assert!(for_ns > 15 * S && for_ns < 25 * S, "{for_ns}");

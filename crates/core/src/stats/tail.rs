@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Upper tails of distributions: how likely is this much or more?
+//! Upper tails of distributions: how likely is an amount, or a larger one?
 
-/// Chance of `k` or more where `mean` is expected and events are independent:
-/// `1 - sum(i < k) mean^i e^-mean / i!`, summed from the larger side so that small chances keep their digits.
+/// Probability of `k` or more independent events where `mean` are expected:
+/// `1 - sum(i < k) mean^i e^-mean / i!`. For `k` above the mean, the upper tail itself is summed, so that small
+/// probabilities keep their precision.
 #[must_use]
 pub fn poisson(k: u64, mean: f64) -> f64 {
     if k == 0 {
@@ -27,7 +28,7 @@ pub fn poisson(k: u64, mean: f64) -> f64 {
     }
     let (mut sum, mut next) = (0.0, term(log));
     let mut i = k;
-    // Above the mean, terms fall at least geometrically.
+    // Above the mean, terms decrease at least geometrically.
     while next > sum * 1e-16 && next > 0.0 {
         sum += next;
         i += 1;
@@ -36,7 +37,7 @@ pub fn poisson(k: u64, mean: f64) -> f64 {
     sum.min(1.0)
 }
 
-/// Chance of `k` or more hits in `n` tries that hit with chance `p` each:
+/// Probability of `k` or more successes in `n` independent trials with probability `p` each:
 /// `sum(i >= k) C(n, i) p^i (1-p)^(n-i)`.
 pub(super) fn binomial(k: u64, n: u64, p: f64) -> f64 {
     if k == 0 || p >= 1.0 {
@@ -66,7 +67,7 @@ mod tests {
 
     #[test]
     fn tails_of_tables() {
-        // 1 - e^-1 (1 + 1 + 1/2), and four heads of four.
+        // 1 - e^-1 (1 + 1 + 1/2); four heads in four tosses.
         assert!((poisson(3, 1.0) - 0.080_301_397).abs() < 1e-8);
         assert!((poisson(20, 2.0) - 5.9e-14).abs() < 1e-14, "{}", poisson(20, 2.0));
         assert!((binomial(4, 4, 0.5) - 0.0625).abs() < 1e-12);

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Text from the host, made safe to show: what one sees is what is there, on one line, of bounded length.
+//! Text from the host, made safe to show: every character is visible, on one line, with a bounded length.
 //!
 //! Hidden characters ([`is_hidden`]) become `\xNN` (ASCII) or `\u{...}`. Backslashes stay as they are, because
-//! systemd's unit names are full of them (`dev-disk-by\x2duuid`) and people paste what they see. Only a run of
-//! backslashes right before an escape, or before text that reads like one, is doubled: an odd run then begins
-//! an escape and an even one does not, so two different names never look the same. (`\xNN` with NN of 80 and
-//! more is what [`decode`](crate::text::name::decode) made of a byte that is not UTF-8, and stays.)
+//! systemd's unit names contain many (`dev-disk-by\x2duuid`) and people paste what they see. Only a run of
+//! backslashes right before an escape, or before text that looks like one, is doubled: an odd run then starts
+//! an escape and an even one does not, so two different names never look the same. (`\xNN` with NN of 80 or
+//! above comes from [`decode`](crate::text::name::decode), for a byte that is not UTF-8, and stays.)
 
 use super::name::is_hidden;
 use std::fmt::Write as _;
 use unicode_width::UnicodeWidthChar;
 
-/// Longest sentence in columns. Only hostile or broken input comes near.
+/// Longest sentence in columns. Only hostile or invalid input comes near it.
 const SENTENCE_COLUMNS: usize = 600;
 
-/// What stands for the middle of a text that is too long: both ends of a path tell more than its middle.
+/// Replaces the middle of a text that is too long: the ends of a path are more informative than its middle.
 const ELLIPSIS: &str = "...";
 
-/// Columns that a text takes on a terminal: the sum over its characters, as terminals count.
+/// Columns that a text takes on a terminal: the sum over its characters.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
@@ -27,7 +27,7 @@ pub(crate) fn char_width(c: char) -> usize {
     c.width().unwrap_or(0)
 }
 
-/// A sentence.
+/// A sentence, escaped and cut to [`SENTENCE_COLUMNS`].
 pub(crate) fn sentence(text: &str) -> String {
     capped(&pieces(text, false), SENTENCE_COLUMNS)
 }
@@ -37,21 +37,21 @@ pub(crate) fn label(text: &str, columns: usize) -> String {
     capped(&pieces(text, false), columns)
 }
 
-/// An identifier in backticks; those in it are escaped. `columns` do not count the two around it.
+/// An identifier in backticks; backticks in it are escaped. `columns` does not count the two around it.
 pub(crate) fn identifier(name: &str, columns: usize) -> String {
     format!("`{}`", capped(&pieces(name, true), columns))
 }
 
-/// A command. Never cut and no backslash doubled: either would make it another command.
+/// A shell command, escaped. It is never cut and no backslash is doubled, because either would change the command.
 pub(crate) fn command(text: &str) -> String {
     text.chars().map(|c| if is_hidden(c) { escape(c) } else { c.to_string() }).collect()
 }
 
-/// A JSON document in which hidden characters ([`is_hidden`]) are escaped, besides the ends of its lines.
+/// A JSON document with all hidden characters ([`is_hidden`]) except newlines escaped.
 pub(crate) fn json(plain: &str) -> String {
     let mut document = String::with_capacity(plain.len());
     for c in plain.chars() {
-        // Apart from the ends of lines, hidden characters can only be in strings.
+        // Apart from newlines, hidden characters can only be in strings.
         if c == '\n' || !is_hidden(c) {
             document.push(c);
             continue;
@@ -72,7 +72,7 @@ fn escape(c: char) -> String {
     }
 }
 
-/// The text in units that must not be torn apart.
+/// The text in units that must not be split: characters and escapes.
 fn pieces(text: &str, backticks: bool) -> Vec<String> {
     let must_go = |c: char| is_hidden(c) || (backticks && c == '`');
     let mut pieces = Vec::new();
@@ -93,7 +93,7 @@ fn pieces(text: &str, backticks: bool) -> Vec<String> {
     pieces
 }
 
-/// Whether text after a backslash could be taken for an escape that [`escape`] wrote.
+/// Whether text after a backslash could be mistaken for an escape that [`escape`] wrote.
 fn reads_like_escape(after: &str) -> bool {
     let hex = |digits: &str| u8::from_str_radix(digits, 16).ok();
     after.starts_with("u{")
@@ -104,8 +104,8 @@ fn reads_like_escape(after: &str) -> bool {
             .is_some_and(|byte| byte == b'`' || is_hidden(char::from(byte)) && byte.is_ascii())
 }
 
-/// The pieces as one text; the middle gives way when it is too wide. Characters without width count as one
-/// column here, so that a thousand combining marks are cut too.
+/// The pieces as one text. If it is wider than `columns`, its middle is replaced by [`ELLIPSIS`]. Characters without
+/// width count as one column here, so that a thousand combining marks are cut too.
 fn capped(pieces: &[String], columns: usize) -> String {
     let cost = |piece: &String| width(piece).max(1);
     if pieces.iter().map(cost).sum::<usize>() <= columns {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Text: names from the host as they come and as they may be shown, words of shell commands, numbers with units.
+//! Text: names from the host, decoded and escaped; words of shell commands; numbers with units.
 //!
-//! The lowest layer: every other module may use it, and it uses none of them.
+//! The lowest layer: every other module may use it, and it uses no other module.
 
 pub mod escape;
 pub mod name;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Names that come from the host, as text that loses nothing.
+//! Names from the host, decoded to text without loss.
 //!
-//! The kernel's names are bytes: a comm may be any 15 bytes, a path anything but NUL. [`decode`] keeps valid
-//! UTF-8 as it is and writes every other byte as `\xNN`. Control characters stay: they are escaped by
-//! whoever shows the name.
+//! The kernel's names are bytes: a comm may be any 15 bytes, a path any bytes except NUL. [`decode`] keeps valid
+//! UTF-8 as it is and writes every other byte as `\xNN`. Control characters stay: they are escaped when the name is
+//! shown.
 
 use std::fmt::Write as _;
 
-/// Decodes bytes of a kernel name up to the first NUL. Invalid UTF-8 becomes `\xNN`, a byte each.
+/// Decodes the bytes of a kernel name up to the first NUL. Each byte that is not valid UTF-8 becomes `\xNN`.
 #[must_use]
 pub fn decode(bytes: &[u8]) -> String {
     let bytes = bytes.split(|&b| b == 0).next().unwrap_or_default();
@@ -22,9 +22,9 @@ pub fn decode(bytes: &[u8]) -> String {
     text
 }
 
-/// Whether a character must not be shown as it is: it steers the terminal (control characters, line and
-/// paragraph separators), reorders the text around it (bidirectional controls), or cannot be seen at all
-/// (zero-width and other default-ignorable characters, blanks that pass for spaces).
+/// Whether a character must not be shown as it is, because it controls the terminal (control characters, line and
+/// paragraph separators), reorders the text around it (bidirectional controls), or is invisible
+/// (zero-width and other default-ignorable characters, blanks that look like spaces).
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
     c.is_control()

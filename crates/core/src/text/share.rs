@@ -3,39 +3,39 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A part of a whole, 0 to 1. More than all of something is a fault of who computed it, and no value of this type: it is
-/// refused when it is made, when it is read, and so never shown.
+/// A part of a whole, 0..1. A number outside of this range is an error of the code that computed it. It is rejected
+/// when a value is created or deserialised, so it is never shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Share(f64);
 
-/// Sums of parts may exceed their whole by what the last bits of floating point lose.
+/// Tolerance for rounding errors: sums of parts may exceed their whole by that much.
 const ROUNDING: f64 = 1e-9;
 
 impl Share {
-    /// All of it.
+    /// The whole: 1.
     pub const WHOLE: Self = Self(1.0);
 
-    /// That share; `None` if it is below 0, above 1, or not a number.
+    /// A share from a ratio; `None` if it is below 0, above 1, or not a number.
     #[must_use]
     pub fn new(ratio: f64) -> Option<Self> {
         (0.0..=1.0 + ROUNDING).contains(&ratio).then(|| Self(ratio.min(1.0)))
     }
 
-    /// An amount of a whole that holds it: a whole that is measured apart may come out smaller than its part, and is at
-    /// least that. Of nothing, nothing.
+    /// The share of `part` in `whole`. A whole that was measured separately may be smaller than its part; then the
+    /// share is 1. If both are 0, the share is 0.
     #[must_use]
     pub fn of(part: u64, whole: u64) -> Self {
         Self(part as f64 / whole.max(part).max(1) as f64)
     }
 
-    /// The share that is nearest to what is computed otherwise; not a number is none.
+    /// The share nearest to a ratio: clamped to 0..1; 0 if it is not a number.
     #[must_use]
     pub fn saturating(ratio: f64) -> Self {
         Self(if ratio.is_nan() { 0.0 } else { ratio.clamp(0.0, 1.0) })
     }
 
-    /// The number.
+    /// The share as a number, 0..1.
     #[must_use]
     pub fn get(self) -> f64 {
         self.0

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Names from the host as words of a shell command that somebody will paste as root.
+//! Names from the host, quoted as words of shell commands that users paste as root.
 
 use crate::text::name::is_hidden;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// A name as one word of a shell command, whatever it holds. Plain names stay as they are.
+/// A name as one word of a shell command, whatever it contains. Plain names stay as they are.
 ///
 /// Names with control characters or other hidden characters become `$'...'` with octal bytes (bash, zsh, ksh,
-/// POSIX 2024), so that the command shows what it does and fits on one line; all others that need it become
+/// POSIX 2024), so that the command shows what it does and fits on one line; all other names that need quotes become
 /// `'...'`. A name that starts with `-` is still an option to the command: put `--` before it.
 ///
-/// A `\xNN` in the name stays these four characters: systemd's unit names hold such text, and bytes that
-/// [`decode`](crate::text::name::decode) wrote so cannot be told from it.
+/// A `\xNN` in the name stays these four characters: systemd's unit names contain such text, and it cannot be
+/// distinguished from bytes that [`decode`](crate::text::name::decode) wrote in the same form.
 #[must_use]
 pub fn shell_quote(name: &str) -> Cow<'_, str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_@:,./+-".contains(c);
@@ -39,8 +39,8 @@ pub fn shell_quote(name: &str) -> Cow<'_, str> {
     Cow::Owned(word)
 }
 
-/// A name from the host as an identifier in a sentence. A backtick in it becomes an apostrophe, so that the
-/// identifier ends where it ends; the exact name is in the entity.
+/// A name from the host in backticks, as an identifier in a sentence. A backtick in the name becomes an apostrophe, so
+/// that it does not end the identifier early; the exact name is in the entity.
 #[must_use]
 pub fn ticked(name: &str) -> String {
     format!("`{}`", name.replace('`', "'"))
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a POSIX shell makes of a word of the three forms that `shell_quote` writes.
+    /// What a POSIX shell reads from a word in one of the three forms that `shell_quote` writes.
     fn shell_reads(word: &str) -> Option<Vec<u8>> {
         if let Some(body) = word.strip_prefix("$'") {
             let mut bytes = Vec::new();

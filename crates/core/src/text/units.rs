@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Numbers with units, for people: no more digits than one reads, no number without its unit.
+//! Numbers with units, for people: only significant digits, and no number without its unit.
 //!
 //! One decimal below 10 and whole numbers above (`9.0 us`, `13 ms`, `212 ms`), in the largest unit that keeps
-//! the number at 1 or more. A larger input never gives a smaller number. What is not 0 is never shown as 0
-//! (`<0.1 %`), what is not all is never shown as all (`>99 %`), and what is not a number is shown as `?`.
+//! the number at 1 or more. A larger input never gives a smaller number. A value other than 0 is never shown as 0
+//! (`<0.1 %`), a share below 1 is never shown as 100 % (`>99 %`), and a value that is not finite is shown as `?`.
 
 use super::share::Share;
 use serde::{Deserialize, Serialize};
@@ -16,23 +16,23 @@ pub enum Unit {
     Ns,
     /// Nanoseconds per second of wall time.
     NsPerS,
-    /// Microseconds (of settings that are given in them).
+    /// Microseconds, for settings in that unit.
     Us,
     /// A share, 0..1.
     Ratio,
     /// A count.
     Count,
-    /// Per second of wall time.
+    /// A count per second of wall time.
     PerS,
     /// Bytes.
     Bytes,
-    /// CPUs' worth of time.
+    /// CPU time per wall time, as a number of CPUs.
     Cpus,
-    /// A CPU list or another text: the number is in `note`.
+    /// A CPU list or another text: the content is in `note`.
     Text,
 }
 
-/// A unit: its size, the number from which the next one takes over, its name.
+/// A unit: its size, the number from which the next larger unit is used, its name.
 type Step = (f64, f64, &'static str);
 
 const DURATION: &[Step] = &[
@@ -52,12 +52,12 @@ const BYTES: &[Step] = &[
     (1_099_511_627_776.0, f64::INFINITY, "TiB"),
 ];
 
-/// Counts are exact below a million: they are what people compare with other tools.
+/// Counts are exact below a million, because people compare them with those of other tools.
 const COUNT: &[Step] = &[(1.0, 1e6, ""), (1e6, 1000.0, "M"), (1e9, f64::INFINITY, "G")];
 
 const PERCENT: &[Step] = &[(1.0, f64::INFINITY, "%")];
 const CPUS: &[Step] = &[(1.0, f64::INFINITY, "CPUs")];
-/// Settings are shown as they are set.
+/// Settings are shown in the unit in which they are set.
 const SETTING_US: &[Step] = &[(1.0, f64::INFINITY, "us")];
 
 /// A duration in nanoseconds: `850 ns`, `9.0 us`, `212 ms`, `30 s`, `15 min`, `2.5 h`.
@@ -66,8 +66,8 @@ pub fn duration(ns: f64) -> String {
     scaled(ns, DURATION)
 }
 
-/// A share, 0..1, of something that the sentence around it names: `71 %`, `3.6 %`, `<0.1 %`, `>99 %`. What is no share is
-/// not printed as one.
+/// A share, 0..1, of something that the sentence around it names: `71 %`, `3.6 %`, `<0.1 %`, `>99 %`. A number outside
+/// of 0..1 is shown as `?`.
 #[must_use]
 pub fn share(ratio: f64) -> String {
     let Some(ratio) = Share::new(ratio).map(Share::get) else { return "?".into() };
@@ -77,7 +77,7 @@ pub fn share(ratio: f64) -> String {
     percent(ratio)
 }
 
-/// A ratio that may exceed 1, as what several CPUs do in terms of one: `130 %`.
+/// A ratio that may exceed 1, such as the use of several CPUs in terms of one: `130 %`.
 #[must_use]
 pub fn percent(ratio: f64) -> String {
     scaled(ratio * 100.0, PERCENT)
@@ -95,13 +95,13 @@ pub fn count(count: f64) -> String {
     scaled(count, COUNT)
 }
 
-/// A number of things with their name in the right number: `1 process`, `58 210 waits`.
+/// A count with its noun in singular or plural: `1 process`, `58 210 waits`.
 #[must_use]
 pub fn counted(n: u64, singular: &str, plural: &str) -> String {
     format!("{} {}", count(n as f64), if n == 1 { singular } else { plural })
 }
 
-/// A CPU limit, as it is set: `4 CPUs`, `0.25 CPUs`, `1 CPU`.
+/// A CPU limit, rounded to two decimals: `4 CPUs`, `0.25 CPUs`, `1 CPU`.
 #[must_use]
 pub fn cpus(cpus: f64) -> String {
     if !cpus.is_finite() {
@@ -138,16 +138,16 @@ fn scaled(value: f64, steps: &[Step]) -> String {
     }
     for (i, &(size, limit, name)) in steps.iter().enumerate() {
         let number = value / size;
-        // A whole number of the smallest unit is exact: `5 ns`. Of shares and CPUs it is chance: `5.0 %`.
+        // A whole number of the smallest unit is exact: `5 ns`. For shares and CPUs it is a coincidence: `5.0 %`.
         let exact = i == 0 && number.fract() == 0.0 && steps != PERCENT && steps != CPUS;
         let whole = number == 0.0 || number >= 9.95 || exact;
         let rounded = if whole { number.round() } else { (number * 10.0).round() / 10.0 };
-        // What rounds up to the next unit belongs there: 999.6 us is `1.0 ms`.
+        // A number that rounds up to the next unit is shown in that unit: 999.6 us is `1.0 ms`.
         if rounded >= limit {
             continue;
         }
         let text = match (whole, rounded > 0.0) {
-            // Nothing measured is so large; a broken input must not break the page.
+            // No measured value is this large, but invalid input must not break the layout.
             (true, _) if rounded >= 1e15 => format!("{rounded:.1e}"),
             (true, _) => grouped(&format!("{rounded:.0}")),
             (false, true) => format!("{rounded:.1}"),
@@ -158,7 +158,7 @@ fn scaled(value: f64, steps: &[Step]) -> String {
     "?".into()
 }
 
-/// Digits in groups of three.
+/// The digits in groups of three, separated by spaces.
 fn grouped(digits: &str) -> String {
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, digit) in digits.chars().enumerate() {
@@ -232,14 +232,14 @@ mod tests {
         }
     }
 
-    /// The number that a text says, in the smallest unit of `steps`.
+    /// The number in a text, in the smallest unit of `steps`.
     fn read(text: &str, steps: &[Step]) -> f64 {
         let (size, number) = steps
             .iter()
             .rev()
             .find_map(|&(size, _, name)| {
                 let number = text.strip_suffix(name)?;
-                // `ns` ends in `s`, and the empty name of counts is at the end of everything.
+                // `ns` ends in `s`, and every text ends in the empty name of counts.
                 (name.is_empty() || number.ends_with(' ')).then_some((size, number))
             })
             .unwrap();

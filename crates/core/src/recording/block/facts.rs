@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Devices, filesystems, settings and files: what records of block IO refer to.
+//! Devices, filesystems, settings and files that records of block IO refer to.
 
 use super::ProcId;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A device number: of a disk, a partition, or a filesystem that has none (`0:39`).
+/// Device number of a disk or partition, or of a filesystem without a device (`0:39`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DevId {
     /// Major number, 12 bits.
@@ -16,7 +16,7 @@ pub struct DevId {
 }
 
 impl DevId {
-    /// From the kernel's `dev_t`: 12 bits of major above 20 of minor.
+    /// From the kernel's `dev_t`: 12 bits of major number above 20 bits of minor number.
     #[must_use]
     pub fn from_kernel(dev: u32) -> Self {
         Self { major: dev >> 20, minor: dev & 0xf_ffff }
@@ -29,7 +29,7 @@ impl fmt::Display for DevId {
     }
 }
 
-/// Text that is not `major:minor`.
+/// Error: a text is not `major:minor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotADevice;
 
@@ -43,12 +43,12 @@ impl FromStr for DevId {
     }
 }
 
-/// A block device, at first sight and again when it goes.
+/// A block device. Recorded when it is first seen, and again when it is removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
-    /// Its number.
+    /// Device number.
     pub dev: DevId,
-    /// Its name below `/sys/class/block`, decoded.
+    /// Name below `/sys/class/block`, decoded.
     pub name: String,
     /// The disk that it is a partition of; `None` = it is a whole disk.
     pub disk: Option<DevId>,
@@ -56,20 +56,20 @@ pub struct Device {
     pub start_sector: Option<u64>,
     /// Length in units of 512 bytes; `None` where unknown.
     pub sectors: Option<u64>,
-    /// What is below a stacked device: the backing file of a loop device, or the disks of an array, decoded.
+    /// Backing store of a stacked device, decoded: the file of a loop device, or the disks of an array.
     pub backing: Option<String>,
-    /// Whether it vanished during the window.
+    /// Whether it was removed during the window.
     pub gone: bool,
 }
 
-/// A mounted filesystem that IO was seen on, at first sight.
+/// A mounted filesystem with IO. Recorded when it is first seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
     /// The filesystem's device number as `/proc/PID/mountinfo` has it (`s_dev`).
     pub fs: DevId,
     /// `ext4`, `xfs`, `btrfs`, ...
     pub fstype: String,
-    /// What is mounted, decoded.
+    /// Source of the mount (the device), decoded.
     pub source: String,
     /// Where the filesystem's root is mounted (the mount with the shortest `root`), decoded.
     pub point: String,
@@ -77,24 +77,24 @@ pub struct Mount {
     pub options: String,
 }
 
-/// A file of the kernel that holds a setting, as it was at the start and again when it changed.
+/// A kernel file that holds a setting. Recorded at the start, and again when it changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
-    /// When it was read.
+    /// Timestamp of the reading.
     pub t_ns: u64,
-    /// Its path: `/proc/sys/vm/dirty_expire_centisecs`, `/sys/block/sda/queue/scheduler`, ...
+    /// Path: `/proc/sys/vm/dirty_expire_centisecs`, `/sys/block/sda/queue/scheduler`, ...
     pub path: String,
-    /// Its content without the line's end, cut to 256 bytes; `None` = it does not exist or may not be read.
+    /// Content without the trailing newline, truncated to 256 bytes; `None` = it does not exist or cannot be read.
     pub value: Option<String>,
 }
 
-/// Identity of a file within one recording: a number that the recorder gives, from 1.
+/// Identity of a file within one recording: a number that the recorder assigns, counting from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FileId(pub u32);
 
 impl FileId {
-    /// Stands for the many files beyond the number that a recording tells apart.
+    /// Stands for all files beyond the number that a recording distinguishes.
     pub const OTHERS: Self = Self(u32::MAX);
 }
 
@@ -102,33 +102,33 @@ impl FileId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileState {
-    /// `path` was its name when it was last looked at: after an unmount, that of before.
+    /// `path` was its name at the last look-up. After an unmount, the name before it.
     Linked,
-    /// It was deleted; `path` is the name it had.
+    /// The file was deleted; `path` is its former name.
     Deleted,
-    /// `path` is what the kernel's dentries told, relative to the filesystem's root: the mount is not known. With
-    /// `.../` before it, only the end of a long path is known.
+    /// `path` comes from the kernel's dentries and is relative to the filesystem's root, because the mount is not
+    /// known. A prefix `.../` means that only the end of a long path is known.
     InFilesystem,
     /// No name was found.
     Nameless,
 }
 
-/// A file, at first sight and again when its name is known better, or who dirtied it.
+/// A file. Recorded when it is first seen, and again when more is known of its name or of the process that dirtied it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct File {
-    /// Its identity in this recording.
+    /// Identity in this recording.
     pub id: FileId,
-    /// The filesystem that holds it (`s_dev`); an overlay's files are those of the layer below.
+    /// The filesystem that holds it (`s_dev`); for files of an overlay, the filesystem of the layer below.
     pub fs: DevId,
     /// Inode number. On btrfs it is unique within a subvolume only.
     pub ino: u64,
-    /// Inode generation: inode numbers are used again.
+    /// Inode generation, because inode numbers are reused.
     pub generation: u32,
-    /// Absolute path with its mount where `state` is [`FileState::Linked`] or `Deleted`, decoded; may be empty.
+    /// Absolute path including its mount point if `state` is [`FileState::Linked`] or `Deleted`, decoded; may be empty.
     pub path: String,
-    /// What is known of it.
+    /// What is known of the name.
     pub state: FileState,
-    /// Who was the first that was seen to dirty it while it was clean; `None` = nobody was seen.
+    /// The first process that was seen to dirty it while it was clean; `None` = none was seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dirtied_by: Option<ProcId>,
 }

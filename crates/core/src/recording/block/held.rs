@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What limits of block IO (`io.max`, `blkio.throttle.*`) held back.
+//! Transfers that limits of block IO (`io.max`, `blkio.throttle.*`) delayed.
 
 use super::{DevId, IoOp, ProcId};
 use serde::{Deserialize, Serialize};
 
-/// Transfers of a cgroup that a limit held back, and that the kernel let go in one second. What is still held back
-/// is not told of; how long each one was, the kernel does not tell.
+/// Transfers of a cgroup that a limit delayed and that the kernel dispatched in one second. Transfers that are still
+/// delayed are not included. The kernel does not report the length of each delay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldTick {
     /// Start of the tick.
@@ -16,22 +16,21 @@ pub struct HeldTick {
     pub device: DevId,
     /// Direction.
     pub op: IoOp,
-    /// Directory of the cgroup in the tree of the `blkio` or `io` controller, decoded; the limit is its own or one
-    /// of its parents'. `None` = it was gone before it could be asked for.
+    /// Directory of the cgroup in the tree of the `blkio` or `io` controller, decoded. The limit is its own or that of
+    /// an ancestor. `None` = the cgroup was removed before its directory could be looked up.
     pub cgroup: Option<String>,
-    /// Transfers, as they were submitted: before they were split or merged. All of them, also where requests are
-    /// sampled.
+    /// Number of transfers as submitted, before they were split or merged. Complete even where requests are sampled.
     pub ios: u64,
-    /// Their bytes.
+    /// Bytes of these transfers.
     pub bytes: u64,
-    /// How long the requests for such transfers of the device, in any cgroup, took on average from when they were
-    /// let go; `None` = none of them was seen to end.
+    /// Mean time from dispatch to completion of the requests for delayed transfers of this device and direction, in any
+    /// cgroup, in nanoseconds; `None` = no completion was seen.
     pub service_ns: Option<u64>,
-    /// Processes in the cgroup at the end of the tick, at most [`HeldTick::MEMBERS`].
+    /// Processes in the cgroup at the end of the tick, without kernel threads, at most [`HeldTick::MEMBERS`].
     pub members: Vec<ProcId>,
 }
 
 impl HeldTick {
-    /// As many processes are named.
+    /// Maximum number of members.
     pub const MEMBERS: usize = 64;
 }

@@ -1,40 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What held threads up in block IO, and beside whom.
+//! Stalls of threads in block IO, and whose requests caused them.
 
 use super::{CgroupId, DevId, FileId, ProcId, WaitHist};
 use serde::{Deserialize, Serialize};
 
-/// What a thread was held up by.
+/// What stalled a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StallKind {
     /// `fsync`, `fdatasync` and the like.
     Sync,
-    /// A pause that the kernel made a writer take, because too much was dirty.
+    /// The kernel paused a writer because too many pages were dirty.
     DirtyThrottle,
-    /// A request that somebody waits for: a read, a synchronous write, a flush of the device's cache, or those of a
-    /// commit of the journal. From when it was asked for on, where that is known ([`DeviceTick::before`]).
+    /// A request that a thread waits for: a read, a synchronous write, a flush of the device's cache, or the requests
+    /// of a journal commit. The wait starts when the bio was queued, where that is known
+    /// ([`DeviceTick::before`](super::DeviceTick::before)), otherwise at the creation of the request.
     Request,
 }
 
-/// Hold-ups of one kind of a process's threads that ended in one second.
+/// Stalls of one kind of a process's threads that ended in one second.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoWaitTick {
     /// Start of the tick.
     pub t0_ns: u64,
     /// End of the tick.
     pub t1_ns: u64,
-    /// Whose.
+    /// The process.
     pub proc: ProcId,
-    /// By what.
+    /// Kind of the stalls.
     pub kind: StallKind,
-    /// The device; `None` where it is not told.
+    /// The device; `None` where it is not known.
     pub device: Option<DevId>,
-    /// Sizes. Of those whose end is not known, the time that they lasted at least ([`Stall::latest_ns`]).
+    /// Histogram of durations. A stall whose end is not known counts with its minimum duration ([`Stall::latest_ns`]).
     pub waits: WaitHist,
-    /// Longest.
+    /// Longest stall.
     pub max_ns: u64,
-    /// How many more there were, of which only is known that they began, and were over when it was looked next.
+    /// Number of further stalls of unknown duration: their start was seen, and they had ended by the next poll.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unmeasured: u64,
 }
@@ -44,82 +45,84 @@ fn is_zero(amount: &u64) -> bool {
     *amount == 0
 }
 
-/// One long hold-up (10 ms and more): for coincidences.
+/// A single long stall (10 ms or longer), for tests of coincidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stall {
-    /// It began.
+    /// Start.
     pub t0_ns: u64,
-    /// It ended; where `latest_ns` is known, it was under way still.
+    /// End. If `latest_ns` is set, the last time at which the stall was seen in progress.
     pub t1_ns: u64,
-    /// Whose.
+    /// The process.
     pub proc: ProcId,
-    /// By what.
+    /// Kind of the stall.
     pub kind: StallKind,
-    /// The device; `None` where it is not told.
+    /// The device; `None` where it is not known.
     pub device: Option<DevId>,
-    /// Where the kernel does not tell of ends, and it was looked now and then: it was over then at the latest.
+    /// Latest possible end, where the kernel does not report ends and the thread is polled instead.
     /// `None` = `t1_ns` is the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest_ns: Option<u64>,
     /// The file that was synced, read or written, if one is known.
     pub file: Option<FileId>,
-    /// How many more of the same process, kind and device ended in the same second, lay within the time of this one
-    /// and of others that are told (to 10 ms), were no longer, and are not told each, because there were too many.
+    /// Number of stalls that this record also stands for, because there were too many in one second to record each.
+    /// They have the same process, kind and device, ended in the same second, are no longer than this one, and lie
+    /// within the time of the recorded stalls (up to 10 ms).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub within: u64,
-    /// Sum of their lengths: as time of threads, it may be longer than this one is.
+    /// Sum of the durations of those stalls. It is thread time, so it may exceed the duration of this one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub within_ns: u64,
 }
 
 impl Stall {
-    /// How long it was.
+    /// Duration of this stall.
     #[must_use]
     pub fn length_ns(&self) -> u64 {
         self.t1_ns.saturating_sub(self.t0_ns)
     }
 
-    /// The time of it and of those that are told with it.
+    /// Sum of the durations of this stall and of those that it also stands for.
     #[must_use]
     pub fn of_all_ns(&self) -> u64 {
         self.length_ns().saturating_add(self.within_ns)
     }
 
-    /// It and those that are told with it.
+    /// Number of stalls that this record stands for, itself included.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.within.saturating_add(1)
     }
 }
 
-/// Whose requests a process's own requests waited beside.
+/// Whose requests were queued or in the device while a process waited for its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IoCulprit {
-    /// Requests that a process submitted. The victim itself: its own other requests.
+    /// Requests that a process submitted. If it is the victim: its own other requests.
     Process(ProcId),
     /// Writeback of pages that this cgroup owns.
     Writeback(Option<CgroupId>),
-    /// A journal's or the metadata's requests.
+    /// Requests of a journal, or for metadata.
     Filesystem,
-    /// Nobody else's: the part of the request itself. In older recordings that of the process's other requests too.
+    /// No other requests: the service time of the request itself. In older recordings also that of the process's other
+    /// requests.
     Device,
 }
 
-/// Nanoseconds of a process's waiting for its requests, by whose requests were in the queue or the device
-/// meanwhile. Summed over culprits it is the [`StallKind::Request`] time of the same ticks.
+/// Time that a process waited for its requests, by whose requests were queued or in the device during the wait.
+/// Summed over culprits it is the [`StallKind::Request`] time of the same ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoBlameTick {
     /// Start of the tick.
     pub t0_ns: u64,
     /// End of the tick.
     pub t1_ns: u64,
-    /// Who waited.
+    /// The process that waited.
     pub victim: ProcId,
-    /// For which device.
+    /// The device that it waited for.
     pub device: DevId,
-    /// Beside whom.
+    /// Whose requests it waited for.
     pub culprit: IoCulprit,
-    /// For how long.
+    /// Wait, in nanoseconds.
     pub ns: u64,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Block IO: devices, filesystems and files, what was asked of the devices, for whom and why, and what waited
-//! for it.
+//! Block IO: devices, filesystems and files; transfers with their submitters and reasons; and the threads that waited
+//! for them.
 
 mod facts;
 mod held;
@@ -23,40 +23,40 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "always in the box of `Record::Block`")]
 pub enum BlockRecord {
-    /// A device, at first sight and when it goes.
+    /// A device: when it is first seen, and when it is removed.
     Device(Device),
-    /// A filesystem, at first sight.
+    /// A filesystem: when it is first seen.
     Mount(Mount),
-    /// A setting, at the start and when it changed.
+    /// A setting: at the start, and when it changes.
     Setting(Setting),
-    /// A file, at first sight and when its name is known better.
+    /// A file: when it is first seen, and when more is known of its name.
     File(File),
     /// Transfers of one kind (BPF block probe), each second.
     Io(IoTick),
-    /// How long requests took (BPF block probe), each second.
+    /// Latency of requests (BPF block probe), each second.
     DeviceTick(DeviceTick),
-    /// Activity in bins of 10 ms (BPF block probe), each second, for devices that did anything.
+    /// Activity in bins of 10 ms (BPF block probe), each second, for devices with any activity.
     Bins(DeviceBins),
     /// `/proc/diskstats`, cumulative, ten times a second.
     Disk(DiskReading),
-    /// A pass of the flusher (BPF writeback probe), when it is over.
+    /// A pass of the flusher (BPF writeback probe), when it has ended.
     Pass(WritebackPass),
-    /// A journal's commit (BPF writeback probe).
+    /// A commit of a journal (BPF writeback probe).
     Commit(JournalCommit),
-    /// Hold-ups (BPF), each second.
+    /// Stalls of a process (BPF), each second.
     Wait(IoWaitTick),
-    /// A long hold-up (BPF).
+    /// A single long stall (BPF).
     Stall(Stall),
-    /// Beside whom requests waited (BPF block probe), each second.
+    /// Whose requests a process waited for (BPF block probe), each second.
     Blame(IoBlameTick),
-    /// When the busiest ones asked a device for something (BPF block probe), each second.
+    /// Request rate of the busiest originators over time (BPF block probe), each second.
     Pace(IoPace),
-    /// What a limit held back (BPF block probe), each second.
+    /// Transfers that an IO limit delayed (BPF block probe), each second.
     Held(HeldTick),
 }
 
 impl BlockRecord {
-    /// The time that it belongs to; `None` for facts, which belong to none.
+    /// Time range of the record, `(start_ns, end_ns)`; `None` for devices, mounts and files.
     #[must_use]
     pub fn span(&self) -> Option<(u64, u64)> {
         match self {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What was asked of devices, for whom and why, and how long it took.
+//! Transfers of devices with their purpose, submitter and reason, the latency of requests, and device activity.
 
 use super::{CgroupId, DevId, FileId, IoCulprit, ProcId, WaitHist};
 use serde::{Deserialize, Serialize};
@@ -23,11 +23,11 @@ pub enum IoWhat {
     Swap,
     /// The device itself, without a filesystem.
     RawDevice,
-    /// None of these could be told.
+    /// Not known.
     Unknown,
 }
 
-/// Direction.
+/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IoOp {
@@ -39,7 +39,7 @@ pub enum IoOp {
     Other,
 }
 
-/// Transfers of one kind in one second. A request of several files counts as one transfer for each.
+/// Transfers of one kind in one second. A request for several files counts as one transfer for each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoTick {
     /// Start of the tick.
@@ -48,7 +48,7 @@ pub struct IoTick {
     pub t1_ns: u64,
     /// The whole disk.
     pub device: DevId,
-    /// For what.
+    /// What the transfers were for.
     pub what: IoWhat,
     /// Direction.
     pub op: IoOp,
@@ -56,19 +56,19 @@ pub struct IoTick {
     pub submitter: Option<ProcId>,
     /// The cgroup that owns the pages, or the submitter's where pages are not accounted.
     pub owner: Option<CgroupId>,
-    /// Why the kernel wrote back, by its own word (`periodic`, `background`, `sync`, ...); `None` = no writeback.
+    /// The kernel's reason for writeback (`periodic`, `background`, `sync`, ...); `None` = no writeback.
     pub reason: Option<String>,
-    /// Transfers that ended in the tick. Where the probe sampled, scaled up to all.
+    /// Number of transfers that completed in the tick. Where the probe samples, scaled up to all transfers.
     pub ios: u64,
-    /// Their bytes, likewise, so that they sum to what the disk counted.
+    /// Bytes of these transfers. Where the probe samples, scaled up so that they sum to what the disk counted.
     pub bytes: u64,
-    /// Sum of the time from creation to completion of their requests, likewise.
+    /// Sum of the latencies of their requests, from creation to completion; scaled up as `ios`.
     pub total_ns: u64,
-    /// Longest seen.
+    /// Longest measured latency.
     pub max_ns: u64,
 }
 
-/// How long the requests of a device took, in one second.
+/// Latency of the requests of a device in one direction, in one second.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceTick {
     /// Start of the tick.
@@ -79,50 +79,51 @@ pub struct DeviceTick {
     pub device: DevId,
     /// Direction.
     pub op: IoOp,
-    /// Requests that ended, from creation to completion.
+    /// Latency of completed requests, from creation to completion.
     pub total: WaitHist,
-    /// The part from creation to issue: in the scheduler, or in the queue of a driver.
+    /// Part from creation to issue: in the IO scheduler, or in the queue of a driver.
     pub queue: WaitHist,
-    /// The part from issue to completion: in the driver and the device.
+    /// Part from issue to completion: in the driver and the device.
     pub device_time: WaitHist,
-    /// Longest from creation to completion.
+    /// Longest latency from creation to completion.
     pub max_ns: u64,
-    /// The time before creation, for a tag or because of writeback throttling, of those of the requests above that
-    /// waited [`DeviceTick::BEFORE_NS`] and more. `None` = it was not looked at.
+    /// Time from the queueing of the bio to the creation of its request, spent waiting for a tag or on writeback
+    /// throttling. Holds those of the requests above that waited [`DeviceTick::BEFORE_NS`] or longer. `None` = not
+    /// measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<WaitHist>,
-    /// One in so many requests was looked at; 1 = all. The histograms hold those that were looked at.
+    /// Sampling rate: one in this many requests was measured; 1 = all. The histograms hold only measured requests.
     pub sampled_one_in: u32,
 }
 
 impl DeviceTick {
-    /// A transfer that has its request sooner than that did not wait for it: the way there takes as long.
+    /// Shorter times before the creation of a request do not count as a wait: the code path itself takes that long.
     pub const BEFORE_NS: u64 = 4096;
 }
 
-/// A short piece of a device's time.
+/// Activity of a device in a short bin of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceBin {
-    /// Time with at least one request in the queue or the device.
+    /// Time with at least one request queued or in the device.
     pub busy_ns: u64,
-    /// Integral over time of the number of requests in the queue or the device.
+    /// Integral over time of the number of requests queued or in the device.
     pub depth_ns: u64,
-    /// Requests that ended.
+    /// Number of requests that completed.
     pub ios: u32,
-    /// Their bytes.
+    /// Bytes of these requests.
     pub bytes: u64,
 }
 
-/// A device's activity in bins of 10 ms, for bursts that an average over a second hides.
+/// Activity of a device in bins of 10 ms, to show bursts that an average over a second hides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceBins {
     /// Start of the first bin.
     pub t0_ns: u64,
-    /// End of the last one.
+    /// End of the last bin.
     pub t1_ns: u64,
     /// The whole disk.
     pub device: DevId,
-    /// Bins of equal length from `t0_ns` to `t1_ns`. All of them, also those without activity.
+    /// Bins of equal length from `t0_ns` to `t1_ns`, including those without activity.
     pub bins: Vec<DeviceBin>,
 }
 
@@ -143,40 +144,40 @@ pub struct DiskCounters {
     pub write_ns: u64,
     /// Bytes discarded.
     pub discard_bytes: u64,
-    /// Cache flushes completed; 0 before 5.5.
+    /// Cache flushes completed; 0 before Linux 5.5.
     pub flushes: u64,
-    /// Time with a request in flight; jiffies, and too long on fast devices.
+    /// Time with a request in flight. Counted in jiffies, and too high on fast devices.
     pub busy_ns: u64,
-    /// Integral over time of the requests in flight.
+    /// Integral over time of the number of requests in flight.
     pub depth_ns: u64,
-    /// Requests in flight at that moment.
+    /// Number of requests in flight at the time of the reading.
     pub in_flight: u64,
 }
 
-/// The counters of a device at one moment.
+/// The counters of a device at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskReading {
-    /// When.
+    /// Timestamp.
     pub t_ns: u64,
     /// Disk or partition.
     pub device: DevId,
-    /// Its counters.
+    /// Counters of the device.
     pub counters: DiskCounters,
 }
 
-/// When a device was asked for something, and by whom: requests by the moment at which they were created.
+/// Requests to a device over time, by originator ([`IoCulprit`]) and by the timestamp of their creation.
 ///
-/// Of the busiest ones of each second; the others are told together, as [`ProcId::OTHERS`].
+/// The busiest originators of each second have their own rows; all others are summed as [`ProcId::OTHERS`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoPace {
     /// Start of the first bin.
     pub t0_ns: u64,
-    /// End of the last one.
+    /// End of the last bin.
     pub t1_ns: u64,
     /// The whole disk.
     pub device: DevId,
-    /// On whose account the requests are, and their length in units of 512 bytes, each rounded up, in each bin of
-    /// [`IoPace::BIN_NS`] from `t0_ns` on. Where the window ends, the last one is shorter.
+    /// For each originator, the length of its requests in each bin of [`IoPace::BIN_NS`] from `t0_ns` on, in units of
+    /// 512 bytes, rounded up for each request. The last bin of the window may be shorter.
     pub sectors: BTreeMap<IoCulprit, Vec<u64>>,
 }
 

@@ -1,34 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Passes of the kernel's flusher, and commits of journals.
+//! Passes of the kernel's flusher, and commits of filesystem journals.
 
 use super::{DevId, ProcId};
 use serde::{Deserialize, Serialize};
 
-/// A pass of the kernel's flusher: pieces of its work on one device with pauses below a second between them.
+/// A pass of the kernel's flusher: work items on one device with the same reason and less than a second between them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WritebackPass {
-    /// Its first piece began.
+    /// Start of the first work item.
     pub t0_ns: u64,
-    /// Its last piece ended.
+    /// End of the last work item.
     pub t1_ns: u64,
-    /// The device, or the filesystem's number where no device is behind it.
+    /// The device, or the device number of the filesystem if it has no device.
     pub device: DevId,
-    /// Why, by the kernel's own word.
+    /// The kernel's reason for writeback.
     pub reason: String,
-    /// Inodes that were written.
+    /// Number of inodes that were written.
     pub inodes: u64,
-    /// Bytes that reached the device for it (of requests; the kernel's own page counts overstate).
+    /// Bytes that the pass wrote to the device, from its requests (the kernel's own page counts are too high).
     pub bytes: u64,
-    /// Transfers for it.
+    /// Number of transfers of the pass.
     pub ios: u64,
-    /// For how many whole seconds inodes had been dirty: `[seconds, inodes]`, ascending.
+    /// Histogram of the whole seconds for which inodes had been dirty: `[seconds, inodes]`, ascending.
     pub ages: Vec<(u32, u32)>,
-    /// Whole seconds since the same inode was last written back, for those seen before: `[seconds, inodes]`.
+    /// Histogram of the whole seconds since the same inode was last written back, for inodes that were seen before:
+    /// `[seconds, inodes]`, ascending.
     pub since_last: Vec<(u32, u32)>,
-    /// Who first dirtied them, those known, most first, at most 16: `[process, inodes]`.
+    /// Processes that first dirtied the inodes, where known, most inodes first, at most 16: `[process, inodes]`.
     pub dirtied_by: Vec<(ProcId, u32)>,
-    /// Who asked for it, those known, most first, at most 16: `[process, times]`. Empty of what the flusher does by its
-    /// own clocks, and in older recordings.
+    /// Processes that requested the pass, where known, most requests first, at most 16: `[process, requests]`. Empty
+    /// for passes that the flusher starts by its own timers, and in older recordings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked_by: Vec<(ProcId, u32)>,
 }
@@ -36,15 +37,15 @@ pub struct WritebackPass {
 /// A commit of a filesystem's journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalCommit {
-    /// It began.
+    /// Start of the commit.
     pub t0_ns: u64,
-    /// It was on the device.
+    /// Time at which the commit was on the device.
     pub t1_ns: u64,
     /// The device that holds the filesystem.
     pub device: DevId,
     /// `jbd2`, `xfs` or `btrfs`.
     pub kind: String,
-    /// Blocks logged, where the kernel tells.
+    /// Number of blocks logged, where the kernel reports it.
     pub blocks: Option<u64>,
 }
 

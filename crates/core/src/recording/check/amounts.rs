@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Amounts: time is conserved, histograms are what they say, counters do not run backwards.
+//! Invariants of amounts: time is conserved, histograms are consistent, counters do not run backwards.
 
 use super::{Faults, Invariant};
 use crate::recording::{
@@ -22,25 +22,25 @@ pub(super) const BINS: Invariant = "bins do not overlap";
 pub(super) const COUNTERS: Invariant = "cumulative counters do not run backwards";
 const LOST: Invariant = "what is listed as lost is not 0";
 
-/// `part` does not exceed `whole`, but for the rounding of clocks that are read one after the other.
+/// Whether `part` does not exceed `whole`, with a tolerance for clocks that are read one after the other.
 pub(crate) fn fits(part_ns: u64, whole_ns: u64) -> bool {
     const CLOCKS_NS: u64 = 1_000_000;
     part_ns <= whole_ns.saturating_add(whole_ns / 1000).saturating_add(CLOCKS_NS)
 }
 
-/// The same for sums over threads that come and go: what the last moments of some held is lost.
+/// Like [`fits`], for sums over threads that start and exit: the last amounts of some threads are lost.
 pub(super) fn about_fits(part_ns: u64, whole_ns: u64) -> bool {
     fits(part_ns, whole_ns.saturating_add(whole_ns / 20))
 }
 
-/// The same for amounts that are read one after the other by a reader that may have to wait in between: a
-/// tick's bounds are those of the beat, not of each reading.
+/// Like [`fits`], for amounts that are read one after the other by a reader that may be delayed in between: the bounds
+/// of a tick are those of the timer, not of each reading.
 pub(crate) fn roughly_fits(part_ns: u64, whole_ns: u64) -> bool {
     const FILES_NS: u64 = 100_000_000;
     part_ns <= whole_ns.saturating_add(whole_ns / 4).saturating_add(FILES_NS)
 }
 
-/// What is remembered between records.
+/// State between records.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Amounts {
     processes: BTreeMap<ProcId, Totals>,
@@ -49,7 +49,7 @@ pub(super) struct Amounts {
     psi: BTreeMap<(Option<CgroupId>, PsiResource), PsiReading>,
 }
 
-/// A process's sums.
+/// Sums of a process.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
     ledger_end_ns: u64,
@@ -59,14 +59,14 @@ struct Totals {
     explained_ns: u64,
     longest_ns: u64,
     threads_max: u32,
-    /// Stands for many, whose ticks are of several ranges of time.
+    /// Stands for many processes, whose ticks may have several time ranges.
     many: bool,
 }
 
 impl Totals {
-    /// Whether two accounts of its waiting agree. They are read one after the other while threads end; and recordings
-    /// made before waits in progress were followed lack, or hold as a whole, the wait of each thread that lies across
-    /// an end of the window.
+    /// Whether two sums of its waits agree. They are read one after the other while threads exit. Recordings from
+    /// before waits in progress were followed lack, or hold as a whole, the wait of each thread that spans the start or
+    /// end of the window.
     fn agree(&self, one_ns: u64, other_ns: u64) -> bool {
         let at_ends_ns = self.longest_ns.saturating_mul(self.threads_max.into()).saturating_mul(2);
         let (less_ns, more_ns) = (one_ns.min(other_ns), one_ns.max(other_ns));
@@ -106,7 +106,7 @@ impl Amounts {
             faults.unless(totals.agree(queued_ns, waits_ns), SIZES, || {
                 format!("process {}: {waits_ns} ns of waits, {queued_ns} ns queued", id.0)
             });
-            // A wait that began before the window is blamed as a whole, but queued only in part.
+            // A wait that began before the window is blamed as a whole, but only partly counted as queued.
             faults.unless(about_fits(explained_ns, queued_ns.max(waits_ns)), BLAME, || {
                 format!("process {}: {explained_ns} ns of {queued_ns} ns, {waits_ns} ns", id.0)
             });
@@ -161,7 +161,7 @@ impl Amounts {
         faults.unless(roughly_fits(wall_ns, most_ns), WALL, || {
             format!("process {id}: {wall_ns} ns of {most_ns} ns")
         });
-        // Waiting cannot be compared with it: the kernel counts a wait when it ends, as a whole.
+        // The delay cannot be compared with wall time: the kernel counts a wait as a whole when it ends.
         let on_cpu_ns = tick.on_cpu_ns;
         faults.unless(roughly_fits(on_cpu_ns, wall_ns), LEDGER, || {
             format!("process {id}: {on_cpu_ns} ns of {wall_ns} ns")
@@ -205,7 +205,7 @@ pub(super) fn buckets(waits: &WaitHist, faults: &mut Faults, whose: impl Fn() ->
     }
 }
 
-/// Between what the longest of these waits must be.
+/// Bounds of the longest of these waits, from its histogram bucket.
 pub(super) fn longest_bounds(waits: &WaitHist) -> (u64, u64) {
     match waits.count.iter().rposition(|&count| count > 0) {
         Some(bucket) => bucket_range_ns(bucket),

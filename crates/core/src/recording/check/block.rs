@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Block IO: counters that do not run backwards, bins that fit their time, waiting that is blamed on somebody.
+//! Invariants of block IO: counters do not run backwards, bins fill their time range, all waits for requests are
+//! blamed.
 
 use super::amounts::{BINS, COUNTERS, LONGEST, about_fits, buckets, fits, longest_bounds, sum};
 use super::{Faults, Invariant};
@@ -25,7 +26,7 @@ const LATEST: Invariant = "a hold-up whose end is not known was not over before 
 const DIRTIERS: Invariant = "at most 16 are named who dirtied";
 const BLAME: Invariant = "what a process waited for requests is blamed, no more and no less";
 
-/// What is remembered between records.
+/// State between records.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Block {
     disks: BTreeMap<DevId, DiskReading>,
@@ -34,7 +35,7 @@ pub(super) struct Block {
     paces_end_ns: BTreeMap<DevId, u64>,
 }
 
-/// A process's waiting for requests in one tick, twice: as it was measured, and as it was blamed.
+/// A process's wait for requests in one tick: as measured, and as blamed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Blamed {
     range_ns: (u64, u64),
@@ -45,7 +46,7 @@ struct Blamed {
 impl Block {
     pub(super) fn push(&mut self, record: &BlockRecord, faults: &mut Faults) {
         match record {
-            // Another device may get its number, and counts from 0.
+            // A new device may reuse the number, and counts from 0.
             BlockRecord::Device(device) if device.gone => {
                 self.disks.remove(&device.dev);
             }
@@ -60,7 +61,7 @@ impl Block {
             BlockRecord::Stall(stall) => {
                 let holds = stall.latest_ns.is_none_or(|latest_ns| latest_ns >= stall.t1_ns);
                 faults.unless(holds, LATEST, || format!("process {}", stall.proc.0));
-                // The shorter ones of a number are no longer than this one as often.
+                // None of the stalls that are recorded with this one is longer than it.
                 let most_ns = stall.length_ns().saturating_mul(stall.within);
                 let holds = stall.within_ns <= most_ns;
                 faults.unless(holds, WITHIN, || format!("process {}", stall.proc.0));
@@ -70,7 +71,7 @@ impl Block {
         }
     }
 
-    /// Only for a recording that is whole: one that was cut short may lack the blame of its last tick.
+    /// Only for complete recordings: a truncated one may lack the blame of its last tick.
     pub(super) fn finish(&self, faults: &mut Faults) {
         for (id, blamed) in &self.blamed {
             blamed.check(*id, faults);
@@ -129,10 +130,11 @@ impl Block {
         blamed.blame_ns = blamed.blame_ns.saturating_add(tick.ns);
     }
 
-    /// The sums of a process's tick. Those of the tick before are complete then, and are compared.
+    /// The sums of a process's tick. At the first record of a new tick, the sums of the previous one are complete and
+    /// are compared.
     fn blamed_in(&mut self, id: ProcId, range_ns: (u64, u64), faults: &mut Faults) -> &mut Blamed {
         let blamed = self.blamed.entry(id).or_insert(Blamed { range_ns, ..Blamed::default() });
-        // What was folded may be of several ranges of time.
+        // Merged processes may have amounts from several time ranges.
         if blamed.range_ns != range_ns && id != ProcId::OTHERS {
             blamed.check(id, faults);
             *blamed = Blamed { range_ns, ..Blamed::default() };
@@ -144,7 +146,7 @@ impl Block {
 impl Blamed {
     fn check(&self, id: ProcId, faults: &mut Faults) {
         let Self { waits_ns, blame_ns, .. } = *self;
-        // Without any blame, the probe could not tell.
+        // Without any blame, the probe could not determine it.
         let holds =
             blame_ns == 0 || (about_fits(blame_ns, waits_ns) && about_fits(waits_ns, blame_ns));
         faults.unless(holds, BLAME, || {
@@ -154,7 +156,7 @@ impl Blamed {
     }
 }
 
-/// All but the requests in flight.
+/// All counters except the number of requests in flight.
 fn cumulative(c: &DiskCounters) -> [u64; 10] {
     [
         c.reads,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Checks of CPUs: workers have no more time than there was, and run on CPUs that the check may use.
+//! Invariants of CPU checks: the times of workers fit into their slots, and pairs use CPUs that the check may use.
 
 use super::amounts::fits;
 use super::{Faults, Invariant};
@@ -11,7 +11,7 @@ const RUNS: Invariant =
 const KNOWN_CPUS: Invariant = "a pair is of two of the CPUs that the check may use";
 const WORKERS: Invariant = "a step of the sweep has no more workers than it says";
 
-/// What is remembered between records.
+/// State between records.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CpuCheck {
     setup: Option<CheckSetup>,
@@ -55,8 +55,7 @@ impl CpuCheck {
     }
 }
 
-/// A worker finds out that its slot is over when it runs again. How long it waits for a CPU has no bound; time that a
-/// hypervisor takes counts as CPU time, and is seldom more than this at once.
+/// Longest wall time in a slot: a worker notices the end of its slot only when it runs again.
 fn late(slot_ns: u64) -> u64 {
     const STOLEN_NS: u64 = 1_000_000_000;
     slot_ns.saturating_add(STOLEN_NS)

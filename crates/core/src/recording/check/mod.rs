@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What must hold for every recording, whoever made it: the order of the stream, ledgers that do not exceed
-//! wall time, references that lead somewhere, counters that do not run backwards, nothing from a source that
-//! says it saw nothing.
+//! Invariants of every recording: the order of the stream, ledgers that do not exceed wall time, references to
+//! described objects, counters that do not run backwards, no records from a source without coverage.
 
 mod amounts;
 mod block;
@@ -25,35 +24,35 @@ use references::References;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Something that must hold, as a sentence.
+/// An invariant, as a sentence.
 type Invariant = &'static str;
 
 const META_FIRST: Invariant = "the circumstances come first, once";
 const END_LAST: Invariant = "nothing comes after the end";
 const FORWARD: Invariant = "a range of time does not end before it begins";
 const WITHIN_WINDOW: Invariant = "nothing lies after the end of the window";
-/// A collector reads a moment after the beat that its window ends with.
+/// A collector reads shortly after the tick that ends the window.
 const END_TOLERANCE_NS: u64 = 1_000_000_000;
 
-/// What a check found.
+/// Result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Records that were looked at.
+    /// Number of records that were checked.
     pub records: u64,
-    /// Length of the window; `None` if the recording was cut short, which is no violation.
+    /// Length of the window; `None` if the recording is truncated, which is not a violation.
     pub window_ns: Option<u64>,
-    /// What does not hold, in alphabetical order.
+    /// Violated invariants, in alphabetical order.
     pub violations: Vec<Violation>,
 }
 
-/// An invariant that does not hold.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// What should hold, as a sentence.
+    /// The invariant, as a sentence.
     pub invariant: &'static str,
-    /// How often it does not.
+    /// Number of violations.
     pub count: u64,
-    /// The first case: the record's number in the stream, from 1, and what is wrong with it.
+    /// The first violation: the record's number in the stream, from 1, and what is wrong with it.
     pub first: String,
 }
 
@@ -68,7 +67,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks a stream of records, one by one. Its size depends on the number of processes, cgroups, files and
+/// Checks a stream of records, one by one. Its memory use depends on the number of processes, cgroups, files and
 /// devices, not on the length of the recording.
 #[derive(Clone, Debug, Default)]
 pub struct Checker {
@@ -83,7 +82,7 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// Takes the next record in.
+    /// Checks the next record.
     pub fn push(&mut self, record: &Record) {
         self.faults.records += 1;
         if matches!(record, Record::Meta(_)) == self.begun {
@@ -114,7 +113,7 @@ impl Checker {
         self.references.push(record, &mut self.faults);
     }
 
-    /// What was found.
+    /// Ends the check and returns its result.
     #[must_use]
     pub fn finish(mut self) -> Checked {
         if !self.begun {
@@ -164,7 +163,7 @@ impl Faults {
     }
 }
 
-/// The time that a record belongs to.
+/// Time range of a record, `(start_ns, end_ns)`; `(0, 0)` for records without one.
 fn span(record: &Record) -> (u64, u64) {
     match record {
         Record::ProcessTick(tick) => (tick.t0_ns, tick.t1_ns),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! References: who is named is described, and nothing comes from a source that saw nothing.
+//! References: processes, cgroups, devices and files are described before records refer to them, and no record comes
+//! from a source without coverage.
 
 use super::{Faults, Invariant};
 use crate::recording::{
@@ -18,16 +19,16 @@ const COVERED: Invariant = "nothing comes from a source that saw nothing";
 const ALL_COVERED: Invariant = "every source says what it saw";
 const TARGET_BINS: Invariant = "bins of the target are there only if the target is not the host";
 
-/// What is remembered between records.
+/// State between records.
 #[derive(Clone, Debug, Default)]
 pub(super) struct References {
     processes: BTreeSet<ProcId>,
     cgroups: BTreeSet<CgroupId>,
     devices: BTreeSet<DevId>,
-    /// Filesystems: a pass of the flusher may be over one that has no device.
+    /// Filesystems: a pass of the flusher may be on one that has no device.
     filesystems: BTreeSet<DevId>,
     files: BTreeSet<FileId>,
-    /// Whether each source saw anything, ever.
+    /// Whether each source was available at any time.
     sources: BTreeMap<Source, bool>,
     target_is_host: bool,
 }
@@ -109,9 +110,10 @@ impl References {
         }
     }
 
-    /// `ended`: whether the recording is whole. One that was cut short may lack what comes with the first beat.
+    /// `ended`: whether the recording is complete. A truncated one may lack the coverage that comes with the first
+    /// tick.
     pub(super) fn finish(&self, ended: bool, faults: &mut Faults) {
-        // A recording is of a version that knows a source if any of that version says something.
+        // The version is not known here: it is taken as the highest version of a source with a coverage record.
         let version = self.sources.keys().map(|source| source.since_version()).max().unwrap_or(1);
         for source in
             Source::ALL.into_iter().filter(|it| !it.is_asked_for() && it.since_version() <= version)

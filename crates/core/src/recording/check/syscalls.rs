@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! System calls: parts are no more than what they are parts of.
+//! Invariants of system calls: parts do not exceed their whole.
 
 use super::{Faults, Invariant};
 use crate::recording::SyscallRecord;

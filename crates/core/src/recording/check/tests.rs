@@ -105,7 +105,7 @@ fn coverage(source: Source, state: State) -> Record {
     Record::Coverage(Coverage { t_ns: 0, source, state })
 }
 
-/// A recording in which everything holds.
+/// A recording without violations.
 fn good() -> Vec<Record> {
     let target = TargetSpec::Process { pid: 1, comm: "x".into() };
     let mut records = vec![Record::Meta(Box::new(Meta { target, ..Meta::default() }))];
@@ -123,14 +123,14 @@ fn good() -> Vec<Record> {
     records
 }
 
-/// The invariants that do not hold when `record` is added before the end.
+/// The invariants that are violated when `record` is inserted before the end.
 fn violated_by(record: Record) -> Vec<&'static str> {
     let mut records = good();
     records.insert(records.len() - 1, record);
     check(&records).violations.into_iter().map(|violation| violation.invariant).collect()
 }
 
-/// Changes the third tick, which without the change is a good one.
+/// A third tick, valid except for the change.
 fn tick_with(change: impl FnOnce(&mut ProcessTick)) -> Record {
     let mut tick = tick(1);
     (tick.t0_ns, tick.t1_ns) = (2_000_000_000, 3_000_000_000);

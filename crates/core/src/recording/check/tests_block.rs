@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What must hold for records of block IO.
+//! Tests of the invariants of block IO.
 
 use super::*;
 use crate::recording::{
@@ -25,7 +25,7 @@ fn counters(t_ns: u64) -> DiskCounters {
     DiskCounters { writes: t_ns / MS, busy_ns: t_ns / 2, ..DiskCounters::default() }
 }
 
-/// Two seconds of a disk, in which everything holds.
+/// Two seconds of a disk, without violations.
 fn scene() -> Scene {
     let mut scene = Scene::new(2, 2 * S);
     let root = scene.cgroup("/", None, None);
@@ -66,7 +66,7 @@ fn scene() -> Scene {
     scene
 }
 
-/// The violations when `record` is added before the end.
+/// The violations when `record` is inserted before the end.
 fn violated_by(record: BlockRecord) -> Vec<String> {
     let mut scene = scene();
     scene.block(record);
@@ -231,7 +231,7 @@ fn amounts_that_cannot_be() {
 }
 
 impl BlockRecord {
-    /// A blame whose end lies before its beginning.
+    /// A blame record that ends before it starts.
     fn reversed(mut self) -> Self {
         if let Self::Blame(tick) = &mut self {
             std::mem::swap(&mut tick.t0_ns, &mut tick.t1_ns);
@@ -332,7 +332,7 @@ fn references_that_lead_nowhere() {
     let others =
         io(|t| (t.what, t.submitter) = (IoWhat::File(FileId::OTHERS), Some(ProcId::OTHERS)));
     assert_eq!(violated_by(others), [] as [&str; 0]);
-    // A filesystem without a device can be flushed too.
+    // A pass may be on a filesystem without a device.
     let mut scene = scene();
     scene.mount(DevId { major: 0, minor: 39 }, "btrfs", "/b", "rw");
     scene.block(flush(|p| p.device = DevId { major: 0, minor: 39 }));
@@ -341,7 +341,7 @@ fn references_that_lead_nowhere() {
 
 #[test]
 fn a_source_of_block_io_that_saw_nothing_yields_nothing() {
-    // Records of the scene from each.
+    // Number of records of the scene from each source.
     for (source, count) in [
         (Source::Block, 2 * (2 + 1 + 1 + 1 + 3) + 1),
         (Source::Writeback, 5),

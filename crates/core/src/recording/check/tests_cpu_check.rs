@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What must hold for records of a check of CPUs.
+//! Tests of the invariants of CPU checks.
 
 use super::*;
 use crate::recording::CpuCheckRecord;
@@ -15,7 +15,7 @@ fn records() -> Vec<Record> {
     Machine::siblings(4).checked().records()
 }
 
-/// The same with one record changed.
+/// The records, with `change` applied to each record of the CPU check.
 fn with(mut change: impl FnMut(&mut CpuCheckRecord)) -> Vec<Record> {
     let mut records = records();
     for record in &mut records {
