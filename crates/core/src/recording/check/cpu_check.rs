@@ -55,7 +55,8 @@ impl CpuCheck {
     }
 }
 
-/// Longest wall time in a slot: a worker notices the end of its slot only when it runs again.
+/// Most CPU time that a worker can have in a slot. What a hypervisor takes counts as CPU time, and is seldom more than
+/// this at once. Wall time has no bound: a worker notices the end of its slot only when it runs again.
 fn late(slot_ns: u64) -> u64 {
     const STOLEN_NS: u64 = 1_000_000_000;
     slot_ns.saturating_add(STOLEN_NS)
