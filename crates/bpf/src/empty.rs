@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Programs that do nothing, on the hooks of the probes: the floor that those are measured against.
+//! Programs that do nothing, attached to the hooks of the probes: the baseline of overhead measurements.
 
 use crate::io_facts::io_facts;
 use crate::object::{self, Programs};
 use crate::skel::empty::{EmptySkel, EmptySkelBuilder};
 
-/// The attached programs.
+/// The attached programs. Dropping it detaches them.
 pub struct Empty {
     _programs: Programs,
     _skel: EmptySkel<'static>,
 }
 
 impl Empty {
-    /// One program, at every context switch.
+    /// Attaches one program to `sched_switch`.
     ///
     /// # Errors
     /// What the kernel says.
@@ -20,8 +20,8 @@ impl Empty {
         Self::attach(&["on_switch"])
     }
 
-    /// One at each step of a block request that the block probe looks at: queueing, creation (where there is no such hook,
-    /// insertion), issue and completion.
+    /// Attaches one program to each step of a block request that the block probe observes: queueing, creation (or
+    /// insertion, where the kernel lacks a hook for creation), issue and completion.
     ///
     /// # Errors
     /// What the kernel says.

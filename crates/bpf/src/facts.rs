@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What this kernel offers to BPF, and what these privileges allow.
+//! Which BPF features this kernel offers, and what the privileges of this process allow.
 //!
-//! Kernel features are found in its type information (BTF): a field or a function is there or it is not.
+//! Kernel features are found in the kernel's type information (BTF): a field or a function exists or it does not.
 
 use crate::ground::{self, Fields, Ground, fields_of};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Struct, Typedef};
 use std::path::Path;
 
-/// Which clock tells how long a run queue has been throttled; the kernel's bookkeeping changed twice.
+/// Which field records how long a run queue has been throttled; the kernel's accounting changed twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThrottleClock {
     /// `cfs_rq->throttled_clock_self` (seen from 6.6 on).
@@ -17,12 +17,12 @@ pub enum ThrottleClock {
     Pelt,
     /// `cfs_rq->throttled_clock_task` (before).
     Task,
-    /// None: no CFS bandwidth control in this kernel, so nothing is ever throttled.
+    /// This kernel has no CFS bandwidth control, so nothing is ever throttled.
     None,
 }
 
 impl ThrottleClock {
-    /// The field of `cfs_rq` that it is read from.
+    /// The field of `cfs_rq` that holds this clock.
     #[must_use]
     pub fn field(self) -> Option<&'static str> {
         match self {
@@ -34,16 +34,16 @@ impl ThrottleClock {
     }
 }
 
-/// Facts that decide what can be loaded.
+/// Facts that decide which programs can be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Privileges, type information, and the fields without which the scheduler probe cannot work.
     pub ground: Ground,
     /// Arguments of the `sched_switch` tracepoint: 4 with `prev_state`, 3 without; `None` = no such tracepoint.
     pub switch_args: Option<u32>,
-    /// How throttling is accounted.
+    /// How this kernel accounts throttled time.
     pub throttle_clock: ThrottleClock,
-    /// Throttled threads leave the queue one by one (6.18 on) and not with their whole group.
+    /// Threads are throttled one by one (from 6.18 on), and not their whole group at once.
     pub task_throttle: bool,
     /// `iter/task` programs exist.
     pub task_iterator: bool,
@@ -79,7 +79,7 @@ const NEEDED: [Fields; 5] = [
 /// Inode number of the initial pid namespace, `PROC_PID_INIT_INO` in `include/linux/proc_ns.h`.
 const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-/// Looks at the running kernel and this process.
+/// Inspects the running kernel and this process.
 #[must_use]
 pub fn facts() -> Facts {
     let (ground, btf) = Ground::look();
@@ -117,7 +117,8 @@ fn read_btf(btf: &Btf<'_>, facts: &mut Facts) {
     facts.task_iterator = btf.type_by_name::<Struct<'_>>("bpf_iter__task").is_some();
 }
 
-/// Arguments of `sched_switch`; `None` = there is no such tracepoint.
+/// Number of arguments of `typedef void (*btf_trace_sched_switch)(void *, bool,
+/// struct task_struct *, ...)`, without the first.
 fn switch_args(btf: &Btf<'_>) -> Option<u32> {
     ground::arguments(*btf.type_by_name::<Typedef<'_>>("btf_trace_sched_switch")?)
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What this kernel offers to the probes of block IO.
+//! What this kernel offers to the block IO probes.
 //!
-//! Everything is found in one pass over the kernel's type information: a hook is there with so many arguments or
-//! it is not, and the meaning of numbers that differ between kernels is told by their enumerations.
+//! Everything is found in one pass over the kernel's type information (BTF): whether a hook exists and how many
+//! arguments it has, and the values of enumerations that differ between kernels.
 
 mod modules;
 
@@ -11,7 +11,7 @@ use libbpf_rs::btf::types::{Enum, Struct};
 use libbpf_rs::btf::{Btf, BtfKind, BtfType, TypeId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Tracepoints of use.
+/// Tracepoints that the block IO probes can use.
 pub(crate) const HOOKS: [&str; 27] = [
     "block_bio_queue",
     "block_split",
@@ -55,7 +55,8 @@ const NEEDED: [Fields; 9] = [
     ("task_struct", &["pid", "tgid", "flags", "group_leader", "start_boottime"]),
 ];
 
-/// What programs ask to be called by when a task returns to user space; its name depends on the kernel.
+/// Kernel functions by which a program requests a callback when a task returns to
+/// user space; the name depends on the kernel.
 const RETURN_CALLS: [&str; 2] =
     ["bpf_task_work_schedule_resume", "bpf_task_work_schedule_resume_impl"];
 
@@ -72,33 +73,32 @@ const OF_LIMITS: [Fields; 7] = [
 
 /// Enumerations whose values differ between kernels.
 const ENUMS: [&str; 5] = ["wb_reason", "req_flag_bits", "req_op", "req_opf", "bpf_func_id"];
-/// One without a name, by what the names of its values begin with.
+/// An anonymous enumeration, identified by the prefix of its values' names.
 const NAMELESS: &str = "BIO_";
 
-/// Facts that decide which of the probes' programs are loaded.
+/// Facts that decide which programs of the block IO probes are loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IoFacts {
     /// Privileges, type information, and the fields without which the probes cannot work.
     pub ground: Ground,
-    /// Tracepoints that are there, and how many arguments each has.
+    /// Tracepoints that exist, and how many arguments each has.
     pub hooks: BTreeMap<&'static str, u32>,
-    /// Programs can ask to be called when a task returns to user space, and keep the CPU for themselves meanwhile.
+    /// Programs can request a callback when a task returns to user space, and can disable preemption meanwhile.
     pub calls_on_return: bool,
-    /// Kernel fields without which it is not told apart what a limit of block IO held back, as `struct.field`; those not
-    /// there.
+    /// The same for identifying transfers that were throttled by an IO limit.
     pub missing_for_limits: Vec<String>,
-    /// Values of the enumerations that are decoded, by the enumeration's name: name to value.
+    /// The decoded enumerations, by name: the names of their values, and the values.
     pub enums: BTreeMap<&'static str, BTreeMap<String, i64>>,
 }
 
 impl IoFacts {
-    /// A value of an enumeration of the kernel.
+    /// The value of `name` in a kernel enumeration; `None` = this kernel does not have it.
     #[must_use]
     pub fn value(&self, enumeration: &str, name: &str) -> Option<i64> {
         self.enums.get(enumeration)?.get(name).copied()
     }
 
-    /// Flags of a bio of which every one that a limit of IO held back bears one.
+    /// Flags of a bio: every bio that was throttled by an IO limit has at least one of them set.
     pub(crate) fn limit_flags(&self) -> u32 {
         let names = ["BIO_THROTTLED", "BIO_BPS_THROTTLED"];
         names.iter().filter_map(|name| self.value(NAMELESS, name)).fold(0, |flags, bit| {
@@ -106,7 +106,7 @@ impl IoFacts {
         })
     }
 
-    /// The reasons of writeback by their numbers: lower case, without `WB_REASON_`.
+    /// The writeback reasons by number: their names in lower case, without `WB_REASON_`.
     #[must_use]
     pub fn reasons(&self) -> BTreeMap<i64, String> {
         let Some(values) = self.enums.get("wb_reason") else { return BTreeMap::new() };
@@ -120,7 +120,7 @@ impl IoFacts {
     }
 }
 
-/// Looks at the running kernel and this process.
+/// Inspects the running kernel and this process.
 #[must_use]
 pub fn io_facts() -> IoFacts {
     let (ground, btf) = Ground::look();
@@ -170,7 +170,7 @@ fn read_btf(btf: &Btf<'_>, facts: &mut IoFacts) {
     facts.missing_for_limits = ground::missing(&OF_LIMITS, there);
 }
 
-/// Takes the values of an enumeration that is decoded.
+/// Stores the values of an enumeration, if it is one of those that are decoded.
 fn read_enum(found: BtfType<'_>, name: &str, facts: &mut IoFacts) {
     let Ok(found) = Enum::try_from(found) else { return };
     let first = found.get(0).and_then(|first| first.name?.to_str()).unwrap_or_default();

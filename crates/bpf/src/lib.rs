@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! deburr's BPF programs, their loaders, and the kernel facts that decide what is loaded.
 //!
-//! - [`Ground`]: privileges, type information and the fields that a probe reads: what may stand in its way.
-//! - [`facts`]: what this kernel offers, found by looking, never by version numbers.
-//! - [`plan`]: from facts to which programs are loaded, or why none can be; pure.
-//! - [`sched`]: the scheduler probe: open, then read threads, blame, CPUs and runs as safe types.
-//! - [`io_facts`]: the same look for the probes of block IO.
-//! - [`block`]: the block probe: every transfer, by whom, for which file, why, how long.
-//! - [`writeback`]: the writeback probe: why there was something to write, and what was held up by it.
+//! - [`facts`]: what this kernel offers and these privileges allow, found by inspection, never from version numbers.
+//! - [`plan`]: decides from the facts which programs are loaded, or why none can be; pure.
+//! - [`sched`]: the scheduler probe: open it, then read threads, blame, CPUs and runs as safe types.
+//! - [`handle`], [`fiemap`]: opens files by inode number, and finds their extents on the device; no BPF, but kernel
+//!   calls without a safe wrapper.
+//! - [`spin`], [`realtime`]: loops of a known number of instructions, and real-time priority for the threads that run
+//!   them; no BPF either.
+//! - [`io_facts`]: the same inspection for the block IO probes.
+//! - [`block`]: the block probe: every transfer, its submitter, file, reason and duration.
+//! - [`writeback`]: the writeback probe: why there was something to write, and what was delayed by it.
 //! - [`syscalls`]: the system call probe: what the system calls of chosen threads cost, by call and by file.
-//! - [`empty`]: a program that does nothing, to measure the others against.
+//! - [`child`]: exit status and resource usage of a child process.
+//! - [`empty`]: programs that do nothing, as the baseline for overhead measurements.
 //!
-//! C programs are in `src/bpf`, one object a question; types shared with them are generated from their headers.
-//! `unsafe` is for memory that the kernel writes while it is read.
+//! The C programs are in `src/bpf`, one object per question; the types shared with them are generated from their
+//! headers. All `unsafe` code of deburr is in this crate: memory that the kernel writes while we read it, and system
+//! calls and instructions without a safe wrapper.
 
 pub mod block;
 pub mod empty;
@@ -33,7 +38,7 @@ pub mod writeback;
 pub use ground::Ground;
 pub use stats::RunStats;
 
-/// Keeps libbpf from printing to stderr. What of its messages is of use is part of the errors returned here.
+/// Keeps libbpf from printing to stderr. The useful part of its messages is included in the errors returned here.
 pub fn silence_libbpf() {
     verdict::listen();
 }

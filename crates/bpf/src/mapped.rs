@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Memory of a BPF array, mapped: read while the kernel's CPUs write it.
+//! Memory-mapped BPF arrays, read while BPF programs on other CPUs write them.
 
 use std::io;
 use std::marker::PhantomData;
@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 /// A type that may be read from mapped memory.
 ///
 /// # Safety
-/// Any bit pattern must be a valid value: integers and arrays and structs of them.
+/// Any bit pattern must be a valid value: integers, and arrays and structs of them.
 pub(crate) unsafe trait Plain: Copy {}
 
-/// A value out of a copy of its bytes; `None` = there are fewer.
+/// A value from a copy of its bytes; `None` = too few bytes.
 pub(crate) fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
-    // SAFETY: so many bytes are there, at any alignment, and any bit pattern is a value.
+    // SAFETY: there are enough bytes, alignment is not assumed, and any bit pattern is a value.
     (bytes.len() >= size_of::<T>()).then(|| unsafe { ptr::read_unaligned(bytes.as_ptr().cast()) })
 }
 
@@ -28,27 +28,26 @@ pub(crate) struct Mapped<T: Plain> {
     element: PhantomData<T>,
 }
 
-// SAFETY: the mapping is shared memory that belongs to nobody; all access goes through volatile reads and
-// atomics.
+// SAFETY: the mapping is shared memory that no thread owns; all access goes through volatile reads and atomics.
 unsafe impl<T: Plain> Send for Mapped<T> {}
 
-/// Why an element could not be read.
+/// An element could not be read consistently: it changed during every attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Torn;
 
-/// Times to try again when an element changes under the reader's eyes. A writer holds it for some 100 ns; only
-/// a writer whose virtual CPU was taken away lets all tries fail.
+/// Attempts to read an element that changes meanwhile. A write takes some 100 ns; only a writer whose virtual CPU was
+/// preempted makes all attempts fail.
 const TRIES: usize = 64;
 
 impl<T: Plain> Mapped<T> {
-    /// Maps `len` elements of the map behind `fd`.
+    /// Maps `len` elements of the BPF map with this file descriptor.
     pub(crate) fn new(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         // The kernel lays elements out at multiples of 8 bytes.
         let stride = size_of::<T>().next_multiple_of(8);
         // SAFETY: sysconf has no preconditions.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
         let bytes = (stride * len).next_multiple_of(page);
-        // SAFETY: a new shared mapping at an address of the kernel's choice.
+        // SAFETY: a new shared mapping at an address that the kernel chooses.
         let base = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -77,45 +76,45 @@ impl<T: Plain> Mapped<T> {
         unsafe { self.base.as_ptr().add(index * self.stride + offset).cast() }
     }
 
-    /// A 32-bit field, as it is at this moment.
+    /// Reads a 32-bit field atomically.
     pub(crate) fn u32(&self, index: usize, offset: usize) -> u32 {
-        // SAFETY: in bounds and aligned (fields are laid out by the C compiler); never written non-atomically
-        // in parts, for the kernel's CPUs store it with one instruction.
+        // SAFETY: in bounds and aligned (fields are laid out by the C compiler); never written in parts: BPF programs
+        // store it with one instruction.
         unsafe { AtomicU32::from_ptr(self.at(index, offset)) }.load(Ordering::Acquire)
     }
 
-    /// A 64-bit field, as it is at this moment.
+    /// Reads a 64-bit field atomically.
     pub(crate) fn u64(&self, index: usize, offset: usize) -> u64 {
         // SAFETY: as above.
         unsafe { AtomicU64::from_ptr(self.at(index, offset)) }.load(Ordering::Acquire)
     }
 
-    /// Sets a 64-bit field that the kernel only reads.
+    /// Sets a 64-bit field that BPF programs only read.
     pub(crate) fn set_u64(&self, index: usize, offset: usize, value: u64) {
         // SAFETY: as above.
         unsafe { AtomicU64::from_ptr(self.at(index, offset)) }.store(value, Ordering::Release);
     }
 
-    /// Sets a 32-bit field that the kernel may write too.
+    /// Sets a 32-bit field that BPF programs may write too.
     pub(crate) fn set_u32(&self, index: usize, offset: usize, value: u32) {
         // SAFETY: as above.
         unsafe { AtomicU32::from_ptr(self.at(index, offset)) }.store(value, Ordering::Release);
     }
 
-    /// Takes a 64-bit field and leaves 0.
+    /// Exchanges a 64-bit field with 0.
     pub(crate) fn take_u64(&self, index: usize, offset: usize) -> u64 {
         // SAFETY: as above.
         unsafe { AtomicU64::from_ptr(self.at(index, offset)) }.swap(0, Ordering::AcqRel)
     }
 
-    /// Part of an element as it is at this moment, possibly half-written.
+    /// Copies part of an element without synchronisation: it may be half-written.
     pub(crate) fn peek<F: Plain>(&self, index: usize, offset: usize) -> F {
         // SAFETY: in bounds; any bit pattern is a valid F; volatile, since others write it.
         unsafe { ptr::read_volatile(self.at(index, offset)) }
     }
 
-    /// Runs `read` until no writer was at element `index` of `self` meanwhile, by its sequence number at
-    /// `seq_offset`: odd while it is written.
+    /// Runs `read` until element `index` was not written meanwhile, as its sequence number at `seq_offset` shows: odd
+    /// while the element is written, and different afterwards.
     pub(crate) fn consistent<R>(
         &self,
         index: usize,
@@ -126,8 +125,8 @@ impl<T: Plain> Mapped<T> {
         undisturbed(|| Some(seq()).filter(|seq| seq & 1 == 0), seq, read)
     }
 
-    /// The same for an element whose changes are counted twice: at `begun_offset` before, at `done_offset` after
-    /// a change.
+    /// The same for an element with two counters of changes: `begun_offset` is incremented before a change,
+    /// `done_offset` after it.
     pub(crate) fn settled<R>(
         &self,
         index: usize,
@@ -138,7 +137,7 @@ impl<T: Plain> Mapped<T> {
     }
 }
 
-/// What `read` tells once the version before it (`None` = being written) and the one after it are the same.
+/// The result of `read`, once the version before (`None` = being written) and after it are the same.
 fn undisturbed<V: PartialEq, R>(
     before: impl Fn() -> Option<V>,
     after: impl Fn() -> V,
@@ -162,7 +161,7 @@ fn undisturbed<V: PartialEq, R>(
 
 impl<T: Plain> Drop for Mapped<T> {
     fn drop(&mut self) {
-        // SAFETY: our own mapping; nothing refers to it any more.
+        // SAFETY: our own mapping, and nothing refers to it any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }

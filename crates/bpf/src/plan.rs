@@ -1,52 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From facts to a decision: which programs are loaded and how, or why none can be. Pure.
+//! Decides from the facts which programs of the scheduler probe are loaded and how, or why it cannot be used. Pure.
 
 use crate::facts::{Facts, ThrottleClock};
 
-/// Which shape of the `sched_switch` tracepoint is attached to.
+/// Which form of the `sched_switch` tracepoint this kernel has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwitchHook {
-    /// With `prev_state`.
+    /// Four arguments, with `prev_state`.
     Four,
-    /// Without: the state is read from the task.
+    /// Three arguments, without `prev_state`: the state is read from the task.
     Three,
 }
 
-/// What the host needs beyond what the kernel offers.
+/// Properties of the host that decide the plan, besides the kernel's facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
     /// Threads on the host now.
     pub threads: usize,
-    /// The cpu controller is on the v2 tree (or nowhere): take cgroup ids from there.
+    /// The cpu controller is in the cgroup v2 hierarchy (or in none): take cgroup ids from v2.
     pub cgroup_v2: bool,
     /// Some cgroup has a CPU quota.
     pub quota_in_use: bool,
 }
 
-/// What to load.
+/// What to load and attach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Attach to this.
+    /// Form of `sched_switch` to attach to.
     pub switch_hook: SwitchHook,
-    /// Attach to `sched_wakeup` and `sched_wakeup_new` as well: threads can wake into a throttled group, and some group has a quota.
+    /// Attach to `sched_wakeup` and `sched_wakeup_new` as well: threads can wake up in a
+    /// throttled group, and some group has a quota.
     pub wakeup_hook: bool,
-    /// Look at all threads once before attaching.
+    /// Iterate over all threads once before attaching.
     pub task_iterator: bool,
-    /// Thread ids of the kernel are those of this process's system calls, too.
+    /// This process is in the initial pid namespace: its system calls take the kernel's thread ids.
     pub initial_pid_namespace: bool,
-    /// Take cgroup ids from the v2 tree.
+    /// Take cgroup ids from the v2 hierarchy.
     pub cgroup_v2: bool,
-    /// Slots of the thread table: a power of two.
+    /// Slots of the thread table, a power of two.
     pub slots: u32,
 }
 
-/// Fewest and most slots. At 952 bytes each that is 15.6 MB to 250 MB of kernel memory.
+/// Minimum and maximum number of slots. At 952 bytes each they take 15.6 MB to 250 MB of kernel memory.
 const SLOTS: (usize, usize) = (1 << 14, 1 << 18);
 
-/// Decides. `Err` = why the scheduler probe cannot be used, as a sentence part.
+/// Decides what to load.
 ///
 /// # Errors
-/// If the kernel or the privileges do not suffice.
+/// Why the scheduler probe cannot be used, as a clause: the kernel or the privileges do not suffice.
 pub fn plan(facts: &Facts, needs: Needs) -> Result<Plan, String> {
     if let Some(obstacle) = facts.ground.obstacle() {
         return Err(obstacle);
@@ -65,7 +66,7 @@ pub fn plan(facts: &Facts, needs: Needs) -> Result<Plan, String> {
         task_iterator: facts.task_iterator,
         initial_pid_namespace: facts.initial_pid_namespace,
         cgroup_v2: needs.cgroup_v2,
-        // Twice as many slots as threads leave 1 % of them without a slot among their four places.
+        // With twice as many slots as threads, 1 % of the threads find all four candidate slots taken.
         slots: (needs.threads * 2).next_power_of_two().clamp(SLOTS.0, SLOTS.1) as u32,
     })
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Generated skeletons; what the linters say of generated code is switched off here and nowhere else.
+//! Generated skeletons. Lints are switched off for this generated code, here and nowhere else.
 
 #![allow(missing_docs, unreachable_pub, dead_code, unused_imports, unused_qualifications)]
 #![allow(clippy::all, clippy::pedantic, clippy::undocumented_unsafe_blocks, clippy::unwrap_used)]

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a run of a BPF program costs, from the kernel's own count.
+//! What a run of a BPF program costs, from the kernel's own statistics.
 
 use libbpf_rs::libbpf_sys::{bpf_obj_get_info_by_fd, bpf_prog_info};
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// The kernel counts runs and time of BPF programs while this lives (`BPF_ENABLE_STATS`). It is bound to a file
-/// descriptor: whatever ends this process also ends the counting. Counting itself costs two clock reads a run,
-/// some 50 ns, which are part of what it counts.
+/// While this exists, the kernel counts runs and run time of BPF programs (`BPF_ENABLE_STATS`). It is bound to a file
+/// descriptor: counting ends with this process, however that ends. Counting costs two clock reads per run, some
+/// 50 ns, which are included in the counted time.
 #[derive(Debug)]
 pub struct RunStats {
     _fd: OwnedFd,
@@ -18,7 +18,7 @@ impl RunStats {
     /// Starts counting.
     ///
     /// # Errors
-    /// Without privileges.
+    /// The error of the kernel, as without privileges.
     pub fn start() -> io::Result<Self> {
         // SAFETY: a plain system call; the result is a new descriptor or a negative errno.
         let fd = unsafe {
@@ -27,12 +27,12 @@ impl RunStats {
         if fd < 0 {
             return Err(io::Error::from_raw_os_error(-fd));
         }
-        // SAFETY: the descriptor is new and ours.
+        // SAFETY: the descriptor is new, and nothing else owns it.
         Ok(Self { _fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 }
 
-/// Time in nanoseconds and number of counted runs of a program so far.
+/// Run time in nanoseconds and number of counted runs of a program so far; `None` where the kernel does not report it.
 pub(crate) fn run_time(program: BorrowedFd<'_>) -> Option<(u64, u64)> {
     let (info, told) = information(program)?;
     (told > offset_of!(bpf_prog_info, run_cnt)).then_some((info.run_time_ns, info.run_cnt))
@@ -44,18 +44,18 @@ pub(crate) fn missed(program: BorrowedFd<'_>) -> Option<u64> {
     (told > offset_of!(bpf_prog_info, recursion_misses)).then_some(info.recursion_misses)
 }
 
-/// Instructions that the verifier looked at when the program was loaded. Told from 5.16 on.
+/// Instructions that the verifier processed when the program was loaded. Reported from 5.16 on.
 pub(crate) fn verified_instructions(program: BorrowedFd<'_>) -> Option<u64> {
     let (info, told) = information(program)?;
     (told > offset_of!(bpf_prog_info, verified_insns)).then(|| info.verified_insns.into())
 }
 
-/// What the kernel tells of a program, and how many bytes of it: an older one knows fewer fields. A tenth of what
-/// its text in `fdinfo` costs.
+/// The kernel's information about a program, and how many bytes of it were filled in: older kernels know fewer
+/// fields. Costs a tenth of reading `fdinfo`.
 fn information(program: BorrowedFd<'_>) -> Option<(bpf_prog_info, usize)> {
     let mut info = bpf_prog_info::default();
     let mut length = size_of::<bpf_prog_info>() as u32;
-    // SAFETY: the kernel writes at most `length` bytes, into a struct of plain numbers; no pointer in it is set.
+    // SAFETY: the kernel writes at most `length` bytes, into a struct of integers; no pointer in it is set.
     let failed = unsafe {
         bpf_obj_get_info_by_fd(program.as_raw_fd(), (&raw mut info).cast(), &raw mut length)
     };

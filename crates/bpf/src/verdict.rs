@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Why the kernel refused a program: its verifier's last words, out of the hundreds of lines that libbpf would print.
+//! Why the kernel rejected a program: the decisive line of the verifier's log, out
+//! of the hundreds that libbpf would print.
 
 use libbpf_rs::PrintLevel;
 use std::sync::{Mutex, PoisonError};
 
 static LAST: Mutex<Option<String>> = Mutex::new(None);
 
-/// Takes libbpf's messages in place of stderr, and keeps the last verdict.
+/// Intercepts libbpf's messages, which would go to stderr, and keeps the verifier's last verdict.
 pub(crate) fn listen() {
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, message| {
         if let Some(verdict) = verdict(&message) {
@@ -15,13 +16,13 @@ pub(crate) fn listen() {
     })));
 }
 
-/// The last verdict since the last call, as `: verdict`; empty if there was none.
+/// The last verdict since the previous call, as `: verdict`; empty if there was none.
 pub(crate) fn suffix() -> String {
     let last = LAST.lock().unwrap_or_else(PoisonError::into_inner).take();
     last.map_or_else(String::new, |verdict| format!(": {verdict}"))
 }
 
-/// The last line of a verifier's log but for its statistics.
+/// The last line of a verifier's log, except for its statistics.
 fn verdict(message: &str) -> Option<&str> {
     let (_, log) = message.split_once("-- BEGIN PROG LOAD LOG --\n")?;
     let (log, _) = log.split_once("-- END PROG LOAD LOG --").unwrap_or((log, ""));

@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a child process used: `wait4`, which has no safe wrapper.
+//! Exit status and resource usage of a child process: `wait4`, which has no safe wrapper.
 
 use std::io;
 
-/// How a child ended, and what it and its own children that were waited for used.
+/// How a child ended, and the resources used by it and by those of its own children that it waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Its exit status, if it was not killed.
+    /// Exit status, unless it was killed by a signal.
     pub code: Option<i32>,
-    /// The signal that killed it.
+    /// The signal that killed it, if one did.
     pub signal: Option<i32>,
     /// CPU time in user space, in nanoseconds.
     pub user_ns: u64,
     /// CPU time in the kernel, in nanoseconds.
     pub system_ns: u64,
-    /// Greatest resident set of one of them, in bytes.
+    /// Peak resident set size of the largest of these processes, in bytes.
     pub max_rss_bytes: u64,
-    /// Context switches because it waited.
+    /// Voluntary context switches: the thread blocked.
     pub voluntary: u64,
-    /// Context switches because another thread was to run.
+    /// Involuntary context switches: the thread was preempted.
     pub involuntary: u64,
 }
 
-/// Waits for the child of this pid, until it ends or a signal arrives (`None`).
+/// Waits for the child with this pid to end; `None` = a signal arrived first.
 ///
 /// # Errors
-/// `ECHILD` if it is none of this process, or was waited for before.
+/// `ECHILD` if it is not a child of this process, or was waited for before.
 pub fn wait(pid: u32) -> io::Result<Option<Ended>> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut status = 0;
-    // SAFETY: plain numbers; all zeroes are a value.
+    // SAFETY: a struct of integers, for which all zeroes is a valid value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: both are ours, of the types that the call writes.
+    // SAFETY: both pointers are to our own variables, of the types that the call writes.
     let done = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
     if done < 0 {
         let error = io::Error::last_os_error();
@@ -47,7 +47,7 @@ pub fn wait(pid: u32) -> io::Result<Option<Ended>> {
         signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
         user_ns: ns(usage.ru_utime),
         system_ns: ns(usage.ru_stime),
-        // In units of 1024 bytes.
+        // `ru_maxrss` is in units of 1024 bytes.
         max_rss_bytes: count(usage.ru_maxrss) * 1024,
         voluntary: count(usage.ru_nvcsw),
         involuntary: count(usage.ru_nivcsw),

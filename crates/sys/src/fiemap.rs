@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where the bytes of a file are on its device: `FS_IOC_FIEMAP`. No BPF, but an ioctl that has no safe wrapper.
+//! Where a file's data is on its device: `FS_IOC_FIEMAP`. No BPF, but an ioctl that has no safe wrapper.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 /// `FS_IOC_FIEMAP`: `_IOWR('f', 11, struct fiemap)`, the same on every architecture.
 const FS_IOC_FIEMAP: u64 = 0xc020_660b;
-/// Extents asked for in one call.
+/// Extents requested per call.
 const BATCH: usize = 128;
 
-/// Last extent of the file.
+/// `FIEMAP_EXTENT_LAST`: last extent of the file.
 const LAST: u32 = 0x1;
-/// The place is not known (yet): delayed allocation.
+/// `FIEMAP_EXTENT_UNKNOWN`: the location is not known (yet), as with delayed allocation.
 const UNKNOWN: u32 = 0x2;
-/// Compressed or encrypted: not byte for byte.
+/// `FIEMAP_EXTENT_ENCODED`: compressed or encrypted; the bytes on the device are not those of the file.
 const ENCODED: u32 = 0x8;
-/// The data is inside the filesystem's own structures.
+/// `FIEMAP_EXTENT_DATA_INLINE`: the data is stored inside the filesystem's metadata.
 const INLINE: u32 = 0x200;
-/// Allocated but never written: reads as zeroes.
+/// `FIEMAP_EXTENT_UNWRITTEN`: allocated but never written; reads as zeroes.
 const UNWRITTEN: u32 = 0x800;
 
-/// A piece of a file that is in one piece on the device.
+/// A range of a file that is contiguous on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Its place in the file, bytes.
+    /// Offset in the file, in bytes.
     pub logical_bytes: u64,
-    /// Its place on the device of the filesystem, bytes; `None` where it has none of its own.
+    /// Offset on the filesystem's device, in bytes; `None` = it has no location of its own (unknown or inline).
     pub physical_bytes: Option<u64>,
-    /// Its length, bytes.
+    /// Length, in bytes.
     pub length_bytes: u64,
-    /// It is reserved, but was not written yet.
+    /// Allocated, but not written yet.
     pub unwritten: bool,
-    /// It is compressed or encrypted: its length on the device may differ.
+    /// Compressed or encrypted: its length on the device may differ.
     pub encoded: bool,
 }
 
@@ -59,11 +59,11 @@ struct Raw {
 
 const _: () = assert!(size_of::<RawExtent>() == 56 && size_of::<Raw>() == 32 + 56 * BATCH);
 
-/// Calls `each` with the extents of a file in order, until it answers `false`. What is dirty in memory is not
-/// written for it: nothing changes on the host.
+/// Calls `each` with the extents of a file in order, until it returns `false`. Dirty pages are not written back
+/// first: nothing changes on the host.
 ///
 /// # Errors
-/// `EOPNOTSUPP` or `ENOTTY` where the filesystem does not tell.
+/// `EOPNOTSUPP` or `ENOTTY` where the filesystem does not support it.
 pub fn extents(file: BorrowedFd<'_>, mut each: impl FnMut(Extent) -> bool) -> io::Result<()> {
     let empty = RawExtent {
         logical: 0,
@@ -83,8 +83,8 @@ pub fn extents(file: BorrowedFd<'_>, mut each: impl FnMut(Extent) -> bool) -> io
         extents: [empty; BATCH],
     };
     loop {
-        // SAFETY: `raw` is laid out as the kernel's structure, lives through the call, and has room for as many
-        // extents as it says.
+        // SAFETY: `raw` is laid out like the kernel's structure, outlives the call, and has room for as many extents
+        // as it declares.
         let done = unsafe {
             libc::ioctl(
                 file.as_raw_fd(),
@@ -111,7 +111,7 @@ pub fn extents(file: BorrowedFd<'_>, mut each: impl FnMut(Extent) -> bool) -> io
             }
             next = extent.logical.saturating_add(extent.length);
         }
-        // A file that changes meanwhile must not keep us here for ever.
+        // A file that changes meanwhile must not make this loop endless.
         if mapped < BATCH || next <= raw.start {
             return Ok(());
         }
@@ -138,7 +138,7 @@ mod tests {
             bytes += extent.length_bytes;
             true
         });
-        // tmpfs and some others do not tell.
+        // tmpfs and some other filesystems do not support FIEMAP.
         assert!(told.is_err() || bytes >= 300_000, "{told:?}, {bytes}");
         let mut seen = 0;
         let _ = extents(file.as_fd(), |_| {

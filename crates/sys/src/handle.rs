@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Files by inode number: `open_by_handle_at`. No BPF, but a system call that has no safe wrapper.
+//! Opens files by inode number: `open_by_handle_at`. No BPF, but a system call that has no safe wrapper.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 
-/// Longest handle that the kernel takes (`MAX_HANDLE_SZ`).
+/// Longest handle that the kernel accepts, in bytes (`MAX_HANDLE_SZ`).
 const MAX_BYTES: usize = 128;
 
-/// `struct file_handle`, with room for the longest.
+/// `struct file_handle`, with room for the longest handle.
 #[repr(C)]
 struct Raw {
     bytes: u32,
@@ -15,10 +15,10 @@ struct Raw {
     handle: [u8; MAX_BYTES],
 }
 
-/// Opens the file of a filesystem that a handle names, only to ask for its name and attributes (`O_PATH`):
-/// nothing of it is read, and no device is woken. `mount` is any open file of a mount of that filesystem.
+/// Opens the file that a handle names, only for its name and attributes (`O_PATH`): none of its data is read, and
+/// no device is woken. `mount` is any open file of a mount of that filesystem.
 ///
-/// What a handle holds differs between filesystems; a wrong one is refused by them.
+/// What a handle contains differs between filesystems; they reject an invalid one.
 ///
 /// # Errors
 /// `ESTALE` if there is no such file, `EPERM` without `CAP_DAC_READ_SEARCH`, `EOPNOTSUPP` where the filesystem
@@ -29,8 +29,8 @@ pub fn open_path(mount: BorrowedFd<'_>, kind: i32, handle: &[u8]) -> io::Result<
     place.copy_from_slice(handle);
     raw.bytes = u32::try_from(handle.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    // SAFETY: `raw` is laid out as the kernel's structure, lives through the call, and has as many bytes as it
-    // says.
+    // SAFETY: `raw` is laid out like the kernel's structure, outlives the call, and holds as many bytes as it
+    // declares.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_open_by_handle_at,
@@ -43,7 +43,7 @@ pub fn open_path(mount: BorrowedFd<'_>, kind: i32, handle: &[u8]) -> io::Result<
         return Err(io::Error::last_os_error());
     }
     let fd = i32::try_from(fd).map_err(|_| io::ErrorKind::InvalidData)?;
-    // SAFETY: the descriptor is new and ours.
+    // SAFETY: the descriptor is new, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

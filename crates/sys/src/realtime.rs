@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Precedence over ordinary tasks: `sched_setscheduler`. No BPF, but a system call that has no safe wrapper.
+//! Real-time priority for a thread: `sched_setscheduler`. No BPF, but a system call that has no safe wrapper.
 
 use std::io;
 
-/// Gives this thread precedence over all ordinary tasks of its CPU (`SCHED_FIFO`, lowest priority), but not its
-/// children. It must sleep again soon.
+/// Gives the calling thread precedence over all ordinary tasks on its CPU: `SCHED_FIFO` at the lowest priority. Its
+/// children do not inherit it. The thread must sleep again soon.
 ///
 /// # Errors
-/// `EPERM` without `CAP_SYS_NICE` or a limit that allows it, or in a cgroup without realtime budget.
+/// `EPERM` without `CAP_SYS_NICE` or a sufficient `RLIMIT_RTPRIO`, or in a cgroup without a real-time budget.
 pub fn take_precedence() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 1 };
     // SAFETY: the structure lives through the call, which only reads it.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Work that keeps one unit of a core busy and touches no memory: what `deburr cpu-check` measures with. No BPF,
-//! but instructions that must be exactly these, in a debug build too: whether two CPUs share a core shows only in
-//! work that a core cannot do faster, and a compiler would replace such work by its result.
+//! Loops that keep one kind of execution unit of a core busy and touch no memory: the workload of `deburr cpu-check`.
+//! No BPF, but instructions that must be exactly these, in debug builds too: only work that saturates a unit shows
+//! whether two CPUs share a core, and a compiler would replace such work by its result.
 
 /// Additions in one round of [`adds`].
 #[cfg(test)]
@@ -21,7 +21,7 @@ macro_rules! add {
     };
 }
 
-/// Back to the label `2:`, as many times as `n` says.
+/// Decrements `n` and jumps back to the label `2:` until it is 0.
 #[cfg(target_arch = "x86_64")]
 macro_rules! again {
     () => {
@@ -35,7 +35,8 @@ macro_rules! again {
     };
 }
 
-/// Adds to eight registers in turn: as many additions in a cycle as the core has units for.
+/// Adds to eight registers in turn: as many additions per cycle as the core has units for. Returns the number of
+/// additions, 16 per round; 0 rounds count as 1.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub fn adds(rounds: u64) -> u64 {
     let mut r = [0u64; 8];
@@ -55,8 +56,8 @@ pub fn adds(rounds: u64) -> u64 {
     r.iter().sum()
 }
 
-/// Divides, none of which needs the result of another: as many as the core's divider can do. The instruction has
-/// its operands in fixed registers.
+/// Four divisions per round, independent of each other: as many as the core's divider can do. Returns the last
+/// quotient; 0 rounds count as 1. The instruction has its operands in fixed registers.
 #[cfg(target_arch = "x86_64")]
 pub fn divs(rounds: u64) -> u64 {
     let last: u32;
@@ -80,7 +81,8 @@ pub fn divs(rounds: u64) -> u64 {
     last.into()
 }
 
-/// Divides, none of which needs the result of another: as many as the core's divider can do.
+/// Four divisions per round, independent of each other: as many as the core's divider can do. Returns the last
+/// quotient; 0 rounds count as 1.
 #[cfg(target_arch = "aarch64")]
 pub fn divs(rounds: u64) -> u64 {
     let last: u32;
@@ -101,7 +103,7 @@ pub fn divs(rounds: u64) -> u64 {
     last.into()
 }
 
-/// Adds as the compiler lets it: on other processors nobody has looked yet which instructions it takes.
+/// The portable version of `adds`: for other architectures there is no assembly yet.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub fn adds(rounds: u64) -> u64 {
     let mut r = [0u64; 8];
@@ -113,7 +115,7 @@ pub fn adds(rounds: u64) -> u64 {
     r.iter().sum()
 }
 
-/// Divides as the compiler lets it.
+/// The portable version of `divs`.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub fn divs(rounds: u64) -> u64 {
     let mut last = 0;

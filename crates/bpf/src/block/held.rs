@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What limits of IO held back.
+//! Transfers that were throttled by IO limits of cgroups (`io.max`, `blkio.throttle.*`).
 
 use libbpf_rs::{MapCore, MapFlags};
 
-/// Direction of a transfer.
+/// Direction of a throttled transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// From the device.
     Read,
     /// To the device.
     Write,
-    /// Neither.
+    /// Neither, such as a discard or flush.
     Other,
 }
 
-/// Transfers of one kind, since the probe was loaded.
+/// Throttled transfers of one disk, cgroup and direction, since the probe was loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Held {
     /// The whole disk, as the kernel's `dev_t`.
     pub disk: u32,
-    /// Id of the cgroup on whose account they are, in the tree of the `blkio` or `io` controller. The limit may be
-    /// one of its parents'. 0 = not known.
+    /// Id of the cgroup that they are charged to, in the hierarchy of the `blkio` or `io` controller. The limit may be
+    /// that of an ancestor. 0 = not known.
     pub cgroup: u64,
     /// Direction.
     pub op: Direction,
-    /// Transfers, before they were merged or split.
+    /// Number of transfers (bios), before they were merged or split.
     pub ios: u64,
-    /// Their bytes.
+    /// Their size, in bytes.
     pub bytes: u64,
 }
 
-/// `struct block_held_key` and `struct block_held` of `block.h`.
+/// Decodes a `struct block_held_key` and a `struct block_held` of `block.h`; `None` = too short.
 fn decode(key: &[u8], value: &[u8]) -> Option<Held> {
     let u64_at =
         |from: &[u8], at: usize| Some(u64::from_ne_bytes(from.get(at..at + 8)?.try_into().ok()?));

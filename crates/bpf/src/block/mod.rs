@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The block probe: every transfer to and from block devices, by whom it was submitted, for which file, why, and
-//! how long it took.
+//! The block probe: every transfer to and from block devices, who submitted it, for
+//! which file, why, and how long it took.
 //!
-//! At the completion of a request one [`Transfer`] is told for each file whose pages it carried. Names of files
-//! are told apart from that, once for each file, as the kernel knew them at that moment.
+//! At the completion of a request, one [`Transfer`] is reported for each file whose pages it carried. File names are
+//! reported separately, once for each file, as the kernel knew them at the first transfer.
 
 mod held;
 mod name;
@@ -46,18 +46,19 @@ pub struct BlockProbe {
     map_bytes: u64,
     /// One in `1 << shift` requests is followed.
     shift: u32,
-    /// For so many reads all requests were followed.
+    /// Number of consecutive reads during which all requests were followed.
     steady: u32,
 }
 
-/// After so many reads with all requests followed, hardly one can be in flight that is not: seconds, at ten a second.
+/// After this many reads with all requests followed, hardly any request in flight can
+/// be untracked: 3 s, at ten reads a second.
 const STEADY_READS: u32 = 30;
 
 impl BlockProbe {
-    /// Loads the programs and attaches them. `cpus` = possible CPUs of the host.
+    /// Loads the programs and attaches them. `cpus` = number of possible CPUs of the host.
     ///
     /// # Errors
-    /// What libbpf or the kernel says, with the operation that failed.
+    /// The error of libbpf or the kernel, with the operation that failed.
     pub fn open(plan: &BlockPlan, cpus: u32) -> Result<Self, String> {
         let mut open = object::open(BlockSkelBuilder::default())?;
         let entries =
@@ -88,9 +89,9 @@ impl BlockProbe {
         Ok(probe)
     }
 
-    /// Tells all transfers that completed since the last call (CPU by CPU, in order of completion on each), and
-    /// the names of files that were not seen before. A file's name may be told after its first transfers, and
-    /// again.
+    /// Reports all transfers that completed since the last call (CPU by CPU, in order of completion
+    /// on each), and the names of files that were not seen before. A file's name may be reported
+    /// after its first transfers, and more than once.
     pub fn read(&mut self, transfer: &mut dyn FnMut(&Transfer), named: &mut dyn FnMut(Named)) {
         let cpus = &self.cpus;
         let bits = self.plan.bits;
@@ -107,8 +108,8 @@ impl BlockProbe {
         told.into_iter().for_each(named);
     }
 
-    /// From now on only one in so many requests is followed, rounded up to a power of two; `in_haste`: and fewer
-    /// still for as long as they come faster than they are read.
+    /// From now on follows one in `one_in` requests, rounded up to a power of two. With `in_haste`, even fewer are
+    /// followed while the log fills faster than it is read.
     pub fn follow(&mut self, one_in: u32, in_haste: bool) {
         self.shift = one_in.clamp(1, 1 << 16).next_power_of_two().trailing_zeros();
         let room = if in_haste { self.log.of_each() / 2 } else { u64::MAX };
@@ -120,7 +121,7 @@ impl BlockProbe {
         self.renew();
     }
 
-    /// Lets as many requests be followed as are wanted, and says whether none can be in flight that is not.
+    /// Restores the wanted sampling rate, and sets whether every request in flight must be a followed one.
     fn renew(&mut self) {
         let shift = self.shift;
         let data = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
@@ -137,15 +138,15 @@ impl BlockProbe {
         self.steady = self.steady.saturating_add(1);
     }
 
-    /// The kernel's own word for a reason of writeback, as [`Transfer::reason`] has it: `periodic`, `background`,
-    /// `sync`, ...
+    /// The kernel's name for a writeback reason, given as in [`Transfer::reason`]:
+    /// `periodic`, `background`, `sync`, ...
     #[must_use]
     pub fn reason_name(&self, reason: u8) -> &str {
         let number = i64::from(reason) - 1;
         self.plan.reason_names.get(&number).map_or("unknown", String::as_str)
     }
 
-    /// What was lost so far, by name; only what is not 0.
+    /// What was lost so far, by kind; only counts that are not 0.
     #[must_use]
     pub fn lost(&self) -> BTreeMap<&'static str, u64> {
         let mut sum = BTreeMap::new();
@@ -169,7 +170,7 @@ impl BlockProbe {
         sum
     }
 
-    /// Runs of all programs so far; where requests are sampled, of some programs an estimate.
+    /// Runs of all programs so far; where requests are sampled, the runs of some programs are estimated.
     #[must_use]
     pub fn runs(&self) -> u64 {
         [
@@ -184,18 +185,18 @@ impl BlockProbe {
         .sum()
     }
 
-    /// Requests that were created so far, followed or not: what tells whether to follow fewer of them. Where the
-    /// kernel does not tell of their creation: insertions, and 0 with devices without a scheduler.
+    /// Requests created so far, followed or not; the sampling rate is chosen by it. Where the kernel has no hook for
+    /// their creation, insertions are counted instead, which is 0 for devices without an IO scheduler.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.sum_of(offset_of!(block_cpu, begun))
     }
 
-    /// What limits of IO held back since the probe was loaded: in order of device, cgroup and direction. Nothing
-    /// where that is not told apart ([`BlockPlan::limits`]).
+    /// Transfers throttled by IO limits since the probe was loaded, in order of device, cgroup and direction. Empty
+    /// where they cannot be identified ([`BlockPlan::limits`]).
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn held(&self) -> Result<Vec<Held>, String> {
         if self.sum_of(offset_of!(block_cpu, held)) == 0 {
             return Ok(Vec::new());
@@ -213,20 +214,20 @@ impl BlockProbe {
         self.map_bytes
     }
 
-    /// Nanoseconds and runs of all programs counted while [`crate::RunStats`] lived.
+    /// Run time in nanoseconds and number of runs of all programs, counted while [`crate::RunStats`] existed.
     #[must_use]
     pub fn run_time(&self) -> Option<(u64, u64)> {
         self.programs.run_time()
     }
 
-    /// Instructions that the kernel's verifier looked at to admit each program.
+    /// Instructions that the kernel's verifier processed to accept each program.
     #[must_use]
     pub fn verified_instructions(&self) -> BTreeMap<&'static str, u64> {
         self.programs.verified_instructions()
     }
 }
 
-/// Returns the number of the log's entries.
+/// Sets constants, map sizes and which programs are loaded. Returns the number of entries of the log, of all CPUs.
 fn configure(
     open: &mut OpenBlockSkel<'static>,
     plan: &BlockPlan,

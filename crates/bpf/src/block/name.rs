@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Names of files, as the kernel's dentries told them.
+//! Names of files, as read from the kernel's dentries.
 
 use crate::skel::block::types::block_name;
 use std::mem::offset_of;
 
-/// A file, at the first sight of a transfer for it.
+/// A file's name at its first observed transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// Its filesystem (`s_dev`, the kernel's `dev_t`).
@@ -13,18 +13,18 @@ pub struct Named {
     pub ino: u64,
     /// Inode generation.
     pub generation: u32,
-    /// The subvolume of btrfs, in which the number is unique; 0 = none.
+    /// The btrfs subvolume within which the inode number is unique; 0 = none.
     pub subvolume: u64,
-    /// Relative to the filesystem's root, without a leading slash; empty = the kernel had no name in memory. Of
-    /// a file with several names, one of them.
+    /// Path relative to the filesystem's root, without a leading slash; empty = the kernel had no name in memory. For a
+    /// file with several hard links, one of its paths.
     pub path: Vec<u8>,
-    /// All components are there; else it is the end of a longer path.
+    /// `path` has all components; otherwise it is the end of a longer path.
     pub complete: bool,
-    /// It had no name any more; `path` is the one that it had.
+    /// The file was deleted; `path` is its former name.
     pub deleted: bool,
 }
 
-/// `None` = not what the probe sends.
+/// Decodes a `struct block_name`; `None` = malformed.
 pub(super) fn decode(bytes: &[u8]) -> Option<Named> {
     let head = offset_of!(block_name, path);
     if bytes.len() < head {
@@ -33,8 +33,8 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Named> {
     let number = |at: usize, size: usize| {
         let mut number = [0; 8];
         number[..size].copy_from_slice(&bytes[at..at + size]);
-        // The kernel's byte order is ours: where the least significant byte is the last one, the bytes that
-        // were copied are the first ones.
+        // Native byte order: on big-endian machines the copied bytes are the most
+        // significant ones, and are moved to the end.
         if cfg!(target_endian = "big") {
             number.rotate_right(8 - size);
         }
@@ -54,7 +54,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Named> {
     })
 }
 
-/// Components from the last to the first, each ended by a 0, into a path.
+/// Builds a path from its components, which are given from the last to the first, each terminated by a 0.
 fn path(text: &[u8]) -> Vec<u8> {
     let Some(text) = text.strip_suffix(&[0]) else { return Vec::new() };
     let parts: Vec<_> = text.split(|byte| *byte == 0).rev().collect();

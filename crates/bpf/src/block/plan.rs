@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From facts to which programs of the block probe are loaded, or why none can be. Pure.
+//! Decides from the facts which programs of the block probe are loaded, or why it cannot be used. Pure.
 
 use crate::io_facts::IoFacts;
 use std::collections::BTreeMap;
 
-/// Where a hook has its request or bio: up to 5.10 it was told the request queue first.
+/// Position of the request or bio among a hook's arguments: up to 5.10 the request queue came first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestHook {
-    /// It is the first argument.
+    /// First argument.
     Alone,
-    /// The request queue comes before it.
+    /// Second argument, after the request queue.
     AfterQueue,
-    /// There is no such hook.
+    /// This kernel has no such hook, or one with an unknown number of arguments.
     Absent,
 }
 
-/// Numbers of this kernel that are decoded here; `None` = it has no such thing.
+/// Values of this kernel by which `cmd_flags` is decoded: bit numbers of request flags, and the number of the zone
+/// append operation; `None` = this kernel has no such flag or operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bits {
     pub(crate) sync: Option<u32>,
@@ -25,37 +26,38 @@ pub(crate) struct Bits {
     pub(crate) zone_append: Option<u32>,
 }
 
-/// What to load.
+/// What to load and attach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockPlan {
-    /// `block_io_start` tells of each request when it is created; without it the first sight of a request is its
+    /// Use `block_io_start`, which reports each request at its creation. Without it, a request is first seen at its
     /// insertion or issue.
     pub io_start: bool,
     /// `block_rq_insert`, used without `block_io_start`.
     pub insert: RequestHook,
     /// `block_rq_issue`.
     pub issue: RequestHook,
-    /// `block_rq_merge`; without it requests that were merged are forgotten after two minutes.
+    /// `block_rq_merge`; without it, requests that were merged into others are forgotten after two minutes.
     pub merge: RequestHook,
-    /// `block_bio_queue`: what a bio waited before it had a request is known.
+    /// `block_bio_queue`, by which the time is known that a bio waited for its request.
     pub queue: RequestHook,
-    /// `block_split`; without it that is not known of the first parts of bios that were split.
+    /// `block_split`; without it, that time is not known for the first parts of split bios.
     pub split: RequestHook,
     /// `block_getrq`, used without `block_io_start`.
     pub create: RequestHook,
-    /// Flags of what a limit of a cgroup held back, which is told apart; `None` = it is not.
+    /// Flags of bios by which transfers throttled by a cgroup's IO limit are recognised;
+    /// `None` = they cannot be identified.
     pub limits: Option<u32>,
-    /// The reason of writeback is known.
+    /// The writeback reason of a request is known.
     pub reasons: bool,
     pub(crate) reason_names: BTreeMap<i64, String>,
     pub(crate) bits: Bits,
 }
 
 impl BlockPlan {
-    /// Decides. `Err` = why the probe cannot be used, as a sentence part.
+    /// Decides what to load.
     ///
     /// # Errors
-    /// If the kernel or the privileges do not suffice.
+    /// Why the probe cannot be used, as a clause: the kernel or the privileges do not suffice.
     pub fn new(facts: &IoFacts) -> Result<Self, String> {
         if let Some(obstacle) = facts.ground.obstacle() {
             return Err(obstacle);
@@ -86,9 +88,9 @@ impl BlockPlan {
             issue,
             merge: hook("block_rq_merge"),
             queue,
-            // Where it was split comes last.
+            // The sector of the split is the last argument.
             split: is(facts.hooks.get("block_split"), 2, 3),
-            // With the request queue it was told the direction, too.
+            // Kernels that pass the request queue pass the direction, too.
             create: is(facts.hooks.get("block_getrq"), 1, 3),
             limits: Some(facts.limit_flags()).filter(|&flags| {
                 flags != 0 && queue != RequestHook::Absent && facts.missing_for_limits.is_empty()

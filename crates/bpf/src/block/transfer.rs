@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a transfer is, out of an entry of the probe's log.
+//! Decodes an entry of the probe's log into a [`Transfer`].
 
 use super::plan::Bits;
 use crate::skel::block::types::block_entry;
@@ -7,13 +7,13 @@ use crate::skel::block::types::block_entry;
 /// Who submitted a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Requester {
-    /// The thread; 0 = not known.
+    /// Thread id; 0 = not known.
     pub tid: u32,
-    /// Its process.
+    /// Thread-group id of its process.
     pub tgid: u32,
-    /// When its process began, `CLOCK_BOOTTIME`: with `tgid` an identity that is not used again.
+    /// Start time of its process in nanoseconds of `CLOCK_BOOTTIME`: with `tgid`, an identity that is never reused.
     pub leader_boot_ns: u64,
-    /// The thread's name.
+    /// Comm of the thread.
     pub comm: [u8; 16],
 }
 
@@ -28,80 +28,81 @@ pub enum Target {
         ino: u64,
         /// Inode generation.
         generation: u32,
-        /// The subvolume of btrfs, in which the number is unique; 0 = none.
+        /// The btrfs subvolume within which the inode number is unique; 0 = none.
         subvolume: u64,
     },
-    /// The page cache of the device, or a filesystem's own buffers: metadata, or a journal that is not told apart.
+    /// The page cache of the device, or a filesystem's own buffers: metadata, or a
+    /// journal that is not recognised as one.
     BlockDevice,
-    /// Memory of a process: `O_DIRECT` on the device itself, or swap; also `O_DIRECT` on a file where the
-    /// filesystem does not use iomap.
+    /// Memory of a process: `O_DIRECT` on the device itself, or swap; also `O_DIRECT` on a file of a filesystem that
+    /// does not use iomap.
     Anonymous,
     /// A filesystem's journal or log.
     Journal,
     /// No data: flush, discard.
     NoPages,
-    /// Memory of the kernel of which it is not known what it is for, or the rest of a request with very many parts.
+    /// Kernel memory of unknown purpose, or the rest of a request with too many bios.
     Unknown,
 }
 
-/// Direction.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
     /// From the device.
     Read,
     /// To the device.
     Write,
-    /// A cache flush without data. A request for one, which has a submitter, leads to one of the block layer's
-    /// own, which has none.
+    /// A cache flush without data. A submitted flush request leads to one of the block
+    /// layer's own, which has no known submitter.
     Flush,
     /// Discard, secure erase, or zeroes without data.
     Discard,
-    /// Zone and driver commands.
+    /// Any other operation, such as zone and driver commands.
     Other,
 }
 
-/// A request, or that part of it that belongs to one file.
+/// A request, or the part of it that belongs to one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Its bio was queued, `CLOCK_MONOTONIC`: from then on it waited for its request. Of a request that others were
-    /// merged into, the first one's. `None` = not seen.
+    /// When its bio was queued, in nanoseconds of `CLOCK_MONOTONIC`: from then on it waited for its request. For a
+    /// request of several merged bios, the first one's. `None` = not seen.
     pub queued_ns: Option<u64>,
-    /// The request was created, `CLOCK_MONOTONIC`.
+    /// When the request was created, in nanoseconds of `CLOCK_MONOTONIC`.
     pub start_ns: u64,
-    /// It was issued to the driver, last; 0 = not seen.
+    /// When it was last issued to the driver; 0 = not seen.
     pub issue_ns: u64,
-    /// It, or this part of it, was completed.
+    /// When it, or this part of it, was completed.
     pub done_ns: u64,
-    /// The same for all parts of a request.
+    /// Identifier of the request, the same for all of its parts.
     pub request: u64,
-    /// The first part of a request that is told: true once for each request.
+    /// This is the first reported part of its request: true once for each request.
     pub first: bool,
     /// The whole disk (the kernel's `dev_t`).
     pub disk: u32,
-    /// First sector on the disk, in units of 512 bytes.
+    /// First sector on the whole disk, in units of 512 bytes.
     pub sector: u64,
-    /// Bytes of this part.
+    /// Size of this part, in bytes.
     pub bytes: u32,
-    /// Direction.
+    /// Operation.
     pub op: Op,
-    /// Somebody waits for it.
+    /// A read, or a write marked `REQ_SYNC`: a thread presumably waits for it.
     pub sync: bool,
-    /// The filesystem says it is metadata.
+    /// Marked by the filesystem as metadata (`REQ_META`).
     pub meta: bool,
-    /// Swapping.
+    /// Swap-in or swap-out.
     pub swap: bool,
-    /// Who submitted the request; not known of the block layer's own flushes.
+    /// Who submitted the request; not known for the block layer's own flushes.
     pub submitter: Requester,
     /// The cgroup that the first page is charged to (kernfs id in the memory controller's hierarchy); 0 = not known.
     pub owner_cgroup: u64,
-    /// What it is for.
+    /// What the pages belong to.
     pub target: Target,
-    /// Why the kernel wrote back: 0 = it did not, else the number of the reason + 1.
+    /// Why the kernel wrote back: 0 = not writeback, otherwise the number of the kernel's reason + 1.
     pub reason: u8,
-    /// A limit of IO held it back, and one of the kernel's workers submitted it when it let it go: `submitter` is
-    /// that worker. How long it was held back is not known.
+    /// It was throttled by an IO limit, and a kernel worker submitted it when the limit allowed it: `submitter` is that
+    /// worker. How long it was throttled is not known.
     pub held: bool,
-    /// It stands for so many.
+    /// Number of requests that this one represents: 1 unless requests are sampled.
     pub weight: u32,
 }
 
@@ -124,7 +125,7 @@ pub(super) fn decode(entry: &block_entry, bits: Bits) -> Transfer {
     let flag = |bit: Option<u32>| bit.is_some_and(|bit| entry.cmd_flags >> bit & 1 == 1);
     let op = op(entry, bits);
     let meta = flag(bits.meta);
-    // Marked so by XFS of its log, and not of its other buffers.
+    // XFS marks writes of its log like this, and not its other buffers.
     let log = op == Op::Write && meta && flag(bits.sync) && flag(bits.idle);
     Transfer {
         queued_ns: queued_ns(entry),
@@ -139,7 +140,7 @@ pub(super) fn decode(entry: &block_entry, bits: Bits) -> Transfer {
         op,
         sync: op == Op::Read || flag(bits.sync),
         meta,
-        // Only swapping out is marked so.
+        // The flag marks swap-out only.
         swap: flag(bits.swap) || entry.kind == SWAP,
         submitter: Requester {
             tid: entry.tid,
@@ -155,13 +156,13 @@ pub(super) fn decode(entry: &block_entry, bits: Bits) -> Transfer {
     }
 }
 
-/// The time before the request is told in units of 32 ns, + 1.
+/// When the bio was queued. `before` holds the time until its request in units of 32 ns, + 1; 0 = not known.
 fn queued_ns(entry: &block_entry) -> Option<u64> {
     let units = entry.before.checked_sub(1)?;
     Some(entry.start_ns.saturating_sub(u64::from(units) << BEFORE_SHIFT))
 }
 
-/// The low values of `enum req_op` never changed.
+/// The operation. The low values of `enum req_op` are the same in all kernels.
 fn op(entry: &block_entry, bits: Bits) -> Op {
     match entry.cmd_flags & 0xff {
         0 => Op::Read,
@@ -175,7 +176,7 @@ fn op(entry: &block_entry, bits: Bits) -> Op {
 }
 
 fn target(entry: &block_entry, meta: bool, log: bool) -> Target {
-    // A kernel thread, for any process may take the name.
+    // Only if submitted by a kernel thread: any process may take that name.
     let jbd2 = entry.by == BY_KERNEL && entry.comm.starts_with(b"jbd2/");
     match entry.kind {
         FILE => Target::File {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What is read from and written to block devices: by whom, for which file, why, and how long it
- * took.
+ * What is read from and written to block devices: by which process, for which file, why, and how
+ * long it took.
  *
- * Who submitted a request is known when it is created only, whose pages it carries when it is
- * completed only: requests are merged in between. A request in flight has a slot in an array, found
- * by its address; at completion one entry for each file goes to the CPU's part of a log that the
- * reader maps.
+ * The submitter of a request is known only when it is created, the owners of its pages only when it
+ * is completed: requests are merged in between. A request in flight has a slot in an array, found
+ * by its address. At completion, one entry for each file is written to the CPU's part of a log that
+ * the reader maps.
  */
 #include "kern_io.h"
 #include <bpf/bpf_helpers.h>
@@ -19,22 +19,22 @@
 
 #define barrier() asm volatile("" ::: "memory")
 
-/* A request that was not completed within that time was forgotten by us, not by the kernel. */
+/* A request that is not completed within this time is stale: this probe missed its completion. */
 #define STALE_NS 120000000000ULL
 
-/* enum req_op (req_opf): its low values never changed */
+/* enum req_op (req_opf): the low values are the same in all kernels */
 #define REQ_OP_MASK  0xff
 #define REQ_OP_FLUSH 2
 /* include/uapi/linux/magic.h */
 #define BDEVFS_MAGIC 0x62646576
 
-/* Decided by the loader from facts about this kernel. */
-const volatile __u32 log_entries = 4096; /* of each CPU, a power of two */
+/* Set by the loader from facts about this kernel. */
+const volatile __u32 log_entries = 4096; /* per CPU, a power of two */
 const volatile bool io_start = true;     /* on_start is attached */
-const volatile bool limits = false;      /* what a limit held back can be told */
-const volatile __u32 limit_flags = 0;    /* of a bio: a limit counted it */
+const volatile bool limits = false;      /* transfers throttled by a limit can be identified */
+const volatile __u32 limit_flags = 0;    /* flags of a bio that was charged to an IO limit */
 
-/* What identifies O_DIRECT by iomap, once it was seen. */
+/* bi_end_io of iomap's direct IO, learned from the first such bio; 0 = none seen yet. */
 __u64 direct_end_io = 0;
 
 struct {
@@ -88,7 +88,7 @@ struct {
 	__type(value, struct block_seen);
 } seen SEC(".maps");
 
-/* One for each CPU: too large for the stack. */
+/* One entry per CPU: too large for the stack. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -112,8 +112,8 @@ struct block_name exported_name = {};
 #include "block_target.bpf.h"
 
 /*
- * Two hooks, of which the loader takes one: what is told of is the first argument, or the second
- * one, where the request queue comes first (up to 5.10).
+ * Defines two programs, of which the loader takes one: the request or bio is the first argument, or
+ * the second one where the request queue comes first (up to 5.10).
  */
 #define EITHER_HOOK(point, name, note)                 \
 	SEC("tp_btf/" #point)                          \
@@ -135,7 +135,7 @@ struct block_name exported_name = {};
 
 EITHER_HOOK(block_bio_queue, on_queue, queue(told))
 EITHER_HOOK(block_split, on_split, split(told))
-/* Where there is no block_io_start. */
+/* Used where there is no block_io_start. */
 EITHER_HOOK(block_getrq, on_create, create(told))
 
 /* --- creation --- */
@@ -146,15 +146,15 @@ int on_start(unsigned long long *ctx)
 	return begin((void *)arg(ctx, 0), false);
 }
 
-/* Where there is no block_io_start. It is not told of requests that bypass the IO scheduler. */
+/* Used where there is no block_io_start. Requests that bypass the IO scheduler do not reach it. */
 EITHER_HOOK(block_rq_insert, on_insert, begin((void *)told, true))
 EITHER_HOOK(block_rq_issue, on_issue, issue((void *)told))
-/* It became part of another request. */
+/* The request was merged into another one. */
 EITHER_HOOK(block_rq_merge, on_merge, forget((void *)told))
 
 /* --- completion --- */
 
-/* May be told several times of one request, of a part of it each. */
+/* May run several times for one request, each time for a part of it. */
 SEC("tp_btf/block_rq_complete")
 int on_complete(unsigned long long *ctx)
 {
@@ -174,7 +174,7 @@ int on_complete(unsigned long long *ctx)
 		return 0;
 	if (!start) {
 		area->completed++;
-		/* A request with a flush is completed once more, without bytes. */
+		/* A request with a flush is completed a second time, with 0 bytes. */
 		if (bytes)
 			area->lost.start_unseen++;
 		return 0;

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What the block probe and its reader share. Fixed-width fields, padding written out; the Rust
- * types are generated from here. All times are CLOCK_MONOTONIC: those that the kernel keeps in a
- * request are cached while a batch is submitted, and too early by up to milliseconds.
+ * Types shared by the block probe and its reader. Fixed-width fields with explicit padding; the
+ * Rust types are generated from this file. All times are nanoseconds of CLOCK_MONOTONIC, read by
+ * the probe: the kernel's own timestamps in a request are cached while a batch is submitted, and
+ * are too early by up to milliseconds.
  */
 #ifndef DEBURR_BLOCK_H
 #define DEBURR_BLOCK_H
 
-/* Requests in flight that are known, and files whose names were told. */
+/* Sizes of tables: requests in flight, sampling decisions, files whose names were sent, workers. */
 #define BLOCK_STARTS  16384
 #define BLOCK_DECIDED 16384
 #define BLOCK_SEEN    65536
 #define BLOCK_WORKERS 1024
-/* Pairs of bios that wait for their request, and kinds of those that a limit held back. */
+/* Pairs of slots for bios without a request yet; (cgroup, disk, operation) of throttled bios. */
 #define BLOCK_QUEUED 4096
 #define BLOCK_HELD   1024
-/* Unit of the time before a request: 32 bits of it are more than two minutes. */
+/* `before` is in units of 1 << 5 = 32 ns: 32 bits hold more than two minutes. */
 #define BLOCK_BEFORE_SHIFT 5
-/* Parts of a request that are looked at one by one. */
+/* Limits: bios of a request that are examined, bytes of a path, components of a path. */
 #define BLOCK_BIOS  256
 #define BLOCK_NAME  512
 #define BLOCK_PARTS 20
@@ -29,23 +30,26 @@ enum block_kind {
 	BLOCK_DEVICE = 2, /* page cache of the device: metadata, journal */
 	BLOCK_ANON = 3,   /* memory of a process */
 	BLOCK_NO_PAGES = 4,
-	BLOCK_PRIVATE = 5, /* memory of the kernel: a filesystem's own buffers */
-	BLOCK_SWAP = 6,    /* memory of a process that it does not have yet */
+	BLOCK_PRIVATE = 5, /* kernel memory: a filesystem's own buffers */
+	BLOCK_SWAP = 6,    /* memory of a process that is being swapped in */
 };
 
 /* On whose behalf a request was submitted. */
 enum block_by {
 	BLOCK_BY_PROCESS = 0,
 	BLOCK_BY_KERNEL = 1,
-	BLOCK_BY_LIMIT = 2, /* a kernel worker, when a limit of IO let it go */
+	BLOCK_BY_LIMIT = 2, /* a kernel worker, for a bio that an IO limit had throttled */
 };
 
-/* A bio that was queued and has no request yet; free when `bio` is 0. */
+/* A bio that was queued and has no request yet; the slot is free when `bio` is 0. */
 struct block_queued {
 	__u64 bio;
-	__u64 end_io; /* what is done when it ends: by whom it was made */
+	__u64 end_io; /* bi_end_io: guards against reuse of the address by another kind of bio */
 	__u64 t_ns;
-	/* Until it was created, + 1, where that is not told with the request; 0 = not yet. */
+	/*
+	 * Time until its request was created, in units of 32 ns, + 1; 0 = not yet. Set only where
+	 * on_create is attached.
+	 */
 	__u32 before;
 	__u32 held;
 };
@@ -54,7 +58,7 @@ struct block_queued_pair {
 	struct block_queued either[2];
 };
 
-/* Transfers that a limit of IO held back before they were queued. */
+/* Transfers that were throttled by an IO limit before they were queued. */
 struct block_held_key {
 	__u64 cgroup;
 	__u32 disk;
@@ -66,23 +70,23 @@ struct block_held {
 	__u64 bytes;
 };
 
-/* A request in flight. Written by the CPU that handles it; free when `key` is 0. */
+/* A request in flight. Written by the CPU that handles it; the slot is free when `key` is 0. */
 struct block_start {
 	__u64 key;
 	__u64 start_ns;
-	__u64 issue_ns; /* last time; 0 = not yet */
+	__u64 issue_ns; /* when it was last issued; 0 = not yet */
 	__u64 leader_boot_ns;
 	__u32 tid; /* 0 = not known */
 	__u32 tgid;
 	__u8 comm[16];
-	__u8 reason; /* of writeback, + 1; 0 = none */
+	__u8 reason; /* writeback reason + 1; 0 = none */
 	__u8 by;
-	__u8 told;    /* part of it was completed */
-	__u8 shift;   /* it stands for 1 << shift */
-	__u32 before; /* from the queueing of its bio to `start_ns`, + 1; 0 = not known */
+	__u8 told;    /* an entry was written for a part of it */
+	__u8 shift;   /* it represents 1 << shift requests */
+	__u32 before; /* from queueing of its bio to `start_ns`, in 32 ns, + 1; 0 = not known */
 };
 
-/* Bytes of one request that belong to one file. Written once; then `head` moves on. */
+/* The bytes of one request that belong to one file. Valid once `head` has moved past it. */
 struct block_entry {
 	__u64 start_ns;
 	__u64 issue_ns;
@@ -106,10 +110,10 @@ struct block_entry {
 	__u8 first;
 	__u8 by;
 	__u32 before;    /* as in `block_start` */
-	__u64 subvolume; /* of btrfs */
+	__u64 subvolume; /* btrfs only; 0 = none */
 };
 
-/* The name of a file. Sent without what is unused of `path`. */
+/* The name of a file. Sent without the unused end of `path`. */
 struct block_name {
 	__u64 ino;
 	__u64 subvolume;
@@ -119,7 +123,8 @@ struct block_name {
 	__u8 deleted;
 	__u16 length;
 	__u32 pad;
-	/* components from the last to the first, each ended by a 0; room for one more than is sent
+	/* Components from the last to the first, each terminated by a 0. The extra 256 bytes let
+	 * the verifier accept a component of any length.
 	 */
 	__u8 path[BLOCK_NAME + 256];
 };
@@ -131,32 +136,32 @@ struct block_seen {
 	__u32 generation;
 };
 
-/* A kernel worker that writes back. */
+/* A kernel worker in a writeback pass. */
 struct block_worker {
 	__u32 tid;
-	__u32 reason; /* + 1 */
+	__u32 reason; /* writeback reason + 1 */
 };
 
-/* What was lost or cut short, counted on each CPU. */
+/* What was lost or truncated, counted per CPU. */
 struct block_lost {
-	__u64 starts_full;  /* requests not followed: their places were taken */
-	__u64 start_unseen; /* completed without having been seen before */
-	/* begun anew without having been completed, so many as they stand for */
+	__u64 starts_full;  /* requests not followed: both of their slots were taken */
+	__u64 start_unseen; /* requests completed without having been seen before */
+	/* Requests whose memory was reused before a completion was seen; weighted by 1 << shift. */
 	__u64 completion_unseen;
-	__u64 bios_beyond;     /* requests with more parts than are looked at */
-	__u64 names_deferred;  /* not sent for want of room; tried again with the next transfer */
-	__u64 workers_collide; /* reasons of writeback forgotten */
-	__u64 held_full;       /* transfers that were held back and are of no kind with room */
+	__u64 bios_beyond;     /* requests with more bios than are examined */
+	__u64 names_deferred;  /* names not sent for lack of room; retried at the next transfer */
+	__u64 workers_collide; /* writeback reasons lost because two workers share a slot */
+	__u64 held_full;       /* throttled transfers not counted: the table is full */
 };
 
 /*
- * Variables that are here and not in registers so that the verifier knows nothing of their values.
- * They mean nothing between two events.
+ * Variables kept in memory and not in registers, so that the verifier does not track their values.
+ * They have no meaning between two events.
  */
 struct block_scratch {
 	__u64 cell;
 	__u64 now_ns;
-	__u64 left; /* bytes of the completion not yet told */
+	__u64 left; /* bytes of the completion not yet written to an entry */
 	__u64 ino;
 	__u64 subvolume;
 	__u64 inode;
@@ -172,17 +177,17 @@ struct block_scratch {
 struct block_cpu {
 	/* first cache line */
 	__u64 head; /* entries ever written to this CPU's part of the log */
-	__u64 read; /* so many of them the reader has seen */
+	__u64 read; /* entries that the reader has read */
 	__u64 queued;
 	__u64 begun;
-	/* those that are followed for as many as they stand for */
+	/* Where requests are sampled, those that are followed are weighted by 1 << shift. */
 	__u64 issued;
 	__u64 completed;
 	__u64 start_cell;
 	__u64 issue_cell;
-	__u64 runs; /* of the other programs */
+	__u64 runs; /* runs of the other programs */
 	__u64 queue_cell;
-	__u64 held; /* transfers that were held back */
+	__u64 held; /* throttled transfers */
 	struct block_scratch scratch;
 	struct block_lost lost;
 	__u64 pad[4];

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The file of a transfer that does not go through the page cache: its pages are those of a process,
- * or of nobody, and lead to no file. Included by block_target.bpf.h only.
+ * Finds the file of a transfer that bypasses the page cache: its pages belong to a process, or to
+ * nothing, and do not lead to the file. Included by block_target.bpf.h only.
  */
 
 /*
- * The inode that a direct transfer belongs to, if `bi_private` is what iomap keeps of one: a file
- * on the filesystem on this device, and all that should lead back to it does. Nothing else passes
- * for that.
+ * The inode of a direct transfer, if `bi_private` points to iomap's struct iomap_dio: the pointers
+ * must lead to a file on a filesystem on this device, and back. Nothing else passes these checks.
+ * `sure` = bi_end_io was recognised, so the checks are omitted. 0 = not a direct transfer of a
+ * file.
  */
 static __always_inline __u64 direct_inode(__u64 *cell, __u64 bio, bool sure)
 {
@@ -43,8 +44,8 @@ static __always_inline bool note_direct(struct block_cpu *area, __u64 bio, bool 
 }
 
 /*
- * The same for a transfer of which it is known what a direct one looks like. A large one is split:
- * the parts but the last are bios of the block layer, and lead to the whole by `bi_private`.
+ * The same once bi_end_io of direct transfers is known. A large transfer is split: all parts but
+ * the last are bios of the block layer, whose `bi_private` points to the whole bio.
  */
 static __always_inline bool note_known_direct(struct block_cpu *area, __u64 bio, __u64 end_io)
 {
@@ -57,7 +58,7 @@ static __always_inline bool note_known_direct(struct block_cpu *area, __u64 bio,
 	       note_direct(area, bio, true);
 }
 
-/* The same, and learns what they look like. */
+/* The same before that, and learns bi_end_io from the first direct transfer. */
 static __always_inline bool note_first_direct(struct block_cpu *area, __u64 bio)
 {
 	__u64 *cell = &area->scratch.cell;
@@ -72,9 +73,9 @@ static __always_inline bool note_first_direct(struct block_cpu *area, __u64 bio)
 }
 
 /*
- * The same for a transfer whose pages lead to no file: what btrfs reads directly, or compressed. It
- * keeps the inode beside the bio; all that should lead back to it does. The types may be those of a
- * module.
+ * The same for direct and compressed transfers of btrfs, whose pages do not lead to a file. btrfs
+ * keeps the inode in the structure that contains the bio; its pointers must lead back to it. The
+ * types may be those of a module.
  */
 static __always_inline bool note_btrfs(struct block_cpu *area, __u64 bio)
 {

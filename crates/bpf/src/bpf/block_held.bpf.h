@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Transfers that a limit of IO held back (io.max, blkio.throttle.*). Included by block.bpf.c only.
+ * Transfers that were throttled by an IO limit (io.max, blkio.throttle.*). Included by block.bpf.c
+ * only.
  *
- * The kernel keeps a bio that is above its cgroup's limit before anything is told of it, and lets
- * it go later, from a work queue of its own. So a bio that is queued there was held back, and no
- * other is. The flags of such a bio do not tell it from others: they mean that it was counted.
+ * The kernel holds back a bio above its cgroup's limit before it reaches any hook, and submits it
+ * later from a dedicated work queue. So exactly the bios that are queued from that work queue were
+ * throttled. The flags of a bio do not show this: they only mean that it was charged to a limit.
  */
 
 #define LIMITS_QUEUE "kthrotld"
 
-/* Whether the current task is a worker that does the work of that queue. */
+/* Whether the current task is a kernel worker that runs work of that queue. */
 static __always_inline bool is_let_go(__u64 *cell)
 {
 	__u64 task = bpf_get_current_task(), address;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What a request is known by. Included by block.bpf.c only. */
+/* The key that identifies a request in flight. Included by block.bpf.c only. */
 
 __u64 origin = 0;
 
 /*
- * Its address, seen from an address of ours. That is a number to the verifier, which lets nothing
- * but a difference be computed from a pointer.
+ * The request's address relative to that of `origin`. The difference is a plain number to the
+ * verifier, which allows no other arithmetic on a pointer.
  */
 static __always_inline __u64 key_of(const void *request)
 {

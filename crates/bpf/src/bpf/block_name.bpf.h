@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Names of files, once for each, from the dentries that the kernel has in memory. Included by
- * block.bpf.c only.
+ * Sends the name of each file once, read from the dentries that the kernel has in memory. Included
+ * by block.bpf.c only.
  */
 
 static __always_inline __u64 dentry_of(__u64 *cell, __u64 inode)
@@ -16,8 +16,8 @@ static __always_inline __u64 dentry_of(__u64 *cell, __u64 inode)
 }
 
 /*
- * Sends the name of the file that the scratch describes; 0 = sent. Not inlined and not static: the
- * verifier looks at it once.
+ * Sends the name of the file described by the scratch area; 0 = sent. Not inlined and not static,
+ * so that the verifier checks it only once.
  */
 __noinline int send_name(__u64 inode, __u32 cpu)
 {
@@ -69,7 +69,7 @@ static __always_inline bool is_seen(struct block_seen *file, struct block_scratc
 	       file->generation == scratch->generation && file->subvolume == scratch->subvolume;
 }
 
-/* Sends the name of a file that was not seen before, or whose place another one took since. */
+/* Sends the name of a file that is not in `seen`: it is new, or another file took its slot. */
 static __always_inline void see(struct block_cpu *area, __u32 cpu)
 {
 	struct block_scratch *scratch = &area->scratch;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What a bio waits for before it has a request: a tag, or writeback throttling. Included by
+ * How long a bio waits before it has a request: for a tag, or in writeback throttling. Included by
  * block.bpf.c only.
  *
- * A bio is found again by its address. That is used anew by others, without our being told where a
- * bio was merged into a request that existed; so it must still be of the same kind, and all that
- * are of a kind are queued. Requests whose bio is not found have no such time. Noted are bios whose
- * requests will be followed.
+ * A bio is found again by its address, which the kernel may reuse unnoticed after the bio was
+ * merged into an existing request. So its bi_end_io must still be the same, for all bios with the
+ * same bi_end_io pass the hook. Requests whose bio is not found have no such time. Only bios whose
+ * requests will be followed are noted.
  */
 
 static __always_inline struct block_queued_pair *pair_of(__u64 bio)
@@ -16,7 +16,7 @@ static __always_inline struct block_queued_pair *pair_of(__u64 bio)
 	return bpf_map_lookup_elem(&queued, &slot);
 }
 
-/* Where to note it: over itself, where there is room, or over the older one. */
+/* The slot to note a bio in: its own, a free one, or that of the older of the two. */
 static __always_inline struct block_queued *room_for(__u64 bio)
 {
 	struct block_queued_pair *pair = pair_of(bio);
@@ -61,7 +61,7 @@ static __always_inline int queue(__u64 argument)
 	area->queued++;
 	bio = address_of(&area->queue_cell, (void *)argument);
 	wanted = decide(area, bio);
-	/* Other bios may bear these flags, too, but none of these lacks them. */
+	/* Every throttled bio has one of these flags; others may have them, too. */
 	let_go = limits && NUMBER_AT(struct bio, bio, bi_flags) & limit_flags &&
 		 is_let_go(&area->queue_cell);
 	if (let_go)
@@ -79,7 +79,10 @@ static __always_inline int queue(__u64 argument)
 	return 0;
 }
 
-/* The front of a bio got one of its own; what is left of the bio comes again and is not told of. */
+/*
+ * A bio was split: its front became a bio of its own. The rest is submitted again without passing
+ * block_bio_queue.
+ */
 static __always_inline int split(__u64 argument)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
@@ -116,7 +119,10 @@ static __always_inline __u32 before(__u64 ns)
 	return ns < 0xfffffffeU ? ns + 1 : 0xffffffffU;
 }
 
-/* It gets a request now. Where that is told at the request's insertion only, which is later. */
+/*
+ * A bio gets its request now. Used where requests are otherwise first seen at their insertion,
+ * which is later.
+ */
 static __always_inline int create(__u64 argument)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
@@ -132,7 +138,7 @@ static __always_inline int create(__u64 argument)
 	return 0;
 }
 
-/* Notes in the request how long its bio waited before, and forgets the bio. */
+/* Stores in the request how long its bio waited before it, and frees the bio's slot. */
 static __always_inline void note_before(__u64 *cell, struct block_start *start, __u64 bio)
 {
 	struct block_queued *it = find_queued(cell, bio);

@@ -2,14 +2,14 @@
 /*
  * Requests in flight: who submitted each, and when. Included by block.bpf.c only.
  *
- * Where one in many is followed the others must cost next to nothing: whether a request may be one
- * that is followed is told by a byte, before anything else is looked at.
+ * Where requests are sampled, the others must cost next to nothing: one byte shows whether a
+ * request may be a followed one, before anything else is read.
  *
- * A request may be in either of two neighbouring slots. Two CPUs that take the same slot within the
- * same nanoseconds leave the second request in it; the first is then completed unseen, and counted.
+ * A request may be in either of two neighbouring slots. When two CPUs take the same slot within the
+ * same nanoseconds, it holds the second request; the first then completes unseen, which is counted.
  */
 
-/* For each pair of slots: one of them is taken. */
+/* For each pair of slots, whether one of them is taken. */
 __u8 followed[BLOCK_STARTS / 2] = {};
 
 static __always_inline __u32 slot_of(__u64 key)
@@ -35,7 +35,7 @@ static __always_inline struct block_start *find(__u64 key, __u32 *slot)
 	return start && start->key == key ? start : 0;
 }
 
-/* The request in this slot is followed no longer. */
+/* Frees the slot of a request. */
 static __always_inline void release(struct block_start *start, __u32 slot)
 {
 	__u32 other = slot ^ 1;
@@ -45,7 +45,7 @@ static __always_inline void release(struct block_start *start, __u32 slot)
 	followed[(slot & (BLOCK_STARTS - 1)) >> 1] = beside && beside->key;
 }
 
-/* Why the current task writes back, + 1; 0 = it does not, or for itself. */
+/* The writeback reason of the current task, + 1; 0 = it is not a worker in a writeback pass. */
 static __always_inline __u8 writeback_reason(__u32 tid, __u32 flags)
 {
 	__u32 slot = tid & (BLOCK_WORKERS - 1);
@@ -72,7 +72,10 @@ static __always_inline struct block_start *place(struct block_cpu *area, __u64 k
 	return 0;
 }
 
-/* `bio` = its first one, where the one who does this submitted it. */
+/*
+ * Starts to follow a request. `start` = its slot, if it has one already. `by_submitter` = the
+ * current task submitted it; `bio` is its first bio then.
+ */
 static __always_inline void take(struct block_cpu *area, __u64 *cell, __u64 key, __u64 bio,
 				 struct block_start *start, __u32 shift, bool by_submitter)
 {
@@ -106,7 +109,7 @@ static __always_inline void take(struct block_cpu *area, __u64 *cell, __u64 key,
 	start->key = key;
 }
 
-/* `again` = it may be a request that is known already. */
+/* A request is created or inserted. `again` = it may be a request that is known already. */
 static __always_inline int begin(struct request *rq, bool again)
 {
 	__u32 cpu = bpf_get_smp_processor_id(), slot, shift;
@@ -125,8 +128,8 @@ static __always_inline int begin(struct request *rq, bool again)
 	start = find(key, &slot);
 	if (again && start)
 		return 0;
-	/* The kernel used its memory anew: it was completed, and we were not told. Some kernels
-	 * run no program in an interrupt of a protected process. */
+	/* The kernel reused the request's memory: it was completed without the hook being called.
+	 * Some kernels run no program in an interrupt of a protected process. */
 	if (start)
 		area->lost.completion_unseen += 1ULL << (start->shift & SHIFT_MASK);
 	if (wanted)
@@ -136,7 +139,7 @@ static __always_inline int begin(struct request *rq, bool again)
 	return 0;
 }
 
-/* A request is issued that is not known. */
+/* A request is issued that has no slot yet. */
 static __always_inline struct block_start *begin_late(struct block_cpu *area, struct request *rq,
 						      bool flush)
 {
@@ -165,8 +168,8 @@ static __always_inline int issue(struct request *rq)
 	if (may_be_followed(key))
 		start = find(key, &slot);
 	if (!start) {
-		/* The block layer's own flushes are not created. Whoever issues one did so for
-		 * others. */
+		/* The block layer's own flushes do not pass the hook for creation. The task that
+		 * issues one is not its submitter. */
 		flush = (rq->cmd_flags & REQ_OP_MASK) == REQ_OP_FLUSH;
 		if (io_start && !flush)
 			return 0;

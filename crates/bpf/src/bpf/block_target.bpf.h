@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Whose pages a request carries, and the entries of the log. Included by block.bpf.c only.
+ * What the pages of a request belong to, and the entries of the log. Included by block.bpf.c only.
  */
 
 /* Low bits of page->mapping, include/linux/page-flags.h; of memcg_data, include/linux/memcontrol.h.
@@ -11,8 +11,8 @@
 #define MEMCG_OBJECTS   3
 #define MEMCG_FLAGS     7
 
-/* Filesystems that are memory, include/uapi/linux/magic.h: what goes to a disk from their pages is
- * a transfer of a process that shares memory. Pages that are swapped out have left them before. */
+/* In-memory filesystems, include/uapi/linux/magic.h: a transfer between their pages and a disk is
+ * made by a process from shared memory. Pages that are swapped out have left them before. */
 #define TMPFS_MAGIC     0x01021994
 #define HUGETLBFS_MAGIC 0x958458f6
 
@@ -30,7 +30,7 @@ static __always_inline __u32 disk_of(__u64 *cell, __u64 rq)
 	       NUMBER_AT(struct gendisk, disk, first_minor);
 }
 
-/* The first page of the folio that this page is part of. */
+/* The head page of the folio that this page belongs to. */
 static __always_inline __u64 head_of(__u64 *cell, __u64 page)
 {
 	__u64 head;
@@ -52,7 +52,7 @@ static __always_inline __u64 mapping_of(__u64 *cell, __u64 page)
 	return ADDRESS_AT(cell, struct page, page, mapping);
 }
 
-/* The cgroup that is charged for the page. */
+/* Id of the cgroup that the page is charged to; 0 = not known. */
 static __always_inline __u64 owner_of(__u64 *cell, __u64 page)
 {
 	__u64 data = 0, cgroup, node;
@@ -68,8 +68,8 @@ static __always_inline __u64 owner_of(__u64 *cell, __u64 page)
 	data &= ~(__u64)MEMCG_FLAGS;
 	cgroup = ADDRESS_AT(cell, struct mem_cgroup, data, css.cgroup);
 	node = ADDRESS_AT(cell, struct cgroup, cgroup, kn);
-	/* Where it does not lead back, it is an obj_cgroup. Those are charged for pages of files by
-	 * kernels only that have the cast as well, and with it the look costs nothing. */
+	/* Where this does not lead back, it is an obj_cgroup. Only kernels that have the cast, too,
+	 * charge file pages to those, and with the cast the check costs nothing. */
 	if (bpf_ksym_exists(bpf_rdonly_cast) &&
 	    bpf_core_field_exists(((struct obj_cgroup *)0)->memcg) &&
 	    ADDRESS_AT(cell, struct kernfs_node, node, priv) != cgroup) {
@@ -82,7 +82,7 @@ static __always_inline __u64 owner_of(__u64 *cell, __u64 page)
 	return NUMBER_AT(struct kernfs_node, node, id);
 }
 
-/* Notes the inode in the scratch, with what is known of it. */
+/* Stores the inode and its attributes in the scratch area. */
 static __always_inline void note_inode(struct block_cpu *area, __u64 inode)
 {
 	__u64 sb = ADDRESS_AT(&area->scratch.cell, struct inode, inode, i_sb);
@@ -104,7 +104,8 @@ static __always_inline void note_inode(struct block_cpu *area, __u64 inode)
 
 #include "block_direct.bpf.h"
 
-/* Whether a page that belongs to nothing is about to be swapped in: the request does not say so. */
+/* Whether a page that belongs to nothing is being swapped in: the request itself does not show it.
+ */
 static __always_inline bool is_swap(__u64 page)
 {
 	unsigned long flags = 0;
@@ -118,7 +119,7 @@ static __always_inline bool is_swap(__u64 page)
 	return flags >> bpf_core_enum_value(enum pageflags, PG_swapbacked) & 1;
 }
 
-/* Notes in the scratch what the pages of this part of a request belong to. */
+/* Stores in the scratch area what the pages of this bio belong to, judged by the first page. */
 static __always_inline void note_target(struct block_cpu *area, __u64 bio)
 {
 	__u64 *cell = &area->scratch.cell;
@@ -133,8 +134,8 @@ static __always_inline void note_target(struct block_cpu *area, __u64 bio)
 	area->scratch.kind = BLOCK_NO_PAGES;
 	if (!vec || !NUMBER_AT(struct bio, bio, bi_iter.bi_size))
 		return;
-	/* Before the pages are looked at: a process may write from memory that maps a file, or
-	 * shares it, and then they are that file's. */
+	/* Before the pages are examined: a process may transfer memory that is mapped from a file
+	 * or shared, and then the pages belong to that file. */
 	if (direct_end_io ? note_known_direct(area, bio, end_io) : note_first_direct(area, bio))
 		return;
 	vec += NUMBER_AT(struct bio, bio, bi_iter.bi_idx) *
@@ -146,7 +147,7 @@ static __always_inline void note_target(struct block_cpu *area, __u64 bio)
 	mapping = mapping_of(cell, page);
 	if (mapping && !(mapping & MAPPING_FLAGS)) {
 		inode = ADDRESS_AT(cell, struct address_space, mapping, host);
-		/* XFS sends buffers out of slabs, whose pages have something else at this place. */
+		/* XFS also submits buffers from slabs, whose pages hold something else here. */
 		if (inode && ADDRESS_AT(cell, struct inode, inode, i_mapping) == mapping) {
 			note_inode(area, inode);
 			if (area->scratch.kind == BLOCK_ANON)
@@ -171,7 +172,7 @@ static __always_inline struct block_entry *entry_at(struct block_cpu *area, __u3
 	return bpf_map_lookup_elem(&entries, &index);
 }
 
-/* Adds bytes to the entry that is open if they belong to the same, or opens the next one. */
+/* Adds bytes to the open entry if it has the same target, or opens the next entry. */
 static __always_inline void tell(struct block_cpu *area, struct block_start *start, __u32 cpu,
 				 __u32 slot, __u64 sector, __u32 bytes)
 {
@@ -222,8 +223,8 @@ static __always_inline void tell(struct block_cpu *area, struct block_start *sta
 	start->told = 1;
 }
 
-/* One part of a request. Returns the next one. Not inlined and not static: the verifier looks at it
- * once. */
+/* Logs one bio of a request. Returns the next bio; 0 = done. Not inlined and not static, so that
+ * the verifier checks it only once. */
 __noinline __u64 tell_bio(__u64 bio, __u32 cpu, __u32 slot)
 {
 	struct block_cpu *area = bpf_map_lookup_elem(&cpus, &cpu);
@@ -246,7 +247,7 @@ __noinline __u64 tell_bio(__u64 bio, __u32 cpu, __u32 slot)
 	return ADDRESS_AT(&area->scratch.cell, struct bio, bio, bi_next);
 }
 
-/* What is left of a request: it has no pages, or too many parts. */
+/* Logs the remaining bytes of a request that has no pages, or too many bios. */
 __noinline int tell_rest(__u64 rq, __u32 cpu, __u32 slot)
 {
 	struct block_cpu *area = bpf_map_lookup_elem(&cpus, &cpu);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Who runs on this CPU now. Included by the programs. */
+/* Identity of the task that runs on this CPU. Included by the programs. */
 #ifndef DEBURR_CURRENT_BPF_H
 #define DEBURR_CURRENT_BPF_H
 
@@ -7,7 +7,7 @@
 #define PF_WQ_WORKER 0x00000020
 #define PF_KTHREAD   0x00200000
 
-/* Sets the fields of that name in `*to`. Returns the flags of the task. */
+/* Sets tid, tgid, leader_boot_ns and comm in `*to`. Returns the flags of the task. */
 #define NOTE_CURRENT(cell, to)                                                                 \
 	({                                                                                     \
 		__u64 task_ = bpf_get_current_task();                                          \

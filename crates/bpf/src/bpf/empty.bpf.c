@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The least that programs on the hooks of the probes can do: what a probe costs is measured against
- * it.
+ * Programs that do nothing, on the hooks of the probes: the baseline of overhead measurements.
  */
 #include "base.h"
 #include <bpf/bpf_helpers.h>

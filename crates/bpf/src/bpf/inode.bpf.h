@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What identifies an inode beside its number. Included by the programs.
+ * What identifies an inode besides its number. Included by the programs.
  */
 #ifndef DEBURR_INODE_BPF_H
 #define DEBURR_INODE_BPF_H
@@ -9,8 +9,8 @@
 #define BTRFS_MAGIC 0x9123683e
 
 /*
- * The subvolume of an inode of btrfs: within one of them only are numbers of inodes unique, and
- * even generations are not. 0 = another filesystem, or not told. The types may be those of a
+ * The subvolume of a btrfs inode: inode numbers are unique only within a subvolume, and generations
+ * do not make them unique. 0 = another filesystem, or not known. The types may be those of a
  * module, for which there is no cast: they are read with a helper.
  */
 static __always_inline __u64 subvolume_of(__u64 inode, __u64 magic)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The kernel fields that deburr's programs read: nothing else of the kernel is depended on. Offsets
- * are relocated against the running kernel's BTF when a program is loaded (CO-RE), so order and
- * padding here mean nothing. A suffix after three underscores marks another shape of the same
- * struct.
+ * The kernel fields that deburr's programs read; they depend on no others. Offsets are relocated
+ * against the running kernel's BTF when a program is loaded (CO-RE), so order and padding are
+ * irrelevant here. A suffix after three underscores marks another version of the same struct.
  */
 #ifndef DEBURR_KERN_H
 #define DEBURR_KERN_H
@@ -93,7 +92,7 @@ struct task_struct {
 	struct thread_info thread_info;
 	int pid;
 	int tgid;
-	unsigned int on_cpu; /* a byte in 7.x: only loads of unsigned fields adapt their size */
+	unsigned int on_cpu; /* one byte in 7.x: CO-RE adapts the size of unsigned loads only */
 	unsigned int on_rq;  /* likewise */
 	unsigned int flags;
 	char comm[TASK_COMM_LEN];
@@ -105,8 +104,8 @@ struct task_struct {
 	struct css_set *cgroups;
 	struct task_group *sched_task_group;
 	unsigned int in_iowait : 1;
-	void *worker_private; /* from 5.17: of a kernel thread */
-	int *set_child_tid;   /* the same before */
+	void *worker_private; /* from 5.17: struct kthread of a kernel thread */
+	int *set_child_tid;   /* up to 5.16: the same for kernel threads */
 	struct files_struct *files;
 	struct fs_struct *fs;
 };

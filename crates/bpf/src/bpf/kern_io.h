@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The kernel fields that the programs of block IO and writeback read, besides those of kern.h and
- * as there. Fields that not all kernels have stand beside the others: each different struct here
- * costs libbpf a search of all the kernel's types, most of a millisecond.
+ * The kernel fields that the block and writeback programs read, besides those of kern.h and with
+ * the same conventions. Fields that only some kernels have are in the same struct as the others:
+ * each additional struct costs libbpf a search of all kernel types, most of a millisecond.
  */
 #ifndef DEBURR_KERN_IO_H
 #define DEBURR_KERN_IO_H
@@ -45,7 +45,7 @@ struct blkcg_gq {
 	struct blkcg *blkcg;
 };
 
-/* --- whose work a kernel worker does --- */
+/* --- the work queue that a kernel worker serves --- */
 
 struct kthread {
 	void *data;
@@ -86,7 +86,7 @@ enum pageflags {
 	PG_swapbacked,
 };
 
-/* from 6.18; "flags" is a number before */
+/* from 6.18; before, "flags" is a number */
 struct page___memdesc {
 	struct {
 		unsigned long f;
@@ -104,7 +104,7 @@ struct page {
 	struct mem_cgroup *mem_cgroup; /* up to 5.10 */
 };
 
-/* from 5.16; "page" before */
+/* from 5.16; before, in struct page */
 struct folio {
 	struct address_space *mapping;
 	unsigned long memcg_data;
@@ -114,7 +114,7 @@ struct mem_cgroup {
 	struct cgroup_subsys_state css;
 };
 
-/* Stands for a mem_cgroup that may go; newer kernels charge the pages of files to it. */
+/* Represents a mem_cgroup that may be removed; newer kernels charge file pages to it. */
 struct obj_cgroup {
 	struct mem_cgroup *memcg;
 };
@@ -149,7 +149,7 @@ struct inode {
 	struct hlist_head i_dentry;
 };
 
-/* --- btrfs, where it is there --- */
+/* --- btrfs, where it is built in or loaded --- */
 
 struct btrfs_key {
 	__u64 objectid;
@@ -164,7 +164,7 @@ struct btrfs_inode {
 	struct inode vfs_inode;
 };
 
-/* From 6.3, "btrfs: store the inode in struct btrfs_bio". What its bios are in. */
+/* From 6.3, "btrfs: store the inode in struct btrfs_bio". Contains the bio. */
 struct btrfs_bio {
 	struct btrfs_inode *inode;
 	struct bio bio;
@@ -213,7 +213,7 @@ struct bdi_writeback {
 	struct backing_dev_info *bdi;
 };
 
-/* its values differ between kernels */
+/* Its values differ between kernels. */
 enum wb_reason {
 	WB_REASON_ANY,
 };

@@ -10,7 +10,7 @@
 struct pt_regs___x86 {
 	unsigned long di;
 	unsigned long si;
-	unsigned short cs; /* beside it, newer kernels keep more */
+	unsigned short cs; /* newer kernels keep more in the same word */
 };
 
 struct pt_regs___arm64 {

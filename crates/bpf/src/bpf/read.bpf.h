@@ -1,34 +1,33 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Reading kernel data through pointers that nobody vouches for. Included by the programs.
+ * Reads kernel data through untrusted pointers. Included by the programs.
  *
- * A load of a pointer from an object that the kernel does vouch for costs the verifier a search of
- * all the kernel's types by name, more than a millisecond, by each way on which it comes there. And
- * pointers that the verifier knows may not be computed with, nor handed to functions that are
- * verified once and not at each call. Both end where an address is kept as a number.
+ * A load of a pointer from a trusted object costs the verifier a search of all kernel types by
+ * name, more than a millisecond, on each path that leads to the load. And pointers that the
+ * verifier tracks allow no arithmetic, and cannot be passed to functions that are verified once and
+ * not at each call. Addresses kept as numbers have neither restriction.
  */
 #ifndef DEBURR_READ_BPF_H
 #define DEBURR_READ_BPF_H
 
-/* From 6.2 on; before, no argument is vouched for. */
+/* From 6.2 on; before, no argument is trusted. */
 extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
 
-/* An argument of the hook. Read anew at each use: keeping it would cost a place on the stack, and
- * more time. */
+/* An argument of the hook. Read again at each use: keeping it would take a stack slot and more
+ * time. */
 static __always_inline unsigned long long arg(unsigned long long *ctx, int number)
 {
 	return ((volatile unsigned long long *)ctx)[number];
 }
 
-/* The pointer as a number of which the verifier knows nothing: it comes back out of a map's cell.
- */
+/* The pointer as a number that the verifier does not track: it is stored in a map and read back. */
 static __always_inline __u64 address_of(__u64 *cell, const void *pointer)
 {
 	*(volatile __u64 *)cell = (__u64)pointer;
 	return *(volatile __u64 *)cell;
 }
 
-/* The number in `member` of the `type` at this address; 0 where there is nothing. */
+/* The number in `member` of the `type` at this address; 0 if it cannot be read. */
 #define NUMBER_AT(type, address, member)                                                        \
 	({                                                                                      \
 		typeof(((type *)0)->member) number_ = 0;                                        \
@@ -41,7 +40,7 @@ static __always_inline __u64 address_of(__u64 *cell, const void *pointer)
 		number_;                                                                        \
 	})
 
-/* The pointer in `member` of the `type` at this address, as a number; 0 where there is nothing. */
+/* The pointer in `member` of the `type` at this address, as a number; 0 if it cannot be read. */
 #define ADDRESS_AT(cell, type, address, member)                                                   \
 	({                                                                                        \
 		if (bpf_ksym_exists(bpf_rdonly_cast)) {                                           \

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Who waits for a CPU, for how long, and behind whom: everything from one hook, sched_switch.
+ * Which threads wait for a CPU, for how long, and behind which processes: everything from one hook,
+ * sched_switch.
  *
- * The kernel keeps what a wake-up hook would measure: sched_info.last_queued is when the thread was
- * put on this run queue, sched_info.run_delay grows by the waiting on queues that it was moved away
- * from. rq->clock was brought up to date by __schedule() just before, so it serves as the time, but
- * for threads that go first at once (clock_of). No helper is called on the way of an ordinary
- * switch except array look-ups, which are inlined.
+ * The kernel already keeps what a wake-up hook would measure: sched_info.last_queued is the time at
+ * which the thread was put on this run queue, sched_info.run_delay includes the waits on queues
+ * that it was moved away from. rq->clock was updated by __schedule() just before, so it serves as
+ * the current time, except for threads that get the CPU right at their wake-up (clock_of). The path
+ * of an ordinary switch calls no helpers except array look-ups, which are inlined.
  *
- * Serialisation: a thread's slot and its CPU's area are written under that CPU's run-queue lock
- * only.
+ * Serialisation: a thread's slot and its CPU's area are written only under that CPU's run-queue
+ * lock.
  */
 #include "kern.h"
 #include <bpf/bpf_helpers.h>
@@ -22,35 +23,35 @@
 #define PROBES     4
 #define EXACT_RUNS 8
 #define POINTS     4
-/* One long look-up each 50 us: at 400 ns it stays below 1 % of a CPU, whatever the load. */
+/* At most one sampled look-up per 50 us: at 400 ns each, less than 1 % of a CPU at any load. */
 #define LONG_BLAME_NS 50000
 
 #define barrier() asm volatile("" ::: "memory")
 
-/* Decided by the loader from facts about this kernel and host. */
+/* Set by the loader from facts about this kernel and host. */
 const volatile __u32 thread_mask = 16384 - 1;
-const volatile bool cgroup_v2;   /* take cgroup ids from the v2 tree */
+const volatile bool cgroup_v2;   /* take cgroup ids from the v2 hierarchy */
 const volatile bool wakeup_hook; /* on_wakeup is attached */
-/* The reader may tell of waits of this length while they are in progress. */
+/* The reader may report waits of at least this length while they are in progress. */
 const volatile __u64 long_wait_ns = 10000000;
 
-/* Seconds of the reader; it reads what belongs to an epoch after it ended. */
+/* The reader's current interval, one second long; it reads an epoch's data after it ended. */
 __u32 epoch = 1;
 
 /*
- * On the run queues' clock. Of waits that began before the window, the part in it counts: else
- * their sizes and the blame for them would be more than the time that was queued.
+ * Start of the window, on the run queues' clock. Of waits that began earlier, only the part within
+ * the window counts: otherwise their lengths and their blame would exceed the queued time.
  */
 __u64 window_start_ns;
 
-/* Up to which moment of that clock the iterator over waiting threads tells of them. */
+/* Time on that clock up to which the iterator reports waiting threads. */
 __u64 asked_ns;
 
-/* Moves of threads while they slept, which hide their wake-ups from what the kernel keeps. */
+/* Moves of sleeping threads between run queues, which hide their wake-ups from sched_info. */
 __u64 moves_asleep = 0;
 
 /*
- * Whether any cgroup of the host has a CPU quota, as the reader saw it last. Without one the
+ * Whether any cgroup of the host has a CPU quota, as last seen by the reader. Without a quota the
  * throttle clocks stand still and are not read.
  */
 __u32 quota_in_use = 1;
@@ -101,7 +102,7 @@ struct {
 	__type(value, struct sched_overflow);
 } overflow SEC(".maps");
 
-/* Blame beyond the CULPRITS of a thread: (victim, culprit) -> ns. */
+/* Blame that does not fit into a thread's CULPRITS entries: (victim, culprit) -> ns. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -109,7 +110,7 @@ struct {
 	__type(value, __u64);
 } spill SEC(".maps");
 
-/* Zeroes to start an overflow entry with: too large for the stack. */
+/* Zeroes to initialise an overflow entry with: too large for the stack. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -130,26 +131,26 @@ struct {
 /* --- the CPU's own account --- */
 
 /*
- * The thread that was last seen to get this CPU has left it, and no switch told of it. There are
- * kernels that tell nothing of what is done in the context of some processes: which threads are
- * never seen to leave is the reader's to judge.
+ * The thread that was last seen to get this CPU left it, and no switch was reported. Some kernels
+ * run no tracing programs in the context of some processes: the reader finds out which threads are
+ * never seen to leave.
  */
 static __always_inline void count_left_unseen(struct sched_area *area)
 {
 	__u32 slot = area->cpu.slot;
 	struct sched_thread *t = bpf_map_lookup_elem(&threads, &slot);
 
-	/* It may be on another CPU by now, whose lock is not ours. The reader reads the sum first.
-	 */
+	/* Atomic: the thread may be on another CPU by now, under another lock. The reader reads the
+	 * sum first. */
 	if (t && t->tid == area->cpu.tid)
 		__sync_fetch_and_add(&t->left_unseen, 1);
 	area->cpu.lost.switches_missed++;
 }
 
 /*
- * The last stay on this CPU began without our knowing: notes the one before. Returns when it began,
- * which the kernel knows, but for idling: a thread that nobody waited behind ran for a short time,
- * most likely, and the CPU idled for the rest.
+ * The current run on this CPU began unseen: ends the run before it. Returns when the current one
+ * began. The kernel knows that time, except for the idle task: a thread that nothing waited behind
+ * most likely ran only briefly, so it is taken to have run for no time, and the CPU to have idled.
  */
 static __noinline __u64 began_unseen(struct sched_area *area, struct task_struct *prev, __u64 now)
 {
@@ -157,8 +158,8 @@ static __noinline __u64 began_unseen(struct sched_area *area, struct task_struct
 	__u64 since = area->cpu.since_ns, arrival = prev->pid ? prev->sched_info.last_arrival : 0;
 
 	/*
-	 * An exec by a thread that was not the leader: it goes on under the leader's id. Its
-	 * arrival is what the run queue's clock showed, which may be late (clock_of).
+	 * Not a missed switch but an exec by a thread other than the leader: it continues under the
+	 * leader's id. last_arrival is the run queue's clock, which may lag behind (clock_of).
 	 */
 	if (!since || (prev->pid && arrival <= since))
 		return since;
@@ -177,8 +178,8 @@ static __noinline __u64 began_unseen(struct sched_area *area, struct task_struct
 }
 
 /*
- * Notes that the thread that had the CPU leaves it, which begins a change of the CPU's amounts.
- * Returns since when it had it.
+ * Records the end of the current run, which begins an update of the CPU's amounts. Returns when
+ * that run began.
  */
 static __always_inline __u64 end_run(struct sched_area *area, struct task_struct *prev, __u64 now)
 {
@@ -206,8 +207,8 @@ static __always_inline int on_switch(unsigned long long *ctx, bool state_told, b
 	__u32 slot = cpu_of(prev), tid = prev->pid;
 	struct sched_area *area = bpf_map_lookup_elem(&areas, &slot);
 	__u64 clock = next->se.cfs_rq->rq->clock, now = clock, began, waited = 0, local = 0;
-	/* Loaded here and not where it is needed: for each way by which the verifier comes to the
-	 * load of a pointer from a task, it searches all types of the kernel by name. */
+	/* Loaded here and not where it is needed: for each path on which the verifier reaches a
+	 * load of a pointer from a task, it searches all kernel types by name. */
 	__u64 cgroup_set = (__u64)prev->cgroups;
 	struct sched_thread *t;
 
@@ -264,8 +265,8 @@ static __always_inline int on_switch(unsigned long long *ctx, bool state_told, b
 	return 0;
 }
 
-/* From 5.18 ("sched/tracing: Append prev_state to tp args instead"); these kernels have atomics in
- * BPF. */
+/* From 5.18 ("sched/tracing: Append prev_state to tp args instead"); these kernels have BPF
+ * atomics. */
 SEC("tp_btf/sched_switch")
 int on_switch_4(unsigned long long *ctx)
 {
@@ -278,7 +279,7 @@ int on_switch_3(unsigned long long *ctx)
 	return on_switch(ctx, false, false);
 }
 
-/* Run once over all threads before the hook is attached, so that the state of those that sleep is
+/* Runs once over all threads before the hook is attached, so that the state of sleeping threads is
  * known. */
 SEC("iter/task")
 int on_task(struct bpf_iter__task *ctx)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What the scheduler probe and its reader share. Fixed-width fields, padding written out; the Rust
- * types are generated from here. All times are nanoseconds of the run queue's clock (rq->clock,
- * sched_clock based) unless they are amounts. All amounts only grow, except where it says
- * otherwise.
+ * Types shared by the scheduler probe and its reader. Fixed-width fields with explicit padding; the
+ * Rust types are generated from this file. All timestamps are nanoseconds of the run queue's clock
+ * (rq->clock, based on sched_clock), all durations are nanoseconds. Durations and counts only grow,
+ * except where noted.
  */
 #ifndef DEBURR_SCHED_H
 #define DEBURR_SCHED_H
@@ -19,12 +19,12 @@ enum sched_state {
 	ST_UNINTERRUPTIBLE = 6,
 	ST_STOPPED = 7,
 	ST_MAX = 8,
-	/* values of sched_thread.state only */
+	/* Values of sched_thread.state only. */
 	ST_DEAD = 8,
 	ST_UNKNOWN = 9,
 };
 
-/* What sched_move knows of a thread's stay off the CPU; bits. */
+/* Which fields of sched_move are valid for a thread's current off-CPU period; bits. */
 enum sched_moved {
 	MOVED_QUEUED = 1,
 	MOVED_ASLEEP = 2,
@@ -35,36 +35,37 @@ enum sched_moved {
 #define CULPRITS     8
 #define RUNS         4096
 /*
- * A thread. Written only by the CPU that holds the run-queue lock of the thread, inside a window in
- * which `seq` is odd. A slot is free when `tid` is 0, and may be taken when the thread is dead.
+ * A thread. Written only by the CPU that holds the thread's run-queue lock, while `seq` is odd. A
+ * slot is free when `tid` is 0, and may be reused when the thread is dead.
  */
 struct sched_thread {
-	/* first cache line: all that a switch needs, but for the amounts */
+	/* First cache line: all that a switch needs, except for the amounts. */
 	__u32 tid;
 	__u32 tgid;
 	__u32 seq;
-	__u16 cpu; /* it was switched out on */
+	__u16 cpu; /* that it last got */
 	__u8 state;
-	__u8 moved;           /* between run queues since then: enum sched_moved */
-	__u64 since_ns;       /* in `state` */
-	__u64 run_delay_ns;   /* sched_info.run_delay at switch-out */
-	__u64 throttle_queue; /* identity of its cfs_rq when throttle_clock_ns was read; 0 = not
-				 read */
-	__u64 cgroup_set;     /* identity of its css_set: changes when it is moved */
-	__u64 wait_max_ns;    /* the reader takes it by exchanging it with 0 */
+	__u8 moved;           /* moves between run queues since it left the CPU: enum sched_moved */
+	__u64 since_ns;       /* when it entered `state` */
+	__u64 run_delay_ns;   /* sched_info.run_delay at the last switch */
+	__u64 throttle_queue; /* address of its cfs_rq when throttle_clock_ns was read; 0 = not
+	read */
+	__u64 cgroup_set;     /* address of its css_set: changes when it changes cgroups */
+	__u64 wait_max_ns;    /* longest wait; the reader exchanges it with 0 */
 	__u32 switches;
-	__u32 dead_epoch; /* in which it died */
-	/* second */
+	__u32 dead_epoch; /* epoch in which it died */
+	/* Second cache line. */
 	__u64 in_state_ns[ST_MAX];
-	/* third: identity and rare things */
-	__u64 first_ns;          /* seen from here on */
+	/* Third cache line: identity, and what is rarely needed. */
+	__u64 first_ns;          /* its time is accounted from here on */
 	__u64 throttle_clock_ns; /* of throttle_queue at switch-out (or at wake-up) */
 	__u64 start_boot_ns;     /* CLOCK_BOOTTIME */
 	__u64 leader_boot_ns;    /* of the thread group's leader */
 	__u64 cgroup_id;
-	__u32 parent;      /* process that started it, as of its first sight */
-	__u32 left_unseen; /* times that it left a CPU and no switch told of it; any CPU counts */
-	__u8 comm[16];     /* of a leader; of another thread, as of its first sight */
+	__u32 parent;      /* tgid of its real parent when it was first seen */
+	__u32 left_unseen; /* times it left a CPU without a reported switch; any CPU increments it
+			    */
+	__u8 comm[16];     /* of a leader: current; of another thread: when it was first seen */
 };
 
 struct sched_culprit {
@@ -73,18 +74,18 @@ struct sched_culprit {
 	__u64 ns;
 };
 
-/* Culprits of one epoch. Its content belongs to `epoch` only; the reader looks after the epoch
+/* Blame of one epoch: the content belongs to `epoch` only. The reader reads it after the epoch
  * ended. */
 struct sched_blame {
 	__u32 epoch;
 	__u32 pad;
 	__u64 migrated_ns;
-	__u64 unsampled_ns; /* carried until a look-up is affordable; may shrink */
-	__u64 wakeup_ns;    /* behind nobody: the CPU idled or woke up */
+	__u64 unsampled_ns; /* carried until a look-up is within budget; may shrink */
+	__u64 wakeup_ns;    /* behind no process: the CPU was idle or waking up */
 	struct sched_culprit culprit[CULPRITS];
 };
 
-/* Waits of about one size. */
+/* One bucket of a histogram of wait lengths. */
 struct sched_bucket {
 	__u64 ns;
 	__u64 count;
@@ -97,101 +98,103 @@ struct sched_waits {
 };
 
 /*
- * What the reader told of a wait in progress: of the thread in the slot of the same index. Written
- * by the reader only, before it looks whether the thread still waits.
+ * What the reader has reported about a wait in progress of the thread in the slot of the same
+ * index. Written by the reader only, before it checks whether the thread still waits.
  */
 struct sched_told {
-	__u64 since_ns; /* the thread is off the CPU since; 0 = nothing told */
+	__u64 since_ns; /* start of the off-CPU period; 0 = nothing reported */
 	__u64 queued_ns;
 };
 
-/* Moves of the thread in the slot of the same index between run queues, while it is off the CPU. */
+/*
+ * Moves between run queues of the thread in the slot of the same index, while it is off the CPU.
+ * `stay_ns` and `stopped_stay_ns` identify an off-CPU period by its start.
+ */
 struct sched_move {
-	__u64 queued_ns;   /* it was moved while it waited; the last time */
-	__u64 asleep_ns;   /* it was moved while it slept, still on the queue */
-	__u64 stay_ns;     /* the iterator saw it runnable in the stay that began then, ... */
-	__u64 runnable_ns; /* ... for the first time at this moment */
-	__u32 from_cpu;    /* of queued_ns */
+	__u64 queued_ns;   /* when it was last moved while it waited */
+	__u64 asleep_ns;   /* when it was last moved while it slept, still on the queue */
+	__u64 stay_ns;     /* period in which it was seen runnable after a hidden wake-up, ... */
+	__u64 runnable_ns; /* ... and when that was first seen */
+	__u32 from_cpu;    /* CPU that it left at queued_ns */
 	__u32 pad;
-	__u64 stopped_stay_ns; /* the iterator saw it stopped by a quota in the stay that began
-				  then, ... */
-	__u64 throttled_ns;    /* ... for so long, at the last look, ... */
-	__u64 waited_ns;       /* ... and in a run queue for so long */
+	__u64 stopped_stay_ns; /* period in which the iterator saw it throttled, ... */
+	__u64 throttled_ns;    /* ... how long it had been throttled at the last look, ... */
+	__u64 waited_ns;       /* ... and how long it had been queued */
 };
 
 /*
- * A thread that waits, as the iterator finds it: up to the moment that the reader asked for. Or one
- * that got a CPU and no switch told of it: up to when it came.
+ * A waiting thread as reported by the iterator, with durations up to the time that the reader asked
+ * for. Or a thread that got a CPU without a reported switch, with durations up to its arrival.
  */
 struct sched_waiting {
-	__u64 since_ns;     /* it is off the CPU since; with `seq` and `slot` it names the stay */
-	__u64 queued_ns;    /* in a run queue */
-	__u64 throttled_ns; /* stopped by a quota */
-	__u64 here_ns;      /* of queued_ns: on the queue that it is on now, at the end of it */
+	__u64 since_ns;  /* start of the off-CPU period; with `seq` and `slot` it identifies it */
+	__u64 queued_ns; /* time in a run queue */
+	__u64 throttled_ns; /* time throttled by a quota */
+	__u64 here_ns;      /* last part of queued_ns: on the queue that it is on now */
 	__u32 slot;         /* ~0 = in the overflow map */
 	__u32 seq;
 	__u32 tid;
 	__u32 tgid;
-	__u32 cpu;     /* whose queue it is on */
-	__u32 was_cpu; /* it was moved from, as it waited; ~0 = it was not moved */
+	__u32 cpu;     /* CPU whose queue it is on */
+	__u32 was_cpu; /* CPU from which it was moved while it waited; ~0 = it was not moved */
 	__u64 moved_ns;
-	__u64 arrived_ns; /* it has a CPU since; 0 = it waits */
+	__u64 arrived_ns; /* when it got a CPU; 0 = it still waits */
 };
 
-/* A thread's stay on a CPU. It began where the entry before it ended. */
+/* One run of a thread on a CPU. It began when the run in the previous entry ended. */
 struct sched_run {
 	__u64 end_ns;
-	__u64 queued_ns; /* it waited in the run queue right before */
+	__u64 queued_ns; /* how long it waited in the run queue right before */
 	__u32 tid;
 	__u32 tgid;
 };
 
-/* What was lost or cut short, counted on each CPU. */
+/* What was lost or truncated, counted per CPU. */
 struct sched_lost {
-	__u64 thread_table_full; /* switches to threads that no slot was found for */
-	__u64 exit_unread; /* dead threads whose slot was taken before the reader saw their end */
+	__u64 thread_table_full; /* switches to threads for which no slot was found */
+	__u64 exit_unread; /* dead threads whose slot was reused before the reader saw their end */
 	__u64 slot_raced;  /* slots found to hold another thread than expected */
 	__u64 blame_table_full_ns;
 	__u64 clock_backward;
-	__u64 switches_missed; /* threads that left a CPU, and no switch told of it */
+	__u64 switches_missed; /* times a thread left a CPU without a reported switch */
 };
 
 /*
- * Variables that are here and not in registers so that the verifier knows nothing of their values:
- * what it learns from comparing them, or from where a thread's slot was found, would make every way
- * through the code that follows a case of its own. They mean nothing between two switches.
+ * Variables kept in memory and not in registers, so that the verifier does not track their values:
+ * otherwise each comparison, and each place where a thread's slot was found, would make it verify
+ * all paths through the code that follows once more. They have no meaning between two switches.
  */
 struct sched_scratch {
-	/* the wait that just ended */
-	__u64 local_ns;   /* on this CPU's queue, up to now */
-	__u64 was_off_ns; /* off the CPU since */
-	__u64 moved_ns;   /* to this queue */
-	__u32 was_cpu;    /* moved from its queue; ~0 = not known */
+	/* The wait that just ended. */
+	__u64 local_ns;   /* its part on this CPU's queue, up to now */
+	__u64 was_off_ns; /* start of the off-CPU period */
+	__u64 moved_ns;   /* when the thread was moved to this queue */
+	__u32 was_cpu;    /* CPU from whose queue it was moved; ~0 = not known */
 	__u32 slot;
-	/* a long look-up */
+	/* The interval of a blame look-up, and what each of its samples counts for. */
 	__u64 from_ns;
 	__u64 to_ns;
 	__u64 weight_ns;
 };
 
 struct sched_cpu {
-	/* first cache line: all that an ordinary switch needs */
-	__u64 head;     /* runs ever written to the ring; a change of what follows begins with it */
-	__u64 done;     /* `head` when the last change was complete */
-	__u64 since_ns; /* the current thread runs since */
-	__u64 queued_ns; /* it waited before */
+	/* First cache line: all that an ordinary switch needs. */
+	__u64 head; /* runs ever written to the ring; incremented before the fields below change */
+	__u64 done; /* set to `head` when the update is complete */
+	__u64 since_ns;  /* when the current thread got the CPU */
+	__u64 queued_ns; /* how long it waited before */
 	__u32 tid;
 	__u32 tgid;
 	__u32 slot; /* of the current thread; ~0 = none */
-	__u32 id;   /* of the CPU */
+	__u32 id;   /* number of the CPU */
 	__u64 busy_ns;
-	__u64 waited_ns; /* queued time that ended here */
-	/* second */
+	__u64 waited_ns; /* queued time of waits that ended here */
+	/* Second cache line. */
 	__u64 idle_ns;
-	__u64 waits;                    /* that ended here */
-	__u64 monotonic_minus_clock_ns; /* refreshed every few milliseconds; may shrink */
-	__u64 compared_ns;              /* the clocks were, at that moment of the run queue's */
-	__u64 long_blame_after_ns;      /* the next long look-up is affordable then */
+	__u64 waits;                    /* number of waits that ended here */
+	__u64 monotonic_minus_clock_ns; /* updated every few milliseconds; may shrink */
+	__u64 compared_ns;              /* when the clocks were last compared, on the run queue's */
+	__u64 long_blame_after_ns;      /* earliest time of the next sampled look-up */
 	__u64 throttled_ns;
 	__u64 block_io_ns;
 	__u64 spills;
@@ -201,7 +204,7 @@ struct sched_cpu {
 	__u64 pad[2];
 };
 
-/* All that a switch needs of its CPU: one look-up. */
+/* All data of a CPU that a switch needs, found by one look-up. */
 struct sched_area {
 	struct sched_cpu cpu;
 	struct sched_run run[RUNS];

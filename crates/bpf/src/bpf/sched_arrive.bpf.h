@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What a switch notes of the thread that gets the CPU: how long it was runnable before, and how
- * much of that it was throttled. Included by sched.bpf.c only.
+ * What a switch records about the thread that gets the CPU: how long it was runnable before, and
+ * how much of that time it was throttled. Included by sched.bpf.c only.
  */
 
 struct wait {
 	__u64 runnable_ns;
 	__u64 throttled_ns;
-	__u64 here_ns; /* on this CPU's queue, up to now */
+	__u64 here_ns; /* time on this CPU's queue, up to now */
 };
 
-/* How much of that it was throttled. */
+/* How much of the runnable time the thread was throttled. */
 static __noinline __u64 throttled_of(struct sched_thread *t, struct task_struct *next, __u64 now,
 				     __u64 runnable_ns, __u64 here_ns)
 {
@@ -20,14 +20,14 @@ static __noinline __u64 throttled_of(struct sched_thread *t, struct task_struct 
 
 	if (t->throttle_queue == (__u64)queue) {
 		/*
-		 * With throttling by task a woken thread is only throttled after it ran. Before, it
-		 * could wake into a throttled group; then the clock must have been read at the
-		 * wake-up. Without that hook this is an upper bound.
+		 * With per-task throttling, a woken thread is throttled only after it ran. In older
+		 * kernels it could wake up in a throttled group; then the throttle clock must have
+		 * been read at the wake-up. Without that hook this is an upper bound.
 		 */
 		if (was_runnable || !has_task_throttle())
 			throttled = throttle_clock(queue, queue->rq, now) - t->throttle_clock_ns;
 	} else if (t->state == ST_THROTTLED && runnable_ns > here_ns) {
-		/* Moved to another CPU since: it was queued there when the throttling ended. */
+		/* It was moved to another CPU: it was queued there when the throttling ended. */
 		throttled = runnable_ns - here_ns;
 	}
 	if (t->moved & MOVED_QUEUED)
@@ -39,18 +39,18 @@ static __always_inline struct wait wait_of(struct sched_thread *t, struct task_s
 					   __u64 now, __u64 off_cpu_ns)
 {
 	/*
-	 * In this order: the iterator holds no lock, and a dequeuing clears the second before it
-	 * adds that wait to the first. The other way round it could count twice.
+	 * Read in this order: the iterator holds no lock, and a dequeue clears last_queued before
+	 * it adds the wait to run_delay. In the other order a wait could be counted twice.
 	 */
 	__u64 run_delay = *(volatile __u64 *)&next->sched_info.run_delay;
 	__u64 last_queued = *(volatile __u64 *)&next->sched_info.last_queued;
 	struct wait w = { .runnable_ns = off_cpu_ns };
 
-	/* 0 = not queued; the clock of another CPU may be ahead. One comparison for both. */
+	/* 0 = not queued; another CPU's clock may be ahead. One comparison covers both cases. */
 	if (last_queued - 1 < now)
 		w.here_ns = now - last_queued;
 	if (t->state != ST_QUEUED && t->state != ST_THROTTLED) {
-		/* A migration resets last_queued and moves what was waited into run_delay. */
+		/* A migration resets last_queued and adds the wait so far to run_delay. */
 		__u64 known = w.here_ns + (run_delay - t->run_delay_ns);
 
 		if (unlikely(t->moved & MOVED_ASLEEP)) {
@@ -65,7 +65,7 @@ static __always_inline struct wait wait_of(struct sched_thread *t, struct task_s
 	return w;
 }
 
-/* Where the thread waited before, for who looks for those behind whom. */
+/* Stores in the scratch area where the thread waited before it was moved, for the blame. */
 static __noinline int note_moved(struct sched_area *area, struct sched_thread *t)
 {
 	volatile struct sched_scratch *scratch = &area->cpu.scratch;
@@ -82,8 +82,8 @@ static __noinline int note_moved(struct sched_area *area, struct sched_thread *t
 }
 
 /*
- * Returns the wait that ended, as far as it is known as one; `local` of it was on this CPU. `clock`
- * = what the run queue's own clock shows.
+ * Returns the length of the wait that ended, as far as it is known to be one; `*local` of it was on
+ * this CPU. `clock` = the run queue's own clock, which may lag behind `now`.
  */
 static __always_inline __u64 switch_in(struct sched_area *area, struct sched_thread *t,
 				       unsigned long long *ctx, __u64 clock, __u64 now,
@@ -95,16 +95,15 @@ static __always_inline __u64 switch_in(struct sched_area *area, struct sched_thr
 	__u64 queued = w.runnable_ns - w.throttled_ns, counted = queued;
 	__u32 seq = t->seq, state = t->state;
 
-	/* Of a wait that began before the window, the part in it is the wait that is counted. */
+	/* Of a wait that began before the window, only the part within it is counted. */
 	if (unlikely(counted > now - window_start_ns))
 		counted = now - window_start_ns;
 	*local = counted < w.here_ns ? counted : w.here_ns;
 	t->seq = seq + 1;
 	barrier();
 	if (unlikely(state == ST_ON_CPU)) {
-		/* It left without our knowing, which its CPU counts: what it did since stays
-		 * unattributed, but for its last wait, which is the only one that is known as
-		 * one. */
+		/* It left a CPU unseen, which that CPU counts: the time since stays unattributed,
+		 * except for its last wait, the only part that is known. */
 		queued = counted = *local;
 	} else if (likely(state < ST_MAX)) {
 		t->in_state_ns[state & (ST_MAX - 1)] += now - since - w.runnable_ns;
@@ -127,7 +126,7 @@ static __always_inline __u64 switch_in(struct sched_area *area, struct sched_thr
 		t->wait_max_ns = counted;
 	t->state = ST_ON_CPU;
 	t->since_ns = now;
-	/* what the kernel is about to make it */
+	/* The value that the kernel is about to set. */
 	t->run_delay_ns = next->sched_info.run_delay + w.here_ns;
 	if (unlikely(now > clock))
 		t->run_delay_ns -= now - clock < w.here_ns ? now - clock : w.here_ns;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Behind whom a thread waited: each CPU keeps the last RUNS stays of threads on it, and a wait is
- * laid over them. Included by sched.bpf.c only.
+ * Which processes a thread waited behind: each CPU keeps its last RUNS runs of threads in a ring,
+ * and a wait is compared with them. Included by sched.bpf.c only.
  *
- * Most waits lie within one stay; a few more are walked exactly. The rest of a longer wait is
- * sampled at POINTS random moments, one in each equal part, so that the blame is unbiased and its
- * sum exact.
+ * Most waits lie within one run; a few more runs are walked exactly. The rest of a longer wait is
+ * sampled at POINTS random times, one in each of as many equal parts, so that the blame is unbiased
+ * and its sum exact.
  */
 
 static __always_inline __u32 wait_bucket(__u64 ns)
 {
-	/* ns / 1000 for what fits into 32 bits, by multiplication: off by at most 1 in 10^6 at the
-	 * edges */
+	/* ns / 1000; for values of 32 bits by multiplication, with a relative error of at most
+	 * 10^-6 at bucket boundaries. */
 	__u64 us = unlikely(ns >> 32) ? ns / 1000 : (ns * 4294968) >> 32;
 	__u32 bucket = 0;
 
-	/* Four powers of two at a time: a short wait takes one comparison. */
+	/* Four powers of two at a time: a short wait needs one comparison. */
 	while (us >= 16 && bucket < WAIT_BUCKETS) {
 		us >>= 4;
 		bucket += 4;
@@ -36,7 +36,7 @@ static __noinline int spill_over(struct sched_area *area, __u32 victim, __u32 cu
 	}
 	area->cpu.spills++;
 	if (bpf_map_update_elem(&spill, &key, &ns, BPF_NOEXIST)) {
-		/* Full, or another CPU was first. */
+		/* The map is full, or another CPU inserted the pair first. */
 		sum = bpf_map_lookup_elem(&spill, &key);
 		if (sum)
 			__sync_fetch_and_add(sum, ns);
@@ -72,8 +72,8 @@ static __noinline int add_culprit(struct sched_area *area, struct sched_blame *b
 }
 
 /*
- * Which stay on that CPU a moment lies in, counted back from the newest (1): the oldest that ends
- * after it, by a search without branches.
+ * Which run on that CPU includes this time, counted back from the newest (1): the oldest one that
+ * ends after it, found by a search without branches.
  */
 static __always_inline __u32 stay_at(struct sched_area *area, __u64 head, __u64 moment)
 {
@@ -83,15 +83,16 @@ static __always_inline __u32 stay_at(struct sched_area *area, __u64 head, __u64 
 	for (__u32 step = RUNS / 2; step; step >>= 1) {
 		__s64 later = moment - area->run[(head - age - step) & (RUNS - 1)].end_ns;
 
-		/* The sign as a mask; a comparison would be a branch, and 2^12 ways to verify. */
+		/* The sign as a mask: a comparison would be a branch, and make 2^12 paths to
+		 * verify. */
 		asm volatile("" : "+r"(later));
 		age += step & (__u32)(later >> 63);
 	}
 	return age;
 }
 
-/* Samples the scratch's [from, to) of that CPU, if a long look-up is affordable; else carries it.
- */
+/* Samples [from_ns, to_ns) of the scratch area on that CPU, if that is within budget; otherwise
+ * adds it to unsampled_ns. */
 static __noinline int blame_sampled(struct sched_area *area, struct sched_area *where,
 				    struct sched_blame *blame, __u32 victim)
 {
@@ -105,7 +106,7 @@ static __noinline int blame_sampled(struct sched_area *area, struct sched_area *
 	}
 	area->cpu.long_blame_after_ns = now + LONG_BLAME_NS;
 	scratch->weight_ns = all / POINTS;
-	/* What the division leaves over stays for the next time. */
+	/* The remainder of the division is carried to the next look-up. */
 	blame->unsampled_ns = all % POINTS;
 	for (int i = 0; i < POINTS; i++) {
 		__u64 part = (scratch->to_ns - scratch->from_ns) / POINTS;
@@ -120,8 +121,8 @@ static __noinline int blame_sampled(struct sched_area *area, struct sched_area *
 }
 
 /*
- * The scratch's [from, to) on that CPU, from its end on, over the stay in progress there and the
- * EXACT_RUNS before. Leaves the part that was not walked in the scratch.
+ * Blames [from_ns, to_ns) of the scratch area exactly, backward from its end, on the current run of
+ * that CPU and the EXACT_RUNS before it. Leaves the part that was not covered in the scratch area.
  */
 static __noinline int blame_walk(struct sched_area *area, struct sched_area *where,
 				 struct sched_blame *blame, __u32 victim)
@@ -130,7 +131,7 @@ static __noinline int blame_walk(struct sched_area *area, struct sched_area *whe
 	__u64 head = where->cpu.head, since = where->cpu.since_ns, end = scratch->to_ns;
 	__u32 age = 0;
 
-	/* On another CPU others run meanwhile, and ran since. */
+	/* On another CPU, a run is in progress, and others may have ended since the wait did. */
 	if (where != area) {
 		if (since < end) {
 			if (since < scratch->from_ns)
@@ -141,7 +142,8 @@ static __noinline int blame_walk(struct sched_area *area, struct sched_area *whe
 			age = stay_at(where, head, end - 1) - 1;
 		}
 	}
-	/* Unrolled: some compilers fall from a loop's end into its head, which 5.10 refuses. */
+	/* Unrolled: some compilers let a loop's end fall through into its head, which the verifier
+	 * of 5.10 rejects. */
 #pragma unroll
 	for (int i = 1; i <= EXACT_RUNS; i++) {
 		__u64 start = where->run[(head - age - i - 1) & (RUNS - 1)].end_ns;
@@ -161,8 +163,8 @@ static __noinline int blame_walk(struct sched_area *area, struct sched_area *whe
 }
 
 /*
- * Takes from the scratch's wait what the reader told of it while it was in progress: its beginning.
- * Returns how much of the wait is left.
+ * Subtracts from the wait the part that the reader reported while it was in progress, which is its
+ * beginning. Returns the rest.
  */
 static __noinline __u64 untold(struct sched_area *area)
 {
@@ -182,7 +184,7 @@ static __noinline __u64 untold(struct sched_area *area)
 	return left;
 }
 
-/* The waits that are not within one stay on this CPU, and those that the reader may have told. */
+/* Blames a wait that is not within one run on this CPU, or that the reader may have reported. */
 static __noinline int blame_long(struct sched_area *area, struct sched_blame *blame)
 {
 	volatile struct sched_scratch *scratch = &area->cpu.scratch;
@@ -220,8 +222,9 @@ static __noinline int begin_epoch(struct sched_blame *blame, __u32 current)
 }
 
 /*
- * Counts a wait whose end, at `arrival`, no switch told of. Where all of it was on this CPU's
- * queue, the stays there tell behind whom: the last of them ends at the arrival (began_unseen).
+ * Counts a wait whose end, at `arrival`, was not reported by a switch. If all of it was on this
+ * CPU's queue, the runs there show the culprits: the last of them ends at the arrival
+ * (began_unseen).
  */
 static __noinline int count_unseen_wait(struct sched_area *area, struct sched_thread *t,
 					__u64 arrival, __u64 wait, bool local)
@@ -259,9 +262,9 @@ static __noinline int count_unseen_wait(struct sched_area *area, struct sched_th
 }
 
 /*
- * Counts a wait of the thread that this CPU just got. `local` of it was on this CPU's queue, up to
- * now; `alone`: that lies within the last stay there, of process `culprit`. Returns from a function
- * are dear where they are protected against speculation: the ordinary case has none.
+ * Counts a wait of the thread that just got this CPU. `local` of it was on this CPU's queue, up to
+ * now; `alone` = that part lies within the last run there, of process `culprit`. The common case
+ * calls no function, because returns are expensive with speculation mitigations.
  */
 static __always_inline void count_wait(struct sched_area *area, __u32 slot, __u64 queued,
 				       __u64 local, bool alone, __u32 culprit)
@@ -277,7 +280,8 @@ static __always_inline void count_wait(struct sched_area *area, __u32 slot, __u6
 
 		if (!entry)
 			return;
-		/* Or the compiler adds the offset before the check, which the verifier refuses. */
+		/* Otherwise the compiler adds the offset before the check, which the verifier
+		 * rejects. */
 		asm volatile("" : "+r"(entry));
 		w = &entry->waits;
 	}

@@ -1,34 +1,36 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The run queues' clock and CLOCK_MONOTONIC: how far one is ahead of the other, and what the time
- * is when the first was not brought up to date. Included by sched.bpf.c only.
+ * The offset between the run queues' clock and CLOCK_MONOTONIC, and the current time where the run
+ * queue's clock was not updated. Included by sched.bpf.c only.
  */
 
-/* The clocks drift apart by parts per million: a look now and then is enough. */
+/* Interval of comparisons: the clocks drift apart by parts per million only. */
 #define COMPARE_EACH_NS 4000000
 /*
- * So much later a look may come than the clock was read, and so far the clocks may have drifted
- * apart: NTP slews by 500 ppm at most. What is more is not believed, but for so long.
+ * Greatest plausible increase of the offset: CLOCK_MONOTONIC is read up to READ_LATE_NS after the
+ * run queue's clock, and the clocks drift apart; NTP slews by at most 500 ppm. A larger increase is
+ * rejected, until DISBELIEVE_NS after the last accepted value.
  */
 #define READ_LATE_NS  200
 #define DRIFT_SHIFT   10 /* 977 ppm */
 #define DISBELIEVE_NS 1000000000
-/* From then on what another CPU found is newer. */
+/* A CPU's comparison older than this is superseded by the newest one of any CPU. */
 #define COMPARED_LONG_AGO_NS 16000000
-/* Two clocks that are read one after the other are not exact to each other. */
+/* Smaller differences are due to reading the two clocks one after the other. */
 #define CLOCKS_DIFFER_NS 5000
 
 /*
- * How far CLOCK_MONOTONIC is ahead, as any CPU found it last. NTP makes it run faster than the run
- * queues' clocks, and a CPU that idles compares nothing: what that adds up to would be taken for
- * waiting. Where the kernel's clock is one for all CPUs, this is newer, some tenths of a second old
- * at most, for the reader switches so often; elsewhere it can only make less of a wait.
+ * How far CLOCK_MONOTONIC is ahead, as last measured by any CPU. NTP can make it run faster than
+ * the run queues' clocks, and an idle CPU measures nothing: the accumulated drift would be mistaken
+ * for waiting. Where all CPUs share one sched_clock, this value is newer, at most some tenths of a
+ * second old, because the reader causes a switch that often; elsewhere it can only shorten a wait.
  */
 __s64 newest_ahead_ns = 0;
 
 /*
- * How far CLOCK_MONOTONIC is ahead, as it is now. Reading one after the other, and a clock that was
- * not brought up to date, make it seem further, never nearer.
+ * Takes over a new measurement of how far CLOCK_MONOTONIC is ahead, if it is plausible. The delay
+ * between the two reads, and a run-queue clock that was not updated, make `ahead` too large, never
+ * too small. `fresh` = the run queue's clock is up to date.
  */
 static __always_inline void compare_clocks(struct sched_area *area, __u64 clock, __u64 ahead,
 					   bool fresh)
@@ -45,10 +47,9 @@ static __always_inline void compare_clocks(struct sched_area *area, __u64 clock,
 }
 
 /*
- * The time of a switch to a thread that was queued at this very moment of the run queue's clock. A
- * wake-up by which the scheduler has to run spares it the update of that clock
- * (rq_clock_skip_update()), so that such a thread seems to have waited for nothing, and what it
- * waited would be told as its time on the CPU.
+ * The time of a switch to a thread whose last_queued equals the run queue's clock. After a wake-up
+ * that causes a reschedule, the scheduler skips the update of that clock (rq_clock_skip_update()):
+ * such a thread appears not to have waited, and its wait would be counted as time on the CPU.
  */
 static __noinline __u64 clock_of(struct sched_area *area, __u64 clock)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What the scheduler probe asks the kernel's data, in the several shapes that they have had. Which
- * shape is there is decided when the program is loaded. Included by sched.bpf.c only.
+ * Accessors for scheduler data whose layout differs between kernels. Which layout this kernel has
+ * is resolved when the program is loaded. Included by sched.bpf.c only.
  */
 
 /* Arguments of sched_switch. */
@@ -12,9 +12,7 @@ static __always_inline struct task_struct *task_arg(unsigned long long *ctx, int
 	return (struct task_struct *)arg(ctx, number);
 }
 
-/*
- * The same task, as a pointer of which the kernel promises nothing: see read.bpf.h.
- */
+/* The same task as an untrusted pointer: see read.bpf.h. */
 static __always_inline struct task_struct *unvouched(struct task_struct *task)
 {
 	if (bpf_ksym_exists(bpf_rdonly_cast))
@@ -51,7 +49,7 @@ static __always_inline __u32 cpu_of(struct task_struct *task)
 	return old->cpu;
 }
 
-/* The time for which this queue, or a queue above it, has been throttled so far. */
+/* Total time so far for which this queue, or an ancestor of it, was throttled. */
 static __always_inline __u64 throttle_clock(struct cfs_rq *queue, struct rq *rq, __u64 now)
 {
 	struct cfs_rq___self_clock *self = (void *)queue;
@@ -64,7 +62,7 @@ static __always_inline __u64 throttle_clock(struct cfs_rq *queue, struct rq *rq,
 	if (bpf_core_field_exists(self->throttled_clock_self_time)) {
 		__u64 since = self->throttled_clock_self;
 
-		/* It may have been stopped since the iterator was asked. */
+		/* It may have been throttled after the time that the iterator was asked for. */
 		return self->throttled_clock_self_time + (since && since < now ? now - since : 0);
 	}
 	if (bpf_core_field_exists(pelt->throttled_clock_pelt_time)) {
@@ -102,13 +100,13 @@ static __always_inline __u64 cgroup_id_of(struct task_struct *task)
 	return task->sched_task_group->css.cgroup->kn->id;
 }
 
-/* The state of a thread that has left the CPU. */
+/* The ledger state of a thread that has left the CPU. */
 static __always_inline __u8 off_cpu_state(struct task_struct *task, bool preempt,
 					  unsigned int state)
 {
 	struct task_struct___psi *psi = (void *)task;
 
-	/* A preempted thread is runnable whatever it was about to become. */
+	/* A preempted thread is runnable, whatever state it was about to enter. */
 	if (preempt || !state)
 		return throttled_now(task) ? ST_THROTTLED : ST_QUEUED;
 	if (state & TASK_DEAD)
@@ -118,9 +116,9 @@ static __always_inline __u8 off_cpu_state(struct task_struct *task, bool preempt
 		if (state & TASK_NOLOAD)
 			return ST_SLEEP;
 		/*
-		 * Before in_iowait: who waits for a page that was dropped while it was in use and
-		 * is read back has both set (folio_wait_bit_common), and so has who waits for the
-		 * disk to take pages away. With memory enough there would be no such read.
+		 * Checked before in_iowait: both are set while a thread waits for a workingset page
+		 * that was reclaimed and is read back (folio_wait_bit_common), or for the disk
+		 * during reclaim. With enough memory there would be no such IO.
 		 */
 		if (bpf_core_field_exists(((struct task_struct___psi *)0)->in_memstall) &&
 		    BPF_CORE_READ_BITFIELD(psi, in_memstall))

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What a switch notes of the thread that leaves the CPU. What seldom happens is out of line: the
- * way of an ordinary switch is short, and keeps its values in registers. Included by sched.bpf.c
- * only.
+ * What a switch records about the thread that leaves the CPU. Rare cases are out of line, so that
+ * the common path is short and keeps its values in registers. Included by sched.bpf.c only.
  */
 
 static __noinline int moved(struct sched_thread *t, struct task_struct *task, __u64 cgroup_set)
@@ -13,8 +12,9 @@ static __noinline int moved(struct sched_thread *t, struct task_struct *task, __
 }
 
 /*
- * What is known of a wait of which the kernel's own account does not tell: since when the thread
- * was found runnable, and what the reader told, which is never taken back.
+ * What is known about a wait that sched_info does not show: it began at the latest when the thread
+ * was first seen runnable, and is not shorter than what the reader reported, which is never
+ * revoked.
  */
 static __noinline __u64 known_wait(struct sched_thread *t, __u64 arrival)
 {
@@ -31,7 +31,7 @@ static __noinline __u64 known_wait(struct sched_thread *t, __u64 arrival)
 	return wait;
 }
 
-/* How long a thread was runnable that came unseen: the kernel keeps the sum of all its waits. */
+/* How long a thread was runnable before it got a CPU unseen, from the kernel's sum of its waits. */
 static __noinline __u64 unseen_runnable(struct sched_thread *t, struct task_struct *task,
 					__u64 since, __u64 arrival)
 {
@@ -40,20 +40,21 @@ static __noinline __u64 unseen_runnable(struct sched_thread *t, struct task_stru
 	if (t->state == ST_QUEUED || t->state == ST_THROTTLED)
 		return all;
 	runnable = task->sched_info.run_delay - t->run_delay_ns;
-	/* What the kernel has for a wait of a thread that was moved asleep is none. */
+	/* What the kernel accounts as a wait of a thread that was moved asleep is not a wait. */
 	if (t->moved & MOVED_ASLEEP)
 		runnable = known_wait(t, arrival);
 	return runnable < all ? runnable : all;
 }
 
-/* How much of that it was throttled: as far as that was found before, or else as it left. */
+/* How much of that it was throttled: as the iterator found it, or else by its state as it left. */
 static __noinline __u64 unseen_throttled(struct sched_thread *t, __u64 runnable)
 {
 	return found_throttled(t, t->state == ST_THROTTLED ? runnable : 0, runnable);
 }
 
 /*
- * A thread whose arrival was missed: the kernel remembers when it came. Returns since when it ran.
+ * A thread that got its CPU unseen: accounts the time before. Returns when it began to run, which
+ * the kernel knows (last_arrival).
  */
 static __noinline __u64 arrived_unseen(struct sched_area *area, struct sched_thread *t,
 				       struct task_struct *prev, __u64 since, __u64 now)
@@ -115,12 +116,12 @@ static __always_inline void switch_out(struct sched_area *area, struct sched_thr
 		since = arrived_unseen(area, t, prev, since, now);
 	t->in_state_ns[ST_ON_CPU] += now - since;
 	t->state = off_cpu_state(prev, arg(ctx, PREEMPT), prev_state);
-	/* Read back, so that the verifier goes on with any state, once, and not with each. */
+	/* Read back, so that the verifier continues once with an unknown state. */
 	state = *(volatile __u8 *)&t->state;
 	t->since_ns = now;
 	t->run_delay_ns = prev->sched_info.run_delay;
 	t->throttle_queue = 0;
-	/* A throttled thread shows a quota that the reader has not seen yet. */
+	/* A throttled thread proves a quota, even if the reader has not seen it yet. */
 	if (unlikely(quota_in_use || state == ST_THROTTLED))
 		note_throttle_clock(t, prev, now);
 	if (unlikely(t->cgroup_set != cgroup_set))

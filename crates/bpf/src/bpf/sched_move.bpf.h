@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Threads that are moved between run queues while they are off the CPU. Whoever waited elsewhere
- * waited behind others; and a move is what can make the kernel's account of a wait wrong.
+ * Threads that are moved between run queues while they are off the CPU. A thread that waited on
+ * another CPU waited behind other processes; and a move can make sched_info wrong. Included by
+ * sched.bpf.c only.
  *
- * From 6.12 on ("sched/fair: Implement delayed dequeue") a
- * thread that goes to sleep may stay on the queue for a while, and be moved with it. That sets
- * sched_info.last_queued as if it waited from then on, and its wake-up leaves it as it is. Included
- * by sched.bpf.c only.
+ * From 6.12 on ("sched/fair: Implement delayed dequeue") a thread that goes to sleep may stay on
+ * the run queue for a while, and be moved to another one. That sets sched_info.last_queued as if it
+ * waited from then on, and its wake-up does not correct it.
  */
 
-/* The enqueueing on the other CPU follows the hook within this time. */
+/* The thread is enqueued on the other CPU within this time after the hook. */
 #define MOVE_TAKES_NS 1000000
 
 SEC("tp_btf/sched_migrate_task")
@@ -20,7 +20,7 @@ int BPF_PROG(on_move, struct task_struct *task)
 	struct sched_move *move = bpf_map_lookup_elem(&moves, &slot);
 	__u64 now;
 
-	/* Not on a queue: it is just being woken, and has not waited. */
+	/* Not on a queue: it is being woken up, and has not waited. */
 	if (!t || !move || !task->on_rq || t->state == ST_ON_CPU)
 		return 0;
 	now = task->se.cfs_rq->rq->clock;
@@ -36,7 +36,7 @@ int BPF_PROG(on_move, struct task_struct *task)
 	return 0;
 }
 
-/* A thread is found runnable whose wake-up is hidden. */
+/* Notes when a thread with a hidden wake-up is first found runnable in an off-CPU period. */
 static __noinline int note_runnable(__u32 slot, __u64 stay_ns, __u64 now)
 {
 	struct sched_move *move = bpf_map_lookup_elem(&moves, &slot);
@@ -48,7 +48,7 @@ static __noinline int note_runnable(__u32 slot, __u64 stay_ns, __u64 now)
 	return 0;
 }
 
-/* A thread is found that a quota stopped. */
+/* Notes how long a thread was throttled and queued so far, as the iterator found it. */
 static __noinline int note_throttled(__u32 slot, __u64 stay_ns, __u64 runnable_ns,
 				     __u64 throttled_ns)
 {
@@ -63,9 +63,9 @@ static __noinline int note_throttled(__u32 slot, __u64 stay_ns, __u64 runnable_n
 }
 
 /*
- * How long a thread that was moved was throttled, of the time that it was runnable. `throttled` is
- * reckoned from the queue that it is on now; what was found before, throttled or waiting, was told
- * and stays so.
+ * How much of its runnable time a moved thread was throttled. `throttled` is computed from the
+ * queue that it is on now; what the iterator found before, throttled or queued, was reported and is
+ * kept.
  */
 static __noinline __u64 found_throttled(struct sched_thread *t, __u64 throttled, __u64 runnable)
 {
@@ -82,8 +82,8 @@ static __noinline __u64 found_throttled(struct sched_thread *t, __u64 throttled,
 }
 
 /*
- * How long a thread surely waited that was moved while it slept: `here` if it was queued anew
- * since, else from when it was first seen runnable.
+ * Lower bound of the wait of a thread that was moved while it slept: `here` if it was queued again
+ * since, otherwise the time since it was first seen runnable.
  */
 static __noinline __u64 surely_waited(struct sched_thread *t, __u64 last_queued, __u64 now,
 				      __u64 here)
@@ -103,8 +103,8 @@ static __noinline __u64 surely_waited(struct sched_thread *t, __u64 last_queued,
 }
 
 /*
- * Attached where threads are moved asleep again and again, for then the iterator comes too late for
- * most of them: the moment of such a wake-up.
+ * Records the time of hidden wake-ups. Attached only while threads are often moved asleep, for then
+ * the iterator runs too late for most of them.
  */
 SEC("tp_btf/sched_wakeup")
 int BPF_PROG(on_hidden_wakeup, struct task_struct *task)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The table of threads: a slot is looked for at the thread's id modulo the table, then at three
- * places that its hash tells, then in the overflow map. Included by sched.bpf.c only.
+ * The thread table: a thread's slot is searched at its id modulo the table size, then at three
+ * places given by a hash of its id, then in the overflow map. Included by sched.bpf.c only.
  *
- * Two CPUs may want the same free slot. Where BPF has compare-and-swap, `seq` is taken from even to
- * odd with it; on older kernels the later one wins and the other's thread is found missing at its
- * next switch (slot_raced).
+ * Two CPUs may want the same free slot. Where BPF has compare-and-swap, it is used to change `seq`
+ * from even to odd; on older kernels the later CPU wins, and the other's thread is found missing at
+ * its next switch (slot_raced).
  */
 
 static __always_inline __u32 probe(__u32 tid, int i)
@@ -20,9 +20,9 @@ static __noinline int copy_comm(struct sched_thread *t, struct task_struct *task
 }
 
 /*
- * Whether to look at the name of a process again. Looking at each switch would touch two more cache
- * lines. An exec comes early in the life of a process; later a new name is known 16 switches of its
- * leader after it was given.
+ * Whether to read the comm of a process again. Reading it at each switch would touch two more cache
+ * lines. An exec usually comes early in the life of a process; a later change is noticed within 16
+ * switches of its leader.
  */
 static __always_inline bool comm_is_due(__u32 switches)
 {
@@ -31,12 +31,12 @@ static __always_inline bool comm_is_due(__u32 switches)
 
 static __always_inline bool is_free(struct sched_thread *t)
 {
-	/* The reader has seen the end of a dead thread once a whole epoch went by after its last
-	 * one. */
+	/* The reader has seen the end of a dead thread once a full epoch has passed after the epoch
+	 * in which it died. */
 	return !t->tid || (t->state == ST_DEAD && epoch - t->dead_epoch >= 2);
 }
 
-/* Writes a new thread over whatever the slot held. `t->seq` is odd meanwhile. */
+/* Initialises the slot of a new thread, overwriting the previous one. `t->seq` is odd meanwhile. */
 static __always_inline void begin(struct sched_thread *t, struct task_struct *vouched, __u64 now,
 				  __u8 state)
 {
@@ -65,7 +65,7 @@ static __always_inline void begin(struct sched_thread *t, struct task_struct *vo
 	t->tid = task->pid;
 }
 
-/* The slot of a thread that has one. The scratch is used as in lock_place. */
+/* Finds the slot of a thread; 0 = it has none. Uses the scratch area like lock_place(). */
 static __always_inline struct sched_thread *find_only(struct sched_area *area, __u32 tid,
 						      __u32 *found)
 {
@@ -90,9 +90,9 @@ static __always_inline struct sched_thread *find_only(struct sched_area *area, _
 }
 
 /*
- * The slot of that thread; NO_SLOT = it is in the overflow map, or nowhere. Unlike find_only() it
- * needs no scratch, which is the switch's. A global function is verified once, and not once for
- * each answer.
+ * The slot of that thread; NO_SLOT = it is in the overflow map, or has none. Unlike find_only() it
+ * does not use the scratch area, which belongs to the switch. A global function is verified once,
+ * and not once for each possible result.
  */
 __noinline __u32 slot_of(__u32 tid)
 {
@@ -119,7 +119,7 @@ static __always_inline bool lock_slot(struct sched_thread *t, bool unread, bool 
 	return true;
 }
 
-/* Its first place that is free, with `seq` odd; NO_SLOT = none is. */
+/* Locks the thread's first free candidate slot (`seq` is odd then); NO_SLOT = none is free. */
 __noinline __u32 lock_free_place(__u32 tid)
 {
 	for (int i = 0; i < PROBES; i++) {
@@ -133,9 +133,9 @@ __noinline __u32 lock_free_place(__u32 tid)
 }
 
 /*
- * The first of its places that is free; else, the first of a dead thread whose end the reader has
- * not seen. The answer goes through the scratch, so that the verifier sees one way on and not one
- * per place.
+ * Locks the first free candidate slot of a thread, or else the first one of a dead thread whose end
+ * the reader has not seen. The result goes through the scratch area, so that the verifier sees one
+ * continuation and not one per candidate.
  */
 static __always_inline __u32 lock_place(struct sched_area *area, __u32 tid, bool atomic)
 {
@@ -156,7 +156,7 @@ static __always_inline __u32 lock_place(struct sched_area *area, __u32 tid, bool
 	return scratch->slot;
 }
 
-/* A slot for a thread that has none; NO_SLOT in `found` = in the overflow map. */
+/* Allocates a slot for a thread that has none; `*found` = NO_SLOT if in the overflow map. */
 static __always_inline struct sched_thread *claim(struct sched_area *area, struct task_struct *task,
 						  __u64 now, __u8 state, bool atomic, __u32 *found)
 {
@@ -189,7 +189,7 @@ static __always_inline struct sched_thread *claim(struct sched_area *area, struc
 	return t;
 }
 
-/* The slot of a thread that gets the CPU, when it is not at its first place. */
+/* The slot of a thread that gets the CPU, if it is not at its first place. */
 static __always_inline struct sched_thread *find_arriving(struct sched_area *area,
 							  struct task_struct *next, __u64 now,
 							  bool atomic, __u32 *slot)
@@ -200,15 +200,14 @@ static __always_inline struct sched_thread *find_arriving(struct sched_area *are
 
 	if (t)
 		return t;
-	/* It has never run: it exists since it was first queued. Otherwise it is known from its
-	 * wake-up on. */
+	/* If it has never run, it exists since it was first queued. Otherwise it is accounted from
+	 * its wake-up on. */
 	if (!next->sched_info.pcount)
 		since -= next->sched_info.run_delay;
 	return claim(area, next, since, ST_QUEUED, atomic, slot);
 }
 
-/* The slot of a thread that leaves the CPU, when it is not the one that was noted at its arrival.
- */
+/* The slot of a thread that leaves the CPU, if it is not the one recorded at its arrival. */
 static __always_inline struct sched_thread *find_leaving(struct sched_area *area,
 							 struct sched_thread *noted,
 							 struct task_struct *prev, __u64 now,
@@ -220,7 +219,7 @@ static __always_inline struct sched_thread *find_leaving(struct sched_area *area
 
 	if (noted && noted->tid == area->cpu.tid && noted->tgid == prev->tgid &&
 	    noted->state == ST_ON_CPU) {
-		/* exec by a thread that was not the leader: it goes on under the leader's id. */
+		/* An exec by a thread other than the leader: it continues under the leader's id. */
 		noted->seq++;
 		barrier();
 		noted->in_state_ns[ST_ON_CPU] += now - noted->since_ns;
@@ -242,8 +241,8 @@ static __always_inline struct sched_thread *find_leaving(struct sched_area *area
 }
 
 /*
- * Seldom run, hence out of line; and twice, because a verifier that does not know compare-and-swap
- * refuses it even where it cannot be reached.
+ * Rarely called, hence out of line; and in two versions, because a verifier that does not know
+ * compare-and-swap rejects it even in unreachable code.
  */
 #define FIND_OUT_OF_LINE(suffix, atomic)                                                       \
 	static __noinline struct sched_thread *find_arriving_##suffix(                         \

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Who waits right now, and who got a CPU unseen. A switch tells of a wait when it is over; a thread
- * that was woken and has not run since looks asleep until then. The reader asks with this before it
- * tells what threads did up to a moment, and then need not take anything back. Included by
- * sched.bpf.c only.
+ * Reports which threads wait right now, and which got a CPU unseen. A switch reports a wait when it
+ * ends; until then a thread that was woken and has not run appears to sleep. The reader runs this
+ * iterator before it reports what threads did up to some time, and so never has to revoke anything.
+ * Included by sched.bpf.c only.
  */
 
-/* Types of variables reach the reader with the object; this one needs no more than its type. */
+/* The skeleton contains the types of variables only; this one exists for its type. */
 struct sched_waiting waiting_shape;
 
-/* A thread that waits for its first CPU for so long gets a slot before a switch tells of it. */
+/* A new thread that has waited this long for its first CPU gets a slot before its first switch. */
 #define NEWBORN_NS 1000000
 
 static __always_inline bool has_run(const struct task_struct *task)
@@ -18,10 +18,10 @@ static __always_inline bool has_run(const struct task_struct *task)
 }
 
 /*
- * Takes a slot for a thread that was never on a CPU, of which no switch can have told: without one
- * it would not exist for as long as it starves. A switch that brings it to a CPU right now may take
- * another slot, between its own search and the look at `pcount` here: some 100 ns, once in the life
- * of a thread.
+ * Allocates a slot for a thread that was never on a CPU, so that no switch can have reported it:
+ * without a slot it would be invisible for as long as it starves. A switch to it on another CPU may
+ * take a second slot between its own search and the check of `pcount` here: a race of some 100 ns,
+ * once in the life of a thread.
  */
 static __noinline __u32 newborn(struct task_struct *vouched, __u64 now)
 {
@@ -55,8 +55,8 @@ static __noinline __u32 newborn(struct task_struct *vouched, __u64 now)
 }
 
 /*
- * A thread that got its CPU from one of which no switch is told, and has it still: what will be
- * told when it leaves.
+ * Reports a thread that got its CPU unseen and still has it: the same durations as will be
+ * accounted when it leaves.
  */
 static __noinline int tell_arrived(struct bpf_iter__task *ctx, struct sched_thread *t, __u32 slot)
 {
@@ -87,9 +87,10 @@ static __noinline int tell_arrived(struct bpf_iter__task *ctx, struct sched_thre
 }
 
 /*
- * The thread as a switch would find it now; the same arithmetic says how long it waited, so that
- * the end of the wait agrees with what was told of it before. No lock is held: the reader compares
- * `seq` with what it finds itself later, and drops what belongs to another stay.
+ * Reports the thread as a switch would find it now. The same arithmetic computes how long it
+ * waited, so that the end of the wait agrees with what was reported before. No lock is held: the
+ * reader compares `seq` with the value that it reads later, and drops reports on another off-CPU
+ * period.
  */
 static __always_inline int tell_waiting(struct bpf_iter__task *ctx, bool atomic)
 {
@@ -118,7 +119,7 @@ static __always_inline int tell_waiting(struct bpf_iter__task *ctx, bool atomic)
 	out.seq = *(volatile __u32 *)&t->seq;
 	state = t->state;
 	since = t->since_ns;
-	/* Asleep, and not merely about to be when it was preempted. */
+	/* It sleeps, and was not preempted when it was about to. */
 	if (state_of(task) && state != ST_QUEUED && state != ST_THROTTLED)
 		return 0;
 	if ((out.seq & 1) || state >= ST_MAX || state == ST_ON_CPU || since >= now)
@@ -148,7 +149,7 @@ static __always_inline int tell_waiting(struct bpf_iter__task *ctx, bool atomic)
 	return 0;
 }
 
-/* As at the switches: two, because a verifier that does not know compare-and-swap refuses it. */
+/* Two versions, as for the switches: a verifier that does not know compare-and-swap rejects it. */
 SEC("iter/task")
 int on_waiting_4(struct bpf_iter__task *ctx)
 {

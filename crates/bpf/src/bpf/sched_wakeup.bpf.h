@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Threads that are woken into a throttled group. Where the kernel throttles whole queues and not
+ * Threads that wake up in a throttled group. Where the kernel throttles whole queues and not single
  * threads, such a wait begins without a switch: the queue's throttle clock is read at its
- * beginning, and again at its end. Only attached where that can be and some cgroup has a quota.
+ * beginning, and again at its end. Attached only where this can happen and some cgroup has a quota.
  * Included by sched.bpf.c only.
  */
 
@@ -22,8 +22,7 @@ int BPF_PROG(on_wakeup, struct task_struct *task)
 
 	if (area && (!t || t->tid != task->pid))
 		t = find_only(area, task->pid, &slot);
-	/* A thread that wakes itself holds no run-queue lock: its look-up may have been disturbed.
-	 */
+	/* A wake-up of the current thread holds no run-queue lock: the look-up may be wrong. */
 	if (!t || t->tid != task->pid || t->state == ST_ON_CPU || t->state == ST_QUEUED ||
 	    t->state == ST_THROTTLED)
 		return 0;
@@ -32,8 +31,8 @@ int BPF_PROG(on_wakeup, struct task_struct *task)
 }
 
 /*
- * A new thread is put on a queue: it gets its slot now and not at its first switch, which knows
- * nothing of the beginning.
+ * A new thread is put on a queue: it gets its slot now, and not at its first switch, which does not
+ * know how its wait began.
  */
 static __always_inline int first_wakeup(unsigned long long *ctx, bool atomic)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * What system calls of some threads cost: how often, how long, on which files.
+ * What the system calls of selected threads cost: how many, how long, on which files.
  *
- * While these programs are attached every thread of the host runs them at each system call, so what
- * comes first is one look into an array at the place of the thread's pid. A program is not run
- * while it already runs on that CPU, so amounts of a CPU need no atomic operations; events that it
- * was not run for are counted by the kernel.
+ * While these programs are attached, every thread of the host runs them at each system call, so
+ * they begin with one array look-up at the index given by the thread's pid. The kernel does not run
+ * a program that already runs on that CPU, so per-CPU amounts need no atomic operations; events
+ * missed for that reason are counted by the kernel.
  */
 #include "kern_sys.h"
 #include <bpf/bpf_helpers.h>
@@ -14,16 +14,16 @@
 #include "syscalls.h"
 #include "read.bpf.h"
 
-/* A call that takes so long is worth a place among the last ones of the table of files. */
+/* Only calls at least this long may take entries in the second half of the table of files. */
 #define SYS_LONG_NS 100000
 
-/* Decided by the loader. */
-const volatile __u32 thread_mask = 0; /* places of threads - 1, a power of two */
-const volatile __u32 groups = 1;      /* of threads that are told apart */
+/* Set by the loader. */
+const volatile __u32 thread_mask = 0; /* size of the thread table, a power of two, - 1 */
+const volatile __u32 groups = 1;      /* number of groups of threads */
 const volatile __u32 files_limit = SYS_FILES;
 const volatile __u8 where_of[SYS_CALLS] = {}; /* enum sys_where | enum sys_op << 4 */
 
-/* Children of this thread are looked at from their first exec on; 0 = of none. */
+/* Children of this thread are observed from their first exec on; 0 = no such thread. */
 __u32 starter = 0;
 __u32 files_used = 0;
 
@@ -35,7 +35,7 @@ struct {
 	__type(value, struct sys_thread);
 } threads SEC(".maps");
 
-/* Each CPU's accounts: of each group, of each number. */
+/* Statistics by CPU, group and system call number. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -59,7 +59,7 @@ struct {
 	__type(value, struct sys_file);
 } files SEC(".maps");
 
-/* One for each CPU: too large for the stack. */
+/* One entry per CPU: too large for the stack. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -78,7 +78,7 @@ struct {
 	__type(value, struct sys_cell);
 } cell_space SEC(".maps");
 
-/* For the reader only. */
+/* Variables that exist for their types, which the reader uses. */
 struct sys_key exported_key = {};
 struct sys_file exported_file = {};
 enum sys_op exported_op = SYS_OPEN;
@@ -88,7 +88,7 @@ enum sys_where exported_where = SYS_NOWHERE;
 #include "syscalls_file.bpf.h"
 #include "syscalls_stat.bpf.h"
 
-/* The place of a thread; its `pid` may be another one's, or 0. */
+/* The entry of the thread table for this pid; it may hold another thread's pid, or 0. */
 static __always_inline struct sys_thread *place_of(__u32 pid)
 {
 	__u32 place = pid & thread_mask;
@@ -196,7 +196,7 @@ int BPF_PROG(on_exit, struct pt_regs *regs, long result)
 	return 0;
 }
 
-/* --- on a CPU, or not --- */
+/* --- time off the CPU --- */
 
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_struct *next)
@@ -220,7 +220,7 @@ int BPF_PROG(on_switch, bool preempt, struct task_struct *prev, struct task_stru
 	return 0;
 }
 
-/* --- who is looked at --- */
+/* --- which threads are observed --- */
 
 static __always_inline void follow(__u32 pid, __u32 tgid, __u32 group, __u32 armed)
 {
@@ -229,7 +229,7 @@ static __always_inline void follow(__u32 pid, __u32 tgid, __u32 group, __u32 arm
 
 	if (!thread || !area)
 		return;
-	/* Two of these pids live: the older one is looked at. */
+	/* Two live threads share this entry: the one that was there first is observed. */
 	if (thread->pid && thread->pid != pid) {
 		area->lost.threads_collide++;
 		return;
@@ -270,7 +270,7 @@ int BPF_PROG(on_exec, struct task_struct *task, __u32 old_pid)
 	thread->armed = 0;
 	if (pid == old_pid)
 		return 0;
-	/* A thread that was not the first of its process takes the first one's place. */
+	/* After an exec by a thread other than the leader, it continues under the leader's id. */
 	now = place_of(pid);
 	if (now && (!now->pid || now->pid == pid)) {
 		*now = *thread;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Which file a system call was about, and the account of each file. Included by syscalls.bpf.c
+ * Which file a system call refers to, and the statistics of each file. Included by syscalls.bpf.c
  * only.
  */
 
@@ -26,7 +26,7 @@ static __always_inline __u64 file_of(__u64 *cell, __u64 task, __u32 fd)
 	if (fd >= NUMBER_AT(struct fdtable, table, max_fds))
 		return 0;
 	all = ADDRESS_AT(cell, struct fdtable, table, fd);
-	/* A type of the kernel that is one pointer. */
+	/* struct hlist_head serves as a kernel type that is a single pointer. */
 	return ADDRESS_AT(cell, struct hlist_head, all + 8ULL * fd, first);
 }
 
@@ -48,22 +48,23 @@ static __always_inline void add_to(struct sys_file *file, const struct sys_done 
 		file->max_ns = done->ns;
 }
 
-/* Makes room for a file, if it is to have one: the last half is for calls that take long. */
+/* Whether a new file may be added: the second half of the table is reserved for long calls. */
 static __always_inline bool admits(const struct sys_done *done)
 {
 	return files_used < files_limit / 2 ||
 	       (files_used < files_limit && done->ns >= SYS_LONG_NS);
 }
 
-/* Where a file is, or a name that was asked for. */
+/* Location of a file, or of a path passed to a call. */
 struct sys_place {
 	struct sys_key key;
-	__u64 mnt; /* of the file; of a name that is in the scratch, where it starts from */
+	/* Of the file, or of the directory that the path is relative to. */
+	__u64 mnt;
 	__u64 dentry;
 	__u64 magic;
 };
 
-/* Adds a call to the account of its file. */
+/* Adds a call to the statistics of its file, which is added to the table if there is room. */
 static __always_inline void account(struct sys_cpu *area, struct sys_scratch *scratch,
 				    const struct sys_place *place, const struct sys_done *done,
 				    __u32 cpu)
@@ -93,7 +94,7 @@ static __always_inline void account(struct sys_cpu *area, struct sys_scratch *sc
 	area->lost.files_full_ns += done->ns;
 }
 
-/* Finds an open file. */
+/* Finds the open file of a descriptor. */
 static __always_inline bool locate_fd(struct sys_place *place, __u64 *cell, __u64 task, __u32 fd)
 {
 	__u64 file = file_of(cell, task, fd);
@@ -111,7 +112,7 @@ static __always_inline bool locate_fd(struct sys_place *place, __u64 *cell, __u6
 	return true;
 }
 
-/* Finds where the name in the scratch starts from; absolute ones need nothing. */
+/* Finds the directory that a relative path starts from. */
 static __always_inline bool locate_start(struct sys_place *place, __u64 *cell, __u64 task, __u32 fd)
 {
 	__u64 from;
@@ -130,7 +131,7 @@ static __always_inline bool locate_start(struct sys_place *place, __u64 *cell, _
 	return true;
 }
 
-/* Adds a call to the account of the file that its arguments name. */
+/* Adds a call to the statistics of the file that its arguments, or its result, name. */
 static __always_inline void account_file(struct sys_cpu *area, __u64 *cell, __u32 where,
 					 __u64 first, __u64 second, const struct sys_done *done,
 					 __u32 cpu)
@@ -159,7 +160,7 @@ static __always_inline void account_file(struct sys_cpu *area, __u64 *cell, __u3
 		if (length <= 0 || length > SYS_TEXT)
 			goto unread;
 	}
-	/* An empty name is about the descriptor itself. */
+	/* An empty path means the descriptor itself. */
 	if (by_fd || opened || length == 1) {
 		if (!locate_fd(&place, cell, task, fd))
 			goto unread;

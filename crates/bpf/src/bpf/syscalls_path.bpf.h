@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Paths of files, from the dentries that the kernel has in memory, through mounts up to the root of
- * the mount namespace. Included by syscalls.bpf.c only.
+ * Builds paths of files from the kernel's dentries, through mounts up to the root of the mount
+ * namespace. Included by syscalls.bpf.c only.
  */
 
 /*
- * Writes the components of where `mnt` and `dentry` lead into this CPU's scratch, from the last to
- * the first, behind the name that was asked for. Not inlined and not static: the verifier looks at
- * it once.
+ * Writes the path components of `mnt` and `dentry` into this CPU's scratch area, from the last to
+ * the first, after the path passed to the call. Not inlined and not static, so that the verifier
+ * checks it only once.
  */
 __noinline int write_path(__u64 mnt, __u64 dentry, __u32 cpu)
 {
@@ -53,7 +53,7 @@ __noinline int write_path(__u64 mnt, __u64 dentry, __u32 cpu)
 	return 0;
 }
 
-/* Of the name of this length in the scratch; the rest of its last word may hold anything. */
+/* Hash of the path of this length in the scratch area; the rest of its last word is ignored. */
 static __always_inline __u64 hash_text(struct sys_scratch *scratch, __u32 length, __u64 hash)
 {
 	__u32 i;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* The accounts of system calls by number. Included by syscalls.bpf.c only. */
+/* Statistics of system calls by number. Included by syscalls.bpf.c only. */
 
 /* Position of the highest bit. */
 static __always_inline __u32 log2_of(__u64 number)
@@ -35,7 +35,7 @@ static __always_inline void add_call(struct sys_stat *stat, const struct sys_don
 
 	stat->calls++;
 	stat->ns += done->ns;
-	/* include/linux/err.h: results from -4095 on are errors */
+	/* include/linux/err.h: results from -4095 to -1 are errors */
 	if (done->result < 0 && done->result >= -4095)
 		stat->errors++;
 	if (done->off_ns) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Why there is something to write at a certain moment: passes of the flusher, the inodes that they
- * write and how long those were dirty, who dirtied them, commits of journals, syncs, and the pauses
- * of those who dirty too much.
+ * Why there is something to write at a given time: passes of the flusher, the inodes that they
+ * write and how long those were dirty, the threads that dirtied them, journal commits, syncs, and
+ * pauses of threads that dirty too much.
  *
- * All hooks are in tasks, none in interrupts, and tracepoints run with preemption off: one writer
- * at a time in each CPU's part of the log. (Real-time kernels from 7.x on may preempt: there two
- * events of the same microsecond can become one.)
+ * All hooks run in task context, none in interrupts, and tracepoints run with preemption disabled:
+ * each CPU's part of the log has one writer at a time. (Real-time kernels from 7.x on may preempt:
+ * there two events within the same microsecond can become one.)
  */
 #include "kern_io.h"
 #include <bpf/bpf_helpers.h>
@@ -19,8 +19,8 @@
 
 #define barrier() asm volatile("" ::: "memory")
 
-/* Decided by the loader. */
-const volatile __u32 log_entries = 4096; /* of each CPU, a power of two */
+/* Set by the loader. */
+const volatile __u32 log_entries = 4096; /* per CPU, a power of two */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -54,7 +54,7 @@ struct {
 
 /* --- the log --- */
 
-/* The next entry of this CPU's part, with its kind and time. */
+/* The next entry of this CPU's part of the log, with its kind and time set. */
 static __always_inline struct writeback_event *open_event(struct writeback_cpu **area, __u8 kind)
 {
 	__u32 cpu = bpf_get_smp_processor_id(), index;
@@ -130,8 +130,8 @@ int on_written(unsigned long long *ctx)
 	return pass(ctx, WRITEBACK_PASS_ENDED);
 }
 
-/* Somebody asks the flusher for a piece of work, and most wait for it: sync(2), syncfs(2), a
- * remount. What the flusher does by its own clocks is not asked for. */
+/* A thread requests work from the flusher, and usually waits for it: sync(2), syncfs(2), a remount.
+ * Writeback that the flusher starts by itself does not pass this hook. */
 SEC("tp_btf/writeback_queue")
 int on_asked(unsigned long long *ctx)
 {
@@ -155,8 +155,10 @@ static __always_inline bool is_same(struct writeback_inode *inode, struct writeb
 	       inode->generation == event->generation && inode->subvolume == event->subvolume;
 }
 
-/* When this inode was written last, 0 = not known; notes that it is being written now. It may be in
- * either of two neighbouring slots; there the one that was written longer ago is forgotten. */
+/*
+ * When this inode was last written back, 0 = not known; records that it is being written now. It
+ * may be in either of two neighbouring slots; the less recently written of two inodes is evicted.
+ */
 static __always_inline __u64 written_before(struct writeback_cpu *area,
 					    struct writeback_event *event)
 {
@@ -187,7 +189,7 @@ static __always_inline __u64 written_before(struct writeback_cpu *area,
 	return last;
 }
 
-/* The start and not the end: by then the inode may have been dirtied anew. */
+/* At the start and not the end: by then the inode may have been dirtied again. */
 SEC("tp_btf/writeback_single_inode_start")
 int on_inode(unsigned long long *ctx)
 {
@@ -207,7 +209,7 @@ int on_inode(unsigned long long *ctx)
 	return 0;
 }
 
-/* Told once for each time that a clean inode gets dirty. */
+/* Called once each time a clean inode becomes dirty. */
 SEC("tp_btf/writeback_dirty_inode_enqueue")
 int on_dirtied(unsigned long long *ctx)
 {
@@ -222,7 +224,7 @@ int on_dirtied(unsigned long long *ctx)
 	return 0;
 }
 
-/* --- what has two ends --- */
+/* --- operations with a beginning and an end: commits and syncs --- */
 
 static __always_inline struct writeback_task *task_slot(void)
 {
@@ -249,7 +251,7 @@ static __always_inline int both_began(__u32 data_only)
 	return 0;
 }
 
-/* What the current task began, if that is known; it is no longer then. */
+/* Takes the operation that the current task began out of the table; 0 = none is known. */
 static __always_inline struct writeback_task *both_ended(struct writeback_cpu *area)
 {
 	struct writeback_task *task = task_slot();
@@ -303,7 +305,7 @@ static __always_inline int paused(unsigned long long *ctx, __s64 jiffies)
 	struct writeback_cpu *area;
 	struct writeback_event *event;
 
-	/* It is told too when the pause would be too short to be made. */
+	/* The hook is called, too, when the pause is too short to be made. */
 	if (jiffies <= 0)
 		return 0;
 	event = open_event(&area, WRITEBACK_PAUSE);
@@ -316,7 +318,7 @@ static __always_inline int paused(unsigned long long *ctx, __s64 jiffies)
 	return 0;
 }
 
-/* The pause is the last argument but one, of as many as there are. */
+/* The pause is the second to last argument; kernels differ in the number of arguments. */
 SEC("tp_btf/balance_dirty_pages")
 int on_paused_8(unsigned long long *ctx)
 {

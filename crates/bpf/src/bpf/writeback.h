@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What the writeback probe and its reader share. Fixed-width fields, padding written out; the Rust
- * types are generated from here. Times are CLOCK_MONOTONIC unless they are in jiffies.
+ * Types shared by the writeback probe and its reader. Fixed-width fields with explicit padding; the
+ * Rust types are generated from this file. Times are nanoseconds of CLOCK_MONOTONIC unless they are
+ * in jiffies.
  */
 #ifndef DEBURR_WRITEBACK_H
 #define DEBURR_WRITEBACK_H
 
-/* Inodes of which it is known when they were written back last; tasks in a sync or a commit. */
+/* Table sizes: inodes with the time of their last writeback; tasks in a sync or a commit. */
 #define WRITEBACK_INODES 65536
 #define WRITEBACK_TASKS  4096
-/* Buffers of the logs of xfs that are being written: each filesystem has up to 8. */
+/* Table size: buffers of xfs logs that are being written; each filesystem has up to 8. */
 #define WRITEBACK_BUFFERS 256
 
 enum writeback_kind {
@@ -21,7 +22,7 @@ enum writeback_kind {
 	WRITEBACK_COMMIT = 5,
 	WRITEBACK_SYNC = 6,
 	WRITEBACK_PAUSE = 7,
-	WRITEBACK_SYNC_BEGAN = 8, /* and nobody will tell of its end */
+	WRITEBACK_SYNC_BEGAN = 8, /* no event will report its end */
 	WRITEBACK_ASKED = 9,
 };
 
@@ -31,14 +32,18 @@ enum writeback_journal {
 	WRITEBACK_BTRFS = 2,
 };
 
-/* Which fields mean what depends on `kind`; those that mean nothing hold what was there before. */
+/* The valid fields depend on `kind`; the others hold leftovers of earlier events. */
 struct writeback_event {
-	__u64 t_ns;     /* it happened, or ended */
-	__u64 begin_ns; /* SYNC, COMMIT; WRITTEN: the same inode was written last, 0 = not known */
-	__u64 amount; /* WRITTEN: dirty for so many jiffies, ~0 = not known; PAUSE: jiffies; COMMIT:
-			 blocks + 1 */
+	__u64 t_ns; /* when it happened, or ended */
+	/* SYNC, COMMIT: begin; WRITTEN: previous writeback of the inode; 0 = not known. */
+	__u64 begin_ns;
+	/*
+	 * WRITTEN: jiffies since it was dirtied, ~0 = not known; PAUSE: jiffies; COMMIT: blocks +
+	 * 1, 0 = not known.
+	 */
+	__u64 amount;
 	__u64 ino;
-	__u64 subvolume; /* of btrfs */
+	__u64 subvolume; /* btrfs only; 0 = none */
 	__u64 leader_boot_ns;
 	__u32 fs;
 	__u32 generation;
@@ -50,7 +55,7 @@ struct writeback_event {
 	__u8 data_only;
 	__u8 journal;
 	__u8 pad;
-	__u32 reason; /* + 1 */
+	__u32 reason; /* writeback reason + 1 */
 };
 
 struct writeback_inode {
@@ -61,25 +66,25 @@ struct writeback_inode {
 	__u64 written_ns;
 };
 
-/* A task between the two ends of what it does. */
+/* A task in a sync or a commit. */
 struct writeback_task {
 	__u64 begin_ns;
-	__u64 blocks; /* + 1 */
+	__u64 blocks; /* of a commit, + 1; 0 = not known */
 	__u32 tid;
 	__u32 data_only;
 };
 
-/* A buffer of a log on its way to the device. */
+/* A buffer of an xfs log that is being written. */
 struct writeback_buffer {
 	__u64 buffer; /* its address; 0 = none */
 	__u64 begin_ns;
 };
 
-/* What was lost or cut short, counted on each CPU. */
+/* What was lost, counted per CPU. */
 struct writeback_lost {
-	__u64 inodes_evicted; /* times of writing back forgotten for those of other inodes */
-	__u64 tasks_collide;  /* begun syncs and commits forgotten for those of other tasks */
-	__u64 begin_unseen;   /* ends of syncs and commits of which the begin was not seen */
+	__u64 inodes_evicted; /* inodes whose entry was taken by another inode */
+	__u64 tasks_collide;  /* begun syncs and commits whose entry was taken by another task */
+	__u64 begin_unseen;   /* ends of syncs and commits whose beginning was not seen */
 };
 
 struct writeback_cpu {

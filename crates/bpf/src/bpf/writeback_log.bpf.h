@@ -2,7 +2,7 @@
 /*
  * Commits of journals and logs. Included by writeback.bpf.c only.
  *
- * All types here may be those of a module: bpf_rdonly_cast() knows the kernel's own only.
+ * All types here may be those of a module, for which bpf_rdonly_cast() cannot be used.
  */
 
 struct {
@@ -19,8 +19,8 @@ static __always_inline struct writeback_buffer *buffer_slot(__u64 buffer)
 	return bpf_map_lookup_elem(&buffers, &slot);
 }
 
-/* The argument as a number. Of a hook of a module, some kernels take it for a pointer that may be
- * 0, and let nobody compute with it. */
+/* The argument as a number. Some kernels treat arguments of a module's hook as pointers that may be
+ * NULL, and allow no arithmetic on them. */
 static __always_inline __u64 argument(unsigned long long *ctx, int number)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
@@ -87,8 +87,7 @@ int on_commit_ended(unsigned long long *ctx)
 
 /* --- xfs --- */
 
-/* What is to be durable goes to the log of xfs in buffers; each is written and waited for as one.
- */
+/* xfs writes its log in buffers (iclogs); each is written and waited for as a unit. */
 SEC("tp_btf/xlog_iclog_sync")
 int on_buffer_began(unsigned long long *ctx)
 {
@@ -144,7 +143,7 @@ int on_buffer_ended(unsigned long long *ctx)
 
 /* --- btrfs --- */
 
-/* Told at the end. How long it took, the reader finds in what the kernel counts. */
+/* Called at the end. The reader finds the duration in the kernel's own statistics. */
 SEC("tp_btf/btrfs_transaction_commit")
 int on_transaction_ended(unsigned long long *ctx)
 {
@@ -164,7 +163,7 @@ int on_transaction_ended(unsigned long long *ctx)
 	event->begin_ns = 0;
 	event->amount = 0;
 	event->journal = WRITEBACK_BTRFS;
-	/* Other kernels tell of a root, or of who commits: of which filesystem is not known then.
+	/* Other kernels pass another structure, such as a root: then the filesystem is not known.
 	 */
 	event->fs = back == info ? device_of_sb(sb) : 0;
 	close_event(area);

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Syncs on filesystems that tell when one begins and, but for newer ones, not when it ends.
- * Included by writeback.bpf.c only.
+ * Syncs on filesystems that have a hook at their beginning and, except in newer kernels, none at
+ * their end. Included by writeback.bpf.c only.
  *
- * Where the kernel lets a program ask for a call when a task returns to user space, that is the
- * end. Elsewhere, and for threads that never return, only the beginning is told, and the reader
- * looks now and then whether the thread is in there still.
+ * Where a program can request a callback when a task returns to user space, that is taken as the
+ * end. Elsewhere, and for threads that never return, only the beginning is reported, and the reader
+ * polls whether the thread is still in the sync.
  */
 
 /* include/linux/sched.h */
 #define PF_IO_WORKER   0x00000010
 #define PF_USER_WORKER 0x00004000
 
-/* include/uapi/linux/bpf.h; the kernel knows it by its name. */
+/* include/uapi/linux/bpf.h; the kernel recognises it by its name. */
 struct bpf_task_work {
 	__u64 __opaque;
 } __attribute__((aligned(8)));
 
-/* Not looked into, but what a program declares of the kernel's functions is compared with them. */
+/* Not accessed, but the kernel compares a program's declarations of its functions with its own. */
 struct bpf_map {
 	__u32 id;
 };
@@ -26,7 +26,7 @@ typedef int (*task_work_t)(struct bpf_map *map, void *key, void *value);
 
 extern int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_task_work *work,
 					 void *map__map, task_work_t callback) __ksym __weak;
-/* The same in the first kernel that had it. */
+/* The same function in the first kernel that had it. */
 extern int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct bpf_task_work *work,
 					      void *map__map, task_work_t callback,
 					      void *aux__prog) __ksym __weak;
@@ -51,7 +51,7 @@ struct {
 	__type(value, struct writeback_return);
 } returns SEC(".maps");
 
-/* Only the beginning. */
+/* Reports the beginning of a sync only. */
 static __always_inline int tell_began(__u64 inode, __u32 data_only)
 {
 	struct writeback_cpu *area;
@@ -66,8 +66,8 @@ static __always_inline int tell_began(__u64 inode, __u32 data_only)
 	return 0;
 }
 
-/* In the task that returns, which may be preempted here: nobody else may write this CPU's part of
- * the log meanwhile. */
+/* Runs in the returning task, which may be preempted here: preemption is disabled so that this
+ * CPU's part of the log has one writer at a time. */
 static int on_return(struct bpf_map *map, void *key, void *value)
 {
 	struct writeback_return *back = value;
@@ -101,7 +101,8 @@ static __always_inline int ask_for_return(struct writeback_return *back)
 	return bpf_task_work_schedule_resume_impl(task, &back->work, &returns, on_return, 0);
 }
 
-/* A system call that syncs several times is told of once, from the first on. */
+/* Reports a sync with its end: the return to user space. A system call that syncs several times is
+ * reported once, from the first sync on. */
 static __always_inline int tell_both(__u64 inode, __u32 data_only)
 {
 	__u32 tid = bpf_get_current_pid_tgid(), slot = tid & (WRITEBACK_TASKS - 1), flags;
@@ -147,7 +148,7 @@ static __always_inline __u64 file_inode_of(unsigned long long *ctx)
 	return (__u64)inode;
 }
 
-/* xfs does not say whether it is fdatasync. */
+/* The hook of xfs does not show whether it is fdatasync. */
 SEC("tp_btf/xfs_file_fsync")
 int on_xfs_sync(unsigned long long *ctx)
 {
@@ -160,7 +161,7 @@ int on_xfs_sync_both(unsigned long long *ctx)
 	return tell_both(xfs_inode_of(ctx), 0);
 }
 
-/* Newer kernels tell of both ends in place of that. */
+/* Newer kernels have hooks at both ends in place of btrfs_sync_file. */
 SEC("tp_btf/btrfs_sync_file_enter")
 int on_btrfs_sync_began(unsigned long long *ctx)
 {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Tracepoints of filesystems that are modules: each module has its own type information, on top of the kernel's.
+//! Tracepoints of filesystems that are modules. Each module has its own type information, based on the kernel's.
 
 use super::HOOKS;
 use libbpf_rs::libbpf_sys as sys;
 use std::ffi::CString;
 use std::ptr;
 
-/// Modules that have tracepoints of use.
+/// Modules whose tracepoints the block IO probes can use.
 const MODULES: [&str; 4] = ["jbd2", "ext4", "xfs", "btrfs"];
 
-/// Those that are there, with the number of their arguments.
+/// The tracepoints that exist in loaded modules, and how many arguments each has.
 pub(super) fn hooks() -> Vec<(&'static str, u32)> {
     let loaded =
         |module: &&&str| std::fs::exists(format!("/sys/kernel/btf/{module}")).unwrap_or(false);
@@ -18,14 +18,14 @@ pub(super) fn hooks() -> Vec<(&'static str, u32)> {
         return Vec::new();
     }
     let mut found = Vec::new();
-    // SAFETY: no preconditions; the result is ours, or NULL.
+    // SAFETY: no preconditions; returns an object that we own, or NULL.
     let kernel = unsafe { sys::btf__load_vmlinux_btf() };
     if kernel.is_null() {
         return found;
     }
     for module in modules {
         let Ok(name) = CString::new(*module) else { continue };
-        // SAFETY: a name that ends with 0; the kernel's types live until the module's are freed below.
+        // SAFETY: the name is NUL-terminated; the kernel's types live until the module's are freed below.
         let types = unsafe { sys::btf__load_module_btf(name.as_ptr(), kernel) };
         if types.is_null() {
             continue;
@@ -35,7 +35,7 @@ pub(super) fn hooks() -> Vec<(&'static str, u32)> {
             Some((*hook, unsafe { arguments(types, hook) }?))
         });
         found.extend(there);
-        // SAFETY: ours, and not used any more.
+        // SAFETY: we own it, and it is not used any more.
         unsafe { sys::btf__free(types) };
     }
     // SAFETY: as above.
@@ -43,18 +43,18 @@ pub(super) fn hooks() -> Vec<(&'static str, u32)> {
     found
 }
 
-/// Of `typedef void (*btf_trace_NAME)(void *, ...)`: all but the first.
+/// Number of arguments of `typedef void (*btf_trace_NAME)(void *, ...)`, without the first.
 ///
 /// # Safety
 /// `types` must be valid.
 unsafe fn arguments(types: *const sys::btf, hook: &str) -> Option<u32> {
     let name = CString::new(format!("btf_trace_{hook}")).ok()?;
-    // SAFETY: valid by the caller's word, and a name that ends with 0.
+    // SAFETY: `types` is valid by this function's contract, and the name is NUL-terminated.
     let id = unsafe { sys::btf__find_by_name_kind(types, name.as_ptr(), sys::BTF_KIND_TYPEDEF) };
     let mut id = u32::try_from(id).ok()?;
-    // The name, the pointer, the function.
+    // From the typedef to the pointer, and from there to the function.
     for _ in 0..2 {
-        // SAFETY: an identifier of these types, or NULL is returned.
+        // SAFETY: `types` is valid; for an unknown identifier NULL is returned.
         let found = unsafe { sys::btf__type_by_id(types, id) };
         // SAFETY: typedefs and pointers hold the type that they refer to.
         id = unsafe { ptr::read(found.as_ref()?).__bindgen_anon_1.type_ };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Behind whom the threads of each process waited, epoch by epoch.
+//! Which processes the threads of each process waited behind, epoch by epoch.
 
 use super::SchedProbe;
 use crate::mapped::Plain;
@@ -13,35 +13,36 @@ unsafe impl Plain for sched_blame {}
 // SAFETY: an array of such.
 unsafe impl Plain for [sched_blame; 2] {}
 
-/// Behind what.
+/// What a thread waited behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Behind {
-    /// The process of that thread-group id, which ran meanwhile.
+    /// The process with this thread-group id, which ran meanwhile.
     Process(u32),
-    /// Nobody: the CPU idled, or was waking up.
+    /// No process: the CPU was idle, or waking up.
     Idle,
-    /// On another run queue, it is not known behind whom.
+    /// Not known: the thread waited on another CPU's run queue.
     Migrated,
-    /// Not looked up yet, or for lack of memory.
+    /// Not looked up: carried over to a later look-up that is within budget, or out of memory.
     NotSampled,
 }
 
-/// Sums over the threads of each process: (victim's thread-group id, behind what) -> nanoseconds.
+/// Sums over the threads of each process: (victim's thread-group id, culprit) -> nanoseconds.
 pub type Sums = BTreeMap<(u32, Behind), u64>;
 
-/// The reader's memory of what was spilled.
+/// Reader of blame: remembers what it has read from the spill map.
 #[derive(Debug, Default)]
 pub struct Blame {
     spilled: HashMap<(u32, u32), u64>,
     spills: u64,
 }
 
-/// The spill map is emptied a second after this many pairs are in it; it holds 16 384. All that are in it are read each
-/// second: where a process waits behind thousands that come and go, those that are gone are not read for long.
+/// The spill map is emptied one epoch after it held more than this many pairs; its capacity is 16
+/// 384. All pairs are read each epoch: where a process waits behind thousands of short-lived ones,
+/// this limits how long ended ones are read.
 const SPILL_LIMIT: usize = 500;
 
 impl Blame {
-    /// Sums of the epoch that [`SchedProbe::end_epoch`] just ended.
+    /// Blame in the epoch that [`SchedProbe::end_epoch`] just ended.
     pub fn of_epoch(&mut self, probe: &SchedProbe, epoch: u32) -> Sums {
         let mut sums = Sums::new();
         let index = (epoch & 1) as usize;
@@ -70,7 +71,7 @@ impl Blame {
         }
         self.spills = spills;
         let map = &probe.skel.maps.spill;
-        // With room for all of them one call reads them, where one by one took two calls each.
+        // With room for all pairs a single call reads them; one by one, each would take two calls.
         let room = map.max_entries();
         let full = self.spilled.len() > SPILL_LIMIT;
         let read = if full {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The scheduler probe: what every thread does with its wall time, behind whom it waits, who ran when.
+//! The scheduler probe: how every thread spends its wall time, which processes it
+//! waits behind, and which threads ran when.
 //!
-//! One program on `sched_switch` writes amounts that only grow into arrays that are mapped here; reading them
-//! needs no system call. All clock values are those of the run queues' clock; [`Clock`] relates it to
-//! `CLOCK_MONOTONIC`.
+//! A program on `sched_switch` writes amounts that only grow into mapped arrays; reading them needs no system call. All
+//! timestamps are those of the run queues' clock; [`Clock`] relates it to `CLOCK_MONOTONIC`.
 
 mod blame;
 mod threads;
@@ -33,7 +33,7 @@ use std::io::Read as _;
 use std::mem::offset_of;
 use std::os::fd::{AsFd as _, OwnedFd};
 
-/// Number of states of the ledger; indices are [`State`].
+/// Number of states of the wall-time ledger, which is indexed by [`State`].
 pub const STATES: usize = 8;
 
 /// States of a thread's wall time: `enum sched_state` of `sched.h`.
@@ -51,8 +51,8 @@ pub enum State {
     Stopped = 7,
 }
 
-/// Waits of this length and more may be told while they are in progress, and then the probe blames only the rest of
-/// them. Shorter ones end before it matters when they are told.
+/// Waits of at least this length may be reported while they are in progress; at their end the probe then blames only
+/// the rest. Shorter waits end before it matters when they are reported.
 pub const LONG_WAIT_NS: u64 = 10_000_000;
 
 /// `ST_DEAD` of `sched.h`.
@@ -83,7 +83,7 @@ const _: () = assert!(size_of::<sched_waits>() == 16 * WAIT_BUCKETS + 2 * 160);
 /// The probe, loaded and attached. Dropping it detaches it.
 pub struct SchedProbe {
     skel: SchedSkel<'static>,
-    /// The one at the switches is the last.
+    /// Attached programs; the one on `sched_switch` is the last.
     links: Vec<Link>,
     names: ProgramNames,
     switch_program: OwnedFd,
@@ -91,50 +91,50 @@ pub struct SchedProbe {
     waits: Mapped<sched_waits>,
     areas: Mapped<sched_area>,
     tolds: Mapped<sched_told>,
-    /// The iterator over threads that wait; `None` = this kernel has none.
+    /// The iterator over waiting threads; `None` = this kernel has no task iterators.
     waiting: Option<Link>,
     hidden_wakeups: waiting::HiddenWakeups,
-    /// Waiting of all threads at the last look, that in progress included: it must not shrink.
+    /// Queued and throttled time of all threads as last reported, waits in progress included: it must not shrink.
     most_waited_ns: (u64, u64),
-    /// Each CPU's amounts as they were last read.
+    /// Each CPU's amounts as last read.
     last_read: Vec<sched_cpu>,
     map_bytes: u64,
 }
 
-/// Amounts of the whole host so far, summed over CPUs, with what is in progress at `clock_ns`.
+/// Amounts of the whole host so far, summed over CPUs, with what is in progress at the time they are asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostTotals {
-    /// CPUs ran threads for this long.
+    /// CPU time of threads.
     pub busy_ns: u64,
-    /// CPUs idled for this long.
+    /// Idle time of CPUs.
     pub idle_ns: u64,
-    /// Run-queue waiting.
+    /// Time that threads waited in run queues.
     pub queued_ns: u64,
-    /// Throttling.
+    /// Time that threads were throttled.
     pub throttled_ns: u64,
-    /// Block IO waiting that ended.
+    /// Time that threads waited for block IO, of waits that ended.
     pub block_io_ns: u64,
-    /// Times a thread got a CPU.
+    /// Run-queue waits that ended.
     pub waits: u64,
-    /// Context switches, those to idle included.
+    /// Context switches, including those to the idle task.
     pub switches: u64,
 }
 
 /// The run queues' clock: `CLOCK_MONOTONIC` minus an offset that the probe measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
-    /// To subtract from `CLOCK_MONOTONIC`; the clock may run ahead of it, hence the sign.
+    /// Offset to subtract from `CLOCK_MONOTONIC`; negative if the run queues' clock is ahead of it.
     pub monotonic_minus_clock_ns: i64,
 }
 
 impl Clock {
-    /// The run-queue clock at that moment of `CLOCK_MONOTONIC`.
+    /// The run queues' clock at this time of `CLOCK_MONOTONIC`.
     #[must_use]
     pub fn at(self, monotonic_ns: u64) -> u64 {
         monotonic_ns.wrapping_sub_signed(self.monotonic_minus_clock_ns)
     }
 
-    /// The run-queue clock now.
+    /// The run queues' clock now.
     #[must_use]
     pub fn now(self) -> u64 {
         let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -146,10 +146,11 @@ impl Clock {
 }
 
 impl SchedProbe {
-    /// Loads the programs, looks at all threads once, attaches, and sees to it that every CPU switches once.
+    /// Loads the programs, iterates over all threads once, attaches the programs, and makes every CPU switch once.
+    /// `cpus` = number of possible CPUs of the host.
     ///
     /// # Errors
-    /// What libbpf or the kernel says, with the operation that failed.
+    /// The error of libbpf or the kernel, with the operation that failed.
     pub fn open(plan: &Plan, cpus: u32) -> Result<Self, String> {
         let names = ProgramNames::of(plan);
         let mut open = object::open(SchedSkelBuilder::default())?;
@@ -201,11 +202,11 @@ impl SchedProbe {
         Ok(probe)
     }
 
-    /// Does something while the kernel tells the probe of no switch, as one that loses some does: for tests of what is
-    /// said then.
+    /// Runs `work` while the probe is detached from `sched_switch`, as if switches were
+    /// lost: for tests of how that is reported.
     ///
     /// # Errors
-    /// What libbpf or the kernel says when the probe is attached again.
+    /// The error of libbpf or the kernel when the program is attached again.
     pub fn blindly<R>(&mut self, work: impl FnOnce() -> R) -> Result<R, String> {
         self.links.pop();
         let result = work();
@@ -213,8 +214,8 @@ impl SchedProbe {
         Ok(result)
     }
 
-    /// Frees the slots of threads that ended after all were looked at and before the hook was there: nobody would tell of
-    /// their ends, and they would wait, or sleep, for ever.
+    /// Frees the slots of threads that ended between the iteration over all threads and the attachment of the hook:
+    /// their ends would never be reported, and they would seem to wait or sleep for ever.
     fn forget_the_gone(&self) {
         for slot in 0..self.threads.len() {
             let tid = self.threads.u32(slot, offset_of!(sched_thread, tid));
@@ -224,8 +225,8 @@ impl SchedProbe {
         }
     }
 
-    /// Visits every CPU once, so that each has switched and its clock and current thread are known. A CPU that
-    /// this process may not run on stays unknown until it switches by itself.
+    /// Runs on every CPU once, so that each has switched and its clock and current thread are known. A CPU that is not
+    /// in this thread's affinity mask stays unknown until it switches by itself.
     fn switch_every_cpu(&self, cpus: u32) {
         // SAFETY: cpu_set_t is a plain bit mask.
         let mut before: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -251,7 +252,7 @@ impl SchedProbe {
         unsafe { libc::sched_setaffinity(0, size, &raw const before) };
     }
 
-    /// One more than the highest CPU number that this machine can have.
+    /// Number of possible CPUs: one more than the highest possible CPU number.
     #[must_use]
     pub fn cpus(&self) -> usize {
         self.areas.len()
@@ -261,8 +262,8 @@ impl SchedProbe {
         self.areas.u64(cpu, offset_of!(sched_area, cpu.since_ns)) != 0
     }
 
-    /// Relation of the run queues' clock to `CLOCK_MONOTONIC`, as the CPU that switched last measured it;
-    /// `None` before any CPU has switched.
+    /// Relation of the run queues' clock to `CLOCK_MONOTONIC`, as measured by the CPU that switched last; `None` before
+    /// any CPU has switched.
     #[must_use]
     pub fn clock(&self) -> Option<Clock> {
         let newest = (0..self.areas.len())
@@ -281,7 +282,7 @@ impl SchedProbe {
         ended
     }
 
-    /// Tells the probe whether any cgroup of the host has a CPU quota: only then it reads throttle clocks.
+    /// Sets whether any cgroup of the host has a CPU quota: only then the probe reads throttle clocks.
     pub fn set_quota_in_use(&mut self, in_use: bool) {
         let data = self.skel.maps.data_data.as_deref_mut().expect("the object has a data section");
         // SAFETY: a valid, aligned field of the mapped data section; programs read it at any time.
@@ -293,12 +294,12 @@ impl SchedProbe {
         self.areas.settled(cpu, versions, || self.areas.peek::<sched_cpu>(cpu, 0)).ok()
     }
 
-    /// Amounts of the whole host at that moment of the run queues' clock, with the waiting in progress when it was asked
-    /// for last.
+    /// Amounts of the whole host at `clock_ns` on the run queues' clock, with the waits
+    /// in progress as `waiting` has them.
     #[must_use]
     pub fn host_totals(&mut self, clock_ns: u64, waiting: &Waiting) -> HostTotals {
         for number in 0..self.areas.len() {
-            // A CPU that could not be read is as it was: it must not drop out of a sum that only grows.
+            // A CPU that could not be read keeps its last amounts: it must not drop out of a sum that only grows.
             if let Some(cpu) = self.cpu(number) {
                 self.last_read[number] = cpu;
             }
@@ -319,7 +320,7 @@ impl SchedProbe {
             sum.waits += cpu.waits;
             sum.switches += cpu.done;
         }
-        // A wait that ended between the two readings is in neither until the next look, or in both until then.
+        // A wait that ended between the two readings may be in neither or in both of them until the next look.
         let (queued_ns, throttled_ns) = waiting.sums_ns(self);
         let most = &mut self.most_waited_ns;
         most.0 = most.0.max(sum.queued_ns + queued_ns);
@@ -328,13 +329,13 @@ impl SchedProbe {
         sum
     }
 
-    /// Times that a thread left a CPU and no switch told of it. How much of it was lost tells
+    /// Times a thread left a CPU without a reported switch. How many of those switches were lost is given by
     /// [`ThreadScan::switches_missed`].
     pub(super) fn left_unseen(&self) -> u64 {
         self.sum_of(offset_of!(sched_area, cpu.lost.switches_missed))
     }
 
-    /// What was lost so far, by name; only what is not 0.
+    /// What was lost so far, by kind; only counts that are not 0.
     #[must_use]
     pub fn lost(&self) -> BTreeMap<&'static str, u64> {
         let mut sum = BTreeMap::new();
@@ -370,7 +371,7 @@ impl SchedProbe {
     }
 
     fn forget_overflow(&self, tid: u32) {
-        // If that fails it is found dead again and adds nothing.
+        // If deletion fails, the entry is found dead again and adds nothing.
         let _ = self.skel.maps.overflow.delete(&tid.to_ne_bytes());
     }
 
@@ -378,8 +379,7 @@ impl SchedProbe {
         (0..self.areas.len()).map(|cpu| self.areas.u64(cpu, offset)).sum()
     }
 
-    /// Runs of the switch program so far, and the switches it found that it had missed: context switches of all
-    /// CPUs.
+    /// Context switches of all CPUs so far: runs of the switch program, and switches that it detected to have missed.
     #[must_use]
     pub fn runs(&self) -> u64 {
         self.sum_of(offset_of!(sched_area, cpu.done))
@@ -391,16 +391,16 @@ impl SchedProbe {
         self.map_bytes
     }
 
-    /// Nanoseconds and runs of the switch program counted while [`crate::RunStats`] lived.
+    /// Run time in nanoseconds and number of runs of the switch program, counted while [`crate::RunStats`] existed.
     #[must_use]
     pub fn run_time(&self) -> Option<(u64, u64)> {
         stats::run_time(self.switch_program.as_fd())
     }
 }
 
-/// Whether there is no such thread any more.
+/// Whether this thread has ended.
 fn is_gone(tgid: u32, tid: u32) -> bool {
-    // SAFETY: signal 0 is sent to nobody; the call only says whether it could be.
+    // SAFETY: signal 0 is not delivered; the call only checks whether the thread exists.
     let answer = unsafe { libc::syscall(libc::SYS_tgkill, tgid, tid, 0) };
     answer != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }

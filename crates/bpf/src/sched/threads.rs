@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What each thread did since the last look: differences of the amounts that the probe keeps for ever.
+//! What each thread did since the last look: differences of the cumulative amounts that the probe keeps.
 
 use super::untold::{MIN_TIMES, Untold, UntoldProcess};
 use super::waiting::has_arrived;
@@ -13,44 +13,45 @@ use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::time::Duration;
 
-/// So often threads that were just written are looked at again, ...
+/// Number of further attempts to read threads that were being written.
 const SECOND_LOOKS: usize = 10;
-/// ... each time after this long.
+/// Delay before each of these attempts.
 const BEFORE_SECOND_LOOK: Duration = Duration::from_millis(1);
 
-/// No settled `seq`: those are even.
+/// Not a valid `seq` of a dead thread: those are even.
 const NONE: u32 = 1;
 
-/// What one thread did between two looks.
+/// What a thread did between two looks.
 #[derive(Clone, Debug)]
 pub struct ThreadDelta {
     /// Thread id.
     pub tid: u32,
     /// Thread-group id.
     pub tgid: u32,
-    /// Start time of the group's leader, nanoseconds of `CLOCK_BOOTTIME`: tells a reused tgid apart.
+    /// Start time of the group's leader, in nanoseconds of `CLOCK_BOOTTIME`:
+    /// distinguishes processes with a reused tgid.
     pub leader_boot_ns: u64,
-    /// Thread-group id of the process that started its process, as of its first sight; 0 = the kernel.
+    /// Thread-group id of the parent process when the thread was first seen; 0 = the kernel.
     pub parent: u32,
     /// Comm of the thread.
     pub comm: [u8; 16],
-    /// kernfs id of its cgroup.
+    /// kernfs id of the cgroup.
     pub cgroup_id: u64,
-    /// Whether it is dead now.
+    /// Whether the thread has ended.
     pub dead: bool,
-    /// Time between the looks in which it existed.
+    /// Wall time between the looks during which the thread existed.
     pub wall_ns: u64,
-    /// Where that time went, what is in progress included; indices are [`super::State`].
+    /// How that time is divided among states, including the state in progress; indexed by [`super::State`].
     pub states_ns: [u64; STATES],
     /// Run-queue waits that ended.
     pub waits: WaitHist,
-    /// Longest of them.
+    /// Longest of these waits.
     pub wait_max_ns: u64,
-    /// It waits in a run queue, or got its CPU unseen, after so long within the window: not among `waits` yet.
+    /// Length, within the window, of the wait in progress, or of one that ended unseen: not in `waits` yet.
     pub waiting_ns: u64,
-    /// Times it got a CPU.
+    /// Times the thread got a CPU.
     pub switches: u64,
-    /// Index of its slot, if it has one.
+    /// Index of its slot in the thread table, if it has one.
     pub slot: Option<usize>,
 }
 
@@ -66,24 +67,24 @@ struct Seen {
     waits: WaitHist,
 }
 
-/// The reader's memory: an entry for each thread that exists.
+/// Reader of threads: remembers what it has read of each thread that exists.
 #[derive(Debug, Default)]
 pub struct ThreadScan {
     slots: Vec<Option<Box<Seen>>>,
-    /// `seq` of the thread whose end was seen in each slot, until another one is in it; [`NONE`] = there is none. Where
-    /// processes come and go by the thousand, most slots hold a dead one.
+    /// For each slot, `seq` of the thread whose end was seen there, until another thread takes the slot; [`NONE`] =
+    /// none. Where processes come and go by the thousand, most slots hold a dead thread, which is skipped.
     ended: Vec<u32>,
     overflow: BTreeMap<u32, Box<Seen>>,
     /// Start of the window on the run queues' clock.
     start_ns: u64,
-    /// Elements that changed at every try to read them.
+    /// Number of times a thread could not be read because it changed at every attempt.
     pub torn: u64,
     untold: Untold,
 }
 
 impl ThreadScan {
-    /// Begins when the window did: what happened before does not count. Calls `each` for every thread that exists, with
-    /// amounts that mean nothing yet.
+    /// Begins at the start of the window: what happened before does not count. Calls `each` for every thread that
+    /// exists; the amounts have no meaning yet.
     #[must_use]
     pub fn begin(
         probe: &SchedProbe,
@@ -101,8 +102,9 @@ impl ThreadScan {
         scan
     }
 
-    /// Calls `each` for every thread that existed since it was last looked at. What a thread did off the CPU is told up
-    /// to the moment of `waiting`, or up to when it left the CPU since. After the `last` look nothing is made up for.
+    /// Calls `each` for every thread that existed since the last look. What a thread did off the CPU is
+    /// reported up to the time of `waiting`, or up to its last switch if that came later. After the
+    /// `last` look nothing more can be reported.
     pub fn look(
         &mut self,
         probe: &SchedProbe,
@@ -121,8 +123,8 @@ impl ThreadScan {
                 self.untold.see_slot(probe, slot);
             }
         }
-        // A writer that a hypervisor stopped amid its work goes on within milliseconds; of a window's last look nothing
-        // is made up for later.
+        // A writer that a hypervisor interrupted continues within milliseconds; after the last look of a window nothing
+        // can be reported later.
         for _ in 0..SECOND_LOOKS {
             if torn.is_empty() {
                 break;
@@ -165,7 +167,7 @@ impl ThreadScan {
         let unchanged = seen.as_ref().is_some_and(|seen| seen.seq == threads.u32(slot, seq));
         let (thread, waits) = threads.consistent(slot, seq, || {
             let thread: sched_thread = threads.peek(slot, 0);
-            // The histogram of a thread that did not switch is as it was.
+            // The histogram of a thread that did not switch is unchanged.
             let waits: Option<[sched_bucket; WAIT_BUCKETS]> =
                 (!unchanged).then(|| probe.waits.peek(slot, offset_of!(sched_waits, bucket)));
             (thread, waits)
@@ -200,14 +202,15 @@ impl ThreadScan {
         Ok(())
     }
 
-    /// Processes that this kernel never tells of when they leave a CPU, as of the last look at all threads.
+    /// Processes whose switches away from a CPU this kernel never reports, as of the last look at all threads.
     #[must_use]
     pub fn untold(&self) -> Vec<UntoldProcess> {
         self.untold.processes()
     }
 
-    /// Switches that were lost from when the probe began to the last look at all threads: threads left a CPU and no
-    /// switch told of it, though such are told of otherwise. What is not certain yet counts after the `last` look.
+    /// Switches lost between the start of the probe and the last look at all threads: a thread left a
+    /// CPU without a reported switch, though switches of its process are reported otherwise.
+    /// Uncertain cases count after the `last` look only.
     pub fn switches_missed(&mut self, last: bool) -> u64 {
         self.untold.missed(last)
     }
@@ -243,23 +246,24 @@ impl ThreadScan {
     }
 }
 
-/// Up to which moment the thread is told of: when it was asked who waits, or its last switch if that came later. A reader
-/// that gets no CPU for a while in between tells nothing of that while.
+/// The time up to which a thread is reported: when the waiting threads were listed, or its last switch if that came
+/// later. If the reader itself gets no CPU for a while after that list, nothing is reported for that while.
 fn told_until(thread: &sched_thread, asked_ns: u64) -> u64 {
     if thread.state == DEAD { thread.since_ns } else { asked_ns.max(thread.since_ns) }
 }
 
-/// Up to which moments a thread is told of.
+/// Times up to which a thread is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ends {
-    /// It exists until then.
+    /// Its existence is reported up to this time.
     wall_ns: u64,
-    /// It is known what it did until then; the rest is unattributed.
+    /// Its states are known up to this time; the rest is unattributed.
     known_ns: u64,
 }
 
-/// The moments of a thread that left the CPU, waited, and went nobody knows where, between a look and the next one. What it
-/// does since is told when it switches, so nothing is said of that now; but after the `last` look nothing is made up for.
+/// The [`Ends`] of a thread that left the CPU, waited, and was not found waiting, between the look at `before_ns` and
+/// the one at `at_ns`. What it does since is reported when it switches, so nothing is reported of that now; but after
+/// the `last` look there is no later report.
 fn ends_of_lost(thread: &sched_thread, (before_ns, at_ns): (u64, u64), last: bool) -> Option<Ends> {
     let left_ns = Some(thread.since_ns).filter(|left_ns| *left_ns >= before_ns);
     match (left_ns, last) {
@@ -269,8 +273,8 @@ fn ends_of_lost(thread: &sched_thread, (before_ns, at_ns): (u64, u64), last: boo
     }
 }
 
-/// The amounts of a thread at that moment, what is in progress included. `on_cpu` tells whether its CPU agrees
-/// that it runs: if not, a switch was missed and what it does now is not known. `found` = it waits, or came unseen.
+/// The amounts of a thread at `end_ns`, with the state in progress. `on_cpu` = its CPU agrees that it runs: if not, a
+/// switch was missed and its current state is not known. `found` = it waits, or got a CPU unseen.
 fn states_at(
     thread: &sched_thread,
     on_cpu: bool,
@@ -299,8 +303,8 @@ fn states_at(
 }
 
 impl SchedProbe {
-    /// Whether the CPU that the thread was last seen to arrive at has it still, as far as can be known: of a thread that
-    /// was never seen to leave one nobody tells when it did.
+    /// Whether the thread still has the CPU that it was last seen to get, as far as is known: `false` for a thread
+    /// that is never seen to leave a CPU.
     fn is_on_cpu(&self, thread: &sched_thread) -> bool {
         let cpu = usize::from(thread.cpu);
         cpu < self.areas.len()
@@ -309,8 +313,8 @@ impl SchedProbe {
     }
 }
 
-/// Whether a thread has left CPUs, and no switch ever told of that. The one that it has now may be its next. Once or twice
-/// may be chance: of a thread that computes for seconds that would be all of its time.
+/// Whether a thread has left CPUs, but no such switch was ever reported; it may have a CPU now. Once or twice may be
+/// chance: for a thread that computes for seconds, all of its time would become unattributed.
 fn never_seen_to_leave(thread: &sched_thread) -> bool {
     u64::from(thread.left_unseen) >= MIN_TIMES
         && thread.switches <= thread.left_unseen.saturating_add(1)
@@ -324,11 +328,11 @@ fn difference<const N: usize>(now: &[u64; N], before: &[u64; N]) -> [u64; N] {
     std::array::from_fn(|i| now[i].saturating_sub(before[i]))
 }
 
-/// What was read of a thread just now.
+/// What was just read of a thread.
 struct Look {
     thread: sched_thread,
     states_ns: [u64; STATES],
-    /// Sums and counts of its waits; `None` = as they were.
+    /// Histogram of its waits; `None` = unchanged.
     waits: Option<[sched_bucket; WAIT_BUCKETS]>,
     wait_max_ns: u64,
     waiting_ns: u64,
@@ -336,7 +340,7 @@ struct Look {
 }
 
 impl Look {
-    /// Updates what was seen and returns what is new; `None` for a thread that was dead before the window.
+    /// Updates `seen` and returns what is new; `None` for a dead thread that did nothing since the last look.
     fn difference(
         self,
         seen: &mut Option<Box<Seen>>,
@@ -355,8 +359,8 @@ impl Look {
                 waits_so_far = before.waits.clone();
             }
             wall_ns = end_ns.saturating_sub(before.at_ns);
-            // Where the kernel cannot be asked who waits, what was in progress as one state may turn out to be
-            // another. The sum stays, so a part that shrank is taken from its sibling.
+            // Where waiting threads cannot be listed, time in progress in one state may turn out to have been spent in
+            // another. The sum is kept: what one state must give back is taken from the others.
             states_ns = conserved_difference(&self.states_ns, &before.states_ns);
             switches = u64::from(thread.switches.wrapping_sub(before.switches));
             waits = WaitHist {
@@ -366,7 +370,7 @@ impl Look {
         } else {
             let first_ns = thread.first_ns.max(start_ns);
             wall_ns = end_ns.saturating_sub(first_ns);
-            // A thread that is met late is known from its last wake-up on, maybe from before the window.
+            // A thread that was first seen late is known from its last wake-up on, maybe from before the window.
             let mut states = self.states_ns;
             take_away(&mut states, first_ns - thread.first_ns);
             states_ns = states;
@@ -407,9 +411,9 @@ impl Look {
     }
 }
 
-/// `now - before` for each state; where that is negative the missing amount is taken from the other states, so that the
-/// sum is the difference of the sums: from the largest one, but what was told as something else than waiting is taken from
-/// waiting last. Sizes and blame of waits are told apart, and stay.
+/// `now - before` for each state. Where that is negative, the missing amount is taken from other states, largest first,
+/// so that the sum is the difference of the sums. Amounts that states other than queued and throttled must give back
+/// are taken from those two last, because lengths and blame of waits are reported separately and are not changed.
 fn conserved_difference(now: &[u64; STATES], before: &[u64; STATES]) -> [u64; STATES] {
     const WAITS: [usize; 2] = [State::Queued as usize, State::Throttled as usize];
     let mut more = difference(now, before);
@@ -426,7 +430,7 @@ fn conserved_difference(now: &[u64; STATES], before: &[u64; STATES]) -> [u64; ST
     std::array::from_fn(|state| more[state] + waits[state])
 }
 
-/// Takes an amount from the states, largest first. Returns what they did not have.
+/// Subtracts an amount from the states, largest first. Returns the part that exceeds their sum.
 fn take_away(states: &mut [u64; STATES], mut amount: u64) -> u64 {
     while amount > 0 {
         let Some(largest) = states.iter_mut().max().filter(|ns| **ns > 0) else { break };
@@ -520,7 +524,7 @@ mod tests {
             None,
             "what it waited for then was told"
         );
-        // Of the last look the rest is there, and unattributed.
+        // At the last look the rest of the time is reported, as unattributed.
         assert_eq!(ends_of_lost(&left(500), (200, 900), true), ends(900, 500));
         assert_eq!(ends_of_lost(&left(500), (600, 900), true), ends(900, 600));
         let mut seen = None;

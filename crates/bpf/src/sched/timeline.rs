@@ -1,48 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who ran on each CPU, stay by stay, from the rings that the probe keeps.
+//! Which threads ran on each CPU, run by run, from the probe's rings.
 
 use super::SchedProbe;
 use crate::skel::sched::types::{sched_area, sched_run};
 use std::mem::offset_of;
 
-/// A stay of a thread on a CPU. Thread 0 is idleness.
+/// One run of a thread on a CPU. Thread 0 is the idle task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Which thread.
+    /// Thread id.
     pub tid: u32,
-    /// Of which process.
+    /// Thread-group id.
     pub tgid: u32,
-    /// From, on the run queues' clock.
+    /// Start, on the run queues' clock.
     pub start_ns: u64,
-    /// To.
+    /// End, on the run queues' clock.
     pub end_ns: u64,
-    /// It waited in the run queue for this long right before.
+    /// How long the thread waited in the run queue right before.
     pub queued_ns: u64,
 }
 
-/// The reader's place in each ring.
+/// The reader's position in each ring.
 #[derive(Debug, Default)]
 pub struct Timeline {
     heads: Vec<u64>,
-    /// Stays that were overwritten before they were read.
+    /// Runs that were overwritten before they were read.
     pub overrun: u64,
 }
 
-/// Stays in a ring. The newest and the oldest may be half-written while they are read.
+/// Number of runs in a ring, and how many of them are not read: the newest and the
+/// oldest may be half-written meanwhile.
 const RUNS: u64 =
     ((size_of::<sched_area>() - offset_of!(sched_area, run)) / size_of::<sched_run>()) as u64;
 const MARGIN: u64 = 8;
 
 impl Timeline {
-    /// Begins now: older stays do not count.
+    /// Begins now: older runs are skipped.
     #[must_use]
     pub fn begin(probe: &SchedProbe) -> Self {
         let heads = (0..probe.areas.len()).map(|cpu| head(probe, cpu)).collect();
         Self { heads, overrun: 0 }
     }
 
-    /// Calls `each` for every stay on that CPU that ended since the last call, in order. Returns whether none
-    /// was lost in between.
+    /// Calls `each` for every run on this CPU that ended since the last call, in order.
+    /// Returns `true` if none was lost in between.
     pub fn read(&mut self, probe: &SchedProbe, cpu: usize, mut each: impl FnMut(Run)) -> bool {
         let end = head(probe, cpu);
         let wanted = self.heads[cpu];
@@ -55,7 +56,7 @@ impl Timeline {
                 probe.areas.peek(cpu, offset)
             })
             .collect();
-        // What the kernel may have overwritten meanwhile is dropped.
+        // Entries that the kernel may have overwritten meanwhile are dropped.
         let safe = head(probe, cpu).saturating_sub(RUNS - MARGIN);
         if safe > from {
             let drop = usize::try_from(safe - from).unwrap_or(usize::MAX).min(runs.len());
@@ -64,14 +65,15 @@ impl Timeline {
         }
         self.overrun += from.min(end) - wanted.min(from.min(end));
         self.heads[cpu] = end;
-        // The first one read only tells where the second began.
+        // The first entry only provides the start of the second.
         for pair in runs.windows(2) {
             each(run(pair[0].end_ns, &pair[1]));
         }
         from == wanted
     }
 
-    /// The stay that is in progress on that CPU (thread 0 = it idles), up to `now_ns`; `None` before the first switch.
+    /// The run in progress on this CPU (thread 0 = it is idle), up to `now_ns`; `None` before the first switch, or if
+    /// the CPU's data could not be read.
     #[must_use]
     pub fn current(probe: &SchedProbe, cpu: usize, now_ns: u64) -> Option<Run> {
         let cpu = probe.cpu(cpu).filter(|cpu| cpu.since_ns != 0)?;

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Processes that this kernel tells nothing of while they have a CPU.
+//! Processes whose switches away from a CPU this kernel never reports.
 //!
-//! There are kernels on which no tracing program runs in the context of a protected process. When such a process
-//! gets a CPU the thread before it tells; when it leaves, nobody does. That is no loss: it is so each time, no
-//! narrower look changes it, and what other threads do is known nevertheless.
+//! On some kernels no tracing program runs in the context of a protected process. When such a process gets a CPU, the
+//! switch is seen in the context of the thread before it; when it leaves, no program runs. Those switches are not
+//! counted as lost: they are missed every time, no better measurement would see them, and what other threads do is
+//! known nevertheless.
 
 use super::SchedProbe;
 use crate::skel::sched::types::sched_thread;
 use std::collections::BTreeMap;
 use std::mem::offset_of;
 
-/// So often a process must have left a CPU unseen, and never otherwise: once or twice may be chance.
+/// Minimum number of times that a process must have left a CPU unseen, and never seen: once or twice may be chance.
 pub(super) const MIN_TIMES: u64 = 3;
-/// So many processes are kept in mind; what others leave unseen counts as lost.
+/// Maximum number of processes that are remembered; unseen switches of others count as lost.
 const SUSPECTS: usize = 1024;
 
 /// A process whose threads are never seen to leave a CPU.
@@ -20,7 +21,7 @@ const SUSPECTS: usize = 1024;
 pub struct UntoldProcess {
     /// Thread-group id.
     pub tgid: u32,
-    /// Comm of its leader, or of a thread of it.
+    /// Comm of its leader, or of another of its threads.
     pub comm: [u8; 16],
     /// Times it left a CPU.
     pub times: u64,
@@ -30,25 +31,26 @@ pub struct UntoldProcess {
 #[derive(Debug, Default)]
 struct Suspect {
     comm: [u8; 16],
-    /// At this look at all threads so far, and the most of any: threads that end take their counts with them.
+    /// Times its threads left a CPU unseen, as summed up in the current look; and the maximum over all looks, because
+    /// the counts of threads that end disappear.
     times: u64,
     most: u64,
-    /// It was seen to leave, too: what was not seen was lost.
+    /// It was also seen to leave a CPU: its unseen switches were lost.
     seen: bool,
 }
 
-/// What is known of processes that left a CPU unseen.
+/// What is known about processes that left a CPU unseen.
 #[derive(Debug, Default)]
 pub(super) struct Untold {
-    /// By tgid and start time of the leader.
+    /// By tgid and start time of the process.
     suspects: BTreeMap<(u32, u64), Suspect>,
-    /// Times that any thread left a CPU unseen, as of before the look at all threads.
+    /// Times that any thread left a CPU unseen, as read before the look at all threads.
     left_unseen: u64,
     missed: u64,
 }
 
 impl Untold {
-    /// A look at all threads begins. Before it, threads had left a CPU unseen so often.
+    /// A look at all threads begins. `left_unseen` = times that threads had left a CPU unseen before it.
     pub(super) fn begin_look(&mut self, left_unseen: u64) {
         self.left_unseen = left_unseen;
         for suspect in self.suspects.values_mut() {
@@ -56,7 +58,7 @@ impl Untold {
         }
     }
 
-    /// The thread in a slot: it left a CPU unseen, or it is of a process that may have.
+    /// Takes note of the thread in a slot, if it left a CPU unseen or its process may have.
     pub(super) fn see_slot(&mut self, probe: &SchedProbe, slot: usize) {
         let left_unseen = probe.threads.u32(slot, offset_of!(sched_thread, left_unseen));
         if left_unseen > 0 || !self.suspects.is_empty() {
@@ -64,7 +66,7 @@ impl Untold {
         }
     }
 
-    /// A thread as it was read.
+    /// Takes note of a thread as it was read.
     fn see(&mut self, thread: &sched_thread) {
         let key = (thread.tgid, thread.leader_boot_ns);
         if thread.left_unseen > 0
@@ -77,11 +79,11 @@ impl Untold {
             suspect.comm = thread.comm;
         }
         suspect.most = suspect.most.max(suspect.times);
-        // It may have a CPU now, or have got another one before the one that it left told of that.
+        // One more: it may have a CPU now, or have got another one before the CPU that it left detected that.
         suspect.seen |= thread.switches > thread.left_unseen.saturating_add(1);
     }
 
-    /// The processes that this kernel never tells of.
+    /// The processes that this kernel never reports as leaving a CPU.
     pub(super) fn processes(&self) -> Vec<UntoldProcess> {
         let untold = self.suspects.iter().filter(|(_, it)| !it.seen && it.most >= MIN_TIMES);
         untold
@@ -89,8 +91,9 @@ impl Untold {
             .collect()
     }
 
-    /// Of what was left unseen so far: all but that of processes that are never told of, and of those where that is
-    /// not certain yet. What comes while threads are looked at may be told a look later; the amount only grows.
+    /// Lost switches so far: all unseen ones, except those of processes that are never reported, and, before the
+    /// `last` look, of those for which that is not certain yet. Switches missed during a look may be counted one look
+    /// later; the result only grows.
     pub(super) fn missed(&mut self, last: bool) -> u64 {
         let no_loss = |it: &&Suspect| !it.seen && (!last || it.most >= MIN_TIMES);
         let excused: u64 = self.suspects.values().filter(no_loss).map(|it| it.most).sum();
@@ -124,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_never_seen_to_leave_is_no_loss() {
-        // One of its threads has a CPU at the moment.
+        // One of its threads has a CPU at present.
         let mut untold = after(&[&[thread(1, 1, 2, 2), thread(7, 1, 6, 5), thread(9, 9, 40, 0)]]);
         assert_eq!((tgids(&untold), untold.missed(true)), (vec![1], 0));
         assert_eq!(untold.processes()[0].times, 7);
@@ -134,7 +137,7 @@ mod tests {
     fn a_process_that_is_seen_at_other_times_has_lost_something() {
         let mut untold = after(&[&[thread(9, 9, 40, 3)]]);
         assert_eq!((tgids(&untold), untold.missed(false)), (vec![], 3));
-        // By another thread of it, too, whose turn came before.
+        // Also if another of its threads, which was read before, was seen.
         let look: &[sched_thread] = &[thread(8, 9, 30, 0), thread(9, 9, 4, 4)];
         let mut untold = after(&[look, look]);
         assert_eq!((tgids(&untold), untold.missed(true)), (vec![], 4));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who waits at a moment, and for how long already.
+//! Which threads wait at a given time, and for how long they have.
 //!
-//! A switch tells of a wait when it is over; until then a woken thread looks asleep. Whoever reads what threads did
-//! asks first who waits, tells everything as of the moment of that question, and never has to take anything back.
+//! A switch reports a wait when it is over; until then a woken thread appears to sleep. So the reader first lists the
+//! waiting threads, then reports everything as of the time of that list, and never has to revoke anything.
 
 use super::{Clock, SchedProbe, State};
 use crate::mapped::{Plain, from_bytes};
@@ -18,32 +18,32 @@ unsafe impl Plain for sched_waiting {}
 // SAFETY: as above.
 unsafe impl Plain for sched_told {}
 
-/// No slot, no CPU.
+/// No slot, or no CPU.
 const NONE: u32 = u32::MAX;
 
 /// A thread that waits in a run queue, or for its quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiter {
-    /// Which thread.
+    /// Thread id.
     pub tid: u32,
-    /// Of which process.
+    /// Thread-group id.
     pub tgid: u32,
-    /// It is off the CPU since then, on the run queues' clock: it may have slept at first.
+    /// When it left the CPU, on the run queues' clock; it may have slept at first.
     pub since_ns: u64,
-    /// Queued for so long, within the window.
+    /// How long it has been queued, within the window.
     pub queued_ns: u64,
-    /// Of that, the last part, on the queue of `cpu`.
+    /// The last part of `queued_ns`, on the queue of `cpu`.
     pub here_ns: u64,
-    /// Whose queue it is on.
+    /// The CPU on whose queue it is.
     pub cpu: usize,
-    /// From whose queue it was moved there, and when; `None` = it was not, or more is not known.
+    /// The CPU from whose queue it was moved there, and when; `None` = it was not moved, or this is not known.
     pub moved: Option<(usize, u64)>,
     slot: usize,
     seq: u32,
 }
 
 impl Waiter {
-    /// One of no thread, for tests of who computes with it.
+    /// A waiter for tests, of no real thread.
     #[must_use]
     pub fn example(queued_ns: u64, here_ns: u64, cpu: usize) -> Self {
         let (tid, tgid, since_ns, slot, seq) = (1, 1, 0, 0, 0);
@@ -51,42 +51,42 @@ impl Waiter {
     }
 }
 
-/// Since wake-ups were last looked at for less, so many threads were moved asleep.
+/// Number of moves of sleeping threads since `HiddenWakeups::moves` was updated, from which on wake-ups are traced.
 const MANY_MOVES_ASLEEP: u64 = 5;
-/// Wake-ups are looked at for so long after it was last necessary.
+/// How long wake-ups are traced after that was last necessary.
 const LOOKS_FOR_NS: u64 = 5_000_000_000;
 
-/// Wake-ups that the kernel's own account of a thread does not show: it was moved to another queue while it slept.
+/// Tracing of wake-ups that the kernel's own accounting hides: the thread was moved to another queue while it slept.
 #[derive(Debug, Default)]
 pub(super) struct HiddenWakeups {
-    /// Moves of sleeping threads that were reckoned with.
+    /// Number of moves of sleeping threads that have been taken into account.
     moves: u64,
-    /// When there were many, on the run queues' clock.
+    /// When there were last many of them, on the run queues' clock.
     last_ns: u64,
     hook: Option<Link>,
 }
 
-/// The threads that wait at one moment.
+/// The threads that wait at one point in time, or that got a CPU unseen.
 #[derive(Debug, Default)]
 pub struct Waiting {
     at_ns: u64,
     window_start_ns: u64,
-    /// The kernel could be asked.
+    /// The kernel could list them.
     asked: bool,
     by_slot: HashMap<u32, sched_waiting>,
-    /// Those without a slot.
+    /// Threads without a slot.
     by_tid: HashMap<u32, sched_waiting>,
 }
 
 impl Waiting {
-    /// The moment, on the run queues' clock.
+    /// The time of this list, on the run queues' clock.
     #[must_use]
     pub fn at_ns(&self) -> u64 {
         self.at_ns
     }
 
-    /// What was found of the thread as it was read: in that slot, `None` = without one. Only if it is the same stay off
-    /// the CPU.
+    /// What was found of a thread that was read from `slot` (`None` = it has no slot),
+    /// if it is still in the same off-CPU period.
     pub(super) fn of(&self, slot: Option<usize>, thread: &sched_thread) -> Option<&sched_waiting> {
         let found = match slot {
             Some(slot) => self.by_slot.get(&u32::try_from(slot).ok()?),
@@ -95,21 +95,21 @@ impl Waiting {
         found.filter(|found| found.tid == thread.tid && found.seq == thread.seq)
     }
 
-    /// Whether the thread was read as waiting, and does not: it is about to get a CPU from one that the kernel tells
-    /// nothing of, or is gone. What it did is known when it leaves the CPU, and told then.
+    /// Whether the thread was read as waiting but is not: it is about to get a CPU in a switch that the kernel
+    /// does not report, or has ended. What it did is known when it leaves the CPU, and is reported then.
     pub(super) fn excludes(&self, thread: &sched_thread) -> bool {
         let waits = [State::Queued as u8, State::Throttled as u8].contains(&thread.state);
         self.asked && waits && thread.since_ns < self.at_ns
     }
 
-    /// How much of the time in a run queue lies in the window.
+    /// How much of its time in a run queue lies in the window.
     pub(super) fn in_window_ns(&self, found: &sched_waiting) -> u64 {
         let end_ns = if has_arrived(found) { found.arrived_ns } else { self.at_ns };
         found.queued_ns.min(end_ns.saturating_sub(self.window_start_ns))
     }
 
-    /// Those in a run queue who still waited when this was called, with what of that lies in the window. Threads
-    /// beyond the table are left out.
+    /// The threads in run queues that still wait when this is called, with the part of their waits within the window.
+    /// Threads without a slot are omitted.
     pub fn queued<'a>(&'a self, probe: &'a SchedProbe) -> impl Iterator<Item = Waiter> + 'a {
         let mut all: Vec<&sched_waiting> =
             self.by_slot.values().filter(|found| !has_arrived(found)).collect();
@@ -132,7 +132,7 @@ impl Waiting {
         })
     }
 
-    /// Sums of what all waited so far, from before the window too: queued, throttled.
+    /// Queued and throttled time so far of all waiting threads, including time before the window.
     pub(super) fn sums_ns(&self, probe: &SchedProbe) -> (u64, u64) {
         let seq = offset_of!(sched_thread, seq);
         let slotted = self
@@ -146,29 +146,29 @@ impl Waiting {
     }
 }
 
-/// Whether it does not wait any more: it has a CPU, and got it from a thread that the kernel tells nothing of.
+/// Whether the thread no longer waits: it got a CPU in a switch that the kernel did not report.
 pub(super) fn has_arrived(found: &sched_waiting) -> bool {
     found.arrived_ns != 0
 }
 
 impl SchedProbe {
-    /// Begins a window: of waits that began before, only the part in it counts as a wait from now on.
+    /// Begins a window: of waits that began earlier, only the part within it counts from now on.
     ///
     /// # Errors
-    /// If the kernel does not let its threads be looked at.
+    /// If the kernel's threads cannot be iterated.
     pub fn begin_window(&mut self, clock: Clock) -> Result<Waiting, String> {
         let now = clock.now();
         let data = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
         // SAFETY: a valid, aligned field of the mapped section; programs read it at any time.
         unsafe { std::ptr::write_volatile(&raw mut data.window_start_ns, now) };
-        // As of the same moment: what is waited in between would be in the sizes of waits, and not in the ledger.
+        // As of the same time: waiting in between would be in the lengths of waits, and not in the ledger.
         self.who_waits_at(now)
     }
 
-    /// Asks who waits now. Without an iterator over threads nobody is known to.
+    /// Lists the threads that wait now. Without task iterators the list is empty.
     ///
     /// # Errors
-    /// If the kernel does not let its threads be looked at.
+    /// If the kernel's threads cannot be iterated.
     pub fn who_waits(&mut self, clock: Clock) -> Result<Waiting, String> {
         self.who_waits_at(clock.now())
     }
@@ -198,8 +198,8 @@ impl SchedProbe {
         Ok(waiting)
     }
 
-    /// Looks at wake-ups where threads are moved asleep so often that asking who waits comes too late for most of them,
-    /// until that has not been so for a while.
+    /// Traces wake-ups while sleeping threads are moved so often that listing the waiting ones comes too late for most
+    /// of them; stops when that has not been the case for a while.
     fn mind_hidden_wakeups(&mut self, moves_asleep: u64, at_ns: u64) -> Result<(), String> {
         let hidden = &mut self.hidden_wakeups;
         if moves_asleep - hidden.moves >= MANY_MOVES_ASLEEP {
@@ -214,7 +214,7 @@ impl SchedProbe {
         Ok(())
     }
 
-    /// What is known where nobody waits at that moment of the run queues' clock.
+    /// An empty list, as of this time of the run queues' clock: no thread waits.
     #[must_use]
     pub fn nobody_waits(&self, at_ns: u64) -> Waiting {
         let data = self.skel.maps.bss_data.as_deref().expect("the object has variables");
@@ -222,7 +222,7 @@ impl SchedProbe {
         Waiting { at_ns, window_start_ns, asked: self.waiting.is_some(), ..Waiting::default() }
     }
 
-    /// How much of this wait was told before.
+    /// How much of this wait was already reported, in nanoseconds.
     #[must_use]
     pub fn told_ns(&self, waiter: &Waiter) -> u64 {
         let (since, queued) = (offset_of!(sched_told, since_ns), offset_of!(sched_told, queued_ns));
@@ -230,8 +230,8 @@ impl SchedProbe {
         if is_of_it { self.tolds.u64(waiter.slot, queued) } else { 0 }
     }
 
-    /// Notes that this wait is told as far as it is known, so that its end tells only the rest. `false` = it ended meanwhile, and
-    /// may have been told as a whole: the caller must not tell it.
+    /// Notes that this wait is reported as far as it is known, so that at its end only the rest is reported. `false` =
+    /// it ended meanwhile and may have been reported as a whole: the caller must not report it.
     #[must_use]
     pub fn note_told(&self, waiter: &Waiter) -> bool {
         let queued_ns = waiter.queued_ns.max(self.told_ns(waiter));

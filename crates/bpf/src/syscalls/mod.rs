@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The system call probe: what the system calls of chosen threads cost, by call and by file.
 //!
-//! While it is attached every system call of the host runs its programs; those of threads that are not looked at
-//! leave at once.
+//! While it is attached, every system call of the host runs its programs; for threads
+//! that are not observed they return at once.
 
 mod plan;
 mod reading;
@@ -33,12 +33,12 @@ unsafe impl Plain for sys_key {}
 // SAFETY: as above.
 unsafe impl Plain for sys_file {}
 
-/// Fewest and most places of threads. At 64 bytes each that is 2 to 8 MB of kernel memory. With as many as there
-/// can be pids, none meets another.
+/// Minimum and maximum size of the thread table. At 64 bytes per entry it takes 2 to 8 MB of kernel memory. With as
+/// many entries as possible pids, no two threads share one.
 const PLACES: (u32, u32) = (1 << 15, 1 << 17);
 /// All programs, in the order in which they are attached: who ends and who begins is known before anybody is counted.
 const PROGRAMS: [&str; 6] = ["on_end", "on_exec", "on_fork", "on_switch", "on_exit", "on_enter"];
-/// `SYS_NONE`: no call is under way.
+/// `SYS_NONE`: no call is in progress.
 const NONE: u32 = u32::MAX;
 
 /// The probe, loaded and attached. Dropping it detaches it.
@@ -53,11 +53,11 @@ pub struct SyscallProbe {
 }
 
 impl SyscallProbe {
-    /// Loads the programs and attaches them. `cpus` = possible CPUs of the host, `pids` = number of pids there can be,
-    /// `groups` = of threads that are told apart.
+    /// Loads the programs and attaches them. `cpus` = number of possible CPUs of the host, `pids` = maximum number of
+    /// pids, `groups` = number of groups of threads for which calls are counted separately.
     ///
     /// # Errors
-    /// What libbpf or the kernel says, with the operation that failed.
+    /// The error of libbpf or the kernel, with the operation that failed.
     pub fn open(_plan: &SyscallPlan, cpus: u32, pids: u32, groups: u32) -> Result<Self, String> {
         let mut open = object::open(SyscallsSkelBuilder::default())?;
         let groups = groups.max(1);
@@ -75,8 +75,8 @@ impl SyscallProbe {
         Ok(Self { programs, skel, threads, stats, cpus: areas, groups, missed: 0 })
     }
 
-    /// Looks at a thread from its next system call on, and at all that it starts. `false` = it is looked at already, or
-    /// another one has its place.
+    /// Observes a thread from its next system call on, and all threads and processes that it starts. `false` = it is
+    /// observed already, or another thread has its entry in the table.
     pub fn watch(&self, tid: u32, tgid: u32, group: u32) -> bool {
         let place = tid as usize & (self.threads.len() - 1);
         if self.threads.u32(place, offset_of!(sys_thread, pid)) != 0 {
@@ -92,7 +92,7 @@ impl SyscallProbe {
         true
     }
 
-    /// No longer looks at a thread.
+    /// Stops observing a thread.
     pub fn forget(&self, tid: u32) {
         let place = tid as usize & (self.threads.len() - 1);
         if self.threads.u32(place, offset_of!(sys_thread, pid)) == tid {
@@ -100,31 +100,31 @@ impl SyscallProbe {
         }
     }
 
-    /// No longer looks at anybody.
+    /// Stops observing all threads.
     pub fn forget_all(&self) {
         for place in 0..self.threads.len() {
             self.threads.set_u32(place, offset_of!(sys_thread, pid), 0);
         }
     }
 
-    /// Whether a thread is looked at that has not ended.
+    /// Whether any observed thread has not ended.
     #[must_use]
     pub fn watches_any(&self) -> bool {
         let pid = offset_of!(sys_thread, pid);
         (0..self.threads.len()).any(|place| self.threads.u32(place, pid) != 0)
     }
 
-    /// Processes that this thread starts are looked at from their `exec` on: `Some(tid)`; `None` = no more of them.
+    /// Processes that the thread `tid` starts from now on are observed from their `exec` on; `None` = no further ones.
     pub fn starts_by(&mut self, tid: Option<u32>) {
         let data = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
         // SAFETY: a valid, aligned field of the mapped data section; programs read it at any time.
         unsafe { ptr::write_volatile(&raw mut data.starter, tid.unwrap_or(0)) };
     }
 
-    /// What was counted so far.
+    /// Reads everything counted so far.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn read(&self) -> Result<Reading, String> {
         let mut reading = Reading { calls: self.calls(), ..Reading::default() };
         for key in self.skel.maps.files.keys() {
@@ -175,7 +175,7 @@ impl SyscallProbe {
         all.into_values().collect()
     }
 
-    /// Instructions that the kernel's verifier looked at to admit each program.
+    /// Instructions that the kernel's verifier processed to accept each program.
     #[must_use]
     pub fn verified_instructions(&self) -> BTreeMap<&'static str, u64> {
         self.programs.verified_instructions()

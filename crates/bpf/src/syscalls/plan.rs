@@ -25,18 +25,18 @@ const NEEDED: [Fields; 8] = [
     ("mount", &["mnt_parent", "mnt_mountpoint", "mnt"]),
 ];
 
-/// What to load.
+/// That the probe can be used on this kernel, and what it can measure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SyscallPlan {
-    /// Of the time without a CPU it is known how much was waiting for one.
+    /// It is known how much of the time off the CPU was spent in a run queue.
     pub run_delay: bool,
 }
 
 impl SyscallPlan {
-    /// Looks at the running kernel and this process. `Err` = why the probe cannot be used, as a sentence part.
+    /// Inspects the running kernel and this process.
     ///
     /// # Errors
-    /// If the kernel or the privileges do not suffice.
+    /// Why the probe cannot be used, as a clause: the kernel or the privileges do not suffice.
     pub fn new() -> Result<Self, String> {
         let (mut ground, btf) = Ground::look();
         let mut plan = Self::default();

@@ -1,46 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the system call probe counted, as safe types.
+//! The counts of the system call probe, as safe types.
 
 use super::table;
 use crate::mapped::{self, Plain};
 use crate::skel::syscalls::types::{sys_file, sys_key, sys_stat};
 
-/// Calls of one number by the threads of one group.
+/// Calls with one number by the threads of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The group.
+    /// Number of the group.
     pub group: u32,
-    /// The call's name; in parentheses what has none.
+    /// Name of the call; in parentheses if it has none, as `(32-bit calls)`.
     pub name: String,
     /// Calls that returned.
     pub calls: u64,
-    /// Of these: with an error.
+    /// Those of them that returned an error.
     pub errors: u64,
-    /// Calls in which the thread ended.
+    /// Calls that did not return because the thread ended.
     pub unfinished: u64,
-    /// Wall time of those that returned.
+    /// Wall time of the calls that returned, in nanoseconds.
     pub ns: u64,
-    /// Of it: without a CPU.
+    /// Part of `ns` off the CPU.
     pub off_ns: u64,
-    /// Of that: ready to run, waiting for a CPU.
+    /// Part of `off_ns` in a run queue, waiting for a CPU.
     pub wait_ns: u64,
-    /// Longest.
+    /// Longest call, in nanoseconds.
     pub max_ns: u64,
-    /// Calls by their length ([`deburr_core::recording::call_bucket_from_ns`]).
+    /// Number of calls by duration ([`deburr_core::recording::call_bucket_from_ns`]).
     pub hist: Vec<u32>,
 }
 
-/// Calls about one file by the threads of one group.
+/// Calls that refer to one file, or to one path, by the threads of one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileUse {
-    /// The group.
+    /// Number of the group.
     pub group: u32,
-    /// Path from the root of the mount namespace; of a name that was asked for, that name seen from where the
-    /// thread was. Empty = not known.
+    /// Path from the root of the mount namespace; with `asked`, the path passed to the call, resolved against the
+    /// directory it is relative to. Empty = not known.
     pub path: Vec<u8>,
-    /// It is all of the path; else its end.
+    /// `path` is complete; otherwise it is truncated.
     pub complete: bool,
-    /// It is a name that was asked for and was not, or need not be, opened.
+    /// `path` was passed to calls that did not open it.
     pub asked: bool,
     /// Magic number of its filesystem; 0 = not known.
     pub magic: u64,
@@ -48,46 +48,46 @@ pub struct FileUse {
     pub ino: u64,
     /// Calls by kind ([`deburr_core::recording::FILE_OP_NAMES`]).
     pub calls: [u64; 8],
-    /// Their wall time.
+    /// Their wall time by kind, in nanoseconds.
     pub ns: [u64; 8],
-    /// With an error.
+    /// Calls that returned an error.
     pub errors: u64,
-    /// Longest.
+    /// Longest call, in nanoseconds.
     pub max_ns: u64,
-    /// Of the time: without a CPU.
+    /// Part of the wall time off the CPU.
     pub off_ns: u64,
-    /// Of that: ready to run.
+    /// Part of `off_ns` in a run queue.
     pub wait_ns: u64,
-    /// Bytes read and written.
+    /// Bytes read and written, together.
     pub bytes: u64,
 }
 
-/// What a probe counted so far.
+/// Everything that a probe counted so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// By group and name.
+    /// Calls by group and name.
     pub calls: Vec<Call>,
-    /// In no order.
+    /// Calls by file, in no order.
     pub files: Vec<FileUse>,
-    /// Calls that have not returned, by group, name and since when (`CLOCK_MONOTONIC`).
+    /// Calls in progress: group, name and start time (`CLOCK_MONOTONIC`, nanoseconds).
     pub under_way: Vec<(u32, String, u64)>,
-    /// Processes that began, besides those that were given.
+    /// Observed processes that were started, besides the initial ones.
     pub processes: u64,
-    /// Threads that began, besides those that were given.
+    /// Observed threads that were started, besides the initial ones.
     pub threads: u64,
-    /// Threads that ended.
+    /// Observed threads that ended.
     pub ended: u64,
-    /// Calls on files for which there was no room in the table.
+    /// Calls on files for which the table had no room.
     pub files_full: u64,
-    /// Their time.
+    /// Their wall time, in nanoseconds.
     pub files_full_ns: u64,
-    /// Calls whose file could not be found out.
+    /// Calls whose file or path could not be read.
     pub unread: u64,
-    /// Their time.
+    /// Their wall time, in nanoseconds.
     pub unread_ns: u64,
-    /// Threads that were not looked at, for another one had their place.
+    /// Threads that were not observed because another one had their entry in the table.
     pub threads_collide: u64,
-    /// Events that were missed.
+    /// Events for which a program did not run, because it was already running on that CPU.
     pub missed: u64,
 }
 
@@ -107,7 +107,7 @@ pub(super) fn call(group: u32, number: u32, stat: &sys_stat) -> Call {
 }
 
 impl Call {
-    /// Adds what another CPU counted.
+    /// Adds the counts of another CPU.
     pub(super) fn add(&mut self, stat: &sys_stat) {
         self.calls += stat.calls;
         self.errors += stat.errors;
@@ -122,7 +122,7 @@ impl Call {
     }
 }
 
-/// `None` = not what the probe writes.
+/// Decodes a `sys_key` and a `sys_file`; `None` = malformed.
 pub(super) fn file(key: &[u8], value: &[u8]) -> Option<FileUse> {
     let key: sys_key = plain(key)?;
     let file: sys_file = plain(value)?;
@@ -155,7 +155,7 @@ fn plain<T: Plain>(bytes: &[u8]) -> Option<T> {
     mapped::from_bytes(bytes)
 }
 
-// include/uapi/linux/magic.h: filesystems without paths.
+// Filesystems without paths, include/uapi/linux/magic.h.
 const PIPEFS: u64 = 0x5049_5045;
 const SOCKFS: u64 = 0x534f_434b;
 const ANON_INODE: u64 = 0x0904_1934;
@@ -164,7 +164,8 @@ fn is_nameless(magic: u64) -> bool {
     matches!(magic, PIPEFS | SOCKFS | ANON_INODE)
 }
 
-/// Components from the last to the first, each ended by a 0, and a name that was asked for from there.
+/// Builds a path from its components `parts`, given from the last to the first and each terminated by a 0, and the path
+/// `text` relative to them.
 fn path(parts: &[u8], text: &[u8], complete: bool, magic: u64, ino: u64) -> Vec<u8> {
     match magic {
         PIPEFS => return format!("pipe:[{ino}]").into_bytes(),

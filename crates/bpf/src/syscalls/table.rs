@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! System calls by number: their names, and where they name a file.
+//! System calls by number: their names, and which of their arguments name a file.
 
 use crate::skel::syscalls::types::{sys_op, sys_where};
 use std::str::FromStr as _;
 use syscalls::Sysno;
 
-/// Accounts of the probe (`SYS_CALLS`), and those of calls without a number of their own.
+/// Number of entries of the probe's statistics (`SYS_CALLS`), and the entries for calls without one of their own.
 pub(super) const CALLS: usize = 512;
 const OTHER: u32 = 510;
 const COMPAT: u32 = 511;
 
-/// What calls about files have in common. A name that this architecture does not have is passed over.
+/// Calls that refer to files: which arguments name the file, the kind of operation, and the names of the calls. Names
+/// that this architecture lacks are skipped.
 const ABOUT_FILES: &[(sys_where, sys_op, &[&str])] = &[
     (sys_where::SYS_OPENS_0, sys_op::SYS_OPEN, &["open", "creat"]),
     (sys_where::SYS_OPENS, sys_op::SYS_OPEN, &["openat", "openat2"]),
@@ -65,7 +66,7 @@ const ABOUT_FILES: &[(sys_where, sys_op, &[&str])] = &[
     (sys_where::SYS_AT, sys_op::SYS_MORE, &["unlinkat", "mkdirat", "name_to_handle_at"]),
 ];
 
-/// For each number how it names a file and what it does there, as the probe wants it.
+/// For each number, the `sys_where` and `sys_op` in the probe's encoding; 0 = the call does not refer to a file.
 pub(super) fn where_of() -> [u8; CALLS] {
     let mut all = [0; CALLS];
     for (at, op, names) in ABOUT_FILES {
@@ -78,7 +79,7 @@ pub(super) fn where_of() -> [u8; CALLS] {
     all
 }
 
-/// The name of a call, as `strace` and the manual have it.
+/// The name of a call, as in `strace` and the manual pages.
 pub(super) fn name_of(number: u32) -> String {
     match number {
         COMPAT => "(32-bit calls)".into(),
@@ -98,7 +99,7 @@ mod tests {
         assert_eq!(where_of()[read], sys_where::SYS_FD_0.0 as u8 | 1 << 4);
         assert_eq!(name_of(read as u32), "read");
         assert_eq!(name_of(COMPAT), "(32-bit calls)");
-        // What a typing error would look like.
+        // A misspelled name would be unknown.
         let unknown: Vec<_> = ABOUT_FILES
             .iter()
             .flat_map(|(_, _, names)| *names)

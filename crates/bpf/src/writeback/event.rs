@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the writeback probe tells, out of the entries of its log.
+//! Decodes entries of the writeback probe's log into events.
 
 use crate::block::Requester;
 use crate::skel::writeback::types::writeback_event;
 
-/// Kinds of journals whose commits are told.
+/// Kinds of journals whose commits are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Journal {
-    /// Of ext4 and ocfs2.
+    /// The journal of ext4 and ocfs2.
     Jbd2,
-    /// The log of xfs: of one of its buffers.
+    /// The log of xfs; a commit is the write of one log buffer.
     Xfs,
     /// A transaction of btrfs.
     Btrfs,
 }
 
-/// Something that happened. All times are `CLOCK_MONOTONIC`; `fs` is `s_dev`, the kernel's `dev_t`.
+/// An event. All times are nanoseconds of `CLOCK_MONOTONIC`; `fs` is `s_dev`, the kernel's `dev_t`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the same words mean the same throughout")]
 pub enum Event {
-    /// The flusher began a piece of its work on a device (`7:0`) for a reason (as in [`crate::block::Transfer`]).
+    /// The flusher began a pass on the device `bdi` (such as `7:0`), for a reason as in [`crate::block::Transfer`].
     PassBegan { t_ns: u64, tid: u32, bdi: String, reason: u8 },
-    /// It ended one.
+    /// The flusher ended a pass.
     PassEnded { t_ns: u64, tid: u32, bdi: String, reason: u8 },
-    /// Somebody asked it for a piece of work.
+    /// A thread requested work from the flusher.
     PassAsked { t_ns: u64, by: Requester, bdi: String, reason: u8 },
-    /// A thread, mostly the flusher, begins to write an inode back.
+    /// A thread, usually the flusher, begins to write back an inode.
     InodeWritten {
         t_ns: u64,
         tid: u32,
@@ -33,25 +33,25 @@ pub enum Event {
         ino: u64,
         generation: u32,
         subvolume: u64,
-        /// Since it got dirty, in whole ticks of the kernel's timer.
+        /// Time since it became dirty, a multiple of the kernel's tick.
         dirty_for_ns: Option<u64>,
-        /// Since the same inode was last written back; `None` = never seen, or forgotten since.
+        /// Time since the same inode was last written back; `None` = not seen, or evicted from the table.
         since_last_ns: Option<u64>,
     },
-    /// A clean inode got dirty.
+    /// A clean inode became dirty.
     InodeDirtied { t_ns: u64, fs: u32, ino: u64, generation: u32, subvolume: u64, by: Requester },
     /// A journal's commit.
     Commit {
-        /// `None` = the kernel does not tell.
+        /// `None` = the kernel does not report it.
         begin_ns: Option<u64>,
         end_ns: u64,
         fs: u32,
         kind: Journal,
         blocks: Option<u64>,
     },
-    /// `fsync` or `fdatasync` of a file began, and nothing will tell of its end.
+    /// `fsync` or `fdatasync` of a file began, and no event will report its end.
     SyncBegan { t_ns: u64, by: Requester, fs: u32, ino: u64, generation: u32, subvolume: u64 },
-    /// `fsync`, `fdatasync` or another call that makes a file durable.
+    /// `fsync`, `fdatasync` or another call that makes a file durable has ended.
     Sync {
         begin_ns: u64,
         end_ns: u64,
@@ -62,7 +62,7 @@ pub enum Event {
         subvolume: u64,
         data_only: bool,
     },
-    /// The kernel makes a thread that dirties pages sleep, from `t_ns` on, for as long as it intends.
+    /// The kernel pauses a thread that dirties pages, from `t_ns` on; `pause_ns` is the intended length.
     Pause { t_ns: u64, pause_ns: u64, by: Requester, bdi: String },
 }
 
@@ -81,7 +81,7 @@ const ASKED: u8 = 9;
 const XFS: u8 = 1;
 const BTRFS: u8 = 2;
 
-/// `None` = an entry that was not written yet.
+/// Decodes an entry; `None` = it was not written yet.
 pub(super) fn decode(event: &writeback_event, ns_per_jiffy: u64) -> Option<Event> {
     let writeback_event { t_ns, begin_ns, amount, ino, subvolume, fs, generation, tid, .. } =
         *event;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The writeback probe: why there was something to write at a certain moment, who dirtied it, and who was held up.
+//! The writeback probe: why there was something to write at a given time, which
+//! threads dirtied it, and which were delayed.
 
 mod event;
 mod plan;
@@ -36,10 +37,10 @@ pub struct WritebackProbe {
 }
 
 impl WritebackProbe {
-    /// Loads the programs and attaches them. `cpus` = possible CPUs of the host.
+    /// Loads the programs and attaches them. `cpus` = number of possible CPUs of the host.
     ///
     /// # Errors
-    /// What libbpf or the kernel says, with the operation that failed.
+    /// The error of libbpf or the kernel, with the operation that failed.
     pub fn open(plan: &WritebackPlan, cpus: u32) -> Result<Self, String> {
         let mut open = object::open(WritebackSkelBuilder::default())?;
         let entries =
@@ -63,7 +64,7 @@ impl WritebackProbe {
         })
     }
 
-    /// Tells all events since the last call: CPU by CPU, in order of time on each.
+    /// Reports all events since the last call: CPU by CPU, in order of time on each.
     pub fn read(&mut self, each: &mut dyn FnMut(Event)) {
         let (cpus, ns_per_jiffy) = (&self.cpus, self.ns_per_jiffy);
         self.log.read(
@@ -76,14 +77,14 @@ impl WritebackProbe {
         );
     }
 
-    /// The kernel's own word for a reason of writeback: `periodic`, `background`, `sync`, ...
+    /// The kernel's name for a writeback reason: `periodic`, `background`, `sync`, ...
     #[must_use]
     pub fn reason_name(&self, reason: u8) -> &str {
         let number = i64::from(reason) - 1;
         self.plan.reason_names.get(&number).map_or("unknown", String::as_str)
     }
 
-    /// What was lost so far, by name; only what is not 0.
+    /// What was lost so far, by kind; only counts that are not 0.
     #[must_use]
     pub fn lost(&self) -> BTreeMap<&'static str, u64> {
         let mut sum = BTreeMap::new();
@@ -115,13 +116,13 @@ impl WritebackProbe {
         self.map_bytes
     }
 
-    /// Nanoseconds and runs of all programs counted while [`crate::RunStats`] lived.
+    /// Run time in nanoseconds and number of runs of all programs, counted while [`crate::RunStats`] existed.
     #[must_use]
     pub fn run_time(&self) -> Option<(u64, u64)> {
         self.programs.run_time()
     }
 
-    /// Instructions that the kernel's verifier looked at to admit each program.
+    /// Instructions that the kernel's verifier processed to accept each program.
     #[must_use]
     pub fn verified_instructions(&self) -> BTreeMap<&'static str, u64> {
         self.programs.verified_instructions()
@@ -138,7 +139,7 @@ fn configure(open: &mut OpenWritebackSkel<'static>, cpus: u32) -> Result<u32, li
     Ok(cpus * each)
 }
 
-/// The length of the kernel's tick, which is the resolution of its coarse clocks.
+/// The kernel's tick in nanoseconds: the resolution of its coarse clocks.
 fn ns_per_jiffy() -> u64 {
     let mut tick = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a valid timespec; the clock exists since 2.6.32.

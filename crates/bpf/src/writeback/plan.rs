@@ -1,48 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! From facts to which programs of the writeback probe are loaded, or why none can be. Pure.
+//! Decides from the facts which programs of the writeback probe are loaded, or why it cannot be used. Pure.
 
 use crate::io_facts::IoFacts;
 use std::collections::BTreeMap;
 
-/// What to load: each hook on its own, where the kernel has it.
+/// What to load: each hook is used where the kernel has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WritebackPlan {
-    /// Passes of the flusher are told.
+    /// Passes of the flusher are reported.
     pub passes: bool,
-    /// Who asks the flusher for work is told.
+    /// Requests for work to the flusher are reported; needs `passes`.
     pub asked: bool,
-    /// Inodes that are written are told.
+    /// Writeback of inodes is reported.
     pub inodes: bool,
-    /// Who dirties inodes is told.
+    /// Dirtying of clean inodes is reported.
     pub dirtied: bool,
-    /// Commits of jbd2 are told: ext4, ocfs2.
+    /// Commits of jbd2 (ext4, ocfs2) are reported.
     pub commits: bool,
-    /// The blocks of a commit are told.
+    /// Their number of blocks is reported.
     pub commit_blocks: bool,
-    /// Writes of the log of xfs are told.
+    /// Writes of the xfs log are reported.
     pub xfs_commits: bool,
-    /// Commits of btrfs are told.
+    /// Transaction commits of btrfs are reported.
     pub btrfs_commits: bool,
-    /// Syncs of files on ext4 are told.
+    /// Syncs of files on ext4 are reported.
     pub syncs: bool,
-    /// Syncs of files on xfs are told: their begin.
+    /// Beginnings of syncs of files on xfs are reported.
     pub xfs_syncs: bool,
-    /// The same on btrfs.
+    /// The same for btrfs.
     pub btrfs_syncs: bool,
-    /// Both ends of those on btrfs are told by the kernel.
+    /// The kernel reports both the beginning and the end of syncs on btrfs.
     pub btrfs_both: bool,
-    /// Of those two, the end is known as well, if the thread returns to user space.
+    /// For `xfs_syncs` and `btrfs_syncs` the end is known as well, if the thread returns to user space.
     pub returns: bool,
-    /// Arguments of `balance_dirty_pages`, which tells of pauses; `None` = it is not there or not known.
+    /// Number of arguments of `balance_dirty_pages`, which reports pauses; `None` = it does not exist, or has an
+    /// unknown number of arguments.
     pub pause_args: Option<u32>,
     pub(crate) reason_names: BTreeMap<i64, String>,
 }
 
 impl WritebackPlan {
-    /// Decides. `Err` = why the probe cannot be used, as a sentence part.
+    /// Decides what to load.
     ///
     /// # Errors
-    /// If the kernel or the privileges do not suffice.
+    /// Why the probe cannot be used, as a clause: the kernel or the privileges do not suffice.
     pub fn new(facts: &IoFacts) -> Result<Self, String> {
         if let Some(obstacle) = facts.ground.obstacle() {
             return Err(obstacle);

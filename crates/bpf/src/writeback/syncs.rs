@@ -1,37 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Syncs of which the kernel tells the beginning only: at each beat it is looked whether the thread is in there still.
+//! Syncs of which the kernel reports the beginning only: at each beat the threads are
+//! polled whether they are still in the sync.
 //!
-//! So the end of one lies between the last look that found it and the first that did not. What a look misses is made
-//! up for by the requests that the thread submitted while it was surely in there: it waits for them.
+//! So its end lies between the last look that found the thread in it and the first that did not. The lower bound is
+//! raised by the requests that the thread submitted while it was certainly in the sync: it waits for them.
 
 use crate::block::Requester;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Threads that are followed.
+/// Maximum number of threads that are followed.
 const MOST: usize = 4096;
-/// Requests of a thread that are kept.
+/// Maximum number of requests that are kept per thread.
 const REQUESTS: usize = 64;
-/// So often in a row a thread may run while it is looked at, and be taken to be in there still.
+/// Consecutive looks at which a thread may be running and is still assumed to be in the sync.
 const RUNNING: u8 = 2;
-/// So often a thread is looked at that goes to sleep while it is.
+/// Attempts to find a thread that goes to sleep during the look.
 const TRIES: u32 = 3;
-/// What the kernel's functions are called in which a thread is.
+/// Kernel functions that are on the stack of a thread in a sync.
 const FUNCTIONS: [&[u8]; 2] = [b"xfs_file_fsync", b"btrfs_sync_file"];
 
-/// Where a thread is found to be.
+/// Where a look found a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// In the sync.
     Inside,
-    /// Somewhere else, or it is gone.
+    /// Outside the sync, or ended.
     Outside,
-    /// It runs, and where cannot be seen.
+    /// Running, so that its stack cannot be seen.
     Running,
 }
 
-/// Looks at a thread's stack in the kernel; `proc` = where `/proc` is.
+/// Reads a thread's kernel stack; `proc` = path of `/proc`.
 #[must_use]
 pub fn find(proc: &Path, tid: u32) -> Found {
     let dir = proc.join(tid.to_string());
@@ -41,7 +42,7 @@ pub fn find(proc: &Path, tid: u32) -> Found {
         if FUNCTIONS.into_iter().any(has) {
             return Found::Inside;
         }
-        // The stack of a thread that runs is empty. If it sleeps by now, it does so in or out of the sync.
+        // The stack of a running thread is empty. If the thread sleeps by now, its stack shows where: try again.
         if !stack.is_empty() {
             return Found::Outside;
         }
@@ -54,37 +55,37 @@ pub fn find(proc: &Path, tid: u32) -> Found {
     Found::Running
 }
 
-/// A sync of a file, as the caller knows it, that is over. Times are `CLOCK_MONOTONIC`.
+/// A sync of a file that has ended; `F` identifies the file. Times are nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Over<F> {
-    /// Whose.
+    /// The thread that synced.
     pub by: Requester,
-    /// Of which file.
+    /// The file.
     pub file: F,
-    /// It began.
+    /// When it began.
     pub begin_ns: u64,
-    /// It was under way then still; `begin_ns` = it was never seen.
+    /// When it was last known to be in progress: lower bound of its end. `begin_ns` = no look found it.
     pub seen_ns: u64,
-    /// It was over then.
+    /// When it was known to be over: upper bound of its end.
     pub latest_ns: u64,
 }
 
 #[derive(Debug)]
 struct Begun<F> {
     over: Over<F>,
-    /// Of the look before the one of `seen_ns`.
+    /// `seen_ns` as of the look before the last one that found it.
     before_ns: u64,
     running: u8,
     requests: Vec<(u64, u64)>,
 }
 
-/// The syncs under way.
+/// The syncs in progress.
 #[derive(Debug)]
 pub struct Syncs<F> {
     begun: BTreeMap<u32, Begun<F>>,
-    /// The last look took until then.
+    /// When the last look ended.
     looked_ns: u64,
-    /// Syncs that were not followed: too many at once.
+    /// Syncs that were not followed because there were too many at once.
     pub lost: u64,
 }
 
@@ -95,10 +96,10 @@ impl<F> Default for Syncs<F> {
 }
 
 impl<F: Clone> Syncs<F> {
-    /// A thread begins one; returns the one before, if it was not known to be over.
+    /// A thread begins a sync. Returns its previous one, if that was not known to be over.
     pub fn began(&mut self, t_ns: u64, by: &Requester, file: F) -> Option<Over<F>> {
         let before = self.begun.remove(&by.tid).map(|mut begun| {
-            // It may be the new one that the look found the thread in.
+            // The last look may have found the thread in the new one.
             if t_ns <= self.looked_ns {
                 begun.over.seen_ns = begun.before_ns;
             }
@@ -114,7 +115,7 @@ impl<F: Clone> Syncs<F> {
         before
     }
 
-    /// A request was done that the thread had submitted.
+    /// A request that the thread had submitted was completed.
     pub fn request_done(&mut self, tid: u32, start_ns: u64, done_ns: u64) {
         let Some(begun) = self.begun.get_mut(&tid) else { return };
         if start_ns >= begun.over.begin_ns && begun.requests.len() < REQUESTS {
@@ -122,8 +123,8 @@ impl<F: Clone> Syncs<F> {
         }
     }
 
-    /// Looks at the threads; returns the syncs that are over. What began after `told_ns` is not known yet; `clock` is
-    /// later.
+    /// Polls the threads with `find`; returns the syncs that are over. Syncs that began after `told_ns` are not known
+    /// yet; `clock` returns the current time, which is later.
     pub fn look(
         &mut self,
         told_ns: u64,
@@ -158,7 +159,7 @@ impl<F: Clone> Begun<F> {
     fn end(&mut self, latest_ns: u64) -> Over<F> {
         let over = &mut self.over;
         over.latest_ns = latest_ns.max(over.begin_ns);
-        // Whatever it submitted while it was in there it waits for, and so on.
+        // The thread waits for what it submitted during the sync, and so is in the sync until then, and so on.
         self.requests.sort_unstable();
         for &(start_ns, done_ns) in &self.requests {
             if start_ns <= over.seen_ns && over.seen_ns > over.begin_ns {
@@ -215,7 +216,7 @@ mod tests {
         look(&mut syncs, 200, |_| Found::Inside);
         assert_eq!(times(&syncs.began(250 * MS, &by(5), FILE).unwrap()), (130, 200, 250));
         look(&mut syncs, 300, |_| Found::Inside);
-        // The next one begins while the look is at it, after the log was read.
+        // The next sync begins during the look, after the log was read.
         syncs.look(400 * MS, || 402 * MS, |_| Found::Inside);
         assert_eq!(times(&syncs.began(401 * MS, &by(5), FILE).unwrap()), (250, 300, 401));
     }
@@ -227,7 +228,7 @@ mod tests {
         look(&mut syncs, 200, |_| Found::Inside);
         syncs.request_done(5, 180 * MS, 240 * MS);
         syncs.request_done(5, 239 * MS, 270 * MS);
-        // Submitted when it may have been over.
+        // Submitted when the sync may have been over.
         syncs.request_done(5, 280 * MS, 290 * MS);
         assert_eq!(times(&look(&mut syncs, 300, |_| Found::Outside)[0]), (130, 270, 300));
     }

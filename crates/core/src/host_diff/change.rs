@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How to look at a fact, and how to make it what it is elsewhere: commands with the way back.
+//! How to examine a fact, and how to change it to the value of another host: commands, and how to undo them.
 
 use super::document::{Change, Reach};
 use super::knowledge::{How, Known};
@@ -7,7 +7,7 @@ use super::shown::plain;
 use crate::snapshot::{Class, Value};
 use crate::text::shell_quote;
 
-/// How to look at it.
+/// The command to examine a fact.
 pub(super) fn look(key: &str, known: Option<&Known>) -> String {
     if let Some(command) = known.and_then(|known| known.look) {
         return command.to_owned();
@@ -21,7 +21,7 @@ pub(super) fn look(key: &str, known: Option<&Known>) -> String {
     }
 }
 
-/// How to change it from what the hosts have to what the others have; `None` if that cannot be done.
+/// How to change a fact of `hosts` from one value to another; `None` if that is not possible.
 pub(super) fn change(
     key: &str,
     class: Class,
@@ -38,7 +38,7 @@ pub(super) fn change(
         Some(How::Boot(text)) => {
             (text.to_owned(), "what was there before, and boot".into(), Reach::Boot, false)
         }
-        // A file that is there on one side only cannot be written.
+        // A file that does not exist on one side cannot be written there.
         Some(How::Command(command)) => {
             let with = |value| Some(command.replace("{}", &shell_quote(&plain(value)?)));
             (with(to)?, with(from)?, Reach::Now, true)
@@ -98,7 +98,7 @@ fn of_key(
     Some((step(&to), step(&from), Reach::Now, true))
 }
 
-/// A key as a word of the shell in which `*` is a pattern.
+/// A key as a quoted word of the shell in which `*` remains a pattern.
 fn glob(key: &str) -> String {
     let words: Vec<_> = key
         .split('*')

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which driver is in charge: a parameter of another one says nothing.
+//! Which drivers are in charge of a host: parameters of other drivers have no effect.
 
 use super::knowledge::{self, InCharge};
 use crate::snapshot::{Snapshot, Value};
 
-/// Key of the idle driver.
+/// Key of the fact that names the idle driver.
 pub(super) const IDLE_DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
-/// Pattern of the key of the frequency driver.
+/// Pattern of the keys of facts that name the frequency driver.
 pub(super) const FREQUENCY_DRIVER: &str = "/sys/devices/system/cpu/*scaling_driver";
 
-/// The drivers of one host; `None` where it is not known.
+/// The drivers of one host; `None` = not known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drivers {
-    /// Of idle states; `none` if there is none.
+    /// Driver of idle states; `none` if there is none.
     pub idle: Option<String>,
-    /// Of frequencies; `none` if there is none.
+    /// Driver of CPU frequencies; `none` if there is none.
     pub frequency: Option<String>,
 }
 
 impl Drivers {
-    /// Those of a snapshot.
+    /// The drivers of the host of a snapshot.
     #[must_use]
     pub fn of(snapshot: &Snapshot) -> Self {
         let idle = snapshot.fact(IDLE_DRIVER).and_then(|fact| driver(&fact.value));
@@ -31,7 +31,8 @@ impl Drivers {
         Self { idle, frequency }
     }
 
-    /// Who is in charge of what `who` is about, and whether it is one of those.
+    /// The kind of driver that `who` requires, the host's driver of that kind, and whether it is one of the required;
+    /// `None` if the driver is not known.
     pub(super) fn answers(&self, who: InCharge) -> Option<(&'static str, &str, bool)> {
         let (kind, driver, wanted) = match who {
             InCharge::Idle(wanted) => ("idle", self.idle.as_deref()?, wanted),

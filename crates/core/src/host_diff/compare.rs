@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which hosts have which value: hosts that agree form a camp.
 //!
-//! Hosts agree if their values are equal; of a fact with a value for each CPU, disk or card, if as many of these have
-//! each value; where the hosts have different numbers of them, if they have the same values at all. So a host with
-//! 64 CPUs agrees with one of 8 if all CPUs of both are set alike, and disks that swapped their names do no harm.
+//! Hosts agree if their values are equal. For a fact with a value for each CPU, disk or card, hosts agree
+//! if each value occurs equally often; where they have different numbers of these, if the same values
+//! occur. So a host with 64 CPUs agrees with one of 8 if all CPUs of both have the same setting, and disks
+//! that swapped their names make no difference.
 
 use super::knowledge;
 use crate::procfs::cpu_list;
 use crate::snapshot::{Area, Class, FILTERED, Fact, Snapshot, Value, whitelist};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Amounts that scale with memory agree within this part of the larger one.
+/// Relative tolerance, as a fraction of the larger amount, within which amounts that scale with memory agree.
 const MEMORY_TOLERANCE: f64 = 0.02;
 
-/// A key that at least two hosts are known of.
+/// A key and the values of all hosts.
 #[derive(Debug)]
 pub(super) struct Row<'a> {
     pub(super) key: &'a str,
     pub(super) area: Area,
     pub(super) class: Class,
-    /// Hosts that agree, and what the first of them has; camps with most hosts first, then in the order of hosts.
+    /// Groups of hosts that agree, largest first, then in the order of hosts. Their value is that of the first host.
     pub(super) camps: Vec<Camp>,
-    /// Hosts of which it is not known, and why.
+    /// Hosts on which the value is not known, and why.
     pub(super) unknown: Vec<(usize, String)>,
 }
 
@@ -31,7 +32,7 @@ pub(super) struct Camp {
     pub(super) value: Value,
 }
 
-/// Every key of every host, in order.
+/// A row for every key of any host, in the order of keys.
 pub(super) fn rows<'a>(snapshots: &[&'a Snapshot]) -> Vec<Row<'a>> {
     let mut keys: BTreeMap<&str, Vec<Option<&Fact>>> = BTreeMap::new();
     for (host, snapshot) in snapshots.iter().enumerate() {
@@ -49,7 +50,7 @@ fn row<'a>(
     snapshots: &[&Snapshot],
     families: &[BTreeSet<&str>],
 ) -> Row<'a> {
-    // Who knows best what it means is the youngest deburr; it is put aside if anybody would.
+    // Snapshots by different versions may disagree on the class: a class that is not compared takes precedence.
     let of = facts.iter().flatten();
     let class = of
         .clone()
@@ -76,8 +77,8 @@ fn row<'a>(
     Row { key, area, class, camps: camps(key, known), unknown }
 }
 
-/// Whether a host that lacks the key is known not to have the thing: the same deburr looked on another host, or
-/// others of the family (parameters, modules, states) were found here.
+/// Whether a host without the key is known not to have what it stands for: the same version of deburr found the key on
+/// another host, or other keys of the same family (parameters, modules, states) were found on this host.
 fn looked(
     key: &str,
     host: usize,
@@ -92,7 +93,7 @@ fn looked(
     facts.iter().enumerate().any(same) || family(key).is_some_and(|it| families[host].contains(it))
 }
 
-/// What is looked through as a whole, so that what is not found there is not there.
+/// The file or folder that is always read as a whole, so that a key that is missing from it does not exist.
 fn family(key: &str) -> Option<&str> {
     if let Some((file, _)) = key.split_once('#') {
         return Some(file);
@@ -105,7 +106,7 @@ fn families(snapshot: &Snapshot) -> BTreeSet<&str> {
     snapshot.facts.iter().filter_map(|fact| family(&fact.key)).collect()
 }
 
-/// Why a value is not known.
+/// Why a value is not known; `None` if it is known.
 fn reason(value: &Value) -> Option<String> {
     match value {
         Value::Unreadable(why) => Some(why.clone()),
@@ -144,7 +145,7 @@ fn camps(key: &str, known: Vec<(usize, Value)>) -> Vec<Camp> {
     camps
 }
 
-/// What counts when values are compared.
+/// What is compared of a value.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Content {
     One(Value),
@@ -174,7 +175,7 @@ fn instances(value: &Value) -> u64 {
     }
 }
 
-/// How many there are of `0-3`, `8`, `sda`. A damaged range counts as one.
+/// Number of instances in a list such as `0-3`, `8`, `sda`. A malformed range counts as one.
 fn members(of: &[String]) -> u64 {
     let count = |range: &String| match range.starts_with(|c: char| c.is_ascii_digit()) {
         true => cpu_list::parse(range.as_bytes()).map_or(1, |cpus| cpus.len() as u64),
@@ -183,7 +184,8 @@ fn members(of: &[String]) -> u64 {
     of.iter().map(count).sum()
 }
 
-/// Camps whose amounts are near each other become one; in the order of the amounts, each near the next.
+/// Merges camps with similar amounts: in the order of amounts, a camp within the
+/// tolerance of the previous one joins it.
 fn merged(camps: Vec<Camp>) -> Vec<Camp> {
     let (mut numbers, mut others): (Vec<Camp>, Vec<Camp>) =
         camps.into_iter().partition(|camp| amounts(&camp.value).is_some());
@@ -214,7 +216,7 @@ fn merged(camps: Vec<Camp>) -> Vec<Camp> {
     others
 }
 
-/// The amounts of a value that has nothing else: one, those of a list, or those of all instances in their order.
+/// The amounts of a purely numeric value: a single one, those of a list, or those of all instances in their order.
 fn amounts(value: &Value) -> Option<Vec<i128>> {
     match value {
         Value::Integer(integer) => Some(vec![integer.amount]),
@@ -225,7 +227,7 @@ fn amounts(value: &Value) -> Option<Vec<i128>> {
                 let amounts = amounts(&part.value)?;
                 for name in &part.of {
                     let numbers = cpu_list::parse(name.as_bytes()).unwrap_or_default();
-                    // In the order of numbers, then of names.
+                    // Numbered instances come first, in numeric order, then named ones.
                     let mut names: Vec<(usize, String)> =
                         numbers.iter().map(|number| (*number as usize, String::new())).collect();
                     if names.is_empty() {

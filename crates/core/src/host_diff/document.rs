@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is said of the difference, as data: the document `deburr.diff/1` (`docs/diff.md`). Field names are stable;
-//! additions only.
+//! The result of a comparison as data: the document `deburr.diff/1` (`docs/diff.md`).
+//! Field names are stable; fields are only added.
 
 use crate::finding::{Finding, NotChecked, RuledOut, Severity};
 use crate::snapshot::{Area, Class, Tool, Value};
@@ -14,40 +14,40 @@ pub const SCHEMA: &str = "deburr.diff/1";
 pub struct HostDiff {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Who compared.
+    /// The version of deburr that compared.
     pub tool: Tool,
     /// The hosts, in the order in which they were given.
     pub hosts: Vec<Host>,
-    /// How many facts there are, by what became of them.
+    /// Numbers of facts by the outcome of their comparison.
     pub facts: Counts,
-    /// What differs and should not, what matters most first.
+    /// Facts that differ and should not, most important first.
     pub differences: Vec<Difference>,
-    /// What could not be compared.
+    /// Facts that could not be compared.
     pub not_compared: Vec<NotCompared>,
-    /// What differs as it must or may: identity, counters, addresses.
+    /// Facts that differ as they must or may: identity, counters, addresses.
     pub aside: Vec<Aside>,
-    /// What is measured slower; absent without measurements of two hosts.
+    /// What was measured to be slower; absent without measurements of two hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<super::Explanation>,
-    /// What separates slow hosts from fast ones; absent unless it is said who is slow.
+    /// What separates slow hosts from fast ones; absent unless slow and fast hosts are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub separation: Option<super::Separation>,
-    /// How to find out which difference is the reason; absent if nobody is slow, or nothing can be changed.
+    /// How to find out which difference is the reason; absent if no host is slow, or nothing can be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<super::Plan>,
-    /// What is wrong, in the form of `deburr.report/1`.
+    /// Findings of the rules, in the form of `deburr.report/1`.
     pub findings: Vec<Finding>,
-    /// What was looked for and not found, likewise.
+    /// Rules that found nothing, likewise.
     pub ruled_out: Vec<RuledOut>,
-    /// What could not be looked for, likewise.
+    /// Rules that lacked data, likewise.
     pub not_checked: Vec<NotChecked>,
-    /// Whatever else should be known, as sentences.
+    /// Further remarks, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
 impl HostDiff {
-    /// What a host is called in sentences: its name, and its letter too where others have that name.
+    /// What a host is called in sentences: its name, followed by its letter if other hosts have the same name.
     #[must_use]
     pub fn called(&self, host: &Host) -> String {
         let name = host.name.replace('`', "'");
@@ -80,41 +80,41 @@ impl HostDiff {
 /// One of the hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
-    /// `A`, `B`, ...: what it is called in this document.
+    /// Identifier in this document: `A`, `B`, ...
     pub id: String,
-    /// Its name, or what the caller calls it if its name was left out.
+    /// Host name, or the caller's label if the snapshot has none.
     pub name: String,
-    /// Its kernel release.
+    /// Kernel release.
     pub kernel: String,
-    /// Its architecture.
+    /// Architecture.
     pub arch: String,
-    /// When its snapshot was taken, RFC 3339.
+    /// When the snapshot was taken, RFC 3339.
     pub taken: String,
-    /// Version of deburr that took it.
+    /// The version of deburr that took it.
     pub tool: Tool,
-    /// Whether it is said to be slow; absent if nothing is said of it.
+    /// Whether the host is slow; absent if that is not stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow: Option<bool>,
-    /// Its driver of idle states; absent if that is not known.
+    /// Driver of idle states; absent if not known, `none` if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_driver: Option<String>,
-    /// Its driver of frequencies; absent if that is not known, `none` if there is none.
+    /// Driver of CPU frequencies; absent if not known, `none` if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frequency_driver: Option<String>,
-    /// Differences in which it stands against a majority; 0 where there is no majority.
+    /// Number of differences in which more than half of the hosts agree and this one differs from them.
     pub outlier_in: u64,
 }
 
-/// What became of the facts.
+/// Numbers of facts by the outcome of their comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Keys that at least two hosts are known to have or not to have, and that should agree.
+    /// Keys that should agree and whose value or absence is known on at least two hosts.
     pub compared: u64,
-    /// Of these, those that agree.
+    /// Compared keys on which all hosts agree.
     pub same: u64,
-    /// Of these, those that differ.
+    /// Compared keys on which hosts differ.
     pub different: u64,
-    /// Keys that could not be compared.
+    /// Keys that could not be compared on some host.
     pub not_compared: u64,
     /// Keys that differ as they must or may.
     pub aside: u64,
@@ -125,26 +125,26 @@ pub struct Counts {
 pub struct Difference {
     /// Its key.
     pub key: String,
-    /// What it is about.
+    /// Its area.
     pub area: Area,
-    /// What a difference of it means.
+    /// Its class.
     pub class: Class,
-    /// How much it is known to matter.
+    /// How much the difference is known to matter.
     pub severity: Severity,
-    /// The same, 0 to 100: it orders differences of one severity.
+    /// The same as a number from 0 to 100, which orders differences of one severity.
     pub weight: u8,
-    /// What it is, in words; absent if nothing is known of it.
+    /// What the fact is, in words; absent if nothing is known about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub what: Option<String>,
-    /// Who has which value, most hosts first.
+    /// The values and the hosts that have them, most hosts first.
     pub values: Vec<Held>,
-    /// Hosts on which it is not known.
+    /// Hosts on which the value is not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_on: Vec<String>,
-    /// Hosts that it is known to make slower than the others.
+    /// Hosts that the difference is known to make slower than the others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slows: Vec<String>,
-    /// Which time it costs.
+    /// Kinds of time that it costs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub effects: Vec<Effect>,
     /// Why it matters.
@@ -153,24 +153,24 @@ pub struct Difference {
     /// Why it may not matter here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cautions: Vec<String>,
-    /// Key of the difference that it follows from.
+    /// Key of the difference that this one follows from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<String>,
-    /// What it depends on others with: those of one group are changed together.
+    /// Name of its group: differences of one group depend on each other and are changed together.
     pub group: String,
-    /// How to look at it.
+    /// Command to examine it.
     pub look: String,
-    /// How to make it alike.
+    /// How to remove the difference; absent if that is not possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<Change>,
-    /// Share of the extra time that was measured that is of the kind that it costs, 0..1; absent if nothing was
+    /// Share of the measured extra time that is of a kind that this difference costs, 0..1; absent if nothing was
     /// measured, or if it is not known what it costs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explains: Option<f64>,
-    /// What was measured that speaks for it, as sentences.
+    /// Measurements that support this difference as the reason, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub supported_by: Vec<String>,
-    /// How it separates slow hosts from fast ones; absent unless it is said who is slow.
+    /// How it separates slow hosts from fast ones; absent unless slow and fast hosts are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test: Option<super::Test>,
 }
@@ -183,48 +183,48 @@ impl Difference {
     }
 }
 
-/// A value and who has it.
+/// A value and the hosts that have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// Hosts, in their order.
+    /// Identifiers of the hosts, in order.
     pub hosts: Vec<String>,
     /// The value of the first of them.
     pub value: Value,
-    /// The value in words: of long ones, what the other hosts do not have.
+    /// The value in words; of sets and tables, only what the other hosts do not all have.
     pub shown: String,
 }
 
-/// How to make a fact alike.
+/// How to remove a difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// On which hosts.
+    /// Hosts to change.
     pub hosts: Vec<String>,
-    /// A command, or what to do in words where there is none.
+    /// A command, or instructions where there is no command.
     pub text: String,
-    /// Whether `text` can be pasted.
+    /// Whether `text` and `undo` are commands that can be pasted.
     pub is_command: bool,
-    /// How to undo it.
+    /// How to undo the change.
     pub undo: String,
-    /// What it takes.
+    /// What it takes until the change has an effect.
     pub reach: Reach,
-    /// What it risks.
+    /// The risk of the change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk: Option<String>,
 }
 
-/// What a change takes.
+/// What it takes until a change has an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reach {
-    /// It holds at once.
+    /// It takes effect at once.
     Now,
-    /// The host must boot.
+    /// The host must be rebooted.
     Boot,
-    /// Somebody must go into the firmware's set-up.
+    /// The firmware set-up must be changed.
     Firmware,
 }
 
-/// Which time something costs.
+/// Kind of time that something costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
@@ -232,7 +232,7 @@ pub enum Effect {
     User,
     /// CPU time in the kernel.
     System,
-    /// Time until a sleeping CPU runs.
+    /// Time until an idle CPU runs.
     Wakeup,
     /// Waiting for a CPU.
     Queue,
@@ -245,7 +245,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// In words.
+    /// The kind of time in words.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -265,11 +265,11 @@ impl Effect {
 pub struct NotCompared {
     /// Its key.
     pub key: String,
-    /// What it is about.
+    /// Its area.
     pub area: Area,
-    /// On which hosts it is not known.
+    /// Hosts on which its value is not known.
     pub hosts: Vec<String>,
-    /// Why.
+    /// Why it is not known.
     pub why: String,
 }
 
@@ -278,8 +278,8 @@ pub struct NotCompared {
 pub struct Aside {
     /// Its key.
     pub key: String,
-    /// Why it is put aside.
+    /// Its class, which is the reason why it may differ.
     pub class: Class,
-    /// Who has which value.
+    /// The values and the hosts that have them.
     pub values: Vec<Held>,
 }

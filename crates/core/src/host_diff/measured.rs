@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is measured slower, and which differences can be the reason: those that cost the kind of time that there is
-//! more of.
+//! What was measured to be slower, and which differences can be the reason: those that cost the kind of time of which
+//! the slow host needs more.
 
 use super::compare::Row;
 use super::document::{Difference, Effect};
@@ -9,12 +9,12 @@ use crate::syscalls::{FileRow, Profile};
 use crate::text::units::{duration, share};
 use serde::{Deserialize, Serialize};
 
-/// Times that differ by less than this are taken for equal.
+/// Times with a smaller ratio are taken as equal.
 const MIN_RATIO: f64 = 1.1;
-/// A part explains something if it is that much of what there is more of.
+/// Minimum share of the extra time that counts as an explanation.
 const MIN_SHARE: f64 = 0.1;
 
-/// What a slow file that belongs to a difference adds to its weight: it comes before what only may be.
+/// Added to the importance of a difference that a slow file supports: it comes before those that are merely possible.
 const SUPPORTED: f64 = 100.0;
 
 const CPU: &[Effect] = &[Effect::User, Effect::System];
@@ -30,21 +30,21 @@ const ALL: &[Effect] = &[
     Effect::Network,
 ];
 
-/// What one host was measured to need for the same work.
+/// What a host was measured to need for the same work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Which host, by its place.
+    /// Index of the host.
     host: usize,
-    /// Where the time went: name, seconds, and what it can be of.
+    /// How the time is divided: name, seconds, and the kinds of time that the part may consist of.
     parts: Vec<(&'static str, f64, &'static [Effect])>,
-    /// What the seconds are.
+    /// What was measured.
     of: &'static str,
-    /// Files and the seconds that calls on them took.
+    /// Files, and the seconds that system calls on them took.
     files: Vec<(String, f64)>,
 }
 
 impl Measured {
-    /// A command that took that long; user and system time if they are known.
+    /// The time of a command, in seconds: wall time, and user and system time if they are known.
     #[must_use]
     pub fn time(host: usize, wall_s: f64, cpu_s: Option<[f64; 2]>) -> Self {
         let parts = match cpu_s {
@@ -52,15 +52,15 @@ impl Measured {
             Some([user, system]) => vec![
                 ("CPU time in user mode", user, &CPU[..1]),
                 ("CPU time in the kernel", system, &CPU[1..]),
-                // Of a command with threads, CPU time can exceed its wall time.
+                // The CPU time of a command with several threads can exceed its wall time.
                 ("waiting", (wall_s - user - system).max(0.0), WAITING),
             ],
         };
         Self { host, parts, of: "time of the same command", files: vec![] }
     }
 
-    /// A profile of a command's system calls: the median of its runs, and its slow files. `None` if no command was
-    /// started, for then nobody knows how much work was done.
+    /// A profile of a command's system calls: its run with the median wall time, and its files. `None` if no command
+    /// was started, because then the amount of work is not known.
     #[must_use]
     pub fn profile(host: usize, profile: &Profile) -> Option<Self> {
         let mut runs: Vec<_> = profile.setup.runs.iter().collect();
@@ -75,8 +75,8 @@ impl Measured {
         Some(it)
     }
 
-    /// A recording: the waiting of its target, or of all that was seen, for each second on a CPU. How fast CPUs were
-    /// cannot be told from it, for nobody knows how much work was done. `None` if nothing ran.
+    /// A recording: the waiting of its target, or of all threads seen, per second on a CPU. It does not show how fast
+    /// the CPUs were, because the amount of work is not known. `None` if nothing ran.
     #[must_use]
     pub fn recording(host: usize, report: &Report) -> Option<Self> {
         let sum = |states: &[LedgerState]| {
@@ -98,58 +98,58 @@ impl Measured {
         Some(Self { host, parts, of: "waiting for each second on a CPU", files: vec![] })
     }
 
-    /// Which host, by its place.
+    /// Index of the host.
     #[must_use]
     pub fn host(&self) -> usize {
         self.host
     }
 
-    /// All of it, seconds.
+    /// Sum of all parts, in seconds.
     fn total(&self) -> f64 {
         self.parts.iter().map(|(_, seconds, _)| seconds).sum()
     }
 }
 
-/// What the slowest host needs more than the fastest.
+/// How much more time the slowest host needs than the fastest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// The slowest host.
+    /// Identifier of the slowest host.
     pub slow: String,
-    /// The fastest.
+    /// Identifier of the fastest host.
     pub fast: String,
     /// What was measured.
     pub of: String,
-    /// Of the slowest, seconds.
+    /// Time of the slowest host, in seconds.
     pub slow_s: f64,
-    /// Of the fastest, seconds.
+    /// Time of the fastest host, in seconds.
     pub fast_s: f64,
-    /// Where the difference is, most first.
+    /// The extra time by kind, most first.
     pub parts: Vec<ExtraTime>,
-    /// Differences that can be a reason: they cost time of which there is more.
+    /// Number of differences that can be the reason: they cost a kind of time of which there is more.
     pub could_explain: u64,
-    /// Differences that cannot.
+    /// Number of differences that cannot be the reason.
     pub cannot_explain: u64,
-    /// The same in a sentence.
+    /// The explanation as a sentence.
     pub summary: String,
 }
 
-/// Time of one kind.
+/// Extra time of one kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExtraTime {
-    /// Which.
+    /// Name of the kind.
     pub name: String,
-    /// Of the slowest host, seconds.
+    /// Time of the slowest host, in seconds.
     pub slow_s: f64,
-    /// Of the fastest, seconds.
+    /// Time of the fastest host, in seconds.
     pub fast_s: f64,
-    /// Share of all that is more, 0..1.
+    /// Share of the total extra time, 0..1.
     pub share: f64,
-    /// What it can be of.
+    /// Kinds of time that it may consist of.
     pub effects: Vec<Effect>,
 }
 
-/// Which hosts are slow by their measurements: those nearer to the slowest than to the fastest, by ratio. Nothing for
-/// hosts that were not measured, or if all are alike.
+/// Which hosts are slow by their measurements: those nearer to the slowest than to the fastest, by ratio. `None` for
+/// hosts that were not measured, and for all hosts if they are about equally fast.
 #[must_use]
 pub fn slow(measured: &[Measured], hosts: usize) -> Vec<Option<bool>> {
     let mut slow = vec![None; hosts];
@@ -167,7 +167,7 @@ pub fn slow(measured: &[Measured], hosts: usize) -> Vec<Option<bool>> {
     slow
 }
 
-/// The slowest and the fastest, of those measured in the same way as the first.
+/// The slowest and the fastest host, among those measured in the same way as the first.
 fn extremes(measured: &[Measured]) -> Option<(&Measured, &Measured)> {
     let first = measured.first()?;
     let alike =
@@ -177,7 +177,7 @@ fn extremes(measured: &[Measured]) -> Option<(&Measured, &Measured)> {
     (slow.host != fast.host).then_some((slow, fast))
 }
 
-/// Says of each difference what share of the extra time it can be the reason of; `rows` and `differences` are of the
+/// Sets for each difference which share of the extra time it can be the reason for; `rows` and `differences` have the
 /// same facts in the same order.
 pub(super) fn explain(
     measured: &[Measured],
@@ -269,8 +269,8 @@ fn explained(parts: &[ExtraTime], effects: &[Effect]) -> f64 {
     parts.iter().filter(costs).map(|part| part.share).sum::<f64>().min(1.0)
 }
 
-/// Files on which calls take longer on the slow host, by a share of what it is slower: path, seconds there and on the
-/// fast host.
+/// Files on which calls take longer on the slow host by at least `MIN_SHARE` of the extra time: path, seconds on the
+/// slow and on the fast host.
 fn slow_files(slow: &Measured, fast: &Measured, extra_s: f64) -> Vec<(String, f64, f64)> {
     let of = |(path, slow_s): &(String, f64)| {
         let fast_s = fast.files.iter().find(|(other, _)| other == path).map_or(0.0, |it| it.1);
@@ -281,10 +281,10 @@ fn slow_files(slow: &Measured, fast: &Measured, extra_s: f64) -> Vec<(String, f6
     files
 }
 
-/// Parts of paths, and the group of differences that such files belong to.
+/// Parts of paths, and the group of differences that files with such paths belong to.
 const FILES_OF: [(&str, &str); 5] = [
     ("/thermal", "thermal"),
-    // What a sensor does when it is read is code in ACPI's tables.
+    // Reading a sensor runs code from ACPI tables.
     ("/thermal", "firmware"),
     ("/cpufreq/", "frequency"),
     ("/cpuidle/", "idle"),
@@ -295,7 +295,8 @@ fn belongs(path: &str, it: &Difference) -> bool {
     FILES_OF.iter().any(|(part, group)| path.contains(part) && it.group == *group)
 }
 
-/// What files that were slow to read while the snapshots were taken say: paths and sentences.
+/// Adds files that were slow to read while the snapshots were taken (path, sentence)
+/// to the differences that they belong to.
 pub(super) fn support(files: &[(String, String)], differences: &mut [Difference]) {
     for it in differences.iter_mut().filter(|it| it.follows.is_none() && it.group != "firmware") {
         let of = files.iter().filter(|(path, _)| belongs(path, it));
@@ -304,7 +305,7 @@ pub(super) fn support(files: &[(String, String)], differences: &mut [Difference]
     }
 }
 
-/// What slow files say for this difference being the reason.
+/// Sentences about slow files that support this difference as the reason.
 fn supporting(files: &[(String, f64, f64)], it: &Difference) -> Vec<String> {
     let sentence = |(path, slow_s, fast_s): &(String, f64, f64)| {
         let path = path.replace('`', "'");
@@ -315,14 +316,15 @@ fn supporting(files: &[(String, f64, f64)], it: &Difference) -> Vec<String> {
 }
 
 impl Difference {
-    /// How much it matters here: its weight, by how much of the extra time it can be the reason of.
+    /// How much it matters here: its weight, multiplied by the share of the extra time that it can be the reason for,
+    /// and increased if slow files support it.
     #[must_use]
     pub fn importance(&self) -> f64 {
         let known = f64::from(self.weight) * self.explains.unwrap_or(1.0);
         known + if self.supported_by.is_empty() { 0.0 } else { SUPPORTED }
     }
 
-    /// Whether it is known not to be the reason of what was measured.
+    /// Whether it is known not to be the reason for what was measured.
     #[must_use]
     pub fn cannot_explain(&self) -> bool {
         self.explains.is_some_and(|part| part < MIN_SHARE)

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Why is this host slower than that one: what differs between snapshots, ordered by what is known to matter.
+//! Why one host is slower than another: what differs between their snapshots, ordered by what is known to matter.
 //!
 //! - [`compare`](self): which hosts agree on a fact, by content.
 //! - [`knowledge`]: what is known to matter, why, and which side is slower: a table, one file for each area.
-//! - [`rank`](self): what a difference matters here, given who is in charge and what it follows from.
-//! - [`Separation`]: which facts separate slow hosts from fast ones, and whether that is chance.
-//! - [`Explanation`]: what is measured slower, and which differences can be the reason; [`Plan`]: how to find out which
-//!   one is.
-//! - [`document`]: what is said, as data.
+//! - [`rank`](self): how much a difference matters here, given the drivers in charge and what it follows from.
+//! - [`Separation`]: which facts separate slow hosts from fast ones, and whether that may be chance.
+//! - [`Explanation`]: what was measured to be slower, and which differences can be the reason; [`Plan`]: how to find
+//!   out which one is.
+//! - [`document`]: the result as data.
 //!
-//! What is not known (unreadable, given up, kept out) is neither alike nor different: it is *not compared*.
+//! A value that is not known (unreadable, timed out, left out of the snapshot) is neither
+//! equal nor different: it is *not compared*.
 
 mod change;
 mod charge;
@@ -38,28 +39,28 @@ use document::{Aside, Counts, Difference, Host, HostDiff, NotCompared, SCHEMA};
 use rank::Ranking;
 use std::collections::BTreeSet;
 
-/// Hosts at most: more are not told apart by letters.
+/// Maximum number of hosts: more cannot be identified by one or two letters.
 pub const MAX_HOSTS: usize = 676;
 
-/// From this time on it is said that a file was slow to read: a busy host makes any file a little slow.
+/// Minimum time of reading a file, in nanoseconds, that is reported as slow: on a busy host any file is a little slow.
 pub const SLOW_NS: u64 = 20_000_000;
-/// Slow files of a host that are named.
+/// Maximum number of slow files that are named per host.
 const MAX_SLOW: usize = 3;
 
 /// A host to compare.
 #[derive(Clone, Debug)]
 pub struct Given<'a> {
-    /// What it is.
+    /// Its snapshot.
     pub snapshot: &'a Snapshot,
-    /// What to call it if its name was left out: its file.
+    /// What to call it if the snapshot has no host name: the snapshot's file.
     pub label: &'a str,
-    /// Whether it is slow, if that is said.
+    /// Whether it is slow; `None` = not stated.
     pub slow: Option<bool>,
-    /// Whether it is as it should be: the others are to become like it. One of the hosts at most.
+    /// Whether it is the golden host, which the others are to become like. At most one of the hosts.
     pub golden: bool,
 }
 
-/// Compares hosts. What it means is not judged here: [`crate::rules::diff`] does both.
+/// Compares hosts, without judging the result: [`crate::rules::diff`] does both.
 #[must_use]
 pub fn diff(given: &[Given<'_>], measured: &[Measured], tool_version: &str) -> HostDiff {
     let snapshots: Vec<&Snapshot> = given.iter().map(|host| host.snapshot).collect();
@@ -132,7 +133,7 @@ pub fn diff(given: &[Given<'_>], measured: &[Measured], tool_version: &str) -> H
     diff
 }
 
-/// What a host is called, by its place: `A` to `Z`, then `AA` to `ZZ`.
+/// The letters that identify a host, by its index: `A` to `Z`, then `AA` to `ZZ`.
 #[must_use]
 pub fn id(at: usize) -> String {
     let letter = |n: usize| char::from(b'A' + (n % 26) as u8);
@@ -158,7 +159,7 @@ fn described(given: &Given<'_>, id: &str, drivers: &Drivers, outlier_in: u64) ->
     }
 }
 
-/// Rows in which more than half of the hosts agree, without this one.
+/// Number of rows in which more than half of the hosts agree and this one differs from them.
 fn outlier_in(rows: &[Row<'_>], host: usize) -> u64 {
     let stands_out = |row: &&Row<'_>| {
         let known: usize = row.camps.iter().map(|camp| camp.hosts.len()).sum();
@@ -186,7 +187,7 @@ fn slow_file(slow: &SlowRead, id: &str) -> String {
     format!("on {id}, reading `{}` took {took}", slow.path.replace('`', "'"))
 }
 
-/// Files that were slow to read on some hosts only, as sentences, with their paths.
+/// Files that were slow to read on some of the hosts only: their paths, and a sentence about each.
 fn slow_on_some(given: &[Given<'_>], ids: &[String]) -> Vec<(String, String)> {
     let slow = |host: &Given<'_>, path: &str| {
         host.snapshot.reading.slow.iter().any(|it| it.path == path && it.wall_ns >= SLOW_NS)
@@ -227,7 +228,7 @@ fn notes(given: &[Given<'_>], ids: &[String]) -> Vec<String> {
     notes
 }
 
-/// Incident 5: `fixtures/README.md` says what of it was captured.
+/// Incident 5: `fixtures/README.md` describes what was captured of it.
 #[cfg(test)]
 pub(crate) fn drift() -> [Snapshot; 2] {
     [

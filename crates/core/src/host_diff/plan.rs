@@ -1,92 +1,94 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How to find out which of the differences is the reason: the order of tests that decides fastest.
+//! How to find out which of the differences is the reason: the order of tests with the lowest expected cost.
 //!
 //! Each test changes something on the slow host, measures, and restores everything. Differences that depend on each
-//! other are changed together. Independent ones are halved: if the slow host becomes fast, the reason is among what was
-//! changed, else among the rest. Halves are of likelihood, not of number, and what takes a boot costs more than
-//! what holds at once: among all such plans the one with the least expected cost is found by dynamic programming.
+//! other are changed together. Independent ones are bisected: if the slow host becomes fast, the reason is among what
+//! was changed, otherwise among the rest. The halves are of probability, not of number, and a change that needs a
+//! reboot costs more than one that takes effect at once: among all such plans, the one with the lowest expected cost is
+//! found by dynamic programming.
 
 use super::document::{Change, Difference, HostDiff, Reach};
 use super::knowledge::LOW;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Groups that are tested; the others matter less than all of these.
+/// Maximum number of groups that are tested, the most important ones.
 const MAX_GROUPS: usize = 12;
-/// How likely the reason is none of them.
+/// Probability that the reason is none of them.
 const NONE_OF_THEM: f64 = 0.1;
-/// So much more weight makes twice as likely.
+/// Additional weight that doubles the likelihood.
 const DOUBLES: f64 = 10.0;
 
-/// A plan.
+/// A plan of tests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// On which host.
+    /// Identifier of the host to test on.
     pub on: String,
-    /// What a test's outcome means.
+    /// How to do the tests, and what their outcomes mean.
     pub how: String,
-    /// The tests: the first one first; each says which one is next.
+    /// The tests, beginning with the first; each names what follows.
     pub steps: Vec<Step>,
-    /// What it costs until it is decided, on average, by what is known of each: 1 is a test that holds at once, 4 one
-    /// with a boot, 10 one in the firmware's set-up.
+    /// Expected cost until the reason is found: 1 for a test whose change takes effect at once, 4 for one with a
+    /// reboot, 10 for one in the firmware set-up.
     pub expected_cost: f64,
-    /// The same if the differences were tried one by one, most important first.
+    /// Expected cost if the differences were tried one by one, most important first.
     pub one_by_one_cost: f64,
-    /// Keys that matter and that no command, boot or set-up changes.
+    /// Keys that matter and that cannot be changed by a command, a reboot or in the firmware set-up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_testable: Vec<String>,
-    /// Keys that were left out, for they matter less.
+    /// Keys that were left out because they matter less.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
 }
 
-/// A test.
+/// A test: changes, a measurement, and what follows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// Its number, from 1.
+    /// Number of the test, from 1.
     pub number: u64,
-    /// What is changed together.
+    /// Groups that are changed together.
     pub groups: Vec<Group>,
-    /// What it takes.
+    /// What it takes until the changes have an effect.
     pub reach: Reach,
-    /// If the host is fast then.
+    /// What follows if the host is faster then.
     pub if_faster: Next,
-    /// If it is as slow as before.
+    /// What follows if it is as slow as before.
     pub if_not: Next,
 }
 
 /// Differences that depend on each other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Group {
-    /// What they have in common.
+    /// Name of the group.
     pub name: String,
-    /// Their changes, most important first.
+    /// The changes, most important first.
     pub changes: Vec<Planned>,
 }
 
 /// A change of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Planned {
-    /// What it changes.
+    /// Key of the fact that is changed.
     pub key: String,
-    /// How, and how to undo it.
+    /// How to change it, and how to undo that.
     #[serde(flatten)]
     pub change: Change,
 }
 
-/// What comes after a test.
+/// What follows after a test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Next {
-    /// The test of that number.
+    /// The test with this number.
     Step(u64),
-    /// The reason is in that group.
+    /// The reason is in the group with this name.
     Found(String),
-    /// None of them is the reason by itself.
+    /// None of the groups is the reason by itself.
     NoneOfThem,
 }
 
-/// The plan for the host that is slow; `None` if nobody is, or if nothing can be changed.
+/// The plan for a slow host, the slowest measured one if known; `None` if no host is
+/// slow, or if nothing can be changed.
 pub(super) fn plan(diff: &HostDiff) -> Option<Plan> {
     let slowest = diff.measured.as_ref().map(|it| &it.slow);
     let slow = diff
@@ -106,9 +108,9 @@ pub(super) fn plan(diff: &HostDiff) -> Option<Plan> {
             None => not_testable.push(it.key.clone()),
             Some(change) => {
                 let group: &mut Candidate = groups.entry(it.group.clone()).or_default();
-                // The first one says it all: the others of a group hang on it.
+                // The most important difference of a group decides: the others depend on it.
                 group.odds = group.odds.max((it.importance() / DOUBLES).exp2());
-                // Of a group, what is quickest to try.
+                // Of a group, only the changes that are quickest to try.
                 match group.reach {
                     Some(reach) if change.reach > reach => continue,
                     Some(reach) if change.reach < reach => group.changes.clear(),
@@ -119,7 +121,7 @@ pub(super) fn plan(diff: &HostDiff) -> Option<Plan> {
             }
         }
     }
-    // What comes with a change that can be made is tested by it.
+    // A difference without a change is tested along with a group that has one.
     let tested = |key: &String| {
         let of = diff.differences.iter().find(|it| it.key == *key);
         of.is_some_and(|it| groups.contains_key(&it.group))
@@ -154,7 +156,8 @@ pub(super) fn plan(diff: &HostDiff) -> Option<Plan> {
     })
 }
 
-/// The cheaper of two orders in which runs are split: what holds at once first, or what is likely for its cost first.
+/// The cheaper plan of two orders of the candidates: quick changes first, or the
+/// highest ratio of likelihood to cost first.
 fn cheapest(mut candidates: Vec<(String, Candidate)>) -> Option<(Vec<(String, Candidate)>, Tree)> {
     let price = |it: &Candidate| it.odds / cost(it.reach);
     candidates.sort_by(|a, b| {
@@ -166,7 +169,7 @@ fn cheapest(mut candidates: Vec<(String, Candidate)>) -> Option<(Vec<(String, Ca
     [by_reach, (candidates, by_price)].into_iter().min_by(|a, b| a.1.cost().total_cmp(&b.1.cost()))
 }
 
-/// Cost on average if each is tried by itself, likeliest first.
+/// Expected cost if each candidate is tried by itself, most likely first.
 fn one_by_one(candidates: &[(String, Candidate)]) -> f64 {
     let all: f64 = candidates.iter().map(|(_, it)| it.odds).sum();
     let (mut spent, mut expected) = (0.0, 0.0);
@@ -184,7 +187,7 @@ struct Candidate {
     changes: Vec<Planned>,
 }
 
-/// What a test costs, in tests that hold at once.
+/// Cost of a test, in units of a test whose change takes effect at once.
 fn cost(reach: Option<Reach>) -> f64 {
     match reach {
         None | Some(Reach::Now) => 1.0,
@@ -193,12 +196,12 @@ fn cost(reach: Option<Reach>) -> f64 {
     }
 }
 
-/// The best way to split every run of candidates `from..to`, with and without the possibility that none of them is the
-/// reason.
+/// The best split of every range of candidates `from..to`, with and without the
+/// possibility that none of them is the reason.
 struct Tree {
-    /// Sums of likelihoods of the candidates before each.
+    /// Prefix sums of the candidates' probabilities.
     before: Vec<f64>,
-    /// `[none][from][to]`: expected cost, and where to split.
+    /// `[none][from][to]`: expected cost, weighted by the probability of the range, and where to split it.
     best: [Vec<Vec<(f64, usize)>>; 2],
 }
 
@@ -231,7 +234,7 @@ impl Tree {
         to: usize,
         none: bool,
     ) -> (f64, usize) {
-        // One that must be the reason needs no test.
+        // A last candidate that must be the reason needs no test.
         let last = if none { to } else { to - 1 };
         let here = self.mass(from, to, none);
         let mut best = (if last > from { f64::INFINITY } else { 0.0 }, to);
@@ -253,17 +256,17 @@ impl Tree {
         self.before[to] - self.before[from] + if none { NONE_OF_THEM } else { 0.0 }
     }
 
-    /// Whether that run needs a test.
+    /// Whether the range needs a test.
     fn is_open(from: usize, to: usize, none: bool) -> bool {
         to - from > usize::from(!none)
     }
 
-    /// Cost on average.
+    /// Expected cost of the plan.
     fn cost(&self) -> f64 {
         self.best[1][0][self.before.len() - 1].0
     }
 
-    /// Writes the tests of a run; says what comes first of it.
+    /// Writes the tests of a range to `steps`; returns what to do first.
     fn write(
         &self,
         of: &[(String, Candidate)],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a difference matters: what is known of it, who is in charge of it, what it follows from.
+//! How much a difference matters: what is known about it, which driver is in charge, what it follows from.
 
 use super::charge::Drivers;
 use super::compare::{Camp, Row};
@@ -11,23 +11,23 @@ use crate::finding::Severity;
 use crate::snapshot::{Area, Value};
 use std::cmp::Ordering;
 
-/// Weight of what says nothing where it is, and of what follows from another difference.
+/// Weight of a parameter that has no effect on any of the hosts.
 const SAYS_NOTHING: u8 = 10;
-/// Weight that what follows from another difference has at most.
+/// Maximum weight of a difference that follows from another one.
 const FOLLOWS: u8 = 20;
 
-/// What is compared: names, drivers, and who is said to be slow.
+/// The hosts that are compared, and all rows that differ.
 pub(super) struct Ranking<'a> {
     pub(super) ids: &'a [String],
     pub(super) drivers: &'a [Drivers],
     pub(super) slow: &'a [Option<bool>],
-    /// Which host is as it should be.
+    /// Index of the golden host, which the others are to become like.
     pub(super) golden: Option<usize>,
     /// All rows that differ and should not.
     pub(super) rows: &'a [Row<'a>],
 }
 
-/// How bad a weight is.
+/// The severity of a weight.
 #[must_use]
 pub(super) fn severity(weight: u8) -> Severity {
     match weight {
@@ -44,7 +44,7 @@ pub(super) fn order(a: &Difference, b: &Difference) -> Ordering {
     importance.then_with(|| b.weight.cmp(&a.weight)).then_with(|| a.key.cmp(&b.key))
 }
 
-/// Who has which value, in words.
+/// The values of a row and the hosts that have them.
 pub(super) fn held(camps: &[Camp], ids: &[String]) -> Vec<Held> {
     let of = |at: usize| {
         let others: Vec<&Value> = camps
@@ -67,7 +67,7 @@ fn named(hosts: &[usize], ids: &[String]) -> Vec<String> {
 }
 
 impl Ranking<'_> {
-    /// A row with what is known of it.
+    /// The difference of a row, with what is known about it.
     pub(super) fn difference(&self, row: &Row<'_>) -> Difference {
         let known = knowledge::find(row.key);
         let mut weight =
@@ -114,8 +114,8 @@ impl Ranking<'_> {
         }
     }
 
-    /// A parameter says nothing where its driver is not in charge, and no difference matters on hosts of which that
-    /// holds for all.
+    /// The weight of a parameter that has an effect only under certain drivers: reduced if none of them is in charge
+    /// on any host. Adds a caution for each host without effect, or where the driver is not known.
     fn in_charge(
         &self,
         row: &Row<'_>,
@@ -147,14 +147,14 @@ impl Ranking<'_> {
         if somewhere { weight } else { SAYS_NOTHING }
     }
 
-    /// The difference that this one follows from: hosts that agree on that one agree on this one too. A parameter of
-    /// a module follows from the module.
+    /// Key of the difference that this one follows from: hosts that agree on that one also agree on this one. A
+    /// parameter of a module follows from the module.
     fn parent(&self, row: &Row<'_>, known: Option<&Known>) -> Option<String> {
         let module = row.key.strip_prefix("/sys/module/").and_then(|rest| rest.split('/').next());
         let module = module.map(|module| format!("/proc/modules#{module}"));
         let mut patterns: Vec<&str> = known.map_or(&[][..], |known| known.follows).to_vec();
         patterns.extend(module.as_deref());
-        // What only a driver brings is not there where the driver is not.
+        // Files that only a driver creates do not exist where the driver is missing.
         let partly = row.camps.iter().any(|camp| camp.value == Value::Absent);
         if partly && known.is_none_or(|known| !known.alone) {
             patterns.extend(match row.area {
@@ -175,7 +175,7 @@ impl Ranking<'_> {
         self.rows.iter().find(coarser).map(|parent| parent.key.to_owned())
     }
 
-    /// Hosts that have the value that is known to be the slowest, if not all values are as slow.
+    /// Hosts with the value that is known to be the slowest; empty if all values are equally slow or that is not known.
     fn slower(&self, row: &Row<'_>, known: &Known) -> Vec<usize> {
         let ranks: Vec<Option<i128>> =
             row.camps.iter().map(|camp| slowness(&camp.value, known.slower)).collect();
@@ -200,8 +200,10 @@ impl Ranking<'_> {
         hosts
     }
 
-    /// Whose value to change, and into whose: into that of the host that is as it should be, if there is one. Else of the slow hosts if some are said to be; of those that it is known to
-    /// slow down; else of the fewest, and of the last of a pair. Into what most of the others have.
+    /// Which camp to change, and to the value of which other camp. If there is a golden host, to its value. Otherwise
+    /// the camp to change is the one with most slow hosts, then with most hosts that the difference is known to slow
+    /// down, then the smallest, then the last; the camp to copy is the one with most fast hosts, then with fewest
+    /// slowed down, then the largest.
     fn pair(&self, row: &Row<'_>, slower: &[usize]) -> Option<(Camp, Camp)> {
         if let Some(golden) = self.golden {
             let is = |camp: &&Camp| camp.hosts.contains(&golden);
@@ -228,8 +230,8 @@ impl Ranking<'_> {
     }
 }
 
-/// What is changed together where nothing else is known: a setting is a matter of its own, frequencies and idle states
-/// hang together.
+/// The group of a difference where the knowledge table has none: settings of frequencies and of idle states depend on
+/// each other, any other fact is independent.
 fn default_group(area: Area, key: &str) -> String {
     match area {
         Area::Frequency | Area::Idle => area.name().to_owned(),
@@ -237,11 +239,11 @@ fn default_group(area: Area, key: &str) -> String {
     }
 }
 
-/// How slow a value makes a host: larger is slower; `None` if that cannot be said.
+/// How slow a value makes a host: larger is slower; `None` if that is not known.
 fn slowness(value: &Value, slower: Slower) -> Option<i128> {
     let number = || -> Option<i128> {
         match value {
-            // The CPU that is worst off decides.
+            // The slowest CPU decides.
             Value::Each(parts) => {
                 let numbers: Option<Vec<i128>> =
                     parts.iter().map(|part| amount(&part.value)).collect();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which facts separate slow hosts from fast ones, and could that be chance?
+//! Which facts separate slow hosts from fast ones, and whether that may be chance.
 //!
-//! For each value of each fact that differs: how many of the slow hosts have it, and how many of the fast. The chance that hosts
-//! divide so although the fact has nothing to do with it is Fisher's exact test. Facts that divide the hosts in the same
-//! way are one question, not several; for the number of questions the chances are corrected (Holm).
+//! For each value of each fact that differs, the numbers of slow and of fast hosts that have it are
+//! compared by Fisher's exact test: the probability of such a division if the fact has nothing to do with
+//! slowness. Facts that divide the hosts in the same way count as one question; the probabilities are
+//! corrected for the number of questions (Holm).
 
 use super::compare::Row;
 use super::document::Difference;
@@ -12,55 +13,55 @@ use crate::text::units::{counted, share};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Hosts of each kind beyond which no advice is given.
+/// Maximum number of hosts of each kind that is recommended.
 const MAX_NEEDED: u64 = 100;
-/// Facts of one division that are named.
+/// Maximum number of facts that are named.
 const MAX_NAMED: usize = 3;
 
 /// What separates slow hosts from fast ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Separation {
-    /// Hosts that are said to be slow.
+    /// Number of slow hosts.
     pub slow: u64,
-    /// The others.
+    /// Number of fast hosts.
     pub fast: u64,
-    /// Ways in which the facts that differ divide the hosts: questions that were asked.
+    /// Number of different ways in which the facts divide the hosts: the number of questions.
     pub divisions: u64,
-    /// Keys of the facts that separate slow hosts from fast ones better than any other, most important first.
+    /// Keys of the facts that separate slow hosts from fast ones best, most important first.
     pub best: Vec<String>,
-    /// Whether that is no chance: its corrected chance is below the limit of all of deburr's claims.
+    /// Whether that is significant: the corrected probability is below the limit that applies to all claims of deburr.
     pub significant: bool,
-    /// So many hosts of each kind it takes until a fact that separates them all is no chance; absent where it is
-    /// significant, and where 100 would not do.
+    /// Number of hosts of each kind that it would take for a perfect separation to be significant; absent if this one
+    /// is, or if more than 100 would be needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needed_of_each: Option<u64>,
-    /// The same in a sentence.
+    /// The result as a sentence.
     pub summary: String,
 }
 
-/// How a fact separates slow hosts from fast ones: by the one of its values that does it best.
+/// How a fact separates slow hosts from fast ones, by the value that does it best.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Test {
-    /// Which of the values, from 0.
+    /// Index of that value in the values of the difference, from 0.
     pub value: u64,
-    /// Slow hosts that have it.
+    /// Number of slow hosts that have it.
     pub slow_with: u64,
-    /// Slow hosts of which it is known.
+    /// Number of slow hosts on which the fact is known.
     pub slow_of: u64,
-    /// Fast hosts that have it.
+    /// Number of fast hosts that have it.
     pub fast_with: u64,
-    /// Fast hosts of which it is known.
+    /// Number of fast hosts on which the fact is known.
     pub fast_of: u64,
-    /// Chance of dividing them so, or more so, if it has nothing to do with it.
+    /// Probability of this division, or a less likely one, if the fact has nothing to do with slowness.
     pub chance: f64,
-    /// The same, corrected for the number of questions.
+    /// The probability corrected for the number of questions.
     pub corrected: f64,
 }
 
-/// Which hosts have a value, of those of which it is known: `None` for the others.
+/// For each host, whether it has a value; `None` = the fact is not known there.
 type Division = Vec<Option<bool>>;
 
-/// Tests every fact; `rows` and `differences` are of the same facts in the same order.
+/// Tests every fact; `rows` and `differences` have the same facts in the same order.
 pub(super) fn separate(
     rows: &[Row<'_>],
     slow: &[Option<bool>],
@@ -91,7 +92,7 @@ pub(super) fn separate(
     Some(summary(differences, count(true), count(false), questions.len() as u64))
 }
 
-/// Chances that differ by rounding only are equal.
+/// The probability for sorting: values that differ by rounding errors only are equal.
 pub(super) fn rank(test: &Test) -> u64 {
     (test.chance * 1e12).round() as u64
 }
@@ -106,7 +107,7 @@ fn division(row: &Row<'_>, camp: usize, hosts: usize) -> Division {
     division
 }
 
-/// Having a value and not having it are the same question.
+/// The normal form of a division: having a value and not having it are the same question.
 fn normal(division: Division) -> Division {
     match division.iter().flatten().next() {
         Some(false) => division.into_iter().map(|it| it.map(|it| !it)).collect(),
@@ -128,7 +129,7 @@ fn tested(division: &Division, value: usize, slow: &[Option<bool>]) -> Test {
 }
 
 impl Test {
-    /// Whether all slow hosts have it and no fast one, or the other way round.
+    /// Whether all slow hosts have the value and no fast host does, or the other way round.
     #[must_use]
     pub fn is_perfect(&self) -> bool {
         let all = self.slow_with == self.slow_of && self.fast_with == 0;
@@ -136,7 +137,7 @@ impl Test {
         (all || none) && self.slow_of > 0 && self.fast_of > 0
     }
 
-    /// In words.
+    /// The test in words.
     #[must_use]
     pub fn words(&self) -> String {
         format!(
@@ -151,7 +152,7 @@ impl Test {
     }
 }
 
-/// `differences` in any order.
+/// Summarises the tests; `differences` may be in any order.
 fn summary(differences: &[Difference], slow: u64, fast: u64, divisions: u64) -> Separation {
     let mut tested: Vec<(&Difference, &Test)> =
         differences.iter().filter_map(|it| Some((it, it.test.as_ref()?))).collect();

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A value in words. Names in it are as hostile as ever: who shows it escapes it.
+//! Values in words. Names in them are untrusted: callers must escape the text where they show it.
 
 use crate::snapshot::{Integer, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Items of a set, list or table that are named.
+/// Maximum number of items of a set, list or table that are named.
 const MAX_ITEMS: usize = 12;
-/// Parts of a value for each CPU or disk that are named.
+/// Maximum number of parts that are named of a value with one for each CPU or disk.
 const MAX_PARTS: usize = 4;
 
-/// The value in words; of sets and tables, what not all of the others have.
+/// The value in words; of sets and tables, only what not all of the other values contain.
 pub(super) fn shown(value: &Value, others: &[&Value]) -> String {
     match value {
         Value::Text(text) if text.is_empty() => "(empty)".into(),
@@ -43,7 +43,7 @@ pub(super) fn shown(value: &Value, others: &[&Value]) -> String {
     }
 }
 
-/// The value as it is written into a file or a command; `None` if it is not one word or number.
+/// The value as it is written into a file or a command; `None` if it is not a single text, number or flag.
 pub(super) fn plain(value: &Value) -> Option<String> {
     match value.uniform()? {
         Value::Text(text) => Some(text.clone()),

@@ -42,7 +42,7 @@ fn the_incident_has_module_driver_and_limit_on_top() {
             "upper limit of CPU frequency"
         ]
     );
-    // Where there is no driver, there is nothing of what it brings.
+    // Without the driver, the files that it creates do not exist.
     let governor = diff.differences.iter().find(|it| it.key == GOVERNOR).unwrap();
     assert_eq!((governor.follows.as_deref(), governor.severity), (Some(DRIVER), Severity::Info));
     assert!(
@@ -51,7 +51,7 @@ fn the_incident_has_module_driver_and_limit_on_top() {
     assert_eq!(diff.facts.aside, 3);
 }
 
-/// `UPDATE=1 cargo test` writes the texts anew.
+/// `UPDATE=1 cargo test` rewrites the golden files.
 #[test]
 fn the_incident_looks_as_it_is_kept() {
     let diff = of(&drift());
@@ -112,7 +112,7 @@ fn what_is_not_known_is_neither_alike_nor_different() {
             (key, &vec!["B".to_owned()])
         );
     }
-    // What is not there is known.
+    // An absent fact is known.
     let diff = pair(host("a").with(key, Value::integer(60)), host("b").with(key, Value::Absent));
     assert_eq!(only(&diff).values[1].shown, "not there");
 }
@@ -125,7 +125,7 @@ fn a_key_that_another_version_lacks_was_perhaps_not_looked_at() {
     old.tool.version = "0.0.9".into();
     let diff = pair(a(), old.clone());
     assert!(diff.differences.is_empty() && diff.not_compared[0].why.contains("0.0.9"));
-    // But what is looked through as a whole was looked at.
+    // But a file that is always read as a whole was read.
     let a = a().with("/proc/cmdline#mitigations", Value::text("off"));
     let old = old.with("/proc/cmdline#quiet", Value::Boolean(true));
     let keys: Vec<String> = pair(a, old).differences.into_iter().map(|it| it.key).collect();
@@ -141,7 +141,7 @@ fn values_of_cpus_are_compared_by_content() {
         let of = |cpu| Value::text(if cpu == which { "powersave" } else { "performance" });
         governor(fold((0..cpus).map(|cpu| (Instance::Number(cpu), of(cpu)))))
     };
-    // Which CPU it is does not matter; that there is one does.
+    // It does not matter which CPU has the other value, only that one does.
     assert_eq!(pair(one_saves(8, 3), one_saves(8, 5)).facts.same, 1);
     assert_eq!(pair(one_saves(8, 3), one_saves(64, 5)).facts.same, 1);
     assert_eq!(pair(one_saves(8, 3), governor(on_cpus(8, &same))).facts.different, 1);
@@ -236,7 +236,7 @@ fn what_differs_from_a_golden_host_becomes_like_it() {
         golden,
     });
     let diff = crate::rules::diff(&given, &[], "0.1.0");
-    // The golden host is the slower one in that; the other is to become like it all the same.
+    // Here the golden host is the slower one; the other is to become like it nevertheless.
     let it = only(&diff);
     assert_eq!(
         (&*it.slows, &*it.change.as_ref().unwrap().hosts),
@@ -264,7 +264,7 @@ fn a_file_that_is_slow_on_one_host_speaks_for_what_it_belongs_to() {
             .flat_map(|it| &it.evidence)
             .any(|it| it.source.ends_with("zone0/temp"))
     );
-    // It is slow on both: no difference.
+    // The file is slow on both hosts: no difference.
     healthy.reading.slow = vec![file(207)];
     assert!(of(&[healthy, slow]).differences.iter().all(|it| it.supported_by.is_empty()));
 }
@@ -327,7 +327,7 @@ fn letters() {
     }
 }
 
-/// 3 slow and 5 fast hosts, one fact that goes with being slow, and 40 that were drawn.
+/// 3 slow and 5 fast hosts with one fact that agrees with slowness and 40 random ones.
 fn fleet(planted: &str, noise: &[[u8; 8]]) -> HostDiff {
     let hosts: Vec<Snapshot> = (0..8)
         .map(|at| {
@@ -360,7 +360,7 @@ fn few_hosts_are_told_what_is_needed() {
     let test = diff.differences[0].test.as_ref().unwrap();
     assert!(test.is_perfect() && (test.chance - 1.0 / 56.0).abs() < 1e-12);
     assert!(test.corrected > 0.1);
-    // Nothing is said of hosts that are all alike in that.
+    // Nothing is reported if all hosts are alike in this respect.
     assert!(of(&drift()).separation.is_none());
 }
 
@@ -432,7 +432,7 @@ prop_compose! {
     }
 }
 
-/// What must not depend on the order of hosts.
+/// The parts of a result that must not depend on the order of hosts.
 fn essence(diff: &HostDiff) -> Vec<(String, u8, Option<String>, usize)> {
     let of = |it: &Difference| (it.key.clone(), it.weight, it.follows.clone(), it.values.len());
     diff.differences.iter().map(of).collect()
@@ -482,7 +482,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// A known fact is named first, whatever the others do: one of them may separate the hosts by chance, too.
+    /// A known fact is named first, whatever the others are: one of them may separate the hosts by chance, too.
     #[test]
     fn the_planted_difference_comes_first(
         noise in prop::collection::vec(prop::array::uniform8(0u8..3), 40),
@@ -493,13 +493,13 @@ proptest! {
         prop_assert_eq!(&diff.separation.unwrap().best[0], planted);
     }
 
-    /// Of one that nothing is known of, no other separates the hosts better.
+    /// No other fact separates the hosts better than an unknown one that agrees with slowness.
     #[test]
     fn a_planted_unknown_is_among_the_best(noise in prop::collection::vec(prop::array::uniform8(0u8..2), 40)) {
         let diff = fleet("/sys/zzz", &noise);
         let best = diff.separation.unwrap().best;
         prop_assert!(best.contains(&"/sys/zzz".to_owned()), "{best:?}");
-        // By chance alone, one in 128 facts of two values divides 8 hosts like that.
+        // By chance alone, one in 128 facts with two values divides 8 hosts like that.
         prop_assert!(best.len() <= 9, "{best:?}");
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Measurements and what comes of them.
+//! Measurements, and the explanations and plans that follow from them.
 
 use super::*;
 use crate::snapshot::Value;
@@ -28,7 +28,7 @@ fn two() -> [Snapshot; 2] {
     [with("performance", "none"), with("powersave", "bfq")]
 }
 
-/// `fixtures/README.md`: figures of `time lscpu`, captured.
+/// Captured figures of `time lscpu`: see `fixtures/README.md`.
 #[test]
 fn the_incident_is_explained_by_time_in_the_kernel() {
     let measured = [
@@ -44,7 +44,7 @@ fn the_incident_is_explained_by_time_in_the_kernel() {
     let plan = diff.plan.as_ref().unwrap();
     let tested: BTreeSet<&str> =
         plan.steps.iter().flat_map(|step| &step.groups).map(|group| &*group.name).collect();
-    // What the engineers tried by hand in the end: the module, and idle states.
+    // What the engineers finally tried by hand: the module, and idle states.
     for group in ["frequency", "idle", "thermal"] {
         assert!(tested.contains(group), "{tested:?}");
     }
@@ -80,7 +80,7 @@ fn what_slows_the_fast_host_is_no_reason() {
     let measured = [Measured::time(0, 9.0, None), Measured::time(1, 1.0, None)];
     let diff = of(&two(), &measured);
     let governor = diff.differences.iter().find(|it| it.key == GOVERNOR).unwrap();
-    // `powersave` is on B, which is fast.
+    // `powersave` is set on B, which is fast.
     assert_eq!((governor.explains, &*governor.slows), (Some(0.0), &["B".to_owned()][..]));
 }
 
@@ -102,7 +102,7 @@ fn of_many_hosts_those_near_the_slowest_are_slow() {
     assert_eq!(slow(&measured, 5), [Some(false), Some(true), Some(false), Some(true), None]);
 }
 
-/// Two hosts that differ in that many settings that are as likely.
+/// Two hosts that differ in this many equally likely settings.
 fn many(settings: u64) -> HostDiff {
     let with = |value: u64| {
         (0..settings).fold(host("h"), |it, n| {
@@ -115,7 +115,7 @@ fn many(settings: u64) -> HostDiff {
         .zip([false, true])
         .map(|(snapshot, slow)| Given { snapshot, label: "", slow: Some(slow), golden: false })
         .collect();
-    // Settings of the table hang together; these are taken apart.
+    // Make the settings independent: in the table they form one group.
     let mut diff = crate::rules::diff(&given, &[], "0.1.0");
     for it in &mut diff.differences {
         it.group.clone_from(&it.key);
@@ -128,13 +128,13 @@ fn many(settings: u64) -> HostDiff {
 fn independent_changes_are_halved() {
     let plan = many(8).plan.unwrap();
     assert_eq!(plan.steps[0].groups.len(), 4, "{plan:#?}");
-    // Three tests where the reason is one of them, one more at most where it is none.
+    // Three tests if the reason is one of them, at most one more if it is none.
     assert!(plan.expected_cost < 3.5, "{}", plan.expected_cost);
     assert!(plan.one_by_one_cost > 4.5, "{}", plan.one_by_one_cost);
     assert_eq!(many(20).plan.unwrap().left_out.len(), 8);
 }
 
-/// Where every path ends, and how often each group is found.
+/// Collects the groups found at the ends of all paths; returns how many paths end with none of them.
 fn walk(plan: &Plan, next: &Next, seen: &mut Vec<String>, depth: usize) -> usize {
     assert!(depth <= plan.steps.len());
     match next {
@@ -172,7 +172,7 @@ proptest! {
     }
 }
 
-/// `fixtures/README.md`: profiles of one command on two hosts.
+/// Profiles of one command on two hosts: see `fixtures/README.md`.
 #[test]
 fn a_file_that_is_slow_there_speaks_for_what_it_belongs_to() {
     let profile = |host: usize, document: &str| {
@@ -190,7 +190,7 @@ fn a_file_that_is_slow_there_speaks_for_what_it_belongs_to() {
     assert_eq!(others.filter(|it| !it.supported_by.is_empty()).count(), 0);
 }
 
-/// A sensor's reading is code in the firmware's tables: a table that differs comes before a module that does.
+/// Reading a sensor runs code in the firmware's tables: a differing table comes before a differing module.
 #[test]
 fn a_slow_sensor_speaks_for_the_firmware() {
     let table = "/sys/firmware/acpi/tables/SSDT";

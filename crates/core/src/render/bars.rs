@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Small horizontal bars.
 //!
-//! Only full and half blocks: the console of a machine in trouble has them too, finer ones it has not.
+//! Only full and half blocks, because a plain Linux console has no finer ones.
 
-/// A bar of at most `columns` columns for a share of 0..1. What is there but too small for half a column is
-/// a dot; nothing is nothing.
+/// A bar of at most `columns` columns for a share of 0..1. A positive share too small for half
+/// a column is a dot; 0 is the empty string.
 pub(super) fn bar(share: f64, columns: usize) -> String {
     if share.is_nan() || share <= 0.0 || columns == 0 {
         return String::new();

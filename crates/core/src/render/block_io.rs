@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the block devices did: short for those that findings are about, with every table in full.
+//! The section about block devices: by default only devices that findings refer to, with -v all devices and tables.
 
 use super::names;
 use super::page::{Ink, Page};
@@ -8,18 +8,18 @@ use crate::finding::{BlockIo, Cause, DeviceIo, IoBy, IoLatency, IoRow, IoTable, 
 use crate::text::escape::{identifier, label, sentence};
 use crate::text::units::{bytes, count, counted, duration, share};
 
-/// Rows of a table where not everything is asked for.
+/// Rows of a table at verbosity 1.
 const ROWS_SHORT: usize = 5;
-/// Narrower pages leave columns out.
+/// Narrower pages omit some columns.
 const WIDE: usize = 80;
 const DEVICE_COLUMNS: usize = 40;
 const PATH_COLUMNS: usize = 100;
 const REASON_COLUMNS: usize = 20;
-/// Reasons and submitters below this share of a row are not worth their room.
+/// Reasons and processes with a smaller share of a row are omitted.
 const MIN_SHARE: f64 = 0.05;
 
-/// Writes the section: at verbosity 1 the devices that findings are about, with the table that explains each; from 2 on
-/// all that is known of all.
+/// Writes the section: at verbosity 1 the devices that findings refer to, each with the table that explains it; from 2
+/// on all tables of all devices.
 pub(super) fn write(page: &mut Page, io: &BlockIo, verbosity: u8) {
     if verbosity == 0 {
         return;
@@ -79,7 +79,7 @@ fn head(page: &mut Page, device: &DeviceIo, all: bool) {
     }
 }
 
-/// How long requests took, and how much of it was before the device.
+/// How long requests took, and how much of that they spent in the queue.
 fn times(page: &mut Page, latency: &[IoLatency], all: bool) {
     use Column::{Left, Right};
     if latency.is_empty() {
@@ -98,7 +98,7 @@ fn times(page: &mut Page, latency: &[IoLatency], all: bool) {
             "other" => "others",
             other => other,
         };
-        // Queue and device by themselves.
+        // Separate percentiles of queue and device time.
         let parts = if all {
             format!(
                 "99 %: {} in queue, {} in device",
@@ -150,7 +150,7 @@ fn write_table(page: &mut Page, device: &DeviceIo, io: &IoTable, most: usize) {
             names.push(name);
         }
     }
-    // Names come last: they are as long as they like, and what it was for goes with them.
+    // Names come last: they can be long, and are followed by the purpose of the IO.
     columns.push(Left(usize::MAX));
     let title = format!("by {}", by(io.by));
     names.push(&title);
@@ -169,7 +169,7 @@ fn write_table(page: &mut Page, device: &DeviceIo, io: &IoTable, most: usize) {
     table.write(page, 2);
 }
 
-/// Columns that not every table has.
+/// Optional columns of a table.
 #[derive(Clone, Copy)]
 struct Show {
     read: bool,
@@ -206,7 +206,7 @@ fn cells(row: &IoRow, name: String, show: Show) -> Vec<String> {
     cells
 }
 
-/// The rows that are left out as one, and how many those are.
+/// The omitted rows summed up into one, and the number of items that they represent.
 fn sum(device: &DeviceIo, rows: &[IoRow]) -> (IoRow, u64) {
     let all = |of: fn(&IoRow) -> u64| rows.iter().map(of).fold(0, u64::saturating_add);
     let part = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
@@ -229,7 +229,7 @@ fn sum(device: &DeviceIo, rows: &[IoRow]) -> (IoRow, u64) {
     (rest, all(|row| if row.kind == RowKind::Rest { row.count } else { 1 }))
 }
 
-/// Why the kernel wrote it back, and who dirtied or else submitted it.
+/// Why the kernel wrote back, and which processes dirtied the pages or, if not known, submitted the IO.
 fn purpose(row: &IoRow) -> String {
     let reasons = row.writeback.iter().filter(|it| it.share >= MIN_SHARE);
     let mut parts: Vec<String> = reasons
@@ -242,7 +242,7 @@ fn purpose(row: &IoRow) -> String {
     if dirtied.is_empty() {
         parts.extend(most(&row.submitted_by));
     } else {
-        // The flusher's thread, which submits it, says less.
+        // More informative than the submitter, which is the flusher.
         parts.push(format!("dirtied by {}", dirtied.join(", ")));
     }
     parts.join(", ")

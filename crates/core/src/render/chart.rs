@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What happened when: a line of characters for each row, on one axis of time.
+//! What happened when: a line of characters for each row, above a common time axis.
 //!
-//! Only full and half blocks, as the bars: a machine's console has no finer ones.
+//! Only full and half blocks, as for the bars: a plain Linux console has no finer ones.
 
 use super::page::{Ink, Page};
 use crate::finding::{Chart, ChartKind, ChartRow};
 use crate::text::escape::{label, width};
 use crate::text::units::duration;
 
-/// Room for the names of rows.
+/// Maximum width of the names of rows.
 const NAME_COLUMNS: usize = 24;
 /// Columns between two times on the axis.
 const TICK_COLUMNS: usize = 10;
-/// From this share on, a step is full.
+/// Minimum share of a step that is shown as a full block.
 const FULL: f64 = 0.9;
-/// From this share on, it is half full; below, it is a dot.
+/// Minimum share of a step that is shown as a half block; a smaller one is a dot.
 const HALF: f64 = 0.1;
-/// Rows and steps that are shown: no report has more of them.
+/// Maximum number of rows and steps that are shown; no report has more.
 const MOST_ROWS: usize = 8;
 const MOST_STEPS: usize = 200;
 
-/// Writes a chart. Where a line has no room for all of it, it goes on below.
+/// Writes a chart. If it is wider than the page, it continues below.
 pub(super) fn write(page: &mut Page, chart: &Chart) {
     let rows = &chart.rows[..chart.rows.len().min(MOST_ROWS)];
     let steps = rows.iter().map(|row| row.values.len()).max().unwrap_or(0).min(MOST_STEPS);
@@ -63,7 +63,7 @@ fn mark(row: &ChartRow, step: usize) -> char {
     }
 }
 
-/// Times below the columns at which they begin; the first one with its unit.
+/// The axis: times below the columns at which they begin, the first one with its unit.
 fn axis(chart: &Chart, from: usize, to: usize, room: usize) -> String {
     let mut line = String::new();
     for step in (from..to).step_by(TICK_COLUMNS) {
@@ -76,7 +76,7 @@ fn axis(chart: &Chart, from: usize, to: usize, room: usize) -> String {
         }
         line.push_str(&" ".repeat(at - width(&line)));
         line.push_str(&text);
-        // At least one space before the next one.
+        // At least one space before the next time.
         line.push(' ');
     }
     line.trim_end().to_owned()

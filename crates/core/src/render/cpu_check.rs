@@ -11,14 +11,14 @@ use crate::procfs::cpu_list;
 use crate::text::escape::sentence;
 use crate::text::units;
 
-/// Lines of the chart: tenths of the full speed, from 1.0 down to 0.1; slower ones share the last line.
+/// Lines of the chart: tenths of the full speed, from 1.0 down to 0.1; lower speeds share the last line.
 const LINES: usize = 10;
 /// Columns left of the chart.
 const MARGIN: usize = 12;
-/// Pairs that are shown.
+/// Maximum number of pairs that are shown without -v.
 const MAX_PAIRS: usize = 12;
 
-/// The check for a terminal.
+/// The check as text for a terminal.
 #[must_use]
 pub fn cpu_check(document: &Document, style: TextStyle) -> String {
     let mut page = Page::new(style);
@@ -60,7 +60,7 @@ fn circumstances(document: &Document) -> String {
     parts.join(", ")
 }
 
-/// Workers across, speed up; in each place the number of workers that had that speed.
+/// A chart of speed against the number of workers; each cell is the number of workers with that speed.
 fn chart(page: &mut Page, cpus: usize, steps: &[Step]) {
     if steps.is_empty() {
         return;
@@ -106,11 +106,11 @@ fn chart(page: &mut Page, cpus: usize, steps: &[Step]) {
 }
 
 fn line_of(speed: f64) -> usize {
-    // 0.95 and more is the first line, below 0.15 the last one.
+    // Speeds from 0.95 on are on the first line, speeds below 0.15 on the last one.
     ((1.0 - speed) * 10.0).round().clamp(0.0, (LINES - 1) as f64) as usize
 }
 
-/// Steps of the same regime next to each other, in words.
+/// A sentence for each run of consecutive steps of the same regime.
 fn regimes(cpus: usize, steps: &[Step]) -> Vec<String> {
     let is_over = |step: &Step| step.workers as usize > cpus;
     let same = |a: &Step, b: &Step| a.regime == b.regime && is_over(a) == is_over(b);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One finding on the page: the claim, who suffers and behind whom, the numbers, what to do.
+//! One finding on the page: the claim, the victim and its causes, the numbers, and what to do.
 
 use super::bars::bar;
 use super::chart;
@@ -17,21 +17,21 @@ use crate::text::units::{bytes, count, counted, duration, share, value};
 pub(super) enum Detail {
     /// The claim and what to do about it.
     Claim,
-    /// With the sizes of the waits and the evidence.
+    /// Also the lengths of the waits, and the evidence.
     Evidence,
-    /// With every cause and both names of every place.
+    /// Also every cause, and the cgroup of every container.
     All,
 }
 
 /// Width of the labels `victim`, `behind`, `confidence`.
 const LABEL_COLUMNS: usize = 10;
-/// Room for a source, which can be the path of a file.
+/// Maximum width of a source, which can be the path of a file.
 const SOURCE_COLUMNS: usize = 40;
-/// Causes shown before the rest is summed up.
+/// Number of causes that are shown before the rest is summed up.
 const CAUSES_SHOWN: usize = 5;
 /// Rows of the table of files where only the claim is shown.
 const FILES_SHOWN: usize = 3;
-/// Below this share of the loss, a remainder is not worth a line.
+/// Minimum share of the loss for which a line about the unattributed remainder is shown.
 const REMAINDER_MIN: f64 = 0.005;
 
 /// The word for a severity.
@@ -44,7 +44,7 @@ pub(super) fn severity(severity: Severity) -> &'static str {
     }
 }
 
-/// Writes a finding. `advised` are the remedies that the page holds already.
+/// Writes a finding. `advised` collects the remedies that are on the page already.
 pub(super) fn write<'a>(
     page: &mut Page,
     finding: &'a Finding,
@@ -125,7 +125,7 @@ fn facts(page: &mut Page, finding: &Finding, detail: Detail) {
     fact(page, "confidence", share(finding.confidence));
 }
 
-/// An entity with its place and its remark.
+/// An entity with its container, unit or cgroup, and its note.
 fn described(entity: &Entity, detail: Detail) -> String {
     let mut text = names::entity(entity);
     let place = names::place(entity, detail == Detail::All).filter(|place| {
@@ -164,7 +164,7 @@ fn causes(page: &mut Page, finding: &Finding, detail: Detail) {
     let bar_columns = if page.columns() >= 80 { 10 } else { 5 };
     let known = |cause: &&Cause| cause.entity.kind != EntityKind::Unknown;
     let mut limit = if detail == Detail::All { usize::MAX } else { CAUSES_SHOWN };
-    // A line that sums up one cause could name it as well.
+    // Do not sum up a single cause: a line can name it.
     if finding.causes.iter().filter(known).count() == limit.saturating_add(1) {
         limit += 1;
     }
@@ -212,7 +212,7 @@ fn same_process(a: &Entity, b: &Entity) -> bool {
     a.kind == EntityKind::Process && b.kind == a.kind && a.pid.is_some() && a.pid == b.pid
 }
 
-/// The table of wait sizes: how many there were of each and how much time they took.
+/// The table of wait lengths: the number of waits of each class, and the time that they took.
 fn sizes(page: &mut Page, sizes: &[SizeClass]) {
     let used = |class: &SizeClass| class.count > 0;
     let Some(first) = sizes.iter().position(used) else { return };
@@ -220,7 +220,7 @@ fn sizes(page: &mut Page, sizes: &[SizeClass]) {
     let all: u64 = sizes.iter().map(|class| class.count).fold(0, u64::saturating_add);
     let all_ns: u64 = sizes.iter().map(|class| class.ns).fold(0, u64::saturating_add);
     let of = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-    // Range, counts, times and gutters take about 54 columns; the two bars share the rest.
+    // Range, counts, times and gaps take about 54 columns; the two bars share the rest.
     let bar_columns = (page.columns().saturating_sub(54) / 2).min(16);
     page.gap();
     use Column::{Left, Right};
@@ -242,7 +242,7 @@ fn sizes(page: &mut Page, sizes: &[SizeClass]) {
     table.write(page, 2);
 }
 
-/// The table of what the disk's IO was for: by transfers and by bytes, since neither tells of the other.
+/// The table of what the disk's IO was for, with transfers and bytes, because neither follows from the other.
 fn files(page: &mut Page, files: &FileTable, detail: Detail) {
     use Column::{Left, Right};
     let shown = if detail == Detail::Claim { FILES_SHOWN } else { usize::MAX };
@@ -276,7 +276,7 @@ fn files(page: &mut Page, files: &FileTable, detail: Detail) {
     }
 }
 
-/// Bounds of a class: `under 16 us`, `16 - 64 us`, `512 us - 1.0 ms`, `4.2 s or more`.
+/// Bounds of a class of lengths: `under 16 us`, `16 - 64 us`, `512 us - 1.0 ms`, `4.2 s or more`.
 fn range(class: &SizeClass) -> String {
     let from = duration(class.from_ns as f64);
     match class.to_ns.map(|ns| duration(ns as f64)) {
@@ -289,11 +289,11 @@ fn range(class: &SizeClass) -> String {
     }
 }
 
-/// The numbers behind the claim, those of one source and part of the window together.
+/// The evidence for the claim, grouped by source and part of the window.
 fn evidence(page: &mut Page, evidence: &[Evidence]) {
     let origin = |item: &Evidence| {
         let source = label(&item.source, SOURCE_COLUMNS);
-        // What was read at one moment has no time range.
+        // A value read at a single point in time has no range.
         match item.to_s > item.from_s {
             true => format!("from {source}, {}", seconds(item.from_s, item.to_s)),
             false => format!("from {source}"),

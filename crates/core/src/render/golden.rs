@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What people see: reports made by hand (`fixtures/render/*.json`) and the texts that must come of them
-//! (`*.txt` beside them). `UPDATE=1 cargo test` writes the texts anew.
+//! Golden tests of the output: reports written by hand (`fixtures/render/*.json`) and the texts that must be rendered
+//! from them (`*.txt` beside them). `UPDATE=1 cargo test` rewrites the texts.
 
 use super::{TextStyle, json, text};
 use crate::finding::{Finding, Report};
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// Each source of reports, by file name. The texts must not change with the rules, so no rule made them.
+/// The reports, by file name. They are not produced by rules, so that the texts do not change with the rules.
 const SAMPLES: &[(&str, &str)] = &[
     ("healthy", include_str!("../../../../fixtures/render/healthy.json")),
     ("neighbour", include_str!("../../../../fixtures/render/neighbour.json")),
@@ -29,7 +29,7 @@ fn sample(name: &str) -> Report {
     serde_json::from_str(document).unwrap()
 }
 
-/// A report with a dozen findings and half a dozen ledgers, made of the others.
+/// A report with a dozen findings and half a dozen ledgers, composed of the others.
 fn many() -> Report {
     let mut report = sample("neighbour");
     for (i, name) in ["quota", "pinned", "unprivileged", "neighbour", "pinned", "interrupted"]
@@ -58,7 +58,7 @@ fn many() -> Report {
 
 const STYLE: TextStyle = TextStyle { columns: 100, color: false, verbosity: 1 };
 
-/// Name of a golden file and the text that belongs into it.
+/// Names of golden files, and the texts that belong into them.
 fn texts() -> Vec<(String, String)> {
     let mut texts: Vec<(String, String)> =
         SAMPLES.iter().map(|(name, _)| ((*name).to_owned(), text(&sample(name), STYLE))).collect();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A difference between hosts for a terminal: who they are, what differs, most important first, what to do about it.
+//! A comparison of hosts as text for a terminal: the hosts, what differs, most
+//! important first, and what to do about it.
 
 use super::TextStyle;
 use super::finding::{self, severity};
@@ -11,18 +12,18 @@ use crate::host_diff::{Next, Plan};
 use crate::text::escape::{command, identifier, label, sentence};
 use crate::text::units::{count, counted, duration, share};
 
-/// Differences that are shown with all that is known of them.
+/// Maximum number of differences that are shown in detail without -v.
 const DETAILED: usize = 10;
-/// Chance above which a difference is not said to have to do with which hosts are slow.
+/// Maximum probability (uncorrected) at which a difference counts as related to which hosts are slow.
 const UNLIKELY: f64 = 0.05;
-/// Rows of a table of differences that matter little.
+/// Maximum number of rows of a table of less important differences without -v.
 const ROWS: usize = 20;
-/// Hosts that are named before the rest is counted.
+/// Maximum number of hosts that are named before the rest is counted.
 const HOSTS: usize = 6;
 /// Columns for the letters of hosts.
 const HOST_COLUMNS: usize = 20;
 
-/// The difference for a terminal.
+/// The comparison as text for a terminal.
 #[must_use]
 pub fn host_diff(diff: &HostDiff, style: TextStyle) -> String {
     let mut page = Page::new(style);
@@ -85,7 +86,7 @@ pub fn host_diff(diff: &HostDiff, style: TextStyle) -> String {
     page.into_text()
 }
 
-/// Whether it may have to do with which hosts are slow; so may anything where too few are compared to tell.
+/// Whether the difference may be related to which hosts are slow; with fewer than 6 hosts any difference may be.
 fn separates(it: &Difference) -> bool {
     it.test.as_ref().is_none_or(|test| test.chance <= UNLIKELY || test.slow_of + test.fast_of < 6)
 }
@@ -150,7 +151,7 @@ fn hosts(page: &mut Page, diff: &HostDiff, verbosity: u8) {
     }
 }
 
-/// What is wrong by the rules: drift itself is what follows in detail, so of that only the claim.
+/// The findings of the rules. Of findings about drift only the claim, because the differences follow in detail.
 fn findings(page: &mut Page, diff: &HostDiff, verbosity: u8) {
     let mut advised = Vec::new();
     for it in &diff.findings {
@@ -200,12 +201,12 @@ fn findings(page: &mut Page, diff: &HostDiff, verbosity: u8) {
     }
 }
 
-/// Whether two differences are of the same thing, so that what is known of it is said once.
+/// Whether two differences concern the same thing, so that what they have in common is shown once.
 fn is_same_matter(a: &Difference, b: &Difference) -> bool {
     a.what.is_some() && a.what == b.what && a.area == b.area && a.severity == b.severity
 }
 
-/// Differences of the same thing.
+/// Writes differences that concern the same thing.
 fn differences(page: &mut Page, block: &[&Difference]) {
     let Some(first) = block.first() else { return };
     let tag = format!("{}: ", severity(first.severity));
@@ -279,7 +280,7 @@ fn change(page: &mut Page, it: &Change) {
     }
 }
 
-/// The order of tests.
+/// Writes the plan of tests.
 fn plan(page: &mut Page, plan: &Plan, verbosity: u8) {
     page.gap();
     let title = format!(
@@ -344,7 +345,7 @@ fn hosts_of(ids: &[String]) -> String {
     text
 }
 
-/// Differences in a line or two each.
+/// Writes a table of differences, a row each.
 fn table(page: &mut Page, title: &str, rows: &[&Difference], most: usize) {
     if rows.is_empty() {
         return;

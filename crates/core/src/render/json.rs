@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The report as one JSON document, `deburr.report/1`: the fields of [`Report`] in the order of its types.
+//! The report as a JSON document, `deburr.report/1`: the fields of [`Report`] in the order of its types.
 
 use crate::finding::Report;
 use crate::text::escape;
 use serde::Serialize;
 use serde::ser::Error as _;
 
-/// The report as one JSON document with a final newline.
+/// The report as a JSON document with a final newline.
 ///
 /// # Errors
-/// Only if a number is not finite, which no rule produces: JSON has no such numbers, and a `null` in their
-/// place would break the schema.
+/// Only if a number is not finite, which no rule produces: JSON has no such numbers, and a `null` in their place would
+/// violate the schema.
 pub fn json(report: &Report) -> Result<String, serde_json::Error> {
     if let Some(place) = not_finite(report) {
         return Err(serde_json::Error::custom(format!("{place} is not a finite number")));
@@ -18,16 +18,16 @@ pub fn json(report: &Report) -> Result<String, serde_json::Error> {
     json_document(report)
 }
 
-/// Any value as one JSON document with a final newline. Hidden characters ([`is_hidden`](crate::text::name::is_hidden)) are escaped: a
-/// document is also looked at, and a name must not turn the text around it.
+/// Any value as a JSON document with a final newline. Hidden characters ([`is_hidden`](crate::text::name::is_hidden))
+/// are escaped: documents are also displayed, and a name must not change the direction of the text around it.
 ///
 /// # Errors
-/// If the value has no form in JSON.
+/// If the value cannot be represented in JSON.
 pub fn json_document(value: &impl Serialize) -> Result<String, serde_json::Error> {
     Ok(escape::json(&(serde_json::to_string_pretty(value)? + "\n")))
 }
 
-/// Where the report holds a number that JSON cannot hold.
+/// The place of a number that JSON cannot represent, if the report has one.
 fn not_finite(report: &Report) -> Option<String> {
     let mut numbers = vec![
         ("window.seconds".to_owned(), report.window.seconds),

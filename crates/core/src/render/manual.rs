@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The pages of this project's own documentation on a terminal: the small part of Markdown that they use.
+//! Renders pages of this project's own documentation for a terminal: the subset of Markdown that they use.
 
 use super::TextStyle;
 use super::page::{Ink, Page};
 use super::table::{Column, Table};
 use crate::text::escape::{command, width};
 
-/// Room for each cell of a table but the last.
+/// Maximum width of each cell of a table, except the last.
 const CELL_COLUMNS: usize = 30;
 
-/// A Markdown page for a terminal: headings, paragraphs, lists, tables and blocks of code. Anything else is
-/// shown as it is written.
+/// A Markdown page for a terminal: headings, paragraphs, lists, tables and code
+/// blocks. Anything else is shown unchanged.
 #[must_use]
 pub fn manual(markdown: &str, style: TextStyle) -> String {
     let mut page = Page::new(style);
@@ -41,7 +41,7 @@ pub fn manual(markdown: &str, style: TextStyle) -> String {
     page.into_text()
 }
 
-/// How many lines belong to the block that begins with the first.
+/// Number of lines of the block that begins with the first line.
 fn block(lines: &[String]) -> usize {
     let first = lines[0].as_str();
     let ends = |line: &str| line.trim().is_empty() || heading(line).is_some();
@@ -64,14 +64,14 @@ fn heading(line: &str) -> Option<&str> {
     (title.len() < line.len()).then(|| title.strip_prefix(' ')).flatten()
 }
 
-/// Text without marks of emphasis, which a terminal shows badly; those in backticks stay.
+/// Text without the asterisks of emphasis; text in backticks is unchanged.
 fn plain(text: &str) -> String {
     let mut shown = String::new();
     for (i, part) in text.split('`').enumerate() {
         if i > 0 {
             shown.push('`');
         }
-        // An asterisk beside spaces on both sides is a sign of its own.
+        // An asterisk between spaces is not emphasis.
         if i % 2 == 0 {
             let kept = part.replace(" * ", " \0 ").replace('*', "").replace('\0', "*");
             shown.push_str(&kept);

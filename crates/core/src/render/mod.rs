@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How a report looks: `finding::Report` in, bytes out. Pure.
+//! Renders reports: `finding::Report` in, bytes out. Pure.
 //!
-//! Everything in a report is data, whoever named it: [`escape`] makes each string safe to show before it is
-//! laid out, and colours are added last, so no name can steer the terminal or the layout.
+//! All strings in a report are untrusted: [`escape`](crate::text::escape) makes each string safe to show before the
+//! layout, and colours are added last, so that no name can control the terminal or the layout.
 
 mod bars;
 mod block_io;
@@ -36,19 +36,19 @@ pub use syscalls::syscalls_text;
 pub use syscalls_diff::syscalls_diff_text;
 pub use text::text;
 
-/// A message on one line: hidden characters are escaped, nothing is cut.
+/// A message on one line: hidden characters are escaped, nothing is truncated.
 #[must_use]
 pub fn message(text: &str) -> String {
     crate::text::escape::command(text)
 }
 
-/// How the terminal text should look.
+/// Appearance of text for a terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct TextStyle {
-    /// Width in columns; at least 60 and at most 100 are used.
+    /// Width in columns, limited to 60..=100.
     pub columns: usize,
-    /// Whether to use ANSI colours (never needed to understand the text).
+    /// Whether to use ANSI colours, which are never needed to understand the text.
     pub color: bool,
-    /// 0 = findings and one line each for the rest; 1 = default; 2 = all evidence and every ledger.
+    /// 0 = findings, and one line each for the rest; 1 = default; 2 = all evidence and every ledger.
     pub verbosity: u8,
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How victims, causes and targets are called.
+//! Names of victims, causes and targets.
 
 use crate::finding::{Carrier, Entity, EntityKind, Target, Whom};
 use crate::recording::Container;
 use crate::text::escape::{identifier, sentence};
 use crate::text::units::{counted, share};
 
-/// Room for a comm: 15 bytes, unless most of them are escaped.
+/// Maximum width of a comm: 15 bytes, which are wider if escaped.
 const COMM_COLUMNS: usize = 32;
-/// Room for a path or an id.
+/// Maximum width of a path or an id.
 const PATH_COLUMNS: usize = 56;
-/// Hex digits of a container id that people know it by.
+/// Number of hex digits of a container id that are usually shown.
 const ID_DIGITS: usize = 12;
 
-/// What it is called: `` `ruby` (pid 15919) ``.
+/// The name of an entity, such as `` `ruby` (pid 15919) ``.
 pub(super) fn entity(entity: &Entity) -> String {
     let comm = entity.comm.as_deref().map(|comm| identifier(comm, COMM_COLUMNS));
     let path = |path: &Option<String>| path.as_deref().map(|path| identifier(path, PATH_COLUMNS));
@@ -58,7 +58,7 @@ fn process(entity: &Entity, comm: Option<String>) -> String {
     comm.unwrap_or_else(|| "a process".into()) + &which
 }
 
-/// Who of several processes it is, and how they run; `None` where there is nothing to tell.
+/// Which of several processes account for a cause, what they run and under which policy; `None` if nothing is known.
 pub(super) fn whom(whom: &Whom) -> Option<String> {
     let all: Vec<String> = whom.processes.iter().map(|it| carrier(it, true)).collect();
     let carriers = whom.carriers as usize;
@@ -80,7 +80,7 @@ pub(super) fn whom(whom: &Whom) -> Option<String> {
                 false if of as usize == largest => "it is all of them".into(),
                 false => format!("the {largest} largest carry {told_share} of it: it is the many"),
             };
-            // Of many that are alike, the first tells how they run.
+            // Many similar processes are described by the first one.
             match (whom.few || of as usize == largest, how(&told[0])) {
                 (true, _) => format!("{these}: {}", all.join("; ")),
                 (false, Some(how)) => format!("{these}; the largest (pid {}): {how}", told[0].pid),
@@ -101,7 +101,7 @@ fn carrier(of: &Carrier, with_share: bool) -> String {
     }
 }
 
-/// What a process runs, and by which policy.
+/// What a process runs, and under which scheduling policy.
 fn how(of: &Carrier) -> Option<String> {
     let runs = of.runs.as_deref().map(|what| format!("runs {}", identifier(what, PATH_COLUMNS)));
     let threads: u32 = of.scheduling.iter().map(|kind| kind.threads).sum();
@@ -131,7 +131,7 @@ fn thread(entity: &Entity, comm: Option<String>) -> String {
     }
 }
 
-/// Where it lives: its container or unit, else its cgroup; with `path`, both. `None` in the root cgroup.
+/// Where an entity runs: its container or unit, or else its cgroup; with `path`, both. `None` in the root cgroup.
 pub(super) fn place(entity: &Entity, path: bool) -> Option<String> {
     let cgroup = entity
         .cgroup
@@ -147,7 +147,7 @@ pub(super) fn place(entity: &Entity, path: bool) -> Option<String> {
     }
 }
 
-/// A container, pod or unit.
+/// The name of a container, pod or unit.
 pub(super) fn container(container: &Container) -> String {
     let id = short_id(&container.id);
     if container.runtime == "systemd" {
@@ -171,13 +171,13 @@ pub(super) fn container(container: &Container) -> String {
     }
 }
 
-/// The part of a long hexadecimal id that runtimes show; any other id whole.
+/// The first digits of a long hexadecimal id, as container runtimes show it; any other id is unchanged.
 fn short_id(id: &str) -> &str {
     let long_hex = id.len() >= 32 && id.bytes().all(|b| b.is_ascii_hexdigit());
     if long_hex { &id[..ID_DIGITS] } else { id }
 }
 
-/// What was looked at.
+/// The name of the target that was observed.
 pub(super) fn target(target: &Target, host: &str) -> String {
     let host = identifier(host, PATH_COLUMNS);
     let name = identifier(target.name.as_deref().unwrap_or("?"), PATH_COLUMNS);

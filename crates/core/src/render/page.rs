@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The page that a report is written on: lines of bounded width, with or without colour.
+//! The page that output is written to: lines of bounded width, with or without colour.
 
 use super::TextStyle;
 use super::wrap::wrap_hanging;
 use crate::finding::Severity;
 use crate::text::escape::width;
 
-/// Narrower terminals get lines of this width and wrap them themselves.
+/// Minimum width: narrower terminals wrap the lines themselves.
 const MIN_COLUMNS: usize = 60;
-/// Longer lines are hard to read.
+/// Maximum width: longer lines are hard to read.
 const MAX_COLUMNS: usize = 100;
 
-/// What a piece of text is, and so how it is coloured. Colour repeats what the words say.
+/// The kind of a piece of text, which determines its colour. Colour only repeats what the words say.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ink {
     Plain,
@@ -34,7 +34,7 @@ impl Ink {
     }
 }
 
-/// Lines so far.
+/// A page: the text so far, and its style.
 pub(super) struct Page {
     text: String,
     columns: usize,
@@ -47,22 +47,22 @@ impl Page {
         Self { text: String::new(), columns, color: style.color }
     }
 
-    /// Width of its lines.
+    /// Width of its lines, in columns.
     pub(super) fn columns(&self) -> usize {
         self.columns
     }
 
-    /// Everything that was written.
+    /// The whole text.
     pub(super) fn into_text(self) -> String {
         self.text
     }
 
-    /// An empty line.
+    /// Writes an empty line.
     pub(super) fn gap(&mut self) {
         self.text.push('\n');
     }
 
-    /// A line as it is, however long.
+    /// Writes a line without wrapping, whatever its length.
     pub(super) fn line(&mut self, indent: usize, ink: Ink, text: &str) {
         if !text.is_empty() {
             self.text.push_str(&" ".repeat(indent));
@@ -71,12 +71,12 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// A paragraph; lines after the first are indented by `hang` more.
+    /// Writes a paragraph; lines after the first are indented by `hang` more columns.
     pub(super) fn paragraph(&mut self, indent: usize, hang: usize, ink: Ink, text: &str) {
         self.labelled(indent, (Ink::Plain, ""), hang, ink, text);
     }
 
-    /// A paragraph that begins with a label; lines after the first are indented by `hang` more.
+    /// Writes a paragraph that begins with a label; lines after the first are indented by `hang` more columns.
     pub(super) fn labelled(
         &mut self,
         indent: usize,
@@ -98,7 +98,7 @@ impl Page {
         }
     }
 
-    /// A text in colour, if there is colour.
+    /// The text with escape sequences for its colour, if colours are used.
     pub(super) fn painted(&self, ink: Ink, text: &str) -> String {
         if self.color && ink != Ink::Plain && !text.is_empty() {
             format!("\x1b[{}m{text}\x1b[0m", ink.code())

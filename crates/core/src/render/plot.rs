@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A small chart of several series: values on a logarithmic scale over labelled slots. Each series has a letter,
-//! and a column of its own in every slot, so that nothing hides anything.
+//! A small chart of several series: values on a logarithmic scale over labelled slots. Each series has a letter, and
+//! its own column in every slot, so that no value hides another.
 
 use crate::stats::Interval;
 use crate::text::escape::width;
 
-/// Lines between the lowest and the highest value.
+/// Height of the chart in lines.
 const ROWS: usize = 12;
-/// Columns of the numbers at the left.
+/// Width of the numbers at the left.
 const LABEL: usize = 8;
-/// So many series have letters.
+/// Maximum number of series: the number of letters.
 pub(super) const MAX_SERIES: usize = 26;
 
 /// The letter of a series.
@@ -17,8 +17,8 @@ pub(super) fn letter(series: usize) -> char {
     char::from(b'A' + (series % MAX_SERIES) as u8)
 }
 
-/// The lines of a chart of at most `columns` columns; none if there is no positive value, or too many slots.
-/// `series[i][j]` is the value of series `i` in slot `j`.
+/// The lines of a chart of at most `columns` columns; none if there is no positive value, or if there are too many
+/// slots or series. `series[i][j]` is the value of series `i` in slot `j`.
 pub(super) fn plot(
     series: &[Vec<Option<Interval>>],
     slots: &[String],
@@ -64,7 +64,7 @@ pub(super) fn plot(
     lines
 }
 
-/// From values to rows, logarithmic, the greatest at the top.
+/// Maps values to rows on a logarithmic scale, with the greatest at the top.
 struct Scale {
     low: f64,
     high: f64,
@@ -73,7 +73,7 @@ struct Scale {
 impl Scale {
     fn new(lowest: f64, highest: f64) -> Self {
         let (low, high) = (lowest.ln(), highest.ln());
-        // Values that are nearly equal shall not look as if they were far apart.
+        // The scale covers at least a factor of 2, so that nearly equal values do not appear far apart.
         let spare = ((2f64.ln() - (high - low)) / 2.0).max(0.0);
         Self { low: low - spare, high: high + spare }
     }

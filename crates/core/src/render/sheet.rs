@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A sheet of facts: a headline, and tables under headings.
+//! Generic output: a headline with tables under headings, or a headline with a single table.
 
 use super::TextStyle;
 use super::page::{Ink, Page};
 use super::table::{Column, Table};
 use crate::text::escape::sentence;
 
-/// Room for each cell but the last.
+/// Maximum width of each cell, except the last.
 const CELL_COLUMNS: usize = 30;
 
-/// Rows of the same kind.
+/// A table under a heading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// What they are.
+    /// The heading.
     pub heading: String,
-    /// Their cells, as many in each row.
+    /// Rows of cells, the same number in each row.
     pub rows: Vec<Vec<String>>,
 }
 
-/// The sheet for a terminal.
+/// A headline and sections, as text for a terminal.
 #[must_use]
 pub fn sheet(headline: &str, sections: &[Section], style: TextStyle) -> String {
     let mut page = Page::new(style);
@@ -39,13 +39,13 @@ pub fn sheet(headline: &str, sections: &[Section], style: TextStyle) -> String {
 /// A cell of a [`Grid`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Cell {
-    /// Aligned at its beginning, wrapped where it is long.
+    /// Aligned left, wrapped if it is long.
     Text(String),
-    /// Aligned at its end.
+    /// Aligned right.
     Number(String),
 }
 
-/// Rows below names of columns. What the first row's cells are decides how columns are aligned.
+/// A table with column headings. The cells of the first row determine how columns are aligned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
     columns: Vec<(&'static str, usize)>,
@@ -53,19 +53,19 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// A grid without rows: names of columns, and how wide texts in them may be.
+    /// A grid without rows: the names of its columns, and the maximum width of texts in them.
     #[must_use]
     pub fn new(columns: &[(&'static str, usize)]) -> Self {
         Self { columns: columns.to_vec(), rows: Vec::new() }
     }
 
-    /// One more row, with as many cells as there are names of columns.
+    /// Adds a row, with one cell for each column.
     pub fn row(&mut self, cells: Vec<Cell>) {
         self.rows.push(cells);
     }
 }
 
-/// A headline, a grid, and what is to be said below it, for a terminal.
+/// A headline, a grid and notes below it, as text for a terminal.
 #[must_use]
 pub fn grid(headline: &str, grid: &Grid, notes: &[String], style: TextStyle) -> String {
     let mut page = Page::new(style);

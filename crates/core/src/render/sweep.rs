@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A load sweep as text: the verdict, what was measured, and the picture of it.
+//! A load sweep as text: the verdict, tables of what was measured, and charts.
 
 use super::TextStyle;
 use super::page::{Ink, Page};
@@ -10,18 +10,18 @@ use crate::sweep::{Driven, Point, Setup, Sweep, Variant, rate_text};
 use crate::text::escape::{sentence, width};
 use crate::text::units::{bytes, count, duration, share};
 
-/// What stands where nothing was measured.
+/// Placeholder where nothing was measured.
 const NONE: &str = "-";
-/// The rest of the line: nothing.
+/// An empty last column, which takes the rest of the line.
 const END: Column = Column::Left(0);
-/// Ends of an interval that are further apart by this factor say nothing.
+/// Ratio of an interval's ends above which it is shown as `wide`, because it means nothing.
 const WIDE: f64 = 100.0;
-/// Room for a variant's name in a table; longer ones are listed once, above.
+/// Maximum width of a variant's name in a table; with longer names, letters are used and explained above.
 const NAME: usize = 22;
-/// Tables are as wide with such names.
+/// Width of a page that has room for names in its tables.
 const WIDE_PAGE: usize = 100;
 
-/// The sweep for a terminal.
+/// The sweep as text for a terminal.
 #[must_use]
 pub fn sweep_text(sweep: &Sweep, style: TextStyle) -> String {
     let mut page = Page::new(style);
@@ -56,7 +56,7 @@ fn command(setup: &Setup) -> String {
     format!("`{}`", words.join(" "))
 }
 
-/// Under which conditions it was measured.
+/// The conditions of the measurement.
 fn conditions(setup: &Setup) -> String {
     let what = match &setup.driven {
         Driven::Http { url } => format!("GET `{url}`"),
@@ -76,14 +76,14 @@ fn conditions(setup: &Setup) -> String {
     format!("{what}; {limit}; {how}; on `{}`, {} CPUs", setup.host.name, setup.host.cpus)
 }
 
-/// Whether the rows of tables begin with names of variants; else with letters that are explained above.
+/// Whether rows of tables contain the names of variants; otherwise letters that are explained above.
 fn has_names(setup: &Setup, page: &Page) -> bool {
     let fits = |variant: &Variant| width(&sentence(&variant.name)) + 2 <= NAME;
     let is_one = setup.variants.len() < 2;
     is_one || page.columns() >= WIDE_PAGE && setup.variants.iter().all(fits)
 }
 
-/// Letters and names of the variants, a line each.
+/// Writes the letters and names of the variants, a line each.
 fn key(setup: &Setup, page: &mut Page) {
     if has_names(setup, page) {
         return;
@@ -94,7 +94,7 @@ fn key(setup: &Setup, page: &mut Page) {
     }
 }
 
-/// What the rows of a table begin with.
+/// The first two cells of a row: rate and variant.
 fn start(sweep: &Sweep, point: &Point, has_names: bool) -> [String; 2] {
     let name = sentence(&sweep.setup.variants[point.variant].name);
     let letter = letter(point.variant);
@@ -110,7 +110,7 @@ fn start(sweep: &Sweep, point: &Point, has_names: bool) -> [String; 2] {
     ]
 }
 
-/// The heading of the column of variants.
+/// Heading of the column of variants.
 fn variant_heading(has_names: bool) -> &'static str {
     if has_names { "variant" } else { "" }
 }
@@ -219,11 +219,11 @@ fn cost(sweep: &Sweep, page: &mut Page) {
             value(point.switches_per_s, |it| count(it.round())),
         ]);
     }
-    // The first column is empty then, but for what is between columns.
+    // For a command the first column is empty, and the gap after it is the indentation.
     table.write(page, if of_command { 0 } else { 2 });
 }
 
-/// `12 to 15 ms`.
+/// An interval as text: `12 to 15 ms`.
 fn range(it: Option<Interval>, unit: fn(f64) -> String) -> String {
     let Some((low, high)) = it.and_then(|it| it.low.zip(it.high)) else { return NONE.into() };
     if high > low * WIDE {

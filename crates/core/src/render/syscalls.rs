@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What system calls cost, for a terminal: the time of the command, then calls and files, the most expensive first.
+//! The cost of system calls as text for a terminal: the time of the command, then
+//! calls and files, the most expensive first.
 
 use super::TextStyle;
 use super::finding::{self, Detail};
@@ -10,16 +11,16 @@ use crate::text::escape::{identifier, label, sentence};
 use crate::text::shell_quote;
 use crate::text::units::{count, counted, duration, share};
 
-/// What stands where nothing was measured.
+/// Placeholder where nothing was measured.
 const NONE: &str = "-";
-/// Rows that are shown, and with -v.
+/// Maximum number of rows without and with -v.
 const CALLS: (usize, usize) = (15, 200);
 const FILES: (usize, usize) = (12, 100);
-/// Longest name of a call; and room for a path below its numbers.
+/// Maximum width of the name of a call, and of a path below its numbers.
 const NAME: usize = 24;
 const PATH: usize = 200;
 
-/// The measurement for a terminal.
+/// The measurement as text for a terminal.
 #[must_use]
 pub fn syscalls_text(profile: &Profile, style: TextStyle) -> String {
     let mut page = Page::new(style);
@@ -55,7 +56,7 @@ pub fn syscalls_text(profile: &Profile, style: TextStyle) -> String {
     page.into_text()
 }
 
-/// Who was looked at, in backticks.
+/// The observed command or processes, with names in backticks.
 pub(super) fn subject(subject: &Subject) -> String {
     match subject {
         Subject::Command { command } => {
@@ -83,7 +84,7 @@ fn conditions(profile: &Profile) -> String {
     )
 }
 
-/// `wall 52 ms (50 to 55 ms), user 12 ms, system 33 ms, exit status 0`.
+/// The runs as text: `wall 52 ms (50 to 55 ms), user 12 ms, system 33 ms, exit status 0`.
 fn runs(runs: &[Run]) -> String {
     let part = |name: &str, of: fn(&Run) -> u64| {
         let mean = runs.iter().map(of).sum::<u64>() as f64 / runs.len().max(1) as f64;
@@ -128,7 +129,7 @@ fn totals(profile: &Profile) -> String {
     )
 }
 
-/// `30 ms on a CPU, 20 ms blocked, 2.0 ms waiting for a CPU`.
+/// The parts of a time as text: `30 ms on a CPU, 20 ms blocked, 2.0 ms waiting for a CPU`.
 fn split(times: &Times) -> String {
     let mut parts = vec![
         format!("{} on a CPU", duration(times.on_cpu_ns as f64)),
@@ -166,7 +167,7 @@ fn calls(page: &mut Page, profile: &Profile, shown: usize) {
 
 fn call(row: &CallRow, all_ns: u64, several: bool) -> [String; 10] {
     let ns = |ns: Option<u64>| ns.map_or(NONE.into(), |ns| duration(ns as f64));
-    // Calls that never returned have no time.
+    // Calls that did not return have no duration.
     let none = row.calls == 0;
     let unless = |text: String| if none { NONE.into() } else { text };
     let calls = match (row.unfinished, row.under_way) {
@@ -195,7 +196,7 @@ fn call(row: &CallRow, all_ns: u64, several: bool) -> [String; 10] {
     ]
 }
 
-/// What the rows that are not shown sum up to.
+/// Writes the sum of the rows that are not shown.
 fn rest(page: &mut Page, rows: impl Iterator<Item = (u64, u64)>) {
     let (mut number, mut calls, mut ns) = (0, 0, 0);
     for (more_calls, more_ns) in rows {

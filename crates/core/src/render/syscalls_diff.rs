@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Two measurements of system calls side by side, for a terminal: what explains most seconds first.
+//! The difference of two measurements of system calls as text for a terminal: what explains most seconds comes first.
 
 use super::TextStyle;
 use super::page::{Ink, Page};
@@ -9,12 +9,12 @@ use crate::syscalls::{ChangeKind, Changed, Difference, Side};
 use crate::text::escape::{label, sentence};
 use crate::text::units::{count, counted, duration};
 
-/// Rows that are shown, and with -v.
+/// Maximum number of rows without and with -v.
 const ROWS: (usize, usize) = (12, 200);
-/// Changes of a total below this share of all change are left out, but with -v.
+/// Rows with a smaller share of the sum of all changes are omitted without -v.
 const WORTH: f64 = 0.001;
 
-/// The difference for a terminal.
+/// The difference as text for a terminal.
 #[must_use]
 pub fn syscalls_diff_text(difference: &Difference, style: TextStyle) -> String {
     let mut page = Page::new(style);

@@ -5,19 +5,20 @@ use super::page::{Ink, Page};
 use super::wrap::wrap;
 use crate::text::escape::width;
 
-/// Space between columns.
+/// Number of spaces between columns.
 const GUTTER: usize = 2;
-/// The last column takes the rest of the line, if that is at least this much; else it goes below.
+/// Minimum width of the rest of the line for the last column; if there is less and its text is
+/// longer, the last column is written below.
 const LAST_MIN: usize = 24;
 
 /// A column.
 #[derive(Clone, Copy)]
 pub(super) enum Column {
-    /// Text, wrapped at this width.
+    /// Text, aligned left and wrapped at this width.
     Left(usize),
-    /// Numbers: aligned at their ends, never wrapped.
+    /// Numbers, aligned right and never wrapped.
     Right,
-    /// A label in a lighter colour. Exactly this wide, so that tables below each other align.
+    /// A label in a lighter colour. Exactly this wide, so that consecutive tables align.
     Label(usize),
 }
 
@@ -32,7 +33,7 @@ enum Row {
     Cells(Vec<String>),
     /// Names of columns.
     Heading(Vec<String>),
-    /// A line across all columns, a little to the left, about the rows below it.
+    /// A line across all columns, less indented, about the rows below it.
     Caption(String),
 }
 
@@ -54,17 +55,17 @@ impl Table {
         self.rows.push(Row::Cells(cells.into_iter().collect()));
     }
 
-    /// Names for the columns below.
+    /// Adds a row of column names.
     pub(super) fn heading<'a>(&mut self, cells: impl IntoIterator<Item = &'a str>) {
         self.rows.push(Row::Heading(cells.into_iter().map(str::to_owned).collect()));
     }
 
-    /// A line across all columns, about the rows below it.
+    /// Adds a line across all columns, about the rows below it.
     pub(super) fn caption(&mut self, text: &str) {
         self.rows.push(Row::Caption(text.to_owned()));
     }
 
-    /// Writes the rows, indented.
+    /// Writes the rows, indented by `indent` columns.
     pub(super) fn write(&self, page: &mut Page, indent: usize) {
         let Some(last) = self.columns.len().checked_sub(1) else { return };
         let widths: Vec<usize> = (0..last).map(|i| self.column_width(i)).collect();

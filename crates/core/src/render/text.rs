@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The report for a terminal: the verdict at a glance, what was found, where the time went, what was ruled
-//! out and what could not be checked, and what the looking cost.
+//! The report as text for a terminal: the verdict, the findings, where the time went, what was ruled out and what could
+//! not be checked, and the cost of observing.
 
 use super::TextStyle;
 use super::bars::bar;
@@ -15,15 +15,15 @@ use crate::text::escape::{label, sentence};
 use crate::text::units::{self, bytes, count, counted, duration, share};
 use std::collections::BTreeMap;
 
-/// Findings that are shown with their evidence; the others with their claim alone.
+/// Number of findings that are shown with their evidence at verbosity 1; of the others only the claim is shown.
 const DETAILED: usize = 2;
-/// Ledgers that are shown.
+/// Maximum number of ledgers that are shown at verbosity 1.
 const LEDGERS: usize = 3;
 
-/// The report for a terminal.
+/// The report as text for a terminal.
 ///
-/// No line is wider than `style.columns` (60 to 100), except commands, which stay in one piece so that they
-/// can be pasted.
+/// No line is wider than `style.columns` (60 to 100), except commands, which are not
+/// wrapped so that they can be pasted.
 #[must_use]
 pub fn text(report: &Report, style: TextStyle) -> String {
     let mut page = Page::new(style);
@@ -92,7 +92,7 @@ fn headline(page: &mut Page, report: &Report) {
     }
 }
 
-/// The verdict in a few words. Silence about what could not be checked would be a claim.
+/// The verdict in a few words, including checks that were not possible: omitting them would imply that they passed.
 fn verdict(report: &Report) -> String {
     let of = |level| report.findings.iter().filter(|finding| finding.severity == level).count();
     let levels = [Severity::High, Severity::Medium, Severity::Low, Severity::Info];
@@ -112,11 +112,11 @@ fn verdict(report: &Report) -> String {
     }
 }
 
-/// Where the wall time of the target and the victims went.
-/// What counts as waiting for memory, where somebody did.
+/// Explanation of the state "waiting for memory", shown where a ledger has any.
 const MEMORY: &str = "waiting for memory: taking pages away, and reading pages back that were dropped in use because memory was \
                       short; the disk reads of that are here and not in block IO";
 
+/// Writes where the wall time of the target and the victims went.
 fn ledgers(page: &mut Page, ledgers: &[Ledger], verbosity: u8) {
     let shown = match verbosity {
         0 => 1,
@@ -236,7 +236,7 @@ fn checks(page: &mut Page, report: &Report, verbosity: u8) {
     }
 }
 
-/// What observing cost and lost, and which sources were less than whole.
+/// The cost of observing, what was lost, and which sources were incomplete.
 fn observer(page: &mut Page, observer: &Observer, seconds: f64, verbosity: u8) {
     let of_a_cpu = |ns: f64| {
         if seconds > 0.0 {
@@ -254,7 +254,7 @@ fn observer(page: &mut Page, observer: &Observer, seconds: f64, verbosity: u8) {
         let timed = if observer.bpf_run_ns.is_none() { ", not timed" } else { "" };
         cost += &format!(" in {}{timed}", counted(observer.bpf_runs, "run", "runs"));
     }
-    // No process runs in no memory: that number is there whenever the observer read its own cost.
+    // Every process has resident memory: 0 means that the observer could not read its own cost.
     if observer.rss_bytes == 0 {
         cost = "not measured".into();
     } else {
@@ -284,7 +284,7 @@ fn observer(page: &mut Page, observer: &Observer, seconds: f64, verbosity: u8) {
         observer.coverage.get(source.label()).is_some_and(|sight| *sight == Sight::Whole)
     };
     for (source, sight) in &observer.coverage {
-        // A substitute that was not needed is no gap.
+        // A fallback source that was not needed is no gap.
         let unneeded = source == Source::Schedstat.label() && active(Source::Sched);
         if verbosity >= 2 || (*sight != Sight::Whole && !unneeded) {
             table.row([name.into(), format!("{}: {}", label(source, 40), sentence(sight.text()))]);

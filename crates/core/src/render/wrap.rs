@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Text in lines of bounded width that break where a reader would.
+//! Wraps text into lines of bounded width.
 
 use crate::text::escape::{char_width, width};
 
-/// Units that stay on the line of their number.
+/// Units that are kept on the line of their number.
 const UNITS: &[&str] = &[
     "%", "ns", "us", "ms", "s", "min", "h", "B", "KiB", "MiB", "GiB", "TiB", "M", "G", "CPUs",
     "CPU",
 ];
 
-/// Breaks a text at spaces, but not between a number and its unit, within a grouped number, or within
-/// backticks. A word wider than the line is broken anywhere. At least one line, which may be empty.
+/// Breaks a text at spaces, but not between a number and its unit, within a grouped number, or within backticks. A
+/// word wider than the line is broken anywhere. Returns at least one line, which may be empty.
 pub(super) fn wrap(text: &str, columns: usize) -> Vec<String> {
     wrap_hanging(text, columns, columns)
 }
 
-/// The same with another width for the first line.
+/// The same with a different width for the first line.
 pub(super) fn wrap_hanging(text: &str, first: usize, rest: usize) -> Vec<String> {
     let mut done: Vec<String> = Vec::new();
     let mut line = String::new();
@@ -39,7 +39,7 @@ pub(super) fn wrap_hanging(text: &str, first: usize, rest: usize) -> Vec<String>
     done
 }
 
-/// The parts of a text between which a line may end.
+/// The parts of a text between which a line may be broken.
 fn words(text: &str, columns: usize) -> Vec<&str> {
     let mut spans: Vec<(usize, usize)> = Vec::new();
     let mut at = 0;
@@ -62,7 +62,7 @@ fn words(text: &str, columns: usize) -> Vec<&str> {
     spans.into_iter().map(|(from, to)| &text[from..to]).collect()
 }
 
-/// Whether two words are one number, or a number and its unit.
+/// Whether two words are parts of one number, or a number and its unit.
 fn glued(before: &str, word: &str) -> bool {
     let core = word.trim_end_matches(|c: char| ",.;:)".contains(c));
     let unit = core.split('/').next().unwrap_or(core);

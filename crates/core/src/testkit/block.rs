@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Block IO in a [`Scene`]: disks, files, what was transferred and who waited.
+//! Block IO in a [`Scene`]: disks, files, transfers and waits.
 //!
-//! Amounts belong to the range that they are given with, mostly `0..S`, `S..2 * S` and so on.
+//! Amounts belong to the time range that they are given with, usually `0..S`, `S..2 * S` and so on.
 
 use super::{MS, S, Scene, hist};
 use crate::recording::{
@@ -12,8 +12,8 @@ use crate::recording::{
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Transfers of one kind, for [`Scene::io`]: by nobody and for no reason that is known, each as long as the
-/// others. Times are filled in there.
+/// Transfers of one kind, for [`Scene::io`]: by an unknown process and for an unknown reason, all of the same duration.
+/// Timestamps are filled in there.
 #[must_use]
 pub fn transfers(
     device: DevId,
@@ -39,7 +39,7 @@ pub fn transfers(
     }
 }
 
-/// A pass of the flusher, for [`Scene::pass`]: over nothing that is known. Times are filled in there.
+/// A pass of the flusher, for [`Scene::pass`], without details about its inodes. Timestamps are filled in there.
 #[must_use]
 pub fn pass(device: DevId, reason: &str, inodes: u64, ios: u64, bytes: u64) -> WritebackPass {
     WritebackPass {
@@ -63,7 +63,7 @@ impl Scene {
         self.push(Record::Block(Box::new(record)))
     }
 
-    /// A whole disk of 1 TB.
+    /// Adds a whole disk of 1 TiB.
     pub fn disk(&mut self, name: &str) -> DevId {
         let disks = self.count_block(|r| matches!(r, BlockRecord::Device(d) if d.disk.is_none()));
         let dev = DevId { major: 8, minor: 16 * disks as u32 };
@@ -79,7 +79,7 @@ impl Scene {
         dev
     }
 
-    /// A partition of a disk.
+    /// Adds a partition of a disk.
     pub fn partition(&mut self, disk: DevId, name: &str, start_sector: u64) -> DevId {
         let of_disk = |d: &Device| d.disk == Some(disk);
         let others = self.count_block(|r| matches!(r, BlockRecord::Device(d) if of_disk(d)));
@@ -96,7 +96,7 @@ impl Scene {
         dev
     }
 
-    /// A filesystem on a device.
+    /// Adds a filesystem on a device.
     pub fn mount(&mut self, fs: DevId, fstype: &str, point: &str, options: &str) -> &mut Self {
         self.block(BlockRecord::Mount(Mount {
             fs,
@@ -107,23 +107,23 @@ impl Scene {
         }))
     }
 
-    /// A setting as it was at the start.
+    /// Adds a setting as of the start of the window.
     pub fn setting(&mut self, path: &str, value: &str) -> &mut Self {
         self.setting_at(0, path, value)
     }
 
-    /// A setting as it was from some moment on.
+    /// Adds a setting as of a given time.
     pub fn setting_at(&mut self, t_ns: u64, path: &str, value: &str) -> &mut Self {
         let value = Some(value.into());
         self.block(BlockRecord::Setting(Setting { t_ns, path: path.into(), value }))
     }
 
-    /// A file whose name is known.
+    /// Adds a file with a known name.
     pub fn file(&mut self, fs: DevId, path: &str) -> FileId {
         self.file_dirtied_by(fs, path, None)
     }
 
-    /// A file that somebody was seen to dirty.
+    /// Adds a file that a process was seen to dirty.
     pub fn file_dirtied_by(&mut self, fs: DevId, path: &str, dirtied_by: Option<ProcId>) -> FileId {
         let files = self.count_block(|r| matches!(r, BlockRecord::File(_)));
         let id = FileId(1 + files as u32);
@@ -139,12 +139,12 @@ impl Scene {
         id
     }
 
-    /// Transfers of one kind: [`transfers`].
+    /// Adds transfers of one kind, as made by [`transfers`].
     pub fn io(&mut self, at: Range<u64>, tick: IoTick) -> &mut Self {
         self.block(BlockRecord::Io(IoTick { t0_ns: at.start, t1_ns: at.end, ..tick }))
     }
 
-    /// Requests of a device, as number, time in the queue and time in the device of each.
+    /// Adds requests of a device as (number, time of each in the queue, time of each in the device), in nanoseconds.
     pub fn requests(
         &mut self,
         at: Range<u64>,
@@ -175,7 +175,7 @@ impl Scene {
         }))
     }
 
-    /// The same, with the waits before them, as number and length.
+    /// The same, with the waits before the requests as (number, length in nanoseconds).
     pub fn waited_before(
         &mut self,
         at: Range<u64>,
@@ -193,7 +193,7 @@ impl Scene {
         self
     }
 
-    /// Transfers of 4 kB that a limit held back; then each took a millisecond.
+    /// Adds throttled transfers of 4 kB each; once submitted, each took a millisecond.
     pub fn held(
         &mut self,
         at: Range<u64>,
@@ -216,8 +216,8 @@ impl Scene {
         }))
     }
 
-    /// A device's activity in bins of 10 ms over the window, each from the moment that it begins. A second in
-    /// which nothing happens has no record.
+    /// Adds a device's activity in bins of 10 ms over the window; `bin` gets the start of each bin. A second without
+    /// activity has no record.
     pub fn bins(&mut self, device: DevId, bin: impl Fn(u64) -> DeviceBin) -> &mut Self {
         for t0_ns in (0..self.window_ns).step_by(S as usize) {
             let t1_ns = self.window_ns.min(t0_ns + S);
@@ -231,7 +231,7 @@ impl Scene {
         self
     }
 
-    /// A device's line of `/proc/diskstats`, ten times a second, each from the moment that it is read.
+    /// Adds a device's line of `/proc/diskstats`, ten times a second; `counters` gets the time of each reading.
     pub fn diskstats(
         &mut self,
         device: DevId,
@@ -244,12 +244,12 @@ impl Scene {
         self
     }
 
-    /// A pass of the flusher: [`pass`].
+    /// Adds a pass of the flusher, as made by [`pass`].
     pub fn pass(&mut self, at: Range<u64>, pass: WritebackPass) -> &mut Self {
         self.block(BlockRecord::Pass(WritebackPass { t0_ns: at.start, t1_ns: at.end, ..pass }))
     }
 
-    /// A commit of a journal.
+    /// Adds a commit of a journal.
     pub fn commit(&mut self, at: Range<u64>, device: DevId, kind: &str) -> &mut Self {
         self.block(BlockRecord::Commit(JournalCommit {
             t0_ns: at.start,
@@ -260,7 +260,7 @@ impl Scene {
         }))
     }
 
-    /// Hold-ups of a process, as number and length.
+    /// Adds waits of a process as (number, length in nanoseconds).
     pub fn io_wait(
         &mut self,
         at: Range<u64>,
@@ -281,7 +281,7 @@ impl Scene {
         }))
     }
 
-    /// One long hold-up.
+    /// Adds a single long wait.
     pub fn stall(
         &mut self,
         at: Range<u64>,
@@ -304,7 +304,7 @@ impl Scene {
         }))
     }
 
-    /// Beside whose requests a process waited for its own.
+    /// Adds time that a process waited for its own requests while those of a culprit were in flight.
     pub fn io_blame(
         &mut self,
         at: Range<u64>,
@@ -317,8 +317,8 @@ impl Scene {
         self.block(BlockRecord::Blame(IoBlameTick { t0_ns, t1_ns, victim, device, culprit, ns }))
     }
 
-    /// When a device was asked for something: by whom, and sectors in each bin of 100 ms of the window from the
-    /// moment that it begins. A second without any has no record.
+    /// Adds when and by which processes a device was asked for how much: `sectors` gets the process and the start of
+    /// each bin of 100 ms of the window. A second without requests has no record.
     pub fn pace(
         &mut self,
         device: DevId,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A machine whose CPUs are known, and what a check of them measures: simulated topologies for tests.
+//! Simulated CPU topologies for tests: a machine with known CPUs, and what a check of them would measure.
 
 use super::{MS, S, Scene};
 use crate::cpu_check::plan;
@@ -7,36 +7,36 @@ use crate::recording::{
     CheckSetup, Coverage, CpuCheckRecord, Mix, PairRound, Record, Run, Source, State, SweepWorker,
 };
 
-/// Length of a simulated chunk.
+/// Length of a simulated chunk of work, in nanoseconds.
 pub const CHUNK_NS: u64 = 5_000;
 
-/// What the CPUs are.
+/// The CPUs of a simulated machine.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// CPUs that the check may use.
     pub cpus: Vec<u32>,
     /// Groups of CPUs that share a core.
     pub cores: Vec<Vec<u32>>,
-    /// Whether those are run in turns (else they are siblings).
+    /// Whether CPUs of a group run in turns (time-sliced); otherwise they are SMT siblings.
     pub sliced: bool,
-    /// What the kernel is told of it.
+    /// Groups of CPUs that share a core according to the kernel; `None` = the kernel does not know.
     pub told: Option<Vec<Vec<u32>>>,
-    /// They share in one of so many rounds only; 1 = always.
+    /// CPUs of a group share their core in one of this many rounds only; 1 = always.
     pub every: u64,
-    /// A CPU that somebody outside holds up in one of so many rounds, to that speed.
+    /// A CPU that is slowed down from outside: the CPU, in one of how many rounds, and its relative speed then.
     pub foreign: Option<(u32, u64, f64)>,
-    /// Speed of a CPU by itself.
+    /// Relative speed of each CPU when it runs alone.
     pub clock: fn(u32) -> f64,
-    /// Part of the CPU time that other tasks leave to the workers.
+    /// Share of the CPU time that other tasks leave to the workers, 0..1.
     pub share: f64,
-    /// Rounds of each pair.
+    /// Number of rounds of each pair.
     pub rounds: u64,
-    /// Whether the workers of the pair test have precedence.
+    /// Whether the workers of the pair test have real-time priority.
     pub realtime: bool,
 }
 
 impl Machine {
-    /// A machine of that many CPUs with nothing to say about them.
+    /// A machine with this many independent CPUs of the same speed.
     #[must_use]
     pub fn even(cpus: u32) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl Machine {
         }
     }
 
-    /// One with that many CPUs, of which each of the first half shares a core with one of the second half.
+    /// A machine with this many CPUs, of which each of the first half shares a core with one of the second half.
     #[must_use]
     pub fn siblings(cpus: u32) -> Self {
         let half = cpus / 2;
@@ -65,7 +65,8 @@ impl Machine {
         core.map_or(1, |core| core.iter().filter(|other| busy.contains(other)).count().max(1))
     }
 
-    /// What a worker does in so much time on that CPU, at that speed by itself and beside so many others.
+    /// What a worker measures in `wall_ns` on a CPU: `by_itself` = relative speed if it ran alone, `sharers` = number
+    /// of busy CPUs of its core, `share` = share of the CPU time that it gets, `at` = seed of the noise.
     fn run(
         &self,
         wall_ns: u64,
@@ -75,7 +76,7 @@ impl Machine {
         share: f64,
         at: u64,
     ) -> Run {
-        // A hundredth up and down: nothing is quite the same twice.
+        // Noise of up to 0.5 % up and down: no measurement is exactly repeatable.
         let noise = 1.0 + ((at * 7 + u64::from(cpu) * 3) % 21) as f64 / 2000.0 - 0.005;
         let part = 1.0 / sharers as f64;
         let speed = by_itself * part * noise;
@@ -152,11 +153,11 @@ impl Machine {
         }
     }
 
-    /// What a check of it would record.
+    /// The records of a check of this machine.
     #[must_use]
     pub fn checked(&self) -> Scene {
         let mut parts = Scene::new(self.cpus.len() as u32, 0);
-        // As of a version that knows checks, which says something of every source.
+        // Versions of deburr that have checks report the coverage of every source.
         parts.without(Source::Runtime, "not looked at", "");
         let mut t_ns = 0;
         parts.check(CpuCheckRecord::Setup(CheckSetup {
@@ -176,7 +177,7 @@ impl Machine {
 }
 
 impl Scene {
-    /// A record of a check of CPUs, which is then a source that was there.
+    /// Adds a record of a check of CPUs; with its setup, the source becomes active.
     pub fn check(&mut self, record: CpuCheckRecord) -> &mut Self {
         if matches!(record, CpuCheckRecord::Setup(_)) {
             let (source, state) = (Source::CpuCheck, State::Active);

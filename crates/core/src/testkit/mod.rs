@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Small record streams for tests: a host in a few lines, and streams as lines of JSON.
+//! Small record streams for tests: a host in a few lines of code, and streams as lines of JSON.
 //!
-//! A [`Scene`] covers its whole window with one tick a process and a reading at each end. Amounts are given for
-//! the window. What is not told is healthy: sources see everything, threads sleep.
+//! A [`Scene`] covers its whole window with one tick per process and a reading at each end. Amounts are for the whole
+//! window. Whatever is not specified is healthy: sources see everything, threads sleep.
 
 mod block;
 mod cpu_check;
@@ -28,7 +28,7 @@ pub const MS: u64 = 1_000_000;
 /// One microsecond.
 pub const US: u64 = 1_000;
 
-/// A window of a host's life, told process by process.
+/// The records of a host during one window, built process by process.
 #[derive(Clone, Debug)]
 pub struct Scene {
     window_ns: u64,
@@ -39,7 +39,7 @@ pub struct Scene {
 /// What a process did in the window of a scene.
 #[derive(Clone, Debug, Default)]
 pub struct Did {
-    /// Its threads; 1 if 0.
+    /// Number of its threads; 0 means 1.
     pub threads: u32,
     /// Time on CPUs.
     pub on_cpu_ns: u64,
@@ -49,14 +49,14 @@ pub struct Did {
     pub block_io_ns: u64,
     /// Time waiting for memory.
     pub mem_stall_ns: u64,
-    /// Waits, as number and length; their sum is the queued time.
+    /// Run-queue waits as (number, length in nanoseconds); their sum is the queued time.
     pub waits: Vec<(u64, u64)>,
-    /// Of the queued time: wake-up latency.
+    /// Part of the queued time that is wake-up latency.
     pub wakeup_latency_ns: u64,
 }
 
 impl Scene {
-    /// A host of that many CPUs that is observed for that long by all sources, with nobody on it yet.
+    /// A host with this many CPUs, observed for the window by all sources, without any processes yet.
     #[must_use]
     pub fn new(cpus: u32, window_ns: u64) -> Self {
         let meta = Meta {
@@ -74,7 +74,8 @@ impl Scene {
             root: true,
         };
         let mut scene = Self { window_ns, cpus, records: vec![Record::Meta(Box::new(meta))] };
-        // What was added to the format later is told of by who needs it: kept streams stay as they are.
+        // Sources that later format versions added are covered by the tests that need them,
+        // so that kept streams do not change.
         for source in Source::ALL.into_iter().filter(|source| source.since_version() <= 2) {
             scene.push(Record::Coverage(Coverage { t_ns: 0, source, state: State::Active }));
         }
@@ -87,7 +88,7 @@ impl Scene {
         self
     }
 
-    /// Changes the circumstances.
+    /// Changes the metadata of the stream.
     pub fn meta(&mut self, change: impl FnOnce(&mut Meta)) -> &mut Self {
         if let Some(Record::Meta(meta)) = self.records.first_mut() {
             change(meta);
@@ -95,7 +96,7 @@ impl Scene {
         self
     }
 
-    /// Looks at one process only: that one and no other is in the target.
+    /// Makes a process the target: it and no other is in the target.
     pub fn target(&mut self, target: ProcId) -> &mut Self {
         let mut spec = TargetSpec::Host;
         for record in &mut self.records {
@@ -109,14 +110,14 @@ impl Scene {
         self.meta(|meta| meta.target = spec)
     }
 
-    /// What was found out of a runtime.
+    /// Adds what was found about a language runtime.
     pub fn runtime(&mut self, reading: RuntimeReading) -> &mut Self {
         let state = State::Active;
         self.push(Record::Coverage(Coverage { t_ns: 0, source: Source::Runtime, state }));
         self.push(Record::Runtime(Box::new(reading)))
     }
 
-    /// What the threads of one name of a process did.
+    /// Adds what the threads of a process with one name did.
     pub fn named(
         &mut self,
         proc: ProcId,
@@ -130,20 +131,20 @@ impl Scene {
         self.push(Record::NamedThreads(Box::new(tick)))
     }
 
-    /// Takes a source away.
+    /// Marks a source as missing.
     pub fn without(&mut self, source: Source, reason: &str, gain: &str) -> &mut Self {
         let state = State::Missing { reason: reason.into(), gain: gain.into() };
         self.push(Record::Coverage(Coverage { t_ns: 0, source, state }))
     }
 
-    /// Takes everything away that only BPF sees.
+    /// Marks the sources that need BPF as missing.
     pub fn without_bpf(&mut self) -> &mut Self {
         let reason = "BPF programs need root or CAP_BPF and CAP_PERFMON";
         self.without(Source::Sched, reason, "run as root to see behind whom processes wait");
         self.without(Source::Timeline, reason, "run as root to see which CPUs idle meanwhile")
     }
 
-    /// A cgroup; the ones above it must have been told before. The root has the path `/`.
+    /// Adds a cgroup; its ancestors must have been added before. The root has the path `/`.
     pub fn cgroup(
         &mut self,
         path: &str,
@@ -176,7 +177,7 @@ impl Scene {
         id
     }
 
-    /// A process that may run everywhere; its pid follows from its number.
+    /// Adds a process that may run on all CPUs; its pid is 1000 plus its number.
     pub fn process(&mut self, comm: &str, cgroup: Option<CgroupId>) -> ProcId {
         let id = ProcId(1 + self.count(|record| matches!(record, Record::Process(_))) as u32);
         let all = match self.cpus {
@@ -215,7 +216,7 @@ impl Scene {
         self
     }
 
-    /// What a process did, as the probe sees it; for the rest of the window its threads slept.
+    /// Adds what a process did, as seen by the scheduler probe; for the rest of the window its threads slept.
     pub fn did(&mut self, proc: ProcId, did: &Did) -> &mut Self {
         let threads = did.threads.max(1);
         let waits = hist(&did.waits);
@@ -248,7 +249,7 @@ impl Scene {
         self.push(Record::ProcessTick(Box::new(tick)))
     }
 
-    /// What a process did, as `/proc/PID/schedstat` tells it.
+    /// Adds what a process did, as reported by `/proc/PID/schedstat`.
     pub fn schedstat(
         &mut self,
         proc: ProcId,
@@ -270,23 +271,23 @@ impl Scene {
         }))
     }
 
-    /// Behind whom a process waited.
+    /// Adds time that a process waited behind a culprit.
     pub fn blame(&mut self, victim: ProcId, culprit: Culprit, ns: u64) -> &mut Self {
         let (t0_ns, t1_ns) = (0, self.window_ns);
         self.push(Record::Blame(BlameTick { t0_ns, t1_ns, victim, culprit, ns }))
     }
 
-    /// Idle CPUs during a process's waits. Times are filled in.
+    /// Adds idle CPUs during a process's waits. Timestamps are filled in.
     pub fn idle(&mut self, tick: IdleTick) -> &mut Self {
         self.push(Record::Idle(Box::new(IdleTick { t0_ns: 0, t1_ns: self.window_ns, ..tick })))
     }
 
-    /// How busy the CPUs were, all alike.
+    /// Adds the share of time that all CPUs were busy.
     pub fn busy(&mut self, share: f64) -> &mut Self {
         self.stolen(share, 0.0)
     }
 
-    /// The same, and the share of the time that the hypervisor takes from all CPUs.
+    /// The same, with the share of time that the hypervisor steals from all CPUs.
     pub fn stolen(&mut self, share: f64, steal: f64) -> &mut Self {
         for t_ns in [0, self.window_ns] {
             for cpu in 0..self.cpus {
@@ -307,7 +308,7 @@ impl Scene {
         self
     }
 
-    /// Pressure on the CPUs of the host: share of the time in which somebody waited.
+    /// Adds CPU pressure of the host: the share of time in which some task waited.
     pub fn cpu_pressure(&mut self, share: f64) -> &mut Self {
         for t_ns in [0, self.window_ns] {
             let some_ns = (share * t_ns as f64) as u64;
@@ -323,7 +324,8 @@ impl Scene {
         self
     }
 
-    /// How far a cgroup's counters moved: CPU time if it is counted, periods, throttled periods, throttled queues.
+    /// Adds increments of a cgroup's counters: CPU time (if it is counted), periods, throttled periods, and the
+    /// throttled time summed over run queues.
     pub fn cpu_stat(
         &mut self,
         cgroup: CgroupId,
@@ -348,17 +350,17 @@ impl Scene {
         self
     }
 
-    /// What the observer cost and lost. Times are filled in.
+    /// Adds what the observer cost and lost. Timestamps are filled in.
     pub fn observer(&mut self, tick: ObserverTick) -> &mut Self {
         self.push(Record::Observer(ObserverTick { t0_ns: 0, t1_ns: self.window_ns, ..tick }))
     }
 
-    /// Something that happened in the middle of the window.
+    /// Adds an event in the middle of the window.
     pub fn event(&mut self, kind: EventKind) -> &mut Self {
         self.push(Record::Event(Event { t_ns: self.window_ns / 2, kind }))
     }
 
-    /// The stream, with its end.
+    /// The complete stream, with its end record.
     #[must_use]
     pub fn records(&self) -> Vec<Record> {
         let mut records = self.records.clone();
@@ -377,8 +379,8 @@ impl Scene {
     }
 }
 
-/// Waits, as number and length, of the lines `from -> to : count` that `runqlat` of bcc prints. Each counts as the
-/// middle of its bucket: the tool keeps no times.
+/// Waits as (number, length in nanoseconds), from lines `from -> to : count` as printed by `runqlat` of bcc. Each wait
+/// counts with the middle of its bucket, because the tool keeps no times.
 #[must_use]
 pub fn runqlat(text: &str) -> Vec<(u64, u64)> {
     let bucket = |line: &str| {
@@ -391,7 +393,7 @@ pub fn runqlat(text: &str) -> Vec<(u64, u64)> {
     text.lines().filter_map(bucket).collect()
 }
 
-/// Waits, given as number and length.
+/// A histogram of waits, given as (number, length in nanoseconds).
 #[must_use]
 pub fn hist(waits: &[(u64, u64)]) -> WaitHist {
     let mut hist = WaitHist::default();
@@ -411,10 +413,10 @@ pub fn view(records: &[Record]) -> View {
     fold.view().clone()
 }
 
-/// Records as JSON, one a line.
+/// Records as JSON, one per line.
 ///
 /// # Panics
-/// If a record cannot be written as JSON, which none does.
+/// If a record cannot be represented in JSON, which does not happen.
 #[must_use]
 pub fn to_jsonl(records: &[Record]) -> String {
     let line =
@@ -425,7 +427,7 @@ pub fn to_jsonl(records: &[Record]) -> String {
 /// Reads what [`to_jsonl`] wrote.
 ///
 /// # Errors
-/// With the number of the line that is no record.
+/// The number of the first line that is not a record, from 1, and why.
 pub fn from_jsonl(text: &str) -> Result<Vec<Record>, (usize, serde_json::Error)> {
     let record = |(at, line)| serde_json::from_str(line).map_err(|error| (at + 1, error));
     text.lines().enumerate().map(record).collect()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Snapshots in a few lines.
+//! Small snapshots of hosts for tests.
 
 use crate::snapshot::{
     Area, Class, Fact, Host, Instance, Integer, Reading, SCHEMA, Snapshot, Tool, Unit, Value, fold,
@@ -24,26 +24,26 @@ pub fn host(name: &str) -> Snapshot {
     }
 }
 
-/// The same value on that many CPUs.
+/// The same value on this many CPUs.
 #[must_use]
 pub fn on_cpus(cpus: u32, value: &Value) -> Value {
     fold((0..cpus).map(|cpu| (Instance::Number(cpu), value.clone())))
 }
 
-/// A number of kHz.
+/// A frequency in kHz.
 #[must_use]
 pub fn khz(amount: i128) -> Value {
     Value::Integer(Integer { amount, unit: Some(Unit::Khz) })
 }
 
 impl Snapshot {
-    /// With one more setting, or another value of one.
+    /// Adds a setting, or replaces its value.
     #[must_use]
     pub fn with(self, key: &str, value: Value) -> Self {
         self.with_fact(key, Class::Configuration, value)
     }
 
-    /// With one more fact, or another value of one.
+    /// Adds a fact, or replaces it.
     #[must_use]
     pub fn with_fact(mut self, key: &str, class: Class, value: Value) -> Self {
         self.facts.retain(|fact| fact.key != key);
@@ -52,7 +52,7 @@ impl Snapshot {
         self
     }
 
-    /// Without a fact.
+    /// Removes a fact.
     #[must_use]
     pub fn without(mut self, key: &str) -> Self {
         self.facts.retain(|fact| fact.key != key);

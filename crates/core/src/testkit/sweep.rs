@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Small sweeps.
+//! Small load sweeps for tests.
 
 use crate::finding::{Host, Tool};
 use crate::sweep::{
     Driven, Latency, Requests, Run, SCHEMA, Setup, Sweep, Switches, Throttling, Variant,
 };
 
-/// What a sweep of these variants and rates is to do.
+/// The setup of a sweep of these variants and rates.
 #[must_use]
 pub fn setup(variants: &[&str], rates_per_s: &[f64]) -> Setup {
     debug_assert!(SCHEMA.ends_with("/1"));
@@ -32,7 +32,7 @@ fn variant(name: &str) -> Variant {
     Variant { name: name.into(), env: env.into_iter().collect() }
 }
 
-/// A run of variant 0 in which all went well, with that 99th percentile in milliseconds.
+/// A successful run of variant 0 with this 99th percentile of latency, in milliseconds.
 #[must_use]
 pub fn answer(rate_per_s: f64, p99_ms: f64) -> Run {
     let due = (rate_per_s * 4.0) as u64;
@@ -65,7 +65,7 @@ pub fn answer(rate_per_s: f64, p99_ms: f64) -> Run {
     }
 }
 
-/// Three repetitions of every combination, interleaved.
+/// A sweep with three interleaved repetitions of every combination of rate and variant.
 #[must_use]
 pub fn sweep(
     variants: &[&str],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! System calls of a scene.
+//! System calls in a [`Scene`].
 
 use super::Scene;
 use crate::recording::{
@@ -8,7 +8,7 @@ use crate::recording::{
 };
 
 impl Scene {
-    /// The system calls of a process, or of the target, are counted over the whole window.
+    /// System calls are counted over the whole window: those of a process, or of the target (`None`).
     pub fn counted(&mut self, process: Option<ProcId>) -> &mut Self {
         let (source, state) = (Source::Syscalls, State::Active);
         self.push(Record::Coverage(Coverage { t_ns: 0, source, state }));
@@ -21,7 +21,7 @@ impl Scene {
         self.push(Record::Syscalls(Box::new(SyscallRecord::Span(span))))
     }
 
-    /// So many calls of a name, each of so long, of which without a CPU.
+    /// Adds calls by name, with the duration of each and the part of it off the CPU, in nanoseconds.
     pub fn calls(
         &mut self,
         process: Option<ProcId>,
@@ -42,7 +42,8 @@ impl Scene {
         self.push(Record::Syscalls(Box::new(SyscallRecord::Call(total))))
     }
 
-    /// So many reads of a file, likewise; each reads four bytes.
+    /// Adds reads of a file of four bytes each, with the duration of each and the part
+    /// of it off the CPU, in nanoseconds.
     pub fn reads(
         &mut self,
         process: Option<ProcId>,

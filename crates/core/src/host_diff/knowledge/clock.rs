@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How time is read and who interrupts for it.
+//! Clock sources and clock events: how time is read, and what interrupts for it.
 
 use super::{How, Known, Slower, known};
 use crate::host_diff::document::Effect::{System, User, Wakeup};

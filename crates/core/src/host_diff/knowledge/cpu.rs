@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which CPUs there are, and what they must do for safety.
+//! CPUs and their mitigations of processor flaws.
 
 use super::{How, Known, Slower, known};
 use crate::host_diff::document::Effect::{Queue, System, User};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What firmware says and does; thermal zones.
+//! Firmware, and thermal zones.
 
 use super::{How, Known, Slower, known};
 use crate::host_diff::document::Effect::{System, User, Wakeup};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How fast CPUs run.
+//! CPU frequencies: drivers, governors and limits.
 
 use super::{How, InCharge, Known, Slower, known};
 use crate::host_diff::charge;

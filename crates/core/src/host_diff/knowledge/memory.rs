@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Memory: size, nodes, huge pages, reclaim, writeback.
+//! Memory: size, NUMA nodes, huge pages, reclaim, writeback.
 
 use super::{How, Known, Slower, known};
 use crate::host_diff::document::Effect::{BlockIo, Memory, System, User};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is known to matter for latency, as a table: one file for each area.
+//! A table of what is known to matter for latency: one file for each area.
 //!
-//! An entry says which keys it is about, how much they matter, why, what changing them risks, which time it costs, and
-//! which side of a difference is the slower one. What no entry knows is compared all the same, and counts for little.
+//! An entry states for patterns of keys how much a difference matters, why, what changing it risks, which kind of time
+//! it costs, and which side is the slower one. Facts without an entry are compared as well, with a low weight.
 
 mod block;
 mod clock;
@@ -20,77 +20,78 @@ mod tests;
 use super::document::Effect;
 use crate::snapshot::{Area, Class};
 
-/// From this weight on a difference is `high`.
+/// Minimum weight of a difference of severity `high`.
 pub const HIGH: u8 = 75;
-/// From this weight on a difference is `medium`.
+/// Minimum weight of a difference of severity `medium`.
 pub const MEDIUM: u8 = 50;
-/// From this weight on a difference is `low`; below, `info`.
+/// Minimum weight of a difference of severity `low`; below it is `info`.
 pub const LOW: u8 = 25;
 
-/// What is known of some facts.
+/// What is known about some facts.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
-    /// Of which keys: `*` stands for anything.
+    /// Patterns of keys, in which `*` stands for any text.
     pub keys: &'static [&'static str],
-    /// What it is, in words.
+    /// What the fact is, in words.
     pub what: &'static str,
     /// How much a difference matters, 0 to 100.
     pub weight: u8,
-    /// Why it does, as a sentence without a period.
+    /// Why a difference matters, as a sentence without a period.
     pub why: &'static str,
-    /// Which time it costs.
+    /// Kinds of time that it costs.
     pub slows: &'static [Effect],
     /// Which side is the slower one.
     pub slower: Slower,
     /// What changing it risks.
     pub risk: Option<&'static str>,
-    /// How to look at it, where reading the file is not the best way.
+    /// Command to examine it, where reading the file is not the best way.
     pub look: Option<&'static str>,
     /// How to change it, where that does not follow from its key.
     pub change: Option<How>,
-    /// What depends on each other and is changed together; empty: the area's name.
+    /// Name of the group of facts that depend on each other and are changed together; empty: the area's name for
+    /// frequencies and idle states, otherwise the key.
     pub group: &'static str,
-    /// It says something only where one of these is in charge.
+    /// The fact has an effect only where one of these drivers is in charge.
     pub only_with: Option<InCharge>,
-    /// It follows from these, if they differ too.
+    /// Patterns of keys that a difference follows from, if they differ as well.
     pub follows: &'static [&'static str],
-    /// It says something of its own where it is there on some hosts only; else it follows from the driver.
+    /// Existing on some hosts only is a difference in its own right; otherwise it follows from the driver of its area.
     pub alone: bool,
-    /// How much it matters if it is there on some hosts only, where that is less: such things come and go.
+    /// Maximum weight if the fact exists on some hosts only, for things that come and go.
     pub where_missing: Option<u8>,
-    /// It scales with the host's memory.
+    /// The value scales with the host's memory.
     pub scales: bool,
 }
 
 /// Which side of a difference is the slower one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Slower {
-    /// Either may be.
+    /// Not known: either may be.
     Unknown,
-    /// The larger number, and "on".
+    /// The side with the larger number, or with "on".
     Higher,
-    /// The smaller number, and "off".
+    /// The side with the smaller number, or with "off".
     Lower,
-    /// Where it is there.
+    /// The side where it exists.
     Present,
-    /// Where its text is one of these, or begins with one that ends in `*`.
+    /// The side whose text matches one of these patterns.
     Text(&'static [&'static str]),
 }
 
-/// How something is changed.
+/// How a fact is changed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum How {
-    /// By a command in which `{}` stands for the value; `{param}` for the part of the key after `#`.
+    /// By a command in which `{}` stands for the value.
     Command(&'static str),
-    /// On the kernel's command line; then the host boots.
+    /// By these instructions, such as for the kernel's command line, and a reboot.
     Boot(&'static str),
-    /// In the firmware's set-up, or by another firmware.
+    /// By these instructions in the firmware set-up, or by other firmware.
     Firmware(&'static str),
-    /// Not at all: it is what the machine is.
+    /// Not at all: it is a property of the machine.
     Machine,
 }
 
-/// Who must be in charge.
+/// Drivers of which one must be in charge for a fact to have an effect.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum InCharge {
     /// One of these idle drivers.
@@ -177,7 +178,7 @@ impl Known {
     }
 }
 
-/// Every table; within one, the first entry that fits counts.
+/// All tables. The first entry with a matching pattern applies.
 const TABLES: &[&[Known]] = &[
     frequency::KNOWN,
     idle::KNOWN,
@@ -187,18 +188,18 @@ const TABLES: &[&[Known]] = &[
     memory::KNOWN,
     block::KNOWN,
     network::KNOWN,
-    // These end with what is known of any module and any parameter.
+    // Last, because these end with entries for any module and any parameter.
     modules::KNOWN,
     kernel::KNOWN,
 ];
 
-/// What is known of a key.
+/// What is known about the fact with this key.
 #[must_use]
 pub fn find(key: &str) -> Option<&'static Known> {
     TABLES.iter().copied().flatten().find(|known| known.keys.iter().any(|it| fits(it, key)))
 }
 
-/// Weight of a difference that no entry knows.
+/// Weight of a difference without an entry.
 #[must_use]
 pub fn unknown_weight(class: Class, area: Area) -> u8 {
     match (class, area) {
@@ -209,7 +210,7 @@ pub fn unknown_weight(class: Class, area: Area) -> u8 {
     }
 }
 
-/// Whether a key fits a pattern in which `*` stands for any text.
+/// Whether a key matches a pattern in which `*` stands for any text.
 #[must_use]
 pub fn fits(pattern: &str, key: &str) -> bool {
     let mut parts = pattern.split('*');

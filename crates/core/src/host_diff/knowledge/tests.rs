@@ -42,7 +42,7 @@ fn entries_are_whole() {
     }
 }
 
-/// An entry behind one whose pattern is wider would never be found.
+/// An entry after one with a wider pattern would never be found.
 #[test]
 fn every_entry_can_be_found() {
     let mut hidden = Vec::new();
@@ -57,7 +57,7 @@ fn every_entry_can_be_found() {
     assert!(hidden.is_empty(), "{hidden:#?}");
 }
 
-/// The keys of incident 5 and the traps around them.
+/// The keys of incident 5, and similar ones that are easily confused with them.
 #[test]
 fn what_is_known_of_some_keys() {
     for (key, what) in [
