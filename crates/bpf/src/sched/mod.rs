@@ -86,6 +86,8 @@ pub struct SchedProbe {
     /// Attached programs; the one on `sched_switch` is the last.
     links: Vec<Link>,
     names: ProgramNames,
+    /// Thread ids of the kernel are those of this process's system calls, too.
+    knows_tids: bool,
     switch_program: OwnedFd,
     threads: Mapped<sched_thread>,
     waits: Mapped<sched_waits>,
@@ -184,6 +186,7 @@ impl SchedProbe {
             skel,
             links,
             names,
+            knows_tids: plan.initial_pid_namespace,
             switch_program,
             threads,
             waits,
@@ -223,6 +226,11 @@ impl SchedProbe {
                 self.threads.set_u32(slot, offset_of!(sched_thread, tid), 0);
             }
         }
+    }
+
+    /// Whether the thread has ended, as far as this process can know.
+    fn has_ended(&self, thread: &sched_thread) -> bool {
+        self.knows_tids && has_ended(thread.tgid, thread.tid)
     }
 
     /// Runs on every CPU once, so that each has switched and its clock and current thread are known. A CPU that is not
@@ -398,11 +406,21 @@ impl SchedProbe {
     }
 }
 
-/// Whether this thread has ended.
+/// Whether there is no such thread any more.
 fn is_gone(tgid: u32, tid: u32) -> bool {
-    // SAFETY: signal 0 is not delivered; the call only checks whether the thread exists.
+    // SAFETY: signal 0 is sent to nobody; the call only says whether it could be.
     let answer = unsafe { libc::syscall(libc::SYS_tgkill, tgid, tid, 0) };
     answer != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+}
+
+/// Whether a thread has ended, be it that nobody has waited for it yet (a zombie, which signals still reach).
+fn has_ended(tgid: u32, tid: u32) -> bool {
+    let Ok(stat) = std::fs::read(format!("/proc/{tgid}/task/{tid}/stat")) else {
+        return is_gone(tgid, tid);
+    };
+    // The comm may hold anything, parentheses too; the state follows the last one.
+    let state = stat.rsplit(|&byte| byte == b')').next().and_then(|rest| rest.get(1));
+    matches!(state, Some(b'Z' | b'X'))
 }
 
 fn configure(
@@ -421,4 +439,25 @@ fn configure(
     open.maps.moves.set_max_entries(plan.slots)?;
     open.maps.areas.set_max_entries(cpus)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_ended;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_zombie_has_ended() {
+        let mut child =
+            Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let pid = child.id();
+        assert!(!has_ended(pid, pid));
+        drop(child.stdin.take());
+        while !has_ended(pid, pid) {
+            std::thread::yield_now();
+        }
+        assert!(std::path::Path::new(&format!("/proc/{pid}")).exists(), "nobody waited for it");
+        child.wait().unwrap();
+        assert!(has_ended(pid, pid));
+    }
 }

@@ -49,7 +49,6 @@ pub struct SyscallProbe {
     stats: Mapped<sys_stat>,
     cpus: Mapped<sys_cpu>,
     groups: u32,
-    missed: u64,
 }
 
 impl SyscallProbe {
@@ -72,7 +71,7 @@ impl SyscallProbe {
         let stats = Mapped::new(skel.maps.stats.as_fd(), accounts).map_err(mapped)?;
         let areas = Mapped::new(skel.maps.cpus.as_fd(), cpus as usize).map_err(mapped)?;
         let programs = Programs::attach(&skel, &PROGRAMS)?;
-        Ok(Self { programs, skel, threads, stats, cpus: areas, groups, missed: 0 })
+        Ok(Self { programs, skel, threads, stats, cpus: areas, groups })
     }
 
     /// Observes a thread from its next system call on, and all threads and processes that it starts. `false` = it is
@@ -153,7 +152,7 @@ impl SyscallProbe {
             reading.unread_ns += area.lost.unread_ns;
             reading.threads_collide += area.lost.threads_collide;
         }
-        reading.missed = self.programs.missed() + self.missed;
+        reading.missed = self.programs.missed();
         Ok(reading)
     }
 

@@ -173,7 +173,8 @@ impl Tally {
     }
 
     fn account(&mut self, thread: &ThreadDelta) -> &mut Account {
-        let t0_ns = self.t1_ns;
+        // A thread that is met late may have existed for longer.
+        let t0_ns = self.t1_ns.min(thread.from_ns);
         self.leaders.insert(thread.tgid, thread.leader_boot_ns);
         self.accounts
             .entry((thread.tgid, thread.leader_boot_ns))
@@ -443,6 +444,7 @@ mod tests {
             cgroup_id: 1,
             dead: false,
             wall_ns: 0,
+            from_ns: 0,
             states_ns: [0; 8],
             waits: WaitHist::default(),
             wait_max_ns: 0,
@@ -476,6 +478,37 @@ mod tests {
         let one = TargetSpec::Process { pid: 8, comm: "cron".into() };
         assert_eq!(met(one), (vec![8], vec![8]));
         assert_eq!(met(TargetSpec::Comm { comm: "api".into() }), (vec![7, 9], vec![7, 9]));
+    }
+
+    #[test]
+    fn the_record_of_a_thread_that_is_met_late_covers_its_time() {
+        let host = Host::empty();
+        let mut cx = host.context();
+        let mut tally = Tally::default();
+        let mut ticks = Vec::new();
+        for second in 1..=3 {
+            let t1_ns = second * 1_000_000_000;
+            tally.add(
+                &ThreadDelta {
+                    from_ns: t1_ns - 1_000_000_000,
+                    wall_ns: 1_000_000_000,
+                    ..thread(7, "known")
+                },
+                second == 3,
+            );
+            if second == 3 {
+                tally.add(&ThreadDelta { wall_ns: 3_000_000_000, ..thread(8, "late") }, true);
+            }
+            tally.emit(&mut cx, t1_ns, second == 3, &mut |record| {
+                if let Record::ProcessTick(tick) = record {
+                    ticks.push((tick.t0_ns, tick.t1_ns, tick.wall_ns));
+                }
+            });
+        }
+        assert_eq!(ticks.len(), 2);
+        for (t0_ns, t1_ns, wall_ns) in ticks {
+            assert_eq!(t1_ns - t0_ns, wall_ns, "one thread has as much wall time as there is");
+        }
     }
 
     #[test]

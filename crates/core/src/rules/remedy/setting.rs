@@ -134,7 +134,7 @@ fn shares(percent: u64) -> u64 {
 }
 
 /// A quoted name that cannot be taken for an option: systemd's root slice is called `-.slice`.
-fn operand(name: &str) -> String {
+pub(super) fn operand(name: &str) -> String {
     let quoted = shell_quote(name);
     if name.starts_with('-') { format!("-- {quoted}") } else { quoted.into_owned() }
 }

@@ -102,7 +102,7 @@ fn a_noisy_neighbour_is_named_with_its_part() {
     assert!(note(found, "wake-up latency").contains("not counted as contention"));
     assert!(found.sizes.len() > 3);
     let commands: Vec<_> = found.fix.iter().filter_map(|fix| fix.command.as_deref()).collect();
-    assert_eq!(commands[0], "docker update --cpu-shares 10240 shop-web");
+    assert_eq!(commands[0], "echo 1000 > /sys/fs/cgroup/docker/bbda0b6e9d3f/cpu.weight");
     assert!(found.fix.iter().all(|fix| fix.risk.is_some()));
     assert_eq!(
         found.confirm.as_ref().map(|confirm| confirm.command.as_str()),

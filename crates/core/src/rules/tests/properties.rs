@@ -15,6 +15,7 @@ fn did() -> impl Strategy<Value = Did> {
     let time = || 0..20 * S;
     (0..40u32, time(), time(), time(), prop::collection::vec((0..2_000u64, 0..50 * MS), 0..4), 0..S)
         .prop_map(|(threads, on_cpu_ns, throttled_ns, block_io_ns, waits, wakeup_latency_ns)| Did {
+            mem_stall_ns: block_io_ns / 2,
             threads,
             on_cpu_ns,
             throttled_ns,
