@@ -41,7 +41,7 @@ pub struct Plan {
     pub slots: u32,
 }
 
-/// Minimum and maximum number of slots. At 952 bytes each they take 15.6 MB to 250 MB of kernel memory.
+/// Minimum and maximum number of slots. At 976 bytes each they take 16 MB to 256 MB of kernel memory.
 const SLOTS: (usize, usize) = (1 << 14, 1 << 18);
 
 /// Decides what to load.
