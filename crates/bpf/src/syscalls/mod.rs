@@ -37,7 +37,7 @@ unsafe impl Plain for sys_file {}
 /// many entries as possible pids, no two threads share one.
 const PLACES: (u32, u32) = (1 << 15, 1 << 17);
 /// All programs, in the order in which they are attached: who ends and who begins is known before anybody is counted.
-const PROGRAMS: [&str; 6] = ["on_end", "on_exec", "on_fork", "on_switch", "on_exit", "on_enter"];
+const ATTACHED: [&str; 6] = ["on_end", "on_exec", "on_fork", "on_switch", "on_exit", "on_enter"];
 /// `SYS_NONE`: no call is in progress.
 const NONE: u32 = u32::MAX;
 
@@ -63,14 +63,14 @@ impl SyscallProbe {
         let places = pids.clamp(PLACES.0, PLACES.1).next_power_of_two();
         configure(&mut open, cpus, places, groups)
             .map_err(|error| format!("configure BPF: {error}"))?;
-        object::choose(&mut open, &PROGRAMS);
+        object::choose(&mut open, &ATTACHED);
         let skel = object::load(open)?;
         let mapped = |error| format!("map BPF arrays: {error}");
         let accounts = (cpus * groups) as usize * CALLS;
         let threads = Mapped::new(skel.maps.threads.as_fd(), places as usize).map_err(mapped)?;
         let stats = Mapped::new(skel.maps.stats.as_fd(), accounts).map_err(mapped)?;
         let areas = Mapped::new(skel.maps.cpus.as_fd(), cpus as usize).map_err(mapped)?;
-        let programs = Programs::attach(&skel, &PROGRAMS)?;
+        let programs = Programs::attach(&skel, &ATTACHED)?;
         Ok(Self { programs, skel, threads, stats, cpus: areas, groups })
     }
 
