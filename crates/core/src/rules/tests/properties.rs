@@ -21,6 +21,7 @@ fn did() -> impl Strategy<Value = Did> {
             block_io_ns,
             waits,
             wakeup_latency_ns,
+            ..Did::default()
         })
 }
 
