@@ -120,12 +120,20 @@ pub struct IdleTick {
     pub waits: u64,
     /// Their time.
     pub waits_ns: u64,
-    /// Of that: time while at least one CPU that the thread was allowed on was idle.
+    /// Time of waits of that length that were not looked at: there were too many at once, or the thread was gone. 0 in
+    /// recordings made before this was counted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub skipped_ns: u64,
+    /// Of `waits_ns`: time while at least one CPU that the thread was allowed on was idle.
     pub idle_allowed_ns: u64,
-    /// Of that: time while no allowed CPU was idle, but one outside its affinity was.
+    /// Of `waits_ns`: time while no allowed CPU was idle, but one outside its affinity was.
     pub idle_forbidden_ns: u64,
     /// Each CPU's part, those with any.
     pub cpus: Vec<IdleCpu>,
+}
+
+fn is_zero(ns: &u64) -> bool {
+    *ns == 0
 }
 
 /// The fallback without BPF: one second of `/proc/PID/task/*/schedstat`, summed over threads.

@@ -130,6 +130,14 @@ impl Account {
     }
 }
 
+/// The processes of the target.
+#[derive(Debug, Default)]
+pub(super) struct Target {
+    pub(super) pids: BTreeSet<u32>,
+    /// The probe's slots of their threads.
+    pub(super) slots: Vec<usize>,
+}
+
 /// The accounts of all processes.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
@@ -221,9 +229,9 @@ impl Tally {
         }
     }
 
-    /// Takes the probe's slots of the threads of the target's processes, as of the last look at all threads.
-    pub(super) fn take_target_slots(&mut self, cx: &mut Context, emit: Emit<'_>) -> Vec<usize> {
-        let mut slots = Vec::new();
+    /// Takes the target's processes and the slots of their threads, as of the last look at all threads.
+    pub(super) fn take_target(&mut self, cx: &mut Context, emit: Emit<'_>) -> Target {
+        let mut target = Target::default();
         for key in self.keys() {
             let own = self.accounts.get_mut(&key).map(|account| std::mem::take(&mut account.slots));
             if !self.may_belong(&cx.target, key) {
@@ -231,10 +239,11 @@ impl Tally {
             }
             let id = self.identity(cx, key, &mut *emit);
             if cx.processes.in_target(id) {
-                slots.extend(own.into_iter().flatten());
+                target.pids.insert(key.0);
+                target.slots.extend(own.into_iter().flatten());
             }
         }
-        slots
+        target
     }
 
     /// Whether the process may belong to the target, as far as the probe's own data can tell.
@@ -345,7 +354,7 @@ impl Tally {
         for (culprit, ns) in self.culprits(cx, &done.blame, emit) {
             emit(Record::Blame(BlameTick { t0_ns, t1_ns, victim, culprit, ns }));
         }
-        if done.idle.waits > 0 {
+        if done.idle.waits > 0 || done.idle.skipped_ns > 0 {
             emit(Record::Idle(Box::new(IdleTick {
                 t0_ns,
                 t1_ns,
@@ -353,6 +362,7 @@ impl Tally {
                 min_wait_ns: MIN_WAIT_NS,
                 waits: done.idle.waits,
                 waits_ns: done.idle.waits_ns,
+                skipped_ns: done.idle.skipped_ns,
                 idle_allowed_ns: done.idle.allowed_ns,
                 idle_forbidden_ns: done.idle.forbidden_ns,
                 cpus: done.idle.idle_cpus(),
@@ -467,7 +477,7 @@ mod tests {
             }
         };
         tally.meet_all(&mut cx, &mut emit);
-        let slots = tally.take_target_slots(&mut cx, &mut emit);
+        let slots = tally.take_target(&mut cx, &mut emit).slots;
         (pids, slots)
     }
 

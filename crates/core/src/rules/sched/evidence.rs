@@ -6,7 +6,7 @@ use crate::recording::{PsiResource, Source, TargetSpec};
 use crate::rules::Limit;
 use crate::rules::words::evidence;
 use crate::text::units;
-use crate::view::{Group, Usage, View, waits};
+use crate::view::{Group, Idle, Usage, View, waits};
 
 /// From this share on, a group counts as batch work if it also runs for long at a time.
 pub(super) const BATCH_SHARE: Limit = Limit {
@@ -217,22 +217,40 @@ fn delay_lines(view: &View, group: &Group<'_>) -> Vec<Evidence> {
 fn idle_line(view: &View, group: &Group<'_>) -> Evidence {
     let label = Source::Timeline.label();
     let Some(idle) = group.idle.as_ref().filter(|idle| idle.waits_ns > 0) else {
-        let note = if view.covers(Source::Timeline) {
-            "none of its waits was long enough to be looked at"
-        } else {
-            "not seen: whether other CPUs idled while it waited takes the BPF timeline"
+        let note = match &group.idle {
+            _ if !view.covers(Source::Timeline) => {
+                "not seen: whether other CPUs idled while it waited takes the BPF timeline"
+                    .to_owned()
+            }
+            Some(idle) if idle.skipped_ns > 0 => format!(
+                "not looked at: {} in waits of {} and more, too many at once, or of threads that were gone",
+                units::duration(idle.skipped_ns as f64),
+                units::duration(idle.min_wait_ns as f64)
+            ),
+            _ => "none of its waits was long enough to be looked at".to_owned(),
         };
-        return evidence(view, "idle CPUs meanwhile", 0.0, Unit::Text, label, note.to_owned());
+        return evidence(view, "idle CPUs meanwhile", 0.0, Unit::Text, label, note);
     };
     let share = |ns: u64| units::share(ns as f64 / idle.waits_ns as f64);
     let note = format!(
         "of the waiting in waits of {} and more passed while a CPU that it may use was idle; {} while only \
-         CPUs were idle that it may not use",
+         CPUs were idle that it may not use{}",
         units::duration(idle.min_wait_ns as f64),
-        share(idle.forbidden_ns)
+        share(idle.forbidden_ns),
+        part_looked_at(idle)
     );
     let value = idle.allowed_ns as f64 / idle.waits_ns as f64;
     evidence(view, "idle CPUs meanwhile", value, Unit::Ratio, label, note)
+}
+
+/// How much of the longer waits was looked at, as the end of a sentence; empty if all of them were.
+pub(super) fn part_looked_at(idle: &Idle) -> String {
+    match idle.skipped_ns {
+        0 => String::new(),
+        _ => {
+            format!("; {} of the time in such waits was looked at", units::share(idle.looked_at()))
+        }
+    }
 }
 
 /// Evidence line: whether a quota throttled the group.

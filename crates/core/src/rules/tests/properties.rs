@@ -68,6 +68,7 @@ fn scene(lives: &[Life], quota_us: Option<u64>, lost: u64, host: bool) -> Scene 
                 min_wait_ns: 100_000,
                 waits: 50,
                 waits_ns: allowed_ns + forbidden_ns + 1,
+                skipped_ns: allowed_ns,
                 idle_allowed_ns: allowed_ns,
                 idle_forbidden_ns: forbidden_ns,
                 cpus: vec![IdleCpu { cpu: 1, allowed: false, idle_ns: forbidden_ns }],
