@@ -5,7 +5,7 @@
 //! recording grows with activity and not with the number of processes. Nothing is left out, and each record holds
 //! the time range that it covers.
 
-use super::super::{Context, Emit, Sighting};
+use super::super::{Cgroups, Context, Emit, Sighting};
 use super::idle::{IdleSum, MIN_WAIT_NS};
 use deburr_bpf::sched::{Behind, State, Sums, ThreadDelta};
 use deburr_core::recording::{
@@ -418,21 +418,26 @@ fn sighting(key: Key, account: Option<&Account>) -> Sighting<'_> {
     }
 }
 
+/// The sighting with the cgroup that the probe's id means, which is emitted if it is new.
+fn placed<'a>(cgroups: &mut Cgroups, sighting: Sighting<'a>, emit: Emit<'_>) -> Sighting<'a> {
+    let cgroup = sighting.cgroup.and_then(|id| cgroups.of_task_group(id));
+    if let Some(id) = cgroup {
+        cgroups.sight(id, emit);
+    }
+    Sighting { cgroup, ..sighting }
+}
+
 /// The identity of that process.
 fn meet(cx: &mut Context, sighting: Sighting<'_>, emit: Emit<'_>) -> ProcId {
     let Context { roots, processes, cgroups, target, .. } = cx;
-    if let Some(id) = sighting.cgroup {
-        cgroups.sight(id, emit);
-    }
+    let sighting = placed(cgroups, sighting, &mut *emit);
     processes.intern(roots, cgroups, target, sighting, emit)
 }
 
 /// The shared identity of processes like this one that are too small for one of their own.
 fn fold(cx: &mut Context, sighting: Sighting<'_>, emit: Emit<'_>) -> ProcId {
     let Context { roots, processes, cgroups, target, .. } = cx;
-    if let Some(id) = sighting.cgroup {
-        cgroups.sight(id, &mut *emit);
-    }
+    let sighting = placed(cgroups, sighting, &mut *emit);
     processes.fold(roots, cgroups, target, sighting, emit)
 }
 
@@ -440,6 +445,7 @@ fn fold(cx: &mut Context, sighting: Sighting<'_>, emit: Emit<'_>) -> ProcId {
 mod tests {
     use super::*;
     use crate::collect::fixture::Host;
+    use std::os::unix::fs::MetadataExt as _;
 
     fn thread(pid: u32, name: &str) -> ThreadDelta {
         let mut comm = [0; 16];
@@ -479,6 +485,30 @@ mod tests {
         tally.meet_all(&mut cx, &mut emit);
         let slots = tally.take_target(&mut cx, &mut emit).slots;
         (pids, slots)
+    }
+
+    /// The cgroup of a process whose id the probe reads as 0, and the paths of the cgroups that were announced.
+    fn place_of_session(host: &Host) -> (Option<CgroupId>, Vec<String>) {
+        let mut cx = host.context();
+        let mut tally = Tally::default();
+        tally.add(&ThreadDelta { cgroup_id: 0, wall_ns: 1000, ..thread(7, "bash") }, true);
+        let (mut cgroup, mut announced) = (None, Vec::new());
+        tally.emit(&mut cx, 1_000_000, true, &mut |record| match record {
+            Record::Process(process) => cgroup = process.cgroup,
+            Record::Cgroup(it) => announced.push(it.path),
+            _ => {}
+        });
+        (cgroup, announced)
+    }
+
+    #[test]
+    fn a_session_in_the_root_is_in_the_root_although_its_task_group_has_no_cgroup() {
+        let host = Host::like("cgroup/mixed");
+        let root = host.path("sys/fs/cgroup/cpu").metadata().unwrap().ino();
+        assert_eq!(place_of_session(&host), (Some(CgroupId(root)), vec!["/".to_owned()]));
+        for other in ["cgroup/pod", "cgroup/v2"] {
+            assert_eq!(place_of_session(&Host::like(other)), (None, vec![]), "{other}");
+        }
     }
 
     #[test]
