@@ -3,8 +3,8 @@
 
 use crate::finding::{Cost, Evidence, Unit};
 use crate::recording::{PsiResource, Source, TargetSpec};
-use crate::rules::Limit;
 use crate::rules::words::evidence;
+use crate::rules::{Limit, remedy};
 use crate::text::units;
 use crate::view::{Group, Idle, Usage, View, waits};
 
@@ -191,7 +191,13 @@ pub(super) fn victim_lines(view: &View, group: &Group<'_>, loss: &Loss) -> Vec<E
         all.push(worst);
     }
     if usage.wakeup_latency_ns > 0 {
-        let note = "not counted as contention: the CPU was idle and had to wake up".to_owned();
+        let note = match remedy::real_time(group) {
+            Some(kind) => format!(
+                "not counted as contention: the CPU was idle and had to wake up, or its own budget was used up ({})",
+                kind.shown().unwrap_or_default()
+            ),
+            None => "not counted as contention: the CPU was idle and had to wake up".to_owned(),
+        };
         all.push(line("wake-up latency", usage.wakeup_latency_ns as f64, Unit::Ns, note));
     }
     all.push(idle_line(view, group));

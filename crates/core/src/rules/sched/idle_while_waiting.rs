@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! SCH003: threads wait on one CPU's run queue while other CPUs are idle.
 
+use super::blame::Blame;
 use super::evidence::{self as lines, Loss};
+use super::own_budget::OwnBudget;
 use crate::finding::{
     Area, Cause, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
 };
@@ -44,7 +46,8 @@ fn check(view: &View) -> Verdict {
     let mut victims: Vec<(Severity, Hit<'_>)> = Vec::new();
     let mut nearest: Option<(Loss, &Group<'_>)> = None;
     let mut unseen: Option<(&Group<'_>, &Idle)> = None;
-    for group in groups.list().iter().filter(|group| lines::may_suffer(view, group)) {
+    let list = groups.list().iter().enumerate();
+    for (at, group) in list.filter(|(_, group)| lines::may_suffer(view, group)) {
         let Some(idle) = group.idle.as_ref().filter(|idle| idle.whole_ns() > 0) else { continue };
         let loss = loss(view, group, idle, estimated_ns(idle));
         let severity = severity::of_loss(loss.ns_per_s, loss.share);
@@ -54,7 +57,10 @@ fn check(view: &View) -> Verdict {
         }
         match severity {
             Some(severity) => {
-                victims.push((severity, Hit { group, idle, loss }));
+                let budget = OwnBudget::of(group, &Blame::of(&groups, at));
+                let severity =
+                    if budget.is_some() { severity::lowered(severity) } else { severity };
+                victims.push((severity, Hit { group, idle, loss, budget }));
             }
             None if nearest.is_none_or(|(nearest, _)| loss.ns > nearest.ns) => {
                 nearest = Some((loss, group));
@@ -89,6 +95,8 @@ struct Hit<'g> {
     group: &'g Group<'g>,
     idle: &'g Idle,
     loss: Loss,
+    /// Whether it may wait for its own budget.
+    budget: Option<OwnBudget<'g>>,
 }
 
 /// Waiting while another CPU was idle. The waits that were looked at are a sample: they stand for the others too, if
@@ -171,7 +179,7 @@ fn idle_cpus(idle: &Idle, allowed: bool) -> Vec<u32> {
 }
 
 fn finding(view: &View, hit: &Hit<'_>, severity: Severity) -> Finding {
-    let Hit { group, idle, loss } = hit;
+    let Hit { group, idle, loss, budget } = hit;
     let forbidden = idle.forbidden_ns >= idle.allowed_ns;
     let others = idle_cpus(idle, !forbidden);
     let are = if others.len() == 1 { "is" } else { "are" };
@@ -181,23 +189,28 @@ fn finding(view: &View, hit: &Hit<'_>, severity: Severity) -> Finding {
     // Waits too short to be examined are not part of the claim, but their share lowers the confidence.
     let queued_ns = group.usage.as_ref().map_or(idle.waits_ns, Usage::contended_ns).max(1);
     let looked_at = (idle.waits_ns as f64 / queued_ns as f64).min(1.0);
-    let confidence = Confidence::of(view)
+    let mut confidence = Confidence::of(view)
         .with_samples(idle.waits)
         .with("waits looked at", 0.5 + 0.5 * looked_at);
+    if budget.is_some() {
+        confidence = confidence.with("own budget", 0.5);
+    }
     let mut all = lines_of(view, group, idle);
+    all.extend(budget.map(|budget| budget.line(view)));
     all.push(confidence.evidence(view));
     Finding {
         title: format!(
-            "{} {wait} {} for a CPU while {}, where {it} {may} run, {are} idle",
+            "{} {wait} {} for a CPU{} while {}, where {it} {may} run, {are} idle",
             group_name(group),
             words::of_every_second(loss.ns_per_s),
+            budget.map(|budget| format!(" or {}", budget.words())).unwrap_or_default(),
             remedy::named(&others)
         ),
         victim: words::group_entity(view, group),
         cost: Cost { lost_ns_per_s: loss.ns_per_s, share: loss.share, ..Cost::default() },
         causes: causes(view, group, idle),
         evidence: all,
-        fix: fixes(view, group, forbidden),
+        fix: OwnBudget::unpromised(*budget, fixes(view, group, forbidden)),
         confirm: Some(words::look_again(
             group,
             "after the change: next to no waiting while a CPU idles".into(),
