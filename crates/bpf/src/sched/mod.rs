@@ -6,6 +6,7 @@
 //! `CLOCK_MONOTONIC`.
 
 mod blame;
+mod moves;
 mod threads;
 mod timeline;
 mod untold;

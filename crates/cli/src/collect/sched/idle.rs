@@ -93,8 +93,13 @@ impl IdleFinder {
     }
 
     /// Drops old idle intervals, and examines the waits that ended since the last look, those of the target's processes
-    /// first.
-    pub(super) fn look(&mut self, now_ns: u64, target: &BTreeSet<u32>) {
+    /// first. `last_move` tells from which CPU's run queue a thread was moved last while it waited, and when.
+    pub(super) fn look(
+        &mut self,
+        now_ns: u64,
+        target: &BTreeSet<u32>,
+        last_move: &dyn Fn(u32) -> Option<(usize, u64)>,
+    ) {
         for idle in &mut self.idle {
             while idle.len() > STRETCHES
                 || idle.front().is_some_and(|stretch| stretch.1 + MEMORY_NS < now_ns)
@@ -112,7 +117,9 @@ impl IdleFinder {
                 continue;
             }
             let from = run.start_ns.saturating_sub(run.queued_ns);
-            lay_over(sum, &self.idle, cpu, (from, run.start_ns), &mut || affinity(run.tid));
+            let wait = (from, run.start_ns);
+            let stays = stays(&self.idle, cpu, wait, || last_move(run.tid));
+            lay_over(sum, &self.idle, &stays, &mut || affinity(run.tid));
         }
     }
 
@@ -140,19 +147,41 @@ fn affinity(tid: u32) -> Option<CpuSet> {
     sched_getaffinity(Pid::from_raw(tid.cast_signed())).ok()
 }
 
-/// Adds one wait in the run queue of CPU `own`: which other CPUs were idle during it. The thread's affinity is only
-/// read when one was.
+/// A part of a wait: in the run queue of that CPU, from, to.
+type Stay = (usize, (u64, u64));
+
+/// The run queues that a thread was on during a wait that ended on CPU `last`: two, if it was moved meanwhile. That is
+/// only asked if that CPU idled during the wait: no other answer changes anything.
+fn stays(
+    idle: &[Stretches],
+    last: usize,
+    wait: (u64, u64),
+    last_move: impl Fn() -> Option<(usize, u64)>,
+) -> Vec<Stay> {
+    let idled = idle.get(last).is_some_and(|stretches| !overlaps(stretches, wait).is_empty());
+    match idled.then(last_move).flatten() {
+        // A later move is of another wait.
+        Some((first, at_ns)) if wait.0 < at_ns && at_ns <= wait.1 => {
+            vec![(first, (wait.0, at_ns)), (last, (at_ns, wait.1))]
+        }
+        _ => vec![(last, wait)],
+    }
+}
+
+/// Adds one wait: which CPUs were idle during it, other than the one whose run queue the thread was on. The thread's
+/// affinity is only read when one was.
 fn lay_over(
     sum: &mut IdleSum,
     idle: &[Stretches],
-    own: usize,
-    wait: (u64, u64),
+    stays: &[Stay],
     affinity: &mut dyn FnMut() -> Option<CpuSet>,
 ) {
+    let wait_ns: u64 = stays.iter().map(|(_, (from, to))| to - from).sum();
     let mut allowed_cpus: Option<CpuSet> = None;
     let (mut allowed, mut any) = (Vec::new(), Vec::new());
-    for (cpu, stretches) in idle.iter().enumerate().filter(|(cpu, _)| *cpu != own) {
-        let parts = overlaps(stretches, wait);
+    for (cpu, stretches) in idle.iter().enumerate() {
+        let elsewhere = stays.iter().filter(|(own, _)| *own != cpu);
+        let parts: Vec<_> = elsewhere.flat_map(|(_, part)| overlaps(stretches, *part)).collect();
         let ns: u64 = parts.iter().map(|part| part.1 - part.0).sum();
         if ns == 0 {
             continue;
@@ -162,7 +191,7 @@ fn lay_over(
         }
         // The affinity of a thread that is gone is unknown.
         let Some(set) = &allowed_cpus else {
-            sum.skipped_ns += wait.1 - wait.0;
+            sum.skipped_ns += wait_ns;
             return;
         };
         let may = cpu < CpuSet::MAX_CPU && set.is_set(cpu);
@@ -174,7 +203,7 @@ fn lay_over(
         any.extend(parts);
     }
     sum.waits += 1;
-    sum.waits_ns += wait.1 - wait.0;
+    sum.waits_ns += wait_ns;
     let allowed_ns = union(&mut allowed);
     sum.allowed_ns += allowed_ns;
     sum.forbidden_ns += union(&mut any) - allowed_ns;
@@ -221,7 +250,7 @@ mod tests {
     fn a_pinned_thread_waits_while_a_forbidden_cpu_idles() {
         let idle = vec![Stretches::new(), Stretches::from([(0, 50), (80, 200)])];
         let mut sum = IdleSum::default();
-        lay_over(&mut sum, &idle, 0, (10, 110), &mut || Some(only(&[0])));
+        lay_over(&mut sum, &idle, &[(0, (10, 110))], &mut || Some(only(&[0])));
         assert_eq!((sum.waits, sum.waits_ns, sum.allowed_ns, sum.forbidden_ns), (1, 100, 0, 70));
         assert_eq!(sum.cpus, BTreeMap::from([((1, false), 70)]));
     }
@@ -230,7 +259,7 @@ mod tests {
     fn an_allowed_idle_cpu_hides_a_forbidden_one() {
         let idle = vec![Stretches::new(), Stretches::from([(0, 60)]), Stretches::from([(40, 100)])];
         let mut sum = IdleSum::default();
-        lay_over(&mut sum, &idle, 0, (0, 100), &mut || Some(only(&[0, 1])));
+        lay_over(&mut sum, &idle, &[(0, (0, 100))], &mut || Some(only(&[0, 1])));
         assert_eq!((sum.allowed_ns, sum.forbidden_ns), (60, 40));
     }
 
@@ -238,15 +267,31 @@ mod tests {
     fn nobody_is_asked_when_no_cpu_idled() {
         let idle = vec![Stretches::from([(0, 100)]), Stretches::new()];
         let mut sum = IdleSum::default();
-        lay_over(&mut sum, &idle, 0, (0, 100), &mut || panic!("asked"));
+        lay_over(&mut sum, &idle, &[(0, (0, 100))], &mut || panic!("asked"));
         assert_eq!((sum.allowed_ns, sum.forbidden_ns), (0, 0));
+    }
+
+    #[test]
+    fn the_cpu_that_ended_a_wait_was_idle_for_it_until_the_thread_was_moved_there() {
+        let idle = vec![Stretches::new(), Stretches::from([(0, 400)])];
+        let sum_of = |last_move| {
+            let mut sum = IdleSum::default();
+            let stays = stays(&idle, 1, (0, 400), || last_move);
+            lay_over(&mut sum, &idle, &stays, &mut || Some(only(&[0, 1])));
+            (sum.waits, sum.waits_ns, sum.allowed_ns)
+        };
+        assert_eq!(sum_of(Some((0, 390))), (1, 400, 390));
+        assert_eq!(sum_of(None), (1, 400, 0), "it woke up there");
+        assert_eq!(sum_of(Some((0, 500))), (1, 400, 0), "it was moved later");
+        let asked = stays(&idle, 0, (0, 400), || panic!("asked"));
+        assert_eq!(asked, [(0, (0, 400))]);
     }
 
     #[test]
     fn a_wait_of_a_thread_that_is_gone_counts_as_not_looked_at() {
         let idle = vec![Stretches::new(), Stretches::from([(0, 100)])];
         let mut sum = IdleSum::default();
-        lay_over(&mut sum, &idle, 0, (0, 100), &mut || None);
+        lay_over(&mut sum, &idle, &[(0, (0, 100))], &mut || None);
         assert_eq!(sum, IdleSum { skipped_ns: 100, ..IdleSum::default() });
     }
 
@@ -259,7 +304,7 @@ mod tests {
             finder.ran(0, run(7));
         }
         finder.ran(1, run(8));
-        finder.look(1_000_000, &BTreeSet::from([8]));
+        finder.look(1_000_000, &BTreeSet::from([8]), &|_| None);
         let sums = finder.take();
         assert_eq!((sums[&8].waits, sums[&8].skipped_ns), (1, 0));
         assert_eq!(sums[&7].waits, WAITS_PER_BIN as u64 - 1);

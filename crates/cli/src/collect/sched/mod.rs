@@ -180,7 +180,8 @@ impl SchedCollector {
                 self.idle.idles(cpu, run.start_ns, now_ns);
             }
         }
-        self.idle.look(self.clock.now(), &self.target.pids);
+        let probe = &self.probe;
+        self.idle.look(self.clock.now(), &self.target.pids, &|tid| probe.last_move(tid));
         self.tally.blame(self.long_waits.tell(&self.probe, &self.waiting, last));
     }
 
