@@ -151,9 +151,11 @@ pub struct Idle {
     pub waits: u64,
     /// Their time.
     pub waits_ns: u64,
-    /// Of that: while a CPU that the thread was allowed on was idle.
+    /// Time of other waits of that length, which were not looked at.
+    pub skipped_ns: u64,
+    /// Of `waits_ns`: while a CPU that the thread was allowed on was idle.
     pub allowed_ns: u64,
-    /// Of that: while only CPUs outside its affinity were idle.
+    /// Of `waits_ns`: while only CPUs outside its affinity were idle.
     pub forbidden_ns: u64,
     /// By CPU and whether the thread was allowed on it: the waiting during which it idled.
     pub cpus: BTreeMap<(u32, bool), u64>,
@@ -164,6 +166,7 @@ impl Idle {
         self.min_wait_ns = self.min_wait_ns.max(tick.min_wait_ns);
         self.waits += tick.waits;
         self.waits_ns += tick.waits_ns;
+        self.skipped_ns += tick.skipped_ns;
         self.allowed_ns += tick.idle_allowed_ns;
         self.forbidden_ns += tick.idle_forbidden_ns;
         for cpu in &tick.cpus {
@@ -175,11 +178,24 @@ impl Idle {
         self.min_wait_ns = self.min_wait_ns.max(other.min_wait_ns);
         self.waits += other.waits;
         self.waits_ns += other.waits_ns;
+        self.skipped_ns += other.skipped_ns;
         self.allowed_ns += other.allowed_ns;
         self.forbidden_ns += other.forbidden_ns;
         for (cpu, ns) in &other.cpus {
             *self.cpus.entry(*cpu).or_default() += ns;
         }
+    }
+
+    /// Time of all waits of that length, whether looked at or not.
+    #[must_use]
+    pub fn whole_ns(&self) -> u64 {
+        self.waits_ns + self.skipped_ns
+    }
+
+    /// The share of that time that was looked at, 0..1.
+    #[must_use]
+    pub fn looked_at(&self) -> f64 {
+        self.waits_ns as f64 / self.whole_ns().max(1) as f64
     }
 }
 

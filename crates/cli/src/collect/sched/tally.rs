@@ -5,7 +5,7 @@
 //! recording grows with activity and not with the number of processes. Nothing is left out, and each record holds
 //! the time range that it covers.
 
-use super::super::{Context, Emit, Sighting};
+use super::super::{Cgroups, Context, Emit, Sighting};
 use super::idle::{IdleSum, MIN_WAIT_NS};
 use deburr_bpf::sched::{Behind, State, Sums, ThreadDelta};
 use deburr_core::recording::{
@@ -130,6 +130,14 @@ impl Account {
     }
 }
 
+/// The processes of the target.
+#[derive(Debug, Default)]
+pub(super) struct Target {
+    pub(super) pids: BTreeSet<u32>,
+    /// The probe's slots of their threads.
+    pub(super) slots: Vec<usize>,
+}
+
 /// The accounts of all processes.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
@@ -222,9 +230,9 @@ impl Tally {
         }
     }
 
-    /// Takes the probe's slots of the threads of the target's processes, as of the last look at all threads.
-    pub(super) fn take_target_slots(&mut self, cx: &mut Context, emit: Emit<'_>) -> Vec<usize> {
-        let mut slots = Vec::new();
+    /// Takes the target's processes and the slots of their threads, as of the last look at all threads.
+    pub(super) fn take_target(&mut self, cx: &mut Context, emit: Emit<'_>) -> Target {
+        let mut target = Target::default();
         for key in self.keys() {
             let own = self.accounts.get_mut(&key).map(|account| std::mem::take(&mut account.slots));
             if !self.may_belong(&cx.target, key) {
@@ -232,10 +240,11 @@ impl Tally {
             }
             let id = self.identity(cx, key, &mut *emit);
             if cx.processes.in_target(id) {
-                slots.extend(own.into_iter().flatten());
+                target.pids.insert(key.0);
+                target.slots.extend(own.into_iter().flatten());
             }
         }
-        slots
+        target
     }
 
     /// Whether the process may belong to the target, as far as the probe's own data can tell.
@@ -346,7 +355,7 @@ impl Tally {
         for (culprit, ns) in self.culprits(cx, &done.blame, emit) {
             emit(Record::Blame(BlameTick { t0_ns, t1_ns, victim, culprit, ns }));
         }
-        if done.idle.waits > 0 {
+        if done.idle.waits > 0 || done.idle.skipped_ns > 0 {
             emit(Record::Idle(Box::new(IdleTick {
                 t0_ns,
                 t1_ns,
@@ -354,6 +363,7 @@ impl Tally {
                 min_wait_ns: MIN_WAIT_NS,
                 waits: done.idle.waits,
                 waits_ns: done.idle.waits_ns,
+                skipped_ns: done.idle.skipped_ns,
                 idle_allowed_ns: done.idle.allowed_ns,
                 idle_forbidden_ns: done.idle.forbidden_ns,
                 cpus: done.idle.idle_cpus(),
@@ -409,21 +419,26 @@ fn sighting(key: Key, account: Option<&Account>) -> Sighting<'_> {
     }
 }
 
+/// The sighting with the cgroup that the probe's id means, which is emitted if it is new.
+fn placed<'a>(cgroups: &mut Cgroups, sighting: Sighting<'a>, emit: Emit<'_>) -> Sighting<'a> {
+    let cgroup = sighting.cgroup.and_then(|id| cgroups.of_task_group(id));
+    if let Some(id) = cgroup {
+        cgroups.sight(id, emit);
+    }
+    Sighting { cgroup, ..sighting }
+}
+
 /// The identity of that process.
 fn meet(cx: &mut Context, sighting: Sighting<'_>, emit: Emit<'_>) -> ProcId {
     let Context { roots, processes, cgroups, target, .. } = cx;
-    if let Some(id) = sighting.cgroup {
-        cgroups.sight(id, emit);
-    }
+    let sighting = placed(cgroups, sighting, &mut *emit);
     processes.intern(roots, cgroups, target, sighting, emit)
 }
 
 /// The shared identity of processes like this one that are too small for one of their own.
 fn fold(cx: &mut Context, sighting: Sighting<'_>, emit: Emit<'_>) -> ProcId {
     let Context { roots, processes, cgroups, target, .. } = cx;
-    if let Some(id) = sighting.cgroup {
-        cgroups.sight(id, &mut *emit);
-    }
+    let sighting = placed(cgroups, sighting, &mut *emit);
     processes.fold(roots, cgroups, target, sighting, emit)
 }
 
@@ -431,6 +446,7 @@ fn fold(cx: &mut Context, sighting: Sighting<'_>, emit: Emit<'_>) -> ProcId {
 mod tests {
     use super::*;
     use crate::collect::fixture::Host;
+    use std::os::unix::fs::MetadataExt as _;
 
     fn thread(pid: u32, name: &str) -> ThreadDelta {
         let mut comm = [0; 16];
@@ -469,8 +485,32 @@ mod tests {
             }
         };
         tally.meet_all(&mut cx, &mut emit);
-        let slots = tally.take_target_slots(&mut cx, &mut emit);
+        let slots = tally.take_target(&mut cx, &mut emit).slots;
         (pids, slots)
+    }
+
+    /// The cgroup of a process whose id the probe reads as 0, and the paths of the cgroups that were announced.
+    fn place_of_session(host: &Host) -> (Option<CgroupId>, Vec<String>) {
+        let mut cx = host.context();
+        let mut tally = Tally::default();
+        tally.add(&ThreadDelta { cgroup_id: 0, wall_ns: 1000, ..thread(7, "bash") }, true);
+        let (mut cgroup, mut announced) = (None, Vec::new());
+        tally.emit(&mut cx, 1_000_000, true, &mut |record| match record {
+            Record::Process(process) => cgroup = process.cgroup,
+            Record::Cgroup(it) => announced.push(it.path),
+            _ => {}
+        });
+        (cgroup, announced)
+    }
+
+    #[test]
+    fn a_session_in_the_root_is_in_the_root_although_its_task_group_has_no_cgroup() {
+        let host = Host::like("cgroup/mixed");
+        let root = host.path("sys/fs/cgroup/cpu").metadata().unwrap().ino();
+        assert_eq!(place_of_session(&host), (Some(CgroupId(root)), vec!["/".to_owned()]));
+        for other in ["cgroup/pod", "cgroup/v2"] {
+            assert_eq!(place_of_session(&Host::like(other)), (None, vec![]), "{other}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod setting;
 mod weight;
 
 pub(super) use place::{cpu_list, cpus, named, widen, widen_cpuset};
+pub(super) use precedence::real_time;
 pub(super) use quota::{burst, raise_quota};
 
 use crate::finding::{Fix, Promise};
@@ -69,6 +70,14 @@ pub(super) fn behind(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> 
     }
     let apart = place::apart(view, victim, culprit);
     let real_time = precedence::ordinary(view, victim, culprit);
+    if let Some(kind) = precedence::real_time(victim) {
+        // It goes before all that have a weight, and what its own budget takes nobody gives it.
+        let fixes = match real_time.is_empty() {
+            true => precedence::budget(victim, kind),
+            false => real_time.into_iter().chain(apart).collect(),
+        };
+        return fixes.into_iter().map(|fix| Fix { expect: None, ..fix }).collect();
+    }
     if !real_time.is_empty() {
         // Nice values, weights and quotas have no effect on real-time threads.
         return real_time.into_iter().chain(apart).chain(precedence::bound()).collect();

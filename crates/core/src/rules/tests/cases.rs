@@ -262,6 +262,47 @@ fn a_pinned_process_waits_because_of_its_mask() {
     assert!(report.findings[1].severity < found.severity);
 }
 
+/// The report on the pinned server if only so many of its 500 waits were looked at.
+fn pinned_with_looks_at(waits: u64) -> Report {
+    let mut records = scenes::pinned().records();
+    for record in &mut records {
+        if let Record::Idle(tick) = record {
+            let whole_ns = tick.waits_ns;
+            let part = |ns: u64| ns * waits / 500;
+            tick.waits = waits;
+            tick.waits_ns = part(whole_ns);
+            tick.skipped_ns = whole_ns - tick.waits_ns;
+            tick.idle_forbidden_ns = part(tick.idle_forbidden_ns);
+            tick.cpus.iter_mut().for_each(|cpu| cpu.idle_ns = part(cpu.idle_ns));
+        }
+    }
+    report(&view(&records), "0.1.0", true)
+}
+
+#[test]
+fn waits_that_were_looked_at_stand_for_the_others() {
+    let (all, some) = (pinned_with_looks_at(500), pinned_with_looks_at(25));
+    let (all, some) = (finding(&all, "SCH003"), finding(&some, "SCH003"));
+    assert!(all.cost.lost_ns_per_s.abs_diff(some.cost.lost_ns_per_s) < MS);
+    assert_eq!(all.title, some.title);
+    assert!(some.confidence < all.confidence);
+    let line = "a CPU that it may not use idled";
+    assert!(note(some, line).contains("5.0 % of the time in such waits was looked at"));
+    assert!(!note(all, line).contains("looked at"));
+}
+
+#[test]
+fn waiting_that_was_not_looked_at_is_not_ruled_out() {
+    for waits in [0, 3] {
+        let report = pinned_with_looks_at(waits);
+        assert_eq!(codes(&report), ["SCH001"]);
+        let missing = report.not_checked.iter().find(|item| item.code == "SCH003").unwrap();
+        assert!(missing.missing[0].contains("`redis-server`"), "{:?}", missing.missing);
+        let told = note(finding(&report, "SCH001"), "idle CPUs meanwhile");
+        assert!(told.contains("looked at") && !told.contains("long enough"), "{told}");
+    }
+}
+
 #[test]
 fn a_cpuset_and_an_affinity_are_told_apart() {
     let mut scene = scenes::pinned();

@@ -99,6 +99,7 @@ fn waiting_while_no_cpu_idles_is_not_blamed_on_masks() {
             min_wait_ns: MS,
             waits: 500,
             waits_ns: 2 * S,
+            skipped_ns: 0,
             idle_allowed_ns: 0,
             idle_forbidden_ns: idle_ns,
             cpus: vec![],

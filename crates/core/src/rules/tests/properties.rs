@@ -22,6 +22,7 @@ fn did() -> impl Strategy<Value = Did> {
             block_io_ns,
             waits,
             wakeup_latency_ns,
+            ..Did::default()
         })
 }
 
@@ -68,6 +69,7 @@ fn scene(lives: &[Life], quota_us: Option<u64>, lost: u64, host: bool) -> Scene 
                 min_wait_ns: 100_000,
                 waits: 50,
                 waits_ns: allowed_ns + forbidden_ns + 1,
+                skipped_ns: allowed_ns,
                 idle_allowed_ns: allowed_ns,
                 idle_forbidden_ns: forbidden_ns,
                 cpus: vec![IdleCpu { cpu: 1, allowed: false, idle_ns: forbidden_ns }],
