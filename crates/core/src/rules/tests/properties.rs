@@ -22,7 +22,6 @@ fn did() -> impl Strategy<Value = Did> {
             block_io_ns,
             waits,
             wakeup_latency_ns,
-            ..Did::default()
         })
 }
 
