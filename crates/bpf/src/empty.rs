@@ -2,71 +2,39 @@
 //! Programs that do nothing, attached to the hooks of the probes: the baseline of overhead measurements.
 
 use crate::io_facts::io_facts;
-use crate::skel::empty::EmptySkelBuilder;
-use libbpf_rs::Link;
-use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use std::mem::MaybeUninit;
+use crate::object::{self, Programs};
+use crate::skel::empty::{EmptySkel, EmptySkelBuilder};
 
 /// The attached programs. Dropping it detaches them.
 pub struct Empty {
-    _skel: crate::skel::empty::EmptySkel<'static>,
-    _links: Vec<Link>,
+    _programs: Programs,
+    _skel: EmptySkel<'static>,
 }
 
 impl Empty {
     /// Attaches one program to `sched_switch`.
     ///
     /// # Errors
-    /// The error of libbpf or the kernel.
-    pub fn on_switch() -> Result<Self, libbpf_rs::Error> {
-        Self::attach([true, false, false, false, false, false])
+    /// What the kernel says.
+    pub fn on_switch() -> Result<Self, String> {
+        Self::attach(&["on_switch"])
     }
 
     /// Attaches one program to each step of a block request that the block probe observes: queueing, creation (or
     /// insertion, where the kernel lacks a hook for creation), issue and completion.
     ///
     /// # Errors
-    /// The error of libbpf or the kernel.
-    pub fn on_block() -> Result<Self, libbpf_rs::Error> {
+    /// What the kernel says.
+    pub fn on_block() -> Result<Self, String> {
         let created = io_facts().hooks.contains_key("block_io_start");
-        Self::attach([false, true, created, !created, true, true])
+        let created = if created { "on_start" } else { "on_insert" };
+        Self::attach(&["on_queue", created, "on_issue", "on_complete"])
     }
 
-    /// Loads and attaches the selected programs; `wanted` is in the order of the object's programs.
-    fn attach(wanted: [bool; 6]) -> Result<Self, libbpf_rs::Error> {
-        // One small allocation for the life of the process: the skeleton borrows it.
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = EmptySkelBuilder::default().open(storage)?;
-        let progs = &mut open.progs;
-        for (program, wanted) in [
-            &mut progs.on_switch,
-            &mut progs.on_queue,
-            &mut progs.on_start,
-            &mut progs.on_insert,
-            &mut progs.on_issue,
-            &mut progs.on_complete,
-        ]
-        .into_iter()
-        .zip(wanted)
-        {
-            program.set_autoload(wanted);
-        }
-        let mut skel = open.load()?;
-        let progs = &mut skel.progs;
-        let programs = [
-            &mut progs.on_switch,
-            &mut progs.on_queue,
-            &mut progs.on_start,
-            &mut progs.on_insert,
-            &mut progs.on_issue,
-            &mut progs.on_complete,
-        ];
-        let links = programs
-            .into_iter()
-            .zip(wanted)
-            .filter(|(_, wanted)| *wanted)
-            .map(|(program, _)| program.attach())
-            .collect::<Result<_, _>>()?;
-        Ok(Self { _skel: skel, _links: links })
+    fn attach(names: &[&'static str]) -> Result<Self, String> {
+        let mut open = object::open(EmptySkelBuilder::default())?;
+        object::choose(&mut open, names);
+        let skel = object::load(open)?;
+        Ok(Self { _programs: Programs::attach(&skel, names)?, _skel: skel })
     }
 }

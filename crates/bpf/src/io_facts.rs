@@ -6,8 +6,8 @@
 
 mod modules;
 
-use crate::facts::may_load_bpf;
-use libbpf_rs::btf::types::{Enum, FuncProto, Struct};
+use crate::ground::{self, Fields, Ground, arguments, names_of};
+use libbpf_rs::btf::types::{Enum, Struct};
 use libbpf_rs::btf::{Btf, BtfKind, BtfType, TypeId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,8 +42,8 @@ pub(crate) const HOOKS: [&str; 27] = [
     "btrfs_transaction_commit",
 ];
 
-/// Fields without which the block probe cannot work.
-const NEEDED: [(&str, &[&str]); 9] = [
+/// Fields without which a probe cannot work.
+const NEEDED: [Fields; 9] = [
     ("request", &["q", "cmd_flags", "__data_len", "__sector", "bio"]),
     ("bio", &["bi_next", "bi_iter", "bi_end_io", "bi_private", "bi_io_vec"]),
     ("gendisk", &["major", "first_minor"]),
@@ -60,8 +60,8 @@ const NEEDED: [(&str, &[&str]); 9] = [
 const RETURN_CALLS: [&str; 2] =
     ["bpf_task_work_schedule_resume", "bpf_task_work_schedule_resume_impl"];
 
-/// Fields without which transfers throttled by an IO limit cannot be identified.
-const OF_LIMITS: [(&str, &[&str]); 7] = [
+/// Fields without which transfers that a limit held back are not told apart.
+const OF_LIMITS: [Fields; 7] = [
     ("bio", &["bi_blkg", "bi_opf", "bi_flags"]),
     ("blkcg_gq", &["blkcg"]),
     ("blkcg", &["css"]),
@@ -79,16 +79,12 @@ const NAMELESS: &str = "BIO_";
 /// Facts that decide which programs of the block IO probes are loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IoFacts {
-    /// Why the kernel's type information could not be read; `None` = it was read.
-    pub btf_error: Option<String>,
-    /// Effective capabilities allow BPF tracing programs.
-    pub privileged: bool,
+    /// Privileges, type information, and the fields without which the probes cannot work.
+    pub ground: Ground,
     /// Tracepoints that exist, and how many arguments each has.
     pub hooks: BTreeMap<&'static str, u32>,
     /// Programs can request a callback when a task returns to user space, and can disable preemption meanwhile.
     pub calls_on_return: bool,
-    /// Kernel fields that the block probe needs and this kernel lacks, as `struct.field`.
-    pub missing_fields: Vec<String>,
     /// The same for identifying transfers that were throttled by an IO limit.
     pub missing_for_limits: Vec<String>,
     /// The decoded enumerations, by name: the names of their values, and the values.
@@ -122,26 +118,15 @@ impl IoFacts {
             })
             .collect()
     }
-
-    /// Why no block IO probe can be used, if so.
-    pub(crate) fn obstacle(&self) -> Option<String> {
-        if !self.privileged {
-            return Some("BPF programs need root, or CAP_BPF and CAP_PERFMON".into());
-        }
-        let error = self.btf_error.as_ref()?;
-        Some(format!("no kernel type information (CONFIG_DEBUG_INFO_BTF): {error}"))
-    }
 }
 
 /// Inspects the running kernel and this process.
 #[must_use]
 pub fn io_facts() -> IoFacts {
-    let mut facts = IoFacts { privileged: may_load_bpf(), ..IoFacts::default() };
-    match Btf::from_vmlinux() {
-        Ok(btf) => read_btf(&btf, &mut facts),
-        Err(error) => facts.btf_error = Some(format!("/sys/kernel/btf/vmlinux: {error}")),
-    }
-    if facts.btf_error.is_none() {
+    let (ground, btf) = Ground::look();
+    let mut facts = IoFacts { ground, ..IoFacts::default() };
+    if let Some(btf) = btf {
+        read_btf(&btf, &mut facts);
         for (hook, count) in modules::hooks() {
             facts.hooks.entry(hook).or_insert(count);
         }
@@ -174,19 +159,15 @@ fn read_btf(btf: &Btf<'_>, facts: &mut IoFacts) {
                 let mut known = NEEDED.iter().chain(&OF_LIMITS);
                 let Some((wanted, _)) = known.find(|known| known.0 == name) else { continue };
                 let Ok(found) = Struct::try_from(found) else { continue };
-                let there = fields.entry(wanted).or_default();
-                there.extend(
-                    found
-                        .iter()
-                        .filter_map(|member| Some(member.name?.to_string_lossy().into_owned())),
-                );
+                fields.entry(wanted).or_default().extend(names_of(found));
             }
             _ => {}
         }
     }
     facts.calls_on_return = asks && keeps;
-    facts.missing_fields = missing(&fields, &NEEDED);
-    facts.missing_for_limits = missing(&fields, &OF_LIMITS);
+    let there = |name: &str| fields.get(name).cloned().unwrap_or_default();
+    facts.ground.missing = ground::missing(&NEEDED, there);
+    facts.missing_for_limits = ground::missing(&OF_LIMITS, there);
 }
 
 /// Stores the values of an enumeration, if it is one of those that are decoded.
@@ -203,22 +184,6 @@ fn read_enum(found: BtfType<'_>, name: &str, facts: &mut IoFacts) {
     }
 }
 
-/// The wanted fields that do not exist, as `struct.field`.
-fn missing(there: &BTreeMap<&str, BTreeSet<String>>, wanted: &[(&str, &[&str])]) -> Vec<String> {
-    let fields = wanted.iter().flat_map(|(name, all)| all.iter().map(move |field| (name, field)));
-    fields
-        .filter(|(name, field)| !there.get(*name).is_some_and(|there| there.contains(**field)))
-        .map(|(name, field)| format!("{name}.{field}"))
-        .collect()
-}
-
-/// Number of arguments of `typedef void (*btf_trace_NAME)(void *, ...)`, without the first.
-fn arguments(hook: BtfType<'_>) -> Option<u32> {
-    let pointer: BtfType<'_> = hook.skip_mods_and_typedefs();
-    let function = FuncProto::try_from(pointer.next_type()?).ok()?;
-    u32::try_from(function.len()).ok()?.checked_sub(1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,9 +191,9 @@ mod tests {
     #[test]
     fn this_kernel_tells_of_block_io() {
         let facts = io_facts();
-        if facts.btf_error.is_none() {
+        if facts.ground.btf_error.is_none() {
             assert_eq!(facts.hooks.get("block_rq_complete"), Some(&3), "{facts:?}");
-            assert!(facts.missing_fields.is_empty(), "{:?}", facts.missing_fields);
+            assert!(facts.ground.missing.is_empty(), "{:?}", facts.ground.missing);
             assert!(facts.reasons().values().any(|reason| reason == "periodic"));
             assert!(facts.value("req_flag_bits", "__REQ_META").is_some());
         }

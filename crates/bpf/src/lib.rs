@@ -20,24 +20,22 @@
 //! calls and instructions without a safe wrapper.
 
 pub mod block;
-pub mod child;
 pub mod empty;
 pub mod facts;
-pub mod fiemap;
-pub mod handle;
+mod ground;
 pub mod io_facts;
 mod log;
 mod mapped;
+mod object;
 pub mod plan;
-pub mod realtime;
 pub mod sched;
 mod skel;
-pub mod spin;
 mod stats;
 pub mod syscalls;
 mod verdict;
 pub mod writeback;
 
+pub use ground::Ground;
 pub use stats::RunStats;
 
 /// Keeps libbpf from printing to stderr. The useful part of its messages is included in the errors returned here.

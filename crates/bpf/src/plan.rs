@@ -41,7 +41,7 @@ pub struct Plan {
     pub slots: u32,
 }
 
-/// Minimum and maximum number of slots. At 952 bytes each they take 15.6 MB to 250 MB of kernel memory.
+/// Minimum and maximum number of slots. At 976 bytes each they take 16 MB to 256 MB of kernel memory.
 const SLOTS: (usize, usize) = (1 << 14, 1 << 18);
 
 /// Decides what to load.
@@ -49,11 +49,8 @@ const SLOTS: (usize, usize) = (1 << 14, 1 << 18);
 /// # Errors
 /// Why the scheduler probe cannot be used, as a clause: the kernel or the privileges do not suffice.
 pub fn plan(facts: &Facts, needs: Needs) -> Result<Plan, String> {
-    if !facts.privileged {
-        return Err("BPF programs need root, or CAP_BPF and CAP_PERFMON".into());
-    }
-    if let Some(error) = &facts.btf_error {
-        return Err(format!("no kernel type information (CONFIG_DEBUG_INFO_BTF): {error}"));
+    if let Some(obstacle) = facts.ground.obstacle() {
+        return Err(obstacle);
     }
     let switch_hook = match facts.switch_args {
         Some(4) => SwitchHook::Four,
@@ -61,9 +58,6 @@ pub fn plan(facts: &Facts, needs: Needs) -> Result<Plan, String> {
         Some(n) => return Err(format!("`sched_switch` has {n} arguments: not a known kernel")),
         None => return Err("this kernel's type information lacks `sched_switch`".into()),
     };
-    if !facts.missing_fields.is_empty() {
-        return Err(format!("this kernel lacks {}", facts.missing_fields.join(", ")));
-    }
     Ok(Plan {
         switch_hook,
         wakeup_hook: needs.quota_in_use
@@ -77,19 +71,58 @@ pub fn plan(facts: &Facts, needs: Needs) -> Result<Plan, String> {
     })
 }
 
+/// The programs of the scheduler probe that are used, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProgramNames {
+    /// Looks at all threads once.
+    pub(crate) task_iterator: Option<&'static str>,
+    /// Looks at the threads that wait, whenever it is read.
+    pub(crate) waiting_iterator: Option<&'static str>,
+    /// Attached for good, in this order: the one at the switches comes last, and what it must know is there before.
+    pub(crate) hooks: Vec<&'static str>,
+    /// Attached while it is needed: it looks for wake-ups of which nobody tells.
+    pub(crate) hidden_wakeup: &'static str,
+}
+
+impl ProgramNames {
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let (waiting, first_wakeup, switch) = match plan.switch_hook {
+            SwitchHook::Four => ("on_waiting_4", "on_first_wakeup_4", "on_switch_4"),
+            SwitchHook::Three => ("on_waiting_3", "on_first_wakeup_3", "on_switch_3"),
+        };
+        let wakeups: &[&str] = if plan.wakeup_hook { &["on_wakeup", first_wakeup] } else { &[] };
+        Self {
+            task_iterator: plan.task_iterator.then_some("on_task"),
+            waiting_iterator: plan.task_iterator.then_some(waiting),
+            hooks: [wakeups, &["on_move", switch]].concat(),
+            hidden_wakeup: "on_hidden_wakeup",
+        }
+    }
+
+    /// The one at the switches.
+    pub(crate) fn switch(&self) -> &'static str {
+        self.hooks.last().copied().unwrap_or_default()
+    }
+
+    /// Those that are loaded.
+    pub(crate) fn all(&self) -> Vec<&'static str> {
+        let iterators = self.task_iterator.into_iter().chain(self.waiting_iterator);
+        iterators.chain(self.hooks.iter().copied()).chain([self.hidden_wakeup]).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Ground;
 
     fn facts() -> Facts {
         Facts {
-            btf_error: None,
+            ground: Ground { privileged: true, ..Ground::default() },
             switch_args: Some(4),
-            missing_fields: vec![],
             throttle_clock: ThrottleClock::Own,
             task_throttle: true,
             task_iterator: true,
-            privileged: true,
             initial_pid_namespace: true,
         }
     }
@@ -102,6 +135,9 @@ mod tests {
         assert_eq!(plan.switch_hook, SwitchHook::Four);
         assert!(!plan.wakeup_hook);
         assert_eq!(plan.slots, 16384);
+        let names = ProgramNames::of(&plan);
+        assert_eq!(names.hooks, ["on_move", "on_switch_4"]);
+        assert_eq!((names.switch(), names.waiting_iterator), ("on_switch_4", Some("on_waiting_4")));
     }
 
     #[test]
@@ -114,6 +150,8 @@ mod tests {
         };
         let with = plan(&old, NEEDS).unwrap();
         assert_eq!((with.switch_hook, with.wakeup_hook), (SwitchHook::Three, true));
+        let hooks = ["on_wakeup", "on_first_wakeup_3", "on_move", "on_switch_3"];
+        assert_eq!(ProgramNames::of(&with).hooks, hooks);
         assert!(!plan(&old, Needs { quota_in_use: false, ..NEEDS }).unwrap().wakeup_hook);
         let without = Facts { throttle_clock: ThrottleClock::None, ..old };
         assert!(!plan(&without, NEEDS).unwrap().wakeup_hook);
@@ -129,11 +167,8 @@ mod tests {
     #[test]
     fn every_obstacle_is_named() {
         let why = |facts: Facts| plan(&facts, NEEDS).unwrap_err();
-        assert!(why(Facts { privileged: false, ..facts() }).contains("CAP_BPF"));
-        assert!(why(Facts { btf_error: Some("gone".into()), ..facts() }).contains("gone"));
+        assert!(why(Facts { ground: Ground::default(), ..facts() }).contains("CAP_BPF"));
         assert!(why(Facts { switch_args: Some(7), ..facts() }).contains('7'));
         assert!(why(Facts { switch_args: None, ..facts() }).contains("sched_switch"));
-        let lacking = Facts { missing_fields: vec!["rq.clock"], ..facts() };
-        assert!(why(lacking).contains("rq.clock"));
     }
 }

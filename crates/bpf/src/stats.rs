@@ -2,7 +2,6 @@
 //! What a run of a BPF program costs, from the kernel's own statistics.
 
 use libbpf_rs::libbpf_sys::{bpf_obj_get_info_by_fd, bpf_prog_info};
-use std::collections::BTreeMap;
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -33,35 +32,14 @@ impl RunStats {
     }
 }
 
-/// The loaded programs of an object, with their names.
-pub(crate) type Programs<'a> = [(&'static str, BorrowedFd<'a>)];
-
-/// Total run time in nanoseconds and number of counted runs of all programs so far;
-/// `None` where the kernel does not report it.
-pub(crate) fn run_time_of_all(programs: &Programs<'_>) -> Option<(u64, u64)> {
-    let times = programs.iter().filter_map(|(_, program)| run_time(*program));
-    times.reduce(|sum, time| (sum.0 + time.0, sum.1 + time.1))
-}
-
-/// Instructions that the verifier processed to accept each program.
-pub(crate) fn verified(programs: &Programs<'_>) -> BTreeMap<&'static str, u64> {
-    let told = |(name, program): &(_, _)| Some((*name, verified_instructions(*program)?));
-    programs.iter().filter_map(told).collect()
-}
-
-/// Events for which a program did not run because it was already running on that CPU, summed over all programs.
-pub(crate) fn missed_by_all(programs: &Programs<'_>) -> u64 {
-    programs.iter().filter_map(|(_, program)| missed(*program)).sum()
-}
-
 /// Run time in nanoseconds and number of counted runs of a program so far; `None` where the kernel does not report it.
 pub(crate) fn run_time(program: BorrowedFd<'_>) -> Option<(u64, u64)> {
     let (info, told) = information(program)?;
     (told > offset_of!(bpf_prog_info, run_cnt)).then_some((info.run_time_ns, info.run_cnt))
 }
 
-/// Events for which a program did not run because it was already running on that CPU. Counted from 5.12 on.
-fn missed(program: BorrowedFd<'_>) -> Option<u64> {
+/// Events that a program was not run for, because it was already running on that CPU. Counted from 5.12 on.
+pub(crate) fn missed(program: BorrowedFd<'_>) -> Option<u64> {
     let (info, told) = information(program)?;
     (told > offset_of!(bpf_prog_info, recursion_misses)).then_some(info.recursion_misses)
 }

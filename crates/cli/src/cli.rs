@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The command line: what can be asked, and how it is spelled.
 
+use crate::cmd::bench_empty::Floor;
+use crate::cmd::cpu_check::CpuCheckArgs;
+use crate::cmd::diagnose::Diagnose;
 use crate::cmd::diff::DiffArgs;
+use crate::cmd::doctor::DoctorArgs;
 use crate::cmd::lab::LabArgs;
+use crate::cmd::limits::LimitsArgs;
+use crate::cmd::record::RecordArgs;
+use crate::cmd::report::ReportArgs;
+use crate::cmd::sector::SectorArgs;
+use crate::cmd::snapshot::SnapshotArgs;
 use crate::cmd::sweep::SweepArgs;
 use crate::cmd::syscalls::SyscallsArgs;
 use crate::lab::WorkerArgs;
-use crate::sector::Method;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use deburr_core::finding::Severity;
 use std::ffi::OsString;
@@ -15,9 +23,6 @@ use std::time::Duration;
 
 /// Longest window: what is collected for a day is not a diagnosis any more.
 const MAX_WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// When reading a file for a snapshot is given up.
-pub(crate) const FILE_TIMEOUT_MS: u64 = 1000;
 
 /// Says who or what makes this host's processes wait.
 ///
@@ -110,45 +115,6 @@ pub(crate) enum Command {
     LabWorker(WorkerArgs),
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct Diagnose {
-    #[command(flatten)]
-    pub(crate) observe: Observe,
-    /// Also keep what was seen in this file, for `deburr report`
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) show: Show,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RecordArgs {
-    #[command(flatten)]
-    pub(crate) observe: Observe,
-    /// Where to
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: PathBuf,
-    #[command(flatten)]
-    pub(crate) messages: Messages,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ReportArgs {
-    /// The recording
-    pub(crate) file: PathBuf,
-    #[command(flatten)]
-    pub(crate) show: Show,
-}
-
-/// Whose floor is measured.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Floor {
-    /// The scheduler probe's.
-    Sched,
-    /// That of the probe of block IO.
-    Block,
-}
-
 /// What to look at, and for how long.
 #[derive(Debug, Args)]
 pub(crate) struct Observe {
@@ -190,98 +156,6 @@ pub(crate) struct Target {
     /// Look at this container
     #[arg(long, value_name = "ID|NAME")]
     pub(crate) container: Option<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DoctorArgs {
-    /// Print one JSON document (schema deburr.doctor/1)
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Use colour [default: auto]
-    #[arg(long, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
-    pub(crate) color: Color,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CpuCheckArgs {
-    /// Take 15 s, 30 where others take the CPUs [default: one to two minutes, at half of the CPUs' time]
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Also keep what was measured in this file, for `deburr report`
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-    /// Replace the output file if it exists
-    #[arg(long, requires = "output")]
-    pub(crate) force: bool,
-    #[command(flatten)]
-    pub(crate) show: Show,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SectorArgs {
-    /// The disk, or a partition of it: /dev/sda, sda, 8:0
-    #[arg(value_name = "DEV")]
-    pub(crate) device: String,
-    /// Sectors from the start of the disk, in units of 512 bytes; - reads them from standard input
-    #[arg(value_name = "SECTOR", required = true)]
-    pub(crate) sectors: Vec<String>,
-    /// The sectors count from the start of the partition DEV
-    #[arg(long)]
-    pub(crate) partition_relative: bool,
-    /// Ask only the files below this directory
-    #[arg(long, value_name = "DIR")]
-    pub(crate) under: Option<PathBuf>,
-    /// Use this method only [default: debugfs, then the files for what it does not find]
-    #[arg(long, value_name = "METHOD")]
-    pub(crate) method: Option<Method>,
-    /// Print one JSON document (schema deburr.sector/1)
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) messages: Messages,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct LimitsArgs {
-    /// Processes to look at in depth [default: all that have a limit or a known runtime, as a table]
-    #[arg(value_name = "PID")]
-    pub(crate) pids: Vec<u32>,
-    /// Print one JSON document (schema deburr.limits/1)
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Use colour [default: auto]
-    #[arg(long, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
-    pub(crate) color: Color,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SnapshotArgs {
-    /// Where to [default: standard output]
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-    /// Replace the output file if it exists
-    #[arg(long, requires = "output")]
-    pub(crate) force: bool,
-    /// Leave the host's name out
-    #[arg(long)]
-    pub(crate) redact: bool,
-    /// Read a captured tree instead of this host: a directory with proc, sys, etc in it
-    #[arg(long, value_name = "DIR", default_value = "/", hide_default_value = true)]
-    pub(crate) root: PathBuf,
-    /// Give a file up after so many milliseconds
-    #[arg(long, value_name = "MS", hide = true, default_value_t = FILE_TIMEOUT_MS, value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    pub(crate) file_timeout_ms: u64,
-    /// Be the process that reads
-    #[arg(long, hide = true)]
-    pub(crate) reader: bool,
-    /// Compare with this snapshot of a good host, and print what differs instead; see `deburr diff`
-    #[arg(long, value_name = "FILE")]
-    pub(crate) baseline: Option<PathBuf>,
-    /// Exit with status 1 if there is a difference or a finding of this level or worse
-    #[arg(long, value_name = "LEVEL", requires = "baseline")]
-    pub(crate) fail_on: Option<Level>,
-    #[command(flatten)]
-    pub(crate) messages: Messages,
 }
 
 /// How a report is shown.

@@ -40,7 +40,7 @@ pub(crate) struct BpfFacts {
     pub(crate) initial_pid_namespace: bool,
     pub(crate) sched_switch_arguments: Option<u32>,
     /// Kernel fields that the probe needs and that are not there.
-    pub(crate) missing_fields: Vec<&'static str>,
+    pub(crate) missing_fields: Vec<String>,
     pub(crate) throttling: Throttling,
     /// Field of the kernel's `cfs_rq` that tells how long a run queue has been throttled.
     pub(crate) throttle_clock: Option<&'static str>,
@@ -119,12 +119,14 @@ fn bpf_facts(cgroups: &CgroupFacts) -> BpfFacts {
     let hooks = planned.as_ref().map_or_else(
         |_| vec![],
         |plan| match plan.wakeup_hook {
-            true => vec!["sched_switch", "sched_wakeup", "sched_wakeup_new"],
-            false => vec!["sched_switch"],
+            true => {
+                vec!["sched_switch", "sched_migrate_task", "sched_wakeup", "sched_wakeup_new"]
+            }
+            false => vec!["sched_switch", "sched_migrate_task"],
         },
     );
     BpfFacts {
-        privileged: facts.privileged,
+        privileged: facts.ground.privileged,
         initial_pid_namespace: facts.initial_pid_namespace,
         sched_switch_arguments: facts.switch_args,
         throttling: match (facts.throttle_clock, facts.task_throttle) {
@@ -134,8 +136,8 @@ fn bpf_facts(cgroups: &CgroupFacts) -> BpfFacts {
         },
         throttle_clock: facts.throttle_clock.field(),
         task_iterator: facts.task_iterator,
-        missing_fields: facts.missing_fields,
-        btf_error: facts.btf_error,
+        missing_fields: facts.ground.missing,
+        btf_error: facts.ground.btf_error,
         hooks,
         refusal: planned.err(),
     }

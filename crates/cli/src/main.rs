@@ -9,6 +9,7 @@ mod cmd;
 mod collect;
 mod command;
 mod cpu_check;
+mod document;
 mod facts;
 mod failure;
 mod files;

@@ -17,14 +17,13 @@ pub use transfer::{Op, Requester, Target, Transfer};
 
 use crate::log::{self, Log};
 use crate::mapped::{Mapped, Plain};
+use crate::object::{self, Programs};
 use crate::skel::block::types::{block_cpu, block_entry, block_lost};
 use crate::skel::block::{BlockSkel, BlockSkelBuilder, OpenBlockSkel};
-use crate::{stats, verdict};
-use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{Link, MapCore as _, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{RingBuffer, RingBufferBuilder};
 use std::collections::BTreeMap;
-use std::mem::{MaybeUninit, offset_of};
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::mem::offset_of;
+use std::os::fd::AsFd as _;
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -35,54 +34,10 @@ unsafe impl Plain for block_entry {}
 // SAFETY: as above.
 unsafe impl Plain for block_lost {}
 
-/// All programs of the object, in the order of [`BlockPlan::loads`].
-macro_rules! programs {
-    ($progs:expr, $($reference:tt)+) => {
-        [
-            $($reference)+ $progs.on_queue_1,
-            $($reference)+ $progs.on_queue_2,
-            $($reference)+ $progs.on_split_1,
-            $($reference)+ $progs.on_split_2,
-            $($reference)+ $progs.on_create_1,
-            $($reference)+ $progs.on_create_2,
-            $($reference)+ $progs.on_start,
-            $($reference)+ $progs.on_insert_1,
-            $($reference)+ $progs.on_insert_2,
-            $($reference)+ $progs.on_issue_1,
-            $($reference)+ $progs.on_issue_2,
-            $($reference)+ $progs.on_merge_1,
-            $($reference)+ $progs.on_merge_2,
-            $($reference)+ $progs.on_complete,
-            $($reference)+ $progs.on_writeback_start,
-            $($reference)+ $progs.on_writeback_written,
-        ]
-    };
-}
-
-/// Display names of the programs, in the same order.
-const NAMES: [&str; 16] = [
-    "queue",
-    "queue",
-    "split",
-    "split",
-    "create",
-    "create",
-    "start",
-    "insert",
-    "insert",
-    "issue",
-    "issue",
-    "merge",
-    "merge",
-    "complete",
-    "writeback_start",
-    "writeback_written",
-];
-
 /// The probe, loaded and attached. Dropping it detaches it.
 pub struct BlockProbe {
     plan: BlockPlan,
-    _links: Vec<Link>,
+    programs: Programs,
     names: RingBuffer<'static>,
     told: Arc<Mutex<Vec<Named>>>,
     skel: BlockSkel<'static>,
@@ -105,34 +60,22 @@ impl BlockProbe {
     /// # Errors
     /// The error of libbpf or the kernel, with the operation that failed.
     pub fn open(plan: &BlockPlan, cpus: u32) -> Result<Self, String> {
-        verdict::listen();
-        // One small allocation for the life of the process: the skeleton borrows it.
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = BlockSkelBuilder::default()
-            .open(storage)
-            .map_err(|error| format!("open BPF object: {error}"))?;
+        let mut open = object::open(BlockSkelBuilder::default())?;
         let entries =
             configure(&mut open, plan, cpus).map_err(|error| format!("configure BPF: {error}"))?;
-        let mut skel = open
-            .load()
-            .map_err(|error| format!("load BPF programs: {error}{}", verdict::suffix()))?;
+        let names_of_programs = plan.programs();
+        object::choose(&mut open, &names_of_programs);
+        let skel = object::load(open)?;
         let mapped = |error| format!("map BPF arrays: {error}");
         let areas = Mapped::new(skel.maps.cpus.as_fd(), cpus as usize).map_err(mapped)?;
         let log = Mapped::new(skel.maps.entries.as_fd(), entries as usize).map_err(mapped)?;
         let told = Arc::new(Mutex::new(Vec::new()));
         let names = names(&skel, &told).map_err(|error| format!("map BPF ring: {error}"))?;
-        let mut links = Vec::new();
-        for (program, load) in programs!(skel.progs, &mut).into_iter().zip(plan.loads()) {
-            if load {
-                links.push(program.attach().map_err(|error| {
-                    format!("attach BPF program {}: {error}", program.name().to_string_lossy())
-                })?);
-            }
-        }
-        let map_bytes = map_bytes(&skel);
+        let programs = Programs::attach(&skel, &names_of_programs)?;
+        let map_bytes = object::map_bytes(&skel);
         let mut probe = Self {
             plan: plan.clone(),
-            _links: links,
+            programs,
             names,
             told,
             skel,
@@ -223,7 +166,7 @@ impl BlockProbe {
             add("held_full", lost.held_full);
         }
         add("log_overrun", self.log.overrun);
-        add("nested", stats::missed_by_all(&self.programs()));
+        add("nested", self.programs.missed());
         sum
     }
 
@@ -274,23 +217,13 @@ impl BlockProbe {
     /// Run time in nanoseconds and number of runs of all programs, counted while [`crate::RunStats`] existed.
     #[must_use]
     pub fn run_time(&self) -> Option<(u64, u64)> {
-        stats::run_time_of_all(&self.programs())
+        self.programs.run_time()
     }
 
     /// Instructions that the kernel's verifier processed to accept each program.
     #[must_use]
     pub fn verified_instructions(&self) -> BTreeMap<&'static str, u64> {
-        stats::verified(&self.programs())
-    }
-
-    /// The loaded programs, with their display names.
-    fn programs(&self) -> Vec<(&'static str, BorrowedFd<'_>)> {
-        let programs = programs!(self.skel.progs, &).into_iter().zip(self.plan.loads());
-        let named = NAMES.into_iter().zip(programs);
-        named
-            .filter(|(_, (_, loaded))| *loaded)
-            .map(|(name, (program, _))| (name, program.as_fd()))
-            .collect()
+        self.programs.verified_instructions()
     }
 }
 
@@ -309,9 +242,6 @@ fn configure(
     open.maps.cpus.set_max_entries(cpus)?;
     open.maps.name_space.set_max_entries(cpus)?;
     open.maps.entries.set_max_entries(cpus * each)?;
-    for (program, load) in programs!(open.progs, &mut).into_iter().zip(plan.loads()) {
-        program.set_autoload(load);
-    }
     Ok(cpus * each)
 }
 
@@ -328,20 +258,4 @@ fn names(
         0
     })?;
     builder.build()
-}
-
-fn map_bytes(skel: &BlockSkel<'_>) -> u64 {
-    let maps = &skel.maps;
-    let all = [
-        &maps.starts,
-        &maps.queued,
-        &maps.held,
-        &maps.entries,
-        &maps.cpus,
-        &maps.workers,
-        &maps.seen,
-        &maps.name_space,
-    ];
-    all.iter().map(|map| u64::from(map.value_size()) * u64::from(map.max_entries())).sum::<u64>()
-        + u64::from(maps.names.max_entries())
 }

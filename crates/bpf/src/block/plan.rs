@@ -59,7 +59,7 @@ impl BlockPlan {
     /// # Errors
     /// Why the probe cannot be used, as a clause: the kernel or the privileges do not suffice.
     pub fn new(facts: &IoFacts) -> Result<Self, String> {
-        if let Some(obstacle) = facts.obstacle() {
+        if let Some(obstacle) = facts.ground.obstacle() {
             return Err(obstacle);
         }
         match facts.hooks.get("block_rq_complete") {
@@ -68,9 +68,6 @@ impl BlockPlan {
                 return Err(format!("`block_rq_complete` has {n} arguments: not a known kernel"));
             }
             None => return Err("this kernel's type information lacks `block_rq_complete`".into()),
-        }
-        if !facts.missing_fields.is_empty() {
-            return Err(format!("this kernel lacks {}", facts.missing_fields.join(", ")));
         }
         let is = |count: Option<&u32>, alone, after| match count {
             Some(&count) if count == alone => RequestHook::Alone,
@@ -112,40 +109,46 @@ impl BlockPlan {
         })
     }
 
-    /// Which programs are loaded, in the order of the `programs!` macro.
-    pub(super) fn loads(&self) -> [bool; 16] {
-        let insert = |hook| !self.io_start && self.insert == hook;
-        let queue = |hook| self.queue == hook;
-        let split = |hook| self.queue != RequestHook::Absent && self.split == hook;
-        let create =
-            |hook| self.queue != RequestHook::Absent && !self.io_start && self.create == hook;
+    /// The programs that are loaded and attached, in the order in which they are attached.
+    pub(super) fn programs(&self) -> Vec<&'static str> {
+        let queued = self.queue != RequestHook::Absent;
+        // Of the two shapes of a hook, the one that this kernel has.
+        let shape = |hook, alone, after_queue| match hook {
+            RequestHook::Alone => Some(alone),
+            RequestHook::AfterQueue => Some(after_queue),
+            RequestHook::Absent => None,
+        };
+        let where_it =
+            |condition: bool, program: Option<&'static str>| program.filter(|_| condition);
         [
-            queue(RequestHook::Alone),
-            queue(RequestHook::AfterQueue),
-            split(RequestHook::Alone),
-            split(RequestHook::AfterQueue),
-            create(RequestHook::Alone),
-            create(RequestHook::AfterQueue),
-            self.io_start,
-            insert(RequestHook::Alone),
-            insert(RequestHook::AfterQueue),
-            self.issue == RequestHook::Alone,
-            self.issue == RequestHook::AfterQueue,
-            self.merge == RequestHook::Alone,
-            self.merge == RequestHook::AfterQueue,
-            true,
-            self.reasons,
-            self.reasons,
+            shape(self.queue, "on_queue_1", "on_queue_2"),
+            where_it(queued, shape(self.split, "on_split_1", "on_split_2")),
+            where_it(queued && !self.io_start, shape(self.create, "on_create_1", "on_create_2")),
+            where_it(self.io_start, Some("on_start")),
+            where_it(!self.io_start, shape(self.insert, "on_insert_1", "on_insert_2")),
+            shape(self.issue, "on_issue_1", "on_issue_2"),
+            shape(self.merge, "on_merge_1", "on_merge_2"),
+            Some("on_complete"),
+            where_it(self.reasons, Some("on_writeback_start")),
+            where_it(self.reasons, Some("on_writeback_written")),
         ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Ground;
+
+    fn good() -> Ground {
+        Ground { privileged: true, ..Ground::default() }
+    }
 
     fn facts(hooks: &[(&'static str, u32)]) -> IoFacts {
-        IoFacts { privileged: true, hooks: hooks.iter().copied().collect(), ..IoFacts::default() }
+        IoFacts { ground: good(), hooks: hooks.iter().copied().collect(), ..IoFacts::default() }
     }
 
     #[test]
@@ -165,8 +168,8 @@ mod tests {
         assert!(plan.io_start && plan.reasons);
         assert_eq!((plan.issue, plan.insert), (RequestHook::Alone, RequestHook::Absent));
         assert_eq!((plan.queue, plan.split), (RequestHook::Alone, RequestHook::Alone));
-        let loads = plan.loads();
-        assert_eq!(loads[..7], [true, false, true, false, false, false, true], "no `block_getrq`");
+        let programs = plan.programs();
+        assert_eq!(programs[..3], ["on_queue_1", "on_split_1", "on_start"], "no `block_getrq`");
         assert_eq!(plan.limits, None, "no such flag");
         let flags = [("BIO_CLONED".into(), 1), ("BIO_BPS_THROTTLED".into(), 7)];
         let all = IoFacts { enums: [("BIO_", flags.into())].into(), ..all };
@@ -188,7 +191,8 @@ mod tests {
         .unwrap();
         assert!(!plan.io_start && !plan.reasons);
         assert_eq!((plan.issue, plan.insert), (RequestHook::AfterQueue, RequestHook::AfterQueue));
-        assert_eq!(plan.loads()[..7], [false, true, false, true, false, true, false]);
+        assert_eq!(plan.programs()[..3], ["on_queue_2", "on_split_2", "on_create_2"]);
+        assert_eq!(plan.programs()[3..5], ["on_insert_2", "on_issue_2"]);
     }
 
     #[test]
@@ -201,19 +205,15 @@ mod tests {
         ]))
         .unwrap();
         assert_eq!(plan.queue, RequestHook::Absent);
-        assert!(plan.limits.is_none() && plan.loads()[..6].iter().all(|load| !load));
+        assert_eq!((plan.limits, plan.programs()[0]), (None, "on_issue_1"));
     }
 
     #[test]
     fn every_obstacle_is_named() {
-        let good = facts(&[("block_rq_complete", 3), ("block_rq_issue", 1)]);
         let why = |facts: IoFacts| BlockPlan::new(&facts).unwrap_err();
-        assert!(why(IoFacts { privileged: false, ..good.clone() }).contains("CAP_BPF"));
-        assert!(why(IoFacts { btf_error: Some("gone".into()), ..good.clone() }).contains("gone"));
+        assert!(why(IoFacts::default()).contains("CAP_BPF"));
         assert!(why(facts(&[("block_rq_issue", 1)])).contains("block_rq_complete"));
         assert!(why(facts(&[("block_rq_complete", 4), ("block_rq_issue", 1)])).contains('4'));
         assert!(why(facts(&[("block_rq_complete", 3)])).contains("block_rq_issue"));
-        let lacking = IoFacts { missing_fields: vec!["bio.bi_next".into()], ..good };
-        assert!(why(lacking).contains("bio.bi_next"));
     }
 }

@@ -6,6 +6,7 @@
 //! timestamps are those of the run queues' clock; [`Clock`] relates it to `CLOCK_MONOTONIC`.
 
 mod blame;
+mod moves;
 mod threads;
 mod timeline;
 mod untold;
@@ -18,20 +19,20 @@ pub use untold::UntoldProcess;
 pub use waiting::{Waiter, Waiting};
 
 use crate::mapped::{Mapped, Plain};
-use crate::plan::{Plan, SwitchHook};
+use crate::object;
+use crate::plan::{Plan, ProgramNames};
 use crate::skel::sched::types::{
     sched_area, sched_bucket, sched_cpu, sched_culprit, sched_lost, sched_overflow, sched_run,
     sched_thread, sched_told, sched_waits,
 };
 use crate::skel::sched::{OpenSchedSkel, SchedSkel, SchedSkelBuilder};
-use crate::{stats, verdict};
+use crate::stats;
 use deburr_core::recording::WAIT_BUCKETS;
-use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{Iter, Link, MapCore as _, MapFlags};
 use std::collections::BTreeMap;
 use std::io::Read as _;
-use std::mem::{MaybeUninit, offset_of};
-use std::os::fd::AsFd as _;
+use std::mem::offset_of;
+use std::os::fd::{AsFd as _, OwnedFd};
 
 /// Number of states of the wall-time ledger, which is indexed by [`State`].
 pub const STATES: usize = 8;
@@ -85,7 +86,10 @@ pub struct SchedProbe {
     skel: SchedSkel<'static>,
     /// Attached programs; the one on `sched_switch` is the last.
     links: Vec<Link>,
-    switch_hook: SwitchHook,
+    names: ProgramNames,
+    /// Thread ids of the kernel are those of this process's system calls, too.
+    knows_tids: bool,
+    switch_program: OwnedFd,
     threads: Mapped<sched_thread>,
     waits: Mapped<sched_waits>,
     areas: Mapped<sched_area>,
@@ -151,16 +155,11 @@ impl SchedProbe {
     /// # Errors
     /// The error of libbpf or the kernel, with the operation that failed.
     pub fn open(plan: &Plan, cpus: u32) -> Result<Self, String> {
-        verdict::listen();
-        // One small allocation for the life of the process: the skeleton borrows it.
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = SchedSkelBuilder::default()
-            .open(storage)
-            .map_err(|error| format!("open BPF object: {error}"))?;
+        let names = ProgramNames::of(plan);
+        let mut open = object::open(SchedSkelBuilder::default())?;
         configure(&mut open, plan, cpus).map_err(|error| format!("configure BPF: {error}"))?;
-        let skel = open
-            .load()
-            .map_err(|error| format!("load BPF programs: {error}{}", verdict::suffix()))?;
+        object::choose(&mut open, &names.all());
+        let skel = object::load(open)?;
 
         let mapped = |error| format!("map BPF arrays: {error}");
         let threads =
@@ -170,36 +169,26 @@ impl SchedProbe {
 
         let tolds = Mapped::new(skel.maps.tolds.as_fd(), plan.slots as usize).map_err(mapped)?;
 
-        let attach = |error| format!("attach BPF program: {error}");
-        if plan.task_iterator {
-            let link = skel.progs.on_task.attach().map_err(attach)?;
-            let mut iterator = Iter::new(&link).map_err(attach)?;
+        let attach = |name| object::attach(&skel, name);
+        if let Some(name) = names.task_iterator {
+            let link = attach(name)?;
+            let mut iterator = Iter::new(&link)
+                .map_err(|error| format!("start the BPF iterator {name}: {error}"))?;
             let mut nothing = Vec::new();
             iterator
                 .read_to_end(&mut nothing)
                 .map_err(|error| format!("look at all threads: {error}"))?;
         }
-        let waiting = match (plan.task_iterator, plan.switch_hook) {
-            (true, SwitchHook::Four) => Some(skel.progs.on_waiting_4.attach().map_err(attach)?),
-            (true, SwitchHook::Three) => Some(skel.progs.on_waiting_3.attach().map_err(attach)?),
-            (false, _) => None,
-        };
-        let mut links = Vec::new();
-        if plan.wakeup_hook {
-            links.push(skel.progs.on_wakeup.attach().map_err(attach)?);
-            let first = match plan.switch_hook {
-                SwitchHook::Four => skel.progs.on_first_wakeup_4.attach(),
-                SwitchHook::Three => skel.progs.on_first_wakeup_3.attach(),
-            };
-            links.push(first.map_err(attach)?);
-        }
-        links.push(skel.progs.on_move.attach().map_err(attach)?);
-        links.push(attach_at_switches(&skel, plan.switch_hook).map_err(attach)?);
-        let map_bytes = map_bytes(&skel);
+        let waiting = names.waiting_iterator.map(attach).transpose()?;
+        let links = names.hooks.iter().map(|name| attach(name)).collect::<Result<Vec<_>, _>>()?;
+        let switch_program = object::descriptor(&skel, names.switch())?;
+        let map_bytes = object::map_bytes(&skel);
         let probe = Self {
             skel,
             links,
-            switch_hook: plan.switch_hook,
+            names,
+            knows_tids: plan.initial_pid_namespace,
+            switch_program,
             threads,
             waits,
             tolds,
@@ -225,8 +214,7 @@ impl SchedProbe {
     pub fn blindly<R>(&mut self, work: impl FnOnce() -> R) -> Result<R, String> {
         self.links.pop();
         let result = work();
-        let link = attach_at_switches(&self.skel, self.switch_hook);
-        self.links.push(link.map_err(|error| format!("attach BPF program: {error}"))?);
+        self.links.push(object::attach(&self.skel, self.names.switch())?);
         Ok(result)
     }
 
@@ -239,6 +227,11 @@ impl SchedProbe {
                 self.threads.set_u32(slot, offset_of!(sched_thread, tid), 0);
             }
         }
+    }
+
+    /// Whether the thread has ended, as far as this process can know.
+    fn has_ended(&self, thread: &sched_thread) -> bool {
+        self.knows_tids && has_ended(thread.tgid, thread.tid)
     }
 
     /// Runs on every CPU once, so that each has switched and its clock and current thread are known. A CPU that is not
@@ -410,18 +403,25 @@ impl SchedProbe {
     /// Run time in nanoseconds and number of runs of the switch program, counted while [`crate::RunStats`] existed.
     #[must_use]
     pub fn run_time(&self) -> Option<(u64, u64)> {
-        match self.switch_hook {
-            SwitchHook::Four => stats::run_time(self.skel.progs.on_switch_4.as_fd()),
-            SwitchHook::Three => stats::run_time(self.skel.progs.on_switch_3.as_fd()),
-        }
+        stats::run_time(self.switch_program.as_fd())
     }
 }
 
-/// Whether this thread has ended.
+/// Whether there is no such thread any more.
 fn is_gone(tgid: u32, tid: u32) -> bool {
-    // SAFETY: signal 0 is not delivered; the call only checks whether the thread exists.
+    // SAFETY: signal 0 is sent to nobody; the call only says whether it could be.
     let answer = unsafe { libc::syscall(libc::SYS_tgkill, tgid, tid, 0) };
     answer != 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+}
+
+/// Whether a thread has ended, be it that nobody has waited for it yet (a zombie, which signals still reach).
+fn has_ended(tgid: u32, tid: u32) -> bool {
+    let Ok(stat) = std::fs::read(format!("/proc/{tgid}/task/{tid}/stat")) else {
+        return is_gone(tgid, tid);
+    };
+    // The comm may hold anything, parentheses too; the state follows the last one.
+    let state = stat.rsplit(|&byte| byte == b')').next().and_then(|rest| rest.get(1));
+    matches!(state, Some(b'Z' | b'X'))
 }
 
 fn configure(
@@ -439,33 +439,26 @@ fn configure(
     open.maps.tolds.set_max_entries(plan.slots)?;
     open.maps.moves.set_max_entries(plan.slots)?;
     open.maps.areas.set_max_entries(cpus)?;
-    open.progs.on_switch_4.set_autoload(plan.switch_hook == SwitchHook::Four);
-    open.progs.on_switch_3.set_autoload(plan.switch_hook == SwitchHook::Three);
-    open.progs.on_wakeup.set_autoload(plan.wakeup_hook);
-    open.progs.on_task.set_autoload(plan.task_iterator);
-    let (four, three) =
-        (plan.switch_hook == SwitchHook::Four, plan.switch_hook == SwitchHook::Three);
-    open.progs.on_first_wakeup_4.set_autoload(plan.wakeup_hook && four);
-    open.progs.on_first_wakeup_3.set_autoload(plan.wakeup_hook && three);
-    open.progs.on_waiting_4.set_autoload(plan.task_iterator && four);
-    open.progs.on_waiting_3.set_autoload(plan.task_iterator && three);
     Ok(())
 }
 
-fn attach_at_switches(skel: &SchedSkel<'_>, hook: SwitchHook) -> Result<Link, libbpf_rs::Error> {
-    match hook {
-        SwitchHook::Four => skel.progs.on_switch_4.attach(),
-        SwitchHook::Three => skel.progs.on_switch_3.attach(),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::has_ended;
+    use std::process::{Command, Stdio};
 
-fn map_bytes(skel: &SchedSkel<'_>) -> u64 {
-    let maps = &skel.maps;
-    [&maps.threads, &maps.waits, &maps.tolds, &maps.moves, &maps.areas, &maps.overflow, &maps.spill]
-        .iter()
-        .map(|map| {
-            let element = u64::from(map.key_size()) + u64::from(map.value_size());
-            element * u64::from(map.max_entries())
-        })
-        .sum()
+    #[test]
+    fn a_zombie_has_ended() {
+        let mut child =
+            Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let pid = child.id();
+        assert!(!has_ended(pid, pid));
+        drop(child.stdin.take());
+        while !has_ended(pid, pid) {
+            std::thread::yield_now();
+        }
+        assert!(std::path::Path::new(&format!("/proc/{pid}")).exists(), "nobody waited for it");
+        child.wait().unwrap();
+        assert!(has_ended(pid, pid));
+    }
 }

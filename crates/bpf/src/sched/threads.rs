@@ -41,6 +41,9 @@ pub struct ThreadDelta {
     pub dead: bool,
     /// Wall time between the looks during which the thread existed.
     pub wall_ns: u64,
+    /// Where that time begins, in nanoseconds since the start of the window. A thread that is met late has time from
+    /// before the last look.
+    pub from_ns: u64,
     /// How that time is divided among states, including the state in progress; indexed by [`super::State`].
     pub states_ns: [u64; STATES],
     /// Run-queue waits that ended.
@@ -180,6 +183,12 @@ impl ThreadScan {
         let found = waiting.of(Some(slot), &thread);
         let before_ns = seen.as_ref().map_or(self.start_ns, |seen| seen.at_ns);
         let is_lost = found.is_none() && waiting.excludes(&thread);
+        let is_new = seen.is_none();
+        if is_lost && is_new && probe.has_ended(&thread) {
+            // It ended before the switches were reported: of its end nothing is.
+            *ended = thread.seq;
+            return Ok(());
+        }
         let ends = if is_lost {
             ends_of_lost(&thread, (before_ns, waiting.at_ns()), last)
         } else {
@@ -353,12 +362,12 @@ impl Look {
             .as_deref()
             .filter(|seen| seen.tid == thread.tid && seen.start_boot_ns == thread.start_boot_ns);
         let mut waits_so_far = self.waits.map(hist).unwrap_or_default();
-        let (wall_ns, states_ns, waits, switches);
+        let (from_ns, states_ns, waits, switches);
         if let Some(before) = same {
             if self.waits.is_none() {
                 waits_so_far = before.waits.clone();
             }
-            wall_ns = end_ns.saturating_sub(before.at_ns);
+            from_ns = before.at_ns;
             // Where waiting threads cannot be listed, time in progress in one state may turn out to have been spent in
             // another. The sum is kept: what one state must give back is taken from the others.
             states_ns = conserved_difference(&self.states_ns, &before.states_ns);
@@ -369,7 +378,7 @@ impl Look {
             };
         } else {
             let first_ns = thread.first_ns.max(start_ns);
-            wall_ns = end_ns.saturating_sub(first_ns);
+            from_ns = first_ns;
             // A thread that was first seen late is known from its last wake-up on, maybe from before the window.
             let mut states = self.states_ns;
             take_away(&mut states, first_ns - thread.first_ns);
@@ -377,6 +386,7 @@ impl Look {
             switches = u64::from(thread.switches);
             waits = waits_so_far.clone();
         }
+        let wall_ns = end_ns.saturating_sub(from_ns);
         let delta = ThreadDelta {
             tid: thread.tid,
             tgid: thread.tgid,
@@ -386,6 +396,7 @@ impl Look {
             cgroup_id: thread.cgroup_id,
             dead,
             wall_ns,
+            from_ns: from_ns.saturating_sub(start_ns),
             states_ns,
             waits,
             wait_max_ns: self.wait_max_ns,

@@ -6,6 +6,7 @@
 
 use super::{Clock, SchedProbe, State};
 use crate::mapped::{Plain, from_bytes};
+use crate::object;
 use crate::skel::sched::types::{sched_thread, sched_told, sched_waiting};
 use libbpf_rs::{Iter, Link};
 use std::collections::HashMap;
@@ -204,8 +205,8 @@ impl SchedProbe {
         if moves_asleep - hidden.moves >= MANY_MOVES_ASLEEP {
             (hidden.moves, hidden.last_ns) = (moves_asleep, at_ns);
             if hidden.hook.is_none() {
-                let link = self.skel.progs.on_hidden_wakeup.attach();
-                hidden.hook = Some(link.map_err(|error| format!("look at wake-ups: {error}"))?);
+                let link = object::attach(&self.skel, self.names.hidden_wakeup)?;
+                hidden.hook = Some(link);
             }
         } else if at_ns.saturating_sub(hidden.last_ns) > LOOKS_FOR_NS {
             *hidden = HiddenWakeups { moves: moves_asleep, last_ns: at_ns, hook: None };

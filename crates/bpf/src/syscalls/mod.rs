@@ -12,14 +12,13 @@ pub use plan::SyscallPlan;
 pub use reading::{Call, FileUse, Reading};
 
 use crate::mapped::{Mapped, Plain};
+use crate::object::{self, Programs};
 use crate::skel::syscalls::types::{sys_cpu, sys_file, sys_key, sys_stat, sys_thread};
 use crate::skel::syscalls::{OpenSyscallsSkel, SyscallsSkel, SyscallsSkelBuilder};
-use crate::{stats, verdict};
-use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
-use libbpf_rs::{Link, MapCore as _, MapFlags};
+use libbpf_rs::{MapCore as _, MapFlags};
 use std::collections::BTreeMap;
-use std::mem::{MaybeUninit, offset_of};
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::mem::offset_of;
+use std::os::fd::AsFd as _;
 use std::ptr;
 use table::CALLS;
 
@@ -37,18 +36,19 @@ unsafe impl Plain for sys_file {}
 /// Minimum and maximum size of the thread table. At 64 bytes per entry it takes 2 to 8 MB of kernel memory. With as
 /// many entries as possible pids, no two threads share one.
 const PLACES: (u32, u32) = (1 << 15, 1 << 17);
+/// All programs, in the order in which they are attached: who ends and who begins is known before anybody is counted.
+const ATTACHED: [&str; 6] = ["on_end", "on_exec", "on_fork", "on_switch", "on_exit", "on_enter"];
 /// `SYS_NONE`: no call is in progress.
 const NONE: u32 = u32::MAX;
 
 /// The probe, loaded and attached. Dropping it detaches it.
 pub struct SyscallProbe {
-    _links: Vec<Link>,
+    programs: Programs,
     skel: SyscallsSkel<'static>,
     threads: Mapped<sys_thread>,
     stats: Mapped<sys_stat>,
     cpus: Mapped<sys_cpu>,
     groups: u32,
-    missed: u64,
 }
 
 impl SyscallProbe {
@@ -58,41 +58,20 @@ impl SyscallProbe {
     /// # Errors
     /// The error of libbpf or the kernel, with the operation that failed.
     pub fn open(_plan: &SyscallPlan, cpus: u32, pids: u32, groups: u32) -> Result<Self, String> {
-        verdict::listen();
-        // One small allocation for the life of the process: the skeleton borrows it.
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = SyscallsSkelBuilder::default()
-            .open(storage)
-            .map_err(|error| format!("open BPF object: {error}"))?;
+        let mut open = object::open(SyscallsSkelBuilder::default())?;
         let groups = groups.max(1);
         let places = pids.clamp(PLACES.0, PLACES.1).next_power_of_two();
         configure(&mut open, cpus, places, groups)
             .map_err(|error| format!("configure BPF: {error}"))?;
-        let mut skel = open
-            .load()
-            .map_err(|error| format!("load BPF programs: {error}{}", verdict::suffix()))?;
+        object::choose(&mut open, &ATTACHED);
+        let skel = object::load(open)?;
         let mapped = |error| format!("map BPF arrays: {error}");
         let accounts = (cpus * groups) as usize * CALLS;
         let threads = Mapped::new(skel.maps.threads.as_fd(), places as usize).map_err(mapped)?;
         let stats = Mapped::new(skel.maps.stats.as_fd(), accounts).map_err(mapped)?;
         let areas = Mapped::new(skel.maps.cpus.as_fd(), cpus as usize).map_err(mapped)?;
-        let progs = &mut skel.progs;
-        // In this order, so that ends and starts of threads are seen before calls are counted.
-        let programs = [
-            &mut progs.on_end,
-            &mut progs.on_exec,
-            &mut progs.on_fork,
-            &mut progs.on_switch,
-            &mut progs.on_exit,
-            &mut progs.on_enter,
-        ];
-        let mut links = Vec::new();
-        for program in programs {
-            links.push(program.attach().map_err(|error| {
-                format!("attach BPF program {}: {error}", program.name().to_string_lossy())
-            })?);
-        }
-        Ok(Self { _links: links, skel, threads, stats, cpus: areas, groups, missed: 0 })
+        let programs = Programs::attach(&skel, &ATTACHED)?;
+        Ok(Self { programs, skel, threads, stats, cpus: areas, groups })
     }
 
     /// Observes a thread from its next system call on, and all threads and processes that it starts. `false` = it is
@@ -173,7 +152,7 @@ impl SyscallProbe {
             reading.unread_ns += area.lost.unread_ns;
             reading.threads_collide += area.lost.threads_collide;
         }
-        reading.missed = stats::missed_by_all(&self.programs()) + self.missed;
+        reading.missed = self.programs.missed();
         Ok(reading)
     }
 
@@ -198,27 +177,13 @@ impl SyscallProbe {
     /// Instructions that the kernel's verifier processed to accept each program.
     #[must_use]
     pub fn verified_instructions(&self) -> BTreeMap<&'static str, u64> {
-        stats::verified(&self.programs())
+        self.programs.verified_instructions()
     }
 
     /// Kernel memory of the maps, in bytes.
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
-        let maps = &self.skel.maps;
-        let all = [&maps.threads, &maps.stats, &maps.cpus, &maps.files, &maps.scratches];
-        all.iter().map(|map| u64::from(map.value_size()) * u64::from(map.max_entries())).sum()
-    }
-
-    fn programs(&self) -> Vec<(&'static str, BorrowedFd<'_>)> {
-        let progs = &self.skel.progs;
-        vec![
-            ("enter", progs.on_enter.as_fd()),
-            ("exit", progs.on_exit.as_fd()),
-            ("switch", progs.on_switch.as_fd()),
-            ("fork", progs.on_fork.as_fd()),
-            ("exec", progs.on_exec.as_fd()),
-            ("end", progs.on_end.as_fd()),
-        ]
+        object::map_bytes(&self.skel)
     }
 }
 

@@ -2,12 +2,20 @@
 //! `deburr bench-empty`: BPF programs that do nothing, attached for a while. What they cost is the floor that a
 //! benchmark subtracts.
 
-use crate::cli::Floor;
 use crate::clock;
 use crate::failure::{Exit, Failure};
 use crate::signals::Signals;
 use deburr_bpf::empty::Empty;
 use std::time::Duration;
+
+/// Whose floor is measured.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Floor {
+    /// The scheduler probe's.
+    Sched,
+    /// That of the probe of block IO.
+    Block,
+}
 
 /// Runs it.
 pub(crate) fn run(on: Floor, duration: Duration) -> anyhow::Result<Exit> {

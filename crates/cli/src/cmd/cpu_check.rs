@@ -2,7 +2,7 @@
 //! `deburr cpu-check`: does the same work take the same time on all CPUs of this machine?
 
 use super::{record, show};
-use crate::cli::CpuCheckArgs;
+use crate::cli::Show;
 use crate::cpu_check;
 use crate::failure::Exit;
 use crate::signals::Signals;
@@ -10,6 +10,23 @@ use crate::sinks::Sinks;
 use deburr_core::cpu_check::{Document, judge, plan};
 use deburr_core::rules;
 use deburr_core::view::Fold;
+use std::path::PathBuf;
+
+/// Arguments of `deburr cpu-check`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CpuCheckArgs {
+    /// Take 15 s, 30 where others take the CPUs [default: one to two minutes, at half of the CPUs' time]
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Also keep what was measured in this file, for `deburr report`
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Replace the output file if it exists
+    #[arg(long, requires = "output")]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) show: Show,
+}
 
 /// Runs it.
 pub(crate) fn run(args: &CpuCheckArgs) -> anyhow::Result<Exit> {

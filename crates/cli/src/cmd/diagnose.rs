@@ -2,13 +2,26 @@
 //! `deburr`: observe, then report.
 
 use super::{record, show};
-use crate::cli::Diagnose;
+use crate::cli::{Observe, Show};
 use crate::failure::Exit;
 use crate::session;
 use crate::signals::Signals;
 use crate::sinks::Sinks;
 use deburr_core::rules;
 use deburr_core::view::Fold;
+use std::path::PathBuf;
+
+/// Arguments of `deburr diagnose`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Diagnose {
+    #[command(flatten)]
+    pub(crate) observe: Observe,
+    /// Also keep what was seen in this file, for `deburr report`
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) show: Show,
+}
 
 /// Runs it.
 pub(crate) fn run(args: &Diagnose) -> anyhow::Result<Exit> {

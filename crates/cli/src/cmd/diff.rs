@@ -2,17 +2,18 @@
 //! `deburr diff`: what differs between hosts, and what of it matters.
 
 use super::{report, show};
-use crate::cli::Show;
+use crate::cli::{Level, Show};
+use crate::document;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use deburr_core::finding::Severity;
+use deburr_core::host_diff::document::HostDiff;
 use deburr_core::host_diff::{self, Given, MAX_HOSTS, Measured};
+use deburr_core::render::{self, TextStyle};
+use deburr_core::rules;
 use deburr_core::snapshot::{MAX_BYTES, Snapshot};
 use deburr_core::syscalls::Profile;
-use deburr_core::{render, rules};
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `deburr diff`.
@@ -95,26 +96,34 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
         true => host_diff::slow(&measured, hosts.len()),
         false => slow(&args.slow, &hosts)?,
     };
-    show(&hosts, &slow, &measured, &args.show)
+    let diff = compared(&hosts, &slow, &measured);
+    let text = match args.show.json {
+        true => render::json_document(&diff)?,
+        false => render::host_diff(&diff, show::style(&args.show)),
+    };
+    output::print(text.as_bytes())?;
+    Ok(exit(&diff, args.show.fail_on))
 }
 
 /// Compares a snapshot that was just taken with one that is kept, and says how.
-pub(super) fn against(baseline: &Path, taken: Snapshot, show_as: &Show) -> anyhow::Result<Exit> {
+pub(super) fn against(
+    baseline: &Path,
+    taken: Snapshot,
+    fail_on: Option<Level>,
+    style: TextStyle,
+) -> anyhow::Result<Exit> {
     let golden = Read { golden: true, ..read(baseline)? };
     let hosts = [golden, Read { snapshot: taken, label: THIS_HOST.into(), golden: false }];
-    show(&hosts, &[None, None], &[], show_as)
+    let diff = compared(&hosts, &[None, None], &[]);
+    output::print(render::host_diff(&diff, style).as_bytes())?;
+    Ok(exit(&diff, fail_on))
 }
 
 fn this_host() -> anyhow::Result<Read> {
     Ok(Read { snapshot: super::snapshot::live()?, label: THIS_HOST.into(), golden: false })
 }
 
-fn show(
-    hosts: &[Read],
-    slow: &[Option<bool>],
-    measured: &[Measured],
-    show_as: &Show,
-) -> anyhow::Result<Exit> {
+fn compared(hosts: &[Read], slow: &[Option<bool>], measured: &[Measured]) -> HostDiff {
     let given: Vec<Given<'_>> = hosts
         .iter()
         .zip(slow)
@@ -125,24 +134,20 @@ fn show(
             golden: host.golden,
         })
         .collect();
-    let diff = rules::diff(&given, measured, env!("CARGO_PKG_VERSION"));
-    let text = match show_as.json {
-        true => render::json_document(&diff)?,
-        false => render::host_diff(&diff, show::style(show_as)),
-    };
-    output::print(text.as_bytes())?;
+    rules::diff(&given, measured, env!("CARGO_PKG_VERSION"))
+}
+
+/// How the program ends, by what differs and what was found.
+fn exit(diff: &HostDiff, fail_on: Option<Level>) -> Exit {
     let drift = diff.differences.iter().map(|it| it.severity);
     let worst = drift.chain(diff.findings.iter().map(|it| it.severity)).max();
-    let limit = show_as.fail_on.map(Severity::from);
-    Ok(if limit.is_some() && worst >= limit { Exit::Found } else { Exit::Done })
+    let limit = fail_on.map(Severity::from);
+    if limit.is_some() && worst >= limit { Exit::Found } else { Exit::Done }
 }
 
 fn read(path: &Path) -> anyhow::Result<Read> {
     let shown = path.display();
-    let failed = |error| Failure::bad_input(format!("cannot read `{shown}`: {error}"));
-    let mut document = Vec::new();
-    let file = File::open(path).map_err(failed)?;
-    file.take(MAX_BYTES as u64 + 1).read_to_end(&mut document).map_err(failed)?;
+    let document = document::read(path, MAX_BYTES as u64)?;
     let snapshot = Snapshot::parse(&document)
         .map_err(|error| Failure::bad_input(format!("`{shown}` {error}")))?;
     let label = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
@@ -178,7 +183,7 @@ fn measured(args: &DiffArgs, hosts: &[Read]) -> anyhow::Result<Vec<Measured>> {
     }
     for word in &args.profile {
         let (host, file) = of_host("--profile", word, hosts)?;
-        let profile: Profile = super::syscalls::document(Path::new(file))?;
+        let profile: Profile = super::syscalls::kept(Path::new(file))?;
         measured.push(Measured::profile(host, &profile).ok_or_else(|| {
             Failure::bad_input(format!(
                 "--profile {word}: no command was started there, so nobody knows how much work was done"

@@ -3,7 +3,7 @@
 //! made of that. The sources are opened and closed as a session would do it: what works here works there.
 
 use super::show;
-use crate::cli::DoctorArgs;
+use crate::cli::Color;
 use crate::clock;
 use crate::collect::{Beat, Context, Now, Roots};
 use crate::facts::{self, BpfFacts, CgroupFacts, Facts, Throttling};
@@ -68,6 +68,17 @@ enum Possible {
     Yes,
     Partly,
     No,
+}
+
+/// Arguments of `deburr doctor`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArgs {
+    /// Print one JSON document (schema deburr.doctor/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Use colour [default: auto]
+    #[arg(long, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
+    pub(crate) color: Color,
 }
 
 /// Runs it.
@@ -343,7 +354,7 @@ mod tests {
                 btf_error: None,
                 initial_pid_namespace: false,
                 sched_switch_arguments: None,
-                missing_fields: vec!["rq.clock", "rq.cpu"],
+                missing_fields: vec!["rq.clock".into(), "rq.cpu".into()],
                 throttling: Throttling::Unknown,
                 throttle_clock: None,
                 task_iterator: false,

@@ -2,12 +2,26 @@
 //! `deburr limits`: what processes may use of the CPUs, and what their runtimes believe.
 
 use super::show;
-use crate::cli::{LimitsArgs, Target};
+use crate::cli::{Color, Target};
 use crate::collect::Roots;
 use crate::failure::{Exit, Failure};
 use crate::limits::{self, Question};
 use crate::{output, target};
 use deburr_core::render;
+
+/// Arguments of `deburr limits`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LimitsArgs {
+    /// Processes to look at in depth [default: all that have a limit or a known runtime, as a table]
+    #[arg(value_name = "PID")]
+    pub(crate) pids: Vec<u32>,
+    /// Print one JSON document (schema deburr.limits/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Use colour [default: auto]
+    #[arg(long, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
+    pub(crate) color: Color,
+}
 
 /// Runs it.
 pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<Exit> {

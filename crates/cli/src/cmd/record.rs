@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `deburr record`: observe only, into a file.
 
-use crate::cli::{Observe, RecordArgs};
+use crate::cli::{Messages, Observe};
 use crate::collect::Roots;
 use crate::failure::{Exit, Failure};
 use crate::session::{self, Plan};
@@ -10,11 +10,23 @@ use crate::sinks::Sinks;
 use crate::store::Writer;
 use crate::target;
 use deburr_core::recording::TargetSpec;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Length of a window that nobody gave a length.
 const DEFAULT_WINDOW: Duration = Duration::from_secs(30);
+
+/// Arguments of `deburr record`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RecordArgs {
+    #[command(flatten)]
+    pub(crate) observe: Observe,
+    /// Where to
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    #[command(flatten)]
+    pub(crate) messages: Messages,
+}
 
 /// Runs it.
 pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {

@@ -2,7 +2,7 @@
 //! `deburr report`: the rules over a recording.
 
 use super::show;
-use crate::cli::ReportArgs;
+use crate::cli::Show;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::store::Reader;
@@ -10,7 +10,16 @@ use deburr_core::cpu_check::{Document, judge};
 use deburr_core::recording::Record;
 use deburr_core::rules;
 use deburr_core::view::Fold;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Arguments of `deburr report`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReportArgs {
+    /// The recording
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) show: Show,
+}
 
 /// Runs it.
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {

@@ -1,19 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `deburr sector`: which files a disk's sectors belong to.
 
-use crate::cli::SectorArgs;
+use crate::cli::Messages;
 use crate::collect::Roots;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::progress::Counted;
-use crate::sector::{self, Question};
+use crate::sector::{self, Method, Question};
 use deburr_core::render;
 use std::io::Read as _;
+use std::path::PathBuf;
 
 /// Sectors that are taken from stdin at most.
 const MAX_SECTORS: usize = 1_000_000;
 /// Bytes that so many take at most, with room for blanks.
 const MAX_INPUT_BYTES: u64 = 24 << 20;
+
+/// Arguments of `deburr sector`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SectorArgs {
+    /// The disk, or a partition of it: /dev/sda, sda, 8:0
+    #[arg(value_name = "DEV")]
+    pub(crate) device: String,
+    /// Sectors from the start of the disk, in units of 512 bytes; - reads them from standard input
+    #[arg(value_name = "SECTOR", required = true)]
+    pub(crate) sectors: Vec<String>,
+    /// The sectors count from the start of the partition DEV
+    #[arg(long)]
+    pub(crate) partition_relative: bool,
+    /// Ask only the files below this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) under: Option<PathBuf>,
+    /// Use this method only [default: debugfs, then the files for what it does not find]
+    #[arg(long, value_name = "METHOD")]
+    pub(crate) method: Option<Method>,
+    /// Print one JSON document (schema deburr.sector/1)
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) messages: Messages,
+}
 
 /// Runs it.
 pub(crate) fn run(args: &SectorArgs) -> anyhow::Result<Exit> {

@@ -4,22 +4,65 @@
 //! The reading is done by a process of its own. A read that hangs inside of the kernel cannot be ended, and neither can
 //! its process; so the one that the user waits for must not be it.
 
-use crate::cli::{Color, FILE_TIMEOUT_MS, Messages, Show, SnapshotArgs};
+use super::show;
+use crate::cli::{Color, Level, Messages};
+use crate::document::Place;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::snapshot::{self, Limits, Tree};
 use anyhow::Context as _;
+use deburr_core::render::TextStyle;
 use deburr_core::snapshot::Snapshot;
-use std::fs::{OpenOptions, Permissions};
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs::OpenOptions;
+use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Time that a process needs to end after its last word, with plenty to spare.
 const ENDS_WITHIN_MS: u32 = 200;
+
+/// When reading a file is given up.
+const FILE_TIMEOUT_MS: u64 = 1000;
+
+/// Arguments of `deburr snapshot`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SnapshotArgs {
+    /// Where to [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace the output file if it exists
+    #[arg(long, requires = "output")]
+    force: bool,
+    #[command(flatten)]
+    reading: Reading,
+    /// Be the process that reads
+    #[arg(long, hide = true)]
+    reader: bool,
+    /// Compare with this snapshot of a good host, and print what differs instead; see `deburr diff`
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// Exit with status 1 if there is a difference or a finding of this level or worse
+    #[arg(long, value_name = "LEVEL", requires = "baseline")]
+    fail_on: Option<Level>,
+    #[command(flatten)]
+    messages: Messages,
+}
+
+/// What is read, and how.
+#[derive(Debug, clap::Args)]
+struct Reading {
+    /// Leave the host's name out
+    #[arg(long)]
+    redact: bool,
+    /// Read a captured tree instead of this host: a directory with proc, sys, etc in it
+    #[arg(long, value_name = "DIR", default_value = "/", hide_default_value = true)]
+    root: PathBuf,
+    /// Give a file up after so many milliseconds
+    #[arg(long, value_name = "MS", hide = true, default_value_t = FILE_TIMEOUT_MS, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    file_timeout_ms: u64,
+}
 
 /// Runs it.
 pub(crate) fn run(args: &SnapshotArgs) -> anyhow::Result<Exit> {
@@ -28,14 +71,11 @@ pub(crate) fn run(args: &SnapshotArgs) -> anyhow::Result<Exit> {
     }
     // Before anything is read.
     open(args)?;
-    if let Some(path) = &args.output {
-        check(path, args.force)?;
-    }
-    let document = have_it_read(args)?;
-    let taken = Snapshot::parse(document.as_bytes())
-        .map_err(|error| Failure::error(Exit::Output, format!("what was read {error}")))?;
-    match (&args.output, &args.baseline) {
-        (Some(path), _) => write(path, args.force, &document)?,
+    let place = args.output.as_ref().map(|path| Place::new(path, args.force)).transpose()?;
+    let document = have_it_read(&args.reading)?;
+    let taken = parsed(&document)?;
+    match (place, &args.baseline) {
+        (Some(place), _) => place.keep(document.as_bytes())?,
         (None, Some(_)) => {}
         (None, None) => output::print(document.as_bytes())?,
     }
@@ -50,45 +90,37 @@ pub(crate) fn run(args: &SnapshotArgs) -> anyhow::Result<Exit> {
         }
     }
     let Some(baseline) = &args.baseline else { return Ok(Exit::Done) };
-    let show = Show {
-        json: false,
-        fail_on: args.fail_on,
-        verbose: false,
-        color: Color::Auto,
-        messages: Messages { quiet: args.messages.quiet },
-    };
-    super::diff::against(baseline, taken, &show)
+    let style = TextStyle { verbosity: u8::from(!args.messages.quiet), ..show::page(Color::Auto) };
+    super::diff::against(baseline, taken, args.fail_on, style)
 }
 
 /// This host, as it is now.
 pub(super) fn live() -> anyhow::Result<Snapshot> {
-    let args = SnapshotArgs {
-        output: None,
-        force: false,
-        redact: false,
-        root: PathBuf::from("/"),
-        file_timeout_ms: FILE_TIMEOUT_MS,
-        reader: false,
-        baseline: None,
-        fail_on: None,
-        messages: Messages { quiet: true },
-    };
-    let document = have_it_read(&args)?;
+    let reading =
+        Reading { redact: false, root: PathBuf::from("/"), file_timeout_ms: FILE_TIMEOUT_MS };
+    parsed(&have_it_read(&reading)?)
+}
+
+fn parsed(document: &str) -> anyhow::Result<Snapshot> {
     Snapshot::parse(document.as_bytes())
         .map_err(|error| Failure::error(Exit::Output, format!("what was read {error}")))
 }
 
 fn open(args: &SnapshotArgs) -> anyhow::Result<Tree> {
-    Tree::open(&args.root).map_err(|error| {
+    Tree::open(&args.reading.root).map_err(|error| {
         let error = std::io::Error::from(error);
-        Failure::bad_input(format!("cannot read the tree at `{}`: {error}", args.root.display()))
+        Failure::bad_input(format!(
+            "cannot read the tree at `{}`: {error}",
+            args.reading.root.display()
+        ))
     })
 }
 
 /// The process that reads: puts the document on stdout and lets go of it, whether its threads can end or not.
 fn read(args: &SnapshotArgs) -> anyhow::Result<Exit> {
-    let limits = Limits { file: Duration::from_millis(args.file_timeout_ms), ..Limits::default() };
-    let document = snapshot::take(open(args)?, limits, args.redact).document()?;
+    let limits =
+        Limits { file: Duration::from_millis(args.reading.file_timeout_ms), ..Limits::default() };
+    let document = snapshot::take(open(args)?, limits, args.reading.redact).document()?;
     output::print(document.as_bytes())?;
     let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&null)?;
@@ -97,16 +129,16 @@ fn read(args: &SnapshotArgs) -> anyhow::Result<Exit> {
 }
 
 /// Starts it, and takes what it says.
-fn have_it_read(args: &SnapshotArgs) -> anyhow::Result<String> {
+fn have_it_read(reading: &Reading) -> anyhow::Result<String> {
     // The file that this runs, also where its name leads elsewhere by now.
     let program = "/proc/self/exe";
     let mut command = Command::new(program);
     command
         .arg0("deburr")
         .args(["snapshot", "--reader", "--file-timeout-ms"])
-        .arg(args.file_timeout_ms.to_string());
-    command.arg("--root").arg(&args.root);
-    if args.redact {
+        .arg(reading.file_timeout_ms.to_string());
+    command.arg("--root").arg(&reading.root);
+    if reading.redact {
         command.arg("--redact");
     }
     let mut reader = command
@@ -132,59 +164,4 @@ fn have_it_read(args: &SnapshotArgs) -> anyhow::Result<String> {
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(document)
-}
-
-/// Refuses a place where nothing can be written, as long as nothing was done.
-fn check(path: &Path, force: bool) -> anyhow::Result<()> {
-    let shown = path.display();
-    match path.symlink_metadata() {
-        Ok(meta) if meta.is_dir() => {
-            Err(Failure::bad_input(format!("`{shown}` is a directory; name a file in it")))
-        }
-        Ok(_) if !force => Err(Failure::bad_input(format!(
-            "`{shown}` exists; name another file, or replace it with --force"
-        ))),
-        Ok(_) => Ok(()),
-        Err(_) => {
-            match path.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.is_dir())
-            {
-                Some(parent) => {
-                    let parent = parent.display();
-                    Err(Failure::bad_input(format!(
-                        "cannot create `{shown}`: there is no directory `{parent}`"
-                    )))
-                }
-                None => Ok(()),
-            }
-        }
-    }
-}
-
-/// Writes it whole or not at all: beside its place first, so that an old one is not lost to a full disk.
-fn write(path: &Path, force: bool, document: &str) -> anyhow::Result<()> {
-    let failed = |error: std::io::Error| {
-        Failure::error(Exit::Output, format!("cannot write `{}`: {error}", path.display()))
-    };
-    let special = path.symlink_metadata().is_ok_and(|meta| !meta.is_file());
-    if special {
-        // A device or a pipe, asked for by --force.
-        let mut file = OpenOptions::new().write(true).open(path).map_err(failed)?;
-        return file.write_all(document.as_bytes()).map_err(failed);
-    }
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    // As any other new file; by itself it would be readable for its owner only.
-    let mut file = tempfile::Builder::new()
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(directory.unwrap_or(Path::new(".")))
-        .map_err(failed)?;
-    file.write_all(document.as_bytes()).map_err(failed)?;
-    if force {
-        file.persist(path).map_err(|error| failed(error.error))?;
-        return Ok(());
-    }
-    match file.persist_noclobber(path) {
-        Ok(_) => Ok(()),
-        Err(error) if error.error.kind() == ErrorKind::AlreadyExists => check(path, false),
-        Err(error) => Err(failed(error.error)),
-    }
 }

@@ -6,6 +6,7 @@ use super::show;
 use crate::cli::{Color, Messages, Target, window};
 use crate::clock::{self, Clocks, monotonic_ns};
 use crate::collect::{Cgroups, Roots};
+use crate::document::{self, Place};
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::progress::Progress;
@@ -25,7 +26,7 @@ use deburr_core::text::name;
 use deburr_core::text::units;
 use deburr_core::view::Fold;
 use std::ffi::OsString;
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -86,14 +87,15 @@ pub(crate) struct SyscallsArgs {
 
 /// Runs it. The exit status is the command's, if there is one.
 pub(crate) fn run(args: &SyscallsArgs) -> anyhow::Result<ExitCode> {
+    let place = args.output.as_ref().map(|path| Place::new(path, args.force)).transpose()?;
     if let [a, b] = args.diff.as_slice() {
-        return difference(a, b, args).map(Into::into);
+        return difference(a, b, args, place).map(Into::into);
     }
-    if let Some(path) = args.output.as_deref().filter(|path| !args.force && path.exists()) {
-        let shown = path.display();
-        return Err(Failure::bad_input(format!("`{shown}` exists; --force replaces it")));
+    if args.command.is_empty() {
+        of_processes(args, place).map(Into::into)
+    } else {
+        of_command(args, place)
     }
-    if args.command.is_empty() { of_processes(args).map(Into::into) } else { of_command(args) }
 }
 
 fn open(groups: u32) -> anyhow::Result<Meter> {
@@ -108,7 +110,7 @@ fn read(meter: &Meter) -> anyhow::Result<Reading> {
 
 // --- a command ---
 
-fn of_command(args: &SyscallsArgs) -> anyhow::Result<ExitCode> {
+fn of_command(args: &SyscallsArgs, place: Option<Place<'_>>) -> anyhow::Result<ExitCode> {
     let mut meter = open(1)?;
     let signals = Signals::install()?;
     let mut setup = setup(Subject::Command {
@@ -151,7 +153,7 @@ fn of_command(args: &SyscallsArgs) -> anyhow::Result<ExitCode> {
         );
     }
     let status = document.setup.runs.iter().rev().map(status).find(|status| *status != 0);
-    give(&document, args)?;
+    give(&document, args, place)?;
     Ok(failed.unwrap_or_else(|| ExitCode::from(status.unwrap_or(0))))
 }
 
@@ -198,7 +200,7 @@ fn status(run: &Run) -> u8 {
 
 // --- processes ---
 
-fn of_processes(args: &SyscallsArgs) -> anyhow::Result<Exit> {
+fn of_processes(args: &SyscallsArgs, place: Option<Place<'_>>) -> anyhow::Result<Exit> {
     let roots = Roots::default();
     let named = Target { pid: args.pid, comm: args.comm.clone(), cgroup: None, container: None };
     let target = target::resolve(&named, &roots).map_err(Failure::bad_input)?;
@@ -244,7 +246,7 @@ fn of_processes(args: &SyscallsArgs) -> anyhow::Result<Exit> {
     setup.window_ns = span.1 - span.0;
     let counted = Counted::of(&reading, 0, None, span, meter.waits_known);
     drop(meter);
-    give(&judged(setup, &counted, 0), args)?;
+    give(&judged(setup, &counted, 0), args, place)?;
     Ok(Exit::Done)
 }
 
@@ -300,10 +302,10 @@ fn judged(mut setup: Setup, counted: &Counted, pid: u32) -> Profile {
 }
 
 /// Keeps and shows it as asked.
-fn give(document: &Profile, args: &SyscallsArgs) -> anyhow::Result<()> {
+fn give(document: &Profile, args: &SyscallsArgs, place: Option<Place<'_>>) -> anyhow::Result<()> {
     let json = render::json_document(document)?;
-    if let Some(path) = &args.output {
-        keep(path, json.as_bytes(), args.force)?;
+    if let Some(place) = place {
+        place.keep(json.as_bytes())?;
     }
     if args.json {
         return output::print(json.as_bytes());
@@ -316,26 +318,19 @@ fn style(args: &SyscallsArgs) -> render::TextStyle {
     render::TextStyle { verbosity, ..show::page(args.color) }
 }
 
-/// All of it, or nothing of it is there.
-fn keep(path: &Path, bytes: &[u8], force: bool) -> anyhow::Result<()> {
-    let failed = |error: std::io::Error| {
-        Failure::error(Exit::Output, format!("cannot write `{}`: {error}", path.display()))
-    };
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(dir).map_err(failed)?;
-    file.write_all(bytes).map_err(failed)?;
-    let kept = if force { file.persist(path) } else { file.persist_noclobber(path) };
-    kept.map(drop).map_err(|error| failed(error.error))
-}
-
 // --- two of them ---
 
-fn difference(a: &Path, b: &Path, args: &SyscallsArgs) -> anyhow::Result<Exit> {
-    let (a, b) = (document(a)?, document(b)?);
+fn difference(
+    a: &Path,
+    b: &Path,
+    args: &SyscallsArgs,
+    place: Option<Place<'_>>,
+) -> anyhow::Result<Exit> {
+    let (a, b) = (kept(a)?, kept(b)?);
     let difference = Difference::new(&a, &b, env!("CARGO_PKG_VERSION"));
     let json = render::json_document(&difference)?;
-    if let Some(path) = &args.output {
-        keep(path, json.as_bytes(), args.force)?;
+    if let Some(place) = place {
+        place.keep(json.as_bytes())?;
     }
     if args.json {
         output::print(json.as_bytes())?;
@@ -346,17 +341,11 @@ fn difference(a: &Path, b: &Path, args: &SyscallsArgs) -> anyhow::Result<Exit> {
 }
 
 /// A measurement that was kept.
-pub(super) fn document(path: &Path) -> anyhow::Result<Profile> {
-    use std::io::Read as _;
+pub(super) fn kept(path: &Path) -> anyhow::Result<Profile> {
     let bad = |reason: &dyn std::fmt::Display| {
         Failure::bad_input(format!("cannot compare `{}`: {reason}", path.display()))
     };
-    let file = std::fs::File::open(path).map_err(|error| bad(&error))?;
-    if file.metadata().is_ok_and(|of| !of.is_file()) {
-        return Err(bad(&"it is no ordinary file"));
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_DOCUMENT_BYTES + 1).read_to_end(&mut bytes).map_err(|error| bad(&error))?;
+    let bytes = document::read(path, MAX_DOCUMENT_BYTES)?;
     if bytes.len() as u64 > MAX_DOCUMENT_BYTES {
         return Err(bad(&"it is larger than 64 MiB, and so not what `deburr syscalls -o` writes"));
     }

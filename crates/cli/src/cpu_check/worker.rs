@@ -4,8 +4,8 @@
 use super::lengths::Lengths;
 use crate::clock;
 use crate::signals::Signals;
-use deburr_bpf::{realtime, spin};
 use deburr_core::recording::{Mix, Run};
+use deburr_sys::{realtime, spin};
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;

@@ -3,7 +3,7 @@
 
 use super::mounts::Place;
 use super::resolver::Sighting;
-use deburr_bpf::handle;
+use deburr_sys::handle;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs;

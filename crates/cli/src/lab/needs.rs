@@ -173,7 +173,7 @@ fn no_realtime() -> Option<String> {
         let none = budget.trim() == "0";
         return none.then(|| "the kernel gives realtime tasks of cgroups no CPU time".into());
     }
-    let error = thread::spawn(deburr_bpf::realtime::take_precedence).join().ok()?.err()?;
+    let error = thread::spawn(deburr_sys::realtime::take_precedence).join().ok()?.err()?;
     Some(format!("no task may go before ordinary ones: {error}"))
 }
 

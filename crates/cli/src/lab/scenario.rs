@@ -168,10 +168,9 @@ impl Scenario {
     fn validate(&self) -> Result<()> {
         ensure!(is_label(&self.name), "`name` must be of a-z, 0-9 and `-`");
         ensure!((1..=600).contains(&self.seconds), "`seconds` must be 1 to 600");
-        let kinds = [self.silent, self.expect_first.is_some(), self.memory_share.is_some()];
         ensure!(
-            kinds.iter().filter(|is_it| **is_it).count() == 1,
-            "one of `silent = true`, `expect_first = \"CODE\"` and `memory_share` is needed"
+            self.silent != self.expect_first.is_some(),
+            "one of `silent = true` and `expect_first = \"CODE\"` is needed"
         );
         for code in self.codes() {
             ensure!(is_code(code), "`{code}` is no finding code, which look like `SCH001`");

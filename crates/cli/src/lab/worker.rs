@@ -125,7 +125,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
         setpriority_process(None, nice).context("cannot set the nice value")?;
     }
     if args.realtime {
-        deburr_bpf::realtime::take_precedence().context("cannot go before ordinary tasks")?;
+        deburr_sys::realtime::take_precedence().context("cannot go before ordinary tasks")?;
     }
     if let Work::Exec { arguments } = &args.work {
         let program = std::env::current_exe()?;

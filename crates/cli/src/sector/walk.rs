@@ -3,8 +3,8 @@
 //! are looked for. Nothing is written, not even dirty pages.
 
 use super::device::dev_of;
-use deburr_bpf::fiemap;
 use deburr_core::recording::DevId;
+use deburr_sys::fiemap;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,7 +5,7 @@
 use super::Meter;
 use crate::clock::monotonic_ns;
 use crate::signals::Signals;
-use deburr_bpf::child::{self, Ended};
+use deburr_sys::child::{self, Ended};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use rustix::time::Timespec;

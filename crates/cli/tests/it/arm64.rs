@@ -67,7 +67,7 @@ fn the_work_of_cpu_check_is_done_by_arm64_too() {
     };
     let dir = scratch();
     let (source, program) = (dir.path().join("arm64.rs"), dir.path().join("arm64"));
-    let spin = root().canonicalize().unwrap().join("crates/bpf/src/spin.rs");
+    let spin = root().canonicalize().unwrap().join("crates/sys/src/spin.rs");
     std::fs::write(&source, PROGRAM.replace("SPIN", spin.to_str().unwrap())).unwrap();
     let mut compile = Command::new("rustc");
     compile.args(["--edition", "2024", "--target", TARGET, "-C", "opt-level=2"]);

@@ -6,7 +6,7 @@
 
 use assert_cmd::cargo::cargo_bin_cmd;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -51,10 +51,11 @@ fn kept_scenarios() -> BTreeSet<String> {
     names
 }
 
-/// What a report says, without its amounts.
-fn gist(report: &Value) -> String {
+/// What a report complains of, without its amounts: what the scenario is about.
+fn complaints(report: &Value) -> String {
     let mut text = String::new();
-    for finding in report["findings"].as_array().unwrap() {
+    let findings = report["findings"].as_array().unwrap();
+    for finding in findings.iter().filter(|finding| finding["severity"] != "info") {
         let [code, severity] = ["code", "severity"].map(|key| finding[key].as_str().unwrap());
         let _ = writeln!(text, "{code} {severity}: {}", entity(&finding["victim"]));
         for cause in finding["causes"].as_array().into_iter().flatten() {
@@ -63,15 +64,35 @@ fn gist(report: &Value) -> String {
             }
         }
     }
-    for (key, name) in [("ruled_out", "ruled out"), ("not_checked", "not checked")] {
-        let list = report[key].as_array().unwrap();
-        let mut codes: Vec<_> = list.iter().map(|line| line["code"].as_str().unwrap()).collect();
-        codes.sort_unstable();
-        codes.dedup();
-        let codes = if codes.is_empty() { "nothing".into() } else { codes.join(" ") };
-        let _ = writeln!(text, "{name}: {codes}");
-    }
     text
+}
+
+/// What each rule answered, over all recordings: a line for each code, so that a new rule adds lines and changes none.
+#[derive(Default)]
+struct Answers(BTreeMap<String, BTreeMap<&'static str, BTreeSet<String>>>);
+
+impl Answers {
+    fn add(&mut self, scenario: &str, report: &Value) {
+        let kinds =
+            [("findings", "found"), ("ruled_out", "ruled out"), ("not_checked", "not checked")];
+        for (list, answer) in kinds {
+            for line in report[list].as_array().unwrap() {
+                let answers = self.0.entry(line["code"].as_str().unwrap().to_owned()).or_default();
+                answers.entry(answer).or_default().insert(scenario.to_owned());
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for (code, answers) in &self.0 {
+            for (answer, scenarios) in answers {
+                let scenarios: Vec<&str> = scenarios.iter().map(String::as_str).collect();
+                let _ = writeln!(text, "{code} {answer}: {}", scenarios.join(" "));
+            }
+        }
+        text
+    }
 }
 
 fn entity(entity: &Value) -> String {
@@ -86,31 +107,31 @@ fn entity(entity: &Value) -> String {
     text
 }
 
+/// The difference of a kept text and of what it would be now; with `UPDATE` it is written anew.
+fn difference(file: &str, now: &str) -> String {
+    let path = root().join(file);
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, now).unwrap();
+        return String::new();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    if kept == now { String::new() } else { format!("{file}, kept:\n{kept}\nnow:\n{now}\n") }
+}
+
 #[test]
 fn kept_recordings_yield_the_same_findings_as_ever() {
-    let mut differences = String::new();
+    let (mut differences, mut answers) = (String::new(), Answers::default());
     for name in names_in("fixtures/lab") {
-        let dir = root().join("fixtures/lab").join(&name);
-        if !dir.is_dir() {
-            continue;
-        }
-        let output = cargo_bin_cmd!("deburr")
-            .args(["report", "--json"])
-            .arg(dir.join("recording.deburr"))
-            .output()
-            .unwrap();
+        let recording = root().join("fixtures/lab").join(&name).join("recording.deburr");
+        let output =
+            cargo_bin_cmd!("deburr").args(["report", "--json"]).arg(recording).output().unwrap();
         assert!(output.status.success(), "{name}: {output:?}");
-        let gist = gist(&serde_json::from_slice(&output.stdout).unwrap());
-        let file = dir.join("findings.txt");
-        if std::env::var_os("UPDATE").is_some() {
-            std::fs::write(&file, gist).unwrap();
-        } else {
-            let kept = std::fs::read_to_string(&file).unwrap_or_default();
-            if kept != gist {
-                let _ = writeln!(differences, "{name}, kept:\n{kept}\n{name}, now:\n{gist}");
-            }
-        }
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        answers.add(&name, &report);
+        differences +=
+            &difference(&format!("fixtures/lab/{name}/findings.txt"), &complaints(&report));
     }
+    differences += &difference("fixtures/lab-answers.txt", &answers.text());
     assert!(
         differences.is_empty(),
         "{differences}if that is right: UPDATE=1 cargo test -p deburr --test it replay::"

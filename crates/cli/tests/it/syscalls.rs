@@ -85,7 +85,7 @@ fn a_bad_document_is_refused_by_name() {
         }
     }
     let message = refuse(&["syscalls", "--diff", &dir.path().display().to_string(), &path(GOOD)]);
-    assert!(message.contains("no ordinary file"), "{message}");
+    assert!(message.contains("Is a directory"), "{message}");
 }
 
 /// The page describes every field of the documents.

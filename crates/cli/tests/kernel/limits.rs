@@ -26,7 +26,7 @@ fn row(pid: u32) -> Value {
 }
 
 /// The same, when what was started has become what it is to be.
-fn row_when(process: &Running, ready: impl Fn(&Value) -> bool) -> Value {
+fn row_when(process: &Running, mut ready: impl FnMut(&Value) -> bool) -> Value {
     for _ in 0..200 {
         let row = row(process.0.id());
         if ready(&row) {
@@ -387,9 +387,13 @@ fn a_process_whose_first_thread_has_ended_is_told_by_the_others() {
     );
     let leaf = &nested.dirs()[2];
     let running = start(&mut within(leaf, &script));
+    // What is told amid its end is that it is ending: it must have been a zombie before the question.
     let stat = format!("/proc/{}/stat", running.0.id());
+    let mut was_zombie = false;
     let row = row_when(&running, |row| {
-        row["threads"] == 4 && fs::read_to_string(&stat).unwrap().contains(") Z ")
+        let before = was_zombie;
+        was_zombie = fs::read_to_string(&stat).unwrap().contains(") Z ");
+        row["threads"] == 4 && before
     });
     assert_eq!(row["limit"]["cpus"], 0.5, "{row}");
     assert!(row["cgroup"].as_str().unwrap().ends_with("/middle/leaf"), "{row}");

@@ -257,6 +257,33 @@ fn try_who_waits_behind_whom_is_told_and_sums_to_the_waiting() {
 }
 
 #[test]
+fn the_last_move_of_a_waiting_thread_is_told() {
+    let test = "the_last_move_of_a_waiting_thread_is_told";
+    if !root_or_skip("kernel", test) {
+        return;
+    }
+    if cpus() < 2 {
+        skip("kernel", test, "one CPU");
+        return;
+    }
+    let watch = Watch::begin(&make_plan());
+    let (spinner, beside) = (Spinner::start(), Spinner::start());
+    beside.pin(0);
+    for (from, to) in [(0, 1), (1, 0)] {
+        until("the thread is moved while it wants the CPU", || {
+            spinner.pin(from);
+            let before_ns = clock(&watch.probe).now();
+            spinner.pin(to);
+            // The clock of a run queue may be late by a tick or a few.
+            watch
+                .probe
+                .last_move(spinner.tid)
+                .is_some_and(|(cpu, at_ns)| cpu == from && at_ns + 1_000_000_000 > before_ns)
+        });
+    }
+}
+
+#[test]
 fn two_probes_side_by_side_see_the_same() {
     crate::common::tried(
         "kernel",

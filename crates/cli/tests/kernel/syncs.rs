@@ -385,9 +385,10 @@ fn try_a_sync_waits_beside_whom_the_disk_works_for() {
                   JOIN process c ON c.proc = b.proc WHERE b.device = ?1 AND v.cmdline LIKE '%oflag=dsync%' \
                   AND c.cmdline LIKE '%oflag=direct%'";
     let blamed = number_of(&connection, blamed, &device);
-    // Two take turns at the disk, of which the other one has up to two requests in it, and often both.
+    // Two take turns at the disk, of which the other one has up to two requests in it, and often both. While the disk's
+    // server is kept from its CPU, all that waits is the other one's queue.
     assert!(
-        (0.25..0.9).contains(&(blamed / waited)),
+        (0.25..0.99).contains(&(blamed / waited)),
         "{blamed} ns of {waited} ns are beside the other"
     );
 }

@@ -129,6 +129,8 @@ pub enum Area {
     Cpu,
     /// Configuration of a host.
     Host,
+    /// Waiting for memory.
+    Memory,
     /// The observation itself.
     #[default]
     Observer,

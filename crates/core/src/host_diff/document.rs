@@ -54,6 +54,27 @@ impl HostDiff {
         let alone = self.hosts.iter().filter(|other| other.name == host.name).count() < 2;
         if alone { name } else { format!("{name} ({})", host.id) }
     }
+
+    /// The differences that separate every slow host from every fast one better than any other does, each with the
+    /// value of the first slow host and that of the first fast one. Empty unless three hosts or more are compared,
+    /// of which it is said who is slow.
+    #[must_use]
+    pub fn separating(&self) -> Vec<(&Difference, &Held, &Held)> {
+        let first = |slow: bool| self.hosts.iter().find(|host| host.slow == Some(slow));
+        let (Some(separation), Some(slow), Some(fast)) =
+            (&self.separation, first(true), first(false))
+        else {
+            return vec![];
+        };
+        let separates = |it: &&Difference| {
+            separation.slow + separation.fast > 2
+                && separation.best.contains(&it.key)
+                && it.test.as_ref().is_some_and(super::Test::is_perfect)
+        };
+        let with_values =
+            |it| Some((it, Difference::held_by(it, slow)?, Difference::held_by(it, fast)?));
+        self.differences.iter().filter(separates).filter_map(with_values).collect()
+    }
 }
 
 /// One of the hosts.
@@ -152,6 +173,14 @@ pub struct Difference {
     /// How it separates slow hosts from fast ones; absent unless slow and fast hosts are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test: Option<super::Test>,
+}
+
+impl Difference {
+    /// What a host has; `None` if that is not known.
+    #[must_use]
+    pub fn held_by(&self, host: &Host) -> Option<&Held> {
+        self.values.iter().find(|held| held.hosts.contains(&host.id))
+    }
 }
 
 /// A value and the hosts that have it.

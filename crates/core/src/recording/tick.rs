@@ -120,12 +120,20 @@ pub struct IdleTick {
     pub waits: u64,
     /// Sum of their durations.
     pub waits_ns: u64,
+    /// Time of waits of that length that were not looked at: there were too many at once, or the thread was gone. 0 in
+    /// recordings made before this was counted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub skipped_ns: u64,
     /// Part of `waits_ns` in which at least one CPU that the thread's affinity allows was idle.
     pub idle_allowed_ns: u64,
     /// Part of `waits_ns` in which no allowed CPU was idle, but one outside the thread's affinity was.
     pub idle_forbidden_ns: u64,
     /// Idle time of each CPU; CPUs without any are left out.
     pub cpus: Vec<IdleCpu>,
+}
+
+fn is_zero(ns: &u64) -> bool {
+    *ns == 0
 }
 
 /// The fallback without BPF: one second of `/proc/PID/task/*/schedstat`, summed over threads.

@@ -112,10 +112,8 @@ fn facts(page: &mut Page, finding: &Finding, detail: Detail) {
         finding.victim.kind,
         EntityKind::Host | EntityKind::Observer | EntityKind::Unknown
     );
-    let victim = described(&finding.victim, detail);
-    // The title names the victim; the line adds what the title lacks, such as the container.
-    if !nobody && !sentence(&finding.title).contains(&victim) {
-        fact(page, "victim", victim);
+    if !nobody {
+        fact(page, "victim", described(&finding.victim, detail));
     }
     if finding.cost.lost_ns_per_s > 0 {
         fact(page, "loses", loss(&finding.cost));

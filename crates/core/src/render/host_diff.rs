@@ -29,14 +29,11 @@ pub fn host_diff(diff: &HostDiff, style: TextStyle) -> String {
     let mut page = Page::new(style);
     headline(&mut page, diff);
     hosts(&mut page, diff, style.verbosity);
-    let summaries = [
-        diff.measured.as_ref().map(|it| &it.summary),
-        diff.separation
-            .as_ref()
-            .filter(|it| it.slow + it.fast > 2)
-            .map(|it| &it.summary)
-            .filter(|summary| diff.findings.iter().all(|finding| finding.title != **summary)),
-    ];
+    // What separates them all is the title of a finding.
+    let separation =
+        diff.separation.as_ref().filter(|it| it.slow + it.fast > 2 && diff.separating().is_empty());
+    let summaries =
+        [diff.measured.as_ref().map(|it| &it.summary), separation.map(|it| &it.summary)];
     for summary in summaries.into_iter().flatten() {
         page.gap();
         page.paragraph(0, 2, Ink::Plain, &sentence(summary));

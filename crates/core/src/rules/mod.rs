@@ -12,6 +12,7 @@ mod explain;
 mod host;
 mod hosts;
 mod ledger;
+mod memory;
 mod observer;
 mod remedy;
 mod report;
@@ -121,6 +122,7 @@ pub const RULES: &[&Rule] = &[
     &cpu::frequency_capped::RULE,
     &cpu::deep_idle_states::RULE,
     &host::host_drift::RULE,
+    &memory::memory_stall::RULE,
     &observer::events_lost::RULE,
     &observer::window_too_short::RULE,
     &observer::observer_overhead::RULE,

@@ -156,7 +156,7 @@ fn ledgers(view: &View, findings: &[Finding]) -> Vec<Ledger> {
 fn observer(view: &View) -> Observer {
     let seen = view.observer();
     let mut lost = BTreeMap::from([("sched".to_owned(), 0)]);
-    for (name, &amount) in &seen.lost {
+    for (name, amount) in losses::all(view) {
         if !name.ends_with("_ns") {
             *lost.entry(losses::area(name).to_owned()).or_default() += amount;
         }
@@ -179,11 +179,9 @@ fn observer(view: &View) -> Observer {
         rss_bytes: seen.rss_max_bytes,
         bpf_map_bytes: seen.bpf_map_max_bytes,
         lost,
-        lost_detail: seen
-            .lost
-            .iter()
-            .filter(|(_, n)| **n > 0)
-            .map(|(k, n)| (k.clone(), *n))
+        lost_detail: losses::all(view)
+            .filter(|&(_, amount)| amount > 0)
+            .map(|(name, amount)| (name.to_owned(), amount))
             .collect(),
         coverage: coverage.collect(),
     }

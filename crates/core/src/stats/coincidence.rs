@@ -146,6 +146,15 @@ pub fn covered_ns(spans: &[(u64, u64)]) -> u64 {
     merge(spans.to_vec(), 0).iter().map(|&(t0, t1)| t1 - t0).fold(0, u64::saturating_add)
 }
 
+/// The median length of spans, the upper one of an even number; 0 without any.
+#[must_use]
+pub fn median_length_ns(spans: impl IntoIterator<Item = (u64, u64)>) -> u64 {
+    let lengths = spans.into_iter().map(|(t0_ns, t1_ns)| t1_ns.saturating_sub(t0_ns));
+    let mut lengths: Vec<u64> = lengths.collect();
+    lengths.sort_unstable();
+    lengths.get(lengths.len() / 2).copied().unwrap_or(0)
+}
+
 /// Total length of the start times from which an event of that length touches a span, in nanoseconds. The spans are
 /// sorted and disjoint.
 fn reached_ns(spans: &[(u64, u64)], length_ns: u64, window_ns: u64) -> u64 {

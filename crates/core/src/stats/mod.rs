@@ -18,8 +18,8 @@ mod monte_carlo;
 
 pub use bursts::{Burst, bursts, merge};
 pub use coincidence::{
-    Coincidence, MIN_EPISODES, coincidence, coincidence_by_length, covered_ns, episodes, overlaps,
-    worst_moments,
+    Coincidence, MIN_EPISODES, coincidence, coincidence_by_length, covered_ns, episodes,
+    median_length_ns, overlaps, worst_moments,
 };
 pub use exact::{fisher, holm};
 pub use interval::{Interval, Scatter, interval, ratio};

@@ -47,6 +47,8 @@ pub struct Did {
     pub throttled_ns: u64,
     /// Time waiting for block IO.
     pub block_io_ns: u64,
+    /// Time waiting for memory.
+    pub mem_stall_ns: u64,
     /// Run-queue waits as (number, length in nanoseconds); their sum is the queued time.
     pub waits: Vec<(u64, u64)>,
     /// Part of the queued time that is wake-up latency.
@@ -223,10 +225,14 @@ impl Scene {
             queued_ns: waits.total_ns(),
             throttled_ns: did.throttled_ns,
             block_io_ns: did.block_io_ns,
+            mem_stall_ns: did.mem_stall_ns,
             ..ThreadStates::default()
         };
-        let awake_ns =
-            states.on_cpu_ns + states.queued_ns + states.throttled_ns + states.block_io_ns;
+        let awake_ns = states.on_cpu_ns
+            + states.queued_ns
+            + states.throttled_ns
+            + states.block_io_ns
+            + states.mem_stall_ns;
         let wall_ns = (u64::from(threads) * self.window_ns).max(awake_ns);
         let tick = ProcessTick {
             t0_ns: 0,

@@ -152,9 +152,11 @@ pub struct Idle {
     pub waits: u64,
     /// Sum of their durations.
     pub waits_ns: u64,
+    /// Time of other waits of that length, which were not looked at.
+    pub skipped_ns: u64,
     /// Part of `waits_ns` in which at least one CPU that the thread's affinity allows was idle.
     pub allowed_ns: u64,
-    /// Part of `waits_ns` in which no allowed CPU was idle, but one outside the thread's affinity was.
+    /// Of `waits_ns`: while only CPUs outside its affinity were idle.
     pub forbidden_ns: u64,
     /// Part of the waits during which each CPU was idle, by CPU number and whether the affinity allows that CPU.
     pub cpus: BTreeMap<(u32, bool), u64>,
@@ -165,6 +167,7 @@ impl Idle {
         self.min_wait_ns = self.min_wait_ns.max(tick.min_wait_ns);
         self.waits += tick.waits;
         self.waits_ns += tick.waits_ns;
+        self.skipped_ns += tick.skipped_ns;
         self.allowed_ns += tick.idle_allowed_ns;
         self.forbidden_ns += tick.idle_forbidden_ns;
         for cpu in &tick.cpus {
@@ -176,11 +179,24 @@ impl Idle {
         self.min_wait_ns = self.min_wait_ns.max(other.min_wait_ns);
         self.waits += other.waits;
         self.waits_ns += other.waits_ns;
+        self.skipped_ns += other.skipped_ns;
         self.allowed_ns += other.allowed_ns;
         self.forbidden_ns += other.forbidden_ns;
         for (cpu, ns) in &other.cpus {
             *self.cpus.entry(*cpu).or_default() += ns;
         }
+    }
+
+    /// Time of all waits of that length, whether looked at or not.
+    #[must_use]
+    pub fn whole_ns(&self) -> u64 {
+        self.waits_ns + self.skipped_ns
+    }
+
+    /// The share of that time that was looked at, 0..1.
+    #[must_use]
+    pub fn looked_at(&self) -> f64 {
+        self.waits_ns as f64 / self.whole_ns().max(1) as f64
     }
 }
 
@@ -262,7 +278,7 @@ pub struct Group<'v> {
 /// What threads of a group waited behind on run queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Behind {
-    /// The group with this index in [`Groups::list`]. May be the victim itself.
+    /// The group with this index in [`Groups::list()`]. May be the victim itself.
     Group(usize),
     /// Processes too small or too short-lived to be recorded separately.
     Others,

@@ -5,9 +5,9 @@
 use crate::collect::settings::io_trees;
 use crate::collect::{Context, Emit, Roots, Sighting};
 use deburr_bpf::block::{Direction, Held};
-use deburr_bpf::handle;
 use deburr_core::recording::{BlockRecord, DevId, HeldTick, IoOp, ProcId, Record};
 use deburr_core::text::name;
+use deburr_sys::handle;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::os::fd::{AsFd as _, AsRawFd as _};

@@ -82,10 +82,9 @@ impl Tally {
     /// Adds a transfer that stands for `weight` transfers.
     pub(super) fn transfer(&mut self, mut key: Key, bytes: u64, total_ns: u64, weight: u32) {
         let weight = u64::from(weight);
-        if self.rows.len() >= ROWS && !self.rows.contains_key(&key) {
-            if matches!(key.what, IoWhat::File(_)) {
-                key.what = IoWhat::File(FileId::OTHERS);
-            }
+        let is_file = matches!(key.what, IoWhat::File(_));
+        if is_file && self.rows.len() >= ROWS && !self.rows.contains_key(&key) {
+            key.what = IoWhat::File(FileId::OTHERS);
             self.folded += weight;
         }
         let sum = self.rows.entry(key).or_default();

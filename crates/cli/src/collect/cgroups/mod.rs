@@ -65,6 +65,8 @@ pub(crate) struct Cgroups {
     mounts: Mounts,
     files: Option<RuntimeFiles>,
     nodes: BTreeMap<CgroupId, Node>,
+    /// The root, once it was asked for.
+    root: Option<CgroupId>,
     /// Whether any walk left out directories.
     cut: bool,
     /// Ids that a walk did not find.
@@ -134,6 +136,19 @@ impl Cgroups {
             self.wanted.insert(id);
             self.search(emit);
         }
+    }
+
+    /// The cgroup that BPF means by the id of a thread's task group. On v1, 0 is the group of a session (autogroup), which
+    /// has no cgroup of its own: only threads in the root have such a group. `None` = not known.
+    pub(crate) fn of_task_group(&mut self, id: CgroupId) -> Option<CgroupId> {
+        if id != CgroupId(0) {
+            return Some(id);
+        }
+        let is_v1 = self.cpu_controller() == Some(CgroupVersion::V1);
+        if self.root.is_none() && is_v1 && self.is_whole() {
+            self.root = self.by_path(b"/");
+        }
+        self.root
     }
 
     /// As [`Self::sight`], for a cgroup that holds the process `pid`: the process's entry in `/proc` has the path,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Were other CPUs idle while a thread waited in a run queue? Compares long waits with the idle intervals of all CPUs.
 
+use super::choice::choose;
 use deburr_bpf::sched::Run;
 use deburr_core::recording::IdleCpu;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Shorter waits are ignored: a wake-up alone takes tens of microseconds.
 pub(super) const MIN_WAIT_NS: u64 = 100_000;
@@ -23,6 +24,8 @@ pub(super) struct IdleSum {
     pub(super) waits: u64,
     /// Their total length.
     pub(super) waits_ns: u64,
+    /// Total length of waits that were not examined: the budget was spent, or the thread was gone.
+    pub(super) skipped_ns: u64,
     /// The part of `waits_ns` in which some CPU that the thread may use was idle.
     pub(super) allowed_ns: u64,
     /// The part of `waits_ns` in which no allowed CPU was idle, but another CPU was.
@@ -36,6 +39,7 @@ impl IdleSum {
     pub(super) fn merge(&mut self, other: &Self) {
         self.waits += other.waits;
         self.waits_ns += other.waits_ns;
+        self.skipped_ns += other.skipped_ns;
         self.allowed_ns += other.allowed_ns;
         self.forbidden_ns += other.forbidden_ns;
         for (key, ns) in &other.cpus {
@@ -59,22 +63,24 @@ type Stretches = VecDeque<(u64, u64)>;
 pub(super) struct IdleFinder {
     idle: Vec<Stretches>,
     sums: BTreeMap<u32, IdleSum>,
-    /// Waits that ended since the last look, with the CPU of the run queue.
+    /// Waits that ended since the last look, with the CPU of the run queue. The probe keeps 4096 stays per CPU, which
+    /// bounds their number.
     waits: Vec<(usize, Run)>,
+    looks: usize,
 }
 
 impl IdleFinder {
     /// Starts without history, for that many CPUs.
     pub(super) fn begin(cpus: usize) -> Self {
         let idle = vec![Stretches::new(); cpus];
-        Self { idle, sums: BTreeMap::new(), waits: Vec::new() }
+        Self { idle, sums: BTreeMap::new(), waits: Vec::new(), looks: 0 }
     }
 
     /// Adds a stay on a CPU that ended since the last look: an idle interval, or a thread with the wait before it.
     pub(super) fn ran(&mut self, cpu: usize, run: Run) {
         if run.tid == 0 {
             self.idles(cpu, run.start_ns, run.end_ns);
-        } else if run.queued_ns >= MIN_WAIT_NS && self.waits.len() < WAITS_PER_BIN {
+        } else if run.queued_ns >= MIN_WAIT_NS {
             self.waits.push((cpu, run));
         }
     }
@@ -86,8 +92,14 @@ impl IdleFinder {
         }
     }
 
-    /// Drops old idle intervals, and examines the waits that ended since the last look.
-    pub(super) fn look(&mut self, now_ns: u64) {
+    /// Drops old idle intervals, and examines the waits that ended since the last look, those of the target's processes
+    /// first. `last_move` tells from which CPU's run queue a thread was moved last while it waited, and when.
+    pub(super) fn look(
+        &mut self,
+        now_ns: u64,
+        target: &BTreeSet<u32>,
+        last_move: &dyn Fn(u32) -> Option<(usize, u64)>,
+    ) {
         for idle in &mut self.idle {
             while idle.len() > STRETCHES
                 || idle.front().is_some_and(|stretch| stretch.1 + MEMORY_NS < now_ns)
@@ -95,10 +107,19 @@ impl IdleFinder {
                 idle.pop_front();
             }
         }
-        for (cpu, run) in std::mem::take(&mut self.waits) {
+        let mut waits = std::mem::take(&mut self.waits);
+        let chosen = choose(&mut waits, target, WAITS_PER_BIN, self.looks);
+        self.looks = self.looks.wrapping_add(1);
+        for ((cpu, run), chosen) in waits.into_iter().zip(chosen) {
             let sum = self.sums.entry(run.tgid).or_default();
+            if !chosen {
+                sum.skipped_ns += run.queued_ns;
+                continue;
+            }
             let from = run.start_ns.saturating_sub(run.queued_ns);
-            lay_over(sum, &self.idle, cpu, (from, run.start_ns), &mut || affinity(run.tid));
+            let wait = (from, run.start_ns);
+            let stays = stays(&self.idle, cpu, wait, || last_move(run.tid));
+            lay_over(sum, &self.idle, &stays, &mut || affinity(run.tid));
         }
     }
 
@@ -126,21 +147,41 @@ fn affinity(tid: u32) -> Option<CpuSet> {
     sched_getaffinity(Pid::from_raw(tid.cast_signed())).ok()
 }
 
-/// Adds one wait in the run queue of CPU `own`: which other CPUs were idle during it. The thread's affinity is only
-/// read when one was.
+/// A part of a wait: in the run queue of that CPU, from, to.
+type Stay = (usize, (u64, u64));
+
+/// The run queues that a thread was on during a wait that ended on CPU `last`: two, if it was moved meanwhile. That is
+/// only asked if that CPU idled during the wait: no other answer changes anything.
+fn stays(
+    idle: &[Stretches],
+    last: usize,
+    wait: (u64, u64),
+    last_move: impl Fn() -> Option<(usize, u64)>,
+) -> Vec<Stay> {
+    let idled = idle.get(last).is_some_and(|stretches| !overlaps(stretches, wait).is_empty());
+    match idled.then(last_move).flatten() {
+        // A later move is of another wait.
+        Some((first, at_ns)) if wait.0 < at_ns && at_ns <= wait.1 => {
+            vec![(first, (wait.0, at_ns)), (last, (at_ns, wait.1))]
+        }
+        _ => vec![(last, wait)],
+    }
+}
+
+/// Adds one wait: which CPUs were idle during it, other than the one whose run queue the thread was on. The thread's
+/// affinity is only read when one was.
 fn lay_over(
     sum: &mut IdleSum,
     idle: &[Stretches],
-    own: usize,
-    wait: (u64, u64),
+    stays: &[Stay],
     affinity: &mut dyn FnMut() -> Option<CpuSet>,
 ) {
-    sum.waits += 1;
-    sum.waits_ns += wait.1 - wait.0;
+    let wait_ns: u64 = stays.iter().map(|(_, (from, to))| to - from).sum();
     let mut allowed_cpus: Option<CpuSet> = None;
     let (mut allowed, mut any) = (Vec::new(), Vec::new());
-    for (cpu, stretches) in idle.iter().enumerate().filter(|(cpu, _)| *cpu != own) {
-        let parts = overlaps(stretches, wait);
+    for (cpu, stretches) in idle.iter().enumerate() {
+        let elsewhere = stays.iter().filter(|(own, _)| *own != cpu);
+        let parts: Vec<_> = elsewhere.flat_map(|(_, part)| overlaps(stretches, *part)).collect();
         let ns: u64 = parts.iter().map(|part| part.1 - part.0).sum();
         if ns == 0 {
             continue;
@@ -149,7 +190,10 @@ fn lay_over(
             allowed_cpus = affinity();
         }
         // The affinity of a thread that is gone is unknown.
-        let Some(set) = &allowed_cpus else { return };
+        let Some(set) = &allowed_cpus else {
+            sum.skipped_ns += wait_ns;
+            return;
+        };
         let may = cpu < CpuSet::MAX_CPU && set.is_set(cpu);
         let number = u32::try_from(cpu).unwrap_or(u32::MAX);
         *sum.cpus.entry((number, may)).or_insert(0) += ns;
@@ -158,6 +202,8 @@ fn lay_over(
         }
         any.extend(parts);
     }
+    sum.waits += 1;
+    sum.waits_ns += wait_ns;
     let allowed_ns = union(&mut allowed);
     sum.allowed_ns += allowed_ns;
     sum.forbidden_ns += union(&mut any) - allowed_ns;
@@ -204,7 +250,7 @@ mod tests {
     fn a_pinned_thread_waits_while_a_forbidden_cpu_idles() {
         let idle = vec![Stretches::new(), Stretches::from([(0, 50), (80, 200)])];
         let mut sum = IdleSum::default();
-        lay_over(&mut sum, &idle, 0, (10, 110), &mut || Some(only(&[0])));
+        lay_over(&mut sum, &idle, &[(0, (10, 110))], &mut || Some(only(&[0])));
         assert_eq!((sum.waits, sum.waits_ns, sum.allowed_ns, sum.forbidden_ns), (1, 100, 0, 70));
         assert_eq!(sum.cpus, BTreeMap::from([((1, false), 70)]));
     }
@@ -213,7 +259,7 @@ mod tests {
     fn an_allowed_idle_cpu_hides_a_forbidden_one() {
         let idle = vec![Stretches::new(), Stretches::from([(0, 60)]), Stretches::from([(40, 100)])];
         let mut sum = IdleSum::default();
-        lay_over(&mut sum, &idle, 0, (0, 100), &mut || Some(only(&[0, 1])));
+        lay_over(&mut sum, &idle, &[(0, (0, 100))], &mut || Some(only(&[0, 1])));
         assert_eq!((sum.allowed_ns, sum.forbidden_ns), (60, 40));
     }
 
@@ -221,8 +267,48 @@ mod tests {
     fn nobody_is_asked_when_no_cpu_idled() {
         let idle = vec![Stretches::from([(0, 100)]), Stretches::new()];
         let mut sum = IdleSum::default();
-        lay_over(&mut sum, &idle, 0, (0, 100), &mut || panic!("asked"));
+        lay_over(&mut sum, &idle, &[(0, (0, 100))], &mut || panic!("asked"));
         assert_eq!((sum.allowed_ns, sum.forbidden_ns), (0, 0));
+    }
+
+    #[test]
+    fn the_cpu_that_ended_a_wait_was_idle_for_it_until_the_thread_was_moved_there() {
+        let idle = vec![Stretches::new(), Stretches::from([(0, 400)])];
+        let sum_of = |last_move| {
+            let mut sum = IdleSum::default();
+            let stays = stays(&idle, 1, (0, 400), || last_move);
+            lay_over(&mut sum, &idle, &stays, &mut || Some(only(&[0, 1])));
+            (sum.waits, sum.waits_ns, sum.allowed_ns)
+        };
+        assert_eq!(sum_of(Some((0, 390))), (1, 400, 390));
+        assert_eq!(sum_of(None), (1, 400, 0), "it woke up there");
+        assert_eq!(sum_of(Some((0, 500))), (1, 400, 0), "it was moved later");
+        let asked = stays(&idle, 0, (0, 400), || panic!("asked"));
+        assert_eq!(asked, [(0, (0, 400))]);
+    }
+
+    #[test]
+    fn a_wait_of_a_thread_that_is_gone_counts_as_not_looked_at() {
+        let idle = vec![Stretches::new(), Stretches::from([(0, 100)])];
+        let mut sum = IdleSum::default();
+        lay_over(&mut sum, &idle, &[(0, (0, 100))], &mut || None);
+        assert_eq!(sum, IdleSum { skipped_ns: 100, ..IdleSum::default() });
+    }
+
+    #[test]
+    fn waits_beyond_the_budget_are_counted() {
+        let mut finder = IdleFinder::begin(2);
+        let run =
+            |tgid| Run { tid: tgid, tgid, start_ns: 500_000, end_ns: 600_000, queued_ns: 200_000 };
+        for _ in 0..2 * WAITS_PER_BIN {
+            finder.ran(0, run(7));
+        }
+        finder.ran(1, run(8));
+        finder.look(1_000_000, &BTreeSet::from([8]), &|_| None);
+        let sums = finder.take();
+        assert_eq!((sums[&8].waits, sums[&8].skipped_ns), (1, 0));
+        assert_eq!(sums[&7].waits, WAITS_PER_BIN as u64 - 1);
+        assert_eq!(sums[&7].waits_ns + sums[&7].skipped_ns, 2 * WAITS_PER_BIN as u64 * 200_000);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //!
 //! The target's threads are read in every bin, all threads once a second.
 
+mod choice;
 mod idle;
 mod long_waits;
 mod runnable;
@@ -25,7 +26,7 @@ use runnable::Runnable;
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
-use tally::Tally;
+use tally::{Tally, Target};
 
 pub(crate) struct SchedCollector {
     probe: SchedProbe,
@@ -45,8 +46,8 @@ pub(crate) struct SchedCollector {
     quota_in_use: bool,
     cost: Cost,
     host: HostTotals,
-    /// Slots of the target's threads; empty when the target is the host.
-    target_slots: Vec<usize>,
+    /// Empty when the target is the host.
+    target: Target,
     bin_start_ns: u64,
 }
 
@@ -112,7 +113,7 @@ impl SchedCollector {
             tally: Tally::default(),
             cost: Cost::default(),
             host: HostTotals::default(),
-            target_slots: Vec::new(),
+            target: Target::default(),
             bin_start_ns: 0,
         })
     }
@@ -139,7 +140,7 @@ impl SchedCollector {
         // The processes of the target must be known before its first bin; the host as a target needs no identities yet.
         if cx.target != TargetSpec::Host {
             self.tally.meet_all(cx, &mut *emit);
-            self.target_slots = self.tally.take_target_slots(cx, &mut *emit);
+            self.target = self.tally.take_target(cx, &mut *emit);
         }
         self.cost.begin(&self.probe, &[(MISSED, missed)]);
         Ok(())
@@ -179,7 +180,8 @@ impl SchedCollector {
                 self.idle.idles(cpu, run.start_ns, now_ns);
             }
         }
-        self.idle.look(self.clock.now());
+        let probe = &self.probe;
+        self.idle.look(self.clock.now(), &self.target.pids, &|tid| probe.last_move(tid));
         self.tally.blame(self.long_waits.tell(&self.probe, &self.waiting, last));
     }
 
@@ -202,7 +204,7 @@ impl SchedCollector {
         {
             bin = LoadBin { t0_ns: bin.t0_ns, t1_ns: bin.t1_ns, ..LoadBin::default() };
             let tally = &mut self.tally;
-            let (slots, waiting) = (&self.target_slots, &self.waiting);
+            let (slots, waiting) = (&self.target.slots, &self.waiting);
             scan.look_at_slots(&self.probe, slots, waiting, |thread| {
                 add_to_bin(&mut bin, thread);
                 tally.add_between(thread);
@@ -233,7 +235,7 @@ impl SchedCollector {
         self.tally.idle(self.idle.take());
         self.tally.emit(cx, t_ns, last, &mut *emit);
         if cx.target != TargetSpec::Host {
-            self.target_slots = self.tally.take_target_slots(cx, &mut *emit);
+            self.target = self.tally.take_target(cx, &mut *emit);
         }
         let extra =
             [("torn_read", torn), (MISSED, missed), ("timeline_overrun", self.timeline.overrun)];

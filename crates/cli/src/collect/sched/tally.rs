@@ -5,7 +5,7 @@
 //! recording grows with activity and not with the number of processes. Nothing is left out, and each record holds
 //! the time range that it covers.
 
-use super::super::{Context, Emit, Sighting};
+use super::super::{Cgroups, Context, Emit, Sighting};
 use super::idle::{IdleSum, MIN_WAIT_NS};
 use deburr_bpf::sched::{Behind, State, Sums, ThreadDelta};
 use deburr_core::recording::{
@@ -130,6 +130,14 @@ impl Account {
     }
 }
 
+/// The processes of the target.
+#[derive(Debug, Default)]
+pub(super) struct Target {
+    pub(super) pids: BTreeSet<u32>,
+    /// The probe's slots of their threads.
+    pub(super) slots: Vec<usize>,
+}
+
 /// The accounts of all processes.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
@@ -173,7 +181,8 @@ impl Tally {
     }
 
     fn account(&mut self, thread: &ThreadDelta) -> &mut Account {
-        let t0_ns = self.t1_ns;
+        // A thread that is met late may have existed for longer.
+        let t0_ns = self.t1_ns.min(thread.from_ns);
         self.leaders.insert(thread.tgid, thread.leader_boot_ns);
         self.accounts
             .entry((thread.tgid, thread.leader_boot_ns))
@@ -221,9 +230,9 @@ impl Tally {
         }
     }
 
-    /// Takes the probe's slots of the threads of the target's processes, as of the last look at all threads.
-    pub(super) fn take_target_slots(&mut self, cx: &mut Context, emit: Emit<'_>) -> Vec<usize> {
-        let mut slots = Vec::new();
+    /// Takes the target's processes and the slots of their threads, as of the last look at all threads.
+    pub(super) fn take_target(&mut self, cx: &mut Context, emit: Emit<'_>) -> Target {
+        let mut target = Target::default();
         for key in self.keys() {
             let own = self.accounts.get_mut(&key).map(|account| std::mem::take(&mut account.slots));
             if !self.may_belong(&cx.target, key) {
@@ -231,10 +240,11 @@ impl Tally {
             }
             let id = self.identity(cx, key, &mut *emit);
             if cx.processes.in_target(id) {
-                slots.extend(own.into_iter().flatten());
+                target.pids.insert(key.0);
+                target.slots.extend(own.into_iter().flatten());
             }
         }
-        slots
+        target
     }
 
     /// Whether the process may belong to the target, as far as the probe's own data can tell.
@@ -345,7 +355,7 @@ impl Tally {
         for (culprit, ns) in self.culprits(cx, &done.blame, emit) {
             emit(Record::Blame(BlameTick { t0_ns, t1_ns, victim, culprit, ns }));
         }
-        if done.idle.waits > 0 {
+        if done.idle.waits > 0 || done.idle.skipped_ns > 0 {
             emit(Record::Idle(Box::new(IdleTick {
                 t0_ns,
                 t1_ns,
@@ -353,6 +363,7 @@ impl Tally {
                 min_wait_ns: MIN_WAIT_NS,
                 waits: done.idle.waits,
                 waits_ns: done.idle.waits_ns,
+                skipped_ns: done.idle.skipped_ns,
                 idle_allowed_ns: done.idle.allowed_ns,
                 idle_forbidden_ns: done.idle.forbidden_ns,
                 cpus: done.idle.idle_cpus(),
@@ -408,133 +419,28 @@ fn sighting(key: Key, account: Option<&Account>) -> Sighting<'_> {
     }
 }
 
+/// The sighting with the cgroup that the probe's id means, which is emitted if it is new.
+fn placed<'a>(cgroups: &mut Cgroups, sighting: Sighting<'a>, emit: Emit<'_>) -> Sighting<'a> {
+    let cgroup = sighting.cgroup.and_then(|id| cgroups.of_task_group(id));
+    if let Some(id) = cgroup {
+        cgroups.sight(id, emit);
+    }
+    Sighting { cgroup, ..sighting }
+}
+
 /// The identity of that process.
 fn meet(cx: &mut Context, sighting: Sighting<'_>, emit: Emit<'_>) -> ProcId {
     let Context { roots, processes, cgroups, target, .. } = cx;
-    if let Some(id) = sighting.cgroup {
-        cgroups.sight(id, emit);
-    }
+    let sighting = placed(cgroups, sighting, &mut *emit);
     processes.intern(roots, cgroups, target, sighting, emit)
 }
 
 /// The shared identity of processes like this one that are too small for one of their own.
 fn fold(cx: &mut Context, sighting: Sighting<'_>, emit: Emit<'_>) -> ProcId {
     let Context { roots, processes, cgroups, target, .. } = cx;
-    if let Some(id) = sighting.cgroup {
-        cgroups.sight(id, &mut *emit);
-    }
+    let sighting = placed(cgroups, sighting, &mut *emit);
     processes.fold(roots, cgroups, target, sighting, emit)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::collect::fixture::Host;
-
-    fn thread(pid: u32, name: &str) -> ThreadDelta {
-        let mut comm = [0; 16];
-        comm[..name.len()].copy_from_slice(name.as_bytes());
-        ThreadDelta {
-            tid: pid,
-            tgid: pid,
-            leader_boot_ns: u64::from(pid),
-            parent: 1,
-            comm,
-            cgroup_id: 1,
-            dead: false,
-            wall_ns: 0,
-            states_ns: [0; 8],
-            waits: WaitHist::default(),
-            wait_max_ns: 0,
-            waiting_ns: 0,
-            switches: 0,
-            slot: Some(pid as usize),
-        }
-    }
-
-    /// Pids of the processes that are emitted when they are met, and the slots of the target's threads.
-    fn met(target: TargetSpec) -> (Vec<u32>, Vec<usize>) {
-        let host = Host::empty();
-        let mut cx = host.context_of(target);
-        let mut tally = Tally::default();
-        for (pid, name) in [(7, "api"), (8, "cron"), (9, "api")] {
-            tally.meet(&thread(pid, name));
-        }
-        let mut pids = Vec::new();
-        let mut emit = |record| {
-            if let Record::Process(process) = record {
-                pids.push(process.pid);
-            }
-        };
-        tally.meet_all(&mut cx, &mut emit);
-        let slots = tally.take_target_slots(&mut cx, &mut emit);
-        (pids, slots)
-    }
-
-    #[test]
-    fn only_those_who_may_be_of_the_target_are_met_at_once() {
-        let one = TargetSpec::Process { pid: 8, comm: "cron".into() };
-        assert_eq!(met(one), (vec![8], vec![8]));
-        assert_eq!(met(TargetSpec::Comm { comm: "api".into() }), (vec![7, 9], vec![7, 9]));
-    }
-
-    #[test]
-    fn who_ended_before_he_is_blamed_has_his_name_whatever_the_order_of_pids() {
-        let host = Host::empty();
-        let mut cx = host.context();
-        let mut tally = Tally::default();
-        let pids: Vec<u32> = (10..10 + 2 * SMALL_DEATHS as u32).chain([5000]).collect();
-        for &pid in &pids {
-            let victim = pid == 5000;
-            let name = if victim { "victim" } else { "short" };
-            tally.add(&ThreadDelta { dead: !victim, wall_ns: 1000, ..thread(pid, name) }, false);
-        }
-        let behind = |&pid: &u32| ((5000, Behind::Process(pid)), 100_000 + u64::from(pid));
-        tally.blame(pids.iter().filter(|&&pid| pid != 5000).map(behind).collect());
-        let (mut names, mut blamed) = (BTreeMap::new(), Vec::new());
-        tally.emit(&mut cx, 1_000_000, true, &mut |record| match record {
-            Record::Process(process) => drop(names.insert(process.id, process.comm)),
-            Record::Blame(tick) => blamed.push(tick.culprit),
-            _ => {}
-        });
-        assert!(!blamed.is_empty());
-        for culprit in blamed {
-            let Culprit::Process(id) = culprit else { panic!("{culprit:?}") };
-            assert_eq!(names.get(&id).map(String::as_str), Some("short"), "{id:?}");
-        }
-    }
-
-    #[test]
-    fn the_largest_of_many_culprits_are_named_and_nothing_is_lost() {
-        let host = Host::empty();
-        let mut cx = host.context();
-        let mut tally = Tally::default();
-        let pids = 10..1010_u32;
-        for pid in pids.clone() {
-            tally.meet(&thread(pid, "short"));
-        }
-        let blame: BTreeMap<Behind, u64> =
-            pids.clone().map(|pid| (Behind::Process(pid), u64::from(pid * 7919 % 1009))).collect();
-        let (mut named, mut many) = (BTreeMap::new(), Vec::new());
-        let sums = tally.culprits(&mut cx, &blame, &mut |record| {
-            if let Record::Process(process) = record {
-                match process.many {
-                    true => many.push(process),
-                    false => drop(named.insert(process.id, process.pid)),
-                }
-            }
-        });
-        assert_eq!(sums.values().sum::<u64>(), blame.values().sum::<u64>());
-        let mut largest: Vec<u64> = blame.values().copied().collect();
-        largest.sort_unstable_by_key(|&ns| std::cmp::Reverse(ns));
-        let own = |pid: u32| blame[&Behind::Process(pid)];
-        assert_eq!((named.len(), many.len()), (CULPRITS, 1));
-        for (id, &pid) in &named {
-            assert_eq!(sums[&Culprit::Process(*id)], own(pid));
-            assert!(own(pid) >= largest[CULPRITS - 1], "{pid}");
-        }
-        let folded_ns: u64 = largest[CULPRITS..].iter().sum();
-        assert_eq!(sums[&Culprit::Process(many[0].id)], folded_ns);
-        assert_eq!((many[0].comm.as_str(), many[0].cgroup), ("short", Some(CgroupId(1))));
-    }
-}
+mod tests;

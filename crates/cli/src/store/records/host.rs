@@ -76,6 +76,7 @@ tables! {
         idle_allowed_ns,
         idle_forbidden_ns,
         cpus,
+        skipped_ns: Added,
     }
     "schedstat" over tick => Schedstat(SchedstatTick) {
         proc,

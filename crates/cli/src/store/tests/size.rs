@@ -73,6 +73,7 @@ fn waiting(n: &mut Amounts, t0_ns: u64, id: u32, take: &mut impl FnMut(Record)) 
         min_wait_ns: 100_000,
         waits: n.below(1000),
         waits_ns: n.below(SECOND_NS),
+        skipped_ns: n.below(SECOND_NS),
         idle_allowed_ns: n.below(SECOND_NS),
         idle_forbidden_ns: n.below(SECOND_NS),
         cpus,

@@ -48,3 +48,19 @@ pub struct JournalCommit {
     /// Number of blocks logged, where the kernel reports it.
     pub blocks: Option<u64>,
 }
+
+impl WritebackPass {
+    /// From when to when, in nanoseconds since the window began.
+    #[must_use]
+    pub fn span(&self) -> (u64, u64) {
+        (self.t0_ns, self.t1_ns)
+    }
+}
+
+impl JournalCommit {
+    /// From when to when, in nanoseconds since the window began.
+    #[must_use]
+    pub fn span(&self) -> (u64, u64) {
+        (self.t0_ns, self.t1_ns)
+    }
+}

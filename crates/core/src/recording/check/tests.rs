@@ -185,6 +185,7 @@ fn amounts_that_cannot_be() {
                 min_wait_ns: 0,
                 waits: 1,
                 waits_ns: 10_000_000,
+                skipped_ns: 0,
                 idle_allowed_ns: 9_000_000,
                 idle_forbidden_ns: 3_000_000,
                 cpus: vec![],

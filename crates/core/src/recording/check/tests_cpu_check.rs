@@ -42,9 +42,16 @@ fn what_cannot_be_is_found() {
     let longer = |record: &mut CpuCheckRecord| {
         if let CpuCheckRecord::Round(round) = record {
             round.b_together.wall_ns = 9_000_000_000;
+            round.b_together.cpu_ns = 9_000_000_000;
         }
     };
-    assert!(check(&with(longer))[0].contains("nor that than its slot"));
+    assert!(check(&with(longer))[0].contains("nor more CPU time than its slot"));
+    let kept_waiting = |record: &mut CpuCheckRecord| {
+        if let CpuCheckRecord::Round(round) = record {
+            round.b_together.wall_ns = 9_000_000_000;
+        }
+    };
+    assert_eq!(check(&with(kept_waiting)), [""; 0], "a busy host keeps a worker from its CPU");
     let elsewhere = |record: &mut CpuCheckRecord| {
         if let CpuCheckRecord::Round(round) = record {
             round.b = round.a;

@@ -312,6 +312,9 @@ fn fixes(view: &View, groups: &Groups<'_>, worst: Beside, device: Option<DevId>)
             },
         ];
     }
+    if let Some(kernel) = culprit.filter(|group| group.is_kernel()) {
+        return vec![remedy::of_kernel(kernel.comm)];
+    }
     let whom = match (culprit, worst) {
         (Some(group), _) => ticked(group.comm),
         (None, Beside::Dirtied(at)) => ticked(groups.list()[at].comm),

@@ -12,7 +12,7 @@ use crate::recording::{DevId, IoWhat, JournalCommit, Source, StallKind};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
-use crate::stats;
+use crate::stats::{self, median_length_ns};
 use crate::text::units;
 use crate::view::View;
 use crate::view::block::stalls::{longest_ns, stall_ns};
@@ -85,7 +85,7 @@ fn longest_commit_ns(commits: &[&JournalCommit]) -> u64 {
 }
 
 fn median_ns(commits: &[&JournalCommit]) -> u64 {
-    clocks::median_ns(&commits.iter().map(|it| (it.t0_ns, it.t1_ns)).collect::<Vec<_>>())
+    median_length_ns(commits.iter().map(|it| it.span()))
 }
 
 fn quiet(view: &View, nearest: Option<&Hit<'_>>) -> Verdict {
@@ -123,7 +123,7 @@ fn quiet(view: &View, nearest: Option<&Hit<'_>>) -> Verdict {
 
 fn finding(view: &View, hit: &Hit<'_>) -> Finding {
     let Hit { victim, device, compared, lost_ns, .. } = hit;
-    let commits = clocks::commits(view, *device);
+    let commits = view.block().commits_on(*device);
     let journal = Journal::of(view, *device);
     let longest = longest_ns(&compared.in_commits);
     let found = &compared.commits;
@@ -170,7 +170,7 @@ fn finding(view: &View, hit: &Hit<'_>) -> Finding {
 }
 
 fn commit_lines(view: &View, device: DevId, compared: &Compared<'_>) -> Vec<Evidence> {
-    let commits = clocks::commits(view, device);
+    let commits = view.block().commits_on(device);
     let longest_commit = longest_commit_ns(&commits);
     let found = &compared.commits;
     let label = Source::Writeback.label();
@@ -211,9 +211,9 @@ fn commit_lines(view: &View, device: DevId, compared: &Compared<'_>) -> Vec<Evid
         other.inside,
         chance(other.p)
     );
-    let passes = clocks::passes(view, device).len() as f64;
+    let passes = view.block().unasked_passes_over(device).len() as f64;
     lines.push(evidence(view, "passes of the flusher", passes, Unit::Count, label, note));
-    let spans: Vec<_> = commits.iter().map(|it| (it.t0_ns, it.t1_ns)).collect();
+    let spans: Vec<_> = commits.iter().map(|it| it.span()).collect();
     lines.extend(saturation::line(view, device, &spans));
     lines.extend(saturation::latency_lines(view, device));
     lines.extend(knobs::lines(view, Some(device)));

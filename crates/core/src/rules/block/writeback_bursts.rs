@@ -126,9 +126,9 @@ fn unsure(view: &View, hits: &[Hit<'_>]) -> Verdict {
 
 fn finding(view: &View, groups: &crate::view::Groups<'_>, hit: &Hit<'_>) -> Finding {
     let Hit { victim, device, compared, .. } = hit;
-    let passes = clocks::passes(view, *device);
+    let passes = view.block().unasked_passes_over(*device);
     let rhythm = pass_lines::rhythm_of(view, &passes);
-    let pass_spans: Vec<_> = passes.iter().map(|pass| (pass.t0_ns, pass.t1_ns)).collect();
+    let pass_spans: Vec<_> = passes.iter().map(|pass| pass.span()).collect();
     let block = view.block();
     let table = files::table(view, "written back", |key| {
         block.disk_of(key.device) == *device
@@ -173,8 +173,7 @@ fn finding(view: &View, groups: &crate::view::Groups<'_>, hit: &Hit<'_>) -> Find
 fn marks<'a>(view: &View, hit: &Hit<'_>, passes: &[(u64, u64)]) -> Vec<chart::Marks<'a>> {
     let stalls = spans(&hit.victim.on_device(view, hit.device, &KINDS));
     let mut marks = vec![("passes", passes.to_vec()), ("stalls", stalls)];
-    let commits: Vec<_> =
-        clocks::commits(view, hit.device).iter().map(|it| (it.t0_ns, it.t1_ns)).collect();
+    let commits: Vec<_> = view.block().commits_on(hit.device).iter().map(|it| it.span()).collect();
     let cover = stats::covered_ns(&commits) as f64 / view.window_ns().max(1) as f64;
     if !commits.is_empty() && cover < clocks::COVER.value {
         marks.push(("commits", commits));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK002: inodes that became dirty together are written back together, again and again.
 
-use super::support::clocks;
 use super::support::victims::{STALL_LIMITS, Victim, of_stalls};
 use super::support::{files, knobs, pass_lines, saturation};
 use crate::finding::{
@@ -99,7 +98,7 @@ fn cohort(view: &View, device: DevId, range: (u32, u32)) -> Option<Cohort<'_>> {
         let inodes = within(&pass.since_last, range);
         inodes as f64 >= MIN_INODES.value && inodes as f64 >= MIN_PART.value * pass.inodes as f64
     };
-    let all = clocks::passes(view, device);
+    let all = view.block().unasked_passes_over(device);
     let returned: Vec<_> = all.iter().filter(|pass| again(pass)).copied().collect();
     let biggest = returned.iter().max_by_key(|pass| within(&pass.since_last, range))?;
     let inodes = within(&biggest.since_last, range);
@@ -155,7 +154,7 @@ fn sufferer<'g>(
     groups: &'g Groups<'g>,
     cohort: &Cohort<'_>,
 ) -> Option<(Victim<'g>, Vec<&'g Stall>)> {
-    let spans = cohort.passes.iter().map(|pass| (pass.t0_ns, pass.t1_ns)).collect();
+    let spans = cohort.passes.iter().map(|pass| pass.span()).collect();
     let spans = merge(spans, 0);
     let kinds = [StallKind::Sync, StallKind::Request];
     Victim::all(view, groups)
@@ -178,7 +177,7 @@ fn finding(view: &View, groups: &Groups<'_>, cohort: &Cohort<'_>, expire_ns: u64
     let confidence = Confidence::of(view)
         .with_samples(cohort.inodes)
         .with("came back", if cohort.returned > 1 { 1.0 } else { 0.95 });
-    let spans: Vec<_> = cohort.passes.iter().map(|pass| (pass.t0_ns, pass.t1_ns)).collect();
+    let spans: Vec<_> = cohort.passes.iter().map(|pass| pass.span()).collect();
     let device = view.block().device_name(cohort.device);
     let mut lines = cohort_lines(view, cohort, expire_ns);
     lines.extend(pass_lines::dirtied(view, groups, cohort.device, &cohort.passes));

@@ -3,7 +3,7 @@
 
 use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
 use crate::host_diff::document::{Difference, Held, Host};
-use crate::host_diff::{SLOW_NS, Test, knowledge};
+use crate::host_diff::{SLOW_NS, knowledge};
 use crate::rules::hosts::{Hosts, read, victim};
 use crate::rules::{Check, Limit, Rule, Status, Verdict};
 use crate::text::units;
@@ -85,21 +85,9 @@ fn check(hosts: &Hosts<'_>) -> Verdict {
 /// least three hosts are known to be slow or fast.
 fn of_all_slow(hosts: &Hosts<'_>) -> Option<Finding> {
     let diff = hosts.diff;
-    let separation = diff.separation.as_ref().filter(|it| it.slow + it.fast > 2)?;
-    let perfect = |it: &&Difference| {
-        separation.best.contains(&it.key) && it.test.as_ref().is_some_and(Test::is_perfect)
-    };
+    let separation = diff.separation.as_ref()?;
     let slow = diff.hosts.iter().find(|host| host.slow == Some(true))?;
-    let fast = diff.hosts.iter().find(|host| host.slow == Some(false))?;
-    let held = |it: &'_ Difference, host: &Host| {
-        it.values.iter().position(|held| held.hosts.contains(&host.id))
-    };
-    let drift: Vec<(&Difference, &Held, &Held)> = diff
-        .differences
-        .iter()
-        .filter(perfect)
-        .filter_map(|it| Some((it, &it.values[held(it, slow)?], &it.values[held(it, fast)?])))
-        .collect();
+    let drift = diff.separating();
     let known = drift.iter().map(|(it, _, _)| it.severity).max()?;
     // What separates them significantly matters, even if nothing is known about it.
     let severity = if separation.significant { known.max(Severity::Medium) } else { known };
@@ -143,7 +131,7 @@ fn subjects<'a>(hosts: &'a Hosts<'_>) -> Vec<&'a Host> {
 /// The value of a host, and the most common other value; `None` if more hosts share its value than the other, or if its
 /// value is not known.
 fn against<'a>(it: &'a Difference, host: &Host) -> Option<(&'a Held, &'a Held)> {
-    let own = it.values.iter().find(|held| held.hosts.contains(&host.id))?;
+    let own = it.held_by(host)?;
     let first = it.values.iter().find(|held| !held.hosts.contains(&host.id))?;
     (first.hosts.len() >= own.hosts.len()).then_some((own, first))
 }

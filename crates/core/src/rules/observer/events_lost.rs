@@ -43,12 +43,9 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 fn check(view: &View) -> Verdict {
-    let lost: Vec<(&str, u64, Option<f64>)> = view
-        .observer()
-        .lost
-        .iter()
-        .filter(|(_, amount)| **amount > 0)
-        .map(|(name, &amount)| (name.as_str(), amount, losses::share(view, name, amount)))
+    let lost: Vec<(&str, u64, Option<f64>)> = losses::all(view)
+        .filter(|&(_, amount)| amount > 0)
+        .map(|(name, amount)| (name, amount, losses::share(view, name, amount)))
         .collect();
     let late_ns: u64 = view
         .events()

@@ -109,6 +109,12 @@ const KNOWN: &[Loss] = &[
         meaning: "long waits that are in the sums only, for too many processes had some in that second",
     },
     Loss {
+        name: BEYOND,
+        area: "block",
+        meaning: "stalls, passes, commits and busy spells beyond the first 10 000 of each kind: the report looks at \
+                  those only; record a shorter window",
+    },
+    Loss {
         name: "writeback_log_overrun",
         area: "writeback",
         meaning: "events of writeback that were overwritten before they were read",
@@ -135,6 +141,16 @@ const KNOWN: &[Loss] = &[
     },
 ];
 
+/// What the recording holds and the view had no room for.
+const BEYOND: &str = "block_beyond_report";
+
+/// Every loss by name: what the observer counted, and what the view left out.
+pub(in crate::rules) fn all(view: &View) -> impl Iterator<Item = (&str, u64)> {
+    let seen = view.observer().lost.iter().map(|(name, &amount)| (name.as_str(), amount));
+    let (beyond, _) = view.block().dropped_of();
+    seen.chain((beyond > 0).then_some((BEYOND, beyond)))
+}
+
 /// The area of a loss counter, which is the source that lost it; `other` for an unknown name.
 pub(in crate::rules) fn area(name: &str) -> &'static str {
     KNOWN.iter().find(|loss| loss.name == name).map_or("other", |loss| loss.area)
@@ -151,6 +167,7 @@ pub(super) fn share(view: &View, name: &str, amount: u64) -> Option<f64> {
     let load = view.host_load();
     let usages = || view.processes().values().filter_map(|process| process.usage.as_ref());
     let whole = match whole(name) {
+        ENTRIES => view.block().dropped_of().1,
         HOLD_UPS => {
             let waits = view.block().waits().values();
             waits.map(|held| held.waits.total_count()).fold(0, u64::saturating_add)
@@ -165,11 +182,13 @@ pub(super) fn share(view: &View, name: &str, amount: u64) -> Option<f64> {
 const WAITING: &str = "all waiting";
 const TRANSFERS: &str = "the transfers";
 const HOLD_UPS: &str = "the hold-ups";
+const ENTRIES: &str = "what was recorded of stalls, passes, commits and busy spells";
 
 /// The whole that a loss is compared with, as words for a sentence.
 pub(super) fn whole(name: &str) -> &'static str {
     match area(name) {
         _ if name == "block_stalls_untold" => HOLD_UPS,
+        _ if name == BEYOND => ENTRIES,
         "block" | "writeback" => TRANSFERS,
         _ if name.ends_with("_ns") => WAITING,
         _ => "the context switches",
@@ -178,8 +197,7 @@ pub(super) fn whole(name: &str) -> &'static str {
 
 /// The largest share over all loss counters, 0..1.
 pub(in crate::rules) fn worst_share(view: &View) -> f64 {
-    let lost = &view.observer().lost;
-    lost.iter().filter_map(|(name, &amount)| share(view, name, amount)).fold(0.0, f64::max)
+    all(view).filter_map(|(name, amount)| share(view, name, amount)).fold(0.0, f64::max)
 }
 
 #[cfg(test)]

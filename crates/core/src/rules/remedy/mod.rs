@@ -10,10 +10,13 @@ mod setting;
 mod weight;
 
 pub(super) use place::{cpu_list, cpus, named, widen, widen_cpuset};
+pub(super) use precedence::real_time;
 pub(super) use quota::{burst, raise_quota};
 
 use crate::finding::{Fix, Promise};
 use crate::recording::Process;
+use crate::rules::words::ticked;
+use crate::text::shell_quote;
 use crate::view::{Group, View};
 
 /// Maximum number of pids in a command: a longer one is unwieldy to paste.
@@ -67,12 +70,43 @@ pub(super) fn behind(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> 
     }
     let apart = place::apart(view, victim, culprit);
     let real_time = precedence::ordinary(view, victim, culprit);
+    if let Some(kind) = precedence::real_time(victim) {
+        // It goes before all that have a weight, and what its own budget takes nobody gives it.
+        let fixes = match real_time.is_empty() {
+            true => precedence::budget(victim, kind),
+            false => real_time.into_iter().chain(apart).collect(),
+        };
+        return fixes.into_iter().map(|fix| Fix { expect: None, ..fix }).collect();
+    }
     if !real_time.is_empty() {
         // Nice values, weights and quotas have no effect on real-time threads.
         return real_time.into_iter().chain(apart).chain(precedence::bound()).collect();
     }
     let weight = weight::prefer(view, victim, culprit);
     weight.into_iter().chain(quota::limit(view, victim, culprit)).chain(apart).collect()
+}
+
+/// What to do about a kernel thread. It works for others: weights, quotas and IO classes would slow down whatever it does
+/// next, for whomever that is.
+pub(super) fn of_kernel(comm: &str) -> Fix {
+    let (hint, command) = match comm.trim_end_matches(|c: char| c.is_ascii_digit()) {
+        "ksoftirqd/" => ("interrupts, by kind", Some("cat /proc/softirqs".to_owned())),
+        "kswapd" | "kcompactd" => ("memory is short", Some("cat /proc/pressure/memory".to_owned())),
+        "loop" => (
+            "whoever writes to that loop device",
+            Some(format!("losetup {}", shell_quote(&format!("/dev/{comm}")))),
+        ),
+        _ => ("it works for others", None),
+    };
+    Fix {
+        action: format!(
+            "find what gives {} its work ({hint}): a kernel thread cannot be limited",
+            ticked(comm)
+        ),
+        command,
+        risk: None,
+        expect: None,
+    }
 }
 
 /// The thread ids of all threads of these processes, as a shell substitution: `ionice` and `renice` change only the
@@ -150,6 +184,29 @@ mod tests {
         };
         assert_eq!(commands.iter().find(in_vain), None);
         assert!(commands.iter().any(|command| command.contains("sched_rt_runtime_us")));
+    }
+
+    #[test]
+    fn a_limit_is_for_the_culprits_own_directory_and_never_for_the_victims() {
+        let limit = |victim: &str, culprit: &str| {
+            let mut scene = Scene::new(2, S);
+            let mut cgroups = std::collections::BTreeMap::new();
+            for path in ["/", "/slice", "/slice/culprit", "/slice/bystander", "/v"] {
+                cgroups.insert(path, scene.cgroup(path, None, None));
+            }
+            scene.process("victim", Some(cgroups[victim]));
+            scene.process("culprit", Some(cgroups[culprit]));
+            let view = scene.view();
+            let groups = view.groups();
+            let culprit = Culprit::all_of(&groups.list()[1]);
+            quota::limit(&view, &groups.list()[0], &culprit).map(|fix| fix.action)
+        };
+        let of_own = Some("limit `/slice/culprit` to 1 CPU of time".to_owned());
+        assert_eq!(limit("/v", "/slice/culprit"), of_own, "the bystander keeps its CPU time");
+        assert_eq!(limit("/slice/bystander", "/slice/culprit"), of_own);
+        assert_eq!(limit("/slice/bystander", "/slice"), None, "it would stop the victim, too");
+        assert_eq!(limit("/slice/culprit", "/slice/culprit"), None);
+        assert_eq!(limit("/v", "/"), None);
     }
 
     #[test]

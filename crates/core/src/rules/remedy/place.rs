@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Placement: which processes may run on which CPUs.
 
-use super::setting::{file, operand};
+use super::setting::set_cpus;
 use super::{Culprit, each};
 use crate::finding::{Fix, Promise};
 use crate::recording::{CgroupVersion, Process};
@@ -20,13 +20,19 @@ pub(super) fn apart(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> O
         Some(set) => cpus(set).intersection(&online).copied().collect(),
         None => online.iter().copied().collect(),
     };
+    let in_use: BTreeSet<u32> = culprit
+        .processes
+        .iter()
+        .flat_map(|process| allowed(process, &online))
+        .filter(|cpu| open.contains(cpu))
+        .collect();
     let bound = of_victim.len() < online.len();
     let keep: Vec<u32> = match bound {
         true => open.into_iter().filter(|cpu| !of_victim.contains(cpu)).collect(),
         false => open[open.len() / 2..].to_vec(),
     };
-    // Half of one CPU is that CPU.
-    if keep.is_empty() || !bound && keep.len() == online.len() {
+    // It may run there only already: one half of one CPU is that CPU.
+    if keep.is_empty() || in_use.iter().all(|cpu| keep.contains(cpu)) {
         return None;
     }
     let it = ticked(culprit.group.comm);
@@ -101,23 +107,7 @@ pub(in crate::rules) fn widen_cpuset(view: &View, victim: &Group<'_>) -> Option<
     let meta = view.meta()?;
     let all = cpu_list(&meta.cpus_online);
     let path = view.cgroup_path(victim.cgroup?);
-    let container = path.iter().find_map(|(_, level)| level.facts.as_ref()?.container.as_ref());
-    let command = match container {
-        Some(unit) if unit.runtime == "systemd" => Some(format!(
-            "systemctl set-property --runtime {} AllowedCPUs={all}",
-            operand(&unit.id)
-        )),
-        Some(it) if it.runtime == "docker" || it.runtime == "podman" => {
-            let name = it.name.as_deref().unwrap_or(&it.id);
-            Some(format!("{} update --cpuset-cpus {all} {}", it.runtime, operand(name)))
-        }
-        // On v1 the cpuset hierarchy is separate, and the cgroup may have another path in it.
-        _ if meta.cpu_controller == Some(CgroupVersion::V2) => {
-            let facts = path.first().and_then(|(_, level)| level.facts.as_ref())?;
-            Some(format!("echo {all} > {}", file(facts, "/sys/fs/cgroup", "cpuset.cpus")))
-        }
-        _ => None,
-    };
+    let command = path.first().and_then(|(_, level)| set_cpus(level.facts.as_ref()?, &all));
     Some(Fix {
         action: format!("let the cpuset of {} have all CPUs", ticked(victim.comm)),
         command,
@@ -214,6 +204,13 @@ mod tests {
         let (action, command) = fix("0-3", "0-3").unwrap();
         assert_eq!(action, "keep `culprit` on CPUs 2-3, so that the others stay free");
         assert_eq!(command, "taskset -acp 2-3 1002");
+    }
+
+    #[test]
+    fn who_is_where_it_should_be_is_not_sent_there() {
+        assert_eq!(fix("0-3", "3"), None, "half of its one CPU is that CPU");
+        assert_eq!(fix("0-1", "2-3"), None, "it has none of the victim's CPUs");
+        assert!(fix("0-3", "2-3").is_some_and(|(_, command)| command.contains("-acp 3 ")));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use super::setting::operand;
 use super::{Culprit, each, place, weight};
 use crate::finding::{Fix, Promise};
-use crate::recording::{Process, Scheduling};
+use crate::recording::{Process, SchedPolicy, Scheduling};
 use crate::rules::words::ticked;
 use crate::view::{Group, View};
 
@@ -79,6 +79,39 @@ fn promise(
     (weight::pull(view, victim, culprit, a_cpu) <= MOST_PULL).then(|| culprit.leaves(LEFT))?
 }
 
+/// The real-time threads of a group, if they did most of its running: those that ran most.
+pub(in crate::rules) fn real_time<'v>(group: &Group<'v>) -> Option<&'v Scheduling> {
+    let kinds = || group.members.iter().flat_map(|&(_, process)| &process.scheduling);
+    let real_time = || kinds().filter(|kind| kind.policy.is_real_time());
+    let ran_ns: u64 = real_time().map(|kind| kind.ran_ns).sum();
+    let all_ns: u64 = kinds().map(|kind| kind.ran_ns).sum();
+    real_time().max_by_key(|kind| kind.ran_ns).filter(|_| ran_ns >= all_ns / 2)
+}
+
+/// What a real-time victim may wait for where no other real-time thread is in its way: its own budget.
+pub(super) fn budget(victim: &Group<'_>, kind: &Scheduling) -> Vec<Fix> {
+    let it = ticked(victim.comm);
+    let look = |action: String, command: String| Fix {
+        action,
+        command: Some(command),
+        risk: None,
+        expect: None,
+    };
+    if kind.policy == SchedPolicy::Deadline {
+        return vec![look(
+            format!("compare the runtime that {it} has in each period with what it needs"),
+            format!("chrt -p {}", kind.tid),
+        )];
+    }
+    vec![look(
+        format!(
+            "see how much time real-time threads such as those of {it} have in each period; a cgroup's \
+             `cpu.rt_runtime_us` may allow less"
+        ),
+        "sysctl kernel.sched_rt_runtime_us kernel.sched_rt_period_us".into(),
+    )]
+}
+
 /// The real-time threads of a process, if they used at least half of its CPU time, or no CPU time is known.
 fn real_time_doer(scheduling: &[Scheduling]) -> Option<&Scheduling> {
     let all_ns: u64 = scheduling.iter().map(|kind| kind.ran_ns).sum();
@@ -105,7 +138,6 @@ pub(super) fn bound() -> Option<Fix> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::SchedPolicy;
     use crate::testkit::{S, Scene};
 
     fn kind(policy: SchedPolicy, threads: u32, ran_ns: u64) -> Scheduling {

@@ -3,7 +3,7 @@
 
 use super::Culprit;
 use super::setting::{Setting, decimal, owner_note, set};
-use super::weight::parting;
+use super::weight::own_directory;
 use crate::finding::{Fix, Promise, Unit};
 use crate::recording::Cgroup;
 use crate::rules::words::ticked;
@@ -15,8 +15,12 @@ const MIN_CPUS: f64 = 0.1;
 
 /// Limits the culprit's CPU time to half of what it uses now, at most half of the host's CPUs.
 pub(super) fn limit(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> Option<Fix> {
-    let (_, id) = parting(view, victim.cgroup?, culprit.group.cgroup?);
-    let group = view.cgroups().get(&id?)?;
+    // The culprit's own directory: one above it holds others, too, and one that holds the victim would stop it as well.
+    let id = own_directory(view, culprit.group.cgroup?)?;
+    if view.cgroup_path(victim.cgroup?).iter().any(|(level, _)| *level == id) {
+        return None;
+    }
+    let group = view.cgroups().get(&id)?;
     let cgroup = group.facts.as_ref()?;
     let on_cpu_ns = culprit.group.usage.as_ref().map(|usage| usage.states.on_cpu_ns);
     // The limit applies to everything in its cgroup.
@@ -35,8 +39,8 @@ pub(super) fn limit(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> O
         ),
         command: Some(command),
         risk: Some(format!(
-            "it is stopped for the rest of each period, and idle CPUs do not help it any more{}",
-            owner_note(cgroup)
+            "all that is in it is stopped for the rest of each period, and idle CPUs do not help it any more{}",
+            owner_note(cgroup, Setting::Cpus(cpus))
         )),
         expect: None,
     })
@@ -60,7 +64,7 @@ pub(in crate::rules) fn raise_quota(
         command: set(cgroup, Setting::Cpus(cpus)),
         risk: Some(format!(
             "its neighbours get less when CPUs are short{doubt_note}{}",
-            owner_note(cgroup)
+            owner_note(cgroup, Setting::Cpus(cpus))
         )),
         expect: doubt.is_none().then(|| Promise::left_at_most(left)),
     }

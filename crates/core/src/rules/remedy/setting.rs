@@ -15,34 +15,69 @@ pub(super) enum Setting {
     BurstUs(u64),
 }
 
-/// The command that sets it through the directory's owner, since a runtime that owns it would overwrite a plain write.
-/// `None` if only a plain write is left and the cgroup is the root.
-pub(super) fn set(cgroup: &Cgroup, setting: Setting) -> Option<String> {
-    let container = cgroup.container.as_ref();
-    let runtime = container.map_or("", |container| container.runtime.as_str());
-    if let (Some(container), "systemd") = (container, runtime) {
-        let property = match setting {
-            Setting::WeightPercent(percent) => Some(format!("CPUWeight={percent}")),
-            Setting::Cpus(cpus) => Some(format!("CPUQuota={:.0}%", cpus * 100.0)),
-            Setting::BurstUs(_) => None,
-        };
-        if let Some(property) = property {
-            return Some(format!(
-                "systemctl set-property --runtime {} {property}",
-                operand(&container.id)
-            ));
+/// Who sets what a directory of the cgroup tree has, and would overwrite a plain write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner<'a> {
+    /// The host's systemd: the unit that the directory is of.
+    Systemd(&'a str),
+    /// `docker` or `podman`: the container that the directory is of.
+    Runtime(&'a str, &'a str),
+    /// Nobody that a command could be given to.
+    Nobody,
+}
+
+/// The owner of this very directory. A unit or container above it is none: its settings are for all that is in it. Below a
+/// service or scope the directories belong to whom systemd delegated them to: a user's systemd, a container's, a
+/// hypervisor.
+fn owner(cgroup: &Cgroup) -> Owner<'_> {
+    let names: Vec<&str> = cgroup.path.split('/').filter(|name| !name.is_empty()).collect();
+    let Some((own, above)) = names.split_last() else { return Owner::Nobody };
+    let is_unit = |name: &str| name.ends_with(".service") || name.ends_with(".scope");
+    match &cgroup.container {
+        Some(it) if it.runtime == "docker" || it.runtime == "podman" => {
+            match own.contains(it.id.as_str()) {
+                true => Owner::Runtime(&it.runtime, it.name.as_deref().unwrap_or(&it.id)),
+                false => Owner::Nobody,
+            }
         }
+        Some(it) if it.runtime != "systemd" => Owner::Nobody,
+        _ if above.iter().any(|name| is_unit(name)) => Owner::Nobody,
+        _ if is_unit(own) || own.ends_with(".slice") => Owner::Systemd(own),
+        _ => Owner::Nobody,
     }
-    if let (Some(container), "docker" | "podman") = (container, runtime) {
-        let option = match setting {
-            Setting::WeightPercent(percent) => Some(format!("--cpu-shares {}", shares(percent))),
-            Setting::Cpus(cpus) => Some(format!("--cpus {}", decimal(cpus))),
-            Setting::BurstUs(_) => None,
-        };
-        if let Some(option) = option {
-            let name = container.name.as_deref().unwrap_or(&container.id);
-            return Some(format!("{runtime} update {option} {}", operand(name)));
+}
+
+/// The owner to whom a command can be given about that setting. A container's runtime takes a weight of version 2 in the
+/// unit of version 1, and its versions differ in how they convert it: such a weight is written plainly.
+fn owner_of(cgroup: &Cgroup, setting: Setting) -> Owner<'_> {
+    match (owner(cgroup), setting) {
+        (_, Setting::BurstUs(_)) => Owner::Nobody,
+        (Owner::Runtime(..), Setting::WeightPercent(_)) if cgroup.version == CgroupVersion::V2 => {
+            Owner::Nobody
         }
+        (owner, _) => owner,
+    }
+}
+
+/// The command that sets it, given to the directory's owner where there is one. `None` if only a plain write is left and
+/// the cgroup is the root.
+pub(super) fn set(cgroup: &Cgroup, setting: Setting) -> Option<String> {
+    match (owner_of(cgroup, setting), setting) {
+        (Owner::Systemd(unit), Setting::WeightPercent(percent)) => {
+            return Some(of_unit(unit, &format!("CPUWeight={percent}")));
+        }
+        (Owner::Systemd(unit), Setting::Cpus(cpus)) => {
+            return Some(of_unit(unit, &format!("CPUQuota={:.0}%", cpus * 100.0)));
+        }
+        (Owner::Runtime(runtime, name), Setting::WeightPercent(percent)) => {
+            let shares = shares(percent);
+            return Some(format!("{runtime} update --cpu-shares {shares} {}", operand(name)));
+        }
+        (Owner::Runtime(runtime, name), Setting::Cpus(cpus)) => {
+            let cpus = decimal(cpus);
+            return Some(format!("{runtime} update --cpus {cpus} {}", operand(name)));
+        }
+        _ => {}
     }
     if cgroup.path == "/" {
         return None;
@@ -73,6 +108,26 @@ pub(super) fn set(cgroup: &Cgroup, setting: Setting) -> Option<String> {
     Some(format!("echo {value} > {}", shell_quote(&path)))
 }
 
+/// The command that gives a directory these CPUs, if one is known that reaches it.
+pub(super) fn set_cpus(cgroup: &Cgroup, list: &str) -> Option<String> {
+    match owner(cgroup) {
+        Owner::Systemd(unit) => Some(of_unit(unit, &format!("AllowedCPUs={list}"))),
+        Owner::Runtime(runtime, name) => {
+            Some(format!("{runtime} update --cpuset-cpus {list} {}", operand(name)))
+        }
+        // On v1 the cpuset hierarchy is separate, and the cgroup may have another path in it.
+        Owner::Nobody if cgroup.version == CgroupVersion::V2 && cgroup.path != "/" => {
+            let path = format!("/sys/fs/cgroup{}/cpuset.cpus", cgroup.path);
+            Some(format!("echo {list} > {}", shell_quote(&path)))
+        }
+        Owner::Nobody => None,
+    }
+}
+
+fn of_unit(unit: &str, property: &str) -> String {
+    format!("systemctl set-property --runtime {} {property}", operand(unit))
+}
+
 /// A weight in percent of the default, in v1's unit.
 fn shares(percent: u64) -> u64 {
     percent * 1024 / 100
@@ -90,22 +145,19 @@ pub(super) fn decimal(cpus: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Where a cgroup's limits have to be changed for good, if a plain write does not last.
-pub(super) fn owner_note(cgroup: &Cgroup) -> &'static str {
-    match cgroup.container.as_ref() {
-        Some(container) if container.pod.is_some() || container.runtime == "kubernetes" => {
+/// Where a setting has to be changed for good, if the command for it does not last.
+pub(super) fn owner_note(cgroup: &Cgroup, setting: Setting) -> &'static str {
+    let container = cgroup.container.as_ref();
+    match owner_of(cgroup, setting) {
+        Owner::Systemd(_) => "; until the next boot, leave out --runtime to keep it",
+        _ if container.is_some_and(|it| it.pod.is_some() || it.runtime == "kubernetes") => {
             "; for a trial only: the kubelet owns the cgroup, set the pod's resources to keep it"
         }
-        Some(container) if container.runtime == "systemd" => {
-            "; until the next boot, leave out --runtime to keep it"
+        Owner::Nobody if container.is_some_and(|it| it.runtime != "systemd") => {
+            "; until the container starts anew"
         }
         _ => "",
     }
-}
-
-/// The path of a setting's file, quoted for a shell.
-pub(super) fn file(cgroup: &Cgroup, mount: &str, name: &str) -> String {
-    shell_quote(&format!("{mount}{}/{name}", cgroup.path)).into_owned()
 }
 
 #[cfg(test)]
@@ -163,6 +215,28 @@ mod tests {
                 "echo 9 > /sys/fs/cgroup/cpu/docker/0a/cpu.cfs_burst_us",
             ),
             (
+                command(
+                    "/docker/0a",
+                    CgroupVersion::V1,
+                    runtime("docker", "0a"),
+                    Setting::WeightPercent(1000),
+                ),
+                "docker update --cpu-shares 10240 0a",
+            ),
+            (
+                command(
+                    "/system.slice/docker-0a.scope",
+                    CgroupVersion::V2,
+                    runtime("docker", "0a"),
+                    Setting::WeightPercent(1000),
+                ),
+                "echo 1000 > /sys/fs/cgroup/system.slice/docker-0a.scope/cpu.weight",
+            ),
+            (
+                command("/system.slice", CgroupVersion::V2, None, Setting::Cpus(1.0)),
+                "systemctl set-property --runtime system.slice CPUQuota=100%",
+            ),
+            (
                 command("/a; reboot", CgroupVersion::V2, None, Setting::Cpus(2.0)),
                 "echo '200000 100000' > '/sys/fs/cgroup/a; reboot/cpu.max'",
             ),
@@ -175,5 +249,46 @@ mod tests {
             assert_eq!(is.as_deref(), Some(should));
         }
         assert_eq!(command("/", CgroupVersion::V2, None, Setting::Cpus(2.0)), None);
+    }
+
+    #[test]
+    fn whoever_is_above_a_directory_is_not_asked_about_it() {
+        let container = |runtime: &str, id: &str| {
+            Some(Container { runtime: runtime.into(), id: id.into(), ..Container::default() })
+        };
+        let paths = [
+            ("/system.slice/slurmstepd.scope/job_2", container("systemd", "slurmstepd.scope")),
+            (
+                "/user.slice/user-1000.slice/user@1000.service/app.slice/x.service",
+                container("systemd", "x.service"),
+            ),
+            (
+                "/user.slice/user-1000.slice/user@1000.service/init.scope",
+                container("systemd", "init.scope"),
+            ),
+            (
+                "/machine.slice/machine-a.scope/libvirt/vcpu0",
+                container("systemd", "machine-a.scope"),
+            ),
+            ("/docker/0a0b/init.scope", container("docker", "0a0b")),
+        ];
+        for (path, container) in paths {
+            let cgroup = cgroup(path, CgroupVersion::V2, container);
+            assert_eq!(owner(&cgroup), Owner::Nobody, "{path}");
+            let command = set(&cgroup, Setting::Cpus(2.0)).unwrap();
+            assert_eq!(
+                command,
+                format!(
+                    "echo '200000 100000' > {}",
+                    shell_quote(&format!("/sys/fs/cgroup{path}/cpu.max"))
+                )
+            );
+        }
+        let user = cgroup(
+            "/user.slice/user-1000.slice/user@1000.service",
+            CgroupVersion::V2,
+            container("systemd", "user@1000.service"),
+        );
+        assert_eq!(owner(&user), Owner::Systemd("user@1000.service"));
     }
 }

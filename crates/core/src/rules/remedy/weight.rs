@@ -19,14 +19,10 @@ const LEAST: f64 = 0.5;
 /// The sysctl that makes the kernel schedule each session as a group, where no cgroup does.
 const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
 
-/// The directories whose weights and quotas decide between two cgroups: the children of their last common ancestor that
+/// The directories whose weights decide between two cgroups: the children of their last common ancestor that
 /// lead to each. `None` for a cgroup that is that ancestor itself. Directories without the cpu controller are skipped:
 /// processes in them compete as if they were in the directory above.
-pub(super) fn parting(
-    view: &View,
-    a: CgroupId,
-    b: CgroupId,
-) -> (Option<CgroupId>, Option<CgroupId>) {
+fn parting(view: &View, a: CgroupId, b: CgroupId) -> (Option<CgroupId>, Option<CgroupId>) {
     let (a, b) = (with_weight(view, a), with_weight(view, b));
     let shared = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
     (a.get(shared).copied(), b.get(shared).copied())
@@ -41,6 +37,11 @@ fn with_weight(view: &View, id: CgroupId) -> Vec<CgroupId> {
     let mut path: Vec<CgroupId> = path.filter(|id| has_weight(id) && !is_root(id)).collect();
     path.reverse();
     path
+}
+
+/// The directory whose quota stops what is in a cgroup and nothing above it; `None` in the root.
+pub(super) fn own_directory(view: &View, id: CgroupId) -> Option<CgroupId> {
+    with_weight(view, id).last().copied()
 }
 
 fn facts(view: &View, id: CgroupId) -> Option<&Cgroup> {
@@ -113,7 +114,7 @@ fn raise(
         command: set(own, Setting::WeightPercent(percent)),
         risk: Some(format!(
             "under load everybody beside it gets less; weights shorten the waits but do not end them{}",
-            owner_note(own)
+            owner_note(own, Setting::WeightPercent(percent))
         )),
         expect: fair::promise(victim, culprit, now as f64 / wanted as f64, LEAST),
     })
@@ -128,15 +129,16 @@ fn lower(other: &Cgroup, victim: &Group<'_>, culprit: &Culprit<'_>) -> Option<Fi
         return None;
     }
     let ratio = default as f64 / FACTOR as f64 / now as f64;
+    let tenth = Setting::WeightPercent(100 / FACTOR);
     Some(Fix {
         action: format!(
             "give {} a tenth of the default weight: it costs nothing while there is idle CPU time",
             ticked(&other.path)
         ),
-        command: set(other, Setting::WeightPercent(100 / FACTOR)),
+        command: set(other, tenth),
         risk: Some(format!(
             "under load everybody in it gets less; weights shorten the waits but do not end them{}",
-            owner_note(other)
+            owner_note(other, tenth)
         )),
         expect: fair::promise(victim, culprit, ratio, LEAST),
     })

@@ -3,10 +3,10 @@
 
 use crate::finding::{Cost, Evidence, Unit};
 use crate::recording::{PsiResource, Source, TargetSpec};
-use crate::rules::Limit;
 use crate::rules::words::evidence;
+use crate::rules::{Limit, remedy};
 use crate::text::units;
-use crate::view::{Group, Usage, View, waits};
+use crate::view::{Group, Idle, Usage, View, waits};
 
 /// From this share on, a group counts as batch work if it also runs for long at a time.
 pub(super) const BATCH_SHARE: Limit = Limit {
@@ -191,7 +191,13 @@ pub(super) fn victim_lines(view: &View, group: &Group<'_>, loss: &Loss) -> Vec<E
         all.push(worst);
     }
     if usage.wakeup_latency_ns > 0 {
-        let note = "not counted as contention: the CPU was idle and had to wake up".to_owned();
+        let note = match remedy::real_time(group) {
+            Some(kind) => format!(
+                "not counted as contention: the CPU was idle and had to wake up, or its own budget was used up ({})",
+                kind.shown().unwrap_or_default()
+            ),
+            None => "not counted as contention: the CPU was idle and had to wake up".to_owned(),
+        };
         all.push(line("wake-up latency", usage.wakeup_latency_ns as f64, Unit::Ns, note));
     }
     all.push(idle_line(view, group));
@@ -217,22 +223,40 @@ fn delay_lines(view: &View, group: &Group<'_>) -> Vec<Evidence> {
 fn idle_line(view: &View, group: &Group<'_>) -> Evidence {
     let label = Source::Timeline.label();
     let Some(idle) = group.idle.as_ref().filter(|idle| idle.waits_ns > 0) else {
-        let note = if view.covers(Source::Timeline) {
-            "none of its waits was long enough to be looked at"
-        } else {
-            "not seen: whether other CPUs idled while it waited takes the BPF timeline"
+        let note = match &group.idle {
+            _ if !view.covers(Source::Timeline) => {
+                "not seen: whether other CPUs idled while it waited takes the BPF timeline"
+                    .to_owned()
+            }
+            Some(idle) if idle.skipped_ns > 0 => format!(
+                "not looked at: {} in waits of {} and more, too many at once, or of threads that were gone",
+                units::duration(idle.skipped_ns as f64),
+                units::duration(idle.min_wait_ns as f64)
+            ),
+            _ => "none of its waits was long enough to be looked at".to_owned(),
         };
-        return evidence(view, "idle CPUs meanwhile", 0.0, Unit::Text, label, note.to_owned());
+        return evidence(view, "idle CPUs meanwhile", 0.0, Unit::Text, label, note);
     };
     let share = |ns: u64| units::share(ns as f64 / idle.waits_ns as f64);
     let note = format!(
         "of the waiting in waits of {} and more passed while a CPU that it may use was idle; {} while only \
-         CPUs were idle that it may not use",
+         CPUs were idle that it may not use{}",
         units::duration(idle.min_wait_ns as f64),
-        share(idle.forbidden_ns)
+        share(idle.forbidden_ns),
+        part_looked_at(idle)
     );
     let value = idle.allowed_ns as f64 / idle.waits_ns as f64;
     evidence(view, "idle CPUs meanwhile", value, Unit::Ratio, label, note)
+}
+
+/// How much of the longer waits was looked at, as the end of a sentence; empty if all of them were.
+pub(super) fn part_looked_at(idle: &Idle) -> String {
+    match idle.skipped_ns {
+        0 => String::new(),
+        _ => {
+            format!("; {} of the time in such waits was looked at", units::share(idle.looked_at()))
+        }
+    }
 }
 
 /// Evidence line: whether a quota throttled the group.

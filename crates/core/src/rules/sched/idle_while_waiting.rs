@@ -1,20 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! SCH003: threads wait on one CPU's run queue while other CPUs are idle.
 
+use super::blame::Blame;
 use super::evidence::{self as lines, Loss};
+use super::own_budget::OwnBudget;
 use crate::finding::{
     Area, Cause, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
 };
 use crate::recording::Source;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
-use crate::rules::{Check, Rule, Status, Verdict, remedy, severity};
+use crate::rules::{Check, Limit, Rule, Status, Verdict, remedy, severity};
 use crate::text::units;
 use crate::view::{Group, Idle, Usage, View};
 
 const MAX_VICTIMS: usize = 5;
 /// Maximum number of CPUs with an evidence line of their own.
 const MAX_CPUS: usize = 8;
+/// With fewer, nothing is said of those that were not looked at.
+const MIN_LOOKED_AT: Limit = Limit {
+    name: "min_looked_at",
+    value: 20.0,
+    unit: "waits looked at, where there were others",
+    why: "if 20 of them show no idle CPU, then with 95 % certainty fewer than one in seven of the others does",
+};
 /// A CPU is named as idle only if it idled during at least this share of the waiting.
 const IDLE_CPU_SHARE: f64 = 0.05;
 
@@ -25,7 +34,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     summary: "threads wait on a run queue while other CPUs are idle",
     any_of: &[Source::Timeline],
     helps: &[Source::Sched, Source::CgroupCpu],
-    limits: &[&severity::LOSS_LIMITS],
+    limits: &[&severity::LOSS_LIMITS, &[MIN_LOOKED_AT]],
     status: Status::Preview("0.1"),
     doc: include_str!("idle_while_waiting.md"),
     file: file!(),
@@ -34,18 +43,33 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 fn check(view: &View) -> Verdict {
     let groups = view.groups();
-    let mut victims: Vec<(Severity, Loss, &Group<'_>, &Idle)> = Vec::new();
+    let mut victims: Vec<(Severity, Hit<'_>)> = Vec::new();
     let mut nearest: Option<(Loss, &Group<'_>)> = None;
-    for group in groups.list().iter().filter(|group| lines::may_suffer(view, group)) {
-        let Some(idle) = group.idle.as_ref().filter(|idle| idle.waits_ns > 0) else { continue };
-        let loss = loss(view, group, idle);
-        match severity::of_loss(loss.ns_per_s, loss.share) {
-            Some(severity) => victims.push((severity, loss, group, idle)),
+    let mut unseen: Option<(&Group<'_>, &Idle)> = None;
+    let list = groups.list().iter().enumerate();
+    for (at, group) in list.filter(|(_, group)| lines::may_suffer(view, group)) {
+        let Some(idle) = group.idle.as_ref().filter(|idle| idle.whole_ns() > 0) else { continue };
+        let loss = loss(view, group, idle, estimated_ns(idle));
+        let severity = severity::of_loss(loss.ns_per_s, loss.share);
+        if severity.is_none() && may_hide_a_loss(view, group, idle) {
+            unseen = unseen.or(Some((group, idle)));
+            continue;
+        }
+        match severity {
+            Some(severity) => {
+                let budget = OwnBudget::of(group, &Blame::of(&groups, at));
+                let severity =
+                    if budget.is_some() { severity::lowered(severity) } else { severity };
+                victims.push((severity, Hit { group, idle, loss, budget }));
+            }
             None if nearest.is_none_or(|(nearest, _)| loss.ns > nearest.ns) => {
                 nearest = Some((loss, group));
             }
             None => {}
         }
+    }
+    if let (true, Some((group, idle))) = (victims.is_empty(), unseen) {
+        return Verdict::NoData { missing: vec![too_little(group, idle)] };
     }
     if victims.is_empty() {
         return Verdict::Quiet {
@@ -61,19 +85,57 @@ fn check(view: &View) -> Verdict {
         };
     }
     // Stable sort: of equals, the group seen first stays first.
-    victims.sort_by_key(|&(severity, loss, ..)| std::cmp::Reverse((severity, loss.ns)));
-    let findings = victims.into_iter().take(MAX_VICTIMS);
-    Verdict::Fired(
-        findings
-            .map(|(severity, loss, group, idle)| finding(view, group, idle, &loss, severity))
-            .collect(),
+    victims.sort_by_key(|(severity, hit)| std::cmp::Reverse((*severity, hit.loss.ns)));
+    let findings = victims.iter().take(MAX_VICTIMS);
+    Verdict::Fired(findings.map(|(severity, hit)| finding(view, hit, *severity)).collect())
+}
+
+/// A victim with its loss.
+struct Hit<'g> {
+    group: &'g Group<'g>,
+    idle: &'g Idle,
+    loss: Loss,
+    /// Whether it may wait for its own budget.
+    budget: Option<OwnBudget<'g>>,
+}
+
+/// Waiting while another CPU was idle. The waits that were looked at are a sample: they stand for the others too, if
+/// they are enough.
+fn estimated_ns(idle: &Idle) -> u64 {
+    let idle_ns = idle.allowed_ns + idle.forbidden_ns;
+    match is_known(idle) {
+        true => (idle_ns as f64 / idle.looked_at().max(f64::MIN_POSITIVE)) as u64,
+        false => idle_ns,
+    }
+}
+
+/// Whether enough waits were looked at to say something of all.
+fn is_known(idle: &Idle) -> bool {
+    idle.skipped_ns == 0 || idle.waits as f64 >= MIN_LOOKED_AT.value
+}
+
+/// Whether a group may be a victim through the waits that were not looked at.
+fn may_hide_a_loss(view: &View, group: &Group<'_>, idle: &Idle) -> bool {
+    let most = loss(view, group, idle, idle.skipped_ns);
+    !is_known(idle) && severity::of_loss(most.ns_per_s, most.share).is_some()
+}
+
+/// The reason for `NoData`.
+fn too_little(group: &Group<'_>, idle: &Idle) -> String {
+    format!(
+        "{}: of {} in waits of {} and more of {}, {} was looked at; the others were too many at once, or their threads \
+         were gone",
+        Source::Timeline.label(),
+        units::duration(idle.whole_ns() as f64),
+        units::duration(idle.min_wait_ns as f64),
+        group_name(group),
+        units::share(idle.looked_at())
     )
 }
 
-/// Time that the group waited while another CPU was idle; at most the run-queue wait that the probe measured, which
-/// excludes throttled time.
-fn loss(view: &View, group: &Group<'_>, idle: &Idle) -> Loss {
-    let idle_ns = idle.allowed_ns + idle.forbidden_ns;
+/// What a group lost if it waited for `idle_ns` while another CPU was idle; at most the run-queue wait that the probe
+/// measured, which excludes throttled time.
+fn loss(view: &View, group: &Group<'_>, idle: &Idle, idle_ns: u64) -> Loss {
     match (&group.usage, &group.delay) {
         (Some(usage), _) => {
             Loss::new(view, idle_ns.min(usage.contended_ns()), usage.wanted_ns(), usage.wall_ns)
@@ -81,7 +143,7 @@ fn loss(view: &View, group: &Group<'_>, idle: &Idle) -> Loss {
         (None, Some(delay)) => {
             Loss::new(view, idle_ns.min(delay.delay_ns), delay.wanted_ns(), delay.wall_ns)
         }
-        (None, None) => Loss::new(view, idle_ns, idle.waits_ns, idle.waits_ns),
+        (None, None) => Loss::new(view, idle_ns, idle.whole_ns(), idle.whole_ns()),
     }
 }
 
@@ -116,13 +178,8 @@ fn idle_cpus(idle: &Idle, allowed: bool) -> Vec<u32> {
     all.map(|(&(cpu, _), _)| cpu).collect()
 }
 
-fn finding(
-    view: &View,
-    group: &Group<'_>,
-    idle: &Idle,
-    loss: &Loss,
-    severity: Severity,
-) -> Finding {
+fn finding(view: &View, hit: &Hit<'_>, severity: Severity) -> Finding {
+    let Hit { group, idle, loss, budget } = hit;
     let forbidden = idle.forbidden_ns >= idle.allowed_ns;
     let others = idle_cpus(idle, !forbidden);
     let are = if others.len() == 1 { "is" } else { "are" };
@@ -132,23 +189,28 @@ fn finding(
     // Waits too short to be examined are not part of the claim, but their share lowers the confidence.
     let queued_ns = group.usage.as_ref().map_or(idle.waits_ns, Usage::contended_ns).max(1);
     let looked_at = (idle.waits_ns as f64 / queued_ns as f64).min(1.0);
-    let confidence = Confidence::of(view)
+    let mut confidence = Confidence::of(view)
         .with_samples(idle.waits)
         .with("waits looked at", 0.5 + 0.5 * looked_at);
+    if budget.is_some() {
+        confidence = confidence.with("own budget", 0.5);
+    }
     let mut all = lines_of(view, group, idle);
+    all.extend(budget.map(|budget| budget.line(view)));
     all.push(confidence.evidence(view));
     Finding {
         title: format!(
-            "{} {wait} {} for a CPU while {}, where {it} {may} run, {are} idle",
+            "{} {wait} {} for a CPU{} while {}, where {it} {may} run, {are} idle",
             group_name(group),
             words::of_every_second(loss.ns_per_s),
+            budget.map(|budget| format!(" or {}", budget.words())).unwrap_or_default(),
             remedy::named(&others)
         ),
         victim: words::group_entity(view, group),
         cost: Cost { lost_ns_per_s: loss.ns_per_s, share: loss.share, ..Cost::default() },
         causes: causes(view, group, idle),
         evidence: all,
-        fix: fixes(view, group, forbidden),
+        fix: OwnBudget::unpromised(*budget, fixes(view, group, forbidden)),
         confirm: Some(words::look_again(
             group,
             "after the change: next to no waiting while a CPU idles".into(),
@@ -186,12 +248,13 @@ fn causes(view: &View, group: &Group<'_>, idle: &Idle) -> Vec<Cause> {
 fn lines_of(view: &View, group: &Group<'_>, idle: &Idle) -> Vec<Evidence> {
     let label = Source::Timeline.label();
     let share = |ns: u64| ns as f64 / idle.waits_ns as f64;
-    let whole = format!(
+    let mut whole = format!(
         "of {} in {} of {} and more",
         units::duration(idle.waits_ns as f64),
         units::counted(idle.waits, "wait", "waits"),
         units::duration(idle.min_wait_ns as f64)
     );
+    whole += &lines::part_looked_at(idle);
     let mut all = vec![
         evidence(
             view,

@@ -5,6 +5,7 @@ mod blame;
 mod demand;
 mod evidence;
 pub(super) mod idle_while_waiting;
+mod own_budget;
 mod program;
 mod quota;
 pub(super) mod quota_throttle;

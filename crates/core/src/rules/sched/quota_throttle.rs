@@ -158,8 +158,14 @@ fn by_ledger<'g>(view: &View, groups: &'g [Group<'g>]) -> (Vec<Finding>, Option<
                 found.push(of_victim(view, groups, &binding, victim, &victims));
             }
             None => {
+                let near = |loss: &Loss| severity::nearness(loss.ns_per_s, loss.share);
+                let nearer = |a: &&Victim<'_>, b: &&Victim<'_>| near(&a.0).total_cmp(&near(&b.0));
+                let closest = victims.iter().max_by(nearer);
+                let closest = closest.map(|&(loss, group)| (group_name(group), loss));
                 nearest = nearest
-                    .or_else(|| victims.first().map(|&(loss, group)| (group_name(group), loss)));
+                    .into_iter()
+                    .chain(closest)
+                    .max_by(|a, b| near(&a.1).total_cmp(&near(&b.1)));
             }
         }
     }

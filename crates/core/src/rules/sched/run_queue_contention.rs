@@ -3,6 +3,7 @@
 
 use super::blame::Blame;
 use super::evidence::{self as lines, Loss};
+use super::own_budget::OwnBudget;
 use crate::finding::{Area, Cost, Finding, Fix, Severity, Share, Tail, TailOf, Unit};
 use crate::recording::Source;
 use crate::rules::confidence::Confidence;
@@ -76,8 +77,10 @@ fn check(view: &View) -> Verdict {
             }
             continue;
         };
+        let budget = OwnBudget::of(group, &blame);
         let step = adjusted(view, group, &loss, &blame, step);
-        victims.push((step, Hit { loss, blame, tail, leads: by_tail > by_mean }, at));
+        let step = if budget.is_some() { severity::lowered(step) } else { step };
+        victims.push((step, Hit { loss, blame, tail, leads: by_tail > by_mean, budget }, at));
     }
     victims.sort_by(|a, b| (b.0, b.1.loss.ns, a.2).cmp(&(a.0, a.1.loss.ns, b.2)));
     if victims.is_empty() {
@@ -114,6 +117,8 @@ struct Hit<'g> {
     tail: Option<Tail>,
     /// Whether the tail gives the higher severity, so that the title is about it.
     leads: bool,
+    /// Whether it may wait for its own budget.
+    budget: Option<OwnBudget<'g>>,
 }
 
 /// The tail that run-queue waits cause for a group of the target. Waiting behind the observer is excused: OBS003
@@ -234,7 +239,7 @@ fn quiet(nearest: Option<(&Group<'_>, Loss)>, explained_by_quota: Option<String>
 }
 
 fn finding(view: &View, group: &Group<'_>, hit: &Hit<'_>, severity: Severity) -> Finding {
-    let Hit { loss, blame, tail, .. } = hit;
+    let Hit { loss, blame, tail, budget, .. } = hit;
     let mut confidence = Confidence::of(view);
     confidence = match &group.usage {
         Some(usage) => confidence
@@ -244,15 +249,19 @@ fn finding(view: &View, group: &Group<'_>, hit: &Hit<'_>, severity: Severity) ->
             .with_samples(group.delay.map_or(0, |delay| delay.slices))
             .with("queued or throttled", if view.covers(Source::CgroupCpu) { 0.7 } else { 0.5 }),
     };
+    if budget.is_some() {
+        confidence = confidence.with("own budget", 0.5);
+    }
     let mut evidence = lines::victim_lines(view, group, loss);
     evidence.splice(1..1, tail.iter().map(|it| tail::line(view, it, Source::Sched.label())));
+    evidence.splice(1..1, budget.map(|budget| budget.line(view)));
     evidence.extend(lines::host_lines(view));
     evidence.push(confidence.evidence(view));
     Finding {
         title: title(group, hit),
         victim: words::group_entity(view, group),
         cost: Cost { tail: *tail, ..lines::cost(loss, group) },
-        causes: blame.causes(view, loss.ns),
+        causes: OwnBudget::doubt(*budget, blame.causes(view, loss.ns)),
         evidence,
         sizes: group
             .usage
@@ -274,7 +283,7 @@ fn finding(view: &View, group: &Group<'_>, hit: &Hit<'_>, severity: Severity) ->
     }
 }
 
-fn title(group: &Group<'_>, Hit { loss, blame, tail, leads }: &Hit<'_>) -> String {
+fn title(group: &Group<'_>, Hit { loss, blame, tail, leads, budget }: &Hit<'_>) -> String {
     let name = group_name(group);
     let many = group.members.len() > 1;
     let wait = if many { "wait" } else { "waits" };
@@ -284,12 +293,17 @@ fn title(group: &Group<'_>, Hit { loss, blame, tail, leads }: &Hit<'_>) -> Strin
         return format!("{name} {is} runnable but not running for {time}: queued or throttled");
     }
     let share = |ns| units::share(Share::of(ns, loss.ns).get());
+    let what = budget.map_or("a CPU".to_owned(), |budget| format!("a CPU or {}", budget.words()));
+    let behind = |name: String| match budget {
+        Some(_) => format!("while {name} ran"),
+        None => format!("behind {name}"),
+    };
     if let Some(tail) = tail.as_ref().filter(|_| *leads) {
         let behind = blame
             .worst_other()
-            .map(|worst| format!(", {} of its waiting behind {}", share(worst.ns), worst.name()));
+            .map(|worst| format!(", {} of its waiting {}", share(worst.ns), behind(worst.name())));
         return format!(
-            "{} turns of {name} waits {} for a CPU{}: {}",
+            "{} turns of {name} waits {} for {what}{}: {}",
             tail::one_in(tail),
             units::duration(tail.late_ns as f64),
             behind.unwrap_or_default(),
@@ -299,13 +313,13 @@ fn title(group: &Group<'_>, Hit { loss, blame, tail, leads }: &Hit<'_>) -> Strin
     match (blame.own_ns, blame.worst_other()) {
         (own_ns, _) if blame.own_share() >= OWN_SHARE.value => {
             let whom = if many { "each other" } else { "its own other threads" };
-            format!("{name} {wait} {time} for a CPU, {} of it behind {whom}", share(own_ns))
+            format!("{name} {wait} {time} for {what}, {} of it behind {whom}", share(own_ns))
         }
         (_, Some(worst)) => {
-            let (part, culprit) = (share(worst.ns), worst.name());
-            format!("{name} {wait} {time} for a CPU, {part} of it behind {culprit}")
+            let (part, culprit) = (share(worst.ns), behind(worst.name()));
+            format!("{name} {wait} {time} for {what}, {part} of it {culprit}")
         }
-        (_, None) => format!("{name} {wait} {time} for a CPU"),
+        (_, None) => format!("{name} {wait} {time} for {what}"),
     }
 }
 
@@ -339,16 +353,7 @@ fn fixes(view: &View, group: &Group<'_>, loss: &Loss, blame: &Blame<'_>) -> Vec<
         return fixes;
     };
     if worst.group.is_kernel() {
-        let comm = worst.group.comm;
-        fixes.push(Fix {
-            action: format!(
-                "find what gives {} its work: a kernel thread cannot be limited",
-                words::ticked(comm)
-            ),
-            command: comm.starts_with("ksoftirqd").then(|| "cat /proc/softirqs".into()),
-            risk: None,
-            expect: None,
-        });
+        fixes.push(remedy::of_kernel(worst.group.comm));
         return fixes;
     }
     fixes.extend(remedy::behind(view, group, &worst.culprit(view, loss.ns)));

@@ -101,7 +101,10 @@ fn check(view: &View) -> Verdict {
 
 /// The file that at least [`MOST`] of the calls are about, the number of calls on it, and their operation.
 fn file_of<'v>(storm: &Storm<'v>) -> Option<(&'v SyscallFile, u64, usize)> {
-    let op = (0..FILE_OPS).find(|op| storm.call.name.contains(FILE_OP_NAMES[*op]))?;
+    // The longest name is the one: `readlink` has `read` in it.
+    let op = (0..FILE_OPS)
+        .filter(|op| storm.call.name.contains(FILE_OP_NAMES[*op]))
+        .max_by_key(|op| FILE_OP_NAMES[*op].len())?;
     let files = storm.group.files.values().map(|file| (file, file.calls[op], op));
     files
         .max_by_key(|(_, calls, _)| *calls)
@@ -179,7 +182,7 @@ fn lines(
 fn fixes(storm: &Storm<'_>, of_file: Option<(&SyscallFile, u64, usize)>) -> Vec<Fix> {
     let call = storm.call;
     let moves = |name: &str| {
-        name.contains("read")
+        name.contains("read") && !name.contains("readlink")
             || name.contains("write")
             || name.contains("recv")
             || name.contains("send")

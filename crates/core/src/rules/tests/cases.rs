@@ -102,7 +102,7 @@ fn a_noisy_neighbour_is_named_with_its_part() {
     assert!(note(found, "wake-up latency").contains("not counted as contention"));
     assert!(found.sizes.len() > 3);
     let commands: Vec<_> = found.fix.iter().filter_map(|fix| fix.command.as_deref()).collect();
-    assert_eq!(commands[0], "docker update --cpu-shares 10240 shop-web");
+    assert_eq!(commands[0], "echo 1000 > /sys/fs/cgroup/docker/bbda0b6e9d3f/cpu.weight");
     assert!(found.fix.iter().all(|fix| fix.risk.is_some()));
     assert_eq!(
         found.confirm.as_ref().map(|confirm| confirm.command.as_str()),
@@ -262,6 +262,47 @@ fn a_pinned_process_waits_because_of_its_mask() {
     assert!(report.findings[1].severity < found.severity);
 }
 
+/// The report on the pinned server if only so many of its 500 waits were looked at.
+fn pinned_with_looks_at(waits: u64) -> Report {
+    let mut records = scenes::pinned().records();
+    for record in &mut records {
+        if let Record::Idle(tick) = record {
+            let whole_ns = tick.waits_ns;
+            let part = |ns: u64| ns * waits / 500;
+            tick.waits = waits;
+            tick.waits_ns = part(whole_ns);
+            tick.skipped_ns = whole_ns - tick.waits_ns;
+            tick.idle_forbidden_ns = part(tick.idle_forbidden_ns);
+            tick.cpus.iter_mut().for_each(|cpu| cpu.idle_ns = part(cpu.idle_ns));
+        }
+    }
+    report(&view(&records), "0.1.0", true)
+}
+
+#[test]
+fn waits_that_were_looked_at_stand_for_the_others() {
+    let (all, some) = (pinned_with_looks_at(500), pinned_with_looks_at(25));
+    let (all, some) = (finding(&all, "SCH003"), finding(&some, "SCH003"));
+    assert!(all.cost.lost_ns_per_s.abs_diff(some.cost.lost_ns_per_s) < MS);
+    assert_eq!(all.title, some.title);
+    assert!(some.confidence < all.confidence);
+    let line = "a CPU that it may not use idled";
+    assert!(note(some, line).contains("5.0 % of the time in such waits was looked at"));
+    assert!(!note(all, line).contains("looked at"));
+}
+
+#[test]
+fn waiting_that_was_not_looked_at_is_not_ruled_out() {
+    for waits in [0, 3] {
+        let report = pinned_with_looks_at(waits);
+        assert_eq!(codes(&report), ["SCH001"]);
+        let missing = report.not_checked.iter().find(|item| item.code == "SCH003").unwrap();
+        assert!(missing.missing[0].contains("`redis-server`"), "{:?}", missing.missing);
+        let told = note(finding(&report, "SCH001"), "idle CPUs meanwhile");
+        assert!(told.contains("looked at") && !told.contains("long enough"), "{told}");
+    }
+}
+
 #[test]
 fn a_cpuset_and_an_affinity_are_told_apart() {
     let mut scene = scenes::pinned();
@@ -316,6 +357,38 @@ fn hold_ups_that_are_in_the_sums_only_are_compared_with_hold_ups() {
     let found = finding(&report, "OBS001");
     assert!((found.cost.share - 0.25).abs() < 0.01, "{} of {all}", found.cost.share);
     assert!(found.title.contains("25 % of the hold-ups"), "{}", found.title);
+}
+
+#[test]
+fn stalls_that_a_report_has_no_room_for_are_a_loss() {
+    let lost = |stalls: u64| {
+        let mut scene = disks::neighbour();
+        for at in 0..stalls {
+            scene.stall(at * 1000..at * 1000 + 500, ProcId(1), StallKind::Sync, None, None);
+        }
+        judged(&scene)
+    };
+    let few = lost(100);
+    assert!(few.observer.lost_detail.is_empty(), "{:?}", few.observer.lost_detail);
+    let many = lost(20_000);
+    assert!(many.observer.lost_detail["block_beyond_report"] >= 10_000);
+    let found = finding(&many, "OBS001");
+    assert!((0.45..0.55).contains(&found.cost.share), "{}", found.title);
+}
+
+#[test]
+fn of_two_quotas_the_one_that_came_nearer_to_its_limits_is_named() {
+    let mut scene = Scene::new(4, 10 * S);
+    scene.cgroup("/", None, None);
+    for (name, throttled_ns) in [("far", 20 * MS), ("near", 150 * MS), ("farther", MS)] {
+        let cgroup = scene.cgroup(&format!("/{name}"), Some(50_000), None);
+        let process = scene.process(name, Some(cgroup));
+        scene.did(process, &Did { on_cpu_ns: S, throttled_ns, ..Did::default() });
+        scene.cpu_stat(cgroup, S, 100, 1, throttled_ns);
+    }
+    let report = judged(&scene);
+    let quiet = report.ruled_out.iter().find(|it| it.code == "SCH002").expect("quiet");
+    assert!(quiet.closest.starts_with("`near`"), "{}", quiet.closest);
 }
 
 #[test]

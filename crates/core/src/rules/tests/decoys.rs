@@ -99,6 +99,7 @@ fn waiting_while_no_cpu_idles_is_not_blamed_on_masks() {
             min_wait_ns: MS,
             waits: 500,
             waits_ns: 2 * S,
+            skipped_ns: 0,
             idle_allowed_ns: 0,
             idle_forbidden_ns: idle_ns,
             cpus: vec![],
@@ -124,6 +125,40 @@ fn stolen_time_names_no_neighbour() {
     assert_eq!(cause.entity.kind, EntityKind::Unknown);
     let note = cause.entity.note.as_deref().unwrap();
     assert!(note.contains("other machines") && note.contains("a limit on this one"), "{note}");
+}
+
+/// The same pages come from the same disk for the first time.
+#[test]
+fn first_reads_wait_for_the_disk_and_not_for_memory() {
+    let waiting = |block_io_ns, mem_stall_ns| {
+        let mut scene = Scene::new(4, 10 * S);
+        let reader = scene.process("reader", None);
+        scene.did(reader, &Did { on_cpu_ns: S, block_io_ns, mem_stall_ns, ..Did::default() });
+        codes(&judged(&scene)).contains(&"MEM001")
+    };
+    assert!(waiting(0, 4 * S));
+    assert!(!waiting(4 * S, 0));
+}
+
+/// Whose memory is short is not measured: what speaks for the host is said, and blames nobody.
+#[test]
+fn who_else_waits_for_memory_is_evidence_and_no_cause() {
+    let note = |waits: [u64; 2]| {
+        let mut scene = Scene::new(4, 10 * S);
+        scene.cgroup("/", None, None);
+        for (name, mem_stall_ns) in ["index", "nginx"].into_iter().zip(waits) {
+            let cgroup = scene.cgroup(&format!("/{name}"), None, None);
+            let process = scene.process(name, Some(cgroup));
+            scene.did(process, &Did { on_cpu_ns: S, mem_stall_ns, ..Did::default() });
+        }
+        let report = judged(&scene);
+        let found = finding(&report, "MEM001");
+        assert!(found.causes.is_empty());
+        let line = found.evidence.iter().find(|line| line.name == "others who wait").unwrap();
+        line.note.clone().unwrap()
+    };
+    assert!(note([4 * S, 0]).contains("a limit of that cgroup is likelier"));
+    assert!(note([4 * S, 2 * S]).contains("so do processes in 1 other cgroup"));
 }
 
 /// Both wait for the disk; they differ in whether memory was short.

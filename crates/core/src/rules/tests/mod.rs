@@ -9,6 +9,7 @@ mod disks;
 mod fixtures;
 mod hosts;
 mod pages;
+mod policies;
 mod promises;
 mod properties;
 mod registry;

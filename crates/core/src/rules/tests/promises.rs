@@ -253,6 +253,7 @@ fn a_mask_is_to_blame_only_for_the_cpus_that_it_forbids() {
             min_wait_ns: 100 * US,
             waits: 500,
             waits_ns: 1_480 * MS,
+            skipped_ns: 0,
             idle_allowed_ns: 1_480 * MS,
             idle_forbidden_ns: 0,
             cpus: vec![IdleCpu { cpu: 0, allowed: true, idle_ns: 1_480 * MS }],

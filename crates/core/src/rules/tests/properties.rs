@@ -15,6 +15,7 @@ fn did() -> impl Strategy<Value = Did> {
     let time = || 0..20 * S;
     (0..40u32, time(), time(), time(), prop::collection::vec((0..2_000u64, 0..50 * MS), 0..4), 0..S)
         .prop_map(|(threads, on_cpu_ns, throttled_ns, block_io_ns, waits, wakeup_latency_ns)| Did {
+            mem_stall_ns: block_io_ns / 2,
             threads,
             on_cpu_ns,
             throttled_ns,
@@ -67,6 +68,7 @@ fn scene(lives: &[Life], quota_us: Option<u64>, lost: u64, host: bool) -> Scene 
                 min_wait_ns: 100_000,
                 waits: 50,
                 waits_ns: allowed_ns + forbidden_ns + 1,
+                skipped_ns: allowed_ns,
                 idle_allowed_ns: allowed_ns,
                 idle_forbidden_ns: forbidden_ns,
                 cpus: vec![IdleCpu { cpu: 1, allowed: false, idle_ns: forbidden_ns }],

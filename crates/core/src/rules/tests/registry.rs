@@ -45,6 +45,7 @@ fn code_name_and_file_agree() {
             "BLK" => "block",
             "CPU" => "cpu",
             "HST" => "host",
+            "MEM" => "memory",
             "SCH" => "sched",
             "OBS" => "observer",
             "SYS" => "syscalls",

@@ -40,6 +40,9 @@ pub(super) fn scene(code: &str, kind: &str) -> Option<Scene> {
         ("CPU002", "fires") => Machine { sliced: true, ..Machine::siblings(4) }.checked(),
         ("CPU002", "quiet") => Machine::even(4).checked(),
         ("CPU002", "nodata") => healthy(),
+        ("MEM001", "fires") => short_memory(),
+        ("MEM001", "quiet") => healthy(),
+        ("MEM001", "nodata") => no_bpf(),
         ("OBS001", "fires") => losses(),
         ("OBS002", "fires") => Scene::new(4, 2 * S),
         ("OBS002", "quiet") => Scene::new(4, 10 * S),
@@ -103,11 +106,24 @@ pub(super) fn neighbour() -> Scene {
         min_wait_ns: 100 * US,
         waits: 5_600,
         waits_ns: lost_ns * 9 / 10,
+        skipped_ns: 0,
         idle_allowed_ns: lost_ns / 250,
         idle_forbidden_ns: 0,
         cpus: vec![IdleCpu { cpu: 3, allowed: true, idle_ns: lost_ns / 250 }],
     });
     scene.busy(0.97).cpu_pressure(0.62);
+    scene
+}
+
+/// A service whose cgroup has less memory than it reads, beside one that has enough.
+pub(super) fn short_memory() -> Scene {
+    let mut scene = Scene::new(4, 10 * S);
+    scene.cgroup("/", None, None);
+    let search = scene.cgroup("/search.service", None, None);
+    let index = scene.process("index", Some(search));
+    let other = scene.process("nginx", None);
+    let did = Did { threads: 4, on_cpu_ns: 2 * S, ..Did::default() };
+    scene.did(index, &Did { mem_stall_ns: 3 * S, ..did.clone() }).did(other, &did);
     scene
 }
 
@@ -134,6 +150,7 @@ pub(super) fn healthy() -> Scene {
         min_wait_ns: 100 * US,
         waits: 410,
         waits_ns: 140 * MS,
+        skipped_ns: 0,
         idle_allowed_ns: 20 * MS,
         idle_forbidden_ns: 0,
         cpus: vec![IdleCpu { cpu: 2, allowed: true, idle_ns: 20 * MS }],
@@ -205,6 +222,7 @@ pub(super) fn pinned() -> Scene {
         min_wait_ns: 100 * US,
         waits: 500,
         waits_ns: 1_500 * MS,
+        skipped_ns: 0,
         idle_allowed_ns: 0,
         idle_forbidden_ns: 1_480 * MS,
         cpus: vec![idle_cpu(1, 1_400 * MS), idle_cpu(2, 1_300 * MS), idle_cpu(3, 1_350 * MS)],

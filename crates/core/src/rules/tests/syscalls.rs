@@ -127,6 +127,17 @@ fn a_storm_names_the_call_and_its_file() {
 }
 
 #[test]
+fn a_storm_of_readlink_is_none_of_reads() {
+    let (mut scene, of) = counted();
+    scene.reads(of, ("/srv/log", FileClass::Ordinary), 4_000_000, (600, 0));
+    scene.calls(of, "readlinkat", 4_000_000, (600, 0));
+    let report = judged(&scene);
+    let found = only(&report, "SYS002");
+    assert!(!found.title.contains("/srv/log"), "{}", found.title);
+    assert!(found.fix[0].action.contains("keep the answer"), "{}", found.fix[0].action);
+}
+
+#[test]
 fn calls_that_achieve_nothing_are_told_so() {
     let (mut scene, of) = counted();
     scene.calls(of, "futex", 100, (MS, MS));

@@ -129,10 +129,9 @@ impl Activity {
         self.spells.list().iter().chain(self.open.as_ref().filter(|spell| is_long(spell)))
     }
 
-    /// Number of spells that were not kept.
-    #[must_use]
-    pub fn spells_dropped(&self) -> u64 {
-        self.spells.dropped()
+    /// Spells: how many came beyond those that are kept, and how many came in all.
+    pub(super) fn dropped_of(&self) -> (u64, u64) {
+        self.spells.dropped_of()
     }
 
     /// Busy share of `seen_ns`.

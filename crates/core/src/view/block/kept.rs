@@ -38,9 +38,9 @@ impl<T> Kept<T> {
         &self.list
     }
 
-    /// Number of items that were not kept.
+    /// How many came when there was no more room, and how many came in all.
     #[must_use]
-    pub fn dropped(&self) -> u64 {
-        self.dropped
+    pub fn dropped_of(&self) -> (u64, u64) {
+        (self.dropped, self.dropped + self.list.len() as u64)
     }
 }

@@ -24,6 +24,7 @@ pub use held::{AllHeld, HeldBack, HeldKey};
 pub use held_back::{HeldOfCgroup, held_by_cgroup, held_transfers};
 pub use kept::Kept;
 pub use pace::{Paces, pace_series};
+pub use passes::dirtied_inodes;
 pub use tally::{By, IoKey, IoSum, Row, RowName};
 
 use crate::recording::{
@@ -211,10 +212,14 @@ impl BlockView {
         self.stalls.list()
     }
 
-    /// Number of passes, commits and stalls that were dropped.
+    /// Passes, commits, stalls and busy spells: how many came beyond those that are kept, and how many came in all.
     #[must_use]
-    pub fn dropped(&self) -> u64 {
-        self.passes.kept.dropped() + self.commits.dropped() + self.stalls.dropped()
+    pub fn dropped_of(&self) -> (u64, u64) {
+        let spells = self.activity.values().map(Activity::dropped_of);
+        [self.passes.kept.dropped_of(), self.commits.dropped_of(), self.stalls.dropped_of()]
+            .into_iter()
+            .chain(spells)
+            .fold((0, 0), |(dropped, all), one| (dropped + one.0, all + one.1))
     }
 
     /// Time that processes waited for their requests, in nanoseconds, by victim, device and culprit.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The flusher's passes. Parts that follow each other closely are joined into one pass.
+//! The flusher's passes, pieces joined; those of one disk, its journals' commits, and who dirtied what was written.
 
-use super::Kept;
-use crate::recording::{DevId, ProcId, WritebackPass};
+use super::{BlockView, Kept};
+use crate::recording::{DevId, JournalCommit, ProcId, WritebackPass};
+use crate::view::Groups;
 use std::collections::BTreeMap;
 
 /// Parts with a shorter gap between them belong to one pass: the flusher works in parts of some 100 ms.
@@ -36,6 +37,48 @@ impl Passes {
             self.last.remove(&key);
         }
     }
+}
+
+impl BlockView {
+    /// The flusher's passes over a disk and its partitions, in the order in which they began. Those that an
+    /// application asked for (`sync`) and those that wrote nothing are left out.
+    #[must_use]
+    pub fn unasked_passes_over(&self, disk: DevId) -> Vec<&WritebackPass> {
+        let mut passes: Vec<_> = self
+            .passes()
+            .iter()
+            .filter(|pass| self.disk_of(pass.device) == disk && pass.reason != "sync")
+            .filter(|pass| pass.ios > 0 || pass.inodes > 0)
+            .collect();
+        passes.sort_by_key(|pass| pass.t0_ns);
+        passes
+    }
+
+    /// The commits of the journals on a disk and its partitions, in the order in which they began.
+    #[must_use]
+    pub fn commits_on(&self, disk: DevId) -> Vec<&JournalCommit> {
+        let mut commits: Vec<_> =
+            self.commits().iter().filter(|commit| self.disk_of(commit.device) == disk).collect();
+        commits.sort_by_key(|commit| commit.t0_ns);
+        commits
+    }
+}
+
+/// How many inodes that passes wrote each group was the first to dirty, most first (`None` = a process of no group),
+/// and the sum.
+#[must_use]
+pub fn dirtied_inodes(
+    groups: &Groups<'_>,
+    passes: &[&WritebackPass],
+) -> (Vec<(Option<usize>, u64)>, u64) {
+    let mut by_group: BTreeMap<Option<usize>, u64> = BTreeMap::new();
+    for &(proc, inodes) in passes.iter().flat_map(|pass| &pass.dirtied_by) {
+        *by_group.entry(groups.index_of(proc)).or_default() += u64::from(inodes);
+    }
+    let known: u64 = by_group.values().sum();
+    let mut sorted: Vec<_> = by_group.into_iter().collect();
+    sorted.sort_by_key(|&(_, inodes)| std::cmp::Reverse(inodes));
+    (sorted, known)
 }
 
 fn join(pass: &mut WritebackPass, more: &WritebackPass) {

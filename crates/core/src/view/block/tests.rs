@@ -201,7 +201,7 @@ fn lists_are_bounded_and_say_what_they_dropped() {
     let passes = (0..20_000).map(|i| BlockRecord::Pass(pass(i * 2 * S, i * 2 * S + 1, "periodic")));
     let view = folded((0..15_000).map(stall).chain(passes));
     assert_eq!((view.stalls().len(), view.passes().len()), (10_000, 10_000));
-    assert_eq!(view.dropped(), 15_000);
+    assert_eq!(view.dropped_of(), (15_000, 35_000));
 }
 
 proptest! {

@@ -73,10 +73,18 @@ fn knob(view: &View, device: DevId) -> Option<Knob> {
     }
     let number = |name| knobs::queue(view, device, name).and_then(|v| v.trim().parse::<i64>().ok());
     let activity = view.block().activity().get(&device);
-    let depth = activity.map_or(0.0, |it| it.depth.total() as f64 / it.busy_ns.max(1) as f64);
-    let full = number("nr_requests").is_some_and(|tags| depth >= NEAR_ALL * tags as f64);
+    let depth = activity.map_or(0.0, |it| {
+        let most =
+            it.depth.fullest().map_or(0.0, |(t0, t1, ns)| ns as f64 / (t1 - t0).max(1) as f64);
+        most.max(it.depth.total() as f64 / it.busy_ns.max(1) as f64)
+    });
     let throttled = number("wbt_lat_usec").is_some_and(|us| us > 0);
-    Some(if reads || full || !throttled { Knob::Tags } else { Knob::Throttling })
+    match number("nr_requests") {
+        Some(tags) if depth >= NEAR_ALL * tags as f64 => Some(Knob::Tags),
+        // With tags to spare, reads wait for something that is not known here: a cost model, a latency target, a zone.
+        _ if !reads && throttled => Some(Knob::Throttling),
+        _ => None,
+    }
 }
 
 /// Evidence line: which setting makes transfers wait, if that is at least [`BEFORE`] of the time.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which of the kernel's own clocks do stalls follow: the flusher's passes or the journal's commits?
 
-use crate::recording::{DevId, JournalCommit, Stall, WritebackPass};
+use crate::recording::{DevId, Stall};
 use crate::rules::{Limit, Verdict};
-use crate::stats::{self, Coincidence, coincidence_by_length, covered_ns, merge, overlaps};
+use crate::stats::{
+    self, Coincidence, coincidence_by_length, covered_ns, median_length_ns, merge, overlaps,
+};
 use crate::text::units;
 use crate::view::View;
 use crate::view::block::stalls::{longest_ns, spans, stall_ns};
@@ -64,36 +66,6 @@ pub(in crate::rules::block) fn without_pause(
     })
 }
 
-/// The flusher's passes over a disk, without those that an application asked for with `sync`; in order of time.
-pub(in crate::rules::block) fn passes(view: &View, device: DevId) -> Vec<&WritebackPass> {
-    let block = view.block();
-    let mut passes: Vec<_> = block
-        .passes()
-        .iter()
-        .filter(|pass| block.disk_of(pass.device) == device && pass.reason != "sync")
-        .filter(|pass| pass.ios > 0 || pass.inodes > 0)
-        .collect();
-    passes.sort_by_key(|pass| pass.t0_ns);
-    passes
-}
-
-/// The commits of the journals on a disk, in order of time.
-pub(in crate::rules::block) fn commits(view: &View, device: DevId) -> Vec<&JournalCommit> {
-    let block = view.block();
-    let mut commits: Vec<_> =
-        block.commits().iter().filter(|commit| block.disk_of(commit.device) == device).collect();
-    commits.sort_by_key(|commit| commit.t0_ns);
-    commits
-}
-
-/// Median length of spans, in nanoseconds; 0 without any.
-pub(in crate::rules::block) fn median_ns(spans: &[(u64, u64)]) -> u64 {
-    let mut lengths: Vec<u64> =
-        spans.iter().map(|&(t0_ns, t1_ns)| t1_ns.saturating_sub(t0_ns)).collect();
-    lengths.sort_unstable();
-    lengths.get(lengths.len() / 2).copied().unwrap_or(0)
-}
-
 /// A victim's stalls on a device, compared with passes and with commits.
 #[derive(Clone, Debug)]
 pub(in crate::rules::block) struct Compared<'v> {
@@ -117,10 +89,11 @@ pub(in crate::rules::block) struct Compared<'v> {
 impl<'v> Compared<'v> {
     pub(in crate::rules::block) fn new(view: &View, device: DevId, stalls: &[&'v Stall]) -> Self {
         let window_ns = view.window_ns();
+        let block = view.block();
         let passes: Vec<_> =
-            passes(view, device).iter().map(|pass| (pass.t0_ns, pass.t1_ns)).collect();
-        let commits: Vec<_> = commits(view, device).iter().map(|it| (it.t0_ns, it.t1_ns)).collect();
-        let long = median_ns(&commits) as f64 >= LONG_COMMIT.value * 1e6;
+            block.unasked_passes_over(device).iter().map(|pass| pass.span()).collect();
+        let commits: Vec<_> = block.commits_on(device).iter().map(|it| it.span()).collect();
+        let long = median_length_ns(commits.iter().copied()) as f64 >= LONG_COMMIT.value * 1e6;
         let (passes, commits) = (merge(passes, 0), merge(commits, 0));
         let touching = |of: &[(u64, u64)], inside: bool| -> Vec<&'v Stall> {
             let touches = |stall: &Stall| overlaps(of, (stall.t0_ns, stall.t1_ns));

@@ -5,7 +5,7 @@ use crate::finding::{FileShare, FileTable};
 use crate::recording::WritebackPass;
 use crate::rules::words::{group_name, ticked};
 use crate::text::units;
-use crate::view::block::{By, IoKey, IoSum, Row, RowName};
+use crate::view::block::{By, IoKey, IoSum, Row, RowName, dirtied_inodes};
 use crate::view::{Groups, View};
 use std::collections::BTreeMap;
 
@@ -70,22 +70,6 @@ fn name(name: &RowName) -> String {
         // These do not occur in a table by pattern.
         RowName::Device(_) | RowName::Process(_) | RowName::Cgroup(_) => String::new(),
     }
-}
-
-/// Inodes that passes wrote, by the group that first dirtied them, most first, and their sum. The group `None` stands
-/// for unknown processes.
-pub(in crate::rules::block) fn dirtied_inodes(
-    groups: &Groups<'_>,
-    passes: &[&WritebackPass],
-) -> (Vec<(Option<usize>, u64)>, u64) {
-    let mut by_group: BTreeMap<Option<usize>, u64> = BTreeMap::new();
-    for &(proc, inodes) in passes.iter().flat_map(|pass| &pass.dirtied_by) {
-        *by_group.entry(groups.index_of(proc)).or_default() += u64::from(inodes);
-    }
-    let known: u64 = by_group.values().sum();
-    let mut sorted: Vec<_> = by_group.into_iter().collect();
-    sorted.sort_by_key(|&(_, inodes)| std::cmp::Reverse(inodes));
-    (sorted, known)
 }
 
 /// For each file pattern among the transfers that `only` selects, the processes that were seen to dirty its files

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The kinds of journals: what they are called, how often they commit by themselves, and what can be changed.
 
-use super::clocks;
 use crate::finding::Fix;
 use crate::recording::{DevId, Mount};
 use crate::rules::words::ticked;
@@ -22,7 +21,7 @@ impl Journal {
     /// The kind that most of a disk's commits have.
     pub(in crate::rules::block) fn of(view: &View, device: DevId) -> Self {
         let mut counts = [0u32; 3];
-        for commit in clocks::commits(view, device) {
+        for commit in view.block().commits_on(device) {
             counts[Self::from_kind(&commit.kind) as usize] += 1;
         }
         let all = [Self::Jbd2, Self::Xfs, Self::Btrfs];

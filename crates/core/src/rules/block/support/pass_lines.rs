@@ -7,7 +7,7 @@ use super::{files, knobs};
 use crate::finding::{Evidence, Unit};
 use crate::recording::{DevId, FileId, IoWhat, Source, Stall, WritebackPass};
 use crate::rules::words::{evidence, ticked};
-use crate::stats::{Clock, Rhythm, grid, rhythm};
+use crate::stats::{Clock, Rhythm, grid, median_length_ns, rhythm};
 use crate::text::units;
 use crate::view::block::IoKey;
 use crate::view::{Groups, View};
@@ -38,12 +38,9 @@ pub(in crate::rules::block) fn clock(view: &View, pass_ns: u64) -> Vec<Clock> {
     }
 }
 
-/// Median length of passes, in nanoseconds; 0 without any.
-pub(in crate::rules::block) fn median_ns(passes: &[&WritebackPass]) -> u64 {
-    let mut lengths: Vec<u64> =
-        passes.iter().map(|pass| pass.t1_ns.saturating_sub(pass.t0_ns)).collect();
-    lengths.sort_unstable();
-    lengths.get(lengths.len() / 2).copied().unwrap_or(0)
+/// Median length of passes.
+fn median_ns(passes: &[&WritebackPass]) -> u64 {
+    median_length_ns(passes.iter().map(|pass| pass.span()))
 }
 
 /// The period of the passes, and the setting that it follows from.
@@ -114,7 +111,7 @@ pub(in crate::rules::block) fn journal(
     device: DevId,
     compared: &Compared<'_>,
 ) -> Evidence {
-    let commits = clocks::commits(view, device);
+    let commits = view.block().commits_on(device);
     let label = Source::Writeback.label();
     let found = &compared.commits;
     let note = if commits.is_empty() {

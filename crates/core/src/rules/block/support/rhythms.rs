@@ -2,7 +2,7 @@
 //! Does a process's timer set the pace of a device: does one come back to it at regular intervals, and do the stalls of
 //! others follow?
 
-use super::clocks::{self, Compared, chance};
+use super::clocks::{Compared, chance};
 use super::journals::Journal;
 use super::{chart, pass_lines};
 use crate::finding::{Chart, Evidence, Unit};
@@ -221,7 +221,7 @@ fn lines(
 
 /// Evidence line on the journal's timer, another clock that comes to mind.
 fn journal(view: &View, device: DevId, compared: Option<&Compared<'_>>) -> Evidence {
-    let commits = clocks::commits(view, device);
+    let commits = view.block().commits_on(device);
     let at: Vec<u64> = commits.iter().map(|commit| commit.t0_ns).collect();
     // The log of xfs has no timer that a mount option sets.
     let due_ns = Journal::of(view, device).interval_ns(view, device);

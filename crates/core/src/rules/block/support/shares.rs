@@ -28,11 +28,11 @@ pub(in crate::rules::block) fn causes(
     all.sort_by_key(|&(beside, ns)| (std::cmp::Reverse(ns), beside));
     let whole = shares.total_ns().max(1) as f64;
     let is_shown = |ns: u64| ns as f64 / whole >= MIN_CAUSE;
-    let rest: u64 = all.iter().skip(MAX_CAUSES).map(|(_, ns)| ns).sum();
+    let shown = all.iter().take(MAX_CAUSES).take_while(|(_, ns)| is_shown(*ns)).count();
+    let rest: u64 = all.iter().skip(shown).map(|(_, ns)| ns).sum();
     let mut causes: Vec<Cause> = all
         .iter()
-        .take(MAX_CAUSES)
-        .filter(|(_, ns)| is_shown(*ns))
+        .take(shown)
         .map(|&(beside, ns)| Cause {
             entity: entity(view, groups, victim, beside),
             share: Share::of(ns, shares.total_ns()),

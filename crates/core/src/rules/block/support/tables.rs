@@ -2,14 +2,13 @@
 //! What the devices did, independent of findings: how busy and slow each was, and its transfers by process, cgroup,
 //! pattern, directory and file.
 
-use super::files;
 use crate::finding::{
     Area, BlockIo, Cause, DeviceIo, Entity, EntityKind, Finding, IoBy, IoLatency, IoRow, IoTable,
     MoreDevices, RowKind, Share, Writeback,
 };
 use crate::recording::{DevId, IoOp, IoWhat, ProcId};
 use crate::rules::words::{cgroup_entity, cgroup_path, group_entity};
-use crate::view::block::{By, Latency, Row, RowName};
+use crate::view::block::{By, Latency, Row, RowName, dirtied_inodes};
 use crate::view::{Groups, View, waits};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,7 +118,7 @@ fn dirtied_by(view: &View, groups: &Groups<'_>, device: DevId) -> Vec<Cause> {
         .iter()
         .filter(|pass| view.block().disk_of(pass.device) == device)
         .collect();
-    let (by_group, known) = files::dirtied_inodes(groups, &passes);
+    let (by_group, known) = dirtied_inodes(groups, &passes);
     let causes = by_group.into_iter().take(MAX_DIRTIERS);
     causes
         .map(|(at, inodes)| Cause {

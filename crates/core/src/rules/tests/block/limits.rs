@@ -85,6 +85,7 @@ fn waits_before_requests_name_the_tags_or_the_throttling() {
     assert_eq!(fix(IoOp::Read, "4"), "echo 64 > /sys/block/sda/queue/nr_requests");
     assert_eq!(fix(IoOp::Write, "4"), "echo 64 > /sys/block/sda/queue/nr_requests");
     assert_eq!(fix(IoOp::Write, "256"), "echo 0 > /sys/block/sda/queue/wbt_lat_usec");
+    assert!(!fix(IoOp::Read, "256").contains("nr_requests"), "there are tags to spare");
 }
 
 #[test]

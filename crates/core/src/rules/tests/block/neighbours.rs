@@ -129,6 +129,25 @@ fn the_flushers_own_clock_is_nobodys_request() {
 }
 
 #[test]
+fn a_kernel_thread_beside_whose_requests_somebody_waits_is_not_held_back() {
+    for (comm, command) in [
+        ("kswapd0", Some("cat /proc/pressure/memory")),
+        ("loop0", Some("losetup /dev/loop0")),
+        ("kworker/u8:1", None),
+    ] {
+        let mut scene = disks::neighbour();
+        scene.facts(ProcId(2), |process| {
+            (process.comm, process.kernel_thread) = (comm.into(), Some(true));
+        });
+        let report = judged(&scene);
+        let found = finding(&report, "BLK004");
+        assert_eq!(found.fix.len(), 1, "{comm}");
+        assert_eq!(found.fix[0].command.as_deref(), command);
+        assert!(found.fix[0].action.contains("cannot be limited"), "{}", found.fix[0].action);
+    }
+}
+
+#[test]
 fn who_fills_a_disk_alone_is_no_victim() {
     let (mut scene, disk) = disks::host(30);
     let fio = disks::service(&mut scene, "fio", "/fio.service", 30);

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Which records come of what threads did.
+
+use super::*;
+use crate::collect::fixture::Host;
+use std::os::unix::fs::MetadataExt as _;
+
+fn thread(pid: u32, name: &str) -> ThreadDelta {
+    let mut comm = [0; 16];
+    comm[..name.len()].copy_from_slice(name.as_bytes());
+    ThreadDelta {
+        tid: pid,
+        tgid: pid,
+        leader_boot_ns: u64::from(pid),
+        parent: 1,
+        comm,
+        cgroup_id: 1,
+        dead: false,
+        wall_ns: 0,
+        from_ns: 0,
+        states_ns: [0; 8],
+        waits: WaitHist::default(),
+        wait_max_ns: 0,
+        waiting_ns: 0,
+        switches: 0,
+        slot: Some(pid as usize),
+    }
+}
+
+/// Pids of the processes that are emitted when they are met, and the slots of the target's threads.
+fn met(target: TargetSpec) -> (Vec<u32>, Vec<usize>) {
+    let host = Host::empty();
+    let mut cx = host.context_of(target);
+    let mut tally = Tally::default();
+    for (pid, name) in [(7, "api"), (8, "cron"), (9, "api")] {
+        tally.meet(&thread(pid, name));
+    }
+    let mut pids = Vec::new();
+    let mut emit = |record| {
+        if let Record::Process(process) = record {
+            pids.push(process.pid);
+        }
+    };
+    tally.meet_all(&mut cx, &mut emit);
+    let slots = tally.take_target(&mut cx, &mut emit).slots;
+    (pids, slots)
+}
+
+/// The cgroup of a process whose id the probe reads as 0, and the paths of the cgroups that were announced.
+fn place_of_session(host: &Host) -> (Option<CgroupId>, Vec<String>) {
+    let mut cx = host.context();
+    let mut tally = Tally::default();
+    tally.add(&ThreadDelta { cgroup_id: 0, wall_ns: 1000, ..thread(7, "bash") }, true);
+    let (mut cgroup, mut announced) = (None, Vec::new());
+    tally.emit(&mut cx, 1_000_000, true, &mut |record| match record {
+        Record::Process(process) => cgroup = process.cgroup,
+        Record::Cgroup(it) => announced.push(it.path),
+        _ => {}
+    });
+    (cgroup, announced)
+}
+
+#[test]
+fn a_session_in_the_root_is_in_the_root_although_its_task_group_has_no_cgroup() {
+    let host = Host::like("cgroup/mixed");
+    let root = host.path("sys/fs/cgroup/cpu").metadata().unwrap().ino();
+    assert_eq!(place_of_session(&host), (Some(CgroupId(root)), vec!["/".to_owned()]));
+    for other in ["cgroup/pod", "cgroup/v2"] {
+        assert_eq!(place_of_session(&Host::like(other)), (None, vec![]), "{other}");
+    }
+}
+
+#[test]
+fn only_those_who_may_be_of_the_target_are_met_at_once() {
+    let one = TargetSpec::Process { pid: 8, comm: "cron".into() };
+    assert_eq!(met(one), (vec![8], vec![8]));
+    assert_eq!(met(TargetSpec::Comm { comm: "api".into() }), (vec![7, 9], vec![7, 9]));
+}
+
+#[test]
+fn the_record_of_a_thread_that_is_met_late_covers_its_time() {
+    let host = Host::empty();
+    let mut cx = host.context();
+    let mut tally = Tally::default();
+    let mut ticks = Vec::new();
+    for second in 1..=3 {
+        let t1_ns = second * 1_000_000_000;
+        tally.add(
+            &ThreadDelta {
+                from_ns: t1_ns - 1_000_000_000,
+                wall_ns: 1_000_000_000,
+                ..thread(7, "known")
+            },
+            second == 3,
+        );
+        if second == 3 {
+            tally.add(&ThreadDelta { wall_ns: 3_000_000_000, ..thread(8, "late") }, true);
+        }
+        tally.emit(&mut cx, t1_ns, second == 3, &mut |record| {
+            if let Record::ProcessTick(tick) = record {
+                ticks.push((tick.t0_ns, tick.t1_ns, tick.wall_ns));
+            }
+        });
+    }
+    assert_eq!(ticks.len(), 2);
+    for (t0_ns, t1_ns, wall_ns) in ticks {
+        assert_eq!(t1_ns - t0_ns, wall_ns, "one thread has as much wall time as there is");
+    }
+}
+
+#[test]
+fn who_ended_before_he_is_blamed_has_his_name_whatever_the_order_of_pids() {
+    let host = Host::empty();
+    let mut cx = host.context();
+    let mut tally = Tally::default();
+    let pids: Vec<u32> = (10..10 + 2 * SMALL_DEATHS as u32).chain([5000]).collect();
+    for &pid in &pids {
+        let victim = pid == 5000;
+        let name = if victim { "victim" } else { "short" };
+        tally.add(&ThreadDelta { dead: !victim, wall_ns: 1000, ..thread(pid, name) }, false);
+    }
+    let behind = |&pid: &u32| ((5000, Behind::Process(pid)), 100_000 + u64::from(pid));
+    tally.blame(pids.iter().filter(|&&pid| pid != 5000).map(behind).collect());
+    let (mut names, mut blamed) = (BTreeMap::new(), Vec::new());
+    tally.emit(&mut cx, 1_000_000, true, &mut |record| match record {
+        Record::Process(process) => drop(names.insert(process.id, process.comm)),
+        Record::Blame(tick) => blamed.push(tick.culprit),
+        _ => {}
+    });
+    assert!(!blamed.is_empty());
+    for culprit in blamed {
+        let Culprit::Process(id) = culprit else { panic!("{culprit:?}") };
+        assert_eq!(names.get(&id).map(String::as_str), Some("short"), "{id:?}");
+    }
+}
+
+#[test]
+fn the_largest_of_many_culprits_are_named_and_nothing_is_lost() {
+    let host = Host::empty();
+    let mut cx = host.context();
+    let mut tally = Tally::default();
+    let pids = 10..1010_u32;
+    for pid in pids.clone() {
+        tally.meet(&thread(pid, "short"));
+    }
+    let blame: BTreeMap<Behind, u64> =
+        pids.clone().map(|pid| (Behind::Process(pid), u64::from(pid * 7919 % 1009))).collect();
+    let (mut named, mut many) = (BTreeMap::new(), Vec::new());
+    let sums = tally.culprits(&mut cx, &blame, &mut |record| {
+        if let Record::Process(process) = record {
+            match process.many {
+                true => many.push(process),
+                false => drop(named.insert(process.id, process.pid)),
+            }
+        }
+    });
+    assert_eq!(sums.values().sum::<u64>(), blame.values().sum::<u64>());
+    let mut largest: Vec<u64> = blame.values().copied().collect();
+    largest.sort_unstable_by_key(|&ns| std::cmp::Reverse(ns));
+    let own = |pid: u32| blame[&Behind::Process(pid)];
+    assert_eq!((named.len(), many.len()), (CULPRITS, 1));
+    for (id, &pid) in &named {
+        assert_eq!(sums[&Culprit::Process(*id)], own(pid));
+        assert!(own(pid) >= largest[CULPRITS - 1], "{pid}");
+    }
+    let folded_ns: u64 = largest[CULPRITS..].iter().sum();
+    assert_eq!(sums[&Culprit::Process(many[0].id)], folded_ns);
+    assert_eq!((many[0].comm.as_str(), many[0].cgroup), ("short", Some(CgroupId(1))));
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! System calls and instructions for which no crate has a safe wrapper.
+//!
+//! - [`handle`]: open a file of a filesystem by its handle, to ask for its name (`open_by_handle_at`).
+//! - [`fiemap`]: where the bytes of a file are on its device (`FS_IOC_FIEMAP`).
+//! - [`child`]: wait for a child and get what it used (`wait4`).
+//! - [`realtime`]: precedence over ordinary tasks (`sched_setscheduler`).
+//! - [`spin`]: work that keeps one unit of a core busy, instruction by instruction.
+
+pub mod child;
+pub mod fiemap;
+pub mod handle;
+pub mod realtime;
+pub mod spin;
