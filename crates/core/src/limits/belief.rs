@@ -223,7 +223,7 @@ fn awareness(reading: &RuntimeReading, build: &GoBuild) -> (bool, Why, String) {
     }
 }
 
-/// The last value of a key in `key=value,key=value`.
+/// Value of a key in `key=value,key=value`; the last one counts.
 fn godebug<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     text.split(',').rev().find_map(|part| part.strip_prefix(key)?.strip_prefix('='))
 }

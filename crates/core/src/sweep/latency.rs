@@ -15,14 +15,14 @@ pub struct Sample {
 /// Latency of the requests of one window, counted from when they were due.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// Mean.
+    /// Mean latency, in nanoseconds.
     pub mean_ns: f64,
-    /// Median.
+    /// Median latency.
     pub p50_ns: u64,
     /// 99th percentile; absent with fewer than 100 requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_ns: Option<u64>,
-    /// Longest.
+    /// Longest latency.
     pub max_ns: u64,
     /// Whether unanswered requests are included. They count with the time that they had waited, so the real values are
     /// higher.

@@ -152,11 +152,11 @@ pub struct Idle {
     pub waits: u64,
     /// Sum of their durations.
     pub waits_ns: u64,
-    /// Time of other waits of that length, which were not looked at.
+    /// Duration of further waits of at least that length, which were not examined.
     pub skipped_ns: u64,
     /// Part of `waits_ns` in which at least one CPU that the thread's affinity allows was idle.
     pub allowed_ns: u64,
-    /// Of `waits_ns`: while only CPUs outside its affinity were idle.
+    /// Part of `waits_ns` in which no allowed CPU was idle, but one outside the thread's affinity was.
     pub forbidden_ns: u64,
     /// Part of the waits during which each CPU was idle, by CPU number and whether the affinity allows that CPU.
     pub cpus: BTreeMap<(u32, bool), u64>,
@@ -187,13 +187,13 @@ impl Idle {
         }
     }
 
-    /// Time of all waits of that length, whether looked at or not.
+    /// Duration of all waits of at least `min_wait_ns`, examined or not.
     #[must_use]
     pub fn whole_ns(&self) -> u64 {
         self.waits_ns + self.skipped_ns
     }
 
-    /// The share of that time that was looked at, 0..1.
+    /// Examined share of [`Self::whole_ns`], 0..1.
     #[must_use]
     pub fn looked_at(&self) -> f64 {
         self.waits_ns as f64 / self.whole_ns().max(1) as f64

@@ -129,7 +129,7 @@ impl Activity {
         self.spells.list().iter().chain(self.open.as_ref().filter(|spell| is_long(spell)))
     }
 
-    /// Spells: how many came beyond those that are kept, and how many came in all.
+    /// Number of spells that were not kept, and number of all spells.
     pub(super) fn dropped_of(&self) -> (u64, u64) {
         self.spells.dropped_of()
     }

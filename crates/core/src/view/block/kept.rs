@@ -38,7 +38,7 @@ impl<T> Kept<T> {
         &self.list
     }
 
-    /// How many came when there was no more room, and how many came in all.
+    /// Number of items that were not kept, and number of all items.
     #[must_use]
     pub fn dropped_of(&self) -> (u64, u64) {
         (self.dropped, self.dropped + self.list.len() as u64)

@@ -212,7 +212,7 @@ impl BlockView {
         self.stalls.list()
     }
 
-    /// Passes, commits, stalls and busy spells: how many came beyond those that are kept, and how many came in all.
+    /// Passes, commits, stalls and busy spells: number of those that were not kept, and number of all.
     #[must_use]
     pub fn dropped_of(&self) -> (u64, u64) {
         let spells = self.activity.values().map(Activity::dropped_of);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The flusher's passes, pieces joined; those of one disk, its journals' commits, and who dirtied what was written.
+//! The flusher's passes. Parts that follow each other closely are joined into one pass. Also the passes and journal
+//! commits of one disk, and the groups that dirtied what was written back.
 
 use super::{BlockView, Kept};
 use crate::recording::{DevId, JournalCommit, ProcId, WritebackPass};
@@ -40,8 +41,8 @@ impl Passes {
 }
 
 impl BlockView {
-    /// The flusher's passes over a disk and its partitions, in the order in which they began. Those that an
-    /// application asked for (`sync`) and those that wrote nothing are left out.
+    /// The flusher's passes over a disk and its partitions, by start time. Passes that an application requested
+    /// (`sync`) and passes that wrote nothing are left out.
     #[must_use]
     pub fn unasked_passes_over(&self, disk: DevId) -> Vec<&WritebackPass> {
         let mut passes: Vec<_> = self
@@ -54,7 +55,7 @@ impl BlockView {
         passes
     }
 
-    /// The commits of the journals on a disk and its partitions, in the order in which they began.
+    /// The commits of the journals on a disk and its partitions, by start time.
     #[must_use]
     pub fn commits_on(&self, disk: DevId) -> Vec<&JournalCommit> {
         let mut commits: Vec<_> =
@@ -64,8 +65,8 @@ impl BlockView {
     }
 }
 
-/// How many inodes that passes wrote each group was the first to dirty, most first (`None` = a process of no group),
-/// and the sum.
+/// Number of inodes written by these passes, by the group that first dirtied them, most first (`None` = a process
+/// without a group), and the sum of these numbers.
 #[must_use]
 pub fn dirtied_inodes(
     groups: &Groups<'_>,
