@@ -9,6 +9,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+/// Stacked devices on top of each other that are followed: LVM on dm-crypt on a partition is three.
+const MAX_STACKED: usize = 8;
+
 /// The devices that were emitted, shared by all collectors that refer to them.
 #[derive(Debug, Default)]
 pub(crate) struct Devices {
@@ -27,7 +30,7 @@ impl Devices {
     }
 
     /// Makes sure that `Record::Block(Device)` was emitted for that device, and before it for the disk that it is a
-    /// partition of. Returns the whole disk; the device itself if it is no partition or nothing is known of it.
+    /// partition of, or lies on alone. Returns that disk; else the device itself.
     pub(crate) fn sight(&mut self, dev: DevId, emit: Emit<'_>) -> DevId {
         self.sight_as(dev, None, emit)
     }
@@ -130,9 +133,10 @@ fn read(link: &Path, dev: DevId) -> Option<Device> {
     let dir = link.canonicalize().ok()?;
     let number = |file: &str| fs::read_to_string(dir.join(file)).ok()?.trim().parse().ok();
     let start_sector = number("start");
-    // The directory of a partition lies in that of its disk, and only a partition has a `start`.
-    let disk = start_sector
-        .and_then(|_| fs::read_to_string(dir.parent()?.join("dev")).ok()?.parse::<DevId>().ok());
+    let disk = match start_sector {
+        Some(_) => disk_of_partition(&dir),
+        None => only_disk_below(&dir, MAX_STACKED),
+    };
     Some(Device {
         dev,
         name: name::decode(dir.file_name()?.as_bytes()),
@@ -142,6 +146,33 @@ fn read(link: &Path, dev: DevId) -> Option<Device> {
         backing: backing(&dir),
         gone: false,
     })
+}
+
+/// The disk of a partition: its directory lies in that of its disk.
+fn disk_of_partition(dir: &Path) -> Option<DevId> {
+    number_in(dir.parent()?)
+}
+
+fn number_in(dir: &Path) -> Option<DevId> {
+    fs::read_to_string(dir.join("dev")).ok()?.trim().parse().ok()
+}
+
+/// The disk that a stacked device (LVM, dm-crypt) lies on, if it is only one: what is submitted to the upper one becomes
+/// requests of the lower one. `None` if it lies on several, on none, or has requests of its own (multipath).
+fn only_disk_below(dir: &Path, levels: usize) -> Option<DevId> {
+    let own_requests = fs::read(dir.join("dm/uuid")).is_ok_and(|uuid| uuid.starts_with(b"mpath-"));
+    let mut below = fs::read_dir(dir.join("slaves")).ok()?.flatten();
+    let one = below.next().filter(|_| !own_requests && levels > 0)?;
+    if below.next().is_some() {
+        return None;
+    }
+    // Only a partition has a `start`.
+    let lower = one.path().canonicalize().ok()?;
+    if lower.join("start").exists() {
+        return disk_of_partition(&lower);
+    }
+    let is_stacked = fs::read_dir(lower.join("slaves")).is_ok_and(|mut it| it.next().is_some());
+    if is_stacked { only_disk_below(&lower, levels - 1) } else { number_in(&lower) }
 }
 
 /// The file behind a loop device, or the devices that a stacked one lies on.
@@ -225,6 +256,43 @@ mod tests {
         assert_eq!(said(|emit| devices.refresh(emit)), []);
         host.write("sys/devices/virtual/block/loop0/loop/backing_file", "/srv/other\n");
         assert_eq!(backing(said(|emit| devices.refresh(emit))), [Some("/srv/other".into())]);
+    }
+
+    #[test]
+    fn a_stacked_device_on_one_disk_belongs_to_it() {
+        let host = Host::empty();
+        host.device("8:0", "pci0/block/sda", 1000);
+        host.device("8:2", "pci0/block/sda/sda2", 900);
+        host.write("sys/devices/pci0/block/sda/sda2/start", "100\n");
+        host.device("8:16", "pci0/block/sdb", 1000);
+        let on = |upper: &str, lower: &str| {
+            let slaves = host.path(&format!("sys/devices/virtual/block/{upper}/slaves"));
+            std::fs::create_dir_all(&slaves).unwrap();
+            let name = lower.rsplit('/').next().unwrap();
+            let lower = host.path(&format!("sys/devices/{lower}"));
+            std::os::unix::fs::symlink(lower, slaves.join(name)).unwrap();
+        };
+        for (number, name) in
+            [("253:0", "dm-0"), ("253:1", "dm-1"), ("253:2", "dm-2"), ("253:3", "dm-3")]
+        {
+            host.device(number, &format!("virtual/block/{name}"), 8);
+        }
+        on("dm-0", "pci0/block/sda/sda2");
+        on("dm-1", "virtual/block/dm-0");
+        on("dm-2", "pci0/block/sda");
+        on("dm-2", "pci0/block/sdb");
+        on("dm-3", "pci0/block/sdb");
+        host.write("sys/devices/virtual/block/dm-3/dm/uuid", "mpath-3600\n");
+        let mut devices = host.context().devices;
+        let mut disk_of = |number: &str| {
+            let mut disk = None;
+            said(|emit| disk = Some(devices.sight(dev(number), emit)));
+            disk.unwrap().to_string()
+        };
+        assert_eq!(disk_of("253:0"), "8:0", "a volume on a partition");
+        assert_eq!(disk_of("253:1"), "8:0", "encryption on that");
+        assert_eq!(disk_of("253:2"), "253:2", "striped over two");
+        assert_eq!(disk_of("253:3"), "253:3", "multipath has requests of its own");
     }
 
     #[test]

@@ -61,9 +61,13 @@ fn keeps_up(setup: &Setup, points: &[Point], knee: &Knee) -> String {
         }
         Some(KneeReason::Failures) => format!("it fails {}", share(point.failed_share)),
         _ => {
-            let p99 = point.p99_ns.or(point.mean_ns).map_or(f64::NAN, |it| it.value);
+            // With too few answers for a 99th percentile, it is the mean that is above the limit.
+            let (of, latency) = match (point.p99_ns, point.mean_ns) {
+                (Some(p99), _) => ("p99", p99.value),
+                (None, mean) => ("mean latency", mean.map_or(f64::NAN, |it| it.value)),
+            };
             let more = if point.at_least { "more than " } else { "" };
-            format!("its p99 is {more}{}", duration(p99))
+            format!("its {of} is {more}{}", duration(latency))
         }
     };
     let throttled = point.throttled_share.filter(|it| it.value > 0.0).map_or(String::new(), |it| {

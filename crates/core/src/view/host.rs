@@ -29,6 +29,8 @@ pub struct CpuView {
     pub wanted: Series,
     /// Timestamp, steal and busy time of the last reading.
     last: Option<(u64, u64, u64)>,
+    /// Idle time without iowait, and the sum of both, of the last reading.
+    last_idle: (u64, u64),
     /// Largest share of steal in the wall time between two readings.
     most_stolen: Option<f64>,
 }
@@ -43,6 +45,7 @@ impl Default for CpuView {
             stolen: series(),
             wanted: series(),
             last: None,
+            last_idle: (0, 0),
             most_stolen: None,
         }
     }
@@ -52,8 +55,13 @@ impl CpuView {
     pub(super) fn push(&mut self, reading: &CpuReading) {
         let busy_ns = reading.user_ns + reading.system_ns + reading.irq_ns;
         self.busy_ns.push(Some(busy_ns));
-        // iowait of one CPU may go backwards: the kernel counts it on whichever CPU waits first.
-        self.idle_ns.push(Some(reading.idle_ns + reading.iowait_ns));
+        // iowait of one CPU may go backwards, by more than its idle time went on: a task that waited for IO there is woken
+        // on another CPU. That is no reset of the counter, as long as the idle time itself goes on.
+        let (last_ns, last_sum_ns) = self.last_idle;
+        let sum_ns = reading.idle_ns + reading.iowait_ns;
+        let sum_ns = if reading.idle_ns >= last_ns { sum_ns.max(last_sum_ns) } else { sum_ns };
+        self.last_idle = (reading.idle_ns, sum_ns);
+        self.idle_ns.push(Some(sum_ns));
         self.steal_ns.push(Some(reading.steal_ns));
         if let Some((t_ns, steal_ns, last_busy_ns)) = self.last {
             let stolen_ns = reading.steal_ns.saturating_sub(steal_ns);
@@ -217,6 +225,33 @@ impl ObserverView {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn reading() -> CpuReading {
+        CpuReading {
+            t_ns: 0,
+            cpu: 0,
+            user_ns: 0,
+            system_ns: 0,
+            idle_ns: 0,
+            iowait_ns: 0,
+            irq_ns: 0,
+            steal_ns: 0,
+        }
+    }
+
+    #[test]
+    fn iowait_that_falls_is_no_reset() {
+        let mut cpu = CpuView::default();
+        for (t_ns, idle_ns, iowait_ns) in [(0, 100, 500), (1, 150, 300), (2, 700, 300)] {
+            cpu.push(&CpuReading { t_ns, idle_ns, iowait_ns, ..reading() });
+        }
+        assert_eq!(cpu.idle_ns.delta(), Some(400), "what fell is not counted twice");
+        let mut reset = CpuView::default();
+        for (t_ns, idle_ns) in [(0, 900), (1, 10)] {
+            reset.push(&CpuReading { t_ns, idle_ns, ..reading() });
+        }
+        assert_eq!(reset.idle_ns.delta(), None);
+    }
 
     #[test]
     fn two_ticks_of_one_second_cover_it_once() {

@@ -50,7 +50,8 @@ pub struct Device {
     pub dev: DevId,
     /// Name below `/sys/class/block`, decoded.
     pub name: String,
-    /// The disk that it is a partition of; `None` = it is a whole disk.
+    /// The disk that it is a partition of, or that it alone lies on as a stacked device (LVM, dm-crypt); `None` = it is a
+    /// whole disk, lies on several, or has requests of its own (multipath).
     pub disk: Option<DevId>,
     /// First sector of a partition, in units of 512 bytes.
     pub start_sector: Option<u64>,

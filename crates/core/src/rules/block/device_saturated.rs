@@ -5,6 +5,7 @@ use super::io_neighbour;
 use super::support::before::BEFORE;
 use super::support::clocks::Compared;
 use super::support::fullness::{BUSY, CALM, DEPTH, Hit, How, SLOW, SLOW_ROTATING, depth, hit};
+use super::support::hung::{self, HUNG};
 use super::support::rhythms::{RHYTHM, Timed};
 use super::support::victims::{STALL_LIMITS, Victim};
 use super::support::{busy_counters, device_remedies, files, knobs, saturation, shares};
@@ -44,6 +45,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
             io_neighbour::OTHERS_SHARE,
             RHYTHM,
             BEFORE,
+            HUNG,
         ],
         &severity::LOSS_LIMITS,
         &STALL_LIMITS,
@@ -71,6 +73,7 @@ fn check(view: &View) -> Verdict {
             findings.push(finding(view, &groups, device, hit.as_ref(), how));
         }
     }
+    findings.extend(hung::findings(view, &groups));
     if !findings.is_empty() {
         return Verdict::Fired(findings);
     }

@@ -3,7 +3,9 @@
 
 use super::{codes, disks, judged};
 use crate::finding::{EntityKind, Finding, Report, Severity};
-use crate::recording::{Culprit, IdleTick, ProcessTick, Record, ThreadStates};
+use crate::recording::{
+    Culprit, DiskCounters, IdleTick, IoCulprit, ProcessTick, Record, ThreadStates,
+};
 use crate::render::{TextStyle, text};
 use crate::testkit::{Did, MS, S, Scene};
 
@@ -125,6 +127,49 @@ fn stolen_time_names_no_neighbour() {
     assert_eq!(cause.entity.kind, EntityKind::Unknown);
     let note = cause.entity.note.as_deref().unwrap();
     assert!(note.contains("other machines") && note.contains("a limit on this one"), "{note}");
+}
+
+/// Requests of the same lengths beside the same neighbour: one process sleeps until they are done, the other one reads
+/// ahead and computes.
+#[test]
+fn requests_that_nobody_waits_for_are_no_loss() {
+    let report = |on_cpu_ns: u64| {
+        let (mut scene, disk) = disks::host(30);
+        let reader = scene.process("reader", None);
+        let backup = disks::service(&mut scene, "backup", "/backup.service", 30);
+        scene.did(reader, &Did { threads: 1, on_cpu_ns, ..Did::default() });
+        let beside = [(IoCulprit::Process(backup), 80), (IoCulprit::Device, 20)];
+        disks::requests(&mut scene, reader, disk, &[(450, 60 * MS)], &beside);
+        judged(&scene)
+    };
+    assert!(codes(&report(S)).contains(&"BLK004"));
+    assert_eq!(codes(&report(30 * S)), [""; 0], "its threads ran all the time");
+}
+
+/// Requests that do not end, and few requests that do: the probe sees as little of both.
+#[test]
+fn a_disk_that_ends_nothing_is_told_from_one_that_has_little_to_do() {
+    let report = |ends_per_s: u64, in_flight: bool| {
+        let (mut scene, disk) = disks::host(30);
+        let broker = scene.process("broker", None);
+        let block_io_ns = if in_flight { 29 * S } else { 100 * MS };
+        scene.did(broker, &Did { on_cpu_ns: S, block_io_ns, ..Did::default() });
+        scene.diskstats(disk, |t_ns| DiskCounters {
+            writes: ends_per_s * t_ns / S,
+            busy_ns: if in_flight { t_ns } else { t_ns / 100 },
+            depth_ns: t_ns,
+            in_flight: 1,
+            ..DiskCounters::default()
+        });
+        judged(&scene)
+    };
+    let hung = report(0, true);
+    let found = finding(&hung, "BLK003");
+    assert_eq!(found.severity, Severity::High);
+    assert!(found.title.contains("100 % of the time and ended 0 requests"), "{}", found.title);
+    assert_eq!(found.victim.comm.as_deref(), Some("broker"));
+    assert!(!codes(&report(0, false)).contains(&"BLK003"), "nothing is in flight");
+    assert!(!codes(&report(50, true)).contains(&"BLK003"), "its requests end");
 }
 
 /// The same pages come from the same disk for the first time.

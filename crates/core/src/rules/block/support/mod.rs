@@ -9,6 +9,7 @@ pub(super) mod clocks;
 pub(super) mod device_remedies;
 pub(super) mod files;
 pub(super) mod fullness;
+pub(super) mod hung;
 pub(super) mod journals;
 pub(super) mod knobs;
 pub(super) mod limits_in_force;

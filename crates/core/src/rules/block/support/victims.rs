@@ -28,8 +28,16 @@ pub(in crate::rules::block) const MIN_LOST: Limit = Limit {
     why: "less is a single hold-up in a minute",
 };
 
-/// The limits that [`of_stalls`] uses beside [`severity::LOSS_LIMITS`], for the `limits` of rules.
-pub(in crate::rules::block) const STALL_LIMITS: [Limit; 3] = [FELT_STALL, LONG_STALL, MIN_LOST];
+pub(in crate::rules::block) const WAITED_PART: Limit = Limit {
+    name: "waited_part",
+    value: 0.5,
+    unit: "of the time of its requests in which a process's threads were off their CPUs without being runnable",
+    why: "with less, most of its requests are of a kind that nobody waits for: readahead, `io_uring`, `libaio`",
+};
+
+/// The limits for a process that is held up, beside [`severity::LOSS_LIMITS`], for the `limits` of rules.
+pub(in crate::rules::block) const STALL_LIMITS: [Limit; 4] =
+    [FELT_STALL, LONG_STALL, MIN_LOST, WAITED_PART];
 
 /// Severity of a loss in IO waits, the longest of which took `longest_ns`: rare long waits count for more than their
 /// share of the time. `None` below the limits.
@@ -100,7 +108,9 @@ impl<'g> Victim<'g> {
             }
         }
         all.retain(|victim| {
-            may_suffer(view, victim.group) && (victim.io_ns() > 0 || !victim.stalls.is_empty())
+            may_suffer(view, victim.group)
+                && (victim.io_ns() > 0 || !victim.stalls.is_empty())
+                && victim.waited_part() >= WAITED_PART.value
         });
         all
     }
@@ -115,6 +125,16 @@ impl<'g> Victim<'g> {
     fn io_ns(&self) -> u64 {
         let ns = |kind| self.held(kind).waits.total_ns();
         ns(StallKind::Sync).max(ns(StallKind::Request)) + ns(StallKind::DirtyThrottle)
+    }
+
+    /// Share (0..1) of its time in IO waits in which its threads can have waited at all, by the ledger: they neither ran
+    /// nor were runnable. 1 where that is not known. Another thread that sleeps meanwhile hides that nobody waits.
+    fn waited_part(&self) -> f64 {
+        let Some(usage) = self.group.usage.as_ref().filter(|_| self.io_ns() > 0) else {
+            return 1.0;
+        };
+        let off_ns = usage.wall_ns.saturating_sub(usage.wanted_ns());
+        (off_ns as f64 / self.io_ns() as f64).min(1.0)
     }
 
     /// A loss as a share (0..1) of the time in which the victim wanted to make progress: on CPU, queued, throttled,

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! BLK003 of a disk whose requests do not end: no probe of completions sees them, and the kernel's own counters do.
+
+use super::super::device_saturated;
+use super::knobs;
+use crate::finding::{
+    Cause, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
+};
+use crate::recording::{DevId, Source};
+use crate::rules::confidence::Confidence;
+use crate::rules::sched::may_suffer;
+use crate::rules::words::{self, evidence, group_name, ticked};
+use crate::rules::{Limit, severity};
+use crate::text::units;
+use crate::view::block::DiskView;
+use crate::view::{Group, Groups, View};
+
+pub(in crate::rules::block) const HUNG: Limit = Limit {
+    name: "hung",
+    value: 2.0,
+    unit: "s with requests in flight for each request that ends, by the kernel's counters",
+    why: "no disk that works takes so long for one, and a probe that watches requests end hears next to nothing of it",
+};
+/// Share of the window in which requests must have been in flight.
+const MOST: f64 = 0.5;
+
+/// The disks that had requests in flight for most of the window and hardly ended one, each as a finding.
+pub(in crate::rules::block) fn findings(view: &View, groups: &Groups<'_>) -> Vec<Finding> {
+    let block = view.block();
+    let disks = block.disks().iter().filter(|(device, disk)| {
+        block.disk_of(**device) == **device && disk.busy_share() >= MOST && is_hung(disk)
+    });
+    disks.map(|(&device, disk)| finding(view, groups, device, disk)).collect()
+}
+
+fn is_hung(disk: &DiskView) -> bool {
+    let busy_s = disk.busy.total() as f64 / 1e9;
+    busy_s >= HUNG.value * (disk.ios.total() + 1) as f64
+}
+
+/// The group that waited longest for block IO, by its ledger, and its loss in nanoseconds.
+fn victim<'g>(view: &View, groups: &'g Groups<'g>) -> Option<(&'g Group<'g>, u64, Severity)> {
+    let waits = |group: &'g Group<'g>| {
+        let usage = group.usage.as_ref()?;
+        let ns = usage.states.block_io_ns + usage.states.uninterruptible_ns;
+        let share = ns as f64 / (usage.wanted_ns() + ns).max(1) as f64;
+        Some((group, ns, severity::of_loss(view.per_second(ns), share)?))
+    };
+    let all = groups.list().iter().filter(|group| may_suffer(view, group)).filter_map(waits);
+    all.max_by_key(|&(_, ns, severity)| (severity, ns))
+}
+
+fn finding(view: &View, groups: &Groups<'_>, device: DevId, disk: &DiskView) -> Finding {
+    let name = view.block().device_name(device);
+    let ended = units::counted(disk.ios.total(), "request", "requests");
+    let busy = units::share(disk.busy_share().min(1.0));
+    let device_is = format!(
+        "{} had requests in flight for {busy} of the time and ended {ended}",
+        ticked(&name)
+    );
+    let mut entity = Entity::new(EntityKind::Device);
+    entity.device = Some(name.clone());
+    let confidence = Confidence::of(view).with("coarse counters", 0.9);
+    let victim = victim(view, groups);
+    let mut lines = vec![in_flight(view, disk)];
+    lines.extend(knobs::lines(view, Some(device)));
+    lines.push(confidence.evidence(view));
+    let (title, who, cost) = match &victim {
+        Some((group, ns, _)) => {
+            let usage = group.usage.clone().unwrap_or_default();
+            let lost_ns_per_s = view.per_second(*ns);
+            let share = *ns as f64 / (usage.wanted_ns() + ns).max(1) as f64;
+            let (wait, name) =
+                (if group.members.len() > 1 { "wait" } else { "waits" }, group_name(group));
+            let waits = words::of_every_second(lost_ns_per_s);
+            (
+                format!("{device_is}, and {name} {wait} {waits} for block IO"),
+                words::group_entity(view, group),
+                Cost { lost_ns_per_s, share, ..Cost::default() },
+            )
+        }
+        None => (device_is, entity.clone(), Cost::default()),
+    };
+    entity.note = Some("likely, not measured: of requests that do not end nobody is told".into());
+    let severity = victim.map_or(Severity::Info, |(_, _, severity)| severity);
+    Finding {
+        title,
+        device: Some(name),
+        victim: who,
+        cost,
+        causes: vec![Cause { entity, share: Share::default() }],
+        evidence: lines,
+        fix: vec![Fix {
+            action: "find out what the device itself waits for: its path, its server, its driver, or whoever froze it \
+                     (`fsfreeze`, `dmsetup suspend`)"
+                .into(),
+            command: Some("dmesg -T | tail -n 50".into()),
+            risk: None,
+            expect: None,
+        }],
+        ..device_saturated::RULE.finding(severity, confidence.value())
+    }
+}
+
+fn in_flight(view: &View, disk: &DiskView) -> Evidence {
+    let depth = disk.depth.total() as f64 / disk.busy.total().max(1) as f64;
+    let note = format!("of the time; {depth:.1} requests on average, none or few of which ended");
+    let label = Source::Diskstats.label();
+    evidence(view, "requests in flight", disk.busy_share().min(1.0), Unit::Ratio, label, note)
+}
