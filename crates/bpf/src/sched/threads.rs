@@ -183,9 +183,9 @@ impl ThreadScan {
         let found = waiting.of(Some(slot), &thread);
         let before_ns = seen.as_ref().map_or(self.start_ns, |seen| seen.at_ns);
         let is_lost = found.is_none() && waiting.excludes(&thread);
-        let is_new = seen.is_none();
-        if is_lost && is_new && probe.has_ended(&thread) {
-            // It ended before the switches were reported: of its end nothing is.
+        let is_of_before = seen.is_none() && thread.since_ns < self.start_ns;
+        if is_lost && is_of_before && probe.has_ended(&thread) {
+            // It ended while the probe was being attached: its end is not reported.
             *ended = thread.seq;
             return Ok(());
         }

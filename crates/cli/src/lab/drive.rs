@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Drives a service, and measures its latency from outside, as its users feel it.
+//! Drives a service with requests and measures its latency from outside, as its users see it.
 
 use super::service::CONNECTIONS;
 use super::victim::Summary;
@@ -23,8 +23,8 @@ pub(crate) struct DriveArgs {
     rate_per_s: f64,
 }
 
-/// Drives from now until the second line on standard input, which gives a [`Window`]; prints the [`Summary`] of
-/// that as JSON.
+/// Sends requests from now until the second line on standard input, which gives a [`Window`]. Prints the [`Summary`]
+/// of that window as JSON.
 pub(crate) fn drive(args: &DriveArgs) -> Result<()> {
     let told = Arc::new(AtomicBool::new(false));
     let flag = told.clone();

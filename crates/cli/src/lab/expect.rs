@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whether `deburr` said of a scenario what it has to say. Pure: two observations in, checks out.
+//! Whether `deburr` reported what a scenario expects. Pure: two observations in, checks out.
 
 use super::fitness::Verdict;
 use super::measured;
@@ -10,48 +10,49 @@ use super::stage::OBSERVER;
 use deburr_core::finding::{Area, Cause, Finding, Ledger, LedgerState};
 use serde::Serialize;
 
-/// One expectation and whether it was met.
+/// An expectation, and whether it was met.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Check {
     /// What was expected and what was seen, in one line.
     pub(crate) what: String,
     /// Whether they agree.
     pub(crate) pass: bool,
-    /// What of a report it is about.
+    /// The topic of the report that it is about.
     pub(crate) topic: Topic,
-    /// What must have come about for it to say anything.
+    /// What must have happened for its failure to mean anything.
     #[serde(skip)]
     rests_on: RestsOn,
 }
 
-/// What a check rests on, besides a machine that is fit for the experiment.
+/// Precondition of a check, in addition to a machine that is fit for the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RestsOn {
-    /// Nothing: it holds whatever happens.
+    /// None: it must hold in any case.
     Nothing,
     /// The victim suffered nothing without the fault.
     Control,
-    /// The victim suffered with the fault, and nothing without.
+    /// The victim suffered with the fault, and not without it.
     Fault,
 }
 
-/// What a scorecard counts apart.
+/// Topics that a scorecard counts separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Topic {
-    /// Nothing is said where nothing is to be said.
+    /// Nothing is found where nothing is wrong.
     Silence,
-    /// What comes first.
+    /// Which finding comes first.
     First,
-    /// Who is to blame.
+    /// Which processes are blamed.
     Culprit,
-    /// How much the victim lost, by its own account and by the report's.
+    /// How much the victim lost, by its own measurement and by the report.
     Loss,
-    /// Whether the fault came about, by another account than the report's: without it, what is said of it says nothing.
+    /// Whether the fault happened, by a measurement other than the report. If not, findings about it mean nothing.
     Fault,
-    /// Whether nothing happened without the fault, by such an account: else silence is not to be expected.
+    /// Whether nothing happened without the fault, by such a measurement. If something did, silence cannot be
+    /// expected.
     Control,
-    /// All else.
+    /// Everything else.
     Other,
 }
 
@@ -69,14 +70,15 @@ impl Check {
     }
 }
 
-/// The report's and the victim's own account of the waiting may differ by this part of the greater one, ...
+/// The victim's waiting by the report and by its own clock may differ by this part of the larger value, plus
+/// [`TOLERANCE_NS_PER_S`].
 const TOLERANCE: f64 = 0.1;
-/// ... and by so much for every thread: the victim also feels interrupts and timers that fire late, neither of which
-/// is waiting behind anybody. What a hypervisor takes is subtracted.
+/// Second part of that tolerance, for every thread, in nanoseconds per second. The victim also measures interrupts
+/// and late timers, neither of which is waiting behind another process. Stolen time is subtracted.
 const TOLERANCE_NS_PER_S: f64 = 20e6;
 
-/// What comes of checks: a machine that was not fit excuses them all, a fault that did not come about those that are about
-/// it, and nothing else.
+/// The verdict on checks. A machine that was not fit excuses every failure. A fault that did not happen excuses only
+/// the checks that rest on it.
 pub(super) fn verdict(checks: &[Check], machine_unfit: &[String]) -> Verdict {
     let missing = |topic| checks.iter().any(|check| !check.pass && check.topic == topic);
     let (no_fault, no_control) = (missing(Topic::Fault), missing(Topic::Control));
@@ -96,7 +98,7 @@ pub(super) fn verdict(checks: &[Check], machine_unfit: &[String]) -> Verdict {
     }
 }
 
-/// All expectations of a scenario.
+/// All checks of a scenario.
 pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -> Vec<Check> {
     let (without, with) = scenario.run_names();
     let area = scenario.area.as_deref().unwrap_or_default();
@@ -107,7 +109,7 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
         checks.push(silence(area, None, with, fault).resting_on(RestsOn::Nothing));
     }
     if let Some(code) = &scenario.expect_first {
-        // The finding that must come first may well be due to more than the lab.
+        // The host's other load may contribute to the finding that must come first.
         let first = fault
             .report
             .findings
@@ -155,7 +157,7 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
     if let Some(share) = scenario.memory_share {
         checks.push(memory(share, fault));
     }
-    // A victim that waits for a disk, or is measured from outside, does not know how long it waits for a CPU.
+    // A victim that waits for a disk, or is measured from outside, cannot measure how long it waits for a CPU.
     let victim = &scenario.victim;
     if victim.broker.is_none() && victim.service.is_none() && victim.reader.is_none() {
         for (name, run) in [(without, control), (with, fault)] {
@@ -191,7 +193,8 @@ fn blame(bound: &CauseBound, run: &Observed) -> Check {
     let finding = run.report.findings.iter().find(|finding| finding.code == bound.code);
     let share: f64 =
         finding.iter().flat_map(|f| &f.causes).filter(matches).map(|cause| cause.share.get()).sum();
-    // Of what is left when the rest of the host, who observes and the victim's own threads are set aside.
+    // The share is taken of the loss that remains without the rest of the host, the observer and the victim's own
+    // threads.
     let observer = Some(format!("{}/{}", run.lab_cgroup, OBSERVER));
     let is_aside = |cause: &&Cause| {
         cause.entity.pid == Some(run.victim_pid) || cause.entity.cgroup == observer
@@ -218,11 +221,12 @@ fn blame(bound: &CauseBound, run: &Observed) -> Check {
     .about(Topic::Culprit)
 }
 
-/// What may be blamed on the observer beyond its CPU time: it is counted in ticks, and a CPU may be stolen from it.
+/// Tolerance of the blame on the observer, in multiples of its CPU time. That is counted in ticks.
 const OBSERVER_TOLERANCE: f64 = 1.25;
 const OBSERVER_TOLERANCE_NS: f64 = 20e6;
 
-/// Nobody waits for the observer longer than it ran, each thread of the victim at a time.
+/// Checks that the waiting blamed on the observer does not exceed its CPU time (with tolerance) times the victim's
+/// threads, all of which may wait at once. Time stolen from the victim's CPUs counts as the observer's.
 fn observers_part(run: &Observed, threads: u32) -> Check {
     let observer = format!("{}/{}", run.lab_cgroup, OBSERVER);
     let seconds = run.report.window.seconds;
@@ -251,10 +255,10 @@ fn observers_part(run: &Observed, threads: u32) -> Check {
     .resting_on(RestsOn::Nothing)
 }
 
-/// Timers are late, and the probe looks in bins of 100 ms.
+/// Timers are late, and the probe uses bins of 100 ms.
 const RHYTHM_TOLERANCE: f64 = 0.05;
 
-/// A finding names the interval at which the fault comes.
+/// Checks that a finding names the interval at which the fault occurs.
 fn rhythm(code: &str, period_ms: u64, run: &Observed) -> Check {
     let findings = run.report.findings.iter().filter(|finding| finding.code == code);
     let line =
@@ -266,14 +270,14 @@ fn rhythm(code: &str, period_ms: u64, run: &Observed) -> Check {
     Check::new(near, format!("`{code}` has a rhythm of {period_ms} ms: {seen}"))
 }
 
-/// Of the time in such stalls with the fault, so much may be there without it: nobody can make a host so quiet
-/// that none ever happens.
+/// The time in long stalls without the fault may be this part of that with it. No host is so quiet that none ever
+/// occurs.
 const STALLED_ANYWAY: f64 = 1.0 / 3.0;
 
-/// Of the periods of a limit with room for all but the burstiest moments, so many may run out.
+/// Share of a limit's periods that may be throttled although the limit has room for all but the largest bursts.
 const RAN_OUT_ANYWAY: f64 = 0.3;
 
-/// The incident happened, by the victim's own account, and was the fault's.
+/// Checks that the incident happened, by the victim's own measurement, and was due to the fault.
 fn stalls(control: (&str, &Observed), fault: (&str, &Observed), bound_ms: u64) -> [Check; 2] {
     let longest_ns = fault.1.victim.max_ns;
     let bound_ns = bound_ms * 1_000_000;
@@ -306,8 +310,8 @@ fn stalls(control: (&str, &Observed), fault: (&str, &Observed), bound_ms: u64) -
     ]
 }
 
-/// The limit that was measured has room for the service, by the kernel's count: a host that got slower since makes each
-/// request cost more.
+/// Checks that the calibrated limit has room for the service, by the kernel's counters. On a host that got slower
+/// since the calibration, each request costs more.
 fn room(name: &str, periods: Periods) -> Check {
     let Periods { with_work, ran_out } = periods;
     Check::new(
@@ -317,7 +321,7 @@ fn room(name: &str, periods: Periods) -> Check {
     .about(Topic::Control)
 }
 
-/// The incident happened, by the latency that was measured from outside.
+/// Checks that the incident happened, by the latency that was measured from outside.
 fn slower(factor: f64, control: &Observed, fault: &Observed) -> Check {
     let (without_ns, with_ns) = (control.victim.p99_ns as f64, fault.victim.p99_ns as f64);
     let enough = control.victim.requests >= 100 && fault.victim.requests >= 100;
@@ -332,7 +336,7 @@ fn slower(factor: f64, control: &Observed, fault: &Observed) -> Check {
     .about(Topic::Fault)
 }
 
-/// What is advised says what must be changed.
+/// Checks that a fix of the finding names what must be changed.
 fn remedy(code: &str, word: &str, run: &Observed) -> Check {
     let finding = run.report.findings.iter().find(|finding| finding.code == code);
     let fixes = finding.iter().flat_map(|finding| &finding.fix);
@@ -344,7 +348,7 @@ fn remedy(code: &str, word: &str, run: &Observed) -> Check {
     Check::new(named > 0, format!("`{code}` advises a change of `{word}`: {named} times"))
 }
 
-/// The finding names a file.
+/// Checks that the finding names a file.
 fn file(code: &str, part: &str, run: &Observed) -> Check {
     let finding = run.report.findings.iter().find(|finding| finding.code == code);
     let rows =
@@ -358,7 +362,7 @@ fn file(code: &str, part: &str, run: &Observed) -> Check {
     .about(Topic::Culprit)
 }
 
-/// Pages that come back because memory was short are memory's.
+/// Checks that waits for pages that were reclaimed because memory was short are memory stalls in the ledger.
 fn memory(min_share: f64, run: &Observed) -> Check {
     let ledger = run.report.ledger.iter().find(|ledger| ledger.victim.pid == Some(run.victim_pid));
     let in_state = |state| -> u64 {
@@ -386,9 +390,10 @@ fn agreement(name: &str, run: &Observed, threads: u32) -> Check {
         return Check::new(false, what).about(Topic::Loss).resting_on(RestsOn::Nothing);
     };
     let tolerance = own.max(reported) * TOLERANCE + TOLERANCE_NS_PER_S * f64::from(threads);
-    // The victim's clock holds what the hypervisor took while it should have run, or been woken; the report does not:
-    // that is waiting behind nobody. How much of what was taken is the victim's is not known: between nothing and all.
-    // Where that is so much that nothing could fail, the machine is unfit (`fitness`).
+    // The victim's clock includes time that the hypervisor took while the victim should have run or been woken. The
+    // report does not include it, since that is not waiting behind another process. How much of the stolen time hit
+    // the victim is unknown: between none and all. If so much is stolen that no check could fail, the machine is
+    // unfit (`fitness`).
     let stolen = run.stolen_ns_per_s().min(own);
     Check::new(
         (own - stolen - tolerance..=own + tolerance).contains(&reported),
@@ -404,10 +409,10 @@ fn agreement(name: &str, run: &Observed, threads: u32) -> Check {
     .resting_on(RestsOn::Nothing)
 }
 
-/// What of the victim's time may not be known.
+/// Maximum share of the victim's time that may be unattributed.
 const MAX_UNATTRIBUTED: f64 = 0.01;
 
-/// What is not known of a ledger whose source sees all states.
+/// Unattributed share of a ledger; 0 if its source does not see all states.
 fn unattributed(ledger: &Ledger) -> f64 {
     let of = |state| ledger.parts.iter().find(|part| part.state == state).map(|part| part.ns);
     let unknown_ns = of(LedgerState::Sleep).and(of(LedgerState::Unattributed));

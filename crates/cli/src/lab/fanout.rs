@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A service that spreads each request over several tasks, as those do that ask several backends or shards. How
-//! many of its tasks run at a time is its runtime's choice: tokio's workers, by `TOKIO_WORKER_THREADS`.
+//! A service that splits each request into several tasks, like services that query several backends or shards. Its
+//! runtime decides how many tasks run at a time: tokio, by `TOKIO_WORKER_THREADS`.
 
 use anyhow::{Context as _, Result};
 use std::hint::black_box;
@@ -25,7 +25,7 @@ pub(crate) struct FanoutArgs {
     work: u64,
 }
 
-/// Sends back every line once its work is done, for ever.
+/// Answers every line with the same line once its work is done, for ever.
 pub(crate) fn serve(args: &FanoutArgs) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_io()
@@ -44,9 +44,9 @@ pub(crate) fn serve(args: &FanoutArgs) -> Result<()> {
     })
 }
 
-/// Serves one connection until it ends; that the other side went away is no error.
+/// Serves one connection until it ends. A peer that disconnects is not an error.
 async fn answer(stream: TcpStream, args: FanoutArgs) {
-    // What is sent back must not wait for more of it.
+    // Without this, Nagle's algorithm would delay answers.
     let _ = stream.set_nodelay(true);
     let mut stream = BufReader::new(stream);
     let mut line = Vec::new();

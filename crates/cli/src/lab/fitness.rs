@@ -1,40 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the machine itself was like during a run, and whether a failure there says anything. Pure.
+//! What the machine itself was like during a run, and whether a failed check means anything. Pure.
 //!
-//! A lab makes one thing happen and looks at what is said of it. A machine whose hypervisor takes its CPUs, or on
-//! which others compute, makes a second thing happen. What is expected may come all the same, and then it counts; if
-//! it does not come, the limits here say whether the machine may be the reason.
+//! The lab causes one incident and checks what is reported about it. A hypervisor that takes CPU time, or other load
+//! on the machine, is a second incident. If everything expected is found nevertheless, the run counts. If not, the
+//! limits here decide whether the machine may be the reason.
 
 use super::expect::tenths;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// So much of what the CPUs wanted may be stolen. Measured on virtual machines without trouble: 0.1 to 2 %.
+/// Maximum share of the wanted CPU time that may be stolen. On virtual machines without problems, 0.1 to 2 % were
+/// measured.
 const STEAL_SHARE: f64 = 0.05;
-/// So much of all CPUs' time may go to processes outside of the lab. Beside a tenth every scenario holds, by the
-/// weight of the lab's cgroup; beside a third, work for the lab's disk and its victims waits for them.
+/// Maximum share of all CPU time that processes outside of the lab may use. At a tenth, every scenario passes because
+/// of the weight of the lab's cgroup. At a third, the lab's disk and its victims have to wait for CPUs.
 const OUTSIDE_SHARE: f64 = 0.15;
-/// Ninety-nine in a hundred timers of a thread with precedence over all ordinary ones are less late than that, where
-/// only interrupts and the hypervisor can delay them. Measured on virtual machines without trouble: 0.1 to 0.5 ms.
+/// Maximum 99th percentile of timer lateness, in nanoseconds. It is measured by a real-time thread, which only
+/// interrupts and the hypervisor can delay. On virtual machines without problems, 0.1 to 0.5 ms were measured.
 const LATE_NS: u64 = 2_000_000;
 
-/// What was measured of the machine beside a run.
+/// What was measured of the machine during a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Machine {
-    /// Part of what the CPUs wanted to run that the hypervisor took.
+    /// Share of the CPU time that was wanted (used or stolen) that the hypervisor took.
     pub(crate) steal_share: f64,
-    /// Part of the time of all CPUs that processes outside of the lab took, without the kernel's own threads, which
-    /// work for the lab as well.
+    /// Share of the time of all CPUs that processes outside of the lab used. Kernel threads do not count, because
+    /// they also work for the lab.
     pub(crate) outside_share: f64,
-    /// 99th percentile of how late timers were. Absent where no thread may have precedence over the lab's.
+    /// 99th percentile of the lateness of timers. Absent if no thread may have real-time priority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) late_p99_ns: Option<u64>,
-    /// What was stolen from each CPU in the window of the recording, at most: with the error of the counter.
+    /// Upper bound of the time stolen from each CPU in the recording's window: the counter's value plus its error.
     pub(crate) stolen_ns: BTreeMap<u32, u64>,
 }
 
 impl Machine {
-    /// In what it was not fit for an experiment, in words; empty = it was fit.
+    /// Why the machine was not fit for an experiment, in words. Empty = it was fit.
     pub(crate) fn unfit(&self) -> Vec<String> {
         let mut reasons = Vec::new();
         let percent = |share: f64| share * 100.0;
@@ -62,13 +63,13 @@ impl Machine {
         reasons
     }
 
-    /// What may have been stolen from somebody who ran on these CPUs, at most.
+    /// Upper bound of the time that was stolen from a process that ran on these CPUs.
     pub(crate) fn stolen_from_ns(&self, cpus: &[usize]) -> u64 {
         let is_one = |cpu: u32| cpus.contains(&(cpu as usize));
         self.stolen_ns.iter().filter(|(cpu, _)| is_one(**cpu)).map(|(_, ns)| ns).sum()
     }
 
-    /// All of it in one line.
+    /// All measurements in one line.
     pub(crate) fn describe(&self) -> String {
         let late = self.late_p99_ns.map_or("lateness of timers unknown".into(), |ns| {
             format!("1 in 100 timers late by {} ms", tenths(ns as f64))
@@ -81,20 +82,20 @@ impl Machine {
     }
 }
 
-/// What a scenario came to.
+/// The verdict on a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Verdict {
-    /// Everything expected came.
+    /// All expectations were met.
     Passed,
-    /// Something did not, on a machine that was fit for the experiment.
+    /// An expectation was not met, on a machine that was fit for the experiment.
     Failed,
-    /// Something did not, and the machine may be the reason.
+    /// An expectation was not met, and the machine may be the reason.
     Inconclusive,
 }
 
 impl Verdict {
-    /// Of checks, and of what was not fit for the experiment.
+    /// The verdict on checks, given the reasons why the machine was not fit.
     pub(crate) fn of(all_pass: bool, unfit: &[String]) -> Self {
         match (all_pass, unfit.is_empty()) {
             (true, _) => Self::Passed,
@@ -103,7 +104,7 @@ impl Verdict {
         }
     }
 
-    /// Of several: a failure outweighs what is not known, and that what passed.
+    /// The verdict on several runs: any failure is a failure, otherwise any inconclusive run makes all inconclusive.
     pub(crate) fn worst(all: impl IntoIterator<Item = Self>) -> Self {
         all.into_iter().fold(Self::Passed, |worst, next| match (worst, next) {
             (Self::Failed, _) | (_, Self::Failed) => Self::Failed,
@@ -117,7 +118,7 @@ impl Verdict {
 mod tests {
     use super::*;
 
-    /// At its limits, which are still fit.
+    /// A machine at its limits, which is still fit.
     fn fit() -> Machine {
         Machine {
             steal_share: STEAL_SHARE,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A process that starts programs which end at once.
+//! A process that starts short-lived programs.
 
 use super::io::Pace;
 use anyhow::{Context as _, Result};
@@ -13,13 +13,13 @@ pub(crate) struct ForksArgs {
 }
 
 impl ForksArgs {
-    /// The words that make a worker do that.
+    /// The arguments of a worker that does this.
     pub(crate) fn words(per_s: u64) -> Vec<String> {
         vec!["forks".into(), format!("--per-s={per_s}")]
     }
 }
 
-/// Starts one after the other.
+/// Starts `true` again and again at this rate, and waits for each to end.
 pub(crate) fn fork_for_ever(args: &ForksArgs) -> Result<()> {
     let mut pace = Pace::new(1_000_000_000 / args.per_s.max(1));
     loop {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whether a report's stalls and files are those that the victim and the disk measured themselves.
+//! Whether a report's stalls and files agree with what the victim and the disk measured themselves.
 
 use super::disk::Marks;
 use super::expect::{Check, Topic, tenths};
@@ -8,17 +8,18 @@ use super::observed::Observed;
 use super::victim::Stall;
 use deburr_core::finding::FileTable;
 
-/// Own stalls from this length must be in the recording. A commit is a write and a sync, of which the recorder
-/// keeps the sync, from 10 ms: below twice that, each may be too short.
+/// Stalls that the victim measured must be in the recording from this length on. A commit is a write and a sync. The
+/// recorder keeps syncs from 10 ms on, so each of the two may be too short in a commit of less than twice that.
 const SURE_NS: u64 = 20_000_000;
-/// So much of the time of those must be in recorded stalls: the rest is the write's and the clocks'.
+/// Minimum share of their time that recorded stalls must cover. The rest is the write and the difference of the
+/// clocks.
 const COVERED: f64 = 0.9;
-/// So many of the recorded stalls must be the victim's own: it is the only one that syncs.
+/// Minimum share of the recorded stalls that must be the victim's own: it is the only process that syncs.
 const ITS_OWN: f64 = 0.9;
-/// A group's share of what was written back may differ by so much.
+/// Largest difference, for a group of files, between its shares of the bytes written back by report and by disk.
 const SHARE_POINTS: f64 = 0.03;
 
-/// What must agree with the finding `code` of a run.
+/// The checks on the finding `code` of a run.
 pub(super) fn checks(code: &str, run: &Observed) -> Vec<Check> {
     let finding = run.report.findings.iter().find(|finding| finding.code == code);
     let table = finding.and_then(|finding| finding.files.as_ref());
@@ -55,7 +56,7 @@ pub(super) fn stalls(own: &[Stall], recorded: &[Stall]) -> Check {
     .about(Topic::Loss)
 }
 
-/// How much of a stall is inside of others, which do not overlap: a thread's stalls follow each other.
+/// How much of a stall is covered by other stalls. These do not overlap: the stalls of a thread follow each other.
 fn covered_ns(stall: &Stall, others: &[Stall]) -> u64 {
     let end_ns = stall.at_ns + stall.length_ns;
     others
@@ -67,9 +68,9 @@ fn covered_ns(stall: &Stall, others: &[Stall]) -> u64 {
         .sum()
 }
 
-/// The table's shares of the groups that the flusher writes, beside what the disk saw of them.
+/// Compares the shares of the groups that the flusher writes, by the report's table and by what the disk saw.
 fn files(table: &FileTable, marks: &Marks) -> Check {
-    // The log is synced, not flushed.
+    // The log is synced by the victim, not written back by the flusher.
     let groups = GROUPS.iter().filter(|(mark, _)| *mark != 'l');
     let bytes: Vec<_> = groups
         .map(|(mark, path)| {
@@ -115,7 +116,7 @@ mod tests {
     fn stalls_must_cover_each_other() {
         let own = [stall(0, 100), stall(200, 12), stall(300, 50)];
         assert!(stalls(&own, &[stall(2, 98), stall(301, 49)]).pass);
-        // One is not recorded; one is of nobody; none is recorded.
+        // One stall is not recorded, one has no counterpart, none is recorded.
         assert!(!stalls(&own, &[stall(2, 98)]).pass);
         assert!(!stalls(&own, &[stall(2, 98), stall(301, 49), stall(500, 20)]).pass);
         assert!(!stalls(&own, &[]).pass);

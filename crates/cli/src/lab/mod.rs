@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The lab makes incidents happen for real, on this machine and safely, and checks what `deburr` says of them.
+//! The lab causes real incidents on this machine, safely, and checks what `deburr` reports about them.
 //!
-//! A scenario is a file of data (`lab/scenarios/NAME.toml`). It is run twice, without and with its faults. In
-//! both runs a victim measures its own latency, while `deburr`, executed as users execute it, observes the
-//! victim. The two accounts must agree, the control run must be silent, and the fault run must yield what the
+//! A scenario is a data file (`lab/scenarios/NAME.toml`). It is run twice, without and with its faults. In both runs,
+//! a victim measures its own latency while `deburr`, executed as users execute it, observes the victim. The two
+//! measurements must agree, the control run must be silent, and the fault run must yield the findings that the
 //! scenario expects. Everything happens in a cgroup of the lab's own, which a guard removes.
 
 mod disk;
@@ -44,7 +44,7 @@ pub(crate) use worker::{WorkerArgs, run as work};
 
 use anyhow::{Context as _, Result, bail};
 
-/// The files of `lab/scenarios`, by stem and in the order of the table.
+/// The files of `lab/scenarios`: stem and text, in the order of `deburr lab list`.
 const FILES: [(&str, &str); 34] = [
     ("cpuset", include_str!("../../../../lab/scenarios/cpuset.toml")),
     ("decoy-disk", include_str!("../../../../lab/scenarios/decoy-disk.toml")),
@@ -109,14 +109,14 @@ pub(crate) fn select(name: &str) -> Result<Vec<Scenario>> {
     Ok(family)
 }
 
-/// The texts of the scenarios of that name, as [`select`] has it.
+/// The files' stems and texts of the scenarios that [`select`] returns.
 pub(crate) fn select_texts(name: &str) -> Result<Vec<(String, &'static str)>> {
     let names: Vec<_> = select(name)?.into_iter().map(|scenario| scenario.name).collect();
     let texts = FILES.iter().filter(|(stem, _)| names.iter().any(|name| name == stem));
     Ok(texts.map(|(stem, text)| ((*stem).to_owned(), *text)).collect())
 }
 
-/// The texts of all.
+/// The stems and texts of all scenario files.
 pub(crate) fn all_texts() -> Vec<(String, &'static str)> {
     FILES.iter().map(|(stem, text)| ((*stem).to_owned(), *text)).collect()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a scenario needs of the machine, and whether it is there.
+//! What a scenario needs from the machine, and whether the machine has it.
 
 use crate::host::cgroup::{Tree, v1_mount};
 use rustix::param::clock_ticks_per_second;
@@ -14,47 +14,47 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Something that a scenario cannot do without.
+/// A requirement of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) enum Need {
-    /// Effective uid 0.
+    /// Effective user id 0.
     Root,
-    /// The kernel's type information, without which no BPF program can be fitted to it.
+    /// The kernel's type information (BTF), without which no BPF program can be loaded.
     Bpf,
-    /// A tree of cgroups whose CPU time can be weighed and limited.
+    /// A cgroup tree with CPU weights and CPU limits.
     CgroupCpu,
-    /// That many CPUs that this process may use.
+    /// At least this many CPUs that this process may use.
     Cpus(usize),
-    /// At this moment, time of about one of them that nobody uses.
+    /// Idle CPU time of about one CPU, when it is checked.
     IdleCpu,
-    /// Filesystems in user space.
+    /// FUSE: filesystems in user space.
     Fuse,
-    /// Loop devices and what sets them up.
+    /// Loop devices and `losetup`.
     Loop,
-    /// ext4 and what makes it.
+    /// ext4 and `mkfs.ext4`.
     Ext4,
-    /// What builds Go programs.
+    /// The Go toolchain.
     Go,
-    /// Limits on the dirty data of one disk, in bytes.
+    /// Limits on the dirty data of one disk, in bytes (Linux 6.2).
     BdiLimit,
-    /// A tree of cgroups (v1) whose block IO can be limited.
+    /// A cgroup v1 tree that can limit block IO.
     BlkioThrottle,
-    /// A tree of cgroups (v1) that can be bound to CPUs.
+    /// A cgroup v1 tree that can bind processes to CPUs.
     Cpuset,
-    /// A tree of cgroups (v1) whose memory can be limited.
+    /// A cgroup v1 tree that can limit memory.
     MemoryLimit,
-    /// Tasks that go before all ordinary ones, in a cgroup of the lab's own.
+    /// Real-time tasks in a cgroup of the lab's own.
     Realtime,
-    /// Filesystems laid over others.
+    /// overlayfs.
     Overlay,
-    /// Directories for temporary files on a disk of the host's own.
+    /// Temporary files that are on a disk of the host.
     HostDisk,
 }
 
-/// For how long CPUs are watched to see whether they idle.
+/// For how long CPU time is sampled to see whether CPUs are idle.
 const WATCH: Duration = Duration::from_millis(500);
-/// Share of its time that an idle CPU idles at least: there is always a little to do.
+/// Share of one CPU's time that must be idle. Not all of it: there is always some background work.
 const IDLE_SHARE: f64 = 0.7;
 
 impl TryFrom<String> for Need {
@@ -112,7 +112,7 @@ impl fmt::Display for Need {
 }
 
 impl Need {
-    /// Why it is not met here; `None` if it is.
+    /// Why the requirement is not met here; `None` if it is.
     pub(crate) fn unmet(self) -> Option<String> {
         match self {
             Self::Root => (!geteuid().is_root()).then(|| "it needs root".into()),
@@ -155,7 +155,7 @@ impl Need {
     }
 }
 
-/// The tree of cgroup v1 in which block IO can be limited.
+/// The cgroup v1 tree that can limit block IO.
 pub(crate) fn throttle_tree() -> Option<PathBuf> {
     let text = std::fs::read("/proc/self/mountinfo").ok()?;
     let mounts = deburr_core::procfs::mountinfo::parse(&text).ok()?;
@@ -165,7 +165,8 @@ pub(crate) fn throttle_tree() -> Option<PathBuf> {
     tree.join("blkio.throttle.write_iops_device").exists().then_some(tree)
 }
 
-/// Where the kernel gives cgroups a budget for it, the lab gives itself one.
+/// Why real-time tasks are not possible; `None` if they are. Where cgroups have a real-time budget (cgroup v1), the
+/// lab sets its own, so only the budget of the root matters. Elsewhere a thread tries it.
 fn no_realtime() -> Option<String> {
     let budget = v1_mount("cpu").ok().map(|tree| tree.join("cpu.rt_runtime_us"));
     let budget = budget.and_then(|file| std::fs::read_to_string(file).ok());
@@ -177,7 +178,7 @@ fn no_realtime() -> Option<String> {
     Some(format!("no task may go before ordinary ones: {error}"))
 }
 
-/// A filesystem in memory, or one over a network, has device number 0 for its disk.
+/// Device major number 0 means that the filesystem is in memory or on a network.
 fn no_host_disk() -> Option<String> {
     let dir = std::env::temp_dir();
     let device = std::fs::metadata(&dir).map(|meta| rustix::fs::major(meta.dev())).unwrap_or(0);
@@ -189,7 +190,7 @@ fn no_device(path: &str) -> Option<String> {
     Some(format!("it needs `{path}`: {error}"))
 }
 
-/// A module that is not loaded yet is no filesystem yet, but is when it is mounted: only the kernel knows.
+/// The module of a filesystem may not be loaded yet: mounting loads it, unless the kernel forbids loading modules.
 fn no_filesystem(name: &str) -> Option<String> {
     let known = std::fs::read_to_string("/proc/filesystems").ok()?;
     let is_known = known.lines().any(|line| line.ends_with(&format!("\t{name}")));
@@ -210,11 +211,11 @@ pub(crate) fn usable_cpus() -> Vec<usize> {
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
 }
 
-/// How many CPUs' time idled of late; `None` if the kernel does not tell.
+/// Number of CPUs whose time was idle during [`WATCH`]; `None` if the kernel does not report it.
 fn idle_cpus() -> Option<f64> {
     let read = || -> Option<u64> {
         let text = std::fs::read_to_string("/proc/stat").ok()?;
-        // user nice system idle
+        // cpu user nice system idle
         text.lines().next()?.split_whitespace().nth(4)?.parse().ok()
     };
     let (before, start) = (read()?, Instant::now());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One run of a scenario, by the report and by the victim's own account, and what of it is the lab's doing.
+//! One run of a scenario, as measured by the report and by the victim, and which findings are due to the lab.
 
 use super::disk::Marks;
 use super::fitness::Machine;
@@ -9,35 +9,35 @@ use deburr_core::finding::{Cause, EntityKind, Finding, LedgerState, Report, Seve
 use serde::Serialize;
 use std::path::Path;
 
-/// One run as both channels saw it.
+/// The measurements of one run, by both channels.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Observed {
-    /// Pid of the victim.
+    /// Process id of the victim.
     pub(crate) victim_pid: u32,
     /// The lab's cgroup in that run.
     pub(crate) lab_cgroup: String,
     /// CPUs that the victim may use.
     pub(crate) victim_cpus: Vec<usize>,
-    /// What the machine was like meanwhile.
+    /// What the machine was like during the run.
     pub(crate) machine: Machine,
-    /// What the victim measured of itself.
+    /// What the victim measured itself.
     pub(crate) victim: Summary,
-    /// What the disk, if the run had one of its own, saw written.
+    /// What was written to the run's own disk, if it had one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) written: Option<Marks>,
-    /// The periods of the victim's limit, if the lab measured it for a service.
+    /// Periods of the service's CPU limit, if the lab calibrated one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) periods: Option<Periods>,
     /// The stalls of the victim's syncs that `deburr` recorded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) recorded: Vec<Stall>,
-    /// What `deburr` reported about it.
+    /// What `deburr` reported about the victim.
     pub(crate) report: Report,
 }
 
 impl Observed {
-    /// Time in which the victim wanted a CPU and had none, per second of wall time, by the report's ledger;
-    /// `None` without one.
+    /// Time per second of wall time in which the victim was runnable but not running, by the report's ledger. `None`
+    /// without a ledger.
     pub(crate) fn reported_ns_per_s(&self) -> Option<f64> {
         let ledger =
             self.report.ledger.iter().find(|ledger| ledger.victim.pid == Some(self.victim_pid))?;
@@ -55,15 +55,15 @@ impl Observed {
         Some(waited_ns as f64 / self.report.window.seconds)
     }
 
-    /// What the hypervisor may have taken from the victim per second of wall time, at most: all that it took from the
-    /// CPUs that the victim may use.
+    /// Upper bound of the time that the hypervisor took from the victim, per second of wall time: all that it took
+    /// from the CPUs that the victim may use.
     pub(super) fn stolen_ns_per_s(&self) -> f64 {
         let stolen_ns = self.machine.stolen_from_ns(&self.victim_cpus);
         stolen_ns as f64 / self.victim.wall_ns.max(1) as f64 * 1e9
     }
 
-    /// Findings above `info` about what the lab did: not about the observation, and not about what the rest of
-    /// the host did to the victim meanwhile, which is true as well but says nothing of the scenario.
+    /// Findings above `info` about what the lab did. Findings about the observation, and about what the rest of the
+    /// host did to the victim, are left out. The latter are true, but say nothing about the scenario.
     pub(super) fn complaints(&self) -> impl Iterator<Item = &Finding> {
         self.report
             .findings
@@ -72,8 +72,8 @@ impl Observed {
             .filter(|finding| !self.is_of_the_rest_of_the_host(finding))
     }
 
-    /// Whether more of a finding is due to processes outside of the lab than to those in it; what the hypervisor takes is
-    /// always due to others.
+    /// Whether processes outside of the lab contribute more to a finding than those in it. Stolen time (CPU001) is
+    /// never due to the lab.
     pub(crate) fn is_of_the_rest_of_the_host(&self, finding: &Finding) -> bool {
         if finding.code == "CPU001" {
             return true;
@@ -98,7 +98,7 @@ impl Observed {
     }
 
     fn is_outside(&self, cause: &Cause) -> bool {
-        // Reports leave out the root of the tree; none of the lab's processes is there.
+        // Reports leave out the cgroup of processes in the root. None of the lab's processes is there.
         let path = cause.entity.cgroup.as_deref().unwrap_or("/");
         let process = matches!(cause.entity.kind, EntityKind::Process | EntityKind::Thread);
         process && !Path::new(path).starts_with(&self.lab_cgroup)

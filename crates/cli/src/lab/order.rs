@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The commands of remedies, understood without a shell: only the forms and programs that remedies are made of.
+//! Parses the commands of remedies without a shell. Only the forms and programs that remedies consist of are
+//! accepted.
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-/// Programs that remedies start, on processes or threads given by number.
+/// Programs that remedies run on processes or threads given by number.
 const PROGRAMS: [&str; 4] = ["chrt", "ionice", "renice", "taskset"];
 
-/// One thing that a command does.
+/// One step of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// A value into a file.
+    /// Writes a value to a file.
     Write {
-        /// Into which.
+        /// Path of the file.
         file: String,
-        /// Which.
+        /// The value.
         value: String,
     },
-    /// A program with its arguments.
+    /// Runs a program with arguments.
     Run {
-        /// The program first.
+        /// The program, then its arguments.
         words: Vec<String>,
     },
 }
 
-/// What a command does, step by step; an error if it is of no form that remedies have.
+/// The steps of a command, in order. An error if it has none of the forms of remedies.
 pub(super) fn steps(command: &str) -> Result<Vec<Step>> {
     steps_with(command, &threads_of)
 }
@@ -56,9 +57,9 @@ fn steps_with(command: &str, threads_of: &dyn Fn(u32) -> Vec<u32>) -> Result<Vec
     }])
 }
 
-/// The numbers of processes and threads at the end of such a command.
+/// The process and thread ids that such a command changes.
 pub(super) fn subjects(words: &[String]) -> Vec<u32> {
-    // All of them come last; `taskset -acp LIST PID` and `chrt -o -p 0 PID` have one, after an argument of the option.
+    // They come last. `taskset -acp LIST PID` and `chrt -o -p 0 PID` have only one, after the argument of an option.
     let numbers = words.iter().rev().map_while(|word| word.parse().ok());
     match words.first().map(String::as_str) {
         Some("renice" | "ionice") => numbers.collect(),
@@ -66,7 +67,7 @@ pub(super) fn subjects(words: &[String]) -> Vec<u32> {
     }
 }
 
-/// `$(ps -Lo tid= -p 7,8)` replaced by the threads of these.
+/// Replaces `$(ps -Lo tid= -p 7,8)` by the thread ids of these processes.
 fn expanded(command: &str, threads_of: &dyn Fn(u32) -> Vec<u32>) -> Result<String> {
     let Some((before, rest)) = command.split_once("$(ps -Lo tid= -p ") else {
         return Ok(command.to_owned());
@@ -79,7 +80,7 @@ fn expanded(command: &str, threads_of: &dyn Fn(u32) -> Vec<u32>) -> Result<Strin
     Ok(format!("{before}{}{after}", tids.join(" ")))
 }
 
-/// The words of a command; single quotes keep what is in them together.
+/// The words of a command. Single quotes keep their content together.
 fn words(command: &str) -> Result<Vec<String>> {
     let (mut words, mut word, mut quoted, mut any) = (vec![], String::new(), false, false);
     for c in command.chars() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Runs a scenario: once without its faults, once with them, both times observed by `deburr` from outside and
-//! by the victim from inside.
+//! Runs a scenario: once without its faults, once with them. In both runs `deburr` observes from outside and the
+//! victim measures itself.
 
 use super::expect::{self, Check, Topic};
 use super::fitness::Verdict;
@@ -21,16 +21,16 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// From the start of the load to the start of the observation: longer than a few of the scheduler's and the
-/// quota's periods, so that what is observed is a steady state.
+/// From the start of the load to the start of the observation: longer than several scheduler and quota periods, so
+/// that a steady state is observed.
 const SETTLE: Duration = Duration::from_millis(500);
-/// Longest time that attaching, reading and reporting may take besides the observation.
+/// Longest time that attaching, reading and reporting may take, in addition to the observation.
 const OBSERVER_EXTRA: Duration = Duration::from_secs(60);
 
-/// How to run.
+/// Settings of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings<'a> {
-    /// Length of the observation with the fault.
+    /// Length of the observation with the fault, in seconds.
     pub(crate) seconds: u32,
     /// Weight of the lab's cgroup against the rest of the host, in multiples of the default.
     pub(crate) weight: u32,
@@ -38,42 +38,43 @@ pub(crate) struct Settings<'a> {
     pub(crate) keep: Option<&'a Path>,
 }
 
-/// The shortest observation without the fault, if that with it is no shorter.
+/// Minimum length of the observation without the fault, in seconds, unless that with the fault is shorter.
 const CONTROL_SECONDS: u32 = 3;
 
 impl Settings<'_> {
-    /// Length of the observation without the fault: half of the other, for it has nothing to find.
+    /// Length of the observation without the fault, in seconds. Half of the other is enough, since there is nothing
+    /// to find.
     pub(crate) fn control_seconds(&self) -> u32 {
         self.seconds.div_ceil(2).max(CONTROL_SECONDS).min(self.seconds)
     }
 }
 
-/// What came of it.
+/// The result of a scenario.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Outcome {
     /// Name of the scenario.
     pub(crate) scenario: String,
     /// Whether all checks passed.
     pub(crate) passed: bool,
-    /// That, or whether the machine may be the reason why not.
+    /// Whether it passed or failed, or whether the machine may be the reason for a failure.
     pub(crate) verdict: Verdict,
-    /// In what the machine was not fit for the experiment, by run, and what of the fault did not come about; empty = it
-    /// was fit.
+    /// Why the machine was not fit for the experiment, by run, and what of the fault did not happen. Empty = it was
+    /// fit.
     pub(crate) unfit: Vec<String>,
-    /// How often it was run, this last time included: while something fails and the machine may be the reason.
+    /// Number of tries, including the last. A try is repeated if something fails and the machine may be the reason.
     pub(crate) tries: u32,
     /// The run without faults.
     pub(crate) control: Observed,
     /// The run with them.
     pub(crate) fault: Observed,
-    /// What was expected and whether it came.
+    /// The expectations, and whether they were met.
     pub(crate) checks: Vec<Check>,
 }
 
-/// So often a scenario is run in all, if something fails and the machine may be the reason.
+/// Maximum number of tries of a scenario, while something fails and the machine may be the reason.
 pub(super) const TRIES: u32 = 3;
 
-/// Runs both, again if need be. `progress` is told what goes on.
+/// Runs a scenario, control and fault run, up to [`TRIES`] times. `progress` receives messages about the state.
 pub(crate) fn run(
     scenario: &Scenario,
     settings: &Settings<'_>,
@@ -99,7 +100,7 @@ pub(crate) fn run(
     }
 }
 
-/// Runs both, once.
+/// Runs a scenario, control and fault run, once.
 pub(crate) fn run_once(
     scenario: &Scenario,
     settings: &Settings<'_>,
@@ -147,10 +148,10 @@ fn observe(
     observe_after(scenario, settings, stop, how, &mut |_, _| Ok(()))
 }
 
-/// What is done to the running experiment, whose victim has that pid, before it is observed.
+/// An action on the running experiment before it is observed. It gets the stage and the pid of the victim.
 pub(super) type Before<'a> = &'a mut dyn FnMut(&mut Stage, u32) -> Result<()>;
 
-/// One run.
+/// One run: starts victim and faults, calls `before`, observes, and collects what was measured.
 pub(super) fn observe_after(
     scenario: &Scenario,
     settings: &Settings<'_>,
@@ -171,7 +172,7 @@ pub(super) fn observe_after(
     let Suffering { pid, measures: mut victim, service, limit } =
         start_victim(scenario, &stage, with_faults, quota_us)?;
     if let Some(disk) = &scenario.disk {
-        // All files of the victim are made.
+        // By now the victim has created all its files.
         stage.set_disk_base_us(disk.base_us)?;
     }
     for fault in &scenario.faults {
@@ -207,13 +208,13 @@ pub(super) fn observe_after(
         (Some(limit), Some(before)) => Some(Periods::of(limit)?.since(before)),
         _ => None,
     };
-    // Both accounts are of the same time, to the nanosecond.
+    // Both measurements cover the same window, to the nanosecond.
     let window_is = window_of(&recording)?;
     let machine = meter.finish(window_is)?;
     let window = window_is.to_string();
     let written = match &scenario.disk {
         Some(_) => {
-            // The victim shall be at its end soon.
+            // The disk becomes fast, so that the victim ends soon.
             stage.set_disk_base_us(0)?;
             Some(stage.disk_written(&window)?)
         }
@@ -243,13 +244,13 @@ pub(super) fn observe_after(
 
 /// The victim of a run.
 struct Suffering {
-    /// Of the process that is observed.
+    /// Pid of the observed process.
     pid: u32,
-    /// Who measures its latency: itself, or who drives it.
+    /// The process that measures its latency: the victim itself, or its driver.
     measures: Worker,
-    /// It, if that is another process.
+    /// The victim, if it does not measure itself.
     service: Option<Worker>,
-    /// Directory of the cgroup with its limit, if the lab measures one.
+    /// Directory of the cgroup with its CPU limit, if the lab calibrates one.
     limit: Option<PathBuf>,
 }
 
@@ -282,7 +283,7 @@ fn start_victim(
     Ok(Suffering { pid: measures.pid(), measures, service: None, limit: None })
 }
 
-/// What the victim is to do.
+/// The victim's task, as arguments of a worker.
 fn victim_work(scenario: &Scenario, stage: &Stage) -> Result<Vec<String>> {
     if let Some(broker) = &scenario.victim.broker {
         return IoArgs::to_arguments("broker", stage.files()?, broker);
@@ -299,7 +300,7 @@ fn victim_work(scenario: &Scenario, stage: &Stage) -> Result<Vec<String>> {
     ])
 }
 
-/// The long syncs of a process, in order.
+/// The long syncs of a process, in the order of the recording.
 fn syncs_of(recording: &Path, pid: u32) -> Result<Vec<Stall>> {
     let (mut processes, mut stalls, mut start_ns) = (BTreeSet::new(), Vec::new(), 0);
     Reader::open(recording)?.for_each(|record| match record {
@@ -316,7 +317,7 @@ fn syncs_of(recording: &Path, pid: u32) -> Result<Vec<Stall>> {
         }
         _ => {}
     })?;
-    // Times of a recording count from its start.
+    // Timestamps in a recording are relative to its start.
     let own = stalls.into_iter().filter(|(process, ..)| processes.contains(process));
     let stall = |(_, t0_ns, t1_ns): (_, u64, u64)| Stall {
         at_ns: start_ns + t0_ns,
@@ -325,7 +326,7 @@ fn syncs_of(recording: &Path, pid: u32) -> Result<Vec<Stall>> {
     Ok(own.map(stall).collect())
 }
 
-/// The time that a recording covers.
+/// The window that a recording covers.
 fn window_of(recording: &Path) -> Result<Window> {
     let (mut from_ns, mut length_ns) = (None, None);
     Reader::open(recording)?.for_each(|record| match record {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a scenario file says: an incident as data. Parsing refuses unknown keys by name and values that
-//! cannot work, so that a scenario that parses can be run.
+//! The contents of a scenario file: an incident as data. Parsing rejects unknown keys, by name, and values that
+//! cannot work, so a scenario that parses can be run.
 
 use super::disk::DiskSpec;
 use super::faults::FaultSpec;
@@ -13,25 +13,25 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 use std::path::{Component, Path};
 
-/// An incident: what to do to a host, and what `deburr` has to say about it.
+/// An incident: what is done to a host, and what `deburr` must report about it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Scenario {
-    /// What it is called on the command line; the file's stem.
+    /// Its name on the command line, which is also the stem of its file.
     pub(crate) name: String,
-    /// One line: what is done.
+    /// What is done, in one line.
     pub(crate) summary: String,
-    /// A few lines: which trouble of real hosts this is, and what is hard to see about it.
+    /// Which problem of real hosts this is, and what makes it hard to see, in a few lines.
     pub(crate) explains: String,
     /// What the machine must offer.
     pub(crate) needs: Vec<Need>,
-    /// Length of each of the two observations.
+    /// Length of the observation with faults, in seconds. The control run is shorter.
     pub(crate) seconds: u32,
     /// Whether the fault run, too, must yield nothing above `info`.
     #[serde(default)]
     pub(crate) silent: bool,
-    /// Of which area findings count, by the letters of its codes: what else the host suffers from meanwhile is
-    /// not the scenario's matter. Absent = all.
+    /// Area whose findings count, as the three letters of its codes. Other problems of the host are not the
+    /// scenario's concern. Absent = all areas.
     pub(crate) area: Option<String>,
     /// Code of the worst finding of the fault run. Absent only when `silent`.
     pub(crate) expect_first: Option<String>,
@@ -41,37 +41,37 @@ pub(crate) struct Scenario {
     /// Codes that the fault run must not yield above `info`.
     #[serde(default)]
     pub(crate) forbid: Vec<String>,
-    /// Codes that the control run must not yield above `info`, where that is about less than all. Absent = all.
+    /// Codes that the control run must not yield above `info`. Absent = all codes.
     pub(crate) control_forbid: Option<Vec<String>>,
-    /// The victim's longest request takes at least so long with the faults.
+    /// The victim's longest request with the faults takes at least this long.
     pub(crate) stall_ms: Option<u64>,
-    /// The finding that comes first says that it comes at intervals of so long.
+    /// Interval that the first finding must report, in milliseconds.
     pub(crate) rhythm_ms: Option<u64>,
-    /// Code of the finding whose stalls and files must agree with what victim and disk measured.
+    /// Code of the finding whose stalls and files must agree with what the victim and the disk measured.
     pub(crate) measured: Option<String>,
-    /// The victim's 99th percentile with the faults, in multiples of that without.
+    /// Lower bound of the victim's 99th percentile with the faults, in multiples of that without faults.
     pub(crate) p99_factor: Option<f64>,
-    /// What the first finding must advise to change: a word of its fixes.
+    /// A word that must occur in one of the fixes of the first finding.
     pub(crate) fix: Option<String>,
-    /// Of the time in which the victim waits for pages, the share that the ledger must have under memory at least; the rest
-    /// is under block IO.
+    /// Lower bound of memory stalls' share of the time in which the victim waits for pages, by the ledger. The rest
+    /// is block IO.
     pub(crate) memory_share: Option<f64>,
-    /// What a file's name has in it that the first finding must name.
+    /// Part of a file name that the first finding must name.
     pub(crate) file: Option<String>,
-    /// System calls are counted as well.
+    /// Whether system calls are counted as well.
     #[serde(default)]
     pub(crate) syscalls: bool,
-    /// The disk that it happens on, if it is about one.
+    /// The disk of the run, if the scenario is about one.
     pub(crate) disk: Option<DiskSpec>,
-    /// Or files of the run are on the host's own.
+    /// Whether files of the run are on the host's own disk instead.
     #[serde(default)]
     pub(crate) host_disk: bool,
-    /// Who suffers.
+    /// The process that suffers.
     pub(crate) victim: Victim,
-    /// What is done to it, in this order; absent from the control run.
+    /// What is done to the victim, in this order. Not part of the control run.
     #[serde(default, rename = "fault")]
     pub(crate) faults: Vec<FaultSpec>,
-    /// Who must be blamed, and how much at least.
+    /// Which processes must be blamed, and for how much at least.
     #[serde(default, rename = "cause")]
     pub(crate) causes: Vec<CauseBound>,
 }
@@ -82,22 +82,22 @@ pub(crate) struct Scenario {
 pub(crate) struct Victim {
     /// Its cgroup, below the lab's own.
     pub(crate) cgroup: String,
-    /// CPUs it may use, counted among those that the lab may use, from 0. Absent = all.
+    /// CPUs that it may use, as indices from 0 into the CPUs that the lab may use. Absent = all.
     pub(crate) cpus: Option<Vec<usize>>,
-    /// Threads that serve.
+    /// Number of serving threads.
     #[serde(default)]
     pub(crate) threads: u32,
     /// CPU time of a request, in microseconds.
     #[serde(default)]
     pub(crate) work_us: u64,
-    /// Time from one request to the next of the same thread, in microseconds; 0 = back to back.
+    /// Time from one request to the next of the same thread, in microseconds. 0 = back to back.
     #[serde(default)]
     pub(crate) period_us: u64,
-    /// Instead of those three: it is a broker, which writes to the disk.
+    /// Instead of the three fields above: a broker, which writes to the disk.
     pub(crate) broker: Option<BrokerSpec>,
-    /// Or a service in a runtime of its own. Its fault is how many of its threads run at a time.
+    /// Or a service in a runtime of its own. Its fault is the number of threads that run at a time.
     pub(crate) service: Option<ServiceSpec>,
-    /// Or it reads a file of the lab's.
+    /// Or a process that reads a file of the lab.
     pub(crate) reader: Option<ReaderSpec>,
 }
 
@@ -132,21 +132,21 @@ impl Victim {
         Ok(())
     }
 
-    /// The load it is under.
+    /// The load of a victim that serves requests to itself.
     pub(crate) fn demand(&self) -> Demand {
         Demand { threads: self.threads, work_us: self.work_us, period_us: self.period_us }
     }
 }
 
-/// A lower bound on the blame of a finding's cause.
+/// A lower bound on the share of a finding's loss that certain processes cause.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CauseBound {
-    /// In which finding.
+    /// Code of the finding.
     pub(crate) code: String,
-    /// Processes of that comm.
+    /// Comm of the processes. Absent = any.
     pub(crate) comm: Option<String>,
-    /// That cgroup, below the lab's own.
+    /// Their cgroup, below the lab's own. Absent = any.
     pub(crate) cgroup: Option<String>,
     /// Their share of the victim's loss, 0..1.
     pub(crate) min_share: f64,
@@ -158,7 +158,7 @@ impl Scenario {
         Self::of_table(super::vary::split(text)?.0)
     }
 
-    /// Of what a file says besides its ranges.
+    /// Builds a scenario from a parsed file whose ranges have been removed.
     pub(super) fn of_table(table: toml::Table) -> Result<Self> {
         let scenario: Self = table.try_into()?;
         scenario.validate().with_context(|| format!("scenario `{}`", scenario.name))?;
@@ -205,12 +205,12 @@ impl Scenario {
         Ok(())
     }
 
-    /// What its two runs are called.
+    /// The names of its two runs, without and with faults.
     pub(crate) fn run_names(&self) -> (&'static str, &'static str) {
         if self.silent { ("without load", "with load") } else { ("without fault", "with fault") }
     }
 
-    /// All codes that it names.
+    /// All finding codes that the scenario names.
     pub(crate) fn codes(&self) -> impl Iterator<Item = &str> {
         self.expect_first
             .iter()
@@ -223,7 +223,7 @@ impl Scenario {
     }
 }
 
-/// Refuses what is no path strictly below the lab's cgroup.
+/// Rejects a path that is not strictly below the lab's cgroup.
 pub(crate) fn check_cgroup(key: &str, path: &str) -> Result<()> {
     let below = Path::new(path).components().all(|part| match part {
         Component::Normal(name) => name.to_str().is_some_and(is_label),
@@ -233,26 +233,26 @@ pub(crate) fn check_cgroup(key: &str, path: &str) -> Result<()> {
     Ok(())
 }
 
-/// Refuses intervals that are no load.
+/// Rejects a period outside of 1 us to 10 s.
 pub(crate) fn check_period_us(key: &str, period_us: u64) -> Result<()> {
     ensure!((1..=10_000_000).contains(&period_us), "`{key}` must be 1 to 10000000");
     Ok(())
 }
 
-/// Refuses an empty list of CPUs.
+/// Rejects an empty list of CPUs.
 pub(crate) fn check_cpus(key: &str, cpus: Option<&[usize]>) -> Result<()> {
     ensure!(cpus.is_none_or(|cpus| !cpus.is_empty()), "`{key}` must not be empty");
     Ok(())
 }
 
-/// A choice of CPUs in words: ` on usable CPU 0, 1`; nothing if there is none.
+/// A selection of CPUs in words: ` on usable CPU 0, 1`; empty without a selection.
 pub(crate) fn on_cpus(cpus: Option<&[usize]>) -> String {
     let Some(cpus) = cpus else { return String::new() };
     let numbers: Vec<_> = cpus.iter().map(ToString::to_string).collect();
     format!(" on usable CPU {}", numbers.join(", "))
 }
 
-/// Refuses what does not fit into a comm.
+/// Rejects a name that does not fit into a comm or has other characters than a label.
 pub(crate) fn check_comm(key: &str, comm: &str) -> Result<()> {
     ensure!(
         is_label(comm) && comm.len() <= 15,

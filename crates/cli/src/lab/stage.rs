@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where one run takes place: the lab's cgroup, the processes in it, and the end of both.
+//! The stage of one run: the lab's cgroup, the processes in it, and how both are removed.
 
 use super::disk::{Disk, DiskSpec, Marks};
 use super::needs::usable_cpus;
@@ -19,24 +19,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Cgroup of who observes, below the lab's own.
+/// Cgroup of the observing `deburr`, below the lab's own.
 pub(super) const OBSERVER: &str = "observer";
-/// Within this a worker must have begun or answered, even on a host that has much else to do.
+/// Longest time that a worker may take to start or to answer, even on a busy host.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Longest time that a program of the system may take.
+/// Longest time that a system program such as `losetup` may take.
 const TOOL_TIMEOUT: Duration = Duration::from_secs(60);
-/// Of every second, what realtime tasks of the lab may use of a CPU: a little less than the kernel leaves to all of them
-/// by default.
+/// CPU time that real-time tasks of the lab may use per second, in microseconds: slightly less than the kernel allows
+/// all real-time tasks by default.
 const REALTIME_US_PER_S: u32 = 940_000;
-/// How often signals are looked for.
+/// Interval at which signals are checked.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Set when SIGINT, SIGTERM or SIGHUP came.
+/// Set when SIGINT, SIGTERM or SIGHUP has arrived.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Takes the signals over, for the rest of the process's life.
+    /// Handles these signals, for the rest of the process's life.
     pub(crate) fn on_signals() -> Result<Self> {
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
         let stop = Self::default();
@@ -46,7 +46,7 @@ impl Stop {
         Ok(stop)
     }
 
-    /// An error if a signal came.
+    /// An error if a signal has arrived.
     pub(super) fn check(&self) -> Result<()> {
         if self.0.load(Ordering::Relaxed) {
             bail!(Interrupted);
@@ -60,30 +60,30 @@ impl Stop {
 #[error("interrupted; everything that the lab made is undone")]
 pub(crate) struct Interrupted;
 
-/// What a worker process is to be and do.
+/// How to start a worker process, and its task.
 #[derive(Clone, Debug)]
 pub(crate) struct Job<'a> {
     /// Its comm.
     pub(crate) comm: &'a str,
     /// Its cgroup, below the lab's own.
     pub(crate) cgroup: &'a str,
-    /// CPUs it may use, counted among those that the lab may use. `None` = all.
+    /// CPUs that it may use, as indices into the CPUs that the lab may use. `None` = all.
     pub(crate) cpus: Option<&'a [usize]>,
     /// Its nice value.
     pub(crate) nice: Option<i32>,
-    /// Whether it goes before all ordinary tasks.
+    /// Whether it runs with real-time priority (`SCHED_FIFO`).
     pub(crate) realtime: bool,
-    /// The rest of its command line: what `deburr lab-worker` is to do.
+    /// The rest of its command line: the task of `deburr lab-worker`.
     pub(crate) what: &'a [String],
 }
 
 /// The cgroup and the processes of one run. Dropping it ends and removes them.
 #[derive(Debug)]
 pub(crate) struct Stage {
-    // Dropped in this order: what still runs is ended before the janitor looks for it.
+    // Fields are dropped in this order: running workers are ended before the janitor removes the cgroup.
     workers: Vec<Worker>,
     guard: Option<Guard>,
-    // Serves those who unmount it until they are done.
+    // Dropped after the guard, since the server must answer until the filesystem is unmounted.
     disk: Option<Disk>,
     files: Option<PathBuf>,
     slow_file: Option<SlowFile>,
@@ -96,7 +96,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Makes the lab's cgroup, with `weight` times the default weight against the rest of the host.
+    /// Creates the lab's cgroup, with `weight` times the default CPU weight.
     pub(crate) fn new(stop: Stop, weight: u32) -> Result<Self> {
         let tree = Tree::find()?;
         let program = std::env::current_exe().context("cannot find this program's own file")?;
@@ -122,7 +122,7 @@ impl Stage {
         })
     }
 
-    /// The tree that holds the lab's cgroup.
+    /// The cgroup tree that holds the lab's cgroup.
     pub(crate) fn tree(&self) -> &Tree {
         &self.tree
     }
@@ -137,7 +137,7 @@ impl Stage {
         &self.base
     }
 
-    /// The CPUs of a selection.
+    /// The CPU numbers of a selection of indices; `None` = all usable CPUs. Indices without a CPU are skipped.
     pub(crate) fn cpus(&self, selection: Option<&[usize]>) -> Vec<usize> {
         match selection {
             Some(chosen) => chosen.iter().filter_map(|&at| self.cpus.get(at).copied()).collect(),
@@ -145,22 +145,22 @@ impl Stage {
         }
     }
 
-    /// Makes a cgroup below the lab's own.
+    /// Creates a cgroup below the lab's own.
     pub(crate) fn cgroup(&self, path: &str) -> Result<PathBuf> {
         self.tree.make(&self.base, path)
     }
 
-    /// A file that goes when the run ends.
+    /// Path of a scratch file, which is removed when the run ends.
     pub(crate) fn scratch(&self, name: &str) -> PathBuf {
         self.scratch.join(name)
     }
 
-    /// Has something undone in the end. To be called before it is done.
+    /// Registers with the janitor how to undo a change. Must be called before the change is made.
     pub(crate) fn will_undo(&mut self, undo: &Undo) -> Result<()> {
         self.guard.as_mut().context("the lab's janitor is gone")?.will_undo(undo)
     }
 
-    /// Makes the run's disk, which is as fast as memory until it is told otherwise.
+    /// Creates the run's disk. It is as fast as memory until [`Self::set_disk_base_us`] is called.
     pub(crate) fn make_disk(&mut self, spec: &DiskSpec) -> Result<()> {
         let disk = Disk::make(self, spec).context("cannot make the lab's disk")?;
         self.files = Some(disk.mount().to_owned());
@@ -168,7 +168,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Has files of the run on the host's own disk.
+    /// Puts the files of the run on the host's own disk.
     pub(crate) fn use_host_disk(&mut self) -> Result<()> {
         let dir = self.scratch("files");
         std::fs::create_dir(&dir).with_context(|| format!("cannot make `{}`", dir.display()))?;
@@ -176,13 +176,13 @@ impl Stage {
         Ok(())
     }
 
-    /// Where files of the run are.
+    /// Directory of the run's files.
     pub(crate) fn files(&self) -> Result<&Path> {
         self.files.as_deref().context("the scenario has neither `[disk]` nor `host_disk`")
     }
 
-    /// Lays an empty filesystem over one whose changes go to `changes`, which is where files of the run are; says where
-    /// it is mounted.
+    /// Mounts an overlay over an empty directory and returns where. Its upper layer, which gets all changes, is in
+    /// `changes`, among the files of the run.
     pub(crate) fn make_overlay(&mut self, changes: &Path) -> Result<PathBuf> {
         let (lower, at) = (self.scratch("lower"), self.scratch("overlay"));
         let (upper, work) = (changes.join("upper"), changes.join("work"));
@@ -209,7 +209,8 @@ impl Stage {
         self.disk.as_ref().context("the scenario has no `[disk]`")
     }
 
-    /// Sets the time of each request to the disk besides its bytes; 0 = as fast as memory.
+    /// Sets the fixed time of each request to the disk, in microseconds, to which the transfer of its bytes is added.
+    /// 0 = as fast as memory.
     pub(crate) fn set_disk_base_us(&mut self, base_us: u64) -> Result<()> {
         let mut disk = self.disk.take().context("the scenario has no `[disk]`")?;
         let done = disk.set_base_us(self, base_us);
@@ -217,7 +218,7 @@ impl Stage {
         done
     }
 
-    /// What was written to the disk in a window.
+    /// What was written to the disk in a window, by mark.
     pub(crate) fn disk_written(&mut self, window: &str) -> Result<Marks> {
         let mut disk = self.disk.take().context("the scenario has no `[disk]`")?;
         let written = disk.written(self, window);
@@ -225,19 +226,19 @@ impl Stage {
         written
     }
 
-    /// Makes the file that the victim reads, as fast as memory until it is told otherwise.
+    /// Creates the file that the victim reads. It is as fast as memory until [`Self::set_slow_file_us`] is called.
     pub(crate) fn make_slow_file(&mut self) -> Result<()> {
         let file = SlowFile::make(self).context("cannot make the lab's slow file")?;
         self.slow_file = Some(file);
         Ok(())
     }
 
-    /// Where that is.
+    /// Path of that file.
     pub(crate) fn slow_file(&self) -> Result<&Path> {
         Ok(self.slow_file.as_ref().context("the scenario has no `[victim.reader]`")?.path())
     }
 
-    /// Sets the time of each read of it.
+    /// Sets the time of each read of that file, in microseconds.
     pub(crate) fn set_slow_file_us(&mut self, read_us: u64) -> Result<()> {
         let mut file = self.slow_file.take().context("the scenario has no `[victim.reader]`")?;
         let done = file.set_us(self, read_us);
@@ -245,12 +246,12 @@ impl Stage {
         done
     }
 
-    /// How many CPUs a selection has.
+    /// Number of CPUs in a selection; `None` = all usable CPUs.
     pub(crate) fn count_cpus(&self, selection: Option<&[usize]>) -> usize {
         selection.map_or(self.cpus.len(), <[usize]>::len)
     }
 
-    /// The CPU of that number among those that the lab may use.
+    /// The CPU number at an index into the CPUs that the lab may use.
     pub(crate) fn cpu(&self, index: usize) -> Result<usize> {
         let cpu = self.cpus.get(index).copied();
         cpu.ok_or_else(|| {
@@ -258,7 +259,7 @@ impl Stage {
         })
     }
 
-    /// Starts workers and waits until all of them are at it.
+    /// Starts workers and waits until all of them are working.
     pub(crate) fn start(&mut self, jobs: &[Job<'_>]) -> Result<()> {
         let mut begun = Vec::with_capacity(jobs.len());
         for job in jobs {
@@ -271,7 +272,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Starts one worker that is talked to.
+    /// Starts one worker that the caller communicates with.
     pub(crate) fn start_one(&self, job: &Job<'_>) -> Result<Worker> {
         let mut worker = self.spawn(job)?;
         worker.expect_ready(&self.stop)?;
@@ -296,13 +297,13 @@ impl Stage {
         Worker::spawn(command)
     }
 
-    /// Gives one of the lab's cgroups CPU time for realtime tasks.
+    /// Gives one of the lab's cgroups a CPU budget for real-time tasks, in microseconds per second.
     pub(crate) fn allow_realtime(&self, dir: &Path, us_per_s: u32) -> Result<()> {
         self.tree.set_realtime(&self.base, us_per_s)?;
         self.tree.set_realtime(dir, us_per_s)
     }
 
-    /// Starts a program of its own in a cgroup.
+    /// Starts another program in a cgroup.
     pub(crate) fn start_program(
         &self,
         cgroup: &Path,
@@ -311,12 +312,12 @@ impl Stage {
     ) -> Result<Worker> {
         let mut command = self.worker_command(cgroup);
         command.args(["tool", "--"]).args(words).envs(environment.iter().cloned());
-        // What it says is on stderr.
+        // Its messages go to stderr.
         command.stdin(Stdio::null()).stdout(Stdio::null());
         Worker::spawn(command)
     }
 
-    /// Whether a signal came.
+    /// Whether a signal has arrived.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.check().is_err()
     }
@@ -327,12 +328,12 @@ impl Stage {
         command
     }
 
-    /// Runs another program to its end and returns what it wrote to standard output.
+    /// Runs another program to completion and returns its standard output.
     pub(crate) fn tool(&self, program: &str, arguments: &[&Path]) -> Result<String> {
         self.tool_within(program, arguments, TOOL_TIMEOUT)
     }
 
-    /// The same for one that may take longer.
+    /// Like [`Self::tool`], with another time limit.
     pub(crate) fn tool_within(
         &self,
         program: &str,
@@ -365,8 +366,8 @@ impl Stage {
         }
     }
 
-    /// Runs this program itself with its output in files, in a cgroup of its own so that the load does not
-    /// starve it. Returns its exit status and what it wrote to standard output and error.
+    /// Runs this program itself, with its output in files, in a cgroup of its own so that the load does not starve
+    /// it. Returns its exit status, standard output and standard error.
     pub(crate) fn run_self(
         &self,
         arguments: &[String],
@@ -382,7 +383,7 @@ impl Stage {
         Ok((status, read_text(&out)?, read_text(&err)?))
     }
 
-    /// Sleeps, unless a signal comes.
+    /// Sleeps; returns early with an error if a signal arrives.
     pub(crate) fn settle(&self, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -392,12 +393,12 @@ impl Stage {
         Ok(())
     }
 
-    /// The next line of a worker.
+    /// Reads the next line of a worker.
     pub(crate) fn answer(&self, worker: &mut Worker) -> Result<String> {
         worker.read_line(&self.stop)
     }
 
-    /// Ends and removes everything, and says so if that did not work.
+    /// Ends and removes everything. An error if that failed.
     pub(crate) fn clear(mut self) -> Result<()> {
         self.end_all();
         self.guard.take().map_or(Ok(()), Guard::finish)
@@ -406,7 +407,7 @@ impl Stage {
 
 impl Stage {
     fn end_all(&mut self) {
-        // Whoever waits for it waits no longer than it must.
+        // From now on the disk and the file take no time, so that processes waiting for them end soon.
         if let Some(disk) = &mut self.disk {
             disk.close();
         }
@@ -443,22 +444,22 @@ impl Worker {
         Ok(Self { child, stdin, stdout: stdout.map(BufReader::new) })
     }
 
-    /// Its pid.
+    /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it has not ended.
+    /// Whether it is still running.
     pub(crate) fn still_runs(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }
 
-    /// Ends its input.
+    /// Closes its standard input.
     pub(crate) fn close(&mut self) {
         self.stdin = None;
     }
 
-    /// Sends a line.
+    /// Sends it a line on its standard input.
     pub(crate) fn tell(&mut self, line: &str) -> Result<()> {
         use std::io::Write as _;
         let stdin = self.stdin.as_mut().context("the worker's input is closed")?;
@@ -473,7 +474,7 @@ impl Worker {
         }
     }
 
-    /// Its next line; empty at the end. Workers write whole lines, shorter than a pipe's atomic size.
+    /// Its next line of output; empty at the end. Workers write whole lines, shorter than a pipe's atomic size.
     fn read_line(&mut self, stop: &Stop) -> Result<String> {
         let stdout = self.stdout.as_mut().context("the worker's output is not read")?;
         let deadline = Instant::now() + ANSWER_TIMEOUT;
