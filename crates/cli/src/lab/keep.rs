@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A recording to pass on or to test with: the lab's own processes as they were, everything else without its
-//! names. Amounts stay as they are; what was transferred for files of other disks than the lab's is one file's.
+//! Prepares a recording to be shared or used as test data: the lab's own processes keep their names, everything else
+//! loses them. Amounts stay as they are. Transfers for files on disks other than the lab's are summed up as those of
+//! one file.
 
 use crate::store::{Reader, Writer};
 use anyhow::{Context as _, Result};
@@ -10,7 +11,7 @@ use deburr_core::recording::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Copies a recording; what is not in the cgroup `lab` loses its names.
+/// Copies a recording. Everything that is not in the cgroup `lab` loses its name.
 pub(super) fn copy(from: &Path, to: &Path, lab: &str) -> Result<()> {
     let reader = Reader::open(from)?;
     let mut records = Vec::new();
@@ -64,7 +65,7 @@ fn without_foreign_names(mut records: Vec<Record>, lab: &str) -> Vec<Record> {
                 cgroup.container = None;
             }
             Record::Process(process) => {
-                // How the lab starts its processes is of no interest, and tells where it is installed.
+                // How the lab starts its processes is of no interest, and reveals where it is installed.
                 process.cmdline.clear();
                 process.memory_cgroup = process.memory_cgroup.as_deref().map(renamed);
                 let is_own = process.cgroup.is_some_and(|cgroup| own.contains(&cgroup));
@@ -78,12 +79,12 @@ fn without_foreign_names(mut records: Vec<Record>, lab: &str) -> Vec<Record> {
     without_foreign_files(records, &disks)
 }
 
-/// Files that are not on these disks become the one that stands for many: a host's other work has thousands, and
-/// their names are gone anyway.
+/// Replaces files that are not on the disks `own` by the one that stands for many, and sums their transfers. The
+/// host's other work has thousands of them, and their names are removed anyway.
 fn without_foreign_files(records: Vec<Record>, own: &BTreeSet<DevId>) -> Vec<Record> {
     let mut foreign = BTreeSet::new();
     let mut kept: Vec<Record> = Vec::with_capacity(records.len());
-    // Where in `kept` the transfers of a kind are.
+    // Index in `kept` of the transfers with the same key.
     let mut sums = BTreeMap::new();
     for mut record in records {
         if let Record::Block(block) = &mut record {
@@ -128,7 +129,7 @@ fn add(to: &mut Record, tick: &IoTick) {
     sum.max_ns = sum.max_ns.max(tick.max_ns);
 }
 
-/// The disks that the lab made: what is below them is in its directory, which has the name of its cgroup.
+/// The disks that the lab created. Their backing files are in its directory, which is named like its cgroup.
 fn own_disks(records: &[Record], lab: &str) -> BTreeSet<DevId> {
     let name = Path::new(lab).file_name();
     let is_own = |path: &str| Path::new(path).iter().any(|part| Some(part) == name);
@@ -152,7 +153,7 @@ fn hide_files(block: &mut BlockRecord, own: &BTreeSet<DevId>) {
             device.backing = device.backing.take().map(|_| "other".into());
         }
         BlockRecord::Mount(mount) if !own.contains(&mount.fs) => {
-            // One name each: two mounts at one place would be one on top of the other.
+            // Each gets a name of its own: two mounts at one path would mean that one is mounted over the other.
             mount.point = format!("/other-{}", mount.fs);
             mount.source = "other".into();
             mount.options.clear();
@@ -308,7 +309,7 @@ mod tests {
             cgroup(2, Some(1), "/lab"),
             cgroup(3, Some(2), "/lab/victim"),
             cgroup(4, Some(1), "/labs-secret"),
-            // Of the memory controller's tree, where that is another one.
+            // A cgroup of the memory controller's tree, where that is a separate one.
             cgroup(5, None, "/secret"),
             accounted_to("/secret"),
             accounted_to("/secret/unseen"),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Measures the machine beside a run: what the hypervisor takes, what processes outside of the lab take, how late
-//! timers are. From the kernel's own counters, and not from what the observing `deburr` says, which is under test.
+//! Measures the machine during a run: stolen time, CPU time of processes outside of the lab, and lateness of timers.
+//! It reads the kernel's own counters, not what the observing `deburr` reports, which is under test.
 
 use super::fitness::Machine;
 use super::victim::{Window, percentile};
@@ -17,26 +17,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// Between two readings of the counters of CPUs.
+/// Interval between two readings of CPU counters.
 const READ_EVERY_NS: u64 = 100_000_000;
-/// Every so many of those, processes are read as well.
+/// Processes are read with every n-th of these readings.
 const PROCESSES_EVERY: u64 = 10;
-/// Between two timers.
+/// Interval of the timers.
 const TIMER_NS: u64 = 10_000_000;
 
-/// Counters at a moment.
+/// Counters at one time.
 #[derive(Clone, Debug, Default)]
 struct Reading {
     at_ns: u64,
     cpus: Vec<CpuTimes>,
-    /// CPU time of the lab's processes and of the kernel's threads so far, where they were read.
+    /// CPU time so far of each process of the lab and each kernel thread, by pid. `None` if processes were not read.
     known_ns: Option<BTreeMap<u32, u64>>,
 }
 
-/// When each timer was due, and how late it came, in nanoseconds; `None` = they could not be measured.
+/// When each timer was due, and how late it fired, in nanoseconds. `None` = they could not be measured.
 type Timers = Option<Vec<(u64, u64)>>;
 
-/// Measures until it is asked.
+/// Measures in threads of its own until [`Meter::finish`].
 #[derive(Debug)]
 pub(crate) struct Meter {
     stop: Arc<AtomicBool>,
@@ -45,7 +45,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Begins. `lab` is the directory of the lab's cgroup.
+    /// Starts measuring. `lab` is the directory of the lab's cgroup.
     pub(crate) fn start(lab: &Path) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (lab, until, also_until) = (lab.to_owned(), stop.clone(), stop.clone());
@@ -56,9 +56,9 @@ impl Meter {
         }
     }
 
-    /// What the machine was like in a window that is over.
+    /// Stops measuring, and returns what the machine was like in a window that is over.
     pub(crate) fn finish(mut self, window: Window) -> Result<Machine> {
-        // A reading behind the window is needed.
+        // A reading after the end of the window is needed.
         sleep_until(window.to_ns.max(monotonic_ns()) + 2 * READ_EVERY_NS);
         self.stop.store(true, Ordering::Relaxed);
         let readings = self.reader.take().and_then(|thread| thread.join().ok());
@@ -94,7 +94,7 @@ fn read_until(lab: &Path, stop: &AtomicBool) -> Vec<Reading> {
     readings
 }
 
-/// When timers were due, and how late they were; `None` where that would tell of the lab's own load.
+/// Measures timers. `None` without real-time priority: the lab's own load would then make them late.
 fn timers_until(stop: &AtomicBool) -> Timers {
     realtime::take_precedence().ok()?;
     let mut late = Vec::new();
@@ -110,7 +110,7 @@ fn user_hz() -> u64 {
     clock_ticks_per_second()
 }
 
-/// CPU time of each process of the lab and of each thread of the kernel.
+/// CPU time of each process of the lab and of each kernel thread, by pid.
 fn known_ns(lab: &Path) -> BTreeMap<u32, u64> {
     let (mut inside, mut dirs) = (Vec::new(), vec![PathBuf::from(lab)]);
     while let Some(dir) = dirs.pop() {
@@ -133,11 +133,11 @@ fn known_ns(lab: &Path) -> BTreeMap<u32, u64> {
     known
 }
 
-/// What readings say of a window. `None` without one before and one after it.
+/// What readings say about a window. `None` without a reading before it and one after it.
 fn machine(readings: &[Reading], window: Window) -> Option<Machine> {
     let before = readings.iter().rfind(|reading| reading.at_ns <= window.from_ns)?;
     let after = readings.iter().find(|reading| reading.at_ns >= window.to_ns)?;
-    // The counter is in whole ticks, at both ends.
+    // The counter is in whole ticks, so its difference may be too small by one.
     let tick_ns = ticks_ns(1, user_hz());
     let stolen = pairs(before, after).map(|(from, to)| (to.cpu, grown(from, to, |it| it.steal_ns)));
     let stolen_ns = stolen.map(|(cpu, ns)| (cpu, ns + tick_ns)).collect();
@@ -168,8 +168,8 @@ fn grown(from: &CpuTimes, to: &CpuTimes, of: impl Fn(&CpuTimes) -> u64) -> u64 {
     of(to).saturating_sub(of(from))
 }
 
-/// From the first to the last reading of processes within the window: what CPUs did beside the lab's processes and
-/// the kernel's threads.
+/// Share of all CPUs' time, from the first to the last reading of processes within the window, that was used by
+/// neither the lab's processes nor kernel threads.
 fn outside_share(readings: &[Reading], window: Window) -> f64 {
     let inside: Vec<_> = readings
         .iter()
@@ -178,7 +178,7 @@ fn outside_share(readings: &[Reading], window: Window) -> f64 {
     let (Some(first), Some(last)) = (inside.first(), inside.last()) else { return 0.0 };
     let busy: u64 =
         pairs(first, last).map(|(from, to)| grown(from, to, |it| it.user_ns + it.system_ns)).sum();
-    // Processes come and go: what each did from one reading to the next.
+    // Processes come and go, so each pair of readings is compared separately.
     let known: u64 = inside
         .windows(2)
         .filter_map(|two| two[0].known_ns.as_ref().zip(two[1].known_ns.as_ref()))
@@ -204,8 +204,8 @@ mod tests {
     const S: u64 = 1_000_000_000;
     const WINDOW: Window = Window { from_ns: 2 * S, to_ns: 6 * S };
 
-    /// Second `s`: each second, CPU 0 runs for 0.5 s and loses `steal_ms`; CPU 1 does nothing; process 7 of the lab
-    /// takes `lab_ms`.
+    /// The reading at second `s`. In each second, CPU 0 runs for 0.5 s and loses `steal_ms`, CPU 1 is idle, and
+    /// process 7 of the lab uses `lab_ms`.
     fn reading(s: u64, steal_ms: u64, lab_ms: u64) -> Reading {
         let ms = 1_000_000;
         let busy = CpuTimes {
@@ -248,7 +248,7 @@ mod tests {
         for late in &mut some[4..] {
             late.known_ns = Some(BTreeMap::new());
         }
-        // Seconds 2 to 4 were the lab's, 4 to 6 nobody's who is known.
+        // Seconds 2 to 4 were the lab's, seconds 4 to 6 belong to no known process.
         let share = machine(&some, WINDOW).unwrap().outside_share;
         assert!((share - 0.125).abs() < 1e-9, "{share}");
     }
@@ -272,7 +272,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("cgroup.procs"), std::process::id().to_string()).unwrap();
         let meter = Meter::start(dir.path());
-        // A reading before the window.
+        // Leaves time for a reading before the window.
         sleep_until(monotonic_ns() + 2 * READ_EVERY_NS);
         let from_ns = monotonic_ns();
         sleep_until(from_ns + 12 * READ_EVERY_NS);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whether a remedy does what its text promises: the fault as it is, then with the first command that the report
-//! offers, in one run of the same processes.
+//! Whether a remedy does what its text promises. In one run of the same processes, the fault is observed first as it
+//! is, and then with the first command that the report offers.
 //!
-//! Both looks are of the same victim under the same load, so what the rest of the host does is in both. Everything that
-//! a command changes belongs to the lab and ends with it; what does not is written down with the janitor before.
+//! Both observations are of the same victim under the same load, so what the rest of the host does is in both. What a
+//! command changes either belongs to the lab and ends with it, or is registered with the janitor before.
 
 use super::fitness::Verdict;
 use super::observed::Observed;
@@ -19,46 +19,47 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What may be left at most by a remedy that promises nothing: else it is in vain.
+/// Part of the loss that a remedy without a promise may leave. If more is left, the remedy does not help.
 const HELPS: f64 = 0.8;
-/// Where settings lie that the janitor puts back.
+/// Directories with the settings that the janitor restores.
 const SETTINGS: [&str; 3] = ["/proc/sys", "/sys/block", "/sys/devices/virtual"];
-/// Between the command and the second look.
+/// Time between the command and the second observation.
 const SETTLE: Duration = Duration::from_millis(500);
-/// What the second look may be off by, for every thread: what is left of the noise of the host.
+/// Tolerance of the loss in the second observation, per thread: residual noise of the host, in nanoseconds per
+/// second.
 const NOISE_NS_PER_S: f64 = 5e6;
-/// The same for a transfer.
+/// Tolerance of the loss per transfer, in nanoseconds.
 const NOISE_NS_PER_TRANSFER: f64 = 1e5;
 
-/// What became of a scenario's loss.
+/// The effect of a remedy on the loss of a scenario.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Remedied {
     /// Name of the scenario.
     pub(crate) scenario: String,
-    /// Whether the promise was kept, or whether the machine may be the reason why not.
+    /// Whether the promise was kept, or whether the machine may be the reason if not.
     pub(crate) verdict: Verdict,
-    /// In what the machine was not fit for the experiment; empty = it was fit.
+    /// Why the machine was not fit for the experiment. Empty = it was fit.
     pub(crate) unfit: Vec<String>,
-    /// Of which finding.
+    /// Code of the finding with the remedy.
     pub(crate) code: String,
-    /// What was to be done.
+    /// Text of the remedy.
     pub(crate) action: String,
-    /// The command that did it.
+    /// Its command.
     pub(crate) command: String,
     /// The part of the loss that may be left; `None` = nothing was promised.
     pub(crate) left_at_most: Option<f64>,
-    /// Over what it is reckoned.
+    /// Whether the losses are per second or per transfer.
     pub(crate) of: LossOf,
-    /// The victim's loss in a second, or of each of its transfers, without it, by the report.
+    /// The victim's loss per second or per transfer without the remedy, by the report.
     pub(crate) before_ns: f64,
-    /// The same with it.
+    /// The victim's loss with the remedy, by the report.
     pub(crate) after_ns: f64,
-    /// The same by the victim's own clock, where it has one.
+    /// The victim's loss with the remedy, by its own clock, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) victim_after_ns: Option<f64>,
 }
 
-/// As [`run_once`], again if need be.
+/// Like [`run_once`], repeated up to [`TRIES`] times while the result is inconclusive.
 pub(crate) fn run(
     scenario: &Scenario,
     settings: &Settings<'_>,
@@ -75,7 +76,7 @@ pub(crate) fn run(
     }
 }
 
-/// Makes the fault, applies the first remedy that has a command, and looks again.
+/// Injects the fault and observes it, applies the first remedy that has a command, and observes again.
 fn run_once(
     scenario: &Scenario,
     settings: &Settings<'_>,
@@ -138,7 +139,7 @@ fn run_once(
 }
 
 impl Remedied {
-    /// Nothing was applied: because of the machine, or because the report offered nothing.
+    /// The result if no remedy was applied, because of the machine or because the report offered none.
     fn without(scenario: &Scenario, unfit: Vec<String>) -> Self {
         Self {
             scenario: scenario.name.clone(),
@@ -156,14 +157,14 @@ impl Remedied {
     }
 }
 
-/// Whether somebody else than the lab is to blame most: then the remedy is not for what the lab did.
+/// Whether a process outside of the lab is the main culprit. The remedy is then not for what the lab did.
 fn is_foreign(finding: &Finding, lab: &str) -> bool {
     let worst = finding.causes.iter().find(|cause| cause.entity.kind == EntityKind::Process);
     let path = worst.map(|cause| cause.entity.cgroup.as_deref().unwrap_or("/"));
     path.is_some_and(|path| !Path::new(path).starts_with(lab))
 }
 
-/// What came of it, for people.
+/// The result as text.
 pub(crate) fn text(it: &Remedied) -> String {
     let each = match it.of {
         LossOf::Second => "/s",
@@ -195,7 +196,7 @@ pub(crate) fn text(it: &Remedied) -> String {
     lines.join("\n  ") + "\n"
 }
 
-/// What `deburr` says of the victim now.
+/// Observes the victim with `deburr`.
 fn look(stage: &Stage, seconds: u32, pid: u32) -> Result<Report> {
     let arguments = ["-q".into(), "--json".into(), format!("-d{seconds}"), format!("-p{pid}")];
     let timeout = Duration::from_secs(u64::from(seconds) + 60);
@@ -204,7 +205,7 @@ fn look(stage: &Stage, seconds: u32, pid: u32) -> Result<Report> {
     serde_json::from_str(&json).context("the observing `deburr` wrote no report")
 }
 
-/// The first remedy with a command, of the finding that the scenario is about.
+/// The first remedy with a command, of the finding that the scenario expects first.
 fn first_command<'r>(
     scenario: &Scenario,
     report: &'r Report,
@@ -214,13 +215,13 @@ fn first_command<'r>(
     finding.fix.iter().find_map(|fix| Some((finding, fix, fix.command.as_deref()?)))
 }
 
-/// Over what a loss is reckoned where nothing is promised. Who is made to pause as it writes leaves the transfers to the
-/// flusher.
+/// Whether a loss is per second or per transfer if no remedy promises anything. A writer that is paused (BLK006)
+/// leaves the transfers to the flusher, so its loss is per second.
 fn usual_loss(code: &str) -> LossOf {
     if code.starts_with("BLK") && code != "BLK006" { LossOf::Transfer } else { LossOf::Second }
 }
 
-/// What a finding of that code is about, of the victim's time: in a second, or for each of its transfers.
+/// The victim's time that a finding of this code is about, in nanoseconds per second or per transfer.
 fn loss_ns(report: &Report, code: &str, pid: u32, of: LossOf) -> Option<f64> {
     let ns_per_s = loss_ns_per_s(report, code, pid)?;
     match of {
@@ -229,7 +230,7 @@ fn loss_ns(report: &Report, code: &str, pid: u32, of: LossOf) -> Option<f64> {
     }
 }
 
-/// Transfers that a process submitted.
+/// Transfers per second that a process submitted; `None` if there are none.
 fn transfers_per_s(report: &Report, pid: u32) -> Option<f64> {
     let tables = report.block_io.iter().flat_map(|io| &io.devices).flat_map(|it| &it.tables);
     let rows = tables.filter(|table| table.by == IoBy::Process).flat_map(|table| &table.rows);
@@ -238,7 +239,7 @@ fn transfers_per_s(report: &Report, pid: u32) -> Option<f64> {
     (ios > 0).then(|| ios as f64 / report.window.seconds)
 }
 
-/// The same per second.
+/// The victim's time that a finding of this code is about, in nanoseconds per second.
 fn loss_ns_per_s(report: &Report, code: &str, pid: u32) -> Option<f64> {
     let ledger = report.ledger.iter().find(|ledger| ledger.victim.pid == Some(pid))?;
     let is_lost = |state: LedgerState| match (code, state) {
@@ -252,20 +253,20 @@ fn loss_ns_per_s(report: &Report, code: &str, pid: u32) -> Option<f64> {
     Some(ns as f64 / report.window.seconds)
 }
 
-/// The same by the victim's own clock, without what the hypervisor took: it cannot tell throttling from waiting, and
-/// knows nothing of disks.
+/// The loss by the victim's own clock, in nanoseconds per second, without stolen time. The clock cannot tell
+/// throttling from waiting, and knows nothing about disks.
 fn own_loss(after: &Observed, code: &str) -> Option<f64> {
     let own_ns = after.victim.waited_ns_per_s()? - after.stolen_ns_per_s();
     if code.starts_with("BLK") {
         return None;
     }
-    // What the ledger has besides is no part of the finding.
+    // Waiting in the ledger that is not part of this finding.
     let besides_ns =
         after.reported_ns_per_s()? - loss_ns_per_s(&after.report, code, after.victim_pid)?;
     Some((own_ns - besides_ns).max(0.0))
 }
 
-/// Does what a command says. Only what the lab made is changed, or what its janitor puts back.
+/// Executes a command. It may only change what belongs to the lab or what the janitor restores.
 fn apply(stage: &mut Stage, command: &str) -> Result<()> {
     for step in order::steps(command)? {
         match step {
@@ -280,7 +281,7 @@ fn write(stage: &mut Stage, file: &Path, value: &str) -> Result<()> {
     let path = file.canonicalize().with_context(|| format!("no `{}`", file.display()))?;
     let lab = stage.cgroup_path();
     let lab = lab.trim_start_matches('/');
-    // In the tree of another controller there is a cgroup of its name and more.
+    // The lab's cgroup in the tree of another controller has its name plus a suffix.
     let own = path.components().any(|part| {
         let rest = part.as_os_str().to_str().and_then(|part| part.strip_prefix(lab));
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Runs scenarios with other numbers than their files have, several times each, and keeps of each run what a scorecard
-//! counts.
+//! Runs scenarios several times each, with other numbers than in their files, and keeps what a scorecard counts of
+//! each run.
 
 mod card;
 
@@ -19,56 +19,56 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// For so long a run waits for a host that is busy now.
+/// How long a run waits for an idle CPU on a busy host.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// One run of a scenario with numbers of its own, and what came of it.
+/// One run of a scenario with numbers of its own, and its result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Run {
     /// Name of the scenario.
     pub(crate) scenario: String,
-    /// What its numbers depend on: the same ones come of it again.
+    /// Seed of its numbers. The same seed gives the same numbers.
     pub(crate) seed: u64,
-    /// Those.
+    /// The numbers that were chosen.
     pub(crate) numbers: Numbers,
     /// Weight of the lab's cgroup against the rest of the host.
     pub(crate) weight: u32,
-    /// What came of it.
+    /// Its result.
     pub(crate) result: RunResult,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RunResult {
     /// It was judged.
     Judged(Marks),
-    /// The machine was not fit for it, and it was not all right.
+    /// The machine was not fit for it, and not everything was right.
     Inconclusive {
         /// What was wrong with the machine.
         why: String,
-        /// What was not as expected, if it was run.
+        /// What was not as expected; empty if it was not run.
         failed: Vec<String>,
     },
-    /// It did not come to an end.
+    /// It failed with an error.
     Broken {
-        /// Why.
+        /// The error.
         why: String,
     },
 }
 
-/// What of a run was right. Absent is what the scenario does not have.
+/// What was right in a run. Absent = the scenario does not check it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Marks {
     /// The first finding is the right one.
     pub(crate) first: Option<bool>,
-    /// Who is to blame is named, with its share.
+    /// The culprits are named, with their shares.
     pub(crate) culprit: Option<bool>,
-    /// The victim's loss is what the victim measured itself, in both runs.
+    /// The victim's loss in the report agrees with what the victim measured itself, in both runs.
     pub(crate) loss: Option<bool>,
-    /// Nothing above `info` is said where nothing is wrong.
+    /// Nothing above `info` is found where nothing is wrong.
     pub(crate) silence: Option<bool>,
-    /// All else that the scenario expects.
+    /// Everything else that the scenario expects.
     pub(crate) other: Option<bool>,
     /// What was not as expected.
     pub(crate) failed: Vec<String>,
@@ -99,20 +99,20 @@ impl Marks {
 /// What to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan<'a> {
-    /// Names of scenarios, and their files' texts.
+    /// Names of scenarios, and the texts of their files.
     pub(crate) scenarios: Vec<(String, &'static str)>,
-    /// How often each.
+    /// Number of runs of each scenario.
     pub(crate) runs: u32,
-    /// Seed of the first run of each; the others' follow.
+    /// Seed of the first run of each scenario. The seeds of later runs follow it.
     pub(crate) seed: u64,
     /// Weight of the lab's cgroup against the rest of the host, in multiples of the default.
     pub(crate) weight: u32,
-    /// A line of JSON for each run is added to it, and what it has is counted as well.
+    /// File to which a line of JSON is added for each run. The runs that it contains already are counted as well.
     pub(crate) log: Option<&'a Path>,
 }
 
-/// Runs them, each scenario once before any is run again, and returns all runs, those of the log first. A signal ends
-/// it early; what was run until then counts.
+/// Runs them, each scenario once before any is run again. Returns all runs, those of the log first. A signal ends it
+/// early; the runs until then are returned.
 pub(crate) fn run(
     plan: &Plan<'_>,
     stop: &Stop,
@@ -150,14 +150,14 @@ fn run_one(
         return Ok(RunResult::Inconclusive { why, failed: Vec::new() });
     }
     let settings = Settings { seconds: scenario.seconds, weight, keep: None };
-    // Each run counts: one that is void is not run again with the same numbers.
+    // A run is not repeated with the same numbers, so an inconclusive one is counted as such.
     let outcome = runner::run_once(scenario, &settings, stop, progress)?;
     Ok(judged(scenario, &outcome))
 }
 
 fn judged(scenario: &Scenario, outcome: &Outcome) -> RunResult {
     let mut checks = outcome.checks.clone();
-    // A victim that waits for a disk tells how long its commits took.
+    // A victim that waits for a disk reports how long its commits took.
     let synced = scenario.victim.broker.as_ref().is_some_and(|broker| !broker.log_unsynced);
     if synced && scenario.stall_ms.is_some() && scenario.measured.is_none() {
         let own = outcome.fault.victim.io.as_ref().map_or(&[][..], |io| &io.stalls);
@@ -170,7 +170,7 @@ fn judged(scenario: &Scenario, outcome: &Outcome) -> RunResult {
     RunResult::Judged(marks)
 }
 
-/// What is missing for it; a CPU that idles is waited for.
+/// The first requirement that is not met; `None` if all are. Waits a while for an idle CPU.
 fn unmet(scenario: &Scenario, stop: &Stop) -> Result<Option<String>> {
     let deadline = Instant::now() + IDLE_TIMEOUT;
     loop {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A victim that is a real service in a runtime of its own, driven from outside at a fixed rate. Its CPU limit is
-//! cut to what it needs when few of its threads run at a time: then, and only then, too many are felt. Latency
-//! is measured by who drives it.
+//! calibrated to what it needs when few of its threads run at a time, so running too many threads costs latency. The
+//! driver measures the latency.
 
 use super::stage::{Job, Stage, Worker};
 use crate::clock::{SECOND_NS, monotonic_ns};
@@ -13,30 +13,31 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The Go service.
+/// Source of the Go service.
 const GO_SOURCE: &str = include_str!("../../../../lab/services/fanout.go");
-/// Longest time that building it may take: the first time, all of Go's library is built too.
+/// Longest time that building it may take. The first build includes Go's standard library.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(300);
 /// Longest time until a service listens.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// Length of a period of the limit.
+/// Period of the CPU limit, in microseconds.
 const PERIOD_US: u64 = 100_000;
-/// Least limit that the kernel takes for that.
+/// Smallest quota that the kernel accepts, in microseconds.
 const MIN_QUOTA_US: u64 = 1000;
-/// Load before its need is measured, and for how long that is.
+/// Length of the load before its CPU usage is measured, and of that measurement, in nanoseconds.
 const WARMUP_NS: u64 = SECOND_NS;
 const CALIBRATION_NS: u64 = PARTS * PART_NS;
-/// Of so many parts of that time the middle one counts: a disturbed moment makes each request cost more, and a limit that
-/// has room for that is not felt in a quieter one; and of the least, a limit is used up without the fault. Measured on a
-/// quiet host, parts of one run differ by a quarter, and one in thirty is a sixth below all others.
+/// The calibration has this many parts, of which the median counts. A disturbance makes each request cost more, and a
+/// limit based on it would have no effect in a quieter period. A limit based on the smallest part would be used up
+/// without the fault. On a quiet host, the parts of one run were measured to differ by a quarter, and one part in
+/// thirty to be a sixth below all others.
 const PARTS: u64 = 5;
 const PART_NS: u64 = SECOND_NS / 2;
-/// Load before it is observed: queues must have become as long as they will.
+/// Length of the load before it is observed: queues must have reached their final length.
 const SETTLE: Duration = Duration::from_secs(2);
-/// Requests under way at a time, at most.
+/// Maximum number of requests in progress at a time.
 pub(super) const CONNECTIONS: u32 = 512;
 
-/// Its parameters.
+/// Parameters of the service.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServiceSpec {
@@ -44,13 +45,13 @@ pub(crate) struct ServiceSpec {
     program: Program,
     /// Requests per second.
     rate_per_s: u32,
-    /// Threads that its runtime lets run at a time, with the fault.
+    /// Threads that its runtime runs at a time, with the fault.
     threads: u32,
-    /// The same without it.
+    /// Threads that its runtime runs at a time, without the fault.
     control_threads: u32,
-    /// Its CPU limit, in multiples of what it needs with so few threads.
+    /// Its CPU limit, in multiples of what it needs with `control_threads`.
     headroom: f64,
-    /// Which cgroup has the limit, below the lab's own: the victim's, or one above it. Absent = the victim's.
+    /// The cgroup with the limit, below the lab's own: the victim's or an ancestor of it. Absent = the victim's.
     limit: Option<String>,
 }
 
@@ -60,32 +61,32 @@ pub(crate) struct ServiceSpec {
 enum Program {
     /// `lab/services/fanout.go`, over HTTP.
     Go,
-    /// This program's own, over TCP.
+    /// Built into this program, over TCP.
     Tokio,
 }
 
-/// It runs, is limited, and is driven.
+/// A running service with its limit and its driver.
 #[derive(Debug)]
 pub(crate) struct Running {
     /// The service.
     pub(crate) service: Worker,
-    /// Who drives it, and measures.
+    /// The process that drives it and measures latency.
     pub(crate) driver: Worker,
-    /// Directory of the cgroup with its limit.
+    /// Directory of the cgroup with the limit.
     pub(crate) limit: PathBuf,
 }
 
-/// Periods of a limit, as the kernel counts them.
+/// Counters of the periods of a CPU limit, from `cpu.stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Periods {
-    /// In which it had work.
+    /// Periods in which the cgroup had work (`nr_periods`).
     pub(crate) with_work: u64,
-    /// In which it ran out.
+    /// Periods in which the cgroup was throttled (`nr_throttled`).
     pub(crate) ran_out: u64,
 }
 
 impl Periods {
-    /// So far, of the cgroup in that directory.
+    /// The counters so far of the cgroup in the directory `limit`.
     pub(super) fn of(limit: &Path) -> Result<Self> {
         let stat = limit.join("cpu.stat");
         let text = std::fs::read(&stat).with_context(|| format!("no `{}`", stat.display()))?;
@@ -95,14 +96,14 @@ impl Periods {
         Ok(Self { with_work, ran_out })
     }
 
-    /// Those since then.
+    /// The difference to earlier counters.
     pub(super) fn since(self, then: Self) -> Self {
         Self { with_work: self.with_work - then.with_work, ran_out: self.ran_out - then.ran_out }
     }
 }
 
 impl ServiceSpec {
-    /// `cgroup` is the victim's.
+    /// Rejects parameters that cannot work. `cgroup` is the victim's.
     pub(super) fn validate(&self, cgroup: &str) -> Result<()> {
         for (key, value, most) in [
             ("rate_per_s", self.rate_per_s, 10_000),
@@ -123,12 +124,12 @@ impl ServiceSpec {
         Ok(())
     }
 
-    /// Threads that its runtime lets run at a time.
+    /// Threads that its runtime runs at a time.
     pub(super) fn threads(&self, with_faults: bool) -> u32 {
         if with_faults { self.threads } else { self.control_threads }
     }
 
-    /// What it is, in lines.
+    /// A description in words, one line each.
     pub(super) fn describe(&self) -> Vec<String> {
         let (what, variable) = match self.program {
             Program::Go => ("a Go service", self.variable()),
@@ -149,7 +150,7 @@ impl ServiceSpec {
         ]
     }
 
-    /// The environment variable that says how many threads run at a time.
+    /// The environment variable that sets how many threads run at a time.
     fn variable(&self) -> &'static str {
         match self.program {
             Program::Go => "GOMAXPROCS",
@@ -157,7 +158,8 @@ impl ServiceSpec {
         }
     }
 
-    /// Starts it in that cgroup, and drives it. The limit is measured in the first run and kept for the second.
+    /// Starts the service in that cgroup, and drives it. The limit is calibrated in the first run and kept for the
+    /// second.
     pub(super) fn start(
         &self,
         stage: &Stage,
@@ -189,7 +191,8 @@ impl ServiceSpec {
         Ok(Running { service, driver, limit })
     }
 
-    /// The limit: of what it uses at this rate with few threads and as much CPU time as it likes.
+    /// Calibrates the quota, in microseconds: CPU usage at this rate with `control_threads` and up to one CPU, times
+    /// `headroom`.
     fn measure_quota_us(&self, stage: &Stage) -> Result<u64> {
         let cgroup = "calibration";
         stage.tree().set_quota(&stage.cgroup(cgroup)?, PERIOD_US, PERIOD_US)?;
@@ -232,7 +235,7 @@ impl ServiceSpec {
         threads: u32,
     ) -> Result<(Worker, SocketAddr)> {
         let dir = stage.cgroup(cgroup)?;
-        // Free a moment ago: nobody else is expected to take it.
+        // The port was free just now, and no other process is expected to take it.
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?;
         let address = free.local_addr()?;
         drop(free);
@@ -273,7 +276,7 @@ fn build(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// CPU time of a process in the middle one of the parts of the calibration.
+/// CPU time of a process in a part of the calibration, in nanoseconds: the median over the parts.
 fn used_in_middle_ns(pid: u32, from_ns: u64) -> u64 {
     let used_by = |at_ns: u64| {
         std::thread::sleep(Duration::from_nanos(at_ns.saturating_sub(monotonic_ns())));
@@ -291,7 +294,7 @@ fn used_in_middle_ns(pid: u32, from_ns: u64) -> u64 {
     parts_ns[parts_ns.len() / 2]
 }
 
-/// CPU time of a process's threads. Those of these services do not end.
+/// CPU time of a process's threads, in nanoseconds. The threads of these services do not end.
 fn cpu_ns(pid: u32) -> u64 {
     let of = |task: &Path| {
         let text = std::fs::read(task.join("schedstat")).ok()?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How scenarios and their outcomes look on a terminal.
+//! Formats scenarios and their outcomes for a terminal.
 
 use super::expect::tenths;
 use super::fitness::Verdict;
@@ -10,10 +10,10 @@ use super::scenario::{Scenario, Victim, on_cpus};
 use deburr_core::render::{Section, TextStyle, sheet};
 use std::fmt::Write as _;
 
-/// Width of the text.
+/// Width of the text, in characters.
 const COLUMNS: usize = 100;
 
-/// What will be done, before it is done.
+/// What will be done, shown before it is done.
 pub(crate) fn plan(scenario: &Scenario, settings: &Settings<'_>, cpus: usize) -> String {
     let mut text = format!("{}: {}\n\n", scenario.name, scenario.summary);
     for line in scenario.explains.trim().lines() {
@@ -49,7 +49,7 @@ pub(crate) fn plan(scenario: &Scenario, settings: &Settings<'_>, cpus: usize) ->
     text
 }
 
-/// What the victim has to do: a line each.
+/// The victim's work in words, one line each.
 fn demands(victim: &Victim) -> Vec<String> {
     if let Some(broker) = &victim.broker {
         return broker.describe();
@@ -75,7 +75,7 @@ fn demands(victim: &Victim) -> Vec<String> {
     vec![format!("{threads} {load}")]
 }
 
-/// What came of it.
+/// The outcome of a scenario.
 pub(crate) fn outcome(scenario: &Scenario, outcome: &Outcome) -> String {
     let verdict = match outcome.verdict {
         Verdict::Passed => "as expected",
@@ -98,7 +98,7 @@ pub(crate) fn outcome(scenario: &Scenario, outcome: &Outcome) -> String {
     sheet(&headline, &sections, TextStyle { columns: COLUMNS, color: false, verbosity: 1 })
 }
 
-/// What the machine was like, and whether it was fit for the experiment.
+/// What the machine was like in both runs, and whether it was fit for the experiment.
 fn machine(control: (&str, &Observed), fault: (&str, &Observed)) -> Section {
     let row = |(name, run): (&str, &Observed)| {
         let unfit = run.machine.unfit();
@@ -109,7 +109,7 @@ fn machine(control: (&str, &Observed), fault: (&str, &Observed)) -> Section {
     Section { heading: "the machine meanwhile".into(), rows: vec![row(control), row(fault)] }
 }
 
-/// Both accounts of both runs.
+/// The measurements of both runs, by the victim and by the report.
 fn clocks(control: (&str, &Observed), fault: (&str, &Observed)) -> Section {
     let mut rows = vec![vec![String::new(), control.0.into(), fault.0.into()]];
     let mut row = |name: &str, value: &dyn Fn(&Observed) -> String| {
@@ -142,7 +142,7 @@ fn clocks(control: (&str, &Observed), fault: (&str, &Observed)) -> Section {
     Section { heading: "what the victim measured of itself".into(), rows }
 }
 
-/// What the disk saw of the files with a mark.
+/// What the disk saw written to the files with a mark.
 fn written(run: &Observed, mark: char) -> String {
     let Some(marks) = &run.written else { return "-".into() };
     let sum: u64 = marks.values().map(|written| written.bytes).sum();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A file that takes its time: the disk's own filesystem, without a disk on it. And who reads it.
+//! A file whose reads take time: the filesystem that serves the lab's disk, without a disk on it. And the process
+//! that reads the file.
 
 use super::disk::FILE;
 use super::scenario::check_period_us;
@@ -15,7 +16,7 @@ use std::io::{BufRead as _, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A file in a mounted filesystem in user space. What undoes it is the stage's janitor.
+/// A file in a mounted FUSE filesystem. The stage's janitor removes it.
 #[derive(Debug)]
 pub(crate) struct SlowFile {
     server: Worker,
@@ -23,7 +24,7 @@ pub(crate) struct SlowFile {
 }
 
 impl SlowFile {
-    /// Makes it, as fast as memory.
+    /// Creates the file, as fast as memory.
     pub(crate) fn make(stage: &mut Stage) -> Result<Self> {
         let at = stage.scratch("fuse");
         fs::create_dir(&at).with_context(|| format!("cannot make `{}`", at.display()))?;
@@ -46,12 +47,12 @@ impl SlowFile {
         Ok(Self { server, file: at.join(FILE) })
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.file
     }
 
-    /// Sets the time of each read.
+    /// Sets the time of each read, in microseconds.
     pub(crate) fn set_us(&mut self, stage: &Stage, read_us: u64) -> Result<()> {
         self.server.tell(&format!("base_us {read_us}"))?;
         match stage.answer(&mut self.server)?.as_str() {
@@ -60,13 +61,13 @@ impl SlowFile {
         }
     }
 
-    /// Lets it be as fast as memory, for good.
+    /// Makes it as fast as memory, for good.
     pub(crate) fn close(&mut self) {
         self.server.close();
     }
 }
 
-/// A victim that reads the run's file, from its start, again and again.
+/// A victim that reads the start of the run's file again and again.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReaderSpec {
@@ -92,7 +93,7 @@ pub(crate) struct ReadArgs {
 }
 
 impl ReadArgs {
-    /// The words that make a worker do that.
+    /// The arguments of a worker that does this.
     pub(crate) fn words(file: &Path, spec: &ReaderSpec) -> Vec<String> {
         vec![
             "reader".into(),
@@ -102,8 +103,8 @@ impl ReadArgs {
     }
 }
 
-/// Reads from the first line on standard input to the second, which gives a [`Window`]; prints the [`Summary`]
-/// of that as JSON.
+/// Reads from the first line on standard input to the second, which gives a [`Window`]. Prints the [`Summary`] of
+/// that window as JSON.
 pub(crate) fn read_until_told(args: &ReadArgs) -> Result<()> {
     let mut stdin = std::io::stdin().lock();
     let mut line = String::new();
@@ -123,7 +124,7 @@ pub(crate) fn read_until_told(args: &ReadArgs) -> Result<()> {
     Ok(())
 }
 
-/// When each read was due and when it was done.
+/// Reads until `stop` is set. Returns when each read was due and when it was done, in nanoseconds.
 fn read(args: &ReadArgs, stop: &AtomicBool) -> Result<Vec<(u64, u64)>> {
     let mut reads = Vec::new();
     let mut due_ns = now_ns(ClockId::Monotonic);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A scenario with other numbers than its file has: what is found must not hang on them. The file's table `[vary]` says
-//! which numbers, and between which.
+//! A scenario with other numbers than its file has: findings must not depend on particular numbers. The table
+//! `[vary]` of the file gives the range of each number that may vary.
 
 use super::scenario::Scenario;
 use anyhow::{Context as _, Result, bail, ensure};
 use std::collections::BTreeMap;
 use toml::{Table, Value};
 
-/// The numbers of one run, by their places: `fault.0.shares` is the first fault's.
+/// The numbers of one run by their paths. `fault.0.shares` is the first fault's.
 pub(crate) type Numbers = BTreeMap<String, i64>;
 
-/// A scenario's file without its ranges, and those.
+/// Separates a scenario file into the table without its ranges, and the ranges.
 pub(crate) fn split(text: &str) -> Result<(Table, BTreeMap<String, [i64; 2]>)> {
     let mut table: Table = text.parse()?;
     let ranges = match table.remove("vary") {
@@ -22,7 +22,7 @@ pub(crate) fn split(text: &str) -> Result<(Table, BTreeMap<String, [i64; 2]>)> {
     Ok((table, ranges))
 }
 
-/// The scenario with numbers that depend on nothing but its name and `seed`.
+/// The scenario with numbers that depend only on its name, their paths, and `seed`.
 pub(crate) fn varied(text: &str, seed: u64) -> Result<(Scenario, Numbers)> {
     with(text, |name, [least, most]| {
         let mut random = seed;
@@ -33,7 +33,7 @@ pub(crate) fn varied(text: &str, seed: u64) -> Result<(Scenario, Numbers)> {
     })
 }
 
-/// The scenario with the numbers that `choose` makes of their ranges.
+/// The scenario with the numbers that `choose` picks from their ranges.
 fn with(text: &str, choose: impl Fn(&str, [i64; 2]) -> i64) -> Result<(Scenario, Numbers)> {
     let (mut table, ranges) = split(text)?;
     let scenario = table.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -47,7 +47,7 @@ fn with(text: &str, choose: impl Fn(&str, [i64; 2]) -> i64) -> Result<(Scenario,
     Ok((Scenario::of_table(table)?, numbers))
 }
 
-/// Where a number stands.
+/// The number at a path of a table.
 fn place<'t>(table: &'t mut Table, path: &str) -> Result<&'t mut Value> {
     let mut parts = path.split('.');
     let mut value = table.get_mut(parts.next().unwrap_or_default());
@@ -64,14 +64,14 @@ fn place<'t>(table: &'t mut Table, path: &str) -> Result<&'t mut Value> {
     }
 }
 
-/// Evenly by magnitude: between 1 and 100, as many are below 10 as above.
+/// A number in `least..=most`, log-uniformly distributed: between 1 and 100, as many are below 10 as above.
 fn between(least: i64, most: i64, random: u64) -> i64 {
     let part = (random >> 11) as f64 / (1u64 << 53) as f64;
     let number = least as f64 * (most as f64 / least as f64).powf(part);
     (number.round() as i64).clamp(least, most)
 }
 
-/// The next number without a pattern (splitmix64).
+/// The next pseudo-random number (splitmix64).
 fn mixed(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -118,7 +118,7 @@ per_cpu = 2
         let work_us: Vec<_> =
             (0..200).map(|seed| varied(TEXT, seed).unwrap().1["victim.work_us"]).collect();
         assert!(work_us.iter().all(|us| (100..=9000).contains(us)));
-        // A half of them on each side of the geometric mean, 949.
+        // Half of them are on each side of the geometric mean, 949.
         let low = work_us.iter().filter(|&&us| us < 949).count();
         assert!((70..130).contains(&low), "{low} of 200");
     }

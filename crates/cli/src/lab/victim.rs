@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The process that suffers: it serves requests to itself and measures, with nothing but clocks, how long they
-//! took and how long it was kept from a CPU. That is the second, independent channel that a report is
-//! compared with.
+//! The victim process. It serves requests to itself and measures, with clocks only, how long they took and how long
+//! it was runnable without running. That is the second, independent channel that a report is compared with.
 
 use anyhow::{Context as _, Result};
 use rustix::thread::{ClockId, clock_nanosleep_absolute, set_current_timer_slack};
@@ -16,66 +15,67 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// The load that a server is under.
+/// The load of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Demand {
-    /// Threads that serve.
+    /// Number of serving threads.
     pub(crate) threads: u32,
-    /// CPU time of a request.
+    /// CPU time of a request, in microseconds.
     pub(crate) work_us: u64,
-    /// Time from one request to the next of the same thread; 0 = back to back.
+    /// Time from one request to the next of the same thread, in microseconds; 0 = back to back.
     pub(crate) period_us: u64,
 }
 
-/// What a server measured of itself in a window of time.
+/// What a server measured itself in a window of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Summary {
-    /// Length of the window.
+    /// Length of the window, in nanoseconds.
     pub(crate) wall_ns: u64,
-    /// Requests that were done in it, all threads.
+    /// Requests completed in it, by all threads.
     pub(crate) requests: u64,
-    /// Time from when a sleeping thread should have woken to when it ran. Absent if a request was measured from
-    /// outside only.
+    /// Sum of the delays from when a sleeping thread should have woken to when it ran, in nanoseconds. Absent if
+    /// requests were only measured from outside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) woke_late_ns: Option<u64>,
-    /// Time within requests during which the thread did not run, although it never gave up its CPU.
+    /// Time within requests in which the thread did not run although it never gave up its CPU, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) preempted_ns: Option<u64>,
-    /// Median time from when a request was due to when it was done.
+    /// Median latency, from when a request was due to when it was done, in nanoseconds.
     pub(crate) p50_ns: u64,
-    /// 99th percentile of the same.
+    /// 99th percentile of that latency.
     pub(crate) p99_ns: u64,
-    /// Longest of the same.
+    /// Longest latency.
     pub(crate) max_ns: u64,
-    /// Of a victim whose requests are writes: these took no CPU time to speak of.
+    /// Only of a victim whose requests are writes. These take hardly any CPU time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) io: Option<IoSummary>,
 }
 
-/// What a victim that waits for a disk measured of itself in a window of time.
+/// What a victim that waits for a disk measured itself in a window of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct IoSummary {
-    /// Its long requests, in order; not all of them if they are too many.
+    /// Its long requests, in order. The list is cut off if there are too many.
     pub(crate) stalls: Vec<Stall>,
-    /// How many there were.
+    /// Number of long requests, including those that are not listed.
     pub(crate) stall_count: u64,
-    /// Sum of their lengths.
+    /// Sum of the lengths of all long requests, in nanoseconds.
     pub(crate) stalled_ns: u64,
-    /// Bytes that it wrote to files below each path.
+    /// Bytes that it wrote to the files below each path.
     pub(crate) written_bytes: BTreeMap<String, u64>,
 }
 
-/// One request that took long.
+/// A request that took long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stall {
-    /// When it began, by `CLOCK_MONOTONIC`.
+    /// Start, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) at_ns: u64,
-    /// How long it took.
+    /// Length, in nanoseconds.
     pub(crate) length_ns: u64,
 }
 
 impl Summary {
-    /// Of answers that came in the window, each as when it was due and when it came: that counts from when it was due.
+    /// Summarises answers, each given by the times at which it was due and at which it arrived. Those that arrived in
+    /// the window count. Latency is measured from when they were due.
     pub(crate) fn of_answers(answers: &[(u64, u64)], window: Window) -> Self {
         let inside =
             answers.iter().filter(|(_, came)| (window.from_ns..window.to_ns).contains(came));
@@ -91,7 +91,8 @@ impl Summary {
         }
     }
 
-    /// Time in which it wanted a CPU and had none, per second of wall time, all threads.
+    /// Time in which it was runnable but not running, per second of wall time, all threads. `None` if it was not
+    /// measured.
     pub(crate) fn waited_ns_per_s(&self) -> Option<f64> {
         let waited_ns = self.woke_late_ns? + self.preempted_ns?;
         Some(waited_ns as f64 / self.wall_ns.max(1) as f64 * 1e9)
@@ -103,8 +104,8 @@ impl Summary {
     }
 }
 
-/// Serves from the first line on standard input to the second, which gives a [`Window`] of what was served;
-/// prints the [`Summary`] of that as JSON.
+/// Serves from the first line on standard input to the second, which gives a [`Window`]. Prints the [`Summary`] of
+/// that window as JSON.
 pub(crate) fn serve_until_told(demand: Demand) -> Result<()> {
     let mut stdin = std::io::stdin().lock();
     let mut line = String::new();
@@ -116,13 +117,13 @@ pub(crate) fn serve_until_told(demand: Demand) -> Result<()> {
     Ok(())
 }
 
-/// Serves for ever, in this thread: a neighbour with an appetite.
+/// Serves for ever, in this thread: a neighbour that uses CPU time.
 pub(crate) fn serve_for_ever(demand: Demand) -> ! {
     requests(demand, 0, now_ns(ClockId::Monotonic)).for_each(drop);
     unreachable!("its requests do not end")
 }
 
-/// A range of `CLOCK_MONOTONIC`.
+/// A range of `CLOCK_MONOTONIC`, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     /// Its first nanosecond.
@@ -132,7 +133,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// How much of a range lies in it.
+    /// Length of the part of a range that lies in the window.
     fn overlap_ns(self, from_ns: u64, to_ns: u64) -> u64 {
         to_ns.min(self.to_ns).saturating_sub(from_ns.max(self.from_ns))
     }
@@ -153,24 +154,24 @@ impl FromStr for Window {
     }
 }
 
-/// One request, as its thread's clocks saw it.
+/// One request, as measured by the clocks of its thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Request {
     /// When it should have begun.
     due_ns: u64,
-    /// When the thread was to run for it: later than due if the one before was not done by then.
+    /// When the thread should have run for it: later than due if the previous request was not done by then.
     ready_ns: u64,
-    /// When the thread ran.
+    /// When the thread started to run for it.
     begun_ns: u64,
     /// When it was done.
     done_ns: u64,
-    /// CPU time from then to then.
+    /// CPU time from `begun_ns` to `done_ns`.
     cpu_ns: u64,
 }
 
 impl Request {
-    /// Its part of the time within requests without a CPU. When in the request that was is not known: it is
-    /// spread evenly over it.
+    /// The part, in the window, of the time within the request in which the thread had no CPU. When that was within
+    /// the request is unknown, so it is spread evenly over the request.
     fn preempted_ns(&self, window: Window) -> u64 {
         let length_ns = self.done_ns - self.begun_ns;
         let lost_ns = length_ns.saturating_sub(self.cpu_ns);
@@ -179,7 +180,7 @@ impl Request {
     }
 }
 
-/// Serves until `wait` returns, and returns all requests.
+/// Serves until `wait` returns. Returns all requests.
 fn serve(
     demand: Demand,
     stop: &AtomicBool,
@@ -190,7 +191,7 @@ fn serve(
         let serve_thread = move |number| {
             let mut requests = requests(demand, number, start_ns);
             let mut served = Vec::new();
-            // Also the one that is under way when the end is told: much of its time may be in the window.
+            // The request in progress when the end is signalled is kept too: much of its time may be in the window.
             while !stop.load(Ordering::Relaxed) {
                 served.extend(requests.next());
             }
@@ -209,13 +210,13 @@ fn serve(
     })
 }
 
-/// One thread's requests. Their due times are fixed in advance, so that a late start makes the next request
-/// late too and nothing that users would have felt is left out.
+/// The requests of one thread. Their due times are fixed in advance. A late start therefore delays the next request
+/// too, and no delay that users would have noticed is left out.
 fn requests(demand: Demand, number: u32, start_ns: u64) -> impl Iterator<Item = Request> {
-    // The kernel may wake a sleeper up to this much late to save wake-ups; 50 us by default.
+    // The kernel may delay timers of a sleeping thread by this slack to save wake-ups; 50 us by default.
     let _ = set_current_timer_slack(NonZeroU64::new(1));
     let (work_ns, period_ns) = (demand.work_us * 1000, demand.period_us * 1000);
-    // Threads take turns rather than compete with each other.
+    // Due times are staggered, so that threads do not compete with each other.
     let mut next_ns = start_ns + period_ns * u64::from(number) / u64::from(demand.threads.max(1));
     let mut now = Clocks::now();
     std::iter::from_fn(move || {
@@ -238,7 +239,7 @@ fn requests(demand: Demand, number: u32, start_ns: u64) -> impl Iterator<Item = 
     })
 }
 
-/// What of the requests falls into a window.
+/// Summarises the part of the requests that falls into a window.
 fn summary(served: &[Request], window: Window) -> Summary {
     let mut latencies: Vec<u64> = served
         .iter()
@@ -258,14 +259,14 @@ fn summary(served: &[Request], window: Window) -> Summary {
     }
 }
 
-/// The least of the values, which are in ascending order, that so many percent of them do not exceed; 0 if
-/// there are none.
+/// The smallest of the values, which must be in ascending order, that at least `percent` % of them do not exceed. 0
+/// if there are no values.
 pub(crate) fn percentile(ascending: &[u64], percent: usize) -> u64 {
     let rank = (ascending.len() * percent).div_ceil(100).max(1);
     ascending.get(rank - 1).copied().unwrap_or(0)
 }
 
-/// Computes until so much CPU time is used up.
+/// Computes until this much CPU time is used.
 fn work(begun: Clocks, work_ns: u64) -> Clocks {
     let mut number = begun.wall_ns;
     loop {
@@ -309,7 +310,7 @@ mod tests {
     use proptest::prelude::*;
     use std::time::Duration;
 
-    /// Serves for so long; the requests and the time in which they were served.
+    /// Serves for `time`. Returns the requests and the window in which they were served.
     fn serve_for(demand: Demand, time: Duration) -> (Vec<Request>, Window) {
         let from_ns = now_ns(ClockId::Monotonic);
         let wait = || {
@@ -320,7 +321,7 @@ mod tests {
         (served, Window { from_ns, to_ns: now_ns(ClockId::Monotonic) })
     }
 
-    /// Back to back: each is ready when the one before is done, then waits, then is served.
+    /// Back-to-back requests: each is ready when the previous one is done, then waits, then is served.
     fn requests_of(parts: &[(u64, u64, u64)]) -> Vec<Request> {
         let mut now_ns = 0;
         let one = |&(late_ns, cpu_ns, lost_ns): &(u64, u64, u64)| {
@@ -345,7 +346,7 @@ mod tests {
             let late = |it: &Summary| it.woke_late_ns.unwrap();
             let preempted = |it: &Summary| it.preempted_ns.unwrap();
             prop_assert_eq!(late(&left) + late(&right), late(&whole));
-            // One request is cut, and both halves round.
+            // One request is cut by the boundary, and both halves are rounded.
             prop_assert!((preempted(&left) + preempted(&right)).abs_diff(preempted(&whole)) <= 2);
             prop_assert_eq!(preempted(&whole), parts.iter().map(|part| part.2).sum::<u64>());
             prop_assert_eq!(late(&whole), parts.iter().map(|part| part.0).sum::<u64>());
@@ -400,7 +401,7 @@ mod tests {
         let (served, window) = serve_for(demand, Duration::from_millis(50));
         assert!(!served.is_empty());
         assert!(served.iter().all(|request| request.cpu_ns >= 500_000));
-        // Back to back, the thread is on a CPU or kept from it from the first request to the last.
+        // Back to back, the thread is either running or runnable from the first request to the last.
         let cpu_ns: u64 = served.iter().map(|request| request.cpu_ns).sum();
         let summary = summary(&served, window);
         assert!(cpu_ns + summary.preempted_ns.unwrap() <= summary.wall_ns, "{summary:?}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The lab's processes: this program executed again as a hidden subcommand, so that the lab needs nothing
-//! that is not installed.
+//! The processes of the lab: this program itself, executed as a hidden subcommand, so that the lab needs nothing else
+//! installed.
 
 use super::disk::{self, DiskArgs};
 use super::drive::{self, DriveArgs};
@@ -98,13 +98,13 @@ impl DemandArgs {
     }
 }
 
-/// Sets the process up as told, says `ready`, and works.
+/// Sets the process up according to its arguments, prints `ready`, and works.
 pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
     if let Work::Janitor { paths } = &args.work {
         return guard::janitor(paths);
     }
-    // Besides the janitor, who needs a cgroup to find them: nothing outlives the runner. But a disk must be
-    // there for those who unmount it.
+    // No process outlives the runner, except the janitor, which finds the others by their cgroup, and a disk, which
+    // must be there until it is unmounted.
     if !matches!(args.work, Work::Disk(_)) {
         set_parent_process_death_signal(Some(Signal::KILL))?;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A disk that is as slow as a scenario wants, whatever the host's own are: a file of a [`server`] under a loop
-//! device under a filesystem.
+//! A disk of the speed that a scenario wants, whatever the host's own disks are: a file of a [`server`], a loop
+//! device on it, and a filesystem on that.
 
 mod server;
 mod tally;
@@ -20,18 +20,18 @@ use std::ffi::CString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// CPU time of every second that its server may use before all ordinary tasks: more than it ever does.
+/// CPU time that its server may use per second with real-time priority, in microseconds: more than it ever needs.
 const SERVER_US_PER_S: u32 = 300_000;
 
-/// What a scenario says of its disk.
+/// A scenario's parameters of its disk.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DiskSpec {
-    /// Its size.
+    /// Its size, in MiB.
     size_mib: u64,
-    /// Time of every request besides its bytes.
+    /// Fixed time of every request, in microseconds, to which the transfer of its bytes is added.
     pub(crate) base_us: u64,
-    /// Bytes a second, in millions.
+    /// Throughput, in million bytes per second.
     megabytes_per_s: u64,
     /// Its I/O scheduler.
     #[serde(default = "default_scheduler")]
@@ -60,7 +60,7 @@ impl DiskSpec {
         Ok(())
     }
 
-    /// What it is, in words.
+    /// A description in words.
     pub(crate) fn describe(&self) -> String {
         format!(
             "{} MiB in memory, ext4 on a loop device over FUSE; a request takes {} us and {} MB/s",
@@ -69,13 +69,13 @@ impl DiskSpec {
     }
 }
 
-/// Refuses times that no disk has.
+/// Rejects a time outside of 1 us to 1 s.
 pub(crate) fn check_base_us(key: &str, base_us: u64) -> Result<()> {
     ensure!((1..=1_000_000).contains(&base_us), "`{key}` must be 1 to 1000000");
     Ok(())
 }
 
-/// A mounted disk. What undoes it is the stage's janitor.
+/// A mounted disk. The stage's janitor removes it.
 #[derive(Debug)]
 pub(crate) struct Disk {
     server: Worker,
@@ -84,7 +84,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Makes it, as fast as memory: see [`Self::set_base_us`].
+    /// Creates the disk, as fast as memory: see [`Self::set_base_us`].
     pub(crate) fn make(stage: &mut Stage, spec: &DiskSpec) -> Result<Self> {
         let (fuse, at) = (stage.scratch("fuse"), stage.scratch("mnt"));
         let backing = fuse.join(FILE);
@@ -98,7 +98,7 @@ impl Disk {
             format!("--size-mib={}", spec.size_mib),
             format!("--bytes-per-us={}", spec.megabytes_per_s),
         ];
-        // Where that is not to be had, the disk is as slow as the host's other work makes it.
+        // Where real-time priority is not available, the host's other work slows the disk down.
         let _ = stage.allow_realtime(&stage.cgroup(SERVERS)?, SERVER_US_PER_S);
         let job = Job {
             comm: "lab-disk",
@@ -127,12 +127,12 @@ impl Disk {
         Ok(Self { server, mount: at, device: name })
     }
 
-    /// Where it is mounted.
+    /// Its mount point.
     pub(crate) fn mount(&self) -> &Path {
         &self.mount
     }
 
-    /// Where the kernel keeps the settings of its page cache.
+    /// Directory in sysfs with the settings of its page cache (`/sys/class/bdi/MAJOR:MINOR`).
     pub(crate) fn bdi(&self) -> Result<PathBuf> {
         let file = Path::new("/sys/block").join(&self.device).join("dev");
         let number = fs::read_to_string(&file)
@@ -140,7 +140,7 @@ impl Disk {
         Ok(Path::new("/sys/class/bdi").join(number.trim()))
     }
 
-    /// Sets the time of every request besides its bytes; 0 = as fast as memory.
+    /// Sets the fixed time of every request, in microseconds. 0 = as fast as memory.
     pub(crate) fn set_base_us(&mut self, stage: &Stage, base_us: u64) -> Result<()> {
         match self.ask(stage, &format!("base_us {base_us}"))?.as_str() {
             "ok\n" => Ok(()),
@@ -148,13 +148,13 @@ impl Disk {
         }
     }
 
-    /// What was written to it in a window.
+    /// What was written to it in a window, by mark.
     pub(crate) fn written(&mut self, stage: &Stage, window: &str) -> Result<Marks> {
         let answer = self.ask(stage, &format!("written {window}"))?;
         serde_json::from_str(&answer).context("the lab's disk has ended early")
     }
 
-    /// Lets it be as fast as memory, for good.
+    /// Makes it as fast as memory, for good.
     pub(crate) fn close(&mut self) {
         self.server.close();
     }
@@ -165,7 +165,7 @@ impl Disk {
     }
 }
 
-/// Changes a setting until the end; one that this kernel does not have is left out.
+/// Changes a setting until the run ends. Settings that this kernel does not have are skipped.
 pub(crate) fn change(stage: &mut Stage, file: &Path, value: &str) -> Result<()> {
     let Some(undo) = Undo::setting(file)? else { return Ok(()) };
     stage.will_undo(&undo)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The process that is the disk: a filesystem of one file, in memory, that takes its time. One server, so
-//! requests queue; its clock is absolute, so a late wake-up does not make the disk slower than it claims.
+//! The process that serves the disk: a filesystem with one file, in memory, whose requests take time. It has a single
+//! server, so requests queue. Its clock is absolute, so a late wake-up does not make the disk slower than configured.
 
 use super::tally::Tally;
 use crate::lab::victim::{Window, now_ns, sleep_until};
@@ -27,7 +27,7 @@ use std::time::{Duration, UNIX_EPOCH};
 /// Name of the one file.
 pub(crate) const FILE: &str = "disk";
 const FILE_INODE: INodeNo = INodeNo(2);
-/// For how long the kernel may believe what it was told: nothing ever changes.
+/// How long the kernel may cache attributes: they never change.
 const TTL: Duration = Duration::from_secs(3600);
 
 /// Arguments of the hidden subcommand.
@@ -43,11 +43,11 @@ pub(crate) struct DiskArgs {
     bytes_per_us: u64,
 }
 
-/// Serves until it is unmounted. Each line of standard input is a question: `base_us N` sets the time that
-/// every request takes besides its bytes (0 = no request takes any time, which is how it begins), `written FROM
-/// TO` asks for what was written. At the end of the input nobody needs the disk to be slow any more.
+/// Serves until it is unmounted. Each line of standard input is a command: `base_us N` sets the fixed time of every
+/// request (0 = no request takes any time, which is the initial state), `written FROM TO` asks what was written in
+/// that window. When the input ends, requests take no time any more.
 pub(crate) fn serve(args: &DiskArgs) -> Result<()> {
-    // Neither Ctrl-C nor a kill of the process group may take it from those who unmount it.
+    // Ctrl-C or a kill of the process group must not end it before the filesystem is unmounted.
     rustix::process::setsid().context("cannot make a session")?;
     let memory = memfd_create("deburr-lab-disk", MemfdFlags::CLOEXEC)
         .context("cannot make a file in memory")?;
@@ -82,7 +82,8 @@ pub(crate) fn serve(args: &DiskArgs) -> Result<()> {
     session.run().context("the lab's disk ended early")
 }
 
-/// A disk does not wait for a CPU. Where that is not allowed it is a little slower than it claims.
+/// A disk does not wait for a CPU, so its server gets real-time priority. Without it, the disk is slightly slower
+/// than configured.
 fn hurry() {
     let _ = setpriority_process(None, -20);
     let pid = std::process::id().to_string();
@@ -116,7 +117,7 @@ fn answer_lines(state: &State) -> Result<()> {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Time of a request besides its bytes; 0 = none takes any time.
+    /// Fixed time of a request, in microseconds; 0 = requests take no time at all.
     base_us: AtomicU64,
     tally: Mutex<Tally>,
 }
@@ -125,13 +126,13 @@ struct Disk {
     store: File,
     size: u64,
     bytes_per_us: u64,
-    /// When it will be done with all that it was asked for.
+    /// When all requests so far will be completed, in nanoseconds.
     free_ns: AtomicU64,
     state: Arc<State>,
 }
 
 impl Disk {
-    /// Takes the time that a request of so many bytes takes; returns when it was done.
+    /// Waits as long as a request of this many bytes takes. Returns its completion time, in nanoseconds.
     fn take_time(&self, bytes: usize) -> u64 {
         let now_ns = now_ns(ClockId::Monotonic);
         let base_us = self.state.base_us.load(Ordering::Relaxed);
@@ -196,7 +197,7 @@ impl Filesystem for Disk {
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        // Without it the kernel would keep the disk's blocks in a page cache of their own.
+        // Otherwise the kernel would cache the disk's blocks in a page cache of their own.
         reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
     }
 
@@ -241,7 +242,7 @@ impl Filesystem for Disk {
         }
         let done_ns = self.take_time(data.len());
         self.state.tally.lock().unwrap_or_else(PoisonError::into_inner).add(done_ns, data);
-        // The kernel never asks for more than it can count.
+        // The kernel limits the size of a write to less than 4 GiB.
         reply.written(data.len() as u32);
     }
 
@@ -255,7 +256,7 @@ impl Filesystem for Disk {
         _: i32,
         reply: ReplyEmpty,
     ) {
-        // A loop device asks for holes and zeros only, which are the same in memory.
+        // A loop device only asks for holes and zeros, which are the same in memory.
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match fallocate(&self.store, flags, offset, length) {
             Ok(()) => reply.ok(),

@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What was written to a disk, by the files' own marks: the lab's writers fill each file with one letter, so
-//! that whoever sees a block knows whose it is, without asking a filesystem. That is the channel that the
-//! files of a report are compared with.
+//! What was written to a disk, by mark. The lab's writers fill each file with one letter, so a block shows to which
+//! files it belongs without asking a filesystem. The files of a report are compared with this independent channel.
 
 use crate::lab::victim::Window;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Length of a block; a write begins and ends at the boundary of one.
+/// Length of a block, in bytes. A write begins and ends at a block boundary.
 const BLOCK: usize = 4096;
-/// So much of a block's beginning must be of one letter. A filesystem's own blocks do not look like that.
+/// The first byte of a marked block is followed by at least this many bytes of the same letter. A filesystem's own
+/// blocks do not look like that.
 const MARK: usize = 16;
-/// The mark of blocks without one: metadata, journal, other writers.
+/// Mark of blocks without a letter: metadata, the journal, other writers.
 const UNMARKED: u8 = b'-';
 
-/// Writes of one mark.
+/// The writes of one mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Written {
-    /// Requests with such blocks.
+    /// Runs of consecutive blocks of the mark within a request.
     pub(crate) requests: u64,
-    /// Their bytes.
+    /// Bytes of these blocks.
     pub(crate) bytes: u64,
 }
 
 /// Writes by mark.
 pub(crate) type Marks = BTreeMap<char, Written>;
 
-/// All writes, each with the time at which it was done.
+/// All writes: completion time in nanoseconds, mark, and bytes.
 #[derive(Debug, Default)]
 pub(super) struct Tally(Vec<(u64, u8, u32)>);
 
 impl Tally {
-    /// One request.
+    /// Adds one request.
     pub(super) fn add(&mut self, done_ns: u64, data: &[u8]) {
         let mut last: Option<(u8, u32)> = None;
         for block in data.chunks(BLOCK) {
@@ -47,7 +47,7 @@ impl Tally {
         self.0.extend(last.map(|(seen, bytes)| (done_ns, seen, bytes)));
     }
 
-    /// What was done in a window.
+    /// What was completed in a window.
     pub(super) fn of(&self, window: Window) -> Marks {
         let mut marks = Marks::new();
         let inside = |at_ns| (window.from_ns..window.to_ns).contains(&at_ns);

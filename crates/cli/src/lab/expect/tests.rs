@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Reports that are right, and each way of being wrong.
+//! Correct reports, and each way in which a report can be wrong.
 
 use super::*;
 use crate::lab::fitness::Machine;
@@ -154,7 +154,7 @@ fn latency_from_outside_and_advice_are_checked() {
     );
     let scenario = Scenario::parse(&text).unwrap();
     let passed = |with_ms: u64, action: &str| -> Vec<bool> {
-        // What the control run suffers from besides is set aside.
+        // Other findings in the control run are ignored.
         let mut control = observed(1, vec![finding("SCH003", Severity::High, &[])]);
         let mut fault = right();
         for (run, p99_ms) in [(&mut control, 10), (&mut fault, with_ms)] {
@@ -197,7 +197,7 @@ fn what_the_rest_of_the_host_did_is_set_aside() {
     let mut both = right();
     let shares = [("rustc", "/labs", 0.4), ("spinner", "/lab/neighbour", 0.5)];
     both.report.findings = vec![finding("SCH001", Severity::High, &shares)];
-    // Of the 60 % that are left, the spinners have 50.
+    // Of the remaining 60 %, the spinners have 50.
     assert_eq!(failures(&busy, &both), Vec::<String>::new());
     assert!(busy.is_of_the_rest_of_the_host(&rest));
     assert!(!both.is_of_the_rest_of_the_host(&both.report.findings[0]));
@@ -236,13 +236,13 @@ fn each_wrong_statement_fails_its_own_check() {
     leaky.report.ledger[0].parts.pop();
     assert!(failures(&quiet, &leaky)[0].contains("100 +- 0.1 %"));
 
-    // Nothing found: no first code, nobody to blame.
+    // Nothing is found: no first code, and no culprit.
     assert_eq!(failures(&quiet, &observed(300, vec![])).len(), 2);
 }
 
 #[test]
 fn what_was_stolen_from_the_victims_cpus_is_not_missing_from_the_report() {
-    // The victim's clock says 54.8 ms/s, the report 2.9: as it was seen on a machine whose CPUs were stolen.
+    // The victim's clock says 54.8 ms/s, the report 2.9: measured on a machine with stolen CPU time.
     let with_stolen = |stolen_ms_per_s: [u64; 2], cpus: &[usize]| {
         let mut run = observed(3, vec![]);
         run.victim.preempted_ns = Some(10 * 54_800_000);
@@ -255,7 +255,7 @@ fn what_was_stolen_from_the_victims_cpus_is_not_missing_from_the_report() {
     assert!(with_stolen([200, 300], &[0, 1]));
     assert!(!with_stolen([0, 300], &[0]), "stolen from a CPU on which it never was");
     assert!(!with_stolen([10, 10], &[0, 1]), "too little to explain it");
-    // What is stolen makes no report right that says more than the victim felt.
+    // Stolen time does not excuse a report of more waiting than the victim measured.
     let mut more = observed(300, vec![]);
     more.victim.preempted_ns = Some(10 * 200_000_000);
     more.machine.stolen_ns = [(0, 9_000_000_000)].into();
@@ -268,7 +268,7 @@ fn what_a_hypervisor_takes_is_the_machines_in_both_runs() {
     let mut fault = right();
     fault.report.findings.insert(0, stolen());
     assert_eq!(failures(&observed(1, vec![stolen()]), &fault), Vec::<String>::new());
-    // Another finding about CPUs would be a complaint.
+    // A finding about CPUs other than CPU001 counts.
     let slow = finding("CPU002", Severity::High, &[]);
     assert_eq!(failures(&observed(1, vec![slow]), &right()).len(), 1);
 }
@@ -289,7 +289,8 @@ fn nobody_waits_for_the_observer_longer_than_it_ran() {
         run.report.observer.cpu_seconds = cpu_seconds;
         failures(&quiet, &run)
     };
-    // Of 3 s of waiting the observer has 2.1, and had a CPU for 0.1: the spinners have all of the rest, and yet.
+    // Of 3 s of waiting, 2.1 s are blamed on the observer, which ran for 0.1 s. The spinners have all of the rest,
+    // and the check fails nevertheless.
     assert!(blamed(0.7, 0.1)[0].contains("longer for the observer"), "{:?}", blamed(0.7, 0.1));
     assert_eq!(blamed(0.04, 0.1), Vec::<String>::new());
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Somebody else who makes the filesystem's journal write much, for which all wait who sync.
+//! Another process that causes many journal writes, for which every process that syncs has to wait.
 
 use super::Fault;
 use crate::lab::io::{CommitterSpec, IoArgs};
@@ -14,7 +14,7 @@ use serde::Deserialize;
 pub(crate) struct Committer {
     /// Its comm.
     comm: String,
-    /// Its cgroup, below the lab's own; its files are in a directory of that name.
+    /// Its cgroup, below the lab's own. Its files are in a directory of that name.
     cgroup: String,
     /// What it does.
     commit: CommitterSpec,

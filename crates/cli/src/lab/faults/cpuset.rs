@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! CPUs that a cgroup must stay on: what `docker run --cpuset-cpus` and a static CPU manager set.
+//! A cpuset that binds a cgroup to CPUs, as `docker run --cpuset-cpus` and a static CPU manager configure it.
 
 use super::Fault;
 use super::v1::move_members;
@@ -13,9 +13,9 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Cpuset {
-    /// Whose processes: a cgroup below the lab's own. Those that it has by then.
+    /// The cgroup, below the lab's own, whose processes are bound: those that it contains at the time.
     cgroup: String,
-    /// CPUs they may use, counted among those that the lab may use, from 0.
+    /// CPUs that they may use, as indices from 0 into the CPUs that the lab may use.
     cpus: Vec<usize>,
 }
 

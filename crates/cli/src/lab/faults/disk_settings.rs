@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Settings of the page cache and of the disk itself. Those of the page cache are the whole host's: their
-//! values before are with the janitor.
+//! Settings of the page cache and of the disk itself. Those of the page cache apply to the whole host, so the janitor
+//! keeps their previous values.
 
 use super::Fault;
 use crate::host::undo::{Undo, write_setting};
@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 use std::path::Path;
 
-/// How old dirty data may become, and how often the kernel looks.
+/// How old dirty data may become, and how often the flusher wakes up.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WritebackKnobs {
@@ -18,7 +18,7 @@ pub(crate) struct WritebackKnobs {
     writeback_centisecs: u32,
     /// `vm.dirty_expire_centisecs`.
     expire_centisecs: u32,
-    /// The same without the fault: so long that nothing is written out.
+    /// The same without the fault: so long that no data expires.
     control_expire_centisecs: u32,
 }
 
@@ -63,7 +63,7 @@ impl Fault for WritebackKnobs {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DirtyLimit {
-    /// In MiB.
+    /// The limit, in MiB.
     max_mib: u64,
 }
 
@@ -79,7 +79,8 @@ impl Fault for DirtyLimit {
 
     fn inject(&self, stage: &mut Stage) -> Result<()> {
         let bdi = stage.disk()?.bdi()?;
-        // The kernel keeps the limit as a share of memory, and refuses the bytes that it shows for "all of it".
+        // The kernel stores the limit as a share of memory. It refuses to be given the byte count that it shows for
+        // 100 %.
         let share = Undo::setting(&bdi.join("max_ratio_fine"))?;
         stage.will_undo(&share.context("this kernel has no `max_ratio_fine`")?)?;
         write_setting(&bdi.join("max_bytes"), &(self.max_mib << 20).to_string())?;
@@ -87,11 +88,11 @@ impl Fault for DirtyLimit {
     }
 }
 
-/// A disk that takes longer for each request.
+/// A disk that needs more time for each request.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SlowDisk {
-    /// Time of every request besides its bytes.
+    /// Fixed time of every request, in microseconds.
     base_us: u64,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Others who write to the same disk.
+//! Other processes that write to the same disk.
 
 use super::Fault;
 use crate::lab::io::{IoArgs, WriterSpec};
@@ -14,12 +14,12 @@ use serde::Deserialize;
 pub(crate) struct DiskWriter {
     /// Its comm.
     comm: String,
-    /// Its cgroup, below the lab's own; its file is in a directory of that name.
+    /// Its cgroup, below the lab's own. Its file is in a directory of that name.
     cgroup: String,
-    /// How many do that, each to a file of its own.
+    /// Number of such processes, each with a file of its own.
     #[serde(default = "one")]
     processes: usize,
-    /// Whether its file is in an overlay, of which only the changes are on the disk.
+    /// Whether its file is in an overlay, whose upper layer is on the disk.
     #[serde(default)]
     overlay: bool,
     /// What it writes.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Many short processes: a script in a loop, a build, health checks that start a shell each.
+//! Many short-lived processes: a script in a loop, a build, health checks that each start a shell.
 
 use super::Fault;
 use crate::lab::forks::ForksArgs;
@@ -12,13 +12,13 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ForkStorm {
-    /// The comm of those who start them.
+    /// Comm of the parent processes.
     comm: String,
-    /// Their cgroup, below the lab's own.
+    /// Cgroup of the parent processes, below the lab's own.
     cgroup: String,
-    /// How many start them.
+    /// Number of parent processes.
     parents: usize,
-    /// Processes a second, of all together.
+    /// Processes started per second, by all parents together.
     per_s: u64,
 }
 

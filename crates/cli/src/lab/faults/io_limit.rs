@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A limit on the block IO of a cgroup: what `docker run --device-write-iops` and cloud agents set.
+//! A limit on the block IO of a cgroup, as `docker run --device-write-iops` and cloud agents set it.
 
 use super::Fault;
 use super::v1::move_members;
@@ -13,9 +13,9 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct IoLimit {
-    /// Whose processes are limited: a cgroup below the lab's own. Those that it has by then.
+    /// The cgroup, below the lab's own, whose processes are limited: those that it contains at the time.
     cgroup: String,
-    /// Writes to the run's disk in a second.
+    /// Maximum number of writes to the run's disk per second.
     write_iops: u64,
 }
 

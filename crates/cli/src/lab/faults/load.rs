@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Processes that work a while and sleep a while, as services do.
+//! Processes that alternate between work and sleep, as services do.
 
 use super::Fault;
 use crate::lab::scenario::{check_cgroup, check_comm, check_cpus, on_cpus};
@@ -15,15 +15,15 @@ pub(crate) struct Load {
     comm: String,
     /// Their cgroup, below the lab's own.
     cgroup: String,
-    /// How many.
+    /// Number of processes.
     processes: usize,
     /// CPU time of a request, in microseconds.
     work_us: u64,
     /// Time from one request to the next, in microseconds.
     period_us: u64,
-    /// CPUs they may use, counted among those that the lab may use, from 0. Absent = all.
+    /// CPUs that they may use, as indices from 0 into the CPUs that the lab may use. Absent = all.
     cpus: Option<Vec<usize>>,
-    /// Whether they go before all ordinary tasks (SCHED_FIFO).
+    /// Whether they run with real-time priority (`SCHED_FIFO`).
     #[serde(default)]
     realtime: bool,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A limit on a cgroup's memory that is less than the files it reads again and again.
+//! A memory limit on a cgroup that is smaller than the files that it reads again and again.
 
 use super::Fault;
 use super::v1::move_members;
@@ -16,9 +16,10 @@ use std::path::Path;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MemoryLimit {
-    /// Whose processes are limited: a cgroup below the lab's own. Those that it has by then, and what they use from then.
+    /// The cgroup, below the lab's own, whose processes are limited: those that it contains at the time, and the
+    /// memory that they use from then on.
     cgroup: String,
-    /// In MiB.
+    /// The limit, in MiB.
     mib: u64,
 }
 
@@ -37,12 +38,12 @@ impl Fault for MemoryLimit {
         let tree = v1_mount("memory")?;
         let settings = [("memory.limit_in_bytes", (self.mib << 20).to_string())];
         move_members(stage, &tree, &self.cgroup, &settings)?;
-        // What is in memory by now counts for where the processes were before.
+        // Pages that are cached already are charged to the cgroup in which the processes were before.
         forget(stage.files()?)
     }
 }
 
-/// Lets go of what is in memory of the files below a directory.
+/// Drops the cached pages of all files below a directory.
 fn forget(dir: &Path) -> Result<()> {
     for entry in fs::read_dir(dir).with_context(|| format!("cannot read `{}`", dir.display()))? {
         let entry = entry?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What can be done to a host, one fault a file. A fault works only inside of the lab's own cgroup, so that
-//! removing that undoes it, or on what the janitor was told of.
+//! What can be done to a host, one fault per file. A fault only changes the lab's own cgroup, whose removal undoes
+//! it, or what is registered with the janitor.
 
 mod committer;
 mod cpuset;
@@ -25,40 +25,40 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub(crate) enum FaultSpec {
-    /// Processes that never sleep.
+    /// CPU-bound processes that never sleep.
     Spinners(spinners::Spinners),
     /// A limit on the CPU time of a cgroup.
     Quota(quota::Quota),
     /// Processes that serve a load.
     Load(load::Load),
-    /// Many short processes.
+    /// Many short-lived processes.
     ForkStorm(fork_storm::ForkStorm),
     /// A CPU weight.
     Weight(weight::Weight),
-    /// CPUs that a cgroup must stay on.
+    /// A cpuset of a cgroup.
     Cpuset(cpuset::Cpuset),
-    /// A process that has everything written out.
+    /// A process that calls `sync(2)`.
     Syncs(syncs::Syncs),
     /// A process that writes to the disk.
     DiskWriter(disk_writer::DiskWriter),
     /// A process that makes the journal write.
     Committer(committer::Committer),
-    /// The page cache's clocks.
+    /// Intervals of writeback and age of dirty data.
     WritebackKnobs(disk_settings::WritebackKnobs),
-    /// A limit on the page cache of the disk.
+    /// A limit on the dirty data of the disk.
     DirtyLimit(disk_settings::DirtyLimit),
     /// A limit on the block IO of a cgroup.
     IoLimit(io_limit::IoLimit),
     /// A limit on the memory of a cgroup.
     MemoryLimit(memory_limit::MemoryLimit),
-    /// A disk that became slow.
+    /// A disk that becomes slow.
     SlowDisk(disk_settings::SlowDisk),
-    /// A file that takes its time.
+    /// A file whose reads take long.
     SlowReads(slow_reads::SlowReads),
 }
 
 impl FaultSpec {
-    /// What it does.
+    /// The fault itself.
     pub(crate) fn as_fault(&self) -> &dyn Fault {
         match self {
             Self::Spinners(fault) => fault,
@@ -80,18 +80,18 @@ impl FaultSpec {
     }
 }
 
-/// One way to disturb.
+/// A way to disturb the victim.
 pub(crate) trait Fault {
-    /// Refuses parameters that cannot work.
+    /// Rejects parameters that cannot work.
     fn validate(&self) -> Result<()>;
 
-    /// What is done, in words, on a machine with so many usable CPUs.
+    /// A description in words, for a machine with this many usable CPUs.
     fn describe(&self, cpus: usize) -> String;
 
-    /// Does it.
+    /// Injects the fault.
     fn inject(&self, stage: &mut Stage) -> Result<()>;
 
-    /// What the run without it needs in its place.
+    /// Does what the control run needs in its place.
     fn leave_out(&self, _stage: &mut Stage) -> Result<()> {
         Ok(())
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A CPU limit on a cgroup: what `docker run --cpus`, `CPUQuota=` and Kubernetes' `limits.cpu` set.
+//! A CPU limit on a cgroup, as `docker run --cpus`, `CPUQuota=` and Kubernetes' `limits.cpu` set it.
 
 use super::Fault;
 use crate::lab::scenario::check_cgroup;
@@ -11,11 +11,11 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Quota {
-    /// The cgroup that is limited, below the lab's own.
+    /// The limited cgroup, below the lab's own.
     cgroup: String,
-    /// CPU time in each period, in microseconds.
+    /// CPU time per period, in microseconds.
     quota_us: u64,
-    /// Length of a period in microseconds.
+    /// Length of a period, in microseconds.
     period_us: u64,
 }
 

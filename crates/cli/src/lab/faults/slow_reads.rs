@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A file each read of which takes long: what a driver that asks firmware, or a filesystem over a network, does.
+//! A file whose reads take long, as with a driver that queries firmware or a filesystem over a network.
 
 use super::Fault;
 use crate::lab::stage::Stage;

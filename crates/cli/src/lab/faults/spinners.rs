@@ -15,9 +15,9 @@ pub(crate) struct Spinners {
     comm: String,
     /// Their cgroup, below the lab's own.
     cgroup: String,
-    /// How many for each CPU that they may use.
+    /// Number of processes for each CPU that they may use.
     per_cpu: usize,
-    /// CPUs they may use, counted among those that the lab may use, from 0. Absent = all.
+    /// CPUs that they may use, as indices from 0 into the CPUs that the lab may use. Absent = all.
     cpus: Option<Vec<usize>>,
     /// Their nice value.
     nice: Option<i32>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A script that has everything written out at intervals: `sync` in a cron job, a backup, a deployment.
+//! A script that writes back all dirty data at intervals: `sync` in a cron job, a backup, a deployment.
 
 use super::Fault;
 use crate::lab::io::SyncsArgs;
@@ -16,7 +16,7 @@ pub(crate) struct Syncs {
     comm: String,
     /// Its cgroup, below the lab's own.
     cgroup: String,
-    /// From one call to the next.
+    /// Interval between calls, in milliseconds.
     every_ms: u64,
 }
 

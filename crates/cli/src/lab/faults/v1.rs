@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Limits of cgroup v1 that are in another tree than that of the CPUs.
+//! Limits of cgroup v1 whose controller is in another tree than the CPU controller.
 
 use crate::host::cgroup::make_dir;
 use crate::host::undo::{Undo, write_setting};
@@ -7,7 +7,7 @@ use crate::lab::stage::Stage;
 use anyhow::{Context as _, Result, ensure};
 use std::path::Path;
 
-/// Moves the processes that are in a cgroup of the lab's by now into one of the tree `tree`, with these settings.
+/// Moves the processes that one of the lab's cgroups contains now into a new cgroup of `tree` with these settings.
 pub(super) fn move_members(
     stage: &mut Stage,
     tree: &Path,

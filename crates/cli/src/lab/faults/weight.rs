@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A CPU weight that is next to nothing: what a default of a platform, or a request of `1m`, comes to.
+//! A very small CPU weight, as a platform's default or a request of `1m` can result in.
 
 use super::Fault;
 use crate::host::cgroup::DEFAULT_SHARES;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Weight {
-    /// The cgroup that is weighed, below the lab's own.
+    /// The cgroup that gets the weight, below the lab's own.
     cgroup: String,
     /// Its `cpu.shares`.
     shares: u32,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A message broker's way with files: many small ones that are appended to together, many that are appended to
-//! now and then, an index that is written all over, and a log whose every record must be on the disk before the
-//! broker answers. It measures the latter, which is what its users feel.
+//! Accesses files like a message broker: many small files that are all appended to at once, many that are appended to
+//! now and then, an index that is written at random positions, and a log whose every record must be on the disk
+//! before the broker answers. It measures the latency of the log, which is what its users notice.
 
 use super::{IoArgs, Pace, Random, filled_file, flush_filesystem};
 use crate::lab::victim::{IoSummary, Stall, Summary, Window, now_ns, percentile};
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// Its groups of files: what they are filled with, and where they are.
+/// Its groups of files: the letter that they are filled with, and their directory.
 pub(crate) const GROUPS: [(char, &str); 4] = [
     ('h', "store/consumequeue"),
     ('c', "store/retry"),
@@ -27,43 +27,44 @@ pub(crate) const GROUPS: [(char, &str); 4] = [
 ];
 
 const PAGE: u64 = 4096;
-/// Every file begins with so much: blocks that follow each other in time are then not neighbours on disk.
+/// Initial size of the index and the log, at least: blocks that are written one after the other are then not
+/// neighbours on the disk.
 const FILLED: u64 = 64 << 10;
-/// Every small file with so much: its last block has room, so that the first records need no new block. Those
-/// would be given to all files of a pass side by side, and a pass would be a few large requests.
+/// Initial size of every small file. Its last block has room, so that the first records need no new block. New blocks
+/// would be allocated to all files of a pass side by side, and the pass would result in a few large requests.
 const SMALL: u64 = 61 << 10;
-/// Length of a record that is appended to a small file, and of one in the index.
+/// Length of a record that is appended to a small file, and of one in the index, in bytes.
 const RECORD: usize = 20;
-/// The shortest commit that is a stall.
+/// A commit that takes at least this long is a stall.
 const STALL_NS: u64 = 10_000_000;
-/// So many stalls are told one by one.
+/// Maximum number of stalls that are listed.
 const TOLD: usize = 4000;
 
-/// What it does.
+/// Parameters of a broker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BrokerSpec {
-    /// Small files that are all appended to every `hot_period_ms`.
+    /// Number of small files that are all appended to every `hot_period_ms`.
     pub(crate) hot_files: u64,
-    /// See there.
+    /// Interval of these appends, in milliseconds.
     pub(crate) hot_period_ms: u64,
-    /// Small files of which `cold_per_s` are appended to every second.
+    /// Number of small files that are appended to in random order, `cold_per_s` of them per second.
     pub(crate) cold_files: u64,
-    /// See there.
+    /// Appends to these files per second.
     pub(crate) cold_per_s: u64,
-    /// Size of the index.
+    /// Size of the index, in MiB.
     pub(crate) index_mib: u64,
-    /// Pages of it that are written to every second.
+    /// Pages of the index that are written per second.
     pub(crate) index_per_s: u64,
-    /// Whether those pages are read instead.
+    /// Whether these pages are read instead.
     pub(crate) index_read: bool,
-    /// Size of the log; records begin anew at its end. 0 = it grows.
+    /// Size of the log, in MiB; at its end, records start again at the beginning. 0 = it grows.
     pub(crate) log_mib: u64,
-    /// Time from one record of the log to the next.
+    /// Time from one record of the log to the next, in microseconds.
     pub(crate) log_period_us: u64,
-    /// Length of a record of the log; 0 = 4.
+    /// Length of a record of the log, in KiB; 0 = 4 KiB.
     pub(crate) log_record_kib: u64,
-    /// Whether records are only written, and left to the kernel.
+    /// Whether records are only written, and writeback is left to the kernel.
     pub(crate) log_unsynced: bool,
 }
 
@@ -88,7 +89,7 @@ impl BrokerSpec {
         if self.log_record_kib == 0 { PAGE } else { self.log_record_kib << 10 }
     }
 
-    /// What it does, in words: a line each.
+    /// A description in words, one line each.
     pub(crate) fn describe(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.hot_files > 0 {
@@ -122,8 +123,8 @@ impl BrokerSpec {
     }
 }
 
-/// Makes its files, says `ready`, works from the first line on standard input to the second, which gives a
-/// [`Window`], and prints the [`Summary`] of that as JSON.
+/// Creates its files, prints `ready`, works from the first line on standard input to the second, which gives a
+/// [`Window`], and prints the [`Summary`] of that window as JSON.
 pub(crate) fn serve(args: &IoArgs) -> Result<()> {
     let spec: BrokerSpec = args.spec()?;
     let limit = getrlimit(Resource::Nofile);
@@ -170,7 +171,7 @@ struct Files {
 }
 
 impl Files {
-    /// Makes and fills them, on the disk.
+    /// Creates and fills the files, and writes them to the disk.
     fn make(spec: &BrokerSpec, dir: &Path) -> Result<Self> {
         let [hot, cold, index, log] = GROUPS.map(|(mark, path)| (mark as u8, dir.join(path)));
         let small = |(mark, root): &(u8, PathBuf), name: &str, number| {
@@ -195,7 +196,7 @@ impl Files {
     }
 }
 
-/// When how much was written.
+/// Writes, each with its time in nanoseconds and its bytes.
 type Writes = Vec<(u64, u64)>;
 
 fn append_hot(files: &[File], spec: &BrokerSpec, stop: &AtomicBool) -> std::io::Result<Writes> {
@@ -241,7 +242,7 @@ fn write_index(index: &File, spec: &BrokerSpec, stop: &AtomicBool) -> std::io::R
     Ok(writes)
 }
 
-/// When each record was begun and on the disk.
+/// Appends records to the log. Returns when each was begun and when it was on the disk, in nanoseconds.
 fn commit(log: &File, spec: &BrokerSpec, stop: &AtomicBool) -> std::io::Result<Vec<(u64, u64)>> {
     let mut pace = Pace::new(spec.log_period_us * 1000);
     let record = vec![b'l'; spec.record_bytes() as usize];
@@ -263,7 +264,7 @@ fn commit(log: &File, spec: &BrokerSpec, stop: &AtomicBool) -> std::io::Result<V
     Ok(commits)
 }
 
-/// What of it falls into a window.
+/// Summarises what falls into a window.
 fn summary(
     written: &[Writes; 3],
     commits: &[(u64, u64)],

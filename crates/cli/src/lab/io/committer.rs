@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A process that makes the filesystem's journal write much: it makes many small files, has them written out,
-//! and removes them.
+//! A process that causes many journal writes: it creates many small files, syncs the last of them, and removes them
+//! all.
 
 use super::{IoArgs, Pace};
 use anyhow::{Context as _, Result, ensure};
@@ -9,13 +9,13 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-/// What it does.
+/// Parameters of a committer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CommitterSpec {
-    /// Files of a batch, each in a directory of its own.
+    /// Files in a batch, each in a directory of its own.
     pub(crate) files: u64,
-    /// Time from one batch to the next.
+    /// Time from one batch to the next, in milliseconds.
     pub(crate) period_ms: u64,
 }
 
@@ -27,13 +27,13 @@ impl CommitterSpec {
         Ok(())
     }
 
-    /// What it does, in words.
+    /// A description in words.
     pub(crate) fn describe(&self) -> String {
         format!("makes, syncs and removes {} files every {} ms", self.files, self.period_ms)
     }
 }
 
-/// Says `ready`, and does it for ever.
+/// Prints `ready`, then creates and removes batches for ever.
 pub(crate) fn commit(args: &IoArgs) -> Result<()> {
     let spec: CommitterSpec = args.spec()?;
     fs::create_dir_all(&args.dir)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The lab's processes that read and write files, and what they have in common.
+//! The lab's processes that read and write files, and what they share.
 
 mod broker;
 mod committer;
@@ -31,7 +31,7 @@ pub(crate) struct IoArgs {
 }
 
 impl IoArgs {
-    /// As arguments of the hidden subcommand `name`.
+    /// The arguments of a worker that runs the hidden subcommand `name`.
     pub(crate) fn to_arguments(
         name: &str,
         dir: &Path,
@@ -46,7 +46,7 @@ impl IoArgs {
     }
 }
 
-/// A file of so many bytes of one letter, with the directories above it.
+/// Creates a file of `bytes` bytes that are all `mark`, and the directories above it.
 fn filled_file(path: &Path, mark: u8, bytes: u64) -> Result<File> {
     let make = || -> std::io::Result<File> {
         fs::create_dir_all(path.parent().unwrap_or(path))?;
@@ -63,14 +63,14 @@ fn filled_file(path: &Path, mark: u8, bytes: u64) -> Result<File> {
     make().with_context(|| format!("cannot write `{}`", path.display()))
 }
 
-/// Writes all of a filesystem's data and metadata out.
+/// Writes all data and metadata of a filesystem to its disk.
 fn flush_filesystem(dir: &Path) -> Result<()> {
     let handle = File::open(dir).with_context(|| format!("cannot open `{}`", dir.display()))?;
     rustix::fs::syncfs(handle).context("cannot write the filesystem's data out")
 }
 
-/// Says when to do the next of something that is done at a rate. One that is late does not make the others
-/// follow closer.
+/// Paces something that is done at a fixed rate. If one is late, the following ones are not done at shorter
+/// intervals.
 #[derive(Debug)]
 pub(super) struct Pace {
     period_ns: u64,
@@ -82,7 +82,7 @@ impl Pace {
         Self { period_ns, next_ns: now_ns(ClockId::Monotonic) + period_ns }
     }
 
-    /// Waits, and returns the time.
+    /// Waits until the next is due. Returns that time, in nanoseconds.
     pub(super) fn wait(&mut self) -> u64 {
         let now_ns = now_ns(ClockId::Monotonic);
         let due_ns = self.next_ns.max(now_ns);
@@ -94,7 +94,7 @@ impl Pace {
     }
 }
 
-/// Numbers without a pattern, the same in each run (xorshift).
+/// Pseudo-random numbers, the same in each run (xorshift).
 #[derive(Debug)]
 struct Random(u64);
 

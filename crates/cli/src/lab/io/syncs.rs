@@ -11,13 +11,13 @@ pub(crate) struct SyncsArgs {
 }
 
 impl SyncsArgs {
-    /// The words that make a worker do that.
+    /// The arguments of a worker that does this.
     pub(crate) fn words(every_ms: u64) -> Vec<String> {
         vec!["syncs".into(), format!("--every-ms={every_ms}")]
     }
 }
 
-/// Calls it again and again.
+/// Calls `sync(2)` at this interval, for ever.
 pub(crate) fn sync_for_ever(args: &SyncsArgs) -> ! {
     let mut pace = Pace::new(args.every_ms * 1_000_000);
     loop {

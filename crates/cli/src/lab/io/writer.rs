@@ -11,26 +11,27 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-/// What it does.
+/// Parameters of a writer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WriterSpec {
-    /// Whether past the page cache.
+    /// Whether it bypasses the page cache (`O_DIRECT`).
     pub(crate) direct: bool,
-    /// Whether at random places; else from begin to end, again and again.
+    /// Whether it writes at random positions. Otherwise it writes from the start to the end of the file, again and
+    /// again.
     pub(crate) random: bool,
-    /// Writes at the same time.
+    /// Number of threads, each with one write at a time.
     pub(crate) depth: u64,
-    /// Length of each.
+    /// Length of each write, in KiB.
     pub(crate) block_kib: u64,
-    /// Size of the file.
+    /// Size of the file, in MiB.
     pub(crate) file_mib: u64,
-    /// Whether each is followed by fdatasync.
+    /// Whether each write is followed by `fdatasync`.
     #[serde(default)]
     pub(crate) synced: bool,
-    /// Writes a second of each of those at the same time; absent = one after the other.
+    /// Writes per second of each thread. Absent = one write after the other.
     pub(crate) per_s: Option<u64>,
-    /// Instead of that: some writes one after the other at intervals, and none between.
+    /// Instead of a rate: bursts of writes at intervals, with no writes between them.
     pub(crate) burst: Option<BurstSpec>,
 }
 
@@ -38,9 +39,9 @@ pub(crate) struct WriterSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BurstSpec {
-    /// From the begin of one burst to that of the next.
+    /// Interval between the starts of bursts, in milliseconds.
     pub(crate) every_ms: u64,
-    /// Writes in a burst of each of those at the same time.
+    /// Writes of each thread in a burst.
     pub(crate) writes: u64,
 }
 
@@ -67,7 +68,7 @@ impl WriterSpec {
         Ok(())
     }
 
-    /// What it does, in words.
+    /// A description in words.
     pub(crate) fn describe(&self) -> String {
         let order = if self.random { "random" } else { "sequential" };
         let way = if self.direct { "direct" } else { "buffered" };
@@ -88,7 +89,7 @@ impl WriterSpec {
     }
 }
 
-/// Makes its file, says `ready`, and writes for ever.
+/// Creates its file, prints `ready`, and writes for ever.
 pub(crate) fn write(args: &IoArgs) -> Result<()> {
     let spec: WriterSpec = args.spec()?;
     let path = args.dir.join("data");
@@ -108,7 +109,7 @@ pub(crate) fn write(args: &IoArgs) -> Result<()> {
             let (file, spec, position) = (&file, &spec, &position);
             scope.spawn(move || {
                 let Err(error) = write_blocks(file, spec, position, number);
-                // One thread's trouble ends all: a writer at half its depth would be another scenario.
+                // An error in one thread ends the process: a writer at a smaller depth would be another scenario.
                 eprintln!("deburr: the lab's writer: {error}");
                 std::process::exit(1);
             });
@@ -124,7 +125,7 @@ fn write_blocks(
     number: u64,
 ) -> std::io::Result<Infallible> {
     let length = (spec.block_kib << 10) as usize;
-    // Direct writes need memory at a block's boundary.
+    // Direct writes need memory that is aligned to a block.
     let memory = vec![b'w'; length + 4096];
     let begin = memory.as_ptr().align_offset(4096);
     let block = &memory[begin..begin + length];

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The scorecard: what of many runs was right, by scenario.
+//! The scorecard: what was right in many runs, by scenario.
 
 use super::{Marks, Run, RunResult};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// So many were right, of so many.
+/// How many were right, of how many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Right {
     right: u32,
@@ -24,13 +24,13 @@ impl Right {
         self.of += other.of;
     }
 
-    /// `3 of 4`; nothing to be counted is `-`.
+    /// `3 of 4`, or `-` if nothing was counted.
     fn cell(self) -> String {
         if self.of == 0 { "-".into() } else { format!("{} of {}", self.right, self.of) }
     }
 }
 
-/// One line of it.
+/// One line of the scorecard.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 struct Row {
     runs: u32,
@@ -109,7 +109,7 @@ const HEADINGS: [&str; 10] = [
     "broken",
 ];
 
-/// What came of many runs; field names are stable, additions only.
+/// The result of many runs. The names of its fields are stable; fields are only added.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Card<'a> {
     schema: &'static str,
@@ -129,7 +129,7 @@ impl<'a> Card<'a> {
         Self { schema: "deburr.score/1", scenarios, total, runs }
     }
 
-    /// Whether all that was judged was right, and something was.
+    /// Whether everything that was judged was right, and anything was judged.
     pub(crate) fn is_all_right(&self) -> bool {
         self.total.broken == 0 && self.total.all.of > 0 && self.total.all.right == self.total.all.of
     }
@@ -147,7 +147,7 @@ impl<'a> Card<'a> {
         .collect()
     }
 
-    /// For a terminal.
+    /// The scorecard as text for a terminal.
     pub(crate) fn text(&self) -> String {
         let heading = HEADINGS.map(str::to_owned);
         let rows: Vec<_> = std::iter::once(heading).chain(self.rows()).collect();
@@ -165,7 +165,7 @@ impl<'a> Card<'a> {
         text
     }
 
-    /// The document.
+    /// The scorecard as a Markdown document.
     pub(crate) fn markdown(&self) -> String {
         let mut text = String::from(HEAD);
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
@@ -231,7 +231,7 @@ fn numbers(run: &Run) -> String {
     numbers.into_iter().chain(weight).collect::<Vec<_>>().join(", ")
 }
 
-/// One run in short.
+/// One run as short text.
 pub(super) fn line(run: &Run) -> String {
     let reasons = reasons(run);
     let what = if reasons.is_empty() { "as expected".into() } else { reasons.join("\n  ") };

@@ -158,7 +158,7 @@ fn a_disk_that_ends_nothing_is_told_from_one_that_has_little_to_do() {
             writes: ends_per_s * t_ns / S,
             busy_ns: if in_flight { t_ns } else { t_ns / 100 },
             depth_ns: t_ns,
-            in_flight: 1,
+            in_flight: u64::from(in_flight),
             ..DiskCounters::default()
         });
         judged(&scene)
@@ -166,7 +166,7 @@ fn a_disk_that_ends_nothing_is_told_from_one_that_has_little_to_do() {
     let hung = report(0, true);
     let found = finding(&hung, "BLK003");
     assert_eq!(found.severity, Severity::High);
-    assert!(found.title.contains("100 % of the time and ended 0 requests"), "{}", found.title);
+    assert!(found.title.contains("in flight for 30 s and ended none"), "{}", found.title);
     assert_eq!(found.victim.comm.as_deref(), Some("broker"));
     assert!(!codes(&report(0, false)).contains(&"BLK003"), "nothing is in flight");
     assert!(!codes(&report(50, true)).contains(&"BLK003"), "its requests end");

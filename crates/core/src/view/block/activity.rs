@@ -192,6 +192,9 @@ pub struct DiskView {
     pub depth: Series,
     /// Latency, summed over the requests that completed.
     pub time: Series,
+    /// Start and end of the stretch of readings up to the last one in which requests were in flight and none completed.
+    stuck: Option<(u64, u64)>,
+    longest_stuck: Option<(u64, u64)>,
 }
 
 impl Default for DiskView {
@@ -204,6 +207,8 @@ impl Default for DiskView {
             busy: series(),
             depth: series(),
             time: series(),
+            stuck: None,
+            longest_stuck: None,
         }
     }
 }
@@ -223,8 +228,22 @@ impl DiskView {
             self.busy.add(t0_ns, t1_ns, since(|c| c.busy_ns).min(t1_ns - t0_ns));
             self.depth.add(t0_ns, t1_ns, since(|c| c.depth_ns));
             self.time.add(t0_ns, t1_ns, since(|c| c.read_ns) + since(|c| c.write_ns));
+            let none_ended = since(|c| c.reads) + since(|c| c.writes) + since(|c| c.flushes) == 0;
+            let is_stuck = none_ended && before.in_flight > 0 && now.in_flight > 0;
+            self.stuck =
+                is_stuck.then(|| (self.stuck.map_or(t0_ns, |(from_ns, _)| from_ns), t1_ns));
+            let length = |stretch: Option<(u64, u64)>| stretch.map_or(0, |(t0, t1)| t1 - t0);
+            if length(self.stuck) > length(self.longest_stuck) {
+                self.longest_stuck = self.stuck;
+            }
         }
         self.last = Some((reading.t_ns, *now));
+    }
+
+    /// Start and end of the longest stretch of readings in which requests were in flight and none completed.
+    #[must_use]
+    pub fn longest_stuck(&self) -> Option<(u64, u64)> {
+        self.longest_stuck
     }
 
     /// Busy share of `seen_ns`.

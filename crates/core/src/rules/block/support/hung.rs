@@ -18,24 +18,18 @@ use crate::view::{Group, Groups, View};
 pub(in crate::rules::block) const HUNG: Limit = Limit {
     name: "hung",
     value: 2.0,
-    unit: "s with requests in flight for each request that ends, by the kernel's counters",
-    why: "no disk that works takes so long for one, and a probe that watches requests end hears next to nothing of it",
+    unit: "s in which requests are in flight and none ends, by the kernel's counters",
+    why: "no disk that works takes so long for one, and a probe that watches requests end hears nothing of it",
 };
-/// Share of the window in which requests must have been in flight.
-const MOST: f64 = 0.5;
 
-/// The disks that had requests in flight for most of the window and hardly ended one, each as a finding.
+/// The disks on which requests were in flight and none ended for that long, each as a finding.
 pub(in crate::rules::block) fn findings(view: &View, groups: &Groups<'_>) -> Vec<Finding> {
     let block = view.block();
-    let disks = block.disks().iter().filter(|(device, disk)| {
-        block.disk_of(**device) == **device && disk.busy_share() >= MOST && is_hung(disk)
-    });
-    disks.map(|(&device, disk)| finding(view, groups, device, disk)).collect()
-}
-
-fn is_hung(disk: &DiskView) -> bool {
-    let busy_s = disk.busy.total() as f64 / 1e9;
-    busy_s >= HUNG.value * (disk.ios.total() + 1) as f64
+    let hung = |disk: &DiskView| {
+        disk.longest_stuck().filter(|(t0_ns, t1_ns)| (t1_ns - t0_ns) as f64 / 1e9 >= HUNG.value)
+    };
+    let disks = block.disks().iter().filter(|(device, _)| block.disk_of(**device) == **device);
+    disks.filter_map(|(&device, disk)| Some(finding(view, groups, device, hung(disk)?))).collect()
 }
 
 /// The group that waited longest for block IO, by its ledger, and its loss in nanoseconds.
@@ -50,19 +44,15 @@ fn victim<'g>(view: &View, groups: &'g Groups<'g>) -> Option<(&'g Group<'g>, u64
     all.max_by_key(|&(_, ns, severity)| (severity, ns))
 }
 
-fn finding(view: &View, groups: &Groups<'_>, device: DevId, disk: &DiskView) -> Finding {
+fn finding(view: &View, groups: &Groups<'_>, device: DevId, stretch: (u64, u64)) -> Finding {
     let name = view.block().device_name(device);
-    let ended = units::counted(disk.ios.total(), "request", "requests");
-    let busy = units::share(disk.busy_share().min(1.0));
-    let device_is = format!(
-        "{} had requests in flight for {busy} of the time and ended {ended}",
-        ticked(&name)
-    );
+    let length = units::duration((stretch.1 - stretch.0) as f64);
+    let device_is = format!("{} had requests in flight for {length} and ended none", ticked(&name));
     let mut entity = Entity::new(EntityKind::Device);
     entity.device = Some(name.clone());
     let confidence = Confidence::of(view).with("coarse counters", 0.9);
     let victim = victim(view, groups);
-    let mut lines = vec![in_flight(view, disk)];
+    let mut lines = vec![in_flight(view, stretch)];
     lines.extend(knobs::lines(view, Some(device)));
     lines.push(confidence.evidence(view));
     let (title, who, cost) = match &victim {
@@ -102,9 +92,11 @@ fn finding(view: &View, groups: &Groups<'_>, device: DevId, disk: &DiskView) -> 
     }
 }
 
-fn in_flight(view: &View, disk: &DiskView) -> Evidence {
-    let depth = disk.depth.total() as f64 / disk.busy.total().max(1) as f64;
-    let note = format!("of the time; {depth:.1} requests on average, none or few of which ended");
+fn in_flight(view: &View, (t0_ns, t1_ns): (u64, u64)) -> Evidence {
+    let note = "by the counters of the disk: reads, writes and flushes that ended".to_owned();
     let label = Source::Diskstats.label();
-    evidence(view, "requests in flight", disk.busy_share().min(1.0), Unit::Ratio, label, note)
+    let mut line =
+        evidence(view, "no request ended for", (t1_ns - t0_ns) as f64, Unit::Ns, label, note);
+    (line.from_s, line.to_s) = (t0_ns as f64 / 1e9, t1_ns as f64 / 1e9);
+    line
 }
