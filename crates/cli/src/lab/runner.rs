@@ -40,12 +40,14 @@ pub(crate) struct Settings<'a> {
 
 /// Minimum length of the observation without the fault, in seconds, unless that with the fault is shorter.
 const CONTROL_SECONDS: u32 = 3;
+/// Its maximum: longer ones are for rhythms, of which the control run has none.
+const MOST_CONTROL_SECONDS: u32 = 8;
 
 impl Settings<'_> {
     /// Length of the observation without the fault, in seconds. Half of the other is enough, since there is nothing
     /// to find.
     pub(crate) fn control_seconds(&self) -> u32 {
-        self.seconds.div_ceil(2).max(CONTROL_SECONDS).min(self.seconds)
+        self.seconds.div_ceil(2).clamp(CONTROL_SECONDS, MOST_CONTROL_SECONDS).min(self.seconds)
     }
 }
 

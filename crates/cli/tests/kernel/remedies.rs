@@ -52,11 +52,6 @@ fn weight_beside_two_spinners_a_cpu() {
 }
 
 #[test]
-fn weight_beside_four_spinners_a_cpu() {
-    promise_is_kept("neighbour-4", "cpu.");
-}
-
-#[test]
 fn weight_beside_eight_spinners_a_cpu() {
     promise_is_kept("neighbour-8", "cpu.");
 }
