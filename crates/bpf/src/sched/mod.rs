@@ -9,13 +9,13 @@ mod blame;
 mod moves;
 mod threads;
 mod timeline;
-mod untold;
+mod unseen;
 mod waiting;
 
 pub use blame::{Behind, Blame, Sums};
 pub use threads::{ThreadDelta, ThreadScan};
 pub use timeline::{Run, Timeline};
-pub use untold::UntoldProcess;
+pub use unseen::UnseenProcess;
 pub use waiting::{Waiter, Waiting};
 
 use crate::mapped::{Mapped, Plain};

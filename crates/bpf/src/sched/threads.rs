@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What each thread did since the last look: differences of the cumulative amounts that the probe keeps.
 
-use super::untold::{MIN_TIMES, Untold, UntoldProcess};
+use super::unseen::{MIN_TIMES, UnseenDepartures, UnseenProcess};
 use super::waiting::has_arrived;
 use super::{DEAD, STATES, SchedProbe, State, Waiting};
 use crate::mapped::Torn;
@@ -82,7 +82,7 @@ pub struct ThreadScan {
     start_ns: u64,
     /// Number of times a thread could not be read because it changed at every attempt.
     pub torn: u64,
-    untold: Untold,
+    untold: UnseenDepartures,
 }
 
 impl ThreadScan {
@@ -213,7 +213,7 @@ impl ThreadScan {
 
     /// Processes whose switches away from a CPU this kernel never reports, as of the last look at all threads.
     #[must_use]
-    pub fn untold(&self) -> Vec<UntoldProcess> {
+    pub fn unseen(&self) -> Vec<UnseenProcess> {
         self.untold.processes()
     }
 

@@ -57,7 +57,7 @@ pub fn find(proc: &Path, tid: u32) -> Found {
 
 /// A sync of a file that has ended; `F` identifies the file. Times are nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Over<F> {
+pub struct EndedSync<F> {
     /// The thread that synced.
     pub by: Requester,
     /// The file.
@@ -72,7 +72,7 @@ pub struct Over<F> {
 
 #[derive(Debug)]
 struct Begun<F> {
-    over: Over<F>,
+    over: EndedSync<F>,
     /// `seen_ns` as of the look before the last one that found it.
     before_ns: u64,
     running: u8,
@@ -97,7 +97,7 @@ impl<F> Default for Syncs<F> {
 
 impl<F: Clone> Syncs<F> {
     /// A thread begins a sync. Returns its previous one, if that was not known to be over.
-    pub fn began(&mut self, t_ns: u64, by: &Requester, file: F) -> Option<Over<F>> {
+    pub fn began(&mut self, t_ns: u64, by: &Requester, file: F) -> Option<EndedSync<F>> {
         let before = self.begun.remove(&by.tid).map(|mut begun| {
             // The last look may have found the thread in the new one.
             if t_ns <= self.looked_ns {
@@ -108,7 +108,7 @@ impl<F: Clone> Syncs<F> {
         if self.begun.len() >= MOST {
             self.lost += 1;
         } else {
-            let over = Over { by: *by, file, begin_ns: t_ns, seen_ns: t_ns, latest_ns: t_ns };
+            let over = EndedSync { by: *by, file, begin_ns: t_ns, seen_ns: t_ns, latest_ns: t_ns };
             let begun = Begun { over, before_ns: t_ns, running: 0, requests: Vec::new() };
             self.begun.insert(by.tid, begun);
         }
@@ -130,7 +130,7 @@ impl<F: Clone> Syncs<F> {
         told_ns: u64,
         clock: impl Fn() -> u64,
         mut find: impl FnMut(u32) -> Found,
-    ) -> Vec<Over<F>> {
+    ) -> Vec<EndedSync<F>> {
         let mut over = Vec::new();
         self.begun.retain(|&tid, begun| {
             match find(tid) {
@@ -156,7 +156,7 @@ impl<F: Clone> Syncs<F> {
 }
 
 impl<F: Clone> Begun<F> {
-    fn end(&mut self, latest_ns: u64) -> Over<F> {
+    fn end(&mut self, latest_ns: u64) -> EndedSync<F> {
         let over = &mut self.over;
         over.latest_ns = latest_ns.max(over.begin_ns);
         // The thread waits for what it submitted during the sync, and so is in the sync until then, and so on.
@@ -182,11 +182,15 @@ mod tests {
         Requester { tid, ..Requester::default() }
     }
 
-    fn look(syncs: &mut Syncs<char>, ms: u64, found: impl FnMut(u32) -> Found) -> Vec<Over<char>> {
+    fn look(
+        syncs: &mut Syncs<char>,
+        ms: u64,
+        found: impl FnMut(u32) -> Found,
+    ) -> Vec<EndedSync<char>> {
         syncs.look(ms * MS, || ms * MS, found)
     }
 
-    fn times(over: &Over<char>) -> (u64, u64, u64) {
+    fn times(over: &EndedSync<char>) -> (u64, u64, u64) {
         (over.begin_ns / MS, over.seen_ns / MS, over.latest_ns / MS)
     }
 

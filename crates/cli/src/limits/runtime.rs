@@ -149,9 +149,9 @@ impl Prober {
             openmp: may_use_openmp && has_openmp(roots, pid),
             environment,
         };
-        let Some(told) = outside::told(&outside) else { return Ok(false) };
-        reading.kind = told.kind;
-        reading.parallelism = told.parallelism;
+        let Some(found) = outside::detect(&outside) else { return Ok(false) };
+        reading.kind = found.kind;
+        reading.parallelism = found.parallelism;
         // Only settings of numbers that are shown.
         let shown = |name: &String| reading.parallelism.iter().any(|number| number.name == *name);
         reading.settings =

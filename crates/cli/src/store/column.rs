@@ -155,14 +155,14 @@ impl<T: Scalar> Columns for Option<T> {
 }
 
 /// A way to store a field that may differ from that of its type.
-pub(super) trait Via<T> {
+pub(super) trait StoredAs<T> {
     fn columns(name: &'static str, to: &mut Vec<Column>);
     fn write<'a>(value: &'a T, to: &mut Vec<Cell<'a>>);
     fn read(cells: &mut Cells<'_>) -> Result<T>;
 }
 
 /// Adds the columns of one field of an `S`; the compiler infers the type of the field.
-pub(super) fn of_field<S, T, V: Via<T>>(
+pub(super) fn of_field<S, T, V: StoredAs<T>>(
     _field: fn(&S) -> &T,
     name: &'static str,
     to: &mut Vec<Column>,
@@ -171,7 +171,7 @@ pub(super) fn of_field<S, T, V: Via<T>>(
 }
 
 /// Declares the columns of structs, in order. Each is a field; `field = "column"` where the column has another name,
-/// `field: Way` where the field is stored in another way ([`Via`]) than its type. `over tick` stands for the fields
+/// `field: Way` where the field is stored in another way ([`StoredAs`]) than its type. `over tick` stands for the fields
 /// `t0_ns` and `t1_ns`, which many rows share.
 macro_rules! columns {
     ($($type:ident $(over $tick:ident)? {
@@ -190,7 +190,7 @@ macro_rules! columns {
 
             fn write<'a>(&'a self, to: &mut Vec<$crate::store::column::Cell<'a>>) {
                 $(
-                    <$crate::store::column::way!($($way)?) as $crate::store::column::Via<_>>
+                    <$crate::store::column::way!($($way)?) as $crate::store::column::StoredAs<_>>
                         ::write(&self.$field, to);
                 )*
             }
@@ -205,7 +205,7 @@ macro_rules! columns {
                     )?
                     $(
                         $field: <
-                            $crate::store::column::way!($($way)?) as $crate::store::column::Via<_>
+                            $crate::store::column::way!($($way)?) as $crate::store::column::StoredAs<_>
                         >::read(cells)?,
                     )*
                 })

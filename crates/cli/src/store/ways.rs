@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The ways in which a field may be stored, as named in the declarations of tables.
 
-use super::column::{Cell, Cells, Column, Columns, Result, Scalar, Via};
+use super::column::{Cell, Cells, Column, Columns, Result, Scalar, StoredAs};
 use deburr_core::recording::Run;
 use rusqlite::types::ValueRef;
 use serde::Serialize;
@@ -25,7 +25,7 @@ pub(super) struct Added;
 /// A [`Run`] as `[wall_ns, cpu_ns, chunks, chunk_ns, gaps, gap_ns]`.
 pub(super) struct RunList;
 
-impl<T: Columns> Via<T> for Plain {
+impl<T: Columns> StoredAs<T> for Plain {
     fn columns(name: &'static str, to: &mut Vec<Column>) {
         T::columns(name, to);
     }
@@ -54,7 +54,7 @@ fn from_json<T: DeserializeOwned>(cells: &mut Cells<'_>) -> Result<Option<T>> {
     read.map(Some).map_err(|error| cells.damage(&error))
 }
 
-impl<T: Serialize + DeserializeOwned> Via<T> for Json {
+impl<T: Serialize + DeserializeOwned> StoredAs<T> for Json {
     fn columns(name: &'static str, to: &mut Vec<Column>) {
         to.push(Column::new(name, "TEXT"));
     }
@@ -68,7 +68,7 @@ impl<T: Serialize + DeserializeOwned> Via<T> for Json {
     }
 }
 
-impl<T: Serialize + DeserializeOwned + Default + PartialEq> Via<T> for Sparse {
+impl<T: Serialize + DeserializeOwned + Default + PartialEq> StoredAs<T> for Sparse {
     fn columns(name: &'static str, to: &mut Vec<Column>) {
         to.push(Column::or_null(name, "TEXT"));
     }
@@ -82,7 +82,7 @@ impl<T: Serialize + DeserializeOwned + Default + PartialEq> Via<T> for Sparse {
     }
 }
 
-impl<T: Serialize + DeserializeOwned> Via<Option<T>> for MaybeJson {
+impl<T: Serialize + DeserializeOwned> StoredAs<Option<T>> for MaybeJson {
     fn columns(name: &'static str, to: &mut Vec<Column>) {
         to.push(Column::or_null(name, "TEXT"));
     }
@@ -96,7 +96,7 @@ impl<T: Serialize + DeserializeOwned> Via<Option<T>> for MaybeJson {
     }
 }
 
-impl<T: Scalar + Default> Via<T> for Added {
+impl<T: Scalar + Default> StoredAs<T> for Added {
     fn columns(name: &'static str, to: &mut Vec<Column>) {
         to.push(Column::or_null(name, T::KIND));
     }
@@ -110,7 +110,7 @@ impl<T: Scalar + Default> Via<T> for Added {
     }
 }
 
-impl Via<Run> for RunList {
+impl StoredAs<Run> for RunList {
     fn columns(name: &'static str, to: &mut Vec<Column>) {
         to.push(Column::new(name, "TEXT"));
     }
@@ -122,7 +122,7 @@ impl Via<Run> for RunList {
 
     fn read(cells: &mut Cells<'_>) -> Result<Run> {
         let [wall_ns, cpu_ns, chunks, chunk_ns, gaps, gap_ns] =
-            <Json as Via<[u64; 6]>>::read(cells)?;
+            <Json as StoredAs<[u64; 6]>>::read(cells)?;
         Ok(Run { wall_ns, cpu_ns, chunks, chunk_ns, gaps, gap_ns })
     }
 }

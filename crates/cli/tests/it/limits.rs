@@ -44,7 +44,12 @@ fn names_of_processes_are_data() {
     std::fs::copy(sleep.unwrap(), &file).unwrap();
     let mut child = Command::new(&file).arg("60").stdout(Stdio::null()).spawn().unwrap();
     let pid = child.id().to_string();
-    let comm = std::fs::read(format!("/proc/{pid}/comm")).unwrap();
+    // The kernel lets a parent go on just before it names its child.
+    let name = |of: &str| std::fs::read(format!("/proc/{of}/comm")).unwrap();
+    while name(&pid) == name("thread-self") {
+        std::thread::yield_now();
+    }
+    let comm = name(&pid);
     let (text, document) = (run(&["limits", &pid], 0), json(&["limits", "--json", &pid]));
     child.kill().unwrap();
     child.wait().unwrap();

@@ -244,10 +244,13 @@ pub(crate) fn disk_counters(device: &str) -> [(u64, u64); 2] {
 /// (`nested`): so many requests may be missing. It has few of them, of some thousands.
 pub(crate) const MOST_NESTED: u64 = 20;
 
-/// A kernel that protects a process lets no program run in its context, nor in the interrupts that come then: so many
-/// completions may be missing, of some thousands (`completion_unseen`). Measured here, where that process is on a CPU for
-/// a hundredth of the time: none in two of three runs of 20 000 requests, else 1 to 6.
-pub(crate) const MOST_UNTOLD: u64 = 40;
+/// Maximum number of completions that the kernel withholds (`completion_unseen`), of this many requests. A kernel that
+/// protects a process runs no program in its context, nor in the interrupts that arrive there. The share of requests is
+/// about the share of time in which that process has a CPU. Measured here: 0 to 6 of 20 000 requests where it has one
+/// for 1 % of the time, 57 of 20 000 where it is busier.
+pub(crate) fn most_unseen(requests: u64) -> u64 {
+    (requests / 50).max(40)
+}
 
 /// Waits until the device has nothing more to do.
 pub(crate) fn quiet(device: &str) {
@@ -266,10 +269,11 @@ pub(crate) fn quiet(device: &str) {
 /// All that moved is told, once; but for requests of which the kernel withheld an event, which are counted.
 fn assert_counters_agree(seen: &Seen, before: [(u64, u64); 2], after: [(u64, u64); 2]) {
     let lost = seen.probe.lost();
-    let [nested, untold] =
+    let [nested, unseen] =
         ["nested", "completion_unseen"].map(|name| lost.get(name).copied().unwrap_or(0));
-    assert!(nested <= MOST_NESTED && untold <= MOST_UNTOLD, "{lost:?}");
-    let missing = nested + untold;
+    let requests = after[0].0 + after[1].0 - before[0].0 - before[1].0;
+    assert!(nested <= MOST_NESTED && unseen <= most_unseen(requests), "{lost:?}");
+    let missing = nested + unseen;
     for (op, before, after) in [(Op::Read, before[0], after[0]), (Op::Write, before[1], after[1])] {
         let moved: Vec<_> = seen.transfers.iter().filter(|moved| moved.op == op).collect();
         let bytes: u64 = moved.iter().map(|moved| u64::from(moved.bytes)).sum();

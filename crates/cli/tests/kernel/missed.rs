@@ -75,7 +75,7 @@ fn switches_that_are_lost_are_counted() {
     let missed = scan.switches_missed(true);
     assert!(missed > before, "{missed} after, {before} before");
     let me = std::process::id();
-    assert!(scan.untold().iter().all(|process| process.tgid != me), "{:?}", scan.untold());
+    assert!(scan.unseen().iter().all(|process| process.tgid != me), "{:?}", scan.unseen());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::block::{cpus, number};
 use crate::common::{root_or_skip, skip, skip_or_fail};
 use crate::disk::Disk;
 use deburr_bpf::io_facts::io_facts;
-use deburr_bpf::writeback::syncs::{Over, Syncs, find};
+use deburr_bpf::writeback::syncs::{EndedSync, Syncs, find};
 use deburr_bpf::writeback::{Event, WritebackPlan, WritebackProbe};
 use rusqlite::Connection;
 use std::fs::File;
@@ -146,7 +146,7 @@ fn try_a_sync_is_told_with_both_ends_on_btrfs() {
 const SHORT: usize = 50;
 
 /// Runs the looks of ten times a second until `done`, in this thread.
-fn look_until(probe: &mut WritebackProbe, done: &AtomicBool) -> Vec<Over<u64>> {
+fn look_until(probe: &mut WritebackProbe, done: &AtomicBool) -> Vec<EndedSync<u64>> {
     let (mut syncs, mut over) = (Syncs::default(), Vec::new());
     let me = std::process::id();
     // One that is found running is looked at again.
@@ -196,8 +196,8 @@ fn a_long_sync_is_known_to_a_look(fs_type: &str) {
     let over = look_until(&mut probe, &done);
     let (_disk, measured) = syncer.join().unwrap();
     for (begin_ns, end_ns) in &measured {
-        let within = |over: &&Over<u64>| (*begin_ns..*end_ns).contains(&over.begin_ns);
-        let found: Vec<&Over<u64>> = over.iter().filter(within).collect();
+        let within = |over: &&EndedSync<u64>| (*begin_ns..*end_ns).contains(&over.begin_ns);
+        let found: Vec<&EndedSync<u64>> = over.iter().filter(within).collect();
         let [found] = found[..] else { panic!("{found:?} of {begin_ns} to {end_ns}") };
         // Its caller may have had to wait for a CPU before it looked at its clock: up to a look's distance here.
         let latest_ns = found.latest_ns + 100_000_000;

@@ -50,7 +50,7 @@ pub struct Outside<'a> {
 
 /// A runtime that was detected from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct DetectedRuntime {
     /// The runtime.
     pub kind: RuntimeKind,
     /// Numbers of threads, the decisive one first.
@@ -59,8 +59,8 @@ pub struct Told {
 
 /// Detects the runtime of a process; `None` if there is no sign of any.
 #[must_use]
-pub fn told(outside: &Outside<'_>) -> Option<Told> {
-    let some = |kind, parallelism: Vec<Parallelism>| Some(Told { kind, parallelism });
+pub fn detect(outside: &Outside<'_>) -> Option<DetectedRuntime> {
+    let some = |kind, parallelism: Vec<Parallelism>| Some(DetectedRuntime { kind, parallelism });
     if let (Some(workers), true) = (outside.workers, outside.title.starts_with("nginx: master")) {
         return some(
             RuntimeKind::Nginx,
@@ -104,7 +104,7 @@ pub fn told(outside: &Outside<'_>) -> Option<Told> {
         {
             all.swap(0, 1);
         }
-        return some(RuntimeKind::OpenMp, all).filter(|told| !told.parallelism.is_empty());
+        return some(RuntimeKind::OpenMp, all).filter(|found| !found.parallelism.is_empty());
     }
     // Rayon's threads have no names of their own, and child processes inherit the variable: it only counts for a
     // process with at least that many unnamed threads.
@@ -157,12 +157,12 @@ mod tests {
     }
 
     fn shown(outside: &Outside<'_>) -> String {
-        let Some(told) = told(outside) else { return "nothing".into() };
-        let numbers = told
+        let Some(found) = detect(outside) else { return "nothing".into() };
+        let numbers = found
             .parallelism
             .iter()
             .map(|n| format!("{} {} {} ({})", n.name, n.value, n.confidence.code(), n.source));
-        format!("{}: {}", told.kind.code(), numbers.collect::<Vec<_>>().join(", "))
+        format!("{}: {}", found.kind.code(), numbers.collect::<Vec<_>>().join(", "))
     }
 
     #[test]

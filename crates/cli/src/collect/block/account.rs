@@ -10,14 +10,14 @@ use super::mounted::Mounted;
 use super::names::{Hint, Names};
 use super::pace::Paced;
 use super::passes::{self, Passes};
-use super::tally::{Key, Tally, Took};
+use super::tally::{Key, RequestTimes, Tally};
 use super::waits::HoldUps;
-use super::writeback::Told;
+use super::writeback::WritebackEvent;
 use crate::clock;
 use crate::collect::{Context, Emit, Sighting};
 use crate::files::{self, Resolver};
 use deburr_bpf::block::{Named, Requester, Target, Transfer};
-use deburr_bpf::writeback::syncs::{self, Over, Syncs};
+use deburr_bpf::writeback::syncs::{self, EndedSync, Syncs};
 use deburr_core::recording::{
     BlockRecord, DevId, DeviceBins, IoBlameTick, IoPace, IoWaitTick, IoWhat, JournalCommit, ProcId,
     Record, StallKind,
@@ -118,7 +118,7 @@ impl Account {
         self.tally.request(
             device,
             op,
-            Took { total_ns, before_ns, queue_ns, weight: transfer.weight },
+            RequestTimes { total_ns, before_ns, queue_ns, weight: transfer.weight },
         );
         if transfer.held {
             self.held.served(device, op, total_ns + before_ns.unwrap_or(0));
@@ -175,37 +175,37 @@ impl Account {
     }
 
     /// Processes an event of writeback.
-    pub(super) fn told(
+    pub(super) fn writeback_event(
         &mut self,
         cx: &mut Context,
         passes: &mut Passes,
-        told: Told<'_>,
+        event: WritebackEvent<'_>,
         emit: Emit<'_>,
     ) {
         let start_mono_ns = cx.start_mono_ns;
         let since_start = |t: u64| t.saturating_sub(start_mono_ns);
-        match told {
-            Told::Asked { t_ns, by, kind } => {
+        match event {
+            WritebackEvent::Asked { t_ns, by, kind } => {
                 if let Some(process) = identity(cx, by, emit) {
                     passes.asked(t_ns, kind, process);
                 }
             }
-            Told::Dirtied { inode, by } => {
+            WritebackEvent::Dirtied { inode, by } => {
                 if let Some(process) = identity(cx, by, emit) {
                     passes.dirtied(inode, process);
                     self.names.dirtied(inode, process);
                 }
             }
-            Told::SyncBegan { t_ns, by, inode } => {
+            WritebackEvent::SyncBegan { t_ns, by, inode } => {
                 self.syncs_open |= !cx.processes.is_kernel_thread(by.tgid);
                 if let Some(over) = self.syncs.began(t_ns, by, inode) {
                     self.sync_is_over(cx, &over, emit);
                 }
             }
-            Told::Synced { begin_ns, end_ns, by, inode } => {
+            WritebackEvent::Synced { begin_ns, end_ns, by, inode } => {
                 self.synced(cx, (by, inode), (begin_ns, end_ns), None, emit);
             }
-            Told::Paused { begin_ns, pause_ns, by, device } => {
+            WritebackEvent::Paused { begin_ns, pause_ns, by, device } => {
                 let Some(process) = identity(cx, by, &mut *emit) else { return };
                 let device = device.and_then(|device| self.disk_of(cx, device, emit));
                 let of = (process, StallKind::DirtyThrottle);
@@ -213,7 +213,7 @@ impl Account {
                 let t0_ns = since_start(begin_ns);
                 self.hold_ups.long((t0_ns, t0_ns.saturating_add(pause_ns)), of, device, None, None);
             }
-            Told::Committed(mut commit, begin_known) => {
+            WritebackEvent::Committed(mut commit, begin_known) => {
                 if !begin_known && !self.measure(&mut commit) {
                     self.commits_unmeasured += 1;
                     return;
@@ -266,7 +266,7 @@ impl Account {
         }
     }
 
-    fn sync_is_over(&mut self, cx: &mut Context, over: &Over<Inode>, emit: Emit<'_>) {
+    fn sync_is_over(&mut self, cx: &mut Context, over: &EndedSync<Inode>, emit: Emit<'_>) {
         let range = (over.begin_ns, over.seen_ns);
         self.synced(cx, (&over.by, over.file), range, Some(over.latest_ns), emit);
     }
@@ -282,10 +282,10 @@ impl Account {
     }
 
     /// Emits the waits, blame, bins and pace of the past up to `t1_ns`; `last` = the window ends there.
-    pub(super) fn past(&mut self, (t0_ns, t1_ns): (u64, u64), last: bool, emit: Emit<'_>) {
+    pub(super) fn settle(&mut self, (t0_ns, t1_ns): (u64, u64), last: bool, emit: Emit<'_>) {
         for (&device, flight) in &mut self.flights {
             let from_ns = flight.bins_from_ns();
-            let past = flight.past(t1_ns);
+            let past = flight.settle(t1_ns);
             let bins_to_ns = flight.bins_from_ns();
             for (proc, Waits { sizes: waits, max_ns }) in past.waits {
                 let (kind, device) = (StallKind::Request, Some(device));

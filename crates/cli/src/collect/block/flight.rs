@@ -90,7 +90,7 @@ pub(super) struct LongWait {
 
 /// The results for a stretch of the past.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Past {
+pub(super) struct Settled {
     /// All of its bins; they begin where those of the last stretch ended.
     pub(super) bins: Vec<DeviceBin>,
     /// Waits for requests that were completed in it.
@@ -148,7 +148,7 @@ pub(super) struct Flight {
     /// Integral over time of `1 / total`: the share of one request in flight.
     turn_ns: f64,
     waiting: BTreeMap<Waiter, Waiting>,
-    past: Past,
+    past: Settled,
     pace: Pace,
     /// Where the bins of `past` begin.
     bins_from_ns: u64,
@@ -256,7 +256,7 @@ impl Flight {
     }
 
     /// Processes the past up to `to_ns` and returns the results. Only whole bins are returned.
-    pub(super) fn past(&mut self, to_ns: u64) -> Past {
+    pub(super) fn settle(&mut self, to_ns: u64) -> Settled {
         let (mut due, later): (Vec<At>, Vec<At>) =
             std::mem::take(&mut self.edges).into_iter().partition(|at| at.t_ns <= to_ns);
         self.edges = later;

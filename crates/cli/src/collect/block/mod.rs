@@ -129,8 +129,8 @@ impl BlockCollector {
         if let Ok(writeback) = writeback {
             let start_mono_ns = cx.start_mono_ns;
             let since_start = move |t: u64| t.saturating_sub(start_mono_ns);
-            writeback.read(cx.start_mono_ns..until_ns, since_start, &mut |passes, told| {
-                account.told(cx, passes, told, &mut *emit);
+            writeback.read(cx.start_mono_ns..until_ns, since_start, &mut |passes, event| {
+                account.writeback_event(cx, passes, event, &mut *emit);
             });
             account.look_at_syncs(cx, until_ns.min(clock::monotonic_ns()), &mut *emit);
             for (kind, start_ns, ios, bytes) in of_flusher {
@@ -152,7 +152,7 @@ impl BlockCollector {
         let passes = writeback.as_ref().map(|writeback| &writeback.passes);
         account.names(last, |inode| passes.ok()?.dirtier(inode), &mut *emit);
         let past_ns = if last { t_ns } else { t_ns.saturating_sub(flight::LAG_NS) };
-        account.past((self.past_ns, past_ns), last, &mut *emit);
+        account.settle((self.past_ns, past_ns), last, &mut *emit);
         self.past_ns = past_ns;
         let span = (self.t0_ns, t_ns);
         // What cannot be read now is read in the next second: the amounts only grow.

@@ -29,7 +29,7 @@ struct Known {
     id: FileId,
     hint: Option<Hint>,
     dirtied_by: Option<ProcId>,
-    told: Option<(String, FileState, Option<ProcId>)>,
+    emitted: Option<(String, FileState, Option<ProcId>)>,
     tries: u8,
     /// Its name will not get any better, and is no longer kept.
     done: bool,
@@ -60,7 +60,8 @@ impl Names {
             self.first.push(inode);
         }
         let id = FileId(self.files.len() as u32 + 1);
-        let known = Known { id, hint: None, dirtied_by: None, told: None, tries: 0, done: false };
+        let known =
+            Known { id, hint: None, dirtied_by: None, emitted: None, tries: 0, done: false };
         self.files.insert(inode, known);
         self.due.push_back(inode);
         id
@@ -98,7 +99,7 @@ impl Names {
         mut look_up: impl FnMut(Inode, Option<&Hint>) -> Name,
     ) -> Vec<BlockRecord> {
         let mut records = Vec::new();
-        let mut told = HashSet::new();
+        let mut emitted = HashSet::new();
         if last {
             // Not all files may be looked up: those without any name come first.
             let hinted = |inode: &Inode| self.files.get(inode).is_some_and(|it| it.hint.is_some());
@@ -107,14 +108,14 @@ impl Names {
         for _ in 0..self.due.len() {
             if let Some(inode) = self.due.pop_front() {
                 // A file may be due for several reasons.
-                if told.insert(inode) {
+                if emitted.insert(inode) {
                     records.extend(self.tell(inode, &dirtier, &mut look_up));
                 }
             }
         }
         if last {
             // They may have been renamed or deleted since.
-            for inode in self.first.clone().into_iter().filter(|inode| !told.contains(inode)) {
+            for inode in self.first.clone().into_iter().filter(|inode| !emitted.contains(inode)) {
                 records.extend(self.tell(inode, &dirtier, &mut look_up));
             }
         }
@@ -138,14 +139,14 @@ impl Names {
             self.due.push_back(inode);
         }
         let now = (path, state, dirtied_by);
-        let is_new = known.told.as_ref() != Some(&now);
+        let is_new = known.emitted.as_ref() != Some(&now);
         let id = known.id;
-        let path = known.told.insert(now).0.clone();
+        let path = known.emitted.insert(now).0.clone();
         known.done =
             !again && known.hint.is_some() && dirtied_by.is_some() && id.0 as usize > AT_THE_END;
         if known.done {
             // Names take most of the memory of files.
-            (known.hint, known.told) = (None, None);
+            (known.hint, known.emitted) = (None, None);
         }
         let Inode { fs, ino, generation, .. } = inode;
         is_new.then_some(BlockRecord::File(File {
@@ -198,8 +199,11 @@ mod tests {
         assert_eq!(names.take(false, nobody, look_up).len(), 0);
         names.hint(file, hint("store/a"));
         let records = names.take(false, nobody, look_up);
-        let [BlockRecord::File(told)] = &*records else { panic!("{records:?}") };
-        assert_eq!((told.id, &*told.path, told.state), (FileId(1), "store/a", FileState::Linked));
+        let [BlockRecord::File(emitted)] = &*records else { panic!("{records:?}") };
+        assert_eq!(
+            (emitted.id, &*emitted.path, emitted.state),
+            (FileId(1), "store/a", FileState::Linked)
+        );
         names.hint(file, hint("store/a"));
         assert_eq!(names.take(true, nobody, look_up).len(), 0);
         let renamed = |_, _: Option<&Hint>| name("store/b", FileState::Linked, true);
@@ -261,7 +265,7 @@ mod tests {
     #[test]
     fn of_many_files_the_name_is_told_once_and_is_the_one_that_was_seen() {
         let mut names = Names::default();
-        let (mut told, mut last) = (0, None);
+        let (mut emitted, mut last) = (0, None);
         for ino in 0..=AT_THE_END as u64 {
             names.id(inode(ino));
             names.hint(inode(ino), hint("store/a"));
@@ -269,13 +273,13 @@ mod tests {
         for end in [false, false, true] {
             for record in names.take(end, |_| Some(ProcId(1)), look_up) {
                 let BlockRecord::File(file) = record else { panic!("{record:?}") };
-                told += 1;
+                emitted += 1;
                 last = Some(file.path);
             }
             // The kernel may report a name again.
             names.hint(inode(AT_THE_END as u64), hint("store/a"));
         }
-        assert_eq!((told, last.as_deref()), (AT_THE_END + 1, Some("store/a")));
+        assert_eq!((emitted, last.as_deref()), (AT_THE_END + 1, Some("store/a")));
     }
 
     #[test]

@@ -54,10 +54,10 @@ impl Pace {
         let mut all: Vec<(IoCulprit, Vec<u64>)> = Vec::new();
         self.bins.retain(|&by, bins| {
             let rest = bins.split_off(count.min(bins.len()));
-            let mut told = std::mem::replace(bins, rest);
-            told.resize(count, 0);
-            if told.iter().any(|&sectors| sectors > 0) {
-                all.push((by, told));
+            let mut emitted = std::mem::replace(bins, rest);
+            emitted.resize(count, 0);
+            if emitted.iter().any(|&sectors| sectors > 0) {
+                all.push((by, emitted));
             }
             !bins.is_empty()
         });

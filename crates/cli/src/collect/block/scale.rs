@@ -38,7 +38,7 @@ impl Bytes {
     }
 
     /// The bytes that they stand for, with the sample scaled by `factor`.
-    pub(super) fn told(&self, factor: f64) -> u64 {
+    pub(super) fn scaled(&self, factor: f64) -> u64 {
         self.exact + (factor * self.sampled as f64).round() as u64
     }
 }
@@ -46,7 +46,7 @@ impl Bytes {
 /// The value of each disk's counters up to which all bytes were accounted for.
 #[derive(Debug, Default)]
 pub(super) struct Scale {
-    told: BTreeMap<(DevId, IoOp), u64>,
+    reported: BTreeMap<(DevId, IoOp), u64>,
 }
 
 impl Scale {
@@ -54,7 +54,7 @@ impl Scale {
     pub(super) fn begin<'a>(&mut self, disks: impl Iterator<Item = (DevId, &'a DiskCounters)>) {
         for (device, counters) in disks {
             for op in [IoOp::Read, IoOp::Write] {
-                self.told.extend(count(counters, op).map(|bytes| ((device, op), bytes)));
+                self.reported.extend(count(counters, op).map(|bytes| ((device, op), bytes)));
             }
         }
     }
@@ -69,11 +69,11 @@ impl Scale {
         seen: Bytes,
     ) -> f64 {
         let Some(counted) = counters.and_then(|counters| count(counters, op)) else { return 1.0 };
-        let told = self.told.insert((device, op), counted);
-        let Some(told) = told.filter(|_| seen.sampled > 0) else { return 1.0 };
-        let due = counted.saturating_sub(told).saturating_sub(seen.exact);
+        let before = self.reported.insert((device, op), counted);
+        let Some(before) = before.filter(|_| seen.sampled > 0) else { return 1.0 };
+        let due = counted.saturating_sub(before).saturating_sub(seen.exact);
         let factor = (due.max(seen.followed) as f64 / seen.sampled as f64).min(MOST);
-        self.told.insert((device, op), told.saturating_add(seen.told(factor)));
+        self.reported.insert((device, op), before.saturating_add(seen.scaled(factor)));
         factor
     }
 }

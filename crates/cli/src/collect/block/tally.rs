@@ -49,7 +49,7 @@ struct Times {
 
 /// Times of a request, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Took {
+pub(super) struct RequestTimes {
     /// From creation to completion.
     pub(super) total_ns: u64,
     /// From when its bio was queued to creation; `None` = not seen.
@@ -95,7 +95,7 @@ impl Tally {
     }
 
     /// Adds a request.
-    pub(super) fn request(&mut self, device: DevId, op: IoOp, took: Took) {
+    pub(super) fn request(&mut self, device: DevId, op: IoOp, took: RequestTimes) {
         let times = self.times.entry((device, op)).or_default();
         times.total.add(took.total_ns);
         if let Some(before_ns) = took.before_ns.filter(|&ns| ns >= DeviceTick::BEFORE_NS) {
@@ -135,7 +135,7 @@ impl Tally {
                 owner: key.owner,
                 reason: (key.reason != 0).then(|| reason(key.reason)),
                 ios: sum.ios,
-                bytes: sum.bytes.told(factors[&(key.device, key.op)]),
+                bytes: sum.bytes.scaled(factors[&(key.device, key.op)]),
                 total_ns: sum.total_ns,
                 max_ns: sum.max_ns,
             })
@@ -181,7 +181,8 @@ mod tests {
         let mut tally = Tally::new(true);
         tally.transfer(key(1), 4096, 100, 8);
         tally.transfer(key(1), 8192, 300, 1);
-        let took = Took { total_ns: 300, before_ns: Some(5000), queue_ns: Some(100), weight: 8 };
+        let took =
+            RequestTimes { total_ns: 300, before_ns: Some(5000), queue_ns: Some(100), weight: 8 };
         tally.request(DISK, IoOp::Write, took);
         let records = tally.take((0, 1), |_| None, |_| String::new());
         let [BlockRecord::Io(io), BlockRecord::DeviceTick(times)] = &*records else {

@@ -80,15 +80,17 @@ impl HoldUps {
         if self.stalls.len() <= STALLS {
             return;
         }
-        let mut told: BTreeMap<_, Told> = BTreeMap::new();
+        let mut emitted: BTreeMap<_, EmittedStalls> = BTreeMap::new();
         let mut stalls = std::mem::take(&mut self.stalls);
         stalls.sort_by_key(|stall| (Reverse(stall.length_ns()), stall.t0_ns));
         for stall in stalls {
-            told.entry((stall.proc, stall.kind, stall.device)).or_default().add(stall);
+            emitted.entry((stall.proc, stall.kind, stall.device)).or_default().add(stall);
         }
         // The longest of each process first: a process that stalls rarely is not lost behind one that always does.
-        let mut stalls: Vec<(usize, Stall)> =
-            told.into_values().flat_map(|told| told.stalls.into_iter().enumerate()).collect();
+        let mut stalls: Vec<(usize, Stall)> = emitted
+            .into_values()
+            .flat_map(|emitted| emitted.stalls.into_iter().enumerate())
+            .collect();
         stalls.sort_by_key(|(rank, stall)| (*rank, Reverse(stall.length_ns())));
         let untold = stalls.iter().skip(STALLS).map(|(_, stall)| stall.number());
         self.stalls_lost = self.stalls_lost.saturating_add(untold.sum());
@@ -121,19 +123,19 @@ impl HoldUps {
 
 /// Stalls of one process, kind and device that are emitted one by one, the longest first.
 #[derive(Debug, Default)]
-struct Told {
+struct EmittedStalls {
     stalls: Vec<Stall>,
     /// The time in which at least one of them was in progress: sorted, disjoint ranges.
     under_way: Vec<(u64, u64)>,
 }
 
-impl Told {
+impl EmittedStalls {
     /// Adds a stall that is no longer than those before. If it covers less than [`LONG_NS`] in which none of them was
     /// in progress, it is merged into the one that it overlaps most.
     fn add(&mut self, stall: Stall) {
         let span = (stall.t0_ns, stall.t1_ns);
         let known_ns: u64 = self.under_way.iter().map(|&known| shared_ns(known, span)).sum();
-        let shared_with = |told: &&mut Stall| shared_ns((told.t0_ns, told.t1_ns), span);
+        let shared_with = |emitted: &&mut Stall| shared_ns((emitted.t0_ns, emitted.t1_ns), span);
         if stall.length_ns() - known_ns < LONG_NS
             && let Some(longer) = self.stalls.iter_mut().max_by_key(shared_with)
         {
@@ -178,9 +180,9 @@ mod tests {
             long(&mut hold_ups, (at, at + 100), 1);
         }
         long(&mut hold_ups, (0, 9), 2);
-        let told = stalls(&mut hold_ups);
-        assert_eq!((told.len(), hold_ups.stalls_lost), (STALLS, 0));
-        assert!(told.iter().all(|stall| stall.within == 0));
+        let emitted = stalls(&mut hold_ups);
+        assert_eq!((emitted.len(), hold_ups.stalls_lost), (STALLS, 0));
+        assert!(emitted.iter().all(|stall| stall.within == 0));
     }
 
     #[test]
@@ -194,11 +196,11 @@ mod tests {
             long(&mut hold_ups, span, 1);
         }
         long(&mut hold_ups, (100, 111), 2);
-        let told = stalls(&mut hold_ups);
-        assert!(told.len() <= STALLS, "{}", told.len());
+        let emitted = stalls(&mut hold_ups);
+        assert!(emitted.len() <= STALLS, "{}", emitted.len());
         assert_eq!(hold_ups.stalls_lost, 0);
-        assert!(told.iter().any(|stall| stall.proc == ProcId(2) && stall.within == 0));
-        let of_first: Vec<&Stall> = told.iter().filter(|it| it.proc == ProcId(1)).collect();
+        assert!(emitted.iter().any(|stall| stall.proc == ProcId(2) && stall.within == 0));
+        let of_first: Vec<&Stall> = emitted.iter().filter(|it| it.proc == ProcId(1)).collect();
         let number: u64 = of_first.iter().map(|stall| stall.number()).sum();
         let time: u64 = of_first.iter().map(|stall| stall.of_all_ns()).sum();
         let longest = of_first.iter().map(|stall| stall.length_ns()).max();
@@ -229,9 +231,9 @@ mod tests {
                 long(&mut hold_ups, (2000, 5000), proc);
             }
         }
-        let told = stalls(&mut hold_ups);
-        assert_eq!((told.len(), hold_ups.stalls_lost), (STALLS, 1001 - STALLS as u64));
-        let mut of_each: Vec<u32> = told.iter().map(|stall| stall.proc.0).collect();
+        let emitted = stalls(&mut hold_ups);
+        assert_eq!((emitted.len(), hold_ups.stalls_lost), (STALLS, 1001 - STALLS as u64));
+        let mut of_each: Vec<u32> = emitted.iter().map(|stall| stall.proc.0).collect();
         of_each.sort_unstable();
         assert_eq!(of_each, (800..1000).collect::<Vec<u32>>());
     }

@@ -24,7 +24,7 @@ pub(crate) fn without_writeback(block: &State) -> State {
 
 /// An event that the collector turns into a record, because only the collector assigns identities.
 #[derive(Clone, Debug)]
-pub(super) enum Told<'a> {
+pub(super) enum WritebackEvent<'a> {
     /// A process asked the flusher for work.
     Asked {
         /// Nanoseconds since the start of the window.
@@ -130,7 +130,7 @@ impl Writeback {
         &mut self,
         range_ns: Range<u64>,
         since_start: impl Fn(u64) -> u64,
-        told: &mut dyn FnMut(&mut Passes, Told<'_>),
+        handle: &mut dyn FnMut(&mut Passes, WritebackEvent<'_>),
     ) {
         let Self { probe, passes, pending, .. } = self;
         probe.read(&mut |event| pending.push(event));
@@ -138,7 +138,7 @@ impl Writeback {
         pending.sort_by_key(time_ns);
         let due = pending.partition_point(|event| time_ns(event) < range_ns.end);
         for event in pending.drain(..due) {
-            take(&event, passes, &since_start, told);
+            take(&event, passes, &since_start, handle);
         }
     }
 }
@@ -161,7 +161,7 @@ fn take(
     event: &Event,
     passes: &mut Passes,
     since_start: &impl Fn(u64) -> u64,
-    told: &mut dyn FnMut(&mut Passes, Told<'_>),
+    handle: &mut dyn FnMut(&mut Passes, WritebackEvent<'_>),
 ) {
     match event {
         Event::PassBegan { t_ns, tid, bdi, reason } => {
@@ -172,7 +172,7 @@ fn take(
         Event::PassEnded { t_ns, tid, .. } => passes.ended(since_start(*t_ns), *tid),
         Event::PassAsked { t_ns, by, bdi, reason } => {
             if let Some(kind) = kind(bdi, *reason) {
-                told(passes, Told::Asked { t_ns: since_start(*t_ns), by, kind });
+                handle(passes, WritebackEvent::Asked { t_ns: since_start(*t_ns), by, kind });
             }
         }
         Event::InodeWritten {
@@ -190,20 +190,23 @@ fn take(
         }
         Event::InodeDirtied { fs, ino, generation, subvolume, by, .. } => {
             let inode = Inode::new(*fs, *ino, *generation, *subvolume);
-            told(passes, Told::Dirtied { inode, by });
+            handle(passes, WritebackEvent::Dirtied { inode, by });
         }
         Event::SyncBegan { t_ns, by, fs, ino, generation, subvolume } => {
             let inode = Inode::new(*fs, *ino, *generation, *subvolume);
-            told(passes, Told::SyncBegan { t_ns: *t_ns, by, inode });
+            handle(passes, WritebackEvent::SyncBegan { t_ns: *t_ns, by, inode });
         }
         Event::Sync { begin_ns, end_ns, by, fs, ino, generation, subvolume, .. } => {
             let inode = Inode::new(*fs, *ino, *generation, *subvolume);
             let (begin_ns, end_ns) = (*begin_ns, *end_ns);
-            told(passes, Told::Synced { begin_ns, end_ns, by, inode });
+            handle(passes, WritebackEvent::Synced { begin_ns, end_ns, by, inode });
         }
         Event::Pause { t_ns, pause_ns, by, bdi } => {
             let (begin_ns, pause_ns) = (*t_ns, *pause_ns);
-            told(passes, Told::Paused { begin_ns, pause_ns, by, device: bdi.parse().ok() });
+            handle(
+                passes,
+                WritebackEvent::Paused { begin_ns, pause_ns, by, device: bdi.parse().ok() },
+            );
         }
         Event::Commit { begin_ns, end_ns, fs, kind, blocks } => {
             let t1_ns = since_start(*end_ns);
@@ -214,7 +217,7 @@ fn take(
                 kind: journal_name(kind).into(),
                 blocks: *blocks,
             };
-            told(passes, Told::Committed(commit, begin_ns.is_some()));
+            handle(passes, WritebackEvent::Committed(commit, begin_ns.is_some()));
         }
     }
 }

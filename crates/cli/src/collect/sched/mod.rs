@@ -16,7 +16,7 @@ use deburr_bpf::facts::{Facts, ThrottleClock, facts};
 use deburr_bpf::plan::{Needs, plan};
 use deburr_bpf::sched::{
     Blame, Clock, HostTotals, SchedProbe, State as Ledger, ThreadDelta, ThreadScan, Timeline,
-    UntoldProcess, Waiting,
+    UnseenProcess, Waiting,
 };
 use deburr_core::recording::{CgroupVersion, Coverage, LoadBin, Record, Source, State, TargetSpec};
 use deburr_core::text::name::decode;
@@ -226,7 +226,7 @@ impl SchedCollector {
         let tally = &mut self.tally;
         scan.look(&self.probe, &self.waiting, last, |thread| tally.add(thread, last));
         let (torn, missed) = (scan.torn, scan.switches_missed(last));
-        if last && let Some(reason) = untold(&cx.roots, &scan.untold()) {
+        if last && let Some(reason) = unseen(&cx.roots, &scan.unseen()) {
             let reasons = self.partial.iter().cloned().chain([reason]).collect::<Vec<_>>();
             let state = State::Partial { reason: reasons.join("; ") };
             emit(Record::Coverage(Coverage { t_ns, source: Source::Sched, state }));
@@ -291,8 +291,8 @@ fn limits_of(facts: &Facts) -> Option<String> {
 }
 
 /// What the kernel does not report of some processes, as part of a sentence.
-fn untold(roots: &Roots, processes: &[UntoldProcess]) -> Option<String> {
-    let name = |process: &UntoldProcess| {
+fn unseen(roots: &Roots, processes: &[UnseenProcess]) -> Option<String> {
+    let name = |process: &UnseenProcess| {
         // The probe may know only the comm of one of its threads.
         let file = roots.proc.join(process.tgid.to_string()).join("comm");
         let comm = fs::read(file).unwrap_or_else(|_| process.comm.to_vec());

@@ -16,7 +16,7 @@ use crate::rules::words::{self, evidence, group_entity, group_name, ticked};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, remedy, severity, tail};
 use crate::text::units;
 use crate::view::block::stalls::spans;
-use crate::view::block::{Beside, Shares, main_device};
+use crate::view::block::{Neighbour, Shares, main_device};
 use crate::view::{Group, Groups, View, waits};
 
 const MAX_VICTIMS: usize = 5;
@@ -120,7 +120,7 @@ struct Hit<'g> {
     severity: Severity,
     victim: Victim<'g>,
     shares: Shares,
-    worst: (Beside, u64),
+    worst: (Neighbour, u64),
     tail: Option<Tail>,
 }
 
@@ -216,7 +216,7 @@ fn finding(view: &View, groups: &Groups<'_>, hit: &Hit<'_>, leads: bool) -> Find
     let note = format!(
         "of the waiting for requests; {} beside its own other ones, {} for the requests themselves",
         share(shares.own_ns),
-        share(shares.beside.get(&Beside::Device).copied().unwrap_or(0))
+        share(shares.beside.get(&Neighbour::Device).copied().unwrap_or(0))
     );
     let part = shares.others_ns() as f64 / total_ns.max(1) as f64;
     let mut lines: Vec<Evidence> =
@@ -283,12 +283,12 @@ fn title(
     format!("{name} {wait} {time} for {of}, {beside}")
 }
 
-fn fixes(view: &View, groups: &Groups<'_>, worst: Beside, device: Option<DevId>) -> Vec<Fix> {
+fn fixes(view: &View, groups: &Groups<'_>, worst: Neighbour, device: Option<DevId>) -> Vec<Fix> {
     let culprit: Option<&Group<'_>> = match worst {
-        Beside::Group(at) => groups.list().get(at),
+        Neighbour::Group(at) => groups.list().get(at),
         _ => None,
     };
-    if let Beside::Asked(at) = worst {
+    if let Neighbour::Asked(at) = worst {
         let whom = ticked(groups.list()[at].comm);
         return vec![
             Fix {
@@ -317,8 +317,8 @@ fn fixes(view: &View, groups: &Groups<'_>, worst: Beside, device: Option<DevId>)
     }
     let whom = match (culprit, worst) {
         (Some(group), _) => ticked(group.comm),
-        (None, Beside::Dirtied(at)) => ticked(groups.list()[at].comm),
-        (None, Beside::Writeback(id)) => {
+        (None, Neighbour::Dirtied(at)) => ticked(groups.list()[at].comm),
+        (None, Neighbour::Writeback(id)) => {
             words::cgroup_path(view, id).map_or("the other cgroup".into(), |p| ticked(&p))
         }
         (None, _) => "the others".into(),

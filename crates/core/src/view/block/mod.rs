@@ -6,10 +6,10 @@
 //! lists are bounded and count what they drop, and series merge their bins.
 
 mod activity;
-mod beside;
 mod held;
 mod held_back;
 mod kept;
+mod neighbours;
 mod pace;
 mod passes;
 mod pattern;
@@ -19,10 +19,10 @@ mod tally;
 mod tests;
 
 pub use activity::{Activity, DiskView, Latency, MIN_SPELL_NS, Spell};
-pub use beside::{Beside, Shares, main_device, others_share, own_share};
 pub use held::{AllHeld, HeldBack, HeldKey};
 pub use held_back::{HeldOfCgroup, held_by_cgroup, held_transfers};
 pub use kept::Kept;
+pub use neighbours::{Neighbour, Shares, main_device, others_share, own_share};
 pub use pace::{Paces, pace_series};
 pub use passes::dirtied_inodes;
 pub use tally::{By, IoKey, IoSum, Row, RowName};

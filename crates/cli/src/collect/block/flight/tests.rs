@@ -19,7 +19,7 @@ fn request(process: u32, start_ms: u64, done_ms: u64) -> Request {
     }
 }
 
-fn blame_ms(past: &Past, victim: u32, culprit: IoCulprit) -> u64 {
+fn blame_ms(past: &Settled, victim: u32, culprit: IoCulprit) -> u64 {
     past.blame.get(&(ProcId(victim), culprit)).copied().unwrap_or(0) / MS
 }
 
@@ -27,7 +27,7 @@ fn blame_ms(past: &Past, victim: u32, culprit: IoCulprit) -> u64 {
 fn a_request_alone_waits_for_the_device() {
     let mut flight = Flight::begin(0);
     flight.push(request(1, 5, 25));
-    let past = flight.past(100 * MS);
+    let past = flight.settle(100 * MS);
     assert_eq!(past.bins.len(), 10);
     let busy_ms: Vec<u64> = past.bins.iter().map(|bin| bin.busy_ns / MS).collect();
     assert_eq!(busy_ms, [5, 10, 5, 0, 0, 0, 0, 0, 0, 0]);
@@ -46,7 +46,7 @@ fn a_thread_waits_once_for_all_that_it_has_in_flight() {
         flight.push(request(1, 0, 10 + readahead));
     }
     flight.push(request(1, 30, 40));
-    let past = flight.past(100 * MS);
+    let past = flight.settle(100 * MS);
     assert_eq!(past.waits[&ProcId(1)].sizes.total_ns(), (19 + 10) * MS);
 }
 
@@ -55,7 +55,7 @@ fn two_in_flight_share_their_time() {
     let mut flight = Flight::begin(0);
     flight.push(request(1, 0, 20));
     flight.push(request(2, 10, 30));
-    let past = flight.past(40 * MS);
+    let past = flight.settle(40 * MS);
     assert_eq!(blame_ms(&past, 1, IoCulprit::Process(ProcId(2))), 5);
     assert_eq!(blame_ms(&past, 1, IoCulprit::Device), 15);
     assert_eq!(blame_ms(&past, 2, IoCulprit::Process(ProcId(1))), 5);
@@ -68,7 +68,7 @@ fn waiting_begins_before_the_request_and_is_shared_among_those_in_flight() {
     let (writer, reader) = (IoCulprit::Process(ProcId(2)), ProcId(1));
     flight.push(Request { waiter: None, ..request(2, 0, 30) });
     flight.push(Request { queued_ns: 10 * MS, ..request(1, 30, 40) });
-    let past = flight.past(100 * MS);
+    let past = flight.settle(100 * MS);
     assert_eq!(past.waits[&reader].sizes.total_ns(), 30 * MS);
     assert_eq!(blame_ms(&past, 1, writer), 20, "it alone is in flight");
     assert_eq!(blame_ms(&past, 1, IoCulprit::Device), 10);
@@ -88,7 +88,7 @@ fn a_burst_of_writeback_takes_its_part_of_a_sync_write() {
         flight.push(Request { account: writeback, waiter: None, ..request(9, 0, 100) });
     }
     flight.push(request(1, 0, 100));
-    let past = flight.past(100 * MS);
+    let past = flight.settle(100 * MS);
     assert_eq!(blame_ms(&past, 1, writeback), 90);
     assert_eq!(past.waits.len(), 1);
 }
@@ -96,9 +96,9 @@ fn a_burst_of_writeback_takes_its_part_of_a_sync_write() {
 #[test]
 fn what_is_told_of_too_late_is_counted() {
     let mut flight = Flight::begin(0);
-    flight.past(50 * MS);
+    flight.settle(50 * MS);
     flight.push(request(1, 10, 60));
-    let past = flight.past(100 * MS);
+    let past = flight.settle(100 * MS);
     assert_eq!((flight.late, past.waits[&ProcId(1)].max_ns), (1, 10 * MS));
 }
 
@@ -108,7 +108,7 @@ fn beyond_the_number_of_culprits_they_are_others() {
     for process in 1..200 {
         flight.push(request(process, 0, 10));
     }
-    let past = flight.past(10 * MS);
+    let past = flight.settle(10 * MS);
     let culprits: std::collections::BTreeSet<_> = past.blame.keys().map(|(_, c)| *c).collect();
     assert!(culprits.len() <= CULPRITS + 1, "{}", culprits.len());
     assert!(culprits.contains(&IoCulprit::Process(ProcId::OTHERS)));
@@ -133,9 +133,9 @@ proptest! {
         let mut at_ms = 0;
         for cut in cuts {
             at_ms += cut;
-            stretches.push(flight.past(at_ms * MS));
+            stretches.push(flight.settle(at_ms * MS));
         }
-        stretches.push(flight.past((at_ms + 2000) / 10 * 10 * MS));
+        stretches.push(flight.settle((at_ms + 2000) / 10 * 10 * MS));
         let waits = stretches.iter().flat_map(|p| p.waits.values());
         let waited: u64 = waits.map(|w| w.sizes.total_ns()).sum();
         let blamed: u64 = stretches.iter().flat_map(|p| p.blame.values()).sum();
@@ -155,7 +155,7 @@ fn who_waits_for_a_commit_waits_beside_all_that_is_in_flight() {
     flight.push(Request { waiter: None, ..request(2, 10, 30) });
     let waiter = Waiter { proc: ProcId(1), tid: 1 };
     flight.push(Request::of_others((10 * MS, 60 * MS), waiter, FileId(7)));
-    let past = flight.past(100 * MS);
+    let past = flight.settle(100 * MS);
     assert_eq!(past.waits[&ProcId(1)].sizes.total_ns(), 50 * MS);
     assert_eq!(blame_ms(&past, 1, IoCulprit::Process(ProcId(2))), 10);
     assert_eq!(blame_ms(&past, 1, journal), 30);
@@ -173,7 +173,7 @@ fn who_is_alone_waits_beside_its_own_other_requests() {
         let waiter = Some(Waiter { proc: ProcId(1), tid });
         flight.push(Request { waiter, ..request(1, 0, 40) });
     }
-    let past = flight.past(100 * MS);
+    let past = flight.settle(100 * MS);
     assert_eq!(past.waits[&ProcId(1)].sizes.total_ns(), 4 * 40 * MS);
     assert_eq!(blame_ms(&past, 1, IoCulprit::Device), 4 * 10, "a turn in four");
     assert_eq!(blame_ms(&past, 1, own), 4 * 30);
@@ -186,7 +186,7 @@ fn requests_of_a_thread_that_are_in_flight_together_are_beside_each_other() {
     flight.push(request(1, 0, 20));
     flight.push(request(1, 0, 40));
     flight.push(Request { waiter: None, ..request(2, 20, 40) });
-    let past = flight.past(100 * MS);
+    let past = flight.settle(100 * MS);
     assert_eq!(blame_ms(&past, 1, IoCulprit::Process(ProcId(1))), 10);
     assert_eq!(blame_ms(&past, 1, IoCulprit::Process(ProcId(2))), 10);
     assert_eq!(blame_ms(&past, 1, IoCulprit::Device), 20);
@@ -198,7 +198,7 @@ fn before_its_request_is_in_flight_a_thread_has_no_turn() {
     let waiter = Some(Waiter { proc: ProcId(1), tid: 77 });
     flight.push(Request { waiter: None, ..request(1, 0, 30) });
     flight.push(Request { waiter, queued_ns: 10 * MS, ..request(1, 30, 40) });
-    let past = flight.past(100 * MS);
+    let past = flight.settle(100 * MS);
     assert_eq!(blame_ms(&past, 1, IoCulprit::Process(ProcId(1))), 20, "another one has the tag");
     assert_eq!(blame_ms(&past, 1, IoCulprit::Device), 10);
 }
@@ -209,6 +209,6 @@ fn a_request_that_stands_for_many_is_not_beside_itself() {
     for at in 0..5 {
         flight.push(Request { weight: 4, ..request(1, at * 10, at * 10 + 7) });
     }
-    let past = flight.past(100 * MS);
+    let past = flight.settle(100 * MS);
     assert_eq!(past.blame, BTreeMap::from([((ProcId(1), IoCulprit::Device), 35 * MS)]));
 }

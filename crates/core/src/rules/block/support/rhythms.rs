@@ -13,7 +13,7 @@ use crate::stats::{
     self, Clock, Coincidence, Pace, Rhythm, coincidence, pace, rhythm, worst_moments,
 };
 use crate::text::units;
-use crate::view::block::Beside;
+use crate::view::block::Neighbour;
 use crate::view::{Groups, Series, View};
 use std::collections::BTreeMap;
 
@@ -144,7 +144,7 @@ fn busiest(
     for (by, series) in view.block().paces().of(device) {
         all_bytes = all_bytes.saturating_add(series.total());
         // Writeback, journals and the many small processes have clocks of their own, or none.
-        let Beside::Group(at) = Beside::of(view, groups, by) else { continue };
+        let Neighbour::Group(at) = Neighbour::of(view, groups, by) else { continue };
         if Some(at) != victim {
             let sum = by_group.entry(at).or_insert_with(crate::view::block::pace_series);
             sum.merge(series);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Beside whose requests a group waited, as causes and in words. A request waits beside those that are in the queue or
+//! Neighbour whose requests a group waited, as causes and in words. A request waits beside those that are in the queue or
 //! the device at the same time.
 
 use crate::finding::{Cause, Entity, EntityKind, Share};
 use crate::recording::DevId;
 use crate::rules::words::{self, cgroup_entity, group_entity, group_name, ticked};
-use crate::view::block::{Beside, Shares, main_device};
+use crate::view::block::{Neighbour, Shares, main_device};
 use crate::view::{Groups, View};
 
 /// Causes below this share are not listed.
 const MIN_CAUSE: f64 = 0.01;
 const MAX_CAUSES: usize = 5;
 
-/// Beside whose requests a group waited, as causes with shares of its waiting; on one device or, with `None`, on all.
+/// Neighbour whose requests a group waited, as causes with shares of its waiting; on one device or, with `None`, on all.
 pub(in crate::rules::block) fn causes(
     view: &View,
     groups: &Groups<'_>,
@@ -20,10 +20,10 @@ pub(in crate::rules::block) fn causes(
     device: Option<DevId>,
 ) -> Vec<Cause> {
     let shares = Shares::of(view, groups, victim, device);
-    let mut all: Vec<(Beside, u64)> =
+    let mut all: Vec<(Neighbour, u64)> =
         shares.beside.iter().map(|(beside, ns)| (*beside, *ns)).collect();
     if shares.own_ns > 0 {
-        all.push((Beside::Group(victim), shares.own_ns));
+        all.push((Neighbour::Group(victim), shares.own_ns));
     }
     all.sort_by_key(|&(beside, ns)| (std::cmp::Reverse(ns), beside));
     let whole = shares.total_ns().max(1) as f64;
@@ -48,13 +48,13 @@ pub(in crate::rules::block) fn causes(
     causes
 }
 
-fn entity(view: &View, groups: &Groups<'_>, victim: usize, beside: Beside) -> Entity {
+fn entity(view: &View, groups: &Groups<'_>, victim: usize, beside: Neighbour) -> Entity {
     let kernel = |note: &str| {
         let note = Some(note.to_owned());
         Entity { note, ..Entity::new(EntityKind::Kernel) }
     };
     match beside {
-        Beside::Group(at) => {
+        Neighbour::Group(at) => {
             let mut entity = group_entity(view, &groups.list()[at]);
             if at == victim {
                 entity.note =
@@ -62,45 +62,49 @@ fn entity(view: &View, groups: &Groups<'_>, victim: usize, beside: Beside) -> En
             }
             entity
         }
-        Beside::Asked(at) => {
+        Neighbour::Asked(at) => {
             let note =
                 Some("writeback that it asked for (`sync`), of whatever was dirty".to_owned());
             Entity { note, ..group_entity(view, &groups.list()[at]) }
         }
-        Beside::Dirtied(at) => {
+        Neighbour::Dirtied(at) => {
             let note = Some("writeback of what it made dirty".to_owned());
             Entity { note, ..group_entity(view, &groups.list()[at]) }
         }
-        Beside::Writeback(id) => {
+        Neighbour::Writeback(id) => {
             let note = Some("writeback of its pages".to_owned());
             Entity { note, ..cgroup_entity(view, id) }
         }
-        Beside::Unowned => kernel("writeback of pages whose owner is not known"),
-        Beside::Filesystem => kernel("requests of journals and metadata"),
-        Beside::Device => {
+        Neighbour::Unowned => kernel("writeback of pages whose owner is not known"),
+        Neighbour::Filesystem => kernel("requests of journals and metadata"),
+        Neighbour::Device => {
             let mut entity = Entity::new(EntityKind::Device);
             entity.device =
                 main_device(view, groups, victim).map(|device| view.block().device_name(device));
             entity.note = Some("for the requests themselves".into());
             entity
         }
-        Beside::Unnamed => Entity {
+        Neighbour::Unnamed => Entity {
             note: Some("processes that are not known".into()),
             ..Entity::new(EntityKind::Unknown)
         },
     }
 }
 
-pub(in crate::rules::block) fn name_of(view: &View, groups: &Groups<'_>, beside: Beside) -> String {
+pub(in crate::rules::block) fn name_of(
+    view: &View,
+    groups: &Groups<'_>,
+    beside: Neighbour,
+) -> String {
     match beside {
-        Beside::Group(at) => format!("requests of {}", group_name(&groups.list()[at])),
-        Beside::Asked(at) => {
+        Neighbour::Group(at) => format!("requests of {}", group_name(&groups.list()[at])),
+        Neighbour::Asked(at) => {
             format!("writeback that {} asked for (`sync`)", group_name(&groups.list()[at]))
         }
-        Beside::Dirtied(at) => {
+        Neighbour::Dirtied(at) => {
             format!("writeback of what {} wrote", group_name(&groups.list()[at]))
         }
-        Beside::Writeback(id) => match words::cgroup_path(view, id) {
+        Neighbour::Writeback(id) => match words::cgroup_path(view, id) {
             Some(path) => format!("writeback for {}", ticked(&path)),
             None => "writeback for another cgroup".into(),
         },

@@ -18,7 +18,7 @@ const SUSPECTS: usize = 1024;
 
 /// A process whose threads are never seen to leave a CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UntoldProcess {
+pub struct UnseenProcess {
     /// Thread-group id.
     pub tgid: u32,
     /// Comm of its leader, or of another of its threads.
@@ -41,7 +41,7 @@ struct Suspect {
 
 /// What is known about processes that left a CPU unseen.
 #[derive(Debug, Default)]
-pub(super) struct Untold {
+pub(super) struct UnseenDepartures {
     /// By tgid and start time of the process.
     suspects: BTreeMap<(u32, u64), Suspect>,
     /// Times that any thread left a CPU unseen, as read before the look at all threads.
@@ -49,7 +49,7 @@ pub(super) struct Untold {
     missed: u64,
 }
 
-impl Untold {
+impl UnseenDepartures {
     /// A look at all threads begins. `left_unseen` = times that threads had left a CPU unseen before it.
     pub(super) fn begin_look(&mut self, left_unseen: u64) {
         self.left_unseen = left_unseen;
@@ -84,10 +84,10 @@ impl Untold {
     }
 
     /// The processes that this kernel never reports as leaving a CPU.
-    pub(super) fn processes(&self) -> Vec<UntoldProcess> {
+    pub(super) fn processes(&self) -> Vec<UnseenProcess> {
         let untold = self.suspects.iter().filter(|(_, it)| !it.seen && it.most >= MIN_TIMES);
         untold
-            .map(|(&(tgid, _), it)| UntoldProcess { tgid, comm: it.comm, times: it.most })
+            .map(|(&(tgid, _), it)| UnseenProcess { tgid, comm: it.comm, times: it.most })
             .collect()
     }
 
@@ -110,8 +110,8 @@ mod tests {
         sched_thread { tid, tgid, switches, left_unseen, ..sched_thread::default() }
     }
 
-    fn after(looks: &[&[sched_thread]]) -> Untold {
-        let (mut untold, mut left_unseen) = (Untold::default(), 0);
+    fn after(looks: &[&[sched_thread]]) -> UnseenDepartures {
+        let (mut untold, mut left_unseen) = (UnseenDepartures::default(), 0);
         for look in looks {
             untold
                 .begin_look(left_unseen.max(look.iter().map(|it| u64::from(it.left_unseen)).sum()));
@@ -121,7 +121,7 @@ mod tests {
         untold
     }
 
-    fn tgids(untold: &Untold) -> Vec<u32> {
+    fn tgids(untold: &UnseenDepartures) -> Vec<u32> {
         untold.processes().iter().map(|process| process.tgid).collect()
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// A culprit of waits for requests, in terms of groups and cgroups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Beside {
+pub enum Neighbour {
     /// Requests that a group submitted.
     Group(usize),
     /// Writeback that a process of this group requested (`sync(2)`, `syncfs(2)`), regardless of the owner of the pages.
@@ -27,7 +27,7 @@ pub enum Beside {
     Unnamed,
 }
 
-impl Beside {
+impl Neighbour {
     /// Converts a recorded culprit.
     #[must_use]
     pub fn of(view: &View, groups: &Groups<'_>, culprit: IoCulprit) -> Self {
@@ -47,7 +47,7 @@ pub struct Shares {
     /// Wait for the group's own other requests, in nanoseconds.
     pub own_ns: u64,
     /// All other wait by culprit, in nanoseconds.
-    pub beside: BTreeMap<Beside, u64>,
+    pub beside: BTreeMap<Neighbour, u64>,
 }
 
 impl Shares {
@@ -71,7 +71,7 @@ impl Shares {
                 for &(at, ns) in &theirs {
                     match at == victim {
                         true => shares.own_ns += ns,
-                        false => *shares.beside.entry(Beside::Asked(at)).or_default() += ns,
+                        false => *shares.beside.entry(Neighbour::Asked(at)).or_default() += ns,
                     }
                 }
                 rest_ns = ns.saturating_sub(theirs.iter().map(|&(_, ns)| ns).sum());
@@ -86,11 +86,11 @@ impl Shares {
                     let theirs: Vec<_> = theirs.collect();
                     shares.own_ns += ns.saturating_sub(theirs.iter().map(|&(_, ns)| ns).sum());
                     for (at, ns) in theirs {
-                        *shares.beside.entry(Beside::Dirtied(at)).or_default() += ns;
+                        *shares.beside.entry(Neighbour::Dirtied(at)).or_default() += ns;
                     }
                 }
-                _ => match Beside::of(view, groups, *culprit) {
-                    Beside::Group(at) if at == victim => shares.own_ns += ns,
+                _ => match Neighbour::of(view, groups, *culprit) {
+                    Neighbour::Group(at) if at == victim => shares.own_ns += ns,
                     beside => *shares.beside.entry(beside).or_default() += ns,
                 },
             }
@@ -104,14 +104,14 @@ impl Shares {
         self.own_ns + self.beside.values().sum::<u64>()
     }
 
-    fn is_other(beside: Beside) -> bool {
+    fn is_other(beside: Neighbour) -> bool {
         matches!(
             beside,
-            Beside::Group(_)
-                | Beside::Asked(_)
-                | Beside::Dirtied(_)
-                | Beside::Writeback(_)
-                | Beside::Unnamed
+            Neighbour::Group(_)
+                | Neighbour::Asked(_)
+                | Neighbour::Dirtied(_)
+                | Neighbour::Writeback(_)
+                | Neighbour::Unnamed
         )
     }
 
@@ -124,7 +124,7 @@ impl Shares {
 
     /// The culprit with the largest part of [`Self::others_ns`], and that part.
     #[must_use]
-    pub fn worst(&self) -> Option<(Beside, u64)> {
+    pub fn worst(&self) -> Option<(Neighbour, u64)> {
         let others = self.beside.iter().filter(|(beside, _)| Self::is_other(**beside));
         others
             .max_by_key(|&(beside, ns)| (*ns, std::cmp::Reverse(*beside)))
@@ -228,7 +228,7 @@ pub fn own_share(
     device: Option<DevId>,
 ) -> Option<f64> {
     let shares = Shares::of(view, groups, victim, device);
-    let alone = shares.beside.get(&Beside::Device).copied().unwrap_or(0);
+    let alone = shares.beside.get(&Neighbour::Device).copied().unwrap_or(0);
     (shares.total_ns() > 0).then(|| (shares.own_ns + alone) as f64 / shares.total_ns() as f64)
 }
 
