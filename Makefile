@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# The front door. Recipes are one call each; what they do lives in scripts/, bench/ and cargo.
+# Entry points. Recipes are short; the work is done in scripts/, tests/, bench/ and cargo.
 
 CARGO ?= cargo
 PREFIX ?= /usr/local

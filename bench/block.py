@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What observing block IO costs, with deburr and with other tools.
+"""Cost of observing block IO, with deburr and with other tools.
 
-Cost to the observed: what fio (4 kB at random, 16 in flight, O_DIRECT, one CPU) gets out of a loop device over
-memory, and the CPU time that an IO takes of fio, the kernel's threads and the tool. Each run with an observer has
-one without beside it, before or after, and the order of the observers is drawn anew each round.
+Cost to the observed: the IOs per second of fio (4 kB at random, 16 in flight, O_DIRECT, one CPU) on a loop device over
+memory, and the CPU time per IO of fio, the kernel's threads and the tool. Each run with an observer has one without
+beside it, before or after, and the order of the observers is drawn anew each round.
 
-Cost of a program: the kernel's statistics, in runs apart, with those of empty programs on the same hooks
+Cost of a program: the kernel's statistics, in separate runs, with those of empty programs on the same hooks
 subtracted.
 
-Sampling: fio at given rates, and what deburr chose, took and told of it.
+Sampling: fio at given rates; how many requests deburr followed, what that cost, and which share of the IOs it reported.
 """
 
 import os
@@ -24,7 +24,7 @@ from observer import Bpf, Failed, Observer, attached
 
 FOREVER_S = 3600
 DISK_MB, FILE_MB = 384, 64
-# What fio is asked for at a time, IOs a second; None = all that it can.
+# Rates of fio, one after the other, in IOs per second; None = as many as it can.
 RATES = (1_000, 10_000, 50_000, 100_000, 200_000, None)
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -83,7 +83,7 @@ def of_hook(spent, hook):
 
 
 class IoComparison:
-    """All of it; a tool that fails is left out from then on, and said so."""
+    """All measurements. A tool that fails is left out from then on, with its error in `errors`."""
 
     def __init__(self, binary, scratch, rounds, progress):
         self.binary, self.scratch, self.rounds, self.progress = binary, scratch, rounds, progress
@@ -95,9 +95,9 @@ class IoComparison:
         self.base = {}
         # load -> {tool: [{program: (runs, ns)}]}, load -> [(IOs, bytes)]
         self.programs, self.carried = {}, {}
-        # loads whose requests are of one IO each
+        # names of the loads whose requests have one IO each
         self.single = []
-        # [{...}] of each rate
+        # [{...}], one for each rate
         self.sampling = []
 
     def start(self, name):
@@ -160,7 +160,7 @@ class IoComparison:
         return during
 
     def per_run(self, disk, raw):
-        """Each load in turn, with the empty programs and with deburr's beside each other."""
+        """Runs each load in turn, with the empty programs and with deburr's, and counts the runs of the programs."""
         with Mount(disk, f"{self.scratch}/mount") as point:
             with open(f"{point}/large", "wb") as file:
                 for _ in range(FILE_MB):
@@ -210,7 +210,7 @@ class IoComparison:
                 self.sampling.append(row)
 
     def empty_run_ns(self):
-        """What the kernel counts for the run of an empty program."""
+        """Time of a run of an empty program by the kernel's statistics, in ns."""
         spent = [
             value
             for tools in self.programs.values()
@@ -231,7 +231,7 @@ class IoComparison:
         return self.attempt("deburr", watch)
 
     def sampled(self, observer, load, empty_ns):
-        """Cost as percent of one CPU over the whole of a load, in which sampling begins, too."""
+        """Cost as percent of one CPU over a whole load, in which sampling begins, too."""
         stats = self.bpf.statistics()
         try:
             time.sleep(1.5)
@@ -257,7 +257,8 @@ class IoComparison:
         }
 
     def recorded(self, disk):
-        """Requests and bytes told by the probe as shares of what the kernel's counters say, of the same recording."""
+        """IOs and bytes that the probe reported, as shares of the kernel's counters in the same recording; and the
+        median of how many requests one that was followed stands for."""
         with open(f"/sys/block/{disk.name}/dev") as file:
             device = file.read().strip()
         base = sqlite3.connect(f"{self.scratch}/bench.deburr")

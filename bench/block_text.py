@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The figures of the probes of block IO as text, the budgets beside them."""
+"""Formats the figures of the probes of block IO, and their budgets."""
 
 import statistics
 
@@ -12,7 +12,7 @@ HOOKS = ("queue", "start", "issue", "complete")
 
 
 def per_request(spent, hooks=None):
-    """Nanoseconds of programs, of all or of some hooks, for each request that was completed."""
+    """Time of the programs, of all or of some hooks, for each completed request, in ns."""
     requests = of_hook(spent, "complete")[0]
     if hooks is None:
         ns = sum(ns for _, ns in spent.values())
@@ -22,7 +22,7 @@ def per_request(spent, hooks=None):
 
 
 def net_ns(comparison, load):
-    """Of all programs of a request, those of an empty one subtracted; `None` = not measured."""
+    """Time of all programs for a request, with that of the empty ones subtracted, in ns; `None` = not measured."""
     runs = comparison.programs.get(load, {})
     if FULL not in runs or EMPTY not in runs:
         return None
@@ -31,7 +31,7 @@ def net_ns(comparison, load):
 
 
 def losses(comparison, name, part=0):
-    """operation -> what its runs lost in IOPS (part 0) or took more CPU time (part 1), in percent"""
+    """operation -> IOs per second lost (part 0) or CPU time added (part 1) in its runs, in percent"""
     found = {load: values for (tool, load), values in comparison.cost.items() if tool == name}
     return {load: [value[part] for value in values] for load, values in found.items()}
 

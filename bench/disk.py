@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A block device as fast as memory that nobody has to clean up.
+"""A block device as fast as memory that needs no cleanup.
 
-A loop device over a file of tmpfs that has no name (memfd), set up to go when its last user does; what is mounted
-of it is mounted for this process and its children only. So nothing is left however this process ends.
+A loop device over a file of tmpfs that has no name (memfd), which detaches itself after its last user; its filesystems
+are mounted for this process and its children only. So nothing is left however this process ends.
 """
 
 import ctypes
@@ -27,17 +27,18 @@ def call(name, *arguments):
 
 
 def own_mounts():
-    """From now on what this process mounts is seen by it and its children only, and goes with them."""
+    """Enters a mount namespace of its own: mounts are seen by this process and its children only, and vanish with
+    them."""
     call("unshare", CLONE_NEWNS)
     call("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
 
 
 class Disk:
-    """The device, every byte of it written once: its memory is there."""
+    """The device; every byte of it is written once, so that its memory is allocated."""
 
     def __init__(self, megabytes):
         with open("/dev/loop-control") as control:
-            # Another process may take the free one first.
+            # Another process may take the free device first.
             for _ in range(20):
                 number = fcntl.ioctl(control, LOOP_CTL_GET_FREE)
                 self.path = f"/dev/loop{number}"
@@ -73,7 +74,7 @@ class Disk:
         return os.path.basename(self.path)
 
     def done(self):
-        """(IOs, bytes) that the kernel says were completed so far: requests, and 512 bytes a sector."""
+        """(IOs, bytes) completed so far, by the kernel's counters: requests, and sectors of 512 bytes."""
         with open(f"/sys/block/{self.name}/stat") as file:
             fields = [int(field) for field in file.read().split()]
         return fields[0] + fields[4], (fields[2] + fields[6]) * 512
@@ -86,7 +87,7 @@ class Disk:
 
 
 class Mount:
-    """An ext4 on the device."""
+    """An ext4 filesystem on the device, mounted at `point`."""
 
     def __init__(self, disk, point):
         self.point = point

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What is observed on a disk: fio, and files that are written back."""
+"""Loads on a disk: fio, and files that are written back."""
 
 import json
 import os
@@ -10,12 +10,12 @@ import subprocess
 from load import PINNED_CPU
 from observer import Failed, end_with_parent
 
-# So many requests in flight at a time; fixed, as the seed is, so that all runs do the same.
+# Requests in flight; fixed, as the seed is, so that all runs do the same.
 DEPTH, SEED = 16, 1
 
 
 def kernel_threads_ns():
-    """CPU time of all kernel threads: a loop device's work is done by some of them."""
+    """CPU time of all kernel threads, some of which do a loop device's work."""
     total = 0
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -30,7 +30,7 @@ def kernel_threads_ns():
 
 
 class Fio:
-    """4 kB at random places of a device or file, past the page cache."""
+    """fio: 4 kB at random places of a device or file, past the page cache."""
 
     def __init__(self, operation, path, seconds, megabytes, iops=None):
         self.name, self.operation, self.seconds = operation, operation, seconds
@@ -43,7 +43,7 @@ class Fio:
             self.command.append(f"--rate_iops={iops}")
 
     def run(self):
-        """(IOs a second, nanoseconds of CPU time an IO: fio's and the kernel threads')"""
+        """(IOs per second, CPU time of an IO in ns: fio's and the kernel threads')"""
         kernel, own = kernel_threads_ns(), resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
             self.command,

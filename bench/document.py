@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What the parts of docs/overhead.md have in common, and how they become one.
+"""What the parts of docs/overhead.md have in common, and how they are put together.
 
 Each part says when and where it was measured; one that was not measured again is kept as it is.
 """
@@ -77,7 +77,7 @@ Written by `make bench`; not by hand. It says what was measured on one machine o
 
 
 def kept(path):
-    """title -> text of the parts of a document that is there already."""
+    """title -> text of the parts of an existing document."""
     try:
         with open(path) as file:
             text = file.read()
@@ -88,7 +88,7 @@ def kept(path):
 
 
 def write(path, titles, measured):
-    """The document: of each title what was measured now, else what it says already."""
+    """Writes the document: for each title what was measured now, else what was there already."""
     parts = kept(path) | measured
     sections = [f"## {title}\n\n{parts[title]}\n" for title in titles if title in parts]
     with open(path, "w") as file:

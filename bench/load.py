@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What is observed: the benchmarks whose slowdown counts, and loads of the host."""
+"""What the tools observe: the benchmarks whose slowdown counts, and loads of the host."""
 
 import os
 import random
@@ -55,7 +55,7 @@ def workloads():
 
 
 def threads(count, wakeups_per_s):
-    """`count` threads that share so many wake-ups a second."""
+    """Runs `count` threads that together wake up `wakeups_per_s` times per second."""
     threading.stack_size(64 * 1024)
     pause = count / wakeups_per_s
 
@@ -71,7 +71,7 @@ def threads(count, wakeups_per_s):
 
 
 def creations(per_s):
-    """Creates so many threads a second that end at once."""
+    """Creates `per_s` threads per second, which end at once."""
     threading.stack_size(64 * 1024)
     print("ready", flush=True)
     start, made = time.monotonic(), 0
@@ -87,7 +87,7 @@ LOADS = {"threads": threads, "creations": creations}
 
 
 class Load:
-    """A load in processes of its own, ended with the block."""
+    """A load in processes of its own, which end with the `with` block."""
 
     def __init__(self, *commands):
         self.commands = commands
@@ -112,7 +112,7 @@ class Load:
 
     def __exit__(self, *_):
         for process in self.processes:
-            # The load's own session: this ends what it started, too.
+            # The load has a session of its own: this ends what it started, too.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 

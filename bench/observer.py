@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A running tool, and the BPF programs that the kernel says it holds."""
+"""A running tool, and the BPF programs that it holds according to the kernel."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ import tempfile
 import time
 
 ATTACH_LIMIT_S = 20
-# What a tool that names no BPF program (perf) gets to start up.
+# Time to start up for a tool without BPF programs (perf).
 SETTLE_S = 1.5
 STOP_LIMIT_S = 30
 
@@ -26,7 +26,7 @@ class Failed(Exception):
 
 
 def end_with_parent():
-    """For a child before it runs its command: it is killed when this process ends, however that happens."""
+    """For a child before it runs its command: the kernel kills it when this process ends, however that happens."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -35,7 +35,7 @@ class Bpf:
 
     SYSCALL = {"x86_64": 321, "aarch64": 280}
     PROG_GET_FD_BY_ID, OBJ_GET_INFO_BY_FD, ENABLE_STATS = 13, 15, 32
-    # struct bpf_prog_info, up to and with its name
+    # struct bpf_prog_info, up to and including its name
     INFO_BYTES, NAME_AT = 80, 64
 
     def __init__(self):
@@ -49,7 +49,8 @@ class Bpf:
         return result
 
     def statistics(self):
-        """Statistics run while the descriptor is open: they end with this process, however it ends."""
+        """Enables the kernel's statistics until the descriptor is closed: they end with this process, however it
+        ends."""
         return self.call(self.ENABLE_STATS, struct.pack("I", 0))
 
     def runs(self, program):
@@ -62,7 +63,7 @@ class Bpf:
         return int(info.get("run_cnt", 0)), int(info.get("run_time_ns", 0))
 
     def name(self, program):
-        """Its first 15 bytes are all that the kernel keeps."""
+        """Name of a program, of which the kernel keeps the first 15 bytes."""
         descriptor = self.call(self.PROG_GET_FD_BY_ID, struct.pack("I", program))
         info = ctypes.create_string_buffer(self.INFO_BYTES)
         try:
@@ -142,7 +143,7 @@ class Observer:
             now = time.monotonic()
             if links > before:
                 before, since = links, now
-            # Programs are attached one after the other; the last is the last for half a second.
+            # Programs are attached one after the other; the last one is that which no other follows for half a second.
             if before and now - since > 0.5:
                 self.attach_s = since - self.started
                 return

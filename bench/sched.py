@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What observing the scheduler costs, with deburr and with other tools.
+"""Cost of observing the scheduler, with deburr and with other tools.
 
 Cost to the observed: CPU time (user and system, of the benchmark's own processes) per operation of a
 switch-heavy benchmark pinned to one CPU. Each run with an observer follows a run without one; the figure
 is the ratio of that pair, the order of the observers is drawn anew each round, and medians and quartiles
 are given. CPU time, unlike wall time, hardly depends on what else the machine does.
 
-Cost of a run of a program: the kernel's own statistics (BPF_ENABLE_STATS, switched off with this process),
-in runs apart, because the statistics themselves cost about as much as a small program.
+Cost of a run of a program: the kernel's own statistics (BPF_ENABLE_STATS, which end with this process),
+in separate runs, because the statistics themselves cost about as much as a small program.
 """
 
 import os
@@ -97,14 +97,14 @@ class Comparison:
         command, bpf, _ = self.tools[name]
         if command is None:
             raise Failed("not installed")
-        # A recording is never overwritten, and perf's grow.
+        # deburr never overwrites a recording, and perf's files grow.
         for leftover in os.listdir(self.scratch):
             if not leftover.endswith(".bt"):
                 os.unlink(f"{self.scratch}/{leftover}")
         return Observer(command, bpf)
 
     def attempt(self, name, work):
-        """Does something with a tool running; a tool that fails is left out from then on."""
+        """Calls `work` while a tool runs; a tool that fails is left out from then on."""
         try:
             with self.start(name) as observer:
                 work(observer)
@@ -157,7 +157,7 @@ class Comparison:
             spent += now_ns - ns
             busiest = max(busiest, now_count - count)
         if busiest:
-            # The program that runs at every switch runs most often; all of them are paid for it.
+            # The program that runs at every switch runs most often; the time of all programs is divided by its runs.
             self.programs.setdefault(name, []).append((spent / busiest, spent / runs))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The figures of the scheduler probe as text, the budgets beside them."""
+"""Formats the figures of the scheduler probe, and their budgets."""
 
 import statistics
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What counting system calls costs: whom is counted, who is not, and beside strace."""
+"""Cost of counting system calls: for the command that is counted, for other processes, and beside strace."""
 
 import json
 import os
@@ -14,17 +14,18 @@ from load import cpu_seconds
 
 TITLE = "Counting system calls"
 
-# Nothing but system calls: two for each byte, on files that do nothing.
+# Nothing but system calls: two for each byte, on devices that do nothing.
 CALLS = 300_000
 LOOP = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1", f"count={CALLS}"]
-# Calls that do something; a tree that every Debian has.
+# Calls that do work, on a tree that every Debian has.
 TREE = ["find", "/usr/share", "/usr/lib", "-xdev", "-size", "+1"]
 # strace takes so long that fewer calls must do.
 TRACED_CALLS = 15_000
 
 
 class Calls:
-    """CPU seconds of each load, bare, counted, beside somebody who is counted, and under strace."""
+    """CPU seconds of each load, bare, counted, and beside another process that is counted; under strace, the wall time
+    that it adds to a call, in ns."""
 
     def __init__(self, binary, scratch, rounds, progress):
         self.binary, self.scratch, self.rounds = binary, scratch, rounds
@@ -75,12 +76,12 @@ class Calls:
             trace = ["strace", "-c", "-f", "-o", "/dev/null"]
             bare = [wall(few) for _ in range(3)]
             traced = [wall(trace + few) for _ in range(3)]
-            # What starting either takes is no part of it.
+            # The difference leaves out the start-up of the command.
             calls = TRACED_CALLS * 2
             self.seconds["loop", "strace"] = [(t - min(bare)) / calls * 1e9 for t in traced]
 
     def factor(self, load, way):
-        """Median of the ratios to the bare run of the same round."""
+        """Ratios to the bare run of the same round."""
         pairs = zip(self.seconds[load, way], self.seconds[load, "bare"])
         return [with_it / bare for with_it, bare in pairs]
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Which of several attempts counts. A repetition may excuse a difference; it excuses nothing that may never be."""
+"""Chooses which of several attempts counts. A repetition may excuse a difference, but not what must never be
+(`broken`)."""
 
 
 def counting(runs):
-    """The last one that was judged, or in which something was that may never be."""
+    """The last attempt that was judged or that is `broken`; without any, the last attempt."""
     judged = [run for run in runs if run.outcome == "judged" or run.broken]
     return (judged or runs)[-1]
 
@@ -16,14 +17,14 @@ def told_of_the_first(first, counts, most_lines):
 
 
 class Made:
-    """As a run of either program."""
+    """Stands for a `Run` of either program."""
 
     def __init__(self, outcome, broken=()):
         self.outcome, self.broken = outcome, list(broken)
 
 
 def wrong():
-    """Attempts of which the wrong one counts."""
+    """Tries `counting` on made-up attempts; yields a line for each wrong choice."""
     off, lost, broken, ok = Made("judged"), Made("lost"), Made("failed", ["deburr ended with 1"]), Made("judged")
     for what, runs, counts in [
         ("off, then perf lost events", [off, lost], off),

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Reads or writes in one way, all day; knows what of it must have reached the disk.
+"""Reads or writes in one way until it is stopped, and reports which bytes of it must have reached the disk.
 
     block_worker.py MODE DIRECTORY SEED BLOCK_KIB PER_S
 
-Begins when a line comes on standard input, ends with the next, and says as JSON what it did: bytes by name of file. Every page
-is written once and synced before the end, so that no more and no less of it goes to the disk.
+Starts at a line on standard input, stops at the next, and prints what it did as JSON: {file name: bytes}. Every page is
+written once and synced before the end, so that no more and no less than these bytes go to the disk.
 """
 
 import json
@@ -40,7 +40,7 @@ class Worker:
         self.bytes[name] = self.bytes.get(name, 0) + size
 
     def prepare(self):
-        """What is there before anybody looks."""
+        """Makes the files that exist before the measurement."""
         if self.mode in ("direct_read", "buffered_read"):
             with open(self.path("data"), "wb") as file:
                 for _ in range(FILE_BYTES >> 20):
@@ -50,14 +50,14 @@ class Worker:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             flags = os.O_RDONLY | (os.O_DIRECT if self.mode == "direct_read" else 0)
             self.file = os.open(self.path("data"), flags)
-            # One after the other would be read ahead: more than was asked for.
+            # Sequential reads would be read ahead: more than was asked for.
             if self.mode == "buffered_read":
                 os.posix_fadvise(self.file, 0, 0, os.POSIX_FADV_RANDOM)
             self.places = list(range(0, FILE_BYTES - self.block + 1, self.block))
             self.random.shuffle(self.places)
         elif self.mode in ("direct_write", "synced", "mapped"):
             self.file = os.open(self.path("data"), os.O_RDWR | os.O_CREAT, 0o600)
-            # Written before: what is asked for is then all that is written, whatever the filesystem does with holes.
+            # Filled beforehand: then only what is asked for is written, whatever the filesystem does with holes.
             for at in range(0, FILE_BYTES, 1 << 20):
                 os.pwrite(self.file, bytes(1 << 20), at)
             os.fsync(self.file)
@@ -70,7 +70,7 @@ class Worker:
             self.random.shuffle(self.places)
 
     def step(self):
-        """One piece of work; whether there is any left."""
+        """Does one piece of work; False = there was none left."""
         if self.mode in ("renamed", "deleted"):
             self.number += 1
             name = "new" if self.mode == "renamed" else f"short{self.number}"
@@ -100,7 +100,7 @@ class Worker:
         return True
 
     def unsynced(self):
-        """Writes all day, and syncs once at the end."""
+        """Writes until it is stopped, and syncs once at the end."""
         with open(self.path("data"), "wb", buffering=0) as file:
             while not stopped():
                 if file.tell() < 2 * FILE_BYTES:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Lets a workload run on this machine, and undoes all that it made."""
+"""Runs a workload on this machine, and removes all that it made."""
 
 import os
 import shutil
@@ -13,12 +13,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PREFIX = "deburr-oracle-"
 CPU_TREES = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"]
 CPUSET_TREE = "/sys/fs/cgroup/cpuset"
-# Workers end by themselves should all else fail.
+# Workers end by themselves after this time if all else fails.
 LIMIT_S = 120
 
 
 def compiled(directory):
-    """The program worker.c in that directory."""
+    """Compiles worker.c in that directory; returns the path of the program."""
     compiler = next((name for name in ("cc", "clang", "gcc") if shutil.which(name)), None)
     if not compiler:
         raise Missing("no C compiler")
@@ -34,7 +34,7 @@ def compiled(directory):
 
 
 def cpu_tree():
-    """The tree of version 1 with the cpu controller; None where there is none."""
+    """Path of the cgroup v1 tree with the cpu controller; None = there is none."""
     return next((tree for tree in CPU_TREES if os.path.exists(f"{tree}/cpu.shares")), None)
 
 
@@ -44,7 +44,7 @@ def write(path, text):
 
 
 def remove(path):
-    """A cgroup; what was in it may take a moment to be gone."""
+    """Removes a cgroup, whose processes may take a moment to be gone: tries for 2 s."""
     for _ in range(100):
         try:
             os.rmdir(path)
@@ -57,7 +57,7 @@ def remove(path):
 
 
 def remove_left():
-    """cgroups of an oracle that was killed."""
+    """Removes the cgroups of oracles that were killed."""
     for tree in filter(None, [cpu_tree(), CPUSET_TREE]):
         for folder, _, _ in sorted(os.walk(tree), key=lambda entry: -len(entry[0])):
             name = next((part for part in folder.split("/") if part.startswith(PREFIX)), None)
@@ -127,7 +127,8 @@ class Cast:
     def argument(self, thread, process, seed):
         cpus = [stage()[cpu % len(stage())] for cpu in thread.cpus or (0, 1)]
         mask = sum(1 << cpu for cpu in set(cpus))
-        # Who is in a cpuset, or must be free to be admitted (deadline), and all that the whole machine is the stage of.
+        # No affinity for threads in a cpuset, for deadline threads (which are only admitted without one), and where the
+        # whole machine is the stage.
         whole = len(stage()) == os.cpu_count() and not thread.cpus
         if process.cpuset or thread.policy == "deadline" or whole:
             mask = 0
@@ -145,7 +146,7 @@ class Cast:
         return self.processes[index].pid
 
     def ended(self):
-        """What the workers that should still run said when they ended, as sentences."""
+        """What workers that ended too early said, as sentences."""
         for index, process in enumerate(self.processes):
             if process.poll() is not None:
                 said = process.stderr.read().decode(errors="replace").strip()

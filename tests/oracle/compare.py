@@ -1,33 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What deburr says against what the trace says, process by process, and what is too far apart."""
+"""Compares deburr's figures with those of the trace, process by process, and finds those that are too far apart."""
 
 import dataclasses
 
 from recording import OTHERS
 
-# A point is a hundredth of a process's wall time.
+# Bounds in points: a point is a hundredth of a process's wall time.
 POINTS_MOSTLY, POINTS_ALWAYS = 1.0, 3.0
-# "95 % of runs": so many may be beyond what most must keep.
+# Share of runs that may be beyond the `mostly` bounds ("95 % of runs").
 MOSTLY_NOT = 0.05
-# Beyond this a repetition is no excuse.
+# An error of more points than this is not excused by a repetition.
 POINTS_AT_ONCE = 10.0
 BLAME_MOSTLY, BLAME_ALWAYS = 0.05, 0.15
 BLAME_WAITS = 1000
-# The longest wait, by its own length: both clocks are read some us apart, more where the hypervisor stops a CPU in between.
+# Bounds of the longest wait, as a share of its length: both clocks are read some us apart, more where the hypervisor
+# stops a CPU in between.
 LONGEST_MOSTLY, LONGEST_ALWAYS = 0.02, 0.10
 LONGEST_FLOOR_NS = 1_000_000
 
-# Shares of anything shorter say little: a moment at either end of the window is a point of it.
+# Least wall time of a process: shares of less say little, since 10 ms at either end of the window are a point of 1 s.
 LEAST_WALL_NS = 1_000_000_000
-# Who neither ran nor waited for this part of its time is asleep for both, which proves nothing.
+# A process that ran and waited for less than this share of its time is asleep for both, which proves nothing.
 LEAST_BUSY = 0.01
-# Blame of fewer waits, or of less time, is chance.
+# Blame over fewer waits, or over less time, is chance.
 LEAST_BLAMED_NS, LEAST_BLAMED_WAITS = 50_000_000, 20
 
 
 @dataclasses.dataclass
 class Difference:
-    """`what` of a process: as the trace and as deburr have it, and how far apart that is in units of `mostly` and `always`."""
+    """A figure of a process by the trace (`true`) and by deburr (`said`). `error` is in the unit of the bounds `mostly`
+    and `always`."""
 
     pid: int
     who: str
@@ -46,7 +48,7 @@ class Difference:
 
 
 def nearest(said, one, other):
-    """What is nearest to `said` of all that the trace allows: it may leave open which of two did something."""
+    """The value nearest to `said` that the trace allows: it may leave open which of two threads did something."""
     return min(max(said, min(one, other)), max(one, other))
 
 
@@ -56,7 +58,7 @@ def points(pid, who, what, true, said):
 
 
 def differences(replay, recording, report, cast):
-    """Of every process that is worth it."""
+    """The differences of every process with enough activity; those of the workload are marked."""
     workload = {process.pid for process in cast.processes}
     for difference in all_differences(replay, recording, report, cast):
         difference.of_workload = difference.pid in workload
@@ -70,7 +72,8 @@ def all_differences(replay, recording, report, cast):
     ledger = report.ledger()
     for pid, true in sorted(truth.items()):
         said = recording.accounts.get(pid)
-        # Who is not traced itself, or was woken by such a one, is no witness; the workload is neither.
+        # A process that is not traced itself, or was woken by such a one, is no reference. The workload's processes are
+        # neither.
         if true.wall_ns < LEAST_WALL_NS or (true.doubtful and pid not in names):
             continue
         seen = said is not None and said.wall_ns > 0
@@ -109,7 +112,8 @@ def of_ledger(pid, who, true, said, line):
 
 
 def of_waits(pid, who, true, said, quota):
-    """Sum and maximum. Under a quota the sizes leave out what was throttled, which the trace cannot tell."""
+    """Sum and maximum of the waits. Not under a quota: there deburr's wait sizes leave out throttled time, which the
+    trace does not distinguish."""
     if quota:
         return
     waits = said.waits_ns / said.wall_ns
@@ -124,7 +128,8 @@ def of_waits(pid, who, true, said, quota):
 
 
 def of_blame(pid, who, true, said, replay, truth):
-    """Half the sum of the absolute differences of the shares. Who lived shortly is one, whose names deburr adds up."""
+    """Half the sum of the absolute differences of the shares. Short-lived culprits count as one, since deburr sums up
+    theirs."""
     if true.queued_ns < LEAST_BLAMED_NS or len(true.waits) < LEAST_BLAMED_WAITS or not said.queued_ns:
         return
 
@@ -143,7 +148,7 @@ def of_blame(pid, who, true, said, replay, truth):
     true_shares = shares(replay.blame(true), true.queued_ns)
     told = shares(said.blame, said.queued_ns)
     apart = sum(abs(true_shares.get(key, 0) - told.get(key, 0)) for key in true_shares.keys() | told.keys()) / 2
-    # What the trace leaves open, and what a wait may have lasted longer, may be anybody's.
+    # Time for which the trace leaves the culprit open, and by which a wait may have been longer, may be anybody's.
     apart = max(apart - (replay.open_ns(true) + true.late_ns + true.hidden_ns) / true.queued_ns, 0)
     many = len(true.waits) >= BLAME_WAITS
     worst = max(true_shares.keys() | told.keys(), key=lambda key: abs(true_shares.get(key, 0) - told.get(key, 0)))
@@ -155,7 +160,8 @@ def of_blame(pid, who, true, said, replay, truth):
     )  # fmt: skip
 
 
-# Under a quota there is a little more blame than waiting at times, of which not all is understood: docs/accuracy.md has it.
+# Under a quota, blame sometimes exceeds waiting a little, for reasons that are not all understood: see
+# docs/accuracy.md.
 BLAMED_TOO_MUCH, BLAMED_TOO_MUCH_BY_QUOTA = 0.001, 0.003
 
 
@@ -164,12 +170,12 @@ def under_quota(cast):
 
 
 def broken(recording, report, cast):
-    """What may never be, as sentences."""
+    """What must never be in a recording or its report, as sentences."""
     quota = under_quota(cast)
     yield from report.impossible()
     for pid, account in sorted(recording.accounts.items()):
         blamed = sum(account.blame.values())
-        # Blame is read at another moment than the waits, hence what one wait comes to.
+        # Blame is read at another time than the waits, hence an allowance for one wait.
         most = BLAMED_TOO_MUCH_BY_QUOTA if pid in quota else BLAMED_TOO_MUCH
         if blamed > account.queued_ns * (1 + most) + 1_000_000:
             yield f"{account.comm} ({pid}): {blamed / 1e6:.1f} ms of blame for {account.queued_ns / 1e6:.1f} ms of waiting"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""docs/accuracy.md, out of many runs."""
+"""Writes docs/accuracy.md and docs/accuracy-io.md out of many runs."""
 
 import datetime
 import os
@@ -52,7 +52,7 @@ def cell(value, unit):
 
 
 def errors(runs, of_workload):
-    """Of every measure: the largest error of each run."""
+    """{measure: [(error, run, difference)]}: the largest error of each run."""
     rows = defaultdict(list)
     for run in runs:
         worst = {}
@@ -91,7 +91,7 @@ def measures(runs, of_workload):
 
 
 def kinds(runs):
-    """First attempts by kind of workload, and what the second one said where there was one."""
+    """Table of first attempts by kind of workload, with the verdict of repetitions where there were any."""
     head = [
         "| workload | runs | judged | perf lost events | did not end | within all bounds | within those for always | "
         "worst of a ledger, in points | outside again when repeated |",
@@ -116,7 +116,7 @@ def line_of(kind, runs):
 
 
 def impossible(runs):
-    """What may never be, and was."""
+    """What must never be, and was, as lines."""
     found = [f"- {run.name}: {line}" for run in runs for line in run.broken]
     return found[:40] + ([f"- ... and {len(found) - 40} more"] if len(found) > 40 else []) or ["Nothing."]
 
@@ -183,7 +183,7 @@ btrfs, at times through an overlay; `perf record` traces the block layer and `de
 
 
 def write_blocks(path, runs, options):
-    """docs/accuracy-io.md, out of the runs so far."""
+    """Writes docs/accuracy-io.md out of the runs so far."""
     judged = [run for run in runs if run.outcome == "judged"]
     rows = defaultdict(list)
     for run in judged:

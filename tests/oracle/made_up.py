@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A witness is tried before it is heard: traces made by hand, of which it is known what they mean."""
+"""Tests the replay itself: traces made by hand, whose meaning is known."""
 
 from perf import FORK, MIGRATE, NEW, RUNTIME, SWITCH, WAKEUP
 from replay import Replay
@@ -8,7 +8,7 @@ ASLEEP, ABLE, PREEMPTED, ZOMBIE = 1, 0, 0x100, 0x20
 
 
 class Made:
-    """As perf.Trace; every thread is a process of its own, but 11, which is one of 10's."""
+    """Stands for perf.Trace; every thread is a process of its own, except 11, which belongs to process 10."""
 
     def __init__(self, *events):
         self.events = list(events)
@@ -84,7 +84,8 @@ CASES = [
     ),
 ]  # fmt: skip
 
-# (what, events, window, process, (may have waited and not run, and not slept, its waits behind who is not known))
+# (what, events, window, process, (time in which it may have waited instead of run, and instead of slept; time of its
+# waits for which it is open who ran))
 OPEN = [
     (
         "20 is not traced, and of 10 there is no account: it may have come at any time from 20 on",
@@ -126,7 +127,7 @@ OPEN = [
 
 
 def wrong():
-    """What the replay says of a case that it does not mean."""
+    """Cases whose replay differs from what they mean, as sentences."""
     for what, events, able, window, pid, figures, blame in CASES:
         replay = Replay(Made(*events), able)
         found = replay.processes(*window)[pid]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The kernel's trace, of switches, wake-ups and migrations or of other tracepoints, as perf recorded it.
+"""Records a trace of switches, wake-ups and migrations, or of other tracepoints, with perf, and reads it.
 
 Reads perf.data itself: printing and parsing it as text takes several times as long as the run. Of its format only what
 one fixed command writes is understood; anything else is an error, not a guess.
@@ -11,7 +11,7 @@ import struct
 import subprocess
 
 TRACEFS = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
-# Enough for the whole run: perf that need not wake up disturbs nothing.
+# Buffer per CPU, enough for the whole run: a perf that need not wake up disturbs nothing.
 BUFFER = "32M"
 
 # perf_event_attr.sample_type of the command below: IP, TID, TIME, CPU, PERIOD, RAW, IDENTIFIER.
@@ -22,7 +22,7 @@ SAMPLE = struct.Struct("=QQIIQIIQI")
 RECORD_LOST, RECORD_COMM, RECORD_EXIT, RECORD_FORK, RECORD_SAMPLE, RECORD_LOST_SAMPLES = 2, 3, 4, 7, 9, 13
 
 SWITCH, WAKEUP, NEW, MIGRATE, FORK, RUNTIME = range(6)
-# Of each kind of event: its tracepoint, and the fields of it that are of use.
+# Of each kind of event: its tracepoint, and the fields that are read.
 SCHED = {
     SWITCH: ("sched:sched_switch", "prev_pid", "prev_state", "next_pid"),
     WAKEUP: ("sched:sched_wakeup", "pid", "target_cpu"),
@@ -34,7 +34,7 @@ SCHED = {
 
 
 class Missing(Exception):
-    """Something that is needed is not here; says what."""
+    """A requirement is missing; the message names it."""
 
 
 def tracefs(event="sched/sched_switch"):
@@ -66,7 +66,7 @@ class Recorder:
             raise Missing(f"perf does not record: {complaint}")
 
     def say(self, command):
-        """Whether perf did it."""
+        """Sends a command; returns whether perf acknowledged it."""
         try:
             os.write(self.commands, command)
             return os.read(self.answers, 16).startswith(b"ack")
@@ -74,7 +74,7 @@ class Recorder:
             return False
 
     def stop(self):
-        """Ends it; the file is complete then. May be called again."""
+        """Ends perf; its file is complete then. May be called again."""
         if self.process.returncode is None:
             self.process.send_signal(signal.SIGINT)
             self.process.communicate(timeout=60)
@@ -102,7 +102,7 @@ def decoder(event, *names):
     """The tracepoint's number, and a function from its data to the fields of these names."""
     number, fields = field_offsets(event)
     codes = {4: "i", 8: "q"}
-    # What is of no size of a number is text.
+    # Fields of other sizes are text.
     parts = [struct.Struct("=" + codes.get(fields[name][1], f"{fields[name][1]}s")) for name in names]
     places = [fields[name][0] for name in names]
 
@@ -113,7 +113,8 @@ def decoder(event, *names):
 
 
 class Trace:
-    """What perf recorded: `events` by time, `process_of` threads, which `ended`, and how many events were `lost`."""
+    """What perf recorded: `events` by time, `process_of` {tid: pid}, the tids that `ended`, and how many events were
+    `lost`."""
 
     def __init__(self, path, kinds=SCHED):
         self.events = []
@@ -162,7 +163,7 @@ class Trace:
         _, _, pid, tid, time_ns, cpu, _, _, _ = SAMPLE.unpack_from(data, at)
         at += SAMPLE.size
         (number,) = struct.unpack_from("=H", data, at)
-        # A thread that is ending has neither any more.
+        # A thread that is ending has no ids any more.
         if tid and NOBODY not in (pid, tid):
             self.process_of[tid] = pid
         kind, decode = self.decoders[number]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What deburr says of the same time: its recording's tables, and its report as JSON."""
+"""Reads what deburr reports of the same time: the tables of its recording, and its report as JSON."""
 
 import json
 import re
@@ -7,12 +7,12 @@ import sqlite3
 import subprocess
 from collections import defaultdict
 
-# As docs/recording-format.md has them: `proc` of many small processes together, and culprits that are none.
+# Special values of docs/recording-format.md: `proc` of many small processes together, and culprits that are no process.
 OTHERS, MOVED, NOT_LOOKED_UP = 4294967295, -1, -2
 
 
 class Account:
-    """What deburr says that a process did, in ns; `blame` by pid, or by OTHERS, MOVED, NOT_LOOKED_UP."""
+    """deburr's account of a process, in ns; `blame` by pid, or by OTHERS, MOVED, NOT_LOOKED_UP."""
 
     def __init__(self):
         self.wall_ns = self.on_cpu_ns = self.queued_ns = self.throttled_ns = 0
@@ -26,7 +26,7 @@ def opened(path):
 
 
 def window(connection):
-    """Its start and its end, on the monotonic clock, ns."""
+    """Start and end of the recording's window on the monotonic clock, in ns."""
     (start_ns,) = connection.execute("SELECT start_mono_ns FROM meta").fetchone()
     ending = connection.execute("SELECT window_ns FROM ending").fetchone()
     if not ending:
@@ -69,7 +69,7 @@ class Report:
         self.document = json.loads(done.stdout)
 
     def ledger(self):
-        """{pid: {state: share of its wall time}} of what has a line of its own."""
+        """{pid: {state: share of its wall time}} of the processes that have a ledger of their own."""
         found = {}
         for entry in self.document["ledger"]:
             victim = entry["victim"]
@@ -81,7 +81,7 @@ class Report:
         return [finding for finding in self.document["findings"] if finding["code"] == code]
 
     def impossible(self):
-        """What no report may hold, as sentences: shares and percentages of more than all."""
+        """What no report may contain, as sentences: shares outside 0 to 1, and percentages above 100."""
         for path, value in shares(self.document):
             if not -1e-9 <= value <= 1 + 1e-9:
                 yield f"{path} is {value}"
@@ -96,7 +96,7 @@ class Report:
 
 
 def shares(node, path="report"):
-    """Every number of the document whose name or unit says that it is a share."""
+    """(path, value) of every number in the document whose name says that it is a share."""
     if isinstance(node, dict):
         for name, value in node.items():
             if isinstance(value, (int, float)) and (name == "share" or name.endswith("_share")):

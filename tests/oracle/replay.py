@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What every thread did, replayed from the trace: running, waiting for a CPU, or asleep, and who ran meanwhile.
+"""Replays from the trace what every thread did: running, waiting for a CPU, or asleep, and which thread ran meanwhile.
 
-A thread waits from its wake-up, or from being switched out while it could run on, until it is switched in. Throttling
-by a quota is not in the trace: it counts as waiting here.
+A thread waits from its wake-up, or from being switched out while runnable, until it is switched in. Throttling by a quota
+is not in the trace: it counts as waiting here.
 
-A kernel may keep a process from being traced (some machines' pid 1): nothing is told while it runs, so of its threads one
-sees that they come and not that they go. When that was follows from how long the next one, which is traced, has run; of
-threads that are no fair ones, and of idle CPUs, there is no such account: then the trace leaves open who ran, and until
-when the next one waited. Nor is a wake-up told in its context, interrupts included: whoever comes next without having been
-woken may have waited behind it.
+A kernel may exclude a process from tracing (pid 1 on some machines). No event is traced while it runs, so its threads are
+seen to be switched in, but not out. When they were switched out follows from how long the next, traced thread has run
+(`sched_stat_runtime`). Threads outside the fair class, and idle CPUs, have no such account: then the trace leaves open who
+ran, and until when the next thread waited. Wake-ups in the context of such a process, interrupts included, are not traced
+either: a thread that is switched in next without a wake-up may have waited behind it.
 """
 
 import bisect
@@ -18,7 +18,8 @@ from perf import FORK, MIGRATE, NEW, RUNTIME, SWITCH, WAKEUP
 
 UNKNOWN, ASLEEP, WAITING, RUNNING, GONE = range(5)
 
-# prev_state of sched_switch: 0 and TASK_REPORT_MAX (preempted) could run on; EXIT_DEAD and EXIT_ZOMBIE never will.
+# prev_state of sched_switch: with 0 or TASK_REPORT_MAX (preempted) the thread is still runnable; with EXIT_DEAD or
+# EXIT_ZOMBIE it never will be again.
 PREEMPTED = 0x100
 ENDED = 0x10 | 0x20
 ASLEEP_STATE = 1
@@ -27,7 +28,8 @@ BEGINNING, END = 0, 1 << 63
 
 
 class Thread:
-    """`stays` on a CPU: (from, to). `waits`: lists of (cpu, from, to), one for each run queue that it was on."""
+    """The intervals of a thread, in ns. `stays`: (from, to) on a CPU. `waits`: for each wait a list of (cpu, from, to),
+    one for each run queue that it was on."""
 
     __slots__ = ("tid", "state", "since", "cpu", "stays", "waits", "wait", "born", "died", "first_moves", "ran_ns", "late", "hidden")
 
@@ -41,13 +43,13 @@ class Thread:
         self.wait = []
         self.born = BEGINNING
         self.died = END
-        # Moves to another queue before it is known whether it waits.
+        # Migrations before it is known whether it waits: (time, old CPU, new CPU).
         self.first_moves = []
-        # By the kernel's account, since it was last seen to come or go.
+        # Runtime by the kernel's account since it was last switched in or out, in ns.
         self.ran_ns = 0
-        # {index of a wait: (from, to)}: it ended between these moments; `waits` has the first one.
+        # {index of a wait: (from, to)}: it ended between these times; `waits` has the first one.
         self.late = {}
-        # (from, to): it may have waited there; nothing told of its wake-up.
+        # (from, to): it may have waited there; its wake-up was not traced.
         self.hidden = []
 
     def queue(self, time, cpu):
@@ -73,7 +75,7 @@ class Thread:
 
 
 class Replay:
-    """All threads, and on each CPU who ran from when on."""
+    """All threads, and for each CPU which thread ran from when."""
 
     def __init__(self, trace, able_to_run):
         """`able_to_run`: {tid: cpu} of the threads that ran or waited when the trace began."""
@@ -82,12 +84,12 @@ class Replay:
         self.threads = {}
         # {cpu: [(from, tid), ...]}
         self.ran = defaultdict(list)
-        # Threads that were left untraced, and how often; how many events of which threads fit no state because of that.
+        # {tid: how often it left a CPU untraced}, and {tid: number of events that fit no state because of that}.
         self.untraced = Counter()
         self.odd = Counter()
-        # {cpu: [(from, to), ...]}: when it is open who ran.
+        # {cpu: [(from, to), ...]}: when the trace leaves open which thread ran.
         self.open = defaultdict(list)
-        # Processes that left a CPU untraced.
+        # Pids of processes that left a CPU untraced.
         self.hiding = set()
         for time, kind, cpu, fields in trace.events:
             if kind == SWITCH:
@@ -110,7 +112,7 @@ class Replay:
                 thread.stays.append((thread.since, last))
             elif thread.state == WAITING:
                 thread.end_wait(last)
-        # Who did nothing at all slept throughout.
+        # Threads without any event slept throughout.
         for tid in trace.process_of.keys() - trace.ended - {0}:
             self.thread(tid)
         self.starts = {cpu: [start for start, _ in stays] for cpu, stays in self.ran.items()}
@@ -134,11 +136,11 @@ class Replay:
             self.arrive(self.thread(next), time, cpu)
 
     def went_untraced(self, hidden, before, prev, time, cpu):
-        """`prev` leaves, but `hidden` came last: it went meanwhile."""
+        """`prev` is switched out although `hidden` was the last to be switched in: `hidden` left untraced."""
         self.untraced[hidden] += 1
         self.hiding.add(self.process_of.get(hidden, hidden))
         ran_ns = self.thread(prev).ran_ns if prev else 0
-        # Without an account the hidden one counts as gone at once, and may have stayed.
+        # Without an account of `prev`, `hidden` counts as gone at once, although it may have stayed.
         came = max(time - ran_ns, before) if ran_ns else before
         if not ran_ns:
             self.open[cpu].append((before, time))
@@ -155,7 +157,7 @@ class Replay:
         if thread.state == RUNNING:
             thread.stays.append((thread.since, time))
         elif thread.state == UNKNOWN or not thread.stays and not thread.waits:
-            # It ran when the trace began; a wake-up of a thread that runs says nothing.
+            # It ran when the trace began; a wake-up of a running thread has no meaning.
             thread.stays.append((BEGINNING, time))
         else:
             self.odd[thread.tid] += 1
@@ -168,7 +170,7 @@ class Replay:
             thread.state, thread.since = ASLEEP, time
 
     def untraced_since(self, cpu, since):
-        """The first moment from `since` on at which one had the CPU of whom nothing is told; None = there was none."""
+        """The earliest time from `since` on at which an untraced process had the CPU; None = there was none."""
         found, until = None, None
         for began, tid in reversed(self.ran[cpu]):
             if self.process_of.get(tid, tid) in self.hiding and (until is None or until > since):
@@ -179,7 +181,7 @@ class Replay:
         return found
 
     def arrive(self, thread, time, cpu):
-        # Nothing told of its wake-up: it waits since before the trace, or was woken by who is not traced.
+        # Its wake-up was not traced: it has waited since before the trace, or was woken by a thread that is not traced.
         if thread.state == UNKNOWN and thread.tid in self.able_to_run:
             thread.waited_from_the_beginning(cpu)
         if thread.state == WAITING:
@@ -194,13 +196,13 @@ class Replay:
 
     def wakeup(self, time, tid, cpu):
         thread = self.thread(tid)
-        # One that runs, or waits already, was about to sleep and now is not: nothing changes.
+        # A thread that runs or waits already was about to sleep, and now stays runnable: nothing changes.
         if thread.state in (UNKNOWN, ASLEEP):
             thread.first_moves = []
             thread.queue(time, cpu)
 
     def processes(self, start, end):
-        """{pid: Process} of the window; threads that are not known to belong to one are left out."""
+        """{pid: Process} of the window; threads whose process is unknown are left out."""
         found = defaultdict(Process)
         for thread in self.threads.values():
             pid = self.process_of.get(thread.tid)
@@ -210,7 +212,7 @@ class Replay:
         return {pid: process for pid, process in found.items() if process.wall_ns}
 
     def blame(self, process):
-        """{pid of who ran: ns} over the waits of a process; None = the CPU idled or was not heard of."""
+        """{pid of the process that ran: ns} over the waits of a process; None = the CPU was idle or has no events."""
         sums = defaultdict(int)
         for cpu, start, end in process.queued:
             stays, starts = self.ran.get(cpu, []), self.starts.get(cpu, [])
@@ -224,7 +226,7 @@ class Replay:
         return dict(sums)
 
     def open_ns(self, process):
-        """Of its waits, the time of which the trace leaves open who ran."""
+        """Time of its waits for which the trace leaves open which thread ran, in ns."""
         total = 0
         for cpu, start, end in process.queued:
             spans = self.open.get(cpu, [])
@@ -249,9 +251,10 @@ class Process:
         self.on_cpu_ns = 0
         self.waits = []
         self.queued = []
-        # Times at which the trace did not tell what its threads did.
+        # Number of times that the trace did not show what its threads did.
         self.doubtful = 0
-        # Time in which they may have waited and not run, and not slept; the longest wait with that.
+        # Time in which they may have waited instead of run (`late_ns`) or instead of slept (`hidden_ns`); the longest
+        # wait including that.
         self.late_ns = 0
         self.hidden_ns = 0
         self.late_max_ns = 0

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * A process whose threads compute and sleep by turns, as they are told:
+ * A process whose threads compute and sleep by turns:
  *
  *     worker COMM SECONDS JOIN[,JOIN] THREAD...
  *
- * JOIN is a file that a cgroup is entered by ("-" = none). It ends after SECONDS, and with its parent. THREAD:
+ * JOIN is the file by which a cgroup is entered ("-" = none). The process ends after SECONDS, and with its parent. THREAD:
  *
  *     POLICY:VALUE:PERIOD_US:CPUS:BURST_US-BURST_US:SLEEP_US-SLEEP_US:HOP:CHILD_US:SEED
  *
  * POLICY and VALUE: other, batch or idle and a nice value, fifo or rr and a priority, deadline and a runtime in us of each
  * PERIOD_US. CPUS: a mask in hex, 0 = any. Bursts are CPU time, lengths are drawn log-uniformly between both bounds; a sleep of
- * 0 is none. HOP: after so many us of CPU time it is bound to the next CPU of CPUS; 0 = never. CHILD_US: instead of
- * computing, each burst forks a child that computes so long; 0 = no.
+ * 0 is none. HOP: after this many us of CPU time the thread is bound to the next CPU of CPUS; 0 = never. CHILD_US: instead of
+ * computing, each burst forks a child that computes for this many us; 0 = no child.
  */
 #define _GNU_SOURCE
 #include <linux/types.h>
@@ -40,7 +40,7 @@ struct thread {
 	uint64_t seed;
 };
 
-/* The libraries' headers of many systems do not have it. */
+/* struct sched_attr, which the C library's headers of many systems lack. */
 struct attributes {
 	__u32 size, policy;
 	__u64 flags;
@@ -79,8 +79,8 @@ static double cpu_us(void)
 }
 
 /*
- * Computes until a moment of the thread's CPU time, or a bit longer, and returns its CPU time. To ask for that is a system call
- * that perf's trace has an event of, so what can be left is waited for by the wall clock.
+ * Computes until the thread's CPU time is end_us, or a bit longer, and returns its CPU time. Reading that is a system call
+ * that causes an event in perf's trace, so the time that is left at least is waited for by the wall clock.
  */
 static double compute_until(double end_us)
 {
@@ -141,7 +141,7 @@ static void set_policy(const struct thread *self)
 		fail("sched_setattr");
 }
 
-/* Computes for so long, and moves to another CPU where that is due. */
+/* Computes for this many us of CPU time, and moves to the next CPU when that is due. */
 static void compute(const struct thread *self, double us, unsigned long *cpu, double *hop_at_us)
 {
 	double now_us = cpu_us(), end_us = now_us + us;

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Random work for a few CPUs, out of a seed: what runs (`random_workload`, `FIXED`).
+"""Random workloads for a few CPUs, drawn from a seed (`random_workload`), and fixed ones (`FIXED`).
 
-A real-time thread that computes for long is alone on its CPU's priorities and takes at most 0.7 s of every 0.75 s:
-perf, deburr and everybody else must go on.
+A real-time thread that computes for long is the only one of its kind on its CPU, and takes at most 0.7 s of every 0.75 s:
+perf, deburr and everything else must make progress.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ MS, S = 1_000, 1_000_000
 
 @dataclasses.dataclass
 class Thread:
-    """As worker.c has it; lengths in us. `cpus` are numbers of the stage's CPUs, 0 and 1; none = both."""
+    """As worker.c takes it; lengths in us. `cpus` are indexes into the CPUs of `stage()`, 0 and 1; none = both."""
 
     burst: tuple
     sleep: tuple
@@ -28,7 +28,7 @@ class Thread:
 
 @dataclasses.dataclass
 class Group:
-    """A cgroup below another one (index), None = the root."""
+    """A cgroup; `parent` is the index of the one above it, None = the root."""
 
     shares: int = 1024
     quota_us: int = 0
@@ -53,7 +53,7 @@ class Workload:
     target: str = "pid"
 
     def under_quota(self, index):
-        """Whether throttling, which the trace does not tell, can hold this process up."""
+        """Whether this process can be throttled, which the trace does not show."""
         group = self.processes[index].group
         while group is not None:
             if self.groups[group].quota_us:
@@ -63,7 +63,7 @@ class Workload:
 
 
 def stage():
-    """The CPUs that work is confined to, so that it meets on any machine: the last two."""
+    """The CPUs that work is confined to, so that it competes on any machine: the last two."""
     return sorted(os.sched_getaffinity(0))[-2:]
 
 
@@ -76,7 +76,7 @@ def bound(thread, *cpus):
     return dataclasses.replace(thread, cpus=cpus)
 
 
-# The cases in which waiting was told as sleep: a wait that begins with a wake-up and outlasts a reading.
+# Cases in which waiting was once reported as sleep: a wait that begins with a wake-up and outlasts a reading.
 FIXED = {
     "shares 2 : 1024, two spinners": Workload(
         "fixed", [Process([VICTIM], 0)] + [Process([SPINNER], 1)] * 2, [Group(2), Group(1024)]
@@ -101,7 +101,7 @@ class Dice(random.Random):
         return min(first, second), max(first, second)
 
     def thread(self, **more):
-        """Bursts and sleeps of 50 us to 500 ms; a fourth computes without a pause."""
+        """Bursts and sleeps of 50 us to 500 ms; a quarter of the threads never sleep."""
         burst = self.bounds(50, 500 * MS)
         sleep = self.choice([(0, 0), self.bounds(50, 500 * MS), self.bounds(1 * MS, 20 * MS), self.bounds(50, 2 * MS)])
         return Thread(burst, sleep, **more)
@@ -134,7 +134,7 @@ def nice(dice):
 
 
 def real_time(dice):
-    """One hog of a CPU, small real-time threads, and others in between."""
+    """A real-time thread that keeps a CPU busy, small real-time threads, and ordinary threads."""
     hog = dataclasses.replace(RT_HOG, policy=dice.choice(["fifo", "rr"]), cpus=(dice.randint(0, 1),))
     if dice.random() < 0.4:
         hog.burst, hog.sleep = dice.choice([((20 * MS,) * 2, (10 * MS,) * 2), ((300 * MS,) * 2, (100 * MS,) * 2)])
@@ -154,7 +154,7 @@ def policies(dice):
         if policy == "deadline":
             period = dice.log(4 * MS, 100 * MS)
             runtime = int(period * dice.uniform(0.05, 0.15))
-            # Sometimes more than its runtime: then it is held back to its next period.
+            # Sometimes more than its runtime: it is then throttled until its next period.
             burst = int(runtime * dice.uniform(0.5, 1.5))
             processes.append(
                 Process([Thread((burst // 2, burst), dice.bounds(period, 3 * period), policy, runtime, period)])
@@ -176,7 +176,7 @@ def placement(dice):
 
 
 def quotas(dice):
-    """1 to 100 ms, of which 10 to 90 % of a CPU may be used; no less than the kernel's least quota of 1 ms."""
+    """Quotas of 10 to 90 % of a CPU, with periods of 1 to 100 ms; no less than the kernel's least quota of 1 ms."""
     groups = dice.groups(dice.randint(1, 3), 512, 2048)
     for group in groups:
         group.period_us = dice.log(1 * MS, 100 * MS)
@@ -197,7 +197,7 @@ def threads(dice):
 
 
 def forks(dice):
-    """30 to 300 children in a second, of 0.2 to 5 ms each, beside others."""
+    """Forks 30 to 300 children per second, of 0.2 to 5 ms each, beside other processes."""
     storms = []
     for _ in range(dice.randint(1, 2)):
         pause = dice.log(3 * MS, 30 * MS)
@@ -206,7 +206,7 @@ def forks(dice):
 
 
 def hops(dice):
-    """Threads that bind themselves to one CPU and the other in turn."""
+    """Threads that bind themselves to each of the two CPUs in turn."""
     hopping = [
         Process([dice.thread(cpus=(0, 1), hop_us=dice.log(1 * MS, 100 * MS))]) for _ in range(dice.randint(1, 4))
     ]
@@ -226,7 +226,7 @@ def mixed(dice):
             if group.parent is not None:
                 group.parent += len(groups)
         groups += their_groups
-    # Two hogs of one CPU's real time together would leave nothing to anybody.
+    # Two such real-time threads on one CPU would leave nothing to others.
     hogs = [process for process in processes if process.threads[0].burst[1] >= 20 * MS]
     hogs = [process for process in hogs if process.threads[0].policy in ("fifo", "rr")]
     return [process for process in processes if process not in hogs[1:]], groups
@@ -248,7 +248,7 @@ KINDS = {
 
 
 def random_workload(seed):
-    """Seeds that follow each other go through all kinds."""
+    """The workload of a seed; consecutive seeds go through all kinds."""
     dice = Dice(seed)
     kind = list(KINDS)[seed % len(KINDS)]
     processes, groups = KINDS[kind](dice)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Read by `init`: checks the CPUs of this machine, and judges the recording.
+# Sourced by `init`: runs `deburr cpu-check` in this machine, and checks its recording.
 
 part document deburr cpu-check --quick --json -o /tmp/check.deburr
 part check deburr check /tmp/check.deburr

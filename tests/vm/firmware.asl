@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //
-// Firmware of a host with two CPUs: a sensor of temperature. With SLOW defined it is that of a slow host: reading the
-// sensor takes a tenth of a second and more, during which a CPU does nothing else, and there are frequencies, of which the
-// highest is the processor's base clock.
+// ACPI table of a host with two CPUs and a temperature sensor. With SLOW defined it is that of a slow host: reading the
+// sensor keeps a CPU busy for a tenth of a second and more, and there are CPU frequencies, of which the highest is the
+// processor's base clock.
 //
 // The objects are those that the ACPI specification has for processor performance (_PCT, _PSS, _PPC, _PSD) and thermal
-// zones (_TMP, _CRT). A real sensor is slow because of the bus that it sits behind; its time is burnt here as polling
-// such a bus burns it.
+// zones (_TMP, _CRT). A real sensor is slow because of the bus that it sits behind; here the CPU spins, as it does when
+// it polls such a bus.
 DefinitionBlock ("", "SSDT", 2, "DEBURR", "SENSOR", 0x00000001)
 {
 #ifdef SLOW
@@ -15,13 +15,13 @@ DefinitionBlock ("", "SSDT", 2, "DEBURR", "SENSOR", 0x00000001)
 
     Scope (\_SB.CPUS.C000)
     {
-        // A port that nothing listens to.
+        // IO ports without a device.
         Name (_PCT, Package ()
         {
             ResourceTemplate () { Register (SystemIO, 16, 0, 0x8900) },
             ResourceTemplate () { Register (SystemIO, 16, 0, 0x8902) }
         })
-        // MHz, mW, us to change, us in which the bus is held, control, status.
+        // Frequency in MHz, power in mW, transition latency in us, bus master latency in us, control, status.
         Name (_PSS, Package ()
         {
             Package () { 2000, 20000, 10, 10, 0, 0 },

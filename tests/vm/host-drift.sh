@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Read by `init`: what this machine is, and what reading its sensor costs in the kernel.
+# Sourced by `init`: takes a snapshot of this machine, and a profile of reading its sensor.
 
-# Firmware without frequencies has no use for the driver.
+# Without frequencies in the firmware the driver does not load.
 insmod /acpi-cpufreq.ko || :
 
 part snapshot deburr snapshot

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Whether what deburr said in a virtual machine is what was made to happen there."""
+"""Checks what deburr reported in a virtual machine against what was made to happen there."""
 
 import os
 import sqlite3
 
 from vm import document
 
-# A second is long in a translated machine: shares of 5 s move by a point or two between two looks.
+# An emulated machine is slow: shares of 5 s differ by a point or two between two looks.
 THROTTLED_TOLERANCE = 0.03
 LEDGER_TOLERANCE = 0.001
 CULPRIT_SHARE = 0.8
 # Bytes are counted, not measured: what differs is what a filesystem adds.
 BYTES_TOLERANCE = 0.01
 DISK_SHARE = 0.6
-# The rest is waiting behind each other while the quota lasts.
+# The rest is waiting behind each other before the quota is used up.
 CROWD_SHARE = 0.8
 
 # What `write-files` writes, in bytes.
@@ -31,7 +31,7 @@ TITLES = [
 
 
 def shares(report, comm):
-    """{state: share of wall time} of that process, and how far the parts are from the whole."""
+    """{state: share of wall time} of that process, and by how much their sum differs from 1."""
     ledger = next(entry for entry in report["ledger"] if entry["victim"].get("comm") == comm)
     wall = ledger["wall_ns"]
     states = {part["state"]: part["ns"] / wall for part in ledger["parts"]}
@@ -68,7 +68,7 @@ def files(recording):
 
 
 def judge(said, recording):
-    """Cells under TITLES, and what is wrong, of what the machine said by part."""
+    """Cells under TITLES, and complaints, out of the machine's output by part and its recording."""
     reports = {name: document(said.get(name, "")) for name in ("doctor", "neighbour", "quota", "crowd", "limits", "disk")}
     failed = [f"{name}: no JSON: {said.get(name, '').strip()[:300]}" for name in reports if not reports[name]]
     if failed:

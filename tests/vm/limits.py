@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Whether what `deburr limits` said of the processes of `limits.sh` is what was made there."""
+"""Checks what `deburr limits` reports of the processes that `limits.sh` starts."""
 
 import os
 import re
@@ -14,7 +14,7 @@ SOURCE = 'package main\n\nimport "time"\n\nfunc main() { time.Sleep(time.Hour) }
 
 
 def service(directory):
-    """Path of a Go program of the language of the Go that is here; None if there is none."""
+    """Builds a Go program for the language version of the installed Go; returns its path, None = there is no Go."""
     go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin:/usr/lib/go/bin")
     if not go:
         progress("no Go is here: what it makes of its limit is left out")
@@ -36,7 +36,7 @@ def levels(limit):
 
 
 def of_quotas(rows):
-    """What does not hold of who is in the pod: the pod has less than what is in it."""
+    """Checks of the processes in the pod, whose quota is tighter than those of its containers: (holds, complaint)."""
     above = (POD, False, True)
     expected = {
         "nested": ("/pod/wide/below", [(WIDE, False, False), above]),
@@ -52,7 +52,7 @@ def of_quotas(rows):
 
 
 def of_sets(rows):
-    """What does not hold of who may run on one CPU."""
+    """Checks of the processes that may run on one CPU: (holds, complaint)."""
     for name, cpus, bound in (("set", "1", "cpuset"), ("asked", "1", "cpuset"), ("pinned", "0", "affinity")):
         limit = rows[name]["limit"]
         allowed = limit["cpuset" if bound == "cpuset" else "affinity"]
@@ -60,13 +60,13 @@ def of_sets(rows):
 
 
 def of_go(rows, cpus):
-    """What does not hold of what Go believes: it looks at its own cgroup."""
+    """Checks of Go's own choice of GOMAXPROCS, for which it looks at its own cgroup: (holds, complaint)."""
     version = rows["go_wide"]["runtime"]["version"]
     release = tuple(int(number) for number in re.match(r"go(\d+)\.(\d+)", version).groups())
     own = min(cpus, 3) if release >= (1, 25) else cpus
-    # 1.25 does not find its files where a part of the tree is mounted.
+    # Go 1.25 does not find its cgroup files where a part of the tree is mounted.
     part = own if release != (1, 25) else cpus
-    # With two CPUs its choice is what fits, whatever it looks at.
+    # With two CPUs Go's choice fits, whatever it looks at.
     for name, value in (("go_wide", own), ("go_open", cpus), ("go_part", part)):
         runtime = rows[name]["runtime"]
         number = runtime["parallelism"][0]
@@ -80,7 +80,7 @@ def of_go(rows, cpus):
 
 
 def failed(said, cpus):
-    """What does not hold, as lines."""
+    """Complaints of the checks that do not hold."""
     found, contained = (document(said.get(part, "")) for part in ("limits", "contained"))
     if not found or not contained:
         return [f"no JSON: {said.get('limits', '')[:300]} {said.get('contained', '')[:300]}"]
@@ -97,7 +97,7 @@ def failed(said, cpus):
     checks.append((told == ("tokio", 8, "start", "above"), f"tokio: {tokio}"))
     if "go_wide" in rows:
         checks += of_go(rows, cpus)
-    # From within, the pod is out of sight.
+    # From inside the namespace, the pod is not visible.
     limit = contained["processes"][0]["limit"]
     inside = (limit["cpus"], limit["sight"], levels(limit))
     checks.append((inside == (min(2.7, cpus), "part", [(("/", 2.7), True, cpus > 2)]), f"contained: {limit}"))

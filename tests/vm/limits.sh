@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Sourced by a test: processes in nested cgroups of v2, in cgroup namespaces, with cpusets, and what `deburr limits`
-# says of them. Beside this file lies `/unshare`, and perhaps `/service`, a Go program that sleeps.
+# Sourced by a test: starts processes in nested v2 cgroups, in cgroup namespaces and with cpusets, and runs `deburr
+# limits` on them. Beside this file lies `/unshare`, and optionally `/service`, a Go program that sleeps.
 
 tree=/sys/fs/cgroup
 echo "+cpu +cpuset" >$tree/cgroup.subtree_control
-# A pod that has less than each of its containers; below them, levels without a controller.
+# A pod with a tighter quota than each of its containers; below them, levels without a controller.
 mkdir $tree/pod
 echo "+cpu" >$tree/pod/cgroup.subtree_control
 for leaf in open wide; do mkdir $tree/pod/$leaf $tree/pod/$leaf/below; done
 echo "90000 100000" >$tree/pod/cpu.max
 echo "270000 100000" >$tree/pod/wide/cpu.max
 echo 20000 >$tree/pod/wide/cpu.max.burst
-# One CPU of a set, and a level below that has no cpuset of its own.
+# A cpuset of one CPU, with a level below that has no cpuset of its own.
 mkdir $tree/set $tree/set/below
 echo 1 >$tree/set/cpuset.cpus
 ifconfig lo 127.0.0.1 up
 
-# within GROUP COMMAND...: a process there.
+# within GROUP COMMAND...: starts a process in that cgroup.
 within() {
     group=$1
     shift
@@ -38,7 +38,8 @@ within . taskset -c 0 sleep 600
 pinned=$!
 TOKIO_WORKER_THREADS=8 within pod/open deburr lab-worker fanout --port 8001
 tokio=$!
-# Go's own choice; the same where only a part of the tree is mounted; and where it sees no quota above its own.
+# Go's own choice: under a quota of its own cgroup, under one of the level above only, which it does not see, and where
+# only a part of the tree is mounted.
 if [ -e /service ]; then
     within pod/wide /service
     go_wide=$!
@@ -54,7 +55,7 @@ echo "=== names"
 for name in nested namespaced mounted set asked pinned tokio go_wide go_open go_part; do
     eval "echo $name \$$name"
 done
-# From within a namespace and its mount, as in a container.
+# From inside a cgroup namespace with its own mount, as in a container.
 echo "=== contained"
 sh -c 'echo 0 >"$0"/cgroup.procs && exec /unshare -Cm sh -c "umount $1 && mount -t cgroup2 cgroup2 $1 && sleep 60 & sleep 2; exec deburr limits --json \$!"' \
     $tree/pod/wide $tree 2>&1

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Read by `init`: makes some situations and lets deburr look at them.
+# Sourced by `init`: sets up several situations, and runs deburr in each.
 
 echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
 for group in victim neighbour limited; do mkdir /sys/fs/cgroup/$group; done
-# From the start: some hooks are only needed where there is a quota.
+# Set before deburr runs: some hooks are only needed where there is a quota.
 echo "50000 100000" >/sys/fs/cgroup/limited/cpu.max
 
-# spin NAME CPU: a process that computes for ever, in the cgroup of its name.
+# spin NAME CPU: starts a process that computes for ever, in the cgroup of that name.
 spin() { deburr lab-worker --cgroup "/sys/fs/cgroup/$1" --comm "$1" --cpu "$2" spin >/dev/null & }
 
 counters() {
@@ -16,7 +16,7 @@ counters() {
 
 part doctor deburr doctor --json
 
-# One against two of another cgroup on the same CPU; on the other CPU there is no room either.
+# One process against two of another cgroup on its CPU; the other CPU is as busy.
 spin victim 1
 victim=$!
 for cpu in 0 0 1 1; do
@@ -28,7 +28,7 @@ part neighbour deburr -p "$victim" -d 5 --json
 kill -9 "$victim" $neighbours
 wait
 
-# The kernel's own count of the throttled time goes beside the report.
+# The kernel's own count of throttled time is printed beside the report.
 spin limited 1
 limited=$!
 sleep 1
@@ -37,7 +37,7 @@ part quota deburr -p "$limited" -d 5 --json
 part quota_after counters
 kill -9 "$limited"
 
-# Threads that are new when they wait: children of a shell, more at a time than the quota has room for.
+# New threads that wait: children of a shell, more at a time than the quota has room for.
 mkdir /sys/fs/cgroup/crowd
 echo "20000 100000" >/sys/fs/cgroup/crowd/cpu.max
 sh -c 'echo $$ >/sys/fs/cgroup/crowd/cgroup.procs
@@ -48,7 +48,7 @@ sleep 1
 part crowd deburr --cgroup /crowd -d 5 --json
 kill -9 "$crowd"
 
-# Of two levels with a quota the one above is the tighter.
+# Two levels with a quota, of which the one above is tighter.
 mkdir /sys/fs/cgroup/above
 echo +cpu >/sys/fs/cgroup/above/cgroup.subtree_control
 mkdir /sys/fs/cgroup/above/own
@@ -61,7 +61,7 @@ part limits deburr limits --json "$inner"
 kill -9 "$inner"
 wait
 
-# Two disks with a filesystem each; the second one does a few transfers a second only.
+# Two disks with a filesystem each; the second one is slow (`SLOW_IOPS` of `matrix`).
 mkdir /fast /slow
 mounted() {
     for _ in 1 2 3 4 5 6 7 8 9 10; do [ -b /dev/vdb ] && break; sleep 0.5; done
@@ -69,7 +69,7 @@ mounted() {
 }
 part disks mounted
 
-# Files of known lengths, written in all the ways that there are; the recording leaves on the disk.
+# Files of known lengths, written in several ways; the recording leaves the machine on the disk.
 part files deburr record -q -o /tmp/files.deburr -- sh /write-files
 cp /tmp/files.deburr /fast/
 umount /fast

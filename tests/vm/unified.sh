@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Read by `init`: a host with one tree of cgroups only, v2, on which one of the two CPUs is offline.
+# Sourced by `init`: a host with cgroup v2 only, on which one of the two CPUs is offline.
 
 ip link set lo up
 echo 0 >/sys/devices/system/cpu/cpu1/online
 
-# Echoes lines, each at some hundred microseconds of work here.
+# Sweeps a service that echoes lines, each with some hundred microseconds of work here.
 sweep() {
     deburr sweep --json -q --rate 40 --url tcp://127.0.0.1:7 --cpus "$1" --seconds 1 --warmup 0.3 --reps 1 \
         --vary env:TOKIO_WORKER_THREADS=1,32 -- deburr lab-worker fanout --port 7 --steps 4 --work 200
@@ -13,7 +13,7 @@ sweep() {
 part refused sweep 1
 echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
 part sweep sweep 0.05
-# Half a CPU for what would take a whole one for a second.
+# Half a CPU for a command that would use a whole one for a second.
 part command deburr sweep --cmd --json -q --reps 1 --cpus 0.5 -- sh -c 'timeout -s KILL 1 deburr lab-worker spin; true'
 part left ls -d /sys/fs/cgroup/*sweep* /tmp/*sweep*
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Virtual machines for tests: Debian's kernels, an initramfs of a few files, and what was said in there.
+"""Virtual machines for tests: boots Debian's kernels with an initramfs of a few files, and returns the test's output.
 
-Kernels come from Debian's archive through apt, with its own lists and cache below target/vm: nothing is
-installed and this host's apt settings stay as they are. The machine's only files are deburr, the libraries it
-is linked with, busybox, `init` beside this file and the test. No root and no KVM is needed: qemu translates, so
-times in there are slow and uneven.
+Kernels come from Debian's archive through apt, with its own lists and cache below target/vm: nothing is installed and
+this host's apt settings stay as they are. The machine's only files are deburr, the libraries it is linked with, busybox,
+`init` beside this file, and the test. Neither root nor KVM is needed: qemu emulates the processor, so time in there is
+slow and uneven.
 """
 
 import json
@@ -22,7 +22,7 @@ TOP = os.path.dirname(os.path.dirname(HERE))
 WORK = os.path.join(TOP, "target", "vm")
 RELEASES = ["bullseye", "bookworm", "trixie", "sid"]
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-# What a disk needs, in the order in which it can be loaded; most kernels have some of them built in.
+# Modules that a disk needs, in load order; most kernels have some of them built in.
 MODULES = ["virtio", "virtio_ring", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_blk"]
 # Drivers that a test may load.
 DRIVERS = ["acpi-cpufreq"]
@@ -32,11 +32,11 @@ RESULT_BYTES = 16 << 20
 
 
 class Missing(Exception):
-    """Something that is needed is not here."""
+    """A requirement is missing."""
 
 
 class Broken(Exception):
-    """Something that is here does not do what it should."""
+    """Something that is installed does not work."""
 
 
 def progress(text):
@@ -55,7 +55,7 @@ def need(program, package):
 
 
 def need_all():
-    """What every machine takes."""
+    """Checks for what every machine needs."""
     if platform.machine() != "x86_64":
         raise Missing("an x86-64 machine is needed: the virtual ones run this one's binary")
     need("qemu-system-x86_64", "qemu-system-x86")
@@ -81,7 +81,7 @@ class Kernel:
 
 
 class Archive:
-    """Debian's archive, seen through an apt of our own."""
+    """Debian's archive, through apt with settings of its own."""
 
     def __init__(self, update=False):
         need("apt-get", "apt")
@@ -108,7 +108,7 @@ class Archive:
             self.apt("apt-get", "-q", "update")
 
     def apt(self, tool, *arguments):
-        # What apt starts itself is its own affair, whatever may be found here.
+        # apt starts programs itself, which may not be on this process's restricted PATH (scripts/listed).
         around = {**os.environ, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
         try:
             return output(tool, *self.options, *arguments, cwd=self.directory, env=around, stderr=subprocess.PIPE)
@@ -135,7 +135,7 @@ class Archive:
         return Kernel(image)
 
     def fetch(self, release, package):
-        """Path of a package."""
+        """Downloads a package unless it is there already; returns its path."""
 
         def here():
             return [name for name in os.listdir(self.directory) if name.startswith(package + "_")]
@@ -169,13 +169,13 @@ class Archive:
 
 
 def libraries(binary):
-    """What the binary is linked with, the loader included; a static one has none."""
+    """Paths of the libraries that the binary is linked with, and of the loader; none for a static one."""
     said = subprocess.run(["ldd", binary], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
     return re.findall(r"(/\S+) \(0x", said)
 
 
 def initramfs(binary, kernel, test, *files):
-    """Path of an archive of all that the machine needs; `files` lie in its root."""
+    """Builds the archive of all files that the machine needs; `files` lie in its root. Returns its path."""
     busybox = need("busybox", "busybox-static")
     name = f"{kernel.name}-{os.path.basename(test)}"
     root = os.path.join(WORK, f"{name}.root")
@@ -229,7 +229,7 @@ def pin(process, cpus):
 
 
 def weigh_session(process, nice):
-    """Gives the session of a process the weight of its nice value, where sessions have one."""
+    """Gives the session of a process the weight of its nice value (autogroup), where sessions have one."""
     try:
         with open(f"/proc/{process.pid}/autogroup", "w") as file:
             file.write(str(nice))
@@ -240,11 +240,11 @@ def weigh_session(process, nice):
 
 def boot(kernel, archive, name, limit_s, cpus=2, pinned=None, nice=19, drives=(), cpu="max", tables=(),
          kernel_words=""):
-    """What the test said in there, by part; None if the machine did not come to its end in time.
+    """Boots a machine; returns the test's output by part, None = the machine did not finish in time.
 
-    `pinned` names a CPU of this host for each virtual CPU. `nice` below 0 is for root. `drives` are qemu's words for
-    raw disks, of which the first one is vda; one more is for results. `cpu` is qemu's name of a processor, `tables` are
-    paths of ACPI tables that the firmware gets besides its own.
+    `pinned` has a CPU of this host for each virtual CPU. `nice` below 0 needs root. `drives` are qemu's options for raw
+    disks, of which the first one is vda; one more is for results. `cpu` is qemu's name of a processor, `tables` are paths
+    of ACPI tables that are added to the firmware's own.
     """
     said, console, results = (os.path.join(WORK, f"{name}.{kind}") for kind in ("said", "console", "results"))
     words = f"console=ttyS0 loglevel=4 panic=-1 {kernel_words}".strip()
@@ -266,8 +266,8 @@ def boot(kernel, archive, name, limit_s, cpus=2, pinned=None, nice=19, drives=()
         command += ["-drive", f"file={results},format=raw,if=none,id=results,cache=unsafe"]
         command += ["-device", "virtio-blk-pci,drive=results,serial=results"]
     command += ["-append", words]
-    # In a session of its own: the scheduler may weigh sessions before processes.
-    # What it warns of is what a translated processor does not have.
+    # In a session of its own: the scheduler may weight sessions before processes. qemu's warnings are about features
+    # that an emulated processor lacks.
     with open(os.path.join(WORK, f"{name}.qemu"), "w") as warned:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=warned, start_new_session=True)
     try:
@@ -295,10 +295,10 @@ def boot(kernel, archive, name, limit_s, cpus=2, pinned=None, nice=19, drives=()
 
 
 class Fitness:
-    """What this host was like while virtual machines ran: from the beginning, or from `again`.
+    """How fit this host was while virtual machines ran: from creation, or from `again`.
 
-    What fails on a fit host is a failure; what fails again and again on one that is not fit is inconclusive. The
-    limits are those of the lab (crates/cli/src/lab/fitness.rs).
+    A test that fails on a fit host is a failure; one that fails again and again on a host that is not fit is inconclusive.
+    The limits are those of the lab (crates/cli/src/lab/fitness.rs).
     """
 
     STEAL_SHARE = 0.05
@@ -312,7 +312,8 @@ class Fitness:
 
     @staticmethod
     def counters():
-        """Seconds: of the wall clock, busy and stolen of all CPUs, and of what this test started and has ended."""
+        """In seconds: the wall clock, busy and stolen time of all CPUs, and CPU time of this process and of its
+        children that have ended."""
         with open("/proc/stat") as file:
             numbers = [int(number) / os.sysconf("SC_CLK_TCK") for number in file.readline().split()[1:9]]
         user, nice, system, _, _, _, _, stolen = numbers
@@ -321,7 +322,7 @@ class Fitness:
         return time.monotonic(), user + nice + system, stolen, own
 
     def unfit(self, after=None):
-        """In what it was not fit since then, in words; empty = it was fit."""
+        """Reasons why the host was not fit since then; empty = it was fit."""
         after = after or self.counters()
         wall, busy, stolen, own = (now - then for now, then in zip(after, self.before))
         reasons = []
@@ -335,7 +336,7 @@ class Fitness:
 
 
 def verdict(name, failed, unfit):
-    """Says what came of a test, and notes what came to no result for `scripts/test`; whether it failed."""
+    """Prints the result of a test, and notes an inconclusive one for `scripts/test`; returns whether it failed."""
     notes = os.environ.get("DEBURR_INCONCLUSIVE")
     if failed and unfit and notes:
         reason = f"{', '.join(unfit)}; not so: {'; '.join(failed)}".replace("\n", " ").replace("\t", " ")
@@ -348,19 +349,20 @@ def verdict(name, failed, unfit):
 
 
 def parts(text):
-    """{name: text} of what the machine wrote: each part follows a line `=== NAME`."""
+    """{name: text} of the machine's output: each part follows a line `=== NAME`."""
     pieces = re.split(r"^=== (\w+)\n", text.replace("\r", ""), flags=re.M)
     return dict(zip(pieces[1::2], pieces[2::2]))
 
 
 def document(text):
-    """The JSON document in there; complaints of the program around it are left out."""
+    """The JSON document in the text; messages around it are left out."""
     start = text.find("{\n")
     return json.JSONDecoder().raw_decode(text[start:])[0] if start >= 0 else None
 
 
 def exit_status(main):
-    """What a test's `main` returns, or what stands for its way of failing: 2 = something is missing."""
+    """The exit status of a test's `main`, or that of its exception: 2 = a requirement is missing, 1 = something is
+    broken."""
     try:
         return main()
     except Missing as error:

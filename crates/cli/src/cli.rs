@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The command line: what can be asked, and how it is spelled.
+//! The command line: subcommands, options and their values.
 
 use crate::cmd::bench_empty::Floor;
 use crate::cmd::cpu_check::CpuCheckArgs;
@@ -21,7 +21,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Longest window: what is collected for a day is not a diagnosis any more.
+/// Longest window: a day. Longer observations are not diagnoses any more.
 const MAX_WINDOW: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Says who or what makes this host's processes wait.

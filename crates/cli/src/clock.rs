@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The session's time: when to beat, and whether a clock did something that it should not.
+//! Clocks of a session: the schedule of its beats, and detection of suspends and of steps of the wall clock.
 
 use deburr_core::recording::EventKind;
 use rustix::thread::clock_nanosleep_absolute;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Length of a bin: the time between two beats.
+/// Length of a bin, and the interval between two beats: 100 ms.
 pub(crate) const BIN_NS: u64 = 100_000_000;
 
 /// Nanoseconds in a second.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
-/// A beat that is later than this is an event.
+/// A beat that is later than this is recorded as [`EventKind::LateTick`].
 const LATE_NS: u64 = SECOND_NS;
 
-/// Clocks that drift apart by less than this did not jump: NTP slews all of them alike, and steps only
-/// what is further off than this.
+/// Clocks that drift apart by less than this did not jump. NTP slews all of them alike, and steps the wall clock only
+/// for larger offsets.
 const JUMP_NS: u64 = 100_000_000;
 
-/// Nanoseconds of `CLOCK_MONOTONIC`.
+/// `CLOCK_MONOTONIC`, in nanoseconds.
 pub(crate) fn monotonic_ns() -> u64 {
     read(ClockId::Monotonic).cast_unsigned()
 }
 
-/// CPU time of this process.
+/// CPU time of this process, in nanoseconds.
 pub(crate) fn cpu_time_ns() -> u64 {
     read(ClockId::ProcessCPUTime).cast_unsigned()
 }
@@ -34,17 +34,17 @@ fn read(clock: ClockId) -> i64 {
     time.tv_sec.saturating_mul(SECOND_NS.cast_signed()).saturating_add(time.tv_nsec)
 }
 
-/// Sleeps until that moment of `CLOCK_MONOTONIC`, or until a signal arrives.
+/// Sleeps until `CLOCK_MONOTONIC` reaches `mono_ns`, or until a signal arrives.
 pub(crate) fn sleep_until(mono_ns: u64) {
     let request = Timespec {
         tv_sec: (mono_ns / SECOND_NS).cast_signed(),
         tv_nsec: (mono_ns % SECOND_NS).cast_signed(),
     };
-    // Interrupted or done: either way the caller looks at the clock and at its signals again.
+    // Interrupted or not, the caller reads the clock and checks for signals again.
     let _ = clock_nanosleep_absolute(ClockId::Monotonic, &request);
 }
 
-/// The three clocks at one moment.
+/// Readings of the three clocks, taken one right after the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clocks {
     /// `CLOCK_MONOTONIC`: stands still during suspend, is never set.
@@ -53,12 +53,12 @@ pub(crate) struct Clocks {
     pub(crate) boot_ns: u64,
     /// `CLOCK_REALTIME`: runs on during suspend, can be set.
     pub(crate) real_ns: i64,
-    /// Time that the three readings took: so far apart they may seem without having jumped.
+    /// Time that the three readings took. The clocks may seem to differ by this much without a jump.
     pub(crate) spread_ns: u64,
 }
 
 impl Clocks {
-    /// Reads them.
+    /// Reads the clocks.
     pub(crate) fn now() -> Self {
         let mono_ns = monotonic_ns();
         let boot_ns = read(ClockId::Boottime).cast_unsigned();
@@ -67,19 +67,18 @@ impl Clocks {
     }
 }
 
-/// Notices that the machine slept or that the wall clock was set.
+/// Detects that the machine was suspended or that the wall clock was set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JumpDetector {
     last: Clocks,
 }
 
 impl JumpDetector {
-    /// Starts from these readings.
     pub(crate) fn new(start: Clocks) -> Self {
         Self { last: start }
     }
 
-    /// What happened between the last readings and these.
+    /// Returns the events between the previous readings and these.
     pub(crate) fn observe(&mut self, now: Clocks) -> Vec<EventKind> {
         let mut events = Vec::new();
         let tolerance_ns = JUMP_NS + now.spread_ns + self.last.spread_ns;
@@ -99,30 +98,30 @@ impl JumpDetector {
     }
 }
 
-/// When to beat: every [`BIN_NS`] on a fixed grid. Beats that were slept through are left out, so that
-/// a busy host sees no burst of them.
+/// Schedule of the beats: one every [`BIN_NS`], on a fixed grid. Beats that were missed are skipped, so that a busy
+/// host sees no burst of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Schedule {
     /// Grid line of the last beat.
     bin: u64,
 }
 
-/// What a beat is due for.
+/// A beat that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Due {
-    /// Whether it is the first beat in its second.
+    /// Whether it is the first beat of its second.
     pub(crate) second: bool,
-    /// How late it is, if that is worth an event.
+    /// How late it is, if by more than [`LATE_NS`].
     pub(crate) late_ns: Option<u64>,
 }
 
 impl Schedule {
-    /// When the next beat is due, nanoseconds since the start of the window.
+    /// Time at which the next beat is due, in nanoseconds since the start of the window.
     pub(crate) fn next_ns(&self) -> u64 {
         (self.bin + 1) * BIN_NS
     }
 
-    /// Says what is due at `t_ns`; `None` if it is too early for a beat.
+    /// The beat that is due at `t_ns` (nanoseconds since the start of the window); `None` if it is too early for one.
     pub(crate) fn wake(&mut self, t_ns: u64) -> Option<Due> {
         let bin = t_ns / BIN_NS;
         if bin <= self.bin {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A command that is started to be observed. It keeps its own input and output (but see
-//! [`Command::start`]), runs as the same user, and is never ended by the observer: it may outlive the window.
+//! Starts a command and observes it. The command inherits stdin, stdout (but see [`Command::start`]), stderr and
+//! the user id. deburr never ends it: it may outlive the window.
 
 use crate::failure::Failure;
 use deburr_core::recording::TargetSpec;
@@ -18,8 +18,8 @@ pub(crate) struct Command {
 }
 
 impl Command {
-    /// Starts it. No words, no command. With `stdout_is_taken`, what it writes there goes to stderr: a
-    /// document for programs must not be mixed with anything.
+    /// Starts the command; `None` if `words` is empty. With `stdout_is_taken`, its stdout goes to stderr, so that
+    /// its output does not mix with a machine-readable document on stdout.
     pub(crate) fn start(words: &[OsString], stdout_is_taken: bool) -> anyhow::Result<Option<Self>> {
         let Some((program, arguments)) = words.split_first() else { return Ok(None) };
         let mut command = std::process::Command::new(program);
@@ -34,19 +34,19 @@ impl Command {
         Ok(Some(Self { line, child, ended: false }))
     }
 
-    /// As a target: it and its descendants.
+    /// The target to record: the command and its descendants.
     pub(crate) fn target(&self) -> TargetSpec {
         TargetSpec::Command { command: self.line.clone(), pid: self.child.id() }
     }
 
-    /// Whether it has exited.
+    /// Whether the command has exited.
     pub(crate) fn has_ended(&mut self) -> bool {
-        // Who cannot be waited for is not there any more.
+        // If waiting for the child fails, the child no longer exists.
         self.ended = self.ended || !matches!(self.child.try_wait(), Ok(None));
         self.ended
     }
 
-    /// What to say if it goes on after the window.
+    /// The message for a command that still runs after the window; `None` if it has exited.
     pub(crate) fn still_running(&mut self) -> Option<String> {
         (!self.has_ended()).then(|| {
             format!("the command still runs as pid {}; it was only observed", self.child.id())

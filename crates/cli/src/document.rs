@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! JSON documents in files: kept whole or not at all, and read no further than they may be long.
+//! Reads and writes JSON documents in files. A regular file is written whole or not at all; reading stops at a limit.
 
 use crate::failure::{Exit, Failure};
 use std::fmt::Display;
@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// Where a document is to be kept.
+/// Destination of a document.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
     path: &'a Path,
@@ -16,10 +16,10 @@ pub(crate) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// A place that is free, or is to be replaced (`force`).
+    /// Checks a destination before anything is measured. With `force`, an existing file is to be replaced.
     ///
     /// # Errors
-    /// If nothing can be written there: said before anything is measured.
+    /// If the path is a directory, exists (without `force`), or lies in a directory that does not exist.
     pub(crate) fn new(path: &'a Path, force: bool) -> anyhow::Result<Self> {
         let shown = path.display();
         match path.symlink_metadata() {
@@ -46,19 +46,20 @@ impl<'a> Place<'a> {
         Ok(Self { path, force })
     }
 
-    /// Writes it whole or not at all: beside its place first, so that an old one is not lost to a full disk.
+    /// Writes the document whole or not at all: into a temporary file in the same directory first, so that a full disk
+    /// does not destroy an old document.
     pub(crate) fn keep(self, document: &[u8]) -> anyhow::Result<()> {
         let failed = |error: io::Error| {
             Failure::error(Exit::Output, format!("cannot write `{}`: {error}", self.path.display()))
         };
         let special = self.path.symlink_metadata().is_ok_and(|meta| !meta.is_file());
         if special {
-            // A device, a pipe or a link, asked for by --force: it takes the document and is not replaced.
+            // A device, a pipe or a symbolic link, given with --force: it is written to, not replaced.
             let mut file =
                 OpenOptions::new().write(true).truncate(true).open(self.path).map_err(failed)?;
             return file.write_all(document).map_err(failed);
         }
-        // As any other new file; by itself it would be readable for its owner only.
+        // The mode of any other new file. By default, only the owner can read a temporary file.
         let mut file = tempfile::Builder::new()
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(directory(self.path).unwrap_or(Path::new(".")))
@@ -70,23 +71,25 @@ impl<'a> Place<'a> {
         match file.persist_noclobber(self.path) {
             Ok(_) => Ok(()),
             Err(error) if error.error.kind() == ErrorKind::AlreadyExists => {
-                Self::new(self.path, false).map(drop)
+                // It may have gone again since.
+                Self::new(self.path, false)?;
+                Err(failed(error.error))
             }
             Err(error) => Err(failed(error.error)),
         }
     }
 }
 
-/// The directory that a path names, if it names one.
+/// The directory part of a path; `None` for a mere file name.
 fn directory(path: &Path) -> Option<&Path> {
     path.parent().filter(|parent| !parent.as_os_str().is_empty())
 }
 
-/// Reads a document: a file, or a pipe, as in `<(ssh host deburr snapshot)`. What a document of that kind can be at
-/// most ends the reading: some more bytes are returned then.
+/// Reads a document from a file, or from a pipe as in `<(ssh host deburr snapshot)`. Reading stops one byte after
+/// `most_bytes`: a result that is longer than `most_bytes` is not a whole document.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If the file cannot be read.
 pub(crate) fn read(path: &Path, most_bytes: u64) -> anyhow::Result<Vec<u8>> {
     let failed = |error: &dyn Display| {
         Failure::bad_input(format!("cannot read `{}`: {error}", path.display()))
@@ -106,7 +109,7 @@ mod tests {
     fn a_device_takes_a_document_and_stays_a_device() {
         let null = Path::new("/dev/null");
         assert!(Place::new(null, false).is_err());
-        // As root, a file put in its place would be there for every program of the host: a pipe stands for it here.
+        // A pipe stands for the device: run as root, a faulty test would replace /dev/null for the whole host.
         let here = tempfile::tempdir().unwrap();
         let pipe = here.path().join("pipe");
         let kind = rustix::fs::FileType::Fifo;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Facts about this host that decide what can be seen. Nothing is decided here.
+//! Collects the facts about this host that determine what can be observed. Draws no conclusions from them.
 
 use crate::collect::{Cgroups, Context, Roots};
 use crate::sources;
@@ -13,17 +13,17 @@ use serde::Serialize;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 
-/// What this kernel, these privileges and the way that the host is set up offer.
+/// What this kernel, the user's privileges and the host's configuration offer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Facts {
     /// `uname -n`.
     pub(crate) host: String,
     /// `uname -r`.
     pub(crate) kernel: String,
-    /// As a list.
+    /// The online CPUs as a list, like `0-3,8`.
     pub(crate) cpus_online: String,
     pub(crate) effective_uid: u32,
-    /// `/proc` does not show the processes of other users.
+    /// `/proc` does not show the processes of other users (`hidepid`).
     pub(crate) others_hidden: bool,
     pub(crate) bpf: BpfFacts,
     pub(crate) cgroups: CgroupFacts,
@@ -32,35 +32,35 @@ pub(crate) struct Facts {
 /// What BPF programs can do here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct BpfFacts {
-    /// Capabilities suffice.
+    /// The capabilities of this process suffice to load BPF programs.
     pub(crate) privileged: bool,
-    /// Why the kernel's type information cannot be read, if so.
+    /// Why the kernel's type information (BTF) cannot be read; `None` if it can.
     pub(crate) btf_error: Option<String>,
-    /// The observer is in the host's pid namespace.
+    /// This process is in the host's pid namespace.
     pub(crate) initial_pid_namespace: bool,
     pub(crate) sched_switch_arguments: Option<u32>,
-    /// Kernel fields that the probe needs and that are not there.
+    /// Fields of kernel structures that the scheduler probe needs and that this kernel does not have.
     pub(crate) missing_fields: Vec<String>,
     pub(crate) throttling: Throttling,
-    /// Field of the kernel's `cfs_rq` that tells how long a run queue has been throttled.
+    /// Field of the kernel's `cfs_rq` that records how long a run queue has been throttled.
     pub(crate) throttle_clock: Option<&'static str>,
-    /// Threads that do not run can be listed.
+    /// A BPF task iterator can list the threads that are not running.
     pub(crate) task_iterator: bool,
     /// Tracepoints that the scheduler probe attaches to; none if it cannot be used.
     pub(crate) hooks: Vec<&'static str>,
-    /// Why it cannot, as a sentence part.
+    /// Why the scheduler probe cannot be used, as part of a sentence.
     pub(crate) refusal: Option<String>,
 }
 
-/// What leaves a run queue when a quota is used up.
+/// What leaves the run queue when a quota is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Throttling {
-    /// The kernel has no quota, or does not tell when one is used up.
+    /// The kernel has no quotas, or does not show when one is used up.
     Unknown,
-    /// The whole group.
+    /// The whole group at once.
     ByGroup,
-    /// Each thread when it returns to user space.
+    /// Each thread by itself, when it returns to user space.
     ByThread,
 }
 
@@ -70,16 +70,16 @@ pub(crate) struct CgroupFacts {
     /// `v1`, `v2`, `mixed` or `none`.
     pub(crate) layout: &'static str,
     pub(crate) cpu_controller: Option<CgroupVersion>,
-    /// Where its tree is mounted; where the v2 tree is, without the controller.
+    /// Mount point of the tree with the cpu controller; if no tree has the controller, that of the v2 tree.
     pub(crate) mount_point: Option<String>,
-    /// Its root is the host's.
+    /// The root of the whole hierarchy is visible. Inside a container it is not.
     pub(crate) whole: bool,
     pub(crate) quota_in_use: bool,
-    /// Containers that run or are kept.
+    /// Number of containers that have a cgroup.
     pub(crate) containers: usize,
 }
 
-/// Looks at this host.
+/// Collects the facts about this host.
 pub(crate) fn look(cx: &mut Context) -> Facts {
     let host = rustix::system::uname();
     let cgroups = cgroup_facts(&mut cx.cgroups);
@@ -110,7 +110,7 @@ fn cgroup_facts(cgroups: &mut Cgroups) -> CgroupFacts {
 fn bpf_facts(cgroups: &CgroupFacts) -> BpfFacts {
     let facts = deburr_bpf::facts::facts();
     let needs = Needs {
-        // The size of a table is no fact of interest.
+        // Determines only the size of a BPF map, which is not among the facts.
         threads: 0,
         cgroup_v2: cgroups.cpu_controller != Some(CgroupVersion::V1),
         quota_in_use: cgroups.quota_in_use,
@@ -143,7 +143,7 @@ fn bpf_facts(cgroups: &CgroupFacts) -> BpfFacts {
     }
 }
 
-/// Whether `/proc` does not show this user the processes of others.
+/// Whether `/proc` hides other users' processes from this user.
 pub(crate) fn others_are_hidden(roots: &Roots) -> bool {
     if rustix::process::geteuid().is_root() {
         return false;
@@ -152,7 +152,7 @@ pub(crate) fn others_are_hidden(roots: &Roots) -> bool {
     hides_others(&mountinfo::parse(&text).unwrap_or_default())
 }
 
-/// Whether the mount that is seen at `/proc` hides processes. The last mount at a place covers those before.
+/// Whether the mount that is visible at `/proc` hides processes. The last mount at a mount point covers earlier ones.
 fn hides_others(mounts: &[Mount]) -> bool {
     let proc = mounts.iter().rfind(|mount| mount.mount_point == b"/proc");
     let modes = proc.into_iter().flat_map(|mount| &mount.super_options);

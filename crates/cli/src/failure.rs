@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How a run of the program ends.
+//! Exit statuses of the program, and the error that carries one.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 pub(crate) enum Exit {
     /// Done.
     Done = 0,
-    /// Done, and what the user asked to be told about is so: `--fail-on` was met, `check` found a fault.
+    /// Done, and the condition that the user asked about holds: `--fail-on` was met, or `check` found a fault.
     Found = 1,
     /// Usage or bad input.
     BadInput = 2,
@@ -25,21 +25,20 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error that says how the program ends. Its text names the thing, the cause and the way out.
+/// An error with the exit status of the program. Its text names the subject, the cause and a remedy.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// The status.
     pub(crate) exit: Exit,
     message: String,
 }
 
 impl Failure {
-    /// An error that ends the program that way.
+    /// An error that ends the program with the exit status `exit`.
     pub(crate) fn error(exit: Exit, message: impl fmt::Display) -> anyhow::Error {
         Self { exit, message: message.to_string() }.into()
     }
 
-    /// The user asked for something that is not there or makes no sense.
+    /// An error for a request that names something that does not exist, or that makes no sense.
     pub(crate) fn bad_input(message: impl fmt::Display) -> anyhow::Error {
         Self::error(Exit::BadInput, message)
     }

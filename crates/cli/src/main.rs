@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The `deburr` binary: everything that touches the host.
+//! The `deburr` binary: the command line, and all code that reads or changes the host.
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +18,7 @@ mod lab;
 mod limits;
 mod observer;
 mod output;
+mod patience;
 mod progress;
 mod sector;
 mod session;

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the observer's own process costs.
+//! Measures the overhead of deburr itself.
 
 use crate::clock;
 use crate::collect::Roots;
 use deburr_core::recording::ObserverTick;
 use std::path::PathBuf;
 
-/// Measures the cost from tick to tick: of the process, and of its BPF programs as their collectors tell it.
+/// Measures the overhead from tick to tick: that of this process, and that of the BPF programs as their collectors
+/// report it.
 #[derive(Debug)]
 pub(crate) struct SelfCost {
     statm: PathBuf,
     t_ns: u64,
     cpu_ns: u64,
-    /// What collectors told of their programs since the last tick.
+    /// Cost and losses of the BPF programs since the last tick, summed over the collectors.
     programs: ObserverTick,
 }
 
 impl SelfCost {
-    /// Counts from now on: what the start of the program cost is not in the window.
+    /// Counts from now on: the start of the program is not part of the window.
     pub(crate) fn start(roots: &Roots) -> Self {
         Self {
             statm: roots.proc.join("self/statm"),
@@ -27,7 +28,7 @@ impl SelfCost {
         }
     }
 
-    /// Adds what a collector's programs cost and lost.
+    /// Adds the cost and the losses of a collector's BPF programs.
     pub(crate) fn add(&mut self, tick: ObserverTick) {
         let sum = &mut self.programs;
         sum.bpf_runs += tick.bpf_runs;
@@ -40,7 +41,7 @@ impl SelfCost {
         }
     }
 
-    /// The cost since the last tick.
+    /// Returns the overhead since the last tick, and starts a new tick.
     pub(crate) fn tick(&mut self, t_ns: u64) -> ObserverTick {
         let cpu_ns = clock::cpu_time_ns();
         let tick = ObserverTick {
@@ -55,7 +56,7 @@ impl SelfCost {
         tick
     }
 
-    /// Resident memory: the second number of `statm`, in pages.
+    /// Resident memory, in bytes: the second field of `/proc/self/statm`, which counts pages.
     fn rss_bytes(&self) -> Option<u64> {
         let text = std::fs::read_to_string(&self.statm).ok()?;
         let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How far the observation is: a bar on stderr where that is a terminal, nothing elsewhere.
+//! Progress displays on stderr. Nothing is shown where stderr is not a terminal.
 
 use crate::clock::SECOND_NS;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 
-/// The bar.
+/// Progress of an observation.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// Shows a bar for a window of `asked_ns`, or a count of seconds where the end is open.
+    /// Shows a bar for a window of `asked_ns`, or a count of seconds if the window has no set length.
     pub(crate) fn start(asked_ns: Option<u64>, quiet: bool) -> Self {
         let shown = !quiet && std::io::stderr().is_terminal();
         let target = if shown {
@@ -30,18 +30,18 @@ impl Progress {
         Self { bar }
     }
 
-    /// So much of the window went by.
+    /// Sets the time since the start of the window.
     pub(crate) fn at(&self, t_ns: u64) {
         self.bar.set_position(t_ns / SECOND_NS);
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// Stages of a longer work, each with a bar of its own.
+/// Progress of work in several stages, each with a bar of its own.
 #[derive(Debug)]
 pub(crate) struct Stages {
     bar: ProgressBar,
@@ -61,33 +61,33 @@ impl Stages {
         Self { bar: ProgressBar::with_draw_target(Some(1), target).with_style(style) }
     }
 
-    /// Begins a stage.
+    /// Begins a stage of `length` units.
     pub(crate) fn stage(&self, name: &'static str, length: u64) {
         self.bar.set_prefix(name);
         self.bar.set_length(length.max(1));
         self.bar.set_position(0);
     }
 
-    /// So much of it is done, and this comes now.
+    /// Sets how many units of the stage are done, and names the one that comes now.
     pub(crate) fn at(&self, done: u64, now: &str) {
         self.bar.set_message(now.to_owned());
         self.bar.set_position(done);
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// A count of things whose number is not known beforehand.
+/// Progress of a search through files whose number is not known beforehand.
 #[derive(Debug)]
 pub(crate) struct Counted {
     bar: ProgressBar,
 }
 
 impl Counted {
-    /// Shows nothing before there is something to tell.
+    /// Shows nothing before the first count.
     pub(crate) fn start(quiet: bool) -> Self {
         let shown = !quiet && std::io::stderr().is_terminal();
         let target = if shown {
@@ -101,26 +101,26 @@ impl Counted {
         Self { bar }
     }
 
-    /// So many files were asked.
+    /// Sets the number of files that were searched, and a text about what was found.
     pub(crate) fn at(&self, files: u64, found: String) {
         self.bar.set_message(found);
         self.bar.set_position(files);
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// Steps of an experiment, whose number is known.
+/// Progress of an experiment with a known number of steps.
 #[derive(Debug)]
 pub(crate) struct Steps {
     bar: ProgressBar,
 }
 
 impl Steps {
-    /// Shows a bar of so many steps.
+    /// Shows a bar of `steps` steps.
     pub(crate) fn start(steps: u64, quiet: bool) -> Self {
         let shown = !quiet && std::io::stderr().is_terminal();
         let target = if shown {
@@ -133,13 +133,13 @@ impl Steps {
         Self { bar: ProgressBar::with_draw_target(Some(steps), target).with_style(style) }
     }
 
-    /// Begins a step, counted from 0.
+    /// Begins a step, counted from 0, with a description.
     pub(crate) fn at(&self, step: u64, what: &str) {
         self.bar.set_message(deburr_core::render::message(what));
         self.bar.set_position(step + 1);
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One observation: opens the collectors, beats until the window ends, hands every record to the sinks.
+//! Runs one observation: opens the collectors, lets them take part in every beat until the window ends, and passes all
+//! records to the sinks.
 //!
-//! Beats lie on a fixed grid of `CLOCK_MONOTONIC`. What ends the window: its length, a signal, the end of the
-//! started command, the end of the target's last process, or that nobody takes the records any more.
+//! Beats lie on a fixed grid of `CLOCK_MONOTONIC`. The window ends after its length, on a signal, with the started
+//! command, with the target's last process, or when no sink is left.
 
 use crate::clock::{self, Clocks, JumpDetector, Schedule};
 use crate::collect::{Beat, Context, Now, Roots};
@@ -18,38 +19,38 @@ use deburr_core::recording::{Coverage, Event, EventKind, Meta, Record, Source, S
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// What is to be observed.
+/// What to observe, and how.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// Whom to look at; `None` = the command.
+    /// The target; `None` = the command.
     pub(crate) target: Option<TargetSpec>,
-    /// For how long; `None` = until the command ends.
+    /// Length of the window; `None` = until the command ends.
     pub(crate) asked: Option<Duration>,
-    /// Follow one in so many block requests; `None` = as many as the budget allows.
+    /// Trace one in this many block requests; `None` = as many as the overhead budget allows.
     pub(crate) io_one_in: Option<u32>,
-    /// Count system calls, too.
+    /// Also count system calls.
     pub(crate) syscalls: bool,
     /// A command to start, with its arguments; may be empty.
     pub(crate) command: Vec<OsString>,
-    /// Stdout is for the report alone, not for the command too.
+    /// Whether stdout is reserved for the report. The command's stdout then goes to stderr.
     pub(crate) stdout_is_taken: bool,
-    /// No progress on stderr.
+    /// Show no progress on stderr.
     pub(crate) quiet: bool,
 }
 
-/// Observes as planned. The records end up in `sinks`; an error means that nothing was observed.
+/// Observes as planned and passes the records to `sinks`. An error means that nothing was observed.
 pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::Result<()> {
     let mut cx = sources::context(Roots::default(), plan.target.clone().unwrap_or_default());
     cx.io_one_in = plan.io_one_in;
     cx.syscalls = plan.syscalls;
     let (running, not_open) = sources::open(&mut cx);
     sources::require_delays(&not_open)?;
-    // The command starts when everything that will look at it is in place.
+    // The command starts only when all collectors that will observe it are open.
     let command = Command::start(&plan.command, plan.stdout_is_taken)?;
     if let (None, Some(command)) = (&plan.target, &command) {
         cx.target = command.target();
     }
-    // What takes time is done before the window begins: threads are looked at from its first moment on.
+    // What takes time is done before the window begins, because threads are observed from its start.
     let (cost, watch) = (SelfCost::start(&cx.roots), TargetWatch::new(&cx.target, &cx.roots));
     let clocks = Clocks::now();
     cx.start_mono_ns = clocks.mono_ns;
@@ -72,7 +73,7 @@ pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::
     Ok(())
 }
 
-/// The circumstances, for the head of the recording.
+/// Describes the session (host, kernel, start, target), for the head of the recording.
 pub(crate) fn meta(cx: &Context, clocks: Clocks, asked_ns: Option<u64>) -> Meta {
     let host = rustix::system::uname();
     Meta {
@@ -90,7 +91,7 @@ pub(crate) fn meta(cx: &Context, clocks: Clocks, asked_ns: Option<u64>) -> Meta 
     }
 }
 
-/// An observation under way.
+/// An observation in progress.
 struct Session<'a> {
     cx: Context,
     running: Vec<Running>,
@@ -134,7 +135,7 @@ impl Session<'_> {
         }
     }
 
-    /// Whether the window is over, and the event that says so if it was to be longer.
+    /// `Some` if the window is over. The inner event, if any, reports why it ended early.
     fn over(&mut self, t_ns: u64, end_ns: u64, signals: &Signals) -> Option<Option<EventKind>> {
         if let Some(signal) = signals.pending() {
             return Some(Some(EventKind::Interrupted { signal: signal.into() }));
@@ -161,11 +162,11 @@ impl Session<'_> {
         }
     }
 
-    /// Lets every collector take part. One that fails is closed, which is coverage and not an error.
+    /// Lets every collector take part. One that fails is closed: that reduces the coverage and is not an error.
     fn beat(&mut self, now: Now) {
         let Self { cx, sinks, watch, cost, .. } = self;
         let mut emit = |record: Record| {
-            // What the probes cost and lost goes into one account with the process.
+            // Cost and losses of the probes are added to the overhead of the process.
             if let Record::Observer(tick) = record {
                 cost.add(tick);
                 return;

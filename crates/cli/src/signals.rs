@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! SIGINT and SIGTERM: the first one ends the observation in good order, the second one ends the program.
+//! SIGINT and SIGTERM: the first one ends the observation in an orderly way, the second one terminates the program.
 
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
@@ -15,22 +15,23 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Installs the handlers. From now on the signals end nothing by themselves, unless they come twice.
+    /// Installs the handlers. From then on the first of these signals only sets a flag; the second one terminates
+    /// the program with exit status 128 + its number.
     pub(crate) fn install() -> io::Result<Self> {
         let stopping = Arc::new(AtomicBool::new(false));
         let signals = Self { interrupt: Arc::default(), terminate: Arc::default() };
         for (signal, arrived) in [(SIGINT, &signals.interrupt), (SIGTERM, &signals.terminate)] {
-            // Handlers run in the order of registration: the exit looks at the flag before it is set.
+            // Handlers run in the order of registration: the shutdown handler checks the flag before it is set.
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stopping))?;
             flag::register(signal, Arc::clone(&stopping))?;
             flag::register(signal, Arc::clone(arrived))?;
         }
-        // A limit on file sizes becomes a failed write instead of a death.
+        // With SIGXFSZ caught, exceeding the file size limit makes a write fail instead of killing the program.
         flag::register(SIGXFSZ, Arc::default())?;
         Ok(signals)
     }
 
-    /// Name of a signal that asks for the end.
+    /// Name of the signal that has requested the end, if any; SIGINT takes precedence.
     pub(crate) fn pending(&self) -> Option<&'static str> {
         if self.interrupt.load(Ordering::Relaxed) {
             Some("SIGINT")

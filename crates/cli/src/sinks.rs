@@ -1,38 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Who takes the records of a session: the view for the report, the recording's file, or both.
+//! Where the records of a session go: to the view that the report is made from, to the recording's file, or to both.
 
 use crate::output;
 use crate::store::{self, Writer};
 use deburr_core::recording::{Event, EventKind, Record};
 use deburr_core::view::Fold;
 
-/// The takers of records.
+/// The destinations of records.
 #[derive(Debug)]
 pub(crate) struct Sinks {
-    /// For a report at the end.
+    /// The view, for a report at the end.
     pub(crate) fold: Option<Fold>,
-    /// For a recording.
+    /// The writer of the recording.
     pub(crate) writer: Option<Writer>,
-    /// Up to where the recording survives whatever happens.
+    /// End of the committed part of the recording, in nanoseconds since the start of the window.
     committed_ns: u64,
     /// Whether the recording ended before the session did.
     store_failed: bool,
 }
 
 impl Sinks {
-    /// Takes records for these.
     pub(crate) fn new(fold: Option<Fold>, writer: Option<Writer>) -> Self {
         Self { fold, writer, committed_ns: 0, store_failed: false }
     }
 
-    /// Removes a recording that was never begun.
+    /// Deletes the recording of a session that never began.
     pub(crate) fn discard(&mut self) {
         if let Some(writer) = self.writer.take() {
             writer.discard();
         }
     }
 
-    /// Hands a record to everybody.
+    /// Passes a record to every sink.
     pub(crate) fn push(&mut self, record: &Record) {
         if let Some(fold) = &mut self.fold {
             fold.push(record);
@@ -44,7 +43,7 @@ impl Sinks {
         }
     }
 
-    /// Makes the recording survive a SIGKILL up to here.
+    /// Commits the recording up to `t_ns`, so that this part survives a SIGKILL.
     pub(crate) fn commit(&mut self, t_ns: u64) {
         let Some(writer) = &mut self.writer else { return };
         match writer.commit() {
@@ -53,7 +52,7 @@ impl Sinks {
         }
     }
 
-    /// Ends the recording with what it has; the session goes on for the others.
+    /// Ends the recording with what it holds. The session goes on for the other sink.
     fn end_recording(&mut self, error: &rusqlite::Error) {
         let Some(writer) = self.writer.take() else { return };
         let reason = store::reason(error);
@@ -70,12 +69,12 @@ impl Sinks {
         self.store_failed = true;
     }
 
-    /// Whether nobody takes records any more.
+    /// Whether no sink is left.
     pub(crate) fn all_failed(&self) -> bool {
         self.fold.is_none() && self.writer.is_none()
     }
 
-    /// Closes the recording. `true` if there is one and all of it was written, or if none was wanted.
+    /// Closes the recording, if there is one. Returns `false` if the recording ended before the session did.
     pub(crate) fn close(&mut self) -> bool {
         if let Some(writer) = self.writer.take() {
             let shown = writer.path().display().to_string();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which collectors a session has, and which stands in for which.
+//! Opens the collectors of a session. Where the BPF scheduler probe is missing, `/proc/PID/schedstat` stands in.
 
 use crate::collect::{
     BlockCollector, CgroupCollector, Cgroups, Collector, Context, Devices, DiskstatsCollector,
@@ -10,11 +10,10 @@ use crate::failure::{Exit, Failure};
 use deburr_core::procfs::cpu_list;
 use deburr_core::recording::{Source, State, TargetSpec};
 
-/// A collector at work.
+/// An open collector.
 pub(crate) struct Running {
-    /// What it provides.
+    /// The sources that the collector provides.
     pub(crate) sources: &'static [Source],
-    /// It.
     pub(crate) collector: Box<dyn Collector>,
 }
 
@@ -24,7 +23,7 @@ impl Running {
     }
 }
 
-/// Opens every collector. What cannot be opened is coverage.
+/// Opens every collector. Returns those that are open, and the states of the sources that are not.
 pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
     let mut running = vec![Running::new(&[Source::CgroupCpu], CgroupCollector::open(cx))];
     let mut missing = Vec::new();
@@ -51,9 +50,9 @@ pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
         Ok(pressure) => running.push(Running::new(&[Source::Psi], pressure)),
         Err(state) => missing.push((Source::Psi, state)),
     }
-    // After those who meet processes.
+    // After the collectors that discover processes.
     running.push(Running::new(&[Source::Runtime], RuntimeCollector::open(cx)));
-    // Before what refers to devices: it finds those that are mounted.
+    // Before the collectors that refer to devices: this one finds the mounted ones.
     running.push(Running::new(&[Source::Settings], SettingsCollector::open(cx)));
     match DiskstatsCollector::open(cx) {
         Ok(disks) => running.push(Running::new(&[Source::Diskstats], disks)),
@@ -75,7 +74,7 @@ pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
     (running, missing)
 }
 
-/// Without both the probe and its stand-in there is nothing to say about anybody's waiting.
+/// Fails if neither the scheduler probe nor its stand-in is open: waits for CPUs cannot be measured without them.
 pub(crate) fn require_delays(not_open: &[(Source, State)]) -> anyhow::Result<()> {
     let reason_of = |wanted| {
         let (_, state) = not_open.iter().find(|(source, _)| *source == wanted)?;
@@ -93,7 +92,7 @@ pub(crate) fn require_delays(not_open: &[(Source, State)]) -> anyhow::Result<()>
     }
 }
 
-/// What the collectors share. `start_mono_ns` and the pid of a command are set when they are known.
+/// The state that the collectors share. `start_mono_ns` and the pid of a command are set later, when they are known.
 pub(crate) fn context(roots: Roots, target: TargetSpec) -> Context {
     let cgroups = Cgroups::open(&roots);
     let devices = Devices::open(&roots);
@@ -109,7 +108,7 @@ pub(crate) fn context(roots: Roots, target: TargetSpec) -> Context {
     }
 }
 
-/// The CPUs that are online, in ascending order; empty if the kernel does not tell.
+/// The online CPUs in ascending order; empty if the kernel does not list them.
 pub(crate) fn cpus_online(roots: &Roots) -> Vec<u32> {
     let text = std::fs::read(roots.sys.join("devices/system/cpu/online")).unwrap_or_default();
     cpu_list::parse(&text).unwrap_or_default()

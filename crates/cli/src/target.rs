@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Finds the target that the user named; if there is none, the error says what exists instead.
+//! Finds the target that the user named. If it does not exist, the error lists what does.
 
 use crate::cli::Target;
 use crate::collect::{Cgroups, Roots, has_ended, read_stat};
@@ -13,16 +13,16 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Number of existing candidates that an error names.
+/// Maximum number of existing candidates that an error lists.
 const MAX_NEAR: usize = 5;
-/// Least similarity of a suggested name (Jaro-Winkler, 0 to 1).
+/// Minimum similarity of a suggested name (Jaro-Winkler, 0 to 1).
 const ALIKE: f64 = 0.75;
-/// Bytes of a comm that the kernel keeps.
+/// Length to which the kernel cuts a comm, in bytes.
 const COMM_BYTES: usize = 15;
-/// Hex digits of a container id that are shown, as is usual.
+/// Number of hex digits of a container id that are shown; 12 is customary.
 const ID_DIGITS: usize = 12;
 
-/// Why there is no target.
+/// Why a target cannot be observed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TargetError {
     #[error("no process has the pid {pid}{}", list("; the nearest", near))]
@@ -51,7 +51,7 @@ pub(crate) enum TargetError {
     Ambiguous { wanted: String, matches: Vec<String> },
 }
 
-/// `: a, b, and 3 more` after an introduction; nothing for nothing.
+/// `introduction: a, b, and 3 more`; empty if there are no items.
 fn list(introduction: &str, items: &[String]) -> String {
     if items.is_empty() {
         return String::new();
@@ -64,7 +64,7 @@ fn list(introduction: &str, items: &[String]) -> String {
     format!("{introduction}: {shown}{more}")
 }
 
-/// Finds the target that was named; `None` if none was.
+/// Finds the named target; `None` if no target was named.
 pub(crate) fn resolve(named: &Target, roots: &Roots) -> Result<Option<TargetSpec>, TargetError> {
     let found = match named {
         Target { pid: Some(pid), .. } => process(roots, *pid)?,
@@ -87,7 +87,7 @@ fn process(roots: &Roots, pid: u32) -> Result<TargetSpec, TargetError> {
         }
         return Err(TargetError::NoProcess { pid, near: nearest(roots, pid) });
     };
-    // A thread's id has an entry of its own in `/proc`, which no listing shows.
+    // `/proc` also has an entry for every thread's id, which a listing does not show.
     let status = fs::read(roots.proc.join(pid.to_string()).join("status")).unwrap_or_default();
     match pid::status(&status).tgid {
         Some(tgid) if tgid != pid => {
@@ -251,7 +251,7 @@ fn container(roots: &Roots, wanted: &str) -> Result<TargetSpec, TargetError> {
     }
 }
 
-/// A container as a user may name it.
+/// Shows a container by its name, or by its id if it has none.
 struct Shown<'a>(&'a Container);
 
 impl fmt::Display for Shown<'_> {

@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Notices that the target's last process is gone.
+//! Detects that the target's last process has ended.
 
 use crate::collect::{Roots, has_ended, read_stat};
 use deburr_core::recording::{Record, TargetSpec};
 use std::collections::BTreeSet;
 
-/// Looks in this many seconds in a row find no living process before the target counts as gone: a new one
-/// (a restarted service) may not have been met yet.
+/// Number of looks in a row, one per second, that find no living process before the target counts as gone. A collector
+/// may not have seen a new process yet, like that of a restarted service.
 const LOOKS: u32 = 2;
 
-/// Follows the processes of the target, as the collectors meet them.
+/// Follows the processes of the target that the collectors discover.
 #[derive(Debug)]
 pub(crate) struct TargetWatch {
-    /// Whether the target can go away at all.
+    /// Whether the target can end at all: the host cannot.
     mortal: bool,
     roots: Roots,
-    /// Processes that were alive when last looked at.
+    /// Processes that were alive at the last look.
     alive: BTreeSet<u32>,
-    /// Whether there ever was one: where nobody can see the target's processes, none is missed.
+    /// Whether any process of the target was ever seen. If none can be seen, the target does not count as gone.
     met: bool,
     empty_looks: u32,
 }
 
 impl TargetWatch {
-    /// Watches that target.
     pub(crate) fn new(target: &TargetSpec, roots: &Roots) -> Self {
         let alive = match target {
             TargetSpec::Process { pid, .. } | TargetSpec::Command { pid, .. } => {
@@ -41,7 +40,7 @@ impl TargetWatch {
         }
     }
 
-    /// Learns of processes.
+    /// Adds the processes of the target that a collector discovers.
     pub(crate) fn see(&mut self, record: &Record) {
         if let Record::Process(process) = record
             && self.mortal
@@ -52,7 +51,7 @@ impl TargetWatch {
         }
     }
 
-    /// Looks for one that lives. Once a second; mostly one look into `/proc`.
+    /// Looks for a living process. Called once per second; usually reads a single file of `/proc`.
     pub(crate) fn look(&mut self) {
         while let Some(&pid) = self.alive.first() {
             if is_alive(&self.roots, pid) {
@@ -64,13 +63,13 @@ impl TargetWatch {
         self.empty_looks += 1;
     }
 
-    /// Whether there is none any more.
+    /// Whether the last process of the target has ended.
     pub(crate) fn is_gone(&self) -> bool {
         self.mortal && self.met && self.empty_looks >= LOOKS
     }
 }
 
-/// Whether the process still runs or may: a zombie does not, unless only its first thread has ended.
+/// Whether the process has not ended. A zombie has ended, unless only its main thread is a zombie.
 fn is_alive(roots: &Roots, pid: u32) -> bool {
     read_stat(roots, pid).is_some_and(|stat| !has_ended(&stat))
 }

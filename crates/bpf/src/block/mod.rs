@@ -164,6 +164,7 @@ impl BlockProbe {
             add("names_deferred", lost.names_deferred);
             add("workers_collide", lost.workers_collide);
             add("held_full", lost.held_full);
+            add("nested", lost.nested);
         }
         add("log_overrun", self.log.overrun);
         add("nested", self.programs.missed());

@@ -180,6 +180,15 @@ int on_complete(unsigned long long *ctx)
 		return 0;
 	}
 	area->completed += 1ULL << (start->shift & SHIFT_MASK);
+	/* Before 6.2, a tracepoint's program may run again in an interrupt that arrives while it
+	 * runs. */
+	if (area->busy) {
+		area->lost.nested++;
+		release(start, slot);
+		return 0;
+	}
+	area->busy = 1;
+	barrier();
 	rq = address_of(&area->scratch.cell, (void *)arg(ctx, 0));
 	area->scratch.now_ns = bpf_ktime_get_ns();
 	area->scratch.left = bytes;
@@ -203,6 +212,8 @@ int on_complete(unsigned long long *ctx)
 	mind_the_log(area);
 	if (last)
 		release(start, slot);
+	barrier();
+	area->busy = 0;
 	return 0;
 }
 

@@ -152,6 +152,7 @@ struct block_lost {
 	__u64 names_deferred;  /* names not sent for lack of room; retried at the next transfer */
 	__u64 workers_collide; /* writeback reasons lost because two workers share a slot */
 	__u64 held_full;       /* throttled transfers not counted: the table is full */
+	__u64 nested;          /* completions while another one was processed on this CPU */
 };
 
 /*
@@ -188,9 +189,10 @@ struct block_cpu {
 	__u64 runs; /* runs of the other programs */
 	__u64 queue_cell;
 	__u64 held; /* throttled transfers */
+	__u64 busy; /* a completion is being processed */
 	struct block_scratch scratch;
 	struct block_lost lost;
-	__u64 pad[4];
+	__u64 pad[2];
 };
 
 _Static_assert(sizeof(struct block_queued_pair) == 64, "a cache line");

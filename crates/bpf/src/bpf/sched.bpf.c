@@ -30,8 +30,7 @@
 
 /* Set by the loader from facts about this kernel and host. */
 const volatile __u32 thread_mask = 16384 - 1;
-const volatile bool cgroup_v2;   /* take cgroup ids from the v2 hierarchy */
-const volatile bool wakeup_hook; /* on_wakeup is attached */
+const volatile bool cgroup_v2; /* take cgroup ids from the v2 hierarchy */
 /* The reader may report waits of at least this length while they are in progress. */
 const volatile __u64 long_wait_ns = 10000000;
 

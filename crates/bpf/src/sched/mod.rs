@@ -33,6 +33,9 @@ use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::mem::offset_of;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 /// Number of states of the wall-time ledger, which is indexed by [`State`].
 pub const STATES: usize = 8;
@@ -234,31 +237,16 @@ impl SchedProbe {
         self.knows_tids && has_ended(thread.tgid, thread.tid)
     }
 
-    /// Runs on every CPU once, so that each has switched and its clock and current thread are known. A CPU that is not
-    /// in this thread's affinity mask stays unknown until it switches by itself.
+    /// Lets every CPU that has not switched yet do so once, so that its clock and current thread are known. A CPU that is
+    /// not in this thread's affinity mask, or that a real-time thread keeps, stays unknown until it switches by itself.
     fn switch_every_cpu(&self, cpus: u32) {
-        // SAFETY: cpu_set_t is a plain bit mask.
-        let mut before: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-        let size = size_of::<libc::cpu_set_t>();
-        // SAFETY: the mask is valid for `size` bytes; pid 0 is this thread.
-        if unsafe { libc::sched_getaffinity(0, size, &raw mut before) } != 0 {
-            return;
-        }
-        for cpu in 0..cpus.min(libc::CPU_SETSIZE.unsigned_abs()) {
+        let Some(own) = affinity() else { return };
+        for cpu in 0..cpus.min(libc::CPU_SETSIZE.unsigned_abs()) as usize {
             // SAFETY: cpu is below CPU_SETSIZE.
-            if !unsafe { libc::CPU_ISSET(cpu as usize, &before) } || self.seen(cpu as usize) {
-                continue;
-            }
-            // SAFETY: as above.
-            let mut one: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-            // SAFETY: as above.
-            unsafe {
-                libc::CPU_SET(cpu as usize, &mut one);
-                libc::sched_setaffinity(0, size, &raw const one);
+            if unsafe { libc::CPU_ISSET(cpu, &own) } && !self.seen(cpu) {
+                visit(cpu, &own);
             }
         }
-        // SAFETY: the mask that the kernel gave us.
-        unsafe { libc::sched_setaffinity(0, size, &raw const before) };
     }
 
     /// Number of possible CPUs: one more than the highest possible CPU number.
@@ -424,6 +412,48 @@ fn has_ended(tgid: u32, tid: u32) -> bool {
     matches!(state, Some(b'Z' | b'X'))
 }
 
+/// How long a CPU is waited for.
+const VISIT: Duration = Duration::from_millis(20);
+
+/// Lets a thread run on that CPU. It is not this thread, which a real-time thread there could stop for ever; a thread
+/// that does not get the CPU is sent back to the CPUs of `own`, where it ends.
+fn visit(cpu: usize, own: &libc::cpu_set_t) {
+    // SAFETY: cpu_set_t is a plain bit mask.
+    let mut one: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: cpu is below CPU_SETSIZE.
+    unsafe { libc::CPU_SET(cpu, &mut one) };
+    let (steps, seen) = mpsc::sync_channel(2);
+    let go = move || {
+        // SAFETY: gettid has no arguments.
+        if steps.send(unsafe { libc::gettid() }).is_ok() {
+            set_affinity(0, &one);
+            let _ = steps.send(0);
+        }
+    };
+    if thread::Builder::new().name("deburr-visit".into()).spawn(go).is_err() {
+        return;
+    }
+    let Ok(tid) = seen.recv() else { return };
+    if seen.recv_timeout(VISIT).is_err() {
+        set_affinity(tid, own);
+    }
+}
+
+/// The affinity mask of this thread.
+fn affinity() -> Option<libc::cpu_set_t> {
+    // SAFETY: cpu_set_t is a plain bit mask.
+    let mut mask: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the mask is valid for its size; 0 is this thread.
+    let failed = unsafe { libc::sched_getaffinity(0, size_of_val(&mask), &raw mut mask) };
+    (failed == 0).then_some(mask)
+}
+
+/// Sets the affinity mask of a thread of this process; 0 = of this thread.
+fn set_affinity(tid: i32, mask: &libc::cpu_set_t) {
+    // SAFETY: the mask is valid for its size.
+    unsafe { libc::sched_setaffinity(tid, size_of_val(mask), mask) };
+}
+
 fn configure(
     open: &mut OpenSchedSkel<'static>,
     plan: &Plan,
@@ -432,7 +462,6 @@ fn configure(
     let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
     rodata.thread_mask = plan.slots - 1;
     rodata.cgroup_v2 = plan.cgroup_v2;
-    rodata.wakeup_hook = plan.wakeup_hook;
     rodata.long_wait_ns = LONG_WAIT_NS;
     open.maps.threads.set_max_entries(plan.slots)?;
     open.maps.waits.set_max_entries(plan.slots)?;

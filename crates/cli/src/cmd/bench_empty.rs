@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr bench-empty`: BPF programs that do nothing, attached for a while. What they cost is the floor that a
-//! benchmark subtracts.
+//! `deburr bench-empty`: attaches BPF programs that do nothing for a while. Their cost is the floor that a benchmark
+//! subtracts.
 
 use crate::clock;
 use crate::failure::{Exit, Failure};
@@ -17,7 +17,6 @@ pub(crate) enum Floor {
     Block,
 }
 
-/// Runs it.
 pub(crate) fn run(on: Floor, duration: Duration) -> anyhow::Result<Exit> {
     deburr_bpf::silence_libbpf();
     let signals = Signals::install()?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr check`: a recording's inner consistency.
+//! `deburr check`: checks that a recording is consistent.
 
 use crate::failure::{Exit, Failure};
 use crate::output;
@@ -10,7 +10,6 @@ use deburr_core::text::units;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Runs it.
 pub(crate) fn run(file: &Path) -> anyhow::Result<Exit> {
     let reader = Reader::open(file).map_err(Failure::bad_input)?;
     let mut checker = Checker::default();

@@ -28,7 +28,6 @@ pub(crate) struct CpuCheckArgs {
     pub(crate) show: Show,
 }
 
-/// Runs it.
 pub(crate) fn run(args: &CpuCheckArgs) -> anyhow::Result<Exit> {
     let budget = if args.quick { plan::QUICK } else { plan::FULL };
     let writer = record::create(args.output.as_deref(), args.force)?;
@@ -41,7 +40,7 @@ pub(crate) fn run(args: &CpuCheckArgs) -> anyhow::Result<Exit> {
     let stored = sinks.close();
     let fold = sinks.fold.take().unwrap_or_default();
     let report = rules::report(fold.view(), env!("CARGO_PKG_VERSION"), true);
-    // There is one: its setup is the first that was recorded.
+    // There always is a result here: the check records its set-up before it measures.
     if let Some(check) = judge(fold.view()) {
         show::cpu_check(&Document::new(check, &report), &args.show)?;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr`: observe, then report.
+//! `deburr diagnose`, the default: observes, then reports.
 
 use super::{record, show};
 use crate::cli::{Observe, Show};
@@ -23,7 +23,6 @@ pub(crate) struct Diagnose {
     pub(crate) show: Show,
 }
 
-/// Runs it.
 pub(crate) fn run(args: &Diagnose) -> anyhow::Result<Exit> {
     let mut plan = record::plan(&args.observe, args.show.messages.quiet)?;
     plan.stdout_is_taken = args.show.json;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr diff`: what differs between hosts, and what of it matters.
+//! `deburr diff`: reports what differs between hosts, and which differences matter.
 
 use super::{report, show};
 use crate::cli::{Level, Show};
@@ -53,10 +53,10 @@ pub(crate) struct DiffArgs {
     show: Show,
 }
 
-/// What the host that this runs on is called where its name is left out.
+/// Label of the host that this runs on, for a snapshot without its name.
 const THIS_HOST: &str = "this host";
 
-/// A snapshot and where it is from.
+/// A snapshot and its label.
 struct Read {
     snapshot: Snapshot,
     label: String,
@@ -64,7 +64,6 @@ struct Read {
     golden: bool,
 }
 
-/// Runs it.
 pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
     let paths = args.baseline.iter().chain(&args.snapshots);
     let mut hosts: Vec<Read> = paths.map(|path| read(path)).collect::<anyhow::Result<_>>()?;
@@ -105,7 +104,7 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
     Ok(exit(&diff, args.show.fail_on))
 }
 
-/// Compares a snapshot that was just taken with one that is kept, and says how.
+/// Compares a snapshot that was just taken with a baseline, and prints the differences.
 pub(super) fn against(
     baseline: &Path,
     taken: Snapshot,
@@ -137,7 +136,7 @@ fn compared(hosts: &[Read], slow: &[Option<bool>], measured: &[Measured]) -> Hos
     rules::diff(&given, measured, env!("CARGO_PKG_VERSION"))
 }
 
-/// How the program ends, by what differs and what was found.
+/// Exit status: whether a difference or a finding reaches the level of `--fail-on`.
 fn exit(diff: &HostDiff, fail_on: Option<Level>) -> Exit {
     let drift = diff.differences.iter().map(|it| it.severity);
     let worst = drift.chain(diff.findings.iter().map(|it| it.severity)).max();
@@ -154,7 +153,7 @@ fn read(path: &Path) -> anyhow::Result<Read> {
     Ok(Read { snapshot, label, golden: false })
 }
 
-/// Measurements of hosts, one of each.
+/// The measurements of the hosts. Of several times of one host, the median counts.
 fn measured(args: &DiffArgs, hosts: &[Read]) -> anyhow::Result<Vec<Measured>> {
     let mut times: BTreeMap<usize, Vec<Times>> = BTreeMap::new();
     for word in &args.time {
@@ -190,8 +189,10 @@ fn measured(args: &DiffArgs, hosts: &[Read]) -> anyhow::Result<Vec<Measured>> {
             ))
         })?);
     }
-    if measured.len() == 1 {
-        let id = host_diff::id(measured[0].host());
+    if let [first, rest @ ..] = &*measured
+        && rest.iter().all(|other| other.host() == first.host())
+    {
+        let id = host_diff::id(first.host());
         return Err(Failure::bad_input(format!(
             "only {id} was measured: give a measurement of another host to compare it with"
         )));
@@ -199,7 +200,7 @@ fn measured(args: &DiffArgs, hosts: &[Read]) -> anyhow::Result<Vec<Measured>> {
     Ok(measured)
 }
 
-/// Wall time, and user and system time.
+/// Wall time, and user and system time if they are given, in seconds.
 type Times = (f64, Option<[f64; 2]>);
 
 fn times_in(text: &str) -> Option<Times> {
@@ -215,7 +216,7 @@ fn times_in(text: &str) -> Option<Times> {
     }
 }
 
-/// `HOST=WHAT`.
+/// Splits `HOST=WHAT` into the number of the host and the rest.
 fn of_host<'a>(option: &str, word: &'a str, hosts: &[Read]) -> anyhow::Result<(usize, &'a str)> {
     let (host, what) = word.split_once('=').ok_or_else(|| {
         Failure::bad_input(format!("{option} {word}: say of which host it is, as in A={word}"))
@@ -223,7 +224,7 @@ fn of_host<'a>(option: &str, word: &'a str, hosts: &[Read]) -> anyhow::Result<(u
     Ok((named(option, host, hosts)?, what))
 }
 
-/// Which host is meant: by its letter, its name or its file.
+/// Number of the host with this letter, name or file.
 fn named(option: &str, name: &str, hosts: &[Read]) -> anyhow::Result<usize> {
     let stem = Path::new(name).file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let is = |at: usize, host: &Read| {
@@ -245,7 +246,7 @@ fn named(option: &str, name: &str, hosts: &[Read]) -> anyhow::Result<usize> {
     }
 }
 
-/// Whether each host is slow.
+/// Whether each host is slow, by the names given to `--slow`.
 fn slow(names: &[String], hosts: &[Read]) -> anyhow::Result<Vec<Option<bool>>> {
     let mut slow = vec![Some(false); hosts.len()];
     for name in names {

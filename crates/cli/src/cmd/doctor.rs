@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr doctor`: facts about this host, what each source of records can see here, and which findings can be
-//! made of that. The sources are opened and closed as a session would do it: what works here works there.
+//! `deburr doctor`: shows facts about this host, what each source of records can see here, and which findings are
+//! possible with that. The sources are opened and closed as in a session: what works here works there.
 
 use super::show;
 use crate::cli::Color;
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const SCHEMA: &str = "deburr.doctor/1";
 
-/// What is said.
+/// The document of `deburr doctor --json`.
 #[derive(Debug, Serialize)]
 struct Checkup {
     schema: &'static str,
@@ -29,7 +29,7 @@ struct Checkup {
     findings: Vec<FindingLine>,
 }
 
-/// What a source can see.
+/// A source, and whether it works here.
 #[derive(Debug, Serialize)]
 struct SourceLine {
     source: Source,
@@ -42,22 +42,22 @@ struct SourceLine {
 #[serde(untagged)]
 enum SourceState {
     Opened(State),
-    /// Another source that says more is there.
+    /// Not opened: a source that shows more works here, or this one is active only on request.
     Spared {
         state: &'static str,
         reason: String,
     },
 }
 
-/// Whether a finding can be made.
+/// Whether a finding is possible here.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct FindingLine {
     code: &'static str,
     name: &'static str,
     possible: Possible,
-    /// Sources that are missing, or there in part only, and that it would need or be surer with.
+    /// Missing or partial sources that the finding needs, or that would make it more certain.
     without: Vec<Source>,
-    /// The command that makes it, if that is not an observation.
+    /// The command that makes the finding, if it is not one of an observation.
     #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<&'static str>,
 }
@@ -81,7 +81,6 @@ pub(crate) struct DoctorArgs {
     pub(crate) color: Color,
 }
 
-/// Runs it.
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     let mut cx = sources::context(Roots::default(), TargetSpec::Host);
     let facts = facts::look(&mut cx);
@@ -102,13 +101,13 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Opens every source as a session does, takes what it says of itself, and closes it.
+/// Opens every source as a session does, takes the state that it reports, and closes it.
 fn states(cx: &mut Context) -> BTreeMap<Source, State> {
     let (running, missing) = sources::open(cx);
     cx.start_mono_ns = clock::monotonic_ns();
     let mut states: BTreeMap<Source, State> = missing.into_iter().collect();
     states.insert(Source::Observer, State::Active);
-    // Not attached: that would cost everybody.
+    // Only planned, not attached: that would slow down every system call of this host.
     if let Err(reason) = SyscallPlan::new() {
         states.insert(Source::Syscalls, State::Missing { reason, gain: String::new() });
     }
@@ -155,12 +154,12 @@ fn source_lines(states: &BTreeMap<Source, State>) -> Vec<SourceLine> {
 
 fn finding_line(rule: &Rule, states: &BTreeMap<Source, State>) -> FindingLine {
     let sees = |source: &Source| {
-        // Everybody may compute; what may be counted has nothing to say.
+        // A source that is active only on request counts as available unless it is known to be missing.
         source.is_asked_for() && !states.contains_key(source)
             || matches!(states.get(source), Some(State::Active | State::Partial { .. }))
     };
     let lacks = |source: &&Source| !matches!(states.get(*source), Some(State::Active) | None);
-    // The first source that is there is what the rule goes by; those before it would be better.
+    // The rule uses the first source that is available; those before it would be better.
     let best = rule.any_of.iter().position(sees);
     let needed = &rule.any_of[..best.map_or(rule.any_of.len(), |best| best + 1)];
     let possible = match best {
@@ -337,7 +336,7 @@ mod tests {
         assert_eq!(line("SCH003", &blind).0, Possible::No);
         let partial = State::Partial { reason: "some".into() };
         assert_eq!(line("SCH001", &[(Source::Sched, partial)]).0, Possible::Partly);
-        // Surer with it, possible without.
+        // More certain with it, possible without.
         assert_eq!(line("SCH001", &[(Source::Psi, missing())]), (Possible::Yes, vec![Source::Psi]));
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr explain`: what a finding means, how it is computed, when it is wrong.
+//! `deburr explain`: says what a finding means, how it is computed, and when it is wrong.
 
 use crate::cli::Color;
 use crate::failure::{Exit, Failure};
@@ -7,7 +7,6 @@ use crate::output;
 use deburr_core::render;
 use deburr_core::rules;
 
-/// Runs it.
 pub(crate) fn run(code: &str) -> anyhow::Result<Exit> {
     let page = rules::explain(code).ok_or_else(|| {
         let known: Vec<&str> = rules::RULES.iter().map(|rule| rule.code).collect();

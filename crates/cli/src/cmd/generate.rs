@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr completions` and `deburr man`: what packages install beside the program.
+//! `deburr completions` and `deburr man`: print files that packages install beside the program.
 
 use crate::cli::Cli;
 use crate::failure::Exit;
@@ -15,7 +15,7 @@ pub(crate) fn completions(shell: Shell) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Prints the manual page, the commands' pages after the program's.
+/// Prints the program's manual page, followed by those of its subcommands.
 pub(crate) fn man() -> anyhow::Result<Exit> {
     let mut pages = Vec::new();
     let mut program = Cli::command();

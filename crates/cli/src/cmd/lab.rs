@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr lab`: reproduce an incident, observe it, and compare.
+//! `deburr lab`: reproduces an incident, observes it, and compares the findings with the expected ones.
 
 use crate::lab::{self, Interrupted, Outcome, Remedied, Scenario, Settings, Stop, Verdict};
 use crate::output;
@@ -106,10 +106,9 @@ const PASSED: u8 = 0;
 const FAILED: u8 = 1;
 const NEEDS_NOT_MET: u8 = 3;
 const INCONCLUSIVE: u8 = 4;
-/// 128 + SIGINT, as shells have it.
+/// 128 + SIGINT, as in shells.
 const INTERRUPTED: u8 = 130;
 
-/// Runs `deburr lab`.
 pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
     match &args.command {
         LabCommand::List => {
@@ -255,9 +254,9 @@ fn run_one(scenario: &Scenario, args: &RunArgs, stop: &Stop) -> Result<Outcome> 
     Ok(outcome)
 }
 
-/// Says before the run, not after it, that its recording cannot be kept.
+/// Fails before the run, rather than after it, if its result cannot be written to the file.
 fn check_writable(file: &Path) -> Result<()> {
-    let existed = file.exists();
+    let existed = file.symlink_metadata().is_ok();
     OpenOptions::new()
         .append(true)
         .create(true)

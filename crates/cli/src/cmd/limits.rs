@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr limits`: what processes may use of the CPUs, and what their runtimes believe.
+//! `deburr limits`: shows what processes may use of the CPUs, and what their runtimes believe.
 
 use super::show;
 use crate::cli::{Color, Target};
@@ -23,7 +23,6 @@ pub(crate) struct LimitsArgs {
     pub(crate) color: Color,
 }
 
-/// Runs it.
 pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<Exit> {
     let roots = Roots::default();
     let mut pids = Vec::new();

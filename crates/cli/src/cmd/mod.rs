@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The commands, one a file.
+//! The subcommands, one per file.
 
 pub(crate) mod bench_empty;
 pub(crate) mod check;

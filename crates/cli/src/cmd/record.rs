@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr record`: observe only, into a file.
+//! `deburr record`: observes only, into a file.
 
 use crate::cli::{Messages, Observe};
 use crate::collect::Roots;
@@ -13,7 +13,7 @@ use deburr_core::recording::TargetSpec;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Length of a window that nobody gave a length.
+/// Length of a window if neither a length nor a command is given.
 const DEFAULT_WINDOW: Duration = Duration::from_secs(30);
 
 /// Arguments of `deburr record`.
@@ -28,7 +28,6 @@ pub(crate) struct RecordArgs {
     pub(crate) messages: Messages,
 }
 
-/// Runs it.
 pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
     let plan = plan(&args.observe, args.messages.quiet)?;
     let writer = create(Some(&args.output), args.observe.force)?;
@@ -41,7 +40,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
     Ok(if sinks.close() { Exit::Done } else { Exit::Output })
 }
 
-/// What the arguments ask for.
+/// The plan of the session that the arguments ask for.
 pub(super) fn plan(observe: &Observe, quiet: bool) -> anyhow::Result<Plan> {
     let target = target::resolve(&observe.target, &Roots::default()).map_err(Failure::bad_input)?;
     let command = observe.command.clone();
@@ -54,7 +53,7 @@ pub(super) fn plan(observe: &Observe, quiet: bool) -> anyhow::Result<Plan> {
     Ok(Plan { target, asked, io_one_in, syscalls, command, stdout_is_taken: false, quiet })
 }
 
-/// Makes the file, before anything is observed.
+/// Creates the recording file, before anything is observed.
 pub(super) fn create(path: Option<&Path>, force: bool) -> anyhow::Result<Option<Writer>> {
     path.map(|path| Writer::create(path, force)).transpose().map_err(Failure::bad_input)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr report`: the rules over a recording.
+//! `deburr report`: applies the rules to a recording.
 
 use super::show;
 use crate::cli::Show;
@@ -21,7 +21,6 @@ pub(crate) struct ReportArgs {
     pub(crate) show: Show,
 }
 
-/// Runs it.
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
     let fold = folded(&args.file)?;
     let report = rules::report(fold.view(), env!("CARGO_PKG_VERSION"), false);
@@ -32,7 +31,7 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
     show::report(&report, &args.show)
 }
 
-/// A recording, folded; says so if it was cut short.
+/// Reads a recording and folds its records into a view. Prints a message if the recording was cut short.
 pub(super) fn folded(file: &Path) -> anyhow::Result<Fold> {
     let reader = Reader::open(file).map_err(Failure::bad_input)?;
     let mut fold = Fold::default();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr sector`: which files a disk's sectors belong to.
+//! `deburr sector`: finds the files that a disk's sectors belong to.
 
 use crate::cli::Messages;
 use crate::collect::Roots;
@@ -11,9 +11,9 @@ use deburr_core::render;
 use std::io::Read as _;
 use std::path::PathBuf;
 
-/// Sectors that are taken from stdin at most.
+/// Maximum number of sectors, from the arguments and from standard input together.
 const MAX_SECTORS: usize = 1_000_000;
-/// Bytes that so many take at most, with room for blanks.
+/// Maximum size of standard input, in bytes: that many sectors, with room for blanks.
 const MAX_INPUT_BYTES: u64 = 24 << 20;
 
 /// Arguments of `deburr sector`.
@@ -41,7 +41,6 @@ pub(crate) struct SectorArgs {
     pub(crate) messages: Messages,
 }
 
-/// Runs it.
 pub(crate) fn run(args: &SectorArgs) -> anyhow::Result<Exit> {
     let sectors = sectors(&args.sectors)?;
     let question = Question {
@@ -62,7 +61,7 @@ pub(crate) fn run(args: &SectorArgs) -> anyhow::Result<Exit> {
     Ok(if document.looked { Exit::Done } else { Exit::Missing })
 }
 
-/// The numbers given, and those on stdin where `-` stands.
+/// The sectors in the arguments; for `-`, those on standard input.
 fn sectors(words: &[String]) -> anyhow::Result<Vec<u64>> {
     let mut sectors = Vec::new();
     for word in words {

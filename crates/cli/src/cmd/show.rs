@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Puts a report on stdout.
+//! Prints reports on stdout.
 
 use crate::cli::{Color, Level, Show};
 use crate::failure::Exit;
@@ -11,10 +11,10 @@ use deburr_core::finding::{Report, Severity};
 use deburr_core::render::{self, TextStyle};
 use std::io;
 
-/// Widest text: longer lines are hard to read.
+/// Maximum width of the text: longer lines are hard to read.
 const MAX_COLUMNS: usize = 100;
 
-/// Prints the report as asked, and says how the program ends.
+/// Prints the report as text or JSON, and returns the exit status.
 pub(super) fn report(report: &Report, show: &Show) -> anyhow::Result<Exit> {
     let text = if show.json {
         render::json(report).context("the report holds a number that JSON cannot have")?
@@ -25,7 +25,7 @@ pub(super) fn report(report: &Report, show: &Show) -> anyhow::Result<Exit> {
     Ok(exit(report, show))
 }
 
-/// Prints a check of CPUs as asked.
+/// Prints the result of a CPU check as text or JSON.
 pub(super) fn cpu_check(document: &Document, show: &Show) -> anyhow::Result<()> {
     let text = if show.json {
         render::json_document(document)?
@@ -35,7 +35,7 @@ pub(super) fn cpu_check(document: &Document, show: &Show) -> anyhow::Result<()> 
     output::print(text.as_bytes())
 }
 
-/// How the program ends, by what was found.
+/// Exit status: whether a finding reaches the level of `--fail-on`.
 pub(super) fn exit(report: &Report, show: &Show) -> Exit {
     let worst = report.findings.iter().map(|finding| finding.severity).max();
     let limit = show.fail_on.map(<Level as Into<Severity>>::into);
@@ -45,13 +45,13 @@ pub(super) fn exit(report: &Report, show: &Show) -> Exit {
     }
 }
 
-/// How the terminal text should look, as asked.
+/// Style of the text, as the options ask.
 pub(super) fn style(show: &Show) -> TextStyle {
     let verbosity = if show.messages.quiet { 0 } else { 1 + u8::from(show.verbose) };
     TextStyle { verbosity, ..page(show.color) }
 }
 
-/// Width and colour that suit stdout.
+/// Style with the width and colour that suit stdout.
 pub(super) fn page(color: Color) -> TextStyle {
     let stdout = io::stdout();
     let choice = match color {

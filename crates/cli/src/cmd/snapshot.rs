@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr snapshot`: what this host is and how it is set up.
+//! `deburr snapshot`: records what this host is and how it is configured.
 //!
-//! The reading is done by a process of its own. A read that hangs inside of the kernel cannot be ended, and neither can
-//! its process; so the one that the user waits for must not be it.
+//! A separate process, the reader, reads the files. A read that hangs inside the kernel cannot be ended, and neither
+//! can its process, so it must not be the one that the user waits for.
 
 use super::show;
 use crate::cli::{Color, Level, Messages};
@@ -20,10 +20,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Time that a process needs to end after its last word, with plenty to spare.
+/// Time limit for the reader to end after its output; it usually needs far less.
 const ENDS_WITHIN_MS: u32 = 200;
 
-/// When reading a file is given up.
+/// Time limit for reading one file.
 const FILE_TIMEOUT_MS: u64 = 1000;
 
 /// Arguments of `deburr snapshot`.
@@ -64,12 +64,11 @@ struct Reading {
     file_timeout_ms: u64,
 }
 
-/// Runs it.
 pub(crate) fn run(args: &SnapshotArgs) -> anyhow::Result<Exit> {
     if args.reader {
         return read(args);
     }
-    // Before anything is read.
+    // Reports a bad tree before anything is read.
     open(args)?;
     let place = args.output.as_ref().map(|path| Place::new(path, args.force)).transpose()?;
     let document = have_it_read(&args.reading)?;
@@ -94,7 +93,7 @@ pub(crate) fn run(args: &SnapshotArgs) -> anyhow::Result<Exit> {
     super::diff::against(baseline, taken, args.fail_on, style)
 }
 
-/// This host, as it is now.
+/// A snapshot of this host as it is now.
 pub(super) fn live() -> anyhow::Result<Snapshot> {
     let reading =
         Reading { redact: false, root: PathBuf::from("/"), file_timeout_ms: FILE_TIMEOUT_MS };
@@ -116,7 +115,7 @@ fn open(args: &SnapshotArgs) -> anyhow::Result<Tree> {
     })
 }
 
-/// The process that reads: puts the document on stdout and lets go of it, whether its threads can end or not.
+/// The reader: prints the document, then gives up stdout and stderr, whether or not its threads can end.
 fn read(args: &SnapshotArgs) -> anyhow::Result<Exit> {
     let limits =
         Limits { file: Duration::from_millis(args.reading.file_timeout_ms), ..Limits::default() };
@@ -128,9 +127,9 @@ fn read(args: &SnapshotArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Starts it, and takes what it says.
+/// Starts the reader, and returns the document that it prints.
 fn have_it_read(reading: &Reading) -> anyhow::Result<String> {
-    // The file that this runs, also where its name leads elsewhere by now.
+    // The file that this process runs, even if its path leads to another file by now.
     let program = "/proc/self/exe";
     let mut command = Command::new(program);
     command
@@ -151,12 +150,12 @@ fn have_it_read(reading: &Reading) -> anyhow::Result<String> {
         stdout.read_to_string(&mut document).context("cannot read what was read")?;
     }
     if document.is_empty() {
-        // It said why.
+        // The reader has reported the reason on stderr.
         let status = reader.wait().context("the process that reads is gone")?;
         let exit = if status.code() == Some(2) { Exit::BadInput } else { Exit::Output };
         return Err(Failure::error(exit, format!("nothing was read: {status}")));
     }
-    // It ends by itself, unless a read hangs inside of the kernel; then it is left to that.
+    // The reader ends by itself, unless a read hangs inside the kernel; then it is left behind.
     for _ in 0..ENDS_WITHIN_MS {
         if !matches!(reader.try_wait(), Ok(None)) {
             break;

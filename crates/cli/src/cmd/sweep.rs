@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr sweep`: a service under rising load, in several variants.
+//! `deburr sweep`: measures a service under rising load, in several variants.
 
 use super::show;
 use crate::cli::{Color, Messages, window};
@@ -23,9 +23,9 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 
-/// Requests of one run that are remembered, at most.
+/// Maximum number of requests in one run: each is kept in memory.
 const MAX_REQUESTS: f64 = 20e6;
-/// File descriptors that are not connections.
+/// Number of file descriptors that are needed besides those of the connections.
 const OTHER_FILES: u64 = 64;
 
 /// Arguments of `deburr sweep`.
@@ -85,7 +85,6 @@ pub(crate) struct SweepArgs {
     command: Vec<OsString>,
 }
 
-/// Runs it.
 pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<Exit> {
     let plan = plan(args)?;
     let signals = Signals::install()?;
@@ -113,7 +112,9 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<Exit> {
     bar.finish();
     let cleared = ground.clear();
     let all = runs.len() == steps.len();
-    if let (true, Some(error)) = (runs.is_empty(), failure.take()) {
+    if runs.is_empty()
+        && let Some(error) = failure
+    {
         return Err(error);
     }
     let sweep = Sweep::new(plan.setup, runs, !all);
@@ -122,7 +123,7 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<Exit> {
     } else {
         output::print(render::sweep_text(&sweep, show::page(args.color)).as_bytes())?;
     }
-    // What was measured before is not lost, whatever went wrong then.
+    // Runs that were measured before a failure are still reported.
     match failure {
         Some(error) => Err(error),
         None => cleared.map(|()| Exit::Done),
@@ -182,7 +183,7 @@ fn plan(args: &SweepArgs) -> anyhow::Result<Plan> {
     Ok(Plan { setup, words: args.command.clone(), address, start_timeout: args.start_timeout })
 }
 
-/// Each connection is an open file.
+/// Checks that this process may open enough files: each connection is one.
 fn check_files(connections: u32) -> anyhow::Result<()> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let needed = u64::from(connections) + OTHER_FILES;
@@ -211,7 +212,7 @@ fn now() -> String {
     jiff::Timestamp::from_second(now).unwrap_or_default().to_string()
 }
 
-/// Parses a CPU limit.
+/// Parses a CPU limit: 0.01 to 10 000 CPUs.
 fn cpus(text: &str) -> Result<f64, String> {
     let expected = "give a number of CPUs, at least 0.01, like 0.5 or 4";
     let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');

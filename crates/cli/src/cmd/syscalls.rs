@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr syscalls`: what the system calls of a command or of processes cost, and the difference of two such
+//! `deburr syscalls`: measures what the system calls of a command or of processes cost, and compares two such
 //! measurements.
 
 use super::show;
@@ -32,13 +32,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How long processes are looked at that nobody gave a length.
+/// Length of an observation of processes for which no length was given.
 const DEFAULT_WINDOW: Duration = Duration::from_secs(10);
-/// Between two looks whether somebody is left.
+/// Interval between two checks whether any observed process is left.
 const LOOK_NS: u64 = 100_000_000;
-/// Larger documents are not read.
+/// Maximum size of a document that is read.
 const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
-/// Exit statuses of shells for a command that is not there, or is none (POSIX, "Exit Status for Commands").
+/// Exit statuses of shells for a command that does not exist, or cannot be executed (POSIX, "Exit Status for
+/// Commands").
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
@@ -85,7 +86,7 @@ pub(crate) struct SyscallsArgs {
     command: Vec<OsString>,
 }
 
-/// Runs it. The exit status is the command's, if there is one.
+/// The exit status is that of the command, if there is one.
 pub(crate) fn run(args: &SyscallsArgs) -> anyhow::Result<ExitCode> {
     let place = args.output.as_ref().map(|path| Place::new(path, args.force)).transpose()?;
     if let [a, b] = args.diff.as_slice() {
@@ -124,6 +125,7 @@ fn of_command(args: &SyscallsArgs, place: Option<Place<'_>>) -> anyhow::Result<E
             Ok(ran) => ran,
             Err(error) => {
                 failed = Some(refused(args, &error));
+                setup.interrupted = true;
                 break;
             }
         };
@@ -157,7 +159,7 @@ fn of_command(args: &SyscallsArgs, place: Option<Place<'_>>) -> anyhow::Result<E
     Ok(failed.unwrap_or_else(|| ExitCode::from(status.unwrap_or(0))))
 }
 
-/// Says why the command was not run; the status that a shell would give.
+/// Reports why a run failed. Returns the exit status that a shell would give for a command that cannot be started.
 fn refused(args: &SyscallsArgs, error: &RunError) -> ExitCode {
     let program = args.command.first().map(|word| word.display().to_string()).unwrap_or_default();
     match error {
@@ -189,7 +191,7 @@ fn run_of(ran: &Ran, calls: Option<&std::collections::BTreeMap<String, (u64, u64
     }
 }
 
-/// As shells tell it: 128 and the signal of what was killed.
+/// Exit status as in shells: 128 plus the signal for a command that was killed.
 fn status(run: &Run) -> u8 {
     match (run.exit_status, run.signal) {
         (Some(status), _) => u8::try_from(status & 0xff).unwrap_or(u8::MAX),
@@ -250,7 +252,7 @@ fn of_processes(args: &SyscallsArgs, place: Option<Place<'_>>) -> anyhow::Result
     Ok(Exit::Done)
 }
 
-// --- both ---
+// --- commands and processes ---
 
 fn setup(subject: Subject) -> Setup {
     let roots = Roots::default();
@@ -273,7 +275,7 @@ fn setup(subject: Subject) -> Setup {
     }
 }
 
-/// The document, with what the rules about system calls say.
+/// Makes the document, including what the rules say about the system calls.
 fn judged(mut setup: Setup, counted: &Counted, pid: u32) -> Profile {
     let target = match &setup.subject {
         Subject::Command { command } => TargetSpec::Command { command: command.join(" "), pid },
@@ -285,7 +287,7 @@ fn judged(mut setup: Setup, counted: &Counted, pid: u32) -> Profile {
     fold.push(&Record::Meta(Box::new(session::meta(&cx, Clocks::now(), None))));
     let (source, state) = (Source::Syscalls, State::Active);
     fold.push(&Record::Coverage(Coverage { t_ns: 0, source, state }));
-    // Times count from the start; of several runs, only what they took.
+    // Times count from the start of the window. The window of several runs is the sum of their wall times.
     let (t0_ns, t1_ns) = (0, setup.window_ns);
     let mut push = |record| fold.push(&Record::Syscalls(Box::new(record)));
     push(SyscallRecord::Span(SyscallSpan { t0_ns, t1_ns, ..counted.span.clone() }));
@@ -301,7 +303,7 @@ fn judged(mut setup: Setup, counted: &Counted, pid: u32) -> Profile {
     profile(setup, &counted.span, &counted.calls, &counted.files, Some(&report))
 }
 
-/// Keeps and shows it as asked.
+/// Writes the document to its file and to stdout, as the arguments ask.
 fn give(document: &Profile, args: &SyscallsArgs, place: Option<Place<'_>>) -> anyhow::Result<()> {
     let json = render::json_document(document)?;
     if let Some(place) = place {
@@ -318,7 +320,7 @@ fn style(args: &SyscallsArgs) -> render::TextStyle {
     render::TextStyle { verbosity, ..show::page(args.color) }
 }
 
-// --- two of them ---
+// --- the difference of two measurements ---
 
 fn difference(
     a: &Path,
@@ -340,7 +342,7 @@ fn difference(
     Ok(Exit::Done)
 }
 
-/// A measurement that was kept.
+/// Reads a measurement that `deburr syscalls -o` has written.
 pub(super) fn kept(path: &Path) -> anyhow::Result<Profile> {
     let bad = |reason: &dyn std::fmt::Display| {
         Failure::bad_input(format!("cannot compare `{}`: {reason}", path.display()))

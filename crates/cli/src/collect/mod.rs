@@ -115,10 +115,16 @@ pub(crate) trait Collector {
     fn beat(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) -> anyhow::Result<()>;
 }
 
-/// One more than the highest CPU number that this machine can ever have online.
+/// One more than the highest CPU number that this machine can ever have online; where `/sys` does not tell, that it has
+/// online now.
 pub(crate) fn possible_cpus(roots: &Roots) -> u32 {
-    std::fs::read_to_string(roots.sys.join("devices/system/cpu/possible"))
-        .ok()
-        .and_then(|text| text.trim().rsplit(['-', ',']).next()?.parse::<u32>().ok())
-        .map_or(1, |last| last + 1)
+    let read = |file: PathBuf| std::fs::read_to_string(file).ok();
+    let possible = read(roots.sys.join("devices/system/cpu/possible"))
+        .and_then(|text| text.trim().rsplit(['-', ',']).next()?.parse::<u32>().ok());
+    let online = || {
+        let text = read(roots.proc.join("stat"))?;
+        let number = |line: &str| line.strip_prefix("cpu")?.split(' ').next()?.parse::<u32>().ok();
+        text.lines().filter_map(number).max()
+    };
+    possible.or_else(online).map_or(1, |last| last + 1)
 }

@@ -8,11 +8,13 @@
 mod closely;
 
 use super::{Cgroups, Emit, Roots};
+use crate::patience::Patience;
 use deburr_core::procfs::{cpu_list, pid, stat};
 use deburr_core::recording::{CgroupId, ProcId, Process, Record, TargetSpec};
 use deburr_core::text::name;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::time::Instant;
 
 /// New processes whose facts are read at once: a host's processes at the start.
@@ -22,9 +24,9 @@ const FACTS_PER_SECOND: f64 = 200.0;
 /// Number of dead processes that may be kept before they are removed.
 const DEAD_KEPT: usize = 8192;
 /// Bytes of a command line that are kept.
-const CMDLINE_BYTES: usize = 256;
+const CMDLINE_BYTES: u64 = 256;
 /// The same for processes that are looked at closely: the name of a Java program comes after all of its options.
-const CMDLINE_BYTES_CLOSELY: usize = 4096;
+const CMDLINE_BYTES_CLOSELY: u64 = 4096;
 /// Kinds of short-lived processes that are distinguished in a session.
 const KINDS: usize = 256;
 /// Generations of parents that are followed from a process up to the target's command.
@@ -63,6 +65,7 @@ pub(crate) struct Processes {
     observer_pid: u32,
     user_hz: u64,
     facts: Budget,
+    patience: Patience,
     /// The identity that the short-lived processes of a kind share.
     kinds: HashMap<Kind, ProcId>,
     /// Number of processes that were looked at closely.
@@ -95,6 +98,7 @@ impl Default for Processes {
             observer_pid: std::process::id(),
             user_hz: rustix::param::clock_ticks_per_second(),
             facts: Budget::new(FACTS_BURST, FACTS_PER_SECOND),
+            patience: Patience::default(),
             kinds: HashMap::new(),
             suspects: 0,
             sweep_above: DEAD_KEPT,
@@ -209,6 +213,11 @@ impl Processes {
         std::mem::take(&mut self.facts.refused)
     }
 
+    /// Whether there are processes of which a read in `/proc` did not end. They have no command line.
+    pub(crate) fn some_are_stuck(&self) -> bool {
+        self.patience.some_are_stuck()
+    }
+
     /// Takes over the sighting and, within the budget, the facts from `/proc`, and emits the process.
     fn learn(
         &mut self,
@@ -229,7 +238,7 @@ impl Processes {
                 sighting.start_ns.is_none_or(|seen| is_same_start(seen, start_ns))
             });
             if let Some(stat) = &stat {
-                known.take_facts(roots, cgroups, stat, self.user_hz);
+                known.take_facts(roots, cgroups, stat, self.user_hz, &mut self.patience);
             }
         }
         known.take_sighting(sighting);
@@ -344,7 +353,14 @@ impl Known {
         Self { comm: Box::default(), process, first_look: None }
     }
 
-    fn take_facts(&mut self, roots: &Roots, cgroups: &mut Cgroups, stat: &pid::PidStat, hz: u64) {
+    fn take_facts(
+        &mut self,
+        roots: &Roots,
+        cgroups: &mut Cgroups,
+        stat: &pid::PidStat,
+        hz: u64,
+        patience: &mut Patience,
+    ) {
         let process = &mut self.process;
         let dir = roots.proc.join(process.pid.to_string());
         let status = pid::status(&fs::read(dir.join("status")).unwrap_or_default());
@@ -352,7 +368,7 @@ impl Known {
         if process.start_ns == 0 {
             process.start_ns = stat::ticks_ns(stat.start_ticks, hz);
         }
-        process.cmdline = cmdline(roots, process.pid, CMDLINE_BYTES);
+        process.cmdline = cmdline(roots, stat, CMDLINE_BYTES, patience).unwrap_or_default();
         process.kernel_thread = Some(stat.kernel_thread);
         process.cpus_allowed = status.cpus_allowed.map(|cpus| cpu_list::format(&cpus));
         process.cpuset_cpus = place.cpuset_cpus;
@@ -401,16 +417,31 @@ fn target_pid(target: &TargetSpec) -> Option<u32> {
     }
 }
 
-/// The first bytes of a command line, decoded, with spaces between the words.
-fn cmdline(roots: &Roots, pid: u32, bytes: usize) -> String {
-    let path = roots.proc.join(pid.to_string()).join("cmdline");
-    let mut cmdline = fs::read(path).unwrap_or_default();
-    cmdline.truncate(bytes);
+/// The first bytes of a command line, decoded, with spaces between the words; `None` if it cannot be read.
+fn cmdline(
+    roots: &Roots,
+    stat: &pid::PidStat,
+    bytes: u64,
+    patience: &mut Patience,
+) -> Option<String> {
+    if stat.kernel_thread {
+        return None;
+    }
+    let path = roots.proc.join(stat.pid.to_string()).join("cmdline");
+    let read = move || -> io::Result<Vec<u8>> {
+        let mut cmdline = Vec::new();
+        File::open(path)?.take(bytes).read_to_end(&mut cmdline)?;
+        Ok(cmdline)
+    };
+    // The memory map of a process with one thread is not locked for long, unless that thread waits in the kernel.
+    let is_free = stat.threads == 1 && stat.state != 'D';
+    let read = if is_free { read() } else { patience.ask(stat.pid, read)? };
+    let mut cmdline = read.ok()?;
     while cmdline.last() == Some(&0) {
         cmdline.pop();
     }
     cmdline.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
-    name::decode(&cmdline)
+    Some(name::decode(&cmdline))
 }
 
 /// `/proc/PID/stat`; `None` if the process is gone.

@@ -41,7 +41,10 @@ pub(crate) struct RuntimeCollector {
     found: BTreeMap<ProcId, (u32, RuntimeReading)>,
     named: Named,
     budget: Duration,
+    /// What looks took beyond the budget, which later seconds pay: one look may take long.
+    debt: Duration,
     forbidden: u32,
+    stuck: u32,
 }
 
 impl RuntimeCollector {
@@ -56,7 +59,9 @@ impl RuntimeCollector {
             found: BTreeMap::new(),
             named: Named::default(),
             budget: FIRST_SECOND,
+            debt: Duration::ZERO,
             forbidden: 0,
+            stuck: 0,
         }
     }
 
@@ -108,6 +113,10 @@ impl RuntimeCollector {
                 self.forbidden += 1;
                 return;
             }
+            Err(Hidden::Stuck) => {
+                self.stuck += 1;
+                return;
+            }
         };
         let same = |before: &RuntimeReading| {
             // The number of threads varies, and means little.
@@ -143,8 +152,10 @@ impl RuntimeCollector {
             self.say_what_is_missing(left, now, emit);
         }
         self.met.extend(cx.processes.of_target().map(|process| process.id));
+        let paid = self.debt + spent();
+        self.debt = paid.saturating_sub(self.budget + EACH_SECOND);
         self.budget =
-            (self.budget.saturating_sub(spent()) + EACH_SECOND).min(EACH_SECOND * SAVED_SECONDS);
+            (self.budget + EACH_SECOND).saturating_sub(paid).min(EACH_SECOND * SAVED_SECONDS);
     }
 
     /// Emits what the threads did, by name, of processes that have a limit and a runtime.
@@ -198,6 +209,12 @@ impl RuntimeCollector {
             lacks.push(format!(
                 "{} not be looked at by this user",
                 units::counted(self.forbidden.into(), "process may", "processes may")
+            ));
+        }
+        if self.stuck > 0 {
+            lacks.push(format!(
+                "{} not be looked at: reading their program, environment or memory did not end",
+                units::counted(self.stuck.into(), "process could", "processes could")
             ));
         }
         if !lacks.is_empty() {

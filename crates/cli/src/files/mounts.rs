@@ -5,12 +5,15 @@ use super::watch::Watch;
 use deburr_core::procfs::mountinfo::{self, Mount};
 use deburr_core::recording::{self, DevId};
 use deburr_core::text::name;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
+/// Maximum length of the mount table of another namespace: some 50 000 mounts, which take 0.1 s.
+const MAX_TABLE_BYTES: u64 = 8 << 20;
 /// Maximum number of other mount namespaces that are read, and of processes that are checked for theirs.
 const MAX_NAMESPACES: usize = 64;
 const MAX_PIDS: usize = 8192;
@@ -37,7 +40,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    fn new(mount: &Mount, all: &[Mount], outside: &[u8]) -> Self {
+    fn new(mount: &Mount, table: &Table<'_>, outside: &[u8]) -> Self {
         let mut options = mount.options.clone();
         options.extend(mount.super_options.iter().filter(|o| !mount.options.contains(o)).cloned());
         Self {
@@ -45,7 +48,7 @@ impl Place {
             root: mount.root.clone(),
             point: mount.mount_point.clone(),
             outside: outside.to_vec(),
-            covered: is_covered(mount, all, None, 0),
+            covered: table.is_covered(mount, None, 0),
             fs_type: mount.fs_type.clone(),
             source: mount.source.clone(),
             options,
@@ -97,25 +100,54 @@ fn glue(directory: &[u8], below: &[u8]) -> Vec<u8> {
     [directory, b"/", below].concat()
 }
 
-/// Whether another mount than `except` hides this one: it is mounted on this one's root, or under the same parent on a
-/// directory above this one's mount point; or the parent mount is hidden in one of these ways.
-fn is_covered(mount: &Mount, all: &[Mount], except: Option<u64>, depth: u32) -> bool {
-    let over = |other: &&Mount| {
-        let on_it = other.parent == mount.id && other.mount_point == mount.mount_point;
-        let above = other.parent == mount.parent
-            && other.mount_point.len() < mount.mount_point.len()
-            && strip_directory(&mount.mount_point, &other.mount_point).is_some();
-        other.id != mount.id && Some(other.id) != except && (on_it || above)
-    };
-    if all.iter().any(|other| over(&other)) {
-        return true;
+/// A mount table, to be searched. Thousands of mounts are usual on hosts of containers.
+struct Table<'a> {
+    by_id: HashMap<u64, &'a Mount>,
+    /// Ids of the mounts with that parent and mount point.
+    at: HashMap<(u64, &'a [u8]), Vec<u64>>,
+}
+
+impl<'a> Table<'a> {
+    fn new(all: &'a [Mount]) -> Self {
+        let mut table = Self { by_id: HashMap::new(), at: HashMap::new() };
+        for mount in all {
+            table.by_id.entry(mount.id).or_insert(mount);
+            table.at.entry((mount.parent, &mount.mount_point)).or_default().push(mount.id);
+        }
+        table
     }
-    // No host has more levels; the text may be damaged.
-    if depth > 64 || mount.parent == mount.id {
-        return false;
+
+    /// Whether another mount than `except` hides this one: it is mounted on this one's root, or under the same parent on
+    /// a directory above this one's mount point; or the parent mount is hidden in one of these ways.
+    fn is_covered(&self, mount: &Mount, except: Option<u64>, depth: u32) -> bool {
+        let other_at = |parent: u64, point: &[u8]| {
+            let there = self.at.get(&(parent, point)).into_iter().flatten();
+            there.copied().any(|id| id != mount.id && Some(id) != except)
+        };
+        let point = &mount.mount_point;
+        if other_at(mount.id, point) || above(point).any(|above| other_at(mount.parent, above)) {
+            return true;
+        }
+        // No host has more levels; the text may be damaged.
+        if depth > 64 || mount.parent == mount.id {
+            return false;
+        }
+        let parent = self.by_id.get(&mount.parent);
+        parent.is_some_and(|parent| self.is_covered(parent, Some(mount.id), depth + 1))
     }
-    let parent = all.iter().find(|other| other.id == mount.parent);
-    parent.is_some_and(|parent| is_covered(parent, all, Some(mount.id), depth + 1))
+}
+
+/// The directories above a path, from the root on.
+fn above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let slashes = (0..path.len()).filter(|&at| path[at] == b'/');
+    slashes.map(|at| &path[..at.max(1)]).filter(|above| above.len() < path.len())
+}
+
+/// A file's text; `None` if it is longer than a mount table may be.
+fn whole(file: &Path) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    let read = fs::File::open(file).ok()?.take(MAX_TABLE_BYTES + 1).read_to_end(&mut text).ok()?;
+    (read as u64 <= MAX_TABLE_BYTES).then_some(text)
 }
 
 /// All mounts that are known.
@@ -236,7 +268,7 @@ impl Mounts {
             if !seen.insert(namespace) {
                 continue;
             }
-            let text = fs::read(process.join("mountinfo")).unwrap_or_default();
+            let text = whole(&process.join("mountinfo")).unwrap_or_default();
             let outside = process.join("root").into_os_string().into_vec();
             self.add(&text, &outside);
         }
@@ -244,9 +276,10 @@ impl Mounts {
 
     fn add(&mut self, text: &[u8], outside: &[u8]) {
         let all = mountinfo::parse(text).unwrap_or_default();
+        let table = Table::new(&all);
         let mut found: BTreeMap<DevId, Vec<Place>> = BTreeMap::new();
         for mount in &all {
-            found.entry(mount.fs).or_default().push(Place::new(mount, &all, outside));
+            found.entry(mount.fs).or_default().push(Place::new(mount, &table, outside));
         }
         for (fs, mut places) in found {
             // A stable sort: of equals, the one that was mounted first stays first.

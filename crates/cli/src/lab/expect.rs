@@ -131,9 +131,9 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
         checks.push(quiet.resting_on(RestsOn::Nothing));
     }
     checks.extend(scenario.causes.iter().map(|bound| blame(bound, fault)));
+    let victim = scenario.victim.as_victim();
     for (run, with_faults) in [(control, false), (fault, true)] {
-        let service = scenario.victim.service.as_ref().map_or(0, |it| it.threads(with_faults));
-        checks.push(observers_part(run, scenario.victim.threads.max(service)));
+        checks.push(observers_part(run, victim.threads(with_faults)));
     }
     if let Some(bound_ms) = scenario.stall_ms {
         checks.extend(stalls((without, control), (with, fault), bound_ms));
@@ -158,10 +158,9 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
         checks.push(memory(share, fault));
     }
     // A victim that waits for a disk, or is measured from outside, cannot measure how long it waits for a CPU.
-    let victim = &scenario.victim;
-    if victim.broker.is_none() && victim.service.is_none() && victim.reader.is_none() {
-        for (name, run) in [(without, control), (with, fault)] {
-            checks.push(agreement(name, run, victim.threads));
+    if victim.measures_waiting() {
+        for (name, run, with_faults) in [(without, control, false), (with, fault, true)] {
+            checks.push(agreement(name, run, victim.threads(with_faults)));
         }
     }
     checks.push(conservation(fault));
@@ -221,7 +220,8 @@ fn blame(bound: &CauseBound, run: &Observed) -> Check {
     .about(Topic::Culprit)
 }
 
-/// Tolerance of the blame on the observer, in multiples of its CPU time. That is counted in ticks.
+/// The waiting blamed on the observer may exceed its CPU time by this factor, plus [`OBSERVER_TOLERANCE_NS`]: CPU time
+/// is counted in ticks.
 const OBSERVER_TOLERANCE: f64 = 1.25;
 const OBSERVER_TOLERANCE_NS: f64 = 20e6;
 
@@ -255,7 +255,7 @@ fn observers_part(run: &Observed, threads: u32) -> Check {
     .resting_on(RestsOn::Nothing)
 }
 
-/// Timers are late, and the probe uses bins of 100 ms.
+/// Tolerance of a reported interval, as a share of the true one: timers are late, and the probe uses bins of 100 ms.
 const RHYTHM_TOLERANCE: f64 = 0.05;
 
 /// Checks that a finding names the interval at which the fault occurs.
@@ -270,7 +270,7 @@ fn rhythm(code: &str, period_ms: u64, run: &Observed) -> Check {
     Check::new(near, format!("`{code}` has a rhythm of {period_ms} ms: {seen}"))
 }
 
-/// The time in long stalls without the fault may be this part of that with it. No host is so quiet that none ever
+/// Maximum time in long stalls without the fault, as a share of that with it. No host is so quiet that none ever
 /// occurs.
 const STALLED_ANYWAY: f64 = 1.0 / 3.0;
 
@@ -362,7 +362,8 @@ fn file(code: &str, part: &str, run: &Observed) -> Check {
     .about(Topic::Culprit)
 }
 
-/// Checks that waits for pages that were reclaimed because memory was short are memory stalls in the ledger.
+/// Checks that the ledger counts waits for pages that were reclaimed when memory was short as memory stalls, rather
+/// than as block IO.
 fn memory(min_share: f64, run: &Observed) -> Check {
     let ledger = run.report.ledger.iter().find(|ledger| ledger.victim.pid == Some(run.victim_pid));
     let in_state = |state| -> u64 {

@@ -79,8 +79,8 @@ fn without_foreign_names(mut records: Vec<Record>, lab: &str) -> Vec<Record> {
     without_foreign_files(records, &disks)
 }
 
-/// Replaces files that are not on the disks `own` by the one that stands for many, and sums their transfers. The
-/// host's other work has thousands of them, and their names are removed anyway.
+/// Replaces files that are not on the disks `own` by [`FileId::OTHERS`], and sums their transfers. The host's other
+/// work has thousands of such files, and their names are removed anyway.
 fn without_foreign_files(records: Vec<Record>, own: &BTreeSet<DevId>) -> Vec<Record> {
     let mut foreign = BTreeSet::new();
     let mut kept: Vec<Record> = Vec::with_capacity(records.len());

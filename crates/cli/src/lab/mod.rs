@@ -20,16 +20,17 @@ mod meter;
 mod needs;
 mod observed;
 mod order;
+mod reader;
 mod remedy;
 mod runner;
 mod scenario;
 mod score;
 mod service;
 mod show;
-mod slow_file;
 mod stage;
 mod vary;
 mod victim;
+mod victims;
 mod worker;
 
 pub(crate) use fitness::Verdict;
@@ -109,7 +110,7 @@ pub(crate) fn select(name: &str) -> Result<Vec<Scenario>> {
     Ok(family)
 }
 
-/// The files' stems and texts of the scenarios that [`select`] returns.
+/// File stems and texts of the scenarios that [`select`] returns.
 pub(crate) fn select_texts(name: &str) -> Result<Vec<(String, &'static str)>> {
     let names: Vec<_> = select(name)?.into_iter().map(|scenario| scenario.name).collect();
     let texts = FILES.iter().filter(|(stem, _)| names.iter().any(|name| name == stem));

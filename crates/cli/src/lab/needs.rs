@@ -52,9 +52,9 @@ pub(crate) enum Need {
     HostDisk,
 }
 
-/// For how long CPU time is sampled to see whether CPUs are idle.
+/// Interval over which idle CPU time is measured.
 const WATCH: Duration = Duration::from_millis(500);
-/// Share of one CPU's time that must be idle. Not all of it: there is always some background work.
+/// Minimum idle time, in CPUs. Less than 1, since there is always some background work.
 const IDLE_SHARE: f64 = 0.7;
 
 impl TryFrom<String> for Need {
@@ -166,7 +166,7 @@ pub(crate) fn throttle_tree() -> Option<PathBuf> {
 }
 
 /// Why real-time tasks are not possible; `None` if they are. Where cgroups have a real-time budget (cgroup v1), the
-/// lab sets its own, so only the budget of the root matters. Elsewhere a thread tries it.
+/// lab sets its own, so only the budget of the root matters. Elsewhere a thread tries to get real-time priority.
 fn no_realtime() -> Option<String> {
     let budget = v1_mount("cpu").ok().map(|tree| tree.join("cpu.rt_runtime_us"));
     let budget = budget.and_then(|file| std::fs::read_to_string(file).ok());
@@ -178,7 +178,8 @@ fn no_realtime() -> Option<String> {
     Some(format!("no task may go before ordinary ones: {error}"))
 }
 
-/// Device major number 0 means that the filesystem is in memory or on a network.
+/// Why temporary files are not on a disk of the host; `None` if they are. Device major number 0 means that the
+/// filesystem is in memory or on a network.
 fn no_host_disk() -> Option<String> {
     let dir = std::env::temp_dir();
     let device = std::fs::metadata(&dir).map(|meta| rustix::fs::major(meta.dev())).unwrap_or(0);
@@ -190,7 +191,8 @@ fn no_device(path: &str) -> Option<String> {
     Some(format!("it needs `{path}`: {error}"))
 }
 
-/// The module of a filesystem may not be loaded yet: mounting loads it, unless the kernel forbids loading modules.
+/// Why a filesystem cannot be mounted; `None` if it can. Its module may not be loaded yet: mounting loads it, unless
+/// the kernel forbids loading modules.
 fn no_filesystem(name: &str) -> Option<String> {
     let known = std::fs::read_to_string("/proc/filesystems").ok()?;
     let is_known = known.lines().any(|line| line.ends_with(&format!("\t{name}")));
@@ -211,7 +213,7 @@ pub(crate) fn usable_cpus() -> Vec<usize> {
     (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
 }
 
-/// Number of CPUs whose time was idle during [`WATCH`]; `None` if the kernel does not report it.
+/// Average number of idle CPUs during [`WATCH`]; `None` if the kernel does not report it.
 fn idle_cpus() -> Option<f64> {
     let read = || -> Option<u64> {
         let text = std::fs::read_to_string("/proc/stat").ok()?;

@@ -4,21 +4,20 @@
 
 use super::expect::{self, Check, Topic};
 use super::fitness::Verdict;
-use super::io::IoArgs;
 use super::meter::Meter;
 use super::observed::Observed;
 use super::scenario::Scenario;
 use super::service::Periods;
-use super::slow_file::ReadArgs;
-use super::stage::{Job, Stage, Stop, Worker};
+use super::stage::{Stage, Stop};
 use super::victim::{Stall, Window};
+use super::victims::{Run, Running};
 use crate::store::Reader;
 use anyhow::{Context as _, Result, bail};
 use deburr_core::finding::Report;
 use deburr_core::recording::{BlockRecord, Record, StallKind};
 use serde::Serialize;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// From the start of the load to the start of the observation: longer than several scheduler and quota periods, so
@@ -40,7 +39,7 @@ pub(crate) struct Settings<'a> {
 
 /// Minimum length of the observation without the fault, in seconds, unless that with the fault is shorter.
 const CONTROL_SECONDS: u32 = 3;
-/// Its maximum: longer ones are for rhythms, of which the control run has none.
+/// Maximum of the same length. Only rhythms need longer observations, and the control run has none.
 const MOST_CONTROL_SECONDS: u32 = 8;
 
 impl Settings<'_> {
@@ -67,7 +66,7 @@ pub(crate) struct Outcome {
     pub(crate) tries: u32,
     /// The run without faults.
     pub(crate) control: Observed,
-    /// The run with them.
+    /// The run with faults.
     pub(crate) fault: Observed,
     /// The expectations, and whether they were met.
     pub(crate) checks: Vec<Check>,
@@ -168,14 +167,13 @@ pub(super) fn observe_after(
     if scenario.host_disk {
         stage.use_host_disk()?;
     }
-    if scenario.victim.reader.is_some() {
-        stage.make_slow_file()?;
-    }
-    let Suffering { pid, measures: mut victim, service, limit } =
-        start_victim(scenario, &stage, with_faults, quota_us)?;
+    let victim = scenario.victim.as_victim();
+    victim.prepare(&mut stage)?;
+    let Running { pid, measures: mut victim, service, limit } =
+        victim.start(&scenario.victim, &stage, Run { with_faults, quota_us })?;
     if let Some(disk) = &scenario.disk {
         // By now the victim has created all its files.
-        stage.set_disk_base_us(disk.base_us)?;
+        stage.disk()?.served().set_base_us(disk.base_us)?;
     }
     for fault in &scenario.faults {
         match with_faults {
@@ -217,14 +215,14 @@ pub(super) fn observe_after(
     let written = match &scenario.disk {
         Some(_) => {
             // The disk becomes fast, so that the victim ends soon.
-            stage.set_disk_base_us(0)?;
-            Some(stage.disk_written(&window)?)
+            let served = stage.disk()?.served();
+            served.set_base_us(0)?;
+            Some(served.written(&window)?)
         }
         None => None,
     };
-    victim.tell(&window)?;
     let summary =
-        serde_json::from_str(&stage.answer(&mut victim)?).context("the victim wrote no summary")?;
+        serde_json::from_str(&victim.ask(&window)?).context("the victim wrote no summary")?;
     if let (Some(keep), true) = (settings.keep, with_faults) {
         super::keep::copy(&recording, keep, &stage.cgroup_path())?;
     }
@@ -242,64 +240,6 @@ pub(super) fn observe_after(
     drop((victim, service));
     stage.clear()?;
     Ok(observed)
-}
-
-/// The victim of a run.
-struct Suffering {
-    /// Pid of the observed process.
-    pid: u32,
-    /// The process that measures its latency: the victim itself, or its driver.
-    measures: Worker,
-    /// The victim, if it does not measure itself.
-    service: Option<Worker>,
-    /// Directory of the cgroup with its CPU limit, if the lab calibrates one.
-    limit: Option<PathBuf>,
-}
-
-fn start_victim(
-    scenario: &Scenario,
-    stage: &Stage,
-    with_faults: bool,
-    quota_us: &mut Option<u64>,
-) -> Result<Suffering> {
-    let cgroup = &scenario.victim.cgroup;
-    if let Some(service) = &scenario.victim.service {
-        let running = service.start(stage, cgroup, with_faults, quota_us)?;
-        return Ok(Suffering {
-            pid: running.service.pid(),
-            measures: running.driver,
-            service: Some(running.service),
-            limit: Some(running.limit),
-        });
-    }
-    let what = victim_work(scenario, stage)?;
-    let cpus = scenario.victim.cpus.as_deref();
-    let measures = stage.start_one(&Job {
-        comm: "victim",
-        cgroup,
-        cpus,
-        nice: None,
-        realtime: false,
-        what: &what,
-    })?;
-    Ok(Suffering { pid: measures.pid(), measures, service: None, limit: None })
-}
-
-/// The victim's task, as arguments of a worker.
-fn victim_work(scenario: &Scenario, stage: &Stage) -> Result<Vec<String>> {
-    if let Some(broker) = &scenario.victim.broker {
-        return IoArgs::to_arguments("broker", stage.files()?, broker);
-    }
-    if let Some(reader) = &scenario.victim.reader {
-        return Ok(ReadArgs::words(stage.slow_file()?, reader));
-    }
-    let demand = scenario.victim.demand();
-    Ok(vec![
-        "serve".into(),
-        format!("--threads={}", demand.threads),
-        format!("--work-us={}", demand.work_us),
-        format!("--period-us={}", demand.period_us),
-    ])
 }
 
 /// The long syncs of a process, in the order of the recording.

@@ -4,12 +4,9 @@
 
 use super::disk::DiskSpec;
 use super::faults::FaultSpec;
-use super::io::BrokerSpec;
 use super::needs::Need;
-use super::service::ServiceSpec;
-use super::slow_file::ReaderSpec;
-use super::victim::Demand;
-use anyhow::{Context as _, Result, bail, ensure};
+use super::victims::VictimSpec;
+use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 use std::path::{Component, Path};
 
@@ -66,76 +63,14 @@ pub(crate) struct Scenario {
     /// Whether files of the run are on the host's own disk instead.
     #[serde(default)]
     pub(crate) host_disk: bool,
-    /// The process that suffers.
-    pub(crate) victim: Victim,
+    /// The victim process.
+    pub(crate) victim: VictimSpec,
     /// What is done to the victim, in this order. Not part of the control run.
     #[serde(default, rename = "fault")]
     pub(crate) faults: Vec<FaultSpec>,
-    /// Which processes must be blamed, and for how much at least.
+    /// Culprits that the findings must name, with the minimum share of each.
     #[serde(default, rename = "cause")]
     pub(crate) causes: Vec<CauseBound>,
-}
-
-/// The process that is observed: it serves requests to itself and measures how long they take.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Victim {
-    /// Its cgroup, below the lab's own.
-    pub(crate) cgroup: String,
-    /// CPUs that it may use, as indices from 0 into the CPUs that the lab may use. Absent = all.
-    pub(crate) cpus: Option<Vec<usize>>,
-    /// Number of serving threads.
-    #[serde(default)]
-    pub(crate) threads: u32,
-    /// CPU time of a request, in microseconds.
-    #[serde(default)]
-    pub(crate) work_us: u64,
-    /// Time from one request to the next of the same thread, in microseconds. 0 = back to back.
-    #[serde(default)]
-    pub(crate) period_us: u64,
-    /// Instead of the three fields above: a broker, which writes to the disk.
-    pub(crate) broker: Option<BrokerSpec>,
-    /// Or a service in a runtime of its own. Its fault is the number of threads that run at a time.
-    pub(crate) service: Option<ServiceSpec>,
-    /// Or a process that reads a file of the lab.
-    pub(crate) reader: Option<ReaderSpec>,
-}
-
-impl Victim {
-    fn validate(&self) -> Result<()> {
-        check_cgroup("victim.cgroup", &self.cgroup)?;
-        check_cpus("victim.cpus", self.cpus.as_deref())?;
-        let own_work = (self.threads, self.work_us, self.period_us) != (0, 0, 0);
-        for (key, is_there) in [
-            ("broker", self.broker.is_some()),
-            ("service", self.service.is_some()),
-            ("reader", self.reader.is_some()),
-        ] {
-            ensure!(
-                !(is_there && own_work),
-                "`victim.{key}` has no `threads`, `work_us` and `period_us`"
-            );
-        }
-        match (&self.broker, &self.service, &self.reader) {
-            (Some(broker), None, None) => return broker.validate(),
-            (None, Some(service), None) => return service.validate(&self.cgroup),
-            (None, None, Some(reader)) => return reader.validate(),
-            (None, None, None) => {}
-            _ => bail!("`victim` is a `broker`, a `service` or a `reader`"),
-        }
-        ensure!((1..=256).contains(&self.threads), "`victim.threads` must be 1 to 256");
-        ensure!(self.work_us > 0, "`victim.work_us` must be positive");
-        ensure!(
-            self.period_us == 0 || self.work_us < self.period_us,
-            "`victim.work_us` must be less than `victim.period_us`, or that be 0"
-        );
-        Ok(())
-    }
-
-    /// The load of a victim that serves requests to itself.
-    pub(crate) fn demand(&self) -> Demand {
-        Demand { threads: self.threads, work_us: self.work_us, period_us: self.period_us }
-    }
 }
 
 /// A lower bound on the share of a finding's loss that certain processes cause.
@@ -185,7 +120,7 @@ impl Scenario {
         }
         ensure!(!(self.disk.is_some() && self.host_disk), "either `disk` or `host_disk`");
         ensure!(
-            self.disk.is_some() || self.host_disk || self.victim.broker.is_none(),
+            self.disk.is_some() || self.host_disk || !self.victim.as_victim().needs_files(),
             "`victim.broker` needs a `disk`, or `host_disk = true`"
         );
         for fault in &self.faults {
@@ -352,7 +287,7 @@ min_share = 0.8
         let own = "threads = 1\nwork_us = 1000\nperiod_us = 10000\n";
         let good = GOOD.replacen(own, service, 1);
         assert_ne!(good, GOOD);
-        assert!(Scenario::parse(&good).unwrap().victim.service.is_some());
+        assert_eq!(Scenario::parse(&good).unwrap().victim.as_victim().threads(true), 96);
         let nested = good.replace("cgroup = \"victim\"", "cgroup = \"pod/victim\"");
         let limited = nested.replace("headroom = 1.3", "headroom = 1.3\nlimit = \"pod\"");
         assert!(Scenario::parse(&limited).is_ok());

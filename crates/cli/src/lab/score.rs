@@ -111,8 +111,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) log: Option<&'a Path>,
 }
 
-/// Runs them, each scenario once before any is run again. Returns all runs, those of the log first. A signal ends it
-/// early; the runs until then are returned.
+/// Runs the plan: each scenario once before any is run again. Returns all runs, those of the log first. A signal ends
+/// it early; the runs until then are returned.
 pub(crate) fn run(
     plan: &Plan<'_>,
     stop: &Stop,
@@ -158,8 +158,10 @@ fn run_one(
 fn judged(scenario: &Scenario, outcome: &Outcome) -> RunResult {
     let mut checks = outcome.checks.clone();
     // A victim that waits for a disk reports how long its commits took.
-    let synced = scenario.victim.broker.as_ref().is_some_and(|broker| !broker.log_unsynced);
-    if synced && scenario.stall_ms.is_some() && scenario.measured.is_none() {
+    if scenario.victim.as_victim().measures_syncs()
+        && scenario.stall_ms.is_some()
+        && scenario.measured.is_none()
+    {
         let own = outcome.fault.victim.io.as_ref().map_or(&[][..], |io| &io.stalls);
         checks.push(measured::stalls(own, &outcome.fault.recorded));
     }

@@ -4,13 +4,14 @@
 //! driver measures the latency.
 
 use super::stage::{Job, Stage, Worker};
+use super::victims::{Run, Running, Victim, VictimSpec};
 use crate::clock::{SECOND_NS, monotonic_ns};
 use crate::sweep::load::{self, Load};
 use anyhow::{Context as _, Result, bail, ensure};
 use deburr_core::procfs::{cgroup_cpu, schedstat};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Source of the Go service.
@@ -65,17 +66,6 @@ enum Program {
     Tokio,
 }
 
-/// A running service with its limit and its driver.
-#[derive(Debug)]
-pub(crate) struct Running {
-    /// The service.
-    pub(crate) service: Worker,
-    /// The process that drives it and measures latency.
-    pub(crate) driver: Worker,
-    /// Directory of the cgroup with the limit.
-    pub(crate) limit: PathBuf,
-}
-
 /// Counters of the periods of a CPU limit, from `cpu.stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Periods {
@@ -102,9 +92,8 @@ impl Periods {
     }
 }
 
-impl ServiceSpec {
-    /// Rejects parameters that cannot work. `cgroup` is the victim's.
-    pub(super) fn validate(&self, cgroup: &str) -> Result<()> {
+impl Victim for ServiceSpec {
+    fn validate(&self, cgroup: &str) -> Result<()> {
         for (key, value, most) in [
             ("rate_per_s", self.rate_per_s, 10_000),
             ("threads", self.threads, 1024),
@@ -124,13 +113,11 @@ impl ServiceSpec {
         Ok(())
     }
 
-    /// Threads that its runtime runs at a time.
-    pub(super) fn threads(&self, with_faults: bool) -> u32 {
+    fn threads(&self, with_faults: bool) -> u32 {
         if with_faults { self.threads } else { self.control_threads }
     }
 
-    /// A description in words, one line each.
-    pub(super) fn describe(&self) -> Vec<String> {
+    fn describe(&self) -> Vec<String> {
         let (what, variable) = match self.program {
             Program::Go => ("a Go service", self.variable()),
             Program::Tokio => ("a service on tokio", self.variable()),
@@ -150,36 +137,23 @@ impl ServiceSpec {
         ]
     }
 
-    /// The environment variable that sets how many threads run at a time.
-    fn variable(&self) -> &'static str {
-        match self.program {
-            Program::Go => "GOMAXPROCS",
-            Program::Tokio => "TOKIO_WORKER_THREADS",
-        }
-    }
-
-    /// Starts the service in that cgroup, and drives it. The limit is calibrated in the first run and kept for the
-    /// second.
-    pub(super) fn start(
-        &self,
-        stage: &Stage,
-        cgroup: &str,
-        with_faults: bool,
-        quota_us: &mut Option<u64>,
-    ) -> Result<Running> {
+    /// Starts the service in the victim's cgroup, and drives it. The limit is calibrated in the first run and kept for
+    /// the second.
+    fn start(&self, spec: &VictimSpec, stage: &Stage, run: Run<'_>) -> Result<Running> {
         if self.program == Program::Go {
             build(stage)?;
         }
-        let quota_us = match *quota_us {
+        let quota_us = match *run.quota_us {
             Some(quota_us) => quota_us,
-            None => *quota_us.insert(self.measure_quota_us(stage)?),
+            None => *run.quota_us.insert(self.measure_quota_us(stage)?),
         };
-        let threads = self.threads(with_faults);
+        let cgroup = &spec.cgroup;
+        let threads = self.threads(run.with_faults);
         let limit = stage.cgroup(self.limit.as_deref().unwrap_or(cgroup))?;
         stage.tree().set_quota(&limit, quota_us, PERIOD_US)?;
         let (service, address) = self.start_service(stage, cgroup, threads)?;
         let what = ["drive".into(), self.url(address), self.rate_per_s.to_string()];
-        let driver = stage.start_one(&Job {
+        let measures = stage.start_one(&Job {
             comm: "driver",
             cgroup: "driver",
             cpus: None,
@@ -188,7 +162,17 @@ impl ServiceSpec {
             what: &what,
         })?;
         stage.settle(SETTLE)?;
-        Ok(Running { service, driver, limit })
+        Ok(Running { pid: service.pid(), measures, service: Some(service), limit: Some(limit) })
+    }
+}
+
+impl ServiceSpec {
+    /// The environment variable that sets how many threads run at a time.
+    fn variable(&self) -> &'static str {
+        match self.program {
+            Program::Go => "GOMAXPROCS",
+            Program::Tokio => "TOKIO_WORKER_THREADS",
+        }
     }
 
     /// Calibrates the quota, in microseconds: CPU usage at this rate with `control_threads` and up to one CPU, times

@@ -6,7 +6,7 @@ use super::fitness::Verdict;
 use super::io::GROUPS;
 use super::observed::Observed;
 use super::runner::{Outcome, Settings};
-use super::scenario::{Scenario, Victim, on_cpus};
+use super::scenario::{Scenario, on_cpus};
 use deburr_core::render::{Section, TextStyle, sheet};
 use std::fmt::Write as _;
 
@@ -27,7 +27,7 @@ pub(crate) fn plan(scenario: &Scenario, settings: &Settings<'_>, cpus: usize) ->
     let victim = &scenario.victim;
     let pinned = on_cpus(victim.cpus.as_deref());
     let _ = writeln!(text, "  victim  `victim` in cgroup `{}`{pinned}", victim.cgroup);
-    for line in demands(victim) {
+    for line in victim.as_victim().describe() {
         let _ = writeln!(text, "          {line}");
     }
     let what = if scenario.silent { "load" } else { "fault" };
@@ -47,32 +47,6 @@ pub(crate) fn plan(scenario: &Scenario, settings: &Settings<'_>, cpus: usize) ->
         }
     );
     text
-}
-
-/// The victim's work in words, one line each.
-fn demands(victim: &Victim) -> Vec<String> {
-    if let Some(broker) = &victim.broker {
-        return broker.describe();
-    }
-    if let Some(service) = &victim.service {
-        return service.describe();
-    }
-    if let Some(reader) = &victim.reader {
-        let period_ms = reader.period_us as f64 / 1000.0;
-        return vec![format!("reads 4 KiB of a file of the lab's every {period_ms} ms")];
-    }
-    let work_ms = victim.work_us as f64 / 1000.0;
-    let load = match victim.period_us {
-        0 => format!("requests of {work_ms} ms of CPU time back to back"),
-        period_us => {
-            format!("a request of {work_ms} ms of CPU time every {} ms", period_us as f64 / 1000.0)
-        }
-    };
-    let threads = match victim.threads {
-        1 => "1 thread with".into(),
-        threads => format!("{threads} threads, each with"),
-    };
-    vec![format!("{threads} {load}")]
 }
 
 /// The outcome of a scenario.

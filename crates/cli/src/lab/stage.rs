@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The stage of one run: the lab's cgroup, the processes in it, and how both are removed.
 
-use super::disk::{Disk, DiskSpec, Marks};
+use super::disk::{Disk, DiskSpec, Served, Serving};
 use super::needs::usable_cpus;
-use super::slow_file::SlowFile;
 use crate::host::cgroup::{self, Tree};
 use crate::host::guard::Guard;
 use crate::host::undo::Undo;
@@ -28,6 +27,7 @@ const TOOL_TIMEOUT: Duration = Duration::from_secs(60);
 /// CPU time that real-time tasks of the lab may use per second, in microseconds: slightly less than the kernel allows
 /// all real-time tasks by default.
 const REALTIME_US_PER_S: u32 = 940_000;
+const NO_READER: &str = "the scenario has no `[victim.reader]`";
 /// Interval at which signals are checked.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Handles these signals, for the rest of the process's life.
+    /// Handles these signals until the process exits.
     pub(crate) fn on_signals() -> Result<Self> {
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
         let stop = Self::default();
@@ -86,7 +86,7 @@ pub(crate) struct Stage {
     // Dropped after the guard, since the server must answer until the filesystem is unmounted.
     disk: Option<Disk>,
     files: Option<PathBuf>,
-    slow_file: Option<SlowFile>,
+    slow_file: Option<Served>,
     tree: Tree,
     base: PathBuf,
     scratch: PathBuf,
@@ -160,7 +160,7 @@ impl Stage {
         self.guard.as_mut().context("the lab's janitor is gone")?.will_undo(undo)
     }
 
-    /// Creates the run's disk. It is as fast as memory until [`Self::set_disk_base_us`] is called.
+    /// Creates the run's disk, as fast as memory.
     pub(crate) fn make_disk(&mut self, spec: &DiskSpec) -> Result<()> {
         let disk = Disk::make(self, spec).context("cannot make the lab's disk")?;
         self.files = Some(disk.mount().to_owned());
@@ -205,45 +205,26 @@ impl Stage {
     }
 
     /// The run's disk.
-    pub(crate) fn disk(&self) -> Result<&Disk> {
-        self.disk.as_ref().context("the scenario has no `[disk]`")
+    pub(crate) fn disk(&mut self) -> Result<&mut Disk> {
+        self.disk.as_mut().context("the scenario has no `[disk]`")
     }
 
-    /// Sets the fixed time of each request to the disk, in microseconds, to which the transfer of its bytes is added.
-    /// 0 = as fast as memory.
-    pub(crate) fn set_disk_base_us(&mut self, base_us: u64) -> Result<()> {
-        let mut disk = self.disk.take().context("the scenario has no `[disk]`")?;
-        let done = disk.set_base_us(self, base_us);
-        self.disk = Some(disk);
-        done
-    }
-
-    /// What was written to the disk in a window, by mark.
-    pub(crate) fn disk_written(&mut self, window: &str) -> Result<Marks> {
-        let mut disk = self.disk.take().context("the scenario has no `[disk]`")?;
-        let written = disk.written(self, window);
-        self.disk = Some(disk);
-        written
-    }
-
-    /// Creates the file that the victim reads. It is as fast as memory until [`Self::set_slow_file_us`] is called.
+    /// Creates the file that the victim reads, as fast as memory.
     pub(crate) fn make_slow_file(&mut self) -> Result<()> {
-        let file = SlowFile::make(self).context("cannot make the lab's slow file")?;
+        let serving = Serving { comm: "lab-file", size_mib: 1, megabytes_per_s: 10_000 };
+        let file = Served::make(self, serving).context("cannot make the lab's slow file")?;
         self.slow_file = Some(file);
         Ok(())
     }
 
-    /// Path of that file.
-    pub(crate) fn slow_file(&self) -> Result<&Path> {
-        Ok(self.slow_file.as_ref().context("the scenario has no `[victim.reader]`")?.path())
+    /// That file.
+    pub(crate) fn slow_file(&self) -> Result<&Served> {
+        self.slow_file.as_ref().context(NO_READER)
     }
 
-    /// Sets the time of each read of that file, in microseconds.
-    pub(crate) fn set_slow_file_us(&mut self, read_us: u64) -> Result<()> {
-        let mut file = self.slow_file.take().context("the scenario has no `[victim.reader]`")?;
-        let done = file.set_us(self, read_us);
-        self.slow_file = Some(file);
-        done
+    /// That file, to be made slow.
+    pub(crate) fn slow_file_mut(&mut self) -> Result<&mut Served> {
+        self.slow_file.as_mut().context(NO_READER)
     }
 
     /// Number of CPUs in a selection; `None` = all usable CPUs.
@@ -266,7 +247,7 @@ impl Stage {
             begun.push(self.spawn(job)?);
         }
         for worker in &mut begun {
-            worker.expect_ready(&self.stop)?;
+            worker.expect_ready()?;
         }
         self.workers.append(&mut begun);
         Ok(())
@@ -275,7 +256,7 @@ impl Stage {
     /// Starts one worker that the caller communicates with.
     pub(crate) fn start_one(&self, job: &Job<'_>) -> Result<Worker> {
         let mut worker = self.spawn(job)?;
-        worker.expect_ready(&self.stop)?;
+        worker.expect_ready()?;
         Ok(worker)
     }
 
@@ -294,7 +275,7 @@ impl Stage {
             command.arg(format!("--cpu={}", self.cpu(*index)?));
         }
         command.args(job.what).stdin(Stdio::piped()).stdout(Stdio::piped());
-        Worker::spawn(command)
+        Worker::spawn(command, &self.stop)
     }
 
     /// Gives one of the lab's cgroups a CPU budget for real-time tasks, in microseconds per second.
@@ -314,7 +295,7 @@ impl Stage {
         command.args(["tool", "--"]).args(words).envs(environment.iter().cloned());
         // Its messages go to stderr.
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        Worker::spawn(command)
+        Worker::spawn(command, &self.stop)
     }
 
     /// Whether a signal has arrived.
@@ -344,7 +325,7 @@ impl Stage {
         let mut command = self.worker_command(&self.cgroup("tools")?);
         command.args(["tool", program]).args(arguments).stdin(Stdio::null());
         command.stdout(File::create(&out)?).stderr(File::create(&err)?);
-        let mut worker = Worker::spawn(command)?;
+        let mut worker = Worker::spawn(command, &self.stop)?;
         let status = self.wait(&mut worker, timeout, program)?;
         if !status.success() {
             bail!("`{program}` failed ({status}): {}", read_text(&err)?.trim());
@@ -378,7 +359,7 @@ impl Stage {
         command.arg("exec").args(arguments);
         command.stdin(Stdio::null());
         command.stdout(File::create(&out)?).stderr(File::create(&err)?);
-        let mut worker = Worker::spawn(command)?;
+        let mut worker = Worker::spawn(command, &self.stop)?;
         let status = self.wait(&mut worker, timeout, "the observing `deburr`")?;
         Ok((status, read_text(&out)?, read_text(&err)?))
     }
@@ -393,12 +374,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Reads the next line of a worker.
-    pub(crate) fn answer(&self, worker: &mut Worker) -> Result<String> {
-        worker.read_line(&self.stop)
-    }
-
-    /// Ends and removes everything. An error if that failed.
+    /// Ends all processes and removes the cgroup and all files. An error says what could not be removed.
     pub(crate) fn clear(mut self) -> Result<()> {
         self.end_all();
         self.guard.take().map_or(Ok(()), Guard::finish)
@@ -409,7 +385,7 @@ impl Stage {
     fn end_all(&mut self) {
         // From now on the disk and the file take no time, so that processes waiting for them end soon.
         if let Some(disk) = &mut self.disk {
-            disk.close();
+            disk.served().close();
         }
         if let Some(file) = &mut self.slow_file {
             file.close();
@@ -435,13 +411,15 @@ pub(crate) struct Worker {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: Option<BufReader<ChildStdout>>,
+    stop: Stop,
 }
 
 impl Worker {
-    fn spawn(mut command: Command) -> Result<Self> {
+    fn spawn(mut command: Command, stop: &Stop) -> Result<Self> {
         let mut child = command.spawn().context("cannot start a process of the lab")?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        Ok(Self { child, stdin, stdout: stdout.map(BufReader::new) })
+        let stdout = stdout.map(BufReader::new);
+        Ok(Self { child, stdin, stdout, stop: stop.clone() })
     }
 
     /// Its process id.
@@ -466,8 +444,14 @@ impl Worker {
         writeln!(stdin, "{line}").context("a process of the lab has ended early")
     }
 
-    fn expect_ready(&mut self, stop: &Stop) -> Result<()> {
-        match self.read_line(stop)?.as_str() {
+    /// Sends it a line and returns its answer, which is empty if it has ended.
+    pub(crate) fn ask(&mut self, line: &str) -> Result<String> {
+        self.tell(line)?;
+        self.read_line()
+    }
+
+    fn expect_ready(&mut self) -> Result<()> {
+        match self.read_line()?.as_str() {
             "ready\n" => Ok(()),
             "" => bail!("a process of the lab could not be set up, see above"),
             other => bail!("a process of the lab says `{}`", other.escape_default()),
@@ -475,12 +459,12 @@ impl Worker {
     }
 
     /// Its next line of output; empty at the end. Workers write whole lines, shorter than a pipe's atomic size.
-    fn read_line(&mut self, stop: &Stop) -> Result<String> {
+    fn read_line(&mut self) -> Result<String> {
         let stdout = self.stdout.as_mut().context("the worker's output is not read")?;
         let deadline = Instant::now() + ANSWER_TIMEOUT;
         let step = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
         while stdout.buffer().is_empty() {
-            stop.check()?;
+            self.stop.check()?;
             if Instant::now() > deadline {
                 bail!("a process of the lab did not answer in {} s", ANSWER_TIMEOUT.as_secs());
             }

@@ -2,7 +2,9 @@
 //! The victim process. It serves requests to itself and measures, with clocks only, how long they took and how long
 //! it was runnable without running. That is the second, independent channel that a report is compared with.
 
-use anyhow::{Context as _, Result};
+use super::stage::Stage;
+use super::victims::{Run, Running, Victim, VictimSpec};
+use anyhow::{Context as _, Result, ensure};
 use rustix::thread::{ClockId, clock_nanosleep_absolute, set_current_timer_slack};
 use rustix::time::{Timespec, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -24,6 +26,52 @@ pub(crate) struct Demand {
     pub(crate) work_us: u64,
     /// Time from one request to the next of the same thread, in microseconds; 0 = back to back.
     pub(crate) period_us: u64,
+}
+
+impl Victim for Demand {
+    fn validate(&self, _cgroup: &str) -> Result<()> {
+        ensure!((1..=256).contains(&self.threads), "`victim.threads` must be 1 to 256");
+        ensure!(self.work_us > 0, "`victim.work_us` must be positive");
+        ensure!(
+            self.period_us == 0 || self.work_us < self.period_us,
+            "`victim.work_us` must be less than `victim.period_us`, or that be 0"
+        );
+        Ok(())
+    }
+
+    fn describe(&self) -> Vec<String> {
+        let ms = |us: u64| us as f64 / 1000.0;
+        let load = match self.period_us {
+            0 => format!("requests of {} ms of CPU time back to back", ms(self.work_us)),
+            period_us => {
+                let work_ms = ms(self.work_us);
+                format!("a request of {work_ms} ms of CPU time every {} ms", ms(period_us))
+            }
+        };
+        let threads = match self.threads {
+            1 => "1 thread with".into(),
+            threads => format!("{threads} threads, each with"),
+        };
+        vec![format!("{threads} {load}")]
+    }
+
+    fn threads(&self, _with_faults: bool) -> u32 {
+        self.threads
+    }
+
+    fn measures_waiting(&self) -> bool {
+        true
+    }
+
+    fn start(&self, spec: &VictimSpec, stage: &Stage, _run: Run<'_>) -> Result<Running> {
+        let what = [
+            "serve".into(),
+            format!("--threads={}", self.threads),
+            format!("--work-us={}", self.work_us),
+            format!("--period-us={}", self.period_us),
+        ];
+        spec.start_worker(stage, &what)
+    }
 }
 
 /// What a server measured itself in a window of time.

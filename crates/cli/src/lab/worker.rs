@@ -7,7 +7,7 @@ use super::drive::{self, DriveArgs};
 use super::fanout::{self, FanoutArgs};
 use super::forks::{self, ForksArgs};
 use super::io::{self, IoArgs, SyncsArgs};
-use super::slow_file::{self, ReadArgs};
+use super::reader::{self, ReadArgs};
 use super::victim::{self, Demand};
 use crate::host::{cgroup, guard};
 use anyhow::{Context as _, Result, bail};
@@ -150,7 +150,7 @@ pub(crate) fn run(args: &WorkerArgs) -> Result<()> {
     }
     match &args.work {
         Work::Drive(load) => drive::drive(load),
-        Work::Reader(reader) => slow_file::read_until_told(reader),
+        Work::Reader(args) => reader::read_until_told(args),
         Work::Serve(demand) => victim::serve_until_told(demand.demand()),
         Work::Load(demand) => victim::serve_for_ever(demand.demand()),
         Work::Forks(forks) => forks::fork_for_ever(forks),

@@ -12,7 +12,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Files that are kept; beyond that all are dropped.
 const MAX_FILES: usize = 4096;
@@ -67,14 +67,14 @@ struct Library {
 /// The files that were examined.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
-    programs: HashMap<Identity, (u32, Rc<Program>)>,
+    programs: HashMap<Identity, (u32, Arc<Program>)>,
     /// Number of attempts, and the library; `None` = it was not understood.
-    libraries: HashMap<Identity, (u32, Option<Rc<Library>>)>,
+    libraries: HashMap<Identity, (u32, Option<Arc<Library>>)>,
 }
 
 impl Programs {
     /// The program of a process.
-    pub(super) fn of(&mut self, roots: &Roots, pid: u32) -> io::Result<Rc<Program>> {
+    pub(super) fn of(&mut self, roots: &Roots, pid: u32) -> io::Result<Arc<Program>> {
         let path = roots.proc.join(pid.to_string()).join("exe");
         let identity = Identity::of(&path, roots, pid)?;
         let known = self.programs.get(&identity);
@@ -82,15 +82,15 @@ impl Programs {
             // A table in memory that could not be decoded may be complete later; what the file lacks stays missing.
             let failed = matches!(**program, Program::Go { place: Err(Unlocated::Table(_)), .. });
             if !failed || *tries >= MAX_TRIES {
-                return Ok(Rc::clone(program));
+                return Ok(Arc::clone(program));
             }
         }
         let tries = known.map_or(0, |(tries, _)| *tries);
-        let program = Rc::new(inspect(roots, pid, &path)?);
+        let program = Arc::new(inspect(roots, pid, &path)?);
         if self.programs.len() >= MAX_FILES {
             self.programs.clear();
         }
-        self.programs.insert(identity, (tries + 1, Rc::clone(&program)));
+        self.programs.insert(identity, (tries + 1, Arc::clone(&program)));
         Ok(program)
     }
 
@@ -104,11 +104,11 @@ impl Programs {
             places.iter().find_map(|place| Some((place, Identity::of(place, roots, pid).ok()?)))?;
         let memory = FileImage::memory(roots, pid).ok()?;
         let library = match self.libraries.get(&identity) {
-            Some((_, Some(library))) => Rc::clone(library),
+            Some((_, Some(library))) => Arc::clone(library),
             Some((MAX_TRIES, None)) => return None,
             known => {
                 let tries = known.map_or(0, |(tries, _)| *tries) + 1;
-                let library = inspect_library(path, &memory, found.start).map(Rc::new);
+                let library = inspect_library(path, &memory, found.start).map(Arc::new);
                 if self.libraries.len() >= MAX_FILES {
                     self.libraries.clear();
                 }

@@ -5,6 +5,7 @@ use super::image::mapping;
 use super::program::{Program, Programs, gomaxprocs};
 use super::seen::Seen;
 use crate::collect::{Cgroups, Roots};
+use crate::patience::Patience;
 use deburr_core::limits::go::{self, GoBuild};
 use deburr_core::limits::outside::{self, Outside};
 use deburr_core::recording::{
@@ -15,6 +16,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of an environment that are read.
 const MAX_ENVIRONMENT_BYTES: u64 = 1 << 20;
@@ -29,7 +31,9 @@ const OPENMP_LIBRARIES: [&[u8]; 5] = [b"libgomp", b"libomp", b"libiomp", b"openb
 /// Looks at the runtimes of processes.
 #[derive(Debug, Default)]
 pub(crate) struct Prober {
-    programs: Programs,
+    /// What is known of programs. A read that does not end keeps it for ever.
+    programs: Arc<Mutex<Programs>>,
+    patience: Patience,
     seen: Seen,
 }
 
@@ -40,6 +44,8 @@ pub(crate) enum Hidden {
     Gone,
     /// This user may not look at the process.
     Forbidden,
+    /// A read did not end.
+    Stuck,
 }
 
 impl From<io::Error> for Hidden {
@@ -63,8 +69,27 @@ impl Prober {
         pid: u32,
         threads: u32,
     ) -> Found {
+        let (programs, own) = (Arc::clone(&self.programs), roots.clone());
+        let read = move || {
+            let mut programs = programs.lock().unwrap_or_else(PoisonError::into_inner);
+            programs.look(&own, pid, threads)
+        };
+        let Some(found) = self.patience.ask(pid, read) else {
+            if Arc::strong_count(&self.programs) > 1 {
+                self.programs = Arc::default();
+            }
+            return Err(Hidden::Stuck);
+        };
+        let seen = |reading| RuntimeReading { seen: self.seen.by(roots, cgroups, pid), ..reading };
+        Ok(found?.map(seen))
+    }
+}
+
+impl Programs {
+    /// The reading of a process, but for what it sees of its quota.
+    fn look(&mut self, roots: &Roots, pid: u32, threads: u32) -> Found {
         let dir = roots.proc.join(pid.to_string());
-        let program = self.programs.of(roots, pid)?;
+        let program = self.of(roots, pid)?;
         let mut reading = RuntimeReading {
             t_ns: 0,
             proc: ProcId(0),
@@ -97,7 +122,6 @@ impl Prober {
         } else if !self.others(roots, &dir, pid, &mut reading)? {
             return Ok(None);
         }
-        reading.seen = self.seen.by(roots, cgroups, pid);
         Ok(Some(reading))
     }
 
@@ -115,7 +139,7 @@ impl Prober {
         let environment = environment(dir)?;
         if program.starts_with("java") || program == "jsvc" {
             reading.kind = RuntimeKind::Jvm;
-            match self.programs.java(roots, pid) {
+            match self.java(roots, pid) {
                 Some(java) => {
                     reading.version = java.version;
                     (reading.parallelism, reading.settings) = (java.parallelism, java.settings);
@@ -220,4 +244,30 @@ fn has_openmp(roots: &Roots, pid: u32) -> bool {
         file.starts_with(b"lib") && OPENMP_LIBRARIES.iter().any(has)
     };
     mapping(roots, pid, is_one).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collect::fixture::Host;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_process_whose_environment_cannot_be_read_holds_nobody_up() {
+        let host = Host::like("cgroup/mixed");
+        let program = std::env::current_exe().unwrap();
+        for pid in ["42", "43"] {
+            host.write(&format!("proc/{pid}/comm"), "java\n");
+            symlink(&program, host.path(&format!("proc/{pid}/exe"))).unwrap();
+        }
+        // Opening a FIFO waits for its other end, which never comes.
+        let environ = host.path("proc/42/environ");
+        rustix::fs::mkfifoat(rustix::fs::CWD, environ, 0o600.into()).unwrap();
+        host.write("proc/43/environ", "");
+        let (mut prober, mut cgroups) = (Prober::default(), Cgroups::open(&host.roots));
+        let mut look = |pid| prober.look(&host.roots, &mut cgroups, pid, 1);
+        assert_eq!(look(42), Err(Hidden::Stuck));
+        assert_eq!(look(43), Ok(None));
+        assert_eq!(look(42), Err(Hidden::Stuck));
+    }
 }

@@ -28,6 +28,10 @@ pub(crate) struct Question<'a> {
     pub(crate) pids: &'a [u32],
 }
 
+/// Note about a process of which a read did not end.
+const STUCK: &str =
+    "its runtime could not be looked at: reading its program, environment or memory did not end";
+
 /// Answers the question.
 pub(crate) fn look(question: &Question<'_>, roots: &Roots) -> Document {
     let online = sources::cpus_online(roots);
@@ -139,30 +143,7 @@ impl Survey<'_> {
         if tid != pid {
             notes.push("its first thread has ended, others run".into());
         }
-        let reading = match stat.kernel_thread {
-            true => {
-                notes.push(
-                    "a kernel thread: quotas do not hold for it, and it has no runtime".into(),
-                );
-                None
-            }
-            false => self
-                .prober
-                .look(self.roots, &mut self.cgroups, tid, stat.threads)
-                .unwrap_or_else(|hidden| {
-                    notes.push(match hidden {
-                        Hidden::Gone => {
-                            others.ended += 1;
-                            "it ended while it was looked at".into()
-                        }
-                        Hidden::Forbidden => {
-                            others.forbidden += 1;
-                            format!("its runtime may not be looked at: {}", forbidden())
-                        }
-                    });
-                    None
-                }),
-        };
+        let reading = self.reading(tid, stat, others, &mut notes);
         let sight = located.as_ref().map_or_else(
             || Sight::None("its cgroup could not be read".into()),
             |located| located.sight.clone(),
@@ -196,6 +177,37 @@ impl Survey<'_> {
             verdict: verdict(belief.as_ref()),
             runtime: reading.map(|reading| runtime(reading, belief)),
             notes,
+        }
+    }
+
+    /// What the runtime of a process has read, or a note that says why that is not known.
+    fn reading(
+        &mut self,
+        tid: u32,
+        stat: &PidStat,
+        others: &mut Others,
+        notes: &mut Vec<String>,
+    ) -> Option<RuntimeReading> {
+        if stat.kernel_thread {
+            notes.push("a kernel thread: quotas do not hold for it, and it has no runtime".into());
+            return None;
+        }
+        match self.prober.look(self.roots, &mut self.cgroups, tid, stat.threads) {
+            Ok(reading) => reading,
+            Err(hidden) => {
+                notes.push(match hidden {
+                    Hidden::Gone => {
+                        others.ended += 1;
+                        "it ended while it was looked at".into()
+                    }
+                    Hidden::Forbidden => {
+                        others.forbidden += 1;
+                        format!("its runtime may not be looked at: {}", forbidden())
+                    }
+                    Hidden::Stuck => STUCK.into(),
+                });
+                None
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Suffixes of files that SQLite may have put beside a file, and would read as a part of it.
@@ -61,8 +61,23 @@ pub(super) fn claim(path: &Path, force: bool) -> Result<File, CreateError> {
     if old.is_some() {
         replace(path)?;
     }
-    let create = OpenOptions::new().read(true).write(true).create_new(true).open(path);
-    create.map_err(|error| cannot_create(path, &error))
+    // Command lines and paths of all users are in it.
+    let mut create = OpenOptions::new();
+    let create = create.read(true).write(true).create_new(true).mode(0o600).open(path);
+    let file = create.map_err(|error| cannot_create(path, &error))?;
+    give_to_caller_of_sudo(&file);
+    Ok(file)
+}
+
+/// Lets the user who called `sudo` read what root recorded for them. SQLite gives the files beside it the same owner.
+fn give_to_caller_of_sudo(file: &File) {
+    let id = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
+    if rustix::process::geteuid().is_root()
+        && let (Some(user), Some(group)) = (id("SUDO_UID"), id("SUDO_GID"))
+    {
+        // Otherwise it stays root's, who can give it away.
+        let _ = std::os::unix::fs::fchown(file, Some(user), Some(group));
+    }
 }
 
 /// Locks a file as SQLite does. Fails while a session writes to it or another process reads it.

@@ -5,8 +5,10 @@ use super::column::Cells;
 use super::table::{self, Presence};
 use super::{companion, reason, uri};
 use deburr_core::recording::Record;
+use rusqlite::config::DbConfig;
 use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::limits::Limit;
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -14,6 +16,8 @@ use tempfile::TempDir;
 
 /// The first bytes of every SQLite file.
 pub(super) const MAGIC: &[u8] = b"SQLite format 3\0";
+/// Maximum length of a cell. The longest that is written are lists of some thousand bins.
+const MAX_CELL_BYTES: i32 = 16 << 20;
 
 /// Why a file cannot be read as a recording. The text names the file and, if there is one, a way out.
 #[derive(Debug)]
@@ -118,10 +122,12 @@ impl Reader {
         let version = self.pragma("user_version")?;
         for table in table::all().filter(|table| table.since_version <= version) {
             let mut from = table.stored();
+            self.check_table(&from)?;
             let mut there = self.columns(&from).map_err(fail)?;
             if there.is_empty() {
                 // A recording from before lists were packed.
                 from = table.name.into();
+                self.check_table(&from)?;
                 there = self.columns(&from).map_err(fail)?;
             }
             if table.presence != Presence::Always && there.is_empty() {
@@ -148,6 +154,21 @@ impl Reader {
                 })?);
             }
             *head = next_seq(rows).map_err(fail)?;
+        }
+    }
+
+    /// Rejects what computes its rows instead of holding them: a view, or a virtual table.
+    fn check_table(&self, name: &str) -> Result<(), OpenError> {
+        let held = self.connection.query_row(
+            "SELECT type = 'table' AND sql LIKE 'CREATE TABLE %' FROM sqlite_schema WHERE name = ?1",
+            [name],
+            |row| row.get::<_, Option<bool>>(0),
+        );
+        match held.optional().map_err(|error| self.unreadable(&error))? {
+            None | Some(Some(true)) => Ok(()),
+            Some(_) => {
+                Err(OpenError(format!("`{}` is damaged: `{name}` is not a table", self.shown)))
+            }
         }
     }
 
@@ -182,6 +203,10 @@ fn connect(path: &Path, immutable: bool) -> rusqlite::Result<Connection> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let query = if immutable { "immutable=1" } else { "mode=ro" };
     let connection = Connection::open_with_flags(uri(path, query), flags)?;
+    // The file may be anybody's: only its tables are read, and a cell has a bounded size.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_CELL_BYTES)?;
     connection.busy_timeout(std::time::Duration::from_secs(1))?;
     Ok(connection)
 }

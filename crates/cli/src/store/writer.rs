@@ -35,6 +35,9 @@ impl Writer {
     /// Creates an empty recording. An existing file is replaced only with `force`.
     pub(crate) fn create(path: &Path, force: bool) -> Result<Self, CreateError> {
         let file = place::claim(path, force)?;
+        if !place::is_at(&file, path) {
+            return Err(place::in_use(path));
+        }
         let connection = Self::set_up(path);
         // From here on SQLite holds a lock that `claim` of other processes respects. Before, another process may have
         // replaced the file: then the file at the path is its own.
@@ -64,8 +67,9 @@ impl Writer {
     fn set_up(path: &Path) -> rusqlite::Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_URI
+            | OpenFlags::SQLITE_OPEN_NOFOLLOW
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(uri(path, "mode=rw"), flags)?;
+        let connection = Connection::open_with_flags(uri(&without_links(path), "mode=rw"), flags)?;
         connection.set_prepared_statement_cache_capacity(table::all().count() + 4);
         // The schema goes straight into the file, so that the file is a recording from its first moment
         // even if it is parted from its log.
@@ -165,5 +169,16 @@ impl Writer {
         let path = self.path.clone();
         drop(self);
         place::remove(&path);
+    }
+}
+
+/// The path with its directory resolved. Where another user may write to the directory, a link in place of the new file
+/// must not be followed; links above are the caller's choice.
+fn without_links(path: &Path) -> PathBuf {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new(".")).canonicalize();
+    match (directory, path.file_name()) {
+        (Ok(directory), Some(name)) => directory.join(name),
+        _ => path.to_owned(),
     }
 }

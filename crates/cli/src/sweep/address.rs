@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whom to drive: `http://127.0.0.1:8080/work`, `tcp://127.0.0.1:7`. Only this machine, unless more is allowed:
-//! an open loop that is pointed at somebody else's service is an attack.
+//! Parses the address to drive: `http://127.0.0.1:8080/work`, `tcp://127.0.0.1:7`. Only loopback addresses are
+//! accepted, unless remote ones are allowed: an open loop that is pointed at somebody else's service is an attack.
 
 use super::load::Target;
 use deburr_core::sweep::Driven;
@@ -9,18 +9,18 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 
 const EXPECTED: &str = "give http://ADDRESS:PORT/PATH, or tcp://ADDRESS:PORT for a service that sends back what it gets";
 
-/// An address that was found and may be driven.
+/// A resolved address that may be driven.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
-    /// All that the name means, at least one.
+    /// All addresses that the name resolves to, at least one.
     pub(crate) all: Vec<SocketAddr>,
-    /// The first of them, with how it is spoken to.
+    /// The first of them, with its protocol.
     pub(crate) target: Target,
-    /// For the document.
+    /// The target as the document records it.
     pub(crate) driven: Driven,
 }
 
-/// Resolves an address.
+/// Parses and resolves an address. An error is a message for the user.
 pub(crate) fn parse(text: &str, allow_remote: bool) -> Result<Address, String> {
     let uri: Uri =
         text.parse().map_err(|error| format!("`{text}` is no address: {error}; {EXPECTED}"))?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Where the runs of a sweep take place: a cgroup for each, fresh, limited and accounted for. All of them are
-//! below one of the sweep's own, which its janitor removes, whatever happens to the sweep.
+//! The cgroups in which the runs of a sweep take place: a fresh one for each run, with its limit and accounting.
+//! All of them are children of one cgroup of the sweep, which its janitor removes even if the sweep is killed.
 
 use crate::failure::{Exit, Failure};
 use crate::host::cgroup::{self, Tree};
@@ -15,32 +15,32 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Nice value of the generator.
+/// Nice value of the load generator.
 const GENERATOR_NICE: i32 = -10;
-/// Length of the limit's periods: the kernel's default, which container managers use.
+/// Period of the CPU limit, in microseconds: the kernel's default, which container managers use.
 const PERIOD_US: u64 = 100_000;
-/// Least limit that the kernel takes for such periods.
+/// Smallest quota that the kernel accepts, in microseconds.
 const MIN_QUOTA_US: u64 = 1000;
-/// Longest time that what ran may take to die.
+/// Longest wait until killed processes have left their cgroup.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The sweep's own cgroups. Dropping it removes them.
+/// The sweep's own cgroups. Dropping this value removes them.
 #[derive(Debug)]
 pub(crate) struct Ground {
-    // Taken away in the end, in good order or by being dropped.
+    // Removes the cgroups, in `clear` or when it is dropped.
     guard: Guard,
     tree: Tree,
     base: PathBuf,
-    /// The same in the tree that accounts for CPU time, where that is another.
+    /// The sweep's cgroup in the hierarchy of the v1 `cpuacct` controller, where that is a separate one.
     account: Option<PathBuf>,
     program: PathBuf,
-    /// What the command shall have.
+    /// Nice value for the command: the one that this program was started with.
     nice: i32,
     made: u32,
 }
 
 impl Ground {
-    /// Makes them. An error says what is missing, and ends the program as such.
+    /// Creates the sweep's cgroups. An error names what is missing and has the exit status [`Exit::Missing`].
     pub(crate) fn new() -> Result<Self> {
         Self::make().map_err(|error| {
             Failure::error(
@@ -73,7 +73,7 @@ impl Ground {
         Ok(Self { guard, tree, base, account, program, nice, made: 0 })
     }
 
-    /// This program's own file.
+    /// This program's own executable.
     pub(crate) fn program(&self) -> &Path {
         &self.program
     }
@@ -83,7 +83,7 @@ impl Ground {
         self.nice
     }
 
-    /// A fresh cgroup with a limit in CPUs.
+    /// Creates a fresh cgroup, with a limit in CPUs if there is one.
     pub(crate) fn cgroup(&mut self, limit_cpus: Option<f64>) -> Result<RunGroup> {
         let name = format!("run-{}", self.made);
         self.made += 1;
@@ -99,16 +99,17 @@ impl Ground {
         Ok(RunGroup { dir, account, version: self.tree.version, limited: limit_cpus.is_some() })
     }
 
-    /// Removes everything, and says if that did not work.
+    /// Removes all cgroups of the sweep. An error says what could not be removed.
     pub(crate) fn clear(self) -> Result<()> {
         self.guard.finish()
     }
 }
 
-/// A generator that waits for a CPU makes its own waiting look like the service's. Returns the nice value before.
+/// Raises this program's priority: the generator's own run queue waits would look like latency of the service.
+/// Returns the previous nice value.
 fn be_punctual() -> i32 {
     let nice = getpriority_process(None).unwrap_or(0);
-    // Where that is not allowed it goes on as it is: how late it was is measured anyway.
+    // Without the permission the priority stays as it is: the generator's lateness is measured anyway.
     let _ = setpriority_process(None, GENERATOR_NICE);
     nice
 }
@@ -128,7 +129,7 @@ impl RunGroup {
         [Some(self.dir.as_path()), self.account.as_deref()].into_iter().flatten()
     }
 
-    /// CPU time of all that ever ran in it.
+    /// CPU time of everything that has run in the cgroup, in nanoseconds.
     pub(crate) fn cpu_ns(&self) -> Result<u64> {
         if self.version == CgroupVersion::V1 {
             let dir = self.account.as_ref().unwrap_or(&self.dir);
@@ -139,7 +140,7 @@ impl RunGroup {
         stat.usage_ns.context("`cpu.stat` has no `usage_usec`")
     }
 
-    /// Periods of its limit so far; `None` without a limit.
+    /// Counters of its CPU limit so far; `None` without a limit.
     pub(crate) fn throttling(&self) -> Option<Throttling> {
         let text = fs::read(self.dir.join("cpu.stat")).ok().filter(|_| self.limited)?;
         let stat = cgroup_cpu::cpu_stat(&text);
@@ -150,13 +151,13 @@ impl RunGroup {
         })
     }
 
-    /// Processes in it now.
+    /// Process ids in the cgroup at present.
     pub(crate) fn pids(&self) -> Vec<u32> {
         let text = fs::read_to_string(self.dir.join("cgroup.procs")).unwrap_or_default();
         text.lines().filter_map(|line| line.parse().ok()).collect()
     }
 
-    /// Ends what runs in it and removes it.
+    /// Kills all processes in the cgroup and removes it.
     pub(crate) fn end(&self) -> Result<()> {
         self.dirs().try_for_each(|dir| cgroup::destroy(dir, END_TIMEOUT))
     }

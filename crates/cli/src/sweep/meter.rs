@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a run costs: the kernel's counters at both ends of a window, and what has to be looked at meanwhile.
+//! What does a run cost? Reads the cgroup's counters at both ends of the window, and samples memory and threads
+//! within it.
 
 use super::ground::RunGroup;
 use crate::clock::{monotonic_ns, sleep_until};
@@ -10,25 +11,25 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Time between two looks at memory and threads.
+/// Interval between two samples of memory and threads.
 const LOOK_NS: u64 = 100_000_000;
 
-/// What a window cost.
+/// Cost of a window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cost {
-    /// CPU time.
+    /// CPU time of the cgroup, in nanoseconds.
     pub(crate) cpu_ns: u64,
-    /// Greatest sum of resident sets.
+    /// Greatest sampled sum of the processes' resident set sizes, in bytes.
     pub(crate) memory_bytes: Option<u64>,
-    /// Greatest number of threads.
+    /// Greatest sampled number of threads.
     pub(crate) threads: Option<u64>,
-    /// Periods of the limit.
+    /// Counters of the CPU limit; `None` without a limit.
     pub(crate) throttling: Option<Throttling>,
-    /// Context switches.
+    /// Context switches of all threads that were sampled.
     pub(crate) switches: Option<Switches>,
 }
 
-/// Watches a cgroup.
+/// Measures the cost of what runs in a cgroup.
 #[derive(Debug)]
 pub(crate) struct Meter<'a> {
     group: &'a RunGroup,
@@ -36,12 +37,12 @@ pub(crate) struct Meter<'a> {
     throttling: Option<Throttling>,
     memory_bytes: Option<u64>,
     threads: Option<u64>,
-    /// Of each thread: its counters when it was seen first and last.
+    /// By thread id: its counters at the start (0 for a thread that began later) and at its last sample.
     switches: BTreeMap<u32, (Switches, Switches)>,
 }
 
 impl<'a> Meter<'a> {
-    /// Begins now. What ran in the cgroup before does not count.
+    /// Begins to measure. What ran in the cgroup before does not count.
     pub(crate) fn start(group: &'a RunGroup) -> Result<Self> {
         let mut meter = Self {
             group,
@@ -55,7 +56,7 @@ impl<'a> Meter<'a> {
         Ok(meter)
     }
 
-    /// Watches from one moment of `CLOCK_MONOTONIC` to another, or until it is told to stop.
+    /// Measures from one timestamp of `CLOCK_MONOTONIC` to another, or until `stopped` is set.
     pub(crate) fn over(
         group: &'a RunGroup,
         (from_ns, to_ns): (u64, u64),
@@ -83,8 +84,8 @@ impl<'a> Meter<'a> {
         meter.map_or_else(|| Ok(Cost::default()), Self::end)
     }
 
-    /// Looks at what changes and is not counted by the kernel. Threads that are new have begun to count since
-    /// the look before, but for the first.
+    /// Samples what the cgroup's counters do not cover. Except in the `first` sample, a thread seen for the first
+    /// time has started since the previous sample, so that all its context switches count.
     pub(crate) fn look(&mut self, first: bool) {
         let (mut memory_bytes, mut threads) = (0, 0);
         for pid in self.group.pids() {
@@ -110,7 +111,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Ends now.
+    /// Ends the measurement.
     pub(crate) fn end(mut self) -> Result<Cost> {
         let cpu_ns = self.group.cpu_ns()?.saturating_sub(self.cpu_ns);
         let throttling =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A load sweep: each rate and variant, several times, interleaved, so that what changes on the host meanwhile
-//! changes all of them alike. Each run is a fresh process in a fresh cgroup.
+//! A load sweep: runs each combination of rate and variant several times, interleaved, so that changes on the host
+//! during the sweep affect all of them alike. Each run is a fresh process in a fresh cgroup.
 
 pub(crate) mod address;
 mod ground;
@@ -25,22 +25,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// How often a command is looked after, and how soon for the first time.
+/// Longest interval between checks of a running command. The first interval is [`FIRST_LOOK`], and it doubles.
 const LOOK: Duration = Duration::from_millis(100);
 const FIRST_LOOK: Duration = Duration::from_millis(5);
-/// From the start of the load to the window, at least: connections are made, and counters found.
+/// Delay from the call until the load begins, before any warm-up: time to set up the generator and find counters.
 const LEAD_NS: u64 = 20_000_000;
 
-/// What to do, in the terms of this host.
+/// A sweep to be made on this host.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// What goes into the document.
+    /// The setup that the document records.
     pub(crate) setup: Setup,
-    /// The command.
+    /// The command and its arguments.
     pub(crate) words: Vec<OsString>,
-    /// Whom to drive; `None` = the command's own time is measured.
+    /// Address of the service to drive; `None` = the command's own run time is measured.
     pub(crate) address: Option<Address>,
-    /// Longest time until the service listens.
+    /// Longest time that the service may take until it listens.
     pub(crate) start_timeout: Duration,
 }
 
@@ -53,8 +53,8 @@ pub(crate) struct Step {
 }
 
 impl Plan {
-    /// The runs, in their order: all combinations, then all again; every second time backwards, so that no
-    /// variant always comes after the same other one.
+    /// The runs, in order: per repetition all rates, and per rate all variants. Every second repetition reverses the
+    /// variants, so that no variant always follows the same other one.
     pub(crate) fn steps(&self) -> Vec<Step> {
         let rates: Vec<Option<f64>> = match &self.address {
             Some(_) => self.setup.rates_per_s.iter().copied().map(Some).collect(),
@@ -74,20 +74,20 @@ impl Plan {
         steps
     }
 
-    /// In words: `GOMAXPROCS=96` at 400/s.
+    /// The step in words, for instance: `GOMAXPROCS=96` at 400/s.
     pub(crate) fn name(&self, step: Step) -> String {
         let variant = &self.setup.variants[step.variant].name;
         let rate = step.rate_per_s.map_or(String::new(), |rate| format!(" at {rate}/s"));
         format!("`{variant}`{rate}")
     }
 
-    /// How long a run takes at least.
+    /// Least duration of a run under load, in seconds: warm-up and window.
     pub(crate) fn run_seconds(&self) -> f64 {
         self.setup.warmup_s + self.setup.seconds
     }
 }
 
-/// Runs one step. `None` if it was told to stop.
+/// Runs one step. `begun_ns` is when the sweep began, by `CLOCK_MONOTONIC`. `None` if `stop` asked for the end.
 pub(crate) fn run(
     plan: &Plan,
     ground: &mut Ground,
@@ -159,7 +159,7 @@ fn serve(
     Ok(Some(run))
 }
 
-/// Drives the load while the cost of its window is metered.
+/// Drives the load, and measures the cost of its window meanwhile.
 pub(crate) fn measured(
     load: &Load,
     group: &RunGroup,
@@ -176,7 +176,8 @@ pub(crate) fn measured(
     })
 }
 
-/// A service that answers nothing at all is not slow but wrong.
+/// Fails if requests failed and not one was answered, during the warm-up or the window: such a service is broken,
+/// not slow.
 fn nobody_answered(outcome: &Outcome, service: &Service) -> Result<()> {
     let requests = &outcome.requests;
     if requests.answered > 0 || outcome.warmup.answered > 0 || requests.failed == 0 {
@@ -191,7 +192,7 @@ fn nobody_answered(outcome: &Outcome, service: &Service) -> Result<()> {
     )))
 }
 
-/// Runs a command to its end.
+/// Runs a command to its end and measures its run time.
 fn work(
     plan: &Plan,
     ground: &Ground,
@@ -212,7 +213,7 @@ fn work(
             return Ok(None);
         }
         meter.look(false);
-        // Short commands are seen too, and long ones not looked at all the time.
+        // Back off: short commands get samples too, and long ones are not polled all the time.
         look = (look * 2).min(LOOK);
     };
     let window_ns = monotonic_ns() - from_ns;

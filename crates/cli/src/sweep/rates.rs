@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Rates as they are written: `200..4000x2`, `100..500+100`, `50,100,400`.
+//! Parses request rates: `200..4000x2`, `100..500+100`, `50,100,400`.
 
 use std::collections::BTreeSet;
 
-/// Highest rate: from there on it is the generator that is measured.
+/// Highest rate, in requests per second. Above it the generator is measured rather than the service.
 const MAX_RATE: f64 = 200_000.0;
-/// More rates than this are no sweep but a week.
+/// Most rates. A sweep of more would take far too long.
 const MAX_RATES: usize = 64;
 const EXPECTED: &str = "give rates in requests per second: 200..4000x2 (each twice the one before), 100..500+100 \
                         (each 100 more), 50,100,400, or one";
 
-/// Ascending rates.
+/// Rates in requests per second: ascending, distinct.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rates(pub(crate) Vec<f64>);
 
-/// Parses them.
+/// Parses rates. An error is a message for the user.
 pub(crate) fn parse(text: &str) -> Result<Rates, String> {
     let mut rates = Vec::new();
     for part in text.split(',') {
@@ -34,7 +34,7 @@ pub(crate) fn parse(text: &str) -> Result<Rates, String> {
     Ok(Rates(rates))
 }
 
-/// From the first to the last, which is always one of them.
+/// Parses the range `FROM..TOxFACTOR` or `FROM..TO+STEP`. The last rate is always included.
 fn range(from: &str, rest: &str) -> Result<Vec<f64>, String> {
     let first = rate(from)?;
     let Some(at) = rest.find(['x', '+']) else {
@@ -50,7 +50,7 @@ fn range(from: &str, rest: &str) -> Result<Vec<f64>, String> {
     }
     let mut rates = Vec::new();
     let mut next = first;
-    // A step short of the end by rounding is the end.
+    // A rate that misses the last one only by rounding is the last one.
     while next < last * (1.0 - 1e-9) {
         rates.push(next);
         if rates.len() > MAX_RATES {

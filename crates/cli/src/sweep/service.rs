@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The command under test: started in a run's cgroup, waited for, and ended with all that it started.
+//! The command under test: starts it in a run's cgroup, waits for it to listen or to end, and keeps the end of its
+//! output.
 
 use super::ground::{Ground, RunGroup};
 use super::load::Target;
@@ -18,16 +19,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether it is there.
+/// Interval between two checks for a listening service.
 const LOOK: Duration = Duration::from_millis(10);
-/// Longest time that a connection on this host may take.
+/// Longest time that a connection attempt may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Of its output, so many bytes at the end are shown when it fails.
+/// Number of bytes from the end of the command's output that an error shows.
 const TAIL_BYTES: usize = 600;
-/// Longest wait for the rest of it.
+/// Longest wait for the rest of the output.
 const OUTPUT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A running command. Dropping it kills it; what it started goes with its cgroup.
+/// A running command. Dropping this value kills the command; its descendants are killed with the run's cgroup.
 #[derive(Debug)]
 pub(crate) struct Service {
     child: Child,
@@ -35,7 +36,7 @@ pub(crate) struct Service {
     output: Output,
 }
 
-/// The end of what a command wrote: however much it is, neither a disk nor memory fills.
+/// The end of a command's output. The rest is discarded, so that its volume fills neither disk nor memory.
 #[derive(Debug)]
 struct Output {
     tail: Arc<Mutex<Vec<u8>>>,
@@ -43,7 +44,7 @@ struct Output {
 }
 
 impl Service {
-    /// Starts it.
+    /// Starts the command in the run's cgroup, with the variant's environment.
     pub(crate) fn start(
         ground: &Ground,
         group: &RunGroup,
@@ -51,7 +52,7 @@ impl Service {
         settings: &Settings,
     ) -> Result<Self> {
         let (output, writer) = pipe().context("cannot keep the command's output")?;
-        // It becomes the command once it is in the cgroup, so that nothing of that runs outside.
+        // The worker joins the cgroup before it executes the command, so that no part of the command runs outside.
         let mut command = Command::new(ground.program());
         command.arg("lab-worker");
         for dir in group.dirs() {
@@ -65,14 +66,18 @@ impl Service {
             };
         }
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
-        // Ctrl-C ends the sweep, and that the command.
+        // Ctrl-C must reach only the sweep, which then ends the command.
         command.process_group(0);
         let child = command.spawn().context("cannot start a process")?;
         let name = words.first().map_or(String::new(), |word| word.display().to_string());
         Ok(Self { child, name, output: Output::read(output)? })
     }
 
-    /// Waits until something listens at one of the addresses; returns that. `stop` is asked meanwhile.
+    /// Waits until one of the addresses accepts connections, and returns it; `None` if `stop` asked for the end.
+    ///
+    /// # Errors
+    ///
+    /// If the command ends, or `timeout` passes, before that.
     pub(crate) fn wait_for(
         &mut self,
         addresses: &[SocketAddr],
@@ -110,7 +115,7 @@ impl Service {
         }
     }
 
-    /// An error if it has ended.
+    /// Fails if the command has ended.
     pub(crate) fn must_run(&mut self, when: &str) -> Result<()> {
         match self.child.try_wait()? {
             Some(status) => Err(self.ended(status, when)),
@@ -118,19 +123,20 @@ impl Service {
         }
     }
 
-    /// Waits for its end, so long at most; its exit status if that came.
+    /// Waits for the command to end, for at most `timeout`, which must be below 1 s. Returns its exit status if it
+    /// ended. May return early.
     pub(crate) fn wait(&mut self, timeout: Duration) -> Result<Option<ExitStatus>> {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         let handle = pidfd_open(pid.context("a process has a pid")?, PidfdFlags::empty())?;
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(timeout.subsec_nanos()) };
         match poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&timeout)) {
-            // Whatever it was, whoever waits looks at the process and asks again.
+            // Whatever woke this thread up, check the process; the caller calls again if it still runs.
             Ok(_) | Err(Errno::INTR) => Ok(self.child.try_wait()?),
             Err(error) => Err(error).context("cannot wait for the command"),
         }
     }
 
-    /// That it has ended, as an error.
+    /// The error for a command that has ended although it must not.
     pub(crate) fn ended(&self, status: ExitStatus, when: &str) -> anyhow::Error {
         let stay = if status.success() { ", but must stay in the foreground" } else { "" };
         Failure::bad_input(format!(
@@ -140,7 +146,7 @@ impl Service {
         ))
     }
 
-    /// The end of what it wrote, to be put behind a sentence.
+    /// The end of its output, as a clause to append to a sentence.
     pub(crate) fn last_output(&self) -> String {
         let bytes = self.output.end();
         let text = String::from_utf8_lossy(&bytes);
@@ -153,7 +159,7 @@ impl Service {
 }
 
 impl Output {
-    /// Reads until all that write to it are gone.
+    /// Starts a thread that reads until all writers have closed the pipe.
     fn read(mut from: PipeReader) -> Result<Self> {
         let tail = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&tail);
@@ -170,7 +176,7 @@ impl Output {
         Ok(Self { tail, reader: reader.context("cannot read the command's output")? })
     }
 
-    /// What came last. Of a command that has ended that is all of it; one that runs may go on.
+    /// The end of the output so far. Waits up to [`OUTPUT_TIMEOUT`] for the writers to close the pipe.
     fn end(&self) -> Vec<u8> {
         let deadline = Instant::now() + OUTPUT_TIMEOUT;
         while !self.reader.is_finished() && Instant::now() < deadline {
@@ -187,7 +193,7 @@ impl Drop for Service {
     }
 }
 
-/// Whether somebody listens there already: what is measured would be not the command.
+/// Whether something already listens at the address. It would be measured instead of the command.
 pub(crate) fn taken(target: &Target) -> bool {
     TcpStream::connect_timeout(&target.address(), CONNECT_TIMEOUT).is_ok()
 }

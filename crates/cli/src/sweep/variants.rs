@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What differs from one variant to the next: `env:GOMAXPROCS=1,96,unset`.
+//! Parses what differs between the variants of a sweep: `env:GOMAXPROCS=1,96,unset`.
 
 use deburr_core::sweep::Variant;
 use std::collections::BTreeMap;
@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 /// Environment variables; `None` = unset.
 pub(crate) type Settings = BTreeMap<String, Option<String>>;
 
-/// More variants than this are a search, not a comparison.
+/// Most variants. More would be a search, not a comparison.
 const MAX_VARIANTS: usize = 26;
-/// The value that means that there is none.
+/// The value that removes the variable from the environment.
 const UNSET: &str = "unset";
 const EXPECTED: &str = "give an environment variable and its values: env:NAME=V1,V2,unset";
 
@@ -20,7 +20,7 @@ pub(crate) struct Vary {
     values: Vec<Option<String>>,
 }
 
-/// Parses one.
+/// Parses one `--vary`. An error is a message for the user.
 pub(crate) fn parse(text: &str) -> Result<Vary, String> {
     let rest =
         text.strip_prefix("env:").ok_or_else(|| format!("it must begin with env:; {EXPECTED}"))?;
@@ -36,7 +36,7 @@ pub(crate) fn parse(text: &str) -> Result<Vary, String> {
     Ok(Vary { name: name.to_owned(), values })
 }
 
-/// All combinations, the last `--vary` changing fastest; the command as it is if there is nothing to vary.
+/// All combinations of values, the last `--vary` changing fastest. Without any, the command unchanged.
 pub(crate) fn variants(vary: &[Vary]) -> Result<Vec<Variant>, String> {
     for (i, it) in vary.iter().enumerate() {
         if vary[..i].iter().any(|other| other.name == it.name) {

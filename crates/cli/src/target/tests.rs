@@ -76,7 +76,7 @@ fn a_thread_or_a_zombie_is_told() {
     assert_eq!(says(pid(&host, 41)), "41 is a thread of process 40 (`java`): use `-p 40`");
     host.write("proc/43/stat", stat(43, "done", 1, 0).replace(") S", ") Z"));
     assert!(says(pid(&host, 43)).starts_with("process 43 (`done`) has ended"));
-    // Only its first thread has ended.
+    // Only its main thread has ended.
     host.write("proc/45/stat", stat(45, "server", 3, 0).replace(") S", ") Z"));
     assert!(pid(&host, 45).is_ok());
 }
@@ -105,7 +105,7 @@ fn a_cgroup_is_a_path_in_the_tree_or_a_directory() {
     for given in ["/jobs", "jobs", "/jobs/", "//jobs", dir.to_str().unwrap()] {
         assert_eq!(cgroup(&host, given).as_ref(), Ok(&expected), "{given}");
     }
-    // Hosts with cpu and cpuacct in one tree have symbolic links of both names to it.
+    // Hosts with cpu and cpuacct in one tree have symbolic links to it with both names.
     let link = host.path("sys/fs/cgroup/cpu-link");
     std::os::unix::fs::symlink(host.path("sys/fs/cgroup/cpu"), &link).unwrap();
     assert_eq!(cgroup(&host, link.join("jobs").to_str().unwrap()).as_ref(), Ok(&expected));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Tests whose numbers others can disturb: a failure on a machine that was fit is a failure; on one that was not, the
-//! test is tried again, and is then inconclusive. Limits as those of the lab (`src/lab/fitness.rs`).
+//! Runs tests whose measurements can be disturbed by stolen CPU time or other load. If the machine was fit, a failure
+//! is a failure. If it was not, the test is tried again; if no try succeeds, it is inconclusive. The limits are those
+//! of the lab (`src/lab/fitness.rs`).
 
 use deburr_core::procfs::pid;
 use deburr_core::procfs::stat;
@@ -11,12 +12,12 @@ const TRIES: u32 = 3;
 const STEAL_SHARE: f64 = 0.05;
 const OUTSIDE_SHARE: f64 = 0.15;
 
-/// Runs a test, again if it fails while the machine is unfit, three times in all.
+/// Runs a test, and again if it fails while the machine is unfit, up to three times in all.
 pub(crate) fn tried(tier: &str, test: &str, run: impl Fn()) {
     tried_times(TRIES, tier, test, run);
 }
 
-/// The same with another number, for one that tries several times by itself.
+/// Like [`tried`] with another number of tries, for a test that makes several tries by itself.
 pub(crate) fn tried_times(tries: u32, tier: &str, test: &str, run: impl Fn()) {
     let mut reason = String::new();
     for _ in 0..tries {
@@ -34,13 +35,13 @@ pub(crate) fn tried_times(tries: u32, tier: &str, test: &str, run: impl Fn()) {
     super::inconclusive(tier, test, &reason);
 }
 
-/// What the machine has done so far: times in seconds.
+/// CPU time of the machine since boot, in seconds.
 pub(crate) struct Fitness {
     at: Instant,
     cpus: f64,
     busy: f64,
     stolen: f64,
-    /// Of this process, those that it started and that ended, and the kernel's threads, which work for it as well.
+    /// CPU time of this process, of its children that have ended, and of kernel threads, which also work for it.
     known: f64,
 }
 
@@ -52,7 +53,7 @@ impl Fitness {
         let sum = |of: fn(&stat::CpuTimes) -> u64| cpus.iter().map(of).sum::<u64>() as f64 / 1e9;
         let own = std::fs::read_to_string("/proc/self/stat").expect("its own counters");
         let own = own.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
-        // utime, stime and those of children: fields 14 to 17; the first of these is field 3.
+        // utime, stime, cutime and cstime are fields 14 to 17; the first one after the comm is field 3.
         let own: u64 = own.skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum();
         let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let kernel = processes
@@ -70,7 +71,7 @@ impl Fitness {
         }
     }
 
-    /// In what the machine was not fit until `after`.
+    /// Why the machine was not fit between this reading and `after`; empty if it was fit.
     pub(crate) fn unfit(&self, after: &Self) -> Vec<String> {
         let wall = after.at.duration_since(self.at).as_secs_f64().max(0.01) * after.cpus;
         let (busy, stolen) = (after.busy - self.busy, after.stolen - self.stolen);

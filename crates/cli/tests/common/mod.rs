@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How a test says that it could not run here.
+//! How a test reports that it could not run here, or that it had no result.
 //!
-//! `scripts/test` names files in `DEBURR_SKIPPED` and `DEBURR_INCONCLUSIVE`; what is noted there is counted and shown
-//! with its reason.
-//! It lists in `DEBURR_REQUIRE` the tiers that must run on this machine.
+//! `scripts/test` names two files in `DEBURR_SKIPPED` and `DEBURR_INCONCLUSIVE`. It counts the tests that are noted
+//! there and shows them with their reasons. `DEBURR_REQUIRE` lists the tiers that must run on this machine.
 
 #![allow(dead_code, unused_imports, reason = "each test program uses a part of this")]
 
@@ -20,17 +19,16 @@ pub(crate) fn skip(tier: &str, test: &str, reason: &str) {
     note("DEBURR_SKIPPED", tier, test, reason);
 }
 
-/// Notes that `test` of `tier` did not see what it expected, again and again, on a machine that was not fit to tell
-/// why: it neither passed nor failed.
+/// Notes that all tries of `test` of `tier` failed while the machine was unfit: the test neither passed nor failed.
 ///
-/// To be followed by `return`. Where nobody counts it (`DEBURR_INCONCLUSIVE`), the test fails: it shall not be taken
-/// for one that passed.
+/// To be followed by `return`. If `DEBURR_INCONCLUSIVE` is not set, nothing counts the test, so it fails rather than
+/// look like one that passed.
 pub(crate) fn inconclusive(tier: &str, test: &str, reason: &str) {
     assert!(note("DEBURR_INCONCLUSIVE", tier, test, reason), "{test} is inconclusive: {reason}");
     eprintln!("inconclusive {test}: {reason}");
 }
 
-/// Adds a line to the file that a variable names; whether it names one.
+/// Adds a line to the file that an environment variable names. Returns whether the variable is set.
 fn note(variable: &str, tier: &str, test: &str, reason: &str) -> bool {
     let Some(path) = std::env::var_os(variable) else { return false };
     let mut file = std::fs::OpenOptions::new()
@@ -44,7 +42,7 @@ fn note(variable: &str, tier: &str, test: &str, reason: &str) -> bool {
     true
 }
 
-/// Whether this process is root. If not, the test is noted as skipped; where its tier had to run, it fails.
+/// Whether this process is root. If not, the test is noted as skipped, or fails if its tier must run here.
 #[must_use]
 pub(crate) fn root_or_skip(tier: &str, test: &str) -> bool {
     if rustix::process::geteuid().is_root() {
@@ -54,7 +52,7 @@ pub(crate) fn root_or_skip(tier: &str, test: &str) -> bool {
     false
 }
 
-/// Notes that `test` of `tier` could not run; where that tier had to run, it fails.
+/// Notes that `test` of `tier` could not run, or fails if that tier must run here.
 ///
 /// To be followed by `return`.
 pub(crate) fn skip_or_fail(tier: &str, test: &str, reason: &str) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Instructions of another processor: compiled for it, and run where there is one or an emulator of it.
+//! Compiles the arm64 instructions of `deburr cpu-check`, and runs them where there is such a processor or an emulator.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -10,9 +10,9 @@ use std::path::Path;
 use std::process::Command;
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
-/// How the program ends if all is as it should be.
+/// Exit status of the program if all results are right.
 const GOOD: i32 = 42;
-/// A program of nothing but the work of `deburr cpu-check`: to link it takes no C library of that processor.
+/// A program that only does the work of `deburr cpu-check`, so that no C library for arm64 is needed to link it.
 const PROGRAM: &str = "#![no_std]
 #![no_main]
 extern crate core as std;

@@ -68,7 +68,7 @@ fn both_spellings_of_the_default_command_report() {
     for arguments in [&["-d", "0.3"][..], &["diagnose", "-d", "0.3"]] {
         let output = run(arguments, 0);
         assert!(stdout(&output).starts_with("watched host "), "{}", stdout(&output));
-        // No progress where stderr is no terminal.
+        // No progress where stderr is not a terminal.
         assert_eq!(stderr(&output), "");
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr cpu-check` on this machine, whatever it is: what it says depends on who else computes here, so only its form
-//! is looked at. Machines of which it is known what they are: `tests/vm/cpu-check`.
+//! `deburr cpu-check` on this machine, whatever it is. The verdict depends on other load, so only the form of the
+//! output is checked. `tests/vm/cpu-check` starts machines whose CPUs are known.
 
 use crate::program::{Running, deburr, deburr_after, expect, refuse, run, scratch, stdout, until};
 use crate::repo::root;
@@ -21,7 +21,7 @@ fn usable_cpus() -> Vec<u64> {
     (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).map(|cpu| cpu as u64).collect()
 }
 
-/// Names of all fields.
+/// Collects the names of all fields.
 fn fields(document: &Value, names: &mut BTreeSet<String>) {
     match document {
         Value::Object(map) => {
@@ -33,7 +33,7 @@ fn fields(document: &Value, names: &mut BTreeSet<String>) {
     }
 }
 
-/// Without the way in which it is laid out.
+/// The words of a text, without its layout.
 fn in_words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -70,7 +70,7 @@ fn this_machine_is_measured_recorded_and_judged_again() {
         .filter(|item| item["code"] == "CPU002")
         .collect();
     assert_eq!(said.len(), 1);
-    // The text of the report begins with the check, and says the same as was said at once.
+    // The text of the report begins with the check, and agrees with the live result.
     let text = stdout(&run(&["report", shown], 0));
     assert!(text.contains("usable cores") && text.contains("workers"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
@@ -99,7 +99,7 @@ fn this_machine_is_measured_recorded_and_judged_again() {
     assert!(missing.is_empty(), "not in docs/cpu-check.md: {missing:?}");
 }
 
-/// Steps of the sweep that are in a recording so far.
+/// Number of steps of the sweep that are in a recording so far.
 fn steps_in(path: &Path) -> i64 {
     let count = "SELECT count(DISTINCT workers) FROM cpu_worker";
     Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr diff`: what is refused, exit codes, and the document.
+//! `deburr diff`: what it refuses, its exit statuses, and its document.
 
 use crate::program::{refuse, run, scratch, stdout};
 use crate::repo::root;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use tempfile::TempDir;
 
-/// A copy: the test's user may not be allowed to read the repository.
+/// Copies a snapshot, because `deburr` runs as a user who may not be able to read the repository.
 fn fixture(folder: &TempDir, name: &str) -> String {
     let text = std::fs::read_to_string(root().join("fixtures/snapshots").join(name)).unwrap();
     let path = folder.path().join(name);
@@ -84,7 +84,7 @@ fn collect(value: &Value, names: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
-                // What is in a value, and findings, are described elsewhere.
+                // The parts of values and of findings are described elsewhere.
                 if name != "value" && name != "findings" {
                     collect(value, names);
                 }
@@ -102,7 +102,7 @@ fn a_host_is_compared_with_what_it_should_be() {
     let path = folder.path().join("golden.json");
     let golden = path.to_str().unwrap();
     run(&["snapshot", "-q", "-o", golden], 0);
-    // Minutes or moments apart, a host is what it was.
+    // A host does not differ from what it was a moment ago.
     let same = stdout(&run(&["diff", "--baseline", golden, "--fail-on", "high"], 0));
     assert!(same.contains("facts compared"), "{same}");
     let mut document: Value =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Tests of the documents: what they name exists, and what they show is so.
+//! Tests of the documents: what they name exists, and their generated parts are up to date.
 //!
-//! `UPDATE=1` writes the generated parts anew.
+//! `UPDATE=1` rewrites the generated parts.
 
 use crate::repo::{assert_none, files, root};
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// Compares a generated file with what it should hold, or writes it.
+/// Compares a generated file with its expected content; with `UPDATE`, writes it first.
 fn assert_generated(path: &str, wanted: &str) {
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(root().join(path), wanted).expect("the repository is writable");
@@ -38,7 +38,7 @@ fn make_targets() -> Vec<(String, bool)> {
         .collect()
 }
 
-/// `$`-lines of a document's console blocks, without comment.
+/// The commands in a document's console blocks (lines that begin with `$ `), without comments.
 pub(crate) fn console_lines(document: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut inside = false;
@@ -74,7 +74,7 @@ fn paths_in_backticks_exist() {
     let mut problems = Vec::new();
     for (name, content) in documents() {
         for word in content.split('`').skip(1).step_by(2) {
-            // AREA, NAME: to be filled in by the reader.
+            // The reader fills in AREA and NAME.
             let pattern = ["AREA", "NAME", "*", " ", "<"].iter().any(|p| word.contains(p));
             let path = FOLDERS.iter().any(|folder| word.starts_with(folder));
             if path && !pattern && !root().join(word).exists() {
@@ -85,7 +85,8 @@ fn paths_in_backticks_exist() {
     assert_none(&problems);
 }
 
-/// `docs/decoys.md`: each rule that names a cause has cases in which the correlate is there and is not the cause.
+/// `docs/decoys.md`: for each rule that names a cause there are tests in which the correlate is there, but is not the
+/// cause.
 #[test]
 fn every_rule_has_decoys_that_exist() {
     let mut problems = Vec::new();
@@ -110,7 +111,7 @@ fn every_rule_has_decoys_that_exist() {
             problems.push(format!("{finding}: there is no test `{test}`"));
         }
     }
-    // Those about the observer itself name no cause.
+    // The rules about the observer itself name no cause.
     for rule in deburr_core::rules::RULES.iter().filter(|rule| !rule.code.starts_with("OBS")) {
         if !rows.iter().any(|row| row.first() == Some(&rule.code)) {
             problems.push(format!("{}: has no decoy", rule.code));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr doctor` on this machine, whatever it is and whoever runs it.
+//! `deburr doctor` on this machine, whatever it is and whichever user runs it.
 
 use assert_cmd::cargo::cargo_bin_cmd;
 use serde_json::Value;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What `make install` puts where.
+//! Which files `make install` installs, and where.
 
 use crate::program::{scratch, stdout};
 use crate::repo::root;

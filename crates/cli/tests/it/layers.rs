@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Arrows go one way: a module of `deburr-core` uses those below it only.
+//! Layers of `deburr-core`: a module uses only modules below it.
 
 use crate::repo::{assert_none, files};
 
 const SOURCES: &str = "crates/core/src/";
 
-/// The modules, lowest first, as ARCHITECTURE.md draws them. `finding` is below the rules because it is data: what they say.
+/// The modules, lowest first, as ARCHITECTURE.md draws them. `finding` is below `rules` because it is data: what the
+/// rules report.
 const LAYERS: [&str; 14] = [
     "text",
     "stats",
@@ -62,7 +63,7 @@ fn is_test(path: &str) -> bool {
     path.split('/').any(|part| part.starts_with("tests")) || path == "render/golden.rs"
 }
 
-/// Modules that a source names after `crate::`, outside of comments and of its module of tests.
+/// Modules that a source file names after `crate::`, outside of comments and of its test module.
 fn used(source: &str) -> Vec<&str> {
     let product = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     let code = product.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -75,7 +76,7 @@ fn used(source: &str) -> Vec<&str> {
             };
             used.extend(names.iter().filter_map(|name| {
                 let end = |c: char| !c.is_ascii_alphanumeric() && c != '_';
-                // A capital is a macro's or a constant's of the crate's root, which holds no code.
+                // A name with a capital is an item of the crate's root, which holds no code.
                 name.trim()
                     .split(end)
                     .next()

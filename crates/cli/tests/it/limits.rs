@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr limits`: what is refused, what is said without privileges, and the document.
+//! `deburr limits`: what it refuses, what it reports without privileges, and its document.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -19,14 +19,14 @@ fn processes_that_are_not_there_are_refused() {
     assert!(message.contains("no process has the pid 4194304"), "{message}");
     assert!(!refuse(&["limits", "-1"]).is_empty());
     assert!(!refuse(&["limits", "x"]).is_empty());
-    // One that is there is shown all the same.
+    // A process that exists is shown all the same.
     let mut child = Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().unwrap();
     let pid = child.id().to_string();
     let output = expect(&mut deburr(&["limits", &pid, "4194304"]), 2);
     child.kill().unwrap();
     assert!(stdout(&output).starts_with(&format!("`sleep` (pid {pid})")), "{}", stdout(&output));
     assert!(stderr(&output).contains("4194304"));
-    // Until its parent takes note of it, it is there and has ended.
+    // Until its parent waits for it, the process is a zombie: it has ended and still exists.
     let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     while !stat().contains(") Z ") {
         std::thread::yield_now();
@@ -44,7 +44,7 @@ fn names_of_processes_are_data() {
     std::fs::copy(sleep.unwrap(), &file).unwrap();
     let mut child = Command::new(&file).arg("60").stdout(Stdio::null()).spawn().unwrap();
     let pid = child.id().to_string();
-    // The kernel lets a parent go on just before it names its child.
+    // The kernel lets the parent continue just before it sets the name of the child.
     let name = |of: &str| std::fs::read(format!("/proc/{of}/comm")).unwrap();
     while name(&pid) == name("thread-self") {
         std::thread::yield_now();
@@ -53,7 +53,7 @@ fn names_of_processes_are_data() {
     let (text, document) = (run(&["limits", &pid], 0), json(&["limits", "--json", &pid]));
     child.kill().unwrap();
     child.wait().unwrap();
-    // Where one binary has many names, it goes by that name.
+    // Where `sleep` is part of a multi-call binary, that binary sets the name.
     if comm != b"a\x1b[31m`b\n\n" {
         let test = "names_of_processes_are_data";
         return crate::common::skip("program", test, "`sleep` renames itself here");
@@ -86,13 +86,13 @@ fn the_table_fits_its_width_and_says_who_is_not_listed() {
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
 }
 
-/// Names of all fields in a document.
+/// Collects the names of all fields in a document.
 fn fields(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(object) => {
             for (name, value) in object {
                 found.insert(name.clone());
-                // Names from the host are no fields.
+                // Names from the host are not fields.
                 if name != "settings" && name != "affinity_of_threads" {
                     fields(value, found);
                 }
@@ -122,7 +122,7 @@ fn every_field_of_the_document_is_described() {
     let marked = page.split('`').skip(1).step_by(2);
     let described: BTreeSet<&str> =
         marked.flat_map(|text| text.split(|c: char| !c.is_alphanumeric() && c != '_')).collect();
-    // Of a container, the parts are those of the report.
+    // The fields of a container are described with the report.
     let of_reports = ["schema", "tool", "id", "pod", "namespace"];
     found.retain(|name| !described.contains(name.as_str()) && !of_reports.contains(&name.as_str()));
     assert!(found.is_empty(), "{found:?}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The binary as users run it, without root.
+//! Runs the binary as users do, without root.
 
 use std::os::fd::IntoRawFd as _;
 use std::os::unix::fs::PermissionsExt;
@@ -9,11 +9,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// `nobody` on Debian and on Fedora.
+/// User and group id of `nobody` on Debian and on Fedora.
 const NOBODY: u32 = 65534;
 
-/// The binary as an open file that children inherit: the build directory may be root's alone, and a copy of it
-/// would have to be taken away again by a test program that has no end of its own.
+/// The path of the binary, as an open file that children inherit. Other users may have no access to the build
+/// directory, and no test could remove a copy of the binary, because a test program has no code that runs at its end.
 fn binary() -> &'static PathBuf {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
@@ -23,14 +23,14 @@ fn binary() -> &'static PathBuf {
     })
 }
 
-/// `deburr` with these arguments, never as root.
+/// A command that runs `deburr` with these arguments, never as root.
 pub(crate) fn deburr(arguments: &[&str]) -> Command {
     let mut command = Command::new(binary());
     unprivileged(&mut command).args(arguments).stdin(Stdio::null()).env_remove("NO_COLOR");
     command
 }
 
-/// A shell that sets something up with `set_up` and then becomes `deburr` with these arguments.
+/// A shell that runs `set_up` and then becomes `deburr` with these arguments.
 pub(crate) fn deburr_after(set_up: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("sh");
     let script = format!("{set_up} && exec \"$0\" \"$@\"");
@@ -61,12 +61,12 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("messages are UTF-8")
 }
 
-/// Runs it and expects that exit status.
+/// Runs `deburr` and expects this exit status.
 pub(crate) fn run(arguments: &[&str], status: i32) -> Output {
     expect(&mut deburr(arguments), status)
 }
 
-/// As [`run`], for a command that is already put together.
+/// Like [`run`], for a command that is already put together.
 pub(crate) fn expect(command: &mut Command, status: i32) -> Output {
     let output = command.output().expect("it can be executed");
     let (out, err) = (stdout(&output), stderr(&output));
@@ -74,7 +74,8 @@ pub(crate) fn expect(command: &mut Command, status: i32) -> Output {
     output
 }
 
-/// Runs `record` or `diagnose` so that it would go on for an hour, and expects that it refuses to begin.
+/// Runs `deburr` with arguments that it must refuse before it begins, with status 2 and nothing on stdout. Returns the
+/// message.
 pub(crate) fn refuse(arguments: &[&str]) -> String {
     let begin = Instant::now();
     let output = run(arguments, 2);
@@ -83,7 +84,7 @@ pub(crate) fn refuse(arguments: &[&str]) -> String {
     stderr(&output)
 }
 
-/// Waits until that is so, a minute at most.
+/// Waits until `is_so` returns true, for a minute at most.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !is_so() {
@@ -92,23 +93,21 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A process that is ended with the test.
+/// A process that is killed at the end of the test.
 #[derive(Debug)]
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
-    /// Starts it.
     pub(crate) fn start(command: &mut Command) -> Self {
         Self(command.spawn().expect("it can be executed"))
     }
 
-    /// Sends it a signal.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.0);
         rustix::process::kill_process(pid, signal).expect("it is there");
     }
 
-    /// Its exit status and output.
+    /// Waits for the process to end, and returns its exit status and output.
     pub(crate) fn wait(mut self) -> Output {
         let placeholder = Command::new("true").spawn().expect("`true` is there");
         std::mem::replace(&mut self.0, placeholder)

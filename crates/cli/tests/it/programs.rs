@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Every program that something here starts is on the list from which `scripts/setup` installs. What is put together
-//! at run time is not seen here: for it, `scripts/test` runs under `scripts/listed`.
+//! Every program that a file of this repository starts is on `scripts/programs`, the list from which `scripts/setup`
+//! installs. Names that are put together at run time are not seen here: `scripts/test` runs under `scripts/listed` to
+//! catch those.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -12,13 +13,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 const GROUPS: [&str; 5] = ["build", "dev", "lab", "bench", "vm"];
-/// What a program's name stands behind.
+/// Text that precedes a program's name, in Rust and in Python.
 const RUST: [&str; 6] = ["Command::new(", ".tool(", "run(", "no_program(", "which(", "\"--\", "];
 const PYTHON: [&str; 7] = ["run(", "Popen(", "which(", "need(", "output(", ".apt(", "command = "];
-/// What a shell's script stands behind, in Rust.
+/// Text that precedes a shell script in Rust.
 const SCRIPTS: [&str; 4] = ["\"-c\", ", "\"-c\", &format!(", "script = ", "script = format!("];
 
-/// The lines of the list: groups, Debian's packages, Fedora's, programs.
+/// The lines of the list: groups, package in Debian, package in Fedora, programs.
 fn list() -> Vec<[String; 4]> {
     let text = std::fs::read_to_string(root().join("scripts/programs")).unwrap();
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -39,7 +40,7 @@ fn listed() -> BTreeSet<String> {
     words.filter(|word| !word.contains(':')).collect()
 }
 
-/// The string that begins a text, without its quotes; `r#"..."#` as well as `"..."`.
+/// The string literal at the start of a text, without its quotes; `r#"..."#` as well as `"..."`.
 fn literal(text: &str) -> Option<String> {
     if let Some(raw) = text.strip_prefix("r#\"") {
         return raw.split_once("\"#").map(|(inside, _)| inside.to_owned());
@@ -59,7 +60,7 @@ fn literal(text: &str) -> Option<String> {
     }
 }
 
-/// The strings that stand behind one of the marks, be it on the next line or first in a list.
+/// The string literals after one of the marks, possibly on the next line or first in a list.
 fn literals<'a>(text: &'a str, marks: &'a [&'a str]) -> impl Iterator<Item = String> + 'a {
     let behind = marks.iter().flat_map(move |mark| {
         text.match_indices(mark).map(move |(at, mark)| text[at + mark.len()..].trim_start())
@@ -67,7 +68,7 @@ fn literals<'a>(text: &'a str, marks: &'a [&'a str]) -> impl Iterator<Item = Str
     behind.filter_map(|text| literal(text.strip_prefix('[').unwrap_or(text).trim_start()))
 }
 
-/// The strings of a constant that lists programs which are started by a name that was looked up in it.
+/// The strings in constants `PROGRAMS`: programs that are started by a name that is looked up there.
 fn constants(text: &str) -> impl Iterator<Item = String> + '_ {
     let lists = text.split("const PROGRAMS: ").skip(1).filter_map(|rest| {
         let (_, list) = rest.split_once('=')?;
@@ -76,7 +77,7 @@ fn constants(text: &str) -> impl Iterator<Item = String> + '_ {
     lists.flat_map(|list| list.split(',').filter_map(|word| literal(word.trim())))
 }
 
-/// Whether a string can be a program's name; a path is known by its last part.
+/// The program that a word can be the name of, if any. Of a path, the last part is the name.
 fn program(word: &str) -> Option<String> {
     let name = word.rsplit('/').next()?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "+-._".contains(c);
@@ -85,7 +86,7 @@ fn program(word: &str) -> Option<String> {
     (whole && !root().join(word).exists()).then(|| name.to_owned())
 }
 
-/// What a file of this repository starts, as far as its text says so.
+/// The programs that a file of this repository starts, as far as its text shows them.
 fn started(name: &str, content: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let first = content.lines().next().unwrap_or_default();
@@ -113,7 +114,7 @@ fn started(name: &str, content: &str) -> BTreeSet<String> {
     found.iter().filter_map(|word| program(word)).collect()
 }
 
-/// What has the form of a program's name behind one of the marks, and is none: a scenario, or what no host has.
+/// Whether a word that looks like a program's name is none: a scenario of the lab, or a name that no host has.
 fn is_no_program(file: &str, word: &str) -> bool {
     let scenario = || root().join(format!("lab/scenarios/{word}.toml")).exists();
     let of_lab = ["crates/cli/tests/kernel/lab", "crates/cli/src/lab/score/"];
@@ -125,7 +126,7 @@ fn every_program_that_is_started_is_on_the_list() {
     let listed = listed();
     let mut problems = Vec::new();
     let mut seen = BTreeSet::new();
-    // These two have examples.
+    // These two files hold examples.
     let examples = ["crates/cli/tests/it/programs.rs", "crates/cli/tests/it/shell.rs"];
     for (name, content) in files().into_iter().filter(|(name, _)| !examples.contains(&&**name)) {
         for word in started(&name, &content) {
@@ -136,7 +137,7 @@ fn every_program_that_is_started_is_on_the_list() {
         }
     }
     assert_none(&problems);
-    // One of each kind of file: it was looked at.
+    // One program from each kind of file, as proof that each kind is read.
     for known in
         ["losetup", "delpart", "cargo", "expand", "perf", "dpkg-deb", "clang-format", "awk"]
     {

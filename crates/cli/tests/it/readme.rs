@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The README's examples: those that need no root are run, of the others the arguments are checked.
+//! The README's examples: the arguments of all are checked, and those that need no root are run.
 
 use crate::docs::console_lines;
 use crate::repo::root;

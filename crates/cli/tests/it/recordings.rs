@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Recordings: made, read, damaged, cut short.
+//! Recordings that are made, read, damaged and cut short.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -13,13 +13,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// Records this host for a moment.
+/// Records this host for 1.3 s.
 fn record(path: &Path) {
     let output = run(&["record", "-d", "1.3", "-o", path.to_str().unwrap()], 0);
     assert_eq!(stdout(&output) + &stderr(&output), "");
 }
 
-/// Seconds that are in a recording so far; `None` if it cannot be read just now.
+/// Number of seconds that are in a recording so far; `None` if it cannot be read at the moment.
 fn seconds_in(path: &Path) -> Option<i64> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
     let connection = Connection::open_with_flags(path, flags).ok()?;
@@ -55,7 +55,7 @@ fn disks_and_the_settings_of_writeback_are_recorded_without_bpf() {
     let expected = std::fs::read_to_string("/proc/sys/vm/dirty_expire_centisecs").unwrap();
     let sql = "SELECT value FROM settings WHERE path = '/proc/sys/vm/dirty_expire_centisecs'";
     assert_eq!(one(sql), expected.trim_end());
-    // Every device that is read is one of the kernel's.
+    // Every recorded device is in `/proc/diskstats`.
     let text = std::fs::read_to_string("/proc/diskstats").unwrap();
     let sql = "SELECT DISTINCT name FROM disk_reading JOIN devices USING (device)";
     let mut statement = connection.prepare(sql).unwrap();
@@ -184,7 +184,7 @@ fn an_inconsistent_recording_is_found_out() {
 
 #[test]
 fn a_killed_session_keeps_all_but_its_last_second() {
-    // Different moments within a second, so that some kills hit a write.
+    // At different times within a second, so that some kills hit a write.
     for (seconds, extra_ms) in [(1, 0), (1, 630), (2, 310), (2, 970)] {
         let directory = scratch();
         let path = directory.path().join("x.deburr");
@@ -210,7 +210,7 @@ fn a_disk_that_fills_up_ends_the_recording_and_keeps_what_is_in_it() {
     let directory = scratch();
     let path = directory.path().join("x.deburr");
     let shown = path.to_str().unwrap();
-    // Blocks of 512 B: room for the tables and a few seconds.
+    // `ulimit -f` counts blocks of 512 B: room for the tables and a few seconds.
     let output =
         expect(&mut deburr_after("ulimit -f 370", &["record", "-d", "10m", "-o", shown]), 4);
     let message = stderr(&output);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Every rule over every recording that the lab made on a real kernel (`fixtures/lab`): a finding that is new,
-//! gone, or blames somebody else shows as a difference.
+//! Applies every rule to every recording that the lab made on a real kernel (`fixtures/lab`): a finding that is new, is
+//! gone, or names another culprit shows as a difference.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Causes below this share of the loss come and go with details of a rule.
+/// Minimum share of the loss for a cause to be listed: smaller ones come and go with details of a rule.
 const NAMED_FROM: f64 = 0.1;
 
 fn root() -> PathBuf {
@@ -51,7 +51,8 @@ fn kept_scenarios() -> BTreeSet<String> {
     names
 }
 
-/// What a report complains of, without its amounts: what the scenario is about.
+/// The findings of a report that are not `info`, with victims and causes but without amounts: what the scenario is
+/// about.
 fn complaints(report: &Value) -> String {
     let mut text = String::new();
     let findings = report["findings"].as_array().unwrap();
@@ -67,7 +68,8 @@ fn complaints(report: &Value) -> String {
     text
 }
 
-/// What each rule answered, over all recordings: a line for each code, so that a new rule adds lines and changes none.
+/// What each rule answered, over all recordings: a line for each code and answer, so that a new rule adds lines and
+/// changes none.
 #[derive(Default)]
 struct Answers(BTreeMap<String, BTreeMap<&'static str, BTreeSet<String>>>);
 
@@ -107,7 +109,8 @@ fn entity(entity: &Value) -> String {
     text
 }
 
-/// The difference of a kept text and of what it would be now; with `UPDATE` it is written anew.
+/// The difference between a kept text and what it would be now; empty if there is none. With `UPDATE`, the kept text is
+/// rewritten.
 fn difference(file: &str, now: &str) -> String {
     let path = root().join(file);
     if std::env::var_os("UPDATE").is_some() {
@@ -155,7 +158,7 @@ fn every_scenario_is_kept_and_says_where_it_is_from() {
             assert!(dir.join(file).is_file(), "fixtures/lab/{name}/{file} is not there");
         }
         let bytes = std::fs::metadata(dir.join("recording.deburr")).unwrap().len();
-        // The writeback of thousands of files takes as long as they take to expire twice.
+        // Thousands of files take long to be written back: as long as they take to expire twice.
         let most = if name == "writeback" { 2_500_000 } else { 1_000_000 };
         assert!(bytes < most, "{name}: {bytes} bytes are much to carry along");
     }

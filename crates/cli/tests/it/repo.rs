@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Tests about the repository: what a reviewer would otherwise have to look for.
+//! Tests of the repository: what a reviewer would otherwise have to look for.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -82,7 +82,7 @@ fn source_files_name_their_licence_first() {
 
 #[test]
 fn no_merge_markers_and_no_trailing_blanks() {
-    // Put together here, so that this file does not hold them itself.
+    // Put together here, so that this file does not contain them itself.
     let markers = ["<".repeat(7), ">".repeat(7), "|".repeat(7)].map(|m| m + " ");
     let mut problems = Vec::new();
     for (name, content) in files() {
@@ -113,8 +113,9 @@ fn nothing_names_the_place_where_it_was_written() {
     assert_none(&problems);
 }
 
-/// Loads of a kernel's field adapt to its size only if it is declared without a sign: a field that is a byte in some
-/// kernels keeps the whole program from loading there. These are `int` in all kernels from 5.10 to 7.2.
+/// Signed fields that are allowed, because they are `int` in all kernels from 5.10 to 7.2. The load of a kernel field
+/// adapts to the field's size only if the field is declared as unsigned. Otherwise, a field that is a byte in some
+/// kernels keeps the whole program from loading there.
 const SIGNED_FIELDS: [&str; 6] = ["cpu", "throttle_count", "pid", "tgid", "major", "first_minor"];
 
 #[test]

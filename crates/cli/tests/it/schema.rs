@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Reports against `docs/report.schema.json`, and the schema against `docs/report.md`.
+//! Checks reports against `docs/report.schema.json`, and the schema against `docs/report.md`.
 
 use crate::repo::root;
 use assert_cmd::cargo::cargo_bin_cmd;
@@ -97,7 +97,7 @@ fn every_field_is_required_that_is_always_there() {
     }
 }
 
-/// Names of all fields in a schema.
+/// Collects the names of all fields in a schema.
 fn fields(schema: &Value, names: &mut BTreeSet<String>) {
     match schema {
         Value::Object(map) => {
@@ -111,7 +111,7 @@ fn fields(schema: &Value, names: &mut BTreeSet<String>) {
     }
 }
 
-/// Names of all fields in a document that the contract, not the host, names.
+/// Collects the names of all fields in a document, without maps whose keys are data (sources and losses).
 fn used(document: &Value, key: &str, names: &mut BTreeSet<String>) {
     match document {
         Value::Object(map) => {

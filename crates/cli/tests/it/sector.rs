@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr sector`: what is refused, and what is said without privileges.
+//! `deburr sector`: what it refuses, and what it reports without privileges.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -8,7 +8,7 @@ use crate::program::{deburr, refuse, stderr, stdout};
 use std::io::Write as _;
 use std::process::Stdio;
 
-/// A block device that holds something, and its sectors.
+/// Name of a whole block device that is not empty, and its number of sectors.
 fn device() -> Option<(String, u64)> {
     let mut found: Vec<_> = std::fs::read_dir("/sys/class/block")
         .ok()?
@@ -63,7 +63,7 @@ fn sectors_beyond_the_end_are_refused_and_stdin_is_read() {
     assert!(message.contains("/no/such/directory"), "{message}");
     let message = refuse(&["sector", &name, "0", "--under", "/proc"]);
     assert!(message.contains("not on a filesystem"), "{message}");
-    // Who may not read the device is told so, and is told the rest.
+    // A user who may not read the device gets that as the reason, and the rest of the document.
     let mut child = deburr(&["sector", &name, "-", "--json", "--method", "debugfs"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

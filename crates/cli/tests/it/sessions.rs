@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Sessions: what ends them, commands that are observed, names from hostile processes.
+//! Sessions: what ends them, commands under observation, hostile names of processes.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Command, Output, Stdio};
 
-/// Starts a session of a minute and waits until it is under way: until its recording holds something.
+/// Starts a session of one minute and waits until its recording holds something.
 fn begin(arguments: &[&str]) -> (Running, tempfile::TempDir) {
     let directory = scratch();
     let path = directory.path().join("x.deburr");
@@ -43,7 +43,7 @@ fn a_signal_ends_the_window_and_the_report_says_so() {
         let report = report(&output);
         assert!(has_event(&report, &[name]), "{}", report["window"]);
         assert!(report["window"]["seconds"].as_f64().unwrap() < 60.0);
-        // The recording ended in good order, too.
+        // The recording was closed, too: a single file is left.
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 }
@@ -89,7 +89,7 @@ fn a_command_is_observed_until_it_ends_and_keeps_its_status_to_itself() {
     let report = report(&output);
     assert_eq!(report["target"]["kind"], "command");
     assert!(report["window"]["seconds"].as_f64().unwrap() >= 0.3);
-    // Beside a report for people, it keeps its stdout.
+    // With a text report, the command keeps its stdout.
     assert!(stdout(&run(&["--", "echo", "from the command"], 0)).starts_with("from the command\n"));
 }
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Which commands a shell's script runs, as far as its text says so. No parser of the language: a word counts as a
-//! command where one can begin, and what is in doubt is left out.
+//! Finds the commands that a shell script runs, as far as its text shows them. This is not a parser of the language: a
+//! word counts as a command where one can begin, and doubtful words are left out.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// Behind these a command begins.
+/// Words after which a command begins.
 const LEADS: [&str; 9] = ["if", "then", "else", "elif", "while", "until", "do", "!", "time"];
-/// They start the command that follows their options; the first two are no programs.
+/// Commands that start the one after their options; the first two are builtins, not programs.
 const STARTERS: [&str; 6] = ["exec", "command", "env", "timeout", "nice", "sudo"];
-/// No programs; what stands behind the words for control is none either.
+/// Builtins and keywords, which are not programs. The word after one of these keywords is not a program either.
 const BUILTINS: [&str; 37] = [
     "break", "case", "cd", "continue", "declare", "done", "echo", "esac", "eval", "exit", "export",
     "fi", "for", "getopts", "hash", "kill", "let", "local", "mapfile", "printf", "pwd", "read",
@@ -17,7 +17,7 @@ const BUILTINS: [&str; 37] = [
     "umask", "unset", "wait", "exec", "command",
 ];
 
-/// The programs that it runs by name: neither builtins nor functions of its own.
+/// The programs that a script runs by name, without builtins and the script's own functions.
 pub(crate) fn commands(script: &str) -> Vec<String> {
     let mut pieces = Vec::new();
     split(&mut script.chars().peekable(), &mut pieces, false);
@@ -29,13 +29,14 @@ pub(crate) fn commands(script: &str) -> Vec<String> {
     found
 }
 
-/// Cuts a script where commands begin. What is quoted is one `"`, whatever it holds; `inside` a `(` its end is the end.
+/// Cuts a script into pieces where commands begin. A quoted part becomes a single `"`, whatever it holds. If `inside`
+/// parentheses, the script ends with the closing one.
 fn split(rest: &mut Peekable<Chars<'_>>, pieces: &mut Vec<String>, inside: bool) {
     let mut piece = String::new();
     while let Some(c) = rest.next() {
         match c {
             '\\' => {
-                // A line that goes on; of anything else the meaning is gone.
+                // The line is continued; any other character loses its special meaning.
                 piece.push(if rest.next() == Some('\n') { ' ' } else { '"' });
             }
             '\'' => {
@@ -60,9 +61,9 @@ fn split(rest: &mut Peekable<Chars<'_>>, pieces: &mut Vec<String>, inside: bool)
                 piece.push('"');
             }
             ')' if inside => break,
-            // The pattern of a `case`.
+            // The end of a pattern of a `case`.
             ')' => piece.clear(),
-            // `{name}` is what Rust puts in there.
+            // `{name}` is a placeholder that Rust fills in.
             '{' if rest.peek().is_some_and(|c| !c.is_whitespace()) => {
                 rest.by_ref().find(|c| *c == '}');
                 piece.push('"');
@@ -76,7 +77,7 @@ fn split(rest: &mut Peekable<Chars<'_>>, pieces: &mut Vec<String>, inside: bool)
     pieces.push(piece);
 }
 
-/// The rest of a string in double quotes, in which commands may stand.
+/// Reads the rest of a string in double quotes, which may hold commands.
 fn quoted(rest: &mut Peekable<Chars<'_>>, pieces: &mut Vec<String>) {
     while let Some(c) = rest.next() {
         match c {
@@ -88,7 +89,7 @@ fn quoted(rest: &mut Peekable<Chars<'_>>, pieces: &mut Vec<String>) {
     }
 }
 
-/// What follows a `$`: commands of `$(...)` become pieces, the rest says nothing.
+/// Reads what follows a `$`. The commands of `$(...)` become pieces; other expansions are ignored.
 fn expansion(rest: &mut Peekable<Chars<'_>>, pieces: &mut Vec<String>, piece: &mut String) {
     piece.push('"');
     match rest.peek() {
@@ -100,13 +101,13 @@ fn expansion(rest: &mut Peekable<Chars<'_>>, pieces: &mut Vec<String>, piece: &m
             split(rest, pieces, true);
         }
         Some('{') => drop(rest.by_ref().find(|c| *c == '}')),
-        // `$#` begins no comment.
+        // `$#` does not begin a comment.
         Some('#') => drop(rest.next()),
         _ => {}
     }
 }
 
-/// Whatever is between `((` and its end.
+/// Skips everything between `((` and its end.
 fn skip_arithmetic(rest: &mut Peekable<Chars<'_>>) {
     let mut depth = 1;
     for c in rest.by_ref() {
@@ -121,15 +122,15 @@ fn skip_arithmetic(rest: &mut Peekable<Chars<'_>>) {
     }
 }
 
-/// What a piece starts: the program that it begins with, or several where one starts another.
+/// The programs that a piece starts: the one that it begins with, or several if one starts another.
 fn programs(piece: &str) -> Vec<String> {
     let mut found = Vec::new();
     for word in piece.split_whitespace().skip_while(|word| LEADS.contains(word)) {
-        // A program that only the run will tell.
+        // A program whose name is known only at run time.
         if word == "\"" && found.last().is_some_and(|last| last == "exec") {
             break;
         }
-        // Settings of variables, and options and numbers for who starts another program.
+        // Assignments to variables, and options and numbers of a program that starts another.
         if word.contains('=') || (!found.is_empty() && !is_name(word)) {
             continue;
         }

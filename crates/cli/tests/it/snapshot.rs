@@ -11,7 +11,7 @@ fn snapshot(arguments: &[&str]) -> Snapshot {
     Snapshot::parse(&output.stdout).unwrap()
 }
 
-/// Facts that should be the same now and later and are not.
+/// Keys of the compared facts that differ between two snapshots.
 fn changed(a: &Snapshot, b: &Snapshot) -> BTreeSet<String> {
     let compared = |snapshot: &Snapshot| {
         let facts = snapshot.facts.iter().filter(|fact| fact.class.is_compared());
@@ -44,7 +44,7 @@ fn this_host_is_told_in_a_small_file() {
 
 #[test]
 fn nothing_that_is_compared_changes_by_itself() {
-    // Somebody else's test may change a setting of this host meanwhile; nobody changes one each time.
+    // Another test may change a setting of this host meanwhile, but not in every round.
     let mut changes: Option<BTreeSet<String>> = None;
     let mut before = snapshot(&[]);
     for _ in 0..3 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr sweep`: what is refused before anything is started, and what its page says.
+//! `deburr sweep`: what it refuses before it starts anything, and whether `docs/sweep.md` is complete.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -63,7 +63,7 @@ fn collect(value: &Value, names: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
-                // Names of environment variables are no fields.
+                // Names of environment variables are not fields.
                 if name != "env" {
                     collect(value, names);
                 }

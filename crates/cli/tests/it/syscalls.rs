@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr syscalls`: what is refused, the difference of two results, and what its page says.
+//! `deburr syscalls`: what it refuses, the difference of two results, and whether `docs/syscalls.md` is complete.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -40,7 +40,7 @@ fn without_privileges_it_says_what_is_missing() {
     assert!(crate::program::stderr(&output).contains("root"));
 }
 
-/// Incident 5 in small: the same command on a good and on a bad host.
+/// A small version of incident 5: the same command on a good and on a bad host.
 #[test]
 fn the_difference_names_the_slow_file_first() {
     let text = stdout(&run(&["syscalls", "--diff", &path(GOOD), &path(BAD)], 0));
@@ -102,7 +102,7 @@ fn every_field_has_a_line() {
     assert!(missing.is_empty(), "docs/syscalls.md does not say what these are: {missing:?}");
 }
 
-/// Findings are those of `docs/report.md`.
+/// Leaves out the fields of findings: `docs/report.md` describes them.
 fn collect(value: &Value, names: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Targets that are not there: status 2, before anything is observed, with a message that names them.
+//! Targets that do not exist are refused with status 2 before anything is observed, and the message names them.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 fn refused(arguments: &[&str]) -> String {
     let begin = Instant::now();
-    // A window that the test would not wait for.
+    // A window that is longer than the test would wait.
     let output = cargo_bin_cmd!("deburr").args(["-d", "600"]).args(arguments).output().unwrap();
     assert!(begin.elapsed() < Duration::from_secs(60));
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{output:?}");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How `scripts/test` counts what its test programs say: what came to no result has neither passed nor failed.
+//! How `scripts/test` counts the results of its test programs: an inconclusive test has neither passed nor failed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Accounts for a tier of which `log` was printed, `status` was the end, and `inconclusive` was noted.
+/// Lets `scripts/test` account for a tier that printed `log`, ended with `status` and noted `inconclusive`.
 fn account(log: &str, status: &str, inconclusive: &str) -> (Output, String) {
     let dir = tempfile::tempdir().expect("a directory");
     let (log_file, notes) = (dir.path().join("log"), dir.path().join("notes"));
@@ -66,18 +66,18 @@ fn a_tier_that_had_to_run_and_did_not_is_a_failure() {
     assert!(said.contains("this tier had to run here and nothing of it did"), "{said}");
 }
 
-/// Functions of `tests/common` whose first argument is a tier.
+/// Functions of `tests/common` that take a tier: as the second argument of the last one, as the first of all others.
 const NOTERS: [&str; 6] =
     ["skip(", "skip_or_fail(", "root_or_skip(", "inconclusive(", "tried(", "tried_times("];
 
-/// The tiers that calls in a source note something for, as far as they can be read: literals, and constants of the file.
+/// The tiers in the calls of these functions in a source file, as far as they are literals or constants of the file.
 fn tiers_noted(source: &str) -> Vec<String> {
     let literal = |text: &str| Some(text.strip_prefix('"')?.split_once('"')?.0.to_owned());
     let mut tiers = Vec::new();
     for (call, (at, _)) in
         NOTERS.iter().flat_map(|call| source.match_indices(call).map(move |at| (call, at)))
     {
-        // Part of a longer name, a method, or the function itself.
+        // Part of a longer name, a method, or the definition of the function.
         if source[..at].ends_with(|c: char| c.is_alphanumeric() || "_.".contains(c))
             || source[..at].ends_with("fn ")
         {
@@ -125,7 +125,7 @@ fn what_is_noted_is_noted_for_the_tier_that_runs_the_test() {
     let mut seen = 0;
     for path in sources(&tests) {
         let inside = path.strip_prefix(&tests).expect("below it").to_string_lossy().into_owned();
-        // As `scripts/test` chooses by the names of modules.
+        // As `scripts/test` assigns them, by the names of modules.
         let own = match inside.as_str() {
             "it/tiers.rs" => continue,
             "kernel/lab.rs" | "kernel/lab_disk.rs" => "lab",

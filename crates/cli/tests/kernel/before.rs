@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the block probe tells of the time before a request exists: it is what readers wait for when a device has few
-//! tags, and it is told of every request, whatever became of its bio.
+//! Time before a request exists, as the block probe reports it: readers wait there when a device has few tags, and it
+//! is known for every request, whatever became of its bio.
 
 use crate::block::cpus;
 use crate::common::{root_or_skip, skip};
@@ -13,10 +13,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
-/// Of the disks here.
+/// Size of the test disks, in MiB.
 const DISK_MIB: u64 = 64;
 
-/// A setting of a device's queue, put back at the end: a loop device keeps it when its file goes.
+/// A setting of a device's request queue, restored on drop: a loop device keeps it after its file is detached.
 struct Knob {
     path: PathBuf,
     before: String,
@@ -52,7 +52,8 @@ fn direct(device: &str) -> File {
         .unwrap()
 }
 
-/// Requests for a disk that end while `work` is done, which may look at what was told so far: the log is short.
+/// Requests of a disk that complete while `work` runs. The probe's log is short: `work` may call its argument to read
+/// what was logged so far.
 fn requests(disk: u32, work: impl FnOnce(&mut dyn FnMut())) -> Vec<Transfer> {
     let plan = BlockPlan::new(&io_facts()).unwrap();
     let mut probe = BlockProbe::open(&plan, cpus()).unwrap();
@@ -71,7 +72,7 @@ fn requests(disk: u32, work: impl FnOnce(&mut dyn FnMut())) -> Vec<Transfer> {
     told
 }
 
-/// Reads blocks at places that differ, for a while. Returns how long that took in all.
+/// Reads blocks at pseudo-random offsets for `length`. Returns the sum of the durations of the reads.
 fn read_for(file: &File, bytes: usize, seed: u64, length: Duration) -> Duration {
     let mut memory = vec![0_u8; bytes + 4096];
     let skip = memory.as_ptr().align_offset(4096);
@@ -92,7 +93,7 @@ fn sum_ns(requests: &[Transfer], of: impl Fn(&Transfer) -> u64) -> f64 {
     requests.iter().map(of).sum::<u64>() as f64
 }
 
-/// Shares of the time that 16 readers measure: before their requests, and from there on.
+/// Shares of the time that 16 readers measure: before their requests exist, and from then to completion.
 fn shares(device: &str, tags: u32) -> (f64, f64) {
     const READERS: u64 = 16;
     let _knob = Knob::set(device, "nr_requests", tags);
@@ -140,14 +141,16 @@ fn try_with_few_tags_readers_wait_before_their_requests() {
         Ok(disk) => disk,
         Err(why) => return skip("kernel", TEST, &why),
     };
-    // One worker of the loop device serves them one by one. With 4 tags, 12 of the 16 wait for one at any time.
+    // A worker of the loop device serves the requests one by one. With 4 tags, 12 of the 16 readers wait for one at any
+    // time.
     let few = shares(&disk.device, 4);
     let many = shares(&disk.device, 64);
     println!("few tags {few:?}, many {many:?}");
     assert!((0.5..0.85).contains(&few.0), "{few:?}");
     assert!(few.0 > 2.0 * few.1, "before the request is where they wait: {few:?}");
     assert!(many.0 < 0.1 && many.0 < few.0 / 5.0, "{many:?} after {few:?}");
-    // What they measure is what is told; the rest is their own time on the CPU and in its queue.
+    // The probe reports nearly all that the readers measure; the rest is their own time on the CPU and in the run
+    // queue.
     for (before, after) in [few, many] {
         assert!((0.7..1.02).contains(&(before + after)), "{before} + {after}");
     }
@@ -180,7 +183,7 @@ fn every_part_of_a_bio_was_queued_with_it() {
         let mut queued: Vec<u64> = told.iter().filter_map(|request| request.queued_ns).collect();
         assert_eq!(queued.len(), told.len(), "{device}: {told:?}");
         queued.sort_unstable();
-        // It is kept in units of 32 ns.
+        // The probe keeps it in units of 32 ns.
         queued.dedup_by(|later, earlier| *later - *earlier < 32);
         assert!(queued.len() <= 8, "{device}: a bio's parts began to wait at once: {queued:?}");
         assert!(told.iter().all(|r| r.queued_ns <= Some(r.start_ns)), "{device}: {told:?}");
@@ -212,7 +215,7 @@ fn merged_bios_leave_nothing_behind_that_others_take_for_theirs() {
     let known = told.iter().filter(writes).filter(|r| r.queued_ns.is_some()).count();
     let all = told.iter().filter(writes).count();
     assert!(known * 100 >= all * 95 && all > 20, "{known} of {all} writes");
-    // Many of these were merged; what is left behind of those would be seconds old.
+    // Many of these bios were merged; a time left behind by one of them would be seconds old.
     for request in &told {
         if let Some(queued_ns) = request.queued_ns {
             assert!(begin <= queued_ns && queued_ns <= request.start_ns, "{request:?}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The block probe on this kernel: it loads within a budget, and what is written to a filesystem on a loop device is
-//! attributed to the right files, whichever way it was written.
+//! The block probe on this kernel: it loads within an instruction budget, and bytes written to a filesystem on a loop
+//! device are attributed to the right files, whichever way they were written.
 
 use crate::common::{root_or_skip, skip};
 use crate::disk;
@@ -13,19 +13,20 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Possible CPUs of this host.
+/// Number of possible CPUs of this host.
 pub(crate) fn cpus() -> u32 {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap();
     text.trim().rsplit(['-', ',']).next().unwrap().parse::<u32>().unwrap() + 1
 }
 
-/// The number of the filesystem mounted there, which has a whole disk, as the kernel has it.
+/// Device number of the filesystem mounted at `point`, as the kernel encodes it. The filesystem must be on a whole
+/// disk.
 pub(crate) fn number(point: &Path) -> u32 {
     let fs = disk::fs_of(point);
     fs.major << 20 | fs.minor
 }
 
-/// All that a probe told of one disk.
+/// All that a probe reported about one disk.
 pub(crate) struct Seen {
     pub(crate) probe: BlockProbe,
     disk: u32,
@@ -55,7 +56,7 @@ impl Seen {
         );
     }
 
-    /// Reads until the disk is quiet.
+    /// Reads until no transfer was reported for 200 ms, for 20 s at most.
     pub(crate) fn settle(&mut self) {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
@@ -68,7 +69,7 @@ impl Seen {
         }
     }
 
-    /// Bytes written for each inode.
+    /// Bytes written, by inode number.
     fn written(&self) -> BTreeMap<u64, u64> {
         let mut sum = BTreeMap::new();
         for transfer in self.transfers.iter().filter(|transfer| transfer.op == Op::Write) {
@@ -80,7 +81,7 @@ impl Seen {
     }
 }
 
-/// What was written to a file, and the name that it should have got.
+/// What was written to a file, and the name that it should get; `|` separates names of which either will do.
 struct Expected {
     path: String,
     ino: u64,
@@ -112,7 +113,7 @@ impl Writer {
         self.expect(path, &file, blocks as u64 * 4096, false);
     }
 
-    /// Appended and synced block by block.
+    /// Appends and syncs block by block.
     fn appended(&mut self, path: &str, blocks: u64) {
         let mut file = self.create(path);
         for _ in 0..blocks {
@@ -190,7 +191,7 @@ fn files_are_found(test: &str, fs_type: &str) {
         let got = written.get(&file.ino).copied().unwrap_or(0);
         wanted += file.bytes;
         right += got.min(file.bytes);
-        // A filesystem may write a block once more, never twice as much.
+        // A filesystem may write some blocks again, but never more than twice the bytes.
         assert!(got <= file.bytes * 2, "{}: {got} bytes for {}", file.path, file.bytes);
         let named = seen.names.get(&file.ino);
         let name = named.map(|named| String::from_utf8_lossy(&named.path).into_owned());
@@ -209,7 +210,7 @@ fn files_are_found(test: &str, fs_type: &str) {
     }
     let known: Vec<u64> = writer.expected.iter().map(|file| file.ino).collect();
     drop(writer);
-    // All that a filesystem keeps for later goes out; of XFS, that is in memory of all kinds.
+    // The remount writes out all that the filesystem has held back; in XFS that is in memory of all kinds.
     disk::run("mount", &["-o", "remount,ro", &point.to_string_lossy()]).unwrap();
     seen.settle();
     let strange = seen.written().into_keys().find(|ino| !known.contains(ino));
@@ -239,9 +240,9 @@ pub(crate) fn disk_counters(device: &str) -> [(u64, u64); 2] {
     [(numbers[0], numbers[2] * 512), (numbers[4], numbers[6] * 512)]
 }
 
-/// The kernel does not run a program that is interrupted by an event of its own on the same CPU, for example where a
-/// hypervisor takes the CPU in the middle of it and interrupts are due when it gives it back. The probe counts these
-/// (`nested`): so many requests may be missing. It has few of them, of some thousands.
+/// Maximum number of events that the kernel may withhold (`nested`), of some thousands. It does not run a program for
+/// an event that interrupts the same program on its CPU, for example where a hypervisor preempts the CPU in the middle
+/// of it, and interrupts are due when it resumes.
 pub(crate) const MOST_NESTED: u64 = 20;
 
 /// Maximum number of completions that the kernel withholds (`completion_unseen`), of this many requests. A kernel that
@@ -252,7 +253,7 @@ pub(crate) fn most_unseen(requests: u64) -> u64 {
     (requests / 50).max(40)
 }
 
-/// Waits until the device has nothing more to do.
+/// Waits until the device's counters do not change for 200 ms.
 pub(crate) fn quiet(device: &str) {
     let mut last = disk_counters(device);
     for _ in 0..100 {
@@ -266,7 +267,7 @@ pub(crate) fn quiet(device: &str) {
     panic!("{device} is never quiet");
 }
 
-/// All that moved is told, once; but for requests of which the kernel withheld an event, which are counted.
+/// Every transfer is reported once, except for requests of which the kernel withheld an event; those are counted.
 fn assert_counters_agree(seen: &Seen, before: [(u64, u64); 2], after: [(u64, u64); 2]) {
     let lost = seen.probe.lost();
     let [nested, unseen] =
@@ -329,7 +330,7 @@ fn a_sample_stands_for_all_requests() {
     let mut seen = Seen::begin(number(&point));
     seen.probe.follow(7, false);
     let mut writer = Writer { root: point, expected: Vec::new(), open: Vec::new() };
-    // One at a time: the same request of the kernel is used again and again.
+    // One at a time: the kernel uses the same request structure again and again.
     writer.direct("direct", 4000);
     seen.settle();
     let file = &writer.expected[0];
@@ -359,17 +360,18 @@ fn what_comes_faster_than_it_is_read_is_sampled_and_what_is_lost_is_counted() {
             writer.direct(&format!("direct{}", round % 2), 1000);
         }
     };
-    // More than the log of a CPU holds, on whichever they complete; fewer than its half and eight times its other half.
+    // More than a CPU's log holds, whichever CPU they complete on, but fewer than half of it plus eight times its other
+    // half.
     write(9);
     seen.look();
     let (told, weight) =
         seen.transfers.iter().fold((0, 0), |sum, moved| (sum.0 + 1, sum.1 + moved.weight));
     let lost = seen.probe.lost();
     assert!(!lost.contains_key("log_overrun"), "{lost:?}");
-    // Where they complete on many CPUs no log is half full.
+    // Where they complete on many CPUs, no log is half full, and nothing is sampled.
     assert!(told < 9000 || cpus() > 4, "{told}");
     assert!((8500..10_000).contains(&weight), "{told} told stand for {weight} of some 9000");
-    // More than that, on however many CPUs they complete: an eighth of them fills the logs of sixteen.
+    // So many that logs overrun, however many CPUs they complete on: an eighth of them fills the logs of sixteen.
     seen.transfers.clear();
     write(40 * u64::from(cpus().min(8)));
     seen.look();
@@ -377,8 +379,8 @@ fn what_comes_faster_than_it_is_read_is_sampled_and_what_is_lost_is_counted() {
     assert!(seen.transfers.len() > 1000, "the latest are told");
 }
 
-/// What a process writes without the page cache is often in memory that it shares with others (a database's buffers),
-/// or that maps a file.
+/// The memory that a process writes from without the page cache is often shared with other processes (a database's
+/// buffers), or maps a file.
 #[test]
 fn a_direct_write_belongs_to_the_file_that_is_written_not_to_the_one_in_memory() {
     const TEST: &str =
@@ -397,7 +399,7 @@ fn a_direct_write_belongs_to_the_file_that_is_written_not_to_the_one_in_memory()
     std::fs::write(&page_cache, [6; BYTES as usize]).unwrap();
     File::open(&page_cache).unwrap().sync_all().unwrap();
     for source in [memory, File::open(&page_cache).unwrap()] {
-        // A new probe: it has not learned yet what such transfers look like.
+        // A new probe, which has not learned yet what such transfers look like.
         let mut seen = Seen::begin(number(&point));
         let target = OpenOptions::new()
             .create(true)
@@ -441,7 +443,7 @@ fn the_block_device_itself_is_no_file() {
     let buffered = OpenOptions::new().write(true).open(&disk.device).unwrap();
     buffered.write_all_at(&[7; 8192], 1 << 20).unwrap();
     buffered.sync_all().unwrap();
-    // From memory that is shared.
+    // A direct write from shared memory.
     let shared = tempfile::tempfile_in("/dev/shm").unwrap();
     shared.write_all_at(&[5; 4096], 0).unwrap();
     assert_eq!(rustix::fs::sendfile(&direct, &shared, Some(&mut 0), 4096), Ok(4096));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Limits and throttle counters of a live cgroup and of all above it, beside what the kernel's files say.
+//! Recorded limits and throttle counters of a cgroup and of all its ancestors agree with the kernel's files.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -13,7 +13,7 @@ use std::{fs, thread};
 const DEBURR: &str = env!("CARGO_BIN_EXE_deburr");
 const PERIOD_US: u64 = 100_000;
 
-/// Three cgroups, one in the other; the outermost gets the quota, a spinner runs in the innermost.
+/// Three nested cgroups, removed on drop: the outermost gets the quota, a spinner runs in the innermost.
 pub(crate) struct Nested {
     v2: bool,
     top: PathBuf,
@@ -21,7 +21,7 @@ pub(crate) struct Nested {
 }
 
 impl Nested {
-    /// `Err` = why this host has no place for it.
+    /// Creates the cgroups; `Err` = why that is not possible on this host.
     pub(crate) fn make() -> Result<Self, String> {
         let v1 = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"].map(Path::new);
         let v1 = v1.into_iter().find(|dir| dir.join("cpu.cfs_quota_us").exists());
@@ -79,7 +79,7 @@ impl Drop for Nested {
             let _ = spinner.wait();
         }
         for dir in self.dirs().iter().rev() {
-            // The dead leave their cgroup a moment after they were waited for.
+            // A process leaves its cgroup a moment after it was waited for.
             for _ in 0..100 {
                 if fs::remove_dir(dir).is_ok() || !dir.exists() {
                     break;
@@ -94,7 +94,7 @@ fn write(file: &Path, value: &str) -> Result<(), String> {
     fs::write(file, value).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// The quotas of a cgroup, in the order in which they were seen.
+/// Quotas of a cgroup, in microseconds, in the order in which they were recorded; `None` = no limit.
 fn quotas(recording: &Connection, path: &str) -> Vec<Option<u64>> {
     let sql = "SELECT quota_us FROM cgroup WHERE path = ?1 ORDER BY seq";
     let mut rows = recording.prepare(sql).unwrap();
@@ -102,7 +102,7 @@ fn quotas(recording: &Connection, path: &str) -> Vec<Option<u64>> {
     quotas.map(|quota| quota.unwrap().map(i64::cast_unsigned)).collect()
 }
 
-/// Throttled periods of a cgroup, reading by reading.
+/// Throttled periods of a cgroup so far, at each reading.
 fn throttled(recording: &Connection, path: &str) -> Vec<u64> {
     let sql = "SELECT nr_throttled FROM cgroup_reading WHERE cgroup IN \
                (SELECT cgroup FROM cgroup WHERE path = ?1) ORDER BY seq";
@@ -157,7 +157,7 @@ fn try_limits_and_counters_of_every_ancestor_are_read() {
     assert_eq!((quotas(&recording, &middle), quotas(&recording, &leaf)), (vec![None], vec![None]));
     assert_eq!(quotas(&recording, "/").len(), 1);
 
-    // The counters live where the quota is, and lie between what the file said before and after.
+    // Only the cgroup with the quota counts; its counters lie between what its `cpu.stat` had before and after.
     let counts = throttled(&recording, &top);
     assert!(counts.len() >= 3 && counts.is_sorted(), "{counts:?}");
     let (first, last) = (counts[0], counts[counts.len() - 1]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr cpu-check` under a CPU limit of its own: it is named, and nobody else is blamed for it.
+//! `deburr cpu-check` inside a cgroup with a CPU quota: the verdict names that limit, and does not blame other tasks.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -20,7 +20,7 @@ fn a_quota_above_the_check_is_named() {
     };
     nested.set_quota(30_000);
     let [top, _, leaf] = nested.dirs();
-    // On one CPU there is a sweep of two steps only.
+    // On one CPU the sweep has only two steps.
     let script = "echo $$ > \"$0\" && exec taskset -c 0 \"$@\"";
     let mut check = Command::new("sh");
     check.args(["-c", script]).arg(leaf.join("cgroup.procs"));
@@ -32,7 +32,7 @@ fn a_quota_above_the_check_is_named() {
     assert_eq!(said["cpus"]["limit"], serde_json::json!({"cpus": 0.3, "cgroup": path}), "{said}");
     let step = &said["sweep"][0];
     assert_eq!(step["workers"], 1);
-    // A step may begin with a whole period's quota unused.
+    // A step may begin with the unused quota of a whole period.
     assert!(step["share"].as_f64().unwrap() < 0.5, "{step}");
     let verdict = said["verdict"].to_string();
     assert!(

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Disks to test with: a file behind a loop device, formatted and mounted; taken down with the test.
+//! Disks for tests: a loop device over a file, which can be partitioned, formatted and mounted. Dropping the `Disk`
+//! undoes all of it.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-/// A mounted filesystem of its own.
+/// A loop device with its partitions and mounts, all removed on drop.
 #[derive(Debug)]
 pub(crate) struct Disk {
     dir: tempfile::TempDir,
@@ -16,7 +17,8 @@ pub(crate) struct Disk {
     server: Option<Server>,
 }
 
-/// The lab's disk, which takes its time: a file of a filesystem that a process of its own serves.
+/// The lab's slow disk (`deburr lab-worker disk`): a process that serves a FUSE filesystem, mounted at `at`, whose file
+/// `disk` backs the loop device.
 #[derive(Debug)]
 struct Server {
     process: Child,
@@ -24,14 +26,14 @@ struct Server {
 }
 
 impl Disk {
-    /// A loop device of so many MiB, without a filesystem; or why there can be none.
+    /// Makes a loop device of `mib` MiB without a filesystem. `Err` = why that is not possible here.
     pub(crate) fn new(mib: u64) -> Result<Self, String> {
         let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
         let image = dir.path().join("image");
         Self::on(dir, &image, mib)
     }
 
-    /// The same with its bytes in a new file at `image`.
+    /// Like [`Self::new`], with a new backing file at `image`.
     pub(crate) fn at(image: &Path, mib: u64) -> Result<Self, String> {
         Self::on(tempfile::tempdir().map_err(|error| error.to_string())?, image, mib)
     }
@@ -44,7 +46,7 @@ impl Disk {
         Ok(Self { dir, device, mounted: Vec::new(), partitions: Vec::new(), server: None })
     }
 
-    /// One of so many MiB in memory that takes its time for each request, as soon as [`Self::take_us`] says so.
+    /// Makes a disk of `mib` MiB in memory, which delays each request once [`Self::take_us`] was called.
     pub(crate) fn slow(mib: u64) -> Result<Self, String> {
         let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
         let at = dir.path().join("fuse");
@@ -71,7 +73,8 @@ impl Disk {
         Ok(Self { dir, device, mounted: Vec::new(), partitions: Vec::new(), server })
     }
 
-    /// From now on, each request takes so long; 0 = as fast as memory.
+    /// Sets the service time of each request, in microseconds, from now on; 0 = as fast as memory. Without effect on a
+    /// disk that is not [`Self::slow`].
     pub(crate) fn take_us(&mut self, us: u64) {
         if let Some(server) = &mut self.server
             && let Some(stdin) = &mut server.process.stdin
@@ -80,7 +83,8 @@ impl Disk {
         }
     }
 
-    /// Makes partition `number` of it, in sectors of 512 bytes; its device.
+    /// Adds partition `number`; `start` and `sectors`, its length, are in sectors of 512 bytes. Returns its device
+    /// (`/dev/loopNpM`).
     pub(crate) fn partition(
         &mut self,
         number: u32,
@@ -93,7 +97,7 @@ impl Disk {
         Ok(format!("{}p{number}", self.device))
     }
 
-    /// Formats and mounts a device; the mount point.
+    /// Formats and mounts a device. Returns the mount point, whose name contains a space and a newline.
     pub(crate) fn mount(&mut self, device: &str, fs_type: &str) -> Result<PathBuf, String> {
         let mkfs = format!("mkfs.{fs_type}");
         let options: &[&str] = match fs_type {
@@ -109,7 +113,7 @@ impl Disk {
         Ok(point)
     }
 
-    /// Takes its filesystems out of the tree.
+    /// Unmounts all its filesystems.
     pub(crate) fn unmount(&mut self) {
         for point in self.mounted.drain(..) {
             run("umount", &[&point.to_string_lossy()]).unwrap();
@@ -138,7 +142,8 @@ impl Drop for Server {
     }
 }
 
-/// A new disk with that filesystem on all of it, and its mount point; or why it cannot be.
+/// Makes a disk of `mib` MiB with one filesystem on the whole device, and mounts it. `Err` = why that is not possible
+/// here.
 pub(crate) fn mounted(mib: u64, fs_type: &str) -> Result<(Disk, PathBuf), String> {
     let mut disk = Disk::new(mib)?;
     let device = disk.device.clone();
@@ -146,7 +151,7 @@ pub(crate) fn mounted(mib: u64, fs_type: &str) -> Result<(Disk, PathBuf), String
     Ok((disk, point))
 }
 
-/// Runs a program that must succeed.
+/// Runs a program; a nonzero exit status is an error, with its standard error.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<Output, String> {
     let out = Command::new(program).args(arguments).output();
     let out = out.map_err(|error| format!("cannot run `{program}`: {error}"))?;
@@ -156,7 +161,7 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<Output, String> {
     Err(format!("`{program} {arguments:?}`: {}", String::from_utf8_lossy(&out.stderr).trim()))
 }
 
-/// What of the mount table's line of a mount point tells its filesystem.
+/// Device id of the filesystem mounted at `point`, from `/proc/self/mountinfo`.
 pub(crate) fn fs_of(point: &Path) -> deburr_core::recording::DevId {
     use std::os::unix::ffi::OsStrExt as _;
     let text = std::fs::read("/proc/self/mountinfo").unwrap();

@@ -14,7 +14,7 @@ const BYTES: i64 = 8 << 20;
 
 fn divided() -> Result<(Disk, PathBuf), String> {
     let mut disk = Disk::new(64)?;
-    // One that is only there to be read and to vanish.
+    // A partition that is only read, and vanishes.
     disk.partition(1, 2048, 1024)?;
     let device = disk.partition(2, START, LENGTH)?;
     let point = disk.mount(&device, "ext4")?;
@@ -34,7 +34,7 @@ fn a_disk_that_is_written_to_is_recorded_as_the_kernel_counts_it() {
     let fs = fs_of(&point);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.deburr");
-    // The first look at the counters comes a moment after the start of the command.
+    // The counters are first read a moment after the start of the command.
     let script = format!(
         "exec 2>&1; sleep 0.3; dd if={0}p1 of=/dev/null bs=4k count=8 iflag=direct; sleep 0.5; delpart {0} 1
          dd if=/dev/zero of=x bs=1M count=8 conv=fsync; sleep 1",
@@ -64,7 +64,7 @@ fn a_disk_that_is_written_to_is_recorded_as_the_kernel_counts_it() {
     let backing = text(&format!("SELECT backing FROM devices WHERE name = '{name}'"));
     assert!(backing.ends_with("/image"), "{backing}");
     assert_eq!(text(&format!("SELECT fstype FROM mount WHERE fs = '{fs}'")), "ext4");
-    // The name holds a line's end, which the kernel escapes.
+    // The mount point's name contains a newline, which the kernel escapes.
     let shown = text(&format!("SELECT point FROM mount WHERE fs = '{fs}'"));
     assert_eq!(shown, point.to_str().unwrap());
     let scheduler = std::fs::read_to_string(format!("/sys/block/{name}/queue/scheduler")).unwrap();
@@ -72,7 +72,7 @@ fn a_disk_that_is_written_to_is_recorded_as_the_kernel_counts_it() {
         format!("SELECT value FROM settings WHERE path = '/sys/block/{name}/queue/scheduler'");
     assert_eq!(text(&sql), scheduler.trim_end_matches('\n'));
 
-    // What the disk counts is what its partition does, and both hold the file.
+    // Disk and partition count the same writes, which include the file's.
     for device in [format!("{name}p2"), name.to_owned()] {
         let moved = format!(
             "SELECT max(write_bytes) - min(write_bytes) FROM disk_reading JOIN devices USING (device) \

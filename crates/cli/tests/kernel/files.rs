@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Names of files by inode number, on the filesystems themselves.
+//! Paths of files by inode number, resolved on real filesystems.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-// The program has no library: its module is taken as it is.
+// The program has no library crate, so its module is included by path.
 #[allow(dead_code, clippy::module_inception, reason = "a part of it is tested here")]
 #[path = "../../src/files/mod.rs"]
 mod files;
@@ -70,22 +70,22 @@ fn follow(scene: &mut Scene) {
         let path = scene.point.join(OsStr::from_bytes(bytes));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let open = fs::File::create(&path).unwrap();
-        // `lsattr` takes no name that is not UTF-8; a file keeps its identity under another.
+        // The name for `lsattr` must be UTF-8, so the file is renamed for a moment; it keeps its identity.
         let plain = scene.point.join("for lsattr");
         fs::rename(&path, &plain).unwrap();
         let number = identity(&plain);
         fs::rename(&plain, &path).unwrap();
         let linked = |path| Name { path, state: FileState::Linked, confirmed: true };
-        // As seen, and without having been seen by name.
+        // With the name that was seen, and without one.
         assert_eq!(scene.name(number, Some(bytes), false), linked(scene.shown(bytes)));
         assert_eq!(scene.name(number, None, false), linked(scene.shown(bytes)));
-        // A second name: the one that was seen is kept, as long as it is one.
+        // With a second hard link, the name that was seen is kept as long as it exists.
         let other = scene.point.join("other");
         fs::hard_link(&path, &other).unwrap();
         assert_eq!(scene.name(number, Some(bytes), false), linked(scene.shown(bytes)));
         assert_eq!(scene.name(number, Some(b"/other"), false), linked(scene.shown(b"other")));
         fs::remove_file(&other).unwrap();
-        // Renamed after it was seen, and another file in its place.
+        // Renamed after it was seen, with another file in its place.
         let renamed = scene.point.join("renamed (deleted)");
         fs::rename(&path, &renamed).unwrap();
         fs::write(&path, "another").unwrap();
@@ -119,7 +119,7 @@ fn a_name_that_the_kernel_forgot_is_found_where_it_was_seen() {
     };
     fs::write(point.join("file"), "x").unwrap();
     let number = identity(&point.join("file"));
-    // A filesystem that was just mounted has no names in memory.
+    // A filesystem that was just mounted has no names in the dentry cache.
     disk::run("umount", &[&point.to_string_lossy()]).unwrap();
     disk::run("mount", &[&disk.device, &point.to_string_lossy()]).unwrap();
     let fs = disk::fs_of(&point);
@@ -147,7 +147,7 @@ fn a_directory_that_is_mounted_elsewhere_shows_the_path_there() {
         fs::write(point.join(path), "x").unwrap();
     }
     let (inside, outside) = (ino(&point.join("shown/in")), ino(&point.join("out")));
-    // A mount namespace in which only the directory is mounted: this process goes on without it.
+    // From here on only the directory is mounted in this mount namespace, not the filesystem's root.
     let place = tempfile::tempdir().unwrap();
     let bind = place.path().to_string_lossy().into_owned();
     disk::run("mount", &["--bind", &point.join("shown").to_string_lossy(), &bind]).unwrap();
@@ -180,7 +180,7 @@ fn a_directory_that_is_mounted_elsewhere_shows_the_path_there() {
     assert!(!unmounted.confirmed, "{unmounted:?}");
 }
 
-/// Ends with the test.
+/// A child process, killed on drop.
 struct Child(std::process::Child);
 
 impl Drop for Child {
@@ -203,7 +203,7 @@ fn a_filesystem_of_another_mount_namespace_is_reached_through_its_process() {
     let fs = disk::fs_of(&point);
     fs::write(point.join("file"), "x").unwrap();
     let number = identity(&point.join("file"));
-    // From here on it is mounted in the namespace of a process only.
+    // From here on the filesystem is mounted only in the mount namespace of a child process.
     let mut command = std::process::Command::new("unshare");
     command.args(["--mount", "sh", "-c", "echo there; exec sleep 600"]);
     let Ok(child) = command.stdout(std::process::Stdio::piped()).spawn() else {

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Go programs for tests, built by the toolchains that are here. Nothing is fetched: `scripts/setup --lab` does that.
+//! Go programs for tests, built by the installed toolchains. Nothing is downloaded here: `scripts/setup --lab` does
+//! that.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Versions beside the one that is installed: the function table changed between them.
+/// Go versions to test in addition to the installed one: the function table changed between them.
 const OTHERS: [&str; 2] = ["go1.24.13", "go1.27.3"];
 
-/// Sleeps; sets GOMAXPROCS to its argument, if it has one, or keeps as many threads busy as may run.
+/// Program that sleeps. With an argument it first sets GOMAXPROCS to that digit, or, if the argument is `spin`, starts
+/// GOMAXPROCS busy goroutines.
 const SOURCE: &str = "package main
 
 import (
@@ -32,9 +34,9 @@ func main() {
 }
 ";
 
-/// One version of Go.
+/// An installed Go toolchain.
 pub(crate) struct Toolchain {
-    /// `go1.26.8`.
+    /// Version, such as `go1.26.8`.
     pub(crate) version: String,
     go: PathBuf,
     wanted: Option<&'static str>,
@@ -58,7 +60,7 @@ impl Toolchain {
         command
     }
 
-    /// Builds the program, whose `go.mod` names that version of the language.
+    /// Builds the program as `name`; its `go.mod` names version `language` of the language.
     pub(crate) fn build(
         &self,
         name: &str,
@@ -86,7 +88,7 @@ impl Toolchain {
         Program { file, _dir: dir }
     }
 
-    /// Address of a variable, by the symbols of a program.
+    /// Address of a variable, from a program's symbol table (`go tool nm`).
     pub(crate) fn address_of(&self, program: &Path, variable: &str) -> u64 {
         let output = self.command().args(["tool", "nm"]).arg(program).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -96,13 +98,13 @@ impl Toolchain {
     }
 }
 
-/// A program, as long as this lives.
+/// A built program, deleted on drop.
 pub(crate) struct Program {
     pub(crate) file: PathBuf,
     _dir: tempfile::TempDir,
 }
 
-/// A process that is ended with this.
+/// A child process, killed on drop.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
@@ -112,12 +114,12 @@ impl Drop for Running {
     }
 }
 
-/// Starts a command that says nothing.
+/// Starts a command without input, and discards its standard output.
 pub(crate) fn start(command: &mut Command) -> Running {
     Running(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
 }
 
-/// The versions that are here; `Err` = why there is none.
+/// The installed toolchains, the default one first; `Err` = why there is none.
 pub(crate) fn toolchains() -> Result<Vec<Toolchain>, String> {
     let places = ["go", "/usr/local/go/bin/go", "/usr/lib/go/bin/go"].map(Path::new);
     let Some(first) = places.into_iter().find_map(|go| Toolchain::find(go, None)) else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A limit of a cgroup on block IO: what it holds back is counted, and who waits for it hears of the limit. Without the
-//! limit, neither.
+//! A cgroup limit on block IO (v1, `blkio.throttle`): requests that it throttles are counted, and BLK007 names it to
+//! the process that waits. Without the limit neither happens.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -12,12 +12,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Reads one by one, past the page cache.
+/// Number of reads of 4 KiB, made one by one, past the page cache.
 const READS: u64 = 100;
 const TREE: &str = "/sys/fs/cgroup/blkio";
 const LIMIT: &str = "blkio.throttle.read_iops_device";
 
-/// A cgroup of v1's `blkio` controller, gone with the test.
+/// A cgroup of the v1 `blkio` controller, removed on drop.
 struct Group(PathBuf);
 
 impl Drop for Group {
@@ -26,7 +26,8 @@ impl Drop for Group {
     }
 }
 
-/// What is recorded and found of a command that reads in that cgroup.
+/// Records a command that reads from `device` in that cgroup. Returns the recording, its report as JSON, and the
+/// directory that holds the recording.
 fn observed(device: &str, group: &Path) -> (Connection, Value, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("x.deburr");
@@ -96,7 +97,7 @@ fn try_what_a_limit_holds_back_is_counted_and_its_victim_hears_of_it() {
     std::fs::write(group.0.join(LIMIT), &limit).unwrap();
     let (recording, report, _dir) = observed(&disk.device, &group.0);
     let (ios, bytes) = held(&recording);
-    // Each slice of a tenth of a second lets some through at once.
+    // In each throttle slice of 100 ms some reads pass at once.
     assert!((READS / 4..=READS).contains(&ios) && bytes == ios * 4096, "{ios}, {bytes} B");
     let cgroup: String =
         recording.query_row("SELECT DISTINCT cgroup FROM io_held", [], |row| row.get(0)).unwrap();
@@ -109,7 +110,7 @@ fn try_what_a_limit_holds_back_is_counted_and_its_victim_hears_of_it() {
     let cause = &found["causes"][0];
     assert_eq!(cause["key"].as_str().unwrap(), group.0.join(LIMIT).to_str().unwrap());
     assert_eq!(cause["value"].as_str().unwrap(), limit);
-    // 25 a second, one by one: nearly all of the window is lost to the limit.
+    // At 25 reads per second, one by one, nearly all of the window is lost to the limit.
     let lost = found["cost"]["lost_ns_per_s"].as_f64().unwrap() / 1e9;
     assert!((0.6..=1.0).contains(&lost), "{lost} s of every second");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Block IO as it is recorded: the bytes of each file are those that were written, and all classes together are
-//! what the kernel counted.
+//! Block IO in recordings: each file has the bytes that were written to it, and all classes together have what the
+//! kernel counted.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Writes some files to `$POINT`, in some ways.
+/// Shell script that writes files to `$POINT`: through the page cache, synced, directly, then deleted or renamed.
 const WRITE: &str = r#"
 set -e
 # The kernel's counters are first read when the command has begun already.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The experiment of the incident that `deburr sweep` is for: a Go service that runs 96 threads under a fraction of a
-//! CPU stalls at a rate that is no trouble for it with one thread.
+//! Repeats the incident that `deburr sweep` is for: under a limit of a fraction of a CPU, a Go service with 96 threads
+//! stalls at a request rate that it serves without trouble with one thread.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -11,15 +11,16 @@ use serde_json::Value;
 use std::path::Path;
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/services/fanout.go");
-/// Requests a second.
+/// Requests per second.
 const RATE: f64 = 100.0;
-/// The limit, in multiples of what the service needs with one thread. With 96 it needs twice as much, and 1.4 to 1.6 times
-/// where requests queue.
+/// CPU limit, as a multiple of the CPU time that the service needs with one thread. With 96 threads it needs twice as
+/// much, and 1.4 to 1.6 times as much where requests queue.
 const HEADROOM: f64 = 1.4;
-/// How many times longer the 99th percentile is with 96 threads. Measured: 57 and more on a busy machine of two CPUs.
+/// Least ratio of the 99th percentile with 96 threads to that with one. Measured: 57 and more on a busy machine with
+/// two CPUs.
 const FACTOR: f64 = 20.0;
-/// What a request takes is measured first; where others make it dearer or cheaper before it is used, the limit is
-/// wrong, and a new one is measured.
+/// Maximum number of attempts. The CPU time of a request is measured first; if other load changes it before the limit
+/// is used, the limit is wrong, and the next attempt measures it anew.
 const ATTEMPTS: usize = 4;
 
 fn run(program: &Path, arguments: &[&str]) -> Value {
@@ -30,7 +31,7 @@ fn run(program: &Path, arguments: &[&str]) -> Value {
     document(&sweep(&arguments, &[program.to_str().unwrap(), &port]).output().unwrap())
 }
 
-/// CPU time of a request with one thread, in nanoseconds: the middle one of three.
+/// CPU time of a request with one thread, in nanoseconds: the median of three runs.
 fn need_ns(program: &Path) -> f64 {
     let arguments = ["--cpus", "1", "--seconds", "1.5", "--warmup", "0.5"];
     let sweep = run(program, &[&arguments[..], &["--vary", "env:GOMAXPROCS=1"]].concat());
@@ -42,14 +43,14 @@ fn need_ns(program: &Path) -> f64 {
     costs[1]
 }
 
-/// What is not as it was in the incident; empty if all is.
+/// Lists what differs from the incident; empty = it was reproduced.
 fn differences(sweep: &Value) -> Vec<String> {
     let value = |variant: usize, field: &str| {
         sweep["points"][variant][field]["value"].as_f64().unwrap_or(f64::NAN)
     };
     let factor = value(1, "p99_ns") / value(0, "p99_ns");
     let [one, many] = [0, 1].map(|variant| &sweep["knees"][variant]);
-    // Without headroom to catch up, queues may grow for all of the window.
+    // Without headroom to catch up, the queue may grow throughout the window.
     let bends = many["bad_per_s"] == RATE
         && ["latency", "behind"].map(Value::from).contains(&many["reason"]);
     let said = sweep["verdict"].as_array().unwrap().last().unwrap().as_str().unwrap();
@@ -73,7 +74,7 @@ fn differences(sweep: &Value) -> Vec<String> {
 
 #[test]
 fn many_threads_under_a_limit_are_worth_a_factor_of_twenty() {
-    // It tries four times by itself.
+    // It makes `ATTEMPTS` attempts itself.
     let test = "many_threads_under_a_limit_are_worth_a_factor_of_twenty";
     common::tried_times(1, "kernel", test, try_many_threads);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The lab: every scenario on this kernel, and that nothing of one is left, however it ends.
+//! The lab: every scenario passes on this kernel, and nothing of one is left, however it ends.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 
 pub(crate) const DEBURR: &str = env!("CARGO_BIN_EXE_deburr");
 
-/// Scenarios load the CPUs that they measure: one at a time.
+/// Lets only one scenario run at a time, because scenarios load the CPUs that they measure.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Waits until that is so.
+/// Waits until `is_so` returns true; panics after a minute.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !is_so() {
@@ -29,7 +29,7 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Directories where this host's cgroups may be made, v1 and v2.
+/// Directories of this host in which CPU cgroups can be made, v1 and v2.
 pub(crate) fn cgroup_roots() -> Vec<PathBuf> {
     ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup"]
         .into_iter()
@@ -41,16 +41,16 @@ pub(crate) fn cgroup_roots() -> Vec<PathBuf> {
 /// Longest time to wait for an idle CPU.
 const IDLE_WITHIN: Duration = Duration::from_secs(60);
 
-/// Runs a scenario, which must find what it expects, and keeps its recording. `None` = it could not run here, or the
-/// machine did not let it come to a result.
+/// Runs a scenario, all of whose checks must pass, and keeps its recording. `None` = it could not run here, or is
+/// inconclusive because the machine was unfit.
 fn run(name: &str, keep: &Path) -> Option<()> {
     let _one = alone();
     if !common::root_or_skip("lab", name) {
         return None;
     }
     let mut command = Command::new(DEBURR);
-    // The weight shields from what else the host does, which is not starved; nobody can make a CPU idle, which
-    // is waited for.
+    // The weight protects the scenario from other load on the host without starving that load. It cannot make a CPU
+    // idle, so the loop waits for an idle one.
     command.args(["lab", "run", name, "--json", "--weight=3", "--keep"]).arg(keep);
     let deadline = Instant::now() + IDLE_WITHIN;
     let mut broken = 0;
@@ -62,7 +62,7 @@ fn run(name: &str, keep: &Path) -> Option<()> {
             break (output, said);
         }
         if output.status.code() != Some(3) {
-            // It did not come to an end: who was to answer may have had no CPU.
+            // The run broke off: a process that should have answered may have had no CPU.
             broken += 1;
             let unfit = before.unfit(&common::Fitness::now());
             assert!(!unfit.is_empty(), "{name}: {}: {said}", output.status);
@@ -74,7 +74,7 @@ fn run(name: &str, keep: &Path) -> Option<()> {
             continue;
         }
         if said.contains("the program `go`") {
-            // Nothing else needs it, and the same fault is made without it.
+            // No other scenario needs Go, and the same fault is made without it.
             common::skip("lab", name, said.trim());
             return None;
         }
@@ -122,7 +122,7 @@ pub(crate) fn passes(name: &str) {
     }
 }
 
-/// With `UPDATE` set, the recording becomes what is replayed without root.
+/// With `UPDATE` set, the recording becomes the fixture that is replayed without root.
 fn keep_if_updating(file: &Path, name: &str) {
     if std::env::var_os("UPDATE").is_some() {
         let kept = root().join("fixtures/lab").join(name);
@@ -231,8 +231,8 @@ fn try_quota() {
     if run("quota", &file).is_none() {
         return;
     }
-    // The kernel counts a stop when it ends, so that a second may seem to have one more or less than it had;
-    // over all seconds, one at most.
+    // The kernel adds throttled time to `cpu.stat` when the throttling ends, so a second may seem to have one such
+    // interval more or less than it had; over all seconds, one at most.
     let mut apart = throttled_apart(&file);
     assert!(apart.len() >= 4, "{apart:?}");
     let whole = apart.iter().sum::<f64>().abs() / apart.len() as f64;
@@ -243,7 +243,7 @@ fn try_quota() {
     keep_if_updating(&file, "quota");
 }
 
-/// For each second, how far the probe's share of throttled time is from the one in `cpu.stat`.
+/// For each second, the probe's share of throttled time minus that of `cpu.stat`.
 fn throttled_apart(file: &Path) -> Vec<f64> {
     let recording = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
     let mut probe = recording
@@ -269,8 +269,9 @@ fn throttled_apart(file: &Path) -> Vec<f64> {
         .collect()
 }
 
-/// Run by hand: one that lies between two others; one whose ledger the test of memory has, with a witness; a twin of
-/// `go-quota`, because a busy host can use up its smaller margin; and one for its length.
+/// Scenarios that are only run by hand: `neighbour-4` lies between two others; the ledger of `refault` is tested in
+/// `memory.rs` against the kernel's counters; `tokio-quota` is a twin of `go-quota` with a smaller margin, which a busy
+/// host can use up; `writeback` takes too long.
 const BY_HAND: [&str; 4] = ["neighbour-4", "refault", "tokio-quota", "writeback"];
 
 #[test]
@@ -323,7 +324,7 @@ fn a_signal_in_the_middle_leaves_nothing() {
         until("the cgroup is gone", || !dirs.iter().any(|dir| dir.exists()));
         until("the directory is gone", || !std::env::temp_dir().join(&name).exists());
         for pid in spinners {
-            // A zombie, which is there until somebody asks for its status, has no program any more.
+            // A zombie, which exists until it is waited for, has no executable any more.
             let program = || std::fs::read_link(format!("/proc/{pid}/exe")).ok();
             until("the processes are gone", || program() != Some(PathBuf::from(DEBURR)));
         }

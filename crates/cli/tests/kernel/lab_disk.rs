@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The lab's scenarios with a disk of their own, and that nothing of one is left, however it ends.
+//! The lab's scenarios with a disk of their own: each passes, and nothing of one is left, however it ends.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -71,7 +71,7 @@ fn decoy_disk() {
     passes("decoy-disk");
 }
 
-/// What scenarios with a disk change of this host, as it is now: settings and loop devices.
+/// Current values, by file, of what scenarios with a disk change on this host: settings and loop devices.
 fn host_state() -> BTreeMap<PathBuf, String> {
     let mut files = vec![
         PathBuf::from("/proc/sys/vm/dirty_writeback_centisecs"),
@@ -82,7 +82,7 @@ fn host_state() -> BTreeMap<PathBuf, String> {
         ("/sys/block", &["queue/scheduler", "queue/wbt_lat_usec", "loop/backing_file"]),
     ] {
         for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-            // Filesystems of other tests and users come and go.
+            // Only backing devices of loop devices (major 7): other filesystems come and go.
             if dir == "/sys/block" || entry.file_name().to_string_lossy().starts_with("7:") {
                 files.extend(names.iter().map(|name| entry.path().join(name)));
             }
@@ -92,7 +92,7 @@ fn host_state() -> BTreeMap<PathBuf, String> {
     files.into_iter().filter_map(read).collect()
 }
 
-/// The settings only: other users of this host have loop devices, too.
+/// [`host_state`] without the loop devices, which other users of this host have too.
 fn settings() -> BTreeMap<PathBuf, String> {
     let mut state = host_state();
     state.retain(|file, _| !file.ends_with("backing_file"));
@@ -105,14 +105,14 @@ fn attached_below(dir: &Path) -> bool {
     })
 }
 
-/// Mounts at or below a directory.
+/// Number of mounts at or below a directory.
 fn mounts_below(dir: &Path) -> usize {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let at = |line: &str| line.split(' ').nth(1).map(PathBuf::from);
     mounts.lines().filter_map(at).filter(|path| path.starts_with(dir)).count()
 }
 
-/// Why scenarios with a disk cannot run here, as the program says.
+/// Why a scenario cannot run here, from `deburr lab list`; `None` = it can.
 fn lacks_disk(scenario: &str) -> Option<String> {
     let list = Command::new(DEBURR).args(["lab", "list"]).output().unwrap();
     let list = String::from_utf8(list.stdout).unwrap();
@@ -126,7 +126,7 @@ fn a_disk_and_settings_are_undone_whatever_happens() {
     if !common::root_or_skip("lab", name) {
         return;
     }
-    // Each changes something else; the clocks are set in the control run already.
+    // Each scenario changes another setting; the writeback intervals are set in the control run already.
     for (scenario, changed) in [
         ("writeback-fast", "/proc/sys/vm/dirty_expire_centisecs"),
         ("dirty-throttle", "strict_limit"),
@@ -211,7 +211,7 @@ fn the_janitor_undoes_mounts_loop_devices_and_settings() {
     ] {
         writeln!(stdin, "{line}").unwrap();
     }
-    // A runner that was killed while it wrote.
+    // An incomplete line, as from a runner that was killed while it wrote.
     write!(stdin, "{{\"undo\": \"mo").unwrap();
     drop(stdin);
     assert!(janitor.wait().unwrap().success());

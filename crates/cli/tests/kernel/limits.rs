@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr limits` beside processes whose limit and number of threads are known.
+//! `deburr limits` on processes whose limit and number of threads are known.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -15,7 +15,7 @@ use std::process::Command;
 
 const DEBURR: &str = env!("CARGO_BIN_EXE_deburr");
 
-/// What is said of a process.
+/// Row of a process in the output of `deburr limits`.
 fn row(pid: u32) -> Value {
     let output =
         Command::new(DEBURR).args(["limits", "--json", &pid.to_string()]).output().unwrap();
@@ -25,7 +25,7 @@ fn row(pid: u32) -> Value {
     document["processes"][0].clone()
 }
 
-/// The same, when what was started has become what it is to be.
+/// Repeats [`row`] until `ready` accepts it, for a process that is still starting; panics after 200 tries.
 fn row_when(process: &Running, mut ready: impl FnMut(&Value) -> bool) -> Value {
     for _ in 0..200 {
         let row = row(process.0.id());
@@ -37,7 +37,7 @@ fn row_when(process: &Running, mut ready: impl FnMut(&Value) -> bool) -> Value {
     panic!("it never came so far: {}", row(process.0.id()))
 }
 
-/// The number that counts, and what it is worth.
+/// Value and confidence of the first number of threads in the row.
 fn number(row: &Value) -> (u64, &str) {
     let first = &row["runtime"]["parallelism"][0];
     (first["value"].as_u64().unwrap_or(0), first["confidence"].as_str().unwrap_or_default())
@@ -47,18 +47,18 @@ fn why(row: &Value) -> &str {
     row["runtime"]["belief"]["why"].as_str().unwrap_or_default()
 }
 
-/// What is there; else the test is noted as skipped.
+/// The value; on `Err` the test is noted as skipped.
 fn or_skip<T>(test: &str, found: Result<T, String>) -> Option<T> {
     found.map_err(|reason| common::skip("kernel", test, &reason)).ok()
 }
 
-/// Go, and cgroups for its programs; `None` if the test cannot run here.
+/// Go toolchains, and nested cgroups for their programs; `None` = the test cannot run here.
 fn go_in_nested(test: &str) -> Option<(Vec<Toolchain>, Nested)> {
     let toolchains = go_for_root(test)?;
     Some((toolchains, or_skip(test, Nested::make())?))
 }
 
-/// Go, where its programs can be looked into.
+/// Go toolchains, if this process is root, which may read their programs' memory; `None` = the test cannot run here.
 fn go_for_root(test: &str) -> Option<Vec<Toolchain>> {
     common::root_or_skip("kernel", test)
         .then(golang::toolchains)
@@ -92,7 +92,7 @@ fn gomaxprocs_of_go_programs_is_the_true_one() {
     assert_eq!(why(&row), "program", "{row}");
 }
 
-/// A file as an image.
+/// A file's content as a program image.
 struct Bytes(Vec<u8>);
 
 impl deburr_core::limits::Image for Bytes {
@@ -118,7 +118,7 @@ fn programs_of_arm64_are_decoded_from_their_file() {
     }
 }
 
-/// A command that goes into a cgroup first.
+/// A command that enters a cgroup first.
 fn within(dir: &Path, script: &str) -> Command {
     let mut sh = Command::new("sh");
     sh.args(["-c", &format!("echo $$ > \"$0\" && {script}")]).arg(dir.join("cgroup.procs"));
@@ -162,7 +162,7 @@ fn the_quota_of_a_level_above_binds_whatever_the_namespaces() {
             (&row["limit"]["cpus"], &row["limit"]["bound_by"]),
             (&1.0.into(), &"affinity".into())
         );
-        // A quota of more than that does not bind.
+        // A quota above that does not bind.
         nested.set_quota(150_000);
         let running = start(&mut within(&leaf, "exec taskset -c 0 sleep 60"));
         let row = row_when(&running, |row| row["comm"] == "sleep");
@@ -176,7 +176,7 @@ fn the_quota_of_a_level_above_binds_whatever_the_namespaces() {
 fn what_a_runtime_can_see_of_its_quota_is_told_with_the_reason() {
     const TEST: &str = "what_a_runtime_can_see_of_its_quota_is_told_with_the_reason";
     let Some((toolchains, nested)) = go_in_nested(TEST) else { return };
-    // As many CPUs as there are, less a tenth: the runtime's own choice is above it, and not below two.
+    // 1.9 CPUs: the runtime's own choice is two or more, hence above it.
     nested.set_quota(190_000);
     let [top, _, leaf] = nested.dirs();
     let tree = top.parent().unwrap().display().to_string();
@@ -206,7 +206,7 @@ fn what_a_runtime_can_see_of_its_quota_is_told_with_the_reason() {
     }
 }
 
-/// The report on a process, and what of it was recorded consistently.
+/// Report on a process. Its recording must be consistent, and a report made from it must have the same findings.
 fn report_on(process: &Running) -> Value {
     let scratch = tempfile::tempdir().unwrap();
     let file = scratch.path().join("limits.deburr");
@@ -243,7 +243,7 @@ fn too_many_threads_under_a_quota_are_named_and_a_number_that_fits_is_not() {
 fn try_too_many_threads_under_a_quota_are_named_and_a_number_that_fits_is_not() {
     const TEST: &str = "too_many_threads_under_a_quota_are_named_and_a_number_that_fits_is_not";
     let Some((toolchains, nested)) = go_in_nested(TEST) else { return };
-    // So little that it runs out on a host that is busy with other things too.
+    // So small that it is used up on a busy host too.
     nested.set_quota(10_000);
     let leaf = nested.dirs()[2].clone();
     let program = toolchains[0].build("spins", "1.18", &[], &[]);
@@ -255,7 +255,8 @@ fn try_too_many_threads_under_a_quota_are_named_and_a_number_that_fits_is_not() 
     };
     let many = run(16, "spin");
     let report = report_on(&many);
-    // A neighbour on a busy host may come first; the quota that is used up comes after who uses it up.
+    // On a busy host a neighbour may come first. The finding on the threads (SCH004) precedes that on the quota that
+    // they use up (SCH002).
     let found = codes(&report);
     let place = |code: &str| found.iter().position(|one| *one == code);
     assert!(place("SCH004").is_some() && place("SCH004") < place("SCH002"), "{found:?}");
@@ -264,7 +265,7 @@ fn try_too_many_threads_under_a_quota_are_named_and_a_number_that_fits_is_not() 
     assert_eq!((&cause["key"], &cause["value"]), (&"GOMAXPROCS".into(), &"16".into()));
     assert_eq!(found["severity"], "high", "{found}");
     assert!(found["fix"][0]["action"].as_str().unwrap().contains("GOMAXPROCS=1"), "{found}");
-    // Both say which level it is that has the quota.
+    // Both findings name the cgroup that has the quota.
     let top = nested.dirs()[0].file_name().unwrap().to_string_lossy().into_owned();
     let limit =
         found["evidence"].as_array().unwrap().iter().find(|line| line["name"] == "CPU limit");
@@ -273,7 +274,7 @@ fn try_too_many_threads_under_a_quota_are_named_and_a_number_that_fits_is_not() 
     assert_eq!(throttle["causes"][0]["cgroup"], format!("/{top}"), "{throttle}");
     drop(many);
 
-    // Threads that have nothing to do lose nothing.
+    // Idle threads lose nothing.
     let idle = run(16, "");
     let report = report_on(&idle);
     let risk =
@@ -281,7 +282,7 @@ fn try_too_many_threads_under_a_quota_are_named_and_a_number_that_fits_is_not() 
     assert_eq!(risk.unwrap()["severity"], "info", "{report}");
     drop(idle);
 
-    // One that is stopped as often, for it wants more than it may have, is the quota's victim only.
+    // A single thread that needs more than the quota is throttled as often, but it is only the quota's victim.
     let one = run(1, "spin");
     let report = report_on(&one);
     assert!(!codes(&report).contains(&"SCH004") && codes(&report).contains(&"SCH002"), "{report}");
@@ -320,7 +321,7 @@ fn flags_of_java_are_read_without_attaching() {
     assert_eq!((&first["name"], &first["value"]), (&"ParallelGCThreads".into(), &30.into()));
     assert_eq!((why(&row), &row["verdict"]), ("set", &"above".into()), "{row}");
 
-    // In a root of its own, as in a container, its library has another path there than here.
+    // In a root directory of its own, as in a container, its library has another path than on the host.
     let other_root = scratch.path().join("root");
     fs::create_dir(&other_root).unwrap();
     let script = format!(
@@ -335,14 +336,14 @@ fn flags_of_java_are_read_without_attaching() {
     assert_eq!(number(&row), (5, "exact"), "{row}");
 }
 
-/// Where the shell finds a program.
+/// Path of a program, found by the shell.
 fn which(program: &str) -> PathBuf {
     let output =
         Command::new("sh").args(["-c", &format!("command -v {program}")]).output().unwrap();
     PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
 }
 
-/// Builds a C program or library with the compiler that builds BPF too.
+/// Builds a C program or library with clang, which builds the BPF programs too.
 fn compile(file: &Path, args: &[&str], source: &str) {
     let text = file.with_extension("c");
     fs::write(&text, source).unwrap();
@@ -351,7 +352,7 @@ fn compile(file: &Path, args: &[&str], source: &str) {
     assert!(clang.status().unwrap().success());
 }
 
-/// Sleeps in three threads beside the first one, which ends if it is told to.
+/// C program that sleeps in three threads beside the first one, which ends if there is an argument.
 const THREADS: &str = "#include <pthread.h>
 #include <unistd.h>
 static void *wait(void *arg) { sleep(600); return arg; }
@@ -375,7 +376,7 @@ fn a_process_whose_first_thread_has_ended_is_told_by_the_others() {
     let Some(nested) = or_skip(TEST, Nested::make()) else { return };
     nested.set_quota(50_000);
     let scratch = tempfile::tempdir().unwrap();
-    // What is loaded under that name, and how many threads there are, is all that shows of OpenMP.
+    // OpenMP is recognised only by the name of a loaded library and the number of threads.
     let (program, library) =
         (scratch.path().join("threads"), scratch.path().join("libx_openblas.so"));
     compile(&program, &[], THREADS);
@@ -387,7 +388,8 @@ fn a_process_whose_first_thread_has_ended_is_told_by_the_others() {
     );
     let leaf = &nested.dirs()[2];
     let running = start(&mut within(leaf, &script));
-    // What is told amid its end is that it is ending: it must have been a zombie before the question.
+    // While a thread ends, the report says that the process is ending: the first thread must have been a zombie before
+    // the query.
     let stat = format!("/proc/{}/stat", running.0.id());
     let mut was_zombie = false;
     let row = row_when(&running, |row| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Tests that need root and BPF: they run one at a time (`scripts/test`), for they load the CPUs they measure.
+//! Tests that need root and BPF. They run one at a time (`scripts/test`), because they load the CPUs that they measure.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Sleep on pages that are read back because memory was short: memory, not block IO. And reads that have to be: block IO.
+//! Sleep on pages that are read back because memory was short is memory stall, not block IO. Sleep on reads that cannot
+//! be avoided is block IO.
 
 use crate::common;
 use serde_json::Value;
@@ -11,19 +12,21 @@ use std::time::Duration;
 
 const DEBURR: &str = env!("CARGO_BIN_EXE_deburr");
 const MIB: u64 = 1 << 20;
-/// What the process may have in memory, and what it reads: a little more, so that what is dropped was in use. Of much more,
-/// most would be dropped before it was used twice: the kernel does not take that for a shortage, and counts it as a first read.
+/// Memory limit of the process, in bytes. It reads a little more ([`FILES`]), so that pages were in use when they were
+/// dropped. Of much more, most pages would be dropped before they were used twice: the kernel does not take that for a
+/// shortage, and counts the next read as a first one.
 const LIMIT: u64 = 32 * MIB;
+/// Files of 1 MiB each that it reads.
 const FILES: u64 = 34;
 
-/// A memory cgroup of this test's own.
+/// A memory cgroup limited to [`LIMIT`], removed on drop.
 struct Small {
     dir: PathBuf,
     v2: bool,
 }
 
 impl Small {
-    /// `Err` = why this host has no place for it.
+    /// Creates the cgroup; `Err` = why that is not possible on this host.
     fn make() -> Result<Self, String> {
         let v1 = Path::new("/sys/fs/cgroup/memory");
         let v2 = Path::new("/sys/fs/cgroup");
@@ -47,7 +50,7 @@ impl Small {
         self.dir.join("cgroup.procs")
     }
 
-    /// Pages of files that were dropped from it in use and came back.
+    /// File pages of the cgroup that were dropped while in use and read again.
     fn refaults(&self) -> u64 {
         let text = fs::read_to_string(self.dir.join("memory.stat")).unwrap();
         let value = |line: &str| line.strip_prefix("workingset_refault_file ")?.parse().ok();
@@ -57,7 +60,7 @@ impl Small {
 
 impl Drop for Small {
     fn drop(&mut self) {
-        // The dead leave their cgroup a moment after they were waited for.
+        // A process leaves its cgroup a moment after it was waited for.
         for _ in 0..100 {
             if fs::remove_dir(&self.dir).is_ok() || !self.dir.exists() {
                 break;
@@ -67,7 +70,7 @@ impl Drop for Small {
     }
 }
 
-/// A process that reads files one after the other.
+/// A process that reads files one after the other, killed on drop.
 struct Reader(Child);
 
 impl Reader {
@@ -90,7 +93,7 @@ impl Drop for Reader {
     }
 }
 
-/// Files of a MiB each, none of it in memory.
+/// Writes `number` files of 1 MiB each, and drops them from the page cache.
 fn files(dir: &Path, number: u64) -> Vec<PathBuf> {
     let content = vec![b'x'; MIB as usize];
     let paths: Vec<PathBuf> = (0..number).map(|i| dir.join(i.to_string())).collect();
@@ -103,7 +106,7 @@ fn files(dir: &Path, number: u64) -> Vec<PathBuf> {
     paths
 }
 
-/// So many of these in an order without rhyme: what is read soon again becomes part of what is in use.
+/// `number` of these paths in pseudo-random order: pages that are read again soon become part of the working set.
 fn shuffled(paths: &[PathBuf], number: usize) -> Vec<PathBuf> {
     let mut seed = 1_u64;
     let mut pick = || {
@@ -113,14 +116,14 @@ fn shuffled(paths: &[PathBuf], number: usize) -> Vec<PathBuf> {
     (0..number).map(|_| pick()).collect()
 }
 
-/// `total` of `some` of the host's memory pressure, ns; `None` where the kernel does not count it.
+/// `total` of `some` in `/proc/pressure/memory`, in nanoseconds; `None` = the kernel does not count it.
 fn pressure_ns() -> Option<u64> {
     let text = fs::read_to_string("/proc/pressure/memory").ok()?;
     let some = text.lines().find(|line| line.starts_with("some "))?;
     Some(some.rsplit_once("total=")?.1.parse::<u64>().ok()? * 1000)
 }
 
-/// What the ledger says that a process waited for in so many seconds: memory, block IO, in ns.
+/// Time that a process waited for memory and for block IO within `seconds`, according to the ledger, in nanoseconds.
 fn waited(pid: u32, seconds: u32) -> (u64, u64) {
     let output = Command::new(DEBURR)
         .args(["-q", "--json", "-p", &pid.to_string(), "-d", &seconds.to_string()])
@@ -149,11 +152,11 @@ fn pages_that_come_back_are_memory_and_first_reads_are_block_io() {
         Ok(small) => small,
         Err(reason) => return common::skip("kernel", TEST, &reason),
     };
-    // Not on a tmpfs: its pages are nowhere else.
+    // Not on a tmpfs: its pages have no copy on a disk.
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let all = files(scratch.path(), FILES);
     let reader = Reader::start(&small.procs(), &shuffled(&all, 20_000));
-    // Until what it reads was dropped and read again several times.
+    // Waits until its pages were dropped and read again twice on average.
     for _ in 0..600 {
         if small.refaults() > 2 * FILES * MIB / 4096 {
             break;
@@ -169,12 +172,12 @@ fn pages_that_come_back_are_memory_and_first_reads_are_block_io() {
         "memory {memory_ns} ns, block IO {disk_ns} ns; {again} pages came back, pressure {pressed_ns} ns"
     );
     assert!(again > FILES * MIB / 4096, "the witness saw no shortage: {said}");
-    // Measured 3 to 15 times as much; without the order of the two tests in the probe it is 0.
+    // Measured: 3 to 15 times as much. If the probe made its two tests in the other order, it would be 0.
     assert!(memory_ns > disk_ns, "{said}");
-    // Pressure also counts the time in which such a wait is over and the process is queued.
+    // Pressure also counts the time after such a wait in which the process is queued for a CPU.
     assert!(memory_ns <= pressed_ns, "{said}");
 
-    // The decoy: reads past the page cache, in the same cgroup. They wait for the disk, and memory is none of it.
+    // The decoy: reads past the page cache, in the same cgroup. They wait for the disk, not for memory.
     let big = scratch.path().join("big");
     fs::write(&big, vec![b'x'; 128 * MIB as usize]).unwrap();
     let mut dd = Command::new("sh");

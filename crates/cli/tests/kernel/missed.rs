@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Switches that the probe is not told of: what this kernel never tells is no loss, what it does not tell now and then
-//! is one.
+//! Context switches that do not reach the probe: those that this kernel never reports are no loss, those that it fails
+//! to report now and then are counted as lost.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -13,7 +13,8 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-/// Times that the probe is blinded: once, the CPU may happen to have the same thread before and after.
+/// Number of times that the probe is detached. Once is not enough: the CPU may happen to run the same thread before and
+/// after.
 const ROUNDS: usize = 20;
 
 #[test]
@@ -49,7 +50,7 @@ fn switches_that_are_lost_are_counted() {
     let clock = probe.clock().unwrap();
     let waiting = probe.begin_window(clock).unwrap();
     let mut scan = ThreadScan::begin(&probe, &waiting, |_| {});
-    // Threads of this process that are seen to leave.
+    // The probe sees threads of this process leave their CPU.
     for _ in 0..10 {
         thread::sleep(Duration::from_millis(5));
     }
@@ -59,7 +60,7 @@ fn switches_that_are_lost_are_counted() {
     }
     let everywhere = rustix::thread::sched_getaffinity(None).unwrap();
     for round in 0..ROUNDS {
-        // It is noted on one CPU, and leaves it for the other while nobody looks.
+        // The probe knows this thread on one CPU, which it leaves for the other while the probe is detached.
         let (from, to) = (round % 2, (round + 1) % 2);
         run_on(from);
         thread::sleep(Duration::from_millis(5));
@@ -67,7 +68,8 @@ fn switches_that_are_lost_are_counted() {
         thread::sleep(Duration::from_millis(5));
     }
     rustix::thread::sched_setaffinity(None, &everywhere).unwrap();
-    // Twice: whether a thread was seen at other times is known after all of its process were looked at.
+    // Twice: whether switches of a thread are reported otherwise is known only after all threads of its process were
+    // looked at.
     for _ in 0..2 {
         let waiting = probe.who_waits(clock).unwrap();
         scan.look(&probe, &waiting, false, |_| {});
@@ -90,7 +92,7 @@ fn a_wait_behind_somebody_whose_end_is_not_told_is_blamed_on_him() {
     if cpus < 2 {
         return common::skip("kernel", name, "one CPU");
     }
-    // Goes first on the last CPU whenever it is told to, until it is told to sleep.
+    // A real-time thread for the last CPU: one order makes it spin, the next makes it sleep.
     let (order, orders) = channel();
     let (send, receive) = channel();
     let culprit = thread::spawn(move || {
@@ -127,7 +129,7 @@ fn a_wait_behind_somebody_whose_end_is_not_told_is_blamed_on_him() {
                 thread::sleep(Duration::from_millis(2));
             })
             .unwrap();
-        // It leaves the CPU while somebody looks: only then its arrival is known.
+        // It leaves the CPU while the probe is attached: only then its arrival is known.
         for _ in 0..2 {
             order.send(()).unwrap();
             thread::sleep(Duration::from_millis(1));
@@ -140,6 +142,6 @@ fn a_wait_behind_somebody_whose_end_is_not_told_is_blamed_on_him() {
     let me = std::process::id();
     let of = |behind| sums.get(&(me, behind)).copied().unwrap_or(0);
     let (known_ns, unknown_ns) = (of(Behind::Process(me)), of(Behind::NotSampled));
-    // Five waits of 8 ms; what a hypervisor does meanwhile makes them longer.
+    // Five waits of 8 ms, which are longer where a hypervisor preempts the CPU meanwhile.
     assert!(known_ns > 20_000_000 && known_ns > 10 * unknown_ns, "{known_ns} and {unknown_ns}");
 }

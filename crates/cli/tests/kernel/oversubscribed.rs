@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const DEBURR: &str = env!("CARGO_BIN_EXE_deburr");
-/// `one`: a goroutine that wants 0.8 of a CPU. `many`: sixteen that want all they get.
+/// Go program. `one`: one goroutine that needs 0.8 CPUs. `many`: sixteen goroutines that never sleep.
 const SOURCE: &str = "package main
 
 import (
@@ -96,7 +96,8 @@ fn a_go_program_with_one_busy_goroutine_is_stopped_by_its_quota() {
     assert!(number < quota, "{many:?}");
     let cause = &many[number]["causes"][0];
     assert_eq!(cause["key"], "GOMAXPROCS", "{cause}");
-    // Sixteen at once, of which one fits; as both CPUs' queues stop, at least half of that can be told.
+    // Sixteen threads are runnable at once, of which one fits. As the queues of both CPUs are throttled, at least half
+    // of that can be attributed.
     let share = cause["share"].as_f64().unwrap();
     assert!((0.6..=0.95).contains(&share), "{share}");
 }

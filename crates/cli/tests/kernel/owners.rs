@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Pages that the kernel writes back belong to the cgroup of who dirtied them, whichever tree the memory controller is
-//! on.
+//! Pages that the kernel writes back are attributed to the cgroup that dirtied them, whichever tree (v1 or v2) has the
+//! memory controller.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -13,11 +13,11 @@ use std::process::{Command, Stdio};
 
 const BYTES: i64 = 64 << 17;
 
-/// A cgroup of the memory controller.
+/// A cgroup of the memory controller, removed on drop.
 struct Group(PathBuf);
 
 impl Group {
-    /// `Err` = why there can be none.
+    /// Creates the cgroup; `Err` = why that is not possible on this host.
     fn make() -> Result<Self, String> {
         let v1 = Path::new("/sys/fs/cgroup/memory");
         let v2 = Path::new("/sys/fs/cgroup");
@@ -59,7 +59,7 @@ fn written_pages_have_the_cgroup_that_dirtied_them() {
     };
     let directory = tempfile::tempdir().unwrap();
     let recording = directory.path().join("x.deburr");
-    // The flusher writes it, out of the cgroup.
+    // The flusher, which is not in the cgroup, writes the file.
     let script = "set -e; sleep 0.5; sh -c 'echo $$ > \"$GROUP/cgroup.procs\"; \
                   dd if=/dev/zero of=\"$POINT/file\" bs=64k count=128'; sync -f \"$POINT\"; sleep 1.2";
     let output = Command::new(env!("CARGO_BIN_EXE_deburr"))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The scheduler probe on this kernel: it loads, its numbers agree with the kernel's own, and whatever threads do
-//! to it (churn, reuse of pids, exec, too many of them) their time is conserved or the loss is counted.
+//! (churn, reuse of pids, exec, too many of them), their time is conserved or the loss is counted.
 
 use crate::common::{root_or_skip, skip};
 use deburr_bpf::plan::{Needs, Plan, plan};
@@ -25,7 +25,7 @@ fn cpus() -> u32 {
     text.trim().rsplit(['-', ',']).next().unwrap().parse::<u32>().unwrap().min(CPUS) + 1
 }
 
-/// A probe and its reader, from one moment to another.
+/// A probe and its reader.
 pub(crate) struct Watch {
     probe: SchedProbe,
     scan: ThreadScan,
@@ -47,7 +47,7 @@ impl Watch {
         threads
     }
 
-    /// Of this process, since the last look.
+    /// Threads of this process, with their time since the last look.
     pub(crate) fn look_at(&mut self, tgid: u32) -> Vec<ThreadDelta> {
         self.look().into_iter().filter(|thread| thread.tgid == tgid).collect()
     }
@@ -61,7 +61,7 @@ pub(crate) fn of(thread: &ThreadDelta, state: State) -> u64 {
     thread.states_ns[state as usize]
 }
 
-/// The parts of each thread's time sum to it, within a thousandth.
+/// Asserts that the states of all threads sum to their wall time, within a thousandth.
 fn assert_conserved(threads: &[ThreadDelta]) {
     let (wall, parts) = threads.iter().fold((0, 0), |(wall, parts), thread| {
         (wall + thread.wall_ns, parts + thread.states_ns.iter().sum::<u64>())
@@ -75,7 +75,7 @@ fn assert_conserved(threads: &[ThreadDelta]) {
     );
 }
 
-/// A thread that works until it is dropped.
+/// A thread that spins until it is dropped.
 pub(crate) struct Spinner {
     stop: Arc<AtomicBool>,
     handle: Option<JoinHandle<()>>,
@@ -118,17 +118,17 @@ fn schedstat(tid: u32) -> (u64, u64) {
     (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
-/// Unit of the counters in `/proc/stat`.
+/// Unit of the counters in `/proc/stat`, in nanoseconds.
 const TICK_NS: u64 = 10_000_000;
 
-/// What the hypervisor took from a CPU so far.
+/// Steal time of a CPU so far, in nanoseconds.
 fn stolen_ns(cpu: u32) -> u64 {
     let text = std::fs::read_to_string("/proc/stat").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("cpu{cpu} "))).unwrap();
     line.split_whitespace().nth(7).unwrap().parse::<u64>().unwrap() * TICK_NS
 }
 
-/// Looks until that is so; how late this thread runs is the host's affair.
+/// Polls until `is_so` returns true, since this thread may run late on a busy host; panics after 30 s.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !is_so() {
@@ -150,7 +150,8 @@ fn every_program_loads_within_its_budget_of_instructions() {
         let verified = text.lines().find_map(|line| line.strip_prefix("verified_insns:"));
         if let Some(count) = verified {
             seen += 1;
-            // The verifier gives up at a million; older ones prune less well. Loading takes time with it.
+            // The verifier gives up at a million instructions; older ones prune less well. Load time grows with the
+            // count.
             let count: u32 = count.trim().parse().unwrap();
             assert!(count < 250_000, "{count} instructions were verified");
         }
@@ -180,8 +181,8 @@ fn try_on_cpu_and_queued_time_agree_with_schedstat() {
     let read = || -> (u64, Vec<(u64, u64)>) {
         (stolen_ns(0), spinners.iter().map(|spinner| schedstat(spinner.tid)).collect())
     };
-    // This thread may have to wait for a CPU between two readings: the probe's look lies between two of the file, at
-    // both ends, and what it tells between what these allow.
+    // This thread may have to wait for a CPU between two readings. So at both ends the probe's look lies between two
+    // readings of the file, which bound what the probe must report.
     let first = read();
     watch.look();
     let second = read();
@@ -193,7 +194,7 @@ fn try_on_cpu_and_queued_time_agree_with_schedstat() {
     for (at, spinner) in spinners.iter().enumerate() {
         let thread = threads.iter().find(|thread| thread.tid == spinner.tid).unwrap();
         let share = |ns: u64| ns as f64 / thread.wall_ns as f64;
-        // The kernel does not count what a hypervisor took as time on a CPU; the thread was on it all the same.
+        // The kernel does not count steal time as time on a CPU; the thread was on it all the same.
         let stolen = share(fourth.0 - first.0 + TICK_NS);
         let ours = share(of(thread, State::OnCpu));
         let theirs = [share(third.1[at].0 - second.1[at].0), share(fourth.1[at].0 - first.1[at].0)];
@@ -201,8 +202,8 @@ fn try_on_cpu_and_queued_time_agree_with_schedstat() {
             (theirs[0] - 0.03..theirs[1] + stolen + 0.03).contains(&ours),
             "on CPU: {ours} here, {theirs:?} there, {stolen} stolen"
         );
-        // The file's delay grows when a wait ends, so it may lack or exceed one wait at either end: three
-        // spinners in one queue wait for some tens of milliseconds of these two seconds, more beside others.
+        // The file's run delay grows when a wait ends, so it may lack or exceed one wait at either end: three spinners
+        // in one queue wait for some tens of milliseconds of these two seconds, longer beside other load.
         let longest = share(thread.wait_max_ns.max(200_000_000));
         let ours = share(of(thread, State::Queued) + of(thread, State::Throttled));
         let theirs = [share(third.1[at].1 - second.1[at].1), share(fourth.1[at].1 - first.1[at].1)];
@@ -241,8 +242,8 @@ fn try_who_waits_behind_whom_is_told_and_sums_to_the_waiting() {
     let total: u64 = sums.iter().filter(|((victim, _), _)| *victim == me).map(|(_, ns)| ns).sum();
     let queued: u64 = threads.iter().map(|thread| of(thread, State::Queued)).sum();
     let ratio = total as f64 / queued as f64;
-    // A wait that is under way at an end has no blame yet: one of four spinners' waits, some ten milliseconds
-    // each, of two seconds.
+    // A wait in progress at an end of the epoch has no blame yet: one wait of each of the four spinners, some ten
+    // milliseconds of two seconds.
     assert!((0.9..1.1).contains(&ratio), "blame is {ratio} of the waiting");
     // Whenever one of the four runs, the three others wait behind it, whoever else runs in between.
     let own = sums.get(&(me, Behind::Process(me))).copied().unwrap_or(0);
@@ -306,7 +307,8 @@ fn try_two_probes_side_by_side_see_the_same() {
     thread::sleep(Duration::from_secs(1));
     let end = Instant::now();
     let (one, other) = (one.look(), other.look());
-    // Between a look of the one and of the other this thread may have to wait for a CPU: so far apart they may be.
+    // This thread may have to wait for a CPU between the looks of the two probes: their figures may differ by that
+    // time.
     apart += end.elapsed();
     let on_cpu_ns = |threads: &[ThreadDelta]| {
         let thread = threads.iter().find(|thread| thread.tid == spinner.tid).unwrap();
@@ -320,7 +322,7 @@ fn try_two_probes_side_by_side_see_the_same() {
     );
 }
 
-/// What the overflow map has room for.
+/// Capacity of the overflow map, in threads.
 const OVERFLOW_THREADS: usize = 2048;
 
 fn threads_on_host() -> usize {
@@ -328,7 +330,7 @@ fn threads_on_host() -> usize {
     text.split_whitespace().nth(3).unwrap().split_once('/').unwrap().1.parse().unwrap()
 }
 
-/// Threads that sleep until they are told to end.
+/// Threads that sleep until this is dropped.
 struct Sleepers(Arc<AtomicBool>, Vec<JoinHandle<()>>);
 
 impl Sleepers {
@@ -376,7 +378,7 @@ fn threads_beyond_the_table_are_kept_in_the_overflow_map() {
     assert!(threads.len() > sleepers.1.len(), "only {} threads are seen", threads.len());
     assert!(threads.iter().any(|thread| thread.slot.is_none()), "none is in the overflow map");
     assert_conserved(&threads);
-    // Others' threads count too: with more on the host than the map has room for, losing some is right.
+    // Threads of other processes count too: with more on the host than the map has room for, losing some is right.
     let most_threads = threads_before.max(threads_on_host());
     if most_threads < OVERFLOW_THREADS {
         assert!(!watch.probe.lost().contains_key("thread_table_full"), "{:?}", watch.probe.lost());
@@ -439,7 +441,8 @@ fn short_lived_threads_are_seen_to_their_end() {
     watch.probe.end_epoch();
     threads.extend(watch.look_at(me));
     for thread in threads.iter().filter(|thread| thread.dead) {
-        // A pid may come again within three seconds: the slot tells the second thread from the first.
+        // A thread id may be reused within three seconds: wall time and switches distinguish the second thread from the
+        // first.
         seen.insert((thread.tid, thread.wall_ns, thread.switches));
     }
     let lost = watch.probe.lost().get("exit_unread").copied().unwrap_or(0);
@@ -494,13 +497,13 @@ impl Drop for Killed {
     }
 }
 
-/// Whether a process is in the state that `/proc/PID/stat` calls so.
+/// Whether a process is in this state, by its letter in `/proc/PID/stat`.
 fn is_in_state(pid: u32, state: char) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     text.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(state))
 }
 
-/// What the child process of the next test does.
+/// Body of the child process of the next test.
 fn exec_from_a_thread() {
     thread::spawn(|| {
         thread::sleep(Duration::from_millis(700));
@@ -509,10 +512,10 @@ fn exec_from_a_thread() {
     thread::sleep(Duration::from_secs(60));
 }
 
-/// Set where the next test is to be the child that execs.
+/// Environment variable, set in the child process of the next test, which execs.
 const EXEC_CHILD: &str = "DEBURR_TEST_EXEC_FROM_A_THREAD";
 
-/// A process with two threads, of which the second one execs.
+/// Command that starts a process with two threads, of which the second one execs.
 fn exec_test() -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -552,7 +555,8 @@ fn exec_by_a_thread_ends_the_thread_and_not_the_process() {
     assert_conserved(&after);
 }
 
-/// A thread that execs goes on under the leader's id: who leaves the CPU is then not who got it, and yet nothing was missed.
+/// A thread that execs continues under the leader's id: the thread that leaves the CPU is then not the one that got it,
+/// and yet no switch was missed.
 #[test]
 fn exec_by_a_thread_is_no_missed_switch() {
     const TIMES: u64 = 6;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the probe sees of this kernel, as it is recorded: consistent, also where processes come and go.
+//! Recordings of the scheduler probe on this kernel are consistent, also while processes start and end.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -12,11 +12,11 @@ fn deburr(arguments: &[&str]) -> Output {
     command.args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Ends with the test, children included: they are of its process group.
+/// A shell, killed on drop with its children, which are in its process group.
 struct Churn(Child);
 
 impl Churn {
-    /// A shell that starts one process after the other.
+    /// Starts a shell that runs one short process after the other.
     fn start() -> Self {
         use std::os::unix::process::CommandExt as _;
         let mut command = Command::new("sh");
@@ -54,7 +54,7 @@ fn a_recording_of_a_host_with_churn_is_consistent() {
     let probe = "SELECT count(*) FROM coverage WHERE source = 'sched' AND state = 'missing'";
     assert_eq!(count(probe), 0, "the probe was used");
     assert!(count("SELECT count(*) FROM process_tick") > 0);
-    // 100 ms each; a busy machine wakes the reader late, and a late bin is a long one.
+    // Bins of 100 ms each; on a busy machine the reader wakes up late, and the bin is longer.
     let bins = count("SELECT count(*) FROM load_bin WHERE scope = 'host'");
     let bins_ns = count("SELECT sum(t1_ns - t0_ns) FROM load_bin WHERE scope = 'host'");
     let window_ns = count("SELECT window_ns FROM ending");
@@ -70,7 +70,7 @@ fn a_recording_of_a_command_holds_its_children() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.deburr");
     let shown = path.to_str().unwrap();
-    // Most children are gone when processes are met, once a second: the kernel names their parent.
+    // Processes are looked up once a second, when most children are gone: the kernel reports their parent.
     let script = "for i in 1 2 3 4 5; do sleep 0.05; done; sleep 1.2; exit 3";
     let recorded = deburr(&["record", "-o", shown, "--", "sh", "-c", script]);
     assert!(recorded.status.success(), "{recorded:?}");

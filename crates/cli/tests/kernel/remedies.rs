@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The first remedy with a command is applied to the scenario that it is for, and the victim's loss falls as its text
-//! promises.
+//! `deburr lab run --remedy` applies the first remedy that has a command, and the victim then loses less time, as the
+//! remedy's text promises.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 /// Longest time to wait for an idle CPU.
 const IDLE_WITHIN: Duration = Duration::from_secs(60);
 
-/// Applies it: the two looks are of one run, so what the host does besides is in both.
+/// Runs a scenario with its remedy, whose command must contain `program`. Before and after are measured in one run, so
+/// other load on the host is in both.
 fn promise_is_kept(scenario: &str, program: &str) {
     let _one = alone();
     if !common::root_or_skip("kernel", scenario) {

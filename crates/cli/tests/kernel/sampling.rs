@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Numbers of a sample of requests agree with the kernel's own counters of the disk.
+//! Estimates from a sample of requests agree with the kernel's own counters of the disk.
 
 use crate::block::{MOST_NESTED, Seen, disk_counters, most_unseen, quiet};
 use crate::common::{root_or_skip, skip};
@@ -10,19 +10,19 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 
 const MIB: u64 = 64;
 const BLOCK: usize = 4096;
-/// Transfers past the page cache.
+/// Number of transfers past the page cache.
 const DIRECT: u64 = 16_000;
-/// Blocks through it, written back by the kernel with whatever neighbours them.
+/// Number of blocks written through the page cache, which the kernel writes back together with adjacent ones.
 const BUFFERED: u64 = 4_000;
 /// Bytes of the largest transfer.
 const LARGEST: u64 = 8 * BLOCK as u64;
-/// Some number for each `n`, the same in every run.
+/// A pseudo-random number for each `n`, the same in every run.
 fn scattered(n: u64) -> u64 {
     n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
-/// Writes of 1, 2, 4 and 8 blocks at places all over the disk, one at a time and by four at a time, and every eighth
-/// a read.
+/// Makes transfers of 1, 2, 4 or 8 blocks all over the disk, every eighth a read, the others writes: the first half in
+/// one thread, the second half in four.
 fn direct(device: &str, numbers: std::ops::Range<u64>) {
     let work = |from: u64, to: u64| {
         let file = OpenOptions::new()
@@ -73,14 +73,15 @@ fn what_a_sample_stands_for_agrees_with_the_counters_of_the_disk() {
         Err(why) => return skip("kernel", TEST, &why),
     };
     let rdev = std::fs::metadata(&disk.device).unwrap().rdev();
-    // Sixty-four stand for some 20 000 requests with 300. Transfers of which the largest is 8 times the smallest
-    // scatter by less than their mean, so those 300 do by 1.3/sqrt(300) = 8 % at most; three times that is allowed.
+    // With one in 64, some 300 requests stand for 20 000. Sizes of which the largest is 8 times the smallest have a
+    // standard deviation below their mean, so an estimate from 300 is off by 1.3/sqrt(300) = 8 % at most; three times
+    // that is allowed.
     for (one_in, tolerance) in [(1, 0.0), (8, 0.08), (64, 0.24)] {
         let mut seen = Seen::begin(rustix::fs::major(rdev) << 20 | rustix::fs::minor(rdev));
         seen.probe.follow(one_in, false);
         quiet(&disk.device);
         let before = disk_counters(&disk.device);
-        // Read before the log of a CPU is full, however late this thread is.
+        // The log of a CPU is read before it is full, however late this thread runs.
         for from in (0..DIRECT).step_by(2000) {
             direct(&disk.device, from..from + 2000);
             seen.look();
@@ -94,7 +95,7 @@ fn what_a_sample_stands_for_agrees_with_the_counters_of_the_disk() {
         let after = disk_counters(&disk.device);
         let lost = seen.probe.lost();
         let nested = lost.get("nested").copied().unwrap_or(0);
-        // Completed in an interrupt of a process in whose context this kernel runs no program.
+        // Completed in an interrupt in the context of a process in which this kernel runs no program.
         let completions = lost.get("completion_unseen").copied().unwrap_or(0);
         let unseen = nested * u64::from(one_in) + completions;
         for (op, place) in [(Op::Read, 0), (Op::Write, 1)] {
@@ -104,11 +105,11 @@ fn what_a_sample_stands_for_agrees_with_the_counters_of_the_disk() {
                 (ios + weight * u64::from(moved.first), bytes + weight * u64::from(moved.bytes))
             });
             let done = (after[place].0 - before[place].0, after[place].1 - before[place].1);
-            // Reads are an eighth of them, and scatter more.
+            // Reads are an eighth of all requests, so their estimates vary more.
             let allowed = if op == Op::Read { tolerance * 8_f64.sqrt() } else { tolerance };
             // Some kernels count an empty write, which is a flush, as a write: each `sync_all` makes one.
             let empty = if op == Op::Write { BUFFERED / 1000 } else { 0 };
-            // That is noticed when the request's memory is used anew: of each, the last time is not.
+            // An unseen completion is noticed when the request's memory is reused; the last one is not.
             let last = 1;
             let counts = [
                 ("requests", ios, done.0, empty + unseen + last),

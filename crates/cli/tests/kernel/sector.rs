@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr sector` on filesystems of its own: what it says of sectors whose owner other tools know.
+//! `deburr sector` on test filesystems: its answers agree with those of `filefrag` and `debugfs`.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -11,7 +11,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where the partition of the tests begins, and its length.
+/// First sector and length of the partition under test, in sectors of 512 bytes.
 const START: u64 = 4096;
 const LENGTH: u64 = 80_000;
 
@@ -23,8 +23,8 @@ fn ask(arguments: &[&str]) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Sectors of the device of a file's filesystem that hold the file, as `filefrag` knows them: first and last of
-/// each extent, with their place in the file.
+/// Sectors that hold a file, according to `filefrag`: of the first and the last sector of each extent, the sector on
+/// the filesystem's device and the sector in the file.
 fn extents(path: &Path) -> Vec<(u64, u64)> {
     let out = disk::run("filefrag", &["-v", "-b512", &path.to_string_lossy()]).unwrap();
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -44,8 +44,8 @@ fn extents(path: &Path) -> Vec<(u64, u64)> {
     found
 }
 
-/// Files of several sizes, one with a second name, one with a name that steers, one with a name that passes for a
-/// line of debugfs's answers about another; flushed.
+/// Writes and syncs files of several sizes: one with a second hard link, one whose name contains a newline and a
+/// terminal escape, one whose path imitates a line of debugfs's output about another file. Returns their paths.
 fn write_files(point: &Path) -> Vec<PathBuf> {
     let names = ["plain", "dir with space/below", "dir with space/line\nend\x1b[31m"];
     fs::create_dir_all(point.join("dir with space")).unwrap();
@@ -64,7 +64,7 @@ fn write_files(point: &Path) -> Vec<PathBuf> {
     [files, vec![forged.join("second name")]].concat()
 }
 
-/// Asks for all of the files' extents at once, and compares.
+/// Asks for all extents of the files in one call, and compares the answers with `filefrag`.
 fn check_files(device: &str, start: u64, files: &[PathBuf], method: &str) {
     let mut expected = Vec::new();
     for path in files {
@@ -99,7 +99,7 @@ fn check_files(device: &str, start: u64, files: &[PathBuf], method: &str) {
 
 fn divided() -> Result<(Disk, String, PathBuf), String> {
     let mut disk = Disk::new(64)?;
-    // A small one, an extended one as the kernel shows it, and the one that matters.
+    // A small partition, and the one under test, with the number of a logical partition.
     disk.partition(1, 2048, 1024)?;
     let device = disk.partition(5, START, LENGTH)?;
     let point = disk.mount(&device, "ext4")?;
@@ -120,7 +120,7 @@ fn sectors_of_a_partition_lead_to_files_by_both_methods() {
     for method in ["fiemap", "debugfs"] {
         check_files(&disk.device, START, &files, method);
     }
-    // From the partition's start, below a directory, and by the method that comes first.
+    // Relative to the partition's start: below a directory, and by the method that is tried first.
     let (sector, _) = extents(&files[1])[0];
     let under = point.join("dir with space");
     let asked = ["--partition-relative", "--under", under.to_str().unwrap(), "--method", "fiemap"];
@@ -129,7 +129,7 @@ fn sectors_of_a_partition_lead_to_files_by_both_methods() {
     assert_eq!(document["sectors"][0]["files"][0]["path"], files[1].to_str().unwrap());
     let document = ask(&[&device, &sector, "--partition-relative"]);
     assert_eq!(document["sectors"][0]["method"], "debugfs");
-    // Below another directory it is not.
+    // Below another directory the file is not found.
     let nothing = point.join("lost+found");
     let asked = ["--under", nothing.to_str().unwrap(), "--method", "fiemap"];
     let document = ask(&[&[device.as_str(), &sector, "--partition-relative"][..], &asked].concat());
@@ -159,7 +159,7 @@ fn what_is_no_file_is_told_apart() {
     let journal = START + blocks("bmap <8> 3") * block_sectors;
     let directory = START + blocks("bmap <2> 0") * block_sectors;
     let free = START + blocks("ffb 1") * block_sectors;
-    // Its superblock is 1024 bytes after its start.
+    // The superblock is 1024 bytes after the start of the partition.
     let expected = [
         (journal, "journal"),
         (directory, "directory"),
@@ -184,7 +184,7 @@ fn what_is_no_file_is_told_apart() {
     assert_eq!(document["sectors"][1]["files"][0]["path"], point.to_str().unwrap());
     assert_eq!(document["sectors"][6]["partition"]["name"], format!("{}p1", &disk.device[5..]));
 
-    // Deleted, and open: in use, and in no directory.
+    // Deleted but still open: its blocks are in use, and no directory has its name.
     let gone = point.join("gone");
     let mut open = File::create(&gone).unwrap();
     open.write_all(&[1; 50_000]).unwrap();
@@ -201,7 +201,7 @@ fn what_is_no_file_is_told_apart() {
     assert!(answer["why"].as_str().unwrap().contains("deleted"), "{answer}");
     drop(open);
 
-    // Not mounted: the path from the filesystem's root.
+    // Not mounted: the path starts at the filesystem's root.
     let files = write_files(&point);
     let (sector, _) = extents(&files[1])[0];
     disk.unmount();
@@ -221,7 +221,7 @@ fn other_filesystems_answer_as_far_as_they_can() {
         Ok((disk, point)) => check_files(&disk.device, 0, &write_files(&point), "fiemap"),
         Err(why) => common::skip("kernel", TEST, &format!("xfs: {why}")),
     }
-    // Its addresses are not those of the device: no answer rather than a wrong one.
+    // btrfs addresses are not those of the device: no answer is better than a wrong one.
     match disk::mounted(128, "btrfs") {
         Ok((disk, point)) => {
             write_files(&point);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr snapshot` of files that are slow, and of one whose reading never ends, not even for SIGKILL.
+//! `deburr snapshot` of a slow file, and of one whose read never ends, not even by SIGKILL.
 
 use crate::common;
 use deburr_core::snapshot::{Snapshot, Value};
@@ -13,16 +13,16 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The files, by inode number less 2.
+/// File names; the inode number is the index plus 2.
 const FILES: [&str; 3] = ["swappiness", "laptop_mode", "stat_interval"];
 const HANGS: INodeNo = INodeNo(3);
 const SLOW: INodeNo = INodeNo(4);
 const SLOW_FOR: Duration = Duration::from_millis(60);
 const TTL: Duration = Duration::from_secs(3600);
 
-/// A filesystem of three files: one answers, one never does, one takes its time.
+/// A FUSE filesystem of three files: one answers at once, one never, one after [`SLOW_FOR`].
 struct Files {
-    /// Requests that nobody answers.
+    /// Replies to reads that are never answered.
     held: Arc<Mutex<Vec<ReplyData>>>,
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A thread that was woken and gets no CPU waits: at every look, and when the looks are added up.
+//! A thread that was woken and gets no CPU is reported as waiting, not as asleep, also where several looks fall into
+//! one wait.
 
 use crate::common::root_or_skip;
 use crate::probe::{Spinner, Watch, make_plan};
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A thread that naps, and works for moments in between.
+/// A thread that sleeps for [`NAP`] at a time and computes briefly in between.
 struct Napper {
     stop: Arc<AtomicBool>,
     naps: Arc<AtomicU64>,
@@ -54,13 +55,13 @@ fn a_woken_thread_that_gets_no_cpu_waits_and_does_not_sleep() {
         return;
     }
     let napper = Napper::start(0);
-    // Dropped first, or the napper would never come to its end.
+    // Dropped before the napper, which otherwise would get no CPU to end on.
     let spinners: Vec<_> = (0..3).map(|_| Spinner::start()).collect();
     let set_nice = |tid: u32, nice| {
         let thread = rustix::process::Pid::from_raw(tid.cast_signed());
         rustix::process::setpriority_process(thread, nice).unwrap();
     };
-    // 15 parts of 9400: waits of half a second.
+    // The napper's weight is 15 of some 9400: it waits for half a second at a time.
     set_nice(napper.tid, 19);
     for spinner in &spinners {
         spinner.pin(0);
@@ -70,7 +71,7 @@ fn a_woken_thread_that_gets_no_cpu_waits_and_does_not_sleep() {
     let mut watch = Watch::begin(&make_plan());
     let naps_before = napper.naps.load(Ordering::Relaxed);
     let mut told = [0u64; 8];
-    // Many looks into each wait: what one has told, the next must not have to take back.
+    // Several looks fall into each wait: a look must not report what the next one would have to revise.
     for _ in 0..30 {
         thread::sleep(Duration::from_millis(100));
         for thread in watch.look_at(me).iter().filter(|thread| thread.tid == napper.tid) {
@@ -82,7 +83,7 @@ fn a_woken_thread_that_gets_no_cpu_waits_and_does_not_sleep() {
     let naps = napper.naps.load(Ordering::Relaxed) - naps_before;
     drop(spinners);
     let wall_ns: u64 = told.iter().sum();
-    // It knows itself how long it slept: a timer is late by what the CPU's interrupts are, which is little.
+    // The number of naps bounds its sleep: timers are late only by the CPU's interrupts, which is little.
     let slept_ns = (naps + 1) * 2 * NAP.as_nanos() as u64;
     let asleep_ns = told[State::Sleep as usize];
     assert!(asleep_ns <= slept_ns, "asleep for {asleep_ns} of {wall_ns} ns, in {naps} naps");
@@ -91,7 +92,8 @@ fn a_woken_thread_that_gets_no_cpu_waits_and_does_not_sleep() {
     assert!(waited_ns as f64 >= 0.9 * rest_ns as f64, "queued for {waited_ns} of {rest_ns} ns");
 }
 
-/// Forks, and lets the child have no CPU for 0.6 s: among real-time threads of one priority there are no time slices.
+/// Forks, and keeps the child from its CPU for 0.6 s: real-time threads (FIFO) of the same priority have no time
+/// slices.
 const STARVED_CHILD: &str = "
 import os, sys, time
 child = os.fork()
@@ -129,7 +131,7 @@ fn a_thread_that_never_had_a_cpu_waits_for_its_first_one() {
     let waited_ns = told[State::Queued as usize];
     assert!(waited_ns >= 300_000_000, "queued for {waited_ns} ns of 400 ms: {told:?}");
     assert_eq!(waited_ns, told.iter().sum::<u64>(), "it does nothing else: {told:?}");
-    // It has lived once, and for no longer than this test.
+    // Its lifetime is counted once, and is no longer than this test.
     let rest = watch.look_at(child);
     let lived_ns = waited_ns + rest.iter().map(|thread| thread.wall_ns).sum::<u64>();
     assert!(rest.len() == 1 && rest[0].dead, "{rest:?}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr sweep` with small services: what it measures has the right shape, what goes wrong is named, and
-//! nothing is left behind.
+//! `deburr sweep` with small services: its figures have the right shape, errors name what went wrong, and no process,
+//! cgroup or directory is left behind.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -14,12 +14,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const DEBURR: &str = env!("CARGO_BIN_EXE_deburr");
-/// Tells the test program to be a service at that port.
+/// Environment variable: the port on which this test program is to serve.
 const SERVE: &str = "DEBURR_TEST_SERVE";
-/// How that service misbehaves.
+/// Environment variable: how that service misbehaves (`late`, `dead`, `silent`, `chatty`, `heavy`, `no`).
 const MOOD: &str = "DEBURR_TEST_MOOD";
 
-/// A port that was free a moment ago.
+/// A TCP port of 127.0.0.1 that was free just now.
 pub(crate) fn port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -41,7 +41,7 @@ fn message(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Whether a cgroup or a directory of a sweep with that pid is left.
+/// Whether a cgroup or a directory of the sweep with this process id is left.
 fn left(pid: u32) -> bool {
     let name = format!("deburr-sweep-{pid}");
     let trees = std::fs::read_dir("/sys/fs/cgroup").unwrap().flatten();
@@ -50,7 +50,8 @@ fn left(pid: u32) -> bool {
     dirs.any(|dir| dir.join(&name).exists())
 }
 
-/// Not a test of its own: the service of the others. A thread for each connection.
+/// Not a test itself: the service that the other tests start, with a thread for each connection. Passes at once without
+/// [`SERVE`].
 #[test]
 fn be_a_service_if_told() {
     let Ok(port) = std::env::var(SERVE) else { return };
@@ -90,7 +91,7 @@ fn cpu_ns() -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
-/// The words that make this test program a service.
+/// Command line that makes this test program the service.
 fn service() -> Vec<String> {
     let program = std::env::current_exe().unwrap().display().to_string();
     [&program, "--exact", "sweep::be_a_service_if_told", "--nocapture"].map(str::to_owned).to_vec()
@@ -118,7 +119,7 @@ fn try_a_service_that_needs_more_than_its_limit_bends_and_is_throttled() {
     if !common::root_or_skip("kernel", "a_service_that_needs_more_than_its_limit_bends") {
         return;
     }
-    // 100 requests of 0.25 ms take 2.5 % of a CPU, of 2.5 ms 25 %: the limit is between them.
+    // 100 requests per second of 0.25 ms each need 2.5 % of a CPU, of 2.5 ms each 25 %: the limit is in between.
     let mut command = serve(
         port(),
         &[
@@ -152,7 +153,7 @@ fn try_a_service_that_needs_more_than_its_limit_bends_and_is_throttled() {
     );
     assert!(value(heavy, "throttled_share") > 0.8, "{heavy}");
     assert!(value(light, "throttled_share") < 0.5 * value(heavy, "throttled_share"), "{light}");
-    // The limit is kept: what is used is what is allowed, within what one period is of the window.
+    // The limit is enforced: CPU use equals the quota, within the share that one quota period has in the window.
     assert!((0.09..0.15).contains(&value(heavy, "cpus")), "{heavy}");
     assert!(value(heavy, "answered_per_s") < 90.0, "{heavy}");
     assert!(
@@ -217,7 +218,7 @@ fn try_a_commands_own_time_is_measured() {
     assert!(failed.contains("exit status: 7") && failed.contains("no such table"), "{failed}");
 }
 
-/// Whatever it writes, it is not kept from working, and what came last is what is told.
+/// Output of any length does not block a command, and an error message quotes its last lines.
 #[test]
 fn a_command_may_write_as_much_as_it_likes() {
     if !common::root_or_skip("kernel", "a_command_may_write_as_much_as_it_likes") {
@@ -235,7 +236,7 @@ fn a_command_may_write_as_much_as_it_likes() {
     assert_eq!((&requests["failed"], &requests["unanswered"]), (&0.into(), &0.into()), "{sweep}");
 }
 
-/// A service that takes every request and answers none is told from one that the generator did not reach.
+/// A service that accepts every request and answers none is distinguished from one that the generator did not reach.
 #[test]
 fn silence_is_an_answer_of_0_percent() {
     if !common::root_or_skip("kernel", "silence_is_an_answer_of_0_percent") {
@@ -252,7 +253,7 @@ fn silence_is_an_answer_of_0_percent() {
     assert!(sweep["notes"].to_string().contains("not one request was answered"), "{sweep}");
 }
 
-/// Signals that a service does not heed, and what it started in sessions of their own, keep it from nothing.
+/// A service that ignores signals, or starts processes in sessions of their own, is ended all the same.
 #[test]
 fn a_stubborn_service_is_ended_with_all_that_it_started() {
     if !common::root_or_skip("kernel", "a_stubborn_service_is_ended_with_all_that_it_started") {
@@ -305,6 +306,13 @@ fn services_that_do_not_serve_are_named_with_what_they_said() {
     );
     let no = with("no", port());
     assert!(no.contains("no request was answered well: HTTP status 500"), "{no}");
+    // What was measured before a failure is shown, and the failure is told.
+    let vary = format!("env:{MOOD}=well,dead");
+    let arguments = ["--rate", "50", "--seconds", "0.5", "--reps", "1", "--vary", &vary];
+    let half = serve(port(), &arguments).output().unwrap();
+    assert!(message(&half).contains("cannot find my configuration"), "{half:?}");
+    let shown: Value = serde_json::from_slice(&half.stdout).unwrap();
+    assert_eq!(shown["runs"].as_array().map(Vec::len), Some(1), "{shown:#}");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = with("", listener.local_addr().unwrap().port());
     assert!(taken.contains("somebody listens at"), "{taken}");
@@ -331,7 +339,7 @@ fn nothing_is_left_whatever_ends_it() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // From then on there are a cgroup and a service.
+        // As soon as the service listens, its cgroup exists too.
         let up = Instant::now();
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(up.elapsed() < Duration::from_secs(60), "the service does not listen");

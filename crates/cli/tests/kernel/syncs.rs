@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Syncs and commits of filesystems that do not tell of both ends of them: what is told of them on a slow disk agrees
-//! with what their caller measured.
+//! Syncs and commits of filesystems that do not report both their beginning and their end (XFS, btrfs): what is
+//! reported of them on a slow disk agrees with what the caller measured.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -20,9 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Syncs that are made.
+/// Number of syncs.
 const SYNCS: u64 = 12;
-/// Time that the disk takes for each request.
+/// Service time of each request of the disk, in microseconds.
 const REQUEST_US: u64 = 20_000;
 const REQUEST_NS: u64 = REQUEST_US * 1000;
 
@@ -31,7 +31,8 @@ fn monotonic_ns() -> u64 {
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
-/// A slow disk with that filesystem, or `None` after it was said why there is none.
+/// Makes and mounts a slow disk with that filesystem. `None` = it cannot be had here; the test is then noted as
+/// skipped.
 fn slow(test: &str, fs_type: &str) -> Option<(Disk, PathBuf)> {
     if !root_or_skip("kernel", test) {
         return None;
@@ -66,7 +67,7 @@ fn events(probe: &mut WritebackProbe, told: &mut Vec<Event>, enough: impl Fn(&[E
     }
 }
 
-/// Grows a file and syncs it, so often; from when to when each sync took.
+/// Appends to a file and syncs it, [`SYNCS`] times. Returns begin and end of each sync (`CLOCK_MONOTONIC`, ns).
 fn sync_often(file: &mut File) -> Vec<(u64, u64)> {
     let sync = |_| {
         file.seek(SeekFrom::End(0)).unwrap();
@@ -106,7 +107,7 @@ fn a_sync_is_told_with_both_ends(fs_type: &str) {
     found.sort_unstable();
     assert_eq!(found.len(), measured.len());
     for (found, measured) in found.iter().zip(&measured) {
-        // Within the call, and most of it: the disk alone takes longer than entering and leaving.
+        // Within the call, and most of it: the disk takes longer than entering and leaving the system call.
         assert!(measured.0 <= found.0 && found.1 <= measured.1, "{found:?} {measured:?}");
         let share = (found.1 - found.0) as f64 / (measured.1 - measured.0) as f64;
         assert!(share > 0.5, "{found:?} {measured:?}");
@@ -142,14 +143,14 @@ fn try_a_sync_is_told_with_both_ends_on_btrfs() {
     a_sync_is_told_with_both_ends("btrfs");
 }
 
-/// Syncs that are over before the next look.
+/// Number of syncs that are over before the next look.
 const SHORT: usize = 50;
 
-/// Runs the looks of ten times a second until `done`, in this thread.
+/// Looks at this process's syncs ten times a second, in this thread, until `done` is set, and five times more.
 fn look_until(probe: &mut WritebackProbe, done: &AtomicBool) -> Vec<EndedSync<u64>> {
     let (mut syncs, mut over) = (Syncs::default(), Vec::new());
     let me = std::process::id();
-    // One that is found running is looked at again.
+    // A sync that is found running is looked at again.
     let mut looks = 5;
     while looks > 0 {
         looks -= u32::from(done.load(Ordering::Acquire));
@@ -176,7 +177,7 @@ fn a_long_sync_is_known_to_a_look(fs_type: &str) {
     if !(if fs_type == "xfs" { plan.xfs_syncs } else { plan.btrfs_syncs }) {
         return skip("kernel", &test, "this kernel does not tell of these syncs");
     }
-    // As on a kernel that does not tell of ends.
+    // As on a kernel that does not report the end of syncs.
     plan.returns = false;
     let mut probe = WritebackProbe::open(&plan, cpus()).unwrap();
     disk.take_us(10 * REQUEST_US);
@@ -199,7 +200,7 @@ fn a_long_sync_is_known_to_a_look(fs_type: &str) {
         let within = |over: &&EndedSync<u64>| (*begin_ns..*end_ns).contains(&over.begin_ns);
         let found: Vec<&EndedSync<u64>> = over.iter().filter(within).collect();
         let [found] = found[..] else { panic!("{found:?} of {begin_ns} to {end_ns}") };
-        // Its caller may have had to wait for a CPU before it looked at its clock: up to a look's distance here.
+        // The caller may have waited for a CPU before it read its clock: up to the interval of looks is allowed.
         let latest_ns = found.latest_ns + 100_000_000;
         assert!(found.seen_ns <= *end_ns && *end_ns <= latest_ns, "{found:?} until {end_ns}");
         assert!(found.seen_ns > found.begin_ns, "{found:?} of {begin_ns} to {end_ns} was not seen");
@@ -221,12 +222,13 @@ fn a_long_sync_is_known_to_a_look_on_btrfs() {
     a_long_sync_is_known_to_a_look("btrfs");
 }
 
-/// What is recorded of a command on a slow disk, and how long it says that its steps took together.
+/// Records six runs of `step` on a slow disk. Returns the tables of the recording, the device as `major:minor`, and the
+/// sum of the durations of the steps as the script measured them, in nanoseconds.
 fn recorded(test: &str, fs_type: &str, step: &str) -> Option<(Connection, String, f64)> {
     let (disk, point) = slow(test, fs_type)?;
     let directory = tempfile::tempdir().unwrap();
     let (recording, log) = (directory.path().join("x.deburr"), directory.path().join("log"));
-    // What is there at the first beat is no change. A commit of btrfs is known if it is alone in its beat.
+    // What exists at the first beat is no change. A commit of btrfs is known only if it is alone in its beat.
     let script = format!(
         "set -e; cd \"$POINT\"; sleep 0.5; for n in 1 2 3 4 5 6; do a=$(date +%s%N); {step}; b=$(date +%s%N); \
          echo $((b - a)) >> \"$LOG\"; sleep 0.3; done"
@@ -248,7 +250,7 @@ fn recorded(test: &str, fs_type: &str, step: &str) -> Option<(Connection, String
     assert_eq!(steps.len(), 6);
     let rdev = std::fs::metadata(&disk.device).unwrap().rdev();
     let device = format!("{}:{}", rustix::fs::major(rdev), rustix::fs::minor(rdev));
-    // It is read as a whole before its directory goes.
+    // The tables are copied before the recording's directory is removed.
     let connection = Connection::open_in_memory().unwrap();
     connection.execute("ATTACH ?1 AS of", [recording.to_str().unwrap()]).unwrap();
     for table in ["stall", "journal_commit", "coverage", "file", "process", "io_wait", "io_blame"] {
@@ -280,8 +282,8 @@ fn commits_are_recorded(fs_type: &str) {
     let count = number_of(&connection, &format!("SELECT 1.0 * count(*) {of}"), &device);
     assert!(count >= 6.0, "{count} commits");
     let sum = number_of(&connection, &format!("SELECT sum(t1_ns - t0_ns) * 1.0 {of}"), &device);
-    // Each takes a request at least, for which the disk takes its time; of several buffers of the log at once, each
-    // counts. The kernel counts in whole milliseconds.
+    // Each commit takes at least one request of the slow disk; of several log buffers at once, each counts. The kernel
+    // counts in whole milliseconds.
     assert!(sum >= count * REQUEST_NS as f64 * 0.9, "{count} commits in {sum} ns");
     assert!(sum < 1.5 * ns, "{} of the syncs is in commits", sum / ns);
 }
@@ -317,7 +319,7 @@ fn stalls_in_syncs_are_recorded(fs_type: &str) {
     let count = number_of(&connection, &format!("SELECT 1.0 * count(*) {of}"), &device);
     assert!(count == 6.0, "{count} syncs stalled");
     let sum = number_of(&connection, &format!("SELECT sum(t1_ns - t0_ns) * 1.0 {of}"), &device);
-    // Where it is looked ten times a second, a sync of some 100 ms may be known for the first part of it only.
+    // Where syncs are looked at ten times a second, only the first part of a sync of some 100 ms may be known.
     let exact = number_of(
         &connection,
         &format!("SELECT count(*) = count(t1_ns) - count(latest_ns) {of}"),
@@ -366,7 +368,7 @@ fn a_sync_waits_beside_whom_the_disk_works_for() {
 
 fn try_a_sync_waits_beside_whom_the_disk_works_for() {
     const TEST: &str = "a_sync_waits_beside_whom_the_disk_works_for";
-    // The first one writes and syncs block by block into a file that grows, which needs the journal.
+    // The victim (`log`) writes and syncs block by block into a file that grows, which needs the journal.
     let step = "dd if=/dev/zero of=other bs=256k count=10000 oflag=direct 2>/dev/null & other=$!; \
                 dd if=/dev/zero of=log bs=4k count=6 oflag=dsync 2>/dev/null; kill $other; wait || true";
     let Some((connection, device, _)) = recorded(TEST, "ext4", step) else { return };
@@ -378,15 +380,15 @@ fn try_a_sync_waits_beside_whom_the_disk_works_for() {
         number_of(&connection, &sql, &device)
     };
     let (synced, waited) = (of("sync"), of("request"));
-    // What a sync waits for is requests: its own, and the journal's.
+    // A sync waits for requests: its own, and the journal's.
     let ratio = waited / synced;
     assert!((0.7..1.2).contains(&ratio), "{waited} ns of {synced} ns");
     let blamed = "SELECT 1.0 * sum(b.ns) FROM io_blame b JOIN process v ON v.proc = b.victim \
                   JOIN process c ON c.proc = b.proc WHERE b.device = ?1 AND v.cmdline LIKE '%oflag=dsync%' \
                   AND c.cmdline LIKE '%oflag=direct%'";
     let blamed = number_of(&connection, blamed, &device);
-    // Two take turns at the disk, of which the other one has up to two requests in it, and often both. While the disk's
-    // server is kept from its CPU, all that waits is the other one's queue.
+    // The two writers take turns at the disk; the other one has up to two requests in flight, and often both. While the
+    // disk's server gets no CPU, all that waits there is the other one's queue.
     assert!(
         (0.25..0.99).contains(&(blamed / waited)),
         "{blamed} ns of {waited} ns are beside the other"

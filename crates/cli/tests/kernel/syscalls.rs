@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `deburr syscalls` beside an independent count, and what it says of commands that end in unusual ways.
+//! `deburr syscalls` agrees with strace's counts, and copes with commands that end in unusual ways.
 
 use crate::common;
 use serde_json::Value;
@@ -15,7 +15,7 @@ fn deburr(arguments: &[&str]) -> Command {
     command
 }
 
-/// What it says of a command, as data; what the command writes goes to `/dev/null`.
+/// Runs `deburr syscalls` on a command, whose output is discarded. Returns the result as JSON, and deburr's exit.
 fn counted(arguments: &[&str], command: &[&str]) -> (Value, Output) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("result.json");
@@ -41,7 +41,7 @@ fn no_losses(document: &Value) {
     assert!(!notes.contains("lost"), "{notes}");
 }
 
-/// Calls and errors by name, as strace counts them.
+/// Calls and errors by name of the system call, as strace counts them; `None` = strace cannot run here.
 fn traced(command: &[&str]) -> Option<BTreeMap<String, (u64, u64)>> {
     let file = tempfile::NamedTempFile::new().unwrap();
     let status = Command::new("strace")
@@ -80,7 +80,7 @@ fn every_count_is_that_of_strace() {
         // Children, and what they start.
         &["sh", "-c", "(cat /etc/passwd; (cat /proc/self/status; exit 3); true); ls -l /usr/bin"],
     ] {
-        // What is not there is not looked into.
+        // Paths that do not exist on this machine are left out.
         let command: Vec<&str> = command
             .iter()
             .copied()
@@ -103,8 +103,8 @@ fn every_count_is_that_of_strace() {
             })
             .collect();
         let mut expected = expected;
-        // How often a child's end interrupts its parent is a matter of chance, also for strace. And a shell asks once
-        // more for a signal that was ignored when it was started, which strace undoes: so it is in a background job.
+        // How often a child's end interrupts its parent is random, under strace too. And a shell calls `rt_sigaction`
+        // once more for a signal that was ignored when it started, as in a background job; strace undoes that.
         for chance in ["rt_sigreturn", "wait4", "rt_sigaction"] {
             found.remove(chance);
             expected.remove(chance);
@@ -186,7 +186,7 @@ fn how_a_command_ends_is_passed_on() {
     assert!(missing.stdout.is_empty());
     let killed = end(&["sh", "-c", "kill -9 $$"]);
     assert!(String::from_utf8_lossy(&killed.stdout).contains("killed by signal 9"));
-    // Input, output and the other environment are the command's own.
+    // The command gets this process's standard input, output and environment.
     let mut command = deburr(&["-q", "--"]);
     let mut child = command
         .args(["sh", "-c", "read x; echo got $x $Y"])
@@ -248,7 +248,7 @@ fn a_storm_is_named_and_a_quiet_command_is_not() {
         let findings = document["findings"].as_array().unwrap();
         findings.iter().map(|found| found["code"].as_str().unwrap().to_owned()).collect()
     };
-    // On a busy host it may get too little of a CPU for that to matter.
+    // On a busy host the command may get too little CPU time for a finding.
     let storm = ["dd", "if=/dev/zero", "of=/dev/null", "bs=64k", "count=200000"];
     let found = (0..10).any(|_| {
         let (document, _) = counted(&[], &storm);

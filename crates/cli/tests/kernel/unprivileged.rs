@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Without privileges the same commands work from `/proc`, and say what they could not see.
+//! Without privileges the same commands work from `/proc`, and report what they could not observe.
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
@@ -11,10 +11,10 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// `nobody`, wherever that user has no special rights.
+/// User id of `nobody`, which has no special rights.
 const NOBODY: u32 = 65534;
 
-/// A place that nobody in particular may enter, with the program in it.
+/// A directory that any user may enter, with a copy of the program in it.
 struct Place {
     dir: tempfile::TempDir,
 }
@@ -38,11 +38,11 @@ impl Place {
     }
 }
 
-/// Ends with the test.
+/// A spinning process, killed on drop.
 struct Spinner(Child);
 
 impl Spinner {
-    /// A shell that counts on CPU 0.
+    /// Starts a shell that loops on CPU 0.
     fn start() -> Option<Self> {
         let mut command = Command::new("taskset");
         command.args(["-c", "0", "sh", "-c", "while :; do :; done"]).stdin(Stdio::null());
@@ -84,10 +84,10 @@ fn two_spinners_on_one_cpu_wait_half_of_the_time() {
         })
         .unwrap();
     assert_eq!(threads, 1.0);
-    // Delay is counted when it ends: a wait may lie across the ends of the window.
+    // The kernel counts run delay when a wait ends, so a wait may lie across an end of the window.
     let (total, waiting) = ((on_cpu + delay) / wall, delay / wall);
     assert!((total - 1.0).abs() < 0.1, "{total}");
-    // Others may run on that CPU too, or most of it be given to others of the same group.
+    // Other tasks may run on that CPU too, and those of the same group may get most of it.
     assert!((0.35..0.95).contains(&waiting), "{waiting}");
     let why: String = recording
         .query_row("SELECT reason FROM coverage WHERE source = 'sched'", [], |row| row.get(0))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The writeback probe on this kernel: it loads within a budget, and what a process does to a file on a loop device is
-//! told of that file and that process.
+//! The writeback probe on this kernel: it loads within an instruction budget, and its events name the file on a loop
+//! device and the process that wrote or synced it.
 
 use crate::block::{cpus, number};
 use crate::common::{root_or_skip, skip};
@@ -13,7 +13,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Reads until something is told for which `found` gives a value.
+/// Reads events until `found` returns a value for one of them; panics after 60 s. `what` names the event in that
+/// message.
 fn until<R>(
     probe: &mut WritebackProbe,
     told: &mut Vec<Event>,
@@ -99,7 +100,7 @@ fn the_life_of_a_dirty_file_is_told() {
             }
             _ => None,
         });
-    // The tick is some milliseconds long.
+    // The kernel measures dirty time in ticks of some milliseconds.
     let dirty_for_ns = dirty_for_ns.unwrap();
     assert!(dirty_for_ns >= 280_000_000, "dirty for {dirty_for_ns} ns");
     assert!(dirty_for_ns <= since_last_ns + 50_000_000, "{dirty_for_ns} {since_last_ns}");
@@ -116,14 +117,14 @@ fn the_life_of_a_dirty_file_is_told() {
     assert_eq!(probe.lost().get("log_overrun"), None);
 }
 
-/// A setting that becomes what it was when this is dropped.
+/// A changed kernel setting, restored on drop.
 struct Changed {
     path: PathBuf,
     before: String,
 }
 
 impl Changed {
-    /// `None` = it cannot be set.
+    /// Writes `value` to the file; `None` = it cannot be set.
     fn to(path: PathBuf, value: &str) -> Option<Self> {
         let before = std::fs::read_to_string(&path).ok()?;
         std::fs::write(&path, value).ok()?;

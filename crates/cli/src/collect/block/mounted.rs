@@ -49,7 +49,8 @@ impl Mounted {
             self.xfs |= mount.fs_type == "xfs";
             // A filesystem that may lie on several devices has a number that is none of theirs.
             let dev = match mount.fs.major {
-                0 if mount.source.starts_with(b"/") => {
+                // The source is what the one who mounted it chose to say: of other types it may be anything.
+                0 if mount.fs_type == "btrfs" && mount.source.starts_with(b"/dev/") => {
                     device_number(OsString::from_vec(mount.source).as_ref())
                 }
                 0 => None,

@@ -26,6 +26,7 @@ pub(crate) struct CgroupCollector {
     /// all processes are (`unread_said`).
     cut_said: bool,
     unread_said: bool,
+    stuck_said: bool,
 }
 
 /// A cgroup's files, if they are kept open.
@@ -62,6 +63,12 @@ impl Collector for CgroupCollector {
             self.unread_said = true;
             let reason = "processes come and go faster than facts of each are read: some are known without \
                           their command line or cgroup";
+            self.say(now.t_ns, reason.into(), &mut *emit);
+        }
+        if cx.processes.some_are_stuck() && !self.stuck_said {
+            self.stuck_said = true;
+            let reason =
+                "command lines of processes could not be read: their memory maps are locked";
             self.say(now.t_ns, reason.into(), &mut *emit);
         }
         self.watch(&cx.cgroups, &chosen);

@@ -7,6 +7,7 @@
 
 use super::{CMDLINE_BYTES_CLOSELY, Known, Processes, cmdline, read_stat};
 use crate::collect::{Emit, Roots};
+use crate::patience::Patience;
 use deburr_core::procfs::{pid, stat};
 use deburr_core::recording::{Record, SchedPolicy, Scheduling};
 use std::collections::{BTreeMap, HashMap};
@@ -44,7 +45,7 @@ impl Processes {
             let Some(stats) = known.threads(roots, self.user_hz) else { continue };
             threads += stats.len();
             self.suspects += usize::from(first);
-            if known.take_threads(roots, &stats, self.user_hz) {
+            if known.take_threads(roots, &stats, self.user_hz, &mut self.patience) {
                 emit(Record::Process(Box::new(known.process.clone())));
             }
         }
@@ -67,7 +68,13 @@ impl Known {
     }
 
     /// Takes over what was read of its threads, and reads the command line again. Returns whether anything changed.
-    fn take_threads(&mut self, roots: &Roots, stats: &[pid::PidStat], user_hz: u64) -> bool {
+    fn take_threads(
+        &mut self,
+        roots: &Roots,
+        stats: &[pid::PidStat],
+        user_hz: u64,
+        patience: &mut Patience,
+    ) -> bool {
         let before = (self.process.scheduling.clone(), self.process.cmdline.clone());
         let cpu_ns = |stat: &pid::PidStat| stat::ticks_ns(stat.cpu_ticks, user_hz);
         let first = self
@@ -76,9 +83,10 @@ impl Known {
         // Of a thread that was not there at the first look, all CPU time counts.
         let ran_ns = |stat| cpu_ns(stat).saturating_sub(first.get(&stat.pid).copied().unwrap_or(0));
         self.process.scheduling = kinds(stats.iter().map(|stat| (stat, ran_ns(stat))));
-        let line = cmdline(roots, self.process.pid, CMDLINE_BYTES_CLOSELY);
+        let leader = stats.iter().find(|stat| stat.pid == self.process.pid);
+        let line = leader.and_then(|stat| cmdline(roots, stat, CMDLINE_BYTES_CLOSELY, patience));
         // A process that is about to end has no command line any more: the last one is kept.
-        if !line.is_empty() {
+        if let Some(line) = line.filter(|line| !line.is_empty()) {
             self.process.cmdline = line;
         }
         before != (self.process.scheduling.clone(), self.process.cmdline.clone())

@@ -206,3 +206,22 @@ fn of_who_did_nothing_nothing_is_read() {
     host.see(idle);
     assert_eq!((host.emitted[0].comm.as_str(), host.emitted[0].cmdline.as_str()), ("kthread", ""));
 }
+
+#[test]
+fn a_process_whose_command_line_cannot_be_read_holds_nobody_up() {
+    let mut host = Host::new(TargetSpec::Host);
+    host.spawn(7, 1, 7, "stuck", 100);
+    host.spawn(8, 1, 8, "free", 100);
+    let dir = host.dir.path().join("proc/7");
+    let threads = "7 (stuck) D 1 7 1 0 -1 4194304 0 0 0 0 0 0 0 0 20 5 2 0 100 0\n";
+    fs::write(dir.join("stat"), threads).unwrap();
+    // Opening a FIFO waits for its other end, which never comes, as the kernel waits for a locked memory map.
+    fs::remove_file(dir.join("cmdline")).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, dir.join("cmdline"), 0o600.into()).unwrap();
+    for (pid, comm, cmdline) in [(7, "stuck", ""), (8, "free", "/bin/free --flag")] {
+        host.see_pid(pid);
+        let process = host.emitted.pop().unwrap();
+        assert_eq!((&*process.comm, &*process.cmdline, process.nice), (comm, cmdline, Some(5)));
+    }
+    assert!(host.processes.some_are_stuck());
+}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Mounts of hosts, in the kernel's format.
 
-use super::{Mounts, glue, strip_directory};
+use super::{Mounts, Table, glue, strip_directory};
+use deburr_core::procfs::mountinfo::{self, Mount};
 use deburr_core::recording::DevId;
 use proptest::prelude::*;
 use std::fs;
@@ -153,5 +154,38 @@ proptest! {
     fn what_is_glued_to_a_directory_is_below_it(directory in "(/[a-c]{1,2}){0,3}", below in "([a-c]{1,2}/){0,3}[a-c]") {
         let path = glue(directory.as_bytes(), below.as_bytes());
         prop_assert_eq!(strip_directory(&path, directory.as_bytes()), Some(below.as_bytes()));
+    }
+}
+
+/// Whether a mount is hidden, by comparing it with every other one.
+fn is_hidden(mount: &Mount, all: &[Mount], except: Option<u64>, depth: u32) -> bool {
+    let over = |other: &&Mount| {
+        let on_it = other.parent == mount.id && other.mount_point == mount.mount_point;
+        let above = other.parent == mount.parent
+            && other.mount_point.len() < mount.mount_point.len()
+            && strip_directory(&mount.mount_point, &other.mount_point).is_some();
+        other.id != mount.id && Some(other.id) != except && (on_it || above)
+    };
+    let parent = all.iter().find(|other| other.id == mount.parent);
+    let goes_on = depth <= 64 && mount.parent != mount.id;
+    all.iter().any(|other| over(&other))
+        || goes_on && parent.is_some_and(|parent| is_hidden(parent, all, Some(mount.id), depth + 1))
+}
+
+proptest! {
+    #[test]
+    fn the_table_finds_what_a_comparison_of_all_with_all_finds(
+        mounts in proptest::collection::vec((1_u64..9, "(/[ab]{1,2}){0,3}"), 1..9)
+    ) {
+        let line = |(at, (parent, point)): (usize, &(u64, String))| {
+            let point = if point.is_empty() { "/" } else { point };
+            format!("{} {parent} 0:{at} / {point} rw - tmpfs none rw\n", at + 1)
+        };
+        let text: String = mounts.iter().enumerate().map(line).collect();
+        let all = mountinfo::parse(text.as_bytes()).unwrap();
+        let table = Table::new(&all);
+        for mount in &all {
+            prop_assert_eq!(table.is_covered(mount, None, 0), is_hidden(mount, &all, None, 0));
+        }
     }
 }

@@ -2,18 +2,21 @@
 //! A disk of the speed that a scenario wants, whatever the host's own disks are: a file of a [`server`], a loop
 //! device on it, and a filesystem on that.
 
+mod served;
 mod server;
 mod tally;
 
-pub(crate) use server::{DiskArgs, FILE, serve};
+pub(crate) use served::{Served, Serving};
+use server::FILE;
+pub(crate) use server::{DiskArgs, serve};
 pub(crate) use tally::Marks;
 #[cfg(test)]
 pub(crate) use tally::Written;
 
-use super::stage::{Job, Stage, Worker};
+use super::stage::Stage;
 use crate::host::guard::SERVERS;
 use crate::host::undo::{Undo, write_setting};
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use rustix::mount::{MountFlags, mount};
 use serde::Deserialize;
 use std::ffi::CString;
@@ -78,39 +81,27 @@ pub(crate) fn check_base_us(key: &str, base_us: u64) -> Result<()> {
 /// A mounted disk. The stage's janitor removes it.
 #[derive(Debug)]
 pub(crate) struct Disk {
-    server: Worker,
+    backing: Served,
     mount: PathBuf,
     device: String,
 }
 
 impl Disk {
-    /// Creates the disk, as fast as memory: see [`Self::set_base_us`].
+    /// Creates the disk, as fast as memory: see [`Self::served`].
     pub(crate) fn make(stage: &mut Stage, spec: &DiskSpec) -> Result<Self> {
-        let (fuse, at) = (stage.scratch("fuse"), stage.scratch("mnt"));
-        let backing = fuse.join(FILE);
-        for dir in [&fuse, &at] {
-            fs::create_dir(dir).with_context(|| format!("cannot make `{}`", dir.display()))?;
-        }
-        stage.will_undo(&Undo::Mount { at: fuse.clone() })?;
-        let what = [
-            "disk".into(),
-            format!("--at={}", fuse.display()),
-            format!("--size-mib={}", spec.size_mib),
-            format!("--bytes-per-us={}", spec.megabytes_per_s),
-        ];
+        let at = stage.scratch("mnt");
+        fs::create_dir(&at).with_context(|| format!("cannot make `{}`", at.display()))?;
         // Where real-time priority is not available, the host's other work slows the disk down.
         let _ = stage.allow_realtime(&stage.cgroup(SERVERS)?, SERVER_US_PER_S);
-        let job = Job {
+        let serving = Serving {
             comm: "lab-disk",
-            cgroup: SERVERS,
-            cpus: None,
-            nice: None,
-            realtime: false,
-            what: &what,
+            size_mib: spec.size_mib,
+            megabytes_per_s: spec.megabytes_per_s,
         };
-        let server = stage.start_one(&job)?;
-        stage.will_undo(&Undo::Loop { backing: backing.clone() })?;
-        let device = stage.tool("losetup", &["--find".as_ref(), "--show".as_ref(), &backing])?;
+        let backing = Served::make(stage, serving)?;
+        stage.will_undo(&Undo::Loop { backing: backing.path().to_owned() })?;
+        let find = ["--find".as_ref(), "--show".as_ref(), backing.path()];
+        let device = stage.tool("losetup", &find)?;
         let device = device.trim();
         let name = device.strip_prefix("/dev/").context("`losetup` names no device")?.to_owned();
         let queue = Path::new("/sys/block").join(&name).join("queue");
@@ -124,7 +115,7 @@ impl Disk {
         let flags = MountFlags::NOATIME | MountFlags::NOSUID | MountFlags::NODEV;
         mount(device, &at, "ext4", flags, Some(data.as_c_str()))
             .with_context(|| format!("cannot mount `{device}`"))?;
-        Ok(Self { server, mount: at, device: name })
+        Ok(Self { backing, mount: at, device: name })
     }
 
     /// Its mount point.
@@ -140,28 +131,9 @@ impl Disk {
         Ok(Path::new("/sys/class/bdi").join(number.trim()))
     }
 
-    /// Sets the fixed time of every request, in microseconds. 0 = as fast as memory.
-    pub(crate) fn set_base_us(&mut self, stage: &Stage, base_us: u64) -> Result<()> {
-        match self.ask(stage, &format!("base_us {base_us}"))?.as_str() {
-            "ok\n" => Ok(()),
-            _ => bail!("the lab's disk has ended early"),
-        }
-    }
-
-    /// What was written to it in a window, by mark.
-    pub(crate) fn written(&mut self, stage: &Stage, window: &str) -> Result<Marks> {
-        let answer = self.ask(stage, &format!("written {window}"))?;
-        serde_json::from_str(&answer).context("the lab's disk has ended early")
-    }
-
-    /// Makes it as fast as memory, for good.
-    pub(crate) fn close(&mut self) {
-        self.server.close();
-    }
-
-    fn ask(&mut self, stage: &Stage, line: &str) -> Result<String> {
-        self.server.tell(line)?;
-        stage.answer(&mut self.server)
+    /// The file that it is on, which makes it slow or fast and knows what was written.
+    pub(crate) fn served(&mut self) -> &mut Served {
+        &mut self.backing
     }
 }
 

@@ -106,6 +106,6 @@ impl Fault for SlowDisk {
     }
 
     fn inject(&self, stage: &mut Stage) -> Result<()> {
-        stage.set_disk_base_us(self.base_us)
+        stage.disk()?.served().set_base_us(self.base_us)
     }
 }

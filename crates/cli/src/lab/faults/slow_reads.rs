@@ -25,6 +25,6 @@ impl Fault for SlowReads {
     }
 
     fn inject(&self, stage: &mut Stage) -> Result<()> {
-        stage.set_slow_file_us(self.read_ms * 1000)
+        stage.slow_file_mut()?.set_base_us(self.read_ms * 1000)
     }
 }

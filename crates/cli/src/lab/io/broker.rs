@@ -4,7 +4,9 @@
 //! before the broker answers. It measures the latency of the log, which is what its users notice.
 
 use super::{IoArgs, Pace, Random, filled_file, flush_filesystem};
+use crate::lab::stage::Stage;
 use crate::lab::victim::{IoSummary, Stall, Summary, Window, now_ns, percentile};
+use crate::lab::victims::{Run, Running, Victim, VictimSpec};
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{ClockId, set_current_timer_slack, set_name};
@@ -38,7 +40,7 @@ const RECORD: usize = 20;
 /// A commit that takes at least this long is a stall.
 const STALL_NS: u64 = 10_000_000;
 /// Maximum number of stalls that are listed.
-const TOLD: usize = 4000;
+const LISTED: usize = 4000;
 
 /// Parameters of a broker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -69,8 +71,13 @@ pub(crate) struct BrokerSpec {
 }
 
 impl BrokerSpec {
-    /// Refuses parameters that cannot work.
-    pub(crate) fn validate(&self) -> Result<()> {
+    fn record_bytes(&self) -> u64 {
+        if self.log_record_kib == 0 { PAGE } else { self.log_record_kib << 10 }
+    }
+}
+
+impl Victim for BrokerSpec {
+    fn validate(&self, _cgroup: &str) -> Result<()> {
         ensure!(self.log_period_us > 0, "`victim.broker.log_period_us` must be positive");
         for (key, files, rate) in [
             ("hot_period_ms", self.hot_files, self.hot_period_ms),
@@ -85,12 +92,7 @@ impl BrokerSpec {
         Ok(())
     }
 
-    fn record_bytes(&self) -> u64 {
-        if self.log_record_kib == 0 { PAGE } else { self.log_record_kib << 10 }
-    }
-
-    /// A description in words, one line each.
-    pub(crate) fn describe(&self) -> Vec<String> {
+    fn describe(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.hot_files > 0 {
             lines.push(format!(
@@ -120,6 +122,18 @@ impl BrokerSpec {
             self.log_period_us as f64 / 1000.0
         ));
         lines
+    }
+
+    fn needs_files(&self) -> bool {
+        true
+    }
+
+    fn measures_syncs(&self) -> bool {
+        !self.log_unsynced
+    }
+
+    fn start(&self, spec: &VictimSpec, stage: &Stage, _run: Run<'_>) -> Result<Running> {
+        spec.start_worker(stage, &IoArgs::to_arguments("broker", stage.files()?, self)?)
     }
 }
 
@@ -296,7 +310,7 @@ fn summary(
         io: Some(IoSummary {
             stall_count: stalls.len() as u64,
             stalled_ns: stalls.iter().map(|stall| stall.length_ns).sum(),
-            stalls: stalls.into_iter().take(TOLD).collect(),
+            stalls: stalls.into_iter().take(LISTED).collect(),
             written_bytes,
         }),
         ..Summary::default()
@@ -341,7 +355,7 @@ mod tests {
             assert_eq!(content.len() as u64, SMALL);
             assert!(content.iter().all(|byte| *byte == mark as u8));
         }
-        spec.validate().unwrap();
-        assert!(BrokerSpec { cold_files: 0, ..spec }.validate().is_err());
+        spec.validate("victim").unwrap();
+        assert!(BrokerSpec { cold_files: 0, ..spec }.validate("victim").is_err());
     }
 }

@@ -69,8 +69,7 @@ fn flush_filesystem(dir: &Path) -> Result<()> {
     rustix::fs::syncfs(handle).context("cannot write the filesystem's data out")
 }
 
-/// Paces something that is done at a fixed rate. If one is late, the following ones are not done at shorter
-/// intervals.
+/// Paces an operation that is repeated at a fixed rate. A late operation does not shorten the intervals after it.
 #[derive(Debug)]
 pub(super) struct Pace {
     period_ns: u64,
@@ -82,7 +81,7 @@ impl Pace {
         Self { period_ns, next_ns: now_ns(ClockId::Monotonic) + period_ns }
     }
 
-    /// Waits until the next is due. Returns that time, in nanoseconds.
+    /// Waits until the next operation is due. Returns when it is due, or now if it is late, in nanoseconds.
     pub(super) fn wait(&mut self) -> u64 {
         let now_ns = now_ns(ClockId::Monotonic);
         let due_ns = self.next_ns.max(now_ns);

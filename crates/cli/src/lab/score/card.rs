@@ -119,7 +119,7 @@ pub(crate) struct Card<'a> {
 }
 
 impl<'a> Card<'a> {
-    /// Of these runs.
+    /// Counts the results of these runs.
     pub(crate) fn of(runs: &'a [Run]) -> Self {
         let (mut scenarios, mut total) = (BTreeMap::<&str, Row>::new(), Row::default());
         for run in runs {

@@ -208,6 +208,36 @@ fn errors_do_not_quote_statements() {
 }
 
 #[test]
+fn only_its_owner_reads_a_recording() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r.deburr");
+    let mut writer = Writer::create(&path, false).unwrap();
+    writer.push(&Record::End { window_ns: 1 }).unwrap();
+    writer.commit().unwrap();
+    for file in std::fs::read_dir(dir.path()).unwrap().flatten() {
+        let mode = file.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{file:?}");
+    }
+}
+
+#[test]
+fn no_query_of_somebody_elses_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r.deburr");
+    write(&path, &[Record::End { window_ns: 1 }]);
+    let endless =
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS seq FROM n";
+    let hostile = Connection::open(&path).unwrap();
+    hostile
+        .execute_batch(&format!("DROP TABLE coverage; CREATE VIEW coverage AS {endless};"))
+        .unwrap();
+    drop(hostile);
+    let error = read(&path).unwrap_err();
+    assert!(error.ends_with("is damaged: `coverage` is not a table"), "{error}");
+}
+
+#[test]
 fn a_fifo_is_not_waited_for() {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     let directory = tempfile::tempdir().unwrap();

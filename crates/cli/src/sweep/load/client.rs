@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One connection to the service: HTTP/1.1, or lines that are echoed.
+//! One connection to the service: HTTP/1.1, or a TCP echo service.
 
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Bytes;
@@ -13,24 +13,24 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// What a TCP service gets, and must send back: as long as a small request.
+/// The line that is sent to a TCP service, which must send it back.
 const LINE: &[u8] = b"deburr sweep, one line to be sent back as it is\n";
 
-/// Who is driven, and in which protocol.
+/// The service to drive, and its protocol.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    /// `GET` of that path and query, with that `Host`.
+    /// HTTP `GET`.
     Http {
-        /// Where.
+        /// Address of the service.
         address: SocketAddr,
-        /// Path and query.
+        /// Path and query of the request.
         path: Uri,
-        /// What the header says.
+        /// Value of the `Host` header.
         host: String,
     },
-    /// A service that sends back what it gets.
+    /// A TCP service that sends back what it receives.
     Tcp {
-        /// Where.
+        /// Address of the service.
         address: SocketAddr,
     },
 }
@@ -40,23 +40,23 @@ pub(super) enum Connection {
     Tcp(TcpStream),
 }
 
-/// The connection is of no use any more.
+/// An error after which the connection cannot be reused.
 pub(super) struct Broken {
     /// Why, in words.
     pub(super) why: String,
-    /// Nothing of an answer had come.
+    /// Whether it failed before the head of a response was received; always `false` for TCP.
     pub(super) before_answer: bool,
 }
 
 impl Target {
-    /// Where it is.
+    /// Address of the service.
     pub(crate) fn address(&self) -> SocketAddr {
         match self {
             Self::Http { address, .. } | Self::Tcp { address } => *address,
         }
     }
 
-    /// The same at another address.
+    /// The same target at another address.
     pub(crate) fn at(&self, address: SocketAddr) -> Self {
         match self.clone() {
             Self::Http { path, host, .. } => Self::Http { address, path, host },
@@ -72,7 +72,7 @@ impl Target {
             Self::Http { .. } => {
                 let (sender, connection) =
                     handshake(TokioIo::new(stream)).await.map_err(|error| of_hyper(&error))?;
-                // It moves the bytes; what goes wrong with it, the request is told.
+                // This task does the I/O of the connection. Its errors also reach the request in flight.
                 tokio::task::spawn_local(connection);
                 Ok(Connection::Http(sender))
             }
@@ -81,7 +81,7 @@ impl Target {
 }
 
 impl Connection {
-    /// Whether the other side has closed it.
+    /// Whether the peer has closed the connection. Not detected for TCP.
     pub(super) fn is_closed(&self) -> bool {
         match self {
             Self::Http(sender) => sender.is_closed(),
@@ -89,7 +89,7 @@ impl Connection {
         }
     }
 
-    /// Makes a request. The inner error is that of a service that answers well, but says no.
+    /// Makes a request. The inner error is a complete response whose status is not a success.
     pub(super) async fn request(&mut self, target: &Target) -> Result<Result<(), String>, Broken> {
         match (self, target) {
             (Self::Http(sender), Target::Http { path, host, .. }) => http(sender, path, host).await,
@@ -132,7 +132,7 @@ async fn tcp(stream: &mut TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Errors by kind, so that they can be counted.
+/// Reduces an error to its kind, so that failures can be counted by kind.
 fn in_words(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::ConnectionRefused => "connection refused".into(),

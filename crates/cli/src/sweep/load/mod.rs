@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The load generator: an open loop. Each request is due at a moment that is fixed beforehand, whatever became
-//! of those before it, and its latency counts from that moment: a service that stalls makes all requests late
-//! that come meanwhile, and all of them are counted.
+//! The load generator: an open loop. Each request has a scheduled time that is independent of the requests before
+//! it, and its latency counts from that time. A stall of the service thus shows in the latency of every request
+//! that is due during the stall (no coordinated omission).
 
 mod client;
 mod pool;
@@ -24,56 +24,56 @@ use std::time::Duration;
 use timer::Timer;
 use tokio::task::LocalSet;
 
-/// How often it is looked whether to stop.
+/// Longest sleep between two checks of `stop`.
 const LOOK_NS: u64 = 100_000_000;
 
-/// What to do.
+/// A load to generate. Timestamps are of `CLOCK_MONOTONIC`.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
-    /// To whom.
+    /// The service that gets the requests.
     pub(crate) target: Target,
     /// Requests per second.
     pub(crate) rate_per_s: f64,
-    /// When it begins, by `CLOCK_MONOTONIC`.
+    /// When the first request is due.
     pub(crate) start_ns: u64,
-    /// When the window of which is told begins.
+    /// Start of the reported window. Requests due before it are warm-up.
     pub(crate) from_ns: u64,
-    /// When that ends, and no more requests are due.
+    /// End of the window. No requests are due from then on.
     pub(crate) to_ns: u64,
-    /// How long answers are waited for then.
+    /// How long to wait for outstanding answers after the window.
     pub(crate) drain_ns: u64,
-    /// Requests that are under way at a time, at most.
+    /// Most requests in flight at a time, each on its own connection.
     pub(crate) max_connections: u32,
 }
 
-/// What came of it.
+/// Result of a load.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
-    /// The window's requests.
+    /// Counts of the requests due in the window.
     pub(crate) requests: Requests,
-    /// How long they took.
+    /// Their latency, each counted from when it was due.
     pub(crate) latency: Option<Latency>,
-    /// The same before the window, as far as it was over when that began.
+    /// The requests that were due before the window and had completed when it began.
     pub(crate) warmup: Warmup,
-    /// Of each answered one of the window: when it was due, and when its answer came.
+    /// For each answered request of the window: when it was due, and when its answer came.
     pub(crate) answers: Vec<(u64, u64)>,
-    /// Whether it was told to stop before its end.
+    /// Whether `stop` ended it early.
     pub(crate) stopped: bool,
 }
 
-/// What became of the requests before the window.
+/// Requests that completed before the window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Warmup {
-    /// Answered.
+    /// Number of answered requests.
     pub(crate) answered: u64,
-    /// Why others were not, with their numbers.
+    /// Number of failed requests by reason.
     pub(crate) failures: BTreeMap<String, u64>,
 }
 
-/// What is known so far. Requests are told apart by their number.
+/// What is known so far. A request of the window is identified by its index in `window`.
 #[derive(Default)]
 struct Ledger {
-    /// What became of each request in the window.
+    /// State of each request of the window, in the order in which they are due.
     window: Vec<State>,
     failed: u64,
     failures: BTreeMap<String, u64>,
@@ -83,16 +83,17 @@ struct Ledger {
     warmup: Warmup,
 }
 
-/// What became of a request.
+/// State of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
     Failed,
-    /// After so long.
+    /// Latency in nanoseconds, from when the request was due.
     Answered(u64),
 }
 
-/// Drives a service until the end of the window and of the wait for answers. `stop` is asked ten times a second.
+/// Drives a service until the end of the window and the wait for outstanding answers. `stop` is polled about ten
+/// times a second or more often.
 pub(crate) fn drive(load: &Load, stop: &dyn Fn() -> bool) -> Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -107,7 +108,7 @@ async fn run(load: &Load, stop: &dyn Fn() -> bool) -> Result<Outcome> {
     let timer = Timer::new().context("cannot make a timer")?;
     let due = |number: u64| load.start_ns + (number as f64 * 1e9 / load.rate_per_s) as u64;
     let mut number: u64 = 0;
-    // Number of the first request in the window.
+    // Number of the first request of the window.
     let mut first = None;
     let mut stopped = false;
     let mut busy_before_ns = None;
@@ -138,7 +139,7 @@ async fn run(load: &Load, stop: &dyn Fn() -> bool) -> Result<Outcome> {
             ledger.borrow_mut().over(slot, due_ns, monotonic_ns(), window, result);
         });
         number += 1;
-        // A rate that it cannot reach must not keep it from hearing answers, or a signal.
+        // If the generator cannot keep up with the rate, it must still process answers and signals.
         if number.is_multiple_of(64) {
             tokio::task::yield_now().await;
             stopped = stop();
@@ -157,14 +158,14 @@ async fn run(load: &Load, stop: &dyn Fn() -> bool) -> Result<Outcome> {
     Ok(ledger.outcome(dues, monotonic_ns(), &pool, stopped))
 }
 
-/// For how long this thread ran or waited for a CPU so far.
+/// How long this thread has been running or waiting on a run queue so far (`/proc/thread-self/schedstat`).
 fn busy_ns() -> Option<u64> {
     let stat = schedstat::parse(&std::fs::read("/proc/thread-self/schedstat").ok()?).ok()?;
     Some(stat.on_cpu_ns + stat.delay_ns)
 }
 
 impl Ledger {
-    /// A request is over.
+    /// Records that a request has completed. `slot` is its index in the window; `None` = due before the window.
     fn over(
         &mut self,
         slot: Option<usize>,
@@ -192,13 +193,13 @@ impl Ledger {
             }
             (None, _) => return,
         };
-        // The ledger was closed if there is no such slot any more.
+        // If there is no such slot any more, the outcome has been taken already.
         if let Some(slot) = slot.and_then(|slot| self.window.get_mut(slot)) {
             *slot = state;
         }
     }
 
-    /// Requests of the window that are not over.
+    /// Requests of the window that have not completed.
     fn open(&self) -> u64 {
         self.window.iter().filter(|state| **state == State::Open).count() as u64
     }
@@ -224,7 +225,7 @@ impl Ledger {
             State::Open | State::Failed => None,
         };
         let answers = self.window.iter().zip(&dues).filter_map(answer).collect();
-        // Those that it did not come to at all are the last ones, and later than any.
+        // Requests that were never begun are the last ones of the window, and count as late until now.
         let untouched = dues.iter().skip(self.late_ns.len());
         self.late_ns.extend(untouched.map(|due_ns| now_ns.saturating_sub(*due_ns)));
         self.late_ns.sort_unstable();
@@ -250,7 +251,7 @@ impl Ledger {
     }
 }
 
-/// How long answers are waited for after a window of that length.
+/// How long to wait for outstanding answers after a window of this length: as long again, within 1 to 5 s.
 pub(crate) fn drain_ns(window_ns: u64) -> u64 {
     window_ns.clamp(SECOND_NS, 5 * SECOND_NS)
 }

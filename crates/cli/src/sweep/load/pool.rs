@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Connections: as many as there are requests under way, up to a limit. The one that was used last is used
-//! next, so that a service under light load sees few.
+//! Connection pool: one connection for each request in flight, up to a limit. The most recently used one is reused
+//! first, so that a service under light load sees few connections.
 
 use super::client::{Connection, Target};
 use std::cell::{Cell, RefCell};
@@ -27,7 +27,7 @@ impl Pool {
         }
     }
 
-    /// Makes one request. An error is its kind, in words.
+    /// Makes one request; waits for a connection if all are in use. An error is the failure's kind, in words.
     pub(super) async fn request(&self) -> Result<(), String> {
         if self.permits.available_permits() == 0 {
             self.exhausted.set(true);
@@ -53,8 +53,8 @@ impl Pool {
                 Err(broken) => {
                     drop(connection);
                     self.closed();
-                    // A server may close an idle connection at the moment in which it is used again; whether
-                    // it is well shows on a new one.
+                    // A server may close an idle connection just as it is reused. Retry on another one before
+                    // counting a failure.
                     if !(was_reused && broken.before_answer) {
                         return Err(broken.why);
                     }
@@ -74,12 +74,12 @@ impl Pool {
         self.open.set(self.open.get().saturating_sub(1));
     }
 
-    /// Connections that were open at a time, at most.
+    /// Greatest number of connections open at a time.
     pub(super) fn most_open(&self) -> u32 {
         self.most_open.get()
     }
 
-    /// Whether a request waited for one.
+    /// Whether a request had to wait because all connections were in use.
     pub(super) fn was_exhausted(&self) -> bool {
         self.exhausted.get()
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The generator against small servers in this process. Times are compared with each other and with sleeps of
-//! the servers, which are never shorter than asked for.
+//! Runs the generator against small servers in this process. Times are compared with each other and with sleeps of
+//! the servers, which never last shorter than requested.
 
 use super::*;
 use std::io::{Read as _, Write as _};
@@ -10,7 +10,7 @@ use std::thread;
 
 const MS: u64 = 1_000_000;
 
-/// Serves each connection in a thread of its own, for the rest of the test program's life.
+/// Serves each connection in a thread of its own until the test program exits.
 fn server(serve: impl Fn(TcpStream) + Send + Sync + Copy + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -22,7 +22,7 @@ fn server(serve: impl Fn(TcpStream) + Send + Sync + Copy + 'static) -> SocketAdd
     address
 }
 
-/// Reads one request's head; whether there was one.
+/// Reads the head of one request; returns whether it is the expected one.
 fn head(stream: &mut TcpStream) -> bool {
     let mut seen = Vec::new();
     let mut byte = [0];
@@ -71,8 +71,7 @@ fn every_request_of_the_window_is_accounted_for() {
     assert!(requests.generator_busy_ns.is_some_and(|ns| ns > 0), "{requests:?}");
 }
 
-/// A server that stands still for a while makes all requests late that are due meanwhile, not only those that
-/// it has at that time.
+/// A stall of the server delays all requests that are due during it, not only those in flight when it begins.
 #[test]
 fn a_stall_is_felt_by_all_who_come_meanwhile() {
     static GATE: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -87,13 +86,14 @@ fn a_stall_is_felt_by_all_who_come_meanwhile() {
             say(&mut stream, "200 OK");
         }
     });
-    // 20 requests before the window, the stall after 20 in it: 80 of its 200 are due during the stall.
+    // 20 requests are due before the window. The stall begins after 20 of the window, and 80 of its 200 requests are
+    // due during the stall.
     let outcome = drive(&load(http(address), 200.0, 1000), &never).unwrap();
     let latency = outcome.latency.unwrap();
     assert_eq!(outcome.requests.answered, outcome.requests.due, "{outcome:?}");
     assert!(latency.max_ns >= 395 * MS, "{latency:?}");
-    // Of a closed loop, the one that met the stall would be half a percent of all. Latencies fall from 400 ms to
-    // 0 over the stall: their sum alone is 16 s, 80 ms for each of 200.
+    // In a closed loop only one request of 200 would meet the stall. Here latencies fall from 400 ms to 0 over the
+    // stall: their sum alone is 16 s, which is 80 ms for each of the 200.
     assert!(latency.mean_ns >= 60e6, "{latency:?}");
     assert!(latency.p99_ns.unwrap() >= 350 * MS, "{latency:?}");
 }
@@ -131,7 +131,7 @@ fn refusals_errors_and_silence_are_told_apart() {
     assert!(silent.latency.is_none(), "nothing was answered: {silent:?}");
 }
 
-/// Servers may close connections that idle; that is no failure of the next request.
+/// Servers may close idle connections; the next request must not count as failed.
 #[test]
 fn a_connection_that_was_closed_in_between_is_replaced() {
     let address = server(|mut stream| {
@@ -156,7 +156,7 @@ fn no_more_connections_than_allowed_and_said() {
     let outcome = drive(&load, &never).unwrap();
     assert_eq!(outcome.requests.connections, 4);
     assert!(outcome.requests.connections_exhausted);
-    // Four at a time in 50 ms each are 80/s at most: the rest waited, and is in the latency.
+    // Four at a time, 50 ms each, are 80/s at most. The other requests waited, which their latency includes.
     assert!(outcome.requests.answered_in_window <= 30, "{outcome:?}");
     assert!(outcome.latency.unwrap().max_ns > 150 * MS, "{outcome:?}");
 }
@@ -191,7 +191,7 @@ fn it_stops_when_told() {
     assert!(outcome.stopped && monotonic_ns() < load.to_ns);
 }
 
-/// A generator that has no time to begin requests is late, however punctual the few were that it began.
+/// Requests that the generator never began count as late, however punctual the ones were that it did begin.
 #[test]
 fn requests_that_were_never_begun_are_late() {
     let pool = Pool::new(Target::Tcp { address: "127.0.0.1:9".parse().unwrap() }, 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Waking up on time: the runtime's own timers count in milliseconds, which at a thousand requests a second is
-//! the time from one to the next.
+//! A timer that is precise enough to pace requests. The runtime's own timers have a resolution of 1 ms, which at
+//! 1000 requests a second is the whole interval between two requests.
 
 use crate::clock::SECOND_NS;
 use rustix::fd::OwnedFd;
@@ -11,7 +11,7 @@ use rustix::time::{
 use std::io;
 use tokio::io::unix::AsyncFd;
 
-/// A timer of the kernel's.
+/// A `timerfd` on `CLOCK_MONOTONIC`.
 pub(super) struct Timer(AsyncFd<OwnedFd>);
 
 impl Timer {
@@ -26,7 +26,7 @@ impl Timer {
         Ok(Self(AsyncFd::new(timer)?))
     }
 
-    /// Sleeps until that moment of `CLOCK_MONOTONIC`.
+    /// Sleeps until that time of `CLOCK_MONOTONIC`, in nanoseconds.
     pub(super) async fn sleep_until(&self, mono_ns: u64) -> io::Result<()> {
         let once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let at = Timespec {

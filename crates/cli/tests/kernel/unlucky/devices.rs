@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Disks and partitions that go, filesystems that are unmounted.
+//! Disks and partitions that vanish, and filesystems that are unmounted, while they are observed.
 
 use super::{Recording, near, number, shown, with_disk};
 use crate::common;
@@ -23,12 +23,12 @@ fn a_filesystem_that_is_unmounted_and_its_loop_device_detached() {
         let bytes = recording.bytes(&device, "write", &known);
         assert!(near(bytes, 8 * MIB), "{bytes} bytes");
         assert_eq!(recording.state(&known).as_deref(), Some("linked"), "while it was mounted");
-        // The unmount writes the rest, after it dropped the names: the bytes are a file's all the same.
+        // The unmount writes the rest after it dropped the names; these bytes still count as those of a file.
         let data = recording.class(&device, "write", "file");
         assert!(near(data, 12 * MIB), "{data} bytes of files");
         let text = recording.report(&[]);
         assert!(!text.contains("error"), "{text}");
-        // The guard of the test has nothing left to undo.
+        // The script has undone all that the guard would undo.
         std::mem::forget(disk);
     });
 }
@@ -82,7 +82,7 @@ fn partitions_are_of_their_disk_and_may_go() {
         Err(reason) => return common::skip_or_fail("kernel", test, &reason),
     };
     let filesystems = points.each_ref().map(|point| fs_of(point).to_string());
-    // The same inode number on both, and one of the partitions goes at once.
+    // Files with the same inode number on both partitions, one of which is then removed at once.
     let script = r#"
         dd if=/dev/zero of="$FIRST/same" bs=1M count=6 conv=fsync 2>&1
         dd if=/dev/zero of="$SECOND/same" bs=1M count=10 conv=fsync 2>&1
@@ -126,7 +126,7 @@ fn a_loop_device_on_a_loop_devices_filesystem() {
         let script = r#"dd if=/dev/zero of="$UPPER/a" bs=1M count=16 conv=fsync 2>&1; sync -f "$LOWER/image""#;
         let vars = [("UPPER", on_it.as_os_str()), ("LOWER", point.as_os_str())];
         let recording = Recording::of(script, &vars);
-        // The same bytes twice: of the file on the one, of the image on the other, once on each.
+        // The same bytes are written twice: as the file's on the upper device, as the image's on the lower one.
         let above = recording.bytes(&number(&upper.device), "write", &on_it.join("a"));
         assert!(near(above, 16 * MIB), "{above} bytes above");
         let below = recording.bytes(&number(&disk.device), "write", &point.join("image"));
@@ -134,7 +134,8 @@ fn a_loop_device_on_a_loop_devices_filesystem() {
             "SELECT sum(bytes) FROM io_tick WHERE device = ?1 AND op = 'write'",
             &[&number(&upper.device)],
         );
-        // What was written before and not on the disk yet comes on top, what was written twice once.
+        // Earlier writes that were not on the disk yet come on top; blocks written twice above may be written once
+        // below.
         assert!(below >= 16 * MIB && below <= 2 * all_above, "{below} below, {all_above} above");
         assert_eq!(recording.bytes(&number(&disk.device), "write", &on_it.join("a")), 0);
         for device in [&upper.device, &disk.device] {

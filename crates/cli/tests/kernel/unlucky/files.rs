@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Files that change while they are written, and names that mean harm.
+//! Files that are truncated, renamed or deleted while they are observed, and names that are hostile.
 
 use super::{Recording, near, number, shown, with_disk};
 use std::ffi::OsStr;
@@ -34,7 +34,7 @@ fn files_that_are_truncated_renamed_deleted_and_replaced() {
         let ends = ["after/moved", "cut", "gone"].map(|file| recording.state(&point.join(file)));
         assert_eq!(ends.map(Option::unwrap), ["linked", "linked", "deleted"]);
         assert_eq!(recording.state(&point.join("before/moved")), None, "its last name holds");
-        // The one that was replaced is another file, and it is gone.
+        // The file that was replaced is another one, and deleted.
         let of_state = |state: &str| {
             let sql = "SELECT sum(bytes) FROM io_tick JOIN files USING (file) WHERE path = ?1 AND state = ?2";
             recording.number(sql, &[&shown(&point.join("config")), state])
@@ -52,7 +52,7 @@ fn names_with_control_characters_and_without_utf_8() {
         let name: &[u8] = b"inv\xffalid \x1b[31mred\n`$(reboot)` \xe2\x80\xae'\"\\x1b";
         let directory = point.join(OsStr::from_bytes(name));
         let file = directory.join(OsStr::from_bytes(name));
-        // Written and waited for long enough that it is spoken of.
+        // Written and synced for so long that the report mentions it.
         let script = r#"
             mkdir "$DIRECTORY"
             for i in 1 2 3 4 5 6 7 8; do dd if=/dev/zero of="$FILE" bs=1M count=8 conv=fsync 2>&1; done"#;
@@ -93,7 +93,7 @@ fn a_path_that_is_longer_than_the_kernels_names_are_followed() {
             assert!(near(bytes, 4 * MIB), "{}: {bytes} bytes", shown(&path));
             assert_eq!(recording.state(&path).as_deref(), Some("linked"));
         }
-        // Of a name of which only the end is known nobody says that it stands at the top.
+        // A path of which only the end is known must not be reported as if it began at the filesystem's root.
         let wrong = "SELECT count(*) FROM files WHERE path LIKE ?1 AND path NOT LIKE ?2 AND path NOT LIKE ?3";
         let below = |first: &str| format!("{}/{first}%", shown(point));
         let wrong = recording.number(wrong, &[&below(""), &below("directory 0/"), &below("xxxx")]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Hosts that do not tell everything, and IO that is nobody's file.
+//! Hosts that hide settings, and IO that belongs to no file.
 
 use super::{DEBURR, Recording, near, number, with_disk};
 use crate::common;
@@ -33,7 +33,7 @@ fn settings_that_may_not_be_read_are_not_known() {
     });
 }
 
-/// A cgroup of the memory controller with a limit, removed with the test.
+/// A cgroup of the memory controller with a limit, removed on drop.
 struct Limited(PathBuf);
 
 impl Limited {
@@ -57,7 +57,7 @@ impl Drop for Limited {
     }
 }
 
-/// In use for the time of a test.
+/// A swap device, in use until drop.
 struct Swap(String);
 
 impl Drop for Swap {
@@ -94,7 +94,7 @@ fn swapping_is_a_class_of_its_own() {
     recording.assert_classes_sum(&device);
     let swapped = recording.class(&device, "write", "swap");
     assert!(swapped > 8 * MIB, "{}", recording.classes(&device, "write"));
-    // Swapping in is told apart where the kernel marks it, and is no file's in any case.
+    // Swap-in is a class of its own where the kernel marks it, and never counts as a file's.
     assert_eq!(recording.class(&device, "read", "file"), 0);
     assert_eq!(recording.class(&device, "write", "file"), 0);
 }
@@ -113,8 +113,8 @@ fn what_kernel_threads_write_has_a_class() {
                 continue;
             }
         };
-        // Mostly structures: the log's and the metadata's threads write them. What is written right at the end of the
-        // window may be in the disk's counters and not in the probe's last reading.
+        // Mostly metadata, which the threads of the journal and of the metadata write. What is written right at the end
+        // of the window may be in the disk's counters and not in the probe's last reading.
         let script = r#"
             cd "$POINT"; for d in 1 2 3 4 5 6 7 8; do mkdir $d; (cd $d; seq 1 1500 | xargs touch); sync -f .; done
             for d in 1 2 3 4; do rm -r $d; done; sync -f .; sleep 0.3"#;

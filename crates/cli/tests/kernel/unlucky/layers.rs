@@ -7,7 +7,7 @@ use std::path::Path;
 
 const MIB: i64 = 1 << 20;
 
-/// Taken down with the test.
+/// A mount point, unmounted on drop.
 struct Mounted(std::path::PathBuf);
 
 impl Drop for Mounted {
@@ -26,7 +26,7 @@ fn mount(arguments: &[&str], at: &Path) -> Mounted {
 fn a_file_of_an_overlay_is_the_one_in_the_layer() {
     let test = "a_file_of_an_overlay_is_the_one_in_the_layer";
     with_disk(test, 256, "ext4", |disk, point| {
-        // The options of a mount take no line's end in a path.
+        // Mount options cannot hold a path with a newline, as the disk's mount point has.
         let plain = tempfile::tempdir().unwrap();
         let _bind = mount(&["--bind", &point.to_string_lossy()], &plain.path().join("fs"));
         let root = plain.path().join("fs");
@@ -46,7 +46,7 @@ fn a_file_of_an_overlay_is_the_one_in_the_layer() {
         drop(overlay);
         let device = number(&disk.device);
         recording.assert_classes_sum(&device);
-        // Of two mounts of a filesystem either may serve.
+        // The filesystem is mounted twice; its files may have the path below either mount.
         let of = |op: &str, file: &str| {
             recording.bytes(&device, op, &point.join(file)).max(recording.bytes(
                 &device,
@@ -71,7 +71,7 @@ fn a_file_that_is_written_through_a_bind_mount() {
         let recording = Recording::of(script, &[("BIND", elsewhere.path().as_os_str())]);
         let device = number(&disk.device);
         recording.assert_classes_sum(&device);
-        // Where the filesystem's root is mounted, too, the path is the one below it.
+        // Where the filesystem's root is mounted too, the path is the one below that mount.
         let bytes = recording.bytes(&device, "write", &point.join("deep/shown/a"));
         assert!(near(bytes, 8 * MIB), "{bytes} bytes");
     });

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! More files than are told apart, and more requests than are followed.
+//! More files than are tracked one by one, and more requests than are followed.
 
 use super::{Recording, number, with_disk};
 
-/// Files that are written, of one block each.
+/// Number of files that are written, of one block each.
 const FILES: i64 = 100_000;
 
 #[test]
@@ -24,13 +24,13 @@ fn a_hundred_thousand_files_take_bounded_memory_and_no_byte_is_lost() {
         let sql =
             "SELECT sum(bytes) FROM io_tick WHERE device = ?1 AND op = 'write' AND what = 'file'";
         let data = recording.number(sql, &[&device]);
-        // With a sample all classes are exact together, each is an estimate.
+        // With a sample, the sum of all classes is exact; each class is an estimate.
         assert!((data - FILES * 4096).abs() * 20 <= FILES * 4096, "{data} bytes of data");
         let named = recording.number("SELECT count(DISTINCT file) FROM file", &[]);
         assert!((10_000..=20_000).contains(&named), "{named} files are told apart");
         let tail = recording.number(&format!("{sql} AND file = 4294967295"), &[&device]);
         assert!(tail > 0 && tail < data, "{tail} bytes are of the others");
-        // By hour of the longest session it must not be more.
+        // Memory use must not grow with the length of the session.
         let rss = |which: &str| {
             recording.number(
                 &format!("SELECT {which}(rss_bytes) FROM observer_tick WHERE rss_bytes > 0"),
@@ -49,7 +49,7 @@ fn what_a_sample_says_of_unlike_requests_sums_to_what_the_disk_counted() {
     let test = "what_a_sample_says_of_unlike_requests_sums_to_what_the_disk_counted";
     with_disk(test, 512, "ext4", |disk, point| {
         let device = number(&disk.device);
-        // From 4 KiB to 1 MiB: one in eight of them, times eight, is many percent off.
+        // From 4 KiB to 1 MiB: eight times the bytes of one request in eight are off by many percent.
         let script = r#"
             cd "$POINT"
             for size in 4:2000 1024:60 16:1000 512:60 64:200 4:1000; do

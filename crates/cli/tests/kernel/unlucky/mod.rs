@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 
 pub(crate) const DEBURR: &str = env!("CARGO_BIN_EXE_deburr");
 
-/// What was recorded of a script's run.
+/// The recording of a script's run.
 struct Recording {
     _directory: tempfile::TempDir,
     path: std::path::PathBuf,
@@ -26,18 +26,18 @@ struct Recording {
 }
 
 impl Recording {
-    /// Records a shell's script, which finds `vars` in its environment; the recording is consistent. Every request is
-    /// followed, for these tests are of what each was for.
+    /// Records a shell script, which finds `vars` in its environment, and checks the recording. Every request is
+    /// followed, because these tests are about what each was for.
     fn of(script: &str, vars: &[(&str, &OsStr)]) -> Self {
         Self::sampled(script, vars, Some(1))
     }
 
-    /// The same where one request in so many is followed; `None` = as many as the reader is fast enough for.
+    /// Like [`Self::of`], with one request in `one_in` followed; `None` = as many as the reader can keep up with.
     fn sampled(script: &str, vars: &[(&str, &OsStr)], one_in: Option<u32>) -> Self {
         Self::by(Command::new(DEBURR), script, vars, one_in)
     }
 
-    /// The same with a command that runs the program with the arguments that are added to it.
+    /// Like [`Self::sampled`]; `command` runs deburr with the arguments that are appended.
     fn by(
         mut command: Command,
         script: &str,
@@ -67,7 +67,7 @@ impl Recording {
         Self { _directory: directory, path, connection }
     }
 
-    /// The one value that a query yields; `None` = it yields none, or NULL.
+    /// The single value that a query returns; `None` = it returns no row, or NULL.
     fn value<T: FromSql>(&self, sql: &str, of: &[&str]) -> Option<T> {
         let values = rusqlite::params_from_iter(of);
         let found = self.connection.query_row(sql, values, |row| row.get::<_, Option<T>>(0));
@@ -95,20 +95,21 @@ impl Recording {
         self.number(sql, &[device, op, what])
     }
 
-    /// What is known of a file in the end, by its name.
+    /// The last recorded state of a file, by its path; `None` = no file has that path.
     fn state(&self, path: &Path) -> Option<String> {
         self.value("SELECT state FROM files WHERE path = ?1", &[&shown(path)])
     }
 
-    /// All classes together are what the kernel counted, within 1 % of all that the device moved, and nothing of weight
-    /// has none. (Of two reads among thousands of writes, a sample of one in eight may hold none.)
+    /// Asserts that all classes together have what the kernel counted, and that little has the class `unknown`: within
+    /// 1 % of all that the device moved. (Of two reads among thousands of writes, a sample of one in eight may hold
+    /// none.)
     fn assert_classes_sum(&self, device: &str) {
         let ops = ["read", "write"];
         let told = ops.map(|op| {
             let sql = "SELECT sum(bytes) FROM io_tick WHERE device = ?1 AND op = ?2";
             self.number(sql, &[device, op])
         });
-        // A device that went and came counts from 0 again.
+        // A device that vanished and came back counts from 0 again.
         let counted = ops.map(|op| {
             let sql = format!(
                 "SELECT sum(max(0, now - coalesce(before, now))) FROM (SELECT {op}_bytes AS now, \
@@ -135,7 +136,7 @@ impl Recording {
         self.value(sql, &[device, op]).unwrap_or_default()
     }
 
-    /// What `deburr report` says, as text or as JSON.
+    /// Output of `deburr report`, as text or as JSON.
     fn report(&self, arguments: &[&str]) -> String {
         let path = self.path.to_string_lossy();
         let out = disk::run(DEBURR, &[&["report", &path], arguments].concat()).unwrap();
@@ -143,12 +144,12 @@ impl Recording {
     }
 }
 
-/// A path as a recording has it.
+/// A path in the form that recordings have.
 fn shown(path: &Path) -> String {
     deburr_core::text::name::decode(path.as_os_str().as_encoded_bytes())
 }
 
-/// The number of a device, as the kernel has it.
+/// Device number as `major:minor`.
 fn number(device: &str) -> String {
     use std::os::unix::fs::MetadataExt as _;
     let number = std::fs::metadata(device).unwrap().rdev();
@@ -160,7 +161,7 @@ fn near(bytes: i64, expected: i64) -> bool {
     (bytes - expected).abs() * 100 <= expected
 }
 
-/// Runs a test with a fresh disk, or says why it cannot.
+/// Runs a test with a new disk, or notes why it cannot run.
 fn with_disk(test: &str, mib: u64, fs_type: &str, body: impl FnOnce(disk::Disk, &Path)) {
     if !common::root_or_skip("kernel", test) {
         return;
