@@ -5,6 +5,7 @@
 //! A program on `sched_switch` writes amounts that only grow into mapped arrays; reading them needs no system call. All
 //! timestamps are those of the run queues' clock; [`Clock`] relates it to `CLOCK_MONOTONIC`.
 
+mod amounts;
 mod blame;
 mod moves;
 mod threads;

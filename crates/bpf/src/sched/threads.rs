@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What each thread did since the last look: differences of the cumulative amounts that the probe keeps.
 
+use super::amounts::{conserved_difference, difference, take_away};
 use super::unseen::{MIN_TIMES, UnseenDepartures, UnseenProcess};
 use super::waiting::has_arrived;
 use super::{DEAD, STATES, SchedProbe, State, Waiting};
@@ -333,10 +334,6 @@ fn hist(buckets: [sched_bucket; WAIT_BUCKETS]) -> WaitHist {
     WaitHist { ns: buckets.map(|bucket| bucket.ns), count: buckets.map(|bucket| bucket.count) }
 }
 
-fn difference<const N: usize>(now: &[u64; N], before: &[u64; N]) -> [u64; N] {
-    std::array::from_fn(|i| now[i].saturating_sub(before[i]))
-}
-
 /// What was just read of a thread.
 struct Look {
     thread: sched_thread,
@@ -362,15 +359,16 @@ impl Look {
             .as_deref()
             .filter(|seen| seen.tid == thread.tid && seen.start_boot_ns == thread.start_boot_ns);
         let mut waits_so_far = self.waits.map(hist).unwrap_or_default();
-        let (from_ns, states_ns, waits, switches);
+        let (from_ns, wall_ns, states_ns, waits, switches);
         if let Some(before) = same {
             if self.waits.is_none() {
                 waits_so_far = before.waits.clone();
             }
             from_ns = before.at_ns;
+            wall_ns = end_ns.saturating_sub(from_ns);
             // Where waiting threads cannot be listed, time in progress in one state may turn out to have been spent in
             // another. The sum is kept: what one state must give back is taken from the others.
-            states_ns = conserved_difference(&self.states_ns, &before.states_ns);
+            states_ns = conserved_difference(&self.states_ns, &before.states_ns, wall_ns);
             switches = u64::from(thread.switches.wrapping_sub(before.switches));
             waits = WaitHist {
                 ns: difference(&waits_so_far.ns, &before.waits.ns),
@@ -379,6 +377,7 @@ impl Look {
         } else {
             let first_ns = thread.first_ns.max(start_ns);
             from_ns = first_ns;
+            wall_ns = end_ns.saturating_sub(from_ns);
             // A thread that was first seen late is known from its last wake-up on, maybe from before the window.
             let mut states = self.states_ns;
             take_away(&mut states, first_ns - thread.first_ns);
@@ -386,7 +385,6 @@ impl Look {
             switches = u64::from(thread.switches);
             waits = waits_so_far.clone();
         }
-        let wall_ns = end_ns.saturating_sub(from_ns);
         let delta = ThreadDelta {
             tid: thread.tid,
             tgid: thread.tgid,
@@ -422,36 +420,6 @@ impl Look {
     }
 }
 
-/// `now - before` for each state. Where that is negative, the missing amount is taken from other states, largest first,
-/// so that the sum is the difference of the sums. Amounts that states other than queued and throttled must give back
-/// are taken from those two last, because lengths and blame of waits are reported separately and are not changed.
-fn conserved_difference(now: &[u64; STATES], before: &[u64; STATES]) -> [u64; STATES] {
-    const WAITS: [usize; 2] = [State::Queued as usize, State::Throttled as usize];
-    let mut more = difference(now, before);
-    let owed = difference(before, now);
-    let owed_by_waits: u64 = WAITS.iter().map(|&state| owed[state]).sum();
-    let owed_by_others = owed.iter().sum::<u64>() - owed_by_waits;
-    take_away(&mut more, owed_by_waits);
-    let mut waits = [0; STATES];
-    for state in WAITS {
-        std::mem::swap(&mut waits[state], &mut more[state]);
-    }
-    let rest = take_away(&mut more, owed_by_others);
-    take_away(&mut waits, rest);
-    std::array::from_fn(|state| more[state] + waits[state])
-}
-
-/// Subtracts an amount from the states, largest first. Returns the part that exceeds their sum.
-fn take_away(states: &mut [u64; STATES], mut amount: u64) -> u64 {
-    while amount > 0 {
-        let Some(largest) = states.iter_mut().max().filter(|ns| **ns > 0) else { break };
-        let part = amount.min(*largest);
-        *largest -= part;
-        amount -= part;
-    }
-    amount
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -459,22 +427,6 @@ mod tests {
     fn look(thread: sched_thread, clock_ns: u64) -> Look {
         let states_ns = states_at(&thread, true, clock_ns, None);
         Look { thread, states_ns, waits: None, wait_max_ns: 0, waiting_ns: 0, slot: None }
-    }
-
-    #[test]
-    fn the_difference_keeps_the_sum() {
-        let before = [10, 40, 0, 0, 0, 0, 0, 0];
-        let now = [10, 30, 25, 0, 0, 0, 0, 0];
-        assert_eq!(conserved_difference(&now, &before), [0, 0, 15, 0, 0, 0, 0, 0]);
-    }
-
-    #[test]
-    fn what_was_told_too_early_is_taken_from_waiting_last() {
-        let before = [100, 0, 0, 0, 0, 0, 0, 0];
-        let now = [97, 20, 0, 5, 0, 0, 0, 0];
-        assert_eq!(conserved_difference(&now, &before), [0, 20, 0, 2, 0, 0, 0, 0]);
-        let now = [90, 20, 0, 5, 0, 0, 0, 0];
-        assert_eq!(conserved_difference(&now, &before), [0, 15, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]

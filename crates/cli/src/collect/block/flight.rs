@@ -18,7 +18,8 @@
 //! requests in flight.
 //!
 //! A request is reported when it completes. So the past is processed [`LAG_NS`] later, when nearly all that was in
-//! flight then is known. A request that took longer counts only from the processed time on.
+//! flight then is known. A request that took longer is in flight only from the processed time on, but its thread waited
+//! from its beginning: those that were in flight meanwhile are charged from the kept history of their shares.
 
 use super::pace::{Pace, Paced};
 use super::waits::LONG_NS;
@@ -29,6 +30,9 @@ use std::collections::{BTreeMap, VecDeque};
 pub(super) const LAG_NS: u64 = 2_000_000_000;
 /// Length of a bin.
 pub(super) const BIN_NS: u64 = 10_000_000;
+/// How far back a wait for a request that took longer is accounted for: the time after which the kernel's SCSI and NVMe
+/// drivers give a command up.
+const HISTORY_NS: u64 = 30_000_000_000;
 /// Culprits that are kept apart in a session; the others are merged.
 const CULPRITS: usize = 64;
 /// Requests that may be kept until they are processed: 14 MB.
@@ -147,12 +151,15 @@ pub(super) struct Flight {
     owed_ns: Vec<f64>,
     /// Integral over time of `1 / total`: the share of one request in flight.
     turn_ns: f64,
+    /// `owed_ns` at the ends of the stretches of the last [`HISTORY_NS`], oldest first.
+    history: VecDeque<(u64, Vec<f64>)>,
+    /// Threads that wait, and those that waited within the last [`HISTORY_NS`].
     waiting: BTreeMap<Waiter, Waiting>,
     past: Settled,
     pace: Pace,
     /// Where the bins of `past` begin.
     bins_from_ns: u64,
-    /// Number of requests that were reported too late, or exceeded [`PENDING`].
+    /// Number of requests that began before what was processed already, or exceeded [`PENDING`].
     pub(super) late: u64,
 }
 
@@ -163,10 +170,13 @@ struct Active {
 }
 
 /// A thread's wait that was not accounted for yet.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Waiting {
+    /// The requests that it waits for; 0 = it does not wait.
     requests: u32,
     since_ns: u64,
+    /// The time up to which its waits are accounted for.
+    told_ns: u64,
     /// `owed_ns` at `since_ns`.
     before: Vec<f64>,
     turn: Turn,
@@ -214,29 +224,28 @@ impl Request {
 impl Flight {
     /// Begins at that time.
     pub(super) fn begin(now_ns: u64) -> Self {
-        Self { now_ns, bins_from_ns: now_ns, pace: Pace::begin(now_ns), ..Self::default() }
+        let history = VecDeque::from([(now_ns, vec![])]);
+        Self { now_ns, bins_from_ns: now_ns, pace: Pace::begin(now_ns), history, ..Self::default() }
     }
 
     /// Adds a completed request.
-    pub(super) fn push(&mut self, mut request: Request) {
-        if request.queued_ns < self.now_ns {
-            self.late += u64::from(request.weight);
-            request.queued_ns = self.now_ns;
-            request.start_ns = request.start_ns.max(self.now_ns);
-        }
+    pub(super) fn push(&mut self, request: Request) {
+        self.late += if request.queued_ns < self.now_ns { u64::from(request.weight) } else { 0 };
         if self.edges.len() >= 3 * PENDING || self.requests.len() >= 2 * PENDING {
             self.late += u64::from(request.weight);
             return;
         }
+        let start_ns = request.start_ns.max(self.now_ns);
         // An end sorts before a start of the same time, and each must find its request.
-        request.done_ns = request.done_ns.max(request.start_ns + 1);
+        let done_ns = request.done_ns.max(start_ns + 1);
         let culprit = self.culprit(request.account);
         let number = self.first + self.requests.len() as u64;
         if request.waiter.is_some() {
-            self.edges.push(At { t_ns: request.queued_ns, edge: Edge::Queue, number });
+            let queued_ns = request.queued_ns.max(self.now_ns);
+            self.edges.push(At { t_ns: queued_ns, edge: Edge::Queue, number });
         }
-        self.edges.push(At { t_ns: request.start_ns, edge: Edge::Start, number });
-        self.edges.push(At { t_ns: request.done_ns, edge: Edge::Done, number });
+        self.edges.push(At { t_ns: start_ns, edge: Edge::Start, number });
+        self.edges.push(At { t_ns: done_ns, edge: Edge::Done, number });
         self.requests.push_back(Some(Active { request, culprit }));
     }
 
@@ -271,6 +280,7 @@ impl Flight {
             }
         }
         self.go_to(to_ns);
+        self.remember();
         let whole = (to_ns.saturating_sub(self.bins_from_ns) / BIN_NS) as usize;
         self.past.bins.resize(whole.max(self.past.bins.len()), DeviceBin::default());
         let rest = self.past.bins.split_off(whole);
@@ -304,19 +314,53 @@ impl Flight {
     }
 
     /// The request's waiter begins to wait. The request is not in flight yet, so all requests that are share in the
-    /// wait.
+    /// wait. If the request was reported late, the wait began earlier.
     fn queue(&mut self, number: u64) {
         let at = (number - self.first) as usize;
         let Some(Some(Active { request, .. })) = self.requests.get(at) else { return };
         let Some(waiter) = request.waiter else { return };
-        let (since_ns, owed_ns) = (self.now_ns, &self.owed_ns);
-        let waiting = self.waiting.entry(waiter).or_insert_with(|| Waiting {
-            requests: 0,
-            since_ns,
-            before: owed_ns.clone(),
-            turn: Turn::default(),
-        });
+        let queued_ns = request.queued_ns.max(self.now_ns.saturating_sub(HISTORY_NS));
+        let known = self.waiting.get(&waiter);
+        let since_ns = known.map_or(queued_ns, |waiting| queued_ns.max(waiting.told_ns));
+        let is_first = known.is_none_or(|it| it.requests == 0 || since_ns < it.since_ns);
+        let before = is_first.then(|| self.owed_at(since_ns));
+        let waiting = self.waiting.entry(waiter).or_default();
+        if let Some(before) = before {
+            (waiting.since_ns, waiting.before) = (since_ns, before);
+        }
         waiting.requests += 1;
+    }
+
+    /// `owed_ns` at that time, interpolated; at the beginning of the history if that is later.
+    fn owed_at(&self, t_ns: u64) -> Vec<f64> {
+        let next = self.history.partition_point(|(at_ns, _)| *at_ns <= t_ns);
+        let (to_ns, to) = match self.history.get(next) {
+            Some((at_ns, owed_ns)) => (*at_ns, owed_ns),
+            None if t_ns < self.now_ns => (self.now_ns, &self.owed_ns),
+            None => return self.owed_ns.clone(),
+        };
+        let Some((from_ns, from)) = next.checked_sub(1).and_then(|last| self.history.get(last))
+        else {
+            return to.clone();
+        };
+        let part = (t_ns - from_ns) as f64 / (to_ns - from_ns) as f64;
+        let between = |(index, to): (usize, &f64)| {
+            let from = from.get(index).unwrap_or(&0.0);
+            from + (to - from) * part
+        };
+        to.iter().enumerate().map(between).collect()
+    }
+
+    /// Adds the present to the history, and forgets what is too old.
+    fn remember(&mut self) {
+        let from_ns = self.now_ns.saturating_sub(HISTORY_NS);
+        if self.history.back().is_some_and(|(at_ns, _)| *at_ns < self.now_ns) {
+            self.history.push_back((self.now_ns, self.owed_ns.clone()));
+        }
+        while self.history.get(1).is_some_and(|(at_ns, _)| *at_ns <= from_ns) {
+            self.history.pop_front();
+        }
+        self.waiting.retain(|_, it| it.requests > 0 || it.told_ns > from_ns);
     }
 
     fn done(&mut self, number: u64) {
@@ -342,9 +386,10 @@ impl Flight {
     /// One of a thread's requests was completed: accounts for the thread's wait since the last one.
     fn waited(&mut self, waiter: Waiter, request: &Request) {
         let Some(waiting) = self.waiting.get_mut(&waiter) else { return };
-        let (t0_ns, t1_ns) = (waiting.since_ns, self.now_ns);
+        let t0_ns = waiting.since_ns;
+        let t1_ns = request.done_ns.max(t0_ns);
         waiting.requests -= 1;
-        waiting.since_ns = t1_ns;
+        (waiting.since_ns, waiting.told_ns) = (t1_ns, t1_ns);
         let mut before = std::mem::take(&mut waiting.before);
         let last = waiting.requests == 0;
         let turn_ns = waiting.turn.take(self.turn_ns);
@@ -360,9 +405,7 @@ impl Flight {
                 });
             }
         }
-        if last {
-            self.waiting.remove(&waiter);
-        } else if let Some(waiting) = self.waiting.get_mut(&waiter) {
+        if !last && let Some(waiting) = self.waiting.get_mut(&waiter) {
             before.clone_from(&self.owed_ns);
             waiting.before = before;
         }

@@ -94,12 +94,29 @@ fn a_burst_of_writeback_takes_its_part_of_a_sync_write() {
 }
 
 #[test]
-fn what_is_told_of_too_late_is_counted() {
+fn who_waits_for_a_request_that_takes_long_waits_from_its_beginning() {
     let mut flight = Flight::begin(0);
+    let writer = IoCulprit::Process(ProcId(2));
+    flight.push(Request { waiter: None, ..request(2, 20, 40) });
     flight.settle(50 * MS);
     flight.push(request(1, 10, 60));
     let past = flight.settle(100 * MS);
-    assert_eq!((flight.late, past.waits[&ProcId(1)].max_ns), (1, 10 * MS));
+    assert_eq!((flight.late, past.waits[&ProcId(1)].max_ns), (1, 50 * MS));
+    assert_eq!((past.long[0].t0_ns, past.long[0].t1_ns), (10 * MS, 60 * MS));
+    // In the history, the writer's 20 ms are spread over the stretch of 50 ms, of which the wait has 40.
+    assert_eq!(blame_ms(&past, 1, writer), 16);
+    assert_eq!(blame_ms(&past, 1, IoCulprit::Device), 34);
+}
+
+#[test]
+fn what_a_thread_waited_before_is_not_part_of_a_wait_that_is_told_late() {
+    let mut flight = Flight::begin(0);
+    flight.push(request(1, 10, 30));
+    let first = flight.settle(50 * MS);
+    flight.push(request(1, 20, 80));
+    let past = flight.settle(100 * MS);
+    let waited = |past: &Settled| past.waits[&ProcId(1)].sizes.total_ns();
+    assert_eq!((waited(&first), waited(&past)), (20 * MS, 50 * MS));
 }
 
 #[test]
@@ -144,6 +161,44 @@ proptest! {
         let bins = || stretches.iter().flat_map(|p| &p.bins);
         prop_assert_eq!(bins().map(|bin| bin.depth_ns).sum::<u64>(), in_flight_ns);
         prop_assert!(bins().all(|bin| bin.busy_ns <= BIN_NS));
+    }
+}
+
+proptest! {
+    #[test]
+    fn whenever_it_is_told_of_a_wait_has_its_length(
+        requests in prop::collection::vec((1u32..4, 0u64..50, 1u64..900), 0..40),
+        cut_ms in 1u64..200,
+    ) {
+        let mut ends = BTreeMap::new();
+        let mut to_tell = Vec::new();
+        let mut truth = BTreeMap::new();
+        // The requests of a process are one after the other.
+        for &(process, pause, length) in &requests {
+            let end: &mut u64 = ends.entry(process).or_default();
+            let start = *end + pause;
+            *end = start + length;
+            to_tell.push((*end, process, start));
+            *truth.entry(ProcId(process)).or_insert(0) += length * MS;
+        }
+        to_tell.sort_unstable();
+        let (mut flight, mut waits, mut blame) = (Flight::begin(0), BTreeMap::new(), 0);
+        let mut to_tell = to_tell.into_iter().peekable();
+        let mut now_ms = 0;
+        while to_tell.peek().is_some() {
+            now_ms += cut_ms;
+            // What ends in this stretch may have begun in any before it.
+            while let Some((end, process, start)) = to_tell.next_if(|(end, ..)| *end <= now_ms) {
+                flight.push(request(process, start, end));
+            }
+            let past = flight.settle(now_ms * MS);
+            blame += past.blame.values().sum::<u64>();
+            for (process, it) in past.waits {
+                *waits.entry(process).or_insert(0) += it.sizes.total_ns();
+            }
+        }
+        prop_assert_eq!(&waits, &truth);
+        prop_assert_eq!(blame, truth.values().sum::<u64>());
     }
 }
 

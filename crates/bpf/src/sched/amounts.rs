@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Differences of amounts that were read at two times.
+
+use super::{STATES, State};
+
+/// `now - before` for each of them; 0 where that is negative.
+pub(super) fn difference<const N: usize>(now: &[u64; N], before: &[u64; N]) -> [u64; N] {
+    std::array::from_fn(|i| now[i].saturating_sub(before[i]))
+}
+
+/// `now - before` for each state. Where that is negative, the missing amount is taken from other states, largest first,
+/// so that the sum is the difference of the sums. Lengths and blame of waits are reported separately and are not
+/// changed: amounts that states other than queued and throttled must give back are taken from those two only where the
+/// states would exceed `wall_ns`, the time since. (A thread that is never seen to leave a CPU seems to run until it is
+/// known not to; that time is then in no state.)
+pub(super) fn conserved_difference(
+    now: &[u64; STATES],
+    before: &[u64; STATES],
+    wall_ns: u64,
+) -> [u64; STATES] {
+    const WAITS: [usize; 2] = [State::Queued as usize, State::Throttled as usize];
+    let mut more = difference(now, before);
+    let owed = difference(before, now);
+    let owed_by_waits: u64 = WAITS.iter().map(|&state| owed[state]).sum();
+    let owed_by_others = owed.iter().sum::<u64>() - owed_by_waits;
+    take_away(&mut more, owed_by_waits);
+    let mut waits = [0; STATES];
+    for state in WAITS {
+        std::mem::swap(&mut waits[state], &mut more[state]);
+    }
+    take_away(&mut more, owed_by_others);
+    let in_states_ns = more.iter().chain(&waits).sum::<u64>();
+    take_away(&mut waits, in_states_ns.saturating_sub(wall_ns));
+    std::array::from_fn(|state| more[state] + waits[state])
+}
+
+/// Subtracts an amount from the states, largest first. Returns the part that exceeds their sum.
+pub(super) fn take_away(states: &mut [u64; STATES], mut amount: u64) -> u64 {
+    while amount > 0 {
+        let Some(largest) = states.iter_mut().max().filter(|ns| **ns > 0) else { break };
+        let part = amount.min(*largest);
+        *largest -= part;
+        amount -= part;
+    }
+    amount
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_difference_keeps_the_sum() {
+        let before = [10, 40, 0, 0, 0, 0, 0, 0];
+        let now = [10, 30, 25, 0, 0, 0, 0, 0];
+        assert_eq!(conserved_difference(&now, &before, 15), [0, 0, 15, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn what_was_told_of_a_cpu_that_the_thread_had_left_is_not_taken_from_its_waiting() {
+        // It waited 6 ms since; where it was otherwise is not known.
+        let (before, now) = ([54, 40, 0, 0, 0, 0, 0, 0], [0, 46, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(conserved_difference(&now, &before, 100), [0, 6, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(conserved_difference(&now, &before, 4)[1], 4, "never more than the wall time");
+    }
+
+    #[test]
+    fn what_was_told_too_early_is_taken_from_waiting_last() {
+        let before = [100, 0, 0, 0, 0, 0, 0, 0];
+        let now = [97, 20, 0, 5, 0, 0, 0, 0];
+        assert_eq!(conserved_difference(&now, &before, 22), [0, 20, 0, 2, 0, 0, 0, 0]);
+        let now = [90, 20, 0, 5, 0, 0, 0, 0];
+        assert_eq!(conserved_difference(&now, &before, 15), [0, 15, 0, 0, 0, 0, 0, 0]);
+    }
+}
