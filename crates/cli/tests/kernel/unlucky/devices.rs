@@ -147,3 +147,40 @@ fn a_loop_device_on_a_loop_devices_filesystem() {
         drop(upper);
     });
 }
+
+#[test]
+fn a_request_that_takes_seconds_is_waited_for_from_its_beginning() {
+    let test = "a_request_that_takes_seconds_is_waited_for_from_its_beginning";
+    if !common::root_or_skip("kernel", test) {
+        return;
+    }
+    let mut disk = match Disk::slow(64) {
+        Ok(disk) => disk,
+        Err(reason) => return common::skip_or_fail("kernel", test, &reason),
+    };
+    disk.take_us(4_500_000);
+    let dir = tempfile::tempdir().unwrap();
+    let took = dir.path().join("took");
+    // The witness is the reader's own clock.
+    let script = r#"
+        begin=$(date +%s%N)
+        dd if="$DEVICE" of=/dev/null bs=4k count=1 iflag=direct 2>&1
+        echo $(($(date +%s%N) - begin)) >"$TOOK""#;
+    let vars = [("DEVICE", disk.device.as_ref()), ("TOOK", took.as_os_str())];
+    let recording = Recording::of(script, &vars);
+    let took_ns: i64 = std::fs::read_to_string(took).unwrap().trim().parse().unwrap();
+    assert!(took_ns > 4_000_000_000, "the disk is slow: {took_ns}");
+    let device = number(&disk.device);
+    let sql = "SELECT max(t1_ns - t0_ns) FROM stall WHERE device = ?1 AND kind = 'request'";
+    let longest_ns = recording.number(sql, &[&device]);
+    // What starting `dd` takes is not waiting for the disk: a tenth at most, on a busy machine too.
+    assert!((took_ns * 9 / 10..=took_ns).contains(&longest_ns), "{longest_ns} of {took_ns} ns");
+    let report = recording.report(&["--json"]);
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let findings = report["findings"].as_array().unwrap();
+    let name = disk.device.strip_prefix("/dev/").unwrap();
+    let is_of_it = |it: &&serde_json::Value| it["code"] == "BLK003" && it["device"] == name;
+    let found: Vec<_> = findings.iter().filter(is_of_it).collect();
+    assert_eq!(found.len(), 1, "{report:#}");
+    assert!(found[0]["title"].as_str().unwrap().contains("ended none"), "{}", found[0]["title"]);
+}

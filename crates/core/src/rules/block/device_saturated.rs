@@ -63,17 +63,25 @@ fn check(view: &View) -> Verdict {
     let groups = view.groups();
     let victims = Victim::all(view, &groups);
     let mut findings = Vec::new();
+    let mut hung = hung::findings(view, &groups);
     for (&device, activity) in view.block().activity() {
         let how = How::of(view, device, activity);
         let mut hits: Vec<Hit<'_>> =
             victims.iter().filter_map(|victim| hit(view, &groups, victim, device, how)).collect();
         hits.sort_by_key(|hit| (std::cmp::Reverse((hit.severity, hit.lost_ns)), hit.victim.at));
         let hit = hits.into_iter().next();
+        // The mean of the requests' times is then that of the stretch in which none ended.
+        if let (How::Slow(_), Some(finding)) = (how, hung.get_mut(&device)) {
+            if let Some(hit) = &hit {
+                hung::measured(finding, view, &groups, device, hit);
+            }
+            continue;
+        }
         if hit.is_some() || how == How::Always {
             findings.push(finding(view, &groups, device, hit.as_ref(), how));
         }
     }
-    findings.extend(hung::findings(view, &groups));
+    findings.extend(hung.into_values());
     if !findings.is_empty() {
         return Verdict::Fired(findings);
     }

@@ -2,11 +2,12 @@
 //! BLK003 of a disk whose requests do not end: no probe of completions sees them, and the kernel's own counters do.
 
 use super::super::device_saturated;
-use super::knobs;
+use super::fullness::Hit;
+use super::{knobs, shares};
 use crate::finding::{
     Cause, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
 };
-use crate::recording::{DevId, Source};
+use crate::recording::{DevId, Source, StallKind};
 use crate::rules::confidence::Confidence;
 use crate::rules::sched::may_suffer;
 use crate::rules::words::{self, evidence, group_name, ticked};
@@ -14,6 +15,7 @@ use crate::rules::{Limit, severity};
 use crate::text::units;
 use crate::view::block::DiskView;
 use crate::view::{Group, Groups, View};
+use std::collections::BTreeMap;
 
 pub(in crate::rules::block) const HUNG: Limit = Limit {
     name: "hung",
@@ -22,14 +24,34 @@ pub(in crate::rules::block) const HUNG: Limit = Limit {
     why: "no disk that works takes so long for one, and a probe that watches requests end hears nothing of it",
 };
 
-/// The disks on which requests were in flight and none ended for that long, each as a finding.
-pub(in crate::rules::block) fn findings(view: &View, groups: &Groups<'_>) -> Vec<Finding> {
+/// The disks on which requests were in flight and none ended for that long, with their findings.
+pub(in crate::rules::block) fn findings(
+    view: &View,
+    groups: &Groups<'_>,
+) -> BTreeMap<DevId, Finding> {
     let block = view.block();
     let hung = |disk: &DiskView| {
         disk.longest_stuck().filter(|(t0_ns, t1_ns)| (t1_ns - t0_ns) as f64 / 1e9 >= HUNG.value)
     };
     let disks = block.disks().iter().filter(|(device, _)| block.disk_of(**device) == **device);
-    disks.filter_map(|(&device, disk)| Some(finding(view, groups, device, hung(disk)?))).collect()
+    disks
+        .filter_map(|(&device, disk)| Some((device, finding(view, groups, device, hung(disk)?))))
+        .collect()
+}
+
+/// Adds what was measured of requests that ended after all, if the same process waited for them.
+pub(in crate::rules::block) fn measured(
+    finding: &mut Finding,
+    view: &View,
+    groups: &Groups<'_>,
+    device: DevId,
+    hit: &Hit<'_>,
+) {
+    let causes = shares::causes(view, groups, hit.victim.at, Some(device));
+    if !causes.is_empty() && finding.victim == words::group_entity(view, hit.victim.group) {
+        finding.cost = hit.victim.cost(view, hit.lost_ns, StallKind::Request, hit.longest_ns);
+        finding.causes = causes;
+    }
 }
 
 /// The group that waited longest for block IO, by its ledger, and its loss in nanoseconds.
