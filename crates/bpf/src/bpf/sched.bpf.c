@@ -162,7 +162,9 @@ static __noinline __u64 began_unseen(struct sched_area *area, struct task_struct
 	 */
 	if (!since || (prev->pid && arrival <= since))
 		return since;
-	count_left_unseen(area);
+	/* Before the first switch here, the hook may not have been attached yet. */
+	if (area->cpu.head)
+		count_left_unseen(area);
 	if (arrival > since && arrival <= now) {
 		run->end_ns = arrival;
 		run->queued_ns = area->cpu.queued_ns;
@@ -278,8 +280,25 @@ int on_switch_3(unsigned long long *ctx)
 	return on_switch(ctx, false, false);
 }
 
+/*
+ * The thread has that CPU since `since`, before the hook is attached: a CPU that one thread keeps
+ * for seconds is then known before it switches.
+ */
+static __always_inline void has_cpu(struct sched_thread *t, __u32 cpu, __u32 slot, __u64 since)
+{
+	struct sched_area *area = bpf_map_lookup_elem(&areas, &cpu);
+
+	if (!area)
+		return;
+	area->cpu.id = t->cpu = cpu;
+	area->cpu.tid = t->tid;
+	area->cpu.tgid = t->tgid;
+	area->cpu.slot = slot;
+	area->cpu.since_ns = since;
+}
+
 /* Runs once over all threads before the hook is attached, so that the state of sleeping threads is
- * known. */
+ * known, and who has which CPU. */
 SEC("iter/task")
 int on_task(struct bpf_iter__task *ctx)
 {
@@ -305,6 +324,8 @@ int on_task(struct bpf_iter__task *ctx)
 	t->run_delay_ns = task->sched_info.run_delay;
 	t->throttle_clock_ns = throttle_clock(queue, queue->rq, now);
 	t->throttle_queue = (__u64)queue;
+	if (t->state == ST_ON_CPU)
+		has_cpu(t, cpu_of(task), slot, now);
 	return 0;
 }
 

@@ -10,8 +10,8 @@ pub(super) fn difference<const N: usize>(now: &[u64; N], before: &[u64; N]) -> [
 
 /// `now - before` for each state. Where that is negative, the missing amount is taken from other states, largest first,
 /// so that the sum is the difference of the sums. Lengths and blame of waits are reported separately and are not
-/// changed: amounts that states other than queued and throttled must give back are taken from those two only where the
-/// states would exceed `wall_ns`, the time since. (A thread that is never seen to leave a CPU seems to run until it is
+/// changed: amounts that states other than queued and throttled must give back are taken from those two only where these
+/// alone exceed `wall_ns`, the time since, which the states together never do. (A thread that is never seen to leave a CPU seems to run until it is
 /// known not to; that time is then in no state.)
 pub(super) fn conserved_difference(
     now: &[u64; STATES],
@@ -30,7 +30,8 @@ pub(super) fn conserved_difference(
     }
     take_away(&mut more, owed_by_others);
     let in_states_ns = more.iter().chain(&waits).sum::<u64>();
-    take_away(&mut waits, in_states_ns.saturating_sub(wall_ns));
+    let rest = take_away(&mut more, in_states_ns.saturating_sub(wall_ns));
+    take_away(&mut waits, rest);
     std::array::from_fn(|state| more[state] + waits[state])
 }
 
@@ -62,6 +63,8 @@ mod tests {
         let (before, now) = ([54, 40, 0, 0, 0, 0, 0, 0], [0, 46, 0, 0, 0, 0, 0, 0]);
         assert_eq!(conserved_difference(&now, &before, 100), [0, 6, 0, 0, 0, 0, 0, 0]);
         assert_eq!(conserved_difference(&now, &before, 4)[1], 4, "never more than the wall time");
+        let now = [300, 46, 0, 0, 0, 0, 0, 0];
+        assert_eq!(conserved_difference(&now, &before, 100), [94, 6, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]

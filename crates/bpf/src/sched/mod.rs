@@ -238,8 +238,9 @@ impl SchedProbe {
         self.knows_tids && has_ended(thread.tgid, thread.tid)
     }
 
-    /// Lets every CPU that has not switched yet do so once, so that its clock and current thread are known. A CPU that is
-    /// not in this thread's affinity mask, or that a real-time thread keeps, stays unknown until it switches by itself.
+    /// Lets every CPU that has not switched yet do so once, so that its clock is known, and that it idles if it does. A CPU
+    /// that is not in this thread's affinity mask, or that a real-time thread keeps, stays unknown until it switches by
+    /// itself, but for the thread that the iteration over all threads found on it.
     fn switch_every_cpu(&self, cpus: u32) {
         let Some(own) = affinity() else { return };
         for cpu in 0..cpus.min(libc::CPU_SETSIZE.unsigned_abs()) as usize {
@@ -256,8 +257,9 @@ impl SchedProbe {
         self.areas.len()
     }
 
+    /// Whether that CPU has switched, and its clock was compared then.
     fn seen(&self, cpu: usize) -> bool {
-        self.areas.u64(cpu, offset_of!(sched_area, cpu.since_ns)) != 0
+        self.areas.u64(cpu, offset_of!(sched_area, cpu.compared_ns)) != 0
     }
 
     /// Relation of the run queues' clock to `CLOCK_MONOTONIC`, as measured by the CPU that switched last; `None` before

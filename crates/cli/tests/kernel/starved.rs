@@ -137,3 +137,48 @@ fn a_thread_that_never_had_a_cpu_waits_for_its_first_one() {
     assert!(rest.len() == 1 && rest[0].dead, "{rest:?}");
     assert!(u128::from(lived_ns) <= begun.elapsed().as_nanos(), "{lived_ns} ns");
 }
+
+/// Keeps CPU 1 for 0.7 s of every 0.8 s; real-time threads may have it for 0.95 s of every second. Says when it begins.
+const KEEPER: &str = "
+import os, time
+while True:
+    os.write(1, b'begins\\n')
+    end = time.monotonic() + 0.7
+    while time.monotonic() < end:
+        pass
+    time.sleep(0.1)
+";
+
+#[test]
+fn who_keeps_a_cpu_while_the_probe_is_attached_runs_from_the_beginning() {
+    if !root_or_skip(
+        "kernel",
+        "who_keeps_a_cpu_while_the_probe_is_attached_runs_from_the_beginning",
+    ) {
+        return;
+    }
+    let words = ["-f", "5", "taskset", "-c", "1", "python3", "-c", KEEPER];
+    let mut keeper = Command::new("chrt").args(words).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(keeper.stdout.take().unwrap());
+    let mut line = String::new();
+    // The second turn: the interpreter has started.
+    for _ in 0..2 {
+        said.read_line(&mut line).unwrap();
+    }
+    let mut watch = Watch::begin(&make_plan());
+    let (mut on_cpu_ns, mut wall_ns) = (0, 0);
+    for _ in 0..12 {
+        thread::sleep(Duration::from_millis(100));
+        for thread in watch.look_at(keeper.id()) {
+            let in_states_ns = thread.states_ns.iter().sum::<u64>();
+            assert!(in_states_ns <= thread.wall_ns, "{thread:?}");
+            on_cpu_ns += thread.states_ns[State::OnCpu as usize];
+            wall_ns += thread.wall_ns;
+        }
+    }
+    keeper.kill().unwrap();
+    keeper.wait().unwrap();
+    // It runs for seven eighths of the time; 1.2 s are one turn and a half, with one pause or two.
+    let share = on_cpu_ns as f64 / wall_ns as f64;
+    assert!((0.75..0.97).contains(&share), "on the CPU for {on_cpu_ns} of {wall_ns} ns");
+}
