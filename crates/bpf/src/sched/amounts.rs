@@ -10,13 +10,14 @@ pub(super) fn difference<const N: usize>(now: &[u64; N], before: &[u64; N]) -> [
 
 /// `now - before` for each state. Where that is negative, the missing amount is taken from other states, largest first,
 /// so that the sum is the difference of the sums. Lengths and blame of waits are reported separately and are not
-/// changed: amounts that states other than queued and throttled must give back are taken from those two only where these
-/// alone exceed `wall_ns`, the time since, which the states together never do. (A thread that is never seen to leave a CPU seems to run until it is
-/// known not to; that time is then in no state.)
+/// changed: queued and throttled time is only reduced if it exceeds `wall_ns`, the time since, and `unattributed_ns`, the
+/// time before in which the thread was in no known state. (A thread that is never seen to leave a CPU seems to run until
+/// it is known not to; what it waited is known when it has a CPU again.) The other states exceed `wall_ns` never.
 pub(super) fn conserved_difference(
     now: &[u64; STATES],
     before: &[u64; STATES],
     wall_ns: u64,
+    unattributed_ns: u64,
 ) -> [u64; STATES] {
     const WAITS: [usize; 2] = [State::Queued as usize, State::Throttled as usize];
     let mut more = difference(now, before);
@@ -31,7 +32,7 @@ pub(super) fn conserved_difference(
     take_away(&mut more, owed_by_others);
     let in_states_ns = more.iter().chain(&waits).sum::<u64>();
     let rest = take_away(&mut more, in_states_ns.saturating_sub(wall_ns));
-    take_away(&mut waits, rest);
+    take_away(&mut waits, rest.saturating_sub(unattributed_ns));
     std::array::from_fn(|state| more[state] + waits[state])
 }
 
@@ -54,25 +55,36 @@ mod tests {
     fn the_difference_keeps_the_sum() {
         let before = [10, 40, 0, 0, 0, 0, 0, 0];
         let now = [10, 30, 25, 0, 0, 0, 0, 0];
-        assert_eq!(conserved_difference(&now, &before, 15), [0, 0, 15, 0, 0, 0, 0, 0]);
+        assert_eq!(conserved_difference(&now, &before, 15, 0), [0, 0, 15, 0, 0, 0, 0, 0]);
     }
 
     #[test]
     fn what_was_told_of_a_cpu_that_the_thread_had_left_is_not_taken_from_its_waiting() {
         // It waited 6 ms since; where it was otherwise is not known.
         let (before, now) = ([54, 40, 0, 0, 0, 0, 0, 0], [0, 46, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(conserved_difference(&now, &before, 100), [0, 6, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(conserved_difference(&now, &before, 4)[1], 4, "never more than the wall time");
+        assert_eq!(conserved_difference(&now, &before, 100, 0), [0, 6, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(
+            conserved_difference(&now, &before, 4, 0)[1],
+            4,
+            "never more than the wall time"
+        );
         let now = [300, 46, 0, 0, 0, 0, 0, 0];
-        assert_eq!(conserved_difference(&now, &before, 100), [94, 6, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(conserved_difference(&now, &before, 100, 0), [94, 6, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_wait_may_have_begun_when_nothing_was_known() {
+        let (before, now) = ([0, 40, 0, 0, 0, 0, 0, 0], [30, 160, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(conserved_difference(&now, &before, 100, 50), [0, 120, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(conserved_difference(&now, &before, 100, 10), [0, 110, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]
     fn what_was_told_too_early_is_taken_from_waiting_last() {
         let before = [100, 0, 0, 0, 0, 0, 0, 0];
         let now = [97, 20, 0, 5, 0, 0, 0, 0];
-        assert_eq!(conserved_difference(&now, &before, 22), [0, 20, 0, 2, 0, 0, 0, 0]);
+        assert_eq!(conserved_difference(&now, &before, 22, 0), [0, 20, 0, 2, 0, 0, 0, 0]);
         let now = [90, 20, 0, 5, 0, 0, 0, 0];
-        assert_eq!(conserved_difference(&now, &before, 15), [0, 15, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(conserved_difference(&now, &before, 15, 0), [0, 15, 0, 0, 0, 0, 0, 0]);
     }
 }

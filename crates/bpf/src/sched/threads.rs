@@ -67,6 +67,8 @@ struct Seen {
     at_ns: u64,
     seq: u32,
     states_ns: [u64; STATES],
+    /// How much of its wall time so far was reported in no state.
+    unattributed_ns: u64,
     switches: u32,
     waits: WaitHist,
 }
@@ -359,6 +361,7 @@ impl Look {
             .as_deref()
             .filter(|seen| seen.tid == thread.tid && seen.start_boot_ns == thread.start_boot_ns);
         let mut waits_so_far = self.waits.map(hist).unwrap_or_default();
+        let mut unattributed_ns = 0;
         let (from_ns, wall_ns, states_ns, waits, switches);
         if let Some(before) = same {
             if self.waits.is_none() {
@@ -368,7 +371,9 @@ impl Look {
             wall_ns = end_ns.saturating_sub(from_ns);
             // Where waiting threads cannot be listed, time in progress in one state may turn out to have been spent in
             // another. The sum is kept: what one state must give back is taken from the others.
-            states_ns = conserved_difference(&self.states_ns, &before.states_ns, wall_ns);
+            unattributed_ns = before.unattributed_ns;
+            states_ns =
+                conserved_difference(&self.states_ns, &before.states_ns, wall_ns, unattributed_ns);
             switches = u64::from(thread.switches.wrapping_sub(before.switches));
             waits = WaitHist {
                 ns: difference(&waits_so_far.ns, &before.waits.ns),
@@ -385,6 +390,7 @@ impl Look {
             switches = u64::from(thread.switches);
             waits = waits_so_far.clone();
         }
+        unattributed_ns = (unattributed_ns + wall_ns).saturating_sub(states_ns.iter().sum());
         let delta = ThreadDelta {
             tid: thread.tid,
             tgid: thread.tgid,
@@ -408,6 +414,7 @@ impl Look {
             at_ns: end_ns,
             seq: thread.seq,
             states_ns: self.states_ns,
+            unattributed_ns,
             switches: thread.switches,
             waits: waits_so_far,
         };

@@ -91,7 +91,7 @@ const KNOWN: &[Loss] = &[
     Loss {
         name: "block_late",
         area: "block",
-        meaning: "requests that took longer than two seconds: what was in flight beside them counts from then on only",
+        meaning: "requests that took longer than two seconds: the device's activity and the waits of others have them from then on only",
     },
     Loss {
         name: "block_folded",
