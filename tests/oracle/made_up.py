@@ -114,6 +114,18 @@ OPEN = [
         (0, 100), 10, (0, 20, 0),
     ),
     (
+        "the account of 10 is 20 too long where its switch is traced, and may be so where idle CPUs are not",
+        [
+            (10, WAKEUP, 0, (10, 0)),
+            (30, SWITCH, 0, (30, ASLEEP, 10)),
+            (50, RUNTIME, 0, (10, 40)),
+            (50, SWITCH, 0, (10, ASLEEP, 0)),
+            (90, RUNTIME, 0, (10, 25)),
+            (90, SWITCH, 0, (10, ASLEEP, 0)),
+        ],
+        (0, 100), 10, (20, 15, 0),
+    ),
+    (
         "10 waits while 20, which is not traced, or nobody has the CPU",
         [
             (15, SWITCH, 0, (30, ASLEEP, 20)),

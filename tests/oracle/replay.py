@@ -9,6 +9,10 @@ seen to be switched in, but not out. When they were switched out follows from ho
 (`sched_stat_runtime`). Threads outside the fair class, and idle CPUs, have no such account: then the trace leaves open who
 ran, and until when the next thread waited. Wake-ups in the context of such a process, interrupts included, are not traced
 either: a thread that is switched in next without a wake-up may have waited behind it.
+
+The kernel's account of a run begins with the run queue's clock, which may be older than the switch (after a wake-up it is not
+updated). By how much is seen where the switch is traced; elsewhere a thread may have come later than its account says by as
+much.
 """
 
 import bisect
@@ -31,7 +35,7 @@ class Thread:
     """The intervals of a thread, in ns. `stays`: (from, to) on a CPU. `waits`: for each wait a list of (cpu, from, to),
     one for each run queue that it was on."""
 
-    __slots__ = ("tid", "state", "since", "cpu", "stays", "waits", "wait", "born", "died", "first_moves", "ran_ns", "late", "hidden")
+    __slots__ = ("tid", "state", "since", "cpu", "stays", "waits", "wait", "born", "died", "first_moves", "ran_ns", "late", "hidden", "untraced_stays")
 
     def __init__(self, tid):
         self.tid = tid
@@ -51,6 +55,8 @@ class Thread:
         self.late = {}
         # (from, to): it may have waited there; its wake-up was not traced.
         self.hidden = []
+        # Indices of stays whose beginning follows from the kernel's account.
+        self.untraced_stays = set()
 
     def queue(self, time, cpu):
         self.state, self.since, self.cpu, self.wait = WAITING, time, cpu, []
@@ -89,6 +95,8 @@ class Replay:
         self.odd = Counter()
         # {cpu: [(from, to), ...]}: when the trace leaves open which thread ran.
         self.open = defaultdict(list)
+        # By how much the kernel's account of a run exceeded the time since the switch, in ns, where that was traced.
+        self.too_much = []
         # Pids of processes that left a CPU untraced.
         self.hiding = set()
         for time, kind, cpu, fields in trace.events:
@@ -152,9 +160,13 @@ class Replay:
             if not ran_ns and thread.state == WAITING:
                 thread.late[len(thread.waits)] = (before, time)
             self.arrive(thread, came, cpu)
+            if ran_ns:
+                thread.untraced_stays.add(len(thread.stays))
 
     def leave(self, thread, time, cpu, state):
         if thread.state == RUNNING:
+            if len(thread.stays) not in thread.untraced_stays and thread.ran_ns:
+                self.too_much.append(max(thread.ran_ns - (time - thread.since), 0))
             thread.stays.append((thread.since, time))
         elif thread.state == UNKNOWN or not thread.stays and not thread.waits:
             # It ran when the trace began; a wake-up of a running thread has no meaning.
@@ -204,10 +216,12 @@ class Replay:
     def processes(self, start, end):
         """{pid: Process} of the window; threads whose process is unknown are left out."""
         found = defaultdict(Process)
+        too_much = sorted(self.too_much)
+        too_much_ns = too_much[len(too_much) * 9 // 10] if too_much else 0
         for thread in self.threads.values():
             pid = self.process_of.get(thread.tid)
             if pid is not None:
-                found[pid].add(thread, start, end)
+                found[pid].add(thread, start, end, too_much_ns)
                 found[pid].doubtful += self.untraced[thread.tid] + self.odd[thread.tid]
         return {pid: process for pid, process in found.items() if process.wall_ns}
 
@@ -259,13 +273,16 @@ class Process:
         self.hidden_ns = 0
         self.late_max_ns = 0
 
-    def add(self, thread, start, end):
+    def add(self, thread, start, end, too_much_ns):
+        """`too_much_ns`: by how much the kernel's account of a run may be too long."""
         wall = overlap(thread.born, thread.died, start, end)
         if not wall:
             return
         self.threads += 1
         self.wall_ns += wall
         self.on_cpu_ns += sum(overlap(*stay, start, end) for stay in thread.stays)
+        untraced = (thread.stays[index] for index in thread.untraced_stays if index < len(thread.stays))
+        self.late_ns += sum(min(overlap(*stay, start, end), too_much_ns) for stay in untraced)
         for hidden in thread.hidden:
             hidden_ns = overlap(*hidden, start, end)
             self.hidden_ns += hidden_ns
