@@ -214,11 +214,17 @@ impl SchedCollector {
         self.bin_start_ns = t_ns;
     }
 
-    fn end_second(&mut self, cx: &mut Context, t_ns: u64, last: bool, emit: Emit<'_>) {
+    /// A second, which was the epoch `epoch`, is over.
+    fn end_second(
+        &mut self,
+        cx: &mut Context,
+        (t_ns, epoch): (u64, u32),
+        last: bool,
+        emit: Emit<'_>,
+    ) {
         let Some(scan) = &mut self.scan else { return };
         self.quota_in_use = cx.cgroups.quota_in_use();
         self.probe.set_quota_in_use(self.quota_in_use);
-        let epoch = self.probe.end_epoch();
         // Blame is read before the threads. Blame that found no slot belongs to no epoch: if it were read after them, a
         // wait that ends in between, as this reader's own waits do on a busy host, would have its blame in this second
         // and its length in the next.
@@ -254,9 +260,12 @@ impl Collector for SchedCollector {
         self.cost.bin(&self.probe);
         self.ask(now.beat).map_err(anyhow::Error::msg)?;
         self.end_bin(cx, now.t_ns, emit);
+        // Before waits in progress get their blame: one that ends in between would otherwise be blamed twice, here and by
+        // the probe, which takes into account what was told of long waits only.
+        let ended = now.beat.is_second().then(|| self.probe.end_epoch());
         self.follow(now.beat == Beat::End);
-        if now.beat.is_second() {
-            self.end_second(cx, now.t_ns, now.beat == Beat::End, emit);
+        if let Some(epoch) = ended {
+            self.end_second(cx, (now.t_ns, epoch), now.beat == Beat::End, emit);
         }
         Ok(())
     }
