@@ -12,7 +12,7 @@ pub(super) fn difference<const N: usize>(now: &[u64; N], before: &[u64; N]) -> [
 /// so that the sum is the difference of the sums. Lengths and blame of waits are reported separately and are not
 /// changed: queued and throttled time is only reduced if it exceeds `wall_ns`, the time since, and `unattributed_ns`, the
 /// time before in which the thread was in no known state. (A thread that is never seen to leave a CPU seems to run until
-/// it is known not to; what it waited is known when it has a CPU again.) The other states exceed `wall_ns` never.
+/// it is known not to; what it waited is known when it has a CPU again.) The other states never exceed `wall_ns`.
 pub(super) fn conserved_difference(
     now: &[u64; STATES],
     before: &[u64; STATES],

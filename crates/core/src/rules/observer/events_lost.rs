@@ -15,6 +15,12 @@ const MIN_SHARE: Limit = Limit {
     unit: "of what there was to see",
     why: "a thousandth changes no conclusion",
 };
+const MIN_EVENTS: Limit = Limit {
+    name: "min_events",
+    value: 3.0,
+    unit: "events of a kind of which it is known how many there were",
+    why: "one or two requests of an idle host are a large share of next to nothing",
+};
 const DANGER_SHARE: Limit = Limit {
     name: "danger_share",
     value: 0.05,
@@ -35,15 +41,23 @@ pub(in crate::rules) static RULE: Rule = Rule {
     summary: "the observer lost some of what it should have seen",
     any_of: &[Source::Observer],
     helps: &[Source::Sched],
-    limits: &[&[MIN_SHARE, DANGER_SHARE, LATE_SHARE]],
+    limits: &[&[MIN_SHARE, MIN_EVENTS, DANGER_SHARE, LATE_SHARE]],
     status: Status::Preview("0.1"),
     doc: include_str!("events_lost.md"),
     file: file!(),
     check: Check::Recording(check),
 };
 
+/// A loss: its name, its amount, and its share of what there was to see, if that is known.
+type Lost<'a> = (&'a str, u64, Option<f64>);
+
+/// Whether so few events were lost that their share has no meaning.
+fn is_few(&(name, amount, share): &Lost<'_>) -> bool {
+    share.is_some() && !name.ends_with("_ns") && (amount as f64) < MIN_EVENTS.value
+}
+
 fn check(view: &View) -> Verdict {
-    let lost: Vec<(&str, u64, Option<f64>)> = losses::all(view)
+    let lost: Vec<Lost<'_>> = losses::all(view)
         .filter(|&(_, amount)| amount > 0)
         .map(|(name, amount)| (name, amount, losses::share(view, name, amount)))
         .collect();
@@ -57,16 +71,13 @@ fn check(view: &View) -> Verdict {
         .sum();
     let late_share = late_ns as f64 / (view.window_ns().max(1)) as f64;
     // A loss without anything to compare it with always counts.
-    let worst = lost.iter().max_by(|a, b| a.2.unwrap_or(1.0).total_cmp(&b.2.unwrap_or(1.0)));
+    let by_share = |a: &&Lost<'_>, b: &&Lost<'_>| a.2.unwrap_or(1.0).total_cmp(&b.2.unwrap_or(1.0));
+    let worst = lost.iter().filter(|lost| !is_few(lost)).max_by(by_share);
     let worst_share = worst.map_or(0.0, |worst| worst.2.unwrap_or(MIN_SHARE.value));
     if worst_share < MIN_SHARE.value && late_share < LATE_SHARE.value {
-        let closest = match worst {
-            Some((name, amount, _)) => {
-                format!(
-                    "the most was {}: {}",
-                    amount_text(name, *amount),
-                    part(Some(worst_share), name)
-                )
+        let closest = match lost.iter().max_by(by_share) {
+            Some((name, amount, share)) => {
+                format!("the most was {}: {}", amount_text(name, *amount), part(*share, name))
             }
             None => "nothing was lost".into(),
         };
@@ -107,7 +118,7 @@ fn amount_text(name: &str, amount: u64) -> String {
     if name.ends_with("_ns") {
         format!("{} (`{name}`)", units::duration(amount as f64))
     } else {
-        format!("{} events (`{name}`)", units::count(amount as f64))
+        format!("{} (`{name}`)", units::counted(amount, "event", "events"))
     }
 }
 
@@ -124,4 +135,17 @@ fn line(view: &View, name: &str, amount: u64, share: Option<f64>) -> Evidence {
     let meaning = losses::meaning(name).unwrap_or("not known to this version of deburr");
     let note = format!("{}; {meaning}", part(share, name));
     evidence(view, name, amount as f64, unit, Source::Observer.label(), note)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_few;
+
+    #[test]
+    fn one_event_of_an_idle_host_is_no_share() {
+        assert!(is_few(&("block_start_unseen", 2, Some(0.02))));
+        assert!(!is_few(&("block_start_unseen", 3, Some(0.03))));
+        assert!(!is_few(&("block_start_unseen", 1, None)), "of what, is not known");
+        assert!(!is_few(&("blame_table_full_ns", 2, Some(0.02))), "times are no events");
+    }
 }
