@@ -255,7 +255,7 @@ fn throttled_apart(file: &Path) -> Vec<f64> {
     let mut counter = recording
         .prepare(
             "SELECT throttled_ns FROM cgroup_reading WHERE cgroup IN
-             (SELECT cgroup FROM cgroup WHERE quota_us IS NOT NULL) ORDER BY abs(t_ns - ?) LIMIT 1",
+             (SELECT cgroup FROM process WHERE in_target) ORDER BY abs(t_ns - ?) LIMIT 1",
         )
         .unwrap();
     let mut at = |t_ns: i64| counter.query_one([t_ns], |row| row.get::<_, i64>(0)).unwrap();

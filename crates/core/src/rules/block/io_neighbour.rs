@@ -73,18 +73,7 @@ fn check(view: &View) -> Verdict {
             }
             continue;
         };
-        let part = others_ns as f64 / total_ns.max(1) as f64;
-        let held = victim.held(StallKind::Request);
-        let long = waits::at_least(&held.waits, waits::LONG_WAIT_NS).1 as f64
-            / held.waits.total_ns().max(1) as f64;
-        let by_mean = of_stalls(
-            view.per_second(others_ns),
-            victim.share(others_ns),
-            (held.max_ns as f64 * part) as u64,
-        )
-        .filter(|_| part >= OTHERS_SHARE.value && long >= LONG_PART.value);
-        let tail = tail_of(view, &victim, &shares);
-        let by_tail = tail.and_then(|tail| by_tail(view, &victim, &tail, others_ns));
+        let (by_mean, by_tail, tail) = severities(view, &victim, &shares);
         if let Some(severity) = by_mean.max(by_tail) {
             let hit = Hit { severity, victim, shares, worst: (worst, worst_ns), tail };
             found.push((others_ns, by_tail > by_mean, hit));
@@ -93,7 +82,7 @@ fn check(view: &View) -> Verdict {
                 "{} waits {} for requests beside others, {} of its waiting, most of it beside {}",
                 group_name(victim.group),
                 words::of_every_second(view.per_second(others_ns)),
-                units::share(part),
+                units::share(others_ns as f64 / total_ns.max(1) as f64),
                 name_of(view, &groups, worst)
             );
             nearest = Some((others_ns as f64, text));
@@ -122,6 +111,41 @@ struct Hit<'g> {
     shares: Shares,
     worst: (Neighbour, u64),
     tail: Option<Tail>,
+}
+
+/// What the requests of others cost a victim: the severity of the sum of its waiting beside them, that of the tail, and
+/// the tail.
+fn severities(
+    view: &View,
+    victim: &Victim<'_>,
+    shares: &Shares,
+) -> (Option<Severity>, Option<Severity>, Option<Tail>) {
+    let others_ns = shares.others_ns();
+    let part = others_ns as f64 / shares.total_ns().max(1) as f64;
+    let held = victim.held(StallKind::Request);
+    let long = waits::at_least(&held.waits, waits::LONG_WAIT_NS).1 as f64
+        / held.waits.total_ns().max(1) as f64;
+    let by_mean = of_stalls(
+        view.per_second(others_ns),
+        victim.share(others_ns),
+        (held.max_ns as f64 * part) as u64,
+    )
+    .filter(|_| part >= OTHERS_SHARE.value && long >= LONG_PART.value);
+    let tail = tail_of(view, victim, shares);
+    let by_tail = tail.and_then(|tail| by_tail(view, victim, &tail, others_ns));
+    (by_mean, by_tail, tail)
+}
+
+/// The severity of this rule's finding about a victim; `None` if it has none.
+pub(super) fn severity_for(
+    view: &View,
+    groups: &Groups<'_>,
+    victim: &Victim<'_>,
+) -> Option<Severity> {
+    let shares = Shares::of(view, groups, victim.at, None);
+    shares.worst()?;
+    let (by_mean, by_tail, _) = severities(view, victim, &shares);
+    by_mean.max(by_tail)
 }
 
 /// The tail that the requests of others cause for a target's own. How much of each wait was beside others is not known,

@@ -133,8 +133,10 @@ pub(in crate::rules::block) fn hit<'g>(
     let own = own_share(view, groups, victim.at, Some(device));
     if !matches!(how, How::Slow(_)) && own.is_some_and(|own| own >= 0.5) {
         severity = victims::own_doing(view, severity);
-    } else if others_share(view, groups, victim.at, device) >= io_neighbour::OTHERS_SHARE.value {
-        severity = crate::rules::severity::lowered(severity);
+    } else if others_share(view, groups, victim.at, device) >= io_neighbour::OTHERS_SHARE.value
+        && let Some(named) = io_neighbour::severity_for(view, groups, victim)
+    {
+        severity = crate::rules::severity::lowered(severity.min(named));
     }
     Some(Hit { victim: victim.clone(), stalls, lost_ns, longest_ns, severity })
 }

@@ -33,6 +33,26 @@ fn a_neighbour_on_the_disk_is_named_with_its_share() {
 }
 
 #[test]
+fn who_fills_the_disk_comes_before_that_it_is_full() {
+    let (mut scene, disk) = disks::host(30);
+    let broker = disks::service(&mut scene, "broker", "/broker.service", 30);
+    let job = disks::service(&mut scene, "job", "/job.service", 30);
+    disks::full_within(&mut scene, disk, std::slice::from_ref(&(0..30 * S)), 20);
+    let beside = [(IoCulprit::Process(job), 55), (IoCulprit::Device, 45)];
+    disks::requests(&mut scene, broker, disk, &[(60, 30 * MS)], &beside);
+    // Syncs take longer than the requests in them, so the loss to the full disk is more than the waits for requests.
+    for at in 0..15 {
+        let at = disks::span(at * 2 * S, 1_500 * MS);
+        scene.stall(at, broker, StallKind::Sync, Some(disk), None);
+    }
+    let report = judged(&scene);
+    assert_eq!(codes(&report)[0], "BLK004", "{:?}", codes(&report));
+    let (full, neighbour) = (finding(&report, "BLK003"), finding(&report, "BLK004"));
+    assert!(full.cost.lost_ns_per_s > neighbour.cost.lost_ns_per_s);
+    assert!(full.severity < neighbour.severity);
+}
+
+#[test]
 fn pages_are_the_victims_own_where_its_memory_is_accounted() {
     let mut scene = disks::neighbour();
     // With cgroup v1, a process's memory may be in another cgroup than its CPU time: here, by its path, in that of
