@@ -5,6 +5,7 @@
 //! its baseline and says what it can see ([`deburr_core::recording::Coverage`]), on [`Beat::End`] it emits what
 //! is left. A collector that cannot see anything is not an error: it is coverage.
 
+mod affinity;
 mod block;
 mod cgroups;
 mod cost;
@@ -22,6 +23,7 @@ mod schedstat;
 mod settings;
 mod syscalls;
 
+pub(crate) use affinity::affinity;
 pub(crate) use block::{BlockCollector, without_writeback};
 pub(crate) use cgroups::{CgroupCollector, Cgroups, shown as shown_path};
 pub(crate) use devices::Devices;

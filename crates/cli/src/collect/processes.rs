@@ -7,11 +7,13 @@
 
 mod closely;
 
-use super::{Cgroups, Emit, Roots};
+use super::{Cgroups, Emit, Roots, affinity};
 use crate::patience::Patience;
+use crate::sources;
 use deburr_core::procfs::{cpu_list, pid, stat};
 use deburr_core::recording::{CgroupId, ProcId, Process, Record, TargetSpec};
 use deburr_core::text::name;
+use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -66,6 +68,8 @@ pub(crate) struct Processes {
     user_hz: u64,
     facts: Budget,
     patience: Patience,
+    /// The online CPUs, once they were asked for.
+    online: OnceCell<Vec<u32>>,
     /// The identity that the short-lived processes of a kind share.
     kinds: HashMap<Kind, ProcId>,
     /// Number of processes that were looked at closely.
@@ -99,6 +103,7 @@ impl Default for Processes {
             user_hz: rustix::param::clock_ticks_per_second(),
             facts: Budget::new(FACTS_BURST, FACTS_PER_SECOND),
             patience: Patience::default(),
+            online: OnceCell::new(),
             kinds: HashMap::new(),
             suspects: 0,
             sweep_above: DEAD_KEPT,
@@ -238,7 +243,8 @@ impl Processes {
                 sighting.start_ns.is_none_or(|seen| is_same_start(seen, start_ns))
             });
             if let Some(stat) = &stat {
-                known.take_facts(roots, cgroups, stat, self.user_hz, &mut self.patience);
+                let online = self.online.get_or_init(|| sources::cpus_online(roots));
+                known.take_facts(roots, cgroups, stat, self.user_hz, online, &mut self.patience);
             }
         }
         known.take_sighting(sighting);
@@ -359,6 +365,7 @@ impl Known {
         cgroups: &mut Cgroups,
         stat: &pid::PidStat,
         hz: u64,
+        online: &[u32],
         patience: &mut Patience,
     ) {
         let process = &mut self.process;
@@ -370,7 +377,10 @@ impl Known {
         }
         process.cmdline = cmdline(roots, stat, CMDLINE_BYTES, patience).unwrap_or_default();
         process.kernel_thread = Some(stat.kernel_thread);
-        process.cpus_allowed = status.cpus_allowed.map(|cpus| cpu_list::format(&cpus));
+        let set = place.cpuset_cpus.as_ref().and_then(|text| cpu_list::parse(text.as_bytes()).ok());
+        let within = set.as_deref().unwrap_or(online);
+        let allowed = affinity(roots, process.pid, status.cpus_allowed, within);
+        process.cpus_allowed = allowed.map(|cpus| cpu_list::format(&cpus));
         process.cpuset_cpus = place.cpuset_cpus;
         process.memory_cgroup = place.memory;
         process.nice = Some(stat.nice);

@@ -6,7 +6,7 @@ use super::document::{
 };
 use super::runtime::{Hidden, Prober};
 use super::text::forbidden;
-use crate::collect::{Cgroups, Roots, has_ended, living_thread, read_stat, shown_path};
+use crate::collect::{Cgroups, Roots, affinity, has_ended, living_thread, read_stat, shown_path};
 use crate::sources;
 use deburr_core::finding::Tool;
 use deburr_core::limits::belief::{Belief, Circumstances, Fit, belief, origin};
@@ -124,7 +124,6 @@ impl Survey<'_> {
         let tid = living_thread(self.roots, stat);
         let status =
             fs::read(self.roots.proc.join(tid.to_string()).join("status")).unwrap_or_default();
-        let affinity = pid::status(&status).cpus_allowed;
         let place = self.cgroups.place_of(tid);
         let located = self.cgroups.locate(tid);
         let own = located.as_ref().and_then(|located| located.cgroup);
@@ -132,6 +131,8 @@ impl Survey<'_> {
         let all: Vec<Level> = levels.iter().map(|(_, level)| level.clone()).collect();
         let cpuset =
             place.cpuset_cpus.as_ref().and_then(|text| cpu_list::parse(text.as_bytes()).ok());
+        let within = cpuset.as_deref().unwrap_or(&self.online);
+        let affinity = affinity(self.roots, pid, pid::status(&status).cpus_allowed, within);
         let given = Given {
             levels: &all,
             online: Some(self.online.as_slice()).filter(|online| !online.is_empty()),

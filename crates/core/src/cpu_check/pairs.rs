@@ -24,6 +24,11 @@ const MIN_PRESENT: f64 = 0.6;
 pub const MIN_ROUNDS: u64 = 4;
 /// A pair shares permanently if it shares in at least this part of its rounds.
 pub const STABLE_SHARE: f64 = 0.75;
+/// Number of valid rounds from which on [`STABLE_SHARE`] of them is enough; with fewer, all must be shared. Of a pair
+/// that shares in a quarter of its rounds by chance, 3 of 4 are shared in one case of twenty, 6 of 8 or 4 of 4 in one of 250.
+const SURE_ROUNDS: u64 = 8;
+/// Two groups of CPUs are one if at least this part of the rounds of all pairs between them is shared.
+const ONE_GROUP_SHARE: f64 = 0.5;
 /// A pair that shares in less than this part of its rounds does not share permanently, even if the rounds are few.
 const LOOSE_SHARE: f64 = 0.25;
 /// Number of rounds that decide a part between [`LOOSE_SHARE`] and [`STABLE_SHARE`]: if the true part is 3/4, so many
@@ -44,7 +49,7 @@ pub enum PairClass {
     TimeSliced,
     /// They share occasionally: the hypervisor moves them about.
     Sometimes,
-    /// Too few rounds are valid.
+    /// Too few rounds are valid, or few and at odds.
     Unclear,
 }
 
@@ -213,6 +218,7 @@ fn summed(a: u32, b: u32, outcomes: &[Outcome]) -> Pair {
     let part = shared as f64 / valid.max(1) as f64;
     let class = match (shared_ratio, chunk_ratio) {
         _ if valid < MIN_ROUNDS => PairClass::Unclear,
+        _ if part >= STABLE_SHARE && shared < valid && valid < SURE_ROUNDS => PairClass::Unclear,
         (Some(ratio), Some(chunk)) if part >= STABLE_SHARE => match is_sliced(ratio, chunk) {
             true => PairClass::TimeSliced,
             false => PairClass::SharedCore,
@@ -258,13 +264,28 @@ pub fn suspects(rounds: &[PairRound]) -> Vec<(u32, u32)> {
 }
 
 /// Groups CPUs that share permanently, directly or through others. Each CPU is in exactly one group.
+///
+/// Who shares permanently with the same CPU shares with each other. A pair that says so by chance is therefore
+/// contradicted by the other pairs between the two groups that it would join: all their rounds decide. The pairs that
+/// share most clearly come first.
 #[must_use]
-pub fn groups(cpus: &[u32], shared: impl IntoIterator<Item = (u32, u32)>) -> Vec<Vec<u32>> {
+pub fn groups(cpus: &[u32], pairs: &[Pair]) -> Vec<Vec<u32>> {
     let mut group: BTreeMap<u32, u32> = cpus.iter().map(|&cpu| (cpu, cpu)).collect();
-    for (a, b) in shared {
-        let (Some(&of_a), Some(&of_b)) = (group.get(&a), group.get(&b)) else { continue };
+    let mut links: Vec<&Pair> = pairs.iter().filter(|pair| pair.class.is_shared()).collect();
+    let part = |pair: &Pair| pair.shared as f64 / pair.valid.max(1) as f64;
+    links.sort_by(|x, y| part(y).total_cmp(&part(x)).then_with(|| y.valid.cmp(&x.valid)));
+    for link in links {
+        let (Some(&of_a), Some(&of_b)) = (group.get(&link.a), group.get(&link.b)) else { continue };
         let (keep, drop) = (of_a.min(of_b), of_a.max(of_b));
-        group.values_mut().filter(|of| **of == drop).for_each(|of| *of = keep);
+        let between = pairs.iter().filter(|pair| {
+            let of = (group.get(&pair.a), group.get(&pair.b));
+            of == (Some(&keep), Some(&drop)) || of == (Some(&drop), Some(&keep))
+        });
+        let (shared, valid) = between
+            .fold((0, 0), |(shared, valid), pair| (shared + pair.shared, valid + pair.valid));
+        if shared as f64 >= ONE_GROUP_SHARE * valid as f64 {
+            group.values_mut().filter(|of| **of == drop).for_each(|of| *of = keep);
+        }
     }
     let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (cpu, of) in group {

@@ -120,6 +120,14 @@ pub fn even_up_to(cpus: usize, steps: &[Step]) -> u32 {
     even.last().map_or(0, |step| step.workers)
 }
 
+/// The most work of any step with at most one worker per CPU. Speeds are ratios to the highest one, and what disturbs a
+/// step lowers its work: the machine has at least about that many cores.
+#[must_use]
+pub fn most_work(cpus: usize, steps: &[Step]) -> f64 {
+    let within = steps.iter().filter(|step| step.workers as usize <= cpus);
+    within.map(|step| step.work).fold(0.0, f64::max)
+}
+
 /// Work that the machine does with one worker per CPU, in units of what one worker does alone: the number of cores.
 /// `None` without that step, or if other tasks took CPU time during it.
 #[must_use]

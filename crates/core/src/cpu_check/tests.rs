@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Simulated machines with known properties, and figures recorded on real ones.
 
+mod classes;
+
 use super::document::{Class, CpuCheck, KeptBy};
 use super::pairs::{self, Pair, PairClass};
 use super::sweep::{self, Regime};
@@ -365,112 +367,6 @@ fn nine_loops_on_eight_hidden_cores_are_uneven() {
     assert_eq!((steps[1].regime, steps[1].migrations), (Regime::Slower, 0));
     assert!((steps[1].evenness - 0.466).abs() < 0.001, "{}", steps[1].evenness);
     assert_eq!(sweep::even_up_to(16, &steps), 1);
-}
-
-/// Ratios of the speeds of the first and second CPU and of the chunk duration, and the class of the pair. Recorded for
-/// two virtual CPUs of a provider while they were on one core, and while something else ran on the core of one of them;
-/// for emulated CPUs run in turns on one CPU of the host; and for dedicated CPUs.
-#[test]
-fn recorded_pairs_are_told_apart() {
-    for (a, b, chunk, class) in [
-        (0.50, 0.50, 0.50, PairClass::SharedCore),
-        (0.53, 0.51, 0.53, PairClass::SharedCore),
-        (0.53, 0.63, 1.00, PairClass::TimeSliced),
-        (0.69, 0.41, 0.98, PairClass::TimeSliced),
-        (0.60, 1.00, 0.80, PairClass::Independent),
-        (1.00, 0.75, 0.88, PairClass::Independent),
-        (0.992, 1.004, 1.00, PairClass::Independent),
-        (0.94, 0.93, 0.94, PairClass::Independent),
-    ] {
-        let run = |slots: u64, speed: f64, chunk: f64| Run {
-            wall_ns: slots * plan::SLOT_NS,
-            cpu_ns: slots * plan::SLOT_NS,
-            chunks: (speed * (slots * plan::SLOT_NS) as f64 / 50.0) as u64,
-            chunk_ns: (5000.0 / chunk) as u64,
-            ..Run::default()
-        };
-        let round = PairRound {
-            t0_ns: 0,
-            t1_ns: 1,
-            mix: Mix::Adds,
-            slot_ns: plan::SLOT_NS,
-            a: 0,
-            b: 1,
-            a_alone: run(1, 1.0, 1.0),
-            b_alone: run(1, 1.0, 1.0),
-            a_together: run(2, a, chunk),
-            b_together: run(2, b, chunk),
-        };
-        let setup = CheckSetup { cpus: vec![0, 1], ..CheckSetup::default() };
-        let found = pairs::pairs(&setup, &[round; 8], &BTreeMap::new());
-        assert_eq!(found[0].class, class, "{a} {b} {chunk}");
-        let held_up = a.min(b) < 0.8 && class == PairClass::Independent;
-        assert_eq!(found[0].one_sided, if held_up { 8 } else { 0 });
-        let few = pairs::pairs(&setup, &[round; 3], &BTreeMap::new());
-        assert_eq!(few[0].class, PairClass::Unclear);
-    }
-}
-
-#[test]
-fn rounds_that_do_not_count_are_counted() {
-    let mut scene = Machine { rounds: 8, ..Machine::siblings(2) }.checked();
-    let mut late = None;
-    for record in scene.records() {
-        if let Record::CpuCheck(record) = record
-            && let CpuCheckRecord::Round(round) = *record
-        {
-            late.get_or_insert(round);
-        }
-    }
-    let mut round = late.unwrap();
-    round.b_together.wall_ns /= 2;
-    scene.check(CpuCheckRecord::Round(round));
-    round.b_together.wall_ns *= 2;
-    round.a_alone.chunks /= 2;
-    scene.check(CpuCheckRecord::Round(round));
-    let pair = &judge(&scene.view()).unwrap().pairs[0];
-    assert_eq!((pair.rounds, pair.valid, pair.missed, pair.disturbed), (10, 8, 1, 1));
-    assert_eq!(pair.class, PairClass::SharedCore);
-}
-
-#[test]
-fn pairs_that_few_rounds_leave_open_want_more() {
-    let pair = |valid, shared, class| Pair { valid, shared, ..summed_of(class) };
-    for (valid, shared, class, decided) in [
-        (3, 3, PairClass::Unclear, false),
-        (8, 0, PairClass::Independent, true),
-        (8, 1, PairClass::Independent, true),
-        (8, 8, PairClass::TimeSliced, true),
-        // Either a pair that shares permanently with some disturbed rounds, or one that shares occasionally.
-        (7, 5, PairClass::Sometimes, false),
-        (8, 3, PairClass::Sometimes, false),
-        (24, 12, PairClass::Sometimes, true),
-    ] {
-        assert_eq!(
-            pair(valid, shared, class).is_decided(),
-            decided,
-            "{shared} of {valid}, {class:?}"
-        );
-    }
-}
-
-fn summed_of(class: PairClass) -> Pair {
-    Pair {
-        a: 0,
-        b: 1,
-        class,
-        told: false,
-        rounds: 0,
-        valid: 0,
-        shared: 0,
-        one_sided: 0,
-        disturbed: 0,
-        missed: 0,
-        ratio: None,
-        chunk_ratio: None,
-        confirmed: None,
-        one_way_ns: None,
-    }
 }
 
 #[test]

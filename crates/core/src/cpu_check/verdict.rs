@@ -20,6 +20,9 @@ const LESS: f64 = 0.7;
 const FOREIGN_SHARE: f64 = 0.1;
 /// CPUs differ in speed if the slowest has less than this ratio of the speed of the fastest.
 const EQUAL: f64 = 0.85;
+/// Work per core, in cores, above which the sweep refutes their number: two siblings of a core do at most about a third
+/// more than one.
+const TOO_MUCH: f64 = 1.5;
 /// CPU time of other tasks per used CPU, in CPUs, above which they are reported as a doubt.
 const BUSY: f64 = 0.2;
 
@@ -30,12 +33,21 @@ pub fn judge(view: &View) -> Option<CpuCheck> {
     let setup = check.setup.as_ref()?;
     let distances: BTreeMap<_, _> =
         check.distances.list().iter().map(|d| ((d.a, d.b), d.one_way_ns)).collect();
-    let pairs = pairs::pairs(setup, check.rounds.list(), &distances);
+    let mut pairs = pairs::pairs(setup, check.rounds.list(), &distances);
     let steps = sweep::steps(setup.cpus.len(), check.workers.list());
+    let mut groups = groups(&setup.cpus, &mut pairs);
+    let refuted = sweep::most_work(setup.cpus.len(), &steps) > TOO_MUCH * groups.len() as f64;
+    if refuted {
+        // At least some of the pairs did not share during the sweep; which, it does not show.
+        let surprising = pairs.iter_mut().filter(|pair| pair.class.is_shared() && !pair.told);
+        surprising.for_each(|pair| pair.class = PairClass::Sometimes);
+        groups = self::groups(&setup.cpus, &mut pairs);
+    }
     let n = setup.cpus.len() as u64;
     let mut facts = Facts {
         cpus: circumstances::cpus(view, setup),
-        groups: groups(&setup.cpus, &pairs),
+        groups,
+        refuted,
         pairs_in_all: n * n.saturating_sub(1) / 2,
         alone: evenness_alone(check),
         pairs,
@@ -60,6 +72,8 @@ pub(super) struct Facts {
     pub(super) groups: Vec<Group>,
     pub(super) pairs: Vec<Pair>,
     pub(super) pairs_in_all: u64,
+    /// Whether the sweep did more work than the cores could that the pair test found.
+    pub(super) refuted: bool,
     pub(super) steps: Vec<Step>,
     /// Ratio of the usual speed alone of the slowest CPU to that of the fastest one.
     pub(super) alone: Option<f64>,
@@ -109,7 +123,15 @@ impl Facts {
     }
 }
 
-fn groups(cpus: &[u32], pairs: &[Pair]) -> Vec<Group> {
+/// The groups. A pair across two groups, whose own rounds alone would have made them one, is one that shares
+/// occasionally.
+fn groups(cpus: &[u32], pairs: &mut [Pair]) -> Vec<Group> {
+    let groups = pairs::groups(cpus, pairs);
+    for pair in pairs.iter_mut().filter(|pair| pair.class.is_shared()) {
+        if !groups.iter().any(|group| group.contains(&pair.a) && group.contains(&pair.b)) {
+            pair.class = PairClass::Sometimes;
+        }
+    }
     let shared = || pairs.iter().filter(|pair| pair.class.is_shared());
     let group = |cpus: Vec<u32>| {
         let inside: Vec<&Pair> = shared().filter(|pair| cpus.contains(&pair.a)).collect();
@@ -122,7 +144,7 @@ fn groups(cpus: &[u32], pairs: &[Pair]) -> Vec<Group> {
             cpus,
         }
     };
-    pairs::groups(cpus, shared().map(|pair| (pair.a, pair.b))).into_iter().map(group).collect()
+    groups.into_iter().map(group).collect()
 }
 
 /// Ratio of the usual speed alone of the slowest CPU to that of the fastest one.
@@ -144,9 +166,14 @@ fn verdict(facts: &Facts) -> Verdict {
     let groups = facts.groups.len() as u32;
     let usable_cores = match class {
         Class::Inconclusive => None,
+        Class::Foreign if !facts.pairs_are_known() => None,
         // Unclear pairs may share too, so only the sweep shows the number of cores.
         _ if !facts.pairs_are_known() => {
-            wholeness.map(|part| ((part * facts.used() as f64).round() as u32).clamp(1, groups))
+            let most = sweep::most_work(facts.used(), &facts.steps);
+            let by_sweep = (most.round() as u32).clamp(1, groups);
+            // The groups are an upper bound and, where something outside slows CPUs down, the sweep is a lower one.
+            let is_known = by_sweep == groups || facts.foreign_share() < FOREIGN_SHARE;
+            wholeness.filter(|_| is_known).map(|_| by_sweep)
         }
         _ => Some(groups),
     };
@@ -199,6 +226,10 @@ fn class(facts: &Facts) -> Class {
 /// Class from the sweep alone, for unclear pairs: workers had all the CPU time they could have, but did much less work
 /// in it than a lower clock frequency could explain.
 fn by_sweep(facts: &Facts) -> Class {
+    // What slows down a worker that is alone also slows down those of the sweep.
+    if facts.foreign_share() >= FOREIGN_SHARE {
+        return Class::Foreign;
+    }
     let full = facts.steps.iter().find(|step| step.workers as usize == facts.used());
     let part = facts.wholeness().filter(|_| !facts.pairs.is_empty());
     match (full.map(|step| step.regime), part) {
@@ -251,6 +282,9 @@ fn confidence(facts: &Facts, class: Class, usable_cores: Option<u32>) -> f64 {
 
 fn doubts(facts: &Facts) -> Vec<String> {
     let mut doubts = Vec::new();
+    if facts.refuted {
+        doubts.push(words::refuted(sweep::most_work(facts.used(), &facts.steps)));
+    }
     if let Some(others) = facts.cpus.others
         && others > BUSY * facts.used() as f64
     {

@@ -28,8 +28,15 @@ pub(super) fn untested(tested: usize, all: u64) -> String {
 
 pub(super) fn unclear(pairs: usize) -> String {
     format!(
-        "{} could not be told: too few of their rounds were undisturbed",
+        "{} could not be told: too few of their rounds were undisturbed, or those few disagree",
         units::counted(pairs as u64, "pair", "pairs")
+    )
+}
+
+pub(super) fn refuted(work: f64) -> String {
+    format!(
+        "CPUs that shared a core in the pair test did not during the sweep, which did the work of {work:.1} CPUs: repeat \
+         the check"
     )
 }
 

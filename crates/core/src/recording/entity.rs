@@ -42,7 +42,7 @@ pub struct Process {
     pub cgroup: Option<CgroupId>,
     /// Path of its cgroup in the memory controller's tree, decoded, if that is a different tree (v1); else `None`.
     pub memory_cgroup: Option<String>,
-    /// CPUs the main thread may use, as a list (`0-3,8`).
+    /// CPUs that the affinity masks of its threads allow, as a list (`0-3,8`).
     pub cpus_allowed: Option<String>,
     /// Effective CPUs of its cpuset, as a list; `None` without a cpuset controller.
     pub cpuset_cpus: Option<String>,

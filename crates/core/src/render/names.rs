@@ -58,6 +58,9 @@ fn process(entity: &Entity, comm: Option<String>) -> String {
     comm.unwrap_or_else(|| "a process".into()) + &which
 }
 
+/// Part of a cause from which on those who carry it are most of it, not some of many.
+const MOST: f64 = 0.5;
+
 /// Which of several processes account for a cause, what they run and under which policy; `None` if nothing is known.
 pub(super) fn whom(whom: &Whom) -> Option<String> {
     let all: Vec<String> = whom.processes.iter().map(|it| carrier(it, true)).collect();
@@ -73,11 +76,15 @@ pub(super) fn whom(whom: &Whom) -> Option<String> {
             format!("{carriers} of the {of} carry {part} of it: {}", all[..carriers].join("; "))
         }
         (told, of) => {
-            let told_share = share(told.iter().map(|it| it.share).sum());
+            let told_part: f64 = told.iter().map(|it| it.share).sum();
+            let told_share = share(told_part);
             let largest = told.len();
             let these = match whom.few {
                 true => format!("{carriers} of the {of} carry {part} of it"),
                 false if of as usize == largest => "it is all of them".into(),
+                false if told_part >= MOST => {
+                    format!("the {largest} largest of the {of} carry {told_share} of it")
+                }
                 false => format!("the {largest} largest carry {told_share} of it: it is the many"),
             };
             // Many similar processes are described by the first one.
@@ -235,6 +242,11 @@ mod tests {
         );
         let many = whom(&of(40, &[0.06; 5], 32, false)).unwrap();
         assert!(many.starts_with("the 5 largest carry 30 % of it: it is the many"), "{many}");
+        let most = whom(&of(6, &[0.2; 5], 6, false)).unwrap();
+        assert!(
+            most.starts_with("the 5 largest of the 6 carry 100 % of it; the largest"),
+            "{most}"
+        );
         let both = whom(&of(2, &[0.5, 0.5], 2, false)).unwrap();
         assert!(both.starts_with("it is all of them: pid 10 (50 %)"), "{both}");
         let mut alone = of(1, &[1.0], 1, false);

@@ -62,7 +62,7 @@ fn has_room(view: &View, keep: &[u32], culprit: &Culprit<'_>) -> bool {
     culprit.group.usage.as_ref().is_some_and(|usage| usage.states.on_cpu_ns <= idle_ns)
 }
 
-/// Online CPUs that the main thread of a process may use.
+/// Online CPUs that any thread of a process may use.
 fn allowed(process: &Process, online: &BTreeSet<u32>) -> BTreeSet<u32> {
     match process.cpus_allowed.as_deref() {
         Some(list) => cpus(list).intersection(online).copied().collect(),

@@ -154,7 +154,7 @@ enum Bound {
     Affinity,
     /// The cpuset of its cgroup.
     Cpuset,
-    /// The affinity masks of single threads: the main thread itself may run on all CPUs.
+    /// The affinity masks of single threads: together they may run on all CPUs.
     Threads,
 }
 
@@ -228,7 +228,7 @@ fn causes(view: &View, group: &Group<'_>, idle: &Idle) -> Vec<Cause> {
         Bound::Affinity => ("CPU affinity", facts.cpus_allowed.clone()),
         Bound::Cpuset => ("cpuset.cpus", facts.cpuset_cpus.clone()),
         Bound::Threads => {
-            setting.note = Some("the main thread may run everywhere, other threads may not".into());
+            setting.note = Some("some of its threads may run on every CPU, others may not".into());
             ("CPU affinity of single threads", None)
         }
     };
