@@ -112,7 +112,7 @@ impl Drop for Spinner {
 }
 
 /// `(on CPU, delay)` of `/proc/self/task/TID/schedstat`, nanoseconds.
-fn schedstat(tid: u32) -> (u64, u64) {
+pub(crate) fn schedstat(tid: u32) -> (u64, u64) {
     let text = std::fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")).unwrap();
     let mut numbers = text.split_whitespace().map(|number| number.parse::<u64>().unwrap());
     (numbers.next().unwrap(), numbers.next().unwrap())
