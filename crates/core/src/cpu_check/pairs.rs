@@ -276,6 +276,9 @@ pub fn groups(cpus: &[u32], pairs: &[Pair]) -> Vec<Vec<u32>> {
     links.sort_by(|x, y| part(y).total_cmp(&part(x)).then_with(|| y.valid.cmp(&x.valid)));
     for link in links {
         let (Some(&of_a), Some(&of_b)) = (group.get(&link.a), group.get(&link.b)) else { continue };
+        if of_a == of_b {
+            continue;
+        }
         let (keep, drop) = (of_a.min(of_b), of_a.max(of_b));
         let between = pairs.iter().filter(|pair| {
             let of = (group.get(&pair.a), group.get(&pair.b));
