@@ -6,7 +6,7 @@ use deburr_core::procfs::pid;
 use std::collections::BTreeSet;
 use std::fs;
 
-/// Threads whose masks are read per process.
+/// Threads whose masks [`affinity`] reads.
 const MAX_THREADS: usize = 64;
 
 /// CPUs that the threads of a process may use, ascending. A mask belongs to a thread: a process whose first thread is
@@ -21,16 +21,23 @@ pub(crate) fn affinity(
     let mut allowed: BTreeSet<u32> = first?.into_iter().collect();
     let allows_all = |allowed: &BTreeSet<u32>| within.iter().all(|cpu| allowed.contains(cpu));
     if !allows_all(&allowed) {
-        let tasks = fs::read_dir(roots.proc.join(pid.to_string()).join("task"));
-        for task in tasks.into_iter().flatten().flatten().take(MAX_THREADS) {
-            let status = fs::read(task.path().join("status")).unwrap_or_default();
-            allowed.extend(pid::status(&status).cpus_allowed.into_iter().flatten());
+        for mask in masks_of_threads(roots, pid).take(MAX_THREADS) {
+            allowed.extend(mask);
             if allows_all(&allowed) {
                 break;
             }
         }
     }
     Some(allowed.into_iter().collect())
+}
+
+/// The affinity masks of the threads of a process, each read when it is asked for.
+pub(crate) fn masks_of_threads(roots: &Roots, pid: u32) -> impl Iterator<Item = Vec<u32>> {
+    let tasks = fs::read_dir(roots.proc.join(pid.to_string()).join("task"));
+    tasks.into_iter().flatten().flatten().filter_map(|task| {
+        let status = fs::read(task.path().join("status")).ok()?;
+        pid::status(&status).cpus_allowed
+    })
 }
 
 #[cfg(test)]

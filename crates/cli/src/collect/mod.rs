@@ -23,7 +23,7 @@ mod schedstat;
 mod settings;
 mod syscalls;
 
-pub(crate) use affinity::affinity;
+pub(crate) use affinity::{affinity, masks_of_threads};
 pub(crate) use block::{BlockCollector, without_writeback};
 pub(crate) use cgroups::{CgroupCollector, Cgroups, shown as shown_path};
 pub(crate) use devices::Devices;

@@ -6,7 +6,9 @@ use super::document::{
 };
 use super::runtime::{Hidden, Prober};
 use super::text::forbidden;
-use crate::collect::{Cgroups, Roots, affinity, has_ended, living_thread, read_stat, shown_path};
+use crate::collect::{
+    Cgroups, Roots, affinity, has_ended, living_thread, masks_of_threads, read_stat, shown_path,
+};
 use crate::sources;
 use deburr_core::finding::Tool;
 use deburr_core::limits::belief::{Belief, Circumstances, Fit, belief, origin};
@@ -254,12 +256,8 @@ impl Survey<'_> {
 /// Affinity -> number of threads of the process with that affinity; empty if all threads have the same.
 fn affinities(roots: &Roots, pid: u32) -> BTreeMap<String, u32> {
     let mut found = BTreeMap::new();
-    let dir = roots.proc.join(pid.to_string()).join("task");
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten().take(MAX_THREADS) {
-        let status = fs::read(entry.path().join("status")).unwrap_or_default();
-        if let Some(cpus) = pid::status(&status).cpus_allowed {
-            *found.entry(cpu_list::format(&cpus)).or_default() += 1;
-        }
+    for cpus in masks_of_threads(roots, pid).take(MAX_THREADS) {
+        *found.entry(cpu_list::format(&cpus)).or_default() += 1;
     }
     if found.len() == 1 {
         found.clear();
