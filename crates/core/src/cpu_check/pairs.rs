@@ -274,18 +274,22 @@ pub fn groups(cpus: &[u32], pairs: &[Pair]) -> Vec<Vec<u32>> {
     let mut links: Vec<&Pair> = pairs.iter().filter(|pair| pair.class.is_shared()).collect();
     let part = |pair: &Pair| pair.shared as f64 / pair.valid.max(1) as f64;
     links.sort_by(|x, y| part(y).total_cmp(&part(x)).then_with(|| y.valid.cmp(&x.valid)));
+    let mut of_cpu: BTreeMap<u32, Vec<(u32, &Pair)>> = BTreeMap::new();
+    for pair in pairs {
+        of_cpu.entry(pair.a).or_default().push((pair.b, pair));
+        of_cpu.entry(pair.b).or_default().push((pair.a, pair));
+    }
     for link in links {
         let (Some(&of_a), Some(&of_b)) = (group.get(&link.a), group.get(&link.b)) else { continue };
         if of_a == of_b {
             continue;
         }
         let (keep, drop) = (of_a.min(of_b), of_a.max(of_b));
-        let between = pairs.iter().filter(|pair| {
-            let of = (group.get(&pair.a), group.get(&pair.b));
-            of == (Some(&keep), Some(&drop)) || of == (Some(&drop), Some(&keep))
-        });
-        let (shared, valid) = between
-            .fold((0, 0), |(shared, valid), pair| (shared + pair.shared, valid + pair.valid));
+        let members = group.iter().filter(|(_, of)| **of == drop).map(|(cpu, _)| cpu);
+        let (shared, valid) = members
+            .flat_map(|cpu| of_cpu.get(cpu).into_iter().flatten())
+            .filter(|(other, _)| group.get(other) == Some(&keep))
+            .fold((0, 0), |(shared, valid), (_, pair)| (shared + pair.shared, valid + pair.valid));
         if shared as f64 >= ONE_GROUP_SHARE * valid as f64 {
             group.values_mut().filter(|of| **of == drop).for_each(|of| *of = keep);
         }

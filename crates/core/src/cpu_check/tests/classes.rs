@@ -193,3 +193,41 @@ fn a_disturbed_host_whose_pairs_are_unclear_is_not_one_of_few_cores() {
     let verdict = judge(&scene.view()).unwrap().verdict;
     assert_eq!((verdict.class, verdict.usable_cores), (Class::Foreign, None), "{verdict:?}");
 }
+
+proptest! {
+    /// Where each pair says clearly what is so, the groups are the cores; whatever pairs say, each CPU is in one group.
+    #[test]
+    fn groups_are_the_cores_and_each_cpu_is_in_one(
+        cores in prop::collection::vec(0..4u32, 1..12),
+        said in prop::collection::vec((4..12u64, 0.0..1.0f64), 66),
+        clearly in any::<bool>(),
+    ) {
+        let cpus: Vec<u32> = (0..cores.len() as u32).collect();
+        let core = |cpu: u32| cores[cpu as usize];
+        let all = cpus.iter().flat_map(|&b| (0..b).map(move |a| (a, b))).zip(&said);
+        let seen: Vec<Pair> = all.map(|((a, b), &(valid, by_chance))| {
+            let part = match clearly {
+                true if core(a) == core(b) => by_chance.mul_add(0.25, 0.75),
+                true => by_chance * 0.25,
+                false => by_chance,
+            };
+            let shared = (valid as f64 * part).round() as u64;
+            let is_shared = shared as f64 >= 0.75 * valid as f64;
+            let class = if is_shared { PairClass::SharedCore } else { PairClass::Sometimes };
+            Pair { a, b, valid, shared, ..summed_of(class) }
+        }).collect();
+        let found = pairs::groups(&cpus, &seen);
+        let mut members: Vec<u32> = found.concat();
+        members.sort_unstable();
+        prop_assert_eq!(&members, &cpus);
+        // Rounding may leave a pair on the other side of the limit; such cases are left out.
+        let is_clear = |pair: &Pair| (core(pair.a) == core(pair.b)) == pair.class.is_shared();
+        if clearly && seen.iter().all(is_clear) {
+            for group in &found {
+                prop_assert!(group.iter().all(|&cpu| core(cpu) == core(group[0])), "{:?}", found);
+            }
+            let distinct: std::collections::BTreeSet<u32> = cores.iter().copied().collect();
+            prop_assert_eq!(found.len(), distinct.len());
+        }
+    }
+}
