@@ -294,6 +294,17 @@ def boot(kernel, archive, name, limit_s, cpus=2, pinned=None, nice=19, drives=()
     return found if "end" in found else None
 
 
+def unfinished(name):
+    """What a machine that did not come to its end had done until then: its console may be lost where the test ran."""
+    with open(os.path.join(WORK, f"{name}.said")) as file:
+        done = list(parts(file.read()))
+    path = os.path.join(WORK, f"{name}.console")
+    with open(path, errors="replace") as file:
+        console = file.read().split("\n")
+    last = next((line.strip()[:120] for line in reversed(console) if line.strip()), "nothing")
+    return f"the machine did not come to its end; parts begun: {', '.join(done) or 'none'}; last words: {last!r}; see {path}"
+
+
 class Fitness:
     """How fit this host was while virtual machines ran: from creation, or from `again`.
 
