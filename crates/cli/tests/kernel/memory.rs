@@ -3,7 +3,10 @@
 //! be avoided is block IO.
 
 use crate::common;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -19,10 +22,11 @@ const LIMIT: u64 = 32 * MIB;
 /// Files of 1 MiB each that it reads.
 const FILES: u64 = 34;
 
-/// A memory cgroup limited to [`LIMIT`], removed on drop.
+/// A memory cgroup limited to [`LIMIT`], and one in which the kernel counts pressure, removed on drop. In a host with
+/// only cgroup v2 they are the same.
 struct Small {
     dir: PathBuf,
-    v2: bool,
+    pressed: PathBuf,
 }
 
 impl Small {
@@ -30,6 +34,7 @@ impl Small {
     fn make() -> Result<Self, String> {
         let v1 = Path::new("/sys/fs/cgroup/memory");
         let v2 = Path::new("/sys/fs/cgroup");
+        let hybrid = v2.join("unified");
         let control = fs::read_to_string(v2.join("cgroup.subtree_control")).unwrap_or_default();
         let is_v1 = v1.join("memory.limit_in_bytes").exists();
         let root = match is_v1 {
@@ -37,17 +42,33 @@ impl Small {
             false if control.split_whitespace().any(|name| name == "memory") => v2,
             false => return Err("no cgroup tree has the memory controller".into()),
         };
-        let small =
-            Self { dir: root.join(format!("deburr-test-{}", std::process::id())), v2: !is_v1 };
-        fs::create_dir(&small.dir).map_err(|error| format!("{}: {error}", small.dir.display()))?;
-        let file = if small.v2 { "memory.max" } else { "memory.limit_in_bytes" };
+        let name = format!("deburr-test-{}", std::process::id());
+        let pressed = if is_v1 { hybrid.join(&name) } else { v2.join(&name) };
+        let small = Self { dir: root.join(name), pressed };
+        for dir in [&small.dir, &small.pressed] {
+            fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        }
+        if !small.pressed.join("memory.pressure").exists() {
+            return Err("the kernel does not count memory pressure (PSI) by cgroup".into());
+        }
+        let file = if is_v1 { "memory.limit_in_bytes" } else { "memory.max" };
         fs::write(small.dir.join(file), LIMIT.to_string())
             .map_err(|error| format!("{file}: {error}"))?;
         Ok(small)
     }
 
-    fn procs(&self) -> PathBuf {
-        self.dir.join("cgroup.procs")
+    fn procs(&self) -> [PathBuf; 2] {
+        [&self.dir, &self.pressed].map(|dir| dir.join("cgroup.procs"))
+    }
+
+    /// Time for which a process of the cgroup lacked memory: `total` of `some` in its `memory.pressure`, in nanoseconds.
+    /// The kernel weighs CPUs by how busy the cgroup keeps them, so this is right if all run on one CPU. The host's own
+    /// pressure is less than that: CPUs on which others compute count as well.
+    fn pressure_ns(&self) -> u64 {
+        let text = fs::read_to_string(self.pressed.join("memory.pressure")).unwrap();
+        let total =
+            text.lines().find_map(|line| line.strip_prefix("some ")?.split("total=").nth(1));
+        total.unwrap().parse::<u64>().unwrap() * 1000
     }
 
     /// File pages of the cgroup that were dropped while in use and read again.
@@ -61,24 +82,34 @@ impl Small {
 impl Drop for Small {
     fn drop(&mut self) {
         // A process leaves its cgroup a moment after it was waited for.
-        for _ in 0..100 {
-            if fs::remove_dir(&self.dir).is_ok() || !self.dir.exists() {
-                break;
+        for dir in [&self.dir, &self.pressed] {
+            for _ in 0..100 {
+                if fs::remove_dir(dir).is_ok() || !dir.exists() {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(10));
             }
-            thread::sleep(Duration::from_millis(10));
         }
     }
 }
 
-/// A process that reads files one after the other, killed on drop.
+/// A process on one CPU that reads, killed on drop.
 struct Reader(Child);
 
 impl Reader {
-    fn start(procs: &Path, files: &[PathBuf]) -> Self {
-        let script = "echo $$ > \"$0\" && exec cat \"$@\"";
+    /// Starts a command in these cgroups.
+    fn start<A: AsRef<OsStr>>(small: &Small, command: &str, arguments: &[A]) -> Self {
+        let [procs, pressed] = small.procs();
+        let script = "echo $$ > \"$0\" && echo $$ > \"$1\" && shift && exec \"$@\"";
         let mut sh = Command::new("sh");
-        let child = sh.args(["-c", script]).arg(procs).args(files);
-        Self(child.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
+        sh.args(["-c", script]).args([procs, pressed]).arg(command).args(arguments);
+        let child = sh.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        let allowed = sched_getaffinity(Some(pid)).unwrap();
+        let mut one = CpuSet::new();
+        one.set((0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap());
+        sched_setaffinity(Some(pid), &one).unwrap();
+        Self(child)
     }
 
     fn pid(&self) -> u32 {
@@ -116,13 +147,6 @@ fn shuffled(paths: &[PathBuf], number: usize) -> Vec<PathBuf> {
     (0..number).map(|_| pick()).collect()
 }
 
-/// `total` of `some` in `/proc/pressure/memory`, in nanoseconds; `None` = the kernel does not count it.
-fn pressure_ns() -> Option<u64> {
-    let text = fs::read_to_string("/proc/pressure/memory").ok()?;
-    let some = text.lines().find(|line| line.starts_with("some "))?;
-    Some(some.rsplit_once("total=")?.1.parse::<u64>().ok()? * 1000)
-}
-
 /// Time that a process waited for memory and for block IO within `seconds`, according to the ledger, in nanoseconds.
 fn waited(pid: u32, seconds: u32) -> (u64, u64) {
     let output = Command::new(DEBURR)
@@ -145,9 +169,6 @@ fn pages_that_come_back_are_memory_and_first_reads_are_block_io() {
     if !common::root_or_skip("kernel", TEST) {
         return;
     }
-    let Some(before_ns) = pressure_ns() else {
-        return common::skip("kernel", TEST, "the kernel does not count memory pressure (PSI)");
-    };
     let small = match Small::make() {
         Ok(small) => small,
         Err(reason) => return common::skip("kernel", TEST, &reason),
@@ -155,7 +176,7 @@ fn pages_that_come_back_are_memory_and_first_reads_are_block_io() {
     // Not on a tmpfs: its pages have no copy on a disk.
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let all = files(scratch.path(), FILES);
-    let reader = Reader::start(&small.procs(), &shuffled(&all, 20_000));
+    let reader = Reader::start(&small, "cat", &shuffled(&all, 20_000));
     // Waits until its pages were dropped and read again twice on average.
     for _ in 0..600 {
         if small.refaults() > 2 * FILES * MIB / 4096 {
@@ -166,7 +187,7 @@ fn pages_that_come_back_are_memory_and_first_reads_are_block_io() {
     let refaults = small.refaults();
     let (memory_ns, disk_ns) = waited(reader.pid(), 4);
     let again = small.refaults() - refaults;
-    let pressed_ns = pressure_ns().unwrap() - before_ns;
+    let pressed_ns = small.pressure_ns();
     drop(reader);
     let said = format!(
         "memory {memory_ns} ns, block IO {disk_ns} ns; {again} pages came back, pressure {pressed_ns} ns"
@@ -180,11 +201,9 @@ fn pages_that_come_back_are_memory_and_first_reads_are_block_io() {
     // The decoy: reads past the page cache, in the same cgroup. They wait for the disk, not for memory.
     let big = scratch.path().join("big");
     fs::write(&big, vec![b'x'; 128 * MIB as usize]).unwrap();
-    let mut dd = Command::new("sh");
-    let script =
-        "echo $$ > \"$0\" && exec dd if=\"$1\" of=/dev/null bs=4k iflag=direct status=none";
-    let child = dd.args(["-c", script]).arg(small.procs()).arg(&big).stdin(Stdio::null()).spawn();
-    let reader = Reader(child.unwrap());
+    let from = format!("if={}", big.display());
+    let dd = [from.as_str(), "of=/dev/null", "bs=4k", "iflag=direct", "status=none"];
+    let reader = Reader::start(&small, "dd", &dd);
     let (memory_ns, disk_ns) = waited(reader.pid(), 2);
     assert!(disk_ns > 100 * memory_ns, "memory {memory_ns} ns, block IO {disk_ns} ns");
 }
