@@ -7,7 +7,8 @@ DESTDIR ?=
 SECONDS_TO_RUN ?= 10
 N ?= 200
 
-BINARY := target/release/deburr
+# Cargo builds elsewhere if CARGO_TARGET_DIR says so.
+BINARY := $(or $(CARGO_TARGET_DIR),target)/release/deburr
 
 .DEFAULT_GOAL := help
 
@@ -36,7 +37,7 @@ test: ## set up, then run every test, the ones that need root included
 .PHONY: vm-matrix
 vm-matrix: build ## let deburr find four faults in Debian's kernels from 5.10 on, in virtual machines (minutes)
 	@scripts/setup --vm
-	@tests/vm/matrix
+	@tests/vm/matrix --binary $(BINARY)
 
 .PHONY: lint
 lint: ## check formatting, clippy and the format of the BPF sources
