@@ -86,6 +86,8 @@ def part(comparison, rows, arguments):
         "",
         "BPF times are the kernel's (`BPF_ENABLE_STATS`) under the pipe benchmark and contain the cost of taking them, which",
         "the empty program shows. Per switch: all programs of the tool, divided by the runs of the one that runs most often.",
+        "The pipe benchmark consists of switches right after a wake-up, where the kernel leaves the run queue's clock behind:",
+        "there `deburr` reads CLOCK_MONOTONIC, too, or the wait would be told as time on the CPU.",
     ]
     if comparison.errors:
         lines += ["", "Not measured here:", ""]
