@@ -14,7 +14,10 @@ use crate::cmd::sector::SectorArgs;
 use crate::cmd::snapshot::SnapshotArgs;
 use crate::cmd::sweep::SweepArgs;
 use crate::cmd::syscalls::SyscallsArgs;
+use crate::failure::{Exit, Failure};
 use crate::lab::WorkerArgs;
+use crate::output;
+use anstream::{AutoStream, ColorChoice};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use deburr_core::finding::Severity;
 use std::ffi::OsString;
@@ -113,6 +116,25 @@ pub(crate) enum Command {
     /// Be one of the processes of a lab scenario
     #[command(hide = true)]
     LabWorker(WorkerArgs),
+}
+
+/// Parses this program's arguments. Errors and what `--help` and `--version` ask for are printed here; the result is then
+/// the exit status.
+pub(crate) fn parse() -> Result<Cli, anyhow::Error> {
+    let error = match Cli::try_parse() {
+        Ok(cli) => return Ok(cli),
+        Err(error) => error,
+    };
+    if error.use_stderr() {
+        // If stderr is gone, there is nowhere left to report that.
+        let _ = error.print();
+        return Err(Failure::told(Exit::BadInput));
+    }
+    let text = error.render();
+    let plain = AutoStream::choice(&std::io::stdout()) == ColorChoice::Never;
+    let text = if plain { text.to_string() } else { text.ansi().to_string() };
+    output::print(text.as_bytes())?;
+    Err(Failure::told(Exit::Done))
 }
 
 /// What to look at, and for how long.

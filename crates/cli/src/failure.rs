@@ -38,6 +38,16 @@ impl Failure {
         Self { exit, message: message.to_string() }.into()
     }
 
+    /// An end of the program of which the user has been told everything.
+    pub(crate) fn told(exit: Exit) -> anyhow::Error {
+        Self { exit, message: String::new() }.into()
+    }
+
+    /// Whether there is anything left to say.
+    pub(crate) fn is_told(&self) -> bool {
+        self.message.is_empty()
+    }
+
     /// An error for a request that names something that does not exist, or that makes no sense.
     pub(crate) fn bad_input(message: impl fmt::Display) -> anyhow::Error {
         Self::error(Exit::BadInput, message)

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod claim;
 mod cli;
 mod clock;
 mod cmd;
@@ -32,22 +33,32 @@ mod syscalls;
 mod target;
 mod watch;
 
-use clap::Parser;
 use cli::{Cli, Command};
 use failure::{Exit, Failure};
 use std::process::ExitCode;
 
+/// A failed allocation is told like any other failure.
+#[global_allocator]
+static MEMORY: deburr_sys::memory::OrExit = deburr_sys::memory::OrExit {
+    message: "deburr: there is not enough memory (see `ulimit -v` and the memory limit of its cgroup)\n",
+    status: Exit::Missing as i32,
+};
+
 fn main() -> ExitCode {
-    match run(&Cli::parse()) {
+    match cli::parse().and_then(|cli| run(&cli)) {
         Ok(status) => status,
         Err(error) => {
-            output::say(format!("{error:#}"));
-            error.downcast_ref::<Failure>().map_or(Exit::BadInput, |failure| failure.exit).into()
+            let failure = error.downcast_ref::<Failure>();
+            if !failure.is_some_and(Failure::is_told) {
+                output::say(format!("{error:#}"));
+            }
+            failure.map_or(Exit::BadInput, |failure| failure.exit).into()
         }
     }
 }
 
 fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
+    signals::let_long_files_fail()?;
     let exit = match &cli.command {
         None => cmd::diagnose::run(&cli.diagnose)?,
         Some(Command::Diagnose(args)) => cmd::diagnose::run(args)?,

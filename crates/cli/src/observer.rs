@@ -4,13 +4,15 @@
 use crate::clock;
 use crate::collect::Roots;
 use deburr_core::recording::ObserverTick;
-use std::path::PathBuf;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 
 /// Measures the overhead from tick to tick: that of this process, and that of the BPF programs as their collectors
 /// report it.
 #[derive(Debug)]
 pub(crate) struct SelfCost {
-    statm: PathBuf,
+    /// Open from the start, because later the limit on open files may be reached.
+    statm: Option<File>,
     t_ns: u64,
     cpu_ns: u64,
     /// Cost and losses of the BPF programs since the last tick, summed over the collectors.
@@ -18,14 +20,19 @@ pub(crate) struct SelfCost {
 }
 
 impl SelfCost {
-    /// Counts from now on: the start of the program is not part of the window.
-    pub(crate) fn start(roots: &Roots) -> Self {
+    /// To be called before collectors open files.
+    pub(crate) fn open(roots: &Roots) -> Self {
         Self {
-            statm: roots.proc.join("self/statm"),
+            statm: File::open(roots.proc.join("self/statm")).ok(),
             t_ns: 0,
-            cpu_ns: clock::cpu_time_ns(),
+            cpu_ns: 0,
             programs: ObserverTick::default(),
         }
+    }
+
+    /// Counts from now on: the start of the program is not part of the window.
+    pub(crate) fn start(&mut self) {
+        self.cpu_ns = clock::cpu_time_ns();
     }
 
     /// Adds the cost and the losses of a collector's BPF programs.
@@ -58,7 +65,9 @@ impl SelfCost {
 
     /// Resident memory, in bytes: the second field of `/proc/self/statm`, which counts pages.
     fn rss_bytes(&self) -> Option<u64> {
-        let text = std::fs::read_to_string(&self.statm).ok()?;
+        let mut text = [0; 256];
+        let length = self.statm.as_ref()?.read_at(&mut text, 0).ok()?;
+        let text = std::str::from_utf8(&text[..length]).ok()?;
         let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
         Some(pages * rustix::param::page_size() as u64)
     }

@@ -43,6 +43,7 @@ pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::
     let mut cx = sources::context(Roots::default(), plan.target.clone().unwrap_or_default());
     cx.io_one_in = plan.io_one_in;
     cx.syscalls = plan.syscalls;
+    let mut cost = SelfCost::open(&cx.roots);
     let (running, not_open) = sources::open(&mut cx);
     sources::require_delays(&not_open)?;
     // The command starts only when all collectors that will observe it are open.
@@ -51,7 +52,8 @@ pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::
         cx.target = command.target();
     }
     // What takes time is done before the window begins, because threads are observed from its start.
-    let (cost, watch) = (SelfCost::start(&cx.roots), TargetWatch::new(&cx.target, &cx.roots));
+    cost.start();
+    let watch = TargetWatch::new(&cx.target, &cx.roots);
     let clocks = Clocks::now();
     cx.start_mono_ns = clocks.mono_ns;
     let asked_ns = plan.asked.map(|asked| asked.as_nanos().try_into().unwrap_or(u64::MAX));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! SIGINT and SIGTERM: the first one ends the observation in an orderly way, the second one terminates the program.
+//! SIGINT, SIGTERM and SIGHUP: the first one ends the observation in an orderly way, the second one terminates the
+//! program.
 
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use std::io;
 use std::sync::Arc;
@@ -12,6 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Signals {
     interrupt: Arc<AtomicBool>,
     terminate: Arc<AtomicBool>,
+    hang_up: Arc<AtomicBool>,
+}
+
+/// Makes a write beyond the limit on the size of files fail, instead of killing the program. A command that is started
+/// later has the default again.
+pub(crate) fn let_long_files_fail() -> io::Result<()> {
+    flag::register(SIGXFSZ, Arc::default()).map(drop)
 }
 
 impl Signals {
@@ -19,24 +27,33 @@ impl Signals {
     /// the program with exit status 128 + its number.
     pub(crate) fn install() -> io::Result<Self> {
         let stopping = Arc::new(AtomicBool::new(false));
-        let signals = Self { interrupt: Arc::default(), terminate: Arc::default() };
-        for (signal, arrived) in [(SIGINT, &signals.interrupt), (SIGTERM, &signals.terminate)] {
+        let signals =
+            Self { interrupt: Arc::default(), terminate: Arc::default(), hang_up: Arc::default() };
+        for (signal, arrived) in [
+            (SIGINT, &signals.interrupt),
+            (SIGTERM, &signals.terminate),
+            (SIGHUP, &signals.hang_up),
+        ] {
+            // `nohup` and shells ignore signals for programs that are to go on.
+            if deburr_sys::signal::is_ignored(signal)? {
+                continue;
+            }
             // Handlers run in the order of registration: the shutdown handler checks the flag before it is set.
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stopping))?;
             flag::register(signal, Arc::clone(&stopping))?;
             flag::register(signal, Arc::clone(arrived))?;
         }
-        // With SIGXFSZ caught, exceeding the file size limit makes a write fail instead of killing the program.
-        flag::register(SIGXFSZ, Arc::default())?;
         Ok(signals)
     }
 
-    /// Name of the signal that has requested the end, if any; SIGINT takes precedence.
+    /// Name of the signal that has requested the end, if any; SIGINT takes precedence, then SIGTERM.
     pub(crate) fn pending(&self) -> Option<&'static str> {
         if self.interrupt.load(Ordering::Relaxed) {
             Some("SIGINT")
         } else if self.terminate.load(Ordering::Relaxed) {
             Some("SIGTERM")
+        } else if self.hang_up.load(Ordering::Relaxed) {
+            Some("SIGHUP")
         } else {
             None
         }

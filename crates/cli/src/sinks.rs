@@ -2,7 +2,7 @@
 //! Where the records of a session go: to the view that the report is made from, to the recording's file, or to both.
 
 use crate::output;
-use crate::store::{self, Writer};
+use crate::store::{self, Claim, Writer};
 use deburr_core::recording::{Event, EventKind, Record};
 use deburr_core::view::Fold;
 
@@ -11,8 +11,10 @@ use deburr_core::view::Fold;
 pub(crate) struct Sinks {
     /// The view, for a report at the end.
     pub(crate) fold: Option<Fold>,
+    /// The file of a recording that has not begun.
+    claim: Option<Claim>,
     /// The writer of the recording.
-    pub(crate) writer: Option<Writer>,
+    writer: Option<Writer>,
     /// End of the committed part of the recording, in nanoseconds since the start of the window.
     committed_ns: u64,
     /// Whether the recording ended before the session did.
@@ -20,15 +22,9 @@ pub(crate) struct Sinks {
 }
 
 impl Sinks {
-    pub(crate) fn new(fold: Option<Fold>, writer: Option<Writer>) -> Self {
-        Self { fold, writer, committed_ns: 0, store_failed: false }
-    }
-
-    /// Deletes the recording of a session that never began.
-    pub(crate) fn discard(&mut self) {
-        if let Some(writer) = self.writer.take() {
-            writer.discard();
-        }
+    /// The recording begins with the first record: until then, an existing file stays as it is.
+    pub(crate) fn new(fold: Option<Fold>, claim: Option<Claim>) -> Self {
+        Self { fold, claim, writer: None, committed_ns: 0, store_failed: false }
     }
 
     /// Passes a record to every sink.
@@ -36,55 +32,84 @@ impl Sinks {
         if let Some(fold) = &mut self.fold {
             fold.push(record);
         }
+        match self.claim.take().map(Claim::begin) {
+            Some(Ok(writer)) => self.writer = Some(writer),
+            Some(Err(error)) => {
+                output::say(format!("{error:#}"));
+                self.store_failed = true;
+            }
+            None => {}
+        }
         if let Some(writer) = &mut self.writer
             && let Err(error) = writer.push(record)
         {
-            self.end_recording(&error);
+            self.end_recording(&Fault::Write(error));
         }
     }
 
     /// Commits the recording up to `t_ns`, so that this part survives a SIGKILL.
     pub(crate) fn commit(&mut self, t_ns: u64) {
         let Some(writer) = &mut self.writer else { return };
-        match writer.commit() {
-            Ok(()) => self.committed_ns = t_ns,
-            Err(error) => self.end_recording(&error),
+        let committed = writer.commit();
+        match (writer.harm(), committed) {
+            (Some(harm), _) => self.end_recording(&Fault::Harm(harm)),
+            (None, Ok(())) => self.committed_ns = t_ns,
+            (None, Err(error)) => self.end_recording(&Fault::Write(error)),
         }
     }
 
     /// Ends the recording with what it holds. The session goes on for the other sink.
-    fn end_recording(&mut self, error: &rusqlite::Error) {
+    fn end_recording(&mut self, fault: &Fault) {
         let Some(writer) = self.writer.take() else { return };
-        let reason = store::reason(error);
+        let (reason, left) = match fault {
+            Fault::Write(error) => {
+                (store::reason(error), "what was written before is kept and can be read")
+            }
+            Fault::Harm(harm) => ((*harm).to_owned(), "what is left of it may not be readable"),
+        };
         let kind = EventKind::StoreFailed { reason: reason.clone() };
         let event = Record::Event(Event { t_ns: self.committed_ns, kind });
         let shown = writer.path().display().to_string();
-        writer.abandon(&event);
+        match fault {
+            Fault::Write(_) => writer.abandon(&event),
+            Fault::Harm(_) => drop(writer),
+        }
         if let Some(fold) = &mut self.fold {
             fold.push(&event);
         }
-        output::say(format!(
-            "the recording `{shown}` ends here: {reason}; what was written before is kept and can be read"
-        ));
+        output::say(format!("the recording `{shown}` ends here: {reason}; {left}"));
         self.store_failed = true;
     }
 
     /// Whether no sink is left.
     pub(crate) fn all_failed(&self) -> bool {
-        self.fold.is_none() && self.writer.is_none()
+        self.fold.is_none() && self.writer.is_none() && self.claim.is_none()
     }
 
     /// Closes the recording, if there is one. Returns `false` if the recording ended before the session did.
     pub(crate) fn close(&mut self) -> bool {
         if let Some(writer) = self.writer.take() {
             let shown = writer.path().display().to_string();
-            if let Err(error) = writer.finish() {
-                output::say(format!(
+            match writer.finish() {
+                Ok(None) => {}
+                Ok(Some(harm)) => {
+                    output::say(format!("the recording `{shown}` was lost at its end: {harm}"));
+                    self.store_failed = true;
+                }
+                Err(error) => output::say(format!(
                     "`{shown}` is complete, but could not be made one file: {}; keep `{shown}-wal` with it",
                     store::reason(&error)
-                ));
+                )),
             }
         }
         !self.store_failed
     }
+}
+
+/// Why a recording ends early.
+enum Fault {
+    /// It cannot be written.
+    Write(rusqlite::Error),
+    /// Somebody changed its file.
+    Harm(&'static str),
 }

@@ -30,13 +30,10 @@ pub(crate) struct CpuCheckArgs {
 
 pub(crate) fn run(args: &CpuCheckArgs) -> anyhow::Result<Exit> {
     let budget = if args.quick { plan::QUICK } else { plan::FULL };
-    let writer = record::create(args.output.as_deref(), args.force)?;
+    let claim = record::claim(args.output.as_deref(), args.force)?;
     let signals = Signals::install()?;
-    let mut sinks = Sinks::new(Some(Fold::default()), writer);
-    if let Err(error) = cpu_check::run(budget, args.show.messages.quiet, &mut sinks, &signals) {
-        sinks.discard();
-        return Err(error);
-    }
+    let mut sinks = Sinks::new(Some(Fold::default()), claim);
+    cpu_check::run(budget, args.show.messages.quiet, &mut sinks, &signals)?;
     let stored = sinks.close();
     let fold = sinks.fold.take().unwrap_or_default();
     let report = rules::report(fold.view(), env!("CARGO_PKG_VERSION"), true);

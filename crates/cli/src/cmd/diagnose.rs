@@ -26,13 +26,10 @@ pub(crate) struct Diagnose {
 pub(crate) fn run(args: &Diagnose) -> anyhow::Result<Exit> {
     let mut plan = record::plan(&args.observe, args.show.messages.quiet)?;
     plan.stdout_is_taken = args.show.json;
-    let writer = record::create(args.output.as_deref(), args.observe.force)?;
+    let claim = record::claim(args.output.as_deref(), args.observe.force)?;
     let signals = Signals::install()?;
-    let mut sinks = Sinks::new(Some(Fold::default()), writer);
-    if let Err(error) = session::run(&plan, &mut sinks, &signals) {
-        sinks.discard();
-        return Err(error);
-    }
+    let mut sinks = Sinks::new(Some(Fold::default()), claim);
+    session::run(&plan, &mut sinks, &signals)?;
     let stored = sinks.close();
     let fold = sinks.fold.take().unwrap_or_default();
     let report = rules::report(fold.view(), env!("CARGO_PKG_VERSION"), true);

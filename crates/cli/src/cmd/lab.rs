@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `deburr lab`: reproduces an incident, observes it, and compares the findings with the expected ones.
 
-use crate::lab::{self, Interrupted, Outcome, Remedied, Scenario, Settings, Stop, Verdict};
+use crate::claim::{self, Claim};
+use crate::lab::{self, Interrupted, Keep, Outcome, Remedied, Scenario, Settings, Stop, Verdict};
 use crate::output;
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use deburr_core::render;
 use serde::Serialize;
-use std::fs::OpenOptions;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Arguments of `deburr lab`.
@@ -50,6 +50,9 @@ struct ScoreArgs {
     /// Write the scorecard to this file as a document (docs/scorecard.md)
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
+    /// Replace the file of --write if it exists
+    #[arg(long, requires = "write")]
+    force: bool,
     /// Run nothing: count what is in the file of `--log`
     #[arg(long, requires = "log")]
     count: bool,
@@ -71,6 +74,9 @@ struct RunArgs {
     /// Keep the recording of the run with the fault; what is not the lab's own goes in without its names
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
+    /// Replace the file of --keep if it exists
+    #[arg(long, requires = "keep")]
+    force: bool,
     /// Print one JSON document instead of text
     #[arg(long)]
     json: bool,
@@ -134,9 +140,7 @@ fn run_selected(args: &RunArgs) -> Result<ExitCode> {
         args.name,
         scenarios.len()
     );
-    if let Some(keep) = &args.keep {
-        check_writable(keep)?;
-    }
+    let keep = args.keep.as_ref().map(|path| Keep::new(path, args.force)).transpose()?;
     let mut runnable = true;
     for scenario in &scenarios {
         for reason in scenario.needs.iter().filter_map(|need| need.unmet()) {
@@ -153,7 +157,7 @@ fn run_selected(args: &RunArgs) -> Result<ExitCode> {
     }
     let mut outcomes = Vec::new();
     for scenario in &scenarios {
-        outcomes.push(run_one(scenario, args, &stop)?);
+        outcomes.push(run_one(scenario, args, keep.as_ref(), &stop)?);
     }
     let verdict = Verdict::worst(outcomes.iter().map(|outcome| outcome.verdict));
     let passed = verdict == Verdict::Passed;
@@ -172,8 +176,9 @@ fn score(args: &ScoreArgs) -> Result<ExitCode> {
     if scenarios.is_empty() {
         scenarios = lab::all_texts();
     }
-    if let Some(file) = &args.write {
-        check_writable(file)?;
+    let card_file = args.write.as_ref().map(|path| Claim::new(path, args.force)).transpose()?;
+    if let Some(log) = args.log.as_ref().filter(|_| !args.count) {
+        claim::append(log)?;
     }
     let plan = lab::Plan {
         scenarios,
@@ -186,24 +191,19 @@ fn score(args: &ScoreArgs) -> Result<ExitCode> {
     let mut progress = |what: &str| output::say(what);
     let runs = lab::score(&plan, &stop, &mut progress)?;
     let card = lab::Card::of(&runs);
-    if let Some(file) = &args.write {
-        std::fs::write(file, card.markdown())
-            .with_context(|| format!("cannot write `{}`", file.display()))?;
+    if let Some(file) = &card_file {
+        file.keep(card.markdown().as_bytes())?;
     }
     if args.json {
         output::print(render::json_document(&card)?.as_bytes())?;
-    } else {
+    } else if !card_file.as_ref().is_some_and(Claim::is_stdout) {
         output::print(card.text().as_bytes())?;
     }
     Ok(ExitCode::from(if card.is_all_right() { PASSED } else { FAILED }))
 }
 
-fn settings<'a>(scenario: &Scenario, args: &'a RunArgs) -> Settings<'a> {
-    Settings {
-        seconds: args.seconds.unwrap_or(scenario.seconds),
-        weight: args.weight,
-        keep: args.keep.as_deref(),
-    }
+fn settings<'a>(scenario: &Scenario, args: &RunArgs, keep: Option<&'a Keep>) -> Settings<'a> {
+    Settings { seconds: args.seconds.unwrap_or(scenario.seconds), weight: args.weight, keep }
 }
 
 fn run_remedies(scenarios: &[Scenario], args: &RunArgs, stop: &Stop) -> Result<ExitCode> {
@@ -211,7 +211,7 @@ fn run_remedies(scenarios: &[Scenario], args: &RunArgs, stop: &Stop) -> Result<E
     let mut remedies = Vec::new();
     let mut verdict = Verdict::Passed;
     for scenario in scenarios {
-        let one = lab::remedy(scenario, &settings(scenario, args), stop, &mut progress)?;
+        let one = lab::remedy(scenario, &settings(scenario, args, None), stop, &mut progress)?;
         verdict = Verdict::worst([verdict, one.verdict]);
         remedies.push(one);
     }
@@ -234,8 +234,13 @@ fn exit_code(verdict: Verdict) -> ExitCode {
     })
 }
 
-fn run_one(scenario: &Scenario, args: &RunArgs, stop: &Stop) -> Result<Outcome> {
-    let settings = settings(scenario, args);
+fn run_one(
+    scenario: &Scenario,
+    args: &RunArgs,
+    keep: Option<&Keep>,
+    stop: &Stop,
+) -> Result<Outcome> {
+    let settings = settings(scenario, args, keep);
     if !args.json {
         let plan = lab::plan(scenario, &settings, lab::usable_cpus().len());
         output::print(format!("{plan}\n").as_bytes())?;
@@ -248,22 +253,8 @@ fn run_one(scenario: &Scenario, args: &RunArgs, stop: &Stop) -> Result<Outcome> 
     if let Some(keep) = settings.keep {
         output::say(format!(
             "the recording with the fault is kept: `deburr report {}`",
-            keep.display()
+            keep.path().display()
         ));
     }
     Ok(outcome)
-}
-
-/// Fails before the run, rather than after it, if its result cannot be written to the file.
-fn check_writable(file: &Path) -> Result<()> {
-    let existed = file.symlink_metadata().is_ok();
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(file)
-        .with_context(|| format!("cannot write `{}`", file.display()))?;
-    if !existed {
-        std::fs::remove_file(file)?;
-    }
-    Ok(())
 }

@@ -7,7 +7,7 @@ use crate::failure::{Exit, Failure};
 use crate::session::{self, Plan};
 use crate::signals::Signals;
 use crate::sinks::Sinks;
-use crate::store::Writer;
+use crate::store::Claim;
 use crate::target;
 use deburr_core::recording::TargetSpec;
 use std::path::{Path, PathBuf};
@@ -30,13 +30,10 @@ pub(crate) struct RecordArgs {
 
 pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
     let plan = plan(&args.observe, args.messages.quiet)?;
-    let writer = create(Some(&args.output), args.observe.force)?;
+    let claim = Claim::new(&args.output, args.observe.force)?;
     let signals = Signals::install()?;
-    let mut sinks = Sinks::new(None, writer);
-    if let Err(error) = session::run(&plan, &mut sinks, &signals) {
-        sinks.discard();
-        return Err(error);
-    }
+    let mut sinks = Sinks::new(None, Some(claim));
+    session::run(&plan, &mut sinks, &signals)?;
     Ok(if sinks.close() { Exit::Done } else { Exit::Output })
 }
 
@@ -53,7 +50,7 @@ pub(super) fn plan(observe: &Observe, quiet: bool) -> anyhow::Result<Plan> {
     Ok(Plan { target, asked, io_one_in, syscalls, command, stdout_is_taken: false, quiet })
 }
 
-/// Creates the recording file, before anything is observed.
-pub(super) fn create(path: Option<&Path>, force: bool) -> anyhow::Result<Option<Writer>> {
-    path.map(|path| Writer::create(path, force)).transpose().map_err(Failure::bad_input)
+/// Claims the file of a recording, before anything is observed.
+pub(super) fn claim(path: Option<&Path>, force: bool) -> anyhow::Result<Option<Claim>> {
+    path.map(|path| Claim::new(path, force)).transpose()
 }

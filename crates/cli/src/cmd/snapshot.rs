@@ -5,8 +5,8 @@
 //! can its process, so it must not be the one that the user waits for.
 
 use super::show;
+use crate::claim::Claim;
 use crate::cli::{Color, Level, Messages};
-use crate::document::Place;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::snapshot::{self, Limits, Tree};
@@ -29,7 +29,7 @@ const FILE_TIMEOUT_MS: u64 = 1000;
 /// Arguments of `deburr snapshot`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SnapshotArgs {
-    /// Where to [default: standard output]
+    /// Where to; `-` is standard output [default: -]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace the output file if it exists
@@ -70,11 +70,17 @@ pub(crate) fn run(args: &SnapshotArgs) -> anyhow::Result<Exit> {
     }
     // Reports a bad tree before anything is read.
     open(args)?;
-    let place = args.output.as_ref().map(|path| Place::new(path, args.force)).transpose()?;
+    let claim = args.output.as_ref().map(|path| Claim::new(path, args.force)).transpose()?;
+    let to_stdout = claim.as_ref().is_some_and(Claim::is_stdout);
+    if to_stdout && args.baseline.is_some() {
+        return Err(Failure::bad_input(
+            "with --baseline, standard output gets the comparison; name a file for the snapshot",
+        ));
+    }
     let document = have_it_read(&args.reading)?;
     let taken = parsed(&document)?;
-    match (place, &args.baseline) {
-        (Some(place), _) => place.keep(document.as_bytes())?,
+    match (claim, &args.baseline) {
+        (Some(claim), _) => claim.keep(document.as_bytes())?,
         (None, Some(_)) => {}
         (None, None) => output::print(document.as_bytes())?,
     }
@@ -82,7 +88,7 @@ pub(crate) fn run(args: &SnapshotArgs) -> anyhow::Result<Exit> {
         for remark in snapshot::remarks(&taken) {
             output::say(remark);
         }
-        if let Some(path) = &args.output {
+        if let Some(path) = args.output.as_ref().filter(|_| !to_stdout) {
             let (facts, files, ms) =
                 (taken.facts.len(), taken.reading.files, taken.reading.took_ns / 1_000_000);
             output::say(format!("{facts} facts of {files} files in {ms} ms: {}", path.display()));

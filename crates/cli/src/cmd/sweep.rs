@@ -2,6 +2,7 @@
 //! `deburr sweep`: measures a service under rising load, in several variants.
 
 use super::show;
+use crate::claim::Claim;
 use crate::cli::{Color, Messages, window};
 use crate::clock::monotonic_ns;
 use crate::collect::{Cgroups, Roots};
@@ -21,6 +22,7 @@ use deburr_core::text::name;
 use deburr_core::text::units;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Maximum number of requests in one run: each is kept in memory.
@@ -75,6 +77,12 @@ pub(crate) struct SweepArgs {
     /// Print one JSON document (schema deburr.sweep/1)
     #[arg(long)]
     json: bool,
+    /// Also keep that document in this file; `-` is standard output, as with --json
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace the output file if it exists
+    #[arg(long, requires = "output")]
+    force: bool,
     /// Use colour [default: auto]
     #[arg(long, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
     color: Color,
@@ -87,6 +95,8 @@ pub(crate) struct SweepArgs {
 
 pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<Exit> {
     let plan = plan(args)?;
+    let claim = args.output.as_ref().map(|path| Claim::new(path, args.force)).transpose()?;
+    let to_stdout = claim.as_ref().is_some_and(Claim::is_stdout);
     let signals = Signals::install()?;
     let mut ground = Ground::new()?;
     let quiet = args.messages.quiet;
@@ -118,8 +128,12 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<Exit> {
         return Err(error);
     }
     let sweep = Sweep::new(plan.setup, runs, !all);
-    if args.json {
-        output::print(render::json_document(&sweep)?.as_bytes())?;
+    let document = render::json_document(&sweep)?;
+    if let Some(file) = claim.filter(|_| !to_stdout) {
+        file.keep(document.as_bytes())?;
+    }
+    if args.json || to_stdout {
+        output::print(document.as_bytes())?;
     } else {
         output::print(render::sweep_text(&sweep, show::page(args.color)).as_bytes())?;
     }

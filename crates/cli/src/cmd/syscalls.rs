@@ -3,10 +3,11 @@
 //! measurements.
 
 use super::show;
+use crate::claim::Claim;
 use crate::cli::{Color, Messages, Target, window};
 use crate::clock::{self, Clocks, monotonic_ns};
 use crate::collect::{Cgroups, Roots};
-use crate::document::{self, Place};
+use crate::document;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::progress::Progress;
@@ -66,7 +67,7 @@ pub(crate) struct SyscallsArgs {
     /// Print one JSON document (schema deburr.syscalls/1 or deburr.syscalls-diff/1)
     #[arg(long)]
     json: bool,
-    /// Also keep that document in this file, for --diff
+    /// Also keep that document in this file, for --diff; `-` is standard output, as with --json
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Replace the output file if it exists
@@ -88,14 +89,43 @@ pub(crate) struct SyscallsArgs {
 
 /// The exit status is that of the command, if there is one.
 pub(crate) fn run(args: &SyscallsArgs) -> anyhow::Result<ExitCode> {
-    let place = args.output.as_ref().map(|path| Place::new(path, args.force)).transpose()?;
+    let claim = args.output.as_ref().map(|path| Claim::new(path, args.force)).transpose()?;
+    let to = Destinations {
+        json: args.json || claim.as_ref().is_some_and(Claim::is_stdout),
+        file: claim.filter(|claim| !claim.is_stdout()),
+    };
     if let [a, b] = args.diff.as_slice() {
-        return difference(a, b, args, place).map(Into::into);
+        return difference(a, b, args, &to).map(Into::into);
     }
     if args.command.is_empty() {
-        of_processes(args, place).map(Into::into)
+        of_processes(args, &to).map(Into::into)
     } else {
-        of_command(args, place)
+        of_command(args, &to)
+    }
+}
+
+/// Where the document goes.
+#[derive(Debug)]
+struct Destinations {
+    /// Whether standard output gets the document, rather than a text.
+    json: bool,
+    /// A file that gets it, too.
+    file: Option<Claim>,
+}
+
+impl Destinations {
+    /// Writes a document to its file, and that or its text to standard output.
+    fn give<T: serde::Serialize>(
+        &self,
+        document: &T,
+        text: impl FnOnce() -> String,
+    ) -> anyhow::Result<()> {
+        let json = render::json_document(document)?;
+        if let Some(file) = &self.file {
+            file.keep(json.as_bytes())?;
+        }
+        let shown = if self.json { json } else { text() };
+        output::print(shown.as_bytes())
     }
 }
 
@@ -111,7 +141,7 @@ fn read(meter: &Meter) -> anyhow::Result<Reading> {
 
 // --- a command ---
 
-fn of_command(args: &SyscallsArgs, place: Option<Place<'_>>) -> anyhow::Result<ExitCode> {
+fn of_command(args: &SyscallsArgs, to: &Destinations) -> anyhow::Result<ExitCode> {
     let mut meter = open(1)?;
     let signals = Signals::install()?;
     let mut setup = setup(Subject::Command {
@@ -121,7 +151,7 @@ fn of_command(args: &SyscallsArgs, place: Option<Place<'_>>) -> anyhow::Result<E
     let mut before = Reading::default();
     let (mut failed, mut pid) = (None, 0);
     while setup.runs.len() < args.runs as usize {
-        let ran = match run_command(&mut meter, &args.command, args.json, &signals) {
+        let ran = match run_command(&mut meter, &args.command, to.json, &signals) {
             Ok(ran) => ran,
             Err(error) => {
                 failed = Some(refused(args, &error));
@@ -155,7 +185,7 @@ fn of_command(args: &SyscallsArgs, place: Option<Place<'_>>) -> anyhow::Result<E
         );
     }
     let status = document.setup.runs.iter().rev().map(status).find(|status| *status != 0);
-    give(&document, args, place)?;
+    to.give(&document, || render::syscalls_text(&document, style(args)))?;
     Ok(failed.unwrap_or_else(|| ExitCode::from(status.unwrap_or(0))))
 }
 
@@ -202,7 +232,7 @@ fn status(run: &Run) -> u8 {
 
 // --- processes ---
 
-fn of_processes(args: &SyscallsArgs, place: Option<Place<'_>>) -> anyhow::Result<Exit> {
+fn of_processes(args: &SyscallsArgs, to: &Destinations) -> anyhow::Result<Exit> {
     let roots = Roots::default();
     let named = Target { pid: args.pid, comm: args.comm.clone(), cgroup: None, container: None };
     let target = target::resolve(&named, &roots).map_err(Failure::bad_input)?;
@@ -248,7 +278,8 @@ fn of_processes(args: &SyscallsArgs, place: Option<Place<'_>>) -> anyhow::Result
     setup.window_ns = span.1 - span.0;
     let counted = Counted::of(&reading, 0, None, span, meter.waits_known);
     drop(meter);
-    give(&judged(setup, &counted, 0), args, place)?;
+    let document = judged(setup, &counted, 0);
+    to.give(&document, || render::syscalls_text(&document, style(args)))?;
     Ok(Exit::Done)
 }
 
@@ -303,18 +334,6 @@ fn judged(mut setup: Setup, counted: &Counted, pid: u32) -> Profile {
     profile(setup, &counted.span, &counted.calls, &counted.files, Some(&report))
 }
 
-/// Writes the document to its file and to stdout, as the arguments ask.
-fn give(document: &Profile, args: &SyscallsArgs, place: Option<Place<'_>>) -> anyhow::Result<()> {
-    let json = render::json_document(document)?;
-    if let Some(place) = place {
-        place.keep(json.as_bytes())?;
-    }
-    if args.json {
-        return output::print(json.as_bytes());
-    }
-    output::print(render::syscalls_text(document, style(args)).as_bytes())
-}
-
 fn style(args: &SyscallsArgs) -> render::TextStyle {
     let verbosity = if args.show.quiet { 0 } else { 1 + u8::from(args.verbose) };
     render::TextStyle { verbosity, ..show::page(args.color) }
@@ -322,23 +341,10 @@ fn style(args: &SyscallsArgs) -> render::TextStyle {
 
 // --- the difference of two measurements ---
 
-fn difference(
-    a: &Path,
-    b: &Path,
-    args: &SyscallsArgs,
-    place: Option<Place<'_>>,
-) -> anyhow::Result<Exit> {
+fn difference(a: &Path, b: &Path, args: &SyscallsArgs, to: &Destinations) -> anyhow::Result<Exit> {
     let (a, b) = (kept(a)?, kept(b)?);
     let difference = Difference::new(&a, &b, env!("CARGO_PKG_VERSION"));
-    let json = render::json_document(&difference)?;
-    if let Some(place) = place {
-        place.keep(json.as_bytes())?;
-    }
-    if args.json {
-        output::print(json.as_bytes())?;
-    } else {
-        output::print(render::syscalls_diff_text(&difference, style(args)).as_bytes())?;
-    }
+    to.give(&difference, || render::syscalls_diff_text(&difference, style(args)))?;
     Ok(Exit::Done)
 }
 

@@ -55,6 +55,7 @@ pub(crate) fn run(
     let cpus = machine::usable_cpus();
     let machine = machine::look(&cx.roots, &cpus);
     let proc_stat = ProcStatCollector::open(&cx);
+    let realtime = worker::may_take_precedence().context("cannot start a thread")?;
     let clocks = Clocks::now();
     cx.start_mono_ns = clocks.mono_ns;
     sinks.push(&Record::Meta(Box::new(session::meta(&cx, clocks, None))));
@@ -73,7 +74,7 @@ pub(crate) fn run(
         halt: Halt::new(signals),
         budget,
         cores_told: machine.cores.clone().unwrap_or_default(),
-        realtime: worker::may_take_precedence().context("cannot start a thread")?,
+        realtime,
         cpus,
         adds,
         divs,

@@ -3,27 +3,57 @@
 //! loses them. Amounts stay as they are. Transfers for files on disks other than the lab's are summed up as those of
 //! one file.
 
-use crate::store::{Reader, Writer};
-use anyhow::{Context as _, Result};
+use crate::failure::{Exit, Failure};
+use crate::store::{Claim, Reader, reason};
+use anyhow::Result;
 use deburr_core::recording::{
     BlockRecord, CgroupId, DevId, FileId, IoTick, IoWhat, Record, SyscallRecord,
 };
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Copies a recording. Everything that is not in the cgroup `lab` loses its name.
-pub(super) fn copy(from: &Path, to: &Path, lab: &str) -> Result<()> {
-    let reader = Reader::open(from)?;
-    let mut records = Vec::new();
-    reader.for_each(|record| records.push(record.clone()))?;
-    let mut writer = Writer::create(to, true).map_err(|error| anyhow::anyhow!("{error}"))?;
-    let keep = || -> rusqlite::Result<()> {
-        for record in without_foreign_names(records, lab) {
-            writer.push(&record)?;
-        }
-        writer.finish()
-    };
-    keep().with_context(|| format!("cannot keep the recording as `{}`", to.display()))
+/// The file that a recording is kept in.
+#[derive(Debug)]
+pub(crate) struct Keep {
+    path: PathBuf,
+    /// Whether what is there may be replaced: because that was asked for, or because an earlier try wrote it.
+    force: Cell<bool>,
+}
+
+impl Keep {
+    /// Checks before the run that the file can be made.
+    pub(crate) fn new(path: &Path, force: bool) -> Result<Self> {
+        Claim::new(path, force)?;
+        Ok(Self { path: path.to_owned(), force: Cell::new(force) })
+    }
+
+    /// The path of the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Copies a recording into the file. Everything that is not in the cgroup `lab` loses its name.
+    pub(super) fn copy(&self, from: &Path, lab: &str) -> Result<()> {
+        let reader = Reader::open(from)?;
+        let mut records = Vec::new();
+        reader.for_each(|record| records.push(record.clone()))?;
+        let mut writer = Claim::new(&self.path, self.force.get())?.begin()?;
+        self.force.set(true);
+        let written = || -> rusqlite::Result<Option<&str>> {
+            for record in without_foreign_names(records, lab) {
+                writer.push(&record)?;
+            }
+            writer.finish()
+        };
+        let why = match written() {
+            Ok(None) => return Ok(()),
+            Ok(Some(harm)) => harm.to_owned(),
+            Err(error) => reason(&error),
+        };
+        let shown = self.path.display();
+        Err(Failure::error(Exit::Output, format!("cannot keep the recording as `{shown}`: {why}")))
+    }
 }
 
 fn without_foreign_names(mut records: Vec<Record>, lab: &str) -> Vec<Record> {

@@ -34,6 +34,7 @@ mod victims;
 mod worker;
 
 pub(crate) use fitness::Verdict;
+pub(crate) use keep::Keep;
 pub(crate) use needs::usable_cpus;
 pub(crate) use remedy::{Remedied, run as remedy, text as remedied};
 pub(crate) use runner::{Outcome, Settings, run};

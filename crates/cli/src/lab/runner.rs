@@ -4,6 +4,7 @@
 
 use super::expect::{self, Check, Topic};
 use super::fitness::Verdict;
+use super::keep::Keep;
 use super::meter::Meter;
 use super::observed::Observed;
 use super::scenario::Scenario;
@@ -34,7 +35,7 @@ pub(crate) struct Settings<'a> {
     /// Weight of the lab's cgroup against the rest of the host, in multiples of the default.
     pub(crate) weight: u32,
     /// Where to keep the recording of the fault run.
-    pub(crate) keep: Option<&'a Path>,
+    pub(crate) keep: Option<&'a Keep>,
 }
 
 /// Minimum length of the observation without the fault, in seconds, unless that with the fault is shorter.
@@ -224,7 +225,7 @@ pub(super) fn observe_after(
     let summary =
         serde_json::from_str(&victim.ask(&window)?).context("the victim wrote no summary")?;
     if let (Some(keep), true) = (settings.keep, with_faults) {
-        super::keep::copy(&recording, keep, &stage.cgroup_path())?;
+        keep.copy(&recording, &stage.cgroup_path())?;
     }
     let observed = Observed {
         victim_pid: pid,

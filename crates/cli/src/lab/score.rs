@@ -13,6 +13,8 @@ use super::runner::{self, Outcome, Settings};
 use super::scenario::Scenario;
 use super::stage::{Interrupted, Stop};
 use super::vary::{self, Numbers};
+use crate::claim;
+use crate::failure::{Exit, Failure};
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use std::io::Write as _;
@@ -200,13 +202,10 @@ fn read_log(log: &Path) -> Result<Vec<Run>> {
 }
 
 fn append(log: &Path, run: &Run) -> Result<()> {
-    let mut file = std::fs::File::options()
-        .append(true)
-        .create(true)
-        .open(log)
-        .with_context(|| format!("cannot write `{}`", log.display()))?;
-    writeln!(file, "{}", serde_json::to_string(run)?)?;
-    Ok(())
+    let line = serde_json::to_string(run)? + "\n";
+    claim::append(log)?.write_all(line.as_bytes()).map_err(|error| {
+        Failure::error(Exit::Output, format!("cannot write `{}`: {error}", log.display()))
+    })
 }
 
 #[cfg(test)]

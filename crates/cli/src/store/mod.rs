@@ -20,6 +20,7 @@ mod values;
 mod ways;
 mod writer;
 
+pub(crate) use place::Claim;
 pub(crate) use reader::Reader;
 pub(crate) use writer::Writer;
 

@@ -2,13 +2,15 @@
 //! Writes a recording while the session runs.
 
 use super::column::Cell;
-use super::place::{self, CreateError};
+use super::place::{self, Claim};
 use super::table::{self, OnDemand};
-use super::{reason, records, uri};
+use super::{companion, reason, records, uri};
+use crate::failure::{Exit, Failure};
 use deburr_core::recording::Record;
 use rusqlite::{Connection, OpenFlags, params_from_iter};
 use std::collections::HashMap;
 use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// A recording that is being written. Dropped without [`Self::finish`], it stays as the last
@@ -27,30 +29,35 @@ pub(crate) struct Writer {
     in_transaction: bool,
     /// Groups of tables that were created on demand.
     added: Vec<OnDemand>,
+    /// Sizes of the file and of its log at the last look. SQLite never makes either shorter before the end.
+    sizes: [u64; 2],
     /// The file itself. Dropped last: closing it releases the locks that SQLite holds on it.
-    _file: File,
+    file: File,
 }
 
 impl Writer {
-    /// Creates an empty recording. An existing file is replaced only with `force`.
-    pub(crate) fn create(path: &Path, force: bool) -> Result<Self, CreateError> {
-        let file = place::claim(path, force)?;
-        if !place::is_at(&file, path) {
-            return Err(place::in_use(path));
-        }
-        let connection = Self::set_up(path);
-        // From here on SQLite holds a lock that `claim` of other processes respects. Before, another process may have
-        // replaced the file: then the file at the path is its own.
-        if !place::is_at(&file, path) {
-            return Err(place::in_use(path));
-        }
-        let connection = connection.map_err(|error| {
-            place::remove(path);
+    /// Replaces what is at the claimed path by an empty recording.
+    pub(super) fn begin(claim: &Claim) -> anyhow::Result<Self> {
+        let path = claim.path();
+        let failed = |error: rusqlite::Error| {
             let (shown, reason) = (path.display(), reason(&error));
-            CreateError(format!("cannot write a recording to `{shown}`: {reason}"))
-        })?;
+            Failure::error(Exit::Output, format!("cannot write a recording to `{shown}`: {reason}"))
+        };
+        let temporary = claim.destination.temporary()?;
+        Self::create(temporary.path()).map_err(failed)?;
+        claim.remove_stale()?;
+        let file = claim.destination.put(temporary)?;
+        if !place::is_at(&file, path) {
+            return Err(place::in_use(path));
+        }
+        let connection = Self::open(path);
+        // From here on SQLite holds a lock that other processes respect. Before, another process may have replaced the
+        // file: then the file at the path is its own.
+        if !place::is_at(&file, path) {
+            return Err(place::in_use(path));
+        }
         Ok(Self {
-            connection,
+            connection: connection.map_err(failed)?,
             path: path.to_owned(),
             tables: table::all()
                 .map(|table| (table.name, (table.insert(), table.on_demand())))
@@ -60,23 +67,34 @@ impl Writer {
             tick_range: None,
             in_transaction: false,
             added: Vec::new(),
-            _file: file,
+            sizes: [0; 2],
+            file,
         })
     }
 
-    fn set_up(path: &Path) -> rusqlite::Result<Connection> {
+    fn connect(path: &Path) -> rusqlite::Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_URI
             | OpenFlags::SQLITE_OPEN_NOFOLLOW
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(uri(&without_links(path), "mode=rw"), flags)?;
-        connection.set_prepared_statement_cache_capacity(table::all().count() + 4);
-        // The schema goes straight into the file, so that the file is a recording from its first moment
-        // even if it is parted from its log.
         connection.pragma_update(None, "synchronous", "OFF")?;
+        Ok(connection)
+    }
+
+    /// Writes the schema straight into an empty file, so that the file is a recording from its first moment even if it
+    /// is parted from its log.
+    fn create(path: &Path) -> rusqlite::Result<()> {
+        let connection = Self::connect(path)?;
+        connection.pragma_update(None, "journal_mode", "MEMORY")?;
         connection.pragma_update(None, "application_id", table::APPLICATION_ID)?;
         connection.pragma_update(None, "user_version", table::VERSION)?;
-        connection.execute_batch(&format!("BEGIN; {} COMMIT;", table::create()))?;
+        connection.execute_batch(&format!("BEGIN; {} COMMIT;", table::create()))
+    }
+
+    fn open(path: &Path) -> rusqlite::Result<Connection> {
+        let connection = Self::connect(path)?;
+        connection.set_prepared_statement_cache_capacity(table::all().count() + 4);
         connection.pragma_update(None, "journal_mode", "WAL")?;
         // The first transaction in this mode takes the lock that is held until the end.
         connection.query_row("SELECT count(*) FROM meta", [], |_| Ok(()))?;
@@ -134,6 +152,23 @@ impl Writer {
         Ok(())
     }
 
+    /// What somebody did to the file while it was written, after which it is not what this writer believes.
+    pub(crate) fn harm(&mut self) -> Option<&'static str> {
+        let log = companion(&self.path, "-wal");
+        let (own, log) = (self.file.metadata(), log.symlink_metadata());
+        if own.as_ref().is_ok_and(|own| own.nlink() == 0) {
+            return Some("it was deleted");
+        }
+        if !place::is_at(&self.file, &self.path) {
+            return Some("it was moved, or replaced by another file");
+        }
+        let Ok(log) = log else { return Some("its log was deleted") };
+        let sizes = [own.map_or(0, |own| own.len()), log.len()];
+        let shrunk = sizes.iter().zip(self.sizes).any(|(now, before)| *now < before);
+        self.sizes = sizes;
+        shrunk.then_some("it was truncated")
+    }
+
     /// Ends the recording after a failed write: drops what was not committed, and adds `last` to the rest, if there is
     /// room for it.
     pub(crate) fn abandon(mut self, last: &Record) {
@@ -144,9 +179,13 @@ impl Writer {
         let _ = self.push(last).and_then(|()| self.commit());
     }
 
-    /// Ends the recording: a single file is left, without SQLite's companion files.
-    pub(crate) fn finish(mut self) -> rusqlite::Result<()> {
+    /// Ends the recording: a single file is left, without SQLite's companion files. Returns what somebody did to the
+    /// file, if it is not whole.
+    pub(crate) fn finish(mut self) -> rusqlite::Result<Option<&'static str>> {
         self.commit()?;
+        if let Some(harm) = self.harm() {
+            return Ok(Some(harm));
+        }
         self.connection.flush_prepared_statement_cache();
         // Fails while another process reads the file; then the log stays, and the recording is complete nevertheless.
         let mode = "PRAGMA journal_mode=DELETE";
@@ -154,7 +193,8 @@ impl Writer {
             Err(error) if error.sqlite_error_code() != Some(rusqlite::ErrorCode::DatabaseBusy) => {
                 Err(error)
             }
-            _ => Ok(()),
+            _ if !place::is_at(&self.file, &self.path) => Ok(Some("its file is gone")),
+            _ => Ok(None),
         }
     }
 
@@ -162,13 +202,6 @@ impl Writer {
     #[cfg(test)]
     pub(super) fn limit_to_pages(&self, pages: u32) {
         self.connection.pragma_update(None, "max_page_count", pages).unwrap();
-    }
-
-    /// Removes a recording that holds nothing yet.
-    pub(crate) fn discard(self) {
-        let path = self.path.clone();
-        drop(self);
-        place::remove(&path);
     }
 }
 

@@ -3,8 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
-use crate::program::{deburr, expect, refuse, run, scratch, stderr, stdout};
-use std::io::Write as _;
+use crate::program::{deburr, expect, refuse, run, stderr, stdout};
 
 #[test]
 fn every_command_explains_itself() {
@@ -156,32 +155,4 @@ fn messages_that_nobody_reads_are_no_error_either() {
     drop(reader);
     let output = deburr(&["report", "/nonexistent"]).stderr(writer).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-}
-
-#[test]
-fn a_full_output_is_an_error_of_its_own() {
-    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let output = deburr(&["explain", "SCH001"]).stdout(full).output().unwrap();
-    assert_eq!(output.status.code(), Some(4));
-    assert!(stderr(&output).contains("standard output"), "{}", stderr(&output));
-}
-
-#[test]
-fn places_where_no_recording_can_be_made_are_told_before_observing() {
-    let directory = scratch();
-    let taken = directory.path().join("taken");
-    std::fs::File::create(&taken).unwrap().write_all(b"precious").unwrap();
-    for (place, expected) in [
-        (taken.to_str().unwrap(), "--force"),
-        (directory.path().to_str().unwrap(), "is a directory"),
-        ("/nonexistent/directory/x.deburr", "no directory `/nonexistent/directory`"),
-        ("/proc/x.deburr", "cannot create"),
-        ("/dev/null", "not a regular file"),
-    ] {
-        for command in ["diagnose", "record"] {
-            let message = refuse(&[command, "-d", "1h", "-o", place]);
-            assert!(message.contains(expected) && message.contains(place), "{message}");
-        }
-    }
-    assert_eq!(std::fs::read(&taken).unwrap(), b"precious");
 }

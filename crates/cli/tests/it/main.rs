@@ -14,6 +14,7 @@ mod doctor;
 mod install;
 mod layers;
 mod limits;
+mod outputs;
 mod program;
 mod programs;
 mod readme;

@@ -35,7 +35,9 @@ fn has_event(report: &Value, words: &[&str]) -> bool {
 
 #[test]
 fn a_signal_ends_the_window_and_the_report_says_so() {
-    for (signal, name) in [(Signal::INT, "SIGINT"), (Signal::TERM, "SIGTERM")] {
+    for (signal, name) in
+        [(Signal::INT, "SIGINT"), (Signal::TERM, "SIGTERM"), (Signal::HUP, "SIGHUP")]
+    {
         let (session, directory) = begin(&["--json"]);
         session.signal(signal);
         let output = session.wait();

@@ -51,7 +51,7 @@ fn run(name: &str, keep: &Path) -> Option<()> {
     let mut command = Command::new(DEBURR);
     // The weight protects the scenario from other load on the host without starving that load. It cannot make a CPU
     // idle, so the loop waits for an idle one.
-    command.args(["lab", "run", name, "--json", "--weight=3", "--keep"]).arg(keep);
+    command.args(["lab", "run", name, "--json", "--weight=3", "--force", "--keep"]).arg(keep);
     let deadline = Instant::now() + IDLE_WITHIN;
     let mut broken = 0;
     let (output, said) = loop {

@@ -25,8 +25,12 @@ fn read(path: &Path) -> Result<Vec<Record>, String> {
     Ok(records)
 }
 
+pub(in crate::store) fn create(path: &Path, force: bool) -> anyhow::Result<Writer> {
+    Claim::new(path, force)?.begin()
+}
+
 fn write(path: &Path, records: &[Record]) {
-    let mut writer = Writer::create(path, true).unwrap();
+    let mut writer = create(path, true).unwrap();
     for record in records {
         writer.push(record).unwrap();
     }
@@ -79,7 +83,7 @@ proptest! {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x.deburr");
         let committed = cut.index(records.len());
-        let mut writer = Writer::create(&path, false).unwrap();
+        let mut writer = create(&path, false).unwrap();
         for record in &records[..committed] {
             writer.push(record).unwrap();
         }
@@ -118,7 +122,7 @@ proptest! {
 fn a_full_disk_keeps_what_was_written_before() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.deburr");
-    let mut writer = Writer::create(&path, false).unwrap();
+    let mut writer = create(&path, false).unwrap();
     let filler = |t_ns| {
         Record::Event(Event { t_ns, kind: EventKind::Interrupted { signal: "x".repeat(1000) } })
     };
@@ -212,7 +216,7 @@ fn only_its_owner_reads_a_recording() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("r.deburr");
-    let mut writer = Writer::create(&path, false).unwrap();
+    let mut writer = create(&path, false).unwrap();
     writer.push(&Record::End { window_ns: 1 }).unwrap();
     writer.commit().unwrap();
     for file in std::fs::read_dir(dir.path()).unwrap().flatten() {
@@ -265,15 +269,17 @@ fn a_file_is_only_replaced_on_request() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x");
     std::fs::write(&path, "precious").unwrap();
-    let refuse = |path: &Path, force| Writer::create(path, force).expect_err("refused").to_string();
+    let refuse = |path: &Path, force| create(path, force).expect_err("refused").to_string();
     assert!(refuse(&path, false).contains("--force"));
     assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     assert!(refuse(directory.path(), true).contains("directory"));
     assert!(refuse(Path::new("/dev/null"), true).contains("regular file"));
     assert!(refuse(&directory.path().join("no/x"), false).contains("there is no directory"));
-    let writer = Writer::create(&path, true).unwrap();
-    writer.discard();
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    let claim = Claim::new(&path, true).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious", "a claim changes nothing");
+    claim.begin().unwrap().finish().unwrap();
+    assert_eq!(read(&path).unwrap(), []);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is beside it");
 }
 
 #[test]
@@ -287,7 +293,7 @@ fn only_a_recordings_own_log_is_replaced_with_it() {
             if has_file {
                 std::fs::write(&path, "no recording").unwrap();
             }
-            let error = Writer::create(&path, true).expect_err("refused").to_string();
+            let error = create(&path, true).expect_err("refused").to_string();
             assert!(error.contains(&format!("`{}` exists", log.display())), "{error}");
             assert_eq!(std::fs::read(&log).unwrap(), b"precious");
             assert_eq!(path.exists(), has_file);
@@ -307,23 +313,50 @@ fn a_recording_is_locked_before_anything_is_written_to_it() {
     use std::os::unix::fs::MetadataExt as _;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x");
-    let writer = Writer::create(&path, false).unwrap();
+    let writer = create(&path, false).unwrap();
     let inode = format!(":{} ", path.metadata().unwrap().ino());
     let own = format!(" {} ", std::process::id());
     let locks = std::fs::read_to_string("/proc/locks").unwrap();
     let is_locked = locks.lines().any(|line| line.contains(&inode) && line.contains(&own));
     assert!(is_locked, "{locks}");
-    writer.discard();
+    drop(writer);
+}
+
+#[test]
+fn harm_to_a_file_under_way_is_noticed() {
+    type Harm = fn(&Path);
+    let harms: [(Harm, &str); 5] = [
+        (|path| std::fs::remove_file(path).unwrap(), "deleted"),
+        (|path| std::fs::rename(path, path.with_extension("moved")).unwrap(), "moved"),
+        (|path| std::fs::write(path, "").unwrap(), "truncated"),
+        (|path| std::fs::write(companion(path, "-wal"), "").unwrap(), "truncated"),
+        (|path| std::fs::remove_file(companion(path, "-wal")).unwrap(), "log was deleted"),
+    ];
+    for (harm, expected) in harms {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.deburr");
+        let mut writer = create(&path, false).unwrap();
+        for window_ns in 0..3 {
+            writer.push(&Record::End { window_ns }).unwrap();
+            writer.commit().unwrap();
+            assert_eq!(writer.harm(), None);
+        }
+        harm(&path);
+        let told = writer.harm().unwrap();
+        assert!(told.contains(expected), "{told}");
+    }
 }
 
 #[test]
 fn why_a_file_cannot_be_made_is_said() {
     for (path, expected) in [
+        ("-", "name a file"),
+        ("/dev/stdout", "name a file"),
         ("/proc/x", "no file can be made in `/proc`"),
         ("/nonexistent/x", "there is no directory `/nonexistent`"),
-        ("/proc/self/comm", "cannot replace `/proc/self/comm`"),
+        ("/proc/self/comm", "`/proc/self/comm`: no file can be made in `/proc/self`"),
     ] {
-        let error = Writer::create(Path::new(path), true).expect_err("refused").to_string();
+        let error = create(Path::new(path), true).expect_err("refused").to_string();
         assert!(error.contains(expected), "{error}");
     }
 }

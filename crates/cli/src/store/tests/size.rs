@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How much disk space a recording takes.
 
-use super::Writer;
 use deburr_core::recording::{
     BlameTick, CgroupId, CgroupReading, CpuReading, Culprit, IdleCpu, IdleTick, LoadBin,
     ObserverTick, ProcId, ProcessTick, PsiReading, PsiResource, Record, ThreadStates, WaitHist,
@@ -147,7 +146,7 @@ fn busy_second(n: &mut Amounts, t0_ns: u64, mut take: impl FnMut(Record)) {
 fn a_busy_host_takes_less_than_10_mb_a_minute() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("busy.deburr");
-    let mut writer = Writer::create(&path, false).unwrap();
+    let mut writer = super::create(&path, false).unwrap();
     let mut amounts = Amounts(1);
     for second in 0..60 {
         busy_second(&mut amounts, second * SECOND_NS, |record| writer.push(&record).unwrap());

@@ -59,11 +59,12 @@ fn check(view: &View) -> Verdict {
     let at_rest = busy.is_some_and(|busy| busy < AT_REST_BUSY);
     let budget = if at_rest { REST_CPU.value } else { LOAD_CPU.value };
     let rss_mb = seen.rss_max_bytes as f64 / 1e6;
-    let cost = format!(
-        "{} of one CPU and {} of memory",
-        units::percent(cpu),
-        units::bytes(seen.rss_max_bytes as f64)
-    );
+    // Every process has resident memory: 0 means that it was not measured.
+    let memory = match seen.rss_max_bytes {
+        0 => "an unknown amount of memory (not measured)".to_owned(),
+        bytes => format!("{} of memory", units::bytes(bytes as f64)),
+    };
+    let cost = format!("{} of one CPU and {memory}", units::percent(cpu));
     if cpu <= budget && rss_mb <= MAX_RSS.value {
         return Verdict::Quiet { closest: format!("the observer took {cost}") };
     }
