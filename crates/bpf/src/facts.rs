@@ -3,7 +3,7 @@
 //!
 //! Kernel features are found in the kernel's type information (BTF): a field or a function exists or it does not.
 
-use crate::ground::{self, Fields, Ground, fields_of};
+use crate::prerequisites::{self, Fields, Prerequisites, fields_of};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Struct, Typedef};
 use std::path::Path;
@@ -38,7 +38,7 @@ impl ThrottleClock {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Privileges, type information, and the fields without which the scheduler probe cannot work.
-    pub ground: Ground,
+    pub ground: Prerequisites,
     /// Arguments of the `sched_switch` tracepoint: 4 with `prev_state`, 3 without; `None` = no such tracepoint.
     pub switch_args: Option<u32>,
     /// How this kernel accounts throttled time.
@@ -82,7 +82,7 @@ const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 /// Inspects the running kernel and this process.
 #[must_use]
 pub fn facts() -> Facts {
-    let (ground, btf) = Ground::look();
+    let (ground, btf) = Prerequisites::look();
     let mut facts = Facts {
         ground,
         switch_args: None,
@@ -100,7 +100,7 @@ pub fn facts() -> Facts {
 
 fn read_btf(btf: &Btf<'_>, facts: &mut Facts) {
     facts.switch_args = switch_args(btf);
-    facts.ground.missing = ground::missing(&NEEDED, |name| fields_of(btf, name));
+    facts.ground.missing = prerequisites::missing(&NEEDED, |name| fields_of(btf, name));
     let queue = fields_of(btf, "cfs_rq");
     facts.throttle_clock = if !queue.contains("throttle_count") {
         ThrottleClock::None
@@ -120,7 +120,7 @@ fn read_btf(btf: &Btf<'_>, facts: &mut Facts) {
 /// Number of arguments of `typedef void (*btf_trace_sched_switch)(void *, bool,
 /// struct task_struct *, ...)`, without the first.
 fn switch_args(btf: &Btf<'_>) -> Option<u32> {
-    ground::arguments(*btf.type_by_name::<Typedef<'_>>("btf_trace_sched_switch")?)
+    prerequisites::arguments(*btf.type_by_name::<Typedef<'_>>("btf_trace_sched_switch")?)
 }
 
 #[cfg(test)]

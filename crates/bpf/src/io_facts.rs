@@ -6,7 +6,7 @@
 
 mod modules;
 
-use crate::ground::{self, Fields, Ground, arguments, names_of};
+use crate::prerequisites::{self, Fields, Prerequisites, arguments, names_of};
 use libbpf_rs::btf::types::{Enum, Struct};
 use libbpf_rs::btf::{Btf, BtfKind, BtfType, TypeId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,7 +80,7 @@ const NAMELESS: &str = "BIO_";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IoFacts {
     /// Privileges, type information, and the fields without which the probes cannot work.
-    pub ground: Ground,
+    pub ground: Prerequisites,
     /// Tracepoints that exist, and how many arguments each has.
     pub hooks: BTreeMap<&'static str, u32>,
     /// Programs can request a callback when a task returns to user space, and can disable preemption meanwhile.
@@ -123,7 +123,7 @@ impl IoFacts {
 /// Inspects the running kernel and this process.
 #[must_use]
 pub fn io_facts() -> IoFacts {
-    let (ground, btf) = Ground::look();
+    let (ground, btf) = Prerequisites::look();
     let mut facts = IoFacts { ground, ..IoFacts::default() };
     if let Some(btf) = btf {
         read_btf(&btf, &mut facts);
@@ -166,8 +166,8 @@ fn read_btf(btf: &Btf<'_>, facts: &mut IoFacts) {
     }
     facts.calls_on_return = asks && keeps;
     let there = |name: &str| fields.get(name).cloned().unwrap_or_default();
-    facts.ground.missing = ground::missing(&NEEDED, there);
-    facts.missing_for_limits = ground::missing(&OF_LIMITS, there);
+    facts.ground.missing = prerequisites::missing(&NEEDED, there);
+    facts.missing_for_limits = prerequisites::missing(&OF_LIMITS, there);
 }
 
 /// Stores the values of an enumeration, if it is one of those that are decoded.

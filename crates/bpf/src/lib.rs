@@ -2,32 +2,27 @@
 //! deburr's BPF programs, their loaders, and the kernel facts that decide what is loaded.
 //!
 //! - [`facts`]: what this kernel offers and these privileges allow, found by inspection, never from version numbers.
-//! - [`plan`]: decides from the facts which programs are loaded, or why none can be; pure.
-//! - [`sched`]: the scheduler probe: open it, then read threads, blame, CPUs and runs as safe types.
-//! - [`handle`], [`fiemap`]: opens files by inode number, and finds their extents on the device; no BPF, but kernel
-//!   calls without a safe wrapper.
-//! - [`spin`], [`realtime`]: loops of a known number of instructions, and real-time priority for the threads that run
-//!   them; no BPF either.
+//! - [`sched`]: the scheduler probe: open it, then read threads, blame, CPUs and runs as safe types. Its
+//!   [`plan`](sched::plan), like that of every probe, decides from the facts which programs are loaded, or why none can
+//!   be; pure.
 //! - [`io_facts`]: the same inspection for the block IO probes.
 //! - [`block`]: the block probe: every transfer, its submitter, file, reason and duration.
 //! - [`writeback`]: the writeback probe: why there was something to write, and what was delayed by it.
 //! - [`syscalls`]: the system call probe: what the system calls of chosen threads cost, by call and by file.
-//! - [`child`]: exit status and resource usage of a child process.
 //! - [`empty`]: programs that do nothing, as the baseline for overhead measurements.
 //!
 //! The C programs are in `src/bpf`, one object per question; the types shared with them are generated from their
-//! headers. All `unsafe` code of deburr is in this crate: memory that the kernel writes while we read it, and system
-//! calls and instructions without a safe wrapper.
+//! headers. `unsafe` code is here for memory that the kernel writes while we read it; all other `unsafe` code of deburr is
+//! in `crates/sys`.
 
 pub mod block;
 pub mod empty;
 pub mod facts;
-mod ground;
 pub mod io_facts;
 mod log;
 mod mapped;
 mod object;
-pub mod plan;
+mod prerequisites;
 pub mod sched;
 mod skel;
 mod stats;
@@ -35,7 +30,7 @@ pub mod syscalls;
 mod verdict;
 pub mod writeback;
 
-pub use ground::Ground;
+pub use prerequisites::Prerequisites;
 pub use stats::RunStats;
 
 /// Keeps libbpf from printing to stderr. The useful part of its messages is included in the errors returned here.

@@ -33,7 +33,7 @@ unsafe impl<T: Plain> Send for Mapped<T> {}
 
 /// An element could not be read consistently: it changed during every attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Torn;
+pub(crate) struct TornRead;
 
 /// Attempts to read an element that changes meanwhile. A write takes some 100 ns; only a writer whose virtual CPU was
 /// preempted makes all attempts fail.
@@ -120,7 +120,7 @@ impl<T: Plain> Mapped<T> {
         index: usize,
         seq_offset: usize,
         read: impl FnMut() -> R,
-    ) -> Result<R, Torn> {
+    ) -> Result<R, TornRead> {
         let seq = || self.u32(index, seq_offset);
         undisturbed(|| Some(seq()).filter(|seq| seq & 1 == 0), seq, read)
     }
@@ -132,7 +132,7 @@ impl<T: Plain> Mapped<T> {
         index: usize,
         (begun_offset, done_offset): (usize, usize),
         read: impl FnMut() -> R,
-    ) -> Result<R, Torn> {
+    ) -> Result<R, TornRead> {
         undisturbed(|| Some(self.u64(index, done_offset)), || self.u64(index, begun_offset), read)
     }
 }
@@ -142,7 +142,7 @@ fn undisturbed<V: PartialEq, R>(
     before: impl Fn() -> Option<V>,
     after: impl Fn() -> V,
     mut read: impl FnMut() -> R,
-) -> Result<R, Torn> {
+) -> Result<R, TornRead> {
     for attempt in 0..TRIES {
         if let Some(version) = before() {
             let value = read();
@@ -156,7 +156,7 @@ fn undisturbed<V: PartialEq, R>(
         }
         std::hint::spin_loop();
     }
-    Err(Torn)
+    Err(TornRead)
 }
 
 impl<T: Plain> Drop for Mapped<T> {

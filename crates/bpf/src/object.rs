@@ -85,8 +85,8 @@ impl Programs {
 
     /// Instructions that the kernel's verifier looked at to admit each of them.
     pub(crate) fn verified_instructions(&self) -> BTreeMap<&'static str, u64> {
-        let told = |(name, program)| Some((name, stats::verified_instructions(program)?));
-        self.each().filter_map(told).collect()
+        let counted = |(name, program)| Some((name, stats::verified_instructions(program)?));
+        self.each().filter_map(counted).collect()
     }
 
     /// Events for which one of them was not run, because it was already running on that CPU.

@@ -34,20 +34,20 @@ impl RunStats {
 
 /// Run time in nanoseconds and number of counted runs of a program so far; `None` where the kernel does not report it.
 pub(crate) fn run_time(program: BorrowedFd<'_>) -> Option<(u64, u64)> {
-    let (info, told) = information(program)?;
-    (told > offset_of!(bpf_prog_info, run_cnt)).then_some((info.run_time_ns, info.run_cnt))
+    let (info, filled_bytes) = information(program)?;
+    (filled_bytes > offset_of!(bpf_prog_info, run_cnt)).then_some((info.run_time_ns, info.run_cnt))
 }
 
 /// Events that a program was not run for, because it was already running on that CPU. Counted from 5.12 on.
 pub(crate) fn missed(program: BorrowedFd<'_>) -> Option<u64> {
-    let (info, told) = information(program)?;
-    (told > offset_of!(bpf_prog_info, recursion_misses)).then_some(info.recursion_misses)
+    let (info, filled_bytes) = information(program)?;
+    (filled_bytes > offset_of!(bpf_prog_info, recursion_misses)).then_some(info.recursion_misses)
 }
 
 /// Instructions that the verifier processed when the program was loaded. Reported from 5.16 on.
 pub(crate) fn verified_instructions(program: BorrowedFd<'_>) -> Option<u64> {
-    let (info, told) = information(program)?;
-    (told > offset_of!(bpf_prog_info, verified_insns)).then(|| info.verified_insns.into())
+    let (info, filled_bytes) = information(program)?;
+    (filled_bytes > offset_of!(bpf_prog_info, verified_insns)).then(|| info.verified_insns.into())
 }
 
 /// The kernel's information about a program, and how many bytes of it were filled in: older kernels know fewer

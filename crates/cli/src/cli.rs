@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The command line: subcommands, options and their values.
 
-use crate::cmd::bench_empty::Floor;
+use crate::cmd::bench_empty::Baseline;
 use crate::cmd::cpu_check::CpuCheckArgs;
 use crate::cmd::diagnose::Diagnose;
 use crate::cmd::diff::DiffArgs;
@@ -108,7 +108,7 @@ pub(crate) enum Command {
     BenchEmpty {
         /// To which hooks
         #[arg(long, default_value = "sched")]
-        on: Floor,
+        on: Baseline,
         /// For how long
         #[arg(short, long, value_name = "TIME", value_parser = window, default_value = "10s")]
         duration: Duration,
@@ -139,7 +139,7 @@ pub(crate) fn parse() -> Result<Cli, anyhow::Error> {
 
 /// What to look at, and for how long.
 #[derive(Debug, Args)]
-pub(crate) struct Observe {
+pub(crate) struct ObserveArgs {
     /// How long: 30, 30s, 5m, 1h [default: 30s; with a command: until it ends]
     #[arg(short, long, value_name = "TIME", value_parser = window, allow_negative_numbers = true)]
     pub(crate) duration: Option<Duration>,
@@ -182,7 +182,7 @@ pub(crate) struct Target {
 
 /// How a report is shown.
 #[derive(Debug, Args)]
-pub(crate) struct Show {
+pub(crate) struct ShowArgs {
     /// Print the report as one JSON document (schema deburr.report/1)
     #[arg(long)]
     pub(crate) json: bool,

@@ -108,7 +108,7 @@ pub(crate) struct Schedule {
 
 /// A beat that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Due {
+pub(crate) struct DueBeat {
     /// Whether it is the first beat of its second.
     pub(crate) second: bool,
     /// How late it is, if by more than [`LATE_NS`].
@@ -122,7 +122,7 @@ impl Schedule {
     }
 
     /// The beat that is due at `t_ns` (nanoseconds since the start of the window); `None` if it is too early for one.
-    pub(crate) fn wake(&mut self, t_ns: u64) -> Option<Due> {
+    pub(crate) fn wake(&mut self, t_ns: u64) -> Option<DueBeat> {
         let bin = t_ns / BIN_NS;
         if bin <= self.bin {
             return None;
@@ -131,7 +131,7 @@ impl Schedule {
         let late_ns = t_ns - self.next_ns();
         let second = bin / bins_per_second > self.bin / bins_per_second;
         self.bin = bin;
-        Some(Due { second, late_ns: (late_ns > LATE_NS).then_some(late_ns) })
+        Some(DueBeat { second, late_ns: (late_ns > LATE_NS).then_some(late_ns) })
     }
 }
 
@@ -186,10 +186,10 @@ mod tests {
     fn a_late_beat_is_one_beat() {
         let mut schedule = Schedule::default();
         assert_eq!(schedule.wake(99_999_999), None);
-        assert_eq!(schedule.wake(BIN_NS), Some(Due { second: false, late_ns: None }));
+        assert_eq!(schedule.wake(BIN_NS), Some(DueBeat { second: false, late_ns: None }));
         assert_eq!(
             schedule.wake(3_250_000_000),
-            Some(Due { second: true, late_ns: Some(3_050_000_000) })
+            Some(DueBeat { second: true, late_ns: Some(3_050_000_000) })
         );
         assert_eq!(schedule.next_ns(), 3_300_000_000, "back on the grid");
         assert_eq!(schedule.wake(3_299_999_999), None);

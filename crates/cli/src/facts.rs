@@ -4,7 +4,7 @@
 use crate::collect::{Cgroups, Context, Roots};
 use crate::sources;
 use deburr_bpf::facts::ThrottleClock;
-use deburr_bpf::plan::{Needs, plan};
+use deburr_bpf::sched::plan::{Needs, plan};
 use deburr_core::procfs::cpu_list;
 use deburr_core::procfs::mountinfo::{self, Mount};
 use deburr_core::recording::CgroupVersion;

@@ -82,11 +82,11 @@ impl Stages {
 
 /// Progress of a search through files whose number is not known beforehand.
 #[derive(Debug)]
-pub(crate) struct Counted {
+pub(crate) struct SearchProgress {
     bar: ProgressBar,
 }
 
-impl Counted {
+impl SearchProgress {
     /// Shows nothing before the first count.
     pub(crate) fn start(quiet: bool) -> Self {
         let shown = !quiet && std::io::stderr().is_terminal();

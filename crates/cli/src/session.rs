@@ -6,7 +6,7 @@
 //! command, with the target's last process, or when no sink is left.
 
 use crate::clock::{self, Clocks, JumpDetector, Schedule};
-use crate::collect::{Beat, Context, Now, Roots};
+use crate::collect::{Beat, BeatTime, Context, Roots};
 use crate::command::Command;
 use crate::observer::SelfCost;
 use crate::output;
@@ -113,7 +113,7 @@ impl Session<'_> {
             source: Source::Observer,
             state: State::Active,
         }));
-        self.beat(Now { t_ns: 0, beat: Beat::Start });
+        self.beat(BeatTime { t_ns: 0, beat: Beat::Start });
         self.sinks.commit(0);
         let end_ns = asked_ns.unwrap_or(u64::MAX);
         loop {
@@ -128,7 +128,7 @@ impl Session<'_> {
                     self.event(t_ns, EventKind::LateTick { by_ns });
                 }
                 let beat = if due.second { Beat::Second } else { Beat::Bin };
-                self.beat(Now { t_ns, beat });
+                self.beat(BeatTime { t_ns, beat });
                 if due.second {
                     self.sinks.commit(t_ns);
                     self.progress.at(t_ns);
@@ -152,7 +152,7 @@ impl Session<'_> {
     }
 
     fn end(&mut self, t_ns: u64, early: Option<EventKind>) {
-        self.beat(Now { t_ns, beat: Beat::End });
+        self.beat(BeatTime { t_ns, beat: Beat::End });
         if let Some(kind) = early {
             self.event(t_ns, kind);
         }
@@ -165,7 +165,7 @@ impl Session<'_> {
     }
 
     /// Lets every collector take part. One that fails is closed: that reduces the coverage and is not an error.
-    fn beat(&mut self, now: Now) {
+    fn beat(&mut self, now: BeatTime) {
         let Self { cx, sinks, watch, cost, .. } = self;
         let mut emit = |record: Record| {
             // Cost and losses of the probes are added to the overhead of the process.

@@ -235,7 +235,7 @@ fn container(roots: &Roots, wanted: &str) -> Result<TargetSpec, TargetError> {
             let similar = alike(wanted, all.iter().map(|(it, _)| called(it)));
             let mut near: Vec<&Container> = all.iter().map(|(it, _)| it).collect();
             near.sort_by_key(|it| (!similar.contains(&called(it)), called(it)));
-            let near = near.into_iter().map(|it| Shown(it).to_string()).collect();
+            let near = near.into_iter().map(|it| ContainerName(it).to_string()).collect();
             Err(TargetError::NoContainer { wanted: wanted.into(), near })
         }
         [(container, path)] => {
@@ -246,15 +246,15 @@ fn container(roots: &Roots, wanted: &str) -> Result<TargetSpec, TargetError> {
         }
         _ => Err(TargetError::Ambiguous {
             wanted: wanted.into(),
-            matches: found.into_iter().map(|(it, _)| Shown(it).to_string()).collect(),
+            matches: found.into_iter().map(|(it, _)| ContainerName(it).to_string()).collect(),
         }),
     }
 }
 
 /// Shows a container by its name, or by its id if it has none.
-struct Shown<'a>(&'a Container);
+struct ContainerName<'a>(&'a Container);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for ContainerName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Container { runtime, id, name, pod, .. } = self.0;
         let id = id.get(..ID_DIGITS).unwrap_or(id);

@@ -18,7 +18,7 @@ pub(crate) struct TargetWatch {
     /// Processes that were alive at the last look.
     alive: BTreeSet<u32>,
     /// Whether any process of the target was ever seen. If none can be seen, the target does not count as gone.
-    met: bool,
+    found: bool,
     empty_looks: u32,
 }
 
@@ -30,12 +30,12 @@ impl TargetWatch {
             }
             _ => BTreeSet::new(),
         };
-        let met = !alive.is_empty();
+        let found = !alive.is_empty();
         Self {
             mortal: *target != TargetSpec::Host,
             roots: roots.clone(),
             alive,
-            met,
+            found,
             empty_looks: 0,
         }
     }
@@ -47,7 +47,7 @@ impl TargetWatch {
             && process.in_target
         {
             self.alive.insert(process.pid);
-            self.met = true;
+            self.found = true;
         }
     }
 
@@ -65,7 +65,7 @@ impl TargetWatch {
 
     /// Whether the last process of the target has ended.
     pub(crate) fn is_gone(&self) -> bool {
-        self.mortal && self.met && self.empty_looks >= LOOKS
+        self.mortal && self.found && self.empty_looks >= LOOKS
     }
 }
 
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn a_group_is_gone_with_its_last_process_and_back_with_a_new_one() {
         let (mut watch, host) = watch(&TargetSpec::Comm { comm: "x".into() });
-        assert!(!gone_after(&mut watch, 3), "nobody was met yet");
+        assert!(!gone_after(&mut watch, 3), "nobody was found yet");
         for pid in [5, 6] {
             host.set(pid, 'S', 1);
             watch.see(&process(pid, true));

@@ -5,7 +5,7 @@ use std::io;
 
 /// How a child ended, and the resources used by it and by those of its own children that it waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct ExitedChild {
     /// Exit status, unless it was killed by a signal.
     pub code: Option<i32>,
     /// The signal that killed it, if one did.
@@ -26,7 +26,7 @@ pub struct Ended {
 ///
 /// # Errors
 /// `ECHILD` if it is not a child of this process, or was waited for before.
-pub fn wait(pid: u32) -> io::Result<Option<Ended>> {
+pub fn wait(pid: u32) -> io::Result<Option<ExitedChild>> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut status = 0;
     // SAFETY: a struct of integers, for which all zeroes is a valid value.
@@ -42,7 +42,7 @@ pub fn wait(pid: u32) -> io::Result<Option<Ended>> {
         seconds * 1_000_000_000 + u64::try_from(time.tv_usec).unwrap_or(0) * 1000
     };
     let count = |number: libc::c_long| u64::try_from(number).unwrap_or(0);
-    Ok(Some(Ended {
+    Ok(Some(ExitedChild {
         code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
         signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
         user_ns: ns(usage.ru_utime),

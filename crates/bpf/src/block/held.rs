@@ -16,7 +16,7 @@ pub enum Direction {
 
 /// Throttled transfers of one disk, cgroup and direction, since the probe was loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Held {
+pub struct HeldTransfers {
     /// The whole disk, as the kernel's `dev_t`.
     pub disk: u32,
     /// Id of the cgroup that they are charged to, in the hierarchy of the `blkio` or `io` controller. The limit may be
@@ -31,12 +31,12 @@ pub struct Held {
 }
 
 /// Decodes a `struct block_held_key` and a `struct block_held` of `block.h`; `None` = too short.
-fn decode(key: &[u8], value: &[u8]) -> Option<Held> {
+fn decode(key: &[u8], value: &[u8]) -> Option<HeldTransfers> {
     let u64_at =
         |from: &[u8], at: usize| Some(u64::from_ne_bytes(from.get(at..at + 8)?.try_into().ok()?));
     let u32_at =
         |from: &[u8], at: usize| Some(u32::from_ne_bytes(from.get(at..at + 4)?.try_into().ok()?));
-    Some(Held {
+    Some(HeldTransfers {
         cgroup: u64_at(key, 0)?,
         disk: u32_at(key, 8)?,
         op: match u32_at(key, 12)? {
@@ -49,7 +49,7 @@ fn decode(key: &[u8], value: &[u8]) -> Option<Held> {
     })
 }
 
-pub(super) fn read(map: &impl MapCore) -> Result<Vec<Held>, libbpf_rs::Error> {
+pub(super) fn read(map: &impl MapCore) -> Result<Vec<HeldTransfers>, libbpf_rs::Error> {
     let mut all = Vec::new();
     for key in map.keys() {
         if let Some(value) = map.lookup(&key, MapFlags::ANY)? {

@@ -10,8 +10,8 @@ mod name;
 mod plan;
 mod transfer;
 
-pub use held::{Direction, Held};
-pub use name::Named;
+pub use held::{Direction, HeldTransfers};
+pub use name::FirstName;
 pub use plan::{BlockPlan, RequestHook};
 pub use transfer::{Op, Requester, Target, Transfer};
 
@@ -39,7 +39,7 @@ pub struct BlockProbe {
     plan: BlockPlan,
     programs: Programs,
     names: RingBuffer<'static>,
-    told: Arc<Mutex<Vec<Named>>>,
+    new_names: Arc<Mutex<Vec<FirstName>>>,
     skel: BlockSkel<'static>,
     cpus: Mapped<block_cpu>,
     log: Log<block_entry>,
@@ -69,15 +69,15 @@ impl BlockProbe {
         let mapped = |error| format!("map BPF arrays: {error}");
         let areas = Mapped::new(skel.maps.cpus.as_fd(), cpus as usize).map_err(mapped)?;
         let log = Mapped::new(skel.maps.entries.as_fd(), entries as usize).map_err(mapped)?;
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let names = names(&skel, &told).map_err(|error| format!("map BPF ring: {error}"))?;
+        let new_names = Arc::new(Mutex::new(Vec::new()));
+        let names = names(&skel, &new_names).map_err(|error| format!("map BPF ring: {error}"))?;
         let programs = Programs::attach(&skel, &names_of_programs)?;
         let map_bytes = object::map_bytes(&skel);
         let mut probe = Self {
             plan: plan.clone(),
             programs,
             names,
-            told,
+            new_names,
             skel,
             cpus: areas,
             log: Log::new(log, cpus),
@@ -92,7 +92,7 @@ impl BlockProbe {
     /// Reports all transfers that completed since the last call (CPU by CPU, in order of completion
     /// on each), and the names of files that were not seen before. A file's name may be reported
     /// after its first transfers, and more than once.
-    pub fn read(&mut self, transfer: &mut dyn FnMut(&Transfer), named: &mut dyn FnMut(Named)) {
+    pub fn read(&mut self, transfer: &mut dyn FnMut(&Transfer), named: &mut dyn FnMut(FirstName)) {
         let cpus = &self.cpus;
         let bits = self.plan.bits;
         self.log.read(
@@ -104,8 +104,9 @@ impl BlockProbe {
         }
         self.renew();
         self.names.consume_raw();
-        let told = std::mem::take(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner));
-        told.into_iter().for_each(named);
+        let new_names =
+            std::mem::take(&mut *self.new_names.lock().unwrap_or_else(PoisonError::into_inner));
+        new_names.into_iter().for_each(named);
     }
 
     /// From now on follows one in `one_in` requests, rounded up to a power of two. With `in_haste`, even fewer are
@@ -198,7 +199,7 @@ impl BlockProbe {
     ///
     /// # Errors
     /// The error of the kernel.
-    pub fn held(&self) -> Result<Vec<Held>, String> {
+    pub fn held(&self) -> Result<Vec<HeldTransfers>, String> {
         if self.sum_of(offset_of!(block_cpu, held)) == 0 {
             return Ok(Vec::new());
         }
@@ -248,13 +249,13 @@ fn configure(
 
 fn names(
     skel: &BlockSkel<'static>,
-    told: &Arc<Mutex<Vec<Named>>>,
+    new_names: &Arc<Mutex<Vec<FirstName>>>,
 ) -> Result<RingBuffer<'static>, libbpf_rs::Error> {
-    let told = Arc::clone(told);
+    let new_names = Arc::clone(new_names);
     let mut builder = RingBufferBuilder::new();
     builder.add(&skel.maps.names, move |bytes| {
         if let Some(named) = name::decode(bytes) {
-            told.lock().unwrap_or_else(PoisonError::into_inner).push(named);
+            new_names.lock().unwrap_or_else(PoisonError::into_inner).push(named);
         }
         0
     })?;

@@ -6,7 +6,7 @@ use std::mem::offset_of;
 
 /// A file's name at its first observed transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct FirstName {
     /// Its filesystem (`s_dev`, the kernel's `dev_t`).
     pub fs: u32,
     /// Inode number.
@@ -25,7 +25,7 @@ pub struct Named {
 }
 
 /// Decodes a `struct block_name`; `None` = malformed.
-pub(super) fn decode(bytes: &[u8]) -> Option<Named> {
+pub(super) fn decode(bytes: &[u8]) -> Option<FirstName> {
     let head = offset_of!(block_name, path);
     if bytes.len() < head {
         return None;
@@ -43,7 +43,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Named> {
     let length = number(offset_of!(block_name, length), 2) as usize;
     let text = bytes.get(head..head + length)?;
     let complete = bytes[offset_of!(block_name, complete)] != 0;
-    Some(Named {
+    Some(FirstName {
         ino: number(offset_of!(block_name, ino), 8),
         fs: number(offset_of!(block_name, fs), 4) as u32,
         subvolume: number(offset_of!(block_name, subvolume), 8),

@@ -18,7 +18,7 @@ pub enum RequestHook {
 /// Values of this kernel by which `cmd_flags` is decoded: bit numbers of request flags, and the number of the zone
 /// append operation; `None` = this kernel has no such flag or operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Bits {
+pub(crate) struct RequestFlags {
     pub(crate) sync: Option<u32>,
     pub(crate) meta: Option<u32>,
     pub(crate) idle: Option<u32>,
@@ -50,7 +50,7 @@ pub struct BlockPlan {
     /// The writeback reason of a request is known.
     pub reasons: bool,
     pub(crate) reason_names: BTreeMap<i64, String>,
-    pub(crate) bits: Bits,
+    pub(crate) bits: RequestFlags,
 }
 
 impl BlockPlan {
@@ -99,7 +99,7 @@ impl BlockPlan {
                 .iter()
                 .all(|hook| facts.hooks.get(hook) == Some(&2)),
             reason_names: facts.reasons(),
-            bits: Bits {
+            bits: RequestFlags {
                 sync: bit("__REQ_SYNC"),
                 meta: bit("__REQ_META"),
                 idle: bit("__REQ_IDLE"),
@@ -141,10 +141,10 @@ impl BlockPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Ground;
+    use crate::Prerequisites;
 
-    fn good() -> Ground {
-        Ground { privileged: true, ..Ground::default() }
+    fn good() -> Prerequisites {
+        Prerequisites { privileged: true, ..Prerequisites::default() }
     }
 
     fn facts(hooks: &[(&'static str, u32)]) -> IoFacts {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Decodes an entry of the probe's log into a [`Transfer`].
 
-use super::plan::Bits;
+use super::plan::RequestFlags;
 use crate::skel::block::types::block_entry;
 
 /// Who submitted a request.
@@ -121,7 +121,7 @@ const NO_PAGES: u8 = 4;
 const PRIVATE: u8 = 5;
 const SWAP: u8 = 6;
 
-pub(super) fn decode(entry: &block_entry, bits: Bits) -> Transfer {
+pub(super) fn decode(entry: &block_entry, bits: RequestFlags) -> Transfer {
     let flag = |bit: Option<u32>| bit.is_some_and(|bit| entry.cmd_flags >> bit & 1 == 1);
     let op = op(entry, bits);
     let meta = flag(bits.meta);
@@ -163,7 +163,7 @@ fn queued_ns(entry: &block_entry) -> Option<u64> {
 }
 
 /// The operation. The low values of `enum req_op` are the same in all kernels.
-fn op(entry: &block_entry, bits: Bits) -> Op {
+fn op(entry: &block_entry, bits: RequestFlags) -> Op {
     match entry.cmd_flags & 0xff {
         0 => Op::Read,
         1 if entry.bytes == 0 => Op::Flush,
@@ -199,7 +199,7 @@ fn target(entry: &block_entry, meta: bool, log: bool) -> Target {
 mod tests {
     use super::*;
 
-    const BITS: Bits = Bits {
+    const BITS: RequestFlags = RequestFlags {
         sync: Some(11),
         meta: Some(12),
         idle: Some(15),

@@ -115,28 +115,28 @@ struct block_name exported_name = {};
  * Defines two programs, of which the loader takes one: the request or bio is the first argument, or
  * the second one where the request queue comes first (up to 5.10).
  */
-#define EITHER_HOOK(point, name, note)                 \
-	SEC("tp_btf/" #point)                          \
-	int name##_1(unsigned long long *ctx)          \
-	{                                              \
-		unsigned long long told = arg(ctx, 0); \
-                                                       \
-		return note;                           \
-	}                                              \
-	SEC("tp_btf/" #point)                          \
-	int name##_2(unsigned long long *ctx)          \
-	{                                              \
-		unsigned long long told = arg(ctx, 1); \
-                                                       \
-		return note;                           \
+#define EITHER_HOOK(point, name, note)                     \
+	SEC("tp_btf/" #point)                              \
+	int name##_1(unsigned long long *ctx)              \
+	{                                                  \
+		unsigned long long hook_arg = arg(ctx, 0); \
+                                                           \
+		return note;                               \
+	}                                                  \
+	SEC("tp_btf/" #point)                              \
+	int name##_2(unsigned long long *ctx)              \
+	{                                                  \
+		unsigned long long hook_arg = arg(ctx, 1); \
+                                                           \
+		return note;                               \
 	}
 
 /* --- before a request --- */
 
-EITHER_HOOK(block_bio_queue, on_queue, queue(told))
-EITHER_HOOK(block_split, on_split, split(told))
+EITHER_HOOK(block_bio_queue, on_queue, queue(hook_arg))
+EITHER_HOOK(block_split, on_split, split(hook_arg))
 /* Used where there is no block_io_start. */
-EITHER_HOOK(block_getrq, on_create, create(told))
+EITHER_HOOK(block_getrq, on_create, create(hook_arg))
 
 /* --- creation --- */
 
@@ -147,10 +147,10 @@ int on_start(unsigned long long *ctx)
 }
 
 /* Used where there is no block_io_start. Requests that bypass the IO scheduler do not reach it. */
-EITHER_HOOK(block_rq_insert, on_insert, begin((void *)told, true))
-EITHER_HOOK(block_rq_issue, on_issue, issue((void *)told))
+EITHER_HOOK(block_rq_insert, on_insert, begin((void *)hook_arg, true))
+EITHER_HOOK(block_rq_issue, on_issue, issue((void *)hook_arg))
 /* The request was merged into another one. */
-EITHER_HOOK(block_rq_merge, on_merge, forget((void *)told))
+EITHER_HOOK(block_rq_merge, on_merge, forget((void *)hook_arg))
 
 /* --- completion --- */
 

@@ -81,9 +81,9 @@ struct block_start {
 	__u8 comm[16];
 	__u8 reason; /* writeback reason + 1; 0 = none */
 	__u8 by;
-	__u8 told;    /* an entry was written for a part of it */
-	__u8 shift;   /* it represents 1 << shift requests */
-	__u32 before; /* from queueing of its bio to `start_ns`, in 32 ns, + 1; 0 = not known */
+	__u8 reported; /* an entry was written for a part of it */
+	__u8 shift;    /* it represents 1 << shift requests */
+	__u32 before;  /* from queueing of its bio to `start_ns`, in 32 ns, + 1; 0 = not known */
 };
 
 /* The bytes of one request that belong to one file. Valid once `head` has moved past it. */

@@ -88,7 +88,7 @@ static __always_inline void take(struct block_cpu *area, __u64 *cell, __u64 key,
 		return;
 	start->start_ns = now;
 	start->issue_ns = 0;
-	start->told = 0;
+	start->reported = 0;
 	start->shift = shift;
 	start->before = 0;
 	if (by_submitter) {

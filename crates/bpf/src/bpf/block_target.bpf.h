@@ -217,10 +217,10 @@ static __always_inline void tell(struct block_cpu *area, struct block_start *sta
 	__builtin_memcpy(entry->comm, start->comm, sizeof(entry->comm));
 	entry->kind = area->scratch.kind;
 	entry->reason = start->reason;
-	entry->first = !start->told;
+	entry->first = !start->reported;
 	entry->by = start->by;
 	entry->before = start->before;
-	start->told = 1;
+	start->reported = 1;
 }
 
 /* Logs one bio of a request. Returns the next bio; 0 = done. Not inlined and not static, so that

@@ -76,8 +76,8 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 16384);
 	__type(key, __u32);
-	__type(value, struct sched_told);
-} tolds SEC(".maps");
+	__type(value, struct sched_reported);
+} reported_waits SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -101,7 +101,7 @@ struct sched_waits {
  * What the reader has reported about a wait in progress of the thread in the slot of the same
  * index. Written by the reader only, before it checks whether the thread still waits.
  */
-struct sched_told {
+struct sched_reported {
 	__u64 since_ns; /* start of the off-CPU period; 0 = nothing reported */
 	__u64 queued_ns;
 };

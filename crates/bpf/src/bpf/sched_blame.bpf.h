@@ -171,14 +171,14 @@ static __noinline __u64 untold(struct sched_area *area)
 	volatile struct sched_scratch *scratch = &area->cpu.scratch;
 	__u64 left = area->cpu.queued_ns;
 	__u32 slot = scratch->slot;
-	struct sched_told *told;
+	struct sched_reported *reported;
 
 	if (left < long_wait_ns)
 		return left;
-	told = bpf_map_lookup_elem(&tolds, &slot);
-	if (!told || told->since_ns != scratch->was_off_ns)
+	reported = bpf_map_lookup_elem(&reported_waits, &slot);
+	if (!reported || reported->since_ns != scratch->was_off_ns)
 		return left;
-	left -= told->queued_ns < left ? told->queued_ns : left;
+	left -= reported->queued_ns < left ? reported->queued_ns : left;
 	if (scratch->local_ns > left)
 		scratch->local_ns = left;
 	return left;
@@ -233,10 +233,10 @@ static __noinline int count_unseen_wait(struct sched_area *area, struct sched_th
 	__u32 slot = slot_of(t->tid), bucket = wait_bucket(wait);
 	__u32 current = *(volatile __u32 *)&epoch;
 	struct sched_waits *w = bpf_map_lookup_elem(&waits, &slot);
-	struct sched_told *told = bpf_map_lookup_elem(&tolds, &slot);
+	struct sched_reported *reported = bpf_map_lookup_elem(&reported_waits, &slot);
 	struct sched_blame *blame;
 
-	if (!w || !told)
+	if (!w || !reported)
 		return 0;
 	if (bucket < WAIT_BUCKETS) {
 		w->bucket[bucket].count++;
@@ -247,8 +247,8 @@ static __noinline int count_unseen_wait(struct sched_area *area, struct sched_th
 	blame = &w->blame[current & 1];
 	if (blame->epoch != current)
 		begin_epoch(blame, current);
-	if (told->since_ns == t->since_ns)
-		wait -= told->queued_ns < wait ? told->queued_ns : wait;
+	if (reported->since_ns == t->since_ns)
+		wait -= reported->queued_ns < wait ? reported->queued_ns : wait;
 	if (!local) {
 		blame->unsampled_ns += wait;
 		return 0;

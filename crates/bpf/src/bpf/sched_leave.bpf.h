@@ -20,14 +20,14 @@ static __noinline __u64 known_wait(struct sched_thread *t, __u64 arrival)
 {
 	__u32 slot = slot_of(t->tid);
 	struct sched_move *move = bpf_map_lookup_elem(&moves, &slot);
-	struct sched_told *told = bpf_map_lookup_elem(&tolds, &slot);
+	struct sched_reported *reported = bpf_map_lookup_elem(&reported_waits, &slot);
 	__u64 wait = 0;
 
 	if (move && (t->moved & MOVED_ASLEEP) && move->stay_ns == t->since_ns &&
 	    move->runnable_ns < arrival)
 		wait = arrival - move->runnable_ns;
-	if (told && told->since_ns == t->since_ns && told->queued_ns > wait)
-		wait = told->queued_ns;
+	if (reported && reported->since_ns == t->since_ns && reported->queued_ns > wait)
+		wait = reported->queued_ns;
 	return wait;
 }
 

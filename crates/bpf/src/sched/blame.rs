@@ -15,7 +15,7 @@ unsafe impl Plain for [sched_blame; 2] {}
 
 /// What a thread waited behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Behind {
+pub enum ProbeCulprit {
     /// The process with this thread-group id, which ran meanwhile.
     Process(u32),
     /// No process: the CPU was idle, or waking up.
@@ -27,7 +27,7 @@ pub enum Behind {
 }
 
 /// Sums over the threads of each process: (victim's thread-group id, culprit) -> nanoseconds.
-pub type Sums = BTreeMap<(u32, Behind), u64>;
+pub type Sums = BTreeMap<(u32, ProbeCulprit), u64>;
 
 /// Reader of blame: remembers what it has read from the spill map.
 #[derive(Debug, Default)]
@@ -90,7 +90,7 @@ impl Blame {
             let pair = (victim, culprit);
             let before = self.spilled.insert(pair, total).unwrap_or(0);
             if let Some(new) = total.checked_sub(before).filter(|&ns| ns > 0) {
-                *sums.entry((pair.0, Behind::Process(pair.1))).or_insert(0) += new;
+                *sums.entry((pair.0, ProbeCulprit::Process(pair.1))).or_insert(0) += new;
             }
         }
         if full {
@@ -106,9 +106,9 @@ fn add(sums: &mut Sums, victim: u32, blame: &sched_blame) {
         }
     };
     for culprit in blame.culprit {
-        put(Behind::Process(culprit.tgid), culprit.ns);
+        put(ProbeCulprit::Process(culprit.tgid), culprit.ns);
     }
-    put(Behind::Idle, blame.wakeup_ns);
-    put(Behind::Migrated, blame.migrated_ns);
-    put(Behind::NotSampled, blame.unsampled_ns);
+    put(ProbeCulprit::Idle, blame.wakeup_ns);
+    put(ProbeCulprit::Migrated, blame.migrated_ns);
+    put(ProbeCulprit::NotSampled, blame.unsampled_ns);
 }

@@ -8,12 +8,13 @@
 mod amounts;
 mod blame;
 mod moves;
+pub mod plan;
 mod threads;
 mod timeline;
 mod unseen;
 mod waiting;
 
-pub use blame::{Behind, Blame, Sums};
+pub use blame::{Blame, ProbeCulprit, Sums};
 pub use threads::{ThreadDelta, ThreadScan};
 pub use timeline::{Run, Timeline};
 pub use unseen::UnseenProcess;
@@ -21,15 +22,15 @@ pub use waiting::{Waiter, Waiting};
 
 use crate::mapped::{Mapped, Plain};
 use crate::object;
-use crate::plan::{Plan, ProgramNames};
 use crate::skel::sched::types::{
-    sched_area, sched_bucket, sched_cpu, sched_culprit, sched_lost, sched_overflow, sched_run,
-    sched_thread, sched_told, sched_waits,
+    sched_area, sched_bucket, sched_cpu, sched_culprit, sched_lost, sched_overflow, sched_reported,
+    sched_run, sched_thread, sched_waits,
 };
 use crate::skel::sched::{OpenSchedSkel, SchedSkel, SchedSkelBuilder};
 use crate::stats;
 use deburr_core::recording::WAIT_BUCKETS;
 use libbpf_rs::{Iter, Link, MapCore as _, MapFlags};
+use plan::{Plan, ProgramNames};
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::mem::offset_of;
@@ -97,7 +98,7 @@ pub struct SchedProbe {
     threads: Mapped<sched_thread>,
     waits: Mapped<sched_waits>,
     areas: Mapped<sched_area>,
-    tolds: Mapped<sched_told>,
+    reported_waits: Mapped<sched_reported>,
     /// The iterator over waiting threads; `None` = this kernel has no task iterators.
     waiting: Option<Link>,
     hidden_wakeups: waiting::HiddenWakeups,
@@ -171,7 +172,8 @@ impl SchedProbe {
         let waits = Mapped::new(skel.maps.waits.as_fd(), plan.slots as usize).map_err(mapped)?;
         let areas = Mapped::new(skel.maps.areas.as_fd(), cpus as usize).map_err(mapped)?;
 
-        let tolds = Mapped::new(skel.maps.tolds.as_fd(), plan.slots as usize).map_err(mapped)?;
+        let reported_waits =
+            Mapped::new(skel.maps.reported_waits.as_fd(), plan.slots as usize).map_err(mapped)?;
 
         let attach = |name| object::attach(&skel, name);
         if let Some(name) = names.task_iterator {
@@ -195,7 +197,7 @@ impl SchedProbe {
             switch_program,
             threads,
             waits,
-            tolds,
+            reported_waits,
             waiting,
             hidden_wakeups: waiting::HiddenWakeups::default(),
             most_waited_ns: (0, 0),
@@ -468,7 +470,7 @@ fn configure(
     rodata.long_wait_ns = LONG_WAIT_NS;
     open.maps.threads.set_max_entries(plan.slots)?;
     open.maps.waits.set_max_entries(plan.slots)?;
-    open.maps.tolds.set_max_entries(plan.slots)?;
+    open.maps.reported_waits.set_max_entries(plan.slots)?;
     open.maps.moves.set_max_entries(plan.slots)?;
     open.maps.areas.set_max_entries(cpus)?;
     Ok(())

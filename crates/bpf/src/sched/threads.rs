@@ -5,7 +5,7 @@ use super::amounts::{conserved_difference, difference, take_away};
 use super::unseen::{MIN_TIMES, UnseenDepartures, UnseenProcess};
 use super::waiting::has_arrived;
 use super::{DEAD, STATES, SchedProbe, State, Waiting};
-use crate::mapped::Torn;
+use crate::mapped::TornRead;
 use crate::skel::sched::types::{
     sched_area, sched_bucket, sched_thread, sched_waiting, sched_waits,
 };
@@ -61,7 +61,7 @@ pub struct ThreadDelta {
 
 /// What was read of a thread at the last look.
 #[derive(Clone, Debug)]
-struct Seen {
+struct LastReading {
     tid: u32,
     start_boot_ns: u64,
     at_ns: u64,
@@ -76,11 +76,11 @@ struct Seen {
 /// Reader of threads: remembers what it has read of each thread that exists.
 #[derive(Debug, Default)]
 pub struct ThreadScan {
-    slots: Vec<Option<Box<Seen>>>,
+    slots: Vec<Option<Box<LastReading>>>,
     /// For each slot, `seq` of the thread whose end was seen there, until another thread takes the slot; [`NONE`] =
     /// none. Where processes come and go by the thousand, most slots hold a dead thread, which is skipped.
     ended: Vec<u32>,
-    overflow: BTreeMap<u32, Box<Seen>>,
+    overflow: BTreeMap<u32, Box<LastReading>>,
     /// Start of the window on the run queues' clock.
     start_ns: u64,
     /// Number of times a thread could not be read because it changed at every attempt.
@@ -163,7 +163,7 @@ impl ThreadScan {
         waiting: &Waiting,
         last: bool,
         each: &mut dyn FnMut(&ThreadDelta),
-    ) -> Result<(), Torn> {
+    ) -> Result<(), TornRead> {
         let threads = &probe.threads;
         let seq = offset_of!(sched_thread, seq);
         let (seen, ended) = (&mut self.slots[slot], &mut self.ended[slot]);
@@ -195,11 +195,11 @@ impl ThreadScan {
         let ends = if is_lost {
             ends_of_lost(&thread, (before_ns, waiting.at_ns()), last)
         } else {
-            let at_ns = told_until(&thread, waiting.at_ns());
-            Some(Ends { wall_ns: at_ns, known_ns: at_ns })
+            let at_ns = reported_until(&thread, waiting.at_ns());
+            Some(ReportedUntil { wall_ns: at_ns, known_ns: at_ns })
         };
-        let Some(Ends { wall_ns: end_ns, known_ns }) = ends else { return Ok(()) };
-        let look = Look {
+        let Some(ReportedUntil { wall_ns: end_ns, known_ns }) = ends else { return Ok(()) };
+        let look = ThreadReading {
             states_ns: states_at(&thread, probe.is_on_cpu(&thread), known_ns, found),
             thread,
             waits,
@@ -235,10 +235,10 @@ impl ThreadScan {
     ) {
         for entry in probe.overflow_entries() {
             let thread = entry.thread;
-            let end_ns = told_until(&thread, waiting.at_ns());
+            let end_ns = reported_until(&thread, waiting.at_ns());
             let found = waiting.of(None, &thread);
             let mut seen = self.overflow.remove(&thread.tid);
-            let look = Look {
+            let look = ThreadReading {
                 states_ns: states_at(&thread, probe.is_on_cpu(&thread), end_ns, found),
                 thread,
                 waits: Some(entry.waits.bucket),
@@ -260,27 +260,33 @@ impl ThreadScan {
 
 /// The time up to which a thread is reported: when the waiting threads were listed, or its last switch if that came
 /// later. If the reader itself gets no CPU for a while after that list, nothing is reported for that while.
-fn told_until(thread: &sched_thread, asked_ns: u64) -> u64 {
+fn reported_until(thread: &sched_thread, asked_ns: u64) -> u64 {
     if thread.state == DEAD { thread.since_ns } else { asked_ns.max(thread.since_ns) }
 }
 
 /// Times up to which a thread is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ends {
+struct ReportedUntil {
     /// Its existence is reported up to this time.
     wall_ns: u64,
     /// Its states are known up to this time; the rest is unattributed.
     known_ns: u64,
 }
 
-/// The [`Ends`] of a thread that left the CPU, waited, and was not found waiting, between the look at `before_ns` and
+/// The [`ReportedUntil`] of a thread that left the CPU, waited, and was not found waiting, between the look at `before_ns` and
 /// the one at `at_ns`. What it does since is reported when it switches, so nothing is reported of that now; but after
 /// the `last` look there is no later report.
-fn ends_of_lost(thread: &sched_thread, (before_ns, at_ns): (u64, u64), last: bool) -> Option<Ends> {
+fn ends_of_lost(
+    thread: &sched_thread,
+    (before_ns, at_ns): (u64, u64),
+    last: bool,
+) -> Option<ReportedUntil> {
     let left_ns = Some(thread.since_ns).filter(|left_ns| *left_ns >= before_ns);
     match (left_ns, last) {
-        (left_ns, true) => Some(Ends { wall_ns: at_ns, known_ns: left_ns.unwrap_or(before_ns) }),
-        (Some(left_ns), false) => Some(Ends { wall_ns: left_ns, known_ns: left_ns }),
+        (left_ns, true) => {
+            Some(ReportedUntil { wall_ns: at_ns, known_ns: left_ns.unwrap_or(before_ns) })
+        }
+        (Some(left_ns), false) => Some(ReportedUntil { wall_ns: left_ns, known_ns: left_ns }),
         (None, false) => None,
     }
 }
@@ -337,7 +343,7 @@ fn hist(buckets: [sched_bucket; WAIT_BUCKETS]) -> WaitHist {
 }
 
 /// What was just read of a thread.
-struct Look {
+struct ThreadReading {
     thread: sched_thread,
     states_ns: [u64; STATES],
     /// Histogram of its waits; `None` = unchanged.
@@ -347,11 +353,11 @@ struct Look {
     slot: Option<usize>,
 }
 
-impl Look {
+impl ThreadReading {
     /// Updates `seen` and returns what is new; `None` for a dead thread that did nothing since the last look.
     fn difference(
         self,
-        seen: &mut Option<Box<Seen>>,
+        seen: &mut Option<Box<LastReading>>,
         end_ns: u64,
         start_ns: u64,
     ) -> Option<ThreadDelta> {
@@ -408,7 +414,7 @@ impl Look {
             switches,
             slot: self.slot,
         };
-        let now = Seen {
+        let now = LastReading {
             tid: thread.tid,
             start_boot_ns: thread.start_boot_ns,
             at_ns: end_ns,
@@ -431,9 +437,9 @@ impl Look {
 mod tests {
     use super::*;
 
-    fn look(thread: sched_thread, clock_ns: u64) -> Look {
+    fn look(thread: sched_thread, clock_ns: u64) -> ThreadReading {
         let states_ns = states_at(&thread, true, clock_ns, None);
-        Look { thread, states_ns, waits: None, wait_max_ns: 0, waiting_ns: 0, slot: None }
+        ThreadReading { thread, states_ns, waits: None, wait_max_ns: 0, waiting_ns: 0, slot: None }
     }
 
     #[test]
@@ -469,10 +475,10 @@ mod tests {
     #[test]
     fn what_a_thread_does_is_told_up_to_the_question() {
         let thread = sched_thread { state: 3, since_ns: 100, ..sched_thread::default() };
-        assert_eq!(told_until(&thread, 400), 400);
-        assert_eq!(told_until(&thread, 90), 100, "it switched since");
+        assert_eq!(reported_until(&thread, 400), 400);
+        assert_eq!(reported_until(&thread, 90), 100, "it switched since");
         let dead = sched_thread { state: DEAD, since_ns: 100, ..sched_thread::default() };
-        assert_eq!(told_until(&dead, 400), 100);
+        assert_eq!(reported_until(&dead, 400), 100);
     }
 
     #[test]
@@ -487,7 +493,7 @@ mod tests {
             in_state_ns,
             ..sched_thread::default()
         };
-        let ends = |wall_ns, known_ns| Some(Ends { wall_ns, known_ns });
+        let ends = |wall_ns, known_ns| Some(ReportedUntil { wall_ns, known_ns });
         assert_eq!(ends_of_lost(&left(500), (200, 900), false), ends(500, 500));
         assert_eq!(
             ends_of_lost(&left(500), (600, 900), false),

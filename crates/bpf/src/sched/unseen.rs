@@ -29,7 +29,7 @@ pub struct UnseenProcess {
 
 /// A process that has left a CPU unseen.
 #[derive(Debug, Default)]
-struct Suspect {
+struct ProcessDepartures {
     comm: [u8; 16],
     /// Times its threads left a CPU unseen, as summed up in the current look; and the maximum over all looks, because
     /// the counts of threads that end disappear.
@@ -43,7 +43,7 @@ struct Suspect {
 #[derive(Debug, Default)]
 pub(super) struct UnseenDepartures {
     /// By tgid and start time of the process.
-    suspects: BTreeMap<(u32, u64), Suspect>,
+    suspects: BTreeMap<(u32, u64), ProcessDepartures>,
     /// Times that any thread left a CPU unseen, as read before the look at all threads.
     left_unseen: u64,
     missed: u64,
@@ -95,7 +95,7 @@ impl UnseenDepartures {
     /// `last` look, of those for which that is not certain yet. Switches missed during a look may be counted one look
     /// later; the result only grows.
     pub(super) fn missed(&mut self, last: bool) -> u64 {
-        let no_loss = |it: &&Suspect| !it.seen && (!last || it.most >= MIN_TIMES);
+        let no_loss = |it: &&ProcessDepartures| !it.seen && (!last || it.most >= MIN_TIMES);
         let excused: u64 = self.suspects.values().filter(no_loss).map(|it| it.most).sum();
         self.missed = self.missed.max(self.left_unseen.saturating_sub(excused));
         self.missed

@@ -7,7 +7,7 @@
 use super::{Clock, SchedProbe, State};
 use crate::mapped::{Plain, from_bytes};
 use crate::object;
-use crate::skel::sched::types::{sched_thread, sched_told, sched_waiting};
+use crate::skel::sched::types::{sched_reported, sched_thread, sched_waiting};
 use libbpf_rs::{Iter, Link};
 use std::collections::HashMap;
 use std::io::Read as _;
@@ -16,7 +16,7 @@ use std::mem::offset_of;
 // SAFETY: generated from C structs of integers.
 unsafe impl Plain for sched_waiting {}
 // SAFETY: as above.
-unsafe impl Plain for sched_told {}
+unsafe impl Plain for sched_reported {}
 
 /// No slot, or no CPU.
 const NONE: u32 = u32::MAX;
@@ -224,23 +224,25 @@ impl SchedProbe {
 
     /// How much of this wait was already reported, in nanoseconds.
     #[must_use]
-    pub fn told_ns(&self, waiter: &Waiter) -> u64 {
-        let (since, queued) = (offset_of!(sched_told, since_ns), offset_of!(sched_told, queued_ns));
-        let is_of_it = self.tolds.u64(waiter.slot, since) == waiter.since_ns;
-        if is_of_it { self.tolds.u64(waiter.slot, queued) } else { 0 }
+    pub fn reported_ns(&self, waiter: &Waiter) -> u64 {
+        let (since, queued) =
+            (offset_of!(sched_reported, since_ns), offset_of!(sched_reported, queued_ns));
+        let is_of_it = self.reported_waits.u64(waiter.slot, since) == waiter.since_ns;
+        if is_of_it { self.reported_waits.u64(waiter.slot, queued) } else { 0 }
     }
 
     /// Notes that this wait is reported as far as it is known, so that at its end only the rest is reported. `false` =
     /// it ended meanwhile and may have been reported as a whole: the caller must not report it.
     #[must_use]
     pub fn note_told(&self, waiter: &Waiter) -> bool {
-        let queued_ns = waiter.queued_ns.max(self.told_ns(waiter));
-        let (since, queued) = (offset_of!(sched_told, since_ns), offset_of!(sched_told, queued_ns));
-        if self.tolds.u64(waiter.slot, since) != waiter.since_ns {
-            self.tolds.set_u64(waiter.slot, since, 0);
+        let queued_ns = waiter.queued_ns.max(self.reported_ns(waiter));
+        let (since, queued) =
+            (offset_of!(sched_reported, since_ns), offset_of!(sched_reported, queued_ns));
+        if self.reported_waits.u64(waiter.slot, since) != waiter.since_ns {
+            self.reported_waits.set_u64(waiter.slot, since, 0);
         }
-        self.tolds.set_u64(waiter.slot, queued, queued_ns);
-        self.tolds.set_u64(waiter.slot, since, waiter.since_ns);
+        self.reported_waits.set_u64(waiter.slot, queued, queued_ns);
+        self.reported_waits.set_u64(waiter.slot, since, waiter.since_ns);
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
         self.still_waits(waiter)
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whether the system call probe can be used on this kernel.
 
-use crate::ground::{self, Fields, Ground, fields_of};
+use crate::prerequisites::{self, Fields, Prerequisites, fields_of};
 use libbpf_rs::btf::types::Typedef;
 
 const HOOKS: [&str; 6] = [
@@ -38,7 +38,7 @@ impl SyscallPlan {
     /// # Errors
     /// Why the probe cannot be used, as a clause: the kernel or the privileges do not suffice.
     pub fn new() -> Result<Self, String> {
-        let (mut ground, btf) = Ground::look();
+        let (mut ground, btf) = Prerequisites::look();
         let mut plan = Self::default();
         if let Some(btf) = btf {
             let there = |hook: &&str| {
@@ -46,7 +46,7 @@ impl SyscallPlan {
             };
             let lacking = HOOKS.iter().filter(|hook| !there(hook));
             ground.missing = lacking.map(|hook| format!("the tracepoint `{hook}`")).collect();
-            ground.missing.extend(ground::missing(&NEEDED, |name| fields_of(&btf, name)));
+            ground.missing.extend(prerequisites::missing(&NEEDED, |name| fields_of(&btf, name)));
             plan.run_delay = fields_of(&btf, "sched_info").contains("run_delay");
         }
         ground.obstacle().map_or(Ok(plan), Err)
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn this_kernel_has_what_it_takes() {
-        let (ground, btf) = Ground::look();
+        let (ground, btf) = Prerequisites::look();
         if ground.privileged && btf.is_some() {
             assert_eq!(SyscallPlan::new(), Ok(SyscallPlan { run_delay: true }));
         }

@@ -109,10 +109,10 @@ impl WritebackPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Ground;
+    use crate::Prerequisites;
 
-    fn good() -> Ground {
-        Ground { privileged: true, ..Ground::default() }
+    fn good() -> Prerequisites {
+        Prerequisites { privileged: true, ..Prerequisites::default() }
     }
 
     fn facts(hooks: &[(&'static str, u32)]) -> IoFacts {

@@ -23,7 +23,7 @@ const FUNCTIONS: [&[u8]; 2] = [b"xfs_file_fsync", b"btrfs_sync_file"];
 
 /// Where a look found a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum ThreadPosition {
     /// In the sync.
     Inside,
     /// Outside the sync, or ended.
@@ -34,25 +34,25 @@ pub enum Found {
 
 /// Reads a thread's kernel stack; `proc` = path of `/proc`.
 #[must_use]
-pub fn find(proc: &Path, tid: u32) -> Found {
+pub fn find(proc: &Path, tid: u32) -> ThreadPosition {
     let dir = proc.join(tid.to_string());
     for _ in 0..TRIES {
-        let Ok(stack) = fs::read(dir.join("stack")) else { return Found::Outside };
+        let Ok(stack) = fs::read(dir.join("stack")) else { return ThreadPosition::Outside };
         let has = |name: &[u8]| stack.windows(name.len()).any(|text| text == name);
         if FUNCTIONS.into_iter().any(has) {
-            return Found::Inside;
+            return ThreadPosition::Inside;
         }
         // The stack of a running thread is empty. If the thread sleeps by now, its stack shows where: try again.
         if !stack.is_empty() {
-            return Found::Outside;
+            return ThreadPosition::Outside;
         }
         match fs::read(dir.join("syscall")) {
-            Ok(text) if text.starts_with(b"running") => return Found::Running,
+            Ok(text) if text.starts_with(b"running") => return ThreadPosition::Running,
             Ok(_) => {}
-            Err(_) => return Found::Outside,
+            Err(_) => return ThreadPosition::Outside,
         }
     }
-    Found::Running
+    ThreadPosition::Running
 }
 
 /// A sync of a file that has ended; `F` identifies the file. Times are nanoseconds of `CLOCK_MONOTONIC`.
@@ -71,7 +71,7 @@ pub struct EndedSync<F> {
 }
 
 #[derive(Debug)]
-struct Begun<F> {
+struct OpenSync<F> {
     over: EndedSync<F>,
     /// `seen_ns` as of the look before the last one that found it.
     before_ns: u64,
@@ -82,7 +82,7 @@ struct Begun<F> {
 /// The syncs in progress.
 #[derive(Debug)]
 pub struct Syncs<F> {
-    begun: BTreeMap<u32, Begun<F>>,
+    begun: BTreeMap<u32, OpenSync<F>>,
     /// When the last look ended.
     looked_ns: u64,
     /// Syncs that were not followed because there were too many at once.
@@ -109,7 +109,7 @@ impl<F: Clone> Syncs<F> {
             self.lost += 1;
         } else {
             let over = EndedSync { by: *by, file, begin_ns: t_ns, seen_ns: t_ns, latest_ns: t_ns };
-            let begun = Begun { over, before_ns: t_ns, running: 0, requests: Vec::new() };
+            let begun = OpenSync { over, before_ns: t_ns, running: 0, requests: Vec::new() };
             self.begun.insert(by.tid, begun);
         }
         before
@@ -123,29 +123,29 @@ impl<F: Clone> Syncs<F> {
         }
     }
 
-    /// Polls the threads with `find`; returns the syncs that are over. Syncs that began after `told_ns` are not known
+    /// Polls the threads with `find`; returns the syncs that are over. Syncs that began after `reported_until_ns` are not known
     /// yet; `clock` returns the current time, which is later.
     pub fn look(
         &mut self,
-        told_ns: u64,
+        reported_until_ns: u64,
         clock: impl Fn() -> u64,
-        mut find: impl FnMut(u32) -> Found,
+        mut find: impl FnMut(u32) -> ThreadPosition,
     ) -> Vec<EndedSync<F>> {
         let mut over = Vec::new();
         self.begun.retain(|&tid, begun| {
             match find(tid) {
-                Found::Inside => {
+                ThreadPosition::Inside => {
                     begun.before_ns = begun.over.seen_ns;
-                    begun.over.seen_ns = told_ns.max(begun.over.begin_ns);
+                    begun.over.seen_ns = reported_until_ns.max(begun.over.begin_ns);
                     begun.running = 0;
-                    begun.requests.retain(|request| request.1 > told_ns);
+                    begun.requests.retain(|request| request.1 > reported_until_ns);
                     return true;
                 }
-                Found::Running if begun.running < RUNNING => {
+                ThreadPosition::Running if begun.running < RUNNING => {
                     begun.running += 1;
                     return true;
                 }
-                Found::Running | Found::Outside => {}
+                ThreadPosition::Running | ThreadPosition::Outside => {}
             }
             over.push(begun.end(clock()));
             false
@@ -155,7 +155,7 @@ impl<F: Clone> Syncs<F> {
     }
 }
 
-impl<F: Clone> Begun<F> {
+impl<F: Clone> OpenSync<F> {
     fn end(&mut self, latest_ns: u64) -> EndedSync<F> {
         let over = &mut self.over;
         over.latest_ns = latest_ns.max(over.begin_ns);
@@ -185,7 +185,7 @@ mod tests {
     fn look(
         syncs: &mut Syncs<char>,
         ms: u64,
-        found: impl FnMut(u32) -> Found,
+        found: impl FnMut(u32) -> ThreadPosition,
     ) -> Vec<EndedSync<char>> {
         syncs.look(ms * MS, || ms * MS, found)
     }
@@ -198,11 +198,11 @@ mod tests {
     fn the_end_lies_between_two_looks() {
         let mut syncs = Syncs::default();
         assert_eq!(syncs.began(130 * MS, &by(5), FILE), None);
-        assert_eq!(look(&mut syncs, 200, |_| Found::Inside), []);
-        assert_eq!(look(&mut syncs, 300, |_| Found::Inside), []);
-        let over = look(&mut syncs, 400, |_| Found::Outside);
+        assert_eq!(look(&mut syncs, 200, |_| ThreadPosition::Inside), []);
+        assert_eq!(look(&mut syncs, 300, |_| ThreadPosition::Inside), []);
+        let over = look(&mut syncs, 400, |_| ThreadPosition::Outside);
         assert_eq!(times(&over[0]), (130, 300, 400));
-        assert_eq!(look(&mut syncs, 500, |_| Found::Inside), []);
+        assert_eq!(look(&mut syncs, 500, |_| ThreadPosition::Inside), []);
     }
 
     #[test]
@@ -210,18 +210,18 @@ mod tests {
         let mut syncs = Syncs::default();
         syncs.began(130 * MS, &by(5), FILE);
         syncs.request_done(5, 131 * MS, 140 * MS);
-        assert_eq!(times(&look(&mut syncs, 200, |_| Found::Outside)[0]), (130, 130, 200));
+        assert_eq!(times(&look(&mut syncs, 200, |_| ThreadPosition::Outside)[0]), (130, 130, 200));
     }
 
     #[test]
     fn the_next_sync_of_a_thread_ends_the_one_before() {
         let mut syncs = Syncs::default();
         syncs.began(130 * MS, &by(5), FILE);
-        look(&mut syncs, 200, |_| Found::Inside);
+        look(&mut syncs, 200, |_| ThreadPosition::Inside);
         assert_eq!(times(&syncs.began(250 * MS, &by(5), FILE).unwrap()), (130, 200, 250));
-        look(&mut syncs, 300, |_| Found::Inside);
+        look(&mut syncs, 300, |_| ThreadPosition::Inside);
         // The next sync begins during the look, after the log was read.
-        syncs.look(400 * MS, || 402 * MS, |_| Found::Inside);
+        syncs.look(400 * MS, || 402 * MS, |_| ThreadPosition::Inside);
         assert_eq!(times(&syncs.began(401 * MS, &by(5), FILE).unwrap()), (250, 300, 401));
     }
 
@@ -229,12 +229,12 @@ mod tests {
     fn it_lasts_for_as_long_as_the_requests_that_it_waits_for() {
         let mut syncs = Syncs::default();
         syncs.began(130 * MS, &by(5), FILE);
-        look(&mut syncs, 200, |_| Found::Inside);
+        look(&mut syncs, 200, |_| ThreadPosition::Inside);
         syncs.request_done(5, 180 * MS, 240 * MS);
         syncs.request_done(5, 239 * MS, 270 * MS);
         // Submitted when the sync may have been over.
         syncs.request_done(5, 280 * MS, 290 * MS);
-        assert_eq!(times(&look(&mut syncs, 300, |_| Found::Outside)[0]), (130, 270, 300));
+        assert_eq!(times(&look(&mut syncs, 300, |_| ThreadPosition::Outside)[0]), (130, 270, 300));
     }
 
     #[test]
@@ -242,8 +242,8 @@ mod tests {
         let mut syncs = Syncs::default();
         syncs.began(130 * MS, &by(5), FILE);
         for beat in 2..4 {
-            assert_eq!(look(&mut syncs, beat * 100, |_| Found::Running), []);
+            assert_eq!(look(&mut syncs, beat * 100, |_| ThreadPosition::Running), []);
         }
-        assert_eq!(times(&look(&mut syncs, 400, |_| Found::Running)[0]), (130, 130, 400));
+        assert_eq!(times(&look(&mut syncs, 400, |_| ThreadPosition::Running)[0]), (130, 130, 400));
     }
 }

@@ -10,19 +10,19 @@ use std::time::Duration;
 
 /// Whose floor is measured.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub(crate) enum Floor {
+pub(crate) enum Baseline {
     /// The scheduler probe's.
     Sched,
     /// That of the probe of block IO.
     Block,
 }
 
-pub(crate) fn run(on: Floor, duration: Duration) -> anyhow::Result<Exit> {
+pub(crate) fn run(on: Baseline, duration: Duration) -> anyhow::Result<Exit> {
     deburr_bpf::silence_libbpf();
     let signals = Signals::install()?;
     let attached = match on {
-        Floor::Sched => Empty::on_switch(),
-        Floor::Block => Empty::on_block(),
+        Baseline::Sched => Empty::on_switch(),
+        Baseline::Block => Empty::on_block(),
     };
     let _attached = attached.map_err(|error| {
         Failure::error(Exit::Missing, format!("cannot attach an empty BPF program: {error}"))

@@ -2,12 +2,12 @@
 //! `deburr cpu-check`: does the same work take the same time on all CPUs of this machine?
 
 use super::{record, show};
-use crate::cli::Show;
+use crate::cli::ShowArgs;
 use crate::cpu_check;
 use crate::failure::Exit;
 use crate::signals::Signals;
 use crate::sinks::Sinks;
-use deburr_core::cpu_check::{Document, judge, plan};
+use deburr_core::cpu_check::{Document, judge, schedule};
 use deburr_core::rules;
 use deburr_core::view::Fold;
 use std::path::PathBuf;
@@ -25,11 +25,11 @@ pub(crate) struct CpuCheckArgs {
     #[arg(long, requires = "output")]
     pub(crate) force: bool,
     #[command(flatten)]
-    pub(crate) show: Show,
+    pub(crate) show: ShowArgs,
 }
 
 pub(crate) fn run(args: &CpuCheckArgs) -> anyhow::Result<Exit> {
-    let budget = if args.quick { plan::QUICK } else { plan::FULL };
+    let budget = if args.quick { schedule::QUICK } else { schedule::FULL };
     let claim = record::claim(args.output.as_deref(), args.force)?;
     let signals = Signals::install()?;
     let mut sinks = Sinks::new(Some(Fold::default()), claim);

@@ -2,7 +2,7 @@
 //! `deburr diagnose`, the default: observes, then reports.
 
 use super::{record, show};
-use crate::cli::{Observe, Show};
+use crate::cli::{ObserveArgs, ShowArgs};
 use crate::failure::Exit;
 use crate::session;
 use crate::signals::Signals;
@@ -15,12 +15,12 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Diagnose {
     #[command(flatten)]
-    pub(crate) observe: Observe,
+    pub(crate) observe: ObserveArgs,
     /// Also keep what was seen in this file, for `deburr report`
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) show: Show,
+    pub(crate) show: ShowArgs,
 }
 
 pub(crate) fn run(args: &Diagnose) -> anyhow::Result<Exit> {

@@ -2,13 +2,13 @@
 //! `deburr diff`: reports what differs between hosts, and which differences matter.
 
 use super::{report, show};
-use crate::cli::{Level, Show};
+use crate::cli::{Level, ShowArgs};
 use crate::document;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use deburr_core::finding::Severity;
 use deburr_core::host_diff::document::HostDiff;
-use deburr_core::host_diff::{self, Given, MAX_HOSTS, Measured};
+use deburr_core::host_diff::{self, HostInput, MAX_HOSTS, Measured};
 use deburr_core::render::{self, TextStyle};
 use deburr_core::rules;
 use deburr_core::snapshot::{MAX_BYTES, Snapshot};
@@ -50,14 +50,14 @@ pub(crate) struct DiffArgs {
     #[arg(long, value_name = "HOST=FILE", num_args = 1.., conflicts_with_all = ["time", "recording"])]
     profile: Vec<String>,
     #[command(flatten)]
-    show: Show,
+    show: ShowArgs,
 }
 
 /// Label of the host that this runs on, for a snapshot without its name.
 const THIS_HOST: &str = "this host";
 
 /// A snapshot and its label.
-struct Read {
+struct LabelledSnapshot {
     snapshot: Snapshot,
     label: String,
     /// Whether it is the baseline.
@@ -66,7 +66,8 @@ struct Read {
 
 pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
     let paths = args.baseline.iter().chain(&args.snapshots);
-    let mut hosts: Vec<Read> = paths.map(|path| read(path)).collect::<anyhow::Result<_>>()?;
+    let mut hosts: Vec<LabelledSnapshot> =
+        paths.map(|path| read(path)).collect::<anyhow::Result<_>>()?;
     if args.baseline.is_some() {
         hosts[0].golden = true;
         match args.snapshots.len() {
@@ -111,22 +112,27 @@ pub(super) fn against(
     fail_on: Option<Level>,
     style: TextStyle,
 ) -> anyhow::Result<Exit> {
-    let golden = Read { golden: true, ..read(baseline)? };
-    let hosts = [golden, Read { snapshot: taken, label: THIS_HOST.into(), golden: false }];
+    let golden = LabelledSnapshot { golden: true, ..read(baseline)? };
+    let hosts =
+        [golden, LabelledSnapshot { snapshot: taken, label: THIS_HOST.into(), golden: false }];
     let diff = compared(&hosts, &[None, None], &[]);
     output::print(render::host_diff(&diff, style).as_bytes())?;
     Ok(exit(&diff, fail_on))
 }
 
-fn this_host() -> anyhow::Result<Read> {
-    Ok(Read { snapshot: super::snapshot::live()?, label: THIS_HOST.into(), golden: false })
+fn this_host() -> anyhow::Result<LabelledSnapshot> {
+    Ok(LabelledSnapshot {
+        snapshot: super::snapshot::live()?,
+        label: THIS_HOST.into(),
+        golden: false,
+    })
 }
 
-fn compared(hosts: &[Read], slow: &[Option<bool>], measured: &[Measured]) -> HostDiff {
-    let given: Vec<Given<'_>> = hosts
+fn compared(hosts: &[LabelledSnapshot], slow: &[Option<bool>], measured: &[Measured]) -> HostDiff {
+    let given: Vec<HostInput<'_>> = hosts
         .iter()
         .zip(slow)
-        .map(|(host, slow)| Given {
+        .map(|(host, slow)| HostInput {
             snapshot: &host.snapshot,
             label: &host.label,
             slow: *slow,
@@ -144,17 +150,17 @@ fn exit(diff: &HostDiff, fail_on: Option<Level>) -> Exit {
     if limit.is_some() && worst >= limit { Exit::Found } else { Exit::Done }
 }
 
-fn read(path: &Path) -> anyhow::Result<Read> {
+fn read(path: &Path) -> anyhow::Result<LabelledSnapshot> {
     let shown = path.display();
     let document = document::read(path, MAX_BYTES as u64)?;
     let snapshot = Snapshot::parse(&document)
         .map_err(|error| Failure::bad_input(format!("`{shown}` {error}")))?;
     let label = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    Ok(Read { snapshot, label, golden: false })
+    Ok(LabelledSnapshot { snapshot, label, golden: false })
 }
 
 /// The measurements of the hosts. Of several times of one host, the median counts.
-fn measured(args: &DiffArgs, hosts: &[Read]) -> anyhow::Result<Vec<Measured>> {
+fn measured(args: &DiffArgs, hosts: &[LabelledSnapshot]) -> anyhow::Result<Vec<Measured>> {
     let mut times: BTreeMap<usize, Vec<Times>> = BTreeMap::new();
     for word in &args.time {
         let (host, seconds) = of_host("--time", word, hosts)?;
@@ -217,7 +223,11 @@ fn times_in(text: &str) -> Option<Times> {
 }
 
 /// Splits `HOST=WHAT` into the number of the host and the rest.
-fn of_host<'a>(option: &str, word: &'a str, hosts: &[Read]) -> anyhow::Result<(usize, &'a str)> {
+fn of_host<'a>(
+    option: &str,
+    word: &'a str,
+    hosts: &[LabelledSnapshot],
+) -> anyhow::Result<(usize, &'a str)> {
     let (host, what) = word.split_once('=').ok_or_else(|| {
         Failure::bad_input(format!("{option} {word}: say of which host it is, as in A={word}"))
     })?;
@@ -225,9 +235,9 @@ fn of_host<'a>(option: &str, word: &'a str, hosts: &[Read]) -> anyhow::Result<(u
 }
 
 /// Number of the host with this letter, name or file.
-fn named(option: &str, name: &str, hosts: &[Read]) -> anyhow::Result<usize> {
+fn named(option: &str, name: &str, hosts: &[LabelledSnapshot]) -> anyhow::Result<usize> {
     let stem = Path::new(name).file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    let is = |at: usize, host: &Read| {
+    let is = |at: usize, host: &LabelledSnapshot| {
         host.snapshot.host.name.as_deref() == Some(name)
             || host_diff::id(at) == name
             || stem.as_ref() == Some(&host.label)
@@ -247,7 +257,7 @@ fn named(option: &str, name: &str, hosts: &[Read]) -> anyhow::Result<usize> {
 }
 
 /// Whether each host is slow, by the names given to `--slow`.
-fn slow(names: &[String], hosts: &[Read]) -> anyhow::Result<Vec<Option<bool>>> {
+fn slow(names: &[String], hosts: &[LabelledSnapshot]) -> anyhow::Result<Vec<Option<bool>>> {
     let mut slow = vec![Some(false); hosts.len()];
     for name in names {
         slow[named("--slow", name, hosts)?] = Some(true);

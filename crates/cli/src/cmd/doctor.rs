@@ -5,7 +5,7 @@
 use super::show;
 use crate::cli::Color;
 use crate::clock;
-use crate::collect::{Beat, Context, Now, Roots};
+use crate::collect::{Beat, BeatTime, Context, Roots};
 use crate::facts::{self, BpfFacts, CgroupFacts, Facts, Throttling};
 use crate::failure::Exit;
 use crate::{output, sources};
@@ -21,7 +21,7 @@ const SCHEMA: &str = "deburr.doctor/1";
 
 /// The document of `deburr doctor --json`.
 #[derive(Debug, Serialize)]
-struct Checkup {
+struct DoctorDocument {
     schema: &'static str,
     tool: Tool,
     facts: Facts,
@@ -54,7 +54,7 @@ enum SourceState {
 struct FindingLine {
     code: &'static str,
     name: &'static str,
-    possible: Possible,
+    possible: Availability,
     /// Missing or partial sources that the finding needs, or that would make it more certain.
     without: Vec<Source>,
     /// The command that makes the finding, if it is not one of an observation.
@@ -64,7 +64,7 @@ struct FindingLine {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Possible {
+enum Availability {
     Yes,
     Partly,
     No,
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
     let mut cx = sources::context(Roots::default(), TargetSpec::Host);
     let facts = facts::look(&mut cx);
     let states = states(&mut cx);
-    let checkup = Checkup {
+    let checkup = DoctorDocument {
         schema: SCHEMA,
         tool: Tool { version: env!("CARGO_PKG_VERSION").into() },
         facts,
@@ -117,7 +117,7 @@ fn states(cx: &mut Context) -> BTreeMap<Source, State> {
                 states.insert(coverage.source, coverage.state);
             }
         };
-        let now = Now { t_ns: 0, beat: Beat::Start };
+        let now = BeatTime { t_ns: 0, beat: Beat::Start };
         if let Err(error) = source.collector.beat(cx, now, &mut emit) {
             for of in source.sources {
                 let reason = format!("{error:#}");
@@ -163,9 +163,9 @@ fn finding_line(rule: &Rule, states: &BTreeMap<Source, State>) -> FindingLine {
     let best = rule.any_of.iter().position(sees);
     let needed = &rule.any_of[..best.map_or(rule.any_of.len(), |best| best + 1)];
     let possible = match best {
-        None if !rule.any_of.is_empty() => Possible::No,
-        _ if needed.iter().any(|source| lacks(&source)) => Possible::Partly,
-        _ => Possible::Yes,
+        None if !rule.any_of.is_empty() => Availability::No,
+        _ if needed.iter().any(|source| lacks(&source)) => Availability::Partly,
+        _ => Availability::Yes,
     };
     let without: BTreeSet<Source> =
         needed.iter().chain(rule.helps).filter(lacks).copied().collect();
@@ -178,8 +178,8 @@ fn finding_line(rule: &Rule, states: &BTreeMap<Source, State>) -> FindingLine {
     }
 }
 
-fn text(checkup: &Checkup, style: TextStyle) -> String {
-    let Checkup { facts, sources, findings, .. } = checkup;
+fn text(checkup: &DoctorDocument, style: TextStyle) -> String {
+    let DoctorDocument { facts, sources, findings, .. } = checkup;
     let headline = format!(
         "deburr {} on `{}`, kernel {}, CPUs {}",
         checkup.tool.version, facts.host, facts.kernel, facts.cpus_online
@@ -201,9 +201,9 @@ fn text(checkup: &Checkup, style: TextStyle) -> String {
     });
     let findings = findings.iter().map(|line| {
         let possible = match line.possible {
-            Possible::Yes => "yes",
-            Possible::Partly => "in part",
-            Possible::No => "no",
+            Availability::Yes => "yes",
+            Availability::Partly => "in part",
+            Availability::No => "no",
         };
         let without: Vec<&str> = line.without.iter().map(|source| source.label()).collect();
         let reason = match (line.command, &without[..]) {
@@ -309,7 +309,7 @@ mod tests {
         State::Missing { reason: "no".into(), gain: "more".into() }
     }
 
-    fn line(code: &str, states: &[(Source, State)]) -> (Possible, Vec<Source>) {
+    fn line(code: &str, states: &[(Source, State)]) -> (Availability, Vec<Source>) {
         let all = Source::ALL.into_iter().map(|source| (source, State::Active));
         let mut states: BTreeMap<Source, State> = all.chain(states.iter().cloned()).collect();
         if states[&Source::Sched] == State::Active {
@@ -321,23 +321,26 @@ mod tests {
 
     #[test]
     fn what_can_be_found_follows_from_what_can_be_seen() {
-        assert_eq!(line("SCH001", &[]), (Possible::Yes, vec![]));
+        assert_eq!(line("SCH001", &[]), (Availability::Yes, vec![]));
         let blind = [(Source::Sched, missing()), (Source::Timeline, missing())];
         assert_eq!(
             line("SCH001", &blind),
-            (Possible::Partly, vec![Source::Sched, Source::Timeline])
+            (Availability::Partly, vec![Source::Sched, Source::Timeline])
         );
         let blinder = [blind[0].clone(), (Source::Schedstat, missing())];
         let (possible, without) = line("SCH001", &blinder);
         assert_eq!(
             (possible, &without[..2]),
-            (Possible::No, &[Source::Sched, Source::Schedstat][..])
+            (Availability::No, &[Source::Sched, Source::Schedstat][..])
         );
-        assert_eq!(line("SCH003", &blind).0, Possible::No);
+        assert_eq!(line("SCH003", &blind).0, Availability::No);
         let partial = State::Partial { reason: "some".into() };
-        assert_eq!(line("SCH001", &[(Source::Sched, partial)]).0, Possible::Partly);
+        assert_eq!(line("SCH001", &[(Source::Sched, partial)]).0, Availability::Partly);
         // More certain with it, possible without.
-        assert_eq!(line("SCH001", &[(Source::Psi, missing())]), (Possible::Yes, vec![Source::Psi]));
+        assert_eq!(
+            line("SCH001", &[(Source::Psi, missing())]),
+            (Availability::Yes, vec![Source::Psi])
+        );
     }
 
     #[test]

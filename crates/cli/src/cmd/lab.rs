@@ -2,7 +2,9 @@
 //! `deburr lab`: reproduces an incident, observes it, and compares the findings with the expected ones.
 
 use crate::claim::{self, Claim};
-use crate::lab::{self, Interrupted, Keep, Outcome, Remedied, Scenario, Settings, Stop, Verdict};
+use crate::lab::{
+    self, Interrupted, Keep, Outcome, RemedyEffect, Scenario, Settings, Stop, Verdict,
+};
 use crate::output;
 use anyhow::{Result, ensure};
 use deburr_core::render;
@@ -96,7 +98,7 @@ struct RemedyDocument<'a> {
     schema: &'static str,
     passed: bool,
     verdict: Verdict,
-    remedies: &'a [Remedied],
+    remedies: &'a [RemedyEffect],
 }
 
 /// The document of `lab run --json`; field names are stable, additions only.
@@ -190,7 +192,7 @@ fn score(args: &ScoreArgs) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
     let mut progress = |what: &str| output::say(what);
     let runs = lab::score(&plan, &stop, &mut progress)?;
-    let card = lab::Card::of(&runs);
+    let card = lab::Scorecard::of(&runs);
     if let Some(file) = &card_file {
         file.keep(card.markdown().as_bytes())?;
     }

@@ -5,7 +5,7 @@ use super::show;
 use crate::cli::{Color, Target};
 use crate::collect::Roots;
 use crate::failure::{Exit, Failure};
-use crate::limits::{self, Question};
+use crate::limits::{self, SurveyRequest};
 use crate::{output, target};
 use deburr_core::render;
 
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<Exit> {
     if let (Some(missing), true) = (&missing, pids.is_empty()) {
         return Err(Failure::bad_input(missing));
     }
-    let document = limits::look(&Question { pids: &pids }, &roots);
+    let document = limits::look(&SurveyRequest { pids: &pids }, &roots);
     if let Some(pid) = pids.iter().find(|pid| document.processes.iter().all(|row| row.pid != **pid))
     {
         missing.get_or_insert_with(|| format!("process {pid} ended while it was looked at"));

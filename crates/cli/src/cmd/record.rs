@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `deburr record`: observes only, into a file.
 
-use crate::cli::{Messages, Observe};
+use crate::cli::{Messages, ObserveArgs};
 use crate::collect::Roots;
 use crate::failure::{Exit, Failure};
 use crate::session::{self, Plan};
@@ -20,7 +20,7 @@ const DEFAULT_WINDOW: Duration = Duration::from_secs(30);
 #[derive(Debug, clap::Args)]
 pub(crate) struct RecordArgs {
     #[command(flatten)]
-    pub(crate) observe: Observe,
+    pub(crate) observe: ObserveArgs,
     /// Where to
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: PathBuf,
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
 }
 
 /// The plan of the session that the arguments ask for.
-pub(super) fn plan(observe: &Observe, quiet: bool) -> anyhow::Result<Plan> {
+pub(super) fn plan(observe: &ObserveArgs, quiet: bool) -> anyhow::Result<Plan> {
     let target = target::resolve(&observe.target, &Roots::default()).map_err(Failure::bad_input)?;
     let command = observe.command.clone();
     let asked = match observe.duration {

@@ -2,7 +2,7 @@
 //! `deburr report`: applies the rules to a recording.
 
 use super::show;
-use crate::cli::Show;
+use crate::cli::ShowArgs;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::store::Reader;
@@ -18,7 +18,7 @@ pub(crate) struct ReportArgs {
     /// The recording
     pub(crate) file: PathBuf,
     #[command(flatten)]
-    pub(crate) show: Show,
+    pub(crate) show: ShowArgs,
 }
 
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {

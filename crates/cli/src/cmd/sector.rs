@@ -5,8 +5,8 @@ use crate::cli::Messages;
 use crate::collect::Roots;
 use crate::failure::{Exit, Failure};
 use crate::output;
-use crate::progress::Counted;
-use crate::sector::{self, Method, Question};
+use crate::progress::SearchProgress;
+use crate::sector::{self, Method, SectorRequest};
 use deburr_core::render;
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -43,14 +43,14 @@ pub(crate) struct SectorArgs {
 
 pub(crate) fn run(args: &SectorArgs) -> anyhow::Result<Exit> {
     let sectors = sectors(&args.sectors)?;
-    let question = Question {
+    let question = SectorRequest {
         device: &args.device,
         sectors: &sectors,
         partition_relative: args.partition_relative,
         method: args.method,
         under: args.under.as_deref(),
     };
-    let bar = Counted::start(args.messages.quiet);
+    let bar = SearchProgress::start(args.messages.quiet);
     let document = sector::look(&question, &Roots::default(), &mut |files, found| {
         bar.at(files, format!("{found} of {} found", sectors.len()));
     });

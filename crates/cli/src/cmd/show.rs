@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Prints reports on stdout.
 
-use crate::cli::{Color, Level, Show};
+use crate::cli::{Color, Level, ShowArgs};
 use crate::failure::Exit;
 use crate::output;
 use anstream::{AutoStream, ColorChoice};
@@ -15,7 +15,7 @@ use std::io;
 const MAX_COLUMNS: usize = 100;
 
 /// Prints the report as text or JSON, and returns the exit status.
-pub(super) fn report(report: &Report, show: &Show) -> anyhow::Result<Exit> {
+pub(super) fn report(report: &Report, show: &ShowArgs) -> anyhow::Result<Exit> {
     let text = if show.json {
         render::json(report).context("the report holds a number that JSON cannot have")?
     } else {
@@ -26,7 +26,7 @@ pub(super) fn report(report: &Report, show: &Show) -> anyhow::Result<Exit> {
 }
 
 /// Prints the result of a CPU check as text or JSON.
-pub(super) fn cpu_check(document: &Document, show: &Show) -> anyhow::Result<()> {
+pub(super) fn cpu_check(document: &Document, show: &ShowArgs) -> anyhow::Result<()> {
     let text = if show.json {
         render::json_document(document)?
     } else {
@@ -36,7 +36,7 @@ pub(super) fn cpu_check(document: &Document, show: &Show) -> anyhow::Result<()> 
 }
 
 /// Exit status: whether a finding reaches the level of `--fail-on`.
-pub(super) fn exit(report: &Report, show: &Show) -> Exit {
+pub(super) fn exit(report: &Report, show: &ShowArgs) -> Exit {
     let worst = report.findings.iter().map(|finding| finding.severity).max();
     let limit = show.fail_on.map(<Level as Into<Severity>>::into);
     match (worst, limit) {
@@ -46,7 +46,7 @@ pub(super) fn exit(report: &Report, show: &Show) -> Exit {
 }
 
 /// Style of the text, as the options ask.
-pub(super) fn style(show: &Show) -> TextStyle {
+pub(super) fn style(show: &ShowArgs) -> TextStyle {
     let verbosity = if show.messages.quiet { 0 } else { 1 + u8::from(show.verbose) };
     TextStyle { verbosity, ..page(show.color) }
 }

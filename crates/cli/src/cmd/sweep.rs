@@ -13,11 +13,11 @@ use crate::signals::Signals;
 use crate::sources;
 use crate::sweep::address::{self, Address};
 use crate::sweep::rates::{self, Rates};
-use crate::sweep::variants::{self, Vary};
-use crate::sweep::{self, Ground, Plan};
+use crate::sweep::variants::{self, VariedSetting};
+use crate::sweep::{self, Plan, SweepCgroups};
 use deburr_core::finding::{Host, Tool};
 use deburr_core::render;
-use deburr_core::sweep::{Driven, Setup, Sweep};
+use deburr_core::sweep::{Setup, Sweep, Workload};
 use deburr_core::text::name;
 use deburr_core::text::units;
 use std::ffi::OsString;
@@ -49,7 +49,7 @@ pub(crate) struct SweepArgs {
     cmd: bool,
     /// What to vary: env:NAME=V1,V2,unset. Given several times, all combinations are run
     #[arg(long, value_name = "WHAT", value_parser = variants::parse)]
-    vary: Vec<Vary>,
+    vary: Vec<VariedSetting>,
     /// CPU limit of the command: 0.5, 4 [default: none]
     #[arg(long, value_name = "N", value_parser = cpus)]
     cpus: Option<f64>,
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<Exit> {
     let claim = args.output.as_ref().map(|path| Claim::new(path, args.force)).transpose()?;
     let to_stdout = claim.as_ref().is_some_and(Claim::is_stdout);
     let signals = Signals::install()?;
-    let mut ground = Ground::new()?;
+    let mut ground = SweepCgroups::new()?;
     let quiet = args.messages.quiet;
     let steps = plan.steps();
     if !quiet {
@@ -177,7 +177,7 @@ fn plan(args: &SweepArgs) -> anyhow::Result<Plan> {
     }
     let (driven, of_requests) = match &address {
         Some(Address { driven, .. }) => (driven.clone(), true),
-        None => (Driven::Command, false),
+        None => (Workload::Command, false),
     };
     let setup = Setup {
         tool: Tool { version: env!("CARGO_PKG_VERSION").into() },

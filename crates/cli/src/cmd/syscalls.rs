@@ -12,7 +12,7 @@ use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::progress::Progress;
 use crate::signals::Signals;
-use crate::syscalls::{Counted, Meter, Ran, RunError, run_command, since};
+use crate::syscalls::{FinishedRun, GroupCounts, Meter, RunError, run_command, since};
 use crate::{session, sources, target};
 use deburr_bpf::syscalls::Reading;
 use deburr_core::finding::{Host, Tool};
@@ -176,7 +176,7 @@ fn of_command(args: &SyscallsArgs, to: &Destinations) -> anyhow::Result<ExitCode
     meter.forget_all();
     setup.window_ns = setup.runs.iter().map(|run| run.wall_ns).sum();
     let span = (begun_ns, monotonic_ns());
-    let counted = Counted::of(&before, 0, None, span, meter.waits_known);
+    let counted = GroupCounts::of(&before, 0, None, span, meter.waits_known);
     drop(meter);
     let mut document = judged(setup, &counted, pid);
     if left {
@@ -208,7 +208,10 @@ fn refused(args: &SyscallsArgs, error: &RunError) -> ExitCode {
     }
 }
 
-fn run_of(ran: &Ran, calls: Option<&std::collections::BTreeMap<String, (u64, u64)>>) -> Run {
+fn run_of(
+    ran: &FinishedRun,
+    calls: Option<&std::collections::BTreeMap<String, (u64, u64)>>,
+) -> Run {
     let sum = |of: fn(&(u64, u64)) -> u64| calls.map_or(0, |calls| calls.values().map(of).sum());
     Run {
         wall_ns: ran.wall_ns,
@@ -276,7 +279,7 @@ fn of_processes(args: &SyscallsArgs, to: &Destinations) -> anyhow::Result<Exit> 
     let span = (begun_ns, monotonic_ns());
     bar.finish();
     setup.window_ns = span.1 - span.0;
-    let counted = Counted::of(&reading, 0, None, span, meter.waits_known);
+    let counted = GroupCounts::of(&reading, 0, None, span, meter.waits_known);
     drop(meter);
     let document = judged(setup, &counted, 0);
     to.give(&document, || render::syscalls_text(&document, style(args)))?;
@@ -307,7 +310,7 @@ fn setup(subject: Subject) -> Setup {
 }
 
 /// Makes the document, including what the rules say about the system calls.
-fn judged(mut setup: Setup, counted: &Counted, pid: u32) -> Profile {
+fn judged(mut setup: Setup, counted: &GroupCounts, pid: u32) -> Profile {
     let target = match &setup.subject {
         Subject::Command { command } => TargetSpec::Command { command: command.join(" "), pid },
         Subject::Process { pid, comm } => TargetSpec::Process { pid: *pid, comm: comm.clone() },

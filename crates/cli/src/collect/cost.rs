@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 const SAMPLE_EVERY_S: u32 = 10;
 
 /// Cost counters of a probe. They only grow.
-pub(super) trait Costly {
+pub(super) trait CostCounters {
     /// Runs of its programs.
     fn runs(&self) -> u64;
     /// Nanoseconds and runs that the kernel timed; `None` = the kernel does not report them.
@@ -35,13 +35,13 @@ pub(super) struct Cost {
 
 impl Cost {
     /// Starts at the beginning of the window: earlier cost does not count. `extra` are cumulative losses of the reader.
-    pub(super) fn begin(&mut self, probe: &impl Costly, extra: &[(&str, u64)]) {
+    pub(super) fn begin(&mut self, probe: &impl CostCounters, extra: &[(&str, u64)]) {
         self.runs = probe.runs();
         self.lost = all_lost(probe, extra);
         self.sample(probe);
     }
 
-    fn sample(&mut self, probe: &impl Costly) {
+    fn sample(&mut self, probe: &impl CostCounters) {
         // Where timing is not permitted, the cost of a run stays unknown and is reported as such.
         if let (Ok(stats), Some(before)) = (RunStats::start(), probe.run_time()) {
             self.sampling = Some((stats, before));
@@ -49,7 +49,7 @@ impl Cost {
     }
 
     /// Ends a sample that is in progress.
-    pub(super) fn bin(&mut self, probe: &impl Costly) {
+    pub(super) fn bin(&mut self, probe: &impl CostCounters) {
         let Some((stats, before)) = self.sampling.take() else { return };
         drop(stats);
         if let Some(after) = probe.run_time() {
@@ -61,7 +61,7 @@ impl Cost {
     /// The record of the second that ends at `t_ns`. `extra` are cumulative losses of the reader.
     pub(super) fn second(
         &mut self,
-        probe: &impl Costly,
+        probe: &impl CostCounters,
         t_ns: u64,
         extra: &[(&str, u64)],
     ) -> ObserverTick {
@@ -88,7 +88,7 @@ impl Cost {
     }
 }
 
-fn all_lost(probe: &impl Costly, extra: &[(&str, u64)]) -> BTreeMap<String, u64> {
+fn all_lost(probe: &impl CostCounters, extra: &[(&str, u64)]) -> BTreeMap<String, u64> {
     let mut lost = probe.lost();
     for &(name, count) in extra.iter().filter(|(_, count)| *count > 0) {
         lost.insert(name.into(), count);

@@ -16,7 +16,7 @@ const MAX_STACKED: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Devices {
     sys: PathBuf,
-    said: BTreeMap<DevId, Device>,
+    emitted: BTreeMap<DevId, Device>,
     /// Devices with a mounted filesystem.
     mounted: BTreeSet<DevId>,
     /// The kernel's counters of each device, as they were last read.
@@ -37,7 +37,7 @@ impl Devices {
 
     /// As [`Self::sight`], with the device's name from another kernel file, for use if `/sys` has none.
     pub(crate) fn sight_as(&mut self, dev: DevId, called: Option<&[u8]>, emit: Emit<'_>) -> DevId {
-        if let Some(device) = self.said.get(&dev) {
+        if let Some(device) = self.emitted.get(&dev) {
             // Late events of a removed device do not mean that it is back.
             let back = device.gone && (called.is_some() || self.link(dev).exists());
             if !back {
@@ -50,18 +50,18 @@ impl Devices {
         }
         say(&device, emit);
         let disk = device.disk.unwrap_or(dev);
-        self.said.insert(dev, device);
+        self.emitted.insert(dev, device);
         disk
     }
 
     /// The whole disks that were emitted and are still there.
     pub(crate) fn disks(&self) -> impl Iterator<Item = &Device> {
-        self.said.values().filter(|device| device.disk.is_none() && !device.gone)
+        self.emitted.values().filter(|device| device.disk.is_none() && !device.gone)
     }
 
     /// Emits that a device vanished. If its number appears again, it is another device.
     pub(crate) fn gone(&mut self, dev: DevId, emit: Emit<'_>) {
-        if let Some(device) = self.said.get_mut(&dev).filter(|device| !device.gone) {
+        if let Some(device) = self.emitted.get_mut(&dev).filter(|device| !device.gone) {
             device.gone = true;
             say(device, emit);
         }
@@ -69,7 +69,7 @@ impl Devices {
 
     /// Reads again what may change while a device stays: the backing files of loop devices. Called once a second.
     pub(crate) fn refresh(&mut self, emit: Emit<'_>) {
-        for (dev, device) in &mut self.said {
+        for (dev, device) in &mut self.emitted {
             if device.gone || !device.name.starts_with("loop") {
                 continue;
             }
@@ -197,7 +197,7 @@ mod tests {
     }
 
     /// The devices that are emitted during `act`.
-    fn said(act: impl FnOnce(&mut dyn FnMut(Record))) -> Vec<Device> {
+    fn emitted(act: impl FnOnce(&mut dyn FnMut(Record))) -> Vec<Device> {
         let mut devices = Vec::new();
         act(&mut |record| match record {
             Record::Block(block) => match *block {
@@ -216,22 +216,22 @@ mod tests {
         host.device("8:1", "pci0/block/sda/sda1", 900);
         host.write("sys/devices/pci0/block/sda/sda1/start", "100\n");
         let mut devices = host.context().devices;
-        let first = said(|emit| assert_eq!(devices.sight(dev("8:1"), emit), dev("8:0")));
+        let first = emitted(|emit| assert_eq!(devices.sight(dev("8:1"), emit), dev("8:0")));
         let names: Vec<&str> = first.iter().map(|device| device.name.as_str()).collect();
         assert_eq!(names, ["sda", "sda1"]);
         assert_eq!((first[0].disk, first[0].sectors), (None, Some(1000)));
         assert_eq!((first[1].disk, first[1].start_sector), (Some(dev("8:0")), Some(100)));
-        let again = said(|emit| assert_eq!(devices.sight(dev("8:1"), emit), dev("8:0")));
+        let again = emitted(|emit| assert_eq!(devices.sight(dev("8:1"), emit), dev("8:0")));
         assert_eq!(again, []);
-        let gone = said(|emit| devices.gone(dev("8:1"), emit));
+        let gone = emitted(|emit| devices.gone(dev("8:1"), emit));
         assert!(gone[0].gone && gone[0].name == "sda1", "{gone:?}");
-        assert_eq!(said(|emit| devices.gone(dev("8:1"), emit)), []);
-        let back = said(|emit| assert_eq!(devices.sight(dev("8:1"), emit), dev("8:0")));
+        assert_eq!(emitted(|emit| devices.gone(dev("8:1"), emit)), []);
+        let back = emitted(|emit| assert_eq!(devices.sight(dev("8:1"), emit), dev("8:0")));
         assert_eq!(back.len(), 1);
         // Late events of a removed partition count for its former disk.
-        said(|emit| devices.gone(dev("8:1"), emit));
+        emitted(|emit| devices.gone(dev("8:1"), emit));
         std::fs::remove_file(host.path("sys/dev/block/8:1")).unwrap();
-        let late = said(|emit| assert_eq!(devices.sight(dev("8:1"), emit), dev("8:0")));
+        let late = emitted(|emit| assert_eq!(devices.sight(dev("8:1"), emit), dev("8:0")));
         assert_eq!(late, []);
     }
 
@@ -248,14 +248,14 @@ mod tests {
         let backing = |devices: Vec<Device>| -> Vec<Option<String>> {
             devices.into_iter().map(|device| device.backing).collect()
         };
-        let first = said(|emit| {
+        let first = emitted(|emit| {
             devices.sight(dev("7:0"), emit);
             devices.sight(dev("9:0"), emit);
         });
         assert_eq!(backing(first), [Some("/srv/a\\xffb".into()), Some("sda, sdb".into())]);
-        assert_eq!(said(|emit| devices.refresh(emit)), []);
+        assert_eq!(emitted(|emit| devices.refresh(emit)), []);
         host.write("sys/devices/virtual/block/loop0/loop/backing_file", "/srv/other\n");
-        assert_eq!(backing(said(|emit| devices.refresh(emit))), [Some("/srv/other".into())]);
+        assert_eq!(backing(emitted(|emit| devices.refresh(emit))), [Some("/srv/other".into())]);
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod tests {
         let mut devices = host.context().devices;
         let mut disk_of = |number: &str| {
             let mut disk = None;
-            said(|emit| disk = Some(devices.sight(dev(number), emit)));
+            emitted(|emit| disk = Some(devices.sight(dev(number), emit)));
             disk.unwrap().to_string()
         };
         assert_eq!(disk_of("253:0"), "8:0", "a volume on a partition");
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn a_device_that_sys_does_not_tell_of_has_the_name_that_it_is_called_by() {
         let mut devices = Host::empty().context().devices;
-        let called = said(|emit| {
+        let called = emitted(|emit| {
             devices.sight_as(dev("104:0"), Some(b"cciss/c0d0"), emit);
             devices.sight(dev("8:0"), emit);
         });

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Counters of `/proc/diskstats`, ten times a second, for devices that are mounted or do any IO.
 
-use super::{Beat, Collector, Context, Emit, Now, kept};
-use deburr_core::procfs::diskstats::{self, Line, Step, Unwrap};
+use super::{Beat, BeatTime, Collector, Context, Emit, reread};
+use deburr_core::procfs::diskstats::{self, CounterChange, Line, WrapCorrection};
 use deburr_core::recording::{
     BlockRecord, Coverage, DevId, DiskCounters, DiskReading, Record, Source, State,
 };
@@ -12,7 +12,7 @@ use std::fs::{self, File};
 #[derive(Debug)]
 pub(crate) struct DiskstatsCollector {
     file: File,
-    devices: BTreeMap<DevId, Followed>,
+    devices: BTreeMap<DevId, TrackedDisk>,
     last_ns: u64,
     /// What the file held at `last_ns`.
     last_text: Vec<u8>,
@@ -20,8 +20,8 @@ pub(crate) struct DiskstatsCollector {
 
 /// A device in the file.
 #[derive(Clone, Copy, Debug)]
-struct Followed {
-    unwrap: Unwrap,
+struct TrackedDisk {
+    unwrap: WrapCorrection,
     counters: DiskCounters,
     /// Whether its counters are recorded.
     recorded: bool,
@@ -33,7 +33,7 @@ impl DiskstatsCollector {
     /// Opens `/proc/diskstats`.
     pub(crate) fn open(cx: &Context) -> Result<Self, State> {
         let opened = File::open(cx.roots.proc.join("diskstats"))
-            .and_then(|file| kept::text(&file).map(|_| file));
+            .and_then(|file| reread::text(&file).map(|_| file));
         let file = opened.map_err(|error| State::Missing {
             reason: format!("`/proc/diskstats`: {error}"),
             gain:
@@ -43,9 +43,9 @@ impl DiskstatsCollector {
         Ok(Self { file, devices: BTreeMap::new(), last_ns: 0, last_text: vec![] })
     }
 
-    fn look(&mut self, cx: &mut Context, now: &Now, emit: Emit<'_>) -> anyhow::Result<()> {
+    fn look(&mut self, cx: &mut Context, now: &BeatTime, emit: Emit<'_>) -> anyhow::Result<()> {
         let (t_ns, second) = (now.t_ns, now.beat == Beat::Start || now.beat.is_second());
-        let text = kept::text(&self.file)?;
+        let text = reread::text(&self.file)?;
         // On a quiet host no counter has changed, and mounts are looked at once a second only.
         if text == self.last_text && !second {
             for (&device, known) in self.devices.iter().filter(|(_, known)| known.recorded) {
@@ -74,8 +74,8 @@ impl DiskstatsCollector {
 
     fn follow(&mut self, line: &Line, cx: &mut Context, t_ns: u64, emit: Emit<'_>) {
         let device = line.device;
-        let new = Followed {
-            unwrap: Unwrap::from(line.counters),
+        let new = TrackedDisk {
+            unwrap: WrapCorrection::from(line.counters),
             counters: line.counters,
             recorded: false,
             there: true,
@@ -88,20 +88,20 @@ impl DiskstatsCollector {
                 cx.devices.sight_as(device, Some(&line.name), emit);
                 say(device, t_ns, line.counters, emit);
             }
-            self.devices.insert(device, Followed { recorded, ..new });
+            self.devices.insert(device, TrackedDisk { recorded, ..new });
             return;
         };
         known.there = true;
         let before = known.counters;
         match known.unwrap.next(line.counters) {
-            Step::On(counters) => known.counters = counters,
-            Step::Anew(counters) => {
+            CounterChange::On(counters) => known.counters = counters,
+            CounterChange::Anew(counters) => {
                 // Another device has this number now: the old counters do not continue.
                 if known.recorded {
                     cx.devices.gone(device, emit);
                     cx.devices.sight_as(device, Some(&line.name), emit);
                 }
-                *known = Followed { counters, recorded: known.recorded, ..new };
+                *known = TrackedDisk { counters, recorded: known.recorded, ..new };
             }
         }
         let acts = known.counters != before;
@@ -138,7 +138,7 @@ fn coverage(cx: &Context) -> State {
 }
 
 impl Collector for DiskstatsCollector {
-    fn beat(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) -> anyhow::Result<()> {
+    fn beat(&mut self, cx: &mut Context, now: BeatTime, emit: Emit<'_>) -> anyhow::Result<()> {
         if now.beat == Beat::Start {
             let state = coverage(cx);
             emit(Record::Coverage(Coverage { t_ns: 0, source: Source::Diskstats, state }));

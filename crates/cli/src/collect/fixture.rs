@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A fake host made of files, for tests of collectors.
 
-use super::{Beat, Cgroups, Collector, Context, Devices, Now, Processes, Roots};
+use super::{Beat, BeatTime, Cgroups, Collector, Context, Devices, Processes, Roots};
 use deburr_core::recording::{Record, TargetSpec};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -93,7 +93,7 @@ pub(crate) fn stat(pid: u32, comm: &str, threads: u32, cpu_ticks: u64) -> String
 pub(crate) fn beat(collector: &mut impl Collector, cx: &mut Context, beat: Beat) -> Vec<Record> {
     let mut records = Vec::new();
     let t_ns = if beat == Beat::Start { 0 } else { 1_000_000_000 };
-    let now = Now { t_ns, beat };
+    let now = BeatTime { t_ns, beat };
     collector.beat(cx, now, &mut |record| records.push(record)).unwrap();
     records
 }

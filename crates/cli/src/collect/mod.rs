@@ -13,10 +13,10 @@ mod devices;
 mod diskstats;
 #[cfg(test)]
 pub(crate) mod fixture;
-mod kept;
 mod proc_stat;
 mod processes;
 mod psi;
+mod reread;
 mod runtimes;
 mod sched;
 mod schedstat;
@@ -29,7 +29,7 @@ pub(crate) use cgroups::{CgroupCollector, Cgroups, shown as shown_path};
 pub(crate) use devices::Devices;
 pub(crate) use diskstats::DiskstatsCollector;
 pub(crate) use proc_stat::ProcStatCollector;
-pub(crate) use processes::{Processes, Sighting, has_ended, living_thread, read_stat};
+pub(crate) use processes::{ObservedProcess, Processes, has_ended, living_thread, read_stat};
 pub(crate) use psi::PsiCollector;
 pub(crate) use runtimes::RuntimeCollector;
 pub(crate) use sched::SchedCollector;
@@ -62,7 +62,7 @@ impl Beat {
 
 /// Time and kind of a beat.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Now {
+pub(crate) struct BeatTime {
     /// Nanoseconds since the start of the window.
     pub(crate) t_ns: u64,
     /// Kind of the beat.
@@ -114,7 +114,7 @@ pub(crate) struct Context {
 pub(crate) trait Collector {
     /// Called at each beat. An error ends this collector, not the session: the session emits `Coverage::Partial` for
     /// its sources from then on.
-    fn beat(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) -> anyhow::Result<()>;
+    fn beat(&mut self, cx: &mut Context, now: BeatTime, emit: Emit<'_>) -> anyhow::Result<()>;
 }
 
 /// One more than the highest CPU number that this machine can ever have online; where `/sys` does not tell, that it has

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Per-CPU time counters from `/proc/stat`, once a second.
 
-use super::{Beat, Collector, Context, Emit, Now, kept};
+use super::{Beat, BeatTime, Collector, Context, Emit, reread};
 use deburr_core::procfs::stat;
 use deburr_core::recording::{Coverage, CpuReading, Record, Source, State};
 use std::fs::File;
@@ -26,14 +26,14 @@ impl ProcStatCollector {
 }
 
 impl Collector for ProcStatCollector {
-    fn beat(&mut self, _: &mut Context, now: Now, emit: Emit<'_>) -> anyhow::Result<()> {
+    fn beat(&mut self, _: &mut Context, now: BeatTime, emit: Emit<'_>) -> anyhow::Result<()> {
         if now.beat == Beat::Start {
             let state = State::Active;
             emit(Record::Coverage(Coverage { t_ns: 0, source: Source::ProcStat, state }));
         } else if !now.beat.is_second() {
             return Ok(());
         }
-        for cpu in stat::parse(&kept::text(&self.file)?, self.user_hz)? {
+        for cpu in stat::parse(&reread::text(&self.file)?, self.user_hz)? {
             emit(Record::Cpu(CpuReading {
                 t_ns: now.t_ns,
                 cpu: cpu.cpu,
@@ -86,7 +86,7 @@ mod tests {
         host.write("proc/stat", "cpu0 1 2\n");
         let mut cx = host.context();
         let mut collector = ProcStatCollector::open(&cx).unwrap();
-        let now = crate::collect::Now { t_ns: 0, beat: Beat::Second };
+        let now = crate::collect::BeatTime { t_ns: 0, beat: Beat::Second };
         let error = crate::collect::Collector::beat(&mut collector, &mut cx, now, &mut |_| {});
         assert!(error.unwrap_err().to_string().contains("`system`"));
     }

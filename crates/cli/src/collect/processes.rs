@@ -5,7 +5,7 @@
 //! processes come and go per second, these reads have a budget, and processes beyond it are known only by their
 //! sighting.
 
-mod closely;
+mod thread_scheduling;
 
 use super::{Cgroups, Emit, Roots, affinity};
 use crate::patience::Patience;
@@ -37,7 +37,7 @@ const MAX_GENERATIONS: usize = 64;
 /// What a collector knows of a process when it sees it. Unknown facts are read from `/proc` if the process still
 /// exists.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sighting<'a> {
+pub(crate) struct ObservedProcess<'a> {
     /// Thread-group id.
     pub(crate) pid: u32,
     /// Start time of the *process* (main thread) in nanoseconds of the boot clock, if known. It reveals a reused pid
@@ -56,7 +56,7 @@ pub(crate) struct Sighting<'a> {
 /// The processes of the session.
 #[derive(Debug)]
 pub(crate) struct Processes {
-    by_pid: HashMap<u32, Known>,
+    by_pid: HashMap<u32, EmittedProcess>,
     last_id: u32,
     /// The target's processes, including dead ones: their last amounts arrive after their end.
     target: HashSet<ProcId>,
@@ -71,7 +71,7 @@ pub(crate) struct Processes {
     /// The online CPUs, once they were asked for.
     online: OnceCell<Vec<u32>>,
     /// The identity that the short-lived processes of a kind share.
-    kinds: HashMap<Kind, ProcId>,
+    kinds: HashMap<ShortLivedKind, ProcId>,
     /// Number of processes that were looked at closely.
     suspects: usize,
     /// Number of entries of `by_pid` at which dead processes are removed.
@@ -79,15 +79,15 @@ pub(crate) struct Processes {
 }
 
 /// Short-lived processes that share an identity: comm, cgroup, and whether they belong to the target.
-type Kind = (Box<[u8]>, Option<CgroupId>, bool);
+type ShortLivedKind = (Box<[u8]>, Option<CgroupId>, bool);
 
 /// A process as it was emitted last.
 #[derive(Debug)]
-struct Known {
+struct EmittedProcess {
     /// The comm's bytes, so that a sighting can be compared without decoding.
     comm: Box<[u8]>,
     process: Process,
-    first_look: Option<closely::FirstLook>,
+    first_look: Option<thread_scheduling::FirstReading>,
 }
 
 impl Default for Processes {
@@ -119,10 +119,10 @@ impl Processes {
         roots: &Roots,
         cgroups: &mut Cgroups,
         target: &TargetSpec,
-        sighting: Sighting<'_>,
+        sighting: ObservedProcess<'_>,
         emit: Emit<'_>,
     ) -> ProcId {
-        if let Some(known) = self.met(&sighting) {
+        if let Some(known) = self.known_as(&sighting) {
             let (id, is_news) = (known.process.id, known.is_news(&sighting));
             if is_news {
                 self.learn(roots, cgroups, target, sighting, id, emit);
@@ -148,15 +148,15 @@ impl Processes {
         roots: &Roots,
         cgroups: &mut Cgroups,
         target: &TargetSpec,
-        sighting: Sighting<'_>,
+        sighting: ObservedProcess<'_>,
         emit: Emit<'_>,
     ) -> ProcId {
-        if let Some(known) = self.met(&sighting) {
+        if let Some(known) = self.known_as(&sighting) {
             return known.process.id;
         }
-        let mut known = Known::new(ProcId::OTHERS, sighting.pid, self.observer_pid);
+        let mut known = EmittedProcess::new(ProcId::OTHERS, sighting.pid, self.observer_pid);
         known.take_sighting(sighting);
-        let Known { comm, mut process, .. } = known;
+        let EmittedProcess { comm, mut process, .. } = known;
         process.comm = name::decode(&comm);
         process.in_target = match target {
             // The ancestors of so many processes are not read.
@@ -182,7 +182,7 @@ impl Processes {
     }
 
     /// The entry of that process, if it was seen before.
-    fn met(&self, sighting: &Sighting<'_>) -> Option<&Known> {
+    fn known_as(&self, sighting: &ObservedProcess<'_>) -> Option<&EmittedProcess> {
         self.by_pid.get(&sighting.pid).filter(|known| known.is_same(sighting))
     }
 
@@ -229,12 +229,13 @@ impl Processes {
         roots: &Roots,
         cgroups: &mut Cgroups,
         target: &TargetSpec,
-        sighting: Sighting<'_>,
+        sighting: ObservedProcess<'_>,
         id: ProcId,
         emit: Emit<'_>,
     ) {
         let before = self.by_pid.remove(&sighting.pid).filter(|known| known.process.id == id);
-        let mut known = before.unwrap_or_else(|| Known::new(id, sighting.pid, self.observer_pid));
+        let mut known =
+            before.unwrap_or_else(|| EmittedProcess::new(id, sighting.pid, self.observer_pid));
         let mut stat = None;
         if !sighting.did_nothing && self.facts.take() {
             stat = read_stat(roots, sighting.pid).filter(|stat| {
@@ -337,7 +338,7 @@ impl Processes {
     }
 }
 
-impl Known {
+impl EmittedProcess {
     fn new(id: ProcId, pid: u32, observer_pid: u32) -> Self {
         let process = Process {
             id,
@@ -389,7 +390,7 @@ impl Known {
     }
 
     /// Takes over the facts of a sighting. They override those of `/proc`, which is read later and rounds start times.
-    fn take_sighting(&mut self, sighting: Sighting<'_>) {
+    fn take_sighting(&mut self, sighting: ObservedProcess<'_>) {
         if let Some(comm) = sighting.comm {
             self.comm = until_nul(comm).into();
         }
@@ -398,12 +399,12 @@ impl Known {
     }
 
     /// Whether that sighting is of this process, not of another one that reuses its pid.
-    fn is_same(&self, sighting: &Sighting<'_>) -> bool {
+    fn is_same(&self, sighting: &ObservedProcess<'_>) -> bool {
         let own_ns = self.process.start_ns;
         sighting.start_ns.is_none_or(|seen| own_ns == 0 || is_same_start(seen, own_ns))
     }
 
-    fn is_news(&self, sighting: &Sighting<'_>) -> bool {
+    fn is_news(&self, sighting: &ObservedProcess<'_>) -> bool {
         sighting.comm.is_some_and(|comm| until_nul(comm) != &*self.comm)
             || sighting.cgroup.is_some_and(|cgroup| self.process.cgroup != Some(cgroup))
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Pressure-stall information (PSI) of the host, once a second.
 
-use super::{Beat, Collector, Context, Emit, Now, kept};
+use super::{Beat, BeatTime, Collector, Context, Emit, reread};
 use deburr_core::procfs::pressure;
 use deburr_core::recording::{Coverage, PsiReading, PsiResource, Record, Source, State};
 use std::fs::File;
@@ -27,7 +27,7 @@ impl PsiCollector {
         for (resource, name) in FILES {
             // Without PSI accounting some kernels have no file, others refuse to open or to read it.
             let opened = File::open(cx.roots.proc.join(name))
-                .and_then(|file| kept::text(&file).map(|_| file));
+                .and_then(|file| reread::text(&file).map(|_| file));
             match opened {
                 Ok(file) => files.push((resource, file)),
                 Err(error) => refused.push(format!("`/proc/{name}`: {}", reason(&error))),
@@ -56,7 +56,7 @@ fn reason(error: &io::Error) -> String {
 }
 
 impl Collector for PsiCollector {
-    fn beat(&mut self, _: &mut Context, now: Now, emit: Emit<'_>) -> anyhow::Result<()> {
+    fn beat(&mut self, _: &mut Context, now: BeatTime, emit: Emit<'_>) -> anyhow::Result<()> {
         if now.beat == Beat::Start {
             let state = self.state.clone();
             emit(Record::Coverage(Coverage { t_ns: 0, source: Source::Psi, state }));
@@ -64,7 +64,7 @@ impl Collector for PsiCollector {
             return Ok(());
         }
         for (resource, file) in &self.files {
-            let pressure = pressure::parse(&kept::text(file)?)?;
+            let pressure = pressure::parse(&reread::text(file)?)?;
             emit(Record::Psi(PsiReading {
                 t_ns: now.t_ns,
                 cgroup: None,

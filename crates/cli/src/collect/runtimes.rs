@@ -5,20 +5,20 @@
 //! Processes with a CPU limit come first: they are the ones that may have too many threads for it. For those that
 //! also have a runtime, what the threads did is recorded by thread name once a second.
 
-mod named;
+mod thread_names;
 
-use super::{Beat, Collector, Context, Emit, Now, has_ended, living_thread, read_stat};
+use super::{Beat, BeatTime, Collector, Context, Emit, has_ended, living_thread, read_stat};
 use crate::clock;
-use crate::limits::{Hidden, Prober};
+use crate::limits::{HiddenReason, Prober};
 use crate::sources;
 use deburr_core::procfs::cpu_list;
 use deburr_core::recording::{
     Coverage, ProcId, Process, Record, RuntimeKind, RuntimeReading, Source, State,
 };
 use deburr_core::text::units;
-use named::Named;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+use thread_names::ThreadNames;
 
 /// CPU time that looks may take in the first second, and in each later one: 0.1 % of a CPU.
 const FIRST_SECOND: Duration = Duration::from_millis(20);
@@ -33,13 +33,13 @@ pub(crate) struct RuntimeCollector {
     prober: Prober,
     online: usize,
     /// Processes that were known a second ago. A newer one may not have begun to run its program.
-    met: BTreeSet<ProcId>,
+    known: BTreeSet<ProcId>,
     looked_at: BTreeSet<ProcId>,
     /// Processes that had one thread when they were looked at, and may have more by the end.
     alone: BTreeSet<ProcId>,
     /// Pid, and what was emitted last.
     found: BTreeMap<ProcId, (u32, RuntimeReading)>,
-    named: Named,
+    named: ThreadNames,
     budget: Duration,
     /// What looks took beyond the budget, which later seconds pay: one look may take long.
     debt: Duration,
@@ -53,11 +53,11 @@ impl RuntimeCollector {
         Self {
             prober: Prober::default(),
             online: sources::cpus_online(&cx.roots).len(),
-            met: BTreeSet::new(),
+            known: BTreeSet::new(),
             looked_at: BTreeSet::new(),
             alone: BTreeSet::new(),
             found: BTreeMap::new(),
-            named: Named::default(),
+            named: ThreadNames::default(),
             budget: FIRST_SECOND,
             debt: Duration::ZERO,
             forbidden: 0,
@@ -73,7 +73,7 @@ impl RuntimeCollector {
             let again = self.looked_at.contains(&process.id);
             let wanted = match again {
                 true => is_end && self.alone.contains(&process.id),
-                false => is_end || self.met.contains(&process.id),
+                false => is_end || self.known.contains(&process.id),
             };
             if wanted && process.kernel_thread == Some(false) && !process.observer {
                 let unlimited = !again && !self.is_limited(cx, process);
@@ -95,7 +95,7 @@ impl RuntimeCollector {
     }
 
     /// Looks at one process, and emits its reading if it is new or changed.
-    fn look(&mut self, cx: &mut Context, (id, pid): (ProcId, u32), now: Now, emit: Emit<'_>) {
+    fn look(&mut self, cx: &mut Context, (id, pid): (ProcId, u32), now: BeatTime, emit: Emit<'_>) {
         // The present number of threads; a process that has ended has none.
         let Some(stat) = read_stat(&cx.roots, pid).filter(|stat| !has_ended(stat)) else {
             return;
@@ -108,12 +108,12 @@ impl RuntimeCollector {
         let tid = living_thread(&cx.roots, &stat);
         let reading = match self.prober.look(&cx.roots, &mut cx.cgroups, tid, stat.threads) {
             Ok(Some(reading)) => RuntimeReading { t_ns: now.t_ns, proc: id, ..reading },
-            Ok(None) | Err(Hidden::Gone) => return,
-            Err(Hidden::Forbidden) => {
+            Ok(None) | Err(HiddenReason::Gone) => return,
+            Err(HiddenReason::Forbidden) => {
                 self.forbidden += 1;
                 return;
             }
-            Err(Hidden::Stuck) => {
+            Err(HiddenReason::Stuck) => {
                 self.stuck += 1;
                 return;
             }
@@ -133,7 +133,7 @@ impl RuntimeCollector {
         }
     }
 
-    fn second(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) {
+    fn second(&mut self, cx: &mut Context, now: BeatTime, emit: Emit<'_>) {
         let is_end = now.beat == Beat::End;
         let begin_ns = clock::cpu_time_ns();
         let spent = || Duration::from_nanos(clock::cpu_time_ns().saturating_sub(begin_ns));
@@ -151,7 +151,7 @@ impl RuntimeCollector {
             self.again(cx, now, &mut *emit);
             self.say_what_is_missing(left, now, emit);
         }
-        self.met.extend(cx.processes.of_target().map(|process| process.id));
+        self.known.extend(cx.processes.of_target().map(|process| process.id));
         let paid = self.debt + spent();
         self.debt = paid.saturating_sub(self.budget + EACH_SECOND);
         self.budget =
@@ -159,7 +159,7 @@ impl RuntimeCollector {
     }
 
     /// Emits what the threads did, by name, of processes that have a limit and a runtime.
-    fn names(&mut self, cx: &Context, now: Now, emit: Emit<'_>) {
+    fn names(&mut self, cx: &Context, now: BeatTime, emit: Emit<'_>) {
         if now.beat != Beat::End && !self.named.is_due(now.t_ns) {
             return;
         }
@@ -182,11 +182,11 @@ impl RuntimeCollector {
             self.named.look(&cx.roots, process, now.t_ns, &mut *emit);
         }
         let spent_ns = clock::cpu_time_ns().saturating_sub(begin_ns);
-        self.named.took(now.t_ns, Duration::from_nanos(spent_ns));
+        self.named.next_after(now.t_ns, Duration::from_nanos(spent_ns));
     }
 
     /// Looks again at processes that have a runtime: newer runtimes follow a change of the limit.
-    fn again(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) {
+    fn again(&mut self, cx: &mut Context, now: BeatTime, emit: Emit<'_>) {
         let known: Vec<(ProcId, u32)> =
             self.found.iter().map(|(id, (pid, _))| (*id, *pid)).take(MAX_AGAIN).collect();
         // A pid may have been reused by now: only processes that are still known by it are looked at.
@@ -197,35 +197,35 @@ impl RuntimeCollector {
         }
     }
 
-    fn say_what_is_missing(&self, left: u64, now: Now, emit: Emit<'_>) {
-        let mut lacks = Vec::new();
+    fn say_what_is_missing(&self, left: u64, now: BeatTime, emit: Emit<'_>) {
+        let mut gaps = Vec::new();
         if left > 0 {
-            lacks.push(format!(
+            gaps.push(format!(
                 "{} not looked at, to save CPU time: those without a limit of their own come last",
                 units::counted(left, "process was", "processes were")
             ));
         }
         if self.forbidden > 0 {
-            lacks.push(format!(
+            gaps.push(format!(
                 "{} not be looked at by this user",
                 units::counted(self.forbidden.into(), "process may", "processes may")
             ));
         }
         if self.stuck > 0 {
-            lacks.push(format!(
+            gaps.push(format!(
                 "{} not be looked at: reading their program, environment or memory did not end",
                 units::counted(self.stuck.into(), "process could", "processes could")
             ));
         }
-        if !lacks.is_empty() {
-            let state = State::Partial { reason: lacks.join("; ") };
+        if !gaps.is_empty() {
+            let state = State::Partial { reason: gaps.join("; ") };
             emit(Record::Coverage(Coverage { t_ns: now.t_ns, source: Source::Runtime, state }));
         }
     }
 }
 
 impl Collector for RuntimeCollector {
-    fn beat(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) -> anyhow::Result<()> {
+    fn beat(&mut self, cx: &mut Context, now: BeatTime, emit: Emit<'_>) -> anyhow::Result<()> {
         if now.beat == Beat::Start {
             let state = match rustix::process::geteuid().is_root() {
                 true => State::Active,
@@ -244,7 +244,7 @@ impl Collector for RuntimeCollector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collect::Sighting;
+    use crate::collect::ObservedProcess;
     use crate::collect::fixture::{Host, beat, stat};
     use std::os::unix::fs::symlink;
 
@@ -259,12 +259,12 @@ mod tests {
 
     fn meet(cx: &mut Context, pid: u32) -> ProcId {
         let Context { roots, cgroups, target, processes, .. } = cx;
-        let sighting = Sighting { pid, ..Sighting::default() };
+        let sighting = ObservedProcess { pid, ..ObservedProcess::default() };
         processes.intern(roots, cgroups, target, sighting, &mut |_| {})
     }
 
     /// The processes whose runtime was emitted, with its number of threads.
-    fn told(records: &[Record]) -> Vec<(ProcId, u32)> {
+    fn emitted(records: &[Record]) -> Vec<(ProcId, u32)> {
         let reading = |record: &Record| match record {
             Record::Runtime(reading) => Some((reading.proc, reading.parallelism[0].value)),
             _ => None,
@@ -283,16 +283,16 @@ mod tests {
         assert!(matches!(start[..], [Record::Coverage(_)]), "{start:?}");
         let (many, alone) = (meet(&mut cx, 50), meet(&mut cx, 51));
         // A process that was met just now may not run its program yet.
-        assert_eq!(told(&beat(&mut collector, &mut cx, Beat::Second)), []);
-        assert_eq!(told(&beat(&mut collector, &mut cx, Beat::Bin)), []);
-        assert_eq!(told(&beat(&mut collector, &mut cx, Beat::Second)), [(many, 9)]);
-        assert_eq!(told(&beat(&mut collector, &mut cx, Beat::Second)), []);
+        assert_eq!(emitted(&beat(&mut collector, &mut cx, Beat::Second)), []);
+        assert_eq!(emitted(&beat(&mut collector, &mut cx, Beat::Bin)), []);
+        assert_eq!(emitted(&beat(&mut collector, &mut cx, Beat::Second)), [(many, 9)]);
+        assert_eq!(emitted(&beat(&mut collector, &mut cx, Beat::Second)), []);
         // By the end one process has another number, one has more than one thread, and one is new.
         node(&host, 50, 8, "12");
         node(&host, 51, 6, "5");
         node(&host, 52, 6, "3");
         let late = meet(&mut cx, 52);
-        let mut end = told(&beat(&mut collector, &mut cx, Beat::End));
+        let mut end = emitted(&beat(&mut collector, &mut cx, Beat::End));
         end.sort_unstable();
         assert_eq!(end, [(many, 12), (alone, 5), (late, 3)]);
     }

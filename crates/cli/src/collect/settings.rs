@@ -6,8 +6,8 @@
 
 mod limits;
 
-use super::{Beat, Collector, Context, Emit, Now, Roots};
-use crate::files::{Mounts, Watch};
+use super::{Beat, BeatTime, Collector, Context, Emit, Roots};
+use crate::files::{MountWatch, Mounts};
 use deburr_core::recording::{BlockRecord, Coverage, DevId, Mount, Record, Setting, Source, State};
 use deburr_core::text::name;
 use limits::Limits;
@@ -65,7 +65,7 @@ pub(crate) struct SettingsCollector {
     /// What each file held when it was last read; `None` = it could not be read.
     values: BTreeMap<PathBuf, Option<String>>,
     mounts: BTreeMap<DevId, Mount>,
-    watch: Watch,
+    watch: MountWatch,
     limits: Limits,
     last_read: Option<PathBuf>,
     seconds: u32,
@@ -78,7 +78,7 @@ impl SettingsCollector {
         Self {
             values: BTreeMap::new(),
             mounts: BTreeMap::new(),
-            watch: Watch::new(&cx.roots.proc),
+            watch: MountWatch::new(&cx.roots.proc),
             limits: Limits::open(&cx.roots),
             last_read: None,
             seconds: 0,
@@ -133,7 +133,7 @@ impl SettingsCollector {
     }
 
     /// Reads files again: all of `/proc/sys/vm`, and some of the others in turn.
-    fn read_again(&mut self, cx: &Context, now: &Now, emit: Emit<'_>) {
+    fn read_again(&mut self, cx: &Context, now: &BeatTime, emit: Emit<'_>) {
         let t_ns = now.t_ns;
         let most = if now.beat == Beat::End { READ_AT_END } else { READ_PER_SECOND };
         let vm = cx.roots.proc.join("sys/vm");
@@ -216,7 +216,7 @@ fn coverage(cx: &Context) -> State {
 }
 
 impl Collector for SettingsCollector {
-    fn beat(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) -> anyhow::Result<()> {
+    fn beat(&mut self, cx: &mut Context, now: BeatTime, emit: Emit<'_>) -> anyhow::Result<()> {
         if now.beat == Beat::Start {
             let state = coverage(cx);
             emit(Record::Coverage(Coverage { t_ns: 0, source: Source::Settings, state }));

@@ -2,9 +2,9 @@
 //! System calls of the target's processes; if the target is the host, of the processes that use most system time. Only
 //! done where it is asked for, because it makes every system call of the host a little slower.
 
-use super::processes::{Sighting, read_stat};
-use super::{Beat, Collector, Context, Emit, Now, Roots, possible_cpus};
-use crate::syscalls::{Counted, Meter};
+use super::processes::{ObservedProcess, read_stat};
+use super::{Beat, BeatTime, Collector, Context, Emit, Roots, possible_cpus};
+use crate::syscalls::{GroupCounts, Meter};
 use deburr_core::recording::{Coverage, ProcId, Record, Source, State, SyscallRecord, TargetSpec};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -48,7 +48,7 @@ impl SyscallCollector {
             if self.meter.watch(&[pid], group) == 0 {
                 continue;
             }
-            let sighting = Sighting { pid, ..Sighting::default() };
+            let sighting = ObservedProcess { pid, ..ObservedProcess::default() };
             let Context { processes, roots, cgroups, target, .. } = &mut *cx;
             let id = processes.intern(roots, cgroups, target, sighting, &mut *emit);
             self.watched.push((id, t_ns));
@@ -81,7 +81,7 @@ impl SyscallCollector {
         for (group, &(id, since_ns)) in self.watched.iter().enumerate() {
             let known = self.meter.waits_known;
             let span = (since_ns, t_ns.max(since_ns));
-            let mut counted = Counted::of(&reading, group as u32, Some(id), span, known);
+            let mut counted = GroupCounts::of(&reading, group as u32, Some(id), span, known);
             for file in counted.files.drain(MAX_FILES.min(counted.files.len())..) {
                 counted.span.beyond_calls += file.all_calls();
                 counted.span.beyond_ns += file.all_ns();
@@ -110,7 +110,7 @@ fn system_ticks(roots: &Roots) -> HashMap<u32, u64> {
 }
 
 impl Collector for SyscallCollector {
-    fn beat(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) -> anyhow::Result<()> {
+    fn beat(&mut self, cx: &mut Context, now: BeatTime, emit: Emit<'_>) -> anyhow::Result<()> {
         match now.beat {
             Beat::Start => {
                 let (source, state) = (Source::Syscalls, State::Active);

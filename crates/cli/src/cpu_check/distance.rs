@@ -5,7 +5,7 @@ use super::sweep::no_thread;
 use super::worker::{Halt, bind};
 use super::{Check, Distances};
 use crate::clock;
-use deburr_core::cpu_check::plan;
+use deburr_core::cpu_check::schedule;
 use deburr_core::recording::{CpuCheckRecord, CpuDistance};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -26,7 +26,7 @@ impl Check<'_> {
     /// Measures all pairs, as far as the time allows.
     pub(super) fn distances(&mut self) -> anyhow::Result<Distances> {
         let mut distances = Distances::new();
-        let pairs = plan::all_pairs(&self.cpus);
+        let pairs = schedule::all_pairs(&self.cpus);
         let end_ns = clock::monotonic_ns() + self.budget.distances_ns;
         self.progress.stage("distances", pairs.len() as u64);
         for (at, &(a, b)) in pairs.iter().enumerate() {

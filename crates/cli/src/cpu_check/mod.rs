@@ -13,7 +13,9 @@ mod sweep;
 mod worker;
 
 use crate::clock::{self, Clocks};
-use crate::collect::{Beat, Collector, Context, Now, ProcStatCollector, Roots, Sighting};
+use crate::collect::{
+    Beat, BeatTime, Collector, Context, ObservedProcess, ProcStatCollector, Roots,
+};
 use crate::output;
 use crate::progress::Stages;
 use crate::session;
@@ -21,7 +23,7 @@ use crate::signals::Signals;
 use crate::sinks::Sinks;
 use crate::sources;
 use anyhow::Context as _;
-use deburr_core::cpu_check::plan::Budget;
+use deburr_core::cpu_check::schedule::Budget;
 use deburr_core::recording::{
     BlockRecord, CheckSetup, Coverage, CpuCheckRecord, Event, EventKind, Mix, Record, Setting,
     Source, State, TargetSpec,
@@ -115,7 +117,7 @@ fn coverage(sinks: &mut Sinks, no_stat: Option<&State>, has_settings: bool) {
 /// Records the limits of this process: the quotas of its cgroup and those above, its cpuset, its affinity.
 fn own_limits(cx: &mut Context, sinks: &mut Sinks) {
     let Context { roots, processes, cgroups, target, .. } = cx;
-    let own = Sighting { pid: std::process::id(), ..Sighting::default() };
+    let own = ObservedProcess { pid: std::process::id(), ..ObservedProcess::default() };
     processes.intern(roots, cgroups, target, own, &mut |record| sinks.push(&record));
 }
 
@@ -161,7 +163,7 @@ impl Check<'_> {
         let t_ns = self.t_ns();
         let Self { proc_stat, cx, sinks, .. } = self;
         if let Some(collector) = proc_stat {
-            let now = Now { t_ns, beat };
+            let now = BeatTime { t_ns, beat };
             if let Err(error) = collector.beat(cx, now, &mut |record| sinks.push(&record)) {
                 output::say(format!("no more readings of `/proc/stat`: {error:#}"));
                 self.proc_stat = None;

@@ -7,7 +7,7 @@ use super::{Check, Distances};
 use crate::clock;
 use crate::collect::Beat;
 use deburr_core::cpu_check::pairs;
-use deburr_core::cpu_check::plan;
+use deburr_core::cpu_check::schedule;
 use deburr_core::recording::{CheckSetup, CpuCheckRecord, PairRound};
 use std::thread;
 
@@ -33,28 +33,28 @@ fn undecided(chosen: &[(u32, u32)], rounds: &Rounds) -> Vec<(u32, u32)> {
 
 impl Check<'_> {
     pub(super) fn pair_test(&mut self, distances: &Distances) -> anyhow::Result<()> {
-        let all = plan::by_worth(plan::all_pairs(&self.cpus), &self.cores_told, distances);
+        let all = schedule::by_worth(schedule::all_pairs(&self.cpus), &self.cores_told, distances);
         let start_ns = clock::monotonic_ns();
         let end_ns = start_ns + self.budget.pairs_ns;
         let mut rounds = Rounds { all: vec![], start_ns, end_ns, read_ns: start_ns };
         self.progress.stage("pairs", self.budget.pairs_ns);
-        let (mut chosen, mut slot_ns) = (all.clone(), plan::SLOT_NS);
-        if plan::needs_screening(all.len(), &self.budget) {
+        let (mut chosen, mut slot_ns) = (all.clone(), schedule::SLOT_NS);
+        if schedule::needs_screening(all.len(), &self.budget) {
             // A third of the time is left for the pairs that are suspect after the screening.
             rounds.end_ns = start_ns + self.budget.pairs_ns / 3 * 2;
             for &pair in &all {
-                let (number, short_ns) = (plan::SCREEN_ROUNDS, plan::SCREEN_SLOT_NS);
+                let (number, short_ns) = (schedule::SCREEN_ROUNDS, schedule::SCREEN_SLOT_NS);
                 self.rounds(&[pair], number, short_ns, self.adds, &mut rounds)?;
             }
-            chosen = plan::by_worth(pairs::suspects(&rounds.all), &self.cores_told, distances);
+            chosen = schedule::by_worth(pairs::suspects(&rounds.all), &self.cores_told, distances);
             rounds.end_ns = end_ns;
-            slot_ns = plan::slot_ns(chosen.len(), end_ns.saturating_sub(clock::monotonic_ns()));
+            slot_ns = schedule::slot_ns(chosen.len(), end_ns.saturating_sub(clock::monotonic_ns()));
         }
-        self.rounds(&chosen, plan::ROUNDS, slot_ns, self.adds, &mut rounds)?;
+        self.rounds(&chosen, schedule::ROUNDS, slot_ns, self.adds, &mut rounds)?;
         if self.budget.fill {
             self.confirm(&mut rounds)?;
             while self.goes_on(&rounds) {
-                self.rounds(&chosen, 1, plan::SLOT_NS, self.adds, &mut rounds)?;
+                self.rounds(&chosen, 1, schedule::SLOT_NS, self.adds, &mut rounds)?;
             }
             self.settle(&chosen, &mut rounds)
         } else {
@@ -72,7 +72,7 @@ impl Check<'_> {
             if open.is_empty() || !self.goes_on(rounds) {
                 return Ok(());
             }
-            self.rounds(&open, 1, plan::SLOT_NS, self.adds, rounds)?;
+            self.rounds(&open, 1, schedule::SLOT_NS, self.adds, rounds)?;
         }
     }
 
@@ -114,8 +114,8 @@ impl Check<'_> {
         let found = pairs::pairs(&CheckSetup::default(), &rounds.all, &Distances::new());
         let shared = found.iter().filter(|pair| pair.class.is_shared());
         let shared: Vec<_> =
-            shared.take(plan::CONFIRM_PAIRS).map(|pair| (pair.a, pair.b)).collect();
-        self.rounds(&shared, plan::CONFIRM_ROUNDS, plan::SLOT_NS, self.divs, rounds)
+            shared.take(schedule::CONFIRM_PAIRS).map(|pair| (pair.a, pair.b)).collect();
+        self.rounds(&shared, schedule::CONFIRM_ROUNDS, schedule::SLOT_NS, self.divs, rounds)
     }
 
     /// One round. `None` if a signal ended it, or if a CPU is not available any more.
@@ -155,7 +155,7 @@ impl Check<'_> {
             let (of_a, of_b) = (start(worker(a, 0))?, start(worker(b, 2))?);
             anyhow::Ok((of_a.join().unwrap_or(None), of_b.join().unwrap_or(None)))
         })?;
-        let end_ns = start_ns + plan::round_ns(slot_ns);
+        let end_ns = start_ns + schedule::round_ns(slot_ns);
         self.rest_until(end_ns);
         let (Some((a_alone, a_together)), Some((b_alone, b_together)), false) =
             (of_a, of_b, self.halt.is_on())

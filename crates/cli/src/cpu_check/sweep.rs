@@ -6,7 +6,7 @@ use super::worker::{Account, Slot};
 use crate::clock;
 use crate::collect::Beat;
 use crate::failure::{Exit, Failure};
-use deburr_core::cpu_check::plan;
+use deburr_core::cpu_check::schedule;
 use deburr_core::recording::{CpuCheckRecord, SweepWorker};
 use std::thread;
 
@@ -16,7 +16,7 @@ const FIRST_NS: u64 = 3_000_000;
 
 impl Check<'_> {
     pub(super) fn sweep(&mut self) -> anyhow::Result<()> {
-        let plan = plan::sweep(self.cpus.len(), &self.budget);
+        let plan = schedule::sweep(self.cpus.len(), &self.budget);
         let steps = plan.workers.len() as u64;
         self.progress.stage("sweep", 2 * steps * plan.step_ns);
         for (at, &workers) in plan.workers.iter().enumerate() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Opens a file by its inode number, with the filesystem's own kind of file handle.
 
-use super::mounts::Place;
-use super::resolver::Sighting;
+use super::mounts::FilesystemMount;
+use super::resolver::ObservedFile;
 use deburr_sys::handle;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -14,7 +14,7 @@ const BTRFS_TOP_LEVEL: u64 = 5;
 
 /// The result of asking a filesystem for an inode.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum InodeLookup {
     /// The file, opened for its name and attributes only.
     Opened(OwnedFd),
     /// The filesystem has no such inode (any more).
@@ -37,32 +37,36 @@ impl OpenMount {
     }
 
     /// Opens the mount, unless it is open already.
-    fn at(&mut self, place: &Place) -> Result<BorrowedFd<'_>, Asked> {
+    fn at(&mut self, place: &FilesystemMount) -> Result<BorrowedFd<'_>, InodeLookup> {
         if self.0.as_ref().is_none_or(|(id, _)| *id != place.id) {
             self.close();
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
             let mount = rustix::fs::open(place.path(), flags, Mode::empty());
-            let mount = mount.map_err(|_| Asked::Unable)?;
+            let mount = mount.map_err(|_| InodeLookup::Unable)?;
             // Another filesystem would return a file of its own, or report that there is none.
             if mount_of(&mount) != Some(place.id) {
-                return Err(Asked::Moved);
+                return Err(InodeLookup::Moved);
             }
             self.0 = Some((place.id, mount));
         }
-        self.0.as_ref().map(|(_, mount)| mount.as_fd()).ok_or(Asked::Unable)
+        self.0.as_ref().map(|(_, mount)| mount.as_fd()).ok_or(InodeLookup::Unable)
     }
 }
 
 /// Asks the filesystem of `place` for the inode that was seen.
-pub(super) fn open(mount: &mut OpenMount, place: &Place, seen: &Sighting<'_>) -> Asked {
+pub(super) fn open(
+    mount: &mut OpenMount,
+    place: &FilesystemMount,
+    seen: &ObservedFile<'_>,
+) -> InodeLookup {
     let generation = seen.generation;
-    let Some((kind, bytes)) = encode(place, seen) else { return Asked::Unable };
+    let Some((kind, bytes)) = encode(place, seen) else { return InodeLookup::Unable };
     let mount = match mount.at(place) {
         Ok(mount) => mount,
         Err(why) => return why,
     };
     match handle::open_path(mount, kind, &bytes) {
-        Ok(file) => Asked::Opened(file),
+        Ok(file) => InodeLookup::Opened(file),
         Err(error) if error.raw_os_error() == Some(Errno::STALE.raw_os_error()) => {
             // On btrfs the number exists once per subvolume; XFS takes generation 0 for any.
             let sure = match place.fs_type.as_str() {
@@ -70,9 +74,9 @@ pub(super) fn open(mount: &mut OpenMount, place: &Place, seen: &Sighting<'_>) ->
                 "xfs" => generation != 0,
                 _ => true,
             };
-            if sure { Asked::Gone } else { Asked::Unable }
+            if sure { InodeLookup::Gone } else { InodeLookup::Unable }
         }
-        Err(_) => Asked::Unable,
+        Err(_) => InodeLookup::Unable,
     }
 }
 
@@ -83,7 +87,7 @@ fn mount_of(file: &OwnedFd) -> Option<u64> {
 }
 
 /// Type and bytes of a file handle. Its numbers are in native byte order.
-fn encode(place: &Place, seen: &Sighting<'_>) -> Option<(i32, Vec<u8>)> {
+fn encode(place: &FilesystemMount, seen: &ObservedFile<'_>) -> Option<(i32, Vec<u8>)> {
     let (ino, generation) = (seen.ino, seen.generation.to_ne_bytes());
     Some(match place.fs_type.as_str() {
         "ext2" | "ext3" | "ext4" | "f2fs" => {

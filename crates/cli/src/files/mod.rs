@@ -15,8 +15,8 @@ mod resolver;
 mod watch;
 
 #[allow(unused_imports, reason = "for collectors to come")]
-pub(crate) use mounts::{Mounts, Place};
+pub(crate) use mounts::{FilesystemMount, Mounts};
 #[allow(unused_imports, reason = "for collectors to come")]
-pub(crate) use resolver::{Name, Resolver, Sighting};
+pub(crate) use resolver::{Name, ObservedFile, Resolver};
 #[allow(unused_imports, reason = "the tests that run as root take a part")]
-pub(crate) use watch::Watch;
+pub(crate) use watch::MountWatch;

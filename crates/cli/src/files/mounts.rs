@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where filesystems are mounted, by their device number (`s_dev`).
 
-use super::watch::Watch;
+use super::watch::MountWatch;
 use deburr_core::procfs::mountinfo::{self, Mount};
 use deburr_core::recording::{self, DevId};
 use deburr_core::text::name;
@@ -22,7 +22,7 @@ const SEARCH_EVERY: u32 = 10;
 
 /// One mount of a filesystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct FilesystemMount {
     /// Mount id of the kernel.
     pub(crate) id: u64,
     /// The directory (or file) of the filesystem that is mounted: the root of the mount.
@@ -39,8 +39,8 @@ pub(crate) struct Place {
     options: Vec<String>,
 }
 
-impl Place {
-    fn new(mount: &Mount, table: &Table<'_>, outside: &[u8]) -> Self {
+impl FilesystemMount {
+    fn new(mount: &Mount, table: &MountTable<'_>, outside: &[u8]) -> Self {
         let mut options = mount.options.clone();
         options.extend(mount.super_options.iter().filter(|o| !mount.options.contains(o)).cloned());
         Self {
@@ -101,13 +101,13 @@ fn glue(directory: &[u8], below: &[u8]) -> Vec<u8> {
 }
 
 /// A mount table, to be searched. Thousands of mounts are usual on hosts of containers.
-struct Table<'a> {
+struct MountTable<'a> {
     by_id: HashMap<u64, &'a Mount>,
     /// Ids of the mounts with that parent and mount point.
     at: HashMap<(u64, &'a [u8]), Vec<u64>>,
 }
 
-impl<'a> Table<'a> {
+impl<'a> MountTable<'a> {
     fn new(all: &'a [Mount]) -> Self {
         let mut table = Self { by_id: HashMap::new(), at: HashMap::new() };
         for mount in all {
@@ -154,10 +154,10 @@ fn whole(file: &Path) -> Option<Vec<u8>> {
 #[derive(Debug)]
 pub(crate) struct Mounts {
     proc: PathBuf,
-    places: BTreeMap<DevId, Vec<Place>>,
+    places: BTreeMap<DevId, Vec<FilesystemMount>>,
     /// Former mounts of filesystems.
-    former: BTreeMap<DevId, Vec<Place>>,
-    watch: Watch,
+    former: BTreeMap<DevId, Vec<FilesystemMount>>,
+    watch: MountWatch,
     /// Seconds until the next search is allowed.
     wait: u32,
 }
@@ -169,7 +169,7 @@ impl Mounts {
             proc: proc.to_owned(),
             places: BTreeMap::new(),
             former: BTreeMap::new(),
-            watch: Watch::new(proc),
+            watch: MountWatch::new(proc),
             wait: 0,
         };
         mounts.read_own();
@@ -178,7 +178,7 @@ impl Mounts {
 
     /// The mounts of a filesystem, the best first: those that are not covered, then those of the filesystem's root or
     /// the directory nearest to it. Empty if it is mounted in no mount namespace that could be read.
-    pub(crate) fn of(&mut self, fs: DevId) -> &[Place] {
+    pub(crate) fn of(&mut self, fs: DevId) -> &[FilesystemMount] {
         if !self.places.contains_key(&fs) && self.wait == 0 {
             self.wait = SEARCH_EVERY;
             self.read_own();
@@ -190,7 +190,7 @@ impl Mounts {
     }
 
     /// The mounts that a filesystem had before it was unmounted. Empty if it is mounted, or never was.
-    pub(crate) fn former(&self, fs: DevId) -> &[Place] {
+    pub(crate) fn former(&self, fs: DevId) -> &[FilesystemMount] {
         if self.places.contains_key(&fs) {
             return &[];
         }
@@ -198,13 +198,13 @@ impl Mounts {
     }
 
     /// A mount with that source in the mount table: for filesystems whose number is not that of their device.
-    pub(crate) fn of_source(&self, source: &[u8]) -> Option<&Place> {
+    pub(crate) fn of_source(&self, source: &[u8]) -> Option<&FilesystemMount> {
         self.places.values().flatten().find(|place| place.source == source && !place.covered)
     }
 
     /// The filesystems that are mounted in this namespace and lie on a block device, with their source.
     pub(crate) fn on_devices(&self) -> Vec<(DevId, PathBuf)> {
-        let own = |places: &'_ Vec<Place>| {
+        let own = |places: &'_ Vec<FilesystemMount>| {
             let place = places.iter().find(|place| place.outside.is_empty())?;
             Some(PathBuf::from(OsString::from_vec(place.source.clone())))
         };
@@ -243,7 +243,8 @@ impl Mounts {
 
     fn read_own(&mut self) {
         let text = fs::read(self.proc.join("self/mountinfo")).unwrap_or_default();
-        let is_own = |places: &Vec<Place>| places.iter().all(|place| place.outside.is_empty());
+        let is_own =
+            |places: &Vec<FilesystemMount>| places.iter().all(|place| place.outside.is_empty());
         let (own, others) =
             std::mem::take(&mut self.places).into_iter().partition(|(_, p)| is_own(p));
         self.places = others;
@@ -276,10 +277,10 @@ impl Mounts {
 
     fn add(&mut self, text: &[u8], outside: &[u8]) {
         let all = mountinfo::parse(text).unwrap_or_default();
-        let table = Table::new(&all);
-        let mut found: BTreeMap<DevId, Vec<Place>> = BTreeMap::new();
+        let table = MountTable::new(&all);
+        let mut found: BTreeMap<DevId, Vec<FilesystemMount>> = BTreeMap::new();
         for mount in &all {
-            found.entry(mount.fs).or_default().push(Place::new(mount, &table, outside));
+            found.entry(mount.fs).or_default().push(FilesystemMount::new(mount, &table, outside));
         }
         for (fs, mut places) in found {
             // A stable sort: of equals, the one that was mounted first stays first.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The name of a file: the path that a probe saw, completed by its mount, and confirmed or corrected by the filesystem.
 
-use super::handles::{self, Asked, OpenMount};
-use super::mounts::{Mounts, Place, strip_directory};
+use super::handles::{self, InodeLookup, OpenMount};
+use super::mounts::{FilesystemMount, Mounts, strip_directory};
 use deburr_core::recording::{DevId, FileState, Mount};
 use deburr_core::text::name;
 use rustix::fs::{AtFlags, CWD, Stat};
@@ -22,7 +22,7 @@ const DELETED: &[u8] = b" (deleted)";
 
 /// A file as a probe saw it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sighting<'a> {
+pub(crate) struct ObservedFile<'a> {
     /// `s_dev` of its filesystem.
     pub(crate) fs: DevId,
     /// Inode number.
@@ -39,7 +39,7 @@ pub(crate) struct Sighting<'a> {
     pub(crate) deleted: bool,
 }
 
-impl Sighting<'_> {
+impl ObservedFile<'_> {
     /// An inode of which nothing but these is known.
     pub(crate) fn new(fs: DevId, ino: u64, generation: u32) -> Self {
         Self { fs, ino, generation, subvolume: 0, in_fs: None, complete: true, deleted: false }
@@ -67,12 +67,12 @@ pub(crate) struct Resolver {
 
 /// A name before it is decoded.
 #[derive(Clone, Debug)]
-struct Raw {
+struct RawName {
     path: Vec<u8>,
     state: FileState,
 }
 
-impl Raw {
+impl RawName {
     fn name(&self, confirmed: bool) -> Name {
         Name { path: name::decode(&self.path), state: self.state, confirmed }
     }
@@ -113,7 +113,7 @@ impl Resolver {
     }
 
     /// The name of the file.
-    pub(crate) fn name(&mut self, seen: &Sighting<'_>) -> Name {
+    pub(crate) fn name(&mut self, seen: &ObservedFile<'_>) -> Name {
         let name = self.name_in_a_row(seen);
         self.rest();
         name
@@ -125,89 +125,100 @@ impl Resolver {
     }
 
     /// The name of the file. The mount is kept open for the next file until [`Self::rest`].
-    pub(crate) fn name_in_a_row(&mut self, seen: &Sighting<'_>) -> Name {
+    pub(crate) fn name_in_a_row(&mut self, seen: &ObservedFile<'_>) -> Name {
         if self.mounts.of(seen.fs).is_empty() {
             // Unmounted since: its name while it was mounted.
-            return told(self.mounts.former(seen.fs), seen).name(false);
+            return path_seen(self.mounts.former(seen.fs), seen).name(false);
         }
         let places = self.mounts.of(seen.fs);
-        let told = told(places, seen);
+        let as_seen = path_seen(places, seen);
         if self.left == 0 {
-            return told.name(false);
+            return as_seen.name(false);
         }
         self.left -= 1;
         let mut gone = false;
         let mut moved = false;
         for place in places.iter().filter(|place| !place.covered).take(MAX_PLACES) {
             match handles::open(&mut self.open, place, seen) {
-                Asked::Opened(file) => return ask(places, place, &file, seen, &told),
-                Asked::Gone => gone = true,
-                Asked::Moved => moved = true,
-                Asked::Unable => continue,
+                InodeLookup::Opened(file) => return ask(places, place, &file, seen, &as_seen),
+                InodeLookup::Gone => gone = true,
+                InodeLookup::Moved => moved = true,
+                InodeLookup::Unable => continue,
             }
             break;
         }
         if gone {
-            return told.deleted().name(true);
+            return as_seen.deleted().name(true);
         }
         if moved {
             self.mounts.forget(seen.fs);
         }
         // The same inode number at that path is nearly as good a confirmation.
-        let there = told.has_place() && stat(&told.path).is_some_and(|s| s.st_ino == seen.ino);
-        if there { Raw { state: FileState::Linked, ..told }.name(true) } else { told.name(false) }
+        let there =
+            as_seen.has_place() && stat(&as_seen.path).is_some_and(|s| s.st_ino == seen.ino);
+        if there {
+            RawName { state: FileState::Linked, ..as_seen }.name(true)
+        } else {
+            as_seen.name(false)
+        }
     }
 }
 
 /// The name that the probe saw, completed by the mount.
-fn told(places: &[Place], seen: &Sighting<'_>) -> Raw {
+fn path_seen(places: &[FilesystemMount], seen: &ObservedFile<'_>) -> RawName {
     let Some(in_fs) = seen.in_fs.filter(|path| !path.is_empty()) else {
-        return Raw { path: Vec::new(), state: FileState::Nameless };
+        return RawName { path: Vec::new(), state: FileState::Nameless };
     };
     if !seen.complete {
         let path = [b".../", in_fs.strip_prefix(b"/").unwrap_or(in_fs)].concat();
-        return Raw { path, state: FileState::InFilesystem };
+        return RawName { path, state: FileState::InFilesystem };
     }
     match places.iter().find_map(|place| place.join(in_fs)) {
-        Some(path) if seen.deleted => Raw { path, state: FileState::Deleted },
-        Some(path) => Raw { path, state: FileState::Linked },
-        None => Raw { path: in_fs.to_vec(), state: FileState::InFilesystem },
+        Some(path) if seen.deleted => RawName { path, state: FileState::Deleted },
+        Some(path) => RawName { path, state: FileState::Linked },
+        None => RawName { path: in_fs.to_vec(), state: FileState::InFilesystem },
     }
 }
 
-/// The name of an open file, from the kernel or from what the probe saw (`told`).
-fn ask(places: &[Place], place: &Place, file: &OwnedFd, seen: &Sighting<'_>, told: &Raw) -> Name {
-    let Ok(own) = rustix::fs::fstat(file.as_fd()) else { return told.name(false) };
+/// The name of an open file, from the kernel or from what the probe saw (`as_seen`).
+fn ask(
+    places: &[FilesystemMount],
+    place: &FilesystemMount,
+    file: &OwnedFd,
+    seen: &ObservedFile<'_>,
+    as_seen: &RawName,
+) -> Name {
+    let Ok(own) = rustix::fs::fstat(file.as_fd()) else { return as_seen.name(false) };
     let is_it = |path: &[u8]| {
         stat(path).is_some_and(|there| (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino))
     };
     // Of several names (hard links), the one that was seen in use is kept.
-    if told.has_place() && is_it(&told.path) {
-        return Raw { path: told.path.clone(), state: FileState::Linked }.name(true);
+    if as_seen.has_place() && is_it(&as_seen.path) {
+        return RawName { path: as_seen.path.clone(), state: FileState::Linked }.name(true);
     }
     let link = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let link = link.map(|link| link.into_os_string().into_vec()).unwrap_or_default();
     match named(places, place, &link, is_it) {
         // Also a deleted name while links are left: the file has other names, which the kernel does not have cached.
         Some(known) => known.name(true),
-        None if own.st_nlink == 0 => told.deleted().name(true),
+        None if own.st_nlink == 0 => as_seen.deleted().name(true),
         // The kernel has no name cached, or the file was renamed since: the name that was seen is the best known.
-        None if seen.deleted => told.name(true),
-        None => told.name(false),
+        None if seen.deleted => as_seen.name(true),
+        None => as_seen.name(false),
     }
 }
 
 /// The name from the kernel's link in `/proc/self/fd`; `None` if the kernel has no name cached.
 fn named(
-    places: &[Place],
-    place: &Place,
+    places: &[FilesystemMount],
+    place: &FilesystemMount,
     link: &[u8],
     is_it: impl Fn(&[u8]) -> bool,
-) -> Option<Raw> {
+) -> Option<RawName> {
     let shown = place.shown(link);
     if link == b"/" || link.is_empty() {
         // The root itself, or a file whose directory the kernel does not have cached.
-        return (is_it(&shown)).then_some(Raw { path: shown, state: FileState::Linked });
+        return (is_it(&shown)).then_some(RawName { path: shown, state: FileState::Linked });
     }
     let (link, state) = match link.strip_suffix(DELETED) {
         // A name may really end in this.
@@ -217,13 +228,13 @@ fn named(
     let inside = strip_directory(link, &place.point).is_some();
     let whole = place.root == b"/" || (state == FileState::Linked && is_it(&shown));
     if inside && (whole || state == FileState::Deleted) {
-        return Some(Raw { path: place.shown(link), state });
+        return Some(RawName { path: place.shown(link), state });
     }
     // Outside of what is mounted there: the kernel shows the path from the root of the filesystem.
     let elsewhere = places.iter().find_map(|other| other.join(link));
     Some(elsewhere.map_or_else(
-        || Raw { path: link.to_vec(), state: FileState::InFilesystem },
-        |path| Raw { path, state },
+        || RawName { path: link.to_vec(), state: FileState::InFilesystem },
+        |path| RawName { path, state },
     ))
 }
 
@@ -243,7 +254,7 @@ mod tests {
         let dev = here.st_dev();
         let fs = DevId { major: rustix::fs::major(dev), minor: rustix::fs::minor(dev) };
         let mut resolver = Resolver::new(Path::new("/proc"));
-        let seen = Sighting::new(fs, here.st_ino(), 0);
+        let seen = ObservedFile::new(fs, here.st_ino(), 0);
         for (is_last, most) in [(false, LOOKUPS_PER_SECOND), (true, LOOKUPS_AT_THE_END)] {
             if is_last {
                 resolver.last_second();

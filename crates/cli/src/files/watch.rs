@@ -7,9 +7,9 @@ use std::path::Path;
 
 /// Watches this process's mount table.
 #[derive(Debug)]
-pub(crate) struct Watch(Option<File>);
+pub(crate) struct MountWatch(Option<File>);
 
-impl Watch {
+impl MountWatch {
     /// Watches the mount table below `proc`, which is `/proc` except in tests.
     pub(crate) fn new(proc: &Path) -> Self {
         Self(File::open(proc.join("self/mountinfo")).ok())

@@ -21,12 +21,12 @@ pub(crate) struct Check {
     pub(crate) topic: Topic,
     /// What must have happened for its failure to mean anything.
     #[serde(skip)]
-    rests_on: RestsOn,
+    rests_on: Precondition,
 }
 
 /// Precondition of a check, in addition to a machine that is fit for the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RestsOn {
+enum Precondition {
     /// None: it must hold in any case.
     Nothing,
     /// The victim suffered nothing without the fault.
@@ -58,10 +58,10 @@ pub(crate) enum Topic {
 
 impl Check {
     pub(super) fn new(pass: bool, what: impl Into<String>) -> Self {
-        Self { what: what.into(), pass, topic: Topic::Other, rests_on: RestsOn::Fault }
+        Self { what: what.into(), pass, topic: Topic::Other, rests_on: Precondition::Fault }
     }
 
-    fn resting_on(self, rests_on: RestsOn) -> Self {
+    fn resting_on(self, rests_on: Precondition) -> Self {
         Self { rests_on, ..self }
     }
 
@@ -84,9 +84,9 @@ pub(super) fn verdict(checks: &[Check], machine_unfit: &[String]) -> Verdict {
     let (no_fault, no_control) = (missing(Topic::Fault), missing(Topic::Control));
     let is_excused = |check: &Check| match (check.topic, check.rests_on) {
         (Topic::Fault | Topic::Control, _) => true,
-        (_, RestsOn::Nothing) => false,
-        (_, RestsOn::Control) => no_control,
-        (_, RestsOn::Fault) => no_fault || no_control,
+        (_, Precondition::Nothing) => false,
+        (_, Precondition::Control) => no_control,
+        (_, Precondition::Fault) => no_fault || no_control,
     };
     let failed: Vec<&Check> = checks.iter().filter(|check| !check.pass).collect();
     match failed.is_empty() {
@@ -103,10 +103,10 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
     let (without, with) = scenario.run_names();
     let area = scenario.area.as_deref().unwrap_or_default();
     let quiet = silence(area, scenario.control_forbid.as_deref(), without, control);
-    let mut checks = vec![quiet.resting_on(RestsOn::Control)];
+    let mut checks = vec![quiet.resting_on(Precondition::Control)];
     checks.extend(control.periods.map(|periods| room(without, periods)));
     if scenario.silent {
-        checks.push(silence(area, None, with, fault).resting_on(RestsOn::Nothing));
+        checks.push(silence(area, None, with, fault).resting_on(Precondition::Nothing));
     }
     if let Some(code) = &scenario.expect_first {
         // The host's other load may contribute to the finding that must come first.
@@ -128,7 +128,7 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
         let found = fault.complaints().find(|finding| finding.code == *code);
         let seen = found.map_or("quiet".to_owned(), |finding| format!("\"{}\"", finding.title));
         let quiet = Check::new(found.is_none(), format!("`{code}` is quiet: {seen}"));
-        checks.push(quiet.resting_on(RestsOn::Nothing));
+        checks.push(quiet.resting_on(Precondition::Nothing));
     }
     checks.extend(scenario.causes.iter().map(|bound| blame(bound, fault)));
     let victim = scenario.victim.as_victim();
@@ -252,7 +252,7 @@ fn observers_part(run: &Observed, threads: u32) -> Check {
         ),
     )
     .about(Topic::Culprit)
-    .resting_on(RestsOn::Nothing)
+    .resting_on(Precondition::Nothing)
 }
 
 /// Tolerance of a reported interval, as a share of the true one: timers are late, and the probe uses bins of 100 ms.
@@ -388,7 +388,7 @@ fn agreement(name: &str, run: &Observed, threads: u32) -> Check {
     let both = run.victim.waited_ns_per_s().zip(run.reported_ns_per_s());
     let Some((own, reported)) = both else {
         let what = format!("victim and report {name} have a ledger of the victim");
-        return Check::new(false, what).about(Topic::Loss).resting_on(RestsOn::Nothing);
+        return Check::new(false, what).about(Topic::Loss).resting_on(Precondition::Nothing);
     };
     let tolerance = own.max(reported) * TOLERANCE + TOLERANCE_NS_PER_S * f64::from(threads);
     // The victim's clock includes time that the hypervisor took while the victim should have run or been woken. The
@@ -407,7 +407,7 @@ fn agreement(name: &str, run: &Observed, threads: u32) -> Check {
         ),
     )
     .about(Topic::Loss)
-    .resting_on(RestsOn::Nothing)
+    .resting_on(Precondition::Nothing)
 }
 
 /// Maximum share of the victim's time that may be unattributed.
@@ -440,7 +440,7 @@ fn conservation(run: &Observed) -> Check {
             unknown * 100.0
         ),
     )
-    .resting_on(RestsOn::Nothing)
+    .resting_on(Precondition::Nothing)
 }
 
 /// Milliseconds with one decimal.

@@ -7,7 +7,7 @@ use crate::failure::{Exit, Failure};
 use crate::store::{Claim, Reader, reason};
 use anyhow::Result;
 use deburr_core::recording::{
-    BlockRecord, CgroupId, DevId, FileId, IoTick, IoWhat, Record, SyscallRecord,
+    BlockRecord, CgroupId, DevId, FileId, IoPurpose, IoTick, Record, SyscallRecord,
 };
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,8 +127,8 @@ fn without_foreign_files(records: Vec<Record>, own: &BTreeSet<DevId>) -> Vec<Rec
                     stall.file = stall.file.map(|file| one_of_many(file, &foreign));
                 }
                 BlockRecord::Io(tick) => {
-                    if let IoWhat::File(file) = tick.what {
-                        tick.what = IoWhat::File(one_of_many(file, &foreign));
+                    if let IoPurpose::File(file) = tick.what {
+                        tick.what = IoPurpose::File(one_of_many(file, &foreign));
                     }
                     let IoTick { t0_ns, device, what, op, submitter, owner, .. } = *tick;
                     let key = (t0_ns, device, what, op, submitter, owner, tick.reason.clone());
@@ -304,7 +304,7 @@ mod tests {
                 t0_ns: 0,
                 t1_ns: 1,
                 device,
-                what: IoWhat::File(FileId(id)),
+                what: IoPurpose::File(FileId(id)),
                 op: IoOp::Write,
                 submitter: None,
                 owner: None,
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(kept.len(), 3, "{kept:?}");
         let Record::Block(sum) = &kept[2] else { panic!("{kept:?}") };
         let BlockRecord::Io(sum) = &**sum else { panic!("{kept:?}") };
-        assert_eq!(sum.what, IoWhat::File(FileId::OTHERS));
+        assert_eq!(sum.what, IoPurpose::File(FileId::OTHERS));
         assert_eq!((sum.ios, sum.bytes, sum.max_ns), (2, 50, 3));
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whether a report's stalls and files agree with what the victim and the disk measured themselves.
 
-use super::disk::Marks;
+use super::disk::WritesByMark;
 use super::expect::{Check, Topic, tenths};
 use super::io::GROUPS;
 use super::observed::Observed;
@@ -69,7 +69,7 @@ fn covered_ns(stall: &Stall, others: &[Stall]) -> u64 {
 }
 
 /// Compares the shares of the groups that the flusher writes, by the report's table and by what the disk saw.
-fn files(table: &FileTable, marks: &Marks) -> Check {
+fn files(table: &FileTable, marks: &WritesByMark) -> Check {
     // The log is synced by the victim, not written back by the flusher.
     let groups = GROUPS.iter().filter(|(mark, _)| *mark != 'l');
     let bytes: Vec<_> = groups
@@ -105,7 +105,7 @@ fn files(table: &FileTable, marks: &Marks) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::disk::Written;
+    use crate::lab::disk::MarkedWrites;
     use deburr_core::finding::FileShare;
 
     fn stall(at_ms: u64, length_ms: u64) -> Stall {
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn shares_may_differ_by_three_points() {
         let marks = [('h', 50), ('c', 30), ('i', 20), ('l', 1000), ('-', 9)]
-            .map(|(mark, bytes)| (mark, Written { requests: 1, bytes }))
+            .map(|(mark, bytes)| (mark, MarkedWrites { requests: 1, bytes }))
             .into_iter()
             .collect();
         let of = |hot, cold, index| {

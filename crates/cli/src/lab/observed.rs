@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One run of a scenario, as measured by the report and by the victim, and which findings are due to the lab.
 
-use super::disk::Marks;
+use super::disk::WritesByMark;
 use super::fitness::Machine;
 use super::service::Periods;
 use super::victim::{Stall, Summary};
@@ -24,7 +24,7 @@ pub(crate) struct Observed {
     pub(crate) victim: Summary,
     /// What was written to the run's own disk, if it had one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) written: Option<Marks>,
+    pub(crate) written: Option<WritesByMark>,
     /// Periods of the service's CPU limit, if the lab calibrated one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) periods: Option<Periods>,

@@ -4,7 +4,7 @@
 use super::scenario::check_period_us;
 use super::stage::Stage;
 use super::victim::{Summary, Window, now_ns, sleep_until};
-use super::victims::{Run, Running, Victim, VictimSpec};
+use super::victims::{Running, Victim, VictimSpec, WhichRun};
 use anyhow::{Context as _, Result};
 use rustix::thread::ClockId;
 use serde::Deserialize;
@@ -35,7 +35,7 @@ impl Victim for ReaderSpec {
         stage.make_slow_file()
     }
 
-    fn start(&self, spec: &VictimSpec, stage: &Stage, _run: Run<'_>) -> Result<Running> {
+    fn start(&self, spec: &VictimSpec, stage: &Stage, _run: WhichRun<'_>) -> Result<Running> {
         let file = stage.slow_file()?.path().display();
         let period = format!("--period-us={}", self.period_us);
         spec.start_worker(stage, &["reader".into(), format!("--file={file}"), period])

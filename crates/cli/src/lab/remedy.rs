@@ -13,7 +13,7 @@ use super::scenario::Scenario;
 use super::stage::{Stage, Stop};
 use crate::host::undo::{Undo, write_setting};
 use anyhow::{Context as _, Result, bail, ensure};
-use deburr_core::finding::{EntityKind, Finding, Fix, IoBy, LedgerState, LossOf, Report};
+use deburr_core::finding::{EntityKind, Finding, Fix, IoRowsBy, LedgerState, LossBasis, Report};
 use serde::Serialize;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -33,7 +33,7 @@ const NOISE_NS_PER_TRANSFER: f64 = 1e5;
 
 /// The effect of a remedy on the loss of a scenario.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Remedied {
+pub(crate) struct RemedyEffect {
     /// Name of the scenario.
     pub(crate) scenario: String,
     /// Whether the promise was kept, or whether the machine may be the reason if not.
@@ -49,7 +49,7 @@ pub(crate) struct Remedied {
     /// The part of the loss that may be left; `None` = nothing was promised.
     pub(crate) left_at_most: Option<f64>,
     /// Whether the losses are per second or per transfer.
-    pub(crate) of: LossOf,
+    pub(crate) of: LossBasis,
     /// The victim's loss per second or per transfer without the remedy, by the report.
     pub(crate) before_ns: f64,
     /// The victim's loss with the remedy, by the report.
@@ -65,7 +65,7 @@ pub(crate) fn run(
     settings: &Settings<'_>,
     stop: &Stop,
     progress: &mut dyn FnMut(&str),
-) -> Result<Remedied> {
+) -> Result<RemedyEffect> {
     let mut tries = 1;
     loop {
         let remedied = run_once(scenario, settings, stop, progress)?;
@@ -82,7 +82,7 @@ fn run_once(
     settings: &Settings<'_>,
     stop: &Stop,
     progress: &mut dyn FnMut(&str),
-) -> Result<Remedied> {
+) -> Result<RemedyEffect> {
     let (seconds, name) = (settings.seconds, &scenario.name);
     progress(&format!("`{name}`: {seconds} s with its fault, then {seconds} s with a remedy"));
     let (mut applied, mut foreign) = (None, None);
@@ -105,17 +105,17 @@ fn run_once(
         })?;
     let Some((code, fix, report)) = applied else {
         let unfit = foreign.into_iter().chain(after.machine.unfit()).collect();
-        return Ok(Remedied::without(scenario, unfit));
+        return Ok(RemedyEffect::without(scenario, unfit));
     };
     let of = fix.expect.map_or(usual_loss(&code), |promise| promise.of);
     let before_ns = loss_ns(&report, &code, after.victim_pid, of)
         .context("the report before it has no loss of the victim")?;
     let after_ns = loss_ns(&after.report, &code, after.victim_pid, of)
         .context("the report after it has no loss of the victim")?;
-    let own_ns = own_loss(&after, &code).filter(|_| of == LossOf::Second);
+    let own_ns = own_loss(&after, &code).filter(|_| of == LossBasis::Second);
     let noise_ns = match of {
-        LossOf::Second => NOISE_NS_PER_S * f64::from(scenario.victim.threads.max(1)),
-        LossOf::Transfer => NOISE_NS_PER_TRANSFER,
+        LossBasis::Second => NOISE_NS_PER_S * f64::from(scenario.victim.threads.max(1)),
+        LossBasis::Transfer => NOISE_NS_PER_TRANSFER,
     };
     let left_at_most = fix.expect.map_or(HELPS, |promise| promise.left_at_most);
     let bound_ns = left_at_most * before_ns + noise_ns;
@@ -123,7 +123,7 @@ fn run_once(
         && after_ns < before_ns
         && own_ns.is_none_or(|own_ns| own_ns <= bound_ns);
     let unfit = after.machine.unfit();
-    Ok(Remedied {
+    Ok(RemedyEffect {
         scenario: name.clone(),
         verdict: Verdict::of(kept, &unfit),
         unfit,
@@ -138,7 +138,7 @@ fn run_once(
     })
 }
 
-impl Remedied {
+impl RemedyEffect {
     /// The result if no remedy was applied, because of the machine or because the report offered none.
     fn without(scenario: &Scenario, unfit: Vec<String>) -> Self {
         Self {
@@ -149,7 +149,7 @@ impl Remedied {
             action: "no remedy with a command was offered".into(),
             command: String::new(),
             left_at_most: None,
-            of: LossOf::Second,
+            of: LossBasis::Second,
             before_ns: 0.0,
             after_ns: 0.0,
             victim_after_ns: None,
@@ -165,10 +165,10 @@ fn is_foreign(finding: &Finding, lab: &str) -> bool {
 }
 
 /// The result as text.
-pub(crate) fn text(it: &Remedied) -> String {
+pub(crate) fn text(it: &RemedyEffect) -> String {
     let each = match it.of {
-        LossOf::Second => "/s",
-        LossOf::Transfer => " a transfer",
+        LossBasis::Second => "/s",
+        LossBasis::Transfer => " a transfer",
     };
     let ms = |ns: f64| format!("{:.1} ms{each}", ns / 1e6);
     let verdict = match it.verdict {
@@ -217,23 +217,27 @@ fn first_command<'r>(
 
 /// Whether a loss is per second or per transfer if no remedy promises anything. A writer that is paused (BLK006)
 /// leaves the transfers to the flusher, so its loss is per second.
-fn usual_loss(code: &str) -> LossOf {
-    if code.starts_with("BLK") && code != "BLK006" { LossOf::Transfer } else { LossOf::Second }
+fn usual_loss(code: &str) -> LossBasis {
+    if code.starts_with("BLK") && code != "BLK006" {
+        LossBasis::Transfer
+    } else {
+        LossBasis::Second
+    }
 }
 
 /// The victim's time that a finding of this code is about, in nanoseconds per second or per transfer.
-fn loss_ns(report: &Report, code: &str, pid: u32, of: LossOf) -> Option<f64> {
+fn loss_ns(report: &Report, code: &str, pid: u32, of: LossBasis) -> Option<f64> {
     let ns_per_s = loss_ns_per_s(report, code, pid)?;
     match of {
-        LossOf::Second => Some(ns_per_s),
-        LossOf::Transfer => Some(ns_per_s / transfers_per_s(report, pid)?),
+        LossBasis::Second => Some(ns_per_s),
+        LossBasis::Transfer => Some(ns_per_s / transfers_per_s(report, pid)?),
     }
 }
 
 /// Transfers per second that a process submitted; `None` if there are none.
 fn transfers_per_s(report: &Report, pid: u32) -> Option<f64> {
     let tables = report.block_io.iter().flat_map(|io| &io.devices).flat_map(|it| &it.tables);
-    let rows = tables.filter(|table| table.by == IoBy::Process).flat_map(|table| &table.rows);
+    let rows = tables.filter(|table| table.by == IoRowsBy::Process).flat_map(|table| &table.rows);
     let own = rows.filter(|row| row.entity.as_ref().is_some_and(|it| it.pid == Some(pid)));
     let ios: u64 = own.map(|row| row.ios).sum();
     (ios > 0).then(|| ios as f64 / report.window.seconds)

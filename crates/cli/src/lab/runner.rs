@@ -11,7 +11,7 @@ use super::scenario::Scenario;
 use super::service::Periods;
 use super::stage::{Stage, Stop};
 use super::victim::{Stall, Window};
-use super::victims::{Run, Running};
+use super::victims::{Running, WhichRun};
 use crate::store::Reader;
 use anyhow::{Context as _, Result, bail};
 use deburr_core::finding::Report;
@@ -151,7 +151,7 @@ fn observe(
 }
 
 /// An action on the running experiment before it is observed. It gets the stage and the pid of the victim.
-pub(super) type Before<'a> = &'a mut dyn FnMut(&mut Stage, u32) -> Result<()>;
+pub(super) type Preparation<'a> = &'a mut dyn FnMut(&mut Stage, u32) -> Result<()>;
 
 /// One run: starts victim and faults, calls `before`, observes, and collects what was measured.
 pub(super) fn observe_after(
@@ -159,7 +159,7 @@ pub(super) fn observe_after(
     settings: &Settings<'_>,
     stop: &Stop,
     (with_faults, quota_us): (bool, &mut Option<u64>),
-    before: Before<'_>,
+    before: Preparation<'_>,
 ) -> Result<Observed> {
     let mut stage = Stage::new(stop.clone(), settings.weight)?;
     if let Some(disk) = &scenario.disk {
@@ -171,7 +171,7 @@ pub(super) fn observe_after(
     let victim = scenario.victim.as_victim();
     victim.prepare(&mut stage)?;
     let Running { pid, measures: mut victim, service, limit } =
-        victim.start(&scenario.victim, &stage, Run { with_faults, quota_us })?;
+        victim.start(&scenario.victim, &stage, WhichRun { with_faults, quota_us })?;
     if let Some(disk) = &scenario.disk {
         // By now the victim has created all its files.
         stage.disk()?.served().set_base_us(disk.base_us)?;

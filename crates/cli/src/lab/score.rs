@@ -4,7 +4,7 @@
 
 mod card;
 
-pub(crate) use card::Card;
+pub(crate) use card::Scorecard;
 
 use super::expect::{Check, Topic};
 use super::measured;
@@ -12,7 +12,7 @@ use super::needs::Need;
 use super::runner::{self, Outcome, Settings};
 use super::scenario::Scenario;
 use super::stage::{Interrupted, Stop};
-use super::vary::{self, Numbers};
+use super::vary::{self, RunNumbers};
 use crate::claim;
 use crate::failure::{Exit, Failure};
 use anyhow::{Context as _, Result};
@@ -32,7 +32,7 @@ pub(crate) struct Run {
     /// Seed of its numbers. The same seed gives the same numbers.
     pub(crate) seed: u64,
     /// The numbers that were chosen.
-    pub(crate) numbers: Numbers,
+    pub(crate) numbers: RunNumbers,
     /// Weight of the lab's cgroup against the rest of the host.
     pub(crate) weight: u32,
     /// Its result.
@@ -44,7 +44,7 @@ pub(crate) struct Run {
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RunResult {
     /// It was judged.
-    Judged(Marks),
+    Judged(Scores),
     /// The machine was not fit for it, and not everything was right.
     Inconclusive {
         /// What was wrong with the machine.
@@ -61,7 +61,7 @@ pub(crate) enum RunResult {
 
 /// What was right in a run. Absent = the scenario does not check it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Marks {
+pub(crate) struct Scores {
     /// The first finding is the right one.
     pub(crate) first: Option<bool>,
     /// The culprits are named, with their shares.
@@ -76,7 +76,7 @@ pub(crate) struct Marks {
     pub(crate) failed: Vec<String>,
 }
 
-impl Marks {
+impl Scores {
     fn of(checks: &[Check]) -> Self {
         let all = |topic| {
             let mut checks = checks.iter().filter(|check| check.topic == topic).peekable();
@@ -167,7 +167,7 @@ fn judged(scenario: &Scenario, outcome: &Outcome) -> RunResult {
         let own = outcome.fault.victim.io.as_ref().map_or(&[][..], |io| &io.stalls);
         checks.push(measured::stalls(own, &outcome.fault.recorded));
     }
-    let marks = Marks::of(&checks);
+    let marks = Scores::of(&checks);
     if !marks.failed.is_empty() && !outcome.unfit.is_empty() {
         return RunResult::Inconclusive { why: outcome.unfit.join("; "), failed: marks.failed };
     }
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn one_wrong_check_of_a_topic_is_enough_and_an_absent_topic_has_no_mark() {
         let check = |topic, pass| Check::new(pass, format!("{topic:?} {pass}")).about(topic);
-        let marks = Marks::of(&[
+        let marks = Scores::of(&[
             check(Topic::First, true),
             check(Topic::Loss, true),
             check(Topic::Loss, false),
@@ -234,9 +234,9 @@ mod tests {
         let run = Run {
             scenario: "healthy".into(),
             seed: 3,
-            numbers: Numbers::from([("victim.work_us".into(), 5)]),
+            numbers: RunNumbers::from([("victim.work_us".into(), 5)]),
             weight: 1,
-            result: RunResult::Judged(Marks { loss: Some(true), ..Marks::default() }),
+            result: RunResult::Judged(Scores { loss: Some(true), ..Scores::default() }),
         };
         let other = Run { result: RunResult::Broken { why: "a\nb".into() }, ..run.clone() };
         append(&log, &run).unwrap();

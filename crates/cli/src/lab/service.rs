@@ -4,7 +4,7 @@
 //! driver measures the latency.
 
 use super::stage::{Job, Stage, Worker};
-use super::victims::{Run, Running, Victim, VictimSpec};
+use super::victims::{Running, Victim, VictimSpec, WhichRun};
 use crate::clock::{SECOND_NS, monotonic_ns};
 use crate::sweep::load::{self, Load};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -139,7 +139,7 @@ impl Victim for ServiceSpec {
 
     /// Starts the service in the victim's cgroup, and drives it. The limit is calibrated in the first run and kept for
     /// the second.
-    fn start(&self, spec: &VictimSpec, stage: &Stage, run: Run<'_>) -> Result<Running> {
+    fn start(&self, spec: &VictimSpec, stage: &Stage, run: WhichRun<'_>) -> Result<Running> {
         if self.program == Program::Go {
             build(stage)?;
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The stage of one run: the lab's cgroup, the processes in it, and how both are removed.
 
-use super::disk::{Disk, DiskSpec, Served, Serving};
+use super::disk::{Disk, DiskSpec, ServeOptions, Served};
 use super::needs::usable_cpus;
 use crate::host::cgroup::{self, Tree};
 use crate::host::guard::Guard;
@@ -211,7 +211,7 @@ impl Stage {
 
     /// Creates the file that the victim reads, as fast as memory.
     pub(crate) fn make_slow_file(&mut self) -> Result<()> {
-        let serving = Serving { comm: "lab-file", size_mib: 1, megabytes_per_s: 10_000 };
+        let serving = ServeOptions { comm: "lab-file", size_mib: 1, megabytes_per_s: 10_000 };
         let file = Served::make(self, serving).context("cannot make the lab's slow file")?;
         self.slow_file = Some(file);
         Ok(())

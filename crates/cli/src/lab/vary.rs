@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use toml::{Table, Value};
 
 /// The numbers of one run by their paths. `fault.0.shares` is the first fault's.
-pub(crate) type Numbers = BTreeMap<String, i64>;
+pub(crate) type RunNumbers = BTreeMap<String, i64>;
 
 /// Separates a scenario file into the table without its ranges, and the ranges.
 pub(crate) fn split(text: &str) -> Result<(Table, BTreeMap<String, [i64; 2]>)> {
@@ -23,7 +23,7 @@ pub(crate) fn split(text: &str) -> Result<(Table, BTreeMap<String, [i64; 2]>)> {
 }
 
 /// The scenario with numbers that depend only on its name, their paths, and `seed`.
-pub(crate) fn varied(text: &str, seed: u64) -> Result<(Scenario, Numbers)> {
+pub(crate) fn varied(text: &str, seed: u64) -> Result<(Scenario, RunNumbers)> {
     with(text, |name, [least, most]| {
         let mut random = seed;
         for byte in name.bytes() {
@@ -34,10 +34,10 @@ pub(crate) fn varied(text: &str, seed: u64) -> Result<(Scenario, Numbers)> {
 }
 
 /// The scenario with the numbers that `choose` picks from their ranges.
-fn with(text: &str, choose: impl Fn(&str, [i64; 2]) -> i64) -> Result<(Scenario, Numbers)> {
+fn with(text: &str, choose: impl Fn(&str, [i64; 2]) -> i64) -> Result<(Scenario, RunNumbers)> {
     let (mut table, ranges) = split(text)?;
     let scenario = table.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let mut numbers = Numbers::new();
+    let mut numbers = RunNumbers::new();
     for (path, [least, most]) in ranges {
         ensure!(0 < least && least <= most, "`vary.{path}`: {least} to {most} is no range");
         let number = choose(&format!("{scenario} {path}"), [least, most]);

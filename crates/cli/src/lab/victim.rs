@@ -3,7 +3,7 @@
 //! it was runnable without running. That is the second, independent channel that a report is compared with.
 
 use super::stage::Stage;
-use super::victims::{Run, Running, Victim, VictimSpec};
+use super::victims::{Running, Victim, VictimSpec, WhichRun};
 use anyhow::{Context as _, Result, ensure};
 use rustix::thread::{ClockId, clock_nanosleep_absolute, set_current_timer_slack};
 use rustix::time::{Timespec, clock_gettime};
@@ -63,7 +63,7 @@ impl Victim for Demand {
         true
     }
 
-    fn start(&self, spec: &VictimSpec, stage: &Stage, _run: Run<'_>) -> Result<Running> {
+    fn start(&self, spec: &VictimSpec, stage: &Stage, _run: WhichRun<'_>) -> Result<Running> {
         let what = [
             "serve".into(),
             format!("--threads={}", self.threads),

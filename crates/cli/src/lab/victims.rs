@@ -118,11 +118,11 @@ pub(crate) trait Victim {
     }
 
     /// Starts it, in the place that `spec` gives.
-    fn start(&self, spec: &VictimSpec, stage: &Stage, run: Run<'_>) -> Result<Running>;
+    fn start(&self, spec: &VictimSpec, stage: &Stage, run: WhichRun<'_>) -> Result<Running>;
 }
 
 /// Which of a scenario's two runs a victim is started for.
-pub(crate) struct Run<'a> {
+pub(crate) struct WhichRun<'a> {
     /// Whether it is the run with faults.
     pub(crate) with_faults: bool,
     /// The calibrated CPU limit, in microseconds per period, which both runs share; `None` until it is measured.

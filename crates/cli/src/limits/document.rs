@@ -2,7 +2,7 @@
 //! The answers as data: the document `deburr.limits/1`, which `docs/limits.md` describes.
 
 use deburr_core::finding::{Fix, Tool};
-use deburr_core::limits::effective::{Bound, Level, Sight};
+use deburr_core::limits::effective::{AncestorVisibility, LimitSource, QuotaLevel};
 use deburr_core::recording::{Container, Parallelism, RuntimeKind, SeenQuota};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ pub(crate) struct Document {
     pub(crate) processes: Vec<Row>,
     /// All other processes; absent where processes were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) others: Option<Others>,
+    pub(crate) others: Option<Unlisted>,
 }
 
 #[derive(Debug, Serialize)]
@@ -34,7 +34,7 @@ pub(crate) struct Host {
 
 /// How many processes are not listed, and why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Others {
+pub(crate) struct Unlisted {
     /// No limit but the host's CPUs, and no known runtime.
     pub(crate) unlimited: u32,
     pub(crate) kernel_threads: u32,
@@ -73,12 +73,12 @@ pub(crate) struct Row {
 pub(crate) struct LimitRow {
     /// CPU time that it may use, in CPUs.
     pub(crate) cpus: f64,
-    pub(crate) bound_by: Bound,
+    pub(crate) bound_by: LimitSource,
     /// Where the limit comes from, in words.
     pub(crate) origin: String,
     /// How much of the levels above it was visible. If not all, `cpus` is an upper bound.
     #[serde(flatten)]
-    pub(crate) sight: Sight,
+    pub(crate) sight: AncestorVisibility,
     /// Levels that have a quota, its own cgroup first.
     pub(crate) quotas: Vec<QuotaRow>,
     /// Number of CPUs that it may run on; `affinity` and `cpuset` say which.
@@ -101,7 +101,7 @@ pub(crate) struct QuotaRow {
     /// Whether it is the effective limit.
     pub(crate) binds: bool,
     #[serde(flatten)]
-    pub(crate) level: Level,
+    pub(crate) level: QuotaLevel,
     /// Periods with runnable threads, and periods that were throttled, since the cgroup was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nr_periods: Option<u64>,

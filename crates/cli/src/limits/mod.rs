@@ -5,10 +5,10 @@ mod document;
 mod image;
 mod program;
 mod runtime;
-mod seen;
 mod survey;
 mod text;
+mod visible_quota;
 
-pub(crate) use runtime::{Hidden, Prober};
-pub(crate) use survey::{Question, look};
+pub(crate) use runtime::{HiddenReason, Prober};
+pub(crate) use survey::{SurveyRequest, look};
 pub(crate) use text::text;

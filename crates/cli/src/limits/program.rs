@@ -4,7 +4,7 @@
 use super::image::{FileImage, mapping, program_start};
 use crate::collect::Roots;
 use deburr_core::limits::elf::{Elf, ElfError};
-use deburr_core::limits::go::{self, GoBuild, Unlocated};
+use deburr_core::limits::go::{self, GoBuild, GomaxprocsError};
 use deburr_core::limits::{Biased, jvm};
 use deburr_core::recording::Parallelism;
 use std::collections::{BTreeMap, HashMap};
@@ -51,7 +51,7 @@ pub(super) enum Program {
         elf: Elf,
         build: GoBuild,
         /// Address of GOMAXPROCS, as the file was linked.
-        place: Result<u64, Unlocated>,
+        place: Result<u64, GomaxprocsError>,
     },
     /// Something else.
     Other,
@@ -61,7 +61,7 @@ pub(super) enum Program {
 #[derive(Debug)]
 struct Library {
     elf: Elf,
-    machine: jvm::Machine,
+    machine: jvm::JvmImage,
 }
 
 /// The files that were examined.
@@ -80,7 +80,8 @@ impl Programs {
         let known = self.programs.get(&identity);
         if let Some((tries, program)) = known {
             // A table in memory that could not be decoded may be complete later; what the file lacks stays missing.
-            let failed = matches!(**program, Program::Go { place: Err(Unlocated::Table(_)), .. });
+            let failed =
+                matches!(**program, Program::Go { place: Err(GomaxprocsError::Table(_)), .. });
             if !failed || *tries >= MAX_TRIES {
                 return Ok(Arc::clone(program));
             }

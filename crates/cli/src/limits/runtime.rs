@@ -3,11 +3,11 @@
 
 use super::image::mapping;
 use super::program::{Program, Programs, gomaxprocs};
-use super::seen::Seen;
+use super::visible_quota::MountsByNamespace;
 use crate::collect::{Cgroups, Roots};
 use crate::patience::Patience;
 use deburr_core::limits::go::{self, GoBuild};
-use deburr_core::limits::outside::{self, Outside};
+use deburr_core::limits::visible_properties::{self, VisibleProperties};
 use deburr_core::recording::{
     Confidence, Parallelism, ProcId, RuntimeKind, RuntimeReading, SeenQuota,
 };
@@ -34,12 +34,12 @@ pub(crate) struct Prober {
     /// What is known of programs. A read that does not end keeps it for ever.
     programs: Arc<Mutex<Programs>>,
     patience: Patience,
-    seen: Seen,
+    seen: MountsByNamespace,
 }
 
 /// Why nothing is known about the runtime of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hidden {
+pub(crate) enum HiddenReason {
     /// The process is gone.
     Gone,
     /// This user may not look at the process.
@@ -48,7 +48,7 @@ pub(crate) enum Hidden {
     Stuck,
 }
 
-impl From<io::Error> for Hidden {
+impl From<io::Error> for HiddenReason {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::PermissionDenied => Self::Forbidden,
@@ -58,7 +58,7 @@ impl From<io::Error> for Hidden {
 }
 
 /// The result of a look; `None` = no known runtime.
-type Found = Result<Option<RuntimeReading>, Hidden>;
+type ProbeResult = Result<Option<RuntimeReading>, HiddenReason>;
 
 impl Prober {
     /// Looks at a process that is not a kernel thread and has that many threads.
@@ -68,7 +68,7 @@ impl Prober {
         cgroups: &mut Cgroups,
         pid: u32,
         threads: u32,
-    ) -> Found {
+    ) -> ProbeResult {
         let (programs, own) = (Arc::clone(&self.programs), roots.clone());
         let read = move || {
             let mut programs = programs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +78,7 @@ impl Prober {
             if Arc::strong_count(&self.programs) > 1 {
                 self.programs = Arc::default();
             }
-            return Err(Hidden::Stuck);
+            return Err(HiddenReason::Stuck);
         };
         let seen = |reading| RuntimeReading { seen: self.seen.by(roots, cgroups, pid), ..reading };
         Ok(found?.map(seen))
@@ -87,7 +87,7 @@ impl Prober {
 
 impl Programs {
     /// The reading of a process, but for what it sees of its quota.
-    fn look(&mut self, roots: &Roots, pid: u32, threads: u32) -> Found {
+    fn look(&mut self, roots: &Roots, pid: u32, threads: u32) -> ProbeResult {
         let dir = roots.proc.join(pid.to_string());
         let program = self.of(roots, pid)?;
         let mut reading = RuntimeReading {
@@ -132,7 +132,7 @@ impl Programs {
         dir: &Path,
         pid: u32,
         reading: &mut RuntimeReading,
-    ) -> Result<bool, Hidden> {
+    ) -> Result<bool, HiddenReason> {
         let exe = fs::read_link(dir.join("exe"))?;
         let program = exe.file_name().unwrap_or_default().to_string_lossy();
         let program = program.trim_end_matches(" (deleted)");
@@ -164,7 +164,7 @@ impl Programs {
         let threads = if reading.threads > 1 { threads(dir) } else { BTreeMap::new() };
         // Threads of OpenMP have the same name as the program.
         let may_use_openmp = threads.get(&comm).is_some_and(|&unnamed| unnamed > 1);
-        let outside = Outside {
+        let outside = VisibleProperties {
             program,
             title: &title,
             comm: &comm,
@@ -173,7 +173,7 @@ impl Programs {
             openmp: may_use_openmp && has_openmp(roots, pid),
             environment,
         };
-        let Some(found) = outside::detect(&outside) else { return Ok(false) };
+        let Some(found) = visible_properties::detect(&outside) else { return Ok(false) };
         reading.kind = found.kind;
         reading.parallelism = found.parallelism;
         // Only settings of numbers that are shown.
@@ -204,7 +204,8 @@ fn start_of(path: PathBuf, max_bytes: u64) -> io::Result<Vec<u8>> {
 }
 
 fn environment(dir: &Path) -> io::Result<BTreeMap<String, String>> {
-    start_of(dir.join("environ"), MAX_ENVIRONMENT_BYTES).map(|text| outside::environment(&text))
+    start_of(dir.join("environ"), MAX_ENVIRONMENT_BYTES)
+        .map(|text| visible_properties::environment(&text))
 }
 
 /// The first argument, which servers overwrite with a title.
@@ -266,8 +267,8 @@ mod tests {
         host.write("proc/43/environ", "");
         let (mut prober, mut cgroups) = (Prober::default(), Cgroups::open(&host.roots));
         let mut look = |pid| prober.look(&host.roots, &mut cgroups, pid, 1);
-        assert_eq!(look(42), Err(Hidden::Stuck));
+        assert_eq!(look(42), Err(HiddenReason::Stuck));
         assert_eq!(look(43), Ok(None));
-        assert_eq!(look(42), Err(Hidden::Stuck));
+        assert_eq!(look(42), Err(HiddenReason::Stuck));
     }
 }

@@ -2,17 +2,19 @@
 //! Collects the CPU limits and the runtimes of all or some processes.
 
 use super::document::{
-    BeliefRow, Document, Host, LimitRow, Others, QuotaRow, Row, RuntimeRow, SCHEMA,
+    BeliefRow, Document, Host, LimitRow, QuotaRow, Row, RuntimeRow, SCHEMA, Unlisted,
 };
-use super::runtime::{Hidden, Prober};
+use super::runtime::{HiddenReason, Prober};
 use super::text::forbidden;
 use crate::collect::{
     Cgroups, Roots, affinity, has_ended, living_thread, masks_of_threads, read_stat, shown_path,
 };
 use crate::sources;
 use deburr_core::finding::Tool;
-use deburr_core::limits::belief::{Belief, Circumstances, Fit, belief, origin};
-use deburr_core::limits::effective::{Bound, Effective, Given, Level, Sight, effective};
+use deburr_core::limits::belief::{Belief, Circumstances, ThreadFit, belief, origin};
+use deburr_core::limits::effective::{
+    AncestorVisibility, Effective, LimitInputs, LimitSource, QuotaLevel, effective,
+};
 use deburr_core::procfs::pid::{self, PidStat};
 use deburr_core::procfs::{cgroup_cpu, container, cpu_list};
 use deburr_core::recording::{CgroupId, RuntimeReading};
@@ -25,7 +27,7 @@ const MAX_THREADS: usize = 4096;
 
 /// What the user asks.
 #[derive(Debug)]
-pub(crate) struct Question<'a> {
+pub(crate) struct SurveyRequest<'a> {
     /// Processes to show in depth; empty = all processes that have a limit or a known runtime.
     pub(crate) pids: &'a [u32],
 }
@@ -35,7 +37,7 @@ const STUCK: &str =
     "its runtime could not be looked at: reading its program, environment or memory did not end";
 
 /// Answers the question.
-pub(crate) fn look(question: &Question<'_>, roots: &Roots) -> Document {
+pub(crate) fn look(question: &SurveyRequest<'_>, roots: &Roots) -> Document {
     let online = sources::cpus_online(roots);
     let mut survey = Survey {
         roots,
@@ -45,7 +47,7 @@ pub(crate) fn look(question: &Question<'_>, roots: &Roots) -> Document {
         online,
         in_depth: !question.pids.is_empty(),
     };
-    let mut others = Others::default();
+    let mut others = Unlisted::default();
     let mut processes = Vec::new();
     if question.pids.is_empty() {
         for pid in pids(roots) {
@@ -54,7 +56,7 @@ pub(crate) fn look(question: &Question<'_>, roots: &Roots) -> Document {
     } else {
         processes.extend(question.pids.iter().filter_map(|&pid| {
             let stat = read_stat(roots, pid)?;
-            Some(survey.row(pid, &stat, &mut Others::default()))
+            Some(survey.row(pid, &stat, &mut Unlisted::default()))
         }));
     }
     processes.sort_by_cached_key(|row| (rank(row), row.pid));
@@ -96,13 +98,13 @@ struct Survey<'r> {
     cgroups: Cgroups,
     prober: Prober,
     /// The levels with a quota from each cgroup upwards, as far as they were read.
-    levels: BTreeMap<CgroupId, Vec<(CgroupId, Level)>>,
+    levels: BTreeMap<CgroupId, Vec<(CgroupId, QuotaLevel)>>,
     online: Vec<u32>,
     in_depth: bool,
 }
 
 impl Survey<'_> {
-    fn worth_a_look(&mut self, pid: u32, others: &mut Others) -> Option<Row> {
+    fn worth_a_look(&mut self, pid: u32, others: &mut Unlisted) -> Option<Row> {
         let stat = read_stat(self.roots, pid).filter(|stat| !has_ended(stat));
         let Some(stat) = stat else {
             others.ended += 1;
@@ -122,7 +124,7 @@ impl Survey<'_> {
         Some(row)
     }
 
-    fn row(&mut self, pid: u32, stat: &PidStat, others: &mut Others) -> Row {
+    fn row(&mut self, pid: u32, stat: &PidStat, others: &mut Unlisted) -> Row {
         let tid = living_thread(self.roots, stat);
         let status =
             fs::read(self.roots.proc.join(tid.to_string()).join("status")).unwrap_or_default();
@@ -130,12 +132,12 @@ impl Survey<'_> {
         let located = self.cgroups.locate(tid);
         let own = located.as_ref().and_then(|located| located.cgroup);
         let levels = own.map(|id| self.levels_of(id)).unwrap_or_default();
-        let all: Vec<Level> = levels.iter().map(|(_, level)| level.clone()).collect();
+        let all: Vec<QuotaLevel> = levels.iter().map(|(_, level)| level.clone()).collect();
         let cpuset =
             place.cpuset_cpus.as_ref().and_then(|text| cpu_list::parse(text.as_bytes()).ok());
         let within = cpuset.as_deref().unwrap_or(&self.online);
         let affinity = affinity(self.roots, pid, pid::status(&status).cpus_allowed, within);
-        let given = Given {
+        let given = LimitInputs {
             levels: &all,
             online: Some(self.online.as_slice()).filter(|online| !online.is_empty()),
             affinity: affinity.as_deref(),
@@ -148,7 +150,7 @@ impl Survey<'_> {
         }
         let reading = self.reading(tid, stat, others, &mut notes);
         let sight = located.as_ref().map_or_else(
-            || Sight::None("its cgroup could not be read".into()),
+            || AncestorVisibility::None("its cgroup could not be read".into()),
             |located| located.sight.clone(),
         );
         let level = effective.and_then(|effective| levels.get(effective.level?));
@@ -188,7 +190,7 @@ impl Survey<'_> {
         &mut self,
         tid: u32,
         stat: &PidStat,
-        others: &mut Others,
+        others: &mut Unlisted,
         notes: &mut Vec<String>,
     ) -> Option<RuntimeReading> {
         if stat.kernel_thread {
@@ -199,22 +201,22 @@ impl Survey<'_> {
             Ok(reading) => reading,
             Err(hidden) => {
                 notes.push(match hidden {
-                    Hidden::Gone => {
+                    HiddenReason::Gone => {
                         others.ended += 1;
                         "it ended while it was looked at".into()
                     }
-                    Hidden::Forbidden => {
+                    HiddenReason::Forbidden => {
                         others.forbidden += 1;
                         format!("its runtime may not be looked at: {}", forbidden())
                     }
-                    Hidden::Stuck => STUCK.into(),
+                    HiddenReason::Stuck => STUCK.into(),
                 });
                 None
             }
         }
     }
 
-    fn levels_of(&mut self, id: CgroupId) -> Vec<(CgroupId, Level)> {
+    fn levels_of(&mut self, id: CgroupId) -> Vec<(CgroupId, QuotaLevel)> {
         self.levels.entry(id).or_insert_with(|| self.cgroups.levels(id)).clone()
     }
 
@@ -222,8 +224,8 @@ impl Survey<'_> {
         &self,
         given: Circumstances<'_>,
         own: Option<CgroupId>,
-        levels: &[(CgroupId, Level)],
-        sight: Sight,
+        levels: &[(CgroupId, QuotaLevel)],
+        sight: AncestorVisibility,
     ) -> LimitRow {
         let Effective { cpus, bound, level, allowed } = given.effective;
         let quotas = levels.iter().enumerate().map(|(index, (id, of))| {
@@ -233,7 +235,7 @@ impl Survey<'_> {
             QuotaRow {
                 cpus: of.cpus(),
                 own: Some(*id) == own,
-                binds: bound == Bound::Quota && level == Some(index),
+                binds: bound == LimitSource::Quota && level == Some(index),
                 level: of.clone(),
                 nr_periods: stat.nr_periods,
                 nr_throttled: stat.nr_throttled,
@@ -267,9 +269,9 @@ fn affinities(roots: &Roots, pid: u32) -> BTreeMap<String, u32> {
 
 fn verdict(belief: Option<&Belief>) -> &'static str {
     match belief.map(|belief| belief.fit) {
-        Some(Fit::Fits) => "fits",
-        Some(Fit::Above) => "above",
-        Some(Fit::MayBeAbove) => "may_be_above",
+        Some(ThreadFit::Fits) => "fits",
+        Some(ThreadFit::Above) => "above",
+        Some(ThreadFit::MayBeAbove) => "may_be_above",
         None => "unknown",
     }
 }

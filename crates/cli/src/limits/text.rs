@@ -3,7 +3,7 @@
 
 use super::document::{Document, LimitRow, Row, RuntimeRow};
 use deburr_core::finding::Unit;
-use deburr_core::limits::effective::{Bound, Sight};
+use deburr_core::limits::effective::{AncestorVisibility, LimitSource};
 use deburr_core::recording::{Confidence, Container, Parallelism};
 use deburr_core::render::{self, Cell, Grid, Section, TextStyle};
 use deburr_core::text::ticked;
@@ -138,13 +138,13 @@ fn cells(row: &Row) -> Vec<Cell> {
 
 /// `4 CPUs`; `<=4 CPUs` if a level above may be tighter.
 fn may_use(limit: &LimitRow) -> String {
-    let at_most = if limit.sight == Sight::Whole { "" } else { "<=" };
+    let at_most = if limit.sight == AncestorVisibility::Whole { "" } else { "<=" };
     format!("{at_most}{}", units::cpus(limit.cpus))
 }
 
 fn short_origin(row: &Row, limit: &LimitRow) -> String {
     match limit.bound_by {
-        Bound::Quota => {
+        LimitSource::Quota => {
             let level = limit.quotas.iter().find(|quota| quota.binds);
             match (&row.container, level) {
                 (Some(container), Some(level)) if level.own => {
@@ -158,9 +158,9 @@ fn short_origin(row: &Row, limit: &LimitRow) -> String {
                 _ => "quota".into(),
             }
         }
-        Bound::Cpuset => "cpuset".into(),
-        Bound::Affinity => "affinity".into(),
-        Bound::Online => "all CPUs".into(),
+        LimitSource::Cpuset => "cpuset".into(),
+        LimitSource::Affinity => "affinity".into(),
+        LimitSource::Online => "all CPUs".into(),
     }
 }
 
@@ -297,9 +297,13 @@ fn limit_rows(limit: &LimitRow) -> Vec<Vec<String>> {
         row("quota", text);
     }
     match &limit.sight {
-        Sight::Whole if limit.quotas.is_empty() => row("quota", "none, up to the root".into()),
-        Sight::Whole => {}
-        Sight::Part(reason) | Sight::None(reason) => row("not in sight", reason.clone()),
+        AncestorVisibility::Whole if limit.quotas.is_empty() => {
+            row("quota", "none, up to the root".into());
+        }
+        AncestorVisibility::Whole => {}
+        AncestorVisibility::Part(reason) | AncestorVisibility::None(reason) => {
+            row("not in sight", reason.clone());
+        }
     }
     if let Some(cpuset) = &limit.cpuset {
         row("cpuset", format!("CPUs {cpuset}"));

@@ -21,14 +21,14 @@ pub(super) struct Block {
     /// Name below `/dev`, decoded.
     pub(super) name: String,
     pub(super) sectors: u64,
-    pub(super) part: Option<Part>,
+    pub(super) part: Option<Partition>,
     /// Devices that are built on this one: LVM, RAID, encryption.
     pub(super) holders: Vec<String>,
 }
 
 /// Disk and start of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct Partition {
     pub(super) disk: DevId,
     pub(super) start_sector: u64,
 }
@@ -43,7 +43,7 @@ impl Block {
             Some(_) => {
                 let disk = fs::canonicalize(dir).ok()?.parent()?.join("dev");
                 let disk = fs::read_to_string(disk).ok()?.trim().parse().ok()?;
-                Some(Part { disk, start_sector: number("start")? })
+                Some(Partition { disk, start_sector: number("start")? })
             }
         };
         let holders = fs::read_dir(dir.join("holders")).into_iter().flatten().flatten();
@@ -134,7 +134,7 @@ impl Devices {
         self.partitions(disk).next().is_some()
     }
 
-    fn partitions(&self, disk: DevId) -> impl Iterator<Item = (&Block, Part)> {
+    fn partitions(&self, disk: DevId) -> impl Iterator<Item = (&Block, Partition)> {
         let parts = self.0.values().filter_map(|block| Some((block, block.part?)));
         parts.filter(move |(_, part)| part.disk == disk)
     }

@@ -26,7 +26,7 @@ const SCHEMA: &str = "deburr.sector/1";
 
 /// What the user asks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Question<'a> {
+pub(crate) struct SectorRequest<'a> {
     /// `/dev/sda`, `sda` or `8:0`.
     pub(crate) device: &'a str,
     /// Sectors of 512 bytes.
@@ -52,7 +52,7 @@ pub(crate) enum Method {
 /// What a sector holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum What {
+pub(crate) enum SectorContent {
     /// Data of a file.
     File,
     /// Entries of a directory.
@@ -103,7 +103,7 @@ struct Answer {
     #[serde(skip_serializing_if = "Option::is_none")]
     partition: Option<PartitionFact>,
     #[serde(flatten)]
-    found: Found,
+    found: SectorUse,
 }
 
 #[derive(Debug, Serialize)]
@@ -117,8 +117,8 @@ struct PartitionFact {
 
 /// What a sector of a filesystem's device holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Found {
-    what: What,
+struct SectorUse {
+    what: SectorContent,
     #[serde(skip_serializing_if = "Option::is_none")]
     filesystem: Option<FilesystemFact>,
     /// Block of the filesystem, if its addresses are in blocks.
@@ -162,7 +162,7 @@ pub(crate) type Progress<'a> = &'a mut dyn FnMut(u64, usize);
 
 /// Answers the question. Errors are mistakes of the user: no such device, no such sector.
 pub(crate) fn look(
-    question: &Question<'_>,
+    question: &SectorRequest<'_>,
     roots: &Roots,
     progress: Progress<'_>,
 ) -> Result<Document, String> {
@@ -180,11 +180,11 @@ pub(crate) fn look(
     let mut found = vec![None; places.len()];
     let mut notes = Vec::new();
     let mut looked = false;
-    let mut search = volume::Search::new(question, roots)?;
+    let mut search = volume::FilesystemSearch::new(question, roots)?;
     for indexes in by_volume.values() {
         let volume = places[indexes[0]].volume;
         if volume.part.is_none() && devices.is_divided(volume.dev) {
-            indexes.iter().for_each(|&index| found[index] = Some(Found::unpartitioned()));
+            indexes.iter().for_each(|&index| found[index] = Some(SectorUse::unpartitioned()));
             looked = true;
             continue;
         }
@@ -201,7 +201,7 @@ pub(crate) fn look(
                 start_sector: part.start_sector,
                 sector: place.sector,
             });
-            let found = found.unwrap_or_else(|| Found::unknown("it was not looked for"));
+            let found = found.unwrap_or_else(|| SectorUse::unknown("it was not looked for"));
             Answer { sector, disk_sector: place.disk_sector, partition, found }
         });
     Ok(Document {
@@ -220,7 +220,7 @@ pub(crate) fn look(
 
 /// Where a sector is.
 #[derive(Clone, Copy, Debug)]
-struct Place<'a> {
+struct SectorLocation<'a> {
     disk_sector: u64,
     /// The partition, or the disk if no partition holds the sector.
     volume: &'a Block,
@@ -233,8 +233,8 @@ fn place<'a>(
     devices: &'a Devices,
     disk: &'a Block,
     asked: &'a Block,
-    question: &Question<'_>,
-) -> Result<Vec<Place<'a>>, String> {
+    question: &SectorRequest<'_>,
+) -> Result<Vec<SectorLocation<'a>>, String> {
     let name = &asked.name;
     let part = asked.part;
     if question.partition_relative && part.is_none() {
@@ -248,7 +248,7 @@ fn place<'a>(
         }
         if let (true, Some(part)) = (question.partition_relative, part) {
             let disk_sector = part.start_sector.saturating_add(sector);
-            return Ok(Place { disk_sector, volume: asked, sector });
+            return Ok(SectorLocation { disk_sector, volume: asked, sector });
         }
         let found = devices.partition(disk.dev, sector);
         let (volume, inside) = found.unwrap_or((disk, sector));
@@ -259,15 +259,15 @@ fn place<'a>(
                 disk.name
             ));
         }
-        Ok(Place { disk_sector: sector, volume, sector: inside })
+        Ok(SectorLocation { disk_sector: sector, volume, sector: inside })
     };
     question.sectors.iter().map(one).collect()
 }
 
-impl Found {
+impl SectorUse {
     fn unknown(why: impl Into<String>) -> Self {
         Self {
-            what: What::Unknown,
+            what: SectorContent::Unknown,
             filesystem: None,
             block: None,
             files: Vec::new(),
@@ -277,7 +277,7 @@ impl Found {
     }
 
     fn unpartitioned() -> Self {
-        Self { what: What::Unpartitioned, why: None, ..Self::unknown("") }
+        Self { what: SectorContent::Unpartitioned, why: None, ..Self::unknown("") }
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Sector -> partition -> block by arithmetic alone, and how answers look.
 
-use super::device::{Block, Devices, Part, SECTOR_BYTES};
+use super::device::{Block, Devices, Partition, SECTOR_BYTES};
 use super::*;
 use deburr_core::recording::DevId;
 use proptest::prelude::*;
@@ -19,12 +19,16 @@ fn disk(sectors: u64) -> Block {
 }
 
 fn partition(number: u32, start_sector: u64, sectors: u64) -> Block {
-    let part = Some(Part { disk: dev(0), start_sector });
+    let part = Some(Partition { disk: dev(0), start_sector });
     Block { dev: dev(number), name: format!("sda{number}"), sectors, part, holders: vec![] }
 }
 
-fn question<'a>(device: &'a str, sectors: &'a [u64], partition_relative: bool) -> Question<'a> {
-    Question { device, sectors, partition_relative, method: None, under: None }
+fn question<'a>(
+    device: &'a str,
+    sectors: &'a [u64],
+    partition_relative: bool,
+) -> SectorRequest<'a> {
+    SectorRequest { device, sectors, partition_relative, method: None, under: None }
 }
 
 /// The captured numbers below a heading.
@@ -118,7 +122,7 @@ fn devices_are_read_from_sysfs() {
     let devices = Devices::read(sys.path());
     let found = devices.find("/dev/cciss/c0d0p1").unwrap();
     let disk = DevId { major: 104, minor: 0 };
-    assert_eq!(found.part, Some(Part { disk, start_sector: 64 }));
+    assert_eq!(found.part, Some(Partition { disk, start_sector: 64 }));
     assert_eq!((found.sectors, found.holders.as_slice()), (900, &["dm-0".to_owned()][..]));
     assert!(devices.is_divided(disk) && !devices.is_divided(found.dev));
     assert_eq!(devices.find("104:0").unwrap().part, None);
@@ -130,8 +134,8 @@ fn answers_say_where_and_how_and_names_cannot_steer() {
     let partition = |sector| {
         Some(PartitionFact { name: "sda5".into(), dev: "8:5".into(), start_sector: 2048, sector })
     };
-    let file = Found {
-        what: What::File,
+    let file = SectorUse {
+        what: SectorContent::File,
         filesystem: Some(FilesystemFact {
             kind: "ext4".into(),
             mounted_at: Some("/data".into()),
@@ -153,7 +157,12 @@ fn answers_say_where_and_how_and_names_cannot_steer() {
         disk: DiskFact { name: "sda".into(), dev: "8:0".into(), sectors: 9999 },
         sectors: vec![
             Answer { sector: 10, disk_sector: 2058, partition: partition(10), found: file },
-            Answer { sector: 3, disk_sector: 3, partition: None, found: Found::unpartitioned() },
+            Answer {
+                sector: 3,
+                disk_sector: 3,
+                partition: None,
+                found: SectorUse::unpartitioned(),
+            },
         ],
         notes: vec!["asked 5 files".into()],
         looked: true,

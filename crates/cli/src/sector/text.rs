@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The answers as text.
 
-use super::{Answer, Document, FileFact, Found, Method, What};
+use super::{Answer, Document, FileFact, Method, SectorContent, SectorUse};
 use deburr_core::render;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,7 +25,7 @@ pub(crate) fn text(document: &Document) -> String {
             let _ = writeln!(text, "  {line}");
         }
     }
-    let mut counts: BTreeMap<What, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<SectorContent, usize> = BTreeMap::new();
     for answer in &document.sectors {
         *counts.entry(answer.found.what).or_default() += 1;
     }
@@ -43,32 +43,32 @@ pub(crate) fn text(document: &Document) -> String {
     text
 }
 
-fn word(what: What) -> &'static str {
+fn word(what: SectorContent) -> &'static str {
     match what {
-        What::File => "of files",
-        What::Directory => "of directories",
-        What::Journal => "journal",
-        What::Metadata => "metadata",
-        What::Free => "free",
-        What::Swap => "swap",
-        What::Unpartitioned => "outside of all partitions",
-        What::Unknown => "unknown",
+        SectorContent::File => "of files",
+        SectorContent::Directory => "of directories",
+        SectorContent::Journal => "journal",
+        SectorContent::Metadata => "metadata",
+        SectorContent::Free => "free",
+        SectorContent::Swap => "swap",
+        SectorContent::Unpartitioned => "outside of all partitions",
+        SectorContent::Unknown => "unknown",
     }
 }
 
-fn headline(found: &Found) -> String {
+fn headline(found: &SectorUse) -> String {
     let names: Vec<_> = found.files.iter().take(MAX_NAMES).map(name).collect();
     let more = found.files.len().saturating_sub(MAX_NAMES);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     match found.what {
-        What::File => format!("{}{more}", names.join(" and ")),
-        What::Directory => format!("directory {}{more}", names.join(" and ")),
-        What::Journal => "the filesystem's journal".into(),
-        What::Metadata => "the filesystem's metadata".into(),
-        What::Free => "free".into(),
-        What::Swap => "swap".into(),
-        What::Unpartitioned => "outside of all partitions".into(),
-        What::Unknown => "unknown".into(),
+        SectorContent::File => format!("{}{more}", names.join(" and ")),
+        SectorContent::Directory => format!("directory {}{more}", names.join(" and ")),
+        SectorContent::Journal => "the filesystem's journal".into(),
+        SectorContent::Metadata => "the filesystem's metadata".into(),
+        SectorContent::Free => "free".into(),
+        SectorContent::Swap => "swap".into(),
+        SectorContent::Unpartitioned => "outside of all partitions".into(),
+        SectorContent::Unknown => "unknown".into(),
     }
 }
 
@@ -109,7 +109,7 @@ fn place(answer: &Answer) -> Option<String> {
     (!steps.is_empty()).then(|| steps.join(", "))
 }
 
-fn how(found: &Found) -> Option<String> {
+fn how(found: &SectorUse) -> Option<String> {
     let method = found.method.map(|method| match method {
         Method::Debugfs => "by debugfs (icheck, ncheck, testb)",
         Method::Fiemap => "by asking the files (FIEMAP)",

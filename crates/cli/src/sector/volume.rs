@@ -5,10 +5,10 @@ mod ext;
 
 use super::device::{Block, SECTOR_BYTES, dev_of};
 use super::format::Format;
-use super::walk::{self, Hit, Walked};
-use super::{FileFact, FilesystemFact, Found, Method, Progress, Question, What};
+use super::walk::{self, FoundFile, WalkResult};
+use super::{FileFact, FilesystemFact, Method, Progress, SectorContent, SectorRequest, SectorUse};
 use crate::collect::Roots;
-use crate::files::{Mounts, Place, Resolver};
+use crate::files::{FilesystemMount, Mounts, Resolver};
 use deburr_core::recording::DevId;
 use deburr_core::text::name;
 use std::collections::BTreeSet;
@@ -19,8 +19,8 @@ use std::path::PathBuf;
 
 /// Searches one filesystem after the other.
 #[derive(Debug)]
-pub(super) struct Search<'a> {
-    question: &'a Question<'a>,
+pub(super) struct FilesystemSearch<'a> {
+    question: &'a SectorRequest<'a>,
     proc: PathBuf,
     mounts: Mounts,
     resolver: Resolver,
@@ -37,14 +37,14 @@ struct Volume<'a> {
     block: &'a Block,
     device: PathBuf,
     format: Result<Format, String>,
-    mount: Option<Place>,
+    mount: Option<FilesystemMount>,
     fact: Option<FilesystemFact>,
     /// Sectors from the start of its device.
     sectors: &'a [u64],
 }
 
-impl<'a> Search<'a> {
-    pub(super) fn new(question: &'a Question<'a>, roots: &Roots) -> Result<Self, String> {
+impl<'a> FilesystemSearch<'a> {
+    pub(super) fn new(question: &'a SectorRequest<'a>, roots: &Roots) -> Result<Self, String> {
         let under = match question.under {
             None => None,
             Some(directory) => {
@@ -92,11 +92,11 @@ impl<'a> Search<'a> {
         sectors: &[u64],
         notes: &mut Vec<String>,
         progress: Progress<'_>,
-    ) -> Vec<Found> {
+    ) -> Vec<SectorUse> {
         self.under_used |= self.under == Some(block.dev);
         if self.swaps.contains(&block.dev) {
             self.looked = true;
-            let swap = Found { what: What::Swap, why: None, ..Found::unknown("") };
+            let swap = SectorUse { what: SectorContent::Swap, why: None, ..SectorUse::unknown("") };
             return vec![swap; sectors.len()];
         }
         let volume = self.volume(block, sectors);
@@ -128,10 +128,10 @@ impl<'a> Search<'a> {
             let bytes = volume.fact.as_ref()?.block_bytes?;
             (sector * SECTOR_BYTES).checked_div(bytes)
         };
-        let filled = found.into_iter().zip(sectors).map(|(found, &sector)| Found {
+        let filled = found.into_iter().zip(sectors).map(|(found, &sector)| SectorUse {
             filesystem: volume.fact.clone(),
             block: block_of(sector),
-            ..found.unwrap_or_else(|| Found::unknown(why.join("; ")))
+            ..found.unwrap_or_else(|| SectorUse::unknown(why.join("; ")))
         });
         filled.collect()
     }
@@ -164,9 +164,11 @@ impl<'a> Search<'a> {
     }
 
     /// Fills in files that no directory holds any more, but some process has open.
-    fn by_open_files(&self, volume: &Volume<'_>, found: &mut [Option<Found>]) {
-        let is_open = |found: &Option<Found>| {
-            found.as_ref().is_none_or(|found| found.what == What::Metadata && found.why.is_some())
+    fn by_open_files(&self, volume: &Volume<'_>, found: &mut [Option<SectorUse>]) {
+        let is_open = |found: &Option<SectorUse>| {
+            found
+                .as_ref()
+                .is_none_or(|found| found.what == SectorContent::Metadata && found.why.is_some())
         };
         let places = places(found, volume.sectors, is_open);
         if places.is_empty() {
@@ -179,12 +181,12 @@ impl<'a> Search<'a> {
             if let Some(hit) = hits[index].first() {
                 let files = vec![file_of(hit, true)];
                 let method = Some(Method::Fiemap);
-                *slot = Some(Found {
-                    what: What::File,
+                *slot = Some(SectorUse {
+                    what: SectorContent::File,
                     files,
                     method,
                     why: None,
-                    ..Found::unknown("")
+                    ..SectorUse::unknown("")
                 });
             }
         }
@@ -194,7 +196,7 @@ impl<'a> Search<'a> {
     fn by_walk(
         &mut self,
         volume: &Volume<'_>,
-        found: &mut [Option<Found>],
+        found: &mut [Option<SectorUse>],
         notes: &mut Vec<String>,
         progress: Progress<'_>,
     ) -> Result<(), String> {
@@ -226,12 +228,12 @@ impl<'a> Search<'a> {
             let Some(first) = hits.first() else { continue };
             let mut files: Vec<_> = hits.iter().map(|hit| file_of(hit, false)).collect();
             files.sort_by(|a, b| (a.ino, &a.path).cmp(&(b.ino, &b.path)));
-            *slot = Some(Found {
-                what: if first.directory { What::Directory } else { What::File },
+            *slot = Some(SectorUse {
+                what: if first.directory { SectorContent::Directory } else { SectorContent::File },
                 files,
                 method: Some(Method::Fiemap),
                 why: None,
-                ..Found::unknown("")
+                ..SectorUse::unknown("")
             });
         }
         Err("no file that was asked is there: metadata, journal, free space, or a file that was deleted, is \
@@ -242,21 +244,21 @@ impl<'a> Search<'a> {
 
 /// The sectors that are still to be found, in bytes from the start of the device, ascending.
 fn places(
-    found: &[Option<Found>],
+    found: &[Option<SectorUse>],
     sectors: &[u64],
-    is_open: impl Fn(&Option<Found>) -> bool,
+    is_open: impl Fn(&Option<SectorUse>) -> bool,
 ) -> Vec<u64> {
     let open = found.iter().zip(sectors).filter(|(found, _)| is_open(found));
     let places: BTreeSet<u64> = open.map(|(_, sector)| sector * SECTOR_BYTES).collect();
     places.into_iter().collect()
 }
 
-fn file_of(hit: &Hit, deleted: bool) -> FileFact {
+fn file_of(hit: &FoundFile, deleted: bool) -> FileFact {
     let path = Some(name::decode(&hit.path));
     FileFact { ino: hit.ino, path, deleted, offset_bytes: Some(hit.offset_bytes) }
 }
 
-fn walk_note(walked: &Walked, start: &std::path::Path) -> String {
+fn walk_note(walked: &WalkResult, start: &std::path::Path) -> String {
     let mut note = format!("asked {} files below `{}`", walked.files, start.display());
     if walked.unopened > 0 {
         note += &format!("; {} could not be opened", walked.unopened);

@@ -22,7 +22,7 @@ const PROGRESS_EVERY: u64 = 1000;
 
 /// A file that is at one of the places.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Hit {
+pub(super) struct FoundFile {
     pub(super) ino: u64,
     pub(super) path: Vec<u8>,
     /// Offset of the place in the file.
@@ -32,9 +32,9 @@ pub(super) struct Hit {
 
 /// The results of a walk.
 #[derive(Debug, Default)]
-pub(super) struct Walked {
+pub(super) struct WalkResult {
     /// The files at each place.
-    pub(super) hits: Vec<Vec<Hit>>,
+    pub(super) hits: Vec<Vec<FoundFile>>,
     /// Files and directories that were opened.
     pub(super) files: u64,
     /// Files and directories that could not be opened.
@@ -51,8 +51,8 @@ pub(super) fn walk(
     places: &[u64],
     shared: bool,
     progress: &mut dyn FnMut(u64, usize),
-) -> Result<Walked, String> {
-    let mut walked = Walked { hits: vec![Vec::new(); places.len()], ..Walked::default() };
+) -> Result<WalkResult, String> {
+    let mut walked = WalkResult { hits: vec![Vec::new(); places.len()], ..WalkResult::default() };
     let cannot = |error| format!("cannot walk `{}`: {error}", start.display());
     let dev = fs::metadata(start).map_err(cannot)?.dev();
     let mut found = 0;
@@ -90,7 +90,7 @@ pub(super) fn walk(
             is_there = true;
             let path = path.clone().into_os_string().into_vec();
             found += usize::from(walked.hits[index].is_empty());
-            walked.hits[index].push(Hit { ino, path, offset_bytes, directory });
+            walked.hits[index].push(FoundFile { ino, path, offset_bytes, directory });
         });
         if is_there && !directory && metadata.nlink() > 1 {
             let left = other_names.entry(ino).or_insert(metadata.nlink());
@@ -108,7 +108,7 @@ pub(super) fn walk(
 }
 
 /// Looks for the places in files of a filesystem that have no name any more, but are open in some process.
-pub(super) fn deleted(proc: &Path, dev: DevId, places: &[u64]) -> Vec<Vec<Hit>> {
+pub(super) fn deleted(proc: &Path, dev: DevId, places: &[u64]) -> Vec<Vec<FoundFile>> {
     let mut hits = vec![Vec::new(); places.len()];
     let mut seen = BTreeSet::new();
     let processes = fs::read_dir(proc).into_iter().flatten().flatten();
@@ -133,7 +133,7 @@ pub(super) fn deleted(proc: &Path, dev: DevId, places: &[u64]) -> Vec<Vec<Hit>> 
         let path = fs::read_link(&link).unwrap_or_default().into_os_string().into_vec();
         let path = path.strip_suffix(b" (deleted)").map_or(path.clone(), <[u8]>::to_vec);
         let _ = each_place(&file, places, |index, offset_bytes| {
-            hits[index].push(Hit { ino, path: path.clone(), offset_bytes, directory: false });
+            hits[index].push(FoundFile { ino, path: path.clone(), offset_bytes, directory: false });
         });
     }
     hits

@@ -5,7 +5,7 @@
 use super::files::Files;
 use super::tree::refused;
 use deburr_core::snapshot::ethtool::{self, Question, Refusal};
-use deburr_core::snapshot::parts::{self, Found};
+use deburr_core::snapshot::parts::{self, EntryValue};
 use deburr_core::snapshot::whitelist::Entry;
 use deburr_core::snapshot::{Class, Instance, Value};
 use rustix::io::Errno;
@@ -18,8 +18,9 @@ use std::os::fd::OwnedFd;
 const ANSWER_BYTES: usize = 64 << 10;
 
 /// The settings of each card, by its name; one absent value where the kernel cannot be asked.
-pub(super) fn look(entry: &Entry, files: &mut Files) -> Vec<(Option<Instance>, Found)> {
-    let nothing = |value| vec![(None, Found { part: None, class: Class::Configuration, value })];
+pub(super) fn look(entry: &Entry, files: &mut Files) -> Vec<(Option<Instance>, EntryValue)> {
+    let nothing =
+        |value| vec![(None, EntryValue { part: None, class: Class::Configuration, value })];
     let directory = entry.path.trim_end_matches("/*");
     let cards = files.instances(directory);
     let family = files.timed(
@@ -43,7 +44,7 @@ pub(super) fn look(entry: &Entry, files: &mut Files) -> Vec<(Option<Instance>, F
                 Err(Value::Absent) => Vec::new(),
                 Err(value) => {
                     let part = Some(format!("{question:?}").to_lowercase());
-                    vec![Found { part, class: Class::Configuration, value }]
+                    vec![EntryValue { part, class: Class::Configuration, value }]
                 }
             };
             all.extend(found.into_iter().map(|found| (Some(instance.clone()), found)));

@@ -6,7 +6,7 @@ use super::expand::{Match, expand};
 use super::files::Files;
 use super::special;
 use deburr_core::snapshot::form::Kind;
-use deburr_core::snapshot::parts::{self, Found};
+use deburr_core::snapshot::parts::{self, EntryValue};
 use deburr_core::snapshot::whitelist::{self, Entry, Source};
 use deburr_core::snapshot::{Area, Class, Fact, Instance, Value, fold};
 use std::collections::BTreeMap;
@@ -39,13 +39,13 @@ pub(super) fn jobs() -> Vec<Job> {
 
 /// Facts, and the values of instances that will be combined into facts.
 #[derive(Default)]
-struct Gathered {
+struct CollectedFacts {
     facts: Vec<Fact>,
     by_key: BTreeMap<String, (Area, Class, Values)>,
 }
 
-impl Gathered {
-    fn add(&mut self, key: &str, area: Area, instance: Option<&Instance>, found: Found) {
+impl CollectedFacts {
+    fn add(&mut self, key: &str, area: Area, instance: Option<&Instance>, found: EntryValue) {
         let key =
             found.part.as_ref().map_or_else(|| key.to_owned(), |part| format!("{key}#{part}"));
         let Some(instance) = instance else {
@@ -71,7 +71,7 @@ impl Gathered {
 /// The facts of one file, or of all files that its pattern stands for.
 pub(super) fn look(job: &Job, files: &mut Files, release: &str) -> Vec<Fact> {
     let Some(first) = job.first() else { return Vec::new() };
-    let mut gathered = Gathered::default();
+    let mut gathered = CollectedFacts::default();
     let combined = match first.source {
         Source::Modprobe => Some(special::modprobe(files)),
         Source::Loader => Some(special::loader(first, files)),
@@ -117,7 +117,7 @@ fn distinct(instance: &Instance, before: &Values) -> Instance {
 }
 
 /// Reads one file.
-fn read(job: &Job, file: &Match, key: &str, files: &mut Files) -> Vec<(Area, Found)> {
+fn read(job: &Job, file: &Match, key: &str, files: &mut Files) -> Vec<(Area, EntryValue)> {
     let Some(first) = job.first() else { return Vec::new() };
     let path = &file.path;
     let plain = match first.kind {
@@ -129,7 +129,7 @@ fn read(job: &Job, file: &Match, key: &str, files: &mut Files) -> Vec<(Area, Fou
     let found = match plain {
         Some(value) => {
             let value = value.unwrap_or_else(|missing| missing);
-            vec![Found { part: None, class: first.class, value }]
+            vec![EntryValue { part: None, class: first.class, value }]
         }
         None => match files.content(path, key, cap(first)) {
             Ok(content) => parts::found(job, &content),
@@ -137,7 +137,7 @@ fn read(job: &Job, file: &Match, key: &str, files: &mut Files) -> Vec<(Area, Fou
         },
     };
     // The entries of one file may belong to several areas.
-    let area = |found: &Found| {
+    let area = |found: &EntryValue| {
         let own = job.iter().find(|entry| entry.part == found.part.as_deref());
         own.unwrap_or(first).area
     };

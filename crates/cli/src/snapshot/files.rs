@@ -43,7 +43,7 @@ impl Default for Limits {
 
 /// State that the workers and the thread that watches them share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedState {
     pub(super) tree: Tree,
     pub(super) limits: Limits,
     started_ns: u64,
@@ -60,7 +60,7 @@ struct State {
     hung: BTreeSet<String>,
 }
 
-impl Shared {
+impl SharedState {
     pub(super) fn new(tree: Tree, limits: Limits) -> Self {
         Self { tree, limits, started_ns: clock::monotonic_ns(), state: Mutex::default() }
     }
@@ -119,7 +119,7 @@ pub(super) struct Timing {
 /// A worker's access to files.
 #[derive(Debug)]
 pub(super) struct Files {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     worker: u64,
     listed: BTreeMap<String, Rc<Vec<(String, Instance)>>>,
     /// Reads of the current entry.
@@ -133,7 +133,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    pub(super) fn new(shared: Arc<Shared>, worker: u64) -> Self {
+    pub(super) fn new(shared: Arc<SharedState>, worker: u64) -> Self {
         let (listed, timings, notes) = Default::default();
         Self { shared, worker, listed, timings, notes, asked: 0, spent_ns: 0 }
     }
@@ -265,7 +265,7 @@ impl Files {
     }
 
     /// Why a file must not be read; `None` if it may.
-    fn may_not(&mut self, shared: &Shared, path: &str) -> Option<Value> {
+    fn may_not(&mut self, shared: &SharedState, path: &str) -> Option<Value> {
         let state = shared.state();
         let hung = state.hung.contains(path);
         let mine = state.worker == self.worker;
@@ -287,7 +287,7 @@ impl Files {
     }
 }
 
-fn timed_out(shared: &Shared) -> Value {
+fn timed_out(shared: &SharedState) -> Value {
     Value::TimedOut { after_ms: u64::try_from(shared.limits.file.as_millis()).unwrap_or(u64::MAX) }
 }
 

@@ -17,7 +17,7 @@ pub(crate) use tree::Tree;
 
 use deburr_core::snapshot::{Class, Fact, Host, Reading, SCHEMA, Snapshot, Tool, Value, filter};
 use deburr_core::text::name;
-use files::{Shared, Timing};
+use files::{SharedState, Timing};
 use rustix::process::geteuid;
 use rustix::system::uname;
 use std::collections::BTreeSet;
@@ -35,7 +35,7 @@ struct Output {
 pub(crate) fn take(tree: Tree, limits: Limits, redact: bool) -> Snapshot {
     let this_host = tree.is_this_host();
     let host = host(&tree);
-    let shared = Arc::new(Shared::new(tree, limits));
+    let shared = Arc::new(SharedState::new(tree, limits));
     let jobs = facts::jobs();
     let (count, release) = (jobs.len(), host.kernel.clone());
     let outputs = watch::each(&shared, count, move |index, files| {

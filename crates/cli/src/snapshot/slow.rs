@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Finds files that are slow to read: far slower than other files, and each time.
 
-use super::files::{Shared, Timing, nanoseconds};
+use super::files::{SharedState, Timing, nanoseconds};
 use super::watch;
 use deburr_core::snapshot::SlowRead;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(super) fn median_ns(timings: &[Timing]) -> u64 {
 }
 
 /// The files that are slow also when they are read again, and those whose reading did not end, slowest first.
-pub(super) fn find(shared: &Arc<Shared>, timings: &[Timing], median_ns: u64) -> Vec<SlowRead> {
+pub(super) fn find(shared: &Arc<SharedState>, timings: &[Timing], median_ns: u64) -> Vec<SlowRead> {
     let mut suspects: Vec<Timing> =
         timings.iter().filter(|timing| is_slow(timing, median_ns)).cloned().collect();
     suspects.sort_by(|a, b| (b.wall_ns, &a.path).cmp(&(a.wall_ns, &b.path)));

@@ -4,7 +4,7 @@
 use super::files::Files;
 use deburr_core::snapshot::Value;
 use deburr_core::snapshot::parts::{
-    self, Found, loader, modprobe as settings, packages, rpm as header,
+    self, EntryValue, loader, modprobe as settings, packages, rpm as header,
 };
 use deburr_core::snapshot::whitelist::Entry;
 use rusqlite::{Connection, OpenFlags};
@@ -39,7 +39,7 @@ fn contents(
 }
 
 /// The settings of modprobe, from all of its directories together.
-pub(super) fn modprobe(files: &mut Files) -> Vec<Found> {
+pub(super) fn modprobe(files: &mut Files) -> Vec<EntryValue> {
     let mut by_name: BTreeMap<String, Vec<u8>> = BTreeMap::new();
     let mut there = false;
     // A file in an earlier directory replaces one of the same name in a later one, so the last directory is read first.
@@ -61,7 +61,7 @@ pub(super) fn modprobe(files: &mut Files) -> Vec<Found> {
 }
 
 /// The entries of a boot loader.
-pub(super) fn loader(entry: &Entry, files: &mut Files) -> Vec<Found> {
+pub(super) fn loader(entry: &Entry, files: &mut Files) -> Vec<EntryValue> {
     match contents(entry.path, ".conf", files) {
         Ok(contents) => {
             let contents: Vec<Vec<u8>> = contents.into_values().collect();
@@ -72,7 +72,7 @@ pub(super) fn loader(entry: &Entry, files: &mut Files) -> Vec<Found> {
 }
 
 /// The packages in the database of rpm.
-pub(super) fn rpm(entry: &Entry, files: &mut Files) -> Vec<Found> {
+pub(super) fn rpm(entry: &Entry, files: &mut Files) -> Vec<EntryValue> {
     let file = match files.open(entry.path) {
         Ok(file) => file,
         Err(value) => return whole(value),
@@ -118,6 +118,6 @@ fn installed(database: &Connection) -> rusqlite::Result<Vec<(String, String)>> {
 }
 
 /// One value for the whole fact.
-fn whole(value: Value) -> Vec<Found> {
-    vec![Found { part: None, class: deburr_core::snapshot::Class::Configuration, value }]
+fn whole(value: Value) -> Vec<EntryValue> {
+    vec![EntryValue { part: None, class: deburr_core::snapshot::Class::Configuration, value }]
 }

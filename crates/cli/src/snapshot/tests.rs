@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Snapshots of captured trees in which files are missing, torn or hostile, and of a reader that hangs.
 
-use super::files::{Limits, Shared};
+use super::files::{Limits, SharedState};
 use super::{Tree, take, watch};
 use crate::collect::fixture::Host;
 use deburr_core::snapshot::{Class, Integer, Snapshot, Unit, Value};
@@ -164,7 +164,7 @@ fn what_is_no_file_of_the_kernels_is_said_and_the_rest_goes_on() {
 fn a_read_that_hangs_is_given_up_and_the_rest_goes_on() {
     let host = Host::empty();
     let limits = Limits { file: Duration::from_millis(100), ..Limits::default() };
-    let shared = Arc::new(Shared::new(Tree::open(&host.path("")).unwrap(), limits));
+    let shared = Arc::new(SharedState::new(Tree::open(&host.path("")).unwrap(), limits));
     let results = watch::each(&shared, 5, |index, files| {
         let path = format!("/file{index}");
         let hang = index == 1 || index == 3;
@@ -191,7 +191,7 @@ fn after_some_that_hang_others_of_their_kind_are_not_tried() {
         entry: Duration::from_millis(120),
         whole: Duration::from_secs(60),
     };
-    let shared = Arc::new(Shared::new(Tree::open(&host.path("")).unwrap(), limits));
+    let shared = Arc::new(SharedState::new(Tree::open(&host.path("")).unwrap(), limits));
     let results = watch::each(&shared, 2, |index, files| {
         let read = |cpu: usize| {
             let path = format!("/cpu{cpu}/{index}");
@@ -216,7 +216,7 @@ fn after_some_that_hang_others_of_their_kind_are_not_tried() {
 #[test]
 fn a_reader_that_fails_loses_one_entry() {
     let host = Host::empty();
-    let shared = Arc::new(Shared::new(Tree::open(&host.path("")).unwrap(), Limits::default()));
+    let shared = Arc::new(SharedState::new(Tree::open(&host.path("")).unwrap(), Limits::default()));
     let results = watch::each(&shared, 3, |index, _| {
         assert!(index != 1, "on purpose");
         index

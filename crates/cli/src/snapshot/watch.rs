@@ -4,7 +4,7 @@
 //! The thread works on one item after the other. If it hangs, another thread starts the same item again and leaves the
 //! file out.
 
-use super::files::{Files, Shared};
+use super::files::{Files, SharedState};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -14,16 +14,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What a worker has done.
 #[derive(Debug)]
-struct Done<T> {
+struct WorkerProgress<T> {
     results: Vec<T>,
     /// Whether the worker ended, normally or by a panic.
     ended: bool,
 }
 
 /// Marks the worker as ended when it is dropped, also in a panic.
-struct Ended<T>(Arc<(Mutex<Done<T>>, Condvar)>);
+struct EndedOnDrop<T>(Arc<(Mutex<WorkerProgress<T>>, Condvar)>);
 
-impl<T> Drop for Ended<T> {
+impl<T> Drop for EndedOnDrop<T> {
     fn drop(&mut self) {
         let (done, changed) = &*self.0;
         done.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
@@ -33,18 +33,20 @@ impl<T> Drop for Ended<T> {
 
 /// Does `work` for `0..count`, in order. `None` stands for work that ended in a panic.
 pub(super) fn each<T: Send + 'static>(
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedState>,
     count: usize,
     work: impl Fn(usize, &mut Files) -> T + Send + Sync + 'static,
 ) -> Vec<Option<T>> {
     let work = Arc::new(work);
     let mut results: Vec<Option<T>> = Vec::new();
     while results.len() < count {
-        let done =
-            Arc::new((Mutex::new(Done { results: Vec::new(), ended: false }), Condvar::new()));
+        let done = Arc::new((
+            Mutex::new(WorkerProgress { results: Vec::new(), ended: false }),
+            Condvar::new(),
+        ));
         let (from, worker) = (results.len(), shared.new_worker());
         let (its_work, its_shared, ended) =
-            (Arc::clone(&work), Arc::clone(shared), Ended(Arc::clone(&done)));
+            (Arc::clone(&work), Arc::clone(shared), EndedOnDrop(Arc::clone(&done)));
         let spawned = thread::Builder::new().name("deburr-read".into()).spawn(move || {
             let mut files = Files::new(its_shared, worker);
             for index in from..count {
@@ -64,7 +66,7 @@ pub(super) fn each<T: Send + 'static>(
 }
 
 /// Waits until the worker ends or hangs. Returns whether it hangs.
-fn wait<T>(shared: &Shared, done: &(Mutex<Done<T>>, Condvar)) -> bool {
+fn wait<T>(shared: &SharedState, done: &(Mutex<WorkerProgress<T>>, Condvar)) -> bool {
     let (done, changed) = done;
     let mut state = done.lock().unwrap_or_else(PoisonError::into_inner);
     loop {

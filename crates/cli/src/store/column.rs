@@ -10,12 +10,12 @@ use std::borrow::Cow;
 
 /// The error for a cell that does not have the type of its column.
 #[derive(Debug)]
-pub(super) struct Damage {
+pub(super) struct CellError {
     /// What was wrong: ``table `blame`, row 17, column 3: expected an integer``.
     pub(super) message: String,
 }
 
-pub(super) type Result<T> = std::result::Result<T, Damage>;
+pub(super) type Result<T> = std::result::Result<T, CellError>;
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,13 +72,13 @@ impl<'a> Cells<'a> {
         Self { table, row, column: 0 }
     }
 
-    pub(super) fn damage(&self, what: &str) -> Damage {
+    pub(super) fn damage(&self, what: &str) -> CellError {
         let seq = match self.row.get_ref(0) {
             Ok(ValueRef::Integer(seq)) => seq.to_string(),
             _ => "?".into(),
         };
         let message = format!("table `{}`, row {seq}, column {}: {what}", self.table, self.column);
-        Damage { message }
+        CellError { message }
     }
 
     /// The next cell.
@@ -242,7 +242,7 @@ macro_rules! name {
 /// The way in which a field is stored.
 macro_rules! way {
     () => {
-        $crate::store::ways::Plain
+        $crate::store::encodings::AsColumns
     };
     ($way:ty) => {
         $way

@@ -10,17 +10,17 @@
 //! `docs/recording-format.md` describes the tables.
 
 mod column;
-mod pace;
+mod create;
+mod encodings;
+mod io_pace;
 mod packed;
-mod place;
 mod reader;
 mod records;
 mod table;
 mod values;
-mod ways;
 mod writer;
 
-pub(crate) use place::Claim;
+pub(crate) use create::Claim;
 pub(crate) use reader::Reader;
 pub(crate) use writer::Writer;
 

@@ -5,7 +5,7 @@ use super::column::{Cell, Cells, Column, Columns, Result, Scalar, columns};
 use super::packed;
 use deburr_core::recording::{
     CgroupId, CgroupVersion, Culprit, DevId, DeviceBin, DiskCounters, EventKind, FileClass, FileId,
-    FileState, IdleCpu, IoCulprit, IoOp, IoWhat, LoadBin, Mix, ProcId, PsiResource, Run,
+    FileState, IdleCpu, IoCulprit, IoOp, IoPurpose, LoadBin, Mix, ProcId, PsiResource, Run,
     RuntimeKind, Source, StallKind, State, ThreadStates, WaitHist,
 };
 use rusqlite::types::ValueRef;
@@ -402,18 +402,18 @@ impl Columns for EventKind {
 }
 
 /// Everything that is not data of a file.
-const NO_FILES: [(IoWhat, &str); 7] = [
-    (IoWhat::Metadata, "metadata"),
-    (IoWhat::Journal, "journal"),
-    (IoWhat::Flush, "flush"),
-    (IoWhat::Discard, "discard"),
-    (IoWhat::Swap, "swap"),
-    (IoWhat::RawDevice, "raw_device"),
-    (IoWhat::Unknown, "unknown"),
+const NO_FILES: [(IoPurpose, &str); 7] = [
+    (IoPurpose::Metadata, "metadata"),
+    (IoPurpose::Journal, "journal"),
+    (IoPurpose::Flush, "flush"),
+    (IoPurpose::Discard, "discard"),
+    (IoPurpose::Swap, "swap"),
+    (IoPurpose::RawDevice, "raw_device"),
+    (IoPurpose::Unknown, "unknown"),
 ];
 
 /// A word, and the identity of the file, if it is one.
-impl Columns for IoWhat {
+impl Columns for IoPurpose {
     fn columns(name: &'static str, to: &mut Vec<Column>) {
         String::columns(name, to);
         Option::<FileId>::columns("file", to);

@@ -2,7 +2,7 @@
 //! Writes a recording while the session runs.
 
 use super::column::Cell;
-use super::place::{self, Claim};
+use super::create::{self, Claim};
 use super::table::{self, OnDemand};
 use super::{companion, reason, records, uri};
 use crate::failure::{Exit, Failure};
@@ -47,14 +47,14 @@ impl Writer {
         Self::create(temporary.path()).map_err(failed)?;
         claim.remove_stale()?;
         let file = claim.destination.put(temporary)?;
-        if !place::is_at(&file, path) {
-            return Err(place::in_use(path));
+        if !create::is_at(&file, path) {
+            return Err(create::in_use(path));
         }
         let connection = Self::open(path);
         // From here on SQLite holds a lock that other processes respect. Before, another process may have replaced the
         // file: then the file at the path is its own.
-        if !place::is_at(&file, path) {
-            return Err(place::in_use(path));
+        if !create::is_at(&file, path) {
+            return Err(create::in_use(path));
         }
         Ok(Self {
             connection: connection.map_err(failed)?,
@@ -159,7 +159,7 @@ impl Writer {
         if own.as_ref().is_ok_and(|own| own.nlink() == 0) {
             return Some("it was deleted");
         }
-        if !place::is_at(&self.file, &self.path) {
+        if !create::is_at(&self.file, &self.path) {
             return Some("it was moved, or replaced by another file");
         }
         let Ok(log) = log else { return Some("its log was deleted") };
@@ -193,7 +193,7 @@ impl Writer {
             Err(error) if error.sqlite_error_code() != Some(rusqlite::ErrorCode::DatabaseBusy) => {
                 Err(error)
             }
-            _ if !place::is_at(&self.file, &self.path) => Ok(Some("its file is gone")),
+            _ if !create::is_at(&self.file, &self.path) => Ok(Some("its file is gone")),
             _ => Ok(None),
         }
     }

@@ -3,7 +3,7 @@
 //! accepted, unless remote ones are allowed: an open loop that is pointed at somebody else's service is an attack.
 
 use super::load::Target;
-use deburr_core::sweep::Driven;
+use deburr_core::sweep::Workload;
 use hyper::Uri;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 
@@ -17,7 +17,7 @@ pub(crate) struct Address {
     /// The first of them, with its protocol.
     pub(crate) target: Target,
     /// The target as the document records it.
-    pub(crate) driven: Driven,
+    pub(crate) driven: Workload,
 }
 
 /// Parses and resolves an address. An error is a message for the user.
@@ -69,12 +69,12 @@ pub(crate) fn parse(text: &str, allow_remote: bool) -> Result<Address, String> {
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let path = path.parse().map_err(|error| format!("`{text}`: {error}"))?;
         let target = Target::Http { address, path, host: authority.to_string() };
-        return Ok(Address { all, target, driven: Driven::Http { url: text.to_owned() } });
+        return Ok(Address { all, target, driven: Workload::Http { url: text.to_owned() } });
     }
     if uri.path().len() > 1 || uri.query().is_some() {
         return Err(format!("`{text}` has a path, which tcp:// has not; {EXPECTED}"));
     }
-    let driven = Driven::Tcp { address: text.to_owned() };
+    let driven = Workload::Tcp { address: text.to_owned() };
     Ok(Address { all, target: Target::Tcp { address }, driven })
 }
 

@@ -2,7 +2,7 @@
 //! What does a run cost? Reads the cgroup's counters at both ends of the window, and samples memory and threads
 //! within it.
 
-use super::ground::RunGroup;
+use super::cgroups::RunGroup;
 use crate::clock::{monotonic_ns, sleep_until};
 use anyhow::Result;
 use deburr_core::procfs::pid;

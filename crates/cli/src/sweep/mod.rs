@@ -3,14 +3,14 @@
 //! during the sweep affect all of them alike. Each run is a fresh process in a fresh cgroup.
 
 pub(crate) mod address;
-mod ground;
+mod cgroups;
 pub(crate) mod load;
 mod meter;
 pub(crate) mod rates;
 mod service;
 pub(crate) mod variants;
 
-pub(crate) use ground::{Ground, RunGroup};
+pub(crate) use cgroups::{RunGroup, SweepCgroups};
 pub(crate) use service::Service;
 
 use crate::clock::monotonic_ns;
@@ -90,7 +90,7 @@ impl Plan {
 /// Runs one step. `begun_ns` is when the sweep began, by `CLOCK_MONOTONIC`. `None` if `stop` asked for the end.
 pub(crate) fn run(
     plan: &Plan,
-    ground: &mut Ground,
+    ground: &mut SweepCgroups,
     step: Step,
     begun_ns: u64,
     stop: &dyn Fn() -> bool,
@@ -105,13 +105,13 @@ pub(crate) fn run(
     ended.map(|()| done)
 }
 
-fn start(plan: &Plan, ground: &Ground, group: &RunGroup, step: Step) -> Result<Service> {
+fn start(plan: &Plan, ground: &SweepCgroups, group: &RunGroup, step: Step) -> Result<Service> {
     Service::start(ground, group, &plan.words, &plan.setup.variants[step.variant].env)
 }
 
 fn serve(
     plan: &Plan,
-    ground: &Ground,
+    ground: &SweepCgroups,
     group: &RunGroup,
     address: &Address,
     step: Step,
@@ -195,7 +195,7 @@ fn nobody_answered(outcome: &Outcome, service: &Service) -> Result<()> {
 /// Runs a command to its end and measures its run time.
 fn work(
     plan: &Plan,
-    ground: &Ground,
+    ground: &SweepCgroups,
     group: &RunGroup,
     step: Step,
     begun_ns: u64,

@@ -2,7 +2,7 @@
 //! The command under test: starts it in a run's cgroup, waits for it to listen or to end, and keeps the end of its
 //! output.
 
-use super::ground::{Ground, RunGroup};
+use super::cgroups::{RunGroup, SweepCgroups};
 use super::load::Target;
 use super::variants::Settings;
 use crate::failure::Failure;
@@ -46,7 +46,7 @@ struct Output {
 impl Service {
     /// Starts the command in the run's cgroup, with the variant's environment.
     pub(crate) fn start(
-        ground: &Ground,
+        ground: &SweepCgroups,
         group: &RunGroup,
         words: &[OsString],
         settings: &Settings,

@@ -15,13 +15,13 @@ const EXPECTED: &str = "give an environment variable and its values: env:NAME=V1
 
 /// One `--vary`: a variable and its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Vary {
+pub(crate) struct VariedSetting {
     name: String,
     values: Vec<Option<String>>,
 }
 
 /// Parses one `--vary`. An error is a message for the user.
-pub(crate) fn parse(text: &str) -> Result<Vary, String> {
+pub(crate) fn parse(text: &str) -> Result<VariedSetting, String> {
     let rest =
         text.strip_prefix("env:").ok_or_else(|| format!("it must begin with env:; {EXPECTED}"))?;
     let (name, values) = rest.split_once('=').ok_or_else(|| format!("it has no =; {EXPECTED}"))?;
@@ -33,11 +33,11 @@ pub(crate) fn parse(text: &str) -> Result<Vary, String> {
     if (1..values.len()).any(|i| values[..i].contains(&values[i])) {
         return Err(format!("a value of `{name}` is there twice"));
     }
-    Ok(Vary { name: name.to_owned(), values })
+    Ok(VariedSetting { name: name.to_owned(), values })
 }
 
 /// All combinations of values, the last `--vary` changing fastest. Without any, the command unchanged.
-pub(crate) fn variants(vary: &[Vary]) -> Result<Vec<Variant>, String> {
+pub(crate) fn variants(vary: &[VariedSetting]) -> Result<Vec<Variant>, String> {
     for (i, it) in vary.iter().enumerate() {
         if vary[..i].iter().any(|other| other.name == it.name) {
             return Err(format!("--vary names `{}` twice: put all its values into one", it.name));

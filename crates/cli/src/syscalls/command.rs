@@ -5,7 +5,7 @@
 use super::Meter;
 use crate::clock::monotonic_ns;
 use crate::signals::Signals;
-use deburr_sys::child::{self, Ended};
+use deburr_sys::child::{self, ExitedChild};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use rustix::time::Timespec;
@@ -19,13 +19,13 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// A run that has ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ran {
+pub(crate) struct FinishedRun {
     /// Pid of the command.
     pub(crate) pid: u32,
     /// Time from just before its start to just after its end.
     pub(crate) wall_ns: u64,
     /// How it ended, and the resources that it used.
-    pub(crate) ended: Ended,
+    pub(crate) ended: ExitedChild,
 }
 
 /// Why there was no run.
@@ -43,7 +43,7 @@ pub(crate) fn run_command(
     words: &[OsString],
     stdout_is_taken: bool,
     signals: &Signals,
-) -> Result<Ran, RunError> {
+) -> Result<FinishedRun, RunError> {
     let (program, arguments) =
         words.split_first().ok_or_else(|| RunError::Start(io::ErrorKind::InvalidInput.into()))?;
     let mut command = Command::new(program);
@@ -65,7 +65,7 @@ pub(crate) fn run_command(
         }
     };
     let wall_ns = monotonic_ns().saturating_sub(begun_ns);
-    Ok(Ran { pid, wall_ns, ended })
+    Ok(FinishedRun { pid, wall_ns, ended })
 }
 
 /// Returns when the process has ended, and passes signals on. An interrupt from the terminal reaches the command by

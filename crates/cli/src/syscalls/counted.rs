@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// The counts of one group.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counted {
+pub(crate) struct GroupCounts {
     /// What was watched, and what did not fit.
     pub(crate) span: SyscallSpan,
     /// Totals by call.
@@ -17,7 +17,7 @@ pub(crate) struct Counted {
     pub(crate) files: Vec<SyscallFile>,
 }
 
-impl Counted {
+impl GroupCounts {
     /// The counts of one group in that time. Losses are those of all groups.
     pub(crate) fn of(
         reading: &Reading,

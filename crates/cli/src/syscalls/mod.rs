@@ -5,8 +5,8 @@ mod command;
 mod counted;
 mod threads;
 
-pub(crate) use command::{Ran, RunError, run_command};
-pub(crate) use counted::{Counted, since};
+pub(crate) use command::{FinishedRun, RunError, run_command};
+pub(crate) use counted::{GroupCounts, since};
 
 use crate::collect::{Roots, possible_cpus};
 use deburr_bpf::syscalls::{Reading, SyscallPlan, SyscallProbe};

@@ -4,7 +4,7 @@
 
 use crate::common::{root_or_skip, skip};
 use crate::disk;
-use deburr_bpf::block::{BlockPlan, BlockProbe, Named, Op, Target, Transfer};
+use deburr_bpf::block::{BlockPlan, BlockProbe, FirstName, Op, Target, Transfer};
 use deburr_bpf::io_facts::io_facts;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -31,7 +31,7 @@ pub(crate) struct Seen {
     pub(crate) probe: BlockProbe,
     disk: u32,
     pub(crate) transfers: Vec<Transfer>,
-    names: BTreeMap<u64, Named>,
+    names: BTreeMap<u64, FirstName>,
 }
 
 impl Seen {

@@ -6,7 +6,7 @@
 use crate::{common, disk};
 use deburr_core::recording::{DevId, FileState};
 use deburr_core::text::name;
-use files::{Name, Resolver, Sighting};
+use files::{Name, ObservedFile, Resolver};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -26,7 +26,11 @@ struct Scene {
 
 impl Scene {
     fn name(&mut self, (ino, generation): (u64, u32), in_fs: Option<&[u8]>, deleted: bool) -> Name {
-        self.resolver.name(&Sighting { in_fs, deleted, ..Sighting::new(self.fs, ino, generation) })
+        self.resolver.name(&ObservedFile {
+            in_fs,
+            deleted,
+            ..ObservedFile::new(self.fs, ino, generation)
+        })
     }
 
     fn shown(&self, name: &[u8]) -> String {
@@ -153,8 +157,9 @@ fn a_directory_that_is_mounted_elsewhere_shows_the_path_there() {
     disk::run("mount", &["--bind", &point.join("shown").to_string_lossy(), &bind]).unwrap();
     disk::run("umount", &["--lazy", &point.to_string_lossy()]).unwrap();
     let mut resolver = Resolver::new(Path::new("/proc"));
-    let mut name =
-        |ino, in_fs: Option<&[u8]>| resolver.name(&Sighting { in_fs, ..Sighting::new(fs, ino, 0) });
+    let mut name = |ino, in_fs: Option<&[u8]>| {
+        resolver.name(&ObservedFile { in_fs, ..ObservedFile::new(fs, ino, 0) })
+    };
     let names = [
         name(inside, Some(b"/shown/in")),
         name(inside, None),
@@ -175,8 +180,8 @@ fn a_directory_that_is_mounted_elsewhere_shows_the_path_there() {
         names[3]
     );
     assert!(!names[3].path.starts_with(&bind));
-    let unmounted =
-        resolver.name(&Sighting { in_fs: Some(b"/shown/in"), ..Sighting::new(fs, inside, 0) });
+    let unmounted = resolver
+        .name(&ObservedFile { in_fs: Some(b"/shown/in"), ..ObservedFile::new(fs, inside, 0) });
     assert!(!unmounted.confirmed, "{unmounted:?}");
 }
 
@@ -216,7 +221,7 @@ fn a_filesystem_of_another_mount_namespace_is_reached_through_its_process() {
     let mut resolver = Resolver::new(Path::new("/proc"));
     let mut name = |in_fs: Option<&[u8]>| {
         let (ino, generation) = number;
-        resolver.name(&Sighting { in_fs, ..Sighting::new(fs, ino, generation) })
+        resolver.name(&ObservedFile { in_fs, ..ObservedFile::new(fs, ino, generation) })
     };
     let shown = name::decode(point.join("file").as_os_str().as_bytes());
     let expected = Name {

@@ -7,8 +7,8 @@
 use crate::common;
 use crate::lab::until;
 use crate::probe::{Spinner, schedstat};
-use deburr_bpf::plan::{Needs, plan};
-use deburr_bpf::sched::{Behind, Blame, SchedProbe, ThreadScan};
+use deburr_bpf::sched::plan::{Needs, plan};
+use deburr_bpf::sched::{Blame, ProbeCulprit, SchedProbe, ThreadScan};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::thread;
@@ -154,7 +154,7 @@ fn try_a_wait_behind_somebody() {
     culprit.join().unwrap();
     let me = std::process::id();
     let of = |behind| sums.get(&(me, behind)).copied().unwrap_or(0);
-    let (known_ns, unknown_ns) = (of(Behind::Process(me)), of(Behind::NotSampled));
+    let (known_ns, unknown_ns) = (of(ProbeCulprit::Process(me)), of(ProbeCulprit::NotSampled));
     // Five waits of 8 ms, which are longer where a hypervisor preempts the CPU meanwhile.
     assert!(known_ns > 20_000_000 && known_ns > 10 * unknown_ns, "{known_ns} and {unknown_ns}");
 }

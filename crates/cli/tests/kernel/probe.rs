@@ -3,8 +3,8 @@
 //! (churn, reuse of pids, exec, too many of them), their time is conserved or the loss is counted.
 
 use crate::common::{root_or_skip, skip};
-use deburr_bpf::plan::{Needs, Plan, plan};
-use deburr_bpf::sched::{Behind, Blame, Clock, SchedProbe, State, ThreadDelta, ThreadScan};
+use deburr_bpf::sched::plan::{Needs, Plan, plan};
+use deburr_bpf::sched::{Blame, Clock, ProbeCulprit, SchedProbe, State, ThreadDelta, ThreadScan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
@@ -246,7 +246,7 @@ fn try_who_waits_behind_whom_is_told_and_sums_to_the_waiting() {
     // milliseconds of two seconds.
     assert!((0.9..1.1).contains(&ratio), "blame is {ratio} of the waiting");
     // Whenever one of the four runs, the three others wait behind it, whoever else runs in between.
-    let own = sums.get(&(me, Behind::Process(me))).copied().unwrap_or(0);
+    let own = sums.get(&(me, ProbeCulprit::Process(me))).copied().unwrap_or(0);
     let ran: u64 = spinners
         .iter()
         .filter_map(|spinner| threads.iter().find(|thread| thread.tid == spinner.tid))
@@ -254,7 +254,7 @@ fn try_who_waits_behind_whom_is_told_and_sums_to_the_waiting() {
         .sum();
     let ratio = own as f64 / (3 * ran) as f64;
     assert!((0.85..1.15).contains(&ratio), "blame among the four is {ratio} of what it must be");
-    assert!(!sums.contains_key(&(me, Behind::Process(0))), "idleness is never a culprit");
+    assert!(!sums.contains_key(&(me, ProbeCulprit::Process(0))), "idleness is never a culprit");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Circumstances of a check: its CPUs, its limits, and the load of other tasks.
 
-use super::document::{Cpus, KeptBy, OwnLimit};
-use crate::limits::effective::Bound;
+use super::document::{AffinityLimit, Cpus, OwnLimit};
+use crate::limits::effective::LimitSource;
 use crate::procfs::cpu_list;
 use crate::recording::CheckSetup;
 use crate::view::View;
@@ -42,15 +42,16 @@ pub(super) fn cpus(view: &View, setup: &CheckSetup) -> Cpus {
 }
 
 /// Limits of the check itself: what prevents it from using CPUs, and the binding quota.
-fn own_limits(view: &View, setup: &CheckSetup) -> (Option<KeptBy>, Option<OwnLimit>) {
+fn own_limits(view: &View, setup: &CheckSetup) -> (Option<AffinityLimit>, Option<OwnLimit>) {
     let mut processes = view.processes().values().filter_map(|process| process.facts.as_ref());
     let Some(own) = processes.find(|facts| facts.observer) else { return (None, None) };
     let is_less = (setup.cpus.len() as u32) < view.cpu_count();
     let cpuset = own.cpuset_cpus.as_ref().and_then(|text| cpu_list::parse(text.as_bytes()).ok());
     // If the affinity is as narrow as the cpuset, the cpuset is the cause: the kernel narrows the affinity to it.
     let by_cpuset = cpuset.is_some_and(|cpus| !cpus.is_empty() && cpus.len() <= setup.cpus.len());
-    let kept_by = is_less.then_some(if by_cpuset { KeptBy::Cpuset } else { KeptBy::Affinity });
-    let limit = view.limit_of(own).filter(|limit| limit.effective.bound == Bound::Quota);
+    let kept_by =
+        is_less.then_some(if by_cpuset { AffinityLimit::Cpuset } else { AffinityLimit::Affinity });
+    let limit = view.limit_of(own).filter(|limit| limit.effective.bound == LimitSource::Quota);
     let limit = limit.and_then(|limit| {
         let (_, level) = limit.level?;
         Some(OwnLimit { cpus: limit.effective.cpus, cgroup: level.path })

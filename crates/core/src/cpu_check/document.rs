@@ -69,7 +69,7 @@ pub struct Cpus {
     pub offline: Vec<u32>,
     /// What prevents the check from using the other online CPUs; absent if it could use all, or if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept_by: Option<KeptBy>,
+    pub kept_by: Option<AffinityLimit>,
     /// CPU limit of the check's own cgroup or of an ancestor, if it is lower than the number of CPUs that it could use;
     /// absent without such a limit, or if not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,7 +97,7 @@ pub struct Cpus {
 /// What prevents a process from using CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum KeptBy {
+pub enum AffinityLimit {
     /// Its cpuset.
     Cpuset,
     /// Its affinity mask.

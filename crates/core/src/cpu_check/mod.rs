@@ -2,7 +2,7 @@
 //! Are the CPUs of this machine consistent: does the same work always take the same time, on any CPU and with any
 //! number of other workers computing at the same time?
 //!
-//! [`plan`] defines what is measured, in which order and for how long; the measurement itself is done elsewhere. The
+//! [`schedule`] defines what is measured, in which order and for how long; the measurement itself is done elsewhere. The
 //! measurements (`crate::view::CpuCheckView`) are evaluated by [`pairs`] (which CPUs slow each other down) and
 //! [`sweep`] (how many workers run evenly). [`judge`] combines them into the [`document`] that is printed and that the
 //! rules read.
@@ -10,7 +10,7 @@
 mod circumstances;
 pub mod document;
 pub mod pairs;
-pub mod plan;
+pub mod schedule;
 pub mod sweep;
 #[cfg(test)]
 mod tests;

@@ -121,9 +121,9 @@ enum Outcome {
 }
 
 /// Usual speed of each CPU alone, by instruction mix: the 90th percentile, which occasional disturbances do not affect.
-type Usual = BTreeMap<(Mix, u32), f64>;
+type UsualSpeeds = BTreeMap<(Mix, u32), f64>;
 
-fn usual(rounds: &[PairRound]) -> Usual {
+fn usual(rounds: &[PairRound]) -> UsualSpeeds {
     let mut all: BTreeMap<(Mix, u32), Vec<f64>> = BTreeMap::new();
     for round in rounds {
         for (cpu, run) in [(round.a, &round.a_alone), (round.b, &round.b_alone)] {
@@ -136,7 +136,7 @@ fn usual(rounds: &[PairRound]) -> Usual {
     all.into_iter().filter_map(|(key, speeds)| Some((key, high(speeds)?))).collect()
 }
 
-fn outcome(round: &PairRound, usual: &Usual) -> Outcome {
+fn outcome(round: &PairRound, usual: &UsualSpeeds) -> Outcome {
     let there = |run: &Run, slots: u64| {
         let slot_ns = (round.slot_ns * slots).max(1) as f64;
         run.wall_ns as f64 >= MIN_PRESENT * slot_ns && share(run) >= MIN_SHARE

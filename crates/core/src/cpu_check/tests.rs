@@ -3,10 +3,10 @@
 
 mod classes;
 
-use super::document::{Class, CpuCheck, KeptBy};
+use super::document::{AffinityLimit, Class, CpuCheck};
 use super::pairs::{self, Pair, PairClass};
 use super::sweep::{self, Regime};
-use super::{judge, plan};
+use super::{judge, schedule};
 use crate::recording::{
     BlockRecord, CheckSetup, CpuCheckRecord, EventKind, Mix, PairRound, Record, Run, Setting,
     SweepWorker,
@@ -116,9 +116,9 @@ fn where_no_pair_could_be_told_workers_that_stand_still_say_enough() {
 
 #[test]
 fn slots_are_as_long_as_time_allows() {
-    assert_eq!(plan::slot_ns(8, 3 * S), 5_859_375);
-    assert_eq!(plan::slot_ns(1, 3 * S), plan::SLOT_NS);
-    assert_eq!(plan::slot_ns(1000, S), plan::SCREEN_SLOT_NS);
+    assert_eq!(schedule::slot_ns(8, 3 * S), 5_859_375);
+    assert_eq!(schedule::slot_ns(1, 3 * S), schedule::SLOT_NS);
+    assert_eq!(schedule::slot_ns(1000, S), schedule::SCREEN_SLOT_NS);
 }
 
 #[test]
@@ -265,9 +265,9 @@ fn what_keeps_it_from_cpus_is_named() {
         (check.cpus.kept_by, check.verdict.doubts.join("; "))
     };
     for (cpuset, affinity, by, word) in [
-        ("2-3", "2-3", KeptBy::Cpuset, "those of its cpuset"),
-        ("0-7", "2-3", KeptBy::Affinity, "those of its affinity mask"),
-        ("2-5", "2-3", KeptBy::Affinity, "those of its affinity mask"),
+        ("2-3", "2-3", AffinityLimit::Cpuset, "those of its cpuset"),
+        ("0-7", "2-3", AffinityLimit::Affinity, "those of its affinity mask"),
+        ("2-5", "2-3", AffinityLimit::Affinity, "those of its affinity mask"),
     ] {
         let (found, doubts) = kept_by(cpuset, affinity);
         assert_eq!(found, Some(by));
@@ -303,8 +303,8 @@ fn two_hundred_and_fifty_six_cpus_with_the_pairs_that_there_was_time_for() {
     machine.rounds = 0;
     let mut scene = machine.checked();
     let run = |slots: u64, speed: f64| Run {
-        wall_ns: slots * plan::SLOT_NS,
-        cpu_ns: slots * plan::SLOT_NS,
+        wall_ns: slots * schedule::SLOT_NS,
+        cpu_ns: slots * schedule::SLOT_NS,
         chunks: (slots as f64 * 2000.0 * speed) as u64,
         chunk_ns: (CHUNK_NS as f64 / speed) as u64,
         ..Run::default()
@@ -317,7 +317,7 @@ fn two_hundred_and_fifty_six_cpus_with_the_pairs_that_there_was_time_for() {
                 t0_ns: at,
                 t1_ns: at,
                 mix: Mix::Adds,
-                slot_ns: plan::SLOT_NS,
+                slot_ns: schedule::SLOT_NS,
                 a,
                 b,
                 a_alone: run(1, 1.0),
@@ -331,7 +331,9 @@ fn two_hundred_and_fifty_six_cpus_with_the_pairs_that_there_was_time_for() {
     assert_eq!((check.verdict.class, check.verdict.usable_cores), (Class::SharedCore, Some(128)));
     assert_eq!(check.pairs_in_all, 32_640);
     assert!(check.verdict.doubts[0].contains("255 of 32 640 pairs"), "{:?}", check.verdict.doubts);
-    assert!(check.sweep.len() <= plan::QUICK.steps && check.sweep.last().unwrap().workers == 512);
+    assert!(
+        check.sweep.len() <= schedule::QUICK.steps && check.sweep.last().unwrap().workers == 512
+    );
 }
 
 #[test]
@@ -371,9 +373,9 @@ fn nine_loops_on_eight_hidden_cores_are_uneven() {
 
 #[test]
 fn plans_fit_their_time() {
-    for budget in [plan::QUICK, plan::FULL] {
+    for budget in [schedule::QUICK, schedule::FULL] {
         for cpus in [1, 2, 3, 4, 16, 63, 256, 4096] {
-            let sweep = plan::sweep(cpus, &budget);
+            let sweep = schedule::sweep(cpus, &budget);
             let n = cpus as u32;
             assert!(sweep.workers.is_sorted() && sweep.workers.len() <= budget.steps.max(7));
             for wanted in [1, n, 2 * n] {
@@ -383,15 +385,15 @@ fn plans_fit_their_time() {
             assert!(2 * sweep.step_ns * sweep.workers.len() as u64 <= budget.sweep_ns);
         }
     }
-    let quick = plan::QUICK;
+    let quick = schedule::QUICK;
     assert!(quick.sweep_ns + quick.distances_ns + quick.pairs_ns < 14 * S);
-    assert!(!plan::needs_screening(10, &quick) && plan::needs_screening(120, &quick));
+    assert!(!schedule::needs_screening(10, &quick) && schedule::needs_screening(120, &quick));
 }
 
 #[test]
 fn pairs_are_tested_in_the_order_of_their_worth() {
     let distances = BTreeMap::from([((0, 1), 30), ((0, 2), 900_000), ((1, 2), 170), ((0, 3), 28)]);
-    let order = plan::by_worth(plan::all_pairs(&[0, 1, 2, 3]), &[vec![2, 3]], &distances);
+    let order = schedule::by_worth(schedule::all_pairs(&[0, 1, 2, 3]), &[vec![2, 3]], &distances);
     assert_eq!(order, [(2, 3), (0, 2), (0, 3), (0, 1), (1, 2), (1, 3)]);
 }
 

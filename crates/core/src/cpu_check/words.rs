@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The sentences of a verdict.
 
-use super::document::{Class, Cpus, Group, KeptBy, OwnLimit};
+use super::document::{AffinityLimit, Class, Cpus, Group, OwnLimit};
 use super::sweep::{self, Regime};
 use super::verdict::Facts;
 use crate::procfs::cpu_list;
@@ -42,8 +42,8 @@ pub(super) fn refuted(work: f64) -> String {
 
 pub(super) fn not_all(cpus: &Cpus) -> String {
     let by = match cpus.kept_by {
-        Some(KeptBy::Cpuset) => ", those of its cpuset",
-        Some(KeptBy::Affinity) => ", those of its affinity mask",
+        Some(AffinityLimit::Cpuset) => ", those of its cpuset",
+        Some(AffinityLimit::Affinity) => ", those of its affinity mask",
         None => "",
     };
     format!(

@@ -12,12 +12,12 @@ pub struct BlockIo {
     pub devices: Vec<DeviceIo>,
     /// Sum of all further disks; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub more: Option<MoreDevices>,
+    pub more: Option<OmittedDevices>,
 }
 
 /// Sum of several disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MoreDevices {
+pub struct OmittedDevices {
     /// Number of disks.
     pub devices: u64,
     /// Number of their transfers.
@@ -60,7 +60,7 @@ pub struct DeviceIo {
     pub tables: Vec<IoTable>,
     /// The table that best explains the findings about the device; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub explained_by: Option<IoBy>,
+    pub explained_by: Option<IoRowsBy>,
 }
 
 /// Latency of a device's requests in one direction.
@@ -95,7 +95,7 @@ pub struct IoLatency {
 /// What the rows of a table of transfers stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum IoBy {
+pub enum IoRowsBy {
     /// Submitting processes; those with the same comm and cgroup are one row.
     Process,
     /// Cgroups that own the pages.
@@ -112,7 +112,7 @@ pub enum IoBy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IoTable {
     /// What its rows stand for.
-    pub by: IoBy,
+    pub by: IoRowsBy,
     /// Most bytes first: the 16 rows with most bytes, up to 8 more with most transfers, and one row for the rest.
     pub rows: Vec<IoRow>,
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Victims and culprits of findings: processes, cgroups, devices, files, ...
 
-use super::Whom;
+use super::BlameDistribution;
 use crate::recording::Container;
 use serde::{Deserialize, Serialize};
 
@@ -78,7 +78,7 @@ pub struct Entity {
     pub note: Option<String>,
     /// Which of several processes carry most of the blame.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub whom: Option<Whom>,
+    pub whom: Option<BlameDistribution>,
 }
 
 impl Entity {

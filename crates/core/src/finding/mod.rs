@@ -4,21 +4,21 @@
 //! The types serialise to the document `deburr.report/1` (`docs/report.schema.json`). Field names are stable: fields
 //! are only ever added. Nothing is computed or formatted here.
 
+mod blame;
 mod block_io;
 mod entity;
 mod evidence;
 mod ledger;
-mod whom;
 
+pub use blame::{BlameDistribution, BlamedProcess};
 pub use block_io::{
-    BlockIo, DeviceIo, IoBy, IoLatency, IoRow, IoTable, MoreDevices, RowKind, Writeback,
+    BlockIo, DeviceIo, IoLatency, IoRow, IoRowsBy, IoTable, OmittedDevices, RowKind, Writeback,
 };
 pub use entity::{Entity, EntityKind};
 pub use evidence::{
     Chart, ChartKind, ChartRow, Cost, Evidence, FileShare, FileTable, SizeClass, Tail, TailOf,
 };
 pub use ledger::{Ledger, LedgerPart, LedgerState};
-pub use whom::{Carrier, Whom};
 
 pub use crate::text::{Share, Unit};
 
@@ -215,14 +215,14 @@ pub struct Promise {
     /// Largest part of the loss that remains, 0..1.
     pub left_at_most: f64,
     /// How the loss is measured.
-    #[serde(default, skip_serializing_if = "LossOf::is_second")]
-    pub of: LossOf,
+    #[serde(default, skip_serializing_if = "LossBasis::is_second")]
+    pub of: LossBasis,
 }
 
 /// What a loss is measured over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum LossOf {
+pub enum LossBasis {
     /// Loss per second of wall time.
     #[default]
     Second,
@@ -231,7 +231,7 @@ pub enum LossOf {
     Transfer,
 }
 
-impl LossOf {
+impl LossBasis {
     fn is_second(&self) -> bool {
         *self == Self::Second
     }
@@ -241,13 +241,13 @@ impl Promise {
     /// A promise about the loss per second.
     #[must_use]
     pub fn left_at_most(part: f64) -> Self {
-        Self { left_at_most: part, of: LossOf::Second }
+        Self { left_at_most: part, of: LossBasis::Second }
     }
 
     /// A promise about the wait per transfer of the victim.
     #[must_use]
     pub fn each_transfer_left_at_most(part: f64) -> Self {
-        Self { left_at_most: part, of: LossOf::Transfer }
+        Self { left_at_most: part, of: LossBasis::Transfer }
     }
 }
 
@@ -292,7 +292,7 @@ pub struct NotChecked {
 /// Coverage of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
-pub enum Sight {
+pub enum SourceCoverage {
     /// Full coverage.
     Whole,
     /// Partial or no coverage, with the reason as a sentence.
@@ -302,7 +302,7 @@ pub enum Sight {
 /// Text of [`Sight::Whole`] in the JSON document.
 const WHOLE: &str = "active";
 
-impl Sight {
+impl SourceCoverage {
     /// Text in the JSON document.
     #[must_use]
     pub fn text(&self) -> &str {
@@ -313,14 +313,14 @@ impl Sight {
     }
 }
 
-impl From<String> for Sight {
+impl From<String> for SourceCoverage {
     fn from(text: String) -> Self {
         if text == WHOLE { Self::Whole } else { Self::Less(text) }
     }
 }
 
-impl From<Sight> for String {
-    fn from(sight: Sight) -> Self {
+impl From<SourceCoverage> for String {
+    fn from(sight: SourceCoverage) -> Self {
         sight.text().to_owned()
     }
 }
@@ -345,5 +345,5 @@ pub struct Observer {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost_detail: BTreeMap<String, u64>,
     /// Coverage of each source: `bpf:sched` -> `active`, `partial: ...`, `missing: ...`.
-    pub coverage: BTreeMap<String, Sight>,
+    pub coverage: BTreeMap<String, SourceCoverage>,
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How to examine a fact, and how to change it to the value of another host: commands, and how to undo them.
 
-use super::document::{Change, Reach};
-use super::knowledge::{How, Known};
-use super::shown::plain;
+use super::document::{Change, TakesEffect};
+use super::knowledge::{ChangeMethod, Knowledge};
+use super::value_text::plain;
 use crate::snapshot::{Class, Value};
 use crate::text::shell_quote;
 
 /// The command to examine a fact.
-pub(super) fn look(key: &str, known: Option<&Known>) -> String {
+pub(super) fn look(key: &str, known: Option<&Knowledge>) -> String {
     if let Some(command) = known.and_then(|known| known.look) {
         return command.to_owned();
     }
@@ -25,23 +25,23 @@ pub(super) fn look(key: &str, known: Option<&Known>) -> String {
 pub(super) fn change(
     key: &str,
     class: Class,
-    known: Option<&Known>,
+    known: Option<&Knowledge>,
     hosts: Vec<String>,
     (from, to): (&Value, &Value),
 ) -> Option<Change> {
     let how = known.and_then(|known| known.change);
     let (text, undo, reach, is_command) = match how {
-        Some(How::Machine) => return None,
-        Some(How::Firmware(text)) => {
-            (text.to_owned(), "the setting that it had".into(), Reach::Firmware, false)
+        Some(ChangeMethod::Machine) => return None,
+        Some(ChangeMethod::Firmware(text)) => {
+            (text.to_owned(), "the setting that it had".into(), TakesEffect::Firmware, false)
         }
-        Some(How::Boot(text)) => {
-            (text.to_owned(), "what was there before, and boot".into(), Reach::Boot, false)
+        Some(ChangeMethod::Boot(text)) => {
+            (text.to_owned(), "what was there before, and boot".into(), TakesEffect::Boot, false)
         }
         // A file that does not exist on one side cannot be written there.
-        Some(How::Command(command)) => {
+        Some(ChangeMethod::Command(command)) => {
             let with = |value| Some(command.replace("{}", &shell_quote(&plain(value)?)));
-            (with(to)?, with(from)?, Reach::Now, true)
+            (with(to)?, with(from)?, TakesEffect::Now, true)
         }
         None => of_key(key, class, from, to)?,
     };
@@ -54,7 +54,7 @@ fn of_key(
     class: Class,
     from: &Value,
     to: &Value,
-) -> Option<(String, String, Reach, bool)> {
+) -> Option<(String, String, TakesEffect, bool)> {
     if let Some(parameter) = key.strip_prefix("/proc/cmdline#") {
         let argument = |value: &Value| match value {
             Value::Absent => None,
@@ -67,7 +67,7 @@ fn of_key(
             (None, None) => "boot".into(),
         };
         let (from, to) = (argument(from), argument(to));
-        return Some((step(from.clone(), to.clone()), step(to, from), Reach::Boot, false));
+        return Some((step(from.clone(), to.clone()), step(to, from), TakesEffect::Boot, false));
     }
     if let Some(module) = key.strip_prefix("/proc/modules#") {
         let module = shell_quote(module);
@@ -75,7 +75,7 @@ fn of_key(
             Value::Absent => format!("sudo modprobe -r -- {module}"),
             _ => format!("sudo modprobe -- {module}"),
         };
-        return Some((step(to), step(from), Reach::Now, true));
+        return Some((step(to), step(from), TakesEffect::Now, true));
     }
     if class != Class::Configuration || key.contains('#') {
         return None;
@@ -88,14 +88,14 @@ fn of_key(
                 shell_quote(&format!("{}={value}", name.replace('/', ".")))
             )
         };
-        return Some((step(&to), step(&from), Reach::Now, true));
+        return Some((step(&to), step(&from), TakesEffect::Now, true));
     }
     if !key.starts_with("/sys/") {
         return None;
     }
     let file = glob(key);
     let step = |value: &str| format!("echo {} | sudo tee {file}", shell_quote(value));
-    Some((step(&to), step(&from), Reach::Now, true))
+    Some((step(&to), step(&from), TakesEffect::Now, true))
 }
 
 /// A key as a quoted word of the shell in which `*` remains a pattern.

@@ -21,13 +21,13 @@ pub(super) struct Row<'a> {
     pub(super) area: Area,
     pub(super) class: Class,
     /// Groups of hosts that agree, largest first, then in the order of hosts. Their value is that of the first host.
-    pub(super) camps: Vec<Camp>,
+    pub(super) camps: Vec<AgreeingHosts>,
     /// Hosts on which the value is not known, and why.
     pub(super) unknown: Vec<(usize, String)>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Camp {
+pub(super) struct AgreeingHosts {
     pub(super) hosts: Vec<usize>,
     pub(super) value: Value,
 }
@@ -121,21 +121,22 @@ fn reason(value: &Value) -> Option<String> {
     }
 }
 
-fn camps(key: &str, known: Vec<(usize, Value)>) -> Vec<Camp> {
+fn camps(key: &str, known: Vec<(usize, Value)>) -> Vec<AgreeingHosts> {
     let presence_only = knowledge::fits("/proc/modules#*", key);
     let sizes: BTreeSet<u64> = known.iter().map(|(_, value)| instances(value)).collect();
     let alike = sizes.len() == 1;
-    let mut by_content: BTreeMap<Content, Camp> = BTreeMap::new();
+    let mut by_content: BTreeMap<Content, AgreeingHosts> = BTreeMap::new();
     for (host, value) in known {
         let content = if presence_only {
             Content::One(Value::Boolean(value != Value::Absent))
         } else {
             content(&value, alike)
         };
-        let camp = by_content.entry(content).or_insert_with(|| Camp { hosts: Vec::new(), value });
+        let camp =
+            by_content.entry(content).or_insert_with(|| AgreeingHosts { hosts: Vec::new(), value });
         camp.hosts.push(host);
     }
-    let mut camps: Vec<Camp> = by_content.into_values().collect();
+    let mut camps: Vec<AgreeingHosts> = by_content.into_values().collect();
     let scales = knowledge::find(key).is_some_and(|known| known.scales)
         || whitelist::find(key).is_some_and(|entry| entry.scales_with_memory);
     if scales && camps.len() > 1 {
@@ -186,8 +187,8 @@ fn members(of: &[String]) -> u64 {
 
 /// Merges camps with similar amounts: in the order of amounts, a camp within the
 /// tolerance of the previous one joins it.
-fn merged(camps: Vec<Camp>) -> Vec<Camp> {
-    let (mut numbers, mut others): (Vec<Camp>, Vec<Camp>) =
+fn merged(camps: Vec<AgreeingHosts>) -> Vec<AgreeingHosts> {
+    let (mut numbers, mut others): (Vec<AgreeingHosts>, Vec<AgreeingHosts>) =
         camps.into_iter().partition(|camp| amounts(&camp.value).is_some());
     numbers.sort_by_cached_key(|camp| amounts(&camp.value));
     let mut last: Option<Vec<i128>> = None;

@@ -25,7 +25,7 @@ pub struct HostDiff {
     /// Facts that could not be compared.
     pub not_compared: Vec<NotCompared>,
     /// Facts that differ as they must or may: identity, counters, addresses.
-    pub aside: Vec<Aside>,
+    pub aside: Vec<ExpectedDifference>,
     /// What was measured to be slower; absent without measurements of two hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<super::Explanation>,
@@ -59,7 +59,7 @@ impl HostDiff {
     /// value of the first slow host and that of the first fast one. Empty unless three hosts or more are compared,
     /// of which it is said who is slow.
     #[must_use]
-    pub fn separating(&self) -> Vec<(&Difference, &Held, &Held)> {
+    pub fn separating(&self) -> Vec<(&Difference, &ValueOnHosts, &ValueOnHosts)> {
         let first = |slow: bool| self.hosts.iter().find(|host| host.slow == Some(slow));
         let (Some(separation), Some(slow), Some(fast)) =
             (&self.separation, first(true), first(false))
@@ -137,7 +137,7 @@ pub struct Difference {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub what: Option<String>,
     /// The values and the hosts that have them, most hosts first.
-    pub values: Vec<Held>,
+    pub values: Vec<ValueOnHosts>,
     /// Hosts on which the value is not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_on: Vec<String>,
@@ -178,14 +178,14 @@ pub struct Difference {
 impl Difference {
     /// What a host has; `None` if that is not known.
     #[must_use]
-    pub fn held_by(&self, host: &Host) -> Option<&Held> {
+    pub fn held_by(&self, host: &Host) -> Option<&ValueOnHosts> {
         self.values.iter().find(|held| held.hosts.contains(&host.id))
     }
 }
 
 /// A value and the hosts that have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct ValueOnHosts {
     /// Identifiers of the hosts, in order.
     pub hosts: Vec<String>,
     /// The value of the first of them.
@@ -206,7 +206,7 @@ pub struct Change {
     /// How to undo the change.
     pub undo: String,
     /// What it takes until the change has an effect.
-    pub reach: Reach,
+    pub reach: TakesEffect,
     /// The risk of the change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk: Option<String>,
@@ -215,7 +215,7 @@ pub struct Change {
 /// What it takes until a change has an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reach {
+pub enum TakesEffect {
     /// It takes effect at once.
     Now,
     /// The host must be rebooted.
@@ -275,11 +275,11 @@ pub struct NotCompared {
 
 /// A fact that differs as it must or may.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Aside {
+pub struct ExpectedDifference {
     /// Its key.
     pub key: String,
     /// Its class, which is the reason why it may differ.
     pub class: Class,
     /// The values and the hosts that have them.
-    pub values: Vec<Held>,
+    pub values: Vec<ValueOnHosts>,
 }

@@ -13,29 +13,29 @@
 //! equal nor different: it is *not compared*.
 
 mod change;
-mod charge;
 mod compare;
 pub mod document;
+mod drivers;
 pub mod knowledge;
 mod measured;
-mod plan;
 mod rank;
 mod separate;
-mod shown;
+mod test_plan;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod tests_plan;
+mod value_text;
 
-pub use charge::Drivers;
+pub use drivers::Drivers;
 pub use measured::{Explanation, ExtraTime, Measured, slow};
-pub use plan::{Group, Next, Plan, Planned, Step};
 pub use separate::{Separation, Test};
+pub use test_plan::{AfterTest, Group, Plan, PlannedChange, Step};
 
 use crate::snapshot::{SlowRead, Snapshot, Tool};
 use crate::text::units::duration;
 use compare::{Row, rows};
-use document::{Aside, Counts, Difference, Host, HostDiff, NotCompared, SCHEMA};
+use document::{Counts, Difference, ExpectedDifference, Host, HostDiff, NotCompared, SCHEMA};
 use rank::Ranking;
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ const MAX_SLOW: usize = 3;
 
 /// A host to compare.
 #[derive(Clone, Debug)]
-pub struct Given<'a> {
+pub struct HostInput<'a> {
     /// Its snapshot.
     pub snapshot: &'a Snapshot,
     /// What to call it if the snapshot has no host name: the snapshot's file.
@@ -62,7 +62,7 @@ pub struct Given<'a> {
 
 /// Compares hosts, without judging the result: [`crate::rules::diff`] does both.
 #[must_use]
-pub fn diff(given: &[Given<'_>], measured: &[Measured], tool_version: &str) -> HostDiff {
+pub fn diff(given: &[HostInput<'_>], measured: &[Measured], tool_version: &str) -> HostDiff {
     let snapshots: Vec<&Snapshot> = given.iter().map(|host| host.snapshot).collect();
     let ids: Vec<String> = (0..given.len()).map(id).collect();
     let drivers: Vec<Drivers> = snapshots.iter().map(|it| Drivers::of(it)).collect();
@@ -73,7 +73,11 @@ pub fn diff(given: &[Given<'_>], measured: &[Measured], tool_version: &str) -> H
         if !row.class.is_compared() {
             if row.camps.len() > 1 {
                 let values = rank::held(&row.camps, &ids);
-                aside.push(Aside { key: row.key.to_owned(), class: row.class, values });
+                aside.push(ExpectedDifference {
+                    key: row.key.to_owned(),
+                    class: row.class,
+                    values,
+                });
             }
             continue;
         }
@@ -129,7 +133,7 @@ pub fn diff(given: &[Given<'_>], measured: &[Measured], tool_version: &str) -> H
         not_checked: vec![],
         notes: notes(given, &ids),
     };
-    diff.plan = plan::plan(&diff);
+    diff.plan = test_plan::plan(&diff);
     diff
 }
 
@@ -143,7 +147,7 @@ pub fn id(at: usize) -> String {
     }
 }
 
-fn described(given: &Given<'_>, id: &str, drivers: &Drivers, outlier_in: u64) -> Host {
+fn described(given: &HostInput<'_>, id: &str, drivers: &Drivers, outlier_in: u64) -> Host {
     let snapshot = given.snapshot;
     Host {
         id: id.to_owned(),
@@ -188,8 +192,8 @@ fn slow_file(slow: &SlowRead, id: &str) -> String {
 }
 
 /// Files that were slow to read on some of the hosts only: their paths, and a sentence about each.
-fn slow_on_some(given: &[Given<'_>], ids: &[String]) -> Vec<(String, String)> {
-    let slow = |host: &Given<'_>, path: &str| {
+fn slow_on_some(given: &[HostInput<'_>], ids: &[String]) -> Vec<(String, String)> {
+    let slow = |host: &HostInput<'_>, path: &str| {
         host.snapshot.reading.slow.iter().any(|it| it.path == path && it.wall_ns >= SLOW_NS)
     };
     let mut files = Vec::new();
@@ -203,7 +207,7 @@ fn slow_on_some(given: &[Given<'_>], ids: &[String]) -> Vec<(String, String)> {
     files
 }
 
-fn notes(given: &[Given<'_>], ids: &[String]) -> Vec<String> {
+fn notes(given: &[HostInput<'_>], ids: &[String]) -> Vec<String> {
     let mut notes = Vec::new();
     let mut differ = |of: &dyn Fn(&Snapshot) -> &str, sentence: &str| {
         let values: BTreeSet<&str> = given.iter().map(|host| of(host.snapshot)).collect();

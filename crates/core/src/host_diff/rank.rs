@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How much a difference matters: what is known about it, which driver is in charge, what it follows from.
 
-use super::charge::Drivers;
-use super::compare::{Camp, Row};
-use super::document::{Difference, Held};
-use super::knowledge::{self, HIGH, InCharge, Known, LOW, MEDIUM, Slower};
-use super::shown::shown;
-use super::{change, charge, shown};
+use super::compare::{AgreeingHosts, Row};
+use super::document::{Difference, ValueOnHosts};
+use super::drivers::Drivers;
+use super::knowledge::{self, HIGH, Knowledge, LOW, MEDIUM, RequiredDriver, SlowerSide};
+use super::value_text::shown;
+use super::{change, drivers, value_text};
 use crate::finding::Severity;
 use crate::snapshot::{Area, Value};
 use std::cmp::Ordering;
@@ -45,7 +45,7 @@ pub(super) fn order(a: &Difference, b: &Difference) -> Ordering {
 }
 
 /// The values of a row and the hosts that have them.
-pub(super) fn held(camps: &[Camp], ids: &[String]) -> Vec<Held> {
+pub(super) fn held(camps: &[AgreeingHosts], ids: &[String]) -> Vec<ValueOnHosts> {
     let of = |at: usize| {
         let others: Vec<&Value> = camps
             .iter()
@@ -53,7 +53,7 @@ pub(super) fn held(camps: &[Camp], ids: &[String]) -> Vec<Held> {
             .filter(|(other, _)| *other != at)
             .map(|(_, camp)| &camp.value)
             .collect();
-        Held {
+        ValueOnHosts {
             hosts: named(&camps[at].hosts, ids),
             value: camps[at].value.clone(),
             shown: shown(&camps[at].value, &others),
@@ -119,7 +119,7 @@ impl Ranking<'_> {
     fn in_charge(
         &self,
         row: &Row<'_>,
-        who: InCharge,
+        who: RequiredDriver,
         weight: u8,
         cautions: &mut Vec<String>,
     ) -> u8 {
@@ -136,7 +136,7 @@ impl Ranking<'_> {
             }
         }
         if !unknown.is_empty() {
-            let which = if matches!(who, InCharge::Idle(_)) { "idle" } else { "frequency" };
+            let which = if matches!(who, RequiredDriver::Idle(_)) { "idle" } else { "frequency" };
             cautions.push(format!(
                 "whether `{name}` says anything on {} is not known: nor is the {which} driver there",
                 unknown.join(", ")
@@ -149,7 +149,7 @@ impl Ranking<'_> {
 
     /// Key of the difference that this one follows from: hosts that agree on that one also agree on this one. A
     /// parameter of a module follows from the module.
-    fn parent(&self, row: &Row<'_>, known: Option<&Known>) -> Option<String> {
+    fn parent(&self, row: &Row<'_>, known: Option<&Knowledge>) -> Option<String> {
         let module = row.key.strip_prefix("/sys/module/").and_then(|rest| rest.split('/').next());
         let module = module.map(|module| format!("/proc/modules#{module}"));
         let mut patterns: Vec<&str> = known.map_or(&[][..], |known| known.follows).to_vec();
@@ -158,8 +158,8 @@ impl Ranking<'_> {
         let partly = row.camps.iter().any(|camp| camp.value == Value::Absent);
         if partly && known.is_none_or(|known| !known.alone) {
             patterns.extend(match row.area {
-                Area::Frequency => Some(charge::FREQUENCY_DRIVER),
-                Area::Idle => Some(charge::IDLE_DRIVER),
+                Area::Frequency => Some(drivers::FREQUENCY_DRIVER),
+                Area::Idle => Some(drivers::IDLE_DRIVER),
                 _ => None,
             });
         }
@@ -176,7 +176,7 @@ impl Ranking<'_> {
     }
 
     /// Hosts with the value that is known to be the slowest; empty if all values are equally slow or that is not known.
-    fn slower(&self, row: &Row<'_>, known: &Known) -> Vec<usize> {
+    fn slower(&self, row: &Row<'_>, known: &Knowledge) -> Vec<usize> {
         let ranks: Vec<Option<i128>> =
             row.camps.iter().map(|camp| slowness(&camp.value, known.slower)).collect();
         let Some(ranks) = ranks.into_iter().collect::<Option<Vec<i128>>>() else { return vec![] };
@@ -204,24 +204,24 @@ impl Ranking<'_> {
     /// the camp to change is the one with most slow hosts, then with most hosts that the difference is known to slow
     /// down, then the smallest, then the last; the camp to copy is the one with most fast hosts, then with fewest
     /// slowed down, then the largest.
-    fn pair(&self, row: &Row<'_>, slower: &[usize]) -> Option<(Camp, Camp)> {
+    fn pair(&self, row: &Row<'_>, slower: &[usize]) -> Option<(AgreeingHosts, AgreeingHosts)> {
         if let Some(golden) = self.golden {
-            let is = |camp: &&Camp| camp.hosts.contains(&golden);
+            let is = |camp: &&AgreeingHosts| camp.hosts.contains(&golden);
             let to = row.camps.iter().find(is)?;
             return Some((row.camps.iter().find(|camp| !is(camp))?.clone(), to.clone()));
         }
-        let share = |camp: &Camp, of: &dyn Fn(usize) -> bool| {
+        let share = |camp: &AgreeingHosts, of: &dyn Fn(usize) -> bool| {
             camp.hosts.iter().filter(|&&host| of(host)).count()
         };
         let is_slow = |host: usize| self.slow[host] == Some(true);
         let is_slower = |host: usize| slower.contains(&host);
-        let score = |camp: &Camp| (share(camp, &is_slow), share(camp, &is_slower));
+        let score = |camp: &AgreeingHosts| (share(camp, &is_slow), share(camp, &is_slower));
         let from = row.camps.iter().enumerate().rev().max_by(|(i, a), (j, b)| {
             let fewest = b.hosts.len().cmp(&a.hosts.len()).then(i.cmp(j));
             score(a).cmp(&score(b)).then(fewest)
         })?;
         let others = row.camps.iter().enumerate().filter(|(at, _)| *at != from.0);
-        let fast = |camp: &Camp| {
+        let fast = |camp: &AgreeingHosts| {
             let healthy = share(camp, &|host| self.slow[host] == Some(false));
             (healthy, std::cmp::Reverse(share(camp, &is_slower)), camp.hosts.len())
         };
@@ -240,7 +240,7 @@ fn default_group(area: Area, key: &str) -> String {
 }
 
 /// How slow a value makes a host: larger is slower; `None` if that is not known.
-fn slowness(value: &Value, slower: Slower) -> Option<i128> {
+fn slowness(value: &Value, slower: SlowerSide) -> Option<i128> {
     let number = || -> Option<i128> {
         match value {
             // The slowest CPU decides.
@@ -248,7 +248,7 @@ fn slowness(value: &Value, slower: Slower) -> Option<i128> {
                 let numbers: Option<Vec<i128>> =
                     parts.iter().map(|part| amount(&part.value)).collect();
                 let numbers = numbers?;
-                if slower == Slower::Lower {
+                if slower == SlowerSide::Lower {
                     numbers.into_iter().min()
                 } else {
                     numbers.into_iter().max()
@@ -258,12 +258,12 @@ fn slowness(value: &Value, slower: Slower) -> Option<i128> {
         }
     };
     match slower {
-        Slower::Unknown => None,
-        Slower::Higher => number(),
-        Slower::Lower => number().map(i128::saturating_neg),
-        Slower::Present => Some(i128::from(*value != Value::Absent)),
-        Slower::Text(texts) => {
-            let text = shown::plain(value)?;
+        SlowerSide::Unknown => None,
+        SlowerSide::Higher => number(),
+        SlowerSide::Lower => number().map(i128::saturating_neg),
+        SlowerSide::Present => Some(i128::from(*value != Value::Absent)),
+        SlowerSide::Text(texts) => {
+            let text = value_text::plain(value)?;
             let is = |pattern: &&str| knowledge::fits(pattern, &text);
             Some(i128::from(texts.iter().any(is)))
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use super::document::{Difference, Reach};
+use super::document::{Difference, TakesEffect};
 use super::*;
 use crate::finding::Severity;
 use crate::snapshot::{Class, FILTERED, Instance, SlowRead, Value, fold};
@@ -13,9 +13,9 @@ const IDLE: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 const MAX_CSTATE: &str = "/proc/cmdline#intel_idle.max_cstate";
 
 fn of(snapshots: &[Snapshot]) -> HostDiff {
-    let given: Vec<Given<'_>> = snapshots
+    let given: Vec<HostInput<'_>> = snapshots
         .iter()
-        .map(|snapshot| Given { snapshot, label: "file", slow: None, golden: false })
+        .map(|snapshot| HostInput { snapshot, label: "file", slow: None, golden: false })
         .collect();
     crate::rules::diff(&given, &[], "0.1.0")
 }
@@ -211,7 +211,7 @@ fn a_change_makes_the_slower_side_like_the_other_and_can_be_undone() {
         );
         assert_eq!(change.text, "cpupower frequency-set -g performance");
         assert_eq!(change.undo, "cpupower frequency-set -g powersave");
-        assert_eq!(change.reach, Reach::Now);
+        assert_eq!(change.reach, TakesEffect::Now);
     }
     let sysctl = |value: &str| host("h").with("/proc/sys/vm/dirty_ratio", Value::text(value));
     let hostile = pair(sysctl("10"), sysctl("$(reboot)"));
@@ -229,7 +229,7 @@ fn what_differs_from_a_golden_host_becomes_like_it() {
         )
     };
     let (golden, other) = (with("hpet"), with("tsc"));
-    let given = [(&golden, true), (&other, false)].map(|(snapshot, golden)| Given {
+    let given = [(&golden, true), (&other, false)].map(|(snapshot, golden)| HostInput {
         snapshot,
         label: "",
         slow: None,
@@ -337,10 +337,10 @@ fn fleet(planted: &str, noise: &[[u8; 8]]) -> HostDiff {
             })
         })
         .collect();
-    let given: Vec<Given<'_>> = hosts
+    let given: Vec<HostInput<'_>> = hosts
         .iter()
         .enumerate()
-        .map(|(at, snapshot)| Given { snapshot, label: "", slow: Some(at < 3), golden: false })
+        .map(|(at, snapshot)| HostInput { snapshot, label: "", slow: Some(at < 3), golden: false })
         .collect();
     crate::rules::diff(&given, &[], "0.1.0")
 }
@@ -372,10 +372,10 @@ fn with_enough_hosts_it_is_no_chance() {
             it.with("/proc/sys/vm/unknown", Value::integer(u8::from(at < 8)))
         })
         .collect();
-    let given: Vec<Given<'_>> = hosts
+    let given: Vec<HostInput<'_>> = hosts
         .iter()
         .enumerate()
-        .map(|(at, snapshot)| Given { snapshot, label: "", slow: Some(at < 8), golden: false })
+        .map(|(at, snapshot)| HostInput { snapshot, label: "", slow: Some(at < 8), golden: false })
         .collect();
     let separation = crate::rules::diff(&given, &[], "0.1.0").separation.unwrap();
     assert!(separation.significant && separation.needed_of_each.is_none(), "{separation:?}");

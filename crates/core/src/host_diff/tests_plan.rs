@@ -13,10 +13,10 @@ const SCHEDULER: &str = "/sys/block/*/queue/scheduler";
 
 fn of(snapshots: &[Snapshot], measured: &[Measured]) -> HostDiff {
     let slow = slow(measured, snapshots.len());
-    let given: Vec<Given<'_>> = snapshots
+    let given: Vec<HostInput<'_>> = snapshots
         .iter()
         .zip(slow)
-        .map(|(snapshot, slow)| Given { snapshot, label: "", slow, golden: false })
+        .map(|(snapshot, slow)| HostInput { snapshot, label: "", slow, golden: false })
         .collect();
     crate::rules::diff(&given, measured, "0.1.0")
 }
@@ -110,17 +110,17 @@ fn many(settings: u64) -> HostDiff {
         })
     };
     let given = [with(1), with(2)];
-    let given: Vec<Given<'_>> = given
+    let given: Vec<HostInput<'_>> = given
         .iter()
         .zip([false, true])
-        .map(|(snapshot, slow)| Given { snapshot, label: "", slow: Some(slow), golden: false })
+        .map(|(snapshot, slow)| HostInput { snapshot, label: "", slow: Some(slow), golden: false })
         .collect();
     // Make the settings independent: in the table they form one group.
     let mut diff = crate::rules::diff(&given, &[], "0.1.0");
     for it in &mut diff.differences {
         it.group.clone_from(&it.key);
     }
-    diff.plan = plan::plan(&diff);
+    diff.plan = test_plan::plan(&diff);
     diff
 }
 
@@ -135,15 +135,15 @@ fn independent_changes_are_halved() {
 }
 
 /// Collects the groups found at the ends of all paths; returns how many paths end with none of them.
-fn walk(plan: &Plan, next: &Next, seen: &mut Vec<String>, depth: usize) -> usize {
+fn walk(plan: &Plan, next: &AfterTest, seen: &mut Vec<String>, depth: usize) -> usize {
     assert!(depth <= plan.steps.len());
     match next {
-        Next::Found(name) => {
+        AfterTest::Found(name) => {
             seen.push(name.clone());
             0
         }
-        Next::NoneOfThem => 1,
-        Next::Step(number) => {
+        AfterTest::NoneOfThem => 1,
+        AfterTest::Step(number) => {
             let step = &plan.steps[*number as usize - 1];
             walk(plan, &step.if_faster, seen, depth + 1) + walk(plan, &step.if_not, seen, depth + 1)
         }
@@ -164,7 +164,7 @@ proptest! {
         let diff = of(&[with("a"), with("b")], &[Measured::time(0, 1.0, None), Measured::time(1, 9.0, None)]);
         let Some(plan) = diff.plan else { return Ok(()) };
         let mut found = Vec::new();
-        prop_assert_eq!(walk(&plan, &Next::Step(1), &mut found, 0), 1);
+        prop_assert_eq!(walk(&plan, &AfterTest::Step(1), &mut found, 0), 1);
         let groups: BTreeSet<String> = plan.steps.iter().flat_map(|step| &step.groups).map(|group| group.name.clone()).collect();
         prop_assert_eq!(found.len(), groups.len());
         prop_assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), groups);

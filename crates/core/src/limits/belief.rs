@@ -5,9 +5,9 @@
 //! Sources of the rules of each runtime: Go's `runtime/proc.go` and `internal/runtime/cgroup` (1.25 and later),
 //! `go.uber.org/automaxprocs`, HotSpot's `CgroupSubsystem`. Go and automaxprocs read the process's own cgroup only.
 
-use super::effective::{Bound, Effective, Level, fitting_threads, tolerated_threads};
+use super::effective::{Effective, LimitSource, QuotaLevel, fitting_threads, tolerated_threads};
 use super::go::GoBuild;
-use super::outside::DOTNET_POOL;
+use super::visible_properties::DOTNET_POOL;
 use crate::finding::Fix;
 use crate::recording::{Confidence, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
 use crate::text::ticked;
@@ -23,14 +23,14 @@ pub struct Circumstances<'a> {
     /// The effective limit.
     pub effective: Effective,
     /// The level with the tightest quota; `None` without any quota.
-    pub level: Option<&'a Level>,
+    pub level: Option<&'a QuotaLevel>,
     /// Whether `level` is the process's own cgroup.
     pub own_level: bool,
 }
 
 /// Whether a number of threads fits the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fit {
+pub enum ThreadFit {
     /// No more threads than tolerated.
     Fits,
     /// More threads than tolerated.
@@ -41,7 +41,7 @@ pub enum Fit {
 
 /// Why a runtime has its number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum ThreadCountReason {
     /// It took the limit into account.
     KnowsLimit,
     /// A variable or flag set the number.
@@ -64,7 +64,7 @@ pub enum Why {
     Unknown,
 }
 
-impl Why {
+impl ThreadCountReason {
     /// Identifier in JSON.
     #[must_use]
     pub fn code(self) -> &'static str {
@@ -93,9 +93,9 @@ pub struct Belief {
     /// Largest number of threads that is not reported as too many.
     pub tolerated: u32,
     /// Whether the number of threads fits.
-    pub fit: Fit,
+    pub fit: ThreadFit,
     /// Why the runtime has this number of threads.
-    pub why: Why,
+    pub why: ThreadCountReason,
     /// `why` as part of a sentence: `Go 1.24 counts CPUs and does not look at quotas`.
     pub because: String,
     /// Changes that make the number fit; empty if it fits already.
@@ -115,14 +115,14 @@ pub fn belief(reading: &RuntimeReading, given: Circumstances<'_>) -> Option<Beli
     });
     let threads = threads?.clone();
     // A quota above the number of allowed CPUs has no effect.
-    let binding = given.level.filter(|_| given.effective.bound == Bound::Quota);
+    let binding = given.level.filter(|_| given.effective.bound == LimitSource::Quota);
     let given = Circumstances { level: binding, ..given };
     let fitting = fitting_threads(given.effective.cpus);
     let tolerated = tolerated_threads(given.effective.cpus);
     let fit = match (threads.value > tolerated, threads.confidence) {
-        (false, _) => Fit::Fits,
-        (true, Confidence::Bound) => Fit::MayBeAbove,
-        (true, _) => Fit::Above,
+        (false, _) => ThreadFit::Fits,
+        (true, Confidence::Bound) => ThreadFit::MayBeAbove,
+        (true, _) => ThreadFit::Above,
     };
     let (why, because) = match reading.kind {
         RuntimeKind::Go => go(reading, &threads, given),
@@ -130,18 +130,22 @@ pub fn belief(reading: &RuntimeReading, given: Circumstances<'_>) -> Option<Beli
         _ => other(reading, &threads),
     };
     let fixes = match fit {
-        Fit::Fits => vec![],
+        ThreadFit::Fits => vec![],
         _ => fixes(reading, why, fitting, given),
     };
     Some(Belief { threads, fitting, tolerated, fit, why, because, fixes })
 }
 
-fn go(reading: &RuntimeReading, threads: &Parallelism, given: Circumstances<'_>) -> (Why, String) {
+fn go(
+    reading: &RuntimeReading,
+    threads: &Parallelism,
+    given: Circumstances<'_>,
+) -> (ThreadCountReason, String) {
     let build = build_of(reading);
     let value = threads.value;
     let set = reading.settings.get("GOMAXPROCS");
     if set.and_then(|text| text.parse::<u32>().ok()) == Some(value) {
-        return (Why::Set, format!("`GOMAXPROCS={value}` is in its environment"));
+        return (ThreadCountReason::Set, format!("`GOMAXPROCS={value}` is in its environment"));
     }
     let version = short_version(&build);
     let (aware, why, because) = awareness(reading, &build);
@@ -149,7 +153,10 @@ fn go(reading: &RuntimeReading, threads: &Parallelism, given: Circumstances<'_>)
     if let Some(library) = reading.settings.get("automaxprocs")
         && leaf.is_some_and(|cpus| cpus.floor().max(1.0) as u32 == value)
     {
-        return (Why::KnowsLimit, format!("automaxprocs {library} took it from its cgroup"));
+        return (
+            ThreadCountReason::KnowsLimit,
+            format!("automaxprocs {library} took it from its cgroup"),
+        );
     }
     let counted = value == given.effective.allowed;
     if !aware {
@@ -164,43 +171,50 @@ fn go(reading: &RuntimeReading, threads: &Parallelism, given: Circumstances<'_>)
                 "{version} does not find its cgroup's files where only a part of the tree is mounted \
                  (golang/go#76390, mended in 1.26)"
             );
-            (Why::MountRoot, because)
+            (ThreadCountReason::MountRoot, because)
         }
-        SeenQuota::NoMount if counted => {
-            (Why::NoMount, format!("{version} finds no cgroup files where the process lives"))
-        }
+        SeenQuota::NoMount if counted => (
+            ThreadCountReason::NoMount,
+            format!("{version} finds no cgroup files where the process lives"),
+        ),
         _ if leaf
             .is_some_and(|cpus| tolerated_threads(cpus).min(given.effective.allowed) == value) =>
         {
             match (given.own_level, given.level) {
                 (false, Some(level)) => above(&version, level),
-                _ => (Why::KnowsLimit, format!("{version} took it from its cgroup's quota")),
+                _ => (
+                    ThreadCountReason::KnowsLimit,
+                    format!("{version} took it from its cgroup's quota"),
+                ),
             }
         }
         SeenQuota::Leaf { quota_us: None, .. } if counted => match (given.own_level, given.level) {
             (false, Some(level)) => above(&version, level),
-            _ => (Why::KnowsLimit, format!("{version} counts the CPUs that it may run on")),
+            _ => (
+                ThreadCountReason::KnowsLimit,
+                format!("{version} counts the CPUs that it may run on"),
+            ),
         },
         _ => changed(reading, given),
     }
 }
 
-fn above(version: &str, level: &Level) -> (Why, String) {
+fn above(version: &str, level: &QuotaLevel) -> (ThreadCountReason, String) {
     let because = format!(
         "{version} looks at its own cgroup only, and the quota is that of {} above it (golang/go#81180)",
         ticked(&level.path)
     );
-    (Why::LevelAbove, because)
+    (ThreadCountReason::LevelAbove, because)
 }
 
 /// Whether a Go program reads quotas, and otherwise why not.
-fn awareness(reading: &RuntimeReading, build: &GoBuild) -> (bool, Why, String) {
+fn awareness(reading: &RuntimeReading, build: &GoBuild) -> (bool, ThreadCountReason, String) {
     let version = short_version(build);
     match build.release() {
         Some(release) if release < (1, 25) => {
             let because =
                 format!("{version} counts the CPUs that it may run on and does not look at quotas");
-            return (false, Why::OldVersion, because);
+            return (false, ThreadCountReason::OldVersion, because);
         }
         // A development version is newer than all versions that do not support quotas.
         _ => {}
@@ -210,16 +224,16 @@ fn awareness(reading: &RuntimeReading, build: &GoBuild) -> (bool, Why, String) {
         Some("0") => {
             let because =
                 "`GODEBUG=containermaxprocs=0` in its environment turns looking at quotas off";
-            (false, Why::TurnedOff, because.into())
+            (false, ThreadCountReason::TurnedOff, because.into())
         }
         None if setting("DefaultGODEBUG") == Some("0") => {
             let because = format!(
                 "{version} built it, but its `go.mod` names a Go before 1.25: such programs do not look at quotas \
                  (`DefaultGODEBUG=containermaxprocs=0`)"
             );
-            (false, Why::OldLanguage, because)
+            (false, ThreadCountReason::OldLanguage, because)
         }
-        _ => (true, Why::Unknown, String::new()),
+        _ => (true, ThreadCountReason::Unknown, String::new()),
     }
 }
 
@@ -228,34 +242,48 @@ fn godebug<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     text.split(',').rev().find_map(|part| part.strip_prefix(key)?.strip_prefix('='))
 }
 
-fn changed(reading: &RuntimeReading, given: Circumstances<'_>) -> (Why, String) {
+fn changed(reading: &RuntimeReading, given: Circumstances<'_>) -> (ThreadCountReason, String) {
     match reading.settings.get("automaxprocs") {
         Some(version) if !given.own_level && given.level.is_some() => {
             let because = format!(
                 "automaxprocs {version} looks at its own cgroup only, and the quota is above it"
             );
-            (Why::LevelAbove, because)
+            (ThreadCountReason::LevelAbove, because)
         }
-        Some(version) => {
-            (Why::Program, format!("the program set it, perhaps by automaxprocs {version}"))
-        }
+        Some(version) => (
+            ThreadCountReason::Program,
+            format!("the program set it, perhaps by automaxprocs {version}"),
+        ),
         None => {
             let because = "the program set it (`runtime.GOMAXPROCS`), or its CPUs or its quota changed since it started";
-            (Why::Program, because.into())
+            (ThreadCountReason::Program, because.into())
         }
     }
 }
 
-fn jvm(reading: &RuntimeReading, threads: &Parallelism, given: Circumstances<'_>) -> (Why, String) {
+fn jvm(
+    reading: &RuntimeReading,
+    threads: &Parallelism,
+    given: Circumstances<'_>,
+) -> (ThreadCountReason, String) {
     let flag = |name: &str| reading.settings.get(name).map(String::as_str);
     if let Some(processors) = flag("ActiveProcessorCount").filter(|text| *text != "-1") {
-        return (Why::Set, format!("`-XX:ActiveProcessorCount={processors}` is among its flags"));
+        return (
+            ThreadCountReason::Set,
+            format!("`-XX:ActiveProcessorCount={processors}` is among its flags"),
+        );
     }
     if flag("UseContainerSupport") == Some("false") {
-        return (Why::TurnedOff, "`-XX:-UseContainerSupport` turns looking at quotas off".into());
+        return (
+            ThreadCountReason::TurnedOff,
+            "`-XX:-UseContainerSupport` turns looking at quotas off".into(),
+        );
     }
     if threads.name == COLLECTORS {
-        return (Why::Set, format!("`-XX:{COLLECTORS}={}` is among its flags", threads.value));
+        return (
+            ThreadCountReason::Set,
+            format!("`-XX:{COLLECTORS}={}` is among its flags", threads.value),
+        );
     }
     let leaf = leaf_cpus(reading).map(fitting_threads);
     let first = Some(threads.value);
@@ -263,29 +291,34 @@ fn jvm(reading: &RuntimeReading, threads: &Parallelism, given: Circumstances<'_>
         (false, Some(level)) if threads.value <= fitting_threads(level.cpus()) => {
             let because =
                 format!("Java took it from the quota of {} above it", ticked(&level.path));
-            (Why::KnowsLimit, because)
+            (ThreadCountReason::KnowsLimit, because)
         }
         (false, Some(level)) if threads.value == given.effective.allowed || first == leaf => {
             let because = format!(
                 "the quota is that of {} above its own cgroup, where this Java does not look (JDK-8322420)",
                 ticked(&level.path)
             );
-            (Why::LevelAbove, because)
+            (ThreadCountReason::LevelAbove, because)
         }
         _ if leaf.is_some() && first <= leaf => {
-            (Why::KnowsLimit, "Java took it from its cgroup's quota".into())
+            (ThreadCountReason::KnowsLimit, "Java took it from its cgroup's quota".into())
         }
-        (_, None) => (Why::KnowsLimit, "Java counts the CPUs that it may run on".into()),
+        (_, None) => {
+            (ThreadCountReason::KnowsLimit, "Java counts the CPUs that it may run on".into())
+        }
         _ => (
-            Why::Unknown,
+            ThreadCountReason::Unknown,
             "the quota was set after it started, or this Java does not know it".into(),
         ),
     }
 }
 
-fn other(reading: &RuntimeReading, threads: &Parallelism) -> (Why, String) {
+fn other(reading: &RuntimeReading, threads: &Parallelism) -> (ThreadCountReason, String) {
     if reading.settings.contains_key(&threads.name) {
-        return (Why::Set, format!("`{}={}` is in its environment", threads.name, threads.value));
+        return (
+            ThreadCountReason::Set,
+            format!("`{}={}` is in its environment", threads.name, threads.value),
+        );
     }
     let because = match reading.kind {
         RuntimeKind::Nginx => {
@@ -293,11 +326,16 @@ fn other(reading: &RuntimeReading, threads: &Parallelism) -> (Why, String) {
         }
         _ => "counted threads",
     };
-    (Why::Unknown, because.into())
+    (ThreadCountReason::Unknown, because.into())
 }
 
 /// Changes that make the number of threads fit, quickest first.
-fn fixes(reading: &RuntimeReading, why: Why, wanted: u32, given: Circumstances<'_>) -> Vec<Fix> {
+fn fixes(
+    reading: &RuntimeReading,
+    why: ThreadCountReason,
+    wanted: u32,
+    given: Circumstances<'_>,
+) -> Vec<Fix> {
     let fix = |action: String, risk: &str| Fix {
         action,
         command: None,
@@ -343,13 +381,13 @@ fn fixes(reading: &RuntimeReading, why: Why, wanted: u32, given: Circumstances<'
             all.push(fix(format!("start it with `{name}={wanted}`"), risk));
         }
     }
-    if (reading.kind, why) == (RuntimeKind::Jvm, Why::LevelAbove) {
+    if (reading.kind, why) == (RuntimeKind::Jvm, ThreadCountReason::LevelAbove) {
         all.push(fix(
             "run it on Java 25 or later, which looks at the levels above too".into(),
             "pools that were sized for all CPUs become smaller: look at the rate that it sustains",
         ));
     }
-    if let (Why::LevelAbove, Some(level)) = (why, given.level) {
+    if let (ThreadCountReason::LevelAbove, Some(level)) = (why, given.level) {
         all.push(fix(
             format!(
                 "give its own cgroup the quota too ({}), where its runtime looks",
@@ -362,22 +400,22 @@ fn fixes(reading: &RuntimeReading, why: Why, wanted: u32, given: Circumstances<'
 }
 
 /// The change with which Go detects the limit by itself; `None` if there is none.
-fn go_upgrade(reading: &RuntimeReading, why: Why) -> Option<String> {
+fn go_upgrade(reading: &RuntimeReading, why: ThreadCountReason) -> Option<String> {
     let wanted = match reading.seen {
         SeenQuota::Leaf { part: true, .. } => "1.26",
         _ => "1.25",
     };
     Some(match why {
-        Why::OldVersion => format!(
+        ThreadCountReason::OldVersion => format!(
             "build it with Go {wanted} or later, and have `go.mod` say `go {wanted}` or later: the language version \
              there turns it on"
         ),
-        Why::OldLanguage => "have `go.mod` say `go 1.25` or later (`go mod edit -go=1.25`) and build it again, or start \
+        ThreadCountReason::OldLanguage => "have `go.mod` say `go 1.25` or later (`go mod edit -go=1.25`) and build it again, or start \
                              it with `GODEBUG=containermaxprocs=1`"
             .into(),
-        Why::TurnedOff => "take `containermaxprocs=0` out of `GODEBUG`".into(),
-        Why::MountRoot => "build it with Go 1.26 or later".into(),
-        Why::Set if awareness(reading, &build_of(reading)).0 && leaf_cpus(reading).is_some() => {
+        ThreadCountReason::TurnedOff => "take `containermaxprocs=0` out of `GODEBUG`".into(),
+        ThreadCountReason::MountRoot => "build it with Go 1.26 or later".into(),
+        ThreadCountReason::Set if awareness(reading, &build_of(reading)).0 && leaf_cpus(reading).is_some() => {
             "take `GOMAXPROCS` out of its environment: this Go takes the quota of its cgroup by itself".into()
         }
         _ => return None,
@@ -412,14 +450,14 @@ fn short_version(build: &GoBuild) -> String {
 #[must_use]
 pub fn origin(given: Circumstances<'_>) -> String {
     match (given.effective.bound, given.level) {
-        (Bound::Quota, Some(level)) if given.own_level => {
+        (LimitSource::Quota, Some(level)) if given.own_level => {
             format!("quota of its cgroup {}", ticked(&level.path))
         }
-        (Bound::Quota, Some(level)) => format!("quota of {} above it", ticked(&level.path)),
-        (Bound::Quota, None) => "quota".into(),
-        (Bound::Cpuset, _) => "CPUs of its cpuset".into(),
-        (Bound::Affinity, _) => "its affinity mask".into(),
-        (Bound::Online, _) => "all CPUs of the host".into(),
+        (LimitSource::Quota, Some(level)) => format!("quota of {} above it", ticked(&level.path)),
+        (LimitSource::Quota, None) => "quota".into(),
+        (LimitSource::Cpuset, _) => "CPUs of its cpuset".into(),
+        (LimitSource::Affinity, _) => "its affinity mask".into(),
+        (LimitSource::Online, _) => "all CPUs of the host".into(),
     }
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// A level of the cgroup tree with a quota.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Level {
+pub struct QuotaLevel {
     /// Path of the cgroup in the tree.
     pub path: String,
     /// CPU time in each period, in microseconds.
@@ -17,7 +17,7 @@ pub struct Level {
     pub burst_us: Option<u64>,
 }
 
-impl Level {
+impl QuotaLevel {
     /// Limit in CPUs: quota / period.
     #[must_use]
     pub fn cpus(&self) -> f64 {
@@ -28,7 +28,7 @@ impl Level {
 /// Which ancestors of a process's cgroup are visible.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "sight", content = "reason")]
-pub enum Sight {
+pub enum AncestorVisibility {
     /// All levels, up to the root of the tree.
     Whole,
     /// Only the lower levels: a level above may be tighter. Holds the reason.
@@ -39,9 +39,9 @@ pub enum Sight {
 
 /// Inputs of [`effective`]: everything that may limit a process.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Given<'a> {
+pub struct LimitInputs<'a> {
     /// Levels with a quota, the process's own cgroup first.
-    pub levels: &'a [Level],
+    pub levels: &'a [QuotaLevel],
     /// Online CPUs; `None` if not known.
     pub online: Option<&'a [u32]>,
     /// CPUs that the affinity mask allows; `None` if not known.
@@ -53,7 +53,7 @@ pub struct Given<'a> {
 /// Source of a CPU limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Bound {
+pub enum LimitSource {
     /// The quota of a cgroup.
     Quota,
     /// The cpuset of a cgroup.
@@ -70,7 +70,7 @@ pub struct Effective {
     /// Limit in CPUs.
     pub cpus: f64,
     /// Source of the limit.
-    pub bound: Bound,
+    pub bound: LimitSource,
     /// Index of the level with the tightest quota. It is the limit only if `bound` is [`Bound::Quota`].
     pub level: Option<usize>,
     /// Number of CPUs that the process may run on.
@@ -79,14 +79,14 @@ pub struct Effective {
 
 /// Computes the effective CPU limit; `None` if no set of CPUs is known.
 #[must_use]
-pub fn effective(given: Given<'_>) -> Option<Effective> {
+pub fn effective(given: LimitInputs<'_>) -> Option<Effective> {
     let sets = [
-        (Bound::Online, given.online),
-        (Bound::Cpuset, given.cpuset.filter(|cpus| !cpus.is_empty())),
-        (Bound::Affinity, given.affinity.filter(|cpus| !cpus.is_empty())),
+        (LimitSource::Online, given.online),
+        (LimitSource::Cpuset, given.cpuset.filter(|cpus| !cpus.is_empty())),
+        (LimitSource::Affinity, given.affinity.filter(|cpus| !cpus.is_empty())),
     ];
     let mut allowed: Option<Vec<u32>> = None;
-    let mut bound = Bound::Online;
+    let mut bound = LimitSource::Online;
     for (kind, cpus) in sets {
         let Some(cpus) = cpus else { continue };
         let left: Vec<u32> = match &allowed {
@@ -112,7 +112,7 @@ pub fn effective(given: Given<'_>) -> Option<Effective> {
     };
     Some(match quota {
         Some((cpus, _)) if cpus < effective.cpus => {
-            Effective { cpus, bound: Bound::Quota, ..effective }
+            Effective { cpus, bound: LimitSource::Quota, ..effective }
         }
         _ => effective,
     })
@@ -137,36 +137,43 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn level(path: &str, quota_us: u64) -> Level {
-        Level { path: path.into(), quota_us, period_us: 100_000, burst_us: Some(0) }
+    fn level(path: &str, quota_us: u64) -> QuotaLevel {
+        QuotaLevel { path: path.into(), quota_us, period_us: 100_000, burst_us: Some(0) }
     }
 
     #[test]
     fn the_tightest_of_all_levels_binds() {
         let levels = [level("/pod/app", 500_000), level("/pod", 250_000), level("/", 900_000)];
         let online: Vec<u32> = (0..8).collect();
-        let given = Given { levels: &levels, online: Some(&online), ..Given::default() };
+        let given =
+            LimitInputs { levels: &levels, online: Some(&online), ..LimitInputs::default() };
         let found = effective(given).unwrap();
-        assert_eq!((found.cpus, found.bound, found.level), (2.5, Bound::Quota, Some(1)));
-        let pinned = effective(Given { affinity: Some(&[2, 3]), ..given }).unwrap();
-        assert_eq!((pinned.cpus, pinned.bound, pinned.level), (2.0, Bound::Affinity, Some(1)));
-        let set =
-            effective(Given { cpuset: Some(&[2, 3]), affinity: Some(&[0, 1, 2, 3]), ..given });
-        assert_eq!(set.map(|set| (set.bound, set.allowed)), Some((Bound::Cpuset, 2)));
+        assert_eq!((found.cpus, found.bound, found.level), (2.5, LimitSource::Quota, Some(1)));
+        let pinned = effective(LimitInputs { affinity: Some(&[2, 3]), ..given }).unwrap();
+        assert_eq!(
+            (pinned.cpus, pinned.bound, pinned.level),
+            (2.0, LimitSource::Affinity, Some(1))
+        );
+        let set = effective(LimitInputs {
+            cpuset: Some(&[2, 3]),
+            affinity: Some(&[0, 1, 2, 3]),
+            ..given
+        });
+        assert_eq!(set.map(|set| (set.bound, set.allowed)), Some((LimitSource::Cpuset, 2)));
     }
 
     #[test]
     fn what_is_not_there_binds_nothing() {
-        assert_eq!(effective(Given::default()), None);
+        assert_eq!(effective(LimitInputs::default()), None);
         let online = [0, 1];
-        let gone = Given {
+        let gone = LimitInputs {
             online: Some(&online),
             affinity: Some(&[7]),
             cpuset: Some(&[]),
-            ..Given::default()
+            ..LimitInputs::default()
         };
         let found = effective(gone).unwrap();
-        assert_eq!((found.cpus, found.bound, found.level), (2.0, Bound::Online, None));
+        assert_eq!((found.cpus, found.bound, found.level), (2.0, LimitSource::Online, None));
     }
 
     #[test]
@@ -189,15 +196,15 @@ mod tests {
             online in prop::collection::btree_set(0..64u32, 1..64),
             mask in prop::collection::btree_set(0..64u32, 0..64),
         ) {
-            let levels: Vec<Level> = quotas.iter().map(|&(quota_us, period_us)| {
-                Level { path: "/".into(), quota_us, period_us, burst_us: None }
+            let levels: Vec<QuotaLevel> = quotas.iter().map(|&(quota_us, period_us)| {
+                QuotaLevel { path: "/".into(), quota_us, period_us, burst_us: None }
             }).collect();
             let online: Vec<u32> = online.into_iter().collect();
             let mask: Vec<u32> = mask.into_iter().collect();
-            let all = Given { levels: &levels, online: Some(&online), ..Given::default() };
+            let all = LimitInputs { levels: &levels, online: Some(&online), ..LimitInputs::default() };
             let cpus = |given| effective(given).map(|found| found.cpus);
-            let free = Given { levels: &[], ..all };
-            let masked = Given { affinity: Some(&mask), ..all };
+            let free = LimitInputs { levels: &[], ..all };
+            let masked = LimitInputs { affinity: Some(&mask), ..all };
             prop_assert!(cpus(all) <= cpus(free));
             prop_assert!(cpus(masked) <= cpus(all));
             for level in &levels {

@@ -82,12 +82,12 @@ impl Image for Biased<'_> {
     }
 }
 
-/// Number of bytes that a [`Window`] reads at once.
+/// Number of bytes that a [`PieceReader`] reads at once.
 const WINDOW_BYTES: usize = 64 << 10;
 
 /// Reads a part of an image from front to back, one piece at a time. Going back costs a read. The number of reads is
 /// limited to twice what one pass takes, and a few more.
-pub(super) struct Window<'i> {
+pub(super) struct PieceReader<'i> {
     image: &'i dyn Image,
     end: u64,
     start: u64,
@@ -95,7 +95,7 @@ pub(super) struct Window<'i> {
     reads_left: u64,
 }
 
-impl<'i> Window<'i> {
+impl<'i> PieceReader<'i> {
     pub(super) fn new(image: &'i dyn Image, from: u64, end: u64) -> Self {
         let reads_left = 16 + 2 * (end.saturating_sub(from) / WINDOW_BYTES as u64);
         Self { image, end, start: from, piece: Vec::new(), reads_left }
@@ -121,7 +121,7 @@ impl<'i> Window<'i> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Biased, Image as _, WINDOW_BYTES, Window};
+    use super::{Biased, Image as _, PieceReader, WINDOW_BYTES};
 
     #[test]
     fn what_is_not_there_is_none() {
@@ -140,7 +140,7 @@ mod tests {
     fn a_window_moves_forward_and_tires_of_moving_to_and_fro() {
         let image: Vec<u8> = (0..3 * WINDOW_BYTES).map(|at| (at >> 8) as u8).collect();
         let end = image.len() as u64;
-        let mut window = Window::new(&image, 0, end);
+        let mut window = PieceReader::new(&image, 0, end);
         for at in (0..end).step_by(512) {
             assert_eq!(window.get(at, 8).map(|bytes| bytes[0]), Some((at >> 8) as u8));
         }

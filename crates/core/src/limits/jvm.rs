@@ -39,16 +39,16 @@ const SYMBOLS: [&str; 10] = [
 ];
 
 /// Flags that concern processors and threads, and their types.
-const FLAGS: [(&str, Form); 9] = [
-    ("ActiveProcessorCount", Form::Int),
-    ("ParallelGCThreads", Form::Int),
-    ("ConcGCThreads", Form::Int),
-    ("CICompilerCount", Form::Int),
-    ("UseContainerSupport", Form::Bool),
-    ("UseSerialGC", Form::Bool),
-    ("UseG1GC", Form::Bool),
-    ("UseZGC", Form::Bool),
-    ("UseShenandoahGC", Form::Bool),
+const FLAGS: [(&str, FlagType); 9] = [
+    ("ActiveProcessorCount", FlagType::Int),
+    ("ParallelGCThreads", FlagType::Int),
+    ("ConcGCThreads", FlagType::Int),
+    ("CICompilerCount", FlagType::Int),
+    ("UseContainerSupport", FlagType::Bool),
+    ("UseSerialGC", FlagType::Bool),
+    ("UseG1GC", FlagType::Bool),
+    ("UseZGC", FlagType::Bool),
+    ("UseShenandoahGC", FlagType::Bool),
 ];
 /// Garbage collectors with their own rules for the number of threads.
 const OTHER_COLLECTORS: [&str; 2] = ["UseZGC", "UseShenandoahGC"];
@@ -72,7 +72,7 @@ const DEFAULT: u32 = 0;
 const ERGONOMIC: u32 = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum FlagType {
     Int,
     Bool,
 }
@@ -81,14 +81,14 @@ enum Form {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flag {
     name: &'static str,
-    form: Form,
+    form: FlagType,
     value_at: u64,
     origin_at: u64,
 }
 
 /// Version and flags of a `libjvm.so`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Machine {
+pub struct JvmImage {
     /// Version of Java: `21.0.12.1`, `8u504`; `None` if not known.
     pub version: Option<String>,
     /// The wanted flags.
@@ -98,7 +98,7 @@ pub struct Machine {
 /// Locates the flags. `memory` is the process's memory by the addresses in `libjvm.so`. The virtual machine must have
 /// started up.
 #[must_use]
-pub fn locate(file: &dyn Image, elf: &Elf, memory: &Biased<'_>) -> Option<Machine> {
+pub fn locate(file: &dyn Image, elf: &Elf, memory: &Biased<'_>) -> Option<JvmImage> {
     let symbols = elf.dynamic_symbols(file, &SYMBOLS);
     let number = |name: &str| memory.u64_at(*symbols.get(name)?);
     let layout = Layout {
@@ -135,7 +135,7 @@ pub fn locate(file: &dyn Image, elf: &Elf, memory: &Biased<'_>) -> Option<Machin
     }
     let version = memory.pointer_at(fields.version).filter(|_| fields.version != 0);
     let version = version.and_then(|at| memory.c_string(at, VERSION_BYTES));
-    (!found.is_empty()).then(|| Machine {
+    (!found.is_empty()).then(|| JvmImage {
         version: version.and_then(|text| version_of(&name::decode(&text))),
         flags: found,
     })
@@ -249,8 +249,10 @@ pub fn read(memory: &Biased<'_>, flags: &[Flag]) -> (Vec<Parallelism>, BTreeMap<
     for flag in flags {
         let mut byte = [0];
         let number = match flag.form {
-            Form::Int => memory.u32_at(flag.value_at),
-            Form::Bool => memory.read(flag.value_at, &mut byte).then(|| u32::from(byte[0] != 0)),
+            FlagType::Int => memory.u32_at(flag.value_at),
+            FlagType::Bool => {
+                memory.read(flag.value_at, &mut byte).then(|| u32::from(byte[0] != 0))
+            }
         };
         // The origin is in the lowest four bits.
         let origin = memory.u32_at(flag.origin_at).map(|word| word & 15);
@@ -263,16 +265,16 @@ pub fn read(memory: &Biased<'_>, flags: &[Flag]) -> (Vec<Parallelism>, BTreeMap<
 }
 
 fn settings(values: &BTreeMap<&str, Value>) -> BTreeMap<String, String> {
-    let text = |(name, form): (&str, Form)| {
+    let text = |(name, form): (&str, FlagType)| {
         let value = values.get(name)?;
         let text = match form {
-            Form::Bool => (value.number != 0).to_string(),
-            Form::Int => value.number.cast_signed().to_string(),
+            FlagType::Bool => (value.number != 0).to_string(),
+            FlagType::Int => value.number.cast_signed().to_string(),
         };
         let worth_saying = match name {
             "ActiveProcessorCount" => value.number.cast_signed() > 0,
             "UseContainerSupport" => value.number == 0,
-            _ => value.set || (form == Form::Bool && value.number != 0),
+            _ => value.set || (form == FlagType::Bool && value.number != 0),
         };
         worth_saying.then(|| (name.to_owned(), text))
     };

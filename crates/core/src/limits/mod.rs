@@ -11,6 +11,6 @@ pub mod elf;
 pub mod go;
 mod image;
 pub mod jvm;
-pub mod outside;
+pub mod visible_properties;
 
 pub use image::{Biased, Image};

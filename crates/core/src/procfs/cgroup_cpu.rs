@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Files of the cgroup cpu controller, v1 and v2: limits and counters.
 
-use super::{At, ParseError, fields, lines, number};
+use super::{ParseError, Position, fields, lines, number};
 
 /// CPU time that a cgroup may use in each period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct CpuMax {
 /// # Errors
 /// If the text is not `max PERIOD` or `QUOTA PERIOD`.
 pub fn cpu_max(text: &[u8]) -> Result<CpuMax, ParseError> {
-    let at = At { file: "cpu.max", line: 1 };
+    let at = Position { file: "cpu.max", line: 1 };
     let mut fields = fields(text.trim_ascii());
     let quota_us = match fields.next() {
         Some(b"max") => None,
@@ -31,7 +31,7 @@ pub fn cpu_max(text: &[u8]) -> Result<CpuMax, ParseError> {
 /// # Errors
 /// If the text is not a number.
 pub fn cfs_quota_us(text: &[u8]) -> Result<Option<u64>, ParseError> {
-    let at = At { file: "cpu.cfs_quota_us", line: 1 };
+    let at = Position { file: "cpu.cfs_quota_us", line: 1 };
     Ok(at.number::<i64>("quota", Some(text.trim_ascii()))?.try_into().ok())
 }
 
@@ -41,7 +41,7 @@ pub fn cfs_quota_us(text: &[u8]) -> Result<Option<u64>, ParseError> {
 /// # Errors
 /// If the text is not a number.
 pub fn single(file: &'static str, text: &[u8]) -> Result<u64, ParseError> {
-    At { file, line: 1 }.number("value", Some(text.trim_ascii()))
+    Position { file, line: 1 }.number("value", Some(text.trim_ascii()))
 }
 
 /// `cpu.stat` of either version, in nanoseconds. A counter is `None` where it does not exist: at the root, in a v2

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! CPU lists (`0-3,8`), as in `Cpus_allowed_list`, `cpuset.cpus.effective` and `/sys/devices/system/cpu/online`.
 
-use super::{At, ParseError, number};
+use super::{ParseError, Position, number};
 use std::fmt::Write as _;
 
 /// Above any `CONFIG_NR_CPUS`. Prevents that a malformed range expands to gigabytes of CPU numbers.
@@ -12,7 +12,7 @@ const MAX_CPUS: u32 = 1 << 16;
 /// # Errors
 /// If a part is neither a number nor an ascending range.
 pub fn parse(text: &[u8]) -> Result<Vec<u32>, ParseError> {
-    let error = At { file: "CPU list", line: 1 }.error("CPUs", "a list like `0-3,8`");
+    let error = Position { file: "CPU list", line: 1 }.error("CPUs", "a list like `0-3,8`");
     let mut cpus = Vec::new();
     for part in text.trim_ascii().split(|&b| b == b',').filter(|part| !part.is_empty()) {
         let mut ends = part.splitn(2, |&b| b == b'-').map(number::<u32>);

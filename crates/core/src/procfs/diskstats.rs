@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `/proc/diskstats`: cumulative counters of each disk and partition.
 
-use super::{At, ParseError, fields, lines, number};
+use super::{ParseError, Position, fields, lines, number};
 use crate::recording::{DevId, DiskCounters};
 
-/// The line of one device. Its times wrap around after 2^32 ms; [`Unwrap`] corrects that.
+/// The line of one device. Its times wrap around after 2^32 ms; [`WrapCorrection`] corrects that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// Device number.
@@ -28,7 +28,7 @@ const WRAP_NS: u64 = (1 << 32) * MS_NS;
 pub fn parse(text: &[u8]) -> Result<Vec<Line>, ParseError> {
     let mut devices = Vec::new();
     for (line, bytes) in lines(text).filter(|(_, bytes)| !bytes.is_empty()) {
-        let at = At { file: "/proc/diskstats", line };
+        let at = Position { file: "/proc/diskstats", line };
         let mut fields = fields(bytes);
         let major = at.number("major", fields.next())?;
         let minor = at.number("minor", fields.next())?;
@@ -69,7 +69,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<Line>, ParseError> {
 
 /// Counters of a device, compared with the previous reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum CounterChange {
     /// The counters of the same device, with its times corrected for wrap-around.
     On(DiskCounters),
     /// The counters went back: another device reuses the device number.
@@ -79,14 +79,14 @@ pub enum Step {
 /// Corrects the times of one device for wrap-around. With 100 requests in flight, the summed times wrap around every
 /// half a day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unwrap {
+pub struct WrapCorrection {
     /// Counters of the last reading, uncorrected.
     last: DiskCounters,
     /// Corrections to add to the times of reads, writes, busy and depth.
     added_ns: [u64; 4],
 }
 
-impl Unwrap {
+impl WrapCorrection {
     /// Starts with a first reading.
     #[must_use]
     pub fn from(counters: DiskCounters) -> Self {
@@ -94,14 +94,14 @@ impl Unwrap {
     }
 
     /// Takes the next reading.
-    pub fn next(&mut self, now: DiskCounters) -> Step {
+    pub fn next(&mut self, now: DiskCounters) -> CounterChange {
         let last = std::mem::replace(&mut self.last, now);
         let counts = |c: &DiskCounters| {
             [c.reads, c.read_bytes, c.writes, c.write_bytes, c.discard_bytes, c.flushes]
         };
         if counts(&now).into_iter().zip(counts(&last)).any(|(now, last)| now < last) {
             *self = Self::from(now);
-            return Step::Anew(now);
+            return CounterChange::Anew(now);
         }
         let mut on = now;
         let times = [
@@ -119,13 +119,13 @@ impl Unwrap {
             }
             *now = now.saturating_add(*added);
         }
-        Step::On(on)
+        CounterChange::On(on)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MS_NS, Step, Unwrap, WRAP_NS, parse};
+    use super::{CounterChange, MS_NS, WRAP_NS, WrapCorrection, parse};
     use crate::recording::{DevId, DiskCounters};
     use proptest::prelude::*;
 
@@ -173,15 +173,15 @@ mod tests {
     fn another_device_with_the_same_number_begins_anew() {
         let before = DiskCounters { writes: 5, busy_ns: 9, ..DiskCounters::default() };
         let after = DiskCounters { writes: 4, busy_ns: 10, ..before };
-        assert_eq!(Unwrap::from(before).next(after), Step::Anew(after));
-        assert_eq!(Unwrap::from(before).next(before), Step::On(before));
+        assert_eq!(WrapCorrection::from(before).next(after), CounterChange::Anew(after));
+        assert_eq!(WrapCorrection::from(before).next(before), CounterChange::On(before));
     }
 
     #[test]
     fn a_time_that_falls_a_little_stays() {
         let before = DiskCounters { busy_ns: 9 * MS_NS, ..DiskCounters::default() };
         let after = DiskCounters { busy_ns: 8 * MS_NS, ..before };
-        assert_eq!(Unwrap::from(before).next(after), Step::On(before));
+        assert_eq!(WrapCorrection::from(before).next(after), CounterChange::On(before));
     }
 
     proptest! {
@@ -194,12 +194,12 @@ mod tests {
                 depth_ns: ms * MS_NS % WRAP_NS,
                 ..DiskCounters::default()
             };
-            let mut unwrap = Unwrap::from(printed(start));
+            let mut unwrap = WrapCorrection::from(printed(start));
             let mut ms = start;
             for step in steps {
                 ms += step;
                 let on = DiskCounters { depth_ns: ms * MS_NS, ..DiskCounters::default() };
-                prop_assert_eq!(unwrap.next(printed(ms)), Step::On(on));
+                prop_assert_eq!(unwrap.next(printed(ms)), CounterChange::On(on));
             }
         }
 

@@ -32,12 +32,12 @@ pub struct ParseError {
 
 /// Position in a file, for errors.
 #[derive(Clone, Copy)]
-struct At {
+struct Position {
     file: &'static str,
     line: usize,
 }
 
-impl At {
+impl Position {
     fn error(self, item: &'static str, expected: &'static str) -> ParseError {
         ParseError { file: self.file, line: self.line, item, expected }
     }

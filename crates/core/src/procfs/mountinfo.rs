@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `/proc/PID/mountinfo`: the mounts of a mount namespace.
 
-use super::{At, ParseError, fields, lines};
+use super::{ParseError, Position, fields, lines};
 use crate::recording::DevId;
 
 /// One mount.
@@ -42,7 +42,7 @@ impl Mount {
 pub fn parse(text: &[u8]) -> Result<Vec<Mount>, ParseError> {
     let mut mounts = Vec::new();
     for (line, bytes) in lines(text).filter(|(_, bytes)| !bytes.is_empty()) {
-        let at = At { file: "/proc/PID/mountinfo", line };
+        let at = Position { file: "/proc/PID/mountinfo", line };
         let mut fields = fields(bytes);
         let id = at.number("mount ID", fields.next())?;
         let parent = at.number("parent ID", fields.next())?;

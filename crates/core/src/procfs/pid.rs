@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `/proc/PID/stat` and `/proc/PID/status`: one process or thread.
 
-use super::{At, ParseError, cpu_list, fields, lines, number};
+use super::{ParseError, Position, cpu_list, fields, lines, number};
 use crate::text::name;
 
 /// `PF_KTHREAD` of the kernel's `task->flags`.
@@ -43,7 +43,7 @@ pub struct PidStat {
 /// # Errors
 /// If one of the fields up to `starttime` is missing.
 pub fn stat(text: &[u8]) -> Result<PidStat, ParseError> {
-    let at = At { file: "/proc/PID/stat", line: 1 };
+    let at = Position { file: "/proc/PID/stat", line: 1 };
     // The comm is not escaped: it may contain `)`, spaces and newlines. No later field can contain a `)`.
     let open = text.iter().position(|&b| b == b'(');
     let close = text.iter().rposition(|&b| b == b')');

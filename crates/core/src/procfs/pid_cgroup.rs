@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `/proc/PID/cgroup`: which cgroup of each hierarchy a process is in.
 
-use super::{At, ParseError, lines, number};
+use super::{ParseError, Position, lines, number};
 use crate::recording::CgroupVersion;
 
 /// Suffix that the kernel appends to the path of a removed directory.
@@ -35,7 +35,7 @@ impl Membership {
 pub fn parse(text: &[u8]) -> Result<Vec<Membership>, ParseError> {
     let mut memberships = Vec::new();
     for (line, bytes) in lines(text).filter(|(_, bytes)| !bytes.is_empty()) {
-        let at = At { file: "/proc/PID/cgroup", line };
+        let at = Position { file: "/proc/PID/cgroup", line };
         let mut parts = bytes.splitn(3, |&b| b == b':');
         let hierarchy = at.number("hierarchy", parts.next())?;
         let controllers = parts.next().ok_or_else(|| at.error("controllers", "a list"))?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `/proc/pressure/*` and `*.pressure` of a cgroup: pressure-stall information.
 
-use super::{At, ParseError, fields, lines};
+use super::{ParseError, Position, fields, lines};
 
 /// Cumulative stall times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub fn parse(text: &[u8]) -> Result<Pressure, ParseError> {
     let file = "/proc/pressure";
     let (mut some_ns, mut full_ns) = (None, None);
     for (line, bytes) in lines(text) {
-        let at = At { file, line };
+        let at = Position { file, line };
         let mut fields = fields(bytes);
         let kind = fields.next();
         let slot = match kind {
@@ -31,7 +31,7 @@ pub fn parse(text: &[u8]) -> Result<Pressure, ParseError> {
         let total = fields.find_map(|field| field.strip_prefix(b"total="));
         *slot = Some(at.number::<u64>("total", total)?.saturating_mul(1000));
     }
-    let some_ns = some_ns.ok_or_else(|| At { file, line: 1 }.error("some", "a line"))?;
+    let some_ns = some_ns.ok_or_else(|| Position { file, line: 1 }.error("some", "a line"))?;
     Ok(Pressure { some_ns, full_ns })
 }
 

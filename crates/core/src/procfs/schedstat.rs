@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `/proc/PID/task/TID/schedstat`: the scheduler's counters of one thread.
 
-use super::{At, ParseError, fields};
+use super::{ParseError, Position, fields};
 
 /// Cumulative counters since the creation of the thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct Schedstat {
 /// # Errors
 /// If one of the three numbers is missing.
 pub fn parse(text: &[u8]) -> Result<Schedstat, ParseError> {
-    let at = At { file: "/proc/PID/schedstat", line: 1 };
+    let at = Position { file: "/proc/PID/schedstat", line: 1 };
     let mut fields = fields(text.trim_ascii());
     Ok(Schedstat {
         on_cpu_ns: at.number("run time", fields.next())?,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `/proc/stat`: the time of each CPU since boot, by state.
 
-use super::{At, ParseError, fields, lines};
+use super::{ParseError, Position, fields, lines};
 
 /// Time of one CPU. As in the kernel, `user_ns` includes the time of guests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct CpuTimes {
 pub fn parse(text: &[u8], user_hz: u64) -> Result<Vec<CpuTimes>, ParseError> {
     let mut cpus = Vec::new();
     for (line, bytes) in lines(text) {
-        let at = At { file: "/proc/stat", line };
+        let at = Position { file: "/proc/stat", line };
         let mut fields = fields(bytes);
         let Some(digits) = fields.next().and_then(|name| name.strip_prefix(b"cpu")) else {
             continue;
@@ -57,7 +57,7 @@ pub fn parse(text: &[u8], user_hz: u64) -> Result<Vec<CpuTimes>, ParseError> {
         });
     }
     if cpus.is_empty() {
-        return Err(At { file: "/proc/stat", line: 1 }.error("cpu0", "a line of a CPU"));
+        return Err(Position { file: "/proc/stat", line: 1 }.error("cpu0", "a line of a CPU"));
     }
     Ok(cpus)
 }

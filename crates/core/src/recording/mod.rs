@@ -24,8 +24,8 @@ mod tick;
 
 pub use block::{
     BlockRecord, DevId, Device, DeviceBin, DeviceBins, DeviceTick, DiskCounters, DiskReading, File,
-    FileId, FileState, HeldTick, IoBlameTick, IoCulprit, IoOp, IoPace, IoTick, IoWaitTick, IoWhat,
-    JournalCommit, Mount, NotADevice, Setting, Stall, StallKind, WritebackPass,
+    FileId, FileState, HeldTick, IoBlameTick, IoCulprit, IoOp, IoPace, IoPurpose, IoTick,
+    IoWaitTick, JournalCommit, Mount, NotADevice, Setting, Stall, StallKind, WritebackPass,
 };
 pub use coverage::{Coverage, Event, EventKind, ObserverTick, Source, State};
 pub use cpu_check::{CheckSetup, CpuCheckRecord, CpuDistance, Mix, PairRound, Run, SweepWorker};

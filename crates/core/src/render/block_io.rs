@@ -2,9 +2,9 @@
 //! The section about block devices: by default only devices that findings refer to, with -v all devices and tables.
 
 use super::names;
-use super::page::{Ink, Page};
+use super::page::{Colour, Page};
 use super::table::{Column, Table};
-use crate::finding::{BlockIo, Cause, DeviceIo, IoBy, IoLatency, IoRow, IoTable, RowKind};
+use crate::finding::{BlockIo, Cause, DeviceIo, IoLatency, IoRow, IoRowsBy, IoTable, RowKind};
 use crate::text::escape::{identifier, label, sentence};
 use crate::text::units::{bytes, count, counted, duration, share};
 
@@ -38,7 +38,7 @@ pub(super) fn write(page: &mut Page, io: &BlockIo, verbosity: u8) {
         if !all && device.tables.len() > 1 {
             let others = device.tables.iter().filter(|it| device.explained_by != Some(it.by));
             let others: Vec<_> = others.map(|table| by(table.by)).collect();
-            page.paragraph(2, 2, Ink::Aside, &format!("(by {} with -v)", others.join(", ")));
+            page.paragraph(2, 2, Colour::Aside, &format!("(by {} with -v)", others.join(", ")));
         }
     }
     if let Some(more) = io.more.filter(|_| all) {
@@ -49,7 +49,7 @@ pub(super) fn write(page: &mut Page, io: &BlockIo, verbosity: u8) {
             counted(more.ios, "IO", "IOs"),
             bytes(more.bytes as f64)
         );
-        page.paragraph(0, 2, Ink::Aside, &text);
+        page.paragraph(0, 2, Colour::Aside, &text);
     }
 }
 
@@ -69,13 +69,13 @@ fn head(page: &mut Page, device: &DeviceIo, all: bool) {
         parts.push(format!("busy {} of the time{depth}", share(busy)));
     }
     page.gap();
-    page.paragraph(0, 2, Ink::Heading, &format!("block IO of {name}: {}", parts.join(", ")));
+    page.paragraph(0, 2, Colour::Heading, &format!("block IO of {name}: {}", parts.join(", ")));
     times(page, &device.latency, all);
     if !device.dirtied_by.is_empty() {
         let names: Vec<String> = device.dirtied_by.iter().map(who).collect();
         let text =
             format!("dirtied by {} (of the inodes that the flusher wrote)", names.join(", "));
-        page.paragraph(2, 2, Ink::Plain, &text);
+        page.paragraph(2, 2, Colour::Plain, &text);
     }
 }
 
@@ -125,24 +125,25 @@ fn times(page: &mut Page, latency: &[IoLatency], all: bool) {
             "(of the requests that were looked at only, at the busiest one in {sampled}; IOs and bytes in the other tables \
              are scaled up to all)"
         );
-        page.paragraph(2, 2, Ink::Aside, &text);
+        page.paragraph(2, 2, Colour::Aside, &text);
     }
 }
 
-fn by(by: IoBy) -> &'static str {
+fn by(by: IoRowsBy) -> &'static str {
     match by {
-        IoBy::Process => "process",
-        IoBy::Cgroup => "cgroup of the pages",
-        IoBy::Pattern => "pattern of paths",
-        IoBy::Directory => "directory",
-        IoBy::File => "file",
+        IoRowsBy::Process => "process",
+        IoRowsBy::Cgroup => "cgroup of the pages",
+        IoRowsBy::Pattern => "pattern of paths",
+        IoRowsBy::Directory => "directory",
+        IoRowsBy::File => "file",
     }
 }
 
 fn write_table(page: &mut Page, device: &DeviceIo, io: &IoTable, most: usize) {
     use Column::{Left, Right};
-    let of_files = matches!(io.by, IoBy::Pattern | IoBy::Directory);
-    let show = Show { read: page.columns() >= WIDE, files: of_files && page.columns() >= WIDE };
+    let of_files = matches!(io.by, IoRowsBy::Pattern | IoRowsBy::Directory);
+    let show =
+        OptionalColumns { read: page.columns() >= WIDE, files: of_files && page.columns() >= WIDE };
     let (mut columns, mut names) = (vec![Right; 4], vec!["bytes", "", "IOs", ""]);
     for (is_shown, name) in [(show.read, "read"), (show.files, "files")] {
         if is_shown {
@@ -171,7 +172,7 @@ fn write_table(page: &mut Page, device: &DeviceIo, io: &IoTable, most: usize) {
 
 /// Optional columns of a table.
 #[derive(Clone, Copy)]
-struct Show {
+struct OptionalColumns {
     read: bool,
     files: bool,
 }
@@ -186,7 +187,7 @@ fn row_name(row: &IoRow) -> String {
     }
 }
 
-fn cells(row: &IoRow, name: String, show: Show) -> Vec<String> {
+fn cells(row: &IoRow, name: String, show: OptionalColumns) -> Vec<String> {
     let mut cells = vec![
         bytes(row.bytes as f64),
         share(row.bytes_share),

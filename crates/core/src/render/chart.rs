@@ -3,7 +3,7 @@
 //!
 //! Only full and half blocks, as for the bars: a plain Linux console has no finer ones.
 
-use super::page::{Ink, Page};
+use super::page::{Colour, Page};
 use crate::finding::{Chart, ChartKind, ChartRow};
 use crate::text::escape::{label, width};
 use crate::text::units::duration;
@@ -38,17 +38,17 @@ pub(super) fn write(page: &mut Page, chart: &Chart) {
     } else {
         format!("a column is {step}")
     };
-    page.paragraph(2, 2, Ink::Aside, &about);
+    page.paragraph(2, 2, Colour::Aside, &about);
     for from in (0..steps).step_by(room) {
         let to = steps.min(from + room);
         for (row, name) in rows.iter().zip(&names) {
             let strip: String = (from..to).map(|step| mark(row, step)).collect();
             let pad = " ".repeat(name_columns - width(name) + 2);
-            page.line(4, Ink::Plain, format!("{name}{pad}{strip}").trim_end());
+            page.line(4, Colour::Plain, format!("{name}{pad}{strip}").trim_end());
         }
         let pad = " ".repeat(name_columns + 2);
         let axis = axis(chart, from, to, room);
-        page.line(4, Ink::Aside, &format!("{pad}{axis}"));
+        page.line(4, Colour::Aside, &format!("{pad}{axis}"));
     }
 }
 

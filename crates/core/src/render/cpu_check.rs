@@ -2,7 +2,7 @@
 //! A check of CPUs for a terminal: the verdict, a chart of the workers' speeds, and the pairs that matter.
 
 use super::TextStyle;
-use super::page::{Ink, Page};
+use super::page::{Colour, Page};
 use super::table::{Column, Table};
 use crate::cpu_check::document::{Document, Verdict};
 use crate::cpu_check::pairs::{Pair, PairClass};
@@ -23,8 +23,8 @@ const MAX_PAIRS: usize = 12;
 pub fn cpu_check(document: &Document, style: TextStyle) -> String {
     let mut page = Page::new(style);
     let check = &document.check;
-    page.paragraph(0, 2, Ink::Heading, &sentence(&check.verdict.summary));
-    page.paragraph(0, 2, Ink::Aside, &circumstances(document));
+    page.paragraph(0, 2, Colour::Heading, &sentence(&check.verdict.summary));
+    page.paragraph(0, 2, Colour::Aside, &circumstances(document));
     if style.verbosity > 0 {
         page.gap();
         chart(&mut page, check.cpus.used.len(), &check.sweep);
@@ -68,7 +68,7 @@ fn chart(page: &mut Page, cpus: usize, steps: &[Step]) {
     page.paragraph(
         0,
         2,
-        Ink::Plain,
+        Colour::Plain,
         "speed of each worker: work in a second of its CPU time, 1.0 = the fastest; a number counts workers",
     );
     let room = page.columns().saturating_sub(MARGIN + 2);
@@ -84,12 +84,12 @@ fn chart(page: &mut Page, cpus: usize, steps: &[Step]) {
             let mark = if here == 0 { String::new() } else { here.to_string() };
             text += &format!("{mark:>cell$}");
         }
-        page.line(0, Ink::Plain, text.trim_end());
+        page.line(0, Colour::Plain, text.trim_end());
     }
-    page.line(0, Ink::Plain, &format!("{:>MARGIN$}{}", "+", "-".repeat(cell * steps.len() + 1)));
+    page.line(0, Colour::Plain, &format!("{:>MARGIN$}{}", "+", "-".repeat(cell * steps.len() + 1)));
     let mut row = |name: &str, of: &dyn Fn(&Step) -> String| {
         let cells: String = steps.iter().map(|step| format!("{:>cell$}", of(step))).collect();
-        page.line(0, Ink::Plain, &format!("{name:>width$}  {cells}", width = MARGIN - 2));
+        page.line(0, Colour::Plain, &format!("{name:>width$}  {cells}", width = MARGIN - 2));
     };
     row("workers", &|step| step.workers.to_string());
     row("evenness", &|step| format!("{:.2}", step.evenness));
@@ -101,7 +101,7 @@ fn chart(page: &mut Page, cpus: usize, steps: &[Step]) {
     row("moves", &|step| step.migrations.to_string());
     page.gap();
     for line in regimes(cpus, steps) {
-        page.paragraph(2, 2, Ink::Plain, &line);
+        page.paragraph(2, 2, Colour::Plain, &line);
     }
 }
 
@@ -165,7 +165,7 @@ fn pairs(page: &mut Page, pairs: &[Pair], in_all: u64, all: bool) {
     page.paragraph(
         0,
         2,
-        Ink::Plain,
+        Colour::Plain,
         &format!(
             "speed that two CPUs keep when both compute ({} of {} tested)",
             units::count(pairs.len() as f64),
@@ -196,7 +196,7 @@ fn pairs(page: &mut Page, pairs: &[Pair], in_all: u64, all: bool) {
     table.write(page, 2);
     if by_ratio.len() > most {
         let more = by_ratio.len() - most;
-        page.line(2, Ink::Aside, &format!("and {more} more, none of them slower"));
+        page.line(2, Colour::Aside, &format!("and {more} more, none of them slower"));
     }
 }
 

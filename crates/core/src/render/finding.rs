@@ -4,10 +4,11 @@
 use super::bars::bar;
 use super::chart;
 use super::names;
-use super::page::{Ink, Page};
+use super::page::{Colour, Page};
 use super::table::{Column, Table};
 use crate::finding::{
-    Cause, Cost, Entity, EntityKind, Evidence, FileTable, Finding, Fix, LossOf, Severity, SizeClass,
+    Cause, Cost, Entity, EntityKind, Evidence, FileTable, Finding, Fix, LossBasis, Severity,
+    SizeClass,
 };
 use crate::text::escape::{command, identifier, label, sentence};
 use crate::text::units::{bytes, count, counted, duration, share, value};
@@ -52,8 +53,8 @@ pub(super) fn write<'a>(
     advised: &mut Vec<&'a Fix>,
 ) {
     let tag = format!("{}[{}]: ", severity(finding.severity), label(&finding.code, 12));
-    let ink = Ink::Severity(finding.severity);
-    page.labelled(0, (ink, &tag), 2, Ink::Heading, &sentence(&finding.title));
+    let ink = Colour::Severity(finding.severity);
+    page.labelled(0, (ink, &tag), 2, Colour::Heading, &sentence(&finding.title));
     facts(page, finding, detail);
     if let Some(table) = &finding.files {
         files(page, table, detail);
@@ -69,35 +70,35 @@ pub(super) fn write<'a>(
     for fix in &finding.fix {
         if fix.command.is_some() && advised.contains(&fix) {
             let action = format!("{} (as above)", sentence(&fix.action));
-            page.labelled(2, (Ink::Advice, "fix: "), 5, Ink::Plain, &action);
+            page.labelled(2, (Colour::Advice, "fix: "), 5, Colour::Plain, &action);
             continue;
         }
         advised.push(fix);
-        page.labelled(2, (Ink::Advice, "fix: "), 5, Ink::Plain, &sentence(&fix.action));
+        page.labelled(2, (Colour::Advice, "fix: "), 5, Colour::Plain, &sentence(&fix.action));
         if let Some(text) = &fix.command {
-            page.line(7, Ink::Plain, &command(text));
+            page.line(7, Colour::Plain, &command(text));
         }
         if let Some(risk) = &fix.risk {
-            page.labelled(7, (Ink::Plain, "risk: "), 6, Ink::Plain, &sentence(risk));
+            page.labelled(7, (Colour::Plain, "risk: "), 6, Colour::Plain, &sentence(risk));
         }
         if let Some(promise) = &fix.expect {
             let part = share(promise.left_at_most);
             let left = match promise.of {
-                LossOf::Second => format!("at most {part} of this loss is left"),
-                LossOf::Transfer => {
+                LossBasis::Second => format!("at most {part} of this loss is left"),
+                LossBasis::Transfer => {
                     format!(
                         "each of its transfers waits for at most {part} of the time that it waits now"
                     )
                 }
             };
-            page.labelled(7, (Ink::Plain, "expect: "), 8, Ink::Plain, &left);
+            page.labelled(7, (Colour::Plain, "expect: "), 8, Colour::Plain, &left);
         }
     }
     if let Some(confirm) = &finding.confirm {
-        page.line(2, Ink::Advice, "confirm:");
-        page.line(7, Ink::Plain, &command(&confirm.command));
+        page.line(2, Colour::Advice, "confirm:");
+        page.line(7, Colour::Plain, &command(&confirm.command));
         if let Some(expect) = &confirm.expect {
-            page.labelled(7, (Ink::Plain, "expect: "), 8, Ink::Plain, &sentence(expect));
+            page.labelled(7, (Colour::Plain, "expect: "), 8, Colour::Plain, &sentence(expect));
         }
     }
 }
@@ -269,7 +270,7 @@ fn files(page: &mut Page, files: &FileTable, detail: Detail) {
     let more = files.rows.len().saturating_sub(shown);
     if more > 0 {
         let rows = counted(more as u64, "more row", "more rows");
-        page.paragraph(2, 2, Ink::Aside, &format!("({rows} with -v)"));
+        page.paragraph(2, 2, Colour::Aside, &format!("({rows} with -v)"));
     }
     if detail == Detail::Claim {
         page.gap();

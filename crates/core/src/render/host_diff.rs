@@ -4,11 +4,11 @@
 
 use super::TextStyle;
 use super::finding::{self, severity};
-use super::page::{Ink, Page};
+use super::page::{Colour, Page};
 use super::table::{Column, Table};
 use crate::finding::{Area, Severity, Unit};
-use crate::host_diff::document::{Change, Difference, Held, HostDiff, Reach};
-use crate::host_diff::{Next, Plan};
+use crate::host_diff::document::{Change, Difference, HostDiff, TakesEffect, ValueOnHosts};
+use crate::host_diff::{AfterTest, Plan};
 use crate::text::escape::{command, identifier, label, sentence};
 use crate::text::units::{count, counted, duration, share};
 
@@ -36,7 +36,7 @@ pub fn host_diff(diff: &HostDiff, style: TextStyle) -> String {
         [diff.measured.as_ref().map(|it| &it.summary), separation.map(|it| &it.summary)];
     for summary in summaries.into_iter().flatten() {
         page.gap();
-        page.paragraph(0, 2, Ink::Plain, &sentence(summary));
+        page.paragraph(0, 2, Colour::Plain, &sentence(summary));
     }
     findings(&mut page, diff, style.verbosity);
     let (matter, rest): (Vec<&Difference>, Vec<&Difference>) =
@@ -67,7 +67,7 @@ pub fn host_diff(diff: &HostDiff, style: TextStyle) -> String {
             page.paragraph(
                 0,
                 2,
-                Ink::Aside,
+                Colour::Aside,
                 &format!("{n} not known to matter, or follow from those above (-v shows them)"),
             );
         }
@@ -81,7 +81,7 @@ pub fn host_diff(diff: &HostDiff, style: TextStyle) -> String {
     aside(&mut page, diff, style.verbosity);
     for note in &diff.notes {
         page.gap();
-        page.labelled(0, (Ink::Heading, "note: "), 6, Ink::Plain, &sentence(note));
+        page.labelled(0, (Colour::Heading, "note: "), 6, Colour::Plain, &sentence(note));
     }
     page.into_text()
 }
@@ -116,7 +116,7 @@ fn headline(page: &mut Page, diff: &HostDiff) {
     } else {
         String::new()
     };
-    page.paragraph(0, 2, Ink::Heading, &format!("{found}; {facts} facts{of} compared"));
+    page.paragraph(0, 2, Colour::Heading, &format!("{found}; {facts} facts{of} compared"));
 }
 
 fn hosts(page: &mut Page, diff: &HostDiff, verbosity: u8) {
@@ -147,7 +147,7 @@ fn hosts(page: &mut Page, diff: &HostDiff, verbosity: u8) {
     }
     table.write(page, 0);
     if diff.hosts.len() > shown {
-        page.line(0, Ink::Aside, &format!("and {} more hosts (-v)", diff.hosts.len() - shown));
+        page.line(0, Colour::Aside, &format!("and {} more hosts (-v)", diff.hosts.len() - shown));
     }
 }
 
@@ -163,16 +163,16 @@ fn findings(page: &mut Page, diff: &HostDiff, verbosity: u8) {
             let tag = format!("{}[{}]: ", severity(it.severity), label(&it.code, 12));
             page.labelled(
                 0,
-                (Ink::Severity(it.severity), &tag),
+                (Colour::Severity(it.severity), &tag),
                 2,
-                Ink::Heading,
+                Colour::Heading,
                 &sentence(&it.title),
             );
             for slow in it.evidence.iter().filter(|it| it.unit == Unit::Ns) {
                 let note = slow.note.as_deref().unwrap_or_default();
                 let path = identifier(&slow.source, 2 * page.columns());
                 let text = format!("{path} takes {} to read: {note}", duration(slow.value));
-                page.paragraph(2, 2, Ink::Plain, &sentence(&text));
+                page.paragraph(2, 2, Colour::Plain, &sentence(&text));
             }
             continue;
         }
@@ -191,7 +191,7 @@ fn findings(page: &mut Page, diff: &HostDiff, verbosity: u8) {
                 continue;
             }
             page.gap();
-            page.line(0, Ink::Heading, title);
+            page.line(0, Colour::Heading, title);
             let mut table = Table::new(&[Column::Left(30), Column::Left(usize::MAX)]);
             for (code, name, about) in items {
                 table.row([label(&format!("{code} {name}"), 60), about]);
@@ -212,9 +212,9 @@ fn differences(page: &mut Page, block: &[&Difference]) {
     let tag = format!("{}: ", severity(first.severity));
     let what = first.what.as_deref().unwrap_or("not known what it does");
     let title = format!("{} ({})", sentence(what), first.area.name());
-    page.labelled(0, (Ink::Severity(first.severity), &tag), 2, Ink::Heading, &title);
+    page.labelled(0, (Colour::Severity(first.severity), &tag), 2, Colour::Heading, &title);
     for it in block {
-        page.paragraph(2, 2, Ink::Plain, &identifier(&it.key, 2 * page.columns()));
+        page.paragraph(2, 2, Colour::Plain, &identifier(&it.key, 2 * page.columns()));
         let mut table = Table::new(&[Column::Left(HOST_COLUMNS), Column::Left(usize::MAX)]);
         for held in &it.values {
             table.row([hosts_of(&held.hosts), value(held, 300)]);
@@ -224,7 +224,7 @@ fn differences(page: &mut Page, block: &[&Difference]) {
         }
         table.write(page, 4);
         let mut line = |name: &str, text: &str| {
-            page.labelled(4, (Ink::Aside, name), name.len(), Ink::Plain, &sentence(text));
+            page.labelled(4, (Colour::Aside, name), name.len(), Colour::Plain, &sentence(text));
         };
         if !it.slows.is_empty() {
             let effects: Vec<&str> = it.effects.iter().map(|effect| effect.words()).collect();
@@ -248,9 +248,9 @@ fn differences(page: &mut Page, block: &[&Difference]) {
         }
     }
     if let Some(why) = &first.why {
-        page.labelled(2, (Ink::Aside, "why: "), 5, Ink::Plain, &sentence(why));
+        page.labelled(2, (Colour::Aside, "why: "), 5, Colour::Plain, &sentence(why));
     }
-    page.line(2, Ink::Plain, &format!("look: {}", command(&first.look)));
+    page.line(2, Colour::Plain, &format!("look: {}", command(&first.look)));
     let mut said: Vec<&Change> = Vec::new();
     for it in block.iter().filter_map(|it| it.change.as_ref()) {
         if !said.iter().any(|before| before.text == it.text) {
@@ -262,21 +262,27 @@ fn differences(page: &mut Page, block: &[&Difference]) {
 
 fn change(page: &mut Page, it: &Change) {
     let reach = match it.reach {
-        Reach::Now => "",
-        Reach::Boot => " (boot)",
-        Reach::Firmware => " (firmware)",
+        TakesEffect::Now => "",
+        TakesEffect::Boot => " (boot)",
+        TakesEffect::Firmware => " (firmware)",
     };
     let name = format!("change on {}{reach}:", hosts_of(&it.hosts));
     if it.is_command {
-        page.line(2, Ink::Advice, &name);
-        page.line(7, Ink::Plain, &command(&it.text));
-        page.line(7, Ink::Plain, &format!("undo: {}", command(&it.undo)));
+        page.line(2, Colour::Advice, &name);
+        page.line(7, Colour::Plain, &command(&it.text));
+        page.line(7, Colour::Plain, &format!("undo: {}", command(&it.undo)));
     } else {
-        page.labelled(2, (Ink::Advice, &format!("{name} ")), 5, Ink::Plain, &sentence(&it.text));
-        page.labelled(7, (Ink::Plain, "undo: "), 6, Ink::Plain, &sentence(&it.undo));
+        page.labelled(
+            2,
+            (Colour::Advice, &format!("{name} ")),
+            5,
+            Colour::Plain,
+            &sentence(&it.text),
+        );
+        page.labelled(7, (Colour::Plain, "undo: "), 6, Colour::Plain, &sentence(&it.undo));
     }
     if let Some(risk) = &it.risk {
-        page.labelled(7, (Ink::Plain, "risk: "), 6, Ink::Plain, &sentence(risk));
+        page.labelled(7, (Colour::Plain, "risk: "), 6, Colour::Plain, &sentence(risk));
     }
 }
 
@@ -287,15 +293,15 @@ fn plan(page: &mut Page, plan: &Plan, verbosity: u8) {
         "how to find out which one it is, on {}: at the cost of {:.1} quick tests on average (one by one: {:.1})",
         plan.on, plan.expected_cost, plan.one_by_one_cost
     );
-    page.paragraph(0, 2, Ink::Heading, &title);
-    page.paragraph(2, 0, Ink::Plain, &sentence(&plan.how));
+    page.paragraph(0, 2, Colour::Heading, &title);
+    page.paragraph(2, 0, Colour::Plain, &sentence(&plan.how));
     for step in plan.steps.iter().take(if verbosity == 0 { 1 } else { usize::MAX }) {
         let names: Vec<String> =
             step.groups.iter().map(|group| identifier(&group.name, 60)).collect();
         let takes = match step.reach {
-            Reach::Now => "",
-            Reach::Boot => " (boot)",
-            Reach::Firmware => " (firmware)",
+            TakesEffect::Now => "",
+            TakesEffect::Boot => " (boot)",
+            TakesEffect::Firmware => " (firmware)",
         };
         let text = format!(
             "{}{takes}; faster: {}, not: {}",
@@ -303,13 +309,13 @@ fn plan(page: &mut Page, plan: &Plan, verbosity: u8) {
             next(&step.if_faster),
             next(&step.if_not)
         );
-        page.labelled(2, (Ink::Advice, &format!("{}. ", step.number)), 3, Ink::Plain, &text);
+        page.labelled(2, (Colour::Advice, &format!("{}. ", step.number)), 3, Colour::Plain, &text);
         for it in step.groups.iter().flat_map(|group| &group.changes) {
             if it.change.is_command {
-                page.line(5, Ink::Plain, &command(&it.change.text));
-                page.line(5, Ink::Aside, &format!("undo: {}", command(&it.change.undo)));
+                page.line(5, Colour::Plain, &command(&it.change.text));
+                page.line(5, Colour::Aside, &format!("undo: {}", command(&it.change.undo)));
             } else {
-                page.paragraph(5, 2, Ink::Plain, &sentence(&it.change.text));
+                page.paragraph(5, 2, Colour::Plain, &sentence(&it.change.text));
             }
         }
     }
@@ -320,20 +326,20 @@ fn plan(page: &mut Page, plan: &Plan, verbosity: u8) {
             0..=4 => String::new(),
             n => format!(" and {} more", n - 4),
         };
-        page.paragraph(2, 2, Ink::Aside, &format!("cannot be tried: {}{more}", keys.join(", ")));
+        page.paragraph(2, 2, Colour::Aside, &format!("cannot be tried: {}{more}", keys.join(", ")));
     }
 }
 
-fn next(next: &Next) -> String {
+fn next(next: &AfterTest) -> String {
     match next {
-        Next::Step(number) => format!("go on with {number}"),
-        Next::Found(name) => format!("it is {}", identifier(name, 60)),
-        Next::NoneOfThem => "none of them by itself".into(),
+        AfterTest::Step(number) => format!("go on with {number}"),
+        AfterTest::Found(name) => format!("it is {}", identifier(name, 60)),
+        AfterTest::NoneOfThem => "none of them by itself".into(),
     }
 }
 
 /// A value on one line.
-fn value(held: &Held, columns: usize) -> String {
+fn value(held: &ValueOnHosts, columns: usize) -> String {
     label(&held.shown, columns)
 }
 
@@ -351,7 +357,7 @@ fn table(page: &mut Page, title: &str, rows: &[&Difference], most: usize) {
         return;
     }
     page.gap();
-    page.line(0, Ink::Heading, title);
+    page.line(0, Colour::Heading, title);
     let half = page.columns().saturating_sub(8) / 2;
     let mut table = Table::new(&[Column::Left(6), Column::Left(half), Column::Left(usize::MAX)]);
     for it in rows.iter().take(most) {
@@ -363,11 +369,11 @@ fn table(page: &mut Page, title: &str, rows: &[&Difference], most: usize) {
     }
     table.write(page, 2);
     if rows.len() > most {
-        page.line(2, Ink::Aside, &format!("and {} more (-v)", rows.len() - most));
+        page.line(2, Colour::Aside, &format!("and {} more (-v)", rows.len() - most));
     }
 }
 
-fn values(values: &[Held], columns: usize) -> String {
+fn values(values: &[ValueOnHosts], columns: usize) -> String {
     let texts: Vec<String> = values
         .iter()
         .map(|held| format!("{}: {}", hosts_of(&held.hosts), value(held, columns)))
@@ -390,10 +396,10 @@ fn not_compared(page: &mut Page, diff: &HostDiff, verbosity: u8) {
         if all.len() > 3 {
             text += " and more (-v)";
         }
-        page.paragraph(0, 2, Ink::Aside, &sentence(&text));
+        page.paragraph(0, 2, Colour::Aside, &sentence(&text));
         return;
     }
-    page.line(0, Ink::Heading, "could not be compared");
+    page.line(0, Colour::Heading, "could not be compared");
     let half = page.columns() / 2;
     let mut table = Table::new(&[Column::Left(half), Column::Left(8), Column::Left(usize::MAX)]);
     for it in all {
@@ -411,10 +417,10 @@ fn aside(page: &mut Page, diff: &HostDiff, verbosity: u8) {
     if verbosity < 2 {
         let n = counted(all.len() as u64, "fact differs", "facts differ");
         let text = format!("{n} as they must or may: names, counters, addresses (-v shows them)");
-        page.paragraph(0, 2, Ink::Aside, &text);
+        page.paragraph(0, 2, Colour::Aside, &text);
         return;
     }
-    page.line(0, Ink::Heading, "differ as they must or may");
+    page.line(0, Colour::Heading, "differ as they must or may");
     let half = page.columns().saturating_sub(18) / 2;
     let mut table = Table::new(&[Column::Left(13), Column::Left(half), Column::Left(usize::MAX)]);
     for it in all {

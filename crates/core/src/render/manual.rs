@@ -2,7 +2,7 @@
 //! Renders pages of this project's own documentation for a terminal: the subset of Markdown that they use.
 
 use super::TextStyle;
-use super::page::{Ink, Page};
+use super::page::{Colour, Page};
 use super::table::{Column, Table};
 use crate::text::escape::{command, width};
 
@@ -23,18 +23,20 @@ pub fn manual(markdown: &str, style: TextStyle) -> String {
         if line.trim().is_empty() {
             page.gap();
         } else if let Some(title) = heading(line) {
-            page.paragraph(0, 2, Ink::Heading, &plain(title));
+            page.paragraph(0, 2, Colour::Heading, &plain(title));
         } else if line.starts_with("```") {
             for line in lines.iter().filter(|line| !line.starts_with("```")) {
-                page.line(4, Ink::Plain, line.trim_end());
+                page.line(4, Colour::Plain, line.trim_end());
             }
         } else if line.starts_with('|') {
             table(&mut page, lines);
         } else {
             let text = lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
             match text.strip_prefix("- ") {
-                Some(item) => page.labelled(0, (Ink::Plain, "- "), 2, Ink::Plain, &plain(item)),
-                None => page.paragraph(0, 0, Ink::Plain, &plain(&text)),
+                Some(item) => {
+                    page.labelled(0, (Colour::Plain, "- "), 2, Colour::Plain, &plain(item));
+                }
+                None => page.paragraph(0, 0, Colour::Plain, &plain(&text)),
             }
         }
     }

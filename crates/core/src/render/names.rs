@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Names of victims, causes and targets.
 
-use crate::finding::{Carrier, Entity, EntityKind, Target, Whom};
+use crate::finding::{BlameDistribution, BlamedProcess, Entity, EntityKind, Target};
 use crate::recording::Container;
 use crate::text::escape::{identifier, sentence};
 use crate::text::units::{counted, share};
@@ -62,7 +62,7 @@ fn process(entity: &Entity, comm: Option<String>) -> String {
 const MOST: f64 = 0.5;
 
 /// Which of several processes account for a cause, what they run and under which policy; `None` if nothing is known.
-pub(super) fn whom(whom: &Whom) -> Option<String> {
+pub(super) fn whom(whom: &BlameDistribution) -> Option<String> {
     let all: Vec<String> = whom.processes.iter().map(|it| carrier(it, true)).collect();
     let carriers = whom.carriers as usize;
     let part = share(whom.carriers_share);
@@ -97,7 +97,7 @@ pub(super) fn whom(whom: &Whom) -> Option<String> {
     })
 }
 
-fn carrier(of: &Carrier, with_share: bool) -> String {
+fn carrier(of: &BlamedProcess, with_share: bool) -> String {
     let mut text = format!("pid {}", of.pid);
     if with_share {
         text = format!("{text} ({})", share(of.share));
@@ -109,7 +109,7 @@ fn carrier(of: &Carrier, with_share: bool) -> String {
 }
 
 /// What a process runs, and under which scheduling policy.
-fn how(of: &Carrier) -> Option<String> {
+fn how(of: &BlamedProcess) -> Option<String> {
     let runs = of.runs.as_deref().map(|what| format!("runs {}", identifier(what, PATH_COLUMNS)));
     let threads: u32 = of.scheduling.iter().map(|kind| kind.threads).sum();
     let kind = of.doer().or_else(|| of.scheduling.iter().find(|it| it.policy.is_real_time()));
@@ -211,15 +211,15 @@ mod tests {
     fn who_of_many_it_is_is_said_in_one_line() {
         use crate::recording::{SchedPolicy, Scheduling};
         let of = |of: u32, shares: &[f64], carriers: u32, few: bool| {
-            let carrier = |(at, &share): (usize, &f64)| Carrier {
+            let carrier = |(at, &share): (usize, &f64)| BlamedProcess {
                 pid: 10 + at as u32,
                 share,
                 runs: Some("a`b.py".into()),
                 scheduling: vec![],
             };
-            let processes: Vec<Carrier> = shares.iter().enumerate().map(carrier).collect();
+            let processes: Vec<BlamedProcess> = shares.iter().enumerate().map(carrier).collect();
             let carriers_share = shares.iter().take(carriers as usize).sum();
-            Whom { of, carriers, carriers_share, few, processes }
+            BlameDistribution { of, carriers, carriers_share, few, processes }
         };
         let mut one = of(40, &[0.96, 0.02], 1, true);
         let fifo = Scheduling {

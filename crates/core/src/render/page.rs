@@ -13,7 +13,7 @@ const MAX_COLUMNS: usize = 100;
 
 /// The kind of a piece of text, which determines its colour. Colour only repeats what the words say.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ink {
+pub(super) enum Colour {
     Plain,
     Heading,
     Severity(Severity),
@@ -21,7 +21,7 @@ pub(super) enum Ink {
     Aside,
 }
 
-impl Ink {
+impl Colour {
     fn code(self) -> &'static str {
         match self {
             Self::Plain => "",
@@ -63,7 +63,7 @@ impl Page {
     }
 
     /// Writes a line without wrapping, whatever its length.
-    pub(super) fn line(&mut self, indent: usize, ink: Ink, text: &str) {
+    pub(super) fn line(&mut self, indent: usize, ink: Colour, text: &str) {
         if !text.is_empty() {
             self.text.push_str(&" ".repeat(indent));
             self.text.push_str(&self.painted(ink, text));
@@ -72,17 +72,17 @@ impl Page {
     }
 
     /// Writes a paragraph; lines after the first are indented by `hang` more columns.
-    pub(super) fn paragraph(&mut self, indent: usize, hang: usize, ink: Ink, text: &str) {
-        self.labelled(indent, (Ink::Plain, ""), hang, ink, text);
+    pub(super) fn paragraph(&mut self, indent: usize, hang: usize, ink: Colour, text: &str) {
+        self.labelled(indent, (Colour::Plain, ""), hang, ink, text);
     }
 
     /// Writes a paragraph that begins with a label; lines after the first are indented by `hang` more columns.
     pub(super) fn labelled(
         &mut self,
         indent: usize,
-        (label_ink, label): (Ink, &str),
+        (label_ink, label): (Colour, &str),
         hang: usize,
-        ink: Ink,
+        ink: Colour,
         text: &str,
     ) {
         let first = self.columns.saturating_sub(indent + width(label));
@@ -91,7 +91,7 @@ impl Page {
             if i == 0 {
                 let label = if line.is_empty() { label.trim_end() } else { label };
                 let line = self.painted(label_ink, label) + &self.painted(ink, line);
-                self.line(indent, Ink::Plain, &line);
+                self.line(indent, Colour::Plain, &line);
             } else {
                 self.line(indent + hang, ink, line);
             }
@@ -99,8 +99,8 @@ impl Page {
     }
 
     /// The text with escape sequences for its colour, if colours are used.
-    pub(super) fn painted(&self, ink: Ink, text: &str) -> String {
-        if self.color && ink != Ink::Plain && !text.is_empty() {
+    pub(super) fn painted(&self, ink: Colour, text: &str) -> String {
+        if self.color && ink != Colour::Plain && !text.is_empty() {
             format!("\x1b[{}m{text}\x1b[0m", ink.code())
         } else {
             text.into()

@@ -2,7 +2,7 @@
 //! Generic output: a headline with tables under headings, or a headline with a single table.
 
 use super::TextStyle;
-use super::page::{Ink, Page};
+use super::page::{Colour, Page};
 use super::table::{Column, Table};
 use crate::text::escape::sentence;
 
@@ -22,10 +22,10 @@ pub struct Section {
 #[must_use]
 pub fn sheet(headline: &str, sections: &[Section], style: TextStyle) -> String {
     let mut page = Page::new(style);
-    page.paragraph(0, 2, Ink::Heading, &sentence(headline));
+    page.paragraph(0, 2, Colour::Heading, &sentence(headline));
     for section in sections {
         page.gap();
-        page.line(0, Ink::Heading, &sentence(&section.heading));
+        page.line(0, Colour::Heading, &sentence(&section.heading));
         let cells = section.rows.iter().map(Vec::len).max().unwrap_or(0);
         let mut table = Table::new(&vec![Column::Left(CELL_COLUMNS); cells]);
         for row in &section.rows {
@@ -69,7 +69,7 @@ impl Grid {
 #[must_use]
 pub fn grid(headline: &str, grid: &Grid, notes: &[String], style: TextStyle) -> String {
     let mut page = Page::new(style);
-    page.paragraph(0, 2, Ink::Heading, &sentence(headline));
+    page.paragraph(0, 2, Colour::Heading, &sentence(headline));
     if let Some(first) = grid.rows.first() {
         let column = |(cell, (_, width)): (&Cell, &(&str, usize))| match cell {
             Cell::Text(_) => Column::Left(*width),
@@ -86,7 +86,7 @@ pub fn grid(headline: &str, grid: &Grid, notes: &[String], style: TextStyle) -> 
     }
     for note in notes {
         page.gap();
-        page.paragraph(0, 2, Ink::Plain, &sentence(note));
+        page.paragraph(0, 2, Colour::Plain, &sentence(note));
     }
     page.into_text()
 }

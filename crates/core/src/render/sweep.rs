@@ -2,11 +2,11 @@
 //! A load sweep as text: the verdict, tables of what was measured, and charts.
 
 use super::TextStyle;
-use super::page::{Ink, Page};
+use super::page::{Colour, Page};
 use super::plot::{MAX_SERIES, letter, plot};
 use super::table::{Column, Table};
 use crate::stats::Interval;
-use crate::sweep::{Driven, Point, Setup, Sweep, Variant, rate_text};
+use crate::sweep::{Point, Setup, Sweep, Variant, Workload, rate_text};
 use crate::text::escape::{sentence, width};
 use crate::text::units::{bytes, count, duration, share};
 
@@ -26,11 +26,11 @@ const WIDE_PAGE: usize = 100;
 pub fn sweep_text(sweep: &Sweep, style: TextStyle) -> String {
     let mut page = Page::new(style);
     let setup = &sweep.setup;
-    page.paragraph(0, 2, Ink::Heading, &sentence(&format!("sweep of {}", command(setup))));
-    page.paragraph(2, 2, Ink::Aside, &sentence(&conditions(setup)));
+    page.paragraph(0, 2, Colour::Heading, &sentence(&format!("sweep of {}", command(setup))));
+    page.paragraph(2, 2, Colour::Aside, &sentence(&conditions(setup)));
     page.gap();
     for said in &sweep.verdict {
-        page.paragraph(2, 2, Ink::Plain, &sentence(said));
+        page.paragraph(2, 2, Colour::Plain, &sentence(said));
     }
     if !sweep.points.is_empty() {
         key(setup, &mut page);
@@ -45,7 +45,7 @@ pub fn sweep_text(sweep: &Sweep, style: TextStyle) -> String {
     if !sweep.notes.is_empty() {
         page.gap();
         for note in &sweep.notes {
-            page.labelled(0, (Ink::Aside, "note: "), 6, Ink::Aside, &sentence(note));
+            page.labelled(0, (Colour::Aside, "note: "), 6, Colour::Aside, &sentence(note));
         }
     }
     page.into_text()
@@ -59,9 +59,9 @@ fn command(setup: &Setup) -> String {
 /// The conditions of the measurement.
 fn conditions(setup: &Setup) -> String {
     let what = match &setup.driven {
-        Driven::Http { url } => format!("GET `{url}`"),
-        Driven::Tcp { address } => format!("lines echoed by `{address}`"),
-        Driven::Command => "from its start to its end".into(),
+        Workload::Http { url } => format!("GET `{url}`"),
+        Workload::Tcp { address } => format!("lines echoed by `{address}`"),
+        Workload::Command => "from its start to its end".into(),
     };
     let limit =
         setup.limit_cpus.map_or("no CPU limit".to_owned(), |cpus| format!("CPU limit {cpus}"));
@@ -90,7 +90,12 @@ fn key(setup: &Setup, page: &mut Page) {
     }
     page.gap();
     for (i, variant) in setup.variants.iter().enumerate() {
-        page.paragraph(2, 4, Ink::Plain, &sentence(&format!("{} = {}", letter(i), variant.name)));
+        page.paragraph(
+            2,
+            4,
+            Colour::Plain,
+            &sentence(&format!("{} = {}", letter(i), variant.name)),
+        );
     }
 }
 
@@ -117,7 +122,7 @@ fn variant_heading(has_names: bool) -> &'static str {
 
 fn heading(page: &mut Page, text: &str) {
     page.gap();
-    page.line(0, Ink::Heading, text);
+    page.line(0, Colour::Heading, text);
 }
 
 fn latency(sweep: &Sweep, page: &mut Page) {
@@ -271,8 +276,8 @@ fn charts(sweep: &Sweep, page: &mut Page) {
         }
         heading(page, name);
         for line in lines {
-            page.line(2, Ink::Plain, &line);
+            page.line(2, Colour::Plain, &line);
         }
-        page.paragraph(12, 0, Ink::Aside, &format!("{}: 95 % interval", legend.concat()));
+        page.paragraph(12, 0, Colour::Aside, &format!("{}: 95 % interval", legend.concat()));
     }
 }

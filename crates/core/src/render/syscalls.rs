@@ -4,7 +4,7 @@
 
 use super::TextStyle;
 use super::finding::{self, Detail};
-use super::page::{Ink, Page};
+use super::page::{Colour, Page};
 use super::table::{Column, Table};
 use crate::syscalls::{CallRow, FileRow, Profile, Run, Subject, Times};
 use crate::text::escape::{identifier, label, sentence};
@@ -26,12 +26,12 @@ pub fn syscalls_text(profile: &Profile, style: TextStyle) -> String {
     let mut page = Page::new(style);
     let setup = &profile.setup;
     let what = format!("system calls of {}", subject(&setup.subject));
-    page.paragraph(0, 2, Ink::Heading, &sentence(&what));
-    page.paragraph(2, 2, Ink::Aside, &sentence(&conditions(profile)));
+    page.paragraph(0, 2, Colour::Heading, &sentence(&what));
+    page.paragraph(2, 2, Colour::Aside, &sentence(&conditions(profile)));
     if !setup.runs.is_empty() {
-        page.paragraph(2, 2, Ink::Plain, &sentence(&runs(&setup.runs)));
+        page.paragraph(2, 2, Colour::Plain, &sentence(&runs(&setup.runs)));
     }
-    page.paragraph(2, 2, Ink::Plain, &sentence(&totals(profile)));
+    page.paragraph(2, 2, Colour::Plain, &sentence(&totals(profile)));
     if style.verbosity > 0 {
         let rows = |(few, all): (usize, usize)| if style.verbosity > 1 { all } else { few };
         calls(&mut page, profile, rows(CALLS));
@@ -50,7 +50,7 @@ pub fn syscalls_text(profile: &Profile, style: TextStyle) -> String {
     if !profile.notes.is_empty() && style.verbosity > 0 {
         page.gap();
         for note in &profile.notes {
-            page.labelled(0, (Ink::Aside, "note: "), 6, Ink::Aside, &sentence(note));
+            page.labelled(0, (Colour::Aside, "note: "), 6, Colour::Aside, &sentence(note));
         }
     }
     page.into_text()
@@ -141,7 +141,7 @@ fn split(times: &Times) -> String {
 
 fn heading(page: &mut Page, text: &str) {
     page.gap();
-    page.line(0, Ink::Heading, text);
+    page.line(0, Colour::Heading, text);
 }
 
 fn calls(page: &mut Page, profile: &Profile, shown: usize) {
@@ -211,7 +211,7 @@ fn rest(page: &mut Page, rows: impl Iterator<Item = (u64, u64)>) {
             counted(calls, "call", "calls"),
             duration(ns as f64)
         );
-        page.paragraph(2, 2, Ink::Aside, &text);
+        page.paragraph(2, 2, Colour::Aside, &text);
     }
 }
 
@@ -237,7 +237,7 @@ fn files(page: &mut Page, profile: &Profile, shown: usize) {
             counted(more.calls, "call", "calls"),
             duration(more.ns as f64)
         );
-        page.paragraph(2, 2, Ink::Aside, &text);
+        page.paragraph(2, 2, Colour::Aside, &text);
     }
 }
 

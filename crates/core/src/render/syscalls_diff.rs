@@ -2,10 +2,10 @@
 //! The difference of two measurements of system calls as text for a terminal: what explains most seconds comes first.
 
 use super::TextStyle;
-use super::page::{Ink, Page};
+use super::page::{Colour, Page};
 use super::syscalls::subject;
 use super::table::{Column, Table};
-use crate::syscalls::{ChangeKind, Changed, Difference, Side};
+use crate::syscalls::{ChangeKind, Difference, RowChange, Side};
 use crate::text::escape::{label, sentence};
 use crate::text::units::{count, counted, duration};
 
@@ -18,9 +18,9 @@ const WORTH: f64 = 0.001;
 #[must_use]
 pub fn syscalls_diff_text(difference: &Difference, style: TextStyle) -> String {
     let mut page = Page::new(style);
-    page.line(0, Ink::Heading, "system calls of B against those of A");
+    page.line(0, Colour::Heading, "system calls of B against those of A");
     for (name, it) in [("A: ", &difference.a), ("B: ", &difference.b)] {
-        page.labelled(2, (Ink::Aside, name), 3, Ink::Plain, &side(it));
+        page.labelled(2, (Colour::Aside, name), 3, Colour::Plain, &side(it));
     }
     let (a, b) = (difference.a.calls_ns as f64, difference.b.calls_ns as f64);
     let sum = format!(
@@ -30,13 +30,13 @@ pub fn syscalls_diff_text(difference: &Difference, style: TextStyle) -> String {
             less => format!("{} less", duration(-less)),
         }
     );
-    page.paragraph(2, 2, Ink::Plain, &sum);
+    page.paragraph(2, 2, Colour::Plain, &sum);
     table(&mut page, "by call", &difference.syscalls, style.verbosity);
     table(&mut page, "by file", &difference.files, style.verbosity);
     if !difference.notes.is_empty() {
         page.gap();
         for note in &difference.notes {
-            page.labelled(0, (Ink::Aside, "note: "), 6, Ink::Aside, &sentence(note));
+            page.labelled(0, (Colour::Aside, "note: "), 6, Colour::Aside, &sentence(note));
         }
     }
     page.into_text()
@@ -60,15 +60,15 @@ fn side(it: &Side) -> String {
     ))
 }
 
-fn table(page: &mut Page, heading: &str, rows: &[Changed], verbosity: u8) {
+fn table(page: &mut Page, heading: &str, rows: &[RowChange], verbosity: u8) {
     let all: f64 = rows.iter().map(|row| row.seconds.abs()).sum();
     let least = if verbosity > 1 { 0.0 } else { all * WORTH };
     let most = if verbosity > 1 { ROWS.1 } else { ROWS.0 };
     let shown: Vec<_> = rows.iter().filter(|row| row.seconds.abs() >= least).take(most).collect();
     page.gap();
-    page.line(0, Ink::Heading, heading);
+    page.line(0, Colour::Heading, heading);
     if shown.is_empty() {
-        page.line(2, Ink::Plain, "no difference");
+        page.line(2, Colour::Plain, "no difference");
         return;
     }
     let mut columns = vec![Column::Right; 6];
@@ -83,11 +83,11 @@ fn table(page: &mut Page, heading: &str, rows: &[Changed], verbosity: u8) {
         let rest: f64 = rows.iter().map(|row| row.seconds).sum::<f64>()
             - shown.iter().map(|row| row.seconds).sum::<f64>();
         let text = format!("{} more rows: {}", rows.len() - shown.len(), signed(rest));
-        page.paragraph(2, 2, Ink::Aside, &text);
+        page.paragraph(2, 2, Colour::Aside, &text);
     }
 }
 
-fn cells(row: &Changed) -> [String; 7] {
+fn cells(row: &RowChange) -> [String; 7] {
     let what = match row.kind {
         ChangeKind::New => " (only in B)",
         ChangeKind::Gone => " (only in A)",

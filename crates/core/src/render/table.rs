@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tables without lines: columns aligned by display width, long cells wrapped within their column.
 
-use super::page::{Ink, Page};
+use super::page::{Colour, Page};
 use super::wrap::wrap;
 use crate::text::escape::width;
 
@@ -74,11 +74,11 @@ impl Table {
         let below = room < LAST_MIN && self.column_width(last) > room;
         for row in &self.rows {
             if let Row::Caption(text) = row {
-                page.paragraph(indent.saturating_sub(GUTTER), GUTTER, Ink::Aside, text);
+                page.paragraph(indent.saturating_sub(GUTTER), GUTTER, Colour::Aside, text);
                 continue;
             }
             let ink = |i: usize| match row {
-                Row::Heading(_) => Ink::Aside,
+                Row::Heading(_) => Colour::Aside,
                 _ => self.ink(i),
             };
             let cell = |i: usize| row.cells().get(i).map_or("", String::as_str);
@@ -104,7 +104,7 @@ impl Table {
         indent: usize,
         widths: &[usize],
         cells: &[Vec<String>],
-        ink: impl Fn(usize) -> Ink,
+        ink: impl Fn(usize) -> Colour,
     ) {
         let height = cells.iter().map(Vec::len).max().unwrap_or(0);
         for y in 0..height {
@@ -124,12 +124,12 @@ impl Table {
                 }
                 pending += right + GUTTER;
             }
-            page.line(indent, Ink::Plain, &line);
+            page.line(indent, Colour::Plain, &line);
         }
     }
 
-    fn ink(&self, column: usize) -> Ink {
-        if matches!(self.columns[column], Column::Label(_)) { Ink::Aside } else { Ink::Plain }
+    fn ink(&self, column: usize) -> Colour {
+        if matches!(self.columns[column], Column::Label(_)) { Colour::Aside } else { Colour::Plain }
     }
 
     fn column_width(&self, column: usize) -> usize {

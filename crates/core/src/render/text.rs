@@ -7,9 +7,11 @@ use super::bars::bar;
 use super::block_io;
 use super::finding::{self, Detail, severity};
 use super::names;
-use super::page::{Ink, Page};
+use super::page::{Colour, Page};
 use super::table::{Column, Table};
-use crate::finding::{EntityKind, Finding, Ledger, LedgerState, Observer, Report, Severity, Sight};
+use crate::finding::{
+    EntityKind, Finding, Ledger, LedgerState, Observer, Report, Severity, SourceCoverage,
+};
 use crate::recording::Source;
 use crate::text::escape::{label, sentence};
 use crate::text::units::{self, bytes, count, counted, duration, share};
@@ -59,7 +61,7 @@ fn findings(page: &mut Page, findings: &[Finding], verbosity: u8) {
     }
     if verbosity == 1 && without_evidence > 0 {
         let of = counted(without_evidence, "more finding", "more findings");
-        page.paragraph(0, 2, Ink::Aside, &format!("(evidence for {of} with -v)"));
+        page.paragraph(0, 2, Colour::Aside, &format!("(evidence for {of} with -v)"));
     }
 }
 
@@ -70,7 +72,7 @@ fn headline(page: &mut Page, report: &Report) {
     page.paragraph(
         0,
         2,
-        Ink::Heading,
+        Colour::Heading,
         &format!("watched {target} for {watched}: {}", verdict(report)),
     );
     let host = &report.host;
@@ -86,9 +88,9 @@ fn headline(page: &mut Page, report: &Report) {
         host.cgroup,
         report.tool.version
     );
-    page.paragraph(0, 2, Ink::Aside, &sentence(&about));
+    page.paragraph(0, 2, Colour::Aside, &sentence(&about));
     for event in &report.window.events {
-        page.labelled(0, (Ink::Heading, "note: "), 6, Ink::Plain, &sentence(event));
+        page.labelled(0, (Colour::Heading, "note: "), 6, Colour::Plain, &sentence(event));
     }
 }
 
@@ -138,12 +140,12 @@ fn ledgers(page: &mut Page, ledgers: &[Ledger], verbosity: u8) {
             }
         };
         page.gap();
-        page.paragraph(0, 2, Ink::Heading, &title);
+        page.paragraph(0, 2, Colour::Heading, &title);
         if verbosity == 0 {
             let shown = ledger.parts.iter().filter(|part| part.ns > 0).map(|part| {
                 format!("{} {}", state(part.state), share(portion(part.ns, ledger.wall_ns)))
             });
-            page.paragraph(2, 0, Ink::Plain, &shown.collect::<Vec<_>>().join(", "));
+            page.paragraph(2, 0, Colour::Plain, &shown.collect::<Vec<_>>().join(", "));
         } else {
             parts(page, ledger);
         }
@@ -152,12 +154,12 @@ fn ledgers(page: &mut Page, ledgers: &[Ledger], verbosity: u8) {
                 "{} of this was counted twice by the observer: its threads did not exist for so long",
                 duration(ledger.excess_ns as f64)
             );
-            page.paragraph(2, 2, Ink::Plain, &text);
+            page.paragraph(2, 2, Colour::Plain, &text);
         }
     }
     let more = ledgers.len().saturating_sub(shown);
     if more > 0 {
-        page.paragraph(0, 2, Ink::Aside, &format!("({more} more with -v)"));
+        page.paragraph(0, 2, Colour::Aside, &format!("({more} more with -v)"));
     }
 }
 
@@ -175,10 +177,10 @@ fn parts(page: &mut Page, ledger: &Ledger) {
     }
     table.write(page, 2);
     if ledger.parts.iter().any(|part| part.state == LedgerState::MemStall && part.ns > 0) {
-        page.paragraph(2, 2, Ink::Aside, MEMORY);
+        page.paragraph(2, 2, Colour::Aside, MEMORY);
     }
     if !none.is_empty() {
-        page.paragraph(2, 2, Ink::Aside, &format!("none: {}", none.join(", ")));
+        page.paragraph(2, 2, Colour::Aside, &format!("none: {}", none.join(", ")));
     }
 }
 
@@ -219,15 +221,15 @@ fn checks(page: &mut Page, report: &Report, verbosity: u8) {
                 items.iter().map(|(code, name, _)| label(&format!("{code} {name}"), 40)).collect();
             page.labelled(
                 0,
-                (Ink::Heading, title),
+                (Colour::Heading, title),
                 2,
-                Ink::Plain,
+                Colour::Plain,
                 &format!(": {}", codes.join(", ")),
             );
             continue;
         }
         page.gap();
-        page.line(0, Ink::Heading, title);
+        page.line(0, Colour::Heading, title);
         let mut table = Table::new(&[Column::Left(30), Column::Left(usize::MAX)]);
         for (code, name, about) in items {
             table.row([label(&format!("{code} {name}"), 60), about]);
@@ -267,26 +269,26 @@ fn observer(page: &mut Page, observer: &Observer, seconds: f64, verbosity: u8) {
     if verbosity == 0 {
         page.labelled(
             0,
-            (Ink::Heading, "observer"),
+            (Colour::Heading, "observer"),
             2,
-            Ink::Plain,
+            Colour::Plain,
             &format!(": {cost}; lost {lost}"),
         );
         return;
     }
     page.gap();
-    page.line(0, Ink::Heading, "observer");
+    page.line(0, Colour::Heading, "observer");
     let mut table = Table::new(&[Column::Label(4), Column::Left(usize::MAX)]);
     table.row(["cost".into(), cost]);
     table.row(["lost".into(), lost]);
     let mut name = if verbosity >= 2 { "saw" } else { "gaps" };
     let active = |source: Source| {
-        observer.coverage.get(source.label()).is_some_and(|sight| *sight == Sight::Whole)
+        observer.coverage.get(source.label()).is_some_and(|sight| *sight == SourceCoverage::Whole)
     };
     for (source, sight) in &observer.coverage {
         // A fallback source that was not needed is no gap.
         let unneeded = source == Source::Schedstat.label() && active(Source::Sched);
-        if verbosity >= 2 || (*sight != Sight::Whole && !unneeded) {
+        if verbosity >= 2 || (*sight != SourceCoverage::Whole && !unneeded) {
             table.row([name.into(), format!("{}: {}", label(source, 40), sentence(sight.text()))]);
             name = "";
         }

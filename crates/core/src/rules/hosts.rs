@@ -4,7 +4,7 @@
 use super::{Check, RULES, Verdict, worse_first};
 use crate::finding::{Entity, EntityKind, Evidence, NotChecked, RuledOut, Unit};
 use crate::host_diff::document::HostDiff;
-use crate::host_diff::{self, Given, Measured};
+use crate::host_diff::{self, HostInput, Measured};
 use crate::snapshot::{Fact, Snapshot, Value};
 
 /// Host snapshots and how they differ.
@@ -18,7 +18,7 @@ pub struct Hosts<'a> {
 
 /// Compares hosts, and runs every rule about hosts on the result. A single host is judged alone.
 #[must_use]
-pub fn diff(given: &[Given<'_>], measured: &[Measured], tool_version: &str) -> HostDiff {
+pub fn diff(given: &[HostInput<'_>], measured: &[Measured], tool_version: &str) -> HostDiff {
     let mut diff = host_diff::diff(given, measured, tool_version);
     let snapshots: Vec<&Snapshot> = given.iter().map(|host| host.snapshot).collect();
     let hosts = Hosts { diff: &diff, snapshots: &snapshots };

@@ -3,8 +3,8 @@
 
 use super::{Verdict, block, ledger, of_recordings, words, worse_first};
 use crate::finding::{
-    Finding, Host, Ledger, NotChecked, Observer, REPORT_SCHEMA, Report, RuledOut, Sight, Target,
-    Tool, Window,
+    Finding, Host, Ledger, NotChecked, Observer, REPORT_SCHEMA, Report, RuledOut, SourceCoverage,
+    Target, Tool, Window,
 };
 use crate::recording::{Event, EventKind, Source, State, TargetSpec};
 use crate::rules::observer::losses;
@@ -163,12 +163,14 @@ fn observer(view: &View) -> Observer {
     }
     let coverage = Source::ALL.into_iter().filter_map(|source| {
         let sight = match view.coverage(source)? {
-            State::Active => Sight::Whole,
-            State::Partial { reason } => Sight::Less(format!("partial: {reason}")),
+            State::Active => SourceCoverage::Whole,
+            State::Partial { reason } => SourceCoverage::Less(format!("partial: {reason}")),
             State::Missing { reason, gain } if gain.is_empty() => {
-                Sight::Less(format!("missing: {reason}"))
+                SourceCoverage::Less(format!("missing: {reason}"))
             }
-            State::Missing { reason, gain } => Sight::Less(format!("missing: {reason}; {gain}")),
+            State::Missing { reason, gain } => {
+                SourceCoverage::Less(format!("missing: {reason}; {gain}"))
+            }
         };
         Some((source.label().to_owned(), sight))
     });

@@ -75,7 +75,7 @@ pub(super) const LIMITS: [Limit; 8] =
 
 /// Waiting that other processes are not to blame for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Excused {
+pub(super) struct ExcludedWaiting {
     /// Time that no process caused, in nanoseconds: the wake-up latency of idle CPUs. Attributed to the shortest waits
     /// first.
     pub(super) nobodys_ns: u64,
@@ -89,7 +89,7 @@ pub(super) fn of_waits(
     of: TailOf,
     (events, own_ns): (u64, u64),
     waits: &WaitHist,
-    excused: Excused,
+    excused: ExcludedWaiting,
 ) -> Option<Tail> {
     let (mut count, mut ns, all_ns) = (0, 0, waits.total_ns());
     for bucket in (1..WAIT_BUCKETS).rev().filter(|&bucket| waits.count[bucket] > 0) {
@@ -176,7 +176,7 @@ mod tests {
 
     fn of(waits: &[(u64, u64)], own_ns: u64, nobodys_ns: u64) -> Option<Tail> {
         let waits = hist(waits);
-        let excused = Excused { nobodys_ns, observers_share: 0.0 };
+        let excused = ExcludedWaiting { nobodys_ns, observers_share: 0.0 };
         of_waits(TailOf::RunQueue, (waits.total_count(), own_ns), &waits, excused)
     }
 
@@ -209,7 +209,7 @@ mod tests {
     fn what_the_observer_does_is_not_complained_of() {
         let waits = hist(&[(1600, 0), (40, 4 * MS)]);
         let of = |observers_share| {
-            let excused = Excused { nobodys_ns: 0, observers_share };
+            let excused = ExcludedWaiting { nobodys_ns: 0, observers_share };
             of_waits(TailOf::RunQueue, (1640, MS), &waits, excused)
         };
         assert_eq!(of(0.1).unwrap().late, 36);

@@ -87,7 +87,7 @@ pub enum SnapshotError {
 
 /// Fields that every version of the document has.
 #[derive(Deserialize)]
-struct Head {
+struct CommonFields {
     schema: Option<serde_json::Value>,
     tool: Option<serde_json::Value>,
 }
@@ -128,7 +128,7 @@ pub(super) fn parse(document: &[u8]) -> Result<Snapshot, SnapshotError> {
     }
 }
 
-fn check_schema(head: Head) -> Result<(), SnapshotError> {
+fn check_schema(head: CommonFields) -> Result<(), SnapshotError> {
     let schema = head.schema.and_then(|schema| schema.as_str().map(str::to_owned));
     match schema {
         Some(schema) if schema == SCHEMA => Ok(()),

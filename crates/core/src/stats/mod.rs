@@ -5,17 +5,18 @@
 //! more extreme data, under the null hypothesis. If the data are too short for a test, the answer is how much longer to
 //! observe.
 
+mod burst_pattern;
 mod bursts;
 mod coincidence;
 mod exact;
 mod interval;
-mod pace;
 mod period;
 mod tail;
 
 #[cfg(test)]
 mod monte_carlo;
 
+pub use burst_pattern::{BurstPattern, pace};
 pub use bursts::{Burst, bursts, merge};
 pub use coincidence::{
     Coincidence, MIN_EPISODES, coincidence, coincidence_by_length, covered_ns, episodes,
@@ -23,7 +24,6 @@ pub use coincidence::{
 };
 pub use exact::{fisher, holm};
 pub use interval::{Interval, Scatter, interval, ratio};
-pub use pace::{Pace, pace};
 pub use period::{Clock, Rhythm, grid, rhythm};
 pub use tail::poisson;
 

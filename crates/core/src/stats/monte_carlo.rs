@@ -10,9 +10,9 @@ const S: f64 = 1e9;
 const RUNS: u32 = 2000;
 
 /// SplitMix64 (Steele et al. 2014): small, and the same on every machine.
-struct Chance(u64);
+struct Rng(u64);
 
-impl Chance {
+impl Rng {
     fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -67,12 +67,12 @@ fn ns(at: &[f64]) -> Vec<u64> {
 }
 
 /// Share of runs in which `say` returns true.
-fn share(seed: u64, say: impl Fn(&mut Chance) -> bool) -> f64 {
+fn share(seed: u64, say: impl Fn(&mut Rng) -> bool) -> f64 {
     share_of(RUNS, seed, say)
 }
 
-fn share_of(runs: u32, seed: u64, say: impl Fn(&mut Chance) -> bool) -> f64 {
-    let mut chance = Chance(seed);
+fn share_of(runs: u32, seed: u64, say: impl Fn(&mut Rng) -> bool) -> f64 {
+    let mut chance = Rng(seed);
     let yes = (0..runs).filter(|_| say(&mut chance)).count();
     yes as f64 / f64::from(runs)
 }
@@ -93,7 +93,7 @@ const APERIODIC: [(&str, f64, bool); 7] = [
     ("quiet", 40.0, false),
 ];
 
-fn aperiodic(chance: &mut Chance, window_s: f64, mean_s: f64, even: bool) -> Vec<f64> {
+fn aperiodic(chance: &mut Rng, window_s: f64, mean_s: f64, even: bool) -> Vec<f64> {
     chance.events(
         window_s,
         |chance| if even { chance.gamma4(mean_s) } else { chance.exponential(mean_s) },
@@ -138,7 +138,7 @@ fn the_flushers_clocks_are_seen() {
 }
 
 /// Bytes of a process in bins of 100 ms: bursts of 0.1 to 0.6 s at these times, of various sizes, above a low level.
-fn bytes(chance: &mut Chance, starts_s: &[f64], window_s: f64) -> Vec<u64> {
+fn bytes(chance: &mut Rng, starts_s: &[f64], window_s: f64) -> Vec<u64> {
     let mut bins: Vec<u64> =
         (0..(window_s * 10.0) as usize).map(|_| (chance.next() * 20.0) as u64).collect();
     for start_s in starts_s {
@@ -158,9 +158,9 @@ const AMONG: usize = 4;
 const FEWER_RUNS: u32 = 500;
 
 /// Random times of bursts with a mean interval, without a minimum distance.
-fn any_times(chance: &mut Chance, window_s: f64, mean_s: f64, even: bool) -> Vec<f64> {
+fn any_times(chance: &mut Rng, window_s: f64, mean_s: f64, even: bool) -> Vec<f64> {
     let mut at = Vec::new();
-    let next = |chance: &mut Chance| {
+    let next = |chance: &mut Rng| {
         if even { chance.gamma4(mean_s) } else { chance.exponential(mean_s) }
     };
     let mut t = next(chance) * chance.next();
@@ -234,10 +234,10 @@ fn stalls_that_know_nothing_of_a_timer_rarely_look_as_if_they_did() {
 /// Whether stalls significantly coincide with simulated passes, which take a tenth of the time. `stalls` generates the
 /// stalls, either independent of the passes or caused by them.
 fn coincides(
-    chance: &mut Chance,
+    chance: &mut Rng,
     window_s: f64,
     period_s: f64,
-    stalls: impl Fn(&mut Chance, &[f64]) -> Vec<(f64, f64)>,
+    stalls: impl Fn(&mut Rng, &[f64]) -> Vec<(f64, f64)>,
 ) -> bool {
     let passes = chance.flusher(window_s, period_s);
     let stalls = stalls(chance, &passes);
@@ -248,7 +248,7 @@ fn coincides(
 }
 
 /// Length of a stall in seconds: always the same; or mostly short with a few much longer ones, as on disks.
-fn length(chance: &mut Chance, alike: bool) -> f64 {
+fn length(chance: &mut Rng, alike: bool) -> f64 {
     if alike {
         0.08
     } else {

@@ -112,7 +112,7 @@ pub fn grid(window_ns: u64) -> Vec<Clock> {
     clocks
 }
 
-struct Tested {
+struct PeriodTest {
     pairs: u64,
     expected: f64,
     p: f64,
@@ -122,7 +122,7 @@ struct Tested {
 /// Counts the events that have a successor at the clock's distance. For independent events with rate `r`, an event has
 /// one with probability `1 - e^(-r w)`, where `w` is the part of the clock's range that is inside the window. The
 /// number of events that have one is approximately Poisson-distributed around the sum of these probabilities.
-fn test(at_ns: &[u64], window_ns: u64, clock: &Clock) -> Tested {
+fn test(at_ns: &[u64], window_ns: u64, clock: &Clock) -> PeriodTest {
     let rate = at_ns.len().saturating_sub(1) as f64 / window_ns.max(1) as f64;
     let (mut pairs, mut expected) = (0, 0.0);
     let mut distances = Vec::new();
@@ -140,7 +140,7 @@ fn test(at_ns: &[u64], window_ns: u64, clock: &Clock) -> Tested {
     }
     distances.sort_unstable();
     let period_ns = distances.get(distances.len() / 2).copied().unwrap_or(0);
-    Tested { pairs, expected, p: tail::poisson(pairs, expected), period_ns }
+    PeriodTest { pairs, expected, p: tail::poisson(pairs, expected), period_ns }
 }
 
 #[cfg(test)]

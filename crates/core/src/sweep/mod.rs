@@ -57,7 +57,7 @@ pub struct Setup {
     /// Words of the command that was started.
     pub command: Vec<String>,
     /// What was driven and measured.
-    pub driven: Driven,
+    pub driven: Workload,
     /// CPU limit of each run's cgroup, in CPUs. Absent = no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_cpus: Option<f64>,
@@ -83,7 +83,7 @@ pub struct Setup {
 /// What was driven and measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Driven {
+pub enum Workload {
     /// HTTP/1.1 `GET` requests.
     Http {
         /// URL of the requests.
@@ -209,7 +209,7 @@ impl Setup {
     /// Whether the sweep measures the run time of the command itself.
     #[must_use]
     pub fn is_of_command(&self) -> bool {
-        self.driven == Driven::Command
+        self.driven == Workload::Command
     }
 }
 

@@ -123,7 +123,7 @@ fn the_users_bound_is_the_knee() {
 #[test]
 fn a_command_is_judged_by_its_wall_time() {
     let mut setup = setup(&["a", "b"], &[]);
-    setup.driven = Driven::Command;
+    setup.driven = Workload::Command;
     let mut runs = Vec::new();
     for repetition in 0..3 {
         for variant in 0..2 {
@@ -308,7 +308,7 @@ fn the_text_and_the_document_are_the_golden_ones() {
         crate::render::sweep_text(&sweep, crate::render::TextStyle { columns, color, verbosity: 1 })
     };
     let mut command = example().setup;
-    command.driven = Driven::Command;
+    command.driven = Workload::Command;
     let runs = example().runs.into_iter().filter(|run| run.rate_per_s == Some(100.0));
     let runs = runs.map(|run| Run { rate_per_s: None, requests: None, latency: None, ..run });
     let command = Sweep::new(command, runs.collect(), false);

@@ -23,9 +23,9 @@ pub struct Difference {
     /// The second measurement.
     pub b: Side,
     /// Differences by call, largest difference in seconds first.
-    pub syscalls: Vec<Changed>,
+    pub syscalls: Vec<RowChange>,
     /// Differences by file, in the same order. The seconds of a file are also contained in those of calls.
-    pub files: Vec<Changed>,
+    pub files: Vec<RowChange>,
     /// Limitations of the comparison.
     pub notes: Vec<String>,
 }
@@ -73,7 +73,7 @@ pub enum ChangeKind {
 
 /// Difference of one call or file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Changed {
+pub struct RowChange {
     /// Name of the call, or path of the file.
     pub name: String,
     /// Main cause of the difference.
@@ -97,7 +97,7 @@ pub struct Changed {
 
 /// Number of calls and nanoseconds per run in both measurements.
 #[derive(Clone, Copy, Debug, Default)]
-struct Both {
+struct BothTotals {
     a: (f64, f64),
     b: (f64, f64),
 }
@@ -106,8 +106,8 @@ impl Difference {
     /// Compares two measurements.
     #[must_use]
     pub fn new(a: &Profile, b: &Profile, tool_version: &str) -> Self {
-        let mut calls: BTreeMap<&str, Both> = BTreeMap::new();
-        let mut files: BTreeMap<&str, Both> = BTreeMap::new();
+        let mut calls: BTreeMap<&str, BothTotals> = BTreeMap::new();
+        let mut files: BTreeMap<&str, BothTotals> = BTreeMap::new();
         let runs = |of: &Profile| of.setup.runs.len().max(1) as f64;
         let each =
             |of: &Profile, calls: u64, ns: u64| (calls as f64 / runs(of), ns as f64 / runs(of));
@@ -159,14 +159,14 @@ fn side(of: &Profile) -> Side {
     }
 }
 
-fn rows(of: &BTreeMap<&str, Both>) -> Vec<Changed> {
-    let mut all: Vec<Changed> = of.iter().filter_map(|(name, both)| row(name, both)).collect();
+fn rows(of: &BTreeMap<&str, BothTotals>) -> Vec<RowChange> {
+    let mut all: Vec<RowChange> = of.iter().filter_map(|(name, both)| row(name, both)).collect();
     // The sort is stable: ties stay in the order of their names.
     all.sort_by_key(|row| Reverse((row.seconds.abs() * 1e9) as u64));
     all
 }
 
-fn row(name: &str, Both { a, b }: &Both) -> Option<Changed> {
+fn row(name: &str, BothTotals { a, b }: &BothTotals) -> Option<RowChange> {
     if a == b {
         return None;
     }
@@ -182,7 +182,7 @@ fn row(name: &str, Both { a, b }: &Both) -> Option<Changed> {
         () if by_count.abs() >= by_cost.abs() => ChangeKind::Count,
         () => ChangeKind::Cost,
     };
-    Some(Changed {
+    Some(RowChange {
         name: name.into(),
         kind,
         calls_a: a.0,

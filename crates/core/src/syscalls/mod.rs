@@ -7,7 +7,8 @@ mod profile;
 #[cfg(test)]
 mod tests;
 
-pub use diff::{ChangeKind, Changed, DIFF_SCHEMA, Difference, Side};
+pub use diff::{ChangeKind, DIFF_SCHEMA, Difference, RowChange, Side};
 pub use profile::{
-    CallRow, FileRow, More, OpRow, Profile, Run, SCHEMA, Setup, Spread, Subject, Times, profile,
+    CallRow, FileRow, OmittedFiles, OpRow, Profile, Run, SCHEMA, Setup, Spread, Subject, Times,
+    profile,
 };

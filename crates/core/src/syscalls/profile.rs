@@ -38,7 +38,7 @@ pub struct Profile {
     /// Rows by file, largest total time first. A call on a file also counts in [`Self::syscalls`].
     pub files: Vec<FileRow>,
     /// Calls on files that have no row.
-    pub more_files: More,
+    pub more_files: OmittedFiles,
     /// Findings, worst first.
     pub findings: Vec<Finding>,
     /// What was checked and not found.
@@ -223,7 +223,7 @@ pub struct FileRow {
 
 /// Calls on files without a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct More {
+pub struct OmittedFiles {
     /// Number of files whose rows were left out.
     pub files: u64,
     /// Number of calls on these files, on files for which the probe had no room, and on files that could not be
@@ -314,9 +314,9 @@ pub(crate) fn p99_ns(total: &SyscallTotal) -> Option<u64> {
 }
 
 /// Rows of files, with one row for each path, and the sum of calls on files without a row.
-fn file_rows(span: &SyscallSpan, files: &[SyscallFile]) -> (Vec<FileRow>, More) {
+fn file_rows(span: &SyscallSpan, files: &[SyscallFile]) -> (Vec<FileRow>, OmittedFiles) {
     let mut by_path: BTreeMap<(&str, bool), SyscallFile> = BTreeMap::new();
-    let mut more = More {
+    let mut more = OmittedFiles {
         files: 0,
         calls: span.beyond_calls + span.unread_calls,
         ns: span.beyond_ns + span.unread_ns,
@@ -364,7 +364,12 @@ fn file_row(file: &SyscallFile, waits_known: bool) -> FileRow {
     }
 }
 
-fn notes(setup: &Setup, span: &SyscallSpan, totals: &[SyscallTotal], more: &More) -> Vec<String> {
+fn notes(
+    setup: &Setup,
+    span: &SyscallSpan,
+    totals: &[SyscallTotal],
+    more: &OmittedFiles,
+) -> Vec<String> {
     let mut notes = Vec::new();
     if span.lost > 0 {
         notes.push(format!(

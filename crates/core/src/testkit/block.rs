@@ -6,8 +6,9 @@
 use super::{MS, S, Scene, hist};
 use crate::recording::{
     BlockRecord, DevId, Device, DeviceBin, DeviceBins, DeviceTick, DiskCounters, DiskReading, File,
-    FileId, FileState, HeldTick, IoBlameTick, IoCulprit, IoOp, IoPace, IoTick, IoWaitTick, IoWhat,
-    JournalCommit, Mount, ProcId, Record, Setting, Stall, StallKind, WaitHist, WritebackPass,
+    FileId, FileState, HeldTick, IoBlameTick, IoCulprit, IoOp, IoPace, IoPurpose, IoTick,
+    IoWaitTick, JournalCommit, Mount, ProcId, Record, Setting, Stall, StallKind, WaitHist,
+    WritebackPass,
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,7 +18,7 @@ use std::ops::Range;
 #[must_use]
 pub fn transfers(
     device: DevId,
-    what: IoWhat,
+    what: IoPurpose,
     op: IoOp,
     ios: u64,
     bytes: u64,

@@ -2,7 +2,7 @@
 //! Simulated CPU topologies for tests: a machine with known CPUs, and what a check of them would measure.
 
 use super::{MS, S, Scene};
-use crate::cpu_check::plan;
+use crate::cpu_check::schedule;
 use crate::recording::{
     CheckSetup, Coverage, CpuCheckRecord, Mix, PairRound, Record, Run, Source, State, SweepWorker,
 };
@@ -48,7 +48,7 @@ impl Machine {
             foreign: None,
             clock: |_| 1.0,
             share: 1.0,
-            rounds: u64::from(plan::ROUNDS),
+            rounds: u64::from(schedule::ROUNDS),
             realtime: true,
         }
     }
@@ -95,7 +95,7 @@ impl Machine {
 
     fn sweep(&self, scene: &mut Scene, t_ns: &mut u64) {
         let n = self.cpus.len();
-        for workers in plan::sweep(n, &plan::QUICK).workers {
+        for workers in schedule::sweep(n, &schedule::QUICK).workers {
             let (t0_ns, t1_ns) = (*t_ns, *t_ns + 400 * MS);
             *t_ns += 800 * MS;
             let busy = &self.cpus[..n.min(workers as usize)];
@@ -121,11 +121,11 @@ impl Machine {
 
     fn pairs(&self, scene: &mut Scene, t_ns: &mut u64) {
         let told = self.told.clone().unwrap_or_default();
-        let pairs = plan::by_worth(plan::all_pairs(&self.cpus), &told, &[].into());
-        let slot_ns = plan::SLOT_NS;
+        let pairs = schedule::by_worth(schedule::all_pairs(&self.cpus), &told, &[].into());
+        let slot_ns = schedule::SLOT_NS;
         for at in 0..self.rounds {
             for &(a, b) in &pairs {
-                let (t0_ns, t1_ns) = (*t_ns, *t_ns + plan::round_ns(slot_ns));
+                let (t0_ns, t1_ns) = (*t_ns, *t_ns + schedule::round_ns(slot_ns));
                 *t_ns = t1_ns;
                 let together = at % self.every == 0;
                 let sharers = if together { self.sharers(a, &[a, b]) } else { 1 };

@@ -38,7 +38,7 @@ pub struct Scene {
 
 /// What a process did in the window of a scene.
 #[derive(Clone, Debug, Default)]
-pub struct Did {
+pub struct ProcessActivity {
     /// Number of its threads; 0 means 1.
     pub threads: u32,
     /// Time on CPUs.
@@ -217,7 +217,7 @@ impl Scene {
     }
 
     /// Adds what a process did, as seen by the scheduler probe; for the rest of the window its threads slept.
-    pub fn did(&mut self, proc: ProcId, did: &Did) -> &mut Self {
+    pub fn did(&mut self, proc: ProcId, did: &ProcessActivity) -> &mut Self {
         let threads = did.threads.max(1);
         let waits = hist(&did.waits);
         let states = ThreadStates {

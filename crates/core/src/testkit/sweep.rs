@@ -3,7 +3,7 @@
 
 use crate::finding::{Host, Tool};
 use crate::sweep::{
-    Driven, Latency, Requests, Run, SCHEMA, Setup, Sweep, Switches, Throttling, Variant,
+    Latency, Requests, Run, SCHEMA, Setup, Sweep, Switches, Throttling, Variant, Workload,
 };
 
 /// The setup of a sweep of these variants and rates.
@@ -15,7 +15,7 @@ pub fn setup(variants: &[&str], rates_per_s: &[f64]) -> Setup {
         host: Host { name: "web-17".into(), kernel: "6.1.0".into(), cpus: 2, cgroup: "v1".into() },
         start: "2026-01-02T03:04:05Z".into(),
         command: vec!["./service".into(), "--port".into(), "8080".into()],
-        driven: Driven::Http { url: "http://127.0.0.1:8080/work".into() },
+        driven: Workload::Http { url: "http://127.0.0.1:8080/work".into() },
         limit_cpus: Some(0.25),
         seconds: 4.0,
         warmup_s: 1.0,

@@ -33,9 +33,9 @@ pub enum Unit {
 }
 
 /// A unit: its size, the number from which the next larger unit is used, its name.
-type Step = (f64, f64, &'static str);
+type UnitStep = (f64, f64, &'static str);
 
-const DURATION: &[Step] = &[
+const DURATION: &[UnitStep] = &[
     (1.0, 1000.0, "ns"),
     (1e3, 1000.0, "us"),
     (1e6, 1000.0, "ms"),
@@ -44,7 +44,7 @@ const DURATION: &[Step] = &[
     (3600e9, f64::INFINITY, "h"),
 ];
 
-const BYTES: &[Step] = &[
+const BYTES: &[UnitStep] = &[
     (1.0, 1000.0, "B"),
     (1024.0, 1000.0, "KiB"),
     (1_048_576.0, 1000.0, "MiB"),
@@ -53,12 +53,12 @@ const BYTES: &[Step] = &[
 ];
 
 /// Counts are exact below a million, because people compare them with those of other tools.
-const COUNT: &[Step] = &[(1.0, 1e6, ""), (1e6, 1000.0, "M"), (1e9, f64::INFINITY, "G")];
+const COUNT: &[UnitStep] = &[(1.0, 1e6, ""), (1e6, 1000.0, "M"), (1e9, f64::INFINITY, "G")];
 
-const PERCENT: &[Step] = &[(1.0, f64::INFINITY, "%")];
-const CPUS: &[Step] = &[(1.0, f64::INFINITY, "CPUs")];
+const PERCENT: &[UnitStep] = &[(1.0, f64::INFINITY, "%")];
+const CPUS: &[UnitStep] = &[(1.0, f64::INFINITY, "CPUs")];
 /// Settings are shown in the unit in which they are set.
-const SETTING_US: &[Step] = &[(1.0, f64::INFINITY, "us")];
+const SETTING_US: &[UnitStep] = &[(1.0, f64::INFINITY, "us")];
 
 /// A duration in nanoseconds: `850 ns`, `9.0 us`, `212 ms`, `30 s`, `15 min`, `2.5 h`.
 #[must_use]
@@ -129,7 +129,7 @@ pub fn value(value: f64, unit: Unit) -> String {
     }
 }
 
-fn scaled(value: f64, steps: &[Step]) -> String {
+fn scaled(value: f64, steps: &[UnitStep]) -> String {
     if !value.is_finite() {
         return "?".into();
     }
@@ -233,7 +233,7 @@ mod tests {
     }
 
     /// The number in a text, in the smallest unit of `steps`.
-    fn read(text: &str, steps: &[Step]) -> f64 {
+    fn read(text: &str, steps: &[UnitStep]) -> f64 {
         let (size, number) = steps
             .iter()
             .rev()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Measurements of a CPU check. [`crate::cpu_check`] interprets them.
 
-use super::block::Kept;
+use super::block::BoundedList;
 use crate::recording::{CheckSetup, CpuCheckRecord, CpuDistance, PairRound, SweepWorker};
 
 /// Measurements of a CPU check.
@@ -10,11 +10,11 @@ pub struct CpuCheckView {
     /// Parameters of the check; `None` if the recording has no check.
     pub setup: Option<CheckSetup>,
     /// Workers of the sweep, in the order of steps and workers.
-    pub workers: Kept<SweepWorker>,
+    pub workers: BoundedList<SweepWorker>,
     /// Rounds of the pair test.
-    pub rounds: Kept<PairRound>,
+    pub rounds: BoundedList<PairRound>,
     /// Cache-line latencies between CPUs.
-    pub distances: Kept<CpuDistance>,
+    pub distances: BoundedList<CpuDistance>,
 }
 
 impl CpuCheckView {

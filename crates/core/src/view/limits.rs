@@ -3,7 +3,7 @@
 
 use super::View;
 use crate::limits::belief::{Belief, Circumstances, belief};
-use crate::limits::effective::{Effective, Given, Level, effective};
+use crate::limits::effective::{Effective, LimitInputs, QuotaLevel, effective};
 use crate::procfs::cpu_list;
 use crate::recording::{CgroupId, Process, RuntimeReading};
 
@@ -13,7 +13,7 @@ pub struct ProcessLimit {
     /// The limit.
     pub effective: Effective,
     /// The cgroup with the tightest quota; `None` without any quota.
-    pub level: Option<(CgroupId, Level)>,
+    pub level: Option<(CgroupId, QuotaLevel)>,
     /// Whether `level` is the process's own cgroup.
     pub own_level: bool,
 }
@@ -40,14 +40,14 @@ impl View {
     /// CPU limit of a process; `None` if not even its CPUs are known.
     #[must_use]
     pub fn limit_of(&self, process: &Process) -> Option<ProcessLimit> {
-        let levels: Vec<(CgroupId, Level)> = process
+        let levels: Vec<(CgroupId, QuotaLevel)> = process
             .cgroup
             .map(|id| self.cgroup_path(id))
             .unwrap_or_default()
             .into_iter()
             .filter_map(|(id, cgroup)| {
                 let facts = cgroup.facts.as_ref()?;
-                let level = Level {
+                let level = QuotaLevel {
                     path: facts.path.clone(),
                     quota_us: facts.quota_us?,
                     period_us: facts.period_us.filter(|&period_us| period_us > 0)?,
@@ -58,9 +58,9 @@ impl View {
             .collect();
         let list = |text: &Option<String>| cpu_list::parse(text.as_ref()?.as_bytes()).ok();
         let (affinity, cpuset) = (list(&process.cpus_allowed), list(&process.cpuset_cpus));
-        let quotas: Vec<Level> = levels.iter().map(|(_, level)| level.clone()).collect();
+        let quotas: Vec<QuotaLevel> = levels.iter().map(|(_, level)| level.clone()).collect();
         let online = self.meta().map(|meta| meta.cpus_online.as_slice());
-        let effective = effective(Given {
+        let effective = effective(LimitInputs {
             levels: &quotas,
             online: online.filter(|cpus| !cpus.is_empty()),
             affinity: affinity.as_deref(),

@@ -17,7 +17,7 @@ pub use cgroup::{CgroupView, Counter};
 pub use cpu_check::CpuCheckView;
 pub use host::{CpuTotals, CpuView, Load, ObserverView, PsiView};
 pub use limits::ProcessLimit;
-pub use process::{Behind, Delay, Group, Groups, Idle, Named, ProcessView, Usage};
+pub use process::{Delay, Group, GroupCulprit, Groups, Idle, ProcessView, ThreadNameTotals, Usage};
 pub use series::Series;
 pub use syscalls::{SyscallGroup, SyscallView};
 

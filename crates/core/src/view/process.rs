@@ -202,7 +202,7 @@ impl Idle {
 
 /// CPU time and run-queue delay of the threads with one name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Named {
+pub struct ThreadNameTotals {
     /// Largest number of these threads at one time.
     pub threads_max: u32,
     /// Time on CPUs.
@@ -211,7 +211,7 @@ pub struct Named {
     pub delay_ns: u64,
 }
 
-impl Named {
+impl ThreadNameTotals {
     pub(super) fn push(&mut self, tick: &NamedThreads) {
         self.threads_max = self.threads_max.max(tick.threads);
         self.on_cpu_ns += tick.on_cpu_ns;
@@ -234,7 +234,7 @@ pub struct ProcessView {
     pub runtime: Option<RuntimeReading>,
     /// Totals of its threads by thread name. Empty = not recorded; only processes with a CPU limit and a known runtime
     /// have them.
-    pub named: BTreeMap<String, Named>,
+    pub named: BTreeMap<String, ThreadNameTotals>,
     /// Run-queue wait by culprit, in nanoseconds.
     pub blame: BTreeMap<Culprit, u64>,
 }
@@ -277,7 +277,7 @@ pub struct Group<'v> {
 
 /// What threads of a group waited behind on run queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Behind {
+pub enum GroupCulprit {
     /// The group with this index in [`Groups::list()`]. May be the victim itself.
     Group(usize),
     /// Processes too small or too short-lived to be recorded separately.
@@ -336,7 +336,7 @@ impl<'v> Groups<'v> {
 
     /// Run-queue wait of a group's members by culprit, in nanoseconds.
     #[must_use]
-    pub fn blame(&self, group: usize) -> BTreeMap<Behind, u64> {
+    pub fn blame(&self, group: usize) -> BTreeMap<GroupCulprit, u64> {
         let mut sum = BTreeMap::new();
         let members = self.list.get(group).map(|group| group.members.as_slice());
         for (id, _) in members.unwrap_or_default() {
@@ -344,10 +344,10 @@ impl<'v> Groups<'v> {
             for (culprit, ns) in &victim.blame {
                 let behind = match culprit {
                     Culprit::Process(id) => {
-                        self.of.get(id).map_or(Behind::Others, |&at| Behind::Group(at))
+                        self.of.get(id).map_or(GroupCulprit::Others, |&at| GroupCulprit::Group(at))
                     }
-                    Culprit::Migrated => Behind::Migrated,
-                    Culprit::NotSampled => Behind::NotSampled,
+                    Culprit::Migrated => GroupCulprit::Migrated,
+                    Culprit::NotSampled => GroupCulprit::NotSampled,
                 };
                 *sum.entry(behind).or_default() += ns;
             }

@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The account of a session's block IO: takes transfers and writeback events, and emits records.
 
-use super::classify::{self, Kind, Place};
+use super::classify::{self, DeviceFacts, TransferPurpose};
 use super::commits::Committed;
+use super::demand_bins::FinishedBins;
 use super::flight::{self, Flight, Request, Waiter, Waits};
 use super::held::HeldBack;
 use super::inode::Inode;
 use super::mounted::Mounted;
-use super::names::{Hint, Names};
-use super::pace::Paced;
 use super::passes::{self, Passes};
-use super::tally::{Key, RequestTimes, Tally};
+use super::session_files::{Hint, SessionFiles};
+use super::transfer_sums::{Key, RequestTimes, Tally};
 use super::waits::HoldUps;
 use super::writeback::WritebackEvent;
 use crate::clock;
-use crate::collect::{Context, Emit, Sighting};
+use crate::collect::{Context, Emit, ObservedProcess};
 use crate::files::{self, Resolver};
-use deburr_bpf::block::{Named, Requester, Target, Transfer};
+use deburr_bpf::block::{FirstName, Requester, Target, Transfer};
 use deburr_bpf::writeback::syncs::{self, EndedSync, Syncs};
 use deburr_core::recording::{
-    BlockRecord, DevId, DeviceBins, IoBlameTick, IoPace, IoWaitTick, IoWhat, JournalCommit, ProcId,
-    Record, StallKind,
+    BlockRecord, DevId, DeviceBins, IoBlameTick, IoPace, IoPurpose, IoWaitTick, JournalCommit,
+    ProcId, Record, StallKind,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 /// State of the account.
 pub(super) struct Account {
-    names: Names,
+    names: SessionFiles,
     pub(super) tally: Tally,
     pub(super) held: HeldBack,
     pub(super) hold_ups: HoldUps,
     flights: BTreeMap<DevId, Flight>,
     pub(super) mounted: Mounted,
     /// Filesystems without a device whose mount was emitted, or was not found.
-    told_mounts: BTreeSet<DevId>,
+    reported_mounts: BTreeSet<DevId>,
     resolver: Resolver,
     syncs: Syncs<Inode>,
     /// Whether a process began a sync of which the kernel will not report the end.
@@ -43,18 +43,21 @@ pub(super) struct Account {
     commits: BTreeMap<DevId, u64>,
     /// Commits that were not emitted because their start is unknown.
     pub(super) commits_unmeasured: u64,
-    request: Option<Carried>,
+    request: Option<PendingRequest>,
 }
 
 /// A request whose transfers are still being read.
 #[derive(Clone, Copy, Debug)]
-struct Carried {
+struct PendingRequest {
     device: DevId,
     request: Request,
 }
 
 /// What a pass needs of a transfer: its kind, its start since the start of the window, requests and bytes.
-pub(super) fn flushed(transfer: &Transfer, start_mono_ns: u64) -> (passes::Kind, u64, u64, u64) {
+pub(super) fn flushed(
+    transfer: &Transfer,
+    start_mono_ns: u64,
+) -> (passes::PassKind, u64, u64, u64) {
     let weight = u64::from(transfer.weight);
     (
         (DevId::from_kernel(transfer.disk), transfer.reason),
@@ -68,13 +71,13 @@ impl Account {
     /// Starts empty. `before` = the time before a request is created is measured.
     pub(super) fn new(cx: &Context, before: bool) -> Self {
         Self {
-            names: Names::default(),
+            names: SessionFiles::default(),
             tally: Tally::new(before),
             held: HeldBack::new(&cx.roots),
             hold_ups: HoldUps::default(),
             flights: BTreeMap::new(),
             mounted: Mounted::new(&cx.roots),
-            told_mounts: BTreeSet::new(),
+            reported_mounts: BTreeSet::new(),
             resolver: Resolver::new(&cx.roots.proc),
             syncs: Syncs::default(),
             syncs_open: false,
@@ -128,7 +131,7 @@ impl Account {
         let waiter = submitter.filter(|_| classify::is_waited_for(transfer) && !by_kernel);
         let waiter = waiter.map(|proc| Waiter { proc, tid: transfer.submitter.tid });
         let file = match what {
-            IoWhat::File(file) => Some(file),
+            IoPurpose::File(file) => Some(file),
             _ => None,
         };
         let account = classify::account(transfer, what, submitter, by_kernel, owner);
@@ -136,7 +139,7 @@ impl Account {
         let queued_ns = start_ns.saturating_sub(before_ns.unwrap_or(0));
         let request =
             Request { queued_ns, start_ns, done_ns, account, waiter, file, bytes, weight };
-        self.request = Some(Carried { device, request });
+        self.request = Some(PendingRequest { device, request });
     }
 
     pub(super) fn look_at_mounts(&mut self, cx: &mut Context, emit: Emit<'_>) {
@@ -149,28 +152,28 @@ impl Account {
         }
     }
 
-    fn what(&mut self, device: DevId, transfer: &Transfer) -> IoWhat {
+    fn what(&mut self, device: DevId, transfer: &Transfer) -> IoPurpose {
         let btrfs = match transfer.target {
             Target::File { fs, .. } => self.mounted.is_btrfs(DevId::from_kernel(fs)),
             _ => false,
         };
-        let place = Place { has_filesystem: self.mounted.is_on(device), btrfs };
+        let place = DeviceFacts { has_filesystem: self.mounted.is_on(device), btrfs };
         match classify::kind(transfer, place) {
-            Kind::Data(inode) => IoWhat::File(self.names.id(inode)),
-            Kind::Other(what) => what,
+            TransferPurpose::Data(inode) => IoPurpose::File(self.names.id(inode)),
+            TransferPurpose::Other(what) => what,
         }
     }
 
     /// All transfers of the current request were read: passes the request on.
     pub(super) fn end_request(&mut self, t_ns: u64) {
-        let Some(Carried { device, request }) = self.request.take() else { return };
+        let Some(PendingRequest { device, request }) = self.request.take() else { return };
         let begin = t_ns.saturating_sub(flight::LAG_NS) / flight::BIN_NS * flight::BIN_NS;
         self.flights.entry(device).or_insert_with(|| Flight::begin(begin)).push(request);
     }
 
-    pub(super) fn name(&mut self, name: Named) {
+    pub(super) fn name(&mut self, name: FirstName) {
         let inode = Inode::new(name.fs, name.ino, name.generation, name.subvolume);
-        let Named { path, complete, deleted, .. } = name;
+        let FirstName { path, complete, deleted, .. } = name;
         self.names.hint(inode, Hint { path, complete, deleted });
     }
 
@@ -271,12 +274,17 @@ impl Account {
         self.synced(cx, (&over.by, over.file), range, Some(over.latest_ns), emit);
     }
 
-    /// Looks at the threads whose syncs are not known to be over. Events up to `told_ns` (`CLOCK_MONOTONIC`) were
+    /// Looks at the threads whose syncs are not known to be over. Events up to `reported_until_ns` (`CLOCK_MONOTONIC`) were
     /// processed.
-    pub(super) fn look_at_syncs(&mut self, cx: &mut Context, told_ns: u64, emit: Emit<'_>) {
+    pub(super) fn look_at_syncs(
+        &mut self,
+        cx: &mut Context,
+        reported_until_ns: u64,
+        emit: Emit<'_>,
+    ) {
         let proc = &cx.roots.proc;
         let found = |tid| syncs::find(proc, tid);
-        for over in self.syncs.look(told_ns, clock::monotonic_ns, found) {
+        for over in self.syncs.look(reported_until_ns, clock::monotonic_ns, found) {
             self.sync_is_over(cx, &over, &mut *emit);
         }
     }
@@ -301,7 +309,7 @@ impl Account {
                 let tick = IoBlameTick { t0_ns, t1_ns, victim, device, culprit, ns };
                 emit(Record::Block(Box::new(BlockRecord::Blame(tick))));
             }
-            if let Some(Paced { t0_ns, t1_ns, sectors }) = flight.pace(t1_ns, last) {
+            if let Some(FinishedBins { t0_ns, t1_ns, sectors }) = flight.pace(t1_ns, last) {
                 let pace = IoPace { t0_ns, t1_ns, device, sectors };
                 emit(Record::Block(Box::new(BlockRecord::Pace(pace))));
             }
@@ -317,7 +325,7 @@ impl Account {
     /// its own, or a device on which nothing else happened.
     pub(super) fn sight_flushed(&mut self, cx: &mut Context, device: DevId, emit: Emit<'_>) {
         if device.major == 0 {
-            if !self.told_mounts.insert(device) {
+            if !self.reported_mounts.insert(device) {
                 return;
             }
             if let Some(mount) = self.resolver.mount(device) {
@@ -341,7 +349,7 @@ impl Account {
             resolver.second();
         }
         let records = names.take(last, dirtier, |inode, hint| {
-            resolver.name_in_a_row(&files::Sighting {
+            resolver.name_in_a_row(&files::ObservedFile {
                 fs: inode.fs,
                 ino: inode.ino,
                 generation: inode.generation,
@@ -381,11 +389,11 @@ fn identity(cx: &mut Context, by: &Requester, emit: Emit<'_>) -> Option<ProcId> 
     if by.tgid == 0 {
         return None;
     }
-    let sighting = Sighting {
+    let sighting = ObservedProcess {
         pid: by.tgid,
         start_ns: Some(by.leader_boot_ns),
         comm: (by.tid == by.tgid).then_some(&by.comm[..]),
-        ..Sighting::default()
+        ..ObservedProcess::default()
     };
     let Context { roots, processes, cgroups, target, .. } = cx;
     Some(processes.intern(roots, cgroups, target, sighting, emit))

@@ -3,14 +3,14 @@
 
 use super::inode::Inode;
 use deburr_bpf::block::{Op, Target, Transfer};
-use deburr_core::recording::{CgroupId, IoCulprit, IoOp, IoWhat, ProcId};
+use deburr_core::recording::{CgroupId, IoCulprit, IoOp, IoPurpose, ProcId};
 
 /// The inode that btrfs keeps its trees in: its page cache holds the metadata.
 const BTRFS_METADATA: u64 = 1;
 
 /// What the host's mounts show about the place that a transfer went to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct DeviceFacts {
     /// Whether a filesystem lies on the device.
     pub(super) has_filesystem: bool,
     /// Whether the filesystem of the file is btrfs.
@@ -19,36 +19,38 @@ pub(super) struct Place {
 
 /// What a transfer was for, before its file has an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TransferPurpose {
     /// Data of that file.
     Data(Inode),
     /// Anything else.
-    Other(IoWhat),
+    Other(IoPurpose),
 }
 
 /// What a transfer was for.
-pub(super) fn kind(transfer: &Transfer, place: Place) -> Kind {
+pub(super) fn kind(transfer: &Transfer, place: DeviceFacts) -> TransferPurpose {
     match (transfer.op, &transfer.target) {
-        (Op::Flush, _) => Kind::Other(IoWhat::Flush),
-        (Op::Discard, _) => Kind::Other(IoWhat::Discard),
-        (_, _) if transfer.swap => Kind::Other(IoWhat::Swap),
+        (Op::Flush, _) => TransferPurpose::Other(IoPurpose::Flush),
+        (Op::Discard, _) => TransferPurpose::Other(IoPurpose::Discard),
+        (_, _) if transfer.swap => TransferPurpose::Other(IoPurpose::Swap),
         (_, Target::File { ino: BTRFS_METADATA, .. }) if place.btrfs => {
-            Kind::Other(IoWhat::Metadata)
+            TransferPurpose::Other(IoPurpose::Metadata)
         }
         (_, &Target::File { fs, ino, generation, subvolume }) => {
-            Kind::Data(Inode::new(fs, ino, generation, subvolume))
+            TransferPurpose::Data(Inode::new(fs, ino, generation, subvolume))
         }
-        (_, Target::Journal) => Kind::Other(IoWhat::Journal),
+        (_, Target::Journal) => TransferPurpose::Other(IoPurpose::Journal),
         // ext4's journal and its metadata both live in the page cache of the device; jbd2 writes the journal.
         (_, Target::BlockDevice | Target::Unknown) if is_jbd2(transfer) => {
-            Kind::Other(IoWhat::Journal)
+            TransferPurpose::Other(IoPurpose::Journal)
         }
         (_, Target::BlockDevice | Target::Unknown) if place.has_filesystem => {
-            Kind::Other(IoWhat::Metadata)
+            TransferPurpose::Other(IoPurpose::Metadata)
         }
-        (_, Target::BlockDevice | Target::Anonymous) => Kind::Other(IoWhat::RawDevice),
-        (_, Target::NoPages) if transfer.bytes == 0 => Kind::Other(IoWhat::Flush),
-        (_, Target::NoPages | Target::Unknown) => Kind::Other(IoWhat::Unknown),
+        (_, Target::BlockDevice | Target::Anonymous) => {
+            TransferPurpose::Other(IoPurpose::RawDevice)
+        }
+        (_, Target::NoPages) if transfer.bytes == 0 => TransferPurpose::Other(IoPurpose::Flush),
+        (_, Target::NoPages | Target::Unknown) => TransferPurpose::Other(IoPurpose::Unknown),
     }
 }
 
@@ -69,7 +71,7 @@ pub(super) fn direction(op: Op) -> IoOp {
 /// for that request.
 pub(super) fn account(
     transfer: &Transfer,
-    what: IoWhat,
+    what: IoPurpose,
     submitter: Option<ProcId>,
     by_kernel: bool,
     owner: Option<CgroupId>,
@@ -78,9 +80,9 @@ pub(super) fn account(
         return IoCulprit::Writeback(owner);
     }
     match (what, submitter) {
-        (IoWhat::Flush, None) => IoCulprit::Device,
-        (IoWhat::Flush, Some(process)) if !by_kernel => IoCulprit::Process(process),
-        (IoWhat::Metadata | IoWhat::Journal | IoWhat::Flush, _) | (_, None) => {
+        (IoPurpose::Flush, None) => IoCulprit::Device,
+        (IoPurpose::Flush, Some(process)) if !by_kernel => IoCulprit::Process(process),
+        (IoPurpose::Metadata | IoPurpose::Journal | IoPurpose::Flush, _) | (_, None) => {
             IoCulprit::Filesystem
         }
         (_, Some(process)) => IoCulprit::Process(process),
@@ -133,7 +135,7 @@ mod tests {
     #[test]
     fn a_flush_is_waited_for_by_who_asked_for_it_and_the_block_layers_own_is_the_devices() {
         let asked = transfer(Op::Flush, Target::NoPages, b"java");
-        let of = |by, by_kernel| account(&asked, IoWhat::Flush, by, by_kernel, None);
+        let of = |by, by_kernel| account(&asked, IoPurpose::Flush, by, by_kernel, None);
         assert!(is_waited_for(&asked));
         assert_eq!(of(Some(ProcId(1)), false), IoCulprit::Process(ProcId(1)));
         assert_eq!(of(Some(ProcId(1)), true), IoCulprit::Filesystem);
@@ -144,25 +146,25 @@ mod tests {
 
     #[test]
     fn every_target_has_a_class() {
-        let fs = Place { has_filesystem: true, btrfs: false };
-        let bare = Place::default();
+        let fs = DeviceFacts { has_filesystem: true, btrfs: false };
+        let bare = DeviceFacts::default();
         let file = || Target::File { fs: 7 << 20, ino: 12, generation: 3, subvolume: 5 };
         let of = |op, target, comm: &[u8], place| kind(&transfer(op, target, comm), place);
         let fs_dev = DevId { major: 7, minor: 0 };
         let inode = Inode { fs: fs_dev, ino: 12, generation: 3, subvolume: 5 };
-        assert_eq!(of(Op::Write, file(), b"java", fs), Kind::Data(inode));
+        assert_eq!(of(Op::Write, file(), b"java", fs), TransferPurpose::Data(inode));
         for (op, target, comm, place, what) in [
-            (Op::Flush, Target::NoPages, &b"java"[..], fs, IoWhat::Flush),
-            (Op::Write, Target::NoPages, b"java", fs, IoWhat::Unknown),
-            (Op::Discard, Target::NoPages, b"fstrim", fs, IoWhat::Discard),
-            (Op::Write, Target::BlockDevice, b"jbd2/loop0-8", fs, IoWhat::Journal),
-            (Op::Write, Target::BlockDevice, b"kworker/u8:1", fs, IoWhat::Metadata),
-            (Op::Read, Target::BlockDevice, b"dd", bare, IoWhat::RawDevice),
-            (Op::Write, Target::Anonymous, b"fio", fs, IoWhat::RawDevice),
-            (Op::Write, Target::Unknown, b"xfsaild/loop0", fs, IoWhat::Metadata),
-            (Op::Write, Target::Unknown, b"x", bare, IoWhat::Unknown),
+            (Op::Flush, Target::NoPages, &b"java"[..], fs, IoPurpose::Flush),
+            (Op::Write, Target::NoPages, b"java", fs, IoPurpose::Unknown),
+            (Op::Discard, Target::NoPages, b"fstrim", fs, IoPurpose::Discard),
+            (Op::Write, Target::BlockDevice, b"jbd2/loop0-8", fs, IoPurpose::Journal),
+            (Op::Write, Target::BlockDevice, b"kworker/u8:1", fs, IoPurpose::Metadata),
+            (Op::Read, Target::BlockDevice, b"dd", bare, IoPurpose::RawDevice),
+            (Op::Write, Target::Anonymous, b"fio", fs, IoPurpose::RawDevice),
+            (Op::Write, Target::Unknown, b"xfsaild/loop0", fs, IoPurpose::Metadata),
+            (Op::Write, Target::Unknown, b"x", bare, IoPurpose::Unknown),
         ] {
-            assert_eq!(of(op, target, comm, place), Kind::Other(what), "{what:?}");
+            assert_eq!(of(op, target, comm, place), TransferPurpose::Other(what), "{what:?}");
         }
     }
 }

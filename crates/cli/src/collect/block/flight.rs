@@ -21,7 +21,7 @@
 //! flight then is known. A request that took longer is in flight only from the processed time on, but its thread waited
 //! from its beginning: those that were in flight meanwhile are charged from the kept history of their shares.
 
-use super::pace::{Pace, Paced};
+use super::demand_bins::{DemandBins, FinishedBins};
 use super::waits::LONG_NS;
 use deburr_core::recording::{DeviceBin, FileId, IoCulprit, ProcId, WaitHist};
 use std::collections::{BTreeMap, VecDeque};
@@ -94,7 +94,7 @@ pub(super) struct LongWait {
 
 /// The results for a stretch of the past.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Settled {
+pub(super) struct Accounted {
     /// All of its bins; they begin where those of the last stretch ended.
     pub(super) bins: Vec<DeviceBin>,
     /// Waits for requests that were completed in it.
@@ -126,7 +126,7 @@ enum Edge {
 
 /// An event, sorted by time, then ends first, then by the requests' numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct At {
+struct TimedEdge {
     t_ns: u64,
     edge: Edge,
     number: u64,
@@ -136,9 +136,9 @@ struct At {
 #[derive(Debug, Default)]
 pub(super) struct Flight {
     /// Events that were not processed yet, in no order.
-    edges: Vec<At>,
+    edges: Vec<TimedEdge>,
     /// The requests of these events by number, from `first` on; completed ones are `None`.
-    requests: VecDeque<Option<Active>>,
+    requests: VecDeque<Option<InFlight>>,
     first: u64,
     /// The time up to which everything was processed.
     now_ns: u64,
@@ -155,8 +155,8 @@ pub(super) struct Flight {
     history: VecDeque<(u64, Vec<f64>)>,
     /// Threads that wait, and those that waited within the last [`HISTORY_NS`].
     waiting: BTreeMap<Waiter, Waiting>,
-    past: Settled,
-    pace: Pace,
+    past: Accounted,
+    pace: DemandBins,
     /// Where the bins of `past` begin.
     bins_from_ns: u64,
     /// Number of requests that began before what was processed already, or exceeded [`PENDING`].
@@ -164,7 +164,7 @@ pub(super) struct Flight {
 }
 
 #[derive(Debug)]
-struct Active {
+struct InFlight {
     request: Request,
     culprit: usize,
 }
@@ -176,15 +176,15 @@ struct Waiting {
     requests: u32,
     since_ns: u64,
     /// The time up to which its waits are accounted for.
-    told_ns: u64,
+    accounted_ns: u64,
     /// `owed_ns` at `since_ns`.
     before: Vec<f64>,
-    turn: Turn,
+    turn: OwnShare,
 }
 
 /// The share that a thread's own request has in its wait: of one request at a time, and only while it is in flight.
 #[derive(Clone, Copy, Debug, Default)]
-struct Turn {
+struct OwnShare {
     /// Requests of the thread in flight.
     in_flight: u32,
     /// Number of requests that the first of them stands for.
@@ -195,7 +195,7 @@ struct Turn {
     ns: f64,
 }
 
-impl Turn {
+impl OwnShare {
     fn start(&mut self, turn_ns: f64, weight: u32) {
         if self.in_flight == 0 {
             (self.weight, self.before_ns) = (weight, turn_ns);
@@ -225,7 +225,13 @@ impl Flight {
     /// Begins at that time.
     pub(super) fn begin(now_ns: u64) -> Self {
         let history = VecDeque::from([(now_ns, vec![])]);
-        Self { now_ns, bins_from_ns: now_ns, pace: Pace::begin(now_ns), history, ..Self::default() }
+        Self {
+            now_ns,
+            bins_from_ns: now_ns,
+            pace: DemandBins::begin(now_ns),
+            history,
+            ..Self::default()
+        }
     }
 
     /// Adds a completed request.
@@ -242,11 +248,11 @@ impl Flight {
         let number = self.first + self.requests.len() as u64;
         if request.waiter.is_some() {
             let queued_ns = request.queued_ns.max(self.now_ns);
-            self.edges.push(At { t_ns: queued_ns, edge: Edge::Queue, number });
+            self.edges.push(TimedEdge { t_ns: queued_ns, edge: Edge::Queue, number });
         }
-        self.edges.push(At { t_ns: start_ns, edge: Edge::Start, number });
-        self.edges.push(At { t_ns: done_ns, edge: Edge::Done, number });
-        self.requests.push_back(Some(Active { request, culprit }));
+        self.edges.push(TimedEdge { t_ns: start_ns, edge: Edge::Start, number });
+        self.edges.push(TimedEdge { t_ns: done_ns, edge: Edge::Done, number });
+        self.requests.push_back(Some(InFlight { request, culprit }));
     }
 
     fn culprit(&mut self, account: IoCulprit) -> usize {
@@ -265,13 +271,13 @@ impl Flight {
     }
 
     /// Processes the past up to `to_ns` and returns the results. Only whole bins are returned.
-    pub(super) fn settle(&mut self, to_ns: u64) -> Settled {
-        let (mut due, later): (Vec<At>, Vec<At>) =
+    pub(super) fn settle(&mut self, to_ns: u64) -> Accounted {
+        let (mut due, later): (Vec<TimedEdge>, Vec<TimedEdge>) =
             std::mem::take(&mut self.edges).into_iter().partition(|at| at.t_ns <= to_ns);
         self.edges = later;
         // Requests come CPU by CPU, in order of their ends: a stable sort takes advantage of such runs.
         due.sort();
-        for At { t_ns, edge, number } in due {
+        for TimedEdge { t_ns, edge, number } in due {
             self.go_to(t_ns);
             match edge {
                 Edge::Queue => self.queue(number),
@@ -291,7 +297,7 @@ impl Flight {
     }
 
     /// Which culprit asked for how much and when, up to `to_ns`. The past must have been processed up to there.
-    pub(super) fn pace(&mut self, to_ns: u64, last: bool) -> Option<Paced> {
+    pub(super) fn pace(&mut self, to_ns: u64, last: bool) -> Option<FinishedBins> {
         self.pace.take(to_ns, last)
     }
 
@@ -302,7 +308,7 @@ impl Flight {
 
     fn start(&mut self, number: u64) {
         let at = (number - self.first) as usize;
-        let Some(Some(Active { request, culprit })) = self.requests.get(at) else { return };
+        let Some(Some(InFlight { request, culprit })) = self.requests.get(at) else { return };
         self.in_flight[*culprit] += u64::from(request.weight);
         self.total += u64::from(request.weight);
         let sectors = request.bytes.div_ceil(512).saturating_mul(request.weight.into());
@@ -317,11 +323,11 @@ impl Flight {
     /// wait. If the request was reported late, the wait began earlier.
     fn queue(&mut self, number: u64) {
         let at = (number - self.first) as usize;
-        let Some(Some(Active { request, .. })) = self.requests.get(at) else { return };
+        let Some(Some(InFlight { request, .. })) = self.requests.get(at) else { return };
         let Some(waiter) = request.waiter else { return };
         let queued_ns = request.queued_ns.max(self.now_ns.saturating_sub(HISTORY_NS));
         let known = self.waiting.get(&waiter);
-        let since_ns = known.map_or(queued_ns, |waiting| queued_ns.max(waiting.told_ns));
+        let since_ns = known.map_or(queued_ns, |waiting| queued_ns.max(waiting.accounted_ns));
         let is_first = known.is_none_or(|it| it.requests == 0 || since_ns < it.since_ns);
         let before = is_first.then(|| self.owed_at(since_ns));
         let waiting = self.waiting.entry(waiter).or_default();
@@ -360,12 +366,12 @@ impl Flight {
         while self.history.get(1).is_some_and(|(at_ns, _)| *at_ns <= from_ns) {
             self.history.pop_front();
         }
-        self.waiting.retain(|_, it| it.requests > 0 || it.told_ns > from_ns);
+        self.waiting.retain(|_, it| it.requests > 0 || it.accounted_ns > from_ns);
     }
 
     fn done(&mut self, number: u64) {
         let at = (number - self.first) as usize;
-        let Some(Active { request, culprit }) = self.requests.get_mut(at).and_then(Option::take)
+        let Some(InFlight { request, culprit }) = self.requests.get_mut(at).and_then(Option::take)
         else {
             return;
         };
@@ -389,7 +395,7 @@ impl Flight {
         let t0_ns = waiting.since_ns;
         let t1_ns = request.done_ns.max(t0_ns);
         waiting.requests -= 1;
-        (waiting.since_ns, waiting.told_ns) = (t1_ns, t1_ns);
+        (waiting.since_ns, waiting.accounted_ns) = (t1_ns, t1_ns);
         let mut before = std::mem::take(&mut waiting.before);
         let last = waiting.requests == 0;
         let turn_ns = waiting.turn.take(self.turn_ns);

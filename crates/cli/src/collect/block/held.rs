@@ -3,8 +3,8 @@
 //! the cgroup.
 
 use crate::collect::settings::io_trees;
-use crate::collect::{Context, Emit, Roots, Sighting};
-use deburr_bpf::block::{Direction, Held};
+use crate::collect::{Context, Emit, ObservedProcess, Roots};
+use deburr_bpf::block::{Direction, HeldTransfers};
 use deburr_core::recording::{BlockRecord, DevId, HeldTick, IoOp, ProcId, Record};
 use deburr_core::text::name;
 use deburr_sys::handle;
@@ -58,7 +58,7 @@ impl HeldBack {
         &mut self,
         cx: &mut Context,
         (t0_ns, t1_ns): (u64, u64),
-        held: &[Held],
+        held: &[HeldTransfers],
         emit: Emit<'_>,
     ) {
         let served = std::mem::take(&mut self.served);
@@ -118,7 +118,7 @@ fn members(cx: &mut Context, dir: &Path, emit: Emit<'_>) -> Vec<ProcId> {
             break;
         }
         let Context { roots, processes, cgroups, target, .. } = cx;
-        let sighting = Sighting { pid, ..Sighting::default() };
+        let sighting = ObservedProcess { pid, ..ObservedProcess::default() };
         let member = processes.intern(roots, cgroups, target, sighting, &mut *emit);
         if !processes.is_kernel_thread(pid) {
             members.push(member);

@@ -9,21 +9,21 @@
 mod account;
 mod classify;
 mod commits;
+mod demand_bins;
 mod flight;
 mod held;
 mod inode;
 mod mounted;
-mod names;
-mod pace;
 mod passes;
 mod sampling;
 mod scale;
-mod tally;
+mod session_files;
+mod transfer_sums;
 mod waits;
 mod writeback;
 
-use super::cost::{Cost, Costly};
-use super::{Beat, Collector, Context, Emit, Now};
+use super::cost::{Cost, CostCounters};
+use super::{Beat, BeatTime, Collector, Context, Emit};
 use crate::clock;
 use account::{Account, flushed};
 use deburr_bpf::block::{BlockPlan, BlockProbe, RequestHook};
@@ -180,7 +180,7 @@ impl BlockCollector {
 }
 
 impl Collector for BlockCollector {
-    fn beat(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) -> anyhow::Result<()> {
+    fn beat(&mut self, cx: &mut Context, now: BeatTime, emit: Emit<'_>) -> anyhow::Result<()> {
         if now.beat == Beat::Start {
             self.account.look_at_mounts(cx, &mut *emit);
             self.account.tally.scale.begin(cx.devices.all_counters());
@@ -201,7 +201,7 @@ impl Collector for BlockCollector {
 /// The sum of both probes' cost.
 struct Probes<'a>(&'a BlockProbe, Option<&'a Writeback>);
 
-impl Costly for Probes<'_> {
+impl CostCounters for Probes<'_> {
     fn runs(&self) -> u64 {
         self.0.runs() + self.1.map_or(0, |writeback| writeback.probe.runs())
     }

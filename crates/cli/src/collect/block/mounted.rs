@@ -2,7 +2,7 @@
 //! Which disks hold mounted filesystems. On those, blocks that belong to no file are metadata.
 
 use crate::collect::Roots;
-use crate::files::Watch;
+use crate::files::MountWatch;
 use deburr_core::procfs::mountinfo;
 use deburr_core::recording::DevId;
 use std::collections::{HashMap, HashSet};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// it was unmounted.
 #[derive(Debug)]
 pub(super) struct Mounted {
-    watch: Watch,
+    watch: MountWatch,
     looked: bool,
     disks: HashSet<DevId>,
     btrfs: HashSet<DevId>,
@@ -28,7 +28,7 @@ impl Mounted {
     /// Knows of no mounts yet.
     pub(super) fn new(roots: &Roots) -> Self {
         Self {
-            watch: Watch::new(&roots.proc),
+            watch: MountWatch::new(&roots.proc),
             looked: false,
             disks: HashSet::new(),
             btrfs: HashSet::new(),

@@ -16,7 +16,7 @@ const DIRTIERS: usize = 65_536;
 const NAMED: usize = 16;
 
 /// Device and reason: the flusher's work of one kind.
-pub(super) type Kind = (DevId, u8);
+pub(super) type PassKind = (DevId, u8);
 
 /// The amounts of a pass so far.
 #[derive(Clone, Debug, Default)]
@@ -37,21 +37,21 @@ struct Pass {
 /// The passes in progress, and which process dirtied which inode.
 #[derive(Debug, Default)]
 pub(super) struct Passes {
-    passes: BTreeMap<Kind, Pass>,
+    passes: BTreeMap<PassKind, Pass>,
     /// Time and process of the last request for a pass that has not begun.
-    asked: BTreeMap<Kind, (u64, ProcId)>,
+    asked: BTreeMap<PassKind, (u64, ProcId)>,
     /// What each worker thread works on, by thread id.
-    workers: HashMap<u32, Kind>,
+    workers: HashMap<u32, PassKind>,
     /// Inode's fingerprint -> the process that dirtied it last.
     dirtiers: HashMap<u64, ProcId>,
     /// The same for older inodes.
     dirtiers_before: HashMap<u64, ProcId>,
-    ended: Vec<(Kind, Pass)>,
+    ended: Vec<(PassKind, Pass)>,
 }
 
 impl Passes {
     /// A worker thread begins a piece.
-    pub(super) fn began(&mut self, t_ns: u64, worker: u32, kind: Kind) {
+    pub(super) fn began(&mut self, t_ns: u64, worker: u32, kind: PassKind) {
         // The end of the worker's last piece was not seen.
         if let Some(before) = self.workers.insert(worker, kind) {
             self.close(t_ns, before);
@@ -78,7 +78,7 @@ impl Passes {
 
     /// A process asked for a pass of that kind: the one in progress (sync(2) wakes the flusher before it asks for the
     /// rest), or the next one.
-    pub(super) fn asked(&mut self, t_ns: u64, kind: Kind, by: ProcId) {
+    pub(super) fn asked(&mut self, t_ns: u64, kind: PassKind, by: ProcId) {
         match self.passes.get_mut(&kind).filter(|pass| pass.open > 0) {
             Some(pass) => *pass.asked_by.entry(by).or_default() += 1,
             None => drop(self.asked.insert(kind, (t_ns, by))),
@@ -92,7 +92,7 @@ impl Passes {
         }
     }
 
-    fn close(&mut self, t_ns: u64, kind: Kind) {
+    fn close(&mut self, t_ns: u64, kind: PassKind) {
         if let Some(pass) = self.passes.get_mut(&kind) {
             pass.open = pass.open.saturating_sub(1);
             pass.t1_ns = pass.t1_ns.max(t_ns);
@@ -140,7 +140,7 @@ impl Passes {
     }
 
     /// A transfer of the flusher that was created at `start_ns` is complete.
-    pub(super) fn transferred(&mut self, kind: Kind, start_ns: u64, ios: u64, bytes: u64) {
+    pub(super) fn transferred(&mut self, kind: PassKind, start_ns: u64, ios: u64, bytes: u64) {
         let of_ended = self
             .ended
             .iter_mut()
@@ -165,7 +165,7 @@ impl Passes {
     ) -> Vec<WritebackPass> {
         let over =
             |pass: &Pass| last || (pass.open == 0 && now_ns.saturating_sub(pass.t1_ns) > LAG_NS);
-        let kinds: Vec<Kind> =
+        let kinds: Vec<PassKind> =
             self.passes.iter().filter(|(_, pass)| over(pass)).map(|(kind, _)| *kind).collect();
         for kind in kinds {
             if let Some(mut pass) = self.passes.remove(&kind) {
@@ -187,7 +187,7 @@ fn seconds(ns: u64) -> u32 {
     u32::try_from(ns / 1_000_000_000).unwrap_or(u32::MAX)
 }
 
-fn record((device, why): Kind, pass: Pass, reason: &impl Fn(u8) -> String) -> WritebackPass {
+fn record((device, why): PassKind, pass: Pass, reason: &impl Fn(u8) -> String) -> WritebackPass {
     let most = |by: BTreeMap<ProcId, u32>| {
         let mut most: Vec<(ProcId, u32)> = by.into_iter().collect();
         most.sort_by_key(|&(process, number)| (std::cmp::Reverse(number), process));
@@ -215,7 +215,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
     const DISK: DevId = DevId { major: 7, minor: 0 };
-    const PERIODIC: Kind = (DISK, 4);
+    const PERIODIC: PassKind = (DISK, 4);
 
     fn take(passes: &mut Passes, now_ms: u64, last: bool) -> Vec<WritebackPass> {
         passes.take(now_ms * MS, last, |reason| format!("reason {reason}"))
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_pass_is_asked_for_before_it_begins_or_while_it_is_under_way() {
-        const SYNC: Kind = (DISK, 3);
+        const SYNC: PassKind = (DISK, 3);
         let mut passes = Passes::default();
         passes.asked(0, SYNC, ProcId(7));
         passes.began(MS, 50, SYNC);

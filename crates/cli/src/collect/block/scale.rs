@@ -45,11 +45,11 @@ impl Bytes {
 
 /// The value of each disk's counters up to which all bytes were accounted for.
 #[derive(Debug, Default)]
-pub(super) struct Scale {
+pub(super) struct CounterScale {
     reported: BTreeMap<(DevId, IoOp), u64>,
 }
 
-impl Scale {
+impl CounterScale {
     /// Takes the counters at the start.
     pub(super) fn begin<'a>(&mut self, disks: impl Iterator<Item = (DevId, &'a DiskCounters)>) {
         for (device, counters) in disks {
@@ -96,14 +96,14 @@ mod tests {
         DiskCounters { write_bytes: bytes, ..DiskCounters::default() }
     }
 
-    fn next(scale: &mut Scale, counted: u64, exact: u64, sampled: u64) -> f64 {
+    fn next(scale: &mut CounterScale, counted: u64, exact: u64, sampled: u64) -> f64 {
         let seen = Bytes { exact, sampled, followed: sampled / 8 };
         scale.factor(DISK, IoOp::Write, Some(&written(counted)), seen)
     }
 
     #[test]
     fn seconds_of_a_sample_sum_to_what_the_disk_counted() {
-        let mut scale = Scale::default();
+        let mut scale = CounterScale::default();
         scale.begin([(DISK, &written(1_000))].into_iter());
         let mut told = 0.0;
         // The counters lag behind in the second second.
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn what_was_followed_is_told_whatever_the_counters_say() {
-        let mut scale = Scale::default();
+        let mut scale = CounterScale::default();
         scale.begin([(DISK, &written(0))].into_iter());
         // The one request in eight that was followed happened to be the only one.
         assert!((next(&mut scale, 100, 0, 800) - 1.0 / 8.0).abs() < 1e-9);
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn what_is_no_sample_or_not_counted_stays() {
-        let mut scale = Scale::default();
+        let mut scale = CounterScale::default();
         assert!((next(&mut scale, 5_000, 0, 900) - 1.0).abs() < 1e-9, "a disk that appeared");
         assert!((next(&mut scale, 6_000, 2_000, 0) - 1.0).abs() < 1e-9, "all followed");
         let seen = Bytes { exact: 0, sampled: 7, followed: 1 };

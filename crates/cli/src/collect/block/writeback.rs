@@ -2,7 +2,7 @@
 //! Turns the events of the writeback probe into passes of the flusher, and into what the collector makes records of.
 
 use super::inode::Inode;
-use super::passes::{Kind, Passes};
+use super::passes::{PassKind, Passes};
 use deburr_bpf::block::Requester;
 use deburr_bpf::io_facts::IoFacts;
 use deburr_bpf::writeback::{Event, Journal, WritebackPlan, WritebackProbe};
@@ -32,7 +32,7 @@ pub(super) enum WritebackEvent<'a> {
         /// The process.
         by: &'a Requester,
         /// The device, and the reason.
-        kind: Kind,
+        kind: PassKind,
     },
     /// A process made a clean inode dirty.
     Dirtied {
@@ -103,24 +103,24 @@ impl Writeback {
         looked: bool,
     ) -> State {
         let plan = &self.plan;
-        let mut lacks = Vec::new();
+        let mut gaps = Vec::new();
         if has_xfs && !plan.xfs_syncs || has_btrfs && !(plan.btrfs_syncs || plan.btrfs_both) {
-            lacks.push("this kernel does not tell of all syncs on xfs and btrfs");
+            gaps.push("this kernel does not report all syncs on xfs and btrfs");
         }
         let begins = has_xfs && plan.xfs_syncs || has_btrfs && plan.btrfs_syncs;
         if looked || begins && !plan.returns {
-            lacks.push(
+            gaps.push(
                 "this kernel does not tell when a sync on xfs or btrfs ends: those that ten looks a second miss are \
                  counted only, of the others it is known to 100 ms",
             );
         }
         if has_xfs && !plan.xfs_commits {
-            lacks.push("this kernel does not tell of commits of xfs");
+            gaps.push("this kernel does not tell of commits of xfs");
         }
         if has_btrfs && (!plan.btrfs_commits || unmeasured) {
-            lacks.push("this kernel does not tell when a commit of btrfs began");
+            gaps.push("this kernel does not tell when a commit of btrfs began");
         }
-        if lacks.is_empty() { State::Active } else { State::Partial { reason: lacks.join("; ") } }
+        if gaps.is_empty() { State::Active } else { State::Partial { reason: gaps.join("; ") } }
     }
 
     /// Reads the log and processes the events in that range of `CLOCK_MONOTONIC`, in order of time. Older events are
@@ -223,7 +223,7 @@ fn take(
 }
 
 /// The device and reason of a pass; `None` for one without a device number (network filesystems).
-fn kind(bdi: &str, reason: u8) -> Option<Kind> {
+fn kind(bdi: &str, reason: u8) -> Option<PassKind> {
     Some((bdi.parse().ok()?, reason))
 }
 

@@ -3,7 +3,7 @@
 
 use super::limits::Limits;
 use super::{Cgroups, Tree};
-use deburr_core::limits::effective::{Level, Sight};
+use deburr_core::limits::effective::{AncestorVisibility, QuotaLevel};
 use deburr_core::procfs::pid_cgroup::{self, Membership};
 use deburr_core::recording::CgroupId;
 use deburr_core::text::name;
@@ -14,26 +14,29 @@ const MAX_DEPTH: usize = 256;
 
 /// The place of a process in the tree of the cpu controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Located {
+pub(crate) struct CgroupPosition {
     /// Its cgroup, if that is visible.
     pub(crate) cgroup: Option<CgroupId>,
     /// Its path as the observer's cgroup namespace has it; `None` if it is in no such tree.
     pub(crate) path: Option<Vec<u8>>,
     /// How much of the levels above it is visible.
-    pub(crate) sight: Sight,
+    pub(crate) sight: AncestorVisibility,
 }
 
 impl Cgroups {
     /// Locates a process: one read of `/proc/PID/cgroup`. `None` if that cannot be read.
-    pub(crate) fn locate(&mut self, pid: u32) -> Option<Located> {
+    pub(crate) fn locate(&mut self, pid: u32) -> Option<CgroupPosition> {
         let text = fs::read(self.proc.join(pid.to_string()).join("cgroup")).ok()?;
         let memberships = pid_cgroup::parse(&text).unwrap_or_default();
         Some(self.locate_among(&memberships))
     }
 
-    fn locate_among(&mut self, memberships: &[Membership]) -> Located {
-        let nowhere =
-            |path, reason: &str| Located { cgroup: None, path, sight: Sight::None(reason.into()) };
+    fn locate_among(&mut self, memberships: &[Membership]) -> CgroupPosition {
+        let nowhere = |path, reason: &str| CgroupPosition {
+            cgroup: None,
+            path,
+            sight: AncestorVisibility::None(reason.into()),
+        };
         let Some(tree) = self.tree().cloned() else {
             return nowhere(None, "no cgroup tree is mounted where deburr runs");
         };
@@ -45,7 +48,7 @@ impl Cgroups {
         };
         match self.by_path(&path) {
             Some(id) => {
-                Located { cgroup: Some(id), path: Some(path), sight: self.sight_from(&tree) }
+                CgroupPosition { cgroup: Some(id), path: Some(path), sight: self.sight_from(&tree) }
             }
             None => nowhere(
                 Some(path),
@@ -54,15 +57,15 @@ impl Cgroups {
         }
     }
 
-    fn sight_from(&self, tree: &Tree) -> Sight {
+    fn sight_from(&self, tree: &Tree) -> AncestorVisibility {
         if self.cpu_controller().is_none() {
-            return Sight::Part(
+            return AncestorVisibility::Part(
                 "no mounted cgroup tree has the cpu controller, and so no quotas".into(),
             );
         }
         match tree.is_whole() {
-            true => Sight::Whole,
-            false => Sight::Part(
+            true => AncestorVisibility::Whole,
+            false => AncestorVisibility::Part(
                 "deburr sees only a part of the cgroup tree: a level above may be tighter".into(),
             ),
         }
@@ -76,14 +79,14 @@ impl Cgroups {
     }
 
     /// Levels that have a quota, from that cgroup upwards, with their present limits.
-    pub(crate) fn levels(&self, id: CgroupId) -> Vec<(CgroupId, Level)> {
+    pub(crate) fn levels(&self, id: CgroupId) -> Vec<(CgroupId, QuotaLevel)> {
         let mut levels = Vec::new();
         let mut next = Some(id);
         while let Some(node) = next.and_then(|id| self.nodes.get(&id)) {
             let limits = Limits::read(node.record.version, &node.dir);
             if let (Some(quota_us), Some(period_us)) = (limits.quota_us, limits.period_us) {
                 let (path, burst_us) = (node.record.path.clone(), limits.burst_us);
-                levels.push((node.record.id, Level { path, quota_us, period_us, burst_us }));
+                levels.push((node.record.id, QuotaLevel { path, quota_us, period_us, burst_us }));
             }
             next = node.record.parent;
         }
@@ -101,7 +104,7 @@ mod tests {
     use super::*;
     use crate::collect::fixture::Host;
 
-    fn quotas(host: &Host, pid: u32) -> (Vec<(String, f64)>, Sight) {
+    fn quotas(host: &Host, pid: u32) -> (Vec<(String, f64)>, AncestorVisibility) {
         let mut cgroups = Cgroups::open(&host.roots);
         let located = cgroups.locate(pid).unwrap();
         let levels = located.cgroup.map(|id| cgroups.levels(id)).unwrap_or_default();
@@ -117,7 +120,11 @@ mod tests {
     fn quotas_of_all_levels_are_found_in_each_layout() {
         let mixed = Host::like("cgroup/mixed");
         let (levels, sight) = quotas(&mixed, 42);
-        assert_eq!((levels, sight), (vec![("/jobs".into(), 0.5)], Sight::Whole), "v1 wins");
+        assert_eq!(
+            (levels, sight),
+            (vec![("/jobs".into(), 0.5)], AncestorVisibility::Whole),
+            "v1 wins"
+        );
         in_tree(&mixed, "cpu/jobs/batch/cpu.cfs_quota_us", "20000\n");
         assert_eq!(quotas(&mixed, 42).0, [("/jobs/batch".into(), 0.2), ("/jobs".into(), 0.5)]);
 
@@ -130,7 +137,7 @@ mod tests {
         let (levels, sight) = quotas(&v2, 50);
         let expected =
             vec![("/kubepods.slice/pod/app".into(), 4.0), ("/kubepods.slice".into(), 1.5)];
-        assert_eq!((levels, sight), (expected, Sight::Whole));
+        assert_eq!((levels, sight), (expected, AncestorVisibility::Whole));
     }
 
     #[test]
@@ -138,9 +145,12 @@ mod tests {
         let pod = Host::like("cgroup/pod");
         let (levels, sight) = quotas(&pod, 7);
         assert_eq!(levels.iter().map(|(_, cpus)| *cpus).collect::<Vec<_>>(), [4.0]);
-        assert!(matches!(&sight, Sight::Part(why) if why.contains("may be tighter")), "{sight:?}");
+        assert!(
+            matches!(&sight, AncestorVisibility::Part(why) if why.contains("may be tighter")),
+            "{sight:?}"
+        );
         let reason = |host: &Host, pid| match quotas(host, pid) {
-            (levels, Sight::None(reason)) if levels.is_empty() => reason,
+            (levels, AncestorVisibility::None(reason)) if levels.is_empty() => reason,
             other => panic!("{other:?}"),
         };
         let mixed = Host::like("cgroup/mixed");

@@ -51,7 +51,7 @@ struct Node {
 
 /// The extent of a walk of the tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Walk {
+pub(crate) struct WalkExtent {
     /// Directories visited.
     pub(crate) dirs: usize,
     /// Whether there were more than a walk may visit.
@@ -82,7 +82,7 @@ pub(crate) struct Cgroups {
 
 /// The place of a process in the cgroup hierarchies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ProcessCgroups {
     /// Its cgroup in the tree of the cpu controller.
     pub(crate) cgroup: Option<CgroupId>,
     /// Effective CPUs of its cpuset, as a list.
@@ -184,8 +184,8 @@ impl Cgroups {
     }
 
     /// Registers every directory of the tree, in breadth-first order.
-    pub(crate) fn walk(&mut self) -> Walk {
-        let mut walk = Walk::default();
+    pub(crate) fn walk(&mut self) -> WalkExtent {
+        let mut walk = WalkExtent::default();
         let Some(tree) = self.tree().cloned() else { return walk };
         let Some(root) = self.register(&tree, &tree.mount_point, None) else { return walk };
         let mut level = vec![(tree.mount_point.clone(), root)];
@@ -295,7 +295,7 @@ impl Cgroups {
     }
 
     /// The place of a living process: one read of `/proc/PID/cgroup`.
-    pub(crate) fn place_of(&mut self, pid: u32) -> Place {
+    pub(crate) fn place_of(&mut self, pid: u32) -> ProcessCgroups {
         let text = fs::read(self.proc.join(pid.to_string()).join("cgroup")).unwrap_or_default();
         let memberships = pid_cgroup::parse(&text).unwrap_or_default();
         let path_in = |tree: Option<&Tree>| {
@@ -307,7 +307,7 @@ impl Cgroups {
         let point = self.tree().map(|tree| &tree.mount_point);
         let other = self.mounts.memory.as_ref().filter(|memory| Some(&memory.mount_point) != point);
         let memory = path_in(other).map(|path| name::decode(&path));
-        Place {
+        ProcessCgroups {
             cgroup: path.and_then(|path| self.by_path(&path)),
             cpuset_cpus: cpuset_path.and_then(|path| self.cpuset_cpus(path)),
             memory,

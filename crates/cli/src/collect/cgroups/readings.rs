@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reads `cpu.stat` once a second, for the cgroups that have a quota, those that hold the target, and their ancestors.
 
-use super::{Cgroups, Walk};
-use crate::collect::{Beat, Collector, Context, Emit, Now};
+use super::{Cgroups, WalkExtent};
+use crate::collect::{Beat, BeatTime, Collector, Context, Emit};
 use deburr_core::procfs::cgroup_cpu;
 use deburr_core::recording::{CgroupId, CgroupReading, Coverage, Record, Source, State};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ const MAX_KEPT_FILES: usize = 192;
 pub(crate) struct CgroupCollector {
     watched: BTreeMap<CgroupId, Files>,
     kept: usize,
-    walk: Walk,
+    walk: WalkExtent,
     /// What is missing, as emitted in the coverage.
     lacks: Vec<String>,
     /// Whether coverage says that not the counters of all cgroups are read (`cut_said`), and that not the cgroups of
@@ -38,7 +38,7 @@ struct Files {
 }
 
 impl Collector for CgroupCollector {
-    fn beat(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) -> anyhow::Result<()> {
+    fn beat(&mut self, cx: &mut Context, now: BeatTime, emit: Emit<'_>) -> anyhow::Result<()> {
         if now.beat == Beat::Start {
             let state = self.state(&cx.cgroups);
             if let State::Partial { reason } = &state {

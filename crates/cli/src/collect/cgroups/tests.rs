@@ -2,7 +2,7 @@
 
 use super::{CgroupCollector, Cgroups};
 use crate::collect::fixture::{Host, beat};
-use crate::collect::{Beat, Context, Roots, Sighting};
+use crate::collect::{Beat, Context, ObservedProcess, Roots};
 use deburr_core::recording::{
     Cgroup, CgroupId, CgroupReading, CgroupVersion, Record, Source, State, TargetSpec,
 };
@@ -199,7 +199,7 @@ fn the_targets_cgroup_is_read_without_a_quota_anywhere() {
     let mut collector = CgroupCollector::open(&mut cx);
     beat(&mut collector, &mut cx, Beat::Start);
     let Context { roots, cgroups, target, processes, .. } = &mut cx;
-    let sighting = Sighting { pid: 42, ..Sighting::default() };
+    let sighting = ObservedProcess { pid: 42, ..ObservedProcess::default() };
     processes.intern(roots, cgroups, target, sighting, &mut |_| {});
     let second = readings(&beat(&mut collector, &mut cx, Beat::Second));
     let own = second.iter().find(|r| r.cgroup == id(&host, "system.slice/nginx.service")).unwrap();
@@ -234,7 +234,7 @@ fn processes_without_a_known_cgroup_are_said_once() {
     let mut churn = |cx: &mut Context, pids: std::ops::Range<u32>| {
         let Context { roots, cgroups, target, processes, .. } = cx;
         for pid in pids {
-            let sighting = Sighting { pid, ..Sighting::default() };
+            let sighting = ObservedProcess { pid, ..ObservedProcess::default() };
             processes.intern(roots, cgroups, target, sighting, &mut |_| {});
         }
         let second = beat(&mut collector, cx, Beat::Second);

@@ -2,7 +2,7 @@
 
 use super::DiskstatsCollector;
 use crate::collect::fixture::Host;
-use crate::collect::{Beat, Collector, Context, Now};
+use crate::collect::{Beat, BeatTime, Collector, Context};
 use deburr_core::recording::{BlockRecord, DevId, Record, State};
 
 /// The line of a device with that many completed writes.
@@ -30,7 +30,7 @@ fn at(collector: &mut DiskstatsCollector, cx: &mut Context, t_ns: u64, beat: Bea
         }),
         other => panic!("{other:?}"),
     };
-    collector.beat(cx, Now { t_ns, beat }, &mut emit).unwrap();
+    collector.beat(cx, BeatTime { t_ns, beat }, &mut emit).unwrap();
     said
 }
 
@@ -101,6 +101,6 @@ fn a_missing_file_is_said_and_a_damaged_one_ends_the_collector() {
     host.write("proc/diskstats", "8 0 sda 1 2\n");
     let mut cx = host.context();
     let mut collector = DiskstatsCollector::open(&cx).unwrap();
-    let error = collector.beat(&mut cx, Now { t_ns: 0, beat: Beat::Bin }, &mut |_| {});
+    let error = collector.beat(&mut cx, BeatTime { t_ns: 0, beat: Beat::Bin }, &mut |_| {});
     assert!(error.unwrap_err().to_string().contains("sectors read"));
 }

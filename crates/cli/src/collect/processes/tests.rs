@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 
-use super::{DEAD_KEPT, FACTS_BURST, KINDS, Processes, Sighting};
+use super::{DEAD_KEPT, FACTS_BURST, KINDS, ObservedProcess, Processes};
 use crate::collect::{Cgroups, Roots};
 use deburr_core::recording::{CgroupId, ProcId, Process, Record, TargetSpec};
 use std::fs;
@@ -40,7 +40,7 @@ impl Host {
         fs::write(dir.join("cmdline"), format!("/bin/{comm}\0--flag\0")).unwrap();
     }
 
-    fn see(&mut self, sighting: Sighting<'_>) -> ProcId {
+    fn see(&mut self, sighting: ObservedProcess<'_>) -> ProcId {
         let emitted = &mut self.emitted;
         let mut emit = |record| {
             if let Record::Process(process) = record {
@@ -51,7 +51,7 @@ impl Host {
         processes.intern(roots, cgroups, target, sighting, &mut emit)
     }
 
-    fn fold(&mut self, sighting: Sighting<'_>) -> ProcId {
+    fn fold(&mut self, sighting: ObservedProcess<'_>) -> ProcId {
         let emitted = &mut self.emitted;
         let mut emit = |record| {
             if let Record::Process(process) = record {
@@ -63,7 +63,7 @@ impl Host {
     }
 
     fn see_pid(&mut self, pid: u32) -> ProcId {
-        self.see(Sighting { pid, ..Sighting::default() })
+        self.see(ObservedProcess { pid, ..ObservedProcess::default() })
     }
 }
 
@@ -87,7 +87,11 @@ fn a_reused_pid_is_another_process() {
     host.spawn(7, 1, 7, "old", 500);
     let old = host.see_pid(7);
     // BPF's start time is exact, `/proc` counts in ticks of 10 ms.
-    let at = |start_ns| Sighting { pid: 7, start_ns: Some(start_ns), ..Sighting::default() };
+    let at = |start_ns| ObservedProcess {
+        pid: 7,
+        start_ns: Some(start_ns),
+        ..ObservedProcess::default()
+    };
     assert_eq!(host.see(at(5_003_000_000)), old);
     let new = host.see(at(9_001_000_001));
     assert_ne!(old, new);
@@ -104,8 +108,14 @@ fn a_new_comm_is_news_and_keeps_what_is_known() {
     assert!(!host.processes.in_target(id));
     fs::remove_dir_all(host.dir.path().join("proc/7")).unwrap();
     let comm = b"java\0\0\0\0".as_slice();
-    assert_eq!(host.see(Sighting { pid: 7, comm: Some(comm), ..Sighting::default() }), id);
-    assert_eq!(host.see(Sighting { pid: 7, comm: Some(comm), ..Sighting::default() }), id);
+    assert_eq!(
+        host.see(ObservedProcess { pid: 7, comm: Some(comm), ..ObservedProcess::default() }),
+        id
+    );
+    assert_eq!(
+        host.see(ObservedProcess { pid: 7, comm: Some(comm), ..ObservedProcess::default() }),
+        id
+    );
     assert!(host.processes.in_target(id));
     assert_eq!(host.emitted.len(), 2);
     assert_eq!((host.emitted[1].comm.as_str(), host.emitted[1].nice), ("java", Some(5)));
@@ -131,7 +141,7 @@ fn too_many_new_processes_go_without_facts() {
     let mut host = Host::new(TargetSpec::Host);
     let burst = FACTS_BURST as u32;
     for pid in 1..=burst + 500 {
-        host.see(Sighting { pid, comm: Some(b"fork"), ..Sighting::default() });
+        host.see(ObservedProcess { pid, comm: Some(b"fork"), ..ObservedProcess::default() });
     }
     assert_eq!(host.emitted.len() as u32, burst + 500);
     let skipped = host.processes.take_facts_skipped();
@@ -146,7 +156,7 @@ fn memory_does_not_grow_with_the_dead() {
     host.spawn(1, 0, 1, "init", 1);
     let init = host.see_pid(1);
     for pid in 2..60_000 {
-        host.see(Sighting { pid, ..Sighting::default() });
+        host.see(ObservedProcess { pid, ..ObservedProcess::default() });
     }
     assert!(host.processes.by_pid.len() <= 3 * DEAD_KEPT);
     assert_eq!(host.see_pid(1), init);
@@ -173,11 +183,12 @@ fn short_lived_processes_of_one_comm_and_cgroup_are_one() {
         let cgroup = Some(CgroupId(cgroup));
         let comm = Some(comm_bytes.as_slice());
         let start_ns = Some(u64::from(pid));
-        let sighting = Sighting { pid, start_ns, comm, cgroup, ..Sighting::default() };
+        let sighting =
+            ObservedProcess { pid, start_ns, comm, cgroup, ..ObservedProcess::default() };
         host.fold(sighting)
     };
     host.spawn(9, 1, 9, "cc1", 0);
-    let met = host.see(Sighting { pid: 9, start_ns: Some(9), ..Sighting::default() });
+    let met = host.see(ObservedProcess { pid: 9, start_ns: Some(9), ..ObservedProcess::default() });
     host.emitted.clear();
     assert_eq!(fold(&mut host, 9, "cc1", 7), met, "it has an identity");
     let cc1 = fold(&mut host, 10, "cc1", 7);
@@ -201,8 +212,12 @@ fn short_lived_processes_of_one_comm_and_cgroup_are_one() {
 fn of_who_did_nothing_nothing_is_read() {
     let mut host = Host::new(TargetSpec::Host);
     host.spawn(10, 1, 10, "kthread", 0);
-    let idle =
-        Sighting { pid: 10, comm: Some(b"kthread"), did_nothing: true, ..Sighting::default() };
+    let idle = ObservedProcess {
+        pid: 10,
+        comm: Some(b"kthread"),
+        did_nothing: true,
+        ..ObservedProcess::default()
+    };
     host.see(idle);
     assert_eq!((host.emitted[0].comm.as_str(), host.emitted[0].cmdline.as_str()), ("kthread", ""));
 }

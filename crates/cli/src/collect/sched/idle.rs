@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Were other CPUs idle while a thread waited in a run queue? Compares long waits with the idle intervals of all CPUs.
 
-use super::choice::choose;
+use super::wait_selection::choose;
 use deburr_bpf::sched::Run;
 use deburr_core::recording::IdleCpu;
 use rustix::process::Pid;
@@ -57,11 +57,11 @@ impl IdleSum {
 }
 
 /// Idle intervals `(start_ns, end_ns)`, in ascending order.
-type Stretches = VecDeque<(u64, u64)>;
+type IdleIntervals = VecDeque<(u64, u64)>;
 
 /// Compares waits with the idle intervals of all CPUs.
 pub(super) struct IdleFinder {
-    idle: Vec<Stretches>,
+    idle: Vec<IdleIntervals>,
     sums: BTreeMap<u32, IdleSum>,
     /// Waits that ended since the last look, with the CPU of the run queue. The probe keeps 4096 stays per CPU, which
     /// bounds their number.
@@ -72,7 +72,7 @@ pub(super) struct IdleFinder {
 impl IdleFinder {
     /// Starts without history, for that many CPUs.
     pub(super) fn begin(cpus: usize) -> Self {
-        let idle = vec![Stretches::new(); cpus];
+        let idle = vec![IdleIntervals::new(); cpus];
         Self { idle, sums: BTreeMap::new(), waits: Vec::new(), looks: 0 }
     }
 
@@ -130,7 +130,7 @@ impl IdleFinder {
 }
 
 /// Appends an interval, or extends the last one: an interval that was in progress is added again when it has ended.
-fn push(idle: &mut Stretches, start: u64, end: u64) {
+fn push(idle: &mut IdleIntervals, start: u64, end: u64) {
     if let Some(last) = idle.back_mut()
         && last.1 >= start
     {
@@ -148,16 +148,16 @@ fn affinity(tid: u32) -> Option<CpuSet> {
 }
 
 /// A part of a wait: in the run queue of that CPU, from, to.
-type Stay = (usize, (u64, u64));
+type QueuedInterval = (usize, (u64, u64));
 
 /// The run queues that a thread was on during a wait that ended on CPU `last`: two, if it was moved meanwhile. That is
 /// only asked if that CPU idled during the wait: no other answer changes anything.
 fn stays(
-    idle: &[Stretches],
+    idle: &[IdleIntervals],
     last: usize,
     wait: (u64, u64),
     last_move: impl Fn() -> Option<(usize, u64)>,
-) -> Vec<Stay> {
+) -> Vec<QueuedInterval> {
     let idled = idle.get(last).is_some_and(|stretches| !overlaps(stretches, wait).is_empty());
     match idled.then(last_move).flatten() {
         // A later move is of another wait.
@@ -172,8 +172,8 @@ fn stays(
 /// affinity is only read when one was.
 fn lay_over(
     sum: &mut IdleSum,
-    idle: &[Stretches],
-    stays: &[Stay],
+    idle: &[IdleIntervals],
+    stays: &[QueuedInterval],
     affinity: &mut dyn FnMut() -> Option<CpuSet>,
 ) {
     let wait_ns: u64 = stays.iter().map(|(_, (from, to))| to - from).sum();
@@ -210,7 +210,7 @@ fn lay_over(
 }
 
 /// The parts of a wait in which that CPU was idle.
-fn overlaps(stretches: &Stretches, wait: (u64, u64)) -> Vec<(u64, u64)> {
+fn overlaps(stretches: &IdleIntervals, wait: (u64, u64)) -> Vec<(u64, u64)> {
     let first = stretches.partition_point(|stretch| stretch.1 <= wait.0);
     stretches
         .range(first..)
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_pinned_thread_waits_while_a_forbidden_cpu_idles() {
-        let idle = vec![Stretches::new(), Stretches::from([(0, 50), (80, 200)])];
+        let idle = vec![IdleIntervals::new(), IdleIntervals::from([(0, 50), (80, 200)])];
         let mut sum = IdleSum::default();
         lay_over(&mut sum, &idle, &[(0, (10, 110))], &mut || Some(only(&[0])));
         assert_eq!((sum.waits, sum.waits_ns, sum.allowed_ns, sum.forbidden_ns), (1, 100, 0, 70));
@@ -257,7 +257,11 @@ mod tests {
 
     #[test]
     fn an_allowed_idle_cpu_hides_a_forbidden_one() {
-        let idle = vec![Stretches::new(), Stretches::from([(0, 60)]), Stretches::from([(40, 100)])];
+        let idle = vec![
+            IdleIntervals::new(),
+            IdleIntervals::from([(0, 60)]),
+            IdleIntervals::from([(40, 100)]),
+        ];
         let mut sum = IdleSum::default();
         lay_over(&mut sum, &idle, &[(0, (0, 100))], &mut || Some(only(&[0, 1])));
         assert_eq!((sum.allowed_ns, sum.forbidden_ns), (60, 40));
@@ -265,7 +269,7 @@ mod tests {
 
     #[test]
     fn nobody_is_asked_when_no_cpu_idled() {
-        let idle = vec![Stretches::from([(0, 100)]), Stretches::new()];
+        let idle = vec![IdleIntervals::from([(0, 100)]), IdleIntervals::new()];
         let mut sum = IdleSum::default();
         lay_over(&mut sum, &idle, &[(0, (0, 100))], &mut || panic!("asked"));
         assert_eq!((sum.allowed_ns, sum.forbidden_ns), (0, 0));
@@ -273,7 +277,7 @@ mod tests {
 
     #[test]
     fn the_cpu_that_ended_a_wait_was_idle_for_it_until_the_thread_was_moved_there() {
-        let idle = vec![Stretches::new(), Stretches::from([(0, 400)])];
+        let idle = vec![IdleIntervals::new(), IdleIntervals::from([(0, 400)])];
         let sum_of = |last_move| {
             let mut sum = IdleSum::default();
             let stays = stays(&idle, 1, (0, 400), || last_move);
@@ -289,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_wait_of_a_thread_that_is_gone_counts_as_not_looked_at() {
-        let idle = vec![Stretches::new(), Stretches::from([(0, 100)])];
+        let idle = vec![IdleIntervals::new(), IdleIntervals::from([(0, 100)])];
         let mut sum = IdleSum::default();
         lay_over(&mut sum, &idle, &[(0, (0, 100))], &mut || None);
         assert_eq!(sum, IdleSum { skipped_ns: 100, ..IdleSum::default() });
@@ -313,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_stretch_in_progress_is_counted_once() {
-        let mut idle = Stretches::new();
+        let mut idle = IdleIntervals::new();
         push(&mut idle, 10, 20);
         push(&mut idle, 10, 30);
         push(&mut idle, 40, 50);

@@ -5,7 +5,7 @@
 //! ends, or never if the window ends first. So at each look the exact part before the look is attributed, and the
 //! probe's record of the wait is marked, so that its end adds only the rest.
 
-use deburr_bpf::sched::{Behind, LONG_WAIT_NS, Run, SchedProbe, Sums, Waiter, Waiting};
+use deburr_bpf::sched::{LONG_WAIT_NS, ProbeCulprit, Run, SchedProbe, Sums, Waiter, Waiting};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Maximum number of stays kept per CPU, 200 kB. Stays that no later look can need are dropped at once.
@@ -13,7 +13,7 @@ const STAYS: usize = 1 << 13;
 
 /// A stay of a process on a CPU, from switch-in to switch-out; thread-group id 0 is the idle thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stay {
+struct CpuRun {
     start_ns: u64,
     end_ns: u64,
     tgid: u32,
@@ -21,12 +21,12 @@ struct Stay {
 
 /// The latest stays on each CPU, in order of time.
 #[derive(Debug, Default)]
-struct History {
-    cpus: Vec<VecDeque<Stay>>,
+struct RunHistory {
+    cpus: Vec<VecDeque<CpuRun>>,
 }
 
-impl History {
-    fn push(&mut self, cpu: usize, stay: Stay) {
+impl RunHistory {
+    fn push(&mut self, cpu: usize, stay: CpuRun) {
         let Some(stays) = self.cpus.get_mut(cpu) else { return };
         // A stay in progress is pushed at each look, each time with a later end.
         if let Some(last) = stays.back_mut()
@@ -55,13 +55,14 @@ impl History {
     }
 
     /// What ran on that CPU in `[from_ns, to_ns)`, in nanoseconds each.
-    fn ran(&self, cpu: usize, from_ns: u64, to_ns: u64) -> BTreeMap<Behind, u64> {
+    fn ran(&self, cpu: usize, from_ns: u64, to_ns: u64) -> BTreeMap<ProbeCulprit, u64> {
         let mut sums = BTreeMap::new();
         let Some(stays) = self.cpus.get(cpu) else { return sums };
         let first = stays.partition_point(|stay| stay.end_ns <= from_ns);
         for stay in stays.range(first..).take_while(|stay| stay.start_ns < to_ns) {
             let ns = stay.end_ns.min(to_ns).saturating_sub(stay.start_ns.max(from_ns));
-            let behind = if stay.tgid == 0 { Behind::Idle } else { Behind::Process(stay.tgid) };
+            let behind =
+                if stay.tgid == 0 { ProbeCulprit::Idle } else { ProbeCulprit::Process(stay.tgid) };
             *sums.entry(behind).or_insert(0) += ns;
         }
         sums
@@ -70,7 +71,7 @@ impl History {
 
 /// A part `[from_ns, to_ns)` of a wait, in the run queue of `cpu`; `None` = in an unknown run queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Part {
+pub(super) struct WaitPart {
     pub(super) cpu: Option<usize>,
     pub(super) from_ns: u64,
     pub(super) to_ns: u64,
@@ -79,19 +80,19 @@ pub(super) struct Part {
 /// Attributes waits in progress to what ran on their CPUs.
 #[derive(Debug)]
 pub(super) struct LongWaits {
-    history: History,
+    history: RunHistory,
 }
 
 impl LongWaits {
     /// Starts without history, for that many CPUs.
     pub(super) fn begin(cpus: usize) -> Self {
-        Self { history: History { cpus: vec![VecDeque::new(); cpus] } }
+        Self { history: RunHistory { cpus: vec![VecDeque::new(); cpus] } }
     }
 
     /// Adds a stay that ended or is in progress.
     pub(super) fn ran(&mut self, cpu: usize, run: Run) {
         let Run { start_ns, end_ns, tgid, .. } = run;
-        self.history.push(cpu, Stay { start_ns, end_ns, tgid });
+        self.history.push(cpu, CpuRun { start_ns, end_ns, tgid });
     }
 
     /// Blame for the time by which waits in progress grew since they were last attributed. Waits shorter than
@@ -102,7 +103,7 @@ impl LongWaits {
         let mut known = HashMap::new();
         let waiters: Vec<Waiter> = waiting.queued(probe).collect();
         for waiter in waiters.iter().filter(|waiter| all || waiter.queued_ns >= LONG_WAIT_NS) {
-            let parts = parts_of(waiter, probe.told_ns(waiter), waiting.at_ns());
+            let parts = parts_of(waiter, probe.reported_ns(waiter), waiting.at_ns());
             if !probe.note_told(waiter) {
                 continue;
             }
@@ -119,13 +120,15 @@ impl LongWaits {
     }
 
     /// What ran during that part of a wait, in nanoseconds; the values sum to its length.
-    fn behind(&self, part: Part) -> BTreeMap<Behind, u64> {
+    fn behind(&self, part: WaitPart) -> BTreeMap<ProbeCulprit, u64> {
         let length_ns = part.to_ns - part.from_ns;
-        let Some(cpu) = part.cpu else { return BTreeMap::from([(Behind::Migrated, length_ns)]) };
+        let Some(cpu) = part.cpu else {
+            return BTreeMap::from([(ProbeCulprit::Migrated, length_ns)]);
+        };
         let mut behind = self.history.ran(cpu, part.from_ns, part.to_ns);
         let known_ns: u64 = behind.values().sum();
         if known_ns < length_ns {
-            behind.insert(Behind::NotSampled, length_ns - known_ns);
+            behind.insert(ProbeCulprit::NotSampled, length_ns - known_ns);
         }
         behind
     }
@@ -133,17 +136,19 @@ impl LongWaits {
 
 /// The parts of a wait that were not attributed before: in the run queue that the thread was moved away from, and in
 /// its present one.
-fn parts_of(waiter: &Waiter, told_ns: u64, at_ns: u64) -> Vec<Part> {
-    let new_ns = waiter.queued_ns.saturating_sub(told_ns);
+fn parts_of(waiter: &Waiter, reported_ns: u64, at_ns: u64) -> Vec<WaitPart> {
+    let new_ns = waiter.queued_ns.saturating_sub(reported_ns);
     let here_ns = waiter.here_ns.min(new_ns);
     let elsewhere_ns = new_ns - here_ns;
     let elsewhere = match waiter.moved {
-        Some((cpu, moved_ns)) => {
-            Part { cpu: Some(cpu), from_ns: moved_ns.saturating_sub(elsewhere_ns), to_ns: moved_ns }
-        }
-        None => Part { cpu: None, from_ns: 0, to_ns: elsewhere_ns },
+        Some((cpu, moved_ns)) => WaitPart {
+            cpu: Some(cpu),
+            from_ns: moved_ns.saturating_sub(elsewhere_ns),
+            to_ns: moved_ns,
+        },
+        None => WaitPart { cpu: None, from_ns: 0, to_ns: elsewhere_ns },
     };
-    let here = Part { cpu: Some(waiter.cpu), from_ns: at_ns - here_ns, to_ns: at_ns };
+    let here = WaitPart { cpu: Some(waiter.cpu), from_ns: at_ns - here_ns, to_ns: at_ns };
     [elsewhere, here].into_iter().filter(|part| part.to_ns > part.from_ns).collect()
 }
 
@@ -155,7 +160,7 @@ mod tests {
     fn history(stays: &[(u64, u64, u32)]) -> LongWaits {
         let mut waits = LongWaits::begin(1);
         for &(start_ns, end_ns, tgid) in stays {
-            waits.history.push(0, Stay { start_ns, end_ns, tgid });
+            waits.history.push(0, CpuRun { start_ns, end_ns, tgid });
         }
         waits
     }
@@ -164,8 +169,12 @@ mod tests {
     fn a_stay_in_progress_is_one_stay() {
         let waits = history(&[(0, 10, 7), (10, 20, 8), (10, 30, 8), (30, 40, 0)]);
         assert_eq!(waits.history.cpus[0].len(), 3);
-        let behind = waits.behind(Part { cpu: Some(0), from_ns: 5, to_ns: 35 });
-        let expected = [(Behind::Process(7), 5), (Behind::Process(8), 20), (Behind::Idle, 5)];
+        let behind = waits.behind(WaitPart { cpu: Some(0), from_ns: 5, to_ns: 35 });
+        let expected = [
+            (ProbeCulprit::Process(7), 5),
+            (ProbeCulprit::Process(8), 20),
+            (ProbeCulprit::Idle, 5),
+        ];
         assert_eq!(behind, BTreeMap::from(expected));
     }
 
@@ -175,7 +184,7 @@ mod tests {
         waits.history.forget(20);
         assert_eq!(waits.history.cpus[0].len(), 2);
         for at in 3..2 * STAYS as u64 {
-            waits.history.push(0, Stay { start_ns: at * 10, end_ns: at * 10 + 10, tgid: 7 });
+            waits.history.push(0, CpuRun { start_ns: at * 10, end_ns: at * 10 + 10, tgid: 7 });
         }
         assert_eq!(waits.history.cpus[0].len(), STAYS);
     }
@@ -183,10 +192,13 @@ mod tests {
     #[test]
     fn what_nobody_is_known_to_have_run_in_is_said() {
         let waits = history(&[(10, 20, 8)]);
-        let behind = waits.behind(Part { cpu: Some(0), from_ns: 0, to_ns: 20 });
-        assert_eq!(behind, BTreeMap::from([(Behind::Process(8), 10), (Behind::NotSampled, 10)]));
-        let moved = waits.behind(Part { cpu: None, from_ns: 0, to_ns: 20 });
-        assert_eq!(moved, BTreeMap::from([(Behind::Migrated, 20)]));
+        let behind = waits.behind(WaitPart { cpu: Some(0), from_ns: 0, to_ns: 20 });
+        assert_eq!(
+            behind,
+            BTreeMap::from([(ProbeCulprit::Process(8), 10), (ProbeCulprit::NotSampled, 10)])
+        );
+        let moved = waits.behind(WaitPart { cpu: None, from_ns: 0, to_ns: 20 });
+        assert_eq!(moved, BTreeMap::from([(ProbeCulprit::Migrated, 20)]));
     }
 
     proptest! {
@@ -196,15 +208,15 @@ mod tests {
             looks in prop::collection::vec((1u64..1000, 0u64..1000, 0usize..3), 1..10),
         ) {
             let waits = history(&[(0, 3000, 7), (3000, 9000, 8)]);
-            let (mut at_ns, mut queued_ns, mut sum, mut told_ns) = (0, 0, 0, 0);
+            let (mut at_ns, mut queued_ns, mut sum, mut reported_ns) = (0, 0, 0, 0);
             for (grown_ns, here_ns, cpu) in looks {
                 at_ns += grown_ns;
                 queued_ns += grown_ns;
                 let waiter = Waiter::example(queued_ns, here_ns.min(queued_ns), cpu);
-                for part in parts_of(&waiter, told_ns, at_ns) {
+                for part in parts_of(&waiter, reported_ns, at_ns) {
                     sum += waits.behind(part).values().sum::<u64>();
                 }
-                told_ns = queued_ns;
+                reported_ns = queued_ns;
                 prop_assert_eq!(sum, queued_ns);
             }
         }

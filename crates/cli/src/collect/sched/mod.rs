@@ -4,16 +4,17 @@
 //!
 //! The target's threads are read in every bin, all threads once a second.
 
-mod choice;
+mod accounts;
 mod idle;
 mod long_waits;
 mod runnable;
-mod tally;
+mod wait_selection;
 
-use super::cost::{Cost, Costly};
-use super::{Beat, Collector, Context, Emit, Now, Roots, possible_cpus};
+use super::cost::{Cost, CostCounters};
+use super::{Beat, BeatTime, Collector, Context, Emit, Roots, possible_cpus};
+use accounts::{Tally, Target};
 use deburr_bpf::facts::{Facts, ThrottleClock, facts};
-use deburr_bpf::plan::{Needs, plan};
+use deburr_bpf::sched::plan::{Needs, plan};
 use deburr_bpf::sched::{
     Blame, Clock, HostTotals, SchedProbe, State as Ledger, ThreadDelta, ThreadScan, Timeline,
     UnseenProcess, Waiting,
@@ -26,7 +27,6 @@ use runnable::Runnable;
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
-use tally::{Tally, Target};
 
 pub(crate) struct SchedCollector {
     probe: SchedProbe,
@@ -51,7 +51,7 @@ pub(crate) struct SchedCollector {
     bin_start_ns: u64,
 }
 
-impl Costly for SchedProbe {
+impl CostCounters for SchedProbe {
     fn runs(&self) -> u64 {
         Self::runs(self)
     }
@@ -250,7 +250,7 @@ impl SchedCollector {
 }
 
 impl Collector for SchedCollector {
-    fn beat(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) -> anyhow::Result<()> {
+    fn beat(&mut self, cx: &mut Context, now: BeatTime, emit: Emit<'_>) -> anyhow::Result<()> {
         if let Some(clock) = self.probe.clock() {
             self.clock = clock;
         }

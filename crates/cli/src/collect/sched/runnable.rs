@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whether any thread but the observer is runnable. On a quiet host this shows cheaply that no thread waits.
 
-use crate::collect::{Roots, kept};
+use crate::collect::{Roots, reread};
 use rustix::fs::{PROC_SUPER_MAGIC, fstatfs};
 use std::fs::File;
 
@@ -24,7 +24,7 @@ impl Runnable {
     /// that migrates meanwhile may be missed until the next look. Throttled threads are not counted, nor real-time
     /// threads that used up `sched_rt_runtime_us`.
     pub(super) fn is_this_one_only(&self) -> bool {
-        let text = self.loadavg.as_ref().and_then(|file| kept::text(file).ok());
+        let text = self.loadavg.as_ref().and_then(|file| reread::text(file).ok());
         text.and_then(|text| runnable(&text)) == Some(1)
     }
 }

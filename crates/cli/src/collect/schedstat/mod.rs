@@ -7,7 +7,7 @@
 
 mod threads;
 
-use super::{Beat, Collector, Context, Emit, Now, Sighting, kept, read_stat};
+use super::{Beat, BeatTime, Collector, Context, Emit, ObservedProcess, read_stat, reread};
 use crate::clock::{self, Clocks};
 use crate::facts;
 use deburr_core::procfs::{schedstat, stat};
@@ -29,7 +29,7 @@ const CHURN_TOLD: usize = 50;
 
 #[derive(Debug)]
 pub(crate) struct SchedstatCollector {
-    processes: BTreeMap<u32, Watched>,
+    processes: BTreeMap<u32, WatchedProcess>,
     /// The end of the last tick, in nanoseconds since the start of the window.
     read_to_ns: u64,
     /// The pid that was looked at last; processes are looked at in turn.
@@ -37,12 +37,12 @@ pub(crate) struct SchedstatCollector {
     max_kept: usize,
     user_hz: u64,
     /// What is missing, as emitted in the coverage.
-    said: BTreeSet<Lack>,
+    reported_gaps: BTreeSet<IncompleteReason>,
 }
 
 /// A process that is watched.
 #[derive(Debug)]
-struct Watched {
+struct WatchedProcess {
     proc: ProcId,
     start_ns: u64,
     in_target: bool,
@@ -58,7 +58,7 @@ struct Watched {
 
 /// Why the readings are incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Lack {
+enum IncompleteReason {
     Hidden,
     TooMany { read: usize, of: usize },
     Churn,
@@ -73,7 +73,7 @@ impl SchedstatCollector {
                 .into(),
         };
         let own = File::open(cx.roots.proc.join("self/schedstat"))
-            .and_then(|file| kept::text(&file))
+            .and_then(|file| reread::text(&file))
             .map_err(|error| missing(format!("`/proc/self/schedstat`: {error}")))?;
         // This thread has run, so zeros mean that the kernel does not count.
         let counts = schedstat::parse(&own).is_ok_and(|own| own.slices > 0);
@@ -88,7 +88,7 @@ impl SchedstatCollector {
             last_looked: 0,
             max_kept: MAX_KEPT_FILES.min(allowed),
             user_hz: rustix::param::clock_ticks_per_second(),
-            said: BTreeSet::new(),
+            reported_gaps: BTreeSet::new(),
         })
     }
 
@@ -121,11 +121,12 @@ impl SchedstatCollector {
         let start_ns = stat::ticks_ns(seen.start_ticks, self.user_hz);
         let Context { roots, cgroups, target, processes, .. } = cx;
         let comm = Some(seen.comm.as_bytes());
-        let sighting = Sighting { pid, start_ns: Some(start_ns), comm, ..Sighting::default() };
+        let sighting =
+            ObservedProcess { pid, start_ns: Some(start_ns), comm, ..ObservedProcess::default() };
         let proc = processes.intern(roots, cgroups, target, sighting, emit);
         let mut watched = match self.processes.remove(&pid) {
             Some(same) if same.start_ns == start_ns => same,
-            _ => Watched::new(proc, start_ns),
+            _ => WatchedProcess::new(proc, start_ns),
         };
         watched.in_target = processes.in_target(proc);
         watched.looked(seen.cpu_ticks, seen.threads as usize, Clocks::now().boot_ns);
@@ -133,8 +134,8 @@ impl SchedstatCollector {
     }
 
     /// Reads the threads of the target and emits what they did since the last reading.
-    fn read(&mut self, cx: &Context, t_ns: u64, emit: Emit<'_>) -> BTreeSet<Lack> {
-        let mut turn: Vec<(u32, &mut Watched)> = self
+    fn read(&mut self, cx: &Context, t_ns: u64, emit: Emit<'_>) -> BTreeSet<IncompleteReason> {
+        let mut turn: Vec<(u32, &mut WatchedProcess)> = self
             .processes
             .iter_mut()
             .filter(|(_, watched)| watched.in_target)
@@ -172,23 +173,25 @@ impl SchedstatCollector {
         self.read_to_ns = t_ns;
         let mut lacks = BTreeSet::new();
         if of > MAX_THREADS {
-            lacks.insert(Lack::TooMany { read: MAX_THREADS - room, of });
+            lacks.insert(IncompleteReason::TooMany { read: MAX_THREADS - room, of });
         } else if churn > CHURN_TOLD {
-            lacks.insert(Lack::Churn);
+            lacks.insert(IncompleteReason::Churn);
         }
         lacks
     }
 
     /// Emits what is missing, if it is of a kind that was not emitted before.
-    fn say(&mut self, now: Now, lacks: BTreeSet<Lack>, emit: Emit<'_>) {
-        let kind = |lack: &Lack| std::mem::discriminant(lack);
-        let known = |lack: &Lack| self.said.iter().any(|said| kind(said) == kind(lack));
+    fn say(&mut self, now: BeatTime, lacks: BTreeSet<IncompleteReason>, emit: Emit<'_>) {
+        let kind = |lack: &IncompleteReason| std::mem::discriminant(lack);
+        let known = |lack: &IncompleteReason| {
+            self.reported_gaps.iter().any(|reported_gaps| kind(reported_gaps) == kind(lack))
+        };
         if now.beat != Beat::Start && lacks.iter().all(known) {
             return;
         }
-        let new: Vec<Lack> = lacks.into_iter().filter(|lack| !known(lack)).collect();
-        self.said.extend(new);
-        let reasons: Vec<String> = self.said.iter().map(|lack| lack.reason()).collect();
+        let new: Vec<IncompleteReason> = lacks.into_iter().filter(|lack| !known(lack)).collect();
+        self.reported_gaps.extend(new);
+        let reasons: Vec<String> = self.reported_gaps.iter().map(|lack| lack.reason()).collect();
         let state = match reasons.is_empty() {
             true => State::Active,
             false => State::Partial { reason: reasons.join("; ") },
@@ -198,7 +201,7 @@ impl SchedstatCollector {
 }
 
 impl Collector for SchedstatCollector {
-    fn beat(&mut self, cx: &mut Context, now: Now, emit: Emit<'_>) -> anyhow::Result<()> {
+    fn beat(&mut self, cx: &mut Context, now: BeatTime, emit: Emit<'_>) -> anyhow::Result<()> {
         if !now.beat.is_second() && now.beat != Beat::Start {
             return Ok(());
         }
@@ -207,14 +210,14 @@ impl Collector for SchedstatCollector {
         self.look_around(cx, looks, &mut *emit);
         let mut lacks = self.read(cx, now.t_ns, &mut *emit);
         if start && facts::others_are_hidden(&cx.roots) {
-            lacks.insert(Lack::Hidden);
+            lacks.insert(IncompleteReason::Hidden);
         }
         self.say(now, lacks, emit);
         Ok(())
     }
 }
 
-impl Watched {
+impl WatchedProcess {
     fn new(proc: ProcId, start_ns: u64) -> Self {
         Self {
             proc,
@@ -238,7 +241,7 @@ impl Watched {
     }
 }
 
-impl Lack {
+impl IncompleteReason {
     fn reason(self) -> String {
         match self {
             Self::Hidden => {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 
-use super::{Lack, MAX_THREADS, SchedstatCollector};
+use super::{IncompleteReason, MAX_THREADS, SchedstatCollector};
 use crate::collect::fixture::{Host, beat, stat};
 use crate::collect::{Beat, Context};
 use deburr_core::recording::{Record, SchedstatTick, State, TargetSpec};
@@ -157,7 +157,7 @@ fn churn_is_said_when_it_comes_and_not_again() {
     }
     let second = beat(&mut collector, &mut cx, Beat::Second);
     let [State::Partial { reason }] = &states(&second)[..] else { panic!("{second:?}") };
-    assert_eq!(*reason, Lack::Churn.reason());
+    assert_eq!(*reason, IncompleteReason::Churn.reason());
     for tid in 200..300 {
         host.schedstat(7, tid, 1, 1, 1);
     }

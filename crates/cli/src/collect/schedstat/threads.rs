@@ -23,7 +23,7 @@ struct Thread {
 
 /// What threads did between two readings, of those that existed at both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Gained {
+pub(super) struct ThreadGains {
     pub(super) threads: u32,
     /// The time between the readings, summed over these threads.
     pub(super) wall_ns: u64,
@@ -59,8 +59,8 @@ impl Threads {
         now_ns: u64,
         room: usize,
         files_left: &mut usize,
-    ) -> Gained {
-        let mut gained = Gained::default();
+    ) -> ThreadGains {
+        let mut gained = ThreadGains::default();
         let wall_ns = now_ns.saturating_sub(self.read_ns);
         self.read_ns = now_ns;
         let first = self.by_tid.is_empty();
@@ -105,7 +105,7 @@ impl Threads {
     }
 }
 
-impl Gained {
+impl ThreadGains {
     fn add(&mut self, wall_ns: u64, last: Schedstat, now: Schedstat) {
         self.threads += 1;
         self.wall_ns += wall_ns;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Mounts of hosts, in the kernel's format.
 
-use super::{Mounts, Table, glue, strip_directory};
+use super::{MountTable, Mounts, glue, strip_directory};
 use deburr_core::procfs::mountinfo::{self, Mount};
 use deburr_core::recording::DevId;
 use proptest::prelude::*;
@@ -183,7 +183,7 @@ proptest! {
         };
         let text: String = mounts.iter().enumerate().map(line).collect();
         let all = mountinfo::parse(text.as_bytes()).unwrap();
-        let table = Table::new(&all);
+        let table = MountTable::new(&all);
         for mount in &all {
             prop_assert_eq!(table.is_covered(mount, None, 0), is_hidden(mount, &all, None, 0));
         }

@@ -4,14 +4,14 @@
 
 mod served;
 mod server;
-mod tally;
+mod write_log;
 
-pub(crate) use served::{Served, Serving};
+pub(crate) use served::{ServeOptions, Served};
 use server::FILE;
 pub(crate) use server::{DiskArgs, serve};
-pub(crate) use tally::Marks;
 #[cfg(test)]
-pub(crate) use tally::Written;
+pub(crate) use write_log::MarkedWrites;
+pub(crate) use write_log::WritesByMark;
 
 use super::stage::Stage;
 use crate::host::guard::SERVERS;
@@ -93,7 +93,7 @@ impl Disk {
         fs::create_dir(&at).with_context(|| format!("cannot make `{}`", at.display()))?;
         // Where real-time priority is not available, the host's other work slows the disk down.
         let _ = stage.allow_realtime(&stage.cgroup(SERVERS)?, SERVER_US_PER_S);
-        let serving = Serving {
+        let serving = ServeOptions {
             comm: "lab-disk",
             size_mib: spec.size_mib,
             megabytes_per_s: spec.megabytes_per_s,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A file of a [`super::server`]: mounted in the stage, and made slow or fast while it is in use.
 
-use super::{FILE, Marks};
+use super::{FILE, WritesByMark};
 use crate::host::guard::SERVERS;
 use crate::host::undo::Undo;
 use crate::lab::stage::{Job, Stage, Worker};
@@ -18,7 +18,7 @@ pub(crate) struct Served {
 
 /// How a file is served.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Serving<'a> {
+pub(crate) struct ServeOptions<'a> {
     /// Comm of its server, and name of the directory among the stage's scratch files.
     pub(crate) comm: &'a str,
     /// Its size, in MiB.
@@ -29,7 +29,7 @@ pub(crate) struct Serving<'a> {
 
 impl Served {
     /// Creates the file, as fast as memory: see [`Self::set_base_us`].
-    pub(crate) fn make(stage: &mut Stage, serving: Serving<'_>) -> Result<Self> {
+    pub(crate) fn make(stage: &mut Stage, serving: ServeOptions<'_>) -> Result<Self> {
         let at = stage.scratch(serving.comm);
         fs::create_dir(&at).with_context(|| format!("cannot make `{}`", at.display()))?;
         stage.will_undo(&Undo::Mount { at: at.clone() })?;
@@ -65,7 +65,7 @@ impl Served {
     }
 
     /// What was written to it in a window, by mark.
-    pub(crate) fn written(&mut self, window: &str) -> Result<Marks> {
+    pub(crate) fn written(&mut self, window: &str) -> Result<WritesByMark> {
         let answer = self.server.ask(&format!("written {window}"))?;
         serde_json::from_str(&answer).context("the server of the lab's disk has ended early")
     }

@@ -2,7 +2,7 @@
 //! The process that serves the disk: a filesystem with one file, in memory, whose requests take time. It has a single
 //! server, so requests queue. Its clock is absolute, so a late wake-up does not make the disk slower than configured.
 
-use super::tally::Tally;
+use super::write_log::WriteLog;
 use crate::lab::victim::{Window, now_ns, sleep_until};
 use anyhow::{Context as _, Result, bail};
 use fuser::{
@@ -119,7 +119,7 @@ fn answer_lines(state: &State) -> Result<()> {
 struct State {
     /// Fixed time of a request, in microseconds; 0 = requests take no time at all.
     base_us: AtomicU64,
-    tally: Mutex<Tally>,
+    tally: Mutex<WriteLog>,
 }
 
 struct Disk {

@@ -312,11 +312,11 @@ fn what_is_not_known_or_counted_twice_does_not_pass_for_all_of_the_time() {
 fn a_fault_that_did_not_come_about_excuses_what_is_about_it_and_nothing_else() {
     let fails =
         |what: &str, topic, rests_on| Check::new(false, what).about(topic).resting_on(rests_on);
-    let first = fails("first", Topic::First, RestsOn::Fault);
-    let silent = fails("silent", Topic::Silence, RestsOn::Control);
-    let conserved = fails("conserved", Topic::Other, RestsOn::Nothing);
-    let no_fault = fails("stalls", Topic::Fault, RestsOn::Fault);
-    let no_control = fails("stalled before", Topic::Control, RestsOn::Fault);
+    let first = fails("first", Topic::First, Precondition::Fault);
+    let silent = fails("silent", Topic::Silence, Precondition::Control);
+    let conserved = fails("conserved", Topic::Other, Precondition::Nothing);
+    let no_fault = fails("stalls", Topic::Fault, Precondition::Fault);
+    let no_control = fails("stalled before", Topic::Control, Precondition::Fault);
     let of = |checks: &[&Check], unfit: &[String]| {
         let checks: Vec<Check> = checks.iter().map(|check| (*check).clone()).collect();
         verdict(&checks, unfit)

@@ -6,7 +6,7 @@
 use super::{IoArgs, Pace, Random, filled_file, flush_filesystem};
 use crate::lab::stage::Stage;
 use crate::lab::victim::{IoSummary, Stall, Summary, Window, now_ns, percentile};
-use crate::lab::victims::{Run, Running, Victim, VictimSpec};
+use crate::lab::victims::{Running, Victim, VictimSpec, WhichRun};
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{ClockId, set_current_timer_slack, set_name};
@@ -132,7 +132,7 @@ impl Victim for BrokerSpec {
         !self.log_unsynced
     }
 
-    fn start(&self, spec: &VictimSpec, stage: &Stage, _run: Run<'_>) -> Result<Running> {
+    fn start(&self, spec: &VictimSpec, stage: &Stage, _run: WhichRun<'_>) -> Result<Running> {
         spec.start_worker(stage, &IoArgs::to_arguments("broker", stage.files()?, self)?)
     }
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The scorecard: what was right in many runs, by scenario.
 
-use super::{Marks, Run, RunResult};
+use super::{Run, RunResult, Scores};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// How many were right, of how many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Right {
+pub(crate) struct CorrectCount {
     right: u32,
     of: u32,
 }
 
-impl Right {
+impl CorrectCount {
     fn count(&mut self, mark: Option<bool>) {
         self.of += u32::from(mark.is_some());
         self.right += u32::from(mark == Some(true));
@@ -34,12 +34,12 @@ impl Right {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 struct Row {
     runs: u32,
-    first: Right,
-    culprit: Right,
-    loss: Right,
-    silence: Right,
-    other: Right,
-    all: Right,
+    first: CorrectCount,
+    culprit: CorrectCount,
+    loss: CorrectCount,
+    silence: CorrectCount,
+    other: CorrectCount,
+    all: CorrectCount,
     inconclusive: u32,
     broken: u32,
 }
@@ -111,14 +111,14 @@ const HEADINGS: [&str; 10] = [
 
 /// The result of many runs. The names of its fields are stable; fields are only added.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Card<'a> {
+pub(crate) struct Scorecard<'a> {
     schema: &'static str,
     scenarios: BTreeMap<&'a str, Row>,
     total: Row,
     runs: &'a [Run],
 }
 
-impl<'a> Card<'a> {
+impl<'a> Scorecard<'a> {
     /// Counts the results of these runs.
     pub(crate) fn of(runs: &'a [Run]) -> Self {
         let (mut scenarios, mut total) = (BTreeMap::<&str, Row>::new(), Row::default());
@@ -210,7 +210,7 @@ with other numbers: a file of `lab/scenarios` says in `[vary]` which of its numb
 ";
 
 fn is_right(run: &Run) -> bool {
-    matches!(&run.result, RunResult::Judged(Marks { failed, .. }) if failed.is_empty())
+    matches!(&run.result, RunResult::Judged(Scores { failed, .. }) if failed.is_empty())
 }
 
 fn reasons(run: &Run) -> Vec<String> {
@@ -248,8 +248,8 @@ mod tests {
     }
 
     fn runs() -> Vec<Run> {
-        let right = Marks { first: Some(true), loss: Some(true), ..Marks::default() };
-        let wrong = Marks {
+        let right = Scores { first: Some(true), loss: Some(true), ..Scores::default() };
+        let wrong = Scores {
             first: Some(false),
             failed: vec!["`SCH001` comes first: nothing".into()],
             ..right.clone()
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn what_is_inconclusive_is_not_all_right_and_in_no_other_column() {
         let runs = runs();
-        let card = Card::of(&runs);
+        let card = Scorecard::of(&runs);
         let rows = card.rows();
         assert_eq!(rows[0], ["pinned", "2", "-", "-", "-", "-", "-", "0 of 1", "1", "1"]);
         assert_eq!(
@@ -281,14 +281,14 @@ mod tests {
         );
         assert_eq!(rows[2][0..3], ["total", "4", "1 of 2"]);
         assert!(!card.is_all_right());
-        assert!(Card::of(&runs[..1]).is_all_right());
-        assert!(!Card::of(&runs[2..3]).is_all_right(), "nothing was judged");
+        assert!(Scorecard::of(&runs[..1]).is_all_right());
+        assert!(!Scorecard::of(&runs[2..3]).is_all_right(), "nothing was judged");
     }
 
     #[test]
     fn both_documents_name_each_failure_with_its_seed_and_numbers() {
         let runs = runs();
-        let card = Card::of(&runs);
+        let card = Scorecard::of(&runs);
         for text in [card.text(), card.markdown()] {
             for wanted in [
                 "`starved`, seed 2 (fault.0.shares = 2, --weight 100)",

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What sectors of ext2, ext3 and ext4 hold, by debugfs.
 
-use super::{Search, Volume};
-use crate::files::Sighting;
+use super::{FilesystemSearch, Volume};
+use crate::files::ObservedFile;
 use crate::sector::debugfs::Debugfs;
 use crate::sector::device::SECTOR_BYTES;
 use crate::sector::format::Format;
 use crate::sector::walk;
-use crate::sector::{FileFact, Found, Method, What};
+use crate::sector::{FileFact, Method, SectorContent, SectorUse};
 use deburr_core::recording::FileState;
 use deburr_core::text::name;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,12 +23,12 @@ const ROOT_INODE: u64 = 2;
 /// does not accept as a block number.
 const SUPERBLOCK_END_BYTES: u64 = 2048;
 
-impl Search<'_> {
+impl FilesystemSearch<'_> {
     /// Method 1: debugfs. An error says why it could not be used.
     pub(super) fn by_debugfs(
         &mut self,
         volume: &Volume<'_>,
-        found: &mut [Option<Found>],
+        found: &mut [Option<SectorUse>],
         notes: &mut Vec<String>,
     ) -> Result<(), String> {
         let (block_bytes, journal) = match volume.format.clone()? {
@@ -49,29 +49,31 @@ impl Search<'_> {
         self.names(&debugfs, volume, &files, &mut names, notes);
         for (slot, &sector) in found.iter_mut().zip(volume.sectors) {
             let block = of_sector(sector);
-            let class = |what| Found {
+            let class = |what| SectorUse {
                 what,
                 method: Some(Method::Debugfs),
                 why: None,
-                ..Found::unknown("")
+                ..SectorUse::unknown("")
             };
             *slot = match inodes.get(&block) {
-                _ if block * block_bytes < SUPERBLOCK_END_BYTES => Some(class(What::Metadata)),
-                Some(Some(ino)) if *ino == journal => Some(class(What::Journal)),
-                Some(Some(ino)) if is_own(*ino) => Some(class(What::Metadata)),
+                _ if block * block_bytes < SUPERBLOCK_END_BYTES => {
+                    Some(class(SectorContent::Metadata))
+                }
+                Some(Some(ino)) if *ino == journal => Some(class(SectorContent::Journal)),
+                Some(Some(ino)) if is_own(*ino) => Some(class(SectorContent::Metadata)),
                 Some(Some(ino)) => {
                     let named = names.get(ino).cloned().unwrap_or_default();
                     Some(file_found(*ino, &named, sector * SECTOR_BYTES, volume))
                 }
-                Some(None) if used.get(&block) == Some(&true) => Some(Found {
+                Some(None) if used.get(&block) == Some(&true) => Some(SectorUse {
                     why: Some(
                         "in use, and of no file with a name: the filesystem's own, or a \
                                deleted file that is still open"
                             .into(),
                     ),
-                    ..class(What::Metadata)
+                    ..class(SectorContent::Metadata)
                 }),
-                Some(None) if used.get(&block) == Some(&false) => Some(class(What::Free)),
+                Some(None) if used.get(&block) == Some(&false) => Some(class(SectorContent::Free)),
                 _ => None,
             };
         }
@@ -112,7 +114,7 @@ impl Search<'_> {
         names.retain(|_, paths| !paths.is_empty());
         // These were renamed since their directory was last written to the device.
         for &ino in inodes.iter().filter(|ino| !names.contains_key(ino)).collect::<Vec<_>>() {
-            let seen = Sighting::new(volume.block.dev, ino, 0);
+            let seen = ObservedFile::new(volume.block.dev, ino, 0);
             let name = self.resolver.name(&seen);
             if name.state == FileState::Linked {
                 names.insert(ino, vec![name.path.into_bytes()]);
@@ -121,7 +123,7 @@ impl Search<'_> {
     }
 }
 
-fn file_found(ino: u64, paths: &[Vec<u8>], place: u64, volume: &Volume<'_>) -> Found {
+fn file_found(ino: u64, paths: &[Vec<u8>], place: u64, volume: &Volume<'_>) -> SectorUse {
     let mounted = volume.mount.is_some();
     let directory = ino == ROOT_INODE
         || (mounted
@@ -142,11 +144,11 @@ fn file_found(ino: u64, paths: &[Vec<u8>], place: u64, volume: &Volume<'_>) -> F
     if files.is_empty() {
         files.push(FileFact { ino, path: None, deleted: false, offset_bytes: None });
     }
-    Found {
-        what: if directory { What::Directory } else { What::File },
+    SectorUse {
+        what: if directory { SectorContent::Directory } else { SectorContent::File },
         files,
         method: Some(Method::Debugfs),
         why,
-        ..Found::unknown("")
+        ..SectorUse::unknown("")
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Records of block IO.
 
+use crate::store::encodings::{DefaultIfAbsent, JsonOrNull};
 use crate::store::table::{Presence, tables};
-use crate::store::ways::{Added, Sparse};
 use deburr_core::recording::{
     BlockRecord, Device, DeviceBins, DeviceTick, DiskReading, File, HeldTick, IoBlameTick, IoPace,
     IoTick, IoWaitTick, JournalCommit, Mount, Record, Setting, Stall, WritebackPass,
@@ -59,10 +59,10 @@ tables! {
         inodes,
         bytes,
         ios,
-        ages: Sparse,
-        since_last: Sparse,
-        dirtied_by: Sparse,
-        asked_by: Sparse,
+        ages: JsonOrNull,
+        since_last: JsonOrNull,
+        dirtied_by: JsonOrNull,
+        asked_by: JsonOrNull,
     }
     "journal_commit" => Commit(JournalCommit) { t0_ns, t1_ns, device, kind, blocks }
     "io_wait" over tick => Wait(IoWaitTick) {
@@ -72,7 +72,7 @@ tables! {
         waits,
         max_ns,
         // Versions without this column counted none.
-        unmeasured: Added,
+        unmeasured: DefaultIfAbsent,
     }
     "stall" => Stall(Stall) {
         t0_ns,
@@ -83,8 +83,8 @@ tables! {
         file,
         latest_ns,
         // Versions without these columns merged no stalls.
-        within: Added,
-        within_ns: Added,
+        within: DefaultIfAbsent,
+        within_ns: DefaultIfAbsent,
     }
     "io_blame" over tick => Blame(IoBlameTick) { victim, device, culprit, ns }
     "io_pace" over tick, since 2, Presence::Added => Pace(IoPace) { device, sectors }
@@ -95,6 +95,6 @@ tables! {
         ios,
         bytes,
         service_ns,
-        members: Sparse,
+        members: JsonOrNull,
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Records of a check of CPUs.
 
+use crate::store::encodings::{Json, OptionalJson, RunList};
 use crate::store::table::{OnDemand, Presence, tables};
-use crate::store::ways::{Json, MaybeJson, RunList};
 use deburr_core::recording::{
     CheckSetup, CpuCheckRecord, CpuDistance, PairRound, Record, SweepWorker,
 };
@@ -16,7 +16,7 @@ tables! {
 
     "cpu_check" => Setup(CheckSetup) {
         cpus: Json,
-        cores_told: MaybeJson,
+        cores_told: OptionalJson,
         hypervisor,
         realtime,
         chunk_ns,

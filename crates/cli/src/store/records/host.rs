@@ -3,8 +3,8 @@
 
 use super::{block, cpu_check, syscalls};
 use crate::store::column::{Cell, Cells, Columns, Result};
+use crate::store::encodings::{DefaultIfAbsent, Json, JsonOrNull, OptionalJson};
 use crate::store::table::{Presence, Row, Table, tables};
-use crate::store::ways::{Added, Json, MaybeJson, Sparse};
 use deburr_core::recording::{
     BlameTick, Cgroup, CgroupReading, Coverage, CpuReading, Event, IdleTick, LoadBin, Meta,
     NamedThreads, ObserverTick, Process, ProcessTick, PsiReading, Record, RuntimeReading,
@@ -43,8 +43,8 @@ tables! {
         in_target,
         observer,
         memory_cgroup,
-        scheduling: Sparse,
-        many: Added,
+        scheduling: JsonOrNull,
+        many: DefaultIfAbsent,
     }
     "cgroup" => Cgroup(Cgroup) {
         id = "cgroup",
@@ -55,7 +55,7 @@ tables! {
         period_us,
         burst_us,
         weight,
-        container: MaybeJson,
+        container: OptionalJson,
     }
     "process_tick" over tick => ProcessTick(ProcessTick) {
         proc,
@@ -76,7 +76,7 @@ tables! {
         idle_allowed_ns,
         idle_forbidden_ns,
         cpus,
-        skipped_ns: Added,
+        skipped_ns: DefaultIfAbsent,
     }
     "schedstat" over tick => Schedstat(SchedstatTick) {
         proc,
@@ -113,7 +113,7 @@ tables! {
         bpf_run_ns,
         rss_bytes,
         bpf_map_bytes,
-        lost: Sparse,
+        lost: JsonOrNull,
     }
     "event" => Event(Event) { t_ns, kind }
     "runtime", since 2, Presence::Added => Runtime(RuntimeReading) {
@@ -122,9 +122,9 @@ tables! {
         kind = "runtime",
         version,
         threads,
-        parallelism: Sparse,
+        parallelism: JsonOrNull,
         unread,
-        settings: Sparse,
+        settings: JsonOrNull,
         seen: Json,
     }
     "named_threads" over tick, since 2, Presence::Added => NamedThreads(NamedThreads) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Records of system calls.
 
+use crate::store::encodings::Json;
 use crate::store::table::{OnDemand, Presence, tables};
-use crate::store::ways::Json;
 use deburr_core::recording::{Record, SyscallFile, SyscallRecord, SyscallSpan, SyscallTotal};
 
 fn whole(record: SyscallRecord) -> Record {

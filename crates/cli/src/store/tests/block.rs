@@ -4,8 +4,8 @@
 use super::super::table::{self, Table};
 use super::*;
 use deburr_core::recording::{
-    BlockRecord, DevId, Device, DeviceBin, DeviceBins, File, FileId, FileState, IoOp, IoTick,
-    IoWhat,
+    BlockRecord, DevId, Device, DeviceBin, DeviceBins, File, FileId, FileState, IoOp, IoPurpose,
+    IoTick,
 };
 
 const DISK: DevId = DevId { major: 8, minor: 0 };
@@ -34,7 +34,7 @@ fn file(path: &str, state: FileState) -> Record {
     block(BlockRecord::File(file))
 }
 
-fn io(t0_ns: u64, what: IoWhat, bytes: u64) -> Record {
+fn io(t0_ns: u64, what: IoPurpose, bytes: u64) -> Record {
     block(BlockRecord::Io(IoTick {
         t0_ns,
         t1_ns: t0_ns + 10,
@@ -133,7 +133,7 @@ fn what_does_not_fit_is_damage_and_not_a_guess() {
         ("UPDATE io_tick SET op = 'trim'", "a word that this version knows"),
         ("UPDATE io_tick SET submitter = -1", "32-bit"),
     ] {
-        write(&path, &[block(BlockRecord::Bins(bins())), io(0, IoWhat::File(FileId(1)), 1)]);
+        write(&path, &[block(BlockRecord::Bins(bins())), io(0, IoPurpose::File(FileId(1)), 1)]);
         Connection::open(&path).unwrap().execute_batch(change).unwrap();
         let error = read(&path).expect_err(change);
         assert!(error.contains("damaged") && error.contains(expected), "{change}: {error}");
@@ -162,9 +162,9 @@ fn the_views_of_block_io_answer() {
             device(DevId { minor: 1, ..DISK }, "sda1", Some(DISK)),
             file("", FileState::Nameless),
             file("/srv/index", FileState::Linked),
-            io(0, IoWhat::File(FileId(1)), 4096),
-            io(10, IoWhat::File(FileId(1)), 4096),
-            io(10, IoWhat::Journal, 512),
+            io(0, IoPurpose::File(FileId(1)), 4096),
+            io(10, IoPurpose::File(FileId(1)), 4096),
+            io(10, IoPurpose::Journal, 512),
             block(BlockRecord::Bins(bins())),
         ],
     );

@@ -4,7 +4,7 @@
 use super::{read, write};
 use deburr_core::recording::{
     BlockRecord, CpuCheckRecord, CpuDistance, DevId, Device, DeviceBin, DiskCounters, File, FileId,
-    FileState, IoCulprit, IoOp, IoTick, IoWhat, ProcId, Record, Source, StallKind,
+    FileState, IoCulprit, IoOp, IoPurpose, IoTick, ProcId, Record, Source, StallKind,
 };
 use deburr_core::testkit::{MS, Machine, S, Scene, pass, transfers};
 use std::path::Path;
@@ -94,15 +94,15 @@ fn seconds(
 ) {
     let at = || second * S..(second + 1) * S;
     for (i, what) in [
-        IoWhat::File(log),
-        IoWhat::File(FileId::OTHERS),
-        IoWhat::Metadata,
-        IoWhat::Journal,
-        IoWhat::Flush,
-        IoWhat::Discard,
-        IoWhat::Swap,
-        IoWhat::RawDevice,
-        IoWhat::Unknown,
+        IoPurpose::File(log),
+        IoPurpose::File(FileId::OTHERS),
+        IoPurpose::Metadata,
+        IoPurpose::Journal,
+        IoPurpose::Flush,
+        IoPurpose::Discard,
+        IoPurpose::Swap,
+        IoPurpose::RawDevice,
+        IoPurpose::Unknown,
     ]
     .into_iter()
     .enumerate()

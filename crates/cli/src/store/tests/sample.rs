@@ -4,7 +4,7 @@
 use super::super::table;
 use deburr_core::recording::{
     CgroupId, CgroupVersion, Confidence, Container, Culprit, DevId, DeviceBin, EventKind,
-    FileClass, FileId, FileState, IdleCpu, IoCulprit, IoOp, IoWhat, Mix, Parallelism, ProcId,
+    FileClass, FileId, FileState, IdleCpu, IoCulprit, IoOp, IoPurpose, Mix, Parallelism, ProcId,
     PsiResource, Record, RuntimeKind, SchedPolicy, Scheduling, SeenQuota, Source, StallKind, State,
     TargetSpec, WAIT_BUCKETS, WaitHist,
 };
@@ -169,7 +169,7 @@ one_of! {
     Culprit: Self::Process(any(rng)), Self::Migrated, Self::NotSampled;
     IoCulprit:
         Self::Process(any(rng)), Self::Writeback(any(rng)), Self::Filesystem, Self::Device;
-    IoWhat:
+    IoPurpose:
         Self::File(any(rng)), Self::Metadata, Self::Journal, Self::Flush,
         Self::Discard, Self::Swap, Self::RawDevice, Self::Unknown;
     State:

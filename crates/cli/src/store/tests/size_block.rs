@@ -4,7 +4,7 @@
 use super::size::{Amounts, PROCESSES, SECOND_NS};
 use deburr_core::recording::{
     BlockRecord, CgroupId, DevId, DeviceBin, DeviceBins, DeviceTick, DiskCounters, DiskReading,
-    FileId, IoBlameTick, IoCulprit, IoOp, IoPace, IoTick, IoWaitTick, IoWhat, ProcId, Record,
+    FileId, IoBlameTick, IoCulprit, IoOp, IoPace, IoPurpose, IoTick, IoWaitTick, ProcId, Record,
     Stall, StallKind, WaitHist,
 };
 
@@ -45,7 +45,7 @@ fn transfer(n: &mut Amounts, t0_ns: u64, at: u32) -> BlockRecord {
         t0_ns,
         t1_ns: t0_ns + SECOND_NS,
         device: disk(at),
-        what: IoWhat::File(FileId(n.below(20_000) as u32)),
+        what: IoPurpose::File(FileId(n.below(20_000) as u32)),
         op: if writeback || n.below(2) == 0 { IoOp::Write } else { IoOp::Read },
         submitter: Some(proc(n)),
         owner: Some(CgroupId(100_000 + n.below(100))),

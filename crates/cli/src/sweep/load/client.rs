@@ -41,7 +41,7 @@ pub(super) enum Connection {
 }
 
 /// An error after which the connection cannot be reused.
-pub(super) struct Broken {
+pub(super) struct BrokenConnection {
     /// Why, in words.
     pub(super) why: String,
     /// Whether it failed before the head of a response was received; always `false` for TCP.
@@ -90,13 +90,16 @@ impl Connection {
     }
 
     /// Makes a request. The inner error is a complete response whose status is not a success.
-    pub(super) async fn request(&mut self, target: &Target) -> Result<Result<(), String>, Broken> {
+    pub(super) async fn request(
+        &mut self,
+        target: &Target,
+    ) -> Result<Result<(), String>, BrokenConnection> {
         match (self, target) {
             (Self::Http(sender), Target::Http { path, host, .. }) => http(sender, path, host).await,
             (Self::Tcp(stream), _) => tcp(stream)
                 .await
                 .map(Ok)
-                .map_err(|error| Broken { why: in_words(&error), before_answer: false }),
+                .map_err(|error| BrokenConnection { why: in_words(&error), before_answer: false }),
             (Self::Http(_), Target::Tcp { .. }) => unreachable!("connections are of their target"),
         }
     }
@@ -106,13 +109,15 @@ async fn http(
     sender: &mut SendRequest<Empty<Bytes>>,
     path: &Uri,
     host: &str,
-) -> Result<Result<(), String>, Broken> {
-    let broken =
-        |error: &hyper::Error, before_answer| Broken { why: of_hyper(error), before_answer };
+) -> Result<Result<(), String>, BrokenConnection> {
+    let broken = |error: &hyper::Error, before_answer| BrokenConnection {
+        why: of_hyper(error),
+        before_answer,
+    };
     sender.ready().await.map_err(|error| broken(&error, true))?;
     let request = Request::get(path.clone()).header(HOST, host).body(Empty::new());
-    let request =
-        request.map_err(|error| Broken { why: error.to_string(), before_answer: false })?;
+    let request = request
+        .map_err(|error| BrokenConnection { why: error.to_string(), before_answer: false })?;
     let response = sender.send_request(request).await.map_err(|error| broken(&error, true))?;
     let status = response.status();
     let mut body = response.into_body();

@@ -19,9 +19,9 @@ fn recorded_pairs_are_told_apart() {
         (0.94, 0.93, 0.94, PairClass::Independent),
     ] {
         let run = |slots: u64, speed: f64, chunk: f64| Run {
-            wall_ns: slots * plan::SLOT_NS,
-            cpu_ns: slots * plan::SLOT_NS,
-            chunks: (speed * (slots * plan::SLOT_NS) as f64 / 50.0) as u64,
+            wall_ns: slots * schedule::SLOT_NS,
+            cpu_ns: slots * schedule::SLOT_NS,
+            chunks: (speed * (slots * schedule::SLOT_NS) as f64 / 50.0) as u64,
             chunk_ns: (5000.0 / chunk) as u64,
             ..Run::default()
         };
@@ -29,7 +29,7 @@ fn recorded_pairs_are_told_apart() {
             t0_ns: 0,
             t1_ns: 1,
             mix: Mix::Adds,
-            slot_ns: plan::SLOT_NS,
+            slot_ns: schedule::SLOT_NS,
             a: 0,
             b: 1,
             a_alone: run(1, 1.0, 1.0),

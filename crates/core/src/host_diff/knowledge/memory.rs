@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Memory: size, NUMA nodes, huge pages, reclaim, writeback.
 
-use super::{How, Known, Slower, known};
+use super::{ChangeMethod, Knowledge, SlowerSide, known};
 use crate::host_diff::document::Effect::{BlockIo, Memory, System, User};
 
 const TOTAL: &str = "/proc/meminfo#MemTotal";
 
-pub(super) const KNOWN: &[Known] = &[
+pub(super) const KNOWN: &[Knowledge] = &[
     known(
         72,
         "size of memory",
         &[TOTAL],
         "less memory, earlier reclaim and less page cache; limits given in hundredths of it differ too",
     )
-    .slows(&[Memory, BlockIo], Slower::Lower)
+    .slows(&[Memory, BlockIo], SlowerSide::Lower)
     .group("machine")
-    .change(How::Machine)
+    .change(ChangeMethod::Machine)
     .scales(),
     known(
         70,
@@ -23,10 +23,10 @@ pub(super) const KNOWN: &[Known] = &[
         &["/sys/devices/system/node/*"],
         "memory of another node takes half as long again to reach; how they are laid out is chosen in firmware",
     )
-    .slows(&[User], Slower::Unknown)
+    .slows(&[User], SlowerSide::Unknown)
     .look("numactl -H")
     .group("machine")
-    .change(How::Firmware("NUMA and interleaving in the firmware's set-up"))
+    .change(ChangeMethod::Firmware("NUMA and interleaving in the firmware's set-up"))
     .follows(&[TOTAL, "/proc/cpuinfo#model name"])
     .scales(),
     known(
@@ -36,7 +36,7 @@ pub(super) const KNOWN: &[Known] = &[
         "`always` with direct defragmentation makes page faults wait for compaction, up to milliseconds; `never` costs \
          TLB misses: a tenth of the time where much memory is used",
     )
-    .slows(&[User, System, Memory], Slower::Unknown)
+    .slows(&[User, System, Memory], SlowerSide::Unknown)
     .risk("it holds for memory that is allocated from then on")
     .group("huge pages"),
     known(
@@ -45,7 +45,7 @@ pub(super) const KNOWN: &[Known] = &[
         &["/sys/kernel/mm/transparent_hugepage/*"],
         "how hard khugepaged works",
     )
-    .slows(&[System], Slower::Unknown)
+    .slows(&[System], SlowerSide::Unknown)
     .group("huge pages"),
     known(
         62,
@@ -53,7 +53,7 @@ pub(super) const KNOWN: &[Known] = &[
         &["/proc/sys/vm/nr_hugepages*", "/proc/meminfo#HugePages_Total", "/sys/kernel/mm/hugepages/*", "/proc/cmdline#hugepages*", "/proc/cmdline#default_hugepagesz"],
         "memory that is set aside for huge pages is not there for anything else",
     )
-    .slows(&[Memory, User], Slower::Unknown)
+    .slows(&[Memory, User], SlowerSide::Unknown)
     .group("huge pages"),
     known(
         70,
@@ -61,18 +61,18 @@ pub(super) const KNOWN: &[Known] = &[
         &["/proc/swaps", "/proc/meminfo#SwapTotal"],
         "with swap, memory that was idle comes back at the disk's pace; without, the kernel drops code pages instead",
     )
-    .slows(&[Memory, BlockIo], Slower::Unknown)
+    .slows(&[Memory, BlockIo], SlowerSide::Unknown)
     .look("swapon --show")
     .risk("without swap memory runs out earlier")
     .group("swap")
-    .change(How::Boot("/etc/fstab, `swapon`, `swapoff`")),
+    .change(ChangeMethod::Boot("/etc/fstab, `swapon`, `swapoff`")),
     known(
         64,
         "readiness to swap",
         &["/proc/sys/vm/swappiness"],
         "a high value swaps idle memory out to keep file pages",
     )
-    .slows(&[Memory, BlockIo], Slower::Higher)
+    .slows(&[Memory, BlockIo], SlowerSide::Higher)
     .group("swap"),
     known(
         66,
@@ -80,7 +80,7 @@ pub(super) const KNOWN: &[Known] = &[
         &["/proc/sys/vm/dirty_*", "/proc/sys/vm/dirtytime_*"],
         "they decide how much is written at once and how often: bursts that fill the disk's queue, and writers that are made to wait",
     )
-    .slows(&[BlockIo], Slower::Unknown)
+    .slows(&[BlockIo], SlowerSide::Unknown)
     .risk("dirty pages that are not yet written are lost when power fails")
     .group("writeback"),
     known(
@@ -89,14 +89,14 @@ pub(super) const KNOWN: &[Known] = &[
         &["/proc/sys/vm/zone_reclaim_mode"],
         "not 0: the kernel reclaims within a node although others have free memory",
     )
-    .slows(&[Memory], Slower::Higher),
+    .slows(&[Memory], SlowerSide::Higher),
     known(
         60,
         "free memory that is kept",
         &["/proc/sys/vm/min_free_kbytes", "/proc/sys/vm/watermark_*"],
         "too little makes allocations reclaim by themselves, too much wastes memory",
     )
-    .slows(&[Memory], Slower::Unknown)
+    .slows(&[Memory], SlowerSide::Unknown)
     .follows(&[TOTAL])
     .scales(),
     known(
@@ -105,28 +105,28 @@ pub(super) const KNOWN: &[Known] = &[
         &["/sys/kernel/mm/ksm/*", "/sys/module/zswap/parameters/*", "/sys/block/zram*", "/proc/cmdline#zswap*"],
         "they spend CPU time to save memory, in page faults too",
     )
-    .slows(&[System, Memory], Slower::Unknown),
+    .slows(&[System, Memory], SlowerSide::Unknown),
     known(
         55,
         "reclaim in generations",
         &["/sys/kernel/mm/lru_gen/*"],
         "another way to choose which pages go",
     )
-    .slows(&[Memory], Slower::Unknown),
+    .slows(&[Memory], SlowerSide::Unknown),
     known(
         54,
         "compaction",
         &["/proc/sys/vm/compaction_proactiveness", "/proc/sys/vm/compact*", "/proc/sys/vm/extfrag_threshold", "/proc/sys/vm/defrag_mode"],
         "moving pages to make huge ones takes CPU time, and makes who touches a moved page wait",
     )
-    .slows(&[System, Memory], Slower::Unknown),
+    .slows(&[System, Memory], SlowerSide::Unknown),
     known(
         50,
         "caches of names and inodes",
         &["/proc/sys/vm/vfs_cache_pressure*"],
         "a high value drops them early: paths are looked up on disk again",
     )
-    .slows(&[BlockIo, System], Slower::Higher),
+    .slows(&[BlockIo, System], SlowerSide::Higher),
     known(
         12,
         "limit that follows from the size of memory",
@@ -152,5 +152,5 @@ pub(super) const KNOWN: &[Known] = &[
     .follows(&[TOTAL])
     .scales(),
     known(36, "memory management", &["/proc/sys/vm/*"], "it changes when memory is reclaimed and what is kept")
-        .slows(&[Memory], Slower::Unknown),
+        .slows(&[Memory], SlowerSide::Unknown),
 ];

@@ -29,7 +29,7 @@ pub const LOW: u8 = 25;
 
 /// What is known about some facts.
 #[derive(Clone, Copy, Debug)]
-pub struct Known {
+pub struct Knowledge {
     /// Patterns of keys, in which `*` stands for any text.
     pub keys: &'static [&'static str],
     /// What the fact is, in words.
@@ -41,18 +41,18 @@ pub struct Known {
     /// Kinds of time that it costs.
     pub slows: &'static [Effect],
     /// Which side is the slower one.
-    pub slower: Slower,
+    pub slower: SlowerSide,
     /// What changing it risks.
     pub risk: Option<&'static str>,
     /// Command to examine it, where reading the file is not the best way.
     pub look: Option<&'static str>,
     /// How to change it, where that does not follow from its key.
-    pub change: Option<How>,
+    pub change: Option<ChangeMethod>,
     /// Name of the group of facts that depend on each other and are changed together; empty: the area's name for
     /// frequencies and idle states, otherwise the key.
     pub group: &'static str,
     /// The fact has an effect only where one of these drivers is in charge.
-    pub only_with: Option<InCharge>,
+    pub only_with: Option<RequiredDriver>,
     /// Patterns of keys that a difference follows from, if they differ as well.
     pub follows: &'static [&'static str],
     /// Existing on some hosts only is a difference in its own right; otherwise it follows from the driver of its area.
@@ -65,7 +65,7 @@ pub struct Known {
 
 /// Which side of a difference is the slower one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Slower {
+pub enum SlowerSide {
     /// Not known: either may be.
     Unknown,
     /// The side with the larger number, or with "on".
@@ -80,7 +80,7 @@ pub enum Slower {
 
 /// How a fact is changed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum How {
+pub enum ChangeMethod {
     /// By a command in which `{}` stands for the value.
     Command(&'static str),
     /// By these instructions, such as for the kernel's command line, and a reboot.
@@ -93,7 +93,7 @@ pub enum How {
 
 /// Drivers of which one must be in charge for a fact to have an effect.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum InCharge {
+pub enum RequiredDriver {
     /// One of these idle drivers.
     Idle(&'static [&'static str]),
     /// One of these frequency drivers.
@@ -105,14 +105,14 @@ const fn known(
     what: &'static str,
     keys: &'static [&'static str],
     why: &'static str,
-) -> Known {
-    Known {
+) -> Knowledge {
+    Knowledge {
         keys,
         what,
         weight,
         why,
         slows: &[],
-        slower: Slower::Unknown,
+        slower: SlowerSide::Unknown,
         risk: None,
         look: None,
         change: None,
@@ -125,8 +125,8 @@ const fn known(
     }
 }
 
-impl Known {
-    const fn slows(mut self, slows: &'static [Effect], slower: Slower) -> Self {
+impl Knowledge {
+    const fn slows(mut self, slows: &'static [Effect], slower: SlowerSide) -> Self {
         self.slows = slows;
         self.slower = slower;
         self
@@ -142,7 +142,7 @@ impl Known {
         self
     }
 
-    const fn change(mut self, how: How) -> Self {
+    const fn change(mut self, how: ChangeMethod) -> Self {
         self.change = Some(how);
         self
     }
@@ -152,7 +152,7 @@ impl Known {
         self
     }
 
-    const fn only_with(mut self, who: InCharge) -> Self {
+    const fn only_with(mut self, who: RequiredDriver) -> Self {
         self.only_with = Some(who);
         self
     }
@@ -179,7 +179,7 @@ impl Known {
 }
 
 /// All tables. The first entry with a matching pattern applies.
-const TABLES: &[&[Known]] = &[
+const TABLES: &[&[Knowledge]] = &[
     frequency::KNOWN,
     idle::KNOWN,
     cpu::KNOWN,
@@ -195,7 +195,7 @@ const TABLES: &[&[Known]] = &[
 
 /// What is known about the fact with this key.
 #[must_use]
-pub fn find(key: &str) -> Option<&'static Known> {
+pub fn find(key: &str) -> Option<&'static Knowledge> {
     TABLES.iter().copied().flatten().find(|known| known.keys.iter().any(|it| fits(it, key)))
 }
 

@@ -38,7 +38,7 @@ fn entries_are_whole() {
         }
         let matters = known.weight >= MEDIUM;
         assert!(!matters || !known.slows.is_empty(), "{name}: what does it cost?");
-        assert!(known.slower == Slower::Unknown || !known.slows.is_empty(), "{name}");
+        assert!(known.slower == SlowerSide::Unknown || !known.slows.is_empty(), "{name}");
     }
 }
 

@@ -72,16 +72,16 @@ impl GoBuild {
 
 /// Location of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct HeaderLocation {
     offset: u64,
     address: u64,
 }
 
 /// Location of the header from its section. If the section headers were removed or are damaged, the header itself is
 /// searched: it is aligned and near the beginning of a segment, usually a writable one.
-fn place(file: &dyn Image, elf: &Elf) -> Option<Place> {
+fn place(file: &dyn Image, elf: &Elf) -> Option<HeaderLocation> {
     if let Some(section) = elf.section(SECTION) {
-        return Some(Place { offset: section.offset, address: section.address });
+        return Some(HeaderLocation { offset: section.offset, address: section.address });
     }
     if !elf.sections.is_empty() {
         return None;
@@ -93,7 +93,7 @@ fn place(file: &dyn Image, elf: &Elf) -> Option<Place> {
         let start = file.bytes(segment.offset, bytes)?;
         let found = start.chunks(ALIGNMENT).position(|piece| piece.starts_with(MAGIC))?;
         let skip = (found * ALIGNMENT) as u64;
-        Some(Place {
+        Some(HeaderLocation {
             offset: segment.offset.checked_add(skip)?,
             address: segment.address.checked_add(skip)?,
         })

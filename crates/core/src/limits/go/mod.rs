@@ -33,7 +33,7 @@ const MAX_PROCS: u32 = 1 << 16;
 
 /// Why GOMAXPROCS of a Go program cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unlocated {
+pub enum GomaxprocsError {
     /// The program is for another instruction set.
     #[error("only x86-64 and arm64 programs are decoded")]
     Machine,
@@ -53,9 +53,9 @@ pub enum Unlocated {
 ///
 /// # Errors
 /// If the table or the code is not as in the known versions of Go.
-pub fn locate(file: &dyn Image, elf: &Elf, memory: &Biased<'_>) -> Result<u64, Unlocated> {
+pub fn locate(file: &dyn Image, elf: &Elf, memory: &Biased<'_>) -> Result<u64, GomaxprocsError> {
     if elf.machine == Machine::Other {
-        return Err(Unlocated::Machine);
+        return Err(GomaxprocsError::Machine);
     }
     let mut names = vec![SETTER];
     names.extend(READERS);
@@ -69,10 +69,10 @@ pub fn locate(file: &dyn Image, elf: &Elf, memory: &Biased<'_>) -> Result<u64, U
         };
         Some(all.into_iter().filter(|&address| elf.is_variable(address)).collect())
     };
-    let setter = loads(SETTER).ok_or(Unlocated::Code("no procresize"))?;
-    let address = *setter.first().ok_or(Unlocated::Code("procresize loads no variable"))?;
+    let setter = loads(SETTER).ok_or(GomaxprocsError::Code("no procresize"))?;
+    let address = *setter.first().ok_or(GomaxprocsError::Code("procresize loads no variable"))?;
     let agreed = READERS.iter().filter_map(|name| loads(name)).any(|all| all.contains(&address));
-    agreed.then_some(address).ok_or(Unlocated::Code("no second function agrees"))
+    agreed.then_some(address).ok_or(GomaxprocsError::Code("no second function agrees"))
 }
 
 fn code_of(file: &dyn Image, elf: &Elf, function: &Function) -> Option<Vec<u8>> {

@@ -3,9 +3,9 @@
 //! as described in `runtime/symtab.go` of these versions. Later versions differ only in the location of the start of
 //! the code.
 
-use super::Unlocated;
+use super::GomaxprocsError;
 use crate::limits::elf::{Elf, Section};
-use crate::limits::image::{Biased, Image, Window};
+use crate::limits::image::{Biased, Image, PieceReader};
 use memchr::memmem;
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ pub(super) struct Function {
 
 /// The two formats of the entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+enum EntryFormat {
     /// Go 1.16 and 1.17: entries are addresses.
     Addresses,
     /// Since Go 1.18: entries are offsets from the start of the code.
@@ -40,8 +40,8 @@ enum Shape {
 
 /// Header of the table. Offsets are relative to the start of the file.
 #[derive(Clone, Copy, Debug)]
-struct Table {
-    shape: Shape,
+struct TableHeader {
+    shape: EntryFormat,
     functions: u64,
     text: u64,
     names: (u64, u64),
@@ -55,8 +55,8 @@ pub(super) fn functions(
     elf: &Elf,
     memory: &Biased<'_>,
     wanted: &[&'static str],
-) -> Result<BTreeMap<&'static str, Function>, Unlocated> {
-    let (offset, end) = find(file, elf).ok_or(Unlocated::NoTable)?;
+) -> Result<BTreeMap<&'static str, Function>, GomaxprocsError> {
+    let (offset, end) = find(file, elf).ok_or(GomaxprocsError::NoTable)?;
     let table = header(file, elf, memory, offset, end)?;
     let names = names(file, table.names, wanted);
     entries(file, &table, &names)
@@ -85,7 +85,7 @@ fn find(file: &dyn Image, elf: &Elf) -> Option<(u64, u64)> {
 /// Searches for the first 8 bytes of a table, which is aligned to 8 bytes.
 fn search(file: &dyn Image, from: u64, to: u64) -> Option<u64> {
     let to = to.min(from.saturating_add(MAX_SEARCH_BYTES));
-    let mut window = Window::new(file, from, to);
+    let mut window = PieceReader::new(file, from, to);
     let mut at = from;
     while at + 8 <= to {
         let piece = window.get(at, 8)?;
@@ -99,12 +99,12 @@ fn search(file: &dyn Image, from: u64, to: u64) -> Option<u64> {
     None
 }
 
-fn magic(head: &[u8]) -> Option<Shape> {
+fn magic(head: &[u8]) -> Option<EntryFormat> {
     // The code quantum is 1 byte on x86-64 and 4 on arm64. Addresses have 8 bytes.
     let [magic @ .., 0, 0, 1 | 4, 8] = head else { return None };
     match magic {
-        [0xfa, 0xff, 0xff, 0xff] => Some(Shape::Addresses),
-        [0xf0 | 0xf1, 0xff, 0xff, 0xff] => Some(Shape::Distances),
+        [0xfa, 0xff, 0xff, 0xff] => Some(EntryFormat::Addresses),
+        [0xf0 | 0xf1, 0xff, 0xff, 0xff] => Some(EntryFormat::Distances),
         _ => None,
     }
 }
@@ -115,8 +115,8 @@ fn header(
     memory: &Biased<'_>,
     offset: u64,
     end: u64,
-) -> Result<Table, Unlocated> {
-    let damaged = Unlocated::Table("header");
+) -> Result<TableHeader, GomaxprocsError> {
+    let damaged = GomaxprocsError::Table("header");
     let head = file.bytes(offset, 80).ok_or(damaged)?;
     let shape = magic(&head[..8]).ok_or(damaged)?;
     let word = |index: usize| {
@@ -124,25 +124,25 @@ fn header(
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
     };
     // After the numbers of functions and files: since Go 1.18 the start of the code, then the offsets of the parts.
-    let first = if shape == Shape::Addresses { 2 } else { 3 };
+    let first = if shape == EntryFormat::Addresses { 2 } else { 3 };
     let part = |index: usize| offset.checked_add(word(first + index)?).filter(|&at| at <= end);
     let functions = word(0).filter(|&n| n <= MAX_FUNCTIONS).ok_or(damaged)?;
     let (Some(names), Some(names_end), Some(entries)) = (part(0), part(1), part(4)) else {
         return Err(damaged);
     };
     let text = match shape {
-        Shape::Addresses => 0,
-        Shape::Distances => match word(2).filter(|&text| text != 0) {
+        EntryFormat::Addresses => 0,
+        EntryFormat::Distances => match word(2).filter(|&text| text != 0) {
             Some(text) => text,
             None => text_of_module(elf, memory, offset)?,
         },
     };
-    Ok(Table { shape, functions, text, names: (names, names_end), entries, end })
+    Ok(TableHeader { shape, functions, text, names: (names, names_end), entries, end })
 }
 
 /// Start of the code, from the runtime's data about the module.
-fn text_of_module(elf: &Elf, memory: &Biased<'_>, table: u64) -> Result<u64, Unlocated> {
-    let missing = Unlocated::Table("no beginning of the code");
+fn text_of_module(elf: &Elf, memory: &Biased<'_>, table: u64) -> Result<u64, GomaxprocsError> {
+    let missing = GomaxprocsError::Table("no beginning of the code");
     let module = elf.section(".go.module").ok_or(missing)?;
     let word = |index: u64| memory.pointer_at(module.address.checked_add(8 * index)?);
     // The first word must be the address of the table that was found in the file.
@@ -159,7 +159,7 @@ fn names(
     wanted: &[&'static str],
 ) -> BTreeMap<u32, &'static str> {
     let mut found = BTreeMap::new();
-    let mut window = Window::new(file, from, to);
+    let mut window = PieceReader::new(file, from, to);
     let finder = memmem::Finder::new(b"\0runtime.");
     let mut at = from;
     while at < to && found.len() < wanted.len() {
@@ -189,17 +189,17 @@ fn names(
 /// Walks through the functions until each name is found.
 fn entries(
     file: &dyn Image,
-    table: &Table,
+    table: &TableHeader,
     names: &BTreeMap<u32, &'static str>,
-) -> Result<BTreeMap<&'static str, Function>, Unlocated> {
-    let damaged = Unlocated::Table("entries");
-    let half = if table.shape == Shape::Addresses { 8_usize } else { 4 };
+) -> Result<BTreeMap<&'static str, Function>, GomaxprocsError> {
+    let damaged = GomaxprocsError::Table("entries");
+    let half = if table.shape == EntryFormat::Addresses { 8_usize } else { 4 };
     let number = |bytes: &[u8]| match half {
         8 => u64::from_le_bytes(bytes.try_into().unwrap_or_default()),
         _ => u64::from(u32::from_le_bytes(bytes.try_into().unwrap_or_default())),
     };
-    let mut index = Window::new(file, table.entries, table.end);
-    let mut bodies = Window::new(file, table.entries, table.end);
+    let mut index = PieceReader::new(file, table.entries, table.end);
+    let mut bodies = PieceReader::new(file, table.entries, table.end);
     let mut found = BTreeMap::new();
     for entry in 0..table.functions {
         if found.len() == names.len() {

@@ -109,8 +109,8 @@ fn program(machine: u16) -> Vec<u8> {
     file
 }
 
-fn looked_at(file: &Vec<u8>) -> (Option<GoBuild>, Result<Option<u32>, Unlocated>) {
-    let Ok(elf) = Elf::read(file) else { return (None, Err(Unlocated::NoTable)) };
+fn looked_at(file: &Vec<u8>) -> (Option<GoBuild>, Result<Option<u32>, GomaxprocsError>) {
+    let Ok(elf) = Elf::read(file) else { return (None, Err(GomaxprocsError::NoTable)) };
     // This file has no symbols, unless damage creates some.
     assert!(elf.dynamic_symbols(file, &["no_such_symbol"]).len() <= 1);
     let linked = Linked { file, elf: &elf };
@@ -159,25 +159,25 @@ fn without_agreement_nothing_is_claimed() {
     let mut file = program(62);
     // Makes the second function load another variable.
     file[CODE + 64 + 8 + 3] ^= 4;
-    assert_eq!(looked_at(&file).1, Err(Unlocated::Code("no second function agrees")));
+    assert_eq!(looked_at(&file).1, Err(GomaxprocsError::Code("no second function agrees")));
     let mut file = program(62);
     put(&mut file, TABLE + 0x101, b"runtime.procresizE");
-    assert_eq!(looked_at(&file).1, Err(Unlocated::Code("no procresize")));
+    assert_eq!(looked_at(&file).1, Err(GomaxprocsError::Code("no procresize")));
     let mut file = program(62);
     put(&mut file, DATA, &0_u32.to_le_bytes());
     assert_eq!(looked_at(&file).1, Ok(None), "no program has 0");
-    assert_eq!(looked_at(&program(8)).1, Err(Unlocated::Machine));
+    assert_eq!(looked_at(&program(8)).1, Err(GomaxprocsError::Machine));
 }
 
 #[test]
 fn a_table_that_ends_early_is_named() {
     let mut file = program(62);
     put(&mut file, TABLE + 8, &u64::MAX.to_le_bytes());
-    assert_eq!(looked_at(&file).1, Err(Unlocated::Table("header")));
+    assert_eq!(looked_at(&file).1, Err(GomaxprocsError::Table("header")));
     put(&mut file, TABLE + 8, &0x10_0000_u64.to_le_bytes());
     // Changes the name of the function's entry, so that all entries are read.
     put(&mut file, TABLE + 0x180 + 0x44, &999_u32.to_le_bytes());
-    assert!(matches!(looked_at(&file).1, Err(Unlocated::Table("entries"))));
+    assert!(matches!(looked_at(&file).1, Err(GomaxprocsError::Table("entries"))));
 }
 
 #[test]

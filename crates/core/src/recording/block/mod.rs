@@ -12,7 +12,7 @@ pub use facts::{DevId, Device, File, FileId, FileState, Mount, NotADevice, Setti
 pub use held::HeldTick;
 pub use hold_ups::{IoBlameTick, IoCulprit, IoWaitTick, Stall, StallKind};
 pub use transfers::{
-    DeviceBin, DeviceBins, DeviceTick, DiskCounters, DiskReading, IoOp, IoPace, IoTick, IoWhat,
+    DeviceBin, DeviceBins, DeviceTick, DiskCounters, DiskReading, IoOp, IoPace, IoPurpose, IoTick,
 };
 pub use writeback::{JournalCommit, WritebackPass};
 

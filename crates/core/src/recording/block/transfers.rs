@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// What a transfer was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum IoWhat {
+pub enum IoPurpose {
     /// Data of a file.
     File(FileId),
     /// A filesystem's own structures: inode tables, bitmaps, trees.
@@ -49,7 +49,7 @@ pub struct IoTick {
     /// The whole disk.
     pub device: DevId,
     /// What the transfers were for.
-    pub what: IoWhat,
+    pub what: IoPurpose,
     /// Direction.
     pub op: IoOp,
     /// The process that submitted it; a kernel thread for writeback.

@@ -4,7 +4,7 @@
 
 use super::{Faults, Invariant};
 use crate::recording::{
-    BlockRecord, CgroupId, Culprit, DevId, FileId, IoCulprit, IoTick, IoWhat, ProcId, Record,
+    BlockRecord, CgroupId, Culprit, DevId, FileId, IoCulprit, IoPurpose, IoTick, ProcId, Record,
     Source, StallKind, State, TargetSpec, WritebackPass,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -185,7 +185,7 @@ impl References {
     }
 
     fn io(&self, tick: &IoTick, faults: &mut Faults) {
-        if let IoWhat::File(file) = tick.what {
+        if let IoPurpose::File(file) = tick.what {
             self.file(file, faults);
         }
         if let Some(submitter) = tick.submitter {

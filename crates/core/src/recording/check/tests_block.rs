@@ -5,8 +5,8 @@ use super::*;
 use crate::recording::{
     BlockRecord, CgroupId, Coverage, DevId, Device, DeviceBin, DeviceBins, DeviceTick,
     DiskCounters, DiskReading, File, FileId, FileState, HeldTick, IoBlameTick, IoCulprit, IoOp,
-    IoPace, IoTick, IoWaitTick, IoWhat, JournalCommit, ProcId, Setting, Source, Stall, StallKind,
-    State, WaitHist, WritebackPass,
+    IoPace, IoPurpose, IoTick, IoWaitTick, JournalCommit, ProcId, Setting, Source, Stall,
+    StallKind, State, WaitHist, WritebackPass,
 };
 use crate::testkit::{MS, S, Scene, hist, pass, transfers};
 use proptest::prelude::*;
@@ -41,10 +41,10 @@ fn scene() -> Scene {
             submitter: Some(flusher),
             owner: Some(root),
             reason: Some("periodic".into()),
-            ..transfers(disk, IoWhat::File(file), IoOp::Write, 10, 40_960, MS)
+            ..transfers(disk, IoPurpose::File(file), IoOp::Write, 10, 40_960, MS)
         };
         scene.io(at.clone(), tick);
-        scene.io(at.clone(), transfers(disk, IoWhat::Flush, IoOp::Other, 2, 0, MS));
+        scene.io(at.clone(), transfers(disk, IoPurpose::Flush, IoOp::Other, 2, 0, MS));
         scene.requests(at.clone(), disk, IoOp::Write, &[(8, MS, 2 * MS), (1, 0, 30 * MS)]);
         scene.io_wait(at.clone(), victim, StallKind::Request, Some(disk), &[(3, 20 * MS)]);
         scene.io_blame(at.clone(), victim, disk, IoCulprit::Writeback(Some(root)), 50 * MS);
@@ -74,7 +74,7 @@ fn violated_by(record: BlockRecord) -> Vec<String> {
 }
 
 fn io(change: impl FnOnce(&mut IoTick)) -> BlockRecord {
-    let mut tick = transfers(DISK, IoWhat::Metadata, IoOp::Write, 1, 4096, MS);
+    let mut tick = transfers(DISK, IoPurpose::Metadata, IoOp::Write, 1, 4096, MS);
     change(&mut tick);
     BlockRecord::Io(tick)
 }
@@ -296,7 +296,7 @@ fn references_that_lead_nowhere() {
     let cases = [
         ("a device", BlockRecord::Device(Device { disk: Some(NO_DISK), ..gone() })),
         ("a device", io(|t| t.device = NO_DISK)),
-        ("a file", io(|t| t.what = IoWhat::File(file))),
+        ("a file", io(|t| t.what = IoPurpose::File(file))),
         ("a process", io(|t| t.submitter = Some(proc))),
         ("a cgroup", io(|t| t.owner = Some(cgroup))),
         ("a device", bins(|b| b.device = NO_DISK)),
@@ -330,7 +330,7 @@ fn references_that_lead_nowhere() {
         );
     }
     let others =
-        io(|t| (t.what, t.submitter) = (IoWhat::File(FileId::OTHERS), Some(ProcId::OTHERS)));
+        io(|t| (t.what, t.submitter) = (IoPurpose::File(FileId::OTHERS), Some(ProcId::OTHERS)));
     assert_eq!(violated_by(others), [] as [&str; 0]);
     // A pass may be on a filesystem without a device.
     let mut scene = scene();

@@ -2,11 +2,13 @@
 //! BLK003: a device that cannot keep up, all the time or in stretches.
 
 use super::io_neighbour;
-use super::support::before::BEFORE;
 use super::support::clocks::Compared;
-use super::support::fullness::{BUSY, CALM, DEPTH, Hit, How, SLOW, SLOW_ROTATING, depth, hit};
 use super::support::hung::{self, HUNG};
-use super::support::rhythms::{RHYTHM, Timed};
+use super::support::overload::{
+    BUSY, CALM, DEPTH, DeviceLoss, Overload, SLOW, SLOW_ROTATING, depth, device_loss,
+};
+use super::support::rhythms::{RHYTHM, TimingEvidence};
+use super::support::time_parts::BEFORE;
 use super::support::victims::{STALL_LIMITS, Victim};
 use super::support::{busy_counters, device_remedies, files, knobs, saturation, shares};
 use crate::finding::{
@@ -18,12 +20,12 @@ use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
 use crate::text::units;
 use crate::view::block::stalls::spans;
-use crate::view::block::{Activity, MIN_SPELL_NS};
+use crate::view::block::{Activity, MIN_BUSY_STRETCH_NS};
 use crate::view::{Groups, View};
 
 const SPELL: Limit = Limit {
     name: "spell",
-    value: MIN_SPELL_NS as f64 / 1e6,
+    value: MIN_BUSY_STRETCH_NS as f64 / 1e6,
     unit: "ms without a pause, seen in bins of 10 ms",
     why: "any request keeps a device busy for some milliseconds",
 };
@@ -65,19 +67,21 @@ fn check(view: &View) -> Verdict {
     let mut findings = Vec::new();
     let mut hung = hung::findings(view, &groups);
     for (&device, activity) in view.block().activity() {
-        let how = How::of(view, device, activity);
-        let mut hits: Vec<Hit<'_>> =
-            victims.iter().filter_map(|victim| hit(view, &groups, victim, device, how)).collect();
+        let how = Overload::of(view, device, activity);
+        let mut hits: Vec<DeviceLoss<'_>> = victims
+            .iter()
+            .filter_map(|victim| device_loss(view, &groups, victim, device, how))
+            .collect();
         hits.sort_by_key(|hit| (std::cmp::Reverse((hit.severity, hit.lost_ns)), hit.victim.at));
         let hit = hits.into_iter().next();
         // The mean of the requests' times is then that of the stretch in which none ended.
-        if let (How::Slow(_), Some(finding)) = (how, hung.get_mut(&device)) {
+        if let (Overload::Slow(_), Some(finding)) = (how, hung.get_mut(&device)) {
             if let Some(hit) = &hit {
                 hung::measured(finding, view, &groups, device, hit);
             }
             continue;
         }
-        if hit.is_some() || how == How::Always {
+        if hit.is_some() || how == Overload::Always {
             findings.push(finding(view, &groups, device, hit.as_ref(), how));
         }
     }
@@ -115,13 +119,13 @@ fn finding(
     view: &View,
     groups: &Groups<'_>,
     device: DevId,
-    hit: Option<&Hit<'_>>,
-    how: How,
+    hit: Option<&DeviceLoss<'_>>,
+    how: Overload,
 ) -> Finding {
     let name = view.block().device_name(device);
     let confidence = Confidence::of(view)
         .with("somebody loses by it", if hit.is_some() { 1.0 } else { 0.7 })
-        .with_samples(if how != How::Stretches {
+        .with_samples(if how != Overload::Stretches {
             50
         } else {
             saturation::full(view, device).len() as u64 * 4
@@ -137,13 +141,13 @@ fn finding(
     entity.device = Some(name.clone());
     let busy = view.block().activity().get(&device).map_or(0.0, Activity::busy_share);
     let device_is = match how {
-        How::Always => format!("{} is busy {} of the time", ticked(&name), units::share(busy)),
-        How::Slow(mean_ns) => format!(
+        Overload::Always => format!("{} is busy {} of the time", ticked(&name), units::share(busy)),
+        Overload::Slow(mean_ns) => format!(
             "{} takes {} for a request though hardly any other is there",
             ticked(&name),
             units::duration(mean_ns)
         ),
-        How::Stretches => {
+        Overload::Stretches => {
             let full = saturation::full(view, device).len() as u64;
             format!(
                 "{} is full in {} of 50 ms and more ({} busy on average)",
@@ -196,15 +200,20 @@ fn finding(
 }
 
 /// When the device is saturated or the victim stalls, and whose timer that may follow.
-fn timed(view: &View, groups: &Groups<'_>, device: DevId, hit: Option<&Hit<'_>>) -> Timed {
+fn timed(
+    view: &View,
+    groups: &Groups<'_>,
+    device: DevId,
+    hit: Option<&DeviceLoss<'_>>,
+) -> TimingEvidence {
     let Some(hit) = hit else {
         let full = saturation::full(view, device);
         let stretches = full.iter().map(|spell| (spell.t0_ns, spell.t1_ns)).collect();
-        return Timed::of(view, groups, device, None, ("full stretches", stretches), None);
+        return TimingEvidence::of(view, groups, device, None, ("full stretches", stretches), None);
     };
     let compared = Compared::new(view, device, &hit.stalls);
     let what = ("stalls", spans(&hit.stalls));
-    Timed::of(view, groups, device, Some(hit.victim.at), what, Some(&compared))
+    TimingEvidence::of(view, groups, device, Some(hit.victim.at), what, Some(&compared))
 }
 
 fn device_lines(view: &View, device: DevId) -> Vec<Evidence> {

@@ -2,8 +2,8 @@
 //! BLK007: an IO limit of a cgroup holds back its transfers.
 
 use super::io_neighbour;
+use super::support::active_limits::{self, ActiveLimit};
 use super::support::knobs;
-use super::support::limits_in_force::{self, InForce};
 use super::support::victims::{STALL_LIMITS, of_stalls};
 use crate::finding::{
     Area, Cause, Confirm, Cost, Evidence, Finding, Fix, Promise, Severity, Share, Unit,
@@ -42,7 +42,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 /// A group whose transfers are held back.
-struct Hit<'g> {
+struct LimitedGroup<'g> {
     group: &'g Group<'g>,
     at: usize,
     cgroup: &'g str,
@@ -59,9 +59,9 @@ fn check(view: &View) -> Verdict {
         return nothing_held(view, &groups);
     }
     let all = held_by_cgroup(view);
-    let hits: Vec<Hit<'_>> =
+    let hits: Vec<LimitedGroup<'_>> =
         all.iter().flat_map(|(cgroup, of)| of_cgroup(view, &groups, cgroup, of)).collect();
-    let mut felt: Vec<(Severity, &Hit<'_>)> = hits
+    let mut felt: Vec<(Severity, &LimitedGroup<'_>)> = hits
         .iter()
         .filter_map(|hit| {
             let lost = view.per_second(hit.lost_ns);
@@ -90,7 +90,7 @@ fn nothing_held(view: &View, groups: &Groups<'_>) -> Verdict {
     Verdict::Quiet { closest: format!("no transfer was held back; {limits}") }
 }
 
-fn unfelt(view: &View, held: u64, hits: &[Hit<'_>]) -> Verdict {
+fn unfelt(view: &View, held: u64, hits: &[LimitedGroup<'_>]) -> Verdict {
     let transfers = units::counted(held, "transfer was", "transfers were");
     if !view.covers(Source::Sched) && !view.covers(Source::Writeback) {
         let missing = format!(
@@ -111,7 +111,7 @@ fn of_cgroup<'g>(
     groups: &'g Groups<'g>,
     cgroup: &'g str,
     of: &'g HeldOfCgroup<'g>,
-) -> Vec<Hit<'g>> {
+) -> Vec<LimitedGroup<'g>> {
     let group = |(at, group): (usize, &'g Group<'g>)| {
         let mine = |id| of.members.get(id);
         let lost_ns: u64 = group.members.iter().filter_map(|(id, _)| mine(id)).sum();
@@ -123,7 +123,7 @@ fn of_cgroup<'g>(
         let longest_ns = syncs.map(|(_, waits)| waits.max_ns).max().unwrap_or(0);
         let share = lost_ns as f64 / wanted_ns.max(lost_ns).max(1) as f64;
         let suffers = lost_ns > 0 && may_suffer(view, group);
-        suffers.then_some(Hit { group, at, cgroup, of, lost_ns, share, longest_ns })
+        suffers.then_some(LimitedGroup { group, at, cgroup, of, lost_ns, share, longest_ns })
     };
     groups.list().iter().enumerate().filter_map(group).collect()
 }
@@ -144,7 +144,7 @@ fn word(op: IoOp) -> &'static str {
     }
 }
 
-fn lines(view: &View, hit: &Hit<'_>, limits: &[InForce<'_>]) -> Vec<Evidence> {
+fn lines(view: &View, hit: &LimitedGroup<'_>, limits: &[ActiveLimit<'_>]) -> Vec<Evidence> {
     let mut lines = Vec::new();
     for ((device, op), held) in &hit.of.kinds {
         let count = held.ios.total();
@@ -186,16 +186,16 @@ fn lines(view: &View, hit: &Hit<'_>, limits: &[InForce<'_>]) -> Vec<Evidence> {
     lines
 }
 
-fn finding(view: &View, hit: &Hit<'_>, severity: Severity) -> Finding {
+fn finding(view: &View, hit: &LimitedGroup<'_>, severity: Severity) -> Finding {
     let kind = main_kind(hit.of);
-    let limits: Vec<InForce<'_>> = hit
+    let limits: Vec<ActiveLimit<'_>> = hit
         .of
         .kinds
         .keys()
-        .flat_map(|kind| limits_in_force::limits(view, hit.cgroup, *kind))
+        .flat_map(|kind| active_limits::limits(view, hit.cgroup, *kind))
         .collect();
     let first =
-        kind.and_then(|kind| limits_in_force::limits(view, hit.cgroup, kind).into_iter().next());
+        kind.and_then(|kind| active_limits::limits(view, hit.cgroup, kind).into_iter().next());
     let samples = hit.of.kinds.values().map(|held| held.ios.total()).sum();
     let confidence = Confidence::of(view)
         .with_samples(samples)
@@ -258,17 +258,17 @@ const LEFT_BY_TWICE: f64 = 0.6;
 
 /// The promise of twice the limit, on each transfer's wait. `None` if several limits are in force, since another one
 /// may bind then, or if the group has no ledger.
-fn promise(hit: &Hit<'_>, limits: &[InForce<'_>]) -> Option<Promise> {
+fn promise(hit: &LimitedGroup<'_>, limits: &[ActiveLimit<'_>]) -> Option<Promise> {
     let usage = hit.group.usage.as_ref()?;
     let held = hit.lost_ns as f64 / usage.states.block_io_ns.max(hit.lost_ns).max(1) as f64;
     let left = ((1.0 - held * (1.0 - LEFT_BY_TWICE)) * 100.0).ceil() / 100.0;
     (limits.len() == 1).then(|| Promise::each_transfer_left_at_most(left))
 }
 
-fn fixes(limit: Option<&InForce<'_>>, promise: Option<Promise>) -> Vec<Fix> {
+fn fixes(limit: Option<&ActiveLimit<'_>>, promise: Option<Promise>) -> Vec<Fix> {
     let mut fixes = Vec::new();
     if let Some(limit) = limit {
-        let command = limits_in_force::doubled(limit.line)
+        let command = active_limits::doubled(limit.line)
             .map(|line| format!("echo {} > {}", shell_quote(&line), shell_quote(limit.path)));
         fixes.push(Fix {
             action: format!("raise the limit in {}, or take it away", ticked(limit.path)),

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK004: requests wait while the device serves those of others.
 
-use super::support::before::{self, BEFORE};
 use super::support::clocks::Compared;
-use super::support::rhythms::{RHYTHM, Timed};
+use super::support::rhythms::{RHYTHM, TimingEvidence};
 use super::support::shares::{causes, name_of};
+use super::support::time_parts::{self, BEFORE};
 use super::support::victims::{STALL_LIMITS, Victim, of_stalls};
 use super::support::{files, knobs, saturation};
 use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Severity, Tail, TailOf, Unit};
 use crate::recording::{DevId, Source, StallKind};
 use crate::rules::confidence::Confidence;
 use crate::rules::sched::target_is_host;
-use crate::rules::tail::Excused;
+use crate::rules::tail::ExcludedWaiting;
 use crate::rules::words::{self, evidence, group_entity, group_name, ticked};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, remedy, severity, tail};
 use crate::text::units;
@@ -75,7 +75,7 @@ fn check(view: &View) -> Verdict {
         };
         let (by_mean, by_tail, tail) = severities(view, &victim, &shares);
         if let Some(severity) = by_mean.max(by_tail) {
-            let hit = Hit { severity, victim, shares, worst: (worst, worst_ns), tail };
+            let hit = WaitingVictim { severity, victim, shares, worst: (worst, worst_ns), tail };
             found.push((others_ns, by_tail > by_mean, hit));
         } else if nearest.as_ref().is_none_or(|nearest| others_ns as f64 > nearest.0) {
             let text = format!(
@@ -105,7 +105,7 @@ fn check(view: &View) -> Verdict {
 }
 
 /// A victim whose requests wait.
-struct Hit<'g> {
+struct WaitingVictim<'g> {
     severity: Severity,
     victim: Victim<'g>,
     shares: Shares,
@@ -157,7 +157,7 @@ fn tail_of(view: &View, victim: &Victim<'_>, shares: &Shares) -> Option<Tail> {
     if target_is_host(view) || requests == 0 {
         return None;
     }
-    let tail = tail::of_waits(TailOf::BlockIo, (requests, 0), waits, Excused::default())?;
+    let tail = tail::of_waits(TailOf::BlockIo, (requests, 0), waits, ExcludedWaiting::default())?;
     let all_ns = waits.total_ns();
     let others_ns = shares.others_ns().min(all_ns);
     let own_ns = (all_ns - others_ns) / requests;
@@ -224,8 +224,8 @@ pub(super) fn hidden(view: &View, groups: &Groups<'_>) -> Option<String> {
     })
 }
 
-fn finding(view: &View, groups: &Groups<'_>, hit: &Hit<'_>, leads: bool) -> Finding {
-    let Hit { severity, victim, shares, worst: (worst, _), tail } = hit;
+fn finding(view: &View, groups: &Groups<'_>, hit: &WaitingVictim<'_>, leads: bool) -> Finding {
+    let WaitingVictim { severity, victim, shares, worst: (worst, _), tail } = hit;
     let held = victim.held(StallKind::Request);
     let total_ns = shares.total_ns();
     let confidence = Confidence::of(view).with_samples(held.waits.total_count());
@@ -234,7 +234,7 @@ fn finding(view: &View, groups: &Groups<'_>, hit: &Hit<'_>, leads: bool) -> Find
         let stalls = victim.on_device(view, device, &[StallKind::Request, StallKind::Sync]);
         let compared = Compared::new(view, device, &stalls);
         let what = ("stalls", spans(&stalls));
-        Timed::of(view, groups, device, Some(victim.at), what, Some(&compared))
+        TimingEvidence::of(view, groups, device, Some(victim.at), what, Some(&compared))
     });
     let share = |ns: u64| units::share(ns as f64 / total_ns.max(1) as f64);
     let note = format!(
@@ -281,10 +281,10 @@ fn finding(view: &View, groups: &Groups<'_>, hit: &Hit<'_>, leads: bool) -> Find
 fn title(
     view: &View,
     groups: &Groups<'_>,
-    hit: &Hit<'_>,
+    hit: &WaitingVictim<'_>,
     (device, leads): (Option<DevId>, bool),
 ) -> String {
-    let Hit { victim, shares, worst: (worst, worst_ns), tail, .. } = hit;
+    let WaitingVictim { victim, shares, worst: (worst, worst_ns), tail, .. } = hit;
     let total_ns = shares.total_ns();
     let name = group_name(victim.group);
     let of =
@@ -348,7 +348,7 @@ fn fixes(view: &View, groups: &Groups<'_>, worst: Neighbour, device: Option<DevI
         (None, _) => "the others".into(),
     };
     let mut fixes: Vec<Fix> =
-        device.and_then(|device| before::fix(view, device)).into_iter().collect();
+        device.and_then(|device| time_parts::fix(view, device)).into_iter().collect();
     let scheduler = device.and_then(|device| knobs::queue(view, device, "scheduler"));
     let heeds = |line: &str| ["[bfq]", "[mq-deadline]"].iter().any(|name| line.contains(name));
     let pids = culprit.and_then(|group| remedy::pids_of(group));

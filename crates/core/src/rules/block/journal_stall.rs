@@ -8,7 +8,7 @@ use super::support::{files, knobs, pass_lines, saturation};
 use crate::finding::{
     Area, Cause, Confirm, Entity, EntityKind, Evidence, Finding, Severity, Share, Unit,
 };
-use crate::recording::{DevId, IoWhat, JournalCommit, Source, StallKind};
+use crate::recording::{DevId, IoPurpose, JournalCommit, Source, StallKind};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
@@ -40,7 +40,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check: Check::Recording(check),
 };
 
-struct Hit<'g> {
+struct StalledVictim<'g> {
     victim: Victim<'g>,
     device: DevId,
     compared: Compared<'g>,
@@ -53,7 +53,7 @@ fn check(view: &View) -> Verdict {
         return Verdict::Quiet { closest: "no journal committed anything".into() };
     }
     let groups = view.groups();
-    let mut hits: Vec<Hit<'_>> = Vec::new();
+    let mut hits: Vec<StalledVictim<'_>> = Vec::new();
     for victim in Victim::all(view, &groups) {
         hits.extend(
             victim.devices(view).into_iter().map(|device| hit(view, victim.clone(), device)),
@@ -62,13 +62,13 @@ fn check(view: &View) -> Verdict {
     hits.sort_by_key(|hit| {
         (std::cmp::Reverse((hit.severity, hit.lost_ns)), hit.victim.at, hit.device)
     });
-    let is_so = |hit: &&Hit<'_>| hit.severity.is_some() && hit.compared.blames_commits();
+    let is_so = |hit: &&StalledVictim<'_>| hit.severity.is_some() && hit.compared.blames_commits();
     let findings: Vec<Finding> =
         hits.iter().filter(is_so).take(MAX_VICTIMS).map(|hit| finding(view, hit)).collect();
     if findings.is_empty() { quiet(view, hits.first()) } else { Verdict::Fired(findings) }
 }
 
-fn hit<'g>(view: &'g View, victim: Victim<'g>, device: DevId) -> Hit<'g> {
+fn hit<'g>(view: &'g View, victim: Victim<'g>, device: DevId) -> StalledVictim<'g> {
     let stalls = victim.on_device(view, device, &KINDS);
     let compared = Compared::new(view, device, &stalls);
     let lost_ns = stall_ns(&compared.in_commits);
@@ -77,7 +77,7 @@ fn hit<'g>(view: &'g View, victim: Victim<'g>, device: DevId) -> Hit<'g> {
         victim.share(lost_ns),
         longest_ns(&compared.in_commits),
     );
-    Hit { victim, device, compared, severity, lost_ns }
+    StalledVictim { victim, device, compared, severity, lost_ns }
 }
 
 fn longest_commit_ns(commits: &[&JournalCommit]) -> u64 {
@@ -88,7 +88,7 @@ fn median_ns(commits: &[&JournalCommit]) -> u64 {
     median_length_ns(commits.iter().map(|it| it.span()))
 }
 
-fn quiet(view: &View, nearest: Option<&Hit<'_>>) -> Verdict {
+fn quiet(view: &View, nearest: Option<&StalledVictim<'_>>) -> Verdict {
     let commits = view.block().commits();
     let longest = commits.iter().map(|it| it.t1_ns.saturating_sub(it.t0_ns)).max().unwrap_or(0);
     let of = units::counted(commits.len() as u64, "commit", "commits");
@@ -121,8 +121,8 @@ fn quiet(view: &View, nearest: Option<&Hit<'_>>) -> Verdict {
     Verdict::Quiet { closest }
 }
 
-fn finding(view: &View, hit: &Hit<'_>) -> Finding {
-    let Hit { victim, device, compared, lost_ns, .. } = hit;
+fn finding(view: &View, hit: &StalledVictim<'_>) -> Finding {
+    let StalledVictim { victim, device, compared, lost_ns, .. } = hit;
     let commits = view.block().commits_on(*device);
     let journal = Journal::of(view, *device);
     let longest = longest_ns(&compared.in_commits);
@@ -158,7 +158,7 @@ fn finding(view: &View, hit: &Hit<'_>) -> Finding {
         files: files::table(view, "written", |key| {
             view.block().disk_of(key.device) == *device
                 && key.reason.is_none()
-                && key.what != IoWhat::Flush
+                && key.what != IoPurpose::Flush
         }),
         fix: journal.fixes(view, *device),
         confirm: Some(Confirm {

@@ -50,7 +50,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 /// A victim on a device, with its stalls compared with the passes.
-struct Hit<'g> {
+struct StalledVictim<'g> {
     victim: Victim<'g>,
     device: DevId,
     compared: Compared<'g>,
@@ -62,7 +62,7 @@ fn check(view: &View) -> Verdict {
         return by_counters::check(view);
     }
     let groups = view.groups();
-    let mut hits: Vec<Hit<'_>> = Vec::new();
+    let mut hits: Vec<StalledVictim<'_>> = Vec::new();
     for victim in Victim::all(view, &groups) {
         hits.extend(
             victim.devices(view).into_iter().map(|device| hit(view, victim.clone(), device)),
@@ -84,17 +84,17 @@ fn check(view: &View) -> Verdict {
     Verdict::Fired(sure.iter().map(|hit| finding(view, &groups, hit)).collect())
 }
 
-fn hit<'g>(view: &'g View, victim: Victim<'g>, device: DevId) -> Hit<'g> {
+fn hit<'g>(view: &'g View, victim: Victim<'g>, device: DevId) -> StalledVictim<'g> {
     let stalls = victim.on_device(view, device, &KINDS);
     let compared = Compared::new(view, device, &stalls);
     let lost_ns = compared.lost_in_passes_ns();
     let severity =
         of_stalls(view.per_second(lost_ns), victim.share(lost_ns), compared.longest_in_passes_ns());
-    Hit { victim, device, compared, severity }
+    StalledVictim { victim, device, compared, severity }
 }
 
 /// The verdict without a sure hit: too little was seen, or the passes are not the cause.
-fn unsure(view: &View, hits: &[Hit<'_>]) -> Verdict {
+fn unsure(view: &View, hits: &[StalledVictim<'_>]) -> Verdict {
     let Some(hit) = hits.first().filter(|hit| hit.compared.passes.episodes > 0) else {
         let number = view.block().passes().len() as u64;
         let closest = format!(
@@ -124,8 +124,8 @@ fn unsure(view: &View, hits: &[Hit<'_>]) -> Verdict {
     Verdict::Quiet { closest }
 }
 
-fn finding(view: &View, groups: &crate::view::Groups<'_>, hit: &Hit<'_>) -> Finding {
-    let Hit { victim, device, compared, .. } = hit;
+fn finding(view: &View, groups: &crate::view::Groups<'_>, hit: &StalledVictim<'_>) -> Finding {
+    let StalledVictim { victim, device, compared, .. } = hit;
     let passes = view.block().unasked_passes_over(*device);
     let rhythm = pass_lines::rhythm_of(view, &passes);
     let pass_spans: Vec<_> = passes.iter().map(|pass| pass.span()).collect();
@@ -170,7 +170,11 @@ fn finding(view: &View, groups: &crate::view::Groups<'_>, hit: &Hit<'_>) -> Find
 }
 
 /// The rows of the chart: passes, stalls, and the journal's commits unless they cover most of the window.
-fn marks<'a>(view: &View, hit: &Hit<'_>, passes: &[(u64, u64)]) -> Vec<chart::Marks<'a>> {
+fn marks<'a>(
+    view: &View,
+    hit: &StalledVictim<'_>,
+    passes: &[(u64, u64)],
+) -> Vec<chart::MarkRow<'a>> {
     let stalls = spans(&hit.victim.on_device(view, hit.device, &KINDS));
     let mut marks = vec![("passes", passes.to_vec()), ("stalls", stalls)];
     let commits: Vec<_> = view.block().commits_on(hit.device).iter().map(|it| it.span()).collect();
@@ -181,7 +185,7 @@ fn marks<'a>(view: &View, hit: &Hit<'_>, passes: &[(u64, u64)]) -> Vec<chart::Ma
     marks
 }
 
-fn title(view: &View, hit: &Hit<'_>, rhythm: &Rhythm) -> String {
+fn title(view: &View, hit: &StalledVictim<'_>, rhythm: &Rhythm) -> String {
     let many = hit.victim.group.members.len() > 1;
     // Counts only stalls of the main kind: a sync's own requests would be counted twice.
     let kind = Victim::main_kind(&hit.compared.in_passes);

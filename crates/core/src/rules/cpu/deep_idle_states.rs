@@ -45,7 +45,7 @@ const PARAMETERS: [(&str, &str); 4] = [
 ];
 
 /// The deepest idle state that is not disabled.
-struct Deepest {
+struct DeepestState {
     number: u32,
     name: String,
     exit_us: i128,
@@ -53,7 +53,7 @@ struct Deepest {
 }
 
 fn check(hosts: &Hosts<'_>) -> Verdict {
-    let of: Vec<Result<Option<Deepest>, String>> =
+    let of: Vec<Result<Option<DeepestState>, String>> =
         hosts.snapshots.iter().map(|it| deepest(it)).collect();
     let (mut fired, mut quiet, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     for (at, (host, found)) in hosts.diff.hosts.iter().zip(&of).enumerate() {
@@ -85,14 +85,14 @@ fn check(hosts: &Hosts<'_>) -> Verdict {
 }
 
 /// The deepest idle state; `None` if there is none, `Err` with the reason if the states are not known.
-fn deepest(snapshot: &Snapshot) -> Result<Option<Deepest>, String> {
+fn deepest(snapshot: &Snapshot) -> Result<Option<DeepestState>, String> {
     let driver = match Drivers::of(snapshot).idle {
         None => return Err("it is not known which driver is in charge of idle states".into()),
         // Then CPUs just halt; what that means in a virtual machine is up to the hypervisor.
         Some(driver) if driver == "none" => return Ok(None),
         Some(driver) => driver,
     };
-    let mut deepest: Option<Deepest> = None;
+    let mut deepest: Option<DeepestState> = None;
     let mut known = false;
     for fact in &snapshot.facts {
         let Some(rest) = fact.key.strip_prefix(STATES) else { continue };
@@ -112,7 +112,7 @@ fn deepest(snapshot: &Snapshot) -> Result<Option<Deepest>, String> {
                 Some(Value::Text(name)) => name.clone(),
                 _ => format!("state{number}"),
             };
-            deepest = Some(Deepest { number, name, exit_us, driver: driver.clone() });
+            deepest = Some(DeepestState { number, name, exit_us, driver: driver.clone() });
         }
     }
     match known {
@@ -125,7 +125,7 @@ fn finding(
     hosts: &Hosts<'_>,
     at: usize,
     host: &Host,
-    deepest: &Deepest,
+    deepest: &DeepestState,
     shallowest: Option<i128>,
 ) -> Finding {
     let name = hosts.diff.called(host);

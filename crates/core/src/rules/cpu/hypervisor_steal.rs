@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! CPU001: the hypervisor runs others while this machine's CPUs have work.
 
-use super::stolen_part::{self, Part};
+use super::stolen_part::{self, StolenTime};
 use crate::finding::{
     Area, Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
 };
@@ -69,7 +69,7 @@ fn check(view: &View) -> Verdict {
         victim: of_target.map_or_else(|| Entity::new(EntityKind::Host), |part| part.victim.clone()),
         cost: Cost {
             lost_ns_per_s: of_target.map_or(lost_ns_per_s, |part| view.per_second(part.ns)),
-            share: of_target.map_or(share, Part::share),
+            share: of_target.map_or(share, StolenTime::share),
             ..Cost::default()
         },
         causes: vec![Cause { entity: hypervisor, share: Share::WHOLE }],
@@ -93,7 +93,7 @@ fn severity_of(
     view: &View,
     totals: &CpuTotals,
     share: f64,
-    part: Option<&Part>,
+    part: Option<&StolenTime>,
 ) -> Option<Severity> {
     let of_all = severity::of_loss(view.per_second(totals.steal_ns), share)?;
     let of_part = part.and_then(|part| part.severity(view));
@@ -106,7 +106,7 @@ fn severity_of(
     of_part.max(of_cpus).map(|severity| severity.min(of_all))
 }
 
-fn title(view: &View, lost_ns_per_s: u64, share: f64, of_target: Option<&Part>) -> String {
+fn title(view: &View, lost_ns_per_s: u64, share: f64, of_target: Option<&StolenTime>) -> String {
     let Some(part) = of_target else {
         return format!(
             "the hypervisor takes {} of CPU time from this machine while it has work, {} of what it wants",
@@ -123,7 +123,7 @@ fn title(view: &View, lost_ns_per_s: u64, share: f64, of_target: Option<&Part>) 
 }
 
 /// Evidence line: how much of the steal time fell on the victim, as an estimate with its bounds.
-fn part_line(view: &View, part: &Part) -> Evidence {
+fn part_line(view: &View, part: &StolenTime) -> Evidence {
     let rate = |ns| units::duration(view.per_second(ns) as f64);
     let note = format!(
         "{} of every second, estimated by its share of what the CPUs ran at the time; {} at least and {} at most",

@@ -20,7 +20,7 @@ pub(super) const BUSY_HOST: Limit = Limit {
 
 /// What a group lost to the hypervisor, in nanoseconds of the window.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Part {
+pub(super) struct StolenTime {
     /// The group that lost it; the host if the target has several groups.
     pub(super) victim: Entity,
     pub(super) name: String,
@@ -32,7 +32,7 @@ pub(super) struct Part {
     pub(super) wanted_ns: u64,
 }
 
-impl Part {
+impl StolenTime {
     /// Expected loss as a share of the time in which the group wanted to run, 0..1.
     pub(super) fn share(&self) -> f64 {
         (self.ns as f64 / self.wanted_ns.max(1) as f64).min(1.0)
@@ -45,23 +45,23 @@ impl Part {
 
 /// The loss of the target; if that is the whole host, the loss of the group that lost most. `None` if no group was
 /// observed.
-pub(super) fn of(view: &View, totals: &CpuTotals) -> Option<Part> {
+pub(super) fn of(view: &View, totals: &CpuTotals) -> Option<StolenTime> {
     let groups = view.groups();
     let whole = (totals.steal_ns, totals.busy_ns + totals.steal_ns);
     let of_group = |group: &Group<'_>| {
         let (on_cpu_ns, wanted_ns) = demand(group)?;
         let (ns, least_ns, most_ns) = share_of(whole, on_cpu_ns, wanted_ns);
         let (victim, name) = (group_entity(view, group), group_name(group));
-        Some(Part { victim, name, ns, least_ns, most_ns, wanted_ns })
+        Some(StolenTime { victim, name, ns, least_ns, most_ns, wanted_ns })
     };
     let suffering = groups.list().iter().filter(|group| may_suffer(view, group));
-    let parts: Vec<Part> = suffering.filter_map(of_group).collect();
+    let parts: Vec<StolenTime> = suffering.filter_map(of_group).collect();
     let most = parts.iter().enumerate().max_by_key(|(at, part)| (part.ns, std::cmp::Reverse(*at)));
     let most = most.map(|(_, part)| part.clone())?;
     if target_is_host(view) {
         return Some(most);
     }
-    let sum = |of: fn(&Part) -> u64| parts.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&StolenTime) -> u64| parts.iter().map(of).sum::<u64>();
     let wanted_ns = sum(|part| part.wanted_ns);
     let (ns, least_ns, most_ns) = by_second(view).unwrap_or_else(|| {
         (sum(|part| part.ns), sum(|part| part.least_ns), sum(|part| part.most_ns).min(whole.0))
@@ -70,7 +70,7 @@ pub(super) fn of(view: &View, totals: &CpuTotals) -> Option<Part> {
         1 => (most.victim, most.name),
         _ => (Entity::new(EntityKind::Host), "the target".into()),
     };
-    Some(Part { victim, name, ns, least_ns, most_ns, wanted_ns })
+    Some(StolenTime { victim, name, ns, least_ns, most_ns, wanted_ns })
 }
 
 /// What each CPU of a host loses on average, in nanoseconds of the window and as a share of the time in which it had

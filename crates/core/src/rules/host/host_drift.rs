@@ -2,7 +2,7 @@
 //! HST001: a host differs from others in facts that are known to matter for latency.
 
 use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
-use crate::host_diff::document::{Difference, Held, Host};
+use crate::host_diff::document::{Difference, Host, ValueOnHosts};
 use crate::host_diff::{SLOW_NS, knowledge};
 use crate::rules::hosts::{Hosts, read, victim};
 use crate::rules::{Check, Limit, Rule, Status, Verdict};
@@ -130,7 +130,7 @@ fn subjects<'a>(hosts: &'a Hosts<'_>) -> Vec<&'a Host> {
 
 /// The value of a host, and the most common other value; `None` if more hosts share its value than the other, or if its
 /// value is not known.
-fn against<'a>(it: &'a Difference, host: &Host) -> Option<(&'a Held, &'a Held)> {
+fn against<'a>(it: &'a Difference, host: &Host) -> Option<(&'a ValueOnHosts, &'a ValueOnHosts)> {
     let own = it.held_by(host)?;
     let first = it.values.iter().find(|held| !held.hosts.contains(&host.id))?;
     (first.hosts.len() >= own.hosts.len()).then_some((own, first))
@@ -141,7 +141,7 @@ fn finding(hosts: &Hosts<'_>, host: &Host) -> Option<Finding> {
     let matters = |it: &&Difference| {
         it.weight >= knowledge::LOW && it.follows.is_none() && !it.cannot_explain()
     };
-    let drift: Vec<(&Difference, &Held, &Held)> = diff
+    let drift: Vec<(&Difference, &ValueOnHosts, &ValueOnHosts)> = diff
         .differences
         .iter()
         .filter(matters)
@@ -212,7 +212,11 @@ fn cost(hosts: &Hosts<'_>, host: &Host) -> Cost {
     Cost { lost_ns_per_s: (share * 1e9) as u64, share, ..Cost::default() }
 }
 
-fn lines(hosts: &Hosts<'_>, host: &Host, drift: &[(&Difference, &Held, &Held)]) -> Vec<Evidence> {
+fn lines(
+    hosts: &Hosts<'_>,
+    host: &Host,
+    drift: &[(&Difference, &ValueOnHosts, &ValueOnHosts)],
+) -> Vec<Evidence> {
     let mut lines: Vec<Evidence> = drift
         .iter()
         .take(MAX_LINES)

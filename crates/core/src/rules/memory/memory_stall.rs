@@ -31,7 +31,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 /// What a group lost.
-struct Loss {
+struct MemoryLoss {
     ns: u64,
     ns_per_s: u64,
     /// Of the time in which it wanted to run, this waiting included.
@@ -40,7 +40,7 @@ struct Loss {
 
 fn check(view: &View) -> Verdict {
     let groups = view.groups();
-    let mut losers: Vec<(Loss, &Group<'_>, &Usage)> = groups
+    let mut losers: Vec<(MemoryLoss, &Group<'_>, &Usage)> = groups
         .list()
         .iter()
         .filter(|group| may_suffer(view, group))
@@ -77,16 +77,16 @@ fn check(view: &View) -> Verdict {
     )
 }
 
-fn loss(view: &View, usage: &Usage) -> Loss {
+fn loss(view: &View, usage: &Usage) -> MemoryLoss {
     let ns = usage.states.mem_stall_ns;
     let wanted_ns = usage.wanted_ns().saturating_add(ns);
-    Loss { ns, ns_per_s: view.per_second(ns), share: ns as f64 / wanted_ns.max(1) as f64 }
+    MemoryLoss { ns, ns_per_s: view.per_second(ns), share: ns as f64 / wanted_ns.max(1) as f64 }
 }
 
 fn finding(
     view: &View,
     severity: Severity,
-    loss: &Loss,
+    loss: &MemoryLoss,
     group: &Group<'_>,
     usage: &Usage,
 ) -> Finding {
@@ -112,7 +112,7 @@ fn finding(
     }
 }
 
-fn lines(view: &View, loss: &Loss, group: &Group<'_>, usage: &Usage) -> Vec<Evidence> {
+fn lines(view: &View, loss: &MemoryLoss, group: &Group<'_>, usage: &Usage) -> Vec<Evidence> {
     let label = Source::Sched.label();
     let of_wall = units::share(loss.ns as f64 / usage.wall_ns.max(1) as f64);
     let note = format!("{of_wall} of the wall time of its threads: reclaim, refaults, compaction");
@@ -130,7 +130,7 @@ fn lines(view: &View, loss: &Loss, group: &Group<'_>, usage: &Usage) -> Vec<Evid
 }
 
 /// Who else waits for memory: what tells a limit of one cgroup from a host that is short of memory, but does not prove it.
-fn others(view: &View, loss: &Loss, group: &Group<'_>) -> Evidence {
+fn others(view: &View, loss: &MemoryLoss, group: &Group<'_>) -> Evidence {
     let groups = view.groups();
     let waits = |other: &&Group<'_>| {
         let ns = other.usage.as_ref().map_or(0, |usage| usage.states.mem_stall_ns);

@@ -49,15 +49,15 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 /// A loss: its name, its amount, and its share of what there was to see, if that is known.
-type Lost<'a> = (&'a str, u64, Option<f64>);
+type LossLine<'a> = (&'a str, u64, Option<f64>);
 
 /// Whether so few events were lost that their share has no meaning.
-fn is_few(&(name, amount, share): &Lost<'_>) -> bool {
+fn is_few(&(name, amount, share): &LossLine<'_>) -> bool {
     share.is_some() && !name.ends_with("_ns") && (amount as f64) < MIN_EVENTS.value
 }
 
 fn check(view: &View) -> Verdict {
-    let lost: Vec<Lost<'_>> = losses::all(view)
+    let lost: Vec<LossLine<'_>> = losses::all(view)
         .filter(|&(_, amount)| amount > 0)
         .map(|(name, amount)| (name, amount, losses::share(view, name, amount)))
         .collect();
@@ -71,7 +71,8 @@ fn check(view: &View) -> Verdict {
         .sum();
     let late_share = late_ns as f64 / (view.window_ns().max(1)) as f64;
     // A loss without anything to compare it with always counts.
-    let by_share = |a: &&Lost<'_>, b: &&Lost<'_>| a.2.unwrap_or(1.0).total_cmp(&b.2.unwrap_or(1.0));
+    let by_share =
+        |a: &&LossLine<'_>, b: &&LossLine<'_>| a.2.unwrap_or(1.0).total_cmp(&b.2.unwrap_or(1.0));
     let worst = lost.iter().filter(|lost| !is_few(lost)).max_by(by_share);
     let worst_share = worst.map_or(0.0, |worst| worst.2.unwrap_or(MIN_SHARE.value));
     if worst_share < MIN_SHARE.value && late_share < LATE_SHARE.value {

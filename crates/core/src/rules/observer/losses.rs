@@ -4,137 +4,137 @@
 use crate::view::View;
 
 /// A loss counter.
-struct Loss {
+struct LossCounter {
     name: &'static str,
     area: &'static str,
     meaning: &'static str,
 }
 
-const KNOWN: &[Loss] = &[
-    Loss {
+const KNOWN: &[LossCounter] = &[
+    LossCounter {
         name: "thread_table_full",
         area: "sched",
         meaning: "switches of threads that the probe's table had no place for: their time is unattributed",
     },
-    Loss {
+    LossCounter {
         name: "exit_unread",
         area: "sched",
         meaning: "threads that ended and whose entry was taken over before it was read: their last time is \
                   missing",
     },
-    Loss {
+    LossCounter {
         name: "torn_read",
         area: "sched",
         meaning: "entries that changed while they were read, every time that it was tried: they count a second \
                   later",
     },
-    Loss {
+    LossCounter {
         name: "slot_raced",
         area: "sched",
         meaning: "threads whose entry another one had taken meanwhile: their time before that is missing",
     },
-    Loss {
+    LossCounter {
         name: "switches_missed",
         area: "sched",
         meaning: "threads that left a CPU, and no switch told the probe of it: time in between is unattributed",
     },
-    Loss {
+    LossCounter {
         name: "clock_backward",
         area: "sched",
         meaning: "switches at which a CPU's clock was behind the one before: they took no time",
     },
-    Loss {
+    LossCounter {
         name: "blame_table_full_ns",
         area: "sched",
         meaning: "waiting behind somebody whom the table of culprits had no place for: they are not named",
     },
-    Loss {
+    LossCounter {
         name: "timeline_overrun",
         area: "timeline",
         meaning: "switches that were overwritten before they were read: idle CPUs may be overlooked",
     },
-    Loss {
+    LossCounter {
         name: "block_log_overrun",
         area: "block",
         meaning: "transfers that were overwritten before they were read: they are missing everywhere",
     },
-    Loss {
+    LossCounter {
         name: "block_nested",
         area: "block",
         meaning: "events that came while the same program ran on that CPU: their requests are missing",
     },
-    Loss {
+    LossCounter {
         name: "block_starts_full",
         area: "block",
         meaning: "requests that the table had no place for: they are missing",
     },
-    Loss {
+    LossCounter {
         name: "block_start_unseen",
         area: "block",
         meaning: "requests whose start was not seen, or was before the probe: they are missing",
     },
-    Loss {
+    LossCounter {
         name: "block_completion_unseen",
         area: "block",
         meaning: "requests of whose completion the probe was not told: they are missing",
     },
-    Loss {
+    LossCounter {
         name: "block_bios_beyond",
         area: "block",
         meaning: "parts of very long requests that were told without their files",
     },
-    Loss {
+    LossCounter {
         name: "block_workers_collide",
         area: "block",
         meaning: "requests whose reason of writeback may be that of another worker",
     },
-    Loss {
+    LossCounter {
         name: "block_late",
         area: "block",
         meaning: "requests that took longer than two seconds: the device's activity and the waits of others have them from then on only",
     },
-    Loss {
+    LossCounter {
         name: "block_folded",
         area: "block",
         meaning: "transfers of a second with very many files, told without their file",
     },
-    Loss {
+    LossCounter {
         name: "block_unnamed",
         area: "block",
         meaning: "transfers of files beyond the number that a recording tells apart",
     },
-    Loss {
+    LossCounter {
         name: "block_stalls_untold",
         area: "block",
         meaning: "long waits that are in the sums only, for too many processes had some in that second",
     },
-    Loss {
+    LossCounter {
         name: BEYOND,
         area: "block",
         meaning: "stalls, passes, commits and busy spells beyond the first 10 000 of each kind: the report looks at \
                   those only; record a shorter window",
     },
-    Loss {
+    LossCounter {
         name: "writeback_log_overrun",
         area: "writeback",
         meaning: "events of writeback that were overwritten before they were read",
     },
-    Loss {
+    LossCounter {
         name: "writeback_nested",
         area: "writeback",
         meaning: "events of writeback that came while the same program ran on that CPU",
     },
-    Loss {
+    LossCounter {
         name: "writeback_inodes_evicted",
         area: "writeback",
         meaning: "inodes whose last writeback was forgotten, for there were too many",
     },
-    Loss {
+    LossCounter {
         name: "writeback_tasks_collide",
         area: "writeback",
         meaning: "syncs and passes whose begin was overwritten by another task",
     },
-    Loss {
+    LossCounter {
         name: "writeback_begin_unseen",
         area: "writeback",
         meaning: "syncs and passes whose begin was not seen",

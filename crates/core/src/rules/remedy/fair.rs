@@ -80,7 +80,7 @@ fn share(waits_ns: u64, on_cpu_ns: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testkit::{Did, MS, S, Scene};
+    use crate::testkit::{MS, ProcessActivity, S, Scene};
 
     #[test]
     fn each_nice_value_is_a_tenth_of_a_cpu_and_weights_never_rise() {
@@ -92,7 +92,14 @@ mod tests {
     fn what_is_left_is_what_two_weights_leave() {
         let mut scene = Scene::new(1, 10 * S);
         let victim = scene.process("victim", None);
-        scene.did(victim, &Did { on_cpu_ns: 5 * S, waits: vec![(1000, 5 * MS)], ..Did::default() });
+        scene.did(
+            victim,
+            &ProcessActivity {
+                on_cpu_ns: 5 * S,
+                waits: vec![(1000, 5 * MS)],
+                ..ProcessActivity::default()
+            },
+        );
         let view = scene.view();
         let groups = view.groups();
         let victim = &groups.list()[0];

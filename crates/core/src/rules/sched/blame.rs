@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Behind which groups a group waited, as causes with shares.
 
-use super::whom;
-use crate::finding::{Cause, Entity, EntityKind, Share, Whom};
+use super::blamed_processes;
+use crate::finding::{BlameDistribution, Cause, Entity, EntityKind, Share};
 use crate::rules::remedy;
 use crate::rules::words::{self, group_entity};
-use crate::view::{Behind, Group, Groups, View};
+use crate::view::{Group, GroupCulprit, Groups, View};
 
 /// Causes below this share are summed up in one line.
 const MIN_SHARE: f64 = 0.01;
@@ -27,20 +27,20 @@ pub(super) struct Blame<'g> {
 
 /// The other group that is to blame most.
 #[derive(Clone, Debug)]
-pub(super) struct Worst<'g> {
+pub(super) struct MainCulprit<'g> {
     /// The group: processes of one name and cgroup.
     pub(super) group: &'g Group<'g>,
     /// Waiting behind the processes that [`Self::name`] names, in nanoseconds: the few that carry the blame, or the
     /// whole group.
     pub(super) ns: u64,
     /// Which of its processes are to blame.
-    pub(super) whom: Option<Whom>,
+    pub(super) whom: Option<BlameDistribution>,
 }
 
-impl<'g> Worst<'g> {
+impl<'g> MainCulprit<'g> {
     /// Name of the culprit.
     pub(super) fn name(&self) -> String {
-        whom::name(self.group, self.whom.as_ref())
+        blamed_processes::name(self.group, self.whom.as_ref())
     }
 
     /// The processes to act on: those that carry the blame if they are few, else the whole group.
@@ -77,11 +77,11 @@ impl<'g> Blame<'g> {
         };
         for (behind, ns) in groups.blame(victim) {
             match behind {
-                Behind::Group(at) if at == victim => blame.own_ns += ns,
-                Behind::Group(at) => blame.others.push((at, ns)),
-                Behind::Others => blame.folded_ns += ns,
-                Behind::Migrated => blame.migrated_ns += ns,
-                Behind::NotSampled => blame.not_sampled_ns += ns,
+                GroupCulprit::Group(at) if at == victim => blame.own_ns += ns,
+                GroupCulprit::Group(at) => blame.others.push((at, ns)),
+                GroupCulprit::Others => blame.folded_ns += ns,
+                GroupCulprit::Migrated => blame.migrated_ns += ns,
+                GroupCulprit::NotSampled => blame.not_sampled_ns += ns,
             }
         }
         // Stable sort: of equals, the group seen first stays first.
@@ -104,20 +104,20 @@ impl<'g> Blame<'g> {
     }
 
     /// The other group that is to blame most; `None` if only the victim itself, or nobody, is.
-    pub(super) fn worst_other(&self) -> Option<Worst<'g>> {
+    pub(super) fn worst_other(&self) -> Option<MainCulprit<'g>> {
         let &(at, ns) = self.others.first()?;
         let whom = self.whom(at);
         let few = whom.as_ref().filter(|whom| whom.few);
         let ns = few.map_or(ns, |whom| (whom.carriers_share * ns as f64).round() as u64);
-        Some(Worst { group: self.group(at), ns, whom })
+        Some(MainCulprit { group: self.group(at), ns, whom })
     }
 
     fn group(&self, at: usize) -> &'g Group<'g> {
         &self.groups.list()[at]
     }
 
-    fn whom(&self, at: usize) -> Option<Whom> {
-        whom::whom(self.group(at), &self.groups.blamed_in(self.own, at))
+    fn whom(&self, at: usize) -> Option<BlameDistribution> {
+        blamed_processes::distribution(self.group(at), &self.groups.blamed_in(self.own, at))
     }
 
     /// The causes, biggest first, as shares of a loss. Where more was blamed than lost (amounts are sampled, and the

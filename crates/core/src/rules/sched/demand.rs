@@ -56,7 +56,7 @@ fn used_at_most_ns(level: &CgroupView) -> Option<u64> {
 
 /// A quota to be raised.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Raise<'a> {
+pub(super) struct QuotaIncrease<'a> {
     /// The cgroup that has the quota.
     pub(super) id: CgroupId,
     /// The victim's cgroup, or the level's own where no victim is known.
@@ -69,7 +69,7 @@ pub(super) struct Raise<'a> {
     pub(super) groups: &'a [Group<'a>],
 }
 
-impl Raise<'_> {
+impl QuotaIncrease<'_> {
     /// Why it cannot be promised that a quota of `cpus` CPUs leaves at most [`LEFT`] of the throttled time; `None` if
     /// it can.
     pub(super) fn doubt(&self, view: &View, cpus: f64) -> Option<&'static str> {

@@ -43,7 +43,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 fn check(view: &View) -> Verdict {
     let groups = view.groups();
-    let mut victims: Vec<(Severity, Hit<'_>)> = Vec::new();
+    let mut victims: Vec<(Severity, WaitingVictim<'_>)> = Vec::new();
     let mut nearest: Option<(Loss, &Group<'_>)> = None;
     let mut unseen: Option<(&Group<'_>, &Idle)> = None;
     let list = groups.list().iter().enumerate();
@@ -60,7 +60,7 @@ fn check(view: &View) -> Verdict {
                 let budget = OwnBudget::of(group, &Blame::of(&groups, at));
                 let severity =
                     if budget.is_some() { severity::lowered(severity) } else { severity };
-                victims.push((severity, Hit { group, idle, loss, budget }));
+                victims.push((severity, WaitingVictim { group, idle, loss, budget }));
             }
             None if nearest.is_none_or(|(nearest, _)| loss.ns > nearest.ns) => {
                 nearest = Some((loss, group));
@@ -91,7 +91,7 @@ fn check(view: &View) -> Verdict {
 }
 
 /// A victim with its loss.
-struct Hit<'g> {
+struct WaitingVictim<'g> {
     group: &'g Group<'g>,
     idle: &'g Idle,
     loss: Loss,
@@ -149,7 +149,7 @@ fn loss(view: &View, group: &Group<'_>, idle: &Idle, idle_ns: u64) -> Loss {
 
 /// What keeps a thread off a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bound {
+enum Constraint {
     /// Its affinity mask (`sched_setaffinity`, `taskset`, `CPUAffinity=`).
     Affinity,
     /// The cpuset of its cgroup.
@@ -158,15 +158,15 @@ enum Bound {
     Threads,
 }
 
-fn bound(view: &View, group: &Group<'_>) -> Bound {
+fn bound(view: &View, group: &Group<'_>) -> Constraint {
     let facts = group.first();
     let online = view.meta().map(|meta| remedy::cpu_list(&meta.cpus_online)).unwrap_or_default();
     let allowed = facts.cpus_allowed.as_deref().map(remedy::cpus);
     let set = facts.cpuset_cpus.as_deref().map(remedy::cpus);
     match (allowed, set) {
-        (Some(allowed), _) if remedy::cpus(&online).is_subset(&allowed) => Bound::Threads,
-        (Some(allowed), Some(set)) if set.is_subset(&allowed) => Bound::Cpuset,
-        _ => Bound::Affinity,
+        (Some(allowed), _) if remedy::cpus(&online).is_subset(&allowed) => Constraint::Threads,
+        (Some(allowed), Some(set)) if set.is_subset(&allowed) => Constraint::Cpuset,
+        _ => Constraint::Affinity,
     }
 }
 
@@ -178,8 +178,8 @@ fn idle_cpus(idle: &Idle, allowed: bool) -> Vec<u32> {
     all.map(|(&(cpu, _), _)| cpu).collect()
 }
 
-fn finding(view: &View, hit: &Hit<'_>, severity: Severity) -> Finding {
-    let Hit { group, idle, loss, budget } = hit;
+fn finding(view: &View, hit: &WaitingVictim<'_>, severity: Severity) -> Finding {
+    let WaitingVictim { group, idle, loss, budget } = hit;
     let forbidden = idle.forbidden_ns >= idle.allowed_ns;
     let others = idle_cpus(idle, !forbidden);
     let are = if others.len() == 1 { "is" } else { "are" };
@@ -225,9 +225,9 @@ fn causes(view: &View, group: &Group<'_>, idle: &Idle) -> Vec<Cause> {
     let facts = group.first();
     let mut setting = Entity::new(EntityKind::Setting);
     let (key, value) = match bound(view, group) {
-        Bound::Affinity => ("CPU affinity", facts.cpus_allowed.clone()),
-        Bound::Cpuset => ("cpuset.cpus", facts.cpuset_cpus.clone()),
-        Bound::Threads => {
+        Constraint::Affinity => ("CPU affinity", facts.cpus_allowed.clone()),
+        Constraint::Cpuset => ("cpuset.cpus", facts.cpuset_cpus.clone()),
+        Constraint::Threads => {
             setting.note = Some("some of its threads may run on every CPU, others may not".into());
             ("CPU affinity of single threads", None)
         }
@@ -309,9 +309,9 @@ fn fixes(view: &View, group: &Group<'_>, forbidden: bool) -> Vec<Fix> {
         }];
     }
     match bound(view, group) {
-        Bound::Affinity => remedy::widen(view, group).into_iter().collect(),
-        Bound::Cpuset => remedy::widen_cpuset(view, group).into_iter().collect(),
-        Bound::Threads => vec![Fix {
+        Constraint::Affinity => remedy::widen(view, group).into_iter().collect(),
+        Constraint::Cpuset => remedy::widen_cpuset(view, group).into_iter().collect(),
+        Constraint::Threads => vec![Fix {
             action: format!(
                 "see which threads of {} are bound, and ask who binds them",
                 ticked(group.comm)

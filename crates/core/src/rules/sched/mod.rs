@@ -2,6 +2,7 @@
 //! SCH rules: threads that are runnable but not running.
 
 mod blame;
+mod blamed_processes;
 mod demand;
 mod evidence;
 pub(super) mod idle_while_waiting;
@@ -11,8 +12,7 @@ mod quota;
 pub(super) mod quota_throttle;
 pub(super) mod run_queue_contention;
 pub(super) mod runtime_oversubscribed;
-mod sized;
-mod whom;
+mod sized_threads;
 
 pub(super) use evidence::{may_suffer, target_is_host};
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! SCH002: threads that could run are stopped because a cgroup's CPU quota ran out.
 
-use super::demand::{self, Raise};
+use super::demand::{self, QuotaIncrease};
 use super::evidence::{self as lines, Loss};
 use super::quota::{self, Binding, counters};
 use crate::finding::{Area, Confirm, Cost, Finding, Fix, Severity, Tail, TailOf, Unit};
 use crate::recording::{CgroupId, Source, State, WaitHist, bucket_of};
 use crate::rules::confidence::Confidence;
-use crate::rules::tail::Excused;
+use crate::rules::tail::ExcludedWaiting;
 use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, remedy, severity, tail};
 use crate::text::shell_quote;
@@ -121,7 +121,7 @@ pub(in crate::rules) fn tail_of(view: &View, group: &Group<'_>) -> Option<Tail> 
     let mut waits = WaitHist::default();
     waits.count[bucket_of(stop_ns)] = stops.min(turns);
     waits.ns[bucket_of(stop_ns)] = stops.min(turns) * stop_ns;
-    tail::of_waits(TailOf::Throttled, (turns, turn_ns), &waits, Excused::default())
+    tail::of_waits(TailOf::Throttled, (turns, turn_ns), &waits, ExcludedWaiting::default())
 }
 
 /// Severity of a victim's throttling by its mean or its tail, and the tail if that is worse.
@@ -232,7 +232,7 @@ fn of_victim(
     all.push(confidence.evidence(view));
     let raise = binding.level().map(|id| {
         let demand = demand::of_level(view, groups, id);
-        Raise { id, from: group.cgroup.unwrap_or(id), demand, binding, groups }
+        QuotaIncrease { id, from: group.cgroup.unwrap_or(id), demand, binding, groups }
     });
     Finding {
         title,
@@ -274,7 +274,7 @@ fn of_counters(view: &View, id: CgroupId, quota: &CgroupView) -> Option<Finding>
     let used_ns = quota.usage_ns.delta().unwrap_or(0);
     let binding = &quota::of_level(id);
     let demand = demand::of_counters(loss.ns + used_ns, loss.ns);
-    let raise = Raise { id, from: id, demand, binding, groups: &[] };
+    let raise = QuotaIncrease { id, from: id, demand, binding, groups: &[] };
     let ran_out = quota.throttled_share().map_or("again and again".into(), |share| {
         format!("in {} of the periods with work", units::share(share))
     });
@@ -296,7 +296,7 @@ fn of_counters(view: &View, id: CgroupId, quota: &CgroupView) -> Option<Finding>
 }
 
 /// Remedies for a quota: raise it, allow bursts, run fewer threads.
-fn fixes(view: &View, raise: &Raise<'_>, threads: u32) -> Vec<Fix> {
+fn fixes(view: &View, raise: &QuotaIncrease<'_>, threads: u32) -> Vec<Fix> {
     let Some(quota) = view.cgroups().get(&raise.id) else { return vec![] };
     let (Some(facts), Some(limit_cpus)) = (quota.facts.as_ref(), quota.limit_cpus()) else {
         return vec![];

@@ -7,11 +7,11 @@ use super::own_budget::OwnBudget;
 use crate::finding::{Area, Cost, Finding, Fix, Severity, Share, Tail, TailOf, Unit};
 use crate::recording::Source;
 use crate::rules::confidence::Confidence;
-use crate::rules::tail::Excused;
+use crate::rules::tail::ExcludedWaiting;
 use crate::rules::words::{self, evidence, group_name};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, remedy, severity, tail};
 use crate::text::units;
-use crate::view::{Behind, Group, Groups, View, waits};
+use crate::view::{Group, GroupCulprit, Groups, View, waits};
 
 const MAX_VICTIMS: usize = 5;
 const PLACEMENT_SHARE: Limit = Limit {
@@ -80,7 +80,11 @@ fn check(view: &View) -> Verdict {
         let budget = OwnBudget::of(group, &blame);
         let step = adjusted(view, group, &loss, &blame, step);
         let step = if budget.is_some() { severity::lowered(step) } else { step };
-        victims.push((step, Hit { loss, blame, tail, leads: by_tail > by_mean, budget }, at));
+        victims.push((
+            step,
+            WaitingVictim { loss, blame, tail, leads: by_tail > by_mean, budget },
+            at,
+        ));
     }
     victims.sort_by(|a, b| (b.0, b.1.loss.ns, a.2).cmp(&(a.0, a.1.loss.ns, b.2)));
     if victims.is_empty() {
@@ -111,7 +115,7 @@ fn check(view: &View) -> Verdict {
 }
 
 /// A victim with its loss.
-struct Hit<'g> {
+struct WaitingVictim<'g> {
     loss: Loss,
     blame: Blame<'g>,
     tail: Option<Tail>,
@@ -127,13 +131,13 @@ pub(in crate::rules) fn tail_of(view: &View, groups: &Groups<'_>, at: usize) -> 
     let usage = groups.list()[at].usage.as_ref()?;
     let turns = lines::turns(view, usage)?;
     let blame = groups.blame(at);
-    let is_observer = |behind: &Behind| match behind {
-        Behind::Group(other) => groups.list()[*other].is_observer(),
+    let is_observer = |behind: &GroupCulprit| match behind {
+        GroupCulprit::Group(other) => groups.list()[*other].is_observer(),
         _ => false,
     };
     let observers_ns: u64 = blame.iter().filter(|it| is_observer(it.0)).map(|it| it.1).sum();
     let blamed_ns = blame.values().sum::<u64>().max(1);
-    let excused = Excused {
+    let excused = ExcludedWaiting {
         nobodys_ns: usage.wakeup_latency_ns,
         observers_share: observers_ns as f64 / blamed_ns as f64,
     };
@@ -238,8 +242,8 @@ fn quiet(nearest: Option<(&Group<'_>, Loss)>, explained_by_quota: Option<String>
     Verdict::Quiet { closest }
 }
 
-fn finding(view: &View, group: &Group<'_>, hit: &Hit<'_>, severity: Severity) -> Finding {
-    let Hit { loss, blame, tail, budget, .. } = hit;
+fn finding(view: &View, group: &Group<'_>, hit: &WaitingVictim<'_>, severity: Severity) -> Finding {
+    let WaitingVictim { loss, blame, tail, budget, .. } = hit;
     let mut confidence = Confidence::of(view);
     confidence = match &group.usage {
         Some(usage) => confidence
@@ -283,7 +287,10 @@ fn finding(view: &View, group: &Group<'_>, hit: &Hit<'_>, severity: Severity) ->
     }
 }
 
-fn title(group: &Group<'_>, Hit { loss, blame, tail, leads, budget }: &Hit<'_>) -> String {
+fn title(
+    group: &Group<'_>,
+    WaitingVictim { loss, blame, tail, leads, budget }: &WaitingVictim<'_>,
+) -> String {
     let name = group_name(group);
     let many = group.members.len() > 1;
     let wait = if many { "wait" } else { "waits" };

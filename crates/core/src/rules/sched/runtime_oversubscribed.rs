@@ -3,18 +3,18 @@
 
 use super::evidence::{self as lines, Loss};
 use super::quota::{self, counters};
-use super::sized::{self, Waited};
+use super::sized_threads::{self, SizedWaiting};
 use crate::finding::{
     Area, Cause, Cost, Entity, EntityKind, Evidence, Finding, Severity, Share, Unit,
 };
-use crate::limits::belief::{Belief, Fit, origin};
-use crate::limits::effective::Bound;
+use crate::limits::belief::{Belief, ThreadFit, origin};
+use crate::limits::effective::LimitSource;
 use crate::recording::{Confidence as Worth, RuntimeReading, Source};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
 use crate::text::units;
-use crate::view::{Behind, Group, Groups, ProcessLimit, View};
+use crate::view::{Group, GroupCulprit, Groups, ProcessLimit, View};
 
 const TOO_MANY: Limit = Limit {
     name: "too_many",
@@ -57,7 +57,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 /// The process of a group whose runtime has the most threads for its limit.
-struct Case<'v> {
+struct OversizedProcess<'v> {
     at: usize,
     group: &'v Group<'v>,
     reading: &'v RuntimeReading,
@@ -65,14 +65,14 @@ struct Case<'v> {
     belief: Belief,
 }
 
-impl Case<'_> {
+impl OversizedProcess<'_> {
     /// The number of threads relative to the number that is tolerated.
     fn ratio(&self) -> f64 {
         f64::from(self.belief.threads.value) / f64::from(self.belief.tolerated)
     }
 
     fn counts(&self) -> bool {
-        self.belief.fit == Fit::Above && self.ratio() >= TOO_MANY.value
+        self.belief.fit == ThreadFit::Above && self.ratio() >= TOO_MANY.value
     }
 
     /// Part of a sentence: `lets 96 threads run at a time and may use 4 CPUs`.
@@ -130,12 +130,12 @@ fn check(view: &View) -> Verdict {
 }
 
 /// The process of a group with the most threads for its limit; `None` if no process has a known number.
-fn case<'v>(view: &View, at: usize, group: &'v Group<'v>) -> Option<Case<'v>> {
+fn case<'v>(view: &View, at: usize, group: &'v Group<'v>) -> Option<OversizedProcess<'v>> {
     let cases = group.members.iter().zip(&group.runtimes).filter_map(|((_, process), reading)| {
         let reading = (*reading)?;
         let limit = view.limit_of(process)?;
         let belief = limit.belief(reading)?;
-        Some(Case { at, group, reading, limit, belief })
+        Some(OversizedProcess { at, group, reading, limit, belief })
     });
     cases.max_by(|a, b| a.ratio().total_cmp(&b.ratio()))
 }
@@ -150,7 +150,7 @@ fn unread_of(view: &View, group: &Group<'_>) -> Option<String> {
 
 /// What a group loses by throttling and by its threads waiting behind each other, in nanoseconds.
 #[derive(Clone, Copy)]
-struct Loses {
+struct OversubscriptionLoss {
     throttled_ns: u64,
     behind_itself_ns: u64,
     loss: Loss,
@@ -158,7 +158,7 @@ struct Loses {
 
 /// What the thread count has to do with the loss.
 #[derive(Clone, Copy)]
-enum Bearing {
+enum Role {
     /// It accounts for at least this share of the loss, 0..1.
     Cause(Severity, f64),
     /// There is a loss, but by threads that the number does not size.
@@ -171,15 +171,22 @@ enum Bearing {
     None,
 }
 
-fn loses(view: &View, groups: &Groups<'_>, case: &Case<'_>) -> Option<Loses> {
+fn loses(
+    view: &View,
+    groups: &Groups<'_>,
+    case: &OversizedProcess<'_>,
+) -> Option<OversubscriptionLoss> {
     if let Some(usage) = &case.group.usage {
         let throttled_ns = usage.states.throttled_ns;
         let behind = groups.blame(case.at);
-        let behind_itself_ns =
-            behind.get(&Behind::Group(case.at)).copied().unwrap_or(0).min(usage.contended_ns());
+        let behind_itself_ns = behind
+            .get(&GroupCulprit::Group(case.at))
+            .copied()
+            .unwrap_or(0)
+            .min(usage.contended_ns());
         let loss =
             Loss::new(view, throttled_ns + behind_itself_ns, usage.wanted_ns(), usage.wall_ns);
-        return Some(Loses { throttled_ns, behind_itself_ns, loss });
+        return Some(OversubscriptionLoss { throttled_ns, behind_itself_ns, loss });
     }
     // Without the probe: the kernel's counters at the level that binds.
     let (id, _) = case.limit.level.as_ref()?;
@@ -187,14 +194,14 @@ fn loses(view: &View, groups: &Groups<'_>, case: &Case<'_>) -> Option<Loses> {
     let queues_ns = level.throttled_ns.delta()?;
     let wanted_ns = queues_ns.saturating_add(level.usage_ns.delta()?);
     let loss = Loss::new(view, queues_ns, wanted_ns, wanted_ns);
-    Some(Loses { throttled_ns: queues_ns, behind_itself_ns: 0, loss })
+    Some(OversubscriptionLoss { throttled_ns: queues_ns, behind_itself_ns: 0, loss })
 }
 
 /// Share of the limit that was used on average; `None` if it is not known.
-fn used(view: &View, case: &Case<'_>) -> Option<f64> {
+fn used(view: &View, case: &OversizedProcess<'_>) -> Option<f64> {
     let cpus = case.limit.effective.cpus;
     let by_level = match (&case.limit.level, case.limit.effective.bound) {
-        (Some((id, _)), Bound::Quota) => view.cgroups().get(id)?.usage_ns.delta(),
+        (Some((id, _)), LimitSource::Quota) => view.cgroups().get(id)?.usage_ns.delta(),
         _ => None,
     };
     // Where the level's usage is not counted: at least what the group itself used.
@@ -204,68 +211,78 @@ fn used(view: &View, case: &Case<'_>) -> Option<f64> {
 }
 
 /// Threads that fit in all processes of the group with a known runtime together.
-fn room(case: &Case<'_>) -> f64 {
+fn room(case: &OversizedProcess<'_>) -> f64 {
     (case.limit.effective.cpus - 1e-9).ceil().max(1.0) * processes(case)
 }
 
-fn processes(case: &Case<'_>) -> f64 {
+fn processes(case: &OversizedProcess<'_>) -> f64 {
     case.group.runtimes.iter().filter(|reading| reading.is_some()).count().max(1) as f64
 }
 
 /// Lower bound of the threads that the number sizes and that were throttled at once; `None` if it is not known.
-fn at_once(view: &View, case: &Case<'_>, loses: Loses, of_sized: f64) -> Option<f64> {
+fn at_once(
+    view: &View,
+    case: &OversizedProcess<'_>,
+    loses: OversubscriptionLoss,
+    of_sized: f64,
+) -> Option<f64> {
     let (id, _) = case.limit.level.as_ref()?;
-    Some(of_sized * sized::stopped_at_once(loses.throttled_ns, view.cgroups().get(id)?)?)
+    Some(of_sized * sized_threads::stopped_at_once(loses.throttled_ns, view.cgroups().get(id)?)?)
 }
 
 /// The share of the waiting that was by threads that the number sizes, 0..1; `None` if it is not known.
-fn of_sized(view: &View, case: &Case<'_>) -> Option<f64> {
-    match sized::waited(view, case.group, case.reading) {
-        Waited::Share(share) => Some(share),
-        Waited::AllAsARule => Some(1.0),
-        Waited::Unknown => None,
+fn of_sized(view: &View, case: &OversizedProcess<'_>) -> Option<f64> {
+    match sized_threads::waited(view, case.group, case.reading) {
+        SizedWaiting::Share(share) => Some(share),
+        SizedWaiting::AllAsARule => Some(1.0),
+        SizedWaiting::Unknown => None,
     }
 }
 
 /// Lower bound of the share of the loss that the number accounts for, 0..1; `None` if it is not known.
-fn part(view: &View, case: &Case<'_>, loses: Loses) -> Option<f64> {
+fn part(view: &View, case: &OversizedProcess<'_>, loses: OversubscriptionLoss) -> Option<f64> {
     let of_sized = of_sized(view, case)?;
-    if case.limit.effective.bound != Bound::Quota || loses.throttled_ns == 0 {
+    if case.limit.effective.bound != LimitSource::Quota || loses.throttled_ns == 0 {
         return Some(of_sized);
     }
-    let fitting = room(case) + processes(case) * f64::from(sized::watchers(case.reading.kind));
+    let fitting =
+        room(case) + processes(case) * f64::from(sized_threads::watchers(case.reading.kind));
     // As many threads as fit would queue behind each other as well, so the same share applies to queueing.
-    let part = of_sized * sized::excess(at_once(view, case, loses, of_sized)?, fitting);
+    let part = of_sized * sized_threads::excess(at_once(view, case, loses, of_sized)?, fitting);
     Some(part.min(1.0))
 }
 
-fn bearing(view: &View, case: &Case<'_>, loses: Loses) -> Bearing {
-    let Some(severity) = severity_of(view, case, loses) else { return Bearing::None };
+fn bearing(view: &View, case: &OversizedProcess<'_>, loses: OversubscriptionLoss) -> Role {
+    let Some(severity) = severity_of(view, case, loses) else { return Role::None };
     match (part(view, case, loses), of_sized(view, case)) {
-        (Some(part), _) if part >= EXPLAINS.value => Bearing::Cause(severity, part),
+        (Some(part), _) if part >= EXPLAINS.value => Role::Cause(severity, part),
         // The number's share is at most that of the threads that it sizes.
-        (Some(_), Some(most)) if most < EXPLAINS.value => Bearing::Others,
-        (Some(_), _) => Bearing::Open,
-        (None, _) => Bearing::Unknown,
+        (Some(_), Some(most)) if most < EXPLAINS.value => Role::Others,
+        (Some(_), _) => Role::Open,
+        (None, _) => Role::Unknown,
     }
 }
 
 /// Severity; `None` if the number is only a risk.
-fn severity_of(view: &View, case: &Case<'_>, loses: Loses) -> Option<Severity> {
+fn severity_of(
+    view: &View,
+    case: &OversizedProcess<'_>,
+    loses: OversubscriptionLoss,
+) -> Option<Severity> {
     let severity = severity::of_loss(loses.loss.ns_per_s, loses.loss.share)?;
     let near = used(view, case).is_none_or(|used| used >= NEAR_LIMIT.value);
-    let by_quota = case.limit.effective.bound == Bound::Quota;
+    let by_quota = case.limit.effective.bound == LimitSource::Quota;
     // Under a quota, the symptom is throttling; a process that queues behind itself on its own CPUs may be batch work.
     let shows =
         if by_quota { loses.throttled_ns > 0 } else { !lines::is_batch(case.group, &loses.loss) };
     (near && shows).then_some(severity)
 }
 
-fn finding(view: &View, groups: &Groups<'_>, case: &Case<'_>) -> Finding {
+fn finding(view: &View, groups: &Groups<'_>, case: &OversizedProcess<'_>) -> Finding {
     let loses = loses(view, groups, case);
-    let bearing = loses.map_or(Bearing::None, |loses| bearing(view, case, loses));
+    let bearing = loses.map_or(Role::None, |loses| bearing(view, case, loses));
     let felt = match (loses, bearing) {
-        (Some(loses), Bearing::Cause(severity, part)) => Some((loses, severity, part)),
+        (Some(loses), Role::Cause(severity, part)) => Some((loses, severity, part)),
         _ => None,
     };
     let name = group_name(case.group);
@@ -276,13 +293,13 @@ fn finding(view: &View, groups: &Groups<'_>, case: &Case<'_>) -> Finding {
             words::of_every_second(loses.loss.ns_per_s),
             units::share(part)
         ),
-        (Bearing::Others, _) => {
+        (Role::Others, _) => {
             format!("{name} {numbers}; but it is other threads that are stopped")
         }
-        (Bearing::Open, _) => format!(
+        (Role::Open, _) => format!(
             "{name} {numbers}; whether it is stopped because of that, or because it wants to run more than it may, is not known"
         ),
-        (Bearing::Unknown, _) => {
+        (Role::Unknown, _) => {
             format!("{name} {numbers}; whether it is those threads that are stopped is not known")
         }
         _ => format!("{name} {numbers}; nothing was lost to that in this window"),
@@ -298,7 +315,7 @@ fn finding(view: &View, groups: &Groups<'_>, case: &Case<'_>) -> Finding {
     let mut confidence = Confidence::of(view)
         .with("number of threads", worth)
         .with("demand not known", if is_used_up { 0.6 } else { 0.9 });
-    if sized::waited(view, case.group, case.reading) == Waited::AllAsARule {
+    if sized_threads::waited(view, case.group, case.reading) == SizedWaiting::AllAsARule {
         confidence = confidence.with("names of threads not seen", 0.8);
     }
     if felt.is_some() && used(view, case).is_none() {
@@ -329,10 +346,10 @@ fn finding(view: &View, groups: &Groups<'_>, case: &Case<'_>) -> Finding {
 
 /// What to expect with the number that fits. Throttling remains if as many threads always want to run and the quota is
 /// less than whole CPUs; how much CPU time the process needs is not known better than that.
-fn expected(case: &Case<'_>) -> String {
+fn expected(case: &OversizedProcess<'_>) -> String {
     let room = room(case);
     let left_ns_per_s = ((room - case.limit.effective.cpus).max(0.0) * 1e9) as u64;
-    if case.limit.effective.bound != Bound::Quota || left_ns_per_s < 10_000_000 {
+    if case.limit.effective.bound != LimitSource::Quota || left_ns_per_s < 10_000_000 {
         return "after the change: next to no throttled time in the ledger. If requests are still late, it needs more CPU \
                 time than it may use, with any number of threads"
             .into();
@@ -345,7 +362,7 @@ fn expected(case: &Case<'_>) -> String {
 }
 
 /// The causes: the setting with its share, and the quota with the rest.
-fn causes(view: &View, case: &Case<'_>, part: f64) -> Vec<Cause> {
+fn causes(view: &View, case: &OversizedProcess<'_>, part: f64) -> Vec<Cause> {
     let mut all = vec![Cause { share: Share::saturating(part), ..cause(case) }];
     if let Some((id, _)) = case.limit.level.as_ref().filter(|_| part < 0.995) {
         let rest = quota::of_level(*id).causes(view).into_iter();
@@ -358,7 +375,7 @@ fn causes(view: &View, case: &Case<'_>, part: f64) -> Vec<Cause> {
     all
 }
 
-fn cause(case: &Case<'_>) -> Cause {
+fn cause(case: &OversizedProcess<'_>) -> Cause {
     let threads = &case.belief.threads;
     let entity = Entity {
         key: Some(threads.name.clone()),
@@ -370,12 +387,16 @@ fn cause(case: &Case<'_>) -> Cause {
 }
 
 /// Evidence lines: which threads waited, and how many were throttled at once.
-fn sized_lines(view: &View, case: &Case<'_>, loses: Option<Loses>) -> Vec<Evidence> {
+fn sized_lines(
+    view: &View,
+    case: &OversizedProcess<'_>,
+    loses: Option<OversubscriptionLoss>,
+) -> Vec<Evidence> {
     let mut all = Vec::new();
-    let waited = sized::waited(view, case.group, case.reading);
+    let waited = sized_threads::waited(view, case.group, case.reading);
     let label = Source::Runtime.label();
     let name = &case.belief.threads.name;
-    if let Waited::Share(share) = waited {
+    if let SizedWaiting::Share(share) = waited {
         let note = format!(
             "of the waiting for a CPU was that of threads that {name} is for, by their names"
         );
@@ -401,7 +422,11 @@ fn sized_lines(view: &View, case: &Case<'_>, loses: Option<Loses>) -> Vec<Eviden
     all
 }
 
-fn evidence_of(view: &View, case: &Case<'_>, loses: Option<Loses>) -> Vec<Evidence> {
+fn evidence_of(
+    view: &View,
+    case: &OversizedProcess<'_>,
+    loses: Option<OversubscriptionLoss>,
+) -> Vec<Evidence> {
     let threads = &case.belief.threads;
     let version = case
         .reading
@@ -431,9 +456,9 @@ fn evidence_of(view: &View, case: &Case<'_>, loses: Option<Loses>) -> Vec<Eviden
             case.limit.effective.cpus,
             Unit::Cpus,
             match case.limit.effective.bound {
-                Bound::Quota | Bound::Cpuset => Source::CgroupCpu.label(),
-                Bound::Affinity => "/proc/PID/status",
-                Bound::Online => "/sys/devices/system/cpu",
+                LimitSource::Quota | LimitSource::Cpuset => Source::CgroupCpu.label(),
+                LimitSource::Affinity => "/proc/PID/status",
+                LimitSource::Online => "/sys/devices/system/cpu",
             },
             origin(case.limit.circumstances()),
         ),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! SYS001: a file whose contents are computed at each read takes far longer than others of its kind.
 
-use super::whose::{share, whose};
+use super::caller::{caller, share};
 use crate::finding::{
     Area, Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
 };
@@ -49,16 +49,20 @@ pub(in crate::rules) static RULE: Rule = Rule {
 };
 
 /// The operation on a file that takes the most time.
-struct Most {
+struct CostliestOperation {
     op: &'static str,
     calls: u64,
     mean_ns: u64,
 }
 
-fn most(file: &SyscallFile) -> Option<Most> {
+fn most(file: &SyscallFile) -> Option<CostliestOperation> {
     let op = (0..FILE_OPS).max_by_key(|op| (file.ns[*op], std::cmp::Reverse(*op)))?;
     let calls = file.calls[op];
-    Some(Most { op: FILE_OP_NAMES[op], calls, mean_ns: file.ns[op].checked_div(calls)? })
+    Some(CostliestOperation {
+        op: FILE_OP_NAMES[op],
+        calls,
+        mean_ns: file.ns[op].checked_div(calls)?,
+    })
 }
 
 /// Files for which waiting until something happens is normal.
@@ -78,19 +82,19 @@ fn usual_ns(group: &SyscallGroup, class: FileClass) -> u64 {
 }
 
 /// A file that a process spends time in.
-struct Slow<'v> {
+struct SlowFile<'v> {
     process: Option<ProcId>,
     group: &'v SyscallGroup,
     file: &'v SyscallFile,
-    most: Most,
+    most: CostliestOperation,
     usual_ns: u64,
     lost_ns_per_s: u64,
     share: f64,
 }
 
 fn check(view: &View) -> Verdict {
-    let mut found: Vec<(Severity, Slow<'_>)> = Vec::new();
-    let mut nearest: Option<Slow<'_>> = None;
+    let mut found: Vec<(Severity, SlowFile<'_>)> = Vec::new();
+    let mut nearest: Option<SlowFile<'_>> = None;
     for (&process, group) in view.syscalls().groups() {
         for file in group.files.values().filter(|file| file.class.is_computed()) {
             if waits_for_events(&file.path) {
@@ -130,9 +134,9 @@ fn slow<'v>(
     process: Option<ProcId>,
     group: &'v SyscallGroup,
     file: &'v SyscallFile,
-) -> Option<Slow<'v>> {
+) -> Option<SlowFile<'v>> {
     let lost_ns_per_s = group.per_second(file.all_ns());
-    Some(Slow {
+    Some(SlowFile {
         process,
         group,
         file,
@@ -143,9 +147,9 @@ fn slow<'v>(
     })
 }
 
-fn finding(view: &View, severity: Severity, slow: &Slow<'_>) -> Finding {
-    let Slow { file, most, .. } = slow;
-    let (victim, name) = whose(view, slow.process);
+fn finding(view: &View, severity: Severity, slow: &SlowFile<'_>) -> Finding {
+    let SlowFile { file, most, .. } = slow;
+    let (victim, name) = caller(view, slow.process);
     let on_cpu_ns = file.all_ns().saturating_sub(file.off_ns);
     let busy = on_cpu_ns * 2 >= file.all_ns();
     let meanwhile = match (busy, file.class) {
@@ -182,12 +186,12 @@ fn finding(view: &View, severity: Severity, slow: &Slow<'_>) -> Finding {
     }
 }
 
-fn calls_of(most: &Most) -> String {
+fn calls_of(most: &CostliestOperation) -> String {
     units::counted(most.calls, &format!("`{}`", most.op), &format!("`{}`", most.op))
 }
 
-fn lines(view: &View, slow: &Slow<'_>, on_cpu_ns: u64) -> Vec<Evidence> {
-    let Slow { file, most, group, .. } = slow;
+fn lines(view: &View, slow: &SlowFile<'_>, on_cpu_ns: u64) -> Vec<Evidence> {
+    let SlowFile { file, most, group, .. } = slow;
     let label = Source::Syscalls.label();
     let line =
         |name: &str, ns: u64, note: String| evidence(view, name, ns as f64, Unit::Ns, label, note);

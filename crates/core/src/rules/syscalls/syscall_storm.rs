@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! SYS002: very many short system calls of one kind take much of a CPU.
 
-use super::whose::{share, whose};
+use super::caller::{caller, share};
 use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
 use crate::recording::{FILE_OP_NAMES, FILE_OPS, ProcId, Source, SyscallFile, SyscallTotal};
 use crate::rules::confidence::Confidence;
@@ -112,7 +112,7 @@ fn file_of<'v>(storm: &Storm<'v>) -> Option<(&'v SyscallFile, u64, usize)> {
 }
 
 fn finding(view: &View, severity: Severity, storm: &Storm<'_>) -> Finding {
-    let (victim, name) = whose(view, storm.process);
+    let (victim, name) = caller(view, storm.process);
     let of_file = file_of(storm);
     let about =
         of_file.map_or(String::new(), |(file, ..)| format!(", mostly on {}", ticked(&file.path)));

@@ -8,7 +8,7 @@ use crate::recording::{
     WaitHist,
 };
 use crate::rules::report;
-use crate::testkit::{Did, MS, S, Scene, US, view};
+use crate::testkit::{MS, ProcessActivity, S, Scene, US, view};
 
 fn finding<'r>(report: &'r Report, code: &str) -> &'r Finding {
     let found = report.findings.iter().find(|finding| finding.code == code);
@@ -31,10 +31,10 @@ fn spinners(scene: &mut Scene, number: u32) -> Vec<ProcId> {
     let all: Vec<ProcId> = (0..number).map(|_| scene.process("stress-ng", Some(cgroup))).collect();
     let on_cpu_ns = 20 * S / u64::from(number);
     let parent = scene.process("stress-ng", Some(cgroup));
-    scene.did(parent, &Did::default());
+    scene.did(parent, &ProcessActivity::default());
     for &id in &all {
         let waits = vec![((10 * S - on_cpu_ns) / (28 * MS), 28 * MS)];
-        scene.did(id, &Did { on_cpu_ns, waits, ..Did::default() });
+        scene.did(id, &ProcessActivity { on_cpu_ns, waits, ..ProcessActivity::default() });
         for &other in &all {
             scene.blame(
                 id,
@@ -50,7 +50,7 @@ fn spinners(scene: &mut Scene, number: u32) -> Vec<ProcId> {
 fn a_target_that_only_sleeps_is_shown_asleep() {
     let mut scene = Scene::new(2, 10 * S);
     let idle = scene.process("sleep", None);
-    scene.did(idle, &Did::default());
+    scene.did(idle, &ProcessActivity::default());
     assert_eq!(judged(&scene).ledger, []);
     scene.target(idle);
     let report = judged(&scene);
@@ -65,7 +65,9 @@ fn a_target_that_only_sleeps_is_shown_asleep() {
 fn what_was_counted_twice_is_said_and_not_hidden() {
     let mut scene = Scene::new(2, 10 * S);
     let twice = scene.process("twice", None);
-    scene.did(twice, &Did { on_cpu_ns: 10 * S, ..Did::default() }).target(twice);
+    scene
+        .did(twice, &ProcessActivity { on_cpu_ns: 10 * S, ..ProcessActivity::default() })
+        .target(twice);
     let excess = |scene: &Scene, wall_ns| {
         let mut records = scene.records();
         for record in &mut records {
@@ -119,7 +121,12 @@ fn the_small_server_comes_before_the_spinners_that_queue_behind_each_other() {
     let stress = spinners(&mut scene, 16);
     scene.did(
         server,
-        &Did { threads: 2, on_cpu_ns: 300 * MS, waits: vec![(1_000, 600 * US)], ..Did::default() },
+        &ProcessActivity {
+            threads: 2,
+            on_cpu_ns: 300 * MS,
+            waits: vec![(1_000, 600 * US)],
+            ..ProcessActivity::default()
+        },
     );
     for &id in &stress {
         scene.blame(server, Culprit::Process(id), 35 * MS);
@@ -154,7 +161,10 @@ fn a_moderately_loaded_host_yields_nothing_above_info() {
     for name in ["gcc", "web", "db"] {
         let process = scene.process(name, None);
         let waits = vec![(5_000, 10 * US), (200, MS)];
-        scene.did(process, &Did { threads: 4, on_cpu_ns: 4 * S, waits, ..Did::default() });
+        scene.did(
+            process,
+            &ProcessActivity { threads: 4, on_cpu_ns: 4 * S, waits, ..ProcessActivity::default() },
+        );
     }
     scene.busy(0.6);
     assert!(worst(&judged(&scene)) <= Some(Severity::Info));
@@ -167,8 +177,15 @@ fn a_spinner_under_a_quota_is_throttled_and_not_waiting() {
     let limited = scene.cgroup("/limited", Some(50_000), None);
     let spinner = scene.process("spinner", Some(limited));
     let waits = vec![(100, 3 * MS)];
-    scene
-        .did(spinner, &Did { on_cpu_ns: 5 * S, throttled_ns: 4_700 * MS, waits, ..Did::default() });
+    scene.did(
+        spinner,
+        &ProcessActivity {
+            on_cpu_ns: 5 * S,
+            throttled_ns: 4_700 * MS,
+            waits,
+            ..ProcessActivity::default()
+        },
+    );
     scene.cpu_stat(limited, 5 * S, 100, 99, 4_700 * MS);
     for target in [None, Some(spinner)] {
         let mut scene = scene.clone();
@@ -321,7 +338,12 @@ fn threads_that_queue_behind_each_other_are_told_so() {
     let mut scene = Scene::new(2, 10 * S);
     let busy = scene.process("busy", None);
     let waits = vec![(2_000, 4 * MS)];
-    scene.did(busy, &Did { threads: 8, on_cpu_ns: 6 * S, waits, ..Did::default() }).target(busy);
+    scene
+        .did(
+            busy,
+            &ProcessActivity { threads: 8, on_cpu_ns: 6 * S, waits, ..ProcessActivity::default() },
+        )
+        .target(busy);
     scene.blame(busy, Culprit::Process(busy), 7_800 * MS);
     let report = judged(&scene);
     let found = finding(&report, "SCH001");
@@ -383,7 +405,10 @@ fn of_two_quotas_the_one_that_came_nearer_to_its_limits_is_named() {
     for (name, throttled_ns) in [("far", 20 * MS), ("near", 150 * MS), ("farther", MS)] {
         let cgroup = scene.cgroup(&format!("/{name}"), Some(50_000), None);
         let process = scene.process(name, Some(cgroup));
-        scene.did(process, &Did { on_cpu_ns: S, throttled_ns, ..Did::default() });
+        scene.did(
+            process,
+            &ProcessActivity { on_cpu_ns: S, throttled_ns, ..ProcessActivity::default() },
+        );
         scene.cpu_stat(cgroup, S, 100, 1, throttled_ns);
     }
     let report = judged(&scene);

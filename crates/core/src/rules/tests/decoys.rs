@@ -7,7 +7,7 @@ use crate::recording::{
     Culprit, DiskCounters, IdleTick, IoCulprit, ProcessTick, Record, ThreadStates,
 };
 use crate::render::{TextStyle, text};
-use crate::testkit::{Did, MS, S, Scene};
+use crate::testkit::{MS, ProcessActivity, S, Scene};
 
 fn finding<'r>(report: &'r Report, code: &str) -> &'r Finding {
     let found = report.findings.iter().find(|finding| finding.code == code);
@@ -24,10 +24,14 @@ fn who_burns_cpu_time_elsewhere_is_not_named() {
     let server = scene.process("server", Some(group));
     let here = scene.process("culprit", Some(other));
     let elsewhere = scene.process("hog", Some(other));
-    let did = Did { on_cpu_ns: 2 * S, waits: vec![(250, 4 * MS)], ..Did::default() };
+    let did = ProcessActivity {
+        on_cpu_ns: 2 * S,
+        waits: vec![(250, 4 * MS)],
+        ..ProcessActivity::default()
+    };
     scene.did(server, &did);
     for id in [here, elsewhere] {
-        scene.did(id, &Did { on_cpu_ns: 9 * S, ..Did::default() });
+        scene.did(id, &ProcessActivity { on_cpu_ns: 9 * S, ..ProcessActivity::default() });
     }
     // What distinguishes them is which of them ran on the server's CPU while it waited.
     scene.blame(server, Culprit::Process(here), S);
@@ -71,9 +75,13 @@ fn threads_that_are_queued_under_a_quota_that_did_not_run_out_are_not_throttled(
     let group = scene.cgroup("/web", Some(50_000), None);
     let server = scene.process("server", Some(group));
     let hog = scene.process("hog", None);
-    let did = Did { on_cpu_ns: 2 * S, waits: vec![(500, 4 * MS)], ..Did::default() };
+    let did = ProcessActivity {
+        on_cpu_ns: 2 * S,
+        waits: vec![(500, 4 * MS)],
+        ..ProcessActivity::default()
+    };
     scene.did(server, &did);
-    scene.did(hog, &Did { on_cpu_ns: 9 * S, ..Did::default() });
+    scene.did(hog, &ProcessActivity { on_cpu_ns: 9 * S, ..ProcessActivity::default() });
     scene.blame(server, Culprit::Process(hog), 2 * S);
     scene.cpu_stat(group, 2 * S, 100, 0, 0);
     scene.busy(0.6);
@@ -91,7 +99,11 @@ fn waiting_while_no_cpu_idles_is_not_blamed_on_masks() {
         let server = scene.process("server", None);
         scene.facts(server, |facts| facts.cpus_allowed = Some("1".into()));
         let hog = scene.process("hog", None);
-        let did = Did { on_cpu_ns: 2 * S, waits: vec![(500, 4 * MS)], ..Did::default() };
+        let did = ProcessActivity {
+            on_cpu_ns: 2 * S,
+            waits: vec![(500, 4 * MS)],
+            ..ProcessActivity::default()
+        };
         scene.did(server, &did);
         scene.blame(server, Culprit::Process(hog), 2 * S);
         scene.idle(IdleTick {
@@ -137,7 +149,7 @@ fn requests_that_nobody_waits_for_are_no_loss() {
         let (mut scene, disk) = disks::host(30);
         let reader = scene.process("reader", None);
         let backup = disks::service(&mut scene, "backup", "/backup.service", 30);
-        scene.did(reader, &Did { threads: 1, on_cpu_ns, ..Did::default() });
+        scene.did(reader, &ProcessActivity { threads: 1, on_cpu_ns, ..ProcessActivity::default() });
         let beside = [(IoCulprit::Process(backup), 80), (IoCulprit::Device, 20)];
         disks::requests(&mut scene, reader, disk, &[(450, 60 * MS)], &beside);
         judged(&scene)
@@ -153,7 +165,10 @@ fn a_disk_that_ends_nothing_is_told_from_one_that_has_little_to_do() {
         let (mut scene, disk) = disks::host(30);
         let broker = scene.process("broker", None);
         let block_io_ns = if in_flight { 29 * S } else { 100 * MS };
-        scene.did(broker, &Did { on_cpu_ns: S, block_io_ns, ..Did::default() });
+        scene.did(
+            broker,
+            &ProcessActivity { on_cpu_ns: S, block_io_ns, ..ProcessActivity::default() },
+        );
         scene.diskstats(disk, |t_ns| DiskCounters {
             writes: ends_per_s * t_ns / S,
             busy_ns: if in_flight { t_ns } else { t_ns / 100 },
@@ -178,7 +193,15 @@ fn first_reads_wait_for_the_disk_and_not_for_memory() {
     let waiting = |block_io_ns, mem_stall_ns| {
         let mut scene = Scene::new(4, 10 * S);
         let reader = scene.process("reader", None);
-        scene.did(reader, &Did { on_cpu_ns: S, block_io_ns, mem_stall_ns, ..Did::default() });
+        scene.did(
+            reader,
+            &ProcessActivity {
+                on_cpu_ns: S,
+                block_io_ns,
+                mem_stall_ns,
+                ..ProcessActivity::default()
+            },
+        );
         codes(&judged(&scene)).contains(&"MEM001")
     };
     assert!(waiting(0, 4 * S));
@@ -194,7 +217,10 @@ fn who_else_waits_for_memory_is_evidence_and_no_cause() {
         for (name, mem_stall_ns) in ["index", "nginx"].into_iter().zip(waits) {
             let cgroup = scene.cgroup(&format!("/{name}"), None, None);
             let process = scene.process(name, Some(cgroup));
-            scene.did(process, &Did { on_cpu_ns: S, mem_stall_ns, ..Did::default() });
+            scene.did(
+                process,
+                &ProcessActivity { on_cpu_ns: S, mem_stall_ns, ..ProcessActivity::default() },
+            );
         }
         let report = judged(&scene);
         let found = finding(&report, "MEM001");

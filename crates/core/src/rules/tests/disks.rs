@@ -2,10 +2,10 @@
 //! Hosts with a disk, for the rules about block IO.
 
 use crate::recording::{
-    Container, DevId, DeviceBin, DiskCounters, IoCulprit, IoOp, IoTick, IoWhat, ProcId, Source,
+    Container, DevId, DeviceBin, DiskCounters, IoCulprit, IoOp, IoPurpose, IoTick, ProcId, Source,
     StallKind, WritebackPass,
 };
-use crate::testkit::{Did, MS, S, Scene, US, pass, transfers};
+use crate::testkit::{MS, ProcessActivity, S, Scene, US, pass, transfers};
 use std::ops::Range;
 
 /// The recording that makes a block IO rule give that answer.
@@ -65,7 +65,15 @@ pub(super) fn service(scene: &mut Scene, comm: &str, cgroup: &str, seconds: u64)
     let cgroup = scene.cgroup(cgroup, None, Some(unit));
     let id = scene.process(comm, Some(cgroup));
     let waits = vec![(3_000, 10 * US)];
-    scene.did(id, &Did { threads: 8, on_cpu_ns: seconds * 30 * MS, waits, ..Did::default() });
+    scene.did(
+        id,
+        &ProcessActivity {
+            threads: 8,
+            on_cpu_ns: seconds * 30 * MS,
+            waits,
+            ..ProcessActivity::default()
+        },
+    );
     id
 }
 
@@ -83,7 +91,8 @@ pub(super) fn limited(per_s: u64) -> Scene {
     let cgroup = scene.cgroup("/mongod", None, None);
     let mongod = scene.process("mongod", Some(cgroup));
     let waits = vec![(3_000, 10 * US)];
-    let did = Did { on_cpu_ns: S, block_io_ns: 24 * S, waits, ..Did::default() };
+    let did =
+        ProcessActivity { on_cpu_ns: S, block_io_ns: 24 * S, waits, ..ProcessActivity::default() };
     scene.did(mongod, &did);
     for second in 0..30 {
         let at = span(second * S, S);
@@ -170,12 +179,12 @@ pub(super) fn broker(seconds: u64) -> Scene {
         for number in 0..files {
             let path = format!("/data/store/{directory}/{number:04}/00000000");
             let file = scene.file_dirtied_by(disk, &path, Some(java));
-            scene.io(0..S, written(IoWhat::File(file), ios, bytes));
+            scene.io(0..S, written(IoPurpose::File(file), ios, bytes));
         }
     }
-    scene.io(0..S, written(IoWhat::Metadata, 100, 409_600));
+    scene.io(0..S, written(IoPurpose::Metadata, 100, 409_600));
     let log = scene.file(disk, "/data/store/commitlog/00000000");
-    let own = transfers(disk, IoWhat::Journal, IoOp::Write, 2_804, 11_485_184, 900 * US);
+    let own = transfers(disk, IoPurpose::Journal, IoOp::Write, 2_804, 11_485_184, 900 * US);
     scene.io(0..S, IoTick { submitter: None, ..own });
     let mut passes = broker_passes(java);
     passes.retain(|(at, _)| at.end < seconds * S);
@@ -302,7 +311,8 @@ pub(super) fn short_stretches() -> Scene {
     full_within(&mut scene, disk, &stretches, 40);
     let table = scene.file(disk, "/data/mysql/orders.ibd");
     let dump = scene.file(disk, "/data/etl/load.csv");
-    let io = |file, ios, bytes| transfers(disk, IoWhat::File(file), IoOp::Read, ios, bytes, 8 * MS);
+    let io =
+        |file, ios, bytes| transfers(disk, IoPurpose::File(file), IoOp::Read, ios, bytes, 8 * MS);
     scene.io(0..S, IoTick { submitter: Some(server), ..io(table, 4_008, 65_667_072) });
     scene.io(0..S, IoTick { submitter: Some(batch), ..io(dump, 9_600, 1_258_291_200) });
     scene.requests(0..S, disk, IoOp::Read, &[(4_000, 10 * US, 240 * US), (9_600, 30 * MS, 2 * MS)]);
@@ -337,7 +347,8 @@ pub(super) fn neighbour() -> Scene {
     requests(&mut scene, rsync, disk, &[(20_000, 4 * MS)], &own);
     let heap = scene.file(disk, "/data/pg/base/16384/2619");
     let backup = scene.file(disk, "/data/backup/full.tar");
-    let io = |file, ios, bytes| transfers(disk, IoWhat::File(file), IoOp::Read, ios, bytes, 3 * MS);
+    let io =
+        |file, ios, bytes| transfers(disk, IoPurpose::File(file), IoOp::Read, ios, bytes, 3 * MS);
     scene.io(0..S, IoTick { submitter: Some(postgres), ..io(heap, 3_940, 32_276_480) });
     scene.io(0..S, IoTick { submitter: Some(rsync), ..io(backup, 20_000, 2_621_440_000) });
     scene.requests(0..S, disk, IoOp::Read, &[(20_000, 2 * MS, MS), (3_900, 3 * MS, MS)]);
@@ -363,14 +374,14 @@ pub(super) fn journal_of(kind: &str) -> Scene {
         );
     }
     scene.io_wait(0..S, mail, StallKind::Sync, Some(disk), &[(900, 2 * MS), (8, 400 * MS)]);
-    let journal = transfers(disk, IoWhat::Journal, IoOp::Write, 2_100, 8_601_600, 2 * MS);
+    let journal = transfers(disk, IoPurpose::Journal, IoOp::Write, 2_100, 8_601_600, 2 * MS);
     scene.io(0..S, journal);
     let inbox = scene.file(disk, "/data/mail/u17/inbox");
     scene.io(
         0..S,
         IoTick {
             submitter: Some(mail),
-            ..transfers(disk, IoWhat::File(inbox), IoOp::Write, 950, 3_891_200, MS)
+            ..transfers(disk, IoPurpose::File(inbox), IoOp::Write, 950, 3_891_200, MS)
         },
     );
     scene
@@ -388,7 +399,7 @@ pub(super) fn throttled() -> Scene {
         scene.stall(at, dd, StallKind::DirtyThrottle, Some(disk), None);
     }
     let image = scene.file(disk, "/data/import/image.raw");
-    let io = transfers(disk, IoWhat::File(image), IoOp::Write, 4_000, 2_097_152_000, 9 * MS);
+    let io = transfers(disk, IoPurpose::File(image), IoOp::Write, 4_000, 2_097_152_000, 9 * MS);
     scene.io(0..S, IoTick { reason: Some("background".into()), ..io });
     scene
 }

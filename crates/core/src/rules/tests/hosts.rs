@@ -5,7 +5,7 @@
 use super::{diff as differences, kept};
 use crate::finding::{Finding, Severity};
 use crate::host_diff::document::HostDiff;
-use crate::host_diff::{Given, Measured};
+use crate::host_diff::{HostInput, Measured};
 use crate::render::{TextStyle, host_diff};
 use crate::rules::{Check, RULES, diff};
 use crate::snapshot::{Class, Instance, Snapshot, Value, fold};
@@ -16,10 +16,10 @@ const C: &str = "/sys/devices/system/cpu/cpu*/cpuidle/state";
 const IDLE: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 
 fn judged(snapshots: &[Snapshot], slow: Option<usize>) -> HostDiff {
-    let given: Vec<Given<'_>> = snapshots
+    let given: Vec<HostInput<'_>> = snapshots
         .iter()
         .enumerate()
-        .map(|(at, snapshot)| Given {
+        .map(|(at, snapshot)| HostInput {
             snapshot,
             label: "",
             slow: slow.map(|slow| slow == at),
@@ -193,10 +193,10 @@ fn deep_sleep_counts_beside_a_host_that_sleeps_less_deep() {
 fn drift_names_the_slow_host_and_claims_no_loss_that_was_not_measured() {
     let both = crate::host_diff::drift();
     let finding = |at: usize, measured: &[Measured]| {
-        let given: Vec<Given<'_>> = both
+        let given: Vec<HostInput<'_>> = both
             .iter()
             .enumerate()
-            .map(|(host, snapshot)| Given {
+            .map(|(host, snapshot)| HostInput {
                 snapshot,
                 label: "",
                 slow: Some(host == at),
@@ -222,10 +222,10 @@ fn what_all_slow_hosts_have_is_one_finding() {
     };
     let of_each = |n: u8| {
         let snapshots: Vec<Snapshot> = (0..2 * n).map(|at| with(at, at < n)).collect();
-        let given: Vec<Given<'_>> = snapshots
+        let given: Vec<HostInput<'_>> = snapshots
             .iter()
             .enumerate()
-            .map(|(at, snapshot)| Given {
+            .map(|(at, snapshot)| HostInput {
                 snapshot,
                 label: "",
                 slow: Some(at < usize::from(n)),

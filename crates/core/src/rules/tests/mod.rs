@@ -2,6 +2,7 @@
 //! Tests of all rules: the registry, the golden inputs and their reports, cases that decide between rules, and
 //! properties that hold for any input.
 
+mod blamed_processes;
 mod block;
 mod cases;
 mod decoys;
@@ -20,7 +21,6 @@ mod steal;
 mod syscalls;
 mod tables;
 mod tails;
-mod whom;
 
 use super::{RULES, of_recordings, report};
 use crate::finding::Report;

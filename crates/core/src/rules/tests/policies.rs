@@ -4,7 +4,7 @@
 use super::{codes, judged};
 use crate::finding::{Finding, Report, Severity};
 use crate::recording::{Culprit, IdleCpu, IdleTick, SchedPolicy, Scheduling};
-use crate::testkit::{Did, MS, S, Scene};
+use crate::testkit::{MS, ProcessActivity, S, Scene};
 
 fn scheduled(policy: SchedPolicy, priority: u32, ran_ns: u64) -> Vec<Scheduling> {
     vec![Scheduling { policy, priority, nice: 0, threads: 1, tid: 1001, ran_ns }]
@@ -20,8 +20,8 @@ fn beside(victim: Vec<Scheduling>, culprit: Vec<Scheduling>) -> Scene {
     scene.facts(control, |process| process.scheduling = victim);
     scene.facts(spinner, |process| process.scheduling = culprit);
     let waits = vec![(100, 90 * MS)];
-    scene.did(control, &Did { on_cpu_ns: S, waits, ..Did::default() });
-    scene.did(spinner, &Did { on_cpu_ns: 9 * S, ..Did::default() });
+    scene.did(control, &ProcessActivity { on_cpu_ns: S, waits, ..ProcessActivity::default() });
+    scene.did(spinner, &ProcessActivity { on_cpu_ns: 9 * S, ..ProcessActivity::default() });
     scene.blame(control, Culprit::Process(spinner), 9 * S);
     scene.busy(0.5).target(control);
     scene

@@ -7,7 +7,7 @@ use crate::finding::{Finding, Fix};
 use crate::recording::{
     CgroupId, Culprit, IdleCpu, IdleTick, ProcId, Process, Record, SchedPolicy, Scheduling,
 };
-use crate::testkit::{Did, MS, S, Scene, US};
+use crate::testkit::{MS, ProcessActivity, S, Scene, US};
 
 fn finding(scene: &Scene, code: &str) -> Finding {
     let found = judged(scene).findings.into_iter().find(|finding| finding.code == code);
@@ -42,7 +42,15 @@ fn nested(quotas_us: [Option<u64>; 2], throttled: [u64; 2]) -> Scene {
     let own = scene.cgroup("/pod/own", quotas_us[1], None);
     let spinner = scene.process("spinner", Some(own));
     let waits = vec![(100, 20 * US)];
-    scene.did(spinner, &Did { on_cpu_ns: 5 * S, throttled_ns: 5 * S, waits, ..Did::default() });
+    scene.did(
+        spinner,
+        &ProcessActivity {
+            on_cpu_ns: 5 * S,
+            throttled_ns: 5 * S,
+            waits,
+            ..ProcessActivity::default()
+        },
+    );
     scene.cpu_stat(above, 5 * S, 100, throttled[0], 5 * S);
     scene.cpu_stat(own, 5 * S, 100, throttled[1], 5 * S);
     scene.target(spinner);
@@ -95,7 +103,13 @@ fn what_is_enough_in_the_mean_is_not_promised_to_be_enough_for_peaks() {
     let server = scene.process("server", Some(web));
     // Once a second, four threads want 50 ms each at once: 100 ms are left when the quota has run out.
     let waits = vec![(100, 20 * US)];
-    let did = Did { threads: 4, on_cpu_ns: 5 * S, throttled_ns: 3 * S, waits, ..Did::default() };
+    let did = ProcessActivity {
+        threads: 4,
+        on_cpu_ns: 5 * S,
+        throttled_ns: 3 * S,
+        waits,
+        ..ProcessActivity::default()
+    };
     scene.did(server, &did).cpu_stat(web, 5 * S, 100, 10, 3 * S).target(server);
     let peaks = fix(&scene, "SCH002");
     assert!(peaks.action.ends_with("to 1.5 CPUs"), "{}", peaks.action);
@@ -122,8 +136,11 @@ fn turns(cgroup: Option<&str>, nice: [i32; 2], autogroup: Option<&str>) -> Scene
     let at = cgroup.map(|path| scene.cgroup(path, None, None)).or(Some(CgroupId(1)));
     let (victim, spinner) = (scene.process("victim", at), scene.process("spinner", at));
     let waits = vec![(1_000, 5 * MS)];
-    scene.did(victim, &Did { on_cpu_ns: 5 * S, waits: waits.clone(), ..Did::default() });
-    scene.did(spinner, &Did { on_cpu_ns: 5 * S, waits, ..Did::default() });
+    scene.did(
+        victim,
+        &ProcessActivity { on_cpu_ns: 5 * S, waits: waits.clone(), ..ProcessActivity::default() },
+    );
+    scene.did(spinner, &ProcessActivity { on_cpu_ns: 5 * S, waits, ..ProcessActivity::default() });
     scene.blame(victim, Culprit::Process(spinner), 5 * S).busy(1.0);
     for (id, nice) in [victim, spinner].into_iter().zip(nice) {
         scene.facts(id, |process| process.nice = Some(nice));
@@ -155,7 +172,8 @@ fn a_wait_behind_many_is_not_halved_by_a_tenth_of_their_weights() {
     let behind = |n: u64| {
         let mut scene = turns(None, [0, 0], Some("0"));
         let waits = vec![(1_000 * n, 5 * MS)];
-        scene.did(ProcId(1), &Did { on_cpu_ns: 0, waits, ..Did::default() });
+        scene
+            .did(ProcId(1), &ProcessActivity { on_cpu_ns: 0, waits, ..ProcessActivity::default() });
         scene.blame(ProcId(1), Culprit::Process(ProcId(2)), 5 * S * n);
         left(&fix(&scene, "SCH001"))
     };
@@ -201,9 +219,23 @@ fn real_time(weight: u64, run_ns: u64) -> Scene {
     scene.cgroup("/", None, None);
     let (web, audio) = (scene.cgroup("/web", None, None), scene.cgroup("/audio", None, None));
     let (victim, poller) = (scene.process("web", Some(web)), scene.process("poller", Some(audio)));
-    scene.did(victim, &Did { on_cpu_ns: S / 2, waits: vec![(1_000, 9 * MS)], ..Did::default() });
+    scene.did(
+        victim,
+        &ProcessActivity {
+            on_cpu_ns: S / 2,
+            waits: vec![(1_000, 9 * MS)],
+            ..ProcessActivity::default()
+        },
+    );
     let runs = 9 * S / run_ns;
-    scene.did(poller, &Did { on_cpu_ns: 9 * S, waits: vec![(runs, US)], ..Did::default() });
+    scene.did(
+        poller,
+        &ProcessActivity {
+            on_cpu_ns: 9 * S,
+            waits: vec![(runs, US)],
+            ..ProcessActivity::default()
+        },
+    );
     scene.blame(victim, Culprit::Process(poller), 9 * S).target(victim);
     scene.facts(poller, |process| {
         let policy = SchedPolicy::Fifo;
@@ -285,8 +317,11 @@ fn who_is_moved_to_busy_cpus_may_send_others_back() {
         let (victim, spinner) = (scene.process("victim", None), scene.process("spinner", None));
         scene.facts(victim, |process| process.cpus_allowed = Some("0".into()));
         let waits = vec![(1_000, 4 * MS)];
-        scene.did(victim, &Did { on_cpu_ns: 3 * S, waits, ..Did::default() });
-        scene.did(spinner, &Did { on_cpu_ns: 6 * S, ..Did::default() });
+        scene.did(
+            victim,
+            &ProcessActivity { on_cpu_ns: 3 * S, waits, ..ProcessActivity::default() },
+        );
+        scene.did(spinner, &ProcessActivity { on_cpu_ns: 6 * S, ..ProcessActivity::default() });
         scene.blame(victim, Culprit::Process(spinner), 4 * S).busy(busy).target(victim);
         let fixes = finding(&scene, "SCH001").fix;
         let apart =

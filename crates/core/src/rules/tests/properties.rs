@@ -5,27 +5,29 @@ use super::judged;
 use crate::finding::{EntityKind, Ledger, Report};
 use crate::recording::{Culprit, IdleCpu, IdleTick, ObserverTick, ProcId};
 use crate::rules::{report, worse_first};
-use crate::testkit::{Did, MS, S, Scene, view};
+use crate::testkit::{MS, ProcessActivity, S, Scene, view};
 use proptest::prelude::*;
 
 /// One process of a scene: its cgroup, what it did, the blame for its waits, idle CPUs.
-type Life = (u8, Did, Vec<(u8, u64)>, Option<(u64, u64)>);
+type GeneratedProcess = (u8, ProcessActivity, Vec<(u8, u64)>, Option<(u64, u64)>);
 
-fn did() -> impl Strategy<Value = Did> {
+fn did() -> impl Strategy<Value = ProcessActivity> {
     let time = || 0..20 * S;
     (0..40u32, time(), time(), time(), prop::collection::vec((0..2_000u64, 0..50 * MS), 0..4), 0..S)
-        .prop_map(|(threads, on_cpu_ns, throttled_ns, block_io_ns, waits, wakeup_latency_ns)| Did {
-            mem_stall_ns: block_io_ns / 2,
-            threads,
-            on_cpu_ns,
-            throttled_ns,
-            block_io_ns,
-            waits,
-            wakeup_latency_ns,
+        .prop_map(|(threads, on_cpu_ns, throttled_ns, block_io_ns, waits, wakeup_latency_ns)| {
+            ProcessActivity {
+                mem_stall_ns: block_io_ns / 2,
+                threads,
+                on_cpu_ns,
+                throttled_ns,
+                block_io_ns,
+                waits,
+                wakeup_latency_ns,
+            }
         })
 }
 
-fn life() -> impl Strategy<Value = Life> {
+fn life() -> impl Strategy<Value = GeneratedProcess> {
     (
         0..4u8,
         did(),
@@ -34,7 +36,7 @@ fn life() -> impl Strategy<Value = Life> {
     )
 }
 
-fn scene(lives: &[Life], quota_us: Option<u64>, lost: u64, host: bool) -> Scene {
+fn scene(lives: &[GeneratedProcess], quota_us: Option<u64>, lost: u64, host: bool) -> Scene {
     let mut scene = Scene::new(2, 10 * S);
     scene.cgroup("/", None, None);
     let cgroups = [
@@ -157,7 +159,7 @@ proptest! {
 
     #[test]
     fn two_windows_sum_to_the_ledger_of_both(a in did(), b in did()) {
-        let ledger = |lives: &[&Did]| {
+        let ledger = |lives: &[&ProcessActivity]| {
             let mut scene = Scene::new(2, 10 * S);
             let process = scene.process("x", None);
             for did in lives {

@@ -3,7 +3,7 @@
 
 use super::{codes, disks, judged};
 use crate::finding::{Finding, Report};
-use crate::recording::{DevId, IoCulprit, IoOp, IoTick, IoWhat, ProcId, StallKind};
+use crate::recording::{DevId, IoCulprit, IoOp, IoPurpose, IoTick, ProcId, StallKind};
 use crate::testkit::{MS, S, Scene, transfers};
 use std::ops::Range;
 
@@ -53,7 +53,7 @@ fn backup(seconds: u64, starts_ms: &[u64], stalls: impl Fn(u64) -> Range<u64>) -
         submitter: Some(by),
         ..transfers(disk, what, IoOp::Write, number * 200, bytes, 20 * MS)
     };
-    scene.io(0..S, written(backup, IoWhat::File(tar), number * 102_400_000));
+    scene.io(0..S, written(backup, IoPurpose::File(tar), number * 102_400_000));
     (scene, disk)
 }
 

@@ -7,7 +7,7 @@ use crate::recording::{
     CgroupId, Confidence, Container, Culprit, Parallelism, ProcId, RuntimeKind, RuntimeReading,
     SeenQuota, Source,
 };
-use crate::testkit::{Did, MS, S, Scene};
+use crate::testkit::{MS, ProcessActivity, S, Scene};
 
 const WINDOW_NS: u64 = 30 * S;
 
@@ -50,12 +50,12 @@ fn host() -> (Scene, CgroupId, ProcId) {
 
 /// The service under load: throttled nearly all the time, its threads queued behind each other before that.
 fn saturated(scene: &mut Scene, cgroup: CgroupId, service: ProcId) {
-    let did = Did {
+    let did = ProcessActivity {
         threads: 101,
         on_cpu_ns: 118 * S,
         throttled_ns: 1400 * S,
         waits: vec![(60_000, 2 * MS)],
-        ..Did::default()
+        ..ProcessActivity::default()
     };
     scene.did(service, &did);
     scene.blame(service, Culprit::Process(service), 96 * S);
@@ -64,12 +64,12 @@ fn saturated(scene: &mut Scene, cgroup: CgroupId, service: ProcId) {
 
 /// The service at a moderate load, with next to no throttling.
 fn at_ease(scene: &mut Scene, cgroup: CgroupId, service: ProcId) {
-    let did = Did {
+    let did = ProcessActivity {
         threads: 12,
         on_cpu_ns: 60 * S,
         throttled_ns: 40 * MS,
         waits: vec![(9_000, 60_000)],
-        ..Did::default()
+        ..ProcessActivity::default()
     };
     scene.did(service, &did);
     scene.cpu_stat(cgroup, 60 * S, 300, 1, 50 * MS);
@@ -202,8 +202,13 @@ fn small(
     let service = scene.process("orders", Some(cgroup));
     // Threads of one process also queue behind each other a little.
     let waits = vec![(1_000, MS)];
-    let did =
-        Did { threads: 16, on_cpu_ns: 15 * S, throttled_ns: stopped_ns, waits, ..Did::default() };
+    let did = ProcessActivity {
+        threads: 16,
+        on_cpu_ns: 15 * S,
+        throttled_ns: stopped_ns,
+        waits,
+        ..ProcessActivity::default()
+    };
     scene.did(service, &did);
     scene.blame(service, Culprit::Process(service), S);
     scene.cpu_stat(cgroup, 15 * S, 300, 299, queues_ns);

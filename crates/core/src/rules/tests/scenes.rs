@@ -3,7 +3,7 @@
 
 use super::{disks, runtimes, syscalls};
 use crate::recording::{Container, Culprit, IdleCpu, IdleTick, ObserverTick, ProcId, Source};
-use crate::testkit::{Did, MS, Machine, S, Scene, US, runqlat};
+use crate::testkit::{MS, Machine, ProcessActivity, S, Scene, US, runqlat};
 
 /// The three answers that each rule must be able to give.
 pub(super) const KINDS: [&str; 3] = ["fires", "quiet", "nodata"];
@@ -83,12 +83,12 @@ pub(super) fn neighbour() -> Scene {
     let kworker = scene.process("kworker/1:2", None);
     scene.facts(kworker, |process| process.kernel_thread = Some(true));
     scene.target(ruby);
-    let did = Did {
+    let did = ProcessActivity {
         threads: 30,
         on_cpu_ns: 4 * S,
         waits: runqlat(NEIGHBOUR),
         wakeup_latency_ns: 20 * MS,
-        ..Did::default()
+        ..ProcessActivity::default()
     };
     let lost_ns =
         did.waits.iter().map(|(count, ns)| count * ns).sum::<u64>() - did.wakeup_latency_ns;
@@ -122,8 +122,8 @@ pub(super) fn short_memory() -> Scene {
     let search = scene.cgroup("/search.service", None, None);
     let index = scene.process("index", Some(search));
     let other = scene.process("nginx", None);
-    let did = Did { threads: 4, on_cpu_ns: 2 * S, ..Did::default() };
-    scene.did(index, &Did { mem_stall_ns: 3 * S, ..did.clone() }).did(other, &did);
+    let did = ProcessActivity { threads: 4, on_cpu_ns: 2 * S, ..ProcessActivity::default() };
+    scene.did(index, &ProcessActivity { mem_stall_ns: 3 * S, ..did.clone() }).did(other, &did);
     scene
 }
 
@@ -134,12 +134,12 @@ pub(super) fn healthy() -> Scene {
     let web = scene.cgroup("/web", Some(200_000), None);
     let web_process = scene.process("nginx", Some(web));
     let other = scene.process("postgres", None);
-    let some = |on_cpu_ns| Did {
+    let some = |on_cpu_ns| ProcessActivity {
         threads: 4,
         on_cpu_ns,
         waits: vec![(20_000, 8 * US), (400, 300 * US), (10, 2 * MS)],
         wakeup_latency_ns: 100 * MS,
-        ..Did::default()
+        ..ProcessActivity::default()
     };
     scene.did(web_process, &some(6 * S)).did(other, &some(4 * S));
     scene.blame(web_process, Culprit::Process(other), 100 * MS);
@@ -187,15 +187,22 @@ pub(super) fn nested_quota() -> Scene {
     let sidecar = scene.process("envoy", Some(api));
     scene.did(
         java,
-        &Did {
+        &ProcessActivity {
             threads: 8,
             on_cpu_ns: 9_600 * MS,
             throttled_ns: 14 * S,
             waits: vec![(4_000, 20 * US), (300, MS)],
-            ..Did::default()
+            ..ProcessActivity::default()
         },
     );
-    scene.did(sidecar, &Did { on_cpu_ns: 400 * MS, throttled_ns: 600 * MS, ..Did::default() });
+    scene.did(
+        sidecar,
+        &ProcessActivity {
+            on_cpu_ns: 400 * MS,
+            throttled_ns: 600 * MS,
+            ..ProcessActivity::default()
+        },
+    );
     scene.cpu_stat(pod, 10 * S, 100, 93, 21 * S).cpu_stat(api, 10 * S, 0, 0, 0);
     scene.busy(0.3);
     scene
@@ -212,7 +219,7 @@ pub(super) fn pinned() -> Scene {
     scene.facts(redis, |process| process.cpus_allowed = Some("0".into()));
     scene.target(redis);
     let waits = vec![(2_000, 20 * US), (500, 3 * MS)];
-    scene.did(redis, &Did { on_cpu_ns: 2 * S, waits, ..Did::default() });
+    scene.did(redis, &ProcessActivity { on_cpu_ns: 2 * S, waits, ..ProcessActivity::default() });
     scene.blame(redis, Culprit::Process(spinner), 1_530 * MS);
     let idle_cpu = |cpu, idle_ns| IdleCpu { cpu, allowed: false, idle_ns };
     scene.idle(IdleTick {

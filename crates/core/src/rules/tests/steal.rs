@@ -4,7 +4,7 @@
 use super::judged;
 use crate::finding::{Finding, Report, Severity};
 use crate::recording::{CpuReading, LoadBin, ProcId, Record};
-use crate::testkit::{Did, MS, S, Scene};
+use crate::testkit::{MS, ProcessActivity, S, Scene};
 
 fn finding<'r>(report: &'r Report, code: &str) -> Option<&'r Finding> {
     report.findings.iter().find(|finding| finding.code == code)
@@ -35,8 +35,8 @@ fn what_the_hypervisor_takes_from_others_is_not_the_targets_loss() {
     let mut scene = Scene::new(2, 10 * S);
     let small = scene.process("small", None);
     let big = scene.process("big", None);
-    scene.did(small, &Did { on_cpu_ns: 400 * MS, ..Did::default() });
-    scene.did(big, &Did { on_cpu_ns: 8 * S, ..Did::default() });
+    scene.did(small, &ProcessActivity { on_cpu_ns: 400 * MS, ..ProcessActivity::default() });
+    scene.did(big, &ProcessActivity { on_cpu_ns: 8 * S, ..ProcessActivity::default() });
     stolen(&mut scene, 0.6, 0.24);
     let target = |id: ProcId, on_cpu_ns: u64| {
         let mut scene = scene.clone();
@@ -65,7 +65,7 @@ fn a_host_that_does_next_to_nothing_loses_nothing_that_counts() {
     let mut scene = Scene::new(2, 10 * S);
     for name in ["cron", "sshd", "systemd", "agent"] {
         let id = scene.process(name, None);
-        scene.did(id, &Did { on_cpu_ns: 200 * MS, ..Did::default() });
+        scene.did(id, &ProcessActivity { on_cpu_ns: 200 * MS, ..ProcessActivity::default() });
     }
     // 45 % of the time in which the host has work.
     stolen(&mut scene, 0.066, 0.054);

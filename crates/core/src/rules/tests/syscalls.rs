@@ -4,7 +4,7 @@
 use super::{codes, judged};
 use crate::finding::{Finding, Report, Severity};
 use crate::recording::{FileClass, ProcId, TargetSpec};
-use crate::testkit::{Did, MS, S, Scene, US};
+use crate::testkit::{MS, ProcessActivity, S, Scene, US};
 
 const FREQ: &str = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq";
 
@@ -188,7 +188,10 @@ fn what_one_of_many_busy_threads_loses_in_calls_is_a_small_share_of_what_they_wa
         };
         assert!(severity(&scene) >= Some(Severity::Medium), "{code}");
         let mut busy = scene.clone();
-        busy.did(id, &Did { threads: 32, on_cpu_ns: 320 * S, ..Did::default() });
+        busy.did(
+            id,
+            &ProcessActivity { threads: 32, on_cpu_ns: 320 * S, ..ProcessActivity::default() },
+        );
         assert_eq!(severity(&busy), None, "{code}: of 32 seconds that it wants in each");
     }
 }

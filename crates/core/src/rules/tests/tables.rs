@@ -2,8 +2,8 @@
 //! The report's block IO tables: they sum to what the devices did, whatever it was.
 
 use super::{disks, judged};
-use crate::finding::{BlockIo, DeviceIo, IoBy, IoTable, RowKind};
-use crate::recording::{FileId, IoOp, IoTick, IoWhat};
+use crate::finding::{BlockIo, DeviceIo, IoRowsBy, IoTable, RowKind};
+use crate::recording::{FileId, IoOp, IoPurpose, IoTick};
 use crate::render::{TextStyle, text};
 use crate::testkit::{MS, S, Scene, transfers};
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ fn io(scene: &Scene) -> BlockIo {
     judged(scene).block_io.expect("block IO was seen")
 }
 
-fn table(device: &DeviceIo, by: IoBy) -> &IoTable {
+fn table(device: &DeviceIo, by: IoRowsBy) -> &IoTable {
     device.tables.iter().find(|table| table.by == by).expect("each table is there")
 }
 
@@ -38,8 +38,8 @@ fn every_table_is_of_all_that_the_disk_did() {
     let io = io(&disks::broker(75));
     let [device] = &io.devices[..] else { panic!("{io:?}") };
     assert_eq!((device.device.as_str(), device.number.as_str()), ("sda", "8:0"));
-    let order: Vec<IoBy> = device.tables.iter().map(|table| table.by).collect();
-    use IoBy::{Cgroup, Directory, File, Pattern, Process};
+    let order: Vec<IoRowsBy> = device.tables.iter().map(|table| table.by).collect();
+    use IoRowsBy::{Cgroup, Directory, File, Pattern, Process};
     assert_eq!(order, [Process, Cgroup, Pattern, Directory, File]);
     assert_sums(device);
     let files = &table(device, File).rows;
@@ -71,7 +71,7 @@ fn who_dirtied_a_file_is_said_where_it_was_seen() {
     let path = "/data/store/index/0000/00000000";
     let report = judged(&disks::broker(75));
     let io = report.block_io.as_ref().expect("block IO was seen");
-    let rows = &table(&io.devices[0], IoBy::File).rows;
+    let rows = &table(&io.devices[0], IoRowsBy::File).rows;
     let row = rows.iter().find(|row| row.name.as_deref() == Some(path)).expect("it is there");
     assert_eq!(row.dirtied_by[0].entity.comm.as_deref(), Some("java"));
     assert_eq!(row.submitted_by[0].entity.comm.as_deref(), Some("kworker/u8:3"));
@@ -89,13 +89,13 @@ fn what_has_few_bytes_and_many_transfers_is_a_row_too() {
     let (mut scene, disk) = disks::host(30);
     for number in 0..100 {
         let file = scene.file(disk, &format!("/data/{number:03}/x{number}"));
-        let io = transfers(disk, IoWhat::File(file), IoOp::Write, 10, 1_000_000 + number, MS);
+        let io = transfers(disk, IoPurpose::File(file), IoOp::Write, 10, 1_000_000 + number, MS);
         scene.io(0..S, io);
     }
-    scene.io(0..S, transfers(disk, IoWhat::Flush, IoOp::Other, 5_000, 0, MS));
+    scene.io(0..S, transfers(disk, IoPurpose::Flush, IoOp::Other, 5_000, 0, MS));
     let io = io(&scene);
     assert_sums(&io.devices[0]);
-    let rows = &table(&io.devices[0], IoBy::File).rows;
+    let rows = &table(&io.devices[0], IoRowsBy::File).rows;
     assert_eq!(rows.len(), 16 + 8 + 1);
     assert!(rows.windows(2).take(23).all(|pair| pair[0].bytes >= pair[1].bytes));
     let flushes = rows.iter().find(|row| row.name.as_deref() == Some("cache flushes"));
@@ -106,13 +106,13 @@ fn what_has_few_bytes_and_many_transfers_is_a_row_too() {
 fn discards_are_in_the_heading_and_in_no_share_of_bytes() {
     let (mut scene, disk) = disks::host(30);
     let file = scene.file(disk, "/data/target/x");
-    scene.io(0..S, transfers(disk, IoWhat::File(file), IoOp::Write, 10, 1 << 20, MS));
-    scene.io(0..S, transfers(disk, IoWhat::Discard, IoOp::Other, 5, 256 << 20, MS));
+    scene.io(0..S, transfers(disk, IoPurpose::File(file), IoOp::Write, 10, 1 << 20, MS));
+    scene.io(0..S, transfers(disk, IoPurpose::Discard, IoOp::Other, 5, 256 << 20, MS));
     let report = judged(&scene);
     let device = &report.block_io.as_ref().expect("block IO was seen").devices[0];
     assert_sums(device);
     assert_eq!((device.ios, device.bytes, device.discarded_bytes), (15, 1 << 20, Some(256 << 20)));
-    let rows = &table(device, IoBy::Pattern).rows;
+    let rows = &table(device, IoRowsBy::Pattern).rows;
     assert!((rows[0].bytes_share - 1.0).abs() < 1e-9, "{rows:?}");
     assert_eq!((rows[1].ios, rows[1].bytes), (5, 0), "{rows:?}");
     let text = text(&report, TextStyle { columns: 100, color: false, verbosity: 2 });
@@ -144,7 +144,7 @@ fn many_disks_are_bounded_and_the_rest_is_summed() {
     let (mut scene, _) = disks::host(30);
     for number in 0..12 {
         let disk = scene.disk(&format!("sd{number}"));
-        scene.io(0..S, transfers(disk, IoWhat::RawDevice, IoOp::Read, 10, 100 + number, MS));
+        scene.io(0..S, transfers(disk, IoPurpose::RawDevice, IoOp::Read, 10, 100 + number, MS));
     }
     let io = io(&scene);
     assert_eq!(io.devices.len(), 8);
@@ -176,11 +176,11 @@ proptest! {
         let files: Vec<_> = names.iter().map(|name| scene.file(sda, &format!("/{name}"))).collect();
         for (what, file, op, process, ios, bytes, reason) in all {
             let what = match what {
-                0 => IoWhat::Metadata,
-                1 => IoWhat::Journal,
-                2 => IoWhat::Unknown,
-                3 => IoWhat::File(FileId::OTHERS),
-                _ => IoWhat::File(files[file as usize]),
+                0 => IoPurpose::Metadata,
+                1 => IoPurpose::Journal,
+                2 => IoPurpose::Unknown,
+                3 => IoPurpose::File(FileId::OTHERS),
+                _ => IoPurpose::File(files[file as usize]),
             };
             let op = [IoOp::Read, IoOp::Write, IoOp::Other][usize::from(op)];
             let disk = if file % 2 == 0 { sda } else { sdb };

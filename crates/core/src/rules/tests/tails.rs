@@ -4,7 +4,7 @@
 use super::{disks, judged};
 use crate::finding::{EntityKind, Finding, LedgerState, Report, Severity, TailOf};
 use crate::recording::{Culprit, IoCulprit, LoadBin, ProcId, Record};
-use crate::testkit::{Did, MS, S, Scene, US};
+use crate::testkit::{MS, ProcessActivity, S, Scene, US};
 
 fn finding<'r>(report: &'r Report, code: &str) -> Option<&'r Finding> {
     report.findings.iter().find(|finding| finding.code == code)
@@ -16,8 +16,11 @@ fn server(long: (u64, u64)) -> (Scene, ProcId, ProcId) {
     let server = scene.process("server", None);
     let spinner = scene.process("spinner", None);
     let waits = vec![(1600 - long.0, 0), long];
-    scene.did(server, &Did { on_cpu_ns: 1600 * MS, waits, ..Did::default() });
-    scene.did(spinner, &Did { on_cpu_ns: 7 * S, ..Did::default() });
+    scene.did(
+        server,
+        &ProcessActivity { on_cpu_ns: 1600 * MS, waits, ..ProcessActivity::default() },
+    );
+    scene.did(spinner, &ProcessActivity { on_cpu_ns: 7 * S, ..ProcessActivity::default() });
     scene.blame(server, Culprit::Process(spinner), long.0 * long.1);
     scene.busy(1.0);
     (scene, server, spinner)
@@ -54,7 +57,10 @@ fn a_tail_that_is_rare_short_or_its_own_is_none() {
         assert!(finding(&judged(&scene), "SCH001").is_none(), "{why}");
     }
     let (mut scene, broker, _) = server((38, 4100 * US));
-    scene.did(broker, &Did { threads: 16, block_io_ns: 64 * S, ..Did::default() });
+    scene.did(
+        broker,
+        &ProcessActivity { threads: 16, block_io_ns: 64 * S, ..ProcessActivity::default() },
+    );
     scene.target(broker);
     assert!(finding(&judged(&scene), "SCH001").is_none(), "its turns are about a disk");
     let (mut scene, server, _) = server((38, 4 * MS));
@@ -68,7 +74,12 @@ fn a_cpu_that_wakes_up_late_is_nobody_who_makes_a_tail() {
     let (mut scene, server, _) = server((0, 0));
     let waits = vec![(1600, 20 * US), (38, 4 * MS)];
     let woken_ns = 38 * 4 * MS + 1600 * 20 * US;
-    let did = Did { on_cpu_ns: 0, waits, wakeup_latency_ns: woken_ns, ..Did::default() };
+    let did = ProcessActivity {
+        on_cpu_ns: 0,
+        waits,
+        wakeup_latency_ns: woken_ns,
+        ..ProcessActivity::default()
+    };
     scene.did(server, &did);
     scene.target(server);
     assert!(finding(&judged(&scene), "SCH001").is_none());
@@ -81,7 +92,12 @@ fn a_quota_that_stops_few_requests_for_long_is_told_by_the_tail() {
     let server = scene.process("server", Some(shop));
     // 40 stops of 4 ms in 2000 turns: 16 ms of every second, 7 % of the time in which it wants to run.
     let waits = vec![(2000, 0)];
-    let did = Did { on_cpu_ns: 2 * S, throttled_ns: 160 * MS, waits, ..Did::default() };
+    let did = ProcessActivity {
+        on_cpu_ns: 2 * S,
+        throttled_ns: 160 * MS,
+        waits,
+        ..ProcessActivity::default()
+    };
     scene.did(server, &did).cpu_stat(shop, 2 * S, 100, 40, 160 * MS);
     assert!(finding(&judged(&scene), "SCH002").is_none(), "nobody asked for it");
     scene.target(server);
@@ -132,8 +148,18 @@ fn the_ledger_of_a_host_without_findings_is_the_hosts() {
     let kernel = scene.process("kswapd0", None);
     scene.facts(kernel, |process| process.kernel_thread = Some(true));
     scene.process("idle", None);
-    scene.did(web, &Did { on_cpu_ns: 3 * S, waits: vec![(100, 500 * US)], ..Did::default() });
-    scene.did(kernel, &Did { on_cpu_ns: S, block_io_ns: 9 * S, ..Did::default() });
+    scene.did(
+        web,
+        &ProcessActivity {
+            on_cpu_ns: 3 * S,
+            waits: vec![(100, 500 * US)],
+            ..ProcessActivity::default()
+        },
+    );
+    scene.did(
+        kernel,
+        &ProcessActivity { on_cpu_ns: S, block_io_ns: 9 * S, ..ProcessActivity::default() },
+    );
     let report = judged(&scene);
     let kinds: Vec<_> = report.ledger.iter().map(|ledger| ledger.victim.kind).collect();
     assert_eq!(kinds, [EntityKind::Host, EntityKind::Process], "{:?}", report.ledger);

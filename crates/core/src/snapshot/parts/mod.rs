@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 /// Value of a fact that belongs to an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct EntryValue {
     /// Part of the file; `None` = the whole file.
     pub part: Option<String>,
     /// What a difference in the value means.
@@ -27,7 +27,7 @@ pub struct Found {
 
 /// Values of the entries of one file: one value for each entry, or one for each part if the entry stands for all parts.
 #[must_use]
-pub fn found(entries: &[&Entry], content: &[u8]) -> Vec<Found> {
+pub fn found(entries: &[&Entry], content: &[u8]) -> Vec<EntryValue> {
     let Some(first) = entries.first() else { return Vec::new() };
     match first.source {
         Source::Whole => whole(first, content),
@@ -59,7 +59,7 @@ pub fn found(entries: &[&Entry], content: &[u8]) -> Vec<Found> {
 /// Values of the entries of a file that could not be read: `value` for each, but `false` for [`Kind::Exists`] if the
 /// file is absent.
 #[must_use]
-pub fn missing(entries: &[&Entry], value: &Value) -> Vec<Found> {
+pub fn missing(entries: &[&Entry], value: &Value) -> Vec<EntryValue> {
     let exists = |entry: &Entry| entry.kind == Kind::Exists && *value == Value::Absent;
     let value = |entry: &Entry| if exists(entry) { Value::Boolean(false) } else { value.clone() };
     entries.iter().map(|entry| one(entry, value(entry))).collect()
@@ -67,22 +67,22 @@ pub fn missing(entries: &[&Entry], value: &Value) -> Vec<Found> {
 
 /// Converts name, class and value of each part of a file.
 #[must_use]
-pub fn parts(values: Vec<(String, Class, Value)>) -> Vec<Found> {
-    let found = |(part, class, value)| Found { part: Some(part), class, value };
+pub fn parts(values: Vec<(String, Class, Value)>) -> Vec<EntryValue> {
+    let found = |(part, class, value)| EntryValue { part: Some(part), class, value };
     values.into_iter().map(found).collect()
 }
 
 /// A value for the entry's own part, or for the whole file.
-fn one(entry: &Entry, value: Value) -> Found {
+fn one(entry: &Entry, value: Value) -> EntryValue {
     let part = entry.part.filter(|part| *part != "{}").map(str::to_owned);
-    Found { part, class: entry.class, value }
+    EntryValue { part, class: entry.class, value }
 }
 
-fn whole(entry: &Entry, content: &[u8]) -> Vec<Found> {
+fn whole(entry: &Entry, content: &[u8]) -> Vec<EntryValue> {
     let mut found = vec![one(entry, form::value(entry.kind, content))];
     if entry.kind == Kind::Choice {
         let available = form::choices(content);
-        found.push(Found {
+        found.push(EntryValue {
             part: Some("available".into()),
             class: Class::Capability,
             value: available,
@@ -91,7 +91,7 @@ fn whole(entry: &Entry, content: &[u8]) -> Vec<Found> {
     found
 }
 
-fn by_name(entries: &[&Entry], values: &BTreeMap<String, Vec<u8>>) -> Vec<Found> {
+fn by_name(entries: &[&Entry], values: &BTreeMap<String, Vec<u8>>) -> Vec<EntryValue> {
     let value = |entry: &Entry| {
         let content = entry.part.and_then(|part| values.get(part));
         content.map_or(Value::Absent, |content| form::value(entry.kind, content))
@@ -100,7 +100,7 @@ fn by_name(entries: &[&Entry], values: &BTreeMap<String, Vec<u8>>) -> Vec<Found>
 }
 
 /// The value that all CPUs have in common, or one for each CPU.
-fn cpuinfo(entry: &Entry, content: &[u8]) -> Found {
+fn cpuinfo(entry: &Entry, content: &[u8]) -> EntryValue {
     let wanted = entry.part.unwrap_or_default();
     let name = if entry.kind == Kind::Flag { "flags" } else { wanted };
     let read = |text: &[u8]| match entry.kind {
@@ -122,7 +122,7 @@ fn cpuinfo(entry: &Entry, content: &[u8]) -> Found {
     one(entry, folded.uniform().cloned().unwrap_or(folded))
 }
 
-fn params(content: &[u8]) -> Vec<Found> {
+fn params(content: &[u8]) -> Vec<EntryValue> {
     let mut given: BTreeMap<String, Vec<Option<String>>> = BTreeMap::new();
     for parameter in filter::parameters(&decode(content)) {
         given.entry(parameter.name).or_default().push(parameter.value);

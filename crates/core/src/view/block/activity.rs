@@ -2,7 +2,7 @@
 //! How busy a device was: over time, and in bursts that averages hide. Also latency, and the counters of
 //! `/proc/diskstats`.
 
-use super::Kept;
+use super::BoundedList;
 use crate::recording::{DeviceBins, DeviceTick, DiskCounters, DiskReading, WaitHist};
 use crate::view::Series;
 
@@ -11,12 +11,12 @@ const SERIES_BINS: usize = 1200;
 const SERIES_WIDTH_NS: u64 = 100_000_000;
 /// A bin counts as busy if the device was busy for at least this percentage of it.
 const BUSY_PERCENT: u64 = 90;
-/// Minimum length of a [`Spell`], because any single request makes a shorter busy stretch.
-pub const MIN_SPELL_NS: u64 = 50_000_000;
+/// Minimum length of a [`BusyStretch`], because any single request makes a shorter busy stretch.
+pub const MIN_BUSY_STRETCH_NS: u64 = 50_000_000;
 
-/// A stretch of at least [`MIN_SPELL_NS`] in which every bin of 10 ms was busy (90 % or more of its time).
+/// A stretch of at least [`MIN_BUSY_STRETCH_NS`] in which every bin of 10 ms was busy (90 % or more of its time).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spell {
+pub struct BusyStretch {
     /// Start of its first bin.
     pub t0_ns: u64,
     /// End of its last bin.
@@ -31,7 +31,7 @@ pub struct Spell {
     pub second_busy: f64,
 }
 
-impl Spell {
+impl BusyStretch {
     /// Mean number of requests queued or in the device.
     #[must_use]
     pub fn depth(&self) -> f64 {
@@ -54,8 +54,8 @@ pub struct Activity {
     pub ios: Series,
     /// Bytes of these requests.
     pub bytes: Series,
-    spells: Kept<Spell>,
-    open: Option<Spell>,
+    spells: BoundedList<BusyStretch>,
+    open: Option<BusyStretch>,
 }
 
 fn series() -> Series {
@@ -71,7 +71,7 @@ impl Default for Activity {
             depth: series(),
             ios: series(),
             bytes: series(),
-            spells: Kept::default(),
+            spells: BoundedList::default(),
             open: None,
         }
     }
@@ -103,7 +103,7 @@ impl Activity {
             if self.open.is_some_and(|open| t0_ns > open.t1_ns.saturating_add(width_ns)) {
                 self.close();
             }
-            let open = self.open.get_or_insert(Spell {
+            let open = self.open.get_or_insert(BusyStretch {
                 t0_ns,
                 t1_ns,
                 depth_ns: 0,
@@ -125,7 +125,7 @@ impl Activity {
     }
 
     /// The spells, in order of time.
-    pub fn spells(&self) -> impl Iterator<Item = &Spell> {
+    pub fn spells(&self) -> impl Iterator<Item = &BusyStretch> {
         self.spells.list().iter().chain(self.open.as_ref().filter(|spell| is_long(spell)))
     }
 
@@ -141,8 +141,8 @@ impl Activity {
     }
 }
 
-fn is_long(spell: &Spell) -> bool {
-    spell.t1_ns - spell.t0_ns >= MIN_SPELL_NS
+fn is_long(spell: &BusyStretch) -> bool {
+    spell.t1_ns - spell.t0_ns >= MIN_BUSY_STRETCH_NS
 }
 
 /// Latency of the requests of a device in one direction.

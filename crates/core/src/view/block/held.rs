@@ -38,13 +38,13 @@ impl Default for HeldBack {
 
 /// All delayed transfers.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct AllHeld {
+pub struct HeldTransfers {
     by_key: BTreeMap<HeldKey, HeldBack>,
     /// Number of transfers of combinations for which there was no room.
     pub dropped: u64,
 }
 
-impl AllHeld {
+impl HeldTransfers {
     pub(super) fn push(&mut self, tick: &HeldTick) {
         let key = (tick.device, tick.op, tick.cgroup.clone());
         if self.by_key.len() >= MAX_KEYS && !self.by_key.contains_key(&key) {

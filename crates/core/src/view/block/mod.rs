@@ -6,26 +6,26 @@
 //! lists are bounded and count what they drop, and series merge their bins.
 
 mod activity;
+mod bounded_list;
 mod held;
 mod held_back;
-mod kept;
+mod io_table;
 mod neighbours;
 mod pace;
 mod passes;
 mod pattern;
 pub mod stalls;
-mod tally;
 #[cfg(test)]
 mod tests;
 
-pub use activity::{Activity, DiskView, Latency, MIN_SPELL_NS, Spell};
-pub use held::{AllHeld, HeldBack, HeldKey};
+pub use activity::{Activity, BusyStretch, DiskView, Latency, MIN_BUSY_STRETCH_NS};
+pub use bounded_list::BoundedList;
+pub use held::{HeldBack, HeldKey, HeldTransfers};
 pub use held_back::{HeldOfCgroup, held_by_cgroup, held_transfers};
-pub use kept::Kept;
+pub use io_table::{IoKey, IoSum, Row, RowName, RowsBy};
 pub use neighbours::{Neighbour, Shares, main_device, others_share, own_share};
 pub use pace::{Paces, pace_series};
 pub use passes::dirtied_inodes;
-pub use tally::{By, IoKey, IoSum, Row, RowName};
 
 use crate::recording::{
     BlockRecord, DevId, Device, File, FileId, IoCulprit, IoOp, IoWaitTick, JournalCommit, Mount,
@@ -64,12 +64,12 @@ pub struct BlockView {
     activity: BTreeMap<DevId, Activity>,
     disks: BTreeMap<DevId, DiskView>,
     passes: Passes,
-    commits: Kept<JournalCommit>,
+    commits: BoundedList<JournalCommit>,
     waits: BTreeMap<WaitKey, IoWaits>,
-    stalls: Kept<Stall>,
+    stalls: BoundedList<Stall>,
     blame: BTreeMap<(ProcId, DevId, IoCulprit), u64>,
     paces: Paces,
-    held: AllHeld,
+    held: HeldTransfers,
     held_up: BTreeMap<ProcId, Series>,
 }
 
@@ -89,7 +89,7 @@ impl BlockView {
                 keep(&mut self.settings, setting.path.clone(), setting.value.clone());
             }
             BlockRecord::File(file) => keep(&mut self.files, file.id, file.clone()),
-            BlockRecord::Io(tick) => tally::add(&mut self.sums, tick),
+            BlockRecord::Io(tick) => io_table::add(&mut self.sums, tick),
             BlockRecord::DeviceTick(tick) => {
                 self.latency.entry((tick.device, tick.op)).or_default().push(tick);
             }
@@ -129,7 +129,7 @@ impl BlockView {
 
     /// Transfers that IO limits delayed.
     #[must_use]
-    pub fn held(&self) -> &AllHeld {
+    pub fn held(&self) -> &HeldTransfers {
         &self.held
     }
 

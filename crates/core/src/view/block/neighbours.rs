@@ -2,7 +2,7 @@
 //! Whose requests were queued or in the device while a group waited for its own: the group's wait in nanoseconds, by
 //! culprit.
 
-use crate::recording::{CgroupId, DevId, IoCulprit, IoWhat};
+use crate::recording::{CgroupId, DevId, IoCulprit, IoPurpose};
 use crate::view::{Group, Groups, View};
 use std::collections::BTreeMap;
 
@@ -166,7 +166,7 @@ fn dirtied_by_others(
             continue;
         }
         all_bytes += sum.bytes;
-        let IoWhat::File(file) = key.what else { continue };
+        let IoPurpose::File(file) = key.what else { continue };
         let dirtier = view.block().files().get(&file).and_then(|file| file.dirtied_by);
         if let Some(at) = dirtier.and_then(|id| groups.index_of(id)).filter(|&at| at != victim) {
             *by_group.entry(at).or_default() += sum.bytes;

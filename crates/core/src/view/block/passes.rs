@@ -2,7 +2,7 @@
 //! The flusher's passes. Parts that follow each other closely are joined into one pass. Also the passes and journal
 //! commits of one disk, and the groups that dirtied what was written back.
 
-use super::{BlockView, Kept};
+use super::{BlockView, BoundedList};
 use crate::recording::{DevId, JournalCommit, ProcId, WritebackPass};
 use crate::view::Groups;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ const MAX_NAMED: usize = 16;
 /// The passes of all devices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Passes {
-    pub(super) kept: Kept<WritebackPass>,
+    pub(super) kept: BoundedList<WritebackPass>,
     /// Index of the latest pass of a device and reason.
     last: BTreeMap<(DevId, String), usize>,
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::recording::{
-    DeviceBin, DeviceBins, DiskCounters, DiskReading, FileState, IoPace, IoTick, IoWhat, Setting,
+    DeviceBin, DeviceBins, DiskCounters, DiskReading, FileState, IoPace, IoPurpose, IoTick, Setting,
 };
 use proptest::prelude::*;
 
@@ -32,7 +32,7 @@ fn pass(t0_ns: u64, t1_ns: u64, reason: &str) -> WritebackPass {
     }
 }
 
-fn io(what: IoWhat, reason: Option<&str>, ios: u64) -> BlockRecord {
+fn io(what: IoPurpose, reason: Option<&str>, ios: u64) -> BlockRecord {
     BlockRecord::Io(IoTick {
         t0_ns: 0,
         t1_ns: S,
@@ -108,18 +108,18 @@ fn transfers_are_summed_by_pattern_directory_and_class() {
             point: "/data".into(),
             options: "rw,commit=5".into(),
         }),
-        io(IoWhat::Journal, None, 5),
-        io(IoWhat::File(FileId::OTHERS), Some("periodic"), 3),
+        io(IoPurpose::Journal, None, 5),
+        io(IoPurpose::File(FileId::OTHERS), Some("periodic"), 3),
         file(900, "", FileState::Nameless),
-        io(IoWhat::File(FileId(900)), Some("periodic"), 2),
+        io(IoPurpose::File(FileId(900)), Some("periodic"), 2),
     ];
     for id in 1..=40 {
         records.push(file(id, &format!("hot/{id:04}"), FileState::InFilesystem));
-        records.push(io(IoWhat::File(FileId(id)), Some("periodic"), 10));
-        records.push(io(IoWhat::File(FileId(id)), None, 1));
+        records.push(io(IoPurpose::File(FileId(id)), Some("periodic"), 10));
+        records.push(io(IoPurpose::File(FileId(id)), None, 1));
     }
     let view = folded(records);
-    let rows = view.tally(By::Pattern, |key| key.reason.is_some());
+    let rows = view.tally(RowsBy::Pattern, |key| key.reason.is_some());
     let named: Vec<_> = rows.iter().map(|row| (row.name.clone(), row.sum.ios, row.files)).collect();
     assert_eq!(
         named,
@@ -129,11 +129,11 @@ fn transfers_are_summed_by_pattern_directory_and_class() {
             (RowName::Class("files without a known name"), 2, 1),
         ]
     );
-    let rows = view.tally(By::Directory, |_| true);
+    let rows = view.tally(RowsBy::Directory, |_| true);
     assert_eq!((rows[0].name.clone(), rows[0].sum.ios), (RowName::Path("/data/hot".into()), 440));
-    assert_eq!(view.tally(By::Device, |_| true)[0].sum.ios, 450);
-    assert_eq!(view.tally(By::File, |_| true).len(), 43);
-    assert_eq!(view.tally(By::Process, |_| true)[0].name, RowName::Process(Some(ProcId(1))));
+    assert_eq!(view.tally(RowsBy::Device, |_| true)[0].sum.ios, 450);
+    assert_eq!(view.tally(RowsBy::File, |_| true).len(), 43);
+    assert_eq!(view.tally(RowsBy::Process, |_| true)[0].name, RowName::Process(Some(ProcId(1))));
 }
 
 #[test]
@@ -219,7 +219,7 @@ proptest! {
         let view = folded(records);
         if let Some(activity) = view.activity().get(&DEV) {
             prop_assert!(activity.busy_share() <= 1.0);
-            prop_assert!(activity.spells().all(|spell| spell.t1_ns >= spell.t0_ns + MIN_SPELL_NS));
+            prop_assert!(activity.spells().all(|spell| spell.t1_ns >= spell.t0_ns + MIN_BUSY_STRETCH_NS));
         }
     }
 }

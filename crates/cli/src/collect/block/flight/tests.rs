@@ -19,7 +19,7 @@ fn request(process: u32, start_ms: u64, done_ms: u64) -> Request {
     }
 }
 
-fn blame_ms(past: &Settled, victim: u32, culprit: IoCulprit) -> u64 {
+fn blame_ms(past: &Accounted, victim: u32, culprit: IoCulprit) -> u64 {
     past.blame.get(&(ProcId(victim), culprit)).copied().unwrap_or(0) / MS
 }
 
@@ -115,7 +115,7 @@ fn what_a_thread_waited_before_is_not_part_of_a_wait_that_is_told_late() {
     let first = flight.settle(50 * MS);
     flight.push(request(1, 20, 80));
     let past = flight.settle(100 * MS);
-    let waited = |past: &Settled| past.waits[&ProcId(1)].sizes.total_ns();
+    let waited = |past: &Accounted| past.waits[&ProcId(1)].sizes.total_ns();
     assert_eq!((waited(&first), waited(&past)), (20 * MS, 50 * MS));
 }
 

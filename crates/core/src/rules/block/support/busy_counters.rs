@@ -2,7 +2,7 @@
 //! BLK003 without BPF: the kernel's own account of busy time in `/proc/diskstats`, which is coarse.
 
 use super::super::device_saturated;
-use super::fullness::{BUSY, DEPTH, How};
+use super::overload::{BUSY, DEPTH, Overload};
 use super::{device_remedies, knobs};
 use crate::finding::{Cost, Entity, EntityKind, Finding, Severity, Unit};
 use crate::recording::Source;
@@ -52,7 +52,7 @@ pub(in crate::rules::block) fn check(view: &View) -> Verdict {
         victim: entity,
         cost: Cost::default(),
         evidence: lines,
-        fix: device_remedies::fixes(view, device, How::Always, false),
+        fix: device_remedies::fixes(view, device, Overload::Always, false),
         ..device_saturated::RULE.finding(Severity::Info, confidence.value())
     }])
 }

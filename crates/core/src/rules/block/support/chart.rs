@@ -11,14 +11,14 @@ const COLUMNS: u64 = 76;
 const MS: u64 = 1_000_000;
 
 /// A row of marks: its name, and spans of time (start, end) in nanoseconds.
-pub(in crate::rules::block) type Marks<'a> = (&'a str, Vec<(u64, u64)>);
+pub(in crate::rules::block) type MarkRow<'a> = (&'a str, Vec<(u64, u64)>);
 
 /// A device's busy share, and spans of time as rows of marks below it; `None` if the device's activity was not
 /// recorded.
 pub(in crate::rules::block) fn of(
     view: &View,
     device: DevId,
-    marks: Vec<Marks<'_>>,
+    marks: Vec<MarkRow<'_>>,
 ) -> Option<Chart> {
     let activity = view.block().activity().get(&device)?;
     let window_ns = view.window_ns();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Remedies for a device that cannot keep up.
 
-use super::fullness::{Hit, How};
 use super::knobs;
+use super::overload::{DeviceLoss, Overload};
 use crate::finding::Fix;
 use crate::recording::{DevId, IoOp, StallKind};
-use crate::view::block::By;
+use crate::view::block::RowsBy;
 use crate::view::block::stalls::stall_ns;
 use crate::view::{Groups, View};
 
@@ -13,7 +13,7 @@ use crate::view::{Groups, View};
 pub(in crate::rules::block) fn reads_behind_writes(
     view: &View,
     groups: &Groups<'_>,
-    hit: &Hit<'_>,
+    hit: &DeviceLoss<'_>,
     device: DevId,
 ) -> bool {
     let in_stalls = |kind| {
@@ -24,7 +24,7 @@ pub(in crate::rules::block) fn reads_behind_writes(
         return false;
     }
     let (mut own_reads_ns, mut own_writes_ns, mut others_write) = (0u64, 0u64, false);
-    let rows = view.block().tally(By::Device, |key| view.block().disk_of(key.device) == device);
+    let rows = view.block().tally(RowsBy::Device, |key| view.block().disk_of(key.device) == device);
     for (key, sum) in rows.iter().flat_map(|row| &row.parts) {
         let is_own = key.submitter.and_then(|id| groups.index_of(id)) == Some(hit.victim.at);
         match (key.op, is_own) {
@@ -60,13 +60,13 @@ fn slow_fixes(view: &View, device: DevId) -> Vec<Fix> {
 pub(in crate::rules::block) fn fixes(
     view: &View,
     device: DevId,
-    how: How,
+    how: Overload,
     reads_wait: bool,
 ) -> Vec<Fix> {
-    if let How::Slow(_) = how {
+    if let Overload::Slow(_) = how {
         return slow_fixes(view, device);
     }
-    let mut fixes: Vec<Fix> = super::before::fix(view, device).into_iter().collect();
+    let mut fixes: Vec<Fix> = super::time_parts::fix(view, device).into_iter().collect();
     fixes.extend([
         Fix {
             action: "take away what need not be: see the table for what the requests are for".into(),

@@ -5,7 +5,7 @@ use crate::finding::{FileShare, FileTable};
 use crate::recording::WritebackPass;
 use crate::rules::words::{group_name, ticked};
 use crate::text::units;
-use crate::view::block::{By, IoKey, IoSum, Row, RowName, dirtied_inodes};
+use crate::view::block::{IoKey, IoSum, Row, RowName, RowsBy, dirtied_inodes};
 use crate::view::{Groups, View};
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(in crate::rules::block) fn table(
     of: &str,
     only: impl Fn(&IoKey) -> bool,
 ) -> Option<FileTable> {
-    let rows = view.block().tally(By::Pattern, only);
+    let rows = view.block().tally(RowsBy::Pattern, only);
     let mut all = IoSum::default();
     rows.iter().for_each(|row| all.merge(&row.sum));
     if all.ios == 0 {
@@ -92,7 +92,7 @@ pub(in crate::rules::block) fn dirtied_patterns(
         let names: Vec<String> = names.into_iter().map(|(name, _)| name).collect();
         (!names.is_empty()).then(|| format!("{} by {}", ticked(path), names.join(", ")))
     };
-    view.block().tally(By::Pattern, only).iter().filter_map(line).take(MAX_PATTERNS).collect()
+    view.block().tally(RowsBy::Pattern, only).iter().filter_map(line).take(MAX_PATTERNS).collect()
 }
 
 /// Names of the groups that first dirtied the inodes that passes wrote, with shares of the inodes whose dirtier is

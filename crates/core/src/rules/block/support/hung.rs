@@ -2,7 +2,7 @@
 //! BLK003 of a disk whose requests do not end: no probe of completions sees them, and the kernel's own counters do.
 
 use super::super::device_saturated;
-use super::fullness::Hit;
+use super::overload::DeviceLoss;
 use super::{knobs, shares};
 use crate::finding::{
     Cause, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
@@ -45,7 +45,7 @@ pub(in crate::rules::block) fn measured(
     view: &View,
     groups: &Groups<'_>,
     device: DevId,
-    hit: &Hit<'_>,
+    hit: &DeviceLoss<'_>,
 ) {
     let causes = shares::causes(view, groups, hit.victim.at, Some(device));
     if !causes.is_empty() && finding.victim == words::group_entity(view, hit.victim.group) {

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the block IO rules share: victims, culprits, timing, and the words and remedies of findings.
 
-pub(super) mod before;
+pub(super) mod active_limits;
 pub(super) mod busy_counters;
 pub(super) mod by_counters;
 pub(super) mod chart;
 pub(super) mod clocks;
 pub(super) mod device_remedies;
 pub(super) mod files;
-pub(super) mod fullness;
 pub(super) mod hung;
 pub(super) mod journals;
 pub(super) mod knobs;
-pub(super) mod limits_in_force;
+pub(super) mod overload;
 pub(super) mod pass_lines;
 pub(super) mod pass_remedies;
 pub(super) mod rhythms;
 pub(super) mod saturation;
 pub(super) mod shares;
 pub(in crate::rules) mod tables;
+pub(super) mod time_parts;
 pub(super) mod victims;

@@ -5,7 +5,7 @@ use super::clocks::{self, Compared, chance};
 use super::journals::Journal;
 use super::{files, knobs};
 use crate::finding::{Evidence, Unit};
-use crate::recording::{DevId, FileId, IoWhat, Source, Stall, WritebackPass};
+use crate::recording::{DevId, FileId, IoPurpose, Source, Stall, WritebackPass};
 use crate::rules::words::{evidence, ticked};
 use crate::stats::{Clock, Rhythm, grid, median_length_ns, rhythm};
 use crate::text::units;
@@ -156,7 +156,7 @@ pub(in crate::rules::block) fn held_files(view: &View, stalls: &[&Stall]) -> Opt
     }
     let mut files: Vec<(String, u64)> = by_file
         .into_iter()
-        .filter_map(|(file, ns)| Some((view.block().path(IoWhat::File(file))?, ns)))
+        .filter_map(|(file, ns)| Some((view.block().path(IoPurpose::File(file))?, ns)))
         .collect();
     files.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     let names: Vec<String> = files

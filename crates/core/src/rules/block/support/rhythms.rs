@@ -10,7 +10,7 @@ use crate::recording::{DevId, IoOp, Source};
 use crate::rules::Limit;
 use crate::rules::words::{evidence, group_name, ticked};
 use crate::stats::{
-    self, Clock, Coincidence, Pace, Rhythm, coincidence, pace, rhythm, worst_moments,
+    self, BurstPattern, Clock, Coincidence, Rhythm, coincidence, pace, rhythm, worst_moments,
 };
 use crate::text::units;
 use crate::view::block::Neighbour;
@@ -31,7 +31,7 @@ const ASKED: usize = 4;
 const MIN_PART: u64 = 20;
 
 /// What a finding says about timing: whose timer sets the pace, and the chart.
-pub(in crate::rules::block) struct Timed {
+pub(in crate::rules::block) struct TimingEvidence {
     /// For the title: ``, every 3.0 s, when `backup` writes``; empty if it is not sure.
     pub(in crate::rules::block) words: String,
     pub(in crate::rules::block) lines: Vec<Evidence>,
@@ -39,7 +39,7 @@ pub(in crate::rules::block) struct Timed {
     pub(in crate::rules::block) chart: Option<Chart>,
 }
 
-impl Timed {
+impl TimingEvidence {
     /// Tests whether events follow a group's timer: `name` is what they are called (`stalls`), `events` when they were.
     /// `victim` is the group that cannot be the cause.
     pub(in crate::rules::block) fn of(
@@ -70,7 +70,7 @@ struct Pacer {
     comm: String,
     verb: &'static str,
     /// Its bursts and their period.
-    pace: Pace,
+    pace: BurstPattern,
     /// How the stalls of others, or the device's full stretches, coincide with its bursts.
     together: Coincidence,
     asked: usize,
@@ -108,7 +108,7 @@ fn pacer(
     let number = asked.len();
     let moments = worst_moments(events);
     let window_ns = view.window_ns();
-    let mut all: Vec<(usize, Pace, Coincidence)> = asked
+    let mut all: Vec<(usize, BurstPattern, Coincidence)> = asked
         .into_iter()
         .map(|(at, series)| {
             let pace = pace(series.bins(), series.width_ns(), window_ns, number);
@@ -118,7 +118,7 @@ fn pacer(
         .collect();
     // A group with a period before one without; then the one with which more events coincide; of equals, the busier
     // one.
-    let clock = |pace: &Pace| matches!(pace.rhythm, Rhythm::Found { .. });
+    let clock = |pace: &BurstPattern| matches!(pace.rhythm, Rhythm::Found { .. });
     all.sort_by(|a, b| clock(&b.1).cmp(&clock(&a.1)).then(a.2.p.total_cmp(&b.2.p)));
     let (at, pace, together) = all.into_iter().next()?;
     let group = &groups.list()[at];

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Stretches in which a device was saturated, which an average over a second hides.
 
-use super::before;
+use super::time_parts;
 use crate::finding::{Evidence, Unit};
 use crate::recording::{DevId, IoOp, Source};
 use crate::rules::words::{evidence, ticked};
 use crate::stats::{merge, overlaps};
 use crate::text::units;
-use crate::view::block::{Activity, Spell};
+use crate::view::block::{Activity, BusyStretch};
 use crate::view::{View, waits};
 
 /// With more requests than this in the queue or the device on average, those on a busy device wait for each other.
@@ -17,7 +17,7 @@ pub(in crate::rules::block) const MIN_DEPTH: f64 = 1.0;
 const HARMLESS: f64 = 0.6;
 
 /// The spells in which a device was saturated: never idle, with more than [`MIN_DEPTH`] requests on average.
-pub(in crate::rules::block) fn full(view: &View, device: DevId) -> Vec<&Spell> {
+pub(in crate::rules::block) fn full(view: &View, device: DevId) -> Vec<&BusyStretch> {
     let activity = view.block().activity().get(&device);
     let spells = activity.into_iter().flat_map(Activity::spells);
     spells.filter(|spell| spell.depth() > MIN_DEPTH).collect()
@@ -32,7 +32,7 @@ pub(in crate::rules::block) fn line(
 ) -> Option<Evidence> {
     let all = full(view, device);
     let within = merge(within.to_vec(), 0);
-    let inside: Vec<&&Spell> =
+    let inside: Vec<&&BusyStretch> =
         all.iter().filter(|spell| overlaps(&within, (spell.t0_ns, spell.t1_ns))).collect();
     let longest = inside.iter().max_by_key(|spell| spell.t1_ns - spell.t0_ns)?;
     let length_ns = longest.t1_ns - longest.t0_ns;
@@ -80,7 +80,7 @@ pub(in crate::rules::block) fn latency_lines(view: &View, device: DevId) -> Vec<
         }
         parts.push(format!("the longest {}", units::duration(latency.max_ns as f64)));
         let queued = latency.queue.total_ns() as f64 / total_ns.max(1) as f64;
-        parts.push(before::parts(latency).unwrap_or_else(|| {
+        parts.push(time_parts::parts(latency).unwrap_or_else(|| {
             format!("{} of the time before the device", units::share(queued.min(1.0)))
         }));
         if latency.sampled_one_in > 1 {
@@ -96,6 +96,6 @@ pub(in crate::rules::block) fn latency_lines(view: &View, device: DevId) -> Vec<
             parts.join(", "),
         ));
     }
-    lines.extend(before::line(view, device));
+    lines.extend(time_parts::line(view, device));
     lines
 }

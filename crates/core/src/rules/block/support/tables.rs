@@ -3,12 +3,12 @@
 //! pattern, directory and file.
 
 use crate::finding::{
-    Area, BlockIo, Cause, DeviceIo, Entity, EntityKind, Finding, IoBy, IoLatency, IoRow, IoTable,
-    MoreDevices, RowKind, Share, Writeback,
+    Area, BlockIo, Cause, DeviceIo, Entity, EntityKind, Finding, IoLatency, IoRow, IoRowsBy,
+    IoTable, OmittedDevices, RowKind, Share, Writeback,
 };
-use crate::recording::{DevId, IoOp, IoWhat, ProcId};
+use crate::recording::{DevId, IoOp, IoPurpose, ProcId};
 use crate::rules::words::{cgroup_entity, cgroup_path, group_entity};
-use crate::view::block::{By, Latency, Row, RowName, dirtied_inodes};
+use crate::view::block::{Latency, Row, RowName, RowsBy, dirtied_inodes};
 use crate::view::{Groups, View, waits};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,12 +23,12 @@ const MAX_DIRTIERS: usize = 4;
 /// A table by cgroup explains a finding if a cgroup has at least this share of the bytes.
 const MIN_EXPLAINS: f64 = 0.05;
 
-const TABLES: [(IoBy, By); 5] = [
-    (IoBy::Process, By::Process),
-    (IoBy::Cgroup, By::Cgroup),
-    (IoBy::Pattern, By::Pattern),
-    (IoBy::Directory, By::Directory),
-    (IoBy::File, By::File),
+const TABLES: [(IoRowsBy, RowsBy); 5] = [
+    (IoRowsBy::Process, RowsBy::Process),
+    (IoRowsBy::Cgroup, RowsBy::Cgroup),
+    (IoRowsBy::Pattern, RowsBy::Pattern),
+    (IoRowsBy::Directory, RowsBy::Directory),
+    (IoRowsBy::File, RowsBy::File),
 ];
 
 /// The block IO section of the report; `None` if no transfer and no activity was recorded.
@@ -40,14 +40,14 @@ pub(in crate::rules) fn of(view: &View, findings: &[Finding]) -> Option<BlockIo>
     for (key, sum) in block.sums() {
         let (ios, bytes) = sums.entry(key.device).or_default();
         *ios = ios.saturating_add(sum.ios);
-        if key.what != IoWhat::Discard {
+        if key.what != IoPurpose::Discard {
             *bytes = bytes.saturating_add(sum.bytes);
         }
     }
     let mut sorted: Vec<(DevId, (u64, u64))> = sums.into_iter().collect();
     sorted.sort_by_key(|&(device, (ios, bytes))| (Reverse((bytes, ios)), device));
     let rest = sorted.split_off(sorted.len().min(MAX_DEVICES));
-    let more = (!rest.is_empty()).then(|| MoreDevices {
+    let more = (!rest.is_empty()).then(|| OmittedDevices {
         devices: rest.len() as u64,
         ios: rest.iter().map(|it| it.1.0).fold(0, u64::saturating_add),
         bytes: rest.iter().map(|it| it.1.1).fold(0, u64::saturating_add),
@@ -61,7 +61,7 @@ pub(in crate::rules) fn of(view: &View, findings: &[Finding]) -> Option<BlockIo>
 fn device_io(view: &View, groups: &Groups<'_>, device: DevId) -> DeviceIo {
     let block = view.block();
     let mut all = Row::new(RowName::Device(device));
-    let rows = block.tally(By::Device, |key| key.device == device);
+    let rows = block.tally(RowsBy::Device, |key| key.device == device);
     rows.into_iter().for_each(|row| all.merge(row));
     let activity = block.activity().get(&device).filter(|activity| activity.seen_ns > 0);
     let ops = [(IoOp::Read, "read"), (IoOp::Write, "write"), (IoOp::Other, "other")];
@@ -259,15 +259,15 @@ fn explain(devices: &mut [DeviceIo], findings: &[Finding]) {
     }
 }
 
-fn best(device: &DeviceIo, code: &str) -> Option<IoBy> {
-    let owned = device.tables.iter().filter(|table| table.by == IoBy::Cgroup).any(|table| {
+fn best(device: &DeviceIo, code: &str) -> Option<IoRowsBy> {
+    let owned = device.tables.iter().filter(|table| table.by == IoRowsBy::Cgroup).any(|table| {
         let known = |row: &IoRow| row.kind == RowKind::Cgroup && row.bytes_share >= MIN_EXPLAINS;
         table.rows.iter().any(known)
     });
     match code {
         _ if device.tables.is_empty() => None,
         // The flusher submits these transfers, so the owner of the pages says more. The files are in the finding.
-        "BLK001" | "BLK002" | "BLK006" if owned => Some(IoBy::Cgroup),
-        _ => Some(IoBy::Process),
+        "BLK001" | "BLK002" | "BLK006" if owned => Some(IoRowsBy::Cgroup),
+        _ => Some(IoRowsBy::Process),
     }
 }

@@ -68,12 +68,12 @@ pub(in crate::rules::block) struct Victim<'g> {
     pub(in crate::rules::block) at: usize,
     /// Its long IO waits (10 ms and more), in the order in which they ended.
     pub(in crate::rules::block) stalls: Vec<&'g Stall>,
-    waits: [Held; 3],
+    waits: [KindWaits; 3],
 }
 
 /// IO waits of one kind: their histogram, and the longest.
 #[derive(Clone, Debug, Default)]
-pub(in crate::rules::block) struct Held {
+pub(in crate::rules::block) struct KindWaits {
     pub(in crate::rules::block) waits: WaitHist,
     pub(in crate::rules::block) max_ns: u64,
 }
@@ -116,7 +116,7 @@ impl<'g> Victim<'g> {
     }
 
     /// The group's IO waits of one kind.
-    pub(in crate::rules::block) fn held(&self, kind: StallKind) -> &Held {
+    pub(in crate::rules::block) fn held(&self, kind: StallKind) -> &KindWaits {
         &self.waits[place(kind)]
     }
 

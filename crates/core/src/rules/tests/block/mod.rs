@@ -7,7 +7,9 @@ mod neighbours;
 
 use super::{codes, disks, judged};
 use crate::finding::{EntityKind, Evidence, Finding, Report, Severity};
-use crate::recording::{DevId, IoCulprit, IoOp, IoWhat, ProcId, Source, StallKind, WritebackPass};
+use crate::recording::{
+    DevId, IoCulprit, IoOp, IoPurpose, ProcId, Source, StallKind, WritebackPass,
+};
 use crate::testkit::{MS, S, Scene, US, pass, transfers, view};
 use proptest::prelude::*;
 
@@ -59,7 +61,7 @@ fn names_of_files_and_devices_stay_data() {
     scene.setting("/sys/block/sd`; $(reboot)\u{1b}[2J/queue/wbt_lat_usec", "75000");
     let victim = disks::service(&mut scene, "java", "/java.service", 75);
     let file = scene.file(disk, "/data/a`b\u{202e}\n$(reboot)");
-    let io = transfers(disk, IoWhat::File(file), IoOp::Write, 100, 409_600, MS);
+    let io = transfers(disk, IoPurpose::File(file), IoOp::Write, 100, 409_600, MS);
     scene.io(0..S, crate::recording::IoTick { reason: Some("periodic".into()), ..io });
     for (at, pass) in disks::broker_passes(victim) {
         scene.stall(at.start..at.end, victim, StallKind::Sync, Some(disk), None);

@@ -87,7 +87,7 @@ fn pages_that_all_account_to_one_cgroup_are_whose_who_made_them_dirty() {
         ("/data/unknown", None, 10 << 20),
     ] {
         let file = scene.file_dirtied_by(disk, path, dirtier);
-        let tick = transfers(disk, IoWhat::File(file), IoOp::Write, 100, bytes, MS);
+        let tick = transfers(disk, IoPurpose::File(file), IoOp::Write, 100, bytes, MS);
         scene.io(0..S, IoTick { owner: Some(all), reason: Some("sync".into()), ..tick });
     }
     let report = judged(&scene);
@@ -115,7 +115,7 @@ fn writeback_asked_for(
     disks::requests(&mut scene, broker, disk, &[(500, 30 * MS)], &beside);
     for (reason, bytes) in [(reason, 60 << 20), ("background", 20 << 20)] {
         let file = scene.file_dirtied_by(disk, "/data/job/out", None);
-        let tick = transfers(disk, IoWhat::File(file), IoOp::Write, 100, bytes, MS);
+        let tick = transfers(disk, IoPurpose::File(file), IoOp::Write, 100, bytes, MS);
         scene.io(0..S, IoTick { owner: Some(all), reason: Some(reason.into()), ..tick });
     }
     for at in 0..6 {
@@ -174,7 +174,7 @@ fn who_fills_a_disk_alone_is_no_victim() {
     let beside = [(IoCulprit::Process(fio), 95), (IoCulprit::Device, 5)];
     disks::requests(&mut scene, fio, disk, &[(50_000, 9 * MS), (2_000, 30 * MS)], &beside);
     disks::full_within(&mut scene, disk, std::slice::from_ref(&(0..30 * S)), 32);
-    scene.io(0..S, transfers(disk, IoWhat::RawDevice, IoOp::Read, 52_000, 212_992_000, 9 * MS));
+    scene.io(0..S, transfers(disk, IoPurpose::RawDevice, IoOp::Read, 52_000, 212_992_000, 9 * MS));
     let report = judged(&scene);
     assert!(
         report.findings.iter().all(|finding| finding.severity == Severity::Info),
@@ -271,7 +271,7 @@ fn a_scheduler_that_prefers_reads_is_for_who_reads_while_others_write() {
         if is_none {
             scene.setting("/sys/block/sda/queue/scheduler", "[none] mq-deadline");
         }
-        let write = |ms| transfers(SDA, IoWhat::RawDevice, IoOp::Write, 9_000, 1 << 30, ms * MS);
+        let write = |ms| transfers(SDA, IoPurpose::RawDevice, IoOp::Write, 9_000, 1 << 30, ms * MS);
         if others_write {
             scene.io(0..S, write(9));
         }

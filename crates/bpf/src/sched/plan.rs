@@ -114,11 +114,11 @@ impl ProgramNames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Ground;
+    use crate::Prerequisites;
 
     fn facts() -> Facts {
         Facts {
-            ground: Ground { privileged: true, ..Ground::default() },
+            ground: Prerequisites { privileged: true, ..Prerequisites::default() },
             switch_args: Some(4),
             throttle_clock: ThrottleClock::Own,
             task_throttle: true,
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn every_obstacle_is_named() {
         let why = |facts: Facts| plan(&facts, NEEDS).unwrap_err();
-        assert!(why(Facts { ground: Ground::default(), ..facts() }).contains("CAP_BPF"));
+        assert!(why(Facts { ground: Prerequisites::default(), ..facts() }).contains("CAP_BPF"));
         assert!(why(Facts { switch_args: Some(7), ..facts() }).contains('7'));
         assert!(why(Facts { switch_args: None, ..facts() }).contains("sched_switch"));
     }

@@ -22,14 +22,14 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// The processes that were looked at before.
 #[derive(Debug, Default)]
-pub(super) struct Named {
-    watched: BTreeMap<ProcId, Watched>,
+pub(super) struct ThreadNames {
+    watched: BTreeMap<ProcId, LastReading>,
     due_ns: u64,
 }
 
 /// A process, as of the last look.
 #[derive(Debug)]
-struct Watched {
+struct LastReading {
     t_ns: u64,
     threads: BTreeMap<u32, Schedstat>,
 }
@@ -42,14 +42,14 @@ struct Sum {
     delay_ns: u64,
 }
 
-impl Named {
+impl ThreadNames {
     /// Whether it is time to look.
     pub(super) fn is_due(&self, t_ns: u64) -> bool {
         t_ns >= self.due_ns
     }
 
     /// Takes the cost of a round of looks, which determines when the next one is due.
-    pub(super) fn took(&mut self, t_ns: u64, spent: Duration) {
+    pub(super) fn next_after(&mut self, t_ns: u64, spent: Duration) {
         let spent_ns = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);
         // Half a second, since rounds are a second apart: beats are late and early by microseconds.
         self.due_ns = t_ns + (SECOND_NS / 2).max(spent_ns.saturating_mul(RARITY));
@@ -95,7 +95,7 @@ impl Named {
                 emit(Record::NamedThreads(Box::new(tick)));
             }
         }
-        self.watched.insert(id, Watched { t_ns, threads });
+        self.watched.insert(id, LastReading { t_ns, threads });
     }
 }
 
@@ -143,7 +143,7 @@ mod tests {
         host.schedstat(50, tid, on_cpu_ns, delay_ns, 1);
     }
 
-    fn look(named: &mut Named, host: &Host, t_ns: u64) -> Vec<(String, u32, u64, u64)> {
+    fn look(named: &mut ThreadNames, host: &Host, t_ns: u64) -> Vec<(String, u32, u64, u64)> {
         let mut told = Vec::new();
         named.look(&host.roots, (ProcId(1), 50), t_ns, &mut |record| match record {
             Record::NamedThreads(tick) => {
@@ -160,7 +160,7 @@ mod tests {
         let host = Host::empty();
         thread(&host, 50, "java8", 1_000, 10);
         thread(&host, 51, "GC Thread#0", 500, 0);
-        let mut named = Named::default();
+        let mut named = ThreadNames::default();
         assert_eq!(look(&mut named, &host, 1), []);
         thread(&host, 50, "java8", 1_100, 15);
         thread(&host, 51, "GC Thread#0", 700, 40);
@@ -183,7 +183,7 @@ mod tests {
         for tid in 50..90_u32 {
             thread(&host, tid, &format!("n-{tid}-"), 0, 0);
         }
-        let mut named = Named::default();
+        let mut named = ThreadNames::default();
         look(&mut named, &host, 1);
         for tid in 50..90_u32 {
             thread(&host, tid, &format!("n-{tid}-"), u64::from(tid), 1);
@@ -197,10 +197,10 @@ mod tests {
 
     #[test]
     fn dear_looks_are_rare() {
-        let mut named = Named::default();
-        named.took(SECOND_NS, Duration::from_micros(10));
+        let mut named = ThreadNames::default();
+        named.next_after(SECOND_NS, Duration::from_micros(10));
         assert!(named.is_due(2 * SECOND_NS));
-        named.took(2 * SECOND_NS, Duration::from_millis(10));
+        named.next_after(2 * SECOND_NS, Duration::from_millis(10));
         assert!(!named.is_due(11 * SECOND_NS) && named.is_due(12 * SECOND_NS));
     }
 }

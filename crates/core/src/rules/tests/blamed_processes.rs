@@ -4,7 +4,7 @@
 use super::judged;
 use crate::finding::Finding;
 use crate::recording::{Culprit, SchedPolicy, Scheduling};
-use crate::testkit::{Did, MS, S, Scene};
+use crate::testkit::{MS, ProcessActivity, S, Scene};
 
 /// The finding for a victim that waits behind processes of one name, each to blame for that percentage of its waiting.
 fn found(parts: &[u64], change: impl FnOnce(&mut Scene)) -> Finding {
@@ -13,7 +13,7 @@ fn found(parts: &[u64], change: impl FnOnce(&mut Scene)) -> Finding {
     let (web, batch) = (scene.cgroup("/web", None, None), scene.cgroup("/batch", None, None));
     let victim = scene.process("nginx", Some(web));
     let waits = vec![(1_000, 4 * MS)];
-    scene.did(victim, &Did { on_cpu_ns: 2 * S, waits, ..Did::default() });
+    scene.did(victim, &ProcessActivity { on_cpu_ns: 2 * S, waits, ..ProcessActivity::default() });
     for &part in parts {
         let culprit = scene.process("python3", Some(batch));
         scene.blame(victim, Culprit::Process(culprit), 4 * S / 100 * part);

@@ -16,7 +16,7 @@ const UNMARKED: u8 = b'-';
 
 /// The writes of one mark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Written {
+pub(crate) struct MarkedWrites {
     /// Runs of consecutive blocks of the mark within a request.
     pub(crate) requests: u64,
     /// Bytes of these blocks.
@@ -24,13 +24,13 @@ pub(crate) struct Written {
 }
 
 /// Writes by mark.
-pub(crate) type Marks = BTreeMap<char, Written>;
+pub(crate) type WritesByMark = BTreeMap<char, MarkedWrites>;
 
 /// All writes: completion time in nanoseconds, mark, and bytes.
 #[derive(Debug, Default)]
-pub(super) struct Tally(Vec<(u64, u8, u32)>);
+pub(super) struct WriteLog(Vec<(u64, u8, u32)>);
 
-impl Tally {
+impl WriteLog {
     /// Adds one request.
     pub(super) fn add(&mut self, done_ns: u64, data: &[u8]) {
         let mut last: Option<(u8, u32)> = None;
@@ -48,8 +48,8 @@ impl Tally {
     }
 
     /// What was completed in a window.
-    pub(super) fn of(&self, window: Window) -> Marks {
-        let mut marks = Marks::new();
+    pub(super) fn of(&self, window: Window) -> WritesByMark {
+        let mut marks = WritesByMark::new();
         let inside = |at_ns| (window.from_ns..window.to_ns).contains(&at_ns);
         for &(_, mark, bytes) in self.0.iter().filter(|(at_ns, ..)| inside(*at_ns)) {
             let written = marks.entry(char::from(mark)).or_default();
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn blocks_are_told_apart_within_a_request_and_times_by_the_window() {
-        let mut tally = Tally::default();
+        let mut tally = WriteLog::default();
         let mut data = vec![b'h'; 3 * BLOCK];
         data[BLOCK..2 * BLOCK].fill(b'c');
         data[BLOCK + 100..].fill(0);

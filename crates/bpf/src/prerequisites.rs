@@ -15,7 +15,7 @@ pub(crate) type Fields = (&'static str, &'static [&'static str]);
 
 /// What stands in the way of a probe, if anything does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ground {
+pub struct Prerequisites {
     /// Effective capabilities allow BPF tracing programs: `CAP_SYS_ADMIN`, or `CAP_BPF` and `CAP_PERFMON`.
     pub privileged: bool,
     /// Why the kernel's type information could not be read, if so.
@@ -24,7 +24,7 @@ pub struct Ground {
     pub missing: Vec<String>,
 }
 
-impl Ground {
+impl Prerequisites {
     /// Looks at this process and at the running kernel. Without privileges its types are there all the same.
     pub(crate) fn look() -> (Self, Option<Btf<'static>>) {
         let ground = Self { privileged: may_load_bpf(), ..Self::default() };
@@ -97,12 +97,14 @@ mod tests {
 
     #[test]
     fn every_obstacle_is_named() {
-        let good = Ground { privileged: true, ..Ground::default() };
+        let good = Prerequisites { privileged: true, ..Prerequisites::default() };
         assert_eq!(good.obstacle(), None);
-        let why = |ground: Ground| ground.obstacle().unwrap();
-        assert!(why(Ground::default()).contains("CAP_BPF"));
-        assert!(why(Ground { btf_error: Some("gone".into()), ..good.clone() }).contains("gone"));
-        let lacking = Ground { missing: vec!["rq.clock".into(), "rq.cpu".into()], ..good };
+        let why = |ground: Prerequisites| ground.obstacle().unwrap();
+        assert!(why(Prerequisites::default()).contains("CAP_BPF"));
+        assert!(
+            why(Prerequisites { btf_error: Some("gone".into()), ..good.clone() }).contains("gone")
+        );
+        let lacking = Prerequisites { missing: vec!["rq.clock".into(), "rq.cpu".into()], ..good };
         assert!(why(lacking).contains("rq.clock, rq.cpu"));
     }
 

@@ -16,11 +16,11 @@ const MAX_NAMESPACES: usize = 1024;
 
 /// The cgroup mounts of the mount namespaces that were seen.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct MountsByNamespace {
     mounts: HashMap<(OsString, OsString), Rc<Vec<Mount>>>,
 }
 
-impl Seen {
+impl MountsByNamespace {
     /// The quota that the files show that process. Its files in `/proc` are read in the observer's own namespaces: then
     /// the paths of cgroups and the roots of mounts are of one tree, whatever namespaces the process has.
     pub(super) fn by(&mut self, roots: &Roots, cgroups: &mut Cgroups, pid: u32) -> SeenQuota {
@@ -96,7 +96,7 @@ mod tests {
             symlink("mnt:[1]", dir.join("mnt")).unwrap();
             symlink("/", host.path(&format!("proc/{pid}/root"))).unwrap();
         }
-        Seen::default().by(&host.roots, &mut Cgroups::open(&host.roots), 42)
+        MountsByNamespace::default().by(&host.roots, &mut Cgroups::open(&host.roots), 42)
     }
 
     #[test]

@@ -14,7 +14,7 @@
 //! thread that wants more than the quota does not count: N is 1 then, whatever the thread count is.
 
 use crate::recording::{RuntimeKind, RuntimeReading};
-use crate::view::{CgroupView, Group, Named, View};
+use crate::view::{CgroupView, Group, ThreadNameTotals, View};
 use std::collections::BTreeMap;
 
 /// Threads of Java's garbage collectors, by the start of their names (comm holds 15 bytes).
@@ -33,7 +33,7 @@ const COMPILERS_AND_POOLS: [&str; 3] = ["C1 CompilerThre", "C2 CompilerThre", "F
 
 /// Whether the threads of a group that waited are those that a runtime's number sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Waited {
+pub(super) enum SizedWaiting {
     /// This share of the waiting (0..1) was by threads that the number sizes.
     Share(f64),
     /// Thread names were not recorded, but in such a process the number sizes nearly all threads.
@@ -58,13 +58,13 @@ fn is_for(kind: RuntimeKind, number: &str, comm: &str, own: &str) -> bool {
 }
 
 /// How much of a group's waiting was by threads that the runtime's number sizes.
-pub(super) fn waited(view: &View, group: &Group<'_>, reading: &RuntimeReading) -> Waited {
+pub(super) fn waited(view: &View, group: &Group<'_>, reading: &RuntimeReading) -> SizedWaiting {
     let number = reading.parallelism.first().map_or("", |first| first.name.as_str());
     let (mut sized_ns, mut all_ns, mut told, mut all_own) = (0_u64, 0_u64, false, true);
     for (id, process) in &group.members {
         let empty = BTreeMap::new();
         let named = view.processes().get(id).map_or(&empty, |process| &process.named);
-        for (comm, Named { delay_ns, .. }) in named {
+        for (comm, ThreadNameTotals { delay_ns, .. }) in named {
             told = true;
             all_own &= *comm == process.comm;
             all_ns += delay_ns;
@@ -74,12 +74,12 @@ pub(super) fn waited(view: &View, group: &Group<'_>, reading: &RuntimeReading) -
         }
     }
     match reading.kind {
-        RuntimeKind::Nginx => Waited::AllAsARule,
+        RuntimeKind::Nginx => SizedWaiting::AllAsARule,
         // Old Java versions do not name their threads.
-        RuntimeKind::Jvm if told && all_own => Waited::Unknown,
-        _ if told && all_ns > 0 => Waited::Share(sized_ns as f64 / all_ns as f64),
-        RuntimeKind::Go => Waited::AllAsARule,
-        _ => Waited::Unknown,
+        RuntimeKind::Jvm if told && all_own => SizedWaiting::Unknown,
+        _ if told && all_ns > 0 => SizedWaiting::Share(sized_ns as f64 / all_ns as f64),
+        RuntimeKind::Go => SizedWaiting::AllAsARule,
+        _ => SizedWaiting::Unknown,
     }
 }
 

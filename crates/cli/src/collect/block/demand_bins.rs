@@ -11,7 +11,7 @@ const BUSIEST: usize = 4;
 
 /// The bins that were not taken yet.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct DemandBins {
     /// Start of the first bin: a multiple of the bin's length.
     from_ns: u64,
     bins: BTreeMap<IoCulprit, Vec<u64>>,
@@ -19,14 +19,14 @@ pub(super) struct Pace {
 
 /// The bins of a device from `t0_ns` to `t1_ns`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Paced {
+pub(super) struct FinishedBins {
     pub(super) t0_ns: u64,
     pub(super) t1_ns: u64,
     /// The bins of each culprit, as many as fit; the last bin may be shorter.
     pub(super) sectors: BTreeMap<IoCulprit, Vec<u64>>,
 }
 
-impl Pace {
+impl DemandBins {
     /// Begins with the bin that `at_ns` lies in.
     pub(super) fn begin(at_ns: u64) -> Self {
         Self { from_ns: floor(at_ns), bins: BTreeMap::new() }
@@ -43,7 +43,7 @@ impl Pace {
     }
 
     /// Takes the bins that end by `to_ns`; with `last`, also the one that it lies in.
-    pub(super) fn take(&mut self, to_ns: u64, last: bool) -> Option<Paced> {
+    pub(super) fn take(&mut self, to_ns: u64, last: bool) -> Option<FinishedBins> {
         let t0_ns = self.from_ns;
         let t1_ns = if last { to_ns } else { floor(to_ns) };
         if t1_ns <= t0_ns {
@@ -62,7 +62,7 @@ impl Pace {
             !bins.is_empty()
         });
         all.sort_by_key(|(by, bins)| (Reverse(bins.iter().sum::<u64>()), *by));
-        let mut paced = Paced { t0_ns, t1_ns, sectors: BTreeMap::new() };
+        let mut paced = FinishedBins { t0_ns, t1_ns, sectors: BTreeMap::new() };
         for (at, (by, bins)) in all.into_iter().enumerate() {
             let by = if at < BUSIEST { by } else { IoCulprit::Process(ProcId::OTHERS) };
             let sums = paced.sectors.entry(by).or_insert_with(|| vec![0; count]);
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn bins_are_told_when_they_are_over() {
-        let mut pace = Pace::begin(1_130 * MS);
+        let mut pace = DemandBins::begin(1_130 * MS);
         pace.add(1_140 * MS, by(1), 5);
         pace.add(1_399 * MS, by(1), 7);
         pace.add(1_400 * MS, by(2), 9);
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn those_with_little_are_one_and_nothing_is_lost() {
-        let mut pace = Pace::begin(0);
+        let mut pace = DemandBins::begin(0);
         for process in 1..=20 {
             pace.add(u64::from(process) * 40 * MS, by(process), 1000 + u64::from(process));
         }

@@ -22,13 +22,13 @@ const NEAR_ALL: f64 = 0.5;
 
 /// Parts of the time of transfers in one direction, summed over requests; nanoseconds.
 #[derive(Clone, Copy, Debug)]
-struct Parts {
+struct TimeParts {
     before_ns: f64,
     queue_ns: f64,
     device_ns: f64,
 }
 
-impl Parts {
+impl TimeParts {
     fn of(latency: &Latency) -> Option<Self> {
         let before_ns = latency.before.as_ref()?.total_ns() as f64;
         let queue_ns = latency.queue.total_ns() as f64;
@@ -43,7 +43,7 @@ impl Parts {
 
 /// Shares of the time before the request, in the queue and in the device, in words; `None` if the first is not known.
 pub(in crate::rules::block) fn parts(latency: &Latency) -> Option<String> {
-    let parts = Parts::of(latency)?;
+    let parts = TimeParts::of(latency)?;
     let share = |ns| units::share(parts.share(ns));
     Some(format!(
         "{} of the time before the request, {} in the queue, {} in the device",
@@ -64,7 +64,7 @@ enum Knob {
 
 fn knob(view: &View, device: DevId) -> Option<Knob> {
     let waits = |op| {
-        let parts = Parts::of(view.block().latency().get(&(device, op))?)?;
+        let parts = TimeParts::of(view.block().latency().get(&(device, op))?)?;
         Some(parts.share(parts.before_ns) >= BEFORE.value)
     };
     let [reads, writes] = [IoOp::Read, IoOp::Write].map(|op| waits(op).unwrap_or(false));

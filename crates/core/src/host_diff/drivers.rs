@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which drivers are in charge of a host: parameters of other drivers have no effect.
 
-use super::knowledge::{self, InCharge};
+use super::knowledge::{self, RequiredDriver};
 use crate::snapshot::{Snapshot, Value};
 
 /// Key of the fact that names the idle driver.
@@ -33,10 +33,10 @@ impl Drivers {
 
     /// The kind of driver that `who` requires, the host's driver of that kind, and whether it is one of the required;
     /// `None` if the driver is not known.
-    pub(super) fn answers(&self, who: InCharge) -> Option<(&'static str, &str, bool)> {
+    pub(super) fn answers(&self, who: RequiredDriver) -> Option<(&'static str, &str, bool)> {
         let (kind, driver, wanted) = match who {
-            InCharge::Idle(wanted) => ("idle", self.idle.as_deref()?, wanted),
-            InCharge::Frequency(wanted) => ("frequency", self.frequency.as_deref()?, wanted),
+            RequiredDriver::Idle(wanted) => ("idle", self.idle.as_deref()?, wanted),
+            RequiredDriver::Frequency(wanted) => ("frequency", self.frequency.as_deref()?, wanted),
         };
         Some((kind, driver, wanted.contains(&driver)))
     }

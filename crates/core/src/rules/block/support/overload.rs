@@ -47,7 +47,7 @@ pub(in crate::rules::block) const CALM: Limit = Limit {
 
 /// In what way a device cannot keep up.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::rules::block) enum How {
+pub(in crate::rules::block) enum Overload {
     /// Busy nearly all the time, with more than one request on average.
     Always,
     /// Slow by itself: a request takes this many nanoseconds on average, though hardly any others are there.
@@ -56,7 +56,7 @@ pub(in crate::rules::block) enum How {
     Stretches,
 }
 
-impl How {
+impl Overload {
     pub(in crate::rules::block) fn of(view: &View, device: DevId, activity: &Activity) -> Self {
         let depth = depth(activity);
         let mean_ns = mean_ns(view, device).unwrap_or(0.0);
@@ -87,7 +87,7 @@ fn mean_ns(view: &View, device: DevId) -> Option<f64> {
 }
 
 /// A victim's loss on a device that cannot keep up.
-pub(in crate::rules::block) struct Hit<'g> {
+pub(in crate::rules::block) struct DeviceLoss<'g> {
     pub(in crate::rules::block) victim: Victim<'g>,
     pub(in crate::rules::block) stalls: Vec<&'g Stall>,
     pub(in crate::rules::block) lost_ns: u64,
@@ -96,16 +96,16 @@ pub(in crate::rules::block) struct Hit<'g> {
 }
 
 /// What a victim lost while the device was saturated, or to its slowness; `None` below the limits.
-pub(in crate::rules::block) fn hit<'g>(
+pub(in crate::rules::block) fn device_loss<'g>(
     view: &'g View,
     groups: &Groups<'g>,
     victim: &Victim<'g>,
     device: DevId,
-    how: How,
-) -> Option<Hit<'g>> {
+    how: Overload,
+) -> Option<DeviceLoss<'g>> {
     let mut stalls: Vec<&Stall> =
         victim.on_device(view, device, &[StallKind::Request, StallKind::Sync]);
-    if how == How::Stretches {
+    if how == Overload::Stretches {
         // Stalls that the flusher's and the journal's rules (BLK001, BLK005) report are left out.
         let compared = Compared::new(view, device, &stalls);
         if compared.blames_passes() {
@@ -115,7 +115,7 @@ pub(in crate::rules::block) fn hit<'g>(
             stalls.retain(|stall| !compared.in_commits.contains(stall));
         }
     }
-    if !matches!(how, How::Slow(_)) {
+    if !matches!(how, Overload::Slow(_)) {
         let spells: Vec<_> =
             saturation::full(view, device).iter().map(|spell| (spell.t0_ns, spell.t1_ns)).collect();
         stalls.retain(|stall| overlaps(&spells, (stall.t0_ns, stall.t1_ns)));
@@ -128,15 +128,16 @@ pub(in crate::rules::block) fn hit<'g>(
     });
     let waits_ns: u64 = waits.map(|(_, waits)| waits.waits.total_ns()).sum();
     let in_stalls_ns = stall_ns(&stalls);
-    let lost_ns = if how == How::Stretches { in_stalls_ns } else { in_stalls_ns.max(waits_ns) };
+    let lost_ns =
+        if how == Overload::Stretches { in_stalls_ns } else { in_stalls_ns.max(waits_ns) };
     let mut severity = of_stalls(view.per_second(lost_ns), victim.share(lost_ns), longest_ns)?;
     let own = own_share(view, groups, victim.at, Some(device));
-    if !matches!(how, How::Slow(_)) && own.is_some_and(|own| own >= 0.5) {
+    if !matches!(how, Overload::Slow(_)) && own.is_some_and(|own| own >= 0.5) {
         severity = victims::own_doing(view, severity);
     } else if others_share(view, groups, victim.at, device) >= io_neighbour::OTHERS_SHARE.value
         && let Some(named) = io_neighbour::severity_for(view, groups, victim)
     {
         severity = crate::rules::severity::lowered(severity.min(named));
     }
-    Some(Hit { victim: victim.clone(), stalls, lost_ns, longest_ns, severity })
+    Some(DeviceLoss { victim: victim.clone(), stalls, lost_ns, longest_ns, severity })
 }

@@ -3,18 +3,18 @@
 
 /// Keeps the first items and counts the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept<T> {
+pub struct BoundedList<T> {
     list: Vec<T>,
     dropped: u64,
 }
 
-impl<T> Default for Kept<T> {
+impl<T> Default for BoundedList<T> {
     fn default() -> Self {
         Self { list: Vec::new(), dropped: 0 }
     }
 }
 
-impl<T> Kept<T> {
+impl<T> BoundedList<T> {
     /// Maximum number of items.
     pub const MAX: usize = 10_000;
 

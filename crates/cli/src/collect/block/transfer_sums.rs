@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Transfers of a second, by what they were for, and how long the requests of each device took.
 
-use super::scale::{Bytes, Scale};
+use super::scale::{Bytes, CounterScale};
 use deburr_core::recording::{
-    BlockRecord, CgroupId, DevId, DeviceTick, DiskCounters, FileId, IoOp, IoTick, IoWhat, ProcId,
-    WaitHist,
+    BlockRecord, CgroupId, DevId, DeviceTick, DiskCounters, FileId, IoOp, IoPurpose, IoTick,
+    ProcId, WaitHist,
 };
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(super) struct Key {
     /// The whole disk.
     pub(super) device: DevId,
     /// What the transfers were for.
-    pub(super) what: IoWhat,
+    pub(super) what: IoPurpose,
     /// Direction.
     pub(super) op: IoOp,
     /// The process that submitted them.
@@ -66,7 +66,7 @@ pub(super) struct Tally {
     rows: BTreeMap<Key, Sum>,
     times: BTreeMap<(DevId, IoOp), Times>,
     /// Scales the bytes of a sample to the counters of the disk.
-    pub(super) scale: Scale,
+    pub(super) scale: CounterScale,
     /// Whether the time before a request is created is measured.
     before: bool,
     /// Transfers of the session that found no row of their own.
@@ -82,9 +82,9 @@ impl Tally {
     /// Adds a transfer that stands for `weight` transfers.
     pub(super) fn transfer(&mut self, mut key: Key, bytes: u64, total_ns: u64, weight: u32) {
         let weight = u64::from(weight);
-        let is_file = matches!(key.what, IoWhat::File(_));
+        let is_file = matches!(key.what, IoPurpose::File(_));
         if is_file && self.rows.len() >= ROWS && !self.rows.contains_key(&key) {
-            key.what = IoWhat::File(FileId::OTHERS);
+            key.what = IoPurpose::File(FileId::OTHERS);
             self.folded += weight;
         }
         let sum = self.rows.entry(key).or_default();
@@ -168,7 +168,7 @@ mod tests {
     fn key(file: u32) -> Key {
         Key {
             device: DISK,
-            what: IoWhat::File(FileId(file)),
+            what: IoPurpose::File(FileId(file)),
             op: IoOp::Write,
             submitter: Some(ProcId(1)),
             owner: None,

@@ -5,9 +5,9 @@
 //! recording grows with activity and not with the number of processes. Nothing is left out, and each record holds
 //! the time range that it covers.
 
-use super::super::{Cgroups, Context, Emit, Sighting};
+use super::super::{Cgroups, Context, Emit, ObservedProcess};
 use super::idle::{IdleSum, MIN_WAIT_NS};
-use deburr_bpf::sched::{Behind, State, Sums, ThreadDelta};
+use deburr_bpf::sched::{ProbeCulprit, State, Sums, ThreadDelta};
 use deburr_core::recording::{
     BlameTick, CgroupId, Culprit, IdleTick, ProcId, ProcessTick, Record, TargetSpec, ThreadStates,
     WaitHist,
@@ -34,7 +34,7 @@ const CULPRITS: usize = 32;
 const SUSPECT_NS: u64 = 10_000_000;
 
 /// A process: its pid and the start time of its first thread, which distinguishes a reused pid.
-type Key = (u32, u64);
+type ProcessKey = (u32, u64);
 
 /// What a process did since its last record.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ struct Account {
     waits: WaitHist,
     wait_max_ns: u64,
     switches: u64,
-    blame: BTreeMap<Behind, u64>,
+    blame: BTreeMap<ProbeCulprit, u64>,
     idle: IdleSum,
     slots: Vec<usize>,
 }
@@ -122,7 +122,7 @@ impl Account {
             switches: self.switches,
             wakeup_latency_ns: self
                 .blame
-                .get(&Behind::Idle)
+                .get(&ProbeCulprit::Idle)
                 .copied()
                 .unwrap_or(0)
                 .min(of(State::Queued)),
@@ -141,7 +141,7 @@ pub(super) struct Target {
 /// The accounts of all processes.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    accounts: HashMap<Key, Account>,
+    accounts: HashMap<ProcessKey, Account>,
     /// Pid -> start time of the process that has it now: blame and idle sums know pids only.
     leaders: HashMap<u32, u64>,
     /// Pids of processes that waited long behind another one, and of those that they waited behind.
@@ -248,7 +248,7 @@ impl Tally {
     }
 
     /// Whether the process may belong to the target, as far as the probe's own data can tell.
-    fn may_belong(&self, target: &TargetSpec, key: Key) -> bool {
+    fn may_belong(&self, target: &TargetSpec, key: ProcessKey) -> bool {
         match target {
             TargetSpec::Process { pid, .. } => key.0 == *pid,
             TargetSpec::Comm { comm } => {
@@ -260,13 +260,13 @@ impl Tally {
     }
 
     /// In a fixed order, so that identities are assigned in a fixed order.
-    fn keys(&self) -> Vec<Key> {
-        let mut keys: Vec<Key> = self.accounts.keys().copied().collect();
+    fn keys(&self) -> Vec<ProcessKey> {
+        let mut keys: Vec<ProcessKey> = self.accounts.keys().copied().collect();
         keys.sort_unstable();
         keys
     }
 
-    fn identity(&self, cx: &mut Context, key: Key, emit: Emit<'_>) -> ProcId {
+    fn identity(&self, cx: &mut Context, key: ProcessKey, emit: Emit<'_>) -> ProcId {
         meet(cx, sighting(key, self.accounts.get(&key)), emit)
     }
 
@@ -323,11 +323,12 @@ impl Tally {
         }
     }
 
-    fn emit_one(&mut self, cx: &mut Context, key: Key, t1_ns: u64, emit: Emit<'_>) {
+    fn emit_one(&mut self, cx: &mut Context, key: ProcessKey, t1_ns: u64, emit: Emit<'_>) {
         let victim = match self.accounts.get(&key) {
             // Most processes of a host. They often get their identity only here, at the end of the window.
             Some(account) if account.slept() && cx.target == TargetSpec::Host => {
-                let sighting = Sighting { did_nothing: true, ..sighting(key, Some(account)) };
+                let sighting =
+                    ObservedProcess { did_nothing: true, ..sighting(key, Some(account)) };
                 meet(cx, sighting, emit)
             }
             _ => self.identity(cx, key, emit),
@@ -347,7 +348,7 @@ impl Tally {
         if cx.processes.in_target(victim) {
             let long = done.blame.iter().filter(|&(_, &ns)| ns >= SUSPECT_NS);
             for (behind, _) in long {
-                if let Behind::Process(pid) = *behind {
+                if let ProbeCulprit::Process(pid) = *behind {
                     self.suspects.extend([key.0, pid]);
                 }
             }
@@ -375,11 +376,11 @@ impl Tally {
     fn culprits(
         &self,
         cx: &mut Context,
-        blame: &BTreeMap<Behind, u64>,
+        blame: &BTreeMap<ProbeCulprit, u64>,
         emit: Emit<'_>,
     ) -> BTreeMap<Culprit, u64> {
-        let mut largest: Vec<(Behind, u64)> = blame.iter().map(|(&b, &ns)| (b, ns)).collect();
-        let key = |&(behind, ns): &(Behind, u64)| (std::cmp::Reverse(ns), behind);
+        let mut largest: Vec<(ProbeCulprit, u64)> = blame.iter().map(|(&b, &ns)| (b, ns)).collect();
+        let key = |&(behind, ns): &(ProbeCulprit, u64)| (std::cmp::Reverse(ns), behind);
         // A process that starts thousands of others may wait behind each of them.
         if largest.len() > CULPRITS {
             largest.select_nth_unstable_by_key(CULPRITS, key);
@@ -389,10 +390,10 @@ impl Tally {
         let mut sums = BTreeMap::new();
         for (rank, (behind, ns)) in largest.into_iter().enumerate() {
             let culprit = match behind {
-                Behind::Idle => continue,
-                Behind::Migrated => Culprit::Migrated,
-                Behind::NotSampled => Culprit::NotSampled,
-                Behind::Process(pid) => Culprit::Process(match self.leaders.get(&pid) {
+                ProbeCulprit::Idle => continue,
+                ProbeCulprit::Migrated => Culprit::Migrated,
+                ProbeCulprit::NotSampled => Culprit::NotSampled,
+                ProbeCulprit::Process(pid) => Culprit::Process(match self.leaders.get(&pid) {
                     Some(&leader) if rank < CULPRITS => self.identity(cx, (pid, leader), emit),
                     Some(&leader) => {
                         let key = (pid, leader);
@@ -408,8 +409,8 @@ impl Tally {
 }
 
 /// What an account knows of its process.
-fn sighting(key: Key, account: Option<&Account>) -> Sighting<'_> {
-    Sighting {
+fn sighting(key: ProcessKey, account: Option<&Account>) -> ObservedProcess<'_> {
+    ObservedProcess {
         did_nothing: false,
         pid: key.0,
         start_ns: Some(key.1),
@@ -420,23 +421,27 @@ fn sighting(key: Key, account: Option<&Account>) -> Sighting<'_> {
 }
 
 /// The sighting with the cgroup that the probe's id means, which is emitted if it is new.
-fn placed<'a>(cgroups: &mut Cgroups, sighting: Sighting<'a>, emit: Emit<'_>) -> Sighting<'a> {
+fn placed<'a>(
+    cgroups: &mut Cgroups,
+    sighting: ObservedProcess<'a>,
+    emit: Emit<'_>,
+) -> ObservedProcess<'a> {
     let cgroup = sighting.cgroup.and_then(|id| cgroups.of_task_group(id));
     if let Some(id) = cgroup {
         cgroups.sight(id, emit);
     }
-    Sighting { cgroup, ..sighting }
+    ObservedProcess { cgroup, ..sighting }
 }
 
 /// The identity of that process.
-fn meet(cx: &mut Context, sighting: Sighting<'_>, emit: Emit<'_>) -> ProcId {
+fn meet(cx: &mut Context, sighting: ObservedProcess<'_>, emit: Emit<'_>) -> ProcId {
     let Context { roots, processes, cgroups, target, .. } = cx;
     let sighting = placed(cgroups, sighting, &mut *emit);
     processes.intern(roots, cgroups, target, sighting, emit)
 }
 
 /// The shared identity of processes like this one that are too small for one of their own.
-fn fold(cx: &mut Context, sighting: Sighting<'_>, emit: Emit<'_>) -> ProcId {
+fn fold(cx: &mut Context, sighting: ObservedProcess<'_>, emit: Emit<'_>) -> ProcId {
     let Context { roots, processes, cgroups, target, .. } = cx;
     let sighting = placed(cgroups, sighting, &mut *emit);
     processes.fold(roots, cgroups, target, sighting, emit)

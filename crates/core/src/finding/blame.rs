@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Distribution of a group's share of the blame over the processes of the group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Whom {
+pub struct BlameDistribution {
     /// Number of processes in the group, which have the same name and cgroup.
     pub of: u32,
     /// Smallest number of processes that together carry most of the group's blame: four fifths of it.
@@ -16,12 +16,12 @@ pub struct Whom {
     /// Whether these processes are a small part of the group: a single one, or at most a third of it.
     pub few: bool,
     /// The processes with the largest shares, largest first.
-    pub processes: Vec<Carrier>,
+    pub processes: Vec<BlamedProcess>,
 }
 
 /// A process of the group.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Carrier {
+pub struct BlamedProcess {
     /// Process id.
     pub pid: u32,
     /// Its share of the group's blame, 0..1.
@@ -35,7 +35,7 @@ pub struct Carrier {
     pub scheduling: Vec<Scheduling>,
 }
 
-impl Carrier {
+impl BlamedProcess {
     /// Scheduling of the threads that used at least half of the process's CPU time; `None` where that is not known.
     #[must_use]
     pub fn doer(&self) -> Option<&Scheduling> {

@@ -3,7 +3,7 @@
 
 use super::BlockView;
 use super::pattern::patterns;
-use crate::recording::{CgroupId, DevId, FileId, FileState, IoOp, IoTick, IoWhat, ProcId};
+use crate::recording::{CgroupId, DevId, FileId, FileState, IoOp, IoPurpose, IoTick, ProcId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of kinds of transfers before further ones are summed without submitter and owner, and without their
@@ -16,7 +16,7 @@ pub struct IoKey {
     /// The whole disk.
     pub device: DevId,
     /// What the transfers were for.
-    pub what: IoWhat,
+    pub what: IoPurpose,
     /// Direction.
     pub op: IoOp,
     /// The process that submitted them; a kernel thread for writeback.
@@ -52,7 +52,7 @@ impl IoSum {
 
 /// What each row of a table stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum RowsBy {
     /// Each file.
     File,
     /// Each directory, without its subdirectories.
@@ -104,7 +104,7 @@ impl<'v> Row<'v> {
 
     fn add(&mut self, key: &'v IoKey, sum: &'v IoSum) {
         // Discards move no data: the length of discarded ranges would hide what was read and written.
-        let bytes = if key.what == IoWhat::Discard { 0 } else { sum.bytes };
+        let bytes = if key.what == IoPurpose::Discard { 0 } else { sum.bytes };
         self.sum.merge(&IoSum { bytes, ..*sum });
         self.parts.push((key, sum));
     }
@@ -119,7 +119,7 @@ impl<'v> Row<'v> {
     /// Bytes discarded; `sum` does not include them.
     #[must_use]
     pub fn discarded_bytes(&self) -> u64 {
-        let of = self.parts.iter().filter(|(key, _)| key.what == IoWhat::Discard);
+        let of = self.parts.iter().filter(|(key, _)| key.what == IoPurpose::Discard);
         of.map(|(_, sum)| sum.bytes).fold(0, u64::saturating_add)
     }
 
@@ -144,7 +144,7 @@ pub(super) fn add(sums: &mut BTreeMap<IoKey, IoSum>, tick: &IoTick) {
         IoSum { ios: tick.ios, bytes: tick.bytes, total_ns: tick.total_ns, max_ns: tick.max_ns };
     if sums.len() >= MAX_SUMS && !sums.contains_key(&key) {
         let what = match key.what {
-            IoWhat::File(_) => IoWhat::File(FileId::OTHERS),
+            IoPurpose::File(_) => IoPurpose::File(FileId::OTHERS),
             other => other,
         };
         key = IoKey { what, submitter: None, owner: None, ..key };
@@ -161,7 +161,7 @@ impl BlockView {
 
     /// Table of the transfers whose kind satisfies `only`, most transfers first.
     #[must_use]
-    pub fn tally(&self, by: By, only: impl Fn(&IoKey) -> bool) -> Vec<Row<'_>> {
+    pub fn tally(&self, by: RowsBy, only: impl Fn(&IoKey) -> bool) -> Vec<Row<'_>> {
         let wanted: Vec<(&IoKey, &IoSum)> = self.sums.iter().filter(|(key, _)| only(key)).collect();
         let mut rows: Vec<Row<'_>> = Vec::new();
         let mut places: BTreeMap<RowName, usize> = BTreeMap::new();
@@ -173,21 +173,21 @@ impl BlockView {
                 rows.len() - 1
             }
         };
-        let mut of: BTreeMap<IoWhat, usize> = BTreeMap::new();
-        if matches!(by, By::File | By::Directory | By::Pattern) {
+        let mut of: BTreeMap<IoPurpose, usize> = BTreeMap::new();
+        if matches!(by, RowsBy::File | RowsBy::Directory | RowsBy::Pattern) {
             for (what, name) in self.named(by, wanted.iter().map(|(key, _)| key.what).collect()) {
                 let at = place(&mut rows, name);
-                let file = matches!(what, IoWhat::File(id) if id != FileId::OTHERS);
+                let file = matches!(what, IoPurpose::File(id) if id != FileId::OTHERS);
                 rows[at].files += u64::from(file);
                 of.insert(what, at);
             }
         }
         for (key, sum) in wanted {
             let at = match by {
-                By::Device => place(&mut rows, RowName::Device(key.device)),
-                By::Process => place(&mut rows, RowName::Process(key.submitter)),
-                By::Cgroup => place(&mut rows, RowName::Cgroup(key.owner)),
-                By::File | By::Directory | By::Pattern => of[&key.what],
+                RowsBy::Device => place(&mut rows, RowName::Device(key.device)),
+                RowsBy::Process => place(&mut rows, RowName::Process(key.submitter)),
+                RowsBy::Cgroup => place(&mut rows, RowName::Cgroup(key.owner)),
+                RowsBy::File | RowsBy::Directory | RowsBy::Pattern => of[&key.what],
             };
             rows[at].add(key, sum);
         }
@@ -201,7 +201,7 @@ impl BlockView {
     }
 
     /// Identity of the row to which each of `whats` belongs.
-    fn named(&self, by: By, whats: BTreeSet<IoWhat>) -> Vec<(IoWhat, RowName)> {
+    fn named(&self, by: RowsBy, whats: BTreeSet<IoPurpose>) -> Vec<(IoPurpose, RowName)> {
         let (mut of, mut paths, mut named) = (Vec::new(), Vec::new(), Vec::new());
         for what in whats {
             match self.path(what) {
@@ -215,8 +215,8 @@ impl BlockView {
             }
         }
         let shown: Vec<String> = match by {
-            By::Pattern => patterns(&paths.iter().map(String::as_str).collect::<Vec<_>>()),
-            By::Directory => paths
+            RowsBy::Pattern => patterns(&paths.iter().map(String::as_str).collect::<Vec<_>>()),
+            RowsBy::Directory => paths
                 .iter()
                 .map(|path| match path.rsplit_once('/') {
                     Some(("", _)) => "/".to_owned(),
@@ -232,8 +232,8 @@ impl BlockView {
 
     /// The first process that was seen to dirty a file.
     #[must_use]
-    pub fn dirtier(&self, what: IoWhat) -> Option<ProcId> {
-        let IoWhat::File(id) = what else { return None };
+    pub fn dirtier(&self, what: IoPurpose) -> Option<ProcId> {
+        let IoPurpose::File(id) = what else { return None };
         self.files.get(&id)?.dirtied_by
     }
 
@@ -241,7 +241,7 @@ impl BlockView {
     /// out.
     #[must_use]
     pub fn dirtiers(&self, row: &Row<'_>) -> BTreeMap<ProcId, u64> {
-        let files: BTreeSet<IoWhat> = row.parts.iter().map(|(key, _)| key.what).collect();
+        let files: BTreeSet<IoPurpose> = row.parts.iter().map(|(key, _)| key.what).collect();
         let mut dirtiers: BTreeMap<ProcId, u64> = BTreeMap::new();
         for by in files.into_iter().filter_map(|what| self.dirtier(what)) {
             *dirtiers.entry(by).or_default() += 1;
@@ -251,8 +251,8 @@ impl BlockView {
 
     /// Path of a file as far as it is known. `None` if `what` is not a file, or if no name of the file is known.
     #[must_use]
-    pub fn path(&self, what: IoWhat) -> Option<String> {
-        let IoWhat::File(id) = what else { return None };
+    pub fn path(&self, what: IoPurpose) -> Option<String> {
+        let IoPurpose::File(id) = what else { return None };
         let file = self.files.get(&id)?;
         if file.path.is_empty() || file.state == FileState::Nameless {
             return None;
@@ -269,16 +269,16 @@ impl BlockView {
 }
 
 /// Row name of transfers without a path.
-fn class(what: IoWhat) -> &'static str {
+fn class(what: IoPurpose) -> &'static str {
     match what {
-        IoWhat::File(FileId::OTHERS) => "many more files, summed up",
-        IoWhat::File(_) => "files without a known name",
-        IoWhat::Metadata => "metadata of filesystems",
-        IoWhat::Journal => "journals of filesystems",
-        IoWhat::Flush => "cache flushes",
-        IoWhat::Discard => "discards",
-        IoWhat::Swap => "swapping",
-        IoWhat::RawDevice => "the device itself, without a filesystem",
-        IoWhat::Unknown => "not known",
+        IoPurpose::File(FileId::OTHERS) => "many more files, summed up",
+        IoPurpose::File(_) => "files without a known name",
+        IoPurpose::Metadata => "metadata of filesystems",
+        IoPurpose::Journal => "journals of filesystems",
+        IoPurpose::Flush => "cache flushes",
+        IoPurpose::Discard => "discards",
+        IoPurpose::Swap => "swapping",
+        IoPurpose::RawDevice => "the device itself, without a filesystem",
+        IoPurpose::Unknown => "not known",
     }
 }

@@ -8,24 +8,24 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// As its type is stored ([`Columns`]).
-pub(super) struct Plain;
+pub(super) struct AsColumns;
 
 /// As JSON.
 pub(super) struct Json;
 
 /// As JSON, or NULL for the default value, such as an empty list.
-pub(super) struct Sparse;
+pub(super) struct JsonOrNull;
 
 /// An `Option` as JSON, or NULL.
-pub(super) struct MaybeJson;
+pub(super) struct OptionalJson;
 
 /// A column that older recordings lack: there, the default value is read.
-pub(super) struct Added;
+pub(super) struct DefaultIfAbsent;
 
 /// A [`Run`] as `[wall_ns, cpu_ns, chunks, chunk_ns, gaps, gap_ns]`.
 pub(super) struct RunList;
 
-impl<T: Columns> StoredAs<T> for Plain {
+impl<T: Columns> StoredAs<T> for AsColumns {
     fn columns(name: &'static str, to: &mut Vec<Column>) {
         T::columns(name, to);
     }
@@ -68,7 +68,7 @@ impl<T: Serialize + DeserializeOwned> StoredAs<T> for Json {
     }
 }
 
-impl<T: Serialize + DeserializeOwned + Default + PartialEq> StoredAs<T> for Sparse {
+impl<T: Serialize + DeserializeOwned + Default + PartialEq> StoredAs<T> for JsonOrNull {
     fn columns(name: &'static str, to: &mut Vec<Column>) {
         to.push(Column::or_null(name, "TEXT"));
     }
@@ -82,7 +82,7 @@ impl<T: Serialize + DeserializeOwned + Default + PartialEq> StoredAs<T> for Spar
     }
 }
 
-impl<T: Serialize + DeserializeOwned> StoredAs<Option<T>> for MaybeJson {
+impl<T: Serialize + DeserializeOwned> StoredAs<Option<T>> for OptionalJson {
     fn columns(name: &'static str, to: &mut Vec<Column>) {
         to.push(Column::or_null(name, "TEXT"));
     }
@@ -96,7 +96,7 @@ impl<T: Serialize + DeserializeOwned> StoredAs<Option<T>> for MaybeJson {
     }
 }
 
-impl<T: Scalar + Default> StoredAs<T> for Added {
+impl<T: Scalar + Default> StoredAs<T> for DefaultIfAbsent {
     fn columns(name: &'static str, to: &mut Vec<Column>) {
         to.push(Column::or_null(name, T::KIND));
     }

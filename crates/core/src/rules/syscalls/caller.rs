@@ -7,7 +7,7 @@ use crate::rules::words::ticked;
 use crate::view::{SyscallGroup, Usage, View};
 
 /// The process as a victim, and its name for the start of a sentence.
-pub(super) fn whose(view: &View, process: Option<ProcId>) -> (Entity, String) {
+pub(super) fn caller(view: &View, process: Option<ProcId>) -> (Entity, String) {
     let facts = process.and_then(|id| view.processes().get(&id)?.facts.as_ref());
     let mut entity = Entity::new(EntityKind::Process);
     if let Some(facts) = facts {

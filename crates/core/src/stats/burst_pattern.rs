@@ -15,7 +15,7 @@ const MOST_BINS: usize = 1 << 16;
 
 /// The bursts of an amount, and their rhythm.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pace {
+pub struct BurstPattern {
     /// Start and end of each burst.
     pub bursts: Vec<(u64, u64)>,
     /// Their clock. It is not known in advance, so all clocks that fit into the window are tried.
@@ -25,7 +25,7 @@ pub struct Pace {
 /// Searches equal bins from time 0 on for bursts, and the bursts for a clock. `among` is the number of series that are
 /// tested with the same question: p-values are multiplied by it (Bonferroni).
 #[must_use]
-pub fn pace(bins: &[u64], width_ns: u64, window_ns: u64, among: usize) -> Pace {
+pub fn pace(bins: &[u64], width_ns: u64, window_ns: u64, among: usize) -> BurstPattern {
     // The bins end with the last amount; the rest of the window is quiet.
     let mut bins = bins.to_vec();
     let whole = usize::try_from(window_ns / width_ns.max(1)).unwrap_or(usize::MAX);
@@ -52,7 +52,7 @@ pub fn pace(bins: &[u64], width_ns: u64, window_ns: u64, among: usize) -> Pace {
         }
         (rhythm, _) => rhythm,
     };
-    Pace { bursts, rhythm }
+    BurstPattern { bursts, rhythm }
 }
 
 /// Median distance between the starts of bursts; `None` with fewer than two bursts.

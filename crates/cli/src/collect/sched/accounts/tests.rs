@@ -119,7 +119,7 @@ fn who_ended_before_he_is_blamed_has_his_name_whatever_the_order_of_pids() {
         let name = if victim { "victim" } else { "short" };
         tally.add(&ThreadDelta { dead: !victim, wall_ns: 1000, ..thread(pid, name) }, false);
     }
-    let behind = |&pid: &u32| ((5000, Behind::Process(pid)), 100_000 + u64::from(pid));
+    let behind = |&pid: &u32| ((5000, ProbeCulprit::Process(pid)), 100_000 + u64::from(pid));
     tally.blame(pids.iter().filter(|&&pid| pid != 5000).map(behind).collect());
     let (mut names, mut blamed) = (BTreeMap::new(), Vec::new());
     tally.emit(&mut cx, 1_000_000, true, &mut |record| match record {
@@ -143,8 +143,10 @@ fn the_largest_of_many_culprits_are_named_and_nothing_is_lost() {
     for pid in pids.clone() {
         tally.meet(&thread(pid, "short"));
     }
-    let blame: BTreeMap<Behind, u64> =
-        pids.clone().map(|pid| (Behind::Process(pid), u64::from(pid * 7919 % 1009))).collect();
+    let blame: BTreeMap<ProbeCulprit, u64> = pids
+        .clone()
+        .map(|pid| (ProbeCulprit::Process(pid), u64::from(pid * 7919 % 1009)))
+        .collect();
     let (mut named, mut many) = (BTreeMap::new(), Vec::new());
     let sums = tally.culprits(&mut cx, &blame, &mut |record| {
         if let Record::Process(process) = record {
@@ -157,7 +159,7 @@ fn the_largest_of_many_culprits_are_named_and_nothing_is_lost() {
     assert_eq!(sums.values().sum::<u64>(), blame.values().sum::<u64>());
     let mut largest: Vec<u64> = blame.values().copied().collect();
     largest.sort_unstable_by_key(|&ns| std::cmp::Reverse(ns));
-    let own = |pid: u32| blame[&Behind::Process(pid)];
+    let own = |pid: u32| blame[&ProbeCulprit::Process(pid)];
     assert_eq!((named.len(), many.len()), (CULPRITS, 1));
     for (id, &pid) in &named {
         assert_eq!(sums[&Culprit::Process(*id)], own(pid));

@@ -7,7 +7,7 @@
 //! reboot costs more than one that takes effect at once: among all such plans, the one with the lowest expected cost is
 //! found by dynamic programming.
 
-use super::document::{Change, Difference, HostDiff, Reach};
+use super::document::{Change, Difference, HostDiff, TakesEffect};
 use super::knowledge::LOW;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -49,11 +49,11 @@ pub struct Step {
     /// Groups that are changed together.
     pub groups: Vec<Group>,
     /// What it takes until the changes have an effect.
-    pub reach: Reach,
+    pub reach: TakesEffect,
     /// What follows if the host is faster then.
-    pub if_faster: Next,
+    pub if_faster: AfterTest,
     /// What follows if it is as slow as before.
-    pub if_not: Next,
+    pub if_not: AfterTest,
 }
 
 /// Differences that depend on each other.
@@ -62,12 +62,12 @@ pub struct Group {
     /// Name of the group.
     pub name: String,
     /// The changes, most important first.
-    pub changes: Vec<Planned>,
+    pub changes: Vec<PlannedChange>,
 }
 
 /// A change of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Planned {
+pub struct PlannedChange {
     /// Key of the fact that is changed.
     pub key: String,
     /// How to change it, and how to undo that.
@@ -78,7 +78,7 @@ pub struct Planned {
 /// What follows after a test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Next {
+pub enum AfterTest {
     /// The test with this number.
     Step(u64),
     /// The reason is in the group with this name.
@@ -117,7 +117,7 @@ pub(super) fn plan(diff: &HostDiff) -> Option<Plan> {
                     _ => {}
                 }
                 group.reach = Some(change.reach);
-                group.changes.push(Planned { key: it.key.clone(), change: change.clone() });
+                group.changes.push(PlannedChange { key: it.key.clone(), change: change.clone() });
             }
         }
     }
@@ -183,16 +183,16 @@ fn one_by_one(candidates: &[(String, Candidate)]) -> f64 {
 #[derive(Clone, Debug, Default)]
 struct Candidate {
     odds: f64,
-    reach: Option<Reach>,
-    changes: Vec<Planned>,
+    reach: Option<TakesEffect>,
+    changes: Vec<PlannedChange>,
 }
 
 /// Cost of a test, in units of a test whose change takes effect at once.
-fn cost(reach: Option<Reach>) -> f64 {
+fn cost(reach: Option<TakesEffect>) -> f64 {
     match reach {
-        None | Some(Reach::Now) => 1.0,
-        Some(Reach::Boot) => 4.0,
-        Some(Reach::Firmware) => 10.0,
+        None | Some(TakesEffect::Now) => 1.0,
+        Some(TakesEffect::Boot) => 4.0,
+        Some(TakesEffect::Firmware) => 10.0,
     }
 }
 
@@ -272,11 +272,11 @@ impl Tree {
         of: &[(String, Candidate)],
         (from, to, none): (usize, usize, bool),
         steps: &mut Vec<Step>,
-    ) -> Next {
+    ) -> AfterTest {
         if !Self::is_open(from, to, none) {
             return match of.get(from).filter(|_| to > from) {
-                Some((name, _)) => Next::Found(name.clone()),
-                None => Next::NoneOfThem,
+                Some((name, _)) => AfterTest::Found(name.clone()),
+                None => AfterTest::NoneOfThem,
             };
         }
         let mid = self.best[usize::from(none)][from][to].1;
@@ -288,12 +288,16 @@ impl Tree {
         steps.push(Step {
             number,
             groups: of[from..mid].iter().map(group).collect(),
-            reach: of[from..mid].iter().filter_map(|it| it.1.reach).max().unwrap_or(Reach::Now),
-            if_faster: Next::NoneOfThem,
-            if_not: Next::NoneOfThem,
+            reach: of[from..mid]
+                .iter()
+                .filter_map(|it| it.1.reach)
+                .max()
+                .unwrap_or(TakesEffect::Now),
+            if_faster: AfterTest::NoneOfThem,
+            if_not: AfterTest::NoneOfThem,
         });
         steps[at].if_faster = self.write(of, (from, mid, false), steps);
         steps[at].if_not = self.write(of, (mid, to, none), steps);
-        Next::Step(number)
+        AfterTest::Step(number)
     }
 }

@@ -7,7 +7,7 @@ use crate::view::View;
 
 /// A limit that is in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::rules::block) struct InForce<'v> {
+pub(in crate::rules::block) struct ActiveLimit<'v> {
     /// Path of its file.
     pub(in crate::rules::block) path: &'v str,
     /// The file's line for the device.
@@ -19,7 +19,7 @@ pub(in crate::rules::block) fn limits<'v>(
     view: &'v View,
     cgroup: &str,
     (device, op): (DevId, IoOp),
-) -> Vec<InForce<'v>> {
+) -> Vec<ActiveLimit<'v>> {
     let word = match op {
         IoOp::Read => ".read_",
         IoOp::Write | IoOp::Other => ".write_",
@@ -31,11 +31,11 @@ pub(in crate::rules::block) fn limits<'v>(
         right && above.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
     let number = format!("{device} ");
-    let mut found: Vec<InForce<'v>> = knobs::limits(view)
+    let mut found: Vec<ActiveLimit<'v>> = knobs::limits(view)
         .into_iter()
         .filter(|(path, _)| holds(path))
         .flat_map(|(path, value)| {
-            value.lines().map(move |line| InForce { path, line: line.trim() })
+            value.lines().map(move |line| ActiveLimit { path, line: line.trim() })
         })
         .filter(|limit| limit.line.starts_with(&number))
         .collect();

@@ -25,7 +25,7 @@ pub(super) struct Hint {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownFile {
     id: FileId,
     hint: Option<Hint>,
     dirtied_by: Option<ProcId>,
@@ -37,8 +37,8 @@ struct Known {
 
 /// The files of the session.
 #[derive(Debug, Default)]
-pub(super) struct Names {
-    files: HashMap<Inode, Known>,
+pub(super) struct SessionFiles {
+    files: HashMap<Inode, KnownFile>,
     /// The files that are looked up again at the end.
     first: Vec<Inode>,
     due: VecDeque<Inode>,
@@ -46,7 +46,7 @@ pub(super) struct Names {
     pub(super) untold: u64,
 }
 
-impl Names {
+impl SessionFiles {
     /// The identity of a file.
     pub(super) fn id(&mut self, inode: Inode) -> FileId {
         if let Some(known) = self.files.get(&inode) {
@@ -61,7 +61,7 @@ impl Names {
         }
         let id = FileId(self.files.len() as u32 + 1);
         let known =
-            Known { id, hint: None, dirtied_by: None, emitted: None, tries: 0, done: false };
+            KnownFile { id, hint: None, dirtied_by: None, emitted: None, tries: 0, done: false };
         self.files.insert(inode, known);
         self.due.push_back(inode);
         id
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_file_is_told_once_and_again_when_its_name_changes() {
-        let mut names = Names::default();
+        let mut names = SessionFiles::default();
         let file = inode(12);
         assert_eq!(names.id(file), FileId(1));
         assert_eq!(names.id(inode(13)), FileId(2));
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn at_the_end_files_without_a_name_come_first_and_each_once() {
-        let mut names = Names::default();
+        let mut names = SessionFiles::default();
         for ino in 1..5 {
             names.id(inode(ino));
         }
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn who_dirtied_a_file_is_told_when_it_is_known_whichever_comes_first() {
-        let mut names = Names::default();
+        let mut names = SessionFiles::default();
         let (before, after) = (inode(12), inode(13));
         names.dirtied(before, ProcId(1));
         names.id(before);
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_not_borne_out_is_asked_for_again_but_not_for_ever() {
-        let mut names = Names::default();
+        let mut names = SessionFiles::default();
         names.id(inode(12));
         let mut asked = 0;
         for _ in 0..10 {
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn of_many_files_the_name_is_told_once_and_is_the_one_that_was_seen() {
-        let mut names = Names::default();
+        let mut names = SessionFiles::default();
         let (mut emitted, mut last) = (0, None);
         for ino in 0..=AT_THE_END as u64 {
             names.id(inode(ino));
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn beyond_the_number_they_are_others() {
-        let mut names = Names::default();
+        let mut names = SessionFiles::default();
         for ino in 0..=FILES as u64 {
             names.id(inode(ino));
         }

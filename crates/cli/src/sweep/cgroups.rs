@@ -26,7 +26,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The sweep's own cgroups. Dropping this value removes them.
 #[derive(Debug)]
-pub(crate) struct Ground {
+pub(crate) struct SweepCgroups {
     // Removes the cgroups, in `clear` or when it is dropped.
     guard: Guard,
     tree: Tree,
@@ -39,7 +39,7 @@ pub(crate) struct Ground {
     made: u32,
 }
 
-impl Ground {
+impl SweepCgroups {
     /// Creates the sweep's cgroups. An error names what is missing and has the exit status [`Exit::Missing`].
     pub(crate) fn new() -> Result<Self> {
         Self::make().map_err(|error| {

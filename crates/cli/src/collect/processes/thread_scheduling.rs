@@ -5,7 +5,7 @@
 //! A scheduling policy belongs to a thread, and the thread that matters need not be the first. A process is looked at
 //! when it becomes a suspect, and once more at the end: the threads that ran between the two looks are responsible.
 
-use super::{CMDLINE_BYTES_CLOSELY, Known, Processes, cmdline, read_stat};
+use super::{CMDLINE_BYTES_CLOSELY, EmittedProcess, Processes, cmdline, read_stat};
 use crate::collect::{Emit, Roots};
 use crate::patience::Patience;
 use deburr_core::procfs::{pid, stat};
@@ -21,7 +21,7 @@ const THREADS_A_SECOND: usize = 256;
 const SUSPECTS: usize = 256;
 
 /// CPU time of each thread at the first look: thread id -> nanoseconds.
-pub(super) type FirstLook = HashMap<u32, u64>;
+pub(super) type FirstReading = HashMap<u32, u64>;
 
 impl Processes {
     /// Looks closely at the processes with these pids that were not looked at before; with `again` also at those that
@@ -52,7 +52,7 @@ impl Processes {
     }
 }
 
-impl Known {
+impl EmittedProcess {
     /// `stat` of its threads; `None` if the process is gone or another one has its pid.
     fn threads(&self, roots: &Roots, user_hz: u64) -> Option<Vec<pid::PidStat>> {
         let leader = read_stat(roots, self.process.pid)?;
@@ -118,7 +118,7 @@ fn kinds<'a>(threads: impl Iterator<Item = (&'a pid::PidStat, u64)>) -> Vec<Sche
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collect::{Cgroups, Sighting};
+    use crate::collect::{Cgroups, ObservedProcess};
     use deburr_core::recording::{Process, TargetSpec};
     use std::path::Path;
 
@@ -152,7 +152,7 @@ mod tests {
                 emitted.push(*process);
             }
         };
-        let sighting = Sighting { pid: 7, ..Sighting::default() };
+        let sighting = ObservedProcess { pid: 7, ..ObservedProcess::default() };
         processes.intern(&roots, &mut cgroups, &TargetSpec::Host, sighting, &mut emit);
         processes.look_closely(&roots, [7, 9], false, &mut emit);
         processes.look_closely(&roots, [7], false, &mut emit);
@@ -182,7 +182,7 @@ mod tests {
         let mut cgroups = Cgroups::open(&roots);
         let mut processes = Processes::default();
         let start_ns = Some(9_001_000_001);
-        let sighting = Sighting { pid: 7, start_ns, ..Sighting::default() };
+        let sighting = ObservedProcess { pid: 7, start_ns, ..ObservedProcess::default() };
         let mut emitted = 0;
         let mut emit = |_| emitted += 1;
         processes.intern(&roots, &mut cgroups, &TargetSpec::Host, sighting, &mut emit);

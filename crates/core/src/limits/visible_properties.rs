@@ -31,7 +31,7 @@ const MAX_THREADS: u32 = 1 << 16;
 
 /// Properties of a process that are visible from outside.
 #[derive(Clone, Debug, Default)]
-pub struct Outside<'a> {
+pub struct VisibleProperties<'a> {
     /// File name of the program.
     pub program: &'a str,
     /// First argument. Servers store the role of each of their processes in it.
@@ -59,7 +59,7 @@ pub struct DetectedRuntime {
 
 /// Detects the runtime of a process; `None` if there is no sign of any.
 #[must_use]
-pub fn detect(outside: &Outside<'_>) -> Option<DetectedRuntime> {
+pub fn detect(outside: &VisibleProperties<'_>) -> Option<DetectedRuntime> {
     let some = |kind, parallelism: Vec<Parallelism>| Some(DetectedRuntime { kind, parallelism });
     if let (Some(workers), true) = (outside.workers, outside.title.starts_with("nginx: master")) {
         return some(
@@ -112,7 +112,7 @@ pub fn detect(outside: &Outside<'_>) -> Option<DetectedRuntime> {
     rayon.and_then(|set| some(RuntimeKind::Rayon, vec![set]))
 }
 
-impl Outside<'_> {
+impl VisibleProperties<'_> {
     /// The number in a variable; for a list, its first number.
     fn set(&self, name: &str) -> Option<Parallelism> {
         let text = self.environment.get(name)?.split(',').next()?.trim();
@@ -146,17 +146,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn outside<'a>(program: &'a str, environ: &[u8], threads: &[(&str, u32)]) -> Outside<'a> {
-        Outside {
+    fn outside<'a>(
+        program: &'a str,
+        environ: &[u8],
+        threads: &[(&str, u32)],
+    ) -> VisibleProperties<'a> {
+        VisibleProperties {
             program,
             comm: program,
             environment: environment(environ),
             threads: threads.iter().map(|&(comm, n)| (comm.to_owned(), n)).collect(),
-            ..Outside::default()
+            ..VisibleProperties::default()
         }
     }
 
-    fn shown(outside: &Outside<'_>) -> String {
+    fn shown(outside: &VisibleProperties<'_>) -> String {
         let Some(found) = detect(outside) else { return "nothing".into() };
         let numbers = found
             .parallelism
@@ -169,21 +173,26 @@ mod tests {
     fn each_runtime_is_known_by_its_signs() {
         let tokio = [("server", 1), ("tokio-rt-worker", 5)];
         let net = [("app", 3), (".NET Server GC", 4), (".NET TP Worker", 9)];
-        let blas = Outside {
+        let blas = VisibleProperties {
             openmp: true,
             ..outside("python3", b"A=1\0OMP_NUM_THREADS=8,2\0", &[("python3", 8), ("io", 3)])
         };
-        let capped = Outside {
+        let capped = VisibleProperties {
             openmp: true,
             ..outside("python3", b"OPENBLAS_NUM_THREADS=8\0", &[("python3", 2)])
         };
-        let unset = Outside { openmp: true, ..outside("solver", b"", &[("solver", 2), ("io", 7)]) };
-        let unused =
-            Outside { openmp: true, ..outside("editor", b"", &[("editor", 1), ("io", 7)]) };
-        let master = Outside {
+        let unset = VisibleProperties {
+            openmp: true,
+            ..outside("solver", b"", &[("solver", 2), ("io", 7)])
+        };
+        let unused = VisibleProperties {
+            openmp: true,
+            ..outside("editor", b"", &[("editor", 1), ("io", 7)])
+        };
+        let master = VisibleProperties {
             title: "nginx: master process nginx",
             workers: Some(2),
-            ..Outside::default()
+            ..VisibleProperties::default()
         };
         for (outside, expected) in [
             (outside("node", b"", &[]), "node: UV_THREADPOOL_SIZE 4 start (default)"),

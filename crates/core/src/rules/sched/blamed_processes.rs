@@ -2,7 +2,7 @@
 //! Which processes of a group carry its share of the blame, and whether they are few or many.
 
 use super::program;
-use crate::finding::{Carrier, Whom};
+use crate::finding::{BlameDistribution, BlamedProcess};
 use crate::recording::{ProcId, Process, Scheduling};
 use crate::rules::words::{group_name, ticked};
 use crate::view::Group;
@@ -16,7 +16,10 @@ const MAX_CARRIERS: usize = 5;
 
 /// Which processes of a group are to blame. `blamed`: the nanoseconds of waiting behind each of them, longest first.
 /// `None` for kernel threads, without blame, and if the processes that can be identified do not carry [`MOST`] of it.
-pub(super) fn whom(group: &Group<'_>, blamed: &[(ProcId, u64)]) -> Option<Whom> {
+pub(super) fn distribution(
+    group: &Group<'_>,
+    blamed: &[(ProcId, u64)],
+) -> Option<BlameDistribution> {
     let all_ns: u64 = blamed.iter().map(|&(_, ns)| ns).sum();
     if all_ns == 0 || group.is_kernel() {
         return None;
@@ -30,14 +33,14 @@ pub(super) fn whom(group: &Group<'_>, blamed: &[(ProcId, u64)]) -> Option<Whom> 
     let carriers = carriers(&blamed, all_ns)?;
     let processes = blamed.iter().take(MAX_CARRIERS).filter_map(|&(id, ns)| {
         let process = facts(id)?;
-        Some(Carrier {
+        Some(BlamedProcess {
             pid: process.pid,
             share: share(ns),
             runs: program::what_it_runs(process, &siblings),
             scheduling: process.scheduling.clone(),
         })
     });
-    Some(Whom {
+    Some(BlameDistribution {
         of: of as u32,
         carriers: carriers as u32,
         carriers_share: share(blamed.iter().take(carriers).map(|&(_, ns)| ns).sum()),
@@ -61,12 +64,12 @@ fn is_few(carriers: usize, of: usize) -> bool {
 }
 
 /// Name of a group as the culprit: `` `java` (pid 4711, one of 40) ``.
-pub(super) fn name(group: &Group<'_>, whom: Option<&Whom>) -> String {
+pub(super) fn name(group: &Group<'_>, whom: Option<&BlameDistribution>) -> String {
     let Some(whom) = whom else { return group_name(group) };
     let first = whom.processes.first();
     // A real-time policy explains the waiting, so the name includes it.
     let before_all = first
-        .and_then(Carrier::doer)
+        .and_then(BlamedProcess::doer)
         .filter(|kind| kind.policy.is_real_time())
         .and_then(Scheduling::shown)
         .map_or(String::new(), |how| format!(", {how}"));
@@ -85,13 +88,13 @@ mod tests {
     use crate::testkit::{S, Scene};
 
     /// The result for a group of `of` processes, the first ones of which carry these parts.
-    fn whom_of(of: usize, parts: &[u64]) -> Whom {
+    fn whom_of(of: usize, parts: &[u64]) -> BlameDistribution {
         let mut scene = Scene::new(2, S);
         let ids: Vec<ProcId> = (0..of).map(|_| scene.process("java", None)).collect();
         let view = scene.view();
         let groups = view.groups();
         let blamed: Vec<(ProcId, u64)> = ids.into_iter().zip(parts.iter().copied()).collect();
-        whom(&groups.list()[0], &blamed).unwrap()
+        distribution(&groups.list()[0], &blamed).unwrap()
     }
 
     #[test]
@@ -119,7 +122,7 @@ mod tests {
         let whom = |parts: [u64; 3]| {
             let mut blamed: Vec<(ProcId, u64)> = ids.iter().copied().zip(parts).collect();
             blamed.sort_by_key(|&(_, ns)| std::cmp::Reverse(ns));
-            whom(group, &blamed)
+            distribution(group, &blamed)
         };
         assert_eq!(whom([10, 80, 10]), None);
         assert_eq!(name(group, None), "`cc1` (more than 2 processes)");
@@ -132,6 +135,6 @@ mod tests {
         let mut scene = Scene::new(2, S);
         scene.process("java", None);
         let view = scene.view();
-        assert_eq!(whom(&view.groups().list()[0], &[]), None);
+        assert_eq!(distribution(&view.groups().list()[0], &[]), None);
     }
 }
