@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The detectors: one per file, each of which answers `Fired`, `Quiet` or `NoData`.
 //!
-//! A rule is a static [`Rule`] in `AREA/NAME.rs`, with its documentation in `AREA/NAME.md` and an entry in [`RULES`].
+//! A rule is a static [`Rule`] in `AREA/NAME.rs`, with its documentation in `AREA/NAME.md` and an entry in its area's
+//! `RULES`, which [`RULES`] joins.
 //! [`Rule::judge`] checks that one of its sources has data before it calls the detector, so a detector does not need to
 //! report missing sources.
 
@@ -108,31 +109,42 @@ pub enum Verdict {
     },
 }
 
-/// All rules, sorted by code.
-pub const RULES: &[&Rule] = &[
-    &block::writeback_bursts::RULE,
-    &block::writeback_cohort::RULE,
-    &block::device_saturated::RULE,
-    &block::io_neighbour::RULE,
-    &block::journal_stall::RULE,
-    &block::dirty_throttled_writer::RULE,
-    &block::io_limit::RULE,
-    &cpu::hypervisor_steal::RULE,
-    &cpu::shared_core::RULE,
-    &cpu::frequency_capped::RULE,
-    &cpu::deep_idle_states::RULE,
-    &host::host_drift::RULE,
-    &memory::memory_stall::RULE,
-    &observer::events_lost::RULE,
-    &observer::window_too_short::RULE,
-    &observer::observer_overhead::RULE,
-    &sched::run_queue_contention::RULE,
-    &sched::quota_throttle::RULE,
-    &sched::idle_while_waiting::RULE,
-    &sched::runtime_oversubscribed::RULE,
-    &syscalls::slow_kernel_file::RULE,
-    &syscalls::syscall_storm::RULE,
+/// The rules of each area; areas in the order of their prefixes, rules by code.
+const AREAS: [&[&Rule]; 7] = [
+    block::RULES,
+    cpu::RULES,
+    host::RULES,
+    memory::RULES,
+    observer::RULES,
+    sched::RULES,
+    syscalls::RULES,
 ];
+
+/// All rules, sorted by code.
+pub const RULES: &[&Rule] = &joined();
+
+const COUNT: usize = {
+    let (mut count, mut area) = (0, 0);
+    while area < AREAS.len() {
+        count += AREAS[area].len();
+        area += 1;
+    }
+    count
+};
+
+const fn joined() -> [&'static Rule; COUNT] {
+    let mut all = [AREAS[0][0]; COUNT];
+    let (mut at, mut area) = (0, 0);
+    while area < AREAS.len() {
+        let mut rule = 0;
+        while rule < AREAS[area].len() {
+            all[at] = AREAS[area][rule];
+            (at, rule) = (at + 1, rule + 1);
+        }
+        area += 1;
+    }
+    all
+}
 
 /// The rules that judge recordings.
 pub(crate) fn of_recordings() -> impl Iterator<Item = &'static Rule> {

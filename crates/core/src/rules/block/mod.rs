@@ -1,11 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK rules: time lost to block IO. The detectors are here; what they share is in `support`.
 
-pub(super) mod device_saturated;
-pub(super) mod dirty_throttled_writer;
-pub(super) mod io_limit;
+mod device_saturated;
+mod dirty_throttled_writer;
+mod io_limit;
 pub(super) mod io_neighbour;
-pub(super) mod journal_stall;
+mod journal_stall;
 pub(super) mod support;
-pub(super) mod writeback_bursts;
-pub(super) mod writeback_cohort;
+mod writeback_bursts;
+mod writeback_cohort;
+
+use super::Rule;
+
+/// The rules of this area, by code.
+pub(super) const RULES: &[&Rule] = &[
+    &writeback_bursts::RULE,
+    &writeback_cohort::RULE,
+    &device_saturated::RULE,
+    &io_neighbour::RULE,
+    &journal_stall::RULE,
+    &dirty_throttled_writer::RULE,
+    &io_limit::RULE,
+];

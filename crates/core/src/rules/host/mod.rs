@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! HST rules: a host is not set up like others of its kind.
 
-pub(super) mod host_drift;
+mod host_drift;
+
+use super::Rule;
+
+/// The rules of this area, by code.
+pub(super) const RULES: &[&Rule] = &[&host_drift::RULE];

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! OBS rules: reasons to distrust the observations.
 
-pub(super) mod events_lost;
+mod events_lost;
 pub(super) mod losses;
-pub(super) mod observer_overhead;
-pub(super) mod window_too_short;
+mod observer_overhead;
+mod window_too_short;
 
-use super::{sched, severity};
+use super::{Rule, sched, severity};
 use crate::finding::Fix;
 use crate::view::{Group, Groups, Usage, View};
+
+/// The rules of this area, by code.
+pub(super) const RULES: &[&Rule] =
+    &[&events_lost::RULE, &window_too_short::RULE, &observer_overhead::RULE];
 
 /// The groups of the target whose loss, as counted by `lost_ns`, is above the severity limits; biggest loss first.
 fn losers<'g>(

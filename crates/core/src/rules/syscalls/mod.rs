@@ -2,5 +2,10 @@
 //! SYS rules: time lost in system calls.
 
 mod caller;
-pub(super) mod slow_kernel_file;
-pub(super) mod syscall_storm;
+mod slow_kernel_file;
+mod syscall_storm;
+
+use super::Rule;
+
+/// The rules of this area, by code.
+pub(super) const RULES: &[&Rule] = &[&slow_kernel_file::RULE, &syscall_storm::RULE];
