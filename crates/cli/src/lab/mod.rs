@@ -46,43 +46,8 @@ pub(crate) use worker::{WorkerArgs, run as work};
 
 use anyhow::{Context as _, Result, bail};
 
-/// The files of `lab/scenarios`: stem and text, in the order of `deburr lab list`.
-const FILES: [(&str, &str); 34] = [
-    ("cpuset", include_str!("../../../../lab/scenarios/cpuset.toml")),
-    ("decoy-disk", include_str!("../../../../lab/scenarios/decoy-disk.toml")),
-    ("decoy-job", include_str!("../../../../lab/scenarios/decoy-job.toml")),
-    ("decoy-other-cpu", include_str!("../../../../lab/scenarios/decoy-other-cpu.toml")),
-    ("dirty-throttle", include_str!("../../../../lab/scenarios/dirty-throttle.toml")),
-    ("fork-storm", include_str!("../../../../lab/scenarios/fork-storm.toml")),
-    ("fsync-crowd", include_str!("../../../../lab/scenarios/fsync-crowd.toml")),
-    ("go-quota", include_str!("../../../../lab/scenarios/go-quota.toml")),
-    ("healthy", include_str!("../../../../lab/scenarios/healthy.toml")),
-    ("io-healthy", include_str!("../../../../lab/scenarios/io-healthy.toml")),
-    ("io-limit", include_str!("../../../../lab/scenarios/io-limit.toml")),
-    ("io-neighbour", include_str!("../../../../lab/scenarios/io-neighbour.toml")),
-    ("io-rhythm", include_str!("../../../../lab/scenarios/io-rhythm.toml")),
-    ("journal", include_str!("../../../../lab/scenarios/journal.toml")),
-    ("neighbour-2", include_str!("../../../../lab/scenarios/neighbour-2.toml")),
-    ("neighbour-4", include_str!("../../../../lab/scenarios/neighbour-4.toml")),
-    ("neighbour-8", include_str!("../../../../lab/scenarios/neighbour-8.toml")),
-    ("neighbour-nice", include_str!("../../../../lab/scenarios/neighbour-nice.toml")),
-    ("overlay", include_str!("../../../../lab/scenarios/overlay.toml")),
-    ("pinned", include_str!("../../../../lab/scenarios/pinned.toml")),
-    ("quota", include_str!("../../../../lab/scenarios/quota.toml")),
-    ("quota-nested", include_str!("../../../../lab/scenarios/quota-nested.toml")),
-    ("quota-threads", include_str!("../../../../lab/scenarios/quota-threads.toml")),
-    ("refault", include_str!("../../../../lab/scenarios/refault.toml")),
-    ("rt-hog", include_str!("../../../../lab/scenarios/rt-hog.toml")),
-    ("short-quota", include_str!("../../../../lab/scenarios/short-quota.toml")),
-    ("slow-device", include_str!("../../../../lab/scenarios/slow-device.toml")),
-    ("slow-file", include_str!("../../../../lab/scenarios/slow-file.toml")),
-    ("starved", include_str!("../../../../lab/scenarios/starved.toml")),
-    ("sync-cron", include_str!("../../../../lab/scenarios/sync-cron.toml")),
-    ("tail", include_str!("../../../../lab/scenarios/tail.toml")),
-    ("tokio-quota", include_str!("../../../../lab/scenarios/tokio-quota.toml")),
-    ("writeback", include_str!("../../../../lab/scenarios/writeback.toml")),
-    ("writeback-fast", include_str!("../../../../lab/scenarios/writeback-fast.toml")),
-];
+/// The files of `lab/scenarios`: stem and text, in the order of `deburr lab list`; the build lists them.
+const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/scenarios.rs"));
 
 /// All scenarios.
 pub(crate) fn scenarios() -> Result<Vec<Scenario>> {

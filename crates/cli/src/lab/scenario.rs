@@ -22,6 +22,10 @@ pub(crate) struct Scenario {
     pub(crate) explains: String,
     /// What the machine must offer.
     pub(crate) needs: Vec<Need>,
+    /// Why no test runs it by its name. Absent = one does.
+    pub(crate) no_test: Option<String>,
+    /// Whether its recording is in `fixtures/lab`. Absent = yes.
+    pub(crate) kept: Option<bool>,
     /// Length of the observation with faults, in seconds. The control run is shorter.
     pub(crate) seconds: u32,
     /// Whether the fault run, too, must yield nothing above `info`.
@@ -107,6 +111,9 @@ impl Scenario {
             self.silent != self.expect_first.is_some(),
             "one of `silent = true` and `expect_first = \"CODE\"` is needed"
         );
+        // The build and the tests read these two by line.
+        ensure!(self.kept != Some(true), "`kept = true` goes without saying");
+        ensure!(self.no_test.as_deref() != Some(""), "`no_test` gives the reason");
         for code in self.codes() {
             ensure!(is_code(code), "`{code}` is no finding code, which look like `SCH001`");
         }

@@ -24,30 +24,13 @@ fn names_in(dir: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Scenarios without a kept recording.
-const NOT_KEPT: [&str; 16] = [
-    "cpuset",
-    "decoy-disk",
-    "decoy-job",
-    "decoy-other-cpu",
-    "fork-storm",
-    "fsync-crowd",
-    "io-healthy",
-    "io-rhythm",
-    "overlay",
-    "refault",
-    "rt-hog",
-    "short-quota",
-    "starved",
-    "sync-cron",
-    "tail",
-    "writeback-fast",
-];
-
-/// Scenarios whose recordings are kept.
+/// Scenarios whose recordings are kept: all that do not say otherwise.
 fn kept_scenarios() -> BTreeSet<String> {
     let mut names = names_in("lab/scenarios");
-    names.retain(|name| !NOT_KEPT.contains(&&**name));
+    names.retain(|name| {
+        let file = root().join("lab/scenarios").join(format!("{name}.toml"));
+        !std::fs::read_to_string(file).unwrap().lines().any(|line| line == "kept = false")
+    });
     names
 }
 

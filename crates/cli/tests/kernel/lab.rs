@@ -135,94 +135,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-#[test]
-fn fork_storm() {
-    passes("fork-storm");
-}
+// A test of each scenario that does not say `no_test`.
+include!(concat!(env!("OUT_DIR"), "/scenario_tests.rs"));
 
 #[test]
-fn healthy() {
-    passes("healthy");
-}
-
-#[test]
-fn tail() {
-    passes("tail");
-}
-
-#[test]
-fn slow_file() {
-    passes("slow-file");
-}
-
-#[test]
-fn go_quota() {
-    passes("go-quota");
-}
-
-#[test]
-fn neighbour_2() {
-    passes("neighbour-2");
-}
-
-#[test]
-fn neighbour_8() {
-    passes("neighbour-8");
-}
-
-#[test]
-fn neighbour_nice() {
-    passes("neighbour-nice");
-}
-
-#[test]
-fn pinned() {
-    passes("pinned");
-}
-
-#[test]
-fn quota_nested() {
-    passes("quota-nested");
-}
-
-#[test]
-fn quota_threads() {
-    passes("quota-threads");
-}
-
-#[test]
-fn rt_hog() {
-    passes("rt-hog");
-}
-
-#[test]
-fn starved() {
-    passes("starved");
-}
-
-#[test]
-fn cpuset() {
-    passes("cpuset");
-}
-
-#[test]
-fn short_quota() {
-    passes("short-quota");
-}
-
-#[test]
-fn decoy_other_cpu() {
-    passes("decoy-other-cpu");
-}
-
-#[test]
-fn decoy_job() {
-    passes("decoy-job");
-}
-
-#[test]
-fn quota() {
-    common::tried("lab", "quota", try_quota);
+fn quota_and_cpu_stat_agree() {
+    common::tried("lab", "quota_and_cpu_stat_agree", try_quota);
 }
 
 fn try_quota() {
@@ -267,23 +185,6 @@ fn throttled_apart(file: &Path) -> Vec<f64> {
             (throttled_ns - counted_ns) as f64 / (t1_ns - t0_ns) as f64
         })
         .collect()
-}
-
-/// Scenarios that are only run by hand: `neighbour-4` lies between two others; the ledger of `refault` is tested in
-/// `memory.rs` against the kernel's counters; `tokio-quota` is a twin of `go-quota` with a smaller margin, which a busy
-/// host can use up; `writeback` takes too long.
-const BY_HAND: [&str; 4] = ["neighbour-4", "refault", "tokio-quota", "writeback"];
-
-#[test]
-fn every_scenario_is_run_by_a_test() {
-    let tests = [include_str!("lab.rs"), include_str!("lab_disk.rs")].concat();
-    let files = std::fs::read_dir(root().join("lab/scenarios")).unwrap();
-    for file in files {
-        let path = file.unwrap().path();
-        let name = path.file_stem().unwrap().to_str().unwrap();
-        let is_test = tests.contains(&format!("fn {}()", name.replace('-', "_")));
-        assert_ne!(is_test, BY_HAND.contains(&name), "{name}");
-    }
 }
 
 #[test]

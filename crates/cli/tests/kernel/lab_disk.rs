@@ -4,72 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
 use crate::common;
-use crate::lab::{DEBURR, alone, cgroup_roots, passes, until};
+use crate::lab::{DEBURR, alone, cgroup_roots, until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-#[test]
-fn io_limit() {
-    passes("io-limit");
-}
-
-#[test]
-fn dirty_throttle() {
-    passes("dirty-throttle");
-}
-
-#[test]
-fn io_neighbour() {
-    passes("io-neighbour");
-}
-
-#[test]
-fn io_rhythm() {
-    passes("io-rhythm");
-}
-
-#[test]
-fn io_healthy() {
-    passes("io-healthy");
-}
-
-#[test]
-fn writeback_fast() {
-    passes("writeback-fast");
-}
-
-#[test]
-fn journal() {
-    passes("journal");
-}
-
-#[test]
-fn sync_cron() {
-    passes("sync-cron");
-}
-
-#[test]
-fn slow_device() {
-    passes("slow-device");
-}
-
-#[test]
-fn fsync_crowd() {
-    passes("fsync-crowd");
-}
-
-#[test]
-fn overlay() {
-    passes("overlay");
-}
-
-#[test]
-fn decoy_disk() {
-    passes("decoy-disk");
-}
 
 /// Current values, by file, of what scenarios with a disk change on this host: settings and loop devices.
 fn host_state() -> BTreeMap<PathBuf, String> {
