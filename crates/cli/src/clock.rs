@@ -58,7 +58,6 @@ pub(crate) struct Clocks {
 }
 
 impl Clocks {
-    /// Reads the clocks.
     pub(crate) fn now() -> Self {
         let mono_ns = monotonic_ns();
         let boot_ns = read(ClockId::Boottime).cast_unsigned();

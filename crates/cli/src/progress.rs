@@ -35,7 +35,6 @@ impl Progress {
         self.bar.set_position(t_ns / SECOND_NS);
     }
 
-    /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
@@ -74,7 +73,6 @@ impl Stages {
         self.bar.set_position(done);
     }
 
-    /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
@@ -107,7 +105,6 @@ impl SearchProgress {
         self.bar.set_position(files);
     }
 
-    /// Removes the line.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
@@ -139,7 +136,6 @@ impl Steps {
         self.bar.set_position(step + 1);
     }
 
-    /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -30,7 +30,6 @@ struct TrackedDisk {
 }
 
 impl DiskstatsCollector {
-    /// Opens `/proc/diskstats`.
     pub(crate) fn open(cx: &Context) -> Result<Self, State> {
         let opened = File::open(cx.roots.proc.join("diskstats"))
             .and_then(|file| reread::text(&file).map(|_| file));

@@ -13,7 +13,6 @@ pub(crate) struct ProcStatCollector {
 }
 
 impl ProcStatCollector {
-    /// Opens `/proc/stat`.
     pub(crate) fn open(cx: &Context) -> Result<Self, State> {
         let file = File::open(cx.roots.proc.join("stat")).map_err(|error| State::Missing {
             reason: format!("`/proc/stat`: {error}"),

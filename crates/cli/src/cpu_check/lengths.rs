@@ -21,14 +21,12 @@ impl Default for Lengths {
 }
 
 impl Lengths {
-    /// Counts a length.
     pub(super) fn add(&mut self, ns: u64) {
         let last = self.counts.len() - 1;
         self.counts[place(ns).min(last)] += 1;
         self.all += 1;
     }
 
-    /// Adds another histogram.
     pub(super) fn merge(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;

@@ -31,7 +31,6 @@ pub(super) enum InodeLookup {
 pub(super) struct OpenMount(Option<(u64, OwnedFd)>);
 
 impl OpenMount {
-    /// Closes the mount.
     pub(super) fn close(&mut self) {
         self.0 = None;
     }

@@ -52,7 +52,6 @@ impl Undo {
     }
 }
 
-/// Writes a setting.
 pub(crate) fn write_setting(file: &Path, value: &str) -> Result<()> {
     std::fs::write(file, value)
         .with_context(|| format!("cannot write `{value}` to `{}`", file.display()))

@@ -14,7 +14,6 @@ use std::thread;
 /// Longer than any scenario.
 const FOREVER_NS: u64 = 24 * 3600 * SECOND_NS;
 
-/// Whom to drive.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DriveArgs {
     /// As for `deburr sweep`

@@ -15,7 +15,6 @@ use serde::Serialize;
 pub(crate) struct Check {
     /// What was expected and what was seen, in one line.
     pub(crate) what: String,
-    /// Whether they agree.
     pub(crate) pass: bool,
     /// The topic of the report that it is about.
     pub(crate) topic: Topic,

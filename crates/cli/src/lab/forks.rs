@@ -5,7 +5,6 @@ use super::io::Pace;
 use anyhow::{Context as _, Result};
 use std::process::{Command, Stdio};
 
-/// How fast.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ForksArgs {
     #[arg(long)]

@@ -49,7 +49,6 @@ use anyhow::{Context as _, Result, bail};
 /// The files of `lab/scenarios`: stem and text, in the order of `deburr lab list`; the build lists them.
 const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/scenarios.rs"));
 
-/// All scenarios.
 pub(crate) fn scenarios() -> Result<Vec<Scenario>> {
     FILES
         .iter()

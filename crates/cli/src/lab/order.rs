@@ -14,7 +14,6 @@ pub(super) enum Step {
     Write {
         /// Path of the file.
         file: String,
-        /// The value.
         value: String,
     },
     /// Runs a program with arguments.

@@ -44,7 +44,6 @@ pub(crate) struct RemedyEffect {
     pub(crate) code: String,
     /// Text of the remedy.
     pub(crate) action: String,
-    /// Its command.
     pub(crate) command: String,
     /// The part of the loss that may be left; `None` = nothing was promised.
     pub(crate) left_at_most: Option<f64>,

@@ -67,7 +67,6 @@ pub(crate) struct Scenario {
     /// Whether files of the run are on the host's own disk instead.
     #[serde(default)]
     pub(crate) host_disk: bool,
-    /// The victim process.
     pub(crate) victim: VictimSpec,
     /// What is done to the victim, in this order. Not part of the control run.
     #[serde(default, rename = "fault")]

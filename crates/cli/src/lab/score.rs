@@ -35,7 +35,6 @@ pub(crate) struct Run {
     pub(crate) numbers: RunNumbers,
     /// Weight of the lab's cgroup against the rest of the host.
     pub(crate) weight: u32,
-    /// Its result.
     pub(crate) result: RunResult,
 }
 
@@ -43,7 +42,6 @@ pub(crate) struct Run {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RunResult {
-    /// It was judged.
     Judged(Scores),
     /// The machine was not fit for it, and not everything was right.
     Inconclusive {
@@ -54,7 +52,6 @@ pub(crate) enum RunResult {
     },
     /// It failed with an error.
     Broken {
-        /// The error.
         why: String,
     },
 }
@@ -98,7 +95,6 @@ impl Scores {
     }
 }
 
-/// What to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan<'a> {
     /// Names of scenarios, and the texts of their files.

@@ -42,7 +42,6 @@ pub(super) const CONNECTIONS: u32 = 512;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServiceSpec {
-    /// Which service.
     program: Program,
     /// Requests per second.
     rate_per_s: u32,

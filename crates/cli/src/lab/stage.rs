@@ -63,7 +63,6 @@ pub(crate) struct Interrupted;
 /// How to start a worker process, and its task.
 #[derive(Clone, Debug)]
 pub(crate) struct Job<'a> {
-    /// Its comm.
     pub(crate) comm: &'a str,
     /// Its cgroup, below the lab's own.
     pub(crate) cgroup: &'a str,
@@ -217,7 +216,6 @@ impl Stage {
         Ok(())
     }
 
-    /// That file.
     pub(crate) fn slow_file(&self) -> Result<&Served> {
         self.slow_file.as_ref().context(NO_READER)
     }
@@ -422,7 +420,6 @@ impl Worker {
         Ok(Self { child, stdin, stdout, stop: stop.clone() })
     }
 
-    /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -56,7 +56,6 @@ impl VictimSpec {
         self.as_victim().validate(&self.cgroup)
     }
 
-    /// The victim itself.
     pub(crate) fn as_victim(&self) -> Box<dyn Victim> {
         if let Some(broker) = &self.broker {
             Box::new(broker.clone())
@@ -129,7 +128,6 @@ pub(crate) struct WhichRun<'a> {
     pub(crate) quota_us: &'a mut Option<u64>,
 }
 
-/// A running victim.
 pub(crate) struct Running {
     /// Process id of the observed process.
     pub(crate) pid: u32,

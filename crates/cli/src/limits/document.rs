@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 
 pub(crate) const SCHEMA: &str = "deburr.limits/1";
 
-/// The whole document.
 #[derive(Debug, Serialize)]
 pub(crate) struct Document {
     pub(crate) schema: &'static str,
@@ -44,7 +43,6 @@ pub(crate) struct Unlisted {
     pub(crate) forbidden: u32,
 }
 
-/// One process.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) pid: u32,

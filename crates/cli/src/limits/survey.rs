@@ -36,7 +36,6 @@ pub(crate) struct SurveyRequest<'a> {
 const STUCK: &str =
     "its runtime could not be looked at: reading its program, environment or memory did not end";
 
-/// Answers the question.
 pub(crate) fn look(question: &SurveyRequest<'_>, roots: &Roots) -> Document {
     let online = sources::cpus_online(roots);
     let mut survey = Survey {

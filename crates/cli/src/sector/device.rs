@@ -64,7 +64,6 @@ fn shown(file_name: &std::ffi::OsStr) -> String {
     name::decode(file_name.as_bytes()).replace('!', "/")
 }
 
-/// All block devices.
 #[derive(Debug)]
 pub(super) struct Devices(BTreeMap<DevId, Block>);
 

@@ -7,7 +7,6 @@ use deburr_core::snapshot::Instance;
 /// A file that matches a path of the whitelist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Match {
-    /// Its path.
     pub(super) path: String,
     /// What each `{}` of the pattern stands for.
     pub(super) names: Vec<String>,

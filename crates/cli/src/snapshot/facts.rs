@@ -116,7 +116,6 @@ fn distinct(instance: &Instance, before: &Values) -> Instance {
     }
 }
 
-/// Reads one file.
 fn read(job: &Job, file: &Match, key: &str, files: &mut Files) -> Vec<(Area, EntryValue)> {
     let Some(first) = job.first() else { return Vec::new() };
     let path = &file.path;

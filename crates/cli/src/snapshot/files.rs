@@ -107,7 +107,6 @@ impl SharedState {
 /// A read that ended.
 #[derive(Clone, Debug)]
 pub(super) struct Timing {
-    /// The file.
     pub(super) path: String,
     /// Key of the fact, without its part.
     pub(super) key: String,

@@ -20,7 +20,6 @@ pub(super) type Result<T> = std::result::Result<T, CellError>;
 /// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Column {
-    /// Its name.
     pub(super) name: &'static str,
     /// Type: `INTEGER`, `TEXT` or `BLOB`. `BLOB_OF_3` is a packed list of lists of three numbers each
     /// ([`packed`](super::packed)).

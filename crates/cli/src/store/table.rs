@@ -59,7 +59,6 @@ impl OnDemand {
 
 /// The table of one kind of record.
 pub(super) struct Table {
-    /// Its name.
     pub(super) name: &'static str,
     /// Adds the columns after `seq`, in the order in which they are written and read.
     pub(super) columns: fn(&'static str, &mut Vec<Column>),

@@ -218,7 +218,7 @@ fn of_class(facts: &Facts, class: Class, usable: Option<u32>) -> Vec<String> {
             // Only if it is known for all CPUs which of them share a core.
             if class != Class::SharedAsTold && one_each.len() == cores as usize {
                 advice.push(format!(
-                    "keep what must be even on one CPU of each core: `taskset -c {} CMD`",
+                    "keep what needs a steady speed on one CPU of each core: `taskset -c {} CMD`",
                     cpu_list::format(&one_each)
                 ));
             }

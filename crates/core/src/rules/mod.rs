@@ -208,12 +208,12 @@ fn missing(view: &View, source: Source) -> String {
         Some(State::Missing { reason, gain }) if gain.is_empty() => format!("{label}: {reason}"),
         Some(State::Missing { reason, gain }) => format!("{label}: {reason}; {gain}"),
         Some(State::Active | State::Partial { .. }) => format!("{label}: saw nothing"),
-        None if source == Source::CpuCheck => format!(
-            "{label}: not run here; it loads the CPUs, and then knows whether they share cores"
-        ),
+        None if source == Source::CpuCheck => {
+            format!("{label}: not run here; it loads the CPUs to find out whether they share cores")
+        }
         None if source == Source::Syscalls => {
             format!(
-                "{label}: not counted here; `--syscalls` counts them, which costs everybody some time"
+                "{label}: not counted here; `--syscalls` counts them, which makes each call a little slower"
             )
         }
         None => format!("{label}: not observed"),

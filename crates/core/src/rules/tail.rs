@@ -36,13 +36,13 @@ pub(super) const MEDIUM_TIMES: Limit = Limit {
     name: "tail_medium_times",
     value: 3.0,
     unit: "times as long as without the waits is the 99th percentile",
-    why: "nobody who watches a 99th percentile takes that for chance",
+    why: "whoever watches a 99th percentile does not take that for chance",
 };
 pub(super) const MEDIUM_ADDED: Limit = Limit {
     name: "tail_medium_added",
     value: 2.5,
     unit: "ms that the waits add to the 99th percentile",
-    why: "a slice of somebody who computes",
+    why: "a slice of a thread that computes",
 };
 pub(super) const HIGH_TIMES: Limit = Limit {
     name: "tail_high_times",

@@ -24,6 +24,19 @@ pub(super) fn group_name(group: &Group<'_>) -> String {
     }
 }
 
+/// The word after [`group_name`], in the number of that name: `` `ruby` (pid 15919) waits ``, `` `cc1` (short-lived
+/// processes) wait ``.
+pub(super) fn verb(
+    group: &Group<'_>,
+    singular: &'static str,
+    plural: &'static str,
+) -> &'static str {
+    match group.members.as_slice() {
+        [(_, process)] if !process.many => singular,
+        _ => plural,
+    }
+}
+
 /// A group as a victim or cause.
 pub(super) fn group_entity(view: &View, group: &Group<'_>) -> Entity {
     let mut entity = Entity::new(EntityKind::Process);
@@ -100,10 +113,29 @@ pub(super) fn look_again(group: &Group<'_>, expect: String) -> Confirm {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testkit::{S, Scene};
 
     #[test]
     fn a_name_cannot_end_its_identifier() {
         assert_eq!(ticked("a` is fine, `b"), "`a' is fine, 'b`");
+    }
+
+    #[test]
+    fn the_verb_agrees_with_the_name() {
+        let sentence = |processes: usize, many: bool| {
+            let mut scene = Scene::new(2, S);
+            for _ in 0..processes {
+                let process = scene.process("ruby", None);
+                scene.facts(process, |facts| facts.many = many);
+            }
+            let view = scene.view();
+            let groups = view.groups();
+            let group = &groups.list()[0];
+            format!("{} {}", group_name(group), verb(group, "waits", "wait"))
+        };
+        assert_eq!(sentence(1, false), "`ruby` (pid 1001) waits");
+        assert_eq!(sentence(2, false), "`ruby` (2 processes) wait");
+        assert_eq!(sentence(1, true), "`ruby` (short-lived processes) wait");
     }
 
     #[test]

@@ -16,7 +16,6 @@ const GRACE_PART: u64 = 10;
 pub(super) struct Committed(BTreeMap<DevId, VecDeque<(u64, u64)>>);
 
 impl Committed {
-    /// Adds a commit.
     pub(super) fn push(&mut self, device: DevId, span_ns: (u64, u64)) {
         let commits = self.0.entry(device).or_default();
         if commits.len() >= REMEMBERED {

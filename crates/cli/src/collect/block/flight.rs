@@ -53,7 +53,6 @@ pub(super) struct Request {
     pub(super) waiter: Option<Waiter>,
     /// The file that it reads or writes.
     pub(super) file: Option<FileId>,
-    /// Its bytes.
     pub(super) bytes: u64,
     /// Number of requests that it stands for.
     pub(super) weight: u32,
@@ -73,18 +72,13 @@ impl Request {
 /// A thread that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Waiter {
-    /// Its process.
     pub(super) proc: ProcId,
-    /// Its id.
     pub(super) tid: u32,
 }
 
-/// A long wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LongWait {
-    /// When it began.
     pub(super) t0_ns: u64,
-    /// When it ended.
     pub(super) t1_ns: u64,
     /// The process that waited.
     pub(super) proc: ProcId,
@@ -110,7 +104,6 @@ pub(super) struct Accounted {
 pub(super) struct Waits {
     /// Histogram of their lengths.
     pub(super) sizes: WaitHist,
-    /// The longest wait.
     pub(super) max_ns: u64,
 }
 

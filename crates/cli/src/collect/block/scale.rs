@@ -30,7 +30,6 @@ impl Bytes {
         }
     }
 
-    /// Adds another sum.
     pub(super) fn merge(&mut self, other: Bytes) {
         self.exact += other.exact;
         self.sampled += other.sampled;

@@ -94,7 +94,6 @@ impl Tally {
         sum.max_ns = sum.max_ns.max(total_ns);
     }
 
-    /// Adds a request.
     pub(super) fn request(&mut self, device: DevId, op: IoOp, took: RequestTimes) {
         let times = self.times.entry((device, op)).or_default();
         times.total.add(took.total_ns);

@@ -29,25 +29,17 @@ pub(super) enum WritebackEvent<'a> {
     Asked {
         /// Nanoseconds since the start of the window.
         t_ns: u64,
-        /// The process.
         by: &'a Requester,
         /// The device, and the reason.
         kind: PassKind,
     },
     /// A process made a clean inode dirty.
-    Dirtied {
-        /// The inode.
-        inode: Inode,
-        /// The process.
-        by: &'a Requester,
-    },
+    Dirtied { inode: Inode, by: &'a Requester },
     /// A process begins to sync a file, and the kernel will not report the end.
     SyncBegan {
         /// The time, `CLOCK_MONOTONIC`.
         t_ns: u64,
-        /// The process.
         by: &'a Requester,
-        /// The inode.
         inode: Inode,
     },
     /// A process synced a file.
@@ -56,9 +48,7 @@ pub(super) enum WritebackEvent<'a> {
         begin_ns: u64,
         /// End, `CLOCK_MONOTONIC`.
         end_ns: u64,
-        /// The process.
         by: &'a Requester,
-        /// The inode.
         inode: Inode,
     },
     /// A writer was made to pause.
@@ -67,7 +57,6 @@ pub(super) enum WritebackEvent<'a> {
         begin_ns: u64,
         /// Length of the pause.
         pause_ns: u64,
-        /// The process.
         by: &'a Requester,
         /// The device that it wrote to.
         device: Option<DevId>,

@@ -40,7 +40,6 @@ const REFRESH_PER_SECOND: usize = 64;
 /// Searching the tree for unknown ids takes at most one part in this many of the time.
 const SEARCH_REST: u32 = 200;
 
-/// One cgroup.
 #[derive(Debug)]
 struct Node {
     dir: PathBuf,
@@ -345,7 +344,6 @@ impl Cgroups {
         self.nodes.get(&id).map(|node| &node.record)
     }
 
-    /// Its directory.
     pub(crate) fn dir_of(&self, id: CgroupId) -> Option<&Path> {
         self.nodes.get(&id).map(|node| node.dir.as_path())
     }

@@ -22,7 +22,6 @@ const STRETCHES: usize = 4096;
 pub(super) struct IdleSum {
     /// Number of waits examined.
     pub(super) waits: u64,
-    /// Their total length.
     pub(super) waits_ns: u64,
     /// Total length of waits that were not examined: the budget was spent, or the thread was gone.
     pub(super) skipped_ns: u64,
@@ -35,7 +34,6 @@ pub(super) struct IdleSum {
 }
 
 impl IdleSum {
-    /// Adds another sum.
     pub(super) fn merge(&mut self, other: &Self) {
         self.waits += other.waits;
         self.waits_ns += other.waits_ns;

@@ -38,7 +38,6 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Finds the trees.
     pub(super) fn open(roots: &Roots) -> Self {
         let (v1, v2) = io_trees(roots);
         let trees = v1.map(|tree| (tree, &V1[..])).into_iter();

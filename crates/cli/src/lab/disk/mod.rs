@@ -36,7 +36,6 @@ pub(crate) struct DiskSpec {
     pub(crate) base_us: u64,
     /// Throughput, in million bytes per second.
     megabytes_per_s: u64,
-    /// Its I/O scheduler.
     #[serde(default = "default_scheduler")]
     scheduler: String,
 }
@@ -118,7 +117,6 @@ impl Disk {
         Ok(Self { backing, mount: at, device: name })
     }
 
-    /// Its mount point.
     pub(crate) fn mount(&self) -> &Path {
         &self.mount
     }

@@ -50,7 +50,6 @@ impl Served {
         Ok(Self { server, file: at.join(FILE) })
     }
 
-    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.file
     }

@@ -31,7 +31,6 @@ pub(crate) type WritesByMark = BTreeMap<char, MarkedWrites>;
 pub(super) struct WriteLog(Vec<(u64, u8, u32)>);
 
 impl WriteLog {
-    /// Adds one request.
     pub(super) fn add(&mut self, done_ns: u64, data: &[u8]) {
         let mut last: Option<(u8, u32)> = None;
         for block in data.chunks(BLOCK) {

@@ -8,15 +8,12 @@ use crate::lab::stage::{Job, Stage};
 use anyhow::Result;
 use serde::Deserialize;
 
-/// Parameters.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Committer {
-    /// Its comm.
     comm: String,
     /// Its cgroup, below the lab's own. Its files are in a directory of that name.
     cgroup: String,
-    /// What it does.
     commit: CommitterSpec,
 }
 

@@ -9,7 +9,6 @@ use crate::lab::stage::Stage;
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
-/// Parameters.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Cpuset {

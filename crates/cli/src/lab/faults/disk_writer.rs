@@ -8,11 +8,9 @@ use crate::lab::stage::{Job, Stage};
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 
-/// Parameters.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DiskWriter {
-    /// Its comm.
     comm: String,
     /// Its cgroup, below the lab's own. Its file is in a directory of that name.
     cgroup: String,

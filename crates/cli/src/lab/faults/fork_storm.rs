@@ -8,7 +8,6 @@ use crate::lab::stage::{Job, Stage};
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 
-/// Parameters.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ForkStorm {

@@ -12,7 +12,6 @@ use serde::Deserialize;
 use std::fs::{self, File};
 use std::path::Path;
 
-/// Parameters.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MemoryLimit {

@@ -33,7 +33,6 @@ pub(crate) enum FaultSpec {
     Load(load::Load),
     /// Many short-lived processes.
     ForkStorm(fork_storm::ForkStorm),
-    /// A CPU weight.
     Weight(weight::Weight),
     /// A cpuset of a cgroup.
     Cpuset(cpuset::Cpuset),
@@ -58,7 +57,6 @@ pub(crate) enum FaultSpec {
 }
 
 impl FaultSpec {
-    /// The fault itself.
     pub(crate) fn as_fault(&self) -> &dyn Fault {
         match self {
             Self::Spinners(fault) => fault,
@@ -88,7 +86,6 @@ pub(crate) trait Fault {
     /// A description in words, for a machine with this many usable CPUs.
     fn describe(&self, cpus: usize) -> String;
 
-    /// Injects the fault.
     fn inject(&self, stage: &mut Stage) -> Result<()>;
 
     /// Does what the control run needs in its place.

@@ -6,7 +6,6 @@ use crate::lab::stage::Stage;
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 
-/// Parameters.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SlowReads {

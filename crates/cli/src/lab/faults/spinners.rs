@@ -7,11 +7,9 @@ use crate::lab::stage::{Job, Stage};
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 
-/// Parameters.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Spinners {
-    /// Their comm.
     comm: String,
     /// Their cgroup, below the lab's own.
     cgroup: String,

@@ -3,7 +3,6 @@
 
 use super::Pace;
 
-/// How often.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SyncsArgs {
     #[arg(long)]

@@ -106,7 +106,7 @@ fn quiet(view: &View) -> Verdict {
     } else {
         let number = units::counted(full.len() as u64, "stretch", "stretches");
         format!(
-            "{number} without a pause, the longest {}; nobody lost much in them",
+            "{number} without a pause, the longest {}; no process lost much in them",
             units::duration(longest as f64)
         )
     };
@@ -124,7 +124,7 @@ fn finding(
 ) -> Finding {
     let name = view.block().device_name(device);
     let confidence = Confidence::of(view)
-        .with("somebody loses by it", if hit.is_some() { 1.0 } else { 0.7 })
+        .with("a process loses by it", if hit.is_some() { 1.0 } else { 0.7 })
         .with_samples(if how != Overload::Stretches {
             50
         } else {
@@ -143,14 +143,14 @@ fn finding(
     let device_is = match how {
         Overload::Always => format!("{} is busy {} of the time", ticked(&name), units::share(busy)),
         Overload::Slow(mean_ns) => format!(
-            "{} takes {} for a request though hardly any other is there",
+            "{} takes {} per request although hardly any others are in flight",
             ticked(&name),
             units::duration(mean_ns)
         ),
         Overload::Stretches => {
             let full = saturation::full(view, device).len() as u64;
             format!(
-                "{} is full in {} of 50 ms and more ({} busy on average)",
+                "{} is full in {} of 50 ms or more ({} busy on average)",
                 ticked(&name),
                 units::counted(full, "stretch", "stretches"),
                 units::share(busy)

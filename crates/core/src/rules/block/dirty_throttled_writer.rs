@@ -158,7 +158,7 @@ fn finding(view: &View, victim: &Victim<'_>, lost_ns: u64, severity: Severity) -
         title: format!(
             "{} {} made to pause for {}, because more is dirty than the limits{to} allow",
             group_name(victim.group),
-            if victim.group.members.len() > 1 { "are" } else { "is" },
+            words::verb(victim.group, "is", "are"),
             words::of_every_second(view.per_second(lost_ns))
         ),
         victim: words::group_entity(view, victim.group),
@@ -196,7 +196,7 @@ fn fixes(limits: &[(String, String)]) -> Vec<Fix> {
             _ => format!("echo 0 > {}", shell_quote(path)),
         };
         fixes.push(Fix {
-            action: format!("take the device's own limit away if nobody needs it ({} is {})", ticked(path), ticked(value)),
+            action: format!("remove the device's own limit if nothing needs it ({} is {})", ticked(path), ticked(value)),
             command: Some(command),
             risk: Some(format!("a slow device can then fill the host's share of dirty memory and make others pause; it was {value}")), expect: None,
         });

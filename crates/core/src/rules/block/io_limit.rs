@@ -94,7 +94,7 @@ fn unfelt(view: &View, held: u64, hits: &[LimitedGroup<'_>]) -> Verdict {
     let transfers = units::counted(held, "transfer was", "transfers were");
     if !view.covers(Source::Sched) && !view.covers(Source::Writeback) {
         let missing = format!(
-            "{transfers} held back; for how long takes the ledger of threads, or syncs, to see"
+            "{transfers} held back; only the ledger of threads, or syncs, would show for how long"
         );
         return Verdict::NoData { missing: vec![missing] };
     }
@@ -149,7 +149,7 @@ fn lines(view: &View, hit: &LimitedGroup<'_>, limits: &[ActiveLimit<'_>]) -> Vec
     for ((device, op), held) in &hit.of.kinds {
         let count = held.ios.total();
         let mut note = format!(
-            "{} to {} of cgroup {}, {} in all, let go by the kernel when the limit allowed",
+            "{} to {} of cgroup {}, {} in total, released by the kernel when the limit allowed it",
             word(*op),
             ticked(&view.block().device_name(*device)),
             ticked(hit.cgroup),
@@ -216,18 +216,17 @@ fn finding(view: &View, hit: &LimitedGroup<'_>, severity: Severity) -> Finding {
                 view,
                 limit.path,
                 Share::WHOLE,
-                "it holds transfers back before the device is asked",
+                "it holds transfers back before they reach the device",
             )
             .entity
         },
         share: Share::WHOLE,
     });
-    let many = hit.group.members.len() > 1;
     Finding {
         title: format!(
             "{} {} {} because {by} of cgroup {} holds {to} back",
             group_name(hit.group),
-            if many { "wait" } else { "waits" },
+            words::verb(hit.group, "waits", "wait"),
             words::of_every_second(view.per_second(hit.lost_ns)),
             ticked(hit.cgroup)
         ),
@@ -287,7 +286,7 @@ fn fixes(limit: Option<&ActiveLimit<'_>>, promise: Option<Promise>) -> Vec<Fix> 
         risk: Some("what is not synced is lost when the power fails".into()), expect: None,
     });
     fixes.push(Fix {
-        action: "where the limit protects somebody, let a weight do it (`io.weight`): it takes nothing while the disk is idle".into(),
+        action: "where the limit protects another process, use a weight instead (`io.weight`): it takes nothing while the disk is idle".into(),
         command: None,
         risk: Some("weights need the scheduler `bfq` or the controller `io.cost` on that disk".into()), expect: None,
     });

@@ -30,7 +30,7 @@ pub(super) const OTHERS_SHARE: Limit = Limit {
 const LONG_PART: Limit = Limit {
     name: "long_part",
     value: 0.25,
-    unit: "of the victim's waiting in waits of 1 ms and more",
+    unit: "of the victim's waiting in waits of 1 ms or more",
     why: "many short waits are what a healthy device serves",
 };
 const HIDDEN_TIMES: Limit = Limit {
@@ -94,7 +94,7 @@ fn check(view: &View) -> Verdict {
         }
         let closest = nearest.map(|(_, text)| text).unwrap_or_else(|| {
             let own = own.map_or(String::new(), |(_, text)| format!(": {text}"));
-            format!("nobody waited for requests beside others{own}")
+            format!("no process waited for requests beside others{own}")
         });
         return Verdict::Quiet { closest };
     }
@@ -189,15 +189,14 @@ pub(in crate::rules) fn tail_at(view: &View, groups: &Groups<'_>, at: usize) -> 
 /// A sentence that the group waits beside its own other requests; `None` if it does not.
 fn beside_own(view: &View, victim: &Victim<'_>, shares: &Shares) -> Option<String> {
     let total_ns = shares.total_ns();
-    let many = victim.group.members.len() > 1;
     (shares.own_ns > 0).then(|| {
         format!(
             "{} {} {} for requests, {} of it beside {}",
             group_name(victim.group),
-            if many { "wait" } else { "waits" },
+            words::verb(victim.group, "waits", "wait"),
             words::of_every_second(view.per_second(total_ns)),
             units::share(shares.own_ns as f64 / total_ns.max(1) as f64),
-            if many { "each other's" } else { "its own other ones" }
+            words::verb(victim.group, "its own other ones", "each other's")
         )
     })
 }
@@ -302,7 +301,7 @@ fn title(
             tail::words(tail, "their")
         );
     }
-    let wait = if victim.group.members.len() > 1 { "wait" } else { "waits" };
+    let wait = words::verb(victim.group, "waits", "wait");
     let time = words::of_every_second(view.per_second(total_ns));
     format!("{name} {wait} {time} for {of}, {beside}")
 }
@@ -317,19 +316,21 @@ fn fixes(view: &View, groups: &Groups<'_>, worst: Neighbour, device: Option<DevI
         return vec![
             Fix {
                 action: format!(
-                    "let {whom} write what it needs written (`fsync`, `sync FILE`), and not all that is dirty on the host"
+                    "have {whom} write back only what it needs (`fsync`, `sync FILE`), not everything that is dirty on the host"
                 ),
                 command: None,
-                risk: Some("what nobody syncs stays dirty for `vm.dirty_expire_centisecs`".into()),
+                risk: Some(
+                    "what no process syncs stays dirty for `vm.dirty_expire_centisecs`".into(),
+                ),
                 expect: None,
             },
             Fix {
                 action: format!(
-                    "let those who write much write it out soon, so that little is left for {whom} to ask for"
+                    "have the processes that write much write it back soon, so that little is left for {whom} to request"
                 ),
                 command: Some("sysctl -w vm.dirty_background_bytes=33554432".into()),
                 risk: Some(format!(
-                    "for the whole host: more is written in all, in smaller pieces; {}",
+                    "for the whole host: more is written in total, in smaller pieces; {}",
                     knobs::background_limit(view)
                 )),
                 expect: None,
@@ -357,7 +358,7 @@ fn fixes(view: &View, groups: &Groups<'_>, worst: Neighbour, device: Option<DevI
                     inherit it";
         let only = "only the schedulers `bfq` and `mq-deadline` heed it; ";
         fixes.push(Fix {
-            action: format!("let {whom} go last: it gets the device when nobody else wants it"),
+            action: format!("put {whom} last: it gets the device when no other process wants it"),
             command: Some(format!("ionice -c 3 -p {}", remedy::threads(&pids))),
             risk: Some(format!("{}{risk}", if scheduler.is_none() { only } else { "" })),
             expect: None,

@@ -94,7 +94,7 @@ fn quiet(view: &View, nearest: Option<&StalledVictim<'_>>) -> Verdict {
     let of = units::counted(commits.len() as u64, "commit", "commits");
     let Some(hit) = nearest.filter(|hit| hit.compared.commits.episodes > 0) else {
         let closest = format!(
-            "{of}, the longest {}; nobody stalled for 10 ms and more",
+            "{of}, the longest {}; no process stalled for 10 ms or more",
             units::duration(longest as f64)
         );
         return Verdict::Quiet { closest };
@@ -142,7 +142,7 @@ fn finding(view: &View, hit: &StalledVictim<'_>) -> Finding {
         title: format!(
             "{} {} {}, up to {} at once, while {} ({} of {} stalls)",
             group_name(victim.group),
-            if victim.group.members.len() > 1 { "stall" } else { "stalls" },
+            words::verb(victim.group, "stalls", "stall"),
             words::of_every_second(view.per_second(*lost_ns)),
             units::duration(longest as f64),
             journal.works(&view.block().device_name(*device)),
@@ -175,7 +175,7 @@ fn commit_lines(view: &View, device: DevId, compared: &Compared<'_>) -> Vec<Evid
     let found = &compared.commits;
     let label = Source::Writeback.label();
     let note = format!(
-        "of {} touch a commit; commits take {} of the time, so chance does that with p {}",
+        "of {} touch a commit; commits take {} of the time, so chance alone would do that with p {}",
         clocks::counted(found),
         units::share(found.cover),
         chance(found.p)
@@ -207,7 +207,7 @@ fn commit_lines(view: &View, device: DevId, compared: &Compared<'_>) -> Vec<Evid
     lines.push(evidence(view, "commits", commits.len() as f64, Unit::Count, label, note));
     let other = &compared.passes;
     let note = format!(
-        "{} of the stalls touch one, which chance does with p {}",
+        "{} of the stalls touch one, which chance alone would do with p {}",
         other.inside,
         chance(other.p)
     );

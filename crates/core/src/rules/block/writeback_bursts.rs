@@ -98,7 +98,7 @@ fn unsure(view: &View, hits: &[StalledVictim<'_>]) -> Verdict {
     let Some(hit) = hits.first().filter(|hit| hit.compared.passes.episodes > 0) else {
         let number = view.block().passes().len() as u64;
         let closest = format!(
-            "nobody stalled for 10 ms and more in {}",
+            "no process stalled for 10 ms or more in {}",
             units::counted(number, "pass", "passes")
         );
         return Verdict::Quiet { closest };
@@ -115,7 +115,7 @@ fn unsure(view: &View, hits: &[StalledVictim<'_>]) -> Verdict {
         return Verdict::NoData { missing: vec![missing] };
     }
     let closest = format!(
-        "{} of {} of {name} touch a pass of the flusher (p {}), {} of every second in all",
+        "{} of {} of {name} touch a pass of the flusher (p {}), {} of every second in total",
         found.inside,
         units::counted(found.episodes, "stall", "stalls"),
         clocks::chance(found.p),
@@ -186,7 +186,6 @@ fn marks<'a>(
 }
 
 fn title(view: &View, hit: &StalledVictim<'_>, rhythm: &Rhythm) -> String {
-    let many = hit.victim.group.members.len() > 1;
     // Counts only stalls of the main kind: a sync's own requests would be counted twice.
     let kind = Victim::main_kind(&hit.compared.in_passes);
     let of_kind = |stalls: &[&Stall]| {
@@ -205,9 +204,9 @@ fn title(view: &View, hit: &StalledVictim<'_>, rhythm: &Rhythm) -> String {
         format!("{inside} of {}", units::counted(all, "stall", "stalls"))
     };
     format!(
-        "{} {} {}, up to {} at once, while the kernel's flusher writes to {}{clock} ({all} of 10 ms and more fall into its passes)",
+        "{} {} {}, up to {} at once, while the kernel's flusher writes to {}{clock} ({all} of 10 ms or more fall into its passes)",
         group_name(hit.victim.group),
-        if many { "stall" } else { "stalls" },
+        words::verb(hit.victim.group, "stalls", "stall"),
         words::of_every_second(view.per_second(hit.compared.lost_in_passes_ns())),
         units::duration(hit.compared.longest_in_passes_ns() as f64),
         ticked(&view.block().device_name(hit.device)),

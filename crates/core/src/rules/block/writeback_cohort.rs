@@ -75,7 +75,7 @@ fn check(view: &View) -> Verdict {
     }
     let Some(expire_ns) = knobs::expire_ns(view).filter(|&ns| ns > 0) else {
         let missing =
-            "/proc/sys/vm/dirty_expire_centisecs: not read, so nobody knows when inodes expire";
+            "/proc/sys/vm/dirty_expire_centisecs: not read, so it is not known when inodes expire";
         return Verdict::NoData { missing: vec![missing.into()] };
     };
     let range = range_s(expire_ns, knobs::interval_ns(view).unwrap_or(0));
@@ -297,7 +297,7 @@ fn fixes(expire_ns: u64) -> Vec<Fix> {
                      each second): that takes them out of the cohort"
                 .into(),
             command: None,
-            risk: Some("it waits for each; from a thread that nobody waits for".into()), expect: None,
+            risk: Some("it waits for each; from a thread that nothing waits for".into()), expect: None,
         },
         Fix {
             action: "append to fewer files, or stagger the first writes: an inode that becomes dirty at another time stays apart"

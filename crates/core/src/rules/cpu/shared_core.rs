@@ -170,7 +170,7 @@ fn lines(view: &View, check: &CpuCheck) -> Vec<Evidence> {
     }
     if let Some(steal) = check.cpus.steal {
         let note =
-            "of the time in which CPUs wanted to run: what the hypervisor owns up to".to_owned();
+            "of the time in which CPUs wanted to run: what the hypervisor reports".to_owned();
         lines.push(evidence(view, "steal", steal, Unit::Ratio, Source::ProcStat.label(), note));
     }
     lines
@@ -203,7 +203,7 @@ fn shared_fixes(check: &CpuCheck) -> Vec<Fix> {
     if let Some(cores) = check.verdict.usable_cores {
         fixes.push(Fix {
             action: format!(
-                "size for {}: choose a machine of which the busy processes fill no more than the real cores",
+                "size for {}: choose a machine on which the busy processes need no more than the real cores",
                 units::counted(cores.into(), "busy process", "busy processes")
             ),
             command: None,
@@ -214,7 +214,7 @@ fn shared_fixes(check: &CpuCheck) -> Vec<Fix> {
     if check.verdict.usable_cores == Some(one_each.len() as u32) {
         fixes.push(Fix {
             action: format!(
-                "keep what must be even on one CPU of each core: `taskset -c {} CMD`",
+                "keep what needs a steady speed on one CPU of each core: `taskset -c {} CMD`",
                 cpu_list::format(&one_each)
             ),
             command: None,

@@ -15,7 +15,7 @@ pub(super) const BUSY_HOST: Limit = Limit {
     name: "busy_host",
     value: 0.25,
     unit: "of the CPUs' time in which they have something to run",
-    why: "of a host that does less, who loses most is what counts: nobody feels what is taken from housekeeping",
+    why: "on a host that does less, what counts is who loses most: time taken from housekeeping is not felt",
 };
 
 /// What a group lost to the hypervisor, in nanoseconds of the window.

@@ -90,7 +90,7 @@ fn finding(
     group: &Group<'_>,
     usage: &Usage,
 ) -> Finding {
-    let wait = if group.members.len() > 1 { "wait" } else { "waits" };
+    let wait = words::verb(group, "waits", "wait");
     let confidence = Confidence::of(view);
     let mut lines = lines(view, loss, group, usage);
     lines.push(confidence.evidence(view));
@@ -145,11 +145,11 @@ fn others(view: &View, loss: &MemoryLoss, group: &Group<'_>) -> Evidence {
         .map(|other| other.cgroup)
         .collect();
     let note = match elsewhere.len() as u64 {
-        0 => "nobody outside of its cgroup waits for memory: a limit of that cgroup is likelier than a host that is \
+        0 => "no process outside its cgroup waits for memory: a limit of that cgroup is more likely than a host that is \
               short of memory"
             .to_owned(),
         n => format!(
-            "so do processes in {}: a host that is short of memory is likelier than a limit of one cgroup",
+            "so do processes in {}: a host that is short of memory is more likely than a limit of one cgroup",
             units::counted(n, "other cgroup", "other cgroups")
         ),
     };
@@ -168,14 +168,14 @@ fn fixes() -> Vec<Fix> {
         fix(
             "see whether a limit of its cgroup is what binds (`memory.events`: `high` and `max` grow; cgroup v1: \
              `memory.failcnt`), and raise it (`memory.high`, `memory.max`)",
-            "what it gets, the host's other processes no longer have",
+            "the memory that it gets is taken from the host's other processes",
         ),
         fix(
             "where the host itself is short of memory, run less on it, or give it more",
             "swap only helps where much of what is in memory is not used",
         ),
         fix(
-            "let the application keep less in memory: smaller caches, fewer processes",
+            "have the application keep less in memory: smaller caches, fewer processes",
             "what is no longer kept must be computed or read again",
         ),
     ]

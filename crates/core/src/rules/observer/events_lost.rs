@@ -94,7 +94,7 @@ fn check(view: &View) -> Verdict {
             format!("the observer lost {}, {}", amount_text(name, *amount), part(*share, name))
         }
         _ => format!(
-            "the observer was late by {} in all, {} of the window",
+            "the observer was late by {} in total, {} of the window",
             units::duration(late_ns as f64),
             units::share(late_share)
         ),

@@ -3,7 +3,6 @@
 
 use crate::view::View;
 
-/// A loss counter.
 struct LossCounter {
     name: &'static str,
     area: &'static str,
@@ -46,7 +45,7 @@ const KNOWN: &[LossCounter] = &[
     LossCounter {
         name: "blame_table_full_ns",
         area: "sched",
-        meaning: "waiting behind somebody whom the table of culprits had no place for: they are not named",
+        meaning: "waiting behind processes for which the table of culprits had no room: they are not named",
     },
     LossCounter {
         name: "timeline_overrun",

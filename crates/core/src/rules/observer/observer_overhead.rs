@@ -88,7 +88,7 @@ fn check(view: &View) -> Verdict {
             0.0,
             Unit::Text,
             label,
-            "not measured: the sum lacks it".to_owned(),
+            "not measured: not part of the sum".to_owned(),
         ),
     });
     lines.push(evidence(

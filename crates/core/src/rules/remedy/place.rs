@@ -94,7 +94,7 @@ pub(in crate::rules) fn widen(view: &View, victim: &Group<'_>) -> Option<Fix> {
         action: format!("let {} run on all CPUs", ticked(victim.comm)),
         command: Some(command),
         risk: Some(
-            "the pinning may be deliberate (cache, NUMA, isolation from somebody else): ask who set it; what \
+            "the pinning may be deliberate (cache, NUMA, isolation from other processes): ask who set it; what \
              starts the process sets it again"
                 .into(),
         ),
@@ -111,7 +111,7 @@ pub(in crate::rules) fn widen_cpuset(view: &View, victim: &Group<'_>) -> Option<
     Some(Fix {
         action: format!("let the cpuset of {} have all CPUs", ticked(victim.comm)),
         command,
-        risk: Some("the cpuset may be deliberate (isolation from somebody else), and one above it may still bind".into()),
+        risk: Some("the cpuset may be deliberate (isolation from other processes), and one above it may still bind".into()),
         expect: reached(victim).filter(|_| is_open_above(view, victim)),
     })
 }

@@ -39,7 +39,7 @@ pub(super) fn limit(view: &View, victim: &Group<'_>, culprit: &Culprit<'_>) -> O
         ),
         command: Some(command),
         risk: Some(format!(
-            "all that is in it is stopped for the rest of each period, and idle CPUs do not help it any more{}",
+            "everything in it is stopped for the rest of each period, and can no longer use idle CPUs{}",
             owner_note(cgroup, Setting::Cpus(cpus))
         )),
         expect: None,

@@ -113,7 +113,7 @@ fn raise(
         ),
         command: set(own, Setting::WeightPercent(percent)),
         risk: Some(format!(
-            "under load everybody beside it gets less; weights shorten the waits but do not end them{}",
+            "under load everything beside it gets less; weights shorten the waits but do not end them{}",
             owner_note(own, Setting::WeightPercent(percent))
         )),
         expect: fair::promise(victim, culprit, now as f64 / wanted as f64, LEAST),
@@ -137,7 +137,7 @@ fn lower(other: &Cgroup, victim: &Group<'_>, culprit: &Culprit<'_>) -> Option<Fi
         ),
         command: set(other, tenth),
         risk: Some(format!(
-            "under load everybody in it gets less; weights shorten the waits but do not end them{}",
+            "under load everything in it gets less; weights shorten the waits but do not end them{}",
             owner_note(other, tenth)
         )),
         expect: fair::promise(victim, culprit, ratio, LEAST),

@@ -145,11 +145,7 @@ impl<'g> Blame<'g> {
                 let mut entity = group_entity(view, group);
                 entity.whom = self.whom(at);
                 if own {
-                    let note = if group.members.len() > 1 {
-                        "each other"
-                    } else {
-                        "its own other threads"
-                    };
+                    let note = words::verb(group, "its own other threads", "each other");
                     entity.note = Some(note.into());
                 }
                 Cause { entity, share: share(ns) }

@@ -119,7 +119,7 @@ pub(super) fn host_lines(view: &View) -> Vec<Evidence> {
         if totals.steal_ns > 0 {
             let steal = totals.steal_ns as f64;
             let whole = steal + (totals.busy_ns + totals.idle_ns) as f64;
-            let note = "of all CPU time: the hypervisor ran somebody else".to_owned();
+            let note = "of all CPU time: the hypervisor ran other machines".to_owned();
             lines.push(evidence(view, "steal", steal / whole, Unit::Ratio, label, note));
         }
     }
@@ -172,7 +172,7 @@ pub(super) fn victim_lines(view: &View, group: &Group<'_>, loss: &Loss) -> Vec<E
         let by_time = ns as f64 / all_ns as f64;
         let by_count = units::share(count as f64 / all_count as f64);
         let note = format!(
-            "of the waiting is in waits of 1 ms and more; they are {by_count} of the {}",
+            "of the waiting is in waits of 1 ms or more; they are {by_count} of the {}",
             units::counted(all_count, "wait", "waits")
         );
         all.push(line("long waits", by_time, Unit::Ratio, note));
@@ -209,7 +209,7 @@ fn delay_lines(view: &View, group: &Group<'_>) -> Vec<Evidence> {
     let Some(delay) = &group.delay else { return vec![] };
     let note = format!(
         "runnable but not running, {} of the wall time of its threads; queueing and throttling in one, and \
-         nobody to blame: that takes the BPF probe",
+         no culprits: those take the BPF probe",
         units::share(delay.delay_ns as f64 / delay.wall_ns.max(1) as f64)
     );
     let label = Source::Schedstat.label();
@@ -225,11 +225,11 @@ fn idle_line(view: &View, group: &Group<'_>) -> Evidence {
     let Some(idle) = group.idle.as_ref().filter(|idle| idle.waits_ns > 0) else {
         let note = match &group.idle {
             _ if !view.covers(Source::Timeline) => {
-                "not seen: whether other CPUs idled while it waited takes the BPF timeline"
+                "not seen: only the BPF timeline shows whether other CPUs idled while it waited"
                     .to_owned()
             }
             Some(idle) if idle.skipped_ns > 0 => format!(
-                "not looked at: {} in waits of {} and more, too many at once, or of threads that were gone",
+                "not looked at: {} in waits of {} or more, too many at once, or of threads that were gone",
                 units::duration(idle.skipped_ns as f64),
                 units::duration(idle.min_wait_ns as f64)
             ),
@@ -239,7 +239,7 @@ fn idle_line(view: &View, group: &Group<'_>) -> Evidence {
     };
     let share = |ns: u64| units::share(ns as f64 / idle.waits_ns as f64);
     let note = format!(
-        "of the waiting in waits of {} and more passed while a CPU that it may use was idle; {} while only \
+        "of the waiting in waits of {} or more passed while a CPU that it may use was idle; {} while only \
          CPUs were idle that it may not use{}",
         units::duration(idle.min_wait_ns as f64),
         share(idle.forbidden_ns),

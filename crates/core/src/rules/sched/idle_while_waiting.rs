@@ -74,7 +74,9 @@ fn check(view: &View) -> Verdict {
     if victims.is_empty() {
         return Verdict::Quiet {
             closest: match nearest {
-                Some((loss, _)) if loss.ns == 0 => "nobody waited long while a CPU was idle".into(),
+                Some((loss, _)) if loss.ns == 0 => {
+                    "no process waited long while a CPU was idle".into()
+                }
                 Some((loss, group)) => format!(
                     "{} came nearest: queued while a CPU was idle for {}",
                     group_name(group),
@@ -123,7 +125,7 @@ fn may_hide_a_loss(view: &View, group: &Group<'_>, idle: &Idle) -> bool {
 /// The reason for `NoData`.
 fn too_little(group: &Group<'_>, idle: &Idle) -> String {
     format!(
-        "{}: of {} in waits of {} and more of {}, {} was looked at; the others were too many at once, or their threads \
+        "{}: of {} in waits of {} or more of {}, {} was looked at; the others were too many at once, or their threads \
          were gone",
         Source::Timeline.label(),
         units::duration(idle.whole_ns() as f64),
@@ -183,8 +185,7 @@ fn finding(view: &View, hit: &WaitingVictim<'_>, severity: Severity) -> Finding 
     let forbidden = idle.forbidden_ns >= idle.allowed_ns;
     let others = idle_cpus(idle, !forbidden);
     let are = if others.len() == 1 { "is" } else { "are" };
-    let many = group.members.len() > 1;
-    let (wait, it) = if many { ("wait", "they") } else { ("waits", "it") };
+    let (wait, it) = (words::verb(group, "waits", "wait"), words::verb(group, "it", "they"));
     let may = if forbidden { "may not" } else { "may" };
     // Waits too short to be examined are not part of the claim, but their share lowers the confidence.
     let queued_ns = group.usage.as_ref().map_or(idle.waits_ns, Usage::contended_ns).max(1);
@@ -249,7 +250,7 @@ fn lines_of(view: &View, group: &Group<'_>, idle: &Idle) -> Vec<Evidence> {
     let label = Source::Timeline.label();
     let share = |ns: u64| ns as f64 / idle.waits_ns as f64;
     let mut whole = format!(
-        "of {} in {} of {} and more",
+        "of {} in {} of {} or more",
         units::duration(idle.waits_ns as f64),
         units::counted(idle.waits, "wait", "waits"),
         units::duration(idle.min_wait_ns as f64)
@@ -313,7 +314,7 @@ fn fixes(view: &View, group: &Group<'_>, forbidden: bool) -> Vec<Fix> {
         Constraint::Cpuset => remedy::widen_cpuset(view, group).into_iter().collect(),
         Constraint::Threads => vec![Fix {
             action: format!(
-                "see which threads of {} are bound, and ask who binds them",
+                "find out which threads of {} are bound to CPUs, and what binds them",
                 ticked(group.comm)
             ),
             command: Some(format!("taskset -acp {}", group.first().pid)),

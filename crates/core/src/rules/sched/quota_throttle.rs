@@ -81,7 +81,7 @@ fn check(view: &View) -> Verdict {
                 units::share(loss.share)
             ),
             None if view.covers(Source::CgroupCpu) => format!("{}; {quotas}", most_throttled(view)),
-            None => "nobody was stopped".into(),
+            None => "no process was stopped".into(),
         },
     }
 }
@@ -98,7 +98,7 @@ fn most_throttled(view: &View) -> String {
             ticked(&facts.path),
             units::share(share)
         ),
-        None => "nobody was stopped".into(),
+        None => "no process was stopped".into(),
     }
 }
 
@@ -183,7 +183,7 @@ fn of_victim(
     let (loss, group) = victim;
     let quota = binding.level().and_then(|id| view.cgroups().get(&id));
     let facts = quota.and_then(|quota| quota.facts.as_ref());
-    let is = if group.members.len() > 1 { "are" } else { "is" };
+    let is = words::verb(group, "is", "are");
     let by = match facts {
         Some(facts) => format!("by the CPU quota of {}", ticked(&facts.path)),
         None => "by a CPU quota".into(),

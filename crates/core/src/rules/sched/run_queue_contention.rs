@@ -277,7 +277,7 @@ fn finding(view: &View, group: &Group<'_>, hit: &WaitingVictim<'_>, severity: Se
             group,
             match &group.usage {
                 Some(_) => {
-                    "after the change: less of the ledger queued, and fewer waits of 1 ms and more"
+                    "after the change: less of the ledger queued, and fewer waits of 1 ms or more"
                         .into()
                 }
                 None => "after the change: less of the ledger queued or throttled".into(),
@@ -292,11 +292,10 @@ fn title(
     WaitingVictim { loss, blame, tail, leads, budget }: &WaitingVictim<'_>,
 ) -> String {
     let name = group_name(group);
-    let many = group.members.len() > 1;
-    let wait = if many { "wait" } else { "waits" };
+    let wait = words::verb(group, "waits", "wait");
     let time = words::of_every_second(loss.ns_per_s);
     if group.usage.is_none() {
-        let is = if many { "are" } else { "is" };
+        let is = words::verb(group, "is", "are");
         return format!("{name} {is} runnable but not running for {time}: queued or throttled");
     }
     let share = |ns| units::share(Share::of(ns, loss.ns).get());
@@ -319,7 +318,7 @@ fn title(
     }
     match (blame.own_ns, blame.worst_other()) {
         (own_ns, _) if blame.own_share() >= OWN_SHARE.value => {
-            let whom = if many { "each other" } else { "its own other threads" };
+            let whom = words::verb(group, "its own other threads", "each other");
             format!("{name} {wait} {time} for {what}, {} of it behind {whom}", share(own_ns))
         }
         (_, Some(worst)) => {

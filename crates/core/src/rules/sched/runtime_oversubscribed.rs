@@ -75,20 +75,24 @@ impl OversizedProcess<'_> {
         self.belief.fit == ThreadFit::Above && self.ratio() >= TOO_MANY.value
     }
 
-    /// Part of a sentence: `lets 96 threads run at a time and may use 4 CPUs`.
+    /// Part of a sentence about one process: `lets 96 threads run at a time and may use 4 CPUs`.
     fn numbers(&self) -> String {
+        self.numbers_with("counts", "lets")
+    }
+
+    fn numbers_with(&self, counts: &str, lets: &str) -> String {
         let threads = &self.belief.threads;
         let cpus = units::cpus(self.limit.effective.cpus);
         let (name, value) = (&threads.name, u64::from(threads.value));
         match name.as_str() {
             "processors" => {
                 format!(
-                    "counts on {} and may use {cpus}",
+                    "{counts} on {} and may use {cpus}",
                     units::counted(value, "processor", "processors")
                 )
             }
             _ => format!(
-                "lets {} run at a time and may use {cpus}",
+                "{lets} {} run at a time and may use {cpus}",
                 units::counted(value, "thread", "threads")
             ),
         }
@@ -286,7 +290,8 @@ fn finding(view: &View, groups: &Groups<'_>, case: &OversizedProcess<'_>) -> Fin
         _ => None,
     };
     let name = group_name(case.group);
-    let numbers = case.numbers();
+    let verb = |singular, plural| words::verb(case.group, singular, plural);
+    let numbers = case.numbers_with(verb("counts", "count"), verb("lets", "let"));
     let title = match (bearing, felt) {
         (_, Some((loses, _, part))) => format!(
             "{name} {numbers}: its threads are stopped or wait for each other for {}, at least {} of it because they are too many",
@@ -398,7 +403,7 @@ fn sized_lines(
     let name = &case.belief.threads.name;
     if let SizedWaiting::Share(share) = waited {
         let note = format!(
-            "of the waiting for a CPU was that of threads that {name} is for, by their names"
+            "of the waiting for a CPU was by threads that {name} sizes, judging by their names"
         );
         all.push(evidence(view, "its threads", share, Unit::Ratio, label, note));
     }

@@ -229,9 +229,9 @@ fn fixes(file: &SyscallFile, busy: bool) -> Vec<Fix> {
         expect: None,
     };
     let mut fixes = vec![fix(
-        "read it less often, or not at all: ask who needs what is in it".into(),
+        "read it less often, or not at all: find out what needs its contents".into(),
         None,
-        "what watches the host by it sees less",
+        "monitoring that relies on it sees less",
     )];
     if file.class == FileClass::Fuse {
         fixes.push(fix(

@@ -228,7 +228,7 @@ fn who_else_waits_for_memory_is_evidence_and_no_cause() {
         let line = found.evidence.iter().find(|line| line.name == "others who wait").unwrap();
         line.note.clone().unwrap()
     };
-    assert!(note([4 * S, 0]).contains("a limit of that cgroup is likelier"));
+    assert!(note([4 * S, 0]).contains("a limit of that cgroup is more likely"));
     assert!(note([4 * S, 2 * S]).contains("so do processes in 1 other cgroup"));
 }
 

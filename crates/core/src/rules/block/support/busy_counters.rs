@@ -38,7 +38,7 @@ pub(in crate::rules::block) fn check(view: &View) -> Verdict {
     }
     let confidence = Confidence::of(view).with("coarse counters", 0.7);
     let note = format!(
-        "of the time, {depth:.1} requests at once while busy; who waits for it takes BPF to see"
+        "of the time, {depth:.1} requests at once while busy; only BPF shows who waits for it"
     );
     let mut lines =
         vec![evidence(view, "device busy", busy, Unit::Ratio, Source::Diskstats.label(), note)];

@@ -134,7 +134,7 @@ fn finding(view: &View, it: &Bursty<'_>) -> Finding {
             format!("`vm.dirty_writeback_centisecs` is {}; p {}", ns / 10_000_000, chance(p))
         });
     let beside = format!(
-        "within bursts; {} outside of them; {} busy over all",
+        "within bursts; {} outside them; {} busy overall",
         units::duration(it.outside_ns),
         units::share(it.disk.busy_share())
     );

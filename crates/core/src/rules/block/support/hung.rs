@@ -82,8 +82,7 @@ fn finding(view: &View, groups: &Groups<'_>, device: DevId, stretch: (u64, u64))
             let usage = group.usage.clone().unwrap_or_default();
             let lost_ns_per_s = view.per_second(*ns);
             let share = *ns as f64 / (usage.wanted_ns() + ns).max(1) as f64;
-            let (wait, name) =
-                (if group.members.len() > 1 { "wait" } else { "waits" }, group_name(group));
+            let (wait, name) = (words::verb(group, "waits", "wait"), group_name(group));
             let waits = words::of_every_second(lost_ns_per_s);
             (
                 format!("{device_is}, and {name} {wait} {waits} for block IO"),
@@ -93,7 +92,9 @@ fn finding(view: &View, groups: &Groups<'_>, device: DevId, stretch: (u64, u64))
         }
         None => (device_is, entity.clone(), Cost::default()),
     };
-    entity.note = Some("likely, not measured: of requests that do not end nobody is told".into());
+    entity.note = Some(
+        "likely, not measured: the kernel reports nothing about requests that do not end".into(),
+    );
     let severity = victim.map_or(Severity::Info, |(_, _, severity)| severity);
     Finding {
         title,

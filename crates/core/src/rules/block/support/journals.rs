@@ -82,36 +82,36 @@ impl Journal {
         };
         let mut fixes = vec![
             fix(
-                "sync less often, or several files at once: each sync forces a commit, which everybody on that filesystem \
+                "sync less often, or several files at once: each sync forces a commit, which every process on that filesystem \
                  waits for"
                     .into(),
                 "what is not synced is lost when the power fails",
             ),
             fix(
-                "write into files that are allocated already (`fallocate`, reused logs): `fdatasync` then needs no commit".into(),
+                "write into files that are already allocated (`fallocate`, reused logs): `fdatasync` then needs no commit".into(),
                 "blocks that were never written still cost a commit the first time",
             ),
         ];
         match self {
             Self::Jbd2 => fixes.push(fix(
-                "put the journal (`mke2fs -O journal_dev`), or those who make many small changes, on another device".into(),
+                "put the journal (`mke2fs -O journal_dev`), or the processes that make many small changes, on another device".into(),
                 "the filesystem does not mount without its journal's device",
             )),
             Self::Xfs => fixes.push(fix(
-                "put the log (`mkfs.xfs -l logdev=DEVICE`), or those who make many small changes, on another device".into(),
-                "the log's place is chosen when the filesystem is made, and it does not mount without it",
+                "put the log (`mkfs.xfs -l logdev=DEVICE`), or the processes that make many small changes, on another device".into(),
+                "the log's location is fixed when the filesystem is created, and it does not mount without its log",
             )),
             Self::Btrfs => fixes.push(fix(
                 "put those who make many small changes on another filesystem, and files that are overwritten into a directory \
                  without copy on write (`chattr +C`)"
                     .into(),
-                "without copy on write there are no checksums of the data, and the flag holds for new files only",
+                "without copy on write there are no checksums of the data, and the flag applies to new files only",
             )),
         }
         if let Some(ns) = self.interval_ns(view, device) {
             fixes.push(fix(
                 format!("a longer `commit=` (now {} s) makes commits rarer and bigger", ns / 1_000_000_000),
-                "up to as many seconds of changes are lost when the power fails; a bigger commit stalls for longer",
+                "up to that many seconds of changes are lost when the power fails; a larger commit stalls for longer",
             ));
         }
         fixes

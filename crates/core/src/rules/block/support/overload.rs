@@ -23,7 +23,7 @@ pub(in crate::rules::block) const DEPTH: Limit = Limit {
     name: "depth",
     value: saturation::MIN_DEPTH,
     unit: "requests at once on average, to be exceeded",
-    why: "one at a time waits for nobody",
+    why: "one at a time waits for no other request",
 };
 
 pub(in crate::rules::block) const SLOW: Limit = Limit {

@@ -36,11 +36,11 @@ fn by_the_application(table: Option<&FileTable>) -> Fix {
     Fix {
         action: format!(
             "let the application write {what} back itself, a little at a time: `sync_file_range(SYNC_FILE_RANGE_WRITE)` or \
-             `fdatasync` after each batch, from a thread that nobody waits for"
+             `fdatasync` after each batch, from a thread that nothing waits for"
         ),
         command: None,
         risk: Some(
-            "more, smaller writes in all; `fdatasync` waits and flushes the disk's cache".into(),
+            "more and smaller writes; `fdatasync` waits and flushes the disk's cache".into(),
         ),
         expect: None,
     }
@@ -58,7 +58,7 @@ fn throttling(view: &View, device: DevId) -> Option<Fix> {
         action: "let the kernel hold back background writes when reads and syncs get slow (writeback throttling)".into(),
         command: Some(format!("echo {WBT_US} > {}", shell_quote(&path))),
         risk: Some(format!(
-            "passes take longer and more stays dirty; it was {value}, and -1 brings the default back{}",
+            "passes take longer and more stays dirty; it was {value}, and -1 restores the default{}",
             if bfq { "; the scheduler `bfq` turns it off: choose another one first" } else { "" }
         )), expect: None,
     })
@@ -105,7 +105,7 @@ fn interval(view: &View) -> Option<Fix> {
     let interval_ns = knobs::interval_ns(view)?;
     Some(Fix {
         action: format!(
-            "leave the interval (`vm.dirty_writeback_centisecs`, now {}) for last: it moves the bursts, it does not end them",
+            "leave the interval (`vm.dirty_writeback_centisecs`, now {}) until last: it moves the bursts but does not end them",
             interval_ns / 10_000_000
         ),
         command: None,

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 pub(in crate::rules::block) const RHYTHM: Limit = Limit {
     name: "rhythm",
     value: stats::SIGNIFICANT,
-    unit: "at most, that somebody's bursts look like a clock's by chance, and likewise that as many stalls touch them; times \
+    unit: "at most, that bursts without a clock look like a clock's by chance, and likewise that as many stalls touch them; times \
            the number of clocks and processes that were tried",
     why: "on loads without a timer the tests are wrong in at most 2 of 100 windows",
 };
@@ -189,7 +189,7 @@ fn lines(
     let Pacer { name, pace, together, asked, .. } = pacer;
     let bursts = units::counted(pace.bursts.len() as u64, "burst", "bursts");
     let inside = format!(
-        "{} of {} {events} begin in one (of those within 500 ms the longest), which chance does with p {}",
+        "{} of {} {events} begin in one (of those within 500 ms the longest), which chance alone would do with p {}",
         together.inside,
         together.episodes,
         chance((together.p * *asked as f64).min(1.0))

@@ -96,7 +96,7 @@ pub(in crate::rules::block) fn line(view: &View, device: DevId) -> Option<Eviden
             value("nr_requests")
         ),
         Knob::Throttling => format!(
-            "writes alone, and not for a tag: `wbt_lat_usec` is {}, and the kernel holds writes back when reads take longer",
+            "only writes, and not for a tag: `wbt_lat_usec` is {}, and the kernel holds writes back when reads take longer",
             value("wbt_lat_usec")
         ),
     };
@@ -126,7 +126,7 @@ pub(in crate::rules::block) fn fix(view: &View, device: DevId) -> Option<Fix> {
             action: "let the kernel hold writes back less".into(),
             command: Some(format!("echo 0 > {}", path("wbt_lat_usec"))),
             risk: Some(format!(
-                "reads then wait behind writeback; it was {}, and -1 brings the default back",
+                "reads then wait behind writeback; it was {}, and -1 restores the default",
                 was("wbt_lat_usec")
             )),
             expect: None,

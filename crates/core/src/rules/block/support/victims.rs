@@ -13,7 +13,7 @@ pub(in crate::rules::block) const FELT_STALL: Limit = Limit {
     name: "felt_stall",
     value: 100.0,
     unit: "ms in one hold-up",
-    why: "somebody who is answered meanwhile notices, however rare it is: at least `low`, from `min_lost` on",
+    why: "a client that is served meanwhile notices, however rare it is: at least `low`, from `min_lost` on",
 };
 pub(in crate::rules::block) const LONG_STALL: Limit = Limit {
     name: "long_stall",
@@ -32,7 +32,7 @@ pub(in crate::rules::block) const WAITED_PART: Limit = Limit {
     name: "waited_part",
     value: 0.5,
     unit: "of the time of its requests in which a process's threads were off their CPUs without being runnable",
-    why: "with less, most of its requests are of a kind that nobody waits for: readahead, `io_uring`, `libaio`",
+    why: "with less, most of its requests are of a kind that nothing waits for: readahead, `io_uring`, `libaio`",
 };
 
 /// The limits for a process that is held up, beside [`severity::LOSS_LIMITS`], for the `limits` of rules.
@@ -66,7 +66,7 @@ pub(in crate::rules::block) struct Victim<'g> {
     pub(in crate::rules::block) group: &'g Group<'g>,
     /// Its index among the groups.
     pub(in crate::rules::block) at: usize,
-    /// Its long IO waits (10 ms and more), in the order in which they ended.
+    /// Its long IO waits (10 ms or more), in the order in which they ended.
     pub(in crate::rules::block) stalls: Vec<&'g Stall>,
     waits: [KindWaits; 3],
 }

@@ -202,7 +202,7 @@ fn a_device_that_is_slow_by_itself_is_nobodys_fault() {
     assert_eq!(codes(&report), ["BLK003"]);
     let found = finding(&report, "BLK003");
     assert_eq!((found.severity, found.victim.comm.as_deref()), (Severity::High, Some("broker")));
-    assert!(found.title.starts_with("`sda` takes 10 ms for a request"), "{}", found.title);
+    assert!(found.title.starts_with("`sda` takes 10 ms per request"), "{}", found.title);
 }
 
 /// Processes of one name that wait beside the given culprits, and no other process's requests.
@@ -225,7 +225,7 @@ fn its_own_other_requests_are_no_neighbour() {
     let closest = closest(&report, "BLK004");
     assert!(closest.contains("75 % of it beside its own other ones"), "{closest}");
     let nobody = judged(&alone(1, |_, _| vec![(IoCulprit::Device, 100)]));
-    assert_eq!(super::closest(&nobody, "BLK004"), "nobody waited for requests beside others");
+    assert_eq!(super::closest(&nobody, "BLK004"), "no process waited for requests beside others");
 }
 
 #[test]
