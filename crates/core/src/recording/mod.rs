@@ -97,6 +97,32 @@ pub enum Record {
     },
 }
 
+impl Record {
+    /// The time range that it belongs to, `(start_ns, end_ns)`; `None` for facts and the end of the window.
+    #[must_use]
+    pub fn span(&self) -> Option<(u64, u64)> {
+        Some(match self {
+            Self::ProcessTick(tick) => (tick.t0_ns, tick.t1_ns),
+            Self::Blame(tick) => (tick.t0_ns, tick.t1_ns),
+            Self::Idle(tick) => (tick.t0_ns, tick.t1_ns),
+            Self::Schedstat(tick) => (tick.t0_ns, tick.t1_ns),
+            Self::HostBin(bin) | Self::TargetBin(bin) => (bin.t0_ns, bin.t1_ns),
+            Self::Observer(tick) => (tick.t0_ns, tick.t1_ns),
+            Self::Coverage(coverage) => (coverage.t_ns, coverage.t_ns),
+            Self::Cpu(reading) => (reading.t_ns, reading.t_ns),
+            Self::CgroupCpu(reading) => (reading.t_ns, reading.t_ns),
+            Self::Psi(reading) => (reading.t_ns, reading.t_ns),
+            Self::Block(record) => return record.span(),
+            Self::Runtime(reading) => (reading.t_ns, reading.t_ns),
+            Self::NamedThreads(tick) => (tick.t0_ns, tick.t1_ns),
+            Self::CpuCheck(record) => return record.span(),
+            Self::Syscalls(record) => record.span(),
+            Self::Event(event) => (event.t_ns, event.t_ns),
+            Self::Meta(_) | Self::Process(_) | Self::Cgroup(_) | Self::End { .. } => return None,
+        })
+    }
+}
+
 /// Metadata of a recording: host, window and target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Meta {

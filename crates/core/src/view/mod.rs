@@ -58,83 +58,47 @@ impl Fold {
     /// Adds a record. Records must come in the order in which they were recorded.
     pub fn push(&mut self, record: &Record) {
         let view = &mut self.view;
+        if let Some((_, t1_ns)) = record.span() {
+            view.last_ns = view.last_ns.max(t1_ns);
+        }
         match record {
             Record::Meta(meta) => view.meta = Some((**meta).clone()),
             Record::Coverage(coverage) => {
-                view.seen(coverage.t_ns);
                 view.coverage.insert(coverage.source, coverage.state.clone());
             }
             Record::Process(process) => {
                 view.processes.entry(process.id).or_default().facts = Some((**process).clone());
             }
             Record::Cgroup(cgroup) => view.cgroups.entry(cgroup.id).or_default().facts(cgroup),
-            Record::ProcessTick(tick) => {
-                view.seen(tick.t1_ns);
-                view.processes.entry(tick.proc).or_default().tick(tick);
-            }
+            Record::ProcessTick(tick) => view.processes.entry(tick.proc).or_default().tick(tick),
             Record::Blame(tick) => {
-                view.seen(tick.t1_ns);
                 let blame = &mut view.processes.entry(tick.victim).or_default().blame;
                 *blame.entry(tick.culprit).or_default() += tick.ns;
             }
-            Record::Idle(tick) => {
-                view.seen(tick.t1_ns);
-                view.processes.entry(tick.victim).or_default().idle(tick);
-            }
-            Record::Schedstat(tick) => {
-                view.seen(tick.t1_ns);
-                view.processes.entry(tick.proc).or_default().schedstat(tick);
-            }
-            Record::HostBin(bin) => {
-                view.seen(bin.t1_ns);
-                view.host.push(bin);
-            }
-            Record::TargetBin(bin) => {
-                view.seen(bin.t1_ns);
-                view.target.push(bin);
-            }
-            Record::Cpu(reading) => {
-                view.seen(reading.t_ns);
-                view.cpus.entry(reading.cpu).or_default().push(reading);
-            }
+            Record::Idle(tick) => view.processes.entry(tick.victim).or_default().idle(tick),
+            Record::Schedstat(tick) => view.processes.entry(tick.proc).or_default().schedstat(tick),
+            Record::HostBin(bin) => view.host.push(bin),
+            Record::TargetBin(bin) => view.target.push(bin),
+            Record::Cpu(reading) => view.cpus.entry(reading.cpu).or_default().push(reading),
             Record::CgroupCpu(reading) => {
-                view.seen(reading.t_ns);
                 view.cgroups.entry(reading.cgroup).or_default().reading(reading);
             }
             Record::Psi(reading) => {
-                view.seen(reading.t_ns);
                 view.psi.entry((reading.cgroup, reading.resource)).or_default().push(reading);
             }
-            Record::Block(record) => {
-                record.span().into_iter().for_each(|(_, t1_ns)| view.seen(t1_ns));
-                view.block.push(record);
-            }
+            Record::Block(record) => view.block.push(record),
             Record::Runtime(reading) => {
-                view.seen(reading.t_ns);
                 let process = view.processes.entry(reading.proc).or_default();
                 process.runtime = Some((**reading).clone());
             }
             Record::NamedThreads(tick) => {
-                view.seen(tick.t1_ns);
                 let process = view.processes.entry(tick.proc).or_default();
                 process.named.entry(tick.comm.clone()).or_default().push(tick);
             }
-            Record::CpuCheck(record) => {
-                record.span().into_iter().for_each(|(_, t1_ns)| view.seen(t1_ns));
-                view.cpu_check.push(record);
-            }
-            Record::Syscalls(record) => {
-                view.seen(record.span().1);
-                view.syscalls.push(record);
-            }
-            Record::Observer(tick) => {
-                view.seen(tick.t1_ns);
-                view.observer.push(tick);
-            }
-            Record::Event(event) => {
-                view.seen(event.t_ns);
-                view.event(event);
-            }
+            Record::CpuCheck(record) => view.cpu_check.push(record),
+            Record::Syscalls(record) => view.syscalls.push(record),
+            Record::Observer(tick) => view.observer.push(tick),
+            Record::Event(event) => view.event(event),
             Record::End { window_ns } => view.end_ns = Some(*window_ns),
         }
     }
@@ -147,10 +111,6 @@ impl Fold {
 }
 
 impl View {
-    fn seen(&mut self, t_ns: u64) {
-        self.last_ns = self.last_ns.max(t_ns);
-    }
-
     fn event(&mut self, event: &Event) {
         if self.events.len() < MAX_EVENTS {
             self.events.push(event.clone());

@@ -95,7 +95,7 @@ impl Checker {
         if let Record::End { window_ns } = record {
             self.window_ns = Some(*window_ns);
         }
-        let (t0_ns, t1_ns) = span(record);
+        let (t0_ns, t1_ns) = record.span().unwrap_or((0, 0));
         if t0_ns > t1_ns {
             self.faults.add(FORWARD, || format!("from {t0_ns} ns to {t1_ns} ns"));
         }
@@ -160,28 +160,5 @@ impl Faults {
         if !holds {
             self.add(invariant, what);
         }
-    }
-}
-
-/// Time range of a record, `(start_ns, end_ns)`; `(0, 0)` for records without one.
-fn span(record: &Record) -> (u64, u64) {
-    match record {
-        Record::ProcessTick(tick) => (tick.t0_ns, tick.t1_ns),
-        Record::Blame(tick) => (tick.t0_ns, tick.t1_ns),
-        Record::Idle(tick) => (tick.t0_ns, tick.t1_ns),
-        Record::Schedstat(tick) => (tick.t0_ns, tick.t1_ns),
-        Record::HostBin(bin) | Record::TargetBin(bin) => (bin.t0_ns, bin.t1_ns),
-        Record::Observer(tick) => (tick.t0_ns, tick.t1_ns),
-        Record::Coverage(coverage) => (coverage.t_ns, coverage.t_ns),
-        Record::Cpu(reading) => (reading.t_ns, reading.t_ns),
-        Record::CgroupCpu(reading) => (reading.t_ns, reading.t_ns),
-        Record::Psi(reading) => (reading.t_ns, reading.t_ns),
-        Record::Block(record) => record.span().unwrap_or((0, 0)),
-        Record::Runtime(reading) => (reading.t_ns, reading.t_ns),
-        Record::NamedThreads(tick) => (tick.t0_ns, tick.t1_ns),
-        Record::CpuCheck(record) => record.span().unwrap_or((0, 0)),
-        Record::Syscalls(record) => record.span(),
-        Record::Event(event) => (event.t_ns, event.t_ns),
-        Record::Meta(_) | Record::Process(_) | Record::Cgroup(_) | Record::End { .. } => (0, 0),
     }
 }
