@@ -142,6 +142,37 @@ fn make_targets_exist_and_say_what_they_do() {
     assert_none(&problems);
 }
 
+/// Indentation of a list item in which a block of code stands.
+fn without_indentation(block: &str) -> String {
+    let first = block.lines().next().unwrap_or_default();
+    let indent = &first[..first.len() - first.trim_start().len()];
+    // Code may be indented in its file, too: what counts is the same text line by line.
+    block
+        .lines()
+        .map(|line| line.strip_prefix(indent).unwrap_or(line).trim_end())
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+#[test]
+fn the_code_in_contributing_is_that_of_the_files() {
+    let contributing = read("CONTRIBUTING.md");
+    let mut checked = 0;
+    for part in contributing.split("<!-- crates/").skip(1) {
+        let (path, rest) = part.split_once(" -->\n").expect("a path");
+        let block = rest.split("```rust\n").nth(1).and_then(|code| code.split("```").next());
+        let wanted = without_indentation(block.expect("a block of code follows").trim_end());
+        let found: Vec<String> =
+            read(&format!("crates/{path}")).lines().map(str::to_owned).collect();
+        let lines = wanted.lines().count();
+        let is_there =
+            found.windows(lines).any(|window| without_indentation(&window.join("\n")) == wanted);
+        assert!(is_there, "CONTRIBUTING.md: crates/{path} has not:\n{wanted}");
+        checked += 1;
+    }
+    assert!(checked > 2, "{checked} blocks of code");
+}
+
 #[test]
 fn the_map_is_short() {
     let lines = read("ARCHITECTURE.md").lines().count();
