@@ -59,6 +59,7 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     signals::let_long_files_fail()?;
+    tell_of_what_is_left(cli);
     let exit = match &cli.command {
         None => cmd::diagnose::run(&cli.diagnose)?,
         Some(Command::Diagnose(args)) => cmd::diagnose::run(args)?,
@@ -84,4 +85,21 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         }
     };
     Ok(exit.into())
+}
+
+/// Says what an experiment left behind that was killed together with its guard. Only root can know.
+fn tell_of_what_is_left(cli: &Cli) {
+    match &cli.command {
+        Some(Command::LabWorker(_)) => return,
+        Some(Command::Lab(args)) if args.cleans() => return,
+        Some(Command::Snapshot(args)) if args.is_reader() => return,
+        _ => {}
+    }
+    for journal in host::journal::left_behind() {
+        output::say(format!(
+            "`{}` was killed with its guard, and what it changed on this host is still there: `deburr lab clean` \
+             undoes it",
+            journal.name()
+        ));
+    }
 }

@@ -2,6 +2,9 @@
 //! `deburr lab`: reproduces an incident, observes it, and compares the findings with the expected ones.
 
 use crate::claim::{self, Claim};
+use crate::failure::{Exit, Failure};
+use crate::host::guard::REMOVE_TIMEOUT;
+use crate::host::journal::left_behind;
 use crate::lab::{
     self, Interrupted, Keep, Outcome, RemedyEffect, Scenario, Settings, Stop, Verdict,
 };
@@ -19,6 +22,13 @@ pub(crate) struct LabArgs {
     command: LabCommand,
 }
 
+impl LabArgs {
+    /// Whether this is the command that undoes what was left behind.
+    pub(crate) fn cleans(&self) -> bool {
+        matches!(self.command, LabCommand::Clean)
+    }
+}
+
 #[derive(Debug, clap::Subcommand)]
 enum LabCommand {
     /// List the scenarios, what they expect and whether they run here
@@ -28,6 +38,11 @@ enum LabCommand {
                             3 what it needs is not here, 4 not as expected three times while the \
                             hypervisor or others took the CPUs: inconclusive, 130 interrupted.")]
     Run(RunArgs),
+    /// Undo what a run left behind that was killed together with its guard
+    #[command(
+        after_help = "Exit status: 0 nothing is left, 1 something could not be undone, 3 not root."
+    )]
+    Clean,
     /// Run scenarios several times with other numbers, and count what is found rightly
     #[command(
         after_help = "Exit status: 0 all right, 1 not all right, 2 usage or bad input. A signal ends it early; \
@@ -123,6 +138,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
             output::print(lab::list(&lab::scenarios()?).as_bytes())?;
             Ok(ExitCode::from(PASSED))
         }
+        LabCommand::Clean => clean(),
         LabCommand::Score(args) => score(args),
         LabCommand::Run(args) => match run_selected(args) {
             Err(error) if error.is::<Interrupted>() => {
@@ -132,6 +148,31 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode> {
             result => result,
         },
     }
+}
+
+/// Undoes what journals name whose runner and janitor are both gone.
+fn clean() -> Result<ExitCode> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Failure::error(Exit::Missing, "only root can undo what the lab changed"));
+    }
+    let (mut undone, mut failed) = (0, false);
+    for journal in left_behind() {
+        match journal.undo(REMOVE_TIMEOUT, true) {
+            Ok(left) => {
+                undone += 1;
+                left.iter().for_each(output::say);
+                output::print(format!("undone: `{}`\n", journal.name()).as_bytes())?;
+            }
+            Err(error) => {
+                failed = true;
+                output::say(format!("`{}`: {error:#}", journal.path().display()));
+            }
+        }
+    }
+    if undone == 0 && !failed {
+        output::print(b"nothing was left behind\n")?;
+    }
+    Ok(ExitCode::from(if failed { FAILED } else { PASSED }))
 }
 
 fn run_selected(args: &RunArgs) -> Result<ExitCode> {

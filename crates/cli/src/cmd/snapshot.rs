@@ -50,6 +50,13 @@ pub(crate) struct SnapshotArgs {
     messages: Messages,
 }
 
+impl SnapshotArgs {
+    /// Whether this is the process that reads for another one.
+    pub(crate) fn is_reader(&self) -> bool {
+        self.reader
+    }
+}
+
 /// What is read, and how.
 #[derive(Debug, clap::Args)]
 struct Reading {

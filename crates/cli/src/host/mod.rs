@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What an experiment changes on this host, and how all of it is undone, whatever happens to its process: cgroups of
-//! its own, and a [`guard`] whose janitor removes them and undoes all registered changes.
+//! its own, a [`journal`] of all changes, and a [`guard`] whose janitor undoes them.
 
 pub(crate) mod cgroup;
 pub(crate) mod guard;
+pub(crate) mod journal;
 pub(crate) mod undo;

@@ -1,18 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The changes of an experiment that outlive its processes and its cgroup, and how each is undone. Each may be undone
-//! twice, and also before it was made.
+//! The changes of an experiment, and how each is undone. Each may be undone twice, and also before it was made. What
+//! somebody else has put in the place of something that the experiment made is left alone.
 
 use super::cgroup;
+use super::guard::SERVERS;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-/// One thing to undo: a line of JSON on the janitor's standard input.
+/// What kind of a directory was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum DirectoryKind {
+    /// A cgroup.
+    Cgroup,
+    /// An ordinary directory.
+    Files,
+}
+
+impl DirectoryKind {
+    /// Permissions of a new one.
+    pub(crate) fn mode(self) -> u32 {
+        match self {
+            Self::Cgroup => 0o755,
+            Self::Files => 0o700,
+        }
+    }
+}
+
+/// Which directory a path led to when it was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    dev: u64,
+    ino: u64,
+}
+
+impl Identity {
+    /// The identity of a directory; `None` if the path leads to none.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        let meta = path.symlink_metadata().ok().filter(Metadata::is_dir)?;
+        Some(Self { dev: meta.dev(), ino: meta.ino() })
+    }
+}
+
+/// Nanoseconds since 1970.
+pub(crate) fn unix_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// One entry of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "undo", rename_all = "kebab-case")]
 pub(crate) enum Undo {
@@ -22,8 +67,13 @@ pub(crate) enum Undo {
     Loop { backing: PathBuf },
     /// A file of /proc/sys or /sys, and what it held before.
     Setting { file: PathBuf, before: String },
-    /// A cgroup in another tree than the experiment's own, with all that is in it.
-    Cgroup { dir: PathBuf },
+    /// The value that the experiment gave to that setting.
+    Set { file: PathBuf, value: String },
+    /// A directory that was made, with all that is in it. The first entry of a path is written before it is made, and
+    /// has no identity.
+    Directory { kind: DirectoryKind, path: PathBuf, since_ns: u64, made: Option<Identity> },
+    /// The run of the kernel in which all of this was done.
+    Boot { id: String },
 }
 
 impl Undo {
@@ -42,13 +92,11 @@ impl Undo {
         }
     }
 
-    fn undo(&self, timeout: Duration) -> Result<()> {
-        match self {
-            Self::Mount { at } => unmount_all(at, timeout),
-            Self::Loop { backing } => detach(backing, timeout),
-            Self::Setting { file, before } => write_setting(file, before),
-            Self::Cgroup { dir } => cgroup::destroy(dir, timeout),
-        }
+    /// What this setting holds now, to be registered after it was changed; `None` for other entries.
+    pub(crate) fn as_set(&self) -> Option<Self> {
+        let Self::Setting { file, .. } = self else { return None };
+        let value = chosen(&std::fs::read_to_string(file).ok()?);
+        Some(Self::Set { file: file.clone(), value })
     }
 }
 
@@ -57,19 +105,164 @@ pub(crate) fn write_setting(file: &Path, value: &str) -> Result<()> {
         .with_context(|| format!("cannot write `{value}` to `{}`", file.display()))
 }
 
-/// Undoes all changes, the latest first; settings before the rest, which may take longer. A failure does not stop it:
-/// the error names all failures.
-pub(crate) fn undo_all(done: &[Undo], timeout: Duration) -> Result<()> {
-    let is_setting = |undo: &&Undo| matches!(undo, Undo::Setting { .. });
-    let latest_first = || done.iter().rev();
-    let failures: Vec<_> = latest_first()
-        .filter(is_setting)
-        .chain(latest_first().filter(|undo| !is_setting(undo)))
-        .filter_map(|undo| undo.undo(timeout).err())
-        .map(|error| format!("{error:#}"))
-        .collect();
+/// Undoes all changes. A failure does not stop it: the error names all failures. Returns what was left as it is because
+/// it is not, or not any more, what the experiment made; with `careful`, also settings that somebody else has changed
+/// meanwhile.
+pub(crate) fn undo_all(done: &[Undo], timeout: Duration, careful: bool) -> Result<Vec<String>> {
+    let made = Made::of(done);
+    for cgroup in made.all(DirectoryKind::Cgroup) {
+        cgroup::kill(cgroup, Some(SERVERS));
+    }
+    let mut failures = changes(done, &made, timeout, careful);
+    let destroyed =
+        made.all(DirectoryKind::Cgroup).filter_map(|it| cgroup::destroy(it, timeout).err());
+    failures.extend(destroyed.map(|error| format!("{error:#}")));
+    // The processes that were killed last may have changed something until then.
+    failures.extend(changes(done, &made, timeout, careful));
+    let removed = made.all(DirectoryKind::Files).filter_map(|it| remove_files(it).err());
+    failures.extend(removed.map(|error| format!("{error:#}")));
+    let mut seen = BTreeSet::new();
+    failures.retain(|failure| seen.insert(failure.clone()));
     ensure!(failures.is_empty(), "{}", failures.join("; "));
-    Ok(())
+    let settings = done.iter().filter_map(|undo| match undo {
+        Undo::Setting { file, before } if careful => changed_since(file, before, done),
+        _ => None,
+    });
+    Ok(settings.chain(made.remove_unsure()).chain(made.strangers()).collect())
+}
+
+/// Puts settings back, then removes mounts and loop devices, which may take longer; each the latest first. Returns what
+/// failed.
+fn changes(done: &[Undo], made: &Made, timeout: Duration, careful: bool) -> Vec<String> {
+    let settings = done.iter().rev().filter_map(|undo| match undo {
+        Undo::Setting { file, before }
+            if careful && changed_since(file, before, done).is_some() =>
+        {
+            None
+        }
+        Undo::Setting { file, before } => write_setting(file, before).err(),
+        _ => None,
+    });
+    let mut failures: Vec<_> = settings.map(|error| format!("{error:#}")).collect();
+    let rest = done.iter().rev().filter_map(|undo| match undo {
+        // Only root can have mounted or opened anything in a directory of the experiment.
+        Undo::Mount { at } if made.holds(at) => unmount_all(at, timeout).err(),
+        Undo::Loop { backing } if made.holds(backing) => detach(backing, timeout).err(),
+        _ => None,
+    });
+    failures.extend(rest.map(|error| format!("{error:#}")));
+    failures
+}
+
+/// What is to be said of a setting that has a value which neither the experiment gave it nor it had before; `None` if it
+/// may be put back.
+fn changed_since(file: &Path, before: &str, done: &[Undo]) -> Option<String> {
+    let now = chosen(&std::fs::read_to_string(file).ok()?);
+    let mut unknown = false;
+    for undo in done {
+        match undo {
+            Undo::Setting { file: other, before: value } if other == file => {
+                // Until the next entry says which, it may have any value.
+                unknown = true;
+                if *value == now {
+                    return None;
+                }
+            }
+            Undo::Set { file: other, value } if other == file => {
+                unknown = false;
+                if *value == now {
+                    return None;
+                }
+            }
+            _ => {}
+        }
+    }
+    let shown = file.display();
+    let said =
+        format!("`{shown}` was {before}, and somebody has set it to {now} since: it stays so");
+    (!unknown).then_some(said)
+}
+
+/// The directories of an experiment.
+struct Made {
+    /// Kind, path, and identity if the path still leads to what was made.
+    own: Vec<(DirectoryKind, PathBuf, Identity)>,
+    /// Directories that were to be made: it is not known whether they were.
+    unsure: Vec<(PathBuf, u64)>,
+    /// Paths at which there is something else by now.
+    others: Vec<PathBuf>,
+}
+
+impl Made {
+    fn of(done: &[Undo]) -> Self {
+        let mut made = Self { own: vec![], unsure: vec![], others: vec![] };
+        for undo in done {
+            let Undo::Directory { kind, path, since_ns, made: identity } = undo else { continue };
+            let Some(identity) = identity else {
+                made.unsure.push((path.clone(), *since_ns));
+                continue;
+            };
+            made.unsure.retain(|(unsure, _)| unsure != path);
+            match Identity::of(path) {
+                Some(now) if now == *identity => made.own.push((*kind, path.clone(), now)),
+                // It was removed already.
+                None if path.symlink_metadata().is_err() => {}
+                _ => made.others.push(path.clone()),
+            }
+        }
+        made
+    }
+
+    /// The directories of a kind that are still what was made, the latest first.
+    fn all(&self, kind: DirectoryKind) -> impl Iterator<Item = &Path> {
+        let of_kind = self.own.iter().rev().filter(move |(it, ..)| *it == kind);
+        let still = of_kind.filter(|(_, path, identity)| Identity::of(path) == Some(*identity));
+        still.map(|(_, path, _)| path.as_path())
+    }
+
+    /// Whether a path is in one of these directories.
+    fn holds(&self, path: &Path) -> bool {
+        self.all(DirectoryKind::Files).any(|directory| path.starts_with(directory))
+    }
+
+    /// Removes directories that the experiment may have made just before it was killed: empty ones of this user, which
+    /// were not there before.
+    fn remove_unsure(&self) -> Vec<String> {
+        let user = rustix::process::geteuid().as_raw();
+        let failed = self.unsure.iter().filter_map(|(path, since_ns)| {
+            let meta = path.symlink_metadata().ok()?;
+            let changed_ns =
+                meta.ctime().checked_mul(1_000_000_000)?.checked_add(meta.ctime_nsec())?;
+            // The kernel's clock for files lags by up to one of its ticks.
+            let is_new = u64::try_from(changed_ns).ok()? + TICK_NS >= *since_ns;
+            if !meta.is_dir() || meta.uid() != user || !is_new {
+                return None;
+            }
+            let error = std::fs::remove_dir(path).err()?;
+            Some(format!("`{}` may be a part of it, and was left: {error}", path.display()))
+        });
+        failed.collect()
+    }
+
+    fn strangers(&self) -> impl Iterator<Item = String> {
+        let said = |path: &PathBuf| {
+            format!("`{}` is not what was made there: it was left as it is", path.display())
+        };
+        self.others.iter().map(said)
+    }
+}
+
+/// Longest tick of the kernel, in nanoseconds.
+const TICK_NS: u64 = 10_000_000;
+
+/// Removes a directory with all that is in it, unless something is mounted in it.
+fn remove_files(directory: &Path) -> Result<()> {
+    let shown = directory.display();
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").context("no list of mounts")?;
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    let mounted = points.map(Path::new).any(|point| point.starts_with(directory));
+    ensure!(!mounted, "something is mounted in `{shown}`: it was not removed");
+    std::fs::remove_dir_all(directory).with_context(|| format!("cannot remove `{shown}`"))
 }
 
 /// Pairs of settings that express the same limit in two units. When one is written, the kernel clears the other; a 0
@@ -191,22 +384,86 @@ mod tests {
         done.push(Undo::Setting { file: dir.path().join("no/such"), before: "1".into() });
         done.push(Undo::setting(&second).unwrap().unwrap());
         write_setting(&first, "3").unwrap();
-        let error = undo_all(&done, Duration::ZERO).unwrap_err().to_string();
+        let error = undo_all(&done, Duration::ZERO, false).unwrap_err().to_string();
         assert!(error.contains("no/such"), "{error}");
         assert_eq!(std::fs::read_to_string(&first).unwrap(), "1");
         assert_eq!(std::fs::read_to_string(&second).unwrap(), "x");
         assert_eq!(Undo::setting(&dir.path().join("none")).unwrap(), None);
     }
 
+    fn directory(path: &Path, made: Option<Identity>, since_ns: u64) -> Undo {
+        Undo::Directory { kind: DirectoryKind::Files, path: path.into(), since_ns, made }
+    }
+
     #[test]
     fn what_was_never_made_is_undone() {
         let dir = tempfile::tempdir().unwrap();
         let done = [
-            Undo::Mount { at: dir.path().join("m") },
-            Undo::Loop { backing: dir.path().into() },
-            Undo::Cgroup { dir: dir.path().join("c") },
+            Undo::Boot { id: "this".into() },
+            directory(&dir.path().join("d"), None, 0),
+            Undo::Mount { at: dir.path().join("d/m") },
+            Undo::Loop { backing: dir.path().join("d/l") },
         ];
-        undo_all(&done, Duration::ZERO).unwrap();
+        undo_all(&done, Duration::ZERO, true).unwrap();
+    }
+
+    #[test]
+    fn only_what_was_made_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let make = |name: &str| {
+            let path = dir.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            std::fs::write(path.join("file"), "").unwrap();
+            path
+        };
+        let (own, foreign) = (make("own"), make("foreign"));
+        let done = [
+            directory(&own, None, 0),
+            directory(&own, Identity::of(&own), 0),
+            directory(&foreign, Identity::of(&own), 0),
+        ];
+        let notes = undo_all(&done, Duration::ZERO, false).unwrap().concat();
+        assert!(notes.contains("foreign` is not what was made"), "{notes}");
+        assert!(!own.exists());
+        assert!(foreign.join("file").exists());
+    }
+
+    #[test]
+    fn a_directory_of_which_nothing_is_known_goes_only_if_it_is_new_and_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let before_ns = unix_ns();
+        let (empty, full) = (dir.path().join("empty"), dir.path().join("full"));
+        std::fs::create_dir_all(full.join("inner")).unwrap();
+        std::fs::create_dir(&empty).unwrap();
+        let later_ns = unix_ns() + 60_000_000_000;
+        undo_all(&[directory(&empty, None, later_ns)], Duration::ZERO, true).unwrap();
+        assert!(empty.exists(), "it was there before");
+        undo_all(&[directory(&empty, None, before_ns)], Duration::ZERO, true).unwrap();
+        assert!(!empty.exists());
+        let notes = undo_all(&[directory(&full, None, before_ns)], Duration::ZERO, true).unwrap();
+        assert!(notes.concat().contains("was left"), "{notes:?}");
+        assert!(full.join("inner").exists());
+    }
+
+    #[test]
+    fn a_setting_that_somebody_else_has_changed_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("setting");
+        let holds = |value: &str| std::fs::read_to_string(&file).unwrap() == value;
+        std::fs::write(&file, "1").unwrap();
+        let mut done = vec![Undo::setting(&file).unwrap().unwrap()];
+        std::fs::write(&file, "2").unwrap();
+        undo_all(&done, Duration::ZERO, true).unwrap();
+        assert!(holds("1"), "killed before it could say what it wrote");
+        std::fs::write(&file, "2").unwrap();
+        done.push(done[0].as_set().unwrap());
+        undo_all(&done, Duration::ZERO, true).unwrap();
+        assert!(holds("1"));
+        std::fs::write(&file, "3").unwrap();
+        let notes = undo_all(&done, Duration::ZERO, true).unwrap().concat();
+        assert!(notes.contains("set it to 3") && holds("3"), "{notes}");
+        undo_all(&done, Duration::ZERO, false).unwrap();
+        assert!(holds("1"));
     }
 
     #[test]
@@ -215,7 +472,9 @@ mod tests {
             Undo::Mount { at: "/a b".into() },
             Undo::Loop { backing: "/d\"\n".into() },
             Undo::Setting { file: "/f".into(), before: "1 2\n".into() },
-            Undo::Cgroup { dir: "/c".into() },
+            Undo::Set { file: "/f".into(), value: "1".into() },
+            Undo::Boot { id: "a-b".into() },
+            directory(Path::new("/c"), Some(Identity { dev: 1, ino: u64::MAX }), 1),
         ] {
             let line = serde_json::to_string(&undo).unwrap();
             assert!(!line.contains('\n'));

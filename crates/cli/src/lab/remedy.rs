@@ -296,7 +296,7 @@ fn write(stage: &mut Stage, file: &Path, value: &str) -> Result<()> {
             path.display()
         );
         let undo = Undo::setting(&path)?.context("there is no such setting")?;
-        stage.will_undo(&undo)?;
+        return stage.change(&undo, &path, value);
     }
     write_setting(&path, value)
 }

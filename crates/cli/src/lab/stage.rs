@@ -3,10 +3,10 @@
 
 use super::disk::{Disk, DiskSpec, ServeOptions, Served};
 use super::needs::usable_cpus;
-use crate::host::cgroup::{self, Tree};
+use crate::host::cgroup::Tree;
 use crate::host::guard::Guard;
-use crate::host::undo::Undo;
-use anyhow::{Context as _, Result, anyhow, bail};
+use crate::host::undo::{DirectoryKind, Undo, write_setting};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{MountFlags, mount};
 use std::fs::File;
@@ -27,6 +27,8 @@ const TOOL_TIMEOUT: Duration = Duration::from_secs(60);
 /// CPU time that real-time tasks of the lab may use per second, in microseconds: slightly less than the kernel allows
 /// all real-time tasks by default.
 const REALTIME_US_PER_S: u32 = 940_000;
+/// Number of names that are tried for the lab's cgroup.
+const NAMES: u32 = 4;
 const NO_READER: &str = "the scenario has no `[victim.reader]`";
 /// Interval at which signals are checked.
 const LOOK: Duration = Duration::from_millis(20);
@@ -99,12 +101,7 @@ impl Stage {
     pub(crate) fn new(stop: Stop, weight: u32) -> Result<Self> {
         let tree = Tree::find()?;
         let program = std::env::current_exe().context("cannot find this program's own file")?;
-        let name = format!("deburr-lab-{}", std::process::id());
-        let (base, scratch) = (tree.mount.join(&name), std::env::temp_dir().join(&name));
-        let guard = Guard::new(&program, &base, Some(&scratch))?;
-        std::fs::create_dir(&scratch)
-            .with_context(|| format!("cannot make `{}`", scratch.display()))?;
-        cgroup::make_dir(&base)?;
+        let (guard, base, scratch) = Self::ground(&tree, &program)?;
         tree.set_weight(&base, weight)?;
         Ok(Self {
             workers: Vec::new(),
@@ -119,6 +116,21 @@ impl Stage {
             program,
             stop,
         })
+    }
+
+    /// Makes the lab's cgroup and its directory, under a random name that nobody else has.
+    fn ground(tree: &Tree, program: &Path) -> Result<(Guard, PathBuf, PathBuf)> {
+        for _ in 0..NAMES {
+            let mut guard = Guard::new(program, "lab")?;
+            let base = tree.mount.join(guard.name());
+            let scratch = std::path::absolute(std::env::temp_dir())?.join(guard.name());
+            if guard.make(DirectoryKind::Cgroup, &base)?
+                && guard.make(DirectoryKind::Files, &scratch)?
+            {
+                return Ok((guard, base, scratch));
+            }
+        }
+        bail!("every name that was tried for the lab's cgroup is taken")
     }
 
     /// The cgroup tree that holds the lab's cgroup.
@@ -157,6 +169,20 @@ impl Stage {
     /// Registers with the janitor how to undo a change. Must be called before the change is made.
     pub(crate) fn will_undo(&mut self, undo: &Undo) -> Result<()> {
         self.guard.as_mut().context("the lab's janitor is gone")?.will_undo(undo)
+    }
+
+    /// Makes a cgroup in another tree than the lab's own, which is removed at the end with all that is in it.
+    pub(crate) fn make_foreign_cgroup(&mut self, dir: &Path) -> Result<()> {
+        let guard = self.guard.as_mut().context("the lab's janitor is gone")?;
+        ensure!(guard.make(DirectoryKind::Cgroup, dir)?, "`{}` exists", dir.display());
+        Ok(())
+    }
+
+    /// Changes a setting until the run ends.
+    pub(crate) fn change(&mut self, undo: &Undo, file: &Path, value: &str) -> Result<()> {
+        self.will_undo(undo)?;
+        write_setting(file, value)?;
+        undo.as_set().map_or(Ok(()), |set| self.will_undo(&set))
     }
 
     /// Creates the run's disk, as fast as memory.

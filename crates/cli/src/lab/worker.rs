@@ -78,7 +78,7 @@ enum Work {
     Writer(IoArgs),
     /// Make and remove files for ever
     Committer(IoArgs),
-    /// Remove a cgroup and a directory at the end of standard input
+    /// Undo what a journal names, at the end of standard input
     Janitor { paths: Vec<PathBuf> },
 }
 

@@ -5,8 +5,8 @@
 use crate::failure::{Exit, Failure};
 use crate::host::cgroup::{self, Tree};
 use crate::host::guard::Guard;
-use crate::host::undo::Undo;
-use anyhow::{Context as _, Result};
+use crate::host::undo::DirectoryKind;
+use anyhow::{Context as _, Result, ensure};
 use deburr_core::procfs::cgroup_cpu;
 use deburr_core::recording::CgroupVersion;
 use deburr_core::sweep::Throttling;
@@ -56,15 +56,18 @@ impl SweepCgroups {
     fn make() -> Result<Self> {
         let tree = Tree::find()?;
         let program = std::env::current_exe().context("cannot find this program's own file")?;
-        let name = format!("deburr-sweep-{}", std::process::id());
-        let base = tree.mount.join(&name);
-        let mut guard = Guard::new(&program, &base, None)?;
-        cgroup::make_dir(&base)?;
+        let mut guard = Guard::new(&program, "sweep")?;
+        let base = tree.mount.join(guard.name());
+        let mut make = |dir: &Path| -> Result<()> {
+            ensure!(guard.make(DirectoryKind::Cgroup, dir)?, "`{}` exists", dir.display());
+            Ok(())
+        };
+        make(&base)?;
         let account = match tree.version {
             CgroupVersion::V1 if !base.join("cpuacct.usage").exists() => {
-                let dir = cgroup::v1_mount("cpuacct")?.join(&name);
-                guard.will_undo(&Undo::Cgroup { dir: dir.clone() })?;
-                cgroup::make_dir(&dir)?;
+                let name = base.file_name().unwrap_or_default();
+                let dir = cgroup::v1_mount("cpuacct")?.join(name);
+                make(&dir)?;
                 Some(dir)
             }
             _ => None,

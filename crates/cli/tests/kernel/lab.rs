@@ -7,6 +7,7 @@ use crate::common;
 use rusqlite::{Connection, OpenFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
@@ -36,6 +37,14 @@ pub(crate) fn cgroup_roots() -> Vec<PathBuf> {
         .map(PathBuf::from)
         .filter(|dir| dir.join("cgroup.procs").exists())
         .collect()
+}
+
+/// The entry of a directory whose name begins with `deburr-lab-PID-`: what the lab run by that process made there.
+pub(crate) fn made_by(pid: u32, dir: &Path) -> Option<PathBuf> {
+    let name = format!("deburr-lab-{pid}-");
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut own = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&name));
+    own.next().map(|entry| entry.path())
 }
 
 /// Longest time to wait for an idle CPU.
@@ -209,10 +218,10 @@ fn a_signal_in_the_middle_leaves_nothing() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let name = format!("deburr-lab-{}", lab.id());
-        let dirs: Vec<_> = roots.iter().map(|root| root.join(&name)).collect();
+        let pid = lab.id();
+        let dirs = || roots.iter().filter_map(|root| made_by(pid, root));
         let workers = || -> Vec<u32> {
-            let spinners = dirs.iter().map(|dir| dir.join("neighbour/cgroup.procs"));
+            let spinners = dirs().map(|dir| dir.join("neighbour/cgroup.procs"));
             let text: String =
                 spinners.filter_map(|file| std::fs::read_to_string(file).ok()).collect();
             text.lines().map(|line| line.parse().unwrap()).collect()
@@ -222,14 +231,46 @@ fn a_signal_in_the_middle_leaves_nothing() {
         kill_process(Pid::from_child(&lab), signal).unwrap();
         let ended = lab.wait().unwrap();
         assert_eq!(ended.code(), status, "{signal:?}");
-        until("the cgroup is gone", || !dirs.iter().any(|dir| dir.exists()));
-        until("the directory is gone", || !std::env::temp_dir().join(&name).exists());
+        until("the cgroup is gone", || dirs().next().is_none());
+        until("the directory is gone", || made_by(pid, &std::env::temp_dir()).is_none());
+        until("the journal is gone", || made_by(pid, Path::new("/run/deburr")).is_none());
         for pid in spinners {
             // A zombie, which exists until it is waited for, has no executable any more.
             let program = || std::fs::read_link(format!("/proc/{pid}/exe")).ok();
             until("the processes are gone", || program() != Some(PathBuf::from(DEBURR)));
         }
     }
+}
+
+/// The entry of a journal for a directory at `path` that is the one at `identity`.
+pub(crate) fn made(kind: &str, path: &Path, identity: &Path) -> Value {
+    let meta = identity.metadata().unwrap();
+    serde_json::json!({
+        "undo": "directory",
+        "kind": kind,
+        "path": path,
+        "since_ns": 0,
+        "made": {"dev": meta.dev(), "ino": meta.ino()},
+    })
+}
+
+/// Starts a janitor with these entries in its journal, and an incomplete one, as from a runner that was killed while it
+/// wrote. Returns it with the path of the journal.
+pub(crate) fn janitor(directory: &Path, entries: &[Value]) -> (Child, PathBuf) {
+    let path = directory.join("journal");
+    let text: String = entries.iter().map(|entry| format!("{entry}\n")).collect();
+    std::fs::write(&path, text + "{\"undo\": \"mo").unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let mut janitor = Command::new(DEBURR)
+        .args(["lab-worker", "janitor"])
+        .arg(&path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It answers once it has its journal.
+    std::io::Read::read_exact(janitor.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+    (janitor, path)
 }
 
 #[test]
@@ -247,15 +288,11 @@ fn the_janitor_ends_and_removes_what_it_was_told_of() {
     let name = format!("deburr-lab-test-{}", std::process::id());
     let cgroup = root.join(&name);
     let scratch = std::env::temp_dir().join(&name);
-    let mut janitor = Command::new(DEBURR)
-        .args(["lab-worker", "janitor"])
-        .args([&cgroup, &scratch])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
     std::fs::create_dir_all(cgroup.join("inner")).unwrap();
     std::fs::create_dir(&scratch).unwrap();
+    let here = tempfile::tempdir().unwrap();
+    let made = [made("cgroup", &cgroup, &cgroup), made("files", &scratch, &scratch)];
+    let (mut janitor, _) = janitor(here.path(), &made);
     std::fs::write(scratch.join("file"), "").unwrap();
     let mut sleepers: Vec<Child> = (0..3)
         .map(|_| Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap())

@@ -4,10 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
 use crate::common;
-use crate::lab::{DEBURR, alone, cgroup_roots, until};
+use crate::lab::{DEBURR, alone, cgroup_roots, janitor, made, made_by, until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -33,27 +32,27 @@ fn host_state() -> BTreeMap<PathBuf, String> {
 }
 
 /// [`host_state`] without the loop devices, which other users of this host have too.
-fn settings() -> BTreeMap<PathBuf, String> {
+pub(crate) fn settings() -> BTreeMap<PathBuf, String> {
     let mut state = host_state();
     state.retain(|file, _| !file.ends_with("backing_file"));
     state
 }
 
-fn attached_below(dir: &Path) -> bool {
+pub(crate) fn attached_below(dir: &Path) -> bool {
     host_state().iter().any(|(file, text)| {
         file.ends_with("backing_file") && Path::new(text.trim()).starts_with(dir)
     })
 }
 
 /// Number of mounts at or below a directory.
-fn mounts_below(dir: &Path) -> usize {
+pub(crate) fn mounts_below(dir: &Path) -> usize {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let at = |line: &str| line.split(' ').nth(1).map(PathBuf::from);
     mounts.lines().filter_map(at).filter(|path| path.starts_with(dir)).count()
 }
 
 /// Why a scenario cannot run here, from `deburr lab list`; `None` = it can.
-fn lacks_disk(scenario: &str) -> Option<String> {
+pub(crate) fn lacks_disk(scenario: &str) -> Option<String> {
     let list = Command::new(DEBURR).args(["lab", "list"]).output().unwrap();
     let list = String::from_utf8(list.stdout).unwrap();
     list.lines().find(|line| line.starts_with(&format!("{scenario} does not run"))).map(Into::into)
@@ -83,14 +82,14 @@ fn a_disk_and_settings_are_undone_whatever_happens() {
                 .stderr(Stdio::null())
                 .spawn()
                 .unwrap();
-            let lab_name = format!("deburr-lab-{}", lab.id());
-            let scratch = std::env::temp_dir().join(&lab_name);
+            let pid = lab.id();
             until("the setting is changed", || {
                 assert!(lab.try_wait().unwrap().is_none(), "{scenario} ended too early");
                 settings().iter().any(|(file, text)| {
                     file.to_string_lossy().ends_with(changed) && before.get(file) != Some(text)
                 })
             });
+            let scratch = made_by(pid, &std::env::temp_dir()).unwrap();
             assert_eq!(mounts_below(&scratch), 2, "the disk, and the filesystem on it");
             assert!(attached_below(&scratch));
             kill_process(Pid::from_child(&lab), signal).unwrap();
@@ -99,8 +98,8 @@ fn a_disk_and_settings_are_undone_whatever_happens() {
             until("the loop device is free", || !attached_below(&scratch));
             until("the settings are back", || settings() == before);
             assert_eq!(mounts_below(&scratch), 0);
-            let cgroups = cgroup_roots().into_iter().map(|root| root.join(&lab_name));
-            assert_eq!(cgroups.filter(|dir| dir.exists()).count(), 0);
+            let mut cgroups = cgroup_roots().into_iter().filter_map(|root| made_by(pid, &root));
+            assert_eq!(cgroups.next(), None);
         }
     }
 }
@@ -116,17 +115,11 @@ fn the_janitor_undoes_mounts_loop_devices_and_settings() {
         return common::skip_or_fail("lab", name, &reason);
     }
     let dir = tempfile::tempdir().unwrap();
-    let (mount, setting) = (dir.path().join("mnt"), dir.path().join("setting"));
+    let (own, setting) = (dir.path().join("own"), dir.path().join("setting"));
+    let mount = own.join("mnt");
     let backing = mount.join("disk");
-    std::fs::create_dir(&mount).unwrap();
+    std::fs::create_dir_all(&mount).unwrap();
     std::fs::write(&setting, "changed").unwrap();
-    let mut janitor = Command::new(DEBURR)
-        .args(["lab-worker", "janitor"])
-        .args([dir.path().join("no-cgroup"), dir.path().join("scratch")])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
     let done = |program: &str, arguments: &[&Path]| {
         assert!(Command::new(program).args(arguments).status().unwrap().success(), "{program}");
     };
@@ -143,18 +136,17 @@ fn the_janitor_undoes_mounts_loop_devices_and_settings() {
     let attached = || attached_below(&backing);
     assert!(attached() && mounts_below(&mount) == 1);
 
-    let mut stdin = janitor.stdin.take().unwrap();
-    for line in [
-        serde_json::json!({"undo": "mount", "at": mount}),
-        serde_json::json!({"undo": "loop", "backing": backing}),
-        serde_json::json!({"undo": "setting", "file": setting, "before": "as it was"}),
-    ] {
-        writeln!(stdin, "{line}").unwrap();
-    }
-    // An incomplete line, as from a runner that was killed while it wrote.
-    write!(stdin, "{{\"undo\": \"mo").unwrap();
-    drop(stdin);
+    let (mut janitor, _) = janitor(
+        dir.path(),
+        &[
+            made("files", &own, &own),
+            serde_json::json!({"undo": "mount", "at": mount}),
+            serde_json::json!({"undo": "loop", "backing": backing}),
+            serde_json::json!({"undo": "setting", "file": setting, "before": "as it was"}),
+        ],
+    );
+    drop(janitor.stdin.take());
     assert!(janitor.wait().unwrap().success());
-    assert_eq!((attached(), mounts_below(&mount)), (false, 0));
+    assert_eq!((attached(), mounts_below(&mount), own.exists()), (false, 0, false));
     assert_eq!(std::fs::read_to_string(&setting).unwrap(), "as it was");
 }

@@ -18,6 +18,7 @@ mod io;
 mod knee;
 mod lab;
 mod lab_disk;
+mod left_behind;
 mod limits;
 mod memory;
 mod missed;

@@ -43,11 +43,12 @@ fn message(output: &Output) -> String {
 
 /// Whether a cgroup or a directory of the sweep with this process id is left.
 fn left(pid: u32) -> bool {
-    let name = format!("deburr-sweep-{pid}");
+    let name = format!("deburr-sweep-{pid}-");
     let trees = std::fs::read_dir("/sys/fs/cgroup").unwrap().flatten();
-    let mut dirs =
-        trees.map(|tree| tree.path()).chain(["/sys/fs/cgroup".into(), std::env::temp_dir()]);
-    dirs.any(|dir| dir.join(&name).exists())
+    let more = ["/sys/fs/cgroup".into(), std::env::temp_dir(), "/run/deburr".into()];
+    let dirs = trees.map(|tree| tree.path()).chain(more);
+    let mut entries = dirs.flat_map(|dir| std::fs::read_dir(dir).into_iter().flatten().flatten());
+    entries.any(|entry| entry.file_name().to_string_lossy().starts_with(&name))
 }
 
 /// Not a test itself: the service that the other tests start, with a thread for each connection. Passes at once without

@@ -15,7 +15,7 @@ pub(crate) use write_log::WritesByMark;
 
 use super::stage::Stage;
 use crate::host::guard::SERVERS;
-use crate::host::undo::{Undo, write_setting};
+use crate::host::undo::Undo;
 use anyhow::{Context as _, Result, ensure};
 use rustix::mount::{MountFlags, mount};
 use serde::Deserialize;
@@ -138,6 +138,5 @@ impl Disk {
 /// Changes a setting until the run ends. Settings that this kernel does not have are skipped.
 pub(crate) fn change(stage: &mut Stage, file: &Path, value: &str) -> Result<()> {
     let Some(undo) = Undo::setting(file)? else { return Ok(()) };
-    stage.will_undo(&undo)?;
-    write_setting(file, value)
+    stage.change(&undo, file, value)
 }

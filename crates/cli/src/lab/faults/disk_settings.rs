@@ -3,7 +3,7 @@
 //! keeps their previous values.
 
 use super::Fault;
-use crate::host::undo::{Undo, write_setting};
+use crate::host::undo::Undo;
 use crate::lab::disk::{change, check_base_us};
 use crate::lab::stage::Stage;
 use anyhow::{Context as _, Result, ensure};
@@ -82,8 +82,8 @@ impl Fault for DirtyLimit {
         // The kernel stores the limit as a share of memory. It refuses to be given the byte count that it shows for
         // 100 %.
         let share = Undo::setting(&bdi.join("max_ratio_fine"))?;
-        stage.will_undo(&share.context("this kernel has no `max_ratio_fine`")?)?;
-        write_setting(&bdi.join("max_bytes"), &(self.max_mib << 20).to_string())?;
+        let share = share.context("this kernel has no `max_ratio_fine`")?;
+        stage.change(&share, &bdi.join("max_bytes"), &(self.max_mib << 20).to_string())?;
         change(stage, &bdi.join("strict_limit"), "1")
     }
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Limits of cgroup v1 whose controller is in another tree than the CPU controller.
 
-use crate::host::cgroup::make_dir;
-use crate::host::undo::{Undo, write_setting};
+use crate::host::undo::write_setting;
 use crate::lab::stage::Stage;
 use anyhow::{Context as _, Result, ensure};
 use std::path::Path;
@@ -17,8 +16,7 @@ pub(super) fn move_members(
     let name =
         format!("{}-{}", stage.cgroup_path().trim_start_matches('/'), cgroup.replace('/', "-"));
     let dir = tree.join(name);
-    stage.will_undo(&Undo::Cgroup { dir: dir.clone() })?;
-    make_dir(&dir)?;
+    stage.make_foreign_cgroup(&dir)?;
     for (file, value) in settings {
         write_setting(&dir.join(file), value)?;
     }
