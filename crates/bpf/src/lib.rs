@@ -31,7 +31,7 @@ mod verdict;
 pub mod writeback;
 
 pub use prerequisites::Prerequisites;
-pub use stats::RunStats;
+pub use stats::{RunStats, TimedRuns};
 
 /// Keeps libbpf from printing to stderr. The useful part of its messages is included in the errors returned here.
 pub fn silence_libbpf() {

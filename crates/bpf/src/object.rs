@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A BPF object on its way into the kernel: opened, its programs chosen by name, loaded, attached, counted.
 
-use crate::{stats, verdict};
+use crate::{TimedRuns, stats, verdict};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore as _, MapType, Object, ProgramMut};
 use std::collections::BTreeMap;
@@ -76,11 +76,11 @@ impl Programs {
         Ok(Self { _links: links, descriptors: descriptors.collect::<Result<_, String>>()? })
     }
 
-    /// Time in nanoseconds and number of counted runs of all of them so far, counted while [`crate::RunStats`] lived;
-    /// `None` where the kernel does not tell.
-    pub(crate) fn run_time(&self) -> Option<(u64, u64)> {
-        let times = self.each().filter_map(|(_, program)| stats::run_time(program));
-        times.reduce(|sum, time| (sum.0 + time.0, sum.1 + time.1))
+    /// The timed runs of all of them so far, timed while [`crate::RunStats`] lived; `None` where the kernel does not
+    /// report them.
+    pub(crate) fn timed_runs(&self) -> Option<TimedRuns> {
+        let timed = self.each().filter_map(|(_, program)| stats::timed_runs(program));
+        timed.reduce(std::ops::Add::add)
     }
 
     /// Instructions that the kernel's verifier looked at to admit each of them.

@@ -32,10 +32,28 @@ impl RunStats {
     }
 }
 
-/// Run time in nanoseconds and number of counted runs of a program so far; `None` where the kernel does not report it.
-pub(crate) fn run_time(program: BorrowedFd<'_>) -> Option<(u64, u64)> {
+/// Runs of BPF programs that the kernel timed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimedRuns {
+    /// Their number.
+    pub runs: u64,
+    /// Their total time, in nanoseconds.
+    pub ns: u64,
+}
+
+impl std::ops::Add for TimedRuns {
+    type Output = Self;
+
+    fn add(self, more: Self) -> Self {
+        Self { runs: self.runs + more.runs, ns: self.ns + more.ns }
+    }
+}
+
+/// The timed runs of a program so far; `None` where the kernel does not report them.
+pub(crate) fn timed_runs(program: BorrowedFd<'_>) -> Option<TimedRuns> {
     let (info, filled_bytes) = information(program)?;
-    (filled_bytes > offset_of!(bpf_prog_info, run_cnt)).then_some((info.run_time_ns, info.run_cnt))
+    (filled_bytes > offset_of!(bpf_prog_info, run_cnt))
+        .then_some(TimedRuns { runs: info.run_cnt, ns: info.run_time_ns })
 }
 
 /// Events that a program was not run for, because it was already running on that CPU. Counted from 5.12 on.

@@ -393,10 +393,10 @@ impl SchedProbe {
         self.map_bytes
     }
 
-    /// Run time in nanoseconds and number of runs of the switch program, counted while [`crate::RunStats`] existed.
+    /// The timed runs of the switch program, timed while [`crate::RunStats`] existed.
     #[must_use]
-    pub fn run_time(&self) -> Option<(u64, u64)> {
-        stats::run_time(self.switch_program.as_fd())
+    pub fn timed_runs(&self) -> Option<crate::TimedRuns> {
+        stats::timed_runs(self.switch_program.as_fd())
     }
 }
 

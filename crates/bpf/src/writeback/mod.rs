@@ -118,8 +118,8 @@ impl WritebackProbe {
 
     /// Run time in nanoseconds and number of runs of all programs, counted while [`crate::RunStats`] existed.
     #[must_use]
-    pub fn run_time(&self) -> Option<(u64, u64)> {
-        self.programs.run_time()
+    pub fn timed_runs(&self) -> Option<crate::TimedRuns> {
+        self.programs.timed_runs()
     }
 
     /// Instructions that the kernel's verifier processed to accept each program.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a probe costs the host, and what it lost, second by second.
 
-use deburr_bpf::RunStats;
+use deburr_bpf::{RunStats, TimedRuns};
 use deburr_core::recording::ObserverTick;
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ const SAMPLE_EVERY_S: u32 = 10;
 pub(super) trait CostCounters {
     /// Runs of its programs.
     fn runs(&self) -> u64;
-    /// Nanoseconds and runs that the kernel timed; `None` = the kernel does not report them.
-    fn run_time(&self) -> Option<(u64, u64)>;
+    /// Runs that the kernel timed; `None` = the kernel does not report them.
+    fn timed_runs(&self) -> Option<TimedRuns>;
     /// Kernel memory of its maps, in bytes.
     fn map_bytes(&self) -> u64;
     /// What was lost, by name.
@@ -28,9 +28,9 @@ pub(super) struct Cost {
     seconds: u32,
     runs: u64,
     lost: BTreeMap<String, u64>,
-    sampling: Option<(RunStats, (u64, u64))>,
-    /// Total nanoseconds and runs of all samples.
-    sampled: (u64, u64),
+    sampling: Option<(RunStats, TimedRuns)>,
+    /// The timed runs of all samples.
+    sampled: TimedRuns,
 }
 
 impl Cost {
@@ -43,7 +43,7 @@ impl Cost {
 
     fn sample(&mut self, probe: &impl CostCounters) {
         // Where timing is not permitted, the cost of a run stays unknown and is reported as such.
-        if let (Ok(stats), Some(before)) = (RunStats::start(), probe.run_time()) {
+        if let (Ok(stats), Some(before)) = (RunStats::start(), probe.timed_runs()) {
             self.sampling = Some((stats, before));
         }
     }
@@ -52,9 +52,9 @@ impl Cost {
     pub(super) fn bin(&mut self, probe: &impl CostCounters) {
         let Some((stats, before)) = self.sampling.take() else { return };
         drop(stats);
-        if let Some(after) = probe.run_time() {
-            self.sampled.0 += after.0 - before.0;
-            self.sampled.1 += after.1 - before.1;
+        if let Some(after) = probe.timed_runs() {
+            self.sampled.ns += after.ns - before.ns;
+            self.sampled.runs += after.runs - before.runs;
         }
     }
 
@@ -71,8 +71,8 @@ impl Cost {
             t0_ns: self.t0_ns,
             t1_ns: t_ns,
             bpf_runs: runs - self.runs,
-            bpf_run_ns: (self.sampled.1 > 0).then(|| {
-                let per_run = self.sampled.0 as f64 / self.sampled.1 as f64;
+            bpf_run_ns: (self.sampled.runs > 0).then(|| {
+                let per_run = self.sampled.ns as f64 / self.sampled.runs as f64;
                 ((runs - self.runs) as f64 * per_run) as u64
             }),
             bpf_map_bytes: probe.map_bytes(),

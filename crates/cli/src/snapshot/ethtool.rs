@@ -5,7 +5,7 @@
 use super::files::Files;
 use super::tree::refused;
 use deburr_core::snapshot::ethtool::{self, Question, Refusal};
-use deburr_core::snapshot::parts::{self, EntryValue};
+use deburr_core::snapshot::parts::EntryValue;
 use deburr_core::snapshot::whitelist::Entry;
 use deburr_core::snapshot::{Class, Instance, Value};
 use rustix::io::Errno;
@@ -40,7 +40,7 @@ pub(super) fn look(entry: &Entry, files: &mut Files) -> Vec<(Option<Instance>, E
             // It may have to wait for the lock of all network settings (RTNL), so it is timed like a read.
             let answer = files.timed(&path, entry.path, |_| ask(family, question, card), |_| 0);
             let found = match answer {
-                Ok(values) => parts::parts(values),
+                Ok(values) => values,
                 Err(Value::Absent) => Vec::new(),
                 Err(value) => {
                     let part = Some(format!("{question:?}").to_lowercase());
@@ -57,7 +57,7 @@ fn family() -> Result<u16, Value> {
     ethtool::family(&talk(&ethtool::family_request())?).map_err(said)
 }
 
-fn ask(family: u16, question: Question, card: &str) -> Result<Vec<(String, Class, Value)>, Value> {
+fn ask(family: u16, question: Question, card: &str) -> Result<Vec<EntryValue>, Value> {
     ethtool::facts(question, &talk(&ethtool::request(family, question, card))?).map_err(said)
 }
 

@@ -4,7 +4,7 @@
 use super::files::Files;
 use deburr_core::snapshot::Value;
 use deburr_core::snapshot::parts::{
-    self, EntryValue, loader, modprobe as settings, packages, rpm as header,
+    EntryValue, loader, modprobe as settings, packages, rpm as header,
 };
 use deburr_core::snapshot::whitelist::Entry;
 use rusqlite::{Connection, OpenFlags};
@@ -57,7 +57,7 @@ pub(super) fn modprobe(files: &mut Files) -> Vec<EntryValue> {
         return whole(Value::Absent);
     }
     let contents: Vec<Vec<u8>> = by_name.into_values().collect();
-    parts::parts(settings::settings(&contents))
+    settings::settings(&contents)
 }
 
 /// The entries of a boot loader.
@@ -65,7 +65,7 @@ pub(super) fn loader(entry: &Entry, files: &mut Files) -> Vec<EntryValue> {
     match contents(entry.path, ".conf", files) {
         Ok(contents) => {
             let contents: Vec<Vec<u8>> = contents.into_values().collect();
-            parts::parts(loader::entries(&contents))
+            loader::entries(&contents)
         }
         Err(value) => whole(value),
     }
@@ -86,7 +86,7 @@ pub(super) fn rpm(entry: &Entry, files: &mut Files) -> Vec<EntryValue> {
     let packages =
         Connection::open_with_flags(uri, flags).and_then(|database| installed(&database));
     match packages {
-        Ok(packages) => parts::parts(packages::values(packages)),
+        Ok(packages) => packages::values(packages),
         Err(error) => whole(Value::Unreadable(format!(
             "it is no database of rpm: {}",
             crate::store::reason(&error)

@@ -30,13 +30,35 @@ const ALL: &[Effect] = &[
     Effect::Network,
 ];
 
+/// A part of the measured time.
+#[derive(Clone, Debug, PartialEq)]
+struct TimePart {
+    name: &'static str,
+    seconds: f64,
+    /// The kinds of time that it may consist of.
+    effects: &'static [Effect],
+}
+
+impl TimePart {
+    fn new(name: &'static str, seconds: f64, effects: &'static [Effect]) -> Self {
+        Self { name, seconds, effects }
+    }
+}
+
+/// A file on which calls take longer on the slow host.
+struct SlowFile {
+    path: String,
+    slow_s: f64,
+    fast_s: f64,
+}
+
 /// What a host was measured to need for the same work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// Index of the host.
     host: usize,
-    /// How the time is divided: name, seconds, and the kinds of time that the part may consist of.
-    parts: Vec<(&'static str, f64, &'static [Effect])>,
+    /// How the time is divided.
+    parts: Vec<TimePart>,
     /// What was measured.
     of: &'static str,
     /// Files, and the seconds that system calls on them took.
@@ -48,12 +70,12 @@ impl Measured {
     #[must_use]
     pub fn time(host: usize, wall_s: f64, cpu_s: Option<[f64; 2]>) -> Self {
         let parts = match cpu_s {
-            None => vec![("wall time", wall_s, ALL)],
+            None => vec![TimePart::new("wall time", wall_s, ALL)],
             Some([user, system]) => vec![
-                ("CPU time in user mode", user, &CPU[..1]),
-                ("CPU time in the kernel", system, &CPU[1..]),
+                TimePart::new("CPU time in user mode", user, &CPU[..1]),
+                TimePart::new("CPU time in the kernel", system, &CPU[1..]),
                 // The CPU time of a command with several threads can exceed its wall time.
-                ("waiting", (wall_s - user - system).max(0.0), WAITING),
+                TimePart::new("waiting", (wall_s - user - system).max(0.0), WAITING),
             ],
         };
         Self { host, parts, of: "time of the same command", files: vec![] }
@@ -91,9 +113,17 @@ impl Measured {
         let queued =
             sum(&[LedgerState::Queued, LedgerState::Throttled, LedgerState::QueuedOrThrottled]);
         let parts = vec![
-            ("waiting for a CPU", queued / on_cpu, &WAITING[..2]),
-            ("waiting for disks", sum(&[LedgerState::BlockIo]) / on_cpu, &WAITING[2..3]),
-            ("waiting for memory", sum(&[LedgerState::MemStall]) / on_cpu, &WAITING[3..4]),
+            TimePart::new("waiting for a CPU", queued / on_cpu, &WAITING[..2]),
+            TimePart::new(
+                "waiting for disks",
+                sum(&[LedgerState::BlockIo]) / on_cpu,
+                &WAITING[2..3],
+            ),
+            TimePart::new(
+                "waiting for memory",
+                sum(&[LedgerState::MemStall]) / on_cpu,
+                &WAITING[3..4],
+            ),
         ];
         Some(Self { host, parts, of: "waiting for each second on a CPU", files: vec![] })
     }
@@ -106,7 +136,7 @@ impl Measured {
 
     /// Sum of all parts, in seconds.
     fn total(&self) -> f64 {
-        self.parts.iter().map(|(_, seconds, _)| seconds).sum()
+        self.parts.iter().map(|part| part.seconds).sum()
     }
 }
 
@@ -245,7 +275,7 @@ pub(super) fn explain(
 
 fn extra(slow: &Measured, fast: &Measured) -> Vec<ExtraTime> {
     let more: Vec<f64> =
-        slow.parts.iter().zip(&fast.parts).map(|(a, b)| (a.1 - b.1).max(0.0)).collect();
+        slow.parts.iter().zip(&fast.parts).map(|(a, b)| (a.seconds - b.seconds).max(0.0)).collect();
     let all: f64 = more.iter().sum();
     let mut parts: Vec<ExtraTime> = slow
         .parts
@@ -253,11 +283,11 @@ fn extra(slow: &Measured, fast: &Measured) -> Vec<ExtraTime> {
         .zip(&fast.parts)
         .zip(&more)
         .map(|((slow, fast), more)| ExtraTime {
-            name: slow.0.into(),
-            slow_s: slow.1,
-            fast_s: fast.1,
+            name: slow.name.into(),
+            slow_s: slow.seconds,
+            fast_s: fast.seconds,
             share: if all > 0.0 { more / all } else { 0.0 },
-            effects: slow.2.to_vec(),
+            effects: slow.effects.to_vec(),
         })
         .collect();
     parts.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.name.cmp(&b.name)));
@@ -269,15 +299,14 @@ fn explained(parts: &[ExtraTime], effects: &[Effect]) -> f64 {
     parts.iter().filter(costs).map(|part| part.share).sum::<f64>().min(1.0)
 }
 
-/// Files on which calls take longer on the slow host by at least `MIN_SHARE` of the extra time: path, seconds on the
-/// slow and on the fast host.
-fn slow_files(slow: &Measured, fast: &Measured, extra_s: f64) -> Vec<(String, f64, f64)> {
+/// Files on which calls take longer on the slow host by at least `MIN_SHARE` of the extra time.
+fn slow_files(slow: &Measured, fast: &Measured, extra_s: f64) -> Vec<SlowFile> {
     let of = |(path, slow_s): &(String, f64)| {
         let fast_s = fast.files.iter().find(|(other, _)| other == path).map_or(0.0, |it| it.1);
-        (path.clone(), *slow_s, fast_s)
+        SlowFile { path: path.clone(), slow_s: *slow_s, fast_s }
     };
     let mut files: Vec<_> = slow.files.iter().map(of).collect();
-    files.retain(|(_, slow_s, fast_s)| slow_s - fast_s >= MIN_SHARE * extra_s);
+    files.retain(|file| file.slow_s - file.fast_s >= MIN_SHARE * extra_s);
     files
 }
 
@@ -306,13 +335,13 @@ pub(super) fn support(files: &[(String, String)], differences: &mut [Difference]
 }
 
 /// Sentences about slow files that support this difference as the reason.
-fn supporting(files: &[(String, f64, f64)], it: &Difference) -> Vec<String> {
-    let sentence = |(path, slow_s, fast_s): &(String, f64, f64)| {
-        let path = path.replace('`', "'");
-        let (slow, fast) = (duration(slow_s * 1e9), duration(fast_s * 1e9));
+fn supporting(files: &[SlowFile], it: &Difference) -> Vec<String> {
+    let sentence = |file: &SlowFile| {
+        let path = file.path.replace('`', "'");
+        let (slow, fast) = (duration(file.slow_s * 1e9), duration(file.fast_s * 1e9));
         format!("calls on `{path}` take {slow} there, {fast} on the fast host")
     };
-    files.iter().filter(|(path, _, _)| belongs(path, it)).map(sentence).collect()
+    files.iter().filter(|file| belongs(&file.path, it)).map(sentence).collect()
 }
 
 impl Difference {

@@ -84,10 +84,6 @@ pub fn stat(text: &[u8]) -> Result<PidStat, ParseError> {
 pub struct PidStatus {
     /// Thread-group id: the process that the thread belongs to.
     pub tgid: Option<u32>,
-    /// Effective capabilities, as a bit mask.
-    pub cap_eff: Option<u64>,
-    /// Effective user id.
-    pub euid: Option<u32>,
     /// CPUs that the affinity mask allows, ascending.
     pub cpus_allowed: Option<Vec<u32>>,
     /// Resident set size.
@@ -109,12 +105,6 @@ pub fn status(text: &[u8]) -> PidStatus {
         let value = line[colon + 1..].trim_ascii();
         match &line[..colon] {
             b"Tgid" => status.tgid = number(value),
-            b"Uid" => status.euid = fields(value).nth(1).and_then(number),
-            b"CapEff" => {
-                status.cap_eff = std::str::from_utf8(value)
-                    .ok()
-                    .and_then(|digits| u64::from_str_radix(digits, 16).ok());
-            }
             b"Cpus_allowed_list" => status.cpus_allowed = cpu_list::parse(value).ok(),
             b"Threads" => status.threads = number(value),
             b"voluntary_ctxt_switches" => status.voluntary_switches = number(value),
@@ -169,12 +159,10 @@ mod tests {
 
     #[test]
     fn status_takes_what_is_there() {
-        let text = b"Name:\tx\nTgid:\t7\nUid:\t1000\t0\t0\t0\nVmRSS:\t    2048 kB\nCapEff:\t000001ffffffffff\n\
+        let text = b"Name:\tx\nTgid:\t7\nVmRSS:\t    2048 kB\n\
             Cpus_allowed_list:\t0-1\nNewItem:\t1\n";
         let parsed = status(text);
         assert_eq!(parsed.tgid, Some(7));
-        assert_eq!(parsed.euid, Some(0));
-        assert_eq!(parsed.cap_eff, Some(0x1ff_ffff_ffff));
         assert_eq!(parsed.cpus_allowed, Some(vec![0, 1]));
         assert_eq!(parsed.rss_bytes, Some(2 << 20));
         assert_eq!(status(b"Tgid:\tx\n"), super::PidStatus::default());

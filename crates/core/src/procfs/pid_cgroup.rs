@@ -56,16 +56,6 @@ pub fn parse(text: &[u8]) -> Result<Vec<Membership>, ParseError> {
     Ok(memberships)
 }
 
-/// The membership that applies to a controller: in its v1 hierarchy if there is one, else in cgroup v2.
-#[must_use]
-pub fn of_controller<'a>(
-    memberships: &'a [Membership],
-    controller: &str,
-) -> Option<&'a Membership> {
-    let v1 = memberships.iter().find(|m| m.controllers.iter().any(|name| name == controller));
-    v1.or_else(|| memberships.iter().find(|m| m.version() == CgroupVersion::V2))
-}
-
 /// The pids in `cgroup.procs`. Lines that are not a number are skipped.
 #[must_use]
 pub fn procs(text: &[u8]) -> Vec<u32> {
@@ -74,21 +64,24 @@ pub fn procs(text: &[u8]) -> Vec<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{of_controller, parse, procs};
+    use super::{parse, procs};
     use crate::recording::CgroupVersion;
 
     const MIXED: &[u8] =
         b"4:memory:/a\n3:cpuset:/set\n2:cpu,cpuacct:/docker/x:y (deleted)\n1:name=systemd:/\n0::/u\n";
 
     #[test]
-    fn a_v1_controller_wins_over_v2() {
+    fn each_hierarchy_is_a_membership() {
         let all = parse(MIXED).unwrap();
-        let cpu = of_controller(&all, "cpu").unwrap();
+        let of = |name: &str| all.iter().find(|it| it.controllers.iter().any(|own| own == name));
+        let cpu = of("cpu").unwrap();
         assert_eq!(cpu.version(), CgroupVersion::V1);
         assert_eq!((cpu.path.as_slice(), cpu.deleted), (b"/docker/x:y".as_slice(), true));
-        assert_eq!(of_controller(&all, "cpuset").unwrap().path, b"/set");
-        assert_eq!(of_controller(&all, "io").unwrap().path, b"/u");
-        assert!(of_controller(&[], "cpu").is_none());
+        assert_eq!(of("cpuset").unwrap().path, b"/set");
+        assert_eq!(
+            (all[4].version(), all[4].path.as_slice()),
+            (CgroupVersion::V2, b"/u".as_slice())
+        );
     }
 
     #[test]

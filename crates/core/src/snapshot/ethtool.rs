@@ -2,6 +2,7 @@
 //! Settings of a network card: builds the generic-netlink requests that `ethtool` sends to the kernel, and parses the
 //! replies (the kernel's `Documentation/networking/ethtool-netlink.rst`). All numbers are in native byte order.
 
+use super::parts::EntryValue;
 use super::{Class, Integer, Unit, Value};
 use crate::text::name::decode;
 use std::collections::BTreeSet;
@@ -114,11 +115,11 @@ pub fn request(family: u16, question: Question, card: &str) -> Vec<u8> {
     message(family, question.command(), &header)
 }
 
-/// Parses a reply to name, class and value of each fact.
+/// Parses a reply to the values of its facts.
 ///
 /// # Errors
 /// If the card's driver does not support the request, or if the reply could not be parsed.
-pub fn facts(question: Question, answer: &[u8]) -> Result<Vec<(String, Class, Value)>, Refusal> {
+pub fn facts(question: Question, answer: &[u8]) -> Result<Vec<EntryValue>, Refusal> {
     let body = body(answer)?;
     let find = |wanted| attributes(body).find(|(kind, _)| *kind == wanted).map(|(_, bytes)| bytes);
     let table: &[Number] = match question {
@@ -132,7 +133,7 @@ pub fn facts(question: Question, answer: &[u8]) -> Result<Vec<(String, Class, Va
             ]
             .into_iter()
             .filter_map(|(name, class, kind)| {
-                Some((name.to_owned(), class, Value::Set(names(find(kind)?))))
+                Some(EntryValue::of(name, class, Value::Set(names(find(kind)?))))
             })
             .collect());
         }
@@ -152,7 +153,7 @@ pub fn facts(question: Question, answer: &[u8]) -> Result<Vec<(String, Class, Va
                 Value::Integer(Integer { amount, unit })
             }
         };
-        Some((name.to_owned(), class, value))
+        Some(EntryValue::of(name, class, value))
     };
     Ok(table.iter().filter_map(fact).collect())
 }
@@ -246,8 +247,8 @@ mod tests {
         assert_eq!(family(&answer(&[attribute(1, &21u16.to_ne_bytes())])), Ok(21));
         let rings = facts(Question::Rings, &answer(&[number(2, 4096), number(6, 512)])).unwrap();
         let wanted = [
-            ("ring rx maximum".to_owned(), Class::Capability, Value::integer(4096)),
-            ("ring rx".to_owned(), Class::Configuration, Value::integer(512)),
+            EntryValue::of("ring rx maximum", Class::Capability, Value::integer(4096)),
+            EntryValue::of("ring rx", Class::Configuration, Value::integer(512)),
         ];
         assert_eq!(rings, wanted);
         let bit = |name: &[u8], is_set: bool| {
@@ -262,8 +263,8 @@ mod tests {
         let answer = answer(&[attribute(4 | NESTED, &active), attribute(2 | NESTED, &changeable)]);
         let set = |names: &[&str]| Value::Set(names.iter().map(|&name| name.to_owned()).collect());
         let wanted = [
-            ("features".to_owned(), Class::Configuration, set(&["rx-gro", "tx-tcp"])),
-            ("features changeable".to_owned(), Class::Capability, set(&["rx-gro"])),
+            EntryValue::of("features", Class::Configuration, set(&["rx-gro", "tx-tcp"])),
+            EntryValue::of("features changeable", Class::Capability, set(&["rx-gro"])),
         ];
         assert_eq!(facts(Question::Features, &answer).unwrap(), wanted);
     }
@@ -274,7 +275,7 @@ mod tests {
             let answer =
                 answer(&[number(2, 8), number(6, 64), attribute(ADAPTIVE_RX, &[adaptive])]);
             let facts = facts(Question::Coalescing, &answer).unwrap();
-            facts.into_iter().map(|(name, class, _)| (name, class)).collect::<Vec<_>>()
+            facts.into_iter().map(|fact| (fact.part.unwrap(), fact.class)).collect::<Vec<_>>()
         };
         assert_eq!(coalescing(1)[0], ("coalesce rx-usecs".to_owned(), Class::Counter));
         assert_eq!(coalescing(0)[0].1, Class::Configuration);

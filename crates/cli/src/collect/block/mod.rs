@@ -26,6 +26,7 @@ use super::cost::{Cost, CostCounters};
 use super::{Beat, BeatTime, Collector, Context, Emit};
 use crate::clock;
 use account::{Account, flushed};
+use deburr_bpf::TimedRuns;
 use deburr_bpf::block::{BlockPlan, BlockProbe, RequestHook};
 use deburr_bpf::io_facts::io_facts;
 use deburr_core::recording::{BlockRecord, Coverage, Record, Source, State};
@@ -206,10 +207,9 @@ impl CostCounters for Probes<'_> {
         self.0.runs() + self.1.map_or(0, |writeback| writeback.probe.runs())
     }
 
-    fn run_time(&self) -> Option<(u64, u64)> {
-        let writeback = self.1.and_then(|writeback| writeback.probe.run_time());
-        let (more_ns, more) = writeback.unwrap_or_default();
-        self.0.run_time().map(|(ns, runs)| (ns + more_ns, runs + more))
+    fn timed_runs(&self) -> Option<TimedRuns> {
+        let writeback = self.1.and_then(|writeback| writeback.probe.timed_runs());
+        self.0.timed_runs().map(|block| block + writeback.unwrap_or_default())
     }
 
     fn map_bytes(&self) -> u64 {

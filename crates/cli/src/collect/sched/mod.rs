@@ -56,8 +56,8 @@ impl CostCounters for SchedProbe {
         Self::runs(self)
     }
 
-    fn run_time(&self) -> Option<(u64, u64)> {
-        Self::run_time(self)
+    fn timed_runs(&self) -> Option<deburr_bpf::TimedRuns> {
+        Self::timed_runs(self)
     }
 
     fn map_bytes(&self) -> u64 {

@@ -29,8 +29,6 @@ pub struct GoBuild {
     /// `DefaultGODEBUG`: settings that differ from the toolchain's defaults because `go.mod` names an older version of
     /// Go.
     pub default_godebug: Option<String>,
-    /// Path of the main package.
-    pub path: Option<String>,
 }
 
 impl GoBuild {
@@ -54,7 +52,6 @@ impl GoBuild {
         for line in text.lines() {
             let mut fields = line.split('\t');
             match (fields.next(), fields.next(), fields.next()) {
-                (Some("path"), Some(path), _) => self.path = Some(path.into()),
                 // A replaced module is followed by its replacement. The library is linked in both cases.
                 (Some("dep"), Some("go.uber.org/automaxprocs"), version) => {
                     self.automaxprocs = Some(version.unwrap_or_default().into());

@@ -73,7 +73,7 @@ fn check(view: &View) -> Verdict {
             }
             continue;
         };
-        let (by_mean, by_tail, tail) = severities(view, &victim, &shares);
+        let Severities { by_mean, by_tail, tail } = severities(view, &victim, &shares);
         if let Some(severity) = by_mean.max(by_tail) {
             let hit = WaitingVictim { severity, victim, shares, worst: (worst, worst_ns), tail };
             found.push((others_ns, by_tail > by_mean, hit));
@@ -113,13 +113,16 @@ struct WaitingVictim<'g> {
     tail: Option<Tail>,
 }
 
-/// What the requests of others cost a victim: the severity of the sum of its waiting beside them, that of the tail, and
-/// the tail.
-fn severities(
-    view: &View,
-    victim: &Victim<'_>,
-    shares: &Shares,
-) -> (Option<Severity>, Option<Severity>, Option<Tail>) {
+/// What the requests of others cost a victim.
+struct Severities {
+    /// Severity of the sum of its waiting beside them.
+    by_mean: Option<Severity>,
+    /// Severity of the tail.
+    by_tail: Option<Severity>,
+    tail: Option<Tail>,
+}
+
+fn severities(view: &View, victim: &Victim<'_>, shares: &Shares) -> Severities {
     let others_ns = shares.others_ns();
     let part = others_ns as f64 / shares.total_ns().max(1) as f64;
     let held = victim.held(StallKind::Request);
@@ -133,7 +136,7 @@ fn severities(
     .filter(|_| part >= OTHERS_SHARE.value && long >= LONG_PART.value);
     let tail = tail_of(view, victim, shares);
     let by_tail = tail.and_then(|tail| by_tail(view, victim, &tail, others_ns));
-    (by_mean, by_tail, tail)
+    Severities { by_mean, by_tail, tail }
 }
 
 /// The severity of this rule's finding about a victim; `None` if it has none.
@@ -144,7 +147,7 @@ pub(super) fn severity_for(
 ) -> Option<Severity> {
     let shares = Shares::of(view, groups, victim.at, None);
     shares.worst()?;
-    let (by_mean, by_tail, _) = severities(view, victim, &shares);
+    let Severities { by_mean, by_tail, .. } = severities(view, victim, &shares);
     by_mean.max(by_tail)
 }
 

@@ -99,23 +99,31 @@ fn check(view: &View) -> Verdict {
     Verdict::Fired(found.into_iter().map(|(severity, it)| finding(view, severity, &it)).collect())
 }
 
-/// The file that at least [`MOST`] of the calls are about, the number of calls on it, and their operation.
-fn file_of<'v>(storm: &Storm<'v>) -> Option<(&'v SyscallFile, u64, usize)> {
+/// Calls on one file.
+#[derive(Clone, Copy)]
+struct FileCalls<'v> {
+    file: &'v SyscallFile,
+    calls: u64,
+    /// Their operation, an index of [`FILE_OP_NAMES`].
+    op: usize,
+}
+
+/// The file that at least [`MOST`] of the calls are about.
+fn file_of<'v>(storm: &Storm<'v>) -> Option<FileCalls<'v>> {
     // The longest name is the one: `readlink` has `read` in it.
     let op = (0..FILE_OPS)
         .filter(|op| storm.call.name.contains(FILE_OP_NAMES[*op]))
         .max_by_key(|op| FILE_OP_NAMES[*op].len())?;
-    let files = storm.group.files.values().map(|file| (file, file.calls[op], op));
-    files
-        .max_by_key(|(_, calls, _)| *calls)
-        .filter(|(_, calls, _)| *calls as f64 >= storm.call.calls as f64 * MOST)
+    let files =
+        storm.group.files.values().map(|file| FileCalls { file, calls: file.calls[op], op });
+    files.max_by_key(|it| it.calls).filter(|it| it.calls as f64 >= storm.call.calls as f64 * MOST)
 }
 
 fn finding(view: &View, severity: Severity, storm: &Storm<'_>) -> Finding {
     let (victim, name) = caller(view, storm.process);
     let of_file = file_of(storm);
     let about =
-        of_file.map_or(String::new(), |(file, ..)| format!(", mostly on {}", ticked(&file.path)));
+        of_file.map_or(String::new(), |it| format!(", mostly on {}", ticked(&it.file.path)));
     let confidence = Confidence::of(view).with_samples(storm.call.calls);
     let mut lines = lines(view, storm, of_file);
     lines.push(confidence.evidence(view));
@@ -141,11 +149,7 @@ fn finding(view: &View, severity: Severity, storm: &Storm<'_>) -> Finding {
     }
 }
 
-fn lines(
-    view: &View,
-    storm: &Storm<'_>,
-    of_file: Option<(&SyscallFile, u64, usize)>,
-) -> Vec<Evidence> {
+fn lines(view: &View, storm: &Storm<'_>, of_file: Option<FileCalls<'_>>) -> Vec<Evidence> {
     let label = Source::Syscalls.label();
     let call = storm.call;
     let mut lines = vec![
@@ -167,7 +171,7 @@ fn lines(
         let note = "they achieve nothing: polling, or an answer that is not looked at".to_owned();
         lines.push(evidence(view, "failed", share, Unit::Ratio, label, note));
     }
-    if let Some((file, calls, op)) = of_file {
+    if let Some(FileCalls { file, calls, op }) = of_file {
         let note = format!(
             "{}; {} for each call that moved any",
             ticked(&file.path),
@@ -179,7 +183,7 @@ fn lines(
     lines
 }
 
-fn fixes(storm: &Storm<'_>, of_file: Option<(&SyscallFile, u64, usize)>) -> Vec<Fix> {
+fn fixes(storm: &Storm<'_>, of_file: Option<FileCalls<'_>>) -> Vec<Fix> {
     let call = storm.call;
     let moves = |name: &str| {
         name.contains("read") && !name.contains("readlink")
@@ -194,7 +198,9 @@ fn fixes(storm: &Storm<'_>, of_file: Option<(&SyscallFile, u64, usize)>) -> Vec<
         )
     } else if moves(&call.name) {
         match of_file {
-            Some((file, ..)) if file.bytes / (file.calls[1] + file.calls[2]).max(1) >= 65_536 => {
+            Some(FileCalls { file, .. })
+                if file.bytes / (file.calls[1] + file.calls[2]).max(1) >= 65_536 =>
+            {
                 ("map the file, or keep what was read", "what is kept may be out of date")
             }
             _ => (

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Splits files with a name and a value in each line.
 
+use super::EntryValue;
 use crate::snapshot::{Class, Integer, Unit, Value};
 use crate::text::name::decode;
 use std::collections::BTreeMap;
@@ -66,25 +67,26 @@ pub(super) fn cpuinfo<'a>(content: &'a [u8], wanted: &str) -> Vec<(u32, &'a [u8]
 }
 
 /// Names and sizes of `/proc/modules`. The rest of a line (users, state, address) is left out.
-pub(super) fn modules(content: &[u8]) -> Vec<(String, Class, Value)> {
+pub(super) fn modules(content: &[u8]) -> Vec<EntryValue> {
     let module = |line: &[u8]| {
         let line = decode(line);
         let mut words = line.split_whitespace();
         let (name, size) = (words.next()?.to_owned(), words.next()?.parse::<u64>().ok()?);
         let size = Value::Integer(Integer { amount: size.into(), unit: Some(Unit::Bytes) });
-        Some((name, Class::Configuration, size))
+        Some(EntryValue::of(name, Class::Configuration, size))
     };
     lines(content).filter_map(module).collect()
 }
 
 /// Controllers of `/proc/cgroups`, and whether they are enabled. Hierarchy id and number of cgroups are left out.
-pub(super) fn cgroups(content: &[u8]) -> Vec<(String, Class, Value)> {
+pub(super) fn cgroups(content: &[u8]) -> Vec<EntryValue> {
     let rows = lines(content).filter(|line| !line.starts_with(b"#"));
     rows.filter_map(|line| {
         let fields: Vec<&[u8]> =
             line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).collect();
         let enabled = *fields.get(3)?;
-        Some((decode(fields.first()?), Class::Configuration, Value::Boolean(enabled == b"1")))
+        let name = decode(fields.first()?);
+        Some(EntryValue::of(name, Class::Configuration, Value::Boolean(enabled == b"1")))
     })
     .collect()
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Entries of a boot loader (`/boot/loader/entries`): the parameters with which each kernel will be booted.
 
+use super::EntryValue;
 use crate::snapshot::{Class, Value, filter, form};
 use crate::text::name::decode;
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 /// Configuration parameters by kernel version. An entry without a version is identified by its title. File names are
 /// not used, because they contain the machine id.
 #[must_use]
-pub fn entries(files: &[Vec<u8>]) -> Vec<(String, Class, Value)> {
+pub fn entries(files: &[Vec<u8>]) -> Vec<EntryValue> {
     let mut by_version = BTreeMap::new();
     for file in files {
         let text = decode(file);
@@ -24,6 +25,6 @@ pub fn entries(files: &[Vec<u8>]) -> Vec<(String, Class, Value)> {
             .filter(|option| filter::parameter_class(&option.name) == Class::Configuration);
         by_version.insert(version, Value::List(options.map(|option| option.to_string()).collect()));
     }
-    let entry = |(version, options)| (version, Class::Configuration, options);
+    let entry = |(version, options)| EntryValue::of(version, Class::Configuration, options);
     by_version.into_iter().map(entry).collect()
 }

@@ -25,6 +25,14 @@ pub struct EntryValue {
     pub value: Value,
 }
 
+impl EntryValue {
+    /// Value of a part of a file.
+    #[must_use]
+    pub fn of(part: impl Into<String>, class: Class, value: Value) -> Self {
+        Self { part: Some(part.into()), class, value }
+    }
+}
+
 /// Values of the entries of one file: one value for each entry, or one for each part if the entry stands for all parts.
 #[must_use]
 pub fn found(entries: &[&Entry], content: &[u8]) -> Vec<EntryValue> {
@@ -36,17 +44,15 @@ pub fn found(entries: &[&Entry], content: &[u8]) -> Vec<EntryValue> {
         Source::Shell => by_name(entries, &lines::shell(content)),
         Source::Cpuinfo => entries.iter().map(|entry| cpuinfo(entry, content)).collect(),
         Source::Params => params(content),
-        Source::Mounts => {
-            mounts::mounts(content).map_or_else(|value| missing(entries, &value), parts)
-        }
+        Source::Mounts => mounts::mounts(content).unwrap_or_else(|value| missing(entries, &value)),
         Source::CgroupMounts => {
             let value = mounts::cgroups(content).unwrap_or_else(|unreadable| unreadable);
             entries.iter().map(|entry| one(entry, value.clone())).collect()
         }
-        Source::Cgroups => parts(lines::cgroups(content)),
-        Source::Modules => parts(lines::modules(content)),
+        Source::Cgroups => lines::cgroups(content),
+        Source::Modules => lines::modules(content),
         Source::Swaps => vec![one(first, lines::swaps(content))],
-        Source::Dpkg => parts(packages::dpkg(content)),
+        Source::Dpkg => packages::dpkg(content),
         Source::Foreign => {
             let reason = "deburr does not read this form of a list of packages";
             vec![one(first, Value::Unreadable(reason.into()))]
@@ -65,13 +71,6 @@ pub fn missing(entries: &[&Entry], value: &Value) -> Vec<EntryValue> {
     entries.iter().map(|entry| one(entry, value(entry))).collect()
 }
 
-/// Converts name, class and value of each part of a file.
-#[must_use]
-pub fn parts(values: Vec<(String, Class, Value)>) -> Vec<EntryValue> {
-    let found = |(part, class, value)| EntryValue { part: Some(part), class, value };
-    values.into_iter().map(found).collect()
-}
-
 /// A value for the entry's own part, or for the whole file.
 fn one(entry: &Entry, value: Value) -> EntryValue {
     let part = entry.part.filter(|part| *part != "{}").map(str::to_owned);
@@ -82,11 +81,7 @@ fn whole(entry: &Entry, content: &[u8]) -> Vec<EntryValue> {
     let mut found = vec![one(entry, form::value(entry.kind, content))];
     if entry.kind == Kind::Choice {
         let available = form::choices(content);
-        found.push(EntryValue {
-            part: Some("available".into()),
-            class: Class::Capability,
-            value: available,
-        });
+        found.push(EntryValue::of("available", Class::Capability, available));
     }
     found
 }
@@ -133,9 +128,9 @@ fn params(content: &[u8]) -> Vec<EntryValue> {
     };
     let found = |(name, values): (String, _)| {
         let class = filter::parameter_class(&name);
-        (name, class, value(values))
+        EntryValue::of(name, class, value(values))
     };
-    parts(given.into_iter().map(found).collect())
+    given.into_iter().map(found).collect()
 }
 
 /// A number if the text is its canonical decimal form, else text.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Configuration of modprobe: which modules are blacklisted, and with which parameters modules are loaded.
 
+use super::EntryValue;
 use crate::snapshot::{Class, Value, filter, form};
 use crate::text::name::decode;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +14,7 @@ pub const DIRECTORIES: [&str; 4] =
 /// Settings of configuration files, which must be in order of their names. `blacklist` is a set of modules, `options
 /// MODULE` a list of parameters; other commands are a list of lines for each command and module.
 #[must_use]
-pub fn settings(files: &[Vec<u8>]) -> Vec<(String, Class, Value)> {
+pub fn settings(files: &[Vec<u8>]) -> Vec<EntryValue> {
     let mut blacklist = BTreeSet::new();
     let mut others: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for file in files {
@@ -41,8 +42,9 @@ pub fn settings(files: &[Vec<u8>]) -> Vec<(String, Class, Value)> {
     // Distributions have many aliases, which do not matter unless they are `off`.
     others
         .retain(|name, lines| !name.starts_with("alias") || lines.iter().any(|line| line == "off"));
-    let mut values = vec![("blacklist".to_owned(), Class::Configuration, Value::Set(blacklist))];
+    let mut values = vec![EntryValue::of("blacklist", Class::Configuration, Value::Set(blacklist))];
     let lists = others.into_iter();
-    values.extend(lists.map(|(name, lines)| (name, Class::Configuration, Value::List(lines))));
+    let list = |(name, lines)| EntryValue::of(name, Class::Configuration, Value::List(lines));
+    values.extend(lists.map(list));
     values
 }

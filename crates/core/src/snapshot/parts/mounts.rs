@@ -2,6 +2,7 @@
 //! Mounted filesystems and their options from `/proc/self/mountinfo`. Transient mounts of containers, sessions and
 //! tests are left out.
 
+use super::EntryValue;
 use crate::procfs::mountinfo::{self, Mount};
 use crate::snapshot::{Class, FILTERED, Value, filter};
 use crate::text::name::decode;
@@ -49,7 +50,7 @@ const PASSING: [&str; 14] = [
 ];
 
 /// Type and options by mount point, and the source of the mount under the name `MOUNT POINT source`.
-pub(super) fn mounts(content: &[u8]) -> Result<Vec<(String, Class, Value)>, Value> {
+pub(super) fn mounts(content: &[u8]) -> Result<Vec<EntryValue>, Value> {
     // The last mount at a mount point hides the earlier ones.
     let mut by_place: BTreeMap<String, Mount> = BTreeMap::new();
     for mount in parse(content)? {
@@ -66,8 +67,12 @@ pub(super) fn mounts(content: &[u8]) -> Result<Vec<(String, Class, Value)>, Valu
         options.insert(format!("type={}", mount.fs_type));
         let in_network = IN_NETWORK.iter().any(|kind| is_kind(&mount.fs_type, kind));
         let source = if in_network { FILTERED.into() } else { decode(&mount.source) };
-        values.push((format!("{place} source"), Class::Identity, Value::Text(source)));
-        values.push((place, Class::Configuration, Value::Set(options)));
+        values.push(EntryValue::of(
+            format!("{place} source"),
+            Class::Identity,
+            Value::Text(source),
+        ));
+        values.push(EntryValue::of(place, Class::Configuration, Value::Set(options)));
     }
     Ok(values)
 }

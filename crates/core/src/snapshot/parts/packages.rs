@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Packages that can change latency: kernels, firmware, microcode, and packages that tune a host.
 
+use super::EntryValue;
 use crate::snapshot::{Class, Value};
 use crate::text::name::decode;
 use std::collections::BTreeMap;
@@ -69,7 +70,7 @@ pub fn is_kept(name: &str) -> bool {
 
 /// Versions by package, as values; several versions of one package are sorted and joined by commas.
 #[must_use]
-pub fn values(packages: Vec<(String, String)>) -> Vec<(String, Class, Value)> {
+pub fn values(packages: Vec<(String, String)>) -> Vec<EntryValue> {
     let mut by_name: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, version) in packages {
         by_name.entry(name).or_default().push(version);
@@ -81,12 +82,12 @@ pub fn values(packages: Vec<(String, String)>) -> Vec<(String, Class, Value)> {
     };
     by_name
         .into_iter()
-        .map(|(name, versions)| (name, Class::Configuration, value(versions)))
+        .map(|(name, versions)| EntryValue::of(name, Class::Configuration, value(versions)))
         .collect()
 }
 
 /// Installed packages from dpkg's file `status`.
-pub(super) fn dpkg(content: &[u8]) -> Vec<(String, Class, Value)> {
+pub(super) fn dpkg(content: &[u8]) -> Vec<EntryValue> {
     let mut packages = Vec::new();
     let (mut name, mut version, mut installed) = (None, None, false);
     // An empty line ends a package, and so does the end of the file.

@@ -152,7 +152,7 @@ fn settings_of_modprobe_are_put_together() {
         b"install floppy /bin/true\nalias net-pf-31 off\nalias a b\nblacklist floppy\noptions kvm halt_poll_ns=0".to_vec(),
     ];
     let settings: BTreeMap<_, _> =
-        modprobe::settings(&files).into_iter().map(|(name, _, value)| (name, value)).collect();
+        modprobe::settings(&files).into_iter().map(|it| (it.part.unwrap(), it.value)).collect();
     assert_eq!(settings["blacklist"], set(&["floppy", "pcc_cpufreq"]));
     assert_eq!(settings["options kvm"], list(&["nested=1", "ignore_msrs=1", "halt_poll_ns=0"]));
     assert_eq!(settings["install floppy"], list(&["/bin/true"]));
@@ -166,7 +166,7 @@ fn entries_of_the_boot_loader_go_by_the_kernels_version() {
             .to_vec();
     let entries = loader::entries(&[file, b"garbage".to_vec()]);
     let wanted = list(&["ro", "quiet", "processor.max_cstate=0"]);
-    assert_eq!(entries, [("6.1.0-1".to_owned(), Class::Configuration, wanted)]);
+    assert_eq!(entries, [EntryValue::of("6.1.0-1", Class::Configuration, wanted)]);
 }
 
 #[test]
@@ -183,7 +183,8 @@ fn packages_are_those_that_are_installed_and_matter() {
         ("kernel-core".into(), "2".into()),
         ("kernel-core".into(), "1".into()),
     ]);
-    assert_eq!(two, [("kernel-core".to_owned(), Class::Configuration, Value::text("1, 2"))]);
+    let wanted = EntryValue::of("kernel-core", Class::Configuration, Value::text("1, 2"));
+    assert_eq!(two, [wanted]);
     assert!(
         !packages::is_kept("kernel-headers")
             && packages::is_kept("kernel-core")
