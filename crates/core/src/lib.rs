@@ -9,6 +9,7 @@
 //!
 //! - [`text`]: names and numbers as text; used by all other modules.
 //! - [`limits`]: how much CPU a process may use, and how much its language runtime assumes it may use.
+//! - [`sqlite`]: the tables of an SQLite file, read without SQLite, because the file may be anybody's.
 //! - [`recording`]: observations: raw amounts and counters with their time range, never rates or conclusions.
 //! - [`procfs`]: parsers of the kernel's text files, bytes in, typed values out.
 //! - [`host_diff`]: which settings and capabilities differ between hosts, and which differences matter.
@@ -35,6 +36,7 @@ pub mod recording;
 pub mod render;
 pub mod rules;
 pub mod snapshot;
+pub mod sqlite;
 pub mod stats;
 pub mod sweep;
 pub mod syscalls;

@@ -5,7 +5,8 @@
 //! file can be damaged, or made by another program: whatever does not fit is an error that names the table, the row
 //! and the column, never a panic and never a silent 0.
 
-use rusqlite::types::{ToSqlOutput, Value, ValueRef};
+use deburr_core::sqlite::Value;
+use rusqlite::types::{ToSqlOutput, Value as Owned, ValueRef};
 use std::borrow::Cow;
 
 /// The error for a cell that does not have the type of its column.
@@ -50,8 +51,8 @@ pub(super) enum Cell<'a> {
 impl rusqlite::ToSql for Cell<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(match self {
-            Self::Null => ToSqlOutput::Owned(Value::Null),
-            Self::Integer(integer) => ToSqlOutput::Owned(Value::Integer(*integer)),
+            Self::Null => ToSqlOutput::Owned(Owned::Null),
+            Self::Integer(integer) => ToSqlOutput::Owned(Owned::Integer(*integer)),
             Self::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
             Self::Blob(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
         })
@@ -61,29 +62,27 @@ impl rusqlite::ToSql for Cell<'_> {
 /// Reads the cells of a row from left to right.
 pub(super) struct Cells<'a> {
     table: &'static str,
-    row: &'a rusqlite::Row<'a>,
+    seq: i64,
+    cells: Vec<Value<'a>>,
     column: usize,
 }
 
 impl<'a> Cells<'a> {
-    /// The cells of a row of [`super::table::Table::select`].
-    pub(super) fn new(table: &'static str, row: &'a rusqlite::Row<'a>) -> Self {
-        Self { table, row, column: 0 }
+    /// The cells of a row after its `seq`.
+    pub(super) fn new(table: &'static str, seq: i64, cells: Vec<Value<'a>>) -> Self {
+        Self { table, seq, cells, column: 0 }
     }
 
     pub(super) fn damage(&self, what: &str) -> CellError {
-        let seq = match self.row.get_ref(0) {
-            Ok(ValueRef::Integer(seq)) => seq.to_string(),
-            _ => "?".into(),
-        };
-        let message = format!("table `{}`, row {seq}, column {}: {what}", self.table, self.column);
-        CellError { message }
+        let (table, seq, column) = (self.table, self.seq, self.column);
+        CellError { message: format!("table `{table}`, row {seq}, column {column}: {what}") }
     }
 
     /// The next cell.
-    pub(super) fn next(&mut self) -> Result<ValueRef<'a>> {
+    pub(super) fn next(&mut self) -> Result<Value<'a>> {
         self.column += 1;
-        self.row.get_ref(self.column).map_err(|_| self.damage("the column is missing"))
+        let cell = self.cells.get(self.column - 1).copied();
+        cell.ok_or_else(|| self.damage("the column is missing"))
     }
 
     /// Reads the next cells, as many as a `T` has.
@@ -114,7 +113,7 @@ pub(super) trait Scalar: Sized {
     fn cell(&self) -> Cell<'_>;
 
     /// `None` if the cell holds something else.
-    fn of(value: ValueRef<'_>) -> Option<Self>;
+    fn of(value: Value<'_>) -> Option<Self>;
 }
 
 impl<T: Scalar> Columns for T {
@@ -128,7 +127,7 @@ impl<T: Scalar> Columns for T {
 
     fn read(cells: &mut Cells<'_>) -> Result<Self> {
         let value = cells.next()?;
-        let null = if value == ValueRef::Null { ", found NULL" } else { "" };
+        let null = if value == Value::Null { ", found NULL" } else { "" };
         T::of(value).ok_or_else(|| cells.damage(&format!("expected {}{null}", T::EXPECTED)))
     }
 }
@@ -144,7 +143,7 @@ impl<T: Scalar> Columns for Option<T> {
 
     fn read(cells: &mut Cells<'_>) -> Result<Self> {
         match cells.next()? {
-            ValueRef::Null => Ok(None),
+            Value::Null => Ok(None),
             value => match T::of(value) {
                 Some(value) => Ok(Some(value)),
                 None => Err(cells.damage(&format!("expected {}", T::EXPECTED))),

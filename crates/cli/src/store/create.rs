@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Claims the file of a new recording, without harm to any other file.
 
-use super::reader::MAGIC;
 use super::{Writer, companion, table};
 use crate::claim::{Destination, is_stdout};
 use crate::failure::Failure;
+use deburr_core::sqlite::MAGIC;
 use rustix::fs::{FlockOperation, OFlags, fcntl_lock};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
@@ -100,7 +100,7 @@ fn is_recording(file: &File) -> bool {
     let (mut magic, mut id) = ([0; MAGIC.len()], [0; 4]);
     file.read_exact_at(&mut magic, 0).is_ok()
         && file.read_exact_at(&mut id, APPLICATION_ID_AT).is_ok()
-        && magic == MAGIC
+        && magic == *MAGIC
         && i32::from_be_bytes(id) == table::APPLICATION_ID
 }
 

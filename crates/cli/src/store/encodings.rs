@@ -3,7 +3,7 @@
 
 use super::column::{Cell, Cells, Column, Columns, Result, Scalar, StoredAs};
 use deburr_core::recording::Run;
-use rusqlite::types::ValueRef;
+use deburr_core::sqlite::Value;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -47,8 +47,8 @@ fn json<T: Serialize>(value: &T) -> Cell<'static> {
 /// Reads a cell of JSON; `None` for NULL.
 fn from_json<T: DeserializeOwned>(cells: &mut Cells<'_>) -> Result<Option<T>> {
     let read = match cells.next()? {
-        ValueRef::Null => return Ok(None),
-        ValueRef::Text(text) => serde_json::from_slice(text).map_err(|error| error.to_string()),
+        Value::Null => return Ok(None),
+        Value::Text(text) => serde_json::from_slice(text).map_err(|error| error.to_string()),
         _ => Err("expected JSON".into()),
     };
     read.map(Some).map_err(|error| cells.damage(&error))

@@ -7,11 +7,11 @@
 use super::column::{Cell, Cells, Column, Columns, Result};
 use super::packed;
 use deburr_core::recording::{CgroupId, IoCulprit, ProcId};
-use rusqlite::types::ValueRef;
+use deburr_core::sqlite::Value;
 use std::collections::BTreeMap;
 
 /// Limit against damaged files: a wrong number must not make the reader allocate all memory. A second has 10 bins.
-const MOST_BINS: u64 = 65_536;
+const MOST_BINS: u64 = 4_096;
 
 impl Columns for BTreeMap<IoCulprit, Vec<u64>> {
     fn columns(name: &'static str, to: &mut Vec<Column>) {
@@ -24,7 +24,7 @@ impl Columns for BTreeMap<IoCulprit, Vec<u64>> {
 
     fn read(cells: &mut Cells<'_>) -> Result<Self> {
         let series = match cells.next()? {
-            ValueRef::Blob(bytes) => read(bytes),
+            Value::Blob(bytes) => read(bytes),
             _ => None,
         };
         series.ok_or_else(|| cells.damage("expected the bins of an `io_pace`"))

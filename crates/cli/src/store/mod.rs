@@ -9,10 +9,12 @@
 //!
 //! `docs/recording-format.md` describes the tables.
 
+mod bounds;
 mod column;
 mod create;
 mod encodings;
 mod io_pace;
+mod opened;
 mod packed;
 mod reader;
 mod records;

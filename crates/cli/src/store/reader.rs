@@ -1,23 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Reads a recording: its records in order, one at a time.
+//!
+//! The file may be anybody's. Only the rows of ordinary tables of the known schema are read ([`deburr_core::sqlite`]),
+//! within [`bounds`](super::bounds), and nothing is ever written: not to the file, not beside it, not elsewhere.
 
+use super::bounds::{Budget, Counted};
 use super::column::Cells;
-use super::table::{self, Presence};
-use super::{companion, reason, uri};
+use super::opened::{self, Opened};
+use super::table::{self, Presence, TICK};
 use deburr_core::recording::Record;
-use rusqlite::config::DbConfig;
-use rusqlite::fallible_streaming_iterator::FallibleStreamingIterator;
-use rusqlite::limits::Limit;
-use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
+use deburr_core::sqlite::{Database, Fault, Pass, Rows, Schema, Source, Value};
 use std::fs::File;
-use std::io::{ErrorKind, Read};
 use std::path::Path;
-use tempfile::TempDir;
-
-/// The first bytes of every SQLite file.
-pub(super) const MAGIC: &[u8] = b"SQLite format 3\0";
-/// Maximum length of a cell. The longest that is written are lists of some thousand bins.
-const MAX_CELL_BYTES: i32 = 16 << 20;
 
 /// Why a file cannot be read as a recording. The text names the file and, if there is one, a way out.
 #[derive(Debug)]
@@ -31,209 +25,191 @@ impl std::fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// A recording that is open for reading. Nothing is ever written to it.
+/// A recording that is open for reading.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    connection: Connection,
+    database: Database<Box<dyn Source>>,
+    schema: Schema,
     shown: String,
-    /// The directory of the copy that is read instead of the file itself, if there is one.
-    _copy: Option<TempDir>,
+    bytes: u64,
+    /// Locked, so that the log stays as it is.
+    _index: Option<File>,
+}
+
+/// A table that is read: where its rows are, and which of their cells are wanted.
+struct Reading<'b, 'a> {
+    head: Option<i64>,
+    table: &'static table::Table,
+    rows: Rows<'b, 'a, Box<dyn Source>>,
+    /// The place of `tick` in a row, for tables with a time range.
+    tick: Option<Option<usize>>,
+    /// The places of the other columns of the declaration; `None` for those that were added later.
+    places: Vec<Option<usize>>,
+    counted: Counted,
 }
 
 impl Reader {
-    /// Opens a recording, which may be complete or cut short.
+    /// Opens a recording, which may be complete, cut short or still written to.
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         let shown = path.display().to_string();
-        check_head(path).map_err(|what| OpenError(format!("`{shown}` {what}")))?;
-        let has_log = companion(path, "-wal").metadata().is_ok_and(|log| log.len() > 0);
-        let reader = if has_log {
-            Self::open_with_log(path, &shown)
-        } else {
-            // Without a log no session writes to it: it can be read in place, from any medium.
-            connect(path, true)
-                .map(|connection| Self { connection, shown: shown.clone(), _copy: None })
-                .map_err(Into::into)
-        };
-        let reader =
-            reader.map_err(|error| OpenError(format!("cannot read `{shown}`: {error}")))?;
-        reader.check_version()?;
-        Ok(reader)
+        let opened = opened::open(path).map_err(|what| OpenError(format!("`{shown}` {what}")))?;
+        Self::of(opened, shown)
     }
 
-    /// Opens a recording that is still written to, or whose session was killed: its last part is in the log. To read a
-    /// log, SQLite needs its index beside it, which cannot be created on a read-only or full medium: then a private
-    /// copy is read.
-    fn open_with_log(path: &Path, shown: &str) -> Result<Self, Box<dyn std::error::Error>> {
-        if let Ok(connection) = connect(path, false)
-            && connection.query_row("SELECT count(*) FROM meta", [], |_| Ok(())).is_ok()
-        {
-            return Ok(Self { connection, shown: shown.into(), _copy: None });
-        }
-        let directory = tempfile::tempdir()?;
-        let copy = directory.path().join("recording");
-        std::fs::copy(path, &copy)?;
-        std::fs::copy(companion(path, "-wal"), companion(&copy, "-wal"))?;
-        let connection = connect(&copy, false)?;
-        Ok(Self { connection, shown: shown.into(), _copy: Some(directory) })
-    }
-
-    fn pragma(&self, name: &str) -> Result<i32, OpenError> {
-        let value = self.connection.pragma_query_value(None, name, |row| row.get(0));
-        value.map_err(|error| self.unreadable(&error))
-    }
-
-    fn check_version(&self) -> Result<(), OpenError> {
-        let shown = &self.shown;
-        let application = self.pragma("application_id")?;
-        if application != table::APPLICATION_ID {
-            return Err(OpenError(format!(
-                "`{shown}` is a SQLite file, but not a recording of deburr"
-            )));
-        }
-        let version = self.pragma("user_version")?;
-        if version > table::VERSION {
-            return Err(OpenError(format!(
-                "`{shown}` has format version {version}, this deburr reads up to {}; use a newer deburr",
-                table::VERSION
-            )));
-        }
-        if version < 1 {
-            return Err(OpenError(format!(
-                "`{shown}` has format version {version}, which never was"
-            )));
-        }
-        Ok(())
+    /// Opens a recording whose bytes are at hand. `shown` is its name in messages.
+    fn of(opened: Opened, shown: String) -> Result<Self, OpenError> {
+        let bytes = opened.file.size() + opened.log.as_ref().map_or(0, Source::size);
+        let fail = |fault| unreadable(&shown, fault);
+        let database = Database::open(opened.file, opened.log).map_err(fail)?;
+        check_version(&database, &shown)?;
+        let schema = Schema::read(&database).map_err(fail)?;
+        Ok(Self { database, schema, shown, bytes, _index: opened.index })
     }
 
     /// Passes every record to `take`, in the order in which they were written.
     pub(crate) fn for_each(&self, mut take: impl FnMut(&Record)) -> Result<(), OpenError> {
-        // One transaction, because a session may be writing to the file.
-        self.connection.execute_batch("BEGIN").map_err(|error| self.unreadable(&error))?;
-        let result = self.merge(&mut take);
-        // Nothing was changed, so a failure here does not matter.
-        let _ = self.connection.execute_batch("ROLLBACK");
-        result
-    }
-
-    /// Merges the tables by `seq`.
-    fn merge(&self, take: &mut dyn FnMut(&Record)) -> Result<(), OpenError> {
-        let fail = |error: rusqlite::Error| self.unreadable(&error);
-        let mut statements = Vec::new();
-        let version = self.pragma("user_version")?;
-        for table in table::all().filter(|table| table.since_version <= version) {
-            let mut from = table.stored();
-            self.check_table(&from)?;
-            let mut there = self.columns(&from).map_err(fail)?;
-            if there.is_empty() {
-                // A recording from before lists were packed.
-                from = table.name.into();
-                self.check_table(&from)?;
-                there = self.columns(&from).map_err(fail)?;
-            }
-            if table.presence != Presence::Always && there.is_empty() {
-                continue;
-            }
-            let select = table.select(&from, &there);
-            statements.push((table, self.connection.prepare(&select).map_err(fail)?));
-        }
-        let mut tables = Vec::with_capacity(statements.len());
-        for (table, statement) in &mut statements {
-            let mut rows = statement.query([]).map_err(fail)?;
-            let head = next_seq(&mut rows).map_err(fail)?;
-            tables.push((head, *table, rows));
-        }
+        let pass = Pass::new(&self.database);
+        let ticks = self.ticks(&pass)?;
+        let mut readings = self.readings(&pass)?;
+        let mut budget = Budget::new(self.bytes);
         loop {
-            let next = tables.iter_mut().filter(|(head, ..)| head.is_some());
-            let Some((head, table, rows)) = next.min_by_key(|(head, ..)| *head) else {
-                return Ok(());
+            let next = readings.iter_mut().filter(|reading| reading.head.is_some());
+            let Some(reading) = next.min_by_key(|reading| reading.head) else { return Ok(()) };
+            budget.spend().map_err(|fault| self.fault(reading.table.name, fault))?;
+            let record = (reading.table.read)(&mut reading.cells(&ticks));
+            take(&record.map_err(|damage| {
+                OpenError(format!("`{}` is damaged: {}", self.shown, damage.message))
+            })?);
+            reading.advance().map_err(|fault| self.fault(reading.table.name, fault))?;
+        }
+    }
+
+    /// The tables that the recording has.
+    fn readings<'b, 'a>(
+        &self,
+        pass: &'b Pass<'a, Box<dyn Source>>,
+    ) -> Result<Vec<Reading<'b, 'a>>, OpenError> {
+        let version = self.database.user_version();
+        let mut readings = Vec::new();
+        for table in table::all().filter(|table| table.since_version <= version) {
+            let mut name = table.stored();
+            if !self.schema.has(&name) {
+                // A recording from before lists were packed.
+                name = table.name.into();
+            }
+            let Some(stored) =
+                self.schema.table(&name).map_err(|fault| unreadable(&self.shown, fault))?
+            else {
+                if table.presence == Presence::Always {
+                    let shown = &self.shown;
+                    return Err(OpenError(format!(
+                        "`{shown}` is damaged: it has no table `{name}`"
+                    )));
+                }
+                continue;
             };
-            if let Some(row) = rows.get() {
-                let record = (table.read)(&mut Cells::new(table.name, row));
-                take(&record.map_err(|damage| {
-                    OpenError(format!("`{}` is damaged: {}", self.shown, damage.message))
-                })?);
+            let fail = |fault| self.fault(&name, fault);
+            if stored.columns[0].name != "seq" {
+                return Err(fail(Fault::Damaged("its key is not `seq`".into())));
             }
-            *head = next_seq(rows).map_err(fail)?;
+            let place = |name: &str| stored.columns.iter().position(|column| column.name == name);
+            let columns = table.columns();
+            let has_tick = columns.first() == Some(&TICK);
+            let mut reading = Reading {
+                head: None,
+                table,
+                rows: pass.rows(stored.root).map_err(fail)?,
+                tick: has_tick.then(|| place(TICK.name)),
+                places: columns[usize::from(has_tick)..].iter().map(|it| place(it.name)).collect(),
+                counted: Counted::new(table.name),
+            };
+            reading.advance().map_err(fail)?;
+            readings.push(reading);
         }
+        Ok(readings)
     }
 
-    /// Rejects what computes its rows instead of holding them: a view, or a virtual table.
-    fn check_table(&self, name: &str) -> Result<(), OpenError> {
-        let held = self.connection.query_row(
-            "SELECT type = 'table' AND sql LIKE 'CREATE TABLE %' FROM sqlite_schema WHERE name = ?1",
-            [name],
-            |row| row.get::<_, Option<bool>>(0),
-        );
-        match held.optional().map_err(|error| self.unreadable(&error))? {
-            None | Some(Some(true)) => Ok(()),
-            Some(_) => {
-                Err(OpenError(format!("`{}` is damaged: `{name}` is not a table", self.shown)))
-            }
+    /// The time ranges that rows share, in the order of their numbers.
+    fn ticks(&self, pass: &Pass<'_, Box<dyn Source>>) -> Result<Vec<(i64, [i64; 2])>, OpenError> {
+        const NAME: &str = "tick";
+        let fail = |fault| self.fault(NAME, fault);
+        let table = self.schema.table(NAME).map_err(|fault| unreadable(&self.shown, fault))?;
+        let Some(table) = table else { return Ok(Vec::new()) };
+        let place = |name: &str| table.columns.iter().position(|column| column.name == name);
+        let (Some(0), Some(t0), Some(t1)) = (place("tick"), place("t0_ns"), place("t1_ns")) else {
+            return Err(fail(Fault::Damaged("it has not the columns that it should have".into())));
+        };
+        let mut rows = pass.rows(table.root).map_err(fail)?;
+        let mut counted = Counted::new(NAME);
+        let mut ticks = Vec::new();
+        while let Some(tick) = rows.advance().map_err(fail)? {
+            counted.add().map_err(fail)?;
+            let range = (rows.get(t0).as_i64(), rows.get(t1).as_i64());
+            let (Some(t0_ns), Some(t1_ns)) = range else {
+                return Err(fail(Fault::Damaged(format!("row {tick}: expected integers"))));
+            };
+            ticks.push((tick, [t0_ns, t1_ns]));
         }
+        Ok(ticks)
     }
 
-    /// Names of a table's columns.
-    fn columns(&self, table: &str) -> rusqlite::Result<Vec<String>> {
-        let mut names = self.connection.prepare("SELECT name FROM pragma_table_info(?1)")?;
-        names.query_map([table], |row| row.get(0))?.collect()
-    }
-
-    fn unreadable(&self, error: &rusqlite::Error) -> OpenError {
-        let (shown, reason) = (&self.shown, reason(error));
-        OpenError(match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-                format!("`{shown}` is damaged or cut off: {reason}")
-            }
-            _ => format!("cannot read `{shown}`: {reason}"),
-        })
+    /// The error for a fault in a table.
+    fn fault(&self, table: &str, fault: Fault) -> OpenError {
+        let of = |what| format!("table `{table}`: {what}");
+        unreadable(
+            &self.shown,
+            match fault {
+                Fault::Damaged(what) => Fault::Damaged(of(what)),
+                Fault::Limit(what) => Fault::Limit(of(what)),
+                Fault::Unreadable(what) => Fault::Unreadable(what),
+            },
+        )
     }
 }
 
-/// Steps to the next row and returns its `seq`; `None` at the end.
-fn next_seq(rows: &mut rusqlite::Rows<'_>) -> rusqlite::Result<Option<i64>> {
-    rows.advance()?;
-    rows.get().map(|row| row.get(0)).transpose()
+impl Reading<'_, '_> {
+    fn advance(&mut self) -> Result<(), Fault> {
+        self.head = self.rows.advance()?;
+        if self.head.is_some() { self.counted.add() } else { Ok(()) }
+    }
+
+    /// The cells of the current row, with the bounds of its time range in place of `tick`.
+    fn cells<'c>(&'c self, ticks: &[(i64, [i64; 2])]) -> Cells<'c> {
+        let range = self.tick.map(|place| {
+            let tick = place.and_then(|place| self.rows.get(place).as_i64());
+            let found = tick.and_then(|tick| ticks.binary_search_by_key(&tick, |it| it.0).ok());
+            found.map_or([Value::Null; 2], |at| ticks[at].1.map(Value::Integer))
+        });
+        let places = self.places.iter();
+        let cells = places.map(|place| place.map_or(Value::Null, |place| self.rows.get(place)));
+        let cells = range.into_iter().flatten().chain(cells).collect();
+        Cells::new(self.table.name, self.head.unwrap_or_default(), cells)
+    }
 }
 
-/// Opens the file read-only. `immutable` promises that no process writes to it: then no locks and no index of a log
-/// are needed, and neither the file nor its directory has to be writable.
-fn connect(path: &Path, immutable: bool) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
-        | OpenFlags::SQLITE_OPEN_URI
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let query = if immutable { "immutable=1" } else { "mode=ro" };
-    let connection = Connection::open_with_flags(uri(path, query), flags)?;
-    // The file may be anybody's: only its tables are read, and a cell has a bounded size.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_CELL_BYTES)?;
-    connection.busy_timeout(std::time::Duration::from_secs(1))?;
-    Ok(connection)
+fn check_version(database: &Database<Box<dyn Source>>, shown: &str) -> Result<(), OpenError> {
+    if database.application_id() != table::APPLICATION_ID {
+        return Err(OpenError(format!(
+            "`{shown}` is a SQLite file, but not a recording of deburr"
+        )));
+    }
+    let version = database.user_version();
+    if version > table::VERSION {
+        return Err(OpenError(format!(
+            "`{shown}` has format version {version}, this deburr reads up to {}; use a newer deburr",
+            table::VERSION
+        )));
+    }
+    if version < 1 {
+        return Err(OpenError(format!("`{shown}` has format version {version}, which never was")));
+    }
+    Ok(())
 }
 
-/// Checks the type, size and first bytes of the file, so that the error for other files says what they are.
-fn check_head(path: &Path) -> Result<(), String> {
-    let fail = |error: std::io::Error| match error.kind() {
-        ErrorKind::NotFound => "does not exist".to_owned(),
-        _ => format!("cannot be opened: {error}"),
-    };
-    // Checked before it is opened: opening would wait for the other end of a FIFO, and may start a device.
-    let meta = path.metadata().map_err(fail)?;
-    if meta.is_dir() {
-        return Err("is a directory, not a recording".into());
-    }
-    if !meta.is_file() {
-        return Err("is not a regular file".into());
-    }
-    if meta.len() == 0 {
-        return Err("is empty: no recording".into());
-    }
-    let mut head = [0; MAGIC.len()];
-    match File::open(path).map_err(fail)?.read_exact(&mut head) {
-        Ok(()) if head == MAGIC => Ok(()),
-        Err(error) if error.kind() != ErrorKind::UnexpectedEof => {
-            Err(format!("cannot be read: {error}"))
-        }
-        _ => Err("is not a recording of deburr".into()),
-    }
+fn unreadable(shown: &str, fault: Fault) -> OpenError {
+    OpenError(match fault {
+        Fault::Damaged(what) => format!("`{shown}` is damaged or cut off: {what}"),
+        Fault::Limit(what) => format!("`{shown}` holds more than is read: {what}"),
+        Fault::Unreadable(what) => format!("cannot read `{shown}`: {what}"),
+    })
 }

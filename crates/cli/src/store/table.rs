@@ -213,22 +213,6 @@ impl Table {
         let marks = vec!["?"; self.columns().len() + 1].join(", ");
         format!("INSERT INTO {} VALUES ({marks})", self.stored())
     }
-
-    /// Statement that yields the rows of the table `from` in order: `seq`, then the columns, with the bounds of the
-    /// time range in place of `tick`. A column that is not in `there`, because it was added later, is NULL.
-    pub(super) fn select(&self, from: &str, there: &[String]) -> String {
-        let columns = self.columns();
-        let known = |name| if there.iter().any(|column| column == name) { name } else { "NULL" };
-        let names: Vec<&str> = columns.iter().map(|column| known(column.name)).collect();
-        if columns.first() == Some(&TICK) {
-            format!(
-                "SELECT seq, k.t0_ns, k.t1_ns, {} FROM {from} r LEFT JOIN tick k USING (tick) ORDER BY seq",
-                names[1..].join(", ")
-            )
-        } else {
-            format!("SELECT seq, {} FROM {from} ORDER BY seq", names.join(", "))
-        }
-    }
 }
 
 fn declaration(column: &Column) -> String {

@@ -8,7 +8,7 @@ use deburr_core::recording::{
     FileState, IdleCpu, IoCulprit, IoOp, IoPurpose, LoadBin, Mix, ProcId, PsiResource, Run,
     RuntimeKind, Source, StallKind, State, ThreadStates, WaitHist,
 };
-use rusqlite::types::ValueRef;
+use deburr_core::sqlite::Value;
 use serde::Deserialize as _;
 use serde::de::IntoDeserializer as _;
 
@@ -17,7 +17,7 @@ const MIGRATED: i64 = -1;
 const NOT_SAMPLED: i64 = -2;
 
 /// Limit against damaged files: a wrong number must not make the reader allocate all memory. A second has 100 bins.
-const MOST_BINS: u64 = 65_536;
+const MOST_BINS: u64 = 4_096;
 
 columns! {
     ThreadStates {
@@ -64,8 +64,8 @@ impl Scalar for u64 {
         Cell::Integer(self.cast_signed())
     }
 
-    fn of(value: ValueRef<'_>) -> Option<Self> {
-        value.as_i64().ok().map(i64::cast_unsigned)
+    fn of(value: Value<'_>) -> Option<Self> {
+        value.as_i64().map(i64::cast_unsigned)
     }
 }
 
@@ -79,8 +79,8 @@ macro_rules! integers {
                 Cell::Integer((*self).into())
             }
 
-            fn of(value: ValueRef<'_>) -> Option<Self> {
-                value.as_i64().ok()?.try_into().ok()
+            fn of(value: Value<'_>) -> Option<Self> {
+                value.as_i64()?.try_into().ok()
             }
         }
     )*};
@@ -102,7 +102,7 @@ macro_rules! identities {
                 self.0.cell()
             }
 
-            fn of(value: ValueRef<'_>) -> Option<Self> {
+            fn of(value: Value<'_>) -> Option<Self> {
                 <$number>::of(value).map(Self)
             }
         }
@@ -119,10 +119,10 @@ impl Scalar for bool {
         Cell::Integer((*self).into())
     }
 
-    fn of(value: ValueRef<'_>) -> Option<Self> {
+    fn of(value: Value<'_>) -> Option<Self> {
         match value {
-            ValueRef::Integer(0) => Some(false),
-            ValueRef::Integer(1) => Some(true),
+            Value::Integer(0) => Some(false),
+            Value::Integer(1) => Some(true),
             _ => None,
         }
     }
@@ -136,8 +136,8 @@ impl Scalar for String {
         Cell::Text(self.into())
     }
 
-    fn of(value: ValueRef<'_>) -> Option<Self> {
-        value.as_str().ok().map(Into::into)
+    fn of(value: Value<'_>) -> Option<Self> {
+        value.as_str().map(Into::into)
     }
 }
 
@@ -149,8 +149,8 @@ impl Scalar for DevId {
         Cell::Text(self.to_string().into())
     }
 
-    fn of(value: ValueRef<'_>) -> Option<Self> {
-        value.as_str().ok()?.parse().ok()
+    fn of(value: Value<'_>) -> Option<Self> {
+        value.as_str()?.parse().ok()
     }
 }
 
@@ -168,9 +168,9 @@ macro_rules! words {
                 }
             }
 
-            fn of(value: ValueRef<'_>) -> Option<Self> {
+            fn of(value: Value<'_>) -> Option<Self> {
                 let word: serde::de::value::StrDeserializer<'_, serde::de::value::Error> =
-                    value.as_str().ok()?.into_deserializer();
+                    value.as_str()?.into_deserializer();
                 Self::deserialize(word).ok()
             }
         }
@@ -201,8 +201,8 @@ impl Scalar for Culprit {
         })
     }
 
-    fn of(value: ValueRef<'_>) -> Option<Self> {
-        match value.as_i64().ok()? {
+    fn of(value: Value<'_>) -> Option<Self> {
+        match value.as_i64()? {
             MIGRATED => Some(Self::Migrated),
             NOT_SAMPLED => Some(Self::NotSampled),
             id => id.try_into().ok().map(ProcId).map(Self::Process),
@@ -219,12 +219,12 @@ fn list<const OF: usize>(rows: impl Iterator<Item = [u64; OF]>) -> Cell<'static>
 /// Reads a list of lists of `OF` numbers each: packed, or JSON as in older recordings. `None` for NULL.
 fn maybe_list<const OF: usize>(cells: &mut Cells<'_>) -> Result<Option<Vec<[u64; OF]>>> {
     let rows = match cells.next()? {
-        ValueRef::Null => return Ok(None),
-        ValueRef::Blob(bytes) => packed::numbers(bytes).and_then(|numbers| {
+        Value::Null => return Ok(None),
+        Value::Blob(bytes) => packed::numbers(bytes).and_then(|numbers| {
             let (rows, rest) = numbers.as_chunks();
             rest.is_empty().then(|| rows.to_vec())
         }),
-        ValueRef::Text(text) => serde_json::from_slice::<Vec<Vec<u64>>>(text)
+        Value::Text(text) => serde_json::from_slice::<Vec<Vec<u64>>>(text)
             .ok()
             .and_then(|rows| rows.into_iter().map(|row| row.try_into().ok()).collect()),
         _ => None,
@@ -320,7 +320,7 @@ impl Columns for Vec<DeviceBin> {
     fn read(cells: &mut Cells<'_>) -> Result<Self> {
         let count: u64 = cells.read()?;
         if count > MOST_BINS {
-            return Err(cells.damage("more bins than there can be"));
+            return Err(cells.damage(&format!("more than {MOST_BINS} bins")));
         }
         let mut bins = vec![DeviceBin::default(); count as usize];
         for [at, busy_ns, depth_ns, ios, bytes] in maybe_list(cells)?.unwrap_or_default() {

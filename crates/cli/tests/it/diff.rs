@@ -3,6 +3,9 @@
 
 use crate::program::{refuse, run, scratch, stdout};
 use crate::repo::root;
+use deburr_core::host_diff::{self, HostInput};
+use deburr_core::snapshot::Snapshot;
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use tempfile::TempDir;
@@ -124,4 +127,54 @@ fn a_host_is_compared_with_what_it_should_be() {
     assert!(message.contains("one at a time"), "{message}");
     assert!(refuse(&["snapshot", "--fail-on", "low"]).contains("--baseline"));
     assert!(refuse(&["snapshot", "--baseline", "/nonexistent/g.json"]).contains("/nonexistent/g"));
+}
+
+/// CPU time, in nanoseconds, to compare two hosts that differ in that many facts.
+fn comparing(facts: usize) -> i64 {
+    let host = |value: usize| {
+        let mut snapshot = drifted();
+        let fact = snapshot.facts[0].clone();
+        snapshot.facts = (0..facts)
+            .map(|at| {
+                let mut fact = fact.clone();
+                fact.key = match at % 2 {
+                    0 => format!("/sys/unknown/{at}"),
+                    _ => format!("/sys/module/unknown{at}/parameters/{at}"),
+                };
+                fact.value = deburr_core::snapshot::Value::text(value.to_string());
+                fact
+            })
+            .collect();
+        snapshot
+    };
+    let hosts = [host(1), host(2)];
+    let given = hosts.each_ref().map(|snapshot| HostInput {
+        snapshot,
+        label: "x",
+        slow: None,
+        golden: false,
+    });
+    let now = || {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        time.tv_sec * 1_000_000_000 + time.tv_nsec
+    };
+    let before = now();
+    let diff = host_diff::diff(&given, &[], "0");
+    let took = now() - before;
+    assert_eq!(diff.differences.len(), facts);
+    took
+}
+
+fn drifted() -> Snapshot {
+    let path = root().join("fixtures/snapshots/drift-slow.json");
+    Snapshot::parse(&std::fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn four_times_the_facts_take_four_times_the_time() {
+    let least = |facts| (0..3).map(|_| comparing(facts)).min().unwrap();
+    let (few, many) = (least(4_000), least(16_000));
+    eprintln!("4000 facts: {} ms, 16000 facts: {} ms", few / 1_000_000, many / 1_000_000);
+    // Sixteen times as long if each fact were held against each other one.
+    assert!(many < 8 * few, "{few} ns, {many} ns");
 }

@@ -7,8 +7,9 @@ const SOURCES: &str = "crates/core/src/";
 
 /// The modules, lowest first, as ARCHITECTURE.md draws them. `finding` is below `rules` because it is data: what the
 /// rules report.
-const LAYERS: [&str; 14] = [
+const LAYERS: [&str; 15] = [
     "text",
+    "sqlite",
     "stats",
     "recording",
     "procfs",

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How to examine a fact, and how to change it to the value of another host: commands, and how to undo them.
+//! ChangeMethod to examine a fact, and how to change it to the value of another host: commands, and how to undo them.
 
 use super::document::{Change, TakesEffect};
-use super::knowledge::{ChangeMethod, Knowledge};
+use super::knowledge::{self, ChangeMethod, Knowledge};
 use super::value_text::plain;
 use crate::snapshot::{Class, Value};
-use crate::text::shell_quote;
+use crate::text::{Target, setting_value, shell_quote};
 
 /// The command to examine a fact.
 pub(super) fn look(key: &str, known: Option<&Knowledge>) -> String {
@@ -13,15 +13,15 @@ pub(super) fn look(key: &str, known: Option<&Knowledge>) -> String {
         return command.to_owned();
     }
     let (file, part) = key.split_once('#').unwrap_or((key, ""));
-    let file = glob(file);
+    let Some(file) = readable(file) else { return "deburr snapshot".into() };
     match part {
-        "" if file.contains('*') => format!("grep . {file}"),
+        "" if file.path().contains('*') => format!("grep . {file}"),
         "" => format!("cat {file}"),
         part => format!("grep -F -e {} {file}", shell_quote(part)),
     }
 }
 
-/// How to change a fact of `hosts` from one value to another; `None` if that is not possible.
+/// ChangeMethod to change a fact of `hosts` from one value to another; `None` if that is not possible.
 pub(super) fn change(
     key: &str,
     class: Class,
@@ -40,37 +40,37 @@ pub(super) fn change(
         }
         // A file that does not exist on one side cannot be written there.
         Some(ChangeMethod::Command(command)) => {
-            let with = |value| Some(command.replace("{}", &shell_quote(&plain(value)?)));
+            let with =
+                |value| Some(command.replace("{}", &shell_quote(setting_value(&plain(value)?)?)));
             (with(to)?, with(from)?, TakesEffect::Now, true)
         }
-        None => of_key(key, class, from, to)?,
+        None => of_key(key, class, pattern(key, known)?, (from, to))?,
     };
     let risk = known.and_then(|known| known.risk).map(str::to_owned);
     Some(Change { hosts, text, is_command, undo, reach, risk })
 }
 
+/// The pattern of the table of what is known that a key fits; `None` for what is not in the table, or there only as one
+/// of all modules, parameters or settings of a kind: such a difference is shown, and no command changes it.
+fn pattern(key: &str, known: Option<&Knowledge>) -> Option<&'static str> {
+    let pattern = known?.keys.iter().find(|pattern| knowledge::fits(pattern, key))?;
+    (!["#*", "/parameters/*"].iter().any(|any| pattern.ends_with(any))).then_some(*pattern)
+}
+
 fn of_key(
     key: &str,
     class: Class,
-    from: &Value,
-    to: &Value,
+    pattern: &str,
+    (from, to): (&Value, &Value),
 ) -> Option<(String, String, TakesEffect, bool)> {
     if let Some(parameter) = key.strip_prefix("/proc/cmdline#") {
-        let argument = |value: &Value| match value {
-            Value::Absent => None,
-            Value::Boolean(true) => Some(parameter.to_owned()),
-            value => plain(value).map(|value| format!("{parameter}={value}")),
-        };
-        let step = |from: Option<String>, to: Option<String>| match (from, to) {
-            (_, Some(to)) => format!("set `{to}` on the kernel's command line, and boot"),
-            (Some(from), None) => format!("take `{from}` off the kernel's command line, and boot"),
-            (None, None) => "boot".into(),
-        };
-        let (from, to) = (argument(from), argument(to));
-        return Some((step(from.clone(), to.clone()), step(to, from), TakesEffect::Boot, false));
+        return of_parameter(parameter, from, to);
     }
     if let Some(module) = key.strip_prefix("/proc/modules#") {
-        let module = shell_quote(module);
+        // A module that the table has by its full name, so that no other one is loaded.
+        if pattern.contains('*') {
+            return None;
+        }
         let step = |value: &Value| match value {
             Value::Absent => format!("sudo modprobe -r -- {module}"),
             _ => format!("sudo modprobe -- {module}"),
@@ -80,29 +80,52 @@ fn of_key(
     if class != Class::Configuration || key.contains('#') {
         return None;
     }
+    let file = Target::of_kernel(key)?;
     let (from, to) = (plain(from)?, plain(to)?);
-    if let Some(name) = key.strip_prefix("/proc/sys/") {
-        let step = |value: &str| {
-            format!(
-                "sudo sysctl -w {}",
-                shell_quote(&format!("{}={value}", name.replace('/', ".")))
-            )
-        };
-        return Some((step(&to), step(&from), TakesEffect::Now, true));
+    let (from, to) = (setting_value(&from)?, setting_value(&to)?);
+    if let Some(name) = file.path().strip_prefix("/proc/sys/") {
+        // The name of an interface may have dots.
+        let name = if name.contains('.') { name.to_owned() } else { name.replace('/', ".") };
+        let step =
+            |value: &str| format!("sudo sysctl -w {}", shell_quote(&format!("{name}={value}")));
+        return Some((step(to), step(from), TakesEffect::Now, true));
     }
-    if !key.starts_with("/sys/") {
+    if !file.path().starts_with("/sys/") {
         return None;
     }
-    let file = glob(key);
     let step = |value: &str| format!("echo {} | sudo tee {file}", shell_quote(value));
-    Some((step(&to), step(&from), TakesEffect::Now, true))
+    Some((step(to), step(from), TakesEffect::Now, true))
 }
 
-/// A key as a quoted word of the shell in which `*` remains a pattern.
-fn glob(key: &str) -> String {
-    let words: Vec<_> = key
-        .split('*')
-        .map(|part| if part.is_empty() { String::new() } else { shell_quote(part).into_owned() })
-        .collect();
-    words.join("*")
+/// Instructions for a parameter of the kernel's command line.
+fn of_parameter(
+    parameter: &str,
+    from: &Value,
+    to: &Value,
+) -> Option<(String, String, TakesEffect, bool)> {
+    setting_value(parameter)?;
+    // `None` if it has a value that cannot be one.
+    let argument = |value: &Value| match value {
+        Value::Absent => Some(None),
+        Value::Boolean(true) => Some(Some(parameter.to_owned())),
+        value => match plain(value) {
+            None => Some(None),
+            Some(value) => Some(Some(format!("{parameter}={}", setting_value(&value)?))),
+        },
+    };
+    let step = |from: &Option<String>, to: &Option<String>| match (from, to) {
+        (_, Some(to)) => format!("set `{to}` on the kernel's command line, and boot"),
+        (Some(from), None) => format!("take `{from}` off the kernel's command line, and boot"),
+        (None, None) => "boot".into(),
+    };
+    let (from, to) = (argument(from)?, argument(to)?);
+    Some((step(&from, &to), step(&to, &from), TakesEffect::Boot, false))
+}
+
+/// A file of a host that a command may show.
+fn readable(file: &str) -> Option<Target> {
+    const PLACES: [&str; 6] =
+        ["/etc/", "/boot/", "/usr/lib/", "/var/lib/", "/run/", "/lib/modprobe.d/"];
+    let below = |place: &'static str| Target::plain(place, file.strip_prefix(place)?);
+    Target::of_kernel(file).or_else(|| PLACES.into_iter().find_map(below))
 }

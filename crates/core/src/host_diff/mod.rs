@@ -44,6 +44,8 @@ pub const MAX_HOSTS: usize = 676;
 
 /// Minimum time of reading a file, in nanoseconds, that is reported as slow: on a busy host any file is a little slow.
 pub const SLOW_NS: u64 = 20_000_000;
+/// Most files that were slow on some of the hosts: each is held against each difference.
+const MAX_SLOW_ON_SOME: usize = 100;
 /// Maximum number of slow files that are named per host.
 const MAX_SLOW: usize = 3;
 
@@ -193,17 +195,22 @@ fn slow_file(slow: &SlowRead, id: &str) -> String {
 
 /// Files that were slow to read on some of the hosts only: their paths, and a sentence about each.
 fn slow_on_some(given: &[HostInput<'_>], ids: &[String]) -> Vec<(String, String)> {
-    let slow = |host: &HostInput<'_>, path: &str| {
-        host.snapshot.reading.slow.iter().any(|it| it.path == path && it.wall_ns >= SLOW_NS)
-    };
+    let slow: Vec<BTreeSet<&str>> = given
+        .iter()
+        .map(|host| {
+            let slow = host.snapshot.reading.slow.iter().filter(|it| it.wall_ns >= SLOW_NS);
+            slow.map(|it| it.path.as_str()).collect()
+        })
+        .collect();
     let mut files = Vec::new();
     for (host, id) in given.iter().zip(ids) {
         for it in host.snapshot.reading.slow.iter().filter(|it| it.wall_ns >= SLOW_NS) {
-            if !given.iter().all(|other| slow(other, &it.path)) {
+            if !slow.iter().all(|paths| paths.contains(it.path.as_str())) {
                 files.push((it.path.clone(), slow_file(it, id)));
             }
         }
     }
+    files.truncate(MAX_SLOW_ON_SOME);
     files
 }
 

@@ -16,6 +16,9 @@ const SAYS_NOTHING: u8 = 10;
 /// Maximum weight of a difference that follows from another one.
 const FOLLOWS: u8 = 20;
 
+/// How many rows are looked at for the one that a difference follows from. No host has as many that begin alike.
+const MAX_PARENTS: usize = 2_000;
+
 /// The hosts that are compared, and all rows that differ.
 pub(super) struct Ranking<'a> {
     pub(super) ids: &'a [String],
@@ -165,14 +168,26 @@ impl Ranking<'_> {
         }
         let coarser = |parent: &&Row<'_>| {
             parent.key != row.key
-                && patterns.iter().any(|pattern| knowledge::fits(pattern, parent.key))
                 && parent.camps.iter().all(|camp| {
                     row.camps
                         .iter()
                         .any(|own| camp.hosts.iter().all(|host| own.hosts.contains(host)))
                 })
         };
-        self.rows.iter().find(coarser).map(|parent| parent.key.to_owned())
+        let first = |pattern: &&str| self.matching(pattern).find(coarser);
+        patterns.iter().filter_map(first).map(|parent| parent.key).min().map(str::to_owned)
+    }
+
+    /// The rows whose keys match a pattern. Rows are in the order of keys, so that only those that begin like the pattern
+    /// are looked at.
+    fn matching(&self, pattern: &str) -> impl Iterator<Item = &Row<'_>> {
+        let begin = pattern.split('*').next().unwrap_or_default();
+        let from = self.rows.partition_point(|row| row.key < begin);
+        self.rows[from..]
+            .iter()
+            .take(MAX_PARENTS)
+            .take_while(move |row| row.key.starts_with(begin))
+            .filter(move |row| knowledge::fits(pattern, row.key))
     }
 
     /// Hosts with the value that is known to be the slowest; empty if all values are equally slow or that is not known.

@@ -214,10 +214,40 @@ fn a_change_makes_the_slower_side_like_the_other_and_can_be_undone() {
         assert_eq!(change.reach, TakesEffect::Now);
     }
     let sysctl = |value: &str| host("h").with("/proc/sys/vm/dirty_ratio", Value::text(value));
-    let hostile = pair(sysctl("10"), sysctl("$(reboot)"));
-    let change = only(&hostile).change.clone().unwrap();
+    let change = only(&pair(sysctl("10"), sysctl("20"))).change.clone().unwrap();
     assert_eq!(change.text, "sudo sysctl -w 'vm.dirty_ratio=10'");
-    assert_eq!(change.undo, "sudo sysctl -w 'vm.dirty_ratio=$(reboot)'");
+    assert_eq!(change.undo, "sudo sysctl -w 'vm.dirty_ratio=20'");
+}
+
+/// What a snapshot says is shown as a difference. A command comes of what the table of settings has.
+#[test]
+fn no_snapshot_writes_a_command() {
+    for (key, from, to) in [
+        ("/proc/sys/kernel/core_pattern", "core", "|/tmp/evil"),
+        ("/proc/sys/vm/dirty_ratio", "10", "$(reboot)"),
+        ("/proc/sys/vm/dirty_../../kernel/core_pattern", "10", "20"),
+        ("/sys/devices/../../etc/cron.d/x", "a", "b"),
+        ("/sys/devices/../../etc/cron.d/scaling_governor", "a", "b"),
+        ("/sys/devices/system/cpu/../../../../etc/cron.d/cpufreq/x", "a", "b"),
+        ("/sys/block/sda;reboot/queue/rq_affinity", "1", "2"),
+        ("/sys/module/evil/parameters/run", "a", "b"),
+        ("/proc/cmdline#init", "/sbin/init", "/tmp/evil"),
+        ("/proc/cmdline#mitigations", "auto", "off init=/tmp/evil;"),
+        ("/proc/modules#evil", "live", "absent"),
+        ("/proc/modules#evil_wdt", "live", "absent"),
+        ("/proc/modules#-C/tmp", "live", "absent"),
+    ] {
+        let value = |text: &str| match text {
+            "absent" => Value::Absent,
+            text => Value::text(text),
+        };
+        let diff = pair(host("a").with(key, value(from)), host("b").with(key, value(to)));
+        for it in &diff.differences {
+            assert_eq!(it.change, None, "{key}");
+            assert!(!it.look.contains("..") && !it.look.contains(';'), "{}", it.look);
+        }
+        assert_eq!(diff.differences.len(), 1, "{key} is not shown");
+    }
 }
 
 #[test]

@@ -7,8 +7,10 @@ pub mod escape;
 pub mod name;
 mod share;
 mod shell;
+mod target;
 pub mod units;
 
 pub use share::Share;
 pub use shell::{shell_quote, ticked};
+pub use target::{Target, value as setting_value};
 pub use units::Unit;

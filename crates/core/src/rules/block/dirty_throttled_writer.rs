@@ -8,7 +8,7 @@ use crate::recording::{DevId, Source, StallKind};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Check, Rule, Status, Verdict, severity};
-use crate::text::shell_quote;
+use crate::text::Target;
 use crate::text::units;
 use crate::view::{View, waits};
 
@@ -191,13 +191,14 @@ fn fixes(limits: &[(String, String)]) -> Vec<Fix> {
         // may be dirty.
         let command = match path.rsplit_once('/') {
             Some((dir, "max_ratio" | "max_bytes")) => {
-                format!("echo 100 > {}", shell_quote(&format!("{dir}/max_ratio")))
+                Target::of_kernel(&format!("{dir}/max_ratio"))
+                    .map(|file| format!("echo 100 > {file}"))
             }
-            _ => format!("echo 0 > {}", shell_quote(path)),
+            _ => Target::of_kernel(path).map(|file| format!("echo 0 > {file}")),
         };
         fixes.push(Fix {
             action: format!("remove the device's own limit if nothing needs it ({} is {})", ticked(path), ticked(value)),
-            command: Some(command),
+            command,
             risk: Some(format!("a slow device can then fill the host's share of dirty memory and make others pause; it was {value}")), expect: None,
         });
     }

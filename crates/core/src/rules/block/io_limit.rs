@@ -13,8 +13,8 @@ use crate::rules::confidence::Confidence;
 use crate::rules::sched::may_suffer;
 use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
-use crate::text::shell_quote;
 use crate::text::units;
+use crate::text::{Target, setting_value, shell_quote};
 use crate::view::block::{HeldOfCgroup, held_by_cgroup, held_transfers};
 use crate::view::{Group, Groups, View};
 
@@ -268,7 +268,10 @@ fn fixes(limit: Option<&ActiveLimit<'_>>, promise: Option<Promise>) -> Vec<Fix> 
     let mut fixes = Vec::new();
     if let Some(limit) = limit {
         let command = active_limits::doubled(limit.line)
-            .map(|line| format!("echo {} > {}", shell_quote(&line), shell_quote(limit.path)));
+            .and_then(|line| {
+                Some((setting_value(&line)?.to_owned(), Target::of_kernel(limit.path)?))
+            })
+            .map(|(line, file)| format!("echo {} > {file}", shell_quote(&line)));
         fixes.push(Fix {
             action: format!("raise the limit in {}, or take it away", ticked(limit.path)),
             risk: Some(format!(

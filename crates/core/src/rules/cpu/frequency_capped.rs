@@ -7,6 +7,7 @@ use crate::rules::hosts::{Hosts, least, most, read, victim};
 use crate::rules::severity::{self, LOSS_LIMITS};
 use crate::rules::{Check, Limit, Rule, Status, Verdict};
 use crate::snapshot::{Fact, Snapshot};
+use crate::text::Target;
 
 const CAPPED: Limit = Limit {
     name: "capped_below",
@@ -198,7 +199,7 @@ impl Speeds<'_> {
 fn written(key: &str, value: &str) -> Fix {
     Fix {
         action: format!("set it to {value}"),
-        command: Some(format!("echo {value} | sudo tee {key}")),
+        command: Target::of_kernel(key).map(|file| format!("echo {value} | sudo tee {file}")),
         risk: Some("power and heat; run times depend more on what other CPUs do".into()),
         expect: None,
     }

@@ -16,7 +16,7 @@ pub(super) use quota::{burst, raise_quota};
 use crate::finding::{Fix, Promise};
 use crate::recording::Process;
 use crate::rules::words::ticked;
-use crate::text::shell_quote;
+use crate::text::Target;
 use crate::view::{Group, View};
 
 /// Maximum number of pids in a command: a longer one is unwieldy to paste.
@@ -94,7 +94,7 @@ pub(super) fn of_kernel(comm: &str) -> Fix {
         "kswapd" | "kcompactd" => ("memory is short", Some("cat /proc/pressure/memory".to_owned())),
         "loop" => (
             "whoever writes to that loop device",
-            Some(format!("losetup {}", shell_quote(&format!("/dev/{comm}")))),
+            Target::plain("/dev/", comm).map(|disk| format!("losetup {disk}")),
         ),
         _ => ("it works for others", None),
     };

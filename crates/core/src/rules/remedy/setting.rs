@@ -2,7 +2,7 @@
 //! A setting of a cgroup as a command for its owner: systemd, a container runtime, or nobody (a plain write).
 
 use crate::recording::{Cgroup, CgroupVersion};
-use crate::text::shell_quote;
+use crate::text::{Target, shell_quote};
 
 /// A setting of a cgroup.
 #[derive(Clone, Copy, Debug)]
@@ -104,8 +104,8 @@ pub(super) fn set(cgroup: &Cgroup, setting: Setting) -> Option<String> {
             ("/sys/fs/cgroup/cpu", "cpu.cfs_burst_us", us.to_string())
         }
     };
-    let path = format!("{mount}{}/{file}", cgroup.path);
-    Some(format!("echo {value} > {}", shell_quote(&path)))
+    let file = Target::of_cgroup(mount, &cgroup.path, file)?;
+    Some(format!("echo {value} > {file}"))
 }
 
 /// The command that gives a directory these CPUs, if one is known that reaches it.
@@ -117,8 +117,8 @@ pub(super) fn set_cpus(cgroup: &Cgroup, list: &str) -> Option<String> {
         }
         // On v1 the cpuset hierarchy is separate, and the cgroup may have another path in it.
         Owner::Nobody if cgroup.version == CgroupVersion::V2 && cgroup.path != "/" => {
-            let path = format!("/sys/fs/cgroup{}/cpuset.cpus", cgroup.path);
-            Some(format!("echo {list} > {}", shell_quote(&path)))
+            let file = Target::of_cgroup("/sys/fs/cgroup", &cgroup.path, "cpuset.cpus")?;
+            Some(format!("echo {list} > {file}"))
         }
         Owner::Nobody => None,
     }

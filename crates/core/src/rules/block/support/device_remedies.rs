@@ -5,6 +5,7 @@ use super::knobs;
 use super::overload::{DeviceLoss, Overload};
 use crate::finding::Fix;
 use crate::recording::{DevId, IoOp, StallKind};
+use crate::text::Target;
 use crate::view::block::RowsBy;
 use crate::view::block::stalls::stall_ns;
 use crate::view::{Groups, View};
@@ -45,7 +46,7 @@ fn slow_fixes(view: &View, device: DevId) -> Vec<Fix> {
             action: "look at the device itself and at what is below it: a failing disk, a rebuild of an array, a volume of the \
                      cloud that is out of credits, the network to a remote one"
                 .into(),
-            command: Some(format!("smartctl -a {}", crate::text::shell_quote(&format!("/dev/{name}")))),
+            command: Target::plain("/dev/", &name).map(|disk| format!("smartctl -a {disk}")),
             risk: Some("virtual and stacked devices tell nothing of what is below them".into()), expect: None,
         },
         Fix {
@@ -85,10 +86,10 @@ pub(in crate::rules::block) fn fixes(
     ]);
     let none = knobs::queue(view, device, "scheduler").is_some_and(|line| line.contains("[none]"));
     if reads_wait && none {
-        let path = knobs::queue_path(view, device, "scheduler");
+        let file = knobs::queue_file(view, device, "scheduler");
         fixes.push(Fix {
             action: "on a slow device, let a scheduler put reads before writes".into(),
-            command: Some(format!("echo mq-deadline > {}", crate::text::shell_quote(&path))),
+            command: file.map(|file| format!("echo mq-deadline > {file}")),
             risk: Some("costs CPU time at high rates; it was `none`".into()),
             expect: None,
         });

@@ -5,6 +5,7 @@
 use crate::finding::{Cause, Entity, EntityKind, Evidence, Share, Unit};
 use crate::recording::{DevId, Source};
 use crate::rules::words::{evidence, ticked};
+use crate::text::Target;
 use crate::view::View;
 
 /// Directory of the `vm.*` sysctls.
@@ -38,9 +39,13 @@ pub(in crate::rules::block) fn queue<'v>(
     view.block().setting(&format!("/sys/block/{disk}/queue/{name}"))
 }
 
-/// The path of a setting of a device's queue.
-pub(in crate::rules::block) fn queue_path(view: &View, device: DevId, name: &str) -> String {
-    format!("/sys/block/{}/queue/{name}", view.block().device_name(device))
+/// The file of a setting of a device's queue, for commands; `None` if the device's name cannot be one.
+pub(in crate::rules::block) fn queue_file(
+    view: &View,
+    device: DevId,
+    name: &str,
+) -> Option<Target> {
+    Target::plain("/sys/block/", &format!("{}/queue/{name}", view.block().device_name(device)))
 }
 
 /// The active scheduler of a line like `none [mq-deadline] kyber`.

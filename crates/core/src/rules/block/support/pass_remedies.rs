@@ -6,7 +6,6 @@ use super::{knobs, pass_lines};
 use crate::finding::{Confirm, FileTable, Fix};
 use crate::recording::{DevId, WritebackPass};
 use crate::rules::words::ticked;
-use crate::text::shell_quote;
 use crate::view::View;
 
 /// The value that is proposed for `wbt_lat_usec`, in microseconds: on a slow disk, passes then cost a tenth of what
@@ -52,11 +51,11 @@ fn throttling(view: &View, device: DevId) -> Option<Fix> {
     if (1..=WBT_US as i64).contains(&value) {
         return None;
     }
-    let path = knobs::queue_path(view, device, "wbt_lat_usec");
+    let file = knobs::queue_file(view, device, "wbt_lat_usec");
     let bfq = knobs::queue(view, device, "scheduler").is_some_and(|line| line.contains("[bfq]"));
     Some(Fix {
         action: "let the kernel hold back background writes when reads and syncs get slow (writeback throttling)".into(),
-        command: Some(format!("echo {WBT_US} > {}", shell_quote(&path))),
+        command: file.map(|file| format!("echo {WBT_US} > {file}")),
         risk: Some(format!(
             "passes take longer and more stays dirty; it was {value}, and -1 restores the default{}",
             if bfq { "; the scheduler `bfq` turns it off: choose another one first" } else { "" }

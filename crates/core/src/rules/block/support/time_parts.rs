@@ -6,7 +6,6 @@ use crate::finding::{Evidence, Fix, Unit};
 use crate::recording::{DevId, IoOp, Source};
 use crate::rules::Limit;
 use crate::rules::words::evidence;
-use crate::text::shell_quote;
 use crate::text::units;
 use crate::view::View;
 use crate::view::block::Latency;
@@ -106,7 +105,9 @@ pub(in crate::rules::block) fn line(view: &View, device: DevId) -> Option<Eviden
 
 /// Remedy for waits before requests: a change of that setting.
 pub(in crate::rules::block) fn fix(view: &View, device: DevId) -> Option<Fix> {
-    let path = |name| shell_quote(&knobs::queue_path(view, device, name)).into_owned();
+    let set = |name, to: String| {
+        knobs::queue_file(view, device, name).map(|file| format!("echo {to} > {file}"))
+    };
     let was =
         |name| knobs::queue(view, device, name).map_or("not known".into(), |v| v.trim().to_owned());
     Some(match knob(view, device)? {
@@ -114,7 +115,7 @@ pub(in crate::rules::block) fn fix(view: &View, device: DevId) -> Option<Fix> {
             let more = was("nr_requests").parse::<u64>().map_or(256, |tags| (tags * 2).max(64));
             Fix {
                 action: "let more requests be in the queue at once, so that a read need not wait for a tag behind writes".into(),
-                command: Some(format!("echo {more} > {}", path("nr_requests"))),
+                command: set("nr_requests", more.to_string()),
                 risk: Some(format!(
                     "the device is no faster: what does not wait for a tag waits in the queue, where a scheduler can put it \
                      first; a driver may refuse more than it has; it was {}",
@@ -124,7 +125,7 @@ pub(in crate::rules::block) fn fix(view: &View, device: DevId) -> Option<Fix> {
         }
         Knob::Throttling => Fix {
             action: "let the kernel hold writes back less".into(),
-            command: Some(format!("echo 0 > {}", path("wbt_lat_usec"))),
+            command: set("wbt_lat_usec", "0".into()),
             risk: Some(format!(
                 "reads then wait behind writeback; it was {}, and -1 restores the default",
                 was("wbt_lat_usec")
