@@ -17,6 +17,7 @@ use crate::cmd::syscalls::SyscallsArgs;
 use crate::failure::{Exit, Failure};
 use crate::lab::WorkerArgs;
 use crate::output;
+use crate::reader::ReaderArgs;
 use anstream::{AutoStream, ColorChoice};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use deburr_core::finding::Severity;
@@ -116,6 +117,9 @@ pub(crate) enum Command {
     /// Be one of the processes of a lab scenario
     #[command(hide = true)]
     LabWorker(WorkerArgs),
+    /// Be the process that reads what may never end
+    #[command(hide = true)]
+    Reader(ReaderArgs),
 }
 
 /// Parses this program's arguments. Errors and what `--help` and `--version` ask for are printed here; the result is then

@@ -19,8 +19,8 @@ mod lab;
 mod limits;
 mod observer;
 mod output;
-mod patience;
 mod progress;
+mod reader;
 mod sector;
 mod session;
 mod signals;
@@ -81,6 +81,10 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Some(Command::BenchEmpty { on, duration }) => cmd::bench_empty::run(*on, *duration)?,
         Some(Command::LabWorker(args)) => {
             lab::work(args)?;
+            Exit::Done
+        }
+        Some(Command::Reader(args)) => {
+            reader::run(args)?;
             Exit::Done
         }
     };

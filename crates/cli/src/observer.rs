@@ -3,16 +3,20 @@
 
 use crate::clock;
 use crate::collect::Roots;
+use crate::reader::Reader;
 use deburr_core::recording::ObserverTick;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
 
-/// Measures the overhead from tick to tick: that of this process, and that of the BPF programs as their collectors
-/// report it.
+/// Measures the overhead from tick to tick: that of this process and of the one that reads for it, and that of the
+/// BPF programs as their collectors report it.
 #[derive(Debug)]
 pub(crate) struct SelfCost {
     /// Open from the start, because later the limit on open files may be reached.
     statm: Option<File>,
+    proc: PathBuf,
+    reader: Reader,
     t_ns: u64,
     cpu_ns: u64,
     /// Cost and losses of the BPF programs since the last tick, summed over the collectors.
@@ -21,9 +25,11 @@ pub(crate) struct SelfCost {
 
 impl SelfCost {
     /// To be called before collectors open files.
-    pub(crate) fn open(roots: &Roots) -> Self {
+    pub(crate) fn open(roots: &Roots, reader: Reader) -> Self {
         Self {
             statm: File::open(roots.proc.join("self/statm")).ok(),
+            proc: roots.proc.clone(),
+            reader,
             t_ns: 0,
             cpu_ns: 0,
             programs: ObserverTick::default(),
@@ -32,7 +38,7 @@ impl SelfCost {
 
     /// Counts from now on: the start of the program is not part of the window.
     pub(crate) fn start(&mut self) {
-        self.cpu_ns = clock::cpu_time_ns();
+        self.cpu_ns = clock::cpu_time_ns() + self.reader.cpu_ns();
     }
 
     /// Adds the cost and the losses of a collector's BPF programs.
@@ -50,7 +56,7 @@ impl SelfCost {
 
     /// Returns the overhead since the last tick, and starts a new tick.
     pub(crate) fn tick(&mut self, t_ns: u64) -> ObserverTick {
-        let cpu_ns = clock::cpu_time_ns();
+        let cpu_ns = clock::cpu_time_ns() + self.reader.cpu_ns();
         let tick = ObserverTick {
             t0_ns: self.t_ns,
             t1_ns: t_ns,
@@ -63,12 +69,20 @@ impl SelfCost {
         tick
     }
 
-    /// Resident memory, in bytes: the second field of `/proc/self/statm`, which counts pages.
+    /// Resident memory of this process and of the one that reads for it, in bytes.
     fn rss_bytes(&self) -> Option<u64> {
-        let mut text = [0; 256];
-        let length = self.statm.as_ref()?.read_at(&mut text, 0).ok()?;
-        let text = std::str::from_utf8(&text[..length]).ok()?;
-        let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
-        Some(pages * rustix::param::page_size() as u64)
+        let of_reader = self.reader.pid().and_then(|pid| {
+            resident_bytes(&File::open(self.proc.join(pid.to_string()).join("statm")).ok()?)
+        });
+        Some(resident_bytes(self.statm.as_ref()?)? + of_reader.unwrap_or(0))
     }
+}
+
+/// The second field of `statm`, which counts pages.
+fn resident_bytes(statm: &File) -> Option<u64> {
+    let mut text = [0; 256];
+    let length = statm.read_at(&mut text, 0).ok()?;
+    let text = std::str::from_utf8(&text[..length]).ok()?;
+    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
 }

@@ -43,7 +43,8 @@ pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::
     let mut cx = sources::context(Roots::default(), plan.target.clone().unwrap_or_default());
     cx.io_one_in = plan.io_one_in;
     cx.syscalls = plan.syscalls;
-    let mut cost = SelfCost::open(&cx.roots);
+    cx.processes.reader().start(&cx.roots);
+    let mut cost = SelfCost::open(&cx.roots, cx.processes.reader().clone());
     let (running, not_open) = sources::open(&mut cx);
     sources::require_delays(&not_open)?;
     // The command starts only when all collectors that will observe it are open.

@@ -94,7 +94,8 @@ pub(crate) fn require_delays(not_open: &[(Source, State)]) -> anyhow::Result<()>
 
 /// The state that the collectors share. `start_mono_ns` and the pid of a command are set later, when they are known.
 pub(crate) fn context(roots: Roots, target: TargetSpec) -> Context {
-    let cgroups = Cgroups::open(&roots);
+    let processes = Processes::default();
+    let cgroups = Cgroups::open(&roots).with_reader(processes.reader().clone());
     let devices = Devices::open(&roots);
     Context {
         roots,
@@ -102,7 +103,7 @@ pub(crate) fn context(roots: Roots, target: TargetSpec) -> Context {
         target,
         io_one_in: None,
         syscalls: false,
-        processes: Processes::default(),
+        processes,
         cgroups,
         devices,
     }

@@ -25,7 +25,7 @@ mod syscalls;
 
 pub(crate) use affinity::{affinity, masks_of_threads};
 pub(crate) use block::{BlockCollector, without_writeback};
-pub(crate) use cgroups::{CgroupCollector, Cgroups, shown as shown_path};
+pub(crate) use cgroups::{CgroupCollector, Cgroups, RuntimeFiles, shown as shown_path};
 pub(crate) use devices::Devices;
 pub(crate) use diskstats::DiskstatsCollector;
 pub(crate) use proc_stat::ProcStatCollector;

@@ -8,15 +8,14 @@
 mod thread_scheduling;
 
 use super::{Cgroups, Emit, Roots, affinity};
-use crate::patience::Patience;
+use crate::reader::Reader;
 use crate::sources;
 use deburr_core::procfs::{cpu_list, pid, stat};
 use deburr_core::recording::{CgroupId, ProcId, Process, Record, TargetSpec};
 use deburr_core::text::name;
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs;
 use std::time::Instant;
 
 /// New processes whose facts are read at once: a host's processes at the start.
@@ -67,7 +66,7 @@ pub(crate) struct Processes {
     observer_pid: u32,
     user_hz: u64,
     facts: Budget,
-    patience: Patience,
+    reader: Reader,
     /// The online CPUs, once they were asked for.
     online: OnceCell<Vec<u32>>,
     /// The identity that the short-lived processes of a kind share.
@@ -102,7 +101,7 @@ impl Default for Processes {
             observer_pid: std::process::id(),
             user_hz: rustix::param::clock_ticks_per_second(),
             facts: Budget::new(FACTS_BURST, FACTS_PER_SECOND),
-            patience: Patience::default(),
+            reader: Reader::default(),
             online: OnceCell::new(),
             kinds: HashMap::new(),
             suspects: 0,
@@ -154,7 +153,8 @@ impl Processes {
         if let Some(known) = self.known_as(&sighting) {
             return known.process.id;
         }
-        let mut known = EmittedProcess::new(ProcId::OTHERS, sighting.pid, self.observer_pid);
+        let mut known =
+            EmittedProcess::new(ProcId::OTHERS, sighting.pid, self.is_observer(sighting.pid));
         known.take_sighting(sighting);
         let EmittedProcess { comm, mut process, .. } = known;
         process.comm = name::decode(&comm);
@@ -179,6 +179,11 @@ impl Processes {
         let id = process.id;
         emit(Record::Process(Box::new(process)));
         id
+    }
+
+    /// Whether that is this process, or one that reads for it.
+    fn is_observer(&self, pid: u32) -> bool {
+        pid == self.observer_pid || self.reader.is_own(pid)
     }
 
     /// The entry of that process, if it was seen before.
@@ -218,9 +223,9 @@ impl Processes {
         std::mem::take(&mut self.facts.refused)
     }
 
-    /// Whether there are processes of which a read in `/proc` did not end. They have no command line.
-    pub(crate) fn some_are_stuck(&self) -> bool {
-        self.patience.some_are_stuck()
+    /// The one that reads about processes what may never end.
+    pub(crate) fn reader(&self) -> &Reader {
+        &self.reader
     }
 
     /// Takes over the sighting and, within the budget, the facts from `/proc`, and emits the process.
@@ -234,8 +239,9 @@ impl Processes {
         emit: Emit<'_>,
     ) {
         let before = self.by_pid.remove(&sighting.pid).filter(|known| known.process.id == id);
-        let mut known =
-            before.unwrap_or_else(|| EmittedProcess::new(id, sighting.pid, self.observer_pid));
+        let mut known = before.unwrap_or_else(|| {
+            EmittedProcess::new(id, sighting.pid, self.is_observer(sighting.pid))
+        });
         let mut stat = None;
         if !sighting.did_nothing && self.facts.take() {
             stat = read_stat(roots, sighting.pid).filter(|stat| {
@@ -245,7 +251,7 @@ impl Processes {
             });
             if let Some(stat) = &stat {
                 let online = self.online.get_or_init(|| sources::cpus_online(roots));
-                known.take_facts(roots, cgroups, stat, self.user_hz, online, &mut self.patience);
+                known.take_facts(roots, cgroups, stat, self.user_hz, online, &self.reader);
             }
         }
         known.take_sighting(sighting);
@@ -339,7 +345,7 @@ impl Processes {
 }
 
 impl EmittedProcess {
-    fn new(id: ProcId, pid: u32, observer_pid: u32) -> Self {
+    fn new(id: ProcId, pid: u32, observer: bool) -> Self {
         let process = Process {
             id,
             pid,
@@ -353,7 +359,7 @@ impl EmittedProcess {
             memory_cgroup: None,
             nice: None,
             in_target: false,
-            observer: pid == observer_pid,
+            observer,
             scheduling: vec![],
             many: false,
         };
@@ -367,7 +373,7 @@ impl EmittedProcess {
         stat: &pid::PidStat,
         hz: u64,
         online: &[u32],
-        patience: &mut Patience,
+        reader: &Reader,
     ) {
         let process = &mut self.process;
         let dir = roots.proc.join(process.pid.to_string());
@@ -376,7 +382,7 @@ impl EmittedProcess {
         if process.start_ns == 0 {
             process.start_ns = stat::ticks_ns(stat.start_ticks, hz);
         }
-        process.cmdline = cmdline(roots, stat, CMDLINE_BYTES, patience).unwrap_or_default();
+        process.cmdline = cmdline(roots, stat, CMDLINE_BYTES, reader).unwrap_or_default();
         process.kernel_thread = Some(stat.kernel_thread);
         let set = place.cpuset_cpus.as_ref().and_then(|text| cpu_list::parse(text.as_bytes()).ok());
         let within = set.as_deref().unwrap_or(online);
@@ -428,31 +434,13 @@ fn target_pid(target: &TargetSpec) -> Option<u32> {
     }
 }
 
-/// The first bytes of a command line, decoded, with spaces between the words; `None` if it cannot be read.
-fn cmdline(
-    roots: &Roots,
-    stat: &pid::PidStat,
-    bytes: u64,
-    patience: &mut Patience,
-) -> Option<String> {
+/// The first bytes of a command line, decoded, with spaces between the words; `None` if it cannot be read. It lies in the
+/// memory of the process, which can let a reader wait for ever.
+fn cmdline(roots: &Roots, stat: &pid::PidStat, bytes: u64, reader: &Reader) -> Option<String> {
     if stat.kernel_thread {
         return None;
     }
-    let path = roots.proc.join(stat.pid.to_string()).join("cmdline");
-    let read = move || -> io::Result<Vec<u8>> {
-        let mut cmdline = Vec::new();
-        File::open(path)?.take(bytes).read_to_end(&mut cmdline)?;
-        Ok(cmdline)
-    };
-    // The memory map of a process with one thread is not locked for long, unless that thread waits in the kernel.
-    let is_free = stat.threads == 1 && stat.state != 'D';
-    let read = if is_free { read() } else { patience.ask(stat.pid, read)? };
-    let mut cmdline = read.ok()?;
-    while cmdline.last() == Some(&0) {
-        cmdline.pop();
-    }
-    cmdline.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
-    Some(name::decode(&cmdline))
+    reader.command_line(roots, stat.pid, bytes).ok().flatten()
 }
 
 /// `/proc/PID/stat`; `None` if the process is gone.

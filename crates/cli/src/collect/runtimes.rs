@@ -10,6 +10,7 @@ mod thread_names;
 use super::{Beat, BeatTime, Collector, Context, Emit, has_ended, living_thread, read_stat};
 use crate::clock;
 use crate::limits::{HiddenReason, Prober};
+use crate::reader::Reader;
 use crate::sources;
 use deburr_core::procfs::cpu_list;
 use deburr_core::recording::{
@@ -44,14 +45,14 @@ pub(crate) struct RuntimeCollector {
     /// What looks took beyond the budget, which later seconds pay: one look may take long.
     debt: Duration,
     forbidden: u32,
-    stuck: u32,
+    not_read: u32,
 }
 
 impl RuntimeCollector {
     /// A collector that has looked at nothing yet.
     pub(crate) fn open(cx: &Context) -> Self {
         Self {
-            prober: Prober::default(),
+            prober: Prober::new(cx.processes.reader().clone()),
             online: sources::cpus_online(&cx.roots).len(),
             known: BTreeSet::new(),
             looked_at: BTreeSet::new(),
@@ -61,7 +62,7 @@ impl RuntimeCollector {
             budget: FIRST_SECOND,
             debt: Duration::ZERO,
             forbidden: 0,
-            stuck: 0,
+            not_read: 0,
         }
     }
 
@@ -113,8 +114,8 @@ impl RuntimeCollector {
                 self.forbidden += 1;
                 return;
             }
-            Err(HiddenReason::Stuck) => {
-                self.stuck += 1;
+            Err(HiddenReason::NotRead(_)) => {
+                self.not_read += 1;
                 return;
             }
         };
@@ -135,8 +136,10 @@ impl RuntimeCollector {
 
     fn second(&mut self, cx: &mut Context, now: BeatTime, emit: Emit<'_>) {
         let is_end = now.beat == Beat::End;
-        let begin_ns = clock::cpu_time_ns();
-        let spent = || Duration::from_nanos(clock::cpu_time_ns().saturating_sub(begin_ns));
+        let reader = cx.processes.reader().clone();
+        let cpu_time_ns = || clock::cpu_time_ns() + reader.cpu_ns();
+        let begin_ns = cpu_time_ns();
+        let spent = || Duration::from_nanos(cpu_time_ns().saturating_sub(begin_ns));
         let mut left = 0_u64;
         for (id, pid) in self.candidates(cx, is_end) {
             if spent() >= self.budget {
@@ -149,7 +152,7 @@ impl RuntimeCollector {
         self.names(cx, now, &mut *emit);
         if is_end {
             self.again(cx, now, &mut *emit);
-            self.say_what_is_missing(left, now, emit);
+            self.say_what_is_missing(left, &reader, now, emit);
         }
         self.known.extend(cx.processes.of_target().map(|process| process.id));
         let paid = self.debt + spent();
@@ -197,7 +200,7 @@ impl RuntimeCollector {
         }
     }
 
-    fn say_what_is_missing(&self, left: u64, now: BeatTime, emit: Emit<'_>) {
+    fn say_what_is_missing(&self, left: u64, reader: &Reader, now: BeatTime, emit: Emit<'_>) {
         let mut gaps = Vec::new();
         if left > 0 {
             gaps.push(format!(
@@ -211,10 +214,11 @@ impl RuntimeCollector {
                 units::counted(self.forbidden.into(), "process may", "processes may")
             ));
         }
-        if self.stuck > 0 {
+        if self.not_read > 0 {
+            let why = reader.given_up().map_or(String::new(), |given_up| format!(": {given_up}"));
             gaps.push(format!(
-                "{} not be looked at: reading their program, environment or memory did not end",
-                units::counted(self.stuck.into(), "process could", "processes could")
+                "{} not be looked at{why}",
+                units::counted(self.not_read.into(), "process could", "processes could")
             ));
         }
         if !gaps.is_empty() {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where filesystems are mounted, by their device number (`s_dev`).
 
+mod table;
+
 use super::watch::MountWatch;
 use deburr_core::procfs::mountinfo::{self, Mount};
 use deburr_core::recording::{self, DevId};
@@ -10,13 +12,27 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use table::MountTable;
 
-/// Maximum length of the mount table of another namespace: some 50 000 mounts, which take 0.1 s.
+/// Bytes of this namespace's mount table that are read: far more than hosts have.
+const MAX_OWN_BYTES: u64 = 64 << 20;
+/// The same for the table of another namespace (some 50 000 mounts, which take 0.1 s), and for all of them in a search.
 const MAX_TABLE_BYTES: u64 = 8 << 20;
-/// Maximum number of other mount namespaces that are read, and of processes that are checked for theirs.
-const MAX_NAMESPACES: usize = 64;
-const MAX_PIDS: usize = 8192;
+const MAX_SEARCH_BYTES: u64 = 32 << 20;
+/// Maximum number of other mount namespaces that are read in a search; of those whose process belongs to one user other
+/// than root; and of processes that are checked for theirs.
+const MAX_NAMESPACES: usize = 256;
+const MAX_NAMESPACES_OF_USER: usize = 16;
+const MAX_PIDS: usize = 32_768;
+/// Mounts that are kept per filesystem: the best.
+const MAX_PLACES: usize = 64;
+/// Filesystems that are kept per other mount namespace.
+const MAX_FILESYSTEMS: usize = 2048;
+/// Filesystems that nothing is ever written back to: of other namespaces they are not kept.
+const NEVER_WRITTEN: [&str; 9] =
+    ["tmpfs", "proc", "sysfs", "cgroup", "cgroup2", "devpts", "devtmpfs", "mqueue", "overlay"];
 /// Seconds between two searches for a filesystem that was found nowhere.
 const SEARCH_EVERY: u32 = 10;
 
@@ -40,7 +56,7 @@ pub(crate) struct FilesystemMount {
 }
 
 impl FilesystemMount {
-    fn new(mount: &Mount, table: &MountTable<'_>, outside: &[u8]) -> Self {
+    fn new(mount: &Mount, covered: bool, outside: &[u8]) -> Self {
         let mut options = mount.options.clone();
         options.extend(mount.super_options.iter().filter(|o| !mount.options.contains(o)).cloned());
         Self {
@@ -48,7 +64,7 @@ impl FilesystemMount {
             root: mount.root.clone(),
             point: mount.mount_point.clone(),
             outside: outside.to_vec(),
-            covered: table.is_covered(mount, None, 0),
+            covered,
             fs_type: mount.fs_type.clone(),
             source: mount.source.clone(),
             options,
@@ -100,54 +116,16 @@ fn glue(directory: &[u8], below: &[u8]) -> Vec<u8> {
     [directory, b"/", below].concat()
 }
 
-/// A mount table, to be searched. Thousands of mounts are usual on hosts of containers.
-struct MountTable<'a> {
-    by_id: HashMap<u64, &'a Mount>,
-    /// Ids of the mounts with that parent and mount point.
-    at: HashMap<(u64, &'a [u8]), Vec<u64>>,
-}
-
-impl<'a> MountTable<'a> {
-    fn new(all: &'a [Mount]) -> Self {
-        let mut table = Self { by_id: HashMap::new(), at: HashMap::new() };
-        for mount in all {
-            table.by_id.entry(mount.id).or_insert(mount);
-            table.at.entry((mount.parent, &mount.mount_point)).or_default().push(mount.id);
-        }
-        table
-    }
-
-    /// Whether another mount than `except` hides this one: it is mounted on this one's root, or under the same parent on
-    /// a directory above this one's mount point; or the parent mount is hidden in one of these ways.
-    fn is_covered(&self, mount: &Mount, except: Option<u64>, depth: u32) -> bool {
-        let other_at = |parent: u64, point: &[u8]| {
-            let there = self.at.get(&(parent, point)).into_iter().flatten();
-            there.copied().any(|id| id != mount.id && Some(id) != except)
-        };
-        let point = &mount.mount_point;
-        if other_at(mount.id, point) || above(point).any(|above| other_at(mount.parent, above)) {
-            return true;
-        }
-        // No host has more levels; the text may be damaged.
-        if depth > 64 || mount.parent == mount.id {
-            return false;
-        }
-        let parent = self.by_id.get(&mount.parent);
-        parent.is_some_and(|parent| self.is_covered(parent, Some(mount.id), depth + 1))
-    }
-}
-
-/// The directories above a path, from the root on.
-fn above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let slashes = (0..path.len()).filter(|&at| path[at] == b'/');
-    slashes.map(|at| &path[..at.max(1)]).filter(|above| above.len() < path.len())
-}
-
-/// A file's text; `None` if it is longer than a mount table may be.
-fn whole(file: &Path) -> Option<Vec<u8>> {
+/// The whole lines among the first bytes of a file, and whether that is all of it.
+fn lines_of(file: &Path, most_bytes: u64) -> (Vec<u8>, bool) {
     let mut text = Vec::new();
-    let read = fs::File::open(file).ok()?.take(MAX_TABLE_BYTES + 1).read_to_end(&mut text).ok()?;
-    (read as u64 <= MAX_TABLE_BYTES).then_some(text)
+    // What was read before an error is of use.
+    let _ = fs::File::open(file).and_then(|file| file.take(most_bytes).read_to_end(&mut text));
+    let whole = (text.len() as u64) < most_bytes;
+    if !whole {
+        text.truncate(text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1));
+    }
+    (text, whole)
 }
 
 /// All mounts that are known.
@@ -160,6 +138,8 @@ pub(crate) struct Mounts {
     watch: MountWatch,
     /// Seconds until the next search is allowed.
     wait: u32,
+    /// Whether a mount table was too long, or there were too many of them.
+    is_cut: bool,
 }
 
 impl Mounts {
@@ -171,6 +151,7 @@ impl Mounts {
             former: BTreeMap::new(),
             watch: MountWatch::new(proc),
             wait: 0,
+            is_cut: false,
         };
         mounts.read_own();
         mounts
@@ -187,6 +168,11 @@ impl Mounts {
             }
         }
         self.places.get(&fs).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether mounts were left out, because there are too many.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// The mounts that a filesystem had before it was unmounted. Empty if it is mounted, or never was.
@@ -242,7 +228,8 @@ impl Mounts {
     }
 
     fn read_own(&mut self) {
-        let text = fs::read(self.proc.join("self/mountinfo")).unwrap_or_default();
+        let (text, whole) = lines_of(&self.proc.join("self/mountinfo"), MAX_OWN_BYTES);
+        self.is_cut |= !whole;
         let is_own =
             |places: &Vec<FilesystemMount>| places.iter().all(|place| place.outside.is_empty());
         let (own, others) =
@@ -256,20 +243,34 @@ impl Mounts {
     fn read_others(&mut self) {
         let own = fs::read_link(self.proc.join("self/ns/mnt")).ok();
         let mut seen: BTreeSet<PathBuf> = own.into_iter().collect();
+        let mut of_users: HashMap<u32, usize> = HashMap::new();
+        let mut bytes_left = MAX_SEARCH_BYTES;
         let Ok(entries) = fs::read_dir(&self.proc) else { return };
         let pids = entries.flatten().filter_map(|entry| {
             entry.file_name().to_str()?.parse::<u32>().is_ok().then(|| entry.path())
         });
-        for process in pids.take(MAX_PIDS) {
-            // Without privileges, the namespaces of other users' processes can be neither identified nor entered.
-            let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else { continue };
-            if seen.len() > MAX_NAMESPACES {
+        for (count, process) in pids.enumerate() {
+            if count >= MAX_PIDS || seen.len() > MAX_NAMESPACES || bytes_left == 0 {
+                self.is_cut = true;
                 return;
             }
-            if !seen.insert(namespace) {
+            // Without privileges, the namespaces of other users' processes can be neither identified nor entered.
+            let Ok(namespace) = fs::read_link(process.join("ns/mnt")) else { continue };
+            if seen.contains(&namespace) {
                 continue;
             }
-            let text = whole(&process.join("mountinfo")).unwrap_or_default();
+            let Ok(user) = fs::metadata(&process).map(|meta| meta.uid()) else { continue };
+            let of_user = of_users.entry(user).or_default();
+            if user != 0 && *of_user >= MAX_NAMESPACES_OF_USER {
+                self.is_cut = true;
+                continue;
+            }
+            *of_user += 1;
+            seen.insert(namespace);
+            let most_bytes = MAX_TABLE_BYTES.min(bytes_left);
+            let (text, whole) = lines_of(&process.join("mountinfo"), most_bytes);
+            self.is_cut |= !whole;
+            bytes_left = bytes_left.saturating_sub(text.len() as u64);
             let outside = process.join("root").into_os_string().into_vec();
             self.add(&text, &outside);
         }
@@ -277,14 +278,24 @@ impl Mounts {
 
     fn add(&mut self, text: &[u8], outside: &[u8]) {
         let all = mountinfo::parse(text).unwrap_or_default();
-        let table = MountTable::new(&all);
+        let mut table = MountTable::new(&all);
         let mut found: BTreeMap<DevId, Vec<FilesystemMount>> = BTreeMap::new();
-        for mount in &all {
-            found.entry(mount.fs).or_default().push(FilesystemMount::new(mount, &table, outside));
+        for (index, mount) in all.iter().enumerate() {
+            if !outside.is_empty() && NEVER_WRITTEN.contains(&mount.fs_type.as_str()) {
+                continue;
+            }
+            let is_known = outside.is_empty() || found.contains_key(&mount.fs);
+            if !is_known && found.len() >= MAX_FILESYSTEMS {
+                self.is_cut = true;
+                continue;
+            }
+            let place = FilesystemMount::new(mount, table.is_covered(index), outside);
+            found.entry(mount.fs).or_default().push(place);
         }
         for (fs, mut places) in found {
             // A stable sort: of equals, the one that was mounted first stays first.
             places.sort_by_key(|place| (place.covered, place.root.len(), place.point.len()));
+            places.truncate(MAX_PLACES);
             if outside.is_empty() {
                 self.places.insert(fs, places);
             } else {

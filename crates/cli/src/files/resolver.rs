@@ -112,6 +112,11 @@ impl Resolver {
         self.mounts.fact(fs)
     }
 
+    /// Whether mounts were left out, because there are too many.
+    pub(crate) fn mounts_are_cut(&self) -> bool {
+        self.mounts.is_cut()
+    }
+
     /// The name of the file.
     pub(crate) fn name(&mut self, seen: &ObservedFile<'_>) -> Name {
         let name = self.name_in_a_row(seen);

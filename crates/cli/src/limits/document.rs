@@ -32,7 +32,7 @@ pub(crate) struct Host {
 }
 
 /// How many processes are not listed, and why.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Unlisted {
     /// No limit but the host's CPUs, and no known runtime.
     pub(crate) unlimited: u32,
@@ -41,6 +41,13 @@ pub(crate) struct Unlisted {
     pub(crate) ended: u32,
     /// This user may not look at their runtimes. They are listed if they have a limit.
     pub(crate) forbidden: u32,
+    /// Reading about their runtimes did not end, or was not tried. They are listed if they have a limit.
+    pub(crate) not_read: u32,
+    /// Not looked at: looking at others took too long.
+    pub(crate) too_many: u32,
+    /// What was given up, and on whom.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) given_up: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]

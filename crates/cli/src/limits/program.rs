@@ -5,7 +5,7 @@ use super::image::{FileImage, mapping, program_start};
 use crate::collect::Roots;
 use deburr_core::limits::elf::{Elf, ElfError};
 use deburr_core::limits::go::{self, GoBuild, GomaxprocsError};
-use deburr_core::limits::{Biased, jvm};
+use deburr_core::limits::{Biased, Metered, jvm};
 use deburr_core::recording::Parallelism;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -16,6 +16,9 @@ use std::sync::Arc;
 
 /// Files that are kept; beyond that all are dropped.
 const MAX_FILES: usize = 4096;
+/// Bytes that are read of a program's file, and of the memory of a process, for its sake. The largest programs need less.
+const FILE_BYTES: u64 = 256 << 20;
+const MEMORY_BYTES: u64 = 64 << 20;
 /// Number of attempts to decode a file: the first process may have only just started.
 const MAX_TRIES: u32 = 3;
 
@@ -66,7 +69,7 @@ struct Library {
 
 /// The files that were examined.
 #[derive(Debug, Default)]
-pub(super) struct Programs {
+pub(crate) struct Programs {
     programs: HashMap<Identity, (u32, Arc<Program>)>,
     /// Number of attempts, and the library; `None` = it was not understood.
     libraries: HashMap<Identity, (u32, Option<Arc<Library>>)>,
@@ -117,6 +120,7 @@ impl Programs {
                 library?
             }
         };
+        let memory = Metered::new(&memory, MEMORY_BYTES);
         let memory = Biased { image: &memory, bias: library.elf.bias(found.start) };
         let (parallelism, settings) = jvm::read(&memory, &library.machine.flags);
         Some(Java { version: library.machine.version.clone(), parallelism, settings })
@@ -125,8 +129,10 @@ impl Programs {
 
 fn inspect_library(path: &Path, memory: &FileImage, start: u64) -> Option<Library> {
     let file = FileImage::open(path).ok()?;
+    let file = Metered::new(&file, FILE_BYTES);
     let elf = Elf::read(&file).ok()?;
-    let memory = Biased { image: memory, bias: elf.bias(start) };
+    let memory = Metered::new(memory, MEMORY_BYTES);
+    let memory = Biased { image: &memory, bias: elf.bias(start) };
     let machine = jvm::locate(&file, &elf, &memory)?;
     Some(Library { elf, machine })
 }
@@ -141,6 +147,7 @@ pub(super) struct Java {
 
 fn inspect(roots: &Roots, pid: u32, path: &Path) -> io::Result<Program> {
     let file = FileImage::open(path)?;
+    let file = Metered::new(&file, FILE_BYTES);
     let elf = match Elf::read(&file) {
         Ok(elf) => elf,
         // A damaged program would not run, so it was read wrongly, or is packed.
@@ -152,6 +159,7 @@ fn inspect(roots: &Roots, pid: u32, path: &Path) -> io::Result<Program> {
         return Ok(Program::Other);
     }
     let memory = FileImage::memory(roots, pid)?;
+    let memory = Metered::new(&memory, MEMORY_BYTES);
     let memory = Biased { image: &memory, bias: bias(roots, pid, &elf) };
     let Some(build) = go::build(&file, &elf, &memory) else { return Ok(Program::Other) };
     let place = go::locate(&file, &elf, &memory);

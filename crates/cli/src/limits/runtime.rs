@@ -5,23 +5,27 @@ use super::image::mapping;
 use super::program::{Program, Programs, gomaxprocs};
 use super::visible_quota::MountsByNamespace;
 use crate::collect::{Cgroups, Roots};
-use crate::patience::Patience;
+use crate::reader::{NotRead, Reader};
 use deburr_core::limits::go::{self, GoBuild};
 use deburr_core::limits::visible_properties::{self, VisibleProperties};
 use deburr_core::recording::{
     Confidence, Parallelism, ProcId, RuntimeKind, RuntimeReading, SeenQuota,
 };
 use deburr_core::text::name;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of an environment that are read.
 const MAX_ENVIRONMENT_BYTES: u64 = 1 << 20;
 /// Bytes of a command line that are read.
 const MAX_TITLE_BYTES: u64 = 4096;
+/// Child processes whose titles are read, if a process says that it is nginx.
+const MAX_WORKERS: usize = 1024;
+/// Bytes of its list of children that are read.
+const MAX_CHILDREN_BYTES: u64 = 64 << 10;
 /// Threads whose names are read per process.
 const MAX_THREADS: usize = 1024;
 /// Parts of the names of libraries that take their number of threads from OpenMP's variables. Packages put words
@@ -31,21 +35,19 @@ const OPENMP_LIBRARIES: [&[u8]; 5] = [b"libgomp", b"libomp", b"libiomp", b"openb
 /// Looks at the runtimes of processes.
 #[derive(Debug, Default)]
 pub(crate) struct Prober {
-    /// What is known of programs. A read that does not end keeps it for ever.
-    programs: Arc<Mutex<Programs>>,
-    patience: Patience,
+    reader: Reader,
     seen: MountsByNamespace,
 }
 
 /// Why nothing is known about the runtime of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum HiddenReason {
     /// The process is gone.
     Gone,
     /// This user may not look at the process.
     Forbidden,
-    /// A read did not end.
-    Stuck,
+    /// A read did not end, or was not tried.
+    NotRead(NotRead),
 }
 
 impl From<io::Error> for HiddenReason {
@@ -61,6 +63,11 @@ impl From<io::Error> for HiddenReason {
 type ProbeResult = Result<Option<RuntimeReading>, HiddenReason>;
 
 impl Prober {
+    /// A prober that has `reader` read.
+    pub(crate) fn new(reader: Reader) -> Self {
+        Self { reader, seen: MountsByNamespace::default() }
+    }
+
     /// Looks at a process that is not a kernel thread and has that many threads.
     pub(crate) fn look(
         &mut self,
@@ -69,25 +76,15 @@ impl Prober {
         pid: u32,
         threads: u32,
     ) -> ProbeResult {
-        let (programs, own) = (Arc::clone(&self.programs), roots.clone());
-        let read = move || {
-            let mut programs = programs.lock().unwrap_or_else(PoisonError::into_inner);
-            programs.look(&own, pid, threads)
-        };
-        let Some(found) = self.patience.ask(pid, read) else {
-            if Arc::strong_count(&self.programs) > 1 {
-                self.programs = Arc::default();
-            }
-            return Err(HiddenReason::Stuck);
-        };
+        let found = self.reader.runtime(roots, pid, threads)?;
         let seen = |reading| RuntimeReading { seen: self.seen.by(roots, cgroups, pid), ..reading };
-        Ok(found?.map(seen))
+        Ok(found.map(seen))
     }
 }
 
 impl Programs {
     /// The reading of a process, but for what it sees of its quota.
-    fn look(&mut self, roots: &Roots, pid: u32, threads: u32) -> ProbeResult {
+    pub(crate) fn look(&mut self, roots: &Roots, pid: u32, threads: u32) -> ProbeResult {
         let dir = roots.proc.join(pid.to_string());
         let program = self.of(roots, pid)?;
         let mut reading = RuntimeReading {
@@ -227,9 +224,10 @@ fn threads(dir: &Path) -> BTreeMap<String, u32> {
 
 /// Number of child processes whose title says that they are workers of nginx.
 fn workers(roots: &Roots, dir: &Path, pid: u32) -> u32 {
-    let list = fs::read_to_string(dir.join("task").join(pid.to_string()).join("children"))
-        .unwrap_or_default();
-    let children = list.split_whitespace().filter_map(|child| child.parse::<u32>().ok());
+    let list = dir.join("task").join(pid.to_string()).join("children");
+    let list = name::decode(&start_of(list, MAX_CHILDREN_BYTES).unwrap_or_default());
+    let children =
+        list.split_whitespace().take(MAX_WORKERS).filter_map(|child| child.parse::<u32>().ok());
     let works = |child: &u32| {
         let title = title(&roots.proc.join(child.to_string()));
         // Workers of an earlier configuration only finish their connections.
@@ -267,8 +265,8 @@ mod tests {
         host.write("proc/43/environ", "");
         let (mut prober, mut cgroups) = (Prober::default(), Cgroups::open(&host.roots));
         let mut look = |pid| prober.look(&host.roots, &mut cgroups, pid, 1);
-        assert_eq!(look(42), Err(HiddenReason::Stuck));
+        assert_eq!(look(42), Err(HiddenReason::NotRead(NotRead::Stuck)));
         assert_eq!(look(43), Ok(None));
-        assert_eq!(look(42), Err(HiddenReason::Stuck));
+        assert_eq!(look(42), Err(HiddenReason::NotRead(NotRead::Stuck)));
     }
 }

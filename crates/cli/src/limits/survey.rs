@@ -9,6 +9,7 @@ use super::text::forbidden;
 use crate::collect::{
     Cgroups, Roots, affinity, has_ended, living_thread, masks_of_threads, read_stat, shown_path,
 };
+use crate::reader::{NotRead, Reader};
 use crate::sources;
 use deburr_core::finding::Tool;
 use deburr_core::limits::belief::{Belief, Circumstances, ThreadFit, belief, origin};
@@ -21,6 +22,7 @@ use deburr_core::recording::{CgroupId, RuntimeReading};
 use deburr_core::text::name;
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::{Duration, Instant};
 
 /// Threads whose affinities are read per process.
 const MAX_THREADS: usize = 4096;
@@ -32,16 +34,16 @@ pub(crate) struct SurveyRequest<'a> {
     pub(crate) pids: &'a [u32],
 }
 
-/// Note about a process of which a read did not end.
-const STUCK: &str =
-    "its runtime could not be looked at: reading its program, environment or memory did not end";
+/// How long processes are looked at if none was asked for; a thousand take a quarter of a second.
+const MOST_TIME: Duration = Duration::from_secs(30);
 
 pub(crate) fn look(question: &SurveyRequest<'_>, roots: &Roots) -> Document {
     let online = sources::cpus_online(roots);
+    let reader = Reader::default();
     let mut survey = Survey {
         roots,
         cgroups: Cgroups::open(roots),
-        prober: Prober::default(),
+        prober: Prober::new(reader.clone()),
         levels: BTreeMap::new(),
         online,
         in_depth: !question.pids.is_empty(),
@@ -49,9 +51,14 @@ pub(crate) fn look(question: &SurveyRequest<'_>, roots: &Roots) -> Document {
     let mut others = Unlisted::default();
     let mut processes = Vec::new();
     if question.pids.is_empty() {
+        let begin = Instant::now();
         for pid in pids(roots) {
-            processes.extend(survey.worth_a_look(pid, &mut others));
+            match begin.elapsed() < MOST_TIME {
+                true => processes.extend(survey.worth_a_look(pid, &mut others)),
+                false => others.too_many += 1,
+            }
         }
+        others.given_up = reader.given_up();
     } else {
         processes.extend(question.pids.iter().filter_map(|&pid| {
             let stat = read_stat(roots, pid)?;
@@ -208,7 +215,10 @@ impl Survey<'_> {
                         others.forbidden += 1;
                         format!("its runtime may not be looked at: {}", forbidden())
                     }
-                    HiddenReason::Stuck => STUCK.into(),
+                    HiddenReason::NotRead(why) => {
+                        others.not_read += 1;
+                        not_read(why).into()
+                    }
                 });
                 None
             }
@@ -264,6 +274,21 @@ fn affinities(roots: &Roots, pid: u32) -> BTreeMap<String, u32> {
         found.clear();
     }
     found
+}
+
+/// Why the runtime of a process was not looked at, as a note.
+fn not_read(why: NotRead) -> &'static str {
+    match why {
+        NotRead::Stuck => {
+            "its runtime could not be looked at: reading its program, environment or memory did not end"
+        }
+        NotRead::Failed => {
+            "its runtime could not be looked at: the process that reads its program, environment and memory failed"
+        }
+        NotRead::NotTried => {
+            "its runtime was not looked at: reading about other processes of its user did not end or took too long"
+        }
+    }
 }
 
 fn verdict(belief: Option<&Belief>) -> &'static str {

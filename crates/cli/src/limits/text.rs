@@ -44,7 +44,7 @@ pub(crate) fn text(document: &Document, style: TextStyle) -> String {
         units::counted(host.cpus.into(), "CPU", "CPUs"),
         host.cgroup
     );
-    let Some(others) = document.others else {
+    let Some(others) = &document.others else {
         let texts = document.processes.iter().map(|row| process(row, style));
         return texts.collect::<Vec<_>>().join("\n");
     };
@@ -61,6 +61,7 @@ pub(crate) fn text(document: &Document, style: TextStyle) -> String {
         ),
         (others.kernel_threads, "kernel thread", "kernel threads"),
         (others.ended, "that ended", "that ended"),
+        (others.too_many, "for lack of time", "for lack of time"),
     ];
     let rest: Vec<String> = rest
         .iter()
@@ -73,6 +74,11 @@ pub(crate) fn text(document: &Document, style: TextStyle) -> String {
     if others.forbidden > 0 {
         let whose = units::counted(others.forbidden.into(), "process", "processes");
         notes.push(format!("runtimes of {whose} may not be looked at: {}", forbidden()));
+    }
+    if others.not_read > 0 {
+        let whose = units::counted(others.not_read.into(), "process", "processes");
+        let why = others.given_up.as_ref().map_or(String::new(), |why| format!(": {why}"));
+        notes.push(format!("runtimes of {whose} could not be looked at{why}"));
     }
     render::grid(&headline, &table(&document.processes), &notes, style)
 }

@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 
 /// Maximum length of the table of section names.
 const MAX_NAME_BYTES: u64 = 1 << 20;
+/// Bytes of a section's name that are kept: no wanted name is as long. Thousands of headers may name one long text.
+const MAX_NAME_KEPT: usize = 64;
 /// Maximum number of headers of each kind.
 const MAX_HEADERS: u16 = 8192;
 /// Maximum number of symbols that are read from a table.
@@ -63,7 +65,7 @@ pub struct Segment {
 /// A section: a named part of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// Name.
+    /// Name; of a long one, the beginning.
     pub name: String,
     /// Address that it is linked for.
     pub address: u64,
@@ -243,6 +245,7 @@ fn sections(
     let names = names.ok_or(ElfError::Damaged("names of sections beyond its end"))?;
     let name = |at: u32| {
         let rest = names.get(at as usize..).unwrap_or_default();
+        let rest = &rest[..rest.len().min(MAX_NAME_KEPT)];
         let end = rest.iter().position(|&byte| byte == 0).unwrap_or(rest.len());
         String::from_utf8_lossy(&rest[..end]).into_owned()
     };
@@ -273,3 +276,6 @@ impl Image for Linked<'_> {
         place.is_some_and(|(offset, _)| self.file.read(offset, buf))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,8 @@
 //! Random access to bytes: a program's file by offset, a process's memory by address. The readers are outside this
 //! crate. The content is untrusted, so every position and length is checked.
 
+use std::cell::Cell;
+
 /// A source of bytes with random access.
 pub trait Image {
     /// Fills `buf` with the bytes from `at` on. Returns `false` if not all of them exist; the content of `buf` is then
@@ -82,6 +84,42 @@ impl Image for Biased<'_> {
     }
 }
 
+/// An image of which a limited number of bytes can be read; then every read fails. A small file may describe itself as
+/// thousands of large parts.
+pub struct Metered<'i> {
+    image: &'i dyn Image,
+    bytes_left: Cell<u64>,
+}
+
+impl<'i> Metered<'i> {
+    /// Lets `bytes` be read of `image`.
+    #[must_use]
+    pub fn new(image: &'i dyn Image, bytes: u64) -> Self {
+        Self { image, bytes_left: Cell::new(bytes) }
+    }
+}
+
+impl Image for Metered<'_> {
+    fn read(&self, at: u64, buf: &mut [u8]) -> bool {
+        let left = self.bytes_left.get().checked_sub((buf.len() as u64).max(LEAST_COUNTED));
+        self.bytes_left.set(left.unwrap_or(0));
+        left.is_some() && self.image.read(at, buf)
+    }
+
+    fn bytes(&self, at: u64, len: usize) -> Option<Vec<u8>> {
+        // What is too long is not allocated either.
+        if len as u64 > self.bytes_left.get() {
+            self.bytes_left.set(0);
+            return None;
+        }
+        let mut bytes = vec![0; len];
+        self.read(at, &mut bytes).then_some(bytes)
+    }
+}
+
+/// Bytes that a shorter read counts as, for the time that it takes.
+const LEAST_COUNTED: u64 = 64;
+
 /// Number of bytes that a [`PieceReader`] reads at once.
 const WINDOW_BYTES: usize = 64 << 10;
 
@@ -121,7 +159,7 @@ impl<'i> PieceReader<'i> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Biased, Image as _, PieceReader, WINDOW_BYTES};
+    use super::{Biased, Image as _, Metered, PieceReader, WINDOW_BYTES};
 
     #[test]
     fn what_is_not_there_is_none() {
@@ -134,6 +172,17 @@ mod tests {
         assert_eq!(image.c_string(8, 3), None);
         let biased = Biased { image: &image, bias: 4_u64.wrapping_sub(100) };
         assert_eq!(biased.u32_at(100), Some(2));
+    }
+
+    #[test]
+    fn of_a_metered_image_no_more_is_read_than_that() {
+        let image = vec![7_u8; 4096];
+        let metered = Metered::new(&image, 1000);
+        assert_eq!(metered.bytes(0, 900).map(|bytes| bytes.len()), Some(900));
+        assert_eq!(metered.u32_at(0), Some(0x0707_0707));
+        assert_eq!(metered.u32_at(0), None, "a short read counts as a longer one");
+        assert_eq!(Metered::new(&image, 1000).bytes(0, 1001), None);
+        assert_eq!(Metered::new(&image, u64::MAX).bytes(0, 4097), None, "not all of them exist");
     }
 
     #[test]

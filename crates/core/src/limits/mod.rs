@@ -13,4 +13,4 @@ mod image;
 pub mod jvm;
 pub mod visible_properties;
 
-pub use image::{Biased, Image};
+pub use image::{Biased, Image, Metered};

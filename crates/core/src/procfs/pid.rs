@@ -84,6 +84,8 @@ pub fn stat(text: &[u8]) -> Result<PidStat, ParseError> {
 pub struct PidStatus {
     /// Thread-group id: the process that the thread belongs to.
     pub tgid: Option<u32>,
+    /// Effective user id.
+    pub euid: Option<u32>,
     /// CPUs that the affinity mask allows, ascending.
     pub cpus_allowed: Option<Vec<u32>>,
     /// Resident set size.
@@ -105,6 +107,7 @@ pub fn status(text: &[u8]) -> PidStatus {
         let value = line[colon + 1..].trim_ascii();
         match &line[..colon] {
             b"Tgid" => status.tgid = number(value),
+            b"Uid" => status.euid = fields(value).nth(1).and_then(number),
             b"Cpus_allowed_list" => status.cpus_allowed = cpu_list::parse(value).ok(),
             b"Threads" => status.threads = number(value),
             b"voluntary_ctxt_switches" => status.voluntary_switches = number(value),

@@ -335,6 +335,11 @@ impl Account {
         cx.devices.sight(device, emit);
     }
 
+    /// Whether mounts were left out, because there are too many.
+    pub(super) fn mounts_are_cut(&self) -> bool {
+        self.resolver.mounts_are_cut()
+    }
+
     /// Emits the records of files that are due. `dirtier` returns the process that was last seen to dirty an inode.
     pub(super) fn names(
         &mut self,

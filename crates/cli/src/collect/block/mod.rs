@@ -189,11 +189,17 @@ impl Collector for BlockCollector {
             return Ok(());
         }
         self.cost.bin(&Probes(&self.probe, self.writeback.as_ref().ok()));
-        self.read(cx, now.t_ns, now.beat == Beat::End, emit);
+        self.read(cx, now.t_ns, now.beat == Beat::End, &mut *emit);
         if now.beat.is_second() {
             self.account.look_at_mounts(cx, &mut *emit);
             self.cover_writeback(now.t_ns, &mut *emit);
-            self.second(cx, now.t_ns, now.beat == Beat::End, emit);
+            self.second(cx, now.t_ns, now.beat == Beat::End, &mut *emit);
+        }
+        if now.beat == Beat::End && self.account.mounts_are_cut() {
+            let reason =
+                "there are more mounts than are looked through: files on some may have no path";
+            let state = State::Partial { reason: reason.into() };
+            emit(Record::Coverage(Coverage { t_ns: now.t_ns, source: Source::Block, state }));
         }
         Ok(())
     }

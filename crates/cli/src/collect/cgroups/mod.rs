@@ -12,15 +12,16 @@ mod owners;
 mod readings;
 
 pub(crate) use levels::shown;
+pub(crate) use names::RuntimeFiles;
 pub(crate) use readings::CgroupCollector;
 
 use super::{Emit, Roots};
+use crate::reader::Reader;
 use deburr_core::procfs::{container, cpu_list, pid_cgroup};
 use deburr_core::recording::{Cgroup, CgroupId, CgroupVersion, Container, Record};
 use deburr_core::text::name;
 use limits::Limits;
 use mounts::{Mounts, Tree};
-use names::RuntimeFiles;
 use owners::Owners;
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -62,7 +63,9 @@ pub(crate) struct WalkExtent {
 pub(crate) struct Cgroups {
     proc: PathBuf,
     mounts: Mounts,
-    files: Option<RuntimeFiles>,
+    /// Where the files of container runtimes are, and the one that reads them.
+    roots: Roots,
+    reader: Reader,
     nodes: BTreeMap<CgroupId, Node>,
     /// The root, once it was asked for.
     root: Option<CgroupId>,
@@ -96,9 +99,14 @@ impl Cgroups {
         Self {
             proc: roots.proc.clone(),
             mounts: Mounts::read(roots),
-            files: Some(RuntimeFiles::below(&roots.root)),
+            roots: roots.clone(),
             ..Self::default()
         }
+    }
+
+    /// Lets that reader read the files of container runtimes.
+    pub(crate) fn with_reader(self, reader: Reader) -> Self {
+        Self { reader, ..self }
     }
 
     /// `v1`, `v2`, `mixed` or `none`: how the trees are mounted.
@@ -260,8 +268,8 @@ impl Cgroups {
             let Some(node) = self.nodes.get_mut(&id) else { continue };
             Limits::read(node.record.version, &node.dir).write_to(&mut node.record);
             node.record.container = container::of_path(&node.record.path);
-            if let (Some(files), Some(container)) = (&self.files, &mut node.record.container) {
-                files.complete(container);
+            if let Some(container) = &mut node.record.container {
+                self.reader.complete(&self.roots, container);
             }
             node.announced = true;
             emit(Record::Cgroup(Box::new(node.record.clone())));
@@ -376,9 +384,7 @@ impl Cgroups {
             }
             by_id.entry(found.id.clone()).or_insert_with(|| {
                 let mut container = found;
-                if let Some(files) = &self.files {
-                    files.complete(&mut container);
-                }
+                self.reader.complete(&self.roots, &mut container);
                 (container, path.to_owned())
             });
         }

@@ -3,13 +3,21 @@
 
 use deburr_core::recording::Container;
 use serde::Deserialize;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions};
 use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 /// Larger files are not a container's configuration.
 const MAX_FILE_BYTES: u64 = 4 << 20;
+/// Entries of a directory that are read.
+const MAX_ENTRIES: usize = 1 << 16;
+/// For how long what concerns all containers is not read again: directories, and the list of containers.
+const KEPT_FOR: Duration = Duration::from_secs(1);
 
 /// Docker's `config.v2.json`.
 #[derive(Deserialize)]
@@ -33,26 +41,40 @@ struct OciConfig {
 }
 
 /// An entry of `containers.json` of the storage library of CRI-O and Podman.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 struct StoredContainer {
     id: String,
     names: Option<Vec<String>>,
 }
 
 /// The files of container runtimes below a root directory.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct RuntimeFiles {
     root: PathBuf,
+    kept: RefCell<Kept>,
+}
+
+/// What was read last of what concerns all containers.
+#[derive(Debug, Default)]
+struct Kept {
+    since: Option<Instant>,
+    lists: BTreeMap<String, Rc<Vec<String>>>,
+    stored: Option<Rc<Vec<StoredContainer>>>,
 }
 
 impl RuntimeFiles {
     pub(crate) fn below(root: &Path) -> Self {
-        Self { root: root.to_owned() }
+        Self { root: root.to_owned(), kept: RefCell::default() }
     }
 
     /// Adds the names in the files to what the cgroup's path shows. If the path does not name the runtime (the cgroupfs
     /// driver of Kubernetes), the runtime that has a file of the container is taken.
     pub(crate) fn complete(&self, container: &mut Container) {
+        let mut kept = self.kept.borrow_mut();
+        if kept.since.is_none_or(|since| since.elapsed() > KEPT_FOR) {
+            *kept = Kept { since: Some(Instant::now()), ..Kept::default() };
+        }
+        drop(kept);
         // The id becomes part of a path. Ids come from directory names, so there is no slash in them.
         match container.runtime.as_str() {
             "docker" => self.docker(container),
@@ -88,7 +110,7 @@ impl RuntimeFiles {
 
     fn containerd(&self, container: &mut Container) {
         let tasks = "run/containerd/io.containerd.runtime.v2.task";
-        for namespace in self.list(tasks) {
+        for namespace in self.list(tasks).iter() {
             let file = format!("{tasks}/{namespace}/{}/config.json", container.id);
             let Some(config) = self.json::<OciConfig>(&file) else { continue };
             let annotations = config.annotations.unwrap_or_default();
@@ -111,16 +133,18 @@ impl RuntimeFiles {
         pod_labels(container, &annotations.unwrap_or_default());
         if container.name.is_none() {
             let stored = "var/lib/containers/storage/overlay-containers/containers.json";
-            let all: Vec<StoredContainer> = self.json(stored).unwrap_or_default();
-            let own = all.into_iter().find(|stored| stored.id == container.id);
-            container.name = own.and_then(|own| own.names?.into_iter().next());
+            let known = self.kept.borrow().stored.clone();
+            let all = known.unwrap_or_else(|| Rc::new(self.json(stored).unwrap_or_default()));
+            self.kept.borrow_mut().stored = Some(Rc::clone(&all));
+            let own = all.iter().find(|stored| stored.id == container.id);
+            container.name = own.and_then(|own| own.names.as_ref()?.first().cloned());
         }
     }
 
     /// The kubelet names the directory of a pod's logs `NAMESPACE_POD_UID`.
     fn pod_logs(&self, container: &mut Container) {
         let Some(uid) = container.pod.clone() else { return };
-        for entry in self.list("var/log/pods") {
+        for entry in self.list("var/log/pods").iter() {
             let mut parts = entry.splitn(3, '_');
             if let (Some(namespace), Some(pod), Some(of)) =
                 (parts.next(), parts.next(), parts.next())
@@ -135,16 +159,26 @@ impl RuntimeFiles {
 
     fn json<T: for<'a> Deserialize<'a>>(&self, file: &str) -> Option<T> {
         let mut text = Vec::new();
-        let file = File::open(self.root.join(file)).ok()?;
+        // Whatever lies in its place: opening a FIFO would wait, and a device has no end.
+        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(self.root.join(file));
+        let file = file.ok().filter(|file| file.metadata().is_ok_and(|meta| meta.is_file()))?;
         file.take(MAX_FILE_BYTES).read_to_end(&mut text).ok()?;
         serde_json::from_slice(&text).ok()
     }
 
-    fn list(&self, dir: &str) -> Vec<String> {
+    /// The names in a directory, sorted.
+    fn list(&self, dir: &str) -> Rc<Vec<String>> {
+        if let Some(known) = self.kept.borrow().lists.get(dir) {
+            return Rc::clone(known);
+        }
         let entries = fs::read_dir(self.root.join(dir)).into_iter().flatten().flatten();
+        let entries = entries.take(MAX_ENTRIES);
         let mut names: Vec<String> =
             entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
         names.sort_unstable();
+        let names = Rc::new(names);
+        self.kept.borrow_mut().lists.insert(dir.into(), Rc::clone(&names));
         names
     }
 }
@@ -201,6 +235,31 @@ mod tests {
             (Some("cache-2"), Some("prod"))
         );
         assert_eq!((found.runtime.as_str(), found.name), ("kubernetes", None));
+    }
+
+    #[test]
+    fn only_regular_files_are_read_and_what_concerns_all_containers_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = RuntimeFiles::below(dir.path());
+        let storage = dir.path().join("var/lib/containers/storage/overlay-containers");
+        let docker = dir.path().join("var/lib/docker/containers/d");
+        for dir in [&storage, &docker] {
+            std::fs::create_dir_all(dir).unwrap();
+        }
+        let fifo = docker.join("config.v2.json");
+        rustix::fs::mkfifoat(rustix::fs::CWD, fifo, 0o600.into()).unwrap();
+        let list = storage.join("containers.json");
+        std::fs::write(&list, r#"[{"id": "p", "names": ["db"]}]"#).unwrap();
+        let named = |runtime: &str, id: &str| {
+            let (runtime, id) = (runtime.into(), id.into());
+            let mut container = Container { runtime, id, ..Container::default() };
+            files.complete(&mut container);
+            container.name
+        };
+        assert_eq!(named("docker", "d"), None);
+        assert_eq!(named("podman", "p").as_deref(), Some("db"));
+        std::fs::remove_file(&list).unwrap();
+        assert_eq!(named("podman", "p").as_deref(), Some("db"), "it is not read again at once");
     }
 
     #[test]

@@ -99,8 +99,8 @@ impl Cgroups {
                 let own = CgroupId(OF_OTHER_TREE | id);
                 let path = name::decode(&path);
                 let mut container = container::of_path(&path);
-                if let (Some(files), Some(container)) = (&self.files, &mut container) {
-                    files.complete(container);
+                if let Some(container) = &mut container {
+                    self.reader.complete(&self.roots, container);
                 }
                 emit(Record::Cgroup(Box::new(Cgroup {
                     id: own,

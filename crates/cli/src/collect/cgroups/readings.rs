@@ -26,7 +26,6 @@ pub(crate) struct CgroupCollector {
     /// all processes are (`unread_said`).
     cut_said: bool,
     unread_said: bool,
-    stuck_said: bool,
 }
 
 /// A cgroup's files, if they are kept open.
@@ -65,11 +64,10 @@ impl Collector for CgroupCollector {
                           their command line or cgroup";
             self.say(now.t_ns, reason.into(), &mut *emit);
         }
-        if cx.processes.some_are_stuck() && !self.stuck_said {
-            self.stuck_said = true;
-            let reason =
-                "command lines of processes could not be read: their memory maps are locked";
-            self.say(now.t_ns, reason.into(), &mut *emit);
+        if now.beat == Beat::End
+            && let Some(given_up) = cx.processes.reader().given_up()
+        {
+            self.say(now.t_ns, given_up, &mut *emit);
         }
         self.watch(&cx.cgroups, &chosen);
         for id in chosen {

@@ -7,7 +7,7 @@
 
 use super::{CMDLINE_BYTES_CLOSELY, EmittedProcess, Processes, cmdline, read_stat};
 use crate::collect::{Emit, Roots};
-use crate::patience::Patience;
+use crate::reader::Reader;
 use deburr_core::procfs::{pid, stat};
 use deburr_core::recording::{Record, SchedPolicy, Scheduling};
 use std::collections::{BTreeMap, HashMap};
@@ -45,7 +45,7 @@ impl Processes {
             let Some(stats) = known.threads(roots, self.user_hz) else { continue };
             threads += stats.len();
             self.suspects += usize::from(first);
-            if known.take_threads(roots, &stats, self.user_hz, &mut self.patience) {
+            if known.take_threads(roots, &stats, self.user_hz, &self.reader) {
                 emit(Record::Process(Box::new(known.process.clone())));
             }
         }
@@ -73,7 +73,7 @@ impl EmittedProcess {
         roots: &Roots,
         stats: &[pid::PidStat],
         user_hz: u64,
-        patience: &mut Patience,
+        reader: &Reader,
     ) -> bool {
         let before = (self.process.scheduling.clone(), self.process.cmdline.clone());
         let cpu_ns = |stat: &pid::PidStat| stat::ticks_ns(stat.cpu_ticks, user_hz);
@@ -84,7 +84,7 @@ impl EmittedProcess {
         let ran_ns = |stat| cpu_ns(stat).saturating_sub(first.get(&stat.pid).copied().unwrap_or(0));
         self.process.scheduling = kinds(stats.iter().map(|stat| (stat, ran_ns(stat))));
         let leader = stats.iter().find(|stat| stat.pid == self.process.pid);
-        let line = leader.and_then(|stat| cmdline(roots, stat, CMDLINE_BYTES_CLOSELY, patience));
+        let line = leader.and_then(|stat| cmdline(roots, stat, CMDLINE_BYTES_CLOSELY, reader));
         // A process that is about to end has no command line any more: the last one is kept.
         if let Some(line) = line.filter(|line| !line.is_empty()) {
             self.process.cmdline = line;

@@ -6,7 +6,8 @@ use deburr_core::procfs::mountinfo::{self, Mount};
 use deburr_core::recording::DevId;
 use proptest::prelude::*;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::time::{Duration, Instant};
 
 /// A host: root on ext4, a bind mount of one of its directories, a disk of which only directories are mounted, btrfs
 /// with subvolumes, an overlay on the root filesystem, names with a space and a newline, a mount over another one.
@@ -183,9 +184,78 @@ proptest! {
         };
         let text: String = mounts.iter().enumerate().map(line).collect();
         let all = mountinfo::parse(text.as_bytes()).unwrap();
-        let table = MountTable::new(&all);
-        for mount in &all {
-            prop_assert_eq!(table.is_covered(mount, None, 0), is_hidden(mount, &all, None, 0));
+        let mut table = MountTable::new(&all);
+        for (index, mount) in all.iter().enumerate() {
+            prop_assert_eq!(table.is_covered(index), is_hidden(mount, &all, None, 0));
         }
     }
+}
+
+/// A namespace with so many mounts: half of them one on the other, half of them beside each other, at long paths.
+fn many(count: u64) -> String {
+    let deep = "/d".repeat(20);
+    let line = |id: u64| match id {
+        1 => "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n".into(),
+        _ if id.is_multiple_of(2) => {
+            format!(
+                "{id} {} 0:{id} / {deep} rw - tmpfs none rw\n",
+                if id == 2 { 1 } else { id - 2 }
+            )
+        }
+        _ => format!("{id} 1 0:{id} / {deep}{deep}/{id} rw - tmpfs none rw\n"),
+    };
+    (1..=count).map(line).collect()
+}
+
+/// The shortest of some times that it takes to read so many mounts, and how many of them are covered.
+fn reading(count: u64) -> (Duration, usize) {
+    let proc = tempfile::tempdir().unwrap();
+    fs::create_dir_all(proc.path().join("self")).unwrap();
+    fs::write(proc.path().join("self/mountinfo"), many(count)).unwrap();
+    let read = |_| {
+        let begin = Instant::now();
+        let mounts = Mounts::read(proc.path());
+        (begin.elapsed(), mounts.places.values().flatten().filter(|place| place.covered).count())
+    };
+    (0..3).map(read).min().unwrap()
+}
+
+#[test]
+fn ten_times_as_many_mounts_take_about_ten_times_as_long() {
+    let (few, many) = (3_000, 30_000);
+    let ((short, covered_of_few), (long, covered_of_many)) = (reading(few), reading(many));
+    // Those under the last one of the stack, and those below the directory that it hides.
+    assert_eq!((covered_of_few, covered_of_many), (few as usize - 2, many as usize - 2));
+    // If every mount were compared with every other one it would be a hundred times.
+    assert!(long < short * 40, "{few}: {short:?}, {many}: {long:?}");
+    println!("{few} mounts: {short:?}, {many} mounts: {long:?}");
+}
+
+#[test]
+fn a_table_that_is_too_long_is_read_as_far_as_it_may_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("mountinfo");
+    fs::write(&file, "1 1 8:1 / / rw - ext4 a rw\n2 1 8:2 / /b rw - ext4 b rw\n").unwrap();
+    let (text, whole) = super::lines_of(&file, 40);
+    assert_eq!((text.as_slice(), whole), (&b"1 1 8:1 / / rw - ext4 a rw\n"[..], false));
+    assert!(super::lines_of(&file, 100).1);
+}
+
+#[test]
+fn namespaces_of_one_user_do_not_keep_those_of_others_from_being_read() {
+    let (proc, mut mounts) = host();
+    // All directories here belong to one user: root, or another one, of whom fewer namespaces are read.
+    let root = fs::metadata(proc.path()).unwrap().uid() == 0;
+    for pid in 100..100 + 2 * super::MAX_NAMESPACES {
+        let process = proc.path().join(pid.to_string());
+        fs::create_dir_all(process.join("ns")).unwrap();
+        symlink(format!("mnt:[{pid}]"), process.join("ns/mnt")).unwrap();
+        let text = format!("1 1 8:{pid} / / rw - ext4 a rw\n2 1 0:{pid} / /t rw - tmpfs t rw\n");
+        fs::write(process.join("mountinfo"), text).unwrap();
+    }
+    let own = mounts.places.len();
+    assert!(mounts.of(dev("9:9")).is_empty() && mounts.is_cut());
+    let most = if root { super::MAX_NAMESPACES } else { super::MAX_NAMESPACES_OF_USER };
+    // What lies on no device is left out.
+    assert!(mounts.places.len() - own <= most && mounts.places.len() > own);
 }

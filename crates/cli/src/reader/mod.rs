@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Reads what may never end, in a process of its own that can be given up.
+//!
+//! Others decide how long it takes to read the memory of their processes (command line, environment, numbers of a
+//! runtime), a program on a filesystem whose server does not answer, or a file behind a mount of theirs. The kernel
+//! lets some of these reads wait where not even SIGKILL ends them, and a process with such a thread cannot end either.
+//! So another process reads, answers within a time limit or is left behind, and is then replaced.
+//!
+//! Users whose processes held up reads are not asked about for ever: there is a limit per user, and one for the host.
+
+mod given_up;
+mod helper;
+mod protocol;
+mod serve;
+
+pub(crate) use given_up::NotRead;
+pub(crate) use serve::{ReaderArgs, run};
+
+use crate::collect::Roots;
+use crate::limits::HiddenReason;
+use deburr_core::recording::{Container, RuntimeReading};
+use given_up::{About, Ledger};
+use helper::Helper;
+use protocol::Question;
+use serde::de::DeserializeOwned;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// Has things read. Clones share one process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reader(Rc<RefCell<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    helper: Option<Helper>,
+    ledger: Ledger,
+    /// CPU time of the processes before this one.
+    cpu_ns: u64,
+    /// Pids of all of them.
+    pids: Vec<u32>,
+}
+
+impl Reader {
+    /// Starts the process that reads before it is needed. If it cannot be started now, that is tried again.
+    pub(crate) fn start(&self, roots: &Roots) {
+        let _ = self.0.borrow_mut().helper(roots);
+    }
+
+    /// The runtime of a process; `None` = no known one.
+    pub(crate) fn runtime(
+        &self,
+        roots: &Roots,
+        pid: u32,
+        threads: u32,
+    ) -> Result<Option<RuntimeReading>, HiddenReason> {
+        let question = Question::Runtime { pid, threads };
+        let answer: Result<Result<_, HiddenReason>, NotRead> =
+            self.ask(roots, About::Process(pid), &question);
+        answer.unwrap_or_else(|why| Err(HiddenReason::NotRead(why)))
+    }
+
+    /// The first bytes of the command line of a process, decoded, with spaces between the words; `None` if there is none.
+    pub(crate) fn command_line(
+        &self,
+        roots: &Roots,
+        pid: u32,
+        bytes: u64,
+    ) -> Result<Option<String>, NotRead> {
+        self.ask(roots, About::Process(pid), &Question::CommandLine { pid, bytes })
+    }
+
+    /// Adds to a container what the files of container runtimes say about it.
+    pub(crate) fn complete(&self, roots: &Roots, container: &mut Container) {
+        let question = Question::Container(container.clone());
+        if let Ok(complete) = self.ask(roots, About::Containers, &question) {
+            *container = complete;
+        }
+    }
+
+    /// What was given up, and on whom, as part of a sentence; `None` = nothing.
+    pub(crate) fn given_up(&self) -> Option<String> {
+        self.0.borrow().ledger.text()
+    }
+
+    /// CPU time that reading has taken so far.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        let state = self.0.borrow();
+        state.cpu_ns + state.helper.as_ref().map_or(0, |helper| helper.cpu_ns)
+    }
+
+    /// Pid of the process that reads, if one runs.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.0.borrow().helper.as_ref().map(|helper| helper.pid)
+    }
+
+    /// Whether that is the pid of a process that reads or has read.
+    pub(crate) fn is_own(&self, pid: u32) -> bool {
+        self.0.borrow().pids.contains(&pid)
+    }
+
+    fn ask<T: DeserializeOwned>(
+        &self,
+        roots: &Roots,
+        about: About,
+        question: &Question,
+    ) -> Result<T, NotRead> {
+        let mut state = self.0.borrow_mut();
+        state.ledger.may_ask(roots, about)?;
+        let begin = Instant::now();
+        let answer = state.answer(roots, question);
+        state.ledger.note(roots, about, begin.elapsed(), answer.as_ref().err().copied());
+        answer
+    }
+}
+
+impl State {
+    fn answer<T: DeserializeOwned>(
+        &mut self,
+        roots: &Roots,
+        question: &Question,
+    ) -> Result<T, NotRead> {
+        let helper = self.helper(roots).ok_or(NotRead::Failed)?;
+        let answer = helper.ask(question);
+        if answer.is_err()
+            && let Some(helper) = self.helper.take()
+        {
+            self.cpu_ns += helper.cpu_ns;
+        }
+        answer
+    }
+
+    fn helper(&mut self, roots: &Roots) -> Option<&mut Helper> {
+        if self.helper.is_none() {
+            let helper = Helper::start(roots).ok()?;
+            self.pids.push(helper.pid);
+            self.helper = Some(helper);
+        }
+        self.helper.as_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests;
