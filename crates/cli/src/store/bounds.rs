@@ -12,16 +12,25 @@ pub(super) struct Counted {
     most: u64,
 }
 
-/// The time that a recording may take.
+/// The time and the memory that a recording may take.
 #[derive(Debug)]
 pub(super) struct Budget {
     started: Instant,
     most: Duration,
+    /// Memory of this process before; `None` if it cannot be read.
+    memory_bytes: Option<u64>,
+    most_bytes: u64,
     rows: u64,
+    /// Length of the rows since the last look.
+    unseen_bytes: u64,
 }
 
-/// Rows between two looks at the clock.
+/// Rows, and bytes of them, between two looks at the clock and the memory.
 const ROWS_PER_LOOK: u64 = 1024;
+const BYTES_PER_LOOK: u64 = 1 << 20;
+/// What is kept of a recording while it is read. Ten minutes of a busy host take less than a tenth of it. As much again
+/// is left for tables that grow by doubling, and for the report.
+const MOST_BYTES: u64 = 400 << 20;
 /// A recording is read at 20 MB/s and more; one that needs more time than this holds what no session writes.
 const LEAST_TIME: Duration = Duration::from_secs(30);
 const BYTES_PER_S: u64 = 10_000_000;
@@ -59,19 +68,46 @@ impl Counted {
 impl Budget {
     /// The budget for a recording of that size.
     pub(super) fn new(bytes: u64) -> Self {
-        Self::of(LEAST_TIME + Duration::from_secs(bytes / BYTES_PER_S))
+        Self::of(LEAST_TIME + Duration::from_secs(bytes / BYTES_PER_S), MOST_BYTES)
     }
 
-    pub(super) fn of(most: Duration) -> Self {
-        Self { started: Instant::now(), most, rows: 0 }
+    pub(super) fn of(most: Duration, most_bytes: u64) -> Self {
+        Self {
+            started: Instant::now(),
+            most,
+            memory_bytes: memory_bytes(),
+            most_bytes,
+            rows: 0,
+            unseen_bytes: 0,
+        }
     }
 
-    /// Called for every row.
-    pub(super) fn spend(&mut self) -> Result<(), Fault> {
+    /// Called for every row, with its length.
+    pub(super) fn spend(&mut self, bytes: usize) -> Result<(), Fault> {
         self.rows += 1;
-        if self.rows.is_multiple_of(ROWS_PER_LOOK) && self.started.elapsed() > self.most {
+        self.unseen_bytes += bytes as u64;
+        if !self.rows.is_multiple_of(ROWS_PER_LOOK) && self.unseen_bytes < BYTES_PER_LOOK {
+            return Ok(());
+        }
+        self.unseen_bytes = 0;
+        if self.started.elapsed() > self.most {
             return Err(Fault::Limit(format!("reading took more than {} s", self.most.as_secs())));
+        }
+        let grown =
+            memory_bytes().zip(self.memory_bytes).map(|(now, then)| now.saturating_sub(then));
+        if grown.is_some_and(|grown| grown > self.most_bytes) {
+            return Err(Fault::Limit(format!(
+                "what was read so far takes more than {} MB of memory",
+                self.most_bytes >> 20
+            )));
         }
         Ok(())
     }
+}
+
+/// Memory of this process that is in use.
+fn memory_bytes() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
 }

@@ -75,7 +75,9 @@ impl Reader {
         loop {
             let next = readings.iter_mut().filter(|reading| reading.head.is_some());
             let Some(reading) = next.min_by_key(|reading| reading.head) else { return Ok(()) };
-            budget.spend().map_err(|fault| self.fault(reading.table.name, fault))?;
+            budget
+                .spend(reading.rows.bytes())
+                .map_err(|fault| self.fault(reading.table.name, fault))?;
             let record = (reading.table.read)(&mut reading.cells(&ticks));
             take(&record.map_err(|damage| {
                 OpenError(format!("`{}` is damaged: {}", self.shown, damage.message))

@@ -194,6 +194,11 @@ impl<S: Source> Rows<'_, '_, S> {
         self.current().get(column)
     }
 
+    /// Length of the current row.
+    pub fn bytes(&self) -> usize {
+        self.record.len()
+    }
+
     /// Number of cells of the current row.
     pub fn columns(&self) -> usize {
         self.cells.len()

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const END: Record = Record::End { window_ns: 1 };
 
@@ -174,10 +175,22 @@ fn more_than_a_session_writes_is_refused_with_its_table_and_limit() {
 }
 
 #[test]
-fn a_reading_ends_when_its_time_is_over() {
-    let mut budget = Budget::of(std::time::Duration::ZERO);
-    let over = (0..10_000).find_map(|_| budget.spend().err());
-    assert!(format!("{over:?}").contains("reading took more than 0 s"));
+fn a_reading_ends_when_its_time_is_over_or_its_memory_full() {
+    let over = |mut budget: Budget, kept: &mut Vec<Vec<u8>>| {
+        let fault = (0..100_000).find_map(|_| {
+            kept.push(vec![1; 10_000]);
+            budget.spend(1).err()
+        });
+        format!("{fault:?}")
+    };
+    let (none, hour) = (Duration::ZERO, Duration::from_secs(3600));
+    let fault = over(Budget::of(none, u64::MAX), &mut Vec::new());
+    assert!(fault.contains("reading took more than 0 s"), "{fault}");
+    let mut kept = Vec::new();
+    let fault = over(Budget::of(hour, 64 << 20), &mut kept);
+    assert!(fault.contains("takes more than 64 MB of memory"), "{fault}");
+    // Other tests of this process use memory, too.
+    assert!(kept.len() < 20_000, "{}", kept.len());
 }
 
 #[test]
@@ -234,4 +247,20 @@ fn a_log_is_read_as_far_as_it_is_one() {
     std::fs::remove_file(&log).unwrap();
     std::os::unix::fs::symlink("/dev/zero", &log).unwrap();
     assert!(read(&path).unwrap_err().contains("not a regular file"));
+}
+
+/// `.cargo/config.toml` says what SQLite is built without.
+#[test]
+fn sqlite_has_nothing_that_is_not_used() {
+    let connection = Connection::open_in_memory().unwrap();
+    let mut options = connection.prepare("PRAGMA compile_options").unwrap();
+    let options: Vec<String> =
+        options.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+    let unused = ["FTS3", "FTS5", "RTREE", "DBSTAT", "STAT4", "SOUNDEX", "ENABLE_LOAD_EXTENSION"];
+    for option in &options {
+        assert!(!unused.iter().any(|it| option.contains(it)), "{option}");
+    }
+    for needed in ["OMIT_LOAD_EXTENSION", "TEMP_STORE=3"] {
+        assert!(options.iter().any(|it| it == needed), "{needed} is not in {options:?}");
+    }
 }

@@ -96,11 +96,19 @@ fn check(view: &View) -> Verdict {
     let mut found: Vec<(Severity, SlowFile<'_>)> = Vec::new();
     let mut nearest: Option<SlowFile<'_>> = None;
     for (&process, group) in view.syscalls().groups() {
+        // A group has few classes and up to 20 000 files.
+        let mut usual: Vec<(FileClass, u64)> = Vec::new();
         for file in group.files.values().filter(|file| file.class.is_computed()) {
             if waits_for_events(&file.path) {
                 continue;
             }
-            let Some(slow) = slow(view, process, group, file) else { continue };
+            let known = usual.iter().find(|it| it.0 == file.class).map(|it| it.1);
+            let usual_ns = known.unwrap_or_else(|| {
+                let ns = usual_ns(group, file.class);
+                usual.push((file.class, ns));
+                ns
+            });
+            let Some(slow) = slow(view, process, group, (file, usual_ns)) else { continue };
             let is_slow = slow.most.mean_ns as f64 >= SLOW.value * 1e6
                 || slow.most.mean_ns as f64 >= RATIO.value * slow.usual_ns as f64;
             match severity::of_loss(slow.lost_ns_per_s, slow.share).filter(|_| is_slow) {
@@ -133,7 +141,7 @@ fn slow<'v>(
     view: &View,
     process: Option<ProcId>,
     group: &'v SyscallGroup,
-    file: &'v SyscallFile,
+    (file, usual_ns): (&'v SyscallFile, u64),
 ) -> Option<SlowFile<'v>> {
     let lost_ns_per_s = group.per_second(file.all_ns());
     Some(SlowFile {
@@ -141,7 +149,7 @@ fn slow<'v>(
         group,
         file,
         most: most(file)?,
-        usual_ns: usual_ns(group, file.class),
+        usual_ns,
         lost_ns_per_s,
         share: share(view, process, group, (file.all_ns(), file.off_ns)),
     })
