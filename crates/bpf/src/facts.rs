@@ -5,7 +5,7 @@
 
 use crate::prerequisites::{self, Fields, Prerequisites, fields_of};
 use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::{Struct, Typedef};
+use libbpf_rs::btf::types::{DataSec, Struct, Typedef, Var, VarSecInfo};
 use std::path::Path;
 
 /// Which field records how long a run queue has been throttled; the kernel's accounting changed twice.
@@ -45,6 +45,9 @@ pub struct Facts {
     pub throttle_clock: ThrottleClock,
     /// Threads are throttled one by one (from 6.18 on), and not their whole group at once.
     pub task_throttle: bool,
+    /// Distance in bytes from a CPU's run queue to its pressure-stall account of the whole host, in which the kernel
+    /// writes the time of most switches; `None` = not in the type information, or without `CONFIG_PSI`.
+    pub pressure_minus_rq: Option<i64>,
     /// `iter/task` programs exist.
     pub task_iterator: bool,
     /// This process sees the pids that the kernel sees: it is in the initial pid namespace.
@@ -88,6 +91,7 @@ pub fn facts() -> Facts {
         switch_args: None,
         throttle_clock: ThrottleClock::None,
         task_throttle: false,
+        pressure_minus_rq: None,
         task_iterator: false,
         initial_pid_namespace: std::fs::read_link("/proc/self/ns/pid")
             .is_ok_and(|link| link == Path::new(INITIAL_PID_NAMESPACE)),
@@ -114,7 +118,26 @@ fn read_btf(btf: &Btf<'_>, facts: &mut Facts) {
         ThrottleClock::None
     };
     facts.task_throttle = fields_of(btf, "task_struct").contains("throttled");
+    facts.pressure_minus_rq = pressure_minus_rq(btf);
     facts.task_iterator = btf.type_by_name::<Struct<'_>>("bpf_iter__task").is_some();
+}
+
+/// The section of per-CPU variables. Their distances are the same in the memory of each CPU.
+const PER_CPU: &str = ".data..percpu";
+
+fn pressure_minus_rq(btf: &Btf<'_>) -> Option<i64> {
+    if !fields_of(btf, "psi_group_cpu").contains("state_start") {
+        return None;
+    }
+    let section = btf.type_by_name::<DataSec<'_>>(PER_CPU)?;
+    let offset = |name: &str| {
+        let of_name = |info: &VarSecInfo| {
+            let variable = btf.type_by_id::<Var<'_>>(info.ty);
+            variable.is_some_and(|variable| variable.name().is_some_and(|it| it == name))
+        };
+        section.iter().find(of_name).map(|info| i64::from(info.offset))
+    };
+    Some(offset("system_group_pcpu")? - offset("runqueues")?)
 }
 
 /// Number of arguments of `typedef void (*btf_trace_sched_switch)(void *, bool,

@@ -120,6 +120,10 @@ struct task_struct___psi {
 	unsigned int in_memstall : 1;
 };
 
+struct psi_group_cpu {
+	__u64 state_start;
+};
+
 /* from 5.14: "sched: Change task_struct::state" */
 struct task_struct___new_state {
 	unsigned int __state;

@@ -28,9 +28,21 @@
 
 #define barrier() asm volatile("" ::: "memory")
 
+/*
+ * Reads back what was just stored: the verifier then continues with an unknown number, once, and
+ * not with one continuation for each way in which the number came about.
+ */
+static __always_inline __u64 forgotten(__u64 *cell)
+{
+	barrier();
+	return *(volatile __u64 *)cell;
+}
+
 /* Set by the loader from facts about this kernel and host. */
 const volatile __u32 thread_mask = 16384 - 1;
 const volatile bool cgroup_v2; /* take cgroup ids from the v2 hierarchy */
+/* Distance from a CPU's run queue to its pressure-stall account in memory; 0 = not known. */
+const volatile __s64 pressure_minus_rq;
 /* The reader may report waits of at least this length while they are in progress. */
 const volatile __u64 long_wait_ns = 10000000;
 
@@ -202,12 +214,20 @@ static __always_inline __u64 end_run(struct sched_area *area, struct task_struct
 	return began;
 }
 
+/* Whether the thread that left went to sleep and was not preempted. */
+static __always_inline bool has_slept(unsigned long long *ctx, bool state_told)
+{
+	return !arg(ctx, PREEMPT) &&
+	       (state_told ? arg(ctx, PREV_STATE) : state_of(task_arg(ctx, PREV)));
+}
+
 static __always_inline int on_switch(unsigned long long *ctx, bool state_told, bool atomic)
 {
 	struct task_struct *prev = task_arg(ctx, PREV), *next = task_arg(ctx, NEXT);
 	__u32 slot = cpu_of(prev), tid = prev->pid;
 	struct sched_area *area = bpf_map_lookup_elem(&areas, &slot);
-	__u64 clock = next->se.cfs_rq->rq->clock, now = clock, began, waited = 0, local = 0;
+	struct rq *rq = next->se.cfs_rq->rq;
+	__u64 clock = rq->clock, now = clock, began, waited = 0, local = 0;
 	/* Loaded here and not where it is needed: for each path on which the verifier reaches a
 	 * load of a pointer from a task, it searches all kernel types by name. */
 	__u64 cgroup_set = (__u64)prev->cgroups;
@@ -217,13 +237,14 @@ static __always_inline int on_switch(unsigned long long *ctx, bool state_told, b
 		return 0;
 	area->cpu.id = slot;
 	if (next->sched_info.last_queued == clock && area->cpu.compared_ns)
-		now = clock_of(area, clock);
+		now = clock_of(area, rq, clock, !tid || has_slept(ctx, state_told));
 	if (unlikely(now < area->cpu.since_ns)) {
 		area->cpu.lost.clock_backward += area->cpu.since_ns - now > CLOCKS_DIFFER_NS;
 		now = area->cpu.since_ns;
 	}
 	began = end_run(area, prev, now);
 	area->cpu.since_ns = now;
+	now = forgotten(&area->cpu.since_ns);
 
 	if (tid) {
 		slot = area->cpu.slot;
@@ -238,6 +259,7 @@ static __always_inline int on_switch(unsigned long long *ctx, bool state_told, b
 				   cgroup_set, now);
 	}
 
+	now = forgotten(&area->cpu.since_ns);
 	slot = NO_SLOT;
 	next = task_arg(ctx, NEXT);
 	tid = next->pid;
@@ -256,6 +278,7 @@ static __always_inline int on_switch(unsigned long long *ctx, bool state_told, b
 	}
 	area->cpu.slot = slot;
 	area->cpu.queued_ns = waited;
+	waited = forgotten(&area->cpu.queued_ns);
 	if (waited)
 		count_wait(area, slot, waited, local, now - local >= began,
 			   task_arg(ctx, PREV)->tgid);

@@ -201,7 +201,8 @@ struct sched_cpu {
 	__u64 overflows;
 	struct sched_lost lost;
 	struct sched_scratch scratch;
-	__u64 pad[2];
+	__u64 pressure; /* address of the host's psi_group_cpu of this CPU; 0 = not used yet */
+	__u64 pad;
 };
 
 /* All data of a CPU that a switch needs, found by one look-up. */

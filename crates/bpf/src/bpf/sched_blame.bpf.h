@@ -184,14 +184,44 @@ static __noinline __u64 untold(struct sched_area *area)
 	return left;
 }
 
-/* Blames a wait that is not within one run on this CPU, or that the reader may have reported. */
-static __noinline int blame_long(struct sched_area *area, struct sched_blame *blame)
+static __always_inline struct sched_waits *waits_of(struct sched_area *area, __u32 slot)
 {
-	volatile struct sched_scratch *scratch = &area->cpu.scratch;
-	__u64 left = untold(area), elsewhere = left - scratch->local_ns;
-	__u32 cpu_id = scratch->was_cpu;
-	struct sched_area *where;
+	struct sched_waits *w = bpf_map_lookup_elem(&waits, &slot);
+	struct sched_overflow *entry;
+	__u32 tid = area->cpu.tid;
 
+	if (likely(w))
+		return w;
+	entry = bpf_map_lookup_elem(&overflow, &tid);
+	if (!entry)
+		return 0;
+	/* Otherwise the compiler adds the offset before the check, which the verifier rejects. */
+	asm volatile("" : "+r"(entry));
+	return &entry->waits;
+}
+
+/*
+ * Blames a wait that is not within one run on this CPU, or that the reader may have reported: of
+ * the thread that just got that CPU, in the current epoch or the one before. A global function,
+ * which the verifier checks once and not on each path that leads to a call.
+ */
+__noinline int blame_long(__u32 cpu_id, __u32 current)
+{
+	struct sched_area *area = bpf_map_lookup_elem(&areas, &cpu_id), *where;
+	volatile struct sched_scratch *scratch;
+	struct sched_blame *blame;
+	struct sched_waits *w;
+	__u64 left, elsewhere;
+
+	if (!area)
+		return 0;
+	scratch = &area->cpu.scratch;
+	w = waits_of(area, scratch->slot);
+	if (!w)
+		return 0;
+	blame = &w->blame[current & 1];
+	left = untold(area);
+	elsewhere = left - scratch->local_ns;
 	if (scratch->local_ns) {
 		scratch->to_ns = area->cpu.since_ns;
 		scratch->from_ns = scratch->to_ns - scratch->local_ns;
@@ -201,6 +231,7 @@ static __noinline int blame_long(struct sched_area *area, struct sched_blame *bl
 	}
 	if (!elsewhere)
 		return 0;
+	cpu_id = scratch->was_cpu;
 	where = bpf_map_lookup_elem(&areas, &cpu_id);
 	if (!where) {
 		blame->migrated_ns += elsewhere;
@@ -224,20 +255,22 @@ static __noinline int begin_epoch(struct sched_blame *blame, __u32 current)
 /*
  * Counts a wait whose end, at `arrival`, was not reported by a switch. If all of it was on this
  * CPU's queue, the runs there show the culprits: the last of them ends at the arrival
- * (began_unseen).
+ * (began_unseen). A global function like blame_long().
  */
-static __noinline int count_unseen_wait(struct sched_area *area, struct sched_thread *t,
-					__u64 arrival, __u64 wait, bool local)
+__noinline int count_unseen_wait(__u32 cpu_id, __u32 tid, __u64 arrival, __u64 wait, __u32 local)
 {
-	volatile struct sched_scratch *scratch = &area->cpu.scratch;
-	__u32 slot = slot_of(t->tid), bucket = wait_bucket(wait);
+	struct sched_area *area = bpf_map_lookup_elem(&areas, &cpu_id);
+	__u32 slot = slot_of(tid), bucket = wait_bucket(wait);
 	__u32 current = *(volatile __u32 *)&epoch;
+	struct sched_thread *t = bpf_map_lookup_elem(&threads, &slot);
 	struct sched_waits *w = bpf_map_lookup_elem(&waits, &slot);
 	struct sched_reported *reported = bpf_map_lookup_elem(&reported_waits, &slot);
+	volatile struct sched_scratch *scratch;
 	struct sched_blame *blame;
 
-	if (!w || !reported)
+	if (!area || !t || !w || !reported)
 		return 0;
+	scratch = &area->cpu.scratch;
 	if (bucket < WAIT_BUCKETS) {
 		w->bucket[bucket].count++;
 		w->bucket[bucket].ns += wait;
@@ -269,22 +302,13 @@ static __noinline int count_unseen_wait(struct sched_area *area, struct sched_th
 static __always_inline void count_wait(struct sched_area *area, __u32 slot, __u64 queued,
 				       __u64 local, bool alone, __u32 culprit)
 {
-	struct sched_waits *w = bpf_map_lookup_elem(&waits, &slot);
+	struct sched_waits *w = waits_of(area, slot);
 	struct sched_culprit *place;
 	struct sched_blame *blame;
 	__u32 bucket, current;
 
-	if (unlikely(!w)) {
-		__u32 tid = area->cpu.tid;
-		struct sched_overflow *entry = bpf_map_lookup_elem(&overflow, &tid);
-
-		if (!entry)
-			return;
-		/* Otherwise the compiler adds the offset before the check, which the verifier
-		 * rejects. */
-		asm volatile("" : "+r"(entry));
-		w = &entry->waits;
-	}
+	if (unlikely(!w))
+		return;
 	area->cpu.waits++;
 	bucket = wait_bucket(queued);
 	if (bucket < WAIT_BUCKETS) {
@@ -307,6 +331,6 @@ static __always_inline void count_wait(struct sched_area *area, __u32 slot, __u6
 	} else {
 		area->cpu.scratch.local_ns = local;
 		area->cpu.scratch.slot = slot;
-		blame_long(area, blame);
+		blame_long(area->cpu.id, current);
 	}
 }

@@ -16,6 +16,8 @@
 #define DISBELIEVE_NS 1000000000
 /* A CPU's comparison older than this is superseded by the newest one of any CPU. */
 #define COMPARED_LONG_AGO_NS 16000000
+/* A switch that is longer after its wake-up is not looked up in the pressure-stall account. */
+#define PRESSURE_NEAR_NS 100000000
 /* Smaller differences are due to reading the two clocks one after the other. */
 #define CLOCKS_DIFFER_NS 5000
 
@@ -47,14 +49,40 @@ static __always_inline void compare_clocks(struct sched_area *area, __u64 clock,
 }
 
 /*
+ * The time at which pressure-stall accounting (PSI) saw this switch, a moment before this hook:
+ * psi_task_switch() reads the same clock as the run queue's. It reaches the account of the whole
+ * host if the thread that left went to sleep, or if it was the idle task. 0 = without PSI, or not
+ * near the run queue's clock.
+ */
+static __always_inline __u64 pressure_clock(struct sched_area *area, struct rq *rq, __u64 clock)
+{
+	__u64 told;
+
+	if (unlikely(!area->cpu.pressure))
+		area->cpu.pressure = address_of(&area->cpu.pressure, rq) + pressure_minus_rq;
+	told = NUMBER_AT(struct psi_group_cpu, area->cpu.pressure, state_start);
+	return told - clock < PRESSURE_NEAR_NS ? told : 0;
+}
+
+/*
  * The time of a switch to a thread whose last_queued equals the run queue's clock. After a wake-up
  * that causes a reschedule, the scheduler skips the update of that clock (rq_clock_skip_update()):
  * such a thread appears not to have waited, and its wait would be counted as time on the CPU.
+ * `accounted` = the switch is in the host's pressure-stall account, which is read at a fraction of
+ * the cost of a clock.
  */
-static __noinline __u64 clock_of(struct sched_area *area, __u64 clock)
+static __noinline __u64 clock_of(struct sched_area *area, struct rq *rq, __u64 clock,
+				 bool accounted)
 {
-	__s64 ahead = bpf_ktime_get_ns() - clock, known;
+	__s64 ahead, known;
+	__u64 told;
 
+	if (pressure_minus_rq && accounted) {
+		told = pressure_clock(area, rq, clock);
+		if (likely(told))
+			return told;
+	}
+	ahead = bpf_ktime_get_ns() - clock;
 	compare_clocks(area, clock, ahead, false);
 	known = area->cpu.monotonic_minus_clock_ns;
 	if (clock - area->cpu.compared_ns > COMPARED_LONG_AGO_NS && newest_ahead_ns > known)

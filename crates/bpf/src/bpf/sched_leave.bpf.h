@@ -76,7 +76,7 @@ static __noinline __u64 arrived_unseen(struct sched_area *area, struct sched_thr
 	if (wait && arrival > window_start_ns) {
 		if (wait > arrival - window_start_ns)
 			wait = arrival - window_start_ns;
-		count_unseen_wait(area, t, arrival, wait, local);
+		count_unseen_wait(area->cpu.id, t->tid, arrival, wait, local);
 	}
 	return arrival;
 }

@@ -467,6 +467,7 @@ fn configure(
     let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
     rodata.thread_mask = plan.slots - 1;
     rodata.cgroup_v2 = plan.cgroup_v2;
+    rodata.pressure_minus_rq = plan.pressure_minus_rq;
     rodata.long_wait_ns = LONG_WAIT_NS;
     open.maps.threads.set_max_entries(plan.slots)?;
     open.maps.waits.set_max_entries(plan.slots)?;

@@ -37,6 +37,8 @@ pub struct Plan {
     pub initial_pid_namespace: bool,
     /// Take cgroup ids from the v2 hierarchy.
     pub cgroup_v2: bool,
+    /// Distance in bytes from a CPU's run queue to its pressure-stall account; 0 = not known.
+    pub pressure_minus_rq: i64,
     /// Slots of the thread table, a power of two.
     pub slots: u32,
 }
@@ -66,6 +68,7 @@ pub fn plan(facts: &Facts, needs: Needs) -> Result<Plan, String> {
         task_iterator: facts.task_iterator,
         initial_pid_namespace: facts.initial_pid_namespace,
         cgroup_v2: needs.cgroup_v2,
+        pressure_minus_rq: facts.pressure_minus_rq.unwrap_or(0),
         // With twice as many slots as threads, 1 % of the threads find all four candidate slots taken.
         slots: (needs.threads * 2).next_power_of_two().clamp(SLOTS.0, SLOTS.1) as u32,
     })
@@ -122,6 +125,7 @@ mod tests {
             switch_args: Some(4),
             throttle_clock: ThrottleClock::Own,
             task_throttle: true,
+            pressure_minus_rq: Some(-80192),
             task_iterator: true,
             initial_pid_namespace: true,
         }
