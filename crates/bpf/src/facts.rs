@@ -155,6 +155,8 @@ mod tests {
         let facts = facts();
         if facts.ground.btf_error.is_none() {
             assert!(matches!(facts.switch_args, Some(3 | 4)), "{facts:?}");
+            let accounts_pressure = Path::new("/proc/pressure").exists();
+            assert_eq!(facts.pressure_minus_rq.is_some(), accounts_pressure, "{facts:?}");
         }
     }
 }

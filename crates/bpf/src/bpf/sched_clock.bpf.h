@@ -56,12 +56,12 @@ static __always_inline void compare_clocks(struct sched_area *area, __u64 clock,
  */
 static __always_inline __u64 pressure_clock(struct sched_area *area, struct rq *rq, __u64 clock)
 {
-	__u64 told;
+	__u64 switched_ns;
 
 	if (unlikely(!area->cpu.pressure))
 		area->cpu.pressure = address_of(&area->cpu.pressure, rq) + pressure_minus_rq;
-	told = NUMBER_AT(struct psi_group_cpu, area->cpu.pressure, state_start);
-	return told - clock < PRESSURE_NEAR_NS ? told : 0;
+	switched_ns = NUMBER_AT(struct psi_group_cpu, area->cpu.pressure, state_start);
+	return switched_ns - clock < PRESSURE_NEAR_NS ? switched_ns : 0;
 }
 
 /*
@@ -75,12 +75,12 @@ static __noinline __u64 clock_of(struct sched_area *area, struct rq *rq, __u64 c
 				 bool accounted)
 {
 	__s64 ahead, known;
-	__u64 told;
+	__u64 switched_ns;
 
 	if (pressure_minus_rq && accounted) {
-		told = pressure_clock(area, rq, clock);
-		if (likely(told))
-			return told;
+		switched_ns = pressure_clock(area, rq, clock);
+		if (likely(switched_ns))
+			return switched_ns;
 	}
 	ahead = bpf_ktime_get_ns() - clock;
 	compare_clocks(area, clock, ahead, false);
