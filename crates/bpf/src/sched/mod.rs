@@ -393,17 +393,7 @@ impl SchedProbe {
         self.map_bytes
     }
 
-<<<<<<< Updated upstream
     /// The timed runs of the switch program, timed while [`crate::RunStats`] existed.
-=======
-    /// Instructions that the verifier looked at to admit the switch program; `None` where the kernel does not tell.
-    #[must_use]
-    pub fn verified_instructions(&self) -> Option<u64> {
-        stats::verified_instructions(self.switch_program.as_fd())
-    }
-
-    /// Run time in nanoseconds and number of runs of the switch program, counted while [`crate::RunStats`] existed.
->>>>>>> Stashed changes
     #[must_use]
     pub fn timed_runs(&self) -> Option<crate::TimedRuns> {
         stats::timed_runs(self.switch_program.as_fd())
