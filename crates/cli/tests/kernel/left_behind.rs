@@ -80,12 +80,12 @@ fn killed_twice(scenario: &str, after: Duration) -> u32 {
 fn lab_clean_removes_what_two_sigkills_left() {
     let _one = alone();
     let name = "lab_clean_removes_what_two_sigkills_left";
-    if !common::root_or_skip("lab", name) {
+    if !common::root_or_skip("kernel", name) {
         return;
     }
     let scenario = "writeback-fast";
     if let Some(reason) = lacks_disk(scenario) {
-        return common::skip_or_fail("lab", name, &reason);
+        return common::skip_or_fail("kernel", name, &reason);
     }
     let before = settings();
     let mut cleaned_rounds = 0;
@@ -126,11 +126,11 @@ fn lab_clean_removes_what_two_sigkills_left() {
 fn what_somebody_else_made_survives() {
     let _one = alone();
     let name = "what_somebody_else_made_survives";
-    if !common::root_or_skip("lab", name) {
+    if !common::root_or_skip("kernel", name) {
         return;
     }
     let Some(root) = cgroup_roots().into_iter().next() else {
-        return common::skip_or_fail("lab", name, "no cgroups");
+        return common::skip_or_fail("kernel", name, "no cgroups");
     };
     let here = tempfile::tempdir().unwrap();
     let (own, foreign) = (here.path().join("own"), here.path().join("deburr-lab-1-x"));
