@@ -20,6 +20,18 @@ static __always_inline unsigned long long arg(unsigned long long *ctx, int numbe
 	return ((volatile unsigned long long *)ctx)[number];
 }
 
+#define barrier() asm volatile("" ::: "memory")
+
+/*
+ * Reads back what was just stored: the verifier then continues with an unknown number, once, and
+ * not with one continuation for each way in which the number came about.
+ */
+static __always_inline __u64 forgotten(__u64 *cell)
+{
+	barrier();
+	return *(volatile __u64 *)cell;
+}
+
 /* The pointer as a number that the verifier does not track: it is stored in a map and read back. */
 static __always_inline __u64 address_of(__u64 *cell, const void *pointer)
 {

@@ -26,18 +26,6 @@
 /* At most one sampled look-up per 50 us: at 400 ns each, less than 1 % of a CPU at any load. */
 #define LONG_BLAME_NS 50000
 
-#define barrier() asm volatile("" ::: "memory")
-
-/*
- * Reads back what was just stored: the verifier then continues with an unknown number, once, and
- * not with one continuation for each way in which the number came about.
- */
-static __always_inline __u64 forgotten(__u64 *cell)
-{
-	barrier();
-	return *(volatile __u64 *)cell;
-}
-
 /* Set by the loader from facts about this kernel and host. */
 const volatile __u32 thread_mask = 16384 - 1;
 const volatile bool cgroup_v2; /* take cgroup ids from the v2 hierarchy */
@@ -212,13 +200,6 @@ static __always_inline __u64 end_run(struct sched_area *area, struct task_struct
 	if (likely(since))
 		*(prev->pid ? &area->cpu.busy_ns : &area->cpu.idle_ns) += now - since;
 	return began;
-}
-
-/* Whether the thread that left went to sleep and was not preempted. */
-static __always_inline bool has_slept(unsigned long long *ctx, bool state_told)
-{
-	return !arg(ctx, PREEMPT) &&
-	       (state_told ? arg(ctx, PREV_STATE) : state_of(task_arg(ctx, PREV)));
 }
 
 static __always_inline int on_switch(unsigned long long *ctx, bool state_told, bool atomic)

@@ -40,6 +40,13 @@ static __always_inline unsigned int state_of(struct task_struct *task)
 	return old->state;
 }
 
+/* Whether the thread that left went to sleep and was not preempted. */
+static __always_inline bool has_slept(unsigned long long *ctx, bool state_told)
+{
+	return !arg(ctx, PREEMPT) &&
+	       (state_told ? arg(ctx, PREV_STATE) : state_of(task_arg(ctx, PREV)));
+}
+
 static __always_inline __u32 cpu_of(struct task_struct *task)
 {
 	struct task_struct___old_cpu *old = (void *)task;
