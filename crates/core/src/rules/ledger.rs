@@ -2,9 +2,9 @@
 //! Time ledgers. For a group of processes: where the wall time of its threads went, in parts that sum to it. For a
 //! whole host: where the time went in which its threads wanted to run.
 
-use super::block::io_neighbour;
-use super::sched;
+use super::block::support::beside_others;
 use super::words::group_entity;
+use super::{candidates, sched};
 use crate::finding::{Entity, EntityKind, Ledger, LedgerPart, LedgerState};
 use crate::recording::check::{fits, roughly_fits};
 use crate::view::{Delay, Group, Groups, Usage, View};
@@ -31,8 +31,8 @@ pub(super) fn of(view: &View, groups: &Groups<'_>, at: usize) -> Option<Ledger> 
     parts.push(LedgerPart { state: LedgerState::Unattributed, ns: wall_ns - known_ns });
     let mut tails = vec![];
     if group.in_target {
-        tails.extend(sched::tails(view, groups, at));
-        tails.extend(io_neighbour::tail_at(view, groups, at));
+        tails.extend(sched::tails::all(view, groups, at));
+        tails.extend(beside_others::tail_at(view, groups, at));
     }
     Some(Ledger { victim: group_entity(view, group), wall_ns, threads, parts, excess_ns, tails })
 }
@@ -73,7 +73,7 @@ pub(super) fn of_host(view: &View) -> Option<Ledger> {
 
 /// Whether a group lost enough time to get a ledger in the report on a whole host.
 pub(super) fn lost_something(view: &View, group: &Group<'_>) -> bool {
-    sched::may_suffer(view, group) && view.per_second(lost_ns(group)) >= LOST_NS_PER_S
+    candidates::may_suffer(view, group) && view.per_second(lost_ns(group)) >= LOST_NS_PER_S
 }
 
 /// Time that a group lost, in nanoseconds: contention, throttling, block IO and memory stalls; without the probe,

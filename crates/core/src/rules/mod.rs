@@ -7,6 +7,7 @@
 //! report missing sources.
 
 mod block;
+mod candidates;
 mod confidence;
 mod cpu;
 mod explain;

@@ -7,8 +7,8 @@ use crate::finding::{
     Target, Tool, Window,
 };
 use crate::recording::{Event, EventKind, Source, State, TargetSpec};
+use crate::rules::candidates::target_is_host;
 use crate::rules::observer::losses;
-use crate::rules::sched::target_is_host;
 use crate::text::units;
 use crate::view::View;
 use jiff::Timestamp;

@@ -7,7 +7,7 @@
 //! subtracted from the longer ones.
 
 use super::Limit;
-use super::sched::target_is_host;
+use super::candidates::target_is_host;
 use crate::finding::{Evidence, Severity, Tail, TailOf, Unit};
 use crate::recording::{WAIT_BUCKETS, WaitHist};
 use crate::rules::words::evidence;

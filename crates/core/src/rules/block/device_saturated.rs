@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK003: a device that cannot keep up, all the time or in stretches.
 
-use super::io_neighbour;
+use super::support::beside_others::OTHERS_SHARE;
 use super::support::clocks::Compared;
 use super::support::hung::{self, HUNG};
 use super::support::overload::{
@@ -37,18 +37,7 @@ pub(in crate::rules) static RULE: Rule = Rule {
     any_of: &[Source::Block, Source::Diskstats],
     helps: &[Source::Writeback, Source::Settings],
     limits: &[
-        &[
-            BUSY,
-            SPELL,
-            DEPTH,
-            SLOW,
-            SLOW_ROTATING,
-            CALM,
-            io_neighbour::OTHERS_SHARE,
-            RHYTHM,
-            BEFORE,
-            HUNG,
-        ],
+        &[BUSY, SPELL, DEPTH, SLOW, SLOW_ROTATING, CALM, OTHERS_SHARE, RHYTHM, BEFORE, HUNG],
         &severity::LOSS_LIMITS,
         &STALL_LIMITS,
     ],
@@ -60,12 +49,12 @@ pub(in crate::rules) static RULE: Rule = Rule {
 
 fn check(view: &View) -> Verdict {
     if !view.covers(Source::Block) {
-        return busy_counters::check(view);
+        return busy_counters::check(view, &RULE);
     }
     let groups = view.groups();
     let victims = Victim::all(view, &groups);
     let mut findings = Vec::new();
-    let mut hung = hung::findings(view, &groups);
+    let mut hung = hung::findings(view, &groups, &RULE);
     for (&device, activity) in view.block().activity() {
         let how = Overload::of(view, device, activity);
         let mut hits: Vec<DeviceLoss<'_>> = victims

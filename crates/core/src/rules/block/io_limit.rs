@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK007: an IO limit of a cgroup holds back its transfers.
 
-use super::io_neighbour;
 use super::support::active_limits::{self, ActiveLimit};
-use super::support::knobs;
 use super::support::victims::{STALL_LIMITS, of_stalls};
+use super::support::{beside_others, knobs};
 use crate::finding::{
     Area, Cause, Confirm, Cost, Evidence, Finding, Fix, Promise, Severity, Share, Unit,
 };
 use crate::recording::{DevId, IoOp, Source, StallKind};
+use crate::rules::candidates::may_suffer;
 use crate::rules::confidence::Confidence;
-use crate::rules::sched::may_suffer;
 use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
 use crate::text::units;
@@ -79,7 +78,7 @@ fn check(view: &View) -> Verdict {
 fn nothing_held(view: &View, groups: &Groups<'_>) -> Verdict {
     // Where the time before requests was recorded, held-back transfers were, too.
     let told = view.block().latency().values().any(|latency| latency.before.is_some());
-    if let Some(missing) = io_neighbour::hidden(view, groups).filter(|_| !told) {
+    if let Some(missing) = beside_others::hidden(view, groups).filter(|_| !told) {
         return Verdict::NoData { missing: vec![missing] };
     }
     let limits = knobs::limits(view).len() as u64;

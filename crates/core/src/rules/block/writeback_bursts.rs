@@ -59,7 +59,7 @@ struct StalledVictim<'g> {
 
 fn check(view: &View) -> Verdict {
     if !view.covers(Source::Writeback) {
-        return by_counters::check(view);
+        return by_counters::check(view, &RULE);
     }
     let groups = view.groups();
     let mut hits: Vec<StalledVictim<'_>> = Vec::new();

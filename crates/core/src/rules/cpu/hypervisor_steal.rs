@@ -6,8 +6,8 @@ use crate::finding::{
     Area, Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
 };
 use crate::recording::Source;
+use crate::rules::candidates::target_is_host;
 use crate::rules::confidence::Confidence;
-use crate::rules::sched::target_is_host;
 use crate::rules::words::{self, evidence};
 use crate::rules::{Check, Rule, Status, Verdict, severity};
 use crate::text::units;

@@ -6,7 +6,7 @@
 //! share of their CPU time.
 
 use crate::finding::{Entity, EntityKind, Severity};
-use crate::rules::sched::{may_suffer, target_is_host};
+use crate::rules::candidates::{may_suffer, target_is_host};
 use crate::rules::words::{group_entity, group_name};
 use crate::rules::{Limit, severity};
 use crate::view::{CpuTotals, Group, Series, View};

@@ -3,8 +3,8 @@
 
 use crate::finding::{Area, Cost, Evidence, Finding, Fix, Severity, Unit};
 use crate::recording::{PsiResource, Source};
+use crate::rules::candidates::may_suffer;
 use crate::rules::confidence::Confidence;
-use crate::rules::sched::may_suffer;
 use crate::rules::words::{self, evidence, group_name};
 use crate::rules::{Check, Rule, Status, Verdict, severity};
 use crate::text::units;

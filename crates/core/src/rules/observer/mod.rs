@@ -6,7 +6,7 @@ pub(super) mod losses;
 mod observer_overhead;
 mod window_too_short;
 
-use super::{Rule, sched, severity};
+use super::{Rule, candidates, severity};
 use crate::finding::Fix;
 use crate::view::{Group, Groups, Usage, View};
 
@@ -34,7 +34,7 @@ fn losers<'g>(
 
 /// Remedy that makes observing cheaper and more complete: a narrower target, unless there is one already.
 fn narrower(view: &View) -> Vec<Fix> {
-    if !sched::target_is_host(view) {
+    if !candidates::target_is_host(view) {
         return vec![];
     }
     vec![Fix {

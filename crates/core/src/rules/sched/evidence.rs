@@ -2,7 +2,8 @@
 //! What the scheduler rules share: a group's loss, and the evidence lines for it.
 
 use crate::finding::{Cost, Evidence, Unit};
-use crate::recording::{PsiResource, Source, TargetSpec};
+use crate::recording::{PsiResource, Source};
+use crate::rules::candidates::target_is_host;
 use crate::rules::words::evidence;
 use crate::rules::{Limit, remedy};
 use crate::text::units;
@@ -79,17 +80,6 @@ pub(super) fn turns(view: &View, usage: &Usage) -> Option<(u64, u64)> {
     let held_up_ns = states.block_io_ns + states.mem_stall_ns + states.uninterruptible_ns;
     let turns = usage.waits.total_count();
     Some((turns, (states.on_cpu_ns + held_up_ns).checked_div(turns)?))
-}
-
-/// Whether the target is the whole host, so that victims have to be distinguished from processes that merely share its
-/// CPUs.
-pub(in crate::rules) fn target_is_host(view: &View) -> bool {
-    view.meta().is_none_or(|meta| meta.target == TargetSpec::Host)
-}
-
-/// Whether a group may be a victim: the observer never is, and kernel threads only if they are the target.
-pub(in crate::rules) fn may_suffer(view: &View, group: &Group<'_>) -> bool {
-    group.in_target && !group.is_observer() && !(group.is_kernel() && target_is_host(view))
 }
 
 /// The cost, with the percentiles that the probe's histogram of waits gives.

@@ -8,6 +8,7 @@ use crate::finding::{
     Area, Cause, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
 };
 use crate::recording::Source;
+use crate::rules::candidates::may_suffer;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, remedy, severity};
@@ -47,7 +48,7 @@ fn check(view: &View) -> Verdict {
     let mut nearest: Option<(Loss, &Group<'_>)> = None;
     let mut unseen: Option<(&Group<'_>, &Idle)> = None;
     let list = groups.list().iter().enumerate();
-    for (at, group) in list.filter(|(_, group)| lines::may_suffer(view, group)) {
+    for (at, group) in list.filter(|(_, group)| may_suffer(view, group)) {
         let Some(idle) = group.idle.as_ref().filter(|idle| idle.whole_ns() > 0) else { continue };
         let loss = loss(view, group, idle, estimated_ns(idle));
         let severity = severity::of_loss(loss.ns_per_s, loss.share);

@@ -13,12 +13,9 @@ mod quota_throttle;
 mod run_queue_contention;
 mod runtime_oversubscribed;
 mod sized_threads;
-
-pub(super) use evidence::{may_suffer, target_is_host};
+pub(super) mod tails;
 
 use super::Rule;
-use crate::finding::Tail;
-use crate::view::{Groups, View};
 
 /// The rules of this area, by code.
 pub(super) const RULES: &[&Rule] = &[
@@ -27,9 +24,3 @@ pub(super) const RULES: &[&Rule] = &[
     &idle_while_waiting::RULE,
     &runtime_oversubscribed::RULE,
 ];
-
-/// The tails that waiting for a CPU causes for a group: run-queue waits, then throttling.
-pub(super) fn tails(view: &View, groups: &Groups<'_>, at: usize) -> impl Iterator<Item = Tail> {
-    let queued = run_queue_contention::tail_of(view, groups, at);
-    queued.into_iter().chain(quota_throttle::tail_of(view, &groups.list()[at]))
-}

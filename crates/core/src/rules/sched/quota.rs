@@ -2,11 +2,13 @@
 //! Which levels of the cgroup tree throttled a group, and the kernel's counters there. The quota may be on a cgroup
 //! above the group's own.
 
-use crate::finding::{Cause, Entity, EntityKind, Evidence, Share, Unit};
+use super::evidence::Loss;
+use crate::finding::{Cause, Entity, EntityKind, Evidence, Severity, Share, Unit};
 use crate::recording::{CgroupId, Source};
+use crate::rules::severity;
 use crate::rules::words::{cgroup_entity, evidence};
 use crate::text::units;
-use crate::view::{CgroupView, View};
+use crate::view::{CgroupView, Group, View};
 
 /// The levels whose quota throttled a group, the one that did so most first.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +85,25 @@ impl Binding {
         };
         self.levels.iter().map(cause).collect()
     }
+}
+
+/// Whether the delay of a group from `/proc/PID/schedstat` is due to a quota, by the counters of its cgroup or of
+/// one above.
+pub(super) fn throttles(view: &View, group: &Group<'_>) -> bool {
+    let levels = group.cgroup.map(|id| view.cgroup_path(id)).unwrap_or_default();
+    levels.iter().any(|(_, level)| counted_loss(view, level).is_some())
+}
+
+/// The loss by a level's counters, and its severity; `None` without a quota or below the limits. The loss is the time
+/// of its throttled per-CPU queues, each of which held at least one thread.
+pub(super) fn counted_loss(view: &View, quota: &CgroupView) -> Option<(Loss, Severity)> {
+    let limit_cpus = quota.limit_cpus()?;
+    let queues_ns = quota.throttled_ns.delta()?;
+    // Where usage is not counted, the quota is the most that can have been used.
+    let most_ns = (limit_cpus * view.window_ns() as f64) as u64;
+    let wanted_ns = queues_ns + quota.usage_ns.delta().unwrap_or(most_ns);
+    let loss = Loss::new(view, queues_ns, wanted_ns, wanted_ns);
+    Some((loss, severity::of_loss(loss.ns_per_s, loss.share)?))
 }
 
 /// Evidence lines: a level's quota and the kernel's counters of it.

@@ -2,12 +2,13 @@
 //! SCH002: threads that could run are stopped because a cgroup's CPU quota ran out.
 
 use super::demand::{self, QuotaIncrease};
-use super::evidence::{self as lines, Loss};
+use super::evidence::Loss;
 use super::quota::{self, Binding, counters};
-use crate::finding::{Area, Confirm, Cost, Finding, Fix, Severity, Tail, TailOf, Unit};
-use crate::recording::{CgroupId, Source, State, WaitHist, bucket_of};
+use super::tails;
+use crate::finding::{Area, Confirm, Cost, Finding, Fix, Severity, Tail, Unit};
+use crate::recording::{CgroupId, Source, State};
+use crate::rules::candidates::{may_suffer, target_is_host};
 use crate::rules::confidence::Confidence;
-use crate::rules::tail::ExcludedWaiting;
 use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, remedy, severity, tail};
 use crate::text::shell_quote;
@@ -37,25 +38,6 @@ pub(in crate::rules) static RULE: Rule = Rule {
     file: file!(),
     check: Check::Recording(check),
 };
-
-/// Whether the delay of a group from `/proc/PID/schedstat` belongs to this rule, by the counters of its cgroup or of
-/// one above.
-pub(super) fn throttles(view: &View, group: &Group<'_>) -> bool {
-    let levels = group.cgroup.map(|id| view.cgroup_path(id)).unwrap_or_default();
-    levels.iter().any(|(_, level)| counted(view, level).is_some())
-}
-
-/// The loss by a level's counters, and its severity; `None` without a quota or below the limits. The loss is the time
-/// of its throttled per-CPU queues, each of which held at least one thread.
-fn counted(view: &View, quota: &CgroupView) -> Option<(Loss, Severity)> {
-    let limit_cpus = quota.limit_cpus()?;
-    let queues_ns = quota.throttled_ns.delta()?;
-    // Where usage is not counted, the quota is the most that can have been used.
-    let most_ns = (limit_cpus * view.window_ns() as f64) as u64;
-    let wanted_ns = queues_ns + quota.usage_ns.delta().unwrap_or(most_ns);
-    let loss = Loss::new(view, queues_ns, wanted_ns, wanted_ns);
-    Some((loss, severity::of_loss(loss.ns_per_s, loss.share)?))
-}
 
 fn check(view: &View) -> Verdict {
     let groups = view.groups();
@@ -105,30 +87,11 @@ fn most_throttled(view: &View) -> String {
 /// A throttled group and its loss.
 type Victim<'g> = (Loss, &'g Group<'g>);
 
-/// The tail that throttling causes for a group of the target. The number of stops is the quota's `nr_throttled`. Their
-/// mean length is a lower bound: as if each stop had stopped all threads of the group, or all per-CPU queues of the
-/// quota, at once.
-pub(in crate::rules) fn tail_of(view: &View, group: &Group<'_>) -> Option<Tail> {
-    let usage = group.usage.as_ref()?;
-    let (turns, turn_ns) = lines::turns(view, usage)?;
-    let quota = view.cgroups().get(&quota::of(view, group.cgroup).level()?)?;
-    let stops = quota.nr_throttled.delta().filter(|&stops| stops > 0)?;
-    let throttled_ns = usage.states.throttled_ns;
-    let queues_ns = quota.throttled_ns.delta().unwrap_or(0);
-    let by_threads_ns = throttled_ns / u64::from(usage.threads_max.max(1));
-    let by_queues_ns = queues_ns / u64::from(view.cpu_count().max(1));
-    let stop_ns = by_threads_ns.max(by_queues_ns).min(throttled_ns) / stops;
-    let mut waits = WaitHist::default();
-    waits.count[bucket_of(stop_ns)] = stops.min(turns);
-    waits.ns[bucket_of(stop_ns)] = stops.min(turns) * stop_ns;
-    tail::of_waits(TailOf::Throttled, (turns, turn_ns), &waits, ExcludedWaiting::default())
-}
-
 /// Severity of a victim's throttling by its mean or its tail, and the tail if that is worse.
 fn severity_of(view: &View, (loss, group): &Victim<'_>) -> (Option<Severity>, Option<Tail>) {
     let by_mean = severity::of_loss(loss.ns_per_s, loss.share);
     let again = !tail::came_at_once(&view.target_load().throttled);
-    let tail = tail_of(view, group).filter(|_| again);
+    let tail = tails::of_throttling(view, group).filter(|_| again);
     let by_tail = tail.and_then(|tail| tail::severity(view, &tail, loss.ns_per_s));
     (by_mean.max(by_tail), tail.filter(|_| by_tail > by_mean))
 }
@@ -137,7 +100,7 @@ fn severity_of(view: &View, (loss, group): &Victim<'_>) -> (Option<Severity>, Op
 /// the victim that came nearest to the limits.
 fn by_ledger<'g>(view: &View, groups: &'g [Group<'g>]) -> (Vec<Finding>, Option<(String, Loss)>) {
     let mut quotas: BTreeMap<Option<CgroupId>, (Binding, Vec<Victim<'g>>)> = BTreeMap::new();
-    for group in groups.iter().filter(|group| lines::may_suffer(view, group)) {
+    for group in groups.iter().filter(|group| may_suffer(view, group)) {
         let Some(usage) = group.usage.as_ref().filter(|usage| usage.states.throttled_ns > 0) else {
             continue;
         };
@@ -206,7 +169,7 @@ fn of_victim(
     );
     let label = Source::Sched.label();
     let mut all = vec![evidence(view, "throttled", loss.ns as f64, Unit::Ns, label, note)];
-    let tail = tail_of(view, group);
+    let tail = tails::of_throttling(view, group);
     all.extend(tail.iter().map(|tail| tail::line(view, tail, label)));
     all.extend(quota.map(|quota| counters(view, quota)).unwrap_or_default());
     let note = "counted apart: waiting behind others is no throttling, see SCH001".to_owned();
@@ -252,7 +215,7 @@ fn of_victim(
 /// One finding for each quota that ran out by the kernel's counters, which do not say which threads it throttled.
 fn by_counters(view: &View) -> Vec<Finding> {
     let looked_at = |id: &CgroupId| {
-        lines::target_is_host(view)
+        target_is_host(view)
             || view.groups().list().iter().filter(|group| group.in_target).any(|group| {
                 group
                     .cgroup
@@ -265,7 +228,7 @@ fn by_counters(view: &View) -> Vec<Finding> {
 
 fn of_counters(view: &View, id: CgroupId, quota: &CgroupView) -> Option<Finding> {
     let facts = quota.facts.as_ref()?;
-    let (loss, severity) = counted(view, quota)?;
+    let (loss, severity) = quota::counted_loss(view, quota)?;
     let periods = quota.nr_periods.delta().unwrap_or(0);
     // The counter does not say how many threads each queue held.
     let confidence = Confidence::of(view).with_samples(periods).with("threads not seen", 0.7);

@@ -4,14 +4,15 @@
 use super::blame::Blame;
 use super::evidence::{self as lines, Loss};
 use super::own_budget::OwnBudget;
-use crate::finding::{Area, Cost, Finding, Fix, Severity, Share, Tail, TailOf, Unit};
+use super::{quota, tails};
+use crate::finding::{Area, Cost, Finding, Fix, Severity, Share, Tail, Unit};
 use crate::recording::Source;
+use crate::rules::candidates::{may_suffer, target_is_host};
 use crate::rules::confidence::Confidence;
-use crate::rules::tail::ExcludedWaiting;
 use crate::rules::words::{self, evidence, group_name};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, remedy, severity, tail};
 use crate::text::units;
-use crate::view::{Group, GroupCulprit, Groups, View, waits};
+use crate::view::{Group, View, waits};
 
 const MAX_VICTIMS: usize = 5;
 const PLACEMENT_SHARE: Limit = Limit {
@@ -59,14 +60,14 @@ fn check(view: &View) -> Verdict {
     let mut victims = Vec::new();
     let mut explained_by_quota = None;
     for (at, group) in groups.list().iter().enumerate() {
-        let Some(loss) = loss(view, group).filter(|_| lines::may_suffer(view, group)) else {
+        let Some(loss) = loss(view, group).filter(|_| may_suffer(view, group)) else {
             continue;
         };
-        if group.usage.is_none() && super::quota_throttle::throttles(view, group) {
+        if group.usage.is_none() && quota::throttles(view, group) {
             explained_by_quota = Some(group_name(group));
             continue;
         }
-        let tail = tail_of(view, &groups, at);
+        let tail = tails::of_waits(view, &groups, at);
         let blame = Blame::of(&groups, at);
         let by_mean = severity::of_loss(loss.ns_per_s, loss.share);
         let by_tail = by_tail(view, group, &loss, &blame, tail.as_ref());
@@ -125,25 +126,6 @@ struct WaitingVictim<'g> {
     budget: Option<OwnBudget<'g>>,
 }
 
-/// The tail that run-queue waits cause for a group of the target. Waiting behind the observer is excused: OBS003
-/// reports it.
-pub(in crate::rules) fn tail_of(view: &View, groups: &Groups<'_>, at: usize) -> Option<Tail> {
-    let usage = groups.list()[at].usage.as_ref()?;
-    let turns = lines::turns(view, usage)?;
-    let blame = groups.blame(at);
-    let is_observer = |behind: &GroupCulprit| match behind {
-        GroupCulprit::Group(other) => groups.list()[*other].is_observer(),
-        _ => false,
-    };
-    let observers_ns: u64 = blame.iter().filter(|it| is_observer(it.0)).map(|it| it.1).sum();
-    let blamed_ns = blame.values().sum::<u64>().max(1);
-    let excused = ExcludedWaiting {
-        nobodys_ns: usage.wakeup_latency_ns,
-        observers_share: observers_ns as f64 / blamed_ns as f64,
-    };
-    tail::of_waits(TailOf::RunQueue, turns, &usage.waits, excused)
-}
-
 /// The severity of the tail; `None` if the waiting fell into one second or was mostly behind the group itself.
 fn by_tail(
     view: &View,
@@ -162,7 +144,7 @@ fn by_tail(
 /// The reason for `NoData` if more than [`MAX_UNKNOWN`] of the target's time could not be attributed: then its waiting
 /// is not known either.
 fn unseen(view: &View, groups: &[Group<'_>]) -> Option<String> {
-    let of_target = groups.iter().filter(|group| lines::may_suffer(view, group));
+    let of_target = groups.iter().filter(|group| may_suffer(view, group));
     let (wall_ns, known_ns) =
         of_target.filter_map(|group| group.usage.as_ref()).fold((0, 0), |(wall, known), usage| {
             (wall + usage.wall_ns, known + usage.states.total_ns())
@@ -210,7 +192,7 @@ fn adjusted(
     } else if placement_share(group).is_some_and(|share| share >= PLACEMENT_SHARE.value) {
         severity = severity::lowered(severity);
     }
-    if lines::target_is_host(view) && lines::is_batch(group, loss) {
+    if target_is_host(view) && lines::is_batch(group, loss) {
         severity = severity.min(if own { Severity::Info } else { Severity::Low });
     }
     severity

@@ -10,6 +10,7 @@ use crate::finding::{
 use crate::limits::belief::{Belief, ThreadFit, origin};
 use crate::limits::effective::LimitSource;
 use crate::recording::{Confidence as Worth, RuntimeReading, Source};
+use crate::rules::candidates::{may_suffer, target_is_host};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
@@ -103,8 +104,7 @@ fn check(view: &View) -> Verdict {
     let groups = view.groups();
     let mut cases = Vec::new();
     let mut unread = Vec::new();
-    for (at, group) in
-        groups.list().iter().enumerate().filter(|(_, group)| lines::may_suffer(view, group))
+    for (at, group) in groups.list().iter().enumerate().filter(|(_, group)| may_suffer(view, group))
     {
         match case(view, at, group) {
             Some(case) => cases.push(case),
@@ -119,7 +119,7 @@ fn check(view: &View) -> Verdict {
     if !found.is_empty() {
         return Verdict::Fired(found);
     }
-    if cases.is_empty() && !unread.is_empty() && !lines::target_is_host(view) {
+    if cases.is_empty() && !unread.is_empty() && !target_is_host(view) {
         return Verdict::NoData { missing: unread };
     }
     let nearest = cases.iter().max_by(|a, b| a.ratio().total_cmp(&b.ratio()));

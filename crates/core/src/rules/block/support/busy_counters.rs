@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK003 without BPF: the kernel's own account of busy time in `/proc/diskstats`, which is coarse.
 
-use super::super::device_saturated;
 use super::overload::{BUSY, DEPTH, Overload};
 use super::{device_remedies, knobs};
 use crate::finding::{Cost, Entity, EntityKind, Finding, Severity, Unit};
 use crate::recording::Source;
-use crate::rules::Verdict;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{evidence, ticked};
+use crate::rules::{Rule, Verdict};
 use crate::text::units;
 use crate::view::View;
 
-pub(in crate::rules::block) fn check(view: &View) -> Verdict {
+pub(in crate::rules::block) fn check(view: &View, rule: &Rule) -> Verdict {
     let block = view.block();
     let disks = block
         .disks()
@@ -53,6 +52,6 @@ pub(in crate::rules::block) fn check(view: &View) -> Verdict {
         cost: Cost::default(),
         evidence: lines,
         fix: device_remedies::fixes(view, device, Overload::Always, false),
-        ..device_saturated::RULE.finding(Severity::Info, confidence.value())
+        ..rule.finding(Severity::Info, confidence.value())
     }])
 }

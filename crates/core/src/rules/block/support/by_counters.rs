@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK001 without BPF: bursts in `/proc/diskstats` that come at the flusher's interval.
 
-use super::super::writeback_bursts;
 use super::clocks::chance;
 use super::{knobs, pass_lines, pass_remedies};
 use crate::finding::{Cost, Entity, EntityKind, Finding, Fix, Severity, Unit};
 use crate::recording::{DevId, Source};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{evidence, ticked};
-use crate::rules::{Limit, Verdict};
+use crate::rules::{Limit, Rule, Verdict};
 use crate::stats::{Burst, Rhythm, bursts, rhythm};
 use crate::text::units;
 use crate::view::View;
@@ -42,7 +41,7 @@ struct Bursty<'v> {
     outside_ns: f64,
 }
 
-pub(in crate::rules::block) fn check(view: &View) -> Verdict {
+pub(in crate::rules::block) fn check(view: &View, rule: &Rule) -> Verdict {
     let block = view.block();
     // A partition's bursts are those of its disk.
     let mut all: Vec<Bursty<'_>> = block
@@ -64,7 +63,7 @@ pub(in crate::rules::block) fn check(view: &View) -> Verdict {
         .iter()
         .filter(slow)
         .filter(|it| matches!(it.rhythm, Rhythm::Found { .. }))
-        .map(|it| finding(view, it))
+        .map(|it| finding(view, it, rule))
         .collect();
     if !findings.is_empty() {
         return Verdict::Fired(findings);
@@ -116,7 +115,7 @@ fn bursty<'v>(view: &View, device: DevId, disk: &'v DiskView) -> Bursty<'v> {
     Bursty { device, disk, rhythm, inside_ns: mean(true), outside_ns: mean(false), bursts: found }
 }
 
-fn finding(view: &View, it: &Bursty<'_>) -> Finding {
+fn finding(view: &View, it: &Bursty<'_>, rule: &Rule) -> Finding {
     let Rhythm::Found { period_ns, pairs, p, .. } = it.rhythm else {
         unreachable!("only bursts with a period come here")
     };
@@ -175,6 +174,6 @@ fn finding(view: &View, it: &Bursty<'_>) -> Finding {
             expect: None,
         }],
         confirm: pass_remedies::experiment(view),
-        ..writeback_bursts::RULE.finding(Severity::Low, confidence.value().min(0.7))
+        ..rule.finding(Severity::Low, confidence.value().min(0.7))
     }
 }

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! BLK003 of a disk whose requests do not end: no probe of completions sees them, and the kernel's own counters do.
 
-use super::super::device_saturated;
 use super::overload::DeviceLoss;
 use super::{knobs, shares};
 use crate::finding::{
     Cause, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
 };
 use crate::recording::{DevId, Source, StallKind};
+use crate::rules::candidates::may_suffer;
 use crate::rules::confidence::Confidence;
-use crate::rules::sched::may_suffer;
 use crate::rules::words::{self, evidence, group_name, ticked};
-use crate::rules::{Limit, severity};
+use crate::rules::{Limit, Rule, severity};
 use crate::text::units;
 use crate::view::block::DiskView;
 use crate::view::{Group, Groups, View};
@@ -24,10 +23,11 @@ pub(in crate::rules::block) const HUNG: Limit = Limit {
     why: "no disk that works takes so long for one, and a probe that watches requests end hears nothing of it",
 };
 
-/// The disks on which requests were in flight and none ended for that long, with their findings.
+/// The disks on which requests were in flight and none ended for that long, with the findings of `rule` about them.
 pub(in crate::rules::block) fn findings(
     view: &View,
     groups: &Groups<'_>,
+    rule: &Rule,
 ) -> BTreeMap<DevId, Finding> {
     let block = view.block();
     let hung = |disk: &DiskView| {
@@ -35,7 +35,9 @@ pub(in crate::rules::block) fn findings(
     };
     let disks = block.disks().iter().filter(|(device, _)| block.disk_of(**device) == **device);
     disks
-        .filter_map(|(&device, disk)| Some((device, finding(view, groups, device, hung(disk)?))))
+        .filter_map(|(&device, disk)| {
+            Some((device, finding(view, groups, device, hung(disk)?, rule)))
+        })
         .collect()
 }
 
@@ -66,7 +68,13 @@ fn victim<'g>(view: &View, groups: &'g Groups<'g>) -> Option<(&'g Group<'g>, u64
     all.max_by_key(|&(_, ns, severity)| (severity, ns))
 }
 
-fn finding(view: &View, groups: &Groups<'_>, device: DevId, stretch: (u64, u64)) -> Finding {
+fn finding(
+    view: &View,
+    groups: &Groups<'_>,
+    device: DevId,
+    stretch: (u64, u64),
+    rule: &Rule,
+) -> Finding {
     let name = view.block().device_name(device);
     let length = units::duration((stretch.1 - stretch.0) as f64);
     let device_is = format!("{} had requests in flight for {length} and ended none", ticked(&name));
@@ -111,7 +119,7 @@ fn finding(view: &View, groups: &Groups<'_>, device: DevId, stretch: (u64, u64))
             risk: None,
             expect: None,
         }],
-        ..device_saturated::RULE.finding(severity, confidence.value())
+        ..rule.finding(severity, confidence.value())
     }
 }
 

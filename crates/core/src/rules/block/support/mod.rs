@@ -2,6 +2,7 @@
 //! What the block IO rules share: victims, culprits, timing, and the words and remedies of findings.
 
 pub(super) mod active_limits;
+pub(in crate::rules) mod beside_others;
 pub(super) mod busy_counters;
 pub(super) mod by_counters;
 pub(super) mod chart;

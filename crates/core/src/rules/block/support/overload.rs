@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! In what way a device cannot keep up, and how much a group loses by it.
 
-use super::super::io_neighbour;
+use super::beside_others;
 use super::clocks::Compared;
 use super::victims::{self, Victim, of_stalls};
 use super::{knobs, saturation};
@@ -134,8 +134,8 @@ pub(in crate::rules::block) fn device_loss<'g>(
     let own = own_share(view, groups, victim.at, Some(device));
     if !matches!(how, Overload::Slow(_)) && own.is_some_and(|own| own >= 0.5) {
         severity = victims::own_doing(view, severity);
-    } else if others_share(view, groups, victim.at, device) >= io_neighbour::OTHERS_SHARE.value
-        && let Some(named) = io_neighbour::severity_for(view, groups, victim)
+    } else if others_share(view, groups, victim.at, device) >= beside_others::OTHERS_SHARE.value
+        && let Some(named) = beside_others::severity_for(view, groups, victim)
     {
         severity = crate::rules::severity::lowered(severity.min(named));
     }

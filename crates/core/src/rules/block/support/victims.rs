@@ -3,7 +3,7 @@
 
 use crate::finding::{Cost, Severity};
 use crate::recording::{DevId, Stall, StallKind, WaitHist};
-use crate::rules::sched::{may_suffer, target_is_host};
+use crate::rules::candidates::{may_suffer, target_is_host};
 use crate::rules::{Limit, severity};
 use crate::view::block::stalls::time_of_ns;
 use crate::view::{Group, Groups, View, waits};
