@@ -100,7 +100,7 @@ pub(super) fn verdict(checks: &[Check], machine_unfit: &[String]) -> Verdict {
 /// All checks of a scenario.
 pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -> Vec<Check> {
     let (without, with) = scenario.run_names();
-    let area = scenario.area.as_deref().unwrap_or_default();
+    let area = scenario.area;
     let quiet = silence(area, scenario.control_forbid.as_deref(), without, control);
     let mut checks = vec![quiet.resting_on(Precondition::Control)];
     checks.extend(control.periods.map(|periods| room(without, periods)));
@@ -113,7 +113,7 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
             .report
             .findings
             .iter()
-            .filter(|found| found.code.starts_with(area))
+            .filter(|found| area.is_none_or(|area| found.area == area))
             .find(|found| found.code == *code || !fault.is_of_the_rest_of_the_host(found));
         let first = first.map_or("nothing", |found| &found.code);
         let first_is_it = Check::new(first == code, format!("`{code}` comes first: {first}"));
@@ -166,16 +166,17 @@ pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -
     checks
 }
 
-fn silence(area: &str, codes: Option<&[String]>, name: &str, run: &Observed) -> Check {
+fn silence(area: Option<Area>, codes: Option<&[String]>, name: &str, run: &Observed) -> Check {
     let counts = |found: &&Finding| {
-        found.code.starts_with(area) && codes.is_none_or(|codes| codes.contains(&found.code))
+        area.is_none_or(|area| found.area == area)
+            && codes.is_none_or(|codes| codes.contains(&found.code))
     };
     let complaints = run.complaints().filter(counts);
     let said: Vec<_> = complaints.map(|found| format!("\"{}\"", found.title)).collect();
-    let of = match codes {
-        Some(codes) => format!(" of {}", codes.join(", ")),
-        None if area.is_empty() => String::new(),
-        None => format!(" of {area}"),
+    let of = match (codes, area) {
+        (Some(codes), _) => format!(" of {}", codes.join(", ")),
+        (None, Some(area)) => format!(" of {}", area.prefix()),
+        (None, None) => String::new(),
     };
     let seen = if said.is_empty() { "nothing".into() } else { said.join(", ") };
     Check::new(said.is_empty(), format!("nothing{of} above `info` is found {name}: {seen}"))
@@ -259,13 +260,11 @@ const RHYTHM_TOLERANCE: f64 = 0.05;
 
 /// Checks that a finding names the interval at which the fault occurs.
 fn rhythm(code: &str, period_ms: u64, run: &Observed) -> Check {
-    let findings = run.report.findings.iter().filter(|finding| finding.code == code);
-    let line =
-        findings.flat_map(|f| &f.evidence).find(|line| line.name == "rhythm" && line.value > 0.0);
+    let mut findings = run.report.findings.iter().filter(|finding| finding.code == code);
+    let found_ns = findings.find_map(|finding| finding.rhythm_ns).map(|ns| ns as f64);
     let period_ns = period_ms as f64 * 1e6;
-    let seen = line.map_or("none".into(), |line| format!("{} ms", tenths(line.value)));
-    let near =
-        line.is_some_and(|line| (line.value - period_ns).abs() <= period_ns * RHYTHM_TOLERANCE);
+    let seen = found_ns.map_or("none".into(), |ns| format!("{} ms", tenths(ns)));
+    let near = found_ns.is_some_and(|ns| (ns - period_ns).abs() <= period_ns * RHYTHM_TOLERANCE);
     Check::new(near, format!("`{code}` has a rhythm of {period_ms} ms: {seen}"))
 }
 

@@ -5,7 +5,7 @@ use super::disk::WritesByMark;
 use super::fitness::Machine;
 use super::service::Periods;
 use super::victim::{Stall, Summary};
-use deburr_core::finding::{Cause, EntityKind, Finding, LedgerState, Report, Severity};
+use deburr_core::finding::{Area, Cause, EntityKind, Finding, LedgerState, Report, Severity};
 use serde::Serialize;
 use std::path::Path;
 
@@ -68,7 +68,7 @@ impl Observed {
         self.report
             .findings
             .iter()
-            .filter(|finding| finding.severity > Severity::Info && !finding.code.starts_with("OBS"))
+            .filter(|finding| finding.severity > Severity::Info && finding.area != Area::Observer)
             .filter(|finding| !self.is_of_the_rest_of_the_host(finding))
     }
 

@@ -13,7 +13,9 @@ use super::scenario::Scenario;
 use super::stage::{Stage, Stop};
 use crate::host::undo::{Undo, write_setting};
 use anyhow::{Context as _, Result, bail, ensure};
-use deburr_core::finding::{EntityKind, Finding, Fix, IoRowsBy, LedgerState, LossBasis, Report};
+use deburr_core::finding::{
+    Area, EntityKind, Finding, Fix, IoRowsBy, LedgerState, LossBasis, Report,
+};
 use serde::Serialize;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -99,19 +101,19 @@ fn run_once(
             progress(&format!("`{name}`: {command}"));
             apply(stage, command).with_context(|| format!("cannot apply `{command}`"))?;
             stage.settle(SETTLE)?;
-            applied = Some((finding.code.clone(), fix.clone(), report.clone()));
+            applied = Some((finding.clone(), fix.clone(), report.clone()));
             Ok(())
         })?;
-    let Some((code, fix, report)) = applied else {
+    let Some((finding, fix, report)) = applied else {
         let unfit = foreign.into_iter().chain(after.machine.unfit()).collect();
         return Ok(RemedyEffect::without(scenario, unfit));
     };
-    let of = fix.expect.map_or(usual_loss(&code), |promise| promise.of);
-    let before_ns = loss_ns(&report, &code, after.victim_pid, of)
+    let of = fix.expect.map_or(usual_loss(&finding), |promise| promise.of);
+    let before_ns = loss_ns(&report, &finding, after.victim_pid, of)
         .context("the report before it has no loss of the victim")?;
-    let after_ns = loss_ns(&after.report, &code, after.victim_pid, of)
+    let after_ns = loss_ns(&after.report, &finding, after.victim_pid, of)
         .context("the report after it has no loss of the victim")?;
-    let own_ns = own_loss(&after, &code).filter(|_| of == LossBasis::Second);
+    let own_ns = own_loss(&after, &finding).filter(|_| of == LossBasis::Second);
     let noise_ns = match of {
         LossBasis::Second => NOISE_NS_PER_S * f64::from(scenario.victim.threads.max(1)),
         LossBasis::Transfer => NOISE_NS_PER_TRANSFER,
@@ -126,7 +128,7 @@ fn run_once(
         scenario: name.clone(),
         verdict: Verdict::of(kept, &unfit),
         unfit,
-        code,
+        code: finding.code,
         command: fix.command.unwrap_or_default(),
         action: fix.action,
         left_at_most: fix.expect.map(|promise| promise.left_at_most),
@@ -216,17 +218,16 @@ fn first_command<'r>(
 
 /// Whether a loss is per second or per transfer if no remedy promises anything. A writer that is paused (BLK006)
 /// leaves the transfers to the flusher, so its loss is per second.
-fn usual_loss(code: &str) -> LossBasis {
-    if code.starts_with("BLK") && code != "BLK006" {
-        LossBasis::Transfer
-    } else {
-        LossBasis::Second
+fn usual_loss(finding: &Finding) -> LossBasis {
+    match finding.area {
+        Area::Block if finding.code != "BLK006" => LossBasis::Transfer,
+        _ => LossBasis::Second,
     }
 }
 
-/// The victim's time that a finding of this code is about, in nanoseconds per second or per transfer.
-fn loss_ns(report: &Report, code: &str, pid: u32, of: LossBasis) -> Option<f64> {
-    let ns_per_s = loss_ns_per_s(report, code, pid)?;
+/// The victim's time that such a finding is about, in nanoseconds per second or per transfer.
+fn loss_ns(report: &Report, finding: &Finding, pid: u32, of: LossBasis) -> Option<f64> {
+    let ns_per_s = loss_ns_per_s(report, finding, pid)?;
     match of {
         LossBasis::Second => Some(ns_per_s),
         LossBasis::Transfer => Some(ns_per_s / transfers_per_s(report, pid)?),
@@ -242,15 +243,13 @@ fn transfers_per_s(report: &Report, pid: u32) -> Option<f64> {
     (ios > 0).then(|| ios as f64 / report.window.seconds)
 }
 
-/// The victim's time that a finding of this code is about, in nanoseconds per second.
-fn loss_ns_per_s(report: &Report, code: &str, pid: u32) -> Option<f64> {
+/// The victim's time that such a finding is about, in nanoseconds per second.
+fn loss_ns_per_s(report: &Report, finding: &Finding, pid: u32) -> Option<f64> {
     let ledger = report.ledger.iter().find(|ledger| ledger.victim.pid == Some(pid))?;
-    let is_lost = |state: LedgerState| match (code, state) {
-        ("SCH002" | "SCH004", state) => state == LedgerState::Throttled,
-        (code, state) if code.starts_with("BLK") => {
-            matches!(state, LedgerState::BlockIo | LedgerState::Uninterruptible)
-        }
-        (_, state) => matches!(state, LedgerState::Queued | LedgerState::QueuedOrThrottled),
+    let is_lost = |state: LedgerState| match (finding.area, finding.code.as_str()) {
+        (Area::Sched, "SCH002" | "SCH004") => state == LedgerState::Throttled,
+        (Area::Block, _) => matches!(state, LedgerState::BlockIo | LedgerState::Uninterruptible),
+        _ => matches!(state, LedgerState::Queued | LedgerState::QueuedOrThrottled),
     };
     let ns: u64 = ledger.parts.iter().filter(|it| is_lost(it.state)).map(|part| part.ns).sum();
     Some(ns as f64 / report.window.seconds)
@@ -258,14 +257,14 @@ fn loss_ns_per_s(report: &Report, code: &str, pid: u32) -> Option<f64> {
 
 /// The loss by the victim's own clock, in nanoseconds per second, without stolen time. The clock cannot tell
 /// throttling from waiting, and knows nothing about disks.
-fn own_loss(after: &Observed, code: &str) -> Option<f64> {
+fn own_loss(after: &Observed, finding: &Finding) -> Option<f64> {
     let own_ns = after.victim.waited_ns_per_s()? - after.stolen_ns_per_s();
-    if code.starts_with("BLK") {
+    if finding.area == Area::Block {
         return None;
     }
     // Waiting in the ledger that is not part of this finding.
     let besides_ns =
-        after.reported_ns_per_s()? - loss_ns_per_s(&after.report, code, after.victim_pid)?;
+        after.reported_ns_per_s()? - loss_ns_per_s(&after.report, finding, after.victim_pid)?;
     Some((own_ns - besides_ns).max(0.0))
 }
 

@@ -7,6 +7,7 @@ use super::faults::FaultSpec;
 use super::needs::Need;
 use super::victims::VictimSpec;
 use anyhow::{Context as _, Result, ensure};
+use deburr_core::finding::Area;
 use serde::Deserialize;
 use std::path::{Component, Path};
 
@@ -31,9 +32,8 @@ pub(crate) struct Scenario {
     /// Whether the fault run, too, must yield nothing above `info`.
     #[serde(default)]
     pub(crate) silent: bool,
-    /// Area whose findings count, as the three letters of its codes. Other problems of the host are not the
-    /// scenario's concern. Absent = all areas.
-    pub(crate) area: Option<String>,
+    /// Area whose findings count. Other problems of the host are not the scenario's concern. Absent = all areas.
+    pub(crate) area: Option<Area>,
     /// Code of the worst finding of the fault run. Absent only when `silent`.
     pub(crate) expect_first: Option<String>,
     /// Codes that the fault run must yield, in any place.
@@ -116,10 +116,6 @@ impl Scenario {
         for code in self.codes() {
             ensure!(is_code(code), "`{code}` is no finding code, which look like `SCH001`");
         }
-        ensure!(
-            self.area.as_ref().is_none_or(|area| is_code(&format!("{area}000"))),
-            "`area` must be three letters, such as `BLK`"
-        );
         self.victim.validate()?;
         if let Some(disk) = &self.disk {
             disk.validate()?;

@@ -50,6 +50,17 @@ pub(crate) struct Unlisted {
     pub(crate) given_up: Option<String>,
 }
 
+/// Whether the threads of a runtime fit the CPU limit of its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Verdict {
+    Fits,
+    Above,
+    MayBeAbove,
+    /// There is no number to compare.
+    Unknown,
+}
+
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) pid: u32,
@@ -66,8 +77,7 @@ pub(crate) struct Row {
     pub(crate) limit: Option<LimitRow>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) runtime: Option<RuntimeRow>,
-    /// `fits`, `above`, `may_be_above`, or `unknown` where there is no number to compare.
-    pub(crate) verdict: &'static str,
+    pub(crate) verdict: Verdict,
     /// Why something is missing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,

@@ -2,7 +2,7 @@
 //! Collects the CPU limits and the runtimes of all or some processes.
 
 use super::document::{
-    BeliefRow, Document, Host, LimitRow, QuotaRow, Row, RuntimeRow, SCHEMA, Unlisted,
+    BeliefRow, Document, Host, LimitRow, QuotaRow, Row, RuntimeRow, SCHEMA, Unlisted, Verdict,
 };
 use super::runtime::{HiddenReason, Prober};
 use super::text::forbidden;
@@ -83,8 +83,8 @@ pub(crate) fn look(question: &SurveyRequest<'_>, roots: &Roots) -> Document {
 /// Sort key of a row: the worst come first.
 fn rank(row: &Row) -> u8 {
     match (row.verdict, &row.runtime) {
-        ("above", _) => 0,
-        ("may_be_above", _) => 1,
+        (Verdict::Above, _) => 0,
+        (Verdict::MayBeAbove, _) => 1,
         (_, Some(_)) => 2,
         _ => 3,
     }
@@ -291,12 +291,12 @@ fn not_read(why: NotRead) -> &'static str {
     }
 }
 
-fn verdict(belief: Option<&Belief>) -> &'static str {
+fn verdict(belief: Option<&Belief>) -> Verdict {
     match belief.map(|belief| belief.fit) {
-        Some(ThreadFit::Fits) => "fits",
-        Some(ThreadFit::Above) => "above",
-        Some(ThreadFit::MayBeAbove) => "may_be_above",
-        None => "unknown",
+        Some(ThreadFit::Fits) => Verdict::Fits,
+        Some(ThreadFit::Above) => Verdict::Above,
+        Some(ThreadFit::MayBeAbove) => Verdict::MayBeAbove,
+        None => Verdict::Unknown,
     }
 }
 

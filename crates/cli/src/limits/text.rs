@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The answers as text.
 
-use super::document::{Document, LimitRow, Row, RuntimeRow};
+use super::document::{Document, LimitRow, Row, RuntimeRow, Verdict};
 use deburr_core::finding::Unit;
 use deburr_core::limits::effective::{AncestorVisibility, LimitSource};
 use deburr_core::recording::{Confidence, Container, Parallelism};
@@ -127,9 +127,9 @@ fn cells(row: &Row) -> Vec<Cell> {
         None => (String::new(), String::new()),
     };
     let fits = match row.verdict {
-        "fits" => "yes",
-        "above" => "no",
-        "may_be_above" => "perhaps not",
+        Verdict::Fits => "yes",
+        Verdict::Above => "no",
+        Verdict::MayBeAbove => "perhaps not",
         _ if row.runtime.as_ref().is_some_and(|runtime| runtime.parallelism.is_empty()) => "?",
         _ => "",
     };
@@ -198,7 +198,7 @@ fn believes(runtime: &RuntimeRow) -> String {
 /// Which processes have more threads than fit, why, and what to do. Equal explanations are merged.
 fn explanations(rows: &[Row]) -> Vec<String> {
     let mut said: Vec<(String, Vec<u32>)> = Vec::new();
-    for row in rows.iter().filter(|row| row.verdict == "above") {
+    for row in rows.iter().filter(|row| row.verdict == Verdict::Above) {
         let (Some(limit), Some(runtime)) = (&row.limit, &row.runtime) else { continue };
         let (Some(number), Some(belief)) = (runtime.parallelism.first(), &runtime.belief) else {
             continue;
@@ -342,13 +342,13 @@ fn runtime_section(row: &Row, runtime: &RuntimeRow) -> Section {
 }
 
 /// The verdict on a number of threads, as part of a sentence.
-fn verdict(verdict: &str, fitting: Option<u32>) -> String {
+fn verdict(verdict: Verdict, fitting: Option<u32>) -> String {
     match (verdict, fitting) {
-        ("above", Some(n)) => format!(", and {}", units::counted(n.into(), "fits", "fit")),
-        ("may_be_above", Some(n)) => {
+        (Verdict::Above, Some(n)) => format!(", and {}", units::counted(n.into(), "fits", "fit")),
+        (Verdict::MayBeAbove, Some(n)) => {
             format!(", perhaps more than the {}", units::counted(n.into(), "that fits", "that fit"))
         }
-        ("fits", _) => ", which fits".into(),
+        (Verdict::Fits, _) => ", which fits".into(),
         _ => String::new(),
     }
 }
@@ -394,9 +394,9 @@ mod tests {
 
     #[test]
     fn one_fits_and_two_fit() {
-        assert_eq!(verdict("above", Some(1)), ", and 1 fits");
-        assert_eq!(verdict("above", Some(2)), ", and 2 fit");
-        assert_eq!(verdict("may_be_above", Some(1)), ", perhaps more than the 1 that fits");
-        assert_eq!(verdict("fits", Some(1)), ", which fits");
+        assert_eq!(verdict(Verdict::Above, Some(1)), ", and 1 fits");
+        assert_eq!(verdict(Verdict::Above, Some(2)), ", and 2 fit");
+        assert_eq!(verdict(Verdict::MayBeAbove, Some(1)), ", perhaps more than the 1 that fits");
+        assert_eq!(verdict(Verdict::Fits, Some(1)), ", which fits");
     }
 }

@@ -9,8 +9,8 @@ use deburr_core::recording::{
     RuntimeKind, Source, StallKind, State, ThreadStates, WaitHist,
 };
 use deburr_core::sqlite::Value;
-use serde::Deserialize as _;
 use serde::de::IntoDeserializer as _;
+use serde::{Deserialize, Serialize};
 
 /// Codes of [`Culprit`]s that are not processes.
 const MIGRATED: i64 = -1;
@@ -154,7 +154,22 @@ impl Scalar for DevId {
     }
 }
 
-/// Enums that are stored as words, the same as in their JSON.
+/// The word for a variant without data, the same as in the enum's JSON.
+fn word(value: &(impl Serialize + std::fmt::Debug)) -> Cell<'static> {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => Cell::Text(word.into()),
+        other => unreachable!("{value:?} is no word, but {other:?}"),
+    }
+}
+
+/// The variant without data of that word.
+fn of_word<'w, T: Deserialize<'w>>(word: &'w str) -> Option<T> {
+    let word: serde::de::value::StrDeserializer<'w, serde::de::value::Error> =
+        word.into_deserializer();
+    T::deserialize(word).ok()
+}
+
+/// Enums that are stored as words.
 macro_rules! words {
     ($($type:ty),* $(,)?) => {$(
         impl Scalar for $type {
@@ -162,16 +177,11 @@ macro_rules! words {
             const EXPECTED: &'static str = "a word that this version knows";
 
             fn cell(&self) -> Cell<'_> {
-                match serde_json::to_value(self) {
-                    Ok(serde_json::Value::String(word)) => Cell::Text(word.into()),
-                    other => unreachable!("{self:?} is no word, but {other:?}"),
-                }
+                word(self)
             }
 
             fn of(value: Value<'_>) -> Option<Self> {
-                let word: serde::de::value::StrDeserializer<'_, serde::de::value::Error> =
-                    value.as_str()?.into_deserializer();
-                Self::deserialize(word).ok()
+                of_word(value.as_str()?)
             }
         }
     )*};
@@ -401,17 +411,6 @@ impl Columns for EventKind {
     }
 }
 
-/// Everything that is not data of a file.
-const NO_FILES: [(IoPurpose, &str); 7] = [
-    (IoPurpose::Metadata, "metadata"),
-    (IoPurpose::Journal, "journal"),
-    (IoPurpose::Flush, "flush"),
-    (IoPurpose::Discard, "discard"),
-    (IoPurpose::Swap, "swap"),
-    (IoPurpose::RawDevice, "raw_device"),
-    (IoPurpose::Unknown, "unknown"),
-];
-
 /// A word, and the identity of the file, if it is one.
 impl Columns for IoPurpose {
     fn columns(name: &'static str, to: &mut Vec<Column>) {
@@ -420,17 +419,17 @@ impl Columns for IoPurpose {
     }
 
     fn write<'a>(&'a self, to: &mut Vec<Cell<'a>>) {
-        let word = NO_FILES.iter().find(|(what, _)| what == self).map_or("file", |it| it.1);
-        to.push(Cell::Text(word.into()));
-        to.push(if let Self::File(id) = self { id.cell() } else { Cell::Null });
+        to.extend(match self {
+            Self::File(id) => [Cell::Text("file".into()), id.cell()],
+            other => [word(other), Cell::Null],
+        });
     }
 
     fn read(cells: &mut Cells<'_>) -> Result<Self> {
         let word: String = cells.read()?;
-        let other = NO_FILES.iter().find(|it| it.1 == word);
-        match (cells.read()?, other) {
+        match (cells.read()?, of_word(&word)) {
             (Some(id), None) if word == "file" => Ok(Self::File(id)),
-            (None, Some((other, _))) => Ok(*other),
+            (None, Some(other)) => Ok(other),
             _ => Err(cells.damage("expected a file with `file`, or another known word alone")),
         }
     }
@@ -445,15 +444,14 @@ impl Columns for IoCulprit {
     }
 
     fn write<'a>(&'a self, to: &mut Vec<Cell<'a>>) {
-        let (word, proc, cgroup) = match self {
-            Self::Process(id) => ("process", Some(id), None),
-            Self::Writeback(owner) => ("writeback", None, owner.as_ref()),
-            Self::Filesystem => ("filesystem", None, None),
-            Self::Device => ("device", None, None),
-        };
-        to.push(Cell::Text(word.into()));
-        to.push(proc.map_or(Cell::Null, Scalar::cell));
-        to.push(cgroup.map_or(Cell::Null, Scalar::cell));
+        to.extend(match self {
+            Self::Process(id) => [Cell::Text("process".into()), id.cell(), Cell::Null],
+            Self::Writeback(owner) => {
+                let owner = owner.as_ref().map_or(Cell::Null, Scalar::cell);
+                [Cell::Text("writeback".into()), Cell::Null, owner]
+            }
+            other => [word(other), Cell::Null, Cell::Null],
+        });
     }
 
     fn read(cells: &mut Cells<'_>) -> Result<Self> {
@@ -461,9 +459,47 @@ impl Columns for IoCulprit {
         match (word.as_str(), cells.read()?, cells.read()?) {
             ("process", Some(id), None) => Ok(Self::Process(id)),
             ("writeback", None, owner) => Ok(Self::Writeback(owner)),
-            ("filesystem", None, None) => Ok(Self::Filesystem),
-            ("device", None, None) => Ok(Self::Device),
+            (other, None, None) => of_word(other)
+                .ok_or_else(|| cells.damage("expected a culprit with what belongs to it")),
             _ => Err(cells.damage("expected a culprit with what belongs to it")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::tests::Sample;
+    use proptest::test_runner::TestRunner;
+
+    /// The name of a variant in its JSON: the word itself, the key of its data, or the value of the tag.
+    fn name_in_json(value: &impl Serialize, tag: &str) -> String {
+        match serde_json::to_value(value).unwrap() {
+            serde_json::Value::String(word) => word,
+            serde_json::Value::Object(fields) => match fields.get(tag) {
+                Some(word) => word.as_str().unwrap().to_owned(),
+                None => fields.keys().next().unwrap().clone(),
+            },
+            other => panic!("{other}"),
+        }
+    }
+
+    fn is_stored_by_that_name(value: &(impl Serialize + Columns), tag: &str) {
+        let mut cells = Vec::new();
+        value.write(&mut cells);
+        let Cell::Text(word) = &cells[0] else { panic!("{cells:?}") };
+        assert_eq!(*word, name_in_json(value, tag));
+    }
+
+    #[test]
+    fn variants_with_data_are_stored_by_the_names_in_their_json_too() {
+        let mut runner = TestRunner::deterministic();
+        let rng = runner.rng();
+        for _ in 0..200 {
+            is_stored_by_that_name(&IoPurpose::sample(rng), "");
+            is_stored_by_that_name(&IoCulprit::sample(rng), "");
+            is_stored_by_that_name(&State::sample(rng), "state");
+            is_stored_by_that_name(&EventKind::sample(rng), "event");
         }
     }
 }

@@ -140,6 +140,22 @@ pub enum Area {
     Syscalls,
 }
 
+impl Area {
+    /// The letters that the codes of its rules begin with.
+    #[must_use]
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Self::Block => "BLK",
+            Self::Cpu => "CPU",
+            Self::Host => "HST",
+            Self::Memory => "MEM",
+            Self::Observer => "OBS",
+            Self::Sched => "SCH",
+            Self::Syscalls => "SYS",
+        }
+    }
+}
+
 /// One detected problem.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
@@ -173,6 +189,9 @@ pub struct Finding {
     /// Files that the device's IO was for; absent where it does not apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<FileTable>,
+    /// Interval at which the loss comes back, in nanoseconds; absent where none was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rhythm_ns: Option<u64>,
     /// Time line; absent where it does not apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chart: Option<Chart>,

@@ -42,7 +42,7 @@ pub fn of_path(path: &str) -> Option<Container> {
     }
     let found = found.or_else(|| {
         let unit = unit?.to_owned();
-        Some(Container { runtime: "systemd".into(), id: unit, ..Container::default() })
+        Some(Container { runtime: Container::SYSTEMD.into(), id: unit, ..Container::default() })
     });
     found.map(|container| Container { pod: pod.map(|uid| uid.replace('_', "-")), ..container })
 }

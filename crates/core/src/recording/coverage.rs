@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Coverage of each source and the reasons for gaps, lost data, and the overhead of the observer.
 
+use crate::text::Unit;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -149,8 +150,16 @@ pub struct ObserverTick {
     /// Kernel memory of its BPF maps.
     pub bpf_map_bytes: u64,
     /// Losses by name: `thread_table_full`, `exit_unread`, `torn_read`, `timeline_overrun`, ...
-    /// Only those that are not 0. Names that end in `_ns` are nanoseconds, all others are counts.
+    /// Only those that are not 0, each in its unit ([`ObserverTick::unit_of`]).
     pub lost: BTreeMap<String, u64>,
+}
+
+impl ObserverTick {
+    /// Unit of the loss of that name.
+    #[must_use]
+    pub fn unit_of(name: &str) -> Unit {
+        if name.ends_with("_ns") { Unit::Ns } else { Unit::Count }
+    }
 }
 
 /// An event of the session itself.

@@ -216,6 +216,17 @@ pub struct Container {
     pub namespace: Option<String>,
 }
 
+impl Container {
+    /// [`Container::runtime`] of units.
+    pub const SYSTEMD: &str = "systemd";
+
+    /// Whether this is a unit of systemd and no container.
+    #[must_use]
+    pub fn is_unit(&self) -> bool {
+        self.runtime == Self::SYSTEMD
+    }
+}
+
 /// The target that the user selected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]

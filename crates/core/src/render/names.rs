@@ -157,7 +157,7 @@ pub(super) fn place(entity: &Entity, path: bool) -> Option<String> {
 /// The name of a container, pod or unit.
 pub(super) fn container(container: &Container) -> String {
     let id = short_id(&container.id);
-    if container.runtime == "systemd" {
+    if container.is_unit() {
         return format!("unit {}", identifier(id, PATH_COLUMNS));
     }
     let runtime = sentence(&container.runtime);

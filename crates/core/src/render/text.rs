@@ -12,9 +12,9 @@ use super::table::{Column, Table};
 use crate::finding::{
     EntityKind, Finding, Ledger, LedgerState, Observer, Report, Severity, SourceCoverage,
 };
-use crate::recording::Source;
+use crate::recording::{ObserverTick, Source};
 use crate::text::escape::{label, sentence};
-use crate::text::units::{self, bytes, count, counted, duration, share};
+use crate::text::units::{self, bytes, counted, duration, share};
 use std::collections::BTreeMap;
 
 /// Number of findings that are shown with their evidence at verbosity 1; of the others only the claim is shown.
@@ -298,8 +298,7 @@ fn observer(page: &mut Page, observer: &Observer, seconds: f64, verbosity: u8) {
 
 fn lost(observer: &Observer) -> String {
     let amount = |name: &str, n: u64| {
-        let shown = if name.ends_with("_ns") { duration(n as f64) } else { count(n as f64) };
-        format!("{} {shown}", label(name, 40))
+        format!("{} {}", label(name, 40), units::value(n as f64, ObserverTick::unit_of(name)))
     };
     let list = |map: &BTreeMap<String, u64>| {
         let some = map.iter().filter(|(_, n)| **n > 0);

@@ -190,6 +190,7 @@ impl Rule {
             evidence: vec![],
             sizes: vec![],
             files: None,
+            rhythm_ns: None,
             chart: None,
             fix: vec![],
             confirm: None,

@@ -4,9 +4,9 @@
 use super::{Verdict, block, ledger, of_recordings, words, worse_first};
 use crate::finding::{
     Finding, Host, Ledger, NotChecked, Observer, REPORT_SCHEMA, Report, RuledOut, SourceCoverage,
-    Target, Tool, Window,
+    Target, Tool, Unit, Window,
 };
-use crate::recording::{Event, EventKind, Source, State, TargetSpec};
+use crate::recording::{Event, EventKind, ObserverTick, Source, State, TargetSpec};
 use crate::rules::candidates::target_is_host;
 use crate::rules::observer::losses;
 use crate::text::units;
@@ -157,7 +157,7 @@ fn observer(view: &View) -> Observer {
     let seen = view.observer();
     let mut lost = BTreeMap::from([("sched".to_owned(), 0)]);
     for (name, amount) in losses::all(view) {
-        if !name.ends_with("_ns") {
+        if ObserverTick::unit_of(name) == Unit::Count {
             *lost.entry(losses::area(name).to_owned()).or_default() += amount;
         }
     }

@@ -379,7 +379,7 @@ impl Cgroups {
         for path in paths {
             let Some(found) = container::of_path(path) else { continue };
             // Units of systemd are no containers. A pod's own directory holds containers, but is none.
-            if found.runtime == "systemd" || found.pod.as_ref() == Some(&found.id) {
+            if found.is_unit() || found.pod.as_ref() == Some(&found.id) {
                 continue;
             }
             by_id.entry(found.id.clone()).or_insert_with(|| {

@@ -6,7 +6,7 @@ use crate::lab::fitness::Machine;
 use crate::lab::service::Periods;
 use crate::lab::victim::{IoSummary, Stall, Summary};
 use deburr_core::finding::{
-    Area, Cost, Entity, EntityKind, Finding, Fix, Host, Ledger, LedgerPart, LedgerState, Observer,
+    Cost, Entity, EntityKind, Finding, Fix, Host, Ledger, LedgerPart, LedgerState, Observer,
     Report, Severity, Target, Tool, Window,
 };
 
@@ -86,7 +86,7 @@ fn observed(waited_ms_per_s: u64, findings: Vec<Finding>) -> Observed {
 fn finding(code: &str, severity: Severity, causes: &[(&str, &str, f64)]) -> Finding {
     Finding {
         code: code.into(),
-        area: Area::Sched,
+        area: deburr_core::rules::find(code).expect("a rule").area,
         device: None,
         name: String::new(),
         severity,
@@ -106,6 +106,7 @@ fn finding(code: &str, severity: Severity, causes: &[(&str, &str, f64)]) -> Find
             })
             .collect(),
         evidence: vec![],
+        rhythm_ns: None,
         chart: None,
         files: None,
         sizes: vec![],
@@ -168,6 +169,35 @@ fn latency_from_outside_and_advice_are_checked() {
     };
     assert_eq!(passed(50, "set THREADS to 1"), [true, true, true]);
     assert_eq!(passed(49, "sleep"), [true, false, false]);
+}
+
+#[test]
+fn the_interval_of_the_fault_is_read_from_its_field() {
+    let text = SCENARIO.replace("seconds = 5", "seconds = 5\nrhythm_ms = 3000");
+    let scenario = Scenario::parse(&text).unwrap();
+    let passes = |rhythm_ns: Option<u64>| {
+        let mut fault = right();
+        fault.report.findings[0].rhythm_ns = rhythm_ns;
+        let checks = check(&scenario, &observed(1, vec![]), &fault);
+        checks.iter().find(|check| check.what.contains("rhythm")).unwrap().pass
+    };
+    assert!(passes(Some(3_100_000_000)));
+    assert!(!passes(Some(3_200_000_000)) && !passes(None));
+}
+
+#[test]
+fn only_findings_of_the_area_count() {
+    let foreign = || finding("BLK003", Severity::High, &[]);
+    let fails = |area: &str| {
+        let text = SCENARIO.replace("seconds = 5", &format!("seconds = 5{area}"));
+        let scenario = Scenario::parse(&text).unwrap();
+        let mut fault = right();
+        fault.report.findings.insert(0, foreign());
+        let checks = check(&scenario, &observed(1, vec![foreign()]), &fault);
+        checks.into_iter().filter(|check| !check.pass).count()
+    };
+    assert_eq!(fails("\narea = \"sched\""), 0);
+    assert_eq!(fails(""), 2, "not silent without the fault, and not first with it");
 }
 
 #[test]

@@ -175,6 +175,7 @@ fn finding(
                 }]
             }),
         evidence: lines,
+        rhythm_ns: timed.period_ns,
         chart: timed.chart,
         files: files::table(view, "read and written", |key| {
             view.block().disk_of(key.device) == device

@@ -151,7 +151,8 @@ fn finding(view: &View, groups: &Groups<'_>, hit: &WaitingVictim<'_>, leads: boo
         causes: causes(view, groups, victim.at, None),
         evidence: lines,
         sizes: waits::size_classes(&held.waits),
-        chart: timed.filter(|timed| !timed.words.is_empty()).and_then(|timed| timed.chart),
+        rhythm_ns: timed.as_ref().and_then(|timed| timed.period_ns),
+        chart: timed.filter(|timed| timed.period_ns.is_some()).and_then(|timed| timed.chart),
         files: device.and_then(|device| {
             files::table(view, "read and written", |key| view.block().disk_of(key.device) == device)
         }),

@@ -162,6 +162,10 @@ fn finding(view: &View, groups: &crate::view::Groups<'_>, hit: &StalledVictim<'_
         evidence: lines,
         sizes: crate::view::waits::size_classes(&victim.held(kind).waits),
         fix: pass_remedies::of_passes(view, *device, &passes, table.as_ref()),
+        rhythm_ns: match rhythm {
+            Rhythm::Found { period_ns, .. } => Some(period_ns),
+            _ => None,
+        },
         chart: chart::of(view, *device, marks(view, hit, &pass_spans)),
         files: table,
         confirm: pass_remedies::experiment(view),

@@ -3,7 +3,7 @@
 
 use super::losses;
 use crate::finding::{Area, Cost, Entity, EntityKind, Evidence, Finding, Severity, Unit};
-use crate::recording::{EventKind, Source};
+use crate::recording::{EventKind, ObserverTick, Source};
 use crate::rules::words::evidence;
 use crate::rules::{Check, Limit, Rule, Status, Verdict};
 use crate::text::units;
@@ -48,18 +48,54 @@ pub(in crate::rules) static RULE: Rule = Rule {
     check: Check::Recording(check),
 };
 
-/// A loss: its name, its amount, and its share of what there was to see, if that is known.
-type LossLine<'a> = (&'a str, u64, Option<f64>);
+/// An amount that was lost.
+struct Lost<'a> {
+    name: &'a str,
+    amount: u64,
+    /// Its share of what there was to see, 0..1, if that is known.
+    share: Option<f64>,
+}
 
-/// Whether so few events were lost that their share has no meaning.
-fn is_few(&(name, amount, share): &LossLine<'_>) -> bool {
-    share.is_some() && !name.ends_with("_ns") && (amount as f64) < MIN_EVENTS.value
+impl Lost<'_> {
+    fn unit(&self) -> Unit {
+        ObserverTick::unit_of(self.name)
+    }
+
+    /// Whether so few events were lost that their share has no meaning.
+    fn is_few(&self) -> bool {
+        self.share.is_some()
+            && self.unit() == Unit::Count
+            && (self.amount as f64) < MIN_EVENTS.value
+    }
+
+    fn amount_text(&self) -> String {
+        let amount = match self.unit() {
+            Unit::Count => units::counted(self.amount, "event", "events"),
+            unit => units::value(self.amount as f64, unit),
+        };
+        format!("{amount} (`{}`)", self.name)
+    }
+
+    fn part(&self) -> String {
+        match self.share {
+            Some(share) => {
+                format!("{} of {}", units::share(share), losses::whole(self.name).words())
+            }
+            None => "of an unknown number".into(),
+        }
+    }
+
+    fn line(&self, view: &View) -> Evidence {
+        let meaning = losses::meaning(self.name).unwrap_or("not known to this version of deburr");
+        let note = format!("{}; {meaning}", self.part());
+        evidence(view, self.name, self.amount as f64, self.unit(), Source::Observer.label(), note)
+    }
 }
 
 fn check(view: &View) -> Verdict {
-    let lost: Vec<LossLine<'_>> = losses::all(view)
+    let lost: Vec<Lost<'_>> = losses::all(view)
         .filter(|&(_, amount)| amount > 0)
-        .map(|(name, amount)| (name, amount, losses::share(view, name, amount)))
+        .map(|(name, amount)| Lost { name, amount, share: losses::share(view, name, amount) })
         .collect();
     let late_ns: u64 = view
         .events()
@@ -72,14 +108,12 @@ fn check(view: &View) -> Verdict {
     let late_share = late_ns as f64 / (view.window_ns().max(1)) as f64;
     // A loss without anything to compare it with always counts.
     let by_share =
-        |a: &&LossLine<'_>, b: &&LossLine<'_>| a.2.unwrap_or(1.0).total_cmp(&b.2.unwrap_or(1.0));
-    let worst = lost.iter().filter(|lost| !is_few(lost)).max_by(by_share);
-    let worst_share = worst.map_or(0.0, |worst| worst.2.unwrap_or(MIN_SHARE.value));
+        |a: &&Lost<'_>, b: &&Lost<'_>| a.share.unwrap_or(1.0).total_cmp(&b.share.unwrap_or(1.0));
+    let worst = lost.iter().filter(|lost| !lost.is_few()).max_by(by_share);
+    let worst_share = worst.map_or(0.0, |worst| worst.share.unwrap_or(MIN_SHARE.value));
     if worst_share < MIN_SHARE.value && late_share < LATE_SHARE.value {
         let closest = match lost.iter().max_by(by_share) {
-            Some((name, amount, share)) => {
-                format!("the most was {}: {}", amount_text(name, *amount), part(*share, name))
-            }
+            Some(most) => format!("the most was {}: {}", most.amount_text(), most.part()),
             None => "nothing was lost".into(),
         };
         return Verdict::Quiet { closest };
@@ -90,8 +124,8 @@ fn check(view: &View) -> Verdict {
         && !super::losers(view, &view.groups(), lost_ns).is_empty();
     let severity = if danger { Severity::Low } else { Severity::Info };
     let title = match worst {
-        Some((name, amount, share)) if worst_share >= MIN_SHARE.value => {
-            format!("the observer lost {}, {}", amount_text(name, *amount), part(*share, name))
+        Some(worst) if worst_share >= MIN_SHARE.value => {
+            format!("the observer lost {}, {}", worst.amount_text(), worst.part())
         }
         _ => format!(
             "the observer was late by {} in total, {} of the window",
@@ -99,8 +133,7 @@ fn check(view: &View) -> Verdict {
             units::share(late_share)
         ),
     };
-    let mut lines: Vec<Evidence> =
-        lost.iter().map(|(name, amount, share)| line(view, name, *amount, *share)).collect();
+    let mut lines: Vec<Evidence> = lost.iter().map(|lost| lost.line(view)).collect();
     if late_ns > 0 {
         let note = "the observer waited for a CPU itself".to_owned();
         lines.push(evidence(view, "observer late", late_ns as f64, Unit::Ns, "observer", note));
@@ -115,38 +148,16 @@ fn check(view: &View) -> Verdict {
     }])
 }
 
-fn amount_text(name: &str, amount: u64) -> String {
-    if name.ends_with("_ns") {
-        format!("{} (`{name}`)", units::duration(amount as f64))
-    } else {
-        format!("{} (`{name}`)", units::counted(amount, "event", "events"))
-    }
-}
-
-fn part(share: Option<f64>, name: &str) -> String {
-    let whole = losses::whole(name);
-    match share {
-        Some(share) => format!("{} of {whole}", units::share(share)),
-        None => "of an unknown number".into(),
-    }
-}
-
-fn line(view: &View, name: &str, amount: u64, share: Option<f64>) -> Evidence {
-    let unit = if name.ends_with("_ns") { Unit::Ns } else { Unit::Count };
-    let meaning = losses::meaning(name).unwrap_or("not known to this version of deburr");
-    let note = format!("{}; {meaning}", part(share, name));
-    evidence(view, name, amount as f64, unit, Source::Observer.label(), note)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::is_few;
+    use super::Lost;
 
     #[test]
     fn one_event_of_an_idle_host_is_no_share() {
-        assert!(is_few(&("block_start_unseen", 2, Some(0.02))));
-        assert!(!is_few(&("block_start_unseen", 3, Some(0.03))));
-        assert!(!is_few(&("block_start_unseen", 1, None)), "of what, is not known");
-        assert!(!is_few(&("blame_table_full_ns", 2, Some(0.02))), "times are no events");
+        let is_few = |name, amount, share| Lost { name, amount, share }.is_few();
+        assert!(is_few("block_start_unseen", 2, Some(0.02)));
+        assert!(!is_few("block_start_unseen", 3, Some(0.03)));
+        assert!(!is_few("block_start_unseen", 1, None), "of what, is not known");
+        assert!(!is_few("blame_table_full_ns", 2, Some(0.02)), "times are no events");
     }
 }

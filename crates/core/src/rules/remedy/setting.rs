@@ -40,7 +40,7 @@ fn owner(cgroup: &Cgroup) -> Owner<'_> {
                 false => Owner::Nobody,
             }
         }
-        Some(it) if it.runtime != "systemd" => Owner::Nobody,
+        Some(it) if !it.is_unit() => Owner::Nobody,
         _ if above.iter().any(|name| is_unit(name)) => Owner::Nobody,
         _ if is_unit(own) || own.ends_with(".slice") => Owner::Systemd(own),
         _ => Owner::Nobody,
@@ -153,7 +153,7 @@ pub(super) fn owner_note(cgroup: &Cgroup, setting: Setting) -> &'static str {
         _ if container.is_some_and(|it| it.pod.is_some() || it.runtime == "kubernetes") => {
             "; for a trial only: the kubelet owns the cgroup, set the pod's resources to keep it"
         }
-        Owner::Nobody if container.is_some_and(|it| it.runtime != "systemd") => {
+        Owner::Nobody if container.is_some_and(|it| !it.is_unit()) => {
             "; until the container starts anew"
         }
         _ => "",

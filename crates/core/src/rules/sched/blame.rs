@@ -53,7 +53,7 @@ impl<'g> MainCulprit<'g> {
         let processes = members
             .filter(|process| carriers.as_ref().is_none_or(|pids| pids.contains(&process.pid)));
         let container = self.group.cgroup.and_then(|id| words::container(view, id));
-        let unit = container.filter(|container| container.runtime == "systemd");
+        let unit = container.filter(|container| container.is_unit());
         remedy::Culprit {
             group: self.group,
             processes: processes.collect(),

@@ -73,6 +73,8 @@ fn stalls_that_come_with_a_neighbours_timer_are_said_to() {
     for code in ["BLK004", "BLK003"] {
         let found = finding(&report, code);
         assert!(found.title.ends_with(", every 3.0 s, when `backup` writes"), "{}", found.title);
+        let rhythm_ms = found.rhythm_ns.map(|ns| ns / MS);
+        assert!(rhythm_ms.is_some_and(|ms| ms.abs_diff(3000) <= 100), "{rhythm_ms:?}");
         let rhythm = note(found, "rhythm");
         assert!(
             rhythm.starts_with("of the requests of `backup` (pid 1002): 12 of 13 bursts"),
@@ -98,7 +100,7 @@ fn a_timer_that_nobody_follows_is_not_blamed() {
     let report = judged(&backup(40, &timer(), |t| t + 1_500 * MS..t + 1_900 * MS).0);
     let found = finding(&report, "BLK004");
     assert!(!found.title.contains(", every"), "{}", found.title);
-    assert_eq!(note(found, "rhythm"), "");
+    assert_eq!((note(found, "rhythm").as_str(), found.rhythm_ns), ("", None));
 }
 
 #[test]
@@ -117,7 +119,7 @@ fn too_few_bursts_say_how_much_longer_to_look() {
     let found = finding(&report, "BLK004");
     let rhythm = note(found, "rhythm");
     assert!(rhythm.contains("too few to tell a clock from chance: needs"), "{rhythm}");
-    assert!(!found.title.contains("every 3"), "{}", found.title);
+    assert!(!found.title.contains("every 3") && found.rhythm_ns.is_none(), "{}", found.title);
 }
 
 #[test]

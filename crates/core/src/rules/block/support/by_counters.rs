@@ -166,6 +166,7 @@ fn finding(view: &View, it: &Bursty<'_>, rule: &Rule) -> Finding {
         device: Some(name),
         victim: device,
         cost: Cost::default(),
+        rhythm_ns: Some(period_ns),
         evidence: lines,
         fix: vec![Fix {
             action: "see whom the bursts hold up, and which files are written: run as root".into(),

@@ -35,6 +35,8 @@ pub(in crate::rules::block) struct TimingEvidence {
     /// For the title: ``, every 3.0 s, when `backup` writes``; empty if it is not sure.
     pub(in crate::rules::block) words: String,
     pub(in crate::rules::block) lines: Vec<Evidence>,
+    /// The interval of that timer, in nanoseconds; `None` if it is not sure.
+    pub(in crate::rules::block) period_ns: Option<u64>,
     /// The device's busy share, the bursts of the group that sets the pace, and the events that may follow them.
     pub(in crate::rules::block) chart: Option<Chart>,
 }
@@ -52,13 +54,15 @@ impl TimingEvidence {
     ) -> Self {
         let pacer = pacer(view, groups, device, victim, &events);
         let words = pacer.as_ref().and_then(Pacer::words);
+        let period_ns = pacer.as_ref().and_then(Pacer::period_ns);
         let lines = pacer.as_ref().map_or(vec![], |it| lines(view, device, it, name, compared));
         let mut marks = vec![(name, events)];
         if let Some(pacer) = pacer.as_ref().filter(|_| words.is_some()) {
             marks.insert(0, (&pacer.comm, pacer.pace.bursts.clone()));
         }
         let chart = chart::of(view, device, marks);
-        Self { words: words.map_or(String::new(), |words| format!(", {words}")), lines, chart }
+        let words = words.map_or(String::new(), |words| format!(", {words}"));
+        Self { words, lines, period_ns, chart }
     }
 }
 
