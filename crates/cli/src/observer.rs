@@ -69,20 +69,32 @@ impl SelfCost {
         tick
     }
 
-    /// Resident memory of this process and of the one that reads for it, in bytes.
+    /// Resident memory of this process and of the one that reads for it, in bytes. The pages of files are counted once:
+    /// both are the same program.
     fn rss_bytes(&self) -> Option<u64> {
         let of_reader = self.reader.pid().and_then(|pid| {
-            resident_bytes(&File::open(self.proc.join(pid.to_string()).join("statm")).ok()?)
+            let statm = File::open(self.proc.join(pid.to_string()).join("statm")).ok()?;
+            resident(&statm).map(|memory| memory.all_bytes.saturating_sub(memory.of_files_bytes))
         });
-        Some(resident_bytes(self.statm.as_ref()?)? + of_reader.unwrap_or(0))
+        Some(resident(self.statm.as_ref()?)?.all_bytes + of_reader.unwrap_or(0))
     }
 }
 
-/// The second field of `statm`, which counts pages.
-fn resident_bytes(statm: &File) -> Option<u64> {
+/// Resident memory of a process.
+struct Resident {
+    all_bytes: u64,
+    /// The part of it that is mapped from files or shared.
+    of_files_bytes: u64,
+}
+
+/// The second and third field of `statm`, which count pages.
+fn resident(statm: &File) -> Option<Resident> {
     let mut text = [0; 256];
     let length = statm.read_at(&mut text, 0).ok()?;
     let text = std::str::from_utf8(&text[..length]).ok()?;
-    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
-    Some(pages * rustix::param::page_size() as u64)
+    let mut fields = text.split(' ').skip(1).map(|field| {
+        let pages: u64 = field.parse().ok()?;
+        Some(pages * rustix::param::page_size() as u64)
+    });
+    Some(Resident { all_bytes: fields.next()??, of_files_bytes: fields.next()?? })
 }
