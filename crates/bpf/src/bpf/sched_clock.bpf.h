@@ -56,11 +56,13 @@ static __always_inline void compare_clocks(struct sched_area *area, __u64 clock,
  */
 static __always_inline __u64 pressure_clock(struct sched_area *area, struct rq *rq, __u64 clock)
 {
-	__u64 switched_ns;
+	__u64 account, switched_ns;
 
 	if (unlikely(!area->cpu.pressure))
 		area->cpu.pressure = address_of(&area->cpu.pressure, rq) + pressure_minus_rq;
-	switched_ns = NUMBER_AT(struct psi_group_cpu, area->cpu.pressure, state_start);
+	/* In a variable of its own: otherwise this field becomes a relocation, too. */
+	account = area->cpu.pressure;
+	switched_ns = NUMBER_AT(struct psi_group_cpu, account, state_start);
 	return switched_ns - clock < PRESSURE_NEAR_NS ? switched_ns : 0;
 }
 
