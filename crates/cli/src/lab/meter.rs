@@ -29,7 +29,8 @@ const TIMER_NS: u64 = 10_000_000;
 struct Reading {
     at_ns: u64,
     cpus: Vec<CpuTimes>,
-    /// CPU time so far of each process of the lab and each kernel thread, by pid. `None` if processes were not read.
+    /// CPU time so far of each process of the lab, with that of the children it has waited for, and of each kernel
+    /// thread, by pid. `None` if processes were not read.
     known_ns: Option<BTreeMap<u32, u64>>,
 }
 
@@ -110,7 +111,8 @@ fn user_hz() -> u64 {
     clock_ticks_per_second()
 }
 
-/// CPU time of each process of the lab and of each kernel thread, by pid.
+/// CPU time of each process of the lab and of each kernel thread, by pid. Children that have been waited for count:
+/// a storm of forks is the lab's own load, and none of its processes lives until the next reading.
 fn known_ns(lab: &Path) -> BTreeMap<u32, u64> {
     let (mut inside, mut dirs) = (Vec::new(), vec![PathBuf::from(lab)]);
     while let Some(dir) = dirs.pop() {
@@ -127,7 +129,8 @@ fn known_ns(lab: &Path) -> BTreeMap<u32, u64> {
         let Ok(text) = fs::read(entry.path().join("stat")) else { continue };
         let Ok(process) = pid::stat(&text) else { continue };
         if process.kernel_thread || inside.contains(&number) {
-            known.insert(number, ticks_ns(process.cpu_ticks, user_hz()));
+            let ticks = process.cpu_ticks.saturating_add(process.reaped_ticks);
+            known.insert(number, ticks_ns(ticks, user_hz()));
         }
     }
     known
@@ -265,6 +268,22 @@ mod tests {
         let mut late: Vec<_> = (0..100).map(|i| (2 * S + i, i)).collect();
         late.push((6 * S, 10 * S));
         assert_eq!(p99_ns(&late, WINDOW), 98);
+    }
+
+    #[test]
+    fn what_children_of_the_lab_used_is_the_labs() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("cgroup.procs"), std::process::id().to_string()).unwrap();
+        let own_ns = || known_ns(dir.path())[&std::process::id()];
+        let before_ns = own_ns();
+        let spins = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; times";
+        let output = std::process::Command::new("sh").args(["-c", spins]).output().unwrap();
+        // `times` prints the shell's own user time first, as `0m0.12s`.
+        let text = String::from_utf8(output.stdout).unwrap();
+        let seconds = text.split_once('m').and_then(|(_, rest)| rest.split_once('s')).unwrap().0;
+        let child_ns = seconds.parse::<f64>().unwrap() * 1e9;
+        assert!(child_ns > 0.0, "{text}");
+        assert!((own_ns() - before_ns) as f64 >= child_ns * 0.9 - 1e7, "{text}");
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct PidStat {
     pub cpu_ticks: u64,
     /// System time in ticks of 1/`USER_HZ` s.
     pub system_ticks: u64,
+    /// User and system time of the children that it has waited for, in ticks of 1/`USER_HZ` s.
+    pub reaped_ticks: u64,
     /// Nice value.
     pub nice: i32,
     /// Number of threads of the process.
@@ -56,6 +58,8 @@ pub fn stat(text: &[u8]) -> Result<PidStat, ParseError> {
     let field = |number: usize| rest.get(number - 3).copied();
     let user: u64 = at.number("utime", field(14))?;
     let system: u64 = at.number("stime", field(15))?;
+    let reaped_user: u64 = at.number("cutime", field(16))?;
+    let reaped_system: u64 = at.number("cstime", field(17))?;
     let flags: u64 = at.number("flags", field(9))?;
     Ok(PidStat {
         pid: at.number("pid", Some(text[..open].trim_ascii()))?,
@@ -70,6 +74,7 @@ pub fn stat(text: &[u8]) -> Result<PidStat, ParseError> {
         kernel_thread: flags & KERNEL_THREAD != 0,
         cpu_ticks: user.saturating_add(system),
         system_ticks: system,
+        reaped_ticks: reaped_user.saturating_add(reaped_system),
         nice: at.number("nice", field(19))?,
         threads: at.number("num_threads", field(20))?,
         start_ticks: at.number("starttime", field(22))?,
@@ -129,7 +134,7 @@ mod tests {
     use super::{stat, status};
 
     const REST: &str =
-        "S 1 77 77 0 -1 4194304 101 0 0 0 7 5 0 0 20 -5 3 0 147746 3133440 414 1844 1";
+        "S 1 77 77 0 -1 4194304 101 0 0 0 7 5 2 1 20 -5 3 0 147746 3133440 414 1844 1";
 
     #[test]
     fn a_comm_may_hold_anything() {
@@ -139,6 +144,7 @@ mod tests {
             assert_eq!((parsed.pid, parsed.ppid, parsed.pgrp), (42, 1, 77));
             assert_eq!((parsed.state, parsed.nice, parsed.threads), ('S', -5, 3));
             assert_eq!((parsed.cpu_ticks, parsed.start_ticks), (12, 147_746));
+            assert_eq!(parsed.reaped_ticks, 3);
             assert!(!parsed.kernel_thread);
         }
     }
