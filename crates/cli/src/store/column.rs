@@ -170,10 +170,11 @@ pub(super) fn of_field<S, T, V: StoredAs<T>>(
 
 /// Declares the columns of structs, in order. Each is a field; `field = "column"` where the column has another name,
 /// `field: Way` where the field is stored in another way ([`StoredAs`]) than its type. `over tick` stands for the fields
-/// `t0_ns` and `t1_ns`, which many rows share.
+/// `t0_ns` and `t1_ns`, which many rows share. The comment of a field is the meaning of its column in the document of the
+/// format; where it has several columns, each begins with `` `column`: ``.
 macro_rules! columns {
     ($($type:ident $(over $tick:ident)? {
-        $($field:ident $(= $column:literal)? $(: $way:ty)?),* $(,)?
+        $($(#[doc = $meaning:literal])* $field:ident $(= $column:literal)? $(: $way:ty)?),* $(,)?
     })*) => {$(
         impl $crate::store::column::Columns for $type {
             fn columns(_: &'static str, to: &mut Vec<$crate::store::column::Column>) {
@@ -207,6 +208,20 @@ macro_rules! columns {
                         >::read(cells)?,
                     )*
                 })
+            }
+        }
+
+        #[cfg(test)]
+        impl $crate::store::tests::Documented for $type {
+            fn fields() -> Vec<$crate::store::tests::Field> {
+                vec![$({
+                    let mut columns = Vec::new();
+                    let name = $crate::store::column::name!($field $($column)?);
+                    $crate::store::column::of_field::<
+                        Self, _, $crate::store::column::way!($($way)?)
+                    >(|it| &it.$field, name, &mut columns);
+                    $crate::store::tests::Field { columns, meaning: &[$($meaning),*] }
+                }),*]
             }
         }
 

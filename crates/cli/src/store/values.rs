@@ -31,13 +31,22 @@ columns! {
         stopped_ns,
     }
     LoadBin {
+        /// start
         t0_ns,
+        /// end
         t1_ns,
+        /// time on CPUs
         on_cpu_ns,
+        /// waiting in run queues; in recordings made before long waits were followed while in progress, waiting that
+        /// ended in the bin
         queued_ns,
+        /// throttled time that ended in the bin
         throttled_ns,
+        /// block IO waiting that ended in the bin
         block_io_ns,
+        /// waits that ended in the bin
         waits,
+        /// context switches
         switches,
     }
     DiskCounters {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Coverage of each source and the reasons for gaps, lost data, and the overhead of the observer.
 
+use super::observed::observed;
 use crate::text::Unit;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -131,6 +132,8 @@ pub struct Coverage {
     pub state: State,
 }
 
+observed! { it: Coverage at t_ns }
+
 /// Overhead and lost data of the observer in one second.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObserverTick {
@@ -154,6 +157,8 @@ pub struct ObserverTick {
     pub lost: BTreeMap<String, u64>,
 }
 
+observed! { it: ObserverTick over t0_ns..t1_ns, from Source::Observer }
+
 impl ObserverTick {
     /// Unit of the loss of that name.
     #[must_use]
@@ -171,6 +176,8 @@ pub struct Event {
     #[serde(flatten)]
     pub kind: EventKind,
 }
+
+observed! { it: Event at t_ns }
 
 /// Kind of a session event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

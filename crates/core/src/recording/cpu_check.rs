@@ -7,6 +7,8 @@
 //! chunk usually is (median duration), and how long the worker stood still in the middle of a chunk although this
 //! kernel counted it as running (gaps).
 
+use super::Source;
+use super::observed::{Observed, observed};
 use serde::{Deserialize, Serialize};
 
 /// A record of a CPU check.
@@ -23,14 +25,13 @@ pub enum CpuCheckRecord {
 }
 
 impl CpuCheckRecord {
-    /// Time range of the record, `(start_ns, end_ns)`; `None` for the setup.
-    #[must_use]
-    pub fn span(&self) -> Option<(u64, u64)> {
+    /// What the record tells of itself.
+    pub(super) fn observed(&self) -> &dyn Observed {
         match self {
-            Self::Setup(_) => None,
-            Self::Worker(worker) => Some((worker.t0_ns, worker.t1_ns)),
-            Self::Round(round) => Some((round.t0_ns, round.t1_ns)),
-            Self::Distance(distance) => Some((distance.t_ns, distance.t_ns)),
+            Self::Setup(it) => it,
+            Self::Worker(it) => it,
+            Self::Round(it) => it,
+            Self::Distance(it) => it,
         }
     }
 }
@@ -52,6 +53,8 @@ pub struct CheckSetup {
     /// Shortest stop in the middle of a chunk that counts as a gap.
     pub min_gap_ns: u64,
 }
+
+observed! { it: CheckSetup, from Source::CpuCheck }
 
 /// Measurements of a worker in a time range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,6 +92,8 @@ pub struct SweepWorker {
     pub cpu: u32,
 }
 
+observed! { it: SweepWorker over t0_ns..t1_ns, from Source::CpuCheck }
+
 /// Instruction mix of the workers of a pair test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -125,6 +130,8 @@ pub struct PairRound {
     pub b_together: Run,
 }
 
+observed! { it: PairRound over t0_ns..t1_ns, from Source::CpuCheck }
+
 /// Cache-line latency between two CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuDistance {
@@ -137,3 +144,5 @@ pub struct CpuDistance {
     /// Time until a written cache line is visible to the other CPU, in nanoseconds: half of the median round trip.
     pub one_way_ns: u64,
 }
+
+observed! { it: CpuDistance at t_ns, from Source::CpuCheck }

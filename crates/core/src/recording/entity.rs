@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Processes, cgroups, containers, and the target of the session.
 
+use super::observed::observed;
 use serde::{Deserialize, Serialize};
 
 /// Identity of a process within one recording. A pid does not identify a process, because pids are reused. The
@@ -61,6 +62,8 @@ pub struct Process {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub many: bool,
 }
+
+observed! { it: Process }
 
 /// Threads of one process with the same scheduling policy, priority and nice value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -197,6 +200,8 @@ pub struct Cgroup {
     /// The container or unit that this directory belongs to, if a known runtime created it.
     pub container: Option<Container>,
 }
+
+observed! { it: Cgroup; to it.parent }
 
 /// The container or unit of a cgroup, as known from the naming schemes and files of container runtimes and systemd.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

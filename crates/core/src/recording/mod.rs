@@ -18,6 +18,7 @@ mod coverage;
 mod cpu_check;
 mod entity;
 mod hist;
+mod observed;
 mod runtime;
 mod syscalls;
 mod tick;
@@ -44,6 +45,7 @@ pub use tick::{
     PsiReading, PsiResource, SchedstatTick, ThreadStates,
 };
 
+use observed::{Observed, observed};
 use serde::{Deserialize, Serialize};
 
 /// One observation. A recording is a sequence of these; [`Record::Meta`] comes first and
@@ -101,24 +103,32 @@ impl Record {
     /// The time range that it belongs to, `(start_ns, end_ns)`; `None` for facts and the end of the window.
     #[must_use]
     pub fn span(&self) -> Option<(u64, u64)> {
+        self.observed()?.range()
+    }
+
+    /// What the record tells of itself; nothing for the end of the window.
+    fn observed(&self) -> Option<&dyn Observed> {
         Some(match self {
-            Self::ProcessTick(tick) => (tick.t0_ns, tick.t1_ns),
-            Self::Blame(tick) => (tick.t0_ns, tick.t1_ns),
-            Self::Idle(tick) => (tick.t0_ns, tick.t1_ns),
-            Self::Schedstat(tick) => (tick.t0_ns, tick.t1_ns),
-            Self::HostBin(bin) | Self::TargetBin(bin) => (bin.t0_ns, bin.t1_ns),
-            Self::Observer(tick) => (tick.t0_ns, tick.t1_ns),
-            Self::Coverage(coverage) => (coverage.t_ns, coverage.t_ns),
-            Self::Cpu(reading) => (reading.t_ns, reading.t_ns),
-            Self::CgroupCpu(reading) => (reading.t_ns, reading.t_ns),
-            Self::Psi(reading) => (reading.t_ns, reading.t_ns),
-            Self::Block(record) => return record.span(),
-            Self::Runtime(reading) => (reading.t_ns, reading.t_ns),
-            Self::NamedThreads(tick) => (tick.t0_ns, tick.t1_ns),
-            Self::CpuCheck(record) => return record.span(),
-            Self::Syscalls(record) => record.span(),
-            Self::Event(event) => (event.t_ns, event.t_ns),
-            Self::Meta(_) | Self::Process(_) | Self::Cgroup(_) | Self::End { .. } => return None,
+            Self::Meta(it) => &**it,
+            Self::Coverage(it) => it,
+            Self::Process(it) => &**it,
+            Self::Cgroup(it) => &**it,
+            Self::ProcessTick(it) => &**it,
+            Self::Blame(it) => it,
+            Self::Idle(it) => &**it,
+            Self::Schedstat(it) => it,
+            Self::HostBin(it) | Self::TargetBin(it) => it,
+            Self::Cpu(it) => it,
+            Self::CgroupCpu(it) => it,
+            Self::Psi(it) => it,
+            Self::Block(it) => it.observed(),
+            Self::Runtime(it) => &**it,
+            Self::NamedThreads(it) => &**it,
+            Self::CpuCheck(it) => it.observed(),
+            Self::Syscalls(it) => it.observed(),
+            Self::Observer(it) => it,
+            Self::Event(it) => it,
+            Self::End { .. } => return None,
         })
     }
 }
@@ -149,3 +159,5 @@ pub struct Meta {
     /// Whether the observer ran with effective uid 0.
     pub root: bool,
 }
+
+observed! { it: Meta }

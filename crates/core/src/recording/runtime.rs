@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How many threads a language runtime or a server runs in parallel, read from outside of the process.
 
-use super::ProcId;
+use super::observed::observed;
+use super::{ProcId, Source};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -155,6 +156,8 @@ pub struct NamedThreads {
     pub delay_ns: u64,
 }
 
+observed! { it: NamedThreads over t0_ns..t1_ns, from Source::Runtime; to [it.proc] }
+
 /// State of a process's runtime at one time. Recorded again when it changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeReading {
@@ -178,3 +181,5 @@ pub struct RuntimeReading {
     /// CPU quota in the cgroup files that are visible to the process.
     pub seen: SeenQuota,
 }
+
+observed! { it: RuntimeReading at t_ns, from Source::Runtime; to [it.proc] }

@@ -2,7 +2,8 @@
 //! Cost of system calls as counted by `deburr syscalls` and `--syscalls`: by call and by file, for a process and all
 //! processes that it starts, or for a target.
 
-use super::ProcId;
+use super::observed::{Observed, observed};
+use super::{ProcId, Source};
 use serde::{Deserialize, Serialize};
 
 /// Number of kinds of file operations.
@@ -50,6 +51,8 @@ pub struct SyscallSpan {
     pub lost: u64,
 }
 
+observed! { it: SyscallSpan over t0_ns..t1_ns, from Source::Syscalls; to it.process }
+
 /// All calls of one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyscallTotal {
@@ -80,6 +83,8 @@ pub struct SyscallTotal {
     /// Number of calls by duration ([`call_bucket_from_ns`]); empty buckets at the end are left out.
     pub hist: Vec<u32>,
 }
+
+observed! { it: SyscallTotal over t0_ns..t1_ns, from Source::Syscalls; to it.process }
 
 /// Lower bound of a bucket of [`SyscallTotal::hist`], in nanoseconds; the upper bound is the lower bound of the next
 /// bucket. From 64 ns on there are four buckets per power of two; the last one is open.
@@ -194,6 +199,8 @@ pub struct SyscallFile {
     pub bytes: u64,
 }
 
+observed! { it: SyscallFile over t0_ns..t1_ns, from Source::Syscalls; to it.process }
+
 impl SyscallFile {
     /// Number of calls of all kinds.
     #[must_use]
@@ -225,13 +232,12 @@ impl SyscallFile {
 }
 
 impl SyscallRecord {
-    /// Time range of the record, `(start_ns, end_ns)`.
-    #[must_use]
-    pub fn span(&self) -> (u64, u64) {
+    /// What the record tells of itself.
+    pub(super) fn observed(&self) -> &dyn Observed {
         match self {
-            Self::Span(it) => (it.t0_ns, it.t1_ns),
-            Self::Call(it) => (it.t0_ns, it.t1_ns),
-            Self::File(it) => (it.t0_ns, it.t1_ns),
+            Self::Span(it) => it,
+            Self::Call(it) => it,
+            Self::File(it) => it,
         }
     }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Scheduler amounts and counters over time: thread states, run-queue waits and their culprits, CPU readings, pressure.
 
-use super::{CgroupId, ProcId, WaitHist};
+use super::observed::observed;
+use super::{CgroupId, ProcId, Source, WaitHist};
 use serde::{Deserialize, Serialize};
 
 /// Nanoseconds of thread time in each state of the wall-time ledger.
@@ -66,6 +67,8 @@ pub struct ProcessTick {
     pub wakeup_latency_ns: u64,
 }
 
+observed! { it: ProcessTick over t0_ns..t1_ns, from Source::Sched; to [it.proc] }
+
 /// What a thread on a run queue waited behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -76,6 +79,15 @@ pub enum Culprit {
     Migrated,
     /// Unknown: the probe's budget for long look-ups was spent, or its memory was full.
     NotSampled,
+}
+
+impl Culprit {
+    fn process(self) -> Option<ProcId> {
+        match self {
+            Self::Process(id) => Some(id),
+            Self::Migrated | Self::NotSampled => None,
+        }
+    }
 }
 
 /// Run-queue wait of one process behind one culprit.
@@ -93,6 +105,8 @@ pub struct BlameTick {
     /// Wait, in nanoseconds.
     pub ns: u64,
 }
+
+observed! { it: BlameTick over t0_ns..t1_ns, from Source::Sched; to [it.victim], it.culprit.process() }
 
 /// Idle time of one CPU while a process waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,6 +146,8 @@ pub struct IdleTick {
     pub cpus: Vec<IdleCpu>,
 }
 
+observed! { it: IdleTick over t0_ns..t1_ns, from Source::Timeline; to [it.victim] }
+
 fn is_zero(ns: &u64) -> bool {
     *ns == 0
 }
@@ -157,6 +173,8 @@ pub struct SchedstatTick {
     pub slices: u64,
 }
 
+observed! { it: SchedstatTick over t0_ns..t1_ns, from Source::Schedstat; to [it.proc] }
+
 /// Load of the host or the target in a bin of 100 ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadBin {
@@ -179,6 +197,8 @@ pub struct LoadBin {
     pub switches: u64,
 }
 
+observed! { it: LoadBin over t0_ns..t1_ns, from Source::Sched }
+
 /// One CPU's line of `/proc/stat`, in nanoseconds (the file counts in ticks of 1/`USER_HZ` s), cumulative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuReading {
@@ -199,6 +219,8 @@ pub struct CpuReading {
     /// steal: the hypervisor ran something else on the physical CPU.
     pub steal_ns: u64,
 }
+
+observed! { it: CpuReading at t_ns, from Source::ProcStat }
 
 /// A cgroup's CPU counters, cumulative. `None` = the file or the item does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -221,6 +243,8 @@ pub struct CgroupReading {
     /// CPU time used from accumulated quota.
     pub burst_ns: Option<u64>,
 }
+
+observed! { it: CgroupReading at t_ns, from Source::CgroupCpu; to [it.cgroup] }
 
 /// Resource of a pressure-stall file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -248,3 +272,5 @@ pub struct PsiReading {
     /// Wall time in which all tasks were stalled; `None` where the kernel does not report it.
     pub full_ns: Option<u64>,
 }
+
+observed! { it: PsiReading at t_ns, from Source::Psi; to it.cgroup }

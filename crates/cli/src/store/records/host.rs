@@ -5,6 +5,8 @@ use super::{block, cpu_check, syscalls};
 use crate::store::column::{Cell, Cells, Columns, Result};
 use crate::store::encodings::{DefaultIfAbsent, Json, JsonOrNull, OptionalJson};
 use crate::store::table::{Presence, Row, Table, tables};
+#[cfg(test)]
+use crate::store::tests::{Documented, Field};
 use deburr_core::recording::{
     BlameTick, Cgroup, CgroupReading, Coverage, CpuReading, Event, IdleTick, LoadBin, Meta,
     NamedThreads, ObserverTick, Process, ProcessTick, PsiReading, Record, RuntimeReading,
@@ -15,123 +17,293 @@ use std::convert::identity;
 tables! {
     Record in identity, since 1, Presence::Always;
 
+    /// The circumstances of the recording. One row, the first of the recording.
     "meta" => Meta(Meta) {
+        /// version of `deburr` that recorded
         tool_version,
+        /// `uname -n`
         host_name,
+        /// `uname -r`
         kernel,
+        /// online CPUs at the start, a JSON list of numbers
         cpus_online: Json,
+        /// `v1`, `v2`, `mixed` or `none`: how the cgroup trees are mounted
         cgroup_layout,
+        /// `v1` or `v2`: which tree holds the cpu controller; NULL = none
         cpu_controller,
+        /// start of the window, since the Unix epoch
         start_unix_ns,
+        /// start of the window on `CLOCK_MONOTONIC`
         start_mono_ns,
+        /// length that was asked for; NULL = until the command ends or a signal arrives
         asked_ns,
+        /// what was observed: a JSON object whose `kind` is `host`, `process`, `comm`, `cgroup`, `container` or
+        /// `command`
         target: Json,
+        /// 1 = the observer ran with effective uid 0
         root,
     }
-    "coverage" => Coverage(Coverage) { t_ns, source, state }
+    /// What a source of data could see. One row for every source at the start, and another when that changes.
+    "coverage" => Coverage(Coverage) {
+        /// since when
+        t_ns,
+        /// `sched`, `timeline`, `schedstat`, `cgroup_cpu`, `proc_stat`, `psi`, `block`, `writeback`, `diskstats`,
+        /// `settings`, `runtime`, `cpu_check`, `syscalls` or `observer`
+        source,
+        /// `state`: `active`, `partial` or `missing`
+        /// `reason`: what is missing and why; NULL if `active`
+        /// `gain`: what having it would add; only if `missing`
+        state,
+    }
+    /// A process, when it is first seen and again when its facts change. The last row of a `proc` is valid.
     "process" => Process(Process) {
+        /// identity within the recording, from 1; a reused pid gets another one
         id = "proc",
+        /// thread-group id
         pid,
+        /// start time on the boot clock; 0 = not known
         start_ns,
+        /// comm of the main thread
         comm,
+        /// command line, at most 256 bytes, or 4096 for a process that was examined closely (`scheduling`); empty for
+        /// kernel threads
         cmdline,
+        /// 1 or 0; NULL = the process ended before that could be read
         kernel_thread,
+        /// its cgroup
         cgroup,
+        /// CPUs that the affinity masks of its threads allow, as a list (`0-3,8`)
         cpus_allowed,
+        /// effective CPUs of its cpuset, as a list
         cpuset_cpus,
+        /// nice value of the main thread
         nice,
+        /// 1 = belongs to the target
         in_target,
+        /// 1 = `deburr` itself
         observer,
+        /// path of its cgroup in the memory controller's tree, if that is a different tree than that of `cgroup`
         memory_cgroup,
+        /// for a process that was examined closely, because it was blamed or lost much: how its threads are scheduled,
+        /// a JSON list of `policy` (`other`, `fifo`, `rr`, `batch`, `idle`, `deadline`, `ext`), `priority` (of
+        /// real-time threads; absent = 0), `nice`, `threads`, the `tid` of the one that ran most, and `ran_ns`: their
+        /// CPU time since the first such examination; NULL = not examined
         scheduling: JsonOrNull,
+        /// 1 = it stands for all the short-lived processes of this comm and cgroup that did too little for an identity
+        /// of their own; `pid` and `start_ns` are those of one of them
         many: DefaultIfAbsent,
     }
+    /// A cgroup, when it is first seen and again when its limits change. The last row of a `cgroup` is valid.
     "cgroup" => Cgroup(Cgroup) {
+        /// inode number of its directory; plus 2^62 if it is only in the tree of the memory controller
         id = "cgroup",
+        /// the cgroup above; NULL at the root
         parent,
+        /// path below the root of the tree
         path,
+        /// `v1` or `v2`
         version,
+        /// CPU time allowed in a period; NULL = no limit at this level
         quota_us,
+        /// length of a period
         period_us,
+        /// unused quota that may be carried over
         burst_us,
+        /// `cpu.weight` (v2) or `cpu.shares` (v1)
         weight,
+        /// container or unit that it belongs to: a JSON object with `runtime`, `id` and, where known, `name`, `pod`,
+        /// `namespace`
         container: OptionalJson,
     }
+    /// What the threads of a process did in one tick (BPF scheduler probe). `wall_ns` minus the sum of the states is
+    /// unattributed.
     "process_tick" over tick => ProcessTick(ProcessTick) {
+        /// the process; 4294967295 = many small processes together
         proc,
+        /// threads that existed at some time within the tick
         threads,
+        /// sum over the threads of the time each existed
         wall_ns,
+        /// `on_cpu_ns`: running
+        /// `queued_ns`: runnable and waiting for a CPU, throttling excluded
+        /// `throttled_ns`: runnable, but a quota was used up
+        /// `block_io_ns`: uninterruptible sleep for block IO
+        /// `mem_stall_ns`: uninterruptible sleep for memory
+        /// `uninterruptible_ns`: other uninterruptible sleep
+        /// `sleep_ns`: interruptible sleep
+        /// `stopped_ns`: stopped or traced
         states,
+        /// sizes of the waits that ended, and in the last tick also of those in progress, counting only the part within
+        /// the window: a JSON list of `[bucket, waits, ns]`; bucket 0 is below 1 us, bucket *i* is from 2^(*i*-1) us to
+        /// below 2^*i* us, bucket 23 is open; NULL = none
         waits,
+        /// longest of these waits
         wait_max_ns,
+        /// context switches to its threads
         switches,
+        /// part of `queued_ns` in which the CPU was idle or waking up
         wakeup_latency_ns,
     }
-    "blame" over tick => Blame(BlameTick) { victim, culprit, ns }
-    "idle" over tick => Idle(IdleTick) {
+    /// Behind which processes a process waited (BPF scheduler probe).
+    "blame" over tick => Blame(BlameTick) {
+        /// `proc` of the process that waited
         victim,
+        /// `proc` of the process that ran meanwhile; -1 = on another run queue before it was moved, -2 = not looked up
+        culprit,
+        /// waiting time
+        ns,
+    }
+    /// Which CPUs idled while a process waited (BPF timeline).
+    "idle" over tick => Idle(IdleTick) {
+        /// `proc` of the process that waited
+        victim,
+        /// shorter waits were not examined
         min_wait_ns,
+        /// number of waits that were examined
         waits,
+        /// their total time
         waits_ns,
+        /// part of it in which an allowed CPU was idle
         idle_allowed_ns,
+        /// part of it in which only CPUs outside the affinity were idle
         idle_forbidden_ns,
+        /// each CPU's part: a JSON list of `[cpu, allowed, idle_ns]`; NULL = none
         cpus,
+        /// time of other waits of that length, which were not looked at: there were too many at once, or the thread was
+        /// gone; NULL = recorded before that was counted
         skipped_ns: DefaultIfAbsent,
     }
+    /// The fallback without BPF: `/proc/PID/task/*/schedstat`.
     "schedstat" over tick => Schedstat(SchedstatTick) {
+        /// the process
         proc,
+        /// threads seen at both ends
         threads,
+        /// sum over the threads of the time between the readings
         wall_ns,
+        /// running
         on_cpu_ns,
+        /// runnable but not running, queued or throttled
         delay_ns,
+        /// number of times it got a CPU
         slices,
     }
+    /// A CPU's line of `/proc/stat`, cumulative.
     "cpu_reading" => Cpu(CpuReading) {
+        /// when
         t_ns,
+        /// number of the CPU
         cpu,
+        /// user and nice
         user_ns,
+        /// system
         system_ns,
+        /// idle
         idle_ns,
+        /// idle with block IO outstanding
         iowait_ns,
+        /// irq and softirq
         irq_ns,
+        /// the hypervisor ran something else
         steal_ns,
     }
+    /// A cgroup's `cpu.stat`, cumulative. NULL = the kernel does not report it.
     "cgroup_reading" => CgroupCpu(CgroupReading) {
+        /// when
         t_ns,
+        /// the cgroup
         cgroup,
+        /// CPU time used
         usage_ns,
+        /// periods in which it had work
         nr_periods,
+        /// periods in which it ran out of quota
         nr_throttled,
+        /// throttled time, summed over its queues of each CPU: not wall time
         throttled_ns,
+        /// periods in which carried-over quota was used
         nr_bursts,
+        /// time run on carried-over quota
         burst_ns,
     }
-    "psi_reading" => Psi(PsiReading) { t_ns, cgroup, resource, some_ns, full_ns }
+    /// A pressure-stall file, cumulative.
+    "psi_reading" => Psi(PsiReading) {
+        /// when
+        t_ns,
+        /// the cgroup; NULL = the host
+        cgroup,
+        /// `cpu`, `io` or `memory`
+        resource,
+        /// wall time in which some task was stalled
+        some_ns,
+        /// wall time in which all tasks were stalled; NULL = the kernel does not report it
+        full_ns,
+    }
+    /// What the observer cost and lost. Several rows may cover the same time. Their amounts add up; `rss_bytes` and
+    /// `bpf_map_bytes` are levels.
     "observer_tick" over tick => Observer(ObserverTick) {
+        /// CPU time of its process
         cpu_ns,
+        /// number of runs of its BPF programs
         bpf_runs,
+        /// time of these runs; NULL = could not be measured
         bpf_run_ns,
+        /// resident memory
         rss_bytes,
+        /// kernel memory of its BPF maps
         bpf_map_bytes,
+        /// what was lost, a JSON object of amounts by name; names in `_ns` are times, the others counts; NULL = nothing
         lost: JsonOrNull,
     }
-    "event" => Event(Event) { t_ns, kind }
-    "runtime", since 2, Presence::Added => Runtime(RuntimeReading) {
+    /// An event of the session.
+    "event" => Event(Event) {
+        /// when
         t_ns,
+        /// `event`: `clock_jump`, `suspend`, `late_tick`, `target_gone`, `interrupted` or `store_failed`
+        /// `ns`: its size, for the first three
+        /// `detail`: the signal, or why the recording could not be written
+        kind,
+    }
+    /// How many threads the runtime of a process lets run at a time, when that was determined and again when it
+    /// changed. The last row of a `proc` is valid. A recording of version 2 may lack the table, which was added later.
+    "runtime", since 2, Presence::Added => Runtime(RuntimeReading) {
+        /// when
+        t_ns,
+        /// the process
         proc,
+        /// `go`, `jvm`, `node`, `openmp`, `tokio`, `rayon`, `nginx` or `dotnet`
         kind = "runtime",
+        /// its version, where known: `go1.24.3`
         version,
+        /// threads of the process
         threads,
+        /// numbers of threads, the decisive one first: a JSON list of objects with `name`, `value`, `confidence`
+        /// (`exact`, `start`: as it was started, `bound`: counted threads) and `source`; NULL = none could be read
         parallelism: JsonOrNull,
+        /// why none could be read
         unread,
+        /// what affects them: a JSON object of environment variables, flags and build settings
         settings: JsonOrNull,
+        /// what the process sees in its cgroup files: a JSON object whose `files` is `leaf` (with `quota_us` and
+        /// `period_us`, absent = no limit, and `part`: only a part of the tree is mounted there), `no_mount` or
+        /// `unknown`
         seen: Json,
     }
+    /// What the threads of one name did (`/proc/PID/task/*/{comm,schedstat}`), for processes with a CPU limit of their
+    /// own and a known runtime. It shows whether the threads that are throttled are those that the runtime's number
+    /// sizes. Read once a second, or less often where that would take more than a thousandth of a CPU, and at the end.
+    /// If a thread ends between two readings, its last part is missing. A recording of version 2 may lack the table,
+    /// which was added later.
     "named_threads" over tick, since 2, Presence::Added => NamedThreads(NamedThreads) {
+        /// the process
         proc,
+        /// their comm; without the number at its end where it is not that of the main thread; empty = all other names
         comm,
+        /// number of these threads at the end
         threads,
+        /// running
         on_cpu_ns,
+        /// runnable but not running, queued or throttled; grows when a thread gets a CPU
         delay_ns,
     }
     and {
@@ -159,6 +331,15 @@ pub(in crate::store) static BY_HAND: [Table; 2] = [
         presence: Presence::Always,
         read: read_bin,
         #[cfg(test)]
+        meaning: &[
+            "The whole host or the target in one bin of about 100 ms (BPF scheduler probe).",
+        ],
+        #[cfg(test)]
+        fields: || {
+            let scope = Field::one::<String>("scope", &["`host` or `target`"]);
+            [vec![scope], LoadBin::fields()].concat()
+        },
+        #[cfg(test)]
         sample: crate::store::tests::bin,
     },
     Table {
@@ -167,6 +348,12 @@ pub(in crate::store) static BY_HAND: [Table; 2] = [
         since_version: 1,
         presence: Presence::Always,
         read: |cells| Ok(Record::End { window_ns: cells.read()? }),
+        #[cfg(test)]
+        meaning: &[
+            "The orderly end of the session. Missing if the session was killed or the disk was full.",
+        ],
+        #[cfg(test)]
+        fields: || vec![Field::one::<u64>("window_ns", &["length of the window"])],
         #[cfg(test)]
         sample: |rng| Record::End { window_ns: crate::store::tests::Sample::sample(rng) },
     },

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 
 mod block;
+mod document;
 mod hostile;
 mod kept;
 mod sample;
 mod size;
 mod size_block;
 
+pub(in crate::store) use document::{Documented, Field};
 pub(in crate::store) use sample::{Sample, bin, range};
 
 use super::table;

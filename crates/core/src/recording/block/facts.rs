@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Devices, filesystems, settings and files that records of block IO refer to.
 
-use super::ProcId;
+use super::{ProcId, Source, observed};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -63,6 +63,8 @@ pub struct Device {
     pub gone: bool,
 }
 
+observed! { it: Device; to it.disk }
+
 /// A mounted filesystem with IO. Recorded when it is first seen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
@@ -78,6 +80,8 @@ pub struct Mount {
     pub options: String,
 }
 
+observed! { it: Mount, from Source::Settings }
+
 /// A kernel file that holds a setting. Recorded at the start, and again when it changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
@@ -88,6 +92,8 @@ pub struct Setting {
     /// Content without the trailing newline, truncated to 256 bytes; `None` = it does not exist or cannot be read.
     pub value: Option<String>,
 }
+
+observed! { it: Setting at t_ns, from Source::Settings }
 
 /// Identity of a file within one recording: a number that the recorder assigns, counting from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -133,3 +139,5 @@ pub struct File {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dirtied_by: Option<ProcId>,
 }
+
+observed! { it: File; to it.dirtied_by }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Transfers that limits of block IO (`io.max`, `blkio.throttle.*`) delayed.
 
-use super::{DevId, IoOp, ProcId};
+use super::{DevId, IoOp, ProcId, Source, observed};
 use serde::{Deserialize, Serialize};
 
 /// Transfers of a cgroup that a limit delayed and that the kernel dispatched in one second. Transfers that are still
@@ -29,6 +29,8 @@ pub struct HeldTick {
     /// Processes in the cgroup at the end of the tick, without kernel threads, at most [`HeldTick::MEMBERS`].
     pub members: Vec<ProcId>,
 }
+
+observed! { it: HeldTick over t0_ns..t1_ns, from Source::Block; to [it.device], it.members.iter().copied() }
 
 impl HeldTick {
     /// Maximum number of members.

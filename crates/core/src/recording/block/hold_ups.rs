@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Stalls of threads in block IO, and whose requests caused them.
 
-use super::{CgroupId, DevId, FileId, ProcId, WaitHist};
+use super::{CgroupId, DevId, FileId, ProcId, Reference, Source, WaitHist, observed};
 use serde::{Deserialize, Serialize};
 
 /// What stalled a thread.
@@ -16,6 +16,15 @@ pub enum StallKind {
     /// of a journal commit. The wait starts when the bio was queued, where that is known
     /// ([`DeviceTick::before`](super::DeviceTick::before)), otherwise at the creation of the request.
     Request,
+}
+
+impl StallKind {
+    fn source(self) -> Source {
+        match self {
+            Self::Sync | Self::DirtyThrottle => Source::Writeback,
+            Self::Request => Source::Block,
+        }
+    }
 }
 
 /// Stalls of one kind of a process's threads that ended in one second.
@@ -39,6 +48,8 @@ pub struct IoWaitTick {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unmeasured: u64,
 }
+
+observed! { it: IoWaitTick over t0_ns..t1_ns, from it.kind.source(); to [it.proc], it.device }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 fn is_zero(amount: &u64) -> bool {
@@ -73,6 +84,8 @@ pub struct Stall {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub within_ns: u64,
 }
+
+observed! { it: Stall over t0_ns..t1_ns, from it.kind.source(); to [it.proc], it.device, it.file }
 
 impl Stall {
     /// Duration of this stall.
@@ -109,6 +122,16 @@ pub enum IoCulprit {
     Device,
 }
 
+impl IoCulprit {
+    pub(super) fn reference(self) -> Option<Reference> {
+        match self {
+            Self::Process(id) => Some(id.into()),
+            Self::Writeback(owner) => owner.map(Reference::from),
+            Self::Filesystem | Self::Device => None,
+        }
+    }
+}
+
 /// Time that a process waited for its requests, by whose requests were queued or in the device during the wait.
 /// Summed over culprits it is the [`StallKind::Request`] time of the same ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,3 +149,5 @@ pub struct IoBlameTick {
     /// Wait, in nanoseconds.
     pub ns: u64,
 }
+
+observed! { it: IoBlameTick over t0_ns..t1_ns, from Source::Block; to [it.victim], [it.device], it.culprit.reference() }

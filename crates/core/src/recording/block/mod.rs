@@ -16,7 +16,8 @@ pub use transfers::{
 };
 pub use writeback::{JournalCommit, WritebackPass};
 
-use super::{CgroupId, ProcId, WaitHist};
+use super::observed::{Observed, Reference, observed};
+use super::{CgroupId, ProcId, Source, WaitHist};
 use serde::{Deserialize, Serialize};
 
 /// A record of block IO.
@@ -56,23 +57,24 @@ pub enum BlockRecord {
 }
 
 impl BlockRecord {
-    /// Time range of the record, `(start_ns, end_ns)`; `None` for devices, mounts and files.
-    #[must_use]
-    pub fn span(&self) -> Option<(u64, u64)> {
+    /// What the record tells of itself.
+    pub(super) fn observed(&self) -> &dyn Observed {
         match self {
-            Self::Device(_) | Self::Mount(_) | Self::File(_) => None,
-            Self::Setting(setting) => Some((setting.t_ns, setting.t_ns)),
-            Self::Io(tick) => Some((tick.t0_ns, tick.t1_ns)),
-            Self::DeviceTick(tick) => Some((tick.t0_ns, tick.t1_ns)),
-            Self::Bins(bins) => Some((bins.t0_ns, bins.t1_ns)),
-            Self::Disk(reading) => Some((reading.t_ns, reading.t_ns)),
-            Self::Pass(pass) => Some((pass.t0_ns, pass.t1_ns)),
-            Self::Commit(commit) => Some((commit.t0_ns, commit.t1_ns)),
-            Self::Wait(tick) => Some((tick.t0_ns, tick.t1_ns)),
-            Self::Stall(stall) => Some((stall.t0_ns, stall.t1_ns)),
-            Self::Blame(tick) => Some((tick.t0_ns, tick.t1_ns)),
-            Self::Pace(pace) => Some((pace.t0_ns, pace.t1_ns)),
-            Self::Held(tick) => Some((tick.t0_ns, tick.t1_ns)),
+            Self::Device(it) => it,
+            Self::Mount(it) => it,
+            Self::Setting(it) => it,
+            Self::File(it) => it,
+            Self::Io(it) => it,
+            Self::DeviceTick(it) => it,
+            Self::Bins(it) => it,
+            Self::Disk(it) => it,
+            Self::Pass(it) => it,
+            Self::Commit(it) => it,
+            Self::Wait(it) => it,
+            Self::Stall(it) => it,
+            Self::Blame(it) => it,
+            Self::Pace(it) => it,
+            Self::Held(it) => it,
         }
     }
 }

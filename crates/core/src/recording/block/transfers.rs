@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Transfers of devices with their purpose, submitter and reason, the latency of requests, and device activity.
 
-use super::{CgroupId, DevId, FileId, IoCulprit, ProcId, WaitHist};
+use super::{CgroupId, DevId, FileId, IoCulprit, ProcId, Source, WaitHist, observed};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -25,6 +25,12 @@ pub enum IoPurpose {
     RawDevice,
     /// Not known.
     Unknown,
+}
+
+impl IoPurpose {
+    fn file(self) -> Option<FileId> {
+        if let Self::File(id) = self { Some(id) } else { None }
+    }
 }
 
 /// Direction of a transfer.
@@ -68,6 +74,11 @@ pub struct IoTick {
     pub max_ns: u64,
 }
 
+observed! {
+    it: IoTick over t0_ns..t1_ns, from Source::Block;
+    to [it.device], it.what.file(), it.submitter, it.owner
+}
+
 /// Latency of the requests of a device in one direction, in one second.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceTick {
@@ -95,6 +106,8 @@ pub struct DeviceTick {
     /// Sampling rate: one in this many requests was measured; 1 = all. The histograms hold only measured requests.
     pub sampled_one_in: u32,
 }
+
+observed! { it: DeviceTick over t0_ns..t1_ns, from Source::Block; to [it.device] }
 
 impl DeviceTick {
     /// Shorter times before the creation of a request do not count as a wait: the code path itself takes that long.
@@ -126,6 +139,8 @@ pub struct DeviceBins {
     /// Bins of equal length from `t0_ns` to `t1_ns`, including those without activity.
     pub bins: Vec<DeviceBin>,
 }
+
+observed! { it: DeviceBins over t0_ns..t1_ns, from Source::Block; to [it.device] }
 
 /// A line of `/proc/diskstats`, cumulative, ten times a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -165,6 +180,8 @@ pub struct DiskReading {
     pub counters: DiskCounters,
 }
 
+observed! { it: DiskReading at t_ns, from Source::Diskstats; to [it.device] }
+
 /// Requests to a device over time, by originator ([`IoCulprit`]) and by the timestamp of their creation.
 ///
 /// The busiest originators of each second have their own rows; all others are summed as [`ProcId::OTHERS`].
@@ -179,6 +196,11 @@ pub struct IoPace {
     /// For each originator, the length of its requests in each bin of [`IoPace::BIN_NS`] from `t0_ns` on, in units of
     /// 512 bytes, rounded up for each request. The last bin of the window may be shorter.
     pub sectors: BTreeMap<IoCulprit, Vec<u64>>,
+}
+
+observed! {
+    it: IoPace over t0_ns..t1_ns, from Source::Block;
+    to [it.device], it.sectors.keys().filter_map(|by| by.reference())
 }
 
 impl IoPace {

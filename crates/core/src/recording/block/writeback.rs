@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Passes of the kernel's flusher, and commits of filesystem journals.
 
-use super::{DevId, ProcId};
+use super::{DevId, ProcId, Reference, Source, observed};
 use serde::{Deserialize, Serialize};
 
 /// A pass of the kernel's flusher: work items on one device with the same reason and less than a second between them.
@@ -34,6 +34,11 @@ pub struct WritebackPass {
     pub asked_by: Vec<(ProcId, u32)>,
 }
 
+observed! {
+    it: WritebackPass over t0_ns..t1_ns, from Source::Writeback;
+    to [Reference::Filesystem(it.device)], it.dirtied_by.iter().chain(&it.asked_by).map(|by| by.0)
+}
+
 /// A commit of a filesystem's journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalCommit {
@@ -48,6 +53,8 @@ pub struct JournalCommit {
     /// Number of blocks logged, where the kernel reports it.
     pub blocks: Option<u64>,
 }
+
+observed! { it: JournalCommit over t0_ns..t1_ns, from Source::Writeback; to [it.device] }
 
 impl WritebackPass {
     /// From when to when, in nanoseconds since the window began.

@@ -3,9 +3,9 @@
 //! from a source without coverage.
 
 use super::{Faults, Invariant};
+use crate::recording::observed::Reference;
 use crate::recording::{
-    BlockRecord, CgroupId, Culprit, DevId, FileId, IoCulprit, IoPurpose, IoTick, ProcId, Record,
-    Source, StallKind, State, TargetSpec, WritebackPass,
+    BlockRecord, CgroupId, DevId, FileId, ProcId, Record, Source, State, TargetSpec,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,6 +35,15 @@ pub(super) struct References {
 
 impl References {
     pub(super) fn push(&mut self, record: &Record, faults: &mut Faults) {
+        if let Some(observed) = record.observed() {
+            for reference in observed.references() {
+                self.check(reference, faults);
+            }
+            if let Some(source) = observed.source() {
+                let sees = self.sources.get(&source).copied().unwrap_or(false);
+                faults.unless(sees, COVERED, || source.label().into());
+            }
+        }
         match record {
             Record::Meta(meta) => self.target_is_host = meta.target == TargetSpec::Host,
             Record::Coverage(coverage) => {
@@ -48,65 +57,12 @@ impl References {
                 });
                 self.processes.insert(id);
             }
-            Record::Cgroup(cgroup) => {
-                if let Some(parent) = cgroup.parent {
-                    self.cgroup(parent, faults);
-                }
-                self.cgroups.insert(cgroup.id);
-            }
-            Record::ProcessTick(tick) => {
-                self.process(tick.proc, faults);
-                self.source(Source::Sched, faults);
-            }
-            Record::Blame(tick) => {
-                self.process(tick.victim, faults);
-                if let Culprit::Process(culprit) = tick.culprit {
-                    self.process(culprit, faults);
-                }
-                self.source(Source::Sched, faults);
-            }
-            Record::Idle(tick) => {
-                self.process(tick.victim, faults);
-                self.source(Source::Timeline, faults);
-            }
-            Record::Schedstat(tick) => {
-                self.process(tick.proc, faults);
-                self.source(Source::Schedstat, faults);
-            }
-            Record::HostBin(_) => self.source(Source::Sched, faults),
+            Record::Cgroup(cgroup) => drop(self.cgroups.insert(cgroup.id)),
             Record::TargetBin(bin) => {
                 faults.unless(!self.target_is_host, TARGET_BINS, || format!("at {} ns", bin.t0_ns));
-                self.source(Source::Sched, faults);
             }
-            Record::Cpu(_) => self.source(Source::ProcStat, faults),
-            Record::CgroupCpu(reading) => {
-                self.cgroup(reading.cgroup, faults);
-                self.source(Source::CgroupCpu, faults);
-            }
-            Record::Psi(reading) => {
-                if let Some(cgroup) = reading.cgroup {
-                    self.cgroup(cgroup, faults);
-                }
-                self.source(Source::Psi, faults);
-            }
-            Record::Block(record) => self.block(record, faults),
-            Record::Runtime(reading) => {
-                self.process(reading.proc, faults);
-                self.source(Source::Runtime, faults);
-            }
-            Record::NamedThreads(tick) => {
-                self.process(tick.proc, faults);
-                self.source(Source::Runtime, faults);
-            }
-            Record::CpuCheck(_) => self.source(Source::CpuCheck, faults),
-            Record::Syscalls(record) => {
-                if let Some(process) = record.process() {
-                    self.process(process, faults);
-                }
-                self.source(Source::Syscalls, faults);
-            }
-            Record::Observer(_) => self.source(Source::Observer, faults),
-            Record::Event(_) | Record::End { .. } => {}
+            Record::Block(record) => self.describe(record, faults),
+            _ => {}
         }
     }
 
@@ -124,126 +80,39 @@ impl References {
         }
     }
 
-    fn block(&mut self, record: &BlockRecord, faults: &mut Faults) {
+    fn describe(&mut self, record: &BlockRecord, faults: &mut Faults) {
         match record {
-            BlockRecord::Device(device) => {
-                if let Some(disk) = device.disk {
-                    self.device(disk, faults);
-                }
-                self.devices.insert(device.dev);
-            }
-            BlockRecord::Mount(mount) => {
-                self.filesystems.insert(mount.fs);
-                self.source(Source::Settings, faults);
-            }
-            BlockRecord::Setting(_) => self.source(Source::Settings, faults),
+            BlockRecord::Device(device) => drop(self.devices.insert(device.dev)),
+            BlockRecord::Mount(mount) => drop(self.filesystems.insert(mount.fs)),
             BlockRecord::File(file) => {
                 let id = file.id;
                 faults.unless(id.0 != 0 && id != FileId::OTHERS, NO_FILE_ID, || {
                     format!("inode {}", file.ino)
                 });
                 self.files.insert(id);
-                if let Some(process) = file.dirtied_by {
-                    self.process(process, faults);
-                }
             }
-            BlockRecord::Io(tick) => self.io(tick, faults),
-            BlockRecord::DeviceTick(tick) => self.of_probe(tick.device, Source::Block, faults),
-            BlockRecord::Bins(bins) => self.of_probe(bins.device, Source::Block, faults),
-            BlockRecord::Disk(reading) => self.of_probe(reading.device, Source::Diskstats, faults),
-            BlockRecord::Pass(pass) => self.pass(pass, faults),
-            BlockRecord::Commit(commit) => self.of_probe(commit.device, Source::Writeback, faults),
-            BlockRecord::Wait(tick) => self.held_up(tick.proc, tick.kind, tick.device, faults),
-            BlockRecord::Stall(stall) => {
-                self.held_up(stall.proc, stall.kind, stall.device, faults);
-                if let Some(file) = stall.file {
-                    self.file(file, faults);
-                }
+            _ => {}
+        }
+    }
+
+    fn check(&self, reference: Reference, faults: &mut Faults) {
+        match reference {
+            Reference::Process(id) => {
+                let known = id == ProcId::OTHERS || self.processes.contains(&id);
+                faults.unless(known, PROCESSES, || format!("process {}", id.0));
             }
-            BlockRecord::Blame(tick) => {
-                self.process(tick.victim, faults);
-                self.culprit(tick.culprit, faults);
-                self.of_probe(tick.device, Source::Block, faults);
+            Reference::Cgroup(id) => {
+                faults.unless(self.cgroups.contains(&id), CGROUPS, || format!("cgroup {}", id.0));
             }
-            BlockRecord::Pace(pace) => {
-                pace.sectors.keys().for_each(|&by| self.culprit(by, faults));
-                self.of_probe(pace.device, Source::Block, faults);
+            Reference::Filesystem(fs) if self.filesystems.contains(&fs) => {}
+            Reference::Device(device) | Reference::Filesystem(device) => {
+                let known = self.devices.contains(&device);
+                faults.unless(known, DEVICES, || format!("device {device}"));
             }
-            BlockRecord::Held(tick) => {
-                tick.members.iter().for_each(|&member| self.process(member, faults));
-                self.of_probe(tick.device, Source::Block, faults);
+            Reference::File(id) => {
+                let known = id == FileId::OTHERS || self.files.contains(&id);
+                faults.unless(known, FILES, || format!("file {}", id.0));
             }
         }
-    }
-
-    fn culprit(&self, culprit: IoCulprit, faults: &mut Faults) {
-        match culprit {
-            IoCulprit::Process(id) => self.process(id, faults),
-            IoCulprit::Writeback(Some(owner)) => self.cgroup(owner, faults),
-            IoCulprit::Writeback(None) | IoCulprit::Filesystem | IoCulprit::Device => {}
-        }
-    }
-
-    fn io(&self, tick: &IoTick, faults: &mut Faults) {
-        if let IoPurpose::File(file) = tick.what {
-            self.file(file, faults);
-        }
-        if let Some(submitter) = tick.submitter {
-            self.process(submitter, faults);
-        }
-        if let Some(owner) = tick.owner {
-            self.cgroup(owner, faults);
-        }
-        self.of_probe(tick.device, Source::Block, faults);
-    }
-
-    fn pass(&self, pass: &WritebackPass, faults: &mut Faults) {
-        for (proc, _) in pass.dirtied_by.iter().chain(&pass.asked_by) {
-            self.process(*proc, faults);
-        }
-        if !self.filesystems.contains(&pass.device) {
-            self.device(pass.device, faults);
-        }
-        self.source(Source::Writeback, faults);
-    }
-
-    fn held_up(&self, id: ProcId, kind: StallKind, device: Option<DevId>, faults: &mut Faults) {
-        self.process(id, faults);
-        if let Some(device) = device {
-            self.device(device, faults);
-        }
-        let source = match kind {
-            StallKind::Sync | StallKind::DirtyThrottle => Source::Writeback,
-            StallKind::Request => Source::Block,
-        };
-        self.source(source, faults);
-    }
-
-    fn of_probe(&self, device: DevId, source: Source, faults: &mut Faults) {
-        self.device(device, faults);
-        self.source(source, faults);
-    }
-
-    fn device(&self, device: DevId, faults: &mut Faults) {
-        faults.unless(self.devices.contains(&device), DEVICES, || format!("device {device}"));
-    }
-
-    fn file(&self, id: FileId, faults: &mut Faults) {
-        let known = id == FileId::OTHERS || self.files.contains(&id);
-        faults.unless(known, FILES, || format!("file {}", id.0));
-    }
-
-    fn process(&self, id: ProcId, faults: &mut Faults) {
-        let known = id == ProcId::OTHERS || self.processes.contains(&id);
-        faults.unless(known, PROCESSES, || format!("process {}", id.0));
-    }
-
-    fn cgroup(&self, id: CgroupId, faults: &mut Faults) {
-        faults.unless(self.cgroups.contains(&id), CGROUPS, || format!("cgroup {}", id.0));
-    }
-
-    fn source(&self, source: Source, faults: &mut Faults) {
-        let sees = self.sources.get(&source).copied().unwrap_or(false);
-        faults.unless(sees, COVERED, || source.label().into());
     }
 }
