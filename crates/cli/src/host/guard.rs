@@ -78,12 +78,8 @@ impl Guard {
         self.journal.add(undo)
     }
 
-    /// Undoes everything now; an error if something could not be undone.
-    pub(crate) fn finish(mut self) -> Result<()> {
-        self.undo()
-    }
-
-    fn undo(&mut self) -> Result<()> {
+    /// Undoes everything now; an error if something could not be undone. Nothing can be registered afterwards.
+    pub(crate) fn finish(&mut self) -> Result<()> {
         self.finished = true;
         drop(self.janitor.stdin.take());
         let status = self.janitor.wait().context("the janitor is lost")?;
@@ -98,7 +94,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.finished
-            && let Err(error) = self.undo()
+            && let Err(error) = self.finish()
         {
             eprintln!("deburr: {error:#}");
         }

@@ -1,73 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whether `deburr` reported what a scenario expects. Pure: two observations in, checks out.
 
-use super::fitness::Verdict;
+use super::check::{Check, Precondition, Topic};
 use super::measured;
 use super::observed::Observed;
 use super::scenario::{CauseBound, Scenario};
 use super::service::Periods;
 use super::stage::OBSERVER;
 use deburr_core::finding::{Area, Cause, Finding, Ledger, LedgerState};
-use serde::Serialize;
-
-/// An expectation, and whether it was met.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Check {
-    /// What was expected and what was seen, in one line.
-    pub(crate) what: String,
-    pub(crate) pass: bool,
-    /// The topic of the report that it is about.
-    pub(crate) topic: Topic,
-    /// What must have happened for its failure to mean anything.
-    #[serde(skip)]
-    rests_on: Precondition,
-}
-
-/// Precondition of a check, in addition to a machine that is fit for the experiment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Precondition {
-    /// None: it must hold in any case.
-    Nothing,
-    /// The victim suffered nothing without the fault.
-    Control,
-    /// The victim suffered with the fault, and not without it.
-    Fault,
-}
-
-/// Topics that a scorecard counts separately.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Topic {
-    /// Nothing is found where nothing is wrong.
-    Silence,
-    /// Which finding comes first.
-    First,
-    /// Which processes are blamed.
-    Culprit,
-    /// How much the victim lost, by its own measurement and by the report.
-    Loss,
-    /// Whether the fault happened, by a measurement other than the report. If not, findings about it mean nothing.
-    Fault,
-    /// Whether nothing happened without the fault, by such a measurement. If something did, silence cannot be
-    /// expected.
-    Control,
-    /// Everything else.
-    Other,
-}
-
-impl Check {
-    pub(super) fn new(pass: bool, what: impl Into<String>) -> Self {
-        Self { what: what.into(), pass, topic: Topic::Other, rests_on: Precondition::Fault }
-    }
-
-    fn resting_on(self, rests_on: Precondition) -> Self {
-        Self { rests_on, ..self }
-    }
-
-    pub(super) fn about(self, topic: Topic) -> Self {
-        Self { topic, ..self }
-    }
-}
+use deburr_core::text::units::tenths_of_ms;
 
 /// The victim's waiting by the report and by its own clock may differ by this part of the larger value, plus
 /// [`TOLERANCE_NS_PER_S`].
@@ -75,27 +16,6 @@ const TOLERANCE: f64 = 0.1;
 /// Second part of that tolerance, for every thread, in nanoseconds per second. The victim also measures interrupts
 /// and late timers, neither of which is waiting behind another process. Stolen time is subtracted.
 const TOLERANCE_NS_PER_S: f64 = 20e6;
-
-/// The verdict on checks. A machine that was not fit excuses every failure. A fault that did not happen excuses only
-/// the checks that rest on it.
-pub(super) fn verdict(checks: &[Check], machine_unfit: &[String]) -> Verdict {
-    let missing = |topic| checks.iter().any(|check| !check.pass && check.topic == topic);
-    let (no_fault, no_control) = (missing(Topic::Fault), missing(Topic::Control));
-    let is_excused = |check: &Check| match (check.topic, check.rests_on) {
-        (Topic::Fault | Topic::Control, _) => true,
-        (_, Precondition::Nothing) => false,
-        (_, Precondition::Control) => no_control,
-        (_, Precondition::Fault) => no_fault || no_control,
-    };
-    let failed: Vec<&Check> = checks.iter().filter(|check| !check.pass).collect();
-    match failed.is_empty() {
-        true => Verdict::Passed,
-        false if !machine_unfit.is_empty() || failed.into_iter().all(is_excused) => {
-            Verdict::Inconclusive
-        }
-        false => Verdict::Failed,
-    }
-}
 
 /// All checks of a scenario.
 pub(crate) fn check(scenario: &Scenario, control: &Observed, fault: &Observed) -> Vec<Check> {
@@ -247,8 +167,8 @@ fn observers_part(run: &Observed, threads: u32) -> Check {
         blamed_ns <= bound_ns,
         format!(
             "nobody waits longer for the observer than it ran: {} ms, which may be {} ms",
-            tenths(blamed_ns),
-            tenths(bound_ns)
+            tenths_of_ms(blamed_ns),
+            tenths_of_ms(bound_ns)
         ),
     )
     .about(Topic::Culprit)
@@ -263,7 +183,7 @@ fn rhythm(code: &str, period_ms: u64, run: &Observed) -> Check {
     let mut findings = run.report.findings.iter().filter(|finding| finding.code == code);
     let found_ns = findings.find_map(|finding| finding.rhythm_ns).map(|ns| ns as f64);
     let period_ns = period_ms as f64 * 1e6;
-    let seen = found_ns.map_or("none".into(), |ns| format!("{} ms", tenths(ns)));
+    let seen = found_ns.map_or("none".into(), |ns| format!("{} ms", tenths_of_ms(ns)));
     let near = found_ns.is_some_and(|ns| (ns - period_ns).abs() <= period_ns * RHYTHM_TOLERANCE);
     Check::new(near, format!("`{code}` has a rhythm of {period_ms} ms: {seen}"))
 }
@@ -291,7 +211,7 @@ fn stalls(control: (&str, &Observed), fault: (&str, &Observed), bound_ms: u64) -
             format!(
                 "a commit takes {bound_ms} ms {}: the longest takes {} ms",
                 fault.0,
-                tenths(longest_ns as f64)
+                tenths_of_ms(longest_ns as f64)
             ),
         )
         .about(Topic::Fault),
@@ -299,8 +219,8 @@ fn stalls(control: (&str, &Observed), fault: (&str, &Observed), bound_ms: u64) -
             without_ns <= with_ns * STALLED_ANYWAY,
             format!(
                 "such commits are due to that: {} ms of every second, {} ms {}",
-                tenths(with_ns),
-                tenths(without_ns),
+                tenths_of_ms(with_ns),
+                tenths_of_ms(without_ns),
                 control.0
             ),
         )
@@ -327,8 +247,8 @@ fn slower(factor: f64, control: &Observed, fault: &Observed) -> Check {
         enough && with_ns >= factor * without_ns,
         format!(
             "the 99th percentile is at least {factor} times as long: {} ms, without {} ms",
-            tenths(with_ns),
-            tenths(without_ns)
+            tenths_of_ms(with_ns),
+            tenths_of_ms(without_ns)
         ),
     )
     .about(Topic::Fault)
@@ -376,7 +296,7 @@ fn memory(min_share: f64, run: &Observed) -> Check {
             "of waiting for pages, {:.0} % is memory's in the ledger at least: {:.1} % of {} ms",
             min_share * 100.0,
             share * 100.0,
-            tenths((memory + block) as f64)
+            tenths_of_ms((memory + block) as f64)
         ),
     )
     .about(Topic::Loss)
@@ -398,10 +318,10 @@ fn agreement(name: &str, run: &Observed, threads: u32) -> Check {
         (own - stolen - tolerance..=own + tolerance).contains(&reported),
         format!(
             "report and victim agree on its waiting {name}: {} and {} ms/s (+- {}; up to {} of the victim's stolen)",
-            tenths(reported),
-            tenths(own),
-            tenths(tolerance),
-            tenths(stolen)
+            tenths_of_ms(reported),
+            tenths_of_ms(own),
+            tenths_of_ms(tolerance),
+            tenths_of_ms(stolen)
         ),
     )
     .about(Topic::Loss)
@@ -434,16 +354,11 @@ fn conservation(run: &Observed) -> Check {
             "the ledgers sum to 100 +- 0.1 % of the wall time, and the victim's leaves nothing out: off by {:.3} %, {} ms \
              counted twice, {:.2} % unattributed",
             worst * 100.0,
-            tenths(excess_ns as f64),
+            tenths_of_ms(excess_ns as f64),
             unknown * 100.0
         ),
     )
     .resting_on(Precondition::Nothing)
-}
-
-/// Milliseconds with one decimal.
-pub(crate) fn tenths(ns: f64) -> String {
-    format!("{:.1}", ns / 1e6)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! on the machine, is a second incident. If everything expected is found nevertheless, the run counts. If not, the
 //! limits here decide whether the machine may be the reason.
 
-use super::expect::tenths;
+use deburr_core::text::units::tenths_of_ms;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -56,8 +56,8 @@ impl Machine {
         if let Some(late_ns) = self.late_p99_ns.filter(|&late_ns| late_ns > LATE_NS) {
             reasons.push(format!(
                 "one in a hundred timers was late by {} ms and more (limit {})",
-                tenths(late_ns as f64),
-                tenths(LATE_NS as f64)
+                tenths_of_ms(late_ns as f64),
+                tenths_of_ms(LATE_NS as f64)
             ));
         }
         reasons
@@ -72,7 +72,7 @@ impl Machine {
     /// All measurements in one line.
     pub(crate) fn describe(&self) -> String {
         let late = self.late_p99_ns.map_or("lateness of timers unknown".into(), |ns| {
-            format!("1 in 100 timers late by {} ms", tenths(ns as f64))
+            format!("1 in 100 timers late by {} ms", tenths_of_ms(ns as f64))
         });
         format!(
             "{:.1} % stolen, {:.1} % for others, {late}",

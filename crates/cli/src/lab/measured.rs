@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whether a report's stalls and files agree with what the victim and the disk measured themselves.
 
+use super::check::{Check, Topic};
 use super::disk::WritesByMark;
-use super::expect::{Check, Topic, tenths};
 use super::io::GROUPS;
 use super::observed::Observed;
 use super::victim::Stall;
 use deburr_core::finding::FileTable;
+use deburr_core::text::units::tenths_of_ms;
 
 /// Stalls that the victim measured must be in the recording from this length on. A commit is a write and a sync. The
 /// recorder keeps syncs from 10 ms on, so each of the two may be too short in a commit of less than twice that.
@@ -48,7 +49,7 @@ pub(super) fn stalls(own: &[Stall], recorded: &[Stall]) -> Check {
             "recorded stalls are the victim's own: {:.1} % of the {} ms of its {} longest are recorded, \
              {of_victim} of {} recorded are its",
             covered * 100.0,
-            tenths(whole_ns as f64),
+            tenths_of_ms(whole_ns as f64),
             sure.len(),
             recorded.len()
         ),

@@ -6,6 +6,7 @@
 //! measurements must agree, the control run must be silent, and the fault run must yield the findings that the
 //! scenario expects. Everything happens in a cgroup of the lab's own, which a guard removes.
 
+mod check;
 mod disk;
 mod drive;
 mod expect;

@@ -8,9 +8,10 @@
 use super::fitness::Verdict;
 use super::observed::Observed;
 use super::order::{self, Step};
-use super::runner::{Settings, TRIES, observe_after};
+use super::runner::{Settings, TRIES, observe_after, report_on};
 use super::scenario::Scenario;
 use super::stage::{Stage, Stop};
+use super::victims::WhichRun;
 use crate::host::undo::{Undo, write_setting};
 use anyhow::{Context as _, Result, bail, ensure};
 use deburr_core::finding::{
@@ -87,23 +88,22 @@ fn run_once(
     let (seconds, name) = (settings.seconds, &scenario.name);
     progress(&format!("`{name}`: {seconds} s with its fault, then {seconds} s with a remedy"));
     let (mut applied, mut foreign) = (None, None);
-    let mut quota_us = None;
-    let after =
-        observe_after(scenario, settings, stop, (true, &mut quota_us), &mut |stage, pid| {
-            let report = look(stage, seconds, pid)?;
-            let Some((finding, fix, command)) = first_command(scenario, &report) else {
-                return Ok(());
-            };
-            if is_foreign(finding, &stage.cgroup_path()) {
-                foreign = Some(finding.title.clone());
-                return Ok(());
-            }
-            progress(&format!("`{name}`: {command}"));
-            apply(stage, command).with_context(|| format!("cannot apply `{command}`"))?;
-            stage.settle(SETTLE)?;
-            applied = Some((finding.clone(), fix.clone(), report.clone()));
-            Ok(())
-        })?;
+    let which = WhichRun { with_faults: true, quota_us: &mut None };
+    let after = observe_after(scenario, settings, stop, which, &mut |stage, pid| {
+        let report = report_on(stage, pid, seconds, vec![])?;
+        let Some((finding, fix, command)) = first_command(scenario, &report) else {
+            return Ok(());
+        };
+        if is_foreign(finding, &stage.cgroup_path()) {
+            foreign = Some(finding.title.clone());
+            return Ok(());
+        }
+        progress(&format!("`{name}`: {command}"));
+        apply(stage, command).with_context(|| format!("cannot apply `{command}`"))?;
+        stage.settle(SETTLE)?;
+        applied = Some((finding.clone(), fix.clone(), report.clone()));
+        Ok(())
+    })?;
     let Some((finding, fix, report)) = applied else {
         let unfit = foreign.into_iter().chain(after.machine.unfit()).collect();
         return Ok(RemedyEffect::without(scenario, unfit));
@@ -195,15 +195,6 @@ pub(crate) fn text(it: &RemedyEffect) -> String {
     }
     lines.extend(it.unfit.iter().map(|reason| format!("the machine was not fit: {reason}")));
     lines.join("\n  ") + "\n"
-}
-
-/// Observes the victim with `deburr`.
-fn look(stage: &Stage, seconds: u32, pid: u32) -> Result<Report> {
-    let arguments = ["-q".into(), "--json".into(), format!("-d{seconds}"), format!("-p{pid}")];
-    let timeout = Duration::from_secs(u64::from(seconds) + 60);
-    let (status, json, complaint) = stage.run_self(&arguments, timeout)?;
-    ensure!(status.success(), "the observing `deburr` failed ({status}): {}", complaint.trim());
-    serde_json::from_str(&json).context("the observing `deburr` wrote no report")
 }
 
 /// The first remedy with a command, of the finding that the scenario expects first.

@@ -2,18 +2,18 @@
 //! Runs a scenario: once without its faults, once with them. In both runs `deburr` observes from outside and the
 //! victim measures itself.
 
-use super::expect::{self, Check, Topic};
+use super::check::{self, Check, Topic};
+use super::expect;
 use super::fitness::Verdict;
 use super::keep::Keep;
 use super::meter::Meter;
 use super::observed::Observed;
 use super::scenario::Scenario;
-use super::service::Periods;
 use super::stage::{Stage, Stop};
 use super::victim::{Stall, Window};
-use super::victims::{Running, WhichRun};
+use super::victims::WhichRun;
 use crate::store::Reader;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use deburr_core::finding::Report;
 use deburr_core::recording::{BlockRecord, Record, StallKind};
 use serde::Serialize;
@@ -114,18 +114,18 @@ pub(crate) fn run_once(
     progress(&format!("`{}`: {control_seconds} s {without}", scenario.name));
     let mut quota_us = None;
     let control = Settings { seconds: control_seconds, ..*settings };
-    let control =
-        observe(scenario, &control, stop, (false, &mut quota_us)).context("in the control run")?;
+    let which = WhichRun { with_faults: false, quota_us: &mut quota_us };
+    let control = observe(scenario, &control, stop, which).context("in the control run")?;
     progress(&format!("`{}`: {seconds} s {with}", scenario.name));
-    let fault =
-        observe(scenario, settings, stop, (true, &mut quota_us)).context("in the fault run")?;
+    let which = WhichRun { with_faults: true, quota_us: &mut quota_us };
+    let fault = observe(scenario, settings, stop, which).context("in the fault run")?;
     let checks = expect::check(scenario, &control, &fault);
     let passed = checks.iter().all(|check| check.pass);
     let mut unfit: Vec<String> = Vec::new();
     for (name, run) in [(without, &control), (with, &fault)] {
         unfit.extend(run.machine.unfit().into_iter().map(|reason| format!("{name}, {reason}")));
     }
-    let verdict = expect::verdict(&checks, &unfit);
+    let verdict = check::verdict(&checks, &unfit);
     let is_missing = |topic| [Topic::Fault, Topic::Control].contains(&topic);
     let missing = checks.iter().filter(|check| !check.pass && is_missing(check.topic));
     unfit.extend(missing.map(|check| format!("not as the experiment needs it: {}", check.what)));
@@ -145,9 +145,9 @@ fn observe(
     scenario: &Scenario,
     settings: &Settings<'_>,
     stop: &Stop,
-    how: (bool, &mut Option<u64>),
+    which: WhichRun<'_>,
 ) -> Result<Observed> {
-    observe_after(scenario, settings, stop, how, &mut |_, _| Ok(()))
+    observe_after(scenario, settings, stop, which, &mut |_, _| Ok(()))
 }
 
 /// An action on the running experiment before it is observed. It gets the stage and the pid of the victim.
@@ -158,7 +158,7 @@ pub(super) fn observe_after(
     scenario: &Scenario,
     settings: &Settings<'_>,
     stop: &Stop,
-    (with_faults, quota_us): (bool, &mut Option<u64>),
+    which: WhichRun<'_>,
     before: Preparation<'_>,
 ) -> Result<Observed> {
     let mut stage = Stage::new(stop.clone(), settings.weight)?;
@@ -168,10 +168,11 @@ pub(super) fn observe_after(
     if scenario.host_disk {
         stage.use_host_disk()?;
     }
-    let victim = scenario.victim.as_victim();
-    victim.prepare(&mut stage)?;
-    let Running { pid, measures: mut victim, service, limit } =
-        victim.start(&scenario.victim, &stage, WhichRun { with_faults, quota_us })?;
+    let with_faults = which.with_faults;
+    let kind = scenario.victim.as_victim();
+    kind.prepare(&mut stage)?;
+    let mut victim = kind.start(&scenario.victim, &stage, which)?;
+    let pid = victim.pid;
     if let Some(disk) = &scenario.disk {
         // By now the victim has created all its files.
         stage.disk()?.served().set_base_us(disk.base_us)?;
@@ -184,46 +185,27 @@ pub(super) fn observe_after(
     }
     let meter = Meter::start(stage.cgroup_dir());
     stage.settle(SETTLE)?;
-    victim.tell("start")?;
+    victim.begin()?;
     before(&mut stage, pid)?;
     let recording = stage.scratch("run.deburr");
-    let mut arguments = vec![
-        "-q".into(),
-        "--json".into(),
-        format!("-d{}", settings.seconds),
-        format!("-p{pid}"),
-        format!("-o{}", recording.display()),
-    ];
-    if scenario.syscalls {
-        arguments.push("--syscalls".into());
-    }
-    let timeout = Duration::from_secs(settings.seconds.into()) + OBSERVER_EXTRA;
-    let periods_before = limit.as_deref().map(Periods::of).transpose()?;
-    let (status, json, complaint) = stage.run_self(&arguments, timeout)?;
-    if !status.success() {
-        bail!("the observing `deburr` failed ({status}): {}", complaint.trim());
-    }
-    let report: Report =
-        serde_json::from_str(&json).context("the observing `deburr` wrote no report")?;
-    let periods = match (&limit, periods_before) {
-        (Some(limit), Some(before)) => Some(Periods::of(limit)?.since(before)),
-        _ => None,
-    };
+    let mut also = vec![format!("-o{}", recording.display())];
+    also.extend(scenario.syscalls.then(|| "--syscalls".into()));
+    let periods_before = victim.periods()?;
+    let report = report_on(&stage, pid, settings.seconds, also)?;
+    let periods = victim.periods()?.zip(periods_before).map(|(now, then)| now.since(then));
     // Both measurements cover the same window, to the nanosecond.
-    let window_is = window_of(&recording)?;
-    let machine = meter.finish(window_is)?;
-    let window = window_is.to_string();
+    let window = window_of(&recording)?;
+    let machine = meter.finish(window)?;
     let written = match &scenario.disk {
         Some(_) => {
             // The disk becomes fast, so that the victim ends soon.
             let served = stage.disk()?.served();
             served.set_base_us(0)?;
-            Some(served.written(&window)?)
+            Some(served.written(window)?)
         }
         None => None,
     };
-    let summary =
-        serde_json::from_str(&victim.ask(&window)?).context("the victim wrote no summary")?;
+    let summary = victim.summary(window)?;
     if let (Some(keep), true) = (settings.keep, with_faults) {
         keep.copy(&recording, &stage.cgroup_path())?;
     }
@@ -238,9 +220,25 @@ pub(super) fn observe_after(
         recorded: syncs_of(&recording, pid)?,
         report,
     };
-    drop((victim, service));
+    drop(victim);
     stage.clear()?;
     Ok(observed)
+}
+
+/// Has this program observe a process for that long, with further arguments, and returns its report.
+pub(super) fn report_on(
+    stage: &Stage,
+    pid: u32,
+    seconds: u32,
+    also: Vec<String>,
+) -> Result<Report> {
+    let mut arguments =
+        vec!["-q".into(), "--json".into(), format!("-d{seconds}"), format!("-p{pid}")];
+    arguments.extend(also);
+    let timeout = Duration::from_secs(seconds.into()) + OBSERVER_EXTRA;
+    let (status, json, complaint) = stage.run_self(&arguments, timeout)?;
+    ensure!(status.success(), "the observing `deburr` failed ({status}): {}", complaint.trim());
+    serde_json::from_str(&json).context("the observing `deburr` wrote no report")
 }
 
 /// The long syncs of a process, in the order of the recording.

@@ -6,7 +6,7 @@ mod card;
 
 pub(crate) use card::Scorecard;
 
-use super::expect::{Check, Topic};
+use super::check::{Check, Topic};
 use super::measured;
 use super::needs::Need;
 use super::runner::{self, Outcome, Settings};

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Formats scenarios and their outcomes for a terminal.
 
-use super::expect::tenths;
 use super::fitness::Verdict;
 use super::io::GROUPS;
 use super::observed::Observed;
 use super::runner::{Outcome, Settings};
 use super::scenario::{Scenario, on_cpus};
 use deburr_core::render::{Section, TextStyle, sheet};
+use deburr_core::text::units::tenths_of_ms;
 use std::fmt::Write as _;
 
 /// Width of the text, in characters.
@@ -90,16 +90,16 @@ fn clocks(control: (&str, &Observed), fault: (&str, &Observed)) -> Section {
         rows.push(vec![name.into(), value(control.1), value(fault.1)]);
     };
     row("requests served", &|run| format!("{:.1} /s", run.victim.requests_per_s()));
-    row("latency, median", &|run| format!("{} ms", tenths(run.victim.p50_ns as f64)));
+    row("latency, median", &|run| format!("{} ms", tenths_of_ms(run.victim.p50_ns as f64)));
     row("latency, 99th percentile", &|run| match run.victim.requests {
         ..100 => "-".into(),
-        _ => format!("{} ms", tenths(run.victim.p99_ns as f64)),
+        _ => format!("{} ms", tenths_of_ms(run.victim.p99_ns as f64)),
     });
-    row("latency, longest", &|run| format!("{} ms", tenths(run.victim.max_ns as f64)));
+    row("latency, longest", &|run| format!("{} ms", tenths_of_ms(run.victim.max_ns as f64)));
     if fault.1.victim.io.is_some() {
         row("stalls of 10 ms and more", &|run| {
             run.victim.io.as_ref().map_or("-".into(), |io| {
-                format!("{}, {} ms", io.stall_count, tenths(io.stalled_ns as f64))
+                format!("{}, {} ms", io.stall_count, tenths_of_ms(io.stalled_ns as f64))
             })
         });
         for (mark, path) in GROUPS.into_iter().chain([('w', "others"), ('-', "metadata")]) {
@@ -107,10 +107,12 @@ fn clocks(control: (&str, &Observed), fault: (&str, &Observed)) -> Section {
         }
     } else {
         row("ready and not running", &|run| {
-            run.victim.waited_ns_per_s().map_or("-".into(), |ns| format!("{} ms/s", tenths(ns)))
+            run.victim
+                .waited_ns_per_s()
+                .map_or("-".into(), |ns| format!("{} ms/s", tenths_of_ms(ns)))
         });
         row("the same by the report", &|run| {
-            run.reported_ns_per_s().map_or("-".into(), |ns| format!("{} ms/s", tenths(ns)))
+            run.reported_ns_per_s().map_or("-".into(), |ns| format!("{} ms/s", tenths_of_ms(ns)))
         });
     }
     Section { heading: "what the victim measured of itself".into(), rows }

@@ -83,7 +83,7 @@ pub(crate) struct Job<'a> {
 pub(crate) struct Stage {
     // Fields are dropped in this order: running workers are ended before the janitor removes the cgroup.
     workers: Vec<Worker>,
-    guard: Option<Guard>,
+    guard: Guard,
     // Dropped after the guard, since the server must answer until the filesystem is unmounted.
     disk: Option<Disk>,
     files: Option<PathBuf>,
@@ -105,7 +105,7 @@ impl Stage {
         tree.set_weight(&base, weight)?;
         Ok(Self {
             workers: Vec::new(),
-            guard: Some(guard),
+            guard,
             disk: None,
             files: None,
             slow_file: None,
@@ -168,13 +168,12 @@ impl Stage {
 
     /// Registers with the janitor how to undo a change. Must be called before the change is made.
     pub(crate) fn will_undo(&mut self, undo: &Undo) -> Result<()> {
-        self.guard.as_mut().context("the lab's janitor is gone")?.will_undo(undo)
+        self.guard.will_undo(undo)
     }
 
     /// Makes a cgroup in another tree than the lab's own, which is removed at the end with all that is in it.
     pub(crate) fn make_foreign_cgroup(&mut self, dir: &Path) -> Result<()> {
-        let guard = self.guard.as_mut().context("the lab's janitor is gone")?;
-        ensure!(guard.make(DirectoryKind::Cgroup, dir)?, "`{}` exists", dir.display());
+        ensure!(self.guard.make(DirectoryKind::Cgroup, dir)?, "`{}` exists", dir.display());
         Ok(())
     }
 
@@ -401,7 +400,7 @@ impl Stage {
     /// Ends all processes and removes the cgroup and all files. An error says what could not be removed.
     pub(crate) fn clear(mut self) -> Result<()> {
         self.end_all();
-        self.guard.take().map_or(Ok(()), Guard::finish)
+        self.guard.finish()
     }
 }
 

@@ -4,10 +4,10 @@
 use super::io::BrokerSpec;
 use super::reader::ReaderSpec;
 use super::scenario::{check_cgroup, check_cpus};
-use super::service::ServiceSpec;
+use super::service::{Periods, ServiceSpec};
 use super::stage::{Job, Stage, Worker};
-use super::victim::Demand;
-use anyhow::{Result, bail, ensure};
+use super::victim::{Demand, Summary, Window};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde::Deserialize;
 use std::path::PathBuf;
 
@@ -128,13 +128,33 @@ pub(crate) struct WhichRun<'a> {
     pub(crate) quota_us: &'a mut Option<u64>,
 }
 
+/// A victim that runs. Dropping it ends its processes.
 pub(crate) struct Running {
     /// Process id of the observed process.
-    pub(crate) pid: u32,
+    pub(super) pid: u32,
     /// The process that measures its latency: the victim itself, or its driver.
-    pub(crate) measures: Worker,
+    pub(super) measures: Worker,
     /// The victim, if it does not measure itself.
-    pub(crate) service: Option<Worker>,
+    #[expect(dead_code, reason = "runs as long as it is kept")]
+    pub(super) service: Option<Worker>,
     /// Directory of the cgroup with its CPU limit, if the lab calibrates one.
-    pub(crate) limit: Option<PathBuf>,
+    pub(super) limit: Option<PathBuf>,
+}
+
+impl Running {
+    /// Lets it begin to work and to measure.
+    pub(super) fn begin(&mut self) -> Result<()> {
+        self.measures.tell("start")
+    }
+
+    /// Ends its work and returns what it measured in that window.
+    pub(super) fn summary(&mut self, window: Window) -> Result<Summary> {
+        let answer = self.measures.ask(&window.to_string())?;
+        serde_json::from_str(&answer).context("the victim wrote no summary")
+    }
+
+    /// The periods of its CPU limit so far; `None` if the lab calibrates none.
+    pub(super) fn periods(&self) -> Result<Option<Periods>> {
+        self.limit.as_deref().map(Periods::of).transpose()
+    }
 }

@@ -103,7 +103,7 @@ impl SweepCgroups {
     }
 
     /// Removes all cgroups of the sweep. An error says what could not be removed.
-    pub(crate) fn clear(self) -> Result<()> {
+    pub(crate) fn clear(mut self) -> Result<()> {
         self.guard.finish()
     }
 }

@@ -66,6 +66,12 @@ pub fn duration(ns: f64) -> String {
     scaled(ns, DURATION)
 }
 
+/// Milliseconds with one decimal, without the unit: for sentences and tables that compare several of them.
+#[must_use]
+pub fn tenths_of_ms(ns: f64) -> String {
+    format!("{:.1}", ns / 1e6)
+}
+
 /// A share, 0..1, of something that the sentence around it names: `71 %`, `3.6 %`, `<0.1 %`, `>99 %`. A number outside
 /// of 0..1 is shown as `?`.
 #[must_use]

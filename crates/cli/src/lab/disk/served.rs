@@ -5,6 +5,7 @@ use super::{FILE, WritesByMark};
 use crate::host::guard::SERVERS;
 use crate::host::undo::Undo;
 use crate::lab::stage::{Job, Stage, Worker};
+use crate::lab::victim::Window;
 use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -64,7 +65,7 @@ impl Served {
     }
 
     /// What was written to it in a window, by mark.
-    pub(crate) fn written(&mut self, window: &str) -> Result<WritesByMark> {
+    pub(crate) fn written(&mut self, window: Window) -> Result<WritesByMark> {
         let answer = self.server.ask(&format!("written {window}"))?;
         serde_json::from_str(&answer).context("the server of the lab's disk has ended early")
     }

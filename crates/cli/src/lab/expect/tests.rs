@@ -2,7 +2,8 @@
 //! Correct reports, and each way in which a report can be wrong.
 
 use super::*;
-use crate::lab::fitness::Machine;
+use crate::lab::check::verdict;
+use crate::lab::fitness::{Machine, Verdict};
 use crate::lab::service::Periods;
 use crate::lab::victim::{IoSummary, Stall, Summary};
 use deburr_core::finding::{
