@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Collects the facts about this host that determine what can be observed. Draws no conclusions from them.
 
-use crate::collect::{Cgroups, Context, Roots};
-use crate::sources;
+use crate::collect::{Cgroups, Context, Roots, cpus_online};
 use deburr_bpf::facts::ThrottleClock;
 use deburr_bpf::sched::plan::{Needs, plan};
 use deburr_core::procfs::cpu_list;
@@ -86,7 +85,7 @@ pub(crate) fn look(cx: &mut Context) -> Facts {
     Facts {
         host: name::decode(host.nodename().to_bytes()),
         kernel: name::decode(host.release().to_bytes()),
-        cpus_online: cpu_list::format(&sources::cpus_online(&cx.roots)),
+        cpus_online: cpu_list::format(&cpus_online(&cx.roots)),
         effective_uid: rustix::process::geteuid().as_raw(),
         others_hidden: others_are_hidden(&cx.roots),
         bpf: bpf_facts(&cgroups),

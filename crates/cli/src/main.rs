@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod args;
 mod claim;
 mod cli;
 mod clock;
@@ -33,6 +34,7 @@ mod syscalls;
 mod target;
 mod watch;
 
+use clap::CommandFactory as _;
 use cli::{Cli, Command};
 use failure::{Exit, Failure};
 use std::process::ExitCode;
@@ -65,10 +67,10 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Diagnose(args)) => cmd::diagnose::run(args)?,
         Some(Command::Record(args)) => cmd::record::run(args)?,
         Some(Command::Report(args)) => cmd::report::run(args)?,
-        Some(Command::Explain { code }) => cmd::explain::run(code)?,
+        Some(Command::Explain(args)) => cmd::explain::run(args)?,
         Some(Command::Doctor(args)) => cmd::doctor::run(args)?,
         Some(Command::Lab(args)) => return cmd::lab::run(args),
-        Some(Command::Check { file }) => cmd::check::run(file)?,
+        Some(Command::Check(args)) => cmd::check::run(args)?,
         Some(Command::CpuCheck(args)) => cmd::cpu_check::run(args)?,
         Some(Command::Sector(args)) => cmd::sector::run(args)?,
         Some(Command::Limits(args)) => cmd::limits::run(args)?,
@@ -76,9 +78,9 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Snapshot(args)) => cmd::snapshot::run(args)?,
         Some(Command::Syscalls(args)) => return cmd::syscalls::run(args),
         Some(Command::Sweep(args)) => cmd::sweep::run(args)?,
-        Some(Command::Completions { shell }) => cmd::generate::completions(*shell)?,
-        Some(Command::Man) => cmd::generate::man()?,
-        Some(Command::BenchEmpty { on, duration }) => cmd::bench_empty::run(*on, *duration)?,
+        Some(Command::Completions(args)) => cmd::generate::completions(args, Cli::command())?,
+        Some(Command::Man) => cmd::generate::man(Cli::command())?,
+        Some(Command::BenchEmpty(args)) => cmd::bench_empty::run(args)?,
         Some(Command::LabWorker(args)) => {
             lab::work(args)?;
             Exit::Done
@@ -94,9 +96,8 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
 /// Says what an experiment left behind that was killed together with its guard. Only root can know.
 fn tell_of_what_is_left(cli: &Cli) {
     match &cli.command {
-        Some(Command::LabWorker(_)) => return,
+        Some(Command::LabWorker(_) | Command::Reader(_)) => return,
         Some(Command::Lab(args)) if args.cleans() => return,
-        Some(Command::Snapshot(args)) if args.is_reader() => return,
         _ => {}
     }
     for journal in host::journal::left_behind() {

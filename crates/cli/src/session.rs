@@ -5,8 +5,9 @@
 //! Beats lie on a fixed grid of `CLOCK_MONOTONIC`. The window ends after its length, on a signal, with the started
 //! command, with the target's last process, or when no sink is left.
 
+use crate::args::Asked;
 use crate::clock::{self, Clocks, JumpDetector, Schedule};
-use crate::collect::{Beat, BeatTime, Context, Roots};
+use crate::collect::{Beat, BeatTime, Context, Roots, cpus_online};
 use crate::command::Command;
 use crate::observer::SelfCost;
 use crate::output;
@@ -25,11 +26,9 @@ pub(crate) struct Plan {
     /// The target; `None` = the command.
     pub(crate) target: Option<TargetSpec>,
     /// Length of the window; `None` = until the command ends.
-    pub(crate) asked: Option<Duration>,
-    /// Trace one in this many block requests; `None` = as many as the overhead budget allows.
-    pub(crate) io_one_in: Option<u32>,
-    /// Also count system calls.
-    pub(crate) syscalls: bool,
+    pub(crate) window: Option<Duration>,
+    /// What the collectors do on request.
+    pub(crate) asked: Asked,
     /// A command to start, with its arguments; may be empty.
     pub(crate) command: Vec<OsString>,
     /// Whether stdout is reserved for the report. The command's stdout then goes to stderr.
@@ -40,9 +39,8 @@ pub(crate) struct Plan {
 
 /// Observes as planned and passes the records to `sinks`. An error means that nothing was observed.
 pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::Result<()> {
-    let mut cx = sources::context(Roots::default(), plan.target.clone().unwrap_or_default());
-    cx.io_one_in = plan.io_one_in;
-    cx.syscalls = plan.syscalls;
+    let target = plan.target.clone().unwrap_or_default();
+    let mut cx = Context::new(Roots::default(), target, plan.asked.clone());
     cx.processes.reader().start(&cx.roots);
     let mut cost = SelfCost::open(&cx.roots, cx.processes.reader().clone());
     let (running, not_open) = sources::open(&mut cx);
@@ -57,7 +55,7 @@ pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::
     let watch = TargetWatch::new(&cx.target, &cx.roots);
     let clocks = Clocks::now();
     cx.start_mono_ns = clocks.mono_ns;
-    let asked_ns = plan.asked.map(|asked| asked.as_nanos().try_into().unwrap_or(u64::MAX));
+    let asked_ns = plan.window.map(|window| window.as_nanos().try_into().unwrap_or(u64::MAX));
     sinks.push(&Record::Meta(Box::new(meta(&cx, clocks, asked_ns))));
     for (source, state) in not_open {
         sinks.push(&Record::Coverage(Coverage { t_ns: 0, source, state }));
@@ -83,7 +81,7 @@ pub(crate) fn meta(cx: &Context, clocks: Clocks, asked_ns: Option<u64>) -> Meta 
         tool_version: env!("CARGO_PKG_VERSION").into(),
         host_name: host.nodename().to_string_lossy().into_owned(),
         kernel: host.release().to_string_lossy().into_owned(),
-        cpus_online: sources::cpus_online(&cx.roots),
+        cpus_online: cpus_online(&cx.roots),
         cgroup_layout: cx.cgroups.layout().into(),
         cpu_controller: cx.cgroups.cpu_controller(),
         start_unix_ns: clocks.real_ns,

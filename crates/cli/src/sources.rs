@@ -2,13 +2,12 @@
 //! Opens the collectors of a session. Where the BPF scheduler probe is missing, `/proc/PID/schedstat` stands in.
 
 use crate::collect::{
-    BlockCollector, CgroupCollector, Cgroups, Collector, Context, Devices, DiskstatsCollector,
-    ProcStatCollector, Processes, PsiCollector, Roots, RuntimeCollector, SchedCollector,
-    SchedstatCollector, SettingsCollector, SyscallCollector, without_writeback,
+    BlockCollector, CgroupCollector, Collector, Context, DiskstatsCollector, ProcStatCollector,
+    PsiCollector, RuntimeCollector, SchedCollector, SchedstatCollector, SettingsCollector,
+    SyscallCollector, without_writeback,
 };
 use crate::failure::{Exit, Failure};
-use deburr_core::procfs::cpu_list;
-use deburr_core::recording::{Source, State, TargetSpec};
+use deburr_core::recording::{Source, State};
 
 /// An open collector.
 pub(crate) struct Running {
@@ -65,7 +64,7 @@ pub(crate) fn open(cx: &mut Context) -> (Vec<Running>, Vec<(Source, State)>) {
             missing.push((Source::Block, state));
         }
     }
-    if cx.syscalls {
+    if cx.asked.syscalls {
         match SyscallCollector::open(cx) {
             Ok(calls) => running.push(Running::new(&[Source::Syscalls], calls)),
             Err(state) => missing.push((Source::Syscalls, state)),
@@ -90,29 +89,6 @@ pub(crate) fn require_delays(not_open: &[(Source, State)]) -> anyhow::Result<()>
         )),
         _ => Ok(()),
     }
-}
-
-/// The state that the collectors share. `start_mono_ns` and the pid of a command are set later, when they are known.
-pub(crate) fn context(roots: Roots, target: TargetSpec) -> Context {
-    let processes = Processes::default();
-    let cgroups = Cgroups::open(&roots).with_reader(processes.reader().clone());
-    let devices = Devices::open(&roots);
-    Context {
-        roots,
-        start_mono_ns: 0,
-        target,
-        io_one_in: None,
-        syscalls: false,
-        processes,
-        cgroups,
-        devices,
-    }
-}
-
-/// The online CPUs in ascending order; empty if the kernel does not list them.
-pub(crate) fn cpus_online(roots: &Roots) -> Vec<u32> {
-    let text = std::fs::read(roots.sys.join("devices/system/cpu/online")).unwrap_or_default();
-    cpu_list::parse(&text).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Finds the target that the user named. If it does not exist, the error lists what does.
 
-use crate::cli::Target;
+use crate::args::Target;
 use crate::collect::{Cgroups, Roots, has_ended, read_stat};
 use crate::facts;
 use deburr_core::procfs::pid;

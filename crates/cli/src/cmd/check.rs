@@ -8,9 +8,17 @@ use deburr_core::recording::check::Checker;
 use deburr_core::render;
 use deburr_core::text::units;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::PathBuf;
 
-pub(crate) fn run(file: &Path) -> anyhow::Result<Exit> {
+/// Arguments of `deburr check`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CheckArgs {
+    /// The recording
+    file: PathBuf,
+}
+
+pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<Exit> {
+    let file = &args.file;
     let reader = Reader::open(file).map_err(Failure::bad_input)?;
     let mut checker = Checker::default();
     reader.for_each(|record| checker.push(record)).map_err(Failure::bad_input)?;

@@ -2,7 +2,7 @@
 //! `deburr cpu-check`: does the same work take the same time on all CPUs of this machine?
 
 use super::{record, show};
-use crate::cli::ShowArgs;
+use crate::args::ShowArgs;
 use crate::cpu_check;
 use crate::failure::Exit;
 use crate::signals::Signals;

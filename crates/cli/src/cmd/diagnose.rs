@@ -2,7 +2,7 @@
 //! `deburr diagnose`, the default: observes, then reports.
 
 use super::{record, show};
-use crate::cli::{ObserveArgs, ShowArgs};
+use crate::args::{ObserveArgs, ShowArgs};
 use crate::failure::Exit;
 use crate::session;
 use crate::signals::Signals;

@@ -2,7 +2,7 @@
 //! `deburr diff`: reports what differs between hosts, and which differences matter.
 
 use super::{report, show};
-use crate::cli::{Level, ShowArgs};
+use crate::args::{Level, ShowArgs};
 use crate::document;
 use crate::failure::{Exit, Failure};
 use crate::output;

@@ -3,7 +3,7 @@
 //! possible with that. The sources are opened and closed as in a session: what works here works there.
 
 use super::show;
-use crate::cli::Color;
+use crate::args::{Asked, Color};
 use crate::clock;
 use crate::collect::{Beat, BeatTime, Context, Roots};
 use crate::facts::{self, BpfFacts, CgroupFacts, Facts, Throttling};
@@ -82,7 +82,7 @@ pub(crate) struct DoctorArgs {
 }
 
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
-    let mut cx = sources::context(Roots::default(), TargetSpec::Host);
+    let mut cx = Context::new(Roots::default(), TargetSpec::Host, Asked::default());
     let facts = facts::look(&mut cx);
     let states = states(&mut cx);
     let checkup = DoctorDocument {

@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `deburr explain`: says what a finding means, how it is computed, and when it is wrong.
 
-use crate::cli::Color;
+use crate::args::Color;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use deburr_core::render;
 use deburr_core::rules;
 
-pub(crate) fn run(code: &str) -> anyhow::Result<Exit> {
+/// Arguments of `deburr explain`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExplainArgs {
+    /// Code of a finding, like SCH001
+    code: String,
+}
+
+pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<Exit> {
+    let code = &args.code;
     let page = rules::explain(code).ok_or_else(|| {
         let known: Vec<&str> = rules::RULES.iter().map(|rule| rule.code).collect();
         let known = known.join(", ");

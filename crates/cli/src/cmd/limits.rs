@@ -2,7 +2,7 @@
 //! `deburr limits`: shows what processes may use of the CPUs, and what their runtimes believe.
 
 use super::show;
-use crate::cli::{Color, Target};
+use crate::args::{Color, Target};
 use crate::collect::Roots;
 use crate::failure::{Exit, Failure};
 use crate::limits::{self, SurveyRequest};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `deburr record`: observes only, into a file.
 
-use crate::cli::{Messages, ObserveArgs};
+use crate::args::{Messages, ObserveArgs};
 use crate::collect::Roots;
 use crate::failure::{Exit, Failure};
 use crate::session::{self, Plan};
@@ -41,13 +41,13 @@ pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
 pub(super) fn plan(observe: &ObserveArgs, quiet: bool) -> anyhow::Result<Plan> {
     let target = target::resolve(&observe.target, &Roots::default()).map_err(Failure::bad_input)?;
     let command = observe.command.clone();
-    let asked = match observe.duration {
+    let window = match observe.duration {
         None if command.is_empty() => Some(DEFAULT_WINDOW),
         given => given,
     };
     let target = target.or_else(|| command.is_empty().then_some(TargetSpec::Host));
-    let (io_one_in, syscalls) = (observe.io_one_in, observe.syscalls);
-    Ok(Plan { target, asked, io_one_in, syscalls, command, stdout_is_taken: false, quiet })
+    let asked = observe.asked.clone();
+    Ok(Plan { target, window, asked, command, stdout_is_taken: false, quiet })
 }
 
 /// Claims the file of a recording, before anything is observed.

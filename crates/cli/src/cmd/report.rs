@@ -2,7 +2,7 @@
 //! `deburr report`: applies the rules to a recording.
 
 use super::show;
-use crate::cli::ShowArgs;
+use crate::args::ShowArgs;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::store::Reader;

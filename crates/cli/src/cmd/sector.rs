@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `deburr sector`: finds the files that a disk's sectors belong to.
 
-use crate::cli::Messages;
+use crate::args::Messages;
 use crate::collect::Roots;
 use crate::failure::{Exit, Failure};
 use crate::output;

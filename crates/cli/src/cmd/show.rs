@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Prints reports on stdout.
 
-use crate::cli::{Color, Level, ShowArgs};
+use crate::args::{Color, Level, ShowArgs};
 use crate::failure::Exit;
 use crate::output;
 use anstream::{AutoStream, ColorChoice};

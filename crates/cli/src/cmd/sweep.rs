@@ -2,15 +2,14 @@
 //! `deburr sweep`: measures a service under rising load, in several variants.
 
 use super::show;
+use crate::args::{Color, Messages, window};
 use crate::claim::Claim;
-use crate::cli::{Color, Messages, window};
 use crate::clock::monotonic_ns;
-use crate::collect::{Cgroups, Roots};
+use crate::collect::{Cgroups, Roots, cpus_online};
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::progress::Steps;
 use crate::signals::Signals;
-use crate::sources;
 use crate::sweep::address::{self, Address};
 use crate::sweep::rates::{self, Rates};
 use crate::sweep::variants::{self, VariedSetting};
@@ -216,7 +215,7 @@ fn host() -> Host {
     Host {
         name: name::decode(host.nodename().to_bytes()),
         kernel: name::decode(host.release().to_bytes()),
-        cpus: u32::try_from(sources::cpus_online(&roots).len()).unwrap_or(u32::MAX),
+        cpus: u32::try_from(cpus_online(&roots).len()).unwrap_or(u32::MAX),
         cgroup: Cgroups::open(&roots).layout().into(),
     }
 }

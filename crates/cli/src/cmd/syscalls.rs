@@ -3,17 +3,17 @@
 //! measurements.
 
 use super::show;
+use crate::args::{Asked, Color, Messages, Target, window};
 use crate::claim::Claim;
-use crate::cli::{Color, Messages, Target, window};
 use crate::clock::{self, Clocks, monotonic_ns};
-use crate::collect::{Cgroups, Roots};
+use crate::collect::{Cgroups, Context, Roots, cpus_online};
 use crate::document;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::progress::Progress;
 use crate::signals::Signals;
 use crate::syscalls::{FinishedRun, GroupCounts, Meter, RunError, run_command, since};
-use crate::{session, sources, target};
+use crate::{session, target};
 use deburr_bpf::syscalls::Reading;
 use deburr_core::finding::{Host, Tool};
 use deburr_core::recording::{
@@ -297,7 +297,7 @@ fn setup(subject: Subject) -> Setup {
         host: Host {
             name: name::decode(host.nodename().to_bytes()),
             kernel: name::decode(host.release().to_bytes()),
-            cpus: u32::try_from(sources::cpus_online(&roots).len()).unwrap_or(u32::MAX),
+            cpus: u32::try_from(cpus_online(&roots).len()).unwrap_or(u32::MAX),
             cgroup: Cgroups::open(&roots).layout().into(),
         },
         start: now.unwrap_or_default().to_string(),
@@ -317,7 +317,7 @@ fn judged(mut setup: Setup, counted: &GroupCounts, pid: u32) -> Profile {
         Subject::Comm { comm } => TargetSpec::Comm { comm: comm.clone() },
     };
     let mut fold = Fold::default();
-    let cx = sources::context(Roots::default(), target);
+    let cx = Context::new(Roots::default(), target, Asked::default());
     fold.push(&Record::Meta(Box::new(session::meta(&cx, Clocks::now(), None))));
     let (source, state) = (Source::Syscalls, State::Active);
     fold.push(&Record::Coverage(Coverage { t_ns: 0, source, state }));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A fake host made of files, for tests of collectors.
 
-use super::{Beat, BeatTime, Cgroups, Collector, Context, Devices, Processes, Roots};
+use super::{Beat, BeatTime, Collector, Context, Roots};
+use crate::args::Asked;
 use deburr_core::recording::{Record, TargetSpec};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -68,16 +69,7 @@ impl Host {
     }
 
     pub(crate) fn context_of(&self, target: TargetSpec) -> Context {
-        Context {
-            io_one_in: None,
-            syscalls: false,
-            roots: self.roots.clone(),
-            start_mono_ns: 0,
-            target,
-            processes: Processes::default(),
-            cgroups: Cgroups::open(&self.roots),
-            devices: Devices::open(&self.roots),
-        }
+        Context::new(self.roots.clone(), target, Asked::default())
     }
 }
 

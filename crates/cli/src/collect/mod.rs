@@ -37,6 +37,8 @@ pub(crate) use schedstat::SchedstatCollector;
 pub(crate) use settings::SettingsCollector;
 pub(crate) use syscalls::SyscallCollector;
 
+use crate::args::Asked;
+use deburr_core::procfs::cpu_list;
 use deburr_core::recording::{Record, TargetSpec};
 use std::path::PathBuf;
 
@@ -98,16 +100,25 @@ pub(crate) struct Context {
     pub(crate) start_mono_ns: u64,
     /// The target of the observation.
     pub(crate) target: TargetSpec,
-    /// Follow one in this many block requests; `None` = as many as the time budget allows.
-    pub(crate) io_one_in: Option<u32>,
-    /// Whether system calls are counted, too.
-    pub(crate) syscalls: bool,
+    /// What the user asked for beyond what is always observed.
+    pub(crate) asked: Asked,
     /// The processes that were seen so far.
     pub(crate) processes: Processes,
     /// The cgroup tree of the cpu controller.
     pub(crate) cgroups: Cgroups,
     /// The block devices that were seen so far.
     pub(crate) devices: Devices,
+}
+
+impl Context {
+    /// The state before anything was observed. `start_mono_ns` and the pid of a command are set later, when they are
+    /// known.
+    pub(crate) fn new(roots: Roots, target: TargetSpec, asked: Asked) -> Self {
+        let processes = Processes::default();
+        let cgroups = Cgroups::open(&roots).with_reader(processes.reader().clone());
+        let devices = Devices::open(&roots);
+        Self { roots, start_mono_ns: 0, target, asked, processes, cgroups, devices }
+    }
 }
 
 /// One source of records.
@@ -129,4 +140,10 @@ pub(crate) fn possible_cpus(roots: &Roots) -> u32 {
         text.lines().filter_map(number).max()
     };
     possible.or_else(online).map_or(1, |last| last + 1)
+}
+
+/// The online CPUs in ascending order; empty if the kernel does not list them.
+pub(crate) fn cpus_online(roots: &Roots) -> Vec<u32> {
+    let text = std::fs::read(roots.sys.join("devices/system/cpu/online")).unwrap_or_default();
+    cpu_list::parse(&text).unwrap_or_default()
 }

@@ -7,9 +7,8 @@
 
 mod thread_scheduling;
 
-use super::{Cgroups, Emit, Roots, affinity};
+use super::{Cgroups, Emit, Roots, affinity, cpus_online};
 use crate::reader::Reader;
-use crate::sources;
 use deburr_core::procfs::{cpu_list, pid, stat};
 use deburr_core::recording::{CgroupId, ProcId, Process, Record, TargetSpec};
 use deburr_core::text::name;
@@ -250,7 +249,7 @@ impl Processes {
                 sighting.start_ns.is_none_or(|seen| is_same_start(seen, start_ns))
             });
             if let Some(stat) = &stat {
-                let online = self.online.get_or_init(|| sources::cpus_online(roots));
+                let online = self.online.get_or_init(|| cpus_online(roots));
                 known.take_facts(roots, cgroups, stat, self.user_hz, online, &self.reader);
             }
         }

@@ -7,11 +7,12 @@
 
 mod thread_names;
 
-use super::{Beat, BeatTime, Collector, Context, Emit, has_ended, living_thread, read_stat};
+use super::{
+    Beat, BeatTime, Collector, Context, Emit, cpus_online, has_ended, living_thread, read_stat,
+};
 use crate::clock;
 use crate::limits::{HiddenReason, Prober};
 use crate::reader::Reader;
-use crate::sources;
 use deburr_core::procfs::cpu_list;
 use deburr_core::recording::{
     Coverage, ProcId, Process, Record, RuntimeKind, RuntimeReading, Source, State,
@@ -53,7 +54,7 @@ impl RuntimeCollector {
     pub(crate) fn open(cx: &Context) -> Self {
         Self {
             prober: Prober::new(cx.processes.reader().clone()),
-            online: sources::cpus_online(&cx.roots).len(),
+            online: cpus_online(&cx.roots).len(),
             known: BTreeSet::new(),
             looked_at: BTreeSet::new(),
             alone: BTreeSet::new(),

@@ -12,6 +12,7 @@ mod pairs;
 mod sweep;
 mod worker;
 
+use crate::args::Asked;
 use crate::clock::{self, Clocks};
 use crate::collect::{
     Beat, BeatTime, Collector, Context, ObservedProcess, ProcStatCollector, Roots,
@@ -21,7 +22,6 @@ use crate::progress::Stages;
 use crate::session;
 use crate::signals::Signals;
 use crate::sinks::Sinks;
-use crate::sources;
 use anyhow::Context as _;
 use deburr_core::cpu_check::schedule::Budget;
 use deburr_core::recording::{
@@ -53,7 +53,7 @@ pub(crate) fn run(
     sinks: &mut Sinks,
     signals: &Signals,
 ) -> anyhow::Result<()> {
-    let mut cx = sources::context(Roots::default(), TargetSpec::Host);
+    let mut cx = Context::new(Roots::default(), TargetSpec::Host, Asked::default());
     let cpus = machine::usable_cpus();
     let machine = machine::look(&cx.roots, &cpus);
     let proc_stat = ProcStatCollector::open(&cx);

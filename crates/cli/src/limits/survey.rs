@@ -7,10 +7,10 @@ use super::document::{
 use super::runtime::{HiddenReason, Prober};
 use super::text::forbidden;
 use crate::collect::{
-    Cgroups, Roots, affinity, has_ended, living_thread, masks_of_threads, read_stat, shown_path,
+    Cgroups, Roots, affinity, cpus_online, has_ended, living_thread, masks_of_threads, read_stat,
+    shown_path,
 };
 use crate::reader::{NotRead, Reader};
-use crate::sources;
 use deburr_core::finding::Tool;
 use deburr_core::limits::belief::{Belief, Circumstances, ThreadFit, belief, origin};
 use deburr_core::limits::effective::{
@@ -38,7 +38,7 @@ pub(crate) struct SurveyRequest<'a> {
 const MOST_TIME: Duration = Duration::from_secs(30);
 
 pub(crate) fn look(question: &SurveyRequest<'_>, roots: &Roots) -> Document {
-    let online = sources::cpus_online(roots);
+    let online = cpus_online(roots);
     let reader = Reader::default();
     let mut survey = Survey {
         roots,

@@ -81,12 +81,28 @@ impl Helper {
         Ok(Self { to: Some(to.into()), from, pid, child: None, cpu_ns: 0, is_stuck: false })
     }
 
-    /// The answer to a question. After an error it must not be asked again.
+    /// The answer to a question, if it comes in time. After an error it must not be asked again.
     pub(super) fn ask<T: DeserializeOwned>(&mut self, question: &Question) -> Result<T, NotRead> {
+        self.ask_within(Some(PATIENCE), question)
+    }
+
+    /// The answer to a question, however long it takes: for what limits itself.
+    pub(super) fn ask_patiently<T: DeserializeOwned>(
+        &mut self,
+        question: &Question,
+    ) -> Result<T, NotRead> {
+        self.ask_within(None, question)
+    }
+
+    fn ask_within<T: DeserializeOwned>(
+        &mut self,
+        patience: Option<Duration>,
+        question: &Question,
+    ) -> Result<T, NotRead> {
         // A question is shorter than the buffer of a pipe, which is empty.
         let sent = self.to.as_mut().map(|to| protocol::send(to, question));
         let reply = match sent {
-            Some(Ok(())) => self.wait::<Reply<T>>(),
+            Some(Ok(())) => self.wait::<Reply<T>>(patience),
             _ => Err(NotRead::Failed),
         };
         match reply {
@@ -101,21 +117,23 @@ impl Helper {
         }
     }
 
-    fn wait<T: DeserializeOwned>(&self) -> Result<T, NotRead> {
+    fn wait<T: DeserializeOwned>(&self, patience: Option<Duration>) -> Result<T, NotRead> {
         let begin = Instant::now();
-        let mut end = begin + PATIENCE;
+        let mut end = patience.map(|patience| begin + patience);
         let mut received = Vec::new();
         loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let timeout = Timespec {
-                tv_sec: left.as_secs().cast_signed(),
-                tv_nsec: left.subsec_nanos().into(),
-            };
-            match poll(&mut [PollFd::new(&self.from, PollFlags::IN)], Some(&timeout)) {
+            let timeout = end.map(|end| {
+                let left = end.saturating_duration_since(Instant::now());
+                Timespec {
+                    tv_sec: left.as_secs().cast_signed(),
+                    tv_nsec: left.subsec_nanos().into(),
+                }
+            });
+            match poll(&mut [PollFd::new(&self.from, PollFlags::IN)], timeout.as_ref()) {
                 Err(Errno::INTR) => continue,
                 Err(_) => return Err(NotRead::Failed),
                 Ok(0) if self.is_runnable() && begin.elapsed() < STARVED_PATIENCE => {
-                    end = Instant::now() + LOOK_EVERY;
+                    end = Some(Instant::now() + LOOK_EVERY);
                     continue;
                 }
                 Ok(0) => return Err(NotRead::Stuck),

@@ -19,11 +19,13 @@ pub(crate) use serve::{ReaderArgs, run};
 use crate::collect::Roots;
 use crate::limits::HiddenReason;
 use deburr_core::recording::{Container, RuntimeReading};
+use deburr_core::snapshot::Snapshot;
 use given_up::{About, Ledger};
 use helper::Helper;
 use protocol::Question;
 use serde::de::DeserializeOwned;
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -112,6 +114,18 @@ impl Reader {
         state.ledger.note(roots, about, begin.elapsed(), answer.as_ref().err().copied());
         answer
     }
+}
+
+/// A snapshot of the tree at `root`, which must be an absolute path, or why that tree cannot be opened. Taking one
+/// limits itself, so it may take as long as it does.
+pub(crate) fn snapshot(
+    root: PathBuf,
+    file_timeout_ms: u64,
+    redact: bool,
+) -> Result<Result<Snapshot, String>, NotRead> {
+    let roots = Roots { root, ..Roots::default() };
+    let mut helper = Helper::start(&roots).map_err(|_| NotRead::Failed)?;
+    helper.ask_patiently(&Question::Snapshot { file_timeout_ms, redact })
 }
 
 impl State {

@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 
-/// Largest frame. What is asked and what is answered has some kB.
-pub(super) const MAX_FRAME_BYTES: usize = 1 << 20;
+/// Largest frame: a snapshot. What else is asked and answered has some kB.
+pub(super) const MAX_FRAME_BYTES: usize = deburr_core::snapshot::MAX_BYTES;
 /// Bytes of the length before a frame.
 pub(super) const LENGTH_BYTES: usize = 4;
 
@@ -20,6 +20,8 @@ pub(super) enum Question {
     CommandLine { pid: u32, bytes: u64 },
     /// What the files of container runtimes say about a container.
     Container(Container),
+    /// The whole host, or the captured tree that the process was started for.
+    Snapshot { file_timeout_ms: u64, redact: bool },
 }
 
 /// An answer, and what answering has cost so far.

@@ -4,6 +4,7 @@
 use super::given_up::{About, Ledger};
 use super::{NotRead, Reader};
 use crate::collect::fixture::Host;
+use deburr_core::snapshot::Value;
 use std::fs;
 use std::time::Duration;
 
@@ -31,6 +32,16 @@ fn a_read_that_does_not_end_is_given_up_and_others_are_answered() {
     assert_eq!(line(9), Ok(None), "there is no such process");
     let said = reader.given_up().unwrap();
     assert_eq!(said, "reading the program, environment or memory of `endless` (pid 7) did not end");
+}
+
+#[test]
+fn a_snapshot_is_one_of_the_answers_or_why_there_is_none() {
+    let host = Host::empty();
+    host.write("proc/sys/vm/swappiness", "60\n");
+    let taken = super::snapshot(host.path(""), 1000, true).unwrap().unwrap();
+    assert_eq!(taken.fact("/proc/sys/vm/swappiness").unwrap().value, Value::integer(60));
+    let refused = super::snapshot(host.path("none"), 1000, true).unwrap().unwrap_err();
+    assert!(refused.contains("No such file"), "{refused}");
 }
 
 /// A ledger in which these processes of these users were given up.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 
 use super::{TargetError, resolve};
-use crate::cli::Target;
+use crate::args::Target;
 use crate::collect::fixture::{Host, stat};
 use deburr_core::recording::TargetSpec;
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Layers of `deburr-core`: a module uses only modules below it, and the detectors of `rules` do not use each other.
+//! Layers of `deburr-core`: a module uses only modules below it, and the detectors of `rules` do not use each other. And
+//! those of the command line.
 
 use crate::repo::{assert_none, files};
 use std::collections::BTreeSet;
 
 const SOURCES: &str = "crates/core/src/";
+const PROGRAM: &str = "crates/cli/src/";
 
 /// The modules, lowest first, as ARCHITECTURE.md draws them. `finding` is below `rules` because it is data: what the
 /// rules report.
@@ -32,7 +34,7 @@ const FOR_TESTS: &str = "testkit";
 #[test]
 fn modules_of_core_use_those_below_them_only() {
     let mut problems = Vec::new();
-    for (path, code) in product() {
+    for (path, code) in product(SOURCES) {
         let module = path.split('/').next().unwrap().trim_end_matches(".rs");
         if module == "lib" {
             // With items of its own the root would be a way around the layers.
@@ -64,7 +66,7 @@ fn a_detector_is_used_by_the_list_of_rules_only() {
     let detectors: Vec<(&str, &str)> = pages.collect();
     assert!(detectors.len() > 20, "{detectors:?}");
     let mut problems = Vec::new();
-    for (path, code) in product() {
+    for (path, code) in product(SOURCES) {
         let Some(in_rules) = path.strip_prefix("rules/").filter(|path| *path != "mod.rs") else {
             continue;
         };
@@ -74,6 +76,45 @@ fn a_detector_is_used_by_the_list_of_rules_only() {
                 problems.push(format!("{path} uses the detector `{area}::{detector}`"));
             }
         }
+    }
+    assert_none(&problems);
+}
+
+#[test]
+fn the_command_line_uses_commands_and_these_the_shared_arguments() {
+    let all = product(PROGRAM);
+    let mut problems = Vec::new();
+    for (path, code) in &all {
+        let module = path.split('/').next().unwrap().trim_end_matches(".rs");
+        let used = used(path, code);
+        let may = |part: &str| match part {
+            // `main` names its modules without `crate::`, and may use all.
+            "cli" => false,
+            "cmd" => ["cli", "cmd"].contains(&module),
+            _ => module != "args",
+        };
+        problems.extend(
+            used.iter().filter(|part| !may(part)).map(|part| format!("{path} uses `{part}`")),
+        );
+    }
+    assert_none(&problems);
+    let users =
+        |part: &str| all.iter().filter(|(path, code)| used(path, code).contains(part)).count();
+    assert!(users("args") > 10 && users("cmd") > 0, "the imports are found");
+}
+
+/// The modules that judge a run of the lab, lowest first.
+const JUDGES: [&str; 5] = ["fitness", "observed", "check", "measured", "expect"];
+
+#[test]
+fn what_judges_a_run_of_the_lab_goes_one_way() {
+    let all = product(PROGRAM);
+    let mut problems = Vec::new();
+    for (own, name) in JUDGES.iter().enumerate() {
+        let path = format!("lab/{name}.rs");
+        let (_, code) = all.iter().find(|(file, _)| *file == path).unwrap();
+        let above = JUDGES[own + 1..].iter().filter(|above| names_module(code, above));
+        problems.extend(above.map(|above| format!("{path} uses `{above}`")));
     }
     assert_none(&problems);
 }
@@ -97,11 +138,12 @@ fn tests_are_left_out_and_what_follows_them_is_not() {
     assert_eq!(used("view/mod.rs", &code).into_iter().collect::<Vec<_>>(), ["render"]);
 }
 
-/// The source files that are compiled into the product: path below [`SOURCES`], and code without comments and tests.
-fn product() -> Vec<(String, String)> {
+/// The source files of a crate that are compiled into the product: path below its root, and code without comments and
+/// tests.
+fn product(root: &str) -> Vec<(String, String)> {
     let sources: Vec<(String, String)> = files()
         .into_iter()
-        .filter_map(|(name, content)| Some((name.strip_prefix(SOURCES)?.to_owned(), content)))
+        .filter_map(|(name, content)| Some((name.strip_prefix(root)?.to_owned(), content)))
         .filter(|(path, _)| path.ends_with(".rs"))
         .collect();
     let tests: Vec<String> =

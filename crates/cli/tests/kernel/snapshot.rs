@@ -18,6 +18,8 @@ const FILES: [&str; 3] = ["swappiness", "laptop_mode", "stat_interval"];
 const HANGS: INodeNo = INodeNo(3);
 const SLOW: INodeNo = INodeNo(4);
 const SLOW_FOR: Duration = Duration::from_millis(60);
+/// Time after which a read is given up: more than other answers of the process that reads may take.
+const AFTER_MS: u64 = 700;
 const TTL: Duration = Duration::from_secs(3600);
 
 /// A FUSE filesystem of three files: one answers at once, one never, one after [`SLOW_FOR`].
@@ -105,7 +107,7 @@ fn a_file_that_hangs_for_ever_is_reported_and_nobody_waits_for_it() {
     let mounted = session.spawn().unwrap();
 
     let output = Command::new(env!("CARGO_BIN_EXE_deburr"))
-        .args(["snapshot", "--file-timeout-ms", "300", "--root"])
+        .args(["snapshot", "--file-timeout-ms", &AFTER_MS.to_string(), "--root"])
         .arg(tree.path())
         .output()
         .unwrap();
@@ -119,7 +121,7 @@ fn a_file_that_hangs_for_ever_is_reported_and_nobody_waits_for_it() {
     assert!(output.status.success(), "{message}");
     let taken = Snapshot::parse(&output.stdout).unwrap();
     let value = |name: &str| taken.fact(&format!("/proc/sys/{name}")).unwrap().value.clone();
-    assert_eq!(value("vm/laptop_mode"), Value::TimedOut { after_ms: 300 });
+    assert_eq!(value("vm/laptop_mode"), Value::TimedOut { after_ms: AFTER_MS });
     assert_eq!(value("vm/swappiness"), Value::integer(60));
     assert_eq!(value("kernel/pid_max"), Value::integer(32768));
     assert!(message.contains("reading `/proc/sys/vm/laptop_mode` did not end"), "{message}");

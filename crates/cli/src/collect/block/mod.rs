@@ -63,7 +63,7 @@ impl BlockCollector {
         let cpus = super::possible_cpus(&cx.roots);
         let plan = BlockPlan::new(&facts).map_err(missing)?;
         let mut probe = BlockProbe::open(&plan, cpus).map_err(missing)?;
-        let sampling = Sampling::new(cx.io_one_in);
+        let sampling = Sampling::new(cx.asked.io_one_in);
         probe.follow(sampling.one_in(), sampling.may_change());
         Ok(Self {
             probe,
