@@ -30,24 +30,47 @@ pub(super) fn change(
     (from, to): (&Value, &Value),
 ) -> Option<Change> {
     let how = known.and_then(|known| known.change);
-    let (text, undo, reach, is_command) = match how {
+    let Steps { text, undo, reach, is_command } = match how {
         Some(ChangeMethod::Machine) => return None,
-        Some(ChangeMethod::Firmware(text)) => {
-            (text.to_owned(), "the setting that it had".into(), TakesEffect::Firmware, false)
-        }
+        Some(ChangeMethod::Firmware(text)) => Steps {
+            text: text.to_owned(),
+            undo: "the setting that it had".into(),
+            reach: TakesEffect::Firmware,
+            is_command: false,
+        },
         Some(ChangeMethod::Boot(text)) => {
-            (text.to_owned(), "what was there before, and boot".into(), TakesEffect::Boot, false)
+            Steps::at_boot(text.to_owned(), "what was there before, and boot".into())
         }
         // A file that does not exist on one side cannot be written there.
         Some(ChangeMethod::Command(command)) => {
             let with =
                 |value| Some(command.replace("{}", &shell_quote(setting_value(&plain(value)?)?)));
-            (with(to)?, with(from)?, TakesEffect::Now, true)
+            Steps::now(with(to)?, with(from)?)
         }
         None => of_key(key, class, pattern(key, known)?, (from, to))?,
     };
     let risk = known.and_then(|known| known.risk).map(str::to_owned);
     Some(Change { hosts, text, is_command, undo, reach, risk })
+}
+
+/// How to change a fact, and how to undo that.
+struct Steps {
+    text: String,
+    undo: String,
+    reach: TakesEffect,
+    is_command: bool,
+}
+
+impl Steps {
+    /// Commands, which take effect at once.
+    fn now(text: String, undo: String) -> Self {
+        Self { text, undo, reach: TakesEffect::Now, is_command: true }
+    }
+
+    /// Instructions, which take effect after a boot.
+    fn at_boot(text: String, undo: String) -> Self {
+        Self { text, undo, reach: TakesEffect::Boot, is_command: false }
+    }
 }
 
 /// The pattern of the table of what is known that a key fits; `None` for what is not in the table, or there only as one
@@ -57,12 +80,7 @@ fn pattern(key: &str, known: Option<&Knowledge>) -> Option<&'static str> {
     (!["#*", "/parameters/*"].iter().any(|any| pattern.ends_with(any))).then_some(*pattern)
 }
 
-fn of_key(
-    key: &str,
-    class: Class,
-    pattern: &str,
-    (from, to): (&Value, &Value),
-) -> Option<(String, String, TakesEffect, bool)> {
+fn of_key(key: &str, class: Class, pattern: &str, (from, to): (&Value, &Value)) -> Option<Steps> {
     if let Some(parameter) = key.strip_prefix("/proc/cmdline#") {
         return of_parameter(parameter, from, to);
     }
@@ -75,7 +93,7 @@ fn of_key(
             Value::Absent => format!("sudo modprobe -r -- {module}"),
             _ => format!("sudo modprobe -- {module}"),
         };
-        return Some((step(to), step(from), TakesEffect::Now, true));
+        return Some(Steps::now(step(to), step(from)));
     }
     if class != Class::Configuration || key.contains('#') {
         return None;
@@ -88,21 +106,17 @@ fn of_key(
         let name = if name.contains('.') { name.to_owned() } else { name.replace('/', ".") };
         let step =
             |value: &str| format!("sudo sysctl -w {}", shell_quote(&format!("{name}={value}")));
-        return Some((step(to), step(from), TakesEffect::Now, true));
+        return Some(Steps::now(step(to), step(from)));
     }
     if !file.path().starts_with("/sys/") {
         return None;
     }
     let step = |value: &str| format!("echo {} | sudo tee {file}", shell_quote(value));
-    Some((step(to), step(from), TakesEffect::Now, true))
+    Some(Steps::now(step(to), step(from)))
 }
 
 /// Instructions for a parameter of the kernel's command line.
-fn of_parameter(
-    parameter: &str,
-    from: &Value,
-    to: &Value,
-) -> Option<(String, String, TakesEffect, bool)> {
+fn of_parameter(parameter: &str, from: &Value, to: &Value) -> Option<Steps> {
     setting_value(parameter)?;
     // `None` if it has a value that cannot be one.
     let argument = |value: &Value| match value {
@@ -119,7 +133,7 @@ fn of_parameter(
         (None, None) => "boot".into(),
     };
     let (from, to) = (argument(from)?, argument(to)?);
-    Some((step(&from, &to), step(&to, &from), TakesEffect::Boot, false))
+    Some(Steps::at_boot(step(&from, &to), step(&to, &from)))
 }
 
 /// A file of a host that a command may show.

@@ -59,7 +59,7 @@ impl HostDiff {
     /// value of the first slow host and that of the first fast one. Empty unless three hosts or more are compared,
     /// of which it is said who is slow.
     #[must_use]
-    pub fn separating(&self) -> Vec<(&Difference, &ValueOnHosts, &ValueOnHosts)> {
+    pub fn separating(&self) -> Vec<Contrast<'_>> {
         let first = |slow: bool| self.hosts.iter().find(|host| host.slow == Some(slow));
         let (Some(separation), Some(slow), Some(fast)) =
             (&self.separation, first(true), first(false))
@@ -71,10 +71,23 @@ impl HostDiff {
                 && separation.best.contains(&it.key)
                 && it.test.as_ref().is_some_and(super::Test::is_perfect)
         };
-        let with_values =
-            |it| Some((it, Difference::held_by(it, slow)?, Difference::held_by(it, fast)?));
+        let with_values = |difference| {
+            let own = Difference::held_by(difference, slow)?;
+            Some(Contrast { difference, own, other: Difference::held_by(difference, fast)? })
+        };
         self.differences.iter().filter(separates).filter_map(with_values).collect()
     }
+}
+
+/// A difference, as seen from one host.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Contrast<'a> {
+    /// What differs.
+    pub difference: &'a Difference,
+    /// The value of that host.
+    pub own: &'a ValueOnHosts,
+    /// The value that others have.
+    pub other: &'a ValueOnHosts,
 }
 
 /// One of the hosts.

@@ -31,15 +31,24 @@ impl Drivers {
         Self { idle, frequency }
     }
 
-    /// The kind of driver that `who` requires, the host's driver of that kind, and whether it is one of the required;
-    /// `None` if the driver is not known.
-    pub(super) fn answers(&self, who: RequiredDriver) -> Option<(&'static str, &str, bool)> {
+    /// Whether the driver that `who` requires is in charge; `None` if the driver is not known.
+    pub(super) fn answers(&self, who: RequiredDriver) -> Option<DriverInCharge<'_>> {
         let (kind, driver, wanted) = match who {
             RequiredDriver::Idle(wanted) => ("idle", self.idle.as_deref()?, wanted),
             RequiredDriver::Frequency(wanted) => ("frequency", self.frequency.as_deref()?, wanted),
         };
-        Some((kind, driver, wanted.contains(&driver)))
+        Some(DriverInCharge { kind, driver, is_required: wanted.contains(&driver) })
     }
+}
+
+/// The driver of a host that a parameter may need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DriverInCharge<'a> {
+    /// `idle` or `frequency`.
+    pub(super) kind: &'static str,
+    pub(super) driver: &'a str,
+    /// Whether it is one of the drivers under which the parameter has an effect.
+    pub(super) is_required: bool,
 }
 
 fn driver(value: &Value) -> Option<String> {

@@ -130,10 +130,10 @@ impl Ranking<'_> {
         let (mut somewhere, mut unknown) = (false, Vec::new());
         for &host in row.camps.iter().flat_map(|camp| &camp.hosts) {
             match self.drivers[host].answers(who) {
-                Some((_, _, true)) => somewhere = true,
-                Some((kind, driver, false)) => cautions.push(format!(
-                    "`{name}` says nothing on {}: its {kind} driver is `{driver}`",
-                    self.ids[host]
+                Some(it) if it.is_required => somewhere = true,
+                Some(it) => cautions.push(format!(
+                    "`{name}` says nothing on {}: its {} driver is `{}`",
+                    self.ids[host], it.kind, it.driver
                 )),
                 None => unknown.push(self.ids[host].clone()),
             }
@@ -209,7 +209,7 @@ impl Ranking<'_> {
             .flat_map(|(camp, _)| camp.hosts.clone())
             .collect();
         if let Some(who) = known.only_with {
-            hosts.retain(|&host| self.drivers[host].answers(who).is_none_or(|(_, _, is)| is));
+            hosts.retain(|&host| self.drivers[host].answers(who).is_none_or(|it| it.is_required));
         }
         hosts.sort_unstable();
         hosts

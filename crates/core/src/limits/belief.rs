@@ -148,7 +148,7 @@ fn go(
         return (ThreadCountReason::Set, format!("`GOMAXPROCS={value}` is in its environment"));
     }
     let version = short_version(&build);
-    let (aware, why, because) = awareness(reading, &build);
+    let unaware = why_unaware(reading, &build);
     let leaf = leaf_cpus(reading);
     if let Some(library) = reading.settings.get("automaxprocs")
         && leaf.is_some_and(|cpus| cpus.floor().max(1.0) as u32 == value)
@@ -159,11 +159,8 @@ fn go(
         );
     }
     let counted = value == given.effective.allowed;
-    if !aware {
-        return match counted {
-            true => (why, because),
-            false => changed(reading, given),
-        };
+    if let Some(unaware) = unaware {
+        return if counted { unaware } else { changed(reading, given) };
     }
     match reading.seen {
         SeenQuota::Leaf { part: true, .. } if build.release() == Some((1, 25)) && counted => {
@@ -207,14 +204,14 @@ fn above(version: &str, level: &QuotaLevel) -> (ThreadCountReason, String) {
     (ThreadCountReason::LevelAbove, because)
 }
 
-/// Whether a Go program reads quotas, and otherwise why not.
-fn awareness(reading: &RuntimeReading, build: &GoBuild) -> (bool, ThreadCountReason, String) {
+/// Why a Go program does not read quotas; `None` if it does.
+fn why_unaware(reading: &RuntimeReading, build: &GoBuild) -> Option<(ThreadCountReason, String)> {
     let version = short_version(build);
     match build.release() {
         Some(release) if release < (1, 25) => {
             let because =
                 format!("{version} counts the CPUs that it may run on and does not look at quotas");
-            return (false, ThreadCountReason::OldVersion, because);
+            return Some((ThreadCountReason::OldVersion, because));
         }
         // A development version is newer than all versions that do not support quotas.
         _ => {}
@@ -224,16 +221,16 @@ fn awareness(reading: &RuntimeReading, build: &GoBuild) -> (bool, ThreadCountRea
         Some("0") => {
             let because =
                 "`GODEBUG=containermaxprocs=0` in its environment turns looking at quotas off";
-            (false, ThreadCountReason::TurnedOff, because.into())
+            Some((ThreadCountReason::TurnedOff, because.into()))
         }
         None if setting("DefaultGODEBUG") == Some("0") => {
             let because = format!(
                 "{version} built it, but its `go.mod` names a Go before 1.25: such programs do not look at quotas \
                  (`DefaultGODEBUG=containermaxprocs=0`)"
             );
-            (false, ThreadCountReason::OldLanguage, because)
+            Some((ThreadCountReason::OldLanguage, because))
         }
-        _ => (true, ThreadCountReason::Unknown, String::new()),
+        _ => None,
     }
 }
 
@@ -415,7 +412,7 @@ fn go_upgrade(reading: &RuntimeReading, why: ThreadCountReason) -> Option<String
             .into(),
         ThreadCountReason::TurnedOff => "take `containermaxprocs=0` out of `GODEBUG`".into(),
         ThreadCountReason::MountRoot => "build it with Go 1.26 or later".into(),
-        ThreadCountReason::Set if awareness(reading, &build_of(reading)).0 && leaf_cpus(reading).is_some() => {
+        ThreadCountReason::Set if why_unaware(reading, &build_of(reading)).is_none() && leaf_cpus(reading).is_some() => {
             "take `GOMAXPROCS` out of its environment: this Go takes the quota of its cgroup by itself".into()
         }
         _ => return None,

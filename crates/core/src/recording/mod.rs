@@ -45,6 +45,7 @@ pub use tick::{
     PsiReading, PsiResource, SchedstatTick, ThreadStates,
 };
 
+use crate::stats::Span;
 use observed::{Observed, observed};
 use serde::{Deserialize, Serialize};
 
@@ -100,9 +101,9 @@ pub enum Record {
 }
 
 impl Record {
-    /// The time range that it belongs to, `(start_ns, end_ns)`; `None` for facts and the end of the window.
+    /// The time range that it belongs to; `None` for facts and the end of the window.
     #[must_use]
-    pub fn span(&self) -> Option<(u64, u64)> {
+    pub fn span(&self) -> Option<Span> {
         self.observed()?.range()
     }
 

@@ -3,6 +3,7 @@
 //! declared beside the kind, with [`observed!`].
 
 use super::{CgroupId, DevId, FileId, ProcId, Source};
+use crate::stats::Span;
 
 /// Something that is described by a record of its own, before others refer to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +42,8 @@ impl From<FileId> for Reference {
 
 /// What a record tells of itself.
 pub(super) trait Observed {
-    /// The range of time that it belongs to, `(start_ns, end_ns)`; `None` for facts.
-    fn range(&self) -> Option<(u64, u64)> {
+    /// The range of time that it belongs to; `None` for facts.
+    fn range(&self) -> Option<Span> {
         None
     }
 
@@ -69,13 +70,13 @@ macro_rules! observed {
     ) => {
         impl $crate::recording::observed::Observed for $type {
             $(
-                fn range(&self) -> Option<(u64, u64)> {
-                    Some((self.$t0, self.$t1))
+                fn range(&self) -> Option<$crate::stats::Span> {
+                    Some($crate::stats::Span::new(self.$t0, self.$t1))
                 }
             )?
             $(
-                fn range(&self) -> Option<(u64, u64)> {
-                    Some((self.$t, self.$t))
+                fn range(&self) -> Option<$crate::stats::Span> {
+                    Some($crate::stats::Span::at(self.$t))
                 }
             )?
             $(

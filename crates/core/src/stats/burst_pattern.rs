@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Does an amount come in bursts that follow a clock of their own?
 
-use super::{Rhythm, SIGNIFICANT, bursts, grid, rhythm};
+use super::{Rhythm, SIGNIFICANT, Span, bursts, grid, rhythm};
 
 /// Bins with less than one part in this many of the largest bin are not part of a burst.
 const FLOOR_PART: u64 = 8;
@@ -17,7 +17,7 @@ const MOST_BINS: usize = 1 << 16;
 #[derive(Clone, Debug, PartialEq)]
 pub struct BurstPattern {
     /// Start and end of each burst.
-    pub bursts: Vec<(u64, u64)>,
+    pub bursts: Vec<Span>,
     /// Their clock. It is not known in advance, so all clocks that fit into the window are tried.
     pub rhythm: Rhythm,
 }
@@ -32,8 +32,8 @@ pub fn pace(bins: &[u64], width_ns: u64, window_ns: u64, among: usize) -> BurstP
     bins.resize(whole.clamp(bins.len(), bins.len().max(MOST_BINS)), 0);
     let floor = bins.iter().max().copied().unwrap_or(0) / FLOOR_PART;
     let found = bursts(&bins, width_ns, floor, GAP_NS);
-    let bursts: Vec<(u64, u64)> = found.iter().map(|burst| (burst.t0_ns, burst.t1_ns)).collect();
-    let at: Vec<u64> = bursts.iter().map(|burst| burst.0).collect();
+    let bursts: Vec<Span> = found.iter().map(|it| Span::new(it.t0_ns, it.t1_ns)).collect();
+    let at: Vec<u64> = bursts.iter().map(|burst| burst.t0_ns).collect();
     let rhythm = match rhythm(&at, window_ns, &grid(window_ns)) {
         Rhythm::Found { period_ns, pairs, expected, p } => {
             let p = p * among as f64;
@@ -85,7 +85,7 @@ mod tests {
         let bins = bursts_at((0..13).map(|n| 400 + n * 3_040), 400);
         let found = pace(&bins, BIN_NS, 40 * S, 4);
         assert_eq!(found.bursts.len(), 13);
-        assert_eq!(found.bursts[0], (400_000_000, 800_000_000));
+        assert_eq!(found.bursts[0], Span::new(400_000_000, 800_000_000));
         let Rhythm::Found { period_ns, pairs, p, .. } = found.rhythm else { panic!("{found:?}") };
         assert!((2_900_000_000..3_200_000_000).contains(&period_ns), "{period_ns}");
         assert!(pairs == 12 && p < 1e-3, "{pairs} {p}");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! When was an amount far above its usual level?
 
+use super::Span;
+
 /// Number of median absolute deviations (MAD) above the median from which a bin is part of a burst. For normal noise,
 /// 8 MAD are 5.4 standard deviations. Load is not normal, but bursts move the median only if they fill half of the
 /// time.
@@ -48,13 +50,15 @@ pub fn bursts(bins: &[u64], width_ns: u64, floor: u64, gap_ns: u64) -> Vec<Burst
 
 /// Spans in ascending order, merged if they have less than `gap_ns` between them.
 #[must_use]
-pub fn merge(mut spans: Vec<(u64, u64)>, gap_ns: u64) -> Vec<(u64, u64)> {
+pub fn merge(mut spans: Vec<Span>, gap_ns: u64) -> Vec<Span> {
     spans.sort_unstable();
-    let mut merged: Vec<(u64, u64)> = Vec::new();
-    for (t0_ns, t1_ns) in spans {
+    let mut merged: Vec<Span> = Vec::new();
+    for Span { t0_ns, t1_ns } in spans {
         match merged.last_mut() {
-            Some(last) if t0_ns <= last.1 || t0_ns - last.1 < gap_ns => last.1 = last.1.max(t1_ns),
-            _ => merged.push((t0_ns, t1_ns.max(t0_ns))),
+            Some(last) if t0_ns <= last.t1_ns || t0_ns - last.t1_ns < gap_ns => {
+                last.t1_ns = last.t1_ns.max(t1_ns);
+            }
+            _ => merged.push(Span::new(t0_ns, t1_ns.max(t0_ns))),
         }
     }
     merged
@@ -111,11 +115,11 @@ mod tests {
         fn merged_spans_cover_what_they_were_made_of(
             spans in prop::collection::vec((0..1000u64, 0..50u64), 0..40), gap in 0..20u64,
         ) {
-            let spans: Vec<_> = spans.into_iter().map(|(t, len)| (t, t + len)).collect();
+            let spans: Vec<_> = spans.into_iter().map(|(t, len)| Span::new(t, t + len)).collect();
             let merged = merge(spans.clone(), gap);
-            prop_assert!(merged.windows(2).all(|pair| pair[0].1 < pair[1].0 || gap == 0));
-            for (t0, t1) in spans {
-                prop_assert!(merged.iter().any(|&(a, b)| a <= t0 && t1 <= b));
+            prop_assert!(merged.windows(2).all(|pair| pair[0].t1_ns < pair[1].t0_ns || gap == 0));
+            for it in spans {
+                prop_assert!(merged.iter().any(|of| of.t0_ns <= it.t0_ns && it.t1_ns <= of.t1_ns));
             }
         }
     }

@@ -11,6 +11,7 @@ mod coincidence;
 mod exact;
 mod interval;
 mod period;
+mod span;
 mod tail;
 
 #[cfg(test)]
@@ -25,6 +26,7 @@ pub use coincidence::{
 pub use exact::{fisher, holm};
 pub use interval::{Interval, Scatter, interval, ratio};
 pub use period::{Clock, Rhythm, grid, rhythm};
+pub use span::Span;
 pub use tail::poisson;
 
 /// Significance level: claims need a p-value below it.

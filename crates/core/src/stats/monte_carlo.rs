@@ -2,7 +2,7 @@
 //! False-positive rate and power of the statistical tests of this module, by many simulated windows with a fixed seed.
 
 use super::{
-    Clock, Rhythm, SIGNIFICANT, coincidence, coincidence_by_length, grid, pace, rhythm,
+    Clock, Rhythm, SIGNIFICANT, Span, coincidence, coincidence_by_length, grid, pace, rhythm,
     worst_moments,
 };
 
@@ -219,7 +219,7 @@ fn stalls_that_know_nothing_of_a_timer_rarely_look_as_if_they_did() {
                     let window_ns = (window_s * S) as u64;
                     let found = pace(&bins, BIN_NS, window_ns, AMONG);
                     let stalls = aperiodic(chance, window_s, mean_s, even);
-                    let span = |t: &f64| ((t * S) as u64, ((t + 0.08) * S) as u64);
+                    let span = |t: &f64| Span::new((t * S) as u64, ((t + 0.08) * S) as u64);
                     let stalls: Vec<_> = stalls.iter().map(span).collect();
                     let moments = worst_moments(&stalls);
                     let together = coincidence(&moments, &found.bursts, window_ns);
@@ -241,7 +241,7 @@ fn coincides(
 ) -> bool {
     let passes = chance.flusher(window_s, period_s);
     let stalls = stalls(chance, &passes);
-    let span = |t: f64, length: f64| ((t * S) as u64, ((t + length) * S) as u64);
+    let span = |t: f64, length: f64| Span::new((t * S) as u64, ((t + length) * S) as u64);
     let passes: Vec<_> = passes.iter().map(|&t| span(t, period_s / 10.0)).collect();
     let stalls: Vec<_> = stalls.iter().map(|&(t, length)| span(t, length)).collect();
     coincidence_by_length(&stalls, &passes, (window_s * S) as u64).is_sure()

@@ -58,8 +58,8 @@ impl Fold {
     /// Adds a record. Records must come in the order in which they were recorded.
     pub fn push(&mut self, record: &Record) {
         let view = &mut self.view;
-        if let Some((_, t1_ns)) = record.span() {
-            view.last_ns = view.last_ns.max(t1_ns);
+        if let Some(span) = record.span() {
+            view.last_ns = view.last_ns.max(span.t1_ns);
         }
         match record {
             Record::Meta(meta) => view.meta = Some((**meta).clone()),

@@ -7,7 +7,7 @@
 use deburr_core::recording::{
     BlockRecord, DevId, FileId, IoWaitTick, ProcId, Stall, StallKind, WaitHist,
 };
-use deburr_core::stats::merge;
+use deburr_core::stats::{Span, merge};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -126,16 +126,16 @@ impl HoldUps {
 struct EmittedStalls {
     stalls: Vec<Stall>,
     /// The time in which at least one of them was in progress: sorted, disjoint ranges.
-    under_way: Vec<(u64, u64)>,
+    under_way: Vec<Span>,
 }
 
 impl EmittedStalls {
     /// Adds a stall that is no longer than those before. If it covers less than [`LONG_NS`] in which none of them was
     /// in progress, it is merged into the one that it overlaps most.
     fn add(&mut self, stall: Stall) {
-        let span = (stall.t0_ns, stall.t1_ns);
-        let known_ns: u64 = self.under_way.iter().map(|&known| shared_ns(known, span)).sum();
-        let shared_with = |emitted: &&mut Stall| shared_ns((emitted.t0_ns, emitted.t1_ns), span);
+        let span = stall.span();
+        let known_ns: u64 = self.under_way.iter().map(|known| known.common_ns(span)).sum();
+        let shared_with = |emitted: &&mut Stall| emitted.span().common_ns(span);
         if stall.length_ns() - known_ns < LONG_NS
             && let Some(longer) = self.stalls.iter_mut().max_by_key(shared_with)
         {
@@ -147,10 +147,6 @@ impl EmittedStalls {
         self.under_way = merge(std::mem::take(&mut self.under_way), 0);
         self.stalls.push(stall);
     }
-}
-
-fn shared_ns(a: (u64, u64), b: (u64, u64)) -> u64 {
-    a.1.min(b.1).saturating_sub(a.0.max(b.0))
 }
 
 #[cfg(test)]
@@ -209,12 +205,12 @@ mod tests {
         assert_eq!(longest, spans.iter().map(|span| (span.1 - span.0) * MS).max());
         // The time in which a stall was in progress is the same except at its ends, and except for gaps that
         // two others reach less than 10 ms into.
-        let whole = merge(spans.iter().map(|span| (span.0 * MS, span.1 * MS)).collect(), 0);
-        let kept =
-            merge(of_first.iter().map(|stall| (stall.t0_ns, stall.t1_ns)).collect(), 2 * LONG_NS);
+        let whole = merge(spans.iter().map(|it| Span::new(it.0 * MS, it.1 * MS)).collect(), 0);
+        let kept = merge(of_first.iter().map(|stall| stall.span()).collect(), 2 * LONG_NS);
         assert_eq!(kept.len(), whole.len());
         for (kept, whole) in kept.iter().zip(&whole) {
-            assert!(kept.0 - whole.0 < LONG_NS && whole.1 - kept.1 < LONG_NS, "{kept:?} {whole:?}");
+            let (late_ns, early_ns) = (kept.t0_ns - whole.t0_ns, whole.t1_ns - kept.t1_ns);
+            assert!(late_ns < LONG_NS && early_ns < LONG_NS, "{kept:?} {whole:?}");
         }
         for stall in of_first {
             assert!(stall.within_ns <= stall.within * stall.length_ns(), "{stall:?}");

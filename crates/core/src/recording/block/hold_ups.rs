@@ -2,6 +2,7 @@
 //! Stalls of threads in block IO, and whose requests caused them.
 
 use super::{CgroupId, DevId, FileId, ProcId, Reference, Source, WaitHist, observed};
+use crate::stats::Span;
 use serde::{Deserialize, Serialize};
 
 /// What stalled a thread.
@@ -88,6 +89,12 @@ pub struct Stall {
 observed! { it: Stall over t0_ns..t1_ns, from it.kind.source(); to [it.proc], it.device, it.file }
 
 impl Stall {
+    /// From when to when. A clock may let it end before it starts; it is a moment then.
+    #[must_use]
+    pub fn span(&self) -> Span {
+        Span::new(self.t0_ns, self.t1_ns.max(self.t0_ns))
+    }
+
     /// Duration of this stall.
     #[must_use]
     pub fn length_ns(&self) -> u64 {

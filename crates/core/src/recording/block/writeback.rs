@@ -2,6 +2,7 @@
 //! Passes of the kernel's flusher, and commits of filesystem journals.
 
 use super::{DevId, ProcId, Reference, Source, observed};
+use crate::stats::Span;
 use serde::{Deserialize, Serialize};
 
 /// A pass of the kernel's flusher: work items on one device with the same reason and less than a second between them.
@@ -57,17 +58,17 @@ pub struct JournalCommit {
 observed! { it: JournalCommit over t0_ns..t1_ns, from Source::Writeback; to [it.device] }
 
 impl WritebackPass {
-    /// From when to when, in nanoseconds since the window began.
+    /// From when to when.
     #[must_use]
-    pub fn span(&self) -> (u64, u64) {
-        (self.t0_ns, self.t1_ns)
+    pub fn span(&self) -> Span {
+        Span::new(self.t0_ns, self.t1_ns)
     }
 }
 
 impl JournalCommit {
-    /// From when to when, in nanoseconds since the window began.
+    /// From when to when.
     #[must_use]
-    pub fn span(&self) -> (u64, u64) {
-        (self.t0_ns, self.t1_ns)
+    pub fn span(&self) -> Span {
+        Span::new(self.t0_ns, self.t1_ns)
     }
 }

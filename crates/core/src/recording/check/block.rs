@@ -8,6 +8,7 @@ use crate::recording::{
     BlockRecord, DevId, DeviceBins, DeviceTick, DiskCounters, DiskReading, HeldTick, IoBlameTick,
     IoPace, IoTick, IoWaitTick, ProcId, StallKind, WaitHist, WritebackPass,
 };
+use crate::stats::Span;
 use std::collections::BTreeMap;
 
 const EQUAL_BINS: Invariant = "bins of a device are of equal length and fill their range";
@@ -38,7 +39,7 @@ pub(super) struct Block {
 /// A process's wait for requests in one tick: as measured, and as blamed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Blamed {
-    range_ns: (u64, u64),
+    span: Span,
     waits_ns: u64,
     blame_ns: u64,
 }
@@ -120,24 +121,24 @@ impl Block {
         let id = tick.proc;
         sizes(&tick.waits, tick.max_ns, faults, || format!("process {}", id.0));
         if tick.kind == StallKind::Request {
-            let blamed = self.blamed_in(id, (tick.t0_ns, tick.t1_ns), faults);
+            let blamed = self.blamed_in(id, Span::new(tick.t0_ns, tick.t1_ns), faults);
             blamed.waits_ns = blamed.waits_ns.saturating_add(sum(&tick.waits.ns));
         }
     }
 
     fn blame(&mut self, tick: &IoBlameTick, faults: &mut Faults) {
-        let blamed = self.blamed_in(tick.victim, (tick.t0_ns, tick.t1_ns), faults);
+        let blamed = self.blamed_in(tick.victim, Span::new(tick.t0_ns, tick.t1_ns), faults);
         blamed.blame_ns = blamed.blame_ns.saturating_add(tick.ns);
     }
 
     /// The sums of a process's tick. At the first record of a new tick, the sums of the previous one are complete and
     /// are compared.
-    fn blamed_in(&mut self, id: ProcId, range_ns: (u64, u64), faults: &mut Faults) -> &mut Blamed {
-        let blamed = self.blamed.entry(id).or_insert(Blamed { range_ns, ..Blamed::default() });
+    fn blamed_in(&mut self, id: ProcId, span: Span, faults: &mut Faults) -> &mut Blamed {
+        let blamed = self.blamed.entry(id).or_insert(Blamed { span, ..Blamed::default() });
         // Merged processes may have amounts from several time ranges.
-        if blamed.range_ns != range_ns && id != ProcId::OTHERS {
+        if blamed.span != span && id != ProcId::OTHERS {
             blamed.check(id, faults);
-            *blamed = Blamed { range_ns, ..Blamed::default() };
+            *blamed = Blamed { span, ..Blamed::default() };
         }
         blamed
     }
@@ -150,7 +151,7 @@ impl Blamed {
         let holds =
             blame_ns == 0 || (about_fits(blame_ns, waits_ns) && about_fits(waits_ns, blame_ns));
         faults.unless(holds, BLAME, || {
-            let at_ns = self.range_ns.0;
+            let at_ns = self.span.t0_ns;
             format!("process {} at {at_ns} ns: {blame_ns} ns of {waits_ns} ns", id.0)
         });
     }

@@ -17,6 +17,7 @@ mod tests_cpu_check;
 pub(crate) use amounts::{fits, roughly_fits};
 
 use super::Record;
+use crate::stats::Span;
 use amounts::Amounts;
 use block::Block;
 use cpu_check::CpuCheck;
@@ -95,7 +96,7 @@ impl Checker {
         if let Record::End { window_ns } = record {
             self.window_ns = Some(*window_ns);
         }
-        let (t0_ns, t1_ns) = record.span().unwrap_or((0, 0));
+        let Span { t0_ns, t1_ns } = record.span().unwrap_or_default();
         if t0_ns > t1_ns {
             self.faults.add(FORWARD, || format!("from {t0_ns} ns to {t1_ns} ns"));
         }

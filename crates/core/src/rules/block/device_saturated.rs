@@ -18,6 +18,7 @@ use crate::recording::{DevId, Source, StallKind};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
+use crate::stats::Span;
 use crate::text::units;
 use crate::view::block::stalls::spans;
 use crate::view::block::{Activity, MIN_BUSY_STRETCH_NS};
@@ -89,7 +90,7 @@ fn quiet(view: &View) -> Verdict {
         return Verdict::Quiet { closest: "no block device did anything".into() };
     };
     let full = saturation::full(view, *device);
-    let longest = full.iter().map(|spell| spell.t1_ns - spell.t0_ns).max().unwrap_or(0);
+    let longest = full.iter().map(|spell| spell.span().length_ns()).max().unwrap_or(0);
     let spells = if full.is_empty() {
         "never for 50 ms without a pause".to_owned()
     } else {
@@ -120,7 +121,7 @@ fn finding(
             saturation::full(view, device).len() as u64 * 4
         });
     let mut lines = device_lines(view, device);
-    lines.extend(saturation::line(view, device, &[(0, u64::MAX)]));
+    lines.extend(saturation::line(view, device, &[Span::ALWAYS]));
     lines.extend(saturation::latency_lines(view, device));
     let timed = timed(view, groups, device, hit);
     lines.extend(timed.lines);
@@ -198,7 +199,7 @@ fn timed(
 ) -> TimingEvidence {
     let Some(hit) = hit else {
         let full = saturation::full(view, device);
-        let stretches = full.iter().map(|spell| (spell.t0_ns, spell.t1_ns)).collect();
+        let stretches = full.iter().map(|spell| spell.span()).collect();
         return TimingEvidence::of(view, groups, device, None, ("full stretches", stretches), None);
     };
     let compared = Compared::new(view, device, &hit.stalls);

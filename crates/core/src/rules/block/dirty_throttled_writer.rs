@@ -8,6 +8,7 @@ use crate::recording::{DevId, Source, StallKind};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Check, Rule, Status, Verdict, severity};
+use crate::stats::Span;
 use crate::text::Target;
 use crate::text::units;
 use crate::view::{View, waits};
@@ -139,7 +140,7 @@ fn finding(view: &View, victim: &Victim<'_>, lost_ns: u64, severity: Severity) -
         ));
     }
     if let Some(device) = device {
-        lines.extend(saturation::line(view, device, &[(0, u64::MAX)]));
+        lines.extend(saturation::line(view, device, &[Span::ALWAYS]));
         lines.extend(saturation::latency_lines(view, device));
     }
     lines.extend(knobs::lines(view, device));

@@ -15,6 +15,7 @@ use crate::recording::{DevId, Source, StallKind};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_entity, group_name, ticked};
 use crate::rules::{Check, Rule, Status, Verdict, remedy, severity, tail};
+use crate::stats::Span;
 use crate::text::units;
 use crate::view::block::stalls::spans;
 use crate::view::block::{Neighbour, Shares, main_device};
@@ -133,7 +134,7 @@ fn finding(view: &View, groups: &Groups<'_>, hit: &WaitingVictim<'_>, leads: boo
         vec![evidence(view, "beside others", part, Unit::Ratio, Source::Block.label(), note)];
     lines.extend(tail.iter().map(|tail| tail::line(view, tail, Source::Block.label())));
     if let Some(device) = device {
-        lines.extend(saturation::line(view, device, &[(0, u64::MAX)]));
+        lines.extend(saturation::line(view, device, &[Span::ALWAYS]));
         lines.extend(saturation::latency_lines(view, device));
     }
     lines.extend(timed.iter().flat_map(|timed| timed.lines.clone()));

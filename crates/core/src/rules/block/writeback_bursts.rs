@@ -9,7 +9,7 @@ use crate::recording::{DevId, Source, Stall, StallKind};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, group_name, ticked};
 use crate::rules::{Check, Limit, Rule, Status, Verdict, severity};
-use crate::stats::{self, Rhythm};
+use crate::stats::{self, Rhythm, Span};
 use crate::text::units;
 use crate::view::View;
 use crate::view::block::stalls::{number, spans};
@@ -174,11 +174,7 @@ fn finding(view: &View, groups: &crate::view::Groups<'_>, hit: &StalledVictim<'_
 }
 
 /// The rows of the chart: passes, stalls, and the journal's commits unless they cover most of the window.
-fn marks<'a>(
-    view: &View,
-    hit: &StalledVictim<'_>,
-    passes: &[(u64, u64)],
-) -> Vec<chart::MarkRow<'a>> {
+fn marks<'a>(view: &View, hit: &StalledVictim<'_>, passes: &[Span]) -> Vec<chart::MarkRow<'a>> {
     let stalls = spans(&hit.victim.on_device(view, hit.device, &KINDS));
     let mut marks = vec![("passes", passes.to_vec()), ("stalls", stalls)];
     let commits: Vec<_> = view.block().commits_on(hit.device).iter().map(|it| it.span()).collect();

@@ -161,7 +161,7 @@ fn sufferer<'g>(
         .into_iter()
         .map(|victim| {
             let mut stalls = victim.on_device(view, cohort.device, &kinds);
-            stalls.retain(|stall| overlaps(&spans, (stall.t0_ns, stall.t1_ns)));
+            stalls.retain(|stall| overlaps(&spans, stall.span()));
             (victim, stalls)
         })
         .filter(|(_, stalls)| !stalls.is_empty())

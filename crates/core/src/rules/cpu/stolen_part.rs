@@ -47,10 +47,11 @@ impl StolenTime {
 /// observed.
 pub(super) fn of(view: &View, totals: &CpuTotals) -> Option<StolenTime> {
     let groups = view.groups();
-    let whole = (totals.steal_ns, totals.busy_ns + totals.steal_ns);
+    let (stolen_ns, busy_ns) = (totals.steal_ns, totals.busy_ns + totals.steal_ns);
     let of_group = |group: &Group<'_>| {
-        let (on_cpu_ns, wanted_ns) = demand(group)?;
-        let (ns, least_ns, most_ns) = share_of(whole, on_cpu_ns, wanted_ns);
+        let demand = demand(group)?;
+        let wanted_ns = demand.wanted_ns;
+        let Estimate { ns, least_ns, most_ns } = demand.part_of(stolen_ns, busy_ns);
         let (victim, name) = (group_entity(view, group), group_name(group));
         Some(StolenTime { victim, name, ns, least_ns, most_ns, wanted_ns })
     };
@@ -63,8 +64,10 @@ pub(super) fn of(view: &View, totals: &CpuTotals) -> Option<StolenTime> {
     }
     let sum = |of: fn(&StolenTime) -> u64| parts.iter().map(of).sum::<u64>();
     let wanted_ns = sum(|part| part.wanted_ns);
-    let (ns, least_ns, most_ns) = by_second(view).unwrap_or_else(|| {
-        (sum(|part| part.ns), sum(|part| part.least_ns), sum(|part| part.most_ns).min(whole.0))
+    let Estimate { ns, least_ns, most_ns } = by_second(view).unwrap_or_else(|| Estimate {
+        ns: sum(|part| part.ns),
+        least_ns: sum(|part| part.least_ns),
+        most_ns: sum(|part| part.most_ns).min(stolen_ns),
     });
     let (victim, name) = match parts.len() {
         1 => (most.victim, most.name),
@@ -83,29 +86,61 @@ pub(super) fn of_each_cpu(view: &View, totals: &CpuTotals) -> Option<(u64, f64)>
         .then(|| Some((totals.steal_ns / cpus, totals.stolen_share()?)))?
 }
 
-/// CPU time, and time in which the group wanted to run; nanoseconds.
-fn demand(group: &Group<'_>) -> Option<(u64, u64)> {
-    match (&group.usage, &group.delay) {
-        (Some(usage), _) => Some((usage.states.on_cpu_ns, usage.wanted_ns())),
-        (None, Some(delay)) => Some((delay.on_cpu_ns, delay.wanted_ns())),
-        (None, None) => None,
+/// How much of steal time falls on somebody, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Estimate {
+    /// Expected.
+    ns: u64,
+    /// At least.
+    least_ns: u64,
+    /// At most.
+    most_ns: u64,
+}
+
+impl Estimate {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            ns: self.ns + other.ns,
+            least_ns: self.least_ns + other.least_ns,
+            most_ns: self.most_ns + other.most_ns,
+        }
     }
 }
 
-/// Divides steal time: of `stolen_ns` while CPUs had work for `busy_ns` in all (steal included), the expected, least
-/// and most nanoseconds that fall on a group that was on CPUs for `on_cpu_ns`. The least is what exceeds the CPU time
-/// of all others, who cannot have lost more than that.
-fn share_of((stolen_ns, busy_ns): (u64, u64), on_cpu_ns: u64, wanted_ns: u64) -> (u64, u64, u64) {
-    // The counters have a resolution of 10 ms: a group may have run for longer than they say.
-    let busy_ns = busy_ns.max(on_cpu_ns).max(1);
-    let ns = (u128::from(stolen_ns) * u128::from(on_cpu_ns) / u128::from(busy_ns)) as u64;
-    let most_ns = stolen_ns.min(wanted_ns);
-    let least_ns = stolen_ns.saturating_sub(busy_ns - on_cpu_ns).min(ns);
-    (ns, least_ns, most_ns.max(ns))
+/// What a group or the target asked of the CPUs.
+#[derive(Clone, Copy, Debug)]
+struct Demand {
+    /// CPU time.
+    on_cpu_ns: u64,
+    /// Time in which it wanted to run.
+    wanted_ns: u64,
 }
 
-/// The sum of [`share_of`] over the seconds of the window; `None` if it is not known when the target ran.
-fn by_second(view: &View) -> Option<(u64, u64, u64)> {
+fn demand(group: &Group<'_>) -> Option<Demand> {
+    let (on_cpu_ns, wanted_ns) = match (&group.usage, &group.delay) {
+        (Some(usage), _) => (usage.states.on_cpu_ns, usage.wanted_ns()),
+        (None, Some(delay)) => (delay.on_cpu_ns, delay.wanted_ns()),
+        (None, None) => return None,
+    };
+    Some(Demand { on_cpu_ns, wanted_ns })
+}
+
+impl Demand {
+    /// What falls on it of `stolen_ns` while CPUs had work for `busy_ns` in all (steal included). The least is what
+    /// exceeds the CPU time of all others, who cannot have lost more than that.
+    fn part_of(self, stolen_ns: u64, busy_ns: u64) -> Estimate {
+        let Self { on_cpu_ns, wanted_ns } = self;
+        // The counters have a resolution of 10 ms: a group may have run for longer than they say.
+        let busy_ns = busy_ns.max(on_cpu_ns).max(1);
+        let ns = (u128::from(stolen_ns) * u128::from(on_cpu_ns) / u128::from(busy_ns)) as u64;
+        let most_ns = stolen_ns.min(wanted_ns);
+        let least_ns = stolen_ns.saturating_sub(busy_ns - on_cpu_ns).min(ns);
+        Estimate { ns, least_ns, most_ns: most_ns.max(ns) }
+    }
+}
+
+/// The sum over the seconds of the window; `None` if it is not known when the target ran.
+fn by_second(view: &View) -> Option<Estimate> {
     let target = view.target_load();
     if target.on_cpu.total() == 0 {
         return None;
@@ -127,10 +162,10 @@ fn by_second(view: &View) -> Option<(u64, u64, u64)> {
     let (on_cpu, wanted) = (sum(vec![&target.on_cpu]), sum(load.to_vec()));
     let at = |bins: &[u64], second: usize| bins.get(second).copied().unwrap_or(0);
     let seconds = (0..stolen.len()).map(|second| {
-        let whole = (stolen[second], at(&busy, second));
-        share_of(whole, at(&on_cpu, second), at(&wanted, second))
+        let demand = Demand { on_cpu_ns: at(&on_cpu, second), wanted_ns: at(&wanted, second) };
+        demand.part_of(stolen[second], at(&busy, second))
     });
-    Some(seconds.fold((0, 0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1, sum.2 + it.2)))
+    Some(seconds.fold(Estimate::default(), Estimate::plus))
 }
 
 #[cfg(test)]
@@ -140,10 +175,12 @@ mod tests {
 
     #[test]
     fn who_is_alone_loses_all_and_who_rests_nothing() {
-        assert_eq!(share_of((300, 1000), 1000, 1200), (300, 300, 300));
-        assert_eq!(share_of((300, 1000), 0, 0), (0, 0, 0));
-        assert_eq!(share_of((300, 1000), 40, 50), (12, 0, 50));
-        assert_eq!(share_of((300, 1000), 900, 900), (270, 200, 300));
+        let part = |on_cpu_ns, wanted_ns| Demand { on_cpu_ns, wanted_ns }.part_of(300, 1000);
+        let estimate = |ns, least_ns, most_ns| Estimate { ns, least_ns, most_ns };
+        assert_eq!(part(1000, 1200), estimate(300, 300, 300));
+        assert_eq!(part(0, 0), estimate(0, 0, 0));
+        assert_eq!(part(40, 50), estimate(12, 0, 50));
+        assert_eq!(part(900, 900), estimate(270, 200, 300));
     }
 
     proptest! {
@@ -151,9 +188,11 @@ mod tests {
         fn the_estimate_is_within_its_bounds(
             stolen in 0..1_000_000u64, ran in 0..1_000_000u64, on_cpu in 0..2_000_000u64, queued in 0..1_000_000u64,
         ) {
-            let (ns, least, most) = share_of((stolen, stolen + ran), on_cpu, on_cpu + queued);
-            prop_assert!(least <= ns && ns <= most && most <= stolen.max(ns), "{least} {ns} {most}");
-            prop_assert!(ns <= on_cpu.max(1), "{ns} of {on_cpu}");
+            let demand = Demand { on_cpu_ns: on_cpu, wanted_ns: on_cpu + queued };
+            let part = demand.part_of(stolen, stolen + ran);
+            prop_assert!(part.least_ns <= part.ns && part.ns <= part.most_ns, "{part:?}");
+            prop_assert!(part.most_ns <= stolen.max(part.ns), "{part:?}");
+            prop_assert!(part.ns <= on_cpu.max(1), "{part:?} of {on_cpu}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //! HST001: a host differs from others in facts that are known to matter for latency.
 
 use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
-use crate::host_diff::document::{Difference, Host, ValueOnHosts};
+use crate::host_diff::document::{Contrast, Difference, Host, ValueOnHosts};
 use crate::host_diff::{SLOW_NS, knowledge};
 use crate::rules::hosts::{Hosts, read, victim};
 use crate::rules::{Check, Limit, Rule, Status, Verdict};
@@ -88,10 +88,11 @@ fn of_all_slow(hosts: &Hosts<'_>) -> Option<Finding> {
     let separation = diff.separation.as_ref()?;
     let slow = diff.hosts.iter().find(|host| host.slow == Some(true))?;
     let drift = diff.separating();
-    let known = drift.iter().map(|(it, _, _)| it.severity).max()?;
+    let known = drift.iter().map(|it| it.difference.severity).max()?;
     // What separates them significantly matters, even if nothing is known about it.
     let severity = if separation.significant { known.max(Severity::Medium) } else { known };
-    let corrected = drift.iter().filter_map(|(it, _, _)| it.test.as_ref()).map(|it| it.corrected);
+    let corrected =
+        drift.iter().filter_map(|it| it.difference.test.as_ref()).map(|it| it.corrected);
     let names: Vec<String> = diff
         .hosts
         .iter()
@@ -103,9 +104,9 @@ fn of_all_slow(hosts: &Hosts<'_>) -> Option<Finding> {
         victim: victim(&names.join(", ")),
         cost: cost(hosts, slow),
         evidence: lines(hosts, slow, &drift),
-        fix: drift.iter().filter_map(|(it, _, _)| fix(it, slow)).take(MAX_FIXES).collect(),
-        confirm: drift.first().map(|(it, _, _)| Confirm {
-            command: it.look.clone(),
+        fix: drift.iter().filter_map(|it| fix(it.difference, slow)).take(MAX_FIXES).collect(),
+        confirm: drift.first().map(|it| Confirm {
+            command: it.difference.look.clone(),
             expect: Some("another value on each slow host than on the fast ones".into()),
         }),
         ..RULE.finding(severity, (1.0 - corrected.fold(1.0, f64::min)).clamp(0.3, 0.95))
@@ -141,16 +142,16 @@ fn finding(hosts: &Hosts<'_>, host: &Host) -> Option<Finding> {
     let matters = |it: &&Difference| {
         it.weight >= knowledge::LOW && it.follows.is_none() && !it.cannot_explain()
     };
-    let drift: Vec<(&Difference, &ValueOnHosts, &ValueOnHosts)> = diff
-        .differences
-        .iter()
-        .filter(matters)
-        .filter_map(|it| against(it, host).map(|(own, other)| (it, own, other)))
-        .collect();
-    let severity = drift.iter().map(|(it, _, _)| it.severity).max()?;
+    let contrast = |difference| {
+        let (own, other) = against(difference, host)?;
+        Some(Contrast { difference, own, other })
+    };
+    let drift: Vec<Contrast<'_>> =
+        diff.differences.iter().filter(matters).filter_map(contrast).collect();
+    let severity = drift.iter().map(|it| it.difference.severity).max()?;
     let mut names: Vec<&str> = Vec::new();
-    for (it, _, _) in &drift {
-        let name = it.what.as_deref().unwrap_or(&it.key);
+    for Contrast { difference, .. } in &drift {
+        let name = difference.what.as_deref().unwrap_or(&difference.key);
         if !names.contains(&name) {
             names.push(name);
         }
@@ -166,15 +167,15 @@ fn finding(hosts: &Hosts<'_>, host: &Host) -> Option<Finding> {
         units::counted(drift.len() as u64, "fact that matters", "facts that matter"),
         names.iter().take(MAX_NAMED).map(|it| it.replace('`', "'")).collect::<Vec<_>>().join(", "),
     );
-    let fix = drift.iter().filter_map(|(it, _, _)| fix(it, host)).take(MAX_FIXES).collect();
+    let fix = drift.iter().filter_map(|it| fix(it.difference, host)).take(MAX_FIXES).collect();
     Some(Finding {
         title,
         victim: victim(&diff.called(host)),
         cost: cost(hosts, host),
         evidence: lines(hosts, host, &drift),
         fix,
-        confirm: drift.first().map(|(it, _, _)| Confirm {
-            command: it.look.clone(),
+        confirm: drift.first().map(|it| Confirm {
+            command: it.difference.look.clone(),
             expect: Some("the same on both hosts again after the change".into()),
         }),
         ..RULE.finding(severity, confidence(hosts, host, severity))
@@ -212,18 +213,14 @@ fn cost(hosts: &Hosts<'_>, host: &Host) -> Cost {
     Cost { lost_ns_per_s: (share * 1e9) as u64, share, ..Cost::default() }
 }
 
-fn lines(
-    hosts: &Hosts<'_>,
-    host: &Host,
-    drift: &[(&Difference, &ValueOnHosts, &ValueOnHosts)],
-) -> Vec<Evidence> {
+fn lines(hosts: &Hosts<'_>, host: &Host, drift: &[Contrast<'_>]) -> Vec<Evidence> {
     let mut lines: Vec<Evidence> = drift
         .iter()
         .take(MAX_LINES)
-        .map(|(it, own, other)| {
-            let name = it.what.as_deref().unwrap_or("not known what it does");
+        .map(|Contrast { difference, own, other }| {
+            let name = difference.what.as_deref().unwrap_or("not known what it does");
             let note = format!("{}; elsewhere {}", own.shown, other.shown);
-            read(name, 0.0, Unit::Text, &it.key, note)
+            read(name, 0.0, Unit::Text, &difference.key, note)
         })
         .collect();
     let at = hosts.diff.hosts.iter().position(|it| it.id == host.id);

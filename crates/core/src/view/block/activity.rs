@@ -4,6 +4,7 @@
 
 use super::BoundedList;
 use crate::recording::{DeviceBins, DeviceTick, DiskCounters, DiskReading, WaitHist};
+use crate::stats::Span;
 use crate::view::Series;
 
 /// Maximum number of bins of a series: at first 100 ms each (two minutes), then merged in pairs.
@@ -32,6 +33,12 @@ pub struct BusyStretch {
 }
 
 impl BusyStretch {
+    /// From when to when.
+    #[must_use]
+    pub fn span(&self) -> Span {
+        Span::new(self.t0_ns, self.t1_ns)
+    }
+
     /// Mean number of requests queued or in the device.
     #[must_use]
     pub fn depth(&self) -> f64 {
@@ -192,9 +199,9 @@ pub struct DiskView {
     pub depth: Series,
     /// Latency, summed over the requests that completed.
     pub time: Series,
-    /// Start and end of the stretch of readings up to the last one in which requests were in flight and none completed.
-    stuck: Option<(u64, u64)>,
-    longest_stuck: Option<(u64, u64)>,
+    /// The stretch of readings up to the last one in which requests were in flight and none completed.
+    stuck: Option<Span>,
+    longest_stuck: Option<Span>,
 }
 
 impl Default for DiskView {
@@ -230,9 +237,9 @@ impl DiskView {
             self.time.add(t0_ns, t1_ns, since(|c| c.read_ns) + since(|c| c.write_ns));
             let none_ended = since(|c| c.reads) + since(|c| c.writes) + since(|c| c.flushes) == 0;
             let is_stuck = none_ended && before.in_flight > 0 && now.in_flight > 0;
-            self.stuck =
-                is_stuck.then(|| (self.stuck.map_or(t0_ns, |(from_ns, _)| from_ns), t1_ns));
-            let length = |stretch: Option<(u64, u64)>| stretch.map_or(0, |(t0, t1)| t1 - t0);
+            let from_ns = self.stuck.map_or(t0_ns, |stretch| stretch.t0_ns);
+            self.stuck = is_stuck.then(|| Span::new(from_ns, t1_ns));
+            let length = |stretch: Option<Span>| stretch.map_or(0, Span::length_ns);
             if length(self.stuck) > length(self.longest_stuck) {
                 self.longest_stuck = self.stuck;
             }
@@ -240,9 +247,9 @@ impl DiskView {
         self.last = Some((reading.t_ns, *now));
     }
 
-    /// Start and end of the longest stretch of readings in which requests were in flight and none completed.
+    /// The longest stretch of readings in which requests were in flight and none completed.
     #[must_use]
-    pub fn longest_stuck(&self) -> Option<(u64, u64)> {
+    pub fn longest_stuck(&self) -> Option<Span> {
         self.longest_stuck
     }
 

@@ -2,6 +2,7 @@
 //! Sums over stalls.
 
 use crate::recording::{Stall, StallKind};
+use crate::stats::Span;
 
 /// Thread time in stalls of one kind, in nanoseconds.
 #[must_use]
@@ -33,8 +34,8 @@ pub fn longest_ns(stalls: &[&Stall]) -> u64 {
     stalls.iter().map(|stall| stall.length_ns()).max().unwrap_or(0)
 }
 
-/// Time range of each stall, `(start_ns, end_ns)`.
+/// Time range of each stall.
 #[must_use]
-pub fn spans(stalls: &[&Stall]) -> Vec<(u64, u64)> {
-    stalls.iter().map(|stall| (stall.t0_ns, stall.t1_ns.max(stall.t0_ns))).collect()
+pub fn spans(stalls: &[&Stall]) -> Vec<Span> {
+    stalls.iter().map(|stall| stall.span()).collect()
 }

@@ -3,15 +3,15 @@
 
 use crate::finding::{Chart, ChartKind, ChartRow};
 use crate::recording::DevId;
-use crate::stats::{merge, overlaps};
+use crate::stats::{Span, merge, overlaps};
 use crate::view::View;
 
 /// Maximum number of columns: with the names of the rows they fill a line of text.
 const COLUMNS: u64 = 76;
 const MS: u64 = 1_000_000;
 
-/// A row of marks: its name, and spans of time (start, end) in nanoseconds.
-pub(in crate::rules::block) type MarkRow<'a> = (&'a str, Vec<(u64, u64)>);
+/// A row of marks: its name, and spans of time.
+pub(in crate::rules::block) type MarkRow<'a> = (&'a str, Vec<Span>);
 
 /// A device's busy share, and spans of time as rows of marks below it; `None` if the device's activity was not
 /// recorded.
@@ -44,7 +44,7 @@ pub(in crate::rules::block) fn of(
     rows.extend(marks.into_iter().map(|(name, spans)| {
         let spans = merge(spans, 0);
         let mark = |column: u64| {
-            let within = (column * step_ns, (column + 1) * step_ns - 1);
+            let within = Span::new(column * step_ns, (column + 1) * step_ns - 1);
             f64::from(u8::from(overlaps(&spans, within)))
         };
         let values = (0..columns).map(mark).collect();

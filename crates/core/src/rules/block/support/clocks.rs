@@ -4,7 +4,7 @@
 use crate::recording::{DevId, Stall};
 use crate::rules::{Limit, Verdict};
 use crate::stats::{
-    self, Coincidence, coincidence_by_length, covered_ns, median_length_ns, merge, overlaps,
+    self, Coincidence, Span, coincidence_by_length, covered_ns, median_length_ns, merge, overlaps,
 };
 use crate::text::units;
 use crate::view::View;
@@ -95,13 +95,12 @@ impl<'v> Compared<'v> {
         let commits: Vec<_> = block.commits_on(device).iter().map(|it| it.span()).collect();
         let long = median_length_ns(commits.iter().copied()) as f64 >= LONG_COMMIT.value * 1e6;
         let (passes, commits) = (merge(passes, 0), merge(commits, 0));
-        let touching = |of: &[(u64, u64)], inside: bool| -> Vec<&'v Stall> {
-            let touches = |stall: &Stall| overlaps(of, (stall.t0_ns, stall.t1_ns));
+        let touching = |of: &[Span], inside: bool| -> Vec<&'v Stall> {
+            let touches = |stall: &Stall| overlaps(of, stall.span());
             stalls.iter().filter(|stall| touches(stall) == inside).copied().collect()
         };
-        let compare = |stalls: &[&Stall], of: &[(u64, u64)]| {
-            coincidence_by_length(&spans(stalls), of, window_ns)
-        };
+        let compare =
+            |stalls: &[&Stall], of: &[Span]| coincidence_by_length(&spans(stalls), of, window_ns);
         let cover = covered_ns(&commits) as f64 / window_ns.max(1) as f64;
         let episodes = stats::episodes(&spans(stalls));
         Self {

@@ -11,6 +11,7 @@ use crate::rules::candidates::may_suffer;
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
 use crate::rules::{Limit, Rule, severity};
+use crate::stats::Span;
 use crate::text::units;
 use crate::view::block::DiskView;
 use crate::view::{Group, Groups, View};
@@ -31,7 +32,7 @@ pub(in crate::rules::block) fn findings(
 ) -> BTreeMap<DevId, Finding> {
     let block = view.block();
     let hung = |disk: &DiskView| {
-        disk.longest_stuck().filter(|(t0_ns, t1_ns)| (t1_ns - t0_ns) as f64 / 1e9 >= HUNG.value)
+        disk.longest_stuck().filter(|stretch| stretch.length_ns() as f64 / 1e9 >= HUNG.value)
     };
     let disks = block.disks().iter().filter(|(device, _)| block.disk_of(**device) == **device);
     disks
@@ -68,15 +69,9 @@ fn victim<'g>(view: &View, groups: &'g Groups<'g>) -> Option<(&'g Group<'g>, u64
     all.max_by_key(|&(_, ns, severity)| (severity, ns))
 }
 
-fn finding(
-    view: &View,
-    groups: &Groups<'_>,
-    device: DevId,
-    stretch: (u64, u64),
-    rule: &Rule,
-) -> Finding {
+fn finding(view: &View, groups: &Groups<'_>, device: DevId, stretch: Span, rule: &Rule) -> Finding {
     let name = view.block().device_name(device);
-    let length = units::duration((stretch.1 - stretch.0) as f64);
+    let length = units::duration(stretch.length_ns() as f64);
     let device_is = format!("{} had requests in flight for {length} and ended none", ticked(&name));
     let mut entity = Entity::new(EntityKind::Device);
     entity.device = Some(name.clone());
@@ -123,11 +118,11 @@ fn finding(
     }
 }
 
-fn in_flight(view: &View, (t0_ns, t1_ns): (u64, u64)) -> Evidence {
+fn in_flight(view: &View, stretch: Span) -> Evidence {
     let note = "by the counters of the disk: reads, writes and flushes that ended".to_owned();
     let label = Source::Diskstats.label();
     let mut line =
-        evidence(view, "no request ended for", (t1_ns - t0_ns) as f64, Unit::Ns, label, note);
-    (line.from_s, line.to_s) = (t0_ns as f64 / 1e9, t1_ns as f64 / 1e9);
+        evidence(view, "no request ended for", stretch.length_ns() as f64, Unit::Ns, label, note);
+    (line.from_s, line.to_s) = (stretch.t0_ns as f64 / 1e9, stretch.t1_ns as f64 / 1e9);
     line
 }

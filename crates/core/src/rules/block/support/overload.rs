@@ -117,8 +117,8 @@ pub(in crate::rules::block) fn device_loss<'g>(
     }
     if !matches!(how, Overload::Slow(_)) {
         let spells: Vec<_> =
-            saturation::full(view, device).iter().map(|spell| (spell.t0_ns, spell.t1_ns)).collect();
-        stalls.retain(|stall| overlaps(&spells, (stall.t0_ns, stall.t1_ns)));
+            saturation::full(view, device).iter().map(|spell| spell.span()).collect();
+        stalls.retain(|stall| overlaps(&spells, stall.span()));
     }
     let longest_ns = longest_ns(&stalls);
     let waits = view.block().waits().iter().filter(|((proc, kind, dev), _)| {

@@ -10,7 +10,7 @@ use crate::recording::{DevId, IoOp, Source};
 use crate::rules::Limit;
 use crate::rules::words::{evidence, group_name, ticked};
 use crate::stats::{
-    self, BurstPattern, Clock, Coincidence, Rhythm, coincidence, pace, rhythm, worst_moments,
+    self, BurstPattern, Clock, Coincidence, Rhythm, Span, coincidence, pace, rhythm, worst_moments,
 };
 use crate::text::units;
 use crate::view::block::Neighbour;
@@ -49,7 +49,7 @@ impl TimingEvidence {
         groups: &Groups<'_>,
         device: DevId,
         victim: Option<usize>,
-        (name, events): (&str, Vec<(u64, u64)>),
+        (name, events): (&str, Vec<Span>),
         compared: Option<&Compared<'_>>,
     ) -> Self {
         let pacer = pacer(view, groups, device, victim, &events);
@@ -106,7 +106,7 @@ fn pacer(
     groups: &Groups<'_>,
     device: DevId,
     victim: Option<usize>,
-    events: &[(u64, u64)],
+    events: &[Span],
 ) -> Option<Pacer> {
     let asked = busiest(view, groups, device, victim);
     let number = asked.len();

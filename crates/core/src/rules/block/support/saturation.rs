@@ -5,7 +5,7 @@ use super::time_parts;
 use crate::finding::{Evidence, Unit};
 use crate::recording::{DevId, IoOp, Source};
 use crate::rules::words::{evidence, ticked};
-use crate::stats::{merge, overlaps};
+use crate::stats::{Span, merge, overlaps};
 use crate::text::units;
 use crate::view::block::{Activity, BusyStretch};
 use crate::view::{View, waits};
@@ -28,14 +28,14 @@ pub(in crate::rules::block) fn full(view: &View, device: DevId) -> Vec<&BusyStre
 pub(in crate::rules::block) fn line(
     view: &View,
     device: DevId,
-    within: &[(u64, u64)],
+    within: &[Span],
 ) -> Option<Evidence> {
     let all = full(view, device);
     let within = merge(within.to_vec(), 0);
     let inside: Vec<&&BusyStretch> =
-        all.iter().filter(|spell| overlaps(&within, (spell.t0_ns, spell.t1_ns))).collect();
-    let longest = inside.iter().max_by_key(|spell| spell.t1_ns - spell.t0_ns)?;
-    let length_ns = longest.t1_ns - longest.t0_ns;
+        all.iter().filter(|spell| overlaps(&within, spell.span())).collect();
+    let longest = inside.iter().max_by_key(|spell| spell.span().length_ns())?;
+    let length_ns = longest.span().length_ns();
     let name = ticked(&view.block().device_name(device));
     // Spells much shorter than a second disappear in its average.
     let hidden: Vec<_> = inside.iter().filter(|spell| spell.second_busy < HARMLESS).collect();
