@@ -7,6 +7,7 @@ this host's apt settings stay as they are. The machine's only files are deburr, 
 slow and uneven.
 """
 
+import argparse
 import json
 import lzma
 import os
@@ -344,6 +345,48 @@ class Fitness:
         if outside > self.OUTSIDE_SHARE:
             reasons.append(f"others took {outside:.0%} of all CPUs (limit {self.OUTSIDE_SHARE:.0%})")
         return reasons
+
+
+def arguments(description):
+    """Options of a test in one kind of machine."""
+    usage = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    usage.add_argument("--binary", default=os.path.join(TOP, "target", "release", "deburr"))
+    usage.add_argument("--kernel", help="path of another kernel, its modules for disks in PATH.modules/")
+    usage.add_argument("--show", action="store_true", help="print what was printed in there")
+    return usage.parse_args()
+
+
+def judged(name, options, checks, release, limit_s, attempts=3):
+    """Runs `NAME.sh` in a machine of two CPUs, and again where that may help. `checks` yields (holds, complaint) for the
+    machine's output by part. Prints the verdict, and returns the exit status."""
+    need_all()
+    os.makedirs(WORK, exist_ok=True)
+    kernel = Kernel(options.kernel) if options.kernel else Archive().kernel(release)
+    archive = initramfs(options.binary, kernel, os.path.join(HERE, f"{name}.sh"))
+    for attempt in range(1, attempts + 1):
+        progress(f"{name}: boot {attempt}")
+        fitness = Fitness()
+        said = boot(kernel, archive, name, limit_s, cpus=2, nice=0)
+        unfit = fitness.unfit()
+        if said is None:
+            failed = [unfinished(name)]
+        else:
+            try:
+                failed = [complaint for holds, complaint in checks(said) if not holds]
+            except (KeyError, ValueError) as error:
+                failed = [f"what it printed is damaged: {error!r}"]
+        if not failed:
+            break
+        progress(f"{name}: " + "; ".join(failed + unfit))
+        # One boot in sixty stays silent, which is qemu's fault; anything else that fails on a fit host is a failure.
+        if not unfit and attempt > 1:
+            break
+    if options.show and said:
+        for part, text in said.items():
+            print(f"=== {part}\n{text}")
+    bad = verdict(name.replace("-", "_"), failed, unfit)
+    os.remove(archive)
+    return 1 if bad else 0
 
 
 def verdict(name, failed, unfit):
