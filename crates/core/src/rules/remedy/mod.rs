@@ -22,6 +22,10 @@ use crate::view::{Group, View};
 /// Maximum number of pids in a command: a longer one is unwieldy to paste.
 const MAX_PIDS: usize = 32;
 
+/// A remedy that leaves more of a loss than this (0..1) promises nothing: loads vary by a tenth from one window to the
+/// next, so that nobody could see whether the promise was kept.
+const MOST_LEFT: f64 = 0.9;
+
 /// The culprit of a victim's waiting.
 #[derive(Clone, Debug)]
 pub(super) struct Culprit<'a> {
@@ -37,12 +41,10 @@ pub(super) struct Culprit<'a> {
 
 impl Culprit<'_> {
     /// Promises that at most `part` (0..1) of the loss that the culprit causes is left, and the rest of the loss stays.
-    /// `None` if that is no improvement.
+    /// `None` if that is too little to be promised.
     fn leaves(&self, part: f64) -> Option<Promise> {
         let share = self.share.clamp(0.0, 1.0);
-        // In whole percent, rounded up, so that the promise is not too strong.
-        let left = ((1.0 - share * (1.0 - part)) * 100.0).ceil() / 100.0;
-        (left < 1.0).then(|| Promise::left_at_most(left))
+        promised(1.0 - share * (1.0 - part))
     }
 
     fn pids(&self) -> Option<Vec<u32>> {
@@ -54,6 +56,13 @@ impl Culprit<'_> {
         let processes = group.members.iter().map(|&(_, process)| process).collect();
         Culprit { group, processes, share: 1.0, unit: None }
     }
+}
+
+/// Promises that at most `left` (0..1) of a loss is left, in whole percent, rounded up, so that it is not too strong.
+/// `None` above [`MOST_LEFT`].
+fn promised(left: f64) -> Option<Promise> {
+    let left = (left * 100.0).ceil() / 100.0;
+    (left <= MOST_LEFT).then(|| Promise::left_at_most(left))
 }
 
 /// Remedies for a victim that waits behind a culprit, best first; empty if none fits.
@@ -207,6 +216,13 @@ mod tests {
         assert_eq!(limit("/slice/bystander", "/slice"), None, "it would stop the victim, too");
         assert_eq!(limit("/slice/culprit", "/slice/culprit"), None);
         assert_eq!(limit("/v", "/"), None);
+    }
+
+    #[test]
+    fn what_nobody_could_see_is_not_promised() {
+        assert_eq!(promised(0.251), Some(Promise::left_at_most(0.26)));
+        assert_eq!(promised(MOST_LEFT), Some(Promise::left_at_most(MOST_LEFT)));
+        assert_eq!(promised(0.901), None, "rounded up, it is above the limit");
     }
 
     #[test]

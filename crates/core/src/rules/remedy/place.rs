@@ -75,8 +75,7 @@ fn allowed(process: &Process, online: &BTreeSet<u32>) -> BTreeSet<u32> {
 fn reached(victim: &Group<'_>) -> Option<Promise> {
     let idle = victim.idle.as_ref()?;
     let part = idle.forbidden_ns as f64 / (idle.forbidden_ns + idle.allowed_ns).max(1) as f64;
-    let left = ((1.0 - 0.75 * part) * 100.0).ceil() / 100.0;
-    (left < 1.0).then(|| Promise::left_at_most(left))
+    super::promised(1.0 - 0.75 * part)
 }
 
 /// Sets the victim's affinity masks to all online CPUs.
