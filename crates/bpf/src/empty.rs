@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Programs that do nothing, attached to the hooks of the probes: the baseline of overhead measurements.
 
-use crate::io_facts::io_facts;
-use crate::object::{self, Programs};
+use crate::facts::facts;
+use crate::object::LoadedObject;
 use crate::skel::empty::{EmptySkel, EmptySkelBuilder};
 
 /// The attached programs. Dropping it detaches them.
 pub struct Empty {
-    _programs: Programs,
-    _skel: EmptySkel<'static>,
+    _object: LoadedObject<EmptySkel<'static>>,
 }
 
 impl Empty {
@@ -26,15 +25,14 @@ impl Empty {
     /// # Errors
     /// What the kernel says.
     pub fn on_block() -> Result<Self, String> {
-        let created = io_facts().hooks.contains_key("block_io_start");
+        let created = facts().arguments("block_io_start").is_some();
         let created = if created { "on_start" } else { "on_insert" };
         Self::attach(&["on_queue", created, "on_issue", "on_complete"])
     }
 
     fn attach(names: &[&'static str]) -> Result<Self, String> {
-        let mut open = object::open(EmptySkelBuilder::default())?;
-        object::choose(&mut open, names);
-        let skel = object::load(open)?;
-        Ok(Self { _programs: Programs::attach(&skel, names)?, _skel: skel })
+        let mut object = LoadedObject::load(EmptySkelBuilder::default(), names, |_| Ok(()))?;
+        object.attach_all()?;
+        Ok(Self { _object: object })
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! deburr's BPF programs, their loaders, and the kernel facts that decide what is loaded.
 //!
-//! - [`facts`]: what this kernel offers and these privileges allow, found by inspection, never from version numbers.
+//! - [`facts`]: what this kernel offers and these privileges allow, found by inspection, never from version numbers: one
+//!   table for all probes.
 //! - [`sched`]: the scheduler probe: open it, then read threads, blame, CPUs and runs as safe types. Its
 //!   [`plan`](sched::plan), like that of every probe, decides from the facts which programs are loaded, or why none can
 //!   be; pure.
-//! - [`io_facts`]: the same inspection for the block IO probes.
 //! - [`block`]: the block probe: every transfer, its submitter, file, reason and duration.
 //! - [`writeback`]: the writeback probe: why there was something to write, and what was delayed by it.
 //! - [`syscalls`]: the system call probe: what the system calls of chosen threads cost, by call and by file.
@@ -18,11 +18,9 @@
 pub mod block;
 pub mod empty;
 pub mod facts;
-pub mod io_facts;
 mod log;
 mod mapped;
 mod object;
-mod prerequisites;
 pub mod sched;
 mod skel;
 mod stats;
@@ -30,7 +28,6 @@ pub mod syscalls;
 mod verdict;
 pub mod writeback;
 
-pub use prerequisites::Prerequisites;
 pub use stats::{RunStats, TimedRuns};
 
 /// Keeps libbpf from printing to stderr. The useful part of its messages is included in the errors returned here.

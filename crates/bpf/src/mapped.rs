@@ -3,7 +3,7 @@
 
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd as _};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -17,6 +17,12 @@ pub(crate) unsafe trait Plain: Copy {}
 pub(crate) fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
     // SAFETY: there are enough bytes, alignment is not assumed, and any bit pattern is a value.
     (bytes.len() >= size_of::<T>()).then(|| unsafe { ptr::read_unaligned(bytes.as_ptr().cast()) })
+}
+
+/// Sets a variable in the mapped data section of an object: programs read it at any time.
+pub(crate) fn set<T: Copy>(variable: &mut T, value: T) {
+    // SAFETY: a reference is valid and aligned.
+    unsafe { ptr::write_volatile(variable, value) };
 }
 
 /// The elements of a BPF array map with `BPF_F_MMAPABLE`.
@@ -40,8 +46,12 @@ pub(crate) struct TornRead;
 const TRIES: usize = 64;
 
 impl<T: Plain> Mapped<T> {
-    /// Maps `len` elements of the BPF map with this file descriptor.
-    pub(crate) fn new(fd: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+    /// Maps `len` elements of a BPF map.
+    pub(crate) fn new(map: &impl AsFd, len: usize) -> Result<Self, String> {
+        Self::map(map, len).map_err(|error| format!("map BPF arrays: {error}"))
+    }
+
+    fn map(map: &impl AsFd, len: usize) -> io::Result<Self> {
         // The kernel lays elements out at multiples of 8 bytes.
         let stride = size_of::<T>().next_multiple_of(8);
         // SAFETY: sysconf has no preconditions.
@@ -54,7 +64,7 @@ impl<T: Plain> Mapped<T> {
                 bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
-                fd.as_raw_fd(),
+                map.as_fd().as_raw_fd(),
                 0,
             )
         };

@@ -11,25 +11,29 @@ static LAST: Mutex<Option<String>> = Mutex::new(None);
 pub(crate) fn listen() {
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, message| {
         if let Some(verdict) = verdict(&message) {
-            *LAST.lock().unwrap_or_else(PoisonError::into_inner) = Some(verdict.to_owned());
+            *LAST.lock().unwrap_or_else(PoisonError::into_inner) = Some(verdict);
         }
     })));
 }
 
-/// The last verdict since the previous call, as `: verdict`; empty if there was none.
+/// The last verdict since the previous call, as `: program: verdict`; empty if there was none.
 pub(crate) fn suffix() -> String {
     let last = LAST.lock().unwrap_or_else(PoisonError::into_inner).take();
     last.map_or_else(String::new, |verdict| format!(": {verdict}"))
 }
 
-/// The last line of a verifier's log, except for its statistics.
-fn verdict(message: &str) -> Option<&str> {
-    let (_, log) = message.split_once("-- BEGIN PROG LOAD LOG --\n")?;
+/// The program that was rejected, and the last line of the verifier's log, except for its statistics.
+fn verdict(message: &str) -> Option<String> {
+    let (_, named) = message.split_once("prog '")?;
+    let (program, message) = named.split_once('\'')?;
+    let Some((_, log)) = message.split_once("-- BEGIN PROG LOAD LOG --\n") else {
+        // libbpf's first message about it; the log follows, if there is one.
+        return message.contains("BPF program load failed").then(|| program.to_owned());
+    };
     let (log, _) = log.split_once("-- END PROG LOAD LOG --").unwrap_or((log, ""));
-    log.lines()
-        .rev()
-        .map(str::trim)
-        .find(|line| !line.is_empty() && !line.starts_with("processed "))
+    let mut lines = log.lines().rev().map(str::trim);
+    let last = lines.find(|line| !line.is_empty() && !line.starts_with("processed "))?;
+    Some(format!("{program}: {last}"))
 }
 
 #[cfg(test)]
@@ -43,7 +47,13 @@ mod tests {
                        back-edge from insn 1650 to 1651\n\
                        processed 0 insns (limit 1000000) max_states_per_insn 0\n\
                        -- END PROG LOAD LOG --\n";
-        assert_eq!(verdict(message), Some("back-edge from insn 1650 to 1651"));
+        assert_eq!(verdict(message).unwrap(), "on_switch_3: back-edge from insn 1650 to 1651");
+    }
+
+    #[test]
+    fn a_program_that_is_rejected_without_a_log_is_named() {
+        let message = "libbpf: prog 'on_task': BPF program load failed: Operation not permitted\n";
+        assert_eq!(verdict(message).unwrap(), "on_task");
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! Collects the facts about this host that determine what can be observed. Draws no conclusions from them.
 
 use crate::collect::{Cgroups, Context, Roots, cpus_online};
-use deburr_bpf::facts::ThrottleClock;
-use deburr_bpf::sched::plan::{Needs, plan};
+use deburr_bpf::facts::facts;
+use deburr_bpf::sched::plan::{self, Needs, ThrottleClock, plan};
 use deburr_core::procfs::cpu_list;
 use deburr_core::procfs::mountinfo::{self, Mount};
 use deburr_core::recording::CgroupVersion;
@@ -107,7 +107,7 @@ fn cgroup_facts(cgroups: &mut Cgroups) -> CgroupFacts {
 }
 
 fn bpf_facts(cgroups: &CgroupFacts) -> BpfFacts {
-    let facts = deburr_bpf::facts::facts();
+    let facts = facts();
     let needs = Needs {
         // Determines only the size of a BPF map, which is not among the facts.
         threads: 0,
@@ -124,19 +124,20 @@ fn bpf_facts(cgroups: &CgroupFacts) -> BpfFacts {
             false => vec!["sched_switch", "sched_migrate_task"],
         },
     );
+    let throttle_clock = ThrottleClock::of(&facts);
     BpfFacts {
-        privileged: facts.ground.privileged,
+        privileged: facts.privileged,
         initial_pid_namespace: facts.initial_pid_namespace,
-        sched_switch_arguments: facts.switch_args,
-        throttling: match (facts.throttle_clock, facts.task_throttle) {
+        sched_switch_arguments: facts.arguments("sched_switch"),
+        throttling: match (throttle_clock, plan::throttles_threads(&facts)) {
             (ThrottleClock::None, _) => Throttling::Unknown,
             (_, true) => Throttling::ByThread,
             (_, false) => Throttling::ByGroup,
         },
-        throttle_clock: facts.throttle_clock.field(),
-        task_iterator: facts.task_iterator,
-        missing_fields: facts.ground.missing,
-        btf_error: facts.ground.btf_error,
+        throttle_clock: throttle_clock.field(),
+        task_iterator: plan::has_task_iterator(&facts),
+        missing_fields: facts.missing(plan::NEEDED),
+        btf_error: facts.btf_error.clone(),
         hooks,
         refusal: planned.err(),
     }

@@ -15,15 +15,16 @@ pub use name::FirstName;
 pub use plan::{BlockPlan, RequestHook};
 pub use transfer::{Op, Requester, Target, Transfer};
 
+pub(crate) use plan::{NEEDED, OF_LIMITS};
+
 use crate::log::{self, Log};
-use crate::mapped::{Mapped, Plain};
-use crate::object::{self, Programs};
+use crate::mapped::{Mapped, Plain, set};
+use crate::object::LoadedObject;
 use crate::skel::block::types::{block_cpu, block_entry, block_lost};
 use crate::skel::block::{BlockSkel, BlockSkelBuilder, OpenBlockSkel};
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
-use std::os::fd::AsFd as _;
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -37,13 +38,11 @@ unsafe impl Plain for block_lost {}
 /// The probe, loaded and attached. Dropping it detaches it.
 pub struct BlockProbe {
     plan: BlockPlan,
-    programs: Programs,
+    object: LoadedObject<BlockSkel<'static>>,
     names: RingBuffer<'static>,
     new_names: Arc<Mutex<Vec<FirstName>>>,
-    skel: BlockSkel<'static>,
     cpus: Mapped<block_cpu>,
     log: Log<block_entry>,
-    map_bytes: u64,
     /// One in `1 << shift` requests is followed.
     shift: u32,
     /// Number of consecutive reads during which all requests were followed.
@@ -60,28 +59,25 @@ impl BlockProbe {
     /// # Errors
     /// The error of libbpf or the kernel, with the operation that failed.
     pub fn open(plan: &BlockPlan, cpus: u32) -> Result<Self, String> {
-        let mut open = object::open(BlockSkelBuilder::default())?;
-        let entries =
-            configure(&mut open, plan, cpus).map_err(|error| format!("configure BPF: {error}"))?;
-        let names_of_programs = plan.programs();
-        object::choose(&mut open, &names_of_programs);
-        let skel = object::load(open)?;
-        let mapped = |error| format!("map BPF arrays: {error}");
-        let areas = Mapped::new(skel.maps.cpus.as_fd(), cpus as usize).map_err(mapped)?;
-        let log = Mapped::new(skel.maps.entries.as_fd(), entries as usize).map_err(mapped)?;
+        let entries = log::entries_of_each(cpus);
+        let mut object =
+            LoadedObject::load(BlockSkelBuilder::default(), &plan.programs(), |open| {
+                configure(open, plan, cpus, entries)
+            })?;
+        let maps = &object.skel.maps;
+        let areas = Mapped::new(&maps.cpus, cpus as usize)?;
+        let log = Mapped::new(&maps.entries, (cpus * entries) as usize)?;
         let new_names = Arc::new(Mutex::new(Vec::new()));
-        let names = names(&skel, &new_names).map_err(|error| format!("map BPF ring: {error}"))?;
-        let programs = Programs::attach(&skel, &names_of_programs)?;
-        let map_bytes = object::map_bytes(&skel);
+        let names =
+            names(&object.skel, &new_names).map_err(|error| format!("map BPF ring: {error}"))?;
+        object.attach_all()?;
         let mut probe = Self {
             plan: plan.clone(),
-            programs,
+            object,
             names,
             new_names,
-            skel,
             cpus: areas,
             log: Log::new(log, cpus),
-            map_bytes,
             shift: 0,
             steady: STEADY_READS,
         };
@@ -114,28 +110,24 @@ impl BlockProbe {
     pub fn follow(&mut self, one_in: u32, in_haste: bool) {
         self.shift = one_in.clamp(1, 1 << 16).next_power_of_two().trailing_zeros();
         let room = if in_haste { self.log.of_each() / 2 } else { u64::MAX };
-        let data = self.skel.maps.data_data.as_deref_mut().expect("the object has a data section");
-        // SAFETY: a valid, aligned field of the mapped data section; programs read it at any time.
-        unsafe {
-            ptr::write_volatile(&raw mut data.log_room, u32::try_from(room).unwrap_or(u32::MAX));
-        }
+        let maps = &mut self.object.skel.maps;
+        let data = maps.data_data.as_deref_mut().expect("the object has a data section");
+        set(&mut data.log_room, u32::try_from(room).unwrap_or(u32::MAX));
         self.renew();
     }
 
     /// Restores the wanted sampling rate, and sets whether every request in flight must be a followed one.
     fn renew(&mut self) {
         let shift = self.shift;
-        let data = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
-        // SAFETY: valid, aligned fields of the mapped data section; programs read and write them at any time.
-        unsafe {
-            if shift != 0 || ptr::read_volatile(&raw const data.sample_shift) != 0 {
-                self.steady = 0;
-            }
-            let all = u32::from(shift == 0 && self.steady >= STEADY_READS);
-            ptr::write_volatile(&raw mut data.all_followed, all);
-            ptr::write_volatile(&raw mut data.wanted_shift, shift);
-            ptr::write_volatile(&raw mut data.sample_shift, shift);
+        let maps = &mut self.object.skel.maps;
+        let data = maps.bss_data.as_deref_mut().expect("the object has variables");
+        // SAFETY: a valid, aligned field of the mapped data section; programs write it at any time.
+        if shift != 0 || unsafe { ptr::read_volatile(&raw const data.sample_shift) } != 0 {
+            self.steady = 0;
         }
+        set(&mut data.all_followed, u32::from(shift == 0 && self.steady >= STEADY_READS));
+        set(&mut data.wanted_shift, shift);
+        set(&mut data.sample_shift, shift);
         self.steady = self.steady.saturating_add(1);
     }
 
@@ -168,7 +160,7 @@ impl BlockProbe {
             add("nested", lost.nested);
         }
         add("log_overrun", self.log.overrun);
-        add("nested", self.programs.missed());
+        add("nested", self.object.missed());
         sum
     }
 
@@ -203,7 +195,8 @@ impl BlockProbe {
         if self.sum_of(offset_of!(block_cpu, held)) == 0 {
             return Ok(Vec::new());
         }
-        held::read(&self.skel.maps.held).map_err(|error| format!("read a BPF table: {error}"))
+        held::read(&self.object.skel.maps.held)
+            .map_err(|error| format!("read a BPF table: {error}"))
     }
 
     fn sum_of(&self, offset: usize) -> u64 {
@@ -213,44 +206,43 @@ impl BlockProbe {
     /// Kernel memory of the maps, in bytes.
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
-        self.map_bytes
+        self.object.map_bytes()
     }
 
     /// Run time in nanoseconds and number of runs of all programs, counted while [`crate::RunStats`] existed.
     #[must_use]
     pub fn timed_runs(&self) -> Option<crate::TimedRuns> {
-        self.programs.timed_runs()
+        self.object.timed_runs()
     }
 
     /// Instructions that the kernel's verifier processed to accept each program.
     #[must_use]
     pub fn verified_instructions(&self) -> BTreeMap<&'static str, u64> {
-        self.programs.verified_instructions()
+        self.object.verified_instructions()
     }
 }
 
-/// Sets constants, map sizes and which programs are loaded. Returns the number of entries of the log, of all CPUs.
+/// Sets constants and the sizes of maps; the log has that many entries for each CPU.
 fn configure(
     open: &mut OpenBlockSkel<'static>,
     plan: &BlockPlan,
     cpus: u32,
-) -> Result<u32, libbpf_rs::Error> {
-    let each = log::entries_of_each(cpus);
+    entries: u32,
+) -> libbpf_rs::Result<()> {
     let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
-    rodata.log_entries = each;
+    rodata.log_entries = entries;
     rodata.io_start = plan.io_start;
     rodata.limits = plan.limits.is_some();
     rodata.limit_flags = plan.limits.unwrap_or(0);
     open.maps.cpus.set_max_entries(cpus)?;
     open.maps.name_space.set_max_entries(cpus)?;
-    open.maps.entries.set_max_entries(cpus * each)?;
-    Ok(cpus * each)
+    open.maps.entries.set_max_entries(cpus * entries)
 }
 
 fn names(
     skel: &BlockSkel<'static>,
     new_names: &Arc<Mutex<Vec<FirstName>>>,
-) -> Result<RingBuffer<'static>, libbpf_rs::Error> {
+) -> libbpf_rs::Result<RingBuffer<'static>> {
     let new_names = Arc::clone(new_names);
     let mut builder = RingBufferBuilder::new();
     builder.add(&skel.maps.names, move |bytes| {

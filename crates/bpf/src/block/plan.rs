@@ -1,8 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Decides from the facts which programs of the block probe are loaded, or why it cannot be used. Pure.
 
-use crate::io_facts::IoFacts;
+use crate::facts::{BIO_FLAGS, Facts, Fields, Hook};
 use std::collections::BTreeMap;
+
+/// Fields without which the probes of block IO and writeback cannot work.
+pub(crate) const NEEDED: &[Fields] = &[
+    ("request", &["q", "cmd_flags", "__data_len", "__sector", "bio"]),
+    ("bio", &["bi_next", "bi_iter", "bi_end_io", "bi_private", "bi_io_vec"]),
+    ("gendisk", &["major", "first_minor"]),
+    ("inode", &["i_sb", "i_mapping", "i_ino", "i_generation"]),
+    ("super_block", &["s_dev", "s_magic", "s_bdev"]),
+    ("address_space", &["host"]),
+    ("dentry", &["d_parent"]),
+    ("file", &["f_inode", "f_mapping"]),
+    ("task_struct", &["pid", "tgid", "flags", "group_leader", "start_boottime"]),
+];
+const NEEDED_HOOKS: [Hook; 2] = [("block_rq_complete", &[3]), ("block_rq_issue", &[1, 2])];
+
+/// Fields without which transfers that a limit held back are not told apart.
+pub(crate) const OF_LIMITS: &[Fields] = &[
+    ("bio", &["bi_blkg", "bi_opf", "bi_flags"]),
+    ("blkcg_gq", &["blkcg"]),
+    ("blkcg", &["css"]),
+    ("kthread", &["data"]),
+    ("worker", &["current_pwq"]),
+    ("pool_workqueue", &["wq"]),
+    ("workqueue_struct", &["name"]),
+];
 
 /// Position of the request or bio among a hook's arguments: up to 5.10 the request queue came first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,46 +83,35 @@ impl BlockPlan {
     ///
     /// # Errors
     /// Why the probe cannot be used, as a clause: the kernel or the privileges do not suffice.
-    pub fn new(facts: &IoFacts) -> Result<Self, String> {
-        if let Some(obstacle) = facts.ground.obstacle() {
+    pub fn new(facts: &Facts) -> Result<Self, String> {
+        if let Some(obstacle) = facts.obstacle(NEEDED, &NEEDED_HOOKS) {
             return Err(obstacle);
         }
-        match facts.hooks.get("block_rq_complete") {
-            Some(3) => {}
-            Some(n) => {
-                return Err(format!("`block_rq_complete` has {n} arguments: not a known kernel"));
-            }
-            None => return Err("this kernel's type information lacks `block_rq_complete`".into()),
-        }
-        let is = |count: Option<&u32>, alone, after| match count {
-            Some(&count) if count == alone => RequestHook::Alone,
-            Some(&count) if count == after => RequestHook::AfterQueue,
+        let is = |name, alone, after| match facts.arguments(name) {
+            Some(count) if count == alone => RequestHook::Alone,
+            Some(count) if count == after => RequestHook::AfterQueue,
             _ => RequestHook::Absent,
         };
-        let hook = |name| is(facts.hooks.get(name), 1, 2);
+        let hook = |name| is(name, 1, 2);
         let queue = hook("block_bio_queue");
-        let issue = hook("block_rq_issue");
-        if issue == RequestHook::Absent {
-            return Err("this kernel's type information lacks `block_rq_issue`".into());
-        }
         let bit = |name| facts.value("req_flag_bits", name).and_then(|bit| u32::try_from(bit).ok());
         let op = |name| facts.value("req_op", name).or_else(|| facts.value("req_opf", name));
         Ok(Self {
             io_start: hook("block_io_start") == RequestHook::Alone,
             insert: hook("block_rq_insert"),
-            issue,
+            issue: hook("block_rq_issue"),
             merge: hook("block_rq_merge"),
             queue,
             // The sector of the split is the last argument.
-            split: is(facts.hooks.get("block_split"), 2, 3),
+            split: is("block_split", 2, 3),
             // Kernels that pass the request queue pass the direction, too.
-            create: is(facts.hooks.get("block_getrq"), 1, 3),
-            limits: Some(facts.limit_flags()).filter(|&flags| {
-                flags != 0 && queue != RequestHook::Absent && facts.missing_for_limits.is_empty()
+            create: is("block_getrq", 1, 3),
+            limits: Some(limit_flags(facts)).filter(|&flags| {
+                flags != 0 && queue != RequestHook::Absent && facts.missing(OF_LIMITS).is_empty()
             }),
             reasons: ["writeback_start", "writeback_written"]
                 .iter()
-                .all(|hook| facts.hooks.get(hook) == Some(&2)),
+                .all(|hook| facts.arguments(hook) == Some(2)),
             reason_names: facts.reasons(),
             bits: RequestFlags {
                 sync: bit("__REQ_SYNC"),
@@ -138,22 +152,22 @@ impl BlockPlan {
     }
 }
 
+/// Flags of a bio: every bio that was throttled by an IO limit has at least one of them set.
+fn limit_flags(facts: &Facts) -> u32 {
+    let bits = ["BIO_THROTTLED", "BIO_BPS_THROTTLED"].map(|name| facts.value(BIO_FLAGS, name));
+    bits.into_iter().flatten().fold(0, |flags, bit| {
+        flags | u32::try_from(bit).ok().and_then(|bit| 1_u32.checked_shl(bit)).unwrap_or(0)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Prerequisites;
-
-    fn good() -> Prerequisites {
-        Prerequisites { privileged: true, ..Prerequisites::default() }
-    }
-
-    fn facts(hooks: &[(&'static str, u32)]) -> IoFacts {
-        IoFacts { ground: good(), hooks: hooks.iter().copied().collect(), ..IoFacts::default() }
-    }
+    use crate::facts::tests::kernel_with;
 
     #[test]
     fn a_current_kernel_tells_of_the_creation_of_requests() {
-        let all = facts(&[
+        let all = kernel_with(&[
             ("block_bio_queue", 1),
             ("block_split", 2),
             ("block_getrq", 1),
@@ -172,15 +186,15 @@ mod tests {
         assert_eq!(programs[..3], ["on_queue_1", "on_split_1", "on_start"], "no `block_getrq`");
         assert_eq!(plan.limits, None, "no such flag");
         let flags = [("BIO_CLONED".into(), 1), ("BIO_BPS_THROTTLED".into(), 7)];
-        let all = IoFacts { enums: [("BIO_", flags.into())].into(), ..all };
+        let mut all = Facts { enums: [(BIO_FLAGS, flags.into())].into(), ..all };
         assert_eq!(BlockPlan::new(&all).unwrap().limits, Some(1 << 7));
-        let lacking = IoFacts { missing_for_limits: vec!["bio.bi_blkg".into()], ..all };
-        assert_eq!(BlockPlan::new(&lacking).unwrap().limits, None);
+        all.fields.remove(&("bio", "bi_blkg"));
+        assert_eq!(BlockPlan::new(&all).unwrap().limits, None);
     }
 
     #[test]
     fn an_old_kernel_names_the_queue_first() {
-        let plan = BlockPlan::new(&facts(&[
+        let plan = BlockPlan::new(&kernel_with(&[
             ("block_bio_queue", 2),
             ("block_split", 3),
             ("block_getrq", 3),
@@ -197,7 +211,7 @@ mod tests {
 
     #[test]
     fn what_comes_before_a_request_is_looked_at_whole_or_not_at_all() {
-        let plan = BlockPlan::new(&facts(&[
+        let plan = BlockPlan::new(&kernel_with(&[
             ("block_split", 2),
             ("block_getrq", 1),
             ("block_rq_complete", 3),
@@ -209,11 +223,10 @@ mod tests {
     }
 
     #[test]
-    fn every_obstacle_is_named() {
-        let why = |facts: IoFacts| BlockPlan::new(&facts).unwrap_err();
-        assert!(why(IoFacts::default()).contains("CAP_BPF"));
-        assert!(why(facts(&[("block_rq_issue", 1)])).contains("block_rq_complete"));
-        assert!(why(facts(&[("block_rq_complete", 4), ("block_rq_issue", 1)])).contains('4'));
-        assert!(why(facts(&[("block_rq_complete", 3)])).contains("block_rq_issue"));
+    fn it_takes_the_issue_and_the_completion() {
+        let why = |hooks: &[_]| BlockPlan::new(&kernel_with(hooks)).unwrap_err();
+        assert!(why(&[("block_rq_issue", 1)]).contains("block_rq_complete"));
+        assert!(why(&[("block_rq_complete", 4), ("block_rq_issue", 1)]).contains('4'));
+        assert!(why(&[("block_rq_complete", 3)]).contains("block_rq_issue"));
     }
 }

@@ -73,14 +73,10 @@ pub struct Transfer {
     pub issue_ns: u64,
     /// When it, or this part of it, was completed.
     pub done_ns: u64,
-    /// Identifier of the request, the same for all of its parts.
-    pub request: u64,
     /// This is the first reported part of its request: true once for each request.
     pub first: bool,
     /// The whole disk (the kernel's `dev_t`).
     pub disk: u32,
-    /// First sector on the whole disk, in units of 512 bytes.
-    pub sector: u64,
     /// Size of this part, in bytes.
     pub bytes: u32,
     /// Operation.
@@ -132,10 +128,8 @@ pub(super) fn decode(entry: &block_entry, bits: RequestFlags) -> Transfer {
         start_ns: entry.start_ns,
         issue_ns: entry.issue_ns,
         done_ns: entry.done_ns,
-        request: entry.request,
         first: entry.first != 0,
         disk: entry.disk,
-        sector: entry.sector,
         bytes: entry.bytes,
         op,
         sync: op == Op::Read || flag(bits.sync),

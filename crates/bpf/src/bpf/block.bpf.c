@@ -198,12 +198,12 @@ int on_complete(unsigned long long *ctx)
 	last = bytes >= NUMBER_AT(struct request, rq, __data_len);
 	bio = ADDRESS_AT(&area->scratch.cell, struct request, rq, bio);
 	if (!bio)
-		tell_rest(rq, cpu, slot);
+		tell_rest(cpu, slot);
 	for (i = 0; i < BLOCK_BIOS && bio; i++)
 		bio = tell_bio(bio, cpu, slot);
 	if (i == BLOCK_BIOS && bio && area->scratch.left) {
 		area->lost.bios_beyond++;
-		tell_rest(rq, cpu, slot);
+		tell_rest(cpu, slot);
 	}
 	if (area->scratch.open) {
 		barrier();

@@ -91,8 +91,6 @@ struct block_entry {
 	__u64 start_ns;
 	__u64 issue_ns;
 	__u64 done_ns;
-	__u64 request;
-	__u64 sector;
 	__u64 ino;
 	__u64 owner_cgroup;
 	__u64 leader_boot_ns;
@@ -111,6 +109,7 @@ struct block_entry {
 	__u8 by;
 	__u32 before;    /* as in `block_start` */
 	__u64 subvolume; /* btrfs only; 0 = none */
+	__u64 pad[2];
 };
 
 /* The name of a file. Sent without the unused end of `path`. */

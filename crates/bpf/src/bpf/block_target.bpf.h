@@ -174,7 +174,7 @@ static __always_inline struct block_entry *entry_at(struct block_cpu *area, __u3
 
 /* Adds bytes to the open entry if it has the same target, or opens the next entry. */
 static __always_inline void tell(struct block_cpu *area, struct block_start *start, __u32 cpu,
-				 __u32 slot, __u64 sector, __u32 bytes)
+				 __u32 bytes)
 {
 	struct block_entry *entry = entry_at(area, cpu);
 
@@ -200,8 +200,6 @@ static __always_inline void tell(struct block_cpu *area, struct block_start *sta
 	entry->start_ns = start->start_ns;
 	entry->issue_ns = start->issue_ns;
 	entry->done_ns = area->scratch.now_ns;
-	entry->request = start->start_ns << 16 | slot;
-	entry->sector = sector;
 	entry->ino = area->scratch.ino;
 	entry->owner_cgroup = area->scratch.cgroup;
 	entry->leader_boot_ns = start->leader_boot_ns;
@@ -229,26 +227,25 @@ __noinline __u64 tell_bio(__u64 bio, __u32 cpu, __u32 slot)
 {
 	struct block_cpu *area = bpf_map_lookup_elem(&cpus, &cpu);
 	struct block_start *start = bpf_map_lookup_elem(&starts, &slot);
-	__u64 bytes, sector;
+	__u64 bytes;
 
 	if (!area || !start)
 		return 0;
 	bytes = NUMBER_AT(struct bio, bio, bi_iter.bi_size);
-	sector = NUMBER_AT(struct bio, bio, bi_iter.bi_sector);
 	if (bytes > area->scratch.left)
 		bytes = area->scratch.left;
 	area->scratch.left -= bytes;
 	note_target(area, bio);
 	if (area->scratch.kind == BLOCK_FILE)
 		see(area, cpu);
-	tell(area, start, cpu, slot, sector, bytes);
+	tell(area, start, cpu, bytes);
 	if (!area->scratch.left)
 		return 0;
 	return ADDRESS_AT(&area->scratch.cell, struct bio, bio, bi_next);
 }
 
 /* Logs the remaining bytes of a request that has no pages, or too many bios. */
-__noinline int tell_rest(__u64 rq, __u32 cpu, __u32 slot)
+__noinline int tell_rest(__u32 cpu, __u32 slot)
 {
 	struct block_cpu *area = bpf_map_lookup_elem(&cpus, &cpu);
 	struct block_start *start = bpf_map_lookup_elem(&starts, &slot);
@@ -261,6 +258,6 @@ __noinline int tell_rest(__u64 rq, __u32 cpu, __u32 slot)
 	area->scratch.fs = 0;
 	area->scratch.cgroup = 0;
 	area->scratch.kind = area->scratch.open ? BLOCK_UNKNOWN : BLOCK_NO_PAGES;
-	tell(area, start, cpu, slot, NUMBER_AT(struct request, rq, __sector), area->scratch.left);
+	tell(area, start, cpu, area->scratch.left);
 	return 0;
 }

@@ -18,7 +18,6 @@ struct bio_vec {
 };
 
 struct bvec_iter {
-	__u64 bi_sector;
 	unsigned int bi_size;
 	unsigned int bi_idx;
 };

@@ -197,8 +197,8 @@ static __always_inline __u64 end_run(struct sched_area *area, struct task_struct
 	barrier();
 	area->cpu.head++;
 	barrier();
-	if (likely(since))
-		*(prev->pid ? &area->cpu.busy_ns : &area->cpu.idle_ns) += now - since;
+	if (likely(since) && prev->pid)
+		area->cpu.busy_ns += now - since;
 	return began;
 }
 

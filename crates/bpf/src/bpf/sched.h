@@ -190,7 +190,6 @@ struct sched_cpu {
 	__u64 busy_ns;
 	__u64 waited_ns; /* queued time of waits that ended here */
 	/* Second cache line. */
-	__u64 idle_ns;
 	__u64 waits;                    /* number of waits that ended here */
 	__u64 monotonic_minus_clock_ns; /* updated every few milliseconds; may shrink */
 	__u64 compared_ns;              /* when the clocks were last compared, on the run queue's */
@@ -202,7 +201,7 @@ struct sched_cpu {
 	struct sched_lost lost;
 	struct sched_scratch scratch;
 	__u64 pressure; /* address of the host's psi_group_cpu of this CPU; 0 = not used yet */
-	__u64 pad;
+	__u64 pad[2];
 };
 
 /* All data of a CPU that a switch needs, found by one look-up. */

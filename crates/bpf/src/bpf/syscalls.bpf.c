@@ -285,15 +285,11 @@ int BPF_PROG(on_end, struct task_struct *task)
 {
 	__u32 pid = task->pid;
 	struct sys_thread *thread = place_of(pid);
-	struct sys_cpu *area;
 	struct sys_stat *stat;
 
 	if (!thread || thread->pid != pid)
 		return 0;
 	thread->pid = 0;
-	area = this_cpu();
-	if (area)
-		area->ended++;
 	if (thread->nr >= SYS_CALLS || thread->armed)
 		return 0;
 	stat = stat_of(bpf_get_smp_processor_id(), thread->group, thread->nr);

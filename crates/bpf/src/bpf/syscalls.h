@@ -89,8 +89,7 @@ struct sys_file {
 	__u64 off_ns;
 	__u64 wait_ns;
 	__u64 bytes;
-	__u64 magic; /* of its filesystem; 0 = not known */
-	__u64 ino;
+	__u64 magic;  /* of its filesystem; 0 = not known */
 	__u16 text;   /* length of the path passed to the call, at the start of `path` */
 	__u16 length; /* end of the components that follow, last to first, each terminated by a 0 */
 	__u8 complete; /* the components lead to the root */
@@ -118,7 +117,9 @@ struct sys_cpu {
 	struct sys_lost lost;
 	__u64 processes; /* observed processes that were started, besides the initial ones */
 	__u64 threads; /* observed threads that were started, first threads of processes included */
-	__u64 ended;   /* observed threads that ended */
+	__u64 pad;
 };
+
+_Static_assert(sizeof(struct sys_cpu) == 64, "CPUs do not share cache lines");
 
 #endif

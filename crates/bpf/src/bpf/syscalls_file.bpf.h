@@ -80,7 +80,6 @@ static __always_inline void account(struct sys_cpu *area, struct sys_scratch *sc
 		scratch->file.length = scratch->file.text;
 		scratch->file.complete = 0;
 		scratch->file.magic = place->magic;
-		scratch->file.ino = place->key.id;
 		write_path(place->mnt, place->dentry, cpu);
 		if (!bpf_map_update_elem(&files, &place->key, &scratch->file, BPF_NOEXIST))
 			__sync_fetch_and_add(&files_used, 1);

@@ -233,7 +233,7 @@ static __always_inline struct writeback_task *task_slot(void)
 	return bpf_map_lookup_elem(&tasks, &slot);
 }
 
-static __always_inline int both_began(__u32 data_only)
+static __always_inline int both_began(void)
 {
 	__u32 tid = bpf_get_current_pid_tgid(), cpu = bpf_get_smp_processor_id();
 	struct writeback_cpu *area = bpf_map_lookup_elem(&cpus, &cpu);
@@ -247,7 +247,6 @@ static __always_inline int both_began(__u32 data_only)
 	task->tid = tid;
 	task->begin_ns = bpf_ktime_get_ns();
 	task->blocks = 0;
-	task->data_only = data_only;
 	return 0;
 }
 
@@ -267,7 +266,7 @@ static __always_inline struct writeback_task *both_ended(struct writeback_cpu *a
 SEC("tp_btf/ext4_sync_file_enter")
 int on_sync_began(unsigned long long *ctx)
 {
-	return both_began((__u32)arg(ctx, 1));
+	return both_began();
 }
 
 static __always_inline int sync_ended(__u64 inode)
@@ -282,7 +281,6 @@ static __always_inline int sync_ended(__u64 inode)
 	if (!task)
 		return 0;
 	event->begin_ns = task->begin_ns;
-	event->data_only = !!task->data_only;
 	note_inode(area, event, address_of(&area->cell, (void *)inode));
 	NOTE_CURRENT(&area->cell, event);
 	close_event(area);

@@ -52,9 +52,8 @@ struct writeback_event {
 	__u8 comm[16];
 	__u8 bdi[24];
 	__u8 kind;
-	__u8 data_only;
 	__u8 journal;
-	__u8 pad;
+	__u8 pad[2];
 	__u32 reason; /* writeback reason + 1 */
 };
 
@@ -71,7 +70,7 @@ struct writeback_task {
 	__u64 begin_ns;
 	__u64 blocks; /* of a commit, + 1; 0 = not known */
 	__u32 tid;
-	__u32 data_only;
+	__u32 pad;
 };
 
 /* A buffer of an xfs log that is being written. */

@@ -42,7 +42,7 @@ static __always_inline __u32 device_of_sb(struct super_block *sb)
 SEC("tp_btf/jbd2_start_commit")
 int on_commit_began(unsigned long long *ctx)
 {
-	return both_began(0);
+	return both_began();
 }
 
 SEC("tp_btf/jbd2_run_stats")

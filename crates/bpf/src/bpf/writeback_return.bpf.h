@@ -41,7 +41,7 @@ struct writeback_return {
 	__u32 fs;
 	__u32 generation;
 	__u32 tid; /* 0 = free */
-	__u32 data_only;
+	__u32 pad;
 };
 
 struct {
@@ -52,14 +52,13 @@ struct {
 } returns SEC(".maps");
 
 /* Reports the beginning of a sync only. */
-static __always_inline int tell_began(__u64 inode, __u32 data_only)
+static __always_inline int tell_began(__u64 inode)
 {
 	struct writeback_cpu *area;
 	struct writeback_event *event = open_event(&area, WRITEBACK_SYNC_BEGAN);
 
 	if (!event)
 		return 0;
-	event->data_only = !!data_only;
 	note_inode(area, event, address_of(&area->cell, (void *)inode));
 	NOTE_CURRENT(&area->cell, event);
 	close_event(area);
@@ -78,7 +77,6 @@ static int on_return(struct bpf_map *map, void *key, void *value)
 	event = open_event(&area, WRITEBACK_SYNC);
 	if (event) {
 		event->begin_ns = back->begin_ns;
-		event->data_only = !!back->data_only;
 		event->ino = back->ino;
 		event->subvolume = back->subvolume;
 		event->fs = back->fs;
@@ -103,7 +101,7 @@ static __always_inline int ask_for_return(struct writeback_return *back)
 
 /* Reports a sync with its end: the return to user space. A system call that syncs several times is
  * reported once, from the first sync on. */
-static __always_inline int tell_both(__u64 inode, __u32 data_only)
+static __always_inline int tell_both(__u64 inode)
 {
 	__u32 tid = bpf_get_current_pid_tgid(), slot = tid & (WRITEBACK_TASKS - 1), flags;
 	struct writeback_return *back = bpf_map_lookup_elem(&returns, &slot);
@@ -118,7 +116,7 @@ static __always_inline int tell_both(__u64 inode, __u32 data_only)
 	flags = NUMBER_AT(struct task_struct, bpf_get_current_task(), flags);
 	if (flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER) ||
 	    __sync_val_compare_and_swap(&back->tid, 0, tid))
-		return tell_began(inode, data_only);
+		return tell_began(inode);
 	area->runs++;
 	inode = address_of(&area->cell, (void *)inode);
 	sb = ADDRESS_AT(&area->cell, struct inode, inode, i_sb);
@@ -127,11 +125,10 @@ static __always_inline int tell_both(__u64 inode, __u32 data_only)
 	back->generation = NUMBER_AT(struct inode, inode, i_generation);
 	back->fs = NUMBER_AT(struct super_block, sb, s_dev);
 	back->subvolume = subvolume_of(inode, NUMBER_AT(struct super_block, sb, s_magic));
-	back->data_only = data_only;
 	if (!ask_for_return(back))
 		return 0;
 	back->tid = 0;
-	return tell_began(inode, data_only);
+	return tell_began(inode);
 }
 
 static __always_inline __u64 xfs_inode_of(unsigned long long *ctx)
@@ -148,24 +145,23 @@ static __always_inline __u64 file_inode_of(unsigned long long *ctx)
 	return (__u64)inode;
 }
 
-/* The hook of xfs does not show whether it is fdatasync. */
 SEC("tp_btf/xfs_file_fsync")
 int on_xfs_sync(unsigned long long *ctx)
 {
-	return tell_began(xfs_inode_of(ctx), 0);
+	return tell_began(xfs_inode_of(ctx));
 }
 
 SEC("tp_btf/xfs_file_fsync")
 int on_xfs_sync_both(unsigned long long *ctx)
 {
-	return tell_both(xfs_inode_of(ctx), 0);
+	return tell_both(xfs_inode_of(ctx));
 }
 
 /* Newer kernels have hooks at both ends in place of btrfs_sync_file. */
 SEC("tp_btf/btrfs_sync_file_enter")
 int on_btrfs_sync_began(unsigned long long *ctx)
 {
-	return both_began((__u32)arg(ctx, 1));
+	return both_began();
 }
 
 SEC("tp_btf/btrfs_sync_file_exit")
@@ -177,11 +173,11 @@ int on_btrfs_sync_ended(unsigned long long *ctx)
 SEC("tp_btf/btrfs_sync_file")
 int on_btrfs_sync(unsigned long long *ctx)
 {
-	return tell_began(file_inode_of(ctx), arg(ctx, 1));
+	return tell_began(file_inode_of(ctx));
 }
 
 SEC("tp_btf/btrfs_sync_file")
 int on_btrfs_sync_both(unsigned long long *ctx)
 {
-	return tell_both(file_inode_of(ctx), arg(ctx, 1));
+	return tell_both(file_inode_of(ctx));
 }

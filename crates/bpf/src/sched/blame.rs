@@ -70,7 +70,7 @@ impl Blame {
             return;
         }
         self.spills = spills;
-        let map = &probe.skel.maps.spill;
+        let map = &probe.object.skel.maps.spill;
         // With room for all pairs a single call reads them; one by one, each would take two calls.
         let room = map.max_entries();
         let full = self.spilled.len() > SPILL_LIMIT;

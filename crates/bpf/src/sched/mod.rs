@@ -20,21 +20,18 @@ pub use timeline::{Run, Timeline};
 pub use unseen::UnseenProcess;
 pub use waiting::{Waiter, Waiting};
 
-use crate::mapped::{Mapped, Plain};
-use crate::object;
+use crate::mapped::{Mapped, Plain, set};
+use crate::object::LoadedObject;
 use crate::skel::sched::types::{
     sched_area, sched_bucket, sched_cpu, sched_culprit, sched_lost, sched_overflow, sched_reported,
     sched_run, sched_thread, sched_waits,
 };
 use crate::skel::sched::{OpenSchedSkel, SchedSkel, SchedSkelBuilder};
-use crate::stats;
 use deburr_core::recording::WAIT_BUCKETS;
-use libbpf_rs::{Iter, Link, MapCore as _, MapFlags};
+use libbpf_rs::{MapCore as _, MapFlags};
 use plan::{Plan, ProgramNames};
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::mem::offset_of;
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -88,25 +85,19 @@ const _: () = assert!(size_of::<sched_waits>() == 16 * WAIT_BUCKETS + 2 * 160);
 
 /// The probe, loaded and attached. Dropping it detaches it.
 pub struct SchedProbe {
-    skel: SchedSkel<'static>,
-    /// Attached programs; the one on `sched_switch` is the last.
-    links: Vec<Link>,
+    object: LoadedObject<SchedSkel<'static>>,
     names: ProgramNames,
     /// Thread ids of the kernel are those of this process's system calls, too.
     knows_tids: bool,
-    switch_program: OwnedFd,
     threads: Mapped<sched_thread>,
     waits: Mapped<sched_waits>,
     areas: Mapped<sched_area>,
     reported_waits: Mapped<sched_reported>,
-    /// The iterator over waiting threads; `None` = this kernel has no task iterators.
-    waiting: Option<Link>,
     hidden_wakeups: waiting::HiddenWakeups,
     /// Queued and throttled time of all threads as last reported, waits in progress included: it must not shrink.
     most_waited_ns: (u64, u64),
     /// Each CPU's amounts as last read.
     last_read: Vec<sched_cpu>,
-    map_bytes: u64,
 }
 
 /// Amounts of the whole host so far, summed over CPUs, with what is in progress at the time they are asked for.
@@ -114,8 +105,6 @@ pub struct SchedProbe {
 pub struct HostTotals {
     /// CPU time of threads.
     pub busy_ns: u64,
-    /// Idle time of CPUs.
-    pub idle_ns: u64,
     /// Time that threads waited in run queues.
     pub queued_ns: u64,
     /// Time that threads were throttled.
@@ -161,49 +150,33 @@ impl SchedProbe {
     /// The error of libbpf or the kernel, with the operation that failed.
     pub fn open(plan: &Plan, cpus: u32) -> Result<Self, String> {
         let names = ProgramNames::of(plan);
-        let mut open = object::open(SchedSkelBuilder::default())?;
-        configure(&mut open, plan, cpus).map_err(|error| format!("configure BPF: {error}"))?;
-        object::choose(&mut open, &names.all());
-        let skel = object::load(open)?;
+        let mut object = LoadedObject::load(SchedSkelBuilder::default(), &names.all(), |open| {
+            configure(open, plan, cpus)
+        })?;
+        let maps = &object.skel.maps;
+        let threads = Mapped::new(&maps.threads, plan.slots as usize)?;
+        let waits = Mapped::new(&maps.waits, plan.slots as usize)?;
+        let areas = Mapped::new(&maps.areas, cpus as usize)?;
+        let reported_waits = Mapped::new(&maps.reported_waits, plan.slots as usize)?;
 
-        let mapped = |error| format!("map BPF arrays: {error}");
-        let threads =
-            Mapped::new(skel.maps.threads.as_fd(), plan.slots as usize).map_err(mapped)?;
-        let waits = Mapped::new(skel.maps.waits.as_fd(), plan.slots as usize).map_err(mapped)?;
-        let areas = Mapped::new(skel.maps.areas.as_fd(), cpus as usize).map_err(mapped)?;
-
-        let reported_waits =
-            Mapped::new(skel.maps.reported_waits.as_fd(), plan.slots as usize).map_err(mapped)?;
-
-        let attach = |name| object::attach(&skel, name);
         if let Some(name) = names.task_iterator {
-            let link = attach(name)?;
-            let mut iterator = Iter::new(&link)
-                .map_err(|error| format!("start the BPF iterator {name}: {error}"))?;
-            let mut nothing = Vec::new();
-            iterator
-                .read_to_end(&mut nothing)
-                .map_err(|error| format!("look at all threads: {error}"))?;
+            object.attach(name)?;
+            object.iterate(name).map_err(|error| format!("look at all threads: {error}"))?;
+            object.detach(name);
         }
-        let waiting = names.waiting_iterator.map(attach).transpose()?;
-        let links = names.hooks.iter().map(|name| attach(name)).collect::<Result<Vec<_>, _>>()?;
-        let switch_program = object::descriptor(&skel, names.switch())?;
-        let map_bytes = object::map_bytes(&skel);
+        let kept = names.waiting_iterator.iter().chain(&names.hooks);
+        kept.copied().try_for_each(|name| object.attach(name))?;
         let probe = Self {
-            skel,
-            links,
+            object,
             names,
             knows_tids: plan.initial_pid_namespace,
-            switch_program,
             threads,
             waits,
             reported_waits,
-            waiting,
             hidden_wakeups: waiting::HiddenWakeups::default(),
             most_waited_ns: (0, 0),
             last_read: vec![sched_cpu::default(); areas.len()],
             areas,
-            map_bytes,
         };
         if plan.initial_pid_namespace {
             probe.forget_the_gone();
@@ -218,9 +191,9 @@ impl SchedProbe {
     /// # Errors
     /// The error of libbpf or the kernel when the program is attached again.
     pub fn blindly<R>(&mut self, work: impl FnOnce() -> R) -> Result<R, String> {
-        self.links.pop();
+        self.object.detach(self.names.switch());
         let result = work();
-        self.links.push(object::attach(&self.skel, self.names.switch())?);
+        self.object.attach(self.names.switch())?;
         Ok(result)
     }
 
@@ -277,18 +250,18 @@ impl SchedProbe {
 
     /// Ends the current epoch and returns its number: its blame can be read from now on.
     pub fn end_epoch(&mut self) -> u32 {
-        let data = self.skel.maps.data_data.as_deref_mut().expect("the object has a data section");
+        let maps = &mut self.object.skel.maps;
+        let data = maps.data_data.as_deref_mut().expect("the object has a data section");
         let ended = data.epoch;
-        // SAFETY: a valid, aligned field of the mapped data section; programs read it at any time.
-        unsafe { std::ptr::write_volatile(&raw mut data.epoch, ended.wrapping_add(1)) };
+        set(&mut data.epoch, ended.wrapping_add(1));
         ended
     }
 
     /// Sets whether any cgroup of the host has a CPU quota: only then the probe reads throttle clocks.
     pub fn set_quota_in_use(&mut self, in_use: bool) {
-        let data = self.skel.maps.data_data.as_deref_mut().expect("the object has a data section");
-        // SAFETY: a valid, aligned field of the mapped data section; programs read it at any time.
-        unsafe { std::ptr::write_volatile(&raw mut data.quota_in_use, u32::from(in_use)) };
+        let maps = &mut self.object.skel.maps;
+        let data = maps.data_data.as_deref_mut().expect("the object has a data section");
+        set(&mut data.quota_in_use, u32::from(in_use));
     }
 
     fn cpu(&self, cpu: usize) -> Option<sched_cpu> {
@@ -308,14 +281,10 @@ impl SchedProbe {
         }
         let mut sum = HostTotals::default();
         for cpu in &self.last_read {
-            let current = if cpu.since_ns == 0 { 0 } else { clock_ns.saturating_sub(cpu.since_ns) };
-            if cpu.tid == 0 {
-                sum.idle_ns += current;
-            } else {
-                sum.busy_ns += current;
+            if cpu.tid != 0 && cpu.since_ns != 0 {
+                sum.busy_ns += clock_ns.saturating_sub(cpu.since_ns);
             }
             sum.busy_ns += cpu.busy_ns;
-            sum.idle_ns += cpu.idle_ns;
             sum.queued_ns += cpu.waited_ns;
             sum.throttled_ns += cpu.throttled_ns;
             sum.block_io_ns += cpu.block_io_ns;
@@ -363,7 +332,7 @@ impl SchedProbe {
         if self.sum_of(offset_of!(sched_area, cpu.overflows)) == 0 {
             return Vec::new();
         }
-        let map = &self.skel.maps.overflow;
+        let map = &self.object.skel.maps.overflow;
         map.keys()
             .filter_map(|key| map.lookup(&key, MapFlags::ANY).ok().flatten())
             .filter(|bytes| bytes.len() >= size_of::<sched_overflow>())
@@ -374,7 +343,7 @@ impl SchedProbe {
 
     fn forget_overflow(&self, tid: u32) {
         // If deletion fails, the entry is found dead again and adds nothing.
-        let _ = self.skel.maps.overflow.delete(&tid.to_ne_bytes());
+        let _ = self.object.skel.maps.overflow.delete(&tid.to_ne_bytes());
     }
 
     fn sum_of(&self, offset: usize) -> u64 {
@@ -390,13 +359,13 @@ impl SchedProbe {
     /// Kernel memory of the maps, in bytes.
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
-        self.map_bytes
+        self.object.map_bytes()
     }
 
     /// The timed runs of the switch program, timed while [`crate::RunStats`] existed.
     #[must_use]
     pub fn timed_runs(&self) -> Option<crate::TimedRuns> {
-        stats::timed_runs(self.switch_program.as_fd())
+        self.object.timed_runs_of(self.names.switch())
     }
 }
 
@@ -459,11 +428,7 @@ fn set_affinity(tid: i32, mask: &libc::cpu_set_t) {
     unsafe { libc::sched_setaffinity(tid, size_of_val(mask), mask) };
 }
 
-fn configure(
-    open: &mut OpenSchedSkel<'static>,
-    plan: &Plan,
-    cpus: u32,
-) -> Result<(), libbpf_rs::Error> {
+fn configure(open: &mut OpenSchedSkel<'static>, plan: &Plan, cpus: u32) -> libbpf_rs::Result<()> {
     let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
     rodata.thread_mask = plan.slots - 1;
     rodata.cgroup_v2 = plan.cgroup_v2;
@@ -473,8 +438,7 @@ fn configure(
     open.maps.waits.set_max_entries(plan.slots)?;
     open.maps.reported_waits.set_max_entries(plan.slots)?;
     open.maps.moves.set_max_entries(plan.slots)?;
-    open.maps.areas.set_max_entries(cpus)?;
-    Ok(())
+    open.maps.areas.set_max_entries(cpus)
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ impl SchedProbe {
         let mut places = (0..PLACES).map(|number| place(tid, number) & mask);
         let of = offset_of!(sched_thread, tid);
         let slot = places.find(|&slot| self.threads.u32(slot as usize, of) == tid)?;
-        let moves = &self.skel.maps.moves;
+        let moves = &self.object.skel.maps.moves;
         let bytes = moves.lookup(&slot.to_ne_bytes(), MapFlags::ANY).ok()??;
         let last: sched_move = from_bytes(&bytes)?;
         (last.queued_ns != 0).then_some((last.from_cpu as usize, last.queued_ns))

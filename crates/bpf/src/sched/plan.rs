@@ -1,7 +1,112 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Decides from the facts which programs of the scheduler probe are loaded and how, or why it cannot be used. Pure.
 
-use crate::facts::{Facts, ThrottleClock};
+use crate::facts::{Facts, Fields, Hook};
+
+/// Fields of which the scheduler probe needs every one.
+pub const NEEDED: &[Fields] = &[
+    (
+        "task_struct",
+        &[
+            "pid",
+            "tgid",
+            "on_cpu",
+            "comm",
+            "start_boottime",
+            "group_leader",
+            "real_parent",
+            "se",
+            "sched_info",
+            "cgroups",
+            "sched_task_group",
+            "in_iowait",
+        ],
+    ),
+    ("sched_entity", &["cfs_rq"]),
+    ("cfs_rq", &["rq"]),
+    ("rq", &["clock", "cpu"]),
+    ("sched_info", &["run_delay", "last_arrival", "last_queued", "pcount"]),
+];
+const NEEDED_HOOKS: [Hook; 1] = [("sched_switch", &[3, 4])];
+
+/// Fields by which kernels differ.
+pub(crate) const DIFFERING: &[Fields] = &[
+    (
+        "cfs_rq",
+        &[
+            "throttle_count",
+            "throttled_clock_self_time",
+            "throttled_clock_pelt_time",
+            "throttled_clock_task_time",
+        ],
+    ),
+    ("task_struct", &["throttled"]),
+    ("psi_group_cpu", &["state_start"]),
+];
+
+/// The function that exists where `iter/task` programs can be attached.
+pub(crate) const TASK_ITERATOR: &str = "bpf_iter_task";
+
+/// Per-CPU variables: the run queue, and the pressure-stall account of the whole host.
+pub(crate) const VARIABLES: [&str; 2] = ["runqueues", "system_group_pcpu"];
+
+/// Which field records how long a run queue has been throttled; the kernel's accounting changed twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThrottleClock {
+    /// `cfs_rq->throttled_clock_self` (seen from 6.6 on).
+    Own,
+    /// `cfs_rq->throttled_clock_pelt` (5.18 to 6.5).
+    Pelt,
+    /// `cfs_rq->throttled_clock_task` (before).
+    Task,
+    /// This kernel has no CFS bandwidth control, so nothing is ever throttled.
+    None,
+}
+
+impl ThrottleClock {
+    /// How this kernel accounts throttled time.
+    #[must_use]
+    pub fn of(facts: &Facts) -> Self {
+        let has = |field| facts.has_field("cfs_rq", field);
+        match () {
+            () if !has("throttle_count") => Self::None,
+            () if has("throttled_clock_self_time") => Self::Own,
+            () if has("throttled_clock_pelt_time") => Self::Pelt,
+            () if has("throttled_clock_task_time") => Self::Task,
+            () => Self::None,
+        }
+    }
+
+    /// The field of `cfs_rq` that holds this clock.
+    #[must_use]
+    pub fn field(self) -> Option<&'static str> {
+        match self {
+            Self::Own => Some("throttled_clock_self"),
+            Self::Pelt => Some("throttled_clock_pelt"),
+            Self::Task => Some("throttled_clock_task"),
+            Self::None => None,
+        }
+    }
+}
+
+/// Whether threads are throttled one by one (from 6.18 on), and not their whole group at once.
+#[must_use]
+pub fn throttles_threads(facts: &Facts) -> bool {
+    facts.has_field("task_struct", "throttled")
+}
+
+/// Whether `iter/task` programs exist.
+#[must_use]
+pub fn has_task_iterator(facts: &Facts) -> bool {
+    facts.has_function(TASK_ITERATOR)
+}
+
+/// Distance in bytes from a CPU's run queue to its pressure-stall account of the whole host, in which the kernel writes
+/// the time of most switches; `None` = not in the type information, or without `CONFIG_PSI`.
+pub(crate) fn pressure_minus_rq(facts: &Facts) -> Option<i64> {
+    let [queue, account] = VARIABLES.map(|name| facts.per_cpu.get(name));
+    facts.has_field("psi_group_cpu", "state_start").then_some(account? - queue?)
+}
 
 /// Which form of the `sched_switch` tracepoint this kernel has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,24 +156,21 @@ const SLOTS: (usize, usize) = (1 << 14, 1 << 18);
 /// # Errors
 /// Why the scheduler probe cannot be used, as a clause: the kernel or the privileges do not suffice.
 pub fn plan(facts: &Facts, needs: Needs) -> Result<Plan, String> {
-    if let Some(obstacle) = facts.ground.obstacle() {
+    if let Some(obstacle) = facts.obstacle(NEEDED, &NEEDED_HOOKS) {
         return Err(obstacle);
     }
-    let switch_hook = match facts.switch_args {
-        Some(4) => SwitchHook::Four,
-        Some(3) => SwitchHook::Three,
-        Some(n) => return Err(format!("`sched_switch` has {n} arguments: not a known kernel")),
-        None => return Err("this kernel's type information lacks `sched_switch`".into()),
-    };
     Ok(Plan {
-        switch_hook,
+        switch_hook: match facts.arguments("sched_switch") {
+            Some(4) => SwitchHook::Four,
+            _ => SwitchHook::Three,
+        },
         wakeup_hook: needs.quota_in_use
-            && !facts.task_throttle
-            && facts.throttle_clock != ThrottleClock::None,
-        task_iterator: facts.task_iterator,
+            && !throttles_threads(facts)
+            && ThrottleClock::of(facts) != ThrottleClock::None,
+        task_iterator: has_task_iterator(facts),
         initial_pid_namespace: facts.initial_pid_namespace,
         cgroup_v2: needs.cgroup_v2,
-        pressure_minus_rq: facts.pressure_minus_rq.unwrap_or(0),
+        pressure_minus_rq: pressure_minus_rq(facts).unwrap_or(0),
         // With twice as many slots as threads, 1 % of the threads find all four candidate slots taken.
         slots: (needs.threads * 2).next_power_of_two().clamp(SLOTS.0, SLOTS.1) as u32,
     })
@@ -117,18 +219,22 @@ impl ProgramNames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Prerequisites;
+    use crate::facts::tests::kernel_with;
 
     fn facts() -> Facts {
         Facts {
-            ground: Prerequisites { privileged: true, ..Prerequisites::default() },
-            switch_args: Some(4),
-            throttle_clock: ThrottleClock::Own,
-            task_throttle: true,
-            pressure_minus_rq: Some(-80192),
-            task_iterator: true,
-            initial_pid_namespace: true,
+            functions: [TASK_ITERATOR].into(),
+            per_cpu: [("runqueues", 90_000), ("system_group_pcpu", 9_808)].into(),
+            ..kernel_with(&[("sched_switch", 4)])
         }
+    }
+
+    /// A kernel that throttles whole groups, without these fields of `cfs_rq`.
+    fn old(lacking: &[&'static str]) -> Facts {
+        let mut facts = Facts { hooks: kernel_with(&[("sched_switch", 3)]).hooks, ..facts() };
+        facts.fields.remove(&("task_struct", "throttled"));
+        facts.fields.retain(|(_, field)| !lacking.contains(field));
+        facts
     }
 
     const NEEDS: Needs = Needs { threads: 300, cgroup_v2: false, quota_in_use: true };
@@ -138,7 +244,7 @@ mod tests {
         let plan = plan(&facts(), NEEDS).unwrap();
         assert_eq!(plan.switch_hook, SwitchHook::Four);
         assert!(!plan.wakeup_hook);
-        assert_eq!(plan.slots, 16384);
+        assert_eq!((plan.slots, plan.pressure_minus_rq), (16384, -80192));
         let names = ProgramNames::of(&plan);
         assert_eq!(names.hooks, ["on_move", "on_switch_4"]);
         assert_eq!((names.switch(), names.waiting_iterator), ("on_switch_4", Some("on_waiting_4")));
@@ -146,19 +252,14 @@ mod tests {
 
     #[test]
     fn group_throttling_needs_the_wakeup_hook_only_where_there_is_a_quota() {
-        let old = Facts {
-            switch_args: Some(3),
-            task_throttle: false,
-            throttle_clock: ThrottleClock::Task,
-            ..facts()
-        };
-        let with = plan(&old, NEEDS).unwrap();
+        let facts = old(&["throttled_clock_self_time", "throttled_clock_pelt_time"]);
+        assert_eq!(ThrottleClock::of(&facts), ThrottleClock::Task);
+        let with = plan(&facts, NEEDS).unwrap();
         assert_eq!((with.switch_hook, with.wakeup_hook), (SwitchHook::Three, true));
         let hooks = ["on_wakeup", "on_first_wakeup_3", "on_move", "on_switch_3"];
         assert_eq!(ProgramNames::of(&with).hooks, hooks);
-        assert!(!plan(&old, Needs { quota_in_use: false, ..NEEDS }).unwrap().wakeup_hook);
-        let without = Facts { throttle_clock: ThrottleClock::None, ..old };
-        assert!(!plan(&without, NEEDS).unwrap().wakeup_hook);
+        assert!(!plan(&facts, Needs { quota_in_use: false, ..NEEDS }).unwrap().wakeup_hook);
+        assert!(!plan(&old(&["throttle_count"]), NEEDS).unwrap().wakeup_hook);
     }
 
     #[test]
@@ -169,10 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn every_obstacle_is_named() {
-        let why = |facts: Facts| plan(&facts, NEEDS).unwrap_err();
-        assert!(why(Facts { ground: Prerequisites::default(), ..facts() }).contains("CAP_BPF"));
-        assert!(why(Facts { switch_args: Some(7), ..facts() }).contains('7'));
-        assert!(why(Facts { switch_args: None, ..facts() }).contains("sched_switch"));
+    fn the_pressure_account_takes_its_field_and_both_variables() {
+        assert_eq!(pressure_minus_rq(&old(&["state_start"])), None);
+        assert_eq!(pressure_minus_rq(&Facts { per_cpu: [].into(), ..facts() }), None);
+    }
+
+    #[test]
+    fn an_unknown_form_of_the_switch_is_refused() {
+        let why = plan(&kernel_with(&[("sched_switch", 7)]), NEEDS).unwrap_err();
+        assert_eq!(why, "`sched_switch` has 7 arguments: not a known kernel");
     }
 }

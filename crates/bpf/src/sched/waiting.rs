@@ -5,12 +5,9 @@
 //! waiting threads, then reports everything as of the time of that list, and never has to revoke anything.
 
 use super::{Clock, SchedProbe, State};
-use crate::mapped::{Plain, from_bytes};
-use crate::object;
+use crate::mapped::{Plain, from_bytes, set};
 use crate::skel::sched::types::{sched_reported, sched_thread, sched_waiting};
-use libbpf_rs::{Iter, Link};
 use std::collections::HashMap;
-use std::io::Read as _;
 use std::mem::offset_of;
 
 // SAFETY: generated from C structs of integers.
@@ -63,7 +60,7 @@ pub(super) struct HiddenWakeups {
     moves: u64,
     /// When there were last many of them, on the run queues' clock.
     last_ns: u64,
-    hook: Option<Link>,
+    traced: bool,
 }
 
 /// The threads that wait at one point in time, or that got a CPU unseen.
@@ -158,9 +155,9 @@ impl SchedProbe {
     /// If the kernel's threads cannot be iterated.
     pub fn begin_window(&mut self, clock: Clock) -> Result<Waiting, String> {
         let now = clock.now();
-        let data = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
-        // SAFETY: a valid, aligned field of the mapped section; programs read it at any time.
-        unsafe { std::ptr::write_volatile(&raw mut data.window_start_ns, now) };
+        let maps = &mut self.object.skel.maps;
+        let data = maps.bss_data.as_deref_mut().expect("the object has variables");
+        set(&mut data.window_start_ns, now);
         // As of the same time: waiting in between would be in the lengths of waits, and not in the ledger.
         self.who_waits_at(now)
     }
@@ -174,19 +171,17 @@ impl SchedProbe {
     }
 
     fn who_waits_at(&mut self, at_ns: u64) -> Result<Waiting, String> {
-        let data = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
-        // SAFETY: as above.
-        unsafe { std::ptr::write_volatile(&raw mut data.asked_ns, at_ns) };
+        let maps = &mut self.object.skel.maps;
+        let data = maps.bss_data.as_deref_mut().expect("the object has variables");
+        set(&mut data.asked_ns, at_ns);
         let moves_asleep = data.moves_asleep;
         let mut waiting =
             Waiting { at_ns, window_start_ns: data.window_start_ns, ..Waiting::default() };
         self.mind_hidden_wakeups(moves_asleep, at_ns)?;
-        let Some(link) = &self.waiting else { return Ok(waiting) };
+        let Some(name) = self.names.waiting_iterator else { return Ok(waiting) };
         waiting.asked = true;
-        let failed = |error: &dyn std::fmt::Display| format!("look at who waits: {error}");
-        let mut bytes = Vec::new();
-        let mut iterator = Iter::new(link).map_err(|error| failed(&error))?;
-        iterator.read_to_end(&mut bytes).map_err(|error| failed(&error))?;
+        let bytes =
+            self.object.iterate(name).map_err(|error| format!("look at who waits: {error}"))?;
         for found in bytes.chunks_exact(size_of::<sched_waiting>()).filter_map(from_bytes) {
             let found: sched_waiting = found;
             if found.slot == NONE {
@@ -202,14 +197,16 @@ impl SchedProbe {
     /// of them; stops when that has not been the case for a while.
     fn mind_hidden_wakeups(&mut self, moves_asleep: u64, at_ns: u64) -> Result<(), String> {
         let hidden = &mut self.hidden_wakeups;
+        let name = self.names.hidden_wakeup;
         if moves_asleep - hidden.moves >= MANY_MOVES_ASLEEP {
             (hidden.moves, hidden.last_ns) = (moves_asleep, at_ns);
-            if hidden.hook.is_none() {
-                let link = object::attach(&self.skel, self.names.hidden_wakeup)?;
-                hidden.hook = Some(link);
+            if !hidden.traced {
+                self.object.attach(name)?;
+                hidden.traced = true;
             }
         } else if at_ns.saturating_sub(hidden.last_ns) > LOOKS_FOR_NS {
-            *hidden = HiddenWakeups { moves: moves_asleep, last_ns: at_ns, hook: None };
+            self.object.detach(name);
+            *hidden = HiddenWakeups { moves: moves_asleep, last_ns: at_ns, traced: false };
         }
         Ok(())
     }
@@ -217,9 +214,10 @@ impl SchedProbe {
     /// An empty list, as of this time of the run queues' clock: no thread waits.
     #[must_use]
     pub fn nobody_waits(&self, at_ns: u64) -> Waiting {
-        let data = self.skel.maps.bss_data.as_deref().expect("the object has variables");
-        let window_start_ns = data.window_start_ns;
-        Waiting { at_ns, window_start_ns, asked: self.waiting.is_some(), ..Waiting::default() }
+        let data = self.object.skel.maps.bss_data.as_deref().expect("the object has variables");
+        let (window_start_ns, asked) =
+            (data.window_start_ns, self.names.waiting_iterator.is_some());
+        Waiting { at_ns, window_start_ns, asked, ..Waiting::default() }
     }
 
     /// How much of this wait was already reported, in nanoseconds.

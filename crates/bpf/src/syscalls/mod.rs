@@ -11,15 +11,15 @@ mod table;
 pub use plan::SyscallPlan;
 pub use reading::{Call, FileUse, Reading};
 
-use crate::mapped::{Mapped, Plain};
-use crate::object::{self, Programs};
+pub(crate) use plan::NEEDED;
+
+use crate::mapped::{Mapped, Plain, set};
+use crate::object::LoadedObject;
 use crate::skel::syscalls::types::{sys_cpu, sys_file, sys_key, sys_stat, sys_thread};
 use crate::skel::syscalls::{OpenSyscallsSkel, SyscallsSkel, SyscallsSkelBuilder};
 use libbpf_rs::{MapCore as _, MapFlags};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
-use std::os::fd::AsFd as _;
-use std::ptr;
 use table::CALLS;
 
 // SAFETY: generated from C structs of integers and arrays of them; every bit pattern is a value.
@@ -43,8 +43,7 @@ const NONE: u32 = u32::MAX;
 
 /// The probe, loaded and attached. Dropping it detaches it.
 pub struct SyscallProbe {
-    programs: Programs,
-    skel: SyscallsSkel<'static>,
+    object: LoadedObject<SyscallsSkel<'static>>,
     threads: Mapped<sys_thread>,
     stats: Mapped<sys_stat>,
     cpus: Mapped<sys_cpu>,
@@ -58,20 +57,18 @@ impl SyscallProbe {
     /// # Errors
     /// The error of libbpf or the kernel, with the operation that failed.
     pub fn open(_plan: &SyscallPlan, cpus: u32, pids: u32, groups: u32) -> Result<Self, String> {
-        let mut open = object::open(SyscallsSkelBuilder::default())?;
         let groups = groups.max(1);
         let places = pids.clamp(PLACES.0, PLACES.1).next_power_of_two();
-        configure(&mut open, cpus, places, groups)
-            .map_err(|error| format!("configure BPF: {error}"))?;
-        object::choose(&mut open, &ATTACHED);
-        let skel = object::load(open)?;
-        let mapped = |error| format!("map BPF arrays: {error}");
+        let mut object = LoadedObject::load(SyscallsSkelBuilder::default(), &ATTACHED, |open| {
+            configure(open, cpus, places, groups)
+        })?;
+        let maps = &object.skel.maps;
         let accounts = (cpus * groups) as usize * CALLS;
-        let threads = Mapped::new(skel.maps.threads.as_fd(), places as usize).map_err(mapped)?;
-        let stats = Mapped::new(skel.maps.stats.as_fd(), accounts).map_err(mapped)?;
-        let areas = Mapped::new(skel.maps.cpus.as_fd(), cpus as usize).map_err(mapped)?;
-        let programs = Programs::attach(&skel, &ATTACHED)?;
-        Ok(Self { programs, skel, threads, stats, cpus: areas, groups })
+        let threads = Mapped::new(&maps.threads, places as usize)?;
+        let stats = Mapped::new(&maps.stats, accounts)?;
+        let areas = Mapped::new(&maps.cpus, cpus as usize)?;
+        object.attach_all()?;
+        Ok(Self { object, threads, stats, cpus: areas, groups })
     }
 
     /// Observes a thread from its next system call on, and all threads and processes that it starts. `false` = it is
@@ -115,9 +112,9 @@ impl SyscallProbe {
 
     /// Processes that the thread `tid` starts from now on are observed from their `exec` on; `None` = no further ones.
     pub fn starts_by(&mut self, tid: Option<u32>) {
-        let data = self.skel.maps.bss_data.as_deref_mut().expect("the object has variables");
-        // SAFETY: a valid, aligned field of the mapped data section; programs read it at any time.
-        unsafe { ptr::write_volatile(&raw mut data.starter, tid.unwrap_or(0)) };
+        let maps = &mut self.object.skel.maps;
+        let data = maps.bss_data.as_deref_mut().expect("the object has variables");
+        set(&mut data.starter, tid.unwrap_or(0));
     }
 
     /// Reads everything counted so far.
@@ -126,8 +123,9 @@ impl SyscallProbe {
     /// The error of the kernel.
     pub fn read(&self) -> Result<Reading, String> {
         let mut reading = Reading { calls: self.calls(), ..Reading::default() };
-        for key in self.skel.maps.files.keys() {
-            let value = self.skel.maps.files.lookup(&key, MapFlags::ANY);
+        let files = &self.object.skel.maps.files;
+        for key in files.keys() {
+            let value = files.lookup(&key, MapFlags::ANY);
             let value = value.map_err(|error| format!("read a BPF table: {error}"))?;
             reading.files.extend(value.and_then(|value| reading::file(&key, &value)));
         }
@@ -145,14 +143,13 @@ impl SyscallProbe {
             let area: sys_cpu = self.cpus.peek(cpu, 0);
             reading.processes += area.processes;
             reading.threads += area.threads;
-            reading.ended += area.ended;
             reading.files_full += area.lost.files_full;
             reading.files_full_ns += area.lost.files_full_ns;
             reading.unread += area.lost.unread;
             reading.unread_ns += area.lost.unread_ns;
             reading.threads_collide += area.lost.threads_collide;
         }
-        reading.missed = self.programs.missed();
+        reading.missed = self.object.missed();
         Ok(reading)
     }
 
@@ -177,13 +174,13 @@ impl SyscallProbe {
     /// Instructions that the kernel's verifier processed to accept each program.
     #[must_use]
     pub fn verified_instructions(&self) -> BTreeMap<&'static str, u64> {
-        self.programs.verified_instructions()
+        self.object.verified_instructions()
     }
 
     /// Kernel memory of the maps, in bytes.
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
-        object::map_bytes(&self.skel)
+        self.object.map_bytes()
     }
 }
 
@@ -192,7 +189,7 @@ fn configure(
     cpus: u32,
     places: u32,
     groups: u32,
-) -> Result<(), libbpf_rs::Error> {
+) -> libbpf_rs::Result<()> {
     let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
     rodata.thread_mask = places - 1;
     rodata.groups = groups;

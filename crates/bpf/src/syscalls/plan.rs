@@ -1,20 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Whether the system call probe can be used on this kernel.
+//! Decides from the facts whether the system call probe can be used. Pure.
 
-use crate::prerequisites::{self, Fields, Prerequisites, fields_of};
-use libbpf_rs::btf::types::Typedef;
-
-const HOOKS: [&str; 6] = [
-    "sys_enter",
-    "sys_exit",
-    "sched_switch",
-    "sched_process_fork",
-    "sched_process_exec",
-    "sched_process_exit",
-];
+use crate::facts::{Facts, Fields, Hook};
 
 /// Fields without which it cannot work.
-const NEEDED: [Fields; 8] = [
+pub(crate) const NEEDED: &[Fields] = &[
     ("task_struct", &["pid", "tgid", "files", "fs"]),
     ("files_struct", &["fdt"]),
     ("fdtable", &["max_fds", "fd"]),
@@ -23,6 +13,14 @@ const NEEDED: [Fields; 8] = [
     ("super_block", &["s_dev", "s_magic"]),
     ("vfsmount", &["mnt_root"]),
     ("mount", &["mnt_parent", "mnt_mountpoint", "mnt"]),
+];
+const NEEDED_HOOKS: [Hook; 6] = [
+    ("sys_enter", &[]),
+    ("sys_exit", &[]),
+    ("sched_switch", &[]),
+    ("sched_process_fork", &[]),
+    ("sched_process_exec", &[]),
+    ("sched_process_exit", &[]),
 ];
 
 /// That the probe can be used on this kernel, and what it can measure.
@@ -33,35 +31,31 @@ pub struct SyscallPlan {
 }
 
 impl SyscallPlan {
-    /// Inspects the running kernel and this process.
+    /// Decides what can be measured.
     ///
     /// # Errors
     /// Why the probe cannot be used, as a clause: the kernel or the privileges do not suffice.
-    pub fn new() -> Result<Self, String> {
-        let (mut ground, btf) = Prerequisites::look();
-        let mut plan = Self::default();
-        if let Some(btf) = btf {
-            let there = |hook: &&str| {
-                btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{hook}")).is_some()
-            };
-            let lacking = HOOKS.iter().filter(|hook| !there(hook));
-            ground.missing = lacking.map(|hook| format!("the tracepoint `{hook}`")).collect();
-            ground.missing.extend(prerequisites::missing(&NEEDED, |name| fields_of(&btf, name)));
-            plan.run_delay = fields_of(&btf, "sched_info").contains("run_delay");
+    pub fn new(facts: &Facts) -> Result<Self, String> {
+        match facts.obstacle(NEEDED, &NEEDED_HOOKS) {
+            Some(obstacle) => Err(obstacle),
+            None => Ok(Self { run_delay: facts.has_field("sched_info", "run_delay") }),
         }
-        ground.obstacle().map_or(Ok(plan), Err)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::tests::kernel_with;
 
     #[test]
-    fn this_kernel_has_what_it_takes() {
-        let (ground, btf) = Prerequisites::look();
-        if ground.privileged && btf.is_some() {
-            assert_eq!(SyscallPlan::new(), Ok(SyscallPlan { run_delay: true }));
-        }
+    fn all_hooks_are_needed_and_the_time_in_run_queues_is_not() {
+        let hooks = NEEDED_HOOKS.map(|(hook, _)| (hook, 2));
+        let mut facts = kernel_with(&hooks);
+        assert_eq!(SyscallPlan::new(&facts), Ok(SyscallPlan { run_delay: true }));
+        facts.fields.remove(&("sched_info", "run_delay"));
+        assert_eq!(SyscallPlan::new(&facts), Ok(SyscallPlan { run_delay: false }));
+        let why = SyscallPlan::new(&kernel_with(&hooks[1..])).unwrap_err();
+        assert_eq!(why, "this kernel lacks the tracepoint `sys_enter`");
     }
 }

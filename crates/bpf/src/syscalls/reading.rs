@@ -44,8 +44,6 @@ pub struct FileUse {
     pub asked: bool,
     /// Magic number of its filesystem; 0 = not known.
     pub magic: u64,
-    /// Inode number; 0 = not known.
-    pub ino: u64,
     /// Calls by kind ([`deburr_core::recording::FILE_OP_NAMES`]).
     pub calls: [u64; 8],
     /// Their wall time by kind, in nanoseconds.
@@ -75,8 +73,6 @@ pub struct Reading {
     pub processes: u64,
     /// Observed threads that were started, besides the initial ones.
     pub threads: u64,
-    /// Observed threads that ended.
-    pub ended: u64,
     /// Calls on files for which the table had no room.
     pub files_full: u64,
     /// Their wall time, in nanoseconds.
@@ -140,7 +136,6 @@ pub(super) fn file(key: &[u8], value: &[u8]) -> Option<FileUse> {
             && file.cut == 0,
         asked,
         magic,
-        ino: if asked { 0 } else { key.id },
         calls: file.calls,
         ns: file.ns,
         errors: file.errors,

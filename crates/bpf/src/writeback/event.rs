@@ -60,7 +60,6 @@ pub enum Event {
         ino: u64,
         generation: u32,
         subvolume: u64,
-        data_only: bool,
     },
     /// The kernel pauses a thread that dirties pages, from `t_ns` on; `pause_ns` is the intended length.
     Pause { t_ns: u64, pause_ns: u64, by: Requester, bdi: String },
@@ -115,16 +114,7 @@ pub(super) fn decode(event: &writeback_event, ns_per_jiffy: u64) -> Option<Event
             blocks: amount.checked_sub(1),
         },
         SYNC_BEGAN => Event::SyncBegan { t_ns, by, fs, ino, generation, subvolume },
-        SYNC => Event::Sync {
-            begin_ns,
-            end_ns: t_ns,
-            by,
-            fs,
-            ino,
-            generation,
-            subvolume,
-            data_only: event.data_only != 0,
-        },
+        SYNC => Event::Sync { begin_ns, end_ns: t_ns, by, fs, ino, generation, subvolume },
         PAUSE => {
             let pause_ns = amount.saturating_mul(ns_per_jiffy);
             Event::Pause { t_ns, pause_ns, by, bdi: bdi(event) }

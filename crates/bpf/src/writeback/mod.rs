@@ -9,14 +9,15 @@ pub mod syncs;
 pub use event::{Event, Journal};
 pub use plan::WritebackPlan;
 
+pub(crate) use plan::RETURN_CALLS;
+
 use crate::log::{self, Log};
 use crate::mapped::{Mapped, Plain};
-use crate::object::{self, Programs};
+use crate::object::LoadedObject;
 use crate::skel::writeback::types::{writeback_cpu, writeback_event, writeback_lost};
-use crate::skel::writeback::{OpenWritebackSkel, WritebackSkel, WritebackSkelBuilder};
+use crate::skel::writeback::{WritebackSkel, WritebackSkelBuilder};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
-use std::os::fd::AsFd as _;
 
 // SAFETY: generated from C structs of integers and arrays of them; every bit pattern is a value.
 unsafe impl Plain for writeback_cpu {}
@@ -28,12 +29,10 @@ unsafe impl Plain for writeback_lost {}
 /// The probe, loaded and attached. Dropping it detaches it.
 pub struct WritebackProbe {
     plan: WritebackPlan,
-    programs: Programs,
-    _skel: WritebackSkel<'static>,
+    object: LoadedObject<WritebackSkel<'static>>,
     cpus: Mapped<writeback_cpu>,
     log: Log<writeback_event>,
     ns_per_jiffy: u64,
-    map_bytes: u64,
 }
 
 impl WritebackProbe {
@@ -42,25 +41,25 @@ impl WritebackProbe {
     /// # Errors
     /// The error of libbpf or the kernel, with the operation that failed.
     pub fn open(plan: &WritebackPlan, cpus: u32) -> Result<Self, String> {
-        let mut open = object::open(WritebackSkelBuilder::default())?;
-        let entries =
-            configure(&mut open, cpus).map_err(|error| format!("configure BPF: {error}"))?;
-        let names = plan.programs();
-        object::choose(&mut open, &names);
-        let skel = object::load(open)?;
-        let mapped = |error| format!("map BPF arrays: {error}");
-        let areas = Mapped::new(skel.maps.cpus.as_fd(), cpus as usize).map_err(mapped)?;
-        let log = Mapped::new(skel.maps.entries.as_fd(), entries as usize).map_err(mapped)?;
-        let programs = Programs::attach(&skel, &names)?;
-        let map_bytes = object::map_bytes(&skel);
+        let entries = log::entries_of_each(cpus);
+        let mut object =
+            LoadedObject::load(WritebackSkelBuilder::default(), &plan.programs(), |open| {
+                let rodata =
+                    open.maps.rodata_data.as_deref_mut().expect("the object has constants");
+                rodata.log_entries = entries;
+                open.maps.cpus.set_max_entries(cpus)?;
+                open.maps.entries.set_max_entries(cpus * entries)
+            })?;
+        let maps = &object.skel.maps;
+        let areas = Mapped::new(&maps.cpus, cpus as usize)?;
+        let log = Mapped::new(&maps.entries, (cpus * entries) as usize)?;
+        object.attach_all()?;
         Ok(Self {
             plan: plan.clone(),
-            programs,
-            _skel: skel,
+            object,
             cpus: areas,
             log: Log::new(log, cpus),
             ns_per_jiffy: ns_per_jiffy(),
-            map_bytes,
         })
     }
 
@@ -100,7 +99,7 @@ impl WritebackProbe {
             add("begin_unseen", lost.begin_unseen);
         }
         add("log_overrun", self.log.overrun);
-        add("nested", self.programs.missed());
+        add("nested", self.object.missed());
         sum
     }
 
@@ -113,30 +112,20 @@ impl WritebackProbe {
     /// Kernel memory of the maps, in bytes.
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
-        self.map_bytes
+        self.object.map_bytes()
     }
 
     /// Run time in nanoseconds and number of runs of all programs, counted while [`crate::RunStats`] existed.
     #[must_use]
     pub fn timed_runs(&self) -> Option<crate::TimedRuns> {
-        self.programs.timed_runs()
+        self.object.timed_runs()
     }
 
     /// Instructions that the kernel's verifier processed to accept each program.
     #[must_use]
     pub fn verified_instructions(&self) -> BTreeMap<&'static str, u64> {
-        self.programs.verified_instructions()
+        self.object.verified_instructions()
     }
-}
-
-/// Returns the number of the log's entries.
-fn configure(open: &mut OpenWritebackSkel<'static>, cpus: u32) -> Result<u32, libbpf_rs::Error> {
-    let each = log::entries_of_each(cpus);
-    let rodata = open.maps.rodata_data.as_deref_mut().expect("the object has constants");
-    rodata.log_entries = each;
-    open.maps.cpus.set_max_entries(cpus)?;
-    open.maps.entries.set_max_entries(cpus * each)?;
-    Ok(cpus * each)
 }
 
 /// The kernel's tick in nanoseconds: the resolution of its coarse clocks.

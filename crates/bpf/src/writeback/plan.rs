@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Decides from the facts which programs of the writeback probe are loaded, or why it cannot be used. Pure.
 
-use crate::io_facts::IoFacts;
+use crate::block;
+use crate::facts::Facts;
 use std::collections::BTreeMap;
+
+/// Kernel functions by which a program requests a callback when a task returns to user space (the name of the first
+/// depends on the kernel), and disables preemption in it.
+pub(crate) const RETURN_CALLS: [&str; 3] =
+    ["bpf_task_work_schedule_resume", "bpf_task_work_schedule_resume_impl", "bpf_preempt_disable"];
 
 /// What to load: each hook is used where the kernel has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,11 +50,12 @@ impl WritebackPlan {
     ///
     /// # Errors
     /// Why the probe cannot be used, as a clause: the kernel or the privileges do not suffice.
-    pub fn new(facts: &IoFacts) -> Result<Self, String> {
-        if let Some(obstacle) = facts.ground.obstacle() {
+    pub fn new(facts: &Facts) -> Result<Self, String> {
+        if let Some(obstacle) = facts.obstacle(block::NEEDED, &[]) {
             return Err(obstacle);
         }
-        let has = |name, count| facts.hooks.get(name) == Some(&count);
+        let has = |name, count| facts.arguments(name) == Some(count);
+        let [asks, asks_too, keeps] = RETURN_CALLS.map(|name| facts.has_function(name));
         let commits = has("jbd2_start_commit", 2) && has("jbd2_end_commit", 2);
         let plan = Self {
             passes: has("writeback_start", 2) && has("writeback_written", 2),
@@ -63,11 +70,9 @@ impl WritebackPlan {
             xfs_syncs: has("xfs_file_fsync", 1),
             btrfs_syncs: has("btrfs_sync_file", 2),
             btrfs_both: has("btrfs_sync_file_enter", 2) && has("btrfs_sync_file_exit", 2),
-            returns: facts.calls_on_return,
+            returns: (asks || asks_too) && keeps,
             pause_args: facts
-                .hooks
-                .get("balance_dirty_pages")
-                .copied()
+                .arguments("balance_dirty_pages")
                 .filter(|count| [8, 12].contains(count)),
             reason_names: facts.reasons(),
         };
@@ -109,19 +114,11 @@ impl WritebackPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Prerequisites;
-
-    fn good() -> Prerequisites {
-        Prerequisites { privileged: true, ..Prerequisites::default() }
-    }
-
-    fn facts(hooks: &[(&'static str, u32)]) -> IoFacts {
-        IoFacts { ground: good(), hooks: hooks.iter().copied().collect(), ..IoFacts::default() }
-    }
+    use crate::facts::tests::kernel_with;
 
     #[test]
     fn each_hook_is_used_where_it_is_there() {
-        let plan = WritebackPlan::new(&facts(&[
+        let plan = WritebackPlan::new(&kernel_with(&[
             ("writeback_start", 2),
             ("writeback_written", 2),
             ("balance_dirty_pages", 12),
@@ -136,7 +133,7 @@ mod tests {
 
     #[test]
     fn an_unknown_shape_is_not_used() {
-        let plan = WritebackPlan::new(&facts(&[
+        let plan = WritebackPlan::new(&kernel_with(&[
             ("writeback_single_inode_start", 3),
             ("balance_dirty_pages", 9),
         ]))
@@ -145,9 +142,20 @@ mod tests {
     }
 
     #[test]
-    fn every_obstacle_is_named() {
-        let why = |facts: IoFacts| WritebackPlan::new(&facts).unwrap_err();
-        assert!(why(IoFacts::default()).contains("CAP_BPF"));
-        assert!(why(facts(&[])).contains("tracepoints"));
+    fn a_callback_takes_one_way_to_request_it_and_the_way_to_keep_the_cpu() {
+        let returns = |functions: &[&'static str]| {
+            let functions = functions.iter().copied().collect();
+            let facts = Facts { functions, ..kernel_with(&[("xfs_file_fsync", 1)]) };
+            WritebackPlan::new(&facts).unwrap().returns
+        };
+        assert!(returns(&["bpf_task_work_schedule_resume", "bpf_preempt_disable"]));
+        assert!(returns(&["bpf_task_work_schedule_resume_impl", "bpf_preempt_disable"]));
+        assert!(!returns(&["bpf_task_work_schedule_resume"]));
+        assert!(!returns(&["bpf_preempt_disable"]));
+    }
+
+    #[test]
+    fn without_any_hook_it_cannot_be_used() {
+        assert!(WritebackPlan::new(&kernel_with(&[])).unwrap_err().contains("tracepoints"));
     }
 }

@@ -9,6 +9,7 @@ use crate::collect::{Beat, BeatTime, Context, Roots};
 use crate::facts::{self, BpfFacts, CgroupFacts, Facts, Throttling};
 use crate::failure::Exit;
 use crate::{output, sources};
+use deburr_bpf::facts::facts;
 use deburr_bpf::syscalls::SyscallPlan;
 use deburr_core::finding::Tool;
 use deburr_core::recording::{CgroupVersion, Record, Source, State, TargetSpec};
@@ -108,7 +109,7 @@ fn states(cx: &mut Context) -> BTreeMap<Source, State> {
     let mut states: BTreeMap<Source, State> = missing.into_iter().collect();
     states.insert(Source::Observer, State::Active);
     // Only planned, not attached: that would slow down every system call of this host.
-    if let Err(reason) = SyscallPlan::new() {
+    if let Err(reason) = SyscallPlan::new(&facts()) {
         states.insert(Source::Syscalls, State::Missing { reason, gain: String::new() });
     }
     for mut source in running {

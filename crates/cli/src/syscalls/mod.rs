@@ -9,6 +9,7 @@ pub(crate) use command::{FinishedRun, RunError, run_command};
 pub(crate) use counted::{GroupCounts, since};
 
 use crate::collect::{Roots, possible_cpus};
+use deburr_bpf::facts::facts;
 use deburr_bpf::syscalls::{Reading, SyscallPlan, SyscallProbe};
 
 /// The highest number of pids that a kernel can have, `PID_MAX_LIMIT` in `include/linux/threads.h`.
@@ -26,7 +27,7 @@ impl Meter {
     /// Attaches the probe; no process is watched yet. `groups` of processes are kept apart. `Err` = why it cannot be
     /// used, as part of a sentence.
     pub(crate) fn open(roots: &Roots, groups: u32) -> Result<Self, String> {
-        let plan = SyscallPlan::new()?;
+        let plan = SyscallPlan::new(&facts())?;
         let pids = std::fs::read_to_string(roots.proc.join("sys/kernel/pid_max"));
         let pids = pids.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(MAX_PIDS);
         let probe = SyscallProbe::open(&plan, possible_cpus(roots), pids, groups)?;

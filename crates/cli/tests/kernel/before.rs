@@ -6,7 +6,7 @@ use crate::block::cpus;
 use crate::common::{root_or_skip, skip};
 use crate::disk;
 use deburr_bpf::block::{BlockPlan, BlockProbe, Op, Transfer};
-use deburr_bpf::io_facts::io_facts;
+use deburr_bpf::facts::facts;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
@@ -55,7 +55,7 @@ fn direct(device: &str) -> File {
 /// Requests of a disk that complete while `work` runs. The probe's log is short: `work` may call its argument to read
 /// what was logged so far.
 fn requests(disk: u32, work: impl FnOnce(&mut dyn FnMut())) -> Vec<Transfer> {
-    let plan = BlockPlan::new(&io_facts()).unwrap();
+    let plan = BlockPlan::new(&facts()).unwrap();
     let mut probe = BlockProbe::open(&plan, cpus()).unwrap();
     let mut told = Vec::new();
     let mut look = || {

@@ -5,7 +5,7 @@
 use crate::common::{root_or_skip, skip};
 use crate::disk;
 use deburr_bpf::block::{BlockPlan, BlockProbe, FirstName, Op, Target, Transfer};
-use deburr_bpf::io_facts::io_facts;
+use deburr_bpf::facts::facts;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -36,7 +36,7 @@ pub(crate) struct Seen {
 
 impl Seen {
     pub(crate) fn begin(disk: u32) -> Self {
-        let plan = BlockPlan::new(&io_facts()).unwrap();
+        let plan = BlockPlan::new(&facts()).unwrap();
         let probe = BlockProbe::open(&plan, cpus()).unwrap();
         Self { probe, disk, transfers: Vec::new(), names: BTreeMap::new() }
     }
@@ -219,9 +219,10 @@ fn files_are_found(test: &str, fs_type: &str) {
 
 fn assert_submitters_and_times(seen: &Seen, writer: &Writer) {
     let appended = writer.expected.iter().find(|file| file.path == "a/appended").unwrap().ino;
-    let mut requests: BTreeMap<u64, u32> = BTreeMap::new();
+    let mut requests: BTreeMap<(u64, u32), u32> = BTreeMap::new();
     for transfer in &seen.transfers {
-        *requests.entry(transfer.request).or_insert(0) += u32::from(transfer.first);
+        let request = (transfer.start_ns, transfer.submitter.tid);
+        *requests.entry(request).or_insert(0) += u32::from(transfer.first);
         assert!(transfer.start_ns <= transfer.done_ns, "{transfer:?}");
         assert!(transfer.issue_ns <= transfer.done_ns, "{transfer:?}");
         assert_eq!(transfer.weight, 1);
@@ -462,7 +463,7 @@ fn the_block_probe_loads_within_a_budget_of_instructions() {
     if !root_or_skip("kernel", "the_block_probe_loads_within_a_budget_of_instructions") {
         return;
     }
-    let plan = BlockPlan::new(&io_facts()).unwrap();
+    let plan = BlockPlan::new(&facts()).unwrap();
     let probe = BlockProbe::open(&plan, cpus()).unwrap();
     let verified = probe.verified_instructions();
     if verified.is_empty() {

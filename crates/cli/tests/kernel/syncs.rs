@@ -7,7 +7,7 @@
 use crate::block::{cpus, number};
 use crate::common::{root_or_skip, skip, skip_or_fail};
 use crate::disk::Disk;
-use deburr_bpf::io_facts::io_facts;
+use deburr_bpf::facts::facts;
 use deburr_bpf::writeback::syncs::{EndedSync, Syncs, find};
 use deburr_bpf::writeback::{Event, WritebackPlan, WritebackProbe};
 use rusqlite::{Connection, OpenFlags};
@@ -82,7 +82,7 @@ fn sync_often(file: &mut File) -> Vec<(u64, u64)> {
 fn a_sync_is_told_with_both_ends(fs_type: &str) {
     let test = format!("a_sync_is_told_with_both_ends_on_{fs_type}");
     let Some((_disk, point)) = slow(&test, fs_type) else { return };
-    let plan = WritebackPlan::new(&io_facts()).unwrap();
+    let plan = WritebackPlan::new(&facts()).unwrap();
     let begins = if fs_type == "xfs" { plan.xfs_syncs } else { plan.btrfs_syncs };
     if !(begins && plan.returns || fs_type == "btrfs" && plan.btrfs_both) {
         return skip("kernel", &test, "this kernel does not tell of both ends");
@@ -173,7 +173,7 @@ fn look_until(probe: &mut WritebackProbe, done: &AtomicBool) -> Vec<EndedSync<u6
 fn a_long_sync_is_known_to_a_look(fs_type: &str) {
     let test = format!("a_long_sync_is_known_to_a_look_on_{fs_type}");
     let Some((mut disk, point)) = slow(&test, fs_type) else { return };
-    let mut plan = WritebackPlan::new(&io_facts()).unwrap();
+    let mut plan = WritebackPlan::new(&facts()).unwrap();
     if !(if fs_type == "xfs" { plan.xfs_syncs } else { plan.btrfs_syncs }) {
         return skip("kernel", &test, "this kernel does not tell of these syncs");
     }

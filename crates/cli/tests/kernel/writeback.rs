@@ -5,7 +5,7 @@
 use crate::block::{cpus, number};
 use crate::common::{root_or_skip, skip};
 use crate::disk;
-use deburr_bpf::io_facts::io_facts;
+use deburr_bpf::facts::facts;
 use deburr_bpf::writeback::{Event, WritebackPlan, WritebackProbe};
 use std::fs::File;
 use std::io::Write as _;
@@ -43,7 +43,7 @@ fn the_life_of_a_dirty_file_is_told() {
     if !root_or_skip("kernel", TEST) {
         return;
     }
-    let plan = WritebackPlan::new(&io_facts()).unwrap();
+    let plan = WritebackPlan::new(&facts()).unwrap();
     if !(plan.passes && plan.inodes && plan.dirtied && plan.commits && plan.syncs) {
         return skip("kernel", TEST, &format!("not all hooks are there: {plan:?}"));
     }
@@ -65,18 +65,18 @@ fn the_life_of_a_dirty_file_is_told() {
         _ => None,
     });
     file.sync_data().unwrap();
-    let sync = |event: &Event, data: bool| match event {
-        Event::Sync { begin_ns, end_ns, by, fs, ino: of, data_only, .. } => {
-            let mine = *fs == number && *of == ino && by.tgid == me && *data_only == data;
+    let sync = |event: &Event, after_ns: u64| match event {
+        Event::Sync { begin_ns, end_ns, by, fs, ino: of, .. } => {
+            let mine = *fs == number && *of == ino && by.tgid == me && *begin_ns > after_ns;
             mine.then_some((*begin_ns, *end_ns))
         }
         _ => None,
     };
-    let (begin_ns, end_ns) = until(&mut probe, &mut told, "fdatasync", |event| sync(event, true));
+    let (begin_ns, end_ns) = until(&mut probe, &mut told, "fdatasync", |event| sync(event, 0));
     assert!(began_ns < begin_ns && begin_ns < end_ns && end_ns < monotonic_ns());
     file.write_all(&[2; 4096]).unwrap();
     file.sync_all().unwrap();
-    until(&mut probe, &mut told, "fsync", |event| sync(event, false));
+    until(&mut probe, &mut told, "fsync", |event| sync(event, end_ns));
     until(&mut probe, &mut told, "a commit", |event| match event {
         Event::Commit { begin_ns, end_ns, fs, blocks, .. } if *fs == number => {
             let begin_ns = begin_ns.unwrap();
@@ -144,7 +144,7 @@ fn a_writer_that_is_paused_is_told() {
     if !root_or_skip("kernel", TEST) {
         return;
     }
-    let plan = WritebackPlan::new(&io_facts()).unwrap();
+    let plan = WritebackPlan::new(&facts()).unwrap();
     if plan.pause_args.is_none() {
         return skip("kernel", TEST, "balance_dirty_pages is not there or of an unknown shape");
     }
@@ -187,7 +187,7 @@ fn the_writeback_probe_loads_within_a_budget_of_instructions() {
     if !root_or_skip("kernel", "the_writeback_probe_loads_within_a_budget_of_instructions") {
         return;
     }
-    let plan = WritebackPlan::new(&io_facts()).unwrap();
+    let plan = WritebackPlan::new(&facts()).unwrap();
     let probe = WritebackProbe::open(&plan, cpus()).unwrap();
     let verified = probe.verified_instructions();
     if verified.is_empty() {

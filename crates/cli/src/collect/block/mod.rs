@@ -28,7 +28,7 @@ use crate::clock;
 use account::{Account, flushed};
 use deburr_bpf::TimedRuns;
 use deburr_bpf::block::{BlockPlan, BlockProbe, RequestHook};
-use deburr_bpf::io_facts::io_facts;
+use deburr_bpf::facts::facts;
 use deburr_core::recording::{BlockRecord, Coverage, Record, Source, State};
 use sampling::Sampling;
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ impl BlockCollector {
     /// Loads and attaches the probes; `Err` = the coverage of [`Source::Block`] without them.
     pub(crate) fn open(cx: &Context) -> Result<Self, State> {
         let missing = |reason| State::Missing { reason, gain: GAIN.into() };
-        let facts = io_facts();
+        let facts = facts();
         let cpus = super::possible_cpus(&cx.roots);
         let plan = BlockPlan::new(&facts).map_err(missing)?;
         let mut probe = BlockProbe::open(&plan, cpus).map_err(missing)?;

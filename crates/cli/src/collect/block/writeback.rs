@@ -4,7 +4,7 @@
 use super::inode::Inode;
 use super::passes::{PassKind, Passes};
 use deburr_bpf::block::Requester;
-use deburr_bpf::io_facts::IoFacts;
+use deburr_bpf::facts::Facts;
 use deburr_bpf::writeback::{Event, Journal, WritebackPlan, WritebackProbe};
 use deburr_core::recording::{DevId, JournalCommit, State};
 use std::ops::Range;
@@ -76,7 +76,7 @@ pub(super) struct Writeback {
 
 impl Writeback {
     /// Loads and attaches the probe; `Err` = the coverage of [`Source::Writeback`] without it.
-    pub(super) fn open(facts: &IoFacts, cpus: u32) -> Result<Self, State> {
+    pub(super) fn open(facts: &Facts, cpus: u32) -> Result<Self, State> {
         let missing = |reason| State::Missing { reason, gain: GAIN.into() };
         let plan = WritebackPlan::new(facts).map_err(missing)?;
         let probe = WritebackProbe::open(&plan, cpus).map_err(missing)?;

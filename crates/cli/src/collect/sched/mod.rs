@@ -13,8 +13,8 @@ mod wait_selection;
 use super::cost::{Cost, CostCounters};
 use super::{Beat, BeatTime, Collector, Context, Emit, Roots, possible_cpus};
 use accounts::{Tally, Target};
-use deburr_bpf::facts::{Facts, ThrottleClock, facts};
-use deburr_bpf::sched::plan::{Needs, plan};
+use deburr_bpf::facts::{Facts, facts};
+use deburr_bpf::sched::plan::{Needs, ThrottleClock, has_task_iterator, plan};
 use deburr_bpf::sched::{
     Blame, Clock, HostTotals, SchedProbe, State as Ledger, ThreadDelta, ThreadScan, Timeline,
     UnseenProcess, Waiting,
@@ -290,12 +290,12 @@ fn limits_of(facts: &Facts) -> Option<String> {
                 .into(),
         );
     }
-    if !facts.task_iterator {
+    if !has_task_iterator(facts) {
         return Some(
             "threads that never ran in the window are unknown: no BPF task iterator".into(),
         );
     }
-    (facts.throttle_clock == ThrottleClock::None)
+    (ThrottleClock::of(facts) == ThrottleClock::None)
         .then(|| "throttling is not told from queueing: no CFS bandwidth control".into())
 }
 
