@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a program file is. Each file is examined once, however many processes run it.
 
-use super::image::{FileImage, mapping, program_start};
+use super::image::{FileImage, mapping, places, program_start};
 use crate::collect::Roots;
 use deburr_core::limits::elf::{Elf, ElfError};
 use deburr_core::limits::go::{self, GoBuild, GomaxprocsError};
@@ -103,7 +103,7 @@ impl Programs {
         let is_library =
             |path: &[u8]| path.strip_suffix(b" (deleted)").unwrap_or(path).ends_with(b"/libjvm.so");
         let found = mapping(roots, pid, is_library)?;
-        let places = found.places(roots, pid);
+        let places = places(&found, roots, pid);
         let (path, identity) =
             places.iter().find_map(|place| Some((place, Identity::of(place, roots, pid).ok()?)))?;
         let memory = FileImage::memory(roots, pid).ok()?;

@@ -84,9 +84,5 @@ fn command_line(roots: &Roots, pid: u32, most_bytes: u64) -> io::Result<String> 
     let mut line = Vec::new();
     let file = File::open(roots.proc.join(pid.to_string()).join("cmdline"))?;
     file.take(most_bytes).read_to_end(&mut line)?;
-    while line.last() == Some(&0) {
-        line.pop();
-    }
-    line.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
-    Ok(name::decode(&line))
+    Ok(name::decode_words(&line))
 }

@@ -6,7 +6,6 @@
 //! and the column, never a panic and never a silent 0.
 
 use deburr_core::sqlite::Value;
-use rusqlite::types::{ToSqlOutput, Value as Owned, ValueRef};
 use std::borrow::Cow;
 
 /// The error for a cell that does not have the type of its column.
@@ -46,17 +45,6 @@ pub(super) enum Cell<'a> {
     Integer(i64),
     Text(Cow<'a, str>),
     Blob(Vec<u8>),
-}
-
-impl rusqlite::ToSql for Cell<'_> {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(match self {
-            Self::Null => ToSqlOutput::Owned(Owned::Null),
-            Self::Integer(integer) => ToSqlOutput::Owned(Owned::Integer(*integer)),
-            Self::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
-            Self::Blob(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
-        })
-    }
 }
 
 /// Reads the cells of a row from left to right.

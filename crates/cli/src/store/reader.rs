@@ -57,7 +57,7 @@ impl Reader {
     }
 
     /// Opens a recording whose bytes are at hand. `shown` is its name in messages.
-    fn of(opened: Opened, shown: String) -> Result<Self, OpenError> {
+    pub(super) fn of(opened: Opened, shown: String) -> Result<Self, OpenError> {
         let bytes = opened.file.size() + opened.log.as_ref().map_or(0, Source::size);
         let fail = |fault| unreadable(&shown, fault);
         let database = Database::open(opened.file, opened.log).map_err(fail)?;

@@ -7,6 +7,7 @@ use super::table::{self, OnDemand};
 use super::{companion, reason, records, uri};
 use crate::failure::{Exit, Failure};
 use deburr_core::recording::Record;
+use rusqlite::types::{ToSqlOutput, Value as Owned, ValueRef};
 use rusqlite::{Connection, OpenFlags, params_from_iter};
 use std::collections::HashMap;
 use std::fs::File;
@@ -202,6 +203,17 @@ impl Writer {
     #[cfg(test)]
     pub(super) fn limit_to_pages(&self, pages: u32) {
         self.connection.pragma_update(None, "max_page_count", pages).unwrap();
+    }
+}
+
+impl rusqlite::ToSql for Cell<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Self::Null => ToSqlOutput::Owned(Owned::Null),
+            Self::Integer(integer) => ToSqlOutput::Owned(Owned::Integer(*integer)),
+            Self::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Self::Blob(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
+        })
     }
 }
 

@@ -9,6 +9,7 @@ pub mod cgroup_cpu;
 pub mod container;
 pub mod cpu_list;
 pub mod diskstats;
+pub mod maps;
 pub mod mountinfo;
 pub mod pid;
 pub mod pid_cgroup;

@@ -22,6 +22,15 @@ pub fn decode(bytes: &[u8]) -> String {
     text
 }
 
+/// Decodes a command line: words that are each followed by a NUL become words with spaces between them.
+#[must_use]
+pub fn decode_words(bytes: &[u8]) -> String {
+    let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    let words: Vec<u8> =
+        bytes[..end].iter().map(|&byte| if byte == 0 { b' ' } else { byte }).collect();
+    decode(&words)
+}
+
 /// Whether a character must not be shown as it is, because it controls the terminal (control characters, line and
 /// paragraph separators), reorders the text around it (bidirectional controls), or is invisible
 /// (zero-width and other default-ignorable characters, blanks that look like spaces).
@@ -54,7 +63,7 @@ pub fn is_hidden(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{decode, is_hidden};
+    use super::{decode, decode_words, is_hidden};
 
     #[test]
     fn letters_of_any_script_are_shown_and_what_steers_or_hides_is_not() {
@@ -76,5 +85,12 @@ mod tests {
         assert_eq!(decode(b"a\xff\xc3(b"), "a\\xff\\xc3(b");
         assert_eq!(decode(b"\x1b[31m"), "\x1b[31m");
         assert_eq!(decode(b""), "");
+    }
+
+    #[test]
+    fn words_are_parted_by_spaces() {
+        assert_eq!(decode_words(b"java\0-jar\0a b.jar\0\0"), "java -jar a b.jar");
+        assert_eq!(decode_words(b"\0\0x\xff\0"), "  x\\xff");
+        assert_eq!(decode_words(b"\0"), "");
     }
 }
