@@ -17,10 +17,10 @@ const MAX_NAME_BYTES: u64 = 1 << 20;
 const MAX_NAME_KEPT: usize = 64;
 /// Maximum number of headers of each kind.
 const MAX_HEADERS: u16 = 8192;
-/// Maximum number of symbols that are read from a table.
-const MAX_SYMBOLS: u64 = 1 << 20;
-/// Maximum length of the table of symbol names.
-const MAX_STRING_BYTES: u64 = 64 << 20;
+/// Maximum number of symbols that are read from a table. A `libjvm.so` exports 500 or so.
+const MAX_SYMBOLS: u64 = 1 << 16;
+/// Maximum length of the table of symbol names, for which memory is needed before it is known that the file has it.
+const MAX_STRING_BYTES: u64 = 4 << 20;
 
 /// Why a file cannot be read as a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

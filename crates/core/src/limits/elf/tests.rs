@@ -85,3 +85,23 @@ fn many_segments_over_one_sparse_file_have_one_budget() {
     assert!(!go::is_go(&file, &elf));
     assert!(sparse.read.get() <= budget, "{} bytes", sparse.read.get());
 }
+
+#[test]
+fn no_room_is_made_for_tables_of_symbols_that_no_library_has() {
+    const DYNSYM: u32 = 11;
+    for (symbols_bytes, strings_bytes) in [(24_u64, 64_u64 << 20), (1 << 40, 100)] {
+        let mut head = header((0, 0), (HEADER_BYTES, 2));
+        for (kind, bytes, link) in [(DYNSYM, symbols_bytes, 1_u32), (3, strings_bytes, 0)] {
+            let mut section = [0; 64];
+            put(&mut section, 4, &kind.to_le_bytes());
+            put(&mut section, 32, &bytes.to_le_bytes());
+            put(&mut section, 40, &link.to_le_bytes());
+            head.extend(section);
+        }
+        let file = Sparse { head, bytes: 4096, read: Cell::new(0) };
+        let elf = Elf::read(&file).unwrap();
+        file.read.set(0);
+        assert!(elf.dynamic_symbols(&file, &["a"]).is_empty());
+        assert!(file.read.get() <= 4 << 20, "{} bytes", file.read.get());
+    }
+}
