@@ -97,6 +97,11 @@ impl JumpDetector {
     }
 }
 
+/// By how much a beat at `t_ns` that was due at `due_ns` is late, if that is more than [`LATE_NS`].
+pub(crate) fn late(t_ns: u64, due_ns: u64) -> Option<u64> {
+    t_ns.checked_sub(due_ns).filter(|&late_ns| late_ns > LATE_NS)
+}
+
 /// Schedule of the beats: one every [`BIN_NS`], on a fixed grid. Beats that were missed are skipped, so that a busy
 /// host sees no burst of them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -127,10 +132,10 @@ impl Schedule {
             return None;
         }
         let bins_per_second = SECOND_NS / BIN_NS;
-        let late_ns = t_ns - self.next_ns();
+        let late_ns = late(t_ns, self.next_ns());
         let second = bin / bins_per_second > self.bin / bins_per_second;
         self.bin = bin;
-        Some(DueBeat { second, late_ns: (late_ns > LATE_NS).then_some(late_ns) })
+        Some(DueBeat { second, late_ns })
     }
 }
 
@@ -179,6 +184,13 @@ mod tests {
         let mut detector = JumpDetector::new(START);
         let torn = Clocks { spread_ns: SECOND_NS, ..after(SECOND_NS, 0, 800_000_000) };
         assert_eq!(detector.observe(torn), []);
+    }
+
+    #[test]
+    fn what_is_early_or_a_little_late_is_not_late() {
+        assert_eq!(late(SECOND_NS, 5 * SECOND_NS), None);
+        assert_eq!(late(5 * SECOND_NS, 4 * SECOND_NS), None);
+        assert_eq!(late(5 * SECOND_NS, 4 * SECOND_NS - 1), Some(SECOND_NS + 1));
     }
 
     #[test]

@@ -120,6 +120,10 @@ impl Session<'_> {
             clock::sleep_until(self.cx.start_mono_ns.saturating_add(wake_ns));
             let t_ns = clock::monotonic_ns().saturating_sub(self.cx.start_mono_ns);
             if let Some(early) = self.over(t_ns, end_ns, signals) {
+                // The last beat may be late, too: the process was stopped, or had no CPU.
+                if let Some(by_ns) = clock::late(t_ns, wake_ns) {
+                    self.event(t_ns, EventKind::LateTick { by_ns });
+                }
                 return self.end(t_ns, early);
             }
             if let Some(due) = schedule.wake(t_ns) {

@@ -51,6 +51,22 @@ fn a_signal_ends_the_window_and_the_report_says_so() {
 }
 
 #[test]
+fn a_window_whose_last_beat_is_late_says_so() {
+    let (session, directory) = begin(&["--json"]);
+    session.signal(Signal::STOP);
+    // It stands still for longer than a beat may be late without being noted.
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    session.signal(Signal::INT);
+    session.signal(Signal::CONT);
+    let output = session.wait();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = report(&output);
+    assert!(has_event(&report, &["the observer was late by", "SIGINT"]), "{}", report["window"]);
+    let path = directory.path().join("x.deburr");
+    assert!(stdout(&run(&["check", path.to_str().unwrap()], 0)).contains("consistent"));
+}
+
+#[test]
 fn a_recording_under_way_cannot_be_replaced() {
     let (session, directory) = begin(&["--json"]);
     let path = directory.path().join("x.deburr");
