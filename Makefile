@@ -6,6 +6,8 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 SECONDS_TO_RUN ?= 10
 N ?= 200
+SECONDS ?= 60
+MINUTES ?= 120
 
 # Cargo builds elsewhere if CARGO_TARGET_DIR says so.
 BINARY := $(or $(CARGO_TARGET_DIR),target)/release/deburr
@@ -43,6 +45,7 @@ vm-matrix: build ## let deburr find four faults in Debian's kernels from 5.10 on
 lint: ## check formatting, clippy and the format of the BPF sources
 	@scripts/setup --dev
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	clang-format --dry-run --Werror $$(git ls-files '*.bpf.c' 'crates/bpf/*.h')
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
@@ -56,6 +59,20 @@ oracle: build ## hold deburr against perf's trace in N=200 random runs, and a qu
 	@scripts/setup --bench --lab
 	@scripts/run tests/oracle/oracle --binary $(BINARY) --seconds 6 --runs $(N) --document docs/accuracy.md
 	@scripts/run tests/oracle/blocks --binary $(BINARY) --runs $$(($(N) / 4)) --document docs/accuracy-io.md
+
+.PHONY: fuzz
+fuzz: ## look for bytes that the readers of foreign files do not bear, SECONDS=60 for each
+	@scripts/setup --lab
+	@scripts/fuzz --seconds $(SECONDS)
+
+.PHONY: soak
+soak: build ## record for MINUTES=120 beside storms of processes, cgroups, mounts and IO (root)
+	@scripts/setup --lab
+	@scripts/run scripts/listed tests/soak/soak --binary $(BINARY) --minutes $(MINUTES)
+
+.PHONY: deny
+deny: ## check licences, duplicates, sources and known faults of all libraries; needs network, and minutes the first time
+	@scripts/deny
 
 .PHONY: docs
 docs: ## write the generated documents and golden files anew; read the diff before you commit it

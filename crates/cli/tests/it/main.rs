@@ -13,6 +13,7 @@ mod docs;
 mod doctor;
 mod install;
 mod layers;
+mod libraries;
 mod limits;
 mod outputs;
 mod program;

@@ -120,7 +120,10 @@ fn sources(dir: &Path) -> Vec<PathBuf> {
 #[test]
 fn what_is_noted_is_noted_for_the_tier_that_runs_the_test() {
     let known = tiers_of_the_script();
-    assert_eq!(known, ["pure", "program", "kernel", "lab", "replay", "vm", "oracle", "hostile"]);
+    assert_eq!(
+        known,
+        ["pure", "program", "kernel", "lab", "replay", "vm", "oracle", "hostile", "fuzz"]
+    );
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let mut seen = 0;
     for path in sources(&tests) {

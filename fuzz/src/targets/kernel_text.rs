@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The kernel's text files in which others may have put names: mounts, cgroups, processes.
+
+use crate::judged::visible;
+use deburr_core::procfs::{
+    cgroup_cpu, container, cpu_list, diskstats, maps, mountinfo, pid, pid_cgroup, pressure,
+    schedstat, stat,
+};
+use deburr_core::render;
+use deburr_core::text::name;
+
+/// A CPU list may name many CPUs in few bytes.
+const MOST_CPUS: usize = 1 << 16;
+
+fn lines(data: &[u8]) -> usize {
+    data.split(|&byte| byte == b'\n').count()
+}
+
+/// `/proc/PID/mountinfo`.
+pub(crate) fn mountinfo(data: &[u8]) {
+    let Ok(mounts) = mountinfo::parse(data) else { return };
+    assert!(mounts.len() <= lines(data), "{} mounts", mounts.len());
+    for mount in &mounts {
+        visible(&render::message(&format!("{mount:?}")));
+        let _ = mount.has_option("cpu");
+    }
+}
+
+/// The files of a cgroup, and those that say in which cgroups a process is.
+pub(crate) fn cgroup(data: &[u8]) {
+    let _ = cgroup_cpu::cpu_max(data);
+    let _ = cgroup_cpu::cfs_quota_us(data);
+    let _ = cgroup_cpu::cpu_stat(data);
+    let _ = cgroup_cpu::single("cpu.weight", data);
+    let _ = pressure::parse(data);
+    assert!(pid_cgroup::procs(data).len() <= lines(data));
+    let memberships = pid_cgroup::parse(data).unwrap_or_default();
+    assert!(memberships.len() <= lines(data));
+    for membership in &memberships {
+        let _ = membership.version();
+        if let Some(container) = container::of_path(&name::decode(&membership.path)) {
+            visible(&render::message(&format!("{container:?}")));
+            assert!(container.id.len() <= membership.path.len() * 4, "{container:?}");
+        }
+    }
+}
+
+/// What the kernel says of a process: its name is anything.
+pub(crate) fn process(data: &[u8]) {
+    if let Ok(stat) = pid::stat(data) {
+        assert!(stat.comm.len() <= data.len() * 4, "each byte becomes four at most");
+    }
+    let status = pid::status(data);
+    assert!(status.cpus_allowed.is_none_or(|cpus| cpus.len() <= MOST_CPUS));
+    let _ = schedstat::parse(data);
+    for line in data.split(|&byte| byte == b'\n') {
+        if let Some(mapping) = maps::parse(line) {
+            assert!(mapping.path.starts_with(b"/"), "{mapping:?}");
+        }
+    }
+}
+
+/// Files about the whole host.
+pub(crate) fn host(data: &[u8]) {
+    let _ = stat::parse(data, 100);
+    assert!(diskstats::parse(data).map_or(0, |disks| disks.len()) <= lines(data));
+    if let Ok(cpus) = cpu_list::parse(data) {
+        assert!(cpus.len() <= MOST_CPUS, "{} CPUs", cpus.len());
+        assert!(cpus.is_sorted(), "{cpus:?}");
+        let again = cpu_list::parse(cpu_list::format(&cpus).as_bytes());
+        assert!(cpus.is_empty() || again.as_ref() == Ok(&cpus), "{cpus:?} became {again:?}");
+    }
+}
