@@ -22,6 +22,7 @@ use deburr_core::recording::{
     BlockRecord, DevId, DeviceBins, IoBlameTick, IoPace, IoPurpose, IoWaitTick, JournalCommit,
     ProcId, Record, StallKind,
 };
+use deburr_core::stats::Span;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// State of the account.
@@ -206,7 +207,7 @@ impl Account {
                 }
             }
             WritebackEvent::Synced { begin_ns, end_ns, by, inode } => {
-                self.synced(cx, (by, inode), (begin_ns, end_ns), None, emit);
+                self.synced(cx, (by, inode), Span::new(begin_ns, end_ns), None, emit);
             }
             WritebackEvent::Paused { begin_ns, pause_ns, by, device } => {
                 let Some(process) = identity(cx, by, &mut *emit) else { return };
@@ -214,7 +215,8 @@ impl Account {
                 let of = (process, StallKind::DirtyThrottle);
                 self.hold_ups.add(of.0, of.1, device, pause_ns);
                 let t0_ns = since_start(begin_ns);
-                self.hold_ups.long((t0_ns, t0_ns.saturating_add(pause_ns)), of, device, None, None);
+                let span = Span::new(t0_ns, t0_ns.saturating_add(pause_ns));
+                self.hold_ups.long(span, of, device, None, None);
             }
             WritebackEvent::Committed(mut commit, begin_known) => {
                 if !begin_known && !self.measure(&mut commit) {
@@ -223,7 +225,7 @@ impl Account {
                 }
                 let Some(device) = self.disk_of(cx, commit.device, &mut *emit) else { return };
                 commit.device = device;
-                self.committed.push(device, (commit.t0_ns, commit.t1_ns));
+                self.committed.push(device, commit.span());
                 emit(Record::Block(Box::new(BlockRecord::Commit(commit))));
             }
         }
@@ -238,12 +240,12 @@ impl Account {
         before.is_some_and(|before| before + 1 == now.count)
     }
 
-    /// Adds a sync of a file; `latest_ns` as in `Stall`.
+    /// Adds a sync of a file, `at` by `CLOCK_MONOTONIC`; `latest_ns` as in `Stall`.
     fn synced(
         &mut self,
         cx: &mut Context,
         (by, inode): (&Requester, Inode),
-        (begin_ns, end_ns): (u64, u64),
+        at: Span,
         latest_ns: Option<u64>,
         emit: Emit<'_>,
     ) {
@@ -253,12 +255,12 @@ impl Account {
         let device = self.disk_of(cx, inode.fs, emit);
         let file = self.names.id(inode);
         let of = (process, StallKind::Sync);
-        if latest_ns.is_some() && end_ns == begin_ns {
+        if latest_ns.is_some() && at.t0_ns == at.t1_ns {
             return self.hold_ups.add_unmeasured(of.0, of.1, device);
         }
-        self.hold_ups.add(of.0, of.1, device, end_ns.saturating_sub(begin_ns));
-        let t0_ns = since_start(begin_ns);
-        let span = (t0_ns, since_start(end_ns).max(t0_ns));
+        self.hold_ups.add(of.0, of.1, device, at.length_ns());
+        let t0_ns = since_start(at.t0_ns);
+        let span = Span::new(t0_ns, since_start(at.t1_ns).max(t0_ns));
         self.hold_ups.long(span, of, device, Some(file), latest_ns.map(since_start));
         let Some(device) = device.filter(|_| latest_ns.is_none()) else { return };
         if let Some(flight) = self.flights.get_mut(&device) {
@@ -270,8 +272,8 @@ impl Account {
     }
 
     fn sync_is_over(&mut self, cx: &mut Context, over: &EndedSync<Inode>, emit: Emit<'_>) {
-        let range = (over.begin_ns, over.seen_ns);
-        self.synced(cx, (&over.by, over.file), range, Some(over.latest_ns), emit);
+        let at = Span::new(over.begin_ns, over.seen_ns);
+        self.synced(cx, (&over.by, over.file), at, Some(over.latest_ns), emit);
     }
 
     /// Looks at the threads whose syncs are not known to be over. Events up to `reported_until_ns` (`CLOCK_MONOTONIC`) were
@@ -289,8 +291,9 @@ impl Account {
         }
     }
 
-    /// Emits the waits, blame, bins and pace of the past up to `t1_ns`; `last` = the window ends there.
-    pub(super) fn settle(&mut self, (t0_ns, t1_ns): (u64, u64), last: bool, emit: Emit<'_>) {
+    /// Emits the waits, blame, bins and pace of the past; `last` = the window ends with it.
+    pub(super) fn settle(&mut self, past: Span, last: bool, emit: Emit<'_>) {
+        let Span { t0_ns, t1_ns } = past;
         for (&device, flight) in &mut self.flights {
             let from_ns = flight.bins_from_ns();
             let past = flight.settle(t1_ns);
@@ -303,7 +306,13 @@ impl Account {
             }
             for long in past.long {
                 let of = (long.proc, StallKind::Request);
-                self.hold_ups.long((long.t0_ns, long.t1_ns), of, Some(device), long.file, None);
+                self.hold_ups.long(
+                    Span::new(long.t0_ns, long.t1_ns),
+                    of,
+                    Some(device),
+                    long.file,
+                    None,
+                );
             }
             for ((victim, culprit), ns) in past.blame {
                 let tick = IoBlameTick { t0_ns, t1_ns, victim, device, culprit, ns };

@@ -2,6 +2,7 @@
 //! The latest journal commits, and which of them a sync waited for.
 
 use deburr_core::recording::DevId;
+use deburr_core::stats::Span;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Commits that are kept per device.
@@ -11,30 +12,31 @@ const REMEMBERED: usize = 64;
 const GRACE_NS: u64 = 2_000_000;
 const GRACE_PART: u64 = 10;
 
-/// Commits that have ended, as `(start_ns, end_ns)` by disk.
+/// Commits that have ended, by disk.
 #[derive(Debug, Default)]
-pub(super) struct Committed(BTreeMap<DevId, VecDeque<(u64, u64)>>);
+pub(super) struct Committed(BTreeMap<DevId, VecDeque<Span>>);
 
 impl Committed {
-    pub(super) fn push(&mut self, device: DevId, span_ns: (u64, u64)) {
+    pub(super) fn push(&mut self, device: DevId, commit: Span) {
         let commits = self.0.entry(device).or_default();
         if commits.len() >= REMEMBERED {
             commits.pop_front();
         }
-        commits.push_back(span_ns);
+        commits.push_back(commit);
     }
 
     /// The parts of a sync in which it waited for a commit. If the sync ended right after the last commit that ended
     /// within it, it waited for that commit and for the earlier ones that ended within it.
-    pub(super) fn waited_for(&self, device: DevId, (t0_ns, t1_ns): (u64, u64)) -> Vec<(u64, u64)> {
-        let within = |&&(_, end_ns): &&(u64, u64)| (t0_ns + 1..=t1_ns).contains(&end_ns);
+    pub(super) fn waited_for(&self, device: DevId, sync: Span) -> Vec<Span> {
+        let Span { t0_ns, t1_ns } = sync;
+        let within = |commit: &&Span| (t0_ns + 1..=t1_ns).contains(&commit.t1_ns);
         let commits: Vec<_> = self.0.get(&device).into_iter().flatten().filter(within).collect();
-        let last_ns = commits.iter().map(|commit| commit.1).max().unwrap_or(0);
+        let last_ns = commits.iter().map(|commit| commit.t1_ns).max().unwrap_or(0);
         let grace_ns = GRACE_NS.max((t1_ns - t0_ns) / GRACE_PART);
         if t1_ns - t0_ns.max(last_ns) > grace_ns || commits.is_empty() {
             return Vec::new();
         }
-        commits.into_iter().map(|&(from_ns, to_ns)| (from_ns.max(t0_ns), to_ns)).collect()
+        commits.into_iter().map(|it| Span::new(it.t0_ns.max(t0_ns), it.t1_ns)).collect()
     }
 }
 
@@ -47,10 +49,11 @@ mod tests {
 
     fn waited_ms(commits: &[(u64, u64)], sync: (u64, u64)) -> Vec<(u64, u64)> {
         let mut committed = Committed::default();
-        commits.iter().for_each(|&(from, to)| committed.push(DISK, (from * MS, to * MS)));
-        assert_eq!(committed.waited_for(DevId { minor: 1, ..DISK }, (0, 1000 * MS)), []);
-        let waited = committed.waited_for(DISK, (sync.0 * MS, sync.1 * MS));
-        waited.into_iter().map(|(from, to)| (from / MS, to / MS)).collect()
+        let span = |(from, to): (u64, u64)| Span::new(from * MS, to * MS);
+        commits.iter().for_each(|&commit| committed.push(DISK, span(commit)));
+        assert_eq!(committed.waited_for(DevId { minor: 1, ..DISK }, span((0, 1000))), []);
+        let waited = committed.waited_for(DISK, span(sync));
+        waited.into_iter().map(|it| (it.t0_ns / MS, it.t1_ns / MS)).collect()
     }
 
     #[test]

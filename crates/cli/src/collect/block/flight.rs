@@ -24,6 +24,7 @@
 use super::demand_bins::{DemandBins, FinishedBins};
 use super::waits::LONG_NS;
 use deburr_core::recording::{DeviceBin, FileId, IoCulprit, ProcId, WaitHist};
+use deburr_core::stats::Span;
 use std::collections::{BTreeMap, VecDeque};
 
 /// How long after the fact the past is processed.
@@ -61,10 +62,10 @@ pub(super) struct Request {
 impl Request {
     /// Something that a thread waits for and others submit, such as a journal commit. Its weight is 0, because the
     /// requests of the others are in flight themselves.
-    pub(super) fn of_others((start_ns, done_ns): (u64, u64), waiter: Waiter, file: FileId) -> Self {
+    pub(super) fn of_others(span: Span, waiter: Waiter, file: FileId) -> Self {
         let (waiter, file) = (Some(waiter), Some(file));
         let account = IoCulprit::Filesystem;
-        let queued_ns = start_ns;
+        let (queued_ns, start_ns, done_ns) = (span.t0_ns, span.t0_ns, span.t1_ns);
         Self { queued_ns, start_ns, done_ns, account, waiter, file, bytes: 0, weight: 0 }
     }
 }

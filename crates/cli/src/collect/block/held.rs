@@ -6,6 +6,7 @@ use crate::collect::settings::io_trees;
 use crate::collect::{Context, Emit, ObservedProcess, Roots};
 use deburr_bpf::block::{Direction, HeldTransfers};
 use deburr_core::recording::{BlockRecord, DevId, HeldTick, IoOp, ProcId, Record};
+use deburr_core::stats::Span;
 use deburr_core::text::name;
 use deburr_sys::handle;
 use std::collections::{BTreeMap, HashMap};
@@ -57,7 +58,7 @@ impl HeldBack {
     pub(super) fn second(
         &mut self,
         cx: &mut Context,
-        (t0_ns, t1_ns): (u64, u64),
+        Span { t0_ns, t1_ns }: Span,
         held: &[HeldTransfers],
         emit: Emit<'_>,
     ) {

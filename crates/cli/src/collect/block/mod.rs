@@ -30,6 +30,7 @@ use deburr_bpf::TimedRuns;
 use deburr_bpf::block::{BlockPlan, BlockProbe, RequestHook};
 use deburr_bpf::facts::facts;
 use deburr_core::recording::{BlockRecord, Coverage, Record, Source, State};
+use deburr_core::stats::Span;
 use sampling::Sampling;
 use std::collections::BTreeMap;
 use writeback::Writeback;
@@ -153,9 +154,9 @@ impl BlockCollector {
         let passes = writeback.as_ref().map(|writeback| &writeback.passes);
         account.names(last, |inode| passes.ok()?.dirtier(inode), &mut *emit);
         let past_ns = if last { t_ns } else { t_ns.saturating_sub(flight::LAG_NS) };
-        account.settle((self.past_ns, past_ns), last, &mut *emit);
+        account.settle(Span::new(self.past_ns, past_ns), last, &mut *emit);
         self.past_ns = past_ns;
-        let span = (self.t0_ns, t_ns);
+        let span = Span::new(self.t0_ns, t_ns);
         // What cannot be read now is read in the next second: the amounts only grow.
         let held = probe.held().unwrap_or_default();
         account.held.second(cx, span, &held, &mut *emit);

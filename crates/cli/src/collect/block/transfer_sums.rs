@@ -6,6 +6,7 @@ use deburr_core::recording::{
     BlockRecord, CgroupId, DevId, DeviceTick, DiskCounters, FileId, IoOp, IoPurpose, IoTick,
     ProcId, WaitHist,
 };
+use deburr_core::stats::Span;
 use std::collections::BTreeMap;
 
 /// Rows of a second: transfers beyond that are counted without their file.
@@ -111,7 +112,7 @@ impl Tally {
     /// Takes the records of the second. `counters` yields the present counters of a disk.
     pub(super) fn take<'a>(
         &mut self,
-        (t0_ns, t1_ns): (u64, u64),
+        Span { t0_ns, t1_ns }: Span,
         counters: impl Fn(DevId) -> Option<&'a DiskCounters>,
         reason: impl Fn(u8) -> String,
     ) -> Vec<BlockRecord> {
@@ -183,7 +184,7 @@ mod tests {
         let took =
             RequestTimes { total_ns: 300, before_ns: Some(5000), queue_ns: Some(100), weight: 8 };
         tally.request(DISK, IoOp::Write, took);
-        let records = tally.take((0, 1), |_| None, |_| String::new());
+        let records = tally.take(Span::new(0, 1), |_| None, |_| String::new());
         let [BlockRecord::Io(io), BlockRecord::DeviceTick(times)] = &*records else {
             panic!("{records:?}")
         };
@@ -196,7 +197,7 @@ mod tests {
             Some(5000),
             "not part of the whole"
         );
-        assert!(tally.take((1, 2), |_| None, |_| String::new()).is_empty());
+        assert!(tally.take(Span::new(1, 2), |_| None, |_| String::new()).is_empty());
     }
 
     #[test]
@@ -205,7 +206,7 @@ mod tests {
         for file in 1..=100_000 {
             tally.transfer(key(file), 4096, 100, 1);
         }
-        let records = tally.take((0, 1), |_| None, |_| String::new());
+        let records = tally.take(Span::new(0, 1), |_| None, |_| String::new());
         assert!(records.len() <= ROWS + 1);
         let bytes: u64 = records
             .iter()

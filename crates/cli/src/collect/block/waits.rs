@@ -51,18 +51,18 @@ impl HoldUps {
     /// Keeps a stall as an event if it is long; `latest_ns` as in [`Stall`].
     pub(super) fn long(
         &mut self,
-        (t0_ns, t1_ns): (u64, u64),
+        span: Span,
         (proc, kind): (ProcId, StallKind),
         device: Option<DevId>,
         file: Option<FileId>,
         latest_ns: Option<u64>,
     ) {
-        if t1_ns - t0_ns < LONG_NS {
+        if span.length_ns() < LONG_NS {
             return;
         }
         self.stalls.push(Stall {
-            t0_ns,
-            t1_ns,
+            t0_ns: span.t0_ns,
+            t1_ns: span.t1_ns,
             proc,
             kind,
             device,
@@ -98,7 +98,7 @@ impl HoldUps {
     }
 
     /// Takes the records of the second.
-    pub(super) fn take(&mut self, (t0_ns, t1_ns): (u64, u64)) -> Vec<BlockRecord> {
+    pub(super) fn take(&mut self, Span { t0_ns, t1_ns }: Span) -> Vec<BlockRecord> {
         self.shorten();
         let mut stalls = std::mem::take(&mut self.stalls);
         stalls.sort_by_key(|stall| (stall.t1_ns, stall.t0_ns, stall.proc));
@@ -158,7 +158,7 @@ mod tests {
     fn long(hold_ups: &mut HoldUps, ms: (u64, u64), proc: u32) {
         hold_ups.add(ProcId(proc), StallKind::Sync, None, (ms.1 - ms.0) * MS);
         let of = (ProcId(proc), StallKind::Sync);
-        hold_ups.long((ms.0 * MS, ms.1 * MS), of, None, None, None);
+        hold_ups.long(Span::new(ms.0 * MS, ms.1 * MS), of, None, None, None);
     }
 
     fn stalls(hold_ups: &mut HoldUps) -> Vec<Stall> {
@@ -166,7 +166,7 @@ mod tests {
             BlockRecord::Stall(stall) => Some(stall),
             _ => None,
         };
-        hold_ups.take((0, 1)).into_iter().filter_map(stall).collect()
+        hold_ups.take(Span::new(0, 1)).into_iter().filter_map(stall).collect()
     }
 
     #[test]
@@ -240,7 +240,7 @@ mod tests {
         for ms in 0..1000 {
             long(&mut hold_ups, (0, ms), 1);
         }
-        let records = hold_ups.take((0, 1));
+        let records = hold_ups.take(Span::new(0, 1));
         let BlockRecord::Wait(sum) = &records[0] else { panic!("{:?}", records[0]) };
         assert_eq!((sum.waits.total_count(), sum.max_ns, sum.unmeasured), (1000, 999 * MS, 0));
         let BlockRecord::Stall(only) = &records[1] else { panic!("{:?}", records[1]) };

@@ -209,7 +209,7 @@ fn who_waits_for_a_commit_waits_beside_all_that_is_in_flight() {
     flight.push(Request { account: journal, waiter: None, ..request(9, 10, 50) });
     flight.push(Request { waiter: None, ..request(2, 10, 30) });
     let waiter = Waiter { proc: ProcId(1), tid: 1 };
-    flight.push(Request::of_others((10 * MS, 60 * MS), waiter, FileId(7)));
+    flight.push(Request::of_others(Span::new(10 * MS, 60 * MS), waiter, FileId(7)));
     let past = flight.settle(100 * MS);
     assert_eq!(past.waits[&ProcId(1)].sizes.total_ns(), 50 * MS);
     assert_eq!(blame_ms(&past, 1, IoCulprit::Process(ProcId(2))), 10);
