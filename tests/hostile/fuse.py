@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""A filesystem of two files that speaks to /dev/fuse itself: `program`, which is answered for until the server falls
-silent, and `silence`, whose bytes are never answered for."""
+"""A filesystem that speaks to /dev/fuse itself. It has the files `program`, which is answered for until the server falls
+silent, and `silence`, whose bytes are never answered for, and the directory `disk`, on which one can mount something."""
 
 import ctypes
 import errno
@@ -13,8 +13,8 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 MS_NOSUID, MS_NODEV = 2, 4
 HEADER = struct.Struct("<IIQQIIII")
 LOOKUP, FORGET, GETATTR, OPEN, READ, RELEASE, FLUSH, INIT, OPENDIR, BATCH_FORGET = 1, 2, 3, 14, 15, 18, 25, 26, 27, 42
-ROOT, PROGRAM, SILENCE = 1, 2, 3
-NAMES = {b"program": PROGRAM, b"silence": SILENCE}
+ROOT, PROGRAM, SILENCE, DISK = 1, 2, 3, 4
+NAMES = {b"program": PROGRAM, b"silence": SILENCE, b"disk": DISK}
 SILENCE_BYTES = 1 << 20
 
 
@@ -78,5 +78,5 @@ class Server:
 
     def attributes(self, node):
         size = {PROGRAM: len(self.program), SILENCE: SILENCE_BYTES}.get(node, 0)
-        mode = stat.S_IFDIR | 0o755 if node == ROOT else stat.S_IFREG | 0o755
+        mode = stat.S_IFDIR | 0o755 if node in (ROOT, DISK) else stat.S_IFREG | 0o755
         return struct.pack("<6Q10I", node, size, size // 512 + 1, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)

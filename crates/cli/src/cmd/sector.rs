@@ -6,8 +6,10 @@ use crate::collect::Roots;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::progress::SearchProgress;
-use crate::sector::{self, Method, SectorRequest};
+use crate::sector::{self, Method, SectorRequest, apart};
+use clap::ValueEnum as _;
 use deburr_core::render;
+use std::ffi::OsString;
 use std::io::Read as _;
 use std::path::PathBuf;
 
@@ -37,12 +39,20 @@ pub(crate) struct SectorArgs {
     /// Print one JSON document (schema deburr.sector/1)
     #[arg(long)]
     pub(crate) json: bool,
+    /// Look in this process
+    #[arg(long, hide = true)]
+    pub(crate) here: bool,
     #[command(flatten)]
     pub(crate) messages: Messages,
 }
 
 pub(crate) fn run(args: &SectorArgs) -> anyhow::Result<Exit> {
     let sectors = sectors(&args.sectors)?;
+    if !args.here {
+        let (text, exit) = apart::run(&again(args), lines(&sectors))?;
+        output::print(&text)?;
+        return Ok(exit);
+    }
     let question = SectorRequest {
         device: &args.device,
         sectors: &sectors,
@@ -59,6 +69,27 @@ pub(crate) fn run(args: &SectorArgs) -> anyhow::Result<Exit> {
     let text = if args.json { render::json_document(&document)? } else { sector::text(&document) };
     output::print(text.as_bytes())?;
     Ok(if document.looked { Exit::Done } else { Exit::Missing })
+}
+
+/// The arguments with which this program looks itself, at sectors on its standard input.
+fn again(args: &SectorArgs) -> Vec<OsString> {
+    let mut again: Vec<OsString> = vec!["sector".into(), "--here".into()];
+    let mut option = |given: bool, name: &str| again.extend(given.then(|| name.into()));
+    option(args.partition_relative, "--partition-relative");
+    option(args.json, "--json");
+    option(args.messages.quiet, "--quiet");
+    if let Some(directory) = &args.under {
+        again.extend(["--under".into(), directory.into()]);
+    }
+    if let Some(method) = args.method.and_then(|method| method.to_possible_value()) {
+        again.extend(["--method".into(), method.get_name().into()]);
+    }
+    again.extend(["--".into(), args.device.as_str().into(), "-".into()]);
+    again
+}
+
+fn lines(sectors: &[u64]) -> String {
+    sectors.iter().flat_map(|sector| [sector.to_string(), "\n".into()]).collect()
 }
 
 /// The sectors in the arguments; for `-`, those on standard input.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Opens a file by its inode number, with the filesystem's own kind of file handle.
 
+use super::lookup::WantedFile;
 use super::mounts::FilesystemMount;
-use super::resolver::ObservedFile;
 use deburr_sys::handle;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -25,20 +25,16 @@ pub(super) enum InodeLookup {
     Moved,
 }
 
-/// The mount that was asked last, kept open. While it is open its filesystem cannot be unmounted, so it is closed after
-/// each series of files.
+/// The mount that was asked last, kept open. While it is open its filesystem cannot be unmounted: it serves one series of
+/// files.
 #[derive(Debug, Default)]
 pub(super) struct OpenMount(Option<(u64, OwnedFd)>);
 
 impl OpenMount {
-    pub(super) fn close(&mut self) {
-        self.0 = None;
-    }
-
     /// Opens the mount, unless it is open already.
     fn at(&mut self, place: &FilesystemMount) -> Result<BorrowedFd<'_>, InodeLookup> {
         if self.0.as_ref().is_none_or(|(id, _)| *id != place.id) {
-            self.close();
+            self.0 = None;
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
             let mount = rustix::fs::open(place.path(), flags, Mode::empty());
             let mount = mount.map_err(|_| InodeLookup::Unable)?;
@@ -52,11 +48,11 @@ impl OpenMount {
     }
 }
 
-/// Asks the filesystem of `place` for the inode that was seen.
+/// Asks the filesystem of `place` for the inode.
 pub(super) fn open(
     mount: &mut OpenMount,
     place: &FilesystemMount,
-    seen: &ObservedFile<'_>,
+    seen: &WantedFile,
 ) -> InodeLookup {
     let generation = seen.generation;
     let Some((kind, bytes)) = encode(place, seen) else { return InodeLookup::Unable };
@@ -86,7 +82,7 @@ fn mount_of(file: &OwnedFd) -> Option<u64> {
 }
 
 /// Type and bytes of a file handle. Its numbers are in native byte order.
-fn encode(place: &FilesystemMount, seen: &ObservedFile<'_>) -> Option<(i32, Vec<u8>)> {
+fn encode(place: &FilesystemMount, seen: &WantedFile) -> Option<(i32, Vec<u8>)> {
     let (ino, generation) = (seen.ino, seen.generation.to_ne_bytes());
     Some(match place.fs_type.as_str() {
         "ext2" | "ext3" | "ext4" | "f2fs" => {

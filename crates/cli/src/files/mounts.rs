@@ -3,10 +3,12 @@
 
 mod table;
 
+use super::octets;
 use super::watch::MountWatch;
 use deburr_core::procfs::mountinfo::{self, Mount};
 use deburr_core::recording::{self, DevId};
 use deburr_core::text::name;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::fs;
@@ -37,26 +39,30 @@ const NEVER_WRITTEN: [&str; 9] =
 const SEARCH_EVERY: u32 = 10;
 
 /// One mount of a filesystem.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FilesystemMount {
     /// Mount id of the kernel.
     pub(crate) id: u64,
     /// The directory (or file) of the filesystem that is mounted: the root of the mount.
+    #[serde(with = "octets")]
     pub(crate) root: Vec<u8>,
     /// Mount point, in its mount namespace.
+    #[serde(with = "octets")]
     pub(crate) point: Vec<u8>,
     /// Prefix of the path: empty, or `/proc/PID/root` for another mount namespace.
+    #[serde(with = "octets")]
     pub(crate) outside: Vec<u8>,
     /// Whether another mount covers it.
     pub(crate) covered: bool,
     /// `ext4`, ...
     pub(crate) fs_type: String,
+    #[serde(with = "octets")]
     source: Vec<u8>,
     options: Vec<String>,
 }
 
 impl FilesystemMount {
-    fn new(mount: &Mount, covered: bool, outside: &[u8]) -> Self {
+    pub(super) fn new(mount: &Mount, covered: bool, outside: &[u8]) -> Self {
         let mut options = mount.options.clone();
         options.extend(mount.super_options.iter().filter(|o| !mount.options.contains(o)).cloned());
         Self {

@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The name of a file: the path that a probe saw, completed by its mount, and confirmed or corrected by the filesystem.
 
-use super::handles::{self, InodeLookup, OpenMount};
-use super::mounts::{FilesystemMount, Mounts, strip_directory};
+use super::lookup::{AskFilesystem, Inquiry, Lookup, WantedFile};
+use super::mounts::{FilesystemMount, Mounts};
 use deburr_core::recording::{DevId, FileState, Mount};
 use deburr_core::text::name;
-use rustix::fs::{AtFlags, CWD, Stat};
-use std::fs;
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
-use std::os::unix::ffi::OsStringExt as _;
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Files that are looked up in the kernel per second; each costs some 10 us.
 const LOOKUPS_PER_SECOND: u32 = 100;
 /// The same in the last second, when all names are looked up again: some 10 ms.
 const LOOKUPS_AT_THE_END: u32 = 1000;
-/// Mounts of a filesystem that are tried.
-const MAX_PLACES: usize = 8;
-/// What the kernel appends to the name of a deleted file.
-const DELETED: &[u8] = b" (deleted)";
+/// Time that answers may take per second, and in the last second: filesystems may have to read from a busy disk.
+const TIME_PER_SECOND: Duration = Duration::from_millis(300);
+const TIME_AT_THE_END: Duration = Duration::from_secs(2);
 
 /// A file as a probe saw it.
 #[derive(Clone, Copy, Debug)]
@@ -61,8 +58,9 @@ pub(crate) struct Name {
 #[derive(Debug)]
 pub(crate) struct Resolver {
     mounts: Mounts,
+    asked: Box<dyn AskFilesystem>,
     left: u32,
-    open: OpenMount,
+    time_left: Duration,
 }
 
 /// A name before it is decoded.
@@ -89,22 +87,26 @@ impl RawName {
 }
 
 impl Resolver {
-    /// Reads the mounts. `proc` is `/proc` except in tests.
-    pub(crate) fn new(proc: &Path) -> Self {
-        Self { mounts: Mounts::read(proc), left: LOOKUPS_PER_SECOND, open: OpenMount::default() }
+    /// Reads the mounts. `proc` is `/proc` except in tests; filesystems are asked through `asked`.
+    pub(crate) fn new(proc: &Path, asked: impl AskFilesystem + 'static) -> Self {
+        Self {
+            mounts: Mounts::read(proc),
+            asked: Box::new(asked),
+            left: LOOKUPS_PER_SECOND,
+            time_left: TIME_PER_SECOND,
+        }
     }
 
     /// Called once a second: renews the budget of look-ups.
     pub(crate) fn second(&mut self) {
-        self.left = LOOKUPS_PER_SECOND;
-        self.rest();
+        (self.left, self.time_left) = (LOOKUPS_PER_SECOND, TIME_PER_SECOND);
         self.mounts.second();
     }
 
     /// Called in place of [`Self::second`] for the last second.
     pub(crate) fn last_second(&mut self) {
         self.second();
-        self.left = LOOKUPS_AT_THE_END;
+        (self.left, self.time_left) = (LOOKUPS_AT_THE_END, TIME_AT_THE_END);
     }
 
     /// The mount of a filesystem, as a fact of a recording.
@@ -117,54 +119,84 @@ impl Resolver {
         self.mounts.is_cut()
     }
 
-    /// The name of the file.
+    /// The name of one file.
     pub(crate) fn name(&mut self, seen: &ObservedFile<'_>) -> Name {
-        let name = self.name_in_a_row(seen);
-        self.rest();
-        name
+        let unknown = || Name { path: String::new(), state: FileState::Nameless, confirmed: false };
+        self.names(std::slice::from_ref(seen)).pop().unwrap_or_else(unknown)
     }
 
-    /// Closes the mount that was kept open.
-    pub(crate) fn rest(&mut self) {
-        self.open.close();
-    }
-
-    /// The name of the file. The mount is kept open for the next file until [`Self::rest`].
-    pub(crate) fn name_in_a_row(&mut self, seen: &ObservedFile<'_>) -> Name {
-        if self.mounts.of(seen.fs).is_empty() {
-            // Unmounted since: its name while it was mounted.
-            return path_seen(self.mounts.former(seen.fs), seen).name(false);
-        }
-        let places = self.mounts.of(seen.fs);
-        let as_seen = path_seen(places, seen);
-        if self.left == 0 {
-            return as_seen.name(false);
-        }
-        self.left -= 1;
-        let mut gone = false;
-        let mut moved = false;
-        for place in places.iter().filter(|place| !place.covered).take(MAX_PLACES) {
-            match handles::open(&mut self.open, place, seen) {
-                InodeLookup::Opened(file) => return ask(places, place, &file, seen, &as_seen),
-                InodeLookup::Gone => gone = true,
-                InodeLookup::Moved => moved = true,
-                InodeLookup::Unable => continue,
+    /// The names of files, in their order.
+    pub(crate) fn names(&mut self, seen: &[ObservedFile<'_>]) -> Vec<Name> {
+        let mut as_seen = Vec::with_capacity(seen.len());
+        let mut asked: BTreeMap<DevId, Vec<usize>> = BTreeMap::new();
+        for (index, file) in seen.iter().enumerate() {
+            let places = self.mounts.of(file.fs);
+            if places.is_empty() {
+                // Unmounted since: its name while it was mounted.
+                as_seen.push(path_seen(self.mounts.former(file.fs), file));
+                continue;
             }
-            break;
+            as_seen.push(path_seen(places, file));
+            if self.left > 0 {
+                self.left -= 1;
+                asked.entry(file.fs).or_default().push(index);
+            }
         }
-        if gone {
-            return as_seen.deleted().name(true);
+        let mut names: Vec<Name> = as_seen.iter().map(|raw| raw.name(false)).collect();
+        for (fs, indexes) in asked {
+            let wanted = indexes.iter().map(|&index| {
+                let raw = &as_seen[index];
+                WantedFile::new(&seen[index], raw.has_place().then_some(&*raw.path))
+            });
+            let found = self.ask(fs, &wanted.collect::<Vec<_>>());
+            for (&index, found) in indexes.iter().zip(found) {
+                names[index] = self.confirm(&seen[index], &as_seen[index], found);
+            }
         }
-        if moved {
+        names
+    }
+
+    /// What the filesystem answers about the first of these files, as far as the time reaches.
+    fn ask(&mut self, fs: DevId, wanted: &[WantedFile]) -> Vec<Lookup> {
+        let mut found = Vec::new();
+        while found.len() < wanted.len() && !self.time_left.is_zero() {
+            let inquiry = Inquiry::new(fs, self.mounts.of(fs), &wanted[found.len()..]);
+            let begin = Instant::now();
+            let answer = self.asked.ask(&inquiry);
+            self.time_left = self.time_left.saturating_sub(begin.elapsed());
+            match answer {
+                Some(answer) if !answer.is_empty() => found.extend(answer),
+                _ => break,
+            }
+        }
+        found
+    }
+
+    /// The name of a file after the filesystem was asked.
+    fn confirm(&mut self, seen: &ObservedFile<'_>, as_seen: &RawName, found: Lookup) -> Name {
+        let linked = || RawName { state: FileState::Linked, ..as_seen.clone() }.name(true);
+        let state = |deleted| if deleted { FileState::Deleted } else { FileState::Linked };
+        if matches!(found, Lookup::Moved { .. }) {
             self.mounts.forget(seen.fs);
         }
-        // The same inode number at that path is nearly as good a confirmation.
-        let there =
-            as_seen.has_place() && stat(&as_seen.path).is_some_and(|s| s.st_ino == seen.ino);
-        if there {
-            RawName { state: FileState::Linked, ..as_seen }.name(true)
-        } else {
-            as_seen.name(false)
+        match found {
+            Lookup::AsSeen
+            | Lookup::Unable { is_there: true }
+            | Lookup::Moved { is_there: true } => linked(),
+            Lookup::At { path, deleted } => RawName { path, state: state(deleted) }.name(true),
+            Lookup::Elsewhere { path, deleted } => {
+                let joined = self.mounts.of(seen.fs).iter().find_map(|place| place.join(&path));
+                let raw = joined.map_or(RawName { path, state: FileState::InFilesystem }, |path| {
+                    RawName { path, state: state(deleted) }
+                });
+                raw.name(true)
+            }
+            Lookup::Unlinked | Lookup::Gone => as_seen.deleted().name(true),
+            // The kernel has no name cached, or the file was renamed since: the name that was seen is the best known.
+            Lookup::NoName => as_seen.name(seen.deleted),
+            Lookup::Unable { is_there: false } | Lookup::Moved { is_there: false } => {
+                as_seen.name(false)
+            }
         }
     }
 }
@@ -185,81 +217,27 @@ fn path_seen(places: &[FilesystemMount], seen: &ObservedFile<'_>) -> RawName {
     }
 }
 
-/// The name of an open file, from the kernel or from what the probe saw (`as_seen`).
-fn ask(
-    places: &[FilesystemMount],
-    place: &FilesystemMount,
-    file: &OwnedFd,
-    seen: &ObservedFile<'_>,
-    as_seen: &RawName,
-) -> Name {
-    let Ok(own) = rustix::fs::fstat(file.as_fd()) else { return as_seen.name(false) };
-    let is_it = |path: &[u8]| {
-        stat(path).is_some_and(|there| (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino))
-    };
-    // Of several names (hard links), the one that was seen in use is kept.
-    if as_seen.has_place() && is_it(&as_seen.path) {
-        return RawName { path: as_seen.path.clone(), state: FileState::Linked }.name(true);
-    }
-    let link = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
-    let link = link.map(|link| link.into_os_string().into_vec()).unwrap_or_default();
-    match named(places, place, &link, is_it) {
-        // Also a deleted name while links are left: the file has other names, which the kernel does not have cached.
-        Some(known) => known.name(true),
-        None if own.st_nlink == 0 => as_seen.deleted().name(true),
-        // The kernel has no name cached, or the file was renamed since: the name that was seen is the best known.
-        None if seen.deleted => as_seen.name(true),
-        None => as_seen.name(false),
-    }
-}
-
-/// The name from the kernel's link in `/proc/self/fd`; `None` if the kernel has no name cached.
-fn named(
-    places: &[FilesystemMount],
-    place: &FilesystemMount,
-    link: &[u8],
-    is_it: impl Fn(&[u8]) -> bool,
-) -> Option<RawName> {
-    let shown = place.shown(link);
-    if link == b"/" || link.is_empty() {
-        // The root itself, or a file whose directory the kernel does not have cached.
-        return (is_it(&shown)).then_some(RawName { path: shown, state: FileState::Linked });
-    }
-    let (link, state) = match link.strip_suffix(DELETED) {
-        // A name may really end in this.
-        Some(bare) if !is_it(&shown) => (bare, FileState::Deleted),
-        _ => (link, FileState::Linked),
-    };
-    let inside = strip_directory(link, &place.point).is_some();
-    let whole = place.root == b"/" || (state == FileState::Linked && is_it(&shown));
-    if inside && (whole || state == FileState::Deleted) {
-        return Some(RawName { path: place.shown(link), state });
-    }
-    // Outside of what is mounted there: the kernel shows the path from the root of the filesystem.
-    let elsewhere = places.iter().find_map(|other| other.join(link));
-    Some(elsewhere.map_or_else(
-        || RawName { path: link.to_vec(), state: FileState::InFilesystem },
-        |path| RawName { path, state },
-    ))
-}
-
-fn stat(path: &[u8]) -> Option<Stat> {
-    rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::AskHere;
+    use std::cell::Cell;
+    use std::fs;
     use std::os::linux::fs::MetadataExt as _;
+    use std::rc::Rc;
+
+    /// A file of a filesystem that is mounted everywhere.
+    fn own() -> ObservedFile<'static> {
+        let here = fs::metadata("/proc").unwrap();
+        let dev = here.st_dev();
+        let fs = DevId { major: rustix::fs::major(dev), minor: rustix::fs::minor(dev) };
+        ObservedFile { in_fs: Some(b"/a"), ..ObservedFile::new(fs, here.st_ino(), 0) }
+    }
 
     #[test]
     fn only_so_many_files_are_asked_for_in_a_second_and_at_the_end() {
-        let dir = tempfile::tempdir().unwrap();
-        let here = fs::metadata(dir.path()).unwrap();
-        let dev = here.st_dev();
-        let fs = DevId { major: rustix::fs::major(dev), minor: rustix::fs::minor(dev) };
-        let mut resolver = Resolver::new(Path::new("/proc"));
-        let seen = ObservedFile::new(fs, here.st_ino(), 0);
+        let mut resolver = Resolver::new(Path::new("/proc"), AskHere);
+        let seen = own();
         for (is_last, most) in [(false, LOOKUPS_PER_SECOND), (true, LOOKUPS_AT_THE_END)] {
             if is_last {
                 resolver.last_second();
@@ -268,10 +246,39 @@ mod tests {
             }
             for asked in 0..most {
                 assert_eq!(resolver.left, most - asked, "asked for {asked} files");
-                resolver.name_in_a_row(&seen);
+                resolver.name(&seen);
             }
-            resolver.name_in_a_row(&seen);
+            assert_eq!(resolver.names(&[seen, seen]).len(), 2);
             assert_eq!(resolver.left, 0);
+        }
+    }
+
+    /// Answers slowly about one file at a time, and counts the questions; or does not answer.
+    #[derive(Debug)]
+    struct Slow {
+        asked: Rc<Cell<usize>>,
+        answers: bool,
+    }
+
+    impl AskFilesystem for Slow {
+        fn ask(&mut self, _: &Inquiry) -> Option<Vec<Lookup>> {
+            self.asked.set(self.asked.get() + 1);
+            std::thread::sleep(TIME_PER_SECOND / 4);
+            self.answers.then(|| vec![Lookup::AsSeen])
+        }
+    }
+
+    #[test]
+    fn a_filesystem_that_is_slow_or_silent_leaves_files_as_they_were_seen() {
+        for (answers, most_asked, some) in [(true, 5, true), (false, 1, false)] {
+            let asked = Rc::new(Cell::new(0));
+            let slow = Slow { asked: Rc::clone(&asked), answers };
+            let mut resolver = Resolver::new(Path::new("/proc"), slow);
+            let names = resolver.names(&[own(); 50]);
+            assert!((1..=most_asked).contains(&asked.get()), "{} questions", asked.get());
+            assert_eq!(names.len(), 50);
+            assert_eq!(names[0].confirmed, some);
+            assert!(!names[49].confirmed && names[49].path.ends_with("/a"), "{:?}", names[49]);
         }
     }
 }

@@ -285,6 +285,9 @@ fn not_read(why: NotRead) -> &'static str {
         NotRead::Failed => {
             "its runtime could not be looked at: the process that reads its program, environment and memory failed"
         }
+        NotRead::NotStarted => {
+            "its runtime could not be looked at: the process that reads programs, environments and memory could not be started"
+        }
         NotRead::NotTried => {
             "its runtime was not looked at: reading about other processes of its user did not end or took too long"
         }

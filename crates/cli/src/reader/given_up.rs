@@ -2,12 +2,14 @@
 //! What was given up, on whom, and who is therefore not asked about any more.
 
 use crate::collect::Roots;
+use crate::files::Inquiry;
 use deburr_core::procfs::pid;
+use deburr_core::recording::DevId;
 use deburr_core::text::{name, ticked, units};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Reads that may be given up: in all, and about processes of one user. Each of them delays the caller.
 const MOST_GIVEN_UP: usize = 16;
@@ -19,7 +21,11 @@ const MOST_TIME_OF_USER: Duration = Duration::from_secs(5);
 const SLOW: Duration = Duration::from_millis(20);
 /// Containers whose files are looked at: whoever may make cgroups can make any number of them look like containers.
 const MOST_CONTAINERS: usize = 4096;
-/// Processes that are named.
+/// Look-ups of one filesystem that may be given up, and the time after which a second one is tried: a disk may have been
+/// silent for a moment.
+const MOST_OF_FILESYSTEM: usize = 2;
+const FILESYSTEM_RESTS: Duration = Duration::from_secs(5);
+/// Processes, or filesystems, that are named.
 const MOST_NAMED: usize = 4;
 
 /// Why something was not read.
@@ -27,18 +33,22 @@ const MOST_NAMED: usize = 4;
 pub(crate) enum NotRead {
     /// The read did not end in time.
     Stuck,
-    /// The process that reads could not be started, or came to grief over it.
+    /// The process that reads came to grief over it.
     Failed,
+    /// There is no process that reads: it could not be started.
+    NotStarted,
     /// It was not tried, because others of the same user or too many of all did not end or took too long.
     NotTried,
 }
 
 /// What a question is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum About {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum About<'a> {
     Process(u32),
     /// The files of container runtimes.
     Containers,
+    /// Files of a filesystem.
+    Files(&'a Inquiry),
 }
 
 /// The account of what was not read.
@@ -52,6 +62,18 @@ pub(super) struct Ledger {
     all: User,
     containers: usize,
     containers_failed: bool,
+    /// Filesystems about which a look-up did not end or failed.
+    filesystems: BTreeMap<DevId, SilentFilesystem>,
+    /// What was not read because there was no process to read it.
+    not_started: u64,
+}
+
+/// A filesystem that did not answer.
+#[derive(Debug)]
+struct SilentFilesystem {
+    point: String,
+    times: usize,
+    last: Instant,
 }
 
 /// What processes of a user have cost.
@@ -69,8 +91,9 @@ impl User {
 
 impl Ledger {
     /// Whether that may be asked about.
-    pub(super) fn may_ask(&mut self, roots: &Roots, about: About) -> Result<(), NotRead> {
+    pub(super) fn may_ask(&mut self, roots: &Roots, about: About<'_>) -> Result<(), NotRead> {
         let pid = match about {
+            About::Files(inquiry) => return self.may_look_up(inquiry.fs),
             About::Containers => {
                 self.containers += 1;
                 let may = !self.containers_failed && self.containers <= MOST_CONTAINERS;
@@ -100,14 +123,24 @@ impl Ledger {
     pub(super) fn note(
         &mut self,
         roots: &Roots,
-        about: About,
+        about: About<'_>,
         took: Duration,
         not_read: Option<NotRead>,
     ) {
+        if not_read == Some(NotRead::NotStarted) {
+            self.not_started += 1;
+            return;
+        }
         if not_read.is_none() && took < SLOW {
             return;
         }
         let pid = match about {
+            About::Files(inquiry) => {
+                if not_read.is_some() {
+                    self.note_silent(inquiry);
+                }
+                return;
+            }
             About::Containers => {
                 self.containers_failed |= not_read.is_some();
                 return;
@@ -125,22 +158,47 @@ impl Ledger {
         }
     }
 
-    /// All of it, as part of a sentence.
+    fn may_look_up(&self, fs: DevId) -> Result<(), NotRead> {
+        let given_up: usize = self.filesystems.values().map(|silent| silent.times).sum();
+        let rests = self.filesystems.get(&fs).is_some_and(|silent| {
+            silent.times >= MOST_OF_FILESYSTEM || silent.last.elapsed() < FILESYSTEM_RESTS
+        });
+        let may = !rests && given_up < MOST_GIVEN_UP;
+        may.then_some(()).ok_or(NotRead::NotTried)
+    }
+
+    fn note_silent(&mut self, inquiry: &Inquiry) {
+        let point = name::decode(inquiry.point());
+        let last = Instant::now();
+        let silent = self.filesystems.entry(inquiry.fs);
+        let silent = silent.or_insert(SilentFilesystem { point, times: 0, last });
+        (silent.times, silent.last) = (silent.times + 1, last);
+    }
+
+    /// The filesystems that did not answer, as part of a sentence.
+    pub(super) fn filesystems_text(&self) -> Option<String> {
+        let named = |(fs, silent): (&DevId, &SilentFilesystem)| match silent.point.is_empty() {
+            true => fs.to_string(),
+            false => format!("{fs} ({})", ticked(&silent.point)),
+        };
+        let names = shortened(self.filesystems.iter().map(named).collect());
+        (!names.is_empty()).then(|| {
+            format!(
+                "looking up files of {names} did not end: they have the path at which they were first seen, or none"
+            )
+        })
+    }
+
+    /// All about processes and containers, as part of a sentence.
     pub(super) fn text(&self) -> Option<String> {
         let mut parts = Vec::new();
         for (why, what) in [(NotRead::Stuck, "did not end"), (NotRead::Failed, "failed")] {
             let those = self.processes.iter().filter(|(_, (_, of))| *of == why);
-            let mut names: Vec<String> =
-                those.map(|(pid, (comm, _))| format!("{} (pid {pid})", ticked(comm))).collect();
-            if let more @ 1.. = names.len().saturating_sub(MOST_NAMED) {
-                names.truncate(MOST_NAMED);
-                names.push(format!("{more} more"));
-            }
+            let names = shortened(
+                those.map(|(pid, (comm, _))| format!("{} (pid {pid})", ticked(comm))).collect(),
+            );
             if !names.is_empty() {
-                parts.push(format!(
-                    "reading the program, environment or memory of {} {what}",
-                    names.join(", ")
-                ));
+                parts.push(format!("reading the program, environment or memory of {names} {what}"));
             }
         }
         if !self.not_tried.is_empty() {
@@ -154,8 +212,23 @@ impl Ledger {
         } else if self.containers > MOST_CONTAINERS {
             parts.push(format!("names of only {MOST_CONTAINERS} containers were looked up"));
         }
+        if self.not_started > 0 {
+            parts.push(format!(
+                "the process that reads what may never end could not be started, so {} not asked",
+                units::counted(self.not_started, "question was", "questions were")
+            ));
+        }
         (!parts.is_empty()).then(|| parts.join("; "))
     }
+}
+
+/// The first of these names, and the number of the others.
+fn shortened(mut names: Vec<String>) -> String {
+    if let more @ 1.. = names.len().saturating_sub(MOST_NAMED) {
+        names.truncate(MOST_NAMED);
+        names.push(format!("{more} more"));
+    }
+    names.join(", ")
 }
 
 /// The user of a process; `None` if it is gone.

@@ -2,7 +2,8 @@
 //! Reads what may never end, in a process of its own that can be given up.
 //!
 //! Others decide how long it takes to read the memory of their processes (command line, environment, numbers of a
-//! runtime), a program on a filesystem whose server does not answer, or a file behind a mount of theirs. The kernel
+//! runtime), a program on a filesystem whose server does not answer, or a file behind a mount of theirs. A disk that
+//! does not answer, or whose mount point lies below such a filesystem, holds up whoever looks up its files. The kernel
 //! lets some of these reads wait where not even SIGKILL ends them, and a process with such a thread cannot end either.
 //! So another process reads, answers within a time limit or is left behind, and is then replaced.
 //!
@@ -17,6 +18,7 @@ pub(crate) use given_up::NotRead;
 pub(crate) use serve::{ReaderArgs, run};
 
 use crate::collect::Roots;
+use crate::files::{AskFilesystem, Inquiry, Lookup};
 use crate::limits::HiddenReason;
 use deburr_core::recording::{Container, RuntimeReading};
 use deburr_core::snapshot::Snapshot;
@@ -27,7 +29,10 @@ use serde::de::DeserializeOwned;
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Interval at which it is tried to start a process, if that fails.
+const START_EVERY: Duration = Duration::from_secs(1);
 
 /// Has things read. Clones share one process.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +41,8 @@ pub(crate) struct Reader(Rc<RefCell<State>>);
 #[derive(Debug, Default)]
 struct State {
     helper: Option<Helper>,
+    /// If one could not be started: when that is tried again.
+    next_start: Option<Instant>,
     ledger: Ledger,
     /// CPU time of the processes before this one.
     cpu_ns: u64,
@@ -80,7 +87,17 @@ impl Reader {
         }
     }
 
-    /// What was given up, and on whom, as part of a sentence; `None` = nothing.
+    /// Asks filesystems for files.
+    pub(crate) fn files(&self, roots: &Roots) -> FileReader {
+        FileReader { reader: self.clone(), roots: roots.clone() }
+    }
+
+    /// Which filesystems did not answer, as part of a sentence; `None` = none.
+    pub(crate) fn filesystems_given_up(&self) -> Option<String> {
+        self.0.borrow().ledger.filesystems_text()
+    }
+
+    /// What was given up of processes and containers, and on whom, as part of a sentence; `None` = nothing.
     pub(crate) fn given_up(&self) -> Option<String> {
         self.0.borrow().ledger.text()
     }
@@ -104,7 +121,7 @@ impl Reader {
     fn ask<T: DeserializeOwned>(
         &self,
         roots: &Roots,
-        about: About,
+        about: About<'_>,
         question: &Question,
     ) -> Result<T, NotRead> {
         let mut state = self.0.borrow_mut();
@@ -124,8 +141,22 @@ pub(crate) fn snapshot(
     redact: bool,
 ) -> Result<Result<Snapshot, String>, NotRead> {
     let roots = Roots { root, ..Roots::default() };
-    let mut helper = Helper::start(&roots).map_err(|_| NotRead::Failed)?;
+    let mut helper = Helper::start(&roots).map_err(|_| NotRead::NotStarted)?;
     helper.ask_patiently(&Question::Snapshot { file_timeout_ms, redact })
+}
+
+/// Asks filesystems through a [`Reader`].
+#[derive(Clone, Debug)]
+pub(crate) struct FileReader {
+    reader: Reader,
+    roots: Roots,
+}
+
+impl AskFilesystem for FileReader {
+    fn ask(&mut self, inquiry: &Inquiry) -> Option<Vec<Lookup>> {
+        let question = Question::Files(inquiry.clone());
+        self.reader.ask(&self.roots, About::Files(inquiry), &question).ok()
+    }
 }
 
 impl State {
@@ -134,7 +165,7 @@ impl State {
         roots: &Roots,
         question: &Question,
     ) -> Result<T, NotRead> {
-        let helper = self.helper(roots).ok_or(NotRead::Failed)?;
+        let helper = self.helper(roots).ok_or(NotRead::NotStarted)?;
         let answer = helper.ask(question);
         if answer.is_err()
             && let Some(helper) = self.helper.take()
@@ -146,9 +177,17 @@ impl State {
 
     fn helper(&mut self, roots: &Roots) -> Option<&mut Helper> {
         if self.helper.is_none() {
-            let helper = Helper::start(roots).ok()?;
-            self.pids.push(helper.pid);
-            self.helper = Some(helper);
+            let now = Instant::now();
+            if self.next_start.is_some_and(|next| now < next) {
+                return None;
+            }
+            match Helper::start(roots) {
+                Ok(helper) => {
+                    self.pids.push(helper.pid);
+                    self.helper = Some(helper);
+                }
+                Err(_) => self.next_start = Some(now + START_EVERY),
+            }
         }
         self.helper.as_mut()
     }

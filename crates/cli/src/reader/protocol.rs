@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is said between this process and the one that reads: frames of JSON with their length before them.
 
+use crate::files::Inquiry;
 use deburr_core::recording::Container;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,8 @@ pub(super) enum Question {
     Container(Container),
     /// The whole host, or the captured tree that the process was started for.
     Snapshot { file_timeout_ms: u64, redact: bool },
+    /// Where files of a filesystem are.
+    Files(Inquiry),
 }
 
 /// An answer, and what answering has cost so far.

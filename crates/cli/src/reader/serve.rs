@@ -4,6 +4,7 @@
 use super::protocol::{self, Question, Reply};
 use crate::clock;
 use crate::collect::{Roots, RuntimeFiles};
+use crate::files;
 use crate::limits::Programs;
 use crate::snapshot::{Limits, Tree, take};
 use deburr_core::text::name;
@@ -51,7 +52,7 @@ pub(super) fn serve(
     output: &mut impl Write,
 ) -> io::Result<()> {
     let mut programs = Programs::default();
-    let files = RuntimeFiles::below(&roots.root);
+    let containers = RuntimeFiles::below(&roots.root);
     while let Some(question) = protocol::receive::<Question>(input)? {
         match question {
             Question::Runtime { pid, threads } => {
@@ -61,7 +62,7 @@ pub(super) fn serve(
                 reply(output, command_line(roots, pid, bytes).ok())?;
             }
             Question::Container(mut container) => {
-                files.complete(&mut container);
+                containers.complete(&mut container);
                 reply(output, container)?;
             }
             Question::Snapshot { file_timeout_ms, redact } => {
@@ -70,6 +71,7 @@ pub(super) fn serve(
                 let taken = Tree::open(&roots.root).map(|tree| take(tree, limits, redact));
                 reply(output, taken.map_err(|error| io::Error::from(error).to_string()))?;
             }
+            Question::Files(inquiry) => reply(output, files::answer(&inquiry))?,
         }
     }
     Ok(())

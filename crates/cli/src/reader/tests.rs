@@ -4,6 +4,8 @@
 use super::given_up::{About, Ledger};
 use super::{NotRead, Reader};
 use crate::collect::fixture::Host;
+use crate::files::Inquiry;
+use deburr_core::recording::DevId;
 use deburr_core::snapshot::Value;
 use std::fs;
 use std::time::Duration;
@@ -94,4 +96,38 @@ fn slow_reads_are_paid_for_by_their_user() {
         ledger.note(&host.roots, About::Process(3), Duration::from_millis(1), None);
     }
     assert_eq!(ledger.may_ask(&host.roots, About::Process(3)), Ok(()));
+}
+
+#[test]
+fn a_filesystem_that_does_not_answer_rests_and_is_named() {
+    let host = Host::empty();
+    let mut ledger = Ledger::default();
+    let of = |minor| Inquiry::nowhere(DevId { major: 7, minor });
+    let (silent, other) = (of(0), of(1));
+    let took = Duration::from_millis(500);
+    assert_eq!(ledger.may_ask(&host.roots, About::Files(&silent)), Ok(()));
+    ledger.note(&host.roots, About::Files(&silent), took, Some(NotRead::Stuck));
+    assert_eq!(ledger.may_ask(&host.roots, About::Files(&silent)), Err(NotRead::NotTried));
+    assert_eq!(ledger.may_ask(&host.roots, About::Files(&other)), Ok(()));
+    // A disk may be slow.
+    ledger.note(&host.roots, About::Files(&other), took, None);
+    assert_eq!(ledger.may_ask(&host.roots, About::Files(&other)), Ok(()));
+    let said = ledger.filesystems_text().unwrap();
+    assert!(said.starts_with("looking up files of 7:0 did not end"), "{said}");
+    assert_eq!(ledger.text(), None, "that is not about processes");
+}
+
+#[test]
+fn a_reader_that_cannot_be_started_is_nobodys_fault() {
+    let host = Host::empty();
+    endless(&host, 1, 1000);
+    let mut ledger = Ledger::default();
+    for _ in 0..10 {
+        let process = About::Process(1);
+        assert_eq!(ledger.may_ask(&host.roots, process), Ok(()));
+        ledger.note(&host.roots, process, Duration::ZERO, Some(NotRead::NotStarted));
+    }
+    let said = ledger.text().unwrap();
+    assert!(said.contains("could not be started, so 10 questions were not asked"), "{said}");
+    assert!(!said.contains("endless"), "{said}");
 }

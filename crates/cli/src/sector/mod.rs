@@ -4,8 +4,9 @@
 //!
 //! - [`device`]: disks and partitions. [`format`]: the filesystems on them.
 //! - [`debugfs`], [`walk`]: the two methods. [`volume`]: which of them is used, and what their answers mean.
-//! - [`text`]: the answers as text.
+//! - [`text`]: the answers as text. [`apart`]: all of it in a process that can be given up.
 
+pub(crate) mod apart;
 mod debugfs;
 mod device;
 mod format;

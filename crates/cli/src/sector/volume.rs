@@ -8,7 +8,7 @@ use super::format::Format;
 use super::walk::{self, FoundFile, WalkResult};
 use super::{FileFact, FilesystemFact, Method, Progress, SectorContent, SectorRequest, SectorUse};
 use crate::collect::Roots;
-use crate::files::{FilesystemMount, Mounts, Resolver};
+use crate::files::{AskHere, FilesystemMount, Mounts, Resolver};
 use deburr_core::recording::DevId;
 use deburr_core::text::name;
 use std::collections::BTreeSet;
@@ -66,7 +66,7 @@ impl<'a> FilesystemSearch<'a> {
             question,
             proc: roots.proc.clone(),
             mounts: Mounts::read(&roots.proc),
-            resolver: Resolver::new(&roots.proc),
+            resolver: Resolver::new(&roots.proc, AskHere),
             swaps: swaps.collect(),
             under,
             under_used: false,

@@ -6,7 +6,7 @@
 use crate::{common, disk};
 use deburr_core::recording::{DevId, FileState};
 use deburr_core::text::name;
-use files::{Name, ObservedFile, Resolver};
+use files::{AskHere, Name, ObservedFile, Resolver};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -59,7 +59,7 @@ fn names_follow_what_happens_to_a_file() {
         match disk::mounted(mib, fs_type) {
             Ok((_disk, point)) => {
                 let fs = disk::fs_of(&point);
-                let resolver = Resolver::new(Path::new("/proc"));
+                let resolver = Resolver::new(Path::new("/proc"), AskHere);
                 let mut scene = Scene { point, fs, resolver };
                 follow(&mut scene);
             }
@@ -127,7 +127,7 @@ fn a_name_that_the_kernel_forgot_is_found_where_it_was_seen() {
     disk::run("umount", &[&point.to_string_lossy()]).unwrap();
     disk::run("mount", &[&disk.device, &point.to_string_lossy()]).unwrap();
     let fs = disk::fs_of(&point);
-    let mut scene = Scene { point, fs, resolver: Resolver::new(Path::new("/proc")) };
+    let mut scene = Scene { point, fs, resolver: Resolver::new(Path::new("/proc"), AskHere) };
     let forgotten = scene.name(number, None, false);
     assert_eq!((forgotten.state, forgotten.path.as_str()), (FileState::Nameless, ""));
     let seen = scene.name(number, Some(b"file"), false);
@@ -156,7 +156,7 @@ fn a_directory_that_is_mounted_elsewhere_shows_the_path_there() {
     let bind = place.path().to_string_lossy().into_owned();
     disk::run("mount", &["--bind", &point.join("shown").to_string_lossy(), &bind]).unwrap();
     disk::run("umount", &["--lazy", &point.to_string_lossy()]).unwrap();
-    let mut resolver = Resolver::new(Path::new("/proc"));
+    let mut resolver = Resolver::new(Path::new("/proc"), AskHere);
     let mut name = |ino, in_fs: Option<&[u8]>| {
         resolver.name(&ObservedFile { in_fs, ..ObservedFile::new(fs, ino, 0) })
     };
@@ -218,7 +218,7 @@ fn a_filesystem_of_another_mount_namespace_is_reached_through_its_process() {
     let mut word = [0; 6];
     std::io::Read::read_exact(child.0.stdout.as_mut().unwrap(), &mut word).unwrap();
     disk.unmount();
-    let mut resolver = Resolver::new(Path::new("/proc"));
+    let mut resolver = Resolver::new(Path::new("/proc"), AskHere);
     let mut name = |in_fs: Option<&[u8]>| {
         let (ino, generation) = number;
         resolver.name(&ObservedFile { in_fs, ..ObservedFile::new(fs, ino, generation) })

@@ -79,7 +79,7 @@ impl Account {
             flights: BTreeMap::new(),
             mounted: Mounted::new(&cx.roots),
             reported_mounts: BTreeSet::new(),
-            resolver: Resolver::new(&cx.roots.proc),
+            resolver: Resolver::new(&cx.roots.proc, cx.processes.reader().files(&cx.roots)),
             syncs: Syncs::default(),
             syncs_open: false,
             committed: Committed::default(),
@@ -362,8 +362,8 @@ impl Account {
         } else {
             resolver.second();
         }
-        let records = names.take(last, dirtier, |inode, hint| {
-            resolver.name_in_a_row(&files::ObservedFile {
+        let records = names.take(last, dirtier, |files| {
+            let observed = files.iter().map(|&(inode, hint)| files::ObservedFile {
                 fs: inode.fs,
                 ino: inode.ino,
                 generation: inode.generation,
@@ -371,9 +371,9 @@ impl Account {
                 in_fs: hint.map(|hint| &*hint.path),
                 complete: hint.is_some_and(|hint| hint.complete),
                 deleted: hint.is_some_and(|hint| hint.deleted),
-            })
+            });
+            resolver.names(&observed.collect::<Vec<_>>())
         });
-        resolver.rest();
         for record in records {
             emit(Record::Block(Box::new(record)));
         }

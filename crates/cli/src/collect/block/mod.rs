@@ -196,10 +196,17 @@ impl Collector for BlockCollector {
             self.cover_writeback(now.t_ns, &mut *emit);
             self.second(cx, now.t_ns, now.beat == Beat::End, &mut *emit);
         }
-        if now.beat == Beat::End && self.account.mounts_are_cut() {
-            let reason =
-                "there are more mounts than are looked through: files on some may have no path";
-            let state = State::Partial { reason: reason.into() };
+        if now.beat == Beat::End {
+            let cut = self.account.mounts_are_cut().then(|| {
+                "there are more mounts than are looked through: files on some may have no path"
+                    .to_owned()
+            });
+            let reasons: Vec<String> =
+                cut.into_iter().chain(cx.processes.reader().filesystems_given_up()).collect();
+            if reasons.is_empty() {
+                return Ok(());
+            }
+            let state = State::Partial { reason: reasons.join("; ") };
             emit(Record::Coverage(Coverage { t_ns: now.t_ns, source: Source::Block, state }));
         }
         Ok(())

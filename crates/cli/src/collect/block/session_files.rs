@@ -90,49 +90,48 @@ impl SessionFiles {
     }
 
     /// Takes the records that are due. Every file is emitted in the second in which it is first seen, with the name
-    /// that is known then. `look_up` itself keeps within the budget of a second, and says whether the name is
-    /// confirmed.
+    /// that is known then. `look_up` names the files in their order; it itself keeps within the budget of a second, and
+    /// says whether a name is confirmed.
     pub(super) fn take(
         &mut self,
         last: bool,
         dirtier: impl Fn(Inode) -> Option<ProcId>,
-        mut look_up: impl FnMut(Inode, Option<&Hint>) -> Name,
+        look_up: impl FnOnce(&[(Inode, Option<&Hint>)]) -> Vec<Name>,
     ) -> Vec<BlockRecord> {
-        let mut records = Vec::new();
-        let mut emitted = HashSet::new();
         if last {
             // Not all files may be looked up: those without any name come first.
             let hinted = |inode: &Inode| self.files.get(inode).is_some_and(|it| it.hint.is_some());
             self.due.make_contiguous().sort_by_key(hinted);
         }
-        for _ in 0..self.due.len() {
-            if let Some(inode) = self.due.pop_front() {
-                // A file may be due for several reasons.
-                if emitted.insert(inode) {
-                    records.extend(self.tell(inode, &dirtier, &mut look_up));
-                }
-            }
-        }
+        let mut due: Vec<Inode> = self.due.drain(..).collect();
         if last {
             // They may have been renamed or deleted since.
-            for inode in self.first.clone().into_iter().filter(|inode| !emitted.contains(inode)) {
-                records.extend(self.tell(inode, &dirtier, &mut look_up));
-            }
+            due.extend(&self.first);
         }
-        records
+        // A file may be due for several reasons.
+        let mut seen = HashSet::new();
+        let is_due = |inode: &Inode| {
+            seen.insert(*inode) && self.files.get(inode).is_some_and(|known| !known.done)
+        };
+        due.retain(is_due);
+        let hint = |inode: &Inode| self.files.get(inode).and_then(|known| known.hint.as_ref());
+        let hinted: Vec<_> = due.iter().map(|inode| (*inode, hint(inode))).collect();
+        let names = look_up(&hinted);
+        let told = due.into_iter().zip(names);
+        told.filter_map(|(inode, name)| self.tell(inode, &dirtier, name)).collect()
     }
 
     fn tell(
         &mut self,
         inode: Inode,
         dirtier: &impl Fn(Inode) -> Option<ProcId>,
-        look_up: &mut impl FnMut(Inode, Option<&Hint>) -> Name,
+        name: Name,
     ) -> Option<BlockRecord> {
-        let known = self.files.get_mut(&inode).filter(|known| !known.done)?;
+        let known = self.files.get_mut(&inode)?;
         // The file may have been dirtied before it had an identity.
         known.dirtied_by = known.dirtied_by.or_else(|| dirtier(inode));
         let dirtied_by = known.dirtied_by;
-        let Name { path, state, confirmed } = look_up(inode, known.hint.as_ref());
+        let Name { path, state, confirmed } = name;
         known.tries += 1;
         let again = !confirmed && known.tries < TRIES;
         if again {
@@ -182,11 +181,12 @@ mod tests {
         Name { path: path.into(), state, confirmed }
     }
 
-    fn look_up(_: Inode, hint: Option<&Hint>) -> Name {
-        match hint {
+    fn look_up(files: &[(Inode, Option<&Hint>)]) -> Vec<Name> {
+        let one = |(_, hint): &(Inode, Option<&Hint>)| match hint {
             Some(hint) => name(&String::from_utf8_lossy(&hint.path), FileState::Linked, true),
             None => name("", FileState::Nameless, true),
-        }
+        };
+        files.iter().map(one).collect()
     }
 
     #[test]
@@ -206,7 +206,9 @@ mod tests {
         );
         names.hint(file, hint("store/a"));
         assert_eq!(names.take(true, nobody, look_up).len(), 0);
-        let renamed = |_, _: Option<&Hint>| name("store/b", FileState::Linked, true);
+        let renamed = |files: &[(Inode, Option<&Hint>)]| {
+            files.iter().map(|_| name("store/b", FileState::Linked, true)).collect()
+        };
         assert_eq!(names.take(true, nobody, renamed).len(), 2);
     }
 
@@ -219,9 +221,9 @@ mod tests {
         names.hint(inode(1), hint("a"));
         names.hint(inode(3), hint("c"));
         let mut asked = Vec::new();
-        names.take(true, nobody, |inode, hint| {
-            asked.push(inode.ino);
-            look_up(inode, hint)
+        names.take(true, nobody, |files| {
+            asked = files.iter().map(|(inode, _)| inode.ino).collect();
+            look_up(files)
         });
         assert_eq!(asked, [2, 4, 1, 3]);
     }
@@ -254,12 +256,12 @@ mod tests {
         names.id(inode(12));
         let mut asked = 0;
         for _ in 0..10 {
-            names.take(false, nobody, |_, _| {
-                asked += 1;
-                name("store/a", FileState::Linked, false)
+            names.take(false, nobody, |files| {
+                asked += files.len();
+                files.iter().map(|_| name("store/a", FileState::Linked, false)).collect()
             });
         }
-        assert_eq!(asked, TRIES);
+        assert_eq!(asked, usize::from(TRIES));
     }
 
     #[test]
