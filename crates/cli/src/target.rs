@@ -2,7 +2,7 @@
 //! Finds the target that the user named. If it does not exist, the error lists what does.
 
 use crate::args::Target;
-use crate::collect::{Cgroups, Roots, has_ended, read_stat};
+use crate::collect::{Cgroups, Roots, has_ended, read_stat, walk_cgroups};
 use crate::facts;
 use deburr_core::procfs::pid;
 use deburr_core::recording::{CgroupId, Container, TargetSpec};
@@ -11,10 +11,14 @@ use rustix::process::{Pid, test_kill_process};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
+use std::io::Read as _;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of existing candidates that an error lists.
 const MAX_NEAR: usize = 5;
+/// Entries of a directory among which they are looked for.
+const MAX_ENTRIES: usize = 4096;
 /// Minimum similarity of a suggested name (Jaro-Winkler, 0 to 1).
 const ALIKE: f64 = 0.75;
 /// Length to which the kernel cuts a comm, in bytes.
@@ -193,7 +197,7 @@ fn cgroup(roots: &Roots, given: &str) -> Result<TargetSpec, TargetError> {
 
 fn subdirs(dir: &Path) -> Vec<String> {
     use std::os::unix::ffi::OsStrExt as _;
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten().take(MAX_ENTRIES);
     let dirs = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     dirs.map(|entry| name::decode(entry.file_name().as_bytes())).collect()
 }
@@ -205,16 +209,21 @@ fn must_have_members(cgroups: &Cgroups, id: CgroupId, path: &str) -> Result<(), 
     }
 }
 
-/// Whether there is a process in the cgroup or below it.
+/// Whether there is a process in the cgroup or below it. Also true if there are too many below it to tell.
 fn has_members(dir: &Path) -> bool {
     // A threaded cgroup of v2 lists threads only.
     let listed = ["cgroup.procs", "cgroup.threads"];
-    if listed.iter().any(|file| fs::read(dir.join(file)).is_ok_and(|text| !text.is_empty())) {
-        return true;
-    }
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut dirs = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    dirs.any(|entry| has_members(&entry.path()))
+    let mut found = false;
+    let extent = walk_cgroups(dir, |visited| {
+        found = listed.iter().any(|file| has_text(&visited.dir.join(file)));
+        if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    found || extent.cut
+}
+
+fn has_text(file: &Path) -> bool {
+    let mut byte = [0];
+    fs::File::open(file).and_then(|mut file| file.read(&mut byte)).is_ok_and(|read| read > 0)
 }
 
 fn container(roots: &Roots, wanted: &str) -> Result<TargetSpec, TargetError> {

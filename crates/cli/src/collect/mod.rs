@@ -25,7 +25,9 @@ mod syscalls;
 
 pub(crate) use affinity::{affinity, masks_of_threads};
 pub(crate) use block::{BlockCollector, without_writeback};
-pub(crate) use cgroups::{CgroupCollector, Cgroups, RuntimeFiles, shown as shown_path};
+pub(crate) use cgroups::{
+    CgroupCollector, Cgroups, RuntimeFiles, shown as shown_path, walk as walk_cgroups,
+};
 pub(crate) use devices::Devices;
 pub(crate) use diskstats::DiskstatsCollector;
 pub(crate) use proc_stat::ProcStatCollector;

@@ -2,15 +2,13 @@
 //! Which quotas apply to a process at all levels of the cgroup tree, or why they cannot be seen from here.
 
 use super::limits::Limits;
+use super::walk::MAX_DEPTH;
 use super::{Cgroups, Tree};
 use deburr_core::limits::effective::{AncestorVisibility, QuotaLevel};
 use deburr_core::procfs::pid_cgroup::{self, Membership};
 use deburr_core::recording::CgroupId;
 use deburr_core::text::name;
 use std::fs;
-
-/// Maximum number of levels that are followed upwards.
-const MAX_DEPTH: usize = 256;
 
 /// The place of a process in the tree of the cpu controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +73,7 @@ impl Cgroups {
     pub(crate) fn has_quota_above(&self, id: CgroupId) -> bool {
         let above =
             std::iter::successors(self.nodes.get(&id), |node| self.nodes.get(&node.record.parent?));
-        above.take(MAX_DEPTH).any(|node| node.record.quota_us.is_some())
+        above.take(MAX_DEPTH + 1).any(|node| node.record.quota_us.is_some())
     }
 
     /// Levels that have a quota, from that cgroup upwards, with their present limits.

@@ -10,10 +10,12 @@ mod mounts;
 mod names;
 mod owners;
 mod readings;
+mod walk;
 
 pub(crate) use levels::shown;
 pub(crate) use names::RuntimeFiles;
 pub(crate) use readings::CgroupCollector;
+pub(crate) use walk::{WalkExtent, walk};
 
 use super::{Emit, Roots};
 use crate::reader::Reader;
@@ -25,15 +27,15 @@ use mounts::{Mounts, Tree};
 use owners::Owners;
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Maximum number of directories that a walk of the tree visits.
-const MAX_WALK_DIRS: usize = 20_000;
-/// Directories that are kept (some 300 bytes each).
-const MAX_NODES: usize = 2 * MAX_WALK_DIRS;
+/// Directories that are kept (some 300 bytes each), and bytes of their paths.
+const MAX_NODES: usize = 2 * walk::MAX_DIRS;
+const MAX_NODE_PATH_BYTES: usize = 2 * walk::MAX_PATH_BYTES;
 /// Ids that are remembered as not found.
 const MAX_ABSENT: usize = 1 << 16;
 /// Cgroups whose limits are read again per second: at 5 us a file, 1 ms.
@@ -49,15 +51,6 @@ struct Node {
     announced: bool,
 }
 
-/// The extent of a walk of the tree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct WalkExtent {
-    /// Directories visited.
-    pub(crate) dirs: usize,
-    /// Whether there were more than a walk may visit.
-    pub(crate) cut: bool,
-}
-
 /// The cgroup tree of the cpu controller, as far as it is known.
 #[derive(Debug, Default)]
 pub(crate) struct Cgroups {
@@ -67,6 +60,8 @@ pub(crate) struct Cgroups {
     roots: Roots,
     reader: Reader,
     nodes: BTreeMap<CgroupId, Node>,
+    /// Bytes of their paths.
+    path_bytes: usize,
     /// The root, once it was asked for.
     root: Option<CgroupId>,
     /// Whether any walk left out directories.
@@ -192,36 +187,16 @@ impl Cgroups {
 
     /// Registers every directory of the tree, in breadth-first order.
     pub(crate) fn walk(&mut self) -> WalkExtent {
-        let mut walk = WalkExtent::default();
-        let Some(tree) = self.tree().cloned() else { return walk };
-        let Some(root) = self.register(&tree, &tree.mount_point, None) else { return walk };
-        let mut level = vec![(tree.mount_point.clone(), root)];
-        while !level.is_empty() {
-            let mut below = Vec::new();
-            for (dir, id) in level {
-                walk.dirs += 1;
-                if walk.dirs >= MAX_WALK_DIRS {
-                    walk.cut = true;
-                    self.cut = true;
-                    return walk;
-                }
-                // A directory with a link count of 2 has no subdirectories.
-                if dir.metadata().is_ok_and(|meta| meta.nlink() == 2) {
-                    continue;
-                }
-                for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
-                    if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                        let child = entry.path();
-                        let child_id = CgroupId(entry.ino());
-                        if self.insert(&tree, &child, child_id, Some(id)) {
-                            below.push((child, child_id));
-                        }
-                    }
-                }
-            }
-            level = below;
-        }
-        walk
+        let Some(tree) = self.tree().cloned() else { return WalkExtent::default() };
+        let mut is_full = false;
+        let mut extent = walk(&tree.mount_point, |visited| {
+            let parent = visited.parent.map(CgroupId);
+            is_full = !self.insert(&tree, &visited.dir, CgroupId(visited.id), parent);
+            if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        extent.cut |= is_full;
+        self.cut |= extent.cut;
+        extent
     }
 
     /// Registers one directory by its path; `None` if it is gone.
@@ -235,9 +210,9 @@ impl Cgroups {
         if self.nodes.contains_key(&id) {
             return true;
         }
-        let Some(path) = tree.path(dir).filter(|_| self.nodes.len() < MAX_NODES) else {
-            return false;
-        };
+        let path_bytes = self.path_bytes + 2 * dir.as_os_str().len();
+        let has_room = self.nodes.len() < MAX_NODES && path_bytes <= MAX_NODE_PATH_BYTES;
+        let Some(path) = tree.path(dir).filter(|_| has_room) else { return false };
         let record = Cgroup {
             id,
             parent,
@@ -249,6 +224,7 @@ impl Cgroups {
             weight: None,
             container: None,
         };
+        self.path_bytes = path_bytes;
         self.nodes.insert(id, Node { dir: dir.to_owned(), record, announced: false });
         self.absent.remove(&id);
         true
@@ -321,11 +297,15 @@ impl Cgroups {
         }
     }
 
-    /// The cgroup at a path of the hierarchy, registered with its ancestors; `None` if no such directory is visible.
+    /// The cgroup at a path of the hierarchy, registered with its ancestors; `None` if no such directory is visible, or
+    /// it is deeper than a walk goes.
     pub(crate) fn by_path(&mut self, path: &[u8]) -> Option<CgroupId> {
         let tree = self.tree()?.clone();
         let dir = tree.dir(path)?;
         let below = dir.strip_prefix(&tree.mount_point).ok()?.to_owned();
+        if below.components().count() > walk::MAX_DEPTH {
+            return None;
+        }
         let mut at = tree.mount_point.clone();
         let mut id = self.register(&tree, &at, None)?;
         for name in below.components() {

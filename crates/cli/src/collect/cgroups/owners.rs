@@ -3,14 +3,13 @@
 //! tree than that of the recording (v1). In that case the cgroup with the same path is meant.
 
 use super::mounts::Tree;
-use super::{Cgroups, MAX_ABSENT, MAX_WALK_DIRS, SEARCH_REST};
+use super::{Cgroups, MAX_ABSENT, SEARCH_REST, walk};
 use crate::collect::Emit;
 use deburr_core::procfs::container;
 use deburr_core::recording::{Cgroup, CgroupId, Record};
 use deburr_core::text::name;
 use std::collections::{HashMap, HashSet};
-use std::fs;
-use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -38,7 +37,7 @@ impl Owners {
         if self.absent.contains(&id) || self.next_walk.is_some_and(|next| begin < next) {
             return None;
         }
-        self.dirs = walk(tree);
+        self.dirs = directories(tree);
         let cost = begin.elapsed().max(Duration::from_micros(100));
         self.next_walk = Some(begin + cost * SEARCH_REST);
         let found = self.dirs.get(&id).cloned();
@@ -50,26 +49,12 @@ impl Owners {
 }
 
 /// All directories of a tree, as many as a walk may visit.
-fn walk(tree: &Tree) -> HashMap<u64, PathBuf> {
+fn directories(tree: &Tree) -> HashMap<u64, PathBuf> {
     let mut dirs = HashMap::new();
-    let mut left = Vec::new();
-    if let Ok(meta) = tree.mount_point.metadata() {
-        left.push((meta.ino(), tree.mount_point.clone()));
-    }
-    while let Some((id, dir)) = left.pop() {
-        if dirs.len() >= MAX_WALK_DIRS {
-            break;
-        }
-        // A directory with a link count of 2 has no subdirectories.
-        if dir.metadata().is_ok_and(|meta| meta.nlink() != 2) {
-            for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
-                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                    left.push((entry.ino(), entry.path()));
-                }
-            }
-        }
-        dirs.insert(id, dir);
-    }
+    walk(&tree.mount_point, |visited| {
+        dirs.insert(visited.id, visited.dir.clone());
+        ControlFlow::Continue(())
+    });
     dirs
 }
 
@@ -125,6 +110,8 @@ impl Cgroups {
 mod tests {
     use super::*;
     use crate::collect::Roots;
+    use std::fs;
+    use std::os::unix::fs::MetadataExt as _;
     use std::path::Path;
 
     fn inode(dir: &Path) -> u64 {

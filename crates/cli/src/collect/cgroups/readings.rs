@@ -99,8 +99,8 @@ impl CgroupCollector {
         }
         if self.walk.cut {
             let reason = format!(
-                "the tree has more than {} directories: a quota in the others is seen only if the target \
-                 is in it",
+                "{} directories of the tree were looked through, and it has more: a quota in the others is seen \
+                 only if the target is in it",
                 self.walk.dirs
             );
             return State::Partial { reason };

@@ -107,8 +107,9 @@ fn walk(tree: &Path, files: &[&str], found: &mut Vec<PathBuf>) -> bool {
         }
         let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
         let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        // Directories that would not be visited anyway are not kept.
-        dirs.extend(below.take(MAX_DIRS + 1).map(|entry| entry.path()));
+        // Directories that would not be visited anyway are not kept, but for one that tells of them.
+        let room = (MAX_DIRS + 1).saturating_sub(seen + dirs.len());
+        dirs.extend(below.take(room).map(|entry| entry.path()));
     }
     true
 }
