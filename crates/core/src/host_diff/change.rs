@@ -2,10 +2,10 @@
 //! ChangeMethod to examine a fact, and how to change it to the value of another host: commands, and how to undo them.
 
 use super::document::{Change, TakesEffect};
-use super::knowledge::{self, ChangeMethod, Knowledge};
+use super::knowledge::{ChangeMethod, Knowledge};
 use super::value_text::plain;
-use crate::snapshot::{Class, Value};
-use crate::text::{Target, setting_value, shell_quote};
+use crate::snapshot::{Class, Value, whitelist};
+use crate::text::{Target, fits, setting_value, shell_quote};
 
 /// The command to examine a fact.
 pub(super) fn look(key: &str, known: Option<&Knowledge>) -> String {
@@ -13,7 +13,9 @@ pub(super) fn look(key: &str, known: Option<&Knowledge>) -> String {
         return command.to_owned();
     }
     let (file, part) = key.split_once('#').unwrap_or((key, ""));
-    let Some(file) = readable(file) else { return "deburr snapshot".into() };
+    // A fact that this version does not read may be anything.
+    let file = whitelist::find(key).and_then(|_| readable(file));
+    let Some(file) = file else { return "deburr snapshot".into() };
     match part {
         "" if file.path().contains('*') => format!("grep . {file}"),
         "" => format!("cat {file}"),
@@ -76,7 +78,7 @@ impl Steps {
 /// The pattern of the table of what is known that a key fits; `None` for what is not in the table, or there only as one
 /// of all modules, parameters or settings of a kind: such a difference is shown, and no command changes it.
 fn pattern(key: &str, known: Option<&Knowledge>) -> Option<&'static str> {
-    let pattern = known?.keys.iter().find(|pattern| knowledge::fits(pattern, key))?;
+    let pattern = known?.keys.iter().find(|pattern| fits(pattern, key))?;
     (!["#*", "/parameters/*"].iter().any(|any| pattern.ends_with(any))).then_some(*pattern)
 }
 
@@ -98,7 +100,7 @@ fn of_key(key: &str, class: Class, pattern: &str, (from, to): (&Value, &Value)) 
     if class != Class::Configuration || key.contains('#') {
         return None;
     }
-    let file = Target::of_kernel(key)?;
+    let file = Target::of_kernel(key, &[pattern])?;
     let (from, to) = (plain(from)?, plain(to)?);
     let (from, to) = (setting_value(&from)?, setting_value(&to)?);
     if let Some(name) = file.path().strip_prefix("/proc/sys/") {
@@ -141,5 +143,6 @@ fn readable(file: &str) -> Option<Target> {
     const PLACES: [&str; 6] =
         ["/etc/", "/boot/", "/usr/lib/", "/var/lib/", "/run/", "/lib/modprobe.d/"];
     let below = |place: &'static str| Target::plain(place, file.strip_prefix(place)?);
-    Target::of_kernel(file).or_else(|| PLACES.into_iter().find_map(below))
+    let of_kernel = Target::of_kernel(file, &["/proc/*", "/sys/*"]);
+    of_kernel.or_else(|| PLACES.into_iter().find_map(below))
 }

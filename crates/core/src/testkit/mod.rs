@@ -5,6 +5,8 @@
 //! window. Whatever is not specified is healthy: sources see everything, threads sleep.
 
 mod block;
+#[cfg(test)]
+pub(crate) mod commands;
 mod cpu_check;
 pub mod snapshot;
 pub mod sweep;

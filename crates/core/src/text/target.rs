@@ -6,7 +6,7 @@ use super::name::is_hidden;
 use super::shell_quote;
 use std::fmt;
 
-/// The directories of what is observed. No command reads or changes a file elsewhere.
+/// The directories of what is observed.
 const OBSERVED: [&str; 2] = ["/proc/", "/sys/"];
 
 /// A file in a place that is known. Shown as a word of a shell command, in which `*` remains a pattern.
@@ -14,10 +14,13 @@ const OBSERVED: [&str; 2] = ["/proc/", "/sys/"];
 pub struct Target(String);
 
 impl Target {
-    /// A file of the kernel's: below `/proc` or `/sys`, of plain characters, and without a way up.
+    /// A file of the kernel's that is in the caller's table: below `/proc` or `/sys`, of plain characters, and without a way
+    /// up. In the patterns of the table `*` stands for any text.
     #[must_use]
-    pub fn of_kernel(path: &str) -> Option<Self> {
-        OBSERVED.iter().find_map(|place| Self::plain(place, path.strip_prefix(place)?))
+    pub fn of_kernel(path: &str, table: &[&str]) -> Option<Self> {
+        let is_listed = table.iter().any(|pattern| fits(pattern, path));
+        let below = |place: &&'static str| Self::plain(place, path.strip_prefix(place)?);
+        OBSERVED.iter().find_map(below).filter(|_| is_listed)
     }
 
     /// A file of that name below a directory, of plain characters, and without a way up.
@@ -59,6 +62,22 @@ fn stays_below(rest: &str) -> bool {
     rest.len() < 4096 && rest.split('/').all(|name| !["", ".", ".."].contains(&name))
 }
 
+/// Whether a key matches a pattern in which `*` stands for any text.
+#[must_use]
+pub fn fits(pattern: &str, key: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = key.strip_prefix(first) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
 /// A value of a setting that a command may write: words and numbers, on one line.
 #[must_use]
 pub fn value(text: &str) -> Option<&str> {
@@ -87,9 +106,13 @@ mod tests {
             "/sys/a\n",
             "/sys/a'b",
         ] {
-            assert_eq!(Target::of_kernel(path), None, "{path}");
+            assert_eq!(Target::of_kernel(path, &["*"]), None, "{path}");
         }
-        assert_eq!(Target::of_kernel("/sys/a/cpu*/b").unwrap().to_string(), "/sys/a/cpu*/b");
+        let named = Target::of_kernel("/sys/a/cpu*/b", &["/sys/a/cpu*/b"]).unwrap();
+        assert_eq!(named.to_string(), "/sys/a/cpu*/b");
+        for path in ["/sys/a/c/b", "/sys/b/cpu0/b", "/proc/sys/kernel/core_pattern"] {
+            assert_eq!(Target::of_kernel(path, &["/sys/a/cpu*/b"]), None, "{path}");
+        }
         for path in ["/..", "/a/../../etc", "a", "/", "/a/", "/a\nb", "/a\u{202e}b", "/*"] {
             assert_eq!(Target::of_cgroup("/sys/fs/cgroup", path, "cpu.max"), None, "{path}");
         }

@@ -17,6 +17,8 @@ mod network;
 #[cfg(test)]
 mod tests;
 
+pub use crate::text::fits;
+
 use super::document::Effect;
 use crate::snapshot::{Area, Class};
 
@@ -208,20 +210,4 @@ pub fn unknown_weight(class: Class, area: Area) -> u8 {
         (Class::Capability, Area::Frequency | Area::Idle | Area::Cpu) => 15,
         _ => 10,
     }
-}
-
-/// Whether a key matches a pattern in which `*` stands for any text.
-#[must_use]
-pub fn fits(pattern: &str, key: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = key.strip_prefix(first) else { return false };
-    let Some(last) = parts.next_back() else { return rest.is_empty() };
-    for part in parts {
-        match rest.find(part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
-        }
-    }
-    rest.ends_with(last)
 }

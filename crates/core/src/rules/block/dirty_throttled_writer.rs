@@ -180,6 +180,14 @@ fn finding(view: &View, victim: &Victim<'_>, lost_ns: u64, severity: Severity) -
     }
 }
 
+/// Limits of a device that a command may change.
+const OF_DEVICE: [&str; 4] = [
+    "/sys/class/bdi/*/max_ratio",
+    "/sys/class/bdi/*/min_ratio",
+    "/sys/class/bdi/*/min_bytes",
+    "/sys/class/bdi/*/strict_limit",
+];
+
 fn fixes(limits: &[(String, String)]) -> Vec<Fix> {
     let mut fixes = vec![Fix {
         action: "let the writer wait where it chooses: write less at a time, or sync as it goes (`sync_file_range`, `fdatasync`)".into(),
@@ -192,10 +200,10 @@ fn fixes(limits: &[(String, String)]) -> Vec<Fix> {
         // may be dirty.
         let command = match path.rsplit_once('/') {
             Some((dir, "max_ratio" | "max_bytes")) => {
-                Target::of_kernel(&format!("{dir}/max_ratio"))
+                Target::of_kernel(&format!("{dir}/max_ratio"), &OF_DEVICE)
                     .map(|file| format!("echo 100 > {file}"))
             }
-            _ => Target::of_kernel(path).map(|file| format!("echo 0 > {file}")),
+            _ => Target::of_kernel(path, &OF_DEVICE).map(|file| format!("echo 0 > {file}")),
         };
         fixes.push(Fix {
             action: format!("remove the device's own limit if nothing needs it ({} is {})", ticked(path), ticked(value)),

@@ -250,6 +250,9 @@ fn finding(view: &View, hit: &LimitedGroup<'_>, severity: Severity) -> Finding {
     }
 }
 
+/// Files of cgroups that a command may write a limit to.
+const LIMITS: [&str; 2] = ["/sys/fs/cgroup/*/io.max", "/sys/fs/cgroup/*/blkio.throttle.*_device"];
+
 /// Promised upper bound of the share of the held-back time that is left with twice the limit. A transfer is then held
 /// for half as long if others follow it without a pause, else for less; the device's own time stays.
 const LEFT_BY_TWICE: f64 = 0.6;
@@ -268,7 +271,7 @@ fn fixes(limit: Option<&ActiveLimit<'_>>, promise: Option<Promise>) -> Vec<Fix> 
     if let Some(limit) = limit {
         let command = active_limits::doubled(limit.line)
             .and_then(|line| {
-                Some((setting_value(&line)?.to_owned(), Target::of_kernel(limit.path)?))
+                Some((setting_value(&line)?.to_owned(), Target::of_kernel(limit.path, &LIMITS)?))
             })
             .map(|(line, file)| format!("echo {} > {file}", shell_quote(&line)));
         fixes.push(Fix {

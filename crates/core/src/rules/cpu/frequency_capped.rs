@@ -196,10 +196,18 @@ impl Speeds<'_> {
     }
 }
 
+/// Files that a command may switch turbo on with.
+const SWITCHES: [&str; 3] = [
+    "/sys/devices/system/cpu/intel_pstate/no_turbo",
+    "/sys/devices/system/cpu/*/boost",
+    "/sys/devices/system/cpu/*/cpb",
+];
+
 fn written(key: &str, value: &str) -> Fix {
     Fix {
         action: format!("set it to {value}"),
-        command: Target::of_kernel(key).map(|file| format!("echo {value} | sudo tee {file}")),
+        command: Target::of_kernel(key, &SWITCHES)
+            .map(|file| format!("echo {value} | sudo tee {file}")),
         risk: Some("power and heat; run times depend more on what other CPUs do".into()),
         expect: None,
     }

@@ -5,6 +5,7 @@
 mod blamed_processes;
 mod block;
 mod cases;
+mod commands;
 mod decoys;
 mod disks;
 mod fixtures;
