@@ -2,6 +2,7 @@
 //! Collects the facts about this host that determine what can be observed. Draws no conclusions from them.
 
 use crate::collect::{Cgroups, Context, Roots, cpus_online};
+use crate::failure::{Exit, Failure};
 use deburr_bpf::facts::facts;
 use deburr_bpf::sched::plan::{self, Needs, ThrottleClock, plan};
 use deburr_core::procfs::cpu_list;
@@ -11,6 +12,15 @@ use deburr_core::text::name;
 use serde::Serialize;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
+
+/// Fails where there is no `/proc`: what is observed would look like a host without processes.
+pub(crate) fn require_proc(roots: &Roots) -> anyhow::Result<()> {
+    if roots.proc.join("self/stat").exists() {
+        return Ok(());
+    }
+    let why = "no `/proc` is mounted here, and everything about processes comes from it; `mount -t proc proc /proc` mounts it";
+    Err(Failure::error(Exit::Missing, why))
+}
 
 /// What this kernel, the user's privileges and the host's configuration offer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

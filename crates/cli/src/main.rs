@@ -61,6 +61,9 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     signals::let_long_files_fail()?;
+    if looks_at_the_host(cli) {
+        facts::require_proc(&collect::Roots::default())?;
+    }
     tell_of_what_is_left(cli);
     let exit = match &cli.command {
         None => cmd::diagnose::run(&cli.diagnose)?,
@@ -93,11 +96,31 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     Ok(exit.into())
 }
 
+/// Whether the command is about this host, not about files.
+fn looks_at_the_host(cli: &Cli) -> bool {
+    !matches!(
+        &cli.command,
+        Some(
+            Command::Report(_)
+                | Command::Explain { .. }
+                | Command::Check { .. }
+                | Command::Diff(_)
+                | Command::CpuCheck(_)
+                | Command::Completions { .. }
+                | Command::Man
+                | Command::BenchEmpty { .. }
+                | Command::LabWorker(_)
+                | Command::Reader(_)
+        )
+    )
+}
+
 /// Says what an experiment left behind that was killed together with its guard. Only root can know.
 fn tell_of_what_is_left(cli: &Cli) {
     match &cli.command {
         Some(Command::LabWorker(_) | Command::Reader(_)) => return,
         Some(Command::Lab(args)) if args.cleans() => return,
+        Some(Command::Sector(args)) if args.here => return,
         _ => {}
     }
     for journal in host::journal::left_behind() {

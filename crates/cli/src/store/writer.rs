@@ -7,12 +7,17 @@ use super::table::{self, OnDemand};
 use super::{companion, reason, records, uri};
 use crate::failure::{Exit, Failure};
 use deburr_core::recording::Record;
+use deburr_sys::signal;
 use rusqlite::types::{ToSqlOutput, Value as Owned, ValueRef};
 use rusqlite::{Connection, OpenFlags, params_from_iter};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+/// The end of a session whose log's index is cut short.
+const CUT_SHORT: &str = "deburr: the recording ends here: a file of it (its `-shm`) was truncated while it was used; \
+                         what is in it can be read\n";
 
 /// A recording that is being written. Dropped without [`Self::finish`], it stays as the last
 /// [`Self::commit`] left it, like after a SIGKILL.
@@ -44,6 +49,10 @@ impl Writer {
             let (shown, reason) = (path.display(), reason(&error));
             Failure::error(Exit::Output, format!("cannot write a recording to `{shown}`: {reason}"))
         };
+        // SQLite maps the log's index, which others who may write to the file can cut short at any time.
+        signal::exit_on_bus_error(CUT_SHORT, Exit::Output as i32).map_err(|error| {
+            Failure::error(Exit::Missing, format!("cannot handle a signal: {error}"))
+        })?;
         let temporary = claim.destination.temporary()?;
         Self::create(temporary.path()).map_err(failed)?;
         claim.remove_stale()?;

@@ -38,6 +38,31 @@ pub(crate) fn deburr_after(set_up: &str, arguments: &[&str]) -> Command {
     command
 }
 
+/// `deburr` in namespaces of its own, after that command of the shell there, and a directory to keep until it has ended;
+/// `None` if this user may not have them.
+pub(crate) fn unshared(
+    options: &[&str],
+    set_up: &str,
+    arguments: &[&str],
+) -> Option<(Command, tempfile::TempDir)> {
+    let start = |script: &str| {
+        let mut command = Command::new("unshare");
+        unprivileged(&mut command).arg("--map-root-user").args(options).args(["sh", "-c", script]);
+        command
+    };
+    if !start(set_up).output().is_ok_and(|output| output.status.success()) {
+        return None;
+    }
+    // Its place must not depend on what the set-up does to `/proc`.
+    let place = scratch();
+    let copy = place.path().join("deburr");
+    std::fs::copy(env!("CARGO_BIN_EXE_deburr"), &copy).unwrap();
+    // Some namespaces are only those of the children.
+    let mut command = start(&format!("{set_up} && \"$0\" \"$@\""));
+    command.arg(&copy).args(arguments).current_dir(place.path());
+    Some((command, place))
+}
+
 fn unprivileged(command: &mut Command) -> &mut Command {
     if rustix::process::geteuid().is_root() {
         command.uid(NOBODY).gid(NOBODY);

@@ -11,7 +11,8 @@ use rusqlite::{Connection, OpenFlags};
 use rustix::process::Signal;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::Duration;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 /// Records this host for 1.3 s.
 fn record(path: &Path) {
@@ -229,4 +230,89 @@ fn a_report_is_given_even_if_its_recording_failed() {
     let output = expect(&mut command, 4);
     assert!(stdout(&output).starts_with("watched host"), "{}", stdout(&output));
     assert!(stderr(&output).contains("ends here"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_recording_whose_index_is_cut_short_ends_with_a_sentence() {
+    let directory = scratch();
+    let path = directory.path().join("x.deburr");
+    let shown = path.to_str().unwrap();
+    let mut command = deburr(&["record", "-d", "10m", "-o", shown]);
+    let session = Running::start(command.stderr(Stdio::piped()));
+    until("a second is recorded", || seconds_in(&path).is_some_and(|n| n >= 1));
+    let index = format!("{shown}-shm");
+    std::fs::File::options().write(true).open(index).unwrap().set_len(0).unwrap();
+    let output = session.wait();
+    assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+    assert!(stderr(&output).contains("was truncated"), "{}", stderr(&output));
+    assert!(stdout(&run(&["check", shown], 0)).contains("cut short"));
+}
+
+/// Makes a recording one of 190 000 processes with long command lines: 100 MB, and less than the most rows of a table.
+fn fill(path: &Path) {
+    let connection = Connection::open(path).unwrap();
+    let mut columns = connection.prepare("SELECT name FROM pragma_table_info('process')").unwrap();
+    let columns = columns.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    let columns: Vec<String> = columns.map(Result::unwrap).collect();
+    let made = |column: &String| match &**column {
+        "seq" => "1000000 + n".to_owned(),
+        "proc" | "id" => "1000000 + n".to_owned(),
+        "pid" => "n".to_owned(),
+        "cmdline" => "printf('%0480d', n)".to_owned(),
+        other => format!("one.{other}"),
+    };
+    let made: Vec<String> = columns.iter().map(made).collect();
+    connection
+        .execute_batch(&format!(
+            "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
+             WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 190000)
+             INSERT INTO process({}) SELECT {} FROM number, (SELECT * FROM process LIMIT 1) AS one",
+            columns.join(", "),
+            made.join(", ")
+        ))
+        .unwrap();
+}
+
+/// One file stands for all that are crafted: what may be kept of the rows of every table is bounded by the same budget,
+/// and this one is as near to it as can be without being refused early.
+#[test]
+fn a_crafted_recording_of_100_mb_takes_no_more_than_a_gigabyte_and_a_minute() {
+    let directory = scratch();
+    let path = directory.path().join("x.deburr");
+    record(&path);
+    fill(&path);
+    let megabytes = path.metadata().unwrap().len() >> 20;
+    assert!((90..130).contains(&megabytes), "{megabytes} MB");
+    let begin = Instant::now();
+    // The kernel gives no more than a gigabyte.
+    let mut command = deburr_after("ulimit -v 1000000", &["report", path.to_str().unwrap()]);
+    let output = command.output().unwrap();
+    let took = begin.elapsed();
+    let said = stderr(&output);
+    assert!(matches!(output.status.code(), Some(0 | 2)), "{}: {said}", output.status);
+    assert!(!said.contains("not enough memory"), "{said}");
+    // This program may be built without optimization, and share its CPU with other tests.
+    assert!(took < Duration::from_secs(4 * 60), "{took:?}");
+}
+
+#[test]
+fn memory_that_cannot_be_had_is_said() {
+    let path = root().join("fixtures/lab/writeback/recording.deburr");
+    let with = |kilobytes: u32, arguments: &[&str]| {
+        deburr_after(&format!("ulimit -v {kilobytes}"), arguments).output().unwrap()
+    };
+    // With less the kernel or the dynamic linker cannot even load the program.
+    let limits = || (8_000..400_000).step_by(1_000);
+    let least = limits().find(|&limit| with(limit, &["--version"]).status.success()).unwrap();
+    let mut refused = 0;
+    for limit in limits().filter(|limit| *limit > least) {
+        let output = with(limit, &["report", path.to_str().unwrap()]);
+        if output.status.success() {
+            break;
+        }
+        refused += 1;
+        assert_eq!(output.status.code(), Some(3), "{limit} kB: {}", stderr(&output));
+        assert!(stderr(&output).contains("not enough memory"), "{}", stderr(&output));
+    }
+    assert!(refused > 0, "{least} kB are enough for everything");
 }

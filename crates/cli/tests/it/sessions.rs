@@ -3,8 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
+use crate::common;
 use crate::program::{
-    Running, deburr, deburr_after, expect, refuse, run, scratch, stderr, stdout, until,
+    Running, deburr, deburr_after, expect, refuse, run, scratch, stderr, stdout, unshared, until,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -173,4 +174,51 @@ fn two_sessions_at_once_do_not_disturb_each_other() {
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         assert!(report(&output)["window"]["seconds"].as_f64().unwrap() >= 1.2);
     }
+}
+
+#[test]
+fn few_open_files_are_enough_to_measure_the_observer() {
+    let output = expect(&mut deburr_after("ulimit -n 10", &["-d", "0.5", "--json"]), 0);
+    let observer = &report(&output)["observer"];
+    assert!(observer["rss_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{observer}");
+}
+
+#[test]
+fn where_there_is_no_proc_that_is_what_is_said() {
+    const TEST: &str = "where_there_is_no_proc_that_is_what_is_said";
+    for args in [
+        &["-d", "0.2"][..],
+        &["limits"],
+        &["doctor"],
+        &["snapshot"],
+        &["record", "-d", "0.2", "-o", "x"],
+    ] {
+        let Some((mut command, _place)) = unshared(&["--mount"], "mount -t tmpfs none /proc", args)
+        else {
+            return common::skip("program", TEST, "no namespaces for this user");
+        };
+        let output = expect(&mut command, 3);
+        let said = stderr(&output);
+        assert!(
+            said.contains("no `/proc` is mounted") && said.lines().count() == 1,
+            "{args:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_recording_made_in_a_time_namespace_is_consistent() {
+    const TEST: &str = "a_recording_made_in_a_time_namespace_is_consistent";
+    let directory = scratch();
+    let path = directory.path().join("x.deburr");
+    let shown = path.to_str().unwrap();
+    let options = ["--time", "--boottime", "100000", "--monotonic", "5000"];
+    let Some((mut command, _place)) =
+        unshared(&options, "true", &["record", "-d", "1.2", "-o", shown])
+    else {
+        return common::skip("program", TEST, "no time namespaces for this user");
+    };
+    expect(&mut command, 0);
+    let said = stdout(&run(&["check", shown], 0));
+    assert!(said.contains("consistent"), "{said}");
 }
