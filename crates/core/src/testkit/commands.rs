@@ -7,7 +7,7 @@ use std::iter::Peekable;
 use std::str::Chars;
 
 /// Programs that a suggested command may run.
-const PROGRAMS: [&str; 27] = [
+const KNOWN: [&str; 27] = [
     "cat",
     "chrt",
     "cpupower",
@@ -96,7 +96,7 @@ fn check_simple(tokens: &[Token]) -> Result<(), String> {
         Some("sysctl") => must_be_known(words.collect()),
         // Without `--`, a name may be an option.
         Some("modprobe") if words.clone().any(|word| word == "--") => Ok(()),
-        Some(program) if PROGRAMS.contains(&program) => Ok(()),
+        Some(program) if KNOWN.contains(&program) => Ok(()),
         Some(program) => Err(format!("the program `{program}`")),
     }
 }
