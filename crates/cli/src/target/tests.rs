@@ -112,6 +112,18 @@ fn a_cgroup_is_a_path_in_the_tree_or_a_directory() {
 }
 
 #[test]
+fn a_cgroup_that_is_too_deep_to_be_looked_through_is_not_refused_as_empty() {
+    let host = Host::like("cgroup/mixed");
+    host.write("sys/fs/cgroup/cpu/shallow/below/cgroup.procs", "");
+    assert!(says(cgroup(&host, "/shallow")).contains("there is no process"));
+    let below = ["d"; 300].join("/");
+    host.write(&format!("sys/fs/cgroup/cpu/deep/{below}/cgroup.procs"), "");
+    assert_eq!(cgroup(&host, "/deep"), Ok(TargetSpec::Cgroup { path: "/deep".into() }));
+    // No path leads further down than a walk goes.
+    assert!(matches!(cgroup(&host, &format!("/deep/{below}")), Err(TargetError::NoCgroup { .. })));
+}
+
+#[test]
 fn an_unknown_cgroup_is_named_with_what_its_parent_has() {
     let host = Host::like("cgroup/mixed");
     let message = says(cgroup(&host, "/jobs/bach/x"));
