@@ -61,8 +61,8 @@ def endless_arguments():
     describe(arg_start=at, arg_end=at + length, env_start=at, env_end=at + length)
 
 
-def many_mounts(point, count):
-    """It has that many mounts, in a mount namespace of its own."""
+def many_mounts(point, count, names=()):
+    """It has that many mounts, in a mount namespace of its own, below directories of those names."""
     user = os.getuid()
     check(LIBC.unshare(CLONE_NEWUSER | CLONE_NEWNS))
     for file, text in [("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {user} 1")]:
@@ -71,8 +71,8 @@ def many_mounts(point, count):
     check(LIBC.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
     check(LIBC.mount(b"t", os.fsencode(point), b"tmpfs", 0, None))
     for index in range(count):
-        directory = os.fsencode(os.path.join(point, str(index)))
-        os.mkdir(directory)
+        directory = os.fsencode(os.path.join(point, *names, str(index)))
+        os.makedirs(directory)
         check(LIBC.mount(directory, directory, None, MS_BIND, None))
 
 
