@@ -226,7 +226,8 @@ fn a_report_is_given_even_if_its_recording_failed() {
     let directory = scratch();
     let path = directory.path().join("x.deburr");
     let shown = path.to_str().unwrap();
-    let mut command = deburr_after("ulimit -f 320", &["-d", "8", "-o", shown]);
+    // Room for the tables, and for some more of them.
+    let mut command = deburr_after("ulimit -f 340", &["-d", "8", "-o", shown]);
     let output = expect(&mut command, 4);
     assert!(stdout(&output).starts_with("watched host"), "{}", stdout(&output));
     assert!(stderr(&output).contains("ends here"), "{}", stderr(&output));
