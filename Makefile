@@ -76,7 +76,7 @@ deny: ## check licences, duplicates, sources and known faults of all libraries; 
 
 .PHONY: docs
 docs: ## write the generated documents and golden files anew; read the diff before you commit it
-	UPDATE=1 $(CARGO) test -q --workspace --locked --lib --bins --test it
+	UPDATE=1 $(CARGO) test -q --workspace --locked --lib --bins --test it --no-fail-fast
 
 .PHONY: hooks
 hooks: ## let git check formatting before each commit
