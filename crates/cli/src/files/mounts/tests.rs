@@ -6,8 +6,8 @@ use deburr_core::procfs::mountinfo::{self, Mount};
 use deburr_core::recording::DevId;
 use proptest::prelude::*;
 use rustix::time::{ClockId, clock_gettime};
-use rustix::time::{ClockId, clock_gettime};
 use std::fs;
+use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::time::Duration;
 
 /// A host: root on ext4, a bind mount of one of its directories, a disk of which only directories are mounted, btrfs
