@@ -33,6 +33,9 @@ during() {
     part "$name" "$@"
     wait $recorder
     echo "exit status $?" >>"/tmp/$name.said"
+    # An account from after the end of the window.
+    lines=$(wc -l <"/tmp/$name.accounts")
+    until [ "$(wc -l <"/tmp/$name.accounts")" -gt $((lines + 1)) ]; do sleep 0.2; done
     rm /tmp/sampling
     wait $sampler
     part "${name}_accounts" cat "/tmp/$name.accounts"

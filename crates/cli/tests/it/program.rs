@@ -30,6 +30,14 @@ pub(crate) fn deburr(arguments: &[&str]) -> Command {
     command
 }
 
+/// `deburr` that ignores no signal that its caller ignores: under `nohup`, for instance, SIGHUP ends no session.
+pub(crate) fn deburr_with_default_signals(arguments: &[&str]) -> Command {
+    let mut command = Command::new("env");
+    unprivileged(&mut command).arg("--default-signal").arg(binary()).args(arguments);
+    command.stdin(Stdio::null()).env_remove("NO_COLOR");
+    command
+}
+
 /// A shell that runs `set_up` and then becomes `deburr` with these arguments.
 pub(crate) fn deburr_after(set_up: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("sh");

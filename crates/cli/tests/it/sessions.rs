@@ -5,7 +5,8 @@
 
 use crate::common;
 use crate::program::{
-    Running, deburr, deburr_after, expect, refuse, run, scratch, stderr, stdout, unshared, until,
+    Running, deburr, deburr_after, deburr_with_default_signals, expect, refuse, run, scratch,
+    stderr, stdout, unshared, until,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -17,7 +18,7 @@ use std::process::{Command, Output, Stdio};
 fn begin(arguments: &[&str]) -> (Running, tempfile::TempDir) {
     let directory = scratch();
     let path = directory.path().join("x.deburr");
-    let mut command = deburr(&["-d", "1m", "-o", path.to_str().unwrap()]);
+    let mut command = deburr_with_default_signals(&["-d", "1m", "-o", path.to_str().unwrap()]);
     command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
     let session = Running::start(&mut command);
     let log = directory.path().join("x.deburr-wal");
