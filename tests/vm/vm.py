@@ -302,8 +302,14 @@ def unfinished(name):
     path = os.path.join(WORK, f"{name}.console")
     with open(path, errors="replace") as file:
         console = file.read().split("\n")
-    last = next((line.strip()[:120] for line in reversed(console) if line.strip()), "nothing")
-    return f"the machine did not come to its end; parts begun: {', '.join(done) or 'none'}; last words: {last!r}; see {path}"
+    # The next boot writes its own.
+    os.replace(path, path + ".unfinished")
+    path += ".unfinished"
+    # What a kernel says of its own end begins with one of these, and ends with the place of its code in memory.
+    words = [line.strip()[:160] for line in console if re.search("BUG:|Oops|RIP:|panic", line)][:4] or [
+        next((line.strip()[:160] for line in reversed(console) if line.strip()), "nothing")
+    ]
+    return f"the machine did not come to its end; parts begun: {', '.join(done) or 'none'}; last words: {words}; see {path}"
 
 
 class Fitness:
