@@ -33,7 +33,7 @@ pub(crate) fn read(data: &[u8]) {
         comm: &decoded,
         threads: [(decoded.clone(), 3), ("tokio-rt-worker".into(), 2)].into(),
         workers: data.first().map(|&byte| byte.into()),
-        openmp: data.len() % 2 == 0,
+        openmp: data.len().is_multiple_of(2),
         environment,
     };
     for number in visible_properties::detect(&outside).into_iter().flat_map(|it| it.parallelism) {

@@ -11,7 +11,7 @@ pub(crate) fn read(data: &[u8]) {
     let log_bytes = u32::from_le_bytes(*length) as usize;
     let (file, log) = rest.split_at(rest.len() - log_bytes.min(rest.len()));
     // Of an odd length it is read as it is.
-    let log = if log_bytes % 2 == 0 { sealed(file, log) } else { log.to_vec() };
+    let log = if log_bytes.is_multiple_of(2) { sealed(file, log) } else { log.to_vec() };
     let log = (!log.is_empty()).then_some(&*log);
     let Ok(records) = store::read(file, log) else { return };
     // A page is read once, and a row of the smallest table has a byte per cell.
