@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! OBS003: the observer costs more than its budget.
 
-use crate::finding::{Area, Cost, Entity, EntityKind, Finding, Severity, Unit};
+use crate::finding::{Area, Cost, Entity, EntityKind, Evidence, Finding, Severity, Unit};
 use crate::recording::Source;
 use crate::rules::words::evidence;
 use crate::rules::{Check, Limit, Rule, Status, Verdict};
@@ -58,17 +58,42 @@ fn check(view: &View) -> Verdict {
     let busy = view.cpu_totals().and_then(|totals| totals.busy_share());
     let at_rest = busy.is_some_and(|busy| busy < AT_REST_BUSY);
     let budget = if at_rest { REST_CPU.value } else { LOAD_CPU.value };
-    let rss_mb = seen.rss_max_bytes as f64 / 1e6;
+    let most_bytes = MAX_RSS.value * 1e6;
     // Every process has resident memory: 0 means that it was not measured.
     let memory = match seen.rss_max_bytes {
         0 => "an unknown amount of memory (not measured)".to_owned(),
         bytes => format!("{} of memory", units::bytes(bytes as f64)),
     };
-    let cost = format!("{} of one CPU and {memory}", units::percent(cpu));
-    if cpu <= budget && rss_mb <= MAX_RSS.value {
-        return Verdict::Quiet { closest: format!("the observer took {cost}") };
+    let cpu_text = format!("{} of one CPU", units::percent(cpu));
+    let over: Vec<String> = [
+        (cpu > budget)
+            .then(|| format!("{cpu_text}, more than its budget of {}", units::percent(budget))),
+        (seen.rss_max_bytes as f64 > most_bytes)
+            .then(|| format!("{memory}, more than its budget of {}", units::bytes(most_bytes))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if over.is_empty() {
+        return Verdict::Quiet { closest: format!("the observer took {cpu_text} and {memory}") };
     }
+    Verdict::Fired(vec![Finding {
+        title: format!("the observer took {}", over.join(", and ")),
+        victim: Entity::new(EntityKind::Host),
+        cost: Cost::default(),
+        evidence: lines(view, budget, at_rest),
+        fix: super::narrower(view),
+        ..RULE.finding(
+            if cpu >= DANGER_CPU.value { Severity::Low } else { Severity::Info },
+            if seen.bpf_run_ns.is_some() { 0.95 } else { 0.8 },
+        )
+    }])
+}
+
+/// The evidence: each part of the cost, and the budgets.
+fn lines(view: &View, cpu_budget: f64, at_rest: bool) -> Vec<Evidence> {
     let label = Source::Observer.label();
+    let seen = view.observer();
     let mut lines = vec![
         evidence(view, "own CPU time", seen.cpu_ns as f64, Unit::Ns, label, None),
         evidence(view, "BPF program runs", seen.bpf_runs as f64, Unit::Count, label, None),
@@ -94,7 +119,7 @@ fn check(view: &View) -> Verdict {
     lines.push(evidence(
         view,
         "CPU budget",
-        budget,
+        cpu_budget,
         Unit::Ratio,
         "deburr",
         format!(
@@ -110,16 +135,7 @@ fn check(view: &View) -> Verdict {
         label,
         None,
     ));
+    lines.push(evidence(view, "memory budget", MAX_RSS.value * 1e6, Unit::Bytes, "deburr", None));
     lines.push(evidence(view, "BPF maps", seen.bpf_map_max_bytes as f64, Unit::Bytes, label, None));
-    Verdict::Fired(vec![Finding {
-        title: format!("the observer took {cost}, more than its budget"),
-        victim: Entity::new(EntityKind::Host),
-        cost: Cost::default(),
-        evidence: lines,
-        fix: super::narrower(view),
-        ..RULE.finding(
-            if cpu >= DANGER_CPU.value { Severity::Low } else { Severity::Info },
-            if seen.bpf_run_ns.is_some() { 0.95 } else { 0.8 },
-        )
-    }])
+    lines
 }
