@@ -47,6 +47,7 @@ static MEMORY: deburr_sys::memory::OrExit = deburr_sys::memory::OrExit {
 };
 
 fn main() -> ExitCode {
+    deburr_sys::memory::keep_large_blocks_apart();
     match cli::parse().and_then(|cli| run(&cli)) {
         Ok(status) => status,
         Err(error) => {

@@ -190,6 +190,7 @@ impl Session<'_> {
             false
         });
         if now.beat.is_second() {
+            self.cx.forget_ended();
             for kind in self.jumps.observe(Clocks::now()) {
                 self.event(now.t_ns, kind);
             }

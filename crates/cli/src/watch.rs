@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 /// Number of looks in a row, one per second, that find no living process before the target counts as gone. A collector
 /// may not have seen a new process yet, like that of a restarted service.
 const LOOKS: u32 = 2;
+/// Processes that may be known before each is looked at, whether it has ended.
+const MANY: usize = 1024;
 
 /// Follows the processes of the target that the collectors discover.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub(crate) struct TargetWatch {
     alive: BTreeSet<u32>,
     /// Whether any process of the target was ever seen. If none can be seen, the target does not count as gone.
     found: bool,
+    /// Number of processes at which those that ended are left out.
+    look_at_all_above: usize,
     empty_looks: u32,
 }
 
@@ -36,6 +40,7 @@ impl TargetWatch {
             roots: roots.clone(),
             alive,
             found,
+            look_at_all_above: MANY,
             empty_looks: 0,
         }
     }
@@ -48,6 +53,10 @@ impl TargetWatch {
         {
             self.alive.insert(process.pid);
             self.found = true;
+            if self.alive.len() >= self.look_at_all_above {
+                self.alive.retain(|pid| is_alive(&self.roots, *pid));
+                self.look_at_all_above = MANY + 2 * self.alive.len();
+            }
         }
     }
 
@@ -168,5 +177,18 @@ mod tests {
         watch.see(&process(5, true));
         host.end(5);
         assert!(!gone_after(&mut watch, 5));
+    }
+
+    #[test]
+    fn those_that_ended_are_not_kept_while_the_first_one_lives() {
+        let (mut watch, host) = watch(&TargetSpec::Comm { comm: "x".into() });
+        host.set(5, 'S', 1);
+        watch.see(&process(5, true));
+        for pid in 100..100 + 10 * MANY as u32 {
+            watch.see(&process(pid, true));
+            watch.look();
+            assert!(watch.alive.len() <= MANY + 2, "{}", watch.alive.len());
+        }
+        assert!(!gone_after(&mut watch, 3));
     }
 }

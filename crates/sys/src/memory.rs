@@ -3,6 +3,21 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
+/// Blocks of this size and more are given back to the system as soon as they are not used.
+#[cfg(target_env = "gnu")]
+const LARGE: libc::c_int = 256 << 10;
+
+/// Lets the allocator of glibc keep large blocks apart for good. Left to itself, it puts the more of them among the small
+/// ones the larger they are, where they leave holes: a process that runs for hours grows with each burst.
+pub fn keep_large_blocks_apart() {
+    // SAFETY: it changes numbers of the allocator, under its lock.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, LARGE);
+    }
+}
+
 /// The system's allocator. If it has no memory, the process ends.
 #[derive(Debug)]
 pub struct OrExit {

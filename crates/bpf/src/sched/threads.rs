@@ -21,6 +21,8 @@ const BEFORE_SECOND_LOOK: Duration = Duration::from_millis(1);
 
 /// Not a valid `seq` of a dead thread: those are even.
 const NONE: u32 = 1;
+/// Threads that the map of those without a slot has room for.
+const OVERFLOW: usize = 2048;
 
 /// What a thread did between two looks.
 #[derive(Clone, Debug)]
@@ -233,11 +235,12 @@ impl ThreadScan {
         waiting: &Waiting,
         each: &mut dyn FnMut(&ThreadDelta),
     ) {
+        let mut before = std::mem::take(&mut self.overflow);
         for entry in probe.overflow_entries() {
             let thread = entry.thread;
             let end_ns = reported_until(&thread, waiting.at_ns());
             let found = waiting.of(None, &thread);
-            let mut seen = self.overflow.remove(&thread.tid);
+            let mut seen = before.remove(&thread.tid);
             let look = ThreadReading {
                 states_ns: states_at(&thread, probe.is_on_cpu(&thread), end_ns, found),
                 thread,
@@ -254,6 +257,10 @@ impl ThreadScan {
             } else if let Some(seen) = seen {
                 self.overflow.insert(thread.tid, seen);
             }
+        }
+        // A look misses entries while others are removed. More than the map ever holds are not there any more.
+        if before.len() <= OVERFLOW {
+            self.overflow.append(&mut before);
         }
     }
 }

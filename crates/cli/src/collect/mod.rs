@@ -13,6 +13,7 @@ mod devices;
 mod diskstats;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod kept;
 mod proc_stat;
 mod processes;
 mod psi;
@@ -120,6 +121,14 @@ impl Context {
         let cgroups = Cgroups::open(&roots).with_reader(processes.reader().clone());
         let devices = Devices::open(&roots);
         Self { roots, start_mono_ns: 0, target, asked, processes, cgroups, devices }
+    }
+
+    /// Forgets the processes and cgroups that ended long ago. Called once a second, after all collectors.
+    pub(crate) fn forget_ended(&mut self) {
+        self.processes.second(&self.roots);
+        if self.cgroups.forget_removed() {
+            self.processes.forget_cgroups(&self.cgroups);
+        }
     }
 }
 

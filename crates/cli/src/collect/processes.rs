@@ -5,6 +5,7 @@
 //! processes come and go per second, these reads have a budget, and processes beyond it are known only by their
 //! sighting.
 
+mod ended;
 mod thread_scheduling;
 
 use super::{Cgroups, Emit, Roots, affinity, cpus_online};
@@ -21,8 +22,6 @@ use std::time::Instant;
 const FACTS_BURST: f64 = 2048.0;
 /// New processes per second whose facts are read after that: at 20 us each, 0.4 % of a CPU.
 const FACTS_PER_SECOND: f64 = 200.0;
-/// Number of dead processes that may be kept before they are removed.
-const DEAD_KEPT: usize = 8192;
 /// Bytes of a command line that are kept.
 const CMDLINE_BYTES: u64 = 256;
 /// The same for processes that are looked at closely: the name of a Java program comes after all of its options.
@@ -54,7 +53,7 @@ pub(crate) struct ObservedProcess<'a> {
 /// The processes of the session.
 #[derive(Debug)]
 pub(crate) struct Processes {
-    by_pid: HashMap<u32, EmittedProcess>,
+    by_pid: HashMap<u32, Box<EmittedProcess>>,
     last_id: u32,
     /// The target's processes, including dead ones: their last amounts arrive after their end.
     target: HashSet<ProcId>,
@@ -72,8 +71,7 @@ pub(crate) struct Processes {
     kinds: HashMap<ShortLivedKind, ProcId>,
     /// Number of processes that were looked at closely.
     suspects: usize,
-    /// Number of entries of `by_pid` at which dead processes are removed.
-    sweep_above: usize,
+    ended: ended::Ended,
 }
 
 /// Short-lived processes that share an identity: comm, cgroup, and whether they belong to the target.
@@ -86,6 +84,8 @@ struct EmittedProcess {
     comm: Box<[u8]>,
     process: Process,
     first_look: Option<thread_scheduling::FirstReading>,
+    /// The last search for ended processes did not find it, and it was not seen since.
+    is_missing: bool,
 }
 
 impl Default for Processes {
@@ -104,7 +104,7 @@ impl Default for Processes {
             online: OnceCell::new(),
             kinds: HashMap::new(),
             suspects: 0,
-            sweep_above: DEAD_KEPT,
+            ended: ended::Ended::default(),
         }
     }
 }
@@ -131,7 +131,7 @@ impl Processes {
         if target_pid(target) == Some(sighting.pid) && self.target_root.is_none() {
             self.target_root = Some(id);
         }
-        if self.by_pid.len() >= self.sweep_above {
+        if self.ended.is_due(self.by_pid.len()) {
             self.forget_dead(roots);
         }
         self.learn(roots, cgroups, target, sighting, id, emit);
@@ -186,8 +186,10 @@ impl Processes {
     }
 
     /// The entry of that process, if it was seen before.
-    fn known_as(&self, sighting: &ObservedProcess<'_>) -> Option<&EmittedProcess> {
-        self.by_pid.get(&sighting.pid).filter(|known| known.is_same(sighting))
+    fn known_as(&mut self, sighting: &ObservedProcess<'_>) -> Option<&EmittedProcess> {
+        let known = self.by_pid.get_mut(&sighting.pid).filter(|known| known.is_same(sighting))?;
+        known.is_missing = false;
+        Some(known)
     }
 
     /// A new identity, never [`ProcId::OTHERS`].
@@ -239,7 +241,7 @@ impl Processes {
     ) {
         let before = self.by_pid.remove(&sighting.pid).filter(|known| known.process.id == id);
         let mut known = before.unwrap_or_else(|| {
-            EmittedProcess::new(id, sighting.pid, self.is_observer(sighting.pid))
+            Box::new(EmittedProcess::new(id, sighting.pid, self.is_observer(sighting.pid)))
         });
         let mut stat = None;
         if !sighting.did_nothing && self.facts.take() {
@@ -331,16 +333,6 @@ impl Processes {
         }
         false
     }
-
-    /// Removes processes that are gone, except the most recent ones, whose last amounts may still arrive.
-    fn forget_dead(&mut self, roots: &Roots) {
-        let entries = fs::read_dir(&roots.proc).into_iter().flatten().flatten();
-        let alive: HashSet<u32> =
-            entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-        let young = self.last_id.saturating_sub(DEAD_KEPT as u32 / 4);
-        self.by_pid.retain(|pid, known| alive.contains(pid) || known.process.id.0 > young);
-        self.sweep_above = self.by_pid.len() + DEAD_KEPT;
-    }
 }
 
 impl EmittedProcess {
@@ -362,7 +354,7 @@ impl EmittedProcess {
             scheduling: vec![],
             many: false,
         };
-        Self { comm: Box::default(), process, first_look: None }
+        Self { comm: Box::default(), process, first_look: None, is_missing: false }
     }
 
     fn take_facts(

@@ -155,11 +155,21 @@ impl RuntimeCollector {
             self.again(cx, now, &mut *emit);
             self.say_what_is_missing(left, &reader, now, emit);
         }
-        self.known.extend(cx.processes.of_target().map(|process| process.id));
+        self.forget_ended(cx);
         let paid = self.debt + spent();
         self.debt = paid.saturating_sub(self.budget + EACH_SECOND);
         self.budget =
             (self.budget + EACH_SECOND).saturating_sub(paid).min(EACH_SECOND * SAVED_SECONDS);
+    }
+
+    /// Keeps what is known of the processes that are still there.
+    fn forget_ended(&mut self, cx: &Context) {
+        self.known = cx.processes.of_target().map(|process| process.id).collect();
+        let known = &self.known;
+        self.looked_at.retain(|id| known.contains(id));
+        self.alone.retain(|id| known.contains(id));
+        self.found.retain(|id, _| known.contains(id));
+        self.named.retain(known);
     }
 
     /// Emits what the threads did, by name, of processes that have a limit and a runtime.
@@ -300,6 +310,38 @@ mod tests {
         let mut end = emitted(&beat(&mut collector, &mut cx, Beat::End));
         end.sort_unstable();
         assert_eq!(end, [(many, 12), (alone, 5), (late, 3)]);
+    }
+
+    #[test]
+    fn nothing_is_kept_of_processes_that_are_known_no_longer() {
+        let host = Host::empty();
+        node(&host, 50, 7, "9");
+        let mut cx = host.context();
+        let mut collector = RuntimeCollector::open(&cx);
+        let lives = meet(&mut cx, 50);
+        for round in 0..10 {
+            for pid in 100..130 {
+                node(&host, pid, 1 + round % 2 * 5, "5");
+                host.write(&format!("proc/{pid}/task/{pid}/schedstat"), "1 1 1\n");
+                meet(&mut cx, pid);
+            }
+            collector.budget = FIRST_SECOND;
+            for _ in 0..2 {
+                beat(&mut collector, &mut cx, Beat::Second);
+            }
+            assert!(collector.known.len() > 30 && collector.looked_at.len() > 1);
+            for pid in 100..130 {
+                std::fs::remove_dir_all(host.path(&format!("proc/{pid}"))).unwrap();
+            }
+            for _ in 0..30 {
+                cx.forget_ended();
+            }
+            beat(&mut collector, &mut cx, Beat::Second);
+            let left = BTreeSet::from([lives]);
+            assert_eq!(collector.known, left);
+            assert!(collector.looked_at.is_subset(&left) && collector.alone.is_subset(&left));
+            assert!(collector.found.keys().all(|id| left.contains(id)));
+        }
     }
 
     #[test]

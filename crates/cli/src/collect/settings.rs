@@ -159,7 +159,11 @@ impl SettingsCollector {
             let setting = Setting { t_ns, path: shown(roots, &file), value: value.clone() };
             emit(Record::Block(Box::new(BlockRecord::Setting(setting))));
             let computed = file.ends_with(COMPUTED_FROM).then(|| file.with_file_name(COMPUTED));
-            let is_new = self.values.insert(file, value).is_none();
+            let is_removed = value.is_none() && self.limits.are_in(&file);
+            let is_new = self.values.insert(file.clone(), value).is_none();
+            if is_removed {
+                self.values.remove(&file);
+            }
             if let Some(computed) = computed.filter(|_| !is_new) {
                 self.read(roots, computed, t_ns, emit);
             }

@@ -134,6 +134,10 @@ fn lines_of(file: &Path, most_bytes: u64) -> (Vec<u8>, bool) {
     (text, whole)
 }
 
+/// Filesystems of which the former mounts are kept, and filesystems that are mounted in other namespaces only.
+const MAX_FORMER: usize = 1024;
+const MAX_OTHERS: usize = 4096;
+
 /// All mounts that are known.
 #[derive(Debug)]
 pub(crate) struct Mounts {
@@ -243,10 +247,20 @@ impl Mounts {
         self.places = others;
         self.former.extend::<BTreeMap<_, _>>(own);
         self.add(&text, &[]);
+        // Of those that are mounted, the former mounts are of no use.
+        self.former.retain(|fs, _| !self.places.contains_key(fs));
+        while self.former.len() > MAX_FORMER {
+            self.former.pop_first();
+        }
     }
 
     /// Reads the mounts in the mount namespaces of other processes, from one process of each namespace.
     fn read_others(&mut self) {
+        // Those that were found before are found again, if they are still there and asked for.
+        let is_own = |place: &FilesystemMount| place.outside.is_empty();
+        if self.places.values().filter(|places| !places.iter().all(is_own)).count() > MAX_OTHERS {
+            self.places.retain(|_, places| places.iter().all(is_own));
+        }
         let own = fs::read_link(self.proc.join("self/ns/mnt")).ok();
         let mut seen: BTreeSet<PathBuf> = own.into_iter().collect();
         let mut of_users: HashMap<u32, usize> = HashMap::new();

@@ -23,6 +23,7 @@
 
 use super::demand_bins::{DemandBins, FinishedBins};
 use super::waits::LONG_NS;
+use crate::collect::kept::is_roomy;
 use deburr_core::recording::{DeviceBin, FileId, IoCulprit, ProcId, WaitHist};
 use deburr_core::stats::Span;
 use std::collections::{BTreeMap, VecDeque};
@@ -281,6 +282,9 @@ impl Flight {
         }
         self.go_to(to_ns);
         self.remember();
+        if is_roomy(self.requests.len(), self.requests.capacity()) {
+            self.requests.shrink_to(2 * self.requests.len());
+        }
         let whole = (to_ns.saturating_sub(self.bins_from_ns) / BIN_NS) as usize;
         self.past.bins.resize(whole.max(self.past.bins.len()), DeviceBin::default());
         let rest = self.past.bins.split_off(whole);

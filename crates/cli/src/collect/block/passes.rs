@@ -3,6 +3,7 @@
 //! them are short.
 
 use super::inode::Inode;
+use crate::collect::kept::Recent;
 use deburr_core::recording::{DevId, ProcId, WritebackPass};
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,8 +11,10 @@ use std::collections::{BTreeMap, HashMap};
 const PAUSE_NS: u64 = 1_000_000_000;
 /// The requests of a pass end within this time after it.
 const LAG_NS: u64 = 2_000_000_000;
-/// The dirtier is known for between this many and twice as many of the latest dirtied inodes.
+/// The dirtier is known for this many of the latest dirtied inodes at least, if they became dirty within this time: the
+/// kernel writes them after half a minute.
 const DIRTIERS: usize = 65_536;
+const DIRTY_FOR_NS: u64 = 300_000_000_000;
 /// Number of processes that a pass names, of those that dirtied inodes and of those that asked for it.
 const NAMED: usize = 16;
 
@@ -43,9 +46,9 @@ pub(super) struct Passes {
     /// What each worker thread works on, by thread id.
     workers: HashMap<u32, PassKind>,
     /// Inode's fingerprint -> the process that dirtied it last.
-    dirtiers: HashMap<u64, ProcId>,
-    /// The same for older inodes.
-    dirtiers_before: HashMap<u64, ProcId>,
+    dirtiers: Recent<u64, ProcId, DIRTIERS>,
+    /// When dirtiers were last forgotten.
+    dirtiers_since_ns: u64,
     ended: Vec<(PassKind, Pass)>,
 }
 
@@ -101,17 +104,13 @@ impl Passes {
 
     /// A process made a clean inode dirty.
     pub(super) fn dirtied(&mut self, inode: Inode, by: ProcId) {
-        if self.dirtiers.len() >= DIRTIERS {
-            // Most of the older inodes were written or deleted since.
-            self.dirtiers_before = std::mem::take(&mut self.dirtiers);
-        }
         self.dirtiers.insert(inode.fingerprint(), by);
     }
 
     /// The process that was last seen to dirty an inode, if it is still known.
     pub(super) fn dirtier(&self, inode: Inode) -> Option<ProcId> {
         let inode = inode.fingerprint();
-        self.dirtiers.get(&inode).or_else(|| self.dirtiers_before.get(&inode)).copied()
+        self.dirtiers.get(&inode).copied()
     }
 
     /// A worker thread wrote an inode. Times are `None` where the kernel does not report them, or the first time.
@@ -163,6 +162,10 @@ impl Passes {
         last: bool,
         reason: impl Fn(u8) -> String,
     ) -> Vec<WritebackPass> {
+        if now_ns.saturating_sub(self.dirtiers_since_ns) >= DIRTY_FOR_NS {
+            self.dirtiers.age();
+            self.dirtiers_since_ns = now_ns;
+        }
         let over =
             |pass: &Pass| last || (pass.open == 0 && now_ns.saturating_sub(pass.t1_ns) > LAG_NS);
         let kinds: Vec<PassKind> =

@@ -12,6 +12,9 @@ const FILES: usize = 20_000;
 const AT_THE_END: usize = 2000;
 /// How often a name is looked up that the filesystem does not confirm.
 const TRIES: u8 = 3;
+/// A name is no longer kept if nothing new was known of the file for so long, which is looked at so often.
+const QUIET_S: u16 = 300;
+const LOOK_EVERY_S: u16 = 60;
 
 /// What the kernel's dentries showed when the file was first seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,12 +30,19 @@ pub(super) struct Hint {
 #[derive(Debug)]
 struct KnownFile {
     id: FileId,
-    hint: Option<Hint>,
     dirtied_by: Option<ProcId>,
+    /// `None` = its name will not get any better, and is no longer kept.
+    naming: Option<Box<Naming>>,
+}
+
+/// What is known of a file's name.
+#[derive(Debug, Default)]
+struct Naming {
+    hint: Option<Hint>,
     emitted: Option<(String, FileState, Option<ProcId>)>,
     tries: u8,
-    /// Its name will not get any better, and is no longer kept.
-    done: bool,
+    /// Seconds since it was last due.
+    quiet_s: u16,
 }
 
 /// The files of the session.
@@ -42,6 +52,8 @@ pub(super) struct SessionFiles {
     /// The files that are looked up again at the end.
     first: Vec<Inode>,
     due: VecDeque<Inode>,
+    /// Seconds until names are looked through for those that are no longer kept.
+    look_in_s: u16,
     /// Number of transfers, syncs and other uses of files beyond [`FILES`].
     pub(super) untold: u64,
 }
@@ -60,9 +72,7 @@ impl SessionFiles {
             self.first.push(inode);
         }
         let id = FileId(self.files.len() as u32 + 1);
-        let known =
-            KnownFile { id, hint: None, dirtied_by: None, emitted: None, tries: 0, done: false };
-        self.files.insert(inode, known);
+        self.files.insert(inode, KnownFile { id, dirtied_by: None, naming: Some(Box::default()) });
         self.due.push_back(inode);
         id
     }
@@ -73,9 +83,9 @@ impl SessionFiles {
         if self.files.len() < FILES {
             self.id(inode);
         }
-        let Some(known) = self.files.get_mut(&inode) else { return };
-        if !known.done && known.hint.as_ref() != Some(&hint) {
-            known.hint = Some(hint);
+        let naming = self.files.get_mut(&inode).and_then(|known| known.naming.as_mut());
+        if let Some(naming) = naming.filter(|naming| naming.hint.as_ref() != Some(&hint)) {
+            naming.hint = Some(hint);
             self.due.push_back(inode);
         }
     }
@@ -100,7 +110,7 @@ impl SessionFiles {
     ) -> Vec<BlockRecord> {
         if last {
             // Not all files may be looked up: those without any name come first.
-            let hinted = |inode: &Inode| self.files.get(inode).is_some_and(|it| it.hint.is_some());
+            let hinted = |inode: &Inode| hint_of(&self.files, inode).is_some();
             self.due.make_contiguous().sort_by_key(hinted);
         }
         let mut due: Vec<Inode> = self.due.drain(..).collect();
@@ -111,14 +121,31 @@ impl SessionFiles {
         // A file may be due for several reasons.
         let mut seen = HashSet::new();
         let is_due = |inode: &Inode| {
-            seen.insert(*inode) && self.files.get(inode).is_some_and(|known| !known.done)
+            seen.insert(*inode) && self.files.get(inode).is_some_and(|it| it.naming.is_some())
         };
         due.retain(is_due);
-        let hint = |inode: &Inode| self.files.get(inode).and_then(|known| known.hint.as_ref());
-        let hinted: Vec<_> = due.iter().map(|inode| (*inode, hint(inode))).collect();
+        let hinted: Vec<_> =
+            due.iter().map(|inode| (*inode, hint_of(&self.files, inode))).collect();
         let names = look_up(&hinted);
         let told = due.into_iter().zip(names);
-        told.filter_map(|(inode, name)| self.tell(inode, &dirtier, name)).collect()
+        let records = told.filter_map(|(inode, name)| self.tell(inode, &dirtier, name)).collect();
+        self.forget_quiet();
+        records
+    }
+
+    /// No longer keeps the names of files about which nothing new came for minutes. Called once a second.
+    fn forget_quiet(&mut self) {
+        self.look_in_s = self.look_in_s.checked_sub(1).unwrap_or(LOOK_EVERY_S - 1);
+        if self.look_in_s > 0 {
+            return;
+        }
+        for known in self.files.values_mut().filter(|known| known.id.0 as usize > AT_THE_END) {
+            let Some(naming) = &mut known.naming else { continue };
+            naming.quiet_s += LOOK_EVERY_S;
+            if naming.quiet_s > QUIET_S && naming.emitted.is_some() {
+                known.naming = None;
+            }
+        }
     }
 
     fn tell(
@@ -131,21 +158,22 @@ impl SessionFiles {
         // The file may have been dirtied before it had an identity.
         known.dirtied_by = known.dirtied_by.or_else(|| dirtier(inode));
         let dirtied_by = known.dirtied_by;
+        let id = known.id;
+        let naming = known.naming.as_mut()?;
         let Name { path, state, confirmed } = name;
-        known.tries += 1;
-        let again = !confirmed && known.tries < TRIES;
+        naming.tries = naming.tries.saturating_add(1);
+        naming.quiet_s = 0;
+        let again = !confirmed && naming.tries < TRIES;
         if again {
             self.due.push_back(inode);
         }
         let now = (path, state, dirtied_by);
-        let is_new = known.emitted.as_ref() != Some(&now);
-        let id = known.id;
-        let path = known.emitted.insert(now).0.clone();
-        known.done =
-            !again && known.hint.is_some() && dirtied_by.is_some() && id.0 as usize > AT_THE_END;
-        if known.done {
+        let is_new = naming.emitted.as_ref() != Some(&now);
+        let path = naming.emitted.insert(now).0.clone();
+        let is_last = !again && naming.hint.is_some() && dirtied_by.is_some();
+        if is_last && id.0 as usize > AT_THE_END {
             // Names take most of the memory of files.
-            (known.hint, known.emitted) = (None, None);
+            known.naming = None;
         }
         let Inode { fs, ino, generation, .. } = inode;
         is_new.then_some(BlockRecord::File(File {
@@ -158,6 +186,10 @@ impl SessionFiles {
             dirtied_by,
         }))
     }
+}
+
+fn hint_of<'a>(files: &'a HashMap<Inode, KnownFile>, inode: &Inode) -> Option<&'a Hint> {
+    files.get(inode)?.naming.as_ref()?.hint.as_ref()
 }
 
 #[cfg(test)]
@@ -282,6 +314,28 @@ mod tests {
             names.hint(inode(AT_THE_END as u64), hint("store/a"));
         }
         assert_eq!((emitted, last.as_deref()), (AT_THE_END + 1, Some("store/a")));
+    }
+
+    #[test]
+    fn the_names_of_most_files_are_forgotten_and_never_told_twice() {
+        let mut names = SessionFiles::default();
+        // None of them has all of a name and a dirtier.
+        for ino in 0..FILES as u64 {
+            names.id(inode(ino));
+        }
+        names.hint(inode(FILES as u64 - 1), hint("store/a"));
+        let mut told = names.take(false, nobody, look_up).len();
+        let kept = |names: &SessionFiles| {
+            names.files.values().filter(|known| known.naming.is_some()).count()
+        };
+        assert_eq!(kept(&names), FILES);
+        for _ in 0..2 * QUIET_S {
+            told += names.take(false, nobody, look_up).len();
+        }
+        assert_eq!((told, kept(&names)), (FILES, AT_THE_END));
+        names.hint(inode(FILES as u64 - 1), hint("store/a"));
+        names.hint(inode(0), hint("store/b"));
+        assert_eq!(names.take(true, nobody, look_up).len(), 1);
     }
 
     #[test]

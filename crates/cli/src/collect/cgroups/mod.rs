@@ -10,6 +10,7 @@ mod mounts;
 mod names;
 mod owners;
 mod readings;
+mod removed;
 mod walk;
 
 pub(crate) use levels::shown;
@@ -17,6 +18,7 @@ pub(crate) use names::RuntimeFiles;
 pub(crate) use readings::CgroupCollector;
 pub(crate) use walk::{WalkExtent, walk};
 
+use super::kept::Recent;
 use super::{Emit, Roots};
 use crate::reader::Reader;
 use deburr_core::procfs::{container, cpu_list, pid_cgroup};
@@ -25,6 +27,7 @@ use deburr_core::text::name;
 use limits::Limits;
 use mounts::{Mounts, Tree};
 use owners::Owners;
+use removed::Removed;
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::ops::ControlFlow;
@@ -36,8 +39,9 @@ use std::time::{Duration, Instant};
 /// Directories that are kept (some 300 bytes each), and bytes of their paths.
 const MAX_NODES: usize = 2 * walk::MAX_DIRS;
 const MAX_NODE_PATH_BYTES: usize = 2 * walk::MAX_PATH_BYTES;
-/// Ids that are remembered as not found.
-const MAX_ABSENT: usize = 1 << 16;
+/// Ids that wait for a walk, and the latest ids that are remembered as not found.
+const MAX_WANTED: usize = 1 << 16;
+const ABSENT_KEPT: usize = 1 << 13;
 /// Cgroups whose limits are read again per second: at 5 us a file, 1 ms.
 const REFRESH_PER_SECOND: usize = 64;
 /// Searching the tree for unknown ids takes at most one part in this many of the time.
@@ -49,6 +53,8 @@ struct Node {
     record: Cgroup,
     /// Whether its record was emitted.
     announced: bool,
+    /// Whether it was removed.
+    gone: bool,
 }
 
 /// The cgroup tree of the cpu controller, as far as it is known.
@@ -66,14 +72,15 @@ pub(crate) struct Cgroups {
     root: Option<CgroupId>,
     /// Whether any walk left out directories.
     cut: bool,
-    /// Ids that a walk did not find.
-    absent: HashSet<CgroupId>,
+    /// Ids that a walk did not find, or that were removed.
+    absent: Recent<CgroupId, (), ABSENT_KEPT>,
     /// Ids that wait for the next walk.
     wanted: HashSet<CgroupId>,
     next_search: Option<Instant>,
     /// Path in the cpuset hierarchy -> effective CPUs; valid for a second.
     cpusets: BTreeMap<Vec<u8>, Option<String>>,
     last_refreshed: Option<CgroupId>,
+    removed: Removed,
     owners: Owners,
 }
 
@@ -134,7 +141,7 @@ impl Cgroups {
     pub(crate) fn sight(&mut self, id: CgroupId, emit: Emit<'_>) {
         if self.nodes.contains_key(&id) {
             self.announce(id, emit);
-        } else if !self.absent.contains(&id) && self.wanted.len() < MAX_ABSENT {
+        } else if !self.absent.contains(&id) && self.wanted.len() < MAX_WANTED {
             self.wanted.insert(id);
             self.search(emit);
         }
@@ -171,16 +178,13 @@ impl Cgroups {
         self.walk();
         let cost = begin.elapsed().max(Duration::from_micros(100));
         self.next_search = Some(begin + cost * SEARCH_REST);
-        if self.absent.len() > MAX_ABSENT {
-            self.absent.clear();
-        }
-        let mut wanted: Vec<CgroupId> = self.wanted.drain().collect();
+        let mut wanted: Vec<CgroupId> = std::mem::take(&mut self.wanted).into_iter().collect();
         wanted.sort_unstable();
         for id in wanted {
             if self.nodes.contains_key(&id) {
                 self.announce(id, &mut *emit);
             } else {
-                self.absent.insert(id);
+                self.absent.insert(id, ());
             }
         }
     }
@@ -225,7 +229,7 @@ impl Cgroups {
             container: None,
         };
         self.path_bytes = path_bytes;
-        self.nodes.insert(id, Node { dir: dir.to_owned(), record, announced: false });
+        self.nodes.insert(id, Node { dir: dir.to_owned(), record, announced: false, gone: false });
         self.absent.remove(&id);
         true
     }
@@ -257,8 +261,12 @@ impl Cgroups {
     pub(crate) fn refresh(&mut self, emit: Emit<'_>) {
         self.cpusets.clear();
         self.search(&mut *emit);
-        let ids: Vec<CgroupId> =
-            self.nodes.iter().filter(|(_, node)| node.announced).map(|(id, _)| *id).collect();
+        let ids: Vec<CgroupId> = self
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.announced && !node.gone)
+            .map(|(id, _)| *id)
+            .collect();
         let from = self.last_refreshed.map_or(0, |last| ids.partition_point(|id| *id <= last));
         for id in ids.iter().cycle().skip(from).take(REFRESH_PER_SECOND.min(ids.len())) {
             self.last_refreshed = Some(*id);
@@ -338,7 +346,8 @@ impl Cgroups {
 
     /// The cgroups that have a quota, as far as they are known.
     pub(crate) fn with_quota(&self) -> impl Iterator<Item = CgroupId> {
-        self.nodes.values().filter(|node| node.record.quota_us.is_some()).map(|node| node.record.id)
+        let living = self.nodes.values().filter(|node| !node.gone);
+        living.filter(|node| node.record.quota_us.is_some()).map(|node| node.record.id)
     }
 
     /// Whether any known cgroup has a quota. Also true if a walk could not visit the whole tree.

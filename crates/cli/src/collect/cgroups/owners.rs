@@ -3,12 +3,13 @@
 //! tree than that of the recording (v1). In that case the cgroup with the same path is meant.
 
 use super::mounts::Tree;
-use super::{Cgroups, MAX_ABSENT, SEARCH_REST, walk};
+use super::{ABSENT_KEPT, Cgroups, SEARCH_REST, walk};
 use crate::collect::Emit;
+use crate::collect::kept::Recent;
 use deburr_core::procfs::container;
 use deburr_core::recording::{Cgroup, CgroupId, Record};
 use deburr_core::text::name;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -16,14 +17,17 @@ use std::time::{Duration, Instant};
 /// Added to ids of cgroups that the recording's tree does not have: ids of kernfs stay far below.
 const OF_OTHER_TREE: u64 = 1 << 62;
 
+/// Owners that are remembered. Pages outlive the cgroup that owns them, so that its removal says nothing.
+const OWNERS_KEPT: usize = 1 << 13;
+
 /// The memory controller's tree, as far as it is known.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     /// Inode number -> directory, as of the last walk.
     dirs: HashMap<u64, PathBuf>,
     /// Inode number -> cgroup in the recording.
-    known: HashMap<u64, CgroupId>,
-    absent: HashSet<u64>,
+    known: Recent<u64, CgroupId, OWNERS_KEPT>,
+    absent: Recent<u64, (), ABSENT_KEPT>,
     next_walk: Option<Instant>,
 }
 
@@ -41,8 +45,8 @@ impl Owners {
         let cost = begin.elapsed().max(Duration::from_micros(100));
         self.next_walk = Some(begin + cost * SEARCH_REST);
         let found = self.dirs.get(&id).cloned();
-        if found.is_none() && self.absent.len() < MAX_ABSENT {
-            self.absent.insert(id);
+        if found.is_none() {
+            self.absent.insert(id, ());
         }
         found
     }

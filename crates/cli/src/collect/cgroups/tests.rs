@@ -280,3 +280,61 @@ fn no_controller_is_said_with_what_one_would_gain() {
     // Processes are still placed in the v2 tree.
     assert_eq!(cx.cgroups.of_pid(42), Some(id(&host, "system.slice/nginx.service")));
 }
+
+#[test]
+fn removed_cgroups_are_forgotten_and_the_others_never() {
+    let host = host("mixed");
+    let mut cx = host.context();
+    let batch = id(&host, "cpu/jobs/batch");
+    sight(&mut cx.cgroups, batch);
+    let (known, path_bytes) = (cx.cgroups.nodes.len(), cx.cgroups.path_bytes);
+    for round in 0..10 {
+        let dirs: Vec<_> = (0..300).map(|at| format!("cpu/jobs/{round}-{at}")).collect();
+        for dir in &dirs {
+            write(&host, &format!("{dir}/cpu.cfs_quota_us"), "5000");
+        }
+        let ids: Vec<CgroupId> = dirs.iter().map(|dir| id(&host, dir)).collect();
+        cx.cgroups.walk();
+        let mut emit = |_| {};
+        for (pid, id) in (1000..).zip(&ids) {
+            let (cgroup, start_ns) = (Some(*id), Some(round * 1000 + 1));
+            let sighting = ObservedProcess { pid, start_ns, cgroup, ..ObservedProcess::default() };
+            let Context { roots, processes, cgroups, target, .. } = &mut cx;
+            processes.intern(roots, cgroups, target, sighting, &mut emit);
+        }
+        assert_eq!(cx.cgroups.nodes.len(), known + 300);
+        assert!(cx.processes.target_cgroups().len() >= 300);
+        for dir in &dirs {
+            fs::remove_dir_all(host.path("sys/fs/cgroup").join(dir)).unwrap();
+        }
+        cx.forget_ended();
+        assert!(cx.cgroups.path_of(ids[0]).is_some(), "its last amounts are to come");
+        for _ in 0..25 {
+            cx.forget_ended();
+        }
+        assert_eq!((cx.cgroups.nodes.len(), cx.cgroups.path_bytes), (known, path_bytes));
+        assert_eq!(cx.processes.target_cgroups().len(), 0);
+        assert_eq!(cx.cgroups.with_quota().count(), 1, "/jobs");
+        // A late sighting does not make it search for them again.
+        assert!(cx.cgroups.absent.contains(&ids[0]) && !cx.cgroups.may_exist(ids[0]));
+    }
+    assert!(cx.cgroups.absent.len() <= 2 * super::ABSENT_KEPT);
+    assert_eq!(cx.cgroups.path_of(batch), Some("/jobs/batch"));
+}
+
+#[test]
+fn a_cgroup_that_was_made_again_is_another_one() {
+    let host = host("mixed");
+    let mut cgroups = Cgroups::open(&host.roots);
+    let old = id(&host, "cpu/jobs/batch");
+    sight(&mut cgroups, old);
+    let dir = host.path("sys/fs/cgroup/cpu/jobs/batch");
+    fs::rename(&dir, dir.with_file_name("moved")).unwrap();
+    fs::create_dir(&dir).unwrap();
+    let new = cgroups.by_path(b"/jobs/batch").unwrap();
+    assert_ne!(old, new);
+    for _ in 0..25 {
+        cgroups.forget_removed();
+    }
+    assert_eq!((cgroups.path_of(old), cgroups.path_of(new)), (None, Some("/jobs/batch")));
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 
-use super::{DEAD_KEPT, FACTS_BURST, KINDS, ObservedProcess, Processes};
+use super::{FACTS_BURST, KINDS, ObservedProcess, Processes};
 use crate::collect::{Cgroups, Roots};
 use deburr_core::recording::{CgroupId, ProcId, Process, Record, TargetSpec};
 use std::fs;
@@ -158,8 +158,58 @@ fn memory_does_not_grow_with_the_dead() {
     for pid in 2..60_000 {
         host.see(ObservedProcess { pid, ..ObservedProcess::default() });
     }
-    assert!(host.processes.by_pid.len() <= 3 * DEAD_KEPT);
+    assert!(host.processes.by_pid.len() <= 24_576);
     assert_eq!(host.see_pid(1), init);
+}
+
+/// The seconds after which a search was made twice.
+fn half_a_minute(host: &mut Host) {
+    for _ in 0..30 {
+        host.processes.second(&host.roots);
+    }
+}
+
+#[test]
+fn the_dead_are_forgotten_within_half_a_minute_and_the_living_never() {
+    let mut host = Host::new(TargetSpec::Command { command: "make".into(), pid: 10 });
+    host.spawn(10, 5, 10, "make", 500);
+    let root = host.see_pid(10);
+    let (mut ids, mut capacity) = (vec![], 0);
+    for round in 0..10 {
+        for pid in 100..3100 {
+            // Each round has the pids of the one before: another process has each.
+            let (parent, start_ns) = (Some(10), Some(1_000_001 + round));
+            let sighting = ObservedProcess { pid, start_ns, parent, ..ObservedProcess::default() };
+            ids.push(host.see(sighting));
+        }
+        let last = *ids.last().unwrap();
+        assert!(host.processes.in_target(last));
+        host.processes.second(&host.roots);
+        assert!(host.processes.in_target(last), "its last amounts are to come");
+        half_a_minute(&mut host);
+        assert_eq!(host.processes.by_pid.len(), 1);
+        capacity = capacity.max(host.processes.by_pid.capacity());
+    }
+    half_a_minute(&mut host);
+    assert!(capacity < 3000 && host.processes.target.capacity() < 3000, "{capacity}");
+    assert!(!ids.iter().any(|id| host.processes.in_target(*id)));
+    assert_eq!(host.see_pid(10), root);
+    assert!(host.processes.in_target(root));
+}
+
+#[test]
+fn a_process_that_proc_does_not_show_is_kept_while_it_is_seen() {
+    let mut host = Host::new(TargetSpec::Host);
+    host.spawn(1, 0, 1, "init", 1);
+    let hidden = host.see_pid(77);
+    for _ in 0..10 {
+        for _ in 0..10 {
+            host.processes.second(&host.roots);
+        }
+        assert_eq!(host.see_pid(77), hidden);
+    }
+    half_a_minute(&mut host);
+    assert_ne!(host.see_pid(77), hidden);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::collect::{Emit, Roots};
 use deburr_core::procfs::schedstat::{self, Schedstat};
 use deburr_core::recording::{NamedThreads, ProcId, Record};
 use deburr_core::text::name;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -53,6 +53,11 @@ impl ThreadNames {
         let spent_ns = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);
         // Half a second, since rounds are a second apart: beats are late and early by microseconds.
         self.due_ns = t_ns + (SECOND_NS / 2).max(spent_ns.saturating_mul(RARITY));
+    }
+
+    /// Forgets the processes that are not among these.
+    pub(super) fn retain(&mut self, known: &BTreeSet<ProcId>) {
+        self.watched.retain(|id, _| known.contains(id));
     }
 
     /// Emits what the threads of a process did since the last look; nothing at the first look.

@@ -7,6 +7,7 @@
 
 use super::super::{Cgroups, Context, Emit, ObservedProcess};
 use super::idle::{IdleSum, MIN_WAIT_NS};
+use crate::collect::kept::shrink;
 use deburr_bpf::sched::{ProbeCulprit, State, Sums, ThreadDelta};
 use deburr_core::recording::{
     BlameTick, CgroupId, Culprit, IdleTick, ProcId, ProcessTick, Record, TargetSpec, ThreadStates,
@@ -33,6 +34,10 @@ const CULPRITS: usize = 32;
 /// closely, and so is that other process.
 const SUSPECT_NS: u64 = 10_000_000;
 
+/// The end of a process may not be reported. If none of its threads is seen for this long and it is not in `/proc`, it has
+/// ended; all that it did was emitted by then.
+const UNSEEN_S: u32 = 30;
+
 /// A process: its pid and the start time of its first thread, which distinguishes a reused pid.
 type ProcessKey = (u32, u64);
 
@@ -46,6 +51,8 @@ struct Account {
     /// Threads alive at the last full look, and those that died since the account was last emitted.
     alive: u32,
     died: u32,
+    /// Seconds in which none of its threads was seen.
+    unseen_s: u32,
     wall_ns: u64,
     states_ns: [u64; 8],
     waits: WaitHist,
@@ -296,7 +303,11 @@ impl Tally {
                 self.emit_one(cx, key, t_ns, emit);
             }
             if let Some(account) = self.accounts.get_mut(&key) {
+                account.unseen_s = if account.alive == 0 { account.unseen_s + 1 } else { 0 };
                 account.alive = 0;
+                if !dead && account.unseen_s > UNSEEN_S && has_no_entry(cx, key.0) {
+                    gone.push(key);
+                }
             }
         }
         // Removed only now: blame that was emitted above needs their comm and cgroup.
@@ -321,6 +332,8 @@ impl Tally {
                 self.leaders.remove(&key.0);
             }
         }
+        shrink(&mut self.accounts);
+        shrink(&mut self.leaders);
     }
 
     fn emit_one(&mut self, cx: &mut Context, key: ProcessKey, t1_ns: u64, emit: Emit<'_>) {
@@ -339,6 +352,7 @@ impl Tally {
             comm: account.comm,
             cgroup_id: account.cgroup_id,
             parent: account.parent,
+            unseen_s: account.unseen_s,
             slots: std::mem::take(&mut account.slots),
             ..Account::default()
         };
@@ -406,6 +420,10 @@ impl Tally {
         }
         sums
     }
+}
+
+fn has_no_entry(cx: &Context, pid: u32) -> bool {
+    !cx.roots.proc.join(pid.to_string()).exists()
 }
 
 /// What an account knows of its process.

@@ -47,6 +47,11 @@ impl Limits {
             cut: false,
         }
     }
+    /// Whether that file belongs to a cgroup. If it is gone, its cgroup was removed.
+    pub(super) fn are_in(&self, file: &Path) -> bool {
+        self.trees.iter().any(|(tree, _)| file.starts_with(tree))
+    }
+
     /// The files that hold a limit; none if the last walk is too recent for what it cost.
     pub(super) fn look(&mut self, t_ns: u64) -> Vec<PathBuf> {
         if t_ns < self.next_ns {

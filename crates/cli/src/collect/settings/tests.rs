@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 
-use super::SettingsCollector;
+use super::{Limits, SettingsCollector};
 use crate::collect::fixture::{Host, beat};
 use crate::collect::{Beat, Context};
 use deburr_core::recording::{BlockRecord, Record, State};
@@ -134,6 +134,30 @@ fn limits_of_cgroups_are_found_where_there_are_any() {
         said(beat(&mut collector, &mut cx, Beat::Second)),
         ["/sys/fs/cgroup/blkio/a/b/blkio.throttle.write_iops_device="]
     );
+}
+
+#[test]
+fn limits_of_removed_cgroups_are_told_to_be_gone_and_forgotten() {
+    let host = host();
+    let mut cx = host.context();
+    let (mut collector, _) = start(&mut cx);
+    let known = collector.values.len();
+    for round in 0..10 {
+        let dirs: Vec<String> =
+            (0..20).map(|at| format!("sys/fs/cgroup/unified/{round}-{at}")).collect();
+        for dir in &dirs {
+            host.write(&format!("{dir}/io.weight"), "default 50\n");
+        }
+        collector.limits = Limits::open(&host.roots);
+        assert_eq!(said(beat(&mut collector, &mut cx, Beat::Second)).len(), 20);
+        assert_eq!(collector.values.len(), known + 20);
+        for dir in &dirs {
+            std::fs::remove_dir_all(host.path(dir)).unwrap();
+        }
+        let gone = (0..10).flat_map(|_| said(beat(&mut collector, &mut cx, Beat::Second)));
+        assert_eq!(gone.filter(|text| text.ends_with("=(none)")).count(), 20);
+        assert_eq!(collector.values.len(), known);
+    }
 }
 
 #[test]

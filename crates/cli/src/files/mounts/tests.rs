@@ -265,3 +265,21 @@ fn namespaces_of_one_user_do_not_keep_those_of_others_from_being_read() {
     // What lies on no device is left out.
     assert!(mounts.places.len() - own <= most && mounts.places.len() > own);
 }
+
+#[test]
+fn former_mounts_are_known_but_not_of_all_filesystems_that_ever_were() {
+    let (proc, mut mounts) = host();
+    for round in 0..10 {
+        let minors = 1000 + 500 * round..1500 + 500 * round;
+        let line = |minor| format!("{minor} 21 0:{minor} / /t/{minor} rw - tmpfs none rw\n");
+        let table = format!("{HOST}{}", minors.clone().map(line).collect::<String>());
+        fs::write(proc.path().join("self/mountinfo"), table).unwrap();
+        mounts.read_own();
+        let one = dev(&format!("0:{}", minors.start));
+        assert_eq!((mounts.of(one).len(), mounts.former(one).len()), (1, 0));
+        fs::write(proc.path().join("self/mountinfo"), HOST).unwrap();
+        mounts.read_own();
+        assert_eq!(mounts.former(one)[0].point, format!("/t/{}", minors.start).as_bytes());
+        assert!(mounts.former.len() <= super::MAX_FORMER, "{}", mounts.former.len());
+    }
+}

@@ -169,3 +169,28 @@ fn the_largest_of_many_culprits_are_named_and_nothing_is_lost() {
     assert_eq!(sums[&Culprit::Process(many[0].id)], folded_ns);
     assert_eq!((many[0].comm.as_str(), many[0].cgroup), ("short", Some(CgroupId(1))));
 }
+
+#[test]
+fn a_process_whose_end_is_not_reported_leaves_unless_proc_has_it() {
+    let host = Host::empty();
+    host.process(7, "sleeps");
+    let mut cx = host.context();
+    let mut tally = Tally::default();
+    let mut told_ns = 0;
+    for second in 1..=200 {
+        let t1_ns = second * 1_000_000_000;
+        let pids = 100 * second as u32..100 * (second as u32 + 1);
+        for pid in pids.chain([7].into_iter().filter(|_| second == 1)) {
+            tally.add(&ThreadDelta { wall_ns: 1000, ..thread(pid, "short") }, false);
+        }
+        tally.emit(&mut cx, t1_ns, second == 200, &mut |record| {
+            if let Record::ProcessTick(tick) = record {
+                told_ns += tick.wall_ns;
+            }
+        });
+        let kept = tally.accounts.len();
+        assert!(kept <= 100 * (UNSEEN_S as usize + 3), "{kept}");
+        assert!(tally.leaders.len() == kept && tally.accounts.contains_key(&(7, 7)));
+    }
+    assert_eq!(told_ns, 1000 * (200 * 100 + 1), "all that they did is told");
+}
