@@ -305,7 +305,8 @@ impl Tally {
             if let Some(account) = self.accounts.get_mut(&key) {
                 account.unseen_s = if account.alive == 0 { account.unseen_s + 1 } else { 0 };
                 account.alive = 0;
-                if !dead && account.unseen_s > UNSEEN_S && has_no_entry(cx, key.0) {
+                let is_time = account.unseen_s > 0 && account.unseen_s.is_multiple_of(UNSEEN_S);
+                if is_time && !dead && has_no_entry(cx, key.0) {
                     gone.push(key);
                 }
             }
