@@ -374,8 +374,8 @@ impl Account {
             });
             resolver.names(&observed.collect::<Vec<_>>())
         });
-        for record in records {
-            emit(Record::Block(Box::new(record)));
+        for file in records {
+            emit(Record::Block(Box::new(BlockRecord::File(file))));
         }
     }
 

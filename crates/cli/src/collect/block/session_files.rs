@@ -3,7 +3,7 @@
 
 use super::inode::Inode;
 use crate::files::Name;
-use deburr_core::recording::{BlockRecord, File, FileId, FileState, ProcId};
+use deburr_core::recording::{File, FileId, FileState, ProcId};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Files that are kept apart in a session; the others are merged.
@@ -107,7 +107,7 @@ impl SessionFiles {
         last: bool,
         dirtier: impl Fn(Inode) -> Option<ProcId>,
         look_up: impl FnOnce(&[(Inode, Option<&Hint>)]) -> Vec<Name>,
-    ) -> Vec<BlockRecord> {
+    ) -> Vec<File> {
         if last {
             // Not all files may be looked up: those without any name come first.
             let hinted = |inode: &Inode| hint_of(&self.files, inode).is_some();
@@ -153,7 +153,7 @@ impl SessionFiles {
         inode: Inode,
         dirtier: &impl Fn(Inode) -> Option<ProcId>,
         name: Name,
-    ) -> Option<BlockRecord> {
+    ) -> Option<File> {
         let known = self.files.get_mut(&inode)?;
         // The file may have been dirtied before it had an identity.
         known.dirtied_by = known.dirtied_by.or_else(|| dirtier(inode));
@@ -176,15 +176,7 @@ impl SessionFiles {
             known.naming = None;
         }
         let Inode { fs, ino, generation, .. } = inode;
-        is_new.then_some(BlockRecord::File(File {
-            id,
-            fs,
-            ino,
-            generation,
-            path,
-            state,
-            dirtied_by,
-        }))
+        is_new.then_some(File { id, fs, ino, generation, path, state, dirtied_by })
     }
 }
 
@@ -231,7 +223,7 @@ mod tests {
         assert_eq!(names.take(false, nobody, look_up).len(), 0);
         names.hint(file, hint("store/a"));
         let records = names.take(false, nobody, look_up);
-        let [BlockRecord::File(emitted)] = &*records else { panic!("{records:?}") };
+        let [emitted] = &*records else { panic!("{records:?}") };
         assert_eq!(
             (emitted.id, &*emitted.path, emitted.state),
             (FileId(1), "store/a", FileState::Linked)
@@ -268,12 +260,8 @@ mod tests {
         names.id(before);
         names.id(after);
         let dirtier = |inode: Inode| (inode == before).then_some(ProcId(1));
-        let by = |records: Vec<BlockRecord>| -> Vec<Option<ProcId>> {
-            let file = |record| match record {
-                BlockRecord::File(file) => file.dirtied_by,
-                other => panic!("{other:?}"),
-            };
-            records.into_iter().map(file).collect()
+        let by = |files: Vec<File>| -> Vec<Option<ProcId>> {
+            files.into_iter().map(|file| file.dirtied_by).collect()
         };
         assert_eq!(by(names.take(false, dirtier, look_up)), [Some(ProcId(1)), None]);
         names.dirtied(after, ProcId(2));
@@ -305,8 +293,7 @@ mod tests {
             names.hint(inode(ino), hint("store/a"));
         }
         for end in [false, false, true] {
-            for record in names.take(end, |_| Some(ProcId(1)), look_up) {
-                let BlockRecord::File(file) = record else { panic!("{record:?}") };
+            for file in names.take(end, |_| Some(ProcId(1)), look_up) {
                 emitted += 1;
                 last = Some(file.path);
             }
