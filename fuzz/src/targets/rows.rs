@@ -5,7 +5,7 @@
 //! and a value, see [`Bytes::cell`].
 
 use crate::{judged, store};
-use deburr_core::recording::Record;
+use deburr_core::recording::{Record, Sums};
 use deburr_core::sqlite::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -57,14 +57,19 @@ impl<'a> Bytes<'a> {
 pub(crate) fn read(data: &[u8]) {
     let mut bytes = Bytes(data);
     let tables = store::tables();
-    let mut records = Vec::new();
+    let (mut records, mut sums) = (Vec::new(), Sums::default());
     while let Some(table) = bytes.byte() {
         let table = usize::from(table) % tables;
         let cells: Option<Vec<Value<'_>>> =
             (0..store::width(table)).map(|_| bytes.cell()).collect();
         let Some(record) = cells.and_then(|cells| store::record(table, cells)) else { continue };
         written_and_read(table, &record);
-        records.push(record);
+        // As the reader of recordings does, before anything is added up.
+        let mut with = sums;
+        if with.add(&record).is_ok() {
+            sums = with;
+            records.push(record);
+        }
     }
     judged::records(&records);
 }

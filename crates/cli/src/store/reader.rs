@@ -8,7 +8,7 @@ use super::bounds::{Budget, Counted};
 use super::column::Cells;
 use super::opened::{self, Opened};
 use super::table::{self, Presence, TICK};
-use deburr_core::recording::Record;
+use deburr_core::recording::{Record, Sums};
 use deburr_core::sqlite::{Database, Fault, Pass, Rows, Schema, Source, Value};
 use std::fs::File;
 use std::path::Path;
@@ -71,7 +71,7 @@ impl Reader {
         let pass = Pass::new(&self.database);
         let ticks = self.ticks(&pass)?;
         let mut readings = self.readings(&pass)?;
-        let mut budget = Budget::new(self.bytes);
+        let (mut budget, mut sums) = (Budget::new(self.bytes), Sums::default());
         loop {
             let next = readings.iter_mut().filter(|reading| reading.head.is_some());
             let Some(reading) = next.min_by_key(|reading| reading.head) else { return Ok(()) };
@@ -79,9 +79,13 @@ impl Reader {
                 .spend(reading.rows.bytes())
                 .map_err(|fault| self.fault(reading.table.name, fault))?;
             let record = (reading.table.read)(&mut reading.cells(&ticks));
-            take(&record.map_err(|damage| {
+            let record = record.map_err(|damage| {
                 OpenError(format!("`{}` is damaged: {}", self.shown, damage.message))
-            })?);
+            })?;
+            sums.add(&record).map_err(|what| {
+                self.fault(reading.table.name, Fault::Limit(format!("it holds {what}")))
+            })?;
+            take(&record);
             reading.advance().map_err(|fault| self.fault(reading.table.name, fault))?;
         }
     }

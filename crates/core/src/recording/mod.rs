@@ -20,6 +20,7 @@ mod entity;
 mod hist;
 mod observed;
 mod runtime;
+mod sums;
 mod syscalls;
 mod tick;
 
@@ -36,6 +37,7 @@ pub use entity::{
 };
 pub use hist::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
 pub use runtime::{Confidence, NamedThreads, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
+pub use sums::Sums;
 pub use syscalls::{
     FILE_OP_NAMES, FILE_OPS, FileClass, SyscallFile, SyscallRecord, SyscallSpan, SyscallTotal,
     call_bucket_from_ns,

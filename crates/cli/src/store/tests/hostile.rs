@@ -4,7 +4,9 @@
 use super::{create, read, write};
 use crate::store::bounds::{Budget, most_rows};
 use crate::store::companion;
-use deburr_core::recording::{Event, EventKind, Record};
+use deburr_core::recording::{
+    BlameTick, Culprit, Event, EventKind, ProcId, PsiReading, PsiResource, Record,
+};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use std::collections::BTreeMap;
@@ -172,6 +174,37 @@ fn more_than_a_session_writes_is_refused_with_its_table_and_limit() {
         let error = read(&path).expect_err(table);
         assert!(error.contains(&format!("`{table}")) && error.contains(&limit), "{error}");
     }
+}
+
+#[test]
+fn amounts_that_would_wrap_around_are_refused_with_their_table() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("large.deburr");
+    let blame = |ns| {
+        let (victim, culprit) = (ProcId(1), Culprit::NotSampled);
+        Record::Blame(BlameTick { t0_ns: 0, t1_ns: 1_000_000_000, victim, culprit, ns })
+    };
+    let refused = |records: &[Record]| {
+        let _ = std::fs::remove_file(&path);
+        write(&path, records);
+        read(&path).unwrap_err().to_string()
+    };
+    for amounts in [vec![u64::MAX], vec![1 << 61; 3]] {
+        let records: Vec<Record> = amounts.into_iter().map(blame).chain([END]).collect();
+        let said = refused(&records);
+        assert!(said.contains("table `blame`: it holds amounts"), "{said}");
+    }
+    let counter = PsiReading {
+        t_ns: 1,
+        cgroup: None,
+        resource: PsiResource::Cpu,
+        some_ns: u64::MAX,
+        full_ns: None,
+    };
+    let said = refused(&[Record::Psi(counter), END]);
+    assert!(said.contains("it holds a number"), "{said}");
+    let said = refused(&[Record::Psi(PsiReading { t_ns: 1 << 61, some_ns: 1, ..counter }), END]);
+    assert!(said.contains("it holds a time"), "{said}");
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn search(file: &dyn Image, from: u64, to: u64) -> Option<u64> {
     let to = to.min(from.saturating_add(MAX_SEARCH_BYTES));
     let mut window = PieceReader::new(file, from, to);
     let mut at = from;
-    while at + 8 <= to {
+    while to.saturating_sub(at) >= 8 {
         let piece = window.get(at, 8)?;
         let words = piece.chunks_exact(8);
         let steps = words.len() as u64;
@@ -205,7 +205,7 @@ fn entries(
         if found.len() == names.len() {
             break;
         }
-        let at = table.entries + entry * 2 * half as u64;
+        let at = table.entries.saturating_add(entry * 2 * half as u64);
         // An entry and the start in the next entry, which is the end of this function. A further entry follows the last
         // one.
         let bytes = index.get(at, 3 * half).ok_or(damaged)?;
@@ -221,4 +221,16 @@ fn entries(
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::search;
+
+    #[test]
+    fn a_table_at_the_end_of_all_numbers_is_not_found() {
+        let file: &[u8] = &[0; 64];
+        assert_eq!(search(&file.to_vec(), u64::MAX - 7, u64::MAX), None);
+        assert_eq!(search(&file.to_vec(), 60, 40), None);
+    }
 }
