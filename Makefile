@@ -48,6 +48,7 @@ lint: ## check formatting, clippy and the format of the BPF sources
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	clang-format --dry-run --Werror $$(git ls-files '*.bpf.c' 'crates/bpf/*.h')
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target) $(CARGO) clippy --manifest-path fuzz/Cargo.toml --bins --locked -- -D warnings
 
 .PHONY: bench
 bench: build ## measure what observing costs, beside other tools (root); writes docs/overhead.md

@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is fuzzed: each reader of bytes that others made, and what must hold whatever the bytes are.
 //!
-//! A target is a function of the bytes. It passes if it returns: a panic, an overflow, memory beyond [`Target::memory`]
+//! A target is a function of the bytes, which says whether it could read them. It passes if it returns: a panic, an overflow, memory beyond [`Target::memory`]
 //! and a time limit (libFuzzer's) are findings, and so are the assertions, which say more than that.
 
+#[path = "../../crates/cli/src/files/mod.rs"]
+#[allow(
+    dead_code,
+    unused_qualifications,
+    reason = "questions and answers are used here, and not what is done with them"
+)]
+mod files;
 mod judged;
+#[path = "../../crates/cli/src/reader/protocol.rs"]
+mod protocol;
 mod store;
 mod targets;
 
@@ -25,7 +34,7 @@ pub struct Target {
     pub longest: usize,
     /// Memory that one input may take, in bytes.
     pub memory: usize,
-    read: fn(&[u8]),
+    read: fn(&[u8]) -> bool,
 }
 
 /// All targets: name, kB of the longest input, MB of memory. `scripts/fuzz` reads these lines.
@@ -42,13 +51,18 @@ pub const TARGETS: &[Target] = &[
     target_of("process", 4, 16, targets::kernel_text::process),
     target_of("host", 4, 16, targets::kernel_text::host),
     target_of("names", 4, 16, targets::names::read),
+    target_of("runtimes", 4, 16, targets::runtimes::read),
+    target_of("facts", 8, 64, targets::facts::read),
+    target_of("superblock", 68, 16, targets::disk::superblock),
+    target_of("debugfs", 4, 16, targets::disk::answer),
+    target_of("reader", 8, 16, targets::reader::read),
 ];
 
 const fn target_of(
     name: &'static str,
     longest_kb: usize,
     memory_mb: usize,
-    read: fn(&[u8]),
+    read: fn(&[u8]) -> bool,
 ) -> Target {
     Target { name, longest: longest_kb << 10, memory: memory_mb << 20, read }
 }
@@ -60,12 +74,13 @@ pub fn target(name: &str) -> Option<&'static Target> {
 }
 
 impl Target {
-    /// Reads the bytes within the limit of memory.
-    pub fn run(&self, data: &[u8]) {
+    /// Reads the bytes within the limit of memory. `false`: they are refused.
+    pub fn run(&self, data: &[u8]) -> bool {
         let unlimited = MEMORY.limit();
         // The limit is above what is allocated already, so setting it cannot fail.
         let _ = MEMORY.set_limit(MEMORY.allocated() + self.memory);
-        (self.read)(data);
+        let is_read = (self.read)(data);
         let _ = MEMORY.set_limit(unlimited);
+        is_read
     }
 }

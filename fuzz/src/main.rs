@@ -15,7 +15,7 @@ libfuzzer_sys::fuzz_target!(
     },
     |data: &[u8]| {
         if let Some(target) = TARGET.get() {
-            target.run(data);
+            let _ = target.run(data);
         }
     }
 );

@@ -10,6 +10,7 @@
 //! - [`text`]: names and numbers as text; used by all other modules.
 //! - [`limits`]: how much CPU a process may use, and how much its language runtime assumes it may use.
 //! - [`sqlite`]: the tables of an SQLite file, read without SQLite, because the file may be anybody's.
+//! - [`filesystem`]: which filesystem a disk holds, and which file a block of it belongs to.
 //! - [`recording`]: observations: raw amounts and counters with their time range, never rates or conclusions.
 //! - [`procfs`]: parsers of the kernel's text files, bytes in, typed values out.
 //! - [`host_diff`]: which settings and capabilities differ between hosts, and which differences matter.
@@ -28,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cpu_check;
+pub mod filesystem;
 pub mod finding;
 pub mod host_diff;
 pub mod limits;

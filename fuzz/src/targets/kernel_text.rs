@@ -3,7 +3,7 @@
 
 use crate::judged::visible;
 use deburr_core::procfs::{
-    cgroup_cpu, container, cpu_list, diskstats, maps, mountinfo, pid, pid_cgroup, pressure,
+    cgroup_cpu, container, cpu_list, diskstats, fdinfo, maps, mountinfo, pid, pid_cgroup, pressure,
     schedstat, stat,
 };
 use deburr_core::render;
@@ -17,22 +17,23 @@ fn lines(data: &[u8]) -> usize {
 }
 
 /// `/proc/PID/mountinfo`.
-pub(crate) fn mountinfo(data: &[u8]) {
-    let Ok(mounts) = mountinfo::parse(data) else { return };
+pub(crate) fn mountinfo(data: &[u8]) -> bool {
+    let Ok(mounts) = mountinfo::parse(data) else { return false };
     assert!(mounts.len() <= lines(data), "{} mounts", mounts.len());
     for mount in &mounts {
         visible(&render::message(&format!("{mount:?}")));
         let _ = mount.has_option("cpu");
     }
+    !mounts.is_empty()
 }
 
 /// The files of a cgroup, and those that say in which cgroups a process is.
-pub(crate) fn cgroup(data: &[u8]) {
+pub(crate) fn cgroup(data: &[u8]) -> bool {
     let _ = cgroup_cpu::cpu_max(data);
     let _ = cgroup_cpu::cfs_quota_us(data);
     let _ = cgroup_cpu::cpu_stat(data);
     let _ = cgroup_cpu::single("cpu.weight", data);
-    let _ = pressure::parse(data);
+    let pressure = pressure::parse(data);
     assert!(pid_cgroup::procs(data).len() <= lines(data));
     let memberships = pid_cgroup::parse(data).unwrap_or_default();
     assert!(memberships.len() <= lines(data));
@@ -43,26 +44,30 @@ pub(crate) fn cgroup(data: &[u8]) {
             assert!(container.id.len() <= membership.path.len() * 4, "{container:?}");
         }
     }
+    pressure.is_ok() || !memberships.is_empty()
 }
 
 /// What the kernel says of a process: its name is anything.
-pub(crate) fn process(data: &[u8]) {
-    if let Ok(stat) = pid::stat(data) {
+pub(crate) fn process(data: &[u8]) -> bool {
+    let stat = pid::stat(data);
+    if let Ok(stat) = &stat {
         assert!(stat.comm.len() <= data.len() * 4, "each byte becomes four at most");
     }
     let status = pid::status(data);
     assert!(status.cpus_allowed.is_none_or(|cpus| cpus.len() <= MOST_CPUS));
     let _ = schedstat::parse(data);
+    let _ = fdinfo::mount_id(data);
     for line in data.split(|&byte| byte == b'\n') {
         if let Some(mapping) = maps::parse(line) {
             assert!(mapping.path.starts_with(b"/"), "{mapping:?}");
         }
     }
+    stat.is_ok()
 }
 
 /// Files about the whole host.
-pub(crate) fn host(data: &[u8]) {
-    let _ = stat::parse(data, 100);
+pub(crate) fn host(data: &[u8]) -> bool {
+    let stat = stat::parse(data, 100);
     assert!(diskstats::parse(data).map_or(0, |disks| disks.len()) <= lines(data));
     if let Ok(cpus) = cpu_list::parse(data) {
         assert!(cpus.len() <= MOST_CPUS, "{} CPUs", cpus.len());
@@ -70,4 +75,5 @@ pub(crate) fn host(data: &[u8]) {
         let again = cpu_list::parse(cpu_list::format(&cpus).as_bytes());
         assert!(cpus.is_empty() || again.as_ref() == Ok(&cpus), "{cpus:?} became {again:?}");
     }
+    stat.is_ok()
 }

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The targets.
+//! The targets. Each returns whether it could read its input.
 
+pub(crate) mod disk;
+pub(crate) mod facts;
 pub(crate) mod jvm;
 pub(crate) mod kernel_text;
 mod log;
 pub(crate) mod names;
 pub(crate) mod profile;
 pub(crate) mod program;
+pub(crate) mod reader;
 pub(crate) mod recording;
 pub(crate) mod rows;
+pub(crate) mod runtimes;
 pub(crate) mod snapshot;
 pub(crate) mod sqlite;
 

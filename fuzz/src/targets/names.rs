@@ -6,7 +6,7 @@ use deburr_core::limits::visible_properties::{self, VARIABLES, VisibleProperties
 use deburr_core::render;
 use deburr_core::text::{name, shell_quote, ticked};
 
-pub(crate) fn read(data: &[u8]) {
+pub(crate) fn read(data: &[u8]) -> bool {
     let decoded = name::decode(data);
     let kept = data.split(|&byte| byte == 0).next().unwrap_or_default();
     assert!(decoded.len() <= kept.len() * 4, "each byte becomes four at most");
@@ -39,4 +39,5 @@ pub(crate) fn read(data: &[u8]) {
     for number in visible_properties::detect(&outside).into_iter().flat_map(|it| it.parallelism) {
         assert!(number.value <= 1 << 16, "{number:?}");
     }
+    true
 }

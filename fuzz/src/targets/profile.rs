@@ -7,11 +7,14 @@ use deburr_core::render;
 use deburr_core::syscalls::{Difference, Profile};
 use std::sync::OnceLock;
 
-pub(crate) fn read(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
+pub(crate) fn read(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else { return false };
     let profile = match Profile::parse(text) {
         Ok(profile) => profile,
-        Err(error) => return visible(&render::message(&error)),
+        Err(error) => {
+            visible(&render::message(&error));
+            return false;
+        }
     };
     let document = render::json_document(&profile).expect("it is written");
     let again = Profile::parse(&document).expect("it is read again");
@@ -28,4 +31,5 @@ pub(crate) fn read(data: &[u8]) {
         visible(&render::syscalls_diff_text(&difference, STYLE));
         visible(&render::json_document(&difference).expect("numbers are finite"));
     }
+    true
 }

@@ -40,12 +40,12 @@ impl Image for Counted<'_> {
     }
 }
 
-pub(crate) fn read(data: &[u8]) {
+pub(crate) fn read(data: &[u8]) -> bool {
     let (file, memory) = halves(data);
     let (file, memory) = (file.to_vec(), memory.to_vec());
     let file = Counted::new(&file, 0);
     let metered = Metered::new(&file, FILE_BYTES);
-    let Ok(elf) = Elf::read(&metered) else { return };
+    let Ok(elf) = Elf::read(&metered) else { return false };
     for section in &elf.sections {
         assert!(section.name.len() <= NAME_BYTES, "a name of {} bytes", section.name.len());
     }
@@ -56,7 +56,7 @@ pub(crate) fn read(data: &[u8]) {
     let of_process = Metered::new(&memory, MEMORY_BYTES);
     let of_process = Biased { image: &of_process, bias };
     if !go::is_go(&metered, &elf) {
-        return;
+        return false;
     }
     if let Some(build) = go::build(&metered, &elf, &of_process) {
         let _ = (build.release(), build.patch());
@@ -71,4 +71,5 @@ pub(crate) fn read(data: &[u8]) {
     // A read counts as 64 bytes at least.
     assert!(file.reads() <= FILE_BYTES / 64 + 1, "{} reads", file.reads());
     assert!(memory.reads() <= MEMORY_BYTES / 64 + 1, "{} reads of memory", memory.reads());
+    true
 }

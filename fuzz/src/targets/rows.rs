@@ -54,7 +54,7 @@ impl<'a> Bytes<'a> {
     }
 }
 
-pub(crate) fn read(data: &[u8]) {
+pub(crate) fn read(data: &[u8]) -> bool {
     let mut bytes = Bytes(data);
     let tables = store::tables();
     let (mut records, mut sums) = (Vec::new(), Sums::default());
@@ -72,6 +72,7 @@ pub(crate) fn read(data: &[u8]) {
         }
     }
     judged::records(&records);
+    !records.is_empty()
 }
 
 /// What was read is written as a row from which the same is read.

@@ -9,10 +9,13 @@ use deburr_core::rules;
 use deburr_core::snapshot::Snapshot;
 use std::sync::OnceLock;
 
-pub(crate) fn read(data: &[u8]) {
+pub(crate) fn read(data: &[u8]) -> bool {
     let snapshot = match Snapshot::parse(data) {
         Ok(snapshot) => snapshot,
-        Err(error) => return visible(&render::message(&error.to_string())),
+        Err(error) => {
+            visible(&render::message(&error.to_string()));
+            return false;
+        }
     };
     let document = snapshot.document().expect("it is written");
     let again = Snapshot::parse(document.as_bytes());
@@ -35,6 +38,7 @@ pub(crate) fn read(data: &[u8]) {
             }
         }
     }
+    true
 }
 
 fn compared(a: &Snapshot, b: &Snapshot) -> HostDiff {

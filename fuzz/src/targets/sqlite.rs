@@ -10,13 +10,13 @@ use deburr_core::sqlite::{Database, Pass, Schema, Value};
 /// Names of tables in the corpus.
 const NAMES: [&str; 4] = ["t", "u", "event", "tick"];
 
-pub(crate) fn read(data: &[u8]) {
+pub(crate) fn read(data: &[u8]) -> bool {
     let (file, log) = halves(data);
     // Of an odd length it is read as it is.
     let log = if log.len() % 2 == 0 { sealed(file, log) } else { log.to_vec() };
     let log = (!log.is_empty()).then_some(&*log);
-    let Ok(database) = Database::open(file, log) else { return };
-    let Ok(schema) = Schema::read(&database) else { return };
+    let Ok(database) = Database::open(file, log) else { return false };
+    let Ok(schema) = Schema::read(&database) else { return false };
     let pass = Pass::new(&database);
     let mut bytes = 0;
     for name in NAMES {
@@ -38,4 +38,5 @@ pub(crate) fn read(data: &[u8]) {
         }
     }
     assert!(bytes <= data.len() * 2, "{bytes} bytes of rows in a file of {}", data.len());
+    bytes > 0
 }

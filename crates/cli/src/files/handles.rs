@@ -3,6 +3,7 @@
 
 use super::lookup::WantedFile;
 use super::mounts::FilesystemMount;
+use deburr_core::procfs::fdinfo;
 use deburr_sys::handle;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -77,8 +78,7 @@ pub(super) fn open(
 
 /// Id of the mount that an open file is on.
 fn mount_of(file: &OwnedFd) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok())
+    fdinfo::mount_id(&fs::read(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?)
 }
 
 /// Type and bytes of a file handle. Its numbers are in native byte order.

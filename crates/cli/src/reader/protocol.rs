@@ -73,8 +73,11 @@ pub(super) fn receive<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<O
     if length as usize > MAX_FRAME_BYTES {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    received.resize(LENGTH_BYTES + length as usize, 0);
-    from.read_exact(&mut received[LENGTH_BYTES..])?;
+    // Memory is taken for what arrives, not for what is announced.
+    from.take(length.into()).read_to_end(&mut received)?;
+    if received.len() < LENGTH_BYTES + length as usize {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
     message(&received)
 }
 
@@ -93,6 +96,13 @@ mod tests {
             assert_eq!(message::<Question>(&sent[..end]).unwrap(), None, "{end} bytes");
         }
         assert_eq!(message::<Question>(&sent).unwrap(), Some(question));
+    }
+
+    #[test]
+    fn a_frame_that_is_cut_off_is_an_error_and_takes_no_memory() {
+        let announced = [&(MAX_FRAME_BYTES as u32).to_ne_bytes()[..], b"{}"].concat();
+        let cut = receive::<Question>(&mut announced.as_slice()).unwrap_err();
+        assert_eq!(cut.kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! Looks into ext2, ext3 and ext4 with `debugfs` of e2fsprogs: block to inode, inode to path, block in use or free.
 //! It only reads. Its arguments are numbers and the path of a known device; no shell is involved.
 
+use deburr_core::filesystem::debugfs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::Path;
@@ -37,7 +38,7 @@ impl<'a> Debugfs<'a> {
     ) -> Result<BTreeMap<u64, Option<u64>>, String> {
         let mut inodes = BTreeMap::new();
         for numbers in batches(blocks) {
-            inodes.extend(parse_icheck(&self.ask(&[format!("icheck {numbers}")])?)?);
+            inodes.extend(debugfs::inodes(&self.ask(&[format!("icheck {numbers}")])?)?);
         }
         Ok(inodes)
     }
@@ -49,7 +50,7 @@ impl<'a> Debugfs<'a> {
     ) -> Result<BTreeMap<u64, Vec<Vec<u8>>>, String> {
         let mut paths = BTreeMap::new();
         for numbers in batches(inodes) {
-            paths.extend(parse_ncheck(&self.ask(&[format!("ncheck {numbers}")])?, inodes)?);
+            paths.extend(debugfs::paths(&self.ask(&[format!("ncheck {numbers}")])?, inodes)?);
         }
         Ok(paths)
     }
@@ -57,7 +58,7 @@ impl<'a> Debugfs<'a> {
     /// Whether each block is in use.
     pub(super) fn in_use(&self, blocks: &BTreeSet<u64>) -> Result<BTreeMap<u64, bool>, String> {
         let questions: Vec<_> = blocks.iter().map(|block| format!("testb {block}")).collect();
-        Ok(parse_testb(&self.ask(&questions)?))
+        Ok(debugfs::in_use(&self.ask(&questions)?))
     }
 
     fn ask(&self, questions: &[String]) -> Result<Vec<u8>, String> {
@@ -102,94 +103,4 @@ impl<'a> Debugfs<'a> {
 fn batches(numbers: &BTreeSet<u64>) -> Vec<String> {
     let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
     numbers.chunks(BATCH).map(|batch| batch.join(" ")).collect()
-}
-
-/// Parses `Block<TAB>Inode number`, then a line for each block.
-fn parse_icheck(text: &[u8]) -> Result<BTreeMap<u64, Option<u64>>, String> {
-    let text = String::from_utf8_lossy(text);
-    let mut lines = text.lines();
-    if !lines.next().is_some_and(|line| line.starts_with("Block")) {
-        return Err("debugfs answered in a way that is not understood".into());
-    }
-    Ok(lines
-        .filter_map(|line| {
-            let (block, inode) = line.split_once('\t')?;
-            Some((block.parse().ok()?, inode.trim().parse().ok()))
-        })
-        .collect())
-}
-
-/// Parses `Inode<TAB>Pathname`, then a line for each name of each inode. A name may hold newlines: a line that does
-/// not begin with a number that was asked for continues the name before.
-fn parse_ncheck(text: &[u8], asked: &BTreeSet<u64>) -> Result<BTreeMap<u64, Vec<Vec<u8>>>, String> {
-    let text = text.strip_suffix(b"\n").unwrap_or(text);
-    let mut lines = text.split(|&byte| byte == b'\n');
-    if !lines.next().is_some_and(|line| line.starts_with(b"Inode")) {
-        return Err("debugfs answered in a way that is not understood".into());
-    }
-    let mut paths: BTreeMap<u64, Vec<Vec<u8>>> = BTreeMap::new();
-    let mut last = None;
-    for line in lines {
-        let tab = line.iter().position(|&byte| byte == b'\t');
-        let begin = tab.and_then(|tab| {
-            let inode = std::str::from_utf8(&line[..tab]).ok()?.parse().ok()?;
-            asked.contains(&inode).then_some((inode, &line[tab + 1..]))
-        });
-        if let Some((inode, path)) = begin {
-            // Paths directly below the root are written with two slashes.
-            let path = if path.starts_with(b"//") { &path[1..] } else { path };
-            paths.entry(inode).or_default().push(path.to_vec());
-            last = Some(inode);
-        } else if let Some(path) = last.and_then(|inode| paths.get_mut(&inode)?.last_mut()) {
-            path.push(b'\n');
-            path.extend(line);
-        }
-    }
-    Ok(paths)
-}
-
-/// Parses `Block N marked in use` and `Block N not in use`, between the echoes of the commands.
-fn parse_testb(text: &[u8]) -> BTreeMap<u64, bool> {
-    String::from_utf8_lossy(text)
-        .lines()
-        .filter_map(|line| {
-            let (block, state) = line.strip_prefix("Block ")?.split_once(' ')?;
-            Some((block.parse().ok()?, state.starts_with("marked")))
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn answers_of_debugfs() {
-        let text = b"Block\tInode number\n16081395\t33292549\n1\t<block not found>\n";
-        let inodes = parse_icheck(text).unwrap();
-        assert_eq!(inodes, BTreeMap::from([(16_081_395, Some(33_292_549)), (1, None)]));
-        assert!(parse_icheck(b"").is_err() && parse_icheck(b"icheck: nonsense\n").is_err());
-        let text =
-            b"debugfs: testb 1\nBlock 1 marked in use\ndebugfs: testb 9\nBlock 9 not in use\n";
-        assert_eq!(parse_testb(text), BTreeMap::from([(1, true), (9, false)]));
-    }
-
-    #[test]
-    fn names_may_be_many_and_may_hold_anything() {
-        let text = b"Inode\tPathname\n12\t//d\n14\t//g\n13\t/d/a b\n14\t/d/line\nend\xff\n99\tx\n";
-        let paths = parse_ncheck(text, &BTreeSet::from([12, 13, 14])).unwrap();
-        assert_eq!(paths[&12], [b"/d"]);
-        assert_eq!(paths[&13], [b"/d/a b"]);
-        assert_eq!(paths[&14], [b"/g".as_slice(), b"/d/line\nend\xff\n99\tx"]);
-    }
-
-    proptest! {
-        #[test]
-        fn any_answer_is_taken(text in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = parse_icheck(&text);
-            let _ = parse_testb(&text);
-            let _ = parse_ncheck(&[b"Inode\n", text.as_slice()].concat(), &BTreeSet::from([1, 2]));
-        }
-    }
 }

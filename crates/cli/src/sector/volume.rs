@@ -4,11 +4,12 @@
 mod ext;
 
 use super::device::{Block, SECTOR_BYTES, dev_of};
-use super::format::Format;
+use super::format;
 use super::walk::{self, FoundFile, WalkResult};
 use super::{FileFact, FilesystemFact, Method, Progress, SectorContent, SectorRequest, SectorUse};
 use crate::collect::Roots;
 use crate::files::{AskHere, FilesystemMount, Mounts, Resolver};
+use deburr_core::filesystem::superblock::Format;
 use deburr_core::recording::DevId;
 use deburr_core::text::name;
 use std::collections::BTreeSet;
@@ -142,7 +143,7 @@ impl<'a> FilesystemSearch<'a> {
             found.file_type().is_block_device() && dev_of(found.rdev()) == block.dev
         });
         let format = match is_it {
-            true => Format::read(&device)
+            true => format::read(&device)
                 .map_err(|error| format!("cannot read `{}`: {error}", device.display())),
             false => Err(format!("`{}` is not that device", device.display())),
         };

@@ -10,9 +10,10 @@ const PROGRAM: &str = "crates/cli/src/";
 
 /// The modules, lowest first, as ARCHITECTURE.md draws them. `finding` is below `rules` because it is data: what the
 /// rules report.
-const LAYERS: [&str; 15] = [
+const LAYERS: [&str; 16] = [
     "text",
     "sqlite",
+    "filesystem",
     "stats",
     "recording",
     "procfs",

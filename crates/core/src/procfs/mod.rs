@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Parsers of the kernel's text files: bytes in, typed values out, one module per family of kernel files.
+//! Parsers of the kernel's text files, and of those in which container runtimes name what runs in cgroups: bytes in,
+//! typed values out, one module per family of files.
 //!
 //! Input is bytes because names in it may be any bytes. Unknown lines and fields are skipped (newer kernels add them).
 //! An item that older kernels may lack is an `Option`. If an item is missing without which the rest is meaningless, the
@@ -9,11 +10,13 @@ pub mod cgroup_cpu;
 pub mod container;
 pub mod cpu_list;
 pub mod diskstats;
+pub mod fdinfo;
 pub mod maps;
 pub mod mountinfo;
 pub mod pid;
 pub mod pid_cgroup;
 pub mod pressure;
+pub mod runtime_config;
 pub mod schedstat;
 pub mod stat;
 

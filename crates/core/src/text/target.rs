@@ -78,11 +78,12 @@ pub fn fits(pattern: &str, key: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// A value of a setting that a command may write: words and numbers, on one line.
+/// A value of a setting that a command may write: words and numbers, on one line, without a way up: some values are paths.
 #[must_use]
 pub fn value(text: &str) -> Option<&str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || " \t_.,:=+-%/@".contains(c);
-    (!text.is_empty() && text.len() < 1000 && text.chars().all(plain)).then_some(text)
+    let fits = !text.is_empty() && text.len() < 1000 && !text.contains("..");
+    (fits && text.chars().all(plain)).then_some(text)
 }
 
 #[cfg(test)]
@@ -123,7 +124,7 @@ mod tests {
     #[test]
     fn a_value_is_words_and_numbers() {
         assert_eq!(value("4096\t131072 6291456"), Some("4096\t131072 6291456"));
-        for text in ["", "$(reboot)", "a\nb", "|/tmp/x", "a;b", "`a`", "a'b"] {
+        for text in ["", "$(reboot)", "a\nb", "|/tmp/x", "a;b", "`a`", "a'b", "x ../../etc"] {
             assert_eq!(value(text), None, "{text}");
         }
     }

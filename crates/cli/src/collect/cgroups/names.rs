@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Names of containers and pods, from the files that container runtimes keep. No daemon is queried.
 
+use deburr_core::procfs::runtime_config::{self, StoredContainer};
 use deburr_core::recording::Container;
-use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -18,34 +18,6 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 const MAX_ENTRIES: usize = 1 << 16;
 /// For how long what concerns all containers is not read again: directories, and the list of containers.
 const KEPT_FOR: Duration = Duration::from_secs(1);
-
-/// Docker's `config.v2.json`.
-#[derive(Deserialize)]
-struct DockerConfig {
-    #[serde(rename = "Name")]
-    name: Option<String>,
-    #[serde(rename = "Config")]
-    config: Option<DockerLabels>,
-}
-
-#[derive(Deserialize)]
-struct DockerLabels {
-    #[serde(rename = "Labels")]
-    labels: Option<BTreeMap<String, String>>,
-}
-
-/// The OCI runtime's `config.json`, as containerd, CRI-O and Podman leave it in a container's bundle.
-#[derive(Deserialize)]
-struct OciConfig {
-    annotations: Option<BTreeMap<String, String>>,
-}
-
-/// An entry of `containers.json` of the storage library of CRI-O and Podman.
-#[derive(Debug, Deserialize)]
-struct StoredContainer {
-    id: String,
-    names: Option<Vec<String>>,
-}
 
 /// The files of container runtimes below a root directory.
 #[derive(Debug)]
@@ -102,39 +74,31 @@ impl RuntimeFiles {
 
     fn docker(&self, container: &mut Container) {
         let file = format!("var/lib/docker/containers/{}/config.v2.json", container.id);
-        let Some(config) = self.json::<DockerConfig>(&file) else { return };
-        container.name = config.name.map(|name| name.trim_start_matches('/').to_owned());
-        let labels = config.config.and_then(|config| config.labels).unwrap_or_default();
-        pod_labels(container, &labels);
+        if let Some(text) = self.text(&file) {
+            runtime_config::docker(&text, container);
+        }
     }
 
     fn containerd(&self, container: &mut Container) {
         let tasks = "run/containerd/io.containerd.runtime.v2.task";
         for namespace in self.list(tasks).iter() {
             let file = format!("{tasks}/{namespace}/{}/config.json", container.id);
-            let Some(config) = self.json::<OciConfig>(&file) else { continue };
-            let annotations = config.annotations.unwrap_or_default();
-            let cri = |key: &str| annotations.get(&format!("io.kubernetes.cri.{key}")).cloned();
-            container.name =
-                cri("container-name").or_else(|| annotations.get("nerdctl/name").cloned());
-            if cri("container-type").as_deref() == Some("sandbox") {
-                container.name = Some("pause".into());
+            if self.text(&file).is_some_and(|text| runtime_config::containerd(&text, container)) {
+                return;
             }
-            container.pod = cri("sandbox-name").or(container.pod.take());
-            container.namespace = cri("sandbox-namespace");
-            return;
         }
     }
 
     fn storage(&self, container: &mut Container) {
         let bundle = "run/containers/storage/overlay-containers";
-        let file = format!("{bundle}/{}/userdata/config.json", container.id);
-        let annotations = self.json::<OciConfig>(&file).and_then(|config| config.annotations);
-        pod_labels(container, &annotations.unwrap_or_default());
+        if let Some(text) = self.text(&format!("{bundle}/{}/userdata/config.json", container.id)) {
+            runtime_config::storage(&text, container);
+        }
         if container.name.is_none() {
             let stored = "var/lib/containers/storage/overlay-containers/containers.json";
             let known = self.kept.borrow().stored.clone();
-            let all = known.unwrap_or_else(|| Rc::new(self.json(stored).unwrap_or_default()));
+            let read = || self.text(stored).and_then(|text| runtime_config::stored(&text));
+            let all = known.unwrap_or_else(|| Rc::new(read().unwrap_or_default()));
             self.kept.borrow_mut().stored = Some(Rc::clone(&all));
             let own = all.iter().find(|stored| stored.id == container.id);
             container.name = own.and_then(|own| own.names.as_ref()?.first().cloned());
@@ -157,14 +121,15 @@ impl RuntimeFiles {
         }
     }
 
-    fn json<T: for<'a> Deserialize<'a>>(&self, file: &str) -> Option<T> {
+    /// The content of a file, but for what is too long.
+    fn text(&self, file: &str) -> Option<Vec<u8>> {
         let mut text = Vec::new();
         // Whatever lies in its place: opening a FIFO would wait, and a device has no end.
         let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
         let file = OpenOptions::new().read(true).custom_flags(flags).open(self.root.join(file));
         let file = file.ok().filter(|file| file.metadata().is_ok_and(|meta| meta.is_file()))?;
         file.take(MAX_FILE_BYTES).read_to_end(&mut text).ok()?;
-        serde_json::from_slice(&text).ok()
+        Some(text)
     }
 
     /// The names in a directory, sorted.
@@ -181,14 +146,6 @@ impl RuntimeFiles {
         self.kept.borrow_mut().lists.insert(dir.into(), Rc::clone(&names));
         names
     }
-}
-
-/// The labels that the kubelet gives to containers of Docker, CRI-O and Podman.
-fn pod_labels(container: &mut Container, labels: &BTreeMap<String, String>) {
-    let label = |key: &str| labels.get(&format!("io.kubernetes.{key}")).cloned();
-    container.name = label("container.name").or(container.name.take());
-    container.pod = label("pod.name").or(container.pod.take());
-    container.namespace = label("pod.namespace").or(container.namespace.take());
 }
 
 #[cfg(test)]
