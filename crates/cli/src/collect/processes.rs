@@ -198,6 +198,11 @@ impl Processes {
         ProcId(self.last_id)
     }
 
+    /// The identity that was given last: later ones are greater.
+    pub(crate) fn latest(&self) -> ProcId {
+        ProcId(self.last_id)
+    }
+
     /// Whether that process belongs to the target.
     pub(crate) fn in_target(&self, id: ProcId) -> bool {
         self.host_is_target || self.target.contains(&id)

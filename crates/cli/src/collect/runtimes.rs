@@ -18,7 +18,7 @@ use deburr_core::recording::{
     Coverage, ProcId, Process, Record, RuntimeKind, RuntimeReading, Source, State,
 };
 use deburr_core::text::units;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 use thread_names::ThreadNames;
 
@@ -29,13 +29,15 @@ const EACH_SECOND: Duration = Duration::from_millis(1);
 const SAVED_SECONDS: u32 = 20;
 /// Runtimes that are looked at again at the end.
 const MAX_AGAIN: usize = 256;
+/// How often what is known of processes that ended is removed, in seconds.
+const FORGET_EVERY_S: u32 = 15;
 
 #[derive(Debug)]
 pub(crate) struct RuntimeCollector {
     prober: Prober,
     online: usize,
-    /// Processes that were known a second ago. A newer one may not have begun to run its program.
-    known: BTreeSet<ProcId>,
+    /// The latest process that was known a second ago. A newer one may not have begun to run its program.
+    known_to: ProcId,
     looked_at: BTreeSet<ProcId>,
     /// Processes that had one thread when they were looked at, and may have more by the end.
     alone: BTreeSet<ProcId>,
@@ -47,6 +49,8 @@ pub(crate) struct RuntimeCollector {
     debt: Duration,
     forbidden: u32,
     not_read: u32,
+    /// Seconds until processes that ended are forgotten.
+    forget_in_s: u32,
 }
 
 impl RuntimeCollector {
@@ -55,7 +59,7 @@ impl RuntimeCollector {
         Self {
             prober: Prober::new(cx.processes.reader().clone()),
             online: cpus_online(&cx.roots).len(),
-            known: BTreeSet::new(),
+            known_to: ProcId(0),
             looked_at: BTreeSet::new(),
             alone: BTreeSet::new(),
             found: BTreeMap::new(),
@@ -64,6 +68,7 @@ impl RuntimeCollector {
             debt: Duration::ZERO,
             forbidden: 0,
             not_read: 0,
+            forget_in_s: FORGET_EVERY_S,
         }
     }
 
@@ -71,13 +76,14 @@ impl RuntimeCollector {
     /// thread.
     fn candidates(&self, cx: &Context, is_end: bool) -> Vec<(ProcId, u32)> {
         let mut candidates: Vec<(bool, bool, ProcId, u32)> = Vec::new();
-        for process in cx.processes.of_target() {
+        // Most processes of a storm of short-lived ones drop out at the first two conditions.
+        let programs = |process: &&Process| {
+            process.kernel_thread == Some(false) && (is_end || process.id <= self.known_to)
+        };
+        for process in cx.processes.of_target().filter(programs) {
             let again = self.looked_at.contains(&process.id);
-            let wanted = match again {
-                true => is_end && self.alone.contains(&process.id),
-                false => is_end || self.known.contains(&process.id),
-            };
-            if wanted && process.kernel_thread == Some(false) && !process.observer {
+            let wanted = !again || is_end && self.alone.contains(&process.id);
+            if wanted && !process.observer {
                 let unlimited = !again && !self.is_limited(cx, process);
                 candidates.push((again, unlimited, process.id, process.pid));
             }
@@ -155,6 +161,7 @@ impl RuntimeCollector {
             self.again(cx, now, &mut *emit);
             self.say_what_is_missing(left, &reader, now, emit);
         }
+        self.known_to = cx.processes.latest();
         self.forget_ended(cx);
         let paid = self.debt + spent();
         self.debt = paid.saturating_sub(self.budget + EACH_SECOND);
@@ -164,12 +171,16 @@ impl RuntimeCollector {
 
     /// Keeps what is known of the processes that are still there.
     fn forget_ended(&mut self, cx: &Context) {
-        self.known = cx.processes.of_target().map(|process| process.id).collect();
-        let known = &self.known;
+        self.forget_in_s -= 1;
+        if self.forget_in_s > 0 {
+            return;
+        }
+        self.forget_in_s = FORGET_EVERY_S;
+        let known: HashSet<ProcId> = cx.processes.of_target().map(|process| process.id).collect();
         self.looked_at.retain(|id| known.contains(id));
         self.alone.retain(|id| known.contains(id));
         self.found.retain(|id, _| known.contains(id));
-        self.named.retain(known);
+        self.named.retain(&known);
     }
 
     /// Emits what the threads did, by name, of processes that have a limit and a runtime.
@@ -329,16 +340,17 @@ mod tests {
             for _ in 0..2 {
                 beat(&mut collector, &mut cx, Beat::Second);
             }
-            assert!(collector.known.len() > 30 && collector.looked_at.len() > 1);
+            assert!(collector.looked_at.len() > 1, "{:?}", collector.looked_at);
             for pid in 100..130 {
                 std::fs::remove_dir_all(host.path(&format!("proc/{pid}"))).unwrap();
             }
             for _ in 0..30 {
                 cx.forget_ended();
             }
-            beat(&mut collector, &mut cx, Beat::Second);
+            for _ in 0..FORGET_EVERY_S {
+                beat(&mut collector, &mut cx, Beat::Second);
+            }
             let left = BTreeSet::from([lives]);
-            assert_eq!(collector.known, left);
             assert!(collector.looked_at.is_subset(&left) && collector.alone.is_subset(&left));
             assert!(collector.found.keys().all(|id| left.contains(id)));
         }

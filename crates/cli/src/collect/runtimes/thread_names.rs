@@ -7,7 +7,7 @@ use crate::collect::{Emit, Roots};
 use deburr_core::procfs::schedstat::{self, Schedstat};
 use deburr_core::recording::{NamedThreads, ProcId, Record};
 use deburr_core::text::name;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl ThreadNames {
     }
 
     /// Forgets the processes that are not among these.
-    pub(super) fn retain(&mut self, known: &BTreeSet<ProcId>) {
+    pub(super) fn retain(&mut self, known: &HashSet<ProcId>) {
         self.watched.retain(|id, _| known.contains(id));
     }
 
