@@ -16,6 +16,8 @@ MAP_NORESERVE = 0x4000
 CLONE_NEWNS, CLONE_NEWUSER = 0x20000, 0x10000000
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 PAGE_BYTES = 4096
+# The least size of a stack that all architectures allow.
+STACK_BYTES = 128 << 10
 
 
 def check(result):
@@ -74,6 +76,18 @@ def many_mounts(point, count, names=()):
         directory = os.fsencode(os.path.join(point, *names, str(index)))
         os.makedirs(directory)
         check(LIBC.mount(directory, directory, None, MS_BIND, None))
+
+
+def many_threads(count):
+    """It has that many threads besides its first. They wait in `pause`, without Python."""
+    attributes, thread = ctypes.create_string_buffer(64), ctypes.c_ulong()
+    LIBC.pthread_attr_init(attributes)
+    LIBC.pthread_attr_setstacksize(attributes, ctypes.c_size_t(STACK_BYTES))
+    waits = ctypes.cast(LIBC.pause, ctypes.c_void_p)
+    for _ in range(count):
+        failed = LIBC.pthread_create(ctypes.byref(thread), attributes, waits, None)
+        if failed:
+            raise OSError(failed, os.strerror(failed))
 
 
 # Waits for ever: `mov eax, 34` (pause), `syscall`, and again.

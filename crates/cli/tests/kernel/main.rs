@@ -12,6 +12,7 @@ mod cpu_check;
 mod disk;
 mod disks;
 mod files;
+mod full_disk;
 mod golang;
 mod held;
 mod io;
