@@ -117,6 +117,8 @@ pub(crate) struct DueBeat {
     pub(crate) second: bool,
     /// How late it is, if by more than [`LATE_NS`].
     pub(crate) late_ns: Option<u64>,
+    /// Number of beats before it that were missed.
+    pub(crate) missed: u64,
 }
 
 impl Schedule {
@@ -133,9 +135,15 @@ impl Schedule {
         }
         let bins_per_second = SECOND_NS / BIN_NS;
         let late_ns = late(t_ns, self.next_ns());
+        let missed = self.missed_at(t_ns);
         let second = bin / bins_per_second > self.bin / bins_per_second;
         self.bin = bin;
-        Some(DueBeat { second, late_ns })
+        Some(DueBeat { second, late_ns, missed })
+    }
+
+    /// Number of beats that are missed if the next one comes at `t_ns`.
+    pub(crate) fn missed_at(&self, t_ns: u64) -> u64 {
+        (t_ns / BIN_NS).saturating_sub(self.bin + 1)
     }
 }
 
@@ -197,10 +205,13 @@ mod tests {
     fn a_late_beat_is_one_beat() {
         let mut schedule = Schedule::default();
         assert_eq!(schedule.wake(99_999_999), None);
-        assert_eq!(schedule.wake(BIN_NS), Some(DueBeat { second: false, late_ns: None }));
+        assert_eq!(
+            schedule.wake(BIN_NS),
+            Some(DueBeat { second: false, late_ns: None, missed: 0 })
+        );
         assert_eq!(
             schedule.wake(3_250_000_000),
-            Some(DueBeat { second: true, late_ns: Some(3_050_000_000) })
+            Some(DueBeat { second: true, late_ns: Some(3_050_000_000), missed: 30 })
         );
         assert_eq!(schedule.next_ns(), 3_300_000_000, "back on the grid");
         assert_eq!(schedule.wake(3_299_999_999), None);
@@ -211,7 +222,7 @@ mod tests {
         fn one_beat_a_bin_and_one_second_a_second(mut steps in prop::collection::vec(0u64..3_000_000_000, 1..60)) {
             let mut schedule = Schedule::default();
             let mut t_ns = 0;
-            let mut seconds = 0;
+            let (mut seconds, mut beats) = (0, 0);
             steps.push(SECOND_NS);
             for step in steps {
                 let before = t_ns;
@@ -221,6 +232,8 @@ mod tests {
                 let crossed = t_ns / SECOND_NS > before / SECOND_NS;
                 prop_assert_eq!(due.is_some_and(|due| due.second), crossed);
                 seconds += u64::from(crossed);
+                beats += due.map_or(0, |due| 1 + due.missed);
+                prop_assert_eq!(beats, t_ns / BIN_NS, "each beat was, or is counted as missed");
                 prop_assert!(schedule.next_ns() > t_ns);
             }
             prop_assert!(seconds >= 1);

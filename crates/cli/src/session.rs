@@ -16,7 +16,9 @@ use crate::signals::Signals;
 use crate::sinks::Sinks;
 use crate::sources::{self, Running};
 use crate::watch::TargetWatch;
-use deburr_core::recording::{Coverage, Event, EventKind, Meta, Record, Source, State, TargetSpec};
+use deburr_core::recording::{
+    Coverage, Event, EventKind, Meta, ObserverTick, Record, Source, State, TargetSpec,
+};
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -69,6 +71,8 @@ pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::
         running,
         command,
         sinks,
+        missed: 0,
+        latest_ns: 0,
     };
     session.observe(asked_ns, signals);
     Ok(())
@@ -102,6 +106,10 @@ struct Session<'a> {
     watch: TargetWatch,
     jumps: JumpDetector,
     progress: Progress,
+    /// Beats that were missed since the last second.
+    missed: u64,
+    /// Latest time up to which a collector has reported, since the start of the window.
+    latest_ns: u64,
 }
 
 impl Session<'_> {
@@ -121,6 +129,7 @@ impl Session<'_> {
             let t_ns = clock::monotonic_ns().saturating_sub(self.cx.start_mono_ns);
             if let Some(early) = self.over(t_ns, end_ns, signals) {
                 // The last beat may be late, too: the process was stopped, or had no CPU.
+                self.missed += schedule.missed_at(t_ns);
                 if let Some(by_ns) = clock::late(t_ns, wake_ns) {
                     self.event(t_ns, EventKind::LateTick { by_ns });
                 }
@@ -130,6 +139,7 @@ impl Session<'_> {
                 if let Some(by_ns) = due.late_ns {
                     self.event(t_ns, EventKind::LateTick { by_ns });
                 }
+                self.missed += due.missed;
                 let beat = if due.second { Beat::Second } else { Beat::Bin };
                 self.beat(BeatTime { t_ns, beat });
                 if due.second {
@@ -159,8 +169,10 @@ impl Session<'_> {
         if let Some(kind) = early {
             self.event(t_ns, kind);
         }
-        self.push(Record::End { window_ns: t_ns });
-        self.sinks.commit(t_ns);
+        // What the collectors read after the last beat is part of the window.
+        let window_ns = self.latest_ns.max(t_ns);
+        self.push(Record::End { window_ns });
+        self.sinks.commit(window_ns);
         self.progress.finish();
         if let Some(note) = self.command.as_mut().and_then(Command::still_running) {
             output::say(note);
@@ -169,7 +181,7 @@ impl Session<'_> {
 
     /// Lets every collector take part. One that fails is closed: that reduces the coverage and is not an error.
     fn beat(&mut self, now: BeatTime) {
-        let Self { cx, sinks, watch, cost, .. } = self;
+        let Self { cx, sinks, watch, cost, latest_ns, .. } = self;
         let mut emit = |record: Record| {
             // Cost and losses of the probes are added to the overhead of the process.
             if let Record::Observer(tick) = record {
@@ -177,6 +189,9 @@ impl Session<'_> {
                 return;
             }
             watch.see(&record);
+            if let Record::ProcessTick(_) | Record::HostBin(_) = &record {
+                *latest_ns = record.span().map_or(*latest_ns, |span| span.t1_ns.max(*latest_ns));
+            }
             sinks.push(&record);
         };
         self.running.retain_mut(|running| {
@@ -195,7 +210,11 @@ impl Session<'_> {
                 self.event(now.t_ns, kind);
             }
             self.watch.look();
-            let tick = self.cost.tick(now.t_ns);
+            let mut tick = self.cost.tick(now.t_ns);
+            let missed = std::mem::take(&mut self.missed);
+            if missed > 0 {
+                tick.lost.insert(ObserverTick::BEATS_MISSED.into(), missed);
+            }
             self.push(Record::Observer(tick));
         }
     }

@@ -2,6 +2,7 @@
 //! Differences of amounts that were read at two times.
 
 use super::{STATES, State};
+use deburr_core::recording::{WaitHist, bucket_range_ns};
 
 /// `now - before` for each of them; 0 where that is negative.
 pub(super) fn difference<const N: usize>(now: &[u64; N], before: &[u64; N]) -> [u64; N] {
@@ -47,9 +48,37 @@ pub(super) fn take_away(states: &mut [u64; STATES], mut amount: u64) -> u64 {
     amount
 }
 
+/// The longest of `waits`, and what remains for the next look of `noted_ns`, the longest wait that was noted so far. The
+/// probe notes the length of a wait first and adds it to the histogram then: a look in between finds it noted, and not
+/// among the waits. If the length of the longest is not known, it is the mean of those in the highest bucket.
+pub(super) fn longest_of(waits: &WaitHist, noted_ns: u64) -> (u64, u64) {
+    let Some(bucket) = waits.count.iter().rposition(|&count| count > 0) else {
+        return (0, noted_ns);
+    };
+    let (from_ns, to_ns) = bucket_range_ns(bucket);
+    if (from_ns..to_ns).contains(&noted_ns) {
+        return (noted_ns, 0);
+    }
+    let mean_ns = waits.ns[bucket] / waits.count[bucket];
+    (mean_ns.clamp(from_ns, to_ns - 1), if noted_ns >= to_ns { noted_ns } else { 0 })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longest_wait_is_one_of_the_waits() {
+        let mut waits = WaitHist::default();
+        assert_eq!(longest_of(&waits, 0), (0, 0));
+        assert_eq!(longest_of(&waits, 900), (0, 900), "it is not counted yet");
+        waits.add(70_000);
+        waits.add(3_000);
+        assert_eq!(longest_of(&waits, 70_000), (70_000, 0));
+        assert_eq!(longest_of(&waits, 5_000_000), (70_000, 5_000_000), "it comes with the next");
+        assert_eq!(longest_of(&waits, 3_000), (70_000, 0), "another reading has taken it");
+        assert_eq!(longest_of(&waits, 0), (70_000, 0));
+    }
 
     #[test]
     fn the_difference_keeps_the_sum() {

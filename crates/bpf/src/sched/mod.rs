@@ -131,6 +131,12 @@ impl Clock {
         monotonic_ns.wrapping_sub_signed(self.monotonic_minus_clock_ns)
     }
 
+    /// `CLOCK_MONOTONIC` at this time of the run queues' clock; the reverse of [`Clock::at`].
+    #[must_use]
+    pub fn monotonic_ns(self, clock_ns: u64) -> u64 {
+        clock_ns.wrapping_add_signed(self.monotonic_minus_clock_ns)
+    }
+
     /// The run queues' clock now.
     #[must_use]
     pub fn now(self) -> u64 {

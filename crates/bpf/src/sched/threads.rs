@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What each thread did since the last look: differences of the cumulative amounts that the probe keeps.
 
-use super::amounts::{conserved_difference, difference, take_away};
+use super::amounts::{conserved_difference, difference, longest_of, take_away};
 use super::unseen::{MIN_TIMES, UnseenDepartures, UnseenProcess};
 use super::waiting::has_arrived;
 use super::{DEAD, STATES, SchedProbe, State, Waiting};
@@ -73,6 +73,8 @@ struct LastReading {
     unattributed_ns: u64,
     switches: u32,
     waits: WaitHist,
+    /// Longest wait that was noted and is not in `waits` yet.
+    longest_untold_ns: u64,
 }
 
 /// Reader of threads: remembers what it has read of each thread that exists.
@@ -172,18 +174,27 @@ impl ThreadScan {
         if *ended == threads.u32(slot, seq) {
             return Ok(());
         }
-        let unchanged = seen.as_ref().is_some_and(|seen| seen.seq == threads.u32(slot, seq));
-        let (thread, waits) = threads.consistent(slot, seq, || {
+        let mut wait_max = 0;
+        let read = threads.consistent(slot, seq, || {
             let thread: sched_thread = threads.peek(slot, 0);
             // The histogram of a thread that did not switch is unchanged.
+            let unchanged = seen.as_ref().is_some_and(|seen| seen.seq == thread.seq);
             let waits: Option<[sched_bucket; WAIT_BUCKETS]> =
                 (!unchanged).then(|| probe.waits.peek(slot, offset_of!(sched_waits, bucket)));
+            if waits.is_some() {
+                // What an attempt takes before the thread switches again belongs to the next one.
+                wait_max =
+                    wait_max.max(threads.take_u64(slot, offset_of!(sched_thread, wait_max_ns)));
+            }
             (thread, waits)
-        })?;
-        let wait_max = if waits.is_some() {
-            threads.take_u64(slot, offset_of!(sched_thread, wait_max_ns))
-        } else {
-            0
+        });
+        let (thread, waits) = match (read, &mut *seen) {
+            (Ok(read), _) => read,
+            (Err(torn), Some(seen)) => {
+                seen.longest_untold_ns = seen.longest_untold_ns.max(wait_max);
+                return Err(torn);
+            }
+            (Err(torn), None) => return Err(torn),
         };
         let found = waiting.of(Some(slot), &thread);
         let before_ns = seen.as_ref().map_or(self.start_ns, |seen| seen.at_ns);
@@ -374,7 +385,7 @@ impl ThreadReading {
             .as_deref()
             .filter(|seen| seen.tid == thread.tid && seen.start_boot_ns == thread.start_boot_ns);
         let mut waits_so_far = self.waits.map(hist).unwrap_or_default();
-        let mut unattributed_ns = 0;
+        let (mut unattributed_ns, mut longest_ns) = (0, self.wait_max_ns);
         let (from_ns, wall_ns, states_ns, waits, switches);
         if let Some(before) = same {
             if self.waits.is_none() {
@@ -385,6 +396,7 @@ impl ThreadReading {
             // Where waiting threads cannot be listed, time in progress in one state may turn out to have been spent in
             // another. The sum is kept: what one state must give back is taken from the others.
             unattributed_ns = before.unattributed_ns;
+            longest_ns = longest_ns.max(before.longest_untold_ns);
             states_ns =
                 conserved_difference(&self.states_ns, &before.states_ns, wall_ns, unattributed_ns);
             switches = u64::from(thread.switches.wrapping_sub(before.switches));
@@ -404,6 +416,7 @@ impl ThreadReading {
             waits = waits_so_far.clone();
         }
         unattributed_ns = (unattributed_ns + wall_ns).saturating_sub(states_ns.iter().sum());
+        let (wait_max_ns, longest_untold_ns) = longest_of(&waits, longest_ns);
         let delta = ThreadDelta {
             tid: thread.tid,
             tgid: thread.tgid,
@@ -416,7 +429,7 @@ impl ThreadReading {
             from_ns: from_ns.saturating_sub(start_ns),
             states_ns,
             waits,
-            wait_max_ns: self.wait_max_ns,
+            wait_max_ns,
             waiting_ns: self.waiting_ns,
             switches,
             slot: self.slot,
@@ -430,6 +443,7 @@ impl ThreadReading {
             unattributed_ns,
             switches: thread.switches,
             waits: waits_so_far,
+            longest_untold_ns,
         };
         match seen {
             _ if dead => *seen = None,

@@ -4,8 +4,12 @@
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
 use crate::common;
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 fn deburr(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_deburr"));
@@ -80,4 +84,103 @@ fn a_recording_of_a_command_holds_its_children() {
     let sql = "SELECT count(DISTINCT pid) FROM process WHERE in_target";
     let members: i64 = connection.query_row(sql, [], |row| row.get(0)).unwrap();
     assert!(members >= 6, "the shell and five children at least, not {members}");
+}
+
+/// Threads of this process that sleep, and end when this is dropped.
+struct Sleepers(Arc<AtomicBool>, Vec<thread::JoinHandle<()>>);
+
+impl Sleepers {
+    fn start(number: usize) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let sleeper = |_| {
+            let over = Arc::clone(&over);
+            let body = move || {
+                while !over.load(Ordering::Relaxed) {
+                    thread::park();
+                }
+            };
+            thread::Builder::new().stack_size(64 << 10).spawn(body).unwrap()
+        };
+        let all = (0..number).map(sleeper).collect();
+        Self(over, all)
+    }
+}
+
+impl Drop for Sleepers {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        for sleeper in self.1.drain(..) {
+            sleeper.thread().unpark();
+            let _ = sleeper.join();
+        }
+    }
+}
+
+/// `CLOCK_MONOTONIC`, in nanoseconds.
+fn now_ns() -> i64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
+}
+
+/// The session is stopped while it reads what a second held. What it reads before and after the stop belongs to one
+/// second all the same.
+#[test]
+fn a_recording_that_is_stopped_at_its_beats_is_consistent() {
+    let name = "a_recording_that_is_stopped_at_its_beats_is_consistent";
+    if !common::root_or_skip("kernel", name) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.deburr");
+    // The more threads there are, the longer it reads.
+    let sleepers = Sleepers::start(2000);
+    let churn = Churn::start();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_deburr"));
+    let mut session = command.args(["record", "-q", "-d", "8", "-o"]).arg(&path).spawn().unwrap();
+    let pid = rustix::process::Pid::from_child(&session);
+    let begins = || {
+        let read = OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let connection = Connection::open_with_flags(&path, read).ok()?;
+        connection.query_row("SELECT start_mono_ns FROM meta", [], |row| row.get(0)).ok()
+    };
+    let start_ns: i64 = loop {
+        assert!(session.try_wait().unwrap().is_none(), "it ended before it began");
+        match begins() {
+            Some(start_ns) => break start_ns,
+            None => thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    let mut stops = 0;
+    for second in 2..8 {
+        let at_ns = start_ns + second * 1_000_000_000 + (second - 2) * 1_000_000;
+        if at_ns < now_ns() {
+            continue;
+        }
+        while now_ns() < at_ns {
+            std::hint::spin_loop();
+        }
+        let sent = rustix::process::kill_process(pid, rustix::process::Signal::STOP);
+        thread::sleep(Duration::from_millis(700));
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::CONT);
+        stops += i64::from(sent.is_ok());
+    }
+    assert!(session.wait().unwrap().success());
+    drop((churn, sleepers));
+    let checked = deburr(&["check", path.to_str().unwrap()]);
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+
+    let connection = Connection::open(&path).unwrap();
+    let count = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    let bins = count("SELECT count(*) FROM load_bin WHERE scope = 'host'");
+    let missed = count(
+        "SELECT coalesce(sum(value), 0) FROM observer_tick, json_each(lost) WHERE key = 'beats_missed'",
+    );
+    assert!(missed >= 5 * stops.min(6), "{missed} beats were missed in {stops} stops");
+    // Every beat makes a bin. If the last one is stopped, the window is longer, there is a bin for the rest of it, and
+    // nobody misses the beats after it.
+    let last = count(
+        "SELECT max(t1_ns / 100000000 - t0_ns / 100000000) FROM load_bin WHERE scope = 'host'",
+    );
+    let beats = count("SELECT window_ns / 100000000 FROM ending");
+    assert!((-1..=last).contains(&(beats - bins - missed)), "{bins} and {missed} of {beats}");
 }

@@ -160,6 +160,12 @@ pub struct ObserverTick {
 observed! { it: ObserverTick over t0_ns..t1_ns, from Source::Observer }
 
 impl ObserverTick {
+    /// Name of the count of beats that were missed in [`ObserverTick::lost`]: the observer was stopped, or had no CPU.
+    /// Nothing is lost by them but resolution: what belongs to them is in the next beat.
+    pub const BEATS_MISSED: &str = "beats_missed";
+    /// Time between two beats, in nanoseconds.
+    pub const BEAT_NS: u64 = 100_000_000;
+
     /// Unit of the loss of that name.
     #[must_use]
     pub fn unit_of(name: &str) -> Unit {

@@ -48,6 +48,9 @@ struct Account {
     comm: Option<[u8; 16]>,
     cgroup_id: u64,
     parent: u32,
+    /// Waits in progress at the last full look, if it is the last of the window.
+    in_progress: WaitHist,
+    longest_in_progress_ns: u64,
     /// Threads alive at the last full look, and those that died since the account was last emitted.
     alive: u32,
     died: u32,
@@ -99,6 +102,8 @@ impl Account {
         }
         self.waits.merge(&other.waits);
         self.wait_max_ns = self.wait_max_ns.max(other.wait_max_ns);
+        self.in_progress.merge(&other.in_progress);
+        self.longest_in_progress_ns = self.longest_in_progress_ns.max(other.longest_in_progress_ns);
         self.switches += other.switches;
         for (behind, ns) in other.blame {
             *self.blame.entry(behind).or_insert(0) += ns;
@@ -108,6 +113,8 @@ impl Account {
 
     fn tick(&self, proc: ProcId, t1_ns: u64) -> ProcessTick {
         let of = |state: State| self.states_ns[state as usize];
+        let mut waits = self.waits.clone();
+        waits.merge(&self.in_progress);
         ProcessTick {
             t0_ns: self.t0_ns,
             t1_ns,
@@ -124,8 +131,8 @@ impl Account {
                 sleep_ns: of(State::Sleep),
                 stopped_ns: of(State::Stopped),
             },
-            waits: self.waits.clone(),
-            wait_max_ns: self.wait_max_ns,
+            waits,
+            wait_max_ns: self.wait_max_ns.max(self.longest_in_progress_ns),
             switches: self.switches,
             wakeup_latency_ns: self
                 .blame
@@ -167,14 +174,24 @@ impl Tally {
         }
     }
 
+    /// Discards what only the latest look at all threads says, because there is going to be another one.
+    pub(super) fn look_again(&mut self) {
+        self.accounts.values_mut().for_each(|account| {
+            account.alive = 0;
+            account.slots.clear();
+            account.in_progress = WaitHist::default();
+            account.longest_in_progress_ns = 0;
+        });
+    }
+
     /// Adds what a thread did, as read by a look at all threads. At the last look a wait in progress counts with its
     /// length so far.
     pub(super) fn add(&mut self, thread: &ThreadDelta, last: bool) {
         let account = self.account(thread);
         account.add(thread);
         if last && thread.waiting_ns > 0 {
-            account.waits.add(thread.waiting_ns);
-            account.wait_max_ns = account.wait_max_ns.max(thread.waiting_ns);
+            account.in_progress.add(thread.waiting_ns);
+            account.longest_in_progress_ns = account.longest_in_progress_ns.max(thread.waiting_ns);
         }
         if !thread.dead {
             account.alive += 1;

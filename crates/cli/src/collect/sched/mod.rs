@@ -12,6 +12,7 @@ mod wait_selection;
 
 use super::cost::{Cost, CostCounters};
 use super::{Beat, BeatTime, Collector, Context, Emit, Roots, possible_cpus};
+use crate::clock;
 use accounts::{Tally, Target};
 use deburr_bpf::facts::{Facts, facts};
 use deburr_bpf::sched::plan::{Needs, ThrottleClock, has_task_iterator, plan};
@@ -40,6 +41,8 @@ pub(crate) struct SchedCollector {
     long_waits: LongWaits,
     /// Waits in progress, as of the last query.
     waiting: Waiting,
+    /// Since that query.
+    since_asked: Pauses,
     /// The query for waits in progress takes so long that it is made once a second only.
     asks_seldom: bool,
     runnable: Runnable,
@@ -49,6 +52,26 @@ pub(crate) struct SchedCollector {
     /// Empty when the target is the host.
     target: Target,
     bin_start_ns: u64,
+}
+
+/// The time in which this process does nothing, from a time on: it is stopped, or has no CPU.
+#[derive(Clone, Copy, Debug)]
+struct Pauses {
+    since_ns: u64,
+    cpu_ns: u64,
+}
+
+impl Pauses {
+    fn watch() -> Self {
+        Self { since_ns: clock::monotonic_ns(), cpu_ns: clock::cpu_time_ns() }
+    }
+
+    /// Whether that was more than [`AT_ONCE_NS`] so far.
+    fn are_long(self) -> bool {
+        let now = Self::watch();
+        let ran_ns = now.cpu_ns.saturating_sub(self.cpu_ns);
+        now.since_ns.saturating_sub(self.since_ns).saturating_sub(ran_ns) > AT_ONCE_NS
+    }
 }
 
 impl CostCounters for SchedProbe {
@@ -72,6 +95,11 @@ impl CostCounters for SchedProbe {
 /// If the query for waits in progress takes longer than this, it is made once a second: ten times a second it would
 /// take more than 1 % of a CPU.
 const MOST_TO_ASK: Duration = Duration::from_millis(1);
+
+/// Readings belong to one time if this process did something else for no longer than this in between.
+const AT_ONCE_NS: u64 = 20_000_000;
+/// Number of times that a reading is made, at most, until it is made at once.
+const LOOKS: usize = 8;
 
 /// What the probe would add where it is missing.
 const GAIN: &str = "the probe shows behind whom processes wait, tells queueing from throttling, and gives \
@@ -102,6 +130,7 @@ impl SchedCollector {
             idle: IdleFinder::begin(cpus as usize),
             long_waits: LongWaits::begin(cpus as usize),
             waiting: Waiting::default(),
+            since_asked: Pauses::watch(),
             asks_seldom: false,
             runnable: Runnable::open(&cx.roots),
             quota_in_use: needs.quota_in_use,
@@ -153,6 +182,7 @@ impl SchedCollector {
                 return Ok(());
             }
             // The count of runnable threads leaves out throttled ones.
+            self.since_asked = Pauses::watch();
             let at_ns = self.clock.now();
             if !self.quota_in_use && self.runnable.is_this_one_only() {
                 self.waiting = self.probe.nobody_waits(at_ns);
@@ -160,6 +190,7 @@ impl SchedCollector {
             }
         }
         let began = Instant::now();
+        self.since_asked = Pauses::watch();
         self.waiting = self.probe.who_waits(self.clock)?;
         self.asks_seldom = began.elapsed() > MOST_TO_ASK;
         Ok(())
@@ -185,8 +216,28 @@ impl SchedCollector {
         self.tally.blame(self.long_waits.tell(&self.probe, &self.waiting, last));
     }
 
+    /// Time since the start of the window at this time of the run queues' clock.
+    fn since_start_ns(&self, cx: &Context, clock_ns: u64) -> u64 {
+        self.clock.monotonic_ns(clock_ns).saturating_sub(cx.start_mono_ns)
+    }
+
+    /// Amounts of the host, and the time that they belong to.
+    fn host_totals(&mut self) -> (u64, HostTotals) {
+        let (mut at_ns, mut totals) = (0, HostTotals::default());
+        for _ in 0..LOOKS {
+            let pauses = Pauses::watch();
+            at_ns = self.clock.now();
+            totals = self.probe.host_totals(at_ns, &self.waiting);
+            if !pauses.are_long() {
+                break;
+            }
+        }
+        (at_ns, totals)
+    }
+
     fn end_bin(&mut self, cx: &Context, t_ns: u64, emit: Emit<'_>) {
-        let totals = self.probe.host_totals(self.clock.now(), &self.waiting);
+        let (at_ns, totals) = self.host_totals();
+        let t_ns = t_ns.max(self.since_start_ns(cx, at_ns));
         let before = std::mem::replace(&mut self.host, totals);
         let mut bin = LoadBin {
             t0_ns: self.bin_start_ns,
@@ -214,6 +265,24 @@ impl SchedCollector {
         self.bin_start_ns = t_ns;
     }
 
+    /// Looks at all threads. Each of them is reported up to the list of waiting threads, or up to its last switch after
+    /// that. If this process was stopped or had no CPU in between, those are different times, and the amounts of the
+    /// second fit none of them: then both are done again.
+    fn look_at_all(&mut self, last: bool) -> Result<(), String> {
+        for look in 1..=LOOKS {
+            let Some(scan) = &mut self.scan else { return Ok(()) };
+            let tally = &mut self.tally;
+            scan.look(&self.probe, &self.waiting, last, |thread| tally.add(thread, last));
+            if look == LOOKS || !self.since_asked.are_long() {
+                break;
+            }
+            self.since_asked = Pauses::watch();
+            self.waiting = self.probe.who_waits(self.clock)?;
+            self.tally.look_again();
+        }
+        Ok(())
+    }
+
     /// A second, which was the epoch `epoch`, is over.
     fn end_second(
         &mut self,
@@ -221,16 +290,20 @@ impl SchedCollector {
         (t_ns, epoch): (u64, u32),
         last: bool,
         emit: Emit<'_>,
-    ) {
-        let Some(scan) = &mut self.scan else { return };
+    ) -> Result<(), String> {
         self.quota_in_use = cx.cgroups.quota_in_use();
         self.probe.set_quota_in_use(self.quota_in_use);
         // Blame is read before the threads. Blame that found no slot belongs to no epoch: if it were read after them, a
         // wait that ends in between, as this reader's own waits do on a busy host, would have its blame in this second
         // and its length in the next.
         let blame = self.blame.of_epoch(&self.probe, epoch);
-        let tally = &mut self.tally;
-        scan.look(&self.probe, &self.waiting, last, |thread| tally.add(thread, last));
+        self.look_at_all(last)?;
+        let told_ns = self.since_start_ns(cx, self.waiting.at_ns());
+        if last && told_ns > self.bin_start_ns + AT_ONCE_NS {
+            // No later bin holds what the threads did meanwhile.
+            self.end_bin(cx, told_ns, &mut *emit);
+        }
+        let Some(scan) = &mut self.scan else { return Ok(()) };
         let (torn, missed) = (scan.torn, scan.switches_missed(last));
         if last && let Some(reason) = unseen(&cx.roots, &scan.unseen()) {
             let reasons = self.partial.iter().cloned().chain([reason]).collect::<Vec<_>>();
@@ -239,13 +312,14 @@ impl SchedCollector {
         }
         self.tally.blame(blame);
         self.tally.idle(self.idle.take());
-        self.tally.emit(cx, t_ns, last, &mut *emit);
+        self.tally.emit(cx, t_ns.max(told_ns), last, &mut *emit);
         if cx.target != TargetSpec::Host {
             self.target = self.tally.take_target(cx, &mut *emit);
         }
         let extra =
             [("torn_read", torn), (MISSED, missed), ("timeline_overrun", self.timeline.overrun)];
         emit(Record::Observer(self.cost.second(&self.probe, t_ns, &extra)));
+        Ok(())
     }
 }
 
@@ -265,7 +339,8 @@ impl Collector for SchedCollector {
         let ended = now.beat.is_second().then(|| self.probe.end_epoch());
         self.follow(now.beat == Beat::End);
         if let Some(epoch) = ended {
-            self.end_second(cx, (now.t_ns, epoch), now.beat == Beat::End, emit);
+            self.end_second(cx, (now.t_ns, epoch), now.beat == Beat::End, emit)
+                .map_err(anyhow::Error::msg)?;
         }
         Ok(())
     }

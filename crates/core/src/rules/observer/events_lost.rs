@@ -93,18 +93,11 @@ impl Lost<'_> {
 }
 
 fn check(view: &View) -> Verdict {
-    let lost: Vec<Lost<'_>> = losses::all(view)
+    let lost: Vec<Lost<'_>> = losses::of_events(view)
         .filter(|&(_, amount)| amount > 0)
         .map(|(name, amount)| Lost { name, amount, share: losses::share(view, name, amount) })
         .collect();
-    let late_ns: u64 = view
-        .events()
-        .iter()
-        .map(|event| match event.kind {
-            EventKind::LateTick { by_ns } => by_ns,
-            _ => 0,
-        })
-        .sum();
+    let late_ns = late_ns(view);
     let late_share = late_ns as f64 / (view.window_ns().max(1)) as f64;
     // A loss without anything to compare it with always counts.
     let by_share =
@@ -146,6 +139,17 @@ fn check(view: &View) -> Verdict {
         fix: super::narrower(view),
         ..RULE.finding(severity, 1.0)
     }])
+}
+
+/// The time for which the observer was late: that of the beats that it missed, or of its late ticks in recordings from
+/// before those were counted.
+fn late_ns(view: &View) -> u64 {
+    let by_events = view.events().iter().map(|event| match event.kind {
+        EventKind::LateTick { by_ns } => by_ns,
+        _ => 0,
+    });
+    let missed = view.observer().lost.get(ObserverTick::BEATS_MISSED).copied().unwrap_or(0);
+    by_events.sum::<u64>().max(missed.saturating_mul(ObserverTick::BEAT_NS))
 }
 
 #[cfg(test)]

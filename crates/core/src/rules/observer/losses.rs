@@ -22,6 +22,7 @@ pub(super) enum Whole {
     Stalls,
     /// Entries of the lists of which a view keeps only the first.
     Listed,
+    Beats,
 }
 
 impl Whole {
@@ -32,6 +33,7 @@ impl Whole {
             Self::Waiting => "all waiting",
             Self::Transfers => "the transfers",
             Self::Stalls => "the hold-ups",
+            Self::Beats => "the beats",
             Self::Listed => "what was recorded of stalls, passes, commits and busy spells",
         }
     }
@@ -51,6 +53,7 @@ impl Whole {
                 waits.map(|held| held.waits.total_count()).fold(0, u64::saturating_add)
             }
             Self::Listed => view.block().dropped_of().1,
+            Self::Beats => view.window_ns() / ObserverTick::BEAT_NS,
         }
     }
 }
@@ -105,6 +108,12 @@ const KNOWN: &[LossCounter] = &[
         area: "timeline",
         of: Whole::Switches,
         meaning: "switches that were overwritten before they were read: idle CPUs may be overlooked",
+    },
+    LossCounter {
+        name: ObserverTick::BEATS_MISSED,
+        area: "observer",
+        of: Whole::Beats,
+        meaning: "beats at which the observer was stopped or had no CPU: what belongs to them is in the next one",
     },
     LossCounter {
         name: "block_log_overrun",
@@ -214,6 +223,11 @@ const KNOWN: &[LossCounter] = &[
 /// What the recording holds and the view had no room for.
 const BEYOND: &str = "block_beyond_report";
 
+/// Losses of what there was to see. A missed beat is none: what belongs to it is in the next one.
+pub(super) fn of_events(view: &View) -> impl Iterator<Item = (&str, u64)> {
+    all(view).filter(|&(name, _)| name != ObserverTick::BEATS_MISSED)
+}
+
 /// Every loss by name: what the observer counted, and what the view left out.
 pub(in crate::rules) fn all(view: &View) -> impl Iterator<Item = (&str, u64)> {
     let seen = view.observer().lost.iter().map(|(name, &amount)| (name.as_str(), amount));
@@ -252,7 +266,7 @@ pub(super) fn share(view: &View, name: &str, amount: u64) -> Option<f64> {
 
 /// The largest share over all loss counters, 0..1.
 pub(in crate::rules) fn worst_share(view: &View) -> f64 {
-    all(view).filter_map(|(name, amount)| share(view, name, amount)).fold(0.0, f64::max)
+    of_events(view).filter_map(|(name, amount)| share(view, name, amount)).fold(0.0, f64::max)
 }
 
 #[cfg(test)]

@@ -367,6 +367,23 @@ fn losses_lower_the_confidence_of_other_findings() {
 }
 
 #[test]
+fn a_missed_beat_loses_nothing_and_is_time_for_which_the_observer_was_late() {
+    let missed = |beats: u64| {
+        let mut scene = scenes::neighbour();
+        let lost = [(ObserverTick::BEATS_MISSED.to_owned(), beats)].into();
+        scene.observer(ObserverTick { lost, ..ObserverTick::default() });
+        judged(&scene)
+    };
+    let sure = |report: &Report| finding(report, "SCH001").confidence;
+    let (none, some, many) = (missed(0), missed(5), missed(100));
+    assert!(!codes(&some).contains(&"OBS001"), "half a second in all");
+    assert_eq!(sure(&some), sure(&none));
+    assert_eq!(some.observer.lost_detail[ObserverTick::BEATS_MISSED], 5);
+    let found = finding(&many, "OBS001");
+    assert!(found.title.contains("late by 10 s in total"), "{}", found.title);
+}
+
+#[test]
 fn hold_ups_that_are_in_the_sums_only_are_compared_with_hold_ups() {
     let mut scene = disks::neighbour();
     scene.io_wait(0..S, ProcId(1), StallKind::Sync, None, &[(30_000, 20 * MS)]);
