@@ -2,42 +2,9 @@
 //! Lists of numbers as packed bytes. They take a third of their size as JSON, which was half of the recording of a
 //! busy host.
 //!
-//! Each number of the sequence is in LEB128: seven bits per byte from the lowest on, the eighth bit says that more
-//! bytes follow. [`sql`] lets readers with `sqlite3` see the lists as JSON.
+//! [`packed`](deburr_core::recording::packed) says how. [`sql`] lets readers with `sqlite3` see the lists as JSON.
 
-/// Packs the numbers.
-pub(super) fn bytes(numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for mut rest in numbers {
-        while rest >= 0x80 {
-            // The lowest seven bits.
-            bytes.push((rest & 0x7f) as u8 | 0x80);
-            rest >>= 7;
-        }
-        bytes.push(rest as u8);
-    }
-    bytes
-}
-
-/// Unpacks the numbers; `None` if the last number is cut off, or a number has more than 64 bits.
-pub(super) fn numbers(bytes: &[u8]) -> Option<Vec<u64>> {
-    let mut numbers = Vec::new();
-    let (mut number, mut shift) = (0u64, 0);
-    for &byte in bytes {
-        let bits = u64::from(byte & 0x7f);
-        let shifted = bits.checked_shl(shift)?;
-        if shifted >> shift != bits {
-            return None;
-        }
-        number |= shifted;
-        shift += 7;
-        if byte < 0x80 {
-            numbers.push(number);
-            (number, shift) = (0, 0);
-        }
-    }
-    (shift == 0).then_some(numbers)
-}
+pub(super) use deburr_core::recording::packed::{bytes, numbers};
 
 /// An SQL expression for a column of packed bytes as JSON: a list of lists of `of` numbers each.
 pub(super) fn sql(column: &str, of: usize) -> String {
@@ -69,13 +36,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use rusqlite::Connection;
-
-    #[test]
-    fn what_does_not_end_is_no_number() {
-        assert_eq!(numbers(&[0x80]), None);
-        assert_eq!(numbers(&[0xff; 11]), None);
-        assert_eq!(numbers(&[0x7f, 0x80, 0x01]), Some(vec![127, 128]));
-    }
 
     /// What the SQL expression yields for those bytes.
     fn read(bytes: Option<&[u8]>, of: usize) -> Option<String> {

@@ -19,6 +19,7 @@ mod cpu_check;
 mod entity;
 mod hist;
 mod observed;
+pub mod packed;
 mod runtime;
 mod sums;
 mod syscalls;

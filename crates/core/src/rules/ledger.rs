@@ -42,7 +42,7 @@ pub(super) fn of_host(view: &View) -> Option<Ledger> {
     let (mut on_cpu_ns, mut queued_ns, mut throttled_ns, mut delay_ns) = (0, 0, 0, 0);
     let mut threads = 0u32;
     for process in view.processes().values() {
-        match (&process.usage, &process.delay) {
+        match (process.usage(), &process.delay) {
             (Some(usage), _) => {
                 on_cpu_ns += usage.states.on_cpu_ns;
                 queued_ns += usage.states.queued_ns;
@@ -57,7 +57,7 @@ pub(super) fn of_host(view: &View) -> Option<Ledger> {
             (None, None) => {}
         }
     }
-    let by_probe = view.processes().values().any(|process| process.usage.is_some());
+    let by_probe = view.processes().values().any(|process| process.has_usage());
     let mut parts = vec![(LedgerState::OnCpu, on_cpu_ns)];
     if by_probe {
         parts.extend([(LedgerState::Queued, queued_ns), (LedgerState::Throttled, throttled_ns)]);

@@ -112,14 +112,12 @@ fn target(view: &View) -> Target {
         }
         TargetSpec::Command { command, pid } => ("command", Some(command), Some(pid)),
     };
-    let in_target = |process: &&crate::view::ProcessView| {
-        process.facts.as_ref().is_some_and(|facts| facts.in_target)
-    };
+    let facts = view.processes().values().filter_map(|process| process.facts.as_ref());
     Target {
         kind: kind.into(),
         name,
         pid,
-        processes: view.processes().values().filter(in_target).count() as u32,
+        processes: facts.filter(|facts| facts.in_target).count() as u32,
     }
 }
 

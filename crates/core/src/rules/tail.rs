@@ -131,7 +131,8 @@ pub(super) fn severity(view: &View, tail: &Tail, lost_ns_per_s: u64) -> Option<S
 pub(super) fn came_at_once(waiting: &Series) -> bool {
     let bins = usize::try_from(SECOND_NS / waiting.width_ns().clamp(1, SECOND_NS)).unwrap_or(1);
     // The second may begin with any bin.
-    let most = waiting.bins().windows(bins.min(waiting.bins().len()).max(1));
+    let waits = waiting.bins();
+    let most = waits.windows(bins.min(waits.len()).max(1));
     let most = most.map(|second| second.iter().sum::<u64>()).max().unwrap_or(0);
     most as f64 > AT_ONCE.value * waiting.total() as f64
 }

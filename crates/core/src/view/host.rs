@@ -6,13 +6,13 @@ use crate::recording::{CpuReading, LoadBin, ObserverTick, PsiReading};
 use std::collections::BTreeMap;
 
 /// Maximum number of bins of a load series: at first 100 ms each (two minutes), then merged in pairs.
-const LOAD_SERIES_BINS: usize = 1200;
+const LOAD_SERIES_BINS: u32 = 1200;
 
 /// Minimum time between two readings for a share of steal: the counter advances in steps of 10 ms.
 const MIN_SPAN_NS: u64 = 500_000_000;
 
 /// Maximum number of bins of a CPU's series: at first one per second, then merged in pairs.
-const CPU_SERIES_BINS: usize = 128;
+const CPU_SERIES_BINS: u32 = 128;
 
 /// Time counters of one CPU, from its line of `/proc/stat`.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,6 +6,7 @@ pub mod block;
 mod cgroup;
 mod cpu_check;
 mod host;
+mod kept;
 mod limits;
 mod process;
 mod series;
@@ -34,7 +35,9 @@ pub struct View {
     last_ns: u64,
     end_ns: Option<u64>,
     coverage: BTreeMap<Source, State>,
-    processes: BTreeMap<ProcId, ProcessView>,
+    processes: BTreeMap<ProcId, Box<ProcessView>>,
+    switches: u64,
+    queued_ns: u64,
     cgroups: BTreeMap<CgroupId, CgroupView>,
     cpus: BTreeMap<u32, CpuView>,
     host: Load,
@@ -67,13 +70,16 @@ impl Fold {
                 view.coverage.insert(coverage.source, coverage.state.clone());
             }
             Record::Process(process) => {
-                view.processes.entry(process.id).or_default().facts = Some((**process).clone());
+                view.processes.entry(process.id).or_default().facts = Some(process.clone());
             }
             Record::Cgroup(cgroup) => view.cgroups.entry(cgroup.id).or_default().facts(cgroup),
-            Record::ProcessTick(tick) => view.processes.entry(tick.proc).or_default().tick(tick),
+            Record::ProcessTick(tick) => {
+                view.processes.entry(tick.proc).or_default().tick(tick);
+                view.switches = view.switches.saturating_add(tick.switches);
+                view.queued_ns = view.queued_ns.saturating_add(tick.states.queued_ns);
+            }
             Record::Blame(tick) => {
-                let blame = &mut view.processes.entry(tick.victim).or_default().blame;
-                *blame.entry(tick.culprit).or_default() += tick.ns;
+                view.processes.entry(tick.victim).or_default().blame(tick);
             }
             Record::Idle(tick) => view.processes.entry(tick.victim).or_default().idle(tick),
             Record::Schedstat(tick) => view.processes.entry(tick.proc).or_default().schedstat(tick),
@@ -89,7 +95,7 @@ impl Fold {
             Record::Block(record) => view.block.push(record),
             Record::Runtime(reading) => {
                 let process = view.processes.entry(reading.proc).or_default();
-                process.runtime = Some((**reading).clone());
+                process.runtime = Some(reading.clone());
             }
             Record::NamedThreads(tick) => {
                 let process = view.processes.entry(tick.proc).or_default();
@@ -168,8 +174,14 @@ impl View {
 
     /// All processes in the recording.
     #[must_use]
-    pub fn processes(&self) -> &BTreeMap<ProcId, ProcessView> {
+    pub fn processes(&self) -> &BTreeMap<ProcId, Box<ProcessView>> {
         &self.processes
+    }
+
+    /// Sums over all processes, from the scheduler probe: context switches, and time on run queues.
+    #[must_use]
+    pub fn switches_and_queued_ns(&self) -> (u64, u64) {
+        (self.switches, self.queued_ns)
     }
 
     /// The processes, grouped by comm and cgroup.

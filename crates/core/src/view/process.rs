@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Totals of each process, and of groups of processes with the same comm and cgroup.
 
+use super::block::Writeback;
+use super::kept::{KeptBlame, KeptUsage};
 use super::{Series, View};
 use crate::recording::{
-    CgroupId, Culprit, IdleTick, NamedThreads, ProcId, Process, ProcessTick, RuntimeReading,
-    SchedstatTick, ThreadStates, WaitHist,
+    BlameTick, CgroupId, Culprit, IdleTick, NamedThreads, ProcId, Process, ProcessTick,
+    RuntimeReading, SchedstatTick, ThreadStates, WaitHist,
 };
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 /// Maximum number of bins of a process's series: at first one per second, then merged in pairs.
-const PROCESS_SERIES_BINS: usize = 128;
+const PROCESS_SERIES_BINS: u32 = 128;
 
 /// Thread states and run-queue waits of a process, from the scheduler probe.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +54,7 @@ impl Default for Usage {
 }
 
 impl Usage {
-    fn push(&mut self, tick: &ProcessTick) {
+    pub(super) fn push(&mut self, tick: &ProcessTick) {
         let wakeup_ns = tick.wakeup_latency_ns.min(tick.states.queued_ns);
         self.threads_max = self.threads_max.max(tick.threads);
         self.wall_ns += tick.wall_ns;
@@ -219,24 +222,22 @@ impl ThreadNameTotals {
     }
 }
 
-/// Facts and totals of one process.
+/// Facts and totals of one process. A long recording has hundreds of thousands of them, so what few have is boxed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessView {
     /// Latest facts; `None` if the process appears in ticks only.
-    pub facts: Option<Process>,
-    /// Thread states, from the scheduler probe.
-    pub usage: Option<Usage>,
+    pub facts: Option<Box<Process>>,
+    usage: Option<KeptUsage>,
     /// CPU time and delay, from the fallback.
-    pub delay: Option<Delay>,
+    pub delay: Option<Box<Delay>>,
     /// Idle CPUs during its waits, from the timeline.
-    pub idle: Option<Idle>,
+    pub idle: Option<Box<Idle>>,
     /// Latest reading of its runtime: how many threads it runs in parallel.
-    pub runtime: Option<RuntimeReading>,
+    pub runtime: Option<Box<RuntimeReading>>,
     /// Totals of its threads by thread name. Empty = not recorded; only processes with a CPU limit and a known runtime
     /// have them.
     pub named: BTreeMap<String, ThreadNameTotals>,
-    /// Run-queue wait by culprit, in nanoseconds.
-    pub blame: BTreeMap<Culprit, u64>,
+    blame: KeptBlame,
 }
 
 impl ProcessView {
@@ -250,6 +251,22 @@ impl ProcessView {
 
     pub(super) fn idle(&mut self, tick: &IdleTick) {
         self.idle.get_or_insert_default().push(tick);
+    }
+
+    pub(super) fn blame(&mut self, tick: &BlameTick) {
+        self.blame.add(tick.culprit, tick.ns);
+    }
+
+    /// Thread states, from the scheduler probe.
+    #[must_use]
+    pub fn usage(&self) -> Option<Usage> {
+        self.usage.as_ref().map(KeptUsage::usage)
+    }
+
+    /// Whether the scheduler probe saw it.
+    #[must_use]
+    pub fn has_usage(&self) -> bool {
+        self.usage.is_some()
     }
 }
 
@@ -294,17 +311,27 @@ pub struct Groups<'v> {
     view: &'v View,
     list: Vec<Group<'v>>,
     of: BTreeMap<ProcId, usize>,
+    writeback: OnceCell<Writeback>,
 }
 
 impl<'v> Groups<'v> {
     pub(super) fn new(view: &'v View) -> Self {
+        let described =
+            || view.processes.iter().filter_map(|(&id, it)| Some((id, it.facts.as_deref()?, it)));
         let mut index = BTreeMap::new();
-        let mut groups = Self { view, list: vec![], of: BTreeMap::new() };
-        for (&id, process) in &view.processes {
-            let Some(facts) = &process.facts else { continue };
+        let mut of = BTreeMap::new();
+        for (id, facts, _) in described() {
             let key = (facts.comm.as_str(), facts.cgroup, facts.in_target, facts.observer);
-            let at = *index.entry(key).or_insert_with(|| {
-                groups.list.push(Group {
+            let next = index.len();
+            of.insert(id, *index.entry(key).or_insert(next));
+        }
+        // A list that grows by doubling would take three times the memory for a moment.
+        let mut list: Vec<Group<'_>> = Vec::with_capacity(index.len());
+        drop(index);
+        for (id, facts, process) in described() {
+            let at = of[&id];
+            if at == list.len() {
+                list.push(Group {
                     comm: &facts.comm,
                     cgroup: facts.cgroup,
                     in_target: facts.in_target,
@@ -314,12 +341,10 @@ impl<'v> Groups<'v> {
                     delay: None,
                     idle: None,
                 });
-                groups.list.len() - 1
-            });
-            groups.of.insert(id, at);
-            groups.list[at].add(id, facts, process);
+            }
+            list[at].add(id, facts, process);
         }
-        groups
+        Self { view, list, of, writeback: OnceCell::new() }
     }
 
     /// The groups, in the order in which their first process was seen.
@@ -334,6 +359,11 @@ impl<'v> Groups<'v> {
         self.of.get(&id).copied()
     }
 
+    /// Who is behind writeback.
+    pub(super) fn writeback(&self) -> &Writeback {
+        self.writeback.get_or_init(|| Writeback::of(self.view, self))
+    }
+
     /// Run-queue wait of a group's members by culprit, in nanoseconds.
     #[must_use]
     pub fn blame(&self, group: usize) -> BTreeMap<GroupCulprit, u64> {
@@ -341,10 +371,10 @@ impl<'v> Groups<'v> {
         let members = self.list.get(group).map(|group| group.members.as_slice());
         for (id, _) in members.unwrap_or_default() {
             let Some(victim) = self.view.processes.get(id) else { continue };
-            for (culprit, ns) in &victim.blame {
+            for (culprit, ns) in victim.blame.rows() {
                 let behind = match culprit {
                     Culprit::Process(id) => {
-                        self.of.get(id).map_or(GroupCulprit::Others, |&at| GroupCulprit::Group(at))
+                        self.of.get(&id).map_or(GroupCulprit::Others, |&at| GroupCulprit::Group(at))
                     }
                     Culprit::Migrated => GroupCulprit::Migrated,
                     Culprit::NotSampled => GroupCulprit::NotSampled,
@@ -362,11 +392,11 @@ impl<'v> Groups<'v> {
         let members = self.list.get(victim).map(|group| group.members.as_slice());
         for (victim, _) in members.unwrap_or_default() {
             let Some(process) = self.view.processes.get(victim) else { continue };
-            for (behind, &ns) in &process.blame {
+            for (behind, ns) in process.blame.rows() {
                 if let Culprit::Process(id) = behind
-                    && self.of.get(id) == Some(&culprit)
+                    && self.of.get(&id) == Some(&culprit)
                 {
-                    *sum.entry(*id).or_default() += ns;
+                    *sum.entry(id).or_default() += ns;
                 }
             }
         }
@@ -380,9 +410,9 @@ impl<'v> Groups<'v> {
 impl<'v> Group<'v> {
     fn add(&mut self, id: ProcId, facts: &'v Process, process: &'v ProcessView) {
         self.members.push((id, facts));
-        self.runtimes.push(process.runtime.as_ref());
-        if let Some(usage) = &process.usage {
-            self.usage.get_or_insert_default().merge(usage);
+        self.runtimes.push(process.runtime.as_deref());
+        if let Some(usage) = process.usage() {
+            self.usage.get_or_insert_default().merge(&usage);
         }
         if let Some(delay) = &process.delay {
             self.delay.get_or_insert_default().merge(delay);

@@ -100,10 +100,9 @@ fn paused_for(view: &View, victim: &Victim<'_>) -> Option<DevId> {
         .filter(|stall| stall.kind == StallKind::DirtyThrottle)
         .find_map(|stall| stall.device)
         .or_else(|| {
-            let mine = |proc| victim.group.members.iter().any(|(id, _)| *id == proc);
-            let mut keys = view.block().waits().keys();
-            keys.find(|(proc, kind, _)| *kind == StallKind::DirtyThrottle && mine(*proc))
-                .and_then(|key| key.2)
+            let members = victim.group.members.iter();
+            let mut waits = members.flat_map(|(id, _)| view.block().waits_of(*id));
+            waits.find(|((_, kind, _), _)| *kind == StallKind::DirtyThrottle)?.0.2
         })
         .map(|device| view.block().disk_of(device))
 }

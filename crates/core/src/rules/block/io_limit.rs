@@ -116,13 +116,14 @@ fn of_cgroup<'g>(
         let lost_ns: u64 = group.members.iter().filter_map(|(id, _)| mine(id)).sum();
         let usage = group.usage.as_ref();
         let wanted_ns = usage.map_or(0, |usage| usage.wanted_ns() + usage.states.block_io_ns);
-        let syncs = view.block().waits().iter().filter(|((id, kind, _), _)| {
-            *kind == StallKind::Sync && groups.index_of(*id) == Some(at)
-        });
-        let longest_ns = syncs.map(|(_, waits)| waits.max_ns).max().unwrap_or(0);
         let share = lost_ns as f64 / wanted_ns.max(lost_ns).max(1) as f64;
-        let suffers = lost_ns > 0 && may_suffer(view, group);
-        suffers.then_some(LimitedGroup { group, at, cgroup, of, lost_ns, share, longest_ns })
+        if lost_ns == 0 || !may_suffer(view, group) {
+            return None;
+        }
+        let waits = group.members.iter().flat_map(|(id, _)| view.block().waits_of(*id));
+        let syncs = waits.filter(|((_, kind, _), _)| *kind == StallKind::Sync);
+        let longest_ns = syncs.map(|(_, waits)| waits.max_ns).max().unwrap_or(0);
+        Some(LimitedGroup { group, at, cgroup, of, lost_ns, share, longest_ns })
     };
     groups.list().iter().enumerate().filter_map(group).collect()
 }

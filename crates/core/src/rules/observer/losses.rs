@@ -41,12 +41,10 @@ impl Whole {
     /// Its amount in a recording.
     fn amount(self, view: &View) -> u64 {
         let load = view.host_load();
-        let usages = || view.processes().values().filter_map(|process| process.usage.as_ref());
+        let (switches, queued_ns) = view.switches_and_queued_ns();
         match self {
-            Self::Switches => load.switches.max(usages().map(|usage| usage.switches).sum()),
-            Self::Waiting => {
-                load.queued.total().max(usages().map(|usage| usage.states.queued_ns).sum())
-            }
+            Self::Switches => load.switches.max(switches),
+            Self::Waiting => load.queued.total().max(queued_ns),
             Self::Transfers => view.block().transfers(),
             Self::Stalls => {
                 let waits = view.block().waits().values();

@@ -6,6 +6,7 @@ use crate::finding::{BlameDistribution, BlamedProcess};
 use crate::recording::{ProcId, Process, Scheduling};
 use crate::rules::words::{group_name, ticked};
 use crate::view::Group;
+use std::collections::BTreeMap;
 
 /// The largest processes that together carry this share of the group's blame are its carriers.
 const MOST: f64 = 0.8;
@@ -27,7 +28,8 @@ pub(super) fn distribution(
     let share = |ns: u64| ns as f64 / all_ns as f64;
     let of = group.members.len();
     let siblings: Vec<&Process> = group.members.iter().map(|&(_, process)| process).collect();
-    let facts = |id: ProcId| group.members.iter().find(|at| at.0 == id).map(|at| at.1);
+    let members: BTreeMap<ProcId, &Process> = group.members.iter().copied().collect();
+    let facts = |id: ProcId| members.get(&id).copied();
     let single = |&(id, _): &(ProcId, u64)| facts(id).is_some_and(|process| !process.many);
     let blamed: Vec<(ProcId, u64)> = blamed.iter().copied().filter(single).collect();
     let carriers = carriers(&blamed, all_ns)?;

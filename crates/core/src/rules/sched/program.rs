@@ -131,7 +131,7 @@ mod tests {
         }
         let view = scene.view();
         let all: Vec<&Process> =
-            view.processes().values().filter_map(|process| process.facts.as_ref()).collect();
+            view.processes().values().filter_map(|process| process.facts.as_deref()).collect();
         what_it_runs(all[0], &all)
     }
 

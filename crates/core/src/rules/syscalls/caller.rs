@@ -4,7 +4,7 @@
 use crate::finding::{Entity, EntityKind};
 use crate::recording::{ProcId, TargetSpec};
 use crate::rules::words::ticked;
-use crate::view::{SyscallGroup, Usage, View};
+use crate::view::{SyscallGroup, View};
 
 /// The process as a victim, and its name for the start of a sentence.
 pub(super) fn caller(view: &View, process: Option<ProcId>) -> (Entity, String) {
@@ -54,8 +54,8 @@ pub(super) fn share(
         .processes()
         .iter()
         .filter(|(id, it)| is_theirs(id, it.facts.as_ref().is_some_and(|facts| facts.in_target)))
-        .filter_map(|(_, it)| it.usage.as_ref())
-        .map(Usage::wanted_ns)
+        .filter_map(|(_, it)| it.usage())
+        .map(|usage| usage.wanted_ns())
         .sum();
     // Calls may have been counted for only a part of the window.
     let counted = group.window_ns() as f64 / view.window_ns().max(1) as f64;

@@ -8,7 +8,7 @@ use crate::stats::Span;
 use crate::view::Series;
 
 /// Maximum number of bins of a series: at first 100 ms each (two minutes), then merged in pairs.
-const SERIES_BINS: usize = 1200;
+const SERIES_BINS: u32 = 1200;
 const SERIES_WIDTH_NS: u64 = 100_000_000;
 /// A bin counts as busy if the device was busy for at least this percentage of it.
 const BUSY_PERCENT: u64 = 90;

@@ -10,7 +10,7 @@ const MAX_KEYS: usize = 1000;
 /// Maximum number of member processes of one combination.
 const MAX_MEMBERS: usize = 10_000;
 /// Maximum number of bins of a series: at first one per second, then merged in pairs.
-pub(in crate::view) const SECONDS: usize = 128;
+pub(in crate::view) const SECONDS: u32 = 128;
 
 /// Device, direction, and directory of the cgroup if known.
 pub type HeldKey = (DevId, IoOp, Option<String>);

@@ -3,7 +3,7 @@
 
 use super::HeldBack;
 use crate::recording::{DevId, IoOp, ProcId, StallKind};
-use crate::view::{Series, View};
+use crate::view::{Series, Usage, View};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Delayed transfers of one cgroup.
@@ -48,8 +48,9 @@ fn unexplained<'v>(
     ids: &BTreeSet<ProcId>,
 ) -> BTreeMap<ProcId, u64> {
     let block = view.block();
-    let ledger = |id: &ProcId| view.processes().get(id)?.usage.as_ref();
-    let series = ids.iter().filter_map(|id| Some(&ledger(id)?.block_io));
+    let ledgers: BTreeMap<ProcId, Usage> =
+        ids.iter().filter_map(|id| Some((*id, view.processes().get(id)?.usage()?))).collect();
+    let series = ledgers.values().map(|usage| &usage.block_io);
     let others = ids.iter().filter_map(|id| block.held_up(*id));
     let own = held.clone().flat_map(|held| [&held.ios, &held.service_ns]);
     let width_ns = series.chain(others).chain(own).map(Series::width_ns).max().unwrap_or(1);
@@ -66,7 +67,7 @@ fn unexplained<'v>(
     };
     let mut times: BTreeMap<ProcId, u64> = BTreeMap::new();
     for id in ids {
-        let waited_ns = match ledger(id) {
+        let waited_ns = match ledgers.get(id) {
             Some(usage) => inside(&usage.block_io),
             // Without thread states, only syncs are known to have waited.
             None => syncs_ns(view, *id),
@@ -85,10 +86,10 @@ fn unexplained<'v>(
 /// multiple of the series' own width.
 fn bins(series: &Series, width_ns: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
     let each_ns = series.width_ns();
-    series.bins().iter().enumerate().map(move |(i, &n)| (i as u64 * each_ns / width_ns, n))
+    series.known().map(move |(bin, n)| (u64::from(bin) * each_ns / width_ns, n))
 }
 
 fn syncs_ns(view: &View, id: ProcId) -> u64 {
-    let of = view.block().waits().iter().filter(|(key, _)| (key.0, key.1) == (id, StallKind::Sync));
+    let of = view.block().waits_of(id).filter(|(key, _)| key.1 == StallKind::Sync);
     of.map(|(_, waits)| waits.waits.total_ns()).sum()
 }

@@ -17,6 +17,7 @@ mod pattern;
 pub mod stalls;
 #[cfg(test)]
 mod tests;
+mod writeback;
 
 pub use activity::{Activity, BusyStretch, DiskView, Latency, MIN_BUSY_STRETCH_NS};
 pub use bounded_list::BoundedList;
@@ -26,6 +27,7 @@ pub use io_table::{IoKey, IoSum, Row, RowName, RowsBy};
 pub use neighbours::{Neighbour, Shares, main_device, others_share, own_share};
 pub use pace::{Paces, pace_series};
 pub use passes::dirtied_inodes;
+pub(in crate::view) use writeback::Writeback;
 
 use crate::recording::{
     BlockRecord, DevId, Device, File, FileId, IoCulprit, IoOp, IoWaitTick, JournalCommit, Mount,
@@ -65,7 +67,7 @@ pub struct BlockView {
     disks: BTreeMap<DevId, DiskView>,
     passes: Passes,
     commits: BoundedList<JournalCommit>,
-    waits: BTreeMap<WaitKey, IoWaits>,
+    waits: BTreeMap<WaitKey, Box<IoWaits>>,
     stalls: BoundedList<Stall>,
     blame: BTreeMap<(ProcId, DevId, IoCulprit), u64>,
     paces: Paces,
@@ -202,8 +204,16 @@ impl BlockView {
 
     /// Stalls of any length, by process, kind and device.
     #[must_use]
-    pub fn waits(&self) -> &BTreeMap<WaitKey, IoWaits> {
+    pub fn waits(&self) -> &BTreeMap<WaitKey, Box<IoWaits>> {
         &self.waits
+    }
+
+    /// Those of one process, by kind and device.
+    pub fn waits_of(&self, id: ProcId) -> impl Iterator<Item = (&WaitKey, &IoWaits)> {
+        // The first kind in order, and no device, come first.
+        let from = (id, StallKind::Sync, None);
+        let of = self.waits.range(from..).take_while(move |(key, _)| key.0 == id);
+        of.map(|(key, waits)| (key, &**waits))
     }
 
     /// Individual long stalls.
@@ -226,6 +236,14 @@ impl BlockView {
     #[must_use]
     pub fn blame(&self) -> &BTreeMap<(ProcId, DevId, IoCulprit), u64> {
         &self.blame
+    }
+
+    /// That of one victim, by device and culprit.
+    pub fn blame_of(&self, victim: ProcId) -> impl Iterator<Item = (DevId, IoCulprit, u64)> {
+        // The first device and the first culprit in order.
+        let from = (victim, DevId { major: 0, minor: 0 }, IoCulprit::Process(ProcId(0)));
+        let of = self.blame.range(from..).take_while(move |((id, ..), _)| *id == victim);
+        of.map(|((_, device, culprit), ns)| (*device, *culprit, *ns))
     }
 
     /// Transfers by device, purpose, direction, submitter, owner of the pages and reason of writeback.

@@ -2,9 +2,9 @@
 //! Whose requests were queued or in the device while a group waited for its own: the group's wait in nanoseconds, by
 //! culprit.
 
-use crate::recording::{CgroupId, DevId, IoCulprit, IoPurpose};
+use crate::recording::{CgroupId, DevId, IoCulprit};
 use crate::view::{Group, Groups, View};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A culprit of waits for requests, in terms of groups and cgroups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,44 +54,41 @@ impl Shares {
     /// Wait of a group, for one disk or (`None`) for all.
     #[must_use]
     pub fn of(view: &View, groups: &Groups<'_>, victim: usize, device: Option<DevId>) -> Self {
-        let own = &groups.list()[victim];
+        let own = OwnCgroups::of(view, &groups.list()[victim]);
         let mut shares = Self::default();
-        for ((proc, dev, culprit), ns) in view.block().blame() {
-            let here = device.is_none_or(|device| view.block().disk_of(*dev) == device);
-            if !here || groups.index_of(*proc) != Some(victim) {
+        let members = groups.list()[victim].members.iter();
+        for (dev, culprit, ns) in members.flat_map(|(id, _)| view.block().blame_of(*id)) {
+            let disk = view.block().disk_of(dev);
+            if device.is_some_and(|device| device != disk) {
                 continue;
             }
-            let mut ns = ns;
-            let rest_ns;
+            let mut rest_ns = ns;
             if let IoCulprit::Writeback(owner) = culprit {
-                let disk = view.block().disk_of(*dev);
-                let asked = asked_for(view, groups, disk, *owner);
-                let theirs = asked.iter().map(|&(at, share)| (at, (*ns as f64 * share) as u64));
-                let theirs: Vec<_> = theirs.collect();
-                for &(at, ns) in &theirs {
-                    match at == victim {
-                        true => shares.own_ns += ns,
-                        false => *shares.beside.entry(Neighbour::Asked(at)).or_default() += ns,
+                for (at, share) in groups.writeback().asked(disk, owner) {
+                    let theirs_ns = (ns as f64 * share) as u64;
+                    if at == victim {
+                        shares.own_ns += theirs_ns;
+                    } else {
+                        *shares.beside.entry(Neighbour::Asked(at)).or_default() += theirs_ns;
                     }
+                    rest_ns = rest_ns.saturating_sub(theirs_ns);
                 }
-                rest_ns = ns.saturating_sub(theirs.iter().map(|&(_, ns)| ns).sum());
-                ns = &rest_ns;
             }
             match culprit {
-                IoCulprit::Writeback(Some(id)) if is_own(view, own, *id) => {
-                    let disk = view.block().disk_of(*dev);
-                    let others = dirtied_by_others(view, groups, victim, (disk, *id));
-                    let theirs =
-                        others.iter().map(|&(at, share)| (at, (*ns as f64 * share) as u64));
-                    let theirs: Vec<_> = theirs.collect();
-                    shares.own_ns += ns.saturating_sub(theirs.iter().map(|&(_, ns)| ns).sum());
-                    for (at, ns) in theirs {
-                        *shares.beside.entry(Neighbour::Dirtied(at)).or_default() += ns;
+                IoCulprit::Writeback(Some(id)) if own.has(view, id) => {
+                    let mut own_ns = rest_ns;
+                    for (at, share) in groups.writeback().dirtied(disk, id) {
+                        if at != victim {
+                            let theirs_ns = (rest_ns as f64 * share) as u64;
+                            *shares.beside.entry(Neighbour::Dirtied(at)).or_default() += theirs_ns;
+                            own_ns = own_ns.saturating_sub(theirs_ns);
+                        }
                     }
+                    shares.own_ns += own_ns;
                 }
-                _ => match Neighbour::of(view, groups, *culprit) {
-                    Neighbour::Group(at) if at == victim => shares.own_ns += ns,
-                    beside => *shares.beside.entry(beside).or_default() += ns,
+                _ => match Neighbour::of(view, groups, culprit) {
+                    Neighbour::Group(at) if at == victim => shares.own_ns += rest_ns,
+                    beside => *shares.beside.entry(beside).or_default() += rest_ns,
                 },
             }
         }
@@ -132,90 +129,32 @@ impl Shares {
     }
 }
 
-/// Whether `owner` is the cgroup to which the pages of the group `own` are accounted. With cgroup v1 the owner is a
-/// directory of the memory controller's tree, where a process may have a different path than in the CPU controller's.
-fn is_own(view: &View, own: &Group<'_>, owner: CgroupId) -> bool {
-    let owner_path = view.path_of(owner);
-    let mut elsewhere =
-        own.members.iter().filter_map(|(_, process)| process.memory_cgroup.as_deref());
-    match elsewhere.next() {
-        Some(first) => {
-            owner_path.is_some_and(|owner| first == owner || elsewhere.any(|it| it == owner))
-        }
-        None => {
-            let own = own.cgroup;
-            let own_path = own.and_then(|id| view.path_of(id));
-            own == Some(owner) || own_path.is_some() && own_path == owner_path
-        }
-    }
+/// The cgroups to which the pages of a group are accounted. With cgroup v1 they are directories of the memory
+/// controller's tree, where a process may have a different path than in the CPU controller's.
+struct OwnCgroups<'v> {
+    /// Paths in the memory controller's tree; empty if that is the CPU controller's tree.
+    memory_paths: BTreeSet<&'v str>,
+    cgroup: Option<CgroupId>,
+    path: Option<&'v str>,
 }
 
-/// Shares of the writeback of one owner's pages to a disk that groups other than the victim dirtied. Many hosts account
-/// the memory of all processes to one cgroup. The owner then identifies no process, but the process that first dirtied
-/// a file is known. Writeback without such a process stays with the owner.
-fn dirtied_by_others(
-    view: &View,
-    groups: &Groups<'_>,
-    victim: usize,
-    (disk, owner): (DevId, CgroupId),
-) -> Vec<(usize, f64)> {
-    let (mut by_group, mut all_bytes) = (BTreeMap::<usize, u64>::new(), 0);
-    for (key, sum) in view.block().sums() {
-        let here = key.device == disk && key.owner == Some(owner) && key.reason.is_some();
-        if !here {
-            continue;
-        }
-        all_bytes += sum.bytes;
-        let IoPurpose::File(file) = key.what else { continue };
-        let dirtier = view.block().files().get(&file).and_then(|file| file.dirtied_by);
-        if let Some(at) = dirtier.and_then(|id| groups.index_of(id)).filter(|&at| at != victim) {
-            *by_group.entry(at).or_default() += sum.bytes;
-        }
+impl<'v> OwnCgroups<'v> {
+    fn of(view: &'v View, group: &Group<'v>) -> Self {
+        let members = group.members.iter();
+        let memory_paths =
+            members.filter_map(|(_, process)| process.memory_cgroup.as_deref()).collect();
+        let path = group.cgroup.and_then(|id| view.path_of(id));
+        Self { memory_paths, cgroup: group.cgroup, path }
     }
-    by_group.into_iter().map(|(at, bytes)| (at, bytes as f64 / all_bytes.max(1) as f64)).collect()
-}
 
-/// Shares of the writeback of one owner's pages to a disk that groups requested. The flusher's transfers have a reason,
-/// and its passes have a reason and the processes that requested them.
-fn asked_for(
-    view: &View,
-    groups: &Groups<'_>,
-    disk: DevId,
-    owner: Option<CgroupId>,
-) -> Vec<(usize, f64)> {
-    // By reason: bytes of all passes, and the part of them that each group requested.
-    let mut passes = BTreeMap::<&str, (u64, BTreeMap<usize, u64>)>::new();
-    for pass in view.block().passes() {
-        if view.block().disk_of(pass.device) != disk {
-            continue;
-        }
-        let (all_bytes, by_group) = passes.entry(&pass.reason).or_default();
-        *all_bytes += pass.bytes;
-        // Several processes may have requested one pass: its bytes are split by number of requests.
-        let times: u64 = pass.asked_by.iter().map(|&(_, times)| u64::from(times)).sum();
-        for &(id, of) in &pass.asked_by {
-            if let Some(at) = groups.index_of(id) {
-                *by_group.entry(at).or_default() += pass.bytes / times.max(1) * u64::from(of);
-            }
+    fn has(&self, view: &View, owner: CgroupId) -> bool {
+        let owner_path = view.path_of(owner);
+        if self.memory_paths.is_empty() {
+            self.cgroup == Some(owner) || self.path.is_some() && self.path == owner_path
+        } else {
+            owner_path.is_some_and(|owner| self.memory_paths.contains(owner))
         }
     }
-    if passes.values().all(|(_, by_group)| by_group.is_empty()) {
-        return vec![];
-    }
-    let (mut asked, mut all_bytes) = (BTreeMap::<usize, f64>::new(), 0);
-    for (key, sum) in view.block().sums() {
-        let Some(reason) = key.reason.as_deref().filter(|_| key.device == disk) else { continue };
-        if key.owner != owner {
-            continue;
-        }
-        all_bytes += sum.bytes;
-        let Some((of_reason, by_group)) = passes.get(reason) else { continue };
-        for (&at, &bytes) in by_group {
-            let share = bytes as f64 / (*of_reason).max(1) as f64;
-            *asked.entry(at).or_default() += sum.bytes as f64 * share;
-        }
-    }
-    asked.into_iter().map(|(at, bytes)| (at, bytes / all_bytes.max(1) as f64)).collect()
 }
 
 /// Share of a group's wait for requests that it caused itself: its own other requests, and service time. `None` if it
@@ -243,9 +182,9 @@ pub fn others_share(view: &View, groups: &Groups<'_>, victim: usize, device: Dev
 #[must_use]
 pub fn main_device(view: &View, groups: &Groups<'_>, victim: usize) -> Option<DevId> {
     let mut by_device: BTreeMap<DevId, u64> = BTreeMap::new();
-    for ((proc, device, _), ns) in view.block().blame() {
-        if groups.index_of(*proc) == Some(victim) {
-            *by_device.entry(view.block().disk_of(*device)).or_default() += ns;
+    for (id, _) in &groups.list()[victim].members {
+        for (device, _, ns) in view.block().blame_of(*id) {
+            *by_device.entry(view.block().disk_of(device)).or_default() += ns;
         }
     }
     by_device

@@ -6,7 +6,7 @@ use crate::view::Series;
 use std::collections::BTreeMap;
 
 /// Maximum number of bins of a series: at first 100 ms each (two minutes), then merged in pairs.
-const SERIES_BINS: usize = 1200;
+const SERIES_BINS: u32 = 1200;
 /// Maximum number of series of a device, including [`ProcId::OTHERS`], which sums all further originators.
 const MAX_SERIES: usize = 64;
 

@@ -95,7 +95,7 @@ pub(in crate::rules::block) fn check(view: &View, rule: &Rule) -> Verdict {
 fn bursty<'v>(view: &View, device: DevId, disk: &'v DiskView) -> Bursty<'v> {
     let width_ns = disk.time.width_ns();
     // The series ends with its last nonzero bin; the rest of the window was quiet.
-    let mut bins = disk.time.bins().to_vec();
+    let mut bins = disk.time.bins();
     bins.resize(((view.window_ns() / width_ns) as usize).clamp(bins.len(), 1 << 16), 0);
     let found = bursts(&bins, width_ns, width_ns / 100 * FLOOR_PERCENT, GAP_NS);
     let lengths: u64 = found.iter().map(|burst| burst.t1_ns - burst.t0_ns).sum();
@@ -109,7 +109,7 @@ fn bursty<'v>(view: &View, device: DevId, disk: &'v DiskView) -> Bursty<'v> {
         let sum = |bins: &[u64]| -> u64 {
             bins.iter().enumerate().filter(|(at, _)| is_inside(*at) == inside).map(|(_, n)| n).sum()
         };
-        sum(disk.time.bins()) as f64 / sum(disk.ios.bins()).max(1) as f64
+        sum(&disk.time.bins()) as f64 / sum(&disk.ios.bins()).max(1) as f64
     };
     let rhythm = rhythm(&at, view.window_ns(), &pass_lines::clock(view, pass_ns));
     Bursty { device, disk, rhythm, inside_ns: mean(true), outside_ns: mean(false), bursts: found }

@@ -121,10 +121,10 @@ pub(in crate::rules::block) fn device_loss<'g>(
         stalls.retain(|stall| overlaps(&spells, stall.span()));
     }
     let longest_ns = longest_ns(&stalls);
-    let waits = view.block().waits().iter().filter(|((proc, kind, dev), _)| {
-        *kind == StallKind::Request
-            && groups.index_of(*proc) == Some(victim.at)
-            && dev.is_some_and(|dev| view.block().disk_of(dev) == device)
+    let members = victim.group.members.iter();
+    let waits = members.flat_map(|(id, _)| view.block().waits_of(*id));
+    let waits = waits.filter(|((_, kind, dev), _)| {
+        *kind == StallKind::Request && dev.is_some_and(|dev| view.block().disk_of(dev) == device)
     });
     let waits_ns: u64 = waits.map(|(_, waits)| waits.waits.total_ns()).sum();
     let in_stalls_ns = stall_ns(&stalls);

@@ -115,7 +115,7 @@ fn pacer(
     let mut all: Vec<(usize, BurstPattern, Coincidence)> = asked
         .into_iter()
         .map(|(at, series)| {
-            let pace = pace(series.bins(), series.width_ns(), window_ns, number);
+            let pace = pace(&series.bins(), series.width_ns(), window_ns, number);
             let together = coincidence(&moments, &pace.bursts, window_ns);
             (at, pace, together)
         })

@@ -2,12 +2,12 @@
 //! Which groups were held up by IO, for how long, and by what.
 
 use crate::finding::{Cost, Severity};
-use crate::recording::{DevId, Stall, StallKind, WaitHist};
+use crate::recording::{DevId, Stall, StallKind, WAIT_BUCKETS, WaitHist};
 use crate::rules::candidates::{may_suffer, target_is_host};
 use crate::rules::{Limit, severity};
 use crate::view::block::stalls::time_of_ns;
 use crate::view::{Group, Groups, View, waits};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(in crate::rules::block) const FELT_STALL: Limit = Limit {
     name: "felt_stall",
@@ -68,7 +68,8 @@ pub(in crate::rules::block) struct Victim<'g> {
     pub(in crate::rules::block) at: usize,
     /// Its long IO waits (10 ms or more), in the order in which they ended.
     pub(in crate::rules::block) stalls: Vec<&'g Stall>,
-    waits: [KindWaits; 3],
+    /// By kind; boxed, because there may be very many victims.
+    waits: [Option<Box<KindWaits>>; 3],
 }
 
 /// IO waits of one kind: their histogram, and the longest.
@@ -77,6 +78,9 @@ pub(in crate::rules::block) struct KindWaits {
     pub(in crate::rules::block) waits: WaitHist,
     pub(in crate::rules::block) max_ns: u64,
 }
+
+static NO_WAITS: KindWaits =
+    KindWaits { waits: WaitHist { count: [0; WAIT_BUCKETS], ns: [0; WAIT_BUCKETS] }, max_ns: 0 };
 
 fn place(kind: StallKind) -> usize {
     match kind {
@@ -89,24 +93,25 @@ fn place(kind: StallKind) -> usize {
 impl<'g> Victim<'g> {
     /// All groups that were held up by IO and may be victims.
     pub(in crate::rules::block) fn all(view: &'g View, groups: &'g Groups<'g>) -> Vec<Self> {
-        let mut all: Vec<Self> = groups
-            .list()
-            .iter()
-            .enumerate()
-            .map(|(at, group)| Self { group, at, stalls: vec![], waits: Default::default() })
-            .collect();
+        let mut all: BTreeMap<usize, Self> = BTreeMap::new();
+        let new = |at| {
+            let group = &groups.list()[at];
+            Self { group, at, stalls: vec![], waits: Default::default() }
+        };
         for ((proc, kind, _), held) in view.block().waits() {
             if let Some(at) = groups.index_of(*proc) {
-                let sum = &mut all[at].waits[place(*kind)];
+                let victim = all.entry(at).or_insert_with(|| new(at));
+                let sum = victim.waits[place(*kind)].get_or_insert_default();
                 sum.waits.merge(&held.waits);
                 sum.max_ns = sum.max_ns.max(held.max_ns);
             }
         }
         for stall in view.block().stalls() {
             if let Some(at) = groups.index_of(stall.proc) {
-                all[at].stalls.push(stall);
+                all.entry(at).or_insert_with(|| new(at)).stalls.push(stall);
             }
         }
+        let mut all: Vec<Self> = all.into_values().collect();
         all.retain(|victim| {
             may_suffer(view, victim.group)
                 && (victim.io_ns() > 0 || !victim.stalls.is_empty())
@@ -117,7 +122,7 @@ impl<'g> Victim<'g> {
 
     /// The group's IO waits of one kind.
     pub(in crate::rules::block) fn held(&self, kind: StallKind) -> &KindWaits {
-        &self.waits[place(kind)]
+        self.waits[place(kind)].as_deref().unwrap_or(&NO_WAITS)
     }
 
     /// Time that it was held up by IO, in nanoseconds. A sync waits for requests that are counted themselves, so the
