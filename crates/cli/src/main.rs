@@ -11,6 +11,7 @@ mod cmd;
 mod collect;
 mod command;
 mod cpu_check;
+mod deadline;
 mod document;
 mod facts;
 mod failure;

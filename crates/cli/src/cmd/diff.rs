@@ -3,6 +3,7 @@
 
 use super::{report, show};
 use crate::args::{Level, ShowArgs};
+use crate::deadline;
 use crate::document;
 use crate::failure::{Exit, Failure};
 use crate::output;
@@ -96,7 +97,7 @@ pub(crate) fn run(args: &DiffArgs) -> anyhow::Result<Exit> {
         true => host_diff::slow(&measured, hosts.len()),
         false => slow(&args.slow, &hosts)?,
     };
-    let diff = compared(&hosts, &slow, &measured);
+    let diff = compared(hosts, slow, measured)?;
     let text = match args.show.json {
         true => render::json_document(&diff)?,
         false => render::host_diff(&diff, show::style(&args.show)),
@@ -115,7 +116,7 @@ pub(super) fn against(
     let golden = LabelledSnapshot { golden: true, ..read(baseline)? };
     let hosts =
         [golden, LabelledSnapshot { snapshot: taken, label: THIS_HOST.into(), golden: false }];
-    let diff = compared(&hosts, &[None, None], &[]);
+    let diff = compared(hosts.into(), vec![None, None], vec![])?;
     output::print(render::host_diff(&diff, style).as_bytes())?;
     Ok(exit(&diff, fail_on))
 }
@@ -128,18 +129,24 @@ fn this_host() -> anyhow::Result<LabelledSnapshot> {
     })
 }
 
-fn compared(hosts: &[LabelledSnapshot], slow: &[Option<bool>], measured: &[Measured]) -> HostDiff {
-    let given: Vec<HostInput<'_>> = hosts
-        .iter()
-        .zip(slow)
-        .map(|(host, slow)| HostInput {
-            snapshot: &host.snapshot,
-            label: &host.label,
-            slow: *slow,
-            golden: host.golden,
-        })
-        .collect();
-    rules::diff(&given, measured, env!("CARGO_PKG_VERSION"))
+fn compared(
+    hosts: Vec<LabelledSnapshot>,
+    slow: Vec<Option<bool>>,
+    measured: Vec<Measured>,
+) -> anyhow::Result<HostDiff> {
+    deadline::within(deadline::MOST, "what the snapshots hold", move || {
+        let given: Vec<HostInput<'_>> = hosts
+            .iter()
+            .zip(slow)
+            .map(|(host, slow)| HostInput {
+                snapshot: &host.snapshot,
+                label: &host.label,
+                slow,
+                golden: host.golden,
+            })
+            .collect();
+        rules::diff(&given, &measured, env!("CARGO_PKG_VERSION"))
+    })
 }
 
 /// Exit status: whether a difference or a finding reaches the level of `--fail-on`.
@@ -180,8 +187,8 @@ fn measured(args: &DiffArgs, hosts: &[LabelledSnapshot]) -> anyhow::Result<Vec<M
     }
     for word in &args.recording {
         let (host, file) = of_host("--recording", word, hosts)?;
-        let fold = report::folded(Path::new(file))?;
-        let report = rules::report(fold.view(), env!("CARGO_PKG_VERSION"), false);
+        let file = Path::new(file);
+        let (_, report) = report::judged(file, deadline::of_file(file))?;
         measured.push(Measured::recording(host, &report).ok_or_else(|| {
             Failure::bad_input(format!("--recording {word}: in that recording nothing ran"))
         })?);

@@ -3,14 +3,17 @@
 
 use super::show;
 use crate::args::ShowArgs;
+use crate::deadline;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::store::Reader;
-use deburr_core::cpu_check::{Document, judge};
+use deburr_core::cpu_check::{CpuCheck, Document, judge};
+use deburr_core::finding::Report;
 use deburr_core::recording::Record;
 use deburr_core::rules;
 use deburr_core::view::Fold;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Arguments of `deburr report`.
 #[derive(Debug, clap::Args)]
@@ -22,17 +25,26 @@ pub(crate) struct ReportArgs {
 }
 
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
-    let fold = folded(&args.file)?;
-    let report = rules::report(fold.view(), env!("CARGO_PKG_VERSION"), false);
-    if let (Some(check), false) = (judge(fold.view()), args.show.json) {
+    let (check, report) = judged(&args.file, deadline::of_file(&args.file))?;
+    if let (Some(check), false) = (check, args.show.json) {
         show::cpu_check(&Document::new(check, &report), &args.show)?;
         output::print(b"\n")?;
     }
     show::report(&report, &args.show)
 }
 
+/// What the rules say about a recording, and about its check of CPUs if it holds one.
+pub(super) fn judged(file: &Path, most: Duration) -> anyhow::Result<(Option<CpuCheck>, Report)> {
+    let path = file.to_owned();
+    deadline::within(most, format_args!("`{}`", file.display()), move || {
+        let fold = folded(&path)?;
+        let report = rules::report(fold.view(), env!("CARGO_PKG_VERSION"), false);
+        Ok((judge(fold.view()), report))
+    })?
+}
+
 /// Reads a recording and folds its records into a view. Prints a message if the recording was cut short.
-pub(super) fn folded(file: &Path) -> anyhow::Result<Fold> {
+fn folded(file: &Path) -> anyhow::Result<Fold> {
     let reader = Reader::open(file).map_err(Failure::bad_input)?;
     let mut fold = Fold::default();
     let mut begun = false;
@@ -57,4 +69,23 @@ pub(super) fn folded(file: &Path) -> anyhow::Result<Fold> {
         ));
     }
     Ok(fold)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Exit;
+
+    #[test]
+    fn a_recording_that_takes_too_long_is_refused_by_name() {
+        let fixture =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/lab/writeback/recording.deburr");
+        let file = Path::new(fixture);
+        assert!(judged(file, deadline::of_file(file)).is_ok());
+        // Thousands of rows take longer.
+        let error = judged(file, Duration::from_nanos(1)).unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("`{fixture}` cannot be analysed within")), "{text}");
+        assert_eq!(error.downcast_ref::<Failure>().unwrap().exit, Exit::BadInput);
+    }
 }

@@ -7,6 +7,7 @@ use crate::args::{Asked, Color, Messages, Target, window};
 use crate::claim::Claim;
 use crate::clock::{self, Clocks, monotonic_ns};
 use crate::collect::{Cgroups, Context, Roots, cpus_online};
+use crate::deadline;
 use crate::document;
 use crate::failure::{Exit, Failure};
 use crate::output;
@@ -346,7 +347,9 @@ fn style(args: &SyscallsArgs) -> render::TextStyle {
 
 fn difference(a: &Path, b: &Path, args: &SyscallsArgs, to: &Destinations) -> anyhow::Result<Exit> {
     let (a, b) = (kept(a)?, kept(b)?);
-    let difference = Difference::new(&a, &b, env!("CARGO_PKG_VERSION"));
+    let difference = deadline::within(deadline::MOST, "what the profiles hold", move || {
+        Difference::new(&a, &b, env!("CARGO_PKG_VERSION"))
+    })?;
     to.give(&difference, || render::syscalls_diff_text(&difference, style(args)))?;
     Ok(Exit::Done)
 }

@@ -28,8 +28,8 @@ pub(super) struct Budget {
 /// Rows, and bytes of them, between two looks at the clock and the memory.
 const ROWS_PER_LOOK: u64 = 1024;
 const BYTES_PER_LOOK: u64 = 1 << 20;
-/// What is kept of a recording while it is read. Ten minutes of a busy host take less than a tenth of it. As much again
-/// is left for tables that grow by doubling, and for the report.
+/// What is kept of a recording while it is read. Half an hour of a host that starts a hundred processes in a second takes
+/// less than half of it. As much again, and more, is left for the report.
 const MOST_BYTES: u64 = 400 << 20;
 /// A recording is read at 20 MB/s and more; one that needs more time than this holds what no session writes.
 const LEAST_TIME: Duration = Duration::from_secs(30);
@@ -40,7 +40,9 @@ const BYTES_PER_S: u64 = 10_000_000;
 pub(super) fn most_rows(table: &str) -> u64 {
     match table {
         "meta" | "coverage" | "ending" | "cpu_check" => 10_000,
-        "process" | "file" | "runtime" | "mount" | "syscall_file" | "setting" => 200_000,
+        // Two hours of a host that starts a hundred processes in a second, each of which is worth a row.
+        "process" => 1_000_000,
+        "file" | "runtime" | "mount" | "syscall_file" | "setting" => 200_000,
         "tick" => 2_000_000,
         "process_tick" | "blame" | "schedstat" | "io_tick" | "io_wait" | "io_blame" | "idle"
         | "device_tick" | "cgroup_reading" | "psi_reading" | "cpu_reading" | "named_threads" => {
