@@ -71,6 +71,11 @@ soak: build ## record for MINUTES=120 beside storms of processes, cgroups, mount
 	@scripts/setup --lab
 	@scripts/run scripts/listed tests/soak/soak --binary $(BINARY) --minutes $(MINUTES)
 
+.PHONY: sizes
+sizes: ## read recordings of 100 MB of each kind, and print the time and memory that takes (minutes)
+	@scripts/setup
+	SIZES_MB=100 $(CARGO) test --release --locked -p deburr --test it -- sizes:: --nocapture --test-threads=1
+
 .PHONY: deny
 deny: ## check licences, duplicates, sources and known faults of all libraries; needs network, and minutes the first time
 	@scripts/deny

@@ -26,6 +26,7 @@ mod schema;
 mod sector;
 mod sessions;
 mod shell;
+mod sizes;
 mod snapshot;
 mod sweep;
 mod syscalls;

@@ -249,7 +249,7 @@ fn a_recording_whose_index_is_cut_short_ends_with_a_sentence() {
     assert!(stdout(&run(&["check", shown], 0)).contains("cut short"));
 }
 
-/// Makes a recording one of 190 000 processes with long command lines: 100 MB, and less than the most rows of a table.
+/// Makes a recording one of 190 000 processes with long command lines: 100 MB.
 fn fill(path: &Path) {
     let connection = Connection::open(path).unwrap();
     let mut columns = connection.prepare("SELECT name FROM pragma_table_info('process')").unwrap();
@@ -274,8 +274,7 @@ fn fill(path: &Path) {
         .unwrap();
 }
 
-/// One file stands for all that are crafted: what may be kept of the rows of every table is bounded by the same budget,
-/// and this one is as near to it as can be without being refused early.
+/// The kernel bounds the memory here. `sizes` has recordings of other kinds, and smaller ones.
 #[test]
 fn a_crafted_recording_of_100_mb_takes_no_more_than_a_gigabyte_and_a_minute() {
     let directory = scratch();
