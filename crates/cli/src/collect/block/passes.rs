@@ -311,4 +311,19 @@ mod tests {
         passes.ended(5100 * MS, 50);
         assert_eq!(take(&mut passes, 9000, false).len(), 2);
     }
+
+    #[test]
+    fn who_dirtied_an_inode_is_known_for_minutes_and_not_for_hours() {
+        let mut passes = Passes::default();
+        let inode = |ino| Inode { fs: DISK, ino, generation: 0, subvolume: 0 };
+        for second in 0..7200 {
+            for file in 0..10 {
+                passes.dirtied(inode(10 * second + file), ProcId(1));
+            }
+            take(&mut passes, second * 1000, false);
+            assert!(passes.dirtier(inode((10 * second).saturating_sub(600))).is_some());
+            assert!(passes.dirtiers.len() <= 10 * 2 * (DIRTY_FOR_NS / 1_000_000_000 + 1) as usize);
+        }
+        assert_eq!(passes.dirtier(inode(0)), None);
+    }
 }

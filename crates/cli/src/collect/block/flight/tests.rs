@@ -267,3 +267,17 @@ fn a_request_that_stands_for_many_is_not_beside_itself() {
     let past = flight.settle(100 * MS);
     assert_eq!(past.blame, BTreeMap::from([((ProcId(1), IoCulprit::Device), 35 * MS)]));
 }
+
+#[test]
+fn a_burst_of_requests_gives_its_memory_back() {
+    let mut flight = Flight::begin(0);
+    for at in 0..50_000 {
+        flight.push(request(1, at / 1000, 60 + at / 1000));
+    }
+    assert!(flight.requests.capacity() >= 50_000);
+    flight.settle(200 * MS);
+    flight.push(request(1, 210, 220));
+    flight.settle(300 * MS);
+    assert!(flight.requests.capacity() < 5000, "{}", flight.requests.capacity());
+    assert!(flight.edges.capacity() < 5000, "{}", flight.edges.capacity());
+}
