@@ -10,7 +10,8 @@ SECONDS ?= 60
 MINUTES ?= 120
 
 # Cargo builds elsewhere if CARGO_TARGET_DIR says so.
-BINARY := $(or $(CARGO_TARGET_DIR),target)/release/deburr
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+BINARY := $(TARGET)/release/deburr
 
 .DEFAULT_GOAL := help
 
@@ -48,7 +49,7 @@ lint: ## check formatting, clippy and the format of the BPF sources
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	clang-format --dry-run --Werror $$(git ls-files '*.bpf.c' 'crates/bpf/*.h')
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target) $(CARGO) clippy --manifest-path fuzz/Cargo.toml --bins --locked -- -D warnings
+	$(CARGO) clippy --target-dir $(TARGET) --manifest-path fuzz/Cargo.toml --bins --locked -- -D warnings
 
 .PHONY: bench
 bench: build ## measure what observing costs, beside other tools (root); writes docs/overhead.md

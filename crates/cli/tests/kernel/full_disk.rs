@@ -11,19 +11,17 @@ struct Outcome {
     stderr: String,
 }
 
-/// Runs a shell script. `$disk` is the directory of the filesystem, `$deburr` the program, and `fill` fills the disk. None
-/// if that is not possible here, which is noted.
+/// Runs a shell script. `$disk` is the directory of the filesystem, `$deburr` the program, and `$fill` fills the disk.
+/// `None` if that is not possible here, which is noted.
 fn on_small_disk(test: &str, script: &str) -> Option<Outcome> {
     if !common::root_or_skip("kernel", test) {
         return None;
     }
     let directory = tempfile::tempdir().unwrap();
-    let whole = format!(
-        "mount -t tmpfs -o size=2m none \"$disk\" || exit 99\n\
-         fill() {{ head -c 4M /dev/zero 2>/dev/null >\"$disk/fill\"; }}\n{script}"
-    );
+    let whole = format!("mount -t tmpfs -o size=2m none \"$disk\" || exit 99\n{script}");
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c", &whole]);
+    command.env("fill", "head -c 4M /dev/zero 2>/dev/null >\"$disk/fill\"");
     command.env("disk", directory.path()).env("deburr", env!("CARGO_BIN_EXE_deburr"));
     let output = command.stdin(Stdio::null()).output().unwrap();
     if output.status.code() == Some(99) {
@@ -43,7 +41,7 @@ fn said<'t>(text: &'t str, word: &str) -> Vec<&'t str> {
 #[test]
 fn a_full_disk_is_told_before_anything_is_observed_or_run() {
     const TEST: &str = "a_full_disk_is_told_before_anything_is_observed_or_run";
-    let script = r#"fill
+    let script = r#"eval "$fill"
         "$deburr" record -d 20 -o "$disk/x.out"; echo status $?
         "$deburr" -d 20 -o "$disk/x.out"; echo status $?
         "$deburr" snapshot -o "$disk/x.out"; echo status $?
@@ -63,7 +61,7 @@ fn a_full_disk_is_told_before_anything_is_observed_or_run() {
 fn a_recording_whose_disk_becomes_full_can_be_read_and_says_that_it_is_cut() {
     const TEST: &str = "a_recording_whose_disk_becomes_full_can_be_read_and_says_that_it_is_cut";
     // Filled once something is committed.
-    let script = r#"(while [ ! -s "$disk/x.deburr-wal" ]; do sleep 0.1; done; sleep 2; fill) &
+    let script = r#"(while [ ! -s "$disk/x.deburr-wal" ]; do sleep 0.1; done; sleep 2; eval "$fill") &
         "$deburr" record -q -d 20 -o "$disk/x.deburr"; echo status $?
         wait
         rm -f "$disk/fill"
@@ -89,7 +87,7 @@ fn what_is_written_at_the_end_leaves_nothing_half_on_a_disk_that_became_full() {
         "$deburr" snapshot -o "$disk/x.out"; echo snapshot $?
         for name in $(ls -A "$disk"); do echo after-snapshot $name; done
         rm "$disk/fill"
-        (sleep 2; fill) &
+        (sleep 2; eval "$fill") &
         "$deburr" lab run neighbour-2 --force --keep "$disk/x.out" >/dev/null; echo keep $?
         wait
         for name in $(ls -A "$disk"); do echo after-keep $name; done"#;
