@@ -6,12 +6,13 @@ use crate::collect::Roots;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::progress::SearchProgress;
-use crate::sector::{self, Method, SectorRequest, apart};
+use crate::sector::{self, Document, Method, Part, SectorRequest, apart};
 use clap::ValueEnum as _;
 use deburr_core::render;
 use std::ffi::OsString;
 use std::io::Read as _;
 use std::path::PathBuf;
+use std::time::Instant;
 
 /// Maximum number of sectors, from the arguments and from standard input together.
 const MAX_SECTORS: usize = 1_000_000;
@@ -49,34 +50,69 @@ pub(crate) struct SectorArgs {
 pub(crate) fn run(args: &SectorArgs) -> anyhow::Result<Exit> {
     let sectors = sectors(&args.sectors)?;
     if !args.here {
-        let (text, exit) = apart::run(&again(args), lines(&sectors))?;
+        let all = apart::run(&again(args, args.json), lines(&sectors), apart::GIVEN_UP_AFTER)?;
+        let Some((text, exit)) = all else { return by_parts(args, &sectors) };
         output::print(&text)?;
         return Ok(exit);
     }
-    let question = SectorRequest {
-        device: &args.device,
-        sectors: &sectors,
-        partition_relative: args.partition_relative,
-        method: args.method,
-        under: args.under.as_deref(),
-    };
+    let question = question(args, &sectors);
     let bar = SearchProgress::start(args.messages.quiet);
     let document = sector::look(&question, &Roots::default(), &mut |files, found| {
         bar.at(files, format!("{found} of {} found", sectors.len()));
     });
     bar.finish();
-    let document = document.map_err(Failure::bad_input)?;
-    let text = if args.json { render::json_document(&document)? } else { sector::text(&document) };
+    print(args, &document.map_err(Failure::bad_input)?)
+}
+
+fn question<'a>(args: &'a SectorArgs, sectors: &'a [u64]) -> SectorRequest<'a> {
+    SectorRequest {
+        device: &args.device,
+        sectors,
+        partition_relative: args.partition_relative,
+        method: args.method,
+        under: args.under.as_deref(),
+    }
+}
+
+fn print(args: &SectorArgs, document: &Document) -> anyhow::Result<Exit> {
+    let text = if args.json { render::json_document(document)? } else { sector::text(document) };
     output::print(text.as_bytes())?;
     Ok(if document.looked { Exit::Done } else { Exit::Missing })
 }
 
+/// Looks at parts of the sectors, after all of them together were given up.
+fn by_parts(args: &SectorArgs, sectors: &[u64]) -> anyhow::Result<Exit> {
+    let why = apart::given_up();
+    let begin = Instant::now();
+    let mut document = sector::unknown(&question(args, sectors), &Roots::default(), &why)
+        .map_err(Failure::bad_input)?;
+    let arguments = again(args, true);
+    let answers = apart::by_parts(
+        sectors,
+        || begin.elapsed() < apart::PARTS_END_AFTER,
+        |part| {
+            let run = apart::run(&arguments, lines(part), apart::PART_GIVEN_UP_AFTER)?;
+            let Some((text, exit)) = run else { return Ok(None) };
+            // Without an answer it has said why.
+            let Ok(mut part) = serde_json::from_slice::<Part>(&text) else { return Ok(None) };
+            document.looked |= exit == Exit::Done;
+            document.note(&mut part);
+            Ok(Some(part.sectors))
+        },
+    )?;
+    if answers.iter().all(Option::is_none) {
+        return Err(Failure::error(Exit::Missing, why));
+    }
+    document.complete(answers);
+    print(args, &document)
+}
+
 /// The arguments with which this program looks itself, at sectors on its standard input.
-fn again(args: &SectorArgs) -> Vec<OsString> {
+fn again(args: &SectorArgs, json: bool) -> Vec<OsString> {
     let mut again: Vec<OsString> = vec!["sector".into(), "--here".into()];
     let mut option = |given: bool, name: &str| again.extend(given.then(|| name.into()));
     option(args.partition_relative, "--partition-relative");
-    option(args.json, "--json");
+    option(json, "--json");
     option(args.messages.quiet, "--quiet");
     if let Some(directory) = &args.under {
         again.extend(["--under".into(), directory.into()]);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Lets another process look. It may wait for a disk, or for the server of a filesystem, that never answers, where no
-//! signal ends it. It is given up once it has waited for long without going on.
+//! signal ends it. It is given up once it has waited for long without going on. Then others look at parts of the sectors,
+//! so that those are given up only for which there is no answer.
 
 use crate::failure::{Exit, Failure};
 use deburr_core::procfs::pid;
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -12,7 +14,10 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 /// Time without a step after which a process is given up. A disk that answers at all does so within it.
-const GIVEN_UP_AFTER: Duration = Duration::from_secs(10);
+pub(crate) const GIVEN_UP_AFTER: Duration = Duration::from_secs(10);
+/// The same for a process that looks at a part of the sectors, and the time in which that is done.
+pub(crate) const PART_GIVEN_UP_AFTER: Duration = Duration::from_secs(5);
+pub(crate) const PARTS_END_AFTER: Duration = Duration::from_secs(60);
 /// Interval at which it is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Children of children that are followed.
@@ -25,8 +30,13 @@ struct Step {
     switches: Vec<String>,
 }
 
-/// Runs this program with those arguments and that input. Returns what it printed, and its exit status.
-pub(crate) fn run(arguments: &[OsString], input: String) -> anyhow::Result<(Vec<u8>, Exit)> {
+/// Runs this program with those arguments and that input. Returns what it printed, and its exit status; `None` if it was
+/// given up because it took no step for that long.
+pub(crate) fn run(
+    arguments: &[OsString],
+    input: String,
+    given_up_after: Duration,
+) -> anyhow::Result<Option<(Vec<u8>, Exit)>> {
     let failed = |error: std::io::Error| {
         Failure::error(Exit::Missing, format!("cannot start the process that looks: {error}"))
     };
@@ -48,7 +58,7 @@ pub(crate) fn run(arguments: &[OsString], input: String) -> anyhow::Result<(Vec<
     let (mut last, mut since) = (None, Instant::now());
     loop {
         match printed.recv_timeout(LOOK_EVERY) {
-            Ok(text) => return Ok((text.map_err(failed)?, exit_of(&mut child)?)),
+            Ok(text) => return Ok(Some((text.map_err(failed)?, exit_of(&mut child)?))),
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(failed(std::io::ErrorKind::BrokenPipe.into()));
             }
@@ -57,19 +67,59 @@ pub(crate) fn run(arguments: &[OsString], input: String) -> anyhow::Result<(Vec<
         let now = step(child.id());
         if now.is_none() || now != last {
             (last, since) = (now, Instant::now());
-        } else if since.elapsed() > GIVEN_UP_AFTER {
+        } else if since.elapsed() > given_up_after {
             // It ends when what it waits for does.
             let _ = child.kill();
-            return Err(Failure::error(
-                Exit::Missing,
-                format!(
-                    "given up: a disk, or the server of a filesystem that the path of a file leads through, has not \
-                     answered for {} s",
-                    GIVEN_UP_AFTER.as_secs()
-                ),
-            ));
+            return Ok(None);
         }
     }
+}
+
+/// Why something is not known that was given up.
+pub(crate) fn given_up() -> String {
+    format!(
+        "given up: a disk, or the server of a filesystem that the path of a file leads through, has not answered for \
+         {} s",
+        GIVEN_UP_AFTER.as_secs()
+    )
+}
+
+/// The answers for sectors that were given up together: halves of them are asked for, and halves of those that are given
+/// up. `None` for those that are given up by themselves, or for which no time is left. `ask` returns an answer for each
+/// sector, or `None` if it gives them up.
+pub(crate) fn by_parts<A>(
+    sectors: &[u64],
+    mut is_time_left: impl FnMut() -> bool,
+    mut ask: impl FnMut(&[u64]) -> anyhow::Result<Option<Vec<A>>>,
+) -> anyhow::Result<Vec<Option<A>>> {
+    let mut answers: Vec<Option<A>> = sectors.iter().map(|_| None).collect();
+    // Neighbours have more in common.
+    let mut all: Vec<usize> = (0..sectors.len()).collect();
+    all.sort_by_key(|&index| sectors[index]);
+    let mut waiting = VecDeque::from([all]);
+    let mut is_first = true;
+    while let Some(part) = waiting.pop_front() {
+        let wanted: Vec<u64> = part.iter().map(|&index| sectors[index]).collect();
+        // All of them together were given up already.
+        let answered = if is_first { None } else { ask(&wanted)? };
+        match answered {
+            Some(answered) => {
+                for (&index, answer) in part.iter().zip(answered) {
+                    answers[index] = Some(answer);
+                }
+            }
+            None if part.len() > 1 => {
+                let (low, high) = part.split_at(part.len() / 2);
+                waiting.extend([low.to_vec(), high.to_vec()]);
+            }
+            None => {}
+        }
+        is_first = false;
+        if !is_time_left() {
+            break;
+        }
+    }
+    Ok(answers)
 }
 
 fn exit_of(child: &mut Child) -> anyhow::Result<Exit> {
@@ -103,4 +153,42 @@ fn step(child: u32) -> Option<Step> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let switches = status.lines().filter(|line| line.contains("ctxt_switches"));
     Some(Step { pid, switches: switches.map(str::to_owned).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::by_parts;
+
+    #[test]
+    fn only_those_are_given_up_that_have_no_answer_by_themselves() {
+        let sectors: Vec<u64> = (0..40).rev().collect();
+        let mut asked = 0;
+        let answers = by_parts(
+            &sectors,
+            || true,
+            |part| {
+                asked += 1;
+                let silent = part.iter().any(|sector| [7, 31].contains(sector));
+                Ok((!silent).then(|| part.to_vec()))
+            },
+        );
+        for (answer, sector) in answers.unwrap().into_iter().zip(sectors) {
+            assert_eq!(answer, (![7, 31].contains(&sector)).then_some(sector));
+        }
+        assert!(asked <= 24, "asked {asked} times");
+    }
+
+    #[test]
+    fn when_no_time_is_left_what_was_answered_stays() {
+        let mut left = 3;
+        let answers = by_parts(
+            &[1, 2, 3, 4],
+            || {
+                left -= 1;
+                left > 0
+            },
+            |part| Ok((!part.contains(&4)).then(|| part.to_vec())),
+        );
+        assert_eq!(answers.unwrap(), [Some(1), Some(2), None, None]);
+    }
 }

@@ -19,7 +19,7 @@ pub(crate) use text::text;
 use crate::collect::Roots;
 use deburr_core::finding::Tool;
 use device::{Block, Devices};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -41,7 +41,7 @@ pub(crate) struct SectorRequest<'a> {
 }
 
 /// How an inode was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Method {
     /// `debugfs` of e2fsprogs: ext2, ext3, ext4; the device must be readable
@@ -51,7 +51,7 @@ pub(crate) enum Method {
 }
 
 /// What a sector holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SectorContent {
     /// Data of a file.
@@ -95,8 +95,8 @@ struct DiskFact {
 }
 
 /// What is at one sector.
-#[derive(Debug, Serialize)]
-struct Answer {
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Answer {
     /// The sector as the user gave it.
     sector: u64,
     /// From the start of the disk.
@@ -107,7 +107,7 @@ struct Answer {
     found: SectorUse,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct PartitionFact {
     name: String,
     dev: String,
@@ -117,7 +117,7 @@ struct PartitionFact {
 }
 
 /// What a sector of a filesystem's device holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct SectorUse {
     what: SectorContent,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -126,7 +126,7 @@ struct SectorUse {
     #[serde(skip_serializing_if = "Option::is_none")]
     block: Option<u64>,
     /// More than one for hard links, and for files that share the block (reflinks).
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     files: Vec<FileFact>,
     #[serde(skip_serializing_if = "Option::is_none")]
     method: Option<Method>,
@@ -135,7 +135,7 @@ struct SectorUse {
     why: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct FilesystemFact {
     kind: String,
     /// Mount point; `None` = not mounted.
@@ -145,14 +145,14 @@ struct FilesystemFact {
     block_bytes: Option<u64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct FileFact {
     ino: u64,
     /// The path; from the root of the filesystem if that is not mounted.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
     /// Whether it has no name any more, while a process has it open.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     deleted: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     offset_bytes: Option<u64>,
@@ -194,6 +194,62 @@ pub(crate) fn look(
         indexes.iter().zip(answers).for_each(|(&index, answer)| found[index] = Some(answer));
     }
     search.check_under()?;
+    Ok(document(question, disk, &places, found, notes, looked || search.looked))
+}
+
+/// The document in which nothing is known of any sector, for the reason given.
+pub(crate) fn unknown(
+    question: &SectorRequest<'_>,
+    roots: &Roots,
+    why: &str,
+) -> Result<Document, String> {
+    let devices = Devices::read(&roots.sys);
+    let asked = devices.find(question.device)?;
+    let disk = match asked.part {
+        Some(part) => devices.get(part.disk).ok_or("its disk is not listed by the kernel")?,
+        None => asked,
+    };
+    let places = place(&devices, disk, asked, question)?;
+    let found = vec![Some(SectorUse::unknown(why)); places.len()];
+    Ok(document(question, disk, &places, found, Vec::new(), false))
+}
+
+/// The answers in a document, and its notes.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Part {
+    pub(crate) sectors: Vec<Answer>,
+    #[serde(default)]
+    notes: Vec<String>,
+}
+
+impl Document {
+    /// Puts answers that were found by parts in the place of those for which there was a reason only.
+    pub(crate) fn complete(&mut self, answers: Vec<Option<Answer>>) {
+        for (slot, answer) in self.sectors.iter_mut().zip(answers) {
+            if let Some(answer) = answer {
+                *slot = answer;
+            }
+        }
+    }
+
+    /// Adds the notes of a part.
+    pub(crate) fn note(&mut self, part: &mut Part) {
+        for note in part.notes.drain(..) {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+    }
+}
+
+fn document(
+    question: &SectorRequest<'_>,
+    disk: &Block,
+    places: &[SectorLocation<'_>],
+    found: Vec<Option<SectorUse>>,
+    notes: Vec<String>,
+    looked: bool,
+) -> Document {
     let answers =
         places.iter().zip(found).zip(question.sectors).map(|((place, found), &sector)| {
             let partition = place.volume.part.map(|part| PartitionFact {
@@ -205,7 +261,7 @@ pub(crate) fn look(
             let found = found.unwrap_or_else(|| SectorUse::unknown("it was not looked for"));
             Answer { sector, disk_sector: place.disk_sector, partition, found }
         });
-    Ok(Document {
+    Document {
         schema: SCHEMA,
         tool: Tool { version: env!("CARGO_PKG_VERSION").into() },
         disk: DiskFact {
@@ -215,8 +271,8 @@ pub(crate) fn look(
         },
         sectors: answers.collect(),
         notes,
-        looked: looked || search.looked,
-    })
+        looked,
+    }
 }
 
 /// Where a sector is.
