@@ -7,15 +7,18 @@
 
 mod amounts;
 mod blame;
+mod delta;
 mod moves;
 pub mod plan;
+mod slot;
 mod threads;
 mod timeline;
 mod unseen;
 mod waiting;
 
 pub use blame::{Blame, ProbeCulprit, Sums};
-pub use threads::{ThreadDelta, ThreadScan};
+pub use delta::ThreadDelta;
+pub use threads::ThreadScan;
 pub use timeline::{Run, Timeline};
 pub use unseen::UnseenProcess;
 pub use waiting::{Waiter, Waiting};

@@ -2,13 +2,13 @@
 //! What each thread did since the last look: differences of the cumulative amounts that the probe keeps.
 
 use super::amounts::{conserved_difference, difference, longest_of, take_away};
-use super::unseen::{MIN_TIMES, UnseenDepartures, UnseenProcess};
+use super::delta::{Held, ThreadDelta};
+use super::slot::SlotReading;
+use super::unseen::{UnseenDepartures, UnseenProcess};
 use super::waiting::has_arrived;
 use super::{DEAD, STATES, SchedProbe, State, Waiting};
 use crate::mapped::TornRead;
-use crate::skel::sched::types::{
-    sched_area, sched_bucket, sched_thread, sched_waiting, sched_waits,
-};
+use crate::skel::sched::types::{sched_bucket, sched_thread, sched_waiting};
 use deburr_core::recording::{WAIT_BUCKETS, WaitHist};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
@@ -23,43 +23,6 @@ const BEFORE_SECOND_LOOK: Duration = Duration::from_millis(1);
 const NONE: u32 = 1;
 /// Threads that the map of those without a slot has room for.
 const OVERFLOW: usize = 2048;
-
-/// What a thread did between two looks.
-#[derive(Clone, Debug)]
-pub struct ThreadDelta {
-    /// Thread id.
-    pub tid: u32,
-    /// Thread-group id.
-    pub tgid: u32,
-    /// Start time of the group's leader, in nanoseconds of `CLOCK_BOOTTIME`:
-    /// distinguishes processes with a reused tgid.
-    pub leader_boot_ns: u64,
-    /// Thread-group id of the parent process when the thread was first seen; 0 = the kernel.
-    pub parent: u32,
-    /// Comm of the thread.
-    pub comm: [u8; 16],
-    /// kernfs id of the cgroup.
-    pub cgroup_id: u64,
-    /// Whether the thread has ended.
-    pub dead: bool,
-    /// Wall time between the looks during which the thread existed.
-    pub wall_ns: u64,
-    /// Where that time begins, in nanoseconds since the start of the window. A thread that is met late has time from
-    /// before the last look.
-    pub from_ns: u64,
-    /// How that time is divided among states, including the state in progress; indexed by [`super::State`].
-    pub states_ns: [u64; STATES],
-    /// Run-queue waits that ended.
-    pub waits: WaitHist,
-    /// Longest of these waits.
-    pub wait_max_ns: u64,
-    /// Length, within the window, of the wait in progress, or of one that ended unseen: not in `waits` yet.
-    pub waiting_ns: u64,
-    /// Times the thread got a CPU.
-    pub switches: u64,
-    /// Index of its slot in the thread table, if it has one.
-    pub slot: Option<usize>,
-}
 
 /// What was read of a thread at the last look.
 #[derive(Clone, Debug)]
@@ -90,6 +53,12 @@ pub struct ThreadScan {
     /// Number of times a thread could not be read because it changed at every attempt.
     pub torn: u64,
     untold: UnseenDepartures,
+    held: Held,
+    /// Longest waits that were taken out of slots whose other amounts could not be read.
+    longest_taken: BTreeMap<usize, u64>,
+    /// Called with the thread id between any two readings of a thread: for tests of what happens when the reader is
+    /// stopped there.
+    pub between: Option<fn(u32)>,
 }
 
 impl ThreadScan {
@@ -109,12 +78,15 @@ impl ThreadScan {
                 each(thread);
             }
         });
+        // It holds waits from before the window.
+        scan.held = Held::default();
         scan
     }
 
-    /// Calls `each` for every thread that existed since the last look. What a thread did off the CPU is
-    /// reported up to the time of `waiting`, or up to its last switch if that came later. After the
-    /// `last` look nothing more can be reported.
+    /// Calls `each` for every thread that existed since the last look. What they did is reported up to the time of
+    /// `waiting`; what they did later, if they were read later, is reported by the next look. After the `last` look
+    /// nothing more can be reported, so it holds nothing back: what a thread did off the CPU is reported up to the time of
+    /// `waiting`, or up to its last switch if that came later, and [`ThreadScan::until_ns`] tells when the last one was.
     pub fn look(
         &mut self,
         probe: &SchedProbe,
@@ -122,11 +94,14 @@ impl ThreadScan {
         last: bool,
         mut each: impl FnMut(&ThreadDelta),
     ) {
+        let cut_ns = (!last).then(|| self.in_window_ns(waiting.at_ns()));
+        let look = Look { probe, waiting, cut_ns, last };
         let mut torn = Vec::new();
+        self.held.begin_look();
         self.untold.begin_look(probe.left_unseen());
         for slot in 0..probe.threads.len() {
             let tid = probe.threads.u32(slot, offset_of!(sched_thread, tid));
-            if tid != 0 && self.look_at_slot(probe, slot, waiting, last, &mut each).is_err() {
+            if tid != 0 && self.look_at_slot(&look, slot, &mut each).is_err() {
                 torn.push(slot);
             }
             if tid != 0 {
@@ -140,61 +115,66 @@ impl ThreadScan {
                 break;
             }
             std::thread::sleep(BEFORE_SECOND_LOOK);
-            torn.retain(|&slot| self.look_at_slot(probe, slot, waiting, last, &mut each).is_err());
+            torn.retain(|&slot| self.look_at_slot(&look, slot, &mut each).is_err());
         }
         self.torn += torn.len() as u64;
-        self.look_at_overflow(probe, waiting, &mut each);
+        for slot in torn {
+            let from_ns = self.slots[slot].as_ref().map_or(self.start_ns, |seen| seen.at_ns);
+            let thread = probe.threads.peek(slot, 0);
+            each(&nothing_yet(&thread, slot, self.in_window_ns(from_ns)));
+        }
+        self.look_at_overflow(&look, &mut each);
+        self.held.tell_rest(None, cut_ns, &mut each);
     }
 
-    /// The same for the threads in these slots only.
+    /// The same for the threads in these slots only. `holds` = a look at all threads with the same `waiting` follows, and
+    /// what they did later than that is held; otherwise it is reported now.
     pub fn look_at_slots(
         &mut self,
         probe: &SchedProbe,
         slots: &[usize],
-        waiting: &Waiting,
+        (waiting, holds): (&Waiting, bool),
         mut each: impl FnMut(&ThreadDelta),
     ) {
+        let cut_ns = holds.then(|| self.in_window_ns(waiting.at_ns()));
+        let look = Look { probe, waiting, cut_ns, last: false };
+        self.held.begin_look();
         for &slot in slots {
-            let looked = self.look_at_slot(probe, slot, waiting, false, &mut each);
+            let looked = self.look_at_slot(&look, slot, &mut each);
             self.torn += u64::from(looked.is_err());
         }
+        self.held.tell_rest(Some(slots), cut_ns, &mut each);
+    }
+
+    /// The time up to which anything was reported, in nanoseconds since the first look.
+    #[must_use]
+    pub fn until_ns(&self) -> u64 {
+        self.held.until_ns()
+    }
+
+    /// That time of the run queues' clock, in nanoseconds since the first look.
+    #[must_use]
+    pub fn in_window_ns(&self, clock_ns: u64) -> u64 {
+        clock_ns.saturating_sub(self.start_ns)
     }
 
     fn look_at_slot(
         &mut self,
-        probe: &SchedProbe,
+        look: &Look<'_>,
         slot: usize,
-        waiting: &Waiting,
-        last: bool,
         each: &mut dyn FnMut(&ThreadDelta),
     ) -> Result<(), TornRead> {
-        let threads = &probe.threads;
-        let seq = offset_of!(sched_thread, seq);
+        let Look { probe, waiting, last, .. } = *look;
         let (seen, ended) = (&mut self.slots[slot], &mut self.ended[slot]);
-        if *ended == threads.u32(slot, seq) {
+        if *ended == probe.threads.u32(slot, offset_of!(sched_thread, seq)) {
             return Ok(());
         }
-        let mut wait_max = 0;
-        let read = threads.consistent(slot, seq, || {
-            let thread: sched_thread = threads.peek(slot, 0);
-            // The histogram of a thread that did not switch is unchanged.
-            let unchanged = seen.as_ref().is_some_and(|seen| seen.seq == thread.seq);
-            let waits: Option<[sched_bucket; WAIT_BUCKETS]> =
-                (!unchanged).then(|| probe.waits.peek(slot, offset_of!(sched_waits, bucket)));
-            if waits.is_some() {
-                // What an attempt takes before the thread switches again belongs to the next one.
-                wait_max =
-                    wait_max.max(threads.take_u64(slot, offset_of!(sched_thread, wait_max_ns)));
-            }
-            (thread, waits)
-        });
-        let (thread, waits) = match (read, &mut *seen) {
-            (Ok(read), _) => read,
-            (Err(torn), Some(seen)) => {
-                seen.longest_untold_ns = seen.longest_untold_ns.max(wait_max);
-                return Err(torn);
-            }
-            (Err(torn), None) => return Err(torn),
+        let known = seen.as_ref().map(|seen| seen.seq);
+        let mut longest_ns = self.longest_taken.remove(&slot).unwrap_or(0);
+        let read = probe.read_thread(slot, known, &mut longest_ns, self.between);
+        let Ok(SlotReading { thread, waits, on_cpu }) = read else {
+            self.longest_taken.insert(slot, longest_ns);
+            return Err(TornRead);
         };
         let found = waiting.of(Some(slot), &thread);
         let before_ns = seen.as_ref().map_or(self.start_ns, |seen| seen.at_ns);
@@ -211,18 +191,23 @@ impl ThreadScan {
             let at_ns = reported_until(&thread, waiting.at_ns());
             Some(ReportedUntil { wall_ns: at_ns, known_ns: at_ns })
         };
-        let Some(ReportedUntil { wall_ns: end_ns, known_ns }) = ends else { return Ok(()) };
-        let look = ThreadReading {
-            states_ns: states_at(&thread, probe.is_on_cpu(&thread), known_ns, found),
+        let Some(ReportedUntil { wall_ns: end_ns, known_ns }) = ends else {
+            self.longest_taken.extend((longest_ns > 0).then_some((slot, longest_ns)));
+            let from_ns = before_ns.saturating_sub(self.start_ns);
+            self.held.tell(nothing_yet(&thread, slot, from_ns), look.cut_ns, each);
+            return Ok(());
+        };
+        let reading = ThreadReading {
+            states_ns: states_at(&thread, on_cpu, known_ns, found),
             thread,
             waits,
-            wait_max_ns: wait_max,
+            wait_max_ns: longest_ns,
             waiting_ns: found.map_or(0, |found| waiting.in_window_ns(found)),
             slot: Some(slot),
         };
         *ended = if thread.state == DEAD { thread.seq } else { NONE };
-        if let Some(delta) = look.difference(seen, end_ns, self.start_ns) {
-            each(&delta);
+        if let Some(delta) = reading.difference(seen, end_ns, self.start_ns) {
+            self.held.tell(ThreadDelta { behind: is_lost && !last, ..delta }, look.cut_ns, each);
         }
         Ok(())
     }
@@ -240,28 +225,25 @@ impl ThreadScan {
         self.untold.missed(last)
     }
 
-    fn look_at_overflow(
-        &mut self,
-        probe: &SchedProbe,
-        waiting: &Waiting,
-        each: &mut dyn FnMut(&ThreadDelta),
-    ) {
+    fn look_at_overflow(&mut self, look: &Look<'_>, each: &mut dyn FnMut(&ThreadDelta)) {
+        let Look { probe, waiting, .. } = *look;
         let mut before = std::mem::take(&mut self.overflow);
         for entry in probe.overflow_entries() {
             let thread = entry.thread;
             let end_ns = reported_until(&thread, waiting.at_ns());
             let found = waiting.of(None, &thread);
             let mut seen = before.remove(&thread.tid);
-            let look = ThreadReading {
+            let reading = ThreadReading {
                 states_ns: states_at(&thread, probe.is_on_cpu(&thread), end_ns, found),
                 thread,
                 waits: Some(entry.waits.bucket),
+                // Nobody exchanges it with 0: it may be of a wait that was told of.
                 wait_max_ns: thread.wait_max_ns,
                 waiting_ns: found.map_or(0, |found| waiting.in_window_ns(found)),
                 slot: None,
             };
-            if let Some(delta) = look.difference(&mut seen, end_ns, self.start_ns) {
-                each(&delta);
+            if let Some(delta) = reading.difference(&mut seen, end_ns, self.start_ns) {
+                self.held.tell(delta, look.cut_ns, each);
             }
             if thread.state == DEAD {
                 probe.forget_overflow(thread.tid);
@@ -273,6 +255,38 @@ impl ThreadScan {
         if before.len() <= OVERFLOW {
             self.overflow.append(&mut before);
         }
+    }
+}
+
+/// What a look is about.
+#[derive(Clone, Copy)]
+struct Look<'a> {
+    probe: &'a SchedProbe,
+    waiting: &'a Waiting,
+    /// What threads did later than this, in nanoseconds since the start of the window, is held; `None` = nothing is.
+    cut_ns: Option<u64>,
+    last: bool,
+}
+
+/// A thread of which nothing can be told yet.
+fn nothing_yet(thread: &sched_thread, slot: usize, from_ns: u64) -> ThreadDelta {
+    ThreadDelta {
+        tid: thread.tid,
+        tgid: thread.tgid,
+        leader_boot_ns: thread.leader_boot_ns,
+        parent: thread.parent,
+        comm: thread.comm,
+        cgroup_id: thread.cgroup_id,
+        dead: false,
+        wall_ns: 0,
+        from_ns,
+        behind: true,
+        states_ns: [0; STATES],
+        waits: WaitHist::default(),
+        wait_max_ns: 0,
+        waiting_ns: 0,
+        switches: 0,
+        slot: Some(slot),
     }
 }
 
@@ -336,24 +350,6 @@ fn states_at(
         states[usize::from(thread.state)] += off_ns;
     }
     states
-}
-
-impl SchedProbe {
-    /// Whether the thread still has the CPU that it was last seen to get, as far as is known: `false` for a thread
-    /// that is never seen to leave a CPU.
-    fn is_on_cpu(&self, thread: &sched_thread) -> bool {
-        let cpu = usize::from(thread.cpu);
-        cpu < self.areas.len()
-            && self.areas.u32(cpu, offset_of!(sched_area, cpu.tid)) == thread.tid
-            && !never_seen_to_leave(thread)
-    }
-}
-
-/// Whether a thread has left CPUs, but no such switch was ever reported; it may have a CPU now. Once or twice may be
-/// chance: for a thread that computes for seconds, all of its time would become unattributed.
-fn never_seen_to_leave(thread: &sched_thread) -> bool {
-    u64::from(thread.left_unseen) >= MIN_TIMES
-        && thread.switches <= thread.left_unseen.saturating_add(1)
 }
 
 fn hist(buckets: [sched_bucket; WAIT_BUCKETS]) -> WaitHist {
@@ -427,6 +423,7 @@ impl ThreadReading {
             dead,
             wall_ns,
             from_ns: from_ns.saturating_sub(start_ns),
+            behind: false,
             states_ns,
             waits,
             wait_max_ns,
@@ -461,19 +458,6 @@ mod tests {
     fn look(thread: sched_thread, clock_ns: u64) -> ThreadReading {
         let states_ns = states_at(&thread, true, clock_ns, None);
         ThreadReading { thread, states_ns, waits: None, wait_max_ns: 0, waiting_ns: 0, slot: None }
-    }
-
-    #[test]
-    fn a_thread_that_nobody_sees_leave_is_not_told_to_run() {
-        let thread = |switches, left_unseen| sched_thread {
-            switches,
-            left_unseen,
-            ..sched_thread::default()
-        };
-        assert!(!never_seen_to_leave(&thread(40, 0)), "it always tells");
-        assert!(!never_seen_to_leave(&thread(40, 3)), "three were lost");
-        assert!(!never_seen_to_leave(&thread(2, 1)), "it computes since, and one was lost");
-        assert!(never_seen_to_leave(&thread(4, 3)) && never_seen_to_leave(&thread(3, 3)));
     }
 
     #[test]

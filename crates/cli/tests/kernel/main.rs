@@ -32,6 +32,7 @@ mod sampling;
 mod sector;
 mod snapshot;
 mod starved;
+mod stopped;
 mod sweep;
 mod syncs;
 mod syscalls;

@@ -54,6 +54,12 @@ struct Account {
     /// Threads alive at the last full look, and those that died since the account was last emitted.
     alive: u32,
     died: u32,
+    /// At the last full look something was known of a thread that is told later: until then a record could not cover it.
+    behind: bool,
+    /// Number of such looks in a row.
+    behind_s: u32,
+    /// What its records so far hold.
+    emitted: WaitSums,
     /// Seconds in which none of its threads was seen.
     unseen_s: u32,
     wall_ns: u64,
@@ -66,7 +72,42 @@ struct Account {
     slots: Vec<usize>,
 }
 
+/// Sums of what is known of waits in three ways.
+#[derive(Clone, Copy, Debug, Default)]
+struct WaitSums {
+    queued_ns: u64,
+    waits_ns: u64,
+    explained_ns: u64,
+}
+
 impl Account {
+    /// Whether a record would lack a thread that is told later, with time from before the end of that record. A thread of
+    /// which nothing was told for long has most likely ended.
+    fn lacks_threads(&self) -> bool {
+        self.behind && self.behind_s < UNSEEN_S
+    }
+
+    /// Takes the blame that exceeds the waiting out of the account, each culprit's share of it. It is of threads whose
+    /// waiting is told later, or never: the slot of a thread that ended was taken by another before it was read.
+    fn take_excess_blame(&mut self) -> BTreeMap<ProbeCulprit, u64> {
+        let WaitSums { queued_ns, waits_ns, explained_ns } = &mut self.emitted;
+        *queued_ns += self.states_ns[State::Queued as usize];
+        *waits_ns += self.waits.total_ns() + self.in_progress.total_ns();
+        let most_ns = (*queued_ns).max(*waits_ns).saturating_sub(*explained_ns);
+        let sum_ns: u64 = self.blame.values().sum();
+        *explained_ns += sum_ns.min(most_ns);
+        let mut excess = BTreeMap::new();
+        if sum_ns > most_ns {
+            for (&behind, ns) in &mut self.blame {
+                let part = u128::from(*ns) * u128::from(most_ns) / u128::from(sum_ns);
+                let kept_ns = u64::try_from(part).unwrap_or(*ns);
+                excess.insert(behind, *ns - kept_ns);
+                *ns = kept_ns;
+            }
+        }
+        excess
+    }
+
     fn busy_ns(&self) -> u64 {
         self.states_ns.iter().sum::<u64>() - self.states_ns[State::Sleep as usize]
     }
@@ -160,10 +201,17 @@ pub(super) struct Tally {
     leaders: HashMap<u32, u64>,
     /// Pids of processes that waited long behind another one, and of those that they waited behind.
     suspects: BTreeSet<u32>,
+    /// When the first look was; times of threads count from there.
+    first_look_ns: u64,
     t1_ns: u64,
 }
 
 impl Tally {
+    /// Begins with the first look, at that time in the window.
+    pub(super) fn begin(first_look_ns: u64) -> Self {
+        Self { first_look_ns, ..Self::default() }
+    }
+
     /// Adds a thread that exists at the start of the window.
     pub(super) fn meet(&mut self, thread: &ThreadDelta) {
         let account = self.account(thread);
@@ -177,7 +225,7 @@ impl Tally {
     /// Discards what only the latest look at all threads says, because there is going to be another one.
     pub(super) fn look_again(&mut self) {
         self.accounts.values_mut().for_each(|account| {
-            account.alive = 0;
+            (account.alive, account.behind) = (0, false);
             account.slots.clear();
             account.in_progress = WaitHist::default();
             account.longest_in_progress_ns = 0;
@@ -193,7 +241,8 @@ impl Tally {
             account.in_progress.add(thread.waiting_ns);
             account.longest_in_progress_ns = account.longest_in_progress_ns.max(thread.waiting_ns);
         }
-        if !thread.dead {
+        account.behind |= thread.behind;
+        if !thread.dead && (thread.wall_ns > 0 || !thread.behind) {
             account.alive += 1;
             account.slots.extend(thread.slot);
         }
@@ -206,7 +255,7 @@ impl Tally {
 
     fn account(&mut self, thread: &ThreadDelta) -> &mut Account {
         // A thread that is met late may have existed for longer.
-        let t0_ns = self.t1_ns.min(thread.from_ns);
+        let t0_ns = self.t1_ns.min(self.first_look_ns + thread.from_ns);
         self.leaders.insert(thread.tgid, thread.leader_boot_ns);
         self.accounts
             .entry((thread.tgid, thread.leader_boot_ns))
@@ -295,7 +344,9 @@ impl Tally {
     }
 
     /// Emits the accounts that are due, or all of them at the end of the window.
-    pub(super) fn emit(&mut self, cx: &mut Context, t_ns: u64, last: bool, emit: Emit<'_>) {
+    pub(super) fn emit(&mut self, cx: &mut Context, t1_ns: u64, last: bool, emit: Emit<'_>) {
+        // The clock of the run queues is compared with the session's now and then only.
+        let t_ns = t1_ns.max(self.t1_ns);
         self.t1_ns = t_ns;
         let mut small_deaths = 0;
         let most_small_deaths = match cx.target {
@@ -305,7 +356,9 @@ impl Tally {
         let (mut gone, mut small) = (Vec::new(), Vec::new());
         for key in self.keys() {
             let Some(account) = self.accounts.get(&key) else { continue };
-            let (dead, busy_ns) = (account.alive == 0 && account.died > 0, account.busy_ns());
+            let lacking = !last && account.lacks_threads();
+            let dead = account.alive == 0 && account.died > 0 && !lacking;
+            let busy_ns = account.busy_ns();
             let (t0_ns, wall_ns) = (account.t0_ns, account.wall_ns);
             if dead {
                 gone.push(key);
@@ -316,12 +369,13 @@ impl Tally {
                 }
             }
             let due = dead || last || busy_ns >= WORTH_NS || t_ns - t0_ns >= PATIENCE_NS;
-            if due && wall_ns > 0 {
+            if due && wall_ns > 0 && !lacking {
                 self.emit_one(cx, key, t_ns, emit);
             }
             if let Some(account) = self.accounts.get_mut(&key) {
                 account.unseen_s = if account.alive == 0 { account.unseen_s + 1 } else { 0 };
-                account.alive = 0;
+                account.behind_s = if account.behind { account.behind_s + 1 } else { 0 };
+                (account.alive, account.behind) = (0, false);
                 let is_time = account.unseen_s > 0 && account.unseen_s.is_multiple_of(UNSEEN_S);
                 if is_time && !dead && has_no_entry(cx, key.0) {
                     gone.push(key);
@@ -366,6 +420,10 @@ impl Tally {
         };
         let Some(account) = self.accounts.get_mut(&key) else { return };
         let fresh = Account {
+            blame: account.take_excess_blame(),
+            emitted: account.emitted,
+            behind: account.behind,
+            behind_s: account.behind_s,
             t0_ns: t1_ns,
             comm: account.comm,
             cgroup_id: account.cgroup_id,

@@ -52,6 +52,8 @@ pub(crate) struct SchedCollector {
     /// Empty when the target is the host.
     target: Target,
     bin_start_ns: u64,
+    /// When the first look was, in nanoseconds since the start of the window.
+    first_look_ns: u64,
 }
 
 /// The time in which this process does nothing, from a time on: it is stopped, or has no CPU.
@@ -144,6 +146,7 @@ impl SchedCollector {
             host: HostTotals::default(),
             target: Target::default(),
             bin_start_ns: 0,
+            first_look_ns: 0,
         })
     }
 
@@ -156,6 +159,8 @@ impl SchedCollector {
             emit(Record::Coverage(Coverage { t_ns: 0, source, state }));
         }
         self.waiting = self.probe.begin_window(self.clock)?;
+        self.first_look_ns = self.since_start_ns(cx, self.waiting.at_ns());
+        self.tally = Tally::begin(self.first_look_ns);
         let tally = &mut self.tally;
         let mut scan = ThreadScan::begin(&self.probe, &self.waiting, |thread| {
             tally.meet(thread);
@@ -235,7 +240,8 @@ impl SchedCollector {
         (at_ns, totals)
     }
 
-    fn end_bin(&mut self, cx: &Context, t_ns: u64, emit: Emit<'_>) {
+    /// `holds` = a look at all threads follows that is not the last.
+    fn end_bin(&mut self, cx: &Context, (t_ns, holds): (u64, bool), emit: Emit<'_>) {
         let (at_ns, totals) = self.host_totals();
         let t_ns = t_ns.max(self.since_start_ns(cx, at_ns));
         let before = std::mem::replace(&mut self.host, totals);
@@ -255,7 +261,8 @@ impl SchedCollector {
         {
             bin = LoadBin { t0_ns: bin.t0_ns, t1_ns: bin.t1_ns, ..LoadBin::default() };
             let tally = &mut self.tally;
-            let (slots, waiting) = (&self.target.slots, &self.waiting);
+            // Of what the threads did until the look at all of them that ends a second, it tells no more than that look.
+            let (slots, waiting) = (&self.target.slots, (&self.waiting, holds));
             scan.look_at_slots(&self.probe, slots, waiting, |thread| {
                 add_to_bin(&mut bin, thread);
                 tally.add_between(thread);
@@ -265,9 +272,9 @@ impl SchedCollector {
         self.bin_start_ns = t_ns;
     }
 
-    /// Looks at all threads. Each of them is reported up to the list of waiting threads, or up to its last switch after
-    /// that. If this process was stopped or had no CPU in between, those are different times, and the amounts of the
-    /// second fit none of them: then both are done again.
+    /// Looks at all threads. Each of them is read up to its last switch, and what it did after the list of waiting threads
+    /// is held until the next look. If this process was stopped or had no CPU in between, that is much, and how it is
+    /// divided among states is not known: then both are done again.
     fn look_at_all(&mut self, last: bool) -> Result<(), String> {
         for look in 1..=LOOKS {
             let Some(scan) = &mut self.scan else { return Ok(()) };
@@ -298,10 +305,12 @@ impl SchedCollector {
         // and its length in the next.
         let blame = self.blame.of_epoch(&self.probe, epoch);
         self.look_at_all(last)?;
-        let told_ns = self.since_start_ns(cx, self.waiting.at_ns());
+        let listed_ns = self.since_start_ns(cx, self.waiting.at_ns());
+        let until_ns = self.scan.as_ref().filter(|_| last).map_or(0, ThreadScan::until_ns);
+        let told_ns = listed_ns.max(self.first_look_ns + until_ns);
         if last && told_ns > self.bin_start_ns + AT_ONCE_NS {
             // No later bin holds what the threads did meanwhile.
-            self.end_bin(cx, told_ns, &mut *emit);
+            self.end_bin(cx, (told_ns, false), &mut *emit);
         }
         let Some(scan) = &mut self.scan else { return Ok(()) };
         let (torn, missed) = (scan.torn, scan.switches_missed(last));
@@ -333,7 +342,7 @@ impl Collector for SchedCollector {
         }
         self.cost.bin(&self.probe);
         self.ask(now.beat).map_err(anyhow::Error::msg)?;
-        self.end_bin(cx, now.t_ns, emit);
+        self.end_bin(cx, (now.t_ns, now.beat == Beat::Second), emit);
         // Before waits in progress get their blame: one that ends in between would otherwise be blamed twice, here and by
         // the probe, which takes into account what was told of long waits only.
         let ended = now.beat.is_second().then(|| self.probe.end_epoch());

@@ -18,6 +18,7 @@ fn thread(pid: u32, name: &str) -> ThreadDelta {
         dead: false,
         wall_ns: 0,
         from_ns: 0,
+        behind: false,
         states_ns: [0; 8],
         waits: WaitHist::default(),
         wait_max_ns: 0,
@@ -193,4 +194,68 @@ fn a_process_whose_end_is_not_reported_leaves_unless_proc_has_it() {
         assert!(tally.leaders.len() == kept && tally.accounts.contains_key(&(7, 7)));
     }
     assert_eq!(told_ns, 1000 * (200 * 100 + 1), "all that they did is told");
+}
+
+/// The ledgers of processes, as `(t0, t1, threads, wall)`, and the sum of their blame.
+fn emitted(tally: &mut Tally, cx: &mut Context, t1_ns: u64, last: bool) -> (Vec<[u64; 4]>, u64) {
+    let (mut ticks, mut blame_ns) = (Vec::new(), 0);
+    tally.emit(cx, t1_ns, last, &mut |record| match record {
+        Record::ProcessTick(tick) => {
+            ticks.push([tick.t0_ns, tick.t1_ns, tick.threads.into(), tick.wall_ns]);
+            blame_ns += tick.wakeup_latency_ns;
+        }
+        Record::Blame(tick) => blame_ns += tick.ns,
+        _ => {}
+    });
+    (ticks, blame_ns)
+}
+
+#[test]
+fn a_process_is_told_of_when_all_its_threads_are() {
+    let host = Host::empty();
+    let mut cx = host.context();
+    let mut tally = Tally::default();
+    const SECOND: u64 = 1_000_000_000;
+    let runs = |tid, from_ns, wall_ns| ThreadDelta {
+        tid,
+        from_ns,
+        wall_ns,
+        states_ns: [wall_ns, 0, 0, 0, 0, 0, 0, 0],
+        ..thread(7, "api")
+    };
+    tally.add(&runs(7, 0, SECOND), false);
+    tally.add(&ThreadDelta { behind: true, ..runs(8, 0, 0) }, false);
+    assert_eq!(emitted(&mut tally, &mut cx, SECOND, false).0, [[0; 4]; 0]);
+    tally.add(&runs(7, SECOND, SECOND), false);
+    tally.add(&runs(8, 0, 2 * SECOND), false);
+    let (ticks, _) = emitted(&mut tally, &mut cx, 2 * SECOND, false);
+    assert_eq!(ticks, [[0, 2 * SECOND, 2, 4 * SECOND]]);
+    // At the end nothing comes later.
+    tally.add(&runs(7, 2 * SECOND, SECOND), true);
+    tally.add(&ThreadDelta { behind: true, ..runs(8, 2 * SECOND, 0) }, true);
+    let (ticks, _) = emitted(&mut tally, &mut cx, 3 * SECOND, true);
+    assert_eq!(ticks, [[2 * SECOND, 3 * SECOND, 1, SECOND]]);
+}
+
+#[test]
+fn blame_waits_for_the_waiting_and_never_exceeds_it() {
+    let host = Host::empty();
+    let mut cx = host.context();
+    let mut tally = Tally::default();
+    const MS: u64 = 1_000_000;
+    let waits = |queued_ns| ThreadDelta {
+        wall_ns: 100 * MS,
+        states_ns: [0, queued_ns, 0, 100 * MS - queued_ns, 0, 0, 0, 0],
+        ..thread(7, "api")
+    };
+    let behind =
+        |ns| Sums::from([((7, ProbeCulprit::Process(9)), ns), ((7, ProbeCulprit::Idle), ns)]);
+    tally.add(&waits(20 * MS), false);
+    tally.blame(behind(20 * MS));
+    assert_eq!(emitted(&mut tally, &mut cx, 100 * MS, false).1, 20 * MS);
+    tally.add(&waits(10 * MS), false);
+    assert_eq!(emitted(&mut tally, &mut cx, 200 * MS, false).1, 10 * MS, "what was held");
+    // What is left is of a thread that was never read.
+    tally.add(&waits(2 * MS), true);
+    assert_eq!(emitted(&mut tally, &mut cx, 300 * MS, true).1, 2 * MS);
 }
