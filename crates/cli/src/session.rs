@@ -108,7 +108,7 @@ struct Session<'a> {
     progress: Progress,
     /// Beats that were missed since the last second.
     missed: u64,
-    /// Latest time up to which a collector has reported, since the start of the window.
+    /// Latest time that a record belongs to, since the start of the window.
     latest_ns: u64,
 }
 
@@ -170,7 +170,8 @@ impl Session<'_> {
             self.event(t_ns, kind);
         }
         // What the collectors read after the last beat is part of the window.
-        let window_ns = self.latest_ns.max(t_ns);
+        let now_ns = clock::monotonic_ns().saturating_sub(self.cx.start_mono_ns);
+        let window_ns = self.latest_ns.min(now_ns).max(t_ns);
         self.push(Record::End { window_ns });
         self.sinks.commit(window_ns);
         self.progress.finish();
@@ -189,9 +190,7 @@ impl Session<'_> {
                 return;
             }
             watch.see(&record);
-            if let Record::ProcessTick(_) | Record::HostBin(_) = &record {
-                *latest_ns = record.span().map_or(*latest_ns, |span| span.t1_ns.max(*latest_ns));
-            }
+            *latest_ns = record.span().map_or(*latest_ns, |span| span.t1_ns.max(*latest_ns));
             sinks.push(&record);
         };
         self.running.retain_mut(|running| {

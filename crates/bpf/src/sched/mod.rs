@@ -10,6 +10,7 @@ mod blame;
 mod delta;
 mod moves;
 pub mod plan;
+mod reported;
 mod slot;
 mod threads;
 mod timeline;

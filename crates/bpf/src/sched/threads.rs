@@ -3,6 +3,7 @@
 
 use super::amounts::{conserved_difference, difference, longest_of, take_away};
 use super::delta::{Held, ThreadDelta};
+use super::reported::{ReportedUntil, ends_of_lost, reported_until};
 use super::slot::SlotReading;
 use super::unseen::{UnseenDepartures, UnseenProcess};
 use super::waiting::has_arrived;
@@ -30,8 +31,12 @@ struct LastReading {
     tid: u32,
     start_boot_ns: u64,
     at_ns: u64,
+    /// Its states are known up to this time.
+    known_ns: u64,
     seq: u32,
     states_ns: [u64; STATES],
+    /// Queued time reported so far, with that before the window.
+    told_queued_ns: u64,
     /// How much of its wall time so far was reported in no state.
     unattributed_ns: u64,
     switches: u32,
@@ -178,6 +183,7 @@ impl ThreadScan {
         };
         let found = waiting.of(Some(slot), &thread);
         let before_ns = seen.as_ref().map_or(self.start_ns, |seen| seen.at_ns);
+        let known_before_ns = seen.as_ref().map_or(self.start_ns, |seen| seen.known_ns);
         let is_lost = found.is_none() && waiting.excludes(&thread);
         let is_of_before = seen.is_none() && thread.since_ns < self.start_ns;
         if is_lost && is_of_before && probe.has_ended(&thread) {
@@ -186,7 +192,8 @@ impl ThreadScan {
             return Ok(());
         }
         let ends = if is_lost {
-            ends_of_lost(&thread, (before_ns, waiting.at_ns()), last)
+            let before = ReportedUntil { wall_ns: before_ns, known_ns: known_before_ns };
+            ends_of_lost(&thread, before, waiting.at_ns(), last)
         } else {
             let at_ns = reported_until(&thread, waiting.at_ns());
             Some(ReportedUntil { wall_ns: at_ns, known_ns: at_ns })
@@ -197,12 +204,20 @@ impl ThreadScan {
             self.held.tell(nothing_yet(&thread, slot, from_ns), look.cut_ns, each);
             return Ok(());
         };
+        let waiting_ns = match (found, seen.as_ref()) {
+            (Some(found), _) => waiting.in_window_ns(found),
+            (None, Some(seen)) if is_lost => {
+                unfinished_wait_ns(seen, &thread).min(before_ns.saturating_sub(self.start_ns))
+            }
+            (None, _) => 0,
+        };
         let reading = ThreadReading {
             states_ns: states_at(&thread, on_cpu, known_ns, found),
+            known_ns,
             thread,
             waits,
             wait_max_ns: longest_ns,
-            waiting_ns: found.map_or(0, |found| waiting.in_window_ns(found)),
+            waiting_ns,
             slot: Some(slot),
         };
         *ended = if thread.state == DEAD { thread.seq } else { NONE };
@@ -235,6 +250,7 @@ impl ThreadScan {
             let mut seen = before.remove(&thread.tid);
             let reading = ThreadReading {
                 states_ns: states_at(&thread, probe.is_on_cpu(&thread), end_ns, found),
+                known_ns: end_ns,
                 thread,
                 waits: Some(entry.waits.bucket),
                 // Nobody exchanges it with 0: it may be of a wait that was told of.
@@ -290,37 +306,12 @@ fn nothing_yet(thread: &sched_thread, slot: usize, from_ns: u64) -> ThreadDelta 
     }
 }
 
-/// The time up to which a thread is reported: when the waiting threads were listed, or its last switch if that came
-/// later. If the reader itself gets no CPU for a while after that list, nothing is reported for that while.
-fn reported_until(thread: &sched_thread, asked_ns: u64) -> u64 {
-    if thread.state == DEAD { thread.since_ns } else { asked_ns.max(thread.since_ns) }
-}
-
-/// Times up to which a thread is reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ReportedUntil {
-    /// Its existence is reported up to this time.
-    wall_ns: u64,
-    /// Its states are known up to this time; the rest is unattributed.
-    known_ns: u64,
-}
-
-/// The [`ReportedUntil`] of a thread that left the CPU, waited, and was not found waiting, between the look at `before_ns` and
-/// the one at `at_ns`. What it does since is reported when it switches, so nothing is reported of that now; but after
-/// the `last` look there is no later report.
-fn ends_of_lost(
-    thread: &sched_thread,
-    (before_ns, at_ns): (u64, u64),
-    last: bool,
-) -> Option<ReportedUntil> {
-    let left_ns = Some(thread.since_ns).filter(|left_ns| *left_ns >= before_ns);
-    match (left_ns, last) {
-        (left_ns, true) => {
-            Some(ReportedUntil { wall_ns: at_ns, known_ns: left_ns.unwrap_or(before_ns) })
-        }
-        (Some(left_ns), false) => Some(ReportedUntil { wall_ns: left_ns, known_ns: left_ns }),
-        (None, false) => None,
-    }
+/// What was reported of a wait while it was in progress, if the thread was not seen to get a CPU since: the probe did not
+/// count it.
+fn unfinished_wait_ns(seen: &LastReading, thread: &sched_thread) -> u64 {
+    let queued = State::Queued as usize;
+    let is_same = seen.tid == thread.tid && seen.start_boot_ns == thread.start_boot_ns;
+    if is_same { seen.told_queued_ns.saturating_sub(thread.in_state_ns[queued]) } else { 0 }
 }
 
 /// The amounts of a thread at `end_ns`, with the state in progress. `on_cpu` = its CPU agrees that it runs: if not, a
@@ -360,6 +351,8 @@ fn hist(buckets: [sched_bucket; WAIT_BUCKETS]) -> WaitHist {
 struct ThreadReading {
     thread: sched_thread,
     states_ns: [u64; STATES],
+    /// Its states are known up to this time.
+    known_ns: u64,
     /// Histogram of its waits; `None` = unchanged.
     waits: Option<[sched_bucket; WAIT_BUCKETS]>,
     wait_max_ns: u64,
@@ -382,6 +375,7 @@ impl ThreadReading {
             .filter(|seen| seen.tid == thread.tid && seen.start_boot_ns == thread.start_boot_ns);
         let mut waits_so_far = self.waits.map(hist).unwrap_or_default();
         let (mut unattributed_ns, mut longest_ns) = (0, self.wait_max_ns);
+        let mut told_queued_ns = self.states_ns[State::Queued as usize];
         let (from_ns, wall_ns, states_ns, waits, switches);
         if let Some(before) = same {
             if self.waits.is_none() {
@@ -395,6 +389,7 @@ impl ThreadReading {
             longest_ns = longest_ns.max(before.longest_untold_ns);
             states_ns =
                 conserved_difference(&self.states_ns, &before.states_ns, wall_ns, unattributed_ns);
+            told_queued_ns = before.told_queued_ns + states_ns[State::Queued as usize];
             switches = u64::from(thread.switches.wrapping_sub(before.switches));
             waits = WaitHist {
                 ns: difference(&waits_so_far.ns, &before.waits.ns),
@@ -435,8 +430,10 @@ impl ThreadReading {
             tid: thread.tid,
             start_boot_ns: thread.start_boot_ns,
             at_ns: end_ns,
+            known_ns: self.known_ns,
             seq: thread.seq,
             states_ns: self.states_ns,
+            told_queued_ns,
             unattributed_ns,
             switches: thread.switches,
             waits: waits_so_far,
@@ -457,7 +454,15 @@ mod tests {
 
     fn look(thread: sched_thread, clock_ns: u64) -> ThreadReading {
         let states_ns = states_at(&thread, true, clock_ns, None);
-        ThreadReading { thread, states_ns, waits: None, wait_max_ns: 0, waiting_ns: 0, slot: None }
+        ThreadReading {
+            thread,
+            states_ns,
+            known_ns: clock_ns,
+            waits: None,
+            wait_max_ns: 0,
+            waiting_ns: 0,
+            slot: None,
+        }
     }
 
     #[test]
@@ -478,39 +483,23 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_does_is_told_up_to_the_question() {
-        let thread = sched_thread { state: 3, since_ns: 100, ..sched_thread::default() };
-        assert_eq!(reported_until(&thread, 400), 400);
-        assert_eq!(reported_until(&thread, 90), 100, "it switched since");
-        let dead = sched_thread { state: DEAD, since_ns: 100, ..sched_thread::default() };
-        assert_eq!(reported_until(&dead, 400), 100);
-    }
-
-    #[test]
-    fn of_a_thread_that_went_nobody_knows_where_all_is_told_until_it_left() {
-        let in_state_ns = [400, 100, 0, 0, 0, 0, 0, 0];
-        let queued = State::Queued as u8;
-        let left = |since_ns| sched_thread {
+    fn a_wait_whose_end_was_not_seen_is_as_long_as_was_told() {
+        let queued = sched_thread {
             tid: 7,
-            state: queued,
-            first_ns: 0,
-            since_ns,
-            in_state_ns,
+            state: State::Queued as u8,
+            since_ns: 100,
+            in_state_ns: [50, 30, 0, 0, 0, 0, 0, 0],
             ..sched_thread::default()
         };
-        let ends = |wall_ns, known_ns| Some(ReportedUntil { wall_ns, known_ns });
-        assert_eq!(ends_of_lost(&left(500), (200, 900), false), ends(500, 500));
-        assert_eq!(
-            ends_of_lost(&left(500), (600, 900), false),
-            None,
-            "what it waited for then was told"
-        );
-        // At the last look the rest of the time is reported, as unattributed.
-        assert_eq!(ends_of_lost(&left(500), (200, 900), true), ends(900, 500));
-        assert_eq!(ends_of_lost(&left(500), (600, 900), true), ends(900, 600));
+        let found = sched_waiting { queued_ns: 400, ..sched_waiting::default() };
+        let states_ns = states_at(&queued, false, 500, Some(&found));
+        let reading = ThreadReading { states_ns, ..look(queued, 500) };
         let mut seen = None;
-        let told = look(left(500), 500).difference(&mut seen, 500, 0).unwrap();
-        assert_eq!((told.wall_ns, told.states_ns), (500, in_state_ns));
+        reading.difference(&mut seen, 500, 0).unwrap();
+        let seen = seen.unwrap();
+        assert_eq!(unfinished_wait_ns(&seen, &queued), 400);
+        let counted = sched_thread { in_state_ns: [50, 430, 0, 0, 0, 0, 0, 0], ..queued };
+        assert_eq!(unfinished_wait_ns(&seen, &counted), 0, "its end was seen");
     }
 
     #[test]
