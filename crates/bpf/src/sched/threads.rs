@@ -35,14 +35,39 @@ struct LastReading {
     known_ns: u64,
     seq: u32,
     states_ns: [u64; STATES],
-    /// Queued time reported so far, with that before the window.
-    told_queued_ns: u64,
+    /// A wait that was reported while it was in progress. If no later reading has its end, the probe's histogram has not
+    /// got it either: the thread was lost, or it ended and its slot was taken by another one.
+    unfinished: Option<Box<ThreadDelta>>,
     /// How much of its wall time so far was reported in no state.
     unattributed_ns: u64,
     switches: u32,
     waits: WaitHist,
     /// Longest wait that was noted and is not in `waits` yet.
     longest_untold_ns: u64,
+}
+
+impl LastReading {
+    fn is_of(&self, thread: &sched_thread) -> bool {
+        self.tid == thread.tid && self.start_boot_ns == thread.start_boot_ns
+    }
+
+    /// The end of the thread, and of its wait, if the slot is that of another thread now.
+    fn end_unread(&self, thread: &sched_thread) -> Option<ThreadDelta> {
+        let wait = self.unfinished.as_deref().filter(|_| !self.is_of(thread))?;
+        let mut waits = WaitHist::default();
+        waits.add(wait.waiting_ns);
+        Some(ThreadDelta {
+            dead: true,
+            from_ns: wait.until_ns(),
+            wall_ns: 0,
+            states_ns: [0; STATES],
+            waits,
+            wait_max_ns: wait.waiting_ns,
+            waiting_ns: 0,
+            switches: 0,
+            ..wait.clone()
+        })
+    }
 }
 
 /// Reader of threads: remembers what it has read of each thread that exists.
@@ -206,8 +231,8 @@ impl ThreadScan {
         };
         let waiting_ns = match (found, seen.as_ref()) {
             (Some(found), _) => waiting.in_window_ns(found),
-            (None, Some(seen)) if is_lost => {
-                unfinished_wait_ns(seen, &thread).min(before_ns.saturating_sub(self.start_ns))
+            (None, Some(seen)) if is_lost && seen.is_of(&thread) && seen.seq == thread.seq => {
+                seen.unfinished.as_ref().map_or(0, |wait| wait.waiting_ns)
             }
             (None, _) => 0,
         };
@@ -221,6 +246,9 @@ impl ThreadScan {
             slot: Some(slot),
         };
         *ended = if thread.state == DEAD { thread.seq } else { NONE };
+        if let Some(end) = seen.as_ref().and_then(|seen| seen.end_unread(&thread)) {
+            each(&end);
+        }
         if let Some(delta) = reading.difference(seen, end_ns, self.start_ns) {
             self.held.tell(ThreadDelta { behind: is_lost && !last, ..delta }, look.cut_ns, each);
         }
@@ -306,14 +334,6 @@ fn nothing_yet(thread: &sched_thread, slot: usize, from_ns: u64) -> ThreadDelta 
     }
 }
 
-/// What was reported of a wait while it was in progress, if the thread was not seen to get a CPU since: the probe did not
-/// count it.
-fn unfinished_wait_ns(seen: &LastReading, thread: &sched_thread) -> u64 {
-    let queued = State::Queued as usize;
-    let is_same = seen.tid == thread.tid && seen.start_boot_ns == thread.start_boot_ns;
-    if is_same { seen.told_queued_ns.saturating_sub(thread.in_state_ns[queued]) } else { 0 }
-}
-
 /// The amounts of a thread at `end_ns`, with the state in progress. `on_cpu` = its CPU agrees that it runs: if not, a
 /// switch was missed and its current state is not known. `found` = it waits, or got a CPU unseen.
 fn states_at(
@@ -370,12 +390,9 @@ impl ThreadReading {
     ) -> Option<ThreadDelta> {
         let thread = &self.thread;
         let dead = thread.state == DEAD;
-        let same = seen
-            .as_deref()
-            .filter(|seen| seen.tid == thread.tid && seen.start_boot_ns == thread.start_boot_ns);
+        let same = seen.as_deref().filter(|seen| seen.is_of(thread));
         let mut waits_so_far = self.waits.map(hist).unwrap_or_default();
         let (mut unattributed_ns, mut longest_ns) = (0, self.wait_max_ns);
-        let mut told_queued_ns = self.states_ns[State::Queued as usize];
         let (from_ns, wall_ns, states_ns, waits, switches);
         if let Some(before) = same {
             if self.waits.is_none() {
@@ -389,7 +406,6 @@ impl ThreadReading {
             longest_ns = longest_ns.max(before.longest_untold_ns);
             states_ns =
                 conserved_difference(&self.states_ns, &before.states_ns, wall_ns, unattributed_ns);
-            told_queued_ns = before.told_queued_ns + states_ns[State::Queued as usize];
             switches = u64::from(thread.switches.wrapping_sub(before.switches));
             waits = WaitHist {
                 ns: difference(&waits_so_far.ns, &before.waits.ns),
@@ -433,7 +449,7 @@ impl ThreadReading {
             known_ns: self.known_ns,
             seq: thread.seq,
             states_ns: self.states_ns,
-            told_queued_ns,
+            unfinished: (self.waiting_ns > 0).then(|| Box::new(delta.clone())),
             unattributed_ns,
             switches: thread.switches,
             waits: waits_so_far,
@@ -483,23 +499,25 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_whose_end_was_not_seen_is_as_long_as_was_told() {
+    fn a_wait_whose_end_is_never_read_is_as_long_as_was_told() {
         let queued = sched_thread {
             tid: 7,
+            tgid: 5,
             state: State::Queued as u8,
             since_ns: 100,
             in_state_ns: [50, 30, 0, 0, 0, 0, 0, 0],
             ..sched_thread::default()
         };
-        let found = sched_waiting { queued_ns: 400, ..sched_waiting::default() };
-        let states_ns = states_at(&queued, false, 500, Some(&found));
-        let reading = ThreadReading { states_ns, ..look(queued, 500) };
         let mut seen = None;
+        let reading = ThreadReading { waiting_ns: 400, ..look(queued, 500) };
         reading.difference(&mut seen, 500, 0).unwrap();
-        let seen = seen.unwrap();
-        assert_eq!(unfinished_wait_ns(&seen, &queued), 400);
-        let counted = sched_thread { in_state_ns: [50, 430, 0, 0, 0, 0, 0, 0], ..queued };
-        assert_eq!(unfinished_wait_ns(&seen, &counted), 0, "its end was seen");
+        assert!(seen.as_ref().unwrap().end_unread(&queued).is_none(), "it may end yet");
+        let other = sched_thread { tid: 8, ..queued };
+        let end = seen.as_ref().unwrap().end_unread(&other).unwrap();
+        assert_eq!((end.tid, end.tgid, end.dead, end.wall_ns), (7, 5, true, 0));
+        assert_eq!((end.waits.total_count(), end.waits.total_ns(), end.wait_max_ns), (1, 400, 400));
+        look(sched_thread { seq: 2, ..queued }, 600).difference(&mut seen, 600, 0).unwrap();
+        assert!(seen.unwrap().end_unread(&other).is_none(), "the probe has counted it");
     }
 
     #[test]

@@ -54,6 +54,8 @@ struct Account {
     /// Threads alive at the last full look, and those that died since the account was last emitted.
     alive: u32,
     died: u32,
+    /// Largest number of threads alive at a full look since then.
+    most_alive: u32,
     /// At the last full look something was known of a thread that is told later: until then a record could not cover it.
     behind: bool,
     /// Number of such looks in a row.
@@ -108,6 +110,11 @@ impl Account {
         excess
     }
 
+    /// Whether a record of it would say anything. The wait of a thread that has ended may be told after its time.
+    fn has_something(&self) -> bool {
+        self.wall_ns > 0 || self.waits.total_count() > 0
+    }
+
     fn busy_ns(&self) -> u64 {
         self.states_ns.iter().sum::<u64>() - self.states_ns[State::Sleep as usize]
     }
@@ -136,6 +143,7 @@ impl Account {
 
     fn merge(&mut self, other: Self) {
         self.alive += other.alive;
+        self.most_alive += other.most_alive;
         self.died += other.died;
         self.wall_ns += other.wall_ns;
         for (sum, ns) in self.states_ns.iter_mut().zip(other.states_ns) {
@@ -160,7 +168,7 @@ impl Account {
             t0_ns: self.t0_ns,
             t1_ns,
             proc,
-            threads: self.alive + self.died,
+            threads: self.most_alive.max(self.alive + self.died),
             wall_ns: self.wall_ns,
             states: ThreadStates {
                 on_cpu_ns: of(State::OnCpu),
@@ -359,7 +367,7 @@ impl Tally {
             let lacking = !last && account.lacks_threads();
             let dead = account.alive == 0 && account.died > 0 && !lacking;
             let busy_ns = account.busy_ns();
-            let (t0_ns, wall_ns) = (account.t0_ns, account.wall_ns);
+            let (t0_ns, has_something) = (account.t0_ns, account.has_something());
             if dead {
                 gone.push(key);
                 small_deaths += usize::from(busy_ns < WORTH_NS);
@@ -369,12 +377,13 @@ impl Tally {
                 }
             }
             let due = dead || last || busy_ns >= WORTH_NS || t_ns - t0_ns >= PATIENCE_NS;
-            if due && wall_ns > 0 && !lacking {
+            if due && has_something && !lacking {
                 self.emit_one(cx, key, t_ns, emit);
             }
             if let Some(account) = self.accounts.get_mut(&key) {
                 account.unseen_s = if account.alive == 0 { account.unseen_s + 1 } else { 0 };
                 account.behind_s = if account.behind { account.behind_s + 1 } else { 0 };
+                account.most_alive = account.most_alive.max(account.alive);
                 (account.alive, account.behind) = (0, false);
                 let is_time = account.unseen_s > 0 && account.unseen_s.is_multiple_of(UNSEEN_S);
                 if is_time && !dead && has_no_entry(cx, key.0) {
@@ -392,7 +401,7 @@ impl Tally {
             sum.t0_ns = sum.t0_ns.min(account.t0_ns);
             sum.merge(account);
         }
-        for (id, sum) in folded.iter().filter(|(_, sum)| sum.wall_ns > 0) {
+        for (id, sum) in folded.iter().filter(|(_, sum)| sum.has_something()) {
             emit(Record::ProcessTick(Box::new(sum.tick(*id, t_ns))));
         }
         let Context { roots, processes, .. } = cx;

@@ -259,3 +259,35 @@ fn blame_waits_for_the_waiting_and_never_exceeds_it() {
     tally.add(&waits(2 * MS), true);
     assert_eq!(emitted(&mut tally, &mut cx, 300 * MS, true).1, 2 * MS);
 }
+
+/// A thread that was told of, was lost and whose end was never read counts in the record that has its time; its wait
+/// comes later, by itself.
+#[test]
+fn what_is_told_of_a_thread_whose_end_is_never_read_is_of_one_thread() {
+    let host = Host::empty();
+    let mut cx = host.context();
+    let mut tally = Tally::default();
+    let mut ticks = Vec::new();
+    let mut keep = |record| {
+        if let Record::ProcessTick(tick) = record {
+            ticks.push((tick.threads, tick.wall_ns, tick.waits.total_count()));
+        }
+    };
+    let lost = ThreadDelta { behind: true, ..thread(7, "true") };
+    let queued = [0, 5_000_000, 0, 0, 0, 0, 0, 0];
+    tally.add(&ThreadDelta { wall_ns: 5_000_000, states_ns: queued, ..lost.clone() }, false);
+    tally.emit(&mut cx, 1_000_000_000, false, &mut keep);
+    tally.add(&lost, false);
+    tally.emit(&mut cx, 2_000_000_000, false, &mut keep);
+    // Another thread has its slot.
+    tally.emit(&mut cx, 3_000_000_000, false, &mut keep);
+    let mut waits = WaitHist::default();
+    waits.add(5_000_000);
+    let from_ns = 3_000_000_000;
+    tally.add(
+        &ThreadDelta { dead: true, from_ns, waits, wait_max_ns: 5_000_000, ..thread(7, "true") },
+        false,
+    );
+    tally.emit(&mut cx, 4_000_000_000, false, &mut keep);
+    assert_eq!(ticks, [(1, 5_000_000, 0), (1, 0, 1)]);
+}
