@@ -22,6 +22,9 @@ use deburr_core::recording::{
 use std::ffi::OsString;
 use std::time::Duration;
 
+/// What a collector has read this much later than its beat does not make the window longer.
+const READ_WITHIN_NS: u64 = 500_000_000;
+
 /// What to observe, and how.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -190,7 +193,12 @@ impl Session<'_> {
                 return;
             }
             watch.see(&record);
-            *latest_ns = record.span().map_or(*latest_ns, |span| span.t1_ns.max(*latest_ns));
+            let is_of_sched = matches!(record, Record::ProcessTick(_) | Record::HostBin(_));
+            if let Some(span) = record.span()
+                && (is_of_sched || span.t1_ns > now.t_ns.saturating_add(READ_WITHIN_NS))
+            {
+                *latest_ns = span.t1_ns.max(*latest_ns);
+            }
             sinks.push(&record);
         };
         self.running.retain_mut(|running| {

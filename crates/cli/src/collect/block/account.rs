@@ -25,6 +25,9 @@ use deburr_core::recording::{
 use deburr_core::stats::Span;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Most bins of a device in one record. A recording may hold four times as many.
+const MOST_BINS: usize = 1000;
+
 /// State of the account.
 pub(super) struct Account {
     names: SessionFiles,
@@ -322,10 +325,15 @@ impl Account {
                 let pace = IoPace { t0_ns, t1_ns, device, sectors };
                 emit(Record::Block(Box::new(BlockRecord::Pace(pace))));
             }
-            if past.bins.iter().any(|bin| bin.busy_ns > 0) {
-                let (t0_ns, t1_ns, bins) = (from_ns, bins_to_ns, past.bins);
-                let bins = DeviceBins { t0_ns, t1_ns, device, bins };
-                emit(Record::Block(Box::new(BlockRecord::Bins(bins))));
+            let width_ns = (bins_to_ns - from_ns) / (past.bins.len() as u64).max(1);
+            // After a long pause of this process there are more of them than a record may hold.
+            for (part, bins) in past.bins.chunks(MOST_BINS).enumerate() {
+                if bins.iter().any(|bin| bin.busy_ns > 0) {
+                    let t0_ns = from_ns + (part * MOST_BINS) as u64 * width_ns;
+                    let t1_ns = t0_ns + bins.len() as u64 * width_ns;
+                    let bins = DeviceBins { t0_ns, t1_ns, device, bins: bins.to_vec() };
+                    emit(Record::Block(Box::new(BlockRecord::Bins(bins))));
+                }
             }
         }
     }
