@@ -48,6 +48,17 @@ pub(super) fn take_away(states: &mut [u64; STATES], mut amount: u64) -> u64 {
     amount
 }
 
+/// Takes back what a thread waited before the window and was only known of later: at the start of the window it seemed to
+/// be in another state (`before`). Its histogram has waits of the window only, of
+/// `counted_ns` in all with the one in progress.
+pub(super) fn give_back_waits(states: &mut [u64; STATES], before: &[u64; STATES], counted_ns: u64) {
+    let queued = State::Queued as usize;
+    let Some(seemed) = (0..STATES).max_by_key(|&state| before[state]) else { return };
+    let excess_ns = states[queued].saturating_sub(counted_ns).min(before[seemed]);
+    states[queued] -= excess_ns;
+    states[seemed] += excess_ns;
+}
+
 /// The longest of `waits`, and what remains for the next look of `noted_ns`, the longest wait that was noted so far. The
 /// probe notes the length of a wait first and adds it to the histogram then: a look in between finds it noted, and not
 /// among the waits. If the length of the longest is not known, it is the mean of those in the highest bucket.
@@ -66,6 +77,19 @@ pub(super) fn longest_of(waits: &WaitHist, noted_ns: u64) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_waited_before_the_window_is_not_waited_in_it() {
+        // It slept for 220 as it seemed, and had waited; in the window it waited 2 and slept 87.
+        let (before, now) = ([0, 0, 0, 220, 0, 0, 0, 0], [4, 222, 0, 87, 0, 0, 0, 0]);
+        let mut states = conserved_difference(&now, &before, 93, 0);
+        let sum: u64 = states.iter().sum();
+        give_back_waits(&mut states, &before, 2);
+        assert_eq!((states[1], states.iter().sum::<u64>()), (2, sum));
+        let mut states = [4, 9, 0, 80, 0, 0, 0, 0];
+        give_back_waits(&mut states, &[0; STATES], 2);
+        assert_eq!(states[1], 9, "nothing else was told of that time");
+    }
 
     #[test]
     fn the_longest_wait_is_one_of_the_waits() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What each thread did since the last look: differences of the cumulative amounts that the probe keeps.
 
-use super::amounts::{conserved_difference, difference, longest_of, take_away};
+use super::amounts::{conserved_difference, difference, give_back_waits, longest_of, take_away};
 use super::delta::{Held, ThreadDelta};
 use super::reported::{ReportedUntil, ends_of_lost, reported_until};
 use super::slot::SlotReading;
@@ -404,20 +404,30 @@ impl ThreadReading {
             // another. The sum is kept: what one state must give back is taken from the others.
             unattributed_ns = before.unattributed_ns;
             longest_ns = longest_ns.max(before.longest_untold_ns);
-            states_ns =
+            let mut states =
                 conserved_difference(&self.states_ns, &before.states_ns, wall_ns, unattributed_ns);
             switches = u64::from(thread.switches.wrapping_sub(before.switches));
             waits = WaitHist {
                 ns: difference(&waits_so_far.ns, &before.waits.ns),
                 count: difference(&waits_so_far.count, &before.waits.count),
             };
+            if from_ns == start_ns {
+                let counted_ns = waits.total_ns() + self.waiting_ns;
+                give_back_waits(&mut states, &before.states_ns, counted_ns);
+            }
+            states_ns = states;
         } else {
             let first_ns = thread.first_ns.max(start_ns);
             from_ns = first_ns;
             wall_ns = end_ns.saturating_sub(from_ns);
             // A thread that was first seen late is known from its last wake-up on, maybe from before the window.
             let mut states = self.states_ns;
-            take_away(&mut states, first_ns - thread.first_ns);
+            let before_ns = first_ns - thread.first_ns;
+            let counted_ns = waits_so_far.total_ns() + self.waiting_ns;
+            let queued_ns = &mut states[State::Queued as usize];
+            let excess_ns = queued_ns.saturating_sub(counted_ns).min(before_ns);
+            *queued_ns -= excess_ns;
+            take_away(&mut states, before_ns - excess_ns);
             states_ns = states;
             switches = u64::from(thread.switches);
             waits = waits_so_far.clone();
