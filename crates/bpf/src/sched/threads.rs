@@ -151,7 +151,7 @@ impl ThreadScan {
         for slot in torn {
             let from_ns = self.slots[slot].as_ref().map_or(self.start_ns, |seen| seen.at_ns);
             let thread = probe.threads.peek(slot, 0);
-            each(&nothing_yet(&thread, slot, self.in_window_ns(from_ns)));
+            each(&nothing_yet(&thread, Some(slot), self.in_window_ns(from_ns)));
         }
         self.look_at_overflow(&look, &mut each);
         self.held.tell_rest(None, cut_ns, &mut each);
@@ -226,7 +226,7 @@ impl ThreadScan {
         let Some(ReportedUntil { wall_ns: end_ns, known_ns }) = ends else {
             self.longest_taken.extend((longest_ns > 0).then_some((slot, longest_ns)));
             let from_ns = before_ns.saturating_sub(self.start_ns);
-            self.held.tell(nothing_yet(&thread, slot, from_ns), look.cut_ns, each);
+            self.held.tell(nothing_yet(&thread, Some(slot), from_ns), look.cut_ns, each);
             return Ok(());
         };
         let waiting_ns = match (found, seen.as_ref()) {
@@ -313,7 +313,7 @@ struct Look<'a> {
 }
 
 /// A thread of which nothing can be told yet.
-fn nothing_yet(thread: &sched_thread, slot: usize, from_ns: u64) -> ThreadDelta {
+fn nothing_yet(thread: &sched_thread, slot: Option<usize>, from_ns: u64) -> ThreadDelta {
     ThreadDelta {
         tid: thread.tid,
         tgid: thread.tgid,
@@ -330,7 +330,7 @@ fn nothing_yet(thread: &sched_thread, slot: usize, from_ns: u64) -> ThreadDelta 
         wait_max_ns: 0,
         waiting_ns: 0,
         switches: 0,
-        slot: Some(slot),
+        slot,
     }
 }
 
@@ -435,22 +435,15 @@ impl ThreadReading {
         unattributed_ns = (unattributed_ns + wall_ns).saturating_sub(states_ns.iter().sum());
         let (wait_max_ns, longest_untold_ns) = longest_of(&waits, longest_ns);
         let delta = ThreadDelta {
-            tid: thread.tid,
-            tgid: thread.tgid,
-            leader_boot_ns: thread.leader_boot_ns,
-            parent: thread.parent,
-            comm: thread.comm,
-            cgroup_id: thread.cgroup_id,
             dead,
             wall_ns,
-            from_ns: from_ns.saturating_sub(start_ns),
             behind: false,
             states_ns,
             waits,
             wait_max_ns,
             waiting_ns: self.waiting_ns,
             switches,
-            slot: self.slot,
+            ..nothing_yet(thread, self.slot, from_ns.saturating_sub(start_ns))
         };
         let now = LastReading {
             tid: thread.tid,

@@ -161,6 +161,19 @@ struct FileFact {
 /// Called with the number of files walked and the number of sectors found.
 pub(crate) type Progress<'a> = &'a mut dyn FnMut(u64, usize);
 
+/// The device that is asked about, and its disk.
+fn asked_of<'d>(
+    devices: &'d Devices,
+    question: &SectorRequest<'_>,
+) -> Result<(&'d Block, &'d Block), String> {
+    let asked = devices.find(question.device)?;
+    let disk = match asked.part {
+        Some(part) => devices.get(part.disk).ok_or("its disk is not listed by the kernel")?,
+        None => asked,
+    };
+    Ok((asked, disk))
+}
+
 /// Answers the question. Errors are mistakes of the user: no such device, no such sector.
 pub(crate) fn look(
     question: &SectorRequest<'_>,
@@ -168,11 +181,7 @@ pub(crate) fn look(
     progress: Progress<'_>,
 ) -> Result<Document, String> {
     let devices = Devices::read(&roots.sys);
-    let asked = devices.find(question.device)?;
-    let disk = match asked.part {
-        Some(part) => devices.get(part.disk).ok_or("its disk is not listed by the kernel")?,
-        None => asked,
-    };
+    let (asked, disk) = asked_of(&devices, question)?;
     let places = place(&devices, disk, asked, question)?;
     let mut by_volume: BTreeMap<_, Vec<usize>> = BTreeMap::new();
     for (index, place) in places.iter().enumerate() {
@@ -204,11 +213,7 @@ pub(crate) fn unknown(
     why: &str,
 ) -> Result<Document, String> {
     let devices = Devices::read(&roots.sys);
-    let asked = devices.find(question.device)?;
-    let disk = match asked.part {
-        Some(part) => devices.get(part.disk).ok_or("its disk is not listed by the kernel")?,
-        None => asked,
-    };
+    let (asked, disk) = asked_of(&devices, question)?;
     let places = place(&devices, disk, asked, question)?;
     let found = vec![Some(SectorUse::unknown(why)); places.len()];
     Ok(document(question, disk, &places, found, Vec::new(), false))
