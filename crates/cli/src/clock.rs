@@ -44,6 +44,12 @@ pub(crate) fn sleep_until(mono_ns: u64) {
     let _ = clock_nanosleep_absolute(ClockId::Monotonic, &request);
 }
 
+/// How long the machine was suspended since it booted, nanoseconds; up to some microseconds more.
+pub(crate) fn suspended_ns() -> u64 {
+    let mono_ns = monotonic_ns();
+    read(ClockId::Boottime).cast_unsigned().saturating_sub(mono_ns)
+}
+
 /// Readings of the three clocks, taken one right after the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clocks {
@@ -63,6 +69,54 @@ impl Clocks {
         let boot_ns = read(ClockId::Boottime).cast_unsigned();
         let real_ns = read(ClockId::Realtime);
         Self { mono_ns, boot_ns, real_ns, spread_ns: monotonic_ns().saturating_sub(mono_ns) }
+    }
+}
+
+/// Time of the window: `CLOCK_MONOTONIC` since its start, and what the run queues' clock ran on while that one stood still.
+///
+/// While a machine falls asleep and wakes up, the kernel stops `CLOCK_MONOTONIC` first and starts it last. The clock by
+/// which threads are accounted runs on for some tenths of a second then; that is time of the window, too. Otherwise the
+/// ledger of a second would hold more than a second.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WindowClock {
+    start_mono_ns: u64,
+    /// From each of these times of `CLOCK_MONOTONIC` on, the window is longer by that much in all, nanoseconds.
+    longer: Vec<(u64, u64)>,
+}
+
+impl WindowClock {
+    /// A window that starts at this time of `CLOCK_MONOTONIC`.
+    pub(crate) fn starting_at(start_mono_ns: u64) -> Self {
+        Self { start_mono_ns, longer: Vec::new() }
+    }
+
+    /// `CLOCK_MONOTONIC` at the start of the window, nanoseconds.
+    pub(crate) fn start_mono_ns(&self) -> u64 {
+        self.start_mono_ns
+    }
+
+    /// Nanoseconds since the start of the window at this time of `CLOCK_MONOTONIC`; 0 before it.
+    pub(crate) fn since_start_ns(&self, mono_ns: u64) -> u64 {
+        let longer = self.longer.iter().rev().find(|(from_ns, _)| *from_ns <= mono_ns);
+        let longer_ns = longer.map_or(0, |(_, by_ns)| *by_ns);
+        mono_ns.saturating_sub(self.start_mono_ns).saturating_add(longer_ns)
+    }
+
+    /// Nanoseconds since the start of the window, now.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.since_start_ns(monotonic_ns())
+    }
+
+    /// `CLOCK_MONOTONIC` at this time of the window, if the machine is not suspended before.
+    pub(crate) fn mono_ns(&self, since_start_ns: u64) -> u64 {
+        let longer_ns = self.longer.last().map_or(0, |(_, by_ns)| *by_ns);
+        self.start_mono_ns.saturating_add(since_start_ns.saturating_sub(longer_ns))
+    }
+
+    /// The run queues' clock was found to have run on by this much while `CLOCK_MONOTONIC` stood still, at `mono_ns`.
+    pub(crate) fn ran_on(&mut self, mono_ns: u64, by_ns: u64) {
+        let longer_ns = self.longer.last().map_or(0, |(_, by_ns)| *by_ns);
+        self.longer.push((mono_ns, longer_ns.saturating_add(by_ns)));
     }
 }
 
@@ -162,6 +216,19 @@ mod tests {
             real_ns: START.real_ns + (mono_ns + slept_ns).cast_signed() + set_by_ns,
             spread_ns: 0,
         }
+    }
+
+    #[test]
+    fn a_window_is_longer_by_what_the_run_queues_clock_ran_on() {
+        let mut window = WindowClock::starting_at(1_000);
+        assert_eq!((window.since_start_ns(900), window.since_start_ns(1_500)), (0, 500));
+        assert_eq!(window.mono_ns(500), 1_500);
+        window.ran_on(1_600, 400);
+        assert_eq!(window.since_start_ns(1_500), 500, "what was before keeps its time");
+        assert_eq!(window.since_start_ns(1_600), 1_000);
+        window.ran_on(1_700, 50);
+        assert_eq!(window.since_start_ns(1_700), 1_150);
+        assert_eq!(window.mono_ns(1_250), 1_800);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! command, with the target's last process, or when no sink is left.
 
 use crate::args::Asked;
-use crate::clock::{self, Clocks, JumpDetector, Schedule};
+use crate::clock::{self, Clocks, JumpDetector, Schedule, WindowClock};
 use crate::collect::{Beat, BeatTime, Context, Roots, cpus_online};
 use crate::command::Command;
 use crate::observer::SelfCost;
@@ -59,7 +59,7 @@ pub(crate) fn run(plan: &Plan, sinks: &mut Sinks, signals: &Signals) -> anyhow::
     cost.start();
     let watch = TargetWatch::new(&cx.target, &cx.roots);
     let clocks = Clocks::now();
-    cx.start_mono_ns = clocks.mono_ns;
+    cx.window = WindowClock::starting_at(clocks.mono_ns);
     let asked_ns = plan.window.map(|window| window.as_nanos().try_into().unwrap_or(u64::MAX));
     sinks.push(&Record::Meta(Box::new(meta(&cx, clocks, asked_ns))));
     for (source, state) in not_open {
@@ -128,8 +128,8 @@ impl Session<'_> {
         let end_ns = asked_ns.unwrap_or(u64::MAX);
         loop {
             let wake_ns = schedule.next_ns().min(end_ns);
-            clock::sleep_until(self.cx.start_mono_ns.saturating_add(wake_ns));
-            let t_ns = clock::monotonic_ns().saturating_sub(self.cx.start_mono_ns);
+            clock::sleep_until(self.cx.window.mono_ns(wake_ns));
+            let t_ns = self.cx.window.now_ns();
             if let Some(early) = self.over(t_ns, end_ns, signals) {
                 // The last beat may be late, too: the process was stopped, or had no CPU.
                 self.missed += schedule.missed_at(t_ns);
@@ -173,7 +173,7 @@ impl Session<'_> {
             self.event(t_ns, kind);
         }
         // What the collectors read after the last beat is part of the window.
-        let now_ns = clock::monotonic_ns().saturating_sub(self.cx.start_mono_ns);
+        let now_ns = self.cx.window.now_ns();
         let window_ns = self.latest_ns.min(now_ns).max(t_ns);
         self.push(Record::End { window_ns });
         self.sinks.commit(window_ns);

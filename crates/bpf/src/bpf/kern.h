@@ -158,5 +158,6 @@ struct bpf_iter__task {
 #define TASK_DEAD              0x0080
 #define TASK_NOLOAD            0x0400
 #define TASK_RTLOCK_WAIT       0x1000
+#define TASK_FROZEN            0x8000 /* since 6.1; no state before */
 
 #endif

@@ -134,7 +134,8 @@ static __always_inline __u8 off_cpu_state(struct task_struct *task, bool preempt
 			return ST_BLOCK_IO;
 		return ST_UNINTERRUPTIBLE;
 	}
-	if (state & TASK_STOPPED_OR_TRACED)
+	/* Frozen: by a cgroup's freezer, or because the machine is about to be suspended. */
+	if (state & (TASK_STOPPED_OR_TRACED | TASK_FROZEN))
 		return ST_STOPPED;
 	return ST_SLEEP;
 }

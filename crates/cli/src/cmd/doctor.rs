@@ -4,7 +4,7 @@
 
 use super::show;
 use crate::args::{Asked, Color};
-use crate::clock;
+use crate::clock::{self, WindowClock};
 use crate::collect::{Beat, BeatTime, Context, Roots};
 use crate::facts::{self, BpfFacts, CgroupFacts, Facts, Throttling};
 use crate::failure::Exit;
@@ -105,7 +105,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<Exit> {
 /// Opens every source as a session does, takes the state that it reports, and closes it.
 fn states(cx: &mut Context) -> BTreeMap<Source, State> {
     let (running, missing) = sources::open(cx);
-    cx.start_mono_ns = clock::monotonic_ns();
+    cx.window = WindowClock::starting_at(clock::monotonic_ns());
     let mut states: BTreeMap<Source, State> = missing.into_iter().collect();
     states.insert(Source::Observer, State::Active);
     // Only planned, not attached: that would slow down every system call of this host.

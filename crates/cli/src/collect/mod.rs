@@ -41,6 +41,7 @@ pub(crate) use settings::SettingsCollector;
 pub(crate) use syscalls::SyscallCollector;
 
 use crate::args::Asked;
+use crate::clock::WindowClock;
 use deburr_core::procfs::cpu_list;
 use deburr_core::recording::{Record, TargetSpec};
 use std::path::PathBuf;
@@ -99,8 +100,8 @@ impl Default for Roots {
 pub(crate) struct Context {
     /// Where the kernel's trees are.
     pub(crate) roots: Roots,
-    /// `CLOCK_MONOTONIC` at the start of the window, nanoseconds.
-    pub(crate) start_mono_ns: u64,
+    /// The time of the window.
+    pub(crate) window: WindowClock,
     /// The target of the observation.
     pub(crate) target: TargetSpec,
     /// What the user asked for beyond what is always observed.
@@ -114,13 +115,13 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// The state before anything was observed. `start_mono_ns` and the pid of a command are set later, when they are
+    /// The state before anything was observed. The start of the window and the pid of a command are set later, when they are
     /// known.
     pub(crate) fn new(roots: Roots, target: TargetSpec, asked: Asked) -> Self {
         let processes = Processes::default();
         let cgroups = Cgroups::open(&roots).with_reader(processes.reader().clone());
         let devices = Devices::open(&roots);
-        Self { roots, start_mono_ns: 0, target, asked, processes, cgroups, devices }
+        Self { roots, window: WindowClock::default(), target, asked, processes, cgroups, devices }
     }
 
     /// Forgets the processes and cgroups that ended long ago. Called once a second, after all collectors.

@@ -13,7 +13,7 @@ mod sweep;
 mod worker;
 
 use crate::args::Asked;
-use crate::clock::{self, Clocks};
+use crate::clock::{self, Clocks, WindowClock};
 use crate::collect::{
     Beat, BeatTime, Collector, Context, ObservedProcess, ProcStatCollector, Roots,
 };
@@ -59,7 +59,7 @@ pub(crate) fn run(
     let proc_stat = ProcStatCollector::open(&cx);
     let realtime = worker::may_take_precedence().context("cannot start a thread")?;
     let clocks = Clocks::now();
-    cx.start_mono_ns = clocks.mono_ns;
+    cx.window = WindowClock::starting_at(clocks.mono_ns);
     sinks.push(&Record::Meta(Box::new(session::meta(&cx, clocks, None))));
     coverage(sinks, proc_stat.as_ref().err(), !machine.settings.is_empty());
     own_limits(&mut cx, sinks);
@@ -146,11 +146,11 @@ impl Check<'_> {
 
     /// Nanoseconds since the start.
     fn t_ns(&self) -> u64 {
-        self.since_start(clock::monotonic_ns())
+        self.cx.window.now_ns()
     }
 
     fn since_start(&self, mono_ns: u64) -> u64 {
-        mono_ns.saturating_sub(self.cx.start_mono_ns)
+        self.cx.window.since_start_ns(mono_ns)
     }
 
     fn push(&mut self, record: CpuCheckRecord) {

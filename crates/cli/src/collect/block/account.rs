@@ -13,7 +13,7 @@ use super::session_files::{Hint, SessionFiles};
 use super::transfer_sums::{Key, RequestTimes, Tally};
 use super::waits::HoldUps;
 use super::writeback::WritebackEvent;
-use crate::clock;
+use crate::clock::{self, WindowClock};
 use crate::collect::{Context, Emit, ObservedProcess};
 use crate::files::{self, Resolver};
 use deburr_bpf::block::{FirstName, Requester, Target, Transfer};
@@ -60,12 +60,12 @@ struct PendingRequest {
 /// What a pass needs of a transfer: its kind, its start since the start of the window, requests and bytes.
 pub(super) fn flushed(
     transfer: &Transfer,
-    start_mono_ns: u64,
+    window: &WindowClock,
 ) -> (passes::PassKind, u64, u64, u64) {
     let weight = u64::from(transfer.weight);
     (
         (DevId::from_kernel(transfer.disk), transfer.reason),
-        transfer.start_ns.saturating_sub(start_mono_ns),
+        window.since_start_ns(transfer.start_ns),
         weight,
         u64::from(transfer.bytes) * weight,
     )
@@ -106,9 +106,9 @@ impl Account {
         let submitter = identity(cx, &transfer.submitter, &mut *emit);
         let owner = cx.cgroups.owner(transfer.owner_cgroup, &mut *emit);
         let op = classify::direction(transfer.op);
-        let start_ns = transfer.start_ns.saturating_sub(cx.start_mono_ns);
+        let start_ns = cx.window.since_start_ns(transfer.start_ns);
         let before_ns = transfer.queued_ns.map(|t| transfer.start_ns.saturating_sub(t));
-        let done_ns = transfer.done_ns.saturating_sub(cx.start_mono_ns).max(start_ns);
+        let done_ns = cx.window.since_start_ns(transfer.done_ns).max(start_ns);
         let total_ns = transfer.done_ns.saturating_sub(transfer.start_ns);
         let bytes = u64::from(transfer.bytes);
         let key = Key { device, what, op, submitter, owner, reason: transfer.reason };
@@ -189,8 +189,8 @@ impl Account {
         event: WritebackEvent<'_>,
         emit: Emit<'_>,
     ) {
-        let start_mono_ns = cx.start_mono_ns;
-        let since_start = |t: u64| t.saturating_sub(start_mono_ns);
+        let window = cx.window.clone();
+        let since_start = |t: u64| window.since_start_ns(t);
         match event {
             WritebackEvent::Asked { t_ns, by, kind } => {
                 if let Some(process) = identity(cx, by, emit) {
@@ -252,8 +252,8 @@ impl Account {
         latest_ns: Option<u64>,
         emit: Emit<'_>,
     ) {
-        let start_mono_ns = cx.start_mono_ns;
-        let since_start = |t: u64| t.saturating_sub(start_mono_ns);
+        let window = cx.window.clone();
+        let since_start = |t: u64| window.since_start_ns(t);
         let Some(process) = identity(cx, by, &mut *emit) else { return };
         let device = self.disk_of(cx, inode.fs, emit);
         let file = self.names.id(inode);

@@ -113,13 +113,13 @@ impl BlockCollector {
             &mut |transfer| {
                 // The probe is older than the window. A command that is the target is not, and its transfers may
                 // come before the first beat.
-                if transfer.done_ns < cx.start_mono_ns {
+                if transfer.done_ns < cx.window.start_mono_ns() {
                     return;
                 }
                 requests += u64::from(transfer.first) * u64::from(transfer.weight);
                 account.transfer(cx, t_ns, transfer, &mut *emit);
                 if transfer.reason != 0 {
-                    of_flusher.push(flushed(transfer, cx.start_mono_ns));
+                    of_flusher.push(flushed(transfer, &cx.window));
                 }
             },
             &mut |name| named.push(name),
@@ -129,9 +129,9 @@ impl BlockCollector {
             account.name(name);
         }
         if let Ok(writeback) = writeback {
-            let start_mono_ns = cx.start_mono_ns;
-            let since_start = move |t: u64| t.saturating_sub(start_mono_ns);
-            writeback.read(cx.start_mono_ns..until_ns, since_start, &mut |passes, event| {
+            let window = cx.window.clone();
+            let since_start = move |t: u64| window.since_start_ns(t);
+            writeback.read(cx.window.start_mono_ns()..until_ns, since_start, &mut |passes, event| {
                 account.writeback_event(cx, passes, event, &mut *emit);
             });
             account.look_at_syncs(cx, until_ns.min(clock::monotonic_ns()), &mut *emit);

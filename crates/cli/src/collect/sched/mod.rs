@@ -32,6 +32,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct SchedCollector {
     probe: SchedProbe,
     clock: Clock,
+    resumes: Resumes,
     partial: Option<String>,
     scan: Option<ThreadScan>,
     blame: Blame,
@@ -76,6 +77,32 @@ impl Pauses {
     }
 }
 
+/// Whether the machine was suspended a moment ago. Only then the clocks part by more than they drift.
+#[derive(Clone, Copy, Debug)]
+struct Resumes {
+    suspended_ns: u64,
+    /// Beats until the clocks of all CPUs have been compared again.
+    beats: u32,
+}
+
+impl Resumes {
+    fn watch() -> Self {
+        Self { suspended_ns: clock::suspended_ns(), beats: 0 }
+    }
+
+    /// By how much the run queues' clock ran on while `CLOCK_MONOTONIC` stood still, if it did.
+    fn ran_on_ns(&mut self, before: Clock, now: Clock) -> Option<u64> {
+        let suspended_ns = clock::suspended_ns();
+        if suspended_ns.saturating_sub(self.suspended_ns) > AT_ONCE_NS {
+            self.beats = BEATS_TO_COMPARE;
+        }
+        self.suspended_ns = suspended_ns;
+        self.beats = self.beats.checked_sub(1)?;
+        let by_ns = before.monotonic_minus_clock_ns.checked_sub(now.monotonic_minus_clock_ns)?;
+        u64::try_from(by_ns).ok().filter(|&by_ns| by_ns > DRIFT_NS)
+    }
+}
+
 impl CostCounters for SchedProbe {
     fn runs(&self) -> u64 {
         Self::runs(self)
@@ -100,6 +127,10 @@ const MOST_TO_ASK: Duration = Duration::from_millis(1);
 
 /// Readings belong to one time if this process did something else for no longer than this in between.
 const AT_ONCE_NS: u64 = 20_000_000;
+/// Number of beats after a suspend in which the clocks of all CPUs are compared again.
+const BEATS_TO_COMPARE: u32 = 10;
+/// Clocks that part by less than this between two beats drift.
+const DRIFT_NS: u64 = 1_000_000;
 /// Number of times that a reading is made, at most, until it is made at once.
 const LOOKS: usize = 8;
 
@@ -138,6 +169,7 @@ impl SchedCollector {
             quota_in_use: needs.quota_in_use,
             probe,
             clock,
+            resumes: Resumes::watch(),
             partial: limits_of(&facts),
             scan: None,
             blame: Blame::default(),
@@ -223,7 +255,7 @@ impl SchedCollector {
 
     /// Time since the start of the window at this time of the run queues' clock.
     fn since_start_ns(&self, cx: &Context, clock_ns: u64) -> u64 {
-        self.clock.monotonic_ns(clock_ns).saturating_sub(cx.start_mono_ns)
+        cx.window.since_start_ns(self.clock.monotonic_ns(clock_ns))
     }
 
     /// Amounts of the host, and the time that they belong to.
@@ -335,6 +367,9 @@ impl SchedCollector {
 impl Collector for SchedCollector {
     fn beat(&mut self, cx: &mut Context, now: BeatTime, emit: Emit<'_>) -> anyhow::Result<()> {
         if let Some(clock) = self.probe.clock() {
+            if let Some(by_ns) = self.resumes.ran_on_ns(self.clock, clock) {
+                cx.window.ran_on(clock::monotonic_ns(), by_ns);
+            }
             self.clock = clock;
         }
         if now.beat == Beat::Start {
