@@ -4,10 +4,10 @@
 ip link set lo up
 echo 0 >/sys/devices/system/cpu/cpu1/online
 
-# Sweeps a service that echoes lines, each with some hundred microseconds of work here.
+# Sweeps a service that echoes lines, each with more work than 40 a second have in a twentieth of a CPU, on a fast host too.
 sweep() {
     deburr sweep --json -q --rate 40 --url tcp://127.0.0.1:7 --cpus "$1" --seconds 1 --warmup 0.3 --reps 1 \
-        --vary env:TOKIO_WORKER_THREADS=1,32 -- deburr lab-worker fanout --port 7 --steps 4 --work 200
+        --vary env:TOKIO_WORKER_THREADS=1,32 -- deburr lab-worker fanout --port 7 --steps 4 --work 30000
 }
 
 part refused sweep 1

@@ -6,7 +6,8 @@
 //! "Not measured" is a missing record or `None`, never 0.
 //!
 //! Conventions for all records:
-//! - Times are nanoseconds of `CLOCK_MONOTONIC` since the start of the window ([`Meta::start_mono_ns`]).
+//! - Times are nanoseconds of `CLOCK_MONOTONIC` since the start of the window ([`Meta::start_mono_ns`]). While a machine
+//!   falls asleep and wakes up that clock stands still; the run queues' clock runs on, and these tenths of a second count.
 //! - A *tick* covers `[t0_ns, t1_ns)` and holds the amounts of that time range; a *reading* has one timestamp `t_ns`
 //!   and holds the kernel's cumulative counters as they were read.
 //! - Names that come from the host (comm, command line, paths) went through [`decode`](crate::text::name::decode): they

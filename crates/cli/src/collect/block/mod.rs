@@ -131,9 +131,13 @@ impl BlockCollector {
         if let Ok(writeback) = writeback {
             let window = cx.window.clone();
             let since_start = move |t: u64| window.since_start_ns(t);
-            writeback.read(cx.window.start_mono_ns()..until_ns, since_start, &mut |passes, event| {
-                account.writeback_event(cx, passes, event, &mut *emit);
-            });
+            writeback.read(
+                cx.window.start_mono_ns()..until_ns,
+                since_start,
+                &mut |passes, event| {
+                    account.writeback_event(cx, passes, event, &mut *emit);
+                },
+            );
             account.look_at_syncs(cx, until_ns.min(clock::monotonic_ns()), &mut *emit);
             for (kind, start_ns, ios, bytes) in of_flusher {
                 writeback.passes.transferred(kind, start_ns, ios, bytes);

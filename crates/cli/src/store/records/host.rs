@@ -131,7 +131,7 @@ tables! {
         /// `mem_stall_ns`: uninterruptible sleep for memory
         /// `uninterruptible_ns`: other uninterruptible sleep
         /// `sleep_ns`: interruptible sleep
-        /// `stopped_ns`: stopped or traced
+        /// `stopped_ns`: stopped, traced or frozen
         states,
         /// sizes of the waits that ended, and in the last tick also of those in progress, counting only the part within
         /// the window: a JSON list of `[bucket, waits, ns]`; bucket 0 is below 1 us, bucket *i* is from 2^(*i*-1) us to
