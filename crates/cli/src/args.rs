@@ -4,6 +4,7 @@
 use clap::{Args, ValueEnum};
 use deburr_core::finding::Severity;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Longest window: a day. Longer observations are not diagnoses any more.
@@ -19,9 +20,6 @@ pub(crate) struct ObserveArgs {
     pub(crate) target: Target,
     #[command(flatten)]
     pub(crate) asked: Asked,
-    /// Replace the output file if it exists
-    #[arg(long, requires = "output")]
-    pub(crate) force: bool,
     /// Command to start and to look at until it ends; it runs as the same user, its exit status is not
     /// passed on, and with --json its stdout goes to stderr
     #[arg(last = true, value_name = "CMD")]
@@ -76,6 +74,15 @@ pub(crate) struct ShowArgs {
     pub(crate) color: Color,
     #[command(flatten)]
     pub(crate) messages: Messages,
+}
+
+/// The page that is written besides the text.
+#[derive(Debug, Args)]
+pub(crate) struct PageArgs {
+    /// Also write the report into this file, as one HTML page that needs no other; `-` is standard output, instead of
+    /// the text
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `deburr diagnose`, the default: observes, then reports.
 
-use super::{record, show};
-use crate::args::{ObserveArgs, ShowArgs};
+use super::page::Page;
+use super::record;
+use crate::args::{ObserveArgs, PageArgs, ShowArgs};
 use crate::failure::Exit;
 use crate::session;
 use crate::signals::Signals;
@@ -13,6 +14,7 @@ use std::path::PathBuf;
 
 /// Arguments of `deburr diagnose`.
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("files").args(["output", "html"]).multiple(true))]
 pub(crate) struct Diagnose {
     #[command(flatten)]
     pub(crate) observe: ObserveArgs,
@@ -20,19 +22,25 @@ pub(crate) struct Diagnose {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) page: PageArgs,
+    /// Replace output files that exist
+    #[arg(long, requires = "files")]
+    pub(crate) force: bool,
+    #[command(flatten)]
     pub(crate) show: ShowArgs,
 }
 
 pub(crate) fn run(args: &Diagnose) -> anyhow::Result<Exit> {
     let mut plan = record::plan(&args.observe, args.show.messages.quiet)?;
-    plan.stdout_is_taken = args.show.json;
-    let claim = record::claim(args.output.as_deref(), args.observe.force)?;
+    let page = Page::claim(&args.page, args.force, args.output.as_deref(), args.show.json)?;
+    plan.stdout_is_taken = args.show.json || page.is_stdout();
+    let claim = record::claim(args.output.as_deref(), args.force)?;
     let signals = Signals::install()?;
     let mut sinks = Sinks::new(Some(Fold::default()), claim);
     session::run(&plan, &mut sinks, &signals)?;
     let stored = sinks.close();
     let fold = sinks.fold.take().unwrap_or_default();
     let report = rules::report(fold.view(), env!("CARGO_PKG_VERSION"), true);
-    let exit = show::report(&report, &args.show)?;
+    let exit = page.show_report(&report, &args.show)?;
     Ok(if stored { exit } else { Exit::Output })
 }

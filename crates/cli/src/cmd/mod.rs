@@ -11,6 +11,7 @@ pub(crate) mod explain;
 pub(crate) mod generate;
 pub(crate) mod lab;
 pub(crate) mod limits;
+mod page;
 pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod sector;

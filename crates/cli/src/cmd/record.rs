@@ -24,13 +24,16 @@ pub(crate) struct RecordArgs {
     /// Where to
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: PathBuf,
+    /// Replace the output file if it exists
+    #[arg(long)]
+    pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) messages: Messages,
 }
 
 pub(crate) fn run(args: &RecordArgs) -> anyhow::Result<Exit> {
     let plan = plan(&args.observe, args.messages.quiet)?;
-    let claim = Claim::new(&args.output, args.observe.force)?;
+    let claim = Claim::new(&args.output, args.force)?;
     let signals = Signals::install()?;
     let mut sinks = Sinks::new(None, Some(claim));
     session::run(&plan, &mut sinks, &signals)?;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `deburr report`: applies the rules to a recording.
 
+use super::page::{self, Page};
 use super::show;
-use crate::args::ShowArgs;
+use crate::args::{PageArgs, ShowArgs};
 use crate::deadline;
 use crate::failure::{Exit, Failure};
 use crate::output;
@@ -18,19 +19,28 @@ use std::time::Duration;
 /// Arguments of `deburr report`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReportArgs {
-    /// The recording
+    /// The recording, or a page that --html wrote
     pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) page: PageArgs,
+    /// Replace the page if it exists
+    #[arg(long, requires = "html")]
+    pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) show: ShowArgs,
 }
 
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
-    let (check, report) = judged(&args.file, deadline::of_file(&args.file))?;
-    if let (Some(check), false) = (check, args.show.json) {
+    let page = Page::claim(&args.page, args.force, Some(&args.file), args.show.json)?;
+    let (check, report) = match page::report_in(&args.file)? {
+        Some(report) => (None, report),
+        None => judged(&args.file, deadline::of_file(&args.file))?,
+    };
+    if let (Some(check), false) = (check, args.show.json || page.is_stdout()) {
         show::cpu_check(&Document::new(check, &report), &args.show)?;
         output::print(b"\n")?;
     }
-    show::report(&report, &args.show)
+    page.show_report(&report, &args.show)
 }
 
 /// What the rules say about a recording, and about its check of CPUs if it holds one.

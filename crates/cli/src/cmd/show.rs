@@ -14,15 +14,14 @@ use std::io;
 /// Maximum width of the text: longer lines are hard to read.
 const MAX_COLUMNS: usize = 100;
 
-/// Prints the report as text or JSON, and returns the exit status.
-pub(super) fn report(report: &Report, show: &ShowArgs) -> anyhow::Result<Exit> {
+/// Prints the report as text or JSON.
+pub(super) fn report(report: &Report, show: &ShowArgs) -> anyhow::Result<()> {
     let text = if show.json {
         render::json(report).context("the report holds a number that JSON cannot have")?
     } else {
         render::text(report, style(show))
     };
-    output::print(text.as_bytes())?;
-    Ok(exit(report, show))
+    output::print(text.as_bytes())
 }
 
 /// Prints the result of a CPU check as text or JSON.

@@ -16,6 +16,7 @@ mod layers;
 mod libraries;
 mod limits;
 mod outputs;
+mod pages;
 mod program;
 mod programs;
 mod readme;

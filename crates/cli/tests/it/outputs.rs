@@ -15,6 +15,8 @@ fn writers() -> Vec<Vec<String>> {
     let (good, bad) = (fixture("good.json"), fixture("bad.json"));
     [
         &["diagnose", "-d1h", "-o"][..],
+        &["diagnose", "-d1h", "--html"],
+        &["report", "/nonexistent", "--html"],
         &["record", "-d1h", "-o"],
         &["cpu-check", "-o"],
         &["snapshot", "-o"],
@@ -119,6 +121,7 @@ fn what_is_written_is_for_its_owner_only_and_replaces_whole_files() {
         &["syscalls", "--diff", &good, &bad, "-o"],
         &["record", "-d0.2", "-o"],
         &["diagnose", "-d0.2", "-o"],
+        &["diagnose", "-d0.2", "--html"],
         &["lab", "score", "--count", "--log", "/dev/null", "--write"],
     ] {
         fs::write(&file, "precious").unwrap();

@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::fmt::Write as _;
 
 /// The reports, by file name. They are not produced by rules, so that the texts do not change with the rules.
-const SAMPLES: &[(&str, &str)] = &[
+pub(super) const SAMPLES: &[(&str, &str)] = &[
     ("healthy", include_str!("../../../../fixtures/render/healthy.json")),
     ("neighbour", include_str!("../../../../fixtures/render/neighbour.json")),
     ("quota", include_str!("../../../../fixtures/render/quota.json")),
@@ -24,7 +24,7 @@ const SAMPLES: &[(&str, &str)] = &[
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/render");
 
-fn sample(name: &str) -> Report {
+pub(super) fn sample(name: &str) -> Report {
     let (_, document) = SAMPLES.iter().find(|(it, _)| *it == name).unwrap();
     serde_json::from_str(document).unwrap()
 }
@@ -210,7 +210,7 @@ fn messages_follow_the_conventions() {
 }
 
 /// Puts drawn texts and numbers into every field of a document that is free to hold any.
-fn scramble(value: &mut Value, key: &str, texts: &mut impl Iterator<Item = String>) {
+pub(super) fn scramble(value: &mut Value, key: &str, texts: &mut impl Iterator<Item = String>) {
     match value {
         Value::Object(map) => map.iter_mut().for_each(|(key, value)| scramble(value, key, texts)),
         Value::Array(items) => items.iter_mut().for_each(|item| scramble(item, key, texts)),
@@ -225,7 +225,7 @@ fn scramble(value: &mut Value, key: &str, texts: &mut impl Iterator<Item = Strin
     }
 }
 
-fn any_text() -> impl Strategy<Value = String> {
+pub(super) fn any_text() -> impl Strategy<Value = String> {
     prop_oneof![any::<String>(), r"(?s)(\\|`|\x1b|\x{202e}|\n| |毛|.){0,200}", "[a-z/`]{0,300}"]
 }
 

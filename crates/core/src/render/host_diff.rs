@@ -3,9 +3,10 @@
 //! important first, and what to do about it.
 
 use super::TextStyle;
-use super::finding::{self, severity};
+use super::finding;
 use super::page::{Colour, Page};
 use super::table::{Column, Table};
+use super::words::finding::severity;
 use crate::finding::{Area, Severity, Unit};
 use crate::host_diff::document::{Change, Difference, HostDiff, TakesEffect, ValueOnHosts};
 use crate::host_diff::{AfterTest, Plan};

@@ -12,10 +12,16 @@ use serde::ser::Error as _;
 /// Only if a number is not finite, which no rule produces: JSON has no such numbers, and a `null` in their place would
 /// violate the schema.
 pub fn json(report: &Report) -> Result<String, serde_json::Error> {
-    if let Some(place) = not_finite(report) {
-        return Err(serde_json::Error::custom(format!("{place} is not a finite number")));
-    }
+    refuse_not_finite(report)?;
     json_document(report)
+}
+
+/// Fails if a number is not finite.
+pub(super) fn refuse_not_finite(report: &Report) -> Result<(), serde_json::Error> {
+    match not_finite(report) {
+        Some(place) => Err(serde_json::Error::custom(format!("{place} is not a finite number"))),
+        None => Ok(()),
+    }
 }
 
 /// Any value as a JSON document with a final newline. Hidden characters ([`is_hidden`](crate::text::name::is_hidden))
@@ -35,6 +41,11 @@ fn not_finite(report: &Report) -> Option<String> {
     ];
     for finding in &report.findings {
         let code = &finding.code;
+        if let Some(chart) = &finding.chart {
+            let values = chart.rows.iter().flat_map(|row| &row.values).copied();
+            let all = values.chain([chart.from_s, chart.step_s, chart.resolution_s]);
+            numbers.extend(all.map(|number| (format!("chart of {code}"), number)));
+        }
         numbers.push((format!("confidence of {code}"), finding.confidence));
         numbers.push((format!("cost.share of {code}"), finding.cost.share));
         for evidence in &finding.evidence {

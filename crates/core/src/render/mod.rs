@@ -10,6 +10,7 @@ mod chart;
 mod cpu_check;
 mod finding;
 mod host_diff;
+mod html;
 mod json;
 mod manual;
 mod names;
@@ -21,6 +22,7 @@ mod syscalls;
 mod syscalls_diff;
 mod table;
 mod text;
+mod words;
 mod wrap;
 
 #[cfg(test)]
@@ -28,6 +30,7 @@ pub(crate) mod golden;
 
 pub use cpu_check::cpu_check;
 pub use host_diff::host_diff;
+pub use html::{MAX_PAGE_BYTES, PageError, html, is_page, report_of_page};
 pub use json::{json, json_document};
 pub use manual::manual;
 pub use sheet::{Cell, Grid, Section, grid, sheet};

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Reports as HTML pages: `--html`, and `deburr report` of a page.
+
+#![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
+
+use crate::program::{refuse, run, scratch, stderr, stdout};
+use crate::repo::root;
+use std::fs;
+
+/// Maximum size of a page.
+const MOST_BYTES: usize = 500_000;
+
+fn recording(scenario: &str) -> String {
+    root().join("fixtures/lab").join(scenario).join("recording.deburr").display().to_string()
+}
+
+#[test]
+fn a_page_is_small_and_is_read_back_as_the_same_report() {
+    let here = scratch();
+    let path = |name: &str| here.path().join(name).to_str().unwrap().to_owned();
+    for scenario in ["neighbour-4", "writeback", "quota"] {
+        let (file, page, again) = (recording(scenario), path(scenario), path("again"));
+        let text = stdout(&run(&["report", &file], 0));
+        let shown = run(&["report", &file, "--html", &page], 0);
+        assert_eq!(stdout(&shown), text, "the page is written besides the text");
+        let html = fs::read_to_string(&page).unwrap();
+        assert!(html.starts_with("<!doctype html>") && html.len() < MOST_BYTES, "{}", html.len());
+        assert_eq!(stdout(&run(&["report", &page], 0)), text);
+        for option in ["-v", "-q", "--json"] {
+            let (now, then) =
+                (run(&["report", option, &page], 0), run(&["report", option, &file], 0));
+            assert_eq!(stdout(&now), stdout(&then), "{option}");
+            assert!(stderr(&now).contains("nothing of it was checked"), "{}", stderr(&now));
+        }
+        run(&["report", &page, "--html", &again, "--force"], 0);
+        assert!(fs::read_to_string(&again).unwrap().starts_with("<!doctype html>"));
+    }
+}
+
+#[test]
+fn a_session_writes_a_page() {
+    let here = scratch();
+    let page = here.path().join("live.html");
+    let shown = page.to_str().unwrap();
+    let output = run(&["-d0.2", "--html", shown], 0);
+    assert!(stdout(&output).contains("watched host"));
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains("watched host"), "{html}");
+    assert!(refuse(&["-d1h", "--html", shown]).contains("--force"));
+}
+
+#[test]
+fn a_page_goes_to_standard_output_alone() {
+    let file = recording("quota");
+    let page = stdout(&run(&["report", &file, "--html", "-"], 0));
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    assert!(refuse(&["report", &file, "--json", "--html", "-"]).contains("standard output"));
+}
+
+#[test]
+fn a_page_replaces_no_other_file_of_the_command() {
+    let here = scratch();
+    let shown = here.path().join("x").to_str().unwrap().to_owned();
+    fs::copy(recording("quota"), &shown).unwrap();
+    let both = refuse(&["report", &shown, "--html", &shown, "--force"]);
+    assert!(both.contains("is given twice"), "{both}");
+    let both = refuse(&["-d1h", "-o", &shown, "--html", &shown, "--force"]);
+    assert!(both.contains("is given twice"), "{both}");
+    assert!(refuse(&["report", &shown, "--force"]).contains("--html"));
+    assert!(refuse(&["-d1h", "--force"]).contains("--html"));
+}
+
+#[test]
+fn pages_of_others_are_refused_or_read_within_bounds() {
+    let here = scratch();
+    let path = here.path().join("x.html");
+    let shown = path.to_str().unwrap();
+    let file = fs::File::create(&path).unwrap();
+    let start = "<!DOCTYPE html><script type=\"application/json\" id=\"deburr-report\">";
+    for (content, expected) in [
+        ("<!doctype html><title>hello</title>".to_owned(), "holds no report"),
+        (start.to_owned(), "cut short"),
+        (format!("{start}{{}}</script>"), "cannot be read"),
+        (format!("{start}{}</script>", "[".repeat(1_000_000)), "cannot be read"),
+    ] {
+        fs::write(&path, content).unwrap();
+        let message = refuse(&["report", shown]);
+        assert!(message.contains(expected) && message.lines().count() == 1, "{message}");
+    }
+    // A hole takes no room, and could be of any length.
+    file.set_len(1 << 40).unwrap();
+    assert!(refuse(&["report", shown]).contains("longer than 8 MiB"));
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The report as one HTML page that needs nothing else: no script, no other file, and nobody is asked for anything. It
+//! says what the text says, in the same words, shows it in plots whose numbers are in tables, and holds the report's
+//! JSON, so that it can be read back.
+
+mod block_io;
+mod embedded;
+mod finding;
+mod ledger;
+mod markup;
+mod plots;
+mod svg;
+mod time;
+
+#[cfg(test)]
+mod tests;
+
+pub use embedded::{MAX_PAGE_BYTES, PageError, is_page, report_of_page};
+
+use super::json::refuse_not_finite;
+use super::words::report as words;
+use crate::finding::{Area, Report, Severity};
+use crate::text::escape::{self, sentence};
+use crate::text::units::counted;
+use markup::{Markup, class, none};
+use sha2::{Digest as _, Sha256};
+
+const STYLE: &str = include_str!("style.css");
+
+/// The report as an HTML page.
+///
+/// # Errors
+/// If a number is not finite, as for [`json`](super::json).
+pub fn html(report: &Report) -> Result<String, serde_json::Error> {
+    refuse_not_finite(report)?;
+    let json = escape::json(&serde_json::to_string(report)?);
+    Ok(page(&words::headline(report), |to| {
+        header(to, report);
+        to.element("main", &none(), |to| body(to, report));
+        to.data(embedded::ID, &json);
+    }))
+}
+
+/// A whole document: its head, and what `body` writes.
+fn page(title: &str, body: impl FnOnce(&mut Markup)) -> String {
+    let mut to = Markup::default();
+    to.fixed(embedded::DOCTYPE);
+    to.newline();
+    to.element("html", &none().and("lang", "en"), |to| {
+        to.element("head", &none(), |to| {
+            let meta = |to: &mut Markup, name, content: &str| {
+                to.tag("meta", &none().and("name", name).and("content", content), "");
+            };
+            to.tag("meta", &none().and("charset", "utf-8"), "");
+            let policy = none().and("http-equiv", "Content-Security-Policy");
+            to.tag("meta", &policy.and("content", policy_text()), "");
+            meta(to, "referrer", "no-referrer");
+            meta(to, "viewport", "width=device-width, initial-scale=1");
+            meta(to, "color-scheme", "light dark");
+            meta(to, "generator", "deburr");
+            to.tag("title", &none(), &title.replace('`', ""));
+            // Browsers ask the server of a page without an icon.
+            to.fixed("<link rel=\"icon\" href=\"data:,\">");
+            to.element("style", &none(), |to| to.fixed(STYLE));
+        });
+        to.newline();
+        to.element("body", &none(), body);
+    });
+    to.newline();
+    to.into_html()
+}
+
+/// What the page may do: show itself. Its style is named by its hash, so that no other one applies.
+fn policy_text() -> String {
+    let hash = base64(&Sha256::digest(STYLE.as_bytes()));
+    format!(
+        "default-src 'none'; style-src 'sha256-{hash}'; img-src data:; base-uri 'none'; form-action 'none'"
+    )
+}
+
+/// Base64 (RFC 4648), with padding.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let of = |i: usize| u32::from(chunk.get(i).copied().unwrap_or(0));
+        let bits = of(0) << 16 | of(1) << 8 | of(2);
+        for i in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * i) & 63) as usize];
+            text.push(if i <= chunk.len() { char::from(digit) } else { '=' });
+        }
+    }
+    text
+}
+
+/// The answer: what was watched, the verdict, and for each question whether something was found.
+fn header(to: &mut Markup, report: &Report) {
+    to.newline();
+    to.element("header", &none(), |to| {
+        to.prose("h1", &none(), &words::headline(report));
+        to.prose("p", &class("aside"), &words::about(report));
+        for event in &report.window.events {
+            to.element("p", &class("note"), |to| {
+                to.tag("b", &none(), "note: ");
+                to.words(&sentence(event));
+            });
+        }
+        answers(to, report);
+    });
+}
+
+/// One mark for each area with a rule in the report.
+fn answers(to: &mut Markup, report: &Report) {
+    let areas = [
+        (Area::Sched, "waiting for a CPU"),
+        (Area::Cpu, "speed of the CPUs"),
+        (Area::Block, "block IO"),
+        (Area::Memory, "memory"),
+        (Area::Syscalls, "system calls"),
+        (Area::Host, "settings of the host"),
+        (Area::Observer, "this observation"),
+    ];
+    to.element("ul", &class("answers").and("aria-label", "the answers in short"), |to| {
+        for (area, name) in areas {
+            let found = report.findings.iter().enumerate().filter(|(_, it)| it.area == area);
+            let found: Vec<usize> = found.map(|(i, _)| i).collect();
+            let blind = report.not_checked.iter().filter(|it| it.area == area).count() as u64;
+            let quiet = report.ruled_out.iter().filter(|it| it.area == area).count() as u64;
+            let worst = found.iter().map(|&i| report.findings[i].severity).max();
+            let blind_text = || format!("{} not possible", counted(blind, "check", "checks"));
+            let (kind, mark, mut text) = match (worst, blind, quiet) {
+                (Some(Severity::Info), ..) => {
+                    ("info", "i", counted(found.len() as u64, "remark", "remarks"))
+                }
+                (Some(_), ..) => ("found", "✗", counted(found.len() as u64, "finding", "findings")),
+                (None, 0, 0) => continue,
+                (None, 0, _) => ("clear", "✓", "nothing found".into()),
+                (None, _, 0) => ("blind", "?", blind_text()),
+                (None, ..) => ("blind", "?", format!("nothing found, {}", blind_text())),
+            };
+            if worst.is_some() && blind > 0 {
+                text = format!("{text}, {}", blind_text());
+            }
+            to.element("li", &class(kind), |to| {
+                to.tag("span", &class("mark").and("aria-hidden", "true"), mark);
+                match found.first() {
+                    Some(i) => {
+                        to.tag("a", &none().and("href", format_args!("#finding-{i}")), name);
+                    }
+                    None => to.text(name),
+                }
+                to.tag("span", &class("what"), &format!(" {text}"));
+            });
+        }
+    });
+}
+
+fn body(to: &mut Markup, report: &Report) {
+    if !report.findings.is_empty() {
+        section(to, "findings", |to| finding::all(to, &report.findings));
+    }
+    if !report.ledger.is_empty() {
+        section(to, "where the time went", |to| ledger::all(to, &report.ledger));
+    }
+    if let Some(io) = &report.block_io {
+        section(to, "block devices", |to| block_io::all(to, io));
+    }
+    for (title, checks) in words::checks(report) {
+        if checks.is_empty() {
+            continue;
+        }
+        section(to, title, |to| {
+            to.element("dl", &class("checks"), |to| {
+                for check in checks {
+                    to.tag("dt", &none(), &check.label(60));
+                    to.prose("dd", &none(), &check.about);
+                }
+            });
+        });
+    }
+    section(to, "observer", |to| {
+        let rows = |to: &mut Markup, rows: Vec<(&str, String)>| {
+            to.element("dl", &class("facts"), |to| {
+                for (name, text) in rows {
+                    to.tag("dt", &none(), name);
+                    to.prose("dd", &none(), &text);
+                }
+            });
+        };
+        let observer = &report.observer;
+        let mut short = vec![
+            ("cost", words::cost(observer, report.window.seconds)),
+            ("lost", words::lost(observer)),
+        ];
+        short.extend(words::sources(observer, false).into_iter().map(|it| ("gaps", it)));
+        rows(to, short);
+        details(to, "what it saw of each source", |to| {
+            to.element("ul", &none(), |to| {
+                for source in words::sources(observer, true) {
+                    to.prose("li", &none(), &source);
+                }
+            });
+        });
+    });
+}
+
+/// A part of the page with a heading.
+fn section(to: &mut Markup, title: &str, content: impl FnOnce(&mut Markup)) {
+    to.newline();
+    to.element("section", &none(), |to| {
+        to.tag("h2", &none(), title);
+        content(to);
+    });
+}
+
+/// What is shown on request, with the mouse or the keyboard. Printed pages show it always.
+fn details(to: &mut Markup, title: &str, content: impl FnOnce(&mut Markup)) {
+    to.element("details", &none(), |to| {
+        to.tag("summary", &none(), title);
+        content(to);
+    });
+}
+
+/// A cell of a table.
+enum Cell {
+    /// Words, aligned left.
+    Words(String),
+    /// A number, aligned right.
+    Number(String),
+    /// A bar for the share in the cell before, in a colour.
+    Bar(f64, &'static str),
+}
+
+/// A table in a box of its own, which scrolls where the page is too narrow for it.
+fn table(to: &mut Markup, headings: &[&str], rows: Vec<Vec<Cell>>) {
+    let scrolls = class("table").and("tabindex", 0).and("role", "region");
+    to.element("div", &scrolls.and("aria-label", headings.join(", ")), |to| {
+        to.element("table", &none(), |to| {
+            to.element("thead", &none(), |to| {
+                to.element("tr", &none(), |to| {
+                    for (i, heading) in headings.iter().enumerate() {
+                        let number = matches!(
+                            rows.first().and_then(|row| row.get(i)),
+                            Some(Cell::Number(_))
+                        );
+                        let attributes = if number { class("n") } else { none() };
+                        let element = if heading.is_empty() { "td" } else { "th" };
+                        to.prose(element, &attributes, heading);
+                    }
+                });
+            });
+            to.element("tbody", &none(), |to| {
+                for row in rows {
+                    to.element("tr", &none(), |to| row.into_iter().for_each(|it| cell(to, it)));
+                }
+            });
+        });
+    });
+}
+
+fn cell(to: &mut Markup, cell: Cell) {
+    match cell {
+        Cell::Words(text) => to.prose("td", &none(), &text),
+        Cell::Number(text) => to.prose("td", &class("n"), &text),
+        Cell::Bar(share, colour) => {
+            to.element("td", &class("b"), |to| svg::bar(to, share, colour));
+        }
+    }
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Pages are read by a strict reader of tags: whatever a host names its processes, a page has the elements and
+//! attributes that the program wrote, and no others.
+
+use super::super::golden::{SAMPLES, any_text, sample, scramble};
+use super::*;
+use proptest::prelude::*;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// The elements of a page.
+const ELEMENTS: &str = "a article b body code dd details div dl dt figcaption figure g h1 h2 h3 head header html li line \
+                        link main meta p path pre rect script section span style summary svg table tbody td text th thead \
+                        title tr ul";
+/// The attributes of a page. None of them runs anything, and only `href` leads anywhere.
+const ATTRIBUTES: &str = "aria-hidden aria-label charset class content d height href http-equiv id lang name open \
+                          preserveAspectRatio rel role tabindex text-anchor type viewBox width x x1 x2 y y1 y2";
+
+/// A tag: its name and its attributes.
+type Tag = (String, Vec<(String, String)>);
+
+/// The tags of a page, in order. Fails on anything that a browser could read in another way: an unquoted attribute, a
+/// stray `<` or `>`, an element that is not closed.
+fn tags(html: &str) -> Vec<Tag> {
+    let mut rest = html.strip_prefix("<!doctype html>").expect("a doctype");
+    let (mut tags, mut open) = (Vec::new(), Vec::<String>::new());
+    while let Some(at) = rest.find(['<', '>']) {
+        assert!(rest[at..].starts_with('<'), "a stray `>`: {}", &rest[..at]);
+        rest = &rest[at + 1..];
+        if let Some(end) = rest.strip_prefix('/') {
+            let (name, after) = end.split_once('>').unwrap();
+            assert_eq!(open.pop().as_deref(), Some(name), "an element that is not closed");
+            rest = after;
+            continue;
+        }
+        let (tag, after) = tag(rest);
+        let name = tag.0.clone();
+        rest = after;
+        if ["script", "style"].contains(&name.as_str()) {
+            let end = rest.find("</").unwrap();
+            assert!(rest[end..].starts_with(&format!("</{name}>")));
+            let content = &rest[..end];
+            assert!(!content.contains('<'), "{content}");
+            rest = &rest[end..];
+        }
+        if !["meta", "link"].contains(&name.as_str()) {
+            open.push(name);
+        }
+        tags.push(tag);
+    }
+    assert!(open.is_empty(), "{open:?}");
+    tags
+}
+
+/// A start tag, and what is after it.
+fn tag(from: &str) -> (Tag, &str) {
+    let end = from.find([' ', '>']).unwrap();
+    let (name, mut rest) = from.split_at(end);
+    let mut attributes = Vec::new();
+    while let Some(attribute) = rest.strip_prefix(' ') {
+        let (key, value) = attribute.split_once("=\"").unwrap();
+        let (value, after) = value.split_once('"').unwrap();
+        attributes.push((key.to_owned(), value.to_owned()));
+        rest = after;
+    }
+    ((name.to_owned(), attributes), rest.strip_prefix('>').expect("the end of a tag"))
+}
+
+/// Fails on a page that holds anything active, or leads anywhere else.
+fn check(html: &str) {
+    let (elements, attributes): (BTreeSet<&str>, BTreeSet<&str>) =
+        (ELEMENTS.split_whitespace().collect(), ATTRIBUTES.split_whitespace().collect());
+    let mut ids = BTreeSet::new();
+    for (name, its) in tags(html) {
+        assert!(elements.contains(name.as_str()), "<{name}>");
+        let value =
+            |key: &str| its.iter().find(|(it, _)| it == key).map(|(_, value)| value.as_str());
+        if name == "script" {
+            assert_eq!(value("type"), Some("application/json"));
+        }
+        for (key, value) in &its {
+            assert!(attributes.contains(key.as_str()), "<{name} {key}>");
+            assert!(key != "href" || value.starts_with('#') || value == "data:,", "{value}");
+            assert!(key != "id" || ids.insert(value.clone()), "the id `{value}` is there twice");
+        }
+        if value("role") == Some("img") {
+            assert!(value("aria-label").is_some_and(|label| !label.is_empty()));
+        }
+    }
+}
+
+#[test]
+fn pages_are_well_formed_small_and_read_back() {
+    for (name, _) in SAMPLES {
+        let report = sample(name);
+        let page = html(&report).unwrap();
+        check(&page);
+        assert!(page.len() < 100_000, "{name}: {} bytes", page.len());
+        assert!(is_page(page.as_bytes()));
+        assert_eq!(report_of_page(page.as_bytes()).unwrap(), report, "{name}");
+    }
+}
+
+#[test]
+fn a_page_says_what_the_text_says() {
+    let report = sample("rhythm");
+    let page = html(&report).unwrap();
+    let plain = |text: &str| text.replace('`', "").split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut text = String::new();
+    let mut inside = false;
+    for c in page.split_once("<body>").unwrap().1.split("<script").next().unwrap().chars() {
+        match c {
+            '<' => inside = true,
+            '>' => {
+                inside = false;
+                // Elements within a sentence are not words of their own.
+            }
+            c if !inside => text.push(c),
+            _ => {}
+        }
+    }
+    let text = plain(&text);
+    for finding in &report.findings {
+        for sentence in [Some(&finding.title), finding.victim.note.as_ref()].into_iter().flatten() {
+            assert!(text.contains(&plain(sentence)), "{sentence}");
+        }
+        for fix in &finding.fix {
+            assert!(text.contains(&plain(&fix.action)), "{}", fix.action);
+        }
+    }
+    for it in &report.ruled_out {
+        assert!(text.contains(&it.code) && text.contains(&plain(&it.closest)), "{}", it.closest);
+    }
+}
+
+#[test]
+fn plots_and_their_tables_are_there() {
+    let page = html(&sample("rhythm")).unwrap();
+    let plots = page.matches("role=\"img\"").count();
+    // Two time lines, one histogram, one ledger.
+    assert_eq!(plots, 4);
+    assert_eq!(page.matches("<summary>as a table</summary>").count(), plots);
+}
+
+#[test]
+fn a_hostile_name_is_inert() {
+    let mut report = sample("neighbour");
+    let name = "</script><img src=x onerror=alert(1)>";
+    report.findings[0].victim.comm = Some(name.into());
+    report.findings[0].causes[0].entity.cgroup = Some(name.into());
+    report.findings[0].title = name.into();
+    report.host.name = format!("\"><script>alert(1)</script>{name}");
+    let page = html(&report).unwrap();
+    check(&page);
+    assert!(!page.contains("<img"));
+    assert_eq!(page.matches("</script>").count(), 1);
+    assert_eq!(report_of_page(page.as_bytes()).unwrap(), report);
+}
+
+#[test]
+fn the_policy_names_the_style_and_allows_nothing_else() {
+    assert_eq!(base64(b""), "");
+    assert_eq!(base64(b"f"), "Zg==");
+    assert_eq!(base64(b"fo"), "Zm8=");
+    assert_eq!(base64(b"foobar"), "Zm9vYmFy");
+    let page = html(&sample("healthy")).unwrap();
+    let style = page.split_once("<style>").unwrap().1.split_once("</style>").unwrap().0;
+    let hash = base64(&Sha256::digest(style.as_bytes()));
+    let policy = page.split_once("Content-Security-Policy\" content=\"").unwrap().1;
+    let policy = policy.split_once('"').unwrap().0.replace("&#39;", "'");
+    assert!(policy.starts_with(&format!("default-src 'none'; style-src 'sha256-{hash}'; ")));
+    assert!(!policy.contains("unsafe") && !policy.contains("http"), "{policy}");
+    for address in ["http://", "https://", "//", "url(", "@import"] {
+        assert!(!style.contains(address), "{address}");
+    }
+}
+
+#[test]
+fn other_pages_are_refused() {
+    assert!(!is_page(b"SQLite format 3\0") && !is_page(b"<!doc") && is_page(b"<!DOCTYPE HTML>"));
+    let refusal = |page: &str| report_of_page(page.as_bytes()).unwrap_err().to_string();
+    assert!(refusal("<!doctype html><p>hello").contains("holds no report"));
+    let page = html(&sample("healthy")).unwrap();
+    let cut = &page[..page.find("deburr-report").unwrap() + 100];
+    assert!(refusal(cut).contains("cut short"));
+    assert!(
+        refusal(&page.replace("deburr.report/1", "deburr.report/9")).contains("deburr.report/9")
+    );
+    let nested = "[".repeat(100_000);
+    let start = "<script type=\"application/json\" id=\"deburr-report\">";
+    assert!(
+        refusal(&format!("<!doctype html>{start}{nested}</script>")).contains("cannot be read")
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_text_of_a_host_becomes_markup(
+        texts in prop::collection::vec(prop_oneof![
+            any_text(),
+            r#"(?s)(</?(script|style|img|svg|title|textarea)( onload=x)?>|<!--|-->|\]\]>|['"`<>&=/ ]|&lt;|.){0,20}"#,
+        ], 1..20),
+        which in 0..SAMPLES.len(),
+    ) {
+        let mut document: Value = serde_json::from_str(SAMPLES[which].1).unwrap();
+        scramble(&mut document, "", &mut texts.into_iter().cycle());
+        let report: Report = serde_json::from_value(document).unwrap();
+        let page = html(&report).unwrap();
+        check(&page);
+        let body = page.split_once("</style>").unwrap().1;
+        prop_assert!(!body.contains(|c| c != '\n' && crate::text::name::is_hidden(c)));
+        let back = report_of_page(page.as_bytes()).ok();
+        let readable = report.schema == crate::finding::REPORT_SCHEMA;
+        prop_assert_eq!(back, readable.then_some(report));
+    }
+
+    #[test]
+    fn no_page_makes_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), json in any_text()) {
+        let _ = report_of_page(&bytes);
+        let start = "<!doctype html><script type=\"application/json\" id=\"deburr-report\">";
+        let _ = report_of_page(format!("{start}{json}</script>").as_bytes());
+    }
+
+    #[test]
+    fn no_number_breaks_a_page(
+        numbers in prop::collection::vec(any::<f64>().prop_filter("JSON has no others", |x| x.is_finite()), 4),
+        counts in prop::collection::vec(any::<u64>(), 4),
+        values in prop::collection::vec(any::<f64>(), 0..300),
+    ) {
+        let mut report = sample("rhythm");
+        report.window.seconds = numbers[0];
+        report.ledger[0].wall_ns = counts[2];
+        let finding = &mut report.findings[0];
+        finding.confidence = numbers[2];
+        finding.cost.lost_ns_per_s = counts[3];
+        for (class, count) in finding.sizes.iter_mut().zip(&counts) {
+            class.count = *count;
+            class.ns = *count;
+        }
+        if let Some(chart) = &mut finding.chart {
+            chart.from_s = numbers[1];
+            chart.step_s = numbers[3];
+            chart.rows[0].values = values;
+        }
+        // Values that JSON has no number for are refused, not shown.
+        if let Ok(page) = html(&report) {
+            check(&page);
+            prop_assert!(!page.contains("NaN") && !page.contains("=\"inf"));
+        }
+    }
+}
