@@ -56,6 +56,7 @@ pub const TARGETS: &[Target] = &[
     target_of("superblock", 68, 16, targets::disk::superblock),
     target_of("debugfs", 4, 16, targets::disk::answer),
     target_of("reader", 8, 16, targets::reader::read),
+    target_of("transcript", 8, 64, targets::transcript::read),
 ];
 
 const fn target_of(

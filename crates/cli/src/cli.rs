@@ -11,6 +11,7 @@ use crate::cmd::explain::ExplainArgs;
 use crate::cmd::generate::CompletionsArgs;
 use crate::cmd::lab::LabArgs;
 use crate::cmd::limits::LimitsArgs;
+use crate::cmd::read::ReadArgs;
 use crate::cmd::record::RecordArgs;
 use crate::cmd::report::ReportArgs;
 use crate::cmd::sector::SectorArgs;
@@ -52,6 +53,8 @@ pub(crate) enum Command {
     Record(RecordArgs),
     /// Report on a recording
     Report(ReportArgs),
+    /// Read what vmstat, iostat, runqlat, biosnoop and other tools printed, and say what it means
+    Read(ReadArgs),
     /// Explain what a finding means, how it is computed, and when it is wrong
     Explain(ExplainArgs),
     /// Say what this kernel and these privileges allow to be found

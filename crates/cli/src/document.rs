@@ -27,18 +27,31 @@ pub(crate) fn read(path: &Path, most_bytes: u64) -> anyhow::Result<Vec<u8>> {
     read_within(path, most_bytes, IDLE).map_err(|error| failed(&error))
 }
 
-fn read_within(path: &Path, most_bytes: u64, idle: Duration) -> io::Result<Vec<u8>> {
+/// Opens a file or a pipe, to be read as far as the reader likes. A read fails if nothing comes for half a minute.
+///
+/// # Errors
+/// If the file cannot be opened.
+pub(crate) fn open(path: &Path) -> anyhow::Result<Patient> {
+    open_within(path, IDLE)
+        .map_err(|error| Failure::bad_input(format!("cannot read `{}`: {error}", path.display())))
+}
+
+fn open_within(path: &Path, idle: Duration) -> io::Result<Patient> {
     // Otherwise opening would wait for the other end of a pipe.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    let mut from = Patient { file, idle }.take(most_bytes + 1);
+    Ok(Patient { file, idle })
+}
+
+fn read_within(path: &Path, most_bytes: u64, idle: Duration) -> io::Result<Vec<u8>> {
+    let mut from = open_within(path, idle)?.take(most_bytes + 1);
     let mut bytes = Vec::new();
     from.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
 /// A file whose reads wait for data, but not for ever.
-struct Patient {
+pub(crate) struct Patient {
     file: File,
     idle: Duration,
 }

@@ -16,6 +16,7 @@
 //! - [`host_diff`]: which settings and capabilities differ between hosts, and which differences matter.
 //! - [`snapshot`]: the hardware and configuration of a host, as typed facts.
 //! - [`sweep`]: load sweeps of a service: runs in; points, knees and a verdict out.
+//! - [`transcript`]: the output of other tools: what it was taken for, and what it means.
 //! - [`view`]: arithmetic over a recording: totals, histograms, joins, shares.
 //! - [`stats`]: significance of bursts, periods and coincidences.
 //! - [`rules`]: the detectors, one per file; each answers `Fired`, `Quiet` or `NoData`.
@@ -45,4 +46,5 @@ pub mod syscalls;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
 pub mod text;
+pub mod transcript;
 pub mod view;

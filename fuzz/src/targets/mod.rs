@@ -15,6 +15,7 @@ pub(crate) mod rows;
 pub(crate) mod runtimes;
 pub(crate) mod snapshot;
 pub(crate) mod sqlite;
+pub(crate) mod transcript;
 
 /// Splits an input in two: the first two bytes are the length of the second part.
 fn halves(data: &[u8]) -> (&[u8], &[u8]) {

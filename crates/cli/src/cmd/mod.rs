@@ -12,6 +12,7 @@ pub(crate) mod generate;
 pub(crate) mod lab;
 pub(crate) mod limits;
 mod page;
+pub(crate) mod read;
 pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod sector;

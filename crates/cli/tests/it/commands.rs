@@ -12,6 +12,7 @@ fn every_command_explains_itself() {
         "diagnose",
         "record",
         "report",
+        "read",
         "explain",
         "lab",
         "limits",

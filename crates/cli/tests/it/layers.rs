@@ -10,7 +10,7 @@ const PROGRAM: &str = "crates/cli/src/";
 
 /// The modules, lowest first, as ARCHITECTURE.md draws them. `finding` is below `rules` because it is data: what the
 /// rules report.
-const LAYERS: [&str; 16] = [
+const LAYERS: [&str; 17] = [
     "text",
     "sqlite",
     "filesystem",
@@ -19,6 +19,7 @@ const LAYERS: [&str; 16] = [
     "procfs",
     "finding",
     "limits",
+    "transcript",
     "view",
     "snapshot",
     "sweep",

@@ -19,6 +19,7 @@ mod outputs;
 mod pages;
 mod program;
 mod programs;
+mod read;
 mod readme;
 mod recordings;
 mod replay;
