@@ -9,7 +9,6 @@ use crate::session;
 use crate::signals::Signals;
 use crate::sinks::Sinks;
 use deburr_core::rules;
-use deburr_core::view::Fold;
 use std::path::PathBuf;
 
 /// Arguments of `deburr diagnose`.
@@ -36,11 +35,11 @@ pub(crate) fn run(args: &Diagnose) -> anyhow::Result<Exit> {
     plan.stdout_is_taken = args.show.json || page.is_stdout();
     let claim = record::claim(args.output.as_deref(), args.force)?;
     let signals = Signals::install()?;
-    let mut sinks = Sinks::new(Some(Fold::default()), claim);
+    let mut sinks = Sinks::new(Some(page.fold()), claim);
     session::run(&plan, &mut sinks, &signals)?;
     let stored = sinks.close();
     let fold = sinks.fold.take().unwrap_or_default();
     let report = rules::report(fold.view(), env!("CARGO_PKG_VERSION"), true);
-    let exit = page.show_report(&report, &args.show)?;
+    let exit = page.show_report(&report, fold.plots(&report).as_ref(), &args.show)?;
     Ok(if stored { exit } else { Exit::Output })
 }

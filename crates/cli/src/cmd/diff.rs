@@ -14,6 +14,7 @@ use deburr_core::render::{self, TextStyle};
 use deburr_core::rules;
 use deburr_core::snapshot::{MAX_BYTES, Snapshot};
 use deburr_core::syscalls::Profile;
+use deburr_core::view::Fold;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -188,7 +189,7 @@ fn measured(args: &DiffArgs, hosts: &[LabelledSnapshot]) -> anyhow::Result<Vec<M
     for word in &args.recording {
         let (host, file) = of_host("--recording", word, hosts)?;
         let file = Path::new(file);
-        let (_, report) = report::judged(file, deadline::of_file(file))?;
+        let report = report::judged(file, deadline::of_file(file), Fold::default())?.report;
         measured.push(Measured::recording(host, &report).ok_or_else(|| {
             Failure::bad_input(format!("--recording {word}: in that recording nothing ran"))
         })?);

@@ -11,6 +11,7 @@ use crate::output;
 use anyhow::Context as _;
 use deburr_core::finding::Report;
 use deburr_core::render;
+use deburr_core::view::{Fold, Plots};
 use std::path::Path;
 
 /// Bytes at the beginning of a file that tell whether it is a page.
@@ -46,18 +47,28 @@ impl Page {
         Ok(Self(Some(claim)))
     }
 
+    /// A fold that keeps what a page shows, if one is asked for.
+    pub(super) fn fold(&self) -> Fold {
+        if self.0.is_some() { Fold::with_plots() } else { Fold::default() }
+    }
+
     /// Whether standard output is for the page.
     pub(super) fn is_stdout(&self) -> bool {
         self.0.as_ref().is_some_and(Claim::is_stdout)
     }
 
     /// Shows a report, and writes the page. The text comes first: it is there even if the page cannot be written.
-    pub(super) fn show_report(&self, report: &Report, show: &ShowArgs) -> anyhow::Result<Exit> {
+    pub(super) fn show_report(
+        &self,
+        report: &Report,
+        plots: Option<&Plots>,
+        show: &ShowArgs,
+    ) -> anyhow::Result<Exit> {
         if !self.is_stdout() {
             show::report(report, show)?;
         }
         if let Some(claim) = &self.0 {
-            let html = render::html(report);
+            let html = render::html(report, plots);
             let html = html.context("the report holds a number that JSON cannot have")?;
             claim.keep(html.as_bytes())?;
         }

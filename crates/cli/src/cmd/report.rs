@@ -12,7 +12,7 @@ use deburr_core::cpu_check::{CpuCheck, Document, judge};
 use deburr_core::finding::Report;
 use deburr_core::recording::Record;
 use deburr_core::rules;
-use deburr_core::view::Fold;
+use deburr_core::view::{Fold, Plots};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -32,31 +32,40 @@ pub(crate) struct ReportArgs {
 
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
     let page = Page::claim(&args.page, args.force, Some(&args.file), args.show.json)?;
-    let (check, report) = match page::report_in(&args.file)? {
-        Some(report) => (None, report),
-        None => judged(&args.file, deadline::of_file(&args.file))?,
+    let Judged { report, check, plots } = match page::report_in(&args.file)? {
+        Some(report) => Judged { report, check: None, plots: None },
+        None => judged(&args.file, deadline::of_file(&args.file), page.fold())?,
     };
     if let (Some(check), false) = (check, args.show.json || page.is_stdout()) {
         show::cpu_check(&Document::new(check, &report), &args.show)?;
         output::print(b"\n")?;
     }
-    page.show_report(&report, &args.show)
+    page.show_report(&report, plots.as_ref(), &args.show)
 }
 
-/// What the rules say about a recording, and about its check of CPUs if it holds one.
-pub(super) fn judged(file: &Path, most: Duration) -> anyhow::Result<(Option<CpuCheck>, Report)> {
+/// What follows from a recording.
+pub(super) struct Judged {
+    /// What the rules say.
+    pub(super) report: Report,
+    /// The check of CPUs, if the recording holds one.
+    check: Option<CpuCheck>,
+    /// What a page shows, if the fold kept it.
+    plots: Option<Plots>,
+}
+
+/// Folds a recording, and applies the rules.
+pub(super) fn judged(file: &Path, most: Duration, fold: Fold) -> anyhow::Result<Judged> {
     let path = file.to_owned();
     deadline::within(most, format_args!("`{}`", file.display()), move || {
-        let fold = folded(&path)?;
+        let fold = folded(&path, fold)?;
         let report = rules::report(fold.view(), env!("CARGO_PKG_VERSION"), false);
-        Ok((judge(fold.view()), report))
+        Ok(Judged { check: judge(fold.view()), plots: fold.plots(&report), report })
     })?
 }
 
 /// Reads a recording and folds its records into a view. Prints a message if the recording was cut short.
-fn folded(file: &Path) -> anyhow::Result<Fold> {
+fn folded(file: &Path, mut fold: Fold) -> anyhow::Result<Fold> {
     let reader = Reader::open(file).map_err(Failure::bad_input)?;
-    let mut fold = Fold::default();
     let mut begun = false;
     let mut ended = false;
     reader
@@ -91,9 +100,9 @@ mod tests {
         let fixture =
             concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/lab/writeback/recording.deburr");
         let file = Path::new(fixture);
-        assert!(judged(file, deadline::of_file(file)).is_ok());
+        assert!(judged(file, deadline::of_file(file), Fold::with_plots()).is_ok());
         // Thousands of rows take longer.
-        let error = judged(file, Duration::from_nanos(1)).unwrap_err();
+        let error = judged(file, Duration::from_nanos(1), Fold::default()).err().unwrap();
         let text = error.to_string();
         assert!(text.starts_with(&format!("`{fixture}` cannot be analysed within")), "{text}");
         assert_eq!(error.downcast_ref::<Failure>().unwrap().exit, Exit::BadInput);

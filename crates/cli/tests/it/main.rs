@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
 
 mod arm64;
+mod browser;
 mod commands;
 #[path = "../common/mod.rs"]
 mod common;

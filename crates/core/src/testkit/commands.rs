@@ -111,8 +111,9 @@ fn must_be_known(words: Vec<&str>) -> Result<(), String> {
     match words[..] {
         ["-w", setting] => {
             let (name, _) = setting.split_once('=').ok_or("a setting without a value")?;
-            let has_area =
-                ["vm.", "kernel.", "net.", "fs."].iter().any(|area| name.starts_with(area));
+            let has_area = ["vm.", "kernel.", "net.", "fs.", "dev.raid."]
+                .iter()
+                .any(|area| name.starts_with(area));
             let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "._-/".contains(c));
             if has_area && is_plain && !name.contains("..") && !name.contains("core_pattern") {
                 return Ok(());

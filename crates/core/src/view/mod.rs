@@ -8,6 +8,8 @@ mod cpu_check;
 mod host;
 mod kept;
 mod limits;
+mod over_time;
+mod plots;
 mod process;
 mod series;
 mod syscalls;
@@ -18,10 +20,13 @@ pub use cgroup::{CgroupView, Counter};
 pub use cpu_check::CpuCheckView;
 pub use host::{CpuTotals, CpuView, Load, ObserverView, PsiView};
 pub use limits::ProcessLimit;
+pub use over_time::{Heat, OverTime};
+pub use plots::{DevicePlot, LoadPlot, Plots};
 pub use process::{Delay, Group, GroupCulprit, Groups, Idle, ProcessView, ThreadNameTotals, Usage};
 pub use series::Series;
 pub use syscalls::{SyscallGroup, SyscallView};
 
+use crate::finding::Report;
 use crate::recording::{CgroupId, Event, Meta, ProcId, PsiResource, Record, Source, State};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,11 +60,27 @@ pub struct View {
 #[derive(Clone, Debug, Default)]
 pub struct Fold {
     view: View,
+    over_time: Option<OverTime>,
 }
 
 impl Fold {
+    /// A fold that also keeps what happened when, for [`Fold::plots`].
+    #[must_use]
+    pub fn with_plots() -> Self {
+        Self { view: View::default(), over_time: Some(OverTime::default()) }
+    }
+
+    /// The plots of a report that was made from this view; `None` if they were not kept.
+    #[must_use]
+    pub fn plots(&self, report: &Report) -> Option<Plots> {
+        Some(Plots::of(report, &self.view, self.over_time.as_ref()?))
+    }
+
     /// Adds a record. Records must come in the order in which they were recorded.
     pub fn push(&mut self, record: &Record) {
+        if let Some(over_time) = &mut self.over_time {
+            over_time.push(record);
+        }
         let view = &mut self.view;
         if let Some(span) = record.span() {
             view.last_ns = view.last_ns.max(span.t1_ns);

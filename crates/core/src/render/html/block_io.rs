@@ -3,20 +3,32 @@
 
 use super::super::words::block_io as words;
 use super::markup::{Markup, class, none};
-use super::{Cell, table};
+use super::{Cell, load, table};
 use crate::finding::{BlockIo, DeviceIo, IoLatency, IoRow, IoRowsBy, IoTable};
-use crate::text::units::{bytes, count, duration, share};
+use crate::text::units::{bytes, count, counted, duration, share};
+use crate::view::{DevicePlot, Plots};
 
-pub(super) fn all(to: &mut Markup, io: &BlockIo) {
-    for device in &io.devices {
+/// Devices whose tables are whole, besides those that explain a finding; of others the first rows are shown.
+const WHOLE: usize = 3;
+const ROWS_SHORT: usize = 6;
+
+pub(super) fn all(to: &mut Markup, io: &BlockIo, plots: Option<&Plots>) {
+    for (i, device) in io.devices.iter().enumerate() {
         to.element("div", &class("device"), |to| {
             to.prose("h3", &none(), &words::head(device));
             times(to, &device.latency);
             if let Some(text) = words::dirtied(device) {
                 to.prose("p", &none(), &text);
             }
+            let same = |it: &&DevicePlot| it.device == device.device;
+            if let Some((plot, all)) =
+                plots.and_then(|it| Some((it.devices.iter().find(same)?, it)))
+            {
+                load::device(to, plot, all.window_ns);
+            }
             for table in &device.tables {
-                rows(to, device, table);
+                let is_whole = i < WHOLE || device.explained_by.is_some();
+                rows(to, device, table, if is_whole { usize::MAX } else { ROWS_SHORT });
             }
         });
     }
@@ -49,14 +61,14 @@ fn times(to: &mut Markup, latency: &[IoLatency]) {
 }
 
 /// A table of transfers. Open where it explains a finding.
-fn rows(to: &mut Markup, device: &DeviceIo, io: &IoTable) {
+fn rows(to: &mut Markup, device: &DeviceIo, io: &IoTable, most: usize) {
     let attributes = match device.explained_by == Some(io.by) {
         true => none().and("open", ""),
         false => none(),
     };
     let by = format!("by {}", words::by(io.by));
     let has_files = matches!(io.by, IoRowsBy::Pattern | IoRowsBy::Directory);
-    let cells = |row: &IoRow| {
+    let cells = |row: &IoRow, name: String| {
         let mut cells = vec![
             Cell::Number(bytes(row.bytes as f64)),
             Cell::Number(share(row.bytes_share)),
@@ -69,7 +81,7 @@ fn rows(to: &mut Markup, device: &DeviceIo, io: &IoTable) {
         if has_files {
             cells.push(Cell::Number(words::files(row)));
         }
-        cells.push(Cell::Words(words::named(row)));
+        cells.push(Cell::Words(name));
         cells
     };
     let mut headings = vec!["bytes", "", "", "IOs", "", "", "read"];
@@ -77,6 +89,12 @@ fn rows(to: &mut Markup, device: &DeviceIo, io: &IoTable) {
     headings.push(&by);
     to.element("details", &attributes, |to| {
         to.tag("summary", &none(), &by);
-        table(to, &headings, io.rows.iter().map(cells).collect());
+        let (shown, hidden) = io.rows.split_at(io.rows.len().min(most));
+        let mut rows: Vec<_> = shown.iter().map(|row| cells(row, words::named(row))).collect();
+        if !hidden.is_empty() {
+            let (rest, number) = words::sum(device, hidden);
+            rows.push(cells(&rest, counted(number, "other", "others")));
+        }
+        table(to, &headings, rows);
     });
 }

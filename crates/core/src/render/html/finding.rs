@@ -3,25 +3,27 @@
 
 use super::super::words::finding as words;
 use super::markup::{Markup, class, none};
-use super::{Cell, details, plots, table, time};
+use super::{Cell, details, heat, plots, table, time};
 use crate::finding::{Evidence, FileTable, Finding, Fix};
 use crate::text::escape::{command, label, sentence};
 use crate::text::units::{share, value};
+use crate::view::{Heat, Plots};
 
 /// Width of names of numbers and files.
 const NAME_COLUMNS: usize = 80;
 
-pub(super) fn all(to: &mut Markup, findings: &[Finding]) {
+pub(super) fn all(to: &mut Markup, findings: &[Finding], plots: Option<&Plots>) {
     for (i, finding) in findings.iter().enumerate() {
         to.newline();
         let attributes = class(format_args!("finding {}", words::severity(finding.severity)));
         to.element("article", &attributes.and("id", format_args!("finding-{i}")), |to| {
-            write(to, finding);
+            let waits = plots.and_then(|it| Some((it.of_findings.get(i)?.as_ref()?, it.window_ns)));
+            write(to, finding, waits);
         });
     }
 }
 
-fn write(to: &mut Markup, finding: &Finding) {
+fn write(to: &mut Markup, finding: &Finding, waits: Option<(&Heat, u64)>) {
     to.element("h3", &none(), |to| {
         to.tag("span", &class("tag"), &words::tag(finding));
         to.text(" ");
@@ -40,6 +42,9 @@ fn write(to: &mut Markup, finding: &Finding) {
         time::chart(to, chart);
     }
     plots::sizes(to, &finding.sizes);
+    if let Some((waits, window_ns)) = waits {
+        heat::write(to, waits, window_ns, "how long the victim waited for a CPU", "waits");
+    }
     if let Some(files) = &finding.files {
         self::files(to, files);
     }

@@ -4,7 +4,7 @@
 
 use super::super::words::{portion, report as words};
 use super::markup::{Markup, class, none};
-use super::svg::{self, Anchor, WIDTH};
+use super::svg::{self, WIDTH};
 use super::{Cell, details, table};
 use crate::finding::{Ledger, LedgerState};
 use crate::text::units::{duration, share};
@@ -32,7 +32,7 @@ const ORDER: [LedgerState; 10] = [
     LedgerState::Stopped,
 ];
 
-fn colour(state: LedgerState) -> &'static str {
+pub(super) fn colour(state: LedgerState) -> &'static str {
     match state {
         LedgerState::OnCpu => "s-cpu",
         LedgerState::Queued => "s-queued",
@@ -63,11 +63,7 @@ fn legend(to: &mut Markup, ledgers: &[Ledger]) {
     to.element("ul", &class("legend").and("aria-hidden", "true"), |to| {
         for state in ORDER.into_iter().filter(|state| ledgers.iter().any(|it| ns(it, *state) > 0)) {
             to.element("li", &none(), |to| {
-                let swatch = class("swatch").and("viewBox", "0 0 10 10");
-                to.element("svg", &swatch.and("width", 10).and("height", 10), |to| {
-                    svg::rect(to, colour(state), (0.0, 0.0), (10.0, 10.0));
-                });
-                to.text(" ");
+                svg::swatch(to, colour(state));
                 to.text(words::state(state));
             });
         }
@@ -133,7 +129,7 @@ fn draw(to: &mut Markup, ledger: &Ledger, awake: Option<f64>) {
                         _ => return,
                     };
                     let at = (x + width / 2.0, top + BAR / 2.0 + 4.0);
-                    svg::text(to, at, Anchor::Middle, &label);
+                    svg::label(to, at, &label);
                 });
             }
             x += width;

@@ -3,12 +3,16 @@
 //! says what the text says, in the same words, shows it in plots whose numbers are in tables, and holds the report's
 //! JSON, so that it can be read back.
 
+mod axis;
 mod block_io;
 mod embedded;
 mod finding;
+mod heat;
 mod ledger;
+mod load;
 mod markup;
 mod plots;
+mod png;
 mod svg;
 mod time;
 
@@ -18,25 +22,27 @@ mod tests;
 pub use embedded::{MAX_PAGE_BYTES, PageError, is_page, report_of_page};
 
 use super::json::refuse_not_finite;
+use super::names;
 use super::words::report as words;
 use crate::finding::{Area, Report, Severity};
 use crate::text::escape::{self, sentence};
 use crate::text::units::counted;
+use crate::view::Plots;
 use markup::{Markup, class, none};
 use sha2::{Digest as _, Sha256};
 
 const STYLE: &str = include_str!("style.css");
 
-/// The report as an HTML page.
+/// The report as an HTML page, with what happened when if that is known.
 ///
 /// # Errors
 /// If a number is not finite, as for [`json`](super::json).
-pub fn html(report: &Report) -> Result<String, serde_json::Error> {
+pub fn html(report: &Report, plots: Option<&Plots>) -> Result<String, serde_json::Error> {
     refuse_not_finite(report)?;
     let json = escape::json(&serde_json::to_string(report)?);
     Ok(page(&words::headline(report), |to| {
         header(to, report);
-        to.element("main", &none(), |to| body(to, report));
+        to.element("main", &none(), |to| body(to, report, plots));
         to.data(embedded::ID, &json);
     }))
 }
@@ -155,15 +161,18 @@ fn answers(to: &mut Markup, report: &Report) {
     });
 }
 
-fn body(to: &mut Markup, report: &Report) {
+fn body(to: &mut Markup, report: &Report, plots: Option<&Plots>) {
     if !report.findings.is_empty() {
-        section(to, "findings", |to| finding::all(to, &report.findings));
+        section(to, "findings", |to| finding::all(to, &report.findings, plots));
+    }
+    if let Some(plots) = plots {
+        over_time(to, report, plots);
     }
     if !report.ledger.is_empty() {
         section(to, "where the time went", |to| ledger::all(to, &report.ledger));
     }
     if let Some(io) = &report.block_io {
-        section(to, "block devices", |to| block_io::all(to, io));
+        section(to, "block devices", |to| block_io::all(to, io, plots));
     }
     for (title, checks) in words::checks(report) {
         if checks.is_empty() {
@@ -201,6 +210,23 @@ fn body(to: &mut Markup, report: &Report) {
                 }
             });
         });
+    });
+}
+
+/// The load and the waits of what was watched.
+fn over_time(to: &mut Markup, report: &Report, plots: &Plots) {
+    if plots.load.is_none() && plots.waits.is_none() {
+        return;
+    }
+    let whose = names::target(&report.target, &report.host.name);
+    section(to, "over time", |to| {
+        if let Some(load) = &plots.load {
+            load::threads(to, load, plots, &whose);
+        }
+        if let Some(waits) = &plots.waits {
+            let about = format!("how long threads of {whose} waited for a CPU");
+            heat::write(to, waits, plots.window_ns, &about, "waits");
+        }
     });
 }
 

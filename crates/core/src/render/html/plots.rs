@@ -24,6 +24,10 @@ pub(super) fn sizes(to: &mut Markup, sizes: &[SizeClass]) {
     if rows.is_empty() {
         return;
     }
+    if let [only] = rows.as_slice() {
+        let text = format!("how long the waits were: all {} of them {}", only.waits, only.length);
+        return to.tag("p", &none(), &text);
+    }
     to.element("figure", &none(), |to| {
         to.tag("figcaption", &none(), "how long the waits were");
         svg::plot(to, 2.0 * PANEL + AXIS, &described(&rows), |to| draw(to, &rows));

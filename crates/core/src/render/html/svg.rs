@@ -19,17 +19,19 @@ pub(super) fn plot(to: &mut Markup, height: f64, label: &str, draw: impl FnOnce(
 
 /// A bar of a share within a table, whose numbers stand beside it.
 pub(super) fn bar(to: &mut Markup, share: f64, colour: &'static str) {
-    const BAR: f64 = 120.0;
     let attributes = class("bar")
         .and("aria-hidden", "true")
-        .and("viewBox", format_args!("0 0 {BAR} 10"))
-        .and("width", BAR)
-        .and("height", 10)
+        .and("viewBox", "0 0 100 1")
         .and("preserveAspectRatio", "none");
-    to.element("svg", &attributes, |to| {
-        rect(to, "track", (0.0, 0.0), (BAR, 10.0));
-        rect(to, colour, (0.0, 0.0), (visible(share) * BAR, 10.0));
-    });
+    let bar = class(colour).and("width", number(visible(share) * 100.0)).and("height", 1);
+    to.element("svg", &attributes, |to| to.element("rect", &bar, |_| {}));
+}
+
+/// A sample of a colour for a legend.
+pub(super) fn swatch(to: &mut Markup, colour: &'static str) {
+    let attributes = class("swatch").and("viewBox", "0 0 10 10").and("width", 10).and("height", 10);
+    to.element("svg", &attributes, |to| rect(to, colour, (0.0, 0.0), (10.0, 10.0)));
+    to.text(" ");
 }
 
 /// A share within 0..1; what is more than nothing is wide enough to be seen.
@@ -66,6 +68,12 @@ pub(super) enum Anchor {
     Start,
     Middle,
     End,
+}
+
+/// Text on a coloured shape.
+pub(super) fn label(to: &mut Markup, (x, y): (f64, f64), text: &str) {
+    let attributes = class("on").and("x", number(x)).and("y", number(y));
+    to.tag("text", &attributes.and("text-anchor", "middle"), text);
 }
 
 /// Text in a plot.

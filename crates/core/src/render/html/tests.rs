@@ -4,12 +4,16 @@
 
 use super::super::golden::{SAMPLES, any_text, sample, scramble};
 use super::*;
+use crate::finding::LedgerState;
+use crate::recording::{IoOp, WaitHist};
+use crate::stats::Span;
+use crate::view::{DevicePlot, Heat, LoadPlot};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// The elements of a page.
-const ELEMENTS: &str = "a article b body code dd details div dl dt figcaption figure g h1 h2 h3 head header html li line \
+const ELEMENTS: &str = "a article b body code dd details div dl dt figcaption figure g h1 h2 h3 head header html image li line \
                         link main meta p path pre rect script section span style summary svg table tbody td text th thead \
                         title tr ul";
 /// The attributes of a page. None of them runs anything, and only `href` leads anywhere.
@@ -80,7 +84,8 @@ fn check(html: &str) {
         }
         for (key, value) in &its {
             assert!(attributes.contains(key.as_str()), "<{name} {key}>");
-            assert!(key != "href" || value.starts_with('#') || value == "data:,", "{value}");
+            let here = value.starts_with('#') || value.starts_with("data:image/png;base64,");
+            assert!(key != "href" || here || value == "data:,", "{value}");
             assert!(key != "id" || ids.insert(value.clone()), "the id `{value}` is there twice");
         }
         if value("role") == Some("img") {
@@ -93,7 +98,7 @@ fn check(html: &str) {
 fn pages_are_well_formed_small_and_read_back() {
     for (name, _) in SAMPLES {
         let report = sample(name);
-        let page = html(&report).unwrap();
+        let page = html(&report, None).unwrap();
         check(&page);
         assert!(page.len() < 100_000, "{name}: {} bytes", page.len());
         assert!(is_page(page.as_bytes()));
@@ -104,7 +109,7 @@ fn pages_are_well_formed_small_and_read_back() {
 #[test]
 fn a_page_says_what_the_text_says() {
     let report = sample("rhythm");
-    let page = html(&report).unwrap();
+    let page = html(&report, None).unwrap();
     let plain = |text: &str| text.replace('`', "").split_whitespace().collect::<Vec<_>>().join(" ");
     let mut text = String::new();
     let mut inside = false;
@@ -135,7 +140,7 @@ fn a_page_says_what_the_text_says() {
 
 #[test]
 fn plots_and_their_tables_are_there() {
-    let page = html(&sample("rhythm")).unwrap();
+    let page = html(&sample("rhythm"), None).unwrap();
     let plots = page.matches("role=\"img\"").count();
     // Two time lines, one histogram, one ledger.
     assert_eq!(plots, 4);
@@ -150,7 +155,7 @@ fn a_hostile_name_is_inert() {
     report.findings[0].causes[0].entity.cgroup = Some(name.into());
     report.findings[0].title = name.into();
     report.host.name = format!("\"><script>alert(1)</script>{name}");
-    let page = html(&report).unwrap();
+    let page = html(&report, None).unwrap();
     check(&page);
     assert!(!page.contains("<img"));
     assert_eq!(page.matches("</script>").count(), 1);
@@ -163,7 +168,7 @@ fn the_policy_names_the_style_and_allows_nothing_else() {
     assert_eq!(base64(b"f"), "Zg==");
     assert_eq!(base64(b"fo"), "Zm8=");
     assert_eq!(base64(b"foobar"), "Zm9vYmFy");
-    let page = html(&sample("healthy")).unwrap();
+    let page = html(&sample("healthy"), None).unwrap();
     let style = page.split_once("<style>").unwrap().1.split_once("</style>").unwrap().0;
     let hash = base64(&Sha256::digest(style.as_bytes()));
     let policy = page.split_once("Content-Security-Policy\" content=\"").unwrap().1;
@@ -180,7 +185,7 @@ fn other_pages_are_refused() {
     assert!(!is_page(b"SQLite format 3\0") && !is_page(b"<!doc") && is_page(b"<!DOCTYPE HTML>"));
     let refusal = |page: &str| report_of_page(page.as_bytes()).unwrap_err().to_string();
     assert!(refusal("<!doctype html><p>hello").contains("holds no report"));
-    let page = html(&sample("healthy")).unwrap();
+    let page = html(&sample("healthy"), None).unwrap();
     let cut = &page[..page.find("deburr-report").unwrap() + 100];
     assert!(refusal(cut).contains("cut short"));
     assert!(
@@ -207,7 +212,7 @@ proptest! {
         let mut document: Value = serde_json::from_str(SAMPLES[which].1).unwrap();
         scramble(&mut document, "", &mut texts.into_iter().cycle());
         let report: Report = serde_json::from_value(document).unwrap();
-        let page = html(&report).unwrap();
+        let page = html(&report, None).unwrap();
         check(&page);
         let body = page.split_once("</style>").unwrap().1;
         prop_assert!(!body.contains(|c| c != '\n' && crate::text::name::is_hidden(c)));
@@ -245,9 +250,91 @@ proptest! {
             chart.rows[0].values = values;
         }
         // Values that JSON has no number for are refused, not shown.
-        if let Ok(page) = html(&report) {
+        if let Ok(page) = html(&report, None) {
             check(&page);
             prop_assert!(!page.contains("NaN") && !page.contains("=\"inf"));
+        }
+    }
+}
+
+/// Plots of a window of 75 s, with a device that is busy now and then.
+fn plots() -> Plots {
+    const S: u64 = 1_000_000_000;
+    let heat = |step: u64| Heat {
+        column_ns: S,
+        columns: (0..75)
+            .map(|second| {
+                let mut waits = WaitHist::default();
+                (0..second % step * 10).for_each(|i| waits.add(900 << (i % 14)));
+                waits
+            })
+            .collect(),
+    };
+    Plots {
+        window_ns: 75 * S,
+        cpus: 2,
+        load: Some(LoadPlot {
+            step_ns: S / 2,
+            states: vec![
+                (LedgerState::OnCpu, (0..150).map(|i| f64::from(i % 3)).collect()),
+                (LedgerState::Queued, (0..149).map(|i| f64::from(i % 7)).collect()),
+            ],
+        }),
+        waits: Some(heat(7)),
+        of_findings: vec![Some(heat(3)), None],
+        devices: vec![DevicePlot {
+            device: "sdb".into(),
+            step_ns: S / 100,
+            busy: (0..7000).map(|i| f64::from(u8::from(i % 500 < 90))).collect(),
+            marks: vec![("stalls", vec![Span::new(S, 2 * S), Span::new(9 * S, 9 * S)])],
+            requests: vec![(IoOp::Write, heat(5))],
+        }],
+    }
+}
+
+#[test]
+fn what_happened_when_is_shown_with_its_tables_and_in_little_room() {
+    let report = sample("rhythm");
+    let (without, page) = (html(&report, None).unwrap(), html(&report, Some(&plots())).unwrap());
+    check(&page);
+    assert!(page.len() < without.len() + 100_000, "{} bytes", page.len() - without.len());
+    // Three pairs of heatmaps.
+    assert_eq!(page.matches("<image ").count(), 6);
+    let shown = page.matches("role=\"img\"").count();
+    assert_eq!(shown, without.matches("role=\"img\"").count() + 5);
+    assert_eq!(page.matches("<summary>as a table</summary>").count(), shown);
+    assert_eq!(report_of_page(page.as_bytes()).unwrap(), report);
+    let nothing = html(&report, Some(&Plots::default())).unwrap();
+    assert_eq!(nothing, without);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn no_amount_over_time_breaks_a_page(
+        values in prop::collection::vec(any::<f64>(), 0..40),
+        steps in prop::collection::vec(prop_oneof![0..5u64, any::<u64>(), Just(1_000_000_000)], 3),
+        window_ns in prop_oneof![0..5u64, any::<u64>(), Just(75_000_000_000u64)],
+        spans in prop::collection::vec((any::<u64>(), any::<u64>()), 0..5),
+    ) {
+        let mut plots = plots();
+        plots.window_ns = window_ns;
+        if let Some(load) = &mut plots.load {
+            load.step_ns = steps[0];
+            load.states[0].1 = values.clone();
+        }
+        let device = &mut plots.devices[0];
+        // A device has as many steps as fit into the window.
+        device.step_ns = steps[1].max(window_ns / 10_000);
+        device.busy = values;
+        device.marks[0].1 = spans.iter().map(|(a, b)| Span::new(*a.min(b), *a.max(b))).collect();
+        device.requests[0].1.column_ns = steps[2];
+        let page = html(&sample("rhythm"), Some(&plots)).unwrap();
+        check(&page);
+        let plotted = page.split("<svg").skip(1).filter_map(|it| it.split("</svg>").next());
+        for plot in plotted {
+            prop_assert!(!plot.contains("\"inf") && !plot.contains("=\"NaN"), "{}", plot);
         }
     }
 }

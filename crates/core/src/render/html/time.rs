@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What happened when: the rows of a time line above a common axis.
 
+use super::axis::{LEFT, RIGHT};
 use super::markup::{Markup, class, none};
-use super::svg::{self, Anchor, WIDTH};
+use super::svg::{self, Anchor};
 use super::{Cell, details, table};
 use crate::finding::{Chart, ChartKind, ChartRow};
 use crate::text::escape::label;
@@ -13,10 +14,7 @@ use std::fmt::Write as _;
 const MOST_ROWS: usize = 8;
 const MOST_STEPS: usize = 200;
 /// Maximum width of the names of rows.
-const NAME_COLUMNS: usize = 24;
-/// Where the time begins and ends, right of the names.
-const LEFT: f64 = 150.0;
-const RIGHT: f64 = WIDTH - 12.0;
+const NAME_COLUMNS: usize = 20;
 const SHARE: f64 = 36.0;
 const MARKS: f64 = 16.0;
 const GAP: f64 = 8.0;
