@@ -9,6 +9,7 @@ mod block_io;
 mod entity;
 mod evidence;
 mod ledger;
+mod question;
 
 pub use blame::{BlameDistribution, BlamedProcess};
 pub use block_io::{
@@ -19,6 +20,7 @@ pub use evidence::{
     Chart, ChartKind, ChartRow, Cost, Evidence, FileShare, FileTable, SizeClass, Tail, TailOf,
 };
 pub use ledger::{Ledger, LedgerPart, LedgerState};
+pub use question::{Answer, Question, QuestionAnswer};
 
 pub use crate::text::{Share, Unit};
 
@@ -41,6 +43,9 @@ pub struct Report {
     pub window: Window,
     /// The processes that were observed.
     pub target: Target,
+    /// The questions that a reader comes with, and their answers; empty in reports from before there were any.
+    #[serde(default)]
+    pub questions: Vec<QuestionAnswer>,
     /// Findings, worst first.
     pub findings: Vec<Finding>,
     /// Rules that were checked and found nothing.

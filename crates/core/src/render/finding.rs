@@ -26,16 +26,46 @@ const LABEL_COLUMNS: usize = 10;
 /// Rows of the table of files where only the claim is shown.
 const FILES_SHOWN: usize = 3;
 
-/// Writes a finding. `advised` collects the remedies that are on the page already.
+/// Whether there is nothing to tell of a finding, without its evidence, that its sentence does not say.
+pub(super) fn is_said_in_its_sentence(finding: &Finding) -> bool {
+    finding.cost.lost_ns_per_s == 0
+        && finding.causes.is_empty()
+        && finding.files.is_none()
+        && finding.fix.is_empty()
+        && finding.confirm.is_none()
+}
+
+/// Writes a finding whole: its sentence and its details, as [`details`] does.
 pub(super) fn write<'a>(
     page: &mut Page,
     finding: &'a Finding,
     detail: Detail,
     advised: &mut Vec<&'a Fix>,
 ) {
+    claim(page, finding);
+    details(page, finding, detail, advised);
+}
+
+/// Writes the sentence of a finding.
+pub(super) fn claim(page: &mut Page, finding: &Finding) {
     let tag = format!("{}: ", words::tag(finding));
     let ink = Colour::Severity(finding.severity);
     page.labelled(0, (ink, &tag), 2, Colour::Heading, &sentence(&finding.title));
+}
+
+/// Writes the heading of the details of a finding whose sentence is elsewhere on the page.
+pub(super) fn heading(page: &mut Page, finding: &Finding) {
+    let name = label(&format!("{} {}", finding.code, finding.name), 60);
+    page.paragraph(0, 2, Colour::Severity(finding.severity), &name);
+}
+
+/// Writes the details of a finding. `advised` collects the remedies that are on the page already.
+pub(super) fn details<'a>(
+    page: &mut Page,
+    finding: &'a Finding,
+    detail: Detail,
+    advised: &mut Vec<&'a Fix>,
+) {
     facts(page, finding, detail);
     if let Some(table) = &finding.files {
         files(page, table, detail);
@@ -46,7 +76,9 @@ pub(super) fn write<'a>(
     if detail >= Detail::Evidence {
         sizes(page, &finding.sizes);
         evidence(page, &finding.evidence);
-        page.gap();
+        if !finding.fix.is_empty() || finding.confirm.is_some() {
+            page.gap();
+        }
     }
     for fix in &finding.fix {
         if fix.command.is_some() && advised.contains(&fix) {

@@ -3,7 +3,7 @@
 //! from them (`*.txt` beside them). `UPDATE=1 cargo test` rewrites the texts.
 
 use super::{TextStyle, json, text};
-use crate::finding::{Finding, Report};
+use crate::finding::{Answer, Finding, Question, Report, Severity};
 use crate::text::escape::{command, width};
 use crate::text::name::is_hidden;
 use proptest::prelude::*;
@@ -52,7 +52,27 @@ fn many() -> Report {
         report.ledger.extend(other.ledger.into_iter().filter(|_| i < 5));
     }
     report.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    for item in &mut report.questions {
+        if item.question == Question::Quota {
+            (item.answer, item.severity) = (Answer::Found, Some(Severity::High));
+        }
+    }
     report.ruled_out.retain(|it| it.code == "OBS002" || it.code == "OBS003");
+    report
+}
+
+/// A report on an observation that lost too much.
+fn lossy() -> Report {
+    let mut report = sample("neighbour");
+    report.findings.extend(sample("interrupted").findings);
+    report.findings[1].severity = Severity::Low;
+    for item in &mut report.questions {
+        if item.question == Question::Observer {
+            (item.answer, item.severity) = (Answer::Found, Some(Severity::Low));
+        }
+    }
+    report.ruled_out.retain(|it| it.code != "OBS001");
+    report.observer = sample("interrupted").observer;
     report
 }
 
@@ -75,6 +95,8 @@ fn texts() -> Vec<(String, String)> {
         let style = TextStyle { columns, verbosity: 2, ..STYLE };
         texts.push((format!("{name}-verbose"), text(&sample(name), style)));
     }
+    texts.push(("lossy".into(), text(&lossy(), STYLE)));
+    texts.push(("lossy-quiet".into(), text(&lossy(), TextStyle { verbosity: 0, ..STYLE })));
     texts.push(("many".into(), text(&many(), STYLE)));
     texts.push(("many-quiet".into(), text(&many(), TextStyle { verbosity: 0, ..STYLE })));
     texts
@@ -170,7 +192,7 @@ fn check_lines(report: &Report, columns: usize, verbosity: u8) {
 #[test]
 fn no_line_is_wider_than_the_page_except_commands() {
     let samples = SAMPLES.iter().map(|(name, _)| sample(name));
-    for report in samples.chain([many()]) {
+    for report in samples.chain([many(), lossy()]) {
         for columns in [20, 60, 72, 80, 100, 300] {
             for verbosity in 0..=2 {
                 check_lines(&report, columns, verbosity);
@@ -216,8 +238,18 @@ pub(super) fn scramble(value: &mut Value, key: &str, texts: &mut impl Iterator<I
         Value::Array(items) => items.iter_mut().for_each(|item| scramble(item, key, texts)),
         // Enumerations of the contract are not the host's to choose.
         Value::String(text)
-            if !["area", "kind", "severity", "unit", "state", "by", "explained_by"]
-                .contains(&key) =>
+            if ![
+                "area",
+                "kind",
+                "severity",
+                "unit",
+                "state",
+                "by",
+                "explained_by",
+                "question",
+                "answer",
+            ]
+            .contains(&key) =>
         {
             *text = texts.next().unwrap_or_default();
         }

@@ -161,14 +161,7 @@ fn findings(page: &mut Page, diff: &HostDiff, verbosity: u8) {
         }
         page.gap();
         if verbosity < 2 && it.area == Area::Host || verbosity == 0 {
-            let tag = format!("{}[{}]: ", severity(it.severity), label(&it.code, 12));
-            page.labelled(
-                0,
-                (Colour::Severity(it.severity), &tag),
-                2,
-                Colour::Heading,
-                &sentence(&it.title),
-            );
+            finding::claim(page, it);
             for slow in it.evidence.iter().filter(|it| it.unit == Unit::Ns) {
                 let note = slow.note.as_deref().unwrap_or_default();
                 let path = identifier(&slow.source, 2 * page.columns());

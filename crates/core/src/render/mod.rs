@@ -4,6 +4,7 @@
 //! All strings in a report are untrusted: [`escape`](crate::text::escape) makes each string safe to show before the
 //! layout, and colours are added last, so that no name can control the terminal or the layout.
 
+mod answers;
 mod bars;
 mod block_io;
 mod chart;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The report as text for a terminal: the verdict, the findings, where the time went, what was ruled out and what could
-//! not be checked, and the cost of observing.
+//! The report as text for a terminal. It answers before it explains: the verdict, the questions with their answers and
+//! the sentence of each finding; then the findings in detail, where the time went, what was ruled out and what could
+//! not be checked, and the cost of observing. What the observer lost comes first if it was too much.
 
 use super::TextStyle;
+use super::answers;
 use super::bars::bar;
 use super::block_io;
 use super::finding::{self, Detail};
@@ -10,11 +12,12 @@ use super::page::{Colour, Page};
 use super::table::{Column, Table};
 use super::words::portion;
 use super::words::report as words;
-use crate::finding::{Finding, Ledger, Observer, Report, Severity};
-use crate::text::escape::sentence;
+use crate::finding::{Area, Finding, Ledger, Report, Severity};
+use crate::text::escape::{label, sentence};
 use crate::text::units::{counted, share};
 
-/// Number of findings that are shown with their evidence at verbosity 1; of the others only the claim is shown.
+/// Number of findings that are shown with their evidence at verbosity 1; of the others only victim, causes and remedies
+/// are shown.
 const DETAILED: usize = 2;
 /// Maximum number of ledgers that are shown at verbosity 1.
 const LEDGERS: usize = 3;
@@ -26,7 +29,19 @@ const LEDGERS: usize = 3;
 #[must_use]
 pub fn text(report: &Report, style: TextStyle) -> String {
     let mut page = Page::new(style);
+    let own_losses_first = report.findings.iter().any(is_bad_observation);
     headline(&mut page, report);
+    if own_losses_first {
+        observer(&mut page, report, style.verbosity);
+    }
+    if !report.questions.is_empty() {
+        page.gap();
+        answers::questions(&mut page, &report.questions);
+    }
+    if !report.findings.is_empty() {
+        page.gap();
+        answers::sentences(&mut page, &report.findings);
+    }
     findings(&mut page, &report.findings, style.verbosity);
     if let Some(io) = &report.block_io {
         block_io::write(&mut page, io, style.verbosity);
@@ -36,8 +51,15 @@ pub fn text(report: &Report, style: TextStyle) -> String {
         page.gap();
     }
     checks(&mut page, report, style.verbosity);
-    observer(&mut page, &report.observer, report.window.seconds, style.verbosity);
+    if !own_losses_first {
+        observer(&mut page, report, style.verbosity);
+    }
     page.into_text()
+}
+
+/// Whether a finding says that the observation itself was bad: then the reader must know before anything else.
+fn is_bad_observation(finding: &Finding) -> bool {
+    finding.area == Area::Observer && finding.severity > Severity::Info
 }
 
 fn findings(page: &mut Page, findings: &[Finding], verbosity: u8) {
@@ -53,8 +75,12 @@ fn findings(page: &mut Page, findings: &[Finding], verbosity: u8) {
         if detail == Detail::Claim && !item.evidence.is_empty() {
             without_evidence += 1;
         }
+        if detail == Detail::Claim && finding::is_said_in_its_sentence(item) {
+            continue;
+        }
         page.gap();
-        finding::write(page, item, detail, &mut advised);
+        finding::heading(page, item);
+        finding::details(page, item, detail, &mut advised);
     }
     if verbosity == 1 && without_evidence > 0 {
         let of = counted(without_evidence, "more finding", "more findings");
@@ -152,12 +178,28 @@ fn checks(page: &mut Page, report: &Report, verbosity: u8) {
 }
 
 /// The cost of observing, what was lost, and which sources were incomplete.
-fn observer(page: &mut Page, observer: &Observer, seconds: f64, verbosity: u8) {
-    let (cost, lost) = (words::cost(observer, seconds), words::lost(observer));
+fn observer(page: &mut Page, report: &Report, verbosity: u8) {
+    let observer = &report.observer;
+    let mut bad: Vec<String> = report
+        .findings
+        .iter()
+        .filter(|it| is_bad_observation(it))
+        .map(|it| label(&it.code, 12))
+        .collect();
+    bad.dedup();
+    let title = match bad.is_empty() {
+        true => "observer".to_owned(),
+        false => format!("observer ({}: read what follows with care)", bad.join(", ")),
+    };
+    let cost = words::cost(observer, report.window.seconds);
+    let lost = words::lost(observer);
     if verbosity == 0 {
+        if !bad.is_empty() {
+            page.gap();
+        }
         page.labelled(
             0,
-            (Colour::Heading, "observer"),
+            (Colour::Heading, &title),
             2,
             Colour::Plain,
             &format!(": {cost}; lost {lost}"),
@@ -165,7 +207,7 @@ fn observer(page: &mut Page, observer: &Observer, seconds: f64, verbosity: u8) {
         return;
     }
     page.gap();
-    page.line(0, Colour::Heading, "observer");
+    page.line(0, Colour::Heading, &title);
     let mut table = Table::new(&[Column::Label(4), Column::Left(usize::MAX)]);
     table.row(["cost".into(), cost]);
     table.row(["lost".into(), lost]);

@@ -16,6 +16,7 @@ mod hosts;
 mod ledger;
 mod memory;
 mod observer;
+mod questions;
 mod remedy;
 mod report;
 mod sched;
@@ -30,7 +31,7 @@ pub use explain::explain;
 pub use hosts::{Hosts, diff};
 pub use report::report;
 
-use crate::finding::{Area, Cost, Entity, EntityKind, Finding, Severity};
+use crate::finding::{Area, Cost, Entity, EntityKind, Finding, Question, Severity};
 use crate::recording::{Source, State};
 use crate::view::View;
 use std::cmp::Ordering;
@@ -64,6 +65,8 @@ pub struct Rule {
     pub code: &'static str,
     /// Its area, which is also the folder of its source file.
     pub area: Area,
+    /// The question that it helps to answer.
+    pub question: Question,
     /// Name of the pathology, words joined by `-`.
     pub name: &'static str,
     /// Summary, one sentence without capital and period.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Runs every rule over one view and assembles the report.
 
-use super::{Verdict, block, ledger, of_recordings, words, worse_first};
+use super::{Verdict, block, ledger, of_recordings, questions, words, worse_first};
 use crate::finding::{
     Finding, Host, Ledger, NotChecked, Observer, REPORT_SCHEMA, Report, RuledOut, SourceCoverage,
     Target, Tool, Unit, Window,
@@ -23,10 +23,12 @@ const MAX_LOSERS: usize = 3;
 /// `recording`.
 #[must_use]
 pub fn report(view: &View, tool_version: &str, live: bool) -> Report {
+    let judged: Vec<_> = of_recordings().map(|rule| (rule, rule.judge(view))).collect();
+    let questions = questions::answers(view, &judged);
     let (mut findings, mut ruled_out, mut not_checked) = (vec![], vec![], vec![]);
-    for rule in of_recordings() {
+    for (rule, verdict) in judged {
         let (code, area, name) = (rule.code.to_owned(), rule.area, rule.name.to_owned());
-        match rule.judge(view) {
+        match verdict {
             Verdict::Fired(fired) => findings.extend(fired),
             Verdict::Quiet { closest } => ruled_out.push(RuledOut { code, area, name, closest }),
             Verdict::NoData { missing } => {
@@ -41,6 +43,7 @@ pub fn report(view: &View, tool_version: &str, live: bool) -> Report {
         host: host(view),
         window: window(view, live),
         target: target(view),
+        questions,
         ledger: ledgers(view, &findings),
         block_io: block::support::tables::of(view, &findings),
         observer: observer(view),

@@ -67,6 +67,7 @@ fn observed(waited_ms_per_s: u64, findings: Vec<Finding>) -> Observed {
             findings,
             ruled_out: vec![],
             not_checked: vec![],
+            questions: vec![],
             ledger: vec![Ledger {
                 victim,
                 wall_ns: 10_000_000_000,

@@ -12,7 +12,8 @@ use super::support::time_parts::BEFORE;
 use super::support::victims::{STALL_LIMITS, Victim};
 use super::support::{busy_counters, device_remedies, files, knobs, saturation, shares};
 use crate::finding::{
-    Area, Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Severity, Share, Unit,
+    Area, Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Question, Severity, Share,
+    Unit,
 };
 use crate::recording::{DevId, Source, StallKind};
 use crate::rules::confidence::Confidence;
@@ -33,6 +34,7 @@ const SPELL: Limit = Limit {
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "BLK003",
     area: Area::Block,
+    question: Question::Disk,
     name: "device-saturated",
     summary: "a block device has more to do than it can, for long or in short stretches that averages hide",
     any_of: &[Source::Block, Source::Diskstats],

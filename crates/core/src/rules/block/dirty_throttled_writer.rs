@@ -3,7 +3,7 @@
 
 use super::support::victims::{STALL_LIMITS, Victim, of_stalls};
 use super::support::{files, knobs, saturation};
-use crate::finding::{Area, Cause, Confirm, Finding, Fix, Severity, Share, Unit};
+use crate::finding::{Area, Cause, Confirm, Finding, Fix, Question, Severity, Share, Unit};
 use crate::recording::{DevId, Source, StallKind};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_name, ticked};
@@ -18,6 +18,7 @@ const MAX_VICTIMS: usize = 5;
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "BLK006",
     area: Area::Block,
+    question: Question::Disk,
     name: "dirty-throttled-writer",
     summary: "writers are made to pause because more is dirty than the limits allow",
     any_of: &[Source::Writeback],

@@ -5,7 +5,7 @@ use super::support::active_limits::{self, ActiveLimit};
 use super::support::victims::{STALL_LIMITS, of_stalls};
 use super::support::{beside_others, knobs};
 use crate::finding::{
-    Area, Cause, Confirm, Cost, Evidence, Finding, Fix, Promise, Severity, Share, Unit,
+    Area, Cause, Confirm, Cost, Evidence, Finding, Fix, Promise, Question, Severity, Share, Unit,
 };
 use crate::recording::{DevId, IoOp, Source, StallKind};
 use crate::rules::candidates::may_suffer;
@@ -29,6 +29,7 @@ const HELD: Limit = Limit {
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "BLK007",
     area: Area::Block,
+    question: Question::Disk,
     name: "io-limit",
     summary: "a limit of a cgroup on block IO holds its transfers back before the device is asked",
     any_of: &[Source::Block],

@@ -10,7 +10,7 @@ use super::support::shares::{causes, name_of};
 use super::support::time_parts::{self, BEFORE};
 use super::support::victims::{STALL_LIMITS, Victim};
 use super::support::{files, knobs, saturation};
-use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Severity, Tail, Unit};
+use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Question, Severity, Tail, Unit};
 use crate::recording::{DevId, Source, StallKind};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, group_entity, group_name, ticked};
@@ -26,6 +26,7 @@ const MAX_VICTIMS: usize = 5;
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "BLK004",
     area: Area::Block,
+    question: Question::Disk,
     name: "io-neighbour",
     summary: "requests wait while the device works for other processes or cgroups",
     any_of: &[Source::Block],

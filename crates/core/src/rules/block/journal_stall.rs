@@ -6,7 +6,7 @@ use super::support::journals::Journal;
 use super::support::victims::{STALL_LIMITS, Victim, of_stalls};
 use super::support::{files, knobs, pass_lines, saturation};
 use crate::finding::{
-    Area, Cause, Confirm, Entity, EntityKind, Evidence, Finding, Severity, Share, Unit,
+    Area, Cause, Confirm, Entity, EntityKind, Evidence, Finding, Question, Severity, Share, Unit,
 };
 use crate::recording::{DevId, IoPurpose, JournalCommit, Source, StallKind};
 use crate::rules::confidence::Confidence;
@@ -29,6 +29,7 @@ const CHANCE: Limit = Limit {
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "BLK005",
     area: Area::Block,
+    question: Question::Disk,
     name: "journal-stall",
     summary: "syncs and changes of files wait for commits of the filesystem's journal",
     any_of: &[Source::Writeback],

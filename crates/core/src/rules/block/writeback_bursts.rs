@@ -4,7 +4,7 @@
 use super::support::clocks::{self, Compared};
 use super::support::victims::{STALL_LIMITS, Victim, of_stalls};
 use super::support::{by_counters, chart, files, knobs, pass_lines, pass_remedies, saturation};
-use crate::finding::{Area, Cause, Entity, EntityKind, Finding, Severity, Share};
+use crate::finding::{Area, Cause, Entity, EntityKind, Finding, Question, Severity, Share};
 use crate::recording::{DevId, Source, Stall, StallKind};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, group_name, ticked};
@@ -34,6 +34,7 @@ const STALLS: Limit = Limit {
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "BLK001",
     area: Area::Block,
+    question: Question::Disk,
     name: "writeback-bursts",
     summary: "the kernel writes dirty pages back in bursts, and whoever needs the disk meanwhile stalls",
     any_of: &[Source::Writeback, Source::Diskstats],

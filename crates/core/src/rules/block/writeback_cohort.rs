@@ -4,7 +4,8 @@
 use super::support::victims::{STALL_LIMITS, Victim, of_stalls};
 use super::support::{files, knobs, pass_lines, saturation};
 use crate::finding::{
-    Area, Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
+    Area, Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Question, Severity,
+    Share, Unit,
 };
 use crate::recording::{DevId, Source, Stall, StallKind, WritebackPass};
 use crate::rules::confidence::Confidence;
@@ -32,6 +33,7 @@ const MIN_PART: Limit = Limit {
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "BLK002",
     area: Area::Block,
+    question: Question::Disk,
     name: "writeback-cohort",
     summary: "inodes that were first dirtied together expire together and are written in one big burst each time",
     any_of: &[Source::Writeback],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! CPU004: idle CPUs enter states so deep that waking them takes long.
 
-use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
+use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Question, Severity, Unit};
 use crate::host_diff::document::Host;
 use crate::host_diff::{Drivers, knowledge};
 use crate::rules::hosts::{Hosts, least, most, read, victim};
@@ -24,6 +24,7 @@ const TIMES: Limit = Limit {
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "CPU004",
     area: Area::Cpu,
+    question: Question::CpuSpeed,
     name: "deep-idle-states",
     summary: "idle CPUs may sleep so deep that waking them takes tens of microseconds and more",
     any_of: &[],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! CPU003: CPUs are kept below the frequency that they could run at.
 
-use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
+use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Question, Severity, Unit};
 use crate::host_diff::{Drivers, knowledge};
 use crate::rules::hosts::{Hosts, least, most, read, victim};
 use crate::rules::severity::{self, LOSS_LIMITS};
@@ -19,6 +19,7 @@ const CAPPED: Limit = Limit {
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "CPU003",
     area: Area::Cpu,
+    question: Question::CpuSpeed,
     name: "frequency-capped",
     summary: "processors are kept below the frequency that the hardware offers",
     any_of: &[],

@@ -3,7 +3,8 @@
 
 use super::stolen_part::{self, StolenTime};
 use crate::finding::{
-    Area, Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
+    Area, Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Question, Severity,
+    Share, Unit,
 };
 use crate::recording::Source;
 use crate::rules::candidates::target_is_host;
@@ -19,6 +20,7 @@ const MAX_CPUS: usize = 4;
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "CPU001",
     area: Area::Cpu,
+    question: Question::CpuSpeed,
     name: "hypervisor-steal",
     summary: "the hypervisor runs others while CPUs of this machine have work",
     any_of: &[Source::ProcStat],

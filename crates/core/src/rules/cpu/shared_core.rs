@@ -6,7 +6,8 @@ use crate::cpu_check::document::{Class, CpuCheck, Group};
 use crate::cpu_check::pairs::Pair;
 use crate::cpu_check::{HELD_UP, judge, pairs, sweep};
 use crate::finding::{
-    Area, Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
+    Area, Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Question, Severity,
+    Share, Unit,
 };
 use crate::procfs::cpu_list;
 use crate::recording::Source;
@@ -46,6 +47,7 @@ const SLOW: Limit = Limit {
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "CPU002",
     area: Area::Cpu,
+    question: Question::CpuSpeed,
     name: "shared-core",
     summary: "two CPUs share a core or are run in turns, or one is held up from outside, and the kernel does not know",
     any_of: &[Source::CpuCheck],

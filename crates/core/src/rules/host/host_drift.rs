@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! HST001: a host differs from others in facts that are known to matter for latency.
 
-use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
+use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Question, Severity, Unit};
 use crate::host_diff::document::{Contrast, Difference, Host, ValueOnHosts};
 use crate::host_diff::{SLOW_NS, knowledge};
 use crate::rules::hosts::{Hosts, read, victim};
@@ -41,6 +41,7 @@ const HIGH: Limit = Limit {
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "HST001",
     area: Area::Host,
+    question: Question::Configuration,
     name: "host-drift",
     summary: "a host differs from others like it in what is known to matter for latency",
     any_of: &[],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! MEM001: threads wait because memory is short.
 
-use crate::finding::{Area, Cost, Evidence, Finding, Fix, Severity, Unit};
+use crate::finding::{Area, Cost, Evidence, Finding, Fix, Question, Severity, Unit};
 use crate::recording::{PsiResource, Source};
 use crate::rules::candidates::may_suffer;
 use crate::rules::confidence::Confidence;
@@ -19,6 +19,7 @@ const OTHERS_SHARE: f64 = 0.05;
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "MEM001",
     area: Area::Memory,
+    question: Question::Memory,
     name: "memory-stall",
     summary: "threads wait because memory is short",
     any_of: &[Source::Sched],

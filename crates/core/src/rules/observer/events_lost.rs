@@ -2,7 +2,7 @@
 //! OBS001: the observer lost some of the events that it should have seen.
 
 use super::losses;
-use crate::finding::{Area, Cost, Entity, EntityKind, Evidence, Finding, Severity, Unit};
+use crate::finding::{Area, Cost, Entity, EntityKind, Evidence, Finding, Question, Severity, Unit};
 use crate::recording::{EventKind, ObserverTick, Source};
 use crate::rules::words::evidence;
 use crate::rules::{Check, Limit, Rule, Status, Verdict};
@@ -37,6 +37,7 @@ const LATE_SHARE: Limit = Limit {
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "OBS001",
     area: Area::Observer,
+    question: Question::Observer,
     name: "events-lost",
     summary: "the observer lost some of what it should have seen",
     any_of: &[Source::Observer],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! OBS003: the observer costs more than its budget.
 
-use crate::finding::{Area, Cost, Entity, EntityKind, Evidence, Finding, Severity, Unit};
+use crate::finding::{Area, Cost, Entity, EntityKind, Evidence, Finding, Question, Severity, Unit};
 use crate::recording::Source;
 use crate::rules::words::evidence;
 use crate::rules::{Check, Limit, Rule, Status, Verdict};
@@ -37,6 +37,7 @@ const AT_REST_BUSY: f64 = 0.1;
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "OBS003",
     area: Area::Observer,
+    question: Question::Observer,
     name: "observer-overhead",
     summary: "the observer costs more than it promises",
     any_of: &[Source::Observer],

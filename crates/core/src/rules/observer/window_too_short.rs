@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! OBS002: the window is too short for the conclusions that one would like to draw.
 
-use crate::finding::{Area, Confirm, Cost, Entity, EntityKind, Finding, Severity, Unit};
+use crate::finding::{Area, Confirm, Cost, Entity, EntityKind, Finding, Question, Severity, Unit};
 use crate::recording::{Source, TargetSpec};
 use crate::rules::words::{evidence, group_name};
 use crate::rules::{Check, Limit, Rule, Status, Verdict};
@@ -24,6 +24,7 @@ const MIN_WAITS: Limit = Limit {
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "OBS002",
     area: Area::Observer,
+    question: Question::Observer,
     name: "window-too-short",
     summary: "too little was observed for what one would like to conclude",
     any_of: &[],

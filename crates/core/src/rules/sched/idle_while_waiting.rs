@@ -5,7 +5,7 @@ use super::blame::Blame;
 use super::evidence::{self as lines, Loss};
 use super::own_budget::OwnBudget;
 use crate::finding::{
-    Area, Cause, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
+    Area, Cause, Cost, Entity, EntityKind, Evidence, Finding, Fix, Question, Severity, Share, Unit,
 };
 use crate::recording::Source;
 use crate::rules::candidates::may_suffer;
@@ -31,6 +31,7 @@ const IDLE_CPU_SHARE: f64 = 0.05;
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "SCH003",
     area: Area::Sched,
+    question: Question::CpuWait,
     name: "idle-while-waiting",
     summary: "threads wait on a run queue while other CPUs are idle",
     any_of: &[Source::Timeline],

@@ -5,7 +5,7 @@ use super::demand::{self, QuotaIncrease};
 use super::evidence::Loss;
 use super::quota::{self, Binding, counters};
 use super::tails;
-use crate::finding::{Area, Confirm, Cost, Finding, Fix, Severity, Tail, Unit};
+use crate::finding::{Area, Confirm, Cost, Finding, Fix, Question, Severity, Tail, Unit};
 use crate::recording::{CgroupId, Source, State};
 use crate::rules::candidates::{may_suffer, target_is_host};
 use crate::rules::confidence::Confidence;
@@ -28,6 +28,7 @@ const MAX_OTHERS: usize = 3;
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "SCH002",
     area: Area::Sched,
+    question: Question::Quota,
     name: "quota-throttle",
     summary: "threads that could run are stopped because a cgroup's CPU quota ran out",
     any_of: &[Source::Sched, Source::CgroupCpu],

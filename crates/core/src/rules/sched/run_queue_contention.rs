@@ -5,7 +5,7 @@ use super::blame::Blame;
 use super::evidence::{self as lines, Loss};
 use super::own_budget::OwnBudget;
 use super::{quota, tails};
-use crate::finding::{Area, Cost, Finding, Fix, Severity, Share, Tail, Unit};
+use crate::finding::{Area, Cost, Finding, Fix, Question, Severity, Share, Tail, Unit};
 use crate::recording::Source;
 use crate::rules::candidates::{may_suffer, target_is_host};
 use crate::rules::confidence::Confidence;
@@ -39,6 +39,7 @@ const MAX_UNKNOWN: Limit = Limit {
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "SCH001",
     area: Area::Sched,
+    question: Question::CpuWait,
     name: "run-queue-contention",
     summary: "threads that could run wait because others run on their CPUs",
     any_of: &[Source::Sched, Source::Schedstat],

@@ -5,7 +5,7 @@ use super::evidence::{self as lines, Loss};
 use super::quota::{self, counters};
 use super::sized_threads::{self, SizedWaiting};
 use crate::finding::{
-    Area, Cause, Cost, Entity, EntityKind, Evidence, Finding, Severity, Share, Unit,
+    Area, Cause, Cost, Entity, EntityKind, Evidence, Finding, Question, Severity, Share, Unit,
 };
 use crate::limits::belief::{Belief, ThreadFit, origin};
 use crate::limits::effective::LimitSource;
@@ -46,6 +46,7 @@ const USED_UP: Limit = Limit {
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "SCH004",
     area: Area::Sched,
+    question: Question::Quota,
     name: "runtime-oversubscribed",
     summary: "a runtime lets more threads run at a time than its process's CPU limit has room for",
     any_of: &[Source::Runtime],

@@ -3,7 +3,8 @@
 
 use super::caller::{caller, share};
 use crate::finding::{
-    Area, Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Severity, Share, Unit,
+    Area, Cause, Confirm, Cost, Entity, EntityKind, Evidence, Finding, Fix, Question, Severity,
+    Share, Unit,
 };
 use crate::recording::{FILE_OP_NAMES, FILE_OPS, FileClass, ProcId, Source, SyscallFile};
 use crate::rules::confidence::Confidence;
@@ -37,6 +38,7 @@ const MIN_OTHERS: usize = 5;
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "SYS001",
     area: Area::Syscalls,
+    question: Question::Syscalls,
     name: "slow-kernel-file",
     summary: "a file that is computed when it is read (procfs, sysfs, FUSE, ...) costs far more than its kind",
     any_of: &[Source::Syscalls],

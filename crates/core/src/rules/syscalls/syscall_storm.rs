@@ -2,7 +2,7 @@
 //! SYS002: very many short system calls of one kind take much of a CPU.
 
 use super::caller::{caller, share};
-use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Severity, Unit};
+use crate::finding::{Area, Confirm, Cost, Evidence, Finding, Fix, Question, Severity, Unit};
 use crate::recording::{FILE_OP_NAMES, FILE_OPS, ProcId, Source, SyscallFile, SyscallTotal};
 use crate::rules::confidence::Confidence;
 use crate::rules::words::{self, evidence, ticked};
@@ -28,6 +28,7 @@ const MOST: f64 = 0.5;
 pub(in crate::rules) static RULE: Rule = Rule {
     code: "SYS002",
     area: Area::Syscalls,
+    question: Question::Syscalls,
     name: "syscall-storm",
     summary: "very many short system calls of one kind take much of a CPU",
     any_of: &[Source::Syscalls],

@@ -2,7 +2,7 @@
 //! Properties of any input: time is conserved, the blame is no more than the loss, the order is total.
 
 use super::judged;
-use crate::finding::{EntityKind, Ledger, Report};
+use crate::finding::{Answer, EntityKind, Ledger, QuestionAnswer, Report, Severity};
 use crate::recording::{Culprit, IdleCpu, IdleTick, ObserverTick, ProcId};
 use crate::rules::{report, worse_first};
 use crate::testkit::{MS, ProcessActivity, S, Scene, view};
@@ -123,8 +123,27 @@ pub(super) fn check(report: &Report) -> Result<(), TestCaseError> {
         super::of_recordings().count(),
         "every rule answers once"
     );
+    for answer in &report.questions {
+        prop_assert_eq!(answer.answer, expected(answer, report), "{:?}", answer);
+        prop_assert_eq!(answer.in_part, answer.reason.is_some());
+        prop_assert!(answer.in_part || answer.answer != Answer::Unknown);
+        let words = answer.reason.iter().map(|reason| reason.split(' ').count()).max();
+        prop_assert!(words.unwrap_or(1) <= 4, "{:?}", answer);
+    }
     prop_assert!(crate::render::json(report).is_ok());
     Ok(())
+}
+
+/// The answer to a question that follows from the rest of the report.
+fn expected(asked: &QuestionAnswer, report: &Report) -> Answer {
+    let has = |code: &String| asked.codes.contains(code);
+    let worst = report.findings.iter().filter(|it| has(&it.code)).map(|it| it.severity).max();
+    match worst {
+        Some(Severity::Info) => Answer::Info,
+        Some(_) => Answer::Found,
+        None if report.ruled_out.iter().any(|it| has(&it.code)) => Answer::Ok,
+        None => Answer::Unknown,
+    }
 }
 
 proptest! {

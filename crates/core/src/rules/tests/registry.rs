@@ -2,7 +2,9 @@
 //! What every rule must have: unique codes, consistent names, limits, scenarios and inputs.
 
 use super::{ROOT, RULES, of_recordings, pages, scenes};
+use crate::finding::Question;
 use crate::rules::{Status, find};
+use crate::testkit::{S, Scene};
 use std::path::Path;
 
 /// Codes of removed rules, which are never reused.
@@ -47,6 +49,23 @@ fn code_name_and_file_agree() {
         assert_eq!(stem, rule.name);
         assert_eq!(file.parent().and_then(Path::file_name).expect("a folder"), folder.as_str());
     }
+}
+
+/// Each rule has one question by its type; here each question has a rule, and a report has each of its rules in the
+/// answer to that question and in no other.
+#[test]
+fn every_rule_answers_one_question() {
+    for question in Question::ALL {
+        assert!(RULES.iter().any(|rule| rule.question == question), "{question:?} has no rule");
+    }
+    let report = super::report(&Scene::new(2, S).view(), "0.1.0", true);
+    for rule in of_recordings() {
+        let of = report.questions.iter().filter(|it| it.codes.iter().any(|code| code == rule.code));
+        let questions: Vec<Question> = of.map(|it| it.question).collect();
+        assert_eq!(questions, [rule.question], "{}", rule.code);
+    }
+    let asked: usize = report.questions.iter().map(|it| it.codes.len()).sum();
+    assert_eq!(asked, of_recordings().count());
 }
 
 #[test]
