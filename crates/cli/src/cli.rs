@@ -3,6 +3,7 @@
 
 use crate::cmd::bench_empty::BenchEmptyArgs;
 use crate::cmd::check::CheckArgs;
+use crate::cmd::compare::CompareArgs;
 use crate::cmd::cpu_check::CpuCheckArgs;
 use crate::cmd::diagnose::Diagnose;
 use crate::cmd::diff::DiffArgs;
@@ -55,6 +56,8 @@ pub(crate) enum Command {
     Report(ReportArgs),
     /// Read what vmstat, iostat, runqlat, biosnoop and other tools printed, and say what it means
     Read(ReadArgs),
+    /// Say what differs between two recordings: a slow host and a healthy one, before and after
+    Compare(CompareArgs),
     /// Explain what a finding means, how it is computed, and when it is wrong
     Explain(ExplainArgs),
     /// Say what this kernel and these privileges allow to be found

@@ -73,6 +73,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Record(args)) => cmd::record::run(args)?,
         Some(Command::Report(args)) => cmd::report::run(args)?,
         Some(Command::Read(args)) => cmd::read::run(args)?,
+        Some(Command::Compare(args)) => cmd::compare::run(args)?,
         Some(Command::Explain(args)) => cmd::explain::run(args)?,
         Some(Command::Doctor(args)) => cmd::doctor::run(args)?,
         Some(Command::Lab(args)) => return cmd::lab::run(args),
@@ -106,6 +107,7 @@ fn looks_at_the_host(cli: &Cli) -> bool {
         Some(
             Command::Report(_)
                 | Command::Read(_)
+                | Command::Compare(_)
                 | Command::Explain { .. }
                 | Command::Check { .. }
                 | Command::Diff(_)

@@ -15,6 +15,7 @@
 //! - [`procfs`]: parsers of the kernel's text files, bytes in, typed values out.
 //! - [`host_diff`]: which settings and capabilities differ between hosts, and which differences matter.
 //! - [`snapshot`]: the hardware and configuration of a host, as typed facts.
+//! - [`compare`]: two recordings side by side: what is lost in one that is not lost in the other.
 //! - [`sweep`]: load sweeps of a service: runs in; points, knees and a verdict out.
 //! - [`transcript`]: the output of other tools: what it was taken for, and what it means.
 //! - [`view`]: arithmetic over a recording: totals, histograms, joins, shares.
@@ -29,6 +30,7 @@
 //! can be reproduced from a recording on any machine.
 #![forbid(unsafe_code)]
 
+pub mod compare;
 pub mod cpu_check;
 pub mod filesystem;
 pub mod finding;

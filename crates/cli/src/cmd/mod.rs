@@ -3,6 +3,7 @@
 
 pub(crate) mod bench_empty;
 pub(crate) mod check;
+pub(crate) mod compare;
 pub(crate) mod cpu_check;
 pub(crate) mod diagnose;
 pub(crate) mod diff;

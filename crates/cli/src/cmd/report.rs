@@ -64,7 +64,7 @@ pub(super) fn judged(file: &Path, most: Duration, fold: Fold) -> anyhow::Result<
 }
 
 /// Reads a recording and folds its records into a view. Prints a message if the recording was cut short.
-fn folded(file: &Path, mut fold: Fold) -> anyhow::Result<Fold> {
+pub(super) fn folded(file: &Path, mut fold: Fold) -> anyhow::Result<Fold> {
     let reader = Reader::open(file).map_err(Failure::bad_input)?;
     let mut begun = false;
     let mut ended = false;

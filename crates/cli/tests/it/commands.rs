@@ -13,6 +13,7 @@ fn every_command_explains_itself() {
         "record",
         "report",
         "read",
+        "compare",
         "explain",
         "lab",
         "limits",

@@ -10,7 +10,7 @@ const PROGRAM: &str = "crates/cli/src/";
 
 /// The modules, lowest first, as ARCHITECTURE.md draws them. `finding` is below `rules` because it is data: what the
 /// rules report.
-const LAYERS: [&str; 17] = [
+const LAYERS: [&str; 18] = [
     "text",
     "sqlite",
     "filesystem",
@@ -25,6 +25,7 @@ const LAYERS: [&str; 17] = [
     "sweep",
     "syscalls",
     "host_diff",
+    "compare",
     "cpu_check",
     "rules",
     "render",

@@ -8,6 +8,7 @@ mod browser;
 mod commands;
 #[path = "../common/mod.rs"]
 mod common;
+mod compare;
 mod cpu_check;
 mod diff;
 mod docs;

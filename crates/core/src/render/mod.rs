@@ -8,6 +8,7 @@ mod answers;
 mod bars;
 mod block_io;
 mod chart;
+mod compare;
 mod cpu_check;
 mod finding;
 mod host_diff;
@@ -30,6 +31,7 @@ mod wrap;
 #[cfg(test)]
 pub(crate) mod golden;
 
+pub use compare::comparison;
 pub use cpu_check::cpu_check;
 pub use host_diff::host_diff;
 pub use html::{MAX_PAGE_BYTES, PageError, html, is_page, report_of_page};

@@ -11,11 +11,15 @@ mod coincidence;
 mod exact;
 mod interval;
 mod period;
+mod shift;
 mod span;
+mod student;
 mod tail;
 
 #[cfg(test)]
 mod monte_carlo;
+#[cfg(test)]
+mod monte_carlo_shift;
 
 pub use burst_pattern::{BurstPattern, pace};
 pub use bursts::{Burst, bursts, merge};
@@ -26,7 +30,9 @@ pub use coincidence::{
 pub use exact::{fisher, holm};
 pub use interval::{Interval, Scatter, interval, ratio};
 pub use period::{Clock, Rhythm, grid, rhythm};
+pub use shift::{LEAST_CORRELATION, MIN_BLOCKS, Shift, ratios, shift};
 pub use span::Span;
+pub use student::{student_p, student_quantile};
 pub use tail::poisson;
 
 /// Significance level: claims need a p-value below it.

@@ -10,16 +10,21 @@ const S: f64 = 1e9;
 const RUNS: u32 = 2000;
 
 /// SplitMix64 (Steele et al. 2014): small, and the same on every machine.
-struct Rng(u64);
+pub(super) struct Rng(pub(super) u64);
 
 impl Rng {
-    fn next(&mut self) -> f64 {
+    pub(super) fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         // 53 bits; never 0.
         (((z ^ (z >> 31)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    }
+
+    /// Normally distributed, by Box and Muller.
+    pub(super) fn normal(&mut self) -> f64 {
+        (-2.0 * self.next().ln()).sqrt() * (2.0 * std::f64::consts::PI * self.next()).cos()
     }
 
     fn exponential(&mut self, mean: f64) -> f64 {

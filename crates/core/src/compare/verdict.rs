@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The verdict: what B loses that A does not, and to whom, in one sentence.
+
+use super::document::{
+    Behind, Change, Detectable, Loss, LossChange, Outcome, ProcessPair, ProcessSide, Verdict,
+};
+use crate::finding::{Entity, EntityKind};
+use crate::stats::{Interval, MIN_BLOCKS};
+use crate::text::ticked;
+use crate::text::units::{counted, duration, share};
+
+/// Shares below this are not named in the sentence.
+const NAMED_SHARE: f64 = 0.2;
+
+pub(super) fn verdict(processes: &[ProcessPair]) -> Verdict {
+    let all = || processes.iter().flat_map(|pair| pair.losses.iter().map(move |it| (pair, it)));
+    let of = |change: Change| {
+        let mut some: Vec<_> = all().filter(|(_, it)| it.change == change).collect();
+        some.sort_by(|x, y| size(y.1).total_cmp(&size(x.1)));
+        some
+    };
+    let (grown, shrunk) = (of(Change::Grown), of(Change::Shrunk));
+    let outcome = match (grown.len(), shrunk.len()) {
+        (0, 0) => return no_difference(processes),
+        (_, 0) => Outcome::Worse,
+        (0, _) => Outcome::Better,
+        _ => Outcome::Mixed,
+    };
+    let first =
+        |some: &[(&ProcessPair, &LossChange)]| some.first().map(|(pair, it)| told(pair, it));
+    let more = |some: &[(&ProcessPair, &LossChange)]| match some.len() {
+        0 | 1 => String::new(),
+        n => format!("; {} more", counted(n as u64 - 1, "loss is", "losses are")) + " told below",
+    };
+    let sentence = match (first(&grown), first(&shrunk)) {
+        (Some(grown_first), None) => {
+            format!("B loses what A does not: {grown_first}{}", more(&grown))
+        }
+        (None, Some(shrunk_first)) => {
+            format!("A loses what B does not: {shrunk_first}{}", more(&shrunk))
+        }
+        (Some(grown_first), Some(shrunk_first)) => {
+            format!(
+                "B loses what A does not: {grown_first}; but also the other way round: {shrunk_first}"
+            )
+        }
+        (None, None) => String::new(),
+    };
+    let leading = grown.first().or(shrunk.first());
+    Verdict {
+        outcome,
+        sentence,
+        victim: leading.map(|(pair, _)| pair.b.process.clone()),
+        causes: leading.map(|(_, it)| it.behind.clone()).unwrap_or_default(),
+        could_have_seen: None,
+    }
+}
+
+fn size(it: &LossChange) -> f64 {
+    (it.b_ns_per_s - it.a_ns_per_s).abs()
+}
+
+fn told(pair: &ProcessPair, it: &LossChange) -> String {
+    let name = name(&pair.b.process);
+    let mut text = format!(
+        "{name} {} {} of every second, {}",
+        doing(it.loss),
+        duration(it.b_ns_per_s),
+        against(it)
+    );
+    let named: Vec<&Behind> = it
+        .behind
+        .iter()
+        .filter(|it| it.share.get() >= NAMED_SHARE && it.process.kind == EntityKind::Process)
+        .collect();
+    if !named.is_empty() {
+        let of = if it.change == Change::Grown { "increase" } else { "decrease" };
+        let parts: Vec<String> = named
+            .iter()
+            .take(2)
+            .map(|it| format!("{} behind {}", share(it.share.get()), self::name(&it.process)))
+            .collect();
+        text += &format!("; of the {of} {}", parts.join(", "));
+    }
+    text
+}
+
+/// `` `api` in `/web/api` ``.
+pub(super) fn name(entity: &Entity) -> String {
+    let comm = entity.comm.as_deref().map_or_else(|| "a process".to_owned(), ticked);
+    match &entity.cgroup {
+        Some(cgroup) if cgroup != "/" => format!("{comm} in {}", ticked(cgroup)),
+        _ => comm,
+    }
+}
+
+fn doing(loss: Loss) -> &'static str {
+    match loss {
+        Loss::Queued => "is queued for a CPU for",
+        Loss::WakeUp => "waits for an idle CPU to wake up for",
+        Loss::Throttled => "is throttled for",
+        Loss::QueuedOrThrottled => "is queued or throttled for",
+        Loss::BlockIo => "waits for block IO for",
+        Loss::MemStall => "waits for memory for",
+    }
+}
+
+/// `3.1 times as long as in A (2.7 to 3.5)`, or `102 ms more than in A (95 ms to 109 ms)`.
+pub(super) fn against(it: &LossChange) -> String {
+    match (it.ratio, it.difference_ns_per_s) {
+        (Some(Interval { value, low: Some(low), high: Some(high) }), _) => {
+            format!("{} times as long as in A ({} to {})", times(value), times(low), times(high))
+        }
+        (_, Some(Interval { value, low: Some(low), high: Some(high) })) => {
+            let (word, ends) =
+                if value < 0.0 { ("less", [-high, -low]) } else { ("more", [low, high]) };
+            let ends = ends.map(|end| duration(end.max(0.0)));
+            format!("{} {word} than in A ({} to {})", duration(value.abs()), ends[0], ends[1])
+        }
+        _ => format!("{} in A", duration(it.a_ns_per_s)),
+    }
+}
+
+/// A ratio: two significant digits or more.
+pub(super) fn times(ratio: f64) -> String {
+    match ratio {
+        ratio if ratio >= 9.95 => format!("{ratio:.0}"),
+        ratio if ratio >= 0.095 => format!("{ratio:.1}"),
+        ratio => format!("{ratio:.2}"),
+    }
+}
+
+fn no_difference(processes: &[ProcessPair]) -> Verdict {
+    let none = |outcome, sentence: String, could_have_seen| Verdict {
+        outcome,
+        sentence,
+        victim: None,
+        causes: vec![],
+        could_have_seen,
+    };
+    if processes.is_empty() {
+        let why = "no process is in both recordings, so there is nothing to compare";
+        return none(Outcome::NotComparable, why.into(), None);
+    }
+    let enough = |side: &ProcessSide| side.blocks as usize >= MIN_BLOCKS;
+    if !processes.iter().any(|pair| enough(&pair.a) && enough(&pair.b)) {
+        let most = |side: fn(&ProcessPair) -> &ProcessSide| {
+            processes.iter().map(|pair| side(pair).blocks).max().unwrap_or(0)
+        };
+        let why = format!(
+            "too short to compare: A has {} of a process and B has {}, and it takes {MIN_BLOCKS} of each; \
+             record 30 s or more",
+            counted(most(|pair| &pair.a).into(), "whole second", "whole seconds"),
+            most(|pair| &pair.b)
+        );
+        return none(Outcome::NotComparable, why, None);
+    }
+    let all = processes.iter().flat_map(|pair| pair.losses.iter().map(move |it| (pair, it)));
+    let best =
+        all.filter_map(|(pair, it)| Some((pair, it, it.detectable_ns_per_s?))).max_by(|x, y| {
+            x.1.a_ns_per_s.max(x.1.b_ns_per_s).total_cmp(&y.1.a_ns_per_s.max(y.1.b_ns_per_s))
+        });
+    let begin = "no difference that this much data can show";
+    match best {
+        None => none(
+            Outcome::NoDifference,
+            format!("{begin}: no process that is in both loses 1 ms of a second in either"),
+            None,
+        ),
+        Some((pair, it, detectable)) => {
+            let name = name(&pair.b.process);
+            let sentence = format!(
+                "{begin}; it would have shown if {name} {} {} of every second more or less than the {} in A",
+                would(it.loss),
+                duration(detectable),
+                duration(it.a_ns_per_s)
+            );
+            let of = format!("{:?}: {name}", it.loss);
+            let could = Detectable { of, a_ns_per_s: it.a_ns_per_s, ns_per_s: detectable };
+            none(Outcome::NoDifference, sentence, Some(could))
+        }
+    }
+}
+
+fn would(loss: Loss) -> &'static str {
+    match loss {
+        Loss::Queued => "were queued for a CPU for",
+        Loss::WakeUp => "waited for an idle CPU to wake up for",
+        Loss::Throttled => "were throttled for",
+        Loss::QueuedOrThrottled => "were queued or throttled for",
+        Loss::BlockIo => "waited for block IO for",
+        Loss::MemStall => "waited for memory for",
+    }
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Two recordings side by side, as text for a terminal: the verdict, the findings, and what each process loses.
+
+use super::TextStyle;
+use super::finding::severity;
+use super::names;
+use super::page::{Colour, Page};
+use super::table::{Column, Table};
+use crate::compare::document::{
+    Change, Comparison, FindingPair, Loss, LossChange, ProcessPair, Recording, Told,
+};
+use crate::finding::Severity;
+use crate::stats::Interval;
+use crate::text::escape::{identifier, label, sentence};
+use crate::text::units::{counted, duration, share};
+
+/// Maximum number of processes in the table without -v.
+const ROWS: usize = 10;
+/// Width of names in tables.
+const NAME_COLUMNS: usize = 34;
+/// Width of the names of the recordings.
+const FILE_COLUMNS: usize = 60;
+
+/// The comparison as text for a terminal.
+#[must_use]
+pub fn comparison(it: &Comparison, style: TextStyle) -> String {
+    let mut page = Page::new(style);
+    page.paragraph(0, 2, Colour::Heading, &sentence(&it.verdict.sentence));
+    page.gap();
+    recordings(&mut page, [&it.a, &it.b]);
+    if style.verbosity > 0 || it.findings.iter().any(|it| it.change <= Change::Gone) {
+        findings(&mut page, &it.findings, style.verbosity);
+    }
+    losses(&mut page, it, style.verbosity);
+    if style.verbosity > 0 {
+        behind(&mut page, &it.processes);
+        unpaired(&mut page, it);
+    }
+    for note in &it.notes {
+        page.gap();
+        page.labelled(0, (Colour::Heading, "note: "), 6, Colour::Plain, &sentence(note));
+    }
+    page.gap();
+    page.paragraph(0, 2, Colour::Aside, &method(it));
+    page.into_text()
+}
+
+fn method(it: &Comparison) -> String {
+    let worth = (1.0 - it.method.least_correlation) / (1.0 + it.method.least_correlation);
+    format!(
+        "tested together: {}, at a level of {}; a second counts as at most {} of an independent sample; intervals \
+         are of 95 % (docs/compare.md)",
+        counted(it.method.comparisons, "difference", "differences"),
+        share(it.method.level),
+        share(worth),
+    )
+}
+
+fn recordings(page: &mut Page, sides: [&Recording; 2]) {
+    for (letter, it) in ["A  ", "B  "].into_iter().zip(sides) {
+        let start = it.window.start.replace('T', " ").replace('Z', " UTC");
+        let text = format!(
+            "{}: {}, {start}, {}, kernel {}, {}",
+            identifier(&it.file, FILE_COLUMNS),
+            names::target(&it.target, &it.host.name),
+            duration(it.window.seconds * 1e9),
+            label(&it.host.kernel, NAME_COLUMNS),
+            counted(it.host.cpus.into(), "CPU", "CPUs"),
+        );
+        page.labelled(0, (Colour::Aside, letter), 3, Colour::Plain, &text);
+    }
+}
+
+fn findings(page: &mut Page, pairs: &[FindingPair], verbosity: u8) {
+    page.gap();
+    page.line(0, Colour::Heading, "findings");
+    if pairs.is_empty() {
+        page.line(2, Colour::Plain, "none in either");
+        return;
+    }
+    for it in pairs {
+        let worst = [&it.a, &it.b].into_iter().flatten().map(|told| told.severity).max();
+        if worst <= Some(Severity::Info) && verbosity < 2 {
+            continue;
+        }
+        let chance = match (it.change, it.beyond_chance) {
+            (Change::New | Change::Gone, Some(false)) => "; its loss may differ by chance",
+            (Change::New | Change::Gone, None) => "; whether its loss differs was not tested",
+            _ => "",
+        };
+        let tag = format!("{}[{}]: ", word(it.change), label(&it.code, 12));
+        let ink = Colour::Severity(worst.unwrap_or(Severity::Info));
+        let told = [&it.b, &it.a].into_iter().flatten().next();
+        let title = told.map_or("", |told| told.title.as_str());
+        page.labelled(2, (ink, &tag), 2, Colour::Plain, &sentence(&format!("{title}{chance}")));
+        let side = |told: &Option<Told>| match told {
+            Some(told) => {
+                format!(
+                    "{}, {} of every second",
+                    severity(told.severity),
+                    duration(told.lost_ns_per_s as f64)
+                )
+            }
+            None => it.absent_because.clone().unwrap_or_else(|| "not found".into()),
+        };
+        for (letter, told) in [("A  ", &it.a), ("B  ", &it.b)] {
+            page.labelled(6, (Colour::Aside, letter), 3, Colour::Aside, &sentence(&side(told)));
+        }
+    }
+}
+
+/// A change in one word or two.
+fn word(change: Change) -> &'static str {
+    match change {
+        Change::New => "new",
+        Change::Grown => "grown",
+        Change::Shrunk => "shrunk",
+        Change::Gone => "gone",
+        Change::Alike => "alike",
+        Change::OtherLoad => "other load",
+        Change::InBoth => "in both",
+        Change::NotComparable => "not comparable",
+    }
+}
+
+fn lost_to(loss: Loss) -> &'static str {
+    match loss {
+        Loss::Queued => "queued",
+        Loss::WakeUp => "CPU wakes up",
+        Loss::Throttled => "throttled",
+        Loss::QueuedOrThrottled => "queued/throttled",
+        Loss::BlockIo => "block IO",
+        Loss::MemStall => "memory",
+    }
+}
+
+fn losses(page: &mut Page, it: &Comparison, verbosity: u8) {
+    let rows: Vec<(&ProcessPair, &LossChange)> =
+        it.processes.iter().flat_map(|pair| pair.losses.iter().map(move |it| (pair, it))).collect();
+    if rows.is_empty() {
+        return;
+    }
+    page.gap();
+    page.line(0, Colour::Heading, "time lost of every second, of processes that are in both");
+    let mut table = Table::new(&[
+        Column::Left(NAME_COLUMNS),
+        Column::Left(16),
+        Column::Right,
+        Column::Right,
+        Column::Left(24),
+        Column::Left(usize::MAX),
+    ]);
+    table.heading(["process", "lost to", "A", "B", "B / A", ""]);
+    let shown = match verbosity {
+        0 => ROWS / 2,
+        1 => ROWS,
+        _ => usize::MAX,
+    };
+    for (pair, loss) in rows.iter().take(shown) {
+        table.row([
+            names::entity(&pair.b.process),
+            lost_to(loss.loss).into(),
+            duration(loss.a_ns_per_s),
+            duration(loss.b_ns_per_s),
+            ratio(loss),
+            remark(loss),
+        ]);
+    }
+    table.write(page, 2);
+    if rows.len() > shown {
+        page.line(2, Colour::Aside, &format!("and {} more (-v)", rows.len() - shown));
+    }
+}
+
+fn ratio(it: &LossChange) -> String {
+    match it.ratio {
+        Some(Interval { value, low: Some(low), high: Some(high) }) => {
+            format!("{} ({} to {})", times(value), times(low), times(high))
+        }
+        _ => String::new(),
+    }
+}
+
+fn times(ratio: f64) -> String {
+    match ratio {
+        ratio if ratio >= 9.95 => format!("{ratio:.0}"),
+        ratio if ratio >= 0.095 => format!("{ratio:.1}"),
+        ratio => format!("{ratio:.2}"),
+    }
+}
+
+fn remark(it: &LossChange) -> String {
+    match (it.change, it.detectable_ns_per_s) {
+        (Change::Alike, Some(ns)) => format!("alike; {} would have shown", duration(ns)),
+        (Change::Alike | Change::InBoth | Change::NotComparable, _) => "too short to tell".into(),
+        (Change::OtherLoad, _) => "in proportion to its CPU time: another load".into(),
+        (change, _) => word(change).into(),
+    }
+}
+
+/// Behind whom the differences were waited, and how the waits are distributed.
+fn behind(page: &mut Page, processes: &[ProcessPair]) {
+    for pair in processes {
+        let Some(loss) = pair.losses.iter().find(|it| !it.behind.is_empty()) else { continue };
+        page.gap();
+        let title = match loss.change {
+            Change::Shrunk => "behind whom it no longer waits as long",
+            _ => "behind whom it waits longer",
+        };
+        page.paragraph(
+            0,
+            2,
+            Colour::Heading,
+            &format!("{}: {title}", names::entity(&pair.b.process)),
+        );
+        let mut table = Table::new(&[
+            Column::Left(NAME_COLUMNS + 16),
+            Column::Right,
+            Column::Right,
+            Column::Left(usize::MAX),
+        ]);
+        table.heading(["behind", "A", "B", "of the difference"]);
+        for it in &loss.behind {
+            let place = it.process.cgroup.as_deref().filter(|path| *path != "/");
+            let place =
+                place.map_or_else(String::new, |path| format!(" in {}", identifier(path, 30)));
+            table.row([
+                names::entity(&it.process) + &place,
+                duration(it.a_ns_per_s),
+                duration(it.b_ns_per_s),
+                share(it.share.get()),
+            ]);
+        }
+        table.write(page, 2);
+        let side = |side: &crate::compare::document::ProcessSide| {
+            let part = |ns: Option<u64>| ns.map_or("?".to_owned(), |ns| duration(ns as f64));
+            format!(
+                "half under {}, 99 % under {}, the longest {}",
+                part(side.p50_ns),
+                part(side.p99_ns),
+                part(side.max_ns)
+            )
+        };
+        page.labelled(2, (Colour::Aside, "waits in A  "), 12, Colour::Plain, &side(&pair.a));
+        page.labelled(2, (Colour::Aside, "waits in B  "), 12, Colour::Plain, &side(&pair.b));
+    }
+}
+
+fn unpaired(page: &mut Page, it: &Comparison) {
+    if it.unpaired.is_empty() {
+        return;
+    }
+    page.gap();
+    page.line(0, Colour::Heading, "in one of them only, of every second");
+    let mut table = Table::new(&[
+        Column::Left(4),
+        Column::Left(NAME_COLUMNS),
+        Column::Right,
+        Column::Right,
+        Column::Left(usize::MAX),
+    ]);
+    table.heading(["in", "process", "on CPU", "lost", "cgroup"]);
+    for it in &it.unpaired {
+        table.row([
+            it.only_in.to_uppercase(),
+            names::entity(&it.process),
+            duration(it.on_cpu_ns_per_s),
+            duration(it.lost_ns_per_s),
+            it.process.cgroup.as_deref().map_or_else(String::new, |path| identifier(path, 40)),
+        ]);
+    }
+    table.write(page, 2);
+}
