@@ -91,8 +91,12 @@ struct RunArgs {
     /// Keep the recording of the run with the fault; what is not the lab's own goes in without its names
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
-    /// Replace the file of --keep if it exists
-    #[arg(long, requires = "keep")]
+    /// Keep the recording of the run without the fault likewise; that run is then as long as the other. For `deburr
+    /// compare`
+    #[arg(long, value_name = "FILE")]
+    keep_control: Option<PathBuf>,
+    /// Replace the files of --keep and --keep-control if they exist
+    #[arg(long)]
     force: bool,
     /// Print one JSON document instead of text
     #[arg(long)]
@@ -103,7 +107,7 @@ struct RunArgs {
     weight: u32,
     /// Instead: make the fault, do what the first remedy with a command says, and see whether the loss falls as it
     /// promises
-    #[arg(long, conflicts_with = "keep")]
+    #[arg(long, conflicts_with_all = ["keep", "keep_control"])]
     remedy: bool,
 }
 
@@ -177,13 +181,26 @@ fn clean() -> Result<ExitCode> {
 
 fn run_selected(args: &RunArgs) -> Result<ExitCode> {
     let scenarios = lab::select(&args.name)?;
+    let kept = args.keep.iter().chain(&args.keep_control).next();
     ensure!(
-        args.keep.is_none() || scenarios.len() == 1,
+        kept.is_none() || scenarios.len() == 1,
         "`--keep` takes one recording, but `{}` means {} scenarios",
         args.name,
         scenarios.len()
     );
-    let keep = args.keep.as_ref().map(|path| Keep::new(path, args.force)).transpose()?;
+    if args.force && kept.is_none() {
+        return Err(Failure::bad_input(
+            "--force: give a file to replace, with --keep or --keep-control",
+        ));
+    }
+    let open =
+        |path: &Option<PathBuf>| path.as_ref().map(|path| Keep::new(path, args.force)).transpose();
+    let (keep, keep_control) = (open(&args.keep)?, open(&args.keep_control)?);
+    if let (Some(keep), Some(control)) = (&keep, &keep_control)
+        && keep.path() == control.path()
+    {
+        return Err(Failure::bad_input("--keep and --keep-control are the same file"));
+    }
     let mut runnable = true;
     for scenario in &scenarios {
         for reason in scenario.needs.iter().filter_map(|need| need.unmet()) {
@@ -200,7 +217,8 @@ fn run_selected(args: &RunArgs) -> Result<ExitCode> {
     }
     let mut outcomes = Vec::new();
     for scenario in &scenarios {
-        outcomes.push(run_one(scenario, args, keep.as_ref(), &stop)?);
+        let settings = settings(scenario, args, [keep.as_ref(), keep_control.as_ref()]);
+        outcomes.push(run_one(scenario, args, &settings, &stop)?);
     }
     let verdict = Verdict::worst(outcomes.iter().map(|outcome| outcome.verdict));
     let passed = verdict == Verdict::Passed;
@@ -245,8 +263,13 @@ fn score(args: &ScoreArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(if card.is_all_right() { PASSED } else { FAILED }))
 }
 
-fn settings<'a>(scenario: &Scenario, args: &RunArgs, keep: Option<&'a Keep>) -> Settings<'a> {
-    Settings { seconds: args.seconds.unwrap_or(scenario.seconds), weight: args.weight, keep }
+fn settings<'a>(
+    scenario: &Scenario,
+    args: &RunArgs,
+    [keep, keep_control]: [Option<&'a Keep>; 2],
+) -> Settings<'a> {
+    let seconds = args.seconds.unwrap_or(scenario.seconds);
+    Settings { seconds, weight: args.weight, keep, keep_control }
 }
 
 fn run_remedies(scenarios: &[Scenario], args: &RunArgs, stop: &Stop) -> Result<ExitCode> {
@@ -254,7 +277,8 @@ fn run_remedies(scenarios: &[Scenario], args: &RunArgs, stop: &Stop) -> Result<E
     let mut remedies = Vec::new();
     let mut verdict = Verdict::Passed;
     for scenario in scenarios {
-        let one = lab::remedy(scenario, &settings(scenario, args, None), stop, &mut progress)?;
+        let one =
+            lab::remedy(scenario, &settings(scenario, args, [None, None]), stop, &mut progress)?;
         verdict = Verdict::worst([verdict, one.verdict]);
         remedies.push(one);
     }
@@ -280,16 +304,15 @@ fn exit_code(verdict: Verdict) -> ExitCode {
 fn run_one(
     scenario: &Scenario,
     args: &RunArgs,
-    keep: Option<&Keep>,
+    settings: &Settings<'_>,
     stop: &Stop,
 ) -> Result<Outcome> {
-    let settings = settings(scenario, args, keep);
     if !args.json {
-        let plan = lab::plan(scenario, &settings, lab::usable_cpus().len());
+        let plan = lab::plan(scenario, settings, lab::usable_cpus().len());
         output::print(format!("{plan}\n").as_bytes())?;
     }
     let mut progress = |what: &str| output::say(what);
-    let outcome = lab::run(scenario, &settings, stop, &mut progress)?;
+    let outcome = lab::run(scenario, settings, stop, &mut progress)?;
     if !args.json {
         output::print(format!("{}\n", lab::outcome(scenario, &outcome)).as_bytes())?;
     }
@@ -297,6 +320,14 @@ fn run_one(
         output::say(format!(
             "the recording with the fault is kept: `deburr report {}`",
             keep.path().display()
+        ));
+    }
+    if let Some(control) = settings.keep_control {
+        let fault =
+            settings.keep.map_or_else(|| "FAULT".into(), |keep| keep.path().display().to_string());
+        output::say(format!(
+            "the recording without the fault is kept: `deburr compare {} {fault}`",
+            control.path().display()
         ));
     }
     Ok(outcome)

@@ -36,6 +36,8 @@ pub(crate) struct Settings<'a> {
     pub(crate) weight: u32,
     /// Where to keep the recording of the fault run.
     pub(crate) keep: Option<&'a Keep>,
+    /// Where to keep the recording of the control run. It is then as long as the other, so that both can be compared.
+    pub(crate) keep_control: Option<&'a Keep>,
 }
 
 /// Minimum length of the observation without the fault, in seconds, unless that with the fault is shorter.
@@ -45,8 +47,11 @@ const MOST_CONTROL_SECONDS: u32 = 8;
 
 impl Settings<'_> {
     /// Length of the observation without the fault, in seconds. Half of the other is enough, since there is nothing
-    /// to find.
+    /// to find, unless its recording is kept.
     pub(crate) fn control_seconds(&self) -> u32 {
+        if self.keep_control.is_some() {
+            return self.seconds;
+        }
         self.seconds.div_ceil(2).clamp(CONTROL_SECONDS, MOST_CONTROL_SECONDS).min(self.seconds)
     }
 }
@@ -206,7 +211,8 @@ pub(super) fn observe_after(
         None => None,
     };
     let summary = victim.summary(window)?;
-    if let (Some(keep), true) = (settings.keep, with_faults) {
+    let keep = if with_faults { settings.keep } else { settings.keep_control };
+    if let Some(keep) = keep {
         keep.copy(&recording, &stage.cgroup_path())?;
     }
     let observed = Observed {

@@ -147,7 +147,7 @@ fn run_one(
     if let Some(why) = unmet(scenario, stop)? {
         return Ok(RunResult::Inconclusive { why, failed: Vec::new() });
     }
-    let settings = Settings { seconds: scenario.seconds, weight, keep: None };
+    let settings = Settings { seconds: scenario.seconds, weight, keep: None, keep_control: None };
     // A run is not repeated with the same numbers, so an inconclusive one is counted as such.
     let outcome = runner::run_once(scenario, &settings, stop, progress)?;
     Ok(judged(scenario, &outcome))

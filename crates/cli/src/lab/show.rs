@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn plans_fit_the_width_and_name_victim_and_faults() {
-        let settings = Settings { seconds: 600, weight: 1, keep: None };
+        let settings = Settings { seconds: 600, weight: 1, keep: None, keep_control: None };
         for scenario in scenarios().unwrap() {
             let text = plan(&scenario, &settings, 1024);
             assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");

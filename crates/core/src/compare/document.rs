@@ -2,9 +2,11 @@
 //! The result of a comparison as data: the document `deburr.compare/1` (`docs/compare.md`). Field names are stable; fields
 //! are only added.
 
-use crate::finding::{Entity, Host, Severity, SizeClass, Target, Tool, Window};
+use crate::finding::{
+    Entity, Host, IoLatency, LedgerState, Severity, SizeClass, Target, Tool, Window,
+};
 use crate::stats::Interval;
-use crate::text::Share;
+use crate::text::{Share, Unit};
 use serde::{Deserialize, Serialize};
 
 /// Identifier of the document's schema.
@@ -31,6 +33,16 @@ pub struct Comparison {
     pub processes: Vec<ProcessPair>,
     /// Processes that are in one of the recordings only, those that lose or run most.
     pub unpaired: Vec<Unpaired>,
+    /// What is measured of the hosts and their devices: latency of requests, pressure, steal.
+    pub measures: Vec<Measure>,
+    /// Block devices that transferred something.
+    pub devices: Vec<DevicePair>,
+    /// Files whose transfers differ most; not tested.
+    pub files: Vec<FilePair>,
+    /// Cgroups with a CPU quota in one of the recordings.
+    pub quotas: Vec<QuotaPair>,
+    /// Settings of the kernel that the recordings hold and that differ.
+    pub settings: Vec<SettingPair>,
     /// Further remarks, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -211,6 +223,20 @@ pub struct ProcessPair {
     pub b: ProcessSide,
     /// What is lost, by what it is lost to; only where it reaches 1 ms of each second in one of them.
     pub losses: Vec<LossChange>,
+    /// Where the time of their threads went; empty without the scheduler probe. Not tested.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ledger: Vec<LedgerPair>,
+}
+
+/// A line of the ledgers of both.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LedgerPair {
+    /// The state.
+    pub state: LedgerState,
+    /// Time in that state in A, in nanoseconds of each second of the window.
+    pub a_ns_per_s: f64,
+    /// Time in that state in B, likewise.
+    pub b_ns_per_s: f64,
 }
 
 /// Processes of one name and cgroup in one recording.
@@ -269,6 +295,132 @@ pub struct LossChange {
     /// Behind whom the difference was waited: only for a difference beyond chance, where that is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub behind: Vec<Behind>,
+}
+
+/// What is measured of a host or a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MeasureOf {
+    /// Mean latency of reads of a device.
+    ReadLatency,
+    /// Mean latency of writes of a device.
+    WriteLatency,
+    /// Time that the hypervisor ran something else while CPUs had something to run.
+    Steal,
+    /// Time in which some task waited for a CPU (pressure-stall file).
+    CpuPressure,
+    /// Time in which some task waited for IO (pressure-stall file).
+    IoPressure,
+    /// Time in which some task waited for memory (pressure-stall file).
+    MemoryPressure,
+}
+
+/// How something that is measured of a host or a device changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measure {
+    /// What is measured.
+    pub what: MeasureOf,
+    /// The host or the device.
+    pub of: Entity,
+    /// Unit of the numbers: nanoseconds for latency, nanoseconds of each second for the rest.
+    pub unit: Unit,
+    /// How it changed.
+    pub change: Change,
+    /// In A.
+    pub a: f64,
+    /// In B.
+    pub b: f64,
+    /// Difference, B minus A, with its 95 % interval; absent if a recording is too short.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub difference: Option<Interval>,
+    /// Ratio, B to A, with its 95 % interval; absent also if a mean cannot be told from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<Interval>,
+    /// Probability of such a difference by chance, corrected for the number of comparisons.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chance: Option<f64>,
+    /// The smallest difference that would have been seen in four of five such pairs, in the same unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detectable: Option<f64>,
+}
+
+/// A block device in both recordings or in one of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DevicePair {
+    /// Its name.
+    pub device: String,
+    /// In A; absent if it transferred nothing there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub a: Option<DeviceSide>,
+    /// In B; absent if it transferred nothing there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub b: Option<DeviceSide>,
+}
+
+/// What a device did in one recording.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceSide {
+    /// Transfers per second.
+    pub ios_per_s: f64,
+    /// Bytes per second.
+    pub bytes_per_s: f64,
+    /// Share of the time with at least one request queued or in the device; absent where not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy_share: Option<f64>,
+    /// Latency of its requests, by direction, as in a report.
+    pub latency: Vec<IoLatency>,
+}
+
+/// A file in both recordings or in one of them. Only the files with most transfers are known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FilePair {
+    /// Name of the device.
+    pub device: String,
+    /// Path, or what the transfers were for: journal, metadata.
+    pub path: String,
+    /// Bytes per second in A; absent if it is not among the files with most transfers there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub a_bytes_per_s: Option<f64>,
+    /// Bytes per second in B; absent likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub b_bytes_per_s: Option<f64>,
+}
+
+/// A cgroup with a CPU quota.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QuotaPair {
+    /// Its path.
+    pub cgroup: String,
+    /// In A; absent if it was not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub a: Option<QuotaSide>,
+    /// In B; absent if it was not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub b: Option<QuotaSide>,
+}
+
+/// The quota of a cgroup in one recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct QuotaSide {
+    /// CPUs that it may use; absent without a quota.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<f64>,
+    /// Share of its periods in which the quota ran out; absent if none was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled_share: Option<f64>,
+}
+
+/// A setting that differs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettingPair {
+    /// The file of the kernel that holds it.
+    pub path: String,
+    /// Its content in A; absent if it does not exist there, or cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub a: Option<String>,
+    /// Its content in B; absent likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub b: Option<String>,
 }
 
 /// Part of a difference that was waited behind one group of processes.

@@ -8,9 +8,12 @@
 //! - [`compare`]: the tests ([`crate::stats::shift`]), all of them together (Holm), and the verdict.
 //! - [`document`]: the result as data.
 
+mod beside;
+mod decide;
 pub mod document;
 mod findings;
 mod losses;
+mod measured;
 mod pairs;
 mod series;
 mod summary;
@@ -24,10 +27,11 @@ pub use summary::{MOST_GROUPS, Summary};
 use crate::finding::{Area, Severity, Tool};
 use crate::stats::{LEAST_CORRELATION, SIGNIFICANT};
 use crate::view::waits::{percentile_ns, size_classes};
+use decide::{Tested, decide};
 use document::{
-    Change, Comparison, LossChange, Method, ProcessPair, ProcessSide, Recording, SCHEMA, Unpaired,
+    Change, Comparison, LedgerPair, Loss, LossChange, Measure, Method, ProcessPair, ProcessSide,
+    Recording, SCHEMA, Unpaired,
 };
-use losses::{Family, Tested};
 use pairs::Pair;
 use series::Blocks;
 
@@ -78,7 +82,9 @@ impl Plan {
         }
         let of = self.sides[side].group_of.iter();
         let of = of.filter_map(|(id, group)| Some((*id, numbers[*group as usize]?))).collect();
-        SeriesFold::new(of, self.chosen.len(), self.sides[side].window_ns)
+        let side = &self.sides[side];
+        let devices = side.devices.keys().copied().collect();
+        SeriesFold::new(of, self.chosen.len(), devices, side.window_ns)
     }
 
     fn group(&self, pair: &Pair, side: usize) -> &summary::GroupSummary {
@@ -109,29 +115,40 @@ pub fn compare(
             series.map(|series| series.blocks(at, width_ns))
         })
         .collect();
-    let tested: Vec<Vec<Tested>> = blocks.iter().map(|[a, b]| losses::tested([a, b])).collect();
-    let family = Family::of(&tested.iter().flatten().collect::<Vec<_>>());
-    let mut number = 0;
+    let losses: Vec<Vec<(Loss, Tested)>> =
+        blocks.iter().map(|[a, b]| losses::tested([a, b])).collect();
+    let measured = measured::tested(
+        series.map(|it| &it.measured),
+        [&plan.sides[0].devices, &plan.sides[1].devices],
+        series.map(SeriesFold::window_ns),
+    );
+    let of_losses = losses.iter().flatten().map(|(_, it)| it);
+    let all: Vec<&Tested> = of_losses.chain(measured.iter().map(|(.., it)| it)).collect();
+    let (decided, comparisons) = decide(&all);
+    let mut decided = decided.into_iter();
     let mut processes: Vec<ProcessPair> = Vec::new();
-    for ((pair, blocks), tested) in plan.chosen.iter().zip(&blocks).zip(&tested) {
-        let mut changes = Vec::new();
-        for one in tested {
-            let own = one.counts().then_some(number);
-            number += usize::from(one.counts());
-            changes.push(blamed(plan, pair, family.change(one, own)));
-        }
+    for ((pair, blocks), tested) in plan.chosen.iter().zip(&blocks).zip(&losses) {
+        let changes = tested.iter().zip(decided.by_ref());
+        let changes =
+            changes.map(|((loss, _), it)| blamed(plan, pair, losses::loss_change(*loss, it)));
         processes.push(ProcessPair {
             matched_by: pair.by,
             a: process_side(plan, pair, 0, &blocks[0]),
             b: process_side(plan, pair, 1, &blocks[1]),
-            losses: changes,
+            losses: changes.collect(),
+            ledger: ledger(plan, pair),
         });
     }
+    let measures: Vec<Measure> = measured
+        .iter()
+        .zip(decided)
+        .map(|((what, of, _), it)| measured::measure(*what, of.clone(), it))
+        .collect();
     processes.sort_by(|x, y| weight(y).total_cmp(&weight(x)));
     let reports = [&plan.sides[0].report, &plan.sides[1].report];
     let findings = findings::side_by_side(reports, &processes);
     let [a, b] = [0, 1].map(|side| recording(&plan.sides[side], files[side]));
-    let verdict = verdict::verdict(&processes);
+    let verdict = verdict::verdict(&processes, &measures);
     Comparison {
         schema: SCHEMA.into(),
         tool: Tool { version: tool_version.into() },
@@ -142,27 +159,50 @@ pub fn compare(
             test: "Welch's t test on seconds, corrected for autocorrelation".into(),
             level: SIGNIFICANT,
             correction: "Holm: the probability of one or more false differences".into(),
-            comparisons: family.comparisons as u64,
+            comparisons: comparisons as u64,
             least_correlation: LEAST_CORRELATION,
         },
         findings,
         processes,
         unpaired: unpaired(plan),
+        measures,
+        devices: beside::devices(reports),
+        files: beside::files(reports),
+        quotas: beside::quotas([&plan.sides[0], &plan.sides[1]]),
+        settings: beside::settings([&plan.sides[0], &plan.sides[1]]),
         notes: notes(plan),
     }
 }
 
 /// Adds behind whom a difference was waited.
 fn blamed(plan: &Plan, pair: &Pair, mut change: LossChange) -> LossChange {
-    let queued = matches!(change.loss, document::Loss::Queued);
-    if queued && matches!(change.change, Change::Grown | Change::Shrunk) {
-        let groups = [plan.group(pair, 0), plan.group(pair, 1)];
+    let groups = [plan.group(pair, 0), plan.group(pair, 1)];
+    let waited = match change.loss {
+        Loss::Queued => groups.map(|group| &group.behind),
+        Loss::BlockIo => groups.map(|group| &group.behind_io),
+        _ => return change,
+    };
+    if matches!(change.change, Change::Grown | Change::Shrunk) {
         let windows_ns = [plan.sides[0].window_ns, plan.sides[1].window_ns];
         let more = change.change == Change::Grown;
         change.behind =
-            losses::behind(groups, windows_ns, more, |comm, path| plan.in_b(comm, path));
+            losses::behind(waited, windows_ns, more, |comm, path| plan.in_b(comm, path));
     }
     change
+}
+
+fn ledger(plan: &Plan, pair: &Pair) -> Vec<LedgerPair> {
+    let [a, b] = [0, 1].map(|side| {
+        let window_ns = plan.sides[side].window_ns.max(1) as f64;
+        let rate = move |ns: u64| ns as f64 * 1e9 / window_ns;
+        plan.group(pair, side).ledger.iter().map(move |(state, ns)| (*state, rate(*ns)))
+    });
+    let rows = a.zip(b).map(|((state, a_ns_per_s), (_, b_ns_per_s))| LedgerPair {
+        state,
+        a_ns_per_s,
+        b_ns_per_s,
+    });
+    rows.collect()
 }
 
 fn process_side(plan: &Plan, pair: &Pair, side: usize, blocks: &Blocks) -> ProcessSide {

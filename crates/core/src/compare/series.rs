@@ -3,13 +3,14 @@
 //! those are. Its memory depends on their number, not on the length of the recording.
 
 use super::document::Loss;
-use crate::recording::{ProcId, ProcessTick, Record, SchedstatTick};
+use super::measured::MeasuredSeries;
+use crate::recording::{DevId, ProcId, ProcessTick, Record, SchedstatTick};
 use crate::view::Series;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most blocks of a series: at first one per second, then merged in pairs.
-const MOST_BLOCKS: u32 = 512;
-const SECOND_NS: u64 = 1_000_000_000;
+pub(super) const MOST_BLOCKS: u32 = 512;
+pub(super) const SECOND_NS: u64 = 1_000_000_000;
 /// The kinds of loss, in the order of the series.
 pub(super) const LOSSES: [Loss; 6] = [
     Loss::Queued,
@@ -27,6 +28,7 @@ pub struct SeriesFold {
     of: BTreeMap<ProcId, u32>,
     window_ns: u64,
     pub(super) groups: Vec<GroupSeries>,
+    pub(super) measured: MeasuredSeries,
 }
 
 /// Amounts over time of one group.
@@ -64,8 +66,18 @@ pub(super) struct Blocks {
 }
 
 impl SeriesFold {
-    pub(super) fn new(of: BTreeMap<ProcId, u32>, groups: usize, window_ns: u64) -> Self {
-        Self { of, window_ns, groups: vec![GroupSeries::default(); groups] }
+    pub(super) fn new(
+        of: BTreeMap<ProcId, u32>,
+        groups: usize,
+        devices: BTreeSet<DevId>,
+        window_ns: u64,
+    ) -> Self {
+        Self {
+            of,
+            window_ns,
+            groups: vec![GroupSeries::default(); groups],
+            measured: MeasuredSeries::new(devices),
+        }
     }
 
     /// Adds a record. Only those about the compared processes count.
@@ -81,8 +93,13 @@ impl SeriesFold {
                     group.schedstat(tick);
                 }
             }
-            _ => {}
+            other => self.measured.push(other),
         }
+    }
+
+    /// Length of the window.
+    pub(super) fn window_ns(&self) -> u64 {
+        self.window_ns
     }
 
     fn group(&mut self, id: ProcId) -> Option<&mut GroupSeries> {
@@ -168,6 +185,19 @@ impl GroupSeries {
     }
 }
 
+/// Number of whole blocks in a window: what is left after the last one is none. A tick may end a little early.
+pub(super) fn whole_blocks(width_ns: u64, window_ns: u64) -> usize {
+    let blocks = window_ns.saturating_add(width_ns / 50) / width_ns.max(1);
+    usize::try_from(blocks).unwrap_or(usize::MAX)
+}
+
+/// A series as amounts per block, in nanoseconds (or pieces) of each second, for the whole blocks of the window.
+pub(super) fn rates(series: &Series, width_ns: u64, blocks: usize) -> Vec<f64> {
+    let bins = series.in_bins_of(width_ns);
+    let rate = |at: usize| bins.get(at).copied().unwrap_or(0) as f64 * 1e9 / width_ns as f64;
+    (0..blocks).map(rate).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,7 +220,8 @@ mod tests {
     }
 
     fn fold(ticks: impl IntoIterator<Item = ProcessTick>, window_ns: u64) -> SeriesFold {
-        let mut fold = SeriesFold::new(BTreeMap::from([(ProcId(1), 0)]), 1, window_ns);
+        let mut fold =
+            SeriesFold::new(BTreeMap::from([(ProcId(1), 0)]), 1, BTreeSet::new(), window_ns);
         ticks.into_iter().for_each(|tick| fold.push(&Record::ProcessTick(Box::new(tick))));
         fold
     }

@@ -2,13 +2,18 @@
 //! What is kept of a recording, once its view has been judged: its report, and the groups of processes that lose or run
 //! most. A view may take hundreds of megabytes, so two are never held at once.
 
-use crate::finding::{Entity, EntityKind, Report};
-use crate::recording::{CgroupId, ProcId, WaitHist};
+use super::document::QuotaSide;
+use crate::finding::{Entity, EntityKind, LedgerState, Report};
+use crate::recording::{CgroupId, DevId, IoCulprit, ProcId, WaitHist};
 use crate::view::{Group, GroupCulprit, Groups, View};
 use std::collections::BTreeMap;
 
 /// Most groups of processes of one recording that are kept.
 pub const MOST_GROUPS: usize = 2000;
+/// Most devices of which the latency is compared.
+const MOST_DEVICES: usize = 64;
+/// Most cgroups with a quota that are kept.
+const MOST_QUOTAS: usize = 2000;
 /// Most culprits of one group that are kept.
 const MOST_CULPRITS: usize = 64;
 
@@ -23,6 +28,12 @@ pub struct Summary {
     pub(super) left_out: usize,
     /// The group of each process in `groups`.
     pub(super) group_of: BTreeMap<ProcId, u32>,
+    /// Names of the devices with requests, at most [`MOST_DEVICES`].
+    pub(super) devices: BTreeMap<DevId, String>,
+    /// The cgroups with a quota, by path.
+    pub(super) quotas: BTreeMap<String, QuotaSide>,
+    /// The settings that the recording holds: contents of the kernel's files.
+    pub(super) settings: BTreeMap<String, Option<String>>,
 }
 
 /// Processes of one name and cgroup.
@@ -34,15 +45,28 @@ pub(super) struct GroupSummary {
     pub(super) on_cpu_ns: u64,
     pub(super) lost_ns: u64,
     pub(super) waits: Option<(WaitHist, u64)>,
+    /// Where the time of their threads went; empty without the scheduler probe.
+    pub(super) ledger: Vec<(LedgerState, u64)>,
     /// What they waited behind on run queues.
-    pub(super) behind: Vec<(Culprit, u64)>,
+    pub(super) behind: Rates,
+    /// Whose requests were queued or in the device while they waited for theirs.
+    pub(super) behind_io: Rates,
 }
+
+/// What somebody waited behind, and for how long, in nanoseconds.
+pub(super) type Rates = Vec<(Culprit, u64)>;
 
 /// What a group waited behind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Culprit {
     /// Processes of that comm, in a cgroup of that path.
     Named(String, Option<String>),
+    /// Writeback of pages, whoever dirtied them.
+    Writeback,
+    /// A journal, or metadata.
+    Filesystem,
+    /// No other requests: the device itself.
+    Device,
     /// Not known, or too small.
     Unknown,
 }
@@ -68,8 +92,81 @@ impl Summary {
             group_of.extend(list[at].members.iter().map(|(id, _)| (*id, number)));
         }
         let groups = chosen.into_iter().map(|at| summary(view, &groups, at)).collect();
-        Self { report, window_ns: view.window_ns(), groups, left_out, group_of }
+        let devices = view.block().latency().keys().map(|(dev, _)| *dev);
+        let devices: BTreeMap<DevId, String> =
+            devices.map(|dev| (dev, view.block().device_name(dev))).take(MOST_DEVICES).collect();
+        Self {
+            report,
+            window_ns: view.window_ns(),
+            groups,
+            left_out,
+            group_of,
+            devices,
+            quotas: quotas(view),
+            settings: view.block().settings().clone(),
+        }
     }
+}
+
+/// The cgroups with a quota.
+fn quotas(view: &View) -> BTreeMap<String, QuotaSide> {
+    let with_quota = view.cgroups().values().filter_map(|cgroup| {
+        let side =
+            QuotaSide { cpus: cgroup.limit_cpus(), throttled_share: cgroup.throttled_share() };
+        Some((cgroup.facts.as_ref()?.path.clone(), side))
+    });
+    with_quota.filter(|(_, side)| side.cpus.is_some()).take(MOST_QUOTAS).collect()
+}
+
+/// The longest waits, in order.
+fn longest(behind: BTreeMap<Culprit, u64>) -> Rates {
+    let mut behind: Vec<_> = behind.into_iter().collect();
+    behind.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    behind.truncate(MOST_CULPRITS);
+    behind
+}
+
+/// Whose requests a group waited for.
+fn behind_io(view: &View, groups: &Groups<'_>, at: usize) -> Rates {
+    let mut behind: BTreeMap<Culprit, u64> = BTreeMap::new();
+    for (id, _) in &groups.list()[at].members {
+        for (_, culprit, ns) in view.block().blame_of(*id) {
+            let culprit = match culprit {
+                IoCulprit::Process(id) => groups
+                    .index_of(id)
+                    .map_or(Culprit::Unknown, |at| named(view, &groups.list()[at])),
+                IoCulprit::Writeback(_) => Culprit::Writeback,
+                IoCulprit::Filesystem => Culprit::Filesystem,
+                IoCulprit::Device => Culprit::Device,
+            };
+            let sum = behind.entry(culprit).or_default();
+            *sum = sum.saturating_add(ns);
+        }
+    }
+    longest(behind)
+}
+
+fn named(view: &View, group: &Group<'_>) -> Culprit {
+    let path = group.cgroup.and_then(|id| view.path_of(id));
+    Culprit::Named(group.comm.to_owned(), path.map(str::to_owned))
+}
+
+fn ledger(group: &Group<'_>) -> Vec<(LedgerState, u64)> {
+    let Some(usage) = &group.usage else { return vec![] };
+    let states = &usage.states;
+    let parts = [
+        (LedgerState::OnCpu, states.on_cpu_ns),
+        (LedgerState::Queued, states.queued_ns),
+        (LedgerState::Throttled, states.throttled_ns),
+        (LedgerState::BlockIo, states.block_io_ns),
+        (LedgerState::MemStall, states.mem_stall_ns),
+        (LedgerState::Uninterruptible, states.uninterruptible_ns),
+        (LedgerState::Sleep, states.sleep_ns),
+        (LedgerState::Stopped, states.stopped_ns),
+    ];
+    let known = parts.iter().fold(0, |sum: u64, (_, ns)| sum.saturating_add(*ns));
+    let rest = (LedgerState::Unattributed, usage.wall_ns.saturating_sub(known));
+    parts.into_iter().chain([rest]).collect()
 }
 
 fn summary(view: &View, groups: &Groups<'_>, at: usize) -> GroupSummary {
@@ -77,11 +174,7 @@ fn summary(view: &View, groups: &Groups<'_>, at: usize) -> GroupSummary {
     let mut behind: BTreeMap<Culprit, u64> = BTreeMap::new();
     for (culprit, ns) in groups.blame(at) {
         let culprit = match culprit {
-            GroupCulprit::Group(at) => {
-                let other = &groups.list()[at];
-                let path = other.cgroup.and_then(|id| view.path_of(id));
-                Culprit::Named(other.comm.to_owned(), path.map(str::to_owned))
-            }
+            GroupCulprit::Group(at) => named(view, &groups.list()[at]),
             GroupCulprit::Others | GroupCulprit::Migrated | GroupCulprit::NotSampled => {
                 Culprit::Unknown
             }
@@ -89,9 +182,6 @@ fn summary(view: &View, groups: &Groups<'_>, at: usize) -> GroupSummary {
         let sum = behind.entry(culprit).or_default();
         *sum = sum.saturating_add(ns);
     }
-    let mut behind: Vec<_> = behind.into_iter().collect();
-    behind.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
-    behind.truncate(MOST_CULPRITS);
     let is_host = view.meta().is_none_or(|meta| meta.target == Default::default());
     GroupSummary {
         entity: entity(view, group),
@@ -103,7 +193,9 @@ fn summary(view: &View, groups: &Groups<'_>, at: usize) -> GroupSummary {
         on_cpu_ns: on_cpu_ns(group),
         lost_ns: lost_ns(group),
         waits: group.usage.as_ref().map(|usage| (usage.waits.clone(), usage.wait_max_ns)),
-        behind,
+        ledger: ledger(group),
+        behind: longest(behind),
+        behind_io: behind_io(view, groups, at),
     }
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Comparisons of small recordings, second by second.
 
-use super::document::{Change, Comparison, Loss, Outcome};
+use super::document::{Change, Comparison, LedgerPair, Loss, MeasureOf, Outcome};
 use super::{Plan, Summary, compare};
 use crate::recording::{
-    BlameTick, CgroupId, Culprit, ProcId, ProcessTick, Record, ThreadStates, WaitHist,
+    BlameTick, BlockRecord, CgroupId, CpuReading, Culprit, DevId, Device, DeviceTick, IoOp, ProcId,
+    ProcessTick, PsiReading, PsiResource, Record, Setting, ThreadStates, WaitHist,
 };
 use crate::rules;
 use crate::testkit::{MS, S, Scene, view};
@@ -221,6 +222,136 @@ fn containers_are_found_again_after_they_were_started_anew() {
     let found = compared(&host("0f3c9a77be21"), &host("77aa00b1c2d3"));
     assert_eq!(found.processes.len(), 2, "{:?}", found.processes);
     assert!(found.unpaired.is_empty());
+}
+
+/// Requests of a device, `number` in each second, of `each_us`.
+fn with_requests(records: &mut Vec<Record>, seconds: u64, number: u64, each_us: u64) {
+    let dev = DevId { major: 8, minor: 0 };
+    let device = Device {
+        dev,
+        name: "sda".into(),
+        disk: None,
+        start_sector: None,
+        sectors: None,
+        backing: None,
+        gone: false,
+    };
+    let mut more = vec![BlockRecord::Device(device)];
+    for second in 0..seconds {
+        let mut total = WaitHist::default();
+        (0..about(number, second)).for_each(|at| total.add((each_us + at % 7) * 1000));
+        more.push(BlockRecord::DeviceTick(DeviceTick {
+            t0_ns: second * S,
+            t1_ns: (second + 1) * S,
+            device: dev,
+            op: IoOp::Write,
+            device_time: total.clone(),
+            total,
+            queue: WaitHist::default(),
+            max_ns: (each_us + 6) * 1000,
+            before: None,
+            sampled_one_in: 1,
+        }));
+    }
+    let end = records.pop().unwrap();
+    records.extend(more.into_iter().map(|record| Record::Block(Box::new(record))));
+    records.push(end);
+}
+
+#[test]
+fn a_device_is_slower_by_its_latency_and_not_by_its_load() {
+    let host = |number: u64, each_us: u64| {
+        let mut records = neighbours(20, 500, 50);
+        with_requests(&mut records, 20, number, each_us);
+        records
+    };
+    let found = compared(&host(100, 400), &host(100, 1600));
+    assert_eq!(found.verdict.outcome, Outcome::Worse, "{:?}", found.verdict);
+    assert!(
+        found.verdict.sentence.contains("writes of `sda` take 1.6 ms, 4.0 times"),
+        "{:?}",
+        found.verdict
+    );
+    let busier = compared(&host(100, 400), &host(900, 400));
+    assert_eq!(busier.verdict.outcome, Outcome::NoDifference, "{:?}", busier.measures);
+    assert_eq!(busier.measures.len(), 1);
+}
+
+/// Readings of `/proc/pressure` and `/proc/stat`: per second the milliseconds of pressure, steal and busy time.
+fn with_readings(records: &mut Vec<Record>, seconds: u64, [pressure, steal, busy]: [u64; 3]) {
+    let end = records.pop().unwrap();
+    let mut sums = [0; 3];
+    for second in 0..=seconds {
+        let t_ns = second * S;
+        records.push(Record::Psi(PsiReading {
+            t_ns,
+            cgroup: None,
+            resource: PsiResource::Cpu,
+            some_ns: sums[0] * MS,
+            full_ns: None,
+        }));
+        records.push(Record::Cpu(CpuReading {
+            t_ns,
+            cpu: 0,
+            user_ns: sums[2] * MS,
+            system_ns: 0,
+            idle_ns: 0,
+            iowait_ns: 0,
+            irq_ns: 0,
+            steal_ns: sums[1] * MS,
+        }));
+        for (sum, level) in sums.iter_mut().zip([pressure, steal, busy]) {
+            *sum += about(level, second);
+        }
+    }
+    records.push(end);
+}
+
+#[test]
+fn steal_is_a_loss_and_pressure_may_be_the_load() {
+    let host = |levels| {
+        let mut records = neighbours(20, 500, 50);
+        with_readings(&mut records, 20, levels);
+        records
+    };
+    let stolen = compared(&host([100, 20, 500]), &host([100, 300, 500]));
+    assert_eq!(stolen.verdict.outcome, Outcome::Worse);
+    assert!(stolen.verdict.sentence.contains("the hypervisor takes"), "{:?}", stolen.verdict);
+    let loaded = compared(&host([600, 100, 500]), &host([60, 20, 100]));
+    assert_eq!(loaded.verdict.outcome, Outcome::NoDifference, "{:?}", loaded.verdict);
+    let changes: Vec<_> = loaded.measures.iter().map(|it| (it.what, it.change)).collect();
+    assert_eq!(
+        changes,
+        [(MeasureOf::Steal, Change::OtherLoad), (MeasureOf::CpuPressure, Change::Shrunk)]
+    );
+}
+
+#[test]
+fn quotas_and_settings_are_put_side_by_side() {
+    let host = |quota_us, value: &str| {
+        let mut host = Host::new(10);
+        host.scene.cgroup("/", None, None);
+        host.scene.cgroup("/web", quota_us, None);
+        let setting = Setting { t_ns: 0, path: "/proc/sys/vm/x".into(), value: Some(value.into()) };
+        host.scene.push(Record::Block(Box::new(BlockRecord::Setting(setting))));
+        host.records()
+    };
+    let found = compared(&host(None, "1"), &host(Some(50_000), "2"));
+    let quota = &found.quotas[0];
+    assert_eq!((quota.cgroup.as_str(), quota.a, quota.b.unwrap().cpus), ("/web", None, Some(0.5)));
+    let setting = &found.settings[0];
+    assert_eq!((setting.a.as_deref(), setting.b.as_deref()), (Some("1"), Some("2")));
+    assert!(compared(&host(None, "1"), &host(None, "1")).settings.is_empty());
+}
+
+#[test]
+fn ledgers_are_put_side_by_side_and_sum_to_the_wall_time() {
+    let found = compared(&neighbours(20, 100, 20), &neighbours(20, 900, 300));
+    let ledger = &found.processes[0].ledger;
+    for sum in [|it: &LedgerPair| it.a_ns_per_s, |it: &LedgerPair| it.b_ns_per_s] {
+        let whole: f64 = ledger.iter().map(sum).sum();
+        assert!((whole - 1e9).abs() < 1e3, "{ledger:?}");
+    }
 }
 
 #[test]

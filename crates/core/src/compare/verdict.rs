@@ -2,7 +2,8 @@
 //! The verdict: what B loses that A does not, and to whom, in one sentence.
 
 use super::document::{
-    Behind, Change, Detectable, Loss, LossChange, Outcome, ProcessPair, ProcessSide, Verdict,
+    Behind, Change, Detectable, Loss, LossChange, Measure, MeasureOf, Outcome, ProcessPair,
+    ProcessSide, Verdict,
 };
 use crate::finding::{Entity, EntityKind};
 use crate::stats::{Interval, MIN_BLOCKS};
@@ -12,7 +13,7 @@ use crate::text::units::{counted, duration, share};
 /// Shares below this are not named in the sentence.
 const NAMED_SHARE: f64 = 0.2;
 
-pub(super) fn verdict(processes: &[ProcessPair]) -> Verdict {
+pub(super) fn verdict(processes: &[ProcessPair], measures: &[Measure]) -> Verdict {
     let all = || processes.iter().flat_map(|pair| pair.losses.iter().map(move |it| (pair, it)));
     let of = |change: Change| {
         let mut some: Vec<_> = all().filter(|(_, it)| it.change == change).collect();
@@ -21,7 +22,7 @@ pub(super) fn verdict(processes: &[ProcessPair]) -> Verdict {
     };
     let (grown, shrunk) = (of(Change::Grown), of(Change::Shrunk));
     let outcome = match (grown.len(), shrunk.len()) {
-        (0, 0) => return no_difference(processes),
+        (0, 0) => return of_host(measures).unwrap_or_else(|| no_difference(processes)),
         (_, 0) => Outcome::Worse,
         (0, _) => Outcome::Better,
         _ => Outcome::Mixed,
@@ -54,6 +55,56 @@ pub(super) fn verdict(processes: &[ProcessPair]) -> Verdict {
         causes: leading.map(|(_, it)| it.behind.clone()).unwrap_or_default(),
         could_have_seen: None,
     }
+}
+
+/// The verdict if no process loses more or less: devices or CPUs may be slower all the same. Pressure is none of that: it
+/// also depends on the load.
+fn of_host(measures: &[Measure]) -> Option<Verdict> {
+    let counts = |it: &&Measure| {
+        let of_load = [MeasureOf::CpuPressure, MeasureOf::IoPressure, MeasureOf::MemoryPressure];
+        !of_load.contains(&it.what) && matches!(it.change, Change::Grown | Change::Shrunk)
+    };
+    let all: Vec<&Measure> = measures.iter().filter(counts).collect();
+    let has = |change| all.iter().any(|it| it.change == change);
+    let (outcome, first) = match (has(Change::Grown), has(Change::Shrunk)) {
+        (true, true) => (Outcome::Mixed, Change::Grown),
+        (true, false) => (Outcome::Worse, Change::Grown),
+        (false, true) => (Outcome::Better, Change::Shrunk),
+        (false, false) => return None,
+    };
+    let leading = all.iter().find(|it| it.change == first)?;
+    let begin = match outcome {
+        Outcome::Better => "A loses what B does not",
+        _ => "B loses what A does not",
+    };
+    let what = match leading.what {
+        MeasureOf::ReadLatency => {
+            format!("reads of {} take {}", device(leading), duration(leading.b))
+        }
+        MeasureOf::WriteLatency => {
+            format!("writes of {} take {}", device(leading), duration(leading.b))
+        }
+        _ => format!("the hypervisor takes {} of every second", duration(leading.b)),
+    };
+    let against = match (leading.ratio, leading.what) {
+        (Some(Interval { value, low: Some(low), high: Some(high) }), _) => {
+            format!("{} times as long as in A ({} to {})", times(value), times(low), times(high))
+        }
+        _ => format!("{} in A", duration(leading.a)),
+    };
+    Some(Verdict {
+        outcome,
+        sentence: format!(
+            "{begin}: {what}, {against}; no process that is in both loses more or less by it"
+        ),
+        victim: Some(leading.of.clone()),
+        causes: vec![],
+        could_have_seen: None,
+    })
+}
+
+fn device(it: &Measure) -> String {
+    it.of.device.as_deref().map_or_else(|| "a device".into(), ticked)
 }
 
 fn size(it: &LossChange) -> f64 {

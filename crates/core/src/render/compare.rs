@@ -6,13 +6,15 @@ use super::finding::severity;
 use super::names;
 use super::page::{Colour, Page};
 use super::table::{Column, Table};
+use super::text;
 use crate::compare::document::{
-    Change, Comparison, FindingPair, Loss, LossChange, ProcessPair, Recording, Told,
+    Change, Comparison, FindingPair, Loss, LossChange, MeasureOf, ProcessPair, QuotaSide,
+    Recording, Told,
 };
 use crate::finding::Severity;
 use crate::stats::Interval;
 use crate::text::escape::{identifier, label, sentence};
-use crate::text::units::{counted, duration, share};
+use crate::text::units::{bytes, count, counted, cpus, duration, share};
 
 /// Maximum number of processes in the table without -v.
 const ROWS: usize = 10;
@@ -32,8 +34,12 @@ pub fn comparison(it: &Comparison, style: TextStyle) -> String {
         findings(&mut page, &it.findings, style.verbosity);
     }
     losses(&mut page, it, style.verbosity);
+    measures(&mut page, it);
     if style.verbosity > 0 {
         behind(&mut page, &it.processes);
+        ledgers(&mut page, &it.processes, style.verbosity);
+        io(&mut page, it);
+        configuration(&mut page, it);
         unpaired(&mut page, it);
     }
     for note in &it.notes {
@@ -162,8 +168,8 @@ fn losses(page: &mut Page, it: &Comparison, verbosity: u8) {
             lost_to(loss.loss).into(),
             duration(loss.a_ns_per_s),
             duration(loss.b_ns_per_s),
-            ratio(loss),
-            remark(loss),
+            ratio(loss.ratio),
+            remark(loss.change, loss.detectable_ns_per_s),
         ]);
     }
     table.write(page, 2);
@@ -172,8 +178,8 @@ fn losses(page: &mut Page, it: &Comparison, verbosity: u8) {
     }
 }
 
-fn ratio(it: &LossChange) -> String {
-    match it.ratio {
+fn ratio(ratio: Option<Interval>) -> String {
+    match ratio {
         Some(Interval { value, low: Some(low), high: Some(high) }) => {
             format!("{} ({} to {})", times(value), times(low), times(high))
         }
@@ -189,12 +195,160 @@ fn times(ratio: f64) -> String {
     }
 }
 
-fn remark(it: &LossChange) -> String {
-    match (it.change, it.detectable_ns_per_s) {
+fn remark(change: Change, detectable: Option<f64>) -> String {
+    match (change, detectable) {
         (Change::Alike, Some(ns)) => format!("alike; {} would have shown", duration(ns)),
         (Change::Alike | Change::InBoth | Change::NotComparable, _) => "too short to tell".into(),
         (Change::OtherLoad, _) => "in proportion to its CPU time: another load".into(),
         (change, _) => word(change).into(),
+    }
+}
+
+/// Latency, pressure and steal.
+fn measures(page: &mut Page, it: &Comparison) {
+    if it.measures.is_empty() {
+        return;
+    }
+    page.gap();
+    page.line(0, Colour::Heading, "hosts and devices");
+    let mut table = Table::new(&[
+        Column::Left(NAME_COLUMNS + 18),
+        Column::Right,
+        Column::Right,
+        Column::Left(24),
+        Column::Left(usize::MAX),
+    ]);
+    table.heading(["what", "A", "B", "B / A", ""]);
+    for it in &it.measures {
+        let what = match it.what {
+            MeasureOf::ReadLatency => format!("mean latency of reads, {}", names::entity(&it.of)),
+            MeasureOf::WriteLatency => format!("mean latency of writes, {}", names::entity(&it.of)),
+            MeasureOf::Steal => "stolen by the hypervisor, of every second".into(),
+            MeasureOf::CpuPressure => "somebody waits for a CPU, of every second".into(),
+            MeasureOf::IoPressure => "somebody waits for IO, of every second".into(),
+            MeasureOf::MemoryPressure => "somebody waits for memory, of every second".into(),
+        };
+        table.row([
+            what,
+            duration(it.a),
+            duration(it.b),
+            ratio(it.ratio),
+            remark(it.change, it.detectable),
+        ]);
+    }
+    table.write(page, 2);
+}
+
+/// Where the time of the process went that changed most; with -v of all that changed.
+fn ledgers(page: &mut Page, processes: &[ProcessPair], verbosity: u8) {
+    let changed = |pair: &&ProcessPair| {
+        let beyond = |it: &LossChange| matches!(it.change, Change::Grown | Change::Shrunk);
+        pair.losses.iter().any(beyond) && !pair.ledger.is_empty()
+    };
+    let shown = if verbosity > 1 { usize::MAX } else { 1 };
+    for pair in processes.iter().filter(changed).take(shown) {
+        page.gap();
+        let title =
+            format!("{}: where the time of its threads went", names::entity(&pair.b.process));
+        page.paragraph(0, 2, Colour::Heading, &title);
+        let mut table =
+            Table::new(&[Column::Left(24), Column::Right, Column::Right, Column::Left(usize::MAX)]);
+        table.heading(["of every second", "A", "B", ""]);
+        for it in pair.ledger.iter().filter(|it| it.a_ns_per_s.max(it.b_ns_per_s) > 0.0) {
+            let state = text::state(it.state);
+            table.row([state.into(), duration(it.a_ns_per_s), duration(it.b_ns_per_s)]);
+        }
+        table.write(page, 2);
+    }
+}
+
+fn io(page: &mut Page, it: &Comparison) {
+    if !it.devices.is_empty() {
+        page.gap();
+        page.line(0, Colour::Heading, "devices");
+        let mut table = Table::new(&[
+            Column::Left(16),
+            Column::Left(2),
+            Column::Right,
+            Column::Right,
+            Column::Right,
+            Column::Left(usize::MAX),
+        ]);
+        table.heading(["device", "", "IO/s", "bytes/s", "busy", "mean, 99 % under, longest"]);
+        for pair in &it.devices {
+            for (letter, side) in [("A", &pair.a), ("B", &pair.b)] {
+                let Some(side) = side else { continue };
+                let latency = side.latency.iter().map(|it| {
+                    let p99 = it.p99_ns.map_or("?".to_owned(), |ns| duration(ns as f64));
+                    let (mean, most) = (duration(it.mean_ns as f64), duration(it.max_ns as f64));
+                    format!("{} {mean}, {p99}, {most}", label(&it.op, 8))
+                });
+                table.row([
+                    identifier(&pair.device, 14),
+                    letter.into(),
+                    count(side.ios_per_s),
+                    bytes(side.bytes_per_s),
+                    side.busy_share.map_or("?".into(), share),
+                    latency.collect::<Vec<_>>().join("; "),
+                ]);
+            }
+        }
+        table.write(page, 2);
+    }
+    if !it.files.is_empty() {
+        page.gap();
+        page.line(0, Colour::Heading, "files whose transfers differ most, bytes per second");
+        let mut table =
+            Table::new(&[Column::Left(12), Column::Right, Column::Right, Column::Left(usize::MAX)]);
+        table.heading(["device", "A", "B", "file"]);
+        for it in &it.files {
+            let rate = |rate: Option<f64>| rate.map_or("little".to_owned(), bytes);
+            table.row([
+                identifier(&it.device, 10),
+                rate(it.a_bytes_per_s),
+                rate(it.b_bytes_per_s),
+                identifier(&it.path, 60),
+            ]);
+        }
+        table.write(page, 2);
+    }
+}
+
+/// Quotas and settings that differ.
+fn configuration(page: &mut Page, it: &Comparison) {
+    if !it.quotas.is_empty() {
+        page.gap();
+        page.line(
+            0,
+            Colour::Heading,
+            "CPU quotas: CPUs, and share of the periods in which they ran out",
+        );
+        let mut table = Table::new(&[Column::Left(60), Column::Left(18), Column::Left(usize::MAX)]);
+        table.heading(["cgroup", "A", "B"]);
+        let side = |side: &Option<QuotaSide>| match side {
+            None => "not there".to_owned(),
+            Some(side) => {
+                let limit = side.cpus.map_or("no quota".into(), cpus);
+                format!("{limit}, {}", side.throttled_share.map_or("?".into(), share))
+            }
+        };
+        for it in &it.quotas {
+            table.row([identifier(&it.cgroup, 56), side(&it.a), side(&it.b)]);
+        }
+        table.write(page, 2);
+    }
+    if !it.settings.is_empty() {
+        page.gap();
+        page.line(0, Colour::Heading, "settings that differ");
+        let mut table = Table::new(&[Column::Left(50), Column::Left(24), Column::Left(usize::MAX)]);
+        table.heading(["file", "A", "B"]);
+        let side = |value: &Option<String>| {
+            value.as_deref().map_or("not there".into(), |it| identifier(it, 40))
+        };
+        for it in &it.settings {
+            table.row([identifier(&it.path, 48), side(&it.a), side(&it.b)]);
+        }
+        table.write(page, 2);
     }
 }
 
