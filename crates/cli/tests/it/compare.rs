@@ -72,7 +72,9 @@ fn collect(value: &Value, names: &mut BTreeSet<String>) {
         Value::Object(fields) => {
             for (name, value) in fields {
                 // Described in docs/report.md.
-                if !["host", "window", "target", "victim", "process"].contains(&name.as_str()) {
+                if !["host", "window", "target", "victim", "process", "latency"]
+                    .contains(&name.as_str())
+                {
                     collect(value, names);
                 }
                 names.insert(name.clone());

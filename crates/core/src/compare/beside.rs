@@ -44,13 +44,13 @@ pub(super) fn devices(reports: [&Report; 2]) -> Vec<DevicePair> {
 
 pub(super) fn files(reports: [&Report; 2]) -> Vec<FilePair> {
     let sides = reports.map(|report| {
-        let mut files: BTreeMap<(String, String), f64> = BTreeMap::new();
+        let mut files: BTreeMap<(String, String), (RowKind, f64)> = BTreeMap::new();
         for device in report.block_io.iter().flat_map(|io| &io.devices) {
             let tables = device.tables.iter().filter(|table| table.by == IoRowsBy::File);
             for row in tables.flat_map(|table| &table.rows) {
                 if let (RowKind::Path | RowKind::Class, Some(name)) = (row.kind, &row.name) {
                     let rate = row.bytes as f64 / report.window.seconds.max(1e-9);
-                    files.insert((device.device.clone(), name.clone()), rate);
+                    files.insert((device.device.clone(), name.clone()), (row.kind, rate));
                 }
             }
         }
@@ -60,11 +60,12 @@ pub(super) fn files(reports: [&Report; 2]) -> Vec<FilePair> {
         |it: &FilePair| (it.b_bytes_per_s.unwrap_or(0.0) - it.a_bytes_per_s.unwrap_or(0.0)).abs();
     let mut files: Vec<FilePair> = joined([&sides[0], &sides[1]])
         .into_iter()
-        .map(|((device, path), a_bytes_per_s, b_bytes_per_s)| FilePair {
+        .map(|((device, path), a, b)| FilePair {
             device,
+            kind: a.or(b).map_or(RowKind::Path, |(kind, _)| kind),
             path,
-            a_bytes_per_s,
-            b_bytes_per_s,
+            a_bytes_per_s: a.map(|(_, rate)| rate),
+            b_bytes_per_s: b.map(|(_, rate)| rate),
         })
         .filter(|it| difference(it) >= LEAST_BYTES_PER_S)
         .collect();
@@ -79,12 +80,17 @@ pub(super) fn quotas(sides: [&Summary; 2]) -> Vec<QuotaPair> {
     pairs.take(MOST_ROWS).collect()
 }
 
+/// Whether the kernel derives the content of a file from the memory that is free.
+fn is_derived(path: &str) -> bool {
+    path.ends_with("/max_bytes") || path.ends_with("/min_bytes")
+}
+
 /// Settings of which both recordings have a reading, and that differ.
 pub(super) fn settings(sides: [&Summary; 2]) -> Vec<SettingPair> {
     let pairs = joined(sides.map(|side| &side.settings)).into_iter();
     let differing = pairs.filter_map(|(path, a, b)| {
         let (a, b) = (a?, b?);
-        (a != b).then_some(SettingPair { path, a, b })
+        (a != b && !is_derived(&path)).then_some(SettingPair { path, a, b })
     });
     differing.take(MOST_ROWS).collect()
 }

@@ -3,7 +3,7 @@
 //! are only added.
 
 use crate::finding::{
-    Entity, Host, IoLatency, LedgerState, Severity, SizeClass, Target, Tool, Window,
+    Entity, Host, IoLatency, LedgerState, RowKind, Severity, SizeClass, Target, Tool, Window,
 };
 use crate::stats::Interval;
 use crate::text::{Share, Unit};
@@ -376,6 +376,8 @@ pub struct DeviceSide {
 pub struct FilePair {
     /// Name of the device.
     pub device: String,
+    /// Whether `path` is the path of a file, or says what the transfers were for.
+    pub kind: RowKind,
     /// Path, or what the transfers were for: journal, metadata.
     pub path: String,
     /// Bytes per second in A; absent if it is not among the files with most transfers there.

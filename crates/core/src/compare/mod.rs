@@ -23,6 +23,7 @@ mod verdict;
 
 pub use series::SeriesFold;
 pub use summary::{MOST_GROUPS, Summary};
+pub use verdict::times;
 
 use crate::finding::{Area, Severity, Tool};
 use crate::stats::{LEAST_CORRELATION, SIGNIFICANT};
@@ -39,6 +40,8 @@ use series::Blocks;
 pub const MOST_PAIRS: usize = 200;
 /// Most processes that are told of those that are in one recording only.
 const MOST_UNPAIRED: usize = 10;
+/// Least time on CPUs, or lost, of such a process, in nanoseconds of each second.
+const UNPAIRED_NS_PER_S: f64 = 1e7;
 
 /// What is compared: which processes of the two recordings are the same.
 #[derive(Clone, Debug)]
@@ -261,7 +264,7 @@ fn unpaired(plan: &Plan) -> Vec<Unpaired> {
             lost_ns_per_s: rate(group.lost_ns),
         }));
     }
-    all.retain(|it| it.on_cpu_ns_per_s.max(it.lost_ns_per_s) >= losses::MATTERS_NS_PER_S);
+    all.retain(|it| it.on_cpu_ns_per_s.max(it.lost_ns_per_s) >= UNPAIRED_NS_PER_S);
     all.sort_by(|x, y| {
         let weight = |it: &Unpaired| it.on_cpu_ns_per_s.max(it.lost_ns_per_s);
         weight(y).total_cmp(&weight(x))

@@ -172,11 +172,12 @@ pub(super) fn against(it: &LossChange) -> String {
     }
 }
 
-/// A ratio: two significant digits or more.
-pub(super) fn times(ratio: f64) -> String {
+/// A ratio in words: two decimals below 2, one below 10, none above.
+#[must_use]
+pub fn times(ratio: f64) -> String {
     match ratio {
         ratio if ratio >= 9.95 => format!("{ratio:.0}"),
-        ratio if ratio >= 0.095 => format!("{ratio:.1}"),
+        ratio if ratio >= 1.995 => format!("{ratio:.1}"),
         ratio => format!("{ratio:.2}"),
     }
 }

@@ -2,16 +2,17 @@
 //! Two recordings side by side, as text for a terminal: the verdict, the findings, and what each process loses.
 
 use super::TextStyle;
-use super::finding::severity;
 use super::names;
 use super::page::{Colour, Page};
 use super::table::{Column, Table};
-use super::text;
+use super::words::finding::severity;
+use super::words::report::state;
 use crate::compare::document::{
     Change, Comparison, FindingPair, Loss, LossChange, MeasureOf, ProcessPair, QuotaSide,
     Recording, Told,
 };
-use crate::finding::Severity;
+use crate::compare::times;
+use crate::finding::{RowKind, Severity};
 use crate::stats::Interval;
 use crate::text::escape::{identifier, label, sentence};
 use crate::text::units::{bytes, count, counted, cpus, duration, share};
@@ -187,14 +188,6 @@ fn ratio(ratio: Option<Interval>) -> String {
     }
 }
 
-fn times(ratio: f64) -> String {
-    match ratio {
-        ratio if ratio >= 9.95 => format!("{ratio:.0}"),
-        ratio if ratio >= 0.095 => format!("{ratio:.1}"),
-        ratio => format!("{ratio:.2}"),
-    }
-}
-
 fn remark(change: Change, detectable: Option<f64>) -> String {
     match (change, detectable) {
         (Change::Alike, Some(ns)) => format!("alike; {} would have shown", duration(ns)),
@@ -210,9 +203,9 @@ fn measures(page: &mut Page, it: &Comparison) {
         return;
     }
     page.gap();
-    page.line(0, Colour::Heading, "hosts and devices");
+    page.line(0, Colour::Heading, "mean latency of requests; pressure and steal of every second");
     let mut table = Table::new(&[
-        Column::Left(NAME_COLUMNS + 18),
+        Column::Left(NAME_COLUMNS),
         Column::Right,
         Column::Right,
         Column::Left(24),
@@ -221,12 +214,12 @@ fn measures(page: &mut Page, it: &Comparison) {
     table.heading(["what", "A", "B", "B / A", ""]);
     for it in &it.measures {
         let what = match it.what {
-            MeasureOf::ReadLatency => format!("mean latency of reads, {}", names::entity(&it.of)),
-            MeasureOf::WriteLatency => format!("mean latency of writes, {}", names::entity(&it.of)),
-            MeasureOf::Steal => "stolen by the hypervisor, of every second".into(),
-            MeasureOf::CpuPressure => "somebody waits for a CPU, of every second".into(),
-            MeasureOf::IoPressure => "somebody waits for IO, of every second".into(),
-            MeasureOf::MemoryPressure => "somebody waits for memory, of every second".into(),
+            MeasureOf::ReadLatency => format!("reads of {}", names::entity(&it.of)),
+            MeasureOf::WriteLatency => format!("writes of {}", names::entity(&it.of)),
+            MeasureOf::Steal => "stolen by the hypervisor".into(),
+            MeasureOf::CpuPressure => "somebody waits for a CPU".into(),
+            MeasureOf::IoPressure => "somebody waits for IO".into(),
+            MeasureOf::MemoryPressure => "somebody waits for memory".into(),
         };
         table.row([
             what,
@@ -255,8 +248,7 @@ fn ledgers(page: &mut Page, processes: &[ProcessPair], verbosity: u8) {
             Table::new(&[Column::Left(24), Column::Right, Column::Right, Column::Left(usize::MAX)]);
         table.heading(["of every second", "A", "B", ""]);
         for it in pair.ledger.iter().filter(|it| it.a_ns_per_s.max(it.b_ns_per_s) > 0.0) {
-            let state = text::state(it.state);
-            table.row([state.into(), duration(it.a_ns_per_s), duration(it.b_ns_per_s)]);
+            table.row([state(it.state).into(), duration(it.a_ns_per_s), duration(it.b_ns_per_s)]);
         }
         table.write(page, 2);
     }
@@ -307,7 +299,10 @@ fn io(page: &mut Page, it: &Comparison) {
                 identifier(&it.device, 10),
                 rate(it.a_bytes_per_s),
                 rate(it.b_bytes_per_s),
-                identifier(&it.path, 60),
+                match it.kind {
+                    RowKind::Path => identifier(&it.path, 60),
+                    _ => label(&it.path, 60),
+                },
             ]);
         }
         table.write(page, 2);
