@@ -40,6 +40,6 @@ pub(crate) fn run(args: &Diagnose) -> anyhow::Result<Exit> {
     let stored = sinks.close();
     let fold = sinks.fold.take().unwrap_or_default();
     let report = rules::report(fold.view(), env!("CARGO_PKG_VERSION"), true);
-    let exit = page.show_report(&report, fold.plots(&report).as_ref(), &args.show)?;
+    let exit = page.show_report(&report, fold.plots(&report).as_ref(), None, &args.show)?;
     Ok(if stored { exit } else { Exit::Output })
 }

@@ -9,8 +9,9 @@ use crate::document;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use anyhow::Context as _;
+use deburr_core::cpu_check::Document;
 use deburr_core::finding::Report;
-use deburr_core::render;
+use deburr_core::render::{self, InPage};
 use deburr_core::view::{Fold, Plots};
 use std::path::Path;
 
@@ -62,17 +63,24 @@ impl Page {
         &self,
         report: &Report,
         plots: Option<&Plots>,
+        check: Option<&Document>,
         show: &ShowArgs,
     ) -> anyhow::Result<Exit> {
         if !self.is_stdout() {
             show::report(report, show)?;
         }
-        if let Some(claim) = &self.0 {
-            let html = render::html(report, plots);
-            let html = html.context("the report holds a number that JSON cannot have")?;
-            claim.keep(html.as_bytes())?;
-        }
+        self.write(|| render::html(report, plots, check))?;
         Ok(show::exit(report, show))
+    }
+
+    /// Writes the page, if one is asked for.
+    pub(super) fn write(
+        &self,
+        page: impl FnOnce() -> Result<String, serde_json::Error>,
+    ) -> anyhow::Result<()> {
+        let Some(claim) = &self.0 else { return Ok(()) };
+        let html = page().context("the result holds a number that JSON cannot have")?;
+        claim.keep(html.as_bytes())
     }
 }
 
@@ -81,11 +89,11 @@ fn same_file(a: &Path, b: &Path) -> bool {
     whole(a) == whole(b)
 }
 
-/// The report in a page that was written by [`Page`]; `None` if the file is something else.
+/// What a page holds that was written by [`Page`]; `None` if the file is something else.
 ///
 /// # Errors
-/// If it is a page without a report, or one that is too large.
-pub(super) fn report_in(file: &Path) -> anyhow::Result<Option<Report>> {
+/// If it is a page without a report or a check, or one that is too large.
+pub(super) fn in_page(file: &Path) -> anyhow::Result<Option<InPage>> {
     // Looking at a pipe would take something out of it.
     if !file.metadata().is_ok_and(|meta| meta.is_file()) {
         return Ok(None);
@@ -102,11 +110,11 @@ pub(super) fn report_in(file: &Path) -> anyhow::Result<Option<Report>> {
             let most = render::MAX_PAGE_BYTES >> 20;
             return Err(Failure::bad_input(format!("`{shown}` is longer than {most} MiB")));
         }
-        let report = render::report_of_page(&page);
-        let report = report.map_err(|why| Failure::bad_input(format!("`{shown}` {why}")))?;
+        let read = render::read_page(&page);
+        let read = read.map_err(|why| Failure::bad_input(format!("`{shown}` {why}")))?;
         output::say(format!(
             "`{shown}` is a page: what follows is what it says, commands too, and nothing of it was checked here"
         ));
-        Ok(Some(report))
+        Ok(Some(read))
     })?
 }

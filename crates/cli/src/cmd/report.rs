@@ -8,9 +8,10 @@ use crate::deadline;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::store::Reader;
-use deburr_core::cpu_check::{CpuCheck, Document, judge};
+use deburr_core::cpu_check::{Document, judge};
 use deburr_core::finding::Report;
 use deburr_core::recording::Record;
+use deburr_core::render::{self, InPage};
 use deburr_core::rules;
 use deburr_core::view::{Fold, Plots};
 use std::path::{Path, PathBuf};
@@ -32,23 +33,35 @@ pub(crate) struct ReportArgs {
 
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
     let page = Page::claim(&args.page, args.force, Some(&args.file), args.show.json)?;
-    let Judged { report, check, plots } = match page::report_in(&args.file)? {
-        Some(report) => Judged { report, check: None, plots: None },
-        None => judged(&args.file, deadline::of_file(&args.file), page.fold())?,
+    let (report, check, plots) = match page::in_page(&args.file)? {
+        Some(InPage { report, check }) => (report, check, None),
+        None => {
+            let of = judged(&args.file, deadline::of_file(&args.file), page.fold())?;
+            (Some(of.report), of.check, of.plots)
+        }
     };
-    if let (Some(check), false) = (check, args.show.json || page.is_stdout()) {
-        show::cpu_check(&Document::new(check, &report), &args.show)?;
+    let (check, is_shown) = (check.as_ref(), !page.is_stdout());
+    let Some(report) = report else {
+        // The page of a check.
+        let Some(check) = check else { return Ok(Exit::Done) };
+        if is_shown {
+            show::cpu_check(check, &args.show)?;
+        }
+        return page.write(|| render::cpu_check_html(check)).map(|()| Exit::Done);
+    };
+    if let Some(check) = check.filter(|_| is_shown && !args.show.json) {
+        show::cpu_check(check, &args.show)?;
         output::print(b"\n")?;
     }
-    page.show_report(&report, plots.as_ref(), &args.show)
+    page.show_report(&report, plots.as_ref(), check, &args.show)
 }
 
 /// What follows from a recording.
 pub(super) struct Judged {
     /// What the rules say.
     pub(super) report: Report,
-    /// The check of CPUs, if the recording holds one.
-    check: Option<CpuCheck>,
+    /// The check of CPUs, if there was one.
+    check: Option<Document>,
     /// What a page shows, if the fold kept it.
     plots: Option<Plots>,
 }
@@ -59,7 +72,8 @@ pub(super) fn judged(file: &Path, most: Duration, fold: Fold) -> anyhow::Result<
     deadline::within(most, format_args!("`{}`", file.display()), move || {
         let fold = folded(&path, fold)?;
         let report = rules::report(fold.view(), env!("CARGO_PKG_VERSION"), false);
-        Ok(Judged { check: judge(fold.view()), plots: fold.plots(&report), report })
+        let check = judge(fold.view()).map(|check| Document::new(check, &report));
+        Ok(Judged { check, plots: fold.plots(&report), report })
     })?
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `deburr sweep`: measures a service under rising load, in several variants.
 
+use super::page::Page;
 use super::show;
-use crate::args::{Color, Messages, window};
+use crate::args::{Color, Messages, PageArgs, window};
 use crate::claim::Claim;
 use crate::clock::monotonic_ns;
 use crate::collect::{Cgroups, Roots, cpus_online};
@@ -31,6 +32,7 @@ const OTHER_FILES: u64 = 64;
 
 /// Arguments of `deburr sweep`.
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("files").args(["output", "html"]).multiple(true))]
 #[command(after_help = "Examples:\n  \
     deburr sweep --rate 200..4000x2 --url http://127.0.0.1:8080/work \\\n    \
         --vary env:GOMAXPROCS=4,unset --cpus 4 -- ./service\n  \
@@ -79,8 +81,10 @@ pub(crate) struct SweepArgs {
     /// Also keep that document in this file; `-` is standard output, as with --json
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Replace the output file if it exists
-    #[arg(long, requires = "output")]
+    #[command(flatten)]
+    page: PageArgs,
+    /// Replace output files that exist
+    #[arg(long, requires = "files")]
     force: bool,
     /// Use colour [default: auto]
     #[arg(long, value_name = "WHEN", default_value = "auto", hide_default_value = true)]
@@ -96,6 +100,8 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<Exit> {
     let plan = plan(args)?;
     let claim = args.output.as_ref().map(|path| Claim::new(path, args.force)).transpose()?;
     let to_stdout = claim.as_ref().is_some_and(Claim::is_stdout);
+    let is_taken = args.json || to_stdout;
+    let page = Page::claim(&args.page, args.force, args.output.as_deref(), is_taken)?;
     let signals = Signals::install()?;
     let mut ground = SweepCgroups::new()?;
     let quiet = args.messages.quiet;
@@ -133,9 +139,10 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<Exit> {
     }
     if args.json || to_stdout {
         output::print(document.as_bytes())?;
-    } else {
+    } else if !page.is_stdout() {
         output::print(render::sweep_text(&sweep, show::page(args.color)).as_bytes())?;
     }
+    page.write(|| render::sweep_html(&sweep))?;
     // Runs that were measured before a failure are still reported.
     match failure {
         Some(error) => Err(error),

@@ -43,7 +43,10 @@ fn this_machine_is_measured_recorded_and_judged_again() {
     let directory = scratch();
     let path = directory.path().join("x.deburr");
     let shown = path.to_str().unwrap();
-    let live = document(&run(&["cpu-check", "--quick", "--json", "-o", shown], 0).stdout);
+    let page = directory.path().join("x.html");
+    let page = page.to_str().unwrap();
+    let arguments = ["cpu-check", "--quick", "--json", "-o", shown, "--html", page];
+    let live = document(&run(&arguments, 0).stdout);
     let cpus = usable_cpus();
     assert_eq!(live["schema"], "deburr.cpu-check/1");
     assert_eq!(live["cpus"]["used"], serde_json::json!(cpus));
@@ -89,6 +92,10 @@ fn this_machine_is_measured_recorded_and_judged_again() {
     let of_steps = |field: &str| -> Vec<String> {
         steps.iter().map(|step| format!("{:.2}", step[field].as_f64().unwrap())).collect()
     };
+    // The page holds the check, and `report` says the same of it.
+    assert_eq!(document(&run(&["report", "--json", page], 0).stdout), live);
+    let of_page = in_words(&stdout(&run(&["report", page], 0)));
+    assert!(words.starts_with(&of_page), "{of_page}");
     assert!(words.contains(&format!("evenness {}", of_steps("evenness").join(" "))), "{text}");
     assert!(words.contains(&format!("CPU share {}", of_steps("share").join(" "))), "{text}");
 

@@ -19,9 +19,11 @@ fn writers() -> Vec<Vec<String>> {
         &["report", "/nonexistent", "--html"],
         &["record", "-d1h", "-o"],
         &["cpu-check", "-o"],
+        &["cpu-check", "--html"],
         &["snapshot", "-o"],
         &["syscalls", "--diff", &good, &bad, "-o"],
         &["sweep", "--cmd", "-o"],
+        &["sweep", "--cmd", "--html"],
         &["lab", "run", "healthy", "--keep"],
         &["lab", "score", "--count", "--log", "/dev/null", "--write"],
     ]

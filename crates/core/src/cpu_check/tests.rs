@@ -409,6 +409,14 @@ fn the_chart_has_a_column_for_each_step() {
     assert_eq!(columns, ["workers", "1", "2", "3", "4", "5", "6", "7", "8"]);
     assert!(text.contains(" 0.5 |"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    let page = crate::render::cpu_check_html(&document).unwrap();
+    crate::render::check_page(&page);
+    let dots = page.matches("<circle ").count();
+    assert!(dots >= document.check.sweep.len(), "{dots}");
+    let both = crate::render::html(&report, None, Some(&document)).unwrap();
+    crate::render::check_page(&both);
+    let read = crate::render::read_page(both.as_bytes()).unwrap();
+    assert_eq!((read.report, read.check), (Some(report), Some(document)));
 }
 
 fn any_run() -> impl Strategy<Value = Run> {
@@ -456,5 +464,10 @@ proptest! {
         let style = TextStyle { columns: 100, color: false, verbosity: 2 };
         let shown = crate::render::cpu_check(&document, style);
         prop_assert!(!shown.contains("NaN") && !shown.contains("inf "), "{shown}");
+        let page = crate::render::cpu_check_html(&document).unwrap();
+        crate::render::check_page(&page);
+        prop_assert!(!page.contains("NaN") && !page.contains("=\"inf"));
+        let read = crate::render::read_page(page.as_bytes()).unwrap();
+        prop_assert_eq!(read.check.map(|it| it.check.verdict), Some(document.check.verdict));
     }
 }

@@ -4,7 +4,7 @@
 use super::TextStyle;
 use super::page::{Colour, Page};
 use super::table::{Column, Table};
-use crate::cpu_check::document::{Document, Verdict};
+use crate::cpu_check::document::Document;
 use crate::cpu_check::pairs::{Pair, PairClass};
 use crate::cpu_check::sweep::{Regime, Step};
 use crate::procfs::cpu_list;
@@ -15,6 +15,9 @@ use crate::text::units;
 const LINES: usize = 10;
 /// Columns left of the chart.
 const MARGIN: usize = 12;
+/// What the chart shows.
+pub(super) const SPEED: &str =
+    "speed of each worker: work in a second of its CPU time, 1.0 = the fastest";
 /// Maximum number of pairs that are shown without -v.
 const MAX_PAIRS: usize = 12;
 
@@ -31,11 +34,12 @@ pub fn cpu_check(document: &Document, style: TextStyle) -> String {
         pairs(&mut page, &check.pairs, check.pairs_in_all, style.verbosity > 1);
     }
     page.gap();
-    verdict(&mut page, document, &check.verdict);
+    verdict(&mut page, document);
     page.into_text()
 }
 
-fn circumstances(document: &Document) -> String {
+/// When and where the check was, and what it could use.
+pub(super) fn circumstances(document: &Document) -> String {
     let (host, cpus, window) = (&document.host, &document.check.cpus, &document.window);
     let mut parts = vec![
         format!("`{}`", sentence(&host.name)),
@@ -65,12 +69,7 @@ fn chart(page: &mut Page, cpus: usize, steps: &[Step]) {
     if steps.is_empty() {
         return;
     }
-    page.paragraph(
-        0,
-        2,
-        Colour::Plain,
-        "speed of each worker: work in a second of its CPU time, 1.0 = the fastest; a number counts workers",
-    );
+    page.paragraph(0, 2, Colour::Plain, &format!("{SPEED}; a number counts workers"));
     let room = page.columns().saturating_sub(MARGIN + 2);
     let cell = (room / steps.len()).clamp(4, 7);
     for line in 0..LINES {
@@ -87,22 +86,30 @@ fn chart(page: &mut Page, cpus: usize, steps: &[Step]) {
         page.line(0, Colour::Plain, text.trim_end());
     }
     page.line(0, Colour::Plain, &format!("{:>MARGIN$}{}", "+", "-".repeat(cell * steps.len() + 1)));
-    let mut row = |name: &str, of: &dyn Fn(&Step) -> String| {
-        let cells: String = steps.iter().map(|step| format!("{:>cell$}", of(step))).collect();
+    for (i, name) in STEP.iter().enumerate() {
+        let cells: String = steps.iter().map(|it| format!("{:>cell$}", step(it)[i])).collect();
         page.line(0, Colour::Plain, &format!("{name:>width$}  {cells}", width = MARGIN - 2));
-    };
-    row("workers", &|step| step.workers.to_string());
-    row("evenness", &|step| format!("{:.2}", step.evenness));
-    row("CPUs' work", &|step| match step.work {
-        work if work >= 99.95 => format!("{work:.0}"),
-        work => format!("{work:.1}"),
-    });
-    row("CPU share", &|step| format!("{:.2}", step.share));
-    row("moves", &|step| step.migrations.to_string());
+    }
     page.gap();
-    for line in regimes(cpus, steps) {
+    for (_, line) in regimes(cpus, steps) {
         page.paragraph(2, 2, Colour::Plain, &line);
     }
+}
+
+/// The numbers of a step: their names, and their texts.
+pub(super) const STEP: [&str; 5] = ["workers", "evenness", "CPUs' work", "CPU share", "moves"];
+
+pub(super) fn step(step: &Step) -> [String; 5] {
+    [
+        step.workers.to_string(),
+        format!("{:.2}", step.evenness),
+        match step.work {
+            work if work >= 99.95 => format!("{work:.0}"),
+            work => format!("{work:.1}"),
+        },
+        format!("{:.2}", step.share),
+        step.migrations.to_string(),
+    ]
 }
 
 fn line_of(speed: f64) -> usize {
@@ -111,7 +118,7 @@ fn line_of(speed: f64) -> usize {
 }
 
 /// A sentence for each run of consecutive steps of the same regime.
-fn regimes(cpus: usize, steps: &[Step]) -> Vec<String> {
+pub(super) fn regimes(cpus: usize, steps: &[Step]) -> Vec<(Regime, String)> {
     let is_over = |step: &Step| step.workers as usize > cpus;
     let same = |a: &Step, b: &Step| a.regime == b.regime && is_over(a) == is_over(b);
     let sentence = |run: &[Step]| {
@@ -146,7 +153,7 @@ fn regimes(cpus: usize, steps: &[Step]) -> Vec<String> {
             }
         };
         let over = if is_over(first) { ", more than CPUs" } else { "" };
-        Some(format!("{who}{over}: {what}"))
+        Some((first.regime, format!("{who}{over}: {what}")))
     };
     steps.chunk_by(same).filter_map(sentence).collect()
 }
@@ -156,22 +163,9 @@ fn pairs(page: &mut Page, pairs: &[Pair], in_all: u64, all: bool) {
         return;
     }
     page.gap();
-    let mut by_ratio: Vec<&Pair> = pairs.iter().collect();
-    by_ratio.sort_by(|a, b| {
-        let key = |pair: &Pair| pair.ratio.map_or(2.0, |ratio| ratio[1]);
-        key(a).total_cmp(&key(b)).then((a.a, a.b).cmp(&(b.a, b.b)))
-    });
+    let by_ratio = slowest_first(pairs);
     let most = if all { usize::MAX } else { MAX_PAIRS };
-    page.paragraph(
-        0,
-        2,
-        Colour::Plain,
-        &format!(
-            "speed that two CPUs keep when both compute ({} of {} tested)",
-            units::count(pairs.len() as f64),
-            units::counted(in_all, "pair", "pairs")
-        ),
-    );
+    page.paragraph(0, 2, Colour::Plain, &tested(pairs, in_all));
     let mut table = Table::new(&[
         Column::Right,
         Column::Right,
@@ -180,24 +174,50 @@ fn pairs(page: &mut Page, pairs: &[Pair], in_all: u64, all: bool) {
         Column::Right,
         Column::Left(60),
     ]);
-    table.heading(["CPUs", "median", "10-90 %", "rounds", "cache line", ""]);
+    table.heading(PAIR);
     for pair in by_ratio.iter().take(most) {
-        let [low, mid, high] = pair.ratio.unwrap_or([f64::NAN; 3]);
-        let number = |ratio: f64| if ratio.is_nan() { "?".into() } else { format!("{ratio:.2}") };
-        table.row([
-            format!("{} {}", pair.a, pair.b),
-            number(mid),
-            format!("{}-{}", number(low), number(high)),
-            format!("{}/{}", pair.valid, pair.rounds),
-            pair.one_way_ns.map_or_else(String::new, |ns| units::duration(ns as f64)),
-            what(pair),
-        ]);
+        table.row(cells(pair));
     }
     table.write(page, 2);
     if by_ratio.len() > most {
         let more = by_ratio.len() - most;
         page.line(2, Colour::Aside, &format!("and {more} more, none of them slower"));
     }
+}
+
+/// The pairs, those that slow each other down most first.
+pub(super) fn slowest_first(pairs: &[Pair]) -> Vec<&Pair> {
+    let mut by_ratio: Vec<&Pair> = pairs.iter().collect();
+    by_ratio.sort_by(|a, b| {
+        let key = |pair: &Pair| pair.ratio.map_or(2.0, |ratio| ratio[1]);
+        key(a).total_cmp(&key(b)).then((a.a, a.b).cmp(&(b.a, b.b)))
+    });
+    by_ratio
+}
+
+/// What the table of pairs shows.
+pub(super) fn tested(pairs: &[Pair], in_all: u64) -> String {
+    format!(
+        "speed that two CPUs keep when both compute ({} of {} tested)",
+        units::count(pairs.len() as f64),
+        units::counted(in_all, "pair", "pairs")
+    )
+}
+
+/// The names of the cells of a pair, and their texts.
+pub(super) const PAIR: [&str; 6] = ["CPUs", "median", "10-90 %", "rounds", "cache line", ""];
+
+pub(super) fn cells(pair: &Pair) -> [String; 6] {
+    let [low, mid, high] = pair.ratio.unwrap_or([f64::NAN; 3]);
+    let number = |ratio: f64| if ratio.is_nan() { "?".into() } else { format!("{ratio:.2}") };
+    [
+        format!("{} {}", pair.a, pair.b),
+        number(mid),
+        format!("{}-{}", number(low), number(high)),
+        format!("{}/{}", pair.valid, pair.rounds),
+        pair.one_way_ns.map_or_else(String::new, |ns| units::duration(ns as f64)),
+        what(pair),
+    ]
 }
 
 fn what(pair: &Pair) -> String {
@@ -214,41 +234,41 @@ fn what(pair: &Pair) -> String {
     if pair.class.is_shared() {
         text += if pair.told { ", as the kernel knows" } else { "" };
     }
-    let held_up = pair.one_sided + pair.disturbed;
+    let held_up = pair.one_sided.saturating_add(pair.disturbed);
     if held_up > 0 {
         text += &format!("; held up by others in {held_up}");
     }
     text
 }
 
-fn verdict(page: &mut Page, document: &Document, verdict: &Verdict) {
-    let number = |n: Option<u32>| n.map_or_else(|| "cannot be told".to_owned(), |n| n.to_string());
-    let cpus = document.check.cpus.used.len();
+fn verdict(page: &mut Page, document: &Document) {
     let mut table = Table::new(&[Column::Label(14), Column::Left(200)]);
-    table.row([
-        "usable cores".into(),
-        format!(
-            "{} of {}",
-            number(verdict.usable_cores),
-            units::counted(cpus as u64, "CPU", "CPUs")
-        ),
-    ]);
-    if let Some(even) = verdict.even_workers {
-        let most = if even as usize >= cpus { " (all CPUs)" } else { "" };
-        table.row([
-            "even up to".into(),
-            format!("{}{most}", units::counted(even.into(), "worker", "workers")),
-        ]);
-    }
-    table.row(["confidence".into(), units::share(verdict.confidence)]);
-    for (label, lines) in [("advice", &verdict.advice), ("but", &verdict.doubts)] {
-        for (i, line) in lines.iter().enumerate() {
-            let label = if i == 0 { label } else { "" };
-            table.row([label.into(), sentence(line)]);
-        }
-    }
-    for event in &document.window.events {
-        table.row(["happened".into(), sentence(event)]);
+    let mut last = "";
+    for (label, text) in conclusions(document) {
+        // A label stands at its first line. Each event has its own.
+        let shown = if label == last && label != "happened" { "" } else { label };
+        table.row([shown.into(), text]);
+        last = label;
     }
     table.write(page, 0);
+}
+
+/// The verdict in numbers, the advice and the doubts, each with its name.
+pub(super) fn conclusions(document: &Document) -> Vec<(&'static str, String)> {
+    let verdict = &document.check.verdict;
+    let number = |n: Option<u32>| n.map_or_else(|| "cannot be told".to_owned(), |n| n.to_string());
+    let cpus = document.check.cpus.used.len();
+    let usable = number(verdict.usable_cores);
+    let of = units::counted(cpus as u64, "CPU", "CPUs");
+    let mut rows = vec![("usable cores", format!("{usable} of {of}"))];
+    if let Some(even) = verdict.even_workers {
+        let most = if even as usize >= cpus { " (all CPUs)" } else { "" };
+        let workers = units::counted(even.into(), "worker", "workers");
+        rows.push(("even up to", format!("{workers}{most}")));
+    }
+    rows.push(("confidence", units::share(verdict.confidence)));
+    rows.extend(verdict.advice.iter().map(|line| ("advice", sentence(line))));
+    rows.extend(verdict.doubts.iter().map(|line| ("but", sentence(line))));
+    rows.extend(document.window.events.iter().map(|event| ("happened", sentence(event))));
+    rows
 }

@@ -30,11 +30,15 @@ mod wrap;
 
 #[cfg(test)]
 pub(crate) mod golden;
+#[cfg(test)]
+pub(crate) use html::tests::check as check_page;
 
 pub use compare::comparison;
 pub use cpu_check::cpu_check;
 pub use host_diff::host_diff;
-pub use html::{MAX_PAGE_BYTES, PageError, html, is_page, report_of_page};
+pub use html::{
+    InPage, MAX_PAGE_BYTES, PageError, cpu_check_html, html, is_page, read_page, sweep_html,
+};
 pub use json::{json, json_document};
 pub use manual::manual;
 pub use read::read_text;

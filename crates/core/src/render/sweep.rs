@@ -26,7 +26,7 @@ const WIDE_PAGE: usize = 100;
 pub fn sweep_text(sweep: &Sweep, style: TextStyle) -> String {
     let mut page = Page::new(style);
     let setup = &sweep.setup;
-    page.paragraph(0, 2, Colour::Heading, &sentence(&format!("sweep of {}", command(setup))));
+    page.paragraph(0, 2, Colour::Heading, &headline(setup));
     page.paragraph(2, 2, Colour::Aside, &sentence(&conditions(setup)));
     page.gap();
     for said in &sweep.verdict {
@@ -34,12 +34,15 @@ pub fn sweep_text(sweep: &Sweep, style: TextStyle) -> String {
     }
     if !sweep.points.is_empty() {
         key(setup, &mut page);
+        let names = has_names(setup, &page);
         if setup.is_of_command() {
-            wall(sweep, &mut page);
+            write(&mut page, "wall time", &wall(sweep, names), 2);
         } else {
-            latency(sweep, &mut page);
+            write(&mut page, "latency, from when each request was due", &latency(sweep, names), 2);
         }
-        cost(sweep, &mut page);
+        // For a command the first column is empty, and the gap after it is the indentation.
+        let indent = if setup.is_of_command() { 0 } else { 2 };
+        write(&mut page, "what it took", &cost(sweep, names), indent);
         charts(sweep, &mut page);
     }
     if !sweep.notes.is_empty() {
@@ -51,13 +54,19 @@ pub fn sweep_text(sweep: &Sweep, style: TextStyle) -> String {
     page.into_text()
 }
 
-fn command(setup: &Setup) -> String {
+/// What was swept.
+pub(super) fn headline(setup: &Setup) -> String {
     let words: Vec<_> = setup.command.iter().map(|word| crate::text::shell_quote(word)).collect();
-    format!("`{}`", words.join(" "))
+    sentence(&format!("sweep of `{}`", words.join(" ")))
+}
+
+fn write(page: &mut Page, title: &str, table: &Table, indent: usize) {
+    heading(page, title);
+    table.write(page, indent);
 }
 
 /// The conditions of the measurement.
-fn conditions(setup: &Setup) -> String {
+pub(super) fn conditions(setup: &Setup) -> String {
     let what = match &setup.driven {
         Workload::Http { url } => format!("GET `{url}`"),
         Workload::Tcp { address } => format!("lines echoed by `{address}`"),
@@ -125,9 +134,8 @@ fn heading(page: &mut Page, text: &str) {
     page.line(0, Colour::Heading, text);
 }
 
-fn latency(sweep: &Sweep, page: &mut Page) {
-    let names = has_names(&sweep.setup, page);
-    heading(page, "latency, from when each request was due");
+/// Latency by rate and variant, whose names or letters are in the rows.
+pub(super) fn latency(sweep: &Sweep, names: bool) -> Table {
     let mut columns = vec![Column::Right, Column::Left(NAME)];
     columns.extend([Column::Right; 7]);
     columns.push(END);
@@ -160,12 +168,11 @@ fn latency(sweep: &Sweep, page: &mut Page) {
             share(point.failed_share),
         ]));
     }
-    table.write(page, 2);
+    table
 }
 
-fn wall(sweep: &Sweep, page: &mut Page) {
-    let names = has_names(&sweep.setup, page);
-    heading(page, "wall time");
+/// Wall time of a command by variant.
+pub(super) fn wall(sweep: &Sweep, names: bool) -> Table {
     let mut table =
         Table::new(&[Column::Left(NAME), Column::Right, Column::Right, Column::Right, END]);
     table.heading([variant_heading(names), "runs", "mean", "95 % interval"]);
@@ -178,12 +185,11 @@ fn wall(sweep: &Sweep, page: &mut Page) {
             range(point.wall_ns, duration),
         ]);
     }
-    table.write(page, 2);
+    table
 }
 
-fn cost(sweep: &Sweep, page: &mut Page) {
-    let names = has_names(&sweep.setup, page);
-    heading(page, "what it took");
+/// What it took, by rate and variant.
+pub(super) fn cost(sweep: &Sweep, names: bool) -> Table {
     let of_command = sweep.setup.is_of_command();
     let mut columns = vec![Column::Right, Column::Left(NAME)];
     columns.extend([Column::Right; 7]);
@@ -224,8 +230,7 @@ fn cost(sweep: &Sweep, page: &mut Page) {
             value(point.switches_per_s, |it| count(it.round())),
         ]);
     }
-    // For a command the first column is empty, and the gap after it is the indentation.
-    table.write(page, if of_command { 0 } else { 2 });
+    table
 }
 
 /// An interval as text: `12 to 15 ms`.
@@ -247,24 +252,8 @@ fn charts(sweep: &Sweep, page: &mut Page) {
         return;
     }
     let slots: Vec<String> = setup.rates_per_s.iter().map(|rate| rate_text(*rate)).collect();
-    let series = |of: fn(&Point) -> Option<Interval>| -> Vec<Vec<Option<Interval>>> {
-        let value = |variant: usize, rate: f64| {
-            let mut points = sweep.points.iter();
-            points.find(|it| it.variant == variant && it.rate_per_s == Some(rate)).and_then(of)
-        };
-        let rates = || setup.rates_per_s.iter();
-        (0..setup.variants.len())
-            .map(|variant| rates().map(|rate| value(variant, *rate)).collect())
-            .collect()
-    };
     let columns = page.columns() - 2;
-    let charts = [
-        ("p99 latency by rate", plot(&series(|it| it.p99_ns), &slots, columns, duration)),
-        (
-            "CPU time for each request by rate",
-            plot(&series(|it| it.cpu_per_request_ns), &slots, columns, duration),
-        ),
-    ];
+    let charts = series(sweep).map(|(name, it)| (name, plot(&it, &slots, columns, duration)));
     let named = has_names(setup, page);
     let legend: Vec<String> = (0..setup.variants.len())
         .filter(|_| named)
@@ -280,4 +269,26 @@ fn charts(sweep: &Sweep, page: &mut Page) {
         }
         page.paragraph(12, 0, Colour::Aside, &format!("{}: 95 % interval", legend.concat()));
     }
+}
+
+/// Values of each variant by rate.
+pub(super) type Series = Vec<Vec<Option<Interval>>>;
+
+/// What is charted by rate, with its title; all values are nanoseconds.
+pub(super) fn series(sweep: &Sweep) -> [(&'static str, Series); 2] {
+    let setup = &sweep.setup;
+    let series = |of: fn(&Point) -> Option<Interval>| -> Series {
+        let value = |variant: usize, rate: f64| {
+            let mut points = sweep.points.iter();
+            points.find(|it| it.variant == variant && it.rate_per_s == Some(rate)).and_then(of)
+        };
+        let rates = || setup.rates_per_s.iter();
+        (0..setup.variants.len())
+            .map(|variant| rates().map(|rate| value(variant, *rate)).collect())
+            .collect()
+    };
+    [
+        ("p99 latency by rate", series(|it| it.p99_ns)),
+        ("CPU time for each request by rate", series(|it| it.cpu_per_request_ns)),
+    ]
 }

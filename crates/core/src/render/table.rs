@@ -65,6 +65,22 @@ impl Table {
         self.rows.push(Row::Caption(text.to_owned()));
     }
 
+    /// Its columns.
+    pub(super) fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The names of its columns; empty without any.
+    pub(super) fn headings(&self) -> &[String] {
+        let mut headings = self.rows.iter().filter(|row| matches!(row, Row::Heading(_)));
+        headings.next().map_or(&[], Row::cells)
+    }
+
+    /// The cells of its rows.
+    pub(super) fn cells(&self) -> impl Iterator<Item = &[String]> {
+        self.rows.iter().filter(|row| matches!(row, Row::Cells(_))).map(Row::cells)
+    }
+
     /// Writes the rows, indented by `indent` columns.
     pub(super) fn write(&self, page: &mut Page, indent: usize) {
         let Some(last) = self.columns.len().checked_sub(1) else { return };

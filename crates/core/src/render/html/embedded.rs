@@ -1,32 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The report within a page: where it is, and how it is read back. A page may be anybody's.
 
+use crate::cpu_check::document::{self, Document};
 use crate::finding::{REPORT_SCHEMA, Report};
 use memchr::memmem;
+use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-/// Id of the element that holds the report.
-pub(super) const ID: &str = "deburr-report";
+/// Ids of the elements that hold the documents.
+pub(super) const REPORT: &str = "deburr-report";
+pub(super) const CHECK: &str = "deburr-cpu-check";
+pub(super) const SWEEP: &str = "deburr-sweep";
 /// What a page begins with.
 pub(super) const DOCTYPE: &str = "<!doctype html>";
-/// The start tag of the element, as every page has it.
-const START: &[u8] = b"<script type=\"application/json\" id=\"deburr-report\">";
 const END: &[u8] = b"</script>";
 
 /// Maximum size of a page that is read. Pages have less than 500 kB as a rule.
 pub const MAX_PAGE_BYTES: u64 = 8 << 20;
 
+/// What a page holds; at least one of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InPage {
+    /// The report that it shows.
+    pub report: Option<Report>,
+    /// The check of CPUs that it shows.
+    pub check: Option<Document>,
+}
+
 /// Why a page cannot be read.
 #[derive(Debug, Error)]
 pub enum PageError {
-    /// It holds no report.
+    /// It holds no document.
     #[error("holds no report of deburr: it is another page, or was cut short")]
-    NoReport,
-    /// Its report is not one.
-    #[error("holds a report that cannot be read: {0}")]
+    Nothing,
+    /// It shows a sweep.
+    #[error(
+        "shows a load sweep, which is not read back: its document is in the page's element `deburr-sweep`"
+    )]
+    Sweep,
+    /// Its document is not one.
+    #[error("holds a document that cannot be read: {0}")]
     Broken(#[from] serde_json::Error),
-    /// Its report has another schema.
-    #[error("holds a document of the schema `{0}`, not `{REPORT_SCHEMA}`")]
+    /// Its document has another schema.
+    #[error("holds a document of the schema `{0}`, which this version does not know")]
     Schema(String),
 }
 
@@ -36,17 +52,39 @@ pub fn is_page(start: &[u8]) -> bool {
     start.get(..DOCTYPE.len()).is_some_and(|it| it.eq_ignore_ascii_case(DOCTYPE.as_bytes()))
 }
 
-/// The report that a page was made from.
+/// What a page was made from.
 ///
 /// # Errors
-/// If there is none.
-pub fn report_of_page(page: &[u8]) -> Result<Report, PageError> {
-    let start = memmem::find(page, START).ok_or(PageError::NoReport)? + START.len();
-    let rest = &page[start..];
-    let json = &rest[..memmem::find(rest, END).ok_or(PageError::NoReport)?];
-    let report: Report = serde_json::from_slice(json)?;
-    match report.schema.as_str() {
-        REPORT_SCHEMA => Ok(report),
-        other => Err(PageError::Schema(other.to_owned())),
+/// If it holds no document, or one that cannot be read.
+pub fn read_page(page: &[u8]) -> Result<InPage, PageError> {
+    let report: Option<Report> = document(page, REPORT)?;
+    let check: Option<Document> = document(page, CHECK)?;
+    let schemas = [
+        report.as_ref().map(|it| (&it.schema, REPORT_SCHEMA)),
+        check.as_ref().map(|it| (&it.schema, document::SCHEMA)),
+    ];
+    if let Some((other, _)) = schemas.into_iter().flatten().find(|(is, known)| *is != known) {
+        return Err(PageError::Schema(other.clone()));
     }
+    match (&report, &check) {
+        (None, None) if memmem::find(page, start(SWEEP).as_bytes()).is_some() => {
+            Err(PageError::Sweep)
+        }
+        (None, None) => Err(PageError::Nothing),
+        _ => Ok(InPage { report, check }),
+    }
+}
+
+/// The start tag of an element with a document, as every page has it.
+pub(super) fn start(id: &str) -> String {
+    format!("<script type=\"application/json\" id=\"{id}\">")
+}
+
+/// The document in the first element of that id; `None` without one that is closed.
+fn document<T: DeserializeOwned>(page: &[u8], id: &str) -> Result<Option<T>, PageError> {
+    let start = start(id);
+    let Some(at) = memmem::find(page, start.as_bytes()) else { return Ok(None) };
+    let rest = &page[at + start.len()..];
+    let Some(end) = memmem::find(rest, END) else { return Ok(None) };
+    Ok(Some(serde_json::from_slice(&rest[..end])?))
 }

@@ -41,7 +41,7 @@ pub(super) fn write(to: &mut Markup, heat: &Heat, window_ns: u64, about: &str, w
     let panels = [
         Panel {
             title: format!(
-                "by number: what is usual (darkest: {} {what} in {step})",
+                "by number: what is usual (strongest: {} {what} in {step})",
                 count(most(|it| &it.count) as f64)
             ),
             colour: [0x1f, 0x7f, 0xbf],
@@ -49,7 +49,7 @@ pub(super) fn write(to: &mut Markup, heat: &Heat, window_ns: u64, about: &str, w
         },
         Panel {
             title: format!(
-                "by time: what hurts (darkest: {} in {step})",
+                "by time: what hurts (strongest: {} in {step})",
                 duration(most(|it| &it.ns) as f64)
             ),
             colour: [0xd8, 0x62, 0x0c],

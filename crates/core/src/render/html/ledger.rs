@@ -4,7 +4,7 @@
 
 use super::super::words::{portion, report as words};
 use super::markup::{Markup, class, none};
-use super::svg::{self, WIDTH};
+use super::svg::{self, Anchor, WIDTH};
 use super::{Cell, details, table};
 use crate::finding::{Ledger, LedgerState};
 use crate::text::units::{duration, share};
@@ -129,7 +129,12 @@ fn draw(to: &mut Markup, ledger: &Ledger, awake: Option<f64>) {
                         _ => return,
                     };
                     let at = (x + width / 2.0, top + BAR / 2.0 + 4.0);
-                    svg::label(to, at, &label);
+                    match state {
+                        LedgerState::Sleep | LedgerState::Stopped | LedgerState::Unattributed => {
+                            svg::text(to, at, Anchor::Middle, &label);
+                        }
+                        _ => svg::label(to, at, &label),
+                    }
                 });
             }
             x += width;

@@ -113,7 +113,7 @@ impl Markup {
 
     /// A JSON document as a block of data. No character in it can end the block, or open a comment in it.
     pub(super) fn data(&mut self, id: &'static str, json: &str) {
-        let _ = write!(self.html, "<script type=\"application/json\" id=\"{id}\">");
+        self.html.push_str(&super::embedded::start(id));
         for c in json.chars() {
             if matches!(c, '<' | '>' | '&' | '\u{2028}' | '\u{2029}') {
                 // These can only be in strings.

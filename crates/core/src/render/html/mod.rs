@@ -5,6 +5,7 @@
 
 mod axis;
 mod block_io;
+mod cpu_check;
 mod embedded;
 mod finding;
 mod heat;
@@ -14,37 +15,85 @@ mod markup;
 mod plots;
 mod png;
 mod svg;
+mod sweep;
 mod time;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
-pub use embedded::{MAX_PAGE_BYTES, PageError, is_page, report_of_page};
+pub use embedded::{InPage, MAX_PAGE_BYTES, PageError, is_page, read_page};
 
 use super::json::refuse_not_finite;
 use super::names;
 use super::words::report as words;
+use crate::cpu_check::document::Document;
 use crate::finding::{Area, Report, Severity};
+use crate::sweep::Sweep;
 use crate::text::escape::{self, sentence};
 use crate::text::units::counted;
-use crate::view::Plots;
+use crate::view::{Heat, Plots};
 use markup::{Markup, class, none};
+use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 const STYLE: &str = include_str!("style.css");
 
-/// The report as an HTML page, with what happened when if that is known.
+/// The report as an HTML page, with what happened when if that is known, and with the check of CPUs if there was one.
 ///
 /// # Errors
 /// If a number is not finite, as for [`json`](super::json).
-pub fn html(report: &Report, plots: Option<&Plots>) -> Result<String, serde_json::Error> {
+pub fn html(
+    report: &Report,
+    plots: Option<&Plots>,
+    check: Option<&Document>,
+) -> Result<String, serde_json::Error> {
     refuse_not_finite(report)?;
-    let json = escape::json(&serde_json::to_string(report)?);
+    let json = compact(report)?;
+    let check_json = check.map(compact).transpose()?;
     Ok(page(&words::headline(report), |to| {
         header(to, report);
-        to.element("main", &none(), |to| body(to, report, plots));
-        to.data(embedded::ID, &json);
+        to.element("main", &none(), |to| {
+            if let Some(check) = check {
+                to.prose("p", &class("note"), &sentence(&check.check.verdict.summary));
+                cpu_check::body(to, check);
+            }
+            body(to, report, plots);
+        });
+        to.data(embedded::REPORT, &json);
+        if let Some(json) = check_json {
+            to.data(embedded::CHECK, &json);
+        }
     }))
+}
+
+/// A check of CPUs as an HTML page.
+///
+/// # Errors
+/// If it cannot be represented in JSON.
+pub fn cpu_check_html(document: &Document) -> Result<String, serde_json::Error> {
+    let json = compact(document)?;
+    Ok(page(&sentence(&document.check.verdict.summary), |to| {
+        to.element("header", &none(), |to| cpu_check::header(to, document));
+        to.element("main", &none(), |to| cpu_check::body(to, document));
+        to.data(embedded::CHECK, &json);
+    }))
+}
+
+/// A load sweep as an HTML page.
+///
+/// # Errors
+/// If it cannot be represented in JSON.
+pub fn sweep_html(sweep: &Sweep) -> Result<String, serde_json::Error> {
+    let json = compact(sweep)?;
+    Ok(page(&super::sweep::headline(&sweep.setup), |to| {
+        to.element("header", &none(), |to| sweep::header(to, sweep));
+        to.element("main", &none(), |to| sweep::body(to, sweep));
+        to.data(embedded::SWEEP, &json);
+    }))
+}
+
+fn compact(document: &impl Serialize) -> Result<String, serde_json::Error> {
+    Ok(escape::json(&serde_json::to_string(document)?))
 }
 
 /// A whole document: its head, and what `body` writes.
@@ -223,7 +272,9 @@ fn over_time(to: &mut Markup, report: &Report, plots: &Plots) {
         if let Some(load) = &plots.load {
             load::threads(to, load, plots, &whose);
         }
-        if let Some(waits) = &plots.waits {
+        // A finding about all that was watched shows them already.
+        let known = |waits: &&Heat| !plots.of_findings.iter().flatten().any(|it| it == *waits);
+        if let Some(waits) = plots.waits.as_ref().filter(known) {
             let about = format!("how long threads of {whose} waited for a CPU");
             heat::write(to, waits, plots.window_ns, &about, "waits");
         }

@@ -7,18 +7,19 @@ use super::*;
 use crate::finding::LedgerState;
 use crate::recording::{IoOp, WaitHist};
 use crate::stats::Span;
+use crate::sweep::Sweep;
 use crate::view::{DevicePlot, Heat, LoadPlot};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// The elements of a page.
-const ELEMENTS: &str = "a article b body code dd details div dl dt figcaption figure g h1 h2 h3 head header html image li line \
+const ELEMENTS: &str = "a article b body circle code dd details div dl dt figcaption figure g h1 h2 h3 head header html image li line \
                         link main meta p path pre rect script section span style summary svg table tbody td text th thead \
                         title tr ul";
 /// The attributes of a page. None of them runs anything, and only `href` leads anywhere.
-const ATTRIBUTES: &str = "aria-hidden aria-label charset class content d height href http-equiv id lang name open \
-                          preserveAspectRatio rel role tabindex text-anchor type viewBox width x x1 x2 y y1 y2";
+const ATTRIBUTES: &str = "aria-hidden aria-label charset class content cx cy d height href http-equiv id lang name open \
+                          preserveAspectRatio r rel role tabindex text-anchor type viewBox width x x1 x2 y y1 y2";
 
 /// A tag: its name and its attributes.
 type Tag = (String, Vec<(String, String)>);
@@ -71,7 +72,7 @@ fn tag(from: &str) -> (Tag, &str) {
 }
 
 /// Fails on a page that holds anything active, or leads anywhere else.
-fn check(html: &str) {
+pub(crate) fn check(html: &str) {
     let (elements, attributes): (BTreeSet<&str>, BTreeSet<&str>) =
         (ELEMENTS.split_whitespace().collect(), ATTRIBUTES.split_whitespace().collect());
     let mut ids = BTreeSet::new();
@@ -98,33 +99,20 @@ fn check(html: &str) {
 fn pages_are_well_formed_small_and_read_back() {
     for (name, _) in SAMPLES {
         let report = sample(name);
-        let page = html(&report, None).unwrap();
+        let page = html(&report, None, None).unwrap();
         check(&page);
         assert!(page.len() < 100_000, "{name}: {} bytes", page.len());
         assert!(is_page(page.as_bytes()));
-        assert_eq!(report_of_page(page.as_bytes()).unwrap(), report, "{name}");
+        assert_eq!(read_page(page.as_bytes()).unwrap().report, Some(report), "{name}");
     }
 }
 
 #[test]
 fn a_page_says_what_the_text_says() {
     let report = sample("rhythm");
-    let page = html(&report, None).unwrap();
+    let page = html(&report, None, None).unwrap();
     let plain = |text: &str| text.replace('`', "").split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut text = String::new();
-    let mut inside = false;
-    for c in page.split_once("<body>").unwrap().1.split("<script").next().unwrap().chars() {
-        match c {
-            '<' => inside = true,
-            '>' => {
-                inside = false;
-                // Elements within a sentence are not words of their own.
-            }
-            c if !inside => text.push(c),
-            _ => {}
-        }
-    }
-    let text = plain(&text);
+    let text = plain_text(&page);
     for finding in &report.findings {
         for sentence in [Some(&finding.title), finding.victim.note.as_ref()].into_iter().flatten() {
             assert!(text.contains(&plain(sentence)), "{sentence}");
@@ -140,7 +128,7 @@ fn a_page_says_what_the_text_says() {
 
 #[test]
 fn plots_and_their_tables_are_there() {
-    let page = html(&sample("rhythm"), None).unwrap();
+    let page = html(&sample("rhythm"), None, None).unwrap();
     let plots = page.matches("role=\"img\"").count();
     // Two time lines, one histogram, one ledger.
     assert_eq!(plots, 4);
@@ -155,11 +143,11 @@ fn a_hostile_name_is_inert() {
     report.findings[0].causes[0].entity.cgroup = Some(name.into());
     report.findings[0].title = name.into();
     report.host.name = format!("\"><script>alert(1)</script>{name}");
-    let page = html(&report, None).unwrap();
+    let page = html(&report, None, None).unwrap();
     check(&page);
     assert!(!page.contains("<img"));
     assert_eq!(page.matches("</script>").count(), 1);
-    assert_eq!(report_of_page(page.as_bytes()).unwrap(), report);
+    assert_eq!(read_page(page.as_bytes()).unwrap().report, Some(report));
 }
 
 #[test]
@@ -168,7 +156,7 @@ fn the_policy_names_the_style_and_allows_nothing_else() {
     assert_eq!(base64(b"f"), "Zg==");
     assert_eq!(base64(b"fo"), "Zm8=");
     assert_eq!(base64(b"foobar"), "Zm9vYmFy");
-    let page = html(&sample("healthy"), None).unwrap();
+    let page = html(&sample("healthy"), None, None).unwrap();
     let style = page.split_once("<style>").unwrap().1.split_once("</style>").unwrap().0;
     let hash = base64(&Sha256::digest(style.as_bytes()));
     let policy = page.split_once("Content-Security-Policy\" content=\"").unwrap().1;
@@ -183,9 +171,9 @@ fn the_policy_names_the_style_and_allows_nothing_else() {
 #[test]
 fn other_pages_are_refused() {
     assert!(!is_page(b"SQLite format 3\0") && !is_page(b"<!doc") && is_page(b"<!DOCTYPE HTML>"));
-    let refusal = |page: &str| report_of_page(page.as_bytes()).unwrap_err().to_string();
+    let refusal = |page: &str| read_page(page.as_bytes()).unwrap_err().to_string();
     assert!(refusal("<!doctype html><p>hello").contains("holds no report"));
-    let page = html(&sample("healthy"), None).unwrap();
+    let page = html(&sample("healthy"), None, None).unwrap();
     let cut = &page[..page.find("deburr-report").unwrap() + 100];
     assert!(refusal(cut).contains("cut short"));
     assert!(
@@ -212,20 +200,20 @@ proptest! {
         let mut document: Value = serde_json::from_str(SAMPLES[which].1).unwrap();
         scramble(&mut document, "", &mut texts.into_iter().cycle());
         let report: Report = serde_json::from_value(document).unwrap();
-        let page = html(&report, None).unwrap();
+        let page = html(&report, None, None).unwrap();
         check(&page);
         let body = page.split_once("</style>").unwrap().1;
         prop_assert!(!body.contains(|c| c != '\n' && crate::text::name::is_hidden(c)));
-        let back = report_of_page(page.as_bytes()).ok();
+        let back = read_page(page.as_bytes()).ok().and_then(|it| it.report);
         let readable = report.schema == crate::finding::REPORT_SCHEMA;
         prop_assert_eq!(back, readable.then_some(report));
     }
 
     #[test]
     fn no_page_makes_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), json in any_text()) {
-        let _ = report_of_page(&bytes);
+        let _ = read_page(&bytes);
         let start = "<!doctype html><script type=\"application/json\" id=\"deburr-report\">";
-        let _ = report_of_page(format!("{start}{json}</script>").as_bytes());
+        let _ = read_page(format!("{start}{json}</script>").as_bytes());
     }
 
     #[test]
@@ -250,11 +238,56 @@ proptest! {
             chart.rows[0].values = values;
         }
         // Values that JSON has no number for are refused, not shown.
-        if let Ok(page) = html(&report, None) {
+        if let Ok(page) = html(&report, None, None) {
             check(&page);
             prop_assert!(!page.contains("NaN") && !page.contains("=\"inf"));
         }
     }
+}
+
+/// A sweep of a service in four variants, at six rates.
+fn sweep() -> Sweep {
+    serde_json::from_str(include_str!("../../../../../fixtures/sweep/example.json")).unwrap()
+}
+
+#[test]
+fn a_sweep_is_shown_with_what_its_text_says() {
+    let sweep = sweep();
+    let page = sweep_html(&sweep).unwrap();
+    check(&page);
+    let text = plain_text(&page);
+    let style = super::super::TextStyle { columns: 100, color: false, verbosity: 1 };
+    let shown = super::super::sweep_text(&sweep, style);
+    let words = |text: &str| text.replace('`', "").split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in sweep.verdict.iter().chain(&sweep.notes) {
+        assert!(text.contains(&words(said)) && words(&shown).contains(&words(said)), "{said}");
+    }
+    assert_eq!(page.matches("role=\"img\"").count(), 2);
+    // A dot for each value.
+    let values = sweep
+        .points
+        .iter()
+        .map(|it| usize::from(it.p99_ns.is_some()) + usize::from(it.cpu_per_request_ns.is_some()));
+    assert_eq!(page.matches("<circle ").count(), values.sum::<usize>());
+    assert!(matches!(read_page(page.as_bytes()), Err(PageError::Sweep)));
+}
+
+/// The text of the body of a page. Elements within a sentence are not words of their own.
+fn plain_text(page: &str) -> String {
+    let mut text = String::new();
+    let mut inside = false;
+    for c in page.split_once("<body>").unwrap().1.split("<script").next().unwrap().chars() {
+        match c {
+            '<' => inside = true,
+            '>' => inside = false,
+            c if !inside => text.push(c),
+            _ => {}
+        }
+    }
+    for c in ['&', '<', '>', '"', '\''] {
+        text = text.replace(&format!("&#{};", u32::from(c)), &c.to_string());
+    }
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Plots of a window of 75 s, with a device that is busy now and then.
@@ -295,7 +328,8 @@ fn plots() -> Plots {
 #[test]
 fn what_happened_when_is_shown_with_its_tables_and_in_little_room() {
     let report = sample("rhythm");
-    let (without, page) = (html(&report, None).unwrap(), html(&report, Some(&plots())).unwrap());
+    let (without, page) =
+        (html(&report, None, None).unwrap(), html(&report, Some(&plots()), None).unwrap());
     check(&page);
     assert!(page.len() < without.len() + 100_000, "{} bytes", page.len() - without.len());
     // Three pairs of heatmaps.
@@ -303,8 +337,8 @@ fn what_happened_when_is_shown_with_its_tables_and_in_little_room() {
     let shown = page.matches("role=\"img\"").count();
     assert_eq!(shown, without.matches("role=\"img\"").count() + 5);
     assert_eq!(page.matches("<summary>as a table</summary>").count(), shown);
-    assert_eq!(report_of_page(page.as_bytes()).unwrap(), report);
-    let nothing = html(&report, Some(&Plots::default())).unwrap();
+    assert_eq!(read_page(page.as_bytes()).unwrap().report, Some(report.clone()));
+    let nothing = html(&report, Some(&Plots::default()), None).unwrap();
     assert_eq!(nothing, without);
 }
 
@@ -330,7 +364,7 @@ proptest! {
         device.busy = values;
         device.marks[0].1 = spans.iter().map(|(a, b)| Span::new(*a.min(b), *a.max(b))).collect();
         device.requests[0].1.column_ns = steps[2];
-        let page = html(&sample("rhythm"), Some(&plots)).unwrap();
+        let page = html(&sample("rhythm"), Some(&plots), None).unwrap();
         check(&page);
         let plotted = page.split("<svg").skip(1).filter_map(|it| it.split("</svg>").next());
         for plot in plotted {
