@@ -5,6 +5,10 @@
 //! content goes into a temporary file in the same directory, which then takes the name: what was there before stays
 //! until its replacement is complete. Only the owner can read it, because command lines, paths and settings are in it.
 
+mod folder;
+
+pub(crate) use folder::{Folder, create};
+
 use crate::failure::{Exit, Failure};
 use crate::output;
 use rustix::fs::{AtFlags, CWD, RenameFlags, StatxAttributes, StatxFlags, renameat_with, statx};
@@ -192,7 +196,8 @@ impl Destination {
         })
     }
 
-    fn not_written(&self, error: &io::Error) -> anyhow::Error {
+    /// The error for a file that cannot be written.
+    pub(crate) fn not_written(&self, error: &io::Error) -> anyhow::Error {
         Failure::error(Exit::Output, format!("cannot write `{}`: {error}", self.path.display()))
     }
 }
@@ -263,6 +268,11 @@ impl Temporary {
         &self.path
     }
 
+    /// Another handle of the open file, for what writes it piece by piece.
+    pub(crate) fn handle(&self) -> io::Result<File> {
+        self.file.as_ref().ok_or(ErrorKind::NotFound)?.try_clone()
+    }
+
     fn write(&mut self, content: &[u8]) -> io::Result<()> {
         self.file.as_mut().ok_or(ErrorKind::NotFound)?.write_all(content)
     }
@@ -302,7 +312,7 @@ pub(crate) fn random_name() -> io::Result<String> {
 }
 
 /// Lets the user who called `sudo` read what root wrote for them.
-fn give_to_caller_of_sudo(file: &File) {
+fn give_to_caller_of_sudo(file: &impl std::os::fd::AsFd) {
     let id = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
     if rustix::process::geteuid().is_root()
         && let (Some(user), Some(group)) = (id("SUDO_UID"), id("SUDO_GID"))

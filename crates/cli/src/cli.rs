@@ -9,6 +9,7 @@ use crate::cmd::diagnose::Diagnose;
 use crate::cmd::diff::DiffArgs;
 use crate::cmd::doctor::DoctorArgs;
 use crate::cmd::explain::ExplainArgs;
+use crate::cmd::export::ExportArgs;
 use crate::cmd::generate::CompletionsArgs;
 use crate::cmd::lab::LabArgs;
 use crate::cmd::limits::LimitsArgs;
@@ -58,6 +59,8 @@ pub(crate) enum Command {
     Read(ReadArgs),
     /// Say what differs between two recordings: a slow host and a healthy one, before and after
     Compare(CompareArgs),
+    /// Write a recording in formats that other programs read
+    Export(ExportArgs),
     /// Explain what a finding means, how it is computed, and when it is wrong
     Explain(ExplainArgs),
     /// Say what this kernel and these privileges allow to be found

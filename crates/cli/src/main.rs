@@ -13,6 +13,7 @@ mod command;
 mod cpu_check;
 mod deadline;
 mod document;
+mod export;
 mod facts;
 mod failure;
 mod files;
@@ -74,6 +75,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Report(args)) => cmd::report::run(args)?,
         Some(Command::Read(args)) => cmd::read::run(args)?,
         Some(Command::Compare(args)) => cmd::compare::run(args)?,
+        Some(Command::Export(args)) => cmd::export::run(args)?,
         Some(Command::Explain(args)) => cmd::explain::run(args)?,
         Some(Command::Doctor(args)) => cmd::doctor::run(args)?,
         Some(Command::Lab(args)) => return cmd::lab::run(args),
@@ -108,6 +110,7 @@ fn looks_at_the_host(cli: &Cli) -> bool {
             Command::Report(_)
                 | Command::Read(_)
                 | Command::Compare(_)
+                | Command::Export(_)
                 | Command::Explain { .. }
                 | Command::Check { .. }
                 | Command::Diff(_)

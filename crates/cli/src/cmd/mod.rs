@@ -9,6 +9,7 @@ pub(crate) mod diagnose;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod lab;
 pub(crate) mod limits;

@@ -89,6 +89,12 @@ pub(super) fn folded(file: &Path, mut fold: Fold) -> anyhow::Result<Fold> {
             fold.push(record);
         })
         .map_err(Failure::bad_input)?;
+    told_of_its_end(file, begun, ended)?;
+    Ok(fold)
+}
+
+/// Refuses a recording without a beginning, and prints a message if it has no end.
+pub(super) fn told_of_its_end(file: &Path, begun: bool, ended: bool) -> anyhow::Result<()> {
     let shown = file.display();
     if !begun {
         return Err(Failure::bad_input(format!(
@@ -101,7 +107,7 @@ pub(super) fn folded(file: &Path, mut fold: Fold) -> anyhow::Result<Fold> {
             "`{shown}` was cut short: its session was killed, or its disk was full"
         ));
     }
-    Ok(fold)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -19,22 +19,29 @@ pub(super) type Result<T> = std::result::Result<T, CellError>;
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Column {
-    pub(super) name: &'static str,
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
     /// Type: `INTEGER`, `TEXT` or `BLOB`. `BLOB_OF_3` is a packed list of lists of three numbers each
     /// ([`packed`](super::packed)).
-    pub(super) kind: &'static str,
+    pub(crate) kind: &'static str,
     /// Whether no cell may be NULL.
-    pub(super) required: bool,
+    pub(crate) required: bool,
+    /// Whether its text is JSON.
+    pub(crate) json: bool,
 }
 
 impl Column {
     pub(super) fn new(name: &'static str, kind: &'static str) -> Self {
-        Self { name, kind, required: true }
+        Self { name, kind, required: true, json: false }
     }
 
     pub(super) fn or_null(name: &'static str, kind: &'static str) -> Self {
-        Self { name, kind, required: false }
+        Self { name, kind, required: false, json: false }
+    }
+
+    /// A column whose text is JSON.
+    pub(super) fn json(name: &'static str, required: bool) -> Self {
+        Self { name, kind: "TEXT", required, json: true }
     }
 }
 
@@ -64,6 +71,11 @@ impl<'a> Cells<'a> {
     pub(super) fn damage(&self, what: &str) -> CellError {
         let (table, seq, column) = (self.table, self.seq, self.column);
         CellError { message: format!("table `{table}`, row {seq}, column {column}: {what}") }
+    }
+
+    /// All cells, read or not.
+    pub(super) fn all(&self) -> &[Value<'a>] {
+        &self.cells
     }
 
     /// The next cell.

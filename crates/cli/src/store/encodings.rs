@@ -56,7 +56,7 @@ fn from_json<T: DeserializeOwned>(cells: &mut Cells<'_>) -> Result<Option<T>> {
 
 impl<T: Serialize + DeserializeOwned> StoredAs<T> for Json {
     fn columns(name: &'static str, to: &mut Vec<Column>) {
-        to.push(Column::new(name, "TEXT"));
+        to.push(Column::json(name, true));
     }
 
     fn write<'a>(value: &'a T, to: &mut Vec<Cell<'a>>) {
@@ -70,7 +70,7 @@ impl<T: Serialize + DeserializeOwned> StoredAs<T> for Json {
 
 impl<T: Serialize + DeserializeOwned + Default + PartialEq> StoredAs<T> for JsonOrNull {
     fn columns(name: &'static str, to: &mut Vec<Column>) {
-        to.push(Column::or_null(name, "TEXT"));
+        to.push(Column::json(name, false));
     }
 
     fn write<'a>(value: &'a T, to: &mut Vec<Cell<'a>>) {
@@ -84,7 +84,7 @@ impl<T: Serialize + DeserializeOwned + Default + PartialEq> StoredAs<T> for Json
 
 impl<T: Serialize + DeserializeOwned> StoredAs<Option<T>> for OptionalJson {
     fn columns(name: &'static str, to: &mut Vec<Column>) {
-        to.push(Column::or_null(name, "TEXT"));
+        to.push(Column::json(name, false));
     }
 
     fn write<'a>(value: &'a Option<T>, to: &mut Vec<Cell<'a>>) {
@@ -112,7 +112,7 @@ impl<T: Scalar + Default> StoredAs<T> for DefaultIfAbsent {
 
 impl StoredAs<Run> for RunList {
     fn columns(name: &'static str, to: &mut Vec<Column>) {
-        to.push(Column::new(name, "TEXT"));
+        to.push(Column::json(name, true));
     }
 
     fn write<'a>(run: &'a Run, to: &mut Vec<Cell<'a>>) {

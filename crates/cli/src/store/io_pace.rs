@@ -8,6 +8,7 @@ use super::column::{Cell, Cells, Column, Columns, Result};
 use super::packed;
 use deburr_core::recording::{CgroupId, IoCulprit, ProcId};
 use deburr_core::sqlite::Value;
+use serde_json::json;
 use std::collections::BTreeMap;
 
 /// Limit against damaged files: a wrong number must not make the reader allocate all memory. A second has 10 bins.
@@ -68,6 +69,21 @@ fn read(bytes: &[u8]) -> Option<BTreeMap<IoCulprit, Vec<u64>>> {
         }
     }
     Some(series)
+}
+
+/// The series as JSON: a list of objects with `culprit`, `proc` or `cgroup` where it has one, and `bins`. `None` if the
+/// bytes are anything else.
+pub(super) fn json(bytes: &[u8]) -> Option<String> {
+    let series = read(bytes)?.into_iter().map(|(by, bins)| match by {
+        IoCulprit::Process(id) => json!({"culprit": "process", "proc": id.0, "bins": bins}),
+        IoCulprit::Writeback(Some(id)) => {
+            json!({"culprit": "writeback", "cgroup": id.0, "bins": bins})
+        }
+        IoCulprit::Writeback(None) => json!({"culprit": "writeback", "bins": bins}),
+        IoCulprit::Filesystem => json!({"culprit": "filesystem", "bins": bins}),
+        IoCulprit::Device => json!({"culprit": "device", "bins": bins}),
+    });
+    Some(serde_json::Value::from_iter(series).to_string())
 }
 
 #[cfg(test)]

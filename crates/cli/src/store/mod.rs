@@ -16,14 +16,18 @@ mod encodings;
 mod io_pace;
 mod opened;
 mod packed;
+mod plain;
 mod reader;
 mod records;
 mod table;
 mod values;
 mod writer;
 
+pub(crate) use column::Column;
 pub(crate) use create::Claim;
-pub(crate) use reader::Reader;
+pub(crate) use plain::{Plain, plain};
+pub(crate) use reader::{Reader, StoredRow};
+pub(crate) use table::{TICK, Table, all as tables};
 pub(crate) use writer::Writer;
 
 use std::ffi::OsString;
@@ -63,4 +67,4 @@ pub(crate) fn reason(error: &rusqlite::Error) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

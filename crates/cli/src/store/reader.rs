@@ -11,6 +11,7 @@ use super::table::{self, Presence, TICK};
 use deburr_core::recording::{Record, Sums};
 use deburr_core::sqlite::{Database, Fault, Pass, Rows, Schema, Source, Value};
 use std::fs::File;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 /// Why a file cannot be read as a recording. The text names the file and, if there is one, a way out.
@@ -36,9 +37,23 @@ pub(crate) struct Reader {
     _index: Option<File>,
 }
 
+/// A row as it is stored.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredRow<'a> {
+    /// Place of its table in [`table::all`].
+    pub(crate) table: usize,
+    /// Its key.
+    pub(crate) seq: i64,
+    /// Its cells, in the order of the declared columns, with the bounds of its range in place of `tick`. Columns that
+    /// the recording lacks are NULL.
+    pub(crate) cells: &'a [Value<'a>],
+}
+
 /// A table that is read: where its rows are, and which of their cells are wanted.
 struct Reading<'b, 'a> {
     head: Option<i64>,
+    /// Its place in [`table::all`].
+    at: usize,
     table: &'static table::Table,
     rows: Rows<'b, 'a, Box<dyn Source>>,
     /// The place of `tick` in a row, for tables with a time range.
@@ -68,6 +83,17 @@ impl Reader {
 
     /// Passes every record to `take`, in the order in which they were written.
     pub(crate) fn for_each(&self, mut take: impl FnMut(&Record)) -> Result<(), OpenError> {
+        self.for_each_row(|_, record| {
+            take(record);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Passes every row to `take`, as it is stored and as a record, until `take` breaks it off.
+    pub(crate) fn for_each_row(
+        &self,
+        mut take: impl FnMut(&StoredRow<'_>, &Record) -> ControlFlow<()>,
+    ) -> Result<(), OpenError> {
         let pass = Pass::new(&self.database);
         let ticks = self.ticks(&pass)?;
         let mut readings = self.readings(&pass)?;
@@ -78,14 +104,19 @@ impl Reader {
             budget
                 .spend(reading.rows.bytes())
                 .map_err(|fault| self.fault(reading.table.name, fault))?;
-            let record = (reading.table.read)(&mut reading.cells(&ticks));
+            let mut cells = reading.cells(&ticks);
+            let record = (reading.table.read)(&mut cells);
             let record = record.map_err(|damage| {
                 OpenError(format!("`{}` is damaged: {}", self.shown, damage.message))
             })?;
             sums.add(&record).map_err(|what| {
                 self.fault(reading.table.name, Fault::Limit(format!("it holds {what}")))
             })?;
-            take(&record);
+            let seq = reading.head.unwrap_or_default();
+            let row = StoredRow { table: reading.at, seq, cells: cells.all() };
+            if take(&row, &record).is_break() {
+                return Ok(());
+            }
             reading.advance().map_err(|fault| self.fault(reading.table.name, fault))?;
         }
     }
@@ -97,7 +128,8 @@ impl Reader {
     ) -> Result<Vec<Reading<'b, 'a>>, OpenError> {
         let version = self.database.user_version();
         let mut readings = Vec::new();
-        for table in table::all().filter(|table| table.since_version <= version) {
+        let known = table::all().enumerate().filter(|(_, table)| table.since_version <= version);
+        for (at, table) in known {
             let mut name = table.stored();
             if !self.schema.has(&name) {
                 // A recording from before lists were packed.
@@ -123,6 +155,7 @@ impl Reader {
             let has_tick = columns.first() == Some(&TICK);
             let mut reading = Reading {
                 head: None,
+                at,
                 table,
                 rows: pass.rows(stored.root).map_err(fail)?,
                 tick: has_tick.then(|| place(TICK.name)),

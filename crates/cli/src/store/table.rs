@@ -18,7 +18,8 @@ pub(super) const APPLICATION_ID: i32 = 0x6462_7572;
 pub(super) const VERSION: i32 = 2;
 
 /// The column of a row that shares its time range with others.
-pub(super) const TICK: Column = Column { name: "tick", kind: "INTEGER", required: true };
+pub(crate) const TICK: Column =
+    Column { name: "tick", kind: "INTEGER", required: true, json: false };
 
 /// Time ranges that rows of the tick tables share.
 const TICK_TABLE: &str =
@@ -58,8 +59,8 @@ impl OnDemand {
 }
 
 /// The table of one kind of record.
-pub(super) struct Table {
-    pub(super) name: &'static str,
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
     /// Adds the columns after `seq`, in the order in which they are written and read.
     pub(super) columns: fn(&'static str, &mut Vec<Column>),
     /// First version of the format that has the table. For an older recording the table counts as empty.
@@ -70,10 +71,10 @@ pub(super) struct Table {
     pub(super) read: fn(&mut Cells<'_>) -> Result<Record>,
     /// What its rows are, in lines, for the document of the format.
     #[cfg(test)]
-    pub(super) meaning: &'static [&'static str],
+    pub(crate) meaning: &'static [&'static str],
     /// The fields of its records, for the same.
     #[cfg(test)]
-    pub(super) fields: fn() -> Vec<super::tests::Field>,
+    pub(crate) fields: fn() -> Vec<super::tests::Field>,
     /// Generates any record of the table.
     #[cfg(test)]
     pub(super) sample: fn(&mut proptest::test_runner::TestRng) -> Record,
@@ -180,13 +181,13 @@ macro_rules! range {
 pub(super) use {own, range, tables};
 
 /// All tables.
-pub(super) fn all() -> impl Iterator<Item = &'static Table> {
+pub(crate) fn all() -> impl Iterator<Item = &'static Table> {
     records::TABLES.into_iter().flatten()
 }
 
 impl Table {
     /// The columns of the table after `seq`.
-    pub(super) fn columns(&self) -> Vec<Column> {
+    pub(crate) fn columns(&self) -> Vec<Column> {
         let mut columns = Vec::new();
         (self.columns)(self.name, &mut columns);
         columns
@@ -232,7 +233,7 @@ fn declaration(column: &Column) -> String {
 }
 
 /// How many numbers belong together in a column of packed lists; `None` for other columns.
-fn packed_of(column: &Column) -> Option<usize> {
+pub(super) fn packed_of(column: &Column) -> Option<usize> {
     column.kind.strip_prefix("BLOB_OF_")?.parse().ok()
 }
 

@@ -13,6 +13,7 @@ mod cpu_check;
 mod diff;
 mod docs;
 mod doctor;
+mod export;
 mod install;
 mod layers;
 mod libraries;

@@ -47,8 +47,15 @@ pub(crate) fn command(text: &str) -> String {
     text.chars().map(|c| if is_hidden(c) { escape(c) } else { c.to_string() }).collect()
 }
 
+/// A whole text, escaped; nothing is cut. Different texts stay different.
+#[must_use]
+pub fn visible(text: &str) -> String {
+    pieces(text, false).concat()
+}
+
 /// A JSON document with all hidden characters ([`is_hidden`]) except newlines escaped.
-pub(crate) fn json(plain: &str) -> String {
+#[must_use]
+pub fn json(plain: &str) -> String {
     let mut document = String::with_capacity(plain.len());
     for c in plain.chars() {
         // Apart from newlines, hidden characters can only be in strings.

@@ -13,15 +13,15 @@ const AFTER: &str = "## Views\n";
 const LINE_WIDTH: usize = 120;
 
 /// A record whose fields are documented.
-pub(in crate::store) trait Documented {
+pub(crate) trait Documented {
     fn fields() -> Vec<Field>;
 }
 
 /// The columns of a field, and their meaning in lines.
 #[derive(Clone)]
-pub(in crate::store) struct Field {
-    pub(in crate::store) columns: Vec<Column>,
-    pub(in crate::store) meaning: &'static [&'static str],
+pub(crate) struct Field {
+    pub(crate) columns: Vec<Column>,
+    pub(crate) meaning: &'static [&'static str],
 }
 
 impl Field {
@@ -36,7 +36,7 @@ impl Field {
     }
 
     /// The meaning of a column: all lines if it is the only one, else those from its name to that of another one.
-    fn meaning_of(&self, column: &Column) -> String {
+    pub(crate) fn meaning_of(&self, column: &Column) -> String {
         let begins = |line: &str, name: &str| line.trim().starts_with(&format!("`{name}`: "));
         let other = |line: &str| {
             self.columns.iter().any(|it| it.name != column.name && begins(line, it.name))
@@ -52,12 +52,12 @@ impl Field {
     }
 }
 
-fn joined(lines: &[&str]) -> String {
+pub(crate) fn joined(lines: &[&str]) -> String {
     lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
 }
 
 /// A text in lines of at most [`LINE_WIDTH`] characters.
-fn wrapped(text: &str) -> String {
+pub(crate) fn wrapped(text: &str) -> String {
     let (mut lines, mut width) = (String::new(), 0);
     for word in text.split(' ') {
         let length = word.chars().count();

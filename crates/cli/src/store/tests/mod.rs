@@ -8,7 +8,7 @@ mod sample;
 mod size;
 mod size_block;
 
-pub(in crate::store) use document::{Documented, Field};
+pub(crate) use document::{Documented, Field, joined, wrapped};
 pub(in crate::store) use sample::{Sample, bin, range};
 
 use super::table;

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What is exported: tables, and of each column the type, the unit and the meaning in time. `docs/export.md` is written
+//! from it.
+//!
+//! The tables are those of a recording (`cli::store`), which says what each column means. Units follow from the names of
+//! the columns; what a number means in time follows from its table. [`OTHERWISE`] lists the exceptions, and a test that no
+//! number is without both.
+
+use crate::store::{self, Column, TICK};
+
+/// A table of an export.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    pub(crate) columns: Vec<Field>,
+}
+
+/// A column of an exported table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// Whether cells may be null.
+    pub(crate) nullable: bool,
+    pub(crate) unit: Unit,
+    pub(crate) holds: Holds,
+    /// Where its cells come from.
+    pub(crate) from: From,
+}
+
+/// Type of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Integer,
+    Text,
+    Json,
+    Time,
+}
+
+/// Where the cells of a column come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    /// The key of the row.
+    Seq,
+    /// The cell of the stored row at that place.
+    Cell(usize, Column),
+    /// The start of the window and the time since then, which is in the stored row at that place.
+    Wall(usize),
+}
+
+/// Unit of the numbers of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Nanoseconds.
+    Ns,
+    /// Microseconds.
+    Us,
+    Bytes,
+    /// Units of 512 bytes.
+    Sectors,
+    /// A number of things.
+    Count,
+    /// 1 = yes, 0 = no.
+    Flag,
+    /// A number without a unit: an identity, a weight.
+    Plain,
+    /// No number.
+    None,
+}
+
+/// What a column holds with regard to time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holds {
+    /// A moment, or the bound of a range.
+    Moment,
+    /// Which row, process, file, ... it is about.
+    Identity,
+    /// A fact that is valid from the row on, or once for the recording.
+    Fact,
+    /// What fell into the row's range of time: may be added up.
+    Amount,
+    /// A counter of the kernel as it was read: only differences mean something.
+    Cumulative,
+    /// A state at the end of the range or at the moment: must not be added up.
+    Level,
+    /// The largest value within the range: must not be added up.
+    Maximum,
+    /// An average or a median over the range: must not be added up.
+    Average,
+}
+
+impl Kind {
+    /// In the document.
+    #[cfg(test)]
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Integer => "integer",
+            Self::Text => "text",
+            Self::Json => "JSON",
+            Self::Time => "time",
+        }
+    }
+}
+
+impl Unit {
+    /// In the document.
+    #[cfg(test)]
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Ns => "ns",
+            Self::Us => "us",
+            Self::Bytes => "bytes",
+            Self::Sectors => "512 bytes",
+            Self::Count => "count",
+            Self::Flag => "0 or 1",
+            Self::Plain => "number",
+            Self::None => "",
+        }
+    }
+}
+
+impl Holds {
+    /// In the document.
+    #[cfg(test)]
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Moment => "moment",
+            Self::Identity => "identity",
+            Self::Fact => "fact",
+            Self::Amount => "amount",
+            Self::Cumulative => "cumulative",
+            Self::Level => "level",
+            Self::Maximum => "maximum",
+            Self::Average => "average",
+        }
+    }
+}
+
+/// Tables whose rows are facts, or describe one event.
+const FACTS: [&str; 12] = [
+    "meta",
+    "coverage",
+    "process",
+    "cgroup",
+    "event",
+    "runtime",
+    "device",
+    "mount",
+    "setting",
+    "file",
+    "ending",
+    "cpu_check",
+];
+/// Tables of the kernel's counters.
+const CUMULATIVE: [&str; 4] = ["cpu_reading", "cgroup_reading", "psi_reading", "disk_reading"];
+/// Columns that say whom or what a row is about.
+const IDENTITIES: [&str; 20] = [
+    "seq",
+    "proc",
+    "pid",
+    "cgroup",
+    "parent",
+    "victim",
+    "culprit",
+    "file",
+    "ino",
+    "generation",
+    "submitter",
+    "owner",
+    "dirtied_by",
+    "cpu",
+    "a",
+    "b",
+    "worker",
+    "device",
+    "fs",
+    "scope",
+];
+/// Columns that are 0 or 1.
+const FLAGS: [&str; 11] = [
+    "root",
+    "kernel_thread",
+    "in_target",
+    "observer",
+    "many",
+    "gone",
+    "hypervisor",
+    "realtime",
+    "waits_known",
+    "complete",
+    "cores_told",
+];
+/// Columns that count things.
+const COUNTS: [&str; 37] = [
+    "threads",
+    "switches",
+    "waits",
+    "slices",
+    "nr_periods",
+    "nr_throttled",
+    "nr_bursts",
+    "bpf_runs",
+    "ios",
+    "reads",
+    "writes",
+    "flushes",
+    "in_flight",
+    "inodes",
+    "blocks",
+    "unmeasured",
+    "within",
+    "bins",
+    "workers",
+    "chunks",
+    "gaps",
+    "migrations",
+    "processes",
+    "beyond_calls",
+    "unread_calls",
+    "lost",
+    "calls",
+    "errors",
+    "unfinished",
+    "under_way",
+    "hist",
+    "sampled_one_in",
+    "members",
+    "ages",
+    "since_last",
+    "asked_by",
+    "parallelism",
+];
+/// Columns of facts whose name does not say that they have no unit.
+const PLAIN: [&str; 2] = ["nice", "weight"];
+
+/// Columns that hold something else than the other numbers of their table.
+pub(super) const OTHERWISE: [(&str, &str, Holds); 17] = [
+    ("process_tick", "threads", Holds::Level),
+    ("idle", "min_wait_ns", Holds::Fact),
+    ("schedstat", "threads", Holds::Level),
+    ("named_threads", "threads", Holds::Level),
+    ("observer_tick", "rss_bytes", Holds::Level),
+    ("observer_tick", "bpf_map_bytes", Holds::Level),
+    ("device_tick", "sampled_one_in", Holds::Fact),
+    ("device_bins", "bins", Holds::Fact),
+    ("disk_reading", "in_flight", Holds::Level),
+    ("stall", "latest_ns", Holds::Moment),
+    ("io_held", "service_ns", Holds::Average),
+    ("cpu_worker", "workers", Holds::Fact),
+    ("cpu_worker", "chunk_ns", Holds::Average),
+    ("cpu_worker", "cpu", Holds::Level),
+    ("cpu_round", "slot_ns", Holds::Fact),
+    ("cpu_distance", "one_way_ns", Holds::Average),
+    ("syscall_span", "waits_known", Holds::Fact),
+];
+
+/// All tables, those of the recording in the order of [`store::tables`].
+pub(crate) fn tables() -> Vec<Table> {
+    store::tables().map(of_stored).collect()
+}
+
+fn of_stored(table: &store::Table) -> Table {
+    let declared = table.columns();
+    let has_tick = declared.first() == Some(&TICK);
+    let bound = |name| Column { name, ..TICK };
+    let stored: Vec<Column> = if has_tick {
+        [bound("t0_ns"), bound("t1_ns")].into_iter().chain(declared.into_iter().skip(1)).collect()
+    } else {
+        declared
+    };
+    let mut columns = vec![field(table.name, "seq", Kind::Integer, false, From::Seq)];
+    let mut walls = Vec::new();
+    for (at, column) in stored.iter().enumerate() {
+        let kind = match column.kind {
+            "INTEGER" => Kind::Integer,
+            "TEXT" if !column.json => Kind::Text,
+            _ => Kind::Json,
+        };
+        let from = From::Cell(at, *column);
+        columns.push(field(table.name, column.name, kind, !column.required, from));
+        let wall = match column.name {
+            "t_ns" => "t_wall",
+            "t0_ns" => "t0_wall",
+            "t1_ns" => "t1_wall",
+            _ => continue,
+        };
+        // It is null if it lies outside of the years that a time can have.
+        walls.push(field(table.name, wall, Kind::Time, true, From::Wall(at)));
+        if column.name != "t0_ns" {
+            columns.append(&mut walls);
+        }
+    }
+    Table { name: table.name, columns }
+}
+
+fn field(table: &str, name: &'static str, kind: Kind, nullable: bool, from: From) -> Field {
+    let unit = unit(name, kind);
+    Field { name, kind, nullable, unit, holds: holds(table, name, kind, unit), from }
+}
+
+fn unit(name: &str, kind: Kind) -> Unit {
+    let number = kind == Kind::Integer;
+    match name {
+        _ if matches!(kind, Kind::Text | Kind::Time) => Unit::None,
+        name if number && (IDENTITIES.contains(&name) || PLAIN.contains(&name)) => Unit::Plain,
+        name if number && FLAGS.contains(&name) => Unit::Flag,
+        name if name.ends_with("_ns") || name == "ns" => Unit::Ns,
+        name if name.ends_with("_us") => Unit::Us,
+        name if name.ends_with("bytes") => Unit::Bytes,
+        "sectors" | "start_sector" => Unit::Sectors,
+        name if number && COUNTS.contains(&name) => Unit::Count,
+        // What is in a list or an object has units of its own, which its meaning says.
+        _ => Unit::None,
+    }
+}
+
+fn holds(table: &str, name: &str, kind: Kind, unit: Unit) -> Holds {
+    let otherwise = OTHERWISE.iter().find(|(of, column, _)| (*of, *column) == (table, name));
+    let moment = kind == Kind::Time || ["t_ns", "t0_ns", "t1_ns"].contains(&name);
+    match otherwise {
+        Some((_, _, holds)) => *holds,
+        None if moment => Holds::Moment,
+        None if IDENTITIES.contains(&name) => Holds::Identity,
+        None if FACTS.contains(&table) => Holds::Fact,
+        None if name.ends_with("max_ns") => Holds::Maximum,
+        None if CUMULATIVE.contains(&table) && unit != Unit::None => Holds::Cumulative,
+        None if unit == Unit::None && kind == Kind::Text => Holds::Identity,
+        None => Holds::Amount,
+    }
+}
