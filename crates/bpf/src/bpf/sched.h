@@ -116,7 +116,7 @@ struct sched_move {
 	__u64 stay_ns;     /* period in which it was seen runnable after a hidden wake-up, ... */
 	__u64 runnable_ns; /* ... and when that was first seen */
 	__u32 from_cpu;    /* CPU that it left at queued_ns */
-	__u32 pad;
+	__u32 after_us;    /* time since it was moved before in the same wait; ~0 = it was not */
 	__u64 stopped_stay_ns; /* period in which the iterator saw it throttled, ... */
 	__u64 throttled_ns;    /* ... how long it had been throttled at the last look, ... */
 	__u64 waited_ns;       /* ... and how long it had been queued */

@@ -29,6 +29,9 @@ int BPF_PROG(on_move, struct task_struct *task)
 		t->moved |= MOVED_ASLEEP;
 		__sync_fetch_and_add(&moves_asleep, 1);
 	} else {
+		move->after_us = ~0U;
+		if (t->moved & MOVED_QUEUED)
+			move->after_us = (now - move->queued_ns) / 1000;
 		move->queued_ns = now;
 		move->from_cpu = cpu_of(task);
 		t->moved |= MOVED_QUEUED;

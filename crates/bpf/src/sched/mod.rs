@@ -19,6 +19,7 @@ mod waiting;
 
 pub use blame::{Blame, ProbeCulprit, Sums};
 pub use delta::ThreadDelta;
+pub use moves::LastMove;
 pub use threads::ThreadScan;
 pub use timeline::{Run, Timeline};
 pub use unseen::UnseenProcess;

@@ -18,11 +18,22 @@ fn place(tid: u32, number: u32) -> u32 {
     if number == 0 { tid } else { (tid.wrapping_mul(0x9e37_79b1) >> 7).wrapping_add(number) }
 }
 
+/// A move of a thread to another run queue while it waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastMove {
+    /// The CPU from whose run queue it was moved.
+    pub from_cpu: usize,
+    /// When, on the run queues' clock.
+    pub at_ns: u64,
+    /// How long it had been in that run queue if it was moved there in the same wait; `None` = since the wait began.
+    pub stayed_ns: Option<u64>,
+}
+
 impl SchedProbe {
-    /// The last time that this thread was moved to another run queue while it waited: from that of which CPU, and when,
-    /// on the run queues' clock. `None` = never, or the thread has no slot. One system call.
+    /// The last time that this thread was moved to another run queue while it waited. `None` = never, or the thread has no
+    /// slot. One system call.
     #[must_use]
-    pub fn last_move(&self, tid: u32) -> Option<(usize, u64)> {
+    pub fn last_move(&self, tid: u32) -> Option<LastMove> {
         let mask = u32::try_from(self.threads.len()).ok()?.checked_sub(1)?;
         let mut places = (0..PLACES).map(|number| place(tid, number) & mask);
         let of = offset_of!(sched_thread, tid);
@@ -30,6 +41,10 @@ impl SchedProbe {
         let moves = &self.object.skel.maps.moves;
         let bytes = moves.lookup(&slot.to_ne_bytes(), MapFlags::ANY).ok()??;
         let last: sched_move = from_bytes(&bytes)?;
-        (last.queued_ns != 0).then_some((last.from_cpu as usize, last.queued_ns))
+        (last.queued_ns != 0).then_some(LastMove {
+            from_cpu: last.from_cpu as usize,
+            at_ns: last.queued_ns,
+            stayed_ns: (last.after_us != u32::MAX).then(|| u64::from(last.after_us) * 1000),
+        })
     }
 }

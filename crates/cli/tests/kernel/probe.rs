@@ -279,7 +279,7 @@ fn the_last_move_of_a_waiting_thread_is_told() {
             watch
                 .probe
                 .last_move(spinner.tid)
-                .is_some_and(|(cpu, at_ns)| cpu == from && at_ns + 1_000_000_000 > before_ns)
+                .is_some_and(|last| last.from_cpu == from && last.at_ns + 1_000_000_000 > before_ns)
         });
     }
 }

@@ -9,6 +9,7 @@ mod block_io;
 mod entity;
 mod evidence;
 mod ledger;
+mod longest_wait;
 mod question;
 
 pub use blame::{BlameDistribution, BlamedProcess};
@@ -20,6 +21,7 @@ pub use evidence::{
     Chart, ChartKind, ChartRow, Cost, Evidence, FileShare, FileTable, SizeClass, Tail, TailOf,
 };
 pub use ledger::{Ledger, LedgerPart, LedgerState};
+pub use longest_wait::{LongestWait, WaitPart};
 pub use question::{Answer, Question, QuestionAnswer};
 
 pub use crate::text::{Share, Unit};
@@ -191,6 +193,9 @@ pub struct Finding {
     /// Histogram of the victim's waits, by count and by time; empty where it does not apply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sizes: Vec<SizeClass>,
+    /// The longest of these waits, told whole; absent where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest: Option<LongestWait>,
     /// Files that the device's IO was for; absent where it does not apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<FileTable>,

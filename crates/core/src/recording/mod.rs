@@ -19,6 +19,7 @@ mod coverage;
 mod cpu_check;
 mod entity;
 mod hist;
+mod long_wait;
 mod observed;
 pub mod packed;
 mod runtime;
@@ -38,6 +39,7 @@ pub use entity::{
     TargetSpec,
 };
 pub use hist::{WAIT_BUCKETS, WaitHist, bucket_of, bucket_range_ns};
+pub use long_wait::LongWait;
 pub use runtime::{Confidence, NamedThreads, Parallelism, RuntimeKind, RuntimeReading, SeenQuota};
 pub use sums::Sums;
 pub use syscalls::{
@@ -69,6 +71,8 @@ pub enum Record {
     ProcessTick(Box<ProcessTick>),
     /// Which process a process waited behind on a run queue (BPF scheduler probe), each second.
     Blame(BlameTick),
+    /// A part of the longest run-queue wait of a process (BPF timeline), each second.
+    LongWait(LongWait),
     /// Which CPUs were idle while a process waited (BPF timeline), each second.
     Idle(Box<IdleTick>),
     /// CPU and run-queue delay from `/proc/PID/task/*/schedstat`: the fallback without BPF, each second.
@@ -120,6 +124,7 @@ impl Record {
             Self::Cgroup(it) => &**it,
             Self::ProcessTick(it) => &**it,
             Self::Blame(it) => it,
+            Self::LongWait(it) => it,
             Self::Idle(it) => &**it,
             Self::Schedstat(it) => it,
             Self::HostBin(it) | Self::TargetBin(it) => it,

@@ -3,7 +3,7 @@
 //! anything, and sums of it must not wrap around into numbers that look right.
 
 use super::{
-    BlameTick, BlockRecord, CpuCheckRecord, DeviceBin, DiskCounters, IdleTick, LoadBin,
+    BlameTick, BlockRecord, CpuCheckRecord, DeviceBin, DiskCounters, IdleTick, LoadBin, LongWait,
     NamedThreads, ObserverTick, PairRound, ProcessTick, Record, Run, SchedstatTick, SyscallFile,
     SyscallRecord, SyscallSpan, SyscallTotal, ThreadStates, WaitHist,
 };
@@ -118,6 +118,7 @@ fn amount(record: &Record) -> u64 {
             ])
         }
         Record::Blame(BlameTick { ns, .. }) => *ns,
+        Record::LongWait(LongWait { ns, wait_ns, .. }) => sum([*ns, *wait_ns]),
         Record::Idle(tick) => {
             let IdleTick { min_wait_ns, waits, waits_ns, skipped_ns, idle_allowed_ns, .. } = **tick;
             let named =

@@ -82,7 +82,7 @@ pub enum Culprit {
 }
 
 impl Culprit {
-    fn process(self) -> Option<ProcId> {
+    pub(super) fn process(self) -> Option<ProcId> {
         match self {
             Self::Process(id) => Some(id),
             Self::Migrated | Self::NotSampled => None,

@@ -193,6 +193,7 @@ impl Rule {
             evidence: vec![],
             sizes: vec![],
             files: None,
+            longest: None,
             rhythm_ns: None,
             chart: None,
             fix: vec![],

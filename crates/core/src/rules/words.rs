@@ -7,6 +7,7 @@ use crate::text::shell_quote;
 pub(super) use crate::text::ticked;
 use crate::text::units;
 use crate::view::{Group, View};
+use jiff::Timestamp;
 
 /// `` `ruby` (pid 15919) ``, `` `stress-ng` (16 processes) `` or `` `cc1` (more than 300 processes) ``.
 pub(super) fn group_name(group: &Group<'_>) -> String {
@@ -99,6 +100,14 @@ pub(super) fn evidence(
         to_s: view.window_ns() as f64 / 1e9,
         note: note.into(),
     }
+}
+
+/// A time of the window, in nanoseconds since its start, as RFC 3339 in UTC.
+pub(super) fn window_time(view: &View, t_ns: u64) -> String {
+    let start_ns = view.meta().map_or(0, |meta| meta.start_unix_ns);
+    let at =
+        Timestamp::from_nanosecond(i128::from(start_ns) + i128::from(t_ns)).unwrap_or_default();
+    format!("{at:.3}")
 }
 
 /// The command that records the group again, and what it should show.

@@ -8,6 +8,7 @@ mod cpu_check;
 mod host;
 mod kept;
 mod limits;
+mod longest_wait;
 mod over_time;
 mod plots;
 mod process;
@@ -20,6 +21,7 @@ pub use cgroup::{CgroupView, Counter};
 pub use cpu_check::CpuCheckView;
 pub use host::{CpuTotals, CpuView, Load, ObserverView, PsiView};
 pub use limits::ProcessLimit;
+pub use longest_wait::WholeWait;
 pub use over_time::{Heat, OverTime};
 pub use plots::{DevicePlot, LoadPlot, Plots};
 pub use process::{Delay, Group, GroupCulprit, Groups, Idle, ProcessView, ThreadNameTotals, Usage};
@@ -101,6 +103,9 @@ impl Fold {
             }
             Record::Blame(tick) => {
                 view.processes.entry(tick.victim).or_default().blame(tick);
+            }
+            Record::LongWait(part) => {
+                view.processes.entry(part.victim).or_default().long_wait(part);
             }
             Record::Idle(tick) => view.processes.entry(tick.victim).or_default().idle(tick),
             Record::Schedstat(tick) => view.processes.entry(tick.proc).or_default().schedstat(tick),

@@ -3,9 +3,10 @@
 
 use super::block::Writeback;
 use super::kept::{KeptBlame, KeptUsage};
+use super::longest_wait::WholeWait;
 use super::{Series, View};
 use crate::recording::{
-    BlameTick, CgroupId, Culprit, IdleTick, NamedThreads, ProcId, Process, ProcessTick,
+    BlameTick, CgroupId, Culprit, IdleTick, LongWait, NamedThreads, ProcId, Process, ProcessTick,
     RuntimeReading, SchedstatTick, ThreadStates, WaitHist,
 };
 use std::cell::OnceCell;
@@ -237,6 +238,8 @@ pub struct ProcessView {
     /// Totals of its threads by thread name. Empty = not recorded; only processes with a CPU limit and a known runtime
     /// have them.
     pub named: BTreeMap<String, ThreadNameTotals>,
+    /// The longest run-queue wait that was told whole.
+    pub longest_wait: Option<Box<WholeWait>>,
     blame: KeptBlame,
 }
 
@@ -251,6 +254,10 @@ impl ProcessView {
 
     pub(super) fn idle(&mut self, tick: &IdleTick) {
         self.idle.get_or_insert_default().push(tick);
+    }
+
+    pub(super) fn long_wait(&mut self, part: &LongWait) {
+        WholeWait::push(&mut self.longest_wait, part);
     }
 
     pub(super) fn blame(&mut self, tick: &BlameTick) {

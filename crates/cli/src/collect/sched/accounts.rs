@@ -7,11 +7,12 @@
 
 use super::super::{Cgroups, Context, Emit, ObservedProcess};
 use super::idle::{IdleSum, MIN_WAIT_NS};
+use super::longest::WholeWait;
 use crate::collect::kept::shrink;
 use deburr_bpf::sched::{ProbeCulprit, State, Sums, ThreadDelta};
 use deburr_core::recording::{
-    BlameTick, CgroupId, Culprit, IdleTick, ProcId, ProcessTick, Record, TargetSpec, ThreadStates,
-    WaitHist,
+    BlameTick, CgroupId, Culprit, IdleTick, LongWait, ProcId, ProcessTick, Record, TargetSpec,
+    ThreadStates, WaitHist,
 };
 use deburr_core::text::name::decode;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -70,6 +71,8 @@ struct Account {
     wait_max_ns: u64,
     switches: u64,
     blame: BTreeMap<ProbeCulprit, u64>,
+    /// The longest wait, and when it ended in the window.
+    longest: Option<Box<(WholeWait, u64)>>,
     idle: IdleSum,
     slots: Vec<usize>,
 }
@@ -158,6 +161,7 @@ impl Account {
             *self.blame.entry(behind).or_insert(0) += ns;
         }
         self.idle.merge(&other.idle);
+        self.longest = None;
     }
 
     fn tick(&self, proc: ProcId, t1_ns: u64) -> ProcessTick {
@@ -289,6 +293,15 @@ impl Tally {
             while let Some(((_, behind), ns)) = sums.next_if(|((next, _), _)| *next == victim) {
                 add(behind, ns);
             }
+        }
+    }
+
+    /// Adds the longest wait of a process in a second, which ended at that time of the window.
+    pub(super) fn longest(&mut self, victim: u32, wait: WholeWait, t_ns: u64) {
+        if let Some(account) = self.account_of(victim)
+            && account.longest.as_ref().is_none_or(|longest| longest.0.wait_ns < wait.wait_ns)
+        {
+            account.longest = Some(Box::new((wait, t_ns)));
         }
     }
 
@@ -454,6 +467,12 @@ impl Tally {
         }
         for (culprit, ns) in self.culprits(cx, &done.blame, emit) {
             emit(Record::Blame(BlameTick { t0_ns, t1_ns, victim, culprit, ns }));
+        }
+        if let Some((WholeWait { tid, wait_ns, parts, .. }, t_ns)) = done.longest.as_deref() {
+            let (t_ns, tid, wait_ns) = (*t_ns, *tid, *wait_ns);
+            for (culprit, ns) in self.culprits(cx, parts, emit) {
+                emit(Record::LongWait(LongWait { t_ns, victim, tid, wait_ns, culprit, ns }));
+            }
         }
         if done.idle.waits > 0 || done.idle.skipped_ns > 0 {
             emit(Record::Idle(Box::new(IdleTick {

@@ -2,7 +2,7 @@
 //! Were other CPUs idle while a thread waited in a run queue? Compares long waits with the idle intervals of all CPUs.
 
 use super::wait_selection::choose;
-use deburr_bpf::sched::Run;
+use deburr_bpf::sched::{LastMove, Run};
 use deburr_core::recording::IdleCpu;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -96,7 +96,7 @@ impl IdleFinder {
         &mut self,
         now_ns: u64,
         target: &BTreeSet<u32>,
-        last_move: &dyn Fn(u32) -> Option<(usize, u64)>,
+        last_move: &dyn Fn(u32) -> Option<LastMove>,
     ) {
         for idle in &mut self.idle {
             while idle.len() > STRETCHES
@@ -154,13 +154,13 @@ fn stays(
     idle: &[IdleIntervals],
     last: usize,
     wait: (u64, u64),
-    last_move: impl Fn() -> Option<(usize, u64)>,
+    last_move: impl Fn() -> Option<LastMove>,
 ) -> Vec<QueuedInterval> {
     let idled = idle.get(last).is_some_and(|stretches| !overlaps(stretches, wait).is_empty());
     match idled.then(last_move).flatten() {
         // A later move is of another wait.
-        Some((first, at_ns)) if wait.0 < at_ns && at_ns <= wait.1 => {
-            vec![(first, (wait.0, at_ns)), (last, (at_ns, wait.1))]
+        Some(LastMove { from_cpu, at_ns, .. }) if wait.0 < at_ns && at_ns <= wait.1 => {
+            vec![(from_cpu, (wait.0, at_ns)), (last, (at_ns, wait.1))]
         }
         _ => vec![(last, wait)],
     }
@@ -276,7 +276,9 @@ mod tests {
     #[test]
     fn the_cpu_that_ended_a_wait_was_idle_for_it_until_the_thread_was_moved_there() {
         let idle = vec![IdleIntervals::new(), IdleIntervals::from([(0, 400)])];
-        let sum_of = |last_move| {
+        let sum_of = |moved: Option<(usize, u64)>| {
+            let last_move =
+                moved.map(|(from_cpu, at_ns)| LastMove { from_cpu, at_ns, stayed_ns: None });
             let mut sum = IdleSum::default();
             let stays = stays(&idle, 1, (0, 400), || last_move);
             lay_over(&mut sum, &idle, &stays, &mut || Some(only(&[0, 1])));

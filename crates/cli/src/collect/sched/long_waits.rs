@@ -10,6 +10,10 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Maximum number of stays kept per CPU, 200 kB. Stays that no later look can need are dropped at once.
 const STAYS: usize = 1 << 13;
+/// Number of stays that are kept for longer, for waits that are told whole when they are over.
+const STAYS_OF_WHOLE_WAITS: usize = 1 << 10;
+/// How long these are kept.
+const KEPT_NS: u64 = 2_000_000_000;
 
 /// A stay of a process on a CPU, from switch-in to switch-out; thread-group id 0 is the idle thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,10 +50,12 @@ impl RunHistory {
         }
     }
 
-    /// Drops stays that ended before `before_ns`.
+    /// Drops stays that ended before `before_ns`, but for the latest that ended less than [`KEPT_NS`] before.
     fn forget(&mut self, before_ns: u64) {
         for stays in &mut self.cpus {
-            let gone = stays.partition_point(|stay| stay.end_ns < before_ns);
+            let gone = |before_ns| stays.partition_point(|stay| stay.end_ns < before_ns);
+            let most = stays.len().saturating_sub(STAYS_OF_WHOLE_WAITS);
+            let gone = gone(before_ns).min(most).max(gone(before_ns.saturating_sub(KEPT_NS)));
             stays.drain(..gone);
         }
     }
@@ -120,7 +126,7 @@ impl LongWaits {
     }
 
     /// What ran during that part of a wait, in nanoseconds; the values sum to its length.
-    fn behind(&self, part: WaitPart) -> BTreeMap<ProbeCulprit, u64> {
+    pub(super) fn behind(&self, part: WaitPart) -> BTreeMap<ProbeCulprit, u64> {
         let length_ns = part.to_ns - part.from_ns;
         let Some(cpu) = part.cpu else {
             return BTreeMap::from([(ProbeCulprit::Migrated, length_ns)]);
@@ -182,11 +188,15 @@ mod tests {
     fn what_no_look_can_need_is_forgotten() {
         let mut waits = history(&[(0, 10, 7), (10, 20, 8), (20, 30, 7)]);
         waits.history.forget(20);
+        assert_eq!(waits.history.cpus[0].len(), 3, "waits that are told whole may need them");
+        waits.history.forget(20 + KEPT_NS);
         assert_eq!(waits.history.cpus[0].len(), 2);
         for at in 3..2 * STAYS as u64 {
             waits.history.push(0, CpuRun { start_ns: at * 10, end_ns: at * 10 + 10, tgid: 7 });
         }
         assert_eq!(waits.history.cpus[0].len(), STAYS);
+        waits.history.forget(20 * STAYS as u64);
+        assert_eq!(waits.history.cpus[0].len(), STAYS_OF_WHOLE_WAITS);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod accounts;
 mod idle;
 mod long_waits;
+mod longest;
 mod runnable;
 mod wait_selection;
 
@@ -24,6 +25,7 @@ use deburr_core::recording::{CgroupVersion, Coverage, LoadBin, Record, Source, S
 use deburr_core::text::name::decode;
 use idle::IdleFinder;
 use long_waits::LongWaits;
+use longest::LongestWaits;
 use runnable::Runnable;
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,6 +42,7 @@ pub(crate) struct SchedCollector {
     timeline: Timeline,
     idle: IdleFinder,
     long_waits: LongWaits,
+    longest: LongestWaits,
     /// Waits in progress, as of the last query.
     waiting: Waiting,
     /// Since that query.
@@ -162,6 +165,7 @@ impl SchedCollector {
             timeline: Timeline::begin(&probe),
             idle: IdleFinder::begin(cpus as usize),
             long_waits: LongWaits::begin(cpus as usize),
+            longest: LongestWaits::default(),
             waiting: Waiting::default(),
             since_asked: Pauses::watch(),
             asks_seldom: false,
@@ -193,6 +197,7 @@ impl SchedCollector {
         self.waiting = self.probe.begin_window(self.clock)?;
         self.first_look_ns = self.since_start_ns(cx, self.waiting.at_ns());
         self.tally = Tally::begin(self.first_look_ns);
+        self.longest = LongestWaits::begin(self.waiting.at_ns());
         let tally = &mut self.tally;
         let mut scan = ThreadScan::begin(&self.probe, &self.waiting, |thread| {
             tally.meet(thread);
@@ -236,20 +241,30 @@ impl SchedCollector {
     /// Reads what ran since the last look, for idle intervals and for the blame of waits in progress.
     fn follow(&mut self, last: bool) {
         for cpu in 0..self.probe.cpus() {
-            let (idle, long_waits) = (&mut self.idle, &mut self.long_waits);
+            let Self { idle, long_waits, longest, .. } = self;
             self.timeline.read(&self.probe, cpu, |run| {
                 idle.ran(cpu, run);
                 long_waits.ran(cpu, run);
+                longest.ran(cpu, run);
             });
             let now_ns = self.clock.now();
             let Some(run) = Timeline::current(&self.probe, cpu, now_ns) else { continue };
             self.long_waits.ran(cpu, run);
+            if last {
+                self.longest.ran(cpu, run);
+            }
             if run.tid == 0 {
                 self.idle.idles(cpu, run.start_ns, now_ns);
             }
         }
         let probe = &self.probe;
         self.idle.look(self.clock.now(), &self.target.pids, &|tid| probe.last_move(tid));
+        if last {
+            for waiter in self.waiting.queued(&self.probe) {
+                self.longest.waits(&waiter, self.waiting.at_ns());
+            }
+        }
+        self.longest.look(&self.probe, &self.long_waits);
         self.tally.blame(self.long_waits.tell(&self.probe, &self.waiting, last));
     }
 
@@ -353,6 +368,14 @@ impl SchedCollector {
         }
         self.tally.blame(blame);
         self.tally.idle(self.idle.take());
+        for (tgid, wait) in self.longest.take(&self.target.pids) {
+            let until_ns = self.clock.monotonic_ns(wait.until_ns);
+            self.tally.longest(
+                tgid,
+                wait,
+                cx.window.since_start_ns(until_ns).min(told_ns.max(t_ns)),
+            );
+        }
         self.tally.emit(cx, t_ns.max(told_ns), last, &mut *emit);
         if cx.target != TargetSpec::Host {
             self.target = self.tally.take_target(cx, &mut *emit);

@@ -108,6 +108,7 @@ fn finding(code: &str, severity: Severity, causes: &[(&str, &str, f64)]) -> Find
             })
             .collect(),
         evidence: vec![],
+        longest: None,
         rhythm_ns: None,
         chart: None,
         files: None,

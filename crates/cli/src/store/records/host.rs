@@ -8,8 +8,8 @@ use crate::store::table::{Presence, Row, Table, tables};
 #[cfg(test)]
 use crate::store::tests::{Documented, Field};
 use deburr_core::recording::{
-    BlameTick, Cgroup, CgroupReading, Coverage, CpuReading, Event, IdleTick, LoadBin, Meta,
-    NamedThreads, ObserverTick, Process, ProcessTick, PsiReading, Record, RuntimeReading,
+    BlameTick, Cgroup, CgroupReading, Coverage, CpuReading, Event, IdleTick, LoadBin, LongWait,
+    Meta, NamedThreads, ObserverTick, Process, ProcessTick, PsiReading, Record, RuntimeReading,
     SchedstatTick,
 };
 use std::convert::identity;
@@ -151,6 +151,25 @@ tables! {
         /// `proc` of the process that ran meanwhile; -1 = on another run queue before it was moved, -2 = not looked up
         culprit,
         /// waiting time
+        ns,
+    }
+    /// The longest run-queue wait of a process among those of 1 ms and more that ended within about a second, part by part
+    /// (BPF timeline), of the target's processes and of 50 others. The rows of a wait follow each other, with the same
+    /// `t_ns`, `victim` and `tid`. Only waits that began in the window are here. If the thread was throttled during the
+    /// wait, that time is in neither `wait_ns` nor the parts. A recording of version 2 may lack the table, which was added
+    /// later.
+    "long_wait", since 2, Presence::Added => LongWait(LongWait) {
+        /// when the wait ended, or the window during it
+        t_ns,
+        /// `proc` of the process that waited
+        victim,
+        /// its thread that waited
+        tid,
+        /// length of the whole wait; during what the parts lack, the CPU was idle or waking up
+        wait_ns,
+        /// `proc` of the process that ran meanwhile; -1 = on another run queue before it was moved, -2 = not known
+        culprit,
+        /// length of this part
         ns,
     }
     /// Which CPUs idled while a process waited (BPF timeline).

@@ -3,8 +3,8 @@
 
 use super::{Faults, Invariant};
 use crate::recording::{
-    CgroupId, CgroupReading, IdleTick, LoadBin, ProcId, ProcessTick, PsiReading, PsiResource,
-    Record, SchedstatTick, WaitHist, bucket_range_ns,
+    CgroupId, CgroupReading, IdleTick, LoadBin, LongWait, ProcId, ProcessTick, PsiReading,
+    PsiResource, Record, SchedstatTick, WaitHist, bucket_range_ns,
 };
 use std::collections::BTreeMap;
 
@@ -16,6 +16,7 @@ const BLAME: Invariant =
 const SIZES: Invariant = "the waits of a process sum to the time queued";
 const BUCKETS: Invariant = "the time in each bucket of waits fits their number";
 pub(super) const LONGEST: Invariant = "the longest wait is one of the waits";
+pub(super) const WHOLE: Invariant = "the parts of a wait do not exceed it";
 const IDLE: Invariant = "CPUs idle during a wait for no longer than the wait";
 const ONCE: Invariant = "the ticks of a process do not overlap";
 pub(super) const BINS: Invariant = "bins do not overlap";
@@ -47,6 +48,8 @@ pub(super) struct Amounts {
     bins_end_ns: [u64; 2],
     cgroups: BTreeMap<CgroupId, CgroupReading>,
     psi: BTreeMap<(Option<CgroupId>, PsiResource), PsiReading>,
+    /// The wait whose parts come, and their sum so far in nanoseconds.
+    long_wait: Option<((u64, ProcId, u32), u64)>,
 }
 
 /// Sums of a process.
@@ -85,6 +88,7 @@ impl Amounts {
                 let totals = self.processes.entry(tick.victim).or_default();
                 totals.explained_ns = totals.explained_ns.saturating_add(tick.ns);
             }
+            Record::LongWait(part) => self.long_wait(part, faults),
             Record::Idle(tick) => idle(tick, faults),
             Record::Schedstat(tick) => self.schedstat(tick, faults),
             Record::HostBin(bin) => bin_follows(&mut self.bins_end_ns[0], bin, faults),
@@ -98,6 +102,19 @@ impl Amounts {
             }
             _ => {}
         }
+    }
+
+    fn long_wait(&mut self, part: &LongWait, faults: &mut Faults) {
+        let wait = (part.t_ns, part.victim, part.tid);
+        if self.long_wait.is_none_or(|(last, _)| last != wait) {
+            self.long_wait = Some((wait, 0));
+        }
+        let Some((_, sum_ns)) = &mut self.long_wait else { return };
+        *sum_ns = sum_ns.saturating_add(part.ns);
+        let sum_ns = *sum_ns;
+        faults.unless(sum_ns <= part.wait_ns, WHOLE, || {
+            format!("process {}: {sum_ns} ns of {} ns", part.victim.0, part.wait_ns)
+        });
     }
 
     pub(super) fn finish(&self, faults: &mut Faults) {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::recording::{
     BlameTick, Cgroup, CgroupId, CgroupReading, CgroupVersion, Coverage, Culprit, IdleTick,
-    LoadBin, Meta, ObserverTick, ProcId, Process, ProcessTick, PsiReading, PsiResource,
+    LoadBin, LongWait, Meta, ObserverTick, ProcId, Process, ProcessTick, PsiReading, PsiResource,
     SchedstatTick, Source, State, TargetSpec, ThreadStates, WaitHist,
 };
 use proptest::prelude::*;
@@ -121,6 +121,22 @@ fn good() -> Vec<Record> {
         Record::End { window_ns: 2_000_000_000 },
     ]);
     records
+}
+
+#[test]
+fn the_parts_of_a_wait_do_not_exceed_it() {
+    let part = |t_ns, ns| {
+        let culprit = Culprit::Process(ProcId(2));
+        Record::LongWait(LongWait { t_ns, victim: ProcId(1), tid: 1, wait_ns: 10, culprit, ns })
+    };
+    let violated = |parts: &[(u64, u64)]| -> Vec<&str> {
+        let mut records = good();
+        let at = records.len() - 1;
+        records.splice(at..at, parts.iter().map(|&(t_ns, ns)| part(t_ns, ns)));
+        check(&records).violations.into_iter().map(|violation| violation.invariant).collect()
+    };
+    assert_eq!(violated(&[(5, 6), (5, 4), (6, 10), (5, 10)]), Vec::<&str>::new());
+    assert_eq!(violated(&[(5, 6), (5, 5)]), [amounts::WHOLE]);
 }
 
 /// The invariants that are violated when `record` is inserted before the end.

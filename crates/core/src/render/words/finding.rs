@@ -4,8 +4,8 @@
 use super::super::names;
 use super::portion;
 use crate::finding::{
-    Cause, Cost, Entity, EntityKind, Evidence, FileShare, Finding, LossBasis, Promise, Severity,
-    SizeClass,
+    Cause, Cost, Entity, EntityKind, Evidence, FileShare, Finding, LongestWait, LossBasis, Promise,
+    Severity, SizeClass, WaitPart,
 };
 use crate::text::escape::{identifier, label, sentence};
 use crate::text::units::{bytes, count, duration, share};
@@ -43,6 +43,7 @@ pub(in super::super) fn facts(finding: &Finding, full: bool) -> Vec<(&'static st
         ("victim", (!nobody).then(|| described(&finding.victim, full))),
         ("loses", loses.then(|| loss(&finding.cost))),
         ("waits", waits(&finding.cost)),
+        ("longest", finding.longest.as_ref().map(|wait| longest(wait, finding))),
     ];
     facts.into_iter().filter_map(|(name, text)| Some((name, text?))).collect()
 }
@@ -79,6 +80,29 @@ fn waits(cost: &Cost) -> Option<String> {
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// The longest wait, whole: when it ended, and what it was behind.
+fn longest(wait: &LongestWait, finding: &Finding) -> String {
+    let part = |WaitPart { entity, ns }: &WaitPart| {
+        let of = duration(*ns as f64);
+        match &entity.note {
+            _ if same_process(entity, &finding.victim) => format!("{of} behind its own threads"),
+            Some(note) if entity.kind == EntityKind::Unknown => format!("{of} {}", sentence(note)),
+            _ => format!("{of} behind {}", names::entity(entity)),
+        }
+    };
+    let parts: Vec<String> = wait.parts.iter().map(part).collect();
+    let length = duration(wait.wait_ns as f64);
+    format!("{length} until {}: {}", sentence(&time_of_day(&wait.at)), parts.join(", "))
+}
+
+/// The time of day of an RFC 3339 time; all of it where it is none.
+fn time_of_day(at: &str) -> String {
+    match at.split_once('T').and_then(|(_, time)| time.strip_suffix('Z')) {
+        Some(time) => format!("{time} UTC"),
+        None => at.to_owned(),
+    }
 }
 
 /// A culprit, or several summed up.

@@ -6,6 +6,7 @@ mod blamed_processes;
 mod demand;
 mod evidence;
 mod idle_while_waiting;
+mod longest_wait;
 mod own_budget;
 mod program;
 mod quota;

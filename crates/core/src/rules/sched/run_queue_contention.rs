@@ -4,7 +4,7 @@
 use super::blame::Blame;
 use super::evidence::{self as lines, Loss};
 use super::own_budget::OwnBudget;
-use super::{quota, tails};
+use super::{longest_wait, quota, tails};
 use crate::finding::{Area, Cost, Finding, Fix, Question, Severity, Share, Tail, Unit};
 use crate::recording::Source;
 use crate::rules::candidates::{may_suffer, target_is_host};
@@ -255,6 +255,7 @@ fn finding(view: &View, group: &Group<'_>, hit: &WaitingVictim<'_>, severity: Se
             .as_ref()
             .map(|usage| waits::size_classes(&usage.waits))
             .unwrap_or_default(),
+        longest: longest_wait::of(view, group),
         fix: fixes(view, group, loss, blame),
         confirm: Some(words::look_again(
             group,

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The longest wait of a victim, told whole.
+
+use crate::finding::{Entity, EntityKind, LongestWait, WaitPart};
+use crate::recording::{Culprit, ProcId};
+use crate::rules::words::{cgroup_path, container, window_time};
+use crate::view::{Group, View, WholeWait};
+
+/// Processes that are named; the others are summed up.
+const NAMED: usize = 4;
+/// A wait that is shorter than this share of the longest one is not told as the longest: that one began before the window.
+const OF_LONGEST: f64 = 0.95;
+
+/// The longest wait of the group; `None` if it is not known whole. Not told of a group that was throttled: how much of one
+/// wait was throttled is not recorded.
+pub(super) fn of(view: &View, group: &Group<'_>) -> Option<LongestWait> {
+    let usage = group.usage.as_ref().filter(|usage| usage.states.throttled_ns == 0)?;
+    let waits = group.members.iter().filter_map(|&(id, _)| {
+        let wait = view.processes().get(&id)?.longest_wait.as_deref()?;
+        Some((id, wait))
+    });
+    let (id, wait) = waits.max_by_key(|(id, wait)| (wait.wait_ns, std::cmp::Reverse(*id)))?;
+    let is_longest = wait.wait_ns as f64 >= OF_LONGEST * usage.wait_max_ns as f64;
+    is_longest.then(|| told(view, id, wait))
+}
+
+fn told(view: &View, victim: ProcId, wait: &WholeWait) -> LongestWait {
+    let mut named: Vec<(ProcId, u64)> = Vec::new();
+    let (mut rest_ns, mut moved_ns, mut unknown_ns) = (0, 0, 0);
+    for &(culprit, ns) in &wait.parts {
+        match culprit {
+            Culprit::Process(id) if id == ProcId::OTHERS => rest_ns += ns,
+            Culprit::Process(id) => named.push((id, ns)),
+            Culprit::Migrated => moved_ns += ns,
+            Culprit::NotSampled => unknown_ns += ns,
+        }
+    }
+    named.sort_by_key(|&(id, ns)| (std::cmp::Reverse(ns), id));
+    rest_ns += named.iter().skip(NAMED).map(|&(_, ns)| ns).sum::<u64>();
+    named.truncate(NAMED);
+    let mut parts: Vec<WaitPart> = named
+        .into_iter()
+        .map(|(id, ns)| WaitPart { entity: process(view, victim, id), ns })
+        .collect();
+    let told_ns = wait.parts.iter().map(|&(_, ns)| ns).sum();
+    for (ns, note) in [
+        (rest_ns, "others"),
+        (moved_ns, "on other run queues, before it was moved"),
+        (unknown_ns, "not known"),
+        (wait.wait_ns.saturating_sub(told_ns), "the CPU was idle or waking up"),
+    ] {
+        if ns > 0 {
+            let entity = Entity { note: Some(note.into()), ..Entity::new(EntityKind::Unknown) };
+            parts.push(WaitPart { entity, ns });
+        }
+    }
+    LongestWait {
+        at: window_time(view, wait.t_ns),
+        at_s: wait.t_ns as f64 / 1e9,
+        pid: view.processes().get(&victim).and_then(|it| it.facts.as_ref()).map(|it| it.pid),
+        tid: wait.tid,
+        wait_ns: wait.wait_ns,
+        parts,
+    }
+}
+
+fn process(view: &View, victim: ProcId, id: ProcId) -> Entity {
+    let mut entity = Entity::new(EntityKind::Process);
+    if let Some(facts) = view.processes().get(&id).and_then(|it| it.facts.as_ref()) {
+        entity.comm = Some(facts.comm.clone());
+        entity.pid = (!facts.many).then_some(facts.pid);
+        entity.cgroup = facts.cgroup.and_then(|id| cgroup_path(view, id));
+        entity.container = facts.cgroup.and_then(|id| container(view, id)).cloned();
+    }
+    if id == victim {
+        entity.note = Some("its own other threads".into());
+    }
+    entity
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_sum_to_the_wait() {
+        let parts = (1..=7).map(|id| (Culprit::Process(ProcId(id)), u64::from(id) * 10));
+        let mut parts: Vec<_> = parts.collect();
+        parts.extend([(Culprit::Migrated, 5), (Culprit::NotSampled, 6)]);
+        let wait = WholeWait { t_ns: 1_500_000_000, tid: 3, wait_ns: 300, parts };
+        let told = told(&View::default(), ProcId(7), &wait);
+        let ns: Vec<u64> = told.parts.iter().map(|part| part.ns).collect();
+        assert_eq!(ns, [70, 60, 50, 40, 60, 5, 6, 9]);
+        assert_eq!(told.parts[0].entity.note.as_deref(), Some("its own other threads"));
+        assert_eq!(told.at_s.to_bits(), 1.5_f64.to_bits());
+    }
+}
