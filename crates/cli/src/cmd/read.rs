@@ -142,12 +142,14 @@ fn judged(reader: Reader) -> Document {
     let mut fold = Fold::default();
     records.iter().for_each(|record| fold.push(record));
     let report = rules::report(fold.view(), version, false);
+    // Rules about the observer have nothing to say of what another tool observed.
+    let other = |code: &str| !code.starts_with("OBS");
     document.rules = Some(Judged {
         from: recorded_from,
         seconds: report.window.seconds,
-        findings: report.findings,
-        ruled_out: report.ruled_out,
-        not_checked: report.not_checked,
+        findings: report.findings.into_iter().filter(|it| other(&it.code)).collect(),
+        ruled_out: report.ruled_out.into_iter().filter(|it| other(&it.code)).collect(),
+        not_checked: report.not_checked.into_iter().filter(|it| other(&it.code)).collect(),
     });
     document
 }

@@ -3,11 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test it says what was not so")]
 
+use crate::common;
 use crate::program::{deburr, expect, refuse, run, stderr, stdout};
 use crate::repo::root;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 fn fixture(name: &str) -> String {
     root().join("fixtures/transcripts").join(name).to_str().unwrap().to_owned()
@@ -104,4 +105,59 @@ fn what_is_no_file_is_refused() {
     // Nothing at all is not the output of a tool.
     let output = expect(&mut deburr(&["read", "/dev/null"]), 2);
     assert!(stdout(&output).contains("`/dev/null`, 0 lines"));
+}
+
+/// What `deburr read -` makes of a text.
+fn document_of(text: &[u8]) -> serde_json::Value {
+    let mut child = deburr(&["read", "-", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(text).unwrap();
+    let output = child.wait_with_output().unwrap();
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", stderr(&output)))
+}
+
+/// The tools of this machine, whatever their version: what they print is understood to the last line.
+#[test]
+fn the_tools_of_this_machine_are_understood() {
+    let tools = [
+        (Command::new("vmstat"), "1 2", "vmstat"),
+        (Command::new("vmstat"), "-w -t 1 2", "vmstat"),
+        (Command::new("top"), "-b -n 1", "top"),
+        (Command::new("ps"), "-e -o pid,psr,comm,s", "ps"),
+        (Command::new("lscpu"), "", "lscpu"),
+        (Command::new("iostat"), "-x -t 1 2", "iostat"),
+        (Command::new("iostat"), "-x -o JSON 1 2", "sysstat, JSON"),
+        (Command::new("mpstat"), "-P ALL 1 1", "mpstat, sar"),
+        (Command::new("pidstat"), "1 1", "pidstat"),
+        (Command::new("pidstat"), "-h -t 1 1", "pidstat"),
+    ];
+    let started: Vec<_> = tools
+        .into_iter()
+        .map(|(mut command, arguments, tool)| {
+            let command =
+                command.args(arguments.split_whitespace()).env("LC_ALL", "C").stdin(Stdio::null());
+            let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+            (format!("{command:?}"), child, tool)
+        })
+        .collect();
+    for (command, child, tool) in started {
+        let Ok(child) = child else {
+            common::skip(
+                "program",
+                "the_tools_of_this_machine_are_understood",
+                &format!("no {command}"),
+            );
+            continue;
+        };
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{command}: {}", stderr(&output));
+        let document = document_of(&output.stdout);
+        let file = &document["files"][0];
+        assert_eq!(file["unread_lines"], 0, "{command}: {file:#}");
+        assert_eq!(file["sections"][0]["tool"], tool, "{command}: {file:#}");
+    }
 }

@@ -39,7 +39,9 @@ impl Section {
     }
 
     /// `FILE:FROM-TO` of some of its lines.
-    pub(super) fn source_of(&self, (from, to): (u64, u64)) -> String {
+    pub(super) fn source_of(&self, lines: (u64, u64)) -> String {
+        // In a document of JSON lines mean nothing.
+        let (from, to) = if matches!(self.parsed, Parsed::Json(_)) { self.lines } else { lines };
         match from == to {
             true => format!("{}:{from}", self.file),
             false => format!("{}:{from}-{to}", self.file),
@@ -58,6 +60,8 @@ pub(super) struct Context {
     pub(super) tracing: Option<&'static str>,
     /// The last line that holds nothing but a date or a time of day, in seconds.
     pub(super) time_s: Option<f64>,
+    /// The file that `cat` prints, or that `head` and `tail` announce.
+    pub(super) path: Option<String>,
     /// Number of CPUs in a banner of sysstat, and its place.
     pub(super) cpus: Option<(u32, String)>,
 }
@@ -150,10 +154,6 @@ impl Reader {
         } else if is_elision(line.text) {
             return None;
         }
-        if let Some(rest) = after_prompt(line.text) {
-            self.prompt(rest);
-            return None;
-        }
         if let Some(mut parser) = layouts::begins(line, &self.context) {
             self.close();
             let taken = parser.line(line);
@@ -167,6 +167,10 @@ impl Reader {
                 Taken::Yes | Taken::No => None,
             };
         }
+        if let Some(rest) = after_prompt(line.text) {
+            self.prompt(rest);
+            return None;
+        }
         if layouts::is_about(line, &mut self.context, self.files.last()) {
             return None;
         }
@@ -179,6 +183,7 @@ impl Reader {
         let command = Command::of(rest, layouts::is_tool);
         self.context.label = (command.is_none() && !rest.is_empty()).then(|| cut(rest));
         self.context.tracing = None;
+        self.context.path = command.as_ref().and_then(path_of);
         self.context.command = command;
     }
 
@@ -238,6 +243,13 @@ impl Reader {
         };
         Transcript { document, records, recorded_from }
     }
+}
+
+/// The file that a `cat` prints, if it is one.
+fn path_of(command: &Command) -> Option<String> {
+    let paths = command.words.get(1..)?.iter().filter(|word| !word.starts_with('-'));
+    let mut paths = paths.filter(|_| matches!(command.tool(), "cat" | "watch"));
+    paths.next().filter(|_| paths.next().is_none()).cloned()
 }
 
 /// The first characters of a text.

@@ -18,9 +18,11 @@ pub(super) fn of(case: &Case<'_>) -> (Vec<Record>, Vec<String>) {
     let mut end_ns = 0;
     // Several runs are not one window.
     let runs = case.sections.iter().filter_map(|section| match &section.parsed {
-        Parsed::Iostat(it) if it.reports() >= 2 => Some((section, it)),
+        Parsed::Iostat(it) => Some((section, it)),
+        Parsed::Json(it) => it.disks.as_ref().map(|disks| (section, disks)),
         _ => None,
     });
+    let runs = runs.filter(|(_, it)| it.reports() >= 2);
     if let Some((section, it)) = runs.max_by_key(|(_, it)| it.reports()) {
         let interval = super::meaning::interval_of_reports(case, section, it);
         if let Some((interval_s, _)) = interval {

@@ -4,6 +4,7 @@
 mod cases;
 mod decoys;
 mod forms;
+mod layouts;
 
 use super::{Document, Given, Reader, Statement, Transcript};
 

@@ -66,7 +66,7 @@ pub(in crate::transcript) const WITH_VALUE: &[&str] =
     &["-p", "--pid", "-c", "--cgroup", "-d", "--disk"];
 
 pub(super) fn begins(line: &Line<'_>, context: &Context) -> Option<Box<dyn Parser>> {
-    if key(line).is_none() && unit_of(line).is_none() {
+    if key(line).is_none() && unit_of(line).is_none() && map(line).is_none() {
         return None;
     }
     let tool = context.command.as_ref().map_or("", Command::tool);
@@ -101,6 +101,46 @@ fn unit_ns(unit: &str) -> Option<u64> {
     })
 }
 
+/// Unit and key of a map of bpftrace: `@usecs:`, `@usecs[1234, java]:`. The name of the map is the only place of the unit.
+fn map(line: &Line<'_>) -> Option<(u64, Option<String>)> {
+    let rest = line.text.trim_start().strip_prefix('@')?.strip_suffix(':')?;
+    let (name, key) = match rest.split_once('[') {
+        Some((name, key)) => (name, Some(cut(key.strip_suffix(']')?))),
+        None => (rest, None),
+    };
+    let name = name.rsplit('_').next().unwrap_or(name);
+    Some((unit_ns(name)?, key))
+}
+
+/// A number of bpftrace: `512K` is 512 times 1024.
+fn scaled(word: &str) -> Option<u64> {
+    let (digits, factor) = match word.as_bytes().last()? {
+        b'K' => (&word[..word.len() - 1], 1 << 10),
+        b'M' => (&word[..word.len() - 1], 1 << 20),
+        b'G' => (&word[..word.len() - 1], 1 << 30),
+        _ => (word, 1),
+    };
+    whole::<u64>(digits)?.checked_mul(factor)
+}
+
+/// Edges and count of a row of bpftrace: `[4, 8)   17 |@@@|`, `[1]   2 |@|`.
+fn map_row(line: &Line<'_>) -> Option<(u64, u64, u64)> {
+    let plain = line.text.split('|').next()?.trim();
+    let (range, count) = plain.rsplit_once(char::is_whitespace)?;
+    let range = range.trim().strip_prefix('[')?;
+    let edges = match range.strip_suffix(']') {
+        Some(one) => {
+            let one = scaled(one)?;
+            (one, one.checked_add(1)?)
+        }
+        None => {
+            let (from, to) = range.strip_suffix(')')?.split_once(", ")?;
+            (scaled(from)?, scaled(to)?)
+        }
+    };
+    Some((edges.0, edges.1, whole(count)?))
+}
+
 /// What the next histogram is about: `pid = 15919`, `disk = 'sda'`.
 fn key(line: &Line<'_>) -> Option<String> {
     const KEYS: &[&str] = &["pid", "tid", "tgid", "pidns", "disk", "flags", "cgroup"];
@@ -115,6 +155,9 @@ impl Reading {
     }
 
     fn bucket(&mut self, line: &Line<'_>) -> Taken {
+        if let Some((from, to, count)) = map_row(line) {
+            return self.add(line.number, from, Some(to), count);
+        }
         let [from, "->", to, ":", count, ..] = *line.words.as_slice() else {
             return Taken::Unread("a row of a histogram that is cut off");
         };
@@ -123,15 +166,18 @@ impl Reading {
         else {
             return Taken::Unread("not a row of a histogram: its numbers are whole");
         };
+        self.add(line.number, from, to.checked_add(1), count)
+    }
+
+    /// Adds a row, with its edges in the unit of the text.
+    fn add(&mut self, line: u64, from: u64, to: Option<u64>, count: u64) -> Taken {
         let Some(open) = &mut self.open else {
             return Taken::Unread(
                 "a row of a histogram without its heading: the unit is not known",
             );
         };
-        let edges = (
-            from.checked_mul(self.unit_ns),
-            to.checked_add(1).and_then(|to| to.checked_mul(self.unit_ns)),
-        );
+        let edges =
+            (from.checked_mul(self.unit_ns), to.and_then(|to| to.checked_mul(self.unit_ns)));
         let (Some(from_ns), Some(to_ns)) = edges else {
             return Taken::Unread("a row of a histogram beyond all durations");
         };
@@ -144,7 +190,7 @@ impl Reading {
         }
         self.buckets += 1;
         open.buckets.push(Bucket { from_ns, to_ns, count });
-        open.lines.1 = line.number;
+        open.lines.1 = line;
         Taken::Yes
     }
 }
@@ -163,7 +209,14 @@ impl Parser for Reading {
             self.open = Some(Histogram { lines, key: self.key.take(), buckets: vec![] });
             return Taken::Yes;
         }
-        if line.words.get(1) == Some(&"->") {
+        if let Some((unit, key)) = map(line) {
+            self.close();
+            (self.unit_ns, self.done.unit_ns) = (unit, unit);
+            let lines = (line.number, line.number);
+            self.open = Some(Histogram { lines, key, buckets: vec![] });
+            return Taken::Yes;
+        }
+        if line.words.get(1) == Some(&"->") || map_row(line).is_some() {
             return self.bucket(line);
         }
         Taken::No

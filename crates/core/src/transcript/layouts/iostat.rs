@@ -82,7 +82,7 @@ impl Reading {
         self.header = owned(&line.words);
         self.all.old = column(&self.header, &["avgqu-sz"]).is_some();
         self.all.extended = column(&self.header, &["%util"]).is_some();
-        self.all.times_s.push(self.time_s.take());
+        self.all.report(self.time_s.take());
         self.in_rows = true;
     }
 
@@ -111,29 +111,15 @@ impl Reading {
         let mean = at(&["await"]);
         let row = Row {
             line: line.number,
-            report: self.all.times_s.len().saturating_sub(1),
-            device: 0,
             ios: [at(&["r/s"]).unwrap_or(0.0), at(&["w/s"]).unwrap_or(0.0)],
             bytes: [bytes("read", "r"), bytes("wrtn", "w")],
             await_ms: [at(&["r_await"]).or(mean), at(&["w_await"]).or(mean)],
             queue: at(&["aqu-sz", "avgqu-sz"]),
             util: at(&["%util"]),
+            ..Row::default()
         };
-        let known = self.all.devices.iter().position(|name| name == line.words[0]);
-        let device = match known {
-            Some(device) => device,
-            None if self.all.devices.len() < MAX_DEVICES => {
-                self.all.devices.push(line.words[0].to_owned());
-                self.all.devices.len() - 1
-            }
-            None => return Taken::Unread("more than 1000 devices"),
-        };
-        if row.report >= self.all.first && self.all.extended {
-            if self.all.rows.len() < MAX_ROWS {
-                self.all.rows.push(Row { device, ..row });
-            } else {
-                self.all.dropped += 1;
-            }
+        if self.all.extended && !self.all.row(line.words[0], row) {
+            return Taken::Unread("more than 1000 devices");
         }
         Taken::Yes
     }
@@ -181,6 +167,36 @@ impl Parser for Reading {
 }
 
 impl Iostat {
+    /// Without reports yet, of which the first is an average since boot.
+    pub(super) fn since_boot() -> Self {
+        Self { first: 1, ..Self::default() }
+    }
+
+    /// Begins a report.
+    pub(super) fn report(&mut self, time_s: Option<f64>) {
+        self.times_s.push(time_s);
+    }
+
+    /// Adds a device to the last report. `false`: there are too many devices.
+    pub(super) fn row(&mut self, device: &str, row: Row) -> bool {
+        let known = self.devices.iter().position(|name| name == device);
+        let device = match known {
+            Some(device) => device,
+            None if self.devices.len() < MAX_DEVICES => {
+                self.devices.push(device.to_owned());
+                self.devices.len() - 1
+            }
+            None => return false,
+        };
+        let report = self.times_s.len().saturating_sub(1);
+        if report >= self.first && self.rows.len() < MAX_ROWS {
+            self.rows.push(Row { device, report, ..row });
+        } else if report >= self.first {
+            self.dropped += 1;
+        }
+        true
+    }
+
     /// Number of reports that are intervals.
     pub(in crate::transcript) fn reports(&self) -> usize {
         self.times_s.len().saturating_sub(self.first)

@@ -3,12 +3,18 @@
 
 pub(super) mod biosnoop;
 pub(super) mod cgroup;
+pub(super) mod counters;
 pub(super) mod counts;
 pub(super) mod debugfs;
 pub(super) mod fdisk;
 pub(super) mod histogram;
+pub(super) mod host;
 pub(super) mod iostat;
+pub(super) mod json;
 pub(super) mod processes;
+pub(super) mod runqslower;
+pub(super) mod strace;
+pub(super) mod sysstat;
 pub(super) mod time;
 pub(super) mod vmstat;
 pub(super) mod writeback;
@@ -54,6 +60,12 @@ pub(super) enum Parsed {
     Fdisk(fdisk::Partitions),
     Debugfs(debugfs::Answers),
     Biosnoop(biosnoop::Requests),
+    Sysstat(sysstat::Sysstat),
+    Json(Box<json::Document>),
+    Strace(strace::Calls),
+    Runqslower(runqslower::Waits),
+    Facts(host::Facts),
+    Counters(counters::Counters),
 }
 
 /// A section in words.
@@ -96,6 +108,12 @@ impl Parsed {
             Self::Fdisk(it) => it.describe(),
             Self::Debugfs(it) => it.describe(),
             Self::Biosnoop(it) => it.describe(),
+            Self::Sysstat(it) => it.describe(),
+            Self::Json(it) => it.describe(),
+            Self::Strace(it) => it.describe(),
+            Self::Runqslower(it) => it.describe(),
+            Self::Facts(it) => it.describe(),
+            Self::Counters(it) => it.describe(),
         };
         described.note(section.elided, "lines were left out of the text")
     }
@@ -106,7 +124,7 @@ type Opener = fn(&Line<'_>, &Context) -> Option<Box<dyn Parser>>;
 
 /// Begins a section with a line that no open section knows.
 pub(super) fn begins(line: &Line<'_>, context: &Context) -> Option<Box<dyn Parser>> {
-    let openers: [Opener; 12] = [
+    let openers: [Opener; 18] = [
         vmstat::begins,
         iostat::begins,
         writeback::begins,
@@ -119,6 +137,12 @@ pub(super) fn begins(line: &Line<'_>, context: &Context) -> Option<Box<dyn Parse
         time::begins,
         fdisk::begins,
         debugfs::begins,
+        sysstat::begins,
+        strace::begins,
+        runqslower::begins,
+        counters::begins,
+        host::begins,
+        json::begins,
     ];
     openers.iter().find_map(|opener| opener(line, context))
 }
@@ -171,6 +195,10 @@ pub(super) fn is_about(line: &Line<'_>, context: &mut Context, file: Option<&Fil
     }
     if let Some(time_s) = times::alone(words) {
         context.time_s = Some(time_s);
+        return true;
+    }
+    if let Some(path) = text.strip_prefix("==> ").and_then(|rest| rest.strip_suffix(" <==")) {
+        context.path = Some(path.to_owned());
         return true;
     }
     matches!(text, "^C" | "^Z" | "^D" | "exit" | "logout" | "Terminated")

@@ -5,11 +5,14 @@
 //! it.
 
 mod device;
+mod events;
 mod flusher;
+mod host;
 mod quota;
 mod requests;
 mod run_time;
 mod runnable;
+mod sysstat;
 mod turns;
 mod waits;
 mod workers;
@@ -20,6 +23,7 @@ use super::Given;
 use super::document::{Fact, Statement};
 use super::engine::Section;
 use super::layouts::Parsed;
+use super::layouts::host::Kind;
 
 /// Largest number of statements: a file may hold thousands of runs.
 const MAX_STATEMENTS: usize = 200;
@@ -39,7 +43,8 @@ impl<'s> Case<'s> {
         in_text: Option<(u32, String)>,
     ) -> Self {
         let option = given.cpus.map(|cpus| (cpus, "--cpus".to_owned()));
-        Self { sections, given, cpus: option.or(in_text).filter(|(cpus, _)| *cpus > 0) }
+        let named = option.or(in_text).or_else(|| cpus_in(sections));
+        Self { sections, given, cpus: named.filter(|(cpus, _)| *cpus > 0) }
     }
 
     /// Facts that hold for all sections.
@@ -72,6 +77,18 @@ impl<'s> Case<'s> {
     }
 }
 
+/// Number of CPUs in the output of `lscpu` or in JSON of sysstat, and its place.
+fn cpus_in(sections: &[Section]) -> Option<(u32, String)> {
+    sections.iter().find_map(|section| match &section.parsed {
+        Parsed::Facts(it) if it.kind == Kind::Lscpu => {
+            let (cpus, line) = it.get("CPU(s)")?;
+            Some((cpus.parse().ok()?, section.source_of((line, line))))
+        }
+        Parsed::Json(it) => it.cpus.map(|(cpus, _)| (cpus, section.source())),
+        _ => None,
+    })
+}
+
 /// All statements, ordered by how much they claim, then by the order of the text.
 pub(super) fn statements(case: &Case<'_>) -> Vec<Statement> {
     let mut all = Vec::new();
@@ -92,6 +109,16 @@ pub(super) fn statements(case: &Case<'_>) -> Vec<Statement> {
             Parsed::Processes(it) => all.extend(workers::on_cpus(section, it)),
             Parsed::Cgroup(it) => all.extend(quota::statement(case, section, it)),
             Parsed::Biosnoop(it) => all.extend(requests::statements(case, section, it)),
+            Parsed::Sysstat(it) => all.extend(sysstat::statements(case, section, it)),
+            Parsed::Json(it) => {
+                all.extend(sysstat::statements(case, section, &it.sysstat));
+                let disks = it.disks.iter();
+                all.extend(disks.flat_map(|disks| device::statements(case, section, disks)));
+            }
+            Parsed::Strace(it) => all.extend(events::calls(case, section, it)),
+            Parsed::Runqslower(it) => all.extend(events::long_waits(section, it)),
+            Parsed::Facts(it) => all.extend(host::facts(section, it)),
+            Parsed::Counters(it) => all.extend(host::counters(section, it)),
             Parsed::Mounts(_) | Parsed::Time(_) | Parsed::Fdisk(_) | Parsed::Debugfs(_) => {}
         }
         if all.len() >= MAX_STATEMENTS {
