@@ -186,11 +186,46 @@ fn pages_open_without_a_word_and_draw() {
         let (_, light) = open("light");
         let (plots, dark) = open("dark");
         assert!(light.iter().zip(&dark).all(|(light, dark)| light != dark), "{name}");
+        if name == "writeback" {
+            plots_have_one_cursor_and_one_zoom(&mut browser);
+        }
         browser.value(HIDE);
         for (plot, shown) in plots.iter().zip(&dark) {
             assert!(browser.picture(plot) != *shown, "{name}: nothing is drawn at {plot}");
         }
     }
+}
+
+/// A pointer over one of the plots over time moves a cursor in all of them, and a drag zooms all of them.
+fn plots_have_one_cursor_and_one_zoom(browser: &mut Browser) {
+    let plots = browser.value("document.querySelectorAll('svg.time').length").as_u64().unwrap();
+    assert!(plots > 3, "{plots}");
+    let at = browser.value(
+        "(() => { const at = document.querySelector('svg.time').getBoundingClientRect(); \
+         return [at.x + at.width / 2, at.y + at.height / 3] })()",
+    );
+    let [x, y] = [0, 1].map(|i| at[i].as_f64().unwrap());
+    let mouse = |browser: &mut Browser, kind: &str, x: f64, buttons: u32| {
+        let button = if kind == "mouseMoved" { "none" } else { "left" };
+        let event = json!({ "type": kind, "x": x, "y": y, "button": button, "buttons": buttons, "clickCount": 1 });
+        browser.ask("Input.dispatchMouseEvent", event);
+    };
+    let number = "document.querySelectorAll('line.cursor[visibility=visible]').length";
+    mouse(browser, "mouseMoved", x, 0);
+    assert_eq!(browser.value(number), plots);
+    // The widths of what is shown of the time: one for all plots.
+    let widths = "[...new Set([...document.querySelectorAll('svg.span')].map(it => Math.round(it.viewBox.baseVal.width)))]";
+    let whole = browser.value(widths);
+    mouse(browser, "mousePressed", x, 1);
+    mouse(browser, "mouseMoved", x + 60.0, 1);
+    mouse(browser, "mouseReleased", x + 60.0, 0);
+    let zoomed = browser.value(widths);
+    let of = |widths: &Value| widths[0].as_u64().unwrap();
+    assert!(of(&zoomed) < of(&whole) / 5, "{whole} {zoomed}");
+    browser.value("document.querySelector('svg.time').focus()");
+    let key = json!({ "type": "keyDown", "key": "Escape", "code": "Escape" });
+    browser.ask("Input.dispatchKeyEvent", key);
+    assert_eq!(browser.value(widths), whole);
 }
 
 /// A page of each kind, with its name.

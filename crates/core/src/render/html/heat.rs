@@ -2,7 +2,7 @@
 //! Lengths over time, in two panels over one axis: by number, which shows what is usual, and by the time that they took,
 //! which shows what hurts.
 
-use super::axis::{self, LEFT, RIGHT};
+use super::axis::{LEFT, RIGHT, TimePlot};
 use super::markup::{Markup, class, none};
 use super::png::{self, LEVELS};
 use super::svg::{self, Anchor};
@@ -61,19 +61,30 @@ pub(super) fn write(to: &mut Markup, heat: &Heat, window_ns: u64, about: &str, w
         to.prose("figcaption", &none(), about);
         let described =
             format!("lengths of {what} over time: by number, and by the time that they took");
-        svg::plot(to, 2.0 * panel + axis::HEIGHT, &described, |to| {
-            axis::time(to, window_ns as f64 / 1e9, (TITLE, 2.0 * panel - GAP));
+        let plot = TimePlot {
+            label: &described,
+            from_s: 0.0,
+            seconds: window_ns as f64 / 1e9,
+            top: TITLE,
+            bottom: 2.0 * panel - GAP,
+        };
+        let tops = |i: usize| i as f64 * panel + TITLE;
+        let images = |to: &mut Markup| {
             for (i, it) in panels.iter().enumerate() {
-                let top = i as f64 * panel;
-                svg::text(to, (LEFT, top + 12.0), Anchor::Start, &it.title);
-                draw(to, heat, it, (low, high), (top + TITLE, window_ns));
+                image(to, heat, it, (low, high), (tops(i), window_ns));
+            }
+        };
+        plot.write(to, images, |to| {
+            for (i, it) in panels.iter().enumerate() {
+                svg::text(to, (LEFT, tops(i) - 6.0), Anchor::Start, &it.title);
+                bounds(to, (low, high), tops(i));
             }
         });
         details(to, "as a table", |to| numbers(to, heat, what));
     });
 }
 
-fn draw(
+fn image(
     to: &mut Markup,
     heat: &Heat,
     panel: &Panel,
@@ -96,6 +107,11 @@ fn draw(
         .and("preserveAspectRatio", "none")
         .and("href", png::data_address(heat.columns.len() as u32, &pixels, panel.colour));
     to.element("image", &clip, |_| {});
+}
+
+/// The axis of lengths.
+fn bounds(to: &mut Markup, (low, high): (usize, usize), top: f64) {
+    let height = (high - low + 1) as f64 * ROW;
     svg::line(to, "axis", (LEFT, top), (LEFT, top + height));
     svg::line(to, "axis", (LEFT, top + height), (RIGHT, top + height));
     // Every other bound has room for its text.

@@ -2,7 +2,7 @@
 //! Load and devices over time.
 
 use super::super::words::report as words;
-use super::axis::{self, LEFT, RIGHT};
+use super::axis::{self, LEFT, RIGHT, TimePlot};
 use super::ledger::colour;
 use super::markup::{Markup, class, none};
 use super::svg::{self, Anchor};
@@ -45,14 +45,17 @@ pub(super) fn threads(to: &mut Markup, load: &LoadPlot, plots: &Plots, whose: &s
         });
         let described = format!("number of threads over time, at most {highest:.1} at once");
         let bottom = ABOVE + STACK;
-        svg::plot(to, bottom + axis::HEIGHT, &described, |to| {
-            let window_s = plots.window_ns as f64 / 1e9;
-            axis::time(to, window_s, (ABOVE, bottom));
+        let window_s = plots.window_ns as f64 / 1e9;
+        let plot =
+            TimePlot { label: &described, from_s: 0.0, seconds: window_s, top: ABOVE, bottom };
+        let bands = |to: &mut Markup| {
             let mut ground = vec![0.0; steps];
             for (state, values) in &load.states {
                 let path = band(&mut ground, values, load.step_ns, plots.window_ns, highest);
                 to.element("path", &class(colour(*state)).and("d", path), |_| {});
             }
+        };
+        plot.write(to, bands, |to| {
             svg::line(to, "axis", (LEFT, bottom), (RIGHT, bottom));
             svg::text(to, (LEFT - 6.0, ABOVE + 4.0), Anchor::End, &format!("{highest:.1}"));
             svg::text(to, (LEFT - 6.0, bottom), Anchor::End, "0 threads");
@@ -114,8 +117,9 @@ pub(super) fn device(to: &mut Markup, plot: &DevicePlot, window_ns: u64) {
         );
         to.prose("figcaption", &none(), &about);
         let described = format!("busy share of {name} over time").replace('`', "");
-        svg::plot(to, bottom + axis::HEIGHT, &described, |to| {
-            axis::time(to, window_s, (0.0, bottom));
+        let shapes = TimePlot { label: &described, from_s: 0.0, seconds: window_s, top: 0.0, bottom };
+        let top = |row: usize| BUSY + GAP + row as f64 * (MARKS + GAP);
+        let moving = |to: &mut Markup| {
             let (mean, most) = columns(plot, window_ns);
             for (colour, values) in [("c-busiest", most), ("c-busy", mean)] {
                 let path = skyline(&values);
@@ -123,17 +127,21 @@ pub(super) fn device(to: &mut Markup, plot: &DevicePlot, window_ns: u64) {
                     to.element("path", &class(colour).and("d", path), |_| {});
                 }
             }
-            svg::line(to, "axis", (LEFT, BUSY), (RIGHT, BUSY));
-            svg::text(to, (LEFT - 6.0, BUSY / 2.0 + 4.0), Anchor::End, "busy");
-            for (i, (name, spans)) in plot.marks.iter().enumerate() {
-                let top = BUSY + GAP + i as f64 * (MARKS + GAP);
-                svg::text(to, (LEFT - 6.0, top + MARKS - 2.0), Anchor::End, name);
-                svg::line(to, "grid", (LEFT, top + MARKS), (RIGHT, top + MARKS));
+            for (i, (_, spans)) in plot.marks.iter().enumerate() {
                 for span in spans {
                     let from = axis::at(span.t0_ns as f64 / 1e9, window_s);
                     let until = axis::at(span.t1_ns as f64 / 1e9, window_s);
-                    svg::rect(to, "c-span", (from, top), ((until - from).max(1.5), MARKS));
+                    svg::rect(to, "c-span", (from, top(i)), ((until - from).max(1.5), MARKS));
                 }
+            }
+        };
+        shapes.write(to, moving, |to| {
+            svg::line(to, "axis", (LEFT, BUSY), (RIGHT, BUSY));
+            svg::text(to, (LEFT - 6.0, BUSY / 2.0 + 4.0), Anchor::End, "busy");
+            for (i, (name, _)) in plot.marks.iter().enumerate() {
+                let ground = top(i) + MARKS;
+                svg::text(to, (LEFT - 6.0, ground - 2.0), Anchor::End, name);
+                svg::line(to, "grid", (LEFT, ground), (RIGHT, ground));
             }
         });
         details(to, "as a table", |to| numbers(to, plot, window_ns));

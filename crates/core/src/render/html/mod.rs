@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The report as one HTML page that needs nothing else: no script, no other file, and nobody is asked for anything. It
+//! The report as one HTML page that needs nothing else: no other file, and nobody is asked for anything. It
 //! says what the text says, in the same words, shows it in plots whose numbers are in tables, and holds the report's
 //! JSON, so that it can be read back.
 
@@ -37,6 +37,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
 
 /// The report as an HTML page, with what happened when if that is known, and with the check of CPUs if there was one.
 ///
@@ -50,9 +51,14 @@ pub fn html(
     refuse_not_finite(report)?;
     let json = compact(report)?;
     let check_json = check.map(compact).transpose()?;
-    Ok(page(&words::headline(report), |to| {
+    // Without plots over time there is nothing for the script to do.
+    let script = plots.map(|_| SCRIPT);
+    Ok(page(&words::headline(report), script, |to| {
         header(to, report);
         to.element("main", &none(), |to| {
+            if script.is_some() {
+                to.tag("p", &class("aside zoom").and("hidden", ""), ZOOM);
+            }
             if let Some(check) = check {
                 to.prose("p", &class("note"), &sentence(&check.check.verdict.summary));
                 cpu_check::body(to, check);
@@ -72,7 +78,7 @@ pub fn html(
 /// If it cannot be represented in JSON.
 pub fn cpu_check_html(document: &Document) -> Result<String, serde_json::Error> {
     let json = compact(document)?;
-    Ok(page(&sentence(&document.check.verdict.summary), |to| {
+    Ok(page(&sentence(&document.check.verdict.summary), None, |to| {
         to.element("header", &none(), |to| cpu_check::header(to, document));
         to.element("main", &none(), |to| cpu_check::body(to, document));
         to.data(embedded::CHECK, &json);
@@ -85,7 +91,7 @@ pub fn cpu_check_html(document: &Document) -> Result<String, serde_json::Error> 
 /// If it cannot be represented in JSON.
 pub fn sweep_html(sweep: &Sweep) -> Result<String, serde_json::Error> {
     let json = compact(sweep)?;
-    Ok(page(&super::sweep::headline(&sweep.setup), |to| {
+    Ok(page(&super::sweep::headline(&sweep.setup), None, |to| {
         to.element("header", &none(), |to| sweep::header(to, sweep));
         to.element("main", &none(), |to| sweep::body(to, sweep));
         to.data(embedded::SWEEP, &json);
@@ -96,8 +102,12 @@ fn compact(document: &impl Serialize) -> Result<String, serde_json::Error> {
     Ok(escape::json(&serde_json::to_string(document)?))
 }
 
-/// A whole document: its head, and what `body` writes.
-fn page(title: &str, body: impl FnOnce(&mut Markup)) -> String {
+/// What the script says about itself.
+const ZOOM: &str = "plots over time: drag over one to zoom all of them, double-click to go back; on the keyboard, with a \
+                    plot selected, + - \u{2190} \u{2192} and Escape";
+
+/// A whole document: its head, what `body` writes, and a script.
+fn page(title: &str, script: Option<&'static str>, body: impl FnOnce(&mut Markup)) -> String {
     let mut to = Markup::default();
     to.fixed(embedded::DOCTYPE);
     to.newline();
@@ -108,7 +118,7 @@ fn page(title: &str, body: impl FnOnce(&mut Markup)) -> String {
             };
             to.tag("meta", &none().and("charset", "utf-8"), "");
             let policy = none().and("http-equiv", "Content-Security-Policy");
-            to.tag("meta", &policy.and("content", policy_text()), "");
+            to.tag("meta", &policy.and("content", policy_text(script)), "");
             meta(to, "referrer", "no-referrer");
             meta(to, "viewport", "width=device-width, initial-scale=1");
             meta(to, "color-scheme", "light dark");
@@ -119,17 +129,23 @@ fn page(title: &str, body: impl FnOnce(&mut Markup)) -> String {
             to.element("style", &none(), |to| to.fixed(STYLE));
         });
         to.newline();
-        to.element("body", &none(), body);
+        to.element("body", &none(), |to| {
+            body(to);
+            if let Some(script) = script {
+                to.element("script", &none(), |to| to.fixed(script));
+            }
+        });
     });
     to.newline();
     to.into_html()
 }
 
-/// What the page may do: show itself. Its style is named by its hash, so that no other one applies.
-fn policy_text() -> String {
-    let hash = base64(&Sha256::digest(STYLE.as_bytes()));
+/// What the page may do: show itself. Its style and its script are named by their hashes, so that no others apply.
+fn policy_text(script: Option<&str>) -> String {
+    let hash = |text: &str| format!("'sha256-{}'", base64(&Sha256::digest(text.as_bytes())));
+    let (style, script) = (hash(STYLE), script.map_or("'none'".into(), hash));
     format!(
-        "default-src 'none'; style-src 'sha256-{hash}'; img-src data:; base-uri 'none'; form-action 'none'"
+        "default-src 'none'; style-src {style}; script-src {script}; img-src data:; base-uri 'none'; form-action 'none'"
     )
 }
 

@@ -8,13 +8,17 @@ pub(super) const WIDTH: f64 = 840.0;
 
 /// A plot with a text for who does not see it.
 pub(super) fn plot(to: &mut Markup, height: f64, label: &str, draw: impl FnOnce(&mut Markup)) {
-    let attributes = class("plot")
+    to.element("svg", &plot_attributes(height, label).and("class", "plot"), draw);
+}
+
+/// The attributes of a plot, besides its class.
+pub(super) fn plot_attributes(height: f64, label: &str) -> Attributes {
+    none()
         .and("role", "img")
         .and("aria-label", label)
         .and("viewBox", format_args!("0 0 {WIDTH} {}", number(height)))
         .and("width", WIDTH)
-        .and("height", number(height));
-    to.element("svg", &attributes, draw);
+        .and("height", number(height))
 }
 
 /// A bar of a share within a table, whose numbers stand beside it.
@@ -77,13 +81,28 @@ pub(super) fn label(to: &mut Markup, (x, y): (f64, f64), text: &str) {
 }
 
 /// Text in a plot.
-pub(super) fn text(to: &mut Markup, (x, y): (f64, f64), anchor: Anchor, text: &str) {
+pub(super) fn text(to: &mut Markup, at: (f64, f64), anchor: Anchor, text: &str) {
+    place(to, none(), at, anchor, text);
+}
+
+/// Text in a plot, of a class.
+pub(super) fn classed_text(
+    to: &mut Markup,
+    name: &'static str,
+    at: (f64, f64),
+    anchor: Anchor,
+    text: &str,
+) {
+    place(to, class(name), at, anchor, text);
+}
+
+fn place(to: &mut Markup, with: Attributes, (x, y): (f64, f64), anchor: Anchor, text: &str) {
     let anchor = match anchor {
         Anchor::Start => "start",
         Anchor::Middle => "middle",
         Anchor::End => "end",
     };
-    let attributes = none().and("x", number(x)).and("y", number(y)).and("text-anchor", anchor);
+    let attributes = with.and("x", number(x)).and("y", number(y)).and("text-anchor", anchor);
     to.tag("text", &attributes, text);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What happened when: the rows of a time line above a common axis.
 
-use super::axis::{LEFT, RIGHT};
+use super::axis::{LEFT, RIGHT, TimePlot};
 use super::markup::{Markup, class, none};
 use super::svg::{self, Anchor};
 use super::{Cell, details, table};
@@ -18,7 +18,6 @@ const NAME_COLUMNS: usize = 20;
 const SHARE: f64 = 36.0;
 const MARKS: f64 = 16.0;
 const GAP: f64 = 8.0;
-const AXIS: f64 = 20.0;
 
 pub(super) fn chart(to: &mut Markup, chart: &Chart) {
     let rows = &chart.rows[..chart.rows.len().min(MOST_ROWS)];
@@ -27,11 +26,14 @@ pub(super) fn chart(to: &mut Markup, chart: &Chart) {
         return;
     }
     let names: Vec<String> = rows.iter().map(|row| label(&row.name, NAME_COLUMNS)).collect();
-    let height: f64 = rows.iter().map(|row| row_height(row) + GAP).sum::<f64>() + AXIS;
+    let bottom: f64 = rows.iter().map(|row| row_height(row) + GAP).sum();
     to.element("figure", &none(), |to| {
         to.prose("figcaption", &none(), &about(chart));
         let described = format!("time line of {}", names.join(", ").replace('`', ""));
-        svg::plot(to, height, &described, |to| draw(to, chart, (rows, &names), steps));
+        let seconds = steps as f64 * chart.step_s;
+        let (top, from_s) = (0.0, chart.from_s);
+        let plot = TimePlot { label: &described, from_s, seconds, top, bottom };
+        plot.write(to, |to| shapes(to, rows, steps), |to| fixed(to, rows, &names));
         details(to, "as a table", |to| numbers(to, chart, (rows, &names), steps));
     });
 }
@@ -50,21 +52,19 @@ fn row_height(row: &ChartRow) -> f64 {
     if row.kind == ChartKind::Share { SHARE } else { MARKS }
 }
 
-fn draw(to: &mut Markup, chart: &Chart, (rows, names): (&[ChartRow], &[String]), steps: usize) {
-    let step_width = (RIGHT - LEFT) / steps as f64;
+/// The rows, each with where it begins and where its ground is.
+fn placed(rows: &[ChartRow]) -> impl Iterator<Item = (&ChartRow, f64, f64)> {
     let mut top = 0.0;
-    let bottom: f64 = rows.iter().map(|row| row_height(row) + GAP).sum();
-    for t in svg::ticks(chart.from_s, steps as f64 * chart.step_s) {
-        let x = LEFT + (t - chart.from_s) / chart.step_s * step_width;
-        svg::line(to, "grid", (x, 0.0), (x, bottom));
-        svg::text(to, (x, bottom + 14.0), Anchor::Middle, &format!("{t} s"));
-    }
-    for (row, name) in rows.iter().zip(names) {
-        let height = row_height(row);
-        let ground = top + height;
-        let plain = name.replace('`', "");
-        svg::text(to, (LEFT - 8.0, ground - height / 2.0 + 4.0), Anchor::End, &plain);
-        svg::line(to, "axis", (LEFT, ground), (RIGHT, ground));
+    rows.iter().map(move |row| {
+        let from = top;
+        top += row_height(row) + GAP;
+        (row, from, from + row_height(row))
+    })
+}
+
+fn shapes(to: &mut Markup, rows: &[ChartRow], steps: usize) {
+    let step_width = (RIGHT - LEFT) / steps as f64;
+    for (row, top, ground) in placed(rows) {
         let (path, colour) = match row.kind {
             ChartKind::Share => (skyline(row, steps, ground, step_width), "c-busy"),
             ChartKind::Marks => (marks(row, steps, (top, ground), step_width), "c-mark"),
@@ -72,20 +72,31 @@ fn draw(to: &mut Markup, chart: &Chart, (rows, names): (&[ChartRow], &[String]),
         if !path.is_empty() {
             to.element("path", &class(colour).and("d", path), |_| {});
         }
-        top += height + GAP;
     }
 }
 
-/// The outline of a row of shares: a bar for each step.
+fn fixed(to: &mut Markup, rows: &[ChartRow], names: &[String]) {
+    for ((_, top, ground), name) in placed(rows).zip(names) {
+        let plain = name.replace('`', "");
+        svg::text(to, (LEFT - 8.0, f64::midpoint(top, ground) + 4.0), Anchor::End, &plain);
+        svg::line(to, "axis", (LEFT, ground), (RIGHT, ground));
+    }
+}
+
+/// The outline of a row of shares: a step for each.
 fn skyline(row: &ChartRow, steps: usize, ground: f64, step_width: f64) -> String {
     let mut path = String::new();
-    for (i, value) in row.values.iter().enumerate().take(steps) {
-        let height = svg::number(svg::visible(*value) * SHARE);
-        if height > 0.0 {
-            let (x, width) = (svg::number(LEFT + i as f64 * step_width), svg::number(step_width));
-            // Writing to a String cannot fail.
-            let _ = write!(path, "M{x} {ground}v-{height}h{width}v{height}z");
+    for i in 0..steps {
+        let value = row.values.get(i).copied().unwrap_or(0.0);
+        let y = svg::number(ground - svg::visible(value) * SHARE);
+        if path.is_empty() {
+            path = format!("M{LEFT} {ground}");
         }
+        // Writing to a String cannot fail.
+        let _ = write!(path, "V{y}H{}", svg::number(LEFT + (i + 1) as f64 * step_width));
+    }
+    if !path.is_empty() {
+        let _ = write!(path, "V{ground}z");
     }
     path
 }
