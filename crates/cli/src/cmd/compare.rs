@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `deburr compare`: what differs between two recordings.
 
+use super::page::Page;
 use super::{report, show};
-use crate::args::ShowArgs;
+use crate::args::{PageArgs, ShowArgs};
 use crate::deadline;
 use crate::failure::{Exit, Failure};
 use crate::output;
@@ -33,10 +34,16 @@ pub(crate) struct CompareArgs {
     #[arg(value_name = "B")]
     b: PathBuf,
     #[command(flatten)]
+    page: PageArgs,
+    /// Replace the page if it exists
+    #[arg(long, requires = "html")]
+    force: bool,
+    #[command(flatten)]
     show: ShowArgs,
 }
 
 pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
+    let page = Page::claim(&args.page, args.force, &[&args.a, &args.b], args.show.json)?;
     let files = [args.a.clone(), args.b.clone()];
     // Each file is read twice.
     let most = files.each_ref().map(|file| deadline::of_file(file));
@@ -46,7 +53,10 @@ pub(crate) fn run(args: &CompareArgs) -> anyhow::Result<Exit> {
         true => render::json_document(&comparison)?,
         false => render::comparison(&comparison, show::style(&args.show)),
     };
-    output::print(text.as_bytes())?;
+    if !page.is_stdout() {
+        output::print(text.as_bytes())?;
+    }
+    page.write(|| render::comparison_html(&comparison))?;
     Ok(exit(&comparison, &args.show))
 }
 

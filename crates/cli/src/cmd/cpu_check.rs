@@ -35,7 +35,8 @@ pub(crate) struct CpuCheckArgs {
 
 pub(crate) fn run(args: &CpuCheckArgs) -> anyhow::Result<Exit> {
     let budget = if args.quick { schedule::QUICK } else { schedule::FULL };
-    let page = Page::claim(&args.page, args.force, args.output.as_deref(), args.show.json)?;
+    let page =
+        Page::claim(&args.page, args.force, args.output.as_deref().as_slice(), args.show.json)?;
     let claim = record::claim(args.output.as_deref(), args.force)?;
     let signals = Signals::install()?;
     let mut sinks = Sinks::new(Some(Fold::default()), claim);

@@ -31,7 +31,8 @@ pub(crate) struct Diagnose {
 
 pub(crate) fn run(args: &Diagnose) -> anyhow::Result<Exit> {
     let mut plan = record::plan(&args.observe, args.show.messages.quiet)?;
-    let page = Page::claim(&args.page, args.force, args.output.as_deref(), args.show.json)?;
+    let page =
+        Page::claim(&args.page, args.force, args.output.as_deref().as_slice(), args.show.json)?;
     plan.stdout_is_taken = args.show.json || page.is_stdout();
     let claim = record::claim(args.output.as_deref(), args.force)?;
     let signals = Signals::install()?;

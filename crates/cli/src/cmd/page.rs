@@ -3,7 +3,7 @@
 
 use super::show;
 use crate::args::{PageArgs, ShowArgs};
-use crate::claim::Claim;
+use crate::claim::{Claim, is_stdout};
 use crate::deadline;
 use crate::document;
 use crate::failure::{Exit, Failure};
@@ -23,19 +23,19 @@ const START_BYTES: u64 = 16;
 pub(super) struct Page(Option<Claim>);
 
 impl Page {
-    /// Claims the file of the page, before anything is observed or read. `other` is the other file of the command, which
-    /// a page must not replace, and `json` tells whether standard output is taken.
+    /// Claims the file of the page, before anything is observed or read. `others` are the other files of the
+    /// command, which a page must not replace, and `json` tells whether standard output is taken.
     ///
     /// # Errors
     /// As for [`Claim::new`], and if two outputs have one place.
     pub(super) fn claim(
         args: &PageArgs,
         force: bool,
-        other: Option<&Path>,
+        others: &[&Path],
         json: bool,
     ) -> anyhow::Result<Self> {
         let Some(path) = &args.html else { return Ok(Self(None)) };
-        if other.is_some_and(|other| same_file(other, path)) {
+        if !is_stdout(path) && others.iter().any(|other| same_file(other, path)) {
             let shown = path.display();
             return Err(Failure::bad_input(format!("`{shown}` is given twice; name another page")));
         }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `deburr read`: reads the output of other tools.
 
+use super::page::Page;
 use super::show;
-use crate::args::ShowArgs;
+use crate::args::{PageArgs, ShowArgs};
 use crate::failure::{Exit, Failure};
 use crate::{deadline, document, output};
 use deburr_core::finding::Severity;
@@ -11,7 +12,7 @@ use deburr_core::rules;
 use deburr_core::transcript::{Document, Given, Judged, MAX_LINE_BYTES, Reader, Transcript};
 use deburr_core::view::Fold;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Most bytes of a file. Of the longest lines that tools print, ten million.
 const MAX_BYTES: u64 = 2 << 30;
@@ -42,6 +43,11 @@ pub(crate) struct ReadArgs {
     #[arg(long, value_name = "S", value_parser = interval)]
     interval: Option<f64>,
     #[command(flatten)]
+    page: PageArgs,
+    /// Replace the page if it exists
+    #[arg(long, requires = "html")]
+    force: bool,
+    #[command(flatten)]
     show: ShowArgs,
 }
 
@@ -59,6 +65,8 @@ pub(crate) fn run(args: &ReadArgs) -> anyhow::Result<Exit> {
         let n = args.files.len();
         return Err(Failure::bad_input(format!("{n} files: give {MAX_FILES} at most")));
     }
+    let inputs: Vec<&Path> = args.files.iter().map(PathBuf::as_path).collect();
+    let page = Page::claim(&args.page, args.force, &inputs, args.show.json)?;
     let mut reader = Reader::new(Given { cpus: args.cpus, interval_s: args.interval });
     for path in &args.files {
         let name = path.to_string_lossy().into_owned();
@@ -78,7 +86,10 @@ pub(crate) fn run(args: &ReadArgs) -> anyhow::Result<Exit> {
         true => render::json_document(&document)?,
         false => render::read_text(&document, show::style(&args.show)),
     };
-    output::print(text.as_bytes())?;
+    if !page.is_stdout() {
+        output::print(text.as_bytes())?;
+    }
+    page.write(|| render::read_html(&document))?;
     if document.files.iter().all(|file| file.sections.is_empty()) {
         return Err(Failure::bad_input(
             "nothing in it was understood: `deburr read` knows the output of the tools in docs/read.md",

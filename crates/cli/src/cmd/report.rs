@@ -32,7 +32,7 @@ pub(crate) struct ReportArgs {
 }
 
 pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<Exit> {
-    let page = Page::claim(&args.page, args.force, Some(&args.file), args.show.json)?;
+    let page = Page::claim(&args.page, args.force, &[&args.file], args.show.json)?;
     let (report, check, plots) = match page::in_page(&args.file)? {
         Some(InPage { report, check }) => (report, check, None),
         None => {

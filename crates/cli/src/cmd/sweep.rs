@@ -101,7 +101,7 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<Exit> {
     let claim = args.output.as_ref().map(|path| Claim::new(path, args.force)).transpose()?;
     let to_stdout = claim.as_ref().is_some_and(Claim::is_stdout);
     let is_taken = args.json || to_stdout;
-    let page = Page::claim(&args.page, args.force, args.output.as_deref(), is_taken)?;
+    let page = Page::claim(&args.page, args.force, args.output.as_deref().as_slice(), is_taken)?;
     let signals = Signals::install()?;
     let mut ground = SweepCgroups::new()?;
     let quiet = args.messages.quiet;

@@ -91,3 +91,28 @@ fn pages_of_others_are_refused_or_read_within_bounds() {
     file.set_len(1 << 40).unwrap();
     assert!(refuse(&["report", shown]).contains("longer than 8 MiB"));
 }
+
+#[test]
+fn comparisons_and_transcripts_have_pages() {
+    let here = scratch();
+    let page = here.path().join("x.html");
+    let shown = page.to_str().unwrap();
+    let (a, b) = (recording("neighbour-2"), recording("neighbour-8"));
+    let text = stdout(&run(&["compare", &a, &b, "--html", shown], 0));
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.len() < MOST_BYTES && html.contains("id=\"deburr-compare\""), "{}", html.len());
+    let title = text.lines().next().unwrap().split('`').next().unwrap();
+    assert!(html.contains(title), "{title}");
+    assert!(refuse(&["report", shown]).contains("deburr-compare"));
+    assert!(refuse(&["compare", &a, &b, "--html", &a, "--force"]).contains("is given twice"));
+    let vmstat = here.path().join("vmstat.txt");
+    let columns = "r b swpd free buff cache si so bi bo in cs us sy id wa st";
+    fs::write(
+        &vmstat,
+        format!("{columns}\n{}", "9 0 0 1 1 1 0 0 0 0 1 1 50 10 40 0 0\n".repeat(5)),
+    )
+    .unwrap();
+    run(&["read", vmstat.to_str().unwrap(), "--html", shown, "--force"], 0);
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains("vmstat") && html.contains("id=\"deburr-read\""), "{html}");
+}

@@ -16,10 +16,7 @@ const REASON_COLUMNS: usize = 30;
 ///
 /// The observer's own answer is shown only if it is no good one: its losses have their own block.
 pub(super) fn questions(page: &mut Page, answers: &[QuestionAnswer]) {
-    let shown = answers.iter().filter(|it| {
-        it.question != Question::Observer || matches!(it.answer, Answer::Found | Answer::Unknown)
-    });
-    let items: Vec<(Colour, &str, String)> = shown.map(item).collect();
+    let items: Vec<(Colour, &str, String)> = shown(answers).map(item).collect();
     let columns = |(_, mark, text): &(Colour, &str, String)| mark.len() + 1 + width(text);
     let all: usize = items.iter().map(|it| columns(it) + GAPS[0]).sum();
     let gap = GAPS[usize::from(all > page.columns() + GAPS[0])];
@@ -42,16 +39,28 @@ pub(super) fn questions(page: &mut Page, answers: &[QuestionAnswer]) {
     }
 }
 
+/// The answers that are shown.
+pub(super) fn shown(answers: &[QuestionAnswer]) -> impl Iterator<Item = &QuestionAnswer> {
+    answers.iter().filter(|it| {
+        it.question != Question::Observer || matches!(it.answer, Answer::Found | Answer::Unknown)
+    })
+}
+
 /// A mark with its colour, and the question's name, with what limits the answer.
 fn item(answer: &QuestionAnswer) -> (Colour, &'static str, String) {
     let (ink, mark) = mark(answer);
+    (ink, mark, words(answer))
+}
+
+/// The question's name, with what limits the answer.
+pub(super) fn words(answer: &QuestionAnswer) -> String {
     let name = name(answer.question);
     let text = match (&answer.reason, answer.answer) {
         (Some(why), Answer::Unknown) => format!("{name}: {}", label(why, REASON_COLUMNS)),
         (_, Answer::Ok) if answer.in_part => format!("{name} (in part)"),
         _ => name.to_owned(),
     };
-    (ink, mark, text.trim_end().to_owned())
+    text.trim_end().to_owned()
 }
 
 /// Writes the sentence of each finding.

@@ -28,20 +28,26 @@ const FILE_COLUMNS: usize = 60;
 #[must_use]
 pub fn comparison(it: &Comparison, style: TextStyle) -> String {
     let mut page = Page::new(style);
+    write(&mut page, it, style);
+    page.into_text()
+}
+
+/// Writes the comparison.
+pub(super) fn write(page: &mut Page, it: &Comparison, style: TextStyle) {
     page.paragraph(0, 2, Colour::Heading, &sentence(&it.verdict.sentence));
     page.gap();
-    recordings(&mut page, [&it.a, &it.b]);
+    recordings(page, [&it.a, &it.b]);
     if style.verbosity > 0 || it.findings.iter().any(|it| it.change <= Change::Gone) {
-        findings(&mut page, &it.findings, style.verbosity);
+        findings(page, &it.findings, style.verbosity);
     }
-    losses(&mut page, it, style.verbosity);
-    measures(&mut page, it);
+    losses(page, it, style.verbosity);
+    measures(page, it);
     if style.verbosity > 0 {
-        behind(&mut page, &it.processes);
-        ledgers(&mut page, &it.processes, style.verbosity);
-        io(&mut page, it);
-        configuration(&mut page, it);
-        unpaired(&mut page, it);
+        behind(page, &it.processes);
+        ledgers(page, &it.processes, style.verbosity);
+        io(page, it);
+        configuration(page, it);
+        unpaired(page, it);
     }
     for note in &it.notes {
         page.gap();
@@ -49,7 +55,6 @@ pub fn comparison(it: &Comparison, style: TextStyle) -> String {
     }
     page.gap();
     page.paragraph(0, 2, Colour::Aside, &method(it));
-    page.into_text()
 }
 
 fn method(it: &Comparison) -> String {

@@ -2,6 +2,7 @@
 //! The page that output is written to: lines of bounded width, with or without colour.
 
 use super::TextStyle;
+use super::table::Table;
 use super::wrap::wrap_hanging;
 use crate::finding::Severity;
 use crate::text::escape::width;
@@ -39,12 +40,46 @@ pub(super) struct Page {
     text: String,
     columns: usize,
     color: bool,
+    /// What was written, instead of text, where another layout is to be made of it.
+    blocks: Option<Vec<Block>>,
+}
+
+/// A part of a page without its layout.
+pub(super) enum Block {
+    /// A paragraph, with a label that it may begin with.
+    Paragraph { label: (Colour, String), ink: Colour, text: String },
+    /// A line that must not be wrapped.
+    Line { indent: usize, ink: Colour, text: String },
+    /// A table.
+    Table(Table),
+    /// An empty line.
+    Gap,
 }
 
 impl Page {
     pub(super) fn new(style: TextStyle) -> Self {
         let columns = style.columns.clamp(MIN_COLUMNS, MAX_COLUMNS);
-        Self { text: String::new(), columns, color: style.color }
+        Self { text: String::new(), columns, color: style.color, blocks: None }
+    }
+
+    /// A page that keeps what is written to it in blocks, for another layout.
+    pub(super) fn of_blocks() -> Self {
+        let columns = MAX_COLUMNS;
+        Self { text: String::new(), columns, color: false, blocks: Some(Vec::new()) }
+    }
+
+    /// What was written to it, if it keeps blocks.
+    pub(super) fn into_blocks(self) -> Vec<Block> {
+        self.blocks.unwrap_or_default()
+    }
+
+    /// Keeps a table as it is; whether this page does.
+    pub(super) fn keeps(&mut self, table: &Table) -> bool {
+        if let Some(blocks) = &mut self.blocks {
+            blocks.push(Block::Table(table.clone()));
+            return true;
+        }
+        false
     }
 
     /// Width of its lines, in columns.
@@ -59,11 +94,17 @@ impl Page {
 
     /// Writes an empty line.
     pub(super) fn gap(&mut self) {
+        if let Some(blocks) = &mut self.blocks {
+            return blocks.push(Block::Gap);
+        }
         self.text.push('\n');
     }
 
     /// Writes a line without wrapping, whatever its length.
     pub(super) fn line(&mut self, indent: usize, ink: Colour, text: &str) {
+        if let Some(blocks) = &mut self.blocks {
+            return blocks.push(Block::Line { indent, ink, text: text.to_owned() });
+        }
         if !text.is_empty() {
             self.text.push_str(&" ".repeat(indent));
             self.text.push_str(&self.painted(ink, text));
@@ -85,6 +126,10 @@ impl Page {
         ink: Colour,
         text: &str,
     ) {
+        if let Some(blocks) = &mut self.blocks {
+            let label = (label_ink, label.to_owned());
+            return blocks.push(Block::Paragraph { label, ink, text: text.to_owned() });
+        }
         let first = self.columns.saturating_sub(indent + width(label));
         let rest = self.columns.saturating_sub(indent + hang);
         for (i, line) in wrap_hanging(text, first, rest).iter().enumerate() {

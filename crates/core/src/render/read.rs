@@ -23,6 +23,12 @@ const NUMBERS: usize = 8;
 #[must_use]
 pub fn read_text(document: &Document, style: TextStyle) -> String {
     let mut page = Page::new(style);
+    write(&mut page, document, style);
+    page.into_text()
+}
+
+/// Writes the document.
+pub(super) fn write(page: &mut Page, document: &Document, style: TextStyle) {
     page.paragraph(0, 2, Colour::Heading, &sentence(&headline(document)));
     for fact in &document.known {
         let text = format!("{}: {}, from {}", fact.name, fact.value, fact.source);
@@ -30,18 +36,17 @@ pub fn read_text(document: &Document, style: TextStyle) -> String {
     }
     if style.verbosity > 0 {
         for read in &document.files {
-            file(&mut page, read, style.verbosity > 1);
+            file(page, read, style.verbosity > 1);
         }
     } else {
-        unread_only(&mut page, &document.files);
+        unread_only(page, &document.files);
     }
     let hidden = |said: &&Statement| style.verbosity > 0 || said.weight <= Weight::Open;
     for said in document.statements.iter().filter(hidden) {
         page.gap();
-        statement(&mut page, said, style.verbosity);
+        statement(page, said, style.verbosity);
     }
-    rules(&mut page, document, style);
-    page.into_text()
+    rules(page, document, style);
 }
 
 fn headline(document: &Document) -> String {

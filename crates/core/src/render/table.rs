@@ -23,11 +23,13 @@ pub(super) enum Column {
 }
 
 /// Rows of escaped text.
+#[derive(Clone)]
 pub(super) struct Table {
     columns: Vec<Column>,
     rows: Vec<Row>,
 }
 
+#[derive(Clone)]
 enum Row {
     /// One cell for each column; missing cells at the end are empty.
     Cells(Vec<String>),
@@ -76,13 +78,25 @@ impl Table {
         headings.next().map_or(&[], Row::cells)
     }
 
-    /// The cells of its rows.
-    pub(super) fn cells(&self) -> impl Iterator<Item = &[String]> {
-        self.rows.iter().filter(|row| matches!(row, Row::Cells(_))).map(Row::cells)
+    /// The cells of its rows, by the line above them, if there is one.
+    pub(super) fn groups(&self) -> Vec<(Option<&str>, Vec<&[String]>)> {
+        let mut groups = vec![(None, Vec::new())];
+        for row in &self.rows {
+            match (row, groups.last_mut()) {
+                (Row::Caption(text), _) => groups.push((Some(text.as_str()), Vec::new())),
+                (Row::Cells(cells), Some((_, rows))) => rows.push(cells.as_slice()),
+                _ => {}
+            }
+        }
+        groups.retain(|(_, rows)| !rows.is_empty());
+        groups
     }
 
     /// Writes the rows, indented by `indent` columns.
     pub(super) fn write(&self, page: &mut Page, indent: usize) {
+        if page.keeps(self) {
+            return;
+        }
         let Some(last) = self.columns.len().checked_sub(1) else { return };
         let widths: Vec<usize> = (0..last).map(|i| self.column_width(i)).collect();
         let before: usize = indent + widths.iter().map(|w| w + GUTTER).sum::<usize>();

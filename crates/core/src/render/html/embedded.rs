@@ -11,6 +11,8 @@ use thiserror::Error;
 pub(super) const REPORT: &str = "deburr-report";
 pub(super) const CHECK: &str = "deburr-cpu-check";
 pub(super) const SWEEP: &str = "deburr-sweep";
+pub(super) const COMPARISON: &str = "deburr-compare";
+pub(super) const READ: &str = "deburr-read";
 /// What a page begins with.
 pub(super) const DOCTYPE: &str = "<!doctype html>";
 const END: &[u8] = b"</script>";
@@ -33,11 +35,9 @@ pub enum PageError {
     /// It holds no document.
     #[error("holds no report of deburr: it is another page, or was cut short")]
     Nothing,
-    /// It shows a sweep.
-    #[error(
-        "shows a load sweep, which is not read back: its document is in the page's element `deburr-sweep`"
-    )]
-    Sweep,
+    /// It shows something else.
+    #[error("is not read back: its document is in the page, in the element `{0}`")]
+    Other(&'static str),
     /// Its document is not one.
     #[error("holds a document that cannot be read: {0}")]
     Broken(#[from] serde_json::Error),
@@ -67,10 +67,11 @@ pub fn read_page(page: &[u8]) -> Result<InPage, PageError> {
         return Err(PageError::Schema(other.clone()));
     }
     match (&report, &check) {
-        (None, None) if memmem::find(page, start(SWEEP).as_bytes()).is_some() => {
-            Err(PageError::Sweep)
+        (None, None) => {
+            let is_there = |id: &&str| memmem::find(page, start(id).as_bytes()).is_some();
+            let other = [SWEEP, COMPARISON, READ].into_iter().find(is_there);
+            Err(other.map_or(PageError::Nothing, PageError::Other))
         }
-        (None, None) => Err(PageError::Nothing),
         _ => Ok(InPage { report, check }),
     }
 }

@@ -5,6 +5,7 @@
 
 mod axis;
 mod block_io;
+mod blocks;
 mod cpu_check;
 mod embedded;
 mod finding;
@@ -23,14 +24,17 @@ pub(crate) mod tests;
 
 pub use embedded::{InPage, MAX_PAGE_BYTES, PageError, is_page, read_page};
 
+use super::TextStyle;
 use super::json::refuse_not_finite;
 use super::names;
+use super::page::Page;
 use super::words::report as words;
+use crate::compare::document::Comparison;
 use crate::cpu_check::document::Document;
-use crate::finding::{Area, Report, Severity};
+use crate::finding::{Answer, Report};
 use crate::sweep::Sweep;
 use crate::text::escape::{self, sentence};
-use crate::text::units::counted;
+use crate::transcript;
 use crate::view::{Heat, Plots};
 use markup::{Markup, class, none};
 use serde::Serialize;
@@ -95,6 +99,41 @@ pub fn sweep_html(sweep: &Sweep) -> Result<String, serde_json::Error> {
         to.element("header", &none(), |to| sweep::header(to, sweep));
         to.element("main", &none(), |to| sweep::body(to, sweep));
         to.data(embedded::SWEEP, &json);
+    }))
+}
+
+/// A comparison of two recordings as an HTML page.
+///
+/// # Errors
+/// If it cannot be represented in JSON.
+pub fn comparison_html(comparison: &Comparison) -> Result<String, serde_json::Error> {
+    let mut page = Page::of_blocks();
+    super::compare::write(&mut page, comparison, WHOLE);
+    of_blocks(&comparison.verdict.sentence, page, (embedded::COMPARISON, compact(comparison)?))
+}
+
+/// What was read of transcripts as an HTML page.
+///
+/// # Errors
+/// If it cannot be represented in JSON.
+pub fn read_html(document: &transcript::Document) -> Result<String, serde_json::Error> {
+    let mut page = Page::of_blocks();
+    super::read::write(&mut page, document, WHOLE);
+    of_blocks("what was read", page, (embedded::READ, compact(document)?))
+}
+
+/// Everything is shown.
+const WHOLE: TextStyle = TextStyle { columns: 100, color: false, verbosity: 2 };
+
+fn of_blocks(
+    title: &str,
+    written: Page,
+    (id, json): (&'static str, String),
+) -> Result<String, serde_json::Error> {
+    let blocks = written.into_blocks();
+    Ok(page(&sentence(title), None, |to| {
+        to.element("main", &none(), |to| blocks::write(to, &blocks));
+        to.data(id, &json);
     }))
 }
 
@@ -180,47 +219,37 @@ fn header(to: &mut Markup, report: &Report) {
     });
 }
 
-/// One mark for each area with a rule in the report.
+/// The questions with their answers, in the words of the text.
 fn answers(to: &mut Markup, report: &Report) {
-    let areas = [
-        (Area::Sched, "waiting for a CPU"),
-        (Area::Cpu, "speed of the CPUs"),
-        (Area::Block, "block IO"),
-        (Area::Memory, "memory"),
-        (Area::Syscalls, "system calls"),
-        (Area::Host, "settings of the host"),
-        (Area::Observer, "this observation"),
-    ];
+    if report.questions.is_empty() {
+        return;
+    }
     to.element("ul", &class("answers").and("aria-label", "the answers in short"), |to| {
-        for (area, name) in areas {
-            let found = report.findings.iter().enumerate().filter(|(_, it)| it.area == area);
-            let found: Vec<usize> = found.map(|(i, _)| i).collect();
-            let blind = report.not_checked.iter().filter(|it| it.area == area).count() as u64;
-            let quiet = report.ruled_out.iter().filter(|it| it.area == area).count() as u64;
-            let worst = found.iter().map(|&i| report.findings[i].severity).max();
-            let blind_text = || format!("{} not possible", counted(blind, "check", "checks"));
-            let (kind, mark, mut text) = match (worst, blind, quiet) {
-                (Some(Severity::Info), ..) => {
-                    ("info", "i", counted(found.len() as u64, "remark", "remarks"))
-                }
-                (Some(_), ..) => ("found", "✗", counted(found.len() as u64, "finding", "findings")),
-                (None, 0, 0) => continue,
-                (None, 0, _) => ("clear", "✓", "nothing found".into()),
-                (None, _, 0) => ("blind", "?", blind_text()),
-                (None, ..) => ("blind", "?", format!("nothing found, {}", blind_text())),
+        for it in super::answers::shown(&report.questions) {
+            let (kind, mark) = match it.answer {
+                Answer::Found => ("found", "✗"),
+                Answer::Info => ("info", "i"),
+                Answer::Ok => ("clear", "✓"),
+                Answer::Unknown => ("blind", "?"),
             };
-            if worst.is_some() && blind > 0 {
-                text = format!("{text}, {}", blind_text());
-            }
+            let words = super::answers::words(it);
+            let about = report.findings.iter().position(|finding| it.codes.contains(&finding.code));
             to.element("li", &class(kind), |to| {
                 to.tag("span", &class("mark").and("aria-hidden", "true"), mark);
-                match found.first() {
+                match about.filter(|_| matches!(it.answer, Answer::Found | Answer::Info)) {
                     Some(i) => {
-                        to.tag("a", &none().and("href", format_args!("#finding-{i}")), name);
+                        to.tag("a", &none().and("href", format_args!("#finding-{i}")), &words);
                     }
-                    None => to.text(name),
+                    None => to.text(&words),
                 }
-                to.tag("span", &class("what"), &format!(" {text}"));
+                // The mark in words, for who does not see it.
+                let said = match it.answer {
+                    Answer::Found => "found",
+                    Answer::Info => "a remark",
+                    Answer::Ok => "nothing found",
+                    Answer::Unknown => "could not be checked",
+                };
+                to.tag("span", &class("what"), &format!(" {said}"));
             });
         }
     });

@@ -15,7 +15,7 @@
     const tick = it.querySelector("text.tick");
     const grid = it.querySelector("line.grid.tick");
     const cursor = make(it, "line", { class: "cursor", y1: 0, y2: height, visibility: "hidden" });
-    const time = make(it, "text", { y: 10, "text-anchor": "middle", visibility: "hidden" });
+    const time = make(it, "text", { y: height + 16, "text-anchor": "middle", visibility: "hidden" });
     const seconds = Number(it.dataset.seconds);
     return { it, inner, left, width, height, tick, grid, cursor, time, seconds };
   });

@@ -3,10 +3,10 @@
 
 use super::super::plot::letter;
 use super::super::sweep as words;
-use super::super::table::{Column, Table};
+use super::blocks::shown;
 use super::markup::{Markup, class, none};
+use super::section;
 use super::svg::{self, Anchor, WIDTH};
-use super::{Cell, section, table};
 use crate::stats::Interval;
 use crate::sweep::{Sweep, rate_text};
 use crate::text::escape::sentence;
@@ -55,17 +55,6 @@ pub(super) fn body(to: &mut Markup, sweep: &Sweep) {
         section(to, title, |to| shown(to, &words::latency(sweep, true)));
     }
     section(to, "what it took", |to| shown(to, &words::cost(sweep, true)));
-}
-
-/// A table of the text, on a page.
-fn shown(to: &mut Markup, of: &Table) {
-    let headings: Vec<&str> = of.headings().iter().map(String::as_str).collect();
-    let cell = |(text, column): (&String, &Column)| match column {
-        Column::Right => Cell::Number(text.clone()),
-        Column::Left(_) | Column::Label(_) => Cell::Words(text.clone()),
-    };
-    let row = |cells: &[String]| cells.iter().zip(of.columns()).map(cell).collect();
-    table(to, &headings, of.cells().map(row).collect());
 }
 
 fn colour(variant: usize) -> &'static str {

@@ -263,7 +263,7 @@ fn a_sweep_is_shown_with_what_its_text_says() {
     let page = sweep_html(&sweep).unwrap();
     check(&page);
     let text = plain_text(&page);
-    let style = super::super::TextStyle { columns: 100, color: false, verbosity: 1 };
+    let style = TextStyle { columns: 100, color: false, verbosity: 1 };
     let shown = super::super::sweep_text(&sweep, style);
     let words = |text: &str| text.replace('`', "").split_whitespace().collect::<Vec<_>>().join(" ");
     for said in sweep.verdict.iter().chain(&sweep.notes) {
@@ -276,7 +276,7 @@ fn a_sweep_is_shown_with_what_its_text_says() {
         .iter()
         .map(|it| usize::from(it.p99_ns.is_some()) + usize::from(it.cpu_per_request_ns.is_some()));
     assert_eq!(page.matches("<circle ").count(), values.sum::<usize>());
-    assert!(matches!(read_page(page.as_bytes()), Err(PageError::Sweep)));
+    assert!(matches!(read_page(page.as_bytes()), Err(PageError::Other("deburr-sweep"))));
 }
 
 /// The text of the body of a page. Elements within a sentence are not words of their own.
