@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What must hold of everything that is shown.
 
+use deburr_core::compare::document::{Comparison, Outcome};
+use deburr_core::compare::{Plan, Summary, compare};
 use deburr_core::cpu_check::{Document, judge};
 use deburr_core::finding::Report;
 use deburr_core::recording::Record;
@@ -8,7 +10,7 @@ use deburr_core::recording::check::Checker;
 use deburr_core::render::{self, TextStyle};
 use deburr_core::rules;
 use deburr_core::text::name::is_hidden;
-use deburr_core::view::Fold;
+use deburr_core::view::{Fold, View};
 
 /// As on a terminal of usual width, without colours: those would be control characters.
 pub(crate) const STYLE: TextStyle = TextStyle { columns: 80, color: false, verbosity: 2 };
@@ -42,6 +44,28 @@ pub(crate) fn records(records: &[Record]) {
         visible(&render::cpu_check(&document, STYLE));
         visible(&render::json_document(&document).expect("a document"));
     }
+    compared(records, fold.view(), report);
+}
+
+/// Compares records with themselves, as `deburr compare` does.
+fn compared(records: &[Record], view: &View, report: Report) {
+    let side = Summary::of(view, report);
+    let plan = Plan::new(side.clone(), side);
+    let mut series = [plan.series(0), plan.series(1)];
+    for series in &mut series {
+        records.iter().for_each(|record| series.push(record));
+    }
+    let found = compare(&plan, [&series[0], &series[1]], ["a", "b"], "0.1.0");
+    let outcome = found.verdict.outcome;
+    assert!(
+        matches!(outcome, Outcome::NoDifference | Outcome::NotComparable),
+        "a recording differs from itself: {:?}",
+        found.verdict
+    );
+    visible(&render::comparison(&found, STYLE));
+    let json = render::json_document(&found).expect("a document");
+    visible(&json);
+    serde_json::from_str::<Comparison>(&json).expect("its own document is read");
 }
 
 fn report(report: &Report) {

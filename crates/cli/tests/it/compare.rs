@@ -44,6 +44,16 @@ fn a_recording_does_not_differ_from_itself_and_a_short_one_proves_nothing() {
     assert!(text.starts_with("too short to compare") && text.contains("new[SCH001]"), "{text}");
 }
 
+#[test]
+fn the_recordings_of_a_lab_go_into_two_files() {
+    let folder = scratch();
+    let file = folder.path().join("x.deburr");
+    let file = file.to_str().unwrap();
+    let arguments = ["lab", "run", "neighbour-4", "--keep", file, "--keep-control", file];
+    assert!(refuse(&arguments).contains("the same file"));
+    assert!(refuse(&["lab", "run", "neighbour-4", "--force"]).contains("--keep-control"));
+}
+
 /// The page describes every field of a document.
 #[test]
 fn every_field_has_a_line() {

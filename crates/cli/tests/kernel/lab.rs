@@ -53,6 +53,11 @@ const IDLE_WITHIN: Duration = Duration::from_secs(60);
 /// Runs a scenario, all of whose checks must pass, and keeps its recording. `None` = it could not run here, or is
 /// inconclusive because the machine was unfit.
 fn run(name: &str, keep: &Path) -> Option<()> {
+    run_with(name, keep, &[])
+}
+
+/// The same with further arguments.
+fn run_with(name: &str, keep: &Path, more: &[&str]) -> Option<()> {
     let _one = alone();
     if !common::root_or_skip("lab", name) {
         return None;
@@ -61,6 +66,7 @@ fn run(name: &str, keep: &Path) -> Option<()> {
     // The weight protects the scenario from other load on the host without starving that load. It cannot make a CPU
     // idle, so the loop waits for an idle one.
     command.args(["lab", "run", name, "--json", "--weight=3", "--force", "--keep"]).arg(keep);
+    command.args(more);
     let deadline = Instant::now() + IDLE_WITHIN;
     let mut broken = 0;
     let (output, said) = loop {
@@ -313,4 +319,33 @@ fn the_janitor_ends_and_removes_what_it_was_told_of() {
     }
     assert!(status.success());
     assert_eq!(left, (false, false));
+}
+
+/// The document of `deburr compare`.
+fn compared(a: &Path, b: &Path) -> Value {
+    let output = Command::new(DEBURR).args(["compare", "--json"]).args([a, b]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn what_differs_from_a_run_without_the_neighbour_names_it() {
+    common::tried("lab", "what_differs_from_a_run_without_the_neighbour_names_it", || {
+        let dir = tempfile::tempdir().unwrap();
+        let [without, with] = ["without", "with"].map(|name| dir.path().join(name));
+        // A difference takes more seconds than the scenario has.
+        let more = ["-d", "15", "--keep-control", without.to_str().unwrap()];
+        if run_with("neighbour-4", &with, &more).is_none() {
+            return;
+        }
+        let found = compared(&without, &with);
+        let verdict = &found["verdict"];
+        assert_eq!(verdict["outcome"], "worse", "{verdict:#}");
+        assert_eq!(verdict["victim"]["comm"], "victim", "{verdict:#}");
+        assert_eq!(verdict["causes"][0]["process"]["comm"], "spinner", "{verdict:#}");
+        assert_eq!(compared(&with, &without)["verdict"]["outcome"], "better");
+        for same in [&with, &without] {
+            assert_eq!(compared(same, same)["verdict"]["outcome"], "no_difference");
+        }
+    });
 }

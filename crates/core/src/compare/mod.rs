@@ -23,7 +23,7 @@ mod verdict;
 
 pub use series::SeriesFold;
 pub use summary::{MOST_GROUPS, Summary};
-pub use verdict::times;
+pub use verdict::{times, varies_too_much};
 
 use crate::finding::{Area, Severity, Tool};
 use crate::stats::{LEAST_CORRELATION, SIGNIFICANT};

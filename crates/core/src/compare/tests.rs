@@ -173,6 +173,19 @@ fn a_louder_neighbour_is_not_to_blame_if_nobody_waits_behind_it() {
     assert_eq!(causes, [Some("api")]);
 }
 
+/// Ten seconds of one level and ten of another are two samples, not twenty.
+#[test]
+fn a_load_that_changes_once_in_the_window_proves_little() {
+    let host = |queued: [u64; 2]| {
+        let mut host = Host::new(20);
+        host.process("api", None, |s| (200, about(queued[usize::from(s >= 10)], s), None));
+        host.records()
+    };
+    let found = compared(&host([450, 50]), &host([400, 900]));
+    assert_eq!(found.verdict.outcome, Outcome::NoDifference, "{:?}", found.verdict);
+    assert!(found.verdict.sentence.contains("varies too much"), "{:?}", found.verdict);
+}
+
 #[test]
 fn a_longer_window_is_no_difference() {
     let found = compared(&neighbours(10, 500, 100), &neighbours(60, 500, 100));

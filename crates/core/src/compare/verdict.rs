@@ -11,7 +11,9 @@ use crate::text::ticked;
 use crate::text::units::{counted, duration, share};
 
 /// Shares below this are not named in the sentence.
-const NAMED_SHARE: f64 = 0.2;
+const NAMED_SHARE: f64 = 0.1;
+/// A difference that would have shown says nothing if it is this many times the loss itself.
+const TELLS_NOTHING: f64 = 5.0;
 
 pub(super) fn verdict(processes: &[ProcessPair], measures: &[Measure]) -> Verdict {
     let all = || processes.iter().flat_map(|pair| pair.losses.iter().map(move |it| (pair, it)));
@@ -128,7 +130,7 @@ fn told(pair: &ProcessPair, it: &LossChange) -> String {
         let of = if it.change == Change::Grown { "increase" } else { "decrease" };
         let parts: Vec<String> = named
             .iter()
-            .take(2)
+            .take(3)
             .map(|it| format!("{} behind {}", share(it.share.get()), self::name(&it.process)))
             .collect();
         text += &format!("; of the {of} {}", parts.join(", "));
@@ -219,6 +221,17 @@ fn no_difference(processes: &[ProcessPair]) -> Verdict {
             format!("{begin}: no process that is in both loses 1 ms of a second in either"),
             None,
         ),
+        Some((pair, it, detectable)) if varies_too_much(it) => {
+            let name = name(&pair.b.process);
+            let loss = duration(it.a_ns_per_s.max(it.b_ns_per_s));
+            let sentence = format!(
+                "{begin}: what {name} loses ({loss} of every second in one of them) varies too much from second to \
+                 second for so short a time; record longer, under a steady load"
+            );
+            let of = format!("{:?}: {name}", it.loss);
+            let could = Detectable { of, a_ns_per_s: it.a_ns_per_s, ns_per_s: detectable };
+            none(Outcome::NoDifference, sentence, Some(could))
+        }
         Some((pair, it, detectable)) => {
             let name = name(&pair.b.process);
             let sentence = format!(
@@ -232,6 +245,13 @@ fn no_difference(processes: &[ProcessPair]) -> Verdict {
             none(Outcome::NoDifference, sentence, Some(could))
         }
     }
+}
+
+/// Whether the seconds of a loss differ so much that hardly any difference could have been seen.
+#[must_use]
+pub fn varies_too_much(it: &LossChange) -> bool {
+    let most = it.a_ns_per_s.max(it.b_ns_per_s);
+    it.change == Change::Alike && it.detectable_ns_per_s.is_some_and(|ns| ns > TELLS_NOTHING * most)
 }
 
 fn would(loss: Loss) -> &'static str {

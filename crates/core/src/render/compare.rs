@@ -2,16 +2,17 @@
 //! Two recordings side by side, as text for a terminal: the verdict, the findings, and what each process loses.
 
 use super::TextStyle;
+use super::bars::bar;
 use super::names;
 use super::page::{Colour, Page};
 use super::table::{Column, Table};
 use super::words::finding::severity;
 use super::words::report::state;
 use crate::compare::document::{
-    Change, Comparison, FindingPair, Loss, LossChange, MeasureOf, ProcessPair, QuotaSide,
-    Recording, Told,
+    Change, Comparison, FindingPair, Loss, LossChange, MeasureOf, ProcessPair, ProcessSide,
+    QuotaSide, Recording, Told,
 };
-use crate::compare::times;
+use crate::compare::{times, varies_too_much};
 use crate::finding::{RowKind, Severity};
 use crate::stats::Interval;
 use crate::text::escape::{identifier, label, sentence};
@@ -175,7 +176,10 @@ fn losses(page: &mut Page, it: &Comparison, verbosity: u8) {
             duration(loss.a_ns_per_s),
             duration(loss.b_ns_per_s),
             ratio(loss.ratio),
-            remark(loss.change, loss.detectable_ns_per_s),
+            match varies_too_much(loss) {
+                true => "varies too much to tell".into(),
+                false => remark(loss.change, loss.detectable_ns_per_s),
+            },
         ]);
     }
     table.write(page, 2);
@@ -386,18 +390,55 @@ fn behind(page: &mut Page, processes: &[ProcessPair]) {
             ]);
         }
         table.write(page, 2);
-        let side = |side: &crate::compare::document::ProcessSide| {
+        let side = |side: &ProcessSide| {
             let part = |ns: Option<u64>| ns.map_or("?".to_owned(), |ns| duration(ns as f64));
-            format!(
-                "half under {}, 99 % under {}, the longest {}",
-                part(side.p50_ns),
-                part(side.p99_ns),
-                part(side.max_ns)
-            )
+            let (half, most) = (part(side.p50_ns), part(side.p99_ns));
+            format!("half under {half}, 99 % under {most}, the longest {}", part(side.max_ns))
         };
         page.labelled(2, (Colour::Aside, "waits in A  "), 12, Colour::Plain, &side(&pair.a));
         page.labelled(2, (Colour::Aside, "waits in B  "), 12, Colour::Plain, &side(&pair.b));
+        waits(page, pair);
     }
+}
+
+/// The waits of both by length: their number and time in each second, and the time as bars.
+fn waits(page: &mut Page, pair: &ProcessPair) {
+    const BAR: usize = 16;
+    let edges = |side: &ProcessSide| side.waits.iter().map(|it| it.from_ns).collect::<Vec<u64>>();
+    let mut from: Vec<u64> = [edges(&pair.a), edges(&pair.b)].concat();
+    from.sort_unstable();
+    from.dedup();
+    // Waits are of the whole window, of which the blocks leave out less than one.
+    let rates = |side: &ProcessSide, from_ns: u64| {
+        let seconds = (f64::from(side.blocks) * side.block_ns as f64 / 1e9).max(1e-9);
+        let class = side.waits.iter().find(|it| it.from_ns == from_ns);
+        class.map_or((0.0, 0.0), |it| (it.count as f64 / seconds, it.ns as f64 / seconds))
+    };
+    let rows: Vec<_> =
+        from.iter().map(|at| (*at, rates(&pair.a, *at), rates(&pair.b, *at))).collect();
+    let most = rows.iter().map(|(_, a, b)| a.1.max(b.1)).fold(0.0, f64::max);
+    let mut table = Table::new(&[
+        Column::Left(16),
+        Column::Right,
+        Column::Right,
+        Column::Right,
+        Column::Left(BAR),
+        Column::Right,
+        Column::Left(BAR),
+    ]);
+    table.heading(["waits of", "A/s", "B/s", "A", "", "B", ""]);
+    for (from_ns, a, b) in rows {
+        table.row([
+            format!("{} or more", duration(from_ns as f64)),
+            count(a.0.round()),
+            count(b.0.round()),
+            duration(a.1),
+            bar(a.1 / most, BAR),
+            duration(b.1),
+            bar(b.1 / most, BAR),
+        ]);
+    }
+    table.write(page, 2);
 }
 
 fn unpaired(page: &mut Page, it: &Comparison) {
